@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::cli::Topic;
-use document::Writer;
+use document::DocumentWriter;
 
 /// Octets of a request at most; a longer one is refused.
 const REQUEST_BYTES_MAX: u64 = 4096;
@@ -37,7 +37,7 @@ const NICENESS: i32 = 10;
 /// One request on the socket.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
+struct AdminRequest {
     show: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
@@ -45,7 +45,7 @@ struct Request {
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct AdminQuestion {
     pub topic: Topic,
     /// Only this session, where the topic is sessions' rates: an UP SEID or an address of the UE.
     pub session: Option<String>,
@@ -53,15 +53,15 @@ pub struct Question {
 
 /// Where the next page of an answer begins; the default is the first page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cursor {
+pub struct PageCursor {
     /// Which list of the topic, counted from zero.
     pub list: u8,
-    pub from: Position,
+    pub from: PagePosition,
 }
 
 /// A place in a list. Entries may come and go between two pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Position {
+pub enum PagePosition {
     #[default]
     Start,
     /// At this index of a session or next hop.
@@ -73,7 +73,7 @@ pub enum Position {
 }
 
 /// A part of an answer.
-pub struct Page {
+pub struct AnswerPage {
     /// The list that the rows belong to; without one there are no rows.
     pub list: Option<&'static str>,
     /// Makes JSON of what the control thread gathered.
@@ -81,32 +81,32 @@ pub struct Page {
     /// Members of the document besides its lists.
     pub members: Map<String, Value>,
     /// Where the next page begins; `None` after the last one.
-    pub next: Option<Cursor>,
+    pub next: Option<PageCursor>,
 }
 
 /// What the control thread says to a [`Query`].
-pub enum Answer {
-    Page(Page),
+pub enum AdminAnswer {
+    Page(AnswerPage),
     /// A sentence.
     Refused(String),
 }
 
 /// A question for the control thread, with the place to put the answer.
-pub struct Query {
-    pub question: Question,
-    pub cursor: Cursor,
-    pub answer: Sender<Answer>,
+pub struct AdminQuery {
+    pub question: AdminQuestion,
+    pub cursor: PageCursor,
+    pub answer: Sender<AdminAnswer>,
 }
 
 /// The listening socket. Its file is removed when this is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct AdminServer {
     listener: UnixListener,
     /// The file, and the device and inode that it had; none for a second handle.
     file: Option<(PathBuf, (u64, u64))>,
 }
 
-impl Server {
+impl AdminServer {
     /// Listens at `path`, replacing the socket that a dead process left there, and nothing else.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl Server {
     /// the control thread and its answer back. Clients beyond [`ADMIN_CLIENTS_MAX`] are refused.
     pub fn serve<F>(&self, ask: F)
     where
-        F: Fn(&Question, Cursor) -> Option<Answer> + Clone + Send + 'static,
+        F: Fn(&AdminQuestion, PageCursor) -> Option<AdminAnswer> + Clone + Send + 'static,
     {
         let places = Arc::new(());
         for stream in self.listener.incoming() {
@@ -158,7 +158,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for AdminServer {
     fn drop(&mut self) {
         if let Some((path, known)) = &self.file
             && inode(path).is_ok_and(|inode| inode == *known)
@@ -219,7 +219,7 @@ fn inode(path: &Path) -> std::io::Result<(u64, u64)> {
 /// Serves one client on a thread of its own, which holds a place as long as it lives.
 fn start<F>(stream: UnixStream, place: Arc<()>, ask: F) -> std::io::Result<()>
 where
-    F: Fn(&Question, Cursor) -> Option<Answer> + Send + 'static,
+    F: Fn(&AdminQuestion, PageCursor) -> Option<AdminAnswer> + Send + 'static,
 {
     let thread = std::thread::Builder::new().name("adit-admin-client".to_owned());
     let serve = move || {
@@ -242,30 +242,34 @@ fn refuse(stream: &UnixStream) -> std::io::Result<()> {
 }
 
 /// Waits for the control thread's answer, within bounds.
-pub fn ask(queries: &Sender<Query>, question: &Question, cursor: Cursor) -> Option<Answer> {
+pub fn ask(
+    queries: &Sender<AdminQuery>,
+    question: &AdminQuestion,
+    cursor: PageCursor,
+) -> Option<AdminAnswer> {
     let (answer, result) = std::sync::mpsc::channel();
-    queries.send(Query { question: question.clone(), cursor, answer }).ok()?;
+    queries.send(AdminQuery { question: question.clone(), cursor, answer }).ok()?;
     result.recv_timeout(PATIENCE).ok()
 }
 
 fn answer(
     stream: &UnixStream,
-    ask: impl Fn(&Question, Cursor) -> Option<Answer>,
+    ask: impl Fn(&AdminQuestion, PageCursor) -> Option<AdminAnswer>,
 ) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
-    let mut writer = Writer::new(std::io::BufWriter::new(stream));
+    let mut writer = DocumentWriter::new(std::io::BufWriter::new(stream));
     let question = match question_of(&line) {
         Ok(question) => question,
         Err(what) => return writer.refuse(&error(&what)),
     };
-    let mut cursor = Cursor::default();
+    let mut cursor = PageCursor::default();
     loop {
         let page = match ask(&question, cursor) {
-            Some(Answer::Page(page)) => page,
-            Some(Answer::Refused(what)) => return writer.refuse(&error(&what)),
+            Some(AdminAnswer::Page(page)) => page,
+            Some(AdminAnswer::Refused(what)) => return writer.refuse(&error(&what)),
             None => return writer.refuse(&error("adit is shutting down or overloaded")),
         };
         let next = page.next;
@@ -277,8 +281,8 @@ fn answer(
     }
 }
 
-fn question_of(line: &str) -> Result<Question, String> {
-    let request: Request =
+fn question_of(line: &str) -> Result<AdminQuestion, String> {
+    let request: AdminRequest =
         serde_json::from_str(line).map_err(|error| format!("not a request: {error}"))?;
     let topics = <Topic as clap::ValueEnum>::value_variants();
     let found = topics.iter().find(|topic| topic.word() == request.show);
@@ -287,7 +291,7 @@ fn question_of(line: &str) -> Result<Question, String> {
         Some(_) if topic != Topic::Qos => {
             Err(format!("\"{}\" is not shown by session; leave it out", topic.word()))
         }
-        session => Ok(Question { topic, session }),
+        session => Ok(AdminQuestion { topic, session }),
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::config::{self, Config, Poll};
+use crate::config::{self, Config, PollMode};
 use crate::wiring;
 
 /// Checks the file at `path`.
@@ -41,8 +41,8 @@ fn derived(config: &Config) -> Value {
     let pool_mib =
         (u64::from(config.dpdk.mempool_mbufs) * (u64::from(config.dpdk.mbuf_bytes) + 384)) >> 20;
     let polls = config.datapath.poll.iter().map(|poll| match poll {
-        Poll::Busy => "busy",
-        Poll::Adaptive => "adaptive",
+        PollMode::Busy => "busy",
+        PollMode::Adaptive => "adaptive",
     });
     let polls: Vec<_> = polls.collect();
     let queues: Vec<_> = config.ports.iter().map(|port| queues(config, port)).collect();
@@ -61,7 +61,7 @@ fn derived(config: &Config) -> Value {
 }
 
 /// What becomes of a port's queues.
-fn queues(config: &Config, port: &config::Port) -> String {
+fn queues(config: &Config, port: &config::PortSettings) -> String {
     let workers = config.datapath.workers.len();
     let name = &port.name;
     match port.rx_queues.map(usize::from) {

@@ -10,13 +10,13 @@ pub const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
 /// A 5G User Plane Function.
 #[derive(Debug, Parser)]
 #[command(name = "adit", version, about, max_term_width = 100)]
-pub struct Cli {
+pub struct AditCli {
     #[command(subcommand)]
-    pub command: Command,
+    pub command: AditCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum AditCommand {
     /// Run the user plane until SIGTERM or Ctrl-C.
     Run {
         /// Configuration file; adit.example.toml explains every key.
@@ -48,7 +48,7 @@ pub enum Command {
     /// Measure a part of adit on this machine.
     Bench {
         #[command(subcommand)]
-        bench: Bench,
+        bench: BenchCommand,
     },
 }
 
@@ -90,7 +90,7 @@ impl Topic {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Bench {
+pub enum BenchCommand {
     /// Cycles per packet of the burst pipeline, packets in memory, sessions at random.
     Datapath {
         /// Session counts, such as 1k,16k,100k.
@@ -118,7 +118,7 @@ pub enum Bench {
         mixed: bool,
         /// Maximum bit rates of both QERs of each session.
         #[arg(long, value_enum, default_value = "none")]
-        rates: crate::bench::sessions::Rates,
+        rates: crate::bench::sessions::BenchRates,
         #[command(flatten)]
         output: BenchOutput,
     },
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn command_line_is_consistent() {
-        Cli::command().debug_assert();
+        AditCli::command().debug_assert();
     }
 
     #[test]

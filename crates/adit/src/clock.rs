@@ -12,13 +12,13 @@ const SCALE_BITS: u32 = 40;
 
 /// A clock that every thread can read without a system call. Starts at zero when made.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock {
+pub struct ProcessClock {
     base: u64,
     /// Nanoseconds per tick, times 2^[`SCALE_BITS`].
     scale: u64,
 }
 
-impl Clock {
+impl ProcessClock {
     /// A clock over a counter of `tsc_hz` ticks per second.
     #[must_use]
     pub fn new(tsc_hz: u64) -> Self {
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn ticks_become_nanoseconds_at_the_given_frequency() {
-        let clock = Clock { base: 1000, scale: scale(2_600_000_000) };
+        let clock = ProcessClock { base: 1000, scale: scale(2_600_000_000) };
         let hour = clock.at(1000 + 2_600_000_000 * 3600);
         assert!(Nanos::from_secs(3600).since(hour) < Nanos(10), "{hour:?}");
     }

@@ -10,19 +10,19 @@ use std::sync::mpsc::Receiver;
 use adit_dpdk::Port;
 use adit_n4::{Node, NodeEvent};
 use adit_rules::{WorkerCommand, WorkerEvent};
-use adit_tables::{NeighbourCache, Publisher};
+use adit_tables::{NeighborCache, Publisher};
 use adit_types::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 
-use crate::admin::Query;
-use crate::clock::Clock;
+use crate::admin::AdminQuery;
+use crate::clock::ProcessClock;
 use crate::config;
 use crate::n4_socket::N4Socket;
 use crate::poll::Doorbell;
 use crate::saturation::Saturation;
 use crate::snapshot;
-use crate::steering::Steering;
+use crate::steering::PortSteering;
 use standstill::Standstill;
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.
@@ -52,7 +52,7 @@ const RELEASE_MAX: Nanos = Nanos::from_secs(1);
 
 /// Everything that the control thread owns.
 pub struct ControlParts {
-    pub clock: Clock,
+    pub clock: ProcessClock,
     pub node: Node,
     pub publisher: Publisher,
     pub socket: N4Socket,
@@ -71,16 +71,16 @@ pub struct ControlParts {
 
 /// A port, for `adit show`.
 pub struct ControlPort {
-    pub config: config::Port,
+    pub config: config::PortSettings,
     pub port: Port,
     /// What came of steering packets to the owners of their sessions.
-    pub steering: Vec<Steering>,
+    pub steering: Vec<PortSteering>,
 }
 
 /// The control thread's state.
-pub struct Control {
+pub struct ControlThread {
     pub parts: ControlParts,
-    pub neighbours: NeighbourCache,
+    pub neighbors: NeighborCache,
     /// Datagrams that the socket did not take; the peer's retransmission or ours repairs them.
     pub datagrams_unsent: u64,
     /// Commands that a full ring did not take.
@@ -92,13 +92,13 @@ pub struct Control {
     unobserved_since: Option<Nanos>,
 }
 
-impl Control {
+impl ControlThread {
     pub fn new(parts: ControlParts) -> Self {
-        let neighbours = NeighbourCache::new(&parts.publisher);
+        let neighbours = NeighborCache::new(&parts.publisher);
         let standstill = Standstill::new(&parts.cores, parts.clock.now());
         Self {
             parts,
-            neighbours,
+            neighbors: neighbours,
             datagrams_unsent: 0,
             commands_lost: 0,
             next_time_of_day: Nanos(0),
@@ -109,7 +109,7 @@ impl Control {
 
     /// Runs until `stop`, then asks the peers to release their associations and waits for them a
     /// little.
-    pub fn run(&mut self, questions: &Receiver<Query>, stop: &AtomicBool) {
+    pub fn run(&mut self, questions: &Receiver<AdminQuery>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             self.turn(questions);
         }
@@ -128,15 +128,15 @@ impl Control {
         self.standstill.count()
     }
 
-    fn turn(&mut self, questions: &Receiver<Query>) {
+    fn turn(&mut self, questions: &Receiver<AdminQuery>) {
         let now = self.parts.clock.now();
-        self.tell_time(now);
+        self.update_node_clock(now);
         self.watch_workers(now);
         self.receive(now);
         self.handle_events(now);
         self.parts.node.handle_timeout(now);
         self.publish(now);
-        self.neighbours.handle_timeout(now, &mut self.parts.publisher);
+        self.neighbors.handle_timeout(now, &mut self.parts.publisher);
         self.command();
         self.transmit();
         self.log_events();
@@ -149,7 +149,7 @@ impl Control {
     }
 
     /// Tells the node what time of day it is and how saturated the workers are, once per second.
-    fn tell_time(&mut self, now: Nanos) {
+    fn update_node_clock(&mut self, now: Nanos) {
         if now < self.next_time_of_day {
             return;
         }
@@ -173,7 +173,7 @@ impl Control {
 
     /// Tells the operator and the node of workers that take no step.
     fn watch_workers(&mut self, now: Nanos) {
-        let changes = self.standstill.look(now, &mut self.parts.publisher);
+        let changes = self.standstill.check(now, &mut self.parts.publisher);
         if !changes.is_empty() {
             self.parts.node.set_standing_workers(self.standstill.count());
             changes.into_iter().for_each(standstill::log);
@@ -184,7 +184,7 @@ impl Control {
         for ring in &mut self.parts.events {
             for _ in 0..EVENTS_PER_TURN {
                 let Ok(event) = ring.pop() else { break };
-                self.neighbours.handle_event(now, event, &mut self.parts.publisher);
+                self.neighbors.handle_event(now, event, &mut self.parts.publisher);
                 self.parts.node.handle_event(now, event);
             }
         }
@@ -201,7 +201,7 @@ impl Control {
             }
             self.parts.publisher.apply(id, delta);
         }
-        self.neighbours.handle_changes(now, &mut self.parts.publisher);
+        self.neighbors.handle_changes(now, &mut self.parts.publisher);
         for _ in 0..OBSERVED_PER_TURN {
             let Some(id) = self.parts.publisher.poll_observed() else { break };
             self.parts.node.handle_published(now, id);
@@ -210,7 +210,7 @@ impl Control {
     }
 
     fn command(&mut self) {
-        while let Some(command) = self.neighbours.poll_command() {
+        while let Some(command) = self.neighbors.poll_command() {
             self.send_command(command);
         }
         while let Some(command) = self.parts.node.poll_command() {
@@ -257,7 +257,7 @@ impl Control {
         } else {
             self.unobserved_since = None;
         }
-        let timers = [self.parts.node.poll_timeout(), self.neighbours.poll_timeout()];
+        let timers = [self.parts.node.poll_timeout(), self.neighbors.poll_timeout()];
         let next = timers.into_iter().flatten().min().unwrap_or(Nanos::NEVER);
         let span = next.since(now).min(longest);
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };

@@ -8,7 +8,7 @@ mod cli;
 mod clock;
 mod config;
 mod control;
-mod gate;
+mod exit_barrier;
 mod n4_socket;
 mod poll;
 mod recovery_time;
@@ -27,7 +27,7 @@ use adit_baseline as _;
 use clap::Parser;
 use signal_hook::consts::SIGPIPE;
 
-use cli::{Bench, Cli, Command};
+use cli::{AditCli, AditCommand, BenchCommand};
 
 /// Sessions are many small allocations of a few sizes, made and freed between short-lived ones:
 /// an allocator that keeps sizes apart does not leave holes.
@@ -35,8 +35,8 @@ use cli::{Bench, Cli, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    if !matches!(cli.command, Command::Run { .. }) {
+    let cli = AditCli::parse();
+    if !matches!(cli.command, AditCommand::Run { .. }) {
         end_at_closed_pipe();
     }
     match dispatch(cli) {
@@ -56,22 +56,22 @@ fn end_at_closed_pipe() {
     let _ = signal_hook::flag::register_conditional_shutdown(SIGPIPE, status, always);
 }
 
-fn dispatch(cli: Cli) -> anyhow::Result<()> {
+fn dispatch(cli: AditCli) -> anyhow::Result<()> {
     match cli.command {
-        Command::Run { config } => run::run(&config),
-        Command::Check { config, json } => check::check(&config, json),
-        Command::Show { what, session, json, socket } => {
-            let question = admin::Question { topic: what, session };
+        AditCommand::Run { config } => run::run(&config),
+        AditCommand::Check { config, json } => check::check(&config, json),
+        AditCommand::Show { what, session, json, socket } => {
+            let question = admin::AdminQuestion { topic: what, session };
             let mut out = std::io::BufWriter::new(std::io::stdout().lock());
             show::show(&socket, &question, json, &mut out)
         }
-        Command::Bench { bench } => measure(bench),
+        AditCommand::Bench { bench } => measure(bench),
     }
 }
 
-fn measure(bench: Bench) -> anyhow::Result<()> {
+fn measure(bench: BenchCommand) -> anyhow::Result<()> {
     match bench {
-        Bench::Datapath {
+        BenchCommand::Datapath {
             sessions,
             active,
             packets,
@@ -82,13 +82,13 @@ fn measure(bench: Bench) -> anyhow::Result<()> {
             rates,
             output,
         } => {
-            let usual = bench::sessions::Profile::USUAL;
-            let wish = bench::datapath::Wish {
+            let usual = bench::sessions::BenchProfile::USUAL;
+            let wish = bench::datapath::DatapathBenchOptions {
                 counts: sessions,
                 active: active.unwrap_or(usize::MAX),
                 packets,
                 bursts: burst,
-                profile: bench::sessions::Profile {
+                profile: bench::sessions::BenchProfile {
                     given_keys,
                     filtered: sdf,
                     dual: mixed,
@@ -98,21 +98,27 @@ fn measure(bench: Bench) -> anyhow::Result<()> {
             };
             bench::datapath::run(&wish, &output)
         }
-        Bench::Kinds(size) => {
+        BenchCommand::Kinds(size) => {
             bench::kinds::run(size.sessions, size.packets, size.burst, &size.output)
         }
-        Bench::Publication(size) => {
+        BenchCommand::Publication(size) => {
             bench::publication::run(size.sessions, size.packets, size.burst, &size.output)
         }
-        Bench::Scrape(size) => {
+        BenchCommand::Scrape(size) => {
             bench::scrape::run(size.sessions, size.packets, size.burst, &size.output)
         }
-        Bench::Churn { resident, modifications, seconds, output } => {
-            let plan = bench::churn::Plan { resident, modifications_per_s: modifications, seconds };
+        BenchCommand::Churn { resident, modifications, seconds, output } => {
+            let plan = bench::churn::ChurnBenchConfig {
+                resident,
+                modifications_per_s: modifications,
+                seconds,
+            };
             bench::churn::run(&plan, &output)
         }
-        Bench::Memory { sessions, output } => bench::memory::run(sessions, &output),
-        Bench::Poll { core, packets, output } => bench::poll::run(core, packets, &output),
-        Bench::N4 { resident, sessions, output } => bench::n4::run(resident, sessions, &output),
+        BenchCommand::Memory { sessions, output } => bench::memory::run(sessions, &output),
+        BenchCommand::Poll { core, packets, output } => bench::poll::run(core, packets, &output),
+        BenchCommand::N4 { resident, sessions, output } => {
+            bench::n4::run(resident, sessions, &output)
+        }
     }
 }

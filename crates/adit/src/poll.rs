@@ -37,10 +37,10 @@ const NAP_COST: Nanos = Nanos::from_micros(2);
 
 /// Wakes one worker up.
 #[derive(Debug, Clone)]
-pub struct Doorbell(Arc<Bell>);
+pub struct Doorbell(Arc<DoorbellState>);
 
 #[derive(Debug)]
-struct Bell {
+struct DoorbellState {
     is_asleep: AtomicBool,
     event: OwnedFd,
 }
@@ -50,17 +50,17 @@ impl Doorbell {
     /// The kernel's, when there are no descriptors left.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self(Arc::new(Bell { is_asleep: AtomicBool::new(false), event })))
+        Ok(Self(Arc::new(DoorbellState { is_asleep: AtomicBool::new(false), event })))
     }
 
     /// To be called after something was put where the worker looks for it.
     ///
     /// Cost: a fence and a load; a system call only if the worker sleeps or is about to.
     pub fn ring(&self) {
-        // Pairs with the one in `doze`: either we see that it is about to sleep, or its last look
+        // Pairs with the one in `announce_sleep`: either we see that it is about to sleep, or its last look
         // sees what was put there.
         fence(Ordering::SeqCst);
-        let Bell { is_asleep, event } = &*self.0;
+        let DoorbellState { is_asleep, event } = &*self.0;
         if is_asleep.load(Ordering::Relaxed) && is_asleep.swap(false, Ordering::AcqRel) {
             // The counter is full only if the worker has been told often enough.
             let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
@@ -68,7 +68,7 @@ impl Doorbell {
     }
 
     /// From now on the bell is rung. One more look must follow before the sleep.
-    fn doze(&self) {
+    fn announce_sleep(&self) {
         self.0.is_asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
@@ -83,7 +83,7 @@ impl Doorbell {
 
 /// What a worker does without packets.
 #[derive(Debug)]
-pub enum Pause {
+pub enum IdlePolicy {
     /// It looks again, after others on its core had their turn if it shares one.
     Busy {
         /// Another thread runs on the core.
@@ -93,11 +93,16 @@ pub enum Pause {
     Adaptive(Sleeper),
 }
 
-impl Pause {
+impl IdlePolicy {
     /// To be called after every step; `rest` must make the worker offline for publication. Tells how
     /// long the worker slept.
     #[inline]
-    pub fn turn(&mut self, is_idle: bool, now: impl Fn() -> Nanos, rest: impl FnOnce()) -> Nanos {
+    pub fn after_step(
+        &mut self,
+        is_idle: bool,
+        now: impl Fn() -> Nanos,
+        rest: impl FnOnce(),
+    ) -> Nanos {
         match self {
             Self::Busy { shares_core } => {
                 if is_idle && *shares_core {
@@ -105,7 +110,7 @@ impl Pause {
                 }
                 Nanos(0)
             }
-            Self::Adaptive(sleeper) => sleeper.turn(is_idle, now, rest),
+            Self::Adaptive(sleeper) => sleeper.after_step(is_idle, now, rest),
         }
     }
 }
@@ -117,7 +122,7 @@ pub struct Sleeper {
     /// Readable while ports have packets.
     ports: Vec<OwnedFd>,
     /// `None` when every port wakes the worker.
-    nap: Option<Nap>,
+    nap: Option<TimedSleep>,
     idle_since: Option<Nanos>,
     is_dozing: bool,
 }
@@ -126,14 +131,14 @@ impl Sleeper {
     /// For the thread that it puts to sleep, of which it sets the timer slack. `ports` become
     /// readable with packets; `None` when one of the worker's ports has no such descriptor.
     pub fn new(bell: Doorbell, ports: Option<Vec<OwnedFd>>) -> Self {
-        let nap = ports.is_none().then(Nap::new);
+        let nap = ports.is_none().then(TimedSleep::new);
         // Without it sleeps last 50 microseconds longer; refused, they do.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let ports = ports.unwrap_or_default();
         Self { bell, ports, nap, idle_since: None, is_dozing: false }
     }
 
-    fn turn(&mut self, is_idle: bool, now: impl Fn() -> Nanos, rest: impl FnOnce()) -> Nanos {
+    fn after_step(&mut self, is_idle: bool, now: impl Fn() -> Nanos, rest: impl FnOnce()) -> Nanos {
         if !is_idle {
             if core::mem::take(&mut self.is_dozing) {
                 self.bell.wake();
@@ -150,18 +155,18 @@ impl Sleeper {
         }
         let now = now();
         let since = *self.idle_since.get_or_insert_with(|| {
-            self.nap.iter_mut().for_each(Nap::begin);
+            self.nap.iter_mut().for_each(TimedSleep::begin);
             now
         });
         if now.since(since) >= AWAKE {
             self.is_dozing = true;
-            self.bell.doze();
+            self.bell.announce_sleep();
         }
         Nanos(0)
     }
 
     fn sleep(&mut self) {
-        let span = self.nap.as_mut().map_or(SLEEP_MAX, Nap::span);
+        let span = self.nap.as_mut().map_or(SLEEP_MAX, TimedSleep::span);
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
         let descriptors = self.ports.iter().map(AsFd::as_fd).chain([self.bell.0.event.as_fd()]);
         let mut sources: Vec<_> =
@@ -174,14 +179,14 @@ impl Sleeper {
 
 /// How long naps are.
 #[derive(Debug)]
-struct Nap {
+struct TimedSleep {
     /// What one costs, by the last of them.
     cost: u64,
     /// The thread's time when the last one began. Unit: nanoseconds.
     spent: Option<u64>,
 }
 
-impl Nap {
+impl TimedSleep {
     const fn new() -> Self {
         Self { cost: NAP_COST.0, spent: None }
     }
@@ -223,11 +228,11 @@ mod tests {
         let bell = Doorbell::new().unwrap();
         bell.ring();
         assert!(!has_rung(&bell), "the worker is awake");
-        bell.doze();
+        bell.announce_sleep();
         bell.ring();
         bell.ring();
         assert!(has_rung(&bell) && !has_rung(&bell));
-        bell.doze();
+        bell.announce_sleep();
         bell.wake();
         bell.ring();
         assert!(!has_rung(&bell), "it is awake again");
@@ -236,11 +241,11 @@ mod tests {
     #[test]
     fn worker_looks_once_more_before_it_sleeps_and_rests_only_then() {
         let bell = Doorbell::new().unwrap();
-        let mut pause = Pause::Adaptive(Sleeper::new(bell.clone(), Some(Vec::new())));
+        let mut pause = IdlePolicy::Adaptive(Sleeper::new(bell.clone(), Some(Vec::new())));
         let (clock, rests) = (Cell::new(Nanos(0)), Cell::new(0));
         let mut turn = |is_idle: bool, at: Nanos| {
             clock.set(at);
-            pause.turn(is_idle, || clock.get(), || rests.set(rests.get() + 1));
+            pause.after_step(is_idle, || clock.get(), || rests.set(rests.get() + 1));
             rests.get()
         };
         let late = Nanos(AWAKE.0 + 1);
@@ -262,7 +267,7 @@ mod tests {
     #[test]
     fn readable_port_ends_the_sleep() {
         let port = Doorbell::new().unwrap();
-        port.doze();
+        port.announce_sleep();
         port.ring();
         let readable = port.0.event.try_clone().unwrap();
         let mut sleeper = Sleeper::new(Doorbell::new().unwrap(), Some(vec![readable]));
@@ -273,7 +278,7 @@ mod tests {
     #[test]
     fn nap_stays_within_its_bounds_whatever_it_costs() {
         for cost in [0, 2_000, 17_000, u64::MAX / SHARE] {
-            let mut nap = Nap { cost, spent: None };
+            let mut nap = TimedSleep { cost, spent: None };
             assert!((NAP_MIN..=NAP_MAX).contains(&nap.span()), "{cost}");
         }
     }

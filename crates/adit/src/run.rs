@@ -11,7 +11,7 @@ use adit_datapath::{Handoff, Worker, WorkerConfig, connect};
 use adit_dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port, PortConfig, WorkerIo, WorkerPort};
 use adit_n4::Node;
 use adit_rules::{WorkerCommand, WorkerEvent};
-use adit_tables::Reader;
+use adit_tables::TablesReader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN};
 use adit_types::{MacAddr, PortId, WorkerId};
 use anyhow::{Context, bail};
@@ -21,15 +21,15 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
-use crate::admin::{self, Server};
-use crate::clock::Clock;
-use crate::config::{Config, Poll};
-use crate::control::{Control, ControlParts, ControlPort};
-use crate::gate::Gate;
+use crate::admin::{self, AdminServer};
+use crate::clock::ProcessClock;
+use crate::config::{Config, PollMode};
+use crate::control::{ControlParts, ControlPort, ControlThread};
+use crate::exit_barrier::ExitBarrier;
 use crate::n4_socket::N4Socket;
-use crate::poll::{Doorbell, Pause, Sleeper};
+use crate::poll::{Doorbell, IdlePolicy, Sleeper};
 use crate::recovery_time::RecoveryTime;
-use crate::saturation::{Meter, Saturation};
+use crate::saturation::{Saturation, SaturationMeter};
 use crate::{show, snapshot, steering, wiring};
 
 /// Buffers that a worker's thread keeps for itself.
@@ -48,14 +48,14 @@ pub(crate) type WorkerThread = JoinHandle<anyhow::Result<()>>;
 pub fn run(path: &Path) -> anyhow::Result<()> {
     let config = Config::load(path)?;
     start_log();
-    hush_contained_panics();
+    silence_contained_panics();
     if config.n4.allow.is_empty() {
         warn!("n4.allow is empty: any address may set up an association");
     }
     check_cores(&config)?;
     // Blocked before any thread starts, so that a signal reaches this thread only.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
-    let server = Server::bind(&config.admin_socket)?;
+    let server = AdminServer::bind(&config.admin_socket)?;
     let socket = bind_n4(&config)?;
     let recovery_time = RecoveryTime::next()?;
     let eal = Eal::init(&wiring::eal(&config))?;
@@ -65,7 +65,7 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
     info!(arguments = eal.arguments().join(" "), version = eal.version(), "DPDK started");
     let pool = mempool(&eal, &config)?;
     let (ports, workers_io) = open_ports(&eal, &config, &pool)?;
-    let clock = Clock::new(eal.tsc_hz());
+    let clock = ProcessClock::new(eal.tsc_hz());
     let stop = Arc::new(AtomicBool::new(false));
     let (control, workers) = assemble(&config, clock, socket, ports, recovery_time.time_stamp())?;
     let (queries, questions) = mpsc::channel();
@@ -73,7 +73,7 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
 
     recovery_time.wait()?;
     let mut threads = Vec::new();
-    let gate = Gate::default();
+    let gate = ExitBarrier::default();
     for (parts, io) in workers.into_iter().zip(workers_io) {
         threads.push(start_worker(&eal, &config, clock, (&stop, &gate), parts, io)?);
     }
@@ -97,7 +97,7 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
 
 /// The threads of a running adit.
 pub(crate) struct Threads {
-    pub control: JoinHandle<Control>,
+    pub control: JoinHandle<ControlThread>,
     pub workers: Vec<WorkerThread>,
     pub admin: JoinHandle<()>,
 }
@@ -141,7 +141,7 @@ fn start_log() {
 }
 
 /// A panic that the PFCP node contains becomes one line of its log; all others print as ever.
-fn hush_contained_panics() {
+fn silence_contained_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !adit_n4::is_contained() {
@@ -272,7 +272,7 @@ fn open_ports(
 struct WorkerParts {
     id: WorkerId,
     core: u16,
-    reader: Reader,
+    reader: TablesReader,
     events: rtrb::Producer<WorkerEvent>,
     commands: rtrb::Consumer<WorkerCommand>,
     handoff: Handoff<Mbuf>,
@@ -284,11 +284,11 @@ struct WorkerParts {
 
 fn assemble(
     config: &Config,
-    clock: Clock,
+    clock: ProcessClock,
     socket: N4Socket,
     ports: Vec<OpenPort>,
     recovery_time_stamp: u32,
-) -> anyhow::Result<(Control, Vec<WorkerParts>)> {
+) -> anyhow::Result<(ControlThread, Vec<WorkerParts>)> {
     let mut random = StdRng::from_os_rng();
     let (sequence_seed, secret_seed) = (random.random(), random.random());
     let mut node = Node::new(wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp));
@@ -348,12 +348,12 @@ fn assemble(
         names,
         ports,
     };
-    Ok((Control::new(parts), workers))
+    Ok((ControlThread::new(parts), workers))
 }
 
 fn serve_admin(
-    server: &Server,
-    queries: mpsc::Sender<admin::Query>,
+    server: &AdminServer,
+    queries: mpsc::Sender<admin::AdminQuery>,
 ) -> anyhow::Result<JoinHandle<()>> {
     let serving = server.listener().context("cannot serve the admin socket")?;
     // Ends with the process: it holds nothing that must be given back.
@@ -365,8 +365,8 @@ fn serve_admin(
 fn start_worker(
     eal: &Eal,
     config: &Config,
-    clock: Clock,
-    (stop, gate): (&Arc<AtomicBool>, &Gate),
+    clock: ProcessClock,
+    (stop, gate): (&Arc<AtomicBool>, &ExitBarrier),
     parts: WorkerParts,
     mut io: WorkerIo,
 ) -> anyhow::Result<WorkerThread> {
@@ -381,31 +381,31 @@ fn start_worker(
     // A worker that shares its core with the control thread must leave it time.
     let shares_core = parts.core == config.datapath.main_core;
     let at = usize::from(parts.id.0);
-    let poll = config.datapath.poll.get(at).copied().unwrap_or(Poll::Busy);
-    let (eal, stop, inside) = (eal.clone(), Arc::clone(stop), gate.enter());
+    let poll = config.datapath.poll.get(at).copied().unwrap_or(PollMode::Busy);
+    let (eal, stop, inside) = (eal.clone(), Arc::clone(stop), gate.join());
     spawn(&format!("adit-worker-{}", parts.id), move || {
         adit_dpdk::pin_current_thread(parts.core)?;
         let registered = adit_dpdk::register_thread(&eal)?;
         let burst = worker_config.burst;
-        let mut meter = Meter::new(parts.saturation);
+        let mut meter = SaturationMeter::new(parts.saturation);
         let worker = Worker::new(worker_config, parts.reader, parts.events, parts.commands);
         let mut worker = worker.with_handoff(parts.handoff);
         let mut pause = match (poll, parts.bells.get(at)) {
-            (Poll::Adaptive, Some(bell)) => {
-                Pause::Adaptive(Sleeper::new(bell.clone(), io.sockets()))
+            (PollMode::Adaptive, Some(bell)) => {
+                IdlePolicy::Adaptive(Sleeper::new(bell.clone(), io.sockets()))
             }
-            _ => Pause::Busy { shares_core },
+            _ => IdlePolicy::Busy { shares_core },
         };
         while !stop.load(Ordering::Relaxed) {
             let report = worker.step(clock.now(), &mut io);
-            meter.turn(report.received >= burst);
+            meter.count_turn(report.received >= burst);
             if !report.given.is_empty() {
                 report.given.iter().filter_map(|to| parts.bells.get(to)).for_each(Doorbell::ring);
             }
-            meter.rest(pause.turn(report.idle, || clock.now(), || worker.rest()));
+            meter.count_sleep(pause.after_step(report.idle, || clock.now(), || worker.rest()));
         }
         // Whoever still takes steps may hand packets over.
-        inside.leave_together();
+        inside.wait_for_all();
         worker.drain(&mut io);
         drop(worker);
         drop(io);
@@ -460,7 +460,7 @@ fn wait(signals: &mut Signals, ended: impl Fn() -> Option<String>) -> Option<Str
 /// workers; then prints the last counters.
 fn finish(
     stop_control: &AtomicBool,
-    control: JoinHandle<Control>,
+    control: JoinHandle<ControlThread>,
     stop: &AtomicBool,
     threads: Vec<WorkerThread>,
 ) -> anyhow::Result<()> {

@@ -27,35 +27,35 @@ impl Saturation {
 
 /// What a worker counts.
 #[derive(Debug)]
-pub struct Meter {
+pub struct SaturationMeter {
     gauge: Saturation,
     turns: u32,
     full: u32,
 }
 
-impl Meter {
+impl SaturationMeter {
     pub fn new(gauge: Saturation) -> Self {
         Self { gauge, turns: 0, full: 0 }
     }
 
     /// Counts a turn. Cost: two additions, and one store in many turns.
-    pub fn turn(&mut self, is_full: bool) {
+    pub fn count_turn(&mut self, is_full: bool) {
         self.turns += 1;
         self.full += u32::from(is_full);
-        self.tell();
+        self.store_reading();
     }
 
     /// Counts a sleep as the turns that it took the place of.
     #[inline]
-    pub fn rest(&mut self, span: Nanos) {
+    pub fn count_sleep(&mut self, span: Nanos) {
         if span > Nanos(0) {
             let turns = u32::try_from(span.0 / IDLE_TURN.0).unwrap_or(TURNS);
             self.turns += turns.min(TURNS - self.turns);
-            self.tell();
+            self.store_reading();
         }
     }
 
-    fn tell(&mut self) {
+    fn store_reading(&mut self) {
         if self.turns == TURNS {
             let percent = u8::try_from(self.full * 100 / TURNS).unwrap_or(100);
             self.gauge.0.store(percent, Ordering::Relaxed);
@@ -71,18 +71,18 @@ mod tests {
     #[test]
     fn reading_is_the_share_of_full_turns_and_falls_when_they_end() {
         let gauge = Saturation::default();
-        let mut meter = Meter::new(gauge.clone());
+        let mut meter = SaturationMeter::new(gauge.clone());
         for turn in 0..TURNS {
             assert_eq!(gauge.percent(), 0);
-            meter.turn(turn % 4 != 0);
+            meter.count_turn(turn % 4 != 0);
         }
         assert_eq!(gauge.percent(), 75);
-        (0..TURNS).for_each(|_| meter.turn(true));
+        (0..TURNS).for_each(|_| meter.count_turn(true));
         assert_eq!(gauge.percent(), 100);
-        (0..TURNS).for_each(|_| meter.turn(false));
+        (0..TURNS).for_each(|_| meter.count_turn(false));
         assert_eq!(gauge.percent(), 0);
-        (0..TURNS).for_each(|_| meter.turn(true));
-        meter.rest(Nanos::from_secs(1));
+        (0..TURNS).for_each(|_| meter.count_turn(true));
+        meter.count_sleep(Nanos::from_secs(1));
         assert_eq!(gauge.percent(), 0, "a long sleep is a reading of its own");
     }
 }

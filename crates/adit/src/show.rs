@@ -8,8 +8,8 @@ use std::path::Path;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use serde_json::{Map, Value};
 
-use crate::admin::Question;
-use crate::admin::client::{self, Sink};
+use crate::admin::AdminQuestion;
+use crate::admin::client::{self, DocumentSink};
 use crate::cli::Topic;
 
 /// Rows that are arranged together: columns of later ones are as wide, or wider.
@@ -21,7 +21,7 @@ const ROWS_TOGETHER: usize = 512;
 /// As of [`client::request`]; of the output.
 pub fn show(
     socket: &Path,
-    question: &Question,
+    question: &AdminQuestion,
     as_json: bool,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
@@ -211,7 +211,7 @@ impl<'o, W: Write> Printer<'o, W> {
     }
 }
 
-impl<W: Write> Sink for Printer<'_, W> {
+impl<W: Write> DocumentSink for Printer<'_, W> {
     fn list(&mut self, key: &str) -> anyhow::Result<()> {
         self.end_list()?;
         let mut lists = lists(self.topic).iter().enumerate();
@@ -298,7 +298,7 @@ impl<W: Write> JsonPrinter<'_, W> {
     }
 }
 
-impl<W: Write> Sink for JsonPrinter<'_, W> {
+impl<W: Write> DocumentSink for JsonPrinter<'_, W> {
     fn list(&mut self, key: &str) -> anyhow::Result<()> {
         self.key(key)?;
         self.depth = Depth::NewList;

@@ -9,40 +9,44 @@ use std::sync::Arc;
 
 use adit_n4::{PathState, SessionInformation};
 use adit_rules::ApplyAction;
-use adit_session::{OwnerId, Session, UsageSoFar};
-use adit_tables::{NeighbourState, SessionTraffic, Snapshot};
+use adit_session::{OwnerId, RunningUsage, Session};
+use adit_tables::{NeighborState, SessionTraffic, Snapshot};
 use adit_types::limits::{ROWS_PER_PAGE_MAX, SESSIONS_PER_PAGE_MAX};
 use adit_types::{NextHopIndex, SessionIndex};
 use serde_json::{Map, Value, json};
 
-use crate::admin::{Answer, Cursor, Page, Position, Question};
+use crate::admin::{AdminAnswer, AdminQuestion, AnswerPage, PageCursor, PagePosition};
 use crate::cli::Topic;
-use crate::control::{Control, ControlPort};
-use crate::steering::Steering;
+use crate::control::{ControlPort, ControlThread};
+use crate::steering::PortSteering;
 
 /// The next page of the answer to a question: what it costs does not grow with the number of
 /// sessions.
-pub fn answer(control: &Control, question: &Question, cursor: Cursor) -> Answer {
+pub fn answer(
+    control: &ControlThread,
+    question: &AdminQuestion,
+    cursor: PageCursor,
+) -> AdminAnswer {
     let page = match question.topic {
         Topic::Associations => whole(associations(control)),
         Topic::Sessions => sessions(control, cursor),
         Topic::Counters => whole(counters(control)),
         Topic::Ports => whole(ports(control)),
-        Topic::Neighbours => neighbours(control, cursor),
+        Topic::Neighbours => neighbors(control, cursor),
         Topic::Paths => paths(control, cursor),
         Topic::Applications => whole(applications(control)),
         Topic::Qos => return qos::qos(control, question.session.as_deref(), cursor),
     };
-    Answer::Page(page)
+    AdminAnswer::Page(page)
 }
 
 /// A document in one page.
-fn whole(document: Value) -> Page {
+fn whole(document: Value) -> AnswerPage {
     let members = match document {
         Value::Object(members) => members,
         other => Map::from_iter([("value".to_owned(), other)]),
     };
-    Page { list: None, rows: Box::new(Vec::new), members, next: None }
+    AnswerPage { list: None, rows: Box::new(Vec::new), members, next: None }
 }
 
 /// A page of rows that `json` makes of `rows` on the client's thread.
@@ -50,22 +54,22 @@ fn list<R: Send + 'static>(
     list: &'static str,
     rows: Vec<R>,
     json: impl Fn(R) -> Value + Send + 'static,
-    next: Option<Position>,
-) -> Page {
-    let next = next.map(|from| Cursor { list: 0, from });
+    next: Option<PagePosition>,
+) -> AnswerPage {
+    let next = next.map(|from| PageCursor { list: 0, from });
     let rows = Box::new(move || rows.into_iter().map(json).collect());
-    Page { list: Some(list), rows, members: Map::new(), next }
+    AnswerPage { list: Some(list), rows, members: Map::new(), next }
 }
 
 /// The index that a page begins with.
-const fn index(from: Position) -> u32 {
+const fn index(from: PagePosition) -> u32 {
     match from {
-        Position::Index(index) | Position::Only(index) => index,
-        Position::Start | Position::Behind(_) => 0,
+        PagePosition::Index(index) | PagePosition::Only(index) => index,
+        PagePosition::Start | PagePosition::Behind(_) => 0,
     }
 }
 
-fn associations(control: &Control) -> Value {
+fn associations(control: &ControlThread) -> Value {
     let node = &control.parts.node;
     let row = |association: &adit_n4::Association| {
         json!({
@@ -91,7 +95,7 @@ fn information(told: &adit_n4::SessionInformation) -> Value {
     let user = told.user.iter().map(|(kind, text)| ((*kind).to_owned(), (**text).into()));
     json!({
         "dnn": told.dnn,
-        "s_nssai": told.s_nssai.map(|slice| adit_n4::slice_told(slice).to_string()),
+        "s_nssai": told.s_nssai.map(|slice| adit_n4::session_s_nssai(slice).to_string()),
         "rat_type": told.rat_type.map(|rat| rat.to_string()),
         "user": Value::Object(user.collect()),
     })
@@ -102,11 +106,11 @@ struct SessionRow {
     session: Session,
     cp_node: Option<Arc<str>>,
     traffic: SessionTraffic,
-    usage: Vec<UsageSoFar>,
+    usage: Vec<RunningUsage>,
     information: Option<SessionInformation>,
 }
 
-fn sessions(control: &Control, cursor: Cursor) -> Page {
+fn sessions(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
     let (node, publisher) = (&control.parts.node, &control.parts.publisher);
     let cp_nodes: BTreeMap<OwnerId, Arc<str>> = node
         .associations()
@@ -118,10 +122,10 @@ fn sessions(control: &Control, cursor: Cursor) -> Page {
         session: session.clone(),
         cp_node: cp_nodes.get(&session.owner()).cloned(),
         traffic: publisher.session_traffic(session.index()),
-        usage: node.store().usage_so_far(session),
+        usage: node.store().running_usage(session),
         information: node.session_information(session.up_seid()).cloned(),
     };
-    let next = next.map(|SessionIndex(next)| Position::Index(next));
+    let next = next.map(|SessionIndex(next)| PagePosition::Index(next));
     list("sessions", sessions.map(row).collect(), session, next)
 }
 
@@ -191,8 +195,8 @@ fn pdr(pdr: &adit_session::Pdr) -> Value {
 }
 
 /// The URRs of a session with the usage since their last report.
-fn urrs(urrs: &[adit_session::Urr], usage: &[UsageSoFar]) -> Value {
-    let row = |(urr, usage): (&adit_session::Urr, &UsageSoFar)| {
+fn urrs(urrs: &[adit_session::Urr], usage: &[RunningUsage]) -> Value {
+    let row = |(urr, usage): (&adit_session::Urr, &RunningUsage)| {
         json!({
             "id": urr.id.0,
             "measures_volume": urr.method.volume,
@@ -260,7 +264,7 @@ fn qer(qer: &adit_session::Qer) -> Value {
 }
 
 /// All counters of the process.
-pub fn counters(control: &Control) -> Value {
+pub fn counters(control: &ControlThread) -> Value {
     let snapshot = control.parts.publisher.snapshot();
     let mut document = Map::new();
     for (name, value, _) in snapshot.scalars() {
@@ -293,7 +297,7 @@ fn shaping_delays(snapshot: &Snapshot) -> Value {
     Value::Object(slots.collect())
 }
 
-fn interfaces(control: &Control, snapshot: &Snapshot) -> Value {
+fn interfaces(control: &ControlThread, snapshot: &Snapshot) -> Value {
     let mut flat = Map::new();
     for (name, counters) in control.parts.names.iter().zip(&snapshot.interfaces) {
         flat.insert(format!("{name}_rx_pkts"), counters.rx_pkts.into());
@@ -305,7 +309,7 @@ fn interfaces(control: &Control, snapshot: &Snapshot) -> Value {
 }
 
 /// What each worker did, by its number.
-fn workers(control: &Control) -> Value {
+fn workers(control: &ControlThread) -> Value {
     let mut flat = Map::new();
     for (worker, counters) in control.parts.publisher.worker_counters().iter().enumerate() {
         let counted = Snapshot::sum([&**counters]);
@@ -322,9 +326,9 @@ fn workers(control: &Control) -> Value {
     Value::Object(flat)
 }
 
-fn control_counters(control: &Control) -> Value {
+fn control_counters(control: &ControlThread) -> Value {
     let publisher = control.parts.publisher.counters();
-    let neighbours = control.neighbours.counters();
+    let neighbours = control.neighbors.counters();
     json!({
         "deltas_applied": publisher.deltas_applied,
         "keys_refused": publisher.keys_refused,
@@ -346,7 +350,7 @@ fn control_counters(control: &Control) -> Value {
     })
 }
 
-fn ports(control: &Control) -> Value {
+fn ports(control: &ControlThread) -> Value {
     json!({ "ports": control.parts.ports.iter().map(port).collect::<Vec<_>>() })
 }
 
@@ -376,7 +380,7 @@ fn port(row: &ControlPort) -> Value {
         "rx_queue_pkts": queue_pkts(&driver_counters, port.rx_queues()),
         "rss": details.map(|details| details.rss.clone()),
         "rss_reason": why_no_rss,
-        "steering": steering.iter().map(Steering::document).collect::<Vec<_>>(),
+        "steering": steering.iter().map(PortSteering::document).collect::<Vec<_>>(),
         "offloads": details.map(|details| details.offloads.clone()),
         "rx_pkts": stats.ipackets,
         "rx_bytes": stats.ibytes,
@@ -410,13 +414,13 @@ fn losses(counters: &[(String, u64)]) -> Value {
     Value::Object(counters.map(|(name, value)| (name.clone(), (*value).into())).collect())
 }
 
-fn neighbours(control: &Control, cursor: Cursor) -> Page {
+fn neighbors(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
     let first = NextHopIndex(index(cursor.from));
-    let (entries, next) = control.neighbours.entries_from(first, ROWS_PER_PAGE_MAX);
-    let named = |entry: adit_tables::NeighbourEntry| {
+    let (entries, next) = control.neighbors.entries_from(first, ROWS_PER_PAGE_MAX);
+    let named = |entry: adit_tables::NeighborEntry| {
         (entry, control.parts.names.get(usize::from(entry.interface.0)).cloned())
     };
-    let json = |(entry, interface): (adit_tables::NeighbourEntry, Option<String>)| {
+    let json = |(entry, interface): (adit_tables::NeighborEntry, Option<String>)| {
         json!({
             "interface": interface,
             "addr": entry.addr.to_string(),
@@ -425,13 +429,13 @@ fn neighbours(control: &Control, cursor: Cursor) -> Page {
             "pinned": entry.pinned,
         })
     };
-    let next = next.map(|NextHopIndex(next)| Position::Index(next));
+    let next = next.map(|NextHopIndex(next)| PagePosition::Index(next));
     list("neighbours", entries.map(named).collect(), json, next)
 }
 
-fn paths(control: &Control, cursor: Cursor) -> Page {
+fn paths(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
     let behind = match cursor.from {
-        Position::Behind(peer) => Some(peer),
+        PagePosition::Behind(peer) => Some(peer),
         _ => None,
     };
     let rows: Vec<adit_n4::PathEntry> =
@@ -449,12 +453,12 @@ fn paths(control: &Control, cursor: Cursor) -> Page {
         })
     };
     let last = rows.last().filter(|_| rows.len() == ROWS_PER_PAGE_MAX);
-    let next = last.map(|path| Position::Behind(path.peer));
+    let next = last.map(|path| PagePosition::Behind(path.peer));
     list("paths", rows, json, next)
 }
 
 /// Configured applications, and those that control planes describe by PFDs: they take precedence.
-fn applications(control: &Control) -> Value {
+fn applications(control: &ControlThread) -> Value {
     let node = &control.parts.node;
     let store = node.store();
     let source = |owner| {
@@ -482,12 +486,12 @@ fn applications(control: &Control) -> Value {
     json!({ "applications": configured.chain(provided).collect::<Vec<_>>() })
 }
 
-const fn state_name(state: NeighbourState) -> &'static str {
+const fn state_name(state: NeighborState) -> &'static str {
     match state {
-        NeighbourState::Incomplete => "incomplete",
-        NeighbourState::Reachable => "reachable",
-        NeighbourState::Stale => "stale",
-        NeighbourState::Probe => "probe",
-        NeighbourState::Failed => "failed",
+        NeighborState::Incomplete => "incomplete",
+        NeighborState::Reachable => "reachable",
+        NeighborState::Stale => "stale",
+        NeighborState::Probe => "probe",
+        NeighborState::Failed => "failed",
     }
 }

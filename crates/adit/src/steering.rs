@@ -8,11 +8,11 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_dpdk::{FlowKey, FlowRule, Port};
+use adit_dpdk::{FlowRule, FlowRuleKey, Port};
 use adit_types::{InterfaceRole, OWNER_GROUP_SHIFT, OWNER_GROUPS, Owners, PortId};
 use serde_json::{Value, json};
 
-use crate::config::{Config, Interface, IpNet};
+use crate::config::{Config, InterfaceSettings, IpNet};
 
 /// The bits of a number that name the owner's group: those above the lowest one, which two
 /// neighboring sessions do not share.
@@ -23,14 +23,14 @@ const GROUP_BITS: u32 = u32::BITS - GROUP_MASK.leading_zeros();
 
 /// What one kind of key leads to on a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Steering {
+pub struct PortSteering {
     /// For people: which field, and of which headers.
     pub key: String,
-    pub outcome: Outcome,
+    pub outcome: SteeringOutcome,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SteeringOutcome {
     /// The port took so many rules.
     Accepted(usize),
     /// The port took none, and why.
@@ -39,7 +39,7 @@ pub enum Outcome {
     NotTried(String),
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for SteeringOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Accepted(rules) => write!(f, "accepted {rules} rules"),
@@ -49,13 +49,13 @@ impl fmt::Display for Outcome {
     }
 }
 
-impl Steering {
+impl PortSteering {
     /// As the admin socket tells it.
     pub fn document(&self) -> Value {
         let (result, rules, reason) = match &self.outcome {
-            Outcome::Accepted(rules) => ("accepted", *rules, None),
-            Outcome::Refused(reason) => ("refused", 0, Some(reason)),
-            Outcome::NotTried(reason) => ("not_tried", 0, Some(reason)),
+            SteeringOutcome::Accepted(rules) => ("accepted", *rules, None),
+            SteeringOutcome::Refused(reason) => ("refused", 0, Some(reason)),
+            SteeringOutcome::NotTried(reason) => ("not_tried", 0, Some(reason)),
         };
         json!({ "key": self.key, "result": result, "rules": rules, "reason": reason })
     }
@@ -69,17 +69,17 @@ pub fn steer(
     port: &Port,
     queues: &[Option<u16>],
     slot_bits: u32,
-) -> Vec<Steering> {
+) -> Vec<PortSteering> {
     let wanted = plan(config, id, queues, slot_bits);
     let tried = wanted.into_iter().map(|(key, rules)| {
         let outcome = match rules {
-            Err(reason) => Outcome::NotTried(reason),
+            Err(reason) => SteeringOutcome::NotTried(reason),
             Ok(rules) => match port.create_flow_rules(&rules) {
-                Ok(()) => Outcome::Accepted(rules.len()),
-                Err(refusal) => Outcome::Refused(refusal.to_string()),
+                Ok(()) => SteeringOutcome::Accepted(rules.len()),
+                Err(refusal) => SteeringOutcome::Refused(refusal.to_string()),
             },
         };
-        Steering { key, outcome }
+        PortSteering { key, outcome }
     });
     tried.collect()
 }
@@ -108,11 +108,15 @@ fn plan(
 }
 
 /// From a group, shifted, to the keys that name it; or why none do.
-type KeyOfGroup = Result<Box<dyn Fn(u32) -> FlowKey>, String>;
+type FlowKeyOfGroup = Result<Box<dyn Fn(u32) -> FlowRuleKey>, String>;
 
 /// The kinds of keys that arrive through an interface.
-fn keys(config: &Config, interface: &Interface, slot_bits: u32) -> Vec<(String, KeyOfGroup)> {
-    let teid = |key: fn(u32) -> FlowKey| -> KeyOfGroup {
+fn keys(
+    config: &Config,
+    interface: &InterfaceSettings,
+    slot_bits: u32,
+) -> Vec<(String, FlowKeyOfGroup)> {
+    let teid = |key: fn(u32) -> FlowRuleKey| -> FlowKeyOfGroup {
         match slot_bits < GROUP_BITS {
             true => Err("sessions_max leaves TEIDs too few bits".to_owned()),
             false => Ok(Box::new(key)),
@@ -121,11 +125,11 @@ fn keys(config: &Config, interface: &Interface, slot_bits: u32) -> Vec<(String, 
     match interface.role {
         InterfaceRole::N3 | InterfaceRole::N9 | InterfaceRole::N4u => {
             let v4 = interface.v4.map(|_| {
-                let key = teid(|teid| FlowKey::TeidOverIpv4 { teid, mask: GROUP_MASK });
+                let key = teid(|teid| FlowRuleKey::TeidOverIpv4 { teid, mask: GROUP_MASK });
                 ("TEID over IPv4".to_owned(), key)
             });
             let v6 = interface.v6.map(|_| {
-                let key = teid(|teid| FlowKey::TeidOverIpv6 { teid, mask: GROUP_MASK });
+                let key = teid(|teid| FlowRuleKey::TeidOverIpv6 { teid, mask: GROUP_MASK });
                 ("TEID over IPv6".to_owned(), key)
             });
             v4.into_iter().chain(v6).collect()
@@ -154,7 +158,10 @@ fn groups(queues: &[Option<u16>]) -> Result<Vec<(u32, u16)>, String> {
 }
 
 /// The pools whose UEs are reached through an interface.
-fn pools<'a>(config: &'a Config, interface: &'a Interface) -> impl Iterator<Item = IpNet> + 'a {
+fn pools<'a>(
+    config: &'a Config,
+    interface: &'a InterfaceSettings,
+) -> impl Iterator<Item = IpNet> + 'a {
     let pools = config.ue_pools.iter();
     let pools = pools.filter(|pool| interface.serves(pool.network_instance.as_deref()));
     pools.map(|pool| pool.prefix)
@@ -162,13 +169,13 @@ fn pools<'a>(config: &'a Config, interface: &'a Interface) -> impl Iterator<Item
 
 /// From a group, shifted, to the addresses of `pool` that name it; `None` where the pool has too few
 /// bits. UEs have a /64 in IPv6.
-fn ue_key(pool: IpNet) -> Option<Box<dyn Fn(u32) -> FlowKey>> {
+fn ue_key(pool: IpNet) -> Option<Box<dyn Fn(u32) -> FlowRuleKey>> {
     match pool.addr {
         std::net::IpAddr::V4(addr) => {
             let bits = 32_u32.checked_sub(pool.len.into()).filter(|bits| *bits >= GROUP_BITS)?;
             let network = u32::MAX.checked_shl(bits).unwrap_or(0);
             let mask = Ipv4Addr::from_bits(network | GROUP_MASK);
-            Some(Box::new(move |group| FlowKey::Ipv4Destination {
+            Some(Box::new(move |group| FlowRuleKey::Ipv4Destination {
                 addr: Ipv4Addr::from_bits(addr.to_bits() & network | group),
                 mask,
             }))
@@ -177,7 +184,7 @@ fn ue_key(pool: IpNet) -> Option<Box<dyn Fn(u32) -> FlowKey>> {
             let bits = 64_u32.checked_sub(pool.len.into()).filter(|bits| *bits >= GROUP_BITS)?;
             let network = u128::MAX.checked_shl(64 + bits).unwrap_or(0);
             let mask = Ipv6Addr::from_bits(network | u128::from(GROUP_MASK) << 64);
-            Some(Box::new(move |group| FlowKey::Ipv6Destination {
+            Some(Box::new(move |group| FlowRuleKey::Ipv6Destination {
                 addr: Ipv6Addr::from_bits(addr.to_bits() & network | u128::from(group) << 64),
                 mask,
             }))
@@ -195,7 +202,7 @@ mod tests {
     /// The queue of the first rule that a TEID obeys.
     fn queue_of_teid(rules: &[FlowRule], wanted: u32) -> Option<u16> {
         let obeys = |rule: &&FlowRule| match rule.key {
-            FlowKey::TeidOverIpv4 { teid, mask } => wanted & mask == teid,
+            FlowRuleKey::TeidOverIpv4 { teid, mask } => wanted & mask == teid,
             _ => false,
         };
         rules.iter().find(obeys).map(|rule| rule.queue)
@@ -251,13 +258,13 @@ mod tests {
     #[test]
     fn addresses_of_a_pool_name_their_group() {
         let v4 = ue_key("10.45.0.0/16".parse().unwrap()).unwrap();
-        let wanted = FlowKey::Ipv4Destination {
+        let wanted = FlowRuleKey::Ipv4Destination {
             addr: Ipv4Addr::new(10, 45, 0, 0x7e),
             mask: Ipv4Addr::new(255, 255, 0, 0x7e),
         };
         assert_eq!(v4(GROUP_MASK), wanted);
         let v6 = ue_key("2001:db8::/48".parse().unwrap()).unwrap();
-        let wanted = FlowKey::Ipv6Destination {
+        let wanted = FlowRuleKey::Ipv6Destination {
             addr: "2001:db8:0:2::".parse().unwrap(),
             mask: "ffff:ffff:ffff:7e::".parse().unwrap(),
         };

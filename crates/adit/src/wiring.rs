@@ -7,14 +7,14 @@ use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix, SmfSetMembers};
 use adit_rules::Steering;
 use adit_rules::sdf::AddrMatch;
 use adit_session::{
-    Application, ForwardingPolicy, LocalAddresses, LocalInterface, Provisioning, StoreConfig,
-    UePool,
+    Application, LocalAddresses, LocalInterface, ProvisionedForwardingPolicy, Provisioning,
+    StoreConfig, UePool,
 };
 use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
 use adit_types::{DomainId, InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
 
-use crate::config::{self, Config, IpNet, NodeId};
+use crate::config::{self, Config, IpNet, NodeIdSetting};
 
 /// What the environment abstraction layer is started with.
 pub fn eal(config: &Config) -> EalConfig {
@@ -36,7 +36,7 @@ fn store(config: &Config, seed: u64) -> StoreConfig {
 /// What rules may refer to by name.
 fn provisioning(config: &Config) -> Provisioning {
     let domains = config::domains(&config.interfaces);
-    let interface = |(interface, domain): (&config::Interface, DomainId)| LocalInterface {
+    let interface = |(interface, domain): (&config::InterfaceSettings, DomainId)| LocalInterface {
         role: interface.role,
         domain,
         local_switching: interface.local_switching,
@@ -46,18 +46,18 @@ fn provisioning(config: &Config) -> Provisioning {
             v6: interface.v6.map(|(addr, _)| addr),
         },
     };
-    let application = |application: &crate::config::Application| Application {
+    let application = |application: &crate::config::ApplicationSettings| Application {
         id: application.id.as_str().into(),
         filters: application.filters.clone().into(),
     };
-    let policy = |policy: &crate::config::ForwardingPolicy| ForwardingPolicy {
+    let policy = |policy: &crate::config::ForwardingPolicySettings| ProvisionedForwardingPolicy {
         id: policy.id.as_str().into(),
         network_instance: policy.network_instance.as_deref().map(Box::from),
         steering: Steering { v4: policy.next_hop_v4, v6: policy.next_hop_v6 },
         dscp: policy.dscp,
         local_switching: policy.local_switching,
     };
-    let ue_pool = |pool: &crate::config::UePool| {
+    let ue_pool = |pool: &crate::config::UePoolSettings| {
         let prefix = match prefix(pool.prefix)? {
             IpPrefix::V4(prefix) => AddrMatch::V4(prefix),
             IpPrefix::V6(prefix) => AddrMatch::V6(prefix),
@@ -83,22 +83,23 @@ fn provisioning(config: &Config) -> Provisioning {
 /// What the lookup tables are built with; `macs` are the ports' own addresses, by `PortId`.
 pub fn tables(config: &Config, macs: &[MacAddr], teid_slot_bits: u8, seed: u64) -> TablesConfig {
     let domains = config::domains(&config.interfaces);
-    let interface = |((index, interface), domain): ((u8, &config::Interface), _)| Interface {
-        id: InterfaceId(index),
-        role: interface.role,
-        domain,
-        port: interface.port,
-        vlan: interface.vlan,
-        mac: macs[usize::from(interface.port.0)],
-        mtu_bytes: config.ports[usize::from(interface.port.0)].mtu_bytes,
-        v4: interface.v4,
-        v6: interface.v6,
-    };
-    let route = |route: &crate::config::Route| {
+    let interface =
+        |((index, interface), domain): ((u8, &config::InterfaceSettings), _)| Interface {
+            id: InterfaceId(index),
+            role: interface.role,
+            domain,
+            port: interface.port,
+            vlan: interface.vlan,
+            mac: macs[usize::from(interface.port.0)],
+            mtu_bytes: config.ports[usize::from(interface.port.0)].mtu_bytes,
+            v4: interface.v4,
+            v6: interface.v6,
+        };
+    let route = |route: &crate::config::RouteSettings| {
         let interface = u8::try_from(route.interface).map(InterfaceId).ok()?;
         Some(Route { interface, prefix: prefix(route.prefix)?, next_hop: route.next_hop })
     };
-    let pools = |pool: &config::UePool| {
+    let pools = |pool: &config::UePoolSettings| {
         let domains = config::domains_of(&config.interfaces, pool.network_instance.as_deref());
         let v4 = prefix(pool.prefix).and_then(v4);
         v4.into_iter().flat_map(move |v4| domains.clone().into_iter().map(move |at| (at, v4)))
@@ -113,7 +114,7 @@ pub fn tables(config: &Config, macs: &[MacAddr], teid_slot_bits: u8, seed: u64) 
         own_addrs: vec![config.n4.listen.ip()],
         routes: config.routes.iter().filter_map(route).collect(),
         aggregates: config.qos.aggregates(),
-        switched_domains: config::switched_domains(config),
+        local_switching_domains: config::switched_domains(config),
         ue_pools_v4: config.ue_pools.iter().flat_map(pools).collect(),
     }
 }
@@ -132,7 +133,7 @@ fn prefix(net: IpNet) -> Option<IpPrefix> {
     }
 }
 
-fn smf_set(set: &crate::config::SmfSet) -> SmfSetMembers {
+fn smf_set(set: &crate::config::SmfSetSettings) -> SmfSetMembers {
     let members = set.members.iter().filter_map(|net| peer_prefix(*net)).collect();
     SmfSetMembers { id: set.id.clone(), members }
 }
@@ -153,9 +154,9 @@ pub fn node(
 ) -> NodeConfig {
     NodeConfig {
         node_id: match &config.node_id {
-            NodeId::Ipv4(addr) => adit_n4::NodeId::Ipv4(*addr),
-            NodeId::Ipv6(addr) => adit_n4::NodeId::Ipv6(*addr),
-            NodeId::Fqdn(name) => adit_n4::NodeId::Fqdn(name.to_lowercase()),
+            NodeIdSetting::Ipv4(addr) => adit_n4::NodeIdentity::Ipv4(*addr),
+            NodeIdSetting::Ipv6(addr) => adit_n4::NodeIdentity::Ipv6(*addr),
+            NodeIdSetting::Fqdn(name) => adit_n4::NodeIdentity::Fqdn(name.to_lowercase()),
         },
         address: config.n4.listen.ip(),
         connect: config.n4.connect.clone(),

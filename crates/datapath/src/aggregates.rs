@@ -5,12 +5,12 @@
 //! The others pass while there is something left, and wait in turns otherwise.
 
 use adit_rules::{Excess, Guarantee, PublishedPdr, PublishedRules};
-use adit_shaper::{RateSet, Standing};
+use adit_shaper::{RateSet, TurnContext};
 use adit_tables::{Aggregate, Leases, Meter};
 use adit_types::limits::SLICES_MAX;
 use adit_types::{Direction, Nanos, SessionIndex, SliceId};
 
-use crate::stage::egress::Env;
+use crate::stage::egress::StepContext;
 
 /// Shared rates: two directions of each slice, and of all sessions together.
 #[allow(clippy::cast_possible_truncation, reason = "asserted")]
@@ -30,9 +30,9 @@ pub(crate) struct Sharing {
 
 /// Why a packet does not pass yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Closed {
+pub(crate) struct ClosedRate {
     /// The number of the first shared rate.
-    pub home: u8,
+    pub own_rate: u8,
     /// The number of the one that is closed.
     pub rate: u8,
     /// When that lets packets pass again.
@@ -75,7 +75,7 @@ impl Sharing {
     /// The shared rates of one direction, the slice's first.
     fn rates<'v>(
         self,
-        env: &Env<'v>,
+        env: &StepContext<'v>,
         direction: Direction,
     ) -> impl Iterator<Item = (SliceId, &'v Aggregate)> {
         let aggregates = env.view.aggregates();
@@ -89,13 +89,13 @@ impl Sharing {
     ///
     /// # Errors
     /// The first rate that it has to wait for.
-    pub fn open(
+    pub fn check_open(
         self,
-        env: &Env<'_>,
+        env: &StepContext<'_>,
         leases: &mut Leases,
         direction: Direction,
-        standing: Standing,
-    ) -> Result<(), Closed> {
+        standing: TurnContext,
+    ) -> Result<(), ClosedRate> {
         let mut home = None;
         for (level, aggregate) in self.rates(env, direction) {
             let rate = number(level, direction);
@@ -104,17 +104,23 @@ impl Sharing {
             // Whose turn it is at the second rate has had it at the first one.
             let had_turn =
                 standing.rate == Some(rate) || standing.rate == Some(number(ALL, direction));
-            if standing.crowded.contains(rate) && !had_turn {
-                return Err(Closed { home, rate, at: env.now, excess });
+            if standing.contended.contains(rate) && !had_turn {
+                return Err(ClosedRate { own_rate: home, rate, at: env.now, excess });
             }
-            let opened = leases.open(aggregate, (level, direction), env.now);
-            opened.map_err(|at| Closed { home, rate, at, excess })?;
+            let opened = leases.check_open(aggregate, (level, direction), env.now);
+            opened.map_err(|at| ClosedRate { own_rate: home, rate, at, excess })?;
         }
         Ok(())
     }
 
     /// Charges the rates that it shares with a packet of `bytes` octets that passes.
-    pub fn charge(self, env: &Env<'_>, leases: &mut Leases, direction: Direction, bytes: u16) {
+    pub fn charge(
+        self,
+        env: &StepContext<'_>,
+        leases: &mut Leases,
+        direction: Direction,
+        bytes: u16,
+    ) {
         for (level, aggregate) in self.rates(env, direction) {
             leases.charge(aggregate, (level, direction), env.now, bytes);
         }
@@ -123,7 +129,7 @@ impl Sharing {
     /// The bucket of its guarantee, where that is apart and lets a packet pass.
     fn open_guarantee<'v>(
         self,
-        env: &Env<'v>,
+        env: &StepContext<'v>,
         (session, direction): (SessionIndex, Direction),
     ) -> Option<Meter<'v>> {
         let Guarantee::Bucket(bucket) = self.guarantee else { return None };
@@ -133,7 +139,7 @@ impl Sharing {
 
     /// True when a packet is guaranteed that its other buckets let pass.
     #[inline]
-    pub fn is_guaranteed(self, env: &Env<'_>, of: (SessionIndex, Direction)) -> bool {
+    pub fn is_guaranteed(self, env: &StepContext<'_>, of: (SessionIndex, Direction)) -> bool {
         match self.guarantee {
             Guarantee::Nothing => false,
             Guarantee::Whole => true,
@@ -146,7 +152,7 @@ impl Sharing {
     #[inline]
     pub fn charge_guarantee(
         self,
-        env: &Env<'_>,
+        env: &StepContext<'_>,
         of: (SessionIndex, Direction),
         bytes: u16,
     ) -> bool {
@@ -159,8 +165,8 @@ impl Sharing {
 }
 
 /// A packet that stands nowhere yet, while flows wait for `crowded`.
-pub(crate) const fn arriving(crowded: RateSet) -> Standing {
-    Standing { rate: None, crowded }
+pub(crate) const fn arriving(crowded: RateSet) -> TurnContext {
+    TurnContext { rate: None, contended: crowded }
 }
 
 /// The number of a shared rate.

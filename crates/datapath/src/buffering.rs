@@ -15,19 +15,19 @@ use adit_rules::{
     ApplyAction, DataDelivery, DeltaId, DropReason, PublishedFar, PublishedPdr, PublishedRules,
     WorkerEvent,
 };
-use adit_tables::View;
+use adit_tables::TablesView;
 use adit_types::limits::{BUFFER_PKTS_MAX, BURST_MAX};
 use adit_types::{Direction, FarId, Nanos, PdrId, Seid, SessionIndex};
 use adit_wire::IpPacket;
 
-use crate::columns::{Arrival, Lane, Matched, Side, Tunneled, Verdict};
-use crate::outbound::Outbound;
+use crate::columns::{BurstLane, LaneKind, Matched, PacketArrival, PacketVerdict, Tunneled};
 use crate::shaping;
-use crate::stage::egress::Env;
+use crate::stage::egress::StepContext;
 use crate::stage::s4_enforce::{admit_far, s4_enforce};
-use crate::stage::s5_account::{Meter, s5_account};
+use crate::stage::s5_account::{UsageMeter, s5_account};
 use crate::stage::s6_apply::s6_apply;
-use crate::tally::Tally;
+use crate::tally::StepTally;
+use crate::worker_state::WorkerState;
 
 /// The longest wait while the rules stay as they are: paging takes seconds, and a control plane that
 /// has not decided after a minute has forgotten the session.
@@ -52,7 +52,7 @@ const NONE: u32 = u32::MAX;
 
 /// The rules that hold a packet, by what stays when others come and go.
 #[derive(Debug, Clone, Copy)]
-struct HeldBy {
+struct HoldingRules {
     direction: Direction,
     pdr: PdrId,
     /// Which of the PDR's alternatives matched, counted from zero.
@@ -61,11 +61,11 @@ struct HeldBy {
 }
 
 /// A packet that waits.
-struct Held<B> {
+struct BufferedPacket<B> {
     buf: B,
-    arrival: Arrival,
+    arrival: PacketArrival,
     ip: IpPacket,
-    by: HeldBy,
+    by: HoldingRules,
     since: Nanos,
     /// The next packet of the session.
     next: u32,
@@ -73,7 +73,7 @@ struct Held<B> {
 
 /// A session with packets that wait.
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct BufferedSession {
     session: SessionIndex,
     up_seid: Seid,
     /// The rules that the packets were held by.
@@ -96,9 +96,9 @@ struct Notice {
 
 /// The packets that one worker holds because their FARs buffer.
 pub(crate) struct Buffering<B> {
-    packets: Vec<Option<Held<B>>>,
+    packets: Vec<Option<BufferedPacket<B>>>,
     free: Vec<u32>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<BufferedSession>,
     /// Position in `waiting`, by session index.
     by_session: Vec<u32>,
     /// Where the next step goes on looking.
@@ -130,7 +130,7 @@ impl<B: PacketBuf> Buffering<B> {
 
     /// True when packets of `session` wait.
     #[inline]
-    pub fn waits(&self, session: SessionIndex) -> bool {
+    pub fn has_packets_of(&self, session: SessionIndex) -> bool {
         !self.waiting.is_empty()
             && self.by_session.get(session.0 as usize).is_some_and(|at| *at != NONE)
     }
@@ -153,7 +153,7 @@ impl<B: PacketBuf> Buffering<B> {
         session: SessionIndex,
         rules: &PublishedRules,
         max: u16,
-        held: Held<B>,
+        held: BufferedPacket<B>,
     ) -> bool {
         let known = self.position(session);
         let count = known.map_or(0, |at| self.waiting[at].count);
@@ -175,7 +175,7 @@ impl<B: PacketBuf> Buffering<B> {
                 self.by_session[session.0 as usize] = at;
                 let PublishedRules { up_seid, generation, buffer_epoch: epoch, .. } = *rules;
                 let (first, last, count) = (slot, slot, 1);
-                self.waiting.push(Waiting {
+                self.waiting.push(BufferedSession {
                     session,
                     up_seid,
                     generation,
@@ -190,7 +190,7 @@ impl<B: PacketBuf> Buffering<B> {
     }
 
     /// Takes a session out of the list; its packets stay in their slots.
-    fn take(&mut self, at: usize) -> Waiting {
+    fn take(&mut self, at: usize) -> BufferedSession {
         let waiting = self.waiting.swap_remove(at);
         self.by_session[waiting.session.0 as usize] = NONE;
         if let (Some(moved), Ok(at)) = (self.waiting.get(at), u32::try_from(at)) {
@@ -200,13 +200,13 @@ impl<B: PacketBuf> Buffering<B> {
     }
 
     /// Takes the packet in `slot`, and tells where the next one is.
-    fn take_packet(&mut self, slot: u32) -> Option<Held<B>> {
+    fn take_packet(&mut self, slot: u32) -> Option<BufferedPacket<B>> {
         let held = self.packets.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
         Some(held)
     }
 
-    fn discard(&mut self, at: usize, tally: &mut Tally) {
+    fn discard(&mut self, at: usize, tally: &mut StepTally) {
         let mut slot = self.take(at).first;
         while let Some(held) = self.take_packet(slot) {
             tally.drop(DropReason::BufferDiscarded);
@@ -215,7 +215,7 @@ impl<B: PacketBuf> Buffering<B> {
     }
 
     /// Discards what waited too long at the front of a session; the rules are as they were.
-    fn discard_late(&mut self, at: usize, now: Nanos, tally: &mut Tally) -> bool {
+    fn discard_late(&mut self, at: usize, now: Nanos, tally: &mut StepTally) -> bool {
         let mut found = false;
         loop {
             let first = self.waiting[at].first;
@@ -236,14 +236,14 @@ impl<B: PacketBuf> Buffering<B> {
     }
 
     /// Drops everything that waits.
-    pub fn drain(&mut self, tally: &mut Tally) {
+    pub fn drain(&mut self, tally: &mut StepTally) {
         while let Some(at) = self.waiting.len().checked_sub(1) {
             self.discard(at, tally);
         }
     }
 
     /// True when `notice` was not sent lately.
-    fn is_news(&mut self, session: SessionIndex, notice: Notice) -> bool {
+    fn is_due(&mut self, session: SessionIndex, notice: Notice) -> bool {
         let hash = (session.0 as usize).wrapping_mul(31).wrapping_add(usize::from(notice.pdr));
         let Some(last) = self.notices.get_mut(hash % NOTICES) else { return true };
         let is_known = last.is_some_and(|last| {
@@ -262,13 +262,13 @@ impl<B: PacketBuf> Buffering<B> {
 /// Errors: none; without room the packet is dropped as `BufferFull`.
 #[cold]
 pub(crate) fn divert<B: PacketBuf>(
-    env: &Env<'_>,
-    out: &mut Outbound<B>,
+    env: &StepContext<'_>,
+    out: &mut WorkerState<B>,
     buf: B,
-    (session, arrival, ip): (SessionIndex, &Arrival, &IpPacket),
+    (session, arrival, ip): (SessionIndex, &PacketArrival, &IpPacket),
     matched: &Matched<'_>,
 ) {
-    let notify = |out: &mut Outbound<B>, notice| {
+    let notify = |out: &mut WorkerState<B>, notice| {
         if matched.direction == Direction::Downlink {
             self::notify(env, out, (session, ip), matched, notice);
         }
@@ -280,14 +280,14 @@ pub(crate) fn divert<B: PacketBuf>(
         return;
     }
     notify(out, ApplyAction::NOCP);
-    let (by, since) = (HeldBy::new(matched), env.now);
-    let held = Held { buf, arrival: *arrival, ip: *ip, by, since, next: NONE };
+    let (by, since) = (HoldingRules::new(matched), env.now);
+    let held = BufferedPacket { buf, arrival: *arrival, ip: *ip, by, since, next: NONE };
     if out.buffering.push(session, matched.rules, far.buffer_pkts_max, held) {
         notify(out, ApplyAction::BDPN);
     } else {
         notify(out, ApplyAction::DDPN);
-        let (bytes, Outbound { events, tally, .. }) = (u64::from(ip.total_len), out);
-        let meter = Meter::new(env, matched);
+        let (bytes, WorkerState { events, tally, .. }) = (u64::from(ip.total_len), out);
+        let meter = UsageMeter::new(env, matched);
         meter.count_dropped(matched, matched.direction, bytes, events, tally);
         tally.drop(DropReason::BufferFull);
     }
@@ -295,8 +295,8 @@ pub(crate) fn divert<B: PacketBuf>(
 
 /// Tells the control thread of downlink data if the FAR asks for this notice.
 fn notify<B: PacketBuf>(
-    env: &Env<'_>,
-    out: &mut Outbound<B>,
+    env: &StepContext<'_>,
+    out: &mut WorkerState<B>,
     (session, ip): (SessionIndex, &IpPacket),
     matched: &Matched<'_>,
     notice: ApplyAction,
@@ -312,7 +312,7 @@ fn notify<B: PacketBuf>(
     let Matched { rules, pdr, .. } = matched;
     let (up_seid, generation, at) = (rules.up_seid, rules.generation, env.now);
     let notice = Notice { up_seid, generation, pdr: pdr.id.0, delivery, at };
-    if out.buffering.is_news(session, notice) {
+    if out.buffering.is_due(session, notice) {
         let event = WorkerEvent::DownlinkData {
             session: up_seid,
             pdr: pdr.id,
@@ -326,10 +326,10 @@ fn notify<B: PacketBuf>(
 
 /// Looks at some of the sessions that packets wait for; tells whether one of them left.
 #[cold]
-pub(crate) fn review<Io: PacketIo>(
-    env: &Env<'_>,
+pub(crate) fn review_some<Io: PacketIo>(
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
 ) -> bool {
     let mut left = false;
     for _ in 0..REVIEWS_PER_STEP_MAX.min(out.buffering.waiting.len()) {
@@ -348,11 +348,11 @@ pub(crate) fn review<Io: PacketIo>(
 /// Shape:   reads `sessions` and `verdicts[0..n]`. n ≤ BURST_MAX.
 /// Cost:    one load per packet while anything waits.
 #[inline]
-pub(crate) fn catch_up<Io: PacketIo, S: Side>(
-    env: &Env<'_>,
+pub(crate) fn review_lane<Io: PacketIo, S: LaneKind>(
+    env: &StepContext<'_>,
     io: &mut Io,
-    lane: &Lane<'_, Io::Buf, S>,
-    out: &mut Outbound<Io::Buf>,
+    lane: &BurstLane<'_, Io::Buf, S>,
+    out: &mut WorkerState<Io::Buf>,
 ) {
     if out.buffering.is_empty() {
         return;
@@ -365,11 +365,11 @@ pub(crate) fn catch_up<Io: PacketIo, S: Side>(
 }
 
 /// Lets the packets that wait for a session go first, if its rules changed.
-pub(crate) fn catch_up_session<Io: PacketIo>(
-    env: &Env<'_>,
+pub(crate) fn review_session<Io: PacketIo>(
+    env: &StepContext<'_>,
     io: &mut Io,
     session: SessionIndex,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
 ) {
     if let Some(at) = out.buffering.position(session) {
         review_one(env, io, out, at);
@@ -379,12 +379,13 @@ pub(crate) fn catch_up_session<Io: PacketIo>(
 /// Treats the packets of one session by the rules of now; tells whether one of them left.
 #[cold]
 fn review_one<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     at: usize,
 ) -> bool {
-    let Some(&Waiting { session, up_seid, generation, epoch, .. }) = out.buffering.waiting.get(at)
+    let Some(&BufferedSession { session, up_seid, generation, epoch, .. }) =
+        out.buffering.waiting.get(at)
     else {
         return false;
     };
@@ -400,14 +401,19 @@ fn review_one<Io: PacketIo>(
 }
 
 /// Packets that waited. The stages behind classification do not look at the kind of a lane.
-type Resumed<'v, B> = Lane<'v, B, Tunneled>;
+type ResumedLane<'v, B> = BurstLane<'v, B, Tunneled>;
 
 /// Takes all packets of a session on through the stages, in their order.
-fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>, at: usize) {
-    let Waiting { session, mut first, count, .. } = out.buffering.take(at);
+fn release<Io: PacketIo>(
+    env: &StepContext<'_>,
+    io: &mut Io,
+    out: &mut WorkerState<Io::Buf>,
+    at: usize,
+) {
+    let BufferedSession { session, mut first, count, .. } = out.buffering.take(at);
     let mut left = count;
     while left > 0 {
-        let mut lane = Resumed::new();
+        let mut lane = ResumedLane::new();
         for _ in 0..left.min(BURST) {
             left -= 1;
             let Some(held) = out.buffering.take_packet(first) else { break };
@@ -422,7 +428,7 @@ fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>
     }
 }
 
-impl HeldBy {
+impl HoldingRules {
     fn new(matched: &Matched<'_>) -> Self {
         let Matched { rules, pdr, far, direction, .. } = *matched;
         let before =
@@ -433,14 +439,14 @@ impl HeldBy {
     /// The packet's PDR and FAR by the rules of now. The FAR that holds the packet decides, unless it
     /// is gone or buffers on: then the one that the PDR refers to now. Without its PDR the packet has
     /// no QoS flow and nobody who measures it.
-    fn verdict<'v>(self, view: &View<'v>, session: SessionIndex) -> Verdict<'v> {
+    fn verdict<'v>(self, view: &TablesView<'v>, session: SessionIndex) -> PacketVerdict<'v> {
         let found = view.rules(session).and_then(|rules| {
             let Self { direction, .. } = self;
             let pdr = self.find_pdr(rules)?;
             let far = self.find_far(rules, pdr)?;
-            Some(Matched { rules, pdr, far, direction, waits: false, is_guaranteed: false })
+            Some(Matched { rules, pdr, far, direction, must_queue: false, is_guaranteed: false })
         });
-        found.map_or(Verdict::Drop(DropReason::BufferDiscarded), Verdict::Pass)
+        found.map_or(PacketVerdict::Drop(DropReason::BufferDiscarded), PacketVerdict::Pass)
     }
 
     fn find_pdr(self, rules: &PublishedRules) -> Option<&PublishedPdr> {
@@ -469,25 +475,25 @@ fn alternatives(
 
 /// The stages behind classification for packets that waited; what their rules stop now is discarded.
 fn resume<'v, Io: PacketIo>(
-    env: &Env<'v>,
+    env: &StepContext<'v>,
     io: &mut Io,
-    lane: &mut Resumed<'v, Io::Buf>,
-    out: &mut Outbound<Io::Buf>,
+    lane: &mut ResumedLane<'v, Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
 ) {
-    shaping::catch_up(env, io, out, false);
-    let Outbound { shaping, leases, events, tally, .. } = out;
+    shaping::review_changes(env, io, out, false);
+    let WorkerState { shaping, leases, events, tally, .. } = out;
     s4_enforce(env, lane, (shaping, leases), events, tally);
     s5_account(env, lane, &mut out.events, &mut out.tally);
     for ((verdict, session), ip) in lane.verdicts.iter_mut().zip(&lane.sessions).zip(&lane.ips) {
         match verdict {
-            Verdict::Divert(matched) if !matched.far.buffers() => {
+            PacketVerdict::Divert(matched) if !matched.far.buffers() => {
                 if matched.direction == Direction::Downlink {
                     notify(env, out, (*session, ip), matched, ApplyAction::DDPN);
                 }
-                *verdict = Verdict::Drop(DropReason::BufferDiscarded);
+                *verdict = PacketVerdict::Drop(DropReason::BufferDiscarded);
             }
-            Verdict::Drop(reason) => *reason = DropReason::BufferDiscarded,
-            Verdict::Divert(_) | Verdict::Pass(_) => {}
+            PacketVerdict::Drop(reason) => *reason = DropReason::BufferDiscarded,
+            PacketVerdict::Divert(_) | PacketVerdict::Pass(_) => {}
         }
     }
     s6_apply(env, io, lane, out);

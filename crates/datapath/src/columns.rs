@@ -5,20 +5,20 @@
 //! drop; rows stay until `s6_apply` consumes the lane.
 
 use adit_rules::{
-    DestinationInterface, DropReason, OuterHeaderRemoval, PublishedFar, PublishedPdr,
-    PublishedRules, SourceInterface,
+    DestinationInterface, DropReason, HeaderRemoval, PublishedFar, PublishedPdr, PublishedRules,
+    SourceInterface,
 };
-use adit_tables::View;
+use adit_tables::TablesView;
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, DomainId, InterfaceSet, Qfi, SessionIndex, Teid};
 use adit_wire::{IpPacket, PduSessionContainer};
 use arrayvec::ArrayVec;
 
-use crate::fragments::UpperLayer;
-use crate::outbound::Origin;
+use crate::fragments::FirstFragment;
+use crate::worker_state::Origin;
 
 /// A column: at most one value per packet of a burst.
-pub(crate) type Column<T> = ArrayVec<T, BURST_MAX>;
+pub(crate) type BurstColumn<T> = ArrayVec<T, BURST_MAX>;
 
 /// Outer header that a packet arrived with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,24 +37,22 @@ impl OuterHeader {
     /// Spec: TS 29.244 §8.2.64. A tunneled packet whose PDR removes nothing would leave with the
     /// outer header of the previous hop, which names us as its destination: it does not fit either.
     #[inline]
-    pub const fn fits(self, removal: Option<OuterHeaderRemoval>) -> bool {
+    pub const fn fits(self, removal: Option<HeaderRemoval>) -> bool {
         match self {
             Self::None => removal.is_none(),
-            Self::GtpuUdpIpv4 => matches!(
-                removal,
-                Some(OuterHeaderRemoval::GtpuUdpIpv4 | OuterHeaderRemoval::GtpuUdpIp)
-            ),
-            Self::GtpuUdpIpv6 => matches!(
-                removal,
-                Some(OuterHeaderRemoval::GtpuUdpIpv6 | OuterHeaderRemoval::GtpuUdpIp)
-            ),
+            Self::GtpuUdpIpv4 => {
+                matches!(removal, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp))
+            }
+            Self::GtpuUdpIpv6 => {
+                matches!(removal, Some(HeaderRemoval::GtpuUdpIpv6 | HeaderRemoval::GtpuUdpIp))
+            }
         }
     }
 }
 
 /// How a packet arrived; written by `s1_parse`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrival {
+pub(crate) struct PacketArrival {
     /// Where the user's IP packet begins in the frame. Unit: octets.
     pub ip_offset: u16,
     /// What was in front of it.
@@ -70,10 +68,10 @@ pub(crate) struct Arrival {
     /// PDU Session Container of the outer header; names the QoS flow.
     pub container: Option<PduSessionContainer>,
     /// What the first fragment said, of a packet that is a fragment itself. Written by `s3_classify`.
-    pub upper: Option<UpperLayer>,
+    pub upper: Option<FirstFragment>,
 }
 
-impl Arrival {
+impl PacketArrival {
     /// QoS flow that the outer header named.
     #[inline]
     pub fn qfi(&self) -> Option<Qfi> {
@@ -93,7 +91,7 @@ pub(crate) struct Matched<'v> {
     /// The direction of the packet: that of the tunnel it came in, or downlink without one.
     pub direction: Direction,
     /// It waits for its rates before it leaves. Written by `s4_enforce`.
-    pub waits: bool,
+    pub must_queue: bool,
     /// It is within the guaranteed bit rate of its flow. Written by `s4_enforce`.
     pub is_guaranteed: bool,
 }
@@ -116,7 +114,7 @@ impl Matched<'_> {
 
 /// What becomes of a packet; written by `s3_classify`, turned to `Drop` by later stages.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Verdict<'v> {
+pub(crate) enum PacketVerdict<'v> {
     /// It is treated by these rules.
     Pass(Matched<'v>),
     /// Its FAR does not forward it, but does more than drop it: `buffering` knows.
@@ -126,7 +124,7 @@ pub(crate) enum Verdict<'v> {
 }
 
 /// One way through the pipeline; chosen outside the packet loops.
-pub(crate) trait Side {
+pub(crate) trait LaneKind {
     /// What its sessions are found by.
     type Key: Copy;
     /// Packets arrive in GTP-U tunnels; else as plain IP from a data network.
@@ -137,7 +135,12 @@ pub(crate) trait Side {
     const UNKNOWN: DropReason;
     /// Finds the sessions of `keys` in a routing domain; `SessionIndex::NONE` on a miss. A TEID is
     /// unique in all of them.
-    fn lookup(view: &View<'_>, domain: DomainId, keys: &[Self::Key], sessions: &mut [SessionIndex]);
+    fn lookup(
+        view: &TablesView<'_>,
+        domain: DomainId,
+        keys: &[Self::Key],
+        sessions: &mut [SessionIndex],
+    );
 }
 
 /// G-PDUs, by TEID. Their direction is that of the tunnel.
@@ -152,76 +155,86 @@ pub(crate) struct DownlinkV4;
 #[derive(Debug)]
 pub(crate) struct DownlinkV6;
 
-impl Side for Tunneled {
+impl LaneKind for Tunneled {
     type Key = Teid;
     const IS_TUNNELED: bool = true;
     const COUNTED: Direction = Direction::Uplink;
     const UNKNOWN: DropReason = DropReason::TeidUnknown;
 
     #[inline]
-    fn lookup(view: &View<'_>, _: DomainId, keys: &[Teid], sessions: &mut [SessionIndex]) {
+    fn lookup(view: &TablesView<'_>, _: DomainId, keys: &[Teid], sessions: &mut [SessionIndex]) {
         view.lookup_teids(keys, sessions);
     }
 }
 
-impl Side for DownlinkV4 {
+impl LaneKind for DownlinkV4 {
     type Key = u32;
     const IS_TUNNELED: bool = false;
     const COUNTED: Direction = Direction::Downlink;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 
     #[inline]
-    fn lookup(view: &View<'_>, domain: DomainId, keys: &[u32], sessions: &mut [SessionIndex]) {
+    fn lookup(
+        view: &TablesView<'_>,
+        domain: DomainId,
+        keys: &[u32],
+        sessions: &mut [SessionIndex],
+    ) {
         view.ues(domain).lookup_v4(keys, sessions);
     }
 }
 
-impl Side for DownlinkV6 {
+impl LaneKind for DownlinkV6 {
     type Key = u64;
     const IS_TUNNELED: bool = false;
     const COUNTED: Direction = Direction::Downlink;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 
     #[inline]
-    fn lookup(view: &View<'_>, domain: DomainId, keys: &[u64], sessions: &mut [SessionIndex]) {
+    fn lookup(
+        view: &TablesView<'_>,
+        domain: DomainId,
+        keys: &[u64],
+        sessions: &mut [SessionIndex],
+    ) {
         view.ues(domain).lookup_v6(keys, sessions);
     }
 }
 
 /// The columns of one lane.
-pub(crate) struct Lane<'v, B, S: Side> {
+pub(crate) struct BurstLane<'v, B, S: LaneKind> {
     /// The packets. Written by `s1_parse`, consumed by `s6_apply`.
-    pub bufs: Column<B>,
+    pub bufs: BurstColumn<B>,
     /// How they arrived. Written by `s1_parse`; the offset moves with `ips`.
-    pub arrivals: Column<Arrival>,
+    pub arrivals: BurstColumn<PacketArrival>,
     /// The user's IP headers. Written by `s1_parse`, moved inwards by `s3_classify` where a PDR
     /// removes a UDP or IP header.
-    pub ips: Column<IpPacket>,
+    pub ips: BurstColumn<IpPacket>,
     /// Lookup keys. Written by `s1_parse`.
-    pub keys: Column<S::Key>,
+    pub keys: BurstColumn<S::Key>,
     /// Sessions, `SessionIndex::NONE` on a miss. Written by `s2_lookup`.
-    pub sessions: Column<SessionIndex>,
+    pub sessions: BurstColumn<SessionIndex>,
     /// Verdicts. Written by `s3_classify`, narrowed by `s4_enforce`.
-    pub verdicts: Column<Verdict<'v>>,
+    pub verdicts: BurstColumn<PacketVerdict<'v>>,
 }
 
-impl<B, S: Side> Lane<'_, B, S> {
+impl<B, S: LaneKind> BurstLane<'_, B, S> {
     /// An empty lane.
     #[inline]
     pub fn new() -> Self {
         Self {
-            bufs: Column::new(),
-            arrivals: Column::new(),
-            ips: Column::new(),
-            keys: Column::new(),
-            sessions: Column::new(),
-            verdicts: Column::new(),
+            bufs: BurstColumn::new(),
+            arrivals: BurstColumn::new(),
+            ips: BurstColumn::new(),
+            keys: BurstColumn::new(),
+            sessions: BurstColumn::new(),
+            verdicts: BurstColumn::new(),
         }
     }
 
     /// Appends one parsed packet. At most `BURST_MAX` are appended: a lane is part of one burst.
     #[inline]
-    pub fn push(&mut self, buf: B, arrival: Arrival, ip: IpPacket, key: S::Key) {
+    pub fn push(&mut self, buf: B, arrival: PacketArrival, ip: IpPacket, key: S::Key) {
         self.bufs.push(buf);
         self.arrivals.push(arrival);
         self.ips.push(ip);
@@ -242,19 +255,23 @@ impl<B, S: Side> Lane<'_, B, S> {
 }
 
 /// The lanes of one burst.
-pub(crate) struct Lanes<'v, B> {
+pub(crate) struct BurstLanes<'v, B> {
     /// G-PDUs.
-    pub tunneled: Lane<'v, B, Tunneled>,
+    pub tunneled: BurstLane<'v, B, Tunneled>,
     /// Plain IPv4.
-    pub downlink_v4: Lane<'v, B, DownlinkV4>,
+    pub downlink_v4: BurstLane<'v, B, DownlinkV4>,
     /// Plain IPv6.
-    pub downlink_v6: Lane<'v, B, DownlinkV6>,
+    pub downlink_v6: BurstLane<'v, B, DownlinkV6>,
 }
 
-impl<B> Lanes<'_, B> {
+impl<B> BurstLanes<'_, B> {
     /// Empty lanes.
     #[inline]
     pub fn new() -> Self {
-        Self { tunneled: Lane::new(), downlink_v4: Lane::new(), downlink_v6: Lane::new() }
+        Self {
+            tunneled: BurstLane::new(),
+            downlink_v4: BurstLane::new(),
+            downlink_v6: BurstLane::new(),
+        }
     }
 }

@@ -6,16 +6,16 @@
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
 use adit_types::{InterfaceSet, Nanos, PortId, SessionIndex};
-use adit_wire::{FragmentPlace, IpAddrs, IpPacket, five_tuple, parse_ip, protocol};
+use adit_wire::{FragmentPosition, IpAddrs, IpPacket, five_tuple, parse_ip, protocol};
 
-use crate::columns::Column;
+use crate::columns::BurstColumn;
 use crate::handoff::Handoff;
-use crate::reassembly::{DatagramKey, Fragment, Reassembly, hash_of};
+use crate::reassembly::{DatagramKey, Reassembly, TunnelFragment, hash_of};
 use crate::stage::s1_parse::verify_udp;
-use crate::tally::Tally;
+use crate::tally::StepTally;
 
 /// A fragment of a tunnel packet, waiting for the end of its burst.
-struct Arrived<B> {
+struct ArrivedFragment<B> {
     buf: B,
     interfaces: InterfaceSet,
     ip_offset: u16,
@@ -26,18 +26,18 @@ struct Arrived<B> {
 
 /// What one worker knows of fragments.
 pub(crate) struct Fragments<B> {
-    arrived: Column<Arrived<B>>,
+    arrived: BurstColumn<ArrivedFragment<B>>,
     /// Tunnel packets that wait for fragments.
     pub reassembly: Reassembly<B>,
     /// What first fragments of users' packets said.
-    pub upper_layers: UpperLayers,
+    pub upper_layers: FirstFragments,
 }
 
 impl<B: PacketBuf> Fragments<B> {
     /// Nothing arrived. Reserves all memory that will be used.
     pub fn new() -> Self {
-        let (reassembly, upper_layers) = (Reassembly::new(), UpperLayers::new());
-        Self { arrived: Column::new(), reassembly, upper_layers }
+        let (reassembly, upper_layers) = (Reassembly::new(), FirstFragments::new());
+        Self { arrived: BurstColumn::new(), reassembly, upper_layers }
     }
 
     /// True when fragments wait for the end of their burst.
@@ -49,14 +49,14 @@ impl<B: PacketBuf> Fragments<B> {
     /// Takes the fragment of a tunnel packet out of the stages, until the end of the burst. The
     /// datagram of one that `is_ours` is put together here, whoever else received parts of it.
     #[cold]
-    pub fn push(
+    pub fn add(
         &mut self,
         buf: B,
         interfaces: InterfaceSet,
         (ip_offset, ip, is_ours): (u16, &IpPacket, bool),
-        tally: &mut Tally,
+        tally: &mut StepTally,
     ) {
-        let arrived = Arrived { buf, interfaces, ip_offset, addrs: ip.addrs, is_ours };
+        let arrived = ArrivedFragment { buf, interfaces, ip_offset, addrs: ip.addrs, is_ours };
         if self.arrived.try_push(arrived).is_err() {
             // A burst has no more packets than there is room for.
             tally.drop(DropReason::ReassemblyFull);
@@ -72,24 +72,24 @@ impl<B: PacketBuf> Fragments<B> {
         port: PortId,
         whole: &mut Burst<B>,
         handoff: &mut Handoff<B>,
-        tally: &mut Tally,
+        tally: &mut StepTally,
     ) {
-        for Arrived { buf, interfaces, ip_offset, addrs, is_ours } in
+        for ArrivedFragment { buf, interfaces, ip_offset, addrs, is_ours } in
             core::mem::take(&mut self.arrived)
         {
             let packet = buf.data().get(usize::from(ip_offset)..).unwrap_or_default();
-            let Some(place) = FragmentPlace::read(packet) else {
+            let Some(place) = FragmentPosition::read(packet) else {
                 tally.drop(DropReason::ReassemblyMalformed);
                 continue;
             };
-            let FragmentPlace { identification, protocol, .. } = place;
+            let FragmentPosition { identification, protocol, .. } = place;
             let key = DatagramKey { interfaces, addrs, identification, protocol };
             let owner = handoff.of_hash(hash_of(&key));
             if !is_ours && owner != handoff.worker() {
-                handoff.give_to(owner, port, buf, tally);
+                handoff.hand_to(owner, port, buf, tally);
                 continue;
             }
-            let fragment = Fragment { buf, ip_offset, place };
+            let fragment = TunnelFragment { buf, ip_offset, place };
             let Some(buf) = self.reassembly.add(now, key, fragment, tally) else { continue };
             match verify(&buf, ip_offset) {
                 Ok(()) => whole.push(buf),
@@ -112,7 +112,7 @@ fn verify<B: PacketBuf>(buf: &B, ip_offset: u16) -> Result<(), DropReason> {
 
 /// What filters ask for that only the first fragment of a packet has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UpperLayer {
+pub(crate) struct FirstFragment {
     /// Upper-layer protocol.
     pub protocol: u8,
     /// Source and destination port.
@@ -138,9 +138,9 @@ struct PacketKey {
 }
 
 /// What the first fragments said that passed last. The oldest of a few is forgotten for a new one.
-pub(crate) struct UpperLayers(Box<[Option<(PacketKey, Nanos, UpperLayer)>; REMEMBERED]>);
+pub(crate) struct FirstFragments(Box<[Option<(PacketKey, Nanos, FirstFragment)>; REMEMBERED]>);
 
-impl UpperLayers {
+impl FirstFragments {
     fn new() -> Self {
         Self(Box::new([None; REMEMBERED]))
     }
@@ -148,14 +148,14 @@ impl UpperLayers {
     /// Remembers the ports of a first fragment, and returns them for later fragments of its packet. A
     /// later fragment that arrives before the first is matched without ports.
     #[cold]
-    pub fn see(
+    pub fn first_of(
         &mut self,
         now: Nanos,
         session: SessionIndex,
         packet: &[u8],
         ip: &IpPacket,
-    ) -> Option<UpperLayer> {
-        let FragmentPlace { identification, protocol, .. } = FragmentPlace::read(packet)?;
+    ) -> Option<FirstFragment> {
+        let FragmentPosition { identification, protocol, .. } = FragmentPosition::read(packet)?;
         let key = PacketKey { session, addrs: ip.addrs, identification, protocol };
         // Of a product the high bits depend on all of its factors.
         let hash = session.0.wrapping_mul(0x85eb_ca6b) ^ identification.wrapping_mul(0x9e37_79b1);
@@ -168,7 +168,7 @@ impl UpperLayers {
         }
         let tuple = five_tuple(packet, ip);
         let ports = (tuple.src_port, tuple.dst_port);
-        let upper = UpperLayer { protocol: tuple.protocol, ports, spi: tuple.spi };
+        let upper = FirstFragment { protocol: tuple.protocol, ports, spi: tuple.spi };
         let way = match known {
             Some(known) => known,
             None => ways.iter_mut().min_by_key(|way| way.map(|(_, since, _)| since))?,

@@ -14,20 +14,20 @@ use adit_types::limits::BURST_MAX;
 use adit_types::{Owners, PortId, SessionIndex, WorkerId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::columns::{Column, Lane, Side};
-use crate::tally::Tally;
+use crate::columns::{BurstColumn, BurstLane, LaneKind};
+use crate::tally::StepTally;
 
 /// A packet on its way, and the port it came from.
 #[derive(Debug)]
-struct Parcel<B> {
+struct HandedPacket<B> {
     buf: B,
     port: PortId,
 }
 
 /// The way to one other worker. What is staged goes over in bulk, once per burst.
-struct Towards<B> {
-    ring: Producer<Parcel<B>>,
-    staged: Column<Parcel<B>>,
+struct HandoffRing<B> {
+    ring: Producer<HandedPacket<B>>,
+    staged: BurstColumn<HandedPacket<B>>,
 }
 
 /// One worker's ends of the rings between workers.
@@ -35,10 +35,10 @@ pub struct Handoff<B> {
     id: WorkerId,
     owners: Owners,
     /// By worker; `None` at our own place.
-    towards: Vec<Option<Towards<B>>>,
-    from: Vec<Consumer<Parcel<B>>>,
-    /// Workers that were given packets since [`Handoff::take_given`].
-    given: WorkerSet,
+    rings: Vec<Option<HandoffRing<B>>>,
+    from: Vec<Consumer<HandedPacket<B>>>,
+    /// Workers that were given packets since [`Handoff::take_notified`].
+    notified: WorkerSet,
 }
 
 /// A set of workers.
@@ -87,9 +87,9 @@ pub fn connect<B>(workers: usize, ring_len: usize) -> Vec<Handoff<B>> {
             let towards = (from != to).then(|| {
                 let (ring, end) = RingBuffer::new(ring_len);
                 ends[to].from.push(end);
-                Towards { ring, staged: Column::new() }
+                HandoffRing { ring, staged: BurstColumn::new() }
             });
-            ends[from].towards.push(towards);
+            ends[from].rings.push(towards);
         }
     }
     ends
@@ -98,7 +98,7 @@ pub fn connect<B>(workers: usize, ring_len: usize) -> Vec<Handoff<B>> {
 impl<B> Handoff<B> {
     fn new(id: u8, owners: Owners) -> Self {
         let (towards, from) = (Vec::new(), Vec::new());
-        Self { id: WorkerId(id), owners, towards, from, given: WorkerSet::NONE }
+        Self { id: WorkerId(id), owners, rings: towards, from, notified: WorkerSet::NONE }
     }
 
     /// The ends of a worker that has no other.
@@ -132,21 +132,27 @@ impl<B> Handoff<B> {
 
     /// True when packets of `session` are for this worker, as those of no session are.
     #[inline]
-    pub(crate) fn is_ours(&self, session: SessionIndex) -> bool {
+    pub(crate) fn owns(&self, session: SessionIndex) -> bool {
         !session.is_some() || self.owners.of(session) == self.id
     }
 }
 
 impl<B: PacketBuf> Handoff<B> {
     /// Hands over a packet of `session`, received on `port`, that is another worker's.
-    pub(crate) fn give(&mut self, session: SessionIndex, port: PortId, buf: B, tally: &mut Tally) {
-        self.give_to(self.owners.of(session), port, buf, tally);
+    pub(crate) fn hand_off(
+        &mut self,
+        session: SessionIndex,
+        port: PortId,
+        buf: B,
+        tally: &mut StepTally,
+    ) {
+        self.hand_to(self.owners.of(session), port, buf, tally);
     }
 
     /// Hands over a packet, received on `port`, to another worker.
-    pub(crate) fn give_to(&mut self, owner: WorkerId, port: PortId, buf: B, tally: &mut Tally) {
+    pub(crate) fn hand_to(&mut self, owner: WorkerId, port: PortId, buf: B, tally: &mut StepTally) {
         let owner = usize::from(owner.0);
-        let Some(Some(towards)) = self.towards.get_mut(owner) else {
+        let Some(Some(towards)) = self.rings.get_mut(owner) else {
             // Owners are below the number of workers, and ours was asked for before.
             tally.drop(DropReason::HandoffFull);
             return;
@@ -154,8 +160,8 @@ impl<B: PacketBuf> Handoff<B> {
         if towards.staged.is_full() {
             towards.flush(tally);
         }
-        towards.staged.push(Parcel { buf, port });
-        self.given.insert(owner);
+        towards.staged.push(HandedPacket { buf, port });
+        self.notified.insert(owner);
     }
 
     /// Puts what is staged into the rings. To be called before the step ends.
@@ -163,8 +169,8 @@ impl<B: PacketBuf> Handoff<B> {
     /// Cost:   one store that others see per worker with packets.
     /// Errors: none; what finds no room becomes `DropReason::HandoffFull`.
     #[inline]
-    pub(crate) fn flush(&mut self, tally: &mut Tally) {
-        for towards in self.towards.iter_mut().flatten() {
+    pub(crate) fn flush(&mut self, tally: &mut StepTally) {
+        for towards in self.rings.iter_mut().flatten() {
             if !towards.staged.is_empty() {
                 towards.flush(tally);
             }
@@ -173,8 +179,8 @@ impl<B: PacketBuf> Handoff<B> {
 
     /// Who was given packets since the last call: whoever sleeps among them must be told.
     #[inline]
-    pub(crate) fn take_given(&mut self) -> WorkerSet {
-        core::mem::take(&mut self.given)
+    pub(crate) fn take_notified(&mut self) -> WorkerSet {
+        core::mem::take(&mut self.notified)
     }
 
     /// Workers that packets may come from.
@@ -196,8 +202,8 @@ impl<B: PacketBuf> Handoff<B> {
     }
 }
 
-impl<B: PacketBuf> Towards<B> {
-    fn flush(&mut self, tally: &mut Tally) {
+impl<B: PacketBuf> HandoffRing<B> {
+    fn flush(&mut self, tally: &mut StepTally) {
         let room = self.ring.slots().min(self.staged.len());
         let sent = match self.ring.write_chunk_uninit(room) {
             Ok(chunk) => chunk.fill_from_iter(self.staged.drain(..room)),
@@ -215,23 +221,23 @@ impl<B: PacketBuf> Towards<B> {
 /// worker only.
 ///
 /// Shape:   reads `sessions[0..n]`; shortens all columns. n ≤ BURST_MAX.
-pub(crate) fn steer_lane<B: PacketBuf, S: Side>(
+pub(crate) fn steer_lane<B: PacketBuf, S: LaneKind>(
     handoff: &mut Handoff<B>,
     port: PortId,
-    lane: &mut Lane<'_, B, S>,
-    tally: &mut Tally,
+    lane: &mut BurstLane<'_, B, S>,
+    tally: &mut StepTally,
 ) {
-    if handoff.is_alone() || lane.sessions.iter().all(|session| handoff.is_ours(*session)) {
+    if handoff.is_alone() || lane.sessions.iter().all(|session| handoff.owns(*session)) {
         return;
     }
-    let mut all = core::mem::replace(lane, Lane::new());
+    let mut all = core::mem::replace(lane, BurstLane::new());
     let packets = all.bufs.drain(..).zip(&all.arrivals).zip(&all.ips).zip(&all.keys);
     for ((((buf, arrival), ip), key), session) in packets.zip(&all.sessions) {
-        if handoff.is_ours(*session) {
+        if handoff.owns(*session) {
             lane.push(buf, *arrival, *ip, *key);
             lane.sessions.push(*session);
         } else {
-            handoff.give(*session, port, buf, tally);
+            handoff.hand_off(*session, port, buf, tally);
         }
     }
 }
@@ -245,13 +251,13 @@ mod tests {
     #[test]
     fn step_tells_once_who_was_given_packets() {
         let mut ends = connect::<MemBuf>(3, 4);
-        let mut tally = Tally::new();
+        let mut tally = StepTally::new();
         let port = PortId(0);
-        assert!(ends[0].take_given().is_empty());
-        ends[0].give_to(WorkerId(2), port, MemBuf::from_packet(&[0; 64]), &mut tally);
+        assert!(ends[0].take_notified().is_empty());
+        ends[0].hand_to(WorkerId(2), port, MemBuf::from_packet(&[0; 64]), &mut tally);
         ends[0].flush(&mut tally);
-        assert_eq!(ends[0].take_given().iter().collect::<Vec<_>>(), [2]);
-        assert!(ends[0].take_given().is_empty());
+        assert_eq!(ends[0].take_notified().iter().collect::<Vec<_>>(), [2]);
+        assert!(ends[0].take_notified().is_empty());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use adit_wire::{GPduPattern, IpPattern, UsualIp, UsualOuter};
 
 /// The interfaces that share one port and VLAN.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct VlanLink {
     /// The VLAN, or untagged.
     pub vlan: VlanId,
     /// Hardware address that frames to us carry.
@@ -23,7 +23,7 @@ pub(crate) struct Link {
     pub n6: Option<InterfaceId>,
 }
 
-impl Link {
+impl VlanLink {
     /// The interface that owns `addr`.
     #[inline]
     pub fn owner(&self, addr: IpAddr) -> Option<&Interface> {
@@ -31,8 +31,8 @@ impl Link {
     }
 
     /// The interface on whose subnet `addr` is another station.
-    pub fn side_of(&self, addr: IpAddr) -> Option<&Interface> {
-        self.interfaces.iter().find(|interface| interface.is_neighbour(addr))
+    pub fn neighbor_side(&self, addr: IpAddr) -> Option<&Interface> {
+        self.interfaces.iter().find(|interface| interface.is_neighbor(addr))
     }
 
     /// The interface that frames are counted on when no address tells.
@@ -60,7 +60,7 @@ impl LinkId {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PortLinks<'a> {
     port: PortId,
-    links: &'a [Link],
+    links: &'a [VlanLink],
 }
 
 impl<'a> PortLinks<'a> {
@@ -68,7 +68,7 @@ impl<'a> PortLinks<'a> {
     ///
     /// Cost: a scan over the VLANs of one port, of which there are few.
     #[inline]
-    pub fn find(self, vlan: VlanId) -> Option<(LinkId, &'a Link)> {
+    pub fn find(self, vlan: VlanId) -> Option<(LinkId, &'a VlanLink)> {
         let at = self.links.iter().position(|link| link.vlan == vlan)?;
         let position = u8::try_from(at).ok()?;
         Some((LinkId { port: self.port, position }, &self.links[at]))
@@ -110,7 +110,7 @@ pub(crate) struct UsualN3 {
 
 /// The way out through an interface without a VLAN, as far as it is the same for all packets.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct TxLink {
     /// The interface.
     pub id: InterfaceId,
     /// Its port.
@@ -126,10 +126,10 @@ pub(crate) struct Door {
 /// All interfaces, by both ways of looking for one.
 #[derive(Debug)]
 pub(crate) struct Interfaces {
-    ports: Vec<Vec<Link>>,
+    ports: Vec<Vec<VlanLink>>,
     usual: Vec<Option<UsualLink>>,
     by_id: Vec<Interface>,
-    doors: Vec<Option<Door>>,
+    tx_links: Vec<Option<TxLink>>,
 }
 
 impl Interfaces {
@@ -139,7 +139,7 @@ impl Interfaces {
             ports: Vec::new(),
             usual: Vec::new(),
             by_id: interfaces.to_vec(),
-            doors: interfaces.iter().map(door).collect(),
+            tx_links: interfaces.iter().map(tx_link_of).collect(),
         };
         for interface in interfaces {
             all.link(*interface);
@@ -160,7 +160,7 @@ impl Interfaces {
                 link.n6 = link.n6.or(n6);
                 link.interfaces.push(interface);
             }
-            None => links.push(Link {
+            None => links.push(VlanLink {
                 vlan: interface.vlan,
                 mac: interface.mac,
                 interfaces: vec![interface],
@@ -187,7 +187,7 @@ impl Interfaces {
     }
 
     /// The link that `id` names.
-    pub fn at(&self, id: LinkId) -> Option<&Link> {
+    pub fn at(&self, id: LinkId) -> Option<&VlanLink> {
         self.ports.get(usize::from(id.port.0))?.get(usize::from(id.position))
     }
 
@@ -199,8 +199,8 @@ impl Interfaces {
 
     /// The way out through the interface of `id`, if it has no VLAN.
     #[inline]
-    pub fn door(&self, id: InterfaceId) -> Option<&Door> {
-        self.doors.get(usize::from(id.0))?.as_ref()
+    pub fn tx_link(&self, id: InterfaceId) -> Option<&TxLink> {
+        self.tx_links.get(usize::from(id.0))?.as_ref()
     }
 
     /// The GTP-U interface that owns `addr`. No two of them share an address.
@@ -218,7 +218,7 @@ impl Interfaces {
     }
 }
 
-fn usual_link(links: &[Link]) -> Option<UsualLink> {
+fn usual_link(links: &[VlanLink]) -> Option<UsualLink> {
     let [link] = links else { return None };
     let mut gtpu = link.interfaces.iter().filter(|interface| interface.role.is_gtpu());
     let n3 = gtpu.find_map(|interface| {
@@ -240,10 +240,10 @@ fn usual_link(links: &[Link]) -> Option<UsualLink> {
     (link.vlan == VlanId::UNTAGGED).then_some(UsualLink { n3, n6, domain, own })
 }
 
-fn door(interface: &Interface) -> Option<Door> {
+fn tx_link_of(interface: &Interface) -> Option<TxLink> {
     let Interface { id, port, mac, mtu_bytes, v4, .. } = *interface;
     let outer = v4.map(|(addr, _)| UsualOuter::new(mac, addr));
-    (interface.vlan == VlanId::UNTAGGED).then_some(Door { id, port, mac, mtu_bytes, outer })
+    (interface.vlan == VlanId::UNTAGGED).then_some(TxLink { id, port, mac, mtu_bytes, outer })
 }
 
 /// The address of `interface` that packets of the family of `family` leave with.

@@ -22,8 +22,7 @@ mod fragments;
 mod handoff;
 mod interfaces;
 mod local_switching;
-mod outbound;
-mod pending;
+mod neighbor_queue;
 mod reason;
 mod reassembly;
 mod shaping;
@@ -32,6 +31,7 @@ mod stage;
 mod tally;
 mod tx_backlog;
 mod worker;
+mod worker_state;
 
 pub use handoff::{Handoff, WorkerSet, connect};
 pub use worker::{StepReport, Worker, WorkerConfig};

@@ -12,17 +12,17 @@ use adit_pktio::{Burst, PacketBuf};
 use adit_rules::{DropReason, SourceInterface};
 use adit_types::{Direction, PortId};
 
-use crate::columns::{Arrival, Matched, OuterHeader};
-use crate::stage::egress::{Env, Way};
-use crate::tally::Tally;
+use crate::columns::{Matched, OuterHeader, PacketArrival};
+use crate::stage::egress::{Egress, StepContext};
+use crate::tally::StepTally;
 
 /// Packets that turned, in their order.
-pub(crate) struct Turned<B> {
+pub(crate) struct SwitchedQueue<B> {
     frames: VecDeque<(PortId, B)>,
     room: usize,
 }
 
-impl<B: PacketBuf> Turned<B> {
+impl<B: PacketBuf> SwitchedQueue<B> {
     /// Room for `room` packets. Reserves all memory that will be used.
     pub fn new(room: usize) -> Self {
         Self { frames: VecDeque::with_capacity(room), room }
@@ -35,7 +35,7 @@ impl<B: PacketBuf> Turned<B> {
     }
 
     /// Takes in a frame as one that arrives on `port`.
-    pub fn push(&mut self, port: PortId, buf: B, tally: &mut Tally) {
+    pub fn push(&mut self, port: PortId, buf: B, tally: &mut StepTally) {
         if self.frames.len() >= self.room {
             // There is room for a burst and for everything that may be released.
             tally.drop(DropReason::TxQueueFull);
@@ -63,14 +63,14 @@ impl<B: PacketBuf> Turned<B> {
 /// Only UEs' packets from tunnels turn: not what the CP function sends, and not what a forwarding
 /// policy sends to a station of its own.
 #[inline]
-pub(crate) fn turning<'v>(
-    env: &Env<'v>,
-    arrival: &Arrival,
+pub(crate) fn local_egress<'v>(
+    env: &StepContext<'v>,
+    arrival: &PacketArrival,
     matched: &Matched<'_>,
     dst: core::net::IpAddr,
-) -> Option<Way<'v>> {
+) -> Option<Egress<'v>> {
     let far = matched.far;
-    let is_candidate = !far.switched.is_empty()
+    let is_candidate = !far.local_switching.is_empty()
         && arrival.outer != OuterHeader::None
         && matched.direction == Direction::Uplink
         && matched.pdr.source != SourceInterface::CpFunction
@@ -78,7 +78,7 @@ pub(crate) fn turning<'v>(
     if !is_candidate {
         return None;
     }
-    let id = env.view.turning_point(far.interfaces, dst)?;
-    let interface = env.interfaces.get(id).filter(|_| far.switched.contains(id))?;
-    Some(Way::back(interface, dst))
+    let id = env.view.local_switching_interface(far.interfaces, dst)?;
+    let interface = env.interfaces.get(id).filter(|_| far.local_switching.contains(id))?;
+    Some(Egress::loopback(interface, dst))
 }

@@ -6,7 +6,7 @@ use adit_wire::{IpAddrs, Malformed};
 
 /// The layer at which parsing stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layer {
+pub(crate) enum HeaderLayer {
     /// Ethernet and VLAN.
     Frame,
     /// The outer or only IP header.
@@ -21,18 +21,20 @@ pub(crate) enum Layer {
 
 /// The reason that stands for `malformed` at `layer`.
 #[cold]
-pub(crate) fn drop_reason(layer: Layer, malformed: Malformed) -> DropReason {
+pub(crate) fn drop_reason(layer: HeaderLayer, malformed: Malformed) -> DropReason {
     match (layer, malformed) {
-        (Layer::Frame, _) => DropReason::FrameMalformed,
-        (Layer::Ip | Layer::Inner, Malformed::BadChecksum) => DropReason::IpChecksumWrong,
-        (Layer::Ip, _) => DropReason::IpMalformed,
-        (Layer::Udp, Malformed::BadChecksum) => DropReason::UdpChecksumWrong,
-        (Layer::Udp, _) => DropReason::UdpMalformed,
-        (Layer::Gtpu, Malformed::BadExtension(_) | Malformed::TooManyExtensions) => {
+        (HeaderLayer::Frame, _) => DropReason::FrameMalformed,
+        (HeaderLayer::Ip | HeaderLayer::Inner, Malformed::BadChecksum) => {
+            DropReason::IpChecksumWrong
+        }
+        (HeaderLayer::Ip, _) => DropReason::IpMalformed,
+        (HeaderLayer::Udp, Malformed::BadChecksum) => DropReason::UdpChecksumWrong,
+        (HeaderLayer::Udp, _) => DropReason::UdpMalformed,
+        (HeaderLayer::Gtpu, Malformed::BadExtension(_) | Malformed::TooManyExtensions) => {
             DropReason::GtpuExtensionMalformed
         }
-        (Layer::Gtpu, _) => DropReason::GtpuMalformed,
-        (Layer::Inner, _) => DropReason::InnerMalformed,
+        (HeaderLayer::Gtpu, _) => DropReason::GtpuMalformed,
+        (HeaderLayer::Inner, _) => DropReason::InnerMalformed,
     }
 }
 
@@ -112,14 +114,17 @@ mod tests {
     #[test]
     fn malformed_octets_map_to_the_layer_they_are_in() {
         let reason = |layer| drop_reason(layer, Malformed::BadVersion(3));
-        assert_eq!(reason(Layer::Frame), DropReason::FrameMalformed);
-        assert_eq!(reason(Layer::Ip), DropReason::IpMalformed);
-        assert_eq!(reason(Layer::Udp), DropReason::UdpMalformed);
-        assert_eq!(reason(Layer::Gtpu), DropReason::GtpuMalformed);
-        assert_eq!(reason(Layer::Inner), DropReason::InnerMalformed);
-        assert_eq!(drop_reason(Layer::Inner, Malformed::BadChecksum), DropReason::IpChecksumWrong);
+        assert_eq!(reason(HeaderLayer::Frame), DropReason::FrameMalformed);
+        assert_eq!(reason(HeaderLayer::Ip), DropReason::IpMalformed);
+        assert_eq!(reason(HeaderLayer::Udp), DropReason::UdpMalformed);
+        assert_eq!(reason(HeaderLayer::Gtpu), DropReason::GtpuMalformed);
+        assert_eq!(reason(HeaderLayer::Inner), DropReason::InnerMalformed);
         assert_eq!(
-            drop_reason(Layer::Gtpu, Malformed::TooManyExtensions),
+            drop_reason(HeaderLayer::Inner, Malformed::BadChecksum),
+            DropReason::IpChecksumWrong
+        );
+        assert_eq!(
+            drop_reason(HeaderLayer::Gtpu, Malformed::TooManyExtensions),
             DropReason::GtpuExtensionMalformed
         );
     }

@@ -17,10 +17,10 @@ use adit_types::limits::{
     REASSEMBLY_DATAGRAMS_MAX, REASSEMBLY_FRAGMENTS_MAX, REASSEMBLY_FRAGMENTS_PER_DATAGRAM_MAX,
 };
 use adit_types::{InterfaceSet, Nanos};
-use adit_wire::{FragmentPlace, IpAddrs, make_whole};
+use adit_wire::{FragmentPosition, IpAddrs, restore_header};
 use arrayvec::ArrayVec;
 
-use crate::tally::Tally;
+use crate::tally::StepTally;
 
 /// The longest wait for the rest of a datagram. Fragments of one datagram follow each other within
 /// milliseconds; a longer wait lets identifiers of IPv4, which repeat after 65,536 datagrams, meet
@@ -50,16 +50,16 @@ pub(crate) struct DatagramKey {
 }
 
 /// A fragment that arrived.
-pub(crate) struct Fragment<B> {
+pub(crate) struct TunnelFragment<B> {
     /// The frame.
     pub buf: B,
     /// Where its IP packet begins.
     pub ip_offset: u16,
     /// What it says of its place.
-    pub place: FragmentPlace,
+    pub place: FragmentPosition,
 }
 
-impl<B: PacketBuf> Fragment<B> {
+impl<B: PacketBuf> TunnelFragment<B> {
     const fn start(&self) -> usize {
         self.place.offset as usize
     }
@@ -89,21 +89,21 @@ impl<B: PacketBuf> Fragment<B> {
 }
 
 /// A datagram of which fragments wait.
-struct Datagram<B> {
+struct PartialDatagram<B> {
     key: DatagramKey,
     since: Nanos,
     /// Length of its data, once the last fragment is known. Unit: octets.
     total_len: Option<usize>,
     /// Octets of data that are there.
     len: usize,
-    fragments: ArrayVec<Fragment<B>, REASSEMBLY_FRAGMENTS_PER_DATAGRAM_MAX>,
+    fragments: ArrayVec<TunnelFragment<B>, REASSEMBLY_FRAGMENTS_PER_DATAGRAM_MAX>,
     /// It was discarded, and so is what follows.
     discarded: Option<DropReason>,
 }
 
 /// The datagrams of one worker that wait for fragments.
 pub(crate) struct Reassembly<B> {
-    places: Box<[Option<Datagram<B>>]>,
+    places: Box<[Option<PartialDatagram<B>>]>,
     /// Fragments that wait.
     held: usize,
     /// Places in use.
@@ -138,18 +138,18 @@ impl<B: PacketBuf> Reassembly<B> {
         &mut self,
         now: Nanos,
         key: DatagramKey,
-        fragment: Fragment<B>,
-        tally: &mut Tally,
+        fragment: TunnelFragment<B>,
+        tally: &mut StepTally,
     ) -> Option<B> {
         if let Err(reason) = check(&fragment) {
             tally.drop(reason);
             return None;
         }
-        let at = self.place_of(now, key, tally);
+        let at = self.slot_of(now, key, tally);
         if self.held >= REASSEMBLY_FRAGMENTS_MAX {
-            self.vacate_other(at, tally);
+            self.evict_other(at, tally);
         }
-        let datagram = self.places.get_mut(at)?.get_or_insert_with(|| Datagram {
+        let datagram = self.places.get_mut(at)?.get_or_insert_with(|| PartialDatagram {
             key,
             since: now,
             total_len: None,
@@ -158,24 +158,24 @@ impl<B: PacketBuf> Reassembly<B> {
             discarded: None,
         });
         match datagram.take(fragment) {
-            Taken::Waits => {
+            FragmentOutcome::Waits => {
                 self.held += 1;
                 None
             }
-            Taken::Completes => {
+            FragmentOutcome::Completes => {
                 self.held += 1;
                 self.join(at, tally)
             }
-            Taken::Refused(reason) => {
+            FragmentOutcome::Refused(reason) => {
                 tally.drop(reason);
                 None
             }
-            Taken::Discards(reason) => {
+            FragmentOutcome::Discards(reason) => {
                 tally.drop(reason);
                 let is_ipv6 = !key.addrs.is_ipv4();
                 self.discard(at, reason, tally);
                 if is_ipv6 && reason == DropReason::ReassemblyOverlap {
-                    self.shun(at, key, now, reason);
+                    self.reject_rest(at, key, now, reason);
                 }
                 None
             }
@@ -184,12 +184,12 @@ impl<B: PacketBuf> Reassembly<B> {
 
     /// Drops what has waited too long; returns whether there was something.
     #[inline]
-    pub fn expire(&mut self, now: Nanos, tally: &mut Tally) -> bool {
+    pub fn expire(&mut self, now: Nanos, tally: &mut StepTally) -> bool {
         self.used > 0 && now >= self.expire_at && self.expire_some(now, tally)
     }
 
     #[cold]
-    fn expire_some(&mut self, now: Nanos, tally: &mut Tally) -> bool {
+    fn expire_some(&mut self, now: Nanos, tally: &mut StepTally) -> bool {
         let before = self.used;
         let mut first = Nanos(u64::MAX);
         for at in 0..self.places.len() {
@@ -206,7 +206,7 @@ impl<B: PacketBuf> Reassembly<B> {
     }
 
     /// Drops everything that waits.
-    pub fn drain(&mut self, tally: &mut Tally) {
+    pub fn drain(&mut self, tally: &mut StepTally) {
         for at in 0..self.places.len() {
             self.discard(at, DropReason::ReassemblyTimeout, tally);
         }
@@ -218,7 +218,7 @@ impl<B: PacketBuf> Reassembly<B> {
     }
 
     /// The place of a datagram: its own, or one that is free or made so.
-    fn place_of(&mut self, now: Nanos, key: DatagramKey, tally: &mut Tally) -> usize {
+    fn slot_of(&mut self, now: Nanos, key: DatagramKey, tally: &mut StepTally) -> usize {
         let set = usize::try_from(self.hasher.hash_one(key)).unwrap_or_default() % SETS * WAYS;
         let ways = set..set + WAYS;
         let is_it = |at: &usize| {
@@ -242,7 +242,7 @@ impl<B: PacketBuf> Reassembly<B> {
     }
 
     /// Drops a datagram that waits, other than the one at `kept`.
-    fn vacate_other(&mut self, kept: usize, tally: &mut Tally) {
+    fn evict_other(&mut self, kept: usize, tally: &mut StepTally) {
         for _ in 0..self.places.len() {
             self.cursor = (self.cursor + 1) % self.places.len();
             let datagram = self.places.get(self.cursor).and_then(Option::as_ref);
@@ -255,7 +255,7 @@ impl<B: PacketBuf> Reassembly<B> {
     }
 
     /// Drops the fragments of a place, which is free then.
-    fn discard(&mut self, at: usize, reason: DropReason, tally: &mut Tally) {
+    fn discard(&mut self, at: usize, reason: DropReason, tally: &mut StepTally) {
         let Some(datagram) = self.places.get_mut(at).and_then(Option::take) else { return };
         self.used -= 1;
         self.held -= datagram.fragments.len();
@@ -263,17 +263,19 @@ impl<B: PacketBuf> Reassembly<B> {
     }
 
     /// Keeps a free place for a datagram of which nothing more is taken.
-    fn shun(&mut self, at: usize, key: DatagramKey, since: Nanos, reason: DropReason) {
+    fn reject_rest(&mut self, at: usize, key: DatagramKey, since: Nanos, reason: DropReason) {
         let (fragments, discarded) = (ArrayVec::new(), Some(reason));
         if let Some(place) = self.places.get_mut(at) {
-            *place = Some(Datagram { key, since, total_len: None, len: 0, fragments, discarded });
+            *place =
+                Some(PartialDatagram { key, since, total_len: None, len: 0, fragments, discarded });
             self.used += 1;
         }
     }
 
     /// The frame of a datagram whose fragments are all there.
-    fn join(&mut self, at: usize, tally: &mut Tally) -> Option<B> {
-        let Datagram { mut fragments, len, .. } = self.places.get_mut(at).and_then(Option::take)?;
+    fn join(&mut self, at: usize, tally: &mut StepTally) -> Option<B> {
+        let PartialDatagram { mut fragments, len, .. } =
+            self.places.get_mut(at).and_then(Option::take)?;
         let count = fragments.len();
         self.used -= 1;
         self.held -= count;
@@ -291,7 +293,7 @@ impl<B: PacketBuf> Reassembly<B> {
                 room.copy_from_slice(data);
                 end += data.len();
             }
-            let cut = make_whole(buf.data_mut(), ip_offset, len)?;
+            let cut = restore_header(buf.data_mut(), ip_offset, len)?;
             (is_cut && buf.trim_front(cut)).then_some(buf)
         });
         match &whole {
@@ -303,7 +305,7 @@ impl<B: PacketBuf> Reassembly<B> {
 }
 
 /// What became of a fragment.
-enum Taken {
+enum FragmentOutcome {
     Waits,
     Completes,
     /// It alone is dropped.
@@ -312,19 +314,19 @@ enum Taken {
     Discards(DropReason),
 }
 
-impl<B: PacketBuf> Datagram<B> {
-    fn take(&mut self, fragment: Fragment<B>) -> Taken {
+impl<B: PacketBuf> PartialDatagram<B> {
+    fn take(&mut self, fragment: TunnelFragment<B>) -> FragmentOutcome {
         if let Some(reason) = self.discarded {
-            return Taken::Refused(reason);
+            return FragmentOutcome::Refused(reason);
         }
         if self.fragments.iter().any(|known| fragment.is_copy_of(known)) {
-            return Taken::Refused(DropReason::ReassemblyDuplicate);
+            return FragmentOutcome::Refused(DropReason::ReassemblyDuplicate);
         }
         if self.fragments.iter().any(|known| fragment.overlaps(known)) {
-            return Taken::Discards(DropReason::ReassemblyOverlap);
+            return FragmentOutcome::Discards(DropReason::ReassemblyOverlap);
         }
         let end = fragment.end();
-        let furthest = self.fragments.iter().map(Fragment::end).max().unwrap_or(0);
+        let furthest = self.fragments.iter().map(TunnelFragment::end).max().unwrap_or(0);
         let fits = match (self.total_len, fragment.place.is_more) {
             (None, true) => true,
             (None, false) => furthest <= end,
@@ -332,18 +334,22 @@ impl<B: PacketBuf> Datagram<B> {
             (Some(_), false) => false,
         };
         if !fits {
-            return Taken::Discards(DropReason::ReassemblyMalformed);
+            return FragmentOutcome::Discards(DropReason::ReassemblyMalformed);
         }
         let len = usize::from(fragment.place.data_len);
         if !fragment.place.is_more {
             self.total_len = Some(end);
         }
         if self.fragments.try_push(fragment).is_err() {
-            return Taken::Discards(DropReason::ReassemblyTooMany);
+            return FragmentOutcome::Discards(DropReason::ReassemblyTooMany);
         }
         self.len += len;
         // What does not overlap and is as long as the whole is the whole.
-        if self.total_len == Some(self.len) { Taken::Completes } else { Taken::Waits }
+        if self.total_len == Some(self.len) {
+            FragmentOutcome::Completes
+        } else {
+            FragmentOutcome::Waits
+        }
     }
 }
 
@@ -352,8 +358,8 @@ impl<B: PacketBuf> Datagram<B> {
 /// # Errors
 /// `ReassemblyMalformed` without data, or when data follows that it leaves a gap to;
 /// `ReassemblyTooLong` beyond what a length field holds.
-fn check<B: PacketBuf>(fragment: &Fragment<B>) -> Result<(), DropReason> {
-    let FragmentPlace { is_more, data_len, .. } = fragment.place;
+fn check<B: PacketBuf>(fragment: &TunnelFragment<B>) -> Result<(), DropReason> {
+    let FragmentPosition { is_more, data_len, .. } = fragment.place;
     if data_len == 0 || is_more && !data_len.is_multiple_of(8) {
         return Err(DropReason::ReassemblyMalformed);
     }
@@ -389,7 +395,7 @@ mod tests {
         start: usize,
         len: usize,
         is_more: bool,
-    ) -> (MemBuf, FragmentPlace) {
+    ) -> (MemBuf, FragmentPosition) {
         let total = u16::try_from(20 + len).unwrap();
         let place = u16::from(is_more) << 13 | u16::try_from(start / 8).unwrap();
         let mut frame = vec![0xee; 14];
@@ -399,7 +405,7 @@ mod tests {
         }
         frame.extend_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
         frame.extend((start..start + len).map(|n| u8::try_from(n * 7 % 256).unwrap()));
-        let place = FragmentPlace::read(&frame[14..]).unwrap();
+        let place = FragmentPosition::read(&frame[14..]).unwrap();
         (MemBuf::from_packet(&frame), place)
     }
 
@@ -410,20 +416,24 @@ mod tests {
     }
 
     #[derive(Debug, Clone)]
-    enum Step {
+    enum ReassemblyStep {
         /// Identification, start and length in 8 octets, more fragments.
         Arrives(u16, usize, usize, bool),
         Passes(u64),
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<ReassemblyStep>> {
         let arrives = (0_u16..400, 0_usize..12, 1_usize..12, any::<bool>()).prop_map(
-            |(id, start, len, is_more)| Step::Arrives(id, start, len, is_more || start == 0),
+            |(id, start, len, is_more)| {
+                ReassemblyStep::Arrives(id, start, len, is_more || start == 0)
+            },
         );
         let few = (0_u16..3, 0_usize..4, 1_usize..3, any::<bool>()).prop_map(
-            |(id, start, len, is_more)| Step::Arrives(id, start, len, is_more || start == 0),
+            |(id, start, len, is_more)| {
+                ReassemblyStep::Arrives(id, start, len, is_more || start == 0)
+            },
         );
-        let passes = (1_u64..700).prop_map(Step::Passes);
+        let passes = (1_u64..700).prop_map(ReassemblyStep::Passes);
         prop::collection::vec(prop_oneof![8 => arrives, 8 => few, 1 => passes], 1..1500)
     }
 
@@ -432,18 +442,18 @@ mod tests {
 
         #[test]
         fn fragments_of_any_kind_stay_within_bounds_and_have_one_outcome(steps in steps()) {
-            let (mut reassembly, mut tally) = (Reassembly::new(), Tally::new());
+            let (mut reassembly, mut tally) = (Reassembly::new(), StepTally::new());
             let mut now = Nanos::from_secs(1);
             for step in steps {
                 match step {
-                    Step::Passes(millis) => {
+                    ReassemblyStep::Passes(millis) => {
                         now += Nanos::from_millis(millis);
                         reassembly.expire(now, &mut tally);
                     }
-                    Step::Arrives(identification, start, len, is_more) => {
+                    ReassemblyStep::Arrives(identification, start, len, is_more) => {
                         let (buf, place) = part(identification, start * 8, len * 8, is_more);
                         tally.receive(buf.data().len());
-                        let fragment = Fragment { buf, ip_offset: 14, place };
+                        let fragment = TunnelFragment { buf, ip_offset: 14, place };
                         if let Some(buf) = reassembly.add(now, key(identification), fragment, &mut tally) {
                             let data = &buf.data()[HEADERS..];
                             let right = |(n, octet): (usize, &u8)| usize::from(*octet) == n * 7 % 256;
@@ -492,11 +502,11 @@ mod tests {
             }
             let distinct: HashSet<_> = parts.iter().collect();
             let (distinct, held) = (distinct.len(), parts.len());
-            let (mut reassembly, mut tally) = (Reassembly::new(), Tally::new());
+            let (mut reassembly, mut tally) = (Reassembly::new(), StepTally::new());
             let mut add = |(start, end): (usize, usize), reassembly: &mut Reassembly<MemBuf>| {
                 let (buf, place) = part(9, start, end - start, end < LEN);
                 tally.receive(buf.data().len());
-                let fragment = Fragment { buf, ip_offset: 14, place };
+                let fragment = TunnelFragment { buf, ip_offset: 14, place };
                 reassembly.add(Nanos(5), key(9), fragment, &mut tally)
             };
             for part in parts {

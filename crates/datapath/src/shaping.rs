@@ -7,21 +7,24 @@
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{
-    DropReason, EXPRESS_METERS_MAX, Excess, Guarantee, PublishedPdr, PublishedRules, RateLimit,
+    DropReason, Excess, FAST_RULE_METERS_MAX, Guarantee, PublishedPdr, PublishedRules, RateLimit,
 };
 use adit_shaper::{
-    FlowIndex, FlowKey, Held, Pace, Queues, QueuesConfig, Review, SLOT, Server, Standing,
+    Eligibility, FlowIndex, FlowServer, QueueKey, QueuedPacket, Queues, QueuesConfig,
+    ReviewOutcome, SLOT, TurnContext,
 };
-use adit_tables::{Leases, Meter, NextChange, PairTurn, RateChange, View, Waiting, prefetch};
+use adit_tables::{
+    Leases, Meter, MeterQueue, NextRateChange, PairTurn, RateChange, TablesView, prefetch,
+};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
 use adit_types::{Direction, InterfaceId, Nanos, PortId, SessionIndex};
 
-use crate::aggregates::{Closed, SHARED_RATES, Sharing, arriving};
+use crate::aggregates::{ClosedRate, SHARED_RATES, Sharing, arriving};
 use crate::columns::Matched;
-use crate::outbound::{Origin, Outbound};
-use crate::stage::egress::Env;
+use crate::stage::egress::StepContext;
 use crate::stage::transmit::TxQueues;
-use crate::tally::Tally;
+use crate::tally::StepTally;
+use crate::worker_state::{Origin, WorkerState};
 
 /// Packets that leave in one step, and what the last turn of a flow adds: four bursts, so that a step
 /// stays short.
@@ -33,7 +36,7 @@ const SHARERS_BEHIND_MAX: u64 = 32;
 
 /// A frame that is ready to leave.
 #[derive(Debug)]
-pub(crate) struct Ready<B> {
+pub(crate) struct ReadyFrame<B> {
     buf: B,
     /// Octets of the frame, which is not looked at again.
     len: u16,
@@ -43,7 +46,7 @@ pub(crate) struct Ready<B> {
     turns: bool,
 }
 
-impl<B: PacketBuf> Ready<B> {
+impl<B: PacketBuf> ReadyFrame<B> {
     /// The frame in `buf`, which leaves by `exit`.
     #[inline]
     pub fn new(buf: B, exit: (PortId, InterfaceId)) -> Self {
@@ -59,7 +62,7 @@ impl<B: PacketBuf> Ready<B> {
 }
 
 /// The packets of one worker that wait for rates.
-pub(crate) type Shaping<B> = Queues<Ready<B>>;
+pub(crate) type Shaping<B> = Queues<ReadyFrame<B>>;
 
 /// Room for `pkts_max` packets of `sessions_max` sessions.
 pub(crate) fn shaping<B>(pkts_max: usize, sessions_max: usize) -> Shaping<B> {
@@ -70,12 +73,12 @@ pub(crate) fn shaping<B>(pkts_max: usize, sessions_max: usize) -> Shaping<B> {
 
 /// The buckets that a packet has to pass, with their limits by its rules.
 #[inline]
-pub(crate) fn limits<'m>(matched: &'m Matched<'_>) -> impl Iterator<Item = (RateLimit, u8)> + 'm {
-    limits_of(matched.rules, matched.pdr, matched.direction)
+pub(crate) fn buckets<'m>(matched: &'m Matched<'_>) -> impl Iterator<Item = (RateLimit, u8)> + 'm {
+    buckets_of(matched.rules, matched.pdr, matched.direction)
 }
 
 #[inline]
-fn limits_of<'m>(
+fn buckets_of<'m>(
     rules: &'m PublishedRules,
     pdr: &'m PublishedPdr,
     direction: Direction,
@@ -86,26 +89,26 @@ fn limits_of<'m>(
 }
 
 /// The flow that a packet waits in.
-pub(crate) fn flow_of(session: SessionIndex, matched: &Matched<'_>) -> FlowKey {
-    flow_of_pdr(session, matched.rules, matched.pdr, matched.direction)
+pub(crate) fn queue_key(session: SessionIndex, matched: &Matched<'_>) -> QueueKey {
+    queue_key_of(session, matched.rules, matched.pdr, matched.direction)
 }
 
 /// The flow that packets of a PDR wait in.
-fn flow_of_pdr(
+fn queue_key_of(
     session: SessionIndex,
     rules: &PublishedRules,
     pdr: &PublishedPdr,
     direction: Direction,
-) -> FlowKey {
+) -> QueueKey {
     let buckets =
-        limits_of(rules, pdr, direction).fold(0, |set, (_, bucket)| set | 1 << (bucket % 64));
-    FlowKey { session, direction, buckets, tag: Sharing::of(rules, pdr, direction).tag() }
+        buckets_of(rules, pdr, direction).fold(0, |set, (_, bucket)| set | 1 << (bucket % 64));
+    QueueKey { session, direction, buckets, tag: Sharing::of(rules, pdr, direction).tag() }
 }
 
 /// The buckets of a flow; those that no rules have any more are left out.
 #[inline]
-fn meters<'v>(view: &View<'v>, key: FlowKey) -> impl Iterator<Item = Meter<'v>> {
-    let FlowKey { session, direction, mut buckets, tag: _ } = key;
+fn meters<'v>(view: &TablesView<'v>, key: QueueKey) -> impl Iterator<Item = Meter<'v>> {
+    let QueueKey { session, direction, mut buckets, tag: _ } = key;
     core::iter::from_fn(move || {
         while buckets != 0 {
             let number = u8::try_from(buckets.trailing_zeros()).unwrap_or_default();
@@ -120,11 +123,13 @@ fn meters<'v>(view: &View<'v>, key: FlowKey) -> impl Iterator<Item = Meter<'v>> 
 
 /// Who waits behind the first bucket of a flow, if it has one.
 #[inline]
-fn waiting<'v>(view: &View<'v>, key: FlowKey) -> Option<Waiting<'v>> {
+fn meter_queue<'v>(view: &TablesView<'v>, key: QueueKey) -> Option<MeterQueue<'v>> {
     match key.buckets {
         0 => None,
-        which if which < 1 << EXPRESS_METERS_MAX => view.waiting(key.session, key.direction, which),
-        _ => meters(view, key).next().map(|meter| meter.waiting()),
+        which if which < 1 << FAST_RULE_METERS_MAX => {
+            view.meter_queue(key.session, key.direction, which)
+        }
+        _ => meters(view, key).next().map(|meter| meter.queue()),
     }
 }
 
@@ -132,20 +137,20 @@ fn waiting<'v>(view: &View<'v>, key: FlowKey) -> Option<Waiting<'v>> {
 /// are those of the user's packet.
 // PERF: once per packet that waits; a call would pass the packet through memory.
 #[inline(always)]
-pub(crate) fn hold<B: PacketBuf>(
-    env: &Env<'_>,
-    (shaping, leases, tally): (&mut Shaping<B>, &mut Leases, &mut Tally),
-    (key, flow): (FlowKey, Option<FlowIndex>),
-    packet: Ready<B>,
+pub(crate) fn enqueue<B: PacketBuf>(
+    env: &StepContext<'_>,
+    (shaping, leases, tally): (&mut Shaping<B>, &mut Leases, &mut StepTally),
+    (key, flow): (QueueKey, Option<FlowIndex>),
+    packet: ReadyFrame<B>,
     bytes: u16,
 ) {
-    let held = Held { packet, bytes, since: env.now };
+    let held = QueuedPacket { packet, bytes, since: env.now };
     let is_held = match flow {
         Some(flow) => shaping.append(flow, held).is_ok(),
-        None => join(env, (shaping, leases), key, held),
+        None => enqueue_first(env, (shaping, leases), key, held),
     };
     if is_held {
-        waiting(&env.view, key).inspect(|waiting| waiting.add());
+        meter_queue(&env.view, key).inspect(|waiting| waiting.add());
     } else {
         meters(&env.view, key).next().inspect(|meter| meter.count_dropped(bytes));
         tally.drop(DropReason::ShapingQueueFull);
@@ -154,38 +159,43 @@ pub(crate) fn hold<B: PacketBuf>(
 
 /// Lets a packet wait, perhaps as the first one of its flow; tells whether there was room.
 #[inline(never)]
-fn join<B: PacketBuf>(
-    env: &Env<'_>,
+fn enqueue_first<B: PacketBuf>(
+    env: &StepContext<'_>,
     (shaping, leases): (&mut Shaping<B>, &mut Leases),
-    key: FlowKey,
-    held: Held<Ready<B>>,
+    key: QueueKey,
+    held: QueuedPacket<ReadyFrame<B>>,
 ) -> bool {
-    let standing = arriving(shaping.crowded());
-    shaping.push(key, || first_pace(env, leases, key, standing), held).is_ok()
+    let standing = arriving(shaping.contended());
+    shaping.push(key, || first_eligibility(env, leases, key, standing), held).is_ok()
 }
 
 /// As of [`pace`], by one look where the flow's buckets are its session's own.
-fn first_pace(env: &Env<'_>, leases: &mut Leases, key: FlowKey, standing: Standing) -> Pace {
-    let Some(mut pair) = own_pair(env, key, Shared::of(env)) else {
-        return pace(env, leases, key, standing);
+fn first_eligibility(
+    env: &StepContext<'_>,
+    leases: &mut Leases,
+    key: QueueKey,
+    standing: TurnContext,
+) -> Eligibility {
+    let Some(mut pair) = own_pair(env, key, SharingInUse::of(env)) else {
+        return eligibility(env, leases, key, standing);
     };
-    let opened = pair.open();
+    let opened = pair.check_open();
     pair.end();
-    opened.map_or_else(Pace::At, |()| Pace::Now)
+    opened.map_or_else(Eligibility::At, |()| Eligibility::Now)
 }
 
 /// What sessions share.
 #[derive(Debug, Clone, Copy)]
-struct Shared {
+struct SharingInUse {
     /// Rates of a slice, or of all.
     aggregates: bool,
     /// Some session has shared a rate by its QER Correlation ID.
     rates: bool,
 }
 
-impl Shared {
+impl SharingInUse {
     #[inline]
-    fn of(env: &Env<'_>) -> Self {
+    fn of(env: &StepContext<'_>) -> Self {
         let aggregates = !env.view.aggregates().is_empty();
         Self { aggregates, rates: env.view.any_shared_rate() }
     }
@@ -193,10 +203,14 @@ impl Shared {
 
 /// The buckets of a flow, if they are its session's own, and none is closed for good.
 #[inline]
-fn own_pair<'v>(env: &Env<'v>, key: FlowKey, shared: Shared) -> Option<PairTurn<'v>> {
+fn own_pair<'v>(
+    env: &StepContext<'v>,
+    key: QueueKey,
+    shared: SharingInUse,
+) -> Option<PairTurn<'v>> {
     if shared.aggregates
         || matches!(Sharing::of_tag(key.tag).guarantee, Guarantee::Bucket(_))
-        || key.buckets >= 1 << EXPRESS_METERS_MAX
+        || key.buckets >= 1 << FAST_RULE_METERS_MAX
         || shared.rates && sharers(env, key) > 0
     {
         return None;
@@ -205,41 +219,46 @@ fn own_pair<'v>(env: &Env<'v>, key: FlowKey, shared: Shared) -> Option<PairTurn<
 }
 
 /// When the next packet of a flow may leave, by the limits of now.
-fn pace(env: &Env<'_>, leases: &mut Leases, key: FlowKey, standing: Standing) -> Pace {
-    let mut pace = Pace::Now;
+fn eligibility(
+    env: &StepContext<'_>,
+    leases: &mut Leases,
+    key: QueueKey,
+    standing: TurnContext,
+) -> Eligibility {
+    let mut pace = Eligibility::Now;
     for meter in meters(&env.view, key) {
         let limit = meter.limit();
         if meter.is_open(limit, env.now) {
             continue;
         }
-        let Some(at) = meter.opens_at(limit, env.now) else { return Pace::Never };
+        let Some(at) = meter.opens_at(limit, env.now) else { return Eligibility::Never };
         pace = match pace {
-            Pace::At(other) => Pace::At(other.max(at)),
-            _ => Pace::At(at),
+            Eligibility::At(other) => Eligibility::At(other.max(at)),
+            _ => Eligibility::At(at),
         };
     }
-    if pace != Pace::Now || env.view.aggregates().is_empty() {
+    if pace != Eligibility::Now || env.view.aggregates().is_empty() {
         return pace;
     }
     let sharing = Sharing::of_tag(key.tag);
-    let guarantee = guarantee(env, key, sharing);
+    let guarantee = guarantee_opens_at(env, key, sharing);
     if guarantee.is_some_and(|at| at <= env.now) {
-        return Pace::Now;
+        return Eligibility::Now;
     }
-    match (sharing.open(env, leases, key.direction, standing), guarantee) {
-        (Ok(()), _) => Pace::Now,
+    match (sharing.check_open(env, leases, key.direction, standing), guarantee) {
+        (Ok(()), _) => Eligibility::Now,
         // What exceeds its guarantee has no turn, nor what waits for its own rate where a shared one
         // drops: others would be dropped because it waits.
-        (Err(_), Some(at)) => Pace::At(at),
-        (Err(Closed { excess: Excess::Drops, at, .. }), None) => Pace::At(at),
-        (Err(Closed { home, rate, at, .. }), None) => {
-            Pace::InTurn { home, rate, at, quantum: quantum(env, key) }
+        (Err(_), Some(at)) => Eligibility::At(at),
+        (Err(ClosedRate { excess: Excess::Policed, at, .. }), None) => Eligibility::At(at),
+        (Err(ClosedRate { own_rate: home, rate, at, .. }), None) => {
+            Eligibility::InTurn { own_rate: home, rate, at, quantum: quantum(env, key) }
         }
     }
 }
 
 /// When a flow may send what is guaranteed; `None` where nothing is.
-fn guarantee(env: &Env<'_>, key: FlowKey, sharing: Sharing) -> Option<Nanos> {
+fn guarantee_opens_at(env: &StepContext<'_>, key: QueueKey, sharing: Sharing) -> Option<Nanos> {
     match sharing.guarantee {
         Guarantee::Nothing => None,
         Guarantee::Whole => Some(env.now),
@@ -257,7 +276,7 @@ fn guarantee(env: &Env<'_>, key: FlowKey, sharing: Sharing) -> Option<Nanos> {
 
 /// A flow's part of a round: what its rate lets pass in a millisecond, and for flows without a rate
 /// what 100 Mb/s do. Unit: octets.
-fn quantum(env: &Env<'_>, key: FlowKey) -> u32 {
+fn quantum(env: &StepContext<'_>, key: QueueKey) -> u32 {
     const WITHOUT: u64 = 12_500;
     const MOST: u64 = 1 << 17;
     let parts =
@@ -268,7 +287,7 @@ fn quantum(env: &Env<'_>, key: FlowKey) -> u32 {
 
 /// Charges the buckets, shared rates and guarantee of a packet that leaves. Returns whether it is
 /// guaranteed.
-fn charge(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16) -> bool {
+fn charge(env: &StepContext<'_>, leases: &mut Leases, key: QueueKey, bytes: u16) -> bool {
     meters(&env.view, key).for_each(|meter| meter.pass(meter.limit(), env.now, bytes));
     let (of, sharing) = ((key.session, key.direction), Sharing::of_tag(key.tag));
     sharing.charge(env, leases, key.direction, bytes);
@@ -279,59 +298,63 @@ fn charge(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16) -> bool 
 ///
 /// # Errors
 /// What becomes of it otherwise.
-pub(crate) fn shares_open<B>(
-    env: &Env<'_>,
+pub(crate) fn check_shared<B>(
+    env: &StepContext<'_>,
     shaping: &Shaping<B>,
     leases: &mut Leases,
-    key: FlowKey,
+    key: QueueKey,
 ) -> Result<(), Excess> {
     let sharing = Sharing::of_tag(key.tag);
     if sharing.is_guaranteed(env, (key.session, key.direction)) {
         return Ok(());
     }
-    let opened = sharing.open(env, leases, key.direction, arriving(shaping.crowded()));
+    let opened = sharing.check_open(env, leases, key.direction, arriving(shaping.contended()));
     opened.map_err(|closed| closed.excess)
 }
 
 /// QERs that share rates with a flow, itself included; zero where all its rates are its session's.
-fn sharers(env: &Env<'_>, key: FlowKey) -> u64 {
+fn sharers(env: &StepContext<'_>, key: QueueKey) -> u64 {
     meters(&env.view, key).filter_map(|meter| meter.sharers()).max().unwrap_or(0)
 }
 
 /// When a flow is looked at again that sent and may not send on at `now`: as soon as its rates say,
 /// but behind those that it shares them with and that sent nothing.
 #[inline(never)]
-fn behind_sharers(env: &Env<'_>, key: FlowKey, at: Nanos) -> Nanos {
+fn behind_sharers(env: &StepContext<'_>, key: QueueKey, at: Nanos) -> Nanos {
     at.max(env.now) + Nanos(SLOT.0 * sharers(env, key).min(SHARERS_BEHIND_MAX))
 }
 
 /// Sends what may leave by now.
 #[inline(never)]
-pub(crate) fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
-    let Outbound { shaping, leases, queues, tally, .. } = out;
-    let shared = Shared::of(env);
+pub(crate) fn release<Io: PacketIo>(
+    env: &StepContext<'_>,
+    io: &mut Io,
+    out: &mut WorkerState<Io::Buf>,
+) {
+    let WorkerState { shaping, leases, queues, tally, .. } = out;
+    let shared = SharingInUse::of(env);
     let (sent, is_guaranteed) = (None, false);
-    let mut leaving = Leaving { env, io, leases, queues, tally, shared, sent, is_guaranteed };
+    let mut leaving = Releaser { env, io, leases, queues, tally, shared, sent, is_guaranteed };
     shaping.serve(env.now, RELEASES_PER_STEP_MAX, &mut leaving);
 }
 
 /// Sends packets as their turn comes.
-struct Leaving<'e, 'v, Io: PacketIo> {
-    env: &'e Env<'v>,
+struct Releaser<'e, 'v, Io: PacketIo> {
+    env: &'e StepContext<'v>,
     io: &'e mut Io,
     leases: &'e mut Leases,
     queues: &'e mut TxQueues<Io::Buf>,
-    tally: &'e mut Tally,
-    shared: Shared,
+    tally: &'e mut StepTally,
+    shared: SharingInUse,
     /// The flow that sent last, where sessions share rates.
-    sent: Option<FlowKey>,
+    sent: Option<QueueKey>,
     /// The next packet of the turn is guaranteed.
     is_guaranteed: bool,
 }
 
 /// The turn of a flow.
-struct Turn<'v> {
-    key: FlowKey,
+struct FlowTurn<'v> {
+    key: QueueKey,
     /// The flow's buckets, where there are no others to ask than two of its session's own.
     pair: Option<PairTurn<'v>>,
     /// Packets that left.
@@ -340,11 +363,11 @@ struct Turn<'v> {
     delay: Nanos,
 }
 
-impl<'v, Io: PacketIo> Leaving<'_, 'v, Io> {
+impl<'v, Io: PacketIo> Releaser<'_, 'v, Io> {
     /// When a flow, which sent packets in this turn or not, is looked at again whose rates say `at`.
     #[inline(always)]
     // PERF: by value, so that turns stay in registers.
-    fn again(&self, key: FlowKey, is_sending: bool, at: Nanos) -> Nanos {
+    fn next_turn(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
         match self.shared.rates && (is_sending || self.sent == Some(key)) {
             false => at,
             true => behind_sharers(self.env, key, at),
@@ -352,13 +375,13 @@ impl<'v, Io: PacketIo> Leaving<'_, 'v, Io> {
     }
 }
 
-impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
-    type Turn = Turn<'v>;
+impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> {
+    type Turn = FlowTurn<'v>;
 
     #[inline(always)]
     // PERF: once per turn, of which most have one packet.
-    fn expect(&self, key: &FlowKey) {
-        self.env.view.prefetch_waiting(key.session, key.direction);
+    fn prefetch_flow(&self, key: &QueueKey) {
+        self.env.view.prefetch_meter_queue(key.session, key.direction);
     }
 
     #[inline(always)]
@@ -369,39 +392,41 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
 
     #[inline(always)]
     // PERF: as above.
-    fn begin(&mut self, key: &FlowKey) -> Turn<'v> {
+    fn begin_turn(&mut self, key: &QueueKey) -> FlowTurn<'v> {
         let pair = own_pair(self.env, *key, self.shared);
         // With a pair of buckets and no others, all of the flow is guaranteed or nothing.
         self.is_guaranteed = Sharing::of_tag(key.tag).guarantee == Guarantee::Whole;
-        Turn { key: *key, pair, sent: 0, delay: Nanos(0) }
+        FlowTurn { key: *key, pair, sent: 0, delay: Nanos(0) }
     }
 
     #[inline(always)]
     // PERF: as above.
-    fn stops(&mut self, turn: &mut Turn<'v>) -> Option<Pace> {
-        let at = turn.pair.as_mut()?.open().err()?;
-        Some(Pace::At(self.again(turn.key, turn.sent > 0, at)))
+    fn blocked_until(&mut self, turn: &mut FlowTurn<'v>) -> Option<Eligibility> {
+        let at = turn.pair.as_mut()?.check_open().err()?;
+        Some(Eligibility::At(self.next_turn(turn.key, turn.sent > 0, at)))
     }
 
     #[inline(always)]
     // PERF: as above.
-    fn pace(&mut self, turn: &mut Turn<'v>, bytes: u16, at: Standing) -> Pace {
+    fn eligibility(&mut self, turn: &mut FlowTurn<'v>, bytes: u16, at: TurnContext) -> Eligibility {
         let pace = match &mut turn.pair {
             Some(pair) => {
                 pair.pass(bytes);
-                Pace::Now
+                Eligibility::Now
             }
             None => match pass(self.env, self.leases, turn.key, bytes, at) {
                 Ok(is_guaranteed) => {
                     self.is_guaranteed = is_guaranteed;
-                    Pace::Now
+                    Eligibility::Now
                 }
                 Err(pace) => pace,
             },
         };
         match pace {
-            Pace::Now => turn.sent += 1,
-            Pace::At(at) => return Pace::At(self.again(turn.key, turn.sent > 0, at)),
+            Eligibility::Now => turn.sent += 1,
+            Eligibility::At(at) => {
+                return Eligibility::At(self.next_turn(turn.key, turn.sent > 0, at));
+            }
             _ => {}
         }
         pace
@@ -409,7 +434,12 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
 
     #[inline(always)]
     // PERF: as above.
-    fn take(&mut self, turn: &mut Turn<'v>, may_leave: bool, held: Held<Ready<Io::Buf>>) {
+    fn take(
+        &mut self,
+        turn: &mut FlowTurn<'v>,
+        may_leave: bool,
+        held: QueuedPacket<ReadyFrame<Io::Buf>>,
+    ) {
         let Self { env, io, queues, tally, is_guaranteed, .. } = self;
         if !may_leave {
             discard(env, tally, turn.key, &held);
@@ -422,13 +452,13 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
 
     #[inline(always)]
     // PERF: as above.
-    fn end(&mut self, turn: Turn<'v>) {
-        let Turn { key, pair, sent, delay } = turn;
+    fn end_turn(&mut self, turn: FlowTurn<'v>) {
+        let FlowTurn { key, pair, sent, delay } = turn;
         if let Some(pair) = pair {
             pair.end();
         }
         if sent > 0 {
-            waiting(&self.env.view, key).inspect(|waiting| waiting.remove(sent, delay));
+            meter_queue(&self.env.view, key).inspect(|waiting| waiting.remove(sent, delay));
             if self.shared.rates {
                 self.sent = Some(key);
             }
@@ -442,14 +472,14 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
 /// The [`pace`] of its flow, if that is not `Pace::Now`.
 #[inline(never)]
 fn pass(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     leases: &mut Leases,
-    key: FlowKey,
+    key: QueueKey,
     bytes: u16,
-    standing: Standing,
-) -> Result<bool, Pace> {
-    match pace(env, leases, key, standing) {
-        Pace::Now => Ok(charge(env, leases, key, bytes)),
+    standing: TurnContext,
+) -> Result<bool, Eligibility> {
+    match eligibility(env, leases, key, standing) {
+        Eligibility::Now => Ok(charge(env, leases, key, bytes)),
         pace => Err(pace),
     }
 }
@@ -457,14 +487,14 @@ fn pass(
 /// Sends everything towards the UE of a session that waits, whatever its rates say: what comes next
 /// must not overtake it.
 pub(crate) fn release_session<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     session: SessionIndex,
 ) {
-    let Outbound { shaping, leases, queues, tally, .. } = out;
+    let WorkerState { shaping, leases, queues, tally, .. } = out;
     shaping.take_all(session, Direction::Downlink, |key, held| {
-        leave_unasked(env, io, (queues, leases, tally), *key, held);
+        send_unchecked(env, io, (queues, leases, tally), *key, held);
     });
 }
 
@@ -476,10 +506,10 @@ pub(crate) fn release_session<Io: PacketIo>(
 /// Cost:    one load while nothing changed; per change, a load for each direction and what waits.
 /// Threads: whoever has new rules of a session finds their change here.
 #[inline]
-pub(crate) fn catch_up<Io: PacketIo>(
-    env: &Env<'_>,
+pub(crate) fn review_changes<Io: PacketIo>(
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     begins: bool,
 ) {
     let count = env.view.rate_changes();
@@ -488,8 +518,8 @@ pub(crate) fn catch_up<Io: PacketIo>(
     }
     let seen = match out.shaping.is_empty() {
         // Only the rules of the last change may not have been swapped yet.
-        true => before_last(env, count),
-        false => catch_up_from(env, io, out),
+        true => published_of(env, count),
+        false => review_from(env, io, out),
     };
     if begins {
         out.rate_changes_seen = seen;
@@ -497,47 +527,51 @@ pub(crate) fn catch_up<Io: PacketIo>(
 }
 
 /// `count`, or one less while the rules of the last change of so many are about to be swapped.
-fn before_last(env: &Env<'_>, count: u64) -> u64 {
+fn published_of(env: &StepContext<'_>, count: u64) -> u64 {
     let last = count.wrapping_sub(1);
     match env.view.rate_change(last) {
-        NextChange::One(change) if !is_in(env, &change) => last,
+        NextRateChange::One(change) if !is_published(env, &change) => last,
         _ => count,
     }
 }
 
 /// True when the rules of a change are those that workers find.
-fn is_in(env: &Env<'_>, change: &RateChange) -> bool {
-    env.view.rules(change.session).is_none_or(|rules| change.is_in(rules.generation))
+fn is_published(env: &StepContext<'_>, change: &RateChange) -> bool {
+    env.view.rules(change.session).is_none_or(|rules| change.is_included_in(rules.generation))
 }
 
 /// Tells up to where changes were looked at.
 #[cold]
-fn catch_up_from<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) -> u64 {
-    let Outbound { shaping, leases, queues, tally, .. } = out;
+fn review_from<Io: PacketIo>(
+    env: &StepContext<'_>,
+    io: &mut Io,
+    out: &mut WorkerState<Io::Buf>,
+) -> u64 {
+    let WorkerState { shaping, leases, queues, tally, .. } = out;
     let mut seen = out.rate_changes_seen;
-    let review = |key: &FlowKey| match env.view.rules(key.session) {
-        Some(rules) => review(rules, *key),
-        None => Review::Leave,
+    let review = |key: &QueueKey| match env.view.rules(key.session) {
+        Some(rules) => review_flow(rules, *key),
+        None => ReviewOutcome::Release,
     };
-    let mut take = |key: &FlowKey, may_leave, held| match may_leave {
-        true => leave_unasked(env, io, (queues, leases, tally), *key, held),
+    let mut take = |key: &QueueKey, may_leave, held| match may_leave {
+        true => send_unchecked(env, io, (queues, leases, tally), *key, held),
         false => discard(env, tally, *key, &held),
     };
     loop {
         let change = match env.view.rate_change(seen) {
-            NextChange::None => return seen,
-            NextChange::One(change) => change,
-            NextChange::Lost => {
-                seen = before_last(env, env.view.rate_changes());
+            NextRateChange::None => return seen,
+            NextRateChange::One(change) => change,
+            NextRateChange::Lost => {
+                seen = published_of(env, env.view.rate_changes());
                 shaping.review_all(review, take);
                 return seen;
             }
         };
-        if !is_in(env, &change) {
+        if !is_published(env, &change) {
             return seen;
         }
         for direction in [Direction::Uplink, Direction::Downlink] {
-            if shaping.waits(change.session, direction) {
+            if shaping.has_packets_of(change.session, direction) {
                 shaping.review(change.session, direction, review, &mut take);
             }
         }
@@ -547,38 +581,43 @@ fn catch_up_from<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io
 
 /// What becomes of a flow by new rules: it goes ahead where no PDR leads packets into it any more, and
 /// nowhere behind closed gates.
-fn review(rules: &PublishedRules, key: FlowKey) -> Review {
+fn review_flow(rules: &PublishedRules, key: QueueKey) -> ReviewOutcome {
     let direction = key.direction;
-    let leads_into = |pdr: &&PublishedPdr| flow_of_pdr(key.session, rules, pdr, direction) == key;
+    let leads_into = |pdr: &&PublishedPdr| queue_key_of(key.session, rules, pdr, direction) == key;
     let mut pdrs = rules.pdrs(direction).iter().filter(leads_into).peekable();
     if pdrs.peek().is_none() {
-        return Review::Leave;
+        return ReviewOutcome::Release;
     }
     let is_open = pdrs.any(|pdr| rules.gates_open(pdr, direction));
-    if is_open { Review::Hasten } else { Review::Drop }
+    if is_open { ReviewOutcome::Recheck } else { ReviewOutcome::Drop }
 }
 
 /// Drops a packet that waited, behind a gate that was closed.
 #[cold]
-fn discard<B>(env: &Env<'_>, tally: &mut Tally, key: FlowKey, held: &Held<Ready<B>>) {
+fn discard<B>(
+    env: &StepContext<'_>,
+    tally: &mut StepTally,
+    key: QueueKey,
+    held: &QueuedPacket<ReadyFrame<B>>,
+) {
     if let Some(meter) = meters(&env.view, key).next() {
-        meter.waiting().remove(1, env.now.since(held.since));
+        meter.queue().remove(1, env.now.since(held.since));
         meter.count_dropped(held.bytes);
     }
     tally.drop(DropReason::GateClosed);
 }
 
 /// Sends a packet that waited, whatever its rates say; they are charged.
-fn leave_unasked<Io: PacketIo>(
-    env: &Env<'_>,
+fn send_unchecked<Io: PacketIo>(
+    env: &StepContext<'_>,
     io: &mut Io,
-    (queues, leases, tally): (&mut TxQueues<Io::Buf>, &mut Leases, &mut Tally),
-    key: FlowKey,
-    held: Held<Ready<Io::Buf>>,
+    (queues, leases, tally): (&mut TxQueues<Io::Buf>, &mut Leases, &mut StepTally),
+    key: QueueKey,
+    held: QueuedPacket<ReadyFrame<Io::Buf>>,
 ) {
     let origin = Origin::user(key.direction, charge(env, leases, key, held.bytes));
     let delay = env.now.since(held.since);
-    waiting(&env.view, key).inspect(|waiting| waiting.remove(1, delay));
+    meter_queue(&env.view, key).inspect(|waiting| waiting.remove(1, delay));
     send(io, (queues, tally), origin, delay, held.packet);
 }
 
@@ -586,23 +625,23 @@ fn leave_unasked<Io: PacketIo>(
 #[inline]
 fn send<Io: PacketIo>(
     io: &mut Io,
-    (queues, tally): (&mut TxQueues<Io::Buf>, &mut Tally),
+    (queues, tally): (&mut TxQueues<Io::Buf>, &mut StepTally),
     origin: Origin,
     delay: Nanos,
-    packet: Ready<Io::Buf>,
+    packet: ReadyFrame<Io::Buf>,
 ) {
     tally.delay(delay);
-    let Ready { buf, len, exit, turns } = packet;
+    let ReadyFrame { buf, len, exit, turns } = packet;
     if turns {
-        queues.turned.push(exit.0, buf, tally);
+        queues.switched.push(exit.0, buf, tally);
         return;
     }
     queues.push(io, tally, exit, (buf, len.into()), origin);
 }
 
 /// Drops everything that waits; the meters of sessions are left as they are.
-pub(crate) fn drain<B: PacketBuf>(out: &mut Outbound<B>) {
-    let Outbound { shaping, tally, .. } = out;
+pub(crate) fn drain<B: PacketBuf>(out: &mut WorkerState<B>) {
+    let WorkerState { shaping, tally, .. } = out;
     shaping.drain(|_| tally.drop(DropReason::ShapingQueueFull));
 }
 

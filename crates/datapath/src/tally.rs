@@ -9,7 +9,7 @@ use crate::shaping::delay_slot;
 
 /// For what packets wait, unless for a link-layer address.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Apart {
+pub(crate) struct WaitingCounts {
     /// For other rules.
     pub by_far: usize,
     /// For their rates.
@@ -22,12 +22,12 @@ pub(crate) struct Apart {
 
 /// Packets and octets, from the Ethernet header on.
 #[derive(Debug, Clone, Copy, Default)]
-struct Traffic {
+struct PacketSum {
     pkts: u64,
     bytes: u64,
 }
 
-impl Traffic {
+impl PacketSum {
     #[inline]
     fn add_many(&mut self, pkts: usize, bytes: usize) {
         self.pkts += pkts as u64;
@@ -37,12 +37,12 @@ impl Traffic {
 
 /// The outcomes of one step.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    sums: Sums,
+pub(crate) struct StepTally {
+    sums: StepSums,
     /// Packets are taken over from another worker, which counted their arrival.
-    is_taking: bool,
+    is_taken_over: bool,
     /// Packets were put together from fragments, or turned round: they were counted when they arrived.
-    is_again: bool,
+    is_recirculated: bool,
     drops: [u64; DropReason::COUNT],
     punts: [u64; PuntReason::COUNT],
     /// Packets that waited for their rates, by how long.
@@ -50,26 +50,26 @@ pub(crate) struct Tally {
     is_delayed: bool,
     /// Interfaces with traffic.
     busy: InterfaceSet,
-    rx: [Traffic; INTERFACES_MAX],
-    tx: [Traffic; INTERFACES_MAX],
+    rx: [PacketSum; INTERFACES_MAX],
+    tx: [PacketSum; INTERFACES_MAX],
 }
 
 /// What is no list.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sums {
+struct StepSums {
     bursts: u64,
-    received: Traffic,
+    received: PacketSum,
     taken_over: u64,
     handed_off: u64,
     fragments_added: u64,
     locally_switched: u64,
-    uplink: Traffic,
-    downlink: Traffic,
+    uplink: PacketSum,
+    downlink: PacketSum,
     dropped: u64,
     punted: u64,
     originated: u64,
     originated_lost: u64,
-    express: u64,
+    fast_path: u64,
     duplicated: u64,
     duplicates_lost: u64,
     tx_waited: u64,
@@ -77,20 +77,20 @@ struct Sums {
     events_limited: u64,
 }
 
-impl Tally {
+impl StepTally {
     /// Nothing counted.
     pub fn new() -> Self {
         Self {
-            sums: Sums::default(),
-            is_taking: false,
-            is_again: false,
+            sums: StepSums::default(),
+            is_taken_over: false,
+            is_recirculated: false,
             drops: [0; DropReason::COUNT],
             punts: [0; PuntReason::COUNT],
             delays: [0; SHAPING_DELAYS],
             is_delayed: false,
             busy: InterfaceSet::NONE,
-            rx: [Traffic::default(); INTERFACES_MAX],
-            tx: [Traffic::default(); INTERFACES_MAX],
+            rx: [PacketSum::default(); INTERFACES_MAX],
+            tx: [PacketSum::default(); INTERFACES_MAX],
         }
     }
 
@@ -100,13 +100,13 @@ impl Tally {
     }
 
     /// Tells whether what arrives next is taken over from another worker.
-    pub fn take_over(&mut self, is_taking: bool) {
-        self.is_taking = is_taking;
+    pub fn set_taken_over(&mut self, is_taking: bool) {
+        self.is_taken_over = is_taking;
     }
 
     /// Tells whether what arrives next had arrived: as fragments, or from a UE to another.
-    pub fn see_again(&mut self, is_again: bool) {
-        self.is_again = is_again;
+    pub fn set_recirculated(&mut self, is_again: bool) {
+        self.is_recirculated = is_again;
     }
 
     /// A packet from one UE to another turned round.
@@ -132,10 +132,10 @@ impl Tally {
 
     #[inline]
     fn receive_many(&mut self, pkts: usize, bytes: usize) {
-        if self.is_again {
+        if self.is_recirculated {
             return;
         }
-        if self.is_taking {
+        if self.is_taken_over {
             self.sums.taken_over += pkts as u64;
         } else {
             self.sums.received.add_many(pkts, bytes);
@@ -150,7 +150,7 @@ impl Tally {
 
     #[inline]
     fn receive_many_on(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
-        if self.is_taking || self.is_again {
+        if self.is_taken_over || self.is_recirculated {
             return;
         }
         self.busy = self.busy.with(interface);
@@ -160,8 +160,8 @@ impl Tally {
     }
 
     /// Packets of `bytes` octets together arrived on `interface` and took the express.
-    pub fn receive_express(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
-        self.sums.express += pkts as u64;
+    pub fn receive_fast(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
+        self.sums.fast_path += pkts as u64;
         self.receive_many(pkts, bytes);
         self.receive_many_on(interface, pkts, bytes);
     }
@@ -243,15 +243,15 @@ impl Tally {
     }
 
     /// One message was not reported: nobody asked for it, or its kind has had its share.
-    pub fn limit_event(&mut self) {
+    pub fn drop_event(&mut self) {
         self.sums.events_limited += 1;
     }
 
     /// True when every packet that arrived, or had been waiting, has one outcome. `before` and
     /// `after` are the packets that waited at the beginning and at the end of the step.
     pub fn identity_holds(&self, before: usize, after: usize) -> bool {
-        let Sums { received, taken_over, fragments_added, handed_off, .. } = self.sums;
-        let Sums { uplink, downlink, dropped, punted, .. } = self.sums;
+        let StepSums { received, taken_over, fragments_added, handed_off, .. } = self.sums;
+        let StepSums { uplink, downlink, dropped, punted, .. } = self.sums;
         let out = uplink.pkts + downlink.pkts + dropped + punted + handed_off;
         let came = received.pkts + taken_over + fragments_added;
         came + before as u64 == out + after as u64
@@ -261,7 +261,7 @@ impl Tally {
     /// starts again; `apart` says for what. Readers see all of it or nothing.
     ///
     /// Cost: once per step that did something; skips what is zero.
-    pub fn flush(&mut self, counters: &WorkerCounters, buffered: usize, apart: Apart) {
+    pub fn flush(&mut self, counters: &WorkerCounters, buffered: usize, apart: WaitingCounts) {
         counters.update(|counters| {
             counters.buffered_pkts.set(buffered as u64);
             counters.buffered_by_far_pkts.set(apart.by_far as u64);
@@ -291,7 +291,7 @@ impl Tally {
     }
 }
 
-impl Sums {
+impl StepSums {
     /// Adds these sums, and the lists that belong to them, which start again.
     fn add_to(self, counters: &WorkerCounters, drops: &mut [u64], punts: &mut [u64]) {
         counters.bursts.add(self.bursts);
@@ -303,7 +303,7 @@ impl Sums {
         counters.locally_switched_pkts.add(self.locally_switched);
         counters.originated_pkts.add(self.originated);
         counters.originated_lost_pkts.add(self.originated_lost);
-        counters.express_pkts.add(self.express);
+        counters.express_pkts.add(self.fast_path);
         counters.duplicated_pkts.add(self.duplicated);
         counters.duplicates_lost_pkts.add(self.duplicates_lost);
         counters.tx_waited_pkts.add(self.tx_waited);

@@ -12,31 +12,31 @@ use adit_rules::DropReason;
 use adit_types::limits::{BURST_MAX, TX_WAITING_PKTS_MAX};
 use adit_types::{Direction, InterfaceId, Nanos, PortId};
 
-use crate::columns::Column;
-use crate::outbound::Origin;
-use crate::tally::Tally;
+use crate::columns::BurstColumn;
+use crate::tally::StepTally;
+use crate::worker_state::Origin;
 
 /// A port that takes none of the frames that wait for it for this long is down: they are dropped.
 /// Far longer than a port is busy with one frame, and within the packet delay budgets of most GBR
 /// flows. Spec: TS 23.501 table 5.7.4-1.
 const REFUSING_MAX: Nanos = Nanos::from_millis(100);
 
-struct Frame<B> {
+struct BacklogFrame<B> {
     buf: B,
     interface: InterfaceId,
     direction: Direction,
 }
 
-struct Queue<B> {
+struct PortBacklog<B> {
     /// First in, first out.
-    frames: VecDeque<Frame<B>>,
+    frames: VecDeque<BacklogFrame<B>>,
     /// Since when the port has taken none of them.
     refusing_since: Option<Nanos>,
 }
 
 /// The guaranteed frames of one worker that wait, by port.
 pub(crate) struct TxBacklog<B> {
-    ports: Vec<Queue<B>>,
+    ports: Vec<PortBacklog<B>>,
     /// Frames of all ports together.
     len: usize,
 }
@@ -44,8 +44,10 @@ pub(crate) struct TxBacklog<B> {
 impl<B: PacketBuf> TxBacklog<B> {
     /// None waits for any of `count` ports. Reserves all memory that will be used.
     pub fn new(count: usize) -> Self {
-        let queue =
-            || Queue { frames: VecDeque::with_capacity(TX_WAITING_PKTS_MAX), refusing_since: None };
+        let queue = || PortBacklog {
+            frames: VecDeque::with_capacity(TX_WAITING_PKTS_MAX),
+            refusing_since: None,
+        };
         Self { ports: core::iter::repeat_with(queue).take(count).collect(), len: 0 }
     }
 
@@ -65,27 +67,27 @@ impl<B: PacketBuf> TxBacklog<B> {
     /// Takes a frame that its port did not take: a guaranteed one waits while there is room, and
     /// others are dropped.
     #[cold]
-    pub fn take(
+    pub fn queue_or_drop(
         &mut self,
         (port, interface): (PortId, InterfaceId),
         (buf, origin): (B, Origin),
-        tally: &mut Tally,
+        tally: &mut StepTally,
     ) {
         let queue = self.ports.get_mut(usize::from(port.0));
         let queue = queue.filter(|queue| queue.frames.len() < TX_WAITING_PKTS_MAX);
         match (origin, queue) {
             (Origin::Guaranteed(direction), Some(queue)) => {
-                queue.frames.push_back(Frame { buf, interface, direction });
+                queue.frames.push_back(BacklogFrame { buf, interface, direction });
                 self.len += 1;
                 tally.wait_for_port();
             }
-            _ => origin.lose(tally),
+            _ => origin.count_lost(tally),
         }
     }
 
     /// Sends what waits, as far as the ports take it. To be called once per step, before other frames.
     #[cold]
-    pub fn send<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, now: Nanos, tally: &mut Tally) {
+    pub fn send<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, now: Nanos, tally: &mut StepTally) {
         for (port, queue) in (0u16..).zip(&mut self.ports) {
             let before = queue.frames.len();
             queue.send(io, PortId(port), tally);
@@ -100,19 +102,19 @@ impl<B: PacketBuf> TxBacklog<B> {
     }
 
     /// Drops everything that waits.
-    pub fn drain(&mut self, tally: &mut Tally) {
+    pub fn drain(&mut self, tally: &mut StepTally) {
         for queue in &mut self.ports {
             self.len -= queue.drop_all(tally);
         }
     }
 }
 
-impl<B: PacketBuf> Queue<B> {
-    fn send<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, port: PortId, tally: &mut Tally) {
+impl<B: PacketBuf> PortBacklog<B> {
+    fn send<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, port: PortId, tally: &mut StepTally) {
         while !self.frames.is_empty() {
-            let (mut burst, mut notes) = (Burst::new(), Column::new());
+            let (mut burst, mut notes) = (Burst::new(), BurstColumn::new());
             let count = self.frames.len().min(BURST_MAX);
-            for Frame { buf, interface, direction } in self.frames.drain(..count) {
+            for BacklogFrame { buf, interface, direction } in self.frames.drain(..count) {
                 notes.push((interface, direction, buf.data().len()));
                 burst.push(buf);
             }
@@ -122,7 +124,7 @@ impl<B: PacketBuf> Queue<B> {
             }
             let is_full = !burst.is_empty();
             for (buf, (interface, direction, _)) in burst.into_iter().zip(notes).rev() {
-                self.frames.push_front(Frame { buf, interface, direction });
+                self.frames.push_front(BacklogFrame { buf, interface, direction });
             }
             if is_full {
                 return;
@@ -131,7 +133,7 @@ impl<B: PacketBuf> Queue<B> {
     }
 
     /// Returns how many.
-    fn drop_all(&mut self, tally: &mut Tally) -> usize {
+    fn drop_all(&mut self, tally: &mut StepTally) -> usize {
         self.refusing_since = None;
         self.frames.drain(..).map(|_| tally.drop(DropReason::TxQueueFull)).count()
     }

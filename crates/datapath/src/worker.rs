@@ -6,27 +6,27 @@
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
-use adit_tables::Reader;
+use adit_tables::TablesReader;
 use adit_types::limits::{BUFFER_PKTS_MAX, BURST_MAX, SHAPED_PKTS_MAX};
 use adit_types::{Nanos, PortId, WorkerId};
 use rtrb::{Consumer, Producer};
 
 use crate::buffering::{self, Buffering};
-use crate::columns::{Lane, Lanes, Side};
+use crate::columns::{BurstLane, BurstLanes, LaneKind};
 use crate::handoff::{Handoff, WorkerSet, steer_lane};
 use crate::interfaces::Interfaces;
-use crate::outbound::Outbound;
 use crate::shaping;
-use crate::slow::{self, Limits};
-use crate::stage::egress::Env;
-use crate::stage::express::express;
+use crate::slow::{self, SlowLimits};
+use crate::stage::egress::StepContext;
+use crate::stage::fast_path::forward_usual;
 use crate::stage::s1_parse::s1_parse;
 use crate::stage::s2_lookup::s2_lookup;
 use crate::stage::s3_classify::s3_classify;
 use crate::stage::s4_enforce::s4_enforce;
 use crate::stage::s5_account::s5_account;
 use crate::stage::s6_apply::s6_apply;
-use crate::tally::Apart;
+use crate::tally::WaitingCounts;
+use crate::worker_state::WorkerState;
 
 /// What a worker is told at start.
 #[derive(Debug, Clone)]
@@ -69,11 +69,11 @@ pub struct StepReport {
 /// Threads: owned by one thread; control thread and worker meet in the reader and the two rings.
 pub struct Worker<Io: PacketIo> {
     config: WorkerConfig,
-    reader: Reader,
+    reader: TablesReader,
     interfaces: Interfaces,
-    limits: Limits,
+    limits: SlowLimits,
     rx: Burst<Io::Buf>,
-    out: Outbound<Io::Buf>,
+    out: WorkerState<Io::Buf>,
 }
 
 impl<Io: PacketIo> core::fmt::Debug for Worker<Io> {
@@ -87,19 +87,19 @@ impl<Io: PacketIo> Worker<Io> {
     #[must_use]
     pub fn new(
         mut config: WorkerConfig,
-        reader: Reader,
+        reader: TablesReader,
         events: Producer<WorkerEvent>,
         commands: Consumer<WorkerCommand>,
     ) -> Self {
         config.burst = config.burst.clamp(1, BURST_MAX);
         let interfaces = Interfaces::new(reader.interfaces());
-        let limits = Limits::new();
+        let limits = SlowLimits::new();
         let sessions_max = reader.sessions_max();
         let buffering = Buffering::new(config.buffer_pkts_max, sessions_max);
         let shaping = shaping::shaping(config.shaped_pkts_max, sessions_max);
         let turned = most_turned(&config);
         let ports = interfaces.port_count();
-        let out = Outbound::new((ports, turned), events, commands, buffering, shaping);
+        let out = WorkerState::new((ports, turned), events, commands, buffering, shaping);
         Self { config, reader, interfaces, limits, rx: Burst::new(), out }
     }
 
@@ -129,22 +129,22 @@ impl<Io: PacketIo> Worker<Io> {
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, interfaces, limits, rx, out } = self;
         let recovery_time_stamp = config.recovery_time_stamp;
-        let env = Env { view: reader.observe(), interfaces, now, recovery_time_stamp };
-        let waiting = out.waiting();
+        let env = StepContext { view: reader.observe(), interfaces, now, recovery_time_stamp };
+        let waiting = out.packets_waiting();
         let shaped = !out.shaping.is_empty();
         let blocked = out.queues.backlog.len() > 0;
         if blocked {
             out.queues.backlog.send(io, now, &mut out.tally);
         }
-        shaping::catch_up(&env, io, out, true);
-        let commanded = slow::obey(&env, io, out);
-        let unresolved = out.pending.len() > 0;
+        shaping::review_changes(&env, io, out, true);
+        let commanded = slow::run_commands(&env, io, out);
+        let unresolved = out.unresolved.len() > 0;
         if unresolved {
-            let Outbound { queues, pending, events, tally, .. } = out;
+            let WorkerState { queues, unresolved: pending, events, tally, .. } = out;
             pending.release(&env, io, queues, events, tally);
         }
         let expired = out.fragments.reassembly.expire(now, &mut out.tally);
-        let released = !out.buffering.is_empty() && buffering::review(&env, io, out);
+        let released = !out.buffering.is_empty() && buffering::review_some(&env, io, out);
         if shaped {
             shaping::release(&env, io, out);
         }
@@ -175,7 +175,7 @@ impl<Io: PacketIo> Worker<Io> {
         if !idle {
             finish(&env, waiting, out);
         }
-        StepReport { received, idle, given: out.handoff.take_given() }
+        StepReport { received, idle, given: out.handoff.take_notified() }
     }
 
     /// Tells the tables not to wait for this worker until its next step. For a worker that pauses
@@ -189,11 +189,11 @@ impl<Io: PacketIo> Worker<Io> {
     /// when no other worker takes a step any more, or packets stay on their way between the two.
     pub fn drain(&mut self, _io: &mut Io) {
         let Self { reader, interfaces, rx, out, .. } = self;
-        let waiting = out.waiting();
+        let waiting = out.packets_waiting();
         let (now, recovery_time_stamp) = (Nanos(0), None);
-        let env = Env { view: reader.observe(), interfaces, now, recovery_time_stamp };
+        let env = StepContext { view: reader.observe(), interfaces, now, recovery_time_stamp };
         discard_taken(rx, out);
-        out.pending.drain(&mut out.tally);
+        out.unresolved.drain(&mut out.tally);
         out.buffering.drain(&mut out.tally);
         out.fragments.reassembly.drain(&mut out.tally);
         shaping::drain(out);
@@ -213,11 +213,11 @@ fn most_turned(config: &WorkerConfig) -> usize {
 
 /// Takes one received burst all the way, and packets in it to other UEs once more.
 fn process<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
     rx: &mut Burst<Io::Buf>,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
 ) {
     forward_burst(env, io, port, rx, out);
     take_turned(env, io, rx, out);
@@ -227,31 +227,31 @@ fn process<Io: PacketIo>(
 /// network.
 #[inline]
 fn take_turned<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
     rx: &mut Burst<Io::Buf>,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
 ) {
-    while out.queues.turned.len() > 0 {
-        let Some(port) = out.queues.turned.take(rx) else { return };
-        out.tally.see_again(true);
+    while out.queues.switched.len() > 0 {
+        let Some(port) = out.queues.switched.take(rx) else { return };
+        out.tally.set_recirculated(true);
         forward_burst(env, io, port, rx, out);
-        out.tally.see_again(false);
+        out.tally.set_recirculated(false);
     }
 }
 
 /// Takes one burst through the stages.
 fn forward_burst<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
     rx: &mut Burst<Io::Buf>,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
 ) {
     // What a command is to be carried out before, an End Marker above all, is known by the stages.
     // Commands from now on belong to expresses that settle in later steps.
     if !out.has_commands() {
-        express(env, io, port, rx, out);
+        forward_usual(env, io, port, rx, out);
         if rx.is_empty() {
             out.handoff.flush(&mut out.tally);
             return;
@@ -267,15 +267,15 @@ fn forward_burst<Io: PacketIo>(
 
 /// Takes a burst through all stages.
 fn take_stages<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
     rx: &mut Burst<Io::Buf>,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
 ) {
-    let mut lanes = Lanes::new();
+    let mut lanes = BurstLanes::new();
     let links = env.interfaces.of_port(port);
-    let Outbound { slow, fragments, tally, .. } = out;
+    let WorkerState { slow, fragments, tally, .. } = out;
     s1_parse(links, rx, &mut lanes, (slow, fragments), tally);
     forward(env, io, port, &mut lanes.tunneled, out);
     forward(env, io, port, &mut lanes.downlink_v4, out);
@@ -285,18 +285,18 @@ fn take_stages<Io: PacketIo>(
 /// Puts fragments of tunnel packets together, and takes whole ones through the stages.
 #[cold]
 fn join_fragments<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
     rx: &mut Burst<Io::Buf>,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
 ) {
-    let Outbound { fragments, handoff, tally, .. } = out;
+    let WorkerState { fragments, handoff, tally, .. } = out;
     fragments.join(env.now, port, rx, handoff, tally);
     if !rx.is_empty() {
-        out.tally.see_again(true);
+        out.tally.set_recirculated(true);
         take_stages(env, io, port, rx, out);
-        out.tally.see_again(false);
+        out.tally.set_recirculated(false);
     }
 }
 
@@ -305,14 +305,14 @@ fn join_fragments<Io: PacketIo>(
 /// Cost: per other worker at most two bursts for each port, as many as that one received in a step and
 /// as turned round in it, and one of End Markers, which it hands over behind them.
 fn take_over<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
     bursts: usize,
     rx: &mut Burst<Io::Buf>,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let mut taken = 0;
-    out.tally.take_over(true);
+    out.tally.set_taken_over(true);
     for source in 0..out.handoff.sources() {
         for _ in 0..=2 * bursts {
             let Some(port) = out.handoff.take(source, rx) else { break };
@@ -320,17 +320,17 @@ fn take_over<Io: PacketIo>(
             process(env, io, port, rx, out);
         }
     }
-    out.tally.take_over(false);
+    out.tally.set_taken_over(false);
     taken
 }
 
 /// Takes one lane through the stages behind parsing.
-fn forward<'v, Io: PacketIo, S: Side>(
-    env: &Env<'v>,
+fn forward<'v, Io: PacketIo, S: LaneKind>(
+    env: &StepContext<'v>,
     io: &mut Io,
     port: PortId,
-    lane: &mut Lane<'v, Io::Buf, S>,
-    out: &mut Outbound<Io::Buf>,
+    lane: &mut BurstLane<'v, Io::Buf, S>,
+    out: &mut WorkerState<Io::Buf>,
 ) {
     if lane.is_empty() {
         return;
@@ -339,17 +339,17 @@ fn forward<'v, Io: PacketIo, S: Side>(
     s2_lookup(&env.view, lane);
     steer_lane(&mut out.handoff, port, lane, &mut out.tally);
     s3_classify((&env.view, env.now), &mut out.fragments.upper_layers, lane);
-    shaping::catch_up(env, io, out, false);
-    buffering::catch_up(env, io, lane, out);
-    let Outbound { shaping, leases, events, tally, .. } = out;
+    shaping::review_changes(env, io, out, false);
+    buffering::review_lane(env, io, lane, out);
+    let WorkerState { shaping, leases, events, tally, .. } = out;
     s4_enforce(env, lane, (shaping, leases), events, tally);
     s5_account(env, lane, &mut out.events, &mut out.tally);
     s6_apply(env, io, lane, out);
 }
 
 /// Drops what other workers handed over and nobody will treat any more.
-fn discard_taken<B: PacketBuf>(rx: &mut Burst<B>, out: &mut Outbound<B>) {
-    out.tally.take_over(true);
+fn discard_taken<B: PacketBuf>(rx: &mut Burst<B>, out: &mut WorkerState<B>) {
+    out.tally.set_taken_over(true);
     for source in 0..out.handoff.sources() {
         while out.handoff.take(source, rx).is_some() {
             for buf in rx.drain(..) {
@@ -358,18 +358,18 @@ fn discard_taken<B: PacketBuf>(rx: &mut Burst<B>, out: &mut Outbound<B>) {
             }
         }
     }
-    out.tally.take_over(false);
+    out.tally.set_taken_over(false);
 }
 
 /// Adds the step's counts to the worker's counters.
-fn finish<B: PacketBuf>(env: &Env<'_>, waited: usize, out: &mut Outbound<B>) {
-    let waiting = out.waiting();
+fn finish<B: PacketBuf>(env: &StepContext<'_>, waited: usize, out: &mut WorkerState<B>) {
+    let waiting = out.packets_waiting();
     debug_assert!(
         out.tally.identity_holds(waited, waiting),
         "a packet has no outcome, or two: {:?}",
         out.tally
     );
-    let apart = Apart {
+    let apart = WaitingCounts {
         by_far: out.buffering.len(),
         by_rate: out.shaping.len(),
         by_fragment: out.fragments.reassembly.len(),

@@ -85,7 +85,7 @@ pub enum EalError {
     #[error("EAL argument {0:?} contains a NUL character")]
     Argument(String),
     /// DPDK refused.
-    #[error("the EAL did not start: {errno}; {}{}", init_hint(*errno), log::lines(log))]
+    #[error("the EAL did not start: {errno}; {}{}", init_hint(*errno), log::log_tail(log))]
     Init {
         /// DPDK's reason.
         errno: Errno,
@@ -113,7 +113,7 @@ impl EalConfig {
         self.plan().map(|plan| plan.arguments)
     }
 
-    fn plan(&self) -> Result<Plan, EalError> {
+    fn plan(&self) -> Result<EalPlan, EalError> {
         let (has_hugepages, notice) = self.choose_pages()?;
         let mut args = vec!["adit".to_owned(), "--no-telemetry".to_owned()];
         args.push("--log-level=warning".to_owned());
@@ -136,7 +136,7 @@ impl EalConfig {
         }
         args.extend(allow.into_iter().flat_map(|device| ["--allow".to_owned(), device]));
         args.extend(self.extra_args.iter().cloned());
-        Ok(Plan { arguments: args, notice })
+        Ok(EalPlan { arguments: args, notice })
     }
 
     /// True for hugepages, with the notice that the operator should see.
@@ -166,7 +166,7 @@ impl EalConfig {
     }
 }
 
-struct Plan {
+struct EalPlan {
     arguments: Vec<String>,
     notice: Option<EalNotice>,
 }
@@ -186,11 +186,11 @@ pub fn version() -> String {
 /// Invariant: DPDK's memory stays mapped as long as any handle lives. Pools and ports hold one.
 #[derive(Debug, Clone)]
 pub struct Eal {
-    inner: Arc<Inner>,
+    inner: Arc<EalHandle>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct EalHandle {
     main_thread: ThreadId,
     registered_threads: AtomicUsize,
     arguments: Vec<String>,
@@ -208,7 +208,7 @@ impl Eal {
     /// # Errors
     /// See [`EalError`]. After a failure in DPDK itself the process cannot try again.
     pub fn init(config: &EalConfig) -> Result<Self, EalError> {
-        let Plan { arguments, notice } = config.plan()?;
+        let EalPlan { arguments, notice } = config.plan()?;
         let strings = arguments
             .iter()
             .map(|text| CString::new(text.as_str()).map_err(|_| EalError::Argument(text.clone())))
@@ -227,8 +227,8 @@ impl Eal {
         if code < 0 {
             return Err(EalError::Init { errno: Errno::last(), log });
         }
-        log::pass_on(&log);
-        let inner = Inner {
+        log::print_log(&log);
+        let inner = EalHandle {
             main_thread: std::thread::current().id(),
             registered_threads: AtomicUsize::new(0),
             arguments,
@@ -297,7 +297,7 @@ fn runtime_folder() -> Option<String> {
     text.to_str().ok().map(str::to_owned)
 }
 
-impl Drop for Inner {
+impl Drop for EalHandle {
     fn drop(&mut self) {
         // SAFETY: every pool and port holds a handle, so none is left that points into DPDK's
         // memory; a pool that could not be freed has leaked its handle and we do not get here.

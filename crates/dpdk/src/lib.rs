@@ -25,7 +25,7 @@ pub use hugepages::HugepageMode;
 pub use mbuf::Mbuf;
 pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use port::{
-    FlowKey, FlowRefusal, FlowRule, Port, PortConfig, PortDetails, PortError, PortStats,
+    FlowRefusal, FlowRule, FlowRuleKey, Port, PortConfig, PortDetails, PortError, PortStats,
 };
 pub use queue::{RxQueue, TxQueue};
 pub use thread::{PinError, RegisterError, ThreadGuard, pin_current_thread, register_thread, tsc};

@@ -16,17 +16,17 @@ const CAPTURE_BYTES_MAX: usize = 4096;
 ///
 /// Invariant: `stream` is never closed, since a DPDK thread may still be writing to it when the
 /// operation is over.
-struct Sink {
+struct DpdkLogSink {
     stream: *mut libc::FILE,
     file: File,
 }
 
 // SAFETY: a C stream may be used from any thread; the mutex around the sink serializes ours.
-unsafe impl Send for Sink {}
+unsafe impl Send for DpdkLogSink {}
 
-static SINK: Mutex<Option<Sink>> = Mutex::new(None);
+static SINK: Mutex<Option<DpdkLogSink>> = Mutex::new(None);
 
-impl Sink {
+impl DpdkLogSink {
     fn create() -> Option<Self> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let file = File::from(rustix::fs::memfd_create("adit-dpdk-log", flags).ok()?);
@@ -57,7 +57,7 @@ impl Sink {
 pub(crate) fn capture<T>(operation: impl FnOnce() -> T) -> (T, String) {
     let mut guard = SINK.lock().unwrap_or_else(PoisonError::into_inner);
     if guard.is_none() {
-        *guard = Sink::create();
+        *guard = DpdkLogSink::create();
     }
     let Some(sink) = guard.as_mut() else {
         return (operation(), String::new());
@@ -71,13 +71,13 @@ pub(crate) fn capture<T>(operation: impl FnOnce() -> T) -> (T, String) {
 }
 
 /// Writes captured lines of a successful operation where DPDK would have written them.
-pub(crate) fn pass_on(text: &str) {
+pub(crate) fn print_log(text: &str) {
     if !text.is_empty() {
         eprintln!("{text}");
     }
 }
 
 /// Captured lines as the tail of an error message, each on a line of its own.
-pub(crate) fn lines(text: &str) -> String {
+pub(crate) fn log_tail(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("\n{text}") }
 }

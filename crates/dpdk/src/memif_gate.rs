@@ -16,7 +16,7 @@ pub(crate) struct MemifGate {
 
 /// A burst during which the connection stays as it is.
 #[derive(Debug)]
-pub(crate) struct Inside<'a>(&'a MemifGate);
+pub(crate) struct MemifGateGuard<'a>(&'a MemifGate);
 
 impl MemifGate {
     /// One slot for a queue of a started memif port, `None` for queues of other drivers.
@@ -41,9 +41,9 @@ impl MemifGate {
     ///
     /// Cost: one store and one fence on a line of the queue's own.
     #[inline]
-    pub fn enter(&self) -> Option<Inside<'_>> {
+    pub fn enter(&self) -> Option<MemifGateGuard<'_>> {
         // SAFETY: the slot was taken and not given back; the queue is used by one thread at a time.
-        unsafe { sys::adit_memif_gate_enter(self.slot) }.then_some(Inside(self))
+        unsafe { sys::adit_memif_gate_enter(self.slot) }.then_some(MemifGateGuard(self))
     }
 }
 
@@ -54,7 +54,7 @@ impl Drop for MemifGate {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for MemifGateGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the slot was entered by `enter` and is left once.

@@ -54,7 +54,7 @@ pub enum MempoolError {
         need_mib: u64,
     },
     /// DPDK refused for another reason.
-    #[error("mempool {name} was refused: {errno}{}", log::lines(log))]
+    #[error("mempool {name} was refused: {errno}{}", log::log_tail(log))]
     Refused {
         /// The pool.
         name: String,
@@ -73,11 +73,11 @@ pub enum MempoolError {
 /// unregistered. Otherwise it stays, together with the EAL, until the process ends.
 #[derive(Debug, Clone)]
 pub struct Mempool {
-    inner: Arc<Inner>,
+    inner: Arc<MempoolHandle>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct MempoolHandle {
     raw: NonNull<sys::rte_mempool>,
     mbufs: u32,
     data_room_bytes: u16,
@@ -86,9 +86,9 @@ struct Inner {
 
 // SAFETY: DPDK's pools take and give buffers on any thread; the pointer itself is freed once, by
 // the last handle.
-unsafe impl Send for Inner {}
+unsafe impl Send for MempoolHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Inner {}
+unsafe impl Sync for MempoolHandle {}
 
 impl Mempool {
     /// Makes a pool.
@@ -113,9 +113,11 @@ impl Mempool {
         let Some(raw) = NonNull::new(raw) else {
             return Err(Self::refusal(config, Errno::last(), log));
         };
-        log::pass_on(&log);
+        log::print_log(&log);
         let (mbufs, data_room_bytes) = (config.mbufs, config.data_room_bytes);
-        Ok(Self { inner: Arc::new(Inner { raw, mbufs, data_room_bytes, eal: eal.clone() }) })
+        Ok(Self {
+            inner: Arc::new(MempoolHandle { raw, mbufs, data_room_bytes, eal: eal.clone() }),
+        })
     }
 
     fn refusal(config: &MempoolConfig<'_>, errno: Errno, log: String) -> MempoolError {
@@ -190,14 +192,14 @@ impl Mempool {
     }
 }
 
-impl Inner {
+impl MempoolHandle {
     fn available(&self) -> u32 {
         // SAFETY: the pool is alive.
         unsafe { sys::rte_mempool_avail_count(self.raw.as_ptr()) }
     }
 }
 
-impl Drop for Inner {
+impl Drop for MempoolHandle {
     fn drop(&mut self) {
         if self.eal.is_sole_lcore() && self.available() == self.mbufs {
             // SAFETY: every buffer is home. A thread without lcore number returns a buffer through

@@ -23,9 +23,9 @@ use crate::log;
 use crate::memif_gate::MemifGate;
 use crate::mempool::Mempool;
 use crate::queue::{RxQueue, TxQueue};
-use attach::Attached;
+use attach::AttachedDevice;
 pub use error::PortError;
-pub use flow::{FlowKey, FlowRefusal, FlowRule};
+pub use flow::{FlowRefusal, FlowRule, FlowRuleKey};
 
 /// How to open a port.
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +99,7 @@ pub struct PortStats {
 /// A running port, for the control thread. It stops when this and all its queues are gone.
 #[derive(Debug)]
 pub struct Port {
-    running: Arc<Running>,
+    running: Arc<StartedPort>,
     info: PortInfo,
     rx_queues: u16,
     not_sync: PhantomData<Cell<u8>>,
@@ -109,22 +109,22 @@ pub struct Port {
 ///
 /// Invariant: started from construction to drop; the pool outlives it.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct StartedPort {
     /// Dropped after the port was stopped, and before the pool handle.
-    attached: Attached,
+    attached: AttachedDevice,
     promiscuous: bool,
     /// Flow rules were created.
     has_flow_rules: AtomicBool,
     _pool: Mempool,
 }
 
-impl Running {
+impl StartedPort {
     pub(crate) fn id(&self) -> u16 {
         self.attached.id()
     }
 }
 
-impl Drop for Running {
+impl Drop for StartedPort {
     fn drop(&mut self) {
         if self.has_flow_rules.load(Ordering::Relaxed) {
             flow::flush(self.id());
@@ -151,7 +151,7 @@ impl Port {
         let (opened, log) = log::capture(|| Self::start(eal, config));
         let (running, rx_queues) = opened.map_err(|error| error.with_log(&log))?;
         let running = Arc::new(running);
-        log::pass_on(&log);
+        log::print_log(&log);
         let info = Self::fixed_info(config, &running)?;
         let mut sockets = wait::sockets(config.device, &before, rx_queues).into_iter();
         let gate = || Self::gate(config.device);
@@ -174,8 +174,8 @@ impl Port {
     }
 
     /// Starts a port, and tells how many receive queues it has.
-    fn start(eal: &Eal, config: &PortConfig<'_>) -> Result<(Running, u16), PortError> {
-        let attached = Attached::attach(eal, config.device)?;
+    fn start(eal: &Eal, config: &PortConfig<'_>) -> Result<(StartedPort, u16), PortError> {
+        let attached = AttachedDevice::attach(eal, config.device)?;
         let id = attached.id();
         let fail = |operation| {
             move |errno| PortError::Refused {
@@ -203,7 +203,7 @@ impl Port {
         }
         ffi::start(id).map_err(fail("start"))?;
         let promiscuous = config.promiscuous;
-        let running = Running {
+        let running = StartedPort {
             attached,
             promiscuous,
             has_flow_rules: AtomicBool::new(false),
@@ -215,7 +215,7 @@ impl Port {
         Ok((running, rx_queues))
     }
 
-    fn fixed_info(config: &PortConfig<'_>, running: &Running) -> Result<PortInfo, PortError> {
+    fn fixed_info(config: &PortConfig<'_>, running: &StartedPort) -> Result<PortInfo, PortError> {
         let id = running.id();
         let read = || -> Result<PortInfo, Errno> {
             let offer = ffi::dev_info(id)?;

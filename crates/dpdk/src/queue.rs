@@ -10,7 +10,7 @@ use adit_pktio::Burst;
 
 use crate::mbuf::Mbuf;
 use crate::memif_gate::MemifGate;
-use crate::port::Running;
+use crate::port::StartedPort;
 
 /// One receive queue of a running port.
 ///
@@ -18,7 +18,7 @@ use crate::port::Running;
 /// time. The port runs as long as the handle lives.
 #[derive(Debug)]
 pub struct RxQueue {
-    port: Arc<Running>,
+    port: Arc<StartedPort>,
     port_id: u16,
     queue: u16,
     socket: Option<OwnedFd>,
@@ -31,7 +31,7 @@ pub struct RxQueue {
 /// Invariant: as for [`RxQueue`].
 #[derive(Debug)]
 pub struct TxQueue {
-    port: Arc<Running>,
+    port: Arc<StartedPort>,
     port_id: u16,
     queue: u16,
     gate: Option<MemifGate>,
@@ -41,7 +41,7 @@ pub struct TxQueue {
 impl RxQueue {
     /// The caller makes one handle for each queue number that was set up on `port`.
     pub(crate) fn new(
-        port: &Arc<Running>,
+        port: &Arc<StartedPort>,
         queue: u16,
         socket: Option<OwnedFd>,
         gate: Option<MemifGate>,
@@ -97,7 +97,7 @@ impl RxQueue {
 
 impl TxQueue {
     /// The caller makes one handle for each queue number that was set up on `port`.
-    pub(crate) fn new(port: &Arc<Running>, queue: u16, gate: Option<MemifGate>) -> Self {
+    pub(crate) fn new(port: &Arc<StartedPort>, queue: u16, gate: Option<MemifGate>) -> Self {
         Self { port: Arc::clone(port), port_id: port.id(), queue, gate, not_sync: PhantomData }
     }
 

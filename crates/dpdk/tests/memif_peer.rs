@@ -22,7 +22,7 @@ const KILLS: u32 = 25;
 const PACKETS_PER_PEER: u64 = 2_000;
 const BURST: usize = 32;
 
-fn process(part: &str, role: &str, socket: &Path) -> Child {
+fn spawn_child(part: &str, role: &str, socket: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["part", "--exact", "--nocapture"]);
     command.env(PART, format!("{part} {role} {}", socket.display()));
@@ -83,7 +83,7 @@ fn exchange(
 
 /// The work of a process that this test made; nothing in the test run itself.
 #[test]
-fn part() {
+fn memif_child() {
     let Ok(part) = std::env::var(PART) else { return };
     let words: Vec<&str> = part.split(' ').collect();
     let [part, role, socket] = words[..] else { unreachable!("{words:?}") };
@@ -96,10 +96,10 @@ fn part() {
     std::thread::scope(|scope| {
         let exchanging = scope.spawn(|| exchange(queues, &pool, &stop, &received));
         match (part, first) {
-            ("survivor", Some(first)) => outlive(first, &received),
+            ("survivor", Some(first)) => survive_killed_peers(first, &received),
             ("survivor", None) => {
                 for _ in 0..KILLS {
-                    outlive(process("peer", other(role), path), &received);
+                    survive_killed_peers(spawn_child("peer", other(role), path), &received);
                 }
             }
             _ => return,
@@ -112,7 +112,7 @@ fn part() {
 
 /// A server that listens.
 fn server(socket: &Path) -> Child {
-    let mut server = process("peer", "server", socket);
+    let mut server = spawn_child("peer", "server", socket);
     while !socket.exists() {
         assert!(server.try_wait().unwrap().is_none(), "the server ended by itself");
         std::thread::sleep(Duration::from_millis(1));
@@ -121,7 +121,7 @@ fn server(socket: &Path) -> Child {
 }
 
 /// Kills the peer in the middle of traffic.
-fn outlive(mut peer: Child, received: &AtomicU64) {
+fn survive_killed_peers(mut peer: Child, received: &AtomicU64) {
     let before = received.load(Ordering::Relaxed);
     while received.load(Ordering::Relaxed) < before + PACKETS_PER_PEER {
         assert!(peer.try_wait().unwrap().is_none(), "the peer ended by itself");
@@ -134,7 +134,8 @@ fn outlive(mut peer: Child, received: &AtomicU64) {
 #[test]
 fn server_outlives_clients_that_are_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let status = process("survivor", "server", &folder.path().join("memif.sock")).wait().unwrap();
+    let status =
+        spawn_child("survivor", "server", &folder.path().join("memif.sock")).wait().unwrap();
     assert!(status.success(), "{status}");
 }
 
@@ -143,7 +144,7 @@ fn client_outlives_servers_that_are_killed() {
     let folder = tempfile::tempdir().unwrap();
     for round in 0..KILLS / 3 {
         let socket = folder.path().join(format!("{round}.sock"));
-        let status = process("survivor", "client", &socket).wait().unwrap();
+        let status = spawn_child("survivor", "client", &socket).wait().unwrap();
         assert!(status.success(), "round {round}: {status}");
     }
 }

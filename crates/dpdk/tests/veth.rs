@@ -33,12 +33,12 @@ fn ip(args: &str) -> Result<(), String> {
 }
 
 /// Two namespaces joined by a veth pair; gone when dropped.
-struct Lab {
+struct VethPair {
     dut: String,
     peer: String,
 }
 
-impl Lab {
+impl VethPair {
     fn create() -> Result<Self, String> {
         let id = std::process::id();
         let lab = Self { dut: format!("adit-dut-{id}"), peer: format!("adit-peer-{id}") };
@@ -62,7 +62,7 @@ impl Lab {
     }
 }
 
-impl Drop for Lab {
+impl Drop for VethPair {
     fn drop(&mut self) {
         for namespace in [&self.dut, &self.peer] {
             let _gone_already = ip(&format!("netns del {namespace}"));
@@ -129,7 +129,7 @@ fn frames_cross_a_veth_pair_unchanged_both_ways() {
         adit_testkit::skip("not root, cannot make network namespaces");
         return;
     }
-    let lab = match Lab::create() {
+    let lab = match VethPair::create() {
         Ok(lab) => lab,
         Err(reason) => {
             adit_testkit::skip(reason);
@@ -146,12 +146,12 @@ fn frames_cross_a_veth_pair_unchanged_both_ways() {
     let pool = MempoolConfig { mbufs: 2047, ..MempoolConfig::default() };
     let pool = Mempool::create(&eal, &pool).unwrap();
 
-    Lab::enter(&lab.dut);
+    VethPair::enter(&lab.dut);
     let error = open(&eal, &pool, "net_af_packet0,iface=far").unwrap_err();
     assert!(matches!(error, PortError::InterfaceMissing { .. }), "{error}");
     let (port, mut rx, mut tx) = open(&eal, &pool, "net_af_packet0,iface=port").unwrap();
     assert!(port.details().unwrap().link_up);
-    Lab::enter(&lab.peer);
+    VethPair::enter(&lab.peer);
     let (_far, mut far_rx, mut far_tx) = open(&eal, &pool, "net_af_packet1,iface=far").unwrap();
 
     let plain = frame(&[], b"out");

@@ -10,7 +10,7 @@
 )]
 
 use adit_dpdk::{
-    Device, Eal, EalConfig, EalError, FlowKey, FlowRule, HugepageMode, Mbuf, Mempool,
+    Device, Eal, EalConfig, EalError, FlowRule, FlowRuleKey, HugepageMode, Mbuf, Mempool,
     MempoolConfig, MempoolError, Port, PortConfig, PortError, RegisterError, WorkerIo, WorkerPort,
     register_thread,
 };
@@ -198,7 +198,7 @@ fn ports_carry_packets(eal: &Eal, pool: &Mempool) {
 }
 
 fn flow_rules_are_refused_with_a_reason(port: &Port) {
-    let key = FlowKey::TeidOverIpv4 { teid: 2, mask: 0x7e };
+    let key = FlowRuleKey::TeidOverIpv4 { teid: 2, mask: 0x7e };
     let rule = FlowRule { vlan: VlanId::UNTAGGED, key, queue: 0 };
     let refusal = port.create_flow_rules(&[rule]).unwrap_err();
     assert_eq!((refusal.errno.value(), refusal.taken), (38, 0), "ENOSYS: {refusal}");

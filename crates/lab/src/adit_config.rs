@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// What becomes of packets beyond a maximum bit rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Excess {
+pub enum ExcessAction {
     /// They are dropped: policing.
     Drop,
     /// They wait: shaping.
@@ -17,7 +17,7 @@ pub enum Excess {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Qos {
     /// What becomes of the excess.
-    pub excess: Excess,
+    pub excess: ExcessAction,
     /// Packets that wait at most; `None` is adit's default.
     pub queue_pkts: Option<u32>,
     /// What all sessions share in each direction, if they do. Unit: Mb/s.
@@ -29,8 +29,8 @@ impl Qos {
     #[must_use]
     pub fn text(self) -> String {
         let excess = match self.excess {
-            Excess::Drop => "drop",
-            Excess::Wait => "wait",
+            ExcessAction::Drop => "drop",
+            ExcessAction::Wait => "wait",
         };
         let queue = self.queue_pkts.map(|count| format!("queue_pkts_max = {count}\n"));
         let mut text = format!("\n[qos]\n{}", queue.unwrap_or_default());
@@ -211,7 +211,8 @@ mod tests {
         let read = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
         let text = config(vec![1], None).text();
         assert!(!text.contains("qos") && !text.contains("rx_queues"), "{text}");
-        let qos = Qos { excess: Excess::Wait, queue_pkts: Some(100_000), shared_mbps: Some(40) };
+        let qos =
+            Qos { excess: ExcessAction::Wait, queue_pkts: Some(100_000), shared_mbps: Some(40) };
         let table = read(&config(vec![1, 2, 3], Some(qos)).text());
         assert_eq!(table["qos"]["queue_pkts_max"].as_integer(), Some(100_000));
         for direction in ["uplink", "downlink"] {

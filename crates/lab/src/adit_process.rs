@@ -24,14 +24,14 @@ const HEARTBEAT_INTERVAL_MS: u32 = 1000;
 
 /// The way by which adit gets its packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Device {
+pub enum PacketDevice {
     /// `net_af_xdp`.
     AfXdp,
     /// `net_af_packet`.
     AfPacket,
 }
 
-impl Device {
+impl PacketDevice {
     /// The name that the command line uses.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -52,14 +52,14 @@ impl Device {
 
 /// CPU cores of adit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cores {
+pub struct CoreAssignment {
     /// Core of everything but the worker.
     pub main: usize,
     /// Core of the worker.
     pub worker: usize,
 }
 
-impl Cores {
+impl CoreAssignment {
     /// The first two of the cores that this process may use; one core does both where there is
     /// only one.
     #[must_use]
@@ -121,8 +121,8 @@ impl Adit {
         binary: &Path,
         topology: &Topology,
         dir: &Path,
-        device: Device,
-        cores: Cores,
+        device: PacketDevice,
+        cores: CoreAssignment,
         sections: &str,
     ) -> Result<Self> {
         let config = dir.join("adit.toml");
@@ -205,7 +205,7 @@ pub fn find_binary(given: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// The port and the interface of the second data network.
-fn corp_sections(device: Device) -> String {
+fn corp_sections(device: PacketDevice) -> String {
     let device = device.argument(2, CORP_LINK);
     format!(
         r#"
@@ -225,8 +225,8 @@ network_instance = "corp"
 }
 
 fn configuration(
-    device: Device,
-    cores: Cores,
+    device: PacketDevice,
+    cores: CoreAssignment,
     (ipv6, has_corp): (bool, bool),
     socket: &Path,
 ) -> String {
@@ -266,17 +266,25 @@ mod tests {
 
     #[test]
     fn configuration_names_both_devices_and_leaves_ipv6_out_where_there_is_none() {
-        let cores = Cores::among(&[0, 1, 2, 3]);
-        assert_eq!(cores, Cores { main: 0, worker: 1 });
-        assert_eq!(Cores::among(&[5]), Cores { main: 5, worker: 5 });
-        let text =
-            configuration(Device::AfXdp, cores, (true, false), Path::new("/run/x/admin.sock"));
+        let cores = CoreAssignment::among(&[0, 1, 2, 3]);
+        assert_eq!(cores, CoreAssignment { main: 0, worker: 1 });
+        assert_eq!(CoreAssignment::among(&[5]), CoreAssignment { main: 5, worker: 5 });
+        let text = configuration(
+            PacketDevice::AfXdp,
+            cores,
+            (true, false),
+            Path::new("/run/x/admin.sock"),
+        );
         assert!(text.contains("device = \"net_af_xdp0,iface=n3\""));
         assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
         assert!(text.contains("workers = [1]"));
         assert!(text.contains("next_hop = \"2001:db8:6::1\""));
-        let text =
-            configuration(Device::AfPacket, cores, (false, false), Path::new("/run/x/admin.sock"));
+        let text = configuration(
+            PacketDevice::AfPacket,
+            cores,
+            (false, false),
+            Path::new("/run/x/admin.sock"),
+        );
         assert!(text.contains("device = \"net_af_packet1,iface=n6\""));
         assert!(!text.contains("2001:"));
     }
@@ -284,7 +292,7 @@ mod tests {
     #[test]
     fn binary_that_does_not_exist_is_an_environment_error() {
         let error = find_binary(Some(Path::new("/nonexistent/adit"))).unwrap_err();
-        assert!(error.is::<crate::stop::Environment>());
+        assert!(error.is::<crate::stop::EnvironmentError>());
         assert!(error.to_string().contains("--adit PATH"));
     }
 }

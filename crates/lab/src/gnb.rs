@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use adit_types::{Qfi, Teid};
 use adit_wire::PduSessionContainer;
 use adit_wire::gtpu::{
-    ERROR_INDICATION_LEN_MAX, ErrorIndication, FLAG_E, GtpuHeader, GtpuOptional, MessageType,
+    ERROR_INDICATION_LEN_MAX, ErrorIndication, FLAG_E, GtpuHeader, GtpuMessageType, GtpuOptional,
     UDP_PORT, emit_echo_request, emit_echo_response, emit_error_indication,
 };
 use adit_wire::gtpu_ext::ExtensionType;
@@ -71,14 +71,14 @@ fn ue_of(teid: Teid) -> Option<(usize, Leg)> {
 
 /// Counters of one direction.
 #[derive(Debug, Default)]
-pub struct Traffic {
+pub struct GnbTraffic {
     /// G-PDUs.
     pub pkts: AtomicU64,
     /// Octets of their inner packets.
     pub bytes: AtomicU64,
 }
 
-impl Traffic {
+impl GnbTraffic {
     fn add(&self, pkts: u64, bytes: u64) {
         self.pkts.fetch_add(pkts, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -87,11 +87,11 @@ impl Traffic {
 
 /// What the gNB counts. Written by its threads, read by anyone.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct GnbCounters {
     /// Towards adit.
-    pub uplink: Traffic,
+    pub uplink: GnbTraffic,
     /// From adit.
-    pub downlink: Traffic,
+    pub downlink: GnbTraffic,
     /// Uplink packets that the kernel did not take.
     pub uplink_lost: AtomicU64,
     /// Downlink packets without a downlink PDU Session Container of the expected QFI.
@@ -126,12 +126,12 @@ struct UeTunnel {
 
 /// What both threads share.
 #[derive(Debug)]
-struct Shared {
+struct GnbState {
     socket: UdpSocket,
     upf: SocketAddr,
     qfi: Qfi,
     ues: Vec<UeTunnel>,
-    counters: Counters,
+    counters: GnbCounters,
     /// Downlink packets by the QFI of their container.
     qfi_pkts: [AtomicU64; 64],
     /// Echo Requests stay unanswered.
@@ -142,7 +142,7 @@ struct Shared {
 /// A running gNB. Dropping it ends its threads and, with them, the UE devices.
 #[derive(Debug)]
 pub struct Gnb {
-    shared: Arc<Shared>,
+    shared: Arc<GnbState>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -164,19 +164,19 @@ impl Gnb {
             second_leg_pkts: AtomicU64::new(0),
             forgotten: AtomicBool::new(false),
         });
-        Self::run(Shared {
+        Self::run(GnbState {
             socket,
             upf: (upf, UDP_PORT).into(),
             qfi,
             ues: ues.collect(),
-            counters: Counters::default(),
+            counters: GnbCounters::default(),
             qfi_pkts: [const { AtomicU64::new(0) }; 64],
             silent: AtomicBool::new(false),
             stop: Stop::default(),
         })
     }
 
-    fn run(shared: Shared) -> Result<Self> {
+    fn run(shared: GnbState) -> Result<Self> {
         let shared = Arc::new(shared);
         let epoll = shared.watch_devices()?;
         let (up, down) = (Arc::clone(&shared), Arc::clone(&shared));
@@ -210,7 +210,7 @@ impl Gnb {
 
     /// The counters.
     #[must_use]
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &GnbCounters {
         &self.shared.counters
     }
 
@@ -284,7 +284,7 @@ impl Slots {
     }
 }
 
-impl Shared {
+impl GnbState {
     fn watch_devices(&self) -> Result<OwnedFd> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll")?;
         for (data, ue) in (0u64..).zip(&self.ues) {
@@ -377,10 +377,10 @@ impl Shared {
 
     fn handle(&self, packet: &GtpuPacket, bytes: &[u8], from: SocketAddr) {
         match packet.message_type {
-            MessageType::G_PDU => self.downlink(packet, packet.payload(bytes)),
-            MessageType::ECHO_REQUEST if self.silent.load(Ordering::Acquire) => {}
-            MessageType::ECHO_REQUEST => self.answer_echo(packet.sequence.unwrap_or(0), from),
-            MessageType::ECHO_RESPONSE => {
+            GtpuMessageType::G_PDU => self.downlink(packet, packet.payload(bytes)),
+            GtpuMessageType::ECHO_REQUEST if self.silent.load(Ordering::Acquire) => {}
+            GtpuMessageType::ECHO_REQUEST => self.answer_echo(packet.sequence.unwrap_or(0), from),
+            GtpuMessageType::ECHO_RESPONSE => {
                 let mut ies = GtpuIes::new(packet.payload(bytes));
                 if ies.any(|ie| matches!(ie, Ok(GtpuIe::Recovery(_)))) {
                     count(&self.counters.echo_received);
@@ -388,8 +388,8 @@ impl Shared {
                     count(&self.counters.malformed);
                 }
             }
-            MessageType::END_MARKER => count(&self.counters.end_markers),
-            MessageType::ERROR_INDICATION => count(&self.counters.error_indications),
+            GtpuMessageType::END_MARKER => count(&self.counters.end_markers),
+            GtpuMessageType::ERROR_INDICATION => count(&self.counters.error_indications),
             _ => count(&self.counters.malformed),
         }
     }
@@ -446,7 +446,7 @@ pub fn write_ul_headers(out: &mut [u8], teid: Teid, qfi: Qfi, len: usize) -> Opt
     let body = u16::try_from(len + UL_HEADERS - GtpuHeader::LEN).ok()?;
     let (header, rest) = out.split_at_mut_checked(GtpuHeader::LEN)?;
     let (optional, extension) = rest.split_at_mut_checked(GtpuOptional::LEN)?;
-    GtpuHeader::new(FLAG_E, MessageType::G_PDU, body, teid).emit(header).ok()?;
+    GtpuHeader::new(FLAG_E, GtpuMessageType::G_PDU, body, teid).emit(header).ok()?;
     GtpuOptional::new(0, ExtensionType::PDU_SESSION_CONTAINER).emit(optional).ok()?;
     extension.get_mut(..4)?.copy_from_slice(&PduSessionContainer::uplink(qfi).short_extension());
     Some(())
@@ -477,7 +477,7 @@ mod tests {
                 .unwrap();
         let upf = UdpSocket::bind("127.0.0.1:0").unwrap();
         upf.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let shared = Shared {
+        let shared = GnbState {
             socket: UdpSocket::bind("127.0.0.1:0").unwrap(),
             upf: upf.local_addr().unwrap(),
             qfi: Qfi::new(QFI).unwrap(),
@@ -488,7 +488,7 @@ mod tests {
                 second_leg_pkts: AtomicU64::new(0),
                 forgotten: AtomicBool::new(false),
             }],
-            counters: Counters::default(),
+            counters: GnbCounters::default(),
             qfi_pkts: [const { AtomicU64::new(0) }; 64],
             silent: AtomicBool::new(false),
             stop: Stop::default(),
@@ -571,7 +571,7 @@ mod tests {
         let mut answer = [0; 100];
         let (len, _) = upf.recv_from(&mut answer).unwrap();
         let packet = parse_gtpu(&answer[..len]).unwrap();
-        assert_eq!(packet.message_type, MessageType::ERROR_INDICATION);
+        assert_eq!(packet.message_type, GtpuMessageType::ERROR_INDICATION);
         let ies: Vec<_> = GtpuIes::new(packet.payload(&answer[..len])).collect();
         assert_eq!(
             ies,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use adit_pfcp::grouped::UsageReport;
 use adit_pfcp::ie::{UsageReportTrigger, VolumeMeasurement};
-use adit_pfcp::{Datagram, Message, RawMessage};
+use adit_pfcp::{Message, PfcpDatagram, RawMessage};
 use adit_types::{Seid, UrrId};
 use anyhow::{Result, bail};
 
@@ -15,7 +15,7 @@ use crate::stop::POLL;
 
 /// Usage of one URR as adit reported it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
+pub struct ReportedUsage {
     /// The URR.
     pub urr: UrrId,
     /// Why it was reported.
@@ -24,7 +24,7 @@ pub struct Usage {
     pub volume: VolumeMeasurement,
 }
 
-impl Usage {
+impl ReportedUsage {
     /// The figures of a report.
     #[must_use]
     pub fn of(report: &UsageReport<'_>) -> Self {
@@ -42,11 +42,11 @@ impl Usage {
 /// Requests in the order of their arrival, each once however often adit sent it.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct InboxState {
     datagrams: Vec<Vec<u8>>,
     sequences: BTreeSet<u32>,
 }
@@ -123,13 +123,13 @@ impl Inbox {
         if kinds.is_empty() { "nothing".to_owned() } else { kinds.join(", ") }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn messages(datagram: &[u8]) -> impl Iterator<Item = RawMessage<'_>> {
-    Datagram::new(datagram).flatten()
+    PfcpDatagram::new(datagram).flatten()
 }
 
 #[cfg(test)]

@@ -30,18 +30,18 @@ use adit_baseline as _;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::demo::topology::UES_MAX;
-use crate::stop::{Environment, Interrupted, Stop};
+use crate::stop::{EnvironmentError, Interrupted, Stop};
 
 /// Emulates everything around a User Plane Function, and checks it.
 #[derive(Debug, Parser)]
 #[command(name = "adit-lab", version, about, max_term_width = 100)]
-struct Cli {
+struct LabCli {
     #[command(subcommand)]
-    command: Command,
+    command: LabCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum LabCommand {
     /// Run real traffic from emulated UEs through adit to a data network, and check it. Needs root.
     Demo(DemoArguments),
     /// Run traffic against one kind of rule, and check that it obeys. Needs root.
@@ -77,8 +77,8 @@ struct ScenarioArguments {
     #[arg(value_parser = scenario::names())]
     name: String,
     /// How adit gets its packets.
-    #[arg(long, value_enum, default_value_t = Datapath::AfPacket)]
-    datapath: Datapath,
+    #[arg(long, value_enum, default_value_t = DatapathChoice::AfPacket)]
+    datapath: DatapathChoice,
     /// Print one JSON document at the end; progress goes to standard error.
     #[arg(long)]
     json: bool,
@@ -99,8 +99,8 @@ struct DemoArguments {
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     duration: u32,
     /// How adit gets its packets.
-    #[arg(long, value_enum, default_value_t = Datapath::Auto)]
-    datapath: Datapath,
+    #[arg(long, value_enum, default_value_t = DatapathChoice::Auto)]
+    datapath: DatapathChoice,
     /// Run TCP also through these maximum bit rates of the first UE, such as 20M,500M.
     #[arg(long, value_name = "RATE,…", value_delimiter = ',',
         value_parser = measure::traffic::bit_rate)]
@@ -108,7 +108,7 @@ struct DemoArguments {
     /// What adit does with packets beyond a maximum bit rate; by default what it does without
     /// configuration.
     #[arg(long, value_enum)]
-    excess: Option<adit_config::Excess>,
+    excess: Option<adit_config::ExcessAction>,
     /// Stay up after the checks until Ctrl-C, so that the UEs can be used by hand.
     #[arg(long)]
     keep: bool,
@@ -122,7 +122,7 @@ struct DemoArguments {
 
 /// Choice of the datapath.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Datapath {
+enum DatapathChoice {
     /// AF_XDP where it works, else AF_PACKET.
     Auto,
     /// AF_XDP sockets.
@@ -132,21 +132,21 @@ enum Datapath {
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = LabCli::parse().command;
     let result = Stop::on_signals().and_then(|stop| match &command {
-        Command::Demo(arguments) => demo::run(arguments, &stop),
-        Command::Scenario(arguments) => scenario::run(arguments, &stop),
-        Command::Selftest(arguments) => measure::selftest::run(arguments, &stop),
-        Command::Throughput(arguments) => measure::throughput::run(arguments, &stop),
-        Command::Saturate(arguments) => measure::saturate::run(arguments, &stop),
-        Command::Latency(arguments) => measure::latency::run(arguments, &stop),
-        Command::Ramp(arguments) => measure::ramp::run(arguments, &stop),
-        Command::Soak(arguments) => measure::soak::run(arguments, &stop),
-        Command::Rates(arguments) => measure::rates::run(arguments, &stop),
-        Command::Run(arguments) => experiment::run(arguments, &stop),
-        Command::Report(arguments) => experiment::render(arguments),
-        Command::Machine => measure::machine::run(),
-        Command::Compare(arguments) => measure::compare::run(arguments, &stop),
+        LabCommand::Demo(arguments) => demo::run(arguments, &stop),
+        LabCommand::Scenario(arguments) => scenario::run(arguments, &stop),
+        LabCommand::Selftest(arguments) => measure::selftest::run(arguments, &stop),
+        LabCommand::Throughput(arguments) => measure::throughput::run(arguments, &stop),
+        LabCommand::Saturate(arguments) => measure::saturate::run(arguments, &stop),
+        LabCommand::Latency(arguments) => measure::latency::run(arguments, &stop),
+        LabCommand::Ramp(arguments) => measure::ramp::run(arguments, &stop),
+        LabCommand::Soak(arguments) => measure::soak::run(arguments, &stop),
+        LabCommand::Rates(arguments) => measure::rates::run(arguments, &stop),
+        LabCommand::Run(arguments) => experiment::run(arguments, &stop),
+        LabCommand::Report(arguments) => experiment::render(arguments),
+        LabCommand::Machine => measure::machine::run(),
+        LabCommand::Compare(arguments) => measure::compare::run(arguments, &stop),
     });
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -160,7 +160,7 @@ fn main() -> ExitCode {
 
 /// 2 when the machine or the command line is at fault, 130 after Ctrl-C (as a shell says it), else 1.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
-    if error.is::<Environment>() {
+    if error.is::<EnvironmentError>() {
         ExitCode::from(2)
     } else if error.is::<Interrupted>() {
         ExitCode::from(130)
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn command_line_refuses_what_the_address_plan_cannot_hold() {
-        let parse = |arguments: &[&str]| Cli::try_parse_from(arguments);
+        let parse = |arguments: &[&str]| LabCli::try_parse_from(arguments);
         assert!(parse(&["adit-lab", "demo", "--ues", "250", "--datapath", "af-packet"]).is_ok());
         assert!(parse(&["adit-lab", "demo", "--ues", "251"]).is_err());
         assert!(parse(&["adit-lab", "demo", "--ues", "0"]).is_err());

@@ -19,12 +19,12 @@ const NETNS_DIR: &str = "/run/netns";
 
 /// A network namespace that this process made. Dropping it removes it with every device in it.
 #[derive(Debug)]
-pub struct Namespace {
+pub struct NetNamespace {
     name: String,
     link: File,
 }
 
-impl Namespace {
+impl NetNamespace {
     /// Makes the namespace `name` and brings its loopback device up.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Namespace {
     }
 }
 
-impl Drop for Namespace {
+impl Drop for NetNamespace {
     fn drop(&mut self) {
         if let Err(error) = ip(&["netns", "del", &self.name]) {
             eprintln!("adit-lab: namespace {} is left behind: {error}", self.name);
@@ -218,7 +218,7 @@ mod tests {
             return;
         }
         let name = format!("adit-test-{}", std::process::id());
-        let namespace = Namespace::create(name.clone()).unwrap();
+        let namespace = NetNamespace::create(name.clone()).unwrap();
         let path = Path::new(NETNS_DIR).join(&name);
         assert!(path.exists());
         let devices =

@@ -118,7 +118,7 @@ impl Drop for Process {
 
 /// What a program that ran to its end left.
 #[derive(Debug)]
-pub struct Output {
+pub struct ProgramOutput {
     /// Its exit status was zero.
     pub success: bool,
     /// Its standard output.
@@ -152,7 +152,7 @@ impl Program {
     ///
     /// # Errors
     /// `stop` was raised; the program is still running after its timeout.
-    pub fn wait(mut self, stop: &Stop) -> Result<Output> {
+    pub fn wait(mut self, stop: &Stop) -> Result<ProgramOutput> {
         let status = loop {
             stop.check()?;
             if let Some(status) = self.process.poll()? {
@@ -173,7 +173,7 @@ impl Program {
             str::to_owned,
         );
         let stdout = read(&self.stdout).context("read a program's output")?;
-        Ok(Output { success: status.success(), stdout, complaint })
+        Ok(ProgramOutput { success: status.success(), stdout, complaint })
     }
 }
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use adit_types::Teid;
 use adit_wire::checksum::pseudo_ipv6;
-use adit_wire::gtpu::{GtpuHeader, MessageType, UDP_PORT, emit_echo_response};
-use adit_wire::icmpv6::{Icmpv6Header, Pseudo};
+use adit_wire::gtpu::{GtpuHeader, GtpuMessageType, UDP_PORT, emit_echo_response};
+use adit_wire::icmpv6::{Icmpv6Header, PseudoHeader};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::{parse_gtpu, protocol};
 use anyhow::{Context, Result};
@@ -37,7 +37,7 @@ const ADVERTISEMENT_BYTES: usize = 16 + 32 + 8;
 
 /// What the router says to one UE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Link {
+pub struct RouterLink {
     /// adit's TEID of the PDR from the CP function.
     pub teid: Teid,
     /// The /64 of the UE.
@@ -47,11 +47,11 @@ pub struct Link {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct RouterState {
     socket: UdpSocket,
     upf: SocketAddr,
     /// The UEs by the TEIDs that adit sends their packets to.
-    links: Mutex<HashMap<Teid, Link>>,
+    links: Mutex<HashMap<Teid, RouterLink>>,
     answered: AtomicU64,
     unexpected: AtomicU64,
     stop: Stop,
@@ -60,7 +60,7 @@ struct Shared {
 /// A running router. Dropping it ends its thread.
 #[derive(Debug)]
 pub struct Router {
-    shared: Arc<Shared>,
+    shared: Arc<RouterState>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -71,7 +71,7 @@ impl Router {
     /// The socket or the thread cannot be prepared.
     pub fn start(socket: UdpSocket, upf: Ipv4Addr) -> Result<Self> {
         socket.set_read_timeout(Some(IDLE)).context("receive timeout of the router's socket")?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RouterState {
             socket,
             upf: (upf, UDP_PORT).into(),
             links: Mutex::default(),
@@ -86,7 +86,7 @@ impl Router {
     }
 
     /// Answers what adit sends to our `teid`.
-    pub fn serve(&self, teid: Teid, link: Link) {
+    pub fn serve(&self, teid: Teid, link: RouterLink) {
         self.shared.links().insert(teid, link);
     }
 
@@ -114,8 +114,8 @@ impl Drop for Router {
     }
 }
 
-impl Shared {
-    fn links(&self) -> MutexGuard<'_, HashMap<Teid, Link>> {
+impl RouterState {
+    fn links(&self) -> MutexGuard<'_, HashMap<Teid, RouterLink>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,13 +134,13 @@ impl Shared {
     fn answer(&self, bytes: &[u8], from: SocketAddr) -> Option<()> {
         let packet = parse_gtpu(bytes).ok()?;
         match packet.message_type {
-            MessageType::ECHO_REQUEST => {
+            GtpuMessageType::ECHO_REQUEST => {
                 let mut response = [0; 16];
                 let len =
                     emit_echo_response(&mut response, packet.sequence.unwrap_or(0), None).ok()?;
                 self.socket.send_to(response.get(..len)?, from).ok()?;
             }
-            MessageType::G_PDU => {
+            GtpuMessageType::G_PDU => {
                 let link = *self.links().get(&packet.teid)?;
                 let sender = solicitation(packet.payload(bytes))?;
                 let message = advertisement(&link, sender)?;
@@ -156,7 +156,7 @@ impl Shared {
 /// The sender of a valid Router Solicitation. Spec: RFC 4861 §6.1.1.
 fn solicitation(packet: &[u8]) -> Option<Ipv6Addr> {
     let (ip, payload) = Ipv6Header::parse(packet).ok()?;
-    let pseudo = Pseudo { src: ip.src(), dst: ip.dst() };
+    let pseudo = PseudoHeader { src: ip.src(), dst: ip.dst() };
     let is_icmp = ip.next_header() == protocol::ICMPV6 && ip.hop_limit() == HOP_LIMIT;
     let (icmp, _) = Icmpv6Header::parse(&pseudo, payload).ok().filter(|_| is_icmp)?;
     (icmp.kind() == ROUTER_SOLICITATION && icmp.code() == 0).then_some(ip.src())
@@ -164,7 +164,7 @@ fn solicitation(packet: &[u8]) -> Option<Ipv6Addr> {
 
 /// A G-PDU with the Router Advertisement to `sender`: the prefix is for addresses and not on link.
 /// Spec: RFC 4861 §4.2, §4.6.2, §4.6.4; TS 23.501 §5.8.2.2.3.
-fn advertisement(link: &Link, sender: Ipv6Addr) -> Option<Vec<u8>> {
+fn advertisement(link: &RouterLink, sender: Ipv6Addr) -> Option<Vec<u8>> {
     let dst = if sender.is_unspecified() { ALL_NODES } else { sender };
     let mut icmp = Vec::with_capacity(ADVERTISEMENT_BYTES);
     // Hop limit 64, no flags, the longest router lifetime; the UE chooses its own times.
@@ -187,7 +187,7 @@ fn advertisement(link: &Link, sender: Ipv6Addr) -> Option<Vec<u8>> {
     // Version 1, GTP, no optional fields.
     let [a, b] = inner_len.to_be_bytes();
     let [t0, t1, t2, t3] = link.teid.0.to_be_bytes();
-    outer.copy_from_slice(&[0x30, MessageType::G_PDU.0, a, b, t0, t1, t2, t3]);
+    outer.copy_from_slice(&[0x30, GtpuMessageType::G_PDU.0, a, b, t0, t1, t2, t3]);
     Ipv6Header::new(&Ipv6Fields {
         traffic_class: 0,
         flow_label: 0,
@@ -209,7 +209,7 @@ mod tests {
 
     const UE: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
     const ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
-    const LINK: Link = Link {
+    const LINK: RouterLink = RouterLink {
         teid: Teid(0x0102_0304),
         prefix: Ipv6Addr::new(0x2001, 0xdb8, 0x45, 1, 0, 0, 0, 0),
         mtu: 1400,
@@ -239,10 +239,10 @@ mod tests {
     fn advertisement_has_the_prefix_and_a_right_checksum() {
         let message = advertisement(&LINK, UE).unwrap();
         let gtpu = parse_gtpu(&message).unwrap();
-        assert_eq!((gtpu.message_type, gtpu.teid), (MessageType::G_PDU, LINK.teid));
+        assert_eq!((gtpu.message_type, gtpu.teid), (GtpuMessageType::G_PDU, LINK.teid));
         let (ip, payload) = Ipv6Header::parse(gtpu.payload(&message)).unwrap();
         assert_eq!((ip.src(), ip.dst(), ip.hop_limit()), (ROUTER, UE, 255));
-        let pseudo = Pseudo { src: ROUTER, dst: UE };
+        let pseudo = PseudoHeader { src: ROUTER, dst: UE };
         let (icmp, rest) = Icmpv6Header::parse(&pseudo, payload).unwrap();
         assert_eq!(icmp.kind(), ROUTER_ADVERTISEMENT);
         let prefix = &rest[8..40];

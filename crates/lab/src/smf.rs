@@ -28,13 +28,13 @@ use adit_pfcp::message::{
     SessionEstablishmentResponse, SessionModificationRequest, SessionReportResponse,
 };
 use adit_pfcp::{
-    Cause, Datagram, Message, MessageBody, MessageType, RawMessage, SEQUENCE_MAX, encode,
+    Cause, Message, MessageBody, MessageType, PfcpDatagram, RawMessage, SEQUENCE_MAX, encode,
 };
 use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::answer::{accepted, recovery_time_stamp};
-use crate::inbox::{Inbox, Usage};
+use crate::inbox::{Inbox, ReportedUsage};
 use crate::stop::{POLL, Stop};
 
 /// Time until an unanswered request is sent again.
@@ -78,7 +78,7 @@ pub struct PduSession {
 
 /// What adit gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Established {
+pub struct LabSession {
     /// adit's SEID.
     pub up_seid: Seid,
     /// adit's TEID for uplink packets.
@@ -90,7 +90,7 @@ pub struct Established {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LabSmfState {
     socket: UdpSocket,
     peer: SocketAddr,
     waiting: Mutex<HashMap<u32, Sender<Vec<u8>>>>,
@@ -106,15 +106,15 @@ struct Shared {
 
 /// A running SMF. Dropping it ends its thread.
 #[derive(Debug)]
-pub struct Smf {
-    shared: Arc<Shared>,
+pub struct LabSmf {
+    shared: Arc<LabSmfState>,
     thread: Option<JoinHandle<()>>,
     address: Ipv4Addr,
     gnb: Ipv4Addr,
     qfi: Qfi,
 }
 
-impl Smf {
+impl LabSmf {
     /// Starts the thread. `socket` is bound to port 8805 of `address`; `peer` is adit, `gnb` is
     /// where downlink packets go.
     ///
@@ -128,7 +128,7 @@ impl Smf {
         qfi: Qfi,
     ) -> Result<Self> {
         socket.set_read_timeout(Some(IDLE)).context("receive timeout of the SMF socket")?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LabSmfState {
             socket,
             peer,
             waiting: Mutex::default(),
@@ -192,7 +192,7 @@ impl Smf {
         &self,
         session: &PduSession,
         watch: impl FnMut() -> Result<()>,
-    ) -> Result<Established> {
+    ) -> Result<LabSession> {
         let ue = |destination| UeIpAddress {
             v4: Some(session.ipv4),
             v6: session.ipv6,
@@ -257,7 +257,7 @@ impl Smf {
         &self,
         request: &SessionEstablishmentRequest<'_>,
         watch: impl FnMut() -> Result<()>,
-    ) -> Result<Established> {
+    ) -> Result<LabSession> {
         let response = self.request(Some(Seid(0)), request, N1 + 1, watch)?;
         match message(&response)? {
             Message::SessionEstablishmentResponse(response) => {
@@ -311,7 +311,7 @@ impl Smf {
     /// Those of `watch`; adit refuses or does not answer.
     pub fn switch_path(
         &self,
-        session: &Established,
+        session: &LabSession,
         gnb_teid: Teid,
         watch: impl FnMut() -> Result<()>,
     ) -> Result<()> {
@@ -336,7 +336,7 @@ impl Smf {
     /// As for [`Self::modify`].
     pub fn limit_rate(
         &self,
-        session: &Established,
+        session: &LabSession,
         rate: BitRate,
         watch: impl FnMut() -> Result<()>,
     ) -> Result<()> {
@@ -354,7 +354,7 @@ impl Smf {
     /// Those of `watch`; adit refuses or does not answer.
     pub fn modify(
         &self,
-        session: &Established,
+        session: &LabSession,
         request: &SessionModificationRequest<'_>,
         watch: impl FnMut() -> Result<()>,
     ) -> Result<()> {
@@ -393,16 +393,16 @@ impl Smf {
     /// Those of `watch`; adit refuses or does not answer.
     pub fn delete(
         &self,
-        session: &Established,
+        session: &LabSession,
         watch: impl FnMut() -> Result<()>,
-    ) -> Result<Vec<Usage>> {
+    ) -> Result<Vec<ReportedUsage>> {
         let request = SessionDeletionRequest::new();
         let response = self.request(Some(session.up_seid), &request, N1 + 1, watch)?;
         match message(&response)? {
             Message::SessionDeletionResponse(response) => {
                 let offending = response.offending_ie.map(|ie| ie.0);
                 accepted("adit", "Session Deletion", response.cause, offending)?;
-                Ok(response.usage_reports.iter().map(|report| Usage::of(&report)).collect())
+                Ok(response.usage_reports.iter().map(|report| ReportedUsage::of(&report)).collect())
             }
             other => Err(unexpected(&other)),
         }
@@ -421,7 +421,7 @@ impl Smf {
         let len = encode(&mut buffer, seid, sequence, body).context("encode a PFCP request")?;
         let datagram = buffer.get(..len).unwrap_or_default();
         let (sender, receiver) = mpsc::channel();
-        let _waiting = Waiting::new(&self.shared, sequence, sender);
+        let _waiting = PendingRequest::new(&self.shared, sequence, sender);
         for _ in 0..sendings {
             // Nobody may listen yet; the answer, or its absence, tells.
             let _ = self.shared.socket.send_to(datagram, self.shared.peer);
@@ -439,7 +439,7 @@ impl Smf {
     }
 }
 
-impl Drop for Smf {
+impl Drop for LabSmf {
     fn drop(&mut self) {
         self.shared.stop.raise();
         if let Some(thread) = self.thread.take()
@@ -451,19 +451,19 @@ impl Drop for Smf {
 }
 
 /// A place in the list of waiting requests, given up on drop.
-struct Waiting<'s> {
-    shared: &'s Shared,
+struct PendingRequest<'s> {
+    shared: &'s LabSmfState,
     sequence: u32,
 }
 
-impl<'s> Waiting<'s> {
-    fn new(shared: &'s Shared, sequence: u32, sender: Sender<Vec<u8>>) -> Self {
+impl<'s> PendingRequest<'s> {
+    fn new(shared: &'s LabSmfState, sequence: u32, sender: Sender<Vec<u8>>) -> Self {
         shared.waiting().insert(sequence, sender);
         Self { shared, sequence }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         self.shared.waiting().remove(&self.sequence);
     }
@@ -473,7 +473,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl LabSmfState {
     fn waiting(&self) -> MutexGuard<'_, HashMap<u32, Sender<Vec<u8>>>> {
         lock(&self.waiting)
     }
@@ -484,7 +484,7 @@ impl Shared {
             // A timeout is how this thread gets to see the flag; other errors are transient.
             let Ok((len, from)) = self.socket.recv_from(&mut buffer) else { continue };
             let datagram = buffer.get(..len).unwrap_or_default();
-            for raw in Datagram::new(datagram).flatten() {
+            for raw in PfcpDatagram::new(datagram).flatten() {
                 if raw.header.message_type.is_request() {
                     self.answer(&raw, datagram, from);
                 } else if let Some(sender) = self.waiting().get(&raw.header.sequence) {
@@ -558,12 +558,12 @@ fn smf_far(addr: Ipv4Addr, teid: Teid) -> CreateFar<'static> {
 
 /// The message of a response datagram.
 fn message(datagram: &[u8]) -> Result<Message<'_>> {
-    let raw = Datagram::new(datagram).next().context("an empty answer")?;
+    let raw = PfcpDatagram::new(datagram).next().context("an empty answer")?;
     let raw = raw.map_err(|error| anyhow!("adit's answer has a bad header: {error:?}"))?;
     Message::decode(&raw).map_err(|error| anyhow!("adit's answer is malformed: {error:?}"))
 }
 
-fn established(response: &SessionEstablishmentResponse<'_>) -> Result<Established> {
+fn established(response: &SessionEstablishmentResponse<'_>) -> Result<LabSession> {
     let offending = response.offending_ie.map(|ie| ie.0);
     accepted("adit", "Session Establishment", response.cause, offending)?;
     let up_f_seid = response.up_f_seid.context("adit accepted without an F-SEID")?;
@@ -576,7 +576,7 @@ fn established(response: &SessionEstablishmentResponse<'_>) -> Result<Establishe
         .find(|pdr| pdr.pdr_id == UPLINK_PDR)
         .and_then(|pdr| teid_of(&pdr))
         .context("adit accepted without the F-TEID that it had to choose")?;
-    Ok(Established {
+    Ok(LabSession {
         up_seid: up_f_seid.seid,
         uplink_teid,
         second_teid: created().filter_map(|pdr| teid_of(&pdr)).find(|&teid| teid != uplink_teid),
@@ -605,12 +605,12 @@ mod tests {
         router: None,
     };
 
-    fn smf() -> (Smf, UdpSocket) {
+    fn smf() -> (LabSmf, UdpSocket) {
         let upf = UdpSocket::bind("127.0.0.1:0").unwrap();
         upf.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let peer = upf.local_addr().unwrap();
-        (Smf::start(socket, CP, peer, GNB, Qfi::new(9).unwrap()).unwrap(), upf)
+        (LabSmf::start(socket, CP, peer, GNB, Qfi::new(9).unwrap()).unwrap(), upf)
     }
 
     /// Receives one request in the place of a UPF and answers it with what `respond` writes.
@@ -620,7 +620,7 @@ mod tests {
     ) {
         let mut buffer = [0; MESSAGE_BYTES];
         let (len, from) = upf.recv_from(&mut buffer).unwrap();
-        let raw = Datagram::new(&buffer[..len]).next().unwrap().unwrap();
+        let raw = PfcpDatagram::new(&buffer[..len]).next().unwrap().unwrap();
         let mut answer = [0; MESSAGE_BYTES];
         let len = respond(&Message::decode(&raw).unwrap(), &raw, &mut answer);
         upf.send_to(&answer[..len], from).unwrap();
@@ -695,7 +695,7 @@ mod tests {
         let len = encode(&mut buffer, None, 5, &request).unwrap();
         upf.send_to(&buffer[..len], smf.shared.socket.local_addr().unwrap()).unwrap();
         let (len, _) = upf.recv_from(&mut buffer).unwrap();
-        let raw = Datagram::new(&buffer[..len]).next().unwrap().unwrap();
+        let raw = PfcpDatagram::new(&buffer[..len]).next().unwrap().unwrap();
         assert_eq!(raw.header.sequence, 5);
         assert_eq!(raw.header.message_type, MessageType::HEARTBEAT_RESPONSE);
         assert_eq!(smf.heartbeats_answered(), 1);

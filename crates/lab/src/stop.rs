@@ -26,20 +26,20 @@ impl std::error::Error for Interrupted {}
 
 /// The machine or the command line lacks something; the text says what to do. Exit status 2.
 #[derive(Debug)]
-pub struct Environment(String);
+pub struct EnvironmentError(String);
 
-impl fmt::Display for Environment {
+impl fmt::Display for EnvironmentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Environment {}
+impl std::error::Error for EnvironmentError {}
 
-/// An [`Environment`] error.
+/// An [`EnvironmentError`] error.
 #[must_use]
 pub fn environment(text: impl Into<String>) -> anyhow::Error {
-    Environment(text.into()).into()
+    EnvironmentError(text.into()).into()
 }
 
 /// A shared flag that says "end now".

@@ -80,12 +80,12 @@ impl Default for PeerPolicy {
 
 /// How fast a bucket fills, and how much it holds.
 #[derive(Debug, Clone, Copy)]
-struct Rate {
+struct AdmissionRate {
     interval: Nanos,
     tolerance: Nanos,
 }
 
-impl Rate {
+impl AdmissionRate {
     fn new(per_s: u32, burst: u32) -> Self {
         let interval = 1_000_000_000 / u64::from(per_s.max(1));
         let tolerance = interval.saturating_mul(u64::from(burst.max(1)));
@@ -95,11 +95,11 @@ impl Rate {
 
 /// A token bucket: the instant at which it will be full. Generic cell rate algorithm.
 #[derive(Debug, Clone, Copy, Default)]
-struct Bucket(Nanos);
+struct AdmissionBucket(Nanos);
 
-impl Bucket {
+impl AdmissionBucket {
     /// Takes one token if there is one.
-    fn take(&mut self, now: Nanos, rate: Rate) -> bool {
+    fn take(&mut self, now: Nanos, rate: AdmissionRate) -> bool {
         let full = self.0.max(now) + rate.interval;
         let fits = full <= now + rate.tolerance;
         if fits {
@@ -111,9 +111,9 @@ impl Bucket {
 
 /// The buckets of one address.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Buckets {
-    requests: Bucket,
-    heartbeats: Bucket,
+pub(crate) struct AdmissionBuckets {
+    requests: AdmissionBucket,
+    heartbeats: AdmissionBucket,
 }
 
 /// Decides about datagrams and requests.
@@ -121,9 +121,9 @@ pub(crate) struct Buckets {
 pub(crate) struct Admission {
     policy: PeerPolicy,
     configured: Vec<IpAddr>,
-    requests: Option<Rate>,
-    heartbeats: Rate,
-    strangers: Vec<Buckets>,
+    requests: Option<AdmissionRate>,
+    heartbeats: AdmissionRate,
+    strangers: Vec<AdmissionBuckets>,
     seed: u32,
 }
 
@@ -134,9 +134,9 @@ impl Admission {
         let PeerPolicy { requests_per_s_max, requests_burst, .. } = policy;
         let limited = requests_per_s_max > 0;
         Self {
-            requests: limited.then(|| Rate::new(requests_per_s_max, requests_burst)),
-            heartbeats: Rate::new(HEARTBEATS_PER_S_MAX, HEARTBEATS_PER_S_MAX),
-            strangers: vec![Buckets::default(); STRANGER_BUCKETS],
+            requests: limited.then(|| AdmissionRate::new(requests_per_s_max, requests_burst)),
+            heartbeats: AdmissionRate::new(HEARTBEATS_PER_S_MAX, HEARTBEATS_PER_S_MAX),
+            strangers: vec![AdmissionBuckets::default(); STRANGER_BUCKETS],
             policy,
             configured,
             seed,
@@ -160,7 +160,7 @@ impl Admission {
         &mut self,
         now: Nanos,
         peer: IpAddr,
-        own: Option<&mut Buckets>,
+        own: Option<&mut AdmissionBuckets>,
         is_heartbeat: bool,
     ) -> bool {
         let Some(requests) = self.requests else { return true };
@@ -191,9 +191,10 @@ mod tests {
 
     #[test]
     fn bucket_gives_its_burst_and_then_its_rate() {
-        let rate = Rate::new(10, 3);
-        let mut bucket = Bucket::default();
-        let taken = |bucket: &mut Bucket, now| (0..10).filter(|_| bucket.take(now, rate)).count();
+        let rate = AdmissionRate::new(10, 3);
+        let mut bucket = AdmissionBucket::default();
+        let taken =
+            |bucket: &mut AdmissionBucket, now| (0..10).filter(|_| bucket.take(now, rate)).count();
         assert_eq!(taken(&mut bucket, Nanos::from_secs(5)), 3);
         assert_eq!(taken(&mut bucket, Nanos::from_millis(5_099)), 0);
         assert_eq!(taken(&mut bucket, Nanos::from_millis(5_100)), 1);
@@ -219,7 +220,7 @@ mod tests {
         assert!(admission.admit(Nanos(0), peer(1), None, false));
         assert!(!admission.admit(Nanos(0), peer(1), None, false));
         assert!(admission.admit(Nanos(0), peer(1), None, true));
-        let mut own = Buckets::default();
+        let mut own = AdmissionBuckets::default();
         assert!(admission.admit(Nanos(0), peer(1), Some(&mut own), false), "its own bucket");
     }
 }

@@ -12,23 +12,23 @@ use adit_session::OwnerId;
 use adit_types::limits::ASSOCIATIONS_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
-use crate::admission::Buckets;
-use crate::backlog::{Task, Waiter};
+use crate::admission::AdmissionBuckets;
+use crate::backlog::{JobTask, JobWaiter};
 use crate::node::Node;
-use crate::path_qos::PathControl;
-use crate::procedure::load::LoadKnown;
+use crate::path_qos::PathQosControl;
+use crate::procedure::load::LoadReported;
 use crate::procedure::node_report::PathReports;
 use crate::response_cache::ResponseCache;
 use crate::smf_set::SmfSet;
-use crate::transition::Fate;
-use crate::ue_pools::PoolUsageKnown;
+use crate::transition::SessionDisposition;
+use crate::ue_pools::PoolUsageReported;
 
 /// Steps in one turn that forget what is left of the response caches of associations that ended.
 const OLD_CACHE_STEPS_PER_TURN: usize = 32;
 
 /// Identity of a node. Spec: TS 29.244 §8.2.38.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum NodeId {
+pub enum NodeIdentity {
     /// An IPv4 address.
     Ipv4(Ipv4Addr),
     /// An IPv6 address.
@@ -37,7 +37,7 @@ pub enum NodeId {
     Fqdn(String),
 }
 
-impl NodeId {
+impl NodeIdentity {
     /// The identity as an IE. A name that is no FQDN shows as the unspecified address; the
     /// configuration does not let one through.
     pub(crate) fn to_ie(&self) -> ie::NodeId<'_> {
@@ -58,7 +58,7 @@ impl NodeId {
     }
 }
 
-impl fmt::Display for NodeId {
+impl fmt::Display for NodeIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ipv4(addr) => addr.fmt(f),
@@ -72,7 +72,7 @@ impl fmt::Display for NodeId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Association {
     /// The CP function.
-    pub node_id: NodeId,
+    pub node_id: NodeIdentity,
     /// Its address: the only one from which it is heard.
     pub address: IpAddr,
     /// The UDP port that our requests go to.
@@ -111,13 +111,13 @@ pub(crate) enum RestartClaim {
 
 /// What is known of one peer address.
 #[derive(Debug, Default)]
-pub(crate) struct Peer {
+pub(crate) struct PfcpPeer {
     pub association: Option<Association>,
     pub cache: ResponseCache,
-    pub buckets: Buckets,
+    pub buckets: AdmissionBuckets,
     pub paths: PathReports,
-    pub load_known: LoadKnown,
-    pub pool_usage_known: PoolUsageKnown,
+    pub load_reported: LoadReported,
+    pub pool_usage_reported: PoolUsageReported,
     /// The NF instance that its CP function said it is.
     pub nf_instance_id: Option<[u8; 16]>,
 }
@@ -184,7 +184,7 @@ pub enum NodeEvent {
         /// The peer's address.
         address: IpAddr,
         /// The peer's identity.
-        node_id: NodeId,
+        node_id: NodeIdentity,
         /// True when the request was ours.
         requested_by_us: bool,
     },
@@ -193,7 +193,7 @@ pub enum NodeEvent {
         /// The peer's address.
         address: IpAddr,
         /// The peer's identity.
-        node_id: NodeId,
+        node_id: NodeIdentity,
         /// How many sessions were removed.
         sessions: usize,
         /// Why.
@@ -204,7 +204,7 @@ pub enum NodeEvent {
         /// The peer's address.
         address: IpAddr,
         /// The peer's identity.
-        node_id: NodeId,
+        node_id: NodeIdentity,
     },
     /// Our own association setup failed and is tried again after `retry_after`.
     SetupFailed {
@@ -284,15 +284,15 @@ pub enum NodeEvent {
         /// Whose association it is.
         held_by: IpAddr,
         /// The identity.
-        node_id: NodeId,
+        node_id: NodeIdentity,
     },
 }
 
 /// What a peer said about itself when an association was set up.
 #[derive(Debug, Clone)]
-pub(crate) struct PeerFacts {
+pub(crate) struct AssociationParameters {
     pub address: IpAddr,
-    pub node_id: NodeId,
+    pub node_id: NodeIdentity,
     pub recovery_time_stamp: u32,
     pub cp_function_features: u64,
     pub smf_set: SmfSet,
@@ -300,13 +300,13 @@ pub(crate) struct PeerFacts {
     /// there are none. Spec: TS 29.244 §6.2.6.2.2.
     pub retain: Option<Vec<IpAddr>>,
     /// Delays of GTP-U paths that it wants to know.
-    pub path_controls: Vec<PathControl>,
+    pub path_controls: Vec<PathQosControl>,
     pub requested_by_us: bool,
 }
 
 /// What came into being.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BroughtUp {
+pub(crate) struct AcceptedAssociation {
     /// The last change to be published before the setup may be answered.
     pub last: Option<DeltaId>,
     /// The sessions of the association before were kept.
@@ -315,7 +315,7 @@ pub(crate) struct BroughtUp {
 
 /// Why an association cannot come into being.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoAssociation {
+pub(crate) enum AssociationRefusal {
     NodeIdInUse,
     TooMany,
     Stopping,
@@ -348,14 +348,20 @@ impl Node {
     ///
     /// A Node ID that is associated from another address is refused, so that nobody wipes another
     /// one's sessions by naming it; `contest` finds out before whether that address is dead.
-    pub(crate) fn bring_up(
+    pub(crate) fn create_association(
         &mut self,
         now: Nanos,
-        facts: PeerFacts,
-    ) -> Result<BroughtUp, NoAssociation> {
-        let PeerFacts { address, node_id, recovery_time_stamp, cp_function_features, .. } = facts;
+        facts: AssociationParameters,
+    ) -> Result<AcceptedAssociation, AssociationRefusal> {
+        let AssociationParameters {
+            address,
+            node_id,
+            recovery_time_stamp,
+            cp_function_features,
+            ..
+        } = facts;
         if self.is_stopping {
-            return Err(NoAssociation::Stopping);
+            return Err(AssociationRefusal::Stopping);
         }
         self.refuse_node_id_of_other(address, &node_id)?;
         self.make_room_for(address)?;
@@ -375,12 +381,12 @@ impl Node {
         let owner = match retained {
             Some(retained) => retained,
             None => {
-                self.bring_down(now, address, reason);
+                self.end_association(now, address, reason);
                 self.next_owner()
             }
         };
         // The sessions that the peer had are gone before it hears that it may begin anew.
-        let waiter = Waiter { address, node_id: node_id.clone() };
+        let waiter = JobWaiter { address, node_id: node_id.clone() };
         let last = if facts.requested_by_us { None } else { self.wait_for_jobs(waiter) };
         self.setups.connected(address);
         let setups = &self.setups;
@@ -405,7 +411,7 @@ impl Node {
         let requested_by_us = facts.requested_by_us;
         self.events.push_back(NodeEvent::AssociationUp { address, node_id, requested_by_us });
         self.refresh_aliases();
-        Ok(BroughtUp { last, retained: retained.is_some() && facts.retain.is_some() })
+        Ok(AcceptedAssociation { last, retained: retained.is_some() && facts.retain.is_some() })
     }
 
     /// Ends the association of `address` but for its sessions, of which those stay that are
@@ -419,12 +425,16 @@ impl Node {
         let known = self.association(address)?;
         let (owner, node_id) = (known.owner, known.node_id.clone());
         if !listed.is_empty() {
-            let waiter = Waiter { address, node_id };
-            self.begin_transition(owner, Fate::Stay { at: listed.into() }, Some(waiter));
+            let waiter = JobWaiter { address, node_id };
+            self.begin_transition(
+                owner,
+                SessionDisposition::Retain { at: listed.into() },
+                Some(waiter),
+            );
             // Those of a small association are gone when it is told how many stay.
             self.advance_jobs(now);
         }
-        self.disassociate(address)?;
+        self.detach_association(address)?;
         let sessions = self.store.owned_count(owner);
         self.counters.scalars.sessions_retained += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsRetained { address, sessions });
@@ -432,15 +442,15 @@ impl Node {
     }
 
     /// Takes the association from its address, with everything that waits for the peer.
-    fn disassociate(&mut self, address: IpAddr) -> Option<Association> {
+    fn detach_association(&mut self, address: IpAddr) -> Option<Association> {
         let peer = self.peers.get_mut(&address)?;
         let association = peer.association.take()?;
         self.old_caches.push(core::mem::take(&mut peer.cache));
         self.path_qos.forget(association.owner);
         peer.paths = PathReports::default();
-        peer.load_known = LoadKnown::default();
-        (peer.pool_usage_known, peer.nf_instance_id) = (None, None);
-        for pending in self.pending.values_mut() {
+        peer.load_reported = LoadReported::default();
+        (peer.pool_usage_reported, peer.nf_instance_id) = (None, None);
+        for pending in self.pending_changes.values_mut() {
             if pending.answer.take_if(|answer| answer.peer == address).is_some() {
                 self.answers_waiting -= 1;
             }
@@ -454,20 +464,20 @@ impl Node {
     /// still wait are not sent any more, and the answered requests are forgotten, because a peer
     /// that starts anew counts its sequence numbers anew. What may be answered only when the
     /// sessions are gone waits ([`Node::wait_for_jobs`]).
-    pub(crate) fn bring_down(&mut self, now: Nanos, address: IpAddr, reason: DownReason) {
+    pub(crate) fn end_association(&mut self, now: Nanos, address: IpAddr, reason: DownReason) {
         let Some(owner) = self.association(address).map(|association| association.owner) else {
             return;
         };
         let failed = matches!(reason, DownReason::HeartbeatsLost | DownReason::PeerRestarted);
         let is_handed_over = failed && self.hand_over_sessions(owner);
         let sessions = if is_handed_over { 0 } else { self.store.owned_count(owner) };
-        let Some(association) = self.disassociate(address) else { return };
-        let waiter = Waiter { address, node_id: association.node_id.clone() };
+        let Some(association) = self.detach_association(address) else { return };
+        let waiter = JobWaiter { address, node_id: association.node_id.clone() };
         if !is_handed_over {
             self.abandon_sessions(owner);
         }
-        if sessions > 0 || self.reports.leaving_len(owner) > 0 {
-            let task = Task::EndAssociation { owner, next: SessionIndex(0) };
+        if sessions > 0 || self.reports.ended_len(owner) > 0 {
+            let task = JobTask::EndAssociation { owner, next: SessionIndex(0) };
             self.start_job(Some(waiter.clone()), task);
         }
         self.withdraw_pfds_of(owner, waiter);
@@ -509,24 +519,24 @@ impl Node {
     fn refuse_node_id_of_other(
         &mut self,
         address: IpAddr,
-        node_id: &NodeId,
-    ) -> Result<(), NoAssociation> {
+        node_id: &NodeIdentity,
+    ) -> Result<(), AssociationRefusal> {
         let holder = self.other_holder(address, node_id).map(|other| other.address);
         let Some(held_by) = holder else { return Ok(()) };
         let node_id = node_id.clone();
         self.counters.scalars.refused_node_id_of_other_address += 1;
         self.events.push_back(NodeEvent::NodeIdConflict { from: address, held_by, node_id });
-        Err(NoAssociation::NodeIdInUse)
+        Err(AssociationRefusal::NodeIdInUse)
     }
 
-    fn make_room_for(&mut self, address: IpAddr) -> Result<(), NoAssociation> {
+    fn make_room_for(&mut self, address: IpAddr) -> Result<(), AssociationRefusal> {
         if self.peers.contains_key(&address) || self.peers.len() < ASSOCIATIONS_MAX {
             return Ok(());
         }
         let idle = self.peers.iter().find(|(_, peer)| peer.association.is_none());
         let Some(idle) = idle.map(|(&address, _)| address) else {
             self.counters.scalars.refused_associations_full += 1;
-            return Err(NoAssociation::TooMany);
+            return Err(AssociationRefusal::TooMany);
         };
         let removed = self.peers.remove(&idle);
         self.old_caches.extend(removed.map(|peer| peer.cache));

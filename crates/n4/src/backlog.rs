@@ -14,8 +14,8 @@ use adit_session::{ChangedApplications, OwnerId, Session, SessionStore};
 use adit_types::limits::{BACKGROUND_CHANGES_MAX, SESSIONS_PER_TURN_MAX};
 use adit_types::{Nanos, Seid, SessionIndex};
 
-use crate::association::NodeId;
-use crate::node::{Node, Pending};
+use crate::association::NodeIdentity;
+use crate::node::{Node, PendingChange};
 use crate::procedure::report::{ReportItem, Reports};
 use crate::session_set::{MemberCursor, SessionSets, SetKey};
 use crate::transition::Transitions;
@@ -28,12 +28,12 @@ const FIRST_MARK: u64 = 1 << 63;
 
 /// Who waits for a job: what this peer asks for next is answered behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Waiter {
+pub(crate) struct JobWaiter {
     pub address: IpAddr,
-    pub node_id: NodeId,
+    pub node_id: NodeIdentity,
 }
 
-impl Waiter {
+impl JobWaiter {
     fn is_same_peer(&self, other: &Self) -> bool {
         self.address == other.address || self.node_id == other.node_id
     }
@@ -41,11 +41,11 @@ impl Waiter {
 
 /// What is to be done to many sessions.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum JobTask {
     /// Ends the sessions of an association that ended, or what is left of their reports.
     EndAssociation { owner: OwnerId, next: SessionIndex },
     /// Lets the sessions of an association meet another fate.
-    Settle { owner: OwnerId, number: u64 },
+    Transition { owner: OwnerId, number: u64 },
     /// Compiles the sessions anew that name applications whose PFDs changed.
     Recompile { changed: ChangedApplications, next: SessionIndex },
     /// Deletes the sessions of sets that an association, or another one of its SMF set, controls.
@@ -67,13 +67,13 @@ pub(crate) enum Task {
 }
 
 /// One session's part of a task.
-enum Part {
+enum SessionTask {
     /// This session is not concerned.
     Skip,
     End(Seid),
     /// A session that was gone but for its reports.
     EndReports(Seid),
-    Settle(Seid),
+    ApplyDisposition(Seid),
     /// If this association controls it.
     Delete(Seid, OwnerId),
     Recompile(SessionIndex, ChangedApplications),
@@ -83,10 +83,10 @@ enum Part {
 }
 
 #[derive(Debug)]
-struct Job {
+struct BacklogJob {
     mark: DeltaId,
-    waiter: Option<Waiter>,
-    task: Task,
+    waiter: Option<JobWaiter>,
+    task: JobTask,
     /// The last change made.
     last: Option<DeltaId>,
     /// All sessions were looked at.
@@ -97,7 +97,7 @@ struct Job {
 #[derive(Debug)]
 pub(crate) struct Backlog {
     /// In the order of their turns.
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<BacklogJob>,
     /// Jobs that ended: the change after which the answer leaves, and the mark under which it waits.
     ended: VecDeque<(DeltaId, DeltaId)>,
     last_mark: u64,
@@ -124,43 +124,42 @@ impl Backlog {
     }
 
     /// True when a job of this peer has not ended.
-    pub fn concerns(&self, waiter: &Waiter) -> bool {
+    pub fn has_job_for(&self, waiter: &JobWaiter) -> bool {
         let mut waiters = self.jobs.iter().filter_map(|job| job.waiter.as_ref());
         waiters.any(|other| other.is_same_peer(waiter))
     }
 
     /// True when a job of the peer at `address` has not ended.
-    pub fn concerns_address(&self, address: IpAddr) -> bool {
+    pub fn has_job_at(&self, address: IpAddr) -> bool {
         let mut waiters = self.jobs.iter().filter_map(|job| job.waiter.as_ref());
         waiters.any(|waiter| waiter.address == address)
     }
 
     /// True when an Error Indication for `tunnel` is being reported.
     pub fn reports_tunnel(&self, tunnel: GtpuTunnel) -> bool {
-        let is_it =
-            |job: &Job| matches!(job.task, Task::ReportTunnel { tunnel: of, .. } if of == tunnel);
+        let is_it = |job: &BacklogJob| matches!(job.task, JobTask::ReportTunnel { tunnel: of, .. } if of == tunnel);
         self.jobs.iter().any(is_it)
     }
 
     /// Takes one session of this turn's share, if there is one left.
-    pub fn takes_session(&mut self) -> bool {
+    pub fn take_allowance(&mut self) -> bool {
         let Some(rest) = self.allowance.checked_sub(1) else { return false };
         self.allowance = rest;
         self.touched += 1;
         true
     }
 
-    fn push(&mut self, waiter: Option<Waiter>, task: Task) -> DeltaId {
+    fn push(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> DeltaId {
         self.last_mark += 1;
         let mark = DeltaId(self.last_mark);
-        self.jobs.push_back(Job { mark, waiter, task, last: None, is_done: false });
+        self.jobs.push_back(BacklogJob { mark, waiter, task, last: None, is_done: false });
         mark
     }
 
     /// Takes out a job whose sessions were all looked at, and for which no earlier job of its peer
     /// is left.
-    fn take_ended(&mut self) -> Option<Job> {
-        let is_held = |job: &Job| {
+    fn take_ended(&mut self) -> Option<BacklogJob> {
+        let is_held = |job: &BacklogJob| {
             let earlier = self.jobs.iter().filter(|other| other.mark < job.mark);
             let mut waiters = earlier.filter_map(|other| other.waiter.as_ref());
             waiters.any(|other| job.waiter.as_ref().is_some_and(|own| own.is_same_peer(other)))
@@ -183,21 +182,21 @@ impl Node {
     /// last change yet.
     #[must_use]
     pub fn pending_jobs_len(&self) -> usize {
-        self.pending.range(DeltaId(FIRST_MARK)..).count()
+        self.pending_changes.range(DeltaId(FIRST_MARK)..).count()
     }
 
     /// Begins a job. The answer that waits for it may be attached to the mark that is returned until
     /// the message has been handled.
-    pub(crate) fn start_job(&mut self, waiter: Option<Waiter>, task: Task) -> DeltaId {
+    pub(crate) fn start_job(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> DeltaId {
         let mark = self.backlog.push(waiter, task);
-        self.pending.insert(mark, Pending::of(SessionIndex::NONE));
+        self.pending_changes.insert(mark, PendingChange::of(SessionIndex::NONE));
         mark
     }
 
     /// Makes what the peer asked for wait for its jobs, if there are any.
-    pub(crate) fn wait_for_jobs(&mut self, waiter: Waiter) -> Option<DeltaId> {
-        let waits = self.backlog.concerns(&waiter);
-        waits.then(|| self.start_job(Some(waiter), Task::Wait))
+    pub(crate) fn wait_for_jobs(&mut self, waiter: JobWaiter) -> Option<DeltaId> {
+        let waits = self.backlog.has_job_for(&waiter);
+        waits.then(|| self.start_job(Some(waiter), JobTask::Wait))
     }
 
     /// Allows another turn's share of sessions and goes on with the jobs.
@@ -219,7 +218,7 @@ impl Node {
 
     /// True when a job could go on at once.
     pub(crate) fn has_job_to_do(&self) -> bool {
-        self.pending.len() < BACKGROUND_CHANGES_MAX
+        self.pending_changes.len() < BACKGROUND_CHANGES_MAX
             && self.backlog.jobs.iter().any(|job| !job.is_done)
     }
 
@@ -234,21 +233,21 @@ impl Node {
     /// Looks at one session for the job whose turn it is.
     fn advance_job(&mut self, now: Nanos) {
         let Some(job) = self.backlog.jobs.front_mut().filter(|job| !job.is_done) else { return };
-        let sources = Sources {
+        let sources = TaskSources {
             store: &self.store,
             sets: &self.session_sets,
             reports: &mut self.reports,
             transitions: &mut self.transitions,
         };
-        let (mark, part) = (job.mark, next_part(&mut job.task, sources));
+        let (mark, part) = (job.mark, next_session_task(&mut job.task, sources));
         let Some(part) = part else {
             job.is_done = true;
             return;
         };
         // From here on the job stands behind the session, whatever happens to it.
-        self.backlog.takes_session();
+        self.backlog.take_allowance();
         let mut change = None;
-        let removed = self.contained("a job", |node| change = node.carry_out(now, part));
+        let removed = self.run_contained("a job", |node| change = node.run_session_task(now, part));
         let change = change.or(removed);
         let job = self.backlog.jobs.front_mut().filter(|job| job.mark == mark);
         if let (Some(job), Some(change)) = (job, change) {
@@ -256,35 +255,35 @@ impl Node {
         }
     }
 
-    fn carry_out(&mut self, now: Nanos, part: Part) -> Option<DeltaId> {
+    fn run_session_task(&mut self, now: Nanos, part: SessionTask) -> Option<DeltaId> {
         match part {
-            Part::Skip => None,
-            Part::End(up_seid) => self.end_with_association(up_seid),
-            Part::EndReports(up_seid) => {
+            SessionTask::Skip => None,
+            SessionTask::End(up_seid) => self.end_session_with_association(up_seid),
+            SessionTask::EndReports(up_seid) => {
                 self.discard_reports(up_seid);
                 None
             }
-            Part::Settle(up_seid) => {
-                let ended = self.settle_control(up_seid);
+            SessionTask::ApplyDisposition(up_seid) => {
+                let ended = self.apply_disposition(up_seid);
                 self.send_reports(now);
                 ended
             }
-            Part::Delete(up_seid, by) => {
-                self.settle_control(up_seid);
+            SessionTask::Delete(up_seid, by) => {
+                self.apply_disposition(up_seid);
                 let owner = self.store.session(up_seid)?.owner();
                 self.shares_control(by, owner).then_some(())?;
                 self.counters.scalars.sessions_deleted += 1;
                 self.delete_session(up_seid)
             }
-            Part::Recompile(index, changed) => {
+            SessionTask::Recompile(index, changed) => {
                 let delta = self.store.recompile_naming(index, &changed)?;
                 Some(self.publish(delta))
             }
-            Part::Move(up_seid, by, to) => {
+            SessionTask::Move(up_seid, by, to) => {
                 self.move_control(by, up_seid, to);
                 None
             }
-            Part::Report(up_seid, tunnel) => {
+            SessionTask::Report(up_seid, tunnel) => {
                 self.report(now, up_seid, ReportItem::ErrorIndication { tunnel });
                 None
             }
@@ -293,8 +292,8 @@ impl Node {
 
     /// Ends the jobs that are done: their answers leave with the last change that they made.
     fn end_jobs(&mut self, now: Nanos) {
-        while let Some(Job { mark, last, .. }) = self.backlog.take_ended() {
-            match last.filter(|last| self.pending.contains_key(last)) {
+        while let Some(BacklogJob { mark, last, .. }) = self.backlog.take_ended() {
+            match last.filter(|last| self.pending_changes.contains_key(last)) {
                 Some(last) => self.backlog.ended.push_back((last, mark)),
                 None => self.release_answer(now, mark),
             }
@@ -311,7 +310,7 @@ impl Node {
     }
 
     fn release_answer(&mut self, now: Nanos, mark: DeltaId) {
-        let answer = self.pending.remove(&mark).and_then(|pending| pending.answer);
+        let answer = self.pending_changes.remove(&mark).and_then(|pending| pending.answer);
         if let Some(answer) = answer {
             self.answers_waiting -= 1;
             self.deliver(now, answer);
@@ -320,7 +319,7 @@ impl Node {
 }
 
 /// Where tasks find their sessions.
-struct Sources<'n> {
+struct TaskSources<'n> {
     store: &'n SessionStore,
     sets: &'n SessionSets,
     reports: &'n mut Reports,
@@ -328,36 +327,39 @@ struct Sources<'n> {
 }
 
 /// The next session of a task; `None` when there is none left. The task stands behind it then.
-fn next_part(task: &mut Task, sources: Sources<'_>) -> Option<Part> {
-    let Sources { store, sets, reports, transitions } = sources;
+fn next_session_task(task: &mut JobTask, sources: TaskSources<'_>) -> Option<SessionTask> {
+    let TaskSources { store, sets, reports, transitions } = sources;
     Some(match task {
-        Task::Wait => return None,
-        Task::EndAssociation { owner, next } => match reports.pop_leaving(*owner) {
-            Some(up_seid) => Part::EndReports(up_seid),
-            None => Part::End(next_owned(store, *owner, next)?.up_seid()),
+        JobTask::Wait => return None,
+        JobTask::EndAssociation { owner, next } => match reports.pop_ended(*owner) {
+            Some(up_seid) => SessionTask::EndReports(up_seid),
+            None => SessionTask::End(next_owned(store, *owner, next)?.up_seid()),
         },
-        Task::Settle { owner, number } => match transitions.take_leaving(*owner, reports) {
-            Some(up_seid) => Part::EndReports(up_seid),
-            None => Part::Settle(transitions.next(*owner, *number, store)?),
+        JobTask::Transition { owner, number } => match transitions.take_ended(*owner, reports) {
+            Some(up_seid) => SessionTask::EndReports(up_seid),
+            None => SessionTask::ApplyDisposition(transitions.next(*owner, *number, store)?),
         },
-        Task::Recompile { changed, next } => {
+        JobTask::Recompile { changed, next } => {
             if *next == SessionIndex::NONE {
                 return None;
             }
             let (mut sessions, behind) = store.sessions_from(*next, PLACES_PER_PART);
             let found = sessions.next().map(Session::index);
             *next = found.map(SessionIndex::next).or(behind).unwrap_or(SessionIndex::NONE);
-            found.map_or(Part::Skip, |index| Part::Recompile(index, changed.clone()))
+            found.map_or(SessionTask::Skip, |index| SessionTask::Recompile(index, changed.clone()))
         }
-        Task::DeleteSets { owner, keys, next } => {
+        JobTask::DeleteSets { owner, keys, next } => {
             let session = store.session_at(next_member(sets, keys, next)?);
-            session.map_or(Part::Skip, |session| Part::Delete(session.up_seid(), *owner))
+            session
+                .map_or(SessionTask::Skip, |session| SessionTask::Delete(session.up_seid(), *owner))
         }
-        Task::MoveSets { owner, keys, next, to } => {
+        JobTask::MoveSets { owner, keys, next, to } => {
             let session = store.session_at(next_member(sets, keys, next)?);
-            session.map_or(Part::Skip, |session| Part::Move(session.up_seid(), *owner, *to))
+            session.map_or(SessionTask::Skip, |session| {
+                SessionTask::Move(session.up_seid(), *owner, *to)
+            })
         }
-        Task::MoveListed { owner, owners, listed, next, to } => {
+        JobTask::MoveListed { owner, owners, listed, next, to } => {
             let session = loop {
                 match next_owned(store, *owners.front()?, next) {
                     Some(session) => break session,
@@ -366,12 +368,16 @@ fn next_part(task: &mut Task, sources: Sources<'_>) -> Option<Part> {
                 *next = SessionIndex(0);
             };
             let is_listed = listed.iter().any(|&address| session.cp_f_seid().is_at(address));
-            if is_listed { Part::Move(session.up_seid(), *owner, *to) } else { Part::Skip }
+            if is_listed {
+                SessionTask::Move(session.up_seid(), *owner, *to)
+            } else {
+                SessionTask::Skip
+            }
         }
-        Task::ReportTunnel { tunnel, next } => {
+        JobTask::ReportTunnel { tunnel, next } => {
             let session = store.tunnel_users_from(*tunnel, *next).next()?;
             *next = session.index().next();
-            Part::Report(session.up_seid(), *tunnel)
+            SessionTask::Report(session.up_seid(), *tunnel)
         }
     })
 }

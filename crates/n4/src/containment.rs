@@ -17,7 +17,7 @@ use adit_rules::DeltaId;
 use adit_types::limits::{FAULT_KINDS_MAX, TURNS_WITH_FAULT_MAX};
 
 use crate::association::NodeEvent;
-use crate::node::{Node, Request};
+use crate::node::{Node, ReceivedMessage};
 
 thread_local! {
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
@@ -57,20 +57,20 @@ pub(crate) struct TurnFaults {
 
 impl Node {
     /// Handles one message and contains its panics.
-    pub(crate) fn handle_contained(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_contained(&mut self, request: &ReceivedMessage<'_>) {
         let commits = self.store.commits();
         let before = CONTAINED.replace(true);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.handle_message(request)));
         CONTAINED.set(before);
         self.fault = None;
         if let Err(panic) = outcome {
-            self.contain(request, commits, panic.as_ref());
+            self.recover_from_fault(request, commits, panic.as_ref());
         }
     }
 
     /// Does work that no message asks for, and contains its panics. Returns the change that removes
     /// the session that a panic left half changed.
-    pub(crate) fn contained(
+    pub(crate) fn run_contained(
         &mut self,
         activity: &'static str,
         work: impl FnOnce(&mut Self),
@@ -92,7 +92,7 @@ impl Node {
     }
 
     /// A turn begins. Ends the thread when the last turns all had a fault.
-    pub(crate) fn note_turn(&mut self) {
+    pub(crate) fn count_faulty_turns(&mut self) {
         let had = core::mem::take(&mut self.turn_faults.in_this_turn);
         let turns = if had { self.turn_faults.turns_in_a_row + 1 } else { 0 };
         self.turn_faults.turns_in_a_row = turns;
@@ -106,7 +106,12 @@ impl Node {
         self.fault_kinds.len() < FAULT_KINDS_MAX && self.fault_kinds.insert(kind)
     }
 
-    fn contain(&mut self, request: &Request<'_>, commits: u64, panic: &(dyn Any + Send)) {
+    fn recover_from_fault(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+        commits: u64,
+        panic: &(dyn Any + Send),
+    ) {
         self.counters.scalars.faults += 1;
         let wrote = self.store.commits() != commits;
         let after = if wrote { self.remove_session_at_fault() } else { None };

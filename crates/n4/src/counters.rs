@@ -179,7 +179,7 @@ const TYPES: [(MessageType, &str); 25] = [
 
 /// Everything the node counts.
 #[derive(Debug, Clone)]
-pub struct Counters {
+pub struct N4Counters {
     /// Counters with one value each.
     pub scalars: Scalars,
     received: [u64; TYPES.len()],
@@ -187,7 +187,7 @@ pub struct Counters {
     refused: [u64; 256],
 }
 
-impl Default for Counters {
+impl Default for N4Counters {
     fn default() -> Self {
         Self {
             scalars: Scalars::default(),
@@ -208,7 +208,7 @@ fn value(values: &[u64; TYPES.len()], message_type: MessageType) -> u64 {
     TYPES.iter().position(|&(row, _)| row == message_type).map_or(0, |row| values[row])
 }
 
-impl Counters {
+impl N4Counters {
     pub(crate) fn count_received(&mut self, message_type: MessageType) {
         bump(&mut self.received, message_type);
     }
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn list_names_every_counter_once() {
-        let mut counters = Counters::default();
+        let mut counters = N4Counters::default();
         counters.count_received(MessageType::HEARTBEAT_REQUEST);
         counters.count_sent(MessageType::HEARTBEAT_RESPONSE);
         counters.count_refused(Cause::NoEstablishedAssociation);

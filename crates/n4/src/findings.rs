@@ -14,7 +14,7 @@ use adit_types::limits::FINDINGS_MAX;
 use adit_types::{BarId, FarId, Nanos, PdrId, QerId, Seid, UrrId};
 
 use crate::association::NodeEvent;
-use crate::node::{Node, Request};
+use crate::node::{Node, ReceivedMessage};
 use crate::procedure::demand;
 use crate::refusal::Rejected;
 
@@ -23,7 +23,7 @@ const TELL_INTERVAL: Nanos = Nanos::from_secs(1);
 
 impl Node {
     /// Tells all errors of a refused request, unless others were told just before.
-    pub(crate) fn tell_refusal(&mut self, request: &Request<'_>, first: Rejected) {
+    pub(crate) fn log_refusal(&mut self, request: &ReceivedMessage<'_>, first: Rejected) {
         if self.next_finding > request.now {
             self.counters.scalars.refusals_not_told += 1;
             return;
@@ -34,7 +34,7 @@ impl Node {
         self.events.push_back(NodeEvent::Refused { from: request.peer(), message_type, findings });
     }
 
-    fn findings(&self, request: &Request<'_>, first: Rejected) -> Vec<Rejected> {
+    fn findings(&self, request: &ReceivedMessage<'_>, first: Rejected) -> Vec<Rejected> {
         let mut findings = vec![first];
         let mut body = request.body.to_vec();
         let mut cut_referenced = false;
@@ -57,7 +57,7 @@ impl Node {
     }
 
     /// Judges a session request without carrying it out.
-    fn judge(&self, request: &Request<'_>, body: &[u8]) -> Result<(), Rejected> {
+    fn judge(&self, request: &ReceivedMessage<'_>, body: &[u8]) -> Result<(), Rejected> {
         let (up_seid, change) = match request.header.message_type {
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
                 let message = SessionEstablishmentRequest::decode_body(body)?;

@@ -4,10 +4,10 @@
 
 use core::net::SocketAddr;
 
-use adit_pfcp::{Cause, Header, HeaderError, MessageType, Writer};
+use adit_pfcp::{Cause, Header, HeaderError, MessageType, PfcpWriter};
 use adit_types::Nanos;
 
-use crate::node::{Node, Request};
+use crate::node::{Node, ReceivedMessage};
 
 /// Octets of a header behind type and length: without and with a SEID.
 const HEADER_BYTES: (usize, usize) = (8, 16);
@@ -37,7 +37,7 @@ impl Node {
                     scalars.discarded_version += 1;
                     return;
                 }
-                let mut writer = Writer::new(&mut self.scratch);
+                let mut writer = PfcpWriter::new(&mut self.scratch);
                 let Ok(len) = writer.message(answers, None, sequence, |_| Ok(())) else { return };
                 let bytes = self.scratch.get(..len).unwrap_or_default().to_vec();
                 self.transmit(answers, from, bytes);
@@ -51,7 +51,7 @@ impl Node {
         let is_addressed = header.seid.is_some() || !header.message_type.is_session_related();
         let (short, long) = HEADER_BYTES;
         let body = rest.get(if header.seid.is_some() { long } else { short }..);
-        let request = Request { now, from, header, body: body.unwrap_or_default() };
+        let request = ReceivedMessage { now, from, header, body: body.unwrap_or_default() };
         if !is_addressed || !self.refuse_request(&request, Cause::InvalidLength, None) {
             self.counters.scalars.discarded_malformed_header += 1;
         }

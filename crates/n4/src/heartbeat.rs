@@ -11,8 +11,8 @@ use adit_session::OwnerId;
 use adit_types::Nanos;
 
 use crate::association::{DownReason, RestartClaim};
-use crate::node::{Node, Request};
-use crate::transaction::Purpose;
+use crate::node::{Node, ReceivedMessage};
+use crate::transaction::RequestPurpose;
 
 impl Node {
     /// Answers a Heartbeat Request, with or without an association.
@@ -21,7 +21,7 @@ impl Node {
     /// ours decides, which is sent at once. INTEROP: some control planes write the time of sending
     /// into every request, and their true time stamp into responses; once a response has shown so,
     /// the requests of that peer are not looked at any more. Spec: TS 29.244 §8.2.65.
-    pub(crate) fn handle_heartbeat_request(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_heartbeat_request(&mut self, request: &ReceivedMessage<'_>) {
         let Ok(message) = HeartbeatRequest::decode_body(request.body) else {
             self.counters.scalars.discarded_malformed_request += 1;
             return;
@@ -47,13 +47,13 @@ impl Node {
 
     /// Takes the response to a heartbeat of ours. It answers a recent request, so every change of
     /// the Recovery Time Stamp means that the peer restarted.
-    pub(crate) fn handle_heartbeat_response(&mut self, response: &Request<'_>) {
+    pub(crate) fn handle_heartbeat_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = HeartbeatResponse::decode_body(response.body) else {
             self.counters.scalars.discarded_malformed_response += 1;
             return;
         };
-        let expects = |purpose: &Purpose| {
-            matches!(purpose, Purpose::Heartbeat { .. } | Purpose::Probe { .. })
+        let expects = |purpose: &RequestPurpose| {
+            matches!(purpose, RequestPurpose::Heartbeat { .. } | RequestPurpose::Probe { .. })
         };
         let sequence = response.header.sequence;
         let Some(asked) = self.transactions.take(response.from, sequence, expects) else {
@@ -70,12 +70,12 @@ impl Node {
             association.recovery_time_stamp = seen;
             association.is_time_stamp_unknown = false;
         } else if association.recovery_time_stamp != seen {
-            self.bring_down(response.now, response.peer(), DownReason::PeerRestarted);
+            self.end_association(response.now, response.peer(), DownReason::PeerRestarted);
         } else if association.restart_claim == RestartClaim::Open {
             association.restart_claim = RestartClaim::Refuted;
         }
-        if let Purpose::Probe { owner } = asked {
-            self.settle_contests(response.now, owner);
+        if let RequestPurpose::Probe { owner } = asked {
+            self.decide_contested_setups(response.now, owner);
         }
     }
 
@@ -90,7 +90,7 @@ impl Node {
             .collect();
         for (owner, to) in due {
             let body = HeartbeatRequest::new(RecoveryTimeStamp(self.config.recovery_time_stamp));
-            self.send_request(now, to, &body, Purpose::Heartbeat { owner });
+            self.send_request(now, to, &body, RequestPurpose::Heartbeat { owner });
         }
     }
 
@@ -100,13 +100,13 @@ impl Node {
     }
 
     /// No response to a heartbeat after N1 retransmissions: the association is lost.
-    pub(crate) fn lose_association(&mut self, now: Nanos, owner: OwnerId) {
+    pub(crate) fn on_heartbeats_lost(&mut self, now: Nanos, owner: OwnerId) {
         let lost = self.associations().find(|association| association.owner == owner);
         if let Some(address) = lost.map(|association| association.address) {
             if self.move_to_alternative(now, address) {
                 return;
             }
-            self.bring_down(now, address, DownReason::HeartbeatsLost);
+            self.end_association(now, address, DownReason::HeartbeatsLost);
         }
     }
 }

@@ -76,7 +76,7 @@ impl Node {
     }
 
     /// Keeps what was told anew of a session, until the session ends.
-    pub(crate) fn inform(&mut self, up_seid: Seid, news: SessionInformation) {
+    pub(crate) fn update_information(&mut self, up_seid: Seid, news: SessionInformation) {
         let Some(session) = self.store.session(up_seid) else { return };
         if !news.is_empty() {
             self.information.entry(session.index()).or_default().update(news);

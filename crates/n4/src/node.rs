@@ -8,35 +8,35 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::DefaultHasher;
 
-use adit_pfcp::{Cause, Datagram, Header, MessageBody, MessageType, RawMessage};
+use adit_pfcp::{Cause, Header, MessageBody, MessageType, PfcpDatagram, RawMessage};
 use adit_rules::{DeltaId, RuleDelta, WorkerCommand};
 use adit_session::{EndMarker, QerPacketRate, SessionStore, StoreConfig, UsageReport};
 use adit_types::limits::PENDING_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::admission::{Admission, PeerPolicy};
-use crate::association::{NodeEvent, NodeId, Peer};
+use crate::association::{NodeEvent, NodeIdentity, PfcpPeer};
 use crate::backlog::Backlog;
 use crate::containment::{FaultKinds, FaultPoint, TurnFaults};
-use crate::contest::Contest;
-use crate::counters::Counters;
+use crate::contested_setup::ContestedSetup;
+use crate::counters::N4Counters;
+use crate::csid::own_set_key;
 use crate::information::SessionInformation;
-use crate::own_set::own_key;
+use crate::ntp::NtpClock;
 use crate::path::{PathConfig, Paths};
 use crate::path_qos::PathQos;
 use crate::procedure::buffering_duration::BufferingEnds;
 use crate::procedure::control_change::FormerControl;
 use crate::procedure::drain::Drains;
-use crate::procedure::farewell::Leaving;
+use crate::procedure::final_usage::EndedSession;
 use crate::procedure::load::Load;
 use crate::procedure::report::Reports;
-use crate::response_cache::{RequestKey, ResponseCache, Seen};
+use crate::response_cache::{RequestKey, RequestStatus, ResponseCache};
 use crate::session_set::SessionSets;
 use crate::setup::Setups;
-use crate::transaction::{Purpose, Retransmission, Transactions};
+use crate::transaction::{RequestPurpose, Retransmission, Transactions};
 use crate::transition::Transitions;
 use crate::ue_pools::PoolUsage;
-use crate::wall::Wall;
 
 /// Octets of the longest message that we send: a response with 64 Created PDRs of two addresses
 /// each and 128 usage reports, or an association message with a Node ID of 255 octets, stays below.
@@ -46,7 +46,7 @@ pub(crate) const OWN_MESSAGE_BYTES_MAX: usize = 32_768;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeConfig {
     /// Our Node ID.
-    pub node_id: NodeId,
+    pub node_id: NodeIdentity,
     /// Our N4 address: the one in our F-SEIDs.
     pub address: IpAddr,
     /// CP functions that we set up an association with. At most one per address.
@@ -86,14 +86,14 @@ pub struct Transmit {
 
 /// A request under treatment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Request<'a> {
+pub(crate) struct ReceivedMessage<'a> {
     pub now: Nanos,
     pub from: SocketAddr,
     pub header: Header,
     pub body: &'a [u8],
 }
 
-impl Request<'_> {
+impl ReceivedMessage<'_> {
     pub fn peer(&self) -> IpAddr {
         self.from.ip()
     }
@@ -112,7 +112,7 @@ impl Request<'_> {
 
 /// An encoded response on its way.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct EncodedResponse {
     pub peer: IpAddr,
     to: SocketAddr,
     key: RequestKey,
@@ -122,9 +122,9 @@ pub(crate) struct Answer {
 
 /// A change that is being published.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingChange {
     session: SessionIndex,
-    pub answer: Option<Answer>,
+    pub answer: Option<EncodedResponse>,
     /// Usage that waited for a session report when the session was deleted.
     pub usage: Vec<UsageReport>,
     /// Packet rates whose status the answer reports.
@@ -132,14 +132,14 @@ pub(crate) struct Pending {
     /// Usage that had no room in the answer; it is reported behind it.
     pub later: Vec<UsageReport>,
     /// The session is gone; its last usage is reported where its answer has no room for it.
-    pub rest: Option<(Seid, Leaving)>,
+    pub rest: Option<(Seid, EndedSession)>,
     /// The session is gone by our decision; its last usage is reported.
     pub farewell: Option<Seid>,
     /// The session, while it lives.
     pub up_seid: Option<Seid>,
 }
 
-impl Pending {
+impl PendingChange {
     pub(crate) const fn of(session: SessionIndex) -> Self {
         Self {
             session,
@@ -167,18 +167,18 @@ pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
 pub struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) store: SessionStore,
-    pub(crate) peers: BTreeMap<IpAddr, Peer>,
+    pub(crate) peers: BTreeMap<IpAddr, PfcpPeer>,
     pub(crate) paths: Paths,
     pub(crate) path_qos: PathQos,
     /// Setups that wait for whether the holder of their Node ID lives.
-    pub(crate) contests: Vec<Contest>,
+    pub(crate) contested_setups: Vec<ContestedSetup>,
     pub(crate) buffering_ends: BufferingEnds,
     pub(crate) setups: Setups,
-    pub(crate) transactions: Transactions<Purpose>,
+    pub(crate) transactions: Transactions<RequestPurpose>,
     pub(crate) reports: Reports,
-    pub(crate) pending: BTreeMap<DeltaId, Pending>,
+    pub(crate) pending_changes: BTreeMap<DeltaId, PendingChange>,
     pub(crate) events: VecDeque<NodeEvent>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: N4Counters,
     pub(crate) last_owner: u32,
     /// Requests whose answers wait for publication.
     pub(crate) answers_waiting: usize,
@@ -215,7 +215,7 @@ pub struct Node {
     pub(crate) transmits: VecDeque<Transmit>,
     deltas: VecDeque<(DeltaId, RuleDelta)>,
     pub(crate) scratch: Vec<u8>,
-    pub(crate) wall: Wall,
+    pub(crate) ntp_clock: NtpClock,
 }
 
 impl Node {
@@ -229,14 +229,14 @@ impl Node {
             peers: BTreeMap::new(),
             paths: Paths::new(config.paths, config.store.seed),
             path_qos: PathQos::default(),
-            contests: Vec::new(),
+            contested_setups: Vec::new(),
             buffering_ends: BufferingEnds::default(),
             setups: Setups::new(&config.connect, config.t1),
             transactions: Transactions::new(config.seed),
             reports: Reports::default(),
-            pending: BTreeMap::new(),
+            pending_changes: BTreeMap::new(),
             events: VecDeque::new(),
-            counters: Counters::default(),
+            counters: N4Counters::default(),
             last_owner: 0,
             answers_waiting: 0,
             fault: None,
@@ -245,7 +245,7 @@ impl Node {
             worker_saturation: 0,
             standing_workers: 0,
             next_finding: Nanos(0),
-            session_sets: SessionSets::new(own_key(&config)),
+            session_sets: SessionSets::new(own_set_key(&config)),
             information: BTreeMap::new(),
             pool_usage: PoolUsage::default(),
             former_control: FormerControl::new(),
@@ -264,7 +264,7 @@ impl Node {
             transmits: VecDeque::new(),
             deltas: VecDeque::new(),
             scratch: vec![0; OWN_MESSAGE_BYTES_MAX],
-            wall: Wall::from_seconds(config.recovery_time_stamp),
+            ntp_clock: NtpClock::from_seconds(config.recovery_time_stamp),
             config,
         }
     }
@@ -279,7 +279,7 @@ impl Node {
             self.counters.scalars.discarded_peer_not_allowed += 1;
             return;
         }
-        let mut datagram = Datagram::new(bytes);
+        let mut datagram = PfcpDatagram::new(bytes);
         let mut has_heartbeat = false;
         loop {
             let rest = datagram.remaining();
@@ -292,7 +292,7 @@ impl Node {
                     if is_first && self.is_known(from.ip())
                         || self.admit(now, from, header.message_type)
                     {
-                        self.handle_contained(&Request { now, from, header, body });
+                        self.handle_contained(&ReceivedMessage { now, from, header, body });
                         self.advance_jobs(now);
                     }
                 }
@@ -309,11 +309,11 @@ impl Node {
     /// Takes notice that all workers run the change `id`: its answer leaves, its leftovers are
     /// freed. To be called in the order in which [`Node::poll_delta`] gave the changes.
     pub fn handle_published(&mut self, now: Nanos, id: DeltaId) {
-        if let Some(pending) = self.pending.remove(&id) {
+        if let Some(pending) = self.pending_changes.remove(&id) {
             let waiting = pending.answer.as_ref().map(|answer| (answer.peer, answer.key));
             self.answers_waiting -= usize::from(waiting.is_some());
             let faults = self.counters.scalars.faults;
-            self.contained("an observed change", |node| node.conclude(now, id, pending));
+            self.run_contained("an observed change", |node| node.complete_change(now, id, pending));
             let is_lost = self.counters.scalars.faults != faults;
             if let Some((peer, key)) = waiting.filter(|_| is_lost)
                 && let Some(peer) = self.peers.get_mut(&peer)
@@ -325,7 +325,7 @@ impl Node {
         self.release_answers(now, id);
     }
 
-    fn conclude(&mut self, now: Nanos, id: DeltaId, pending: Pending) {
+    fn complete_change(&mut self, now: Nanos, id: DeltaId, pending: PendingChange) {
         self.fail_if_injected(FaultPoint::Published);
         // No worker counts any more for what the change took away.
         let mut usage = pending.usage;
@@ -362,10 +362,10 @@ impl Node {
     ) {
         let is_gone = !later.is_empty() && self.store.session(up_seid).is_none();
         // Nothing follows the deletion of a session.
-        let ends = |other: &&mut Pending| {
+        let ends = |other: &&mut PendingChange| {
             other.session == session && (other.answer.is_some() || other.farewell.is_some())
         };
-        match self.pending.values_mut().rev().find(|other| is_gone && ends(other)) {
+        match self.pending_changes.values_mut().rev().find(|other| is_gone && ends(other)) {
             Some(deletion) => drop(deletion.usage.splice(..0, later)),
             None => self.report_usage(now, up_seid, later),
         }
@@ -450,7 +450,7 @@ impl Node {
 
     /// What was counted.
     #[must_use]
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &N4Counters {
         &self.counters
     }
 
@@ -463,7 +463,7 @@ impl Node {
     /// Changes that wait for their publication, and jobs on many sessions that have not ended.
     #[must_use]
     pub fn pending_len(&self) -> usize {
-        self.pending.len()
+        self.pending_changes.len()
     }
 
     /// Answered requests that are remembered for retransmissions, over all peers.
@@ -492,40 +492,40 @@ impl Node {
         admitted
     }
 
-    pub(crate) fn handle_message(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_message(&mut self, request: &ReceivedMessage<'_>) {
         self.fail_if_injected(FaultPoint::Start);
         match request.header.message_type {
             MessageType::HEARTBEAT_REQUEST => self.handle_heartbeat_request(request),
             MessageType::HEARTBEAT_RESPONSE => self.handle_heartbeat_response(request),
             MessageType::ASSOCIATION_SETUP_REQUEST => {
-                self.once(request, Self::handle_association_setup);
+                self.run_once(request, Self::handle_association_setup);
             }
             MessageType::ASSOCIATION_SETUP_RESPONSE => {
                 self.handle_association_setup_response(request);
             }
             MessageType::ASSOCIATION_UPDATE_REQUEST => {
-                self.once(request, Self::handle_association_update);
+                self.run_once(request, Self::handle_association_update);
             }
             MessageType::ASSOCIATION_RELEASE_REQUEST => {
-                self.once(request, Self::handle_association_release);
+                self.run_once(request, Self::handle_association_release);
             }
             MessageType::PFD_MANAGEMENT_REQUEST => {
-                self.once(request, Self::handle_pfd_management);
+                self.run_once(request, Self::handle_pfd_management);
             }
             MessageType::SESSION_SET_DELETION_REQUEST => {
-                self.once(request, Self::handle_session_set_deletion);
+                self.run_once(request, Self::handle_session_set_deletion);
             }
             MessageType::SESSION_SET_MODIFICATION_REQUEST => {
-                self.once(request, Self::handle_session_set_modification);
+                self.run_once(request, Self::handle_session_set_modification);
             }
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
-                self.once(request, Self::handle_session_establishment);
+                self.run_once(request, Self::handle_session_establishment);
             }
             MessageType::SESSION_MODIFICATION_REQUEST => {
-                self.once(request, Self::handle_session_modification);
+                self.run_once(request, Self::handle_session_modification);
             }
             MessageType::SESSION_DELETION_REQUEST => {
-                self.once(request, Self::handle_session_deletion);
+                self.run_once(request, Self::handle_session_deletion);
             }
             MessageType::SESSION_REPORT_RESPONSE => self.handle_session_report_response(request),
             MessageType::ASSOCIATION_UPDATE_RESPONSE => {
@@ -549,7 +549,11 @@ impl Node {
 
     /// Runs `procedure` unless the request is a retransmission: that gets the same answer again,
     /// or none while the answer waits for its publication. Spec: TS 29.244 §6.4.
-    fn once(&mut self, request: &Request<'_>, procedure: fn(&mut Self, &Request<'_>)) {
+    fn run_once(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+        procedure: fn(&mut Self, &ReceivedMessage<'_>),
+    ) {
         let lifetime = self.config.retransmission().span();
         if self.aliases.contains_key(&request.peer()) {
             self.peers.entry(request.peer()).or_default();
@@ -559,13 +563,15 @@ impl Node {
         };
         peer.cache.expire(request.now, lifetime);
         match peer.cache.find(request.now, lifetime, &request.key()) {
-            Seen::New if peer.cache.is_full_of_pending() || self.answers_waiting >= PENDING_MAX => {
+            RequestStatus::New
+                if peer.cache.is_full_of_pending() || self.answers_waiting >= PENDING_MAX =>
+            {
                 self.counters.scalars.refused_pending_full += 1;
                 self.refuse_request(request, Cause::NoResourcesAvailable, None);
             }
-            Seen::New => procedure(self, request),
-            Seen::InProgress => self.counters.scalars.retransmissions_in_progress += 1,
-            Seen::Answered(bytes) => {
+            RequestStatus::New => procedure(self, request),
+            RequestStatus::InProgress => self.counters.scalars.retransmissions_in_progress += 1,
+            RequestStatus::Answered(bytes) => {
                 let bytes = bytes.to_vec();
                 self.counters.scalars.retransmissions_replayed += 1;
                 let message_type = bytes.get(1).copied().unwrap_or_default();
@@ -584,7 +590,7 @@ impl Node {
         }
         self.last_delta += 1;
         let id = DeltaId(self.last_delta);
-        self.pending.insert(id, Pending::of(delta.session));
+        self.pending_changes.insert(id, PendingChange::of(delta.session));
         self.deltas.push_back((id, delta));
         id
     }
@@ -592,7 +598,9 @@ impl Node {
     /// Sends End Markers when workers see the change `id`.
     /// Spec: TS 29.244 §5.2.3.3; TS 23.501 §5.8.2.9.
     pub(crate) fn send_end_markers_with(&mut self, id: DeltaId, markers: Vec<EndMarker>) {
-        let Some(session) = self.pending.get(&id).map(|pending| pending.session) else { return };
+        let Some(session) = self.pending_changes.get(&id).map(|pending| pending.session) else {
+            return;
+        };
         for EndMarker { tunnel, interfaces, qfi } in markers {
             let change = id;
             let command = WorkerCommand::SendEndMarker { tunnel, interfaces, qfi, session, change };
@@ -603,15 +611,15 @@ impl Node {
     /// Answers a request: at once, or when the change `after` is published.
     pub(crate) fn respond<'m, M: MessageBody<'m>>(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         seid: Option<Seid>,
         body: &M,
         after: Option<DeltaId>,
     ) {
         let Some(bytes) = self.encode(seid, request.header.sequence, body) else { return };
         let (peer, to, key) = (request.peer(), request.from, request.key());
-        let answer = Answer { peer, to, key, message_type: M::TYPE, bytes };
-        let Some(pending) = after.and_then(|id| self.pending.get_mut(&id)) else {
+        let answer = EncodedResponse { peer, to, key, message_type: M::TYPE, bytes };
+        let Some(pending) = after.and_then(|id| self.pending_changes.get_mut(&id)) else {
             return self.deliver(request.now, answer);
         };
         pending.answer = Some(answer);
@@ -622,10 +630,10 @@ impl Node {
     }
 
     /// Drops an answer to `request` that waits for publication.
-    pub(crate) fn forget_answer(&mut self, request: &Request<'_>) {
+    pub(crate) fn forget_answer(&mut self, request: &ReceivedMessage<'_>) {
         let (peer, key) = (request.peer(), request.key());
-        for pending in self.pending.values_mut() {
-            let ours = |answer: &mut Answer| answer.peer == peer && answer.key == key;
+        for pending in self.pending_changes.values_mut() {
+            let ours = |answer: &mut EncodedResponse| answer.peer == peer && answer.key == key;
             if pending.answer.take_if(ours).is_some() {
                 self.answers_waiting -= 1;
             }
@@ -636,8 +644,8 @@ impl Node {
     }
 
     /// Sends an answer and remembers it for retransmissions, if the peer has a record.
-    pub(crate) fn deliver(&mut self, now: Nanos, answer: Answer) {
-        let Answer { peer, to, key, message_type, bytes } = answer;
+    pub(crate) fn deliver(&mut self, now: Nanos, answer: EncodedResponse) {
+        let EncodedResponse { peer, to, key, message_type, bytes } = answer;
         if let Some(peer) = self.peers.get_mut(&peer) {
             self.counters.scalars.response_cache_evicted +=
                 peer.cache.answer(now, key, bytes.clone());
@@ -651,7 +659,7 @@ impl Node {
         now: Nanos,
         to: SocketAddr,
         body: &M,
-        purpose: Purpose,
+        purpose: RequestPurpose,
     ) {
         self.send_request_within(now, to, body, purpose, self.config.retransmission());
     }
@@ -662,7 +670,7 @@ impl Node {
         now: Nanos,
         to: SocketAddr,
         body: &M,
-        purpose: Purpose,
+        purpose: RequestPurpose,
         timers: Retransmission,
     ) {
         self.send_own(now, (to, None), body, purpose, timers);
@@ -676,7 +684,7 @@ impl Node {
         to: SocketAddr,
         seid: Seid,
         body: &M,
-        purpose: Purpose,
+        purpose: RequestPurpose,
     ) -> Option<u32> {
         self.send_own(now, (to, Some(seid)), body, purpose, self.config.retransmission())
     }
@@ -686,7 +694,7 @@ impl Node {
         now: Nanos,
         (to, seid): (SocketAddr, Option<Seid>),
         body: &M,
-        purpose: Purpose,
+        purpose: RequestPurpose,
         timers: Retransmission,
     ) -> Option<u32> {
         let sequence = self.transactions.reserve_sequence();
@@ -709,7 +717,7 @@ impl Node {
     /// Answers without remembering: for requests that may safely run twice.
     pub(crate) fn respond_unremembered<'m, M: MessageBody<'m>>(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         body: &M,
     ) {
         if let Some(bytes) = self.encode(None, request.header.sequence, body) {

@@ -64,7 +64,7 @@ pub struct PathEntry {
 }
 
 #[derive(Debug)]
-struct Path {
+struct GtpuPath {
     state: PathState,
     sequence: u16,
     /// Requests of the present round; zero between rounds.
@@ -78,15 +78,15 @@ struct Path {
 
 /// What a response means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Answered {
-    turn: Option<Turn>,
+struct EchoOutcome {
+    transition: Option<PathTransition>,
     /// The peer started anew.
     is_restart: bool,
 }
 
 /// A change of state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum PathTransition {
     Failed(IpAddr),
     Recovered(IpAddr),
 }
@@ -95,7 +95,7 @@ enum Turn {
 #[derive(Debug)]
 pub(crate) struct Paths {
     config: PathConfig,
-    paths: BTreeMap<IpAddr, Path>,
+    paths: BTreeMap<IpAddr, GtpuPath>,
     deadlines: BTreeSet<(Nanos, IpAddr)>,
     commands: VecDeque<WorkerCommand>,
     /// The last turn did not take in all peers that had changed.
@@ -163,7 +163,7 @@ impl Paths {
                 self.deadlines.remove(&(path.due, peer));
             }
         } else if let Entry::Vacant(place) = self.paths.entry(peer) {
-            place.insert(Path {
+            place.insert(GtpuPath {
                 state: PathState::Unknown,
                 sequence: 0,
                 unanswered: 0,
@@ -178,7 +178,7 @@ impl Paths {
 
     /// Sends what is due, `allowance` requests and turns at most; returns a path that failed. Call
     /// until it returns `None`.
-    fn poll_failed(&mut self, now: Nanos, allowance: &mut usize) -> Option<Turn> {
+    fn poll_due(&mut self, now: Nanos, allowance: &mut usize) -> Option<PathTransition> {
         while let Some(&(due, peer)) = self.deadlines.first()
             && due <= now
             && let Some(rest) = allowance.checked_sub(1)
@@ -213,7 +213,7 @@ impl Paths {
             }
             self.arm(peer, self.next_round(now));
             if is_on && !was_down {
-                return Some(Turn::Failed(peer));
+                return Some(PathTransition::Failed(peer));
             }
         }
         None
@@ -227,28 +227,28 @@ impl Paths {
         peer: IpAddr,
         sequence: u16,
         started: Option<u32>,
-    ) -> Answered {
+    ) -> EchoOutcome {
         let next_round = self.next_round(now);
-        let Some(path) = self.paths.get_mut(&peer) else { return Answered::default() };
+        let Some(path) = self.paths.get_mut(&peer) else { return EchoOutcome::default() };
         let age = u32::from(path.sequence.wrapping_sub(sequence) & !MEASURES);
         if age >= path.unanswered {
-            return Answered::default();
+            return EchoOutcome::default();
         }
         path.unanswered = 0;
         path.responses += 1;
         let is_restart = started.is_some_and(|started| path.start.learn(started));
-        let asks_again = path.start.wants_confirmation(now, self.config.t3);
+        let asks_again = path.start.needs_confirmation(now, self.config.t3);
         let before = core::mem::replace(&mut path.state, PathState::Up);
         self.arm(peer, if asks_again { now } else { next_round });
-        let turn = (before == PathState::Down).then_some(Turn::Recovered(peer));
-        Answered { turn, is_restart }
+        let turn = (before == PathState::Down).then_some(PathTransition::Recovered(peer));
+        EchoOutcome { transition: turn, is_restart }
     }
 
     /// Takes an unproven word of when a peer started: it is asked if that would be news.
-    fn hint(&mut self, now: Nanos, peer: IpAddr, started: u32) {
+    fn note_unproven_start(&mut self, now: Nanos, peer: IpAddr, started: u32) {
         let t3 = self.config.t3;
         let path = self.paths.get_mut(&peer);
-        if path.is_some_and(|path| path.start.is_worth_asking(now, t3, started)) {
+        if path.is_some_and(|path| path.start.needs_probe(now, t3, started)) {
             self.begin_round(now, peer);
         }
     }
@@ -266,8 +266,8 @@ impl Node {
         }
         self.paths.has_peers_left = self.store.has_changed_peer();
         let mut allowance = TIMERS_PER_TURN_MAX;
-        while let Some(turn) = self.paths.poll_failed(now, &mut allowance) {
-            self.tell_path(now, turn);
+        while let Some(turn) = self.paths.poll_due(now, &mut allowance) {
+            self.report_path_transition(now, turn);
         }
     }
 
@@ -282,34 +282,37 @@ impl Node {
         if sequence & MEASURES != 0 {
             let reports = self.path_qos.answered(peer, sequence, at);
             self.report_path_delays(now, reports);
-            started.into_iter().for_each(|started| self.hear_recovery(now, peer, started));
+            started
+                .into_iter()
+                .for_each(|started| self.on_unsolicited_recovery(now, peer, started));
             return;
         }
-        let Answered { turn, is_restart } = self.paths.answered(now, peer, sequence, started);
+        let EchoOutcome { transition: turn, is_restart } =
+            self.paths.answered(now, peer, sequence, started);
         if let Some(turn) = turn {
-            self.tell_path(now, turn);
+            self.report_path_transition(now, turn);
         }
         if is_restart {
-            self.tell_peer_restart(now, peer);
+            self.on_gtpu_peer_restarted(now, peer);
         }
     }
 
     /// Takes notice of when a GTP-U peer says that it started, without having been asked. Strangers
     /// are not remembered.
-    pub(crate) fn hear_recovery(&mut self, now: Nanos, peer: IpAddr, started: u32) {
+    pub(crate) fn on_unsolicited_recovery(&mut self, now: Nanos, peer: IpAddr, started: u32) {
         let is_peer = self.store.peer_sides(peer) != PeerSides::default();
         self.paths.set_peer(now, peer, is_peer);
-        self.paths.hint(now, peer, started);
+        self.paths.note_unproven_start(now, peer, started);
     }
 
-    fn tell_path(&mut self, now: Nanos, turn: Turn) {
+    fn report_path_transition(&mut self, now: Nanos, turn: PathTransition) {
         match turn {
-            Turn::Failed(peer) => {
+            PathTransition::Failed(peer) => {
                 self.counters.scalars.path_failures += 1;
                 self.events.push_back(NodeEvent::PathDown { peer });
                 self.report_path_failure(now, peer);
             }
-            Turn::Recovered(peer) => {
+            PathTransition::Recovered(peer) => {
                 self.counters.scalars.path_recoveries += 1;
                 self.events.push_back(NodeEvent::PathUp { peer });
                 self.report_path_recovery(now, peer);

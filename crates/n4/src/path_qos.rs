@@ -37,11 +37,11 @@ const WINDOW_SAMPLES: u64 = 10;
 pub(crate) const MEASURES: u16 = 0x8000;
 
 /// What is measured: a GTP-U peer, and the ToS or Traffic Class of the Echo Request.
-type Key = (IpAddr, u8);
+type PathClassKey = (IpAddr, u8);
 
 /// Average, least and greatest delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Delays<T> {
+pub(crate) struct PacketDelays<T> {
     pub average: T,
     pub least: T,
     pub greatest: T,
@@ -49,18 +49,18 @@ pub(crate) struct Delays<T> {
 
 /// One GTP-U Path QoS Control Information.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PathControl {
+pub(crate) struct PathQosControl {
     peers: BTreeSet<IpAddr>,
     interfaces: GtpuPathInterfaceType,
     triggers: QosReportTrigger,
     markings: Vec<TransportLevelMarking>,
     /// `Nanos(0)`: no periodic reports.
     period: Nanos,
-    thresholds: Delays<Option<Nanos>>,
+    thresholds: PacketDelays<Option<Nanos>>,
     wait: Nanos,
 }
 
-impl PathControl {
+impl PathQosControl {
     /// The contents of the IE.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl PathControl {
             triggers: ie.qos_report_trigger,
             markings: ie.transport_level_markings.into_iter().collect(),
             period: ie.measurement_period.map_or(Nanos(0), |s| Nanos::from_secs(s.0.into())),
-            thresholds: Delays {
+            thresholds: PacketDelays {
                 average: ie.average_packet_delay.map(|delay| millis(delay.0)),
                 least: ie.minimum_packet_delay.map(|delay| millis(delay.0)),
                 greatest: ie.maximum_packet_delay.map(|delay| millis(delay.0)),
@@ -87,7 +87,7 @@ impl PathControl {
                 timer.0.as_secs().map_or(Nanos::NEVER, |s| Nanos::from_secs(s.into()))
             }),
         };
-        let Delays { average, least, greatest } = control.thresholds;
+        let PacketDelays { average, least, greatest } = control.thresholds;
         let known = QosReportTrigger::PER | QosReportTrigger::THR | QosReportTrigger::IRE;
         if !control.triggers.intersects(known) {
             let trigger = IeType::QOS_REPORT_TRIGGER;
@@ -109,7 +109,7 @@ impl PathControl {
         Ok(control)
     }
 
-    fn wants(&self, peer: IpAddr, interfaces: GtpuPathInterfaceType) -> bool {
+    fn covers(&self, peer: IpAddr, interfaces: GtpuPathInterfaceType) -> bool {
         self.peers.contains(&peer) || self.interfaces.intersects(interfaces)
     }
 
@@ -124,7 +124,7 @@ impl PathControl {
         self.markings.iter().copied().find(|&marking| class(marking) == tos)
     }
 
-    fn is_crossed(&self, delays: &Delays<Nanos>) -> bool {
+    fn is_crossed(&self, delays: &PacketDelays<Nanos>) -> bool {
         let above = |limit: Option<Nanos>, delay| limit.is_some_and(|limit| delay > limit);
         above(self.thresholds.average, delays.average)
             || above(self.thresholds.least, delays.least)
@@ -140,7 +140,7 @@ fn class(marking: TransportLevelMarking) -> u8 {
 
 /// Delays of one path in one traffic class since a report.
 #[derive(Debug, Clone, Copy)]
-struct Window {
+struct DelayWindow {
     start: Nanos,
     count: u64,
     sum: u64,
@@ -152,7 +152,7 @@ struct Window {
     quiet_until: Nanos,
 }
 
-impl Window {
+impl DelayWindow {
     const fn new(start: Nanos) -> Self {
         let (least, greatest) = (Nanos::NEVER, Nanos(0));
         let (immediate, quiet_until) = (false, Nanos(0));
@@ -171,37 +171,37 @@ impl Window {
     }
 
     /// `None` before the first measurement.
-    fn delays(&self) -> Option<Delays<Nanos>> {
+    fn delays(&self) -> Option<PacketDelays<Nanos>> {
         let average = Nanos(self.sum.checked_div(self.count)?);
-        Some(Delays { average, least: self.least, greatest: self.greatest })
+        Some(PacketDelays { average, least: self.least, greatest: self.greatest })
     }
 }
 
 /// One control of a CP function, and what it gathered.
 #[derive(Debug)]
-struct Watch {
-    control: PathControl,
-    windows: BTreeMap<Key, Window>,
+struct PathMonitor {
+    control: PathQosControl,
+    windows: BTreeMap<PathClassKey, DelayWindow>,
     next_report: Nanos,
 }
 
-impl Watch {
-    fn new(now: Nanos, control: PathControl) -> Self {
+impl PathMonitor {
+    fn new(now: Nanos, control: PathQosControl) -> Self {
         let is_periodic = control.triggers.contains(QosReportTrigger::PER);
         let next_report = if is_periodic { now + control.period } else { Nanos::NEVER };
         Self { control, windows: BTreeMap::new(), next_report }
     }
 
     /// Begins to gather the delays of a path.
-    fn enter(&mut self, now: Nanos, key: Key) {
+    fn add_path(&mut self, now: Nanos, key: PathClassKey) {
         let immediate = self.control.triggers.contains(QosReportTrigger::IRE);
-        self.windows.entry(key).or_insert(Window { immediate, ..Window::new(now) });
+        self.windows.entry(key).or_insert(DelayWindow { immediate, ..DelayWindow::new(now) });
     }
 
     /// Forgets all paths to a peer; returns those that there were.
-    fn leave(&mut self, peer: IpAddr) -> Vec<Key> {
+    fn remove_peer(&mut self, peer: IpAddr) -> Vec<PathClassKey> {
         let of_peer = self.windows.range((peer, 0)..=(peer, u8::MAX));
-        let keys: Vec<Key> = of_peer.map(|(key, _)| *key).collect();
+        let keys: Vec<PathClassKey> = of_peer.map(|(key, _)| *key).collect();
         for key in &keys {
             self.windows.remove(key);
         }
@@ -209,7 +209,7 @@ impl Watch {
     }
 
     /// Takes a measurement, and what it makes worth a report.
-    fn measured(&mut self, now: Nanos, key: Key, delay: Nanos) -> Option<PathDelays> {
+    fn measured(&mut self, now: Nanos, key: PathClassKey, delay: Nanos) -> Option<PathDelays> {
         let control = &self.control;
         let window = self.windows.get_mut(&key)?;
         window.add(delay);
@@ -278,12 +278,12 @@ pub(crate) struct PathDelays {
     /// When the report was made.
     pub at: Nanos,
     /// Delays by traffic class.
-    pub delays: Vec<(Option<TransportLevelMarking>, Delays<Nanos>)>,
+    pub delays: Vec<(Option<TransportLevelMarking>, PacketDelays<Nanos>)>,
 }
 
 /// An Echo Request that measures, and what is known of it.
 #[derive(Debug, Clone, Copy)]
-struct Probe {
+struct DelayProbe {
     /// How many windows its measurements are for; never zero.
     windows: usize,
     due: Nanos,
@@ -295,21 +295,21 @@ struct Probe {
 /// All measurements.
 #[derive(Debug, Default)]
 pub(crate) struct PathQos {
-    watches: BTreeMap<OwnerId, Vec<Watch>>,
-    probes: BTreeMap<Key, Probe>,
-    deadlines: BTreeSet<(Nanos, Key)>,
+    monitors: BTreeMap<OwnerId, Vec<PathMonitor>>,
+    probes: BTreeMap<PathClassKey, DelayProbe>,
+    deadlines: BTreeSet<(Nanos, PathClassKey)>,
     commands: VecDeque<WorkerCommand>,
     last_sequence: u16,
     /// Peers that CP functions named, and have yet to be looked at for them.
-    told: VecDeque<(OwnerId, IpAddr)>,
-    scan: Scan,
+    named_peers: VecDeque<(OwnerId, IpAddr)>,
+    scan: PeerScan,
     /// A path was left out for want of room since the last scan began.
     has_left_out: bool,
 }
 
 /// The scan of all peers for new path controls; each turn looks at a bounded number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Scan {
+enum PeerScan {
     #[default]
     Done,
     /// Peers behind this one are left.
@@ -318,53 +318,53 @@ enum Scan {
 
 impl PathQos {
     /// Replaces what a CP function asked for.
-    pub fn set(&mut self, now: Nanos, owner: OwnerId, controls: Vec<PathControl>) {
+    pub fn set(&mut self, now: Nanos, owner: OwnerId, controls: Vec<PathQosControl>) {
         self.forget(owner);
         if controls.is_empty() {
             return;
         }
         let told = controls.iter().flat_map(|control| &control.peers);
-        self.told.extend(told.map(|&peer| (owner, peer)));
-        let watches = controls.into_iter().map(|control| Watch::new(now, control));
-        self.watches.insert(owner, watches.collect());
+        self.named_peers.extend(told.map(|&peer| (owner, peer)));
+        let watches = controls.into_iter().map(|control| PathMonitor::new(now, control));
+        self.monitors.insert(owner, watches.collect());
         self.begin_scan();
     }
 
     /// Forgets a CP function.
     pub fn forget(&mut self, owner: OwnerId) {
-        self.told.retain(|&(of, _)| of != owner);
-        for watch in self.watches.remove(&owner).into_iter().flatten() {
+        self.named_peers.retain(|&(of, _)| of != owner);
+        for watch in self.monitors.remove(&owner).into_iter().flatten() {
             watch.windows.into_keys().for_each(|key| self.release(key));
         }
     }
 
     /// How many peers may be looked at in one turn.
     pub fn peers_per_turn(&self) -> usize {
-        let watches: usize = self.watches.values().map(Vec::len).sum();
+        let watches: usize = self.monitors.values().map(Vec::len).sum();
         (PEER_VISITS_PER_TURN_MAX / (1 + watches)).max(1)
     }
 
     fn begin_scan(&mut self) {
         self.scan = match self.scan {
-            Scan::Done => Scan::Behind { peer: None, again: false },
-            Scan::Behind { peer, .. } => Scan::Behind { peer, again: true },
+            PeerScan::Done => PeerScan::Behind { peer: None, again: false },
+            PeerScan::Behind { peer, .. } => PeerScan::Behind { peer, again: true },
         };
     }
 
     /// The next peer that a CP function named and that is to be looked at.
-    pub fn take_told(&mut self) -> Option<(OwnerId, IpAddr)> {
-        self.told.pop_front()
+    pub fn take_named_peer(&mut self) -> Option<(OwnerId, IpAddr)> {
+        self.named_peers.pop_front()
     }
 
     /// Behind which peer the next ones are to be looked at; `None` when there is nothing to do.
     pub fn scan_position(&mut self) -> Option<Option<IpAddr>> {
         match self.scan {
-            Scan::Behind { .. } if self.watches.is_empty() => self.scan = Scan::Done,
-            Scan::Behind { peer, .. } => {
+            PeerScan::Behind { .. } if self.monitors.is_empty() => self.scan = PeerScan::Done,
+            PeerScan::Behind { peer, .. } => {
                 self.has_left_out &= peer.is_some();
                 return Some(peer);
             }
-            Scan::Done => {}
+            PeerScan::Done => {}
         }
         None
     }
@@ -372,15 +372,17 @@ impl PathQos {
     /// Peers up to `last` were looked at; all of them with `None`.
     pub const fn scanned(&mut self, last: Option<IpAddr>) {
         self.scan = match (self.scan, last) {
-            (Scan::Behind { again, .. }, Some(_)) => Scan::Behind { peer: last, again },
-            (Scan::Behind { again: true, .. }, None) => Scan::Behind { peer: None, again: false },
-            _ => Scan::Done,
+            (PeerScan::Behind { again, .. }, Some(_)) => PeerScan::Behind { peer: last, again },
+            (PeerScan::Behind { again: true, .. }, None) => {
+                PeerScan::Behind { peer: None, again: false }
+            }
+            _ => PeerScan::Done,
         };
     }
 
     /// Takes in which sides a GTP-U peer is on. Returns how many paths found no room.
     pub fn set_peer(&mut self, now: Nanos, peer: IpAddr, sides: PeerSides) -> usize {
-        let owners: Vec<OwnerId> = self.watches.keys().copied().collect();
+        let owners: Vec<OwnerId> = self.monitors.keys().copied().collect();
         let left_out = owners.into_iter().map(|owner| self.set_peer_of(now, owner, peer, sides));
         left_out.sum()
     }
@@ -394,12 +396,12 @@ impl PathQos {
         sides: PeerSides,
     ) -> usize {
         let interfaces = interfaces(sides);
-        let watches = self.watches.get_mut(&owner).map(Vec::as_mut_slice).unwrap_or_default();
+        let watches = self.monitors.get_mut(&owner).map(Vec::as_mut_slice).unwrap_or_default();
         let mut of_owner: usize = watches.iter().map(|watch| watch.windows.len()).sum();
         let (mut left_out, mut gone) = (0, Vec::new());
         for watch in watches {
-            if !watch.control.wants(peer, interfaces) {
-                gone.extend(watch.leave(peer));
+            if !watch.control.covers(peer, interfaces) {
+                gone.extend(watch.remove_peer(peer));
                 continue;
             }
             let classes: BTreeSet<u8> = watch.control.classes().collect();
@@ -414,12 +416,12 @@ impl PathQos {
                     continue;
                 }
                 of_owner += 1;
-                watch.enter(now, key);
+                watch.add_path(now, key);
                 let phase = u64::try_from(self.probes.len()).unwrap_or(0) % PROBE_PHASES;
                 let due = now + Nanos(PROBE_INTERVAL.0 / PROBE_PHASES * phase);
                 let probe = self.probes.entry(key).or_insert_with(|| {
                     self.deadlines.insert((due, key));
-                    Probe { windows: 0, due, sequence: None, sent: None, answered: None }
+                    DelayProbe { windows: 0, due, sequence: None, sent: None, answered: None }
                 });
                 probe.windows += 1;
             }
@@ -430,7 +432,7 @@ impl PathQos {
     }
 
     /// One window less is over this path.
-    fn release(&mut self, key: Key) {
+    fn release(&mut self, key: PathClassKey) {
         let Some(probe) = self.probes.get_mut(&key) else { return };
         probe.windows -= 1;
         if probe.windows == 0 {
@@ -443,7 +445,7 @@ impl PathQos {
     }
 
     /// Asks the paths whose turn it is, a bounded number of them.
-    pub fn ask(&mut self, now: Nanos) {
+    pub fn send_due_probes(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some(&(_, key)) = self.deadlines.first().filter(|(due, _)| *due <= now) else {
                 return;
@@ -454,7 +456,8 @@ impl PathQos {
             let sequence = self.last_sequence | MEASURES;
             let due = now + PROBE_INTERVAL;
             let sequence_sent = Some(sequence);
-            *probe = Probe { due, sequence: sequence_sent, sent: None, answered: None, ..*probe };
+            *probe =
+                DelayProbe { due, sequence: sequence_sent, sent: None, answered: None, ..*probe };
             self.deadlines.insert((due, key));
             // Beyond the bound the request counts as lost.
             if self.commands.len() < COMMAND_RING_LEN {
@@ -491,7 +494,7 @@ impl PathQos {
         &mut self,
         peer: IpAddr,
         sequence: u16,
-        learn: impl FnOnce(&mut Probe),
+        learn: impl FnOnce(&mut DelayProbe),
     ) -> Vec<(OwnerId, PathDelays)> {
         let mut of_peer = self.probes.range_mut((peer, 0)..=(peer, u8::MAX));
         let found = of_peer.find(|(_, probe)| probe.sequence == Some(sequence));
@@ -500,7 +503,7 @@ impl PathQos {
         let (Some(sent), Some(answered)) = (probe.sent, probe.answered) else { return Vec::new() };
         probe.sequence = None;
         let delay = Nanos(answered.since(sent).0 / 2);
-        let watches = self.watches.iter_mut();
+        let watches = self.monitors.iter_mut();
         let watches = watches.flat_map(|(&owner, all)| all.iter_mut().map(move |w| (owner, w)));
         let told = watches
             .filter_map(|(owner, watch)| Some((owner, watch.measured(answered, key, delay)?)));
@@ -509,7 +512,7 @@ impl PathQos {
 
     /// The periodic reports that are due, those over further windows left for the next turn.
     pub fn due_reports(&mut self, now: Nanos) -> Vec<(OwnerId, PathDelays)> {
-        let watches = self.watches.iter_mut();
+        let watches = self.monitors.iter_mut();
         let watches = watches.flat_map(|(&owner, all)| all.iter_mut().map(move |w| (owner, w)));
         let (mut reports, mut windows) = (Vec::new(), 0);
         for (owner, watch) in watches.filter(|(_, watch)| watch.next_report <= now) {
@@ -524,12 +527,12 @@ impl PathQos {
 
     /// When there is something to do next.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        let has_peers_left = self.scan != Scan::Done || !self.told.is_empty();
-        if has_peers_left && !self.watches.is_empty() {
+        let has_peers_left = self.scan != PeerScan::Done || !self.named_peers.is_empty();
+        if has_peers_left && !self.monitors.is_empty() {
             return Some(Nanos(0));
         }
         let asked = self.deadlines.first().map(|(due, _)| *due);
-        let reports = self.watches.values().flatten().map(|watch| watch.next_report);
+        let reports = self.monitors.values().flatten().map(|watch| watch.next_report);
         asked.into_iter().chain(reports.filter(|&at| at != Nanos::NEVER)).min()
     }
 }
@@ -538,7 +541,7 @@ impl Node {
     /// Does what is due for measurements of paths.
     pub(crate) fn measure_paths(&mut self, now: Nanos) {
         self.scan_peers(now);
-        self.path_qos.ask(now);
+        self.path_qos.send_due_probes(now);
         let reports = self.path_qos.due_reports(now);
         if !reports.is_empty() {
             self.report_path_delays(now, reports);
@@ -549,13 +552,13 @@ impl Node {
     fn scan_peers(&mut self, now: Nanos) {
         let most = self.path_qos.peers_per_turn();
         for _ in 0..most {
-            let Some((owner, peer)) = self.path_qos.take_told() else { break };
+            let Some((owner, peer)) = self.path_qos.take_named_peer() else { break };
             let sides = self.store.peer_sides(peer);
             let left_out = self.path_qos.set_peer_of(now, owner, peer, sides);
             self.counters.scalars.paths_not_measured += as_count(left_out);
         }
         let Some(behind) = self.path_qos.scan_position() else { return };
-        let peers: Vec<_> = self.store.peers_behind(behind).take(most).collect();
+        let peers: Vec<_> = self.store.peers_after(behind).take(most).collect();
         for &(peer, sides) in &peers {
             let left_out = self.path_qos.set_peer(now, peer, sides);
             self.counters.scalars.paths_not_measured += as_count(left_out);
@@ -577,14 +580,14 @@ fn interfaces(sides: PeerSides) -> GtpuPathInterfaceType {
 mod tests {
     use super::*;
 
-    fn asking_for(peers: BTreeSet<IpAddr>) -> PathControl {
-        PathControl {
+    fn asking_for(peers: BTreeSet<IpAddr>) -> PathQosControl {
+        PathQosControl {
             peers,
             interfaces: GtpuPathInterfaceType::empty(),
             triggers: QosReportTrigger::IRE,
             markings: Vec::new(),
             period: Nanos(0),
-            thresholds: Delays { average: None, least: None, greatest: None },
+            thresholds: PacketDelays { average: None, least: None, greatest: None },
             wait: Nanos(0),
         }
     }

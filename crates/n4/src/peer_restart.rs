@@ -29,7 +29,7 @@ impl PeerStart {
     /// Takes what a response to a request of ours told; true when the peer started anew.
     pub fn learn(&mut self, started: u32) -> bool {
         let candidate = self.candidate.take();
-        if !self.is_news(started) {
+        if !self.is_later(started) {
             return false;
         }
         if candidate != Some(started) {
@@ -40,22 +40,22 @@ impl PeerStart {
     }
 
     /// True when a second response is to be asked for now: once per `pause`.
-    pub fn wants_confirmation(&mut self, now: Nanos, pause: Nanos) -> bool {
-        self.candidate.is_some() && is_over(&mut self.confirmed_at, now, pause)
+    pub fn needs_confirmation(&mut self, now: Nanos, pause: Nanos) -> bool {
+        self.candidate.is_some() && has_elapsed(&mut self.confirmed_at, now, pause)
     }
 
     /// True when a hint is to be followed by a request now: once per `pause`.
-    pub fn is_worth_asking(&mut self, now: Nanos, pause: Nanos, started: u32) -> bool {
-        self.is_news(started) && is_over(&mut self.hinted_at, now, pause)
+    pub fn needs_probe(&mut self, now: Nanos, pause: Nanos, started: u32) -> bool {
+        self.is_later(started) && has_elapsed(&mut self.hinted_at, now, pause)
     }
 
-    fn is_news(&self, started: u32) -> bool {
+    fn is_later(&self, started: u32) -> bool {
         self.known.is_none_or(|known| is_newer(started, known))
     }
 }
 
 /// True when `pause` is over since the last time that this was true.
-fn is_over(last: &mut Option<Nanos>, now: Nanos, pause: Nanos) -> bool {
+fn has_elapsed(last: &mut Option<Nanos>, now: Nanos, pause: Nanos) -> bool {
     let is_over = last.is_none_or(|last| now.since(last) >= pause);
     if is_over {
         *last = Some(now);
@@ -64,7 +64,7 @@ fn is_over(last: &mut Option<Nanos>, now: Nanos, pause: Nanos) -> bool {
 }
 
 impl Node {
-    pub(crate) fn tell_peer_restart(&mut self, now: Nanos, peer: IpAddr) {
+    pub(crate) fn on_gtpu_peer_restarted(&mut self, now: Nanos, peer: IpAddr) {
         self.counters.scalars.gtpu_peers_restarted += 1;
         self.events.push_back(NodeEvent::GtpuPeerRestarted { peer });
         self.report_peer_restart(now, peer);

@@ -28,7 +28,7 @@ pub(crate) struct RequestKey {
 
 /// What is known of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Seen<'a> {
+pub(crate) enum RequestStatus<'a> {
     /// Never seen, or long ago.
     New,
     /// Accepted; its answer waits for publication.
@@ -38,7 +38,7 @@ pub(crate) enum Seen<'a> {
 }
 
 #[derive(Debug)]
-enum Entry {
+enum ResponseCacheEntry {
     InProgress,
     Answered { bytes: Vec<u8>, at: Nanos },
 }
@@ -46,7 +46,7 @@ enum Entry {
 /// The requests of one peer.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseCache {
-    entries: HashMap<RequestKey, Entry>,
+    entries: HashMap<RequestKey, ResponseCacheEntry>,
     /// Answered requests and when, oldest answer first. One that was answered again later has a
     /// second place.
     answered: VecDeque<(Nanos, RequestKey)>,
@@ -55,13 +55,13 @@ pub(crate) struct ResponseCache {
 
 impl ResponseCache {
     /// What is known of `key`; answers older than `lifetime` are not.
-    pub fn find(&self, now: Nanos, lifetime: Nanos, key: &RequestKey) -> Seen<'_> {
+    pub fn find(&self, now: Nanos, lifetime: Nanos, key: &RequestKey) -> RequestStatus<'_> {
         match self.entries.get(key) {
-            Some(Entry::InProgress) => Seen::InProgress,
-            Some(Entry::Answered { bytes, at }) if now.since(*at) < lifetime => {
-                Seen::Answered(bytes)
+            Some(ResponseCacheEntry::InProgress) => RequestStatus::InProgress,
+            Some(ResponseCacheEntry::Answered { bytes, at }) if now.since(*at) < lifetime => {
+                RequestStatus::Answered(bytes)
             }
-            _ => Seen::New,
+            _ => RequestStatus::New,
         }
     }
 
@@ -73,14 +73,14 @@ impl ResponseCache {
     /// Remembers that `key` runs. The caller checked [`Self::is_full_of_pending`] and that the
     /// request is new.
     pub fn begin(&mut self, key: RequestKey) {
-        debug_assert!(!matches!(self.entries.get(&key), Some(Entry::InProgress)));
+        debug_assert!(!matches!(self.entries.get(&key), Some(ResponseCacheEntry::InProgress)));
         self.in_progress += 1;
-        self.entries.insert(key, Entry::InProgress);
+        self.entries.insert(key, ResponseCacheEntry::InProgress);
     }
 
     /// Forgets `key` if its answer waits for publication.
     pub fn abandon(&mut self, key: &RequestKey) {
-        if matches!(self.entries.get(key), Some(Entry::InProgress)) {
+        if matches!(self.entries.get(key), Some(ResponseCacheEntry::InProgress)) {
             self.entries.remove(key);
             self.in_progress -= 1;
         }
@@ -88,8 +88,8 @@ impl ResponseCache {
 
     /// Remembers the answer to `key`. Returns how many older answers gave way (0 or 1).
     pub fn answer(&mut self, now: Nanos, key: RequestKey, bytes: Vec<u8>) -> u64 {
-        let before = self.entries.insert(key, Entry::Answered { bytes, at: now });
-        self.in_progress -= usize::from(matches!(before, Some(Entry::InProgress)));
+        let before = self.entries.insert(key, ResponseCacheEntry::Answered { bytes, at: now });
+        self.in_progress -= usize::from(matches!(before, Some(ResponseCacheEntry::InProgress)));
         self.answered.push_back((now, key));
         if self.answered.len() <= RESPONSE_CACHE_PER_PEER_MAX {
             return 0;
@@ -119,7 +119,8 @@ impl ResponseCache {
     fn forget_oldest(&mut self) {
         let Some((answered, key)) = self.answered.pop_front() else { return };
         // The request may be known from a later time.
-        if matches!(self.entries.get(&key), Some(Entry::Answered { at, .. }) if *at == answered) {
+        if matches!(self.entries.get(&key), Some(ResponseCacheEntry::Answered { at, .. }) if *at == answered)
+        {
             self.entries.remove(&key);
         }
     }
@@ -153,16 +154,22 @@ mod tests {
     #[test]
     fn request_goes_from_new_over_in_progress_to_answered() {
         let mut cache = ResponseCache::default();
-        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), Seen::New);
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), RequestStatus::New);
         cache.begin(key(1));
-        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), Seen::InProgress);
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), RequestStatus::InProgress);
         assert_eq!(cache.answer(Nanos(0), key(1), vec![9]), 0);
-        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), Seen::Answered(&[9]));
-        assert_eq!(cache.find(Nanos(0), LIFETIME, &RequestKey { port: 1, ..key(1) }), Seen::New);
-        assert_eq!(cache.find(Nanos(0), LIFETIME, &RequestKey { digest: 1, ..key(1) }), Seen::New);
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), RequestStatus::Answered(&[9]));
+        assert_eq!(
+            cache.find(Nanos(0), LIFETIME, &RequestKey { port: 1, ..key(1) }),
+            RequestStatus::New
+        );
+        assert_eq!(
+            cache.find(Nanos(0), LIFETIME, &RequestKey { digest: 1, ..key(1) }),
+            RequestStatus::New
+        );
         assert_eq!(
             cache.find(Nanos(0), LIFETIME, &RequestKey { message_type: 52, ..key(1) }),
-            Seen::New
+            RequestStatus::New
         );
     }
 
@@ -174,8 +181,8 @@ mod tests {
         cache.expire(Nanos(19), Nanos(10));
         assert_eq!(cache.len(), 2);
         cache.expire(Nanos(20), Nanos(10));
-        assert_eq!(cache.find(Nanos(20), LIFETIME, &key(2)), Seen::New);
-        assert_eq!(cache.find(Nanos(20), LIFETIME, &key(1)), Seen::InProgress);
+        assert_eq!(cache.find(Nanos(20), LIFETIME, &key(2)), RequestStatus::New);
+        assert_eq!(cache.find(Nanos(20), LIFETIME, &key(1)), RequestStatus::InProgress);
         assert_eq!(cache.newest(), None);
         assert!(!cache.is_empty());
     }
@@ -191,9 +198,9 @@ mod tests {
         }
         assert_eq!(evicted, 3);
         assert_eq!(cache.len(), RESPONSE_CACHE_PER_PEER_MAX + 1);
-        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(3)), Seen::New);
-        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(4)), Seen::Answered(&[]));
-        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(0)), Seen::InProgress);
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(3)), RequestStatus::New);
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(4)), RequestStatus::Answered(&[]));
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(0)), RequestStatus::InProgress);
     }
 
     #[test]
@@ -213,15 +220,22 @@ mod tests {
         for sequence in 0..count {
             cache.answer(Nanos(0), key(sequence), vec![7]);
         }
-        assert_eq!(cache.find(Nanos(9), LIFETIME, &key(1)), Seen::Answered(&[7]));
+        assert_eq!(cache.find(Nanos(9), LIFETIME, &key(1)), RequestStatus::Answered(&[7]));
         let now = Nanos(1_000_000);
         assert_eq!(cache.expire(now, LIFETIME), ANSWERS_FORGOTTEN_PER_STEP);
         let last = key(count - 1);
-        assert_eq!(cache.find(now, LIFETIME, &last), Seen::New, "still there, but too old");
+        assert_eq!(
+            cache.find(now, LIFETIME, &last),
+            RequestStatus::New,
+            "still there, but too old"
+        );
         // The same octets are a new request by now.
         cache.begin(last);
         cache.answer(now, last, vec![8]);
         while cache.expire(now, LIFETIME) > 0 {}
-        assert_eq!((cache.len(), cache.find(now, LIFETIME, &last)), (1, Seen::Answered(&[8])));
+        assert_eq!(
+            (cache.len(), cache.find(now, LIFETIME, &last)),
+            (1, RequestStatus::Answered(&[8]))
+        );
     }
 }

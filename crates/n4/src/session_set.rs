@@ -27,14 +27,14 @@ pub(crate) struct SessionSets {
     /// Our own set, in which every session is that a CP function put into one of its own.
     own: SetKey,
     members: HashMap<SetKey, BTreeSet<SessionIndex>>,
-    sets: BTreeMap<SessionIndex, Membership>,
+    sets: BTreeMap<SessionIndex, SetMembership>,
     /// How many sessions entered sets, in all.
     entered: u64,
 }
 
 /// The sets of one session.
 #[derive(Debug)]
-struct Membership {
+struct SetMembership {
     /// The number of the session among those that entered sets.
     since: u64,
     keys: Vec<SetKey>,
@@ -70,7 +70,7 @@ impl SessionSets {
         }
         self.entered += u64::from(since.is_none());
         let since = since.unwrap_or(self.entered);
-        self.sets.insert(session, Membership { since, keys });
+        self.sets.insert(session, SetMembership { since, keys });
     }
 
     /// Forgets a session.

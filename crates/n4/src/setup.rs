@@ -8,13 +8,13 @@ use adit_pfcp::PFCP_PORT;
 use adit_types::Nanos;
 
 use crate::node::canonical;
-use crate::transaction::Purpose;
+use crate::transaction::RequestPurpose;
 
 /// The longest pause between two attempts.
 const PAUSE_MAX: Nanos = Nanos::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum SetupProgress {
     /// The next attempt starts at this instant.
     Waiting(Nanos),
     /// A request is in flight.
@@ -24,16 +24,16 @@ enum Progress {
 }
 
 #[derive(Debug)]
-struct Setup {
+struct ConfiguredSetup {
     to: SocketAddr,
-    progress: Progress,
+    progress: SetupProgress,
     pause: Nanos,
 }
 
 /// All configured peers.
 #[derive(Debug)]
 pub(crate) struct Setups {
-    setups: Vec<Setup>,
+    setups: Vec<ConfiguredSetup>,
     first_pause: Nanos,
 }
 
@@ -41,9 +41,9 @@ impl Setups {
     /// Peers to be tried at once. `first_pause` is the pause after the first failure; it doubles
     /// with every further one up to [`PAUSE_MAX`].
     pub fn new(peers: &[SocketAddr], first_pause: Nanos) -> Self {
-        let setup = |&to| Setup {
+        let setup = |&to| ConfiguredSetup {
             to: canonical(to),
-            progress: Progress::Waiting(Nanos(0)),
+            progress: SetupProgress::Waiting(Nanos(0)),
             pause: first_pause,
         };
         Self { setups: peers.iter().map(setup).collect(), first_pause }
@@ -51,18 +51,18 @@ impl Setups {
 
     /// The next peer whose attempt is due; it counts as requested from now on.
     pub fn poll_due(&mut self, now: Nanos) -> Option<(usize, SocketAddr)> {
-        let due = |setup: &Setup| matches!(setup.progress, Progress::Waiting(at) if at <= now);
+        let due = |setup: &ConfiguredSetup| matches!(setup.progress, SetupProgress::Waiting(at) if at <= now);
         let position = self.setups.iter().position(due)?;
         let setup = &mut self.setups[position];
-        setup.progress = Progress::Requested;
+        setup.progress = SetupProgress::Requested;
         Some((position, setup.to))
     }
 
     /// When the next attempt is due.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let waiting = self.setups.iter().filter_map(|setup| match setup.progress {
-            Progress::Waiting(at) => Some(at),
-            Progress::Requested | Progress::Connected => None,
+            SetupProgress::Waiting(at) => Some(at),
+            SetupProgress::Requested | SetupProgress::Connected => None,
         });
         waiting.min()
     }
@@ -71,7 +71,7 @@ impl Setups {
     pub fn failed(&mut self, now: Nanos, position: usize) -> Option<(SocketAddr, Nanos)> {
         let setup = self.setups.get_mut(position)?;
         let pause = setup.pause;
-        setup.progress = Progress::Waiting(now + pause);
+        setup.progress = SetupProgress::Waiting(now + pause);
         setup.pause = (pause + pause).min(PAUSE_MAX);
         Some((setup.to, pause))
     }
@@ -79,14 +79,14 @@ impl Setups {
     /// The attempt is put off, because the last association has not ended wholly.
     pub fn postponed(&mut self, now: Nanos, position: usize) {
         if let Some(setup) = self.setups.get_mut(position) {
-            setup.progress = Progress::Waiting(now + self.first_pause);
+            setup.progress = SetupProgress::Waiting(now + self.first_pause);
         }
     }
 
     /// The peer at `address` has an association.
     pub fn connected(&mut self, address: IpAddr) {
         for setup in self.at(address) {
-            setup.progress = Progress::Connected;
+            setup.progress = SetupProgress::Connected;
         }
     }
 
@@ -95,13 +95,13 @@ impl Setups {
         let first_pause = self.first_pause;
         for setup in self.at(address) {
             setup.pause = first_pause;
-            setup.progress = Progress::Waiting(now + first_pause);
+            setup.progress = SetupProgress::Waiting(now + first_pause);
         }
     }
 
     /// True when `purpose` is an attempt at the peer at `address`.
-    pub fn is_attempt_at(&self, purpose: Purpose, address: IpAddr) -> bool {
-        let Purpose::AssociationSetup { position } = purpose else { return false };
+    pub fn is_attempt_at(&self, purpose: RequestPurpose, address: IpAddr) -> bool {
+        let RequestPurpose::AssociationSetup { position } = purpose else { return false };
         self.setups.get(position).is_some_and(|setup| setup.to.ip() == address)
     }
 
@@ -111,7 +111,7 @@ impl Setups {
         setup.map_or(PFCP_PORT, |setup| setup.to.port())
     }
 
-    fn at(&mut self, address: IpAddr) -> impl Iterator<Item = &mut Setup> {
+    fn at(&mut self, address: IpAddr) -> impl Iterator<Item = &mut ConfiguredSetup> {
         self.setups.iter_mut().filter(move |setup| setup.to.ip() == address)
     }
 }

@@ -19,7 +19,7 @@ use adit_types::limits::ALTERNATIVE_ADDRESSES_MAX;
 use crate::association::{Association, NodeEvent, RestartClaim, as_count};
 use crate::node::Node;
 use crate::procedure::name::labels;
-use crate::transition::Fate;
+use crate::transition::SessionDisposition;
 
 /// What a CP function says about its SMF set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Node {
 
     /// What of `told` holds for the peer at `address`: all of it where the operator named no sets,
     /// else a set that lists the address, and those alternative addresses that it lists, too.
-    pub(crate) fn believed(&mut self, address: IpAddr, told: SmfSet) -> SmfSet {
+    pub(crate) fn authorized_smf_set(&mut self, address: IpAddr, told: SmfSet) -> SmfSet {
         let sets = &self.config.policy.smf_sets;
         if sets.is_empty() || told == SmfSet::default() {
             return told;
@@ -113,7 +113,7 @@ impl Node {
         let successor = self.associations().find(inherits).map(|a| (a.owner, a.address));
         let Some((to, address)) = successor else { return false };
         let sessions = self.store.owned_count(owner);
-        self.begin_transition(owner, Fate::Move { to, address }, None);
+        self.begin_transition(owner, SessionDisposition::Move { to, address }, None);
         self.hand_over_pfds(owner, to);
         self.counters.scalars.sessions_moved += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsHandedOver { to: address, sessions });
@@ -140,7 +140,7 @@ impl Node {
         association.restart_claim = RestartClaim::None;
         self.peers.entry(to).or_default().association = Some(association);
         let sessions = self.store.owned_count(owner);
-        self.begin_transition(owner, Fate::Move { to: owner, address: to }, None);
+        self.begin_transition(owner, SessionDisposition::Move { to: owner, address: to }, None);
         self.counters.scalars.sessions_moved += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsHandedOver { to, sessions });
         self.refresh_aliases();

@@ -13,7 +13,7 @@ use adit_types::{Nanos, Seid};
 
 /// What an own request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum RequestPurpose {
     /// Is the peer of this association alive?
     Heartbeat {
         /// The association.
@@ -55,7 +55,7 @@ pub(crate) enum Purpose {
     },
 }
 
-impl Purpose {
+impl RequestPurpose {
     /// True for a node related request to the peer of the association.
     pub fn is_of(self, association: OwnerId) -> bool {
         match self {
@@ -98,7 +98,7 @@ pub(crate) struct OwnRequest<P> {
 
 /// What became due.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Due<P> {
+pub(crate) enum DueRequest<P> {
     /// Send these bytes again.
     Retransmit {
         /// The peer.
@@ -204,7 +204,7 @@ impl<P: Copy> Transactions<P> {
     }
 
     /// The next request that is due by `now`, if any; call until `None`.
-    pub fn poll_due(&mut self, now: Nanos) -> Option<Due<P>> {
+    pub fn poll_due(&mut self, now: Nanos) -> Option<DueRequest<P>> {
         let &(at, sequence) = self.due.first().filter(|(at, _)| *at <= now)?;
         let request = self.open.get_mut(&sequence)?;
         if request.retransmissions_left > 0 {
@@ -213,9 +213,9 @@ impl<P: Copy> Transactions<P> {
             self.due.remove(&(at, sequence));
             self.due.insert((request.due, sequence));
             let (to, bytes) = (request.to, request.bytes.clone());
-            return Some(Due::Retransmit { to, bytes, purpose: request.purpose });
+            return Some(DueRequest::Retransmit { to, bytes, purpose: request.purpose });
         }
-        self.close(sequence).map(|request| Due::Failed(request.purpose))
+        self.close(sequence).map(|request| DueRequest::Failed(request.purpose))
     }
 
     /// When the next request becomes due.
@@ -245,8 +245,9 @@ mod tests {
                 log.push((at.0, due));
             }
         }
-        let again = || Due::Retransmit { to: peer(8805), bytes: vec![1, 2], purpose: "purpose" };
-        assert_eq!(log, [(10, again()), (20, again()), (30, Due::Failed("purpose"))]);
+        let again =
+            || DueRequest::Retransmit { to: peer(8805), bytes: vec![1, 2], purpose: "purpose" };
+        assert_eq!(log, [(10, again()), (20, again()), (30, DueRequest::Failed("purpose"))]);
         assert_eq!(R.span(), Nanos(30));
     }
 
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_request_is_neither_due_nor_answered() {
+    fn canceled_request_is_neither_due_nor_answered() {
         let mut transactions = Transactions::new(0);
         transactions.insert(Nanos(0), 1, peer(1), vec![], 'a', R);
         transactions.insert(Nanos(0), 2, peer(1), vec![], 'b', R);

@@ -14,17 +14,17 @@ use adit_session::{CpFSeid, OwnerId, SessionStore};
 use adit_types::{Seid, SessionIndex};
 
 use crate::association::as_count;
-use crate::backlog::{Task, Waiter};
+use crate::backlog::{JobTask, JobWaiter};
 use crate::node::Node;
 use crate::procedure::report::Reports;
 
 /// What becomes of the sessions of an association.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum SessionDisposition {
     /// This association controls them from this address.
     Move { to: OwnerId, address: IpAddr },
     /// They stay if their control plane is at one of the addresses, and end if not.
-    Stay { at: Arc<[IpAddr]> },
+    Retain { at: Arc<[IpAddr]> },
     /// They end: whoever should have had them is gone.
     End,
 }
@@ -33,7 +33,7 @@ pub(crate) enum Fate {
 #[derive(Debug)]
 struct Transition {
     number: u64,
-    fate: Fate,
+    disposition: SessionDisposition,
     /// Sessions below this index have met it.
     next: SessionIndex,
     /// The session in front of `next` whose turn it is.
@@ -44,12 +44,12 @@ struct Transition {
 
 impl Transition {
     /// The fate of a session that has yet to meet it, which it does now.
-    fn take(&mut self, session: SessionIndex) -> Option<Fate> {
+    fn take(&mut self, session: SessionIndex) -> Option<SessionDisposition> {
         let is_due = match self.current.take_if(|current| *current == session) {
             Some(_) => true,
             None => session >= self.next && self.settled.insert(session),
         };
-        is_due.then(|| self.fate.clone())
+        is_due.then(|| self.disposition.clone())
     }
 }
 
@@ -62,10 +62,11 @@ pub(crate) struct Transitions {
 
 impl Transitions {
     /// Begins one; returns its number.
-    fn begin(&mut self, owner: OwnerId, fate: Fate) -> u64 {
+    fn begin(&mut self, owner: OwnerId, fate: SessionDisposition) -> u64 {
         self.last_number += 1;
         let (number, next) = (self.last_number, SessionIndex(0));
-        let transition = Transition { number, fate, next, current: None, settled: BTreeSet::new() };
+        let transition =
+            Transition { number, disposition: fate, next, current: None, settled: BTreeSet::new() };
         self.of.entry(owner).or_default().push(transition);
         number
     }
@@ -91,25 +92,25 @@ impl Transitions {
 
     /// A session of an association that ended, which is gone but for its last reports: its former
     /// control plane alone knows it.
-    pub fn take_leaving(&self, owner: OwnerId, reports: &mut Reports) -> Option<Seid> {
-        let stays = |transition: &Transition| match transition.fate {
-            Fate::Move { to, .. } => to == owner,
-            Fate::Stay { .. } => true,
-            Fate::End => false,
+    pub fn take_ended(&self, owner: OwnerId, reports: &mut Reports) -> Option<Seid> {
+        let stays = |transition: &Transition| match transition.disposition {
+            SessionDisposition::Move { to, .. } => to == owner,
+            SessionDisposition::Retain { .. } => true,
+            SessionDisposition::End => false,
         };
         match self.of.get(&owner)?.iter().all(stays) {
             true => None,
-            false => reports.pop_leaving(owner),
+            false => reports.pop_ended(owner),
         }
     }
 
     /// The next fate that a session has yet to meet, which it does now.
-    fn take(&mut self, owner: OwnerId, session: SessionIndex) -> Option<Fate> {
+    fn take(&mut self, owner: OwnerId, session: SessionIndex) -> Option<SessionDisposition> {
         self.of.get_mut(&owner)?.iter_mut().find_map(|transition| transition.take(session))
     }
 
     /// Takes in a session that the association got now.
-    pub fn note_newcomer(&mut self, owner: OwnerId, session: SessionIndex) {
+    pub fn exempt(&mut self, owner: OwnerId, session: SessionIndex) {
         for transition in self.of.get_mut(&owner).into_iter().flatten() {
             if session >= transition.next {
                 transition.settled.insert(session);
@@ -118,29 +119,30 @@ impl Transitions {
     }
 
     /// Who gets the sessions of an association that ended, if they are on their way.
-    pub fn heir(&self, owner: OwnerId) -> Option<OwnerId> {
-        self.of.get(&owner)?.iter().find_map(|transition| match transition.fate {
-            Fate::Move { to, .. } => Some(to),
-            Fate::Stay { .. } | Fate::End => None,
+    pub fn successor(&self, owner: OwnerId) -> Option<OwnerId> {
+        self.of.get(&owner)?.iter().find_map(|transition| match transition.disposition {
+            SessionDisposition::Move { to, .. } => Some(to),
+            SessionDisposition::Retain { .. } | SessionDisposition::End => None,
         })
     }
 
     /// The associations that ended and whose sessions go to one of these.
-    pub fn of_heirs(&self, heirs: &[OwnerId]) -> Vec<OwnerId> {
+    pub fn predecessors_of(&self, heirs: &[OwnerId]) -> Vec<OwnerId> {
         let is_theirs = |owner: &OwnerId| {
-            let heir = self.heir(*owner).filter(|heir| heir != owner);
+            let heir = self.successor(*owner).filter(|heir| heir != owner);
             heir.is_some_and(|heir| heirs.contains(&heir))
         };
         self.of.keys().copied().filter(is_theirs).collect()
     }
 
     /// What goes to `heir` meets another fate from now on. Returns whose sessions these are.
-    fn divert(&mut self, heir: OwnerId, fate: &Fate) -> Vec<OwnerId> {
+    fn redirect(&mut self, heir: OwnerId, fate: &SessionDisposition) -> Vec<OwnerId> {
         let mut diverted = Vec::new();
         for (&owner, all) in &mut self.of {
             for transition in all {
-                if matches!(transition.fate, Fate::Move { to, .. } if to == heir) {
-                    transition.fate = fate.clone();
+                if matches!(transition.disposition, SessionDisposition::Move { to, .. } if to == heir)
+                {
+                    transition.disposition = fate.clone();
                     diverted.push(owner);
                 }
             }
@@ -156,14 +158,19 @@ impl Transitions {
 
 impl Node {
     /// Gives the sessions of an association another fate, one after another.
-    pub(crate) fn begin_transition(&mut self, owner: OwnerId, fate: Fate, waiter: Option<Waiter>) {
-        if let Fate::Move { to, .. } = fate {
+    pub(crate) fn begin_transition(
+        &mut self,
+        owner: OwnerId,
+        fate: SessionDisposition,
+        waiter: Option<JobWaiter>,
+    ) {
+        if let SessionDisposition::Move { to, .. } = fate {
             // What is on its way to this association goes on.
-            self.transitions.divert(owner, &fate);
+            self.transitions.redirect(owner, &fate);
             debug_assert!(to == owner || self.associations().any(|a| a.owner == to));
         }
         let number = self.transitions.begin(owner, fate);
-        self.start_job(waiter, Task::Settle { owner, number });
+        self.start_job(waiter, JobTask::Transition { owner, number });
     }
 
     /// The association ended and nobody inherits its sessions, nor those that were on their way to
@@ -171,34 +178,35 @@ impl Node {
     pub(crate) fn abandon_sessions(&mut self, owner: OwnerId) {
         self.transitions.drop_of(owner);
         self.reports.abandon(owner);
-        for former in self.transitions.divert(owner, &Fate::End) {
+        for former in self.transitions.redirect(owner, &SessionDisposition::End) {
             self.reports.abandon(former);
         }
     }
 
     /// True while somebody hears of the sessions of `owner`: it is associated, or another one of its
     /// set is about to get them.
-    pub(crate) fn is_served(&self, owner: OwnerId) -> bool {
+    pub(crate) fn has_control_plane(&self, owner: OwnerId) -> bool {
         self.associations().any(|association| association.owner == owner)
-            || self.transitions.heir(owner).is_some()
+            || self.transitions.successor(owner).is_some()
     }
 
     /// Lets a session meet its fate if it has yet to. Returns the change that ends it.
-    pub(crate) fn settle_control(&mut self, up_seid: Seid) -> Option<DeltaId> {
+    pub(crate) fn apply_disposition(&mut self, up_seid: Seid) -> Option<DeltaId> {
         loop {
             let session = self.store.session(up_seid)?;
             let (owner, index, cp) = (session.owner(), session.index(), session.cp_f_seid());
             match self.transitions.take(owner, index)? {
-                Fate::Move { to, address } => {
+                SessionDisposition::Move { to, address } => {
                     self.former_control.entry(index).or_insert(cp);
                     if let Some(sequence) = self.reports.hand_over(up_seid, to) {
                         self.transactions.close(sequence);
                     }
                     self.set_control(up_seid, to, cp.at(address));
                 }
-                Fate::Stay { at } if at.iter().any(|&address| cp.is_at(address)) => {}
-                Fate::Stay { .. } => return self.delete_session(up_seid),
-                Fate::End => return self.end_with_association(up_seid),
+                SessionDisposition::Retain { at }
+                    if at.iter().any(|&address| cp.is_at(address)) => {}
+                SessionDisposition::Retain { .. } => return self.delete_session(up_seid),
+                SessionDisposition::End => return self.end_session_with_association(up_seid),
             }
         }
     }
@@ -209,12 +217,12 @@ impl Node {
         let (index, before) = (session.index(), session.owner());
         self.store.set_control(up_seid, owner, cp);
         if before != owner {
-            self.transitions.note_newcomer(owner, index);
+            self.transitions.exempt(owner, index);
         }
     }
 
     /// Ends a session of an association that ended; its reports go with it.
-    pub(crate) fn end_with_association(&mut self, up_seid: Seid) -> Option<DeltaId> {
+    pub(crate) fn end_session_with_association(&mut self, up_seid: Seid) -> Option<DeltaId> {
         self.discard_reports(up_seid);
         let delta = self.store.delete(up_seid).ok()?;
         Some(self.publish(delta))

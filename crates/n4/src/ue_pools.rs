@@ -18,7 +18,7 @@ use adit_types::Nanos;
 use adit_types::limits::ANNOUNCED_POOLS_MAX;
 
 use crate::node::Node;
-use crate::transaction::Purpose;
+use crate::transaction::RequestPurpose;
 
 /// Percentage points of usage that are worth telling.
 const USAGE_STEP: u8 = 5;
@@ -40,7 +40,7 @@ pub(crate) struct PoolUsage {
 }
 
 /// What a CP function was told last, and when.
-pub(crate) type PoolUsageKnown = Option<(u32, Nanos)>;
+pub(crate) type PoolUsageReported = Option<(u32, Nanos)>;
 
 /// The pools that are told of, in the order of the configuration.
 fn announced(pools: &[UePool]) -> impl Iterator<Item = (usize, &UePool, &str)> {
@@ -55,17 +55,17 @@ fn slice(pool: &UePool) -> Option<SNssai> {
 
 /// The slice as sessions know it.
 #[must_use]
-pub fn slice_told(told: SNssai) -> adit_session::SNssai {
+pub fn session_s_nssai(told: SNssai) -> adit_session::SliceIdentity {
     let sd = Some(told.sd).filter(|sd| *sd != SNssai::NO_SD);
-    adit_session::SNssai { sst: told.sst, sd }
+    adit_session::SliceIdentity { sst: told.sst, sd }
 }
 
 /// Parts of the groups of a message, which borrow from it.
-pub(crate) struct Announcement<'a> {
+pub(crate) struct PoolAnnouncement<'a> {
     pools: Vec<(&'a UePool, [UeIpAddressPoolIdentity<'a>; 1], Vec<SNssai>)>,
 }
 
-impl<'a> Announcement<'a> {
+impl<'a> PoolAnnouncement<'a> {
     /// Of the pools that have an identity.
     pub fn new(pools: &'a [UePool]) -> Self {
         let parts = announced(pools).map(|(_, pool, identity)| {
@@ -114,8 +114,8 @@ impl Node {
                 continue;
             };
             let is_news = |(known, at): (u32, Nanos)| known != sequence || at + half <= now;
-            if peer.pool_usage_known.is_none_or(is_news) {
-                peer.pool_usage_known = Some((sequence, now));
+            if peer.pool_usage_reported.is_none_or(is_news) {
+                peer.pool_usage_reported = Some((sequence, now));
                 let to = SocketAddr::new(association.address, association.port);
                 told.push((association.owner, to));
             }
@@ -156,7 +156,7 @@ impl Node {
         let mut body = AssociationUpdateRequest::new(node_id.to_ie());
         body.ue_ip_address_usages = groups.as_slice().into();
         self.counters.scalars.pool_usage_reports += 1;
-        self.send_request(now, to, &body, Purpose::AssociationUpdate { owner });
+        self.send_request(now, to, &body, RequestPurpose::AssociationUpdate { owner });
     }
 
     /// When pools are looked at next, while somebody wants to know.

@@ -10,7 +10,7 @@ mod smf;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use adit_n4::{DownReason, NodeConfig, NodeEvent, NodeId, SetupFailure};
+use adit_n4::{DownReason, NodeConfig, NodeEvent, NodeIdentity, SetupFailure};
 use adit_pfcp::ie::{self, RecoveryTimeStamp, UpFunctionFeatures};
 use adit_pfcp::message::{
     AssociationSetupRequest, AssociationSetupResponse, AssociationUpdateRequest, HeartbeatResponse,
@@ -69,7 +69,7 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
     let features = features | UpFunctionFeatures::PFDM | UpFunctionFeatures::PFDE;
     assert_eq!(body.up_function_features, Some(features));
     let association = bench.node.association(IpAddr::V4(TEN)).unwrap();
-    assert_eq!(association.node_id, NodeId::Ipv4(TEN));
+    assert_eq!(association.node_id, NodeIdentity::Ipv4(TEN));
     assert_eq!((association.port, association.recovery_time_stamp), (8805, SMF_STARTED));
     assert!(matches!(
         bench.events()[..],
@@ -105,8 +105,8 @@ fn setup_again_removes_the_sessions_before_it_is_answered() {
 }
 
 fn named(sequence: u32, name: &'static str) -> Vec<u8> {
-    let node_id = NodeId::Fqdn(name.to_owned());
-    let NodeId::Fqdn(name) = &node_id else { panic!() };
+    let node_id = NodeIdentity::Fqdn(name.to_owned());
+    let NodeIdentity::Fqdn(name) = &node_id else { panic!() };
     let node_id = ie::NodeId::Fqdn(ie::Fqdn::from_text(name).unwrap());
     let time_stamp = RecoveryTimeStamp(SMF_STARTED);
     encode(None, sequence, &AssociationSetupRequest::new(node_id, time_stamp))
@@ -348,7 +348,7 @@ fn configured_peer_is_asked_until_it_accepts() {
     assert_eq!(bench.node.counters().scalars.discarded_unmatched_response, 2);
     let up = NodeEvent::AssociationUp {
         address: peer.ip(),
-        node_id: NodeId::Ipv4(TEN),
+        node_id: NodeIdentity::Ipv4(TEN),
         requested_by_us: true,
     };
     assert_eq!(bench.events(), [up]);

@@ -26,7 +26,7 @@ use adit_types::{FarId, Teid};
 use smf::*;
 
 fn config_with_policy() -> adit_n4::NodeConfig {
-    let policy = adit_session::ForwardingPolicy {
+    let policy = adit_session::ProvisionedForwardingPolicy {
         id: "cache".into(),
         network_instance: None,
         steering: Steering { v4: Some(Ipv4Addr::new(10, 6, 0, 9)), v6: None },

@@ -13,12 +13,13 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use adit_pfcp::grouped::{CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi};
 use adit_pfcp::ie::{
-    ApplyAction, DestinationInterface, FailedRuleId, GateStatus, OuterHeaderCreation,
-    OuterHeaderDescription as D, OuterHeaderRemoval, OuterHeaderRemovalDescription as Removal,
-    PagingPolicyIndicator, SourceInterface, TransportLevelMarking, UeIpAddress, VlanTag,
+    ApplyAction, DestinationInterface, EthernetVlanTag, FailedRuleId, GateStatus,
+    OuterHeaderCreation, OuterHeaderDescription as D, OuterHeaderRemoval,
+    OuterHeaderRemovalDescription as Removal, PagingPolicyIndicator, SourceInterface,
+    TransportLevelMarking, UeIpAddress,
 };
 use adit_pfcp::{Cause, IeType, Message};
-use adit_rules::{OuterHeaderCreation as Compiled, OuterHeaderRemoval as CompiledRemoval};
+use adit_rules::{HeaderCreation as Compiled, HeaderRemoval as CompiledRemoval};
 use adit_rules::{SessionRules, SourceInterface as Side, TunnelSide};
 use adit_types::{Direction, FarId, PdrId, Precedence, QerId, Qfi, Teid};
 
@@ -123,7 +124,7 @@ fn outer_header_creation_of_tags_multicast_and_mixtures_is_refused_by_name() {
     let far = Some(FailedRuleId::Far(FarId(1)));
     let expected =
         (Cause::RuleCreationModificationFailure, Some(IeType::OUTER_HEADER_CREATION), far);
-    let tag = Some(VlanTag::default());
+    let tag = Some(EthernetVlanTag::default());
     let gtpu = OuterHeaderCreation::gtpu_ipv4(Teid(1), AS);
     for header in [
         OuterHeaderCreation { description: D::C_TAG, c_tag: tag, ..Default::default() },

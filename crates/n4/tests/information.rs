@@ -24,7 +24,7 @@ fn pool(identity: Option<&str>, prefix: AddrMatch) -> UePool {
     UePool {
         network_instance: Some("internet".into()),
         identity: identity.map(Box::from),
-        s_nssai: Some(adit_session::SNssai { sst: 1, sd: None }),
+        s_nssai: Some(adit_session::SliceIdentity { sst: 1, sd: None }),
         prefix,
     }
 }

@@ -26,9 +26,11 @@ use adit_pfcp::message::{
 };
 use adit_pfcp::{Cause, Message};
 use adit_rules::{
-    DeltaId, DestinationInterface, GtpuTunnel, OuterHeaderCreation, RuleDelta, WorkerEvent,
+    DeltaId, DestinationInterface, GtpuTunnel, HeaderCreation, RuleDelta, WorkerEvent,
 };
-use adit_session::{Change, CpFSeid, FTeidSpec, Far, Forwarding, PdiSpec, PdrSpec, PdrTimes};
+use adit_session::{
+    CpFSeid, FTeidSpec, Far, Forwarding, PdiSpec, PdrSpec, PdrTimes, SessionChange,
+};
 use adit_types::limits::{
     PEER_VISITS_PER_TURN_MAX, REPORTS_PER_TURN_MAX, SESSIONS_PER_TURN_MAX, TIMERS_PER_TURN_MAX,
 };
@@ -489,7 +491,7 @@ fn seids(scene: &Scene) -> Vec<Seid> {
 }
 
 /// A session with one PDR, whose TEID is chosen, and a FAR that drops.
-fn smallest_session() -> Change {
+fn smallest_session() -> SessionChange {
     let pdi = PdiSpec {
         source: adit_rules::SourceInterface::Access,
         interface_type: None,
@@ -518,7 +520,7 @@ fn smallest_session() -> Change {
     };
     let (action, forwarding) = (adit_rules::ApplyAction::DROP, None);
     let far = Far { id: FarId(1), action, forwarding, bar: None, duplicating: Vec::new() };
-    Change { create_pdrs: vec![pdr], create_fars: vec![far], ..Change::default() }
+    SessionChange { create_pdrs: vec![pdr], create_fars: vec![far], ..SessionChange::default() }
 }
 
 #[test]
@@ -553,10 +555,10 @@ fn no_turn_looks_at_more_than_its_share_whatever_the_number_of_sessions() {
 }
 
 /// A session whose FAR sends into a tunnel of its own, to a GTP-U peer of its own.
-fn session_towards(peer: Ipv4Addr) -> Change {
+fn session_towards(peer: Ipv4Addr) -> SessionChange {
     let mut change = smallest_session();
     let tunnel = GtpuTunnel { teid: Teid(1), addr: peer.into() };
-    let outer_header_creation = Some(OuterHeaderCreation::Gtpu(tunnel));
+    let outer_header_creation = Some(HeaderCreation::Gtpu(tunnel));
     let towards_access = Forwarding::new(DestinationInterface::Access);
     let forwarding = Forwarding { outer_header_creation, ..towards_access };
     change.create_fars[0].action = adit_rules::ApplyAction::FORW;

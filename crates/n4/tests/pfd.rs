@@ -17,7 +17,7 @@ use adit_pfcp::ie::{
 };
 use adit_pfcp::message::{PfdManagementRequest, PfdManagementResponse};
 use adit_pfcp::{Cause, IeType, Message, MessageType};
-use adit_rules::{SdfFilter, SessionRules, WorkerEvent};
+use adit_rules::{PacketFilter, SessionRules, WorkerEvent};
 use adit_session::parse_flow_description;
 use adit_types::{PdrId, UrrId};
 
@@ -62,7 +62,7 @@ fn establish_naming(sequence: u32, script: &SessionScript, id: &'static [u8]) ->
     })
 }
 
-fn filters(texts: &[&str]) -> Vec<SdfFilter> {
+fn filters(texts: &[&str]) -> Vec<PacketFilter> {
     texts.iter().map(|text| parse_flow_description(text).unwrap()).collect()
 }
 

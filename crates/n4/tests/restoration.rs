@@ -20,8 +20,8 @@ use adit_pfcp::message::HeartbeatResponse;
 use adit_pfcp::{Cause, Message};
 use adit_rules::{DeltaId, KeyChange, RuleDelta, SessionKey};
 use adit_session::StoreConfig;
-use adit_testkit::clock::Clock;
-use adit_testkit::link::{Datagram, Link, LinkConfig};
+use adit_testkit::clock::SteppedClock;
+use adit_testkit::link::{LinkConfig, LinkDatagram, LossyLink};
 use adit_types::{Nanos, PdrId, Precedence, Seid, SessionIndex, Teid};
 
 use smf::*;
@@ -150,11 +150,11 @@ impl Cp {
         self.next_sequence += 1;
     }
 
-    fn think(&mut self, now: Nanos, link: &mut Link) {
+    fn think(&mut self, now: Nanos, link: &mut LossyLink) {
         if now >= self.next_heartbeat {
             self.next_heartbeat = now + HEARTBEAT;
             let bytes = heartbeat(0x80_0000 + self.next_sequence, SMF_STARTED);
-            link.send(now, Datagram { src: self.socket, dst: UPF_SOCKET, bytes });
+            link.send(now, LinkDatagram { src: self.socket, dst: UPF_SOCKET, bytes });
         }
         if !self.is_associated && self.open.is_empty() {
             let bytes = setup(self.next_sequence, self.ip, SMF_STARTED);
@@ -181,19 +181,19 @@ impl Cp {
             request.attempts_left -= 1;
             request.due = now + RETRY;
             let (src, bytes) = (self.socket, request.bytes.clone());
-            link.send(now, Datagram { src, dst: UPF_SOCKET, bytes });
+            link.send(now, LinkDatagram { src, dst: UPF_SOCKET, bytes });
         }
         let requests = self.open.values().map(|request| request.due);
         self.next_request = requests.min().unwrap_or(Nanos::NEVER);
     }
 
-    fn receive(&mut self, now: Nanos, bytes: &[u8], link: &mut Link) {
+    fn receive(&mut self, now: Nanos, bytes: &[u8], link: &mut LossyLink) {
         let header = raw(bytes).header;
         match decode(bytes) {
             Message::HeartbeatRequest(_) => {
                 let body = HeartbeatResponse::new(RecoveryTimeStamp(SMF_STARTED));
                 let bytes = encode(None, header.sequence, &body);
-                link.send(now, Datagram { src: self.socket, dst: UPF_SOCKET, bytes });
+                link.send(now, LinkDatagram { src: self.socket, dst: UPF_SOCKET, bytes });
             }
             Message::HeartbeatResponse(body) => {
                 let started = body.recovery_time_stamp.0;
@@ -267,8 +267,8 @@ fn establishment(sequence: u32, script: &SessionScript, given: Option<[Teid; 2]>
 }
 
 struct Simulation {
-    clock: Clock,
-    link: Link,
+    clock: SteppedClock,
+    link: LossyLink,
     node: Node,
     /// Changes on their way to the workers, and which session a TEID leads them to.
     changes: VecDeque<(Nanos, DeltaId, RuleDelta)>,
@@ -282,8 +282,8 @@ impl Simulation {
         let store = StoreConfig { sessions_max, seed, ..config().store };
         let config = NodeConfig { t1: RETRY, n1: ATTEMPTS - 1, store, ..config() };
         Self {
-            clock: Clock::new(),
-            link: Link::new(seed, ROUGH),
+            clock: SteppedClock::new(),
+            link: LossyLink::new(seed, ROUGH),
             node: Node::new(config),
             changes: VecDeque::new(),
             teids: BTreeMap::new(),
@@ -351,7 +351,7 @@ impl Simulation {
         }
         while let Some(transmit) = self.node.poll_transmit() {
             let (dst, bytes) = (transmit.to, transmit.bytes);
-            self.link.send(now, Datagram { src: UPF_SOCKET, dst, bytes });
+            self.link.send(now, LinkDatagram { src: UPF_SOCKET, dst, bytes });
         }
         while self.node.poll_event().is_some() {}
     }

@@ -21,7 +21,7 @@ use adit_pfcp::ie::{
 };
 use adit_pfcp::message::SessionEstablishmentResponse;
 use adit_pfcp::{Cause, IeType, Message};
-use adit_rules::{Gate, GtpuTunnel, OuterHeaderCreation as CompiledHeader};
+use adit_rules::{Gate, GtpuTunnel, HeaderCreation as CompiledHeader};
 use adit_session::Rates;
 use adit_types::limits::PENDING_PER_PEER_MAX;
 use adit_types::{
@@ -31,9 +31,9 @@ use adit_types::{
 use smf::*;
 
 /// Cause, Offending IE and Failed Rule ID of a response.
-type Refusal = (Cause, Option<IeType>, Option<FailedRuleId>);
+type ExpectedRefusal = (Cause, Option<IeType>, Option<FailedRuleId>);
 
-fn refusal(bytes: &[u8]) -> Refusal {
+fn refusal(bytes: &[u8]) -> ExpectedRefusal {
     let ie = |ie: Option<OffendingIe>| ie.map(|ie| IeType(ie.0));
     match decode(bytes) {
         Message::SessionEstablishmentResponse(b) => (b.cause, ie(b.offending_ie), b.failed_rule_id),
@@ -49,7 +49,7 @@ fn established(bytes: &[u8]) -> SessionEstablishmentResponse<'_> {
 }
 
 /// What an establishment is refused with; nothing may be left of it.
-fn refused_establishment(request: &[u8]) -> Refusal {
+fn refused_establishment(request: &[u8]) -> ExpectedRefusal {
     let mut bench = Bench::associated();
     bench.node.handle_datagram(bench.now, smf(10), request);
     assert!(bench.node.poll_delta().is_none());
@@ -296,7 +296,7 @@ fn demands_that_cannot_be_met_get_cause_76_and_their_ie() {
 }
 
 /// Refusal of an establishment with one more PDR, number 3.
-fn refused_pdr(edit: impl FnOnce(&mut CreatePdr<'static>)) -> Refusal {
+fn refused_pdr(edit: impl FnOnce(&mut CreatePdr<'static>)) -> ExpectedRefusal {
     let mut pdr = CreatePdr::new(PdrId(3), Precedence(1), Pdi::new(SourceInterface::Core));
     pdr.far_id = Some(FarId(1));
     edit(&mut pdr);

@@ -20,8 +20,8 @@ use adit_pfcp::message::{HeartbeatResponse, SessionSetDeletionRequest};
 use adit_pfcp::{Cause, Message, MessageType};
 use adit_rules::{DeltaId, RuleDelta, SessionRules};
 use adit_session::StoreConfig;
-use adit_testkit::clock::Clock;
-use adit_testkit::link::{Datagram, Link, LinkConfig};
+use adit_testkit::clock::SteppedClock;
+use adit_testkit::link::{LinkConfig, LinkDatagram, LossyLink};
 use adit_types::{Direction, FarId, Nanos, Seid, SessionIndex, Teid};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -233,25 +233,25 @@ impl Smf {
     }
 
     /// Sends what is due.
-    fn transmit(&mut self, now: Nanos, link: &mut Link) {
+    fn transmit(&mut self, now: Nanos, link: &mut LossyLink) {
         let src = self.socket;
         for request in self.open.values_mut().filter(|request| request.due <= now) {
             assert!(request.attempts_left > 0, "no answer to {:?}", request.purpose);
             request.attempts_left -= 1;
             request.due = now + RETRY;
             let bytes = request.bytes.clone();
-            link.send(now, Datagram { src, dst: UPF_SOCKET, bytes });
+            link.send(now, LinkDatagram { src, dst: UPF_SOCKET, bytes });
         }
     }
 
-    fn receive(&mut self, now: Nanos, bytes: &[u8], link: &mut Link) {
+    fn receive(&mut self, now: Nanos, bytes: &[u8], link: &mut LossyLink) {
         let header = raw(bytes).header;
         let message = decode(bytes);
         if let Message::HeartbeatRequest(_) = message {
             if now >= self.asleep_until {
                 let body = HeartbeatResponse::new(RecoveryTimeStamp(self.started));
                 let bytes = encode(None, header.sequence, &body);
-                link.send(now, Datagram { src: self.socket, dst: UPF_SOCKET, bytes });
+                link.send(now, LinkDatagram { src: self.socket, dst: UPF_SOCKET, bytes });
             }
             return;
         }
@@ -350,8 +350,8 @@ impl Workers {
 }
 
 struct Simulation {
-    clock: Clock,
-    link: Link,
+    clock: SteppedClock,
+    link: LossyLink,
     node: Node,
     workers: Workers,
     smfs: Vec<Smf>,
@@ -365,8 +365,8 @@ impl Simulation {
         let store = StoreConfig { sessions_max: 4096, ..config().store };
         let config = NodeConfig { t1: RETRY, n1: ATTEMPTS - 1, store, ..config() };
         Self {
-            clock: Clock::new(),
-            link: Link::new(seed, ROUGH),
+            clock: SteppedClock::new(),
+            link: LossyLink::new(seed, ROUGH),
             node: Node::new(config),
             workers: Workers::default(),
             smfs: [10, 11].map(|host| Smf::new(host, sessions, &mut rng)).into(),
@@ -414,7 +414,7 @@ impl Simulation {
         while let Some(transmit) = self.node.poll_transmit() {
             self.check_first_answer(&transmit);
             let Transmit { to, bytes } = transmit;
-            self.link.send(now, Datagram { src: UPF_SOCKET, dst: to, bytes });
+            self.link.send(now, LinkDatagram { src: UPF_SOCKET, dst: to, bytes });
         }
         while self.node.poll_event().is_some() {}
     }

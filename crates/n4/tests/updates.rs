@@ -290,7 +290,7 @@ fn answers_to_our_wish_of_release_are_taken_once_and_refusals_counted() {
 
 #[test]
 fn words_for_the_log_tell_reasons_apart() {
-    use adit_n4::{DownReason, NodeId, SetupFailure};
+    use adit_n4::{DownReason, NodeIdentity, SetupFailure};
     let reasons = [
         DownReason::Released,
         DownReason::HeartbeatsLost,
@@ -306,9 +306,9 @@ fn words_for_the_log_tell_reasons_apart() {
         SetupFailure::Stopping,
     ];
     let nodes = [
-        NodeId::Ipv4(Ipv4Addr::LOCALHOST),
-        NodeId::Ipv6(std::net::Ipv6Addr::LOCALHOST),
-        NodeId::Fqdn("smf.example".to_owned()),
+        NodeIdentity::Ipv4(Ipv4Addr::LOCALHOST),
+        NodeIdentity::Ipv6(std::net::Ipv6Addr::LOCALHOST),
+        NodeIdentity::Fqdn("smf.example".to_owned()),
     ];
     let mut words: Vec<String> = reasons.iter().map(ToString::to_string).collect();
     words.extend(failures.iter().map(ToString::to_string));

@@ -330,7 +330,7 @@ macro_rules! bodies {
                 })
             }
 
-            fn encode_members(&self, w: &mut $crate::encode::Writer<'_>)
+            fn encode_members(&self, w: &mut $crate::encode::PfcpWriter<'_>)
                 -> Result<(), $crate::encode::NoRoom>
             {
                 $( $crate::body::bodies!(@put $presence $ie, self.$field, w); )*
@@ -487,7 +487,7 @@ macro_rules! bodies {
                 })
             }
 
-            fn encode(&self, w: &mut $crate::encode::Writer<'_>)
+            fn encode(&self, w: &mut $crate::encode::PfcpWriter<'_>)
                 -> Result<(), $crate::encode::NoRoom>
             {
                 self.encode_members(w)
@@ -502,7 +502,7 @@ macro_rules! bodies {
                 Self::decode_members(body, true)
             }
 
-            fn encode_body(&self, w: &mut $crate::encode::Writer<'_>)
+            fn encode_body(&self, w: &mut $crate::encode::PfcpWriter<'_>)
                 -> Result<(), $crate::encode::NoRoom>
             {
                 self.encode_members(w)

@@ -31,17 +31,17 @@ pub fn encode<'a, M: MessageBody<'a>>(
     sequence: u32,
     body: &M,
 ) -> Result<usize, NoRoom> {
-    Writer::new(buf).message(M::TYPE, seid, sequence, |w| body.encode_body(w))
+    PfcpWriter::new(buf).message(M::TYPE, seid, sequence, |w| body.encode_body(w))
 }
 
 /// Appends to a buffer. After [`NoRoom`] the contents are unspecified.
 #[derive(Debug)]
-pub struct Writer<'b> {
+pub struct PfcpWriter<'b> {
     buf: &'b mut [u8],
     at: usize,
 }
 
-impl<'b> Writer<'b> {
+impl<'b> PfcpWriter<'b> {
     /// A writer at the start of `buf`.
     #[must_use]
     pub fn new(buf: &'b mut [u8]) -> Self {

@@ -13,7 +13,7 @@
 
 use adit_types::Seid;
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::HeaderError;
 use crate::message::MessageType;
 
@@ -61,7 +61,7 @@ impl Header {
             | if self.follow_on { FLAG_FO } else { 0 }
     }
 
-    pub(crate) fn encode_tail(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    pub(crate) fn encode_tail(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         if let Some(seid) = self.seid {
             w.u64(seid.0)?;
         }
@@ -84,12 +84,12 @@ pub struct RawMessage<'a> {
 /// After an error that leaves no trustworthy length the walk ends. Octets behind the last message
 /// are ignored; [`Datagram::remaining`] tells how many.
 #[derive(Debug, Clone)]
-pub struct Datagram<'a> {
+pub struct PfcpDatagram<'a> {
     rest: &'a [u8],
     more: bool,
 }
 
-impl<'a> Datagram<'a> {
+impl<'a> PfcpDatagram<'a> {
     /// The messages of `payload`. An empty payload yields one [`HeaderError::Truncated`].
     #[must_use]
     pub const fn new(payload: &'a [u8]) -> Self {
@@ -139,7 +139,7 @@ impl<'a> Datagram<'a> {
     }
 }
 
-impl<'a> Iterator for Datagram<'a> {
+impl<'a> Iterator for PfcpDatagram<'a> {
     type Item = Result<RawMessage<'a>, HeaderError>;
 
     fn next(&mut self) -> Option<Self::Item> {

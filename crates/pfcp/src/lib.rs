@@ -6,7 +6,7 @@
 //! Invariant: no input makes this crate panic or read outside the slice that it was given.
 //!
 //! Data flow: a UDP payload enters through [`Datagram`], becomes [`RawMessage`] and then
-//! [`Message`]; answers leave through [`encode`] or [`Writer`].
+//! [`Message`]; answers leave through [`encode`] or [`PfcpWriter`].
 //!
 //! ```
 //! use adit_pfcp::ie::{NodeId, RecoveryTimeStamp};
@@ -44,9 +44,9 @@ mod repeated;
 
 pub use body::{Ignored, Member, Presence, Withdrawn};
 pub use cause::Cause;
-pub use encode::{NoRoom, Writer, encode};
+pub use encode::{NoRoom, PfcpWriter, encode};
 pub use error::{DecodeError, DecodeErrorKind, HeaderError, IeError};
-pub use header::{Datagram, Header, RawMessage, SEQUENCE_MAX};
+pub use header::{Header, PfcpDatagram, RawMessage, SEQUENCE_MAX};
 pub use ie::{Ie, IeIter, IeType, RawIe};
 pub use message::{Message, MessageBody, MessageType};
 pub use repeated::Repeated;

@@ -11,11 +11,11 @@ use crate::ie::{Ie, IeIter, IeType};
 /// A list to encode borrows a slice of items: `Repeated::from(&items[..])`.
 #[derive(Clone, Copy)]
 pub struct Repeated<'a, T> {
-    source: Source<'a, T>,
+    source: RepeatedSource<'a, T>,
 }
 
 #[derive(Clone, Copy)]
-enum Source<'a, T> {
+enum RepeatedSource<'a, T> {
     Items(&'a [T]),
     Wire { octets: &'a [u8], ie_type: IeType, count: u16 },
 }
@@ -24,20 +24,20 @@ impl<'a, T: Ie<'a> + Copy> Repeated<'a, T> {
     /// No items.
     #[must_use]
     pub const fn new() -> Self {
-        Self { source: Source::Items(&[]) }
+        Self { source: RepeatedSource::Items(&[]) }
     }
 
     /// `octets` are whole IEs, and every one of `ie_type` among them decodes as a `T`.
     pub(crate) const fn from_wire(octets: &'a [u8], ie_type: IeType, count: u16) -> Self {
-        Self { source: Source::Wire { octets, ie_type, count } }
+        Self { source: RepeatedSource::Wire { octets, ie_type, count } }
     }
 
     /// How many items.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.source {
-            Source::Items(items) => items.len(),
-            Source::Wire { count, .. } => usize::from(count),
+            RepeatedSource::Items(items) => items.len(),
+            RepeatedSource::Wire { count, .. } => usize::from(count),
         }
     }
 
@@ -57,8 +57,10 @@ impl<'a, T: Ie<'a> + Copy> Repeated<'a, T> {
     #[must_use]
     pub fn iter(&self) -> RepeatedIter<'a, T> {
         RepeatedIter(match self.source {
-            Source::Items(items) => Walk::Items(items.iter()),
-            Source::Wire { octets, ie_type, .. } => Walk::Wire(IeIter::new(octets), ie_type),
+            RepeatedSource::Items(items) => RepeatedWalk::Items(items.iter()),
+            RepeatedSource::Wire { octets, ie_type, .. } => {
+                RepeatedWalk::Wire(IeIter::new(octets), ie_type)
+            }
         })
     }
 }
@@ -71,13 +73,13 @@ impl<'a, T: Ie<'a> + Copy> Default for Repeated<'a, T> {
 
 impl<'a, T> From<&'a [T]> for Repeated<'a, T> {
     fn from(items: &'a [T]) -> Self {
-        Self { source: Source::Items(items) }
+        Self { source: RepeatedSource::Items(items) }
     }
 }
 
 impl<'a, T, const N: usize> From<&'a [T; N]> for Repeated<'a, T> {
     fn from(items: &'a [T; N]) -> Self {
-        Self { source: Source::Items(items) }
+        Self { source: RepeatedSource::Items(items) }
     }
 }
 
@@ -111,10 +113,10 @@ impl<'a, T: Ie<'a> + Copy> IntoIterator for &Repeated<'a, T> {
 
 /// Iterator of [`Repeated`].
 #[derive(Clone)]
-pub struct RepeatedIter<'a, T>(Walk<'a, T>);
+pub struct RepeatedIter<'a, T>(RepeatedWalk<'a, T>);
 
 #[derive(Clone)]
-enum Walk<'a, T> {
+enum RepeatedWalk<'a, T> {
     Items(core::slice::Iter<'a, T>),
     Wire(IeIter<'a>, IeType),
 }
@@ -130,8 +132,8 @@ impl<'a, T: Ie<'a> + Copy> Iterator for RepeatedIter<'a, T> {
 
     fn next(&mut self) -> Option<T> {
         match &mut self.0 {
-            Walk::Items(items) => items.next().copied(),
-            Walk::Wire(ies, ie_type) => {
+            RepeatedWalk::Items(items) => items.next().copied(),
+            RepeatedWalk::Wire(ies, ie_type) => {
                 let ie = ies.by_ref().flatten().find(|ie| ie.ie_type == *ie_type)?;
                 match T::decode(ie.value) {
                     Ok(item) => Some(item),

@@ -11,7 +11,9 @@ use std::process::Command;
 
 use adit_pfcp::ie::*;
 use adit_pfcp::message::{MESSAGE_TABLE, members};
-use adit_pfcp::{Cause, Datagram, Member, Message, MessageType, NoRoom, Presence, Writer, grouped};
+use adit_pfcp::{
+    Cause, Member, Message, MessageType, NoRoom, PfcpDatagram, PfcpWriter, Presence, grouped,
+};
 use adit_types::{BarId, FarId, PdrId, QerId, Qfi, Seid, UrrId};
 
 const MESSAGES_PER_TYPE: u64 = 32;
@@ -40,7 +42,7 @@ impl Rng {
     }
 }
 
-fn fill(w: &mut Writer<'_>, rng: &mut Rng, members: &[Member]) -> Result<(), NoRoom> {
+fn fill(w: &mut PfcpWriter<'_>, rng: &mut Rng, members: &[Member]) -> Result<(), NoRoom> {
     for member in members {
         let wanted = member.presence == Presence::Mandatory || rng.below(3) == 0;
         let copies = u64::from(wanted) * if member.repeatable { 1 + rng.below(2) } else { 1 };
@@ -75,7 +77,7 @@ fn has_whole_numbers(value: &[u8]) -> bool {
 fn message(rng: &mut Rng, message_type: MessageType, sequence: u32) -> Vec<u8> {
     let mut buf = vec![0; 16_384];
     let seid = message_type.is_session_related().then_some(SEID);
-    let len = Writer::new(&mut buf)
+    let len = PfcpWriter::new(&mut buf)
         .message(message_type, seid, sequence, |w| fill(w, rng, members(message_type)))
         .unwrap();
     buf.truncate(len);
@@ -273,7 +275,7 @@ fn walk(seen: &mut Seen<'_>, body: &[u8]) {
 }
 
 fn ours(octets: &[u8]) -> Fields {
-    let raw = Datagram::new(octets).next().unwrap().unwrap();
+    let raw = PfcpDatagram::new(octets).next().unwrap().unwrap();
     let message = Message::decode(&raw).unwrap();
     let mut fields = Fields::new();
     let mut seen = Seen(&mut fields);
@@ -334,7 +336,7 @@ fn features_have_the_bits_that_tshark_knows() {
         .iter()
         .map(|(_, feature)| {
             let mut buf = [0; 64];
-            let len = Writer::new(&mut buf)
+            let len = PfcpWriter::new(&mut buf)
                 .message(MessageType::HEARTBEAT_REQUEST, None, 1, |w| w.put(feature))
                 .unwrap();
             buf[..len].to_vec()

@@ -9,26 +9,26 @@ use adit_pfcp::message::{
     members,
 };
 use adit_pfcp::{
-    Cause, Datagram, DecodeError, Header, HeaderError, Message, MessageBody, MessageType, NoRoom,
-    RawMessage, Writer,
+    Cause, DecodeError, Header, HeaderError, Message, MessageBody, MessageType, NoRoom,
+    PfcpDatagram, PfcpWriter, RawMessage,
 };
 use adit_types::{FarId, PdrId, Precedence, Seid};
 
 fn only(octets: &[u8]) -> RawMessage<'_> {
-    let mut messages = Datagram::new(octets);
+    let mut messages = PfcpDatagram::new(octets);
     let raw = messages.next().unwrap().unwrap();
     assert!(messages.next().is_none());
     raw
 }
 
 fn encode_again(message: &Message<'_>, header: &Header, buf: &mut [u8]) -> Result<usize, NoRoom> {
-    Writer::new(buf).message_with(header, |w| message.encode_body(w))
+    PfcpWriter::new(buf).message_with(header, |w| message.encode_body(w))
 }
 
 /// Decodes whatever is decodable and walks all of it, by encoding it again.
 fn exercise(octets: &[u8]) {
     let mut buf = [0; 8192];
-    for raw in Datagram::new(octets).flatten() {
+    for raw in PfcpDatagram::new(octets).flatten() {
         if let Ok(message) = Message::decode(&raw) {
             let len = encode_again(&message, &raw.header, &mut buf).unwrap();
             // What was decoded survives a second trip, skipped IEs included.
@@ -41,7 +41,7 @@ fn exercise(octets: &[u8]) {
 }
 
 fn only_lenient(octets: &[u8]) -> Option<RawMessage<'_>> {
-    Datagram::new(octets).next()?.ok()
+    PfcpDatagram::new(octets).next()?.ok()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn every_message_survives_a_round_trip_octet_by_octet() {
 fn every_prefix_of_a_message_is_refused_by_the_header() {
     samples::each(|octets| {
         for len in 0..octets.len() {
-            let first = Datagram::new(&octets[..len]).next().unwrap();
+            let first = PfcpDatagram::new(&octets[..len]).next().unwrap();
             assert!(matches!(
                 first,
                 Err(HeaderError::Truncated | HeaderError::LengthBeyondDatagram { .. })
@@ -110,15 +110,15 @@ fn writer_without_room_says_so_at_every_length() {
     });
 }
 
-fn written(fill: impl FnOnce(&mut Writer<'_>) -> Result<(), NoRoom>) -> Vec<u8> {
+fn written(fill: impl FnOnce(&mut PfcpWriter<'_>) -> Result<(), NoRoom>) -> Vec<u8> {
     let mut buf = [0; 1024];
-    let mut w = Writer::new(&mut buf);
+    let mut w = PfcpWriter::new(&mut buf);
     fill(&mut w).unwrap();
     let len = w.len();
     buf[..len].to_vec()
 }
 
-fn establishment(fill: impl FnOnce(&mut Writer<'_>) -> Result<(), NoRoom>) -> Vec<u8> {
+fn establishment(fill: impl FnOnce(&mut PfcpWriter<'_>) -> Result<(), NoRoom>) -> Vec<u8> {
     written(|w| {
         w.put(&NodeId::Ipv4(samples::V4))?;
         w.put(&adit_pfcp::ie::FSeid::new(Seid(1), samples::V4.into()))?;
@@ -262,14 +262,14 @@ fn ie_longer_than_known_is_accepted() {
 
 #[test]
 fn datagram_that_is_empty_yields_one_error() {
-    let mut messages = Datagram::new(&[]);
+    let mut messages = PfcpDatagram::new(&[]);
     assert_eq!(messages.next(), Some(Err(HeaderError::Truncated)));
     assert_eq!(messages.next(), None);
 }
 
 #[test]
 fn datagram_of_another_version_yields_its_sequence_number() {
-    let mut messages = Datagram::new(&[0x40, 1, 0, 4, 0, 0, 7, 0]);
+    let mut messages = PfcpDatagram::new(&[0x40, 1, 0, 4, 0, 0, 7, 0]);
     let error = HeaderError::VersionNotSupported { version: 2, sequence: 7 };
     assert_eq!(messages.next(), Some(Err(error)));
     assert_eq!(messages.next(), None);
@@ -278,13 +278,13 @@ fn datagram_of_another_version_yields_its_sequence_number() {
 #[test]
 fn datagram_length_shorter_than_the_header_is_refused() {
     let octets = [0x21, 50, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 7, 0];
-    assert_eq!(Datagram::new(&octets).next(), Some(Err(HeaderError::LengthTooShort)));
+    assert_eq!(PfcpDatagram::new(&octets).next(), Some(Err(HeaderError::LengthTooShort)));
 }
 
 #[test]
 fn session_message_without_seid_is_refused_and_the_walk_goes_on() {
     let octets = [0x24, 54, 0, 4, 0, 0, 7, 0, 0x20, 1, 0, 4, 0, 0, 8, 0];
-    let mut messages = Datagram::new(&octets);
+    let mut messages = PfcpDatagram::new(&octets);
     let message_type = MessageType::SESSION_DELETION_REQUEST;
     assert_eq!(messages.next(), Some(Err(HeaderError::SeidAbsent { message_type, sequence: 7 })));
     assert_eq!(messages.next().unwrap().unwrap().header.sequence, 8);
@@ -294,17 +294,17 @@ fn session_message_without_seid_is_refused_and_the_walk_goes_on() {
 #[test]
 fn bundled_messages_are_walked_one_by_one() {
     let mut buf = [0; 64];
-    let mut w = Writer::new(&mut buf);
+    let mut w = PfcpWriter::new(&mut buf);
     let ty = MessageType::HEARTBEAT_REQUEST;
     let body = HeartbeatRequest::new(adit_pfcp::ie::RecoveryTimeStamp(1));
     let first = Header { follow_on: true, priority: Some(9), ..Header::new(ty, None, 1) };
     w.message_with(&first, |w| body.encode_body(w)).unwrap();
     w.message(ty, None, 2, |w| body.encode_body(w)).unwrap();
     let len = w.len();
-    let headers: Vec<_> = Datagram::new(&buf[..len]).map(|m| m.unwrap().header).collect();
+    let headers: Vec<_> = PfcpDatagram::new(&buf[..len]).map(|m| m.unwrap().header).collect();
     assert_eq!(headers, [first, Header::new(ty, None, 2)]);
     // Follow On with nothing behind it.
-    let mut messages = Datagram::new(&buf[..len / 2]);
+    let mut messages = PfcpDatagram::new(&buf[..len / 2]);
     assert!(messages.next().unwrap().is_ok());
     assert_eq!(messages.next(), Some(Err(HeaderError::Truncated)));
 }

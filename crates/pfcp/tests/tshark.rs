@@ -7,11 +7,11 @@ mod samples;
 use std::process::Command;
 
 use adit_pfcp::ie::{
-    DestinationInterface, FailedRuleId, HeaderEnrichment, IeType, NetworkInstance,
+    DestinationInterface, EthernetVlanTag, FailedRuleId, HeaderEnrichment, IeType, NetworkInstance,
     OuterHeaderCreation, OuterHeaderDescription, PfdContents, RedirectAddressType,
-    RedirectInformation, RemoteGtpuPeer, UpFunctionFeatures, UserId, VlanTag,
+    RedirectInformation, RemoteGtpuPeer, UpFunctionFeatures, UserId,
 };
-use adit_pfcp::{MessageType, NoRoom, Writer};
+use adit_pfcp::{MessageType, NoRoom, PfcpWriter};
 use adit_types::{BarId, PdrId};
 
 /// The dissection of each datagram as text, `None` where there is no tshark.
@@ -89,9 +89,9 @@ fn tshark_dissects_every_message_without_a_mark() {
     assert!(absent.is_empty(), "not dissected: {absent:?}");
 }
 
-fn heartbeat_with(fill: impl Fn(&mut Writer<'_>) -> Result<(), NoRoom>) -> Vec<u8> {
+fn heartbeat_with(fill: impl Fn(&mut PfcpWriter<'_>) -> Result<(), NoRoom>) -> Vec<u8> {
     let mut buf = [0; 512];
-    let mut w = Writer::new(&mut buf);
+    let mut w = PfcpWriter::new(&mut buf);
     let len = w.message(MessageType::HEARTBEAT_REQUEST, None, 1, fill).unwrap();
     buf[..len].to_vec()
 }
@@ -117,7 +117,7 @@ fn tshark_dissects_variants_of_leaf_ies_without_a_mark() {
             })
         })
     };
-    let tag = Some(VlanTag { vid: Some(7), ..<_>::default() });
+    let tag = Some(EthernetVlanTag { vid: Some(7), ..<_>::default() });
     let datagrams = [
         redirect(RedirectAddressType::Ipv4, &b""[..], None),
         redirect(RedirectAddressType::Ipv4AndIpv6, b"2001:db8::1", None),

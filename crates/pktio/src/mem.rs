@@ -22,12 +22,12 @@ pub const BUF_BYTES: usize = 2048 + HEADROOM_BYTES;
 ///
 /// It is one pointer wide, like an mbuf, so that moving it costs the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemBuf(Box<Inner>);
+pub struct MemBuf(Box<MemBufStorage>);
 
 /// What is asked first shares a cache line, as in an mbuf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[repr(C)]
-struct Inner {
+struct MemBufStorage {
     start: usize,
     end: usize,
     checksum: RxChecksum,
@@ -44,7 +44,7 @@ impl MemBuf {
     /// An empty buffer with full headroom.
     #[must_use]
     pub fn new() -> Self {
-        Self(Box::new(Inner {
+        Self(Box::new(MemBufStorage {
             start: HEADROOM_BYTES,
             end: HEADROOM_BYTES,
             checksum: RxChecksum::Unknown,

@@ -8,7 +8,7 @@ use core::hint::black_box;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::sdf::{AddrMatch, PortRange};
-use adit_rules::{FlowKey, FlowSelector, Matcher, PdrEntry, SdfFilter, SourceInterface};
+use adit_rules::{FlowKey, FlowSelector, Matcher, PacketFilter, PdrEntry, SourceInterface};
 use adit_rules::{SdfSet, UeAddresses};
 use adit_types::{Direction, InterfaceSet, Ipv4Prefix, Ipv6Prefix, PdrId, Precedence};
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -28,12 +28,12 @@ fn pdr(number: u32, is_v6: bool) -> PdrEntry {
         IpAddr::V4(addr) => Ipv4Prefix::containing(addr, 32).map(AddrMatch::V4),
         IpAddr::V6(addr) => Ipv6Prefix::containing(addr, 128).map(AddrMatch::V6),
     };
-    let filter = SdfFilter {
+    let filter = PacketFilter {
         protocol: Some(17),
         remote: remote.unwrap_or(AddrMatch::Any),
         remote_ports: vec![PortRange { first: 5000, last: 5000 }],
         local_ports: vec![PortRange { first: 40_000, last: 40_009 }],
-        ..SdfFilter::ANY
+        ..PacketFilter::ANY
     };
     PdrEntry {
         id: PdrId(1),

@@ -8,7 +8,7 @@ use adit_types::{BitRate, Nanos};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 fn rate(criterion: &mut Criterion) {
-    let limit = RateLimit::new(BitRate::from_kbps(100_000), Nanos::from_millis(2), Excess::Drops);
+    let limit = RateLimit::new(BitRate::from_kbps(100_000), Nanos::from_millis(2), Excess::Policed);
     let (mut bucket, mut now) = (Bucket::default(), Nanos(0));
     criterion.bench_function("rate/bucket", |bench| {
         bench.iter(|| {

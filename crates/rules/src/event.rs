@@ -12,14 +12,14 @@ use adit_types::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerEvent {
     /// A packet waits for the link-layer address of this on-link destination.
-    NeighbourWanted {
+    NeighborUnresolved {
         /// The interface on whose link the destination is.
         interface: InterfaceId,
         /// The destination or gateway.
         addr: IpAddr,
     },
     /// A neighbor told its link-layer address.
-    NeighbourSeen {
+    NeighborLearned {
         /// The interface on whose link the neighbor is.
         interface: InterfaceId,
         /// The neighbor's address.

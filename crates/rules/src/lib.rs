@@ -8,7 +8,7 @@
 
 pub mod delta;
 pub mod event;
-pub mod express;
+pub mod fast_rule;
 pub mod forwarding;
 pub mod matcher;
 pub mod packet_rate;
@@ -23,23 +23,25 @@ pub mod verdict;
 
 pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
 pub use event::{AddressConflict, DataDelivery, WorkerCommand, WorkerEvent};
-pub use express::{
-    EXPRESS_METERS_MAX, EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr,
-    ExpressWay,
+pub use fast_rule::{
+    FAST_RULE_METERS_MAX, FAST_RULE_QFIS_MAX, FAST_RULE_URRS_MAX, FastRule, FastRuleForwarding,
+    FastRuleUe, FastRuleUrr,
 };
 pub use forwarding::{Redirect, Steering};
-pub use matcher::{Candidate, FlowKey, Line, Matcher, MatcherView, Matchers, Root, UsualFlow};
-pub use packet_rate::{PacketLimit, PacketQuota, PacketRate, PacketsLeft};
+pub use matcher::{
+    Candidate, FlowKey, Matcher, MatcherLine, MatcherRoot, MatcherView, Matchers, UsualFlow,
+};
+pub use packet_rate::{PacketLimit, PacketQuota, PacketRateMeter, PacketsLeft};
 pub use published::{
     FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, UrrShape,
 };
 pub use rate::{Bucket, Excess, RateLimit, SharedBucket};
 pub use rule::{
-    ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, Guarantee, Guaranteed,
-    OuterHeaderCreation, OuterHeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules,
-    SharedRateId, SourceInterface, TunnelSide, UeAddresses,
+    ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, Guarantee, GuaranteedShare,
+    HeaderCreation, HeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules, SharedRateId,
+    SourceInterface, TunnelSide, UeAddresses,
 };
-pub use sdf::{FlowSelector, SdfFilter};
+pub use sdf::{FlowSelector, PacketFilter};
 pub use sdf_set::SdfSet;
 pub use shapes::Shapes;
 pub use usage::{

@@ -32,7 +32,7 @@ pub struct PacketLimit {
 
 /// What passed in the window that began last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Window {
+struct PacketWindow {
     /// The window's end.
     until: Nanos,
     /// Packets that passed in it.
@@ -41,7 +41,7 @@ struct Window {
     unit: Nanos,
 }
 
-impl Window {
+impl PacketWindow {
     /// The window at `now`: a new one where the last one is over. One of another unit, from before
     /// `since`, ends no later than a unit of `quota` after that.
     fn at(self, quota: PacketQuota, since: Nanos, now: Nanos) -> Self {
@@ -56,7 +56,7 @@ impl Window {
 
 /// A window that one thread writes and others read.
 #[derive(Debug, Default)]
-struct Cell {
+struct PacketWindowCell {
     until: AtomicU64,
     /// Packets that passed, and above them the unit in microseconds.
     passed: AtomicU64,
@@ -65,15 +65,15 @@ struct Cell {
 /// Bits of the packets that passed.
 const PASSED_BITS: u32 = 16;
 
-impl Cell {
-    fn load(&self) -> Window {
+impl PacketWindowCell {
+    fn load(&self) -> PacketWindow {
         let until = Nanos(self.until.load(Ordering::Acquire));
         let word = self.passed.load(Ordering::Relaxed);
         #[allow(clippy::cast_possible_truncation, reason = "the low 16 bits")]
-        Window { until, passed: word as u16, unit: Nanos((word >> PASSED_BITS) * 1000) }
+        PacketWindow { until, passed: word as u16, unit: Nanos((word >> PASSED_BITS) * 1000) }
     }
 
-    fn store(&self, Window { until, passed, unit }: Window) {
+    fn store(&self, PacketWindow { until, passed, unit }: PacketWindow) {
         // Whoever sees the new end sees no older count: a new window never looks used up.
         let word = ((unit.0 / 1000) << PASSED_BITS) | u64::from(passed);
         self.passed.store(word, Ordering::Relaxed);
@@ -83,16 +83,16 @@ impl Cell {
 
 /// What one direction let pass and what not.
 #[derive(Debug, Default)]
-struct Course {
-    plain: Cell,
-    additional: Cell,
+struct DirectionPacketCounts {
+    plain: PacketWindowCell,
+    additional: PacketWindowCell,
     dropped: AtomicU64,
 }
 
 /// What passed and what not, of both directions, as long as the QER exists. Written by the worker that
 /// owns the session.
 #[derive(Debug, Default)]
-struct Counts([Course; 2]);
+struct PacketRateCounts([DirectionPacketCounts; 2]);
 
 /// What is left of one direction's packet rate. Spec: TS 29.244 §8.2.139.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,14 +108,14 @@ pub struct PacketsLeft {
 /// The packet rates of a QER, and what passed of them: its clones share that, and other rates may
 /// take it over ([`PacketRate::with_limits`]).
 #[derive(Debug, Clone, Default)]
-pub struct PacketRate {
+pub struct PacketRateMeter {
     limits: [Option<PacketLimit>; 2],
     /// When it got these limits.
     since: Nanos,
-    counts: Arc<Counts>,
+    counts: Arc<PacketRateCounts>,
 }
 
-impl PacketRate {
+impl PacketRateMeter {
     /// Rates from `since` on, of which nothing passed; without one in a direction everything passes
     /// there.
     ///
@@ -143,8 +143,8 @@ impl PacketRate {
         }
     }
 
-    fn course(&self, direction: Direction) -> &Course {
-        let Counts([uplink, downlink]) = &*self.counts;
+    fn direction_counts(&self, direction: Direction) -> &DirectionPacketCounts {
+        let PacketRateCounts([uplink, downlink]) = &*self.counts;
         match direction {
             Direction::Uplink => uplink,
             Direction::Downlink => downlink,
@@ -152,12 +152,17 @@ impl PacketRate {
     }
 
     /// The window that a packet would count in at `now`. `None` where both are used up.
-    fn open(&self, limit: PacketLimit, direction: Direction, now: Nanos) -> Option<Open<'_>> {
-        let Course { plain, additional, .. } = self.course(direction);
+    fn open_window(
+        &self,
+        limit: PacketLimit,
+        direction: Direction,
+        now: Nanos,
+    ) -> Option<OpenPacketWindow<'_>> {
+        let DirectionPacketCounts { plain, additional, .. } = self.direction_counts(direction);
         let both = [Some((plain, limit.plain)), limit.additional.map(|quota| (additional, quota))];
         both.into_iter().flatten().find_map(|(cell, quota)| {
             let window = cell.load().at(quota, self.since, now);
-            (window.passed < quota.pkts_max).then_some(Open { cell, window })
+            (window.passed < quota.pkts_max).then_some(OpenPacketWindow { cell, window })
         })
     }
 
@@ -166,9 +171,9 @@ impl PacketRate {
     #[must_use]
     pub fn is_open(&self, direction: Direction, now: Nanos) -> bool {
         let Some(limit) = self.limit(direction) else { return true };
-        let is_open = self.open(limit, direction, now).is_some();
+        let is_open = self.open_window(limit, direction, now).is_some();
         if !is_open {
-            let dropped = &self.course(direction).dropped;
+            let dropped = &self.direction_counts(direction).dropped;
             dropped.store(dropped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         is_open
@@ -177,8 +182,8 @@ impl PacketRate {
     /// Counts a packet that passes at `now`. For the worker that owns the session only.
     pub fn pass(&self, direction: Direction, now: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
-        if let Some(Open { cell, window }) = self.open(limit, direction, now) {
-            cell.store(Window { passed: window.passed + 1, ..window });
+        if let Some(OpenPacketWindow { cell, window }) = self.open_window(limit, direction, now) {
+            cell.store(PacketWindow { passed: window.passed + 1, ..window });
         }
     }
 
@@ -186,12 +191,12 @@ impl PacketRate {
     /// of a window that begins now. Before any worker knows the rate.
     pub fn resume(&self, direction: Direction, (packets, additional): (u16, u16), until: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
-        let window = |quota: PacketQuota, left: u16| Window {
+        let window = |quota: PacketQuota, left: u16| PacketWindow {
             until,
             passed: quota.pkts_max.saturating_sub(left),
             unit: Nanos(0),
         };
-        let course = self.course(direction);
+        let course = self.direction_counts(direction);
         course.plain.store(window(limit.plain, packets));
         if let Some(quota) = limit.additional {
             course.additional.store(window(quota, additional));
@@ -202,9 +207,9 @@ impl PacketRate {
     #[must_use]
     pub fn left(&self, direction: Direction, now: Nanos) -> Option<PacketsLeft> {
         let PacketLimit { plain, additional } = self.limit(direction)?;
-        let course = self.course(direction);
-        let of = |cell: &Cell, quota: PacketQuota| {
-            let Window { until, passed, .. } = cell.load().at(quota, self.since, now);
+        let course = self.direction_counts(direction);
+        let of = |cell: &PacketWindowCell, quota: PacketQuota| {
+            let PacketWindow { until, passed, .. } = cell.load().at(quota, self.since, now);
             // A window without a packet has not begun.
             (quota.pkts_max.saturating_sub(passed), if passed == 0 { now } else { until })
         };
@@ -217,27 +222,27 @@ impl PacketRate {
     /// Packets of a direction that the rate dropped.
     #[must_use]
     pub fn dropped(&self, direction: Direction) -> u64 {
-        self.course(direction).dropped.load(Ordering::Relaxed)
+        self.direction_counts(direction).dropped.load(Ordering::Relaxed)
     }
 }
 
 /// Where a packet counts.
-struct Open<'a> {
-    cell: &'a Cell,
-    window: Window,
+struct OpenPacketWindow<'a> {
+    cell: &'a PacketWindowCell,
+    window: PacketWindow,
 }
 
 /// Equal rates that share what passed.
-impl PartialEq for PacketRate {
+impl PartialEq for PacketRateMeter {
     fn eq(&self, other: &Self) -> bool {
         (self.limits, self.since) == (other.limits, other.since)
             && Arc::ptr_eq(&self.counts, &other.counts)
     }
 }
 
-impl Eq for PacketRate {}
+impl Eq for PacketRateMeter {}
 
-impl Hash for PacketRate {
+impl Hash for PacketRateMeter {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.limits.hash(state);
         Arc::as_ptr(&self.counts).hash(state);
@@ -260,7 +265,7 @@ mod tests {
     }
 
     /// Packets of `count` at `now` that pass.
-    fn passed(rate: &PacketRate, count: usize, now: Nanos) -> usize {
+    fn passed(rate: &PacketRateMeter, count: usize, now: Nanos) -> usize {
         let pass = |_: &usize| {
             let is_open = rate.is_open(UL, now);
             if is_open {
@@ -273,7 +278,7 @@ mod tests {
 
     #[test]
     fn window_begins_with_its_first_packet_and_lets_so_many_pass() {
-        let rate = PacketRate::new([limit(quota(3, HOUR), None), None], Nanos(0));
+        let rate = PacketRateMeter::new([limit(quota(3, HOUR), None), None], Nanos(0));
         let first = Nanos::from_secs(100);
         assert_eq!(passed(&rate, 5, first), 3);
         assert_eq!(passed(&rate, 5, first + HOUR - Nanos(1)), 0);
@@ -286,7 +291,8 @@ mod tests {
     #[test]
     fn additional_packets_pass_behind_the_plain_ones_in_their_own_window() {
         let minute = Nanos::from_secs(60);
-        let rate = PacketRate::new([limit(quota(2, minute), Some(quota(1, HOUR))), None], Nanos(0));
+        let rate =
+            PacketRateMeter::new([limit(quota(2, minute), Some(quota(1, HOUR))), None], Nanos(0));
         let now = Nanos::from_secs(1);
         assert_eq!(passed(&rate, 5, now), 3);
         let left = PacketsLeft { packets: 0, additional: Some(0), until: now + HOUR };
@@ -299,7 +305,7 @@ mod tests {
 
     #[test]
     fn zero_lets_nothing_pass() {
-        let rate = PacketRate::new([limit(quota(0, HOUR), None), None], Nanos(0));
+        let rate = PacketRateMeter::new([limit(quota(0, HOUR), None), None], Nanos(0));
         assert_eq!(passed(&rate, 2, Nanos(5)), 0);
     }
 
@@ -307,7 +313,7 @@ mod tests {
     fn rate_goes_on_where_another_session_left_it() {
         let now = Nanos::from_secs(50);
         for (left, expected) in [(1, 1), (0, 0), (9, 3)] {
-            let rate = PacketRate::new([limit(quota(3, HOUR), None), None], Nanos(0));
+            let rate = PacketRateMeter::new([limit(quota(3, HOUR), None), None], Nanos(0));
             rate.resume(UL, (left, 0), now + Nanos::from_secs(10));
             assert_eq!(passed(&rate, 5, now), expected);
             assert_eq!(passed(&rate, 5, now + Nanos::from_secs(10)), 3);
@@ -317,7 +323,7 @@ mod tests {
     #[test]
     fn status_holds_no_longer_than_a_window_that_began_with_the_session() {
         let (now, day) = (Nanos::from_secs(50), Nanos::from_secs(86_400));
-        let rate = PacketRate::new([limit(quota(3, HOUR), Some(quota(2, day))), None], now);
+        let rate = PacketRateMeter::new([limit(quota(3, HOUR), Some(quota(2, day))), None], now);
         rate.resume(UL, (0, 2), now + day);
         assert_eq!(rate.left(UL, now).unwrap().until, now + HOUR);
         assert_eq!(passed(&rate, 1, now + Nanos(1)), 1, "an additional one");
@@ -328,7 +334,7 @@ mod tests {
     fn new_rate_counts_what_passed_of_the_old_one_but_not_for_longer_than_its_own_unit() {
         let now = Nanos::from_secs(50);
         let week = Nanos::from_secs(7 * 86_400);
-        let weekly = PacketRate::new([limit(quota(4, week), None), None], Nanos(0));
+        let weekly = PacketRateMeter::new([limit(quota(4, week), None), None], Nanos(0));
         assert_eq!(passed(&weekly, 9, now), 4);
         let at = now + Nanos::from_secs(60);
         let limits = [limit(quota(6, HOUR), None), None];
@@ -342,7 +348,7 @@ mod tests {
         assert_eq!(passed(&hourly, 9, at + HOUR), 6);
         assert_eq!(hourly.dropped(UL), weekly.dropped(UL));
         // Nobody sends until the old window has nearly ended.
-        let silent = PacketRate::new([limit(quota(4, week), None), None], Nanos(0));
+        let silent = PacketRateMeter::new([limit(quota(4, week), None), None], Nanos(0));
         assert_eq!(passed(&silent, 9, now), 4);
         let silent = silent.with_limits(limits, at);
         assert_eq!(passed(&silent, 9, now + week - Nanos(1)), 6);

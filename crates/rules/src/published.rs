@@ -19,11 +19,10 @@ use crate::delta::DeltaId;
 use crate::forwarding::{Redirect, Steering};
 use crate::matcher::{Matcher, Matchers};
 use crate::rule::{
-    ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
-    OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, TunnelSide, UeAddresses,
-    any_contains,
+    ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, HeaderCreation, HeaderRemoval,
+    PdrEntry, QerEntry, SessionRules, SourceInterface, TunnelSide, UeAddresses, any_contains,
 };
-use crate::sdf::SdfFilter;
+use crate::sdf::PacketFilter;
 use crate::sdf_set::SdfSet;
 use crate::shapes::Shapes;
 use crate::usage::{PoolMembers, UrrEntry, UsageLimits};
@@ -51,12 +50,12 @@ pub struct PublishedRules {
     pub urrs: Box<[PublishedUrr]>,
     qers: Arc<QerList>,
     matchers: Option<Box<Matchers>>,
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<RareRules>>,
 }
 
 /// What few sessions have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Rare {
+struct RareRules {
     /// The UE's addresses beyond the first ones.
     further_ues: Vec<UeAddresses>,
     /// As of [`SessionRules::ue_networks`].
@@ -96,7 +95,7 @@ pub struct PdrShape {
     pub qfis: Vec<Qfi>,
     pub ue_networks: Vec<IpPrefix>,
     pub sdf: SdfSet,
-    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    pub outer_header_removal: Option<HeaderRemoval>,
     pub container_deletion: bool,
     pub far: u16,
     pub qers: ArrayVec<u16, QERS_PER_PDR_MAX>,
@@ -124,13 +123,13 @@ pub struct FarShape {
     pub destination: DestinationInterface,
     pub interfaces: InterfaceSet,
     /// Without the TEID of a tunnel.
-    outer_header: Option<OuterHeaderCreation>,
+    outer_header: Option<HeaderCreation>,
     pub transport_level_marking: Option<u8>,
     pub buffer_pkts_max: u16,
     pub steering: Option<Box<Steering>>,
     pub dscp: Option<u8>,
     pub redirect: Option<Box<Redirect>>,
-    pub switched: InterfaceSet,
+    pub local_switching: InterfaceSet,
     pub duplicates: ArrayVec<u16, DUPLICATES_PER_FAR_MAX>,
 }
 
@@ -158,7 +157,7 @@ pub struct UrrShape {
     pub report_dropped: (u64, u64),
     pub stopped: bool,
     pub quota_far: Option<u16>,
-    pub exempt: Vec<SdfFilter>,
+    pub exempt: Vec<PacketFilter>,
     pub pool: Option<u16>,
     pub members: PoolMembers,
     pub report_start: bool,
@@ -221,8 +220,8 @@ impl PublishedRules {
         let pdrs = pdrs.map(|pdr| published_pdr(pdr, &mut ues, shapes)).collect();
         let mut ues = ues.into_iter();
         let ue = ues.next().unwrap_or_default();
-        let rare = Rare { further_ues: ues.collect(), ue_networks, tunnel_sides };
-        let Rare { further_ues, ue_networks, tunnel_sides } = &rare;
+        let rare = RareRules { further_ues: ues.collect(), ue_networks, tunnel_sides };
+        let RareRules { further_ues, ue_networks, tunnel_sides } = &rare;
         let is_usual = further_ues.is_empty() && ue_networks.is_empty() && tunnel_sides.is_empty();
         Self {
             up_seid,
@@ -348,7 +347,7 @@ impl PublishedFar {
     /// As of [`FarEntry::outer_header_creation`].
     #[inline]
     #[must_use]
-    pub fn outer_header_creation(&self) -> Option<OuterHeaderCreation> {
+    pub fn outer_header_creation(&self) -> Option<HeaderCreation> {
         self.shape.outer_header.map(|outer| with_teid(outer, self.teid))
     }
 
@@ -371,12 +370,12 @@ impl PublishedUrr {
 
 /// The same header, with this TEID if it has one.
 #[inline]
-const fn with_teid(outer: OuterHeaderCreation, teid: Teid) -> OuterHeaderCreation {
+const fn with_teid(outer: HeaderCreation, teid: Teid) -> HeaderCreation {
     match outer {
-        OuterHeaderCreation::Gtpu(GtpuTunnel { teid: _, addr }) => {
-            OuterHeaderCreation::Gtpu(GtpuTunnel { teid, addr })
+        HeaderCreation::Gtpu(GtpuTunnel { teid: _, addr }) => {
+            HeaderCreation::Gtpu(GtpuTunnel { teid, addr })
         }
-        OuterHeaderCreation::Udp { .. } | OuterHeaderCreation::Ip { .. } => outer,
+        HeaderCreation::Udp { .. } | HeaderCreation::Ip { .. } => outer,
     }
 }
 
@@ -438,7 +437,7 @@ fn published_far(far: FarEntry, shapes: &mut Shapes) -> PublishedFar {
         steering,
         dscp,
         redirect,
-        switched,
+        local_switching: switched,
         duplicates,
     } = far;
     let tunnel = outer_header_creation.and_then(|outer| outer.tunnel());
@@ -452,7 +451,7 @@ fn published_far(far: FarEntry, shapes: &mut Shapes) -> PublishedFar {
         steering,
         dscp,
         redirect,
-        switched,
+        local_switching: switched,
         duplicates,
     });
     PublishedFar { shape, id, teid: tunnel.map_or(Teid(0), |tunnel| tunnel.teid), next_hop }

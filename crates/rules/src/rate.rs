@@ -13,7 +13,7 @@ const PRICE_FRACTION_BITS: u32 = 24;
 
 /// Bits below the price in one word: the depth, and above it the excess.
 const DEPTH_BITS: u32 = 15;
-const WAITS: u64 = 1 << DEPTH_BITS;
+const SHAPED: u64 = 1 << DEPTH_BITS;
 const PRICE_SHIFT: u32 = DEPTH_BITS + 1;
 
 /// A depth counts in units of 2^this nanoseconds.
@@ -30,9 +30,9 @@ const PACKET_BYTES_MAX: u64 = u16::MAX as u64;
 pub enum Excess {
     /// They are dropped (policing).
     #[default]
-    Drops,
+    Policed,
     /// They wait until their time has come (shaping).
-    Waits,
+    Shaped,
 }
 
 /// A rate, how much may pass at once, and what becomes of the rest: the time that one octet takes,
@@ -70,8 +70,8 @@ impl RateLimit {
         let depth = depth.0.div_ceil(1 << DEPTH_UNIT_BITS);
         let most = (1 << DEPTH_BITS) - 1;
         let waits = match excess {
-            Excess::Drops => 0,
-            Excess::Waits => WAITS,
+            Excess::Policed => 0,
+            Excess::Shaped => SHAPED,
         };
         Self(price << PRICE_SHIFT | waits | if depth > most { most } else { depth })
     }
@@ -104,7 +104,11 @@ impl RateLimit {
     #[inline]
     #[must_use]
     pub const fn excess(self) -> Excess {
-        if self.0 & WAITS != 0 && self.0 != Self::CLOSED.0 { Excess::Waits } else { Excess::Drops }
+        if self.0 & SHAPED != 0 && self.0 != Self::CLOSED.0 {
+            Excess::Shaped
+        } else {
+            Excess::Policed
+        }
     }
 
     /// Octets that pass within `time`, rounded down. Saturates; without a limit all there can be.
@@ -178,14 +182,14 @@ impl Bucket {
     #[inline]
     #[must_use]
     pub const fn after(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
-        let (begin, time, fraction) = self.charge(limit, now, bytes);
+        let (begin, time, fraction) = self.charge_parts(limit, now, bytes);
         Self { due: begin.saturating_add(time), fraction }
     }
 
     /// From when on a packet counts, its time in whole nanoseconds, and the fraction that is left.
     #[inline(always)]
     // PERF: part of [`Bucket::paid`].
-    const fn charge(self, limit: RateLimit, now: Nanos, bytes: u16) -> (u64, u64, u64) {
+    const fn charge_parts(self, limit: RateLimit, now: Nanos, bytes: u16) -> (u64, u64, u64) {
         // A price has 48 bits and a length 16; the fraction is below 2^24.
         let cost = (limit.price() * bytes as u64).wrapping_add(self.fraction);
         let begin = if self.due > now.0 { self.due } else { now.0 };
@@ -196,8 +200,8 @@ impl Bucket {
     // PERF: once per packet and bucket; nothing saturates.
     #[inline(always)]
     #[must_use]
-    pub const fn paid(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
-        let (begin, time, fraction) = self.charge(limit, now, bytes);
+    pub const fn charged(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
+        let (begin, time, fraction) = self.charge_parts(limit, now, bytes);
         Self { due: begin.wrapping_add(time), fraction }
     }
 
@@ -205,7 +209,7 @@ impl Bucket {
     /// by no more than `limit` leads to, and lets packets wait. Times are below 2^62 nanoseconds.
     #[inline]
     #[must_use]
-    pub const fn may_be_waited_for(self, limit: RateLimit, now: Nanos) -> bool {
+    pub const fn admits_waiting(self, limit: RateLimit, now: Nanos) -> bool {
         let room = self.room(limit, now);
         if limit.0 == RateLimit::CLOSED.0 {
             return false;
@@ -215,20 +219,20 @@ impl Bucket {
         }
         // The longest packet, and the fraction of a nanosecond before it.
         let most = ((limit.price() * PACKET_BYTES_MAX) >> PRICE_FRACTION_BITS).cast_signed() + 1;
-        limit.0 & WAITS != 0 && room + most >= 0
+        limit.0 & SHAPED != 0 && room + most >= 0
     }
 
     /// The same bucket, or an empty one if it is further ahead than `limit` ever leads to: it was
     /// another limit, and that one's debt is not owed to this one.
     #[inline]
     #[must_use]
-    pub const fn settled(self, limit: RateLimit, now: Nanos) -> Self {
+    pub const fn without_former_debt(self, limit: RateLimit, now: Nanos) -> Self {
         // The fraction of a nanosecond before the last packet.
-        self.settled_beyond(limit, now, Nanos(1))
+        self.without_debt_beyond(limit, now, Nanos(1))
     }
 
     /// The same for a bucket that is ahead by `margin` more than `limit` leads to.
-    const fn settled_beyond(self, limit: RateLimit, now: Nanos, margin: Nanos) -> Self {
+    const fn without_debt_beyond(self, limit: RateLimit, now: Nanos, margin: Nanos) -> Self {
         let empty = now.0.saturating_add(limit.depth_ns());
         let most = empty.saturating_add(limit.time_of(PACKET_BYTES_MAX).0);
         let is_beyond = self.due > most.saturating_add(margin.0);
@@ -261,7 +265,7 @@ impl SharedBucket {
         let due = now.0.saturating_add_signed(ahead >> SHARED_FRACTION_BITS);
         let fraction = ahead.cast_unsigned() & ((1 << SHARED_FRACTION_BITS) - 1);
         let fraction = fraction << (PRICE_FRACTION_BITS - SHARED_FRACTION_BITS);
-        Bucket { due, fraction }.settled_beyond(limit, now, CLOCKS_APART_MAX)
+        Bucket { due, fraction }.without_debt_beyond(limit, now, CLOCKS_APART_MAX)
     }
 
     /// The bucket after a packet of `bytes` octets passed at `now`.
@@ -298,9 +302,9 @@ mod tests {
         let bucket = Bucket::default().after(RateLimit::UNLIMITED, Nanos(7), MTU);
         assert_eq!((bucket.due, bucket.fraction), (7, 0));
         assert!(bucket.is_open(RateLimit::UNLIMITED, Nanos(7)));
-        let closed = RateLimit::new(BitRate::from_bps(0), Nanos::from_secs(1), Excess::Waits);
-        assert_eq!((closed, closed.excess()), (RateLimit::CLOSED, Excess::Drops));
-        assert_eq!(RateLimit::UNLIMITED.excess(), Excess::Drops);
+        let closed = RateLimit::new(BitRate::from_bps(0), Nanos::from_secs(1), Excess::Shaped);
+        assert_eq!((closed, closed.excess()), (RateLimit::CLOSED, Excess::Policed));
+        assert_eq!(RateLimit::UNLIMITED.excess(), Excess::Policed);
         assert!(!Bucket::default().is_open(closed, Nanos::NEVER));
         assert_eq!(Bucket::default().opens_at(closed), None);
     }
@@ -308,14 +312,15 @@ mod tests {
     #[test]
     fn flow_gets_its_rate_and_its_depth_once() {
         // 1 Mb/s for 10 s after a depth of 20 ms: 1.25 MB and 2.5 kB, and at most one packet more.
-        let limit = RateLimit::new(BitRate::from_kbps(1000), Nanos::from_millis(20), Excess::Drops);
+        let limit =
+            RateLimit::new(BitRate::from_kbps(1000), Nanos::from_millis(20), Excess::Policed);
         let bytes = passed(limit, MTU, Nanos::from_micros(100), Nanos::from_secs(10));
         assert!((1_252_500..=1_252_500 + 2 * u64::from(MTU)).contains(&bytes), "{bytes}");
     }
 
     #[test]
     fn slowest_rate_starves_no_packet() {
-        let limit = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Waits);
+        let limit = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Shaped);
         let bytes = passed(limit, u16::MAX, Nanos::from_millis(100), Nanos::from_secs(200));
         assert_eq!(bytes / u64::from(u16::MAX), 4, "one each 65.5 s, and the first at once");
     }
@@ -323,34 +328,36 @@ mod tests {
     #[test]
     fn debt_of_a_slower_limit_is_not_owed_to_a_faster_one() {
         let now = Nanos::from_secs(1);
-        let slow = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Waits);
+        let slow = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Shaped);
         let fast =
-            RateLimit::new(BitRate::from_kbps(1_000_000), Nanos::from_millis(1), Excess::Drops);
+            RateLimit::new(BitRate::from_kbps(1_000_000), Nanos::from_millis(1), Excess::Policed);
         let bucket = Bucket::default().after(slow, now, u16::MAX);
-        assert_eq!((slow.excess(), fast.excess()), (Excess::Waits, Excess::Drops));
-        assert_eq!(bucket.settled(slow, now), bucket);
-        let settled = bucket.settled(fast, now);
+        assert_eq!((slow.excess(), fast.excess()), (Excess::Shaped, Excess::Policed));
+        assert_eq!(bucket.without_former_debt(slow, now), bucket);
+        let settled = bucket.without_former_debt(fast, now);
         assert!(settled.is_open(fast, now));
-        assert_eq!(settled.settled(fast, now), settled);
+        assert_eq!(settled.without_former_debt(fast, now), settled);
         let after = settled.after(fast, now, MTU);
         assert!(!after.is_open(fast, now), "it begins empty");
-        assert_eq!(after.settled(fast, now), after, "its own debt stays");
+        assert_eq!(after.without_former_debt(fast, now), after, "its own debt stays");
     }
 
     #[test]
     fn what_may_be_waited_for_is_what_another_limit_is_not_owed() {
         let now = Nanos::from_secs(9);
         for kbps in [0, 8, 20_000, 100_000_000] {
-            for (excess, depth) in [(Excess::Drops, 0), (Excess::Waits, 0), (Excess::Waits, 20)] {
+            for (excess, depth) in [(Excess::Policed, 0), (Excess::Shaped, 0), (Excess::Shaped, 20)]
+            {
                 let limit =
                     RateLimit::new(BitRate::from_kbps(kbps), Nanos::from_millis(depth), excess);
                 let most = limit.depth_ns() + limit.time_of(PACKET_BYTES_MAX).0 + 1;
                 for ahead in [0, 1, limit.depth_ns(), limit.depth_ns() + 1, most, most + 1] {
                     let bucket = Bucket { due: now.0 + ahead, fraction: 5 };
                     let expected = bucket.is_open(limit, now)
-                        || limit.excess() == Excess::Waits && bucket.settled(limit, now) == bucket;
-                    assert_eq!(bucket.may_be_waited_for(limit, now), expected, "{limit:?} {ahead}");
-                    let paid = bucket.paid(limit, now, MTU);
+                        || limit.excess() == Excess::Shaped
+                            && bucket.without_former_debt(limit, now) == bucket;
+                    assert_eq!(bucket.admits_waiting(limit, now), expected, "{limit:?} {ahead}");
+                    let paid = bucket.charged(limit, now, MTU);
                     assert_eq!(paid, bucket.after(limit, now, MTU));
                 }
             }
@@ -360,7 +367,7 @@ mod tests {
     #[test]
     fn shared_bucket_is_a_bucket_rounded_up_to_a_256th_of_a_nanosecond() {
         for (kbps, len) in [(8, 1500), (20_000, 64), (99_999, 1400), (100_000_000, 64)] {
-            let limit = RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Excess::Waits);
+            let limit = RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Excess::Shaped);
             // Around the end of the period, too.
             for start in [5_000_000_000, 1 << 55, (1 << 56) - 1000, 5 << 56] {
                 let mut now = Nanos(start);
@@ -383,7 +390,7 @@ mod tests {
     fn shared_bucket_forgives_what_no_clock_explains() {
         let now = Nanos::from_secs(9);
         let fast =
-            RateLimit::new(BitRate::from_kbps(10_000_000), Nanos::from_millis(1), Excess::Waits);
+            RateLimit::new(BitRate::from_kbps(10_000_000), Nanos::from_millis(1), Excess::Shaped);
         let full = |ahead: u64| SharedBucket((now.0 + ahead) << 8).at(fast, now).due;
         assert_eq!(full(100_000_000), now.0 + 100_000_000, "another's clock is ahead");
         assert!(full(200_000_000) < now.0 + 1_100_000, "another's rate was slow");
@@ -393,14 +400,14 @@ mod tests {
     #[test]
     fn highest_rates_and_lengths_do_not_overflow() {
         for kbps in [1, 8, 100_000_000, (1 << 40) - 1] {
-            let limit = RateLimit::new(BitRate::from_kbps(kbps), Nanos::NEVER, Excess::Waits);
+            let limit = RateLimit::new(BitRate::from_kbps(kbps), Nanos::NEVER, Excess::Shaped);
             let late = Nanos(u64::MAX - 1);
             let bucket = Bucket { due: u64::MAX - 1, fraction: (1 << 24) - 1 };
             let after = bucket.after(limit, late, u16::MAX);
             assert!(after.due >= bucket.due && after.fraction < 1 << 24);
             assert!(limit.time_of(u64::MAX).0 > 0);
         }
-        let slowest = RateLimit::new(BitRate::from_bps(1), Nanos(0), Excess::Drops);
+        let slowest = RateLimit::new(BitRate::from_bps(1), Nanos(0), Excess::Policed);
         assert_eq!(slowest.price(), PRICE_MAX);
     }
 }

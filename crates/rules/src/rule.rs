@@ -16,9 +16,9 @@ use bitflags::bitflags;
 use crate::delta::DeltaId;
 use crate::forwarding::{Redirect, Steering};
 use crate::matcher::{Matcher, Matchers};
-use crate::packet_rate::PacketRate;
+use crate::packet_rate::PacketRateMeter;
 use crate::rate::RateLimit;
-use crate::sdf::SdfFilter;
+use crate::sdf::PacketFilter;
 use crate::sdf_set::SdfSet;
 use crate::usage::UrrEntry;
 
@@ -107,7 +107,7 @@ pub struct PdrEntry {
     /// At least one must match the inner packet; empty matches all.
     pub sdf: SdfSet,
     /// What to take off in front of the inner packet.
-    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    pub outer_header_removal: Option<HeaderRemoval>,
     /// The PDU Session Container that came with the packet is not carried on into a created GTP-U
     /// header. Spec: TS 29.244 §8.2.64 (GTP-U Extension Header Deletion).
     pub container_deletion: bool,
@@ -126,7 +126,7 @@ impl PdrEntry {
     /// remote side. Such PDRs belong neither to the matcher nor to the fast path.
     #[must_use]
     pub fn is_usual(&self, direction: Direction) -> bool {
-        let leaves_link = |filter: &SdfFilter| !filter.is_of_one_link();
+        let leaves_link = |filter: &PacketFilter| !filter.is_link_scoped();
         let has_filters = !self.sdf.is_empty() && !self.sdf.is_compiled();
         self.source.is_usual(direction) && (!has_filters || self.sdf.iter().any(leaves_link))
     }
@@ -183,7 +183,7 @@ impl UeAddresses {
 /// Outer headers that a PDR removes. Code points as in TS 29.244 §8.2.64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum OuterHeaderRemoval {
+pub enum HeaderRemoval {
     /// GTP-U over UDP over IPv4.
     GtpuUdpIpv4 = 0,
     /// GTP-U over UDP over IPv6.
@@ -213,7 +213,7 @@ pub struct FarEntry {
     /// alone are looked at.
     pub interfaces: InterfaceSet,
     /// What to put in front of forwarded packets.
-    pub outer_header_creation: Option<OuterHeaderCreation>,
+    pub outer_header_creation: Option<HeaderCreation>,
     /// Traffic class octet of the created outer header; absent copies nothing and writes zero.
     /// Spec: TS 29.244 §8.2.12 (Transport Level Marking).
     pub transport_level_marking: Option<u8>,
@@ -231,7 +231,7 @@ pub struct FarEntry {
     pub redirect: Option<Box<Redirect>>,
     /// N6 interfaces towards which packets from one UE to another turn round instead of leaving; none
     /// with an outer header.
-    pub switched: InterfaceSet,
+    pub local_switching: InterfaceSet,
     /// Positions in [`SessionRules::fars`]: each sends a copy of every packet, whatever becomes of
     /// the packet.
     pub duplicates: ArrayVec<u16, DUPLICATES_PER_FAR_MAX>,
@@ -276,7 +276,7 @@ impl ApplyAction {
 
 /// Outer header that a FAR creates. Spec: TS 29.244 §8.2.56.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum OuterHeaderCreation {
+pub enum HeaderCreation {
     /// GTP-U over UDP over the family of the tunnel's address.
     Gtpu(GtpuTunnel),
     /// UDP over the family of the address.
@@ -293,7 +293,7 @@ pub enum OuterHeaderCreation {
     },
 }
 
-impl OuterHeaderCreation {
+impl HeaderCreation {
     /// Address of the far end.
     #[inline]
     #[must_use]
@@ -353,7 +353,7 @@ pub struct QerEntry {
     /// Maximum bit rate, if it has one in some direction. Spec: TS 29.244 §8.2.8.
     pub meter: Option<QerMeter>,
     /// Packet rate, if it has one in some direction. Spec: TS 29.244 §8.2.63.
-    pub packet_rate: Option<Box<PacketRate>>,
+    pub packet_rate: Option<Box<PacketRateMeter>>,
 }
 
 /// The maximum bit rates of a QER, and where its buckets are.
@@ -369,7 +369,7 @@ pub struct QerMeter {
     /// The rate is shared with other sessions. Spec: TS 29.244 §8.2.10 (QER Correlation ID).
     pub shared: Option<SharedRateId>,
     /// What of its rates is guaranteed, uplink and downlink.
-    pub guaranteed: [Guaranteed; 2],
+    pub guaranteed: [GuaranteedShare; 2],
     /// Which bucket measures a guarantee below the rate, as of `bucket`.
     pub guaranteed_bucket: Option<u8>,
 }
@@ -377,7 +377,7 @@ pub struct QerMeter {
 /// What of a rate is guaranteed: what no aggregate holds up, and what waits where a transmit queue is
 /// full. Spec: TS 29.244 §8.2.9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Guaranteed {
+pub enum GuaranteedShare {
     /// Nothing.
     #[default]
     Nothing,
@@ -422,7 +422,7 @@ impl QerMeter {
     /// What is guaranteed in `direction`.
     #[inline]
     #[must_use]
-    pub const fn guaranteed(&self, direction: Direction) -> Guaranteed {
+    pub const fn guaranteed(&self, direction: Direction) -> GuaranteedShare {
         let [uplink, downlink] = self.guaranteed;
         match direction {
             Direction::Uplink => uplink,
@@ -435,9 +435,11 @@ impl QerMeter {
     #[must_use]
     pub const fn guarantee(&self, direction: Direction) -> Guarantee {
         match (self.guaranteed(direction), self.guaranteed_bucket) {
-            (Guaranteed::Whole, _) => Guarantee::Whole,
-            (Guaranteed::Within(_), Some(bucket)) => Guarantee::Bucket(bucket),
-            (Guaranteed::Nothing, _) | (Guaranteed::Within(_), None) => Guarantee::Nothing,
+            (GuaranteedShare::Whole, _) => Guarantee::Whole,
+            (GuaranteedShare::Within(_), Some(bucket)) => Guarantee::Bucket(bucket),
+            (GuaranteedShare::Nothing, _) | (GuaranteedShare::Within(_), None) => {
+                Guarantee::Nothing
+            }
         }
     }
 }

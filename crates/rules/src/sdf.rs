@@ -66,7 +66,7 @@ pub struct PortRange {
 
 /// One SDF filter. An absent part matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct SdfFilter {
+pub struct PacketFilter {
     /// Upper-layer protocol.
     pub protocol: Option<u8>,
     /// The far side's addresses.
@@ -85,7 +85,7 @@ pub struct SdfFilter {
     pub flow_label: Option<u32>,
 }
 
-impl SdfFilter {
+impl PacketFilter {
     /// A filter that matches every packet.
     pub const ANY: Self = Self {
         protocol: None,
@@ -101,7 +101,7 @@ impl SdfFilter {
     /// True when all remote addresses are of groups or link-local: routers forward no packet with
     /// one of them. Spec: RFC 4291 §2.5.6, §2.7; RFC 3927 §2.7; RFC 1112 §4.
     #[must_use]
-    pub fn is_of_one_link(&self) -> bool {
+    pub fn is_link_scoped(&self) -> bool {
         match self.remote {
             AddrMatch::Any => false,
             AddrMatch::V4(prefix) => {
@@ -158,11 +158,11 @@ mod tests {
 
     #[test]
     fn uplink_matches_the_far_side_against_the_destination() {
-        let filter = SdfFilter {
+        let filter = PacketFilter {
             protocol: Some(17),
             remote: AddrMatch::V4("1.1.1.0/24".parse().unwrap()),
             remote_ports: vec![PortRange { first: 53, last: 53 }],
-            ..SdfFilter::ANY
+            ..PacketFilter::ANY
         };
         assert!(filter.matches(Direction::Uplink, &flow()));
         assert!(!filter.matches(Direction::Downlink, &flow()));
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn flow_label_of_zero_matches_ipv6_only() {
-        let filter = SdfFilter { flow_label: Some(0), ..SdfFilter::ANY };
+        let filter = PacketFilter { flow_label: Some(0), ..PacketFilter::ANY };
         assert!(!filter.matches(Direction::Uplink, &flow()));
         let (src, dst) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
         assert!(filter.matches(Direction::Uplink, &FlowSelector { src, dst, ..flow() }));
@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn filter_of_one_family_does_not_match_the_other() {
-        let filter = SdfFilter { remote: AddrMatch::V6("::/0".parse().unwrap()), ..SdfFilter::ANY };
+        let filter =
+            PacketFilter { remote: AddrMatch::V6("::/0".parse().unwrap()), ..PacketFilter::ANY };
         assert!(!filter.matches(Direction::Uplink, &flow()));
     }
 }

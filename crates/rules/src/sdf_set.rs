@@ -8,18 +8,18 @@ use adit_types::Direction;
 use adit_types::limits::SDF_FILTERS_PER_PDR_MAX;
 
 use crate::matcher::{FlowKey, Matcher};
-use crate::sdf::{FlowSelector, SdfFilter};
+use crate::sdf::{FlowSelector, PacketFilter};
 
 /// SDF filters of which one must match. A clone shares them.
 ///
 /// More filters than a PDR may carry of its own, as applications have, are compiled once and asked
 /// as a whole; fewer are compiled into the matcher of each session.
 #[derive(Clone, Default)]
-pub struct SdfSet(Option<Arc<Shared>>);
+pub struct SdfSet(Option<Arc<SdfSetContents>>);
 
-struct Shared {
+struct SdfSetContents {
     /// Never empty.
-    filters: Box<[SdfFilter]>,
+    filters: Box<[PacketFilter]>,
     matcher: Option<Matcher>,
 }
 
@@ -37,9 +37,9 @@ impl SdfSet {
             return self.iter().any(|filter| filter.matches(direction, flow));
         };
         let fits =
-            |at| self.get(at).is_some_and(|filter: &SdfFilter| filter.matches(direction, flow));
+            |at| self.get(at).is_some_and(|filter: &PacketFilter| filter.matches(direction, flow));
         let key = FlowKey::new(direction, flow);
-        matcher.view().find(&key, |found| !found.is_unsure || fits(found.pdr)).is_some()
+        matcher.view().find(&key, |found| !found.needs_check || fits(found.pdr)).is_some()
     }
 
     fn matcher(&self) -> Option<&Matcher> {
@@ -48,26 +48,26 @@ impl SdfSet {
 }
 
 impl Deref for SdfSet {
-    type Target = [SdfFilter];
+    type Target = [PacketFilter];
 
-    fn deref(&self) -> &[SdfFilter] {
+    fn deref(&self) -> &[PacketFilter] {
         self.0.as_ref().map_or(&[], |shared| &shared.filters)
     }
 }
 
-impl From<Vec<SdfFilter>> for SdfSet {
-    fn from(filters: Vec<SdfFilter>) -> Self {
+impl From<Vec<PacketFilter>> for SdfSet {
+    fn from(filters: Vec<PacketFilter>) -> Self {
         if filters.is_empty() {
             return Self(None);
         }
         let is_large = filters.len() > SDF_FILTERS_PER_PDR_MAX;
         let matcher = if is_large { Matcher::of_filters(&filters) } else { None };
-        Self(Some(Arc::new(Shared { filters: filters.into_boxed_slice(), matcher })))
+        Self(Some(Arc::new(SdfSetContents { filters: filters.into_boxed_slice(), matcher })))
     }
 }
 
-impl FromIterator<SdfFilter> for SdfSet {
-    fn from_iter<I: IntoIterator<Item = SdfFilter>>(filters: I) -> Self {
+impl FromIterator<PacketFilter> for SdfSet {
+    fn from_iter<I: IntoIterator<Item = PacketFilter>>(filters: I) -> Self {
         Vec::from_iter(filters).into()
     }
 }
@@ -89,20 +89,20 @@ impl Hash for SdfSet {
     }
 }
 
-impl PartialEq<[SdfFilter]> for SdfSet {
-    fn eq(&self, other: &[SdfFilter]) -> bool {
+impl PartialEq<[PacketFilter]> for SdfSet {
+    fn eq(&self, other: &[PacketFilter]) -> bool {
         **self == *other
     }
 }
 
-impl<const N: usize> PartialEq<[SdfFilter; N]> for SdfSet {
-    fn eq(&self, other: &[SdfFilter; N]) -> bool {
+impl<const N: usize> PartialEq<[PacketFilter; N]> for SdfSet {
+    fn eq(&self, other: &[PacketFilter; N]) -> bool {
         **self == *other
     }
 }
 
-impl PartialEq<Vec<SdfFilter>> for SdfSet {
-    fn eq(&self, other: &Vec<SdfFilter>) -> bool {
+impl PartialEq<Vec<PacketFilter>> for SdfSet {
+    fn eq(&self, other: &Vec<PacketFilter>) -> bool {
         **self == **other
     }
 }

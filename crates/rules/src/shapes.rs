@@ -11,23 +11,23 @@ use crate::published::{FarShape, PdrShape, QerList, UrrShape};
 /// The shapes that published rules were given last. Belongs to the publisher.
 #[derive(Debug, Default)]
 pub struct Shapes {
-    pub(crate) pdrs: Known<PdrShape>,
-    pub(crate) fars: Known<FarShape>,
-    pub(crate) qers: Known<QerList>,
-    pub(crate) urrs: Known<UrrShape>,
+    pub(crate) pdrs: ShapeSet<PdrShape>,
+    pub(crate) fars: ShapeSet<FarShape>,
+    pub(crate) qers: ShapeSet<QerList>,
+    pub(crate) urrs: ShapeSet<UrrShape>,
 }
 
 /// Shapes of one kind. When it is full of shapes that nobody else has, it starts again.
 #[derive(Debug)]
-pub(crate) struct Known<T>(HashSet<Arc<T>>);
+pub(crate) struct ShapeSet<T>(HashSet<Arc<T>>);
 
-impl<T> Default for Known<T> {
+impl<T> Default for ShapeSet<T> {
     fn default() -> Self {
         Self(HashSet::new())
     }
 }
 
-impl<T: Hash + Eq> Known<T> {
+impl<T: Hash + Eq> ShapeSet<T> {
     /// The shape that equals `shape`. Rules that have it keep it, however long it is known here.
     pub fn share(&mut self, shape: T) -> Arc<T> {
         if let Some(known) = self.0.get(&shape) {
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn equal_shapes_are_one_and_the_set_is_bounded() {
-        let mut known = Known::default();
+        let mut known = ShapeSet::default();
         let (first, again) = (known.share(7), known.share(7));
         assert!(Arc::ptr_eq(&first, &again));
         for other in 100..100 + RULE_SHAPES_MAX {

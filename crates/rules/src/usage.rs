@@ -10,7 +10,7 @@ use core::fmt;
 
 use adit_types::{Nanos, UrrId, UsageSlot};
 
-use crate::sdf::SdfFilter;
+use crate::sdf::PacketFilter;
 
 /// A usage reporting rule as a worker applies it. Spec: TS 29.244 §7.5.2.4.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct UrrEntry {
     /// they are dropped.
     pub quota_far: Option<u16>,
     /// Traffic that passes, and counts, although packets are stopped.
-    pub exempt: Vec<SdfFilter>,
+    pub exempt: Vec<PacketFilter>,
     /// The credit pool that the URR draws from: position in `SessionRules::urrs`.
     pub pool: Option<u16>,
     /// Of a credit pool, whose usage is its own; without any for other URRs.

@@ -61,7 +61,7 @@ reasons! {
         UdpPortUnknown, "udp_port_unknown", "A UDP packet to our own address names a port that we do not serve.";
         IcmpUnhandled, "icmp_unhandled", "An ICMP message to our own address is malformed or of a kind that we do not serve.";
         ArpMalformed, "arp_malformed", "The ARP packet is malformed or not about IPv4 over Ethernet.";
-        NeighbourMalformed, "neighbour_malformed", "The IPv6 neighbor discovery message is malformed.";
+        NeighborMalformed, "neighbour_malformed", "The IPv6 neighbor discovery message is malformed.";
         GtpuMalformed, "gtpu_malformed", "The GTP-U header has a wrong version, protocol type or length.";
         GtpuExtensionMalformed, "gtpu_extension_malformed", "The GTP-U extension header chain is malformed or too long.";
         GtpuExtensionUnknown, "gtpu_extension_unknown", "A GTP-U extension header that must be understood is unknown.";
@@ -88,8 +88,8 @@ reasons! {
         RedirectLimited, "redirect_limited", "One worker received more packets to redirect to a URL than it answers per second.";
         TtlExceeded, "ttl_exceeded", "The inner TTL or hop limit ran out.";
         RouteUnknown, "route_unknown", "No route leads to the destination.";
-        NeighbourUnresolved, "neighbour_unresolved", "The next hop's link-layer address could not be resolved in time.";
-        NeighbourQueueFull, "neighbour_queue_full", "Too many packets wait for a link-layer address.";
+        NeighborUnresolved, "neighbour_unresolved", "The next hop's link-layer address could not be resolved in time.";
+        NeighborQueueFull, "neighbour_queue_full", "Too many packets wait for a link-layer address.";
         PacketTooBig, "packet_too_big", "The packet exceeds the outgoing MTU and must not be fragmented; the sender was told what fits.";
         FragmentNoBuffer, "fragment_no_buffer", "The packet exceeds the outgoing MTU, and the buffer pool had no room for its fragments; raise dpdk.mempool_mbufs.";
         HeadroomShort, "headroom_short", "The buffer has no room for the outer headers.";
@@ -103,7 +103,7 @@ reasons! {
     /// Why a packet was consumed by the slow path instead of being forwarded.
     PuntReason {
         Arp, "arp", "An ARP request or reply.";
-        NeighbourDiscovery, "neighbour_discovery", "An IPv6 neighbor solicitation or advertisement.";
+        NeighborDiscovery, "neighbour_discovery", "An IPv6 neighbor solicitation or advertisement.";
         IcmpLocal, "icmp_local", "An ICMP or ICMPv6 echo to our own address.";
         GtpuEchoRequest, "gtpu_echo_request", "A GTP-U Echo Request.";
         GtpuEchoResponse, "gtpu_echo_response", "A GTP-U Echo Response.";

@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
-    FlowKey, FlowSelector, Matcher, PdrEntry, SdfFilter, SdfSet, SourceInterface, UeAddresses,
+    FlowKey, FlowSelector, Matcher, PacketFilter, PdrEntry, SdfSet, SourceInterface, UeAddresses,
 };
 use adit_types::{
     Direction, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, PdrId, Precedence, Qfi,
@@ -62,29 +62,31 @@ fn protocol() -> impl Strategy<Value = u8> {
     prop_oneof![Just(6), Just(17), Just(1), Just(50), Just(0), any::<u8>()]
 }
 
-fn filter() -> impl Strategy<Value = SdfFilter> {
+fn filter() -> impl Strategy<Value = PacketFilter> {
     let rare = (
         option::weighted(0.2, (any::<u8>(), any::<u8>())),
         option::weighted(0.1, 1_u32..3),
         option::weighted(0.1, 0_u32..3),
     );
     (option::of(protocol()), addr_match(), ports(3), addr_match(), ports(3), rare).prop_map(
-        |(protocol, remote, remote_ports, local, local_ports, (tos, spi, flow_label))| SdfFilter {
-            protocol,
-            remote,
-            remote_ports,
-            local,
-            local_ports,
-            tos,
-            spi,
-            flow_label,
+        |(protocol, remote, remote_ports, local, local_ports, (tos, spi, flow_label))| {
+            PacketFilter {
+                protocol,
+                remote,
+                remote_ports,
+                local,
+                local_ports,
+                tos,
+                spi,
+                flow_label,
+            }
         },
     )
 }
 
 /// What classifiers see most: hosts and ports, all different.
-fn host_filter() -> impl Strategy<Value = SdfFilter> {
-    (0_u32..2000, 0_u16..4, any::<bool>()).prop_map(|(host, port, is_v6)| SdfFilter {
+fn host_filter() -> impl Strategy<Value = PacketFilter> {
+    (0_u32..2000, 0_u16..4, any::<bool>()).prop_map(|(host, port, is_v6)| PacketFilter {
         protocol: Some(17),
         remote: match is_v6 {
             false => {
@@ -97,7 +99,7 @@ fn host_filter() -> impl Strategy<Value = SdfFilter> {
             }
         },
         remote_ports: vec![PortRange { first: port, last: port + 1 }],
-        ..SdfFilter::ANY
+        ..PacketFilter::ANY
     })
 }
 
@@ -212,7 +214,7 @@ fn check(pdrs: &[PdrEntry], flows: &[FlowSelector]) -> Result<(), TestCaseError>
             let found = matcher.view().find(&FlowKey::new(direction, flow), |candidate| {
                 let pdr = &pdrs[candidate.pdr];
                 has_conditions(pdr, direction, flow, qfi)
-                    && candidate.is_sure(&pdr.sdf, direction, flow)
+                    && candidate.is_confirmed(&pdr.sdf, direction, flow)
             });
             prop_assert_eq!(found, walked(&pdrs, direction, flow, qfi), "{:?}", flow);
         }
@@ -248,7 +250,8 @@ proptest! {
 #[test]
 fn port_lists_with_too_many_pairs_match_as_the_walk_does() {
     let many = (0..10).map(|n| PortRange { first: 4 * n, last: 4 * n + 1 }).collect::<Vec<_>>();
-    let sdf = vec![SdfFilter { remote_ports: many.clone(), local_ports: many, ..SdfFilter::ANY }];
+    let sdf =
+        vec![PacketFilter { remote_ports: many.clone(), local_ports: many, ..PacketFilter::ANY }];
     let pdrs = [PdrEntry { sdf: sdf.into(), ..plain() }, plain()];
     let flows: Vec<_> = (0..44)
         .map(|port| FlowSelector {
@@ -269,7 +272,7 @@ fn port_lists_with_too_many_pairs_match_as_the_walk_does() {
 fn filter_with_too_many_pairs_of_ports_is_one_entry() {
     let ports = |count| (0..count).map(|n| PortRange { first: 4 * n, last: 4 * n + 1 }).collect();
     let lines = |remote_ports: Vec<PortRange>, local_ports: Vec<PortRange>| {
-        let sdf = vec![SdfFilter { remote_ports, local_ports, ..SdfFilter::ANY }];
+        let sdf = vec![PacketFilter { remote_ports, local_ports, ..PacketFilter::ANY }];
         let pdrs = [PdrEntry { sdf: sdf.into(), ..plain() }];
         Matcher::compile(Direction::Uplink, &pdrs).unwrap().lines().len()
     };
@@ -280,11 +283,11 @@ fn filter_with_too_many_pairs_of_ports_is_one_entry() {
 
 #[test]
 fn matcher_of_hosts_is_one_line_for_four_of_them_and_the_nodes_that_halve_them() {
-    let filter = |host: u8| SdfFilter {
+    let filter = |host: u8| PacketFilter {
         protocol: Some(17),
         remote: AddrMatch::V4(Ipv4Prefix::containing(Ipv4Addr::new(20, 0, 0, host), 32).unwrap()),
         local: AddrMatch::V4(Ipv4Prefix::containing(UE_V4, 32).unwrap()),
-        ..SdfFilter::ANY
+        ..PacketFilter::ANY
     };
     let ue = UeAddresses { v4: Some(UE_V4), v6: None };
     let lines_of = |hosts: u8| {
@@ -299,12 +302,12 @@ fn matcher_of_hosts_is_one_line_for_four_of_them_and_the_nodes_that_halve_them()
 
 #[test]
 fn filters_as_many_as_a_matcher_tells_apart_are_compiled_and_one_more_is_not() {
-    let filter = |host: u32| SdfFilter {
+    let filter = |host: u32| PacketFilter {
         protocol: Some(17),
         remote: AddrMatch::V4(
             Ipv4Prefix::containing(Ipv4Addr::from_bits((20 << 24) + host), 32).unwrap(),
         ),
-        ..SdfFilter::ANY
+        ..PacketFilter::ANY
     };
     for (count, is_compiled) in [(16, false), (17, true), (8192, true), (8193, false)] {
         let set: SdfSet = (0..count).map(filter).collect();
@@ -326,11 +329,11 @@ fn filters_as_many_as_a_matcher_tells_apart_are_compiled_and_one_more_is_not() {
 
 #[test]
 fn set_equals_a_list_of_the_same_filters_in_the_same_order() {
-    let tcp = SdfFilter { protocol: Some(6), ..SdfFilter::ANY };
-    let set: SdfSet = vec![tcp.clone(), SdfFilter::ANY].into();
-    assert!(set == [tcp.clone(), SdfFilter::ANY]);
-    assert!(set != [SdfFilter::ANY, tcp.clone()]);
+    let tcp = PacketFilter { protocol: Some(6), ..PacketFilter::ANY };
+    let set: SdfSet = vec![tcp.clone(), PacketFilter::ANY].into();
+    assert!(set == [tcp.clone(), PacketFilter::ANY]);
+    assert!(set != [PacketFilter::ANY, tcp.clone()]);
     assert!(set != [tcp.clone()]);
-    assert!(set == vec![tcp.clone(), SdfFilter::ANY]);
+    assert!(set == vec![tcp.clone(), PacketFilter::ANY]);
     assert!(set != vec![tcp]);
 }

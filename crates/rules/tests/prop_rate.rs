@@ -86,7 +86,7 @@ fn depth() -> impl Strategy<Value = Nanos> {
 }
 
 fn excess() -> impl Strategy<Value = Excess> {
-    prop::sample::select(vec![Excess::Drops, Excess::Waits])
+    prop::sample::select(vec![Excess::Policed, Excess::Shaped])
 }
 
 fn len() -> impl Strategy<Value = u16> {
@@ -141,7 +141,7 @@ proptest! {
     fn decision_is_the_exact_one_but_within_the_rounding(
         rate in rate(), depth in depth(), packets in packets(),
     ) {
-        let limit = RateLimit::new(rate, depth, Excess::Drops);
+        let limit = RateLimit::new(rate, depth, Excess::Policed);
         let mut exact = Exact::new(rate, depth);
         let (mut bucket, mut now) = (Bucket::default(), START);
         for (len, gap) in packets {
@@ -177,7 +177,7 @@ proptest! {
         // How late it is looked at, in parts of the depth.
         looks in vec((len(), 0_u64..=64), 1..100),
     ) {
-        let limit = RateLimit::new(rate, depth, Excess::Waits);
+        let limit = RateLimit::new(rate, depth, Excess::Shaped);
         let exact = Exact::new(rate, depth);
         let (mut bucket, mut bytes, mut now) = (Bucket::default(), 0_u128, START);
         let mut pkts = 0;
@@ -212,18 +212,18 @@ proptest! {
     ) {
         let limit = RateLimit::new(rate, depth, excess);
         let bucket = Bucket { due, fraction };
-        let settled = bucket.settled(limit, START);
+        let settled = bucket.without_former_debt(limit, START);
         prop_assert!(settled.due <= bucket.due);
         prop_assert!(settled == bucket || !bucket.is_open(limit, START) && settled.is_open(limit, START));
-        prop_assert_eq!(settled.settled(limit, START), settled);
+        prop_assert_eq!(settled.without_former_debt(limit, START), settled);
         // What a limit itself leads to is owed, whatever came before.
         let mut bucket = Bucket { due: START.0, fraction };
-        bucket = bucket.after(RateLimit::new(before, depth, excess), START, 1500).settled(limit, START);
+        bucket = bucket.after(RateLimit::new(before, depth, excess), START, 1500).without_former_debt(limit, START);
         let mut now = START;
         for (len, gap) in packets {
             if bucket.is_open(limit, now) {
                 bucket = bucket.after(limit, now, len);
-                prop_assert_eq!(bucket.settled(limit, now), bucket);
+                prop_assert_eq!(bucket.without_former_debt(limit, now), bucket);
             }
             now = next(rate, now, len, gap);
         }

@@ -7,21 +7,20 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, Redirect,
-    SourceInterface,
+    ApplyAction, DestinationInterface, HeaderCreation, HeaderRemoval, Redirect, SourceInterface,
 };
 use adit_types::{BarId, FarId, IpPrefix, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
-use crate::provisioning::SNssai;
+use crate::provisioning::SliceIdentity;
 use crate::record::{
-    Bar, Far, GateStatus, InterfaceType, PacketLimits, PdrTimes, Qer, Rates, TrafficEndpointId,
+    Bar, Far, InterfaceType, PacketLimits, PdrTimes, Qer, QerGates, Rates, TrafficEndpointId,
     UeMatch, UeSide, Urr, UrrUpdate,
 };
 use crate::session::CpFSeid;
 
 /// Everything that one request changes in a session. Establishment is a change of an empty session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Change {
+pub struct SessionChange {
     /// PDRs to create.
     pub create_pdrs: Vec<PdrSpec>,
     /// PDRs to update.
@@ -73,7 +72,7 @@ pub struct Change {
     /// The user plane inactivity timer; zero ends it.
     pub inactivity_timer: Option<Nanos>,
     /// The network slice that the session belongs to.
-    pub s_nssai: Option<SNssai>,
+    pub s_nssai: Option<SliceIdentity>,
     /// When the request came: measurements and timers begin here.
     pub at: Nanos,
     /// Parts of rules that are taken away, after all updates.
@@ -92,7 +91,7 @@ pub struct PdrSpec {
     /// What packets must look like.
     pub pdi: PdiSpec,
     /// What to take off in front of the inner packet.
-    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    pub outer_header_removal: Option<HeaderRemoval>,
     /// The PDU Session Container goes with the outer header, instead of being carried on.
     pub container_deletion: bool,
     /// The FAR to apply; its absence is refused unless predefined rules drop all packets.
@@ -227,7 +226,7 @@ pub struct PdrUpdate {
     /// endpoint keeps those of the former one, its network instance and its QoS flows.
     pub pdi: Option<PdiSpec>,
     /// Replaces the outer header removal.
-    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    pub outer_header_removal: Option<HeaderRemoval>,
     /// Replaces the deletion of the PDU Session Container; present with the removal.
     pub container_deletion: Option<bool>,
     /// Replaces the FAR.
@@ -269,7 +268,7 @@ pub struct ForwardingUpdate {
     /// Replaces the network instance; an empty name withdraws it.
     pub network_instance: Option<Box<str>>,
     /// Replaces the outer header.
-    pub outer_header_creation: Option<OuterHeaderCreation>,
+    pub outer_header_creation: Option<HeaderCreation>,
     /// Withdraws the outer header; a new one wins.
     pub withdraw_outer_header: bool,
     /// An End Marker closes the tunnel that the change leaves. Spec: TS 29.244 §8.2.31 (SNDEM).
@@ -294,7 +293,7 @@ pub struct QerUpdate {
     /// Replaces the correlation identifier.
     pub correlation: Option<u32>,
     /// Replaces both gates.
-    pub gates: Option<GateStatus>,
+    pub gates: Option<QerGates>,
     /// Replaces the maximum rates.
     pub mbr: Option<Rates>,
     /// Replaces the guaranteed rates.

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 
 use adit_types::{Seid, SessionIndex};
 
-use crate::change::Change;
+use crate::change::SessionChange;
 use crate::record::Records;
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OpenSession, OwnerId, Session};
@@ -43,7 +43,7 @@ impl SessionStore {
         &self,
         owner: OwnerId,
         up_seid: Option<Seid>,
-        change: Change,
+        change: SessionChange,
     ) -> Result<(), Refusal> {
         let known = up_seid.and_then(|up_seid| self.session(up_seid));
         match known {
@@ -71,10 +71,10 @@ impl SessionStore {
     /// when there is no such session.
     pub fn set_control(&mut self, up_seid: Seid, owner: OwnerId, cp: CpFSeid) -> bool {
         let Some(index) = self.session(up_seid).map(Session::index) else { return false };
-        let Some(mut session) = self.take(index) else { return false };
+        let Some(mut session) = self.remove_session(index) else { return false };
         session.owner = owner;
         session.set_cp_f_seid(cp);
-        self.put(session);
+        self.insert_session(session);
         true
     }
 

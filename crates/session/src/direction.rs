@@ -13,12 +13,12 @@ use crate::record::{Pdi, Pdr, Records};
 
 /// Where the FARs of a tunnel's PDRs lead. FARs without a destination say nothing.
 #[derive(Debug, Clone, Copy, Default)]
-struct Leads {
+struct TunnelDestinations {
     to_access: bool,
     elsewhere: bool,
 }
 
-impl Leads {
+impl TunnelDestinations {
     fn of(records: &Records, pdr: &Pdr) -> Self {
         let far = records.fars.iter().find(|far| Some(far.id) == pdr.far);
         let forwarding = far.and_then(|far| far.forwarding.as_ref());
@@ -43,23 +43,26 @@ impl Leads {
 pub(crate) struct Directions<'r> {
     records: &'r Records,
     /// Tunnels of the RAN and of the CP function, in ascending order.
-    tunnels: Vec<(Teid, Leads)>,
+    tunnels: Vec<(Teid, TunnelDestinations)>,
 }
 
 impl<'r> Directions<'r> {
     pub fn new(records: &'r Records) -> Self {
-        let mut tunnels: Vec<(Teid, Leads)> = Vec::new();
+        let mut tunnels: Vec<(Teid, TunnelDestinations)> = Vec::new();
         for pdr in &records.pdrs {
             for pdi in pdr.pdi.each().filter(|pdi| !pdi.source.is_network()) {
                 let Some(teid) = pdi.f_teid.map(|f_teid| f_teid.teid) else { continue };
-                let Leads { to_access, elsewhere } = Leads::of(records, pdr);
+                let TunnelDestinations { to_access, elsewhere } =
+                    TunnelDestinations::of(records, pdr);
                 match tunnels.binary_search_by_key(&teid, |(teid, _)| *teid) {
                     Ok(at) => {
                         let (_, leads) = &mut tunnels[at];
                         leads.to_access |= to_access;
                         leads.elsewhere |= elsewhere;
                     }
-                    Err(at) => tunnels.insert(at, (teid, Leads { to_access, elsewhere })),
+                    Err(at) => {
+                        tunnels.insert(at, (teid, TunnelDestinations { to_access, elsewhere }))
+                    }
                 }
             }
         }
@@ -69,29 +72,34 @@ impl<'r> Directions<'r> {
     /// The direction of packets that match the alternative `pdi` of `pdr`.
     pub fn of(&self, pdr: &Pdr, pdi: &Pdi) -> Direction {
         let leads = match (pdi.source, pdi.f_teid) {
-            (SourceInterface::Core | SourceInterface::SgiLanN6Lan, _) => Leads::default(),
+            (SourceInterface::Core | SourceInterface::SgiLanN6Lan, _) => {
+                TunnelDestinations::default()
+            }
             (_, Some(f_teid)) => self.leads(f_teid.teid),
-            (SourceInterface::CpFunction, None) => Leads::of(self.records, pdr),
+            (SourceInterface::CpFunction, None) => TunnelDestinations::of(self.records, pdr),
             // It matches packets of every tunnel from the RAN.
-            (SourceInterface::Access, None) => Leads::default(),
+            (SourceInterface::Access, None) => TunnelDestinations::default(),
         };
         leads.direction(pdi.source)
     }
 
     /// True when PDRs lead packets of the tunnel both to the RAN and elsewhere.
     pub fn is_mixed(&self, teid: Teid) -> bool {
-        let Leads { to_access, elsewhere } = self.leads(teid);
+        let TunnelDestinations { to_access, elsewhere } = self.leads(teid);
         to_access && elsewhere
     }
 
-    fn leads(&self, teid: Teid) -> Leads {
+    fn leads(&self, teid: Teid) -> TunnelDestinations {
         let found = self.tunnels.binary_search_by_key(&teid, |(teid, _)| *teid);
-        found.ok().and_then(|at| self.tunnels.get(at)).map_or(Leads::default(), |(_, leads)| *leads)
+        found
+            .ok()
+            .and_then(|at| self.tunnels.get(at))
+            .map_or(TunnelDestinations::default(), |(_, leads)| *leads)
     }
 }
 
 /// True when the PDR detects packets of the RAN that leave the UE: those that its own FAR does not
 /// send back to the RAN.
 pub(crate) fn is_of_ue(records: &Records, pdr: &Pdr) -> bool {
-    pdr.pdi.source == SourceInterface::Access && !Leads::of(records, pdr).to_access
+    pdr.pdi.source == SourceInterface::Access && !TunnelDestinations::of(records, pdr).to_access
 }

@@ -6,8 +6,8 @@
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel};
 use adit_types::{FarId, InterfaceSet, Qfi};
 
-use crate::change::{Change, FarUpdate};
-use crate::provisioning::Known;
+use crate::change::{FarUpdate, SessionChange};
+use crate::provisioning::RuleCatalog;
 use crate::record::{Far, Pdr, Records};
 
 /// An End Marker to be sent.
@@ -22,10 +22,10 @@ pub struct EndMarker {
 }
 
 /// The End Markers that a change asks for, of FARs that forward into a tunnel before it.
-pub(crate) fn asked_for(
-    known: Known<'_>,
+pub(crate) fn requested(
+    known: RuleCatalog<'_>,
     before: &Records,
-    change: &Change,
+    change: &SessionChange,
 ) -> Vec<(FarId, EndMarker)> {
     let asks = |update: &&FarUpdate| {
         update.forwarding.as_ref().is_some_and(|forwarding| forwarding.send_end_marker)
@@ -54,7 +54,7 @@ pub(crate) fn of_left_tunnels(asked: Vec<(FarId, EndMarker)>, after: &[Far]) -> 
 }
 
 /// The one QoS flow that packets of a FAR are marked with; none if there are several.
-fn qfi(known: Known<'_>, records: &Records, far: FarId) -> Option<Qfi> {
+fn qfi(known: RuleCatalog<'_>, records: &Records, far: FarId) -> Option<Qfi> {
     let pdrs = records.pdrs.iter().filter(|pdr| pdr.far == Some(far));
     let mut qfis: Vec<Qfi> = pdrs.flat_map(|pdr| marks(known, records, pdr)).collect();
     qfis.dedup();
@@ -66,7 +66,7 @@ fn qfi(known: Known<'_>, records: &Records, far: FarId) -> Option<Qfi> {
 
 /// The QoS flows that a PDR marks packets with: that of its first QER with one, unless a predefined
 /// rule brings its own.
-fn marks(known: Known<'_>, records: &Records, pdr: &Pdr) -> Vec<Qfi> {
+fn marks(known: RuleCatalog<'_>, records: &Records, pdr: &Pdr) -> Vec<Qfi> {
     let qer = |id| records.qers.iter().find(|qer| qer.id == id);
     let own = pdr.qers.iter().find_map(|id| qer(*id)?.qfi);
     match pdr.predefined.is_empty() {

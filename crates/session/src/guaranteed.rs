@@ -10,20 +10,20 @@ use crate::refusal::Refusal;
 
 /// What sessions were guaranteed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Guaranteed {
+pub(crate) struct GuaranteedRates {
     /// Of all sessions together, and of each slice.
-    levels: Vec<Level>,
+    levels: Vec<GuaranteeLevel>,
     /// Sessions with a guarantee.
     by_session: HashMap<SessionIndex, (SliceId, Rates)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Level {
+struct GuaranteeLevel {
     capacity: Rates,
     sum: Rates,
 }
 
-impl Guaranteed {
+impl GuaranteedRates {
     /// Nothing guaranteed yet of what `policy` has for it: no guarantee goes beyond a rate that
     /// sessions share.
     pub fn new(policy: &QosPolicy) -> Self {
@@ -33,7 +33,7 @@ impl Guaranteed {
             downlink: least(policy.gbr_max.downlink, policy.total.downlink),
         };
         let slices = policy.slices.iter().map(|slice| slice.rates);
-        let level = |capacity| Level { capacity, sum: Rates::default() };
+        let level = |capacity| GuaranteeLevel { capacity, sum: Rates::default() };
         let levels = core::iter::once(all).chain(slices).map(level).collect();
         Self { levels, by_session: HashMap::new() }
     }
@@ -56,7 +56,7 @@ impl Guaranteed {
     ) -> Result<(), Refusal> {
         let after = sum_of(qers);
         let is_over = |at: usize, rate: fn(Rates) -> BitRate| {
-            let Some(Level { capacity, sum }) = self.levels.get(at) else { return false };
+            let Some(GuaranteeLevel { capacity, sum }) = self.levels.get(at) else { return false };
             let before = self.of(session, at);
             let [sum, capacity, before, after] =
                 [*sum, *capacity, before, after].map(|rates| rate(rates).as_bps());
@@ -88,7 +88,7 @@ impl Guaranteed {
             *sum = BitRate::from_bps(add(sum.as_bps(), rate.as_bps()));
         };
         for at in levels_of(slice) {
-            let Some(Level { sum, .. }) = self.levels.get_mut(at) else { continue };
+            let Some(GuaranteeLevel { sum, .. }) = self.levels.get_mut(at) else { continue };
             add(&mut sum.uplink, rates.uplink);
             add(&mut sum.downlink, rates.downlink);
         }
@@ -136,8 +136,11 @@ mod tests {
 
     const NONE: SliceId = SliceId(0);
 
-    fn capacity(uplink: u64, downlink: u64) -> Guaranteed {
-        Guaranteed::new(&QosPolicy { gbr_max: rates(uplink, downlink), ..QosPolicy::default() })
+    fn capacity(uplink: u64, downlink: u64) -> GuaranteedRates {
+        GuaranteedRates::new(&QosPolicy {
+            gbr_max: rates(uplink, downlink),
+            ..QosPolicy::default()
+        })
     }
 
     #[test]
@@ -171,7 +174,7 @@ mod tests {
         let slice = Slice { s_nssai: None, network_instance: None, rates: rates(5, 5) };
         let total = rates(12, 12);
         let policy = QosPolicy { total, slices: vec![slice], ..QosPolicy::default() };
-        let mut guaranteed = Guaranteed::new(&policy);
+        let mut guaranteed = GuaranteedRates::new(&policy);
         let (one, two, slice) = (SessionIndex(1), SessionIndex(2), SliceId(1));
         let refused = Err(Refusal::GuaranteedRatesExhausted);
         assert_eq!(guaranteed.check(one, slice, &qers(6, 1)), refused);
@@ -186,6 +189,6 @@ mod tests {
         guaranteed.check(two, slice, &qers(5, 1)).unwrap();
         guaranteed.set(one, NONE, &[]);
         guaranteed.set(two, slice, &[]);
-        assert_eq!(guaranteed, Guaranteed::new(&policy));
+        assert_eq!(guaranteed, GuaranteedRates::new(&policy));
     }
 }

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 use adit_rules::{SessionKey, UeAddresses, rule::ue_ipv6_key};
 use adit_types::{DomainId, InterfaceSet, IpPrefix};
 
-use crate::local::Domains;
+use crate::local::DomainSet;
 use crate::provisioning::Provisioning;
 use crate::record::{Forwarding, Pdi, Records, TrafficEndpoint};
 
@@ -18,42 +18,43 @@ use crate::record::{Forwarding, Pdi, Records, TrafficEndpoint};
 pub(crate) struct Scope<'a> {
     own: &'a Provisioning,
     /// Domains of rules without a network instance.
-    unnamed: Domains,
+    unnamed: DomainSet,
     /// Domains of the downlink PDRs without a tunnel; without such PDRs, `unnamed`.
-    session: Domains,
+    session: DomainSet,
     /// Domains of the downlink PDRs that match packets of any UE.
-    of_any_ue: Domains,
+    of_any_ue: DomainSet,
 }
 
 impl<'a> Scope<'a> {
     pub fn new(own: &'a Provisioning, records: &Records) -> Self {
-        let union =
-            |sets: &mut dyn Iterator<Item = Domains>| sets.fold(Domains::NONE, Domains::union);
+        let union = |sets: &mut dyn Iterator<Item = DomainSet>| {
+            sets.fold(DomainSet::NONE, DomainSet::union)
+        };
         let plain = || pdis(records).filter(|pdi| is_plain_downlink(pdi));
         let parts = records.fars.iter().filter_map(|far| far.forwarding.as_ref());
         let leaving = parts.filter(|parts| parts.leads_to_a_data_network());
         let of_name = |name| match own.knows(name) {
             true => own.domains_of(Some(name)),
-            false => Domains::NONE,
+            false => DomainSet::NONE,
         };
         let arriving = plain().filter_map(|pdi| pdi.network_instance.as_deref());
         let sent =
             union(&mut leaving.filter_map(|parts| own.network_instance_of(parts)).map(of_name));
         let unnamed = union(&mut arriving.map(of_name)).union(sent).or(own.domains_of(None));
-        let known = Self { own, unnamed, session: unnamed, of_any_ue: Domains::NONE };
+        let known = Self { own, unnamed, session: unnamed, of_any_ue: DomainSet::NONE };
         let of_any_ue =
             union(&mut plain().filter(|pdi| pdi.is_of_any_ue()).map(|pdi| known.of(pdi)));
         let session = union(&mut plain().map(|pdi| known.of(pdi))).or(unnamed);
         Self { session, of_any_ue, ..known }
     }
 
-    fn of(&self, pdi: &Pdi) -> Domains {
+    fn of(&self, pdi: &Pdi) -> DomainSet {
         let name = pdi.network_instance.as_deref();
         name.map_or(self.unnamed, |name| self.own.domains_of(Some(name)))
     }
 
     /// The domains in which the session claims the UEs of `pdi`.
-    pub fn of_claims(&self, pdi: &Pdi) -> Domains {
+    pub fn of_claims(&self, pdi: &Pdi) -> DomainSet {
         match is_plain_downlink(pdi) {
             true => self.of(pdi).union(self.of_any_ue),
             false => self.session,
@@ -61,23 +62,23 @@ impl<'a> Scope<'a> {
     }
 
     /// The domains in which it claims the UEs of traffic endpoints.
-    pub const fn of_endpoints(&self) -> Domains {
+    pub const fn of_endpoints(&self) -> DomainSet {
         self.session
     }
 
     /// The domains from whose pools an address for `pdi` is chosen. Once it has the address, the session
     /// claims it in these.
-    pub fn of_choice(&self, pdi: &Pdi) -> Domains {
+    pub fn of_choice(&self, pdi: &Pdi) -> DomainSet {
         if is_plain_downlink(pdi) { self.of(pdi) } else { self.session }
     }
 
     /// The domains in which the session may claim an address.
-    pub const fn of_all_claims(&self) -> Domains {
+    pub const fn of_all_claims(&self) -> DomainSet {
         self.session.union(self.of_any_ue)
     }
 
     /// The domains in which packets to the UEs of `pdi` find the session.
-    fn of_keys(&self, pdi: &Pdi) -> Domains {
+    fn of_keys(&self, pdi: &Pdi) -> DomainSet {
         if is_plain_downlink(pdi) { self.of_claims(pdi) } else { self.of_any_ue }
     }
 
@@ -125,7 +126,7 @@ pub(crate) fn keys(own: &Provisioning, records: &Records) -> Vec<SessionKey> {
 /// Everything that a traffic endpoint names, in `domains`.
 pub(crate) fn of_endpoint(
     endpoint: &TrafficEndpoint,
-    domains: Domains,
+    domains: DomainSet,
 ) -> impl Iterator<Item = SessionKey> {
     let teid = endpoint.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid));
     let addresses = endpoint.ue.map(|ue| ue.addresses).unwrap_or_default();
@@ -135,8 +136,8 @@ pub(crate) fn of_endpoint(
 }
 
 /// The key in each of `domains`.
-pub(crate) fn within(key: SessionKey, domains: Domains) -> impl Iterator<Item = SessionKey> {
-    domains.each().map(move |domain| key.within(domain))
+pub(crate) fn within(key: SessionKey, domains: DomainSet) -> impl Iterator<Item = SessionKey> {
+    domains.iter().map(move |domain| key.within(domain))
 }
 
 /// The key of a prefix, in the first domain.
@@ -176,7 +177,7 @@ fn teid(pdi: &Pdi) -> impl Iterator<Item = SessionKey> + use<> {
     pdi.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid)).into_iter()
 }
 
-fn ues(pdi: &Pdi, domains: Domains) -> impl Iterator<Item = SessionKey> {
+fn ues(pdi: &Pdi, domains: DomainSet) -> impl Iterator<Item = SessionKey> {
     let named = ue(pdi.ue_addresses()).chain(pdi.ue_networks().map(of_prefix));
     named.flat_map(move |key| within(key, domains))
 }

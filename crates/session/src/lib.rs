@@ -13,7 +13,6 @@ mod change;
 mod control;
 mod direction;
 mod end_marker;
-mod far_ends;
 mod fill;
 mod framed_route;
 mod guaranteed;
@@ -32,16 +31,17 @@ mod session_usage;
 mod shared_rates;
 mod store;
 mod timers;
+mod tunnel_index;
 mod ue_claims;
 mod update;
 mod usage;
 
 pub use change::{
-    BarUpdate, Change, ChooseUe, FTeidSpec, FarPart, FarUpdate, ForwardingUpdate, PdiSpec, PdrPart,
-    PdrSpec, PdrUpdate, QerPart, QerUpdate, SdfSpec, TrafficEndpointSpec, UrrPart, Withdrawal,
+    BarUpdate, ChooseUe, FTeidSpec, FarPart, FarUpdate, ForwardingUpdate, PdiSpec, PdrPart,
+    PdrSpec, PdrUpdate, QerPart, QerUpdate, SdfSpec, SessionChange, TrafficEndpointSpec, UrrPart,
+    Withdrawal,
 };
 pub use end_marker::EndMarker;
-pub use far_ends::PeerSides;
 pub use framed_route::{
     FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,
 };
@@ -49,22 +49,23 @@ pub use local::{LocalAddresses, LocalInterface};
 pub use packet_rates::QerPacketRate;
 pub use pfd::{ChangedApplications, PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
 pub use provisioning::{
-    Application, Enforcement, ForwardingPolicy, PredefinedAction, PredefinedDetection,
-    PredefinedRule, Provisioning, QosPolicy, SNssai, Slice, Tolerances, UePool,
+    Application, Enforcement, PredefinedAction, PredefinedDetection, PredefinedRule,
+    ProvisionedForwardingPolicy, Provisioning, QosPolicy, Slice, SliceIdentity, Tolerances, UePool,
 };
 pub use record::{
-    Aggregated, Bar, ChosenFTeid, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus,
-    InterfaceType, MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, PacketLimits,
-    PacketStatus, Pdi, Pdr, PdrTimes, Qer, Rates, Records, RemainingPackets, Sdf, TimeMechanism,
-    TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate,
-    UsageTriggers, Volumes,
+    Aggregated, Bar, ChosenFTeid, DroppedThreshold, Exempted, Far, Forwarding, InterfaceType,
+    LocalFTeid, MeasurementInformation, MeasurementMethod, Monitoring, PacketAllowance,
+    PacketLimits, PacketStatus, Pdi, Pdr, PdrTimes, Qer, QerGates, Rates, Records,
+    ReplaceablePdiParts, Sdf, TimeMechanism, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide,
+    Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 pub use refusal::{Refusal, RuleId, RuleKind};
 pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_description};
 pub use session::{CpFSeid, OwnerId, Session};
-pub use session_usage::{TrafficStart, UsageOutcome, UsageSoFar};
+pub use session_usage::{RunningUsage, TrafficStart, UsageOutcome};
 pub use store::{
-    CreatedPdr, CreatedTrafficEndpoint, CreatedUe, Established, Modified, Reserved, SessionStore,
-    StoreConfig,
+    CreatedPdr, CreatedTrafficEndpoint, CreatedUe, Established, Modified, ReservedCounts,
+    SessionStore, StoreConfig,
 };
+pub use tunnel_index::PeerSides;
 pub use usage::{UsagePart, UsageReport, UsageVolume};

@@ -6,7 +6,7 @@ use adit_rules::{DestinationInterface, SourceInterface};
 use adit_types::{DomainId, InterfaceId, InterfaceRole, InterfaceSet, IpPrefix};
 
 use crate::provisioning::Provisioning;
-use crate::record::{FTeid, Forwarding, InterfaceType, Pdi};
+use crate::record::{Forwarding, InterfaceType, LocalFTeid, Pdi};
 
 /// Our own addresses of an interface, one per family at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,9 +53,9 @@ pub struct LocalInterface {
 
 /// A set of routing domains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Domains(u32);
+pub(crate) struct DomainSet(u32);
 
-impl Domains {
+impl DomainSet {
     pub const NONE: Self = Self(0);
     /// The first domain alone.
     pub const FIRST: Self = Self(1);
@@ -82,7 +82,7 @@ impl Domains {
     }
 
     /// The domains, in ascending order.
-    pub fn each(self) -> impl Iterator<Item = DomainId> {
+    pub fn iter(self) -> impl Iterator<Item = DomainId> {
         (0..32).map(DomainId).filter(move |domain| self.contains(*domain))
     }
 }
@@ -176,11 +176,11 @@ impl Provisioning {
 
     /// The routing domains of a network instance: those of the N6 interfaces that serve it. Without a
     /// name all of them.
-    pub(crate) fn domains_of(&self, network_instance: Option<&str>) -> Domains {
+    pub(crate) fn domains_of(&self, network_instance: Option<&str>) -> DomainSet {
         let networks = self.interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
         let serving =
             networks.filter(|known| network_instance.is_none_or(|name| known.serves(name)));
-        serving.fold(Domains::NONE, |set, known| set.with(known.domain)).or(Domains::FIRST)
+        serving.fold(DomainSet::NONE, |set, known| set.with(known.domain)).or(DomainSet::FIRST)
     }
 
     /// The GTP-U interfaces of one side's tunnels.
@@ -252,7 +252,7 @@ impl Provisioning {
     }
 
     /// All interfaces except N6 interfaces outside `domains`.
-    pub(crate) fn interfaces_in(&self, domains: Domains) -> InterfaceSet {
+    pub(crate) fn interfaces_in(&self, domains: DomainSet) -> InterfaceSet {
         let is_other = |known: &LocalInterface| {
             known.role == InterfaceRole::N6 && !domains.contains(known.domain)
         };
@@ -316,7 +316,7 @@ impl Provisioning {
     }
 
     /// The GTP-U interfaces that have an address of the F-TEID.
-    pub(crate) fn owners(&self, f_teid: &FTeid) -> InterfaceSet {
+    pub(crate) fn owners(&self, f_teid: &LocalFTeid) -> InterfaceSet {
         let v4 = f_teid.v4.map(IpAddr::V4);
         let v6 = f_teid.v6.map(IpAddr::V6);
         self.set_of(|interface| {

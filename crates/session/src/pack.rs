@@ -44,7 +44,7 @@ macro_rules! packed {
 
             fn pack(&self, out: &mut Vec<u8>) {
                 let Self { $($field),+ } = self;
-                let mut present = $crate::pack::Present::default();
+                let mut present = $crate::pack::PresenceBits::default();
                 $(present.push(!$crate::pack::Pack::is_absent($field));)+
                 $crate::pack::Pack::pack(&present.bits(), out);
                 $(if !$crate::pack::Pack::is_absent($field) {
@@ -53,7 +53,7 @@ macro_rules! packed {
             }
 
             fn unpack(from: &mut &[u8]) -> Option<Self> {
-                let mut present = $crate::pack::Present::of($crate::pack::Pack::unpack(from)?);
+                let mut present = $crate::pack::PresenceBits::of($crate::pack::Pack::unpack(from)?);
                 Some(Self { $($field: match present.next() {
                     true => $crate::pack::Pack::unpack(from)?,
                     false => $crate::pack::Pack::absent(),
@@ -97,12 +97,12 @@ pub(crate) use {packed, packed_enum};
 
 /// Which fields of a structure follow: one bit each, the first one lowest.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Present {
+pub(crate) struct PresenceBits {
     bits: u64,
     at: u32,
 }
 
-impl Present {
+impl PresenceBits {
     pub const fn of(bits: u64) -> Self {
         Self { bits, at: 0 }
     }
@@ -507,19 +507,19 @@ mod tests {
     #[test]
     fn absent_fields_take_a_bit() {
         #[derive(Debug, PartialEq)]
-        struct Sample {
+        struct PackedSample {
             flag: bool,
             number: Option<u64>,
             list: Vec<u16>,
         }
-        packed!(Sample { flag, number, list });
-        let octets = |sample: &Sample| {
+        packed!(PackedSample { flag, number, list });
+        let octets = |sample: &PackedSample| {
             let mut out = Vec::new();
             sample.pack(&mut out);
             out
         };
-        assert_eq!(octets(&Sample::absent()), [0]);
-        let zero = Sample { flag: true, number: Some(0), list: vec![7, 300] };
+        assert_eq!(octets(&PackedSample::absent()), [0]);
+        let zero = PackedSample { flag: true, number: Some(0), list: vec![7, 300] };
         assert_eq!(octets(&zero), [0b111, 0, 2, 7, 0xac, 2]);
         assert_eq!(repacked(&zero), zero);
     }

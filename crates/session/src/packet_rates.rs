@@ -6,14 +6,14 @@
 
 use std::collections::HashMap;
 
-use adit_rules::{PacketLimit, PacketRate, PacketsLeft};
+use adit_rules::{PacketLimit, PacketRateMeter, PacketsLeft};
 use adit_types::{Direction, Nanos, QerId, Seid, SessionIndex};
 
 use crate::record::{PacketLimits, Qer};
 use crate::store::SessionStore;
 
 /// The packet rates of a session's QERs.
-pub(crate) type QerPacketRates = Vec<(QerId, PacketRate)>;
+pub(crate) type QerPacketRates = Vec<(QerId, PacketRateMeter)>;
 
 /// The packet rates of all sessions.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct PacketRates(HashMap<SessionIndex, QerPacketRates>);
 
 impl PacketRates {
     /// Those of a session.
-    pub fn of(&self, session: SessionIndex) -> &[(QerId, PacketRate)] {
+    pub fn of(&self, session: SessionIndex) -> &[(QerId, PacketRateMeter)] {
         self.0.get(&session).map_or(&[], Vec::as_slice)
     }
 
@@ -42,9 +42,9 @@ impl PacketRates {
             let rate = match kept(qer.id) {
                 Some(rate) => rate.with_limits([uplink, downlink], now),
                 None if created.contains(&qer.id) => {
-                    begun(qer, PacketRate::new([uplink, downlink], now))
+                    begun(qer, PacketRateMeter::new([uplink, downlink], now))
                 }
-                None => PacketRate::new([uplink, downlink], now),
+                None => PacketRateMeter::new([uplink, downlink], now),
             };
             Some((qer.id, rate))
         };
@@ -62,7 +62,7 @@ impl PacketRates {
 }
 
 /// A rate that goes on where the control plane says.
-fn begun(qer: &Qer, rate: PacketRate) -> PacketRate {
+fn begun(qer: &Qer, rate: PacketRateMeter) -> PacketRateMeter {
     let Some(status) = qer.packet_status else { return rate };
     let both = [(Direction::Uplink, status.uplink), (Direction::Downlink, status.downlink)];
     for (direction, left) in both {
@@ -81,7 +81,7 @@ pub struct QerPacketRate {
     pub qer: QerId,
     /// Its status is reported when the session ends. Spec: TS 29.244 §8.2.174 (RCSR).
     pub reported_at_end: bool,
-    rate: PacketRate,
+    rate: PacketRateMeter,
 }
 
 impl QerPacketRate {
@@ -116,7 +116,7 @@ impl SessionStore {
         }
         let records = session.records();
         let reported = |id| records.qers.iter().any(|qer| qer.id == id && qer.reports_packets);
-        let of = |(qer, rate): &(QerId, PacketRate)| QerPacketRate {
+        let of = |(qer, rate): &(QerId, PacketRateMeter)| QerPacketRate {
             qer: *qer,
             reported_at_end: reported(*qer),
             rate: rate.clone(),

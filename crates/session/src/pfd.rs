@@ -15,11 +15,11 @@ use adit_types::limits::{
     PFD_BYTES_MAX,
 };
 
-use crate::provisioning::{Known, PredefinedRule};
+use crate::provisioning::{PredefinedRule, RuleCatalog};
 use crate::record::{Pdr, Records, Urr};
 use crate::sdf_text::{self, SdfTextError};
 use crate::session::{OpenSession, OwnerId};
-use crate::store::{Retired, SessionStore};
+use crate::store::{RetiredResources, SessionStore};
 use crate::update::compile;
 
 /// What a control plane says about applications. Without any application all that it said before
@@ -228,13 +228,13 @@ impl SessionStore {
         changed: &ChangedApplications,
     ) -> Option<RuleDelta> {
         let session = self.session_at(index)?.open();
-        let known = self.known();
+        let known = self.catalog();
         if !names_any(known, &session.records, &changed.0) {
             return None;
         }
         let OpenSession { ref records, ref usage, .. } = session;
         let rules = compile(known, session.identity(&self.packet_rates), records, usage);
-        self.retired.entry(index).or_default().push_back(Retired::default());
+        self.retired.entry(index).or_default().push_back(RetiredResources::default());
         Some(RuleDelta { session: index, keys: Vec::new(), rules: Some(Box::new(rules)) })
     }
 
@@ -259,7 +259,7 @@ impl SessionStore {
 }
 
 /// True when a rule names one of the applications.
-fn names_any(known: Known<'_>, records: &Records, applications: &BTreeSet<Arc<str>>) -> bool {
+fn names_any(known: RuleCatalog<'_>, records: &Records, applications: &BTreeSet<Arc<str>>) -> bool {
     let by_rules = |pdr: &Pdr| {
         let rules = known.predefined(&pdr.predefined);
         let mut named = rules.filter_map(PredefinedRule::application);

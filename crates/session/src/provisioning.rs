@@ -3,7 +3,9 @@
 use core::fmt;
 
 use adit_rules::sdf::AddrMatch;
-use adit_rules::{DestinationInterface, Excess, Guaranteed, QerMeter, RateLimit, SdfSet, Steering};
+use adit_rules::{
+    DestinationInterface, Excess, GuaranteedShare, QerMeter, RateLimit, SdfSet, Steering,
+};
 use adit_types::{BitRate, Nanos, Precedence, Qfi, SliceId};
 
 use crate::local::LocalInterface;
@@ -21,7 +23,7 @@ pub struct Provisioning {
     /// Applications that PDIs may name; identifiers differ.
     pub applications: Vec<Application>,
     /// Forwarding policies that FARs may name; identifiers differ.
-    pub policies: Vec<ForwardingPolicy>,
+    pub policies: Vec<ProvisionedForwardingPolicy>,
     /// Rules that PDRs may activate; names differ from each other and from those of groups.
     pub predefined_rules: Vec<PredefinedRule>,
     /// How rates are enforced.
@@ -64,7 +66,7 @@ pub struct QosPolicy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
     /// S-NSSAI that the control plane gave the session. Spec: TS 29.244 §8.2.176.
-    pub s_nssai: Option<SNssai>,
+    pub s_nssai: Option<SliceIdentity>,
     /// Network instance towards the data network that the session's rules name.
     pub network_instance: Option<Box<str>>,
     /// What its sessions may send together.
@@ -147,8 +149,8 @@ impl QosPolicy {
                 |window: u32| Nanos(Nanos::from_millis(window.into()).0 / Self::WINDOW_SHARE);
             let packets = RateLimit::new(rate, Nanos(0), excess).time_of(Self::DEPTH_BYTES_MIN);
             let depth = match excess {
-                Excess::Drops => qer.averaging_window_ms.map_or(self.burst, window).max(packets),
-                Excess::Waits => self.shaping_burst,
+                Excess::Policed => qer.averaging_window_ms.map_or(self.burst, window).max(packets),
+                Excess::Shaped => self.shaping_burst,
             };
             RateLimit::new(rate, depth, excess)
         };
@@ -157,10 +159,10 @@ impl QosPolicy {
             None => (RateLimit::UNLIMITED, RateLimit::UNLIMITED),
         };
         let guaranteed = |rate: fn(Rates) -> BitRate, of| match (gbr.map(rate), qer.mbr.map(rate)) {
-            (None, _) => Guaranteed::Nothing,
-            (Some(gbr), _) if gbr.as_bps() == 0 => Guaranteed::Nothing,
-            (Some(gbr), Some(mbr)) if gbr >= mbr => Guaranteed::Whole,
-            (Some(gbr), _) => Guaranteed::Within(limit(gbr, of)),
+            (None, _) => GuaranteedShare::Nothing,
+            (Some(gbr), _) if gbr.as_bps() == 0 => GuaranteedShare::Nothing,
+            (Some(gbr), Some(mbr)) if gbr >= mbr => GuaranteedShare::Whole,
+            (Some(gbr), _) => GuaranteedShare::Within(limit(gbr, of)),
         };
         let guaranteed = [
             guaranteed(|rates| rates.uplink, self.uplink),
@@ -195,7 +197,7 @@ fn networks(records: &Records) -> impl Iterator<Item = &str> {
 
 /// A forwarding policy. Spec: TS 29.244 §5.4.8, §8.2.23.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForwardingPolicy {
+pub struct ProvisionedForwardingPolicy {
     /// Forwarding Policy Identifier.
     pub id: Box<str>,
     /// The network instance whose interfaces and routes are used, whatever the FAR names.
@@ -257,7 +259,7 @@ impl PredefinedRule {
         }
     }
 
-    fn is_called(&self, name: &str) -> bool {
+    fn has_name(&self, name: &str) -> bool {
         *self.name == *name || self.group.as_deref() == Some(name)
     }
 }
@@ -279,7 +281,7 @@ pub struct UePool {
     /// UE IP address Pool Identity, by which the control plane may name it.
     pub identity: Option<Box<str>>,
     /// The network slice whose UEs it is for, as CP functions are told.
-    pub s_nssai: Option<SNssai>,
+    pub s_nssai: Option<SliceIdentity>,
     /// The addresses: IPv4 ones, or IPv6 /64s of a prefix of at most 64 bits.
     pub prefix: AddrMatch,
 }
@@ -294,14 +296,14 @@ impl UePool {
 
 /// Single Network Slice Selection Assistance Information. Spec: TS 23.003 §28.4.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SNssai {
+pub struct SliceIdentity {
     /// Slice/Service Type.
     pub sst: u8,
     /// Slice Differentiator, 24 bits.
     pub sd: Option<u32>,
 }
 
-impl fmt::Display for SNssai {
+impl fmt::Display for SliceIdentity {
     /// SST, and SD of six hexadecimal digits: `1-00a1b2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.sd {
@@ -313,12 +315,12 @@ impl fmt::Display for SNssai {
 
 /// What rules may name: what the operator configured, and applications of control planes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known<'a> {
+pub(crate) struct RuleCatalog<'a> {
     pub configured: &'a Provisioning,
     pub pfds: &'a Pfds,
 }
 
-impl<'a> Known<'a> {
+impl<'a> RuleCatalog<'a> {
     /// The filters of an application, if it is known. PFDs take precedence over the configuration.
     pub fn application(&self, id: &str) -> Option<&'a SdfSet> {
         self.pfds.filters(id).or_else(|| self.configured.application(id))
@@ -331,7 +333,7 @@ impl<'a> Known<'a> {
         names: &'n [Box<str>],
     ) -> impl Iterator<Item = &'a PredefinedRule> + use<'a, 'n> {
         let rules = self.configured.predefined_rules.iter();
-        rules.filter(move |rule| names.iter().any(|name| rule.is_called(name)))
+        rules.filter(move |rule| names.iter().any(|name| rule.has_name(name)))
     }
 }
 
@@ -343,7 +345,7 @@ impl Provisioning {
     }
 
     /// The forwarding policy of an identifier.
-    pub(crate) fn policy(&self, id: &str) -> Option<&ForwardingPolicy> {
+    pub(crate) fn policy(&self, id: &str) -> Option<&ProvisionedForwardingPolicy> {
         self.policies.iter().find(|known| &*known.id == id)
     }
 }

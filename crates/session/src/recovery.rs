@@ -8,7 +8,7 @@ use adit_rules::{KeyChange, RuleDelta, SessionKey, SharedRateId};
 use adit_types::{Seid, SessionIndex, SliceId, Teid, UsageSlot};
 
 use crate::alloc::Holder;
-use crate::store::{Retired, SessionStore};
+use crate::store::{RetiredResources, SessionStore};
 use crate::update::Compiled;
 
 /// A commit that has begun.
@@ -37,7 +37,7 @@ impl SessionStore {
     }
 
     /// Marks the point from which on the store is written.
-    pub(crate) fn open(&mut self, up_seid: Seid, index: SessionIndex, compiled: &Compiled) {
+    pub(crate) fn mark_commit(&mut self, up_seid: Seid, index: SessionIndex, compiled: &Compiled) {
         let keys = compiled.all_keys();
         self.commits += 1;
         self.last_commit = Some(up_seid);
@@ -54,8 +54,8 @@ impl SessionStore {
     /// the workers, or `None` when every commit ended.
     pub fn recover(&mut self) -> Option<RuleDelta> {
         let OpenCommit { index, keys, usage_slots, shared_rates } = self.open_commit.take()?;
-        drop(self.take(index));
-        self.far_ends.forget(index);
+        drop(self.remove_session(index));
+        self.tunnel_index.forget(index);
         self.packet_rates.set(index, Vec::new());
         self.guaranteed.set(index, SliceId::default(), &[]);
         self.deadlines.set(index, None);
@@ -76,7 +76,7 @@ impl SessionStore {
             }
         }
         let (is_last, usage) = (true, Vec::new());
-        let retired = Retired { keys: waiting, is_last, usage, usage_slots, shared_rates };
+        let retired = RetiredResources { keys: waiting, is_last, usage, usage_slots, shared_rates };
         self.retired.entry(index).or_default().push_back(retired);
         let keys = keys.into_iter().map(KeyChange::Remove).collect();
         Some(RuleDelta { session: index, keys, rules: None })

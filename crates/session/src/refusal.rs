@@ -6,7 +6,7 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use adit_rules::{ApplyAction, OuterHeaderRemoval, UeAddresses};
+use adit_rules::{ApplyAction, HeaderRemoval, UeAddresses};
 use adit_types::{BarId, FarId, IpPrefix, Ipv6Prefix, PdrId, QerId, Seid, Teid, UrrId};
 
 use crate::record::{TrafficEndpointId, UsageTriggers};
@@ -209,7 +209,7 @@ pub enum Refusal {
         /// The PDR.
         pdr: PdrId,
         /// The kind.
-        removal: OuterHeaderRemoval,
+        removal: HeaderRemoval,
     },
     /// A TEID of zero was given. Spec: TS 29.281 §5.1.
     FTeidZero {

@@ -8,7 +8,7 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use adit_rules::SdfFilter;
+use adit_rules::PacketFilter;
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_types::{Ipv4Prefix, Ipv6Prefix};
 
@@ -74,8 +74,8 @@ impl core::error::Error for SdfTextError {}
 ///
 /// # Errors
 /// [`SdfTextError`] with the first thing that is wrong.
-pub fn parse(text: &str) -> Result<SdfFilter, SdfTextError> {
-    let mut words = Words { rest: text };
+pub fn parse(text: &str) -> Result<PacketFilter, SdfTextError> {
+    let mut words = FlowDescriptionWords { rest: text };
     words.keyword("permit", SdfTextError::Action)?;
     words.keyword("out", SdfTextError::Direction)?;
     parse_flow(words)
@@ -86,8 +86,8 @@ pub fn parse(text: &str) -> Result<SdfFilter, SdfTextError> {
 ///
 /// # Errors
 /// [`SdfTextError`] with the first thing that is wrong.
-pub(crate) fn parse_pfd(text: &str) -> Result<SdfFilter, SdfTextError> {
-    let mut words = Words { rest: text };
+pub(crate) fn parse_pfd(text: &str) -> Result<PacketFilter, SdfTextError> {
+    let mut words = FlowDescriptionWords { rest: text };
     words.keyword("permit", SdfTextError::Action)?;
     match words.next() {
         Some("out") => parse_flow(words),
@@ -102,7 +102,7 @@ pub(crate) fn parse_pfd(text: &str) -> Result<SdfFilter, SdfTextError> {
 }
 
 /// What follows the direction.
-fn parse_flow(mut words: Words<'_>) -> Result<SdfFilter, SdfTextError> {
+fn parse_flow(mut words: FlowDescriptionWords<'_>) -> Result<PacketFilter, SdfTextError> {
     let protocol = match words.next().ok_or(SdfTextError::Protocol)? {
         "ip" => None,
         word => Some(number(word).or(protocol(word)).ok_or(SdfTextError::Protocol)?),
@@ -120,7 +120,14 @@ fn parse_flow(mut words: Words<'_>) -> Result<SdfFilter, SdfTextError> {
         (AddrMatch::V4(_), AddrMatch::V6(_)) | (AddrMatch::V6(_), AddrMatch::V4(_)) => {
             Err(SdfTextError::FamilyMismatch)
         }
-        _ => Ok(SdfFilter { protocol, remote, remote_ports, local, local_ports, ..SdfFilter::ANY }),
+        _ => Ok(PacketFilter {
+            protocol,
+            remote,
+            remote_ports,
+            local,
+            local_ports,
+            ..PacketFilter::ANY
+        }),
     }
 }
 
@@ -151,11 +158,11 @@ fn protocol(name: &str) -> Option<u8> {
 
 /// Words between white space; a comma is a word of its own.
 #[derive(Clone)]
-struct Words<'a> {
+struct FlowDescriptionWords<'a> {
     rest: &'a str,
 }
 
-impl<'a> Words<'a> {
+impl<'a> FlowDescriptionWords<'a> {
     fn next(&mut self) -> Option<&'a str> {
         let text = self.rest.trim_start_matches(|c: char| c.is_ascii_whitespace());
         let end = if text.starts_with(',') {
@@ -244,15 +251,15 @@ mod tests {
     #[test]
     fn flow_description_yields_protocol_addresses_and_ports() {
         let text = "permit out 17 from 1.2.3.0/24 53,1000-2000 to assigned 80";
-        let expected = SdfFilter {
+        let expected = PacketFilter {
             protocol: Some(17),
             remote: v4("1.2.3.0/24"),
             remote_ports: vec![range(53, 53), range(1000, 2000)],
             local_ports: vec![range(80, 80)],
-            ..SdfFilter::ANY
+            ..PacketFilter::ANY
         };
         assert_eq!(parse(text), Ok(expected));
-        assert_eq!(parse("permit out ip from any to assigned"), Ok(SdfFilter::ANY));
+        assert_eq!(parse("permit out ip from any to assigned"), Ok(PacketFilter::ANY));
     }
 
     #[test]
@@ -353,11 +360,11 @@ mod tests {
             let protocol_text = protocol.map_or("ip".to_owned(), |number| number.to_string());
             let text =
                 format!("permit out {protocol_text} from {prefix} {} to any", list.join(", "));
-            let expected = SdfFilter {
+            let expected = PacketFilter {
                 protocol,
                 remote: AddrMatch::V4(prefix),
                 remote_ports: ranges,
-                ..SdfFilter::ANY
+                ..PacketFilter::ANY
             };
             prop_assert_eq!(parse(&text), Ok(expected));
         }

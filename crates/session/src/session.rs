@@ -2,7 +2,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_rules::PacketRate;
+use adit_rules::PacketRateMeter;
 use adit_types::{Nanos, QerId, Seid, SessionIndex};
 
 use crate::alloc::seid_index;
@@ -60,13 +60,13 @@ impl CpAddresses {
 
 /// What of a session its compiled rules carry besides its records.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Identity<'a> {
+pub(crate) struct SessionIdentity<'a> {
     pub up_seid: Seid,
     /// Who established it: whose correlation IDs its QERs name.
     pub origin: OwnerId,
     pub buffer_epoch: u32,
     /// The packet rates of its QERs.
-    pub packet_rates: &'a [(QerId, PacketRate)],
+    pub packet_rates: &'a [(QerId, PacketRateMeter)],
 }
 
 const _: () = assert!(size_of::<Session>() == 56, "of millions");
@@ -86,9 +86,9 @@ pub(crate) struct OpenSession {
 
 impl OpenSession {
     /// What its rules are compiled for, as they are.
-    pub fn identity<'a>(&self, packet_rates: &'a PacketRates) -> Identity<'a> {
+    pub fn identity<'a>(&self, packet_rates: &'a PacketRates) -> SessionIdentity<'a> {
         let &Self { up_seid, index, origin, buffer_epoch, .. } = self;
-        Identity { up_seid, origin, buffer_epoch, packet_rates: packet_rates.of(index) }
+        SessionIdentity { up_seid, origin, buffer_epoch, packet_rates: packet_rates.of(index) }
     }
 
     /// The session as it rests in the store.
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Replaces records and measurements.
-    pub(crate) fn keep(&mut self, records: &Records, usage: &SessionUsage) {
+    pub(crate) fn write_back(&mut self, records: &Records, usage: &SessionUsage) {
         let (.., buffer_epoch) = self.unpacked();
         self.packed = packed(records, usage, buffer_epoch);
     }

@@ -13,9 +13,9 @@ use crate::change::UrrPart;
 use crate::pack::packed;
 use crate::record::{Records, Urr, UrrUpdate, UsageTriggers};
 use crate::session::{OpenSession, Session};
-use crate::store::{Retired, SessionStore};
+use crate::store::{RetiredResources, SessionStore};
 use crate::update::{Resolved, compile};
-use crate::usage::{Measure, UsageReport, UsageVolume};
+use crate::usage::{Measurement, UsageReport, UsageVolume};
 
 /// Where counters are read. Takes no part in comparisons of stores.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ pub(crate) struct UsageChange {
 /// The user plane inactivity timer: usage of all PDRs together, of which only the last packet
 /// counts. Spec: TS 29.244 §8.2.83.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Activity {
+struct InactivityTimer {
     slot: UsageSlot,
     generation: u32,
     since: Nanos,
@@ -59,7 +59,7 @@ struct Activity {
     reported: bool,
 }
 
-impl Activity {
+impl InactivityTimer {
     fn deadline(&self, source: &dyn UsageSource, timer: Nanos) -> Option<Nanos> {
         let last = source.usage(self.slot, self.generation).last;
         (!self.reported).then(|| last.map_or(self.since, |last| last.max(self.since)) + timer)
@@ -69,15 +69,15 @@ impl Activity {
 /// The measurements of one session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SessionUsage {
-    measures: Vec<Measure>,
-    activity: Option<Activity>,
+    measures: Vec<Measurement>,
+    activity: Option<InactivityTimer>,
 }
 
 /// A URR that ended, with its measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct EndedMeasurement {
     urr: Urr,
-    measure: Measure,
+    measure: Measurement,
 }
 
 /// The first packet of a URR's generation, or of the inactivity timer's.
@@ -108,7 +108,7 @@ pub struct UsageOutcome {
 
 /// The running measurement of one URR, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UsageSoFar {
+pub struct RunningUsage {
     /// The URR.
     pub urr: UrrId,
     /// Volume since the last report.
@@ -117,11 +117,11 @@ pub struct UsageSoFar {
     pub stopped: bool,
 }
 
-packed!(Activity { slot, generation, since, reported });
+packed!(InactivityTimer { slot, generation, since, reported });
 packed!(SessionUsage { measures, activity });
 
 impl SessionUsage {
-    fn measure(&self, id: UrrId) -> Option<&Measure> {
+    fn measure(&self, id: UrrId) -> Option<&Measurement> {
         self.measures.iter().find(|measure| measure.id == id)
     }
 
@@ -182,7 +182,7 @@ impl SessionUsage {
     }
 }
 
-impl Activity {
+impl InactivityTimer {
     fn entry(&self) -> UrrEntry {
         UrrEntry {
             id: UrrId(0),
@@ -227,7 +227,7 @@ impl SessionStore {
     ) -> Option<UsageOutcome> {
         let measures = self.session(up_seid)?.open().usage.measures;
         // A limit of an earlier generation was dealt with, or is met again by this one.
-        let is_current = |m: &Measure| m.slot == slot && m.generation == generation;
+        let is_current = |m: &Measurement| m.slot == slot && m.generation == generation;
         measures.iter().any(is_current).then_some(())?;
         self.advance(now, up_seid, None)
     }
@@ -251,7 +251,7 @@ impl SessionStore {
         let mut due: Vec<UsageTriggers> =
             records.urrs.iter().map(|urr| urr.triggers & UsageTriggers::END_MARKER).collect();
         let reports = usage.report(&records.urrs, &mut due, &*source, now);
-        session.keep(&records, &usage);
+        session.write_back(&records, &usage);
         let outcome = UsageOutcome { up_seid, reports, inactive: false, delta: None };
         (!outcome.reports.is_empty()).then_some(outcome)
     }
@@ -278,7 +278,9 @@ impl SessionStore {
     pub fn final_reports(&mut self, now: Nanos, session: SessionIndex) -> Vec<UsageReport> {
         let mut reports = Vec::new();
         let retired = self.retired.get_mut(&session).and_then(|queue| queue.front_mut());
-        for Ended { urr, measure } in retired.into_iter().flat_map(|retired| &mut retired.usage) {
+        for EndedMeasurement { urr, measure } in
+            retired.into_iter().flat_map(|retired| &mut retired.usage)
+        {
             let source = &*self.usage.0;
             measure.report(urr, source, now, UsageTriggers::TERMINATION, &mut reports);
         }
@@ -287,10 +289,10 @@ impl SessionStore {
 
     /// The running measurements of a session, in the order of its URRs.
     #[must_use]
-    pub fn usage_so_far(&self, session: &Session) -> Vec<UsageSoFar> {
-        let so_far = |measure: &Measure| {
-            let (volume, stopped) = measure.so_far(&*self.usage.0);
-            UsageSoFar { urr: measure.id, volume, stopped }
+    pub fn running_usage(&self, session: &Session) -> Vec<RunningUsage> {
+        let so_far = |measure: &Measurement| {
+            let (volume, stopped) = measure.running(&*self.usage.0);
+            RunningUsage { urr: measure.id, volume, stopped }
         };
         let OpenSession { records, usage, .. } = session.open();
         records.urrs.iter().filter_map(|urr| usage.measure(urr.id)).map(so_far).collect()
@@ -323,14 +325,14 @@ impl SessionStore {
         let mut generation = self.generation;
         let is_changed = usage.renew(records, &before, &mut generation);
         let rules = (is_changed || is_activated)
-            .then(|| Box::new(compile(self.known(), identity, records, &usage)));
+            .then(|| Box::new(compile(self.catalog(), identity, records, &usage)));
         let deadline = usage.deadline(records, &*source, now);
         self.generation = generation;
         self.deadlines.set(index, deadline);
         let session = self.session_at_mut(index)?;
-        session.keep(records, &usage);
+        session.write_back(records, &usage);
         let delta = rules.map(|rules| {
-            self.retired.entry(index).or_default().push_back(Retired::default());
+            self.retired.entry(index).or_default().push_back(RetiredResources::default());
             RuleDelta { session: index, keys: Vec::new(), rules: Some(rules) }
         });
         let is_news = inactive || delta.is_some() || !reports.is_empty();
@@ -374,7 +376,7 @@ impl SessionStore {
                 }
                 None => {
                     let (slot, generation) = slots.take();
-                    usage.measures.push(Measure::new(urr, slot, generation, source, *at));
+                    usage.measures.push(Measurement::new(urr, slot, generation, source, *at));
                 }
             }
         }
@@ -404,7 +406,7 @@ impl SessionStore {
 #[derive(Debug, Default)]
 pub(crate) struct UsagePlan {
     pub after: SessionUsage,
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedMeasurement>,
     pub slots_retired: Vec<UsageSlot>,
     pub slots_taken: usize,
     /// Slots of the session before or after.
@@ -458,14 +460,19 @@ impl SessionUsage {
     }
 
     /// Takes out the measurements of URRs that are removed, also those that are created again.
-    fn end(&mut self, before: &Records, after: &Records, removed: &[UrrId]) -> Vec<Ended> {
+    fn end(
+        &mut self,
+        before: &Records,
+        after: &Records,
+        removed: &[UrrId],
+    ) -> Vec<EndedMeasurement> {
         let mut ended = Vec::new();
         self.measures.retain(|measure| {
             let stays =
                 !removed.contains(&measure.id) && after.urrs.iter().any(|urr| urr.id == measure.id);
             let urr = before.urrs.iter().find(|urr| urr.id == measure.id);
             if !stays && let Some(urr) = urr {
-                ended.push(Ended { urr: urr.clone(), measure: measure.clone() });
+                ended.push(EndedMeasurement { urr: urr.clone(), measure: measure.clone() });
             }
             stays
         });
@@ -508,7 +515,8 @@ impl SessionUsage {
         match (&mut self.activity, after.inactivity_timer) {
             (None, Some(_)) => {
                 let (slot, generation) = slots.take();
-                self.activity = Some(Activity { slot, generation, since: at, reported: false });
+                self.activity =
+                    Some(InactivityTimer { slot, generation, since: at, reported: false });
                 None
             }
             (Some(activity), Some(timer)) => {

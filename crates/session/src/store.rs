@@ -11,22 +11,22 @@ use crate::alloc::{
     SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator, UsageSlotAllocator,
     seid_index,
 };
-use crate::change::Change;
+use crate::change::SessionChange;
 use crate::end_marker::{self, EndMarker};
-use crate::far_ends::{FarEnds, PeerSides};
-use crate::guaranteed::Guaranteed;
+use crate::guaranteed::GuaranteedRates;
 use crate::packet_rates::{PacketRates, QerPacketRate};
 use crate::pfd::Pfds;
-use crate::provisioning::{Known, Provisioning};
-use crate::record::{FTeid, Rates, Records, TrafficEndpointId, UeSide};
+use crate::provisioning::{Provisioning, RuleCatalog};
+use crate::record::{LocalFTeid, Rates, Records, TrafficEndpointId, UeSide};
 use crate::recovery::OpenCommit;
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OpenSession, OwnerId, Session};
-use crate::session_usage::{Ended, SessionUsage, UsageHandle};
+use crate::session_usage::{EndedMeasurement, SessionUsage, UsageHandle};
 use crate::shared_rates::SharedRates;
 use crate::timers::Deadlines;
+use crate::tunnel_index::{PeerSides, TunnelIndex};
 use crate::ue_claims::UeClaims;
-use crate::update::{self, Committed, Compiled, Fate};
+use crate::update::{self, ChangeKind, Committed, Compiled};
 use crate::usage::UsageReport;
 
 /// What a store is made for.
@@ -106,7 +106,7 @@ pub struct CreatedTrafficEndpoint {
     /// The traffic endpoint.
     pub id: TrafficEndpointId,
     /// Its local tunnel endpoint, if it was chosen.
-    pub f_teid: Option<FTeid>,
+    pub f_teid: Option<LocalFTeid>,
     /// Its UE addresses, if they were chosen.
     pub ue: Option<UeAddresses>,
 }
@@ -117,7 +117,7 @@ pub struct CreatedPdr {
     /// The PDR.
     pub pdr: PdrId,
     /// Its local tunnel endpoint.
-    pub f_teid: FTeid,
+    pub f_teid: LocalFTeid,
 }
 
 /// All PFCP sessions of the node.
@@ -136,8 +136,8 @@ pub struct SessionStore {
     pub(crate) sessions: Vec<Option<Session>>,
     pub(crate) len: usize,
     pub(crate) ues: UeClaims,
-    pub(crate) far_ends: FarEnds,
-    pub(crate) guaranteed: Guaranteed,
+    pub(crate) tunnel_index: TunnelIndex,
+    pub(crate) guaranteed: GuaranteedRates,
     pub(crate) shared_rates: SharedRates,
     pub(crate) packet_rates: PacketRates,
     pub(crate) teids: TeidAllocator,
@@ -149,7 +149,7 @@ pub struct SessionStore {
     /// The generation given last to an entry of a URR.
     pub(crate) generation: u32,
     pub(crate) deadlines: Deadlines,
-    pub(crate) retired: HashMap<SessionIndex, VecDeque<Retired>>,
+    pub(crate) retired: HashMap<SessionIndex, VecDeque<RetiredResources>>,
     pub(crate) owned: BTreeMap<OwnerId, BTreeSet<SessionIndex>>,
     /// Commits begun.
     pub(crate) commits: u64,
@@ -163,13 +163,13 @@ pub struct SessionStore {
 
 /// What one delta takes away and its reclaim sets free.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Retired {
+pub(crate) struct RetiredResources {
     /// TEIDs and UE addresses that we chose.
     pub keys: Vec<SessionKey>,
     /// The delta removes the session itself: its index, and with it its SEID, waits.
     pub is_last: bool,
     /// URRs whose last usage is to be read.
-    pub usage: Vec<Ended>,
+    pub usage: Vec<EndedMeasurement>,
     /// Usage counters of them.
     pub usage_slots: Vec<UsageSlot>,
     /// Rates that the session shares no more.
@@ -185,7 +185,7 @@ impl SessionStore {
             ue_pools: UeIpAllocator::new(&config.provisioning.ue_pools, |name| {
                 config.provisioning.domains_of(name)
             }),
-            guaranteed: Guaranteed::new(&config.provisioning.qos),
+            guaranteed: GuaranteedRates::new(&config.provisioning.qos),
             packet_rates: PacketRates::default(),
             shared_rates: SharedRates::new(shared_rates_max(sessions_max)),
             provisioning: config.provisioning,
@@ -195,7 +195,7 @@ impl SessionStore {
             sessions: Vec::with_capacity(sessions_max),
             len: 0,
             ues: UeClaims::with_capacity(sessions_max),
-            far_ends: FarEnds::default(),
+            tunnel_index: TunnelIndex::default(),
             teids: TeidAllocator::new(sessions_max, config.seed),
             seids: SeidAllocator::new(config.seed),
             indices: SessionIndexAllocator::new(sessions_max),
@@ -222,7 +222,7 @@ impl SessionStore {
         &mut self,
         owner: OwnerId,
         cp: CpFSeid,
-        change: Change,
+        change: SessionChange,
     ) -> Result<Established, Refusal> {
         let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
         let seid = self.seids.plan(index);
@@ -233,8 +233,8 @@ impl SessionStore {
             OpenSession { up_seid, index, owner, origin, cp, records, buffer_epoch, usage };
         let resolved = update::prepare(self, &session, change)?;
         let created = resolved.created.clone();
-        let compiled = update::compile_change(self, &session, &resolved, Fate::Establish);
-        self.open(up_seid, index, &compiled);
+        let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Establish);
+        self.mark_commit(up_seid, index, &compiled);
         self.seids.commit(seid);
         self.indices.take();
         let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
@@ -250,18 +250,18 @@ impl SessionStore {
     /// changed then.
     ///
     /// Spec: TS 29.244 §6.3.3, §7.5.4.
-    pub fn modify(&mut self, up_seid: Seid, change: Change) -> Result<Modified, Refusal> {
+    pub fn modify(&mut self, up_seid: Seid, change: SessionChange) -> Result<Modified, Refusal> {
         let known = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
         let mut session = known.open();
         let cp = change.cp_f_seid;
-        let leaving = end_marker::asked_for(self.known(), &session.records, &change);
+        let leaving = end_marker::requested(self.catalog(), &session.records, &change);
         let queried = change.query_packet_rates.clone();
         let new: Vec<PdrId> = change.create_pdrs.iter().map(|pdr| pdr.id).collect();
         let resolved = update::prepare(self, &session, change)?;
         let end_markers = end_marker::of_left_tunnels(leaving, &resolved.records.fars);
         let created = resolved.created.clone();
-        let compiled = update::compile_change(self, &session, &resolved, Fate::Modify);
-        self.take_for(&session, &compiled);
+        let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Modify);
+        self.begin_commit(&session, &compiled);
         session.cp = cp.unwrap_or(session.cp);
         let Committed { delta, reports } = update::commit(self, session, resolved, compiled);
         let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
@@ -291,8 +291,8 @@ impl SessionStore {
     pub fn delete(&mut self, up_seid: Seid) -> Result<RuleDelta, Refusal> {
         let session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?.open();
         let resolved = update::Resolved::default();
-        let compiled = update::compile_change(self, &session, &resolved, Fate::Delete);
-        self.take_for(&session, &compiled);
+        let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Delete);
+        self.begin_commit(&session, &compiled);
         let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("a deletion always yields a delta") };
         Ok(delta)
@@ -395,39 +395,39 @@ impl SessionStore {
         tunnel: GtpuTunnel,
         first: SessionIndex,
     ) -> impl Iterator<Item = &Session> {
-        self.far_ends.users(tunnel, first).filter_map(|index| self.session_at(index))
+        self.tunnel_index.users(tunnel, first).filter_map(|index| self.session_at(index))
     }
 
     /// The GTP-U peers that FARs send to behind this one, or from the first one on, in ascending
     /// order, with the sides that they are on.
-    pub fn peers_behind(
+    pub fn peers_after(
         &self,
         peer: Option<IpAddr>,
     ) -> impl Iterator<Item = (IpAddr, PeerSides)> + '_ {
-        self.far_ends.peers_behind(peer)
+        self.tunnel_index.peers_after(peer)
     }
 
     /// The sides that a GTP-U peer is on; none of an address that no FAR sends to.
     #[must_use]
     pub fn peer_sides(&self, addr: IpAddr) -> PeerSides {
-        self.far_ends.sides(addr)
+        self.tunnel_index.sides(addr)
     }
 
     /// A GTP-U peer that appeared or disappeared on a side since it was last returned here.
     pub fn take_changed_peer(&mut self) -> Option<IpAddr> {
-        self.far_ends.take_changed()
+        self.tunnel_index.take_changed()
     }
 
     /// True when [`SessionStore::take_changed_peer`] returns one.
     #[must_use]
     pub fn has_changed_peer(&self) -> bool {
-        self.far_ends.has_changed()
+        self.tunnel_index.has_changed()
     }
 
     /// The interfaces of the FARs that send to a GTP-U peer.
     #[must_use]
     pub fn peer_interfaces(&self, addr: IpAddr) -> InterfaceSet {
-        self.far_ends.interfaces(addr)
+        self.tunnel_index.interfaces(addr)
     }
 
     /// Low bits of a TEID chosen here that are a dense position below `1 << slot_bits()`; at most
@@ -440,8 +440,8 @@ impl SessionStore {
 
     /// Identifiers in use or waiting for their reclaim.
     #[must_use]
-    pub fn reserved(&self) -> Reserved {
-        Reserved {
+    pub fn reserved(&self) -> ReservedCounts {
+        ReservedCounts {
             sessions: self.indices.reserved_count(),
             teids: self.teids.reserved_count(),
             ues: self.ue_pools.reserved_count(),
@@ -470,8 +470,8 @@ impl SessionStore {
     }
 
     /// What rules may name.
-    pub(crate) const fn known(&self) -> Known<'_> {
-        Known { configured: &self.provisioning, pfds: &self.pfds }
+    pub(crate) const fn catalog(&self) -> RuleCatalog<'_> {
+        RuleCatalog { configured: &self.provisioning, pfds: &self.pfds }
     }
 
     /// Addresses of each pool of UE addresses in use or waiting for their reclaim, and all of them,
@@ -481,7 +481,7 @@ impl SessionStore {
     }
 
     /// Puts a session into its place.
-    pub(crate) fn put(&mut self, session: Session) {
+    pub(crate) fn insert_session(&mut self, session: Session) {
         let position = position(session.index());
         if position >= self.sessions.len() {
             self.sessions.resize(position + 1, None);
@@ -498,12 +498,12 @@ impl SessionStore {
     }
 
     /// Begins the commit of `compiled` and takes its session out of its place.
-    fn take_for(&mut self, session: &OpenSession, compiled: &Compiled) {
-        self.open(session.up_seid, session.index, compiled);
-        drop(self.take(session.index));
+    fn begin_commit(&mut self, session: &OpenSession, compiled: &Compiled) {
+        self.mark_commit(session.up_seid, session.index, compiled);
+        drop(self.remove_session(session.index));
     }
 
-    pub(crate) fn take(&mut self, index: SessionIndex) -> Option<Session> {
+    pub(crate) fn remove_session(&mut self, index: SessionIndex) -> Option<Session> {
         let session = self.sessions.get_mut(position(index))?.take()?;
         self.len -= 1;
         if let Some(owned) = self.owned.get_mut(&session.owner) {
@@ -518,7 +518,7 @@ impl SessionStore {
 
 /// How many identifiers are in use or wait for their reclaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reserved {
+pub struct ReservedCounts {
     /// Session indices.
     pub sessions: usize,
     /// TEIDs, chosen here or given.

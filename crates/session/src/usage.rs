@@ -159,7 +159,7 @@ impl Limit<u64> {
 
 /// The running measurement of one URR.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Measure {
+pub(crate) struct Measurement {
     pub id: UrrId,
     pub slot: UsageSlot,
     pub generation: u32,
@@ -205,7 +205,7 @@ pub(crate) struct Measure {
     renewed: bool,
 }
 
-impl Measure {
+impl Measurement {
     /// A measurement that begins now. Counters of a reused slot go on from where they stand.
     pub fn new(
         urr: &Urr,
@@ -716,7 +716,7 @@ impl Measure {
     }
 
     /// The measurement's volume so far, and whether a quota stops packets.
-    pub fn so_far(&self, source: &dyn UsageSource) -> (UsageVolume, bool) {
+    pub fn running(&self, source: &dyn UsageSource) -> (UsageVolume, bool) {
         (self.read(source, self.base.at).volume_since(&self.base), self.stopped)
     }
 }
@@ -725,7 +725,7 @@ packed!(Reading { counts, active, passed, events, at });
 packed!(Limit<Volumes> { value, base });
 packed!(Limit<Nanos> { value, base });
 packed!(Limit<u64> { value, base });
-packed!(Measure {
+packed!(Measurement {
     id,
     slot,
     generation,

@@ -3,7 +3,7 @@
 
 use core::hint::black_box;
 
-use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig, SLOT, Wheel};
+use adit_shaper::{Eligibility, QueueKey, QueuedPacket, Queues, QueuesConfig, SLOT, Wheel};
 use adit_types::{Direction, Nanos, SessionIndex};
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -40,16 +40,16 @@ fn queues(criterion: &mut Criterion) {
         shared_rates: 0,
     };
     let mut queues: Queues<u64> = Queues::new(config);
-    let key = |session: u32| FlowKey {
+    let key = |session: u32| QueueKey {
         session: SessionIndex(session % COUNT),
         direction: Direction::Downlink,
         buckets: 1,
         tag: 0,
     };
-    let held = |now| Held { packet: 0, bytes: 64, since: now };
+    let held = |now| QueuedPacket { packet: 0, bytes: 64, since: now };
     let mut now = Nanos(0);
     (0..COUNT).for_each(|session| {
-        let _ = queues.push(key(session), || Pace::Now, held(now));
+        let _ = queues.push(key(session), || Eligibility::Now, held(now));
     });
     let mut session = 0_u32;
     // A flow that has a packet gets another, and one leaves.
@@ -57,11 +57,11 @@ fn queues(criterion: &mut Criterion) {
         bench.iter(|| {
             session = session.wrapping_add(40_503);
             now += Nanos(100);
-            let pushed = queues.push(black_box(key(session)), || Pace::Now, held(now));
+            let pushed = queues.push(black_box(key(session)), || Eligibility::Now, held(now));
             let gone = queues.release(
                 now,
                 1,
-                |_, _, _| Pace::Now,
+                |_, _, _| Eligibility::Now,
                 |_, _, held| {
                     black_box(held);
                 },

@@ -18,7 +18,8 @@ mod server;
 mod wheel;
 
 pub use queues::{
-    Flow, FlowIndex, FlowKey, Full, Held, Pace, Queues, QueuesConfig, RateSet, Review, Standing,
+    Eligibility, FlowIndex, FlowQueue, QueueFull, QueueKey, QueuedPacket, Queues, QueuesConfig,
+    RateSet, ReviewOutcome, TurnContext,
 };
-pub use server::Server;
+pub use server::FlowServer;
 pub use wheel::{SLOT, Wheel};

@@ -5,8 +5,8 @@ mod rounds;
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
-use self::rounds::{Place, Ring, Turn};
-use crate::server::{ByPacket, Server};
+use self::rounds::{RateRing, RingState, RoundShare};
+use crate::server::{FlowServer, PerPacket};
 use crate::wheel::Wheel;
 
 /// No packet, no flow.
@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 const TURN_PKTS: u32 = 16;
 
 /// Turns that are prepared together.
-const EXPECTED: usize = 16;
+const PREFETCHED_TURNS: usize = 16;
 
 /// Most that waits, but for a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl RateSet {
 
 /// What shares a queue: packets of one direction of a session that pass the same buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FlowKey {
+pub struct QueueKey {
     /// The session.
     pub session: SessionIndex,
     /// The direction.
@@ -71,7 +71,7 @@ pub struct FlowKey {
 
 /// A packet that waits.
 #[derive(Debug)]
-pub struct Held<P> {
+pub struct QueuedPacket<P> {
     /// The packet, and where it goes.
     pub packet: P,
     /// Octets that count for its rates.
@@ -82,11 +82,11 @@ pub struct Held<P> {
 
 /// Why a packet may not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full;
+pub struct QueueFull;
 
 /// When the first packet of a flow may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
+pub enum Eligibility {
     /// Now.
     Now,
     /// Not before.
@@ -94,7 +94,7 @@ pub enum Pace {
     /// When its turn has come at the rates that it shares.
     InTurn {
         /// The number of the first rate that it shares, where it waits for its turn.
-        home: u8,
+        own_rate: u8,
         /// The rate that is closed: that one, or one that all flows of it share with others.
         rate: u8,
         /// When that rate lets packets pass again.
@@ -108,27 +108,27 @@ pub enum Pace {
 
 /// Where a flow stands that is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct TurnContext {
     /// At the turn of its part of this shared rate; at none, its own time has come.
     pub rate: Option<u8>,
     /// The shared rates that other flows wait for.
-    pub crowded: RateSet,
+    pub contended: RateSet,
 }
 
 /// What becomes of a flow that is looked at out of its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Review {
+pub enum ReviewOutcome {
     /// It is looked at with what is due.
-    Hasten,
+    Recheck,
     /// Its packets leave now.
-    Leave,
+    Release,
     /// Its packets go nowhere.
     Drop,
 }
 
 /// Room for a packet that waits.
 #[derive(Debug)]
-struct Node<P> {
+struct QueueNode<P> {
     /// `None` while it is free.
     packet: Option<P>,
     since: Nanos,
@@ -137,10 +137,10 @@ struct Node<P> {
     bytes: u16,
 }
 
-impl<P> Node<P> {
+impl<P> QueueNode<P> {
     /// Puts a packet into a free node; tells the next free one.
     #[inline]
-    fn fill(&mut self, Held { packet, bytes, since }: Held<P>) -> u32 {
+    fn fill(&mut self, QueuedPacket { packet, bytes, since }: QueuedPacket<P>) -> u32 {
         let free = self.next;
         *self = Self { packet: Some(packet), since, next: NONE, bytes };
         free
@@ -149,11 +149,11 @@ impl<P> Node<P> {
     /// Takes the packet of a node, which is the first of `flow`, and puts it in front of the free
     /// ones.
     #[inline]
-    fn take(&mut self, flow: &mut Flow, free: &mut u32) -> Option<Held<P>> {
+    fn take(&mut self, flow: &mut FlowQueue, free: &mut u32) -> Option<QueuedPacket<P>> {
         let packet = self.packet.take()?;
         self.next = core::mem::replace(free, core::mem::replace(&mut flow.first, self.next));
         flow.count -= 1;
-        Some(Held { packet, bytes: self.bytes, since: self.since })
+        Some(QueuedPacket { packet, bytes: self.bytes, since: self.since })
     }
 }
 
@@ -162,8 +162,8 @@ impl<P> Node<P> {
 /// PERF: in a line of its own, and never moved: a release touches flows at random.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
-pub struct Flow {
-    key: FlowKey,
+pub struct FlowQueue {
+    key: QueueKey,
     first: u32,
     last: u32,
     /// Zero while it is free.
@@ -171,13 +171,13 @@ pub struct Flow {
     /// The next flow of the same direction and session, or the next free one.
     sibling: u32,
     /// The shared rate in whose ring it stands, if it has a quantum there.
-    home: u8,
-    turn: Turn,
+    ring: u8,
+    turn: RoundShare,
 }
 
-impl Flow {
+impl FlowQueue {
     const FREE: Self = Self {
-        key: FlowKey {
+        key: QueueKey {
             session: SessionIndex::NONE,
             direction: Direction::Uplink,
             buckets: 0,
@@ -187,12 +187,12 @@ impl Flow {
         last: NONE,
         count: 0,
         sibling: NONE,
-        home: 0,
-        turn: Turn::NONE,
+        ring: 0,
+        turn: RoundShare::NONE,
     };
 }
 
-const _: () = assert!(size_of::<Flow>() == 64, "one cache line");
+const _: () = assert!(size_of::<FlowQueue>() == 64, "one cache line");
 
 /// A flow that waits, until a packet leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,10 +207,10 @@ pub struct Queues<P> {
     config: QueuesConfig,
     /// Packets that wait.
     len: usize,
-    nodes: Vec<Node<P>>,
+    nodes: Vec<QueueNode<P>>,
     /// The first free node.
     free_node: u32,
-    flows: Vec<Flow>,
+    flows: Vec<FlowQueue>,
     /// The first free flow.
     free_flow: u32,
     /// The complement of the number of each session's and direction's first flow, so that zero is none:
@@ -218,9 +218,9 @@ pub struct Queues<P> {
     by_line: Vec<u32>,
     /// Numbers of flows, and behind them of rings.
     wheel: Wheel,
-    rings: Vec<Ring>,
+    rings: Vec<RateRing>,
     /// The rings with flows.
-    crowded: RateSet,
+    contended: RateSet,
 }
 
 impl<P> Queues<P> {
@@ -234,8 +234,8 @@ impl<P> Queues<P> {
         };
         // Each is followed by the next one; behind the last one there is nothing.
         let nexts = || (1..).take(pkts_max);
-        let node = |next| Node { packet: None, since: Nanos(0), next, bytes: 0 };
-        let flow = |sibling| Flow { sibling, ..Flow::FREE };
+        let node = |next| QueueNode { packet: None, since: Nanos(0), next, bytes: 0 };
+        let flow = |sibling| FlowQueue { sibling, ..FlowQueue::FREE };
         Self {
             config,
             len: 0,
@@ -246,10 +246,10 @@ impl<P> Queues<P> {
             by_line: vec![!NONE; if pkts_max == 0 { 0 } else { lines }],
             wheel: Wheel::new(pkts_max + usize::from(config.shared_rates), config.shared_rates),
             rings: vec![
-                Ring { place: Place::Asleep, weight: 0, turn: Turn::NONE };
+                RateRing { state: RingState::Idle, weight: 0, share: RoundShare::NONE };
                 config.shared_rates.into()
             ],
-            crowded: RateSet::default(),
+            contended: RateSet::default(),
         }
     }
 
@@ -270,7 +270,7 @@ impl<P> Queues<P> {
     /// The first flow of one direction of a session, for whoever asks for its cache line.
     #[inline]
     #[must_use]
-    pub fn first_flow(&self, session: SessionIndex, direction: Direction) -> Option<&Flow> {
+    pub fn first_flow(&self, session: SessionIndex, direction: Direction) -> Option<&FlowQueue> {
         self.flows.get(self.head(session, direction) as usize)
     }
 
@@ -283,20 +283,20 @@ impl<P> Queues<P> {
     /// True when packets of this direction of a session wait.
     #[inline]
     #[must_use]
-    pub fn waits(&self, session: SessionIndex, direction: Direction) -> bool {
+    pub fn has_packets_of(&self, session: SessionIndex, direction: Direction) -> bool {
         !self.is_empty() && self.head(session, direction) != NONE
     }
 
     /// Packets of a flow that wait.
     #[must_use]
-    pub fn flow_len(&self, key: &FlowKey) -> u32 {
+    pub fn flow_len(&self, key: &QueueKey) -> u32 {
         self.find(key).map_or(0, |flow| self.len_of(flow))
     }
 
     /// The flow of a key, if packets of it wait.
     #[inline]
     #[must_use]
-    pub fn find(&self, key: &FlowKey) -> Option<FlowIndex> {
+    pub fn find(&self, key: &QueueKey) -> Option<FlowIndex> {
         self.find_from(self.head(key.session, key.direction), key)
     }
 
@@ -320,13 +320,13 @@ impl<P> Queues<P> {
     /// The shared rates that flows wait for.
     #[inline]
     #[must_use]
-    pub const fn crowded(&self) -> RateSet {
-        self.crowded
+    pub const fn contended(&self) -> RateSet {
+        self.contended
     }
 
     /// Looks for a flow among `head` and its siblings.
     #[inline]
-    fn find_from(&self, head: u32, key: &FlowKey) -> Option<FlowIndex> {
+    fn find_from(&self, head: u32, key: &QueueKey) -> Option<FlowIndex> {
         let mut at = head;
         while let Some(flow) = self.flows.get(at as usize) {
             if (flow.key.buckets, flow.key.tag) == (key.buckets, key.tag) {
@@ -344,13 +344,13 @@ impl<P> Queues<P> {
     /// gone.
     pub fn push(
         &mut self,
-        key: FlowKey,
-        pace: impl FnOnce() -> Pace,
-        held: Held<P>,
-    ) -> Result<(), Full> {
+        key: QueueKey,
+        pace: impl FnOnce() -> Eligibility,
+        held: QueuedPacket<P>,
+    ) -> Result<(), QueueFull> {
         match self.find(&key) {
             Some(flow) => self.append(flow, held),
-            None => self.begin(key, pace(), held),
+            None => self.push_first(key, pace(), held),
         }
     }
 
@@ -359,11 +359,15 @@ impl<P> Queues<P> {
     /// # Errors
     /// As of [`Queues::push`].
     #[inline]
-    pub fn append(&mut self, FlowIndex(flow): FlowIndex, held: Held<P>) -> Result<(), Full> {
+    pub fn append(
+        &mut self,
+        FlowIndex(flow): FlowIndex,
+        held: QueuedPacket<P>,
+    ) -> Result<(), QueueFull> {
         let number = self.free_node;
-        let Some(flow) = self.flows.get_mut(flow as usize) else { return Err(Full) };
+        let Some(flow) = self.flows.get_mut(flow as usize) else { return Err(QueueFull) };
         debug_assert!(flow.count > 0, "a flow that waits");
-        let Some(node) = self.nodes.get_mut(number as usize) else { return Err(Full) };
+        let Some(node) = self.nodes.get_mut(number as usize) else { return Err(QueueFull) };
         self.free_node = node.fill(held);
         self.len += 1;
         flow.count += 1;
@@ -378,35 +382,48 @@ impl<P> Queues<P> {
     ///
     /// # Errors
     /// As of [`Queues::push`].
-    fn begin(&mut self, key: FlowKey, pace: Pace, held: Held<P>) -> Result<(), Full> {
+    fn push_first(
+        &mut self,
+        key: QueueKey,
+        pace: Eligibility,
+        held: QueuedPacket<P>,
+    ) -> Result<(), QueueFull> {
         let Some(head) = self.by_line.get_mut(key.session.line(key.direction)) else {
-            return Err(Full);
+            return Err(QueueFull);
         };
         let (first, number) = (self.free_node, self.free_flow);
-        let Some(node) = self.nodes.get_mut(first as usize) else { return Err(Full) };
+        let Some(node) = self.nodes.get_mut(first as usize) else { return Err(QueueFull) };
         // There are as many as packets.
-        let Some(flow) = self.flows.get_mut(number as usize) else { return Err(Full) };
+        let Some(flow) = self.flows.get_mut(number as usize) else { return Err(QueueFull) };
         self.free_node = node.fill(held);
         self.len += 1;
         self.free_flow = flow.sibling;
         let sibling = !core::mem::replace(head, !number);
-        *flow = Flow { key, first, last: first, count: 1, sibling, home: 0, turn: Turn::NONE };
-        self.stand(number, pace);
+        *flow = FlowQueue {
+            key,
+            first,
+            last: first,
+            count: 1,
+            sibling,
+            ring: 0,
+            turn: RoundShare::NONE,
+        };
+        self.schedule(number, pace);
         Ok(())
     }
 
     /// Lets a flow, which stands nowhere, stand where its first packet waits.
     #[inline]
-    fn stand(&mut self, number: u32, pace: Pace) {
+    fn schedule(&mut self, number: u32, pace: Eligibility) {
         match pace {
-            Pace::Now | Pace::Never => self.wheel.insert(number, Nanos(0)),
-            Pace::At(at) => self.wheel.insert(number, at),
-            Pace::InTurn { home, rate, at, quantum } => {
-                self.stand_in_ring(number, home, quantum);
+            Eligibility::Now | Eligibility::Never => self.wheel.insert(number, Nanos(0)),
+            Eligibility::At(at) => self.wheel.insert(number, at),
+            Eligibility::InTurn { own_rate: home, rate, at, quantum } => {
+                self.join_ring(number, home, quantum);
                 if self.rings.get(usize::from(home)).is_none() {
                     self.wheel.insert(number, at);
-                } else if self.rings[usize::from(home)].place == Place::Asleep {
-                    self.place_ring(home, rate, at);
+                } else if self.rings[usize::from(home)].state == RingState::Idle {
+                    self.schedule_ring(home, rate, at);
                 }
             }
         }
@@ -422,20 +439,20 @@ impl<P> Queues<P> {
         &mut self,
         now: Nanos,
         limit: usize,
-        pace: impl FnMut(&FlowKey, u16, Standing) -> Pace,
-        release: impl FnMut(&FlowKey, bool, Held<P>),
+        pace: impl FnMut(&QueueKey, u16, TurnContext) -> Eligibility,
+        release: impl FnMut(&QueueKey, bool, QueuedPacket<P>),
     ) -> usize {
-        self.serve(now, limit, &mut ByPacket { pace, release })
+        self.serve(now, limit, &mut PerPacket { eligibility: pace, release })
     }
 
     /// The same by turns of flows.
-    pub fn serve(&mut self, now: Nanos, limit: usize, server: &mut impl Server<P>) -> usize {
+    pub fn serve(&mut self, now: Nanos, limit: usize, server: &mut impl FlowServer<P>) -> usize {
         self.wheel.advance(now);
         let (mut gone, mut expected) = (0, 0);
         while gone < limit {
             if expected == 0 {
-                expected = EXPECTED;
-                self.expect(server);
+                expected = PREFETCHED_TURNS;
+                self.prefetch_due(server);
             }
             expected -= 1;
             let Some(number) = self.wheel.take() else { break };
@@ -453,37 +470,37 @@ impl<P> Queues<P> {
     /// Asks for what the next turns will look at.
     ///
     /// Cost: two passes over [`EXPECTED`] flows: where they are, then their first packets and rates.
-    fn expect(&self, server: &impl Server<P>) {
+    fn prefetch_due(&self, server: &impl FlowServer<P>) {
         let next = || {
-            let due = self.wheel.due_numbers().take(EXPECTED);
+            let due = self.wheel.due_numbers().take(PREFETCHED_TURNS);
             due.filter_map(|number| self.flows.get(number as usize))
         };
         next().for_each(|flow| server.prefetch(flow));
         for flow in next() {
-            server.expect(&flow.key);
+            server.prefetch_flow(&flow.key);
             self.nodes.get(flow.first as usize).inspect(|node| server.prefetch(*node));
         }
     }
 
     /// Gives a flow, which stands nowhere, its turn; tells how many packets went.
     #[inline]
-    fn serve_flow(&mut self, number: u32, server: &mut impl Server<P>) -> usize {
+    fn serve_flow(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
         let flow = self.flows.get_mut(number as usize).filter(|flow| flow.count > 0);
         let Some(flow) = flow else { return 0 };
-        let at = Standing { rate: None, crowded: self.crowded };
-        let mut turn = server.begin(&flow.key);
+        let at = TurnContext { rate: None, contended: self.contended };
+        let mut turn = server.begin_turn(&flow.key);
         let mut gone = 0;
         let again = loop {
             if flow.count == 0 || gone == TURN_PKTS {
                 break None;
             }
-            if let Some(later) = server.stops(&mut turn) {
+            if let Some(later) = server.blocked_until(&mut turn) {
                 break Some(later);
             }
             let Some(node) = self.nodes.get_mut(flow.first as usize) else { break None };
-            let may_leave = match server.pace(&mut turn, node.bytes, at) {
-                Pace::Now => true,
-                Pace::Never => false,
+            let may_leave = match server.eligibility(&mut turn, node.bytes, at) {
+                Eligibility::Now => true,
+                Eligibility::Never => false,
                 later => break Some(later),
             };
             if let Some(held) = node.take(flow, &mut self.free_node) {
@@ -491,21 +508,26 @@ impl<P> Queues<P> {
             }
             gone += 1;
         };
-        server.end(turn);
+        server.end_turn(turn);
         let is_over = flow.count == 0;
-        flow.turn = Turn::NONE;
+        flow.turn = RoundShare::NONE;
         self.len -= gone as usize;
         match again {
-            _ if is_over => self.forget(number),
-            Some(pace) => self.stand(number, pace),
+            _ if is_over => self.remove_flow(number),
+            Some(pace) => self.schedule(number, pace),
             None => self.wheel.insert_due(number),
         }
         gone as usize
     }
 
     /// Takes everything that waits. What is pushed later waits forever.
-    pub fn drain(&mut self, mut take: impl FnMut(Held<P>)) {
-        self.release(Nanos::NEVER, usize::MAX, |_, _, _| Pace::Never, |_, _, held| take(held));
+    pub fn drain(&mut self, mut take: impl FnMut(QueuedPacket<P>)) {
+        self.release(
+            Nanos::NEVER,
+            usize::MAX,
+            |_, _, _| Eligibility::Never,
+            |_, _, held| take(held),
+        );
     }
 
     /// Takes everything of one direction of a session that waits.
@@ -513,9 +535,9 @@ impl<P> Queues<P> {
         &mut self,
         session: SessionIndex,
         direction: Direction,
-        mut take: impl FnMut(&FlowKey, Held<P>),
+        mut take: impl FnMut(&QueueKey, QueuedPacket<P>),
     ) {
-        self.review(session, direction, |_| Review::Leave, |key, _, held| take(key, held));
+        self.review(session, direction, |_| ReviewOutcome::Release, |key, _, held| take(key, held));
     }
 
     /// Looks at the flows of one direction of a session out of their time: takes the packets of some,
@@ -524,14 +546,14 @@ impl<P> Queues<P> {
         &mut self,
         session: SessionIndex,
         direction: Direction,
-        mut review: impl FnMut(&FlowKey) -> Review,
-        mut take: impl FnMut(&FlowKey, bool, Held<P>),
+        mut review: impl FnMut(&QueueKey) -> ReviewOutcome,
+        mut take: impl FnMut(&QueueKey, bool, QueuedPacket<P>),
     ) {
         let mut at = self.head(session, direction);
         while let Some(flow) = self.flows.get_mut(at as usize) {
             let number = core::mem::replace(&mut at, flow.sibling);
             let outcome = review(&flow.key);
-            if outcome == Review::Hasten {
+            if outcome == ReviewOutcome::Recheck {
                 // Whose turn it will be is asked then.
                 if flow.turn.quantum == 0 {
                     self.wheel.remove(number);
@@ -539,7 +561,7 @@ impl<P> Queues<P> {
                 }
                 continue;
             }
-            self.leave(number);
+            self.unschedule(number);
             let flow = &mut self.flows[number as usize];
             while let Some(held) = self
                 .nodes
@@ -548,39 +570,39 @@ impl<P> Queues<P> {
                 .and_then(|node| node.take(flow, &mut self.free_node))
             {
                 self.len -= 1;
-                take(&flow.key, outcome == Review::Leave, held);
+                take(&flow.key, outcome == ReviewOutcome::Release, held);
             }
-            self.forget(number);
+            self.remove_flow(number);
         }
     }
 
     /// The same for all flows.
     pub fn review_all(
         &mut self,
-        mut review: impl FnMut(&FlowKey) -> Review,
-        mut take: impl FnMut(&FlowKey, bool, Held<P>),
+        mut review: impl FnMut(&QueueKey) -> ReviewOutcome,
+        mut take: impl FnMut(&QueueKey, bool, QueuedPacket<P>),
     ) {
         for number in 0..self.flows.len() {
-            let Some(Flow { key, count: 1.., .. }) = self.flows.get(number) else { continue };
-            let FlowKey { session, direction, .. } = *key;
+            let Some(FlowQueue { key, count: 1.., .. }) = self.flows.get(number) else { continue };
+            let QueueKey { session, direction, .. } = *key;
             self.review(session, direction, &mut review, &mut take);
         }
     }
 
     /// Takes a flow out of where it stands.
-    fn leave(&mut self, number: u32) {
+    fn unschedule(&mut self, number: u32) {
         self.wheel.remove(number);
         let flow = &mut self.flows[number as usize];
         if flow.turn.quantum > 0
-            && let Some(ring) = self.rings.get_mut(usize::from(flow.home))
+            && let Some(ring) = self.rings.get_mut(usize::from(flow.ring))
         {
             ring.set_quantum(&mut flow.turn, 0);
         }
-        flow.turn = Turn::NONE;
+        flow.turn = RoundShare::NONE;
     }
 
     /// Takes a flow without packets, which stands nowhere, out of its line.
-    fn forget(&mut self, number: u32) {
+    fn remove_flow(&mut self, number: u32) {
         let flow = &mut self.flows[number as usize];
         let (line, next) = (flow.key.session.line(flow.key.direction), flow.sibling);
         flow.sibling = core::mem::replace(&mut self.free_flow, number);

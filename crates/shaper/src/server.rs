@@ -1,63 +1,63 @@
 //! Who says which packets may leave.
 
-use crate::queues::{FlowKey, Held, Pace, Standing};
+use crate::queues::{Eligibility, QueueKey, QueuedPacket, TurnContext};
 
 /// Says which packets of flows may leave, and takes those that do.
-pub trait Server<P> {
+pub trait FlowServer<P> {
     /// What it looked up of the flow whose turn it is.
     type Turn;
 
     /// A flow will have its turn soon.
-    fn expect(&self, _key: &FlowKey) {}
+    fn prefetch_flow(&self, _key: &QueueKey) {}
 
     /// What lies there will be looked at soon.
     fn prefetch<T>(&self, _place: &T) {}
 
     /// A flow has its turn.
-    fn begin(&mut self, key: &FlowKey) -> Self::Turn;
+    fn begin_turn(&mut self, key: &QueueKey) -> Self::Turn;
 
     /// Tells why the flow's next packet, whatever its length, may not leave now, if that is known
     /// without it.
-    fn stops(&mut self, _turn: &mut Self::Turn) -> Option<Pace> {
+    fn blocked_until(&mut self, _turn: &mut Self::Turn) -> Option<Eligibility> {
         None
     }
 
     /// Tells whether the flow's next packet, of `bytes` octets, may leave, from where the flow stands.
     /// One that may is taken. Asked only where [`Server::stops`] has just told nothing.
-    fn pace(&mut self, turn: &mut Self::Turn, bytes: u16, at: Standing) -> Pace;
+    fn eligibility(&mut self, turn: &mut Self::Turn, bytes: u16, at: TurnContext) -> Eligibility;
 
     /// Takes a packet: with true where it may leave, with false where the flow never may.
-    fn take(&mut self, turn: &mut Self::Turn, may_leave: bool, held: Held<P>);
+    fn take(&mut self, turn: &mut Self::Turn, may_leave: bool, held: QueuedPacket<P>);
 
     /// The turn is over.
-    fn end(&mut self, turn: Self::Turn);
+    fn end_turn(&mut self, turn: Self::Turn);
 }
 
 /// Asks for each packet, and knows nothing of turns.
 #[derive(Debug)]
-pub(crate) struct ByPacket<A, T> {
-    pub(crate) pace: A,
+pub(crate) struct PerPacket<A, T> {
+    pub(crate) eligibility: A,
     pub(crate) release: T,
 }
 
-impl<P, A, T> Server<P> for ByPacket<A, T>
+impl<P, A, T> FlowServer<P> for PerPacket<A, T>
 where
-    A: FnMut(&FlowKey, u16, Standing) -> Pace,
-    T: FnMut(&FlowKey, bool, Held<P>),
+    A: FnMut(&QueueKey, u16, TurnContext) -> Eligibility,
+    T: FnMut(&QueueKey, bool, QueuedPacket<P>),
 {
-    type Turn = FlowKey;
+    type Turn = QueueKey;
 
-    fn begin(&mut self, key: &FlowKey) -> FlowKey {
+    fn begin_turn(&mut self, key: &QueueKey) -> QueueKey {
         *key
     }
 
-    fn pace(&mut self, turn: &mut FlowKey, bytes: u16, at: Standing) -> Pace {
-        (self.pace)(turn, bytes, at)
+    fn eligibility(&mut self, turn: &mut QueueKey, bytes: u16, at: TurnContext) -> Eligibility {
+        (self.eligibility)(turn, bytes, at)
     }
 
-    fn take(&mut self, turn: &mut FlowKey, may_leave: bool, held: Held<P>) {
+    fn take(&mut self, turn: &mut QueueKey, may_leave: bool, held: QueuedPacket<P>) {
         (self.release)(turn, may_leave, held);
     }
 
-    fn end(&mut self, _: FlowKey) {}
+    fn end_turn(&mut self, _: QueueKey) {}
 }

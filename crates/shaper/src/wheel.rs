@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 
 /// Neighbors in a list; lists are rings through a link of their own.
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct WheelLink {
     next: u32,
     last: u32,
 }
@@ -28,7 +28,7 @@ struct Link {
 #[derive(Debug)]
 pub struct Wheel {
     /// Of each number; behind them of each slot's list, of what is due, and of further lists.
-    links: Box<[Link]>,
+    links: Box<[WheelLink]>,
     capacity: u32,
     /// The first slot that did not pass, counted from the beginning of time.
     cursor: u64,
@@ -41,10 +41,10 @@ impl Wheel {
     #[must_use]
     pub fn new(capacity: usize, further: u8) -> Self {
         let capacity = u32::try_from(capacity).unwrap_or(NONE >> 1);
-        let number = |_| Link { next: NONE, last: NONE };
+        let number = |_| WheelLink { next: NONE, last: NONE };
         #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
         let lists = capacity..=capacity + SLOTS as u32 + u32::from(further);
-        let list = |at| Link { next: at, last: at };
+        let list = |at| WheelLink { next: at, last: at };
         let links = (0..capacity).map(number).chain(lists.map(list)).collect();
         Self { links, capacity, cursor: 0, len: 0 }
     }
@@ -86,7 +86,8 @@ impl Wheel {
         else {
             return;
         };
-        let Link { next, last } = core::mem::replace(link, Link { next: NONE, last: NONE });
+        let WheelLink { next, last } =
+            core::mem::replace(link, WheelLink { next: NONE, last: NONE });
         if next != NONE {
             self.links[last as usize].next = next;
             self.links[next as usize].last = last;
@@ -148,18 +149,18 @@ impl Wheel {
         }
         let last = core::mem::replace(&mut self.links[list as usize].last, number);
         self.links[last as usize].next = number;
-        self.links[number as usize] = Link { next: list, last };
+        self.links[number as usize] = WheelLink { next: list, last };
         self.len += 1;
     }
 
     /// Appends a list to what is due.
     fn pass(&mut self, list: u32) {
-        let Link { next: first, last } = self.links[list as usize];
+        let WheelLink { next: first, last } = self.links[list as usize];
         if first == list {
             return;
         }
         let due = self.due();
-        self.links[list as usize] = Link { next: list, last: list };
+        self.links[list as usize] = WheelLink { next: list, last: list };
         let behind = core::mem::replace(&mut self.links[due as usize].last, last);
         self.links[behind as usize].next = first;
         self.links[first as usize].last = behind;

@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use adit_shaper::{FlowKey, Full, Held, Pace, Queues, QueuesConfig, Review, Wheel};
+use adit_shaper::{
+    Eligibility, QueueFull, QueueKey, QueuedPacket, Queues, QueuesConfig, ReviewOutcome, Wheel,
+};
 use adit_types::{Direction, Nanos, SessionIndex};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -55,12 +57,12 @@ fn wheel_op() -> impl Strategy<Value = WheelOp> {
 
 /// When a number is due, and when it was told so.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct ModelEligibility {
     at: Nanos,
     since: Nanos,
 }
 
-impl Told {
+impl ModelEligibility {
     /// A wheel looks again behind its last slot.
     fn is_early(self, now: Nanos) -> bool {
         now < self.at && now.since(self.since).0 < HORIZON_NS - SLOT_NS
@@ -80,8 +82,8 @@ impl Told {
 /// Numbers by slot, and what is due.
 #[derive(Debug, Default)]
 struct NaiveWheel {
-    slots: BTreeMap<u64, Vec<(u32, Told)>>,
-    due: VecDeque<(u32, Told)>,
+    slots: BTreeMap<u64, Vec<(u32, ModelEligibility)>>,
+    due: VecDeque<(u32, ModelEligibility)>,
 }
 
 impl NaiveWheel {
@@ -117,14 +119,14 @@ proptest! {
                     let next = now.0 / SLOT_NS + 1;
                     let slot = at.0.div_ceil(SLOT_NS).clamp(next, next + 4095);
                     if number < capacity as u32 {
-                        let told = Told { at, since: now };
+                        let told = ModelEligibility { at, since: now };
                         naive.slots.entry(slot).or_default().push((number, told));
                     }
                 }
                 WheelOp::InsertDue(number) => {
                     wheel.insert_due(number);
                     if number < capacity as u32 {
-                        naive.due.push_back((number, Told { at: now, since: now }));
+                        naive.due.push_back((number, ModelEligibility { at: now, since: now }));
                     }
                 }
                 WheelOp::Remove(number) => {
@@ -174,10 +176,10 @@ const BUCKETS: [u64; 4] = [1, 2, 3, 1 << 63];
 /// One more session than there are.
 const FLOWS: usize = (SESSIONS as usize + 1) * DIRECTIONS.len() * BUCKETS.len();
 
-fn key(flow: usize) -> FlowKey {
+fn key(flow: usize) -> QueueKey {
     let (line, buckets) = (flow / BUCKETS.len(), BUCKETS[flow % BUCKETS.len()]);
     let (session, direction) = (SessionIndex((line / 2) as u32), DIRECTIONS[line % 2]);
-    FlowKey { session, direction, buckets, tag: 0 }
+    QueueKey { session, direction, buckets, tag: 0 }
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -202,25 +204,30 @@ struct NaiveFlow {
     next: Option<Nanos>,
     /// Between two packets.
     gap: Nanos,
-    told: Told,
+    told: ModelEligibility,
 }
 
 impl NaiveFlow {
     fn new(flow: usize, now: Nanos) -> Self {
         let gap = Nanos([0, 1000, SLOT_NS, 3 * SLOT_NS, HORIZON_NS][flow % 5]);
-        Self { pkts: VecDeque::new(), next: Some(now), gap, told: Told { at: now, since: now } }
+        Self {
+            pkts: VecDeque::new(),
+            next: Some(now),
+            gap,
+            told: ModelEligibility { at: now, since: now },
+        }
     }
 
-    fn pace(&mut self, now: Nanos) -> Pace {
+    fn pace(&mut self, now: Nanos) -> Eligibility {
         match self.next {
-            None => Pace::Never,
+            None => Eligibility::Never,
             Some(at) if at <= now => {
-                self.told = Told { at: now, since: now };
-                Pace::Now
+                self.told = ModelEligibility { at: now, since: now };
+                Eligibility::Now
             }
             Some(at) => {
-                self.told = Told { at, since: now };
-                Pace::At(at)
+                self.told = ModelEligibility { at, since: now };
+                Eligibility::At(at)
             }
         }
     }
@@ -248,14 +255,14 @@ impl Naive {
         self.flows.iter().map(|flow| flow.pkts.len()).sum()
     }
 
-    fn of(&mut self, wanted: &FlowKey) -> &mut NaiveFlow {
+    fn of(&mut self, wanted: &QueueKey) -> &mut NaiveFlow {
         let at = (0..FLOWS).find(|flow| key(*flow) == *wanted).unwrap();
         &mut self.flows[at]
     }
 }
 
-fn held(packet: u32, since: Nanos) -> Held<u32> {
-    Held { packet, bytes: (packet % 1500) as u16, since }
+fn held(packet: u32, since: Nanos) -> QueuedPacket<u32> {
+    QueuedPacket { packet, bytes: (packet % 1500) as u16, since }
 }
 
 fn push(queues: &mut Queues<u32>, naive: &mut Naive, flow: usize) -> Result<(), TestCaseError> {
@@ -271,12 +278,12 @@ fn push(queues: &mut Queues<u32>, naive: &mut Naive, flow: usize) -> Result<(), 
     if !has_room {
         return Ok(());
     }
-    let pushed = queues.push(key, || Pace::At(at), held(number, now));
+    let pushed = queues.push(key, || Eligibility::At(at), held(number, now));
     let is_known = key.session.0 < SESSIONS;
-    prop_assert_eq!(pushed, if is_known { Ok(()) } else { Err(Full) });
+    prop_assert_eq!(pushed, if is_known { Ok(()) } else { Err(QueueFull) });
     if is_known {
         if naive.pkts.is_empty() {
-            naive.told = Told { at, since: now };
+            naive.told = ModelEligibility { at, since: now };
         }
         naive.pkts.push_back(number);
     }
@@ -352,7 +359,7 @@ proptest! {
                 }
                 Op::TakeAll(session, direction) => {
                     let session = SessionIndex(session);
-                    let mut taken: Vec<(FlowKey, u32)> = Vec::new();
+                    let mut taken: Vec<(QueueKey, u32)> = Vec::new();
                     queues.take_all(session, direction, |key, held| taken.push((*key, held.packet)));
                     for (key, packet) in taken {
                         prop_assert_eq!((key.session, key.direction), (session, direction));
@@ -369,15 +376,15 @@ proptest! {
                     let line = (SessionIndex(session), direction);
                     let mut taken = 0;
                     if session == SESSIONS {
-                        queues.review_all(|_| Review::Hasten, |_, _, _| taken += 1);
+                        queues.review_all(|_| ReviewOutcome::Recheck, |_, _, _| taken += 1);
                     } else {
-                        queues.review(line.0, line.1, |_| Review::Hasten, |_, _, _| taken += 1);
+                        queues.review(line.0, line.1, |_| ReviewOutcome::Recheck, |_, _, _| taken += 1);
                     }
                     prop_assert_eq!(taken, 0);
                     for (at, flow) in naive.flows.iter_mut().enumerate() {
                         if session == SESSIONS || (key(at).session, key(at).direction) == line {
                             let since = Nanos(naive.now.0.saturating_sub(SLOT_NS));
-                            flow.told = Told { at: since, since };
+                            flow.told = ModelEligibility { at: since, since };
                         }
                     }
                 }
@@ -391,7 +398,7 @@ proptest! {
             for (at, flow) in naive.flows.iter().enumerate() {
                 let key = key(at);
                 prop_assert_eq!(queues.flow_len(&key) as usize, flow.pkts.len());
-                prop_assert!(flow.pkts.is_empty() || queues.waits(key.session, key.direction));
+                prop_assert!(flow.pkts.is_empty() || queues.has_packets_of(key.session, key.direction));
             }
         }
         let mut drained = Vec::new();
@@ -411,16 +418,16 @@ proptest! {
         let config =
             QueuesConfig { pkts_max, flow_pkts_max: 100, sessions_max: 8, shared_rates: 0 };
         let mut queues = Queues::new(config);
-        let flow = |session: usize| FlowKey {
+        let flow = |session: usize| QueueKey {
             session: SessionIndex(session as u32),
             direction: Direction::Downlink,
             buckets: 1,
             tag: 0,
         };
-        queues.release(now, 1, |_, _, _| Pace::Now, |_, _, _| ());
+        queues.release(now, 1, |_, _, _| Eligibility::Now, |_, _, _| ());
         for (session, len) in lens.iter().enumerate() {
             for number in 0..*len {
-                queues.push(flow(session), || Pace::At(now), held(number as u32, now)).unwrap();
+                queues.push(flow(session), || Eligibility::At(now), held(number as u32, now)).unwrap();
             }
         }
         let now = now + Nanos(SLOT_NS);
@@ -428,7 +435,7 @@ proptest! {
         while !queues.is_empty() {
             let limit = limits.next().unwrap();
             let mut far_ahead = None;
-            let count = queues.release(now, limit, |_, _, _| Pace::Now, |key, may_leave, _| {
+            let count = queues.release(now, limit, |_, _, _| Eligibility::Now, |key, may_leave, _| {
                 gone[key.session.0 as usize] += usize::from(may_leave);
                 let behind = gone.iter().zip(&lens).filter(|(gone, len)| gone < len);
                 let least = behind.map(|(gone, _)| *gone).min();

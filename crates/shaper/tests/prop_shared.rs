@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers")]
 
-use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig, Standing};
+use adit_shaper::{Eligibility, QueueKey, QueuedPacket, Queues, QueuesConfig, TurnContext};
 use adit_types::{Direction, Nanos, SessionIndex};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,8 +15,8 @@ const INNER: u8 = 3;
 /// The rate of all flows.
 const OUTER: u8 = 0;
 
-fn flow(number: usize, is_inside: bool) -> FlowKey {
-    FlowKey {
+fn flow(number: usize, is_inside: bool) -> QueueKey {
+    QueueKey {
         session: SessionIndex(number as u32),
         direction: Direction::Uplink,
         buckets: 0,
@@ -25,26 +25,31 @@ fn flow(number: usize, is_inside: bool) -> FlowKey {
 }
 
 /// Two rates that let so many octets more pass, and who waits.
-struct Gate {
+struct RateGate {
     left: [i64; 2],
     opens: Nanos,
     quanta: Vec<u32>,
 }
 
-impl Gate {
-    fn pace(&mut self, key: &FlowKey, bytes: u16, standing: Standing) -> Pace {
+impl RateGate {
+    fn pace(&mut self, key: &QueueKey, bytes: u16, standing: TurnContext) -> Eligibility {
         let quantum = self.quanta[key.session.0 as usize];
         let levels = if key.tag == 1 { &[(INNER, 0), (OUTER, 1)][..] } else { &[(OUTER, 1)] };
         for (rate, at) in levels {
             let had_turn = standing.rate == Some(*rate) || standing.rate == Some(OUTER);
-            if standing.crowded.contains(*rate) && !had_turn || self.left[*at] <= 0 {
-                return Pace::InTurn { home: levels[0].0, rate: *rate, at: self.opens, quantum };
+            if standing.contended.contains(*rate) && !had_turn || self.left[*at] <= 0 {
+                return Eligibility::InTurn {
+                    own_rate: levels[0].0,
+                    rate: *rate,
+                    at: self.opens,
+                    quantum,
+                };
             }
         }
         for (_, at) in levels {
             self.left[*at] -= i64::from(bytes);
         }
-        Pace::Now
+        Eligibility::Now
     }
 }
 
@@ -63,8 +68,8 @@ proptest! {
         };
         let mut queues = Queues::new(config);
         let mut now = Nanos(1 << 30);
-        queues.release(now, 1, |_, _, _| Pace::Now, |_, _, _| ());
-        let mut gate = Gate { left: [0; 2], opens: now + SLOT, quanta: quanta.clone() };
+        queues.release(now, 1, |_, _, _| Eligibility::Now, |_, _, _| ());
+        let mut gate = RateGate { left: [0; 2], opens: now + SLOT, quanta: quanta.clone() };
         let (mut pushed, mut sent, mut bytes) =
             (vec![0_u32; flows], vec![0_u32; flows], vec![0_u64; flows]);
         let mut limits = limits.into_iter().cycle();
@@ -76,10 +81,10 @@ proptest! {
                 let len = lens[number];
                 let deep = (4 + (9000 + 2 * quanta[number]) / u32::from(len)).min(500);
                 while queues.flow_len(&key) < deep && queues.has_room(queues.flow_len(&key)) {
-                    let standing = Standing { rate: None, crowded: queues.crowded() };
+                    let standing = TurnContext { rate: None, contended: queues.contended() };
                     gate.left = [0; 2];
                     let pace = gate.pace(&key, len, standing);
-                    let held = Held { packet: pushed[number], bytes: len, since: now };
+                    let held = QueuedPacket { packet: pushed[number], bytes: len, since: now };
                     prop_assert!(queues.push(key, || pace, held).is_ok());
                     pushed[number] += 1;
                 }
@@ -139,23 +144,23 @@ proptest! {
         };
         let mut queues = Queues::new(config);
         let now = Nanos::from_secs(1);
-        queues.release(now, 1, |_, _, _| Pace::Now, |_, _, _| ());
+        queues.release(now, 1, |_, _, _| Eligibility::Now, |_, _, _| ());
         for packet in 0..per_flow {
             for (number, quantum) in quanta.iter().enumerate() {
-                let pace = Pace::InTurn { home: INNER, rate: INNER, at: now + SLOT, quantum: *quantum };
-                let held = Held { packet, bytes: 1500, since: now };
+                let pace = Eligibility::InTurn { own_rate: INNER, rate: INNER, at: now + SLOT, quantum: *quantum };
+                let held = QueuedPacket { packet, bytes: 1500, since: now };
                 queues.push(flow(number, true), || pace, held).unwrap();
             }
         }
-        prop_assert!(queues.crowded().contains(INNER));
+        prop_assert!(queues.contended().contains(INNER));
         let mut taken = 0;
         queues.take_all(SessionIndex(0), Direction::Uplink, |_, _| taken += 1);
         prop_assert_eq!(taken, per_flow);
         let mut left = 0;
-        queues.release(now + SLOT + SLOT, usize::MAX, |_, _, _| Pace::Now, |_, may_leave, _| {
+        queues.release(now + SLOT + SLOT, usize::MAX, |_, _, _| Eligibility::Now, |_, may_leave, _| {
             left += u32::from(may_leave);
         });
         prop_assert_eq!(left, per_flow * (quanta.len() as u32 - 1));
-        prop_assert!(queues.is_empty() && queues.crowded().is_empty());
+        prop_assert!(queues.is_empty() && queues.contended().is_empty());
     }
 }

@@ -5,7 +5,7 @@
 use core::hint::black_box;
 
 use adit_rules::{DeltaId, KeyChange, RuleDelta, SessionKey};
-use adit_tables::{Publisher, Reader, TablesConfig};
+use adit_tables::{Publisher, TablesConfig, TablesReader};
 use adit_types::{DomainId, SessionIndex, Teid};
 use core::net::Ipv4Addr;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -27,7 +27,7 @@ fn foreign(number: u32) -> Teid {
 const POOL: u32 = 10 << 24;
 const OTHER: u32 = 100 << 24;
 
-fn tables() -> (Publisher, Reader) {
+fn tables() -> (Publisher, TablesReader) {
     let config = TablesConfig {
         sessions_max: SESSIONS as usize,
         teid_slot_bits: SLOT_BITS,
@@ -39,7 +39,7 @@ fn tables() -> (Publisher, Reader) {
         routes: Vec::new(),
         aggregates: Vec::new(),
         ue_pools_v4: vec![(DomainId(0), "10.0.0.0/8".parse().unwrap())],
-        switched_domains: vec![DomainId(0)],
+        local_switching_domains: vec![DomainId(0)],
     };
     let (mut publisher, readers) = adit_tables::build(config).unwrap();
     for number in 0..SESSIONS {

@@ -86,7 +86,7 @@ impl fmt::Debug for Aggregate {
 pub struct Aggregates(Box<[[Option<Aggregate>; 2]]>);
 
 /// Slices, and what all sessions share.
-const LEVELS: usize = SLICES_MAX + 1;
+const SCOPES: usize = SLICES_MAX + 1;
 
 impl Aggregates {
     /// Rates of uplink and downlink by slice, first those of all sessions together.
@@ -94,7 +94,7 @@ impl Aggregates {
         let aggregate =
             |limit: RateLimit| (limit != RateLimit::UNLIMITED).then(|| Aggregate::new(limit));
         let rates: Box<[_]> =
-            limits.iter().take(LEVELS).map(|limits| limits.map(aggregate)).collect();
+            limits.iter().take(SCOPES).map(|limits| limits.map(aggregate)).collect();
         match rates.iter().flatten().all(Option::is_none) {
             true => Self::default(),
             false => Self(rates),
@@ -119,11 +119,11 @@ impl Aggregates {
 /// What one worker took of shared rates and did not give out yet. Unit: octets; below zero it gave
 /// out more.
 #[derive(Debug)]
-pub struct Leases([[i64; 2]; LEVELS]);
+pub struct Leases([[i64; 2]; SCOPES]);
 
 impl Default for Leases {
     fn default() -> Self {
-        Self([[0; 2]; LEVELS])
+        Self([[0; 2]; SCOPES])
     }
 }
 
@@ -134,13 +134,13 @@ impl Leases {
     /// # Errors
     /// When it may.
     #[inline]
-    pub fn open(
+    pub fn check_open(
         &mut self,
         aggregate: &Aggregate,
         (slice, direction): (SliceId, Direction),
         now: Nanos,
     ) -> Result<(), Nanos> {
-        let left = &mut self.0[usize::from(slice.0) % LEVELS][direction.index()];
+        let left = &mut self.0[usize::from(slice.0) % SCOPES][direction.index()];
         if *left > 0 {
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl Leases {
         now: Nanos,
         bytes: u16,
     ) {
-        let left = &mut self.0[usize::from(slice.0) % LEVELS][direction.index()];
+        let left = &mut self.0[usize::from(slice.0) % SCOPES][direction.index()];
         *left -= i64::from(bytes);
         if *left < -aggregate.lease {
             aggregate.take(now, left.unsigned_abs(), true);
@@ -181,7 +181,7 @@ mod tests {
     const AT: (SliceId, Direction) = (SliceId(2), Direction::Uplink);
 
     fn aggregates(kbps: u64, depth: Nanos) -> Aggregates {
-        let limit = RateLimit::new(BitRate::from_kbps(kbps), depth, Excess::Waits);
+        let limit = RateLimit::new(BitRate::from_kbps(kbps), depth, Excess::Shaped);
         let none = [RateLimit::UNLIMITED; 2];
         Aggregates::new(&[none, none, [limit, RateLimit::UNLIMITED]])
     }
@@ -207,7 +207,7 @@ mod tests {
         let end = now + Nanos::from_millis(100);
         while now < end {
             for worker in &mut workers {
-                if worker.open(aggregate, AT, now).is_ok() {
+                if worker.check_open(aggregate, AT, now).is_ok() {
                     worker.charge(aggregate, AT, now, 1000);
                     bytes += 1000;
                 }
@@ -230,9 +230,9 @@ mod tests {
         for _ in 0..100 {
             one.charge(aggregate, AT, now, 1000);
         }
-        let opens = other.open(aggregate, AT, now).unwrap_err();
+        let opens = other.check_open(aggregate, AT, now).unwrap_err();
         let late = opens.since(now);
         assert!((Nanos::from_millis(98)..=Nanos::from_millis(101)).contains(&late), "{late:?}");
-        assert!(other.open(aggregate, AT, opens).is_ok());
+        assert!(other.check_open(aggregate, AT, opens).is_ok());
     }
 }

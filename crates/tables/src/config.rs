@@ -43,7 +43,7 @@ pub struct TablesConfig {
     pub ue_pools_v4: Vec<(DomainId, Ipv4Prefix)>,
     /// Domains whose UEs reach each other without the data network: packets to where UEs are are
     /// looked at more closely than others.
-    pub switched_domains: Vec<DomainId>,
+    pub local_switching_domains: Vec<DomainId>,
 }
 
 /// A logical interface: an ethdev port, or one VLAN on it.
@@ -98,7 +98,7 @@ impl Interface {
 
     /// True when `addr` is another station's unicast address on this link.
     #[must_use]
-    pub fn is_neighbour(&self, addr: IpAddr) -> bool {
+    pub fn is_neighbor(&self, addr: IpAddr) -> bool {
         let on_link = match addr {
             IpAddr::V4(addr) => self.v4_prefix().is_some_and(|prefix| {
                 prefix.contains(addr) && !reserved_v4(prefix).contains(&Some(addr))
@@ -223,7 +223,7 @@ fn check_route(config: &TablesConfig, route: Route) -> Result<(), TablesError> {
         (route.prefix, route.next_hop),
         (IpPrefix::V4(_), IpAddr::V4(_)) | (IpPrefix::V6(_), IpAddr::V6(_))
     );
-    if !same_family || !interface.is_neighbour(route.next_hop) {
+    if !same_family || !interface.is_neighbor(route.next_hop) {
         return Err(TablesError::NextHopOffLink(route));
     }
     Ok(())

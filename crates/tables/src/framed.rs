@@ -10,7 +10,7 @@ use core::fmt;
 use adit_rules::rule::ue_ipv6_key;
 use adit_types::{IpPrefix, SessionIndex};
 
-use crate::foreign::{KeyRefused, KeyTable, KeyWriter};
+use crate::key_table::{KeyRefused, KeyTable, KeyWriter};
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 const KEY_BITS: u32 = 64;
 
 /// The prefixes of one family as workers see them, over addresses of 64 bits.
-struct Lengths {
+struct FramedPrefixes {
     table: Arc<KeyTable>,
     /// Bit *n* is set while there may be a prefix of *n* bits.
     present: AtomicU64,
@@ -26,8 +26,8 @@ struct Lengths {
 
 /// The framed routes of both families as workers see them.
 pub(crate) struct FramedRoutes {
-    v4: Lengths,
-    v6: Lengths,
+    v4: FramedPrefixes,
+    v6: FramedPrefixes,
 }
 
 /// A prefix of `len` bits as a key: its bits, a one, and zeros. No two prefixes share one.
@@ -37,11 +37,11 @@ const fn key(bits: u64, len: u32) -> u64 {
 }
 
 /// An IPv4 address in the upper half of a key.
-const fn widened(addr: u32) -> u64 {
+const fn ipv4_key(addr: u32) -> u64 {
     (addr as u64) << 32
 }
 
-impl Lengths {
+impl FramedPrefixes {
     fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
@@ -74,7 +74,7 @@ impl FramedRoutes {
     ///       use. No allocation.
     #[inline]
     pub(crate) fn session_v4(&self, addr: u32) -> SessionIndex {
-        if self.v4.is_empty() { SessionIndex::NONE } else { self.v4.session(widened(addr)) }
+        if self.v4.is_empty() { SessionIndex::NONE } else { self.v4.session(ipv4_key(addr)) }
     }
 
     /// The same for an IPv6 key.
@@ -85,7 +85,7 @@ impl FramedRoutes {
 
     /// The length of the longest prefix that contains an IPv4 address.
     pub(crate) fn length_v4(&self, addr: u32) -> Option<u32> {
-        self.v4.find(widened(addr)).map(|(_, len)| len)
+        self.v4.find(ipv4_key(addr)).map(|(_, len)| len)
     }
 
     /// The same for an IPv6 key.
@@ -105,23 +105,23 @@ impl fmt::Debug for FramedRoutes {
 
 /// The writer's side of one family: how many prefixes of each length there are.
 #[derive(Debug)]
-struct LengthsWriter {
+struct FramedPrefixesWriter {
     keys: KeyWriter,
     counts: [usize; KEY_BITS as usize],
 }
 
-impl LengthsWriter {
+impl FramedPrefixesWriter {
     fn new(capacity: usize, seed: u64, table: u64) -> Self {
         Self { keys: KeyWriter::new(capacity, seed, table), counts: [0; KEY_BITS as usize] }
     }
 
-    fn readers(&self) -> Lengths {
-        Lengths { table: Arc::clone(self.keys.table()), present: AtomicU64::new(0) }
+    fn readers(&self) -> FramedPrefixes {
+        FramedPrefixes { table: Arc::clone(self.keys.table()), present: AtomicU64::new(0) }
     }
 
     fn insert(
         &mut self,
-        lengths: &Lengths,
+        lengths: &FramedPrefixes,
         (bits, len): (u64, u8),
         session: SessionIndex,
     ) -> Result<bool, KeyRefused> {
@@ -135,7 +135,7 @@ impl LengthsWriter {
 
     fn remove(
         &mut self,
-        lengths: &Lengths,
+        lengths: &FramedPrefixes,
         (bits, len): (u64, u8),
         session: SessionIndex,
         epoch: Epoch,
@@ -156,14 +156,14 @@ impl LengthsWriter {
 #[derive(Debug)]
 pub(crate) struct FramedWriter {
     routes: Arc<FramedRoutes>,
-    v4: LengthsWriter,
-    v6: LengthsWriter,
+    v4: FramedPrefixesWriter,
+    v6: FramedPrefixesWriter,
 }
 
 impl FramedWriter {
     /// Empty, with room for `capacity` prefixes of each family.
     pub(crate) fn new(capacity: usize, seed: u64, tables: [u64; 2]) -> Self {
-        let [v4, v6] = tables.map(|table| LengthsWriter::new(capacity, seed, table));
+        let [v4, v6] = tables.map(|table| FramedPrefixesWriter::new(capacity, seed, table));
         let routes = Arc::new(FramedRoutes { v4: v4.readers(), v6: v6.readers() });
         Self { routes, v4, v6 }
     }
@@ -185,7 +185,7 @@ impl FramedWriter {
     ) -> Result<bool, KeyRefused> {
         match prefix {
             IpPrefix::V4(prefix) if prefix.len() < 32 => {
-                let bits = widened(prefix.addr().to_bits());
+                let bits = ipv4_key(prefix.addr().to_bits());
                 self.v4.insert(&self.routes.v4, (bits, prefix.len()), session)
             }
             IpPrefix::V4(_) => Err(KeyRefused::Reserved),
@@ -201,7 +201,7 @@ impl FramedWriter {
     pub(crate) fn remove(&mut self, prefix: IpPrefix, session: SessionIndex, epoch: Epoch) -> bool {
         match prefix {
             IpPrefix::V4(prefix) => {
-                let bits = widened(prefix.addr().to_bits());
+                let bits = ipv4_key(prefix.addr().to_bits());
                 self.v4.remove(&self.routes.v4, (bits, prefix.len()), session, epoch)
             }
             IpPrefix::V6(prefix) => {

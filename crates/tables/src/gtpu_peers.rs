@@ -9,7 +9,7 @@ use core::fmt;
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
 
-use crate::foreign::{KeyTable, KeyWriter};
+use crate::key_table::{KeyTable, KeyWriter};
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
@@ -25,9 +25,9 @@ const TAKEN: u64 = 0x8000;
 /// Sequence numbers of Echo Requests without a response yet: for each value of the top bit the last
 /// one of every four successive numbers.
 #[derive(Default)]
-struct Outstanding([AtomicU64; 2]);
+struct OutstandingEchoes([AtomicU64; 2]);
 
-impl Outstanding {
+impl OutstandingEchoes {
     fn new() -> Self {
         Self([AtomicU64::new(0), AtomicU64::new(0)])
     }
@@ -59,7 +59,7 @@ impl Outstanding {
 ///          receive the responses; each response is claimed once.
 pub struct GtpuPeers {
     keys: Arc<KeyTable>,
-    outstanding: Box<[Outstanding]>,
+    outstanding: Box<[OutstandingEchoes]>,
 }
 
 impl GtpuPeers {
@@ -90,7 +90,7 @@ impl GtpuPeers {
         self.outstanding(peer).is_some_and(|outstanding| outstanding.take(sequence))
     }
 
-    fn outstanding(&self, peer: IpAddr) -> Option<&Outstanding> {
+    fn outstanding(&self, peer: IpAddr) -> Option<&OutstandingEchoes> {
         self.outstanding.get(self.position(peer)? as usize)
     }
 }
@@ -103,7 +103,7 @@ impl fmt::Debug for GtpuPeers {
 
 /// A peer on the control side.
 #[derive(Debug, Clone, Copy)]
-struct Record {
+struct GtpuPeerRecord {
     /// `None` when it found no room.
     position: Option<u32>,
     /// FARs, published or not yet reclaimed, that send to it.
@@ -115,7 +115,7 @@ struct Record {
 pub(crate) struct GtpuPeerWriter {
     peers: Arc<GtpuPeers>,
     keys: KeyWriter,
-    records: HashMap<IpAddr, Record>,
+    records: HashMap<IpAddr, GtpuPeerRecord>,
     free: Vec<u32>,
     /// Positions that workers may still look at.
     limbo: VecDeque<(Epoch, u32)>,
@@ -125,7 +125,7 @@ impl GtpuPeerWriter {
     /// No peers yet, `capacity` at most.
     pub(crate) fn new(capacity: usize, seed: u64, table: u64) -> Self {
         let keys = KeyWriter::new(capacity, seed, table);
-        let outstanding = (0..capacity).map(|_| Outstanding::new()).collect();
+        let outstanding = (0..capacity).map(|_| OutstandingEchoes::new()).collect();
         Self {
             peers: Arc::new(GtpuPeers { keys: Arc::clone(keys.table()), outstanding }),
             keys,
@@ -146,7 +146,7 @@ impl GtpuPeerWriter {
             return record.position.is_some();
         }
         let position = self.insert(peer);
-        self.records.insert(peer, Record { position, fars: 1 });
+        self.records.insert(peer, GtpuPeerRecord { position, fars: 1 });
         position.is_some()
     }
 
@@ -190,7 +190,7 @@ impl GtpuPeerWriter {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::publish::published;
+    use crate::publish::slots;
 
     fn peer(host: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, host])
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn peer_stays_while_a_far_sends_to_it_and_its_position_is_reused_late() {
-        let (mut rules, _) = published::<()>(1, 0);
+        let (mut rules, _) = slots::<()>(1, 0);
         let mut writer = GtpuPeerWriter::new(1, 1, 1);
         let peers = Arc::clone(writer.peers());
         assert!(writer.hold(peer(1)) && writer.hold(peer(1)));

@@ -10,11 +10,11 @@ use core::fmt;
 use core::ops::Deref;
 
 #[cfg(not(loom))]
-pub(crate) use mapped::Large;
+pub(crate) use mapped::LargeArray;
 #[cfg(loom)]
 pub(crate) use modelled::Large;
 
-impl<T> fmt::Debug for Large<T> {
+impl<T> fmt::Debug for LargeArray<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Large").field("len", &self.len()).finish()
     }
@@ -37,7 +37,7 @@ mod mapped {
     ///
     /// Ownership: owns a private mapping of `len` elements from `start` on, or none when that is
     /// no octet.
-    pub(crate) struct Large<T> {
+    pub(crate) struct LargeArray<T> {
         start: NonNull<T>,
         len: usize,
         elements: PhantomData<T>,
@@ -45,19 +45,19 @@ mod mapped {
 
     // JUSTIFICATION: a raw pointer is not `Send`, but it stands for a boxed slice here.
     // SAFETY: sole owner of its elements.
-    unsafe impl<T: Send> Send for Large<T> {}
+    unsafe impl<T: Send> Send for LargeArray<T> {}
     // JUSTIFICATION: as above.
     // SAFETY: shares its elements by `&[T]` only.
-    unsafe impl<T: Sync> Sync for Large<T> {}
+    unsafe impl<T: Sync> Sync for LargeArray<T> {}
 
-    impl<T: FromZeros> Large<T> {
+    impl<T: FromZeros> LargeArray<T> {
         /// An array of `len` zeros.
         pub(crate) fn zeroed(len: usize) -> Self {
             Self { start: room(len), len, elements: PhantomData }
         }
     }
 
-    impl<T> Large<T> {
+    impl<T> LargeArray<T> {
         /// An array of `len` elements, each made by `make`.
         pub(crate) fn filled(len: usize, make: impl Fn() -> T) -> Self {
             let start = room::<T>(len);
@@ -105,7 +105,7 @@ mod mapped {
         std::alloc::handle_alloc_error(std::alloc::Layout::new::<u8>())
     }
 
-    impl<T> Deref for Large<T> {
+    impl<T> Deref for LargeArray<T> {
         type Target = [T];
 
         #[inline]
@@ -118,7 +118,7 @@ mod mapped {
         }
     }
 
-    impl<T> core::ops::DerefMut for Large<T> {
+    impl<T> core::ops::DerefMut for LargeArray<T> {
         #[inline]
         fn deref_mut(&mut self) -> &mut [T] {
             // JUSTIFICATION: as in `deref`.
@@ -127,7 +127,7 @@ mod mapped {
         }
     }
 
-    impl<T> Drop for Large<T> {
+    impl<T> Drop for LargeArray<T> {
         fn drop(&mut self) {
             let bytes = self.len * size_of::<T>();
             if bytes > 0 {
@@ -147,19 +147,19 @@ mod modelled {
     /// An array of default elements: loom's atomics are no plain memory.
     pub(crate) struct Large<T>(Box<[T]>);
 
-    impl<T: Default> Large<T> {
+    impl<T: Default> LargeArray<T> {
         pub(crate) fn zeroed(len: usize) -> Self {
             Self((0..len).map(|_| T::default()).collect())
         }
     }
 
-    impl<T> Large<T> {
+    impl<T> LargeArray<T> {
         pub(crate) fn filled(len: usize, make: impl Fn() -> T) -> Self {
             Self((0..len).map(|_| make()).collect())
         }
     }
 
-    impl<T> Deref for Large<T> {
+    impl<T> Deref for LargeArray<T> {
         type Target = [T];
 
         fn deref(&self) -> &[T] {
@@ -167,7 +167,7 @@ mod modelled {
         }
     }
 
-    impl<T> core::ops::DerefMut for Large<T> {
+    impl<T> core::ops::DerefMut for LargeArray<T> {
         fn deref_mut(&mut self) -> &mut [T] {
             &mut self.0
         }
@@ -181,13 +181,13 @@ mod tests {
 
     #[test]
     fn large_array_begins_as_zeros_and_keeps_what_is_written() {
-        let array = Large::<AtomicU64>::zeroed(1 << 20);
+        let array = LargeArray::<AtomicU64>::zeroed(1 << 20);
         assert_eq!(array.len(), 1 << 20);
         assert!(array.iter().step_by(4099).all(|cell| cell.load(Ordering::Relaxed) == 0));
         array[(1 << 20) - 1].store(7, Ordering::Relaxed);
         assert_eq!(array[(1 << 20) - 1].load(Ordering::Relaxed), 7);
         assert!(array.get(1 << 20).is_none());
-        assert!(Large::<AtomicU64>::zeroed(0).is_empty());
+        assert!(LargeArray::<AtomicU64>::zeroed(0).is_empty());
     }
 
     /// Address space of the process. Unit: KiB.
@@ -202,7 +202,7 @@ mod tests {
         let before = mapped_kib().unwrap();
         // 16 GiB in all, of which no page is touched.
         for _ in 0..16 {
-            drop(Large::<AtomicU64>::zeroed(1 << 27));
+            drop(LargeArray::<AtomicU64>::zeroed(1 << 27));
         }
         // Other tests map less meanwhile.
         let grown = mapped_kib().unwrap().saturating_sub(before);

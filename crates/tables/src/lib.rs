@@ -1,6 +1,6 @@
 //! Lookup tables of the data plane and their publication to the workers.
 //!
-//! The control thread owns the [`Publisher`] and the [`NeighbourCache`]; each worker owns one
+//! The control thread owns the [`Publisher`] and the [`NeighborCache`]; each worker owns one
 //! [`Reader`] and opens a [`View`] at every burst boundary. Nothing a worker calls here allocates,
 //! locks, waits or makes a system call; all memory is allocated by [`build`].
 //!
@@ -11,19 +11,19 @@
 #![deny(unsafe_code)]
 
 mod aggregates;
-#[allow(unsafe_code, reason = "lines of what readers may still see")]
-mod choice;
 mod config;
 mod counters;
-mod express;
-mod foreign;
+mod fast_rule;
+#[allow(unsafe_code, reason = "lines of what readers may still see")]
+mod fast_rule_selector;
 mod framed;
 mod gtpu_peers;
 mod hash;
+mod key_table;
 #[allow(unsafe_code, reason = "advice to the kernel about memory")]
 mod large;
 mod meters;
-mod neighbour;
+mod neighbor;
 mod next_hop;
 #[allow(unsafe_code, reason = "prefetch intrinsics")]
 mod prefetch;
@@ -43,21 +43,21 @@ mod usage;
 
 pub use adit_types::IpPrefix;
 pub use aggregates::{Aggregate, Aggregates, Leases};
-pub use choice::{Choice, Chosen};
 pub use config::{Interface, Route, TablesConfig, TablesError};
 pub use counters::{
     Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAYS, SessionTraffic, Snapshot,
     WorkerCounters,
 };
-pub use express::{ExpressHome, ExpressLine};
-pub use foreign::{KeyRefused, KeyTable, KeyWriter};
+pub use fast_rule::{FastRuleLine, FastRuleSlot};
+pub use fast_rule_selector::{FastRuleSelector, SelectedFastRule};
 pub use gtpu_peers::GtpuPeers;
-pub use meters::{Meter, MeterPair, MeterTraffic, PairTurn, Waiting};
-pub use neighbour::{NeighbourCache, NeighbourCounters, NeighbourEntry, NeighbourState};
+pub use key_table::{KeyRefused, KeyTable, KeyWriter};
+pub use meters::{Meter, MeterPair, MeterQueue, MeterTraffic, PairTurn};
+pub use neighbor::{NeighborCache, NeighborCounters, NeighborEntry, NeighborState};
 pub use next_hop::{KnownNeighbor, NextHop, NextHopRef, Via};
 pub use prefetch::read as prefetch;
 pub use publisher::{Publisher, PublisherCounters, build};
-pub use rate_changes::{NextChange, RateChange};
-pub use reader::{Reader, View};
-pub use ues::Ues;
-pub use usage::{ClearUsage, UsageMark, UsageTable, UsageView};
+pub use rate_changes::{NextRateChange, RateChange};
+pub use reader::{TablesReader, TablesView};
+pub use ues::UeTable;
+pub use usage::{CountableUsage, UsageMark, UsageTable, UsageView};

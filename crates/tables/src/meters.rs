@@ -18,9 +18,9 @@ use adit_types::limits::RULES_PER_SESSION_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
 use crate::counters::Counter;
-use crate::large::Large;
+use crate::large::LargeArray;
 use crate::prefetch;
-use crate::shared_rates::{Shared, SharedRateTable};
+use crate::shared_rates::{SharedRate, SharedRateTable};
 use crate::sync::MadeOnce;
 
 /// Buckets in one line.
@@ -34,7 +34,7 @@ const LINES_MAX: usize = RULES_PER_SESSION_MAX.div_ceil(PER_LINE);
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
-struct Cell {
+struct MeterCell {
     due: Counter,
     fraction: Counter,
     /// Octets that passed.
@@ -47,16 +47,16 @@ struct Cell {
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
-struct Line([Cell; PER_LINE]);
+struct MeterLine([MeterCell; PER_LINE]);
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Line>() == 64, "one cache line");
+const _: () = assert!(size_of::<MeterLine>() == 64, "one cache line");
 
 /// What did not pass at once; apart, because it is rare.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
-struct Stopped {
+struct ExcessCounters {
     dropped_pkts: Counter,
     dropped_bytes: Counter,
     queued_pkts: Counter,
@@ -65,20 +65,20 @@ struct Stopped {
 }
 
 /// Two buckets of each direction, for all sessions.
-struct Level {
+struct MeterLevel {
     /// Uplink, then downlink of each session.
-    lines: Large<Line>,
-    stopped: Large<[Stopped; PER_LINE]>,
+    lines: LargeArray<MeterLine>,
+    excess: LargeArray<[ExcessCounters; PER_LINE]>,
     /// Which shared bucket each stands for, counted from one; zero is none. By the control thread,
     /// and made once a session shares a rate.
-    shared: MadeOnce<Large<[Counter; PER_LINE]>>,
+    shared: MadeOnce<LargeArray<[Counter; PER_LINE]>>,
 }
 
-impl Level {
+impl MeterLevel {
     fn new(sessions: usize) -> Self {
         let lines = sessions.saturating_mul(2);
-        let (lines, stopped) = (Large::zeroed(lines), Large::zeroed(lines));
-        Self { lines, stopped, shared: MadeOnce::new() }
+        let (lines, stopped) = (LargeArray::zeroed(lines), LargeArray::zeroed(lines));
+        Self { lines, excess: stopped, shared: MadeOnce::new() }
     }
 }
 
@@ -100,8 +100,8 @@ pub struct MeterTraffic {
 /// The buckets of all sessions.
 pub(crate) struct MeterTable {
     sessions: usize,
-    first: Level,
-    further: [MadeOnce<Level>; LINES_MAX - 1],
+    first: MeterLevel,
+    further: [MadeOnce<MeterLevel>; LINES_MAX - 1],
     shared: SharedRateTable,
 }
 
@@ -109,11 +109,11 @@ impl MeterTable {
     pub(crate) fn new(sessions: usize) -> Self {
         let further = core::array::from_fn(|_| MadeOnce::new());
         let shared = SharedRateTable::new(sessions);
-        Self { sessions, first: Level::new(sessions), further, shared }
+        Self { sessions, first: MeterLevel::new(sessions), further, shared }
     }
 
     #[inline]
-    fn level(&self, bucket: u8) -> Option<&Level> {
+    fn level(&self, bucket: u8) -> Option<&MeterLevel> {
         match usize::from(bucket) / PER_LINE {
             0 => Some(&self.first),
             at => self.further.get(at - 1)?.get(),
@@ -132,21 +132,21 @@ impl MeterTable {
 
     /// Who waits behind the buckets of [`MeterTable::pair`].
     #[inline]
-    pub(crate) fn waiting(
+    pub(crate) fn queue(
         &self,
         session: SessionIndex,
         direction: Direction,
         which: u64,
-    ) -> Option<Waiting<'_>> {
-        let [first, second] = self.first.stopped.get(session.line(direction))?;
-        Some(Waiting(if which & 1 != 0 { first } else { second }))
+    ) -> Option<MeterQueue<'_>> {
+        let [first, second] = self.first.excess.get(session.line(direction))?;
+        Some(MeterQueue(if which & 1 != 0 { first } else { second }))
     }
 
     #[inline]
-    pub(crate) fn prefetch_waiting(&self, session: SessionIndex, direction: Direction) {
+    pub(crate) fn prefetch_queue(&self, session: SessionIndex, direction: Direction) {
         let line = session.line(direction);
         self.first.lines.get(line).inspect(|line| prefetch::read(*line));
-        self.first.stopped.get(line).inspect(|line| prefetch::read(*line));
+        self.first.excess.get(line).inspect(|line| prefetch::read(*line));
     }
 
     #[inline]
@@ -170,7 +170,7 @@ impl MeterTable {
             let number = shared.get(at)?.get(of_line)?.load();
             self.shared.get(usize::try_from(number).ok()?.checked_sub(1)?, direction)
         });
-        Some(Meter { cell, stopped: level.stopped.get(at)?.get(of_line)?, shared })
+        Some(Meter { cell, excess: level.excess.get(at)?.get(of_line)?, shared })
     }
 
     /// The buckets that sessions share.
@@ -186,7 +186,8 @@ impl MeterTable {
         if number == 0 && level.shared.get().is_none() {
             return;
         }
-        let numbers = level.shared.get_or_init(|| Large::zeroed(self.sessions.saturating_mul(2)));
+        let numbers =
+            level.shared.get_or_init(|| LargeArray::zeroed(self.sessions.saturating_mul(2)));
         for direction in [Direction::Uplink, Direction::Downlink] {
             let of_line = usize::from(bucket) % PER_LINE;
             let number_of = numbers.get(session.line(direction));
@@ -198,7 +199,7 @@ impl MeterTable {
     pub(crate) fn make_room(&self, bucket: u8) {
         let further = (usize::from(bucket) / PER_LINE).checked_sub(1);
         if let Some(level) = further.and_then(|at| self.further.get(at)) {
-            level.get_or_init(|| Level::new(self.sessions));
+            level.get_or_init(|| MeterLevel::new(self.sessions));
         }
     }
 
@@ -218,12 +219,13 @@ impl MeterTable {
     /// Empties a bucket of both directions. Only while no published rules name it.
     pub(crate) fn reset(&self, session: SessionIndex, bucket: u8) {
         for direction in [Direction::Uplink, Direction::Downlink] {
-            let Some(Meter { cell, stopped, .. }) = self.meter(session, direction, bucket) else {
+            let Some(Meter { cell, excess: stopped, .. }) = self.meter(session, direction, bucket)
+            else {
                 return;
             };
-            let Cell { due, fraction, passed, limit: _ } = cell;
+            let MeterCell { due, fraction, passed, limit: _ } = cell;
             // What waits was another session's, and still waits.
-            let Stopped { dropped_pkts, dropped_bytes, queued_pkts: _, delay_ns } = stopped;
+            let ExcessCounters { dropped_pkts, dropped_bytes, queued_pkts: _, delay_ns } = stopped;
             for counter in [due, fraction, passed, dropped_pkts, dropped_bytes, delay_ns] {
                 // What was never written stays without memory.
                 if counter.load() != 0 {
@@ -242,7 +244,7 @@ impl fmt::Debug for MeterTable {
 
 /// The first two buckets of one direction of a session, with the limits that expresses look at.
 #[derive(Debug, Clone, Copy)]
-pub struct MeterPair<'a>(&'a Line);
+pub struct MeterPair<'a>(&'a MeterLine);
 
 /// Both buckets of a pair.
 const BOTH: u64 = 0b11;
@@ -255,26 +257,26 @@ impl<'a> MeterPair<'a> {
     #[inline(always)]
     #[must_use]
     pub fn pass(self, which: u64, now: Nanos, bytes: u16) -> bool {
-        let Self(Line([first, second])) = self;
+        let Self(MeterLine([first, second])) = self;
         if which == 0 {
             return true;
         }
         if which == BOTH {
-            let (a, b) = (first.ask(now), second.ask(now));
+            let (a, b) = (first.peek(now), second.peek(now));
             // Below zero where one of the two is.
             if a.room | b.room < 0 {
                 return false;
             }
-            first.pay(&a, now, bytes);
-            second.pay(&b, now, bytes);
+            first.charge(&a, now, bytes);
+            second.charge(&b, now, bytes);
             return true;
         }
         let only = if which & 1 != 0 { first } else { second };
-        let asked = only.ask(now);
+        let asked = only.peek(now);
         if asked.room < 0 {
             return false;
         }
-        only.pay(&asked, now, bytes);
+        only.charge(&asked, now, bytes);
         true
     }
 
@@ -284,8 +286,8 @@ impl<'a> MeterPair<'a> {
     #[must_use]
     pub fn turn(self, which: u64, now: Nanos) -> Option<PairTurn<'a>> {
         let Self(line) = self;
-        let Line([first, second]) = line;
-        let asked = |bit: u64, cell: &Cell| match which & bit {
+        let MeterLine([first, second]) = line;
+        let asked = |bit: u64, cell: &MeterCell| match which & bit {
             0 => (RateLimit::UNLIMITED, Bucket::default()),
             _ => (cell.limit(), cell.bucket()),
         };
@@ -300,14 +302,14 @@ impl<'a> MeterPair<'a> {
     /// wait. False, too, where a bucket owes to another limit, which [`Meter::is_open`] settles.
     #[inline]
     #[must_use]
-    pub fn waits(self, which: u64, now: Nanos) -> bool {
-        let Self(Line([first, second])) = self;
-        let may = |cell: &Cell| cell.bucket().may_be_waited_for(cell.limit(), now);
+    pub fn can_wait(self, which: u64, now: Nanos) -> bool {
+        let Self(MeterLine([first, second])) = self;
+        let may = |cell: &MeterCell| cell.bucket().admits_waiting(cell.limit(), now);
         (which & 1 == 0 || may(first)) && (which & 2 == 0 || may(second))
     }
 }
 
-impl Cell {
+impl MeterCell {
     #[inline]
     fn bucket(&self) -> Bucket {
         Bucket { due: self.due.load(), fraction: self.fraction.load() }
@@ -316,16 +318,16 @@ impl Cell {
     /// How the bucket is at `now`. No express has a closed limit.
     #[inline(always)]
     // PERF: as of its caller.
-    fn ask(&self, now: Nanos) -> Asked {
+    fn peek(&self, now: Nanos) -> PeekedBucket {
         let (bucket, limit) = (self.bucket(), self.limit());
-        Asked { room: bucket.room(limit, now), bucket, limit }
+        PeekedBucket { room: bucket.room(limit, now), bucket, limit }
     }
 
     /// Lets a packet of `bytes` octets pass a bucket that was asked.
     #[inline(always)]
     // PERF: as of its caller.
-    fn pay(&self, asked: &Asked, now: Nanos, bytes: u16) {
-        self.commit(asked.bucket.paid(asked.limit, now, bytes), bytes);
+    fn charge(&self, asked: &PeekedBucket, now: Nanos, bytes: u16) {
+        self.commit(asked.bucket.charged(asked.limit, now, bytes), bytes);
     }
 
     #[inline]
@@ -353,7 +355,7 @@ impl Cell {
 }
 
 /// A bucket at one moment.
-struct Asked {
+struct PeekedBucket {
     /// As of [`Bucket::room`].
     room: i64,
     bucket: Bucket,
@@ -364,7 +366,7 @@ struct Asked {
 /// and written when all have left.
 #[derive(Debug)]
 pub struct PairTurn<'a> {
-    line: &'a Line,
+    line: &'a MeterLine,
     which: u64,
     now: Nanos,
     /// A bucket that does not count has no limit.
@@ -379,20 +381,20 @@ impl PairTurn<'_> {
     /// # Errors
     /// When it may, if not now.
     #[inline]
-    pub fn open(&mut self) -> Result<(), Nanos> {
+    pub fn check_open(&mut self) -> Result<(), Nanos> {
         let [(a, first), (b, second)] = &self.pair;
         if first.room(*a, self.now) | second.room(*b, self.now) >= 0 {
             return Ok(());
         }
-        self.settle()
+        self.forgive_other_limits()
     }
 
     /// Lets a packet of `bytes` octets pass.
     #[inline]
     pub fn pass(&mut self, bytes: u16) {
         let [(a, first), (b, second)] = &mut self.pair;
-        *first = first.paid(*a, self.now, bytes);
-        *second = second.paid(*b, self.now, bytes);
+        *first = first.charged(*a, self.now, bytes);
+        *second = second.charged(*b, self.now, bytes);
         self.passed += u64::from(bytes);
     }
 
@@ -401,10 +403,10 @@ impl PairTurn<'_> {
     /// # Errors
     /// When both buckets are open, if they are not now.
     #[inline]
-    fn settle(&mut self) -> Result<(), Nanos> {
+    fn forgive_other_limits(&mut self) -> Result<(), Nanos> {
         let now = self.now;
         let settle = |(limit, bucket): &mut (RateLimit, Bucket)| {
-            *bucket = bucket.settled(*limit, now);
+            *bucket = bucket.without_former_debt(*limit, now);
             bucket.opens_at(*limit).unwrap_or(Nanos::NEVER)
         };
         let [first, second] = &mut self.pair;
@@ -415,8 +417,8 @@ impl PairTurn<'_> {
     /// The packets have left.
     #[inline]
     pub fn end(self) {
-        let Self { line: Line([first, second]), which, now: _, pair, passed } = self;
-        let end = |bit: u64, cell: &Cell, bucket: Bucket| {
+        let Self { line: MeterLine([first, second]), which, now: _, pair, passed } = self;
+        let end = |bit: u64, cell: &MeterCell, bucket: Bucket| {
             if which & bit != 0 {
                 cell.set(bucket);
                 cell.passed.add(passed);
@@ -429,9 +431,9 @@ impl PairTurn<'_> {
 
 /// Who waits behind a bucket, for the worker that owns the session.
 #[derive(Debug, Clone, Copy)]
-pub struct Waiting<'a>(&'a Stopped);
+pub struct MeterQueue<'a>(&'a ExcessCounters);
 
-impl Waiting<'_> {
+impl MeterQueue<'_> {
     /// Counts a packet that begins to wait.
     #[inline]
     pub fn add(self) {
@@ -450,17 +452,17 @@ impl Waiting<'_> {
 /// One bucket.
 #[derive(Debug, Clone, Copy)]
 pub struct Meter<'a> {
-    cell: &'a Cell,
-    stopped: &'a Stopped,
-    shared: Option<Shared<'a>>,
+    cell: &'a MeterCell,
+    excess: &'a ExcessCounters,
+    shared: Option<SharedRate<'a>>,
 }
 
 impl<'a> Meter<'a> {
     /// Who waits behind the bucket.
     #[inline]
     #[must_use]
-    pub fn waiting(&self) -> Waiting<'a> {
-        Waiting(self.stopped)
+    pub fn queue(&self) -> MeterQueue<'a> {
+        MeterQueue(self.excess)
     }
 
     /// True when a packet may pass at `now`, if `limit` is the rules' limit. For the worker that owns
@@ -475,7 +477,7 @@ impl<'a> Meter<'a> {
         if bucket.is_open(limit, now) {
             return true;
         }
-        let settled = bucket.settled(limit, now);
+        let settled = bucket.without_former_debt(limit, now);
         if settled != bucket {
             self.cell.set(settled);
         }
@@ -494,7 +496,7 @@ impl<'a> Meter<'a> {
     /// How many QERs share the bucket; `None` where it is the session's own.
     #[must_use]
     pub fn sharers(&self) -> Option<u64> {
-        self.shared.map(Shared::users)
+        self.shared.map(SharedRate::users)
     }
 
     /// The limit as the control thread set it last.
@@ -513,8 +515,8 @@ impl<'a> Meter<'a> {
     /// Counts a packet of `bytes` octets that this bucket stopped. For the worker that owns the
     /// session only.
     pub fn count_dropped(&self, bytes: u16) {
-        self.stopped.dropped_pkts.add(1);
-        self.stopped.dropped_bytes.add(u64::from(bytes));
+        self.excess.dropped_pkts.add(1);
+        self.excess.dropped_bytes.add(u64::from(bytes));
     }
 
     /// What passed and what not.
@@ -522,10 +524,10 @@ impl<'a> Meter<'a> {
     pub fn traffic(&self) -> MeterTraffic {
         MeterTraffic {
             passed_bytes: self.cell.passed.load(),
-            dropped_pkts: self.stopped.dropped_pkts.load(),
-            dropped_bytes: self.stopped.dropped_bytes.load(),
-            queued_pkts: self.stopped.queued_pkts.load(),
-            delay: Nanos(self.stopped.delay_ns.load()),
+            dropped_pkts: self.excess.dropped_pkts.load(),
+            dropped_bytes: self.excess.dropped_bytes.load(),
+            queued_pkts: self.excess.queued_pkts.load(),
+            delay: Nanos(self.excess.delay_ns.load()),
         }
     }
 }
@@ -541,7 +543,7 @@ mod tests {
     const NOW: Nanos = Nanos::from_secs(1);
 
     fn limit(kbps: u64) -> RateLimit {
-        RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Excess::Drops)
+        RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Excess::Policed)
     }
 
     #[test]
@@ -560,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn bucket_of_an_express_and_of_the_rules_is_the_same() {
+    fn bucket_of_a_fast_rule_and_of_the_rules_is_the_same() {
         let table = MeterTable::new(2);
         table.set_limit(SESSION, Direction::Downlink, 1, limit(1000));
         let pair = table.pair(SESSION, Direction::Downlink).unwrap();
@@ -588,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_of_one_bucket_of_the_pair_asks_that_one_alone() {
+    fn packet_of_one_bucket_of_the_pair_uses_that_one_alone() {
         let table = MeterTable::new(2);
         table.set_limit(SESSION, Direction::Uplink, 0, limit(1000));
         table.set_limit(SESSION, Direction::Uplink, 1, limit(1000));

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use adit_types::{InterfaceId, MacAddr, NextHopIndex};
 
-use crate::foreign::{KeyTable, KeyWriter};
+use crate::key_table::{KeyTable, KeyWriter};
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering};
 
@@ -62,13 +62,13 @@ pub struct NextHopRef {
 pub enum Via {
     /// A next hop that the control thread knows; resolved or not.
     Known(NextHopIndex),
-    /// An on-link address without an entry: report it with `WorkerEvent::NeighbourWanted`.
+    /// An on-link address without an entry: report it with `WorkerEvent::NeighborUnresolved`.
     Unknown(IpAddr),
 }
 
 /// One next hop. Address and identity are written while no worker can know the index.
 #[repr(C, align(32))]
-struct Entry {
+struct NextHopCell {
     addr_high: AtomicU64,
     addr_low: AtomicU64,
     mac: AtomicU64,
@@ -77,7 +77,7 @@ struct Entry {
     used: AtomicU32,
 }
 
-impl Entry {
+impl NextHopCell {
     fn new() -> Self {
         Self {
             addr_high: AtomicU64::new(0),
@@ -88,7 +88,7 @@ impl Entry {
         }
     }
 
-    fn station(&self) -> Option<(InterfaceId, IpAddr)> {
+    fn neighbor(&self) -> Option<(InterfaceId, IpAddr)> {
         let identity = self.identity.load(Ordering::Relaxed);
         if identity & IDENTITY_VALID == 0 {
             return None;
@@ -142,7 +142,7 @@ fn mac_of(word: u64) -> Option<MacAddr> {
 
 /// The readers' side.
 pub(crate) struct NextHopTable {
-    entries: Box<[Entry]>,
+    entries: Box<[NextHopCell]>,
     /// Index by interface and IPv4 address.
     on_link_v4: Arc<KeyTable>,
     /// Index by hash of interface and IPv6 address; the entry decides.
@@ -167,7 +167,7 @@ impl NextHopTable {
     pub(crate) fn lookup(&self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex> {
         let (table, key) = self.key(interface, addr);
         let index = table.lookup(key)?;
-        let station = self.entries.get(index as usize)?.station();
+        let station = self.entries.get(index as usize)?.neighbor();
         (station == Some((interface, addr))).then_some(NextHopIndex(index))
     }
 
@@ -175,7 +175,7 @@ impl NextHopTable {
     #[inline]
     pub(crate) fn next_hop(&self, index: NextHopIndex) -> Option<NextHop> {
         let entry = self.entries.get(index.0 as usize)?;
-        let (interface, addr) = entry.station()?;
+        let (interface, addr) = entry.neighbor()?;
         let word = entry.mac.load(Ordering::Relaxed);
         if word & MAC_STALE != 0 && entry.used.load(Ordering::Relaxed) == 0 {
             entry.used.store(1, Ordering::Relaxed);
@@ -185,7 +185,7 @@ impl NextHopTable {
 
     /// Interface and link-layer address of a next hop that is resolved.
     #[inline]
-    pub(crate) fn exit(&self, index: NextHopIndex) -> Option<(InterfaceId, MacAddr)> {
+    pub(crate) fn resolved(&self, index: NextHopIndex) -> Option<(InterfaceId, MacAddr)> {
         let entry = self.entries.get(index.0 as usize)?;
         let identity = entry.identity.load(Ordering::Relaxed);
         let word = entry.mac.load(Ordering::Relaxed);
@@ -206,7 +206,7 @@ impl NextHopTable {
     /// The next hop of `index` for the control thread: leaves no mark of use.
     pub(crate) fn peek(&self, index: NextHopIndex) -> Option<NextHop> {
         let entry = self.entries.get(index.0 as usize)?;
-        let (interface, addr) = entry.station()?;
+        let (interface, addr) = entry.neighbor()?;
         Some(NextHop { interface, addr, mac: mac_of(entry.mac.load(Ordering::Relaxed)) })
     }
 
@@ -231,7 +231,7 @@ impl fmt::Debug for NextHopTable {
 
 /// Why a next hop exists, on the control side.
 #[derive(Debug, Clone, Copy, Default)]
-struct Record {
+struct NextHopRecord {
     /// FARs, published or not yet reclaimed, that name it.
     fars: u32,
     /// A configured route names it.
@@ -248,7 +248,7 @@ pub(crate) struct NextHopWriter {
     table: Arc<NextHopTable>,
     v4: KeyWriter,
     v6: KeyWriter,
-    records: Vec<Record>,
+    records: Vec<NextHopRecord>,
     free: Vec<u32>,
     limbo: VecDeque<(Epoch, u32)>,
     /// Entries whose being pinned may have changed since they were last taken.
@@ -260,7 +260,7 @@ impl NextHopWriter {
         let v4 = KeyWriter::new(capacity, seed, tables[0]);
         let v6 = KeyWriter::new(capacity, seed, tables[1]);
         let table = NextHopTable {
-            entries: (0..capacity).map(|_| Entry::new()).collect(),
+            entries: (0..capacity).map(|_| NextHopCell::new()).collect(),
             on_link_v4: Arc::clone(v4.table()),
             on_link_v6: Arc::clone(v6.table()),
         };
@@ -268,7 +268,7 @@ impl NextHopWriter {
             table: Arc::new(table),
             v4,
             v6,
-            records: vec![Record::default(); capacity],
+            records: vec![NextHopRecord::default(); capacity],
             free: (0..u32::try_from(capacity).unwrap_or(u32::MAX)).rev().collect(),
             limbo: VecDeque::new(),
             changed: VecDeque::new(),
@@ -311,7 +311,7 @@ impl NextHopWriter {
     /// Forgets a next hop that nothing pins; tells whether it did.
     pub(crate) fn remove(&mut self, index: NextHopIndex, epoch: Epoch) -> bool {
         let Some(entry) = self.table.entries.get(index.0 as usize) else { return false };
-        let Some((interface, addr)) = entry.station() else { return false };
+        let Some((interface, addr)) = entry.neighbor() else { return false };
         if self.is_pinned(index) || self.records[index.0 as usize].leaving {
             return false;
         }

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use crossbeam_utils::CachePadded;
 
-use crate::large::Large;
+use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::{Arc, AtomicPtr, AtomicU64, Mutex, Ordering, fence};
 
@@ -30,15 +30,15 @@ pub struct Epoch(u64);
 /// What writer and readers share.
 ///
 /// Ownership: a pointer in a slot owns its box. The writer alone stores into slots.
-struct Shared<T> {
+struct PublishedSlots<T> {
     epoch: CachePadded<AtomicU64>,
     announced: Box<[CachePadded<AtomicU64>]>,
-    slots: Large<AtomicPtr<T>>,
+    slots: LargeArray<AtomicPtr<T>>,
     /// Retired values that a dropped writer could not free yet.
-    orphans: Mutex<Vec<Retired<T>>>,
+    orphans: Mutex<Vec<RetiredValue<T>>>,
 }
 
-impl<T> Drop for Shared<T> {
+impl<T> Drop for PublishedSlots<T> {
     fn drop(&mut self) {
         for slot in self.slots.iter() {
             if let Some(value) = NonNull::new(slot.load(Ordering::Acquire)) {
@@ -57,13 +57,13 @@ impl<T> Drop for Shared<T> {
 }
 
 /// A value that left its slot and that readers may still look at. Dropping it leaks.
-struct Retired<T>(NonNull<T>);
+struct RetiredValue<T>(NonNull<T>);
 
 // JUSTIFICATION: a raw pointer is not `Send`, but it stands for a box here.
 // SAFETY: sole owner of a value that threads may share and that may be dropped on any of them.
-unsafe impl<T: Send + Sync> Send for Retired<T> {}
+unsafe impl<T: Send + Sync> Send for RetiredValue<T> {}
 
-impl<T> Retired<T> {
+impl<T> RetiredValue<T> {
     /// Takes the value back.
     ///
     /// # Safety
@@ -79,29 +79,29 @@ impl<T> Retired<T> {
 ///
 /// Readers start offline.
 #[must_use]
-pub fn published<T: Send + Sync>(slots: usize, readers: usize) -> (Writer<T>, Vec<ReadHandle<T>>) {
-    let shared = Arc::new(Shared {
+pub fn slots<T: Send + Sync>(slots: usize, readers: usize) -> (SlotWriter<T>, Vec<SlotReader<T>>) {
+    let shared = Arc::new(PublishedSlots {
         epoch: CachePadded::new(AtomicU64::new(0)),
         announced: (0..readers).map(|_| CachePadded::new(AtomicU64::new(OFFLINE))).collect(),
-        slots: Large::filled(slots, || AtomicPtr::new(ptr::null_mut())),
+        slots: LargeArray::filled(slots, || AtomicPtr::new(ptr::null_mut())),
         orphans: Mutex::new(Vec::new()),
     });
     let handles = (0..readers)
-        .map(|reader| ReadHandle { shared: Arc::clone(&shared), reader, online: false })
+        .map(|reader| SlotReader { shared: Arc::clone(&shared), reader, online: false })
         .collect();
-    (Writer { shared, epoch: 0, retired: VecDeque::new() }, handles)
+    (SlotWriter { shared, epoch: 0, retired: VecDeque::new() }, handles)
 }
 
 /// The only writer of a set of slots.
-pub struct Writer<T> {
-    shared: Arc<Shared<T>>,
+pub struct SlotWriter<T> {
+    shared: Arc<PublishedSlots<T>>,
     /// The last epoch closed: the value of `Shared::epoch`.
     epoch: u64,
     /// Values that left their slots, with the epoch in which they did.
-    retired: VecDeque<(Epoch, Retired<T>)>,
+    retired: VecDeque<(Epoch, RetiredValue<T>)>,
 }
 
-impl<T: Send + Sync> Writer<T> {
+impl<T: Send + Sync> SlotWriter<T> {
     /// How many slots there are.
     #[must_use]
     pub fn slots(&self) -> usize {
@@ -116,7 +116,7 @@ impl<T: Send + Sync> Writer<T> {
         let new = value.map_or(ptr::null_mut(), Box::into_raw);
         let old = NonNull::new(cell.swap(new, Ordering::AcqRel));
         if let Some(old) = old {
-            self.retired.push_back((self.next_epoch(), Retired(old)));
+            self.retired.push_back((self.next_epoch(), RetiredValue(old)));
         }
         old.is_some()
     }
@@ -175,14 +175,14 @@ impl<T: Send + Sync> Writer<T> {
     }
 }
 
-impl<T> Drop for Writer<T> {
+impl<T> Drop for SlotWriter<T> {
     fn drop(&mut self) {
         let Ok(mut orphans) = self.shared.orphans.lock() else { return };
         orphans.extend(self.retired.drain(..).map(|(_, retired)| retired));
     }
 }
 
-impl<T> fmt::Debug for Writer<T> {
+impl<T> fmt::Debug for SlotWriter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writer")
             .field("slots", &self.shared.slots.len())
@@ -193,18 +193,18 @@ impl<T> fmt::Debug for Writer<T> {
 }
 
 /// One reader's access. Belongs to one thread at a time.
-pub struct ReadHandle<T> {
-    shared: Arc<Shared<T>>,
+pub struct SlotReader<T> {
+    shared: Arc<PublishedSlots<T>>,
     reader: usize,
     online: bool,
 }
 
-impl<T: Send + Sync> ReadHandle<T> {
+impl<T: Send + Sync> SlotReader<T> {
     /// Announces a quiescent state and opens the next section; goes online if needed.
     ///
     /// References obtained through the guard end before the next call: they borrow `self`.
     #[inline]
-    pub fn observe(&mut self) -> Guard<'_, T> {
+    pub fn observe(&mut self) -> SlotGuard<'_, T> {
         let shared = &*self.shared;
         let epoch = shared.epoch.load(Ordering::Acquire);
         // Release: loads of the section that ends stay before the announcement.
@@ -214,7 +214,7 @@ impl<T: Send + Sync> ReadHandle<T> {
             // Pairs with the fence in `Writer::passed`.
             fence(Ordering::SeqCst);
         }
-        Guard { shared }
+        SlotGuard { shared }
     }
 
     /// Announces that this reader looks at nothing until it observes again.
@@ -224,13 +224,13 @@ impl<T: Send + Sync> ReadHandle<T> {
     }
 }
 
-impl<T> Drop for ReadHandle<T> {
+impl<T> Drop for SlotReader<T> {
     fn drop(&mut self) {
         self.shared.announced[self.reader].store(OFFLINE, Ordering::Release);
     }
 }
 
-impl<T> fmt::Debug for ReadHandle<T> {
+impl<T> fmt::Debug for SlotReader<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadHandle")
             .field("reader", &self.reader)
@@ -240,19 +240,19 @@ impl<T> fmt::Debug for ReadHandle<T> {
 }
 
 /// A section in which what the slots hold stays alive.
-pub struct Guard<'a, T> {
-    shared: &'a Shared<T>,
+pub struct SlotGuard<'a, T> {
+    shared: &'a PublishedSlots<T>,
 }
 
-impl<T> Clone for Guard<'_, T> {
+impl<T> Clone for SlotGuard<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Guard<'_, T> {}
+impl<T> Copy for SlotGuard<'_, T> {}
 
-impl<'a, T: Send + Sync> Guard<'a, T> {
+impl<'a, T: Send + Sync> SlotGuard<'a, T> {
     /// What `slot` holds now. Two calls may see two publications.
     #[inline]
     #[must_use]
@@ -282,7 +282,7 @@ impl<'a, T: Send + Sync> Guard<'a, T> {
     }
 }
 
-impl<T> fmt::Debug for Guard<'_, T> {
+impl<T> fmt::Debug for SlotGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard").finish_non_exhaustive()
     }

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
-    DeltaId, Express, ExpressUe, Gate, Guaranteed, KeyChange, PublishedRules, QerEntry, QerMeter,
-    RateLimit, RuleDelta, SessionKey, SessionRules, Shapes, SharedRateId,
+    DeltaId, FastRule, FastRuleUe, Gate, GuaranteedShare, KeyChange, PublishedRules, QerEntry,
+    QerMeter, RateLimit, RuleDelta, SessionKey, SessionRules, Shapes, SharedRateId,
 };
 use adit_types::limits::{UE_POOL_INDEX_MAX, usage_slots_max};
 use adit_types::{
@@ -19,24 +19,24 @@ use adit_types::{
 };
 
 use crate::aggregates::Aggregates;
-use crate::choice::ChoicePlan;
 use crate::config::{Interface, TablesConfig, TablesError, check, networks};
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
-use crate::express::{ExpressTable, Unsettled};
-use crate::foreign::KeyRefused;
+use crate::fast_rule::{FastRuleTable, WrittenRule};
+use crate::fast_rule_selector::SelectorPlan;
 use crate::gtpu_peers::GtpuPeerWriter;
+use crate::key_table::KeyRefused;
 use crate::meters::{MeterTable, MeterTraffic};
 use crate::next_hop::{NextHop, NextHopWriter};
-use crate::publish::{Epoch, Writer, published};
+use crate::publish::{Epoch, SlotWriter, slots};
 use crate::rate_changes::RateChangeRing;
-use crate::reader::{Reader, Tables};
+use crate::reader::{Tables, TablesReader};
 use crate::routes::{RouteTarget, Routes};
 use crate::shared_rates::SharedRateNumbers;
 use crate::sync::Arc;
 use crate::teid::TeidWriter;
 use crate::ue_areas::UeAreas;
 use crate::ue_pools::UePools;
-use crate::ues::{Ues, UesWriter};
+use crate::ues::{UeTable, UeWriter};
 use crate::usage::UsageTable;
 
 /// What went wrong on the control side without being anybody's fault at the time.
@@ -64,7 +64,7 @@ pub struct PublisherCounters {
 ///
 /// # Errors
 /// [`TablesError`]: the first mistake in the configuration.
-pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesError> {
+pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<TablesReader>), TablesError> {
     check(&config)?;
     let TablesConfig { sessions_max, teid_slot_bits, workers, seed, .. } = config;
     let teids = TeidWriter::new(teid_slot_bits, sessions_max, seed, 1);
@@ -83,7 +83,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         ues: ue_tables.into(),
         next_hops: Arc::clone(next_hops.table()),
         gtpu_peers: Arc::clone(gtpu_peers.peers()),
-        expresses: ExpressTable::new(sessions_max),
+        fast_rules: FastRuleTable::new(sessions_max),
         meters: MeterTable::new(sessions_max),
         rate_changes: RateChangeRing::new(),
         aggregates: Aggregates::new(&config.aggregates),
@@ -91,10 +91,10 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         interfaces: config.interfaces.into_boxed_slice(),
     });
     let usage = std::sync::Arc::new(UsageTable::new(usage_slots_max(sessions_max)));
-    let (rules, handles) = published(sessions_max, workers);
+    let (rules, handles) = slots(sessions_max, workers);
     let readers: Vec<_> = (0_u8..)
         .zip(handles)
-        .map(|(worker, rules)| Reader {
+        .map(|(worker, rules)| TablesReader {
             worker: WorkerId(worker),
             tables: Arc::clone(&tables),
             rules,
@@ -124,7 +124,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
 }
 
 /// The tables of the UEs of each routing domain, and their writers.
-fn ues(config: &TablesConfig) -> (Vec<UesWriter>, Vec<Ues>) {
+fn ues(config: &TablesConfig) -> (Vec<UeWriter>, Vec<UeTable>) {
     let last = config.interfaces.iter().map(|interface| interface.domain).max();
     let mut left = UE_POOL_INDEX_MAX;
     (0..=last.unwrap_or_default().0)
@@ -132,15 +132,15 @@ fn ues(config: &TablesConfig) -> (Vec<UesWriter>, Vec<Ues>) {
             let domain = DomainId(number);
             let pools = config.ue_pools_v4.iter().filter(|pool| pool.0 == domain);
             let pools = UePools::new(pools.map(|pool| pool.1), &mut left);
-            let switched = switched(config, domain);
-            UesWriter::new(config.sessions_max, config.seed, (domain, switched), pools)
+            let switched = local_switching_interfaces(config, domain);
+            UeWriter::new(config.sessions_max, config.seed, (domain, switched), pools)
         })
         .unzip()
 }
 
 /// The N6 interfaces of a domain, if its UEs reach each other without them.
-fn switched(config: &TablesConfig, domain: DomainId) -> InterfaceSet {
-    match config.switched_domains.contains(&domain) {
+fn local_switching_interfaces(config: &TablesConfig, domain: DomainId) -> InterfaceSet {
+    match config.local_switching_domains.contains(&domain) {
         true => networks(&config.interfaces, Some(domain)),
         false => InterfaceSet::NONE,
     }
@@ -148,22 +148,22 @@ fn switched(config: &TablesConfig, domain: DomainId) -> InterfaceSet {
 
 /// A delta that some worker may not run yet.
 #[derive(Debug)]
-struct Unobserved {
+struct UnobservedDelta {
     since: Epoch,
     id: DeltaId,
     session: SessionIndex,
-    expresses: Option<[(Direction, Unsettled); 2]>,
+    expresses: Option<[(Direction, WrittenRule); 2]>,
 }
 
 /// The only writer of the tables. Belongs to the control thread.
 #[derive(Debug)]
 pub struct Publisher {
-    rules: Writer<PublishedRules>,
+    rules: SlotWriter<PublishedRules>,
     shapes: Shapes,
     tables: Arc<Tables>,
     teids: TeidWriter,
     /// By `DomainId`.
-    ues: Vec<UesWriter>,
+    ues: Vec<UeWriter>,
     ue_areas: UeAreas,
     next_hops: NextHopWriter,
     gtpu_peers: GtpuPeerWriter,
@@ -171,7 +171,7 @@ pub struct Publisher {
     /// Next hops out of the reach of hosts that packets ask for.
     demand_reserve: usize,
     /// Deltas that some worker may not run yet, in order.
-    unobserved: VecDeque<Unobserved>,
+    unobserved: VecDeque<UnobservedDelta>,
     /// The last step that was taken for the workers to show that they take theirs.
     probe: Epoch,
     worker_counters: Vec<Arc<WorkerCounters>>,
@@ -191,7 +191,7 @@ impl Publisher {
         if slot >= self.rules.slots() {
             self.counters.sessions_out_of_range += 1;
             let since = self.rules.advance();
-            self.unobserved.push_back(Unobserved { since, id, session, expresses: None });
+            self.unobserved.push_back(UnobservedDelta { since, id, session, expresses: None });
             return;
         }
         if let Some(rules) = rules.as_deref_mut() {
@@ -207,38 +207,51 @@ impl Publisher {
             }
         }
         if rules.is_some() && self.rules.get(slot).is_none() {
-            self.tables.expresses.reset_traffic(session);
+            self.tables.fast_rules.reset_traffic(session);
         }
         let ways = [Direction::Uplink, Direction::Downlink].map(|direction| {
-            self.tables.expresses.set(session, direction, None);
-            (direction, rules.as_deref_mut().and_then(|rules| self.way(rules, direction)))
+            self.tables.fast_rules.set(session, direction, None);
+            (
+                direction,
+                rules.as_deref_mut().and_then(|rules| self.compile_fast_path(rules, direction)),
+            )
         });
         if self.set_limits(session, rules.as_deref()) {
             self.tables.rate_changes.push(session, id);
         }
         let published = rules.map(|rules| Box::new(PublishedRules::new(*rules, &mut self.shapes)));
         self.rules.swap(slot, published);
-        let expresses =
-            ways.map(|(direction, way)| (direction, self.open_way(session, direction, way)));
+        let expresses = ways
+            .map(|(direction, way)| (direction, self.publish_fast_path(session, direction, way)));
         for change in keys {
             if let KeyChange::Remove(key) = change {
                 self.remove_key(key, session);
             }
         }
         let since = self.rules.advance();
-        self.unobserved.push_back(Unobserved { since, id, session, expresses: Some(expresses) });
+        self.unobserved.push_back(UnobservedDelta {
+            since,
+            id,
+            session,
+            expresses: Some(expresses),
+        });
     }
 
     /// Writes the usual way of one direction, after the rules that it was made of.
-    fn open_way(&self, session: SessionIndex, direction: Direction, way: Option<Way>) -> Unsettled {
-        let expresses = &self.tables.expresses;
+    fn publish_fast_path(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        way: Option<FastPath>,
+    ) -> WrittenRule {
+        let expresses = &self.tables.fast_rules;
         match way {
-            None => Unsettled::NONE,
-            Some(Way::One(express)) => expresses.set(session, direction, Some(&express)),
-            Some(Way::Choice(plan)) => {
+            None => WrittenRule::NONE,
+            Some(FastPath::Single(express)) => expresses.set(session, direction, Some(&express)),
+            Some(FastPath::Choice(plan)) => {
                 let rules = self.rules.get(session.0 as usize);
-                rules.map_or(Unsettled::NONE, |rules| {
-                    expresses.set_choice(session, direction, rules, plan)
+                rules.map_or(WrittenRule::NONE, |rules| {
+                    expresses.set_selector(session, direction, rules, plan)
                 })
             }
         }
@@ -264,10 +277,10 @@ impl Publisher {
         self.ues.iter_mut().for_each(|ues| ues.reclaim(passed, epoch));
         self.next_hops.reclaim(passed, epoch);
         self.gtpu_peers.reclaim(passed, epoch);
-        let Unobserved { id, session, expresses, .. } =
+        let UnobservedDelta { id, session, expresses, .. } =
             self.unobserved.pop_front_if(|delta| delta.since <= passed)?;
         for (direction, express) in expresses.into_iter().flatten() {
-            self.tables.expresses.settle(session, direction, express);
+            self.tables.fast_rules.activate(session, direction, express);
         }
         Some(id)
     }
@@ -310,7 +323,7 @@ impl Publisher {
         addr: IpAddr,
     ) -> Option<NextHopIndex> {
         let known = self.tables.interfaces.get(usize::from(interface.0))?;
-        if !known.is_neighbour(addr) {
+        if !known.is_neighbor(addr) {
             return None;
         }
         self.ensure(interface, addr, self.demand_reserve)
@@ -380,7 +393,7 @@ impl Publisher {
     /// What was forwarded for a session since it was installed.
     #[must_use]
     pub fn session_traffic(&self, session: SessionIndex) -> SessionTraffic {
-        self.tables.expresses.traffic(session)
+        self.tables.fast_rules.traffic(session)
     }
 
     /// What a QER's bucket of one direction let pass and what not.
@@ -425,28 +438,32 @@ impl Publisher {
         self.counters
     }
 
-    fn way(&self, rules: &mut SessionRules, direction: Direction) -> Option<Way> {
-        match Express::compile(rules, direction) {
-            Some(express) => Some(Way::One(self.without_own(express, direction))),
+    fn compile_fast_path(
+        &self,
+        rules: &mut SessionRules,
+        direction: Direction,
+    ) -> Option<FastPath> {
+        match FastRule::compile(rules, direction) {
+            Some(express) => Some(FastPath::Single(self.without_own_addresses(express, direction))),
             None => {
-                let refine = |express| self.without_own(express, direction);
-                ChoicePlan::append(rules, direction, refine).map(Way::Choice)
+                let refine = |express| self.without_own_addresses(express, direction);
+                SelectorPlan::append(rules, direction, refine).map(FastPath::Choice)
             }
         }
     }
 
     /// The express of one direction without our own addresses: packets to them are for ourselves,
     /// whoever else has them.
-    fn without_own(&self, mut express: Express, direction: Direction) -> Express {
+    fn without_own_addresses(&self, mut express: FastRule, direction: Direction) -> FastRule {
         if direction == Direction::Downlink {
             for interface in &self.tables.interfaces {
-                let own_v4 = interface.v4.map(|(addr, _)| ExpressUe::Only(addr));
-                let own_v6 = interface.v6.map(|(addr, _)| ExpressUe::Only(ue_ipv6_key(addr)));
+                let own_v4 = interface.v4.map(|(addr, _)| FastRuleUe::Only(addr));
+                let own_v6 = interface.v6.map(|(addr, _)| FastRuleUe::Only(ue_ipv6_key(addr)));
                 if own_v4 == Some(express.ue_v4) {
-                    express.ue_v4 = ExpressUe::None;
+                    express.ue_v4 = FastRuleUe::None;
                 }
                 if own_v6 == Some(express.ue_v6) {
-                    express.ue_v6 = ExpressUe::None;
+                    express.ue_v6 = FastRuleUe::None;
                 }
             }
         }
@@ -477,8 +494,8 @@ impl Publisher {
     ) {
         let tables = &self.tables;
         let ues = key.domain().and_then(|domain| tables.ues.get(usize::from(domain.0)));
-        if let Some(ues) = ues.filter(|ues| !ues.switched().is_empty()) {
-            count(&mut self.ue_areas, &tables.routes, ues.switched(), key);
+        if let Some(ues) = ues.filter(|ues| !ues.local_switching().is_empty()) {
+            count(&mut self.ue_areas, &tables.routes, ues.local_switching(), key);
         }
     }
 
@@ -494,7 +511,7 @@ impl Publisher {
     }
 
     /// The UEs of the domain of a key.
-    fn ues_of(&mut self, key: SessionKey) -> Option<(&mut UesWriter, &Ues)> {
+    fn ues_of(&mut self, key: SessionKey) -> Option<(&mut UeWriter, &UeTable)> {
         let domain = usize::from(key.domain()?.0);
         Some((self.ues.get_mut(domain)?, self.tables.ues.get(domain)?))
     }
@@ -529,7 +546,7 @@ impl Publisher {
         }
         for qer in &mut rules.qers {
             let Some(meter) = &mut qer.meter else { continue };
-            let has_part = |of: &Guaranteed| matches!(of, Guaranteed::Within(_));
+            let has_part = |of: &GuaranteedShare| matches!(of, GuaranteedShare::Within(_));
             if meter.guaranteed.iter().any(has_part) {
                 let known = had(qer.id).and_then(|known| known.guaranteed_bucket);
                 let known = known.filter(|known| taken & bit(*known) == 0);
@@ -571,7 +588,7 @@ impl Publisher {
                     Gate::Closed => RateLimit::CLOSED,
                 };
                 meters.set_limit(session, direction, meter.bucket, limit);
-                if let (Guaranteed::Within(limit), Some(bucket)) =
+                if let (GuaranteedShare::Within(limit), Some(bucket)) =
                     (meter.guaranteed(direction), meter.guaranteed_bucket)
                 {
                     meters.set_limit(session, direction, bucket, limit);
@@ -634,7 +651,7 @@ fn bit(bucket: u8) -> u64 {
 }
 
 /// What the usual packets of one direction need.
-enum Way {
-    One(Express),
-    Choice(ChoicePlan),
+enum FastPath {
+    Single(FastRule),
+    Choice(SelectorPlan),
 }

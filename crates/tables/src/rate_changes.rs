@@ -35,7 +35,7 @@ impl RateChange {
     /// True when rules of a generation are those of this change, or later ones.
     #[inline]
     #[must_use]
-    pub const fn is_in(&self, generation: DeltaId) -> bool {
+    pub const fn is_included_in(&self, generation: DeltaId) -> bool {
         let since = generation.0.wrapping_sub(self.change) << SESSION_BITS;
         since.cast_signed() >= 0
     }
@@ -43,7 +43,7 @@ impl RateChange {
 
 /// What comes next in a worker's reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NextChange {
+pub enum NextRateChange {
     /// Nothing was written since.
     None,
     /// This.
@@ -75,18 +75,21 @@ impl RateChangeRing {
     }
 
     /// What comes behind the first `seen` changes.
-    pub(crate) fn next(&self, seen: u64) -> NextChange {
+    pub(crate) fn next(&self, seen: u64) -> NextRateChange {
         let ahead = || self.count().wrapping_sub(seen);
         if ahead() == 0 {
-            return NextChange::None;
+            return NextRateChange::None;
         }
         let bits = self.entry(seen).map_or(0, |entry| entry.load(Ordering::Acquire));
         // The entry behind the last one that counts may be on its way into the same place.
         if ahead() >= RATE_CHANGES_LEN as u64 {
-            return NextChange::Lost;
+            return NextRateChange::Lost;
         }
         let session = u32::try_from(bits & ((1 << SESSION_BITS) - 1)).unwrap_or_default();
-        NextChange::One(RateChange { session: SessionIndex(session), change: bits >> SESSION_BITS })
+        NextRateChange::One(RateChange {
+            session: SessionIndex(session),
+            change: bits >> SESSION_BITS,
+        })
     }
 
     fn entry(&self, number: u64) -> Option<&AtomicU64> {
@@ -101,24 +104,24 @@ mod tests {
     #[test]
     fn changes_are_read_in_order_until_some_are_lost() {
         let ring = RateChangeRing::new();
-        assert_eq!(ring.next(0), NextChange::None);
+        assert_eq!(ring.next(0), NextRateChange::None);
         let first = u64::MAX >> 1;
         for number in 0..3_u32 {
             ring.push(SessionIndex(0xff_ff00 + number), DeltaId(first + u64::from(number)));
         }
         for number in 0..3_u32 {
-            let NextChange::One(change) = ring.next(number.into()) else { panic!() };
+            let NextRateChange::One(change) = ring.next(number.into()) else { panic!() };
             assert_eq!(change.session, SessionIndex(0xff_ff00 + number));
             let own = DeltaId(first + u64::from(number));
-            assert!(change.is_in(own) && change.is_in(DeltaId(own.0 + 1)));
-            assert!(!change.is_in(DeltaId(own.0 - 1)));
+            assert!(change.is_included_in(own) && change.is_included_in(DeltaId(own.0 + 1)));
+            assert!(!change.is_included_in(DeltaId(own.0 - 1)));
         }
-        assert_eq!(ring.next(3), NextChange::None);
+        assert_eq!(ring.next(3), NextRateChange::None);
         let most = RATE_CHANGES_LEN as u64 - 4;
         (0..most).for_each(|_| ring.push(SessionIndex(0), DeltaId(0)));
-        assert!(matches!(ring.next(0), NextChange::One(_)));
+        assert!(matches!(ring.next(0), NextRateChange::One(_)));
         ring.push(SessionIndex(0), DeltaId(0));
-        assert_eq!(ring.next(0), NextChange::Lost);
-        assert!(matches!(ring.next(1), NextChange::One(_)));
+        assert_eq!(ring.next(0), NextRateChange::Lost);
+        assert!(matches!(ring.next(1), NextRateChange::One(_)));
     }
 }

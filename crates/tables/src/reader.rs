@@ -10,19 +10,19 @@ use adit_types::{
 };
 
 use crate::aggregates::Aggregates;
-use crate::choice::{Choice, Chosen};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
-use crate::express::{ExpressHome, ExpressTable};
+use crate::fast_rule::{FastRuleSlot, FastRuleTable};
+use crate::fast_rule_selector::{FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
-use crate::meters::{Meter, MeterPair, MeterTable, Waiting};
+use crate::meters::{Meter, MeterPair, MeterQueue, MeterTable};
 use crate::next_hop::{KnownNeighbor, NextHop, NextHopRef, NextHopTable, Via};
-use crate::publish::{Guard, ReadHandle};
-use crate::rate_changes::{NextChange, RateChangeRing};
+use crate::publish::{SlotGuard, SlotReader};
+use crate::rate_changes::{NextRateChange, RateChangeRing};
 use crate::routes::{RouteTarget, Routes};
 use crate::sync::Arc;
 use crate::teid::TeidTable;
-use crate::ues::{UeMatch, Ues};
+use crate::ues::{UeAddressMatch, UeTable};
 use crate::usage::{UsageTable, UsageView};
 
 /// What all workers look at.
@@ -30,10 +30,10 @@ use crate::usage::{UsageTable, UsageView};
 pub(crate) struct Tables {
     pub(crate) teids: Arc<TeidTable>,
     /// Of each routing domain; never empty.
-    pub(crate) ues: Box<[Ues]>,
+    pub(crate) ues: Box<[UeTable]>,
     pub(crate) next_hops: Arc<NextHopTable>,
     pub(crate) gtpu_peers: Arc<GtpuPeers>,
-    pub(crate) expresses: ExpressTable,
+    pub(crate) fast_rules: FastRuleTable,
     pub(crate) meters: MeterTable,
     pub(crate) aggregates: Aggregates,
     pub(crate) rate_changes: RateChangeRing,
@@ -45,15 +45,15 @@ pub(crate) struct Tables {
 ///
 /// An online reader that stops observing holds up every publication: go offline, or drop it.
 #[derive(Debug)]
-pub struct Reader {
+pub struct TablesReader {
     pub(crate) worker: WorkerId,
     pub(crate) tables: Arc<Tables>,
-    pub(crate) rules: ReadHandle<PublishedRules>,
+    pub(crate) rules: SlotReader<PublishedRules>,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) usage: std::sync::Arc<UsageTable>,
 }
 
-impl Reader {
+impl TablesReader {
     /// The worker that this reader is for.
     #[must_use]
     pub const fn worker(&self) -> WorkerId {
@@ -66,8 +66,8 @@ impl Reader {
     /// Threads: announces that nothing from earlier views is in use any more; the borrow checker
     ///          sees to it, because a view borrows the reader.
     #[inline]
-    pub fn observe(&mut self) -> View<'_> {
-        View {
+    pub fn observe(&mut self) -> TablesView<'_> {
+        TablesView {
             rules: self.rules.observe(),
             tables: &self.tables,
             counters: &self.counters,
@@ -89,7 +89,7 @@ impl Reader {
     /// Sessions at most; every index is below.
     #[must_use]
     pub fn sessions_max(&self) -> usize {
-        self.tables.expresses.len()
+        self.tables.fast_rules.len()
     }
 
     /// Our logical interfaces, by id.
@@ -101,14 +101,14 @@ impl Reader {
 
 /// The tables between two burst boundaries of one worker.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
-    rules: Guard<'a, PublishedRules>,
+pub struct TablesView<'a> {
+    rules: SlotGuard<'a, PublishedRules>,
     tables: &'a Tables,
     counters: &'a WorkerCounters,
     usage: UsageView<'a>,
 }
 
-impl<'a> View<'a> {
+impl<'a> TablesView<'a> {
     /// Finds the session of every local TEID.
     ///
     /// Shape:   reads `teids[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss. The shorter
@@ -128,7 +128,7 @@ impl<'a> View<'a> {
     /// The UEs of a routing domain; of one beyond the last, those of the last.
     #[inline]
     #[must_use]
-    pub fn ues(&self, domain: DomainId) -> &'a Ues {
+    pub fn ues(&self, domain: DomainId) -> &'a UeTable {
         let domains = &self.tables.ues;
         let last = domains.len().saturating_sub(1);
         &domains[usize::from(domain.0).min(last)]
@@ -160,18 +160,18 @@ impl<'a> View<'a> {
     /// [`SessionIndex::NONE`].
     #[inline]
     #[must_use]
-    pub fn express_home(
+    pub fn fast_rule_slot(
         &self,
         session: SessionIndex,
         direction: Direction,
-    ) -> Option<ExpressHome<'a>> {
-        self.tables.expresses.home(session, direction)
+    ) -> Option<FastRuleSlot<'a>> {
+        self.tables.fast_rules.slot(session, direction)
     }
 
-    /// Asks for the cache line of [`View::express_home`] and [`View::count_session`].
+    /// Asks for the cache line of [`View::fast_rule_slot`] and [`View::count_session`].
     #[inline]
-    pub fn prefetch_express(&self, session: SessionIndex, direction: Direction) {
-        self.tables.expresses.prefetch(session, direction);
+    pub fn prefetch_fast_rule(&self, session: SessionIndex, direction: Direction) {
+        self.tables.fast_rules.prefetch(session, direction);
     }
 
     /// Asks for the cache line where [`View::rules`] begins. First of two prefetch passes.
@@ -219,15 +219,19 @@ impl<'a> View<'a> {
     ///       routes and one among the UEs.
     #[inline]
     #[must_use]
-    pub fn turning_point(&self, within: InterfaceSet, addr: IpAddr) -> Option<InterfaceId> {
+    pub fn local_switching_interface(
+        &self,
+        within: InterfaceSet,
+        addr: IpAddr,
+    ) -> Option<InterfaceId> {
         match self.tables.routes.is_beyond_gateway(within, addr) {
             true => None,
-            false => self.search_turning_point(within, addr),
+            false => self.search_local_switching(within, addr),
         }
     }
 
     #[inline(never)]
-    fn search_turning_point(&self, within: InterfaceSet, addr: IpAddr) -> Option<InterfaceId> {
+    fn search_local_switching(&self, within: InterfaceSet, addr: IpAddr) -> Option<InterfaceId> {
         let route = self.tables.routes.search_networks(within, addr);
         let (interface, route_len) = match route {
             Some((RouteTarget::Own(_) | RouteTarget::Nowhere(_), _)) => return None,
@@ -236,7 +240,7 @@ impl<'a> View<'a> {
         };
         let domain = self.tables.interfaces.get(usize::from(interface.0))?.domain;
         let ues = self.ues(domain);
-        if ues.switched().is_empty() {
+        if ues.local_switching().is_empty() {
             return None;
         }
         let found = match addr {
@@ -244,8 +248,8 @@ impl<'a> View<'a> {
             IpAddr::V6(addr) => ues.match_v6(ue_ipv6_key(addr)),
         };
         let is_nearest = match found? {
-            UeMatch::Address => true,
-            UeMatch::Framed(len) => route_len.is_none_or(|route_len| len > route_len),
+            UeAddressMatch::Address => true,
+            UeAddressMatch::Framed(len) => route_len.is_none_or(|route_len| len > route_len),
         };
         is_nearest.then_some(interface)
     }
@@ -282,8 +286,8 @@ impl<'a> View<'a> {
     /// Interface and link-layer address of `index`; `None` unless the address is known and fresh.
     #[inline]
     #[must_use]
-    pub fn exit(&self, index: NextHopIndex) -> Option<(InterfaceId, MacAddr)> {
-        self.tables.next_hops.exit(index)
+    pub fn resolved_hop(&self, index: NextHopIndex) -> Option<(InterfaceId, MacAddr)> {
+        self.tables.next_hops.resolved(index)
     }
 
     /// A number that destinations in a data network share, of both families: where one gateway leads
@@ -316,7 +320,7 @@ impl<'a> View<'a> {
     /// the set. `None` without one, and where there is a station to find first.
     #[inline(never)]
     #[must_use]
-    pub fn station_towards(&self, within: InterfaceSet, addr: IpAddr) -> Option<NextHopIndex> {
+    pub fn next_hop_towards(&self, within: InterfaceSet, addr: IpAddr) -> Option<NextHopIndex> {
         match self.route(InterfaceRole::N6, within, addr)?.via {
             Via::Known(index) => Some(index),
             Via::Unknown(_) => None,
@@ -327,40 +331,40 @@ impl<'a> View<'a> {
     /// [`ExpressHome::prefetch`] asked for. True when packets choose among expresses: then it asks
     /// for what a packet of the family needs to choose.
     #[inline]
-    pub fn prefetch_express_usage(
+    pub fn prefetch_fast_rule_usage(
         &self,
-        home: ExpressHome<'a>,
+        home: FastRuleSlot<'a>,
         session: SessionIndex,
         direction: Direction,
         is_v6: bool,
     ) -> bool {
-        if let Some((slots, is_metered)) = home.slots() {
+        if let Some((slots, is_metered)) = home.usage_slots() {
             slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
             if is_metered {
                 self.tables.meters.prefetch(session, direction);
             }
             return false;
         }
-        self.prefetch_choice(home, is_v6)
+        self.prefetch_selector(home, is_v6)
     }
 
     #[inline(never)]
-    fn prefetch_choice(&self, home: ExpressHome<'a>, is_v6: bool) -> bool {
-        let choice = self.choice(home);
+    fn prefetch_selector(&self, home: FastRuleSlot<'a>, is_v6: bool) -> bool {
+        let choice = self.fast_rule_selector(home);
         choice.inspect(|choice| choice.prefetch(is_v6)).is_some()
     }
 
     /// What packets of one direction choose their express by, if there are several.
     #[inline]
     #[must_use]
-    pub fn choice(&self, home: ExpressHome<'a>) -> Option<Choice<'a>> {
-        home.choice(self.rules)
+    pub fn fast_rule_selector(&self, home: FastRuleSlot<'a>) -> Option<FastRuleSelector<'a>> {
+        home.selector(self.rules)
     }
 
     /// Asks for the usage counters of an express that was chosen.
     #[inline]
-    pub fn prefetch_chosen_usage(&self, chosen: Chosen<'a>) {
-        chosen.express().slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+    pub fn prefetch_selected_usage(&self, chosen: SelectedFastRule<'a>) {
+        chosen.fast_rule().usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
 
     /// The first two buckets of a direction of a session, as expresses use them.
@@ -373,19 +377,19 @@ impl<'a> View<'a> {
     /// Who waits behind the first of these buckets that `which` names.
     #[inline]
     #[must_use]
-    pub fn waiting(
+    pub fn meter_queue(
         &self,
         session: SessionIndex,
         direction: Direction,
         which: u64,
-    ) -> Option<Waiting<'a>> {
-        self.tables.meters.waiting(session, direction, which)
+    ) -> Option<MeterQueue<'a>> {
+        self.tables.meters.queue(session, direction, which)
     }
 
     /// Asks for the cache lines of [`View::meter_pair`] and [`View::waiting`].
     #[inline]
-    pub fn prefetch_waiting(&self, session: SessionIndex, direction: Direction) {
-        self.tables.meters.prefetch_waiting(session, direction);
+    pub fn prefetch_meter_queue(&self, session: SessionIndex, direction: Direction) {
+        self.tables.meters.prefetch_queue(session, direction);
     }
 
     /// Changes of rates so far.
@@ -397,7 +401,7 @@ impl<'a> View<'a> {
 
     /// The change of rates behind the first `seen` ones.
     #[must_use]
-    pub fn rate_change(&self, seen: u64) -> NextChange {
+    pub fn rate_change(&self, seen: u64) -> NextRateChange {
         self.tables.rate_changes.next(seen)
     }
 
@@ -485,6 +489,6 @@ impl<'a> View<'a> {
         pkts: u64,
         bytes: u64,
     ) {
-        self.tables.expresses.count(session, direction, pkts, bytes);
+        self.tables.fast_rules.count(session, direction, pkts, bytes);
     }
 }

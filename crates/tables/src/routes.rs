@@ -60,7 +60,7 @@ impl RouteTarget {
 
 /// Destinations of one prefix length.
 #[derive(Debug)]
-struct Length<K> {
+struct PrefixLength<K> {
     mask: K,
     /// Sorted by prefix, then in the order of insertion; one per prefix and interface.
     prefixes: Vec<(K, RouteTarget)>,
@@ -68,7 +68,7 @@ struct Length<K> {
 
 /// The prefixes of one family: longest first.
 #[derive(Debug)]
-struct Lpm<K>(Vec<Length<K>>);
+struct Lpm<K>(Vec<PrefixLength<K>>);
 
 /// Places of [`Blocks`]: one per /16.
 const BLOCKS: usize = 1 << 16;
@@ -80,7 +80,7 @@ const SEARCH: u8 = 0;
 const FIRST: u8 = 1;
 
 /// A gateway for each set of interfaces in [`Gateways::scopes`].
-type ByScope = Box<[Option<(InterfaceId, NextHopIndex)>]>;
+type ScopedGateways = Box<[Option<(InterfaceId, NextHopIndex)>]>;
 
 /// Gateways that lead to whole blocks of destinations.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ struct Gateways {
     /// domain if there are several.
     scopes: Vec<InterfaceSet>,
     /// By number less one.
-    numbered: Vec<ByScope>,
+    numbered: Vec<ScopedGateways>,
 }
 
 impl Gateways {
@@ -100,7 +100,7 @@ impl Gateways {
             Some(RouteTarget::Gateway(interface, index)) => Some((interface, index)),
             _ => None,
         };
-        let gateways: ByScope = self.scopes.iter().map(gateway).collect();
+        let gateways: ScopedGateways = self.scopes.iter().map(gateway).collect();
         if gateways.iter().all(Option::is_none) {
             return SEARCH;
         }
@@ -131,7 +131,7 @@ impl Gateways {
 
 /// The gateway of every /16 of IPv4 that neither a longer prefix nor a UE divides: one load instead of
 /// a search. 64 KiB.
-struct Blocks {
+struct Ipv4Blocks {
     /// What routes alone say.
     by_route: Box<[u8; BLOCKS]>,
     numbers: Box<[AtomicU8; BLOCKS]>,
@@ -139,13 +139,13 @@ struct Blocks {
     first: AreaBits,
 }
 
-impl core::fmt::Debug for Blocks {
+impl core::fmt::Debug for Ipv4Blocks {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Blocks").finish_non_exhaustive()
     }
 }
 
-impl Blocks {
+impl Ipv4Blocks {
     fn new() -> Self {
         Self {
             by_route: Box::new([SEARCH; BLOCKS]),
@@ -190,7 +190,7 @@ impl Blocks {
 /// The gateways of IPv6 destinations by the upper halves of their addresses: from one of `starts` to
 /// the next, one gateway leads to all, or a search tells.
 #[derive(Debug)]
-struct Spans {
+struct Ipv6Spans {
     /// Ascending. Where the first span begins goes without saying.
     starts: Box<[u64]>,
     /// One more than there are starts.
@@ -205,7 +205,7 @@ struct Spans {
     ue_areas: AreaBits,
 }
 
-impl Spans {
+impl Ipv6Spans {
     fn new() -> Self {
         Self::of(Vec::new(), vec![SEARCH])
     }
@@ -317,7 +317,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
         let at = match self.0.binary_search_by(|length| mask.cmp(&length.mask)) {
             Ok(at) => at,
             Err(at) => {
-                self.0.insert(at, Length { mask, prefixes: Vec::new() });
+                self.0.insert(at, PrefixLength { mask, prefixes: Vec::new() });
                 at
             }
         };
@@ -353,7 +353,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
     }
 }
 
-impl<K: Copy + Ord> Length<K> {
+impl<K: Copy + Ord> PrefixLength<K> {
     #[inline]
     fn find(&self, within: InterfaceSet, prefix: K) -> Option<RouteTarget> {
         let at = self.prefixes.partition_point(|(other, _)| *other < prefix);
@@ -369,8 +369,8 @@ impl<K: Copy + Ord> Length<K> {
 #[derive(Debug)]
 struct RoleRoutes {
     gateways: Gateways,
-    v4_blocks: Blocks,
-    v6_spans: Spans,
+    v4_blocks: Ipv4Blocks,
+    v6_spans: Ipv6Spans,
     v4: Lpm<u32>,
     v6: Lpm<u128>,
 }
@@ -379,8 +379,8 @@ impl RoleRoutes {
     fn new() -> Self {
         Self {
             gateways: Gateways { scopes: Vec::new(), numbered: Vec::new() },
-            v4_blocks: Blocks::new(),
-            v6_spans: Spans::new(),
+            v4_blocks: Ipv4Blocks::new(),
+            v6_spans: Ipv6Spans::new(),
             v4: Lpm::new(),
             v6: Lpm::new(),
         }
@@ -389,8 +389,8 @@ impl RoleRoutes {
     /// Works out which gateways lead to whole blocks, among the routes of each scope.
     fn number(&mut self, scopes: Vec<InterfaceSet>) {
         self.gateways.scopes = scopes;
-        self.v4_blocks = Blocks::build(&self.v4, &mut self.gateways);
-        self.v6_spans = Spans::build(&self.v6, &mut self.gateways);
+        self.v4_blocks = Ipv4Blocks::build(&self.v4, &mut self.gateways);
+        self.v6_spans = Ipv6Spans::build(&self.v6, &mut self.gateways);
     }
 
     fn insert(&mut self, prefix: IpPrefix, target: RouteTarget) -> bool {

@@ -11,7 +11,7 @@ use adit_types::limits::shared_rates_max;
 use adit_types::{Direction, Nanos};
 
 use crate::counters::Counter;
-use crate::large::Large;
+use crate::large::LargeArray;
 use crate::sync::{AtomicU64, MadeOnce, Ordering};
 
 /// One direction of a shared rate.
@@ -30,7 +30,7 @@ struct SharedCell {
 #[derive(Debug)]
 pub(crate) struct SharedRateTable {
     capacity: usize,
-    cells: MadeOnce<Large<[SharedCell; 2]>>,
+    cells: MadeOnce<LargeArray<[SharedCell; 2]>>,
 }
 
 impl SharedRateTable {
@@ -46,11 +46,11 @@ impl SharedRateTable {
 
     /// The bucket of one direction of a rate.
     #[inline]
-    pub(crate) fn get(&self, number: usize, direction: Direction) -> Option<Shared<'_>> {
+    pub(crate) fn get(&self, number: usize, direction: Direction) -> Option<SharedRate<'_>> {
         let [uplink, downlink] = self.cells.get()?.get(number)?;
         Some(match direction {
-            Direction::Uplink => Shared(uplink),
-            Direction::Downlink => Shared(downlink),
+            Direction::Uplink => SharedRate(uplink),
+            Direction::Downlink => SharedRate(downlink),
         })
     }
 }
@@ -58,13 +58,13 @@ impl SharedRateTable {
 /// The numbers of shared rates. Belongs to the publisher.
 #[derive(Debug, Default)]
 pub(crate) struct SharedRateNumbers {
-    known: HashMap<SharedRateId, Known>,
+    numbered: HashMap<SharedRateId, NumberedRate>,
     /// Numbers that rates left.
     free: Vec<usize>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct NumberedRate {
     number: usize,
     users: u64,
 }
@@ -72,17 +72,17 @@ struct Known {
 impl SharedRateNumbers {
     /// Counts a QER that names a rate. `None` where there are too many rates.
     pub(crate) fn take(&mut self, table: &SharedRateTable, id: SharedRateId) -> Option<usize> {
-        let cells = table.cells.get_or_init(|| Large::zeroed(table.capacity));
-        if !self.known.contains_key(&id) {
+        let cells = table.cells.get_or_init(|| LargeArray::zeroed(table.capacity));
+        if !self.numbered.contains_key(&id) {
             // Numbers in use and free ones are all that were ever given.
-            let given = self.known.len() + self.free.len();
+            let given = self.numbered.len() + self.free.len();
             let number = self.free.pop().or_else(|| (given < table.capacity).then_some(given))?;
             for cell in cells.get(number)? {
                 cell.due.store(0, Ordering::Relaxed);
             }
-            self.known.insert(id, Known { number, users: 0 });
+            self.numbered.insert(id, NumberedRate { number, users: 0 });
         }
-        let known = self.known.get_mut(&id)?;
+        let known = self.numbered.get_mut(&id)?;
         known.users += 1;
         cells.get(known.number)?.iter().for_each(|cell| cell.users.set(known.users));
         Some(known.number)
@@ -90,28 +90,28 @@ impl SharedRateNumbers {
 
     /// The number of a rate that some QER names.
     pub(crate) fn number(&self, id: SharedRateId) -> Option<usize> {
-        self.known.get(&id).map(|known| known.number)
+        self.numbered.get(&id).map(|known| known.number)
     }
 
     /// No worker sees a QER any more that named a rate.
     pub(crate) fn release(&mut self, table: &SharedRateTable, id: SharedRateId) {
-        let Some(known) = self.known.get_mut(&id) else { return };
+        let Some(known) = self.numbered.get_mut(&id) else { return };
         known.users -= 1;
         if let Some(cells) = table.cells.get().and_then(|cells| cells.get(known.number)) {
             cells.iter().for_each(|cell| cell.users.set(known.users));
         }
         if known.users == 0 {
             self.free.push(known.number);
-            self.known.remove(&id);
+            self.numbered.remove(&id);
         }
     }
 }
 
 /// One direction of a shared rate, as workers use it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shared<'a>(&'a SharedCell);
+pub(crate) struct SharedRate<'a>(&'a SharedCell);
 
-impl Shared<'_> {
+impl SharedRate<'_> {
     /// The bucket, as it is for a limit.
     #[inline]
     pub(crate) fn bucket(self, limit: RateLimit, now: Nanos) -> Bucket {
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(numbers.take(&table, ID), Some(first));
         assert_ne!(numbers.take(&table, other_cp), Some(first));
         assert_eq!(numbers.take(&table, SharedRateId { cp: 3, ..ID }), None, "no room");
-        let limit = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Drops);
+        let limit = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Policed);
         let now = Nanos::from_secs(1);
         let uplink = table.get(first, Direction::Uplink).unwrap();
         uplink.pass(limit, now, 1500);
@@ -185,7 +185,7 @@ mod tests {
         let number = numbers.take(&table, ID).unwrap();
         // An octet takes 80 ns, exactly; the depth is a whole number of its units.
         let depth = Nanos(160 << 16);
-        let limit = RateLimit::new(BitRate::from_kbps(100_000), depth, Excess::Waits);
+        let limit = RateLimit::new(BitRate::from_kbps(100_000), depth, Excess::Shaped);
         let start = Nanos::from_secs(1);
         let round = Nanos::from_millis(1);
         let barrier = Barrier::new(THREADS);

@@ -9,8 +9,8 @@ use core::fmt;
 
 use adit_types::{SessionIndex, Teid};
 
-use crate::foreign::{KeyRefused, KeyTable, KeyWriter};
-use crate::large::Large;
+use crate::key_table::{KeyRefused, KeyTable, KeyWriter};
+use crate::large::LargeArray;
 use crate::prefetch;
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ fn session_of(entry: u64, teid: Teid) -> SessionIndex {
 
 /// The readers' side.
 pub(crate) struct TeidTable {
-    slots: Large<AtomicU64>,
+    slots: LargeArray<AtomicU64>,
     mask: u32,
     foreign: Arc<KeyTable>,
 }
@@ -87,7 +87,7 @@ impl TeidWriter {
     pub(crate) fn new(slot_bits: u8, foreign_capacity: usize, seed: u64, table: u64) -> Self {
         let foreign = KeyWriter::new(foreign_capacity, seed, table);
         let places = 1_u32 << slot_bits;
-        let slots = Large::zeroed(places as usize);
+        let slots = LargeArray::zeroed(places as usize);
         let table = TeidTable { slots, mask: places - 1, foreign: Arc::clone(foreign.table()) };
         Self { table: Arc::new(table), foreign }
     }

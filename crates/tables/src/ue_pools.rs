@@ -6,18 +6,18 @@ use core::fmt;
 
 use adit_types::{Ipv4Prefix, SessionIndex};
 
-use crate::large::Large;
+use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::{AtomicU32, Ordering};
 
 /// One pool. Zero is no session, others are a session index plus one: memory comes zeroed, and
 /// pages that no address lies in are never touched.
-struct Pool {
+struct UePoolIndex {
     first: u32,
-    sessions: Large<AtomicU32>,
+    sessions: LargeArray<AtomicU32>,
 }
 
-impl Pool {
+impl UePoolIndex {
     #[inline]
     fn entry(&self, addr: u32) -> Option<&AtomicU32> {
         self.sessions.get(addr.wrapping_sub(self.first) as usize)
@@ -29,8 +29,8 @@ impl Pool {
 /// PERF: usually there is one pool; a loop over all costs more than the look at the first.
 pub(crate) struct UePools {
     /// Without an address where there is none.
-    first: Pool,
-    further: Box<[Pool]>,
+    first: UePoolIndex,
+    further: Box<[UePoolIndex]>,
 }
 
 impl UePools {
@@ -42,10 +42,13 @@ impl UePools {
             let Some(len) = 1_usize.checked_shl(32 - u32::from(pool.len())) else { continue };
             let Some(rest) = left.checked_sub(len) else { continue };
             *left = rest;
-            indexed.push(Pool { first: pool.addr().to_bits(), sessions: Large::zeroed(len) });
+            indexed.push(UePoolIndex {
+                first: pool.addr().to_bits(),
+                sessions: LargeArray::zeroed(len),
+            });
         }
         let mut pools = indexed.into_iter();
-        let none = Pool { first: 0, sessions: Large::zeroed(0) };
+        let none = UePoolIndex { first: 0, sessions: LargeArray::zeroed(0) };
         Self { first: pools.next().unwrap_or(none), further: pools.collect() }
     }
 

@@ -5,57 +5,57 @@ use adit_rules::SessionKey;
 use adit_types::limits::framed_routes_max;
 use adit_types::{DomainId, InterfaceSet, SessionIndex};
 
-use crate::foreign::{KeyRefused, KeyTable, KeyWriter};
 use crate::framed::{FramedRoutes, FramedWriter};
+use crate::key_table::{KeyRefused, KeyTable, KeyWriter};
 use crate::publish::Epoch;
 use crate::sync::Arc;
 use crate::ue_pools::UePools;
 
 /// The readers' side. The interface that a packet arrives on names the domain to look into.
 #[derive(Debug)]
-pub struct Ues {
+pub struct UeTable {
     pools: UePools,
     /// UEs outside the pools.
     v4: Arc<KeyTable>,
     v6: Arc<KeyTable>,
     framed: Arc<FramedRoutes>,
     /// The N6 interfaces of the domain, if its UEs reach each other without them.
-    switched: InterfaceSet,
+    local_switching: InterfaceSet,
 }
 
 /// Why an address is a UE's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UeMatch {
+pub(crate) enum UeAddressMatch {
     /// It is the UE's own.
     Address,
     /// It is in a network behind the UE, of a prefix of so many bits.
     Framed(u32),
 }
 
-impl Ues {
+impl UeTable {
     /// The N6 interfaces of the domain, if its UEs reach each other without them.
     #[inline]
-    pub(crate) fn switched(&self) -> InterfaceSet {
-        self.switched
+    pub(crate) fn local_switching(&self) -> InterfaceSet {
+        self.local_switching
     }
 
     /// Whether a UE has an IPv4 address.
-    pub(crate) fn match_v4(&self, addr: u32) -> Option<UeMatch> {
+    pub(crate) fn match_v4(&self, addr: u32) -> Option<UeAddressMatch> {
         let session = match self.pools.lookup(addr) {
             Some(session) => session,
             None => self.v4.session(addr.into()),
         };
         match session.is_some() {
-            true => Some(UeMatch::Address),
-            false => self.framed.length_v4(addr).map(UeMatch::Framed),
+            true => Some(UeAddressMatch::Address),
+            false => self.framed.length_v4(addr).map(UeAddressMatch::Framed),
         }
     }
 
     /// Whether a UE has the IPv6 addresses of a key.
-    pub(crate) fn match_v6(&self, key: u64) -> Option<UeMatch> {
+    pub(crate) fn match_v6(&self, key: u64) -> Option<UeAddressMatch> {
         match self.v6.session(key).is_some() {
-            true => Some(UeMatch::Address),
-            false => self.framed.length_v6(key).map(UeMatch::Framed),
+            true => Some(UeAddressMatch::Address),
+            false => self.framed.length_v6(key).map(UeAddressMatch::Framed),
         }
     }
 
@@ -129,13 +129,13 @@ impl Ues {
 
 /// The writer's side of the UEs of one domain.
 #[derive(Debug)]
-pub(crate) struct UesWriter {
+pub(crate) struct UeWriter {
     v4: KeyWriter,
     v6: KeyWriter,
     framed: FramedWriter,
 }
 
-impl UesWriter {
+impl UeWriter {
     /// No UEs, with room for `sessions_max` addresses of each kind, and the tables for the workers.
     /// `pools` take IPv4 addresses; `switched` is as of [`Ues::switched`].
     pub(crate) fn new(
@@ -143,19 +143,19 @@ impl UesWriter {
         seed: u64,
         (domain, switched): (DomainId, InterfaceSet),
         pools: UePools,
-    ) -> (Self, Ues) {
+    ) -> (Self, UeTable) {
         // Tables of the same seed differ by their numbers; those below belong to no domain.
         let table = |number: u64| u64::from(domain.0) << 8 | number;
         let v4 = KeyWriter::new(sessions_max, seed, table(2));
         let v6 = KeyWriter::new(sessions_max, seed, table(3));
         let framed = framed_routes_max(sessions_max);
         let framed = FramedWriter::new(framed, seed, [table(6), table(7)]);
-        let ues = Ues {
+        let ues = UeTable {
             pools,
             v4: Arc::clone(v4.table()),
             v6: Arc::clone(v6.table()),
             framed: Arc::clone(framed.routes()),
-            switched,
+            local_switching: switched,
         };
         (Self { v4, v6, framed }, ues)
     }
@@ -166,7 +166,7 @@ impl UesWriter {
     /// [`KeyRefused`] without room.
     pub(crate) fn insert(
         &mut self,
-        ues: &Ues,
+        ues: &UeTable,
         key: SessionKey,
         session: SessionIndex,
     ) -> Result<bool, KeyRefused> {
@@ -187,7 +187,7 @@ impl UesWriter {
     /// Removes `key` if it leads to `session`; returns whether it did.
     pub(crate) fn remove(
         &mut self,
-        ues: &Ues,
+        ues: &UeTable,
         key: SessionKey,
         session: SessionIndex,
         epoch: Epoch,

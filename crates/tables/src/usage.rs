@@ -6,11 +6,11 @@
 
 use core::fmt;
 
-use adit_rules::{ExpressUrr, PublishedUrr, UsageCounts, UsageSource};
+use adit_rules::{FastRuleUrr, PublishedUrr, UsageCounts, UsageSource};
 use adit_types::{Direction, Nanos, UsageSlot};
 
 use crate::counters::Counter;
-use crate::large::Large;
+use crate::large::LargeArray;
 
 /// What a worker tells at most once per generation of a URR's entry; bits of `marks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ const MARK_BITS: u32 = 8;
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
-struct Line {
+struct UsageLine {
     ul_bytes: Counter,
     dl_bytes: Counter,
     ul_pkts: Counter,
@@ -45,10 +45,10 @@ struct Line {
     marks: Counter,
     /// While the octets of both directions stay below, no limit of the generation is reached and
     /// nothing is to be told.
-    clear_below: Counter,
+    countable_below: Counter,
 }
 
-impl Line {
+impl UsageLine {
     /// Counts one packet, and gives its time as the counters hold it: never zero.
     #[inline]
     fn count(&self, direction: Direction, bytes: u64, now: Nanos) -> u64 {
@@ -73,20 +73,20 @@ impl Line {
 /// Downlink packets that rules dropped; apart, because few URRs ask.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
-struct Dropped {
+struct DroppedUsage {
     bytes: Counter,
     pkts: Counter,
 }
 
 /// What was counted.
 pub struct UsageTable {
-    lines: Large<Line>,
-    dropped: Large<Dropped>,
+    lines: LargeArray<UsageLine>,
+    dropped: LargeArray<DroppedUsage>,
 }
 
 impl UsageTable {
     pub(crate) fn new(slots: usize) -> Self {
-        Self { lines: Large::zeroed(slots), dropped: Large::zeroed(slots) }
+        Self { lines: LargeArray::zeroed(slots), dropped: LargeArray::zeroed(slots) }
     }
 }
 
@@ -119,9 +119,9 @@ impl UsageSource for UsageTable {
 
 /// Counters that a packet is clear to be counted in.
 #[derive(Debug, Clone, Copy)]
-pub struct ClearUsage<'a>(&'a Line);
+pub struct CountableUsage<'a>(&'a UsageLine);
 
-impl ClearUsage<'_> {
+impl CountableUsage<'_> {
     /// Counts the packet.
     #[inline]
     pub fn count(self, direction: Direction, bytes: u64, now: Nanos) {
@@ -132,8 +132,8 @@ impl ClearUsage<'_> {
 /// The counters as workers use them, each those of its own sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct UsageView<'a> {
-    lines: &'a [Line],
-    dropped: &'a [Dropped],
+    lines: &'a [UsageLine],
+    dropped: &'a [DroppedUsage],
 }
 
 impl<'a> UsageView<'a> {
@@ -159,7 +159,7 @@ impl<'a> UsageView<'a> {
         if line.marks.load() >> MARK_BITS != generation {
             line.marks.set(generation << MARK_BITS);
             line.first.set(moment);
-            line.clear_below.set(0);
+            line.countable_below.set(0);
         } else if line.first.load() == 0 {
             line.first.set(moment);
         }
@@ -186,7 +186,7 @@ impl<'a> UsageView<'a> {
     /// True when `mark` was not told yet for the entry's generation.
     #[inline]
     #[must_use]
-    pub fn is_untold(&self, urr: &PublishedUrr, mark: UsageMark) -> bool {
+    pub fn is_unreported(&self, urr: &PublishedUrr, mark: UsageMark) -> bool {
         let Some(line) = self.line(urr.slot) else { return false };
         let marks = line.marks.load();
         marks >> MARK_BITS != u64::from(urr.generation) || marks & mark as u64 == 0
@@ -194,7 +194,7 @@ impl<'a> UsageView<'a> {
 
     /// Remembers that `mark` was told.
     #[inline]
-    pub fn tell(&self, urr: &PublishedUrr, mark: UsageMark) {
+    pub fn mark_reported(&self, urr: &PublishedUrr, mark: UsageMark) {
         let Some(line) = self.line(urr.slot) else { return };
         let generation = u64::from(urr.generation);
         let marks = line.marks.load();
@@ -203,7 +203,7 @@ impl<'a> UsageView<'a> {
         } else {
             line.marks.set(generation << MARK_BITS | mark as u64);
             line.first.set(0);
-            line.clear_below.set(0);
+            line.countable_below.set(0);
         }
     }
 
@@ -211,24 +211,24 @@ impl<'a> UsageView<'a> {
     /// the first of its generation.
     #[inline]
     #[must_use]
-    pub fn clear(&self, urr: &ExpressUrr, bytes: u64) -> Option<ClearUsage<'a>> {
+    pub fn countable(&self, urr: &FastRuleUrr, bytes: u64) -> Option<CountableUsage<'a>> {
         let line = self.line(urr.slot)?;
         let is_clear = line.marks.load() >> MARK_BITS == u64::from(urr.generation)
-            && line.octets().saturating_add(bytes) < line.clear_below.load();
-        is_clear.then_some(ClearUsage(line))
+            && line.octets().saturating_add(bytes) < line.countable_below.load();
+        is_clear.then_some(CountableUsage(line))
     }
 
     /// Works out how many octets of the URR are clear, after a packet of its generation was counted.
     #[inline]
-    pub fn arm(&self, urr: &PublishedUrr) {
+    pub fn update_countable(&self, urr: &PublishedUrr) {
         let Some(line) = self.line(urr.slot) else { return };
         let (uplink, downlink) = self.volume(urr.slot);
         let is_reported = urr.report.reached(uplink, downlink);
-        let waits_to_tell = urr.report_start && self.is_untold(urr, UsageMark::Start)
-            || is_reported && self.is_untold(urr, UsageMark::Report)
+        let waits_to_tell = urr.report_start && self.is_unreported(urr, UsageMark::Start)
+            || is_reported && self.is_unreported(urr, UsageMark::Report)
             || urr.quota().reached(uplink, downlink);
         if waits_to_tell {
-            line.clear_below.set(0);
+            line.countable_below.set(0);
             return;
         }
         let report = match is_reported {
@@ -236,11 +236,11 @@ impl<'a> UsageView<'a> {
             false => urr.report.distance(uplink, downlink),
         };
         let left = report.min(urr.quota().distance(uplink, downlink));
-        line.clear_below.set(line.octets().saturating_add(left));
+        line.countable_below.set(line.octets().saturating_add(left));
     }
 
     #[inline]
-    fn line(&self, slot: UsageSlot) -> Option<&'a Line> {
+    fn line(&self, slot: UsageSlot) -> Option<&'a UsageLine> {
         self.lines.get(slot.0 as usize)
     }
 }

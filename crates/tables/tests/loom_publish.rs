@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 #![cfg(loom)]
 
-use adit_tables::publish::{ReadHandle, Writer, published};
+use adit_tables::publish::{SlotReader, SlotWriter, slots};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};

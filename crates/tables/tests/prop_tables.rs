@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{KeyChange, RuleDelta, SessionKey};
-use adit_tables::publish::published;
+use adit_tables::publish::slots;
 use adit_tables::{Interface, IpPrefix, KeyRefused, KeyWriter, Route, TablesConfig, Via, build};
 use adit_types::{
     DomainId, InterfaceId, InterfaceRole, InterfaceSet, Ipv4Prefix, Ipv6Prefix, SessionIndex, Teid,
@@ -37,7 +37,7 @@ fn key_op() -> impl Strategy<Value = KeyOp> {
 proptest! {
     #[test]
     fn key_table_agrees_with_a_map(ops in vec(key_op(), 1..400), seed: u64) {
-        let (mut epochs, mut readers) = published::<u8>(0, 1);
+        let (mut epochs, mut readers) = slots::<u8>(0, 1);
         readers[0].observe();
         let mut writer = KeyWriter::new(64, seed, 0);
         let table = writer.table().clone();
@@ -365,7 +365,7 @@ fn naive_route(model: &BTreeMap<IpPrefix, IpAddr>, addr: IpAddr) -> Option<IpAdd
 #[test]
 fn key_table_under_churn_keeps_room_for_its_capacity() {
     const CAPACITY: u64 = 1000;
-    let (mut epochs, mut readers) = published::<u8>(0, 1);
+    let (mut epochs, mut readers) = slots::<u8>(0, 1);
     let mut writer = KeyWriter::new(usize::try_from(CAPACITY).unwrap(), 3, 0);
     // A window of keys that slides: every round replaces one key by a new one.
     for key in 0..CAPACITY * 200 {
@@ -392,7 +392,7 @@ fn key_table_refuses_the_reserved_key_and_more_than_it_holds() {
 
 #[test]
 fn place_of_a_removed_key_is_not_reused_before_readers_passed_a_boundary() {
-    let (mut epochs, mut readers) = published::<u8>(0, 1);
+    let (mut epochs, mut readers) = slots::<u8>(0, 1);
     readers[0].observe();
     let mut writer = KeyWriter::new(4, 9, 0);
     let held: Vec<u64> = (0..1000).filter(|key| writer.insert(*key, 1).is_ok()).collect();

@@ -6,11 +6,12 @@ mod support;
 use std::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{
-    DropReason, Excess, Gate, Guaranteed, KeyChange, PuntReason, QerEntry, QerMeter, RateLimit,
-    RuleDelta, SessionKey, SessionRules, SharedRateId,
+    DropReason, Excess, Gate, GuaranteedShare, KeyChange, PuntReason, QerEntry, QerMeter,
+    RateLimit, RuleDelta, SessionKey, SessionRules, SharedRateId,
 };
 use adit_tables::{
-    Interface, Publisher, Reader, SessionTraffic, TablesConfig, TablesError, Via, View, build,
+    Interface, Publisher, SessionTraffic, TablesConfig, TablesError, TablesReader, TablesView, Via,
+    build,
 };
 use adit_types::{
     BitRate, Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, QerId,
@@ -19,23 +20,23 @@ use adit_types::{
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use support::{N3, N6, config, id, install, interface, ip, route, rules, teid, ue, uninstall};
 
-assert_impl_all!(Reader: Send);
+assert_impl_all!(TablesReader: Send);
 assert_impl_all!(Publisher: Send);
-assert_not_impl_any!(Reader: Clone, Copy);
+assert_not_impl_any!(TablesReader: Clone, Copy);
 assert_not_impl_any!(Publisher: Clone, Copy);
 
-fn one_worker() -> (Publisher, Reader) {
+fn one_worker() -> (Publisher, TablesReader) {
     let (publisher, mut readers) = build(config(1)).unwrap();
     (publisher, readers.remove(0))
 }
 
-fn session_of_teid(view: &View<'_>, value: u32) -> SessionIndex {
+fn session_of_teid(view: &TablesView<'_>, value: u32) -> SessionIndex {
     let mut out = [SessionIndex::NONE];
     view.lookup_teids(&[Teid(value)], &mut out);
     out[0]
 }
 
-fn session_of_ue(view: &View<'_>, addr: [u8; 4]) -> SessionIndex {
+fn session_of_ue(view: &TablesView<'_>, addr: [u8; 4]) -> SessionIndex {
     let mut out = [SessionIndex::NONE];
     view.ues(DomainId(0)).lookup_v4(&[Ipv4Addr::from(addr).to_bits()], &mut out);
     out[0]
@@ -405,7 +406,7 @@ fn ue_address_is_preferred_to_the_framed_routes_around_it() {
 #[test]
 fn bucket_that_no_qer_names_any_more_is_shared_with_nobody() {
     let (mut publisher, mut reader) = one_worker();
-    let limit = RateLimit::new(BitRate::from_kbps(1000), Nanos(0), Excess::Drops);
+    let limit = RateLimit::new(BitRate::from_kbps(1000), Nanos(0), Excess::Policed);
     let qer = |number: u32| QerEntry {
         id: QerId(number),
         gate_uplink: Gate::Open,
@@ -418,13 +419,13 @@ fn bucket_that_no_qer_names_any_more_is_shared_with_nobody() {
             downlink: limit,
             bucket: 0,
             shared: Some(SharedRateId { cp: 1, correlation: number }),
-            guaranteed: [Guaranteed::Nothing; 2],
+            guaranteed: [GuaranteedShare::Nothing; 2],
             guaranteed_bucket: None,
         }),
         packet_rate: None,
     };
     let with = |qers: Vec<QerEntry>| SessionRules { qers, ..rules(1, &[]) };
-    let sharers = |reader: &mut Reader, bucket| {
+    let sharers = |reader: &mut TablesReader, bucket| {
         let view = reader.observe();
         view.meter(SessionIndex(0), Direction::Uplink, bucket).unwrap().sharers()
     };
@@ -505,16 +506,19 @@ fn packet_turns_round_at_the_interface_that_it_would_leave_through() {
     ];
     publisher.apply(id(1), install(1, &keys, rules(1, &[])));
     let view = reader.observe();
-    let at = |addr: &str| view.turning_point(InterfaceSet::ALL, ip(addr));
+    let at = |addr: &str| view.local_switching_interface(InterfaceSet::ALL, ip(addr));
     assert_eq!(at("10.45.0.1"), Some(N6));
     assert_eq!(at("10.45.0.2"), None);
     // The link has 24 bits.
     assert_eq!((at("198.51.100.200"), at("198.51.100.7")), (Some(N6), None));
     assert_eq!(at("198.51.7.7"), Some(N6));
     assert_eq!((at("198.51.100.1"), at("198.51.100.255")), (None, None), "ours, and nobody's");
-    assert_eq!(view.turning_point(InterfaceSet::only(N3), ip("10.45.0.1")), None);
-    let none = TablesConfig { switched_domains: Vec::new(), ..config(1) };
+    assert_eq!(view.local_switching_interface(InterfaceSet::only(N3), ip("10.45.0.1")), None);
+    let none = TablesConfig { local_switching_domains: Vec::new(), ..config(1) };
     let (mut publisher, mut readers) = build(none).unwrap();
     publisher.apply(id(1), install(1, &keys, rules(1, &[])));
-    assert_eq!(readers[0].observe().turning_point(InterfaceSet::ALL, ip("10.45.0.1")), None);
+    assert_eq!(
+        readers[0].observe().local_switching_interface(InterfaceSet::ALL, ip("10.45.0.1")),
+        None
+    );
 }

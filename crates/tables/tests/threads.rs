@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use adit_rules::{DropReason, KeyChange, RuleDelta};
-use adit_tables::{Publisher, Reader, Snapshot, TablesConfig, WorkerCounters, build};
+use adit_tables::{Publisher, Snapshot, TablesConfig, TablesReader, WorkerCounters, build};
 use adit_types::{Direction, DomainId, QerId, SessionIndex, Teid};
 use support::{config, id, install, rules, teid, ue};
 
@@ -43,7 +43,7 @@ fn keys(session: u32) -> [adit_rules::SessionKey; 3] {
 }
 
 /// Checks stable and changing sessions until told to stop; returns how many views it took.
-fn read(mut reader: Reader, start: &Barrier, stop: &AtomicBool) -> u64 {
+fn read(mut reader: TablesReader, start: &Barrier, stop: &AtomicBool) -> u64 {
     reader.observe();
     start.wait();
     let stable_teids: Vec<_> = (0..STABLE).chain(64..64 + STABLE).map(Teid).collect();

@@ -4,11 +4,11 @@ use adit_types::Nanos;
 
 /// Virtual time of a simulation. It starts at zero and never goes back.
 #[derive(Debug, Clone, Default)]
-pub struct Clock {
+pub struct SteppedClock {
     now: Nanos,
 }
 
-impl Clock {
+impl SteppedClock {
     /// A clock that shows zero.
     #[must_use]
     pub fn new() -> Self {
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn clock_advanced_to_the_past_stays() {
-        let mut clock = Clock::new();
+        let mut clock = SteppedClock::new();
         clock.advance(Nanos(5));
         clock.advance_to(Nanos(3));
         assert_eq!(clock.now(), Nanos(5));

@@ -31,7 +31,7 @@ impl LinkConfig {
 
 /// One UDP datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Datagram {
+pub struct LinkDatagram {
     /// Who sent it.
     pub src: SocketAddr,
     /// Whom it is for.
@@ -55,15 +55,15 @@ pub struct LinkCounts {
 
 /// A network between any number of addresses.
 #[derive(Debug)]
-pub struct Link {
+pub struct LossyLink {
     config: LinkConfig,
     state: u64,
     serial: u64,
-    on_the_way: BTreeMap<(Nanos, u64), Datagram>,
+    on_the_way: BTreeMap<(Nanos, u64), LinkDatagram>,
     counts: LinkCounts,
 }
 
-impl Link {
+impl LossyLink {
     /// An empty network.
     #[must_use]
     pub fn new(seed: u64, config: LinkConfig) -> Self {
@@ -82,7 +82,7 @@ impl Link {
     }
 
     /// Takes a datagram and decides its fate.
-    pub fn send(&mut self, now: Nanos, datagram: Datagram) {
+    pub fn send(&mut self, now: Nanos, datagram: LinkDatagram) {
         self.counts.sent += 1;
         if self.chance(self.config.loss_permille) {
             self.counts.lost += 1;
@@ -96,7 +96,7 @@ impl Link {
     }
 
     /// The next datagram that has arrived by `now`.
-    pub fn poll_delivery(&mut self, now: Nanos) -> Option<Datagram> {
+    pub fn poll_delivery(&mut self, now: Nanos) -> Option<LinkDatagram> {
         if self.next_delivery()? > now {
             return None;
         }
@@ -117,7 +117,7 @@ impl Link {
         self.counts
     }
 
-    fn schedule(&mut self, now: Nanos, datagram: Datagram) {
+    fn schedule(&mut self, now: Nanos, datagram: LinkDatagram) {
         let spread = self.config.delay_max.0.saturating_sub(self.config.delay_min.0);
         let extra = if spread == 0 { 0 } else { self.draw() % (spread + 1) };
         let at = now + self.config.delay_min + Nanos(extra);
@@ -143,8 +143,8 @@ impl Link {
 mod tests {
     use super::*;
 
-    fn datagram(tag: u8) -> Datagram {
-        Datagram {
+    fn datagram(tag: u8) -> LinkDatagram {
+        LinkDatagram {
             src: "192.0.2.1:8805".parse().unwrap(),
             dst: "192.0.2.2:8805".parse().unwrap(),
             bytes: vec![tag],
@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn run(seed: u64, config: LinkConfig) -> (Vec<u8>, LinkCounts) {
-        let mut link = Link::new(seed, config);
+        let mut link = LossyLink::new(seed, config);
         for tag in 0..200 {
             link.send(Nanos(u64::from(tag)), datagram(tag));
         }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn perfect_link_delivers_everything_once_in_order_after_the_delay() {
-        let mut link = Link::new(1, LinkConfig::PERFECT);
+        let mut link = LossyLink::new(1, LinkConfig::PERFECT);
         link.send(Nanos(0), datagram(7));
         assert_eq!(link.poll_delivery(Nanos(999_999)), None);
         assert_eq!(link.poll_delivery(Nanos(1_000_000)), Some(datagram(7)));

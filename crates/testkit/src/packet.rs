@@ -9,7 +9,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use adit_types::{MacAddr, Qfi, Teid, VlanId};
 use adit_wire::checksum::{self, Sum};
 use adit_wire::ethernet::EthernetHeader;
-use adit_wire::gtpu::{FLAG_E, FLAG_S, GtpuHeader, GtpuOptional, MessageType, UDP_PORT};
+use adit_wire::gtpu::{FLAG_E, FLAG_S, GtpuHeader, GtpuMessageType, GtpuOptional, UDP_PORT};
 use adit_wire::gtpu_ext::ExtensionType;
 use adit_wire::icmp::IcmpHeader;
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
@@ -41,14 +41,14 @@ pub const PROTOCOL_EXPERIMENT: u8 = 253;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct PacketBuilder {
-    layers: Vec<Layer>,
+    layers: Vec<PacketLayer>,
     payload: Vec<u8>,
     trailer: Vec<u8>,
 }
 
 #[derive(Debug, Clone)]
-struct Layer {
-    kind: Kind,
+struct PacketLayer {
+    kind: LayerKind,
     /// IPv4 options, or IPv6 and GTP-U extension headers as type and content.
     options: Vec<u8>,
     extensions: Vec<(u8, Vec<u8>)>,
@@ -57,7 +57,7 @@ struct Layer {
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum LayerKind {
     Ethernet { dst: MacAddr, src: MacAddr, ether_type: Option<u16> },
     Vlan { vlan: VlanId, ether_type: Option<u16> },
     Ipv4 { fields: Ipv4Fields, protocol: Option<u8>, flags_offset: u16 },
@@ -65,7 +65,7 @@ enum Kind {
     Udp { src_port: u16, dst_port: u16, checksum: bool },
     Tcp { src_port: u16, dst_port: u16, flags: u8 },
     IcmpEcho { reply: bool, identifier: u16, sequence: u16 },
-    Gtpu { message_type: MessageType, teid: Teid, sequence: Option<u16> },
+    Gtpu { message_type: GtpuMessageType, teid: Teid, sequence: Option<u16> },
 }
 
 impl PacketBuilder {
@@ -78,7 +78,7 @@ impl PacketBuilder {
     /// A frame to `dst` from `src`.
     #[must_use]
     pub fn ethernet(dst: MacAddr, src: MacAddr) -> Self {
-        Self::new().layer(Kind::Ethernet { dst, src, ether_type: None })
+        Self::new().layer(LayerKind::Ethernet { dst, src, ether_type: None })
     }
 
     /// A VLAN tag of 1..=4094.
@@ -86,7 +86,7 @@ impl PacketBuilder {
     pub fn vlan(self, vlan: u16) -> Self {
         let vlan = VlanId::new(vlan);
         assert!(vlan.is_some(), "a VLAN is 1..=4094");
-        self.layer(Kind::Vlan { vlan: vlan.unwrap_or_default(), ether_type: None })
+        self.layer(LayerKind::Vlan { vlan: vlan.unwrap_or_default(), ether_type: None })
     }
 
     /// An IPv4 header, of TTL 64 unless changed. Addresses as text or `Ipv4Addr`.
@@ -102,7 +102,7 @@ impl PacketBuilder {
             src: src.into_ipv4(),
             dst: dst.into_ipv4(),
         };
-        self.layer(Kind::Ipv4 { fields, protocol: None, flags_offset: 0 })
+        self.layer(LayerKind::Ipv4 { fields, protocol: None, flags_offset: 0 })
     }
 
     /// An IPv6 header, of hop limit 64 unless changed. Addresses as text or `Ipv6Addr`.
@@ -117,49 +117,49 @@ impl PacketBuilder {
             src: src.into_ipv6(),
             dst: dst.into_ipv6(),
         };
-        self.layer(Kind::Ipv6 { fields, protocol: None })
+        self.layer(LayerKind::Ipv6 { fields, protocol: None })
     }
 
     /// A UDP header with a checksum.
     #[must_use]
     pub fn udp(self, src_port: u16, dst_port: u16) -> Self {
-        self.layer(Kind::Udp { src_port, dst_port, checksum: true })
+        self.layer(LayerKind::Udp { src_port, dst_port, checksum: true })
     }
 
     /// A TCP header of the given flags, without options.
     #[must_use]
     pub fn tcp(self, src_port: u16, dst_port: u16, flags: u8) -> Self {
-        self.layer(Kind::Tcp { src_port, dst_port, flags })
+        self.layer(LayerKind::Tcp { src_port, dst_port, flags })
     }
 
     /// An echo request, of the family of the IP header in front.
     #[must_use]
     pub fn icmp_echo(self, identifier: u16, sequence: u16) -> Self {
-        self.layer(Kind::IcmpEcho { reply: false, identifier, sequence })
+        self.layer(LayerKind::IcmpEcho { reply: false, identifier, sequence })
     }
 
     /// An echo reply, of the family of the IP header in front.
     #[must_use]
     pub fn icmp_echo_reply(self, identifier: u16, sequence: u16) -> Self {
-        self.layer(Kind::IcmpEcho { reply: true, identifier, sequence })
+        self.layer(LayerKind::IcmpEcho { reply: true, identifier, sequence })
     }
 
     /// A G-PDU header for a tunnel; behind an IP header, a UDP header without checksum from and to
     /// port 2152 comes first.
     #[must_use]
     pub fn gtpu(self, teid: u32) -> Self {
-        self.gtpu_message(MessageType::G_PDU, teid)
+        self.gtpu_message(GtpuMessageType::G_PDU, teid)
     }
 
     /// As [`PacketBuilder::gtpu`] for another message.
     #[must_use]
-    pub fn gtpu_message(self, message_type: MessageType, teid: u32) -> Self {
+    pub fn gtpu_message(self, message_type: GtpuMessageType, teid: u32) -> Self {
         let on_ip = matches!(
             self.layers.last().map(|layer| &layer.kind),
-            Some(Kind::Ipv4 { .. } | Kind::Ipv6 { .. })
+            Some(LayerKind::Ipv4 { .. } | LayerKind::Ipv6 { .. })
         );
         let builder = if on_ip { self.udp(UDP_PORT, UDP_PORT).no_checksum() } else { self };
-        builder.layer(Kind::Gtpu { message_type, teid: Teid(teid), sequence: None })
+        builder.layer(LayerKind::Gtpu { message_type, teid: Teid(teid), sequence: None })
     }
 
     /// An uplink PDU Session Container behind GTP-U.
@@ -181,7 +181,7 @@ impl PacketBuilder {
     pub fn extension(mut self, kind: u8, content: &[u8]) -> Self {
         let layer = self.last();
         assert!(
-            matches!(layer.kind, Kind::Ipv6 { .. } | Kind::Gtpu { .. }),
+            matches!(layer.kind, LayerKind::Ipv6 { .. } | LayerKind::Gtpu { .. }),
             "extension headers belong to IPv6 and GTP-U"
         );
         layer.extensions.push((kind, content.to_vec()));
@@ -192,7 +192,7 @@ impl PacketBuilder {
     #[must_use]
     pub fn options(mut self, options: &[u8]) -> Self {
         let layer = self.last();
-        assert!(matches!(layer.kind, Kind::Ipv4 { .. }), "options belong to IPv4");
+        assert!(matches!(layer.kind, LayerKind::Ipv4 { .. }), "options belong to IPv4");
         layer.options = options.to_vec();
         self
     }
@@ -222,7 +222,9 @@ impl PacketBuilder {
     #[must_use]
     pub fn protocol(mut self, number: u8) -> Self {
         match &mut self.last().kind {
-            Kind::Ipv4 { protocol, .. } | Kind::Ipv6 { protocol, .. } => *protocol = Some(number),
+            LayerKind::Ipv4 { protocol, .. } | LayerKind::Ipv6 { protocol, .. } => {
+                *protocol = Some(number)
+            }
             _ => unreachable!("a protocol number belongs to IP"),
         }
         self
@@ -232,7 +234,7 @@ impl PacketBuilder {
     #[must_use]
     pub fn ether_type(mut self, number: u16) -> Self {
         match &mut self.last().kind {
-            Kind::Ethernet { ether_type, .. } | Kind::Vlan { ether_type, .. } => {
+            LayerKind::Ethernet { ether_type, .. } | LayerKind::Vlan { ether_type, .. } => {
                 *ether_type = Some(number);
             }
             _ => unreachable!("an EtherType belongs to Ethernet and VLAN"),
@@ -244,7 +246,7 @@ impl PacketBuilder {
     #[must_use]
     pub fn fragment(mut self, identification: u16, offset: u16, more: bool) -> Self {
         match &mut self.last().kind {
-            Kind::Ipv4 { fields, flags_offset, .. } => {
+            LayerKind::Ipv4 { fields, flags_offset, .. } => {
                 fields.identification = identification;
                 *flags_offset = u16::from(more) << 13 | offset & 0x1fff;
             }
@@ -266,7 +268,7 @@ impl PacketBuilder {
     #[must_use]
     pub fn sequence(mut self, number: u16) -> Self {
         match &mut self.last().kind {
-            Kind::Gtpu { sequence, .. } => *sequence = Some(number),
+            LayerKind::Gtpu { sequence, .. } => *sequence = Some(number),
             _ => unreachable!("a sequence number belongs to GTP-U"),
         }
         self
@@ -276,7 +278,7 @@ impl PacketBuilder {
     #[must_use]
     pub fn no_checksum(mut self) -> Self {
         match &mut self.last().kind {
-            Kind::Udp { checksum, .. } => *checksum = false,
+            LayerKind::Udp { checksum, .. } => *checksum = false,
             _ => unreachable!("only UDP may go without a checksum"),
         }
         self
@@ -294,7 +296,7 @@ impl PacketBuilder {
     #[must_use]
     pub fn fix_checksum(mut self) -> Self {
         let layer = self.last();
-        assert!(matches!(layer.kind, Kind::Ipv4 { .. }), "only IPv4's checksum is fixed");
+        assert!(matches!(layer.kind, LayerKind::Ipv4 { .. }), "only IPv4's checksum is fixed");
         layer.fix_checksum = true;
         self
     }
@@ -324,8 +326,8 @@ impl PacketBuilder {
         packet
     }
 
-    fn layer(mut self, kind: Kind) -> Self {
-        self.layers.push(Layer {
+    fn layer(mut self, kind: LayerKind) -> Self {
+        self.layers.push(PacketLayer {
             kind,
             options: Vec::new(),
             extensions: Vec::new(),
@@ -335,7 +337,7 @@ impl PacketBuilder {
         self
     }
 
-    fn last(&mut self) -> &mut Layer {
+    fn last(&mut self) -> &mut PacketLayer {
         match self.layers.last_mut() {
             Some(layer) => layer,
             None => unreachable!("add a layer before changing it"),
@@ -348,8 +350,8 @@ impl PacketBuilder {
         ipv6: impl FnOnce(&mut Ipv6Fields),
     ) -> Self {
         match &mut self.last().kind {
-            Kind::Ipv4 { fields, .. } => ipv4(fields),
-            Kind::Ipv6 { fields, .. } => ipv6(fields),
+            LayerKind::Ipv4 { fields, .. } => ipv4(fields),
+            LayerKind::Ipv6 { fields, .. } => ipv6(fields),
             _ => unreachable!("the field belongs to IP"),
         }
         self
@@ -360,24 +362,24 @@ impl PacketBuilder {
         let Some(layer) = self.layers.get(index) else { return body.to_vec() };
         let following = self.layers.get(index + 1).map(|layer| &layer.kind);
         let mut packet = match &layer.kind {
-            Kind::Ethernet { dst, src, ether_type } => {
+            LayerKind::Ethernet { dst, src, ether_type } => {
                 let kind = EtherType(ether_type.unwrap_or_else(|| ether_type_of(following)));
                 header(14, |out| EthernetHeader::new(*dst, *src, kind).emit(out))
             }
-            Kind::Vlan { vlan, ether_type } => {
+            LayerKind::Vlan { vlan, ether_type } => {
                 let kind = EtherType(ether_type.unwrap_or_else(|| ether_type_of(following)));
                 header(4, |out| VlanTag::new(*vlan, 0, kind).emit(out))
             }
-            Kind::Ipv4 { fields, protocol, flags_offset } => {
+            LayerKind::Ipv4 { fields, protocol, flags_offset } => {
                 let protocol = protocol.unwrap_or_else(|| protocol_of(following, false));
                 let fields = Ipv4Fields { protocol, ..*fields };
                 ipv4_header(fields, *flags_offset, &layer.options, body.len())
             }
-            Kind::Ipv6 { fields, protocol } => {
+            LayerKind::Ipv6 { fields, protocol } => {
                 let last = protocol.unwrap_or_else(|| protocol_of(following, true));
                 ipv6_headers(*fields, last, &layer.extensions, body.len())
             }
-            Kind::Gtpu { message_type, teid, sequence } => {
+            LayerKind::Gtpu { message_type, teid, sequence } => {
                 gtpu_headers(*message_type, *teid, *sequence, &layer.extensions, body.len())
             }
             upper => self.upper_header(index, upper, body),
@@ -395,18 +397,18 @@ impl PacketBuilder {
     }
 
     /// A header whose checksum covers `body`, and for most a pseudo header.
-    fn upper_header(&self, index: usize, kind: &Kind, body: &[u8]) -> Vec<u8> {
+    fn upper_header(&self, index: usize, kind: &LayerKind, body: &[u8]) -> Vec<u8> {
         let outer = index.checked_sub(1).and_then(|outer| self.layers.get(outer));
-        let ipv6 = matches!(outer.map(|outer| &outer.kind), Some(Kind::Ipv6 { .. }));
+        let ipv6 = matches!(outer.map(|outer| &outer.kind), Some(LayerKind::Ipv6 { .. }));
         let (mut packet, at) = match *kind {
-            Kind::Udp { src_port, dst_port, .. } => {
+            LayerKind::Udp { src_port, dst_port, .. } => {
                 let len = low_u16(UdpHeader::LEN + body.len());
                 (header(8, |out| UdpHeader::new(src_port, dst_port, len, 0).emit(out)), 6)
             }
-            Kind::Tcp { src_port, dst_port, flags } => {
+            LayerKind::Tcp { src_port, dst_port, flags } => {
                 (header(20, |out| TcpHeader::new(src_port, dst_port, 0, flags).emit(out)), 16)
             }
-            Kind::IcmpEcho { reply, identifier, sequence } => {
+            LayerKind::IcmpEcho { reply, identifier, sequence } => {
                 let kind = match (ipv6, reply) {
                     (false, false) => adit_wire::icmp::ECHO_REQUEST,
                     (false, true) => adit_wire::icmp::ECHO_REPLY,
@@ -417,18 +419,18 @@ impl PacketBuilder {
             }
             _ => unreachable!("other layers have no checksum over their payload"),
         };
-        if matches!(kind, Kind::Udp { checksum: false, .. }) {
+        if matches!(kind, LayerKind::Udp { checksum: false, .. }) {
             return packet;
         }
         let protocol = protocol_of(Some(kind), ipv6);
         let header_len = packet.len();
         packet.extend_from_slice(body);
         let pseudo = match outer.map(|outer| &outer.kind) {
-            Some(Kind::Ipv4 { .. }) if protocol == protocol::ICMP => Sum::new(),
-            Some(Kind::Ipv4 { fields, .. }) => {
+            Some(LayerKind::Ipv4 { .. }) if protocol == protocol::ICMP => Sum::new(),
+            Some(LayerKind::Ipv4 { fields, .. }) => {
                 checksum::pseudo_ipv4(fields.src, fields.dst, protocol, low_u16(packet.len()))
             }
-            Some(Kind::Ipv6 { fields, .. }) => {
+            Some(LayerKind::Ipv6 { fields, .. }) => {
                 let len = u32::from(low_u16(packet.len()));
                 checksum::pseudo_ipv6(fields.src, fields.dst, protocol, len)
             }
@@ -485,22 +487,22 @@ impl IntoIpv6 for &str {
     }
 }
 
-fn ether_type_of(following: Option<&Kind>) -> u16 {
+fn ether_type_of(following: Option<&LayerKind>) -> u16 {
     match following {
-        Some(Kind::Vlan { .. }) => EtherType::VLAN.0,
-        Some(Kind::Ipv6 { .. }) => EtherType::IPV6.0,
+        Some(LayerKind::Vlan { .. }) => EtherType::VLAN.0,
+        Some(LayerKind::Ipv6 { .. }) => EtherType::IPV6.0,
         _ => EtherType::IPV4.0,
     }
 }
 
-fn protocol_of(following: Option<&Kind>, ipv6: bool) -> u8 {
+fn protocol_of(following: Option<&LayerKind>, ipv6: bool) -> u8 {
     match following {
-        Some(Kind::Udp { .. }) => protocol::UDP,
-        Some(Kind::Tcp { .. }) => protocol::TCP,
-        Some(Kind::IcmpEcho { .. }) if ipv6 => protocol::ICMPV6,
-        Some(Kind::IcmpEcho { .. }) => protocol::ICMP,
-        Some(Kind::Ipv4 { .. }) => protocol::IPV4,
-        Some(Kind::Ipv6 { .. }) => protocol::IPV6,
+        Some(LayerKind::Udp { .. }) => protocol::UDP,
+        Some(LayerKind::Tcp { .. }) => protocol::TCP,
+        Some(LayerKind::IcmpEcho { .. }) if ipv6 => protocol::ICMPV6,
+        Some(LayerKind::IcmpEcho { .. }) => protocol::ICMP,
+        Some(LayerKind::Ipv4 { .. }) => protocol::IPV4,
+        Some(LayerKind::Ipv6 { .. }) => protocol::IPV6,
         _ => PROTOCOL_EXPERIMENT,
     }
 }
@@ -547,7 +549,7 @@ fn ipv6_headers(
 }
 
 fn gtpu_headers(
-    message_type: MessageType,
+    message_type: GtpuMessageType,
     teid: Teid,
     sequence: Option<u16>,
     extensions: &[(u8, Vec<u8>)],
@@ -603,7 +605,7 @@ fn low_u16(len: usize) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use adit_wire::{Fragment, PduType, five_tuple, parse_frame, parse_gtpu, parse_ip};
+    use adit_wire::{FragmentKind, PduType, five_tuple, parse_frame, parse_gtpu, parse_ip};
 
     const DST: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
     const SRC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -652,7 +654,8 @@ mod tests {
         let (echo, _) = IcmpHeader::parse(ip.payload(&v4)).unwrap();
         assert_eq!((echo.kind(), echo.identifier(), echo.sequence()), (8, 1, 2));
         let v6 = PacketBuilder::new().ipv6("::1", "::2").icmp_echo_reply(1, 2).build();
-        let pseudo = adit_wire::icmpv6::Pseudo { src: "::1".into_ipv6(), dst: "::2".into_ipv6() };
+        let pseudo =
+            adit_wire::icmpv6::PseudoHeader { src: "::1".into_ipv6(), dst: "::2".into_ipv6() };
         let ip = parse_ip(&v6, true).unwrap();
         let echo = adit_wire::icmpv6::Icmpv6Header::parse(&pseudo, ip.payload(&v6));
         assert_eq!(echo.unwrap().0.kind(), adit_wire::icmpv6::ECHO_REPLY);
@@ -672,7 +675,7 @@ mod tests {
         let base = PacketBuilder::new().ipv4("1.1.1.1", "2.2.2.2").options(&[7, 3, 4]);
         let fragment = base.clone().fragment(9, 185, true).payload(&[0; 16]).build();
         let ip = parse_ip(&fragment, true).unwrap();
-        assert_eq!((ip.payload_offset, ip.fragment), (24, Fragment::Later));
+        assert_eq!((ip.payload_offset, ip.fragment), (24, FragmentKind::Later));
         let wrong = base.clone().overwrite(10, &[0xde, 0xad]).build();
         assert_eq!(parse_ip(&wrong, true), Err(Malformed::BadChecksum));
         let other = base.overwrite(8, &[1]).fix_checksum().build();

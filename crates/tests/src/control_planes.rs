@@ -17,7 +17,7 @@ use serde_json::Value;
 use toml::Table;
 
 use crate::daemon::{Daemon, cores};
-use crate::process::{Namespace, is_root, run};
+use crate::process::{TestNamespace, is_root, run};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -80,10 +80,10 @@ fn configuration(control_plane: &str, dir: &Path) -> String {
 }
 
 /// Namespaces and links; the UPF's namespace is taken out by the daemon.
-fn network(purpose: &str) -> (Namespace, Namespace) {
-    let world = Namespace::new(&format!("{purpose}-world"));
-    let upf = Namespace::new(&format!("{purpose}-upf"));
-    let sysctl = |namespace: &Namespace, settings: &[&str]| {
+fn network(purpose: &str) -> (TestNamespace, TestNamespace) {
+    let world = TestNamespace::new(&format!("{purpose}-world"));
+    let upf = TestNamespace::new(&format!("{purpose}-upf"));
+    let sysctl = |namespace: &TestNamespace, settings: &[&str]| {
         for setting in settings {
             let (key, value) = setting.split_once('=').unwrap();
             let mut command = namespace.command(Path::new("sh"));
@@ -147,12 +147,12 @@ fn network(purpose: &str) -> (Namespace, Namespace) {
 
 /// A running `adit` with a network around it.
 #[derive(Debug)]
-pub struct Attached {
+pub struct AttachedDaemon {
     daemon: Option<Daemon>,
-    world: Namespace,
+    world: TestNamespace,
 }
 
-impl Attached {
+impl AttachedDaemon {
     /// Starts `adit` with the configuration that `docs/interop.md` has for the control plane. `None`,
     /// told to the reader, where that cannot be.
     ///
@@ -175,7 +175,7 @@ impl Attached {
     #[must_use]
     pub fn run(&mut self, program: &Path, profile: &str) -> Vec<Value> {
         let mut command = self.world.command(program);
-        let mut script = Script::start(command.arg(profile));
+        let mut script = ScriptProcess::start(command.arg(profile));
         let mut cases = Vec::new();
         while let Some(line) = script.next() {
             if line["request"] == "restart" {
@@ -202,18 +202,18 @@ impl Attached {
     /// # Panics
     /// When it is not.
     pub fn end(mut self) {
-        let output = self.daemon.take().unwrap().end();
+        let output = self.daemon.take().unwrap().stop();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
 
 /// A running script: lines of JSON come, lines of text go. Dropping it ends the process.
-struct Script {
+struct ScriptProcess {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
-impl Script {
+impl ScriptProcess {
     fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -235,7 +235,7 @@ impl Script {
     }
 }
 
-impl Drop for Script {
+impl Drop for ScriptProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Namespace, Running, binary, is_root, run};
+use crate::process::{ChildProcess, TestNamespace, binary, is_root, run};
 
 /// adit's N4 address. Every other address of 127.0.0.0/8 is a control function's.
 pub const N4: &str = "127.0.0.2";
@@ -22,8 +22,8 @@ const SHOW_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Daemon {
     // Before the namespace that it lives in.
-    process: Running,
-    namespace: Namespace,
+    process: ChildProcess,
+    namespace: TestNamespace,
     adit: PathBuf,
     config: PathBuf,
     dir: TempDir,
@@ -49,7 +49,7 @@ impl Daemon {
         if !is_root() {
             return None;
         }
-        Self::start_in(Namespace::new(purpose), configuration)
+        Self::start_in(TestNamespace::new(purpose), configuration)
     }
 
     /// The same in a namespace that has devices already.
@@ -58,15 +58,15 @@ impl Daemon {
     /// When it does not start.
     #[must_use]
     pub fn start_in(
-        namespace: Namespace,
+        namespace: TestNamespace,
         configuration: impl FnOnce(&Path) -> String,
     ) -> Option<Self> {
         let adit = binary("adit")?;
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("adit.toml");
         std::fs::write(&config, configuration(dir.path())).unwrap();
-        let process = Running::start(&mut run_command(&namespace, &adit, &config));
-        Some(Self { process, namespace, adit, config, dir }.ready())
+        let process = ChildProcess::start(&mut run_command(&namespace, &adit, &config));
+        Some(Self { process, namespace, adit, config, dir }.wait_until_ready())
     }
 
     /// Kills the process, as a fault would end it, and starts it again.
@@ -77,16 +77,16 @@ impl Daemon {
     pub fn restart(self) -> Self {
         let Self { process, namespace, adit, config, dir } = self;
         drop(process);
-        let process = Running::start(&mut run_command(&namespace, &adit, &config));
-        Self { process, namespace, adit, config, dir }.ready()
+        let process = ChildProcess::start(&mut run_command(&namespace, &adit, &config));
+        Self { process, namespace, adit, config, dir }.wait_until_ready()
     }
 
     /// Waits until it answers.
-    fn ready(self) -> Self {
+    fn wait_until_ready(self) -> Self {
         let end = Instant::now() + START_LIMIT;
-        while !self.ask("counters").status.success() {
+        while !self.run_show("counters").status.success() {
             if Instant::now() > end {
-                let output = self.end();
+                let output = self.stop();
                 panic!("adit does not start: {}", String::from_utf8_lossy(&output.stderr));
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -106,7 +106,7 @@ impl Daemon {
         self.namespace.command(program)
     }
 
-    fn ask(&self, topic: &str) -> Output {
+    fn run_show(&self, topic: &str) -> Output {
         let socket = self.dir.path().join("admin.sock");
         let mut show = Command::new(&self.adit);
         run(show.args(["show", topic, "--json", "--socket"]).arg(socket), SHOW_LIMIT)
@@ -118,7 +118,7 @@ impl Daemon {
     /// When the daemon does not answer.
     #[must_use]
     pub fn show(&self, topic: &str) -> Value {
-        let output = self.ask(topic);
+        let output = self.run_show(topic);
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "adit does not answer: {told}");
         serde_json::from_slice(&output.stdout).unwrap()
@@ -138,7 +138,7 @@ impl Daemon {
     /// # Panics
     /// When it does not end.
     #[must_use]
-    pub fn end(self) -> Output {
+    pub fn stop(self) -> Output {
         let Self { process, namespace, dir, .. } = self;
         process.signal(libc::SIGTERM);
         let output = process.finish(START_LIMIT);
@@ -147,7 +147,7 @@ impl Daemon {
     }
 }
 
-fn run_command(namespace: &Namespace, adit: &Path, config: &Path) -> Command {
+fn run_command(namespace: &TestNamespace, adit: &Path, config: &Path) -> Command {
     let mut command = namespace.command(adit);
     command.args(["run", "--config"]).arg(config).env("RUST_LOG", "error");
     command

@@ -11,14 +11,14 @@ const BUILD_LIMIT: Duration = Duration::from_secs(600);
 
 /// Mistakes in a foreign program that would hide what the test is about, and their correction.
 #[derive(Debug, Clone, Copy)]
-pub struct Mend {
+pub struct SourcePatch {
     /// The module.
     pub module: &'static str,
     /// Files within the module, texts that are in them, and what is built instead of these.
     pub changes: &'static [(&'static str, &'static str, &'static str)],
 }
 
-impl Mend {
+impl SourcePatch {
     /// Copies the module to `target`, corrects it there, and returns a `go.mod` that is that of
     /// `source` but names the copy.
     fn apply(&self, mut go: Command, source: &Path, target: &Path) -> PathBuf {
@@ -47,10 +47,10 @@ impl Mend {
     }
 }
 
-/// As [`build_mended`], as it is.
+/// As [`build_patched`], as it is.
 #[must_use]
 pub fn build(module: &str, packages: &[&str]) -> Option<PathBuf> {
-    build_mended(module, packages, None)
+    build_patched(module, packages, None)
 }
 
 /// Builds `packages` of the module `interop/<module>` and returns the folder with the binaries.
@@ -59,7 +59,11 @@ pub fn build(module: &str, packages: &[&str]) -> Option<PathBuf> {
 /// # Panics
 /// When the module does not compile; when something is missing and the environment says `CI`.
 #[must_use]
-pub fn build_mended(module: &str, packages: &[&str], mend: Option<Mend>) -> Option<PathBuf> {
+pub fn build_patched(
+    module: &str,
+    packages: &[&str],
+    mend: Option<SourcePatch>,
+) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop").join(module);
     if Command::new("go").arg("version").output().is_err() {
         skip("go not found");

@@ -16,7 +16,7 @@ pub fn namespaces(pid: u32) -> BTreeSet<String> {
 
 /// Processes whose parent is, or was, the lab: those in its namespaces or with its folder in their
 /// command line.
-fn processes(pid: u32) -> Vec<String> {
+fn processes_started_by(pid: u32) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
@@ -47,7 +47,7 @@ pub fn interfaces() -> BTreeSet<String> {
 #[track_caller]
 pub fn assert_nothing_left(pid: u32, before: &BTreeSet<String>) {
     assert_eq!(namespaces(pid), BTreeSet::new(), "namespaces are left");
-    assert_eq!(processes(pid), Vec::<String>::new(), "processes are left");
+    assert_eq!(processes_started_by(pid), Vec::<String>::new(), "processes are left");
     let new: Vec<_> = interfaces().difference(before).cloned().collect();
     assert_eq!(new, Vec::<String>::new(), "interfaces are left");
     for dir in ["/run", "/tmp", "/run/adit"] {

@@ -44,16 +44,16 @@ pub fn is_root() -> bool {
 /// # Panics
 /// When it cannot be started or does not end.
 pub fn run(command: &mut Command, limit: Duration) -> Output {
-    Running::start(command).finish(limit)
+    ChildProcess::start(command).finish(limit)
 }
 
 /// A process with pipes, which does not outlive this value.
 #[derive(Debug)]
-pub struct Running {
+pub struct ChildProcess {
     child: Child,
 }
 
-impl Running {
+impl ChildProcess {
     /// Starts a command.
     ///
     /// # Panics
@@ -101,7 +101,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();
@@ -142,11 +142,11 @@ fn finish(child: &mut Child, limit: Duration) -> Output {
 
 /// A network namespace that ends with its value.
 #[derive(Debug)]
-pub struct Namespace {
+pub struct TestNamespace {
     name: String,
 }
 
-impl Namespace {
+impl TestNamespace {
     /// A namespace whose loopback interface is up.
     ///
     /// # Panics
@@ -180,7 +180,7 @@ impl Namespace {
     }
 }
 
-impl Drop for Namespace {
+impl Drop for TestNamespace {
     fn drop(&mut self) {
         ip(&["netns", "delete", &self.name]);
     }

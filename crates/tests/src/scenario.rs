@@ -5,15 +5,15 @@ mod side;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
+    ApplyAction, DestinationInterface, Gate, GtpuTunnel, HeaderCreation, HeaderRemoval,
     PacketLimit, PacketQuota, Redirect, SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Bar, BarUpdate, Change, ChooseUe, Exempted, FTeidSpec, Far, FarUpdate, Forwarding,
-    ForwardingUpdate, GateStatus, MeasurementInformation, MeasurementMethod, PacketLimits,
-    PacketStatus, PdiSpec, PdrSpec, PdrTimes, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates,
-    RemainingPackets, SdfSpec, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide, Urr,
-    UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    Bar, BarUpdate, ChooseUe, Exempted, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate,
+    MeasurementInformation, MeasurementMethod, PacketAllowance, PacketLimits, PacketStatus,
+    PdiSpec, PdrSpec, PdrTimes, PdrUpdate, Qer, QerGates, QerUpdate, QosPolicy, Rates, SdfSpec,
+    SessionChange, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide, Urr, UrrSettings,
+    UrrUpdate, UsageTriggers, Volumes,
 };
 use adit_types::{
     BarId, BitRate, FarId, IpPrefix, Ipv6Prefix, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId,
@@ -23,8 +23,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
 use crate::oracle::predefined::RULES;
-use crate::oracle::{Interface, Role, Route, Session};
-use crate::world::{APPLICATIONS, Layout, World};
+use crate::oracle::{OracleInterface, OracleRole, OracleRoute, OracleSession};
+use crate::world::{APPLICATIONS, World, WorldLayout};
 
 /// GTP-U peers that FARs name: two on the link (the second unresolved at first), one behind the
 /// gateway, one without a route; both families.
@@ -66,11 +66,17 @@ fn addr(text: &str) -> IpAddr {
 }
 
 /// True once in `n`.
-pub fn one_in(rng: &mut StdRng, n: u32) -> bool {
+pub fn one_chance_in(rng: &mut StdRng, n: u32) -> bool {
     rng.random_ratio(1, n)
 }
 
-fn interface(role: Role, port: u16, vlan: u16, net: u16, mtu_bytes: usize) -> Interface {
+fn interface(
+    role: OracleRole,
+    port: u16,
+    vlan: u16,
+    net: u16,
+    mtu_bytes: usize,
+) -> OracleInterface {
     let v4 = Ipv4Addr::new(10, 0, u8::try_from(net).unwrap(), 2);
     let v6 = Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, 2);
     let mac = [2, 0, 0, 0, 0x10, u8::try_from(port).unwrap()];
@@ -79,7 +85,7 @@ fn interface(role: Role, port: u16, vlan: u16, net: u16, mtu_bytes: usize) -> In
         4 | 7 => Some("ims"),
         _ => None,
     };
-    Interface {
+    OracleInterface {
         role,
         port,
         vlan,
@@ -93,9 +99,9 @@ fn interface(role: Role, port: u16, vlan: u16, net: u16, mtu_bytes: usize) -> In
 }
 
 /// One of the ways in which N3 and N6 share ports.
-pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
-    use Role::{N3, N6, N9};
-    let mtu = if one_in(rng, 3) { 1400 } else { 1500 };
+pub fn layout(rng: &mut StdRng, seed: u64) -> WorldLayout {
+    use OracleRole::{N3, N6, N9};
+    let mtu = if one_chance_in(rng, 3) { 1400 } else { 1500 };
     let mut interfaces = match rng.random_range(0..5) {
         0 => vec![interface(N3, 0, 0, 3, mtu), interface(N6, 1, 0, 6, 1500)],
         1 => vec![interface(N3, 0, 10, 3, mtu), interface(N6, 0, 20, 6, mtu)],
@@ -113,20 +119,24 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
         ],
         _ => vec![interface(N3, 0, 0, 3, mtu), interface(N6, 0, 0, 6, mtu)],
     };
-    let local_switching = !one_in(rng, 5);
+    let local_switching = !one_chance_in(rng, 5);
     interfaces.iter_mut().for_each(|known| known.local_switching = local_switching);
     let at = |net: u8| interfaces.iter().position(|i| i.v4.0.octets()[2] == net);
     let mut routes = Vec::new();
     let mut route = |interface: Option<usize>, prefix: &str, len: u8, gateway: &str| {
         if let Some(interface) = interface {
-            routes.push(Route { interface, prefix: (addr(prefix), len), gateway: addr(gateway) });
+            routes.push(OracleRoute {
+                interface,
+                prefix: (addr(prefix), len),
+                gateway: addr(gateway),
+            });
         }
     };
     route(at(3), "10.99.0.0", 16, "10.0.3.254");
     route(at(3), "2001:db8:99::", 48, "2001:db8:3::fe");
     route(at(4), "0.0.0.0", 0, "10.0.4.1");
     route(at(9), "10.99.0.0", 16, "10.0.9.254");
-    if one_in(rng, 5) {
+    if one_chance_in(rng, 5) {
         route(at(6), "8.0.0.0", 8, "10.0.6.1");
         route(at(6), "2001:db8:8::", 48, "2001:db8:6::1");
     } else {
@@ -137,22 +147,22 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
     route(at(7), "0.0.0.0", 0, "10.0.7.1");
     let workers = rng.random_range(1..=3);
     let qos = QosPolicy::default();
-    Layout { interfaces, routes, workers, sessions_max: 16, qos, seed }
+    WorldLayout { interfaces, routes, workers, sessions_max: 16, qos, seed }
 }
 
 /// One N3 interface on port 0 and one N6 interface on port 1, of an MTU of 1500 bytes, with default
 /// routes on N6. One worker.
 #[must_use]
-pub fn plain_layout(n3_vlan: u16) -> Layout {
-    let route = |prefix: &str, gateway: &str| Route {
+pub fn plain_layout(n3_vlan: u16) -> WorldLayout {
+    let route = |prefix: &str, gateway: &str| OracleRoute {
         interface: 1,
         prefix: (addr(prefix), 0),
         gateway: addr(gateway),
     };
-    Layout {
+    WorldLayout {
         interfaces: vec![
-            interface(Role::N3, 0, n3_vlan, 3, 1500),
-            interface(Role::N6, 1, 0, 6, 1500),
+            interface(OracleRole::N3, 0, n3_vlan, 3, 1500),
+            interface(OracleRole::N6, 1, 0, 6, 1500),
         ],
         routes: vec![route("0.0.0.0", "10.0.6.1"), route("::", "2001:db8:6::1")],
         workers: 1,
@@ -165,7 +175,7 @@ pub fn plain_layout(n3_vlan: u16) -> Layout {
 /// A session like those of real control planes: UE 10.45.0.`host` and 2001:db8:45:`host`::/64, one
 /// TEID chosen by us, QFI 9 downlink, tunnel 0x100 + `host` to the peer.
 #[must_use]
-pub fn plain_session(host: u8, peer: &str) -> Change {
+pub fn plain_session(host: u8, peer: &str) -> SessionChange {
     let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0x45, host.into(), 0, 0, 0, 0);
     let addresses = UeAddresses {
         v4: Some(Ipv4Addr::new(10, 45, 0, host)),
@@ -191,7 +201,7 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
             sdf: Vec::new(),
             application: None,
         },
-        outer_header_removal: is_uplink.then_some(OuterHeaderRemoval::GtpuUdpIp),
+        outer_header_removal: is_uplink.then_some(HeaderRemoval::GtpuUdpIp),
         container_deletion: false,
         far: Some(FarId(id.into())),
         qers: vec![QerId(1)],
@@ -204,7 +214,7 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
         id: FarId(id),
         action: ApplyAction::FORW,
         forwarding: Some(Forwarding {
-            outer_header_creation: tunnel.map(OuterHeaderCreation::Gtpu),
+            outer_header_creation: tunnel.map(HeaderCreation::Gtpu),
             ..Forwarding::new(match tunnel {
                 Some(_) => DestinationInterface::Access,
                 None => DestinationInterface::Core,
@@ -213,20 +223,20 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
         duplicating: Vec::new(),
     };
     let gnb = GtpuTunnel { teid: Teid(0x100 + u32::from(host)), addr: addr(peer) };
-    Change {
+    SessionChange {
         create_pdrs: vec![pdr(1, true), pdr(2, false)],
         create_fars: vec![far(1, None), far(2, Some(gnb))],
         create_qers: vec![Qer { id: QerId(1), qfi: Qfi::new(9), ..Qer::default() }],
-        ..Change::default()
+        ..SessionChange::default()
     }
 }
 
 /// A world in which all stations but the silent ones are resolved.
-pub fn world(layout: &Layout) -> World {
+pub fn world(layout: &WorldLayout) -> World {
     let mut world = World::new(layout);
     for station in STATIONS.map(addr) {
         for at in 0..layout.interfaces.len() {
-            let Interface { v4, v6, .. } = layout.interfaces[at];
+            let OracleInterface { v4, v6, .. } = layout.interfaces[at];
             let (own, len) =
                 if station.is_ipv4() { (v4.0.into(), v4.1) } else { (v6.0.into(), v6.1) };
             if crate::oracle::in_prefix(station, own, len) {
@@ -252,7 +262,7 @@ const NETWORKS: [&str; 9] = [
 
 /// Few PDRs have any, because two sessions cannot have the same.
 fn networks(rng: &mut StdRng, one_in_n: u32) -> Vec<IpPrefix> {
-    let count = if one_in(rng, one_in_n) { rng.random_range(1..=2) } else { 0 };
+    let count = if one_chance_in(rng, one_in_n) { rng.random_range(1..=2) } else { 0 };
     (0..count).filter_map(|_| NETWORKS.choose(rng)?.parse().ok()).collect()
 }
 
@@ -260,7 +270,7 @@ fn ue(rng: &mut StdRng) -> UeAddresses {
     let host = rng.random_range(1..=20_u8);
     let prefix = Ipv6Addr::new(0x2001, 0xdb8, 0x45, host.into(), 0, 0, 0, 0);
     let v4 = Ipv4Addr::new(10, 45, 0, host);
-    let len = if one_in(rng, 10) { 80 } else { 64 };
+    let len = if one_chance_in(rng, 10) { 80 } else { 64 };
     let v6 = Ipv6Prefix::containing(prefix, len);
     match rng.random_range(0..3) {
         0 => UeAddresses { v4: Some(v4), v6: None },
@@ -271,13 +281,13 @@ fn ue(rng: &mut StdRng) -> UeAddresses {
 
 /// The UE of a session: with given addresses, or with addresses that we choose.
 #[derive(Debug, Clone, Copy)]
-enum Ue {
+enum ScenarioUe {
     Given(UeAddresses),
     Chosen { v4: bool, v6: bool },
 }
 
-impl Ue {
-    fn any(rng: &mut StdRng) -> Self {
+impl ScenarioUe {
+    fn pick(rng: &mut StdRng) -> Self {
         match rng.random_range(0..20) {
             0 => Self::Chosen { v4: true, v6: false },
             1 => Self::Chosen { v4: false, v6: true },
@@ -298,13 +308,13 @@ impl Ue {
 const ENDPOINTS: [TrafficEndpointId; 3] =
     [TrafficEndpointId(1), TrafficEndpointId(3), TrafficEndpointId(2)];
 
-fn endpoint(rng: &mut StdRng, id: TrafficEndpointId, ue: Ue) -> TrafficEndpointSpec {
+fn endpoint(rng: &mut StdRng, id: TrafficEndpointId, ue: ScenarioUe) -> TrafficEndpointSpec {
     let is_uplink = id != ENDPOINTS[2];
-    let (ue, choose_ue) = match one_in(rng, 6) {
+    let (ue, choose_ue) = match one_chance_in(rng, 6) {
         true => (None, None),
         false => ue.stated(UeSide::Source),
     };
-    let qfi_count = if is_uplink && one_in(rng, 6) { rng.random_range(1..=3) } else { 0 };
+    let qfi_count = if is_uplink && one_chance_in(rng, 6) { rng.random_range(1..=3) } else { 0 };
     TrafficEndpointSpec {
         id,
         f_teid: is_uplink.then(|| f_teid(rng)),
@@ -336,23 +346,28 @@ fn link(rng: &mut StdRng, pdi: &mut PdiSpec) {
 }
 
 /// Changes a traffic endpoint, or removes it with its PDRs.
-fn endpoint_change(rng: &mut StdRng, session: &Session, ue: Ue, change: &mut Change) {
+fn endpoint_change(
+    rng: &mut StdRng,
+    session: &OracleSession,
+    ue: ScenarioUe,
+    change: &mut SessionChange,
+) {
     let Some(known) = session.endpoints.choose(rng) else { return };
-    if one_in(rng, 4) {
+    if one_chance_in(rng, 4) {
         change.remove_traffic_endpoints.push(known.id);
-        if one_in(rng, 2) {
+        if one_chance_in(rng, 2) {
             change.create_traffic_endpoints.push(endpoint(rng, known.id, ue));
         }
         return;
     }
     let mut update = endpoint(rng, known.id, ue);
-    if one_in(rng, 2) {
+    if one_chance_in(rng, 2) {
         update.f_teid = None;
     }
-    if one_in(rng, 2) {
+    if one_chance_in(rng, 2) {
         (update.ue, update.choose_ue) = (None, None);
     }
-    if one_in(rng, 6) {
+    if one_chance_in(rng, 6) {
         update.network_instance = Some("".into());
     }
     change.update_traffic_endpoints.push(update);
@@ -390,24 +405,25 @@ fn sdf(rng: &mut StdRng) -> SdfSpec {
         2 => spec.flow_label = Some(0x12345),
         _ => spec.flow_description = Some((*texts.choose(rng).unwrap()).into()),
     }
-    if one_in(rng, 8) {
+    if one_chance_in(rng, 8) {
         spec.tos = Some((rng.random_range(0..2) * 0x20, 0x20));
     }
     spec
 }
 
-fn pdi(rng: &mut StdRng, is_uplink: bool, ue: Ue) -> PdiSpec {
+fn pdi(rng: &mut StdRng, is_uplink: bool, ue: ScenarioUe) -> PdiSpec {
     let side = if is_uplink { UeSide::Source } else { UeSide::Destination };
-    let names_ue = !one_in(rng, if is_uplink { 4 } else { 12 });
-    let qfi_count = if is_uplink && one_in(rng, 3) { rng.random_range(1..=3) } else { 0 };
-    let application = one_in(rng, 10).then(|| APPLICATIONS.choose(rng).unwrap().0.into());
+    let names_ue = !one_chance_in(rng, if is_uplink { 4 } else { 12 });
+    let qfi_count = if is_uplink && one_chance_in(rng, 3) { rng.random_range(1..=3) } else { 0 };
+    let application = one_chance_in(rng, 10).then(|| APPLICATIONS.choose(rng).unwrap().0.into());
     let sdf_count = match application {
-        None if one_in(rng, 2) => rng.random_range(1..=3),
+        None if one_chance_in(rng, 2) => rng.random_range(1..=3),
         _ => 0,
     };
     let (ue, choose_ue) = if names_ue { ue.stated(side) } else { (None, None) };
-    let n6 = if one_in(rng, 2) { SourceInterface::Core } else { SourceInterface::SgiLanN6Lan };
-    let from_n9 = !is_uplink && n6 == SourceInterface::Core && one_in(rng, 3);
+    let n6 =
+        if one_chance_in(rng, 2) { SourceInterface::Core } else { SourceInterface::SgiLanN6Lan };
+    let from_n9 = !is_uplink && n6 == SourceInterface::Core && one_chance_in(rng, 3);
     PdiSpec {
         source: if is_uplink { SourceInterface::Access } else { n6 },
         traffic_endpoints: Vec::new(),
@@ -428,25 +444,25 @@ fn pdi(rng: &mut StdRng, is_uplink: bool, ue: Ue) -> PdiSpec {
     }
 }
 
-fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: Ue) -> PdrSpec {
+fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: ScenarioUe) -> PdrSpec {
     let removal = match rng.random_range(0..20) {
         0 => None,
-        1 => Some(OuterHeaderRemoval::GtpuUdpIpv6),
-        2..8 => Some(OuterHeaderRemoval::GtpuUdpIp),
-        _ => Some(OuterHeaderRemoval::GtpuUdpIpv4),
+        1 => Some(HeaderRemoval::GtpuUdpIpv6),
+        2..8 => Some(HeaderRemoval::GtpuUdpIp),
+        _ => Some(HeaderRemoval::GtpuUdpIpv4),
     };
     let far = if is_uplink { rng.random_range(1..=3) } else { rng.random_range(4..=6) };
     let pdi = pdi(rng, is_uplink, ue);
     let plain = match rng.random_range(0..30) {
         0 => removal,
-        1 => Some(OuterHeaderRemoval::UdpIpv4),
-        2 => Some(OuterHeaderRemoval::UdpIpv6),
-        3 => Some(OuterHeaderRemoval::Ipv4),
-        4 => Some(OuterHeaderRemoval::Ipv6),
+        1 => Some(HeaderRemoval::UdpIpv4),
+        2 => Some(HeaderRemoval::UdpIpv6),
+        3 => Some(HeaderRemoval::Ipv4),
+        4 => Some(HeaderRemoval::Ipv6),
         _ => None,
     };
     let detects = !pdi.sdf.is_empty() || pdi.application.is_some();
-    let predefined = match !detects && one_in(rng, 24) {
+    let predefined = match !detects && one_chance_in(rng, 24) {
         true => vec![predefined_name(rng)],
         false => Vec::new(),
     };
@@ -456,7 +472,7 @@ fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: Ue) -> PdrSpec {
         outer_header_removal: if pdi.f_teid.is_some() { removal } else { plain },
         pdi,
         predefined,
-        container_deletion: one_in(rng, 6),
+        container_deletion: one_chance_in(rng, 6),
         far: Some(FarId(far)),
         qers: qers_of_pdr(rng),
         urrs: urrs_of_pdr(rng),
@@ -467,7 +483,7 @@ fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: Ue) -> PdrSpec {
 /// Of a rule or of a group.
 fn predefined_name(rng: &mut StdRng) -> Box<str> {
     let rule = RULES.choose(rng).unwrap();
-    rule.group.filter(|_| one_in(rng, 2)).unwrap_or(rule.name).into()
+    rule.group.filter(|_| one_chance_in(rng, 2)).unwrap_or(rule.name).into()
 }
 
 fn qers_of_pdr(rng: &mut StdRng) -> Vec<QerId> {
@@ -494,12 +510,12 @@ fn urr(rng: &mut StdRng, id: u32) -> Urr {
             Some(MeasurementInformation { before_qos: true, ..Default::default() });
     } else {
         settings.volume_quota =
-            one_in(rng, 2).then(|| volumes(rng.random_range(0..20_000))).flatten();
-        settings.quota_far = one_in(rng, 4).then_some(FarId(7));
-        settings.exempted = one_in(rng, 3).then(|| exempted(rng));
-        triggers.set(UsageTriggers::VOLUME_QUOTA, one_in(rng, 2));
+            one_chance_in(rng, 2).then(|| volumes(rng.random_range(0..20_000))).flatten();
+        settings.quota_far = one_chance_in(rng, 4).then_some(FarId(7));
+        settings.exempted = one_chance_in(rng, 3).then(|| exempted(rng));
+        triggers.set(UsageTriggers::VOLUME_QUOTA, one_chance_in(rng, 2));
     }
-    if one_in(rng, 2) {
+    if one_chance_in(rng, 2) {
         settings.volume_threshold = volumes(rng.random_range(1..5000));
         triggers |= UsageTriggers::VOLUME_THRESHOLD;
     }
@@ -509,11 +525,11 @@ fn urr(rng: &mut StdRng, id: u32) -> Urr {
 /// One or two flows, and an application now and then.
 fn exempted(rng: &mut StdRng) -> Exempted {
     let flows = (0..rng.random_range(1..=2)).map(|_| sdf(rng)).collect();
-    let application = one_in(rng, 4).then(|| APPLICATIONS.choose(rng).unwrap().0.into());
+    let application = one_chance_in(rng, 4).then(|| APPLICATIONS.choose(rng).unwrap().0.into());
     Exempted { flows, applications: application.into_iter().collect() }
 }
 
-fn urr_change(rng: &mut StdRng, change: &mut Change) {
+fn urr_change(rng: &mut StdRng, change: &mut SessionChange) {
     let id = rng.random_range(1..=3);
     match rng.random_range(0..4) {
         0 => change.query_urrs.push(UrrId(id)),
@@ -533,17 +549,17 @@ fn urr_change(rng: &mut StdRng, change: &mut Change) {
 }
 
 fn gate(rng: &mut StdRng) -> Gate {
-    if one_in(rng, 8) { Gate::Closed } else { Gate::Open }
+    if one_chance_in(rng, 8) { Gate::Closed } else { Gate::Open }
 }
 
-fn gates(rng: &mut StdRng) -> GateStatus {
-    GateStatus { uplink: gate(rng), downlink: gate(rng) }
+fn gates(rng: &mut StdRng) -> QerGates {
+    QerGates { uplink: gate(rng), downlink: gate(rng) }
 }
 
-fn tunnel(rng: &mut StdRng) -> OuterHeaderCreation {
-    let peer = if one_in(rng, 3) { PEERS.choose(rng).unwrap() } else { PEERS[0] };
+fn tunnel(rng: &mut StdRng) -> HeaderCreation {
+    let peer = if one_chance_in(rng, 3) { PEERS.choose(rng).unwrap() } else { PEERS[0] };
     let teid = Teid(rng.random_range(1..=u32::MAX));
-    OuterHeaderCreation::Gtpu(GtpuTunnel { teid, addr: addr(peer) })
+    HeaderCreation::Gtpu(GtpuTunnel { teid, addr: addr(peer) })
 }
 
 /// Mostly none or one that every layout has; sometimes one that few or none have.
@@ -557,29 +573,29 @@ fn network_instance(rng: &mut StdRng) -> Option<Box<str>> {
 }
 
 /// A UDP or IP tunnel to a host of a data network.
-fn n6_tunnel(rng: &mut StdRng) -> OuterHeaderCreation {
+fn n6_tunnel(rng: &mut StdRng) -> HeaderCreation {
     let addr = addr(["8.8.8.8", "10.0.6.77", "2001:db8:6::77"].choose(rng).unwrap());
-    match one_in(rng, 2) {
-        true => OuterHeaderCreation::Udp { addr, port: 5000 },
-        false => OuterHeaderCreation::Ip { addr },
+    match one_chance_in(rng, 2) {
+        true => HeaderCreation::Udp { addr, port: 5000 },
+        false => HeaderCreation::Ip { addr },
     }
 }
 
 fn marking(rng: &mut StdRng) -> Option<u8> {
-    one_in(rng, 4).then(|| rng.random())
+    one_chance_in(rng, 4).then(|| rng.random())
 }
 
 fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
-    if one_in(rng, 8) {
+    if one_chance_in(rng, 8) {
         let (action, duplicating) = duplicating(rng, ApplyAction::DROP);
         return Far { id: FarId(id), action, bar: None, forwarding: None, duplicating };
     }
-    let to_n9 = is_uplink && one_in(rng, 5);
-    let action = if one_in(rng, 6) { buffering(rng) } else { ApplyAction::FORW };
+    let to_n9 = is_uplink && one_chance_in(rng, 5);
+    let action = if one_chance_in(rng, 6) { buffering(rng) } else { ApplyAction::FORW };
     let (action, duplicating) = duplicating(rng, action);
     let n6 = [DestinationInterface::Core, DestinationInterface::SgiLanN6Lan];
     Far {
-        bar: one_in(rng, 2).then_some(BarId(1)),
+        bar: one_chance_in(rng, 2).then_some(BarId(1)),
         id: FarId(id),
         action,
         forwarding: Some(Forwarding {
@@ -589,9 +605,9 @@ fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
                 DestinationInterface::Access
             },
             network_instance: network_instance(rng),
-            outer_header_creation: match (!is_uplink || to_n9, is_uplink && one_in(rng, 8)) {
+            outer_header_creation: match (!is_uplink || to_n9, is_uplink && one_chance_in(rng, 8)) {
                 // The tunnel to the RAN is not known yet.
-                (true, _) if !is_uplink && one_in(rng, 16) => None,
+                (true, _) if !is_uplink && one_chance_in(rng, 16) => None,
                 (true, _) => Some(tunnel(rng)),
                 (false, true) => Some(n6_tunnel(rng)),
                 (false, false) => None,
@@ -622,13 +638,13 @@ fn redirect(rng: &mut StdRng, may_be_url: bool) -> Option<Redirect> {
 
 fn policy(rng: &mut StdRng) -> Option<Box<str>> {
     let ids = ["steer", "steer", "mark", "mark", "ims", "outside", "inside"];
-    one_in(rng, 20).then(|| Box::from(*ids.choose(rng).unwrap()))
+    one_chance_in(rng, 20).then(|| Box::from(*ids.choose(rng).unwrap()))
 }
 
 /// Sometimes adds DUPL and its parameters: copies to peers, to data networks, to where the packet
 /// itself goes.
 fn duplicating(rng: &mut StdRng, action: ApplyAction) -> (ApplyAction, Vec<Forwarding>) {
-    if !one_in(rng, 5) {
+    if !one_chance_in(rng, 5) {
         return (action, Vec::new());
     }
     let count = rng.random_range(1..=2);
@@ -637,7 +653,7 @@ fn duplicating(rng: &mut StdRng, action: ApplyAction) -> (ApplyAction, Vec<Forwa
             0 => (DestinationInterface::Core, None),
             1 => (DestinationInterface::SgiLanN6Lan, Some(n6_tunnel(rng))),
             2 => (DestinationInterface::LiFunction, Some(tunnel(rng))),
-            _ if one_in(rng, 3) => (DestinationInterface::CpFunction, Some(tunnel(rng))),
+            _ if one_chance_in(rng, 3) => (DestinationInterface::CpFunction, Some(tunnel(rng))),
             _ => (DestinationInterface::Access, Some(tunnel(rng))),
         };
         Forwarding {
@@ -657,19 +673,19 @@ fn buffering(rng: &mut StdRng) -> ApplyAction {
 }
 
 fn bar(rng: &mut StdRng) -> Bar {
-    let suggested_pkts = one_in(rng, 2).then(|| rng.random_range(0..6));
+    let suggested_pkts = one_chance_in(rng, 2).then(|| rng.random_range(0..6));
     Bar { id: BarId(1), notification_delay: rng.random(), suggested_pkts }
 }
 
 fn qer(rng: &mut StdRng, id: u32) -> Qer {
-    let qfi = one_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap());
-    let ppi = one_in(rng, 4).then(|| rng.random_range(0..8));
-    let mbr = one_in(rng, 3).then(|| rates(rng));
+    let qfi = one_chance_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap());
+    let ppi = one_chance_in(rng, 4).then(|| rng.random_range(0..8));
+    let mbr = one_chance_in(rng, 3).then(|| rates(rng));
     let averaging_window_ms = averaging_window_ms(rng);
     let correlation = correlation(rng);
-    let packet_rate = one_in(rng, 5).then(|| packet_limits(rng));
-    let packet_status = one_in(rng, 3).then(|| packet_status(rng));
-    let (id, gates, rqi) = (QerId(id), gates(rng), one_in(rng, 3));
+    let packet_rate = one_chance_in(rng, 5).then(|| packet_limits(rng));
+    let packet_status = one_chance_in(rng, 3).then(|| packet_status(rng));
+    let (id, gates, rqi) = (QerId(id), gates(rng), one_chance_in(rng, 3));
     Qer {
         id,
         correlation,
@@ -692,16 +708,16 @@ fn packet_limits(rng: &mut StdRng) -> PacketLimits {
         unit: Nanos(*[1_000, 100_000, 10_000_000, 3_600_000_000_000].choose(rng).unwrap()),
     };
     let mut limit = || {
-        let additional = one_in(rng, 3).then(|| quota(rng));
-        one_in(rng, 2).then(|| PacketLimit { plain: quota(rng), additional })
+        let additional = one_chance_in(rng, 3).then(|| quota(rng));
+        one_chance_in(rng, 2).then(|| PacketLimit { plain: quota(rng), additional })
     };
     PacketLimits { uplink: limit(), downlink: limit() }
 }
 
 fn packet_status(rng: &mut StdRng) -> PacketStatus {
     let mut left = || {
-        let (packets, additional) = (rng.random_range(0..4), one_in(rng, 2).then_some(1));
-        one_in(rng, 2).then_some(RemainingPackets { packets, additional })
+        let (packets, additional) = (rng.random_range(0..4), one_chance_in(rng, 2).then_some(1));
+        one_chance_in(rng, 2).then_some(PacketAllowance { packets, additional })
     };
     let (uplink, downlink) = (left(), left());
     PacketStatus { uplink, downlink, until: Nanos(rng.random_range(0..1_000_000_000)) }
@@ -717,17 +733,17 @@ fn rates(rng: &mut StdRng) -> Rates {
 
 /// One of few: sessions are to share their rates.
 fn correlation(rng: &mut StdRng) -> Option<u32> {
-    one_in(rng, 4).then(|| rng.random_range(1..=2))
+    one_chance_in(rng, 4).then(|| rng.random_range(1..=2))
 }
 
 fn averaging_window_ms(rng: &mut StdRng) -> Option<u32> {
-    one_in(rng, 2).then(|| *[1, 100, 500, 2000, 30_000].choose(rng).unwrap())
+    one_chance_in(rng, 2).then(|| *[1, 100, 500, 2000, 30_000].choose(rng).unwrap())
 }
 
 /// A session: FARs 1–3 uplink, 4–6 downlink, 7 of quota actions, URRs 1–3, QERs 1–3, PDRs 1–4 uplink, 11–14 downlink.
-pub fn establishment(rng: &mut StdRng) -> Change {
-    let mut change = if one_in(rng, 3) { usual(rng) } else { unusual(rng) };
-    if one_in(rng, 3) {
+pub fn establishment(rng: &mut StdRng) -> SessionChange {
+    let mut change = if one_chance_in(rng, 3) { usual(rng) } else { unusual(rng) };
+    if one_chance_in(rng, 3) {
         of_one_instance(rng, &mut change);
     }
     change
@@ -735,49 +751,49 @@ pub fn establishment(rng: &mut StdRng) -> Change {
 
 /// Lets all rules towards data networks name the same one, in which another session may have the same
 /// addresses.
-fn of_one_instance(rng: &mut StdRng, change: &mut Change) {
-    let name = if one_in(rng, 3) { "ims" } else { "internet" };
+fn of_one_instance(rng: &mut StdRng, change: &mut SessionChange) {
+    let name = if one_chance_in(rng, 3) { "ims" } else { "internet" };
     let pdis = change.create_pdrs.iter_mut().map(|pdr| &mut pdr.pdi);
     for pdi in pdis.filter(|pdi| pdi.source.is_network() && pdi.f_teid.is_none()) {
-        pdi.network_instance = (!one_in(rng, 4)).then(|| name.into());
+        pdi.network_instance = (!one_chance_in(rng, 4)).then(|| name.into());
     }
     for parts in change.create_fars.iter_mut().filter_map(|far| far.forwarding.as_mut()) {
         let is_plain = parts.outer_header_creation.is_none_or(|outer| outer.tunnel().is_none());
         if is_plain && parts.destination != DestinationInterface::Access {
-            parts.network_instance = (!one_in(rng, 4)).then(|| name.into());
+            parts.network_instance = (!one_chance_in(rng, 4)).then(|| name.into());
         }
     }
 }
 
-fn unusual(rng: &mut StdRng) -> Change {
-    let ue = Ue::any(rng);
+fn unusual(rng: &mut StdRng) -> SessionChange {
+    let ue = ScenarioUe::pick(rng);
     let (up, down) = (rng.random_range(1..=4), rng.random_range(1..=4));
-    let mut change = Change {
+    let mut change = SessionChange {
         create_pdrs: (1..=up).map(|id| pdr(rng, id, true, ue)).collect(),
         create_fars: (1..=7).map(|id| far(rng, id, id <= 3 || id == 7)).collect(),
         create_qers: (1..=3).map(|id| qer(rng, id)).collect(),
         create_bars: vec![bar(rng)],
         create_urrs: (1..=3).map(|id| urr(rng, id)).collect(),
-        ..Change::default()
+        ..SessionChange::default()
     };
     change.create_pdrs.extend((11..11 + down).map(|id| pdr(rng, id, false, ue)));
     share_filter(rng, &mut change.create_pdrs);
-    if one_in(rng, 4) {
+    if one_chance_in(rng, 4) {
         side::cp_function(rng, &mut change);
     }
-    if one_in(rng, 6) {
+    if one_chance_in(rng, 6) {
         side::forwarding(rng, &mut change);
     }
-    if one_in(rng, 4) {
+    if one_chance_in(rng, 4) {
         change.create_traffic_endpoints.extend(ENDPOINTS.map(|id| endpoint(rng, id, ue)));
         for pdr in change.create_pdrs.iter_mut() {
-            if one_in(rng, 2) {
+            if one_chance_in(rng, 2) {
                 link(rng, &mut pdr.pdi);
             }
         }
     }
     for catch_all in change.create_pdrs.iter_mut().filter(|pdr| [1, 11].contains(&pdr.id.0)) {
-        if !one_in(rng, 4) {
+        if !one_chance_in(rng, 4) {
             catch_all.precedence = Precedence(9);
             catch_all.pdi.sdf.retain(|sdf| sdf.filter_id.is_some());
             catch_all.pdi.qfis.clear();
@@ -790,27 +806,27 @@ fn unusual(rng: &mut StdRng) -> Change {
 
 /// Sometimes an uplink PDR defines a bidirectional filter that a downlink PDR refers to.
 /// A session as most are: a PDR and a FAR each way, two QERs, and often a URR.
-fn usual(rng: &mut StdRng) -> Change {
+fn usual(rng: &mut StdRng) -> SessionChange {
     let mut change = plain_session(rng.random_range(1..=25), "10.0.3.1");
     change.create_qers.push(qer(rng, 2));
     for pdr in &mut change.create_pdrs {
         pdr.qers.push(QerId(2));
-        if !one_in(rng, 3) {
+        if !one_chance_in(rng, 3) {
             pdr.urrs.push(UrrId(1));
         }
-        if one_in(rng, 6) {
+        if one_chance_in(rng, 6) {
             pdr.pdi.qfis.extend([Qfi::new(9), Qfi::new(1)].into_iter().flatten());
         }
     }
     change.create_urrs.push(urr(rng, 1));
-    if one_in(rng, 3) {
+    if one_chance_in(rng, 3) {
         change.create_fars[1].forwarding.as_mut().unwrap().transport_level_marking = Some(0xb8);
     }
     change
 }
 
 fn share_filter(rng: &mut StdRng, pdrs: &mut [PdrSpec]) {
-    if one_in(rng, 4) && pdrs.len() >= 2 {
+    if one_chance_in(rng, 4) && pdrs.len() >= 2 {
         let definition = SdfSpec { filter_id: Some(9), bidirectional: true, ..sdf(rng) };
         let last = pdrs.len() - 1;
         pdrs[0].pdi.sdf.push(definition);
@@ -822,11 +838,12 @@ fn share_filter(rng: &mut StdRng, pdrs: &mut [PdrSpec]) {
 }
 
 /// A modification of a session whose rules are `session`.
-pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
-    let mut change = Change::default();
-    let known = session.pdrs.iter().find_map(|pdr| pdr.pdi.ue).filter(|_| !one_in(rng, 8));
-    let ue = known.map_or_else(|| Ue::any(rng), |known| Ue::Given(known.addresses));
-    change.drop_buffered = one_in(rng, 12);
+pub fn modification(rng: &mut StdRng, session: &OracleSession) -> SessionChange {
+    let mut change = SessionChange::default();
+    let known = session.pdrs.iter().find_map(|pdr| pdr.pdi.ue).filter(|_| !one_chance_in(rng, 8));
+    let ue =
+        known.map_or_else(|| ScenarioUe::pick(rng), |known| ScenarioUe::Given(known.addresses));
+    change.drop_buffered = one_chance_in(rng, 12);
     match rng.random_range(0..16) {
         13..16 => idle_change(rng, session, &mut change),
         11 | 12 => endpoint_change(rng, session, ue, &mut change),
@@ -839,12 +856,12 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
         0 | 1 => change.update_qers.push(QerUpdate {
             id: QerId(rng.random_range(1..=3)),
             gates: Some(gates(rng)),
-            qfi: one_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap()),
-            rqi: one_in(rng, 2).then(|| rng.random()),
-            mbr: one_in(rng, 2).then(|| rates(rng)),
+            qfi: one_chance_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap()),
+            rqi: one_chance_in(rng, 2).then(|| rng.random()),
+            mbr: one_chance_in(rng, 2).then(|| rates(rng)),
             averaging_window_ms: averaging_window_ms(rng),
             correlation: correlation(rng).filter(|_| rng.random()),
-            packet_rate: one_in(rng, 5).then(|| packet_limits(rng)),
+            packet_rate: one_chance_in(rng, 5).then(|| packet_limits(rng)),
             ..QerUpdate::default()
         }),
         2 | 3 => change.update_fars.push(far_update(rng)),
@@ -854,7 +871,7 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
             let free: Vec<u16> = (1..=4).chain(11..=14).filter(|id| !taken(id)).collect();
             if let Some(id) = free.choose(rng) {
                 let mut created = pdr(rng, *id, *id <= 4, ue);
-                if !session.endpoints.is_empty() && one_in(rng, 2) {
+                if !session.endpoints.is_empty() && one_chance_in(rng, 2) {
                     link(rng, &mut created.pdi);
                 }
                 change.create_pdrs.push(created);
@@ -874,11 +891,11 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
 
 /// What control planes do with a UE that is idle: FARs buffer or forward, and rules come and go while
 /// packets wait.
-fn idle_change(rng: &mut StdRng, session: &Session, change: &mut Change) {
+fn idle_change(rng: &mut StdRng, session: &OracleSession, change: &mut SessionChange) {
     let towards_ue = |pdr: &&PdrSpec| pdr.id.0 > 4 || session.fars.len() == 2 && pdr.id.0 == 2;
     let Some(known) = session.pdrs.iter().find(towards_ue) else { return };
     let other = session.fars.iter().map(|far| far.id).find(|id| Some(*id) != known.far);
-    let action = if one_in(rng, 2) { buffering(rng) } else { ApplyAction::FORW };
+    let action = if one_chance_in(rng, 2) { buffering(rng) } else { ApplyAction::FORW };
     let act = |id| FarUpdate { id, action: Some(action), ..FarUpdate::default() };
     match rng.random_range(0..6) {
         0..3 => change.update_fars.extend(session.fars.iter().skip(1).map(|far| act(far.id))),
@@ -918,33 +935,33 @@ fn idle_change(rng: &mut StdRng, session: &Session, change: &mut Change) {
 
 fn far_update(rng: &mut StdRng) -> FarUpdate {
     let id = rng.random_range(1..=6);
-    if one_in(rng, 10) {
+    if one_chance_in(rng, 10) {
         return side::turned_far(rng, FarId(id));
     }
     let is_uplink = id <= 3;
     let access = DestinationInterface::Access;
     FarUpdate {
         id: FarId(id),
-        action: one_in(rng, 2).then(|| match rng.random_range(0..6) {
+        action: one_chance_in(rng, 2).then(|| match rng.random_range(0..6) {
             0 => ApplyAction::DROP,
             1 => ApplyAction::DROP | ApplyAction::DDPN,
             2 => buffering(rng),
             _ => ApplyAction::FORW,
         }),
-        bar: one_in(rng, 4).then_some(BarId(1)),
+        bar: one_chance_in(rng, 4).then_some(BarId(1)),
         forwarding: rng.random_ratio(3, 4).then(|| ForwardingUpdate {
             destination: Some(if is_uplink { DestinationInterface::Core } else { access }),
             network_instance: None,
-            outer_header_creation: (!is_uplink && !one_in(rng, 5) || one_in(rng, 6))
+            outer_header_creation: (!is_uplink && !one_chance_in(rng, 5) || one_chance_in(rng, 6))
                 .then(|| tunnel(rng)),
-            withdraw_outer_header: one_in(rng, 3),
-            send_end_marker: one_in(rng, 2),
+            withdraw_outer_header: one_chance_in(rng, 3),
+            send_end_marker: one_chance_in(rng, 2),
             transport_level_marking: marking(rng),
-            redirect: one_in(rng, 4).then(|| redirect(rng, is_uplink)),
-            policy: one_in(rng, 4).then(|| policy(rng)),
+            redirect: one_chance_in(rng, 4).then(|| redirect(rng, is_uplink)),
+            policy: one_chance_in(rng, 4).then(|| policy(rng)),
             ..ForwardingUpdate::default()
         }),
-        duplicating: match one_in(rng, 5) {
+        duplicating: match one_chance_in(rng, 5) {
             true => vec![ForwardingUpdate {
                 destination: Some(access),
                 outer_header_creation: Some(tunnel(rng)),
@@ -955,25 +972,25 @@ fn far_update(rng: &mut StdRng) -> FarUpdate {
     }
 }
 
-fn pdr_update(rng: &mut StdRng, session: &Session, ue: Ue) -> PdrUpdate {
+fn pdr_update(rng: &mut StdRng, session: &OracleSession, ue: ScenarioUe) -> PdrUpdate {
     let Some(known) = session.pdrs.choose(rng) else { return PdrUpdate::default() };
     let is_uplink = known.id.0 <= 4;
     let far = if is_uplink { rng.random_range(1..=3) } else { rng.random_range(4..=6) };
-    let deactivate = known.predefined.iter().filter(|_| one_in(rng, 3)).cloned().collect();
+    let deactivate = known.predefined.iter().filter(|_| one_chance_in(rng, 3)).cloned().collect();
     let detects = !known.pdi.sdf.is_empty() || known.pdi.application.is_some();
     let activate =
-        (!detects && one_in(rng, 12)).then(|| predefined_name(rng)).into_iter().collect();
+        (!detects && one_chance_in(rng, 12)).then(|| predefined_name(rng)).into_iter().collect();
     PdrUpdate {
         deactivate,
         activate,
         id: known.id,
-        precedence: one_in(rng, 2).then(|| Precedence(rng.random_range(0..6))),
-        pdi: one_in(rng, 3).then(|| pdi(rng, is_uplink, ue)),
+        precedence: one_chance_in(rng, 2).then(|| Precedence(rng.random_range(0..6))),
+        pdi: one_chance_in(rng, 3).then(|| pdi(rng, is_uplink, ue)),
         outer_header_removal: None,
         container_deletion: None,
-        far: one_in(rng, 2).then_some(FarId(far)),
-        qers: one_in(rng, 2).then(|| qers_of_pdr(rng)),
-        urrs: one_in(rng, 3).then(|| urrs_of_pdr(rng)),
+        far: one_chance_in(rng, 2).then_some(FarId(far)),
+        qers: one_chance_in(rng, 2).then(|| qers_of_pdr(rng)),
+        urrs: one_chance_in(rng, 3).then(|| urrs_of_pdr(rng)),
         times: PdrTimes::default(),
     }
 }

@@ -6,13 +6,15 @@ use adit_rules::{SourceInterface, UeAddresses};
 use adit_session::FTeidSpec;
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{IpPrefix, Ipv6Prefix, MacAddr};
-use adit_wire::gtpu::MessageType;
+use adit_wire::gtpu::GtpuMessageType;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
 use rand::{Rng, SeedableRng};
 
-use crate::oracle::{Interface, N4_ADDR, Oracle, PacketId, Role, Session, checksum};
-use crate::scenario::{HOSTS, one_in};
+use crate::oracle::{
+    FragmentedPacketId, N4_ADDR, Oracle, OracleInterface, OracleRole, OracleSession, checksum,
+};
+use crate::scenario::{HOSTS, one_chance_in};
 
 const GNB_MAC: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
 
@@ -25,19 +27,19 @@ pub fn packet(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
         2..12 => uplink(rng, oracle),
         _ => downlink(rng, oracle),
     };
-    if one_in(rng, 8) {
+    if one_chance_in(rng, 8) {
         mutate(rng, &mut frame);
     }
     // Draws of its own: what follows of a seed stays the same.
     let seed =
         frame.iter().fold(oracle.now.0, |sum, octet| sum * 31 % 0xffff_fffb + u64::from(*octet));
-    known_part(&mut StdRng::seed_from_u64(seed), oracle).unwrap_or((port, frame))
+    fragment_of_known_packet(&mut StdRng::seed_from_u64(seed), oracle).unwrap_or((port, frame))
 }
 
 /// A packet as most are: IPv4 in both headers, with a QoS flow uplink.
 pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let Some((_, session)) = oracle.sessions.choose(rng) else { return packet(rng, oracle) };
-    let is_uplink = one_in(rng, 2);
+    let is_uplink = one_chance_in(rng, 2);
     let interface = side(rng, oracle, is_uplink);
     let teid = session.pdrs.iter().find_map(|pdr| match pdr.pdi.f_teid {
         Some(FTeidSpec::Given { teid, .. }) => Some(teid.0),
@@ -45,7 +47,7 @@ pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     });
     let named = session.pdrs.iter().find_map(|pdr| pdr.pdi.ue?.addresses.v4);
     let (Some(teid), Some(ue)) = (teid, named) else { return packet(rng, oracle) };
-    let host = if one_in(rng, 60) { own_addr(rng, oracle, true) } else { host(rng, true) };
+    let host = if one_chance_in(rng, 60) { own_addr(rng, oracle, true) } else { host(rng, true) };
     let host = other_ue(rng, oracle, true).unwrap_or(host);
     let IpAddr::V4(host) = host else { unreachable!("IPv4 was asked for") };
     let builder = PacketBuilder::ethernet(MacAddr(interface.mac), GNB_MAC);
@@ -53,7 +55,7 @@ pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let builder = match is_uplink {
         true => {
             let tunnel = builder.ipv4("10.0.3.1", interface.v4.0).gtpu(teid);
-            let tunnel = if one_in(rng, 6) { tunnel } else { tunnel.psc_ul(9) };
+            let tunnel = if one_chance_in(rng, 6) { tunnel } else { tunnel.psc_ul(9) };
             tunnel.ipv4(ue, host)
         }
         false => builder.ipv4(host, ue),
@@ -62,28 +64,31 @@ pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     (interface.port, builder.udp(4000, 53).payload(&payload).build())
 }
 
-fn link(rng: &mut StdRng, interface: &Interface) -> PacketBuilder {
-    let dst = if one_in(rng, 60) { [2, 0, 0, 0, 0x99, 0] } else { interface.mac };
+fn link(rng: &mut StdRng, interface: &OracleInterface) -> PacketBuilder {
+    let dst = if one_chance_in(rng, 60) { [2, 0, 0, 0, 0x99, 0] } else { interface.mac };
     let builder = PacketBuilder::ethernet(MacAddr(dst), GNB_MAC);
     match interface.vlan {
-        _ if one_in(rng, 80) => builder.vlan(rng.random_range(1..=4094)),
+        _ if one_chance_in(rng, 80) => builder.vlan(rng.random_range(1..=4094)),
         0 => builder,
         vlan => builder.vlan(vlan),
     }
 }
 
-fn side(rng: &mut StdRng, oracle: &Oracle, is_tunneled: bool) -> Interface {
-    let interfaces: Vec<&Interface> =
-        oracle.interfaces.iter().filter(|known| (known.role != Role::N6) == is_tunneled).collect();
+fn side(rng: &mut StdRng, oracle: &Oracle, is_tunneled: bool) -> OracleInterface {
+    let interfaces: Vec<&OracleInterface> = oracle
+        .interfaces
+        .iter()
+        .filter(|known| (known.role != OracleRole::N6) == is_tunneled)
+        .collect();
     **interfaces.choose(rng).unwrap()
 }
 
-fn ue_of(rng: &mut StdRng, session: Option<&Session>) -> UeAddresses {
+fn ue_of(rng: &mut StdRng, session: Option<&OracleSession>) -> UeAddresses {
     let networks = session.into_iter().flat_map(|session| &session.pdrs);
     let networks =
         networks.flat_map(|pdr| pdr.pdi.further_ues.iter().chain(&pdr.pdi.framed_routes));
     let networks: Vec<IpPrefix> = networks.copied().collect();
-    if let Some(network) = networks.choose(rng).filter(|_| one_in(rng, 3)) {
+    if let Some(network) = networks.choose(rng).filter(|_| one_chance_in(rng, 3)) {
         return host_of(rng, *network);
     }
     let named = session.into_iter().flat_map(|session| &session.pdrs);
@@ -97,7 +102,7 @@ fn ue_of(rng: &mut StdRng, session: Option<&Session>) -> UeAddresses {
 
 /// A host in the network, seldom beside it.
 fn host_of(rng: &mut StdRng, network: IpPrefix) -> UeAddresses {
-    let beside = u32::from(one_in(rng, 10));
+    let beside = u32::from(one_chance_in(rng, 10));
     match network {
         IpPrefix::V4(prefix) => {
             let spare = u32::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
@@ -114,10 +119,10 @@ fn host_of(rng: &mut StdRng, network: IpPrefix) -> UeAddresses {
 }
 
 fn ue_addr(rng: &mut StdRng, ue: UeAddresses) -> IpAddr {
-    let low: u64 = if one_in(rng, 2) { 1 } else { rng.random() };
+    let low: u64 = if one_chance_in(rng, 2) { 1 } else { rng.random() };
     let v6 = ue.v6.map(|prefix| {
         let spare = if prefix.len() > 64 { u64::MAX >> (prefix.len() - 64) } else { u64::MAX };
-        let low = if one_in(rng, 10) { low } else { low & spare };
+        let low = if one_chance_in(rng, 10) { low } else { low & spare };
         IpAddr::V6(Ipv6Addr::from_bits(prefix.addr().to_bits() | u128::from(low)))
     });
     let v4 = ue.v4.map(IpAddr::V4);
@@ -128,7 +133,7 @@ fn ue_addr(rng: &mut StdRng, ue: UeAddresses) -> IpAddr {
 fn host(rng: &mut StdRng, is_ipv4: bool) -> IpAddr {
     let all: Vec<IpAddr> = HOSTS.iter().map(|host| host.parse().unwrap()).collect();
     let same: Vec<&IpAddr> = all.iter().filter(|addr| addr.is_ipv4() == is_ipv4).collect();
-    if one_in(rng, 40) {
+    if one_chance_in(rng, 40) {
         return if is_ipv4 { "224.0.0.9".parse().unwrap() } else { "ff05::9".parse().unwrap() };
     }
     **same.choose(rng).unwrap()
@@ -136,7 +141,7 @@ fn host(rng: &mut StdRng, is_ipv4: bool) -> IpAddr {
 
 /// Now and then an address of some session's UE, or in a network behind it.
 fn other_ue(rng: &mut StdRng, oracle: &Oracle, is_ipv4: bool) -> Option<IpAddr> {
-    let (_, session) = oracle.sessions.choose(rng).filter(|_| one_in(rng, 3))?;
+    let (_, session) = oracle.sessions.choose(rng).filter(|_| one_chance_in(rng, 3))?;
     let ue = ue_of(rng, Some(session));
     Some(ue_addr(rng, ue)).filter(|addr| addr.is_ipv4() == is_ipv4)
 }
@@ -144,7 +149,7 @@ fn other_ue(rng: &mut StdRng, oracle: &Oracle, is_ipv4: bool) -> Option<IpAddr> 
 /// An address of ours.
 fn own_addr(rng: &mut StdRng, oracle: &Oracle, is_ipv4: bool) -> IpAddr {
     match oracle.interfaces.choose(rng).unwrap() {
-        _ if is_ipv4 && one_in(rng, 3) => N4_ADDR.into(),
+        _ if is_ipv4 && one_chance_in(rng, 3) => N4_ADDR.into(),
         interface if is_ipv4 => interface.v4.0.into(),
         interface => interface.v6.0.into(),
     }
@@ -152,7 +157,7 @@ fn own_addr(rng: &mut StdRng, oracle: &Oracle, is_ipv4: bool) -> IpAddr {
 
 /// Adds an IP packet from `src` to `dst` of a random upper layer.
 fn user(rng: &mut StdRng, builder: PacketBuilder, src: IpAddr, dst: IpAddr) -> PacketBuilder {
-    let ttl = if one_in(rng, 12) { rng.random_range(0..=2) } else { 64 };
+    let ttl = if one_chance_in(rng, 12) { rng.random_range(0..=2) } else { 64 };
     let tos = *[0, 0, 0xb8, 0x20].choose(rng).unwrap();
     let builder = match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => builder.ipv4(src, dst),
@@ -202,17 +207,17 @@ fn special(rng: &mut StdRng, builder: PacketBuilder, is_ipv4: bool) -> PacketBui
 }
 
 /// Now and then a later fragment of a packet whose first fragment passed.
-fn known_part(rng: &mut StdRng, oracle: &Oracle) -> Option<(u16, Vec<u8>)> {
-    if !one_in(rng, 12) {
+fn fragment_of_known_packet(rng: &mut StdRng, oracle: &Oracle) -> Option<(u16, Vec<u8>)> {
+    if !one_chance_in(rng, 12) {
         return None;
     }
-    let part = *oracle.first_parts.keys().choose(rng)?;
+    let part = *oracle.first_fragments.keys().choose(rng)?;
     let (_, session) = oracle.sessions.iter().find(|(seid, _)| *seid == part.0)?;
     let tunnel = session.pdrs.iter().find_map(|pdr| match pdr.pdi.f_teid? {
         FTeidSpec::Given { teid, .. } => Some((teid.0, pdr.pdi.qfis.first().copied())),
         FTeidSpec::Choose { .. } => None,
     });
-    let tunnel = tunnel.filter(|_| one_in(rng, 2));
+    let tunnel = tunnel.filter(|_| one_chance_in(rng, 2));
     let interface = side(rng, oracle, tunnel.is_some());
     let builder = link(rng, &interface);
     let builder = match tunnel {
@@ -222,11 +227,15 @@ fn known_part(rng: &mut StdRng, oracle: &Oracle) -> Option<(u16, Vec<u8>)> {
         Some((teid, None)) => builder.ipv4("10.0.3.1", interface.v4.0).gtpu(teid),
         None => builder,
     };
-    Some((interface.port, later_part(rng, builder, part).build()))
+    Some((interface.port, later_fragment(rng, builder, part).build()))
 }
 
 /// A later fragment of that packet.
-fn later_part(rng: &mut StdRng, builder: PacketBuilder, of: PacketId) -> PacketBuilder {
+fn later_fragment(
+    rng: &mut StdRng,
+    builder: PacketBuilder,
+    of: FragmentedPacketId,
+) -> PacketBuilder {
     let (_, src, dst, identification, protocol) = of;
     let offset: u16 = rng.random_range(1..100);
     let builder = match (src, dst) {
@@ -263,46 +272,47 @@ fn uplink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
         .collect();
     let (teid, qfi, from_ran) = match tunnels.choose(rng) {
         Some((teid, qfi, from_ran)) => {
-            let wrong = if one_in(rng, 20) { 1 << rng.random_range(0..32) } else { 0 };
+            let wrong = if one_chance_in(rng, 20) { 1 << rng.random_range(0..32) } else { 0 };
             (teid ^ wrong, qfi.map(|qfi| qfi.value()), *from_ran)
         }
         None => (rng.random(), None, true),
     };
-    let qfi = if one_in(rng, 4) { Some(rng.random_range(0..12)) } else { qfi };
-    let spoofed = one_in(rng, 15);
+    let qfi = if one_chance_in(rng, 4) { Some(rng.random_range(0..12)) } else { qfi };
+    let spoofed = one_chance_in(rng, 15);
     let ue = ue_of(rng, if spoofed { None } else { session });
     let ue = ue_addr(rng, ue);
-    let own = one_in(rng, 60);
+    let own = one_chance_in(rng, 60);
     let host = if own { own_addr(rng, oracle, ue.is_ipv4()) } else { host(rng, ue.is_ipv4()) };
     let host = other_ue(rng, oracle, ue.is_ipv4()).unwrap_or(host);
-    let turns = one_in(rng, 6);
+    let turns = one_chance_in(rng, 6);
     let (src, dst) = if from_ran != turns { (ue, host) } else { (host, ue) };
-    let (src, dst) = if one_in(rng, 12) { on_link(rng, ue) } else { (src, dst) };
+    let (src, dst) = if one_chance_in(rng, 12) { on_link(rng, ue) } else { (src, dst) };
     let builder = link(rng, &interface);
-    let outer_v6 = one_in(rng, 6);
+    let outer_v6 = one_chance_in(rng, 6);
     let builder = if outer_v6 {
         builder.ipv6("2001:db8:3::1", interface.v6.0)
     } else {
         builder.ipv4("10.0.3.1", interface.v4.0)
     };
-    let mut builder = match outer_v6 && one_in(rng, 2) {
+    let mut builder = match outer_v6 && one_chance_in(rng, 2) {
         // With a checksum, which is wrong now and then.
-        true if one_in(rng, 5) => builder.udp(2152, 2152).overwrite(6, &[1, 2]).gtpu(teid),
+        true if one_chance_in(rng, 5) => builder.udp(2152, 2152).overwrite(6, &[1, 2]).gtpu(teid),
         true => builder.udp(2152, 2152).gtpu(teid),
         false => builder.gtpu(teid),
     };
-    if one_in(rng, 10) {
+    if one_chance_in(rng, 10) {
         builder = builder.sequence(rng.random());
     }
-    if one_in(rng, 12) {
+    if one_chance_in(rng, 12) {
         let kind = *[0x40, 0x20, 0x03, 0x82, 0x55, 0x99, 0xc5].choose(rng).unwrap();
         builder = builder.extension(kind, &[1, 2]);
     }
     if let Some(qfi) = qfi {
-        builder = if one_in(rng, 10) { builder.psc_dl(qfi, true) } else { builder.psc_ul(qfi) };
+        builder =
+            if one_chance_in(rng, 10) { builder.psc_dl(qfi, true) } else { builder.psc_ul(qfi) };
     }
     let mut builder = user(rng, builder, src, dst);
-    if one_in(rng, 10) {
+    if one_chance_in(rng, 10) {
         builder = builder.trailer(&[0; 6]);
     }
     (interface.port, builder.build())
@@ -335,14 +345,14 @@ fn on_link(rng: &mut StdRng, ue: IpAddr) -> (IpAddr, IpAddr) {
 fn downlink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let interface = side(rng, oracle, false);
     let session = oracle.sessions.choose(rng).map(|(_, session)| session);
-    let unknown = one_in(rng, 15);
+    let unknown = one_chance_in(rng, 15);
     let ue = ue_of(rng, if unknown { None } else { session });
     let dst = ue_addr(rng, ue);
     let src = host(rng, dst.is_ipv4());
     let builder = link(rng, &interface);
     let builder = n6_header(rng, builder, src, dst);
     let mut builder = user(rng, builder, src, dst);
-    if one_in(rng, 10) {
+    if one_chance_in(rng, 10) {
         builder = builder.trailer(&[0; 6]);
     }
     (interface.port, builder.build())
@@ -350,7 +360,7 @@ fn downlink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
 
 /// Sometimes the UDP or IP header of an N6 tunnel to the UE's address.
 fn n6_header(rng: &mut StdRng, builder: PacketBuilder, src: IpAddr, ue: IpAddr) -> PacketBuilder {
-    if !one_in(rng, 4) {
+    if !one_chance_in(rng, 4) {
         return builder;
     }
     let builder = match (src, ue) {
@@ -367,7 +377,7 @@ fn n6_header(rng: &mut StdRng, builder: PacketBuilder, src: IpAddr, ue: IpAddr) 
 }
 
 /// What is addressed to ourselves.
-fn control(rng: &mut StdRng, oracle: &Oracle, interface: &Interface) -> Vec<u8> {
+fn control(rng: &mut StdRng, oracle: &Oracle, interface: &OracleInterface) -> Vec<u8> {
     let builder = link(rng, interface);
     let v4 = |builder: PacketBuilder| builder.ipv4("10.0.3.1", interface.v4.0);
     let v6 = |builder: PacketBuilder| builder.ipv6("2001:db8:3::1", interface.v6.0);
@@ -378,13 +388,13 @@ fn control(rng: &mut StdRng, oracle: &Oracle, interface: &Interface) -> Vec<u8> 
             FTeidSpec::Choose { .. } => None,
         })
     });
-    let message = |kind: u8| MessageType(kind);
+    let message = |kind: u8| GtpuMessageType(kind);
     match rng.random_range(0..18) {
         0 => arp(rng, interface),
         13 => icmpv6(builder, "2001:db8:3::1", interface.v6.0, 255, &solicitation(interface.v6.0)),
         14 => {
-            let target = if one_in(rng, 2) { interface.v6.0 } else { Ipv6Addr::LOCALHOST };
-            let ttl = if one_in(rng, 2) { 255 } else { 64 };
+            let target = if one_chance_in(rng, 2) { interface.v6.0 } else { Ipv6Addr::LOCALHOST };
+            let ttl = if one_chance_in(rng, 2) { 255 } else { 64 };
             let group = PacketBuilder::ethernet(MacAddr([0x33, 0x33, 0xff, 0, 0, 2]), GNB_MAC);
             let group = if interface.vlan == 0 { group } else { group.vlan(interface.vlan) };
             let dst = "ff02::1:ff00:2".parse().unwrap();
@@ -413,7 +423,7 @@ fn control(rng: &mut StdRng, oracle: &Oracle, interface: &Interface) -> Vec<u8> 
         11 => v4(builder).tcp(4000, 22, 2).build(),
         17 => v4(builder).gtpu_message(message(31), 0).sequence(0).payload(&[141, 0]).build(),
         12 => {
-            let is_odd = one_in(rng, 4);
+            let is_odd = one_chance_in(rng, 4);
             let part = v4(builder).fragment(rng.random(), 0, true).udp(4000, 2152);
             part.payload(&vec![0; if is_odd { 63 } else { 64 }]).build()
         }
@@ -437,8 +447,8 @@ fn icmpv6(builder: PacketBuilder, src: &str, dst: Ipv6Addr, ttl: u8, message: &[
     builder.ipv6(src, dst).ttl(ttl).protocol(58).payload(&message).build()
 }
 
-fn arp(rng: &mut StdRng, interface: &Interface) -> Vec<u8> {
-    let dst = if one_in(rng, 2) { MacAddr::BROADCAST } else { MacAddr(interface.mac) };
+fn arp(rng: &mut StdRng, interface: &OracleInterface) -> Vec<u8> {
+    let dst = if one_chance_in(rng, 2) { MacAddr::BROADCAST } else { MacAddr(interface.mac) };
     let mut builder = PacketBuilder::ethernet(dst, GNB_MAC);
     if interface.vlan != 0 {
         builder = builder.vlan(interface.vlan);
@@ -451,9 +461,9 @@ fn arp(rng: &mut StdRng, interface: &Interface) -> Vec<u8> {
     builder.ether_type(0x0806).payload(&packet).trailer(&[0; 18]).build()
 }
 
-fn junk(rng: &mut StdRng, interface: &Interface) -> Vec<u8> {
+fn junk(rng: &mut StdRng, interface: &OracleInterface) -> Vec<u8> {
     let mut frame: Vec<u8> = (0..rng.random_range(0..120)).map(|_| rng.random()).collect();
-    if frame.len() >= 14 && one_in(rng, 2) {
+    if frame.len() >= 14 && one_chance_in(rng, 2) {
         frame[..6].copy_from_slice(&interface.mac);
         frame[12..14]
             .copy_from_slice([[8, 0], [0x86, 0xdd], [8, 6], [0x81, 0]].choose(rng).unwrap());

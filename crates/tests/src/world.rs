@@ -3,8 +3,8 @@
 //! Requests and packets go to both sides; after every step the outcomes are compared packet by
 //! packet. All stations that may be resolved are known by [`station_mac`].
 
-mod back;
 mod expected;
+mod local_switching;
 
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
@@ -15,23 +15,24 @@ use adit_pktio::mem::MemIo;
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{DeltaId, DropReason, RuleDelta, Steering, WorkerCommand, WorkerEvent};
 use adit_session::{
-    Application, Change, CpFSeid, ForwardingPolicy, LocalAddresses, LocalInterface, OwnerId,
-    PredefinedAction, PredefinedDetection, PredefinedRule, Provisioning, QosPolicy, Refusal,
-    SessionStore, StoreConfig, UePool, UsageReport, parse_flow_description,
+    Application, CpFSeid, LocalAddresses, LocalInterface, OwnerId, PredefinedAction,
+    PredefinedDetection, PredefinedRule, ProvisionedForwardingPolicy, Provisioning, QosPolicy,
+    Refusal, SessionChange, SessionStore, StoreConfig, UePool, UsageReport, parse_flow_description,
 };
-use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, Snapshot, TablesConfig};
+use adit_tables::{Interface, IpPrefix, Publisher, Route, Snapshot, TablesConfig, TablesReader};
 use adit_types::limits::{
-    COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, NEIGHBOUR_PENDING_PER_HOP_MAX,
+    COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, NEIGHBOR_PENDING_PER_HOP_MAX,
 };
 use adit_types::{
     DomainId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, Owners, PortId,
     Precedence, Qfi, Seid, SessionIndex, UrrId, UsageSlot, VlanId,
 };
 
-use self::expected::Expected;
+use self::expected::ExpectedStep;
 use crate::oracle::predefined::RULES;
 use crate::oracle::{
-    self, Bucket, Chosen, FirstParts, HeldBy, Lane, Oracle, Outcome, Session, SharedDue, Usage,
+    self, ChosenByUpf, Oracle, OracleBucket, OracleBufferedBy, OracleFirstFragments, OracleLane,
+    OracleOutcome, OracleSession, OracleSharedDue, OracleUsage,
 };
 
 /// Applications that PDRs may name.
@@ -54,11 +55,11 @@ const SHAPED_PKTS: usize = 256;
 
 /// How a world is laid out.
 #[derive(Debug, Clone)]
-pub struct Layout {
+pub struct WorldLayout {
     /// Interfaces in configuration order.
-    pub interfaces: Vec<oracle::Interface>,
+    pub interfaces: Vec<oracle::OracleInterface>,
     /// Routes beyond the connected prefixes.
-    pub routes: Vec<oracle::Route>,
+    pub routes: Vec<oracle::OracleRoute>,
     /// Workers, each with a queue on every port.
     pub workers: usize,
     /// PFCP sessions at most.
@@ -71,7 +72,7 @@ pub struct Layout {
 
 /// A frame on its way to a worker.
 #[derive(Debug, Clone)]
-pub struct Arrival {
+pub struct InjectedFrame {
     /// The worker.
     pub worker: usize,
     /// The port.
@@ -82,7 +83,7 @@ pub struct Arrival {
 
 /// A packet that waits for a hardware address.
 #[derive(Debug, Clone)]
-struct Held {
+struct AwaitingNeighbor {
     /// The worker that treats it.
     worker: usize,
     interface: usize,
@@ -92,11 +93,11 @@ struct Held {
 
 /// A packet that waits because its FAR buffers.
 #[derive(Debug, Clone)]
-struct Buffered {
-    by: HeldBy,
+struct AwaitingRules {
+    by: OracleBufferedBy,
     /// The worker that treats it.
     worker: usize,
-    arrival: Arrival,
+    arrival: InjectedFrame,
     since: Nanos,
     /// It had copies already.
     is_copied: bool,
@@ -117,19 +118,19 @@ pub struct World {
     /// Packets that left by the rules that held them although they would match others by now.
     pub kept_their_rules: u64,
     /// Later fragments of which the first was known.
-    pub known_parts: u64,
+    pub known_fragments: u64,
     workers: Vec<Worker<MemIo>>,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     /// Commands to each worker.
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
     unobserved: VecDeque<(DeltaId, SessionIndex)>,
     /// Removed URRs whose last report is to come, by session, with their usage.
-    ending: Vec<(SessionIndex, UrrId, Usage)>,
+    ending: Vec<(SessionIndex, UrrId, OracleUsage)>,
     deltas: u64,
-    held: Vec<Held>,
-    buffered: Vec<Buffered>,
+    awaiting_neighbor: Vec<AwaitingNeighbor>,
+    awaiting_rules: Vec<AwaitingRules>,
     /// Packets that came back for other UEs, and whose.
-    back: Vec<(u64, Arrival)>,
+    locally_switched: Vec<(u64, InjectedFrame)>,
     /// Since when parts of tunnel packets wait.
     reassembling: Vec<Nanos>,
     /// The session whose packets wait and whose rules changed since the last step, and whether its
@@ -165,7 +166,7 @@ pub fn station_mac(addr: IpAddr) -> [u8; 6] {
 impl World {
     /// Both sides without sessions, and without neighbors.
     #[must_use]
-    pub fn new(layout: &Layout) -> Self {
+    pub fn new(layout: &WorldLayout) -> Self {
         let (store, publisher, readers) = control(layout);
         let macs = port_macs(&layout.interfaces);
         let mut world = Self {
@@ -174,9 +175,9 @@ impl World {
                 routes: layout.routes.clone(),
                 applications: APPLICATIONS,
                 sessions: Vec::new(),
-                neighbours: HashMap::new(),
-                shared_due: SharedDue::default(),
-                first_parts: FirstParts::new(),
+                neighbors: HashMap::new(),
+                shared_due: OracleSharedDue::default(),
+                first_fragments: OracleFirstFragments::new(),
                 now: Nanos::from_secs(1),
             },
             store,
@@ -184,16 +185,16 @@ impl World {
             ios: (0..layout.workers).map(|_| MemIo::new(&macs)).collect(),
             now: Nanos::from_secs(1),
             kept_their_rules: 0,
-            known_parts: 0,
+            known_fragments: 0,
             workers: Vec::new(),
             events: Vec::new(),
             commands: Vec::new(),
             unobserved: VecDeque::new(),
             ending: Vec::new(),
             deltas: 0,
-            held: Vec::new(),
-            buffered: Vec::new(),
-            back: Vec::new(),
+            awaiting_neighbor: Vec::new(),
+            awaiting_rules: Vec::new(),
+            locally_switched: Vec::new(),
             reassembling: Vec::new(),
             changed: None,
             copied: Vec::new(),
@@ -222,12 +223,12 @@ impl World {
 
     /// Makes a station's hardware address known to both sides.
     pub fn learn(&mut self, interface: usize, station: IpAddr) {
-        self.oracle.neighbours.insert((interface, station), station_mac(station));
-        self.tell_neighbours();
+        self.oracle.neighbors.insert((interface, station), station_mac(station));
+        self.publish_neighbors();
     }
 
-    fn tell_neighbours(&mut self) {
-        for (&(at, addr), &mac) in &self.oracle.neighbours {
+    fn publish_neighbors(&mut self) {
+        for (&(at, addr), &mac) in &self.oracle.neighbors {
             let id = InterfaceId(u8::try_from(at).unwrap());
             if let Some(index) = self.publisher.ensure_next_hop(id, addr) {
                 self.publisher.set_mac(index, MacAddr(mac), false);
@@ -239,13 +240,13 @@ impl World {
     ///
     /// # Errors
     /// The store's refusal; neither side has changed then.
-    pub fn establish(&mut self, change: &Change) -> Result<Seid, Refusal> {
-        let change = &self.in_one_order(change);
+    pub fn establish(&mut self, change: &SessionChange) -> Result<Seid, Refusal> {
+        let change = &self.without_contended_rates(change);
         let established = self.store.establish(OwnerId(1), CpFSeid::default(), change.clone())?;
-        let mut session = Session::default();
+        let mut session = OracleSession::default();
         session.apply(
             change,
-            Chosen {
+            ChosenByUpf {
                 f_teids: &established.created,
                 ues: &established.created_ues,
                 endpoints: &established.created_endpoints,
@@ -258,7 +259,7 @@ impl World {
 
     /// The change without shared rates where several workers would share them: nobody says in which
     /// order.
-    fn in_one_order(&self, change: &Change) -> Change {
+    fn without_contended_rates(&self, change: &SessionChange) -> SessionChange {
         let mut change = change.clone();
         if self.workers.len() > 1 {
             change.create_qers.iter_mut().for_each(|qer| qer.correlation = None);
@@ -279,8 +280,8 @@ impl World {
     ///
     /// # Errors
     /// As [`World::establish`].
-    pub fn modify(&mut self, seid: Seid, change: &Change) -> Result<(), Refusal> {
-        let change = &self.in_one_order(change);
+    pub fn modify(&mut self, seid: Seid, change: &SessionChange) -> Result<(), Refusal> {
+        let change = &self.without_contended_rates(change);
         let modified = self.store.modify(seid, change.clone())?;
         let index = self.store.session(seid).unwrap().index();
         self.take_reports(seid, &modified.reports);
@@ -290,14 +291,14 @@ impl World {
         self.ending.extend(removed);
         session.apply(
             change,
-            Chosen {
+            ChosenByUpf {
                 f_teids: &modified.created,
                 ues: &modified.created_ues,
                 endpoints: &modified.created_endpoints,
             },
         );
         if let Some(delta) = modified.delta {
-            self.change_waiting(seid, change.drop_buffered);
+            self.mark_changed(seid, change.drop_buffered);
             self.publish(delta);
         }
         Ok(())
@@ -312,15 +313,15 @@ impl World {
         let session = &self.oracle.sessions.iter().find(|(known, _)| *known == seid).unwrap().1;
         self.ending.extend(session.usage.iter().map(|(id, usage)| (delta.session, *id, *usage)));
         self.oracle.sessions.retain(|(known, _)| *known != seid);
-        self.change_waiting(seid, true);
+        self.mark_changed(seid, true);
         self.publish(delta);
         Ok(())
     }
 
     /// The rules of a session change. At most one session with packets that wait changes between
     /// two steps, because the order of several is the worker's choice.
-    fn change_waiting(&mut self, seid: Seid, drop: bool) {
-        let waits = self.waits(seid);
+    fn mark_changed(&mut self, seid: Seid, drop: bool) {
+        let waits = self.has_buffered(seid);
         if let Some((other, dropped)) = self.changed.filter(|_| waits) {
             assert_eq!(other, seid, "settle the other first");
             self.changed = Some((seid, drop || dropped));
@@ -330,8 +331,8 @@ impl World {
     }
 
     /// True when packets wait for `seid`.
-    fn waits(&self, seid: Seid) -> bool {
-        self.buffered.iter().any(|packet| packet.by.seid == seid)
+    fn has_buffered(&self, seid: Seid) -> bool {
+        self.awaiting_rules.iter().any(|packet| packet.by.seid == seid)
     }
 
     /// True when a step must come before `seid` may change.
@@ -345,7 +346,7 @@ impl World {
         self.deltas += 1;
         self.unobserved.push_back((id, delta.session));
         self.publisher.apply(id, delta);
-        self.tell_neighbours();
+        self.publish_neighbors();
         assert_eq!(self.publisher.poll_observed(), None, "observed before any worker stepped");
     }
 
@@ -372,7 +373,7 @@ impl World {
     /// Gives frames to the first worker alone, runs a step, and returns what left and through
     /// which port.
     pub fn transmit(&mut self, frames: &[(u16, Vec<u8>)]) -> Vec<(u16, Vec<u8>)> {
-        let arrival = |(port, frame): &(u16, Vec<u8>)| Arrival {
+        let arrival = |(port, frame): &(u16, Vec<u8>)| InjectedFrame {
             worker: 0,
             port: *port,
             frame: frame.clone(),
@@ -381,8 +382,8 @@ impl World {
     }
 
     /// Gives frames to the workers, runs a step of all, and returns what left and through which port.
-    pub fn transmit_from(&mut self, arrivals: &[Arrival]) -> Vec<(u16, Vec<u8>)> {
-        for Arrival { worker, port, frame } in arrivals {
+    pub fn transmit_from(&mut self, arrivals: &[InjectedFrame]) -> Vec<(u16, Vec<u8>)> {
+        for InjectedFrame { worker, port, frame } in arrivals {
             self.ios[*worker].inject(PortId(*port), frame);
         }
         self.now += Nanos::from_millis(1);
@@ -402,11 +403,11 @@ impl World {
     /// # Errors
     /// What differs. Packets that leave keep no state behind, so each is tried again alone to find
     /// the one that differs.
-    pub fn exchange(&mut self, arrivals: &[Arrival]) -> Result<(), String> {
+    pub fn exchange(&mut self, arrivals: &[InjectedFrame]) -> Result<(), String> {
         let Err(difference) = self.exchange_once(arrivals) else { return Ok(()) };
-        self.held.clear();
+        self.awaiting_neighbor.clear();
         self.now += Nanos::from_secs(10);
-        self.forget_late();
+        self.forget_expired();
         self.settle();
         self.forget_events();
         self.trust_session_counters();
@@ -429,10 +430,10 @@ impl World {
         Err(format!("only together: {difference}"))
     }
 
-    fn exchange_once(&mut self, arrivals: &[Arrival]) -> Result<(), String> {
+    fn exchange_once(&mut self, arrivals: &[InjectedFrame]) -> Result<(), String> {
         self.now += Nanos::from_millis(1);
         self.oracle.now = self.now;
-        let mut expected = Expected::default();
+        let mut expected = ExpectedStep::default();
         self.expect_release(&mut expected);
         for arrival in arrivals {
             self.ios[arrival.worker].inject(PortId(arrival.port), &arrival.frame);
@@ -442,36 +443,43 @@ impl World {
         // A session's owner treats what it received itself first and then what others handed over,
         // worker by worker. Each polls ports in order and takes the lanes of each burst one after
         // the other; quotas make the order matter.
-        let mut ordered: Vec<(usize, &Arrival)> = Vec::new();
+        let mut ordered: Vec<(usize, &InjectedFrame)> = Vec::new();
         for arrival in arrivals {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
-            ordered.push((self.treated_by(arrival, verdict.session), arrival));
+            ordered.push((self.processing_worker(arrival, verdict.session), arrival));
         }
         ordered.sort_by_cached_key(|(treated_by, arrival)| {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
-            let is_last = verdict.lane == Some(Lane::EndMarker);
+            let is_last = verdict.lane == Some(OracleLane::EndMarker);
             (is_last, *treated_by != arrival.worker, arrival.worker, arrival.port, verdict.lane)
         });
         for (treated_by, arrival) in ordered {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
             self.count(&verdict);
-            let is_copied = expected.copy(&verdict);
+            let is_copied = expected.expect_copies(&verdict);
             let counted = verdict.counted.map(|(session, ..)| session);
-            let end_marker = verdict.session.filter(|_| verdict.lane == Some(Lane::EndMarker));
+            let end_marker =
+                verdict.session.filter(|_| verdict.lane == Some(OracleLane::EndMarker));
             let session = counted.or(end_marker).map(|session| session as u64);
             let order = session.zip(verdict.lane);
-            self.expect(&mut expected, (treated_by, arrival), verdict.outcome, order, is_copied);
+            self.expect_outcome(
+                &mut expected,
+                (treated_by, arrival),
+                verdict.outcome,
+                order,
+                is_copied,
+            );
         }
-        self.expect_back(&mut expected);
+        self.expect_locally_switched(&mut expected);
         self.copied.clone_from(&expected.wanted);
         self.compare(&expected, arrivals)?;
-        self.check_wanted()?;
+        self.check_events()?;
         self.check_usage()?;
         self.check_traffic()
     }
 
     /// The worker that treats a packet of the session at a position: its owner.
-    fn treated_by(&self, arrival: &Arrival, session: Option<usize>) -> usize {
+    fn processing_worker(&self, arrival: &InjectedFrame, session: Option<usize>) -> usize {
         let Some(session) = session else { return arrival.worker };
         let seid = self.oracle.sessions[session].0;
         let index = self.store.session(seid).unwrap().index();
@@ -479,7 +487,11 @@ impl World {
     }
 
     /// Takes a step, and compares what all workers did with what is expected.
-    fn compare(&mut self, expected: &Expected, arrivals: &[Arrival]) -> Result<(), String> {
+    fn compare(
+        &mut self,
+        expected: &ExpectedStep,
+        arrivals: &[InjectedFrame],
+    ) -> Result<(), String> {
         let before = self.publisher.snapshot();
         self.settle();
         let after = self.publisher.snapshot();
@@ -489,7 +501,8 @@ impl World {
                 sent.extend(io.take_sent(PortId(port)).iter().map(|buf| buf.data().to_vec()));
             }
         }
-        let buffered = self.held.len() + self.buffered.len() + self.reassembling.len();
+        let buffered =
+            self.awaiting_neighbor.len() + self.awaiting_rules.len() + self.reassembling.len();
         expected.compare(&before, &after, arrivals.len(), buffered, sent)?;
         for (worker, snapshot) in self.snapshots().iter().enumerate() {
             if !snapshot.identity_holds() {
@@ -501,49 +514,51 @@ impl World {
 
     /// Packets that waited for the session that changed are judged again; others may have waited
     /// too long.
-    fn expect_reviewed(&mut self, changed: Option<(Seid, bool)>, expected: &mut Expected) {
+    fn expect_reviewed(&mut self, changed: Option<(Seid, bool)>, expected: &mut ExpectedStep) {
         let discarded = DropReason::BufferDiscarded.index();
         let mut again = Vec::new();
-        for packet in core::mem::take(&mut self.buffered) {
+        for packet in core::mem::take(&mut self.awaiting_rules) {
             match changed.filter(|(seid, _)| *seid == packet.by.seid) {
                 Some((_, true)) => expected.drops[discarded] += 1,
                 Some((_, false)) => again.push(packet),
                 None if self.now.since(packet.since) >= Nanos::from_secs(60) => {
                     expected.drops[discarded] += 1;
                 }
-                None => self.buffered.push(packet),
+                None => self.awaiting_rules.push(packet),
             }
         }
-        for Buffered { by, worker, arrival, is_copied, .. } in again {
+        for AwaitingRules { by, worker, arrival, is_copied, .. } in again {
             let waited = (&by, is_copied);
-            let verdict = self.oracle.judge_again(waited, arrival.port, &arrival.frame);
-            let leaves = matches!(verdict.outcome, Outcome::Forward { .. });
+            let verdict = self.oracle.judge_buffered(waited, arrival.port, &arrival.frame);
+            let leaves = matches!(verdict.outcome, OracleOutcome::Forward { .. });
             let anew = || self.oracle.judge(arrival.port, &arrival.frame).outcome;
             self.kept_their_rules += u64::from(leaves && anew() != verdict.outcome);
             self.count(&verdict);
-            let is_copied = expected.copy(&verdict) || is_copied;
+            let is_copied = expected.expect_copies(&verdict) || is_copied;
             // Of whatever lane: packets that waited keep the order of their session.
-            let order = Some((by.seid.0, Lane::Tunneled));
-            self.expect(expected, (worker, &arrival), verdict.outcome, order, is_copied);
+            let order = Some((by.seid.0, OracleLane::Tunneled));
+            self.expect_outcome(expected, (worker, &arrival), verdict.outcome, order, is_copied);
         }
     }
 
     /// Adds a packet to the counters of its session and of the URRs that measure it, and to the rates
     /// that it passed.
-    fn count(&mut self, verdict: &oracle::Verdict) {
-        if let Some((id, part)) = verdict.first_part {
-            self.oracle.first_parts.insert(id, (self.now, part));
+    fn count(&mut self, verdict: &oracle::OracleVerdict) {
+        if let Some((id, part)) = verdict.first_fragment {
+            self.oracle.first_fragments.insert(id, (self.now, part));
         }
-        self.known_parts += u64::from(verdict.is_known_part);
+        self.known_fragments += u64::from(verdict.is_known_fragment);
         for &(position, key, window) in &verdict.windows {
             self.oracle.sessions[position].1.windows.insert(key, window);
         }
         for &(position, bucket, is_uplink, due) in &verdict.due {
             match bucket {
-                Bucket::Own(qer) => {
+                OracleBucket::Own(qer) => {
                     self.oracle.sessions[position].1.due.insert((qer, is_uplink), due);
                 }
-                Bucket::Shared(id) => drop(self.oracle.shared_due.insert((id, is_uplink), due)),
+                OracleBucket::Shared(id) => {
+                    self.oracle.shared_due.insert((id, is_uplink), due);
+                }
             }
         }
         for &(position, urr, is_uplink, octets) in &verdict.measured {
@@ -558,17 +573,17 @@ impl World {
     }
 
     /// Packets that waited for a station which is known by now, or that waited too long.
-    fn expect_release(&mut self, expected: &mut Expected) {
-        let held = core::mem::take(&mut self.held);
+    fn expect_release(&mut self, expected: &mut ExpectedStep) {
+        let held = core::mem::take(&mut self.awaiting_neighbor);
         for mut packet in held {
-            match self.oracle.neighbours.get(&(packet.interface, packet.station)) {
+            match self.oracle.neighbors.get(&(packet.interface, packet.station)) {
                 Some(mac) => {
                     packet.frame[..6].copy_from_slice(mac);
                     let port = self.oracle.interfaces[packet.interface].port;
                     let order = (packet.worker as u64, None);
                     expected.forwarded.push((port, order, packet.frame));
                 }
-                None => self.held.push(packet),
+                None => self.awaiting_neighbor.push(packet),
             }
         }
     }
@@ -577,17 +592,17 @@ impl World {
     ///
     /// # Errors
     /// What differs from dropping it.
-    pub fn give_up_waiting(&mut self) -> Result<(), String> {
+    pub fn expire_neighbor_waits(&mut self) -> Result<(), String> {
         self.now += Nanos::from_secs(3);
-        self.forget_late();
+        self.forget_expired();
         let mut late = [0; 64];
-        for held in core::mem::take(&mut self.held) {
+        for held in core::mem::take(&mut self.awaiting_neighbor) {
             late[held.worker] += 1;
         }
         let before = self.snapshots();
         self.settle();
         for (worker, after) in self.snapshots().iter().enumerate() {
-            let unresolved = DropReason::NeighbourUnresolved.index();
+            let unresolved = DropReason::NeighborUnresolved.index();
             let dropped = after.drops[unresolved] - before[worker].drops[unresolved];
             let waiting = after.buffered_pkts - after.buffered_by_far_pkts;
             if (dropped, waiting) != (late[worker], 0) || !after.identity_holds() {
@@ -599,9 +614,9 @@ impl World {
     }
 
     /// Packets that waited too long for other rules, or for other parts, are gone after the next step.
-    fn forget_late(&mut self) {
+    fn forget_expired(&mut self) {
         let now = self.now;
-        self.buffered.retain(|packet| now.since(packet.since) < Nanos::from_secs(60));
+        self.awaiting_rules.retain(|packet| now.since(packet.since) < Nanos::from_secs(60));
         self.reassembling.retain(|since| now.since(*since) < Nanos::from_secs(2));
     }
 
@@ -611,51 +626,60 @@ impl World {
 
     /// `worker` treats the packet; `order` names what it keeps its order with; `is_copied` tells that
     /// its copies were made.
-    fn expect(
+    fn expect_outcome(
         &mut self,
-        expected: &mut Expected,
-        (worker, arrival): (usize, &Arrival),
-        outcome: Outcome,
-        order: Option<(u64, Lane)>,
+        expected: &mut ExpectedStep,
+        (worker, arrival): (usize, &InjectedFrame),
+        outcome: OracleOutcome,
+        order: Option<(u64, OracleLane)>,
         is_copied: bool,
     ) {
         match outcome {
-            Outcome::Forward { port, frames, lane } => {
+            OracleOutcome::Forward { port, frames, lane } => {
                 let other = (arrival.worker as u64) << 16 | u64::from(arrival.port);
                 let (of, lane) = order.unwrap_or((other, lane));
                 let departures = frames.into_iter().map(|frame| (port, (of, Some(lane)), frame));
                 expected.forwarded.extend(departures);
             }
-            Outcome::ComeBack { port, frame } => {
+            OracleOutcome::SwitchLocally { port, frame } => {
                 let from = order.map_or(0, |(session, _)| session);
-                self.back.push((from, Arrival { worker, port, frame }));
+                self.locally_switched.push((from, InjectedFrame { worker, port, frame }));
             }
-            Outcome::Reassemble => self.reassembling.push(self.now),
-            Outcome::Buffer { by, room, .. } => {
-                let here = |packet: &&Buffered| packet.worker == worker;
-                let all = self.buffered.iter().filter(here).count();
-                let of_session = |packet: &&Buffered| here(packet) && packet.by.seid == by.seid;
-                if self.buffered.iter().filter(of_session).count() < room && all < BUFFER_PKTS {
+            OracleOutcome::Reassemble => self.reassembling.push(self.now),
+            OracleOutcome::Buffer { by, room, .. } => {
+                let here = |packet: &&AwaitingRules| packet.worker == worker;
+                let all = self.awaiting_rules.iter().filter(here).count();
+                let of_session =
+                    |packet: &&AwaitingRules| here(packet) && packet.by.seid == by.seid;
+                if self.awaiting_rules.iter().filter(of_session).count() < room && all < BUFFER_PKTS
+                {
                     let arrival = arrival.clone();
                     let since = self.now;
-                    let packet = Buffered { by, worker, arrival, since, is_copied };
-                    self.buffered.push(packet);
+                    let packet = AwaitingRules { by, worker, arrival, since, is_copied };
+                    self.awaiting_rules.push(packet);
                 } else {
                     expected.drops[DropReason::BufferFull.index()] += 1;
                 }
             }
-            Outcome::Drop(reason) => expected.drops[reason.index()] += 1,
-            Outcome::Punt(reason) => expected.punts[reason.index()] += 1,
-            Outcome::Consumed => expected.consumed += 1,
-            Outcome::Hold { interface, station, frames, .. } => {
-                let waits = |held: &&Held| {
+            OracleOutcome::Drop(reason) => expected.drops[reason.index()] += 1,
+            OracleOutcome::Punt(reason) => expected.punts[reason.index()] += 1,
+            OracleOutcome::Consumed => expected.consumed += 1,
+            OracleOutcome::AwaitNeighbor { interface, station, frames, .. } => {
+                let waits = |held: &&AwaitingNeighbor| {
                     (held.worker, held.interface, held.station) == (worker, interface, station)
                 };
                 for frame in frames {
-                    if self.held.iter().filter(waits).count() < NEIGHBOUR_PENDING_PER_HOP_MAX {
-                        self.held.push(Held { worker, interface, station, frame });
+                    if self.awaiting_neighbor.iter().filter(waits).count()
+                        < NEIGHBOR_PENDING_PER_HOP_MAX
+                    {
+                        self.awaiting_neighbor.push(AwaitingNeighbor {
+                            worker,
+                            interface,
+                            station,
+                            frame,
+                        });
                     } else {
-                        expected.drops[DropReason::NeighbourQueueFull.index()] += 1;
+                        expected.drops[DropReason::NeighborQueueFull.index()] += 1;
                     }
                 }
             }
@@ -664,8 +688,8 @@ impl World {
 
     /// Packets that wait for a station whose address is still unknown.
     #[must_use]
-    pub fn waiting(&self) -> Vec<(usize, IpAddr)> {
-        self.held.iter().map(|held| (held.interface, held.station)).collect()
+    pub fn unresolved_stations(&self) -> Vec<(usize, IpAddr)> {
+        self.awaiting_neighbor.iter().map(|held| (held.interface, held.station)).collect()
     }
 
     fn snapshots(&self) -> Vec<Snapshot> {
@@ -674,16 +698,18 @@ impl World {
     }
 
     /// Drains the events; nobody may be wanted whom nobody waits for.
-    fn check_wanted(&mut self) -> Result<(), String> {
+    fn check_events(&mut self) -> Result<(), String> {
         for ring in &mut self.events {
             while let Ok(event) = ring.pop() {
                 if let WorkerEvent::UsageLimit { session, slot, generation } = event {
                     self.limits.push_back((session, slot, generation));
                 }
-                if let WorkerEvent::NeighbourWanted { interface, addr } = event {
+                if let WorkerEvent::NeighborUnresolved { interface, addr } = event {
                     let key = (usize::from(interface.0), addr);
-                    let is_held =
-                        self.held.iter().any(|held| (held.interface, held.station) == key);
+                    let is_held = self
+                        .awaiting_neighbor
+                        .iter()
+                        .any(|held| (held.interface, held.station) == key);
                     if !is_held && !self.copied.contains(&key) {
                         return Err(format!("{addr} is wanted, but no packet waits for it"));
                     }
@@ -691,7 +717,7 @@ impl World {
             }
         }
         for (seid, slot, generation) in core::mem::take(&mut self.limits) {
-            if self.waits(seid) && self.must_step_before(seid) {
+            if self.has_buffered(seid) && self.must_step_before(seid) {
                 self.limits.push_back((seid, slot, generation));
                 continue;
             }
@@ -699,7 +725,7 @@ impl World {
             let Some(outcome) = outcome else { continue };
             self.take_reports(seid, &outcome.reports);
             if let Some(delta) = outcome.delta {
-                self.change_waiting(seid, false);
+                self.mark_changed(seid, false);
                 self.publish(delta);
             }
         }
@@ -721,7 +747,7 @@ impl World {
     /// What was reported and what is measured since makes all that the oracle measured.
     fn check_usage(&self) -> Result<(), String> {
         for (seid, session) in &self.oracle.sessions {
-            for so_far in self.store.usage_so_far(self.store.session(*seid).unwrap()) {
+            for so_far in self.store.running_usage(self.store.session(*seid).unwrap()) {
                 let usage = session.usage[&so_far.urr];
                 let got = (
                     usage.reported.0 + so_far.volume.ul_bytes,
@@ -739,7 +765,7 @@ impl World {
     /// The last reports of what a change removed close its account.
     fn check_final_reports(&mut self, session: SessionIndex) {
         for report in self.store.final_reports(self.now, session) {
-            let same = |(index, urr, _): &(SessionIndex, UrrId, Usage)| {
+            let same = |(index, urr, _): &(SessionIndex, UrrId, OracleUsage)| {
                 (*index, *urr) == (session, report.urr)
             };
             let at = self.ending.iter().position(same).unwrap();
@@ -757,7 +783,7 @@ impl World {
             let traffic = self.publisher.session_traffic(index);
             session.uplink = (traffic.ul_pkts, traffic.ul_bytes);
             session.downlink = (traffic.dl_pkts, traffic.dl_bytes);
-            for so_far in self.store.usage_so_far(self.store.session(*seid).unwrap()) {
+            for so_far in self.store.running_usage(self.store.session(*seid).unwrap()) {
                 let usage = session.usage.get_mut(&so_far.urr).unwrap();
                 usage.measured = (
                     usage.reported.0 + so_far.volume.ul_bytes,
@@ -792,7 +818,7 @@ impl World {
 
 /// Store, publisher and readers of a layout.
 #[must_use]
-pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
+pub fn control(layout: &WorldLayout) -> (SessionStore, Publisher, Vec<TablesReader>) {
     let mut store = SessionStore::new(StoreConfig {
         sessions_max: layout.sessions_max,
         provisioning: provisioning(layout),
@@ -812,7 +838,7 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
         routes: layout.routes.iter().map(route).collect(),
         aggregates: layout.qos.aggregates(),
         // Some policy wants it whatever the interfaces say.
-        switched_domains: vec![DomainId(0), DomainId(1)],
+        local_switching_domains: vec![DomainId(0), DomainId(1)],
         ue_pools_v4: UE_POOLS
             .iter()
             .filter_map(|prefix| prefix.parse().ok())
@@ -825,8 +851,8 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
 }
 
 /// The network instances of a layout, and what does not depend on it.
-fn provisioning(layout: &Layout) -> Provisioning {
-    let interface = |interface: &oracle::Interface| LocalInterface {
+fn provisioning(layout: &WorldLayout) -> Provisioning {
+    let interface = |interface: &oracle::OracleInterface| LocalInterface {
         role: role(interface),
         domain: domain(&layout.interfaces, interface),
         local_switching: interface.local_switching,
@@ -847,7 +873,7 @@ fn provisioning(layout: &Layout) -> Provisioning {
         id: Box::from(*id),
         filters: texts.iter().map(|text| parse_flow_description(text).unwrap()).collect(),
     };
-    let policy = |policy: &oracle::Policy| ForwardingPolicy {
+    let policy = |policy: &oracle::OraclePolicy| ProvisionedForwardingPolicy {
         id: policy.id.into(),
         network_instance: policy.network_instance.map(Box::from),
         steering: Steering { v4: policy.next_hop, v6: None },
@@ -865,7 +891,7 @@ fn provisioning(layout: &Layout) -> Provisioning {
     }
 }
 
-fn predefined_rule(rule: &oracle::predefined::Rule) -> PredefinedRule {
+fn predefined_rule(rule: &oracle::predefined::OraclePredefinedRule) -> PredefinedRule {
     let filters = vec![parse_flow_description(rule.text).unwrap()];
     PredefinedRule {
         name: rule.name.into(),
@@ -878,27 +904,27 @@ fn predefined_rule(rule: &oracle::predefined::Rule) -> PredefinedRule {
 }
 
 /// The second one is the data network "ims" where each has a name, all else is of the first.
-fn domain(all: &[oracle::Interface], interface: &oracle::Interface) -> DomainId {
-    let is_network = |known: &&oracle::Interface| known.role == oracle::Role::N6;
+fn domain(all: &[oracle::OracleInterface], interface: &oracle::OracleInterface) -> DomainId {
+    let is_network = |known: &&oracle::OracleInterface| known.role == oracle::OracleRole::N6;
     let are_separate = all.iter().filter(is_network).all(|known| known.network_instance.is_some());
     let is_ims = is_network(&interface) && interface.network_instance == Some("ims");
     DomainId(u8::from(are_separate && is_ims))
 }
 
-fn role(interface: &oracle::Interface) -> InterfaceRole {
+fn role(interface: &oracle::OracleInterface) -> InterfaceRole {
     match interface.role {
-        oracle::Role::N3 => InterfaceRole::N3,
-        oracle::Role::N9 => InterfaceRole::N9,
-        oracle::Role::N6 => InterfaceRole::N6,
+        oracle::OracleRole::N3 => InterfaceRole::N3,
+        oracle::OracleRole::N9 => InterfaceRole::N9,
+        oracle::OracleRole::N6 => InterfaceRole::N6,
     }
 }
 
-fn describe(outcome: &Outcome) -> String {
+fn describe(outcome: &OracleOutcome) -> String {
     match outcome {
-        Outcome::Forward { port, frames, .. } => {
+        OracleOutcome::Forward { port, frames, .. } => {
             format!("forward on {port}: {}", hex(&frames.concat()))
         }
-        Outcome::Hold { station, frames, .. } => {
+        OracleOutcome::AwaitNeighbor { station, frames, .. } => {
             format!("hold for {station}: {}", hex(&frames.concat()))
         }
         other => format!("{other:?}"),
@@ -911,7 +937,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-fn port_macs(interfaces: &[oracle::Interface]) -> Vec<MacAddr> {
+fn port_macs(interfaces: &[oracle::OracleInterface]) -> Vec<MacAddr> {
     let ports = interfaces.iter().map(|interface| interface.port).max().unwrap() + 1;
     (0..ports)
         .map(|port| {
@@ -921,7 +947,10 @@ fn port_macs(interfaces: &[oracle::Interface]) -> Vec<MacAddr> {
         .collect()
 }
 
-fn interface(all: &[oracle::Interface], (id, interface): (u8, &oracle::Interface)) -> Interface {
+fn interface(
+    all: &[oracle::OracleInterface],
+    (id, interface): (u8, &oracle::OracleInterface),
+) -> Interface {
     Interface {
         id: InterfaceId(id),
         role: role(interface),
@@ -935,7 +964,7 @@ fn interface(all: &[oracle::Interface], (id, interface): (u8, &oracle::Interface
     }
 }
 
-fn route(route: &oracle::Route) -> Route {
+fn route(route: &oracle::OracleRoute) -> Route {
     Route {
         interface: InterfaceId(u8::try_from(route.interface).unwrap()),
         prefix: match route.prefix {

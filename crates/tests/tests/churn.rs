@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, GtpuTunnel, OuterHeaderCreation, RuleDelta, WorkerCommand, WorkerEvent};
+use adit_rules::{DeltaId, GtpuTunnel, HeaderCreation, RuleDelta, WorkerCommand, WorkerEvent};
 use adit_session::{
-    Change, CpFSeid, FTeidSpec, FarUpdate, ForwardingUpdate, OwnerId, SessionStore,
+    CpFSeid, FTeidSpec, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore,
 };
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::world::{Layout, control, station_mac};
+use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::{FarId, InterfaceId, MacAddr, Nanos, PortId, Seid, SessionIndex, Teid};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -35,7 +35,7 @@ const OUTER_TEID: core::ops::Range<usize> = 46..50;
 
 /// A session as packets and the control plane name it.
 #[derive(Debug, Clone)]
-struct Known {
+struct EstablishedSession {
     up_seid: Seid,
     teid: Teid,
     ue: Ipv4Addr,
@@ -43,7 +43,7 @@ struct Known {
     gnb: Vec<Teid>,
 }
 
-impl Known {
+impl EstablishedSession {
     fn uplink(&self) -> Vec<u8> {
         let outer = PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
         let inner = outer.gtpu(self.teid.0).psc_ul(9).ipv4(self.ue, "8.8.8.8");
@@ -57,7 +57,7 @@ impl Known {
 }
 
 /// The control side.
-struct Control {
+struct ControlSide {
     store: SessionStore,
     publisher: Publisher,
     /// Published changes that some worker may not run yet, in order.
@@ -66,7 +66,7 @@ struct Control {
     next_teid: u32,
 }
 
-impl Control {
+impl ControlSide {
     fn publish(&mut self, delta: RuleDelta) {
         self.changes += 1;
         self.owed.push_back(delta.session);
@@ -82,7 +82,7 @@ impl Control {
     }
 
     /// `None` when there is no room before deleted sessions are reclaimed.
-    fn establish(&mut self, host: u8, chooses_teid: bool) -> Option<Known> {
+    fn establish(&mut self, host: u8, chooses_teid: bool) -> Option<EstablishedSession> {
         let mut change = scenario::plain_session(host, "10.0.3.1");
         self.next_teid += 1;
         let given = Teid(0xa000_0000 + 0x0101 * self.next_teid);
@@ -96,34 +96,34 @@ impl Control {
         let ue = Ipv4Addr::new(10, 45, 0, host);
         let gnb = vec![Teid(0x100 + u32::from(host))];
         self.publish(made.delta);
-        Some(Known { up_seid: made.up_seid, teid, ue, gnb })
+        Some(EstablishedSession { up_seid: made.up_seid, teid, ue, gnb })
     }
 
     /// Hands the session's tunnel over to another TEID of the gNB.
-    fn hand_over(&mut self, known: &mut Known) {
+    fn hand_over(&mut self, known: &mut EstablishedSession) {
         self.next_teid += 1;
         let teid = Teid(self.next_teid << 8);
         let tunnel = GtpuTunnel { teid, addr: IpAddr::V4(Ipv4Addr::new(10, 0, 3, 1)) };
         let forwarding = ForwardingUpdate {
-            outer_header_creation: Some(OuterHeaderCreation::Gtpu(tunnel)),
+            outer_header_creation: Some(HeaderCreation::Gtpu(tunnel)),
             ..ForwardingUpdate::default()
         };
         let update =
             FarUpdate { id: FarId(2), forwarding: Some(forwarding), ..FarUpdate::default() };
-        let change = Change { update_fars: vec![update], ..Change::default() };
+        let change = SessionChange { update_fars: vec![update], ..SessionChange::default() };
         let modified = self.store.modify(known.up_seid, change).unwrap();
         known.gnb.push(teid);
         self.publish(modified.delta.unwrap());
     }
 
-    fn delete(&mut self, known: &Known) {
+    fn delete(&mut self, known: &EstablishedSession) {
         let delta = self.store.delete(known.up_seid).unwrap();
         self.publish(delta);
     }
 }
 
 /// A worker with its ports.
-struct Lane {
+struct WorkerWithPorts {
     worker: Worker<MemIo>,
     io: MemIo,
     /// Frames that arrived, and that left.
@@ -133,8 +133,8 @@ struct Lane {
     events: rtrb::Consumer<WorkerEvent>,
 }
 
-impl Lane {
-    fn arrive(&mut self, known: &Known, is_uplink: bool) {
+impl WorkerWithPorts {
+    fn arrive(&mut self, known: &EstablishedSession, is_uplink: bool) {
         let (port, frame) = match is_uplink {
             true => (N3, known.uplink()),
             false => (N6, known.downlink()),
@@ -155,8 +155,11 @@ impl Lane {
     }
 }
 
-fn fleet(workers: usize, handoff_len: usize) -> (Control, Vec<Lane>, Vec<Known>) {
-    let layout = Layout { workers, sessions_max: 64, ..scenario::plain_layout(0) };
+fn fleet(
+    workers: usize,
+    handoff_len: usize,
+) -> (ControlSide, Vec<WorkerWithPorts>, Vec<EstablishedSession>) {
+    let layout = WorldLayout { workers, sessions_max: 64, ..scenario::plain_layout(0) };
     let (store, mut publisher, readers) = control(&layout);
     for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
         let addr: IpAddr = station.parse().unwrap();
@@ -164,7 +167,7 @@ fn fleet(workers: usize, handoff_len: usize) -> (Control, Vec<Lane>, Vec<Known>)
         publisher.set_mac(index, MacAddr(station_mac(addr)), false);
     }
     let owed = std::collections::VecDeque::new();
-    let mut control = Control { store, publisher, owed, changes: 0, next_teid: 0 };
+    let mut control = ControlSide { store, publisher, owed, changes: 0, next_teid: 0 };
     let steady = (1..=STEADY).map(|host| control.establish(host, host % 2 == 0).unwrap()).collect();
     let lanes = readers.into_iter().zip(connect(workers, handoff_len)).map(|(reader, handoff)| {
         let (event_tx, events) = rtrb::RingBuffer::new(1024);
@@ -179,14 +182,14 @@ fn fleet(workers: usize, handoff_len: usize) -> (Control, Vec<Lane>, Vec<Known>)
         };
         let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
         let io = MemIo::new(&UPF);
-        Lane { worker, io, arrived: 0, left: 0, _commands: commands, events }
+        WorkerWithPorts { worker, io, arrived: 0, left: 0, _commands: commands, events }
     });
     (control, lanes.collect(), steady)
 }
 
 /// Steps until no packet is on its way between workers. Each step takes a burst, and the receive
 /// queues hold a bounded number of them.
-fn settle(control: &Control, lanes: &mut [Lane]) {
+fn settle(control: &ControlSide, lanes: &mut [WorkerWithPorts]) {
     const ROUNDS_MAX: usize = 10_000;
     for _ in 0..ROUNDS_MAX {
         let before = control.publisher.snapshot();
@@ -200,7 +203,7 @@ fn settle(control: &Control, lanes: &mut [Lane]) {
     panic!("packets are still under way: {:?}", control.publisher.snapshot());
 }
 
-fn assert_nothing_lost(control: &Control, lanes: &[Lane]) {
+fn assert_nothing_lost(control: &ControlSide, lanes: &[WorkerWithPorts]) {
     let arrived: usize = lanes.iter().map(|lane| lane.arrived).sum();
     let left: usize = lanes.iter().map(|lane| lane.left).sum();
     let sum = control.publisher.snapshot();
@@ -217,7 +220,7 @@ fn packets_of_sessions_that_stay_are_forwarded_whatever_changes_meanwhile() {
     for (workers, seed) in [(1, 1), (2, 2), (3, 3)] {
         let mut rng = StdRng::seed_from_u64(seed);
         let (mut control, mut lanes, mut steady) = fleet(workers, 1024);
-        let mut passing: Vec<Known> = Vec::new();
+        let mut passing: Vec<EstablishedSession> = Vec::new();
         for turn in 0..6_000_u32 {
             let lane = rng.random_range(0..lanes.len());
             match rng.random_range(0..8) {
@@ -272,7 +275,7 @@ fn downlink_packet_leaves_through_the_tunnel_before_or_after_the_change() {
         control.hand_over(&mut steady[at]);
         let after = *steady[at].gnb.last().unwrap();
         let rounds: Vec<Teid> = (0..3)
-            .flat_map(|_| lanes.iter_mut().flat_map(Lane::step).collect::<Vec<_>>())
+            .flat_map(|_| lanes.iter_mut().flat_map(WorkerWithPorts::step).collect::<Vec<_>>())
             .collect();
         assert_eq!(rounds.len(), 2, "one packet arrived at each worker");
         assert!(rounds.iter().all(|teid| [before, after].contains(teid)), "{rounds:?}");
@@ -280,7 +283,7 @@ fn downlink_packet_leaves_through_the_tunnel_before_or_after_the_change() {
         assert_eq!(control.publisher.unobserved(), 0);
         lanes[0].arrive(&steady[at], false);
         let left: Vec<Teid> = (0..3)
-            .flat_map(|_| lanes.iter_mut().flat_map(Lane::step).collect::<Vec<_>>())
+            .flat_map(|_| lanes.iter_mut().flat_map(WorkerWithPorts::step).collect::<Vec<_>>())
             .collect();
         assert_eq!(left, [after]);
     }
@@ -318,7 +321,7 @@ fn threads_forward_every_packet_while_the_control_thread_changes_sessions() {
             })
             .collect();
         let mut rng = StdRng::seed_from_u64(7);
-        let mut passing: Vec<Known> = Vec::new();
+        let mut passing: Vec<EstablishedSession> = Vec::new();
         while control.changes < 3_000 {
             let at = rng.random_range(0..steady.len());
             control.hand_over(&mut steady[at]);
@@ -333,7 +336,7 @@ fn threads_forward_every_packet_while_the_control_thread_changes_sessions() {
                 std::thread::yield_now();
             }
         }
-        let sent = |control: &Control| control.publisher.snapshot().received_pkts;
+        let sent = |control: &ControlSide| control.publisher.snapshot().received_pkts;
         let all = u64::from(BURSTS) * 16 * 2;
         while sent(&control) < all || control.publisher.unobserved() > 0 {
             control.observe();

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use adit_tests::process::{Namespace, Running, binary, is_root, run};
+use adit_tests::process::{ChildProcess, TestNamespace, binary, is_root, run};
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A configuration on two veth devices, and the folder that it and its socket are in.
-struct Setup {
+struct CliSetup {
     dir: TempDir,
     text: String,
 }
 
-impl Setup {
+impl CliSetup {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let core = first_core();
@@ -128,7 +128,7 @@ fn check_of_the_example_succeeds_and_prints_what_follows() {
 #[test]
 fn check_of_a_broken_file_lists_every_mistake() {
     let Some(adit) = binary("adit") else { return };
-    let setup = Setup::new()
+    let setup = CliSetup::new()
         .replaced("listen = \"127.0.0.1:8805\"", "listen = \"localhost\"")
         .replaced("sessions_max = 1000", "sessions_max = 0\nsession_timeout = 3")
         .replaced("port = \"core\"", "port = \"cor\"")
@@ -181,7 +181,7 @@ fn version_and_help_are_printed() {
 #[test]
 fn show_without_a_daemon_says_what_to_do() {
     let Some(adit) = binary("adit") else { return };
-    let setup = Setup::new();
+    let setup = CliSetup::new();
     let mut show = Command::new(&adit);
     show.args(["show", "counters", "--socket"]).arg(setup.socket());
     assert_refused(&run(&mut show, LIMIT), &[&setup.socket().display().to_string(), "adit run"]);
@@ -190,7 +190,7 @@ fn show_without_a_daemon_says_what_to_do() {
 #[test]
 fn closed_pipe_ends_the_output_without_a_word() {
     let Some(adit) = binary("adit") else { return };
-    let setup = Setup::new();
+    let setup = CliSetup::new();
     let mut check = Command::new(&adit);
     check.arg("check").arg(setup.write()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = check.spawn().unwrap();
@@ -208,19 +208,19 @@ fn run_without_its_file_is_refused() {
 }
 
 /// Runs `adit run` in a namespace of its own and returns what it said and its process identifier.
-fn run_in(namespace: &Namespace, adit: &Path, setup: &Setup) -> (Output, u32) {
+fn run_in(namespace: &TestNamespace, adit: &Path, setup: &CliSetup) -> (Output, u32) {
     let child = start(namespace, adit, setup, "error");
     let pid = child.id();
     (child.finish(LIMIT), pid)
 }
 
-fn start(namespace: &Namespace, adit: &Path, setup: &Setup, log: &str) -> Running {
+fn start(namespace: &TestNamespace, adit: &Path, setup: &CliSetup, log: &str) -> ChildProcess {
     let mut command = namespace.command(adit);
     command.args(["run", "--config"]).arg(setup.write()).env("RUST_LOG", log);
-    Running::start(&mut command)
+    ChildProcess::start(&mut command)
 }
 
-fn links(namespace: &Namespace) {
+fn links(namespace: &TestNamespace) {
     for (device, peer) in [("n3", "gnb"), ("n6", "dn")] {
         namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", peer]);
         namespace.ip(&["link", "set", device, "up"]);
@@ -230,7 +230,7 @@ fn links(namespace: &Namespace) {
 
 /// Neither a socket nor files of DPDK.
 #[track_caller]
-fn assert_nothing_left(setup: &Setup, pid: u32) {
+fn assert_nothing_left(setup: &CliSetup, pid: u32) {
     assert!(!setup.socket().exists(), "the admin socket is left");
     let runtime = format!("adit-{pid}");
     for dir in ["/var/run/dpdk", "/run/dpdk", "/dev/hugepages", "/tmp/dpdk"] {
@@ -244,9 +244,9 @@ fn assert_nothing_left(setup: &Setup, pid: u32) {
 #[test]
 fn run_with_a_device_that_does_not_exist_is_refused() {
     let (Some(adit), true) = (binary("adit"), is_root()) else { return };
-    let namespace = Namespace::new("device");
+    let namespace = TestNamespace::new("device");
     links(&namespace);
-    let setup = Setup::new().replaced("net_af_packet1,iface=n6", "net_nonesuch0");
+    let setup = CliSetup::new().replaced("net_af_packet1,iface=n6", "net_nonesuch0");
     let (output, pid) = run_in(&namespace, &adit, &setup);
     assert_refused(&output, &["core", "net_nonesuch0"]);
     assert_nothing_left(&setup, pid);
@@ -255,9 +255,9 @@ fn run_with_a_device_that_does_not_exist_is_refused() {
 #[test]
 fn run_with_an_interface_that_does_not_exist_is_refused() {
     let (Some(adit), true) = (binary("adit"), is_root()) else { return };
-    let namespace = Namespace::new("iface");
+    let namespace = TestNamespace::new("iface");
     links(&namespace);
-    let setup = Setup::new().replaced("iface=n6", "iface=n66");
+    let setup = CliSetup::new().replaced("iface=n6", "iface=n66");
     let (output, pid) = run_in(&namespace, &adit, &setup);
     assert_refused(&output, &["core", "n66"]);
     assert_nothing_left(&setup, pid);
@@ -266,9 +266,9 @@ fn run_with_an_interface_that_does_not_exist_is_refused() {
 #[test]
 fn run_without_privileges_is_refused() {
     let (Some(adit), true) = (binary("adit"), is_root()) else { return };
-    let namespace = Namespace::new("nobody");
+    let namespace = TestNamespace::new("nobody");
     links(&namespace);
-    let setup = Setup::new();
+    let setup = CliSetup::new();
     let path = setup.write();
     let run_dir = setup.dir.path().join("run");
     fs::create_dir(&run_dir).unwrap();
@@ -289,9 +289,10 @@ fn run_without_privileges_is_refused() {
 #[test]
 fn run_with_an_address_that_nobody_has_is_refused() {
     let (Some(adit), true) = (binary("adit"), is_root()) else { return };
-    let namespace = Namespace::new("addr");
+    let namespace = TestNamespace::new("addr");
     links(&namespace);
-    let setup = Setup::new().replaced("listen = \"127.0.0.1:8805\"", "listen = \"192.0.2.7:8805\"");
+    let setup =
+        CliSetup::new().replaced("listen = \"127.0.0.1:8805\"", "listen = \"192.0.2.7:8805\"");
     let (output, pid) = run_in(&namespace, &adit, &setup);
     assert_refused(&output, &["n4.listen", "192.0.2.7:8805"]);
     assert_nothing_left(&setup, pid);
@@ -300,9 +301,9 @@ fn run_with_an_address_that_nobody_has_is_refused() {
 #[test]
 fn run_twice_is_refused_and_sigterm_ends_cleanly() {
     let (Some(adit), true) = (binary("adit"), is_root()) else { return };
-    let namespace = Namespace::new("sigterm");
+    let namespace = TestNamespace::new("sigterm");
     links(&namespace);
-    let setup = Setup::new();
+    let setup = CliSetup::new();
     let mut first = start(&namespace, &adit, &setup, "info");
     let pid = first.id();
     first.wait_for("running");
@@ -327,13 +328,13 @@ fn run_twice_is_refused_and_sigterm_ends_cleanly() {
         assert!(said.lines().any(|line| line == count), "{said}");
     }
 
-    let same_socket = Setup::new();
+    let same_socket = CliSetup::new();
     let (own, taken) = (same_socket.socket(), setup.socket());
     let same_socket =
         same_socket.replaced(&own.display().to_string(), &taken.display().to_string());
     let (output, _) = run_in(&namespace, &adit, &same_socket);
     assert_refused(&output, &["another adit", &setup.socket().display().to_string()]);
-    let same_port = Setup::new();
+    let same_port = CliSetup::new();
     let (output, refused) = run_in(&namespace, &adit, &same_port);
     assert_refused(&output, &["n4.listen", "127.0.0.1:8805"]);
     assert_nothing_left(&same_port, refused);

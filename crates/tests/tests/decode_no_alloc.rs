@@ -12,7 +12,7 @@ use adit_pfcp::ie::{
     SdfFilter, SourceInterface, UeIpAddress, VolumeThreshold,
 };
 use adit_pfcp::message::SessionEstablishmentRequest;
-use adit_pfcp::{Datagram, Message, Repeated, encode};
+use adit_pfcp::{Message, PfcpDatagram, Repeated, encode};
 use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId};
 
 use counting::allocations;
@@ -123,7 +123,7 @@ fn decoding_an_establishment_and_walking_its_rules_allocates_nothing() {
     let octets = establishment();
     let mut seen = 0;
     let count = allocations(|| {
-        for raw in Datagram::new(&octets) {
+        for raw in PfcpDatagram::new(&octets) {
             let message = Message::decode(&raw.unwrap()).unwrap();
             let Message::SessionEstablishmentRequest(request) = message else { panic!() };
             seen += walk(&request);
@@ -136,12 +136,12 @@ fn decoding_an_establishment_and_walking_its_rules_allocates_nothing() {
 #[test]
 fn encoding_into_a_buffer_allocates_nothing() {
     let octets = establishment();
-    let raw = Datagram::new(&octets).next().unwrap().unwrap();
+    let raw = PfcpDatagram::new(&octets).next().unwrap().unwrap();
     let message = Message::decode(&raw).unwrap();
     let mut buf = [0; 2048];
     let mut len = 0;
     let count = allocations(|| {
-        let mut w = adit_pfcp::Writer::new(&mut buf);
+        let mut w = adit_pfcp::PfcpWriter::new(&mut buf);
         len = w.message_with(&raw.header, |w| message.encode_body(w)).unwrap();
     });
     assert_eq!(count, 0);

@@ -5,17 +5,17 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use adit_tests::leftovers::{assert_nothing_left, interfaces, namespaces};
-use adit_tests::process::{Running, binary, is_root, skip};
+use adit_tests::process::{ChildProcess, binary, is_root, skip};
 
 /// A lab whose adit is the one beside it.
-fn start(arguments: &[&str]) -> Option<Running> {
+fn start(arguments: &[&str]) -> Option<ChildProcess> {
     let (lab, _adit) = (binary("adit-lab")?, binary("adit")?);
     if !is_root() {
         return None;
     }
     let mut command = Command::new(lab);
     command.arg("demo").args(arguments);
-    Some(Running::start(&mut command))
+    Some(ChildProcess::start(&mut command))
 }
 
 /// Status 2: the machine lacks something that the demo needs; its last line says what.

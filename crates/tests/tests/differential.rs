@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use adit_rules::{DestinationInterface, SourceInterface};
 use adit_session::PdrSpec;
-use adit_tests::oracle::{Lane, Outcome, Verdict};
-use adit_tests::world::{Arrival, World};
+use adit_tests::oracle::{OracleLane, OracleOutcome, OracleVerdict};
+use adit_tests::world::{InjectedFrame, World};
 use adit_tests::{scenario, traffic};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -92,7 +92,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
         for _ in 0..rng.random_range(0..4) {
             change(&mut rng, &mut world, coverage)?;
         }
-        if world.releases_packets_of_ues() {
+        if world.releases_uplink_packets() {
             world.exchange(&[])?;
         }
         let arrivals = burst(&mut rng, &world);
@@ -107,7 +107,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     }
     let arrivals = burst(&mut rng, &world);
     world.exchange(&arrivals)?;
-    if world.store.reserved() != adit_session::Reserved::default() {
+    if world.store.reserved() != adit_session::ReservedCounts::default() {
         return Err(format!("identifiers leaked: {:?}", world.store.reserved()));
     }
     let sum = world.publisher.snapshot();
@@ -116,7 +116,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     coverage.handed_off += sum.handed_off_pkts;
     coverage.locally_switched += sum.locally_switched_pkts;
     coverage.kept_their_rules += world.kept_their_rules;
-    coverage.known_parts += world.known_parts;
+    coverage.known_parts += world.known_fragments;
     add(&mut coverage.drops, &sum.drops);
     add(&mut coverage.punts, &sum.punts);
     world.drain();
@@ -149,16 +149,16 @@ fn change(rng: &mut StdRng, world: &mut World, coverage: &mut Coverage) -> Resul
     Ok(())
 }
 
-fn burst(rng: &mut StdRng, world: &World) -> Vec<Arrival> {
+fn burst(rng: &mut StdRng, world: &World) -> Vec<InjectedFrame> {
     let len = if rng.random_ratio(1, 4) { 1 } else { rng.random_range(1..=48) };
     let is_usual = rng.random_ratio(1, 3);
-    let arrivals: Vec<Arrival> = (0..len)
+    let arrivals: Vec<InjectedFrame> = (0..len)
         .map(|_| {
             let (port, frame) = match is_usual && !rng.random_ratio(1, 20) {
                 true => traffic::usual(rng, &world.oracle),
                 false => traffic::packet(rng, &world.oracle),
             };
-            Arrival { worker: rng.random_range(0..world.ios.len()), port, frame }
+            InjectedFrame { worker: rng.random_range(0..world.ios.len()), port, frame }
         })
         .collect();
     let arrivals = without_further_parts(world, arrivals);
@@ -166,21 +166,25 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<Arrival> {
 }
 
 /// Leaves out later parts of tunnel packets of which the first one may wait.
-fn without_further_parts(world: &World, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
+fn without_further_parts(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedFrame> {
     arrivals.retain(|arrival| {
         let verdict = world.oracle.judge(arrival.port, &arrival.frame);
-        !(verdict.is_known_part && verdict.outcome == Outcome::Reassemble)
+        !(verdict.is_known_fragment && verdict.outcome == OracleOutcome::Reassemble)
     });
     arrivals
 }
 
 /// Leaves out packets to other UEs that must come back alone, or all others but one of them.
-fn without_lonely(rng: &mut StdRng, world: &World, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
-    let lonely = arrivals.iter().position(|arrival| world.must_come_back_alone(arrival));
+fn without_lonely(
+    rng: &mut StdRng,
+    world: &World,
+    mut arrivals: Vec<InjectedFrame>,
+) -> Vec<InjectedFrame> {
+    let lonely = arrivals.iter().position(|arrival| world.must_be_switched_alone(arrival));
     match lonely.filter(|_| rng.random_ratio(1, 4)) {
         Some(at) => vec![arrivals.swap_remove(at)],
         None => {
-            arrivals.retain(|arrival| !world.must_come_back_alone(arrival));
+            arrivals.retain(|arrival| !world.must_be_switched_alone(arrival));
             arrivals
         }
     }
@@ -188,10 +192,10 @@ fn without_lonely(rng: &mut StdRng, world: &World, mut arrivals: Vec<Arrival>) -
 
 /// Leaves out packets that came another way than earlier ones of their session, if they share a rate
 /// or a quota with those: which lane of a burst is first depends on how usual its packets are.
-fn in_one_lane(world: &World, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
-    let mut lanes: HashMap<usize, Lane> = HashMap::new();
+fn in_one_lane(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedFrame> {
+    let mut lanes: HashMap<usize, OracleLane> = HashMap::new();
     arrivals.retain(|arrival| {
-        let Verdict { session, lane, .. } = world.oracle.judge(arrival.port, &arrival.frame);
+        let OracleVerdict { session, lane, .. } = world.oracle.judge(arrival.port, &arrival.frame);
         let (Some(at), Some(lane)) = (session, lane) else { return true };
         let session = &world.oracle.sessions[at].1;
         let is_back = |pdr: &PdrSpec| {
@@ -202,7 +206,7 @@ fn in_one_lane(world: &World, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
         let from_tunnel = |pdr: &PdrSpec| {
             pdr.pdi.f_teid.is_some() && (pdr.pdi.source != SourceInterface::Access || is_back(pdr))
         };
-        let is_uplink = lane == Lane::Tunneled && !session.pdrs.iter().any(from_tunnel);
+        let is_uplink = lane == OracleLane::Tunneled && !session.pdrs.iter().any(from_tunnel);
         let has_rates = session.qers.iter().any(|qer| qer.mbr.is_some());
         let has_quotas = session.urrs.iter().any(|urr| urr.settings.volume_quota.is_some());
         let is_free = !has_quotas && (is_uplink || !has_rates);
@@ -213,11 +217,11 @@ fn in_one_lane(world: &World, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
 
 /// Stations that packets wait for answer now and then, or never.
 fn settle_waiting(rng: &mut StdRng, world: &mut World) -> Result<(), String> {
-    let waiting = world.waiting();
+    let waiting = world.unresolved_stations();
     let Some((interface, station)) = waiting.first().copied() else { return Ok(()) };
     match rng.random_range(0..30) {
         0 => world.learn(interface, station),
-        1..3 => world.give_up_waiting()?,
+        1..3 => world.expire_neighbor_waits()?,
         _ => {}
     }
     Ok(())

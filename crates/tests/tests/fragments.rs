@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use adit_rules::PuntReason;
-use adit_tests::oracle::{Lane, Outcome, checksum};
-use adit_tests::world::Arrival;
+use adit_tests::oracle::{OracleLane, OracleOutcome, checksum};
+use adit_tests::world::InjectedFrame;
 use adit_tests::{scenario, traffic};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -76,7 +76,8 @@ fn tunnel_packets_in_fragments_leave_as_the_whole_would_from_any_workers() {
                 frame[l3 + 26..l3 + 28].fill(0);
             }
             let verdict = world.oracle.judge(port, &frame);
-            let Outcome::Forward { port: out, frames, lane: Lane::Tunneled } = verdict.outcome
+            let OracleOutcome::Forward { port: out, frames, lane: OracleLane::Tunneled } =
+                verdict.outcome
             else {
                 continue;
             };
@@ -99,7 +100,7 @@ fn tunnel_packets_in_fragments_leave_as_the_whole_would_from_any_workers() {
             for part in parts.iter() {
                 let worker = rng.random_range(0..workers);
                 assert!(sent.is_empty(), "seed {seed}: it left before its last part came");
-                let arrival = Arrival { worker, port, frame: part.clone() };
+                let arrival = InjectedFrame { worker, port, frame: part.clone() };
                 sent = world.transmit_from(&[arrival]);
             }
             // From the worker that received the last part over the one that joins to the owner.

@@ -6,7 +6,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use adit_tests::control_planes::{Attached, configurations};
+use adit_tests::control_planes::{AttachedDaemon, configurations};
 use adit_tests::process::{binary, run};
 
 const NAMES: [&str; 4] = ["Open5GS", "free5GC", "SD-Core", "OAI"];
@@ -14,7 +14,7 @@ const NAMES: [&str; 4] = ["Open5GS", "free5GC", "SD-Core", "OAI"];
 /// Runs a profile, whose cases must all hold; fewer than `cases_min` mean that the script lost some.
 fn attach(control_plane: &str, cases_min: usize) {
     let Some(binaries) = adit_tests::go::build("control-planes", &["."]) else { return };
-    let Some(mut attached) = Attached::start(control_plane) else { return };
+    let Some(mut attached) = AttachedDaemon::start(control_plane) else { return };
     let profile = control_plane.to_lowercase();
     let cases = attached.run(&binaries.join("control-planes"), &profile);
     let failed: Vec<_> = cases.iter().filter(|case| case["ok"] != true).collect();

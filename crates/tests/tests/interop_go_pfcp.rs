@@ -24,6 +24,6 @@ fn control_function_on_go_pfcp_is_content_with_every_answer() {
     let skipped: Vec<_> = cases.iter().filter(|case| case["skipped"].is_string()).collect();
     assert!(skipped.is_empty(), "{skipped:#?}");
     assert_eq!(daemon.sessions(), 0, "every case ends its session");
-    let output = daemon.end();
+    let output = daemon.stop();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

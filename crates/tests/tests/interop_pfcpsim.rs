@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use adit_tests::daemon::{Daemon, N3, N4};
-use adit_tests::go::Mend;
-use adit_tests::process::{Running, run};
+use adit_tests::go::SourcePatch;
+use adit_tests::process::{ChildProcess, run};
 
 const SESSIONS: usize = 1000;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// answer before, and repeats no request: a thousand usage reports a second, which its URRs ask for,
 /// spoil or displace answers. And each of its heartbeats tells of a restart in that very second,
 /// which ends its sessions (TS 23.527 §4.2). So reports and heartbeats come once an hour.
-const MEND: Mend = Mend {
+const MEND: SourcePatch = SourcePatch {
     module: "github.com/omec-project/pfcpsim",
     changes: &[
         ("internal/pfcpsim/server.go", "(1 * time.Second)", "(time.Hour)"),
@@ -37,7 +37,7 @@ struct Simulator<'a> {
     daemon: &'a Daemon,
     control: PathBuf,
     /// Ends with this value.
-    _process: Running,
+    _process: ChildProcess,
 }
 
 impl<'a> Simulator<'a> {
@@ -45,7 +45,8 @@ impl<'a> Simulator<'a> {
         // It logs more than a pipe holds, and nobody reads.
         let quiet = "exec \"$0\" --interface lo >/dev/null 2>&1";
         let mut command = daemon.command(Path::new("sh"));
-        let process = Running::start(command.args(["-c", quiet]).arg(binaries.join("pfcpsim")));
+        let process =
+            ChildProcess::start(command.args(["-c", quiet]).arg(binaries.join("pfcpsim")));
         let simulator = Self { daemon, control: binaries.join("pfcpctl"), _process: process };
         let end = Instant::now() + Duration::from_secs(10);
         let configure = ["service", "configure", "--remote-peer-addr", N4, "--n3-addr", N3];
@@ -94,7 +95,7 @@ fn pfcpsim_associates_and_creates_modifies_and_deletes_a_thousand_sessions() {
         "github.com/omec-project/pfcpsim/cmd/pfcpctl",
     ];
     let mend = Some(MEND);
-    let Some(binaries) = adit_tests::go::build_mended("pfcpsim", &tools, mend) else { return };
+    let Some(binaries) = adit_tests::go::build_patched("pfcpsim", &tools, mend) else { return };
     let Some(daemon) = Daemon::start("pfcpsim", 2 * SESSIONS) else { return };
     let simulator = Simulator::start(&daemon, &binaries);
     simulator.run(&["service", "associate"]);
@@ -117,6 +118,6 @@ fn pfcpsim_associates_and_creates_modifies_and_deletes_a_thousand_sessions() {
     // INTEROP: pfcpsim names the Node ID 0.0.0.0 in its release and takes any answer.
     simulator.run(&["service", "disassociate"]);
 
-    let output = daemon.end();
+    let output = daemon.stop();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -31,19 +31,23 @@ use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
 use adit_session::{
     PredefinedAction, PredefinedDetection, PredefinedRule, QosPolicy, parse_flow_description,
 };
-use adit_tables::{NeighbourCache, Publisher};
+use adit_tables::{NeighborCache, Publisher};
 use adit_testkit::packet::PacketBuilder;
-use adit_tests::oracle::{Interface, Route};
-use adit_tests::world::{Layout, control, station_mac};
+use adit_tests::oracle::{OracleInterface, OracleRoute};
+use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::{MacAddr, Nanos, PdrId, PortId, Qfi, Seid, Teid};
 
 const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
 
-fn layout(workers: usize) -> Layout {
-    let interface = |port: u16, own: Ipv4Addr, net: u16| Interface {
-        role: if port == 0 { adit_tests::oracle::Role::N3 } else { adit_tests::oracle::Role::N6 },
+fn layout(workers: usize) -> WorldLayout {
+    let interface = |port: u16, own: Ipv4Addr, net: u16| OracleInterface {
+        role: if port == 0 {
+            adit_tests::oracle::OracleRole::N3
+        } else {
+            adit_tests::oracle::OracleRole::N6
+        },
         port,
         vlan: 0,
         mac: MACS[usize::from(port)].0,
@@ -53,9 +57,9 @@ fn layout(workers: usize) -> Layout {
         network_instance: None,
         local_switching: true,
     };
-    Layout {
+    WorldLayout {
         interfaces: vec![interface(0, smf::N3, 3), interface(1, Ipv4Addr::new(10, 0, 6, 2), 6)],
-        routes: vec![Route {
+        routes: vec![OracleRoute {
             interface: 1,
             prefix: (Ipv4Addr::UNSPECIFIED.into(), 0),
             gateway: GATEWAY.into(),
@@ -68,15 +72,15 @@ fn layout(workers: usize) -> Layout {
 }
 
 /// The control thread's belongings, turned by hand as its loop does.
-struct Control {
+struct ControlSide {
     node: Node,
     publisher: Publisher,
-    neighbours: NeighbourCache,
+    neighbors: NeighborCache,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     commands: Vec<rtrb::Producer<WorkerCommand>>,
 }
 
-impl Control {
+impl ControlSide {
     fn new(workers: usize) -> (Self, Vec<Worker<MemIo>>) {
         Self::with(workers, smf::config())
     }
@@ -85,7 +89,7 @@ impl Control {
         let node = Node::new(config);
         let (store, publisher, readers) = control(&layout(workers));
         assert_eq!(store.slot_bits(), node.store().slot_bits());
-        let neighbours = NeighbourCache::new(&publisher);
+        let neighbours = NeighborCache::new(&publisher);
         let (mut events, mut commands, mut made) = (Vec::new(), Vec::new(), Vec::new());
         let handoffs = adit_datapath::connect(workers, 1024);
         for (reader, handoff) in readers.into_iter().zip(handoffs) {
@@ -105,13 +109,13 @@ impl Control {
             let worker = Worker::new(config, reader, event_tx, command_rx);
             made.push(worker.with_handoff(handoff));
         }
-        (Self { node, publisher, neighbours, events, commands }, made)
+        (Self { node, publisher, neighbors: neighbours, events, commands }, made)
     }
 
     fn turn(&mut self, now: Nanos) -> Vec<Transmit> {
         for ring in &mut self.events {
             while let Ok(event) = ring.pop() {
-                self.neighbours.handle_event(now, event, &mut self.publisher);
+                self.neighbors.handle_event(now, event, &mut self.publisher);
                 self.node.handle_event(now, event);
             }
         }
@@ -122,12 +126,12 @@ impl Control {
             }
             self.publisher.apply(id, delta);
         }
-        self.neighbours.handle_changes(now, &mut self.publisher);
+        self.neighbors.handle_changes(now, &mut self.publisher);
         while let Some(id) = self.publisher.poll_observed() {
             self.node.handle_published(now, id);
         }
-        self.neighbours.handle_timeout(now, &mut self.publisher);
-        while let Some(command) = self.neighbours.poll_command() {
+        self.neighbors.handle_timeout(now, &mut self.publisher);
+        while let Some(command) = self.neighbors.poll_command() {
             self.commands[0].push(command).unwrap();
         }
         while self.node.poll_event().is_some() {}
@@ -136,8 +140,8 @@ impl Control {
 }
 
 /// One worker, and stations that answer ARP, in virtual time.
-struct Upf {
-    control: Control,
+struct UpfInMemory {
+    control: ControlSide,
     worker: Worker<MemIo>,
     io: MemIo,
     now: Nanos,
@@ -145,13 +149,13 @@ struct Upf {
     alive: Vec<Ipv4Addr>,
 }
 
-impl Upf {
+impl UpfInMemory {
     fn new() -> Self {
         Self::with(smf::config())
     }
 
     fn with(config: NodeConfig) -> Self {
-        let (control, mut workers) = Control::with(1, config);
+        let (control, mut workers) = ControlSide::with(1, config);
         let worker = workers.remove(0);
         let alive = vec![GATEWAY, smf::GNB];
         let now = Nanos::from_secs(1);
@@ -268,7 +272,7 @@ fn outer_teid(frame: &[u8]) -> Teid {
 
 #[test]
 fn answer_waits_for_the_workers_and_no_packet_behind_it_is_lost() {
-    let mut upf = Upf::new();
+    let mut upf = UpfInMemory::new();
     upf.associate();
     let script = smf::SessionScript::new(0x11, 1);
     upf.control.node.handle_datagram(upf.now, smf::smf(10), &smf::establish(2, &script));
@@ -291,7 +295,7 @@ fn answer_waits_for_the_workers_and_no_packet_behind_it_is_lost() {
 
 #[test]
 fn handover_deletion_and_release_reach_the_next_packet() {
-    let mut upf = Upf::new();
+    let mut upf = UpfInMemory::new();
     upf.associate();
     let scripts = [smf::SessionScript::new(0x11, 1), smf::SessionScript::new(0x12, 2)];
     let (seid, teid) = accepted(&upf.ask(&smf::establish(2, &scripts[0])));
@@ -318,7 +322,7 @@ fn handover_deletion_and_release_reach_the_next_packet() {
     assert_eq!(upf.turn().1.len(), 0);
     assert_eq!(upf.dropped(DropReason::TeidUnknown), 2);
     assert_eq!(upf.dropped(DropReason::UeUnknown), 2);
-    assert_eq!(upf.control.node.store().reserved(), adit_session::Reserved::default());
+    assert_eq!(upf.control.node.store().reserved(), adit_session::ReservedCounts::default());
     assert!(upf.control.publisher.snapshot().identity_holds());
 }
 
@@ -343,10 +347,10 @@ fn pfds(sequence: u32, id: &'static [u8], texts: &[&'static str]) -> Vec<u8> {
 /// Spec: TS 29.244 §6.2.5.
 #[test]
 fn pfds_of_an_application_decide_the_fate_of_packets_of_a_session_that_exists() {
-    let mut upf = Upf::new();
+    let mut upf = UpfInMemory::new();
     upf.associate();
     let script = smf::SessionScript::new(0x11, 1);
-    let accept = |upf: &mut Upf, request: &[u8]| {
+    let accept = |upf: &mut UpfInMemory, request: &[u8]| {
         let answer = upf.ask(request);
         let Message::PfdManagementResponse(body) = smf::decode(&answer) else { panic!() };
         assert!(body.cause.is_accepted(), "{body:?}");
@@ -359,7 +363,7 @@ fn pfds_of_an_application_decide_the_fate_of_packets_of_a_session_that_exists() 
         }
         body.create_pdrs = Vec::leak(pdrs)[..].into();
     })));
-    let both = |upf: &mut Upf| {
+    let both = |upf: &mut UpfInMemory| {
         upf.io.inject(PortId(0), &uplink(&script, teid));
         upf.io.inject(PortId(1), &downlink(&script));
         upf.turn().1.len()
@@ -399,7 +403,7 @@ fn predefined_rules_decide_the_fate_of_packets_until_they_are_deactivated() {
         rule("marked", from_8, PredefinedAction::Forward, Qfi::new(5)),
         rule("other", all_udp, PredefinedAction::Drop, None),
     ];
-    let mut upf = Upf::with(config);
+    let mut upf = UpfInMemory::with(config);
     upf.associate();
     let script = smf::SessionScript::new(0x11, 1);
     let (seid, teid) = accepted(&upf.ask(&smf::establish_with(2, &script, |body| {
@@ -438,7 +442,7 @@ fn predefined_rules_decide_the_fate_of_packets_until_they_are_deactivated() {
 
 #[test]
 fn packets_wait_for_a_silent_gnb_and_leave_when_it_answers() {
-    let mut upf = Upf::new();
+    let mut upf = UpfInMemory::new();
     upf.alive.retain(|station| *station != smf::GNB);
     upf.associate();
     let script = smf::SessionScript::new(0x11, 1);
@@ -458,7 +462,7 @@ fn packets_wait_for_a_silent_gnb_and_leave_when_it_answers() {
 
 #[test]
 fn packets_for_a_gnb_that_never_answers_are_dropped_by_name() {
-    let mut upf = Upf::new();
+    let mut upf = UpfInMemory::new();
     upf.alive.retain(|station| *station != smf::GNB);
     upf.associate();
     let script = smf::SessionScript::new(0x11, 1);
@@ -468,7 +472,7 @@ fn packets_for_a_gnb_that_never_answers_are_dropped_by_name() {
         upf.turn();
         upf.now += Nanos::from_millis(500);
     }
-    assert_eq!(upf.dropped(DropReason::NeighbourUnresolved), 1);
+    assert_eq!(upf.dropped(DropReason::NeighborUnresolved), 1);
     assert!(upf.control.publisher.snapshot().identity_holds());
 }
 
@@ -488,7 +492,7 @@ fn establish_with_pdrs(
 /// TS 29.244 §5.16: a router behind the UE sends from its networks and is reached there.
 #[test]
 fn framed_routes_lead_to_their_session_and_may_be_sent_from() {
-    let mut upf = Upf::new();
+    let mut upf = UpfInMemory::new();
     upf.associate();
     let scripts = [smf::SessionScript::new(0x11, 1), smf::SessionScript::new(0x12, 2)];
     let routes: [&'static [FramedRoute<'static>]; 2] = [
@@ -533,13 +537,13 @@ fn framed_routes_lead_to_their_session_and_may_be_sent_from() {
     upf.io.inject(PortId(1), &to("192.168.7.1"));
     assert!(upf.turn().1.is_empty());
     assert_eq!(upf.dropped(DropReason::UeUnknown), 1);
-    assert_eq!(upf.control.node.store().reserved(), adit_session::Reserved::default());
+    assert_eq!(upf.control.node.store().reserved(), adit_session::ReservedCounts::default());
 }
 
 /// TS 29.244 §8.2.121, §8.2.122: the node's clock, not a message, lets packets through.
 #[test]
 fn pdrs_pass_packets_between_activation_and_deactivation() {
-    let mut upf = Upf::new();
+    let mut upf = UpfInMemory::new();
     upf.associate();
     let script = smf::SessionScript::new(0x11, 1);
     // The node's clock reads UPF_STARTED at zero.
@@ -564,7 +568,7 @@ fn pdrs_pass_packets_between_activation_and_deactivation() {
 /// TS 29.244 §5.2.1A.2A: one PDR for packets of two tunnels.
 #[test]
 fn pdr_of_two_traffic_endpoints_takes_packets_of_both_tunnels() {
-    let mut upf = Upf::new();
+    let mut upf = UpfInMemory::new();
     upf.associate();
     let script = smf::SessionScript::new(0x11, 1);
     let request = smf::establish_with(2, &script, |body| {
@@ -596,13 +600,13 @@ fn pdr_of_two_traffic_endpoints_takes_packets_of_both_tunnels() {
 }
 
 /// What a worker's thread is asked to do: take these frames.
-type Job = Vec<(PortId, Vec<u8>)>;
+type FramesToInject = Vec<(PortId, Vec<u8>)>;
 
 #[test]
 fn accepted_sessions_of_running_workers_lose_no_packet() {
     const WORKERS: usize = 2;
     const ROUNDS: u32 = 100;
-    let (mut control, workers) = Control::new(WORKERS);
+    let (mut control, workers) = ControlSide::new(WORKERS);
     let start = Instant::now();
     let now = move || Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap());
     for (interface, station) in [(0, smf::GNB), (1, GATEWAY)] {
@@ -613,7 +617,7 @@ fn accepted_sessions_of_running_workers_lose_no_packet() {
     std::thread::scope(|scope| {
         let mut jobs = Vec::new();
         for mut worker in workers {
-            let (sender, receiver) = mpsc::channel::<Job>();
+            let (sender, receiver) = mpsc::channel::<FramesToInject>();
             jobs.push(sender);
             scope.spawn(move || {
                 let mut io = MemIo::new(&MACS);
@@ -629,7 +633,7 @@ fn accepted_sessions_of_running_workers_lose_no_packet() {
             });
         }
         // Every worker receives the frames; the owner of their session forwards them all.
-        let forwarded = |control: &Control, frames: &[(PortId, Vec<u8>)]| -> usize {
+        let forwarded = |control: &ControlSide, frames: &[(PortId, Vec<u8>)]| -> usize {
             let before = control.publisher.snapshot();
             jobs.iter().for_each(|job| job.send(frames.to_vec()).unwrap());
             let due = before.received_pkts + (frames.len() * WORKERS) as u64;
@@ -643,7 +647,7 @@ fn accepted_sessions_of_running_workers_lose_no_packet() {
             }
         };
         let mut sequence = 0;
-        let mut ask = |control: &mut Control, request: &dyn Fn(u32) -> Vec<u8>| {
+        let mut ask = |control: &mut ControlSide, request: &dyn Fn(u32) -> Vec<u8>| {
             sequence += 1;
             control.node.handle_datagram(now(), smf::smf(10), &request(sequence));
             let end = Instant::now() + Duration::from_secs(10);
@@ -680,5 +684,5 @@ fn accepted_sessions_of_running_workers_lose_no_packet() {
     assert!(sum.identity_holds(), "{sum:?}");
     assert_eq!(sum.transmitted_pkts(), u64::from(ROUNDS) * 4 * WORKERS as u64);
     assert!(sum.handed_off_pkts > 0, "{sum:?}");
-    assert_eq!(control.node.store().reserved(), adit_session::Reserved::default());
+    assert_eq!(control.node.store().reserved(), adit_session::ReservedCounts::default());
 }

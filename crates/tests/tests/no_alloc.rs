@@ -15,9 +15,9 @@ use adit_session::{CpFSeid, Enforcement, FTeidSpec, OwnerId, QosPolicy, Rates, S
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::world::{Layout, control, station_mac};
+use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::{BitRate, InterfaceId, MacAddr, Nanos, Owners, PortId, Teid, WorkerId};
-use adit_wire::gtpu::MessageType;
+use adit_wire::gtpu::GtpuMessageType;
 
 use counting::allocations;
 use syscalls::first_syscall;
@@ -64,7 +64,7 @@ impl PacketIo for PoolIo {
     }
 }
 
-struct Bench {
+struct AllocationTest {
     publisher: Publisher,
     worker: Worker<PoolIo>,
     io: PoolIo,
@@ -77,7 +77,7 @@ struct Bench {
 const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
 
-impl Bench {
+impl AllocationTest {
     /// A worker with one session, whose gNB is not resolved yet.
     fn new() -> Self {
         Self::with(QosPolicy::default(), None, None)
@@ -85,7 +85,7 @@ impl Bench {
 
     /// The same with maximum bit rates, which other sessions may share.
     fn with(qos: QosPolicy, mbr: Option<Rates>, correlation: Option<u32>) -> Self {
-        let layout = Layout { qos, ..scenario::plain_layout(0) };
+        let layout = WorldLayout { qos, ..scenario::plain_layout(0) };
         let (mut store, mut publisher, mut readers) = control(&layout);
         let mut change = scenario::plain_session(1, "10.0.3.1");
         change.create_qers[0].mbr = mbr;
@@ -171,7 +171,7 @@ fn watcher_sees_a_system_call_and_its_absence() {
 
 #[test]
 fn step_over_user_traffic_allocates_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = AllocationTest::new();
     bench.resolve_all();
     let cases = [
         (bench.uplink().ipv4("10.45.0.1", "8.8.8.8"), downlink().ipv4("8.8.8.8", "10.45.0.1")),
@@ -191,7 +191,7 @@ fn step_over_user_traffic_allocates_nothing() {
 
 #[test]
 fn step_over_packets_between_ues_allocates_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = AllocationTest::new();
     bench.resolve_all();
     // The UE's own address is a UE's, too.
     let up = bench.uplink().ipv4("10.45.0.1", "10.45.0.1").udp(4000, 53).payload(b"question");
@@ -206,7 +206,7 @@ fn step_over_packets_between_ues_allocates_nothing() {
 
 #[test]
 fn step_that_divides_and_joins_packets_allocates_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = AllocationTest::new();
     bench.resolve_all();
     let big = downlink().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000).payload(&[0; 1472]).build();
     assert_eq!(bench.step([&[], &big]), (0, 48));
@@ -231,22 +231,22 @@ fn step_that_divides_and_joins_packets_allocates_nothing() {
 fn step_that_polices_and_shapes_allocates_nothing() {
     let full = DropReason::ShapingQueueFull;
     for (excess, reason, shared_reason) in [
-        (Excess::Drops, DropReason::RateExceeded, DropReason::AggregateExceeded),
-        (Excess::Waits, full, full),
+        (Excess::Policed, DropReason::RateExceeded, DropReason::AggregateExceeded),
+        (Excess::Shaped, full, full),
     ] {
         let all = Enforcement { gbr: excess, flow: excess, session: excess, shared: excess };
         // An inner packet of 36 octets takes 36 ms.
         let rate = BitRate::from_kbps(8);
         let rates = Rates { uplink: rate, downlink: rate };
         let policy = QosPolicy { uplink: all, downlink: all, ..QosPolicy::default() };
-        exceed(Bench::with(policy.clone(), Some(rates), None), excess, reason);
-        exceed(Bench::with(policy.clone(), Some(rates), Some(7)), excess, reason);
+        exceed(AllocationTest::with(policy.clone(), Some(rates), None), excess, reason);
+        exceed(AllocationTest::with(policy.clone(), Some(rates), Some(7)), excess, reason);
         let total = QosPolicy { total: rates, ..policy };
-        exceed(Bench::with(total, None, None), excess, shared_reason);
+        exceed(AllocationTest::with(total, None, None), excess, shared_reason);
     }
 }
 
-fn exceed(mut bench: Bench, excess: Excess, reason: DropReason) {
+fn exceed(mut bench: AllocationTest, excess: Excess, reason: DropReason) {
     bench.resolve_all();
     let up = bench.uplink().ipv4("10.45.0.1", "8.8.8.8").udp(4000, 53).payload(b"question");
     let down = downlink().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000).payload(b"response");
@@ -261,22 +261,22 @@ fn exceed(mut bench: Bench, excess: Excess, reason: DropReason) {
     }
     let counts = bench.publisher.snapshot();
     let waiting = usize::try_from(counts.shaped_pkts).unwrap();
-    assert_eq!(waiting > 0, excess == Excess::Waits);
+    assert_eq!(waiting > 0, excess == Excess::Shaped);
     assert!(counts.drops[reason.index()] > 0 && all_sent > 20, "{excess:?}: {all_sent}");
 }
 
 /// Two workers, of which the first receives all uplink and the second all downlink; four sessions,
 /// two of each owner, one of these with a TEID that the control plane chose.
-struct Pair {
+struct TwoWorkers {
     workers: Vec<Worker<PoolIo>>,
     ios: Vec<PoolIo>,
     frames: Vec<[Vec<u8>; 2]>,
     control: (SessionStore, Publisher, Vec<rtrb::Consumer<WorkerEvent>>),
 }
 
-impl Pair {
+impl TwoWorkers {
     fn new() -> Self {
-        let layout = Layout { workers: 2, sessions_max: 128, ..scenario::plain_layout(0) };
+        let layout = WorldLayout { workers: 2, sessions_max: 128, ..scenario::plain_layout(0) };
         let (mut store, mut publisher, readers) = control(&layout);
         let (owners, mut wanted) =
             (Owners::new(2), [(0, false), (0, true), (1, false), (1, true)].to_vec());
@@ -330,14 +330,14 @@ impl Pair {
 
 #[test]
 fn step_that_hands_packets_to_another_worker_allocates_nothing() {
-    let mut pair = Pair::new();
+    let mut pair = TwoWorkers::new();
     assert_eq!(pair.frames.len(), 4, "each owner has sessions of either key kind");
     for _ in 0..10 {
         for [up, down] in &pair.frames {
             pair.ios[0].rx[0].extend((0..6).map(|_| MemBuf::from_packet(up)));
             pair.ios[1].rx[1].extend((0..6).map(|_| MemBuf::from_packet(down)));
         }
-        let Pair { workers, ios, .. } = &mut pair;
+        let TwoWorkers { workers, ios, .. } = &mut pair;
         let count = allocations(|| {
             for _ in 0..2 {
                 for (worker, io) in workers.iter_mut().zip(&mut *ios) {
@@ -353,14 +353,14 @@ fn step_that_hands_packets_to_another_worker_allocates_nothing() {
 
 #[test]
 fn step_over_drops_and_local_traffic_allocates_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = AllocationTest::new();
     bench.resolve_all();
     let to_us = || PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
     let expired = bench.uplink().ipv4("10.45.0.1", "8.8.8.8").ttl(1).udp(1, 2).build();
     let big = downlink().ipv4("8.8.8.8", "10.45.0.1").dont_fragment().udp(1, 2).payload(&[0; 1470]);
     let spoofed = bench.uplink().ipv4("10.45.0.99", "8.8.8.8").udp(1, 2).build();
     let unknown = to_us().gtpu(bench.teid ^ 1 << 31).ipv4("10.45.0.1", "8.8.8.8").build();
-    let echo = to_us().gtpu_message(MessageType::ECHO_REQUEST, 0).sequence(1).build();
+    let echo = to_us().gtpu_message(GtpuMessageType::ECHO_REQUEST, 0).sequence(1).build();
     let ping = to_us().icmp_echo(1, 1).payload(b"ping").build();
     let no_ue = downlink().ipv4("8.8.8.8", "10.46.0.1").udp(1, 2).build();
     let short = &expired[..50];
@@ -382,7 +382,7 @@ fn step_over_drops_and_local_traffic_allocates_nothing() {
 
 #[test]
 fn step_that_waits_for_a_neighbor_and_solicits_allocates_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = AllocationTest::new();
     let down = downlink().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000).build();
     assert_eq!(bench.step([&[], &down]), (0, 0));
     for addr in ["10.0.3.1", "2001:db8:3::1"] {

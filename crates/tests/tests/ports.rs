@@ -71,7 +71,7 @@ fn driver_that_refuses_to_steer_is_told_with_its_reason() {
         "refused" => assert!(!steered["reason"].as_str().unwrap().is_empty(), "{steered}"),
         other => panic!("{other}: {steered}"),
     }
-    let output = daemon.end();
+    let output = daemon.stop();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -122,7 +122,7 @@ fn workers_on_two_queues_of_memif_lose_nothing() {
             assert!(steered["reason"].as_str().unwrap().contains("not implemented"), "{port}");
         }
     }
-    let output = daemon.end();
+    let output = daemon.stop();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -133,7 +133,7 @@ fn memif(dir: &Path, number: usize, role: &str) -> String {
 }
 
 /// The other end of a port: a gNB or a data network.
-struct Station {
+struct MemifStation {
     port: Port,
     rx: Vec<RxQueue>,
     tx: Vec<TxQueue>,
@@ -144,7 +144,7 @@ struct Station {
     upf: Option<MacAddr>,
 }
 
-impl Station {
+impl MemifStation {
     fn send(&mut self, pool: &Mempool, queue: usize, frame: &[u8]) {
         let mut packet = pool.alloc().unwrap();
         packet.append(frame.len()).unwrap().copy_from_slice(frame);
@@ -188,13 +188,13 @@ impl Station {
 }
 
 /// A session as packets name it.
-struct Known {
+struct EstablishedSession {
     teid: Teid,
     script: smf::SessionScript,
 }
 
 /// Establishes the sessions.
-fn establish() -> Vec<Known> {
+fn establish_sessions() -> Vec<EstablishedSession> {
     let socket = UdpSocket::bind("127.0.3.1:8805").unwrap();
     socket.connect((daemon::N4, 8805)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -219,7 +219,7 @@ fn establish() -> Vec<Known> {
             else {
                 panic!("{created:?}")
             };
-            Known { teid, script }
+            EstablishedSession { teid, script }
         })
         .collect()
 }
@@ -250,14 +250,14 @@ fn exchange(dir: &Path) {
         };
         let (port, rx, tx) = Port::open(&eal, &config).unwrap();
         let mac = port.info().mac;
-        Station { port, rx, tx, mac, addr, upf: None }
+        MemifStation { port, rx, tx, mac, addr, upf: None }
     });
     let end = Instant::now() + Duration::from_secs(30);
     while stations.iter().any(|station| !station.port.details().unwrap().link_up) {
         assert!(Instant::now() < end, "memif does not connect");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let sessions = establish();
+    let sessions = establish_sessions();
     while stations.iter().any(|station| station.upf.is_none()) {
         assert!(Instant::now() < end, "adit does not ask for its neighbors");
         stations.iter_mut().for_each(|station| drop(station.receive(&pool)));

@@ -13,15 +13,15 @@ use core::net::{IpAddr, Ipv4Addr};
 use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
-use adit_rules::{DeltaId, DropReason, Excess, Gate, OuterHeaderCreation, WorkerEvent};
+use adit_rules::{DeltaId, DropReason, Excess, Gate, HeaderCreation, WorkerEvent};
 use adit_session::{
-    Change, CpFSeid, Enforcement, GateStatus, OwnerId, PdrUpdate, QerUpdate, QosPolicy, Rates,
+    CpFSeid, Enforcement, OwnerId, PdrUpdate, QerGates, QerUpdate, QosPolicy, Rates, SessionChange,
     SessionStore, UeMatch,
 };
 use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::world::{Layout, control, station_mac};
+use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::limits::RATE_CHANGES_LEN;
 use adit_types::{
     BitRate, Direction, InterfaceId, MacAddr, Nanos, Owners, PdrId, PortId, QerId, Qfi, Seid, Teid,
@@ -46,7 +46,7 @@ const OCTET: u128 = 8_000_000_000;
 
 /// A session with one QER.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct EstablishedSession {
     seid: Seid,
     teid: Teid,
     ue: Ipv4Addr,
@@ -54,7 +54,7 @@ struct Known {
 
 /// Packets of one size that arrive at a steady rate, and what becomes of them.
 #[derive(Debug, Clone)]
-struct Flow {
+struct SteadyFlow {
     direction: Direction,
     frame: Vec<u8>,
     /// Octets of the inner packet.
@@ -72,14 +72,14 @@ struct Flow {
     qfi: u8,
 }
 
-impl Flow {
+impl SteadyFlow {
     fn bytes(&self) -> u64 {
         self.sent * self.len
     }
 }
 
 /// A UPF whose ports are memory, and whose clock is moved by hand.
-struct Stage {
+struct RateTest {
     store: SessionStore,
     publisher: Publisher,
     workers: Vec<Worker<MemIo>>,
@@ -87,8 +87,8 @@ struct Stage {
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     now: Nanos,
     deltas: u64,
-    sessions: Vec<Known>,
-    flows: Vec<Flow>,
+    sessions: Vec<EstablishedSession>,
+    flows: Vec<SteadyFlow>,
     /// Flows that are offered by the step: the first so many.
     steady: usize,
     spare: Vec<MemBuf>,
@@ -99,14 +99,14 @@ fn policy(excess: Excess) -> QosPolicy {
     QosPolicy { uplink: all, downlink: all, ..QosPolicy::default() }
 }
 
-impl Stage {
+impl RateTest {
     fn new(excess: Excess, workers: usize, sessions_max: usize) -> Self {
         Self::with(policy(excess), workers, sessions_max)
     }
 
     fn with(qos: QosPolicy, workers: usize, sessions_max: usize) -> Self {
         let plain = scenario::plain_layout(0);
-        let layout = Layout { workers, sessions_max, qos, ..plain };
+        let layout = WorldLayout { workers, sessions_max, qos, ..plain };
         let (store, mut publisher, readers) = control(&layout);
         for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
             let addr: IpAddr = station.parse().unwrap();
@@ -168,7 +168,7 @@ impl Stage {
         &mut self,
         cp: OwnerId,
         (uplink, downlink): (u64, u64),
-        refine: impl FnOnce(&mut Change),
+        refine: impl FnOnce(&mut SessionChange),
     ) -> usize {
         let number = u16::try_from(self.sessions.len() + 1).unwrap();
         let [high, low] = number.to_be_bytes();
@@ -179,7 +179,7 @@ impl Stage {
             (addresses.v4, addresses.v6) = (Some(ue), None);
         }
         let forwarding = change.create_fars[1].forwarding.as_mut().unwrap();
-        let Some(OuterHeaderCreation::Gtpu(tunnel)) = &mut forwarding.outer_header_creation else {
+        let Some(HeaderCreation::Gtpu(tunnel)) = &mut forwarding.outer_header_creation else {
             unreachable!("plain sessions have tunnels")
         };
         tunnel.teid = Teid(0x10000 + u32::from(number));
@@ -191,7 +191,7 @@ impl Stage {
         let teid = made.created[0].f_teid.teid;
         self.deltas += 1;
         self.publisher.apply(DeltaId(self.deltas), made.delta);
-        self.sessions.push(Known { seid: made.up_seid, teid, ue });
+        self.sessions.push(EstablishedSession { seid: made.up_seid, teid, ue });
         self.sessions.len() - 1
     }
 
@@ -240,7 +240,7 @@ impl Stage {
         (sums, each)
     }
 
-    fn modify(&mut self, session: usize, change: Change) {
+    fn modify(&mut self, session: usize, change: SessionChange) {
         let made = self.store.modify(self.sessions[session].seid, change).unwrap();
         self.deltas += 1;
         self.publisher.apply(DeltaId(self.deltas), made.delta.unwrap());
@@ -252,7 +252,7 @@ impl Stage {
         let mut payload = vec![0; usize::from(len) - 28];
         let at = payload.len() - mark.len();
         payload[at..].copy_from_slice(&mark);
-        let Known { teid, ue, .. } = self.sessions[session];
+        let EstablishedSession { teid, ue, .. } = self.sessions[session];
         let frame = match direction {
             Direction::Uplink => {
                 let outer = PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
@@ -264,7 +264,7 @@ impl Stage {
                 plain.udp(53, 4000).payload(&payload)
             }
         };
-        self.flows.push(Flow {
+        self.flows.push(SteadyFlow {
             direction,
             frame: frame.build(),
             len: len.into(),
@@ -284,7 +284,7 @@ impl Stage {
 
     /// Gives one packet of a flow to some worker.
     fn offer(&mut self, flow: usize) {
-        let Flow { direction, frame, offered, .. } = &mut self.flows[flow];
+        let SteadyFlow { direction, frame, offered, .. } = &mut self.flows[flow];
         let worker = usize::try_from(*offered).unwrap() % self.ios.len();
         *offered += 1;
         let port = &mut self.ios[worker].ports[usize::from(*direction == Direction::Downlink)];
@@ -298,7 +298,7 @@ impl Stage {
     fn step(&mut self, time: Nanos, mut left: impl FnMut(usize)) {
         self.now += time;
         for at in 0..self.steady {
-            let Flow { offered_bps, len, owed, .. } = &mut self.flows[at];
+            let SteadyFlow { offered_bps, len, owed, .. } = &mut self.flows[at];
             *owed += u128::from(*offered_bps) * u128::from(time.0);
             let cost = u128::from(*len) * OCTET;
             let count = *owed / cost;
@@ -338,7 +338,7 @@ impl Stage {
 
     /// Octets of each flow in one window.
     fn window(&mut self, step: Nanos) -> Vec<u64> {
-        let before: Vec<u64> = self.flows.iter().map(Flow::bytes).collect();
+        let before: Vec<u64> = self.flows.iter().map(SteadyFlow::bytes).collect();
         self.pass(WINDOW, step);
         self.flows.iter().zip(before).map(|(flow, before)| flow.bytes() - before).collect()
     }
@@ -365,19 +365,19 @@ fn error(bytes: u64, rate_bps: u64, windows: usize) -> f64 {
 /// The bound of the issue: relative error of a rate.
 fn bound(excess: Excess) -> f64 {
     match excess {
-        Excess::Drops => 0.01,
-        Excess::Waits => 0.005,
+        Excess::Policed => 0.01,
+        Excess::Shaped => 0.005,
     }
 }
 
 fn name(excess: Excess) -> &'static str {
     match excess {
-        Excess::Drops => "policing",
-        Excess::Waits => "shaping",
+        Excess::Policed => "policing",
+        Excess::Shaped => "shaping",
     }
 }
 
-const BOTH: [Excess; 2] = [Excess::Drops, Excess::Waits];
+const BOTH: [Excess; 2] = [Excess::Policed, Excess::Shaped];
 
 /// Relative errors of windows at a rate: of all together, and the largest of one beyond one packet.
 #[track_caller]
@@ -399,8 +399,8 @@ fn single_flow_keeps_its_rate_over_each_window() {
     // Many packets wait less: the depth of 20 ms is used up after 100 ms, that of 2 ms after 10.
     let (usual, fast) = (Nanos::from_secs(1), Nanos::from_millis(120));
     let warm = |warm_up: Nanos, excess| match excess {
-        Excess::Waits => warm_up.min(Nanos::from_millis(20)),
-        Excess::Drops => warm_up,
+        Excess::Shaped => warm_up.min(Nanos::from_millis(20)),
+        Excess::Policed => warm_up,
     };
     let cases = [
         (1, 1500, usual, 100, STEP),
@@ -417,7 +417,7 @@ fn single_flow_keeps_its_rate_over_each_window() {
     for (mbit, len, warm_up, windows, step) in cases {
         for excess in BOTH {
             let rate = mbit * MBIT;
-            let mut stage = Stage::one(excess, (rate, rate));
+            let mut stage = RateTest::one(excess, (rate, rate));
             stage.flow(0, Direction::Uplink, len, rate / 10 * 12);
             let is_fast = warm_up == fast;
             stage.pass(if is_fast { warm(fast, excess) } else { warm_up }, step);
@@ -435,7 +435,7 @@ fn offer_below_and_above_the_rate_in_turns() {
     println!("| offered | | windows of 100 ms, Mb/s |\n|---|---|---|");
     for excess in BOTH {
         let rate = 1000 * MBIT;
-        let mut stage = Stage::one(excess, (rate, rate));
+        let mut stage = RateTest::one(excess, (rate, rate));
         stage.flow(0, Direction::Uplink, 1500, rate);
         for offered in [800, 1200, 800, 1200].map(|mbit| mbit * MBIT) {
             stage.flows[0].offered_bps = offered;
@@ -461,7 +461,7 @@ fn offer_below_and_above_the_rate_in_turns() {
 fn directions_of_a_session_do_not_share_a_rate() {
     for excess in BOTH {
         let (up, down) = (1000 * MBIT, 500 * MBIT);
-        let mut stage = Stage::one(excess, (up, down));
+        let mut stage = RateTest::one(excess, (up, down));
         stage.flow(0, Direction::Uplink, 1500, up / 10 * 12);
         stage.flow(0, Direction::Downlink, 1400, down / 10 * 12);
         stage.pass(Nanos::from_secs(1), STEP);
@@ -475,7 +475,7 @@ fn directions_of_a_session_do_not_share_a_rate() {
 #[test]
 fn limits_on_several_workers_leave_an_unlimited_flow_alone() {
     for excess in BOTH {
-        let mut stage = Stage::new(excess, 3, 64);
+        let mut stage = RateTest::new(excess, 3, 64);
         let rate = 250 * MBIT;
         for _ in 0..4 {
             let session = stage.session((rate, rate));
@@ -492,8 +492,8 @@ fn limits_on_several_workers_leave_an_unlimited_flow_alone() {
             println!("{}: UE {at} of 250 Mb/s {errors:+.6?}", name(excess));
         }
         let reason = match excess {
-            Excess::Drops => DropReason::RateExceeded,
-            Excess::Waits => DropReason::ShapingQueueFull,
+            Excess::Policed => DropReason::RateExceeded,
+            Excess::Shaped => DropReason::ShapingQueueFull,
         };
         assert_eq!(stage.dropped(reason), stage.counts().dropped_pkts());
         assert!(stage.counts().handed_off_pkts > 0, "sessions are met at other workers");
@@ -509,7 +509,7 @@ fn limits_on_several_workers_leave_an_unlimited_flow_alone() {
 fn sessions_of_two_workers_share_a_rate_by_its_correlation_id() {
     let (ours, other) = (OwnerId(1), OwnerId(2));
     for excess in BOTH {
-        let mut stage = Stage::new(excess, 2, 64);
+        let mut stage = RateTest::new(excess, 2, 64);
         let rate = 100 * MBIT;
         let sessions = [0, 1].map(|owner| stage.correlated_at(owner, ours, rate, 7));
         assert_ne!(stage.owner(sessions[0]), stage.owner(sessions[1]));
@@ -526,7 +526,7 @@ fn sessions_of_two_workers_share_a_rate_by_its_correlation_id() {
         let (sums, each) = stage.together(&flows, 5);
         let errors = check(excess, &sums, rate, 1400);
         println!("{}: two workers share 100 Mb/s: {errors:+.6?}, {each:?}", name(excess));
-        if excess == Excess::Waits {
+        if excess == Excess::Shaped {
             // Those who wait for a rate take turns.
             let half = sums.iter().sum::<u64>() / 2;
             assert!(each.iter().all(|bytes| bytes.abs_diff(half) <= half / 10), "{each:?}");
@@ -538,7 +538,7 @@ fn sessions_of_two_workers_share_a_rate_by_its_correlation_id() {
         // The rate changes in one session after the other.
         for rate in [20 * MBIT, 400 * MBIT, rate] {
             for session in sessions {
-                stage.modify(session, Turn::Rate(rate).change().unwrap());
+                stage.modify(session, MidTrafficChange::Rate(rate).change().unwrap());
                 stage.settle();
                 stage.pass(Nanos::from_millis(7), STEP);
             }
@@ -568,18 +568,21 @@ fn sessions_of_two_workers_share_a_rate_by_its_correlation_id() {
 
 #[test]
 fn session_that_shares_a_rate_no_more_has_its_own() {
-    let mut stage = Stage::new(Excess::Drops, 1, 16);
+    let mut stage = RateTest::new(Excess::Policed, 1, 16);
     let rate = 100 * MBIT;
     let sessions = [(), ()].map(|()| stage.correlated(OwnerId(1), (rate, rate), Some(7)));
     let flows = sessions.map(|at| stage.flow(at, Direction::Downlink, 1400, rate / 10 * 12));
     stage.settle();
     let update = QerUpdate { id: QerId(1), correlation: Some(8), ..QerUpdate::default() };
-    stage.modify(sessions[0], Change { update_qers: vec![update], ..Change::default() });
+    stage.modify(
+        sessions[0],
+        SessionChange { update_qers: vec![update], ..SessionChange::default() },
+    );
     stage.settle();
     stage.pass(Nanos::from_secs(1), STEP);
     for flow in flows {
         let (sums, _) = stage.together(&[flow], 3);
-        check(Excess::Drops, &sums, rate, 1400);
+        check(Excess::Policed, &sums, rate, 1400);
     }
 }
 
@@ -588,7 +591,7 @@ fn ten_thousand_shaped_flows_keep_their_rates() {
     const FLOWS: usize = 10_000;
     /// Packets of each flow that wait, leave, or arrive.
     const WINDOW_PKTS: usize = 3;
-    let mut stage = Stage::new(Excess::Waits, 1, 1 << 14);
+    let mut stage = RateTest::new(Excess::Shaped, 1, 1 << 14);
     let mut limits = Vec::new();
     for number in 0..FLOWS {
         // 1 kb/s to 10 Mb/s, as many in each decade; short packets where they are slow.
@@ -606,7 +609,7 @@ fn ten_thousand_shaped_flows_keep_their_rates() {
     (0..WINDOW_PKTS).for_each(|_| (0..FLOWS).for_each(|flow| stage.offer(flow)));
     let step = Nanos::from_micros(50);
     let mut gone = Vec::new();
-    let run = |stage: &mut Stage, gone: &mut Vec<usize>, time: Nanos| {
+    let run = |stage: &mut RateTest, gone: &mut Vec<usize>, time: Nanos| {
         let end = stage.now + time;
         while stage.now < end {
             stage.step(step, |flow| gone.push(flow));
@@ -638,34 +641,34 @@ fn ten_thousand_shaped_flows_keep_their_rates() {
 
 /// What is changed in the middle of traffic.
 #[derive(Debug, Clone, Copy)]
-enum Turn {
+enum MidTrafficChange {
     Nothing,
     Rate(u64),
     CloseGate,
     Qfi(u8),
 }
 
-impl Turn {
-    fn change(self) -> Option<Change> {
+impl MidTrafficChange {
+    fn change(self) -> Option<SessionChange> {
         let id = QerId(1);
         let none = QerUpdate::default();
         let update = match self {
             Self::Nothing => return None,
             Self::Rate(bps) => QerUpdate { id, mbr: Some(rates(bps, bps)), ..none },
             Self::CloseGate => {
-                let gates = GateStatus { uplink: Gate::Closed, downlink: Gate::Closed };
+                let gates = QerGates { uplink: Gate::Closed, downlink: Gate::Closed };
                 QerUpdate { id, gates: Some(gates), ..none }
             }
             Self::Qfi(qfi) => QerUpdate { id, qfi: Qfi::new(qfi), ..none },
         };
-        Some(Change { update_qers: vec![update], ..Change::default() })
+        Some(SessionChange { update_qers: vec![update], ..SessionChange::default() })
     }
 }
 
 /// A flow of 100 Mb/s whose QER changes after a second, beside one that is at its limit of 200 Mb/s;
 /// and for each step how many packets of the second left by then.
-fn changed(excess: Excess, turn: Turn) -> (Stage, [u64; 2], Vec<u64>) {
-    let mut stage = Stage::new(excess, 1, 16);
+fn changed(excess: Excess, turn: MidTrafficChange) -> (RateTest, [u64; 2], Vec<u64>) {
+    let mut stage = RateTest::new(excess, 1, 16);
     for rate in [100 * MBIT, 200 * MBIT] {
         let session = stage.session((rate, rate));
         stage.flow(session, Direction::Downlink, 1400, rate / 10 * 12);
@@ -693,28 +696,28 @@ fn changed(excess: Excess, turn: Turn) -> (Stage, [u64; 2], Vec<u64>) {
 #[test]
 fn change_in_the_middle_of_traffic_counts_at_once_and_for_nobody_else() {
     for excess in BOTH {
-        let (_, _, undisturbed) = changed(excess, Turn::Nothing);
-        let expect = |turn: Turn| {
+        let (_, _, undisturbed) = changed(excess, MidTrafficChange::Nothing);
+        let expect = |turn: MidTrafficChange| {
             let (stage, [first, all], other) = changed(excess, turn);
             assert!(other == undisturbed, "{excess:?} {turn:?} disturbed another flow");
             (stage, first, all)
         };
-        let (_, first, all) = expect(Turn::Rate(0));
+        let (_, first, all) = expect(MidTrafficChange::Rate(0));
         assert_eq!((first, all), (0, 0), "{excess:?}");
-        let (stage, first, all) = expect(Turn::CloseGate);
+        let (stage, first, all) = expect(MidTrafficChange::CloseGate);
         assert_eq!((first, all), (0, 0), "{excess:?}");
         assert!(stage.dropped(DropReason::GateClosed) > 0);
         for mbit in [10, 50, 400] {
-            let (_, _, all) = expect(Turn::Rate(mbit * MBIT));
+            let (_, _, all) = expect(MidTrafficChange::Rate(mbit * MBIT));
             // What is offered is less than the highest rate, and what waited leaves besides.
             let rate = (mbit * MBIT).min(120 * MBIT);
-            let waited = if excess == Excess::Waits && mbit == 400 { 512 } else { 0 };
+            let waited = if excess == Excess::Shaped && mbit == 400 { 512 } else { 0 };
             let error = error((all - waited) * 1400, rate, 1);
             println!("{}: 100 Mb/s to {mbit} Mb/s: {:+.3} %", name(excess), error * 100.0);
             let one = 1400.0 / (rate as f64 / 80.0);
             assert!(error.abs() <= bound(excess) + one, "{excess:?} {mbit}: {error}");
         }
-        let (stage, _, all) = expect(Turn::Qfi(17));
+        let (stage, _, all) = expect(MidTrafficChange::Qfi(17));
         check(excess, &[all * 1400], 100 * MBIT, 1400);
         assert_eq!(stage.flows.iter().map(|flow| flow.qfi).collect::<Vec<u8>>(), [17, 9]);
     }
@@ -722,9 +725,9 @@ fn change_in_the_middle_of_traffic_counts_at_once_and_for_nobody_else() {
 
 /// Of a session with a flow whose packets wait at 64 kb/s, and a second flow: the packets that leave
 /// while `change` is made and after, by flow.
-fn order_behind(change: Option<Change>) -> (Stage, Vec<usize>) {
+fn order_behind(change: Option<SessionChange>) -> (RateTest, Vec<usize>) {
     const WAITING: usize = 20;
-    let mut stage = Stage::one(Excess::Waits, (64_000, 64_000));
+    let mut stage = RateTest::one(Excess::Shaped, (64_000, 64_000));
     let [first, second] = [(), ()].map(|()| stage.flow(0, Direction::Uplink, 1400, 0));
     let mut order = Vec::new();
     (0..WAITING).for_each(|_| stage.offer(first));
@@ -755,7 +758,7 @@ fn in_order() -> Vec<usize> {
 
 #[test]
 fn raised_rate_reaches_what_waits_at_once() {
-    let (stage, order) = order_behind(Turn::Rate(100 * MBIT).change());
+    let (stage, order) = order_behind(MidTrafficChange::Rate(100 * MBIT).change());
     // At 64 kb/s the next packet was due after 175 ms; all of it takes 3.4 ms now, less the depth.
     assert_eq!(order, in_order());
     assert_eq!(stage.counts().shaped_pkts, 0);
@@ -765,7 +768,7 @@ fn raised_rate_reaches_what_waits_at_once() {
 fn what_waits_for_a_rate_that_no_pdr_names_any_more_leaves_ahead_of_later_packets() {
     let bare = PdrUpdate { id: PdrId(1), qers: Some(Vec::new()), ..PdrUpdate::default() };
     let (stage, order) =
-        order_behind(Some(Change { update_pdrs: vec![bare], ..Change::default() }));
+        order_behind(Some(SessionChange { update_pdrs: vec![bare], ..SessionChange::default() }));
     assert_eq!(order, in_order());
     assert_eq!(stage.counts().shaped_pkts, 0);
     // Those that waited, and of the others all but the first ones.
@@ -778,15 +781,15 @@ fn what_waits_for_a_rate_that_no_pdr_names_any_more_leaves_ahead_of_later_packet
 
 #[test]
 fn what_waits_is_looked_at_where_more_rates_changed_than_are_remembered() {
-    let mut stage = Stage::new(Excess::Waits, 1, 16);
+    let mut stage = RateTest::new(Excess::Shaped, 1, 16);
     let (slow, other) = (stage.session((64_000, 64_000)), stage.session((MBIT, MBIT)));
     let flow = stage.flow(slow, Direction::Uplink, 1400, 0);
     stage.settle();
     (0..20).for_each(|_| stage.offer(flow));
     stage.step(STEP, |_| {});
-    stage.modify(slow, Turn::Rate(100 * MBIT).change().unwrap());
+    stage.modify(slow, MidTrafficChange::Rate(100 * MBIT).change().unwrap());
     for bps in 1..=RATE_CHANGES_LEN as u64 {
-        stage.modify(other, Turn::Rate(MBIT + bps).change().unwrap());
+        stage.modify(other, MidTrafficChange::Rate(MBIT + bps).change().unwrap());
     }
     stage.pass(Nanos::from_millis(5), STEP);
     assert_eq!((stage.flows[flow].sent, stage.counts().shaped_pkts), (20, 0));
@@ -794,10 +797,10 @@ fn what_waits_is_looked_at_where_more_rates_changed_than_are_remembered() {
 
 #[test]
 fn burst_behind_a_change_of_the_qos_flow_is_marked_anew() {
-    let mut stage = Stage::one(Excess::Drops, (100 * MBIT, 100 * MBIT));
+    let mut stage = RateTest::one(Excess::Policed, (100 * MBIT, 100 * MBIT));
     stage.flow(0, Direction::Downlink, 1400, 120 * MBIT);
-    let change_at = |stage: &mut Stage, qfi: u8| {
-        stage.modify(0, Turn::Qfi(qfi).change().unwrap());
+    let change_at = |stage: &mut RateTest, qfi: u8| {
+        stage.modify(0, MidTrafficChange::Qfi(qfi).change().unwrap());
         let before = stage.flows[0].sent;
         while stage.flows[0].sent == before {
             stage.step(STEP, |_| {});

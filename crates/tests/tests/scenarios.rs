@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use adit_tests::leftovers::{assert_nothing_left, interfaces, namespaces};
-use adit_tests::process::{Running, binary, is_root, skip};
+use adit_tests::process::{ChildProcess, binary, is_root, skip};
 
 /// The kinds of rules and signalling whose effect must have been seen.
 const SCENARIOS: &[&str] = &[
@@ -44,12 +44,12 @@ const SCENARIOS: &[&str] = &[
 ];
 
 /// A lab whose adit is the one beside it.
-fn start(arguments: &[&str]) -> Option<Running> {
+fn start(arguments: &[&str]) -> Option<ChildProcess> {
     let (lab, _adit) = (binary("adit-lab")?, binary("adit")?);
     if !is_root() {
         return None;
     }
-    Some(Running::start(Command::new(lab).arg("scenario").args(arguments)))
+    Some(ChildProcess::start(Command::new(lab).arg("scenario").args(arguments)))
 }
 
 /// Status 2: the machine lacks something that the lab needs; its last line says what.

@@ -12,9 +12,9 @@ use adit_session::{CpFSeid, FTeidSpec, OwnerId, SessionStore};
 use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::world::{Layout, control, station_mac};
+use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, SessionIndex, Teid};
-use adit_wire::gtpu::MessageType;
+use adit_wire::gtpu::GtpuMessageType;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -27,13 +27,13 @@ const NOW: Nanos = Nanos::from_secs(1);
 
 /// A session as packets name it.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct EstablishedSession {
     index: SessionIndex,
     teid: Teid,
     ue: Ipv4Addr,
 }
 
-impl Known {
+impl EstablishedSession {
     fn uplink(self) -> Vec<u8> {
         self.uplink_to(Ipv4Addr::new(8, 8, 8, 8))
     }
@@ -66,20 +66,20 @@ impl Known {
 
 /// Workers over ports in memory, with sessions whose TEIDs were chosen by Adit (even) and by the
 /// control plane (odd).
-struct Fleet {
+struct WorkerGroup {
     _store: SessionStore,
     publisher: Publisher,
     workers: Vec<Worker<MemIo>>,
     ios: Vec<MemIo>,
     commands: Vec<rtrb::Producer<WorkerCommand>>,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
-    sessions: Vec<Known>,
+    sessions: Vec<EstablishedSession>,
     owners: Owners,
 }
 
-impl Fleet {
+impl WorkerGroup {
     fn new(workers: usize, ring_len: usize) -> Self {
-        let layout = Layout { workers, sessions_max: 64, ..scenario::plain_layout(0) };
+        let layout = WorldLayout { workers, sessions_max: 64, ..scenario::plain_layout(0) };
         let (mut store, mut publisher, readers) = control(&layout);
         let mut sessions = Vec::new();
         for host in 1..=SESSIONS {
@@ -92,7 +92,11 @@ impl Fleet {
             }
             let made = store.establish(OwnerId(1), CpFSeid::default(), change).unwrap();
             let teid = made.created.first().map_or(given, |created| created.f_teid.teid);
-            sessions.push(Known { index: made.index, teid, ue: Ipv4Addr::new(10, 45, 0, host) });
+            sessions.push(EstablishedSession {
+                index: made.index,
+                teid,
+                ue: Ipv4Addr::new(10, 45, 0, host),
+            });
             publisher.apply(DeltaId(host.into()), made.delta);
         }
         for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
@@ -129,8 +133,8 @@ impl Fleet {
         fleet
     }
 
-    fn of_worker(&self, worker: u8) -> Vec<Known> {
-        let is_its = |known: &&Known| self.owners.of(known.index).0 == worker;
+    fn of_worker(&self, worker: u8) -> Vec<EstablishedSession> {
+        let is_its = |known: &&EstablishedSession| self.owners.of(known.index).0 == worker;
         self.sessions.iter().filter(is_its).copied().collect()
     }
 
@@ -150,7 +154,7 @@ impl Fleet {
 
 #[test]
 fn packets_of_a_session_leave_from_its_owner_wherever_they_arrive() {
-    let mut fleet = Fleet::new(2, 1024);
+    let mut fleet = WorkerGroup::new(2, 1024);
     for known in fleet.sessions.clone() {
         let own = usize::from(fleet.owners.of(known.index).0);
         let other = 1 - own;
@@ -183,7 +187,7 @@ fn packets_of_a_session_leave_from_its_owner_wherever_they_arrive() {
 
 #[test]
 fn packets_between_ues_leave_from_the_owner_of_the_last_session() {
-    let mut fleet = Fleet::new(3, 64);
+    let mut fleet = WorkerGroup::new(3, 64);
     let (from, to) = (fleet.of_worker(1)[0], fleet.of_worker(2)[0]);
     for _ in 0..32 {
         fleet.ios[0].inject(N3, &from.uplink_to(to.ue));
@@ -197,14 +201,14 @@ fn packets_between_ues_leave_from_the_owner_of_the_last_session() {
     let sum = fleet.publisher.snapshot();
     assert_eq!((sum.received_pkts, sum.transmitted_downlink_pkts), (32, 32));
     assert_eq!((sum.handed_off_pkts, sum.taken_over_pkts), (64, 64));
-    let of = |known: Known| fleet.publisher.session_traffic(known.index);
+    let of = |known: EstablishedSession| fleet.publisher.session_traffic(known.index);
     assert_eq!((of(from).ul_pkts, of(to).dl_pkts), (32, 32));
 }
 
 #[test]
 fn full_ring_drops_by_name_and_the_rest_arrives() {
     const ROOM: usize = 8;
-    let mut fleet = Fleet::new(2, ROOM);
+    let mut fleet = WorkerGroup::new(2, ROOM);
     let foreign = fleet.of_worker(1);
     for known in foreign.iter().cycle().take(30) {
         fleet.ios[0].inject(N3, &known.uplink());
@@ -225,7 +229,7 @@ fn full_ring_drops_by_name_and_the_rest_arrives() {
 
 #[test]
 fn packets_on_their_way_to_a_worker_that_ends_are_dropped_by_name() {
-    let mut fleet = Fleet::new(2, 64);
+    let mut fleet = WorkerGroup::new(2, 64);
     let known = fleet.of_worker(1)[0];
     fleet.ios[0].inject(N3, &known.uplink());
     fleet.step(0);
@@ -240,7 +244,7 @@ fn packets_on_their_way_to_a_worker_that_ends_are_dropped_by_name() {
 
 #[test]
 fn end_marker_is_sent_by_the_owner_alone() {
-    let mut fleet = Fleet::new(3, 64);
+    let mut fleet = WorkerGroup::new(3, 64);
     for known in fleet.sessions.clone() {
         let tunnel = GtpuTunnel { teid: Teid(0x77), addr: "10.0.3.1".parse().unwrap() };
         let command = WorkerCommand::SendEndMarker {
@@ -256,7 +260,7 @@ fn end_marker_is_sent_by_the_owner_alone() {
         for worker in 0..3 {
             fleet.step(worker);
             let sent = fleet.ios[worker].take_sent(N3);
-            let is_marker = |frame: &[u8]| frame[43] == MessageType::END_MARKER.0;
+            let is_marker = |frame: &[u8]| frame[43] == GtpuMessageType::END_MARKER.0;
             assert!(sent.iter().all(|buf| is_marker(buf.data())));
             let is_owner = usize::from(fleet.owners.of(known.index).0) == worker;
             assert_eq!(sent.len(), usize::from(is_owner));
@@ -269,8 +273,8 @@ fn running_workers_count_every_packet_of_every_session_once() {
     const WORKERS: usize = 3;
     const BURSTS: usize = 400;
     const PER_BURST: usize = 48;
-    let Fleet { mut workers, mut ios, publisher, sessions, events, .. } =
-        Fleet::new(WORKERS, BURSTS * PER_BURST);
+    let WorkerGroup { mut workers, mut ios, publisher, sessions, events, .. } =
+        WorkerGroup::new(WORKERS, BURSTS * PER_BURST);
     let barrier = Barrier::new(WORKERS);
     let injected: Vec<Vec<(u64, u64)>> = std::thread::scope(|scope| {
         let run = |(seed, (worker, io)): (u64, (&mut Worker<MemIo>, &mut MemIo))| {

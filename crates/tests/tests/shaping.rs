@@ -12,15 +12,15 @@ use std::collections::{BTreeMap, VecDeque};
 use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, Excess, OuterHeaderCreation, RuleDelta, WorkerEvent};
+use adit_rules::{DeltaId, Excess, HeaderCreation, RuleDelta, WorkerEvent};
 use adit_session::{
-    Change, CpFSeid, Enforcement, FTeidSpec, OwnerId, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates,
-    SdfSpec, SessionStore,
+    CpFSeid, Enforcement, FTeidSpec, OwnerId, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates, SdfSpec,
+    SessionChange, SessionStore,
 };
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::world::{Layout, control, station_mac};
+use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::{
     BitRate, InterfaceId, MacAddr, Nanos, PdrId, PortId, Precedence, QerId, Seid, Teid,
 };
@@ -66,16 +66,16 @@ enum Mistake {
 }
 
 /// What shares a queue: session, direction (1 is downlink) and rates.
-type Flow = (usize, usize, Vec<u32>);
+type FlowKeyOfModel = (usize, usize, Vec<u32>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Packet {
+struct ModelPacket {
     number: u32,
     bytes: u64,
 }
 
 /// Queues as lists.
-struct Model {
+struct QueueModel {
     mistake: Mistake,
     now: u64,
     /// Of each session and QER, the time that an octet takes.
@@ -84,12 +84,12 @@ struct Model {
     qers: BTreeMap<(usize, usize, usize), Vec<u32>>,
     /// By session, direction and QER.
     due: BTreeMap<(usize, usize, u32), u64>,
-    waiting: BTreeMap<Flow, VecDeque<Packet>>,
+    waiting: BTreeMap<FlowKeyOfModel, VecDeque<ModelPacket>>,
     /// By direction: rules changed, and what waits was not looked at since.
     changed: [bool; 2],
 }
 
-impl Model {
+impl QueueModel {
     fn depth(&self) -> u64 {
         match self.mistake {
             Mistake::DepthLess => DEPTH_NS / 100 * 99,
@@ -98,16 +98,16 @@ impl Model {
         }
     }
 
-    fn flow(&self, session: usize, direction: usize, kind: usize) -> Flow {
+    fn flow(&self, session: usize, direction: usize, kind: usize) -> FlowKeyOfModel {
         (session, direction, self.qers[&(session, direction, kind)].clone())
     }
 
-    fn is_led_to(&self, (session, direction, qers): &Flow) -> bool {
+    fn is_led_to(&self, (session, direction, qers): &FlowKeyOfModel) -> bool {
         (0..2).any(|kind| self.qers[&(*session, *direction, kind)] == *qers)
     }
 
     /// Forgives what was owed to another rate.
-    fn settle(&mut self, (session, direction, qers): &Flow) {
+    fn settle(&mut self, (session, direction, qers): &FlowKeyOfModel) {
         let (now, depth) = (self.now, self.depth());
         for qer in qers {
             let most = now + depth + self.octet_ns[&(*session, *qer)] * 65_535 + 1;
@@ -123,18 +123,18 @@ impl Model {
         if std::mem::take(&mut self.changed[direction]) {
             let flows = self.waiting.keys().filter(|flow| flow.1 == direction);
             let flows = flows.filter(|flow| self.is_led_to(flow)).cloned();
-            let flows: Vec<Flow> = flows.collect();
+            let flows: Vec<FlowKeyOfModel> = flows.collect();
             flows.iter().for_each(|flow| self.settle(flow));
         }
     }
 
     /// When the next packet of a flow may leave.
-    fn opens_at(&self, (session, direction, qers): &Flow) -> u64 {
+    fn opens_at(&self, (session, direction, qers): &FlowKeyOfModel) -> u64 {
         let due = |qer: &u32| self.due.get(&(*session, *direction, *qer)).copied().unwrap_or(0);
         qers.iter().map(due).max().unwrap_or(0).saturating_sub(self.depth())
     }
 
-    fn pay(&mut self, (session, direction, qers): &Flow, bytes: u64) {
+    fn charge(&mut self, (session, direction, qers): &FlowKeyOfModel, bytes: u64) {
         for qer in qers {
             let cost = bytes * self.octet_ns[&(*session, *qer)];
             let due = self.due.entry((*session, *direction, *qer)).or_default();
@@ -143,12 +143,12 @@ impl Model {
     }
 
     /// A packet arrives; true when it passes.
-    fn arrive(&mut self, flow: &Flow, packet: Packet) -> bool {
+    fn arrive(&mut self, flow: &FlowKeyOfModel, packet: ModelPacket) -> bool {
         self.settle(flow);
         let is_alone = self.waiting.get(flow).is_none_or(VecDeque::is_empty);
         let passes = is_alone && self.opens_at(flow) <= self.now;
         match passes {
-            true => self.pay(flow, packet.bytes),
+            true => self.charge(flow, packet.bytes),
             false => self.waiting.entry(flow.clone()).or_default().push_back(packet),
         }
         passes
@@ -157,7 +157,7 @@ impl Model {
     /// Packets that waited left in this order, or what is wrong with that.
     fn leave(&mut self, left: &[u32]) -> Result<(), String> {
         for number in left {
-            let is_first = |(_, queue): &(&Flow, &VecDeque<Packet>)| {
+            let is_first = |(_, queue): &(&FlowKeyOfModel, &VecDeque<ModelPacket>)| {
                 let next = match self.mistake {
                     Mistake::LastFirst => queue.back(),
                     _ => queue.front(),
@@ -181,7 +181,7 @@ impl Model {
                 Mistake::LastFirst => queue.pop_back(),
                 _ => queue.pop_front(),
             };
-            self.pay(&flow, packet.unwrap().bytes);
+            self.charge(&flow, packet.unwrap().bytes);
         }
         (0..2).for_each(|direction| self.settle_changed(direction));
         self.waiting.retain(|_, queue| !queue.is_empty());
@@ -199,7 +199,7 @@ impl Model {
 
 /// What a run did, so that one which exercises nothing fails.
 #[derive(Debug, Default)]
-struct Seen {
+struct RunCoverage {
     passed: usize,
     waited: usize,
     /// Packets whose flow lost its PDRs.
@@ -207,7 +207,7 @@ struct Seen {
     changes: usize,
 }
 
-struct Stage {
+struct ShapingTest {
     store: SessionStore,
     publisher: Publisher,
     worker: Worker<MemIo>,
@@ -215,10 +215,10 @@ struct Stage {
     events: rtrb::Consumer<WorkerEvent>,
     deltas: u64,
     sessions: Vec<(Seid, Teid)>,
-    model: Model,
+    model: QueueModel,
     rng: StdRng,
     number: u32,
-    seen: Seen,
+    seen: RunCoverage,
 }
 
 fn addr(session: usize) -> Ipv4Addr {
@@ -230,13 +230,13 @@ fn rates(octet_ns: u64) -> Rates {
     Rates { uplink: rate, downlink: rate }
 }
 
-impl Stage {
+impl ShapingTest {
     fn new(seed: u64, mistake: Mistake) -> Self {
-        let waits = Excess::Waits;
+        let waits = Excess::Shaped;
         let all = Enforcement { gbr: waits, flow: waits, session: waits, shared: waits };
         let shaping_burst = Nanos(DEPTH_NS);
         let qos = QosPolicy { uplink: all, downlink: all, shaping_burst, ..QosPolicy::default() };
-        let layout = Layout { qos, ..scenario::plain_layout(0) };
+        let layout = WorldLayout { qos, ..scenario::plain_layout(0) };
         let (store, mut publisher, mut readers) = control(&layout);
         for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
             let addr: IpAddr = station.parse().unwrap();
@@ -254,7 +254,7 @@ impl Stage {
             recovery_time_stamp: None,
         };
         let worker = Worker::new(config, reader, event_tx, rtrb::RingBuffer::new(64).1);
-        let model = Model {
+        let model = QueueModel {
             mistake,
             now: 1_000_000_000,
             octet_ns: BTreeMap::new(),
@@ -274,7 +274,7 @@ impl Stage {
             model,
             rng: StdRng::seed_from_u64(seed),
             number: 0,
-            seen: Seen::default(),
+            seen: RunCoverage::default(),
         };
         (0..SESSIONS).for_each(|session| stage.establish(session));
         stage
@@ -320,7 +320,7 @@ impl Stage {
             change.create_qers.push(Qer { id: QerId(id), mbr, ..Qer::default() });
         }
         let forwarding = change.create_fars[1].forwarding.as_mut().unwrap();
-        assert!(matches!(forwarding.outer_header_creation, Some(OuterHeaderCreation::Gtpu(_))));
+        assert!(matches!(forwarding.outer_header_creation, Some(HeaderCreation::Gtpu(_))));
         let made = self.store.establish(OwnerId(1), CpFSeid::default(), change).unwrap();
         self.sessions.push((made.up_seid, made.created[0].f_teid.teid));
         self.publish(made.delta);
@@ -329,7 +329,7 @@ impl Stage {
     /// Changes a rate, or the QERs of a PDR.
     fn change(&mut self) {
         let session = self.rng.random_range(0..SESSIONS);
-        let mut change = Change::default();
+        let mut change = SessionChange::default();
         if self.rng.random() {
             let id = self.rng.random_range(1..=3);
             let octet_ns = *OCTET_NS.choose(&mut self.rng).unwrap();
@@ -372,7 +372,7 @@ impl Stage {
     }
 
     /// Some packets arrive, and those that pass, by session and direction.
-    fn arrive(&mut self, arriving: &mut Vec<(Flow, Packet)>) {
+    fn arrive(&mut self, arriving: &mut Vec<(FlowKeyOfModel, ModelPacket)>) {
         for _ in 0..self.rng.random_range(0..6) {
             let session = self.rng.random_range(0..SESSIONS);
             let (direction, kind) = (self.rng.random_range(0..2), self.rng.random_range(0..2));
@@ -384,7 +384,7 @@ impl Stage {
             let bytes = *[36, 64, 200, 1400].choose(&mut self.rng).unwrap();
             let frame = self.frame(session, direction, kind, bytes);
             self.io.inject(PortId(u16::try_from(direction).unwrap()), &frame);
-            arriving.push((flow, Packet { number: self.number, bytes }));
+            arriving.push((flow, ModelPacket { number: self.number, bytes }));
         }
     }
 
@@ -440,8 +440,8 @@ impl Stage {
     }
 }
 
-fn run(seed: u64, mistake: Mistake) -> Result<Seen, String> {
-    let mut stage = Stage::new(seed, mistake);
+fn run(seed: u64, mistake: Mistake) -> Result<RunCoverage, String> {
+    let mut stage = ShapingTest::new(seed, mistake);
     for at in 0..STEPS {
         if stage.rng.random_ratio(1, 100) {
             stage.change();
@@ -464,7 +464,7 @@ fn what_waits_leaves_as_from_naive_queues() {
         Ok(seed) => vec![seed.parse().unwrap()],
         Err(_) => (1..=scenarios).collect(),
     };
-    let mut all = Seen::default();
+    let mut all = RunCoverage::default();
     for seed in &seeds {
         let seen = run(*seed, Mistake::None).unwrap_or_else(|error| panic!("{error}"));
         all.passed += seen.passed;

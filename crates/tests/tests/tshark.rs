@@ -13,23 +13,23 @@ use adit_tests::capture::{self, MARKS};
 use adit_tests::scenario;
 use adit_tests::world::World;
 use adit_types::{InterfaceId, MacAddr, Qfi, Seid, SessionIndex, Teid};
-use adit_wire::gtpu::MessageType;
+use adit_wire::gtpu::GtpuMessageType;
 
 const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
 
 /// Field and value, from the outside in.
-type Fields = Vec<(&'static str, &'static str)>;
+type ExpectedFields = Vec<(&'static str, &'static str)>;
 
 /// What was sent, and what it must say.
 #[derive(Default)]
-struct Cases {
+struct TsharkCases {
     names: Vec<&'static str>,
     frames: Vec<Vec<u8>>,
-    fields: Vec<Fields>,
+    fields: Vec<ExpectedFields>,
 }
 
-impl Cases {
+impl TsharkCases {
     /// Sends `frame` to the UPF; exactly one frame must leave, through `out`.
     fn add(
         &mut self,
@@ -115,7 +115,7 @@ const QFI: &str = "gtp.ext_hdr.pdu_ses_con.qos_flow_id";
 #[test]
 fn tshark_reads_user_traffic_without_a_mark() {
     let (mut world, teids) = upf(0);
-    let mut cases = Cases::default();
+    let mut cases = TsharkCases::default();
     cases.add(
         "downlink IPv4",
         &mut world,
@@ -195,7 +195,7 @@ fn tshark_reads_reflective_qos_and_paging_policy_without_a_mark() {
         (4, true, Some(7), ["1", "1", "7"]),
     ];
     let mut world = scenario::world(&scenario::plain_layout(0));
-    let mut cases = Cases::default();
+    let mut cases = TsharkCases::default();
     for (host, rqi, ppi, [rqi_shown, ppp_shown, ppi_shown]) in marks {
         let mut change = scenario::plain_session(host, "10.0.3.1");
         for qer in &mut change.create_qers {
@@ -216,9 +216,9 @@ fn tshark_reads_reflective_qos_and_paging_policy_without_a_mark() {
 
 /// Spec: TS 29.281 §7.2.1, §7.2.3, §7.3.1, §7.3.2.
 #[test]
-fn tshark_reads_gtpu_signalling_without_a_mark() {
+fn tshark_reads_gtpu_signaling_without_a_mark() {
     let (mut world, teids) = upf(0);
-    let mut cases = Cases::default();
+    let mut cases = TsharkCases::default();
     let user = |builder: PacketBuilder| builder.ipv4("10.45.0.1", "8.8.8.8").udp(4000, 9000);
     cases.add(
         "Error Indication",
@@ -301,8 +301,8 @@ fn tshark_reads_gtpu_signalling_without_a_mark() {
 #[test]
 fn tshark_reads_answers_without_a_mark() {
     let (mut world, _) = upf(0);
-    let mut cases = Cases::default();
-    let echo = MessageType::ECHO_REQUEST;
+    let mut cases = TsharkCases::default();
+    let echo = GtpuMessageType::ECHO_REQUEST;
     cases.add(
         "GTP-U echo",
         &mut world,
@@ -392,7 +392,7 @@ fn solicitation() -> Vec<u8> {
 #[test]
 fn tshark_reads_errors_without_a_mark() {
     let (mut world, teids) = upf(0);
-    let mut cases = Cases::default();
+    let mut cases = TsharkCases::default();
     cases.add(
         "time exceeded to the UE",
         &mut world,
@@ -462,7 +462,7 @@ fn tshark_reads_errors_without_a_mark() {
 #[test]
 fn tshark_reads_questions_and_announcements_without_a_mark() {
     let (mut world, _) = upf(30);
-    let mut cases = Cases::default();
+    let mut cases = TsharkCases::default();
     let interface = InterfaceId(0);
     let solicit = |addr: &str, unicast| WorkerCommand::Solicit {
         interface,

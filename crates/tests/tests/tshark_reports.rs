@@ -25,7 +25,7 @@ use adit_tests::capture::{self, MARKS};
 use adit_types::{BarId, Nanos, PdrId, Qfi, Seid, UrrId};
 
 /// A node between control functions that answer everything, and what it sends to them.
-struct Dialogue {
+struct ReportExchange {
     bench: smf::Bench,
     up_seid: Seid,
     frames: Vec<Vec<u8>>,
@@ -34,7 +34,7 @@ struct Dialogue {
     reported: ReportType,
 }
 
-impl Dialogue {
+impl ReportExchange {
     fn new() -> Self {
         let paths =
             PathConfig { echo_interval: Nanos::from_secs(20), t3: Nanos::from_secs(3), n3: 2 };
@@ -97,7 +97,7 @@ impl Dialogue {
         }
     }
 
-    fn tell(&mut self, event: WorkerEvent) {
+    fn report_event(&mut self, event: WorkerEvent) {
         self.bench.node.handle_event(self.bench.now, event);
         let sent = self.bench.sent();
         self.converse(sent);
@@ -140,15 +140,15 @@ fn rules(body: &mut SessionEstablishmentRequest<'static>) {
 
 #[test]
 fn tshark_reads_what_the_node_asks_without_a_mark() {
-    let mut dialogue = Dialogue::new();
+    let mut dialogue = ReportExchange::new();
     let session = dialogue.up_seid;
     let peer = IpAddr::V4(smf::GNB);
     for delivery in [None, Some(DataDelivery::Buffered), Some(DataDelivery::Discarded)] {
         let (pdr, dscp, qfi) = (PdrId(2), Some(46), Qfi::new(9));
-        dialogue.tell(WorkerEvent::DownlinkData { session, pdr, dscp, qfi, delivery });
+        dialogue.report_event(WorkerEvent::DownlinkData { session, pdr, dscp, qfi, delivery });
     }
     let teid = smf::SessionScript::new(0xc1, 1).gnb_teid;
-    dialogue.tell(WorkerEvent::ErrorIndication { peer, teid });
+    dialogue.report_event(WorkerEvent::ErrorIndication { peer, teid });
     dialogue.pass(100);
     // The path has failed; now the peer answers the last Echo Request.
     let echoes = std::iter::from_fn(|| dialogue.bench.node.poll_command());
@@ -157,12 +157,12 @@ fn tshark_reads_what_the_node_asks_without_a_mark() {
         _ => None,
     });
     let sequence = last.last().unwrap();
-    dialogue.tell(dialogue.response(sequence));
+    dialogue.report_event(dialogue.response(sequence));
     for _ in 0..30 {
         dialogue.pass(1);
         while let Some(command) = dialogue.bench.node.poll_command() {
             if let WorkerCommand::SendEchoRequest { sequence, .. } = command {
-                dialogue.tell(dialogue.response(sequence));
+                dialogue.report_event(dialogue.response(sequence));
             }
         }
     }

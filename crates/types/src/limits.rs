@@ -257,10 +257,10 @@ pub const UE_POOL_INDEX_MAX: usize = 1 << 24;
 pub const ROUTES_MAX: usize = 4096;
 
 /// Packets that one worker holds while the link-layer address of their next hop is being resolved.
-pub const NEIGHBOUR_PENDING_PKTS_MAX: usize = 256;
+pub const NEIGHBOR_PENDING_PKTS_MAX: usize = 256;
 
 /// Of those, packets for one next hop.
-pub const NEIGHBOUR_PENDING_PER_HOP_MAX: usize = 16;
+pub const NEIGHBOR_PENDING_PER_HOP_MAX: usize = 16;
 
 /// Packets that one worker holds for one PFCP session while a FAR buffers.
 pub const BUFFER_PKTS_PER_SESSION_MAX: u16 = 1024;
@@ -303,4 +303,4 @@ pub const IPV6_EXTENSIONS_MAX: usize = 8;
 pub const ENCAPSULATION_BYTES_MAX: usize = 14 + 4 + 40 + 8 + 12 + 8;
 
 const _: () = assert!(ENCAPSULATION_BYTES_MAX <= 128, "DPDK's default headroom is 128 octets");
-const _: () = assert!(NEIGHBOUR_PENDING_PER_HOP_MAX <= NEIGHBOUR_PENDING_PKTS_MAX);
+const _: () = assert!(NEIGHBOR_PENDING_PER_HOP_MAX <= NEIGHBOR_PENDING_PKTS_MAX);

@@ -10,7 +10,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::checksum::{self, Sum};
 use crate::ethernet::{emit_link, link_len};
-use crate::gtpu::{FLAG_E, GtpuHeader, GtpuOptional, MessageType, UDP_PORT};
+use crate::gtpu::{FLAG_E, GtpuHeader, GtpuMessageType, GtpuOptional, UDP_PORT};
 use crate::gtpu_ext::ExtensionType;
 use crate::ipv4::{Ipv4Fields, Ipv4Header};
 use crate::ipv6::{Ipv6Fields, Ipv6Header};
@@ -159,7 +159,7 @@ fixed_header!(Ipv6Stack, 56);
 #[inline]
 pub fn emit_gtpu_ipv4(out: &mut [u8], outer: &OuterIpv4) -> Result<(), Malformed> {
     check_room(out, outer.len())?;
-    let lens = Lens::new(outer.psc.as_ref(), outer.inner_len, Ipv4Header::LEN)?;
+    let lens = OuterLengths::new(outer.psc.as_ref(), outer.inner_len, Ipv4Header::LEN)?;
     let stack = Ipv4Stack {
         ip: Ipv4Header::new(&Ipv4Fields {
             tos: outer.tos,
@@ -189,7 +189,7 @@ pub fn emit_gtpu_ipv4(out: &mut [u8], outer: &OuterIpv4) -> Result<(), Malformed
 #[inline]
 pub fn emit_gtpu_ipv6(out: &mut [u8], outer: &OuterIpv6) -> Result<(), Malformed> {
     check_room(out, outer.len())?;
-    let lens = Lens::new(outer.psc.as_ref(), outer.inner_len, 0)?;
+    let lens = OuterLengths::new(outer.psc.as_ref(), outer.inner_len, 0)?;
     let gtpu = g_pdu(outer.psc.as_ref(), lens.gtpu, outer.teid);
     let udp = UdpHeader::new(outer.src_port, UDP_PORT, lens.udp, 0);
     let checksum = match outer.udp_checksum {
@@ -226,13 +226,13 @@ pub fn emit_gtpu_ipv6(out: &mut [u8], outer: &OuterIpv6) -> Result<(), Malformed
 }
 
 /// The length fields of the outer headers, from the inside out.
-struct Lens {
+struct OuterLengths {
     gtpu: u16,
     udp: u16,
     ip: u16,
 }
 
-impl Lens {
+impl OuterLengths {
     /// `ip_header_len` is what the IP header's own length field counts of the header.
     #[inline]
     fn new(
@@ -258,7 +258,7 @@ fn check_room(out: &[u8], need: usize) -> Result<(), Malformed> {
 #[inline]
 fn g_pdu(psc: Option<&PduSessionContainer>, len: u16, teid: Teid) -> GtpuHeader {
     let flags = if psc.is_some() { FLAG_E } else { 0 };
-    GtpuHeader::new(flags, MessageType::G_PDU, len, teid)
+    GtpuHeader::new(flags, GtpuMessageType::G_PDU, len, teid)
 }
 
 #[inline]

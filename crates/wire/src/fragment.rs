@@ -81,7 +81,7 @@ impl Ipv4Split {
     }
 
     /// Where the payload of fragment `n` lies in the packet's, and where it ends.
-    const fn part(&self, n: usize) -> (usize, usize) {
+    const fn fragment_range(&self, n: usize) -> (usize, usize) {
         if n == 0 {
             return (0, self.first_len);
         }
@@ -92,14 +92,14 @@ impl Ipv4Split {
     /// Length of fragment `n`, counted from zero and below [`Ipv4Split::count`].
     #[must_use]
     pub const fn len(&self, n: usize) -> usize {
-        let (start, end) = self.part(n);
+        let (start, end) = self.fragment_range(n);
         end - start + if n == 0 { self.header_len } else { self.later_header_len }
     }
 
     /// Writes fragment `n` of `packet`, the one that this was made for, to the front of `out`, which
     /// has room for [`Ipv4Split::len`] octets. `None` for other arguments.
     pub fn emit(&self, packet: &[u8], n: usize, out: &mut [u8]) -> Option<()> {
-        let (start, end) = self.part(n);
+        let (start, end) = self.fragment_range(n);
         let header_len = if n == 0 { self.header_len } else { self.later_header_len };
         let payload = packet.get(self.header_len + start..self.header_len + end)?;
         out.get_mut(header_len..header_len + payload.len())?.copy_from_slice(payload);
@@ -109,7 +109,7 @@ impl Ipv4Split {
     /// Writes the header of fragment `n` to the front of `out`. The payload of the first fragment
     /// lies behind it already when `out` is the packet.
     pub fn emit_header(&self, n: usize, out: &mut [u8]) -> Option<()> {
-        let (start, end) = self.part(n);
+        let (start, end) = self.fragment_range(n);
         let (header, header_len) = match n {
             0 => (&self.header, self.header_len),
             _ => (&self.later_header, self.later_header_len),
@@ -163,7 +163,7 @@ fn later_header(header: &[u8; HEADER_MAX], header_len: usize) -> Option<([u8; HE
 
 /// What a fragment says of its place in its datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FragmentPlace {
+pub struct FragmentPosition {
     /// What fragments of one datagram have in common: of 16 bits in IPv4.
     pub identification: u32,
     /// The protocol, which in IPv4 tells datagrams apart, too; zero in IPv6.
@@ -178,7 +178,7 @@ pub struct FragmentPlace {
     pub data_len: u16,
 }
 
-impl FragmentPlace {
+impl FragmentPosition {
     /// Reads the place of the fragment at the front of `packet`. `None` for what is no fragment, and
     /// for malformed packets.
     #[must_use]
@@ -246,7 +246,7 @@ fn fragment_header(packet: &[u8]) -> Option<(usize, usize)> {
 ///
 /// Spec: RFC 791 §3.2; RFC 8200 §4.5: of IPv6 the fragment header goes.
 #[must_use]
-pub fn make_whole(frame: &mut [u8], ip_offset: usize, data_len: usize) -> Option<usize> {
+pub fn restore_header(frame: &mut [u8], ip_offset: usize, data_len: usize) -> Option<usize> {
     let packet = frame.get_mut(ip_offset..)?;
     if packet.first()? >> 4 == 4 {
         let header_len = usize::from(packet.first()? & 15) * 4;

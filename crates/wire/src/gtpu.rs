@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::gtpu_ext::{ExtensionType, udp_port_extension};
 use crate::gtpu_ie;
-use crate::view::{Cursor, fixed_header, split};
+use crate::view::{FieldWriter, fixed_header, split};
 use crate::{Malformed, PduSessionContainer};
 
 /// Registered UDP port of GTP-U. Spec: TS 29.281 §4.4.2.
@@ -30,9 +30,9 @@ pub const FLAG_PN: u8 = 0x01;
 /// Type of a GTP-U message. Spec: TS 29.281 §6.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
-pub struct MessageType(pub u8);
+pub struct GtpuMessageType(pub u8);
 
-impl MessageType {
+impl GtpuMessageType {
     /// Echo Request: is the path alive?
     pub const ECHO_REQUEST: Self = Self(1);
     /// Echo Response.
@@ -95,7 +95,7 @@ impl GtpuHeader {
     /// A header of version 1 with the given flags (E, S, PN), type, length and TEID.
     #[inline]
     #[must_use]
-    pub fn new(flags: u8, message_type: MessageType, len: u16, teid: Teid) -> Self {
+    pub fn new(flags: u8, message_type: GtpuMessageType, len: u16, teid: Teid) -> Self {
         Self {
             flags: VERSION_1 | flags & (FLAG_E | FLAG_S | FLAG_PN),
             message_type: message_type.0,
@@ -132,8 +132,8 @@ impl GtpuHeader {
     /// Type of the message.
     #[inline]
     #[must_use]
-    pub fn message_type(&self) -> MessageType {
-        MessageType(self.message_type)
+    pub fn message_type(&self) -> GtpuMessageType {
+        GtpuMessageType(self.message_type)
     }
 
     /// Octets behind this part.
@@ -209,7 +209,7 @@ pub fn emit_echo_request(
     sequence: u16,
     recovery: Option<u32>,
 ) -> Result<usize, Malformed> {
-    let mut message = Message::start(out, MessageType::ECHO_REQUEST, Teid(0))?;
+    let mut message = GtpuMessageWriter::start(out, GtpuMessageType::ECHO_REQUEST, Teid(0))?;
     message.optional(sequence, ExtensionType::NONE)?;
     message.recovery_time_stamp(recovery)?;
     message.finish(FLAG_S)
@@ -228,7 +228,7 @@ pub fn emit_echo_response(
     sequence: u16,
     recovery: Option<u32>,
 ) -> Result<usize, Malformed> {
-    let mut message = Message::start(out, MessageType::ECHO_RESPONSE, Teid(0))?;
+    let mut message = GtpuMessageWriter::start(out, GtpuMessageType::ECHO_RESPONSE, Teid(0))?;
     message.optional(sequence, ExtensionType::NONE)?;
     message.put(&[gtpu_ie::RECOVERY, 0])?;
     message.recovery_time_stamp(recovery)?;
@@ -258,7 +258,7 @@ pub fn emit_error_indication(
     indication: &ErrorIndication,
     udp_port: Option<u16>,
 ) -> Result<usize, Malformed> {
-    let mut message = Message::start(out, MessageType::ERROR_INDICATION, Teid(0))?;
+    let mut message = GtpuMessageWriter::start(out, GtpuMessageType::ERROR_INDICATION, Teid(0))?;
     let mut flags = FLAG_S;
     match udp_port {
         Some(udp_port) => {
@@ -293,7 +293,7 @@ pub const END_MARKER_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
 /// `Truncated` when `out` is shorter.
 /// Spec: TS 29.281 §7.3.2, §5.2.2.7; TS 38.415 §5.5.2.1.
 pub fn emit_end_marker(out: &mut [u8], teid: Teid, qfi: Option<Qfi>) -> Result<usize, Malformed> {
-    let mut message = Message::start(out, MessageType::END_MARKER, teid)?;
+    let mut message = GtpuMessageWriter::start(out, GtpuMessageType::END_MARKER, teid)?;
     let Some(qfi) = qfi else { return message.finish(0) };
     message.optional(0, ExtensionType::PDU_SESSION_CONTAINER)?;
     message.put(&PduSessionContainer::downlink(qfi, false).short_extension())?;
@@ -310,8 +310,8 @@ pub fn emit_supported_extension_headers(
     out: &mut [u8],
     supported: &[ExtensionType],
 ) -> Result<usize, Malformed> {
-    let kind = MessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION;
-    let mut message = Message::start(out, kind, Teid(0))?;
+    let kind = GtpuMessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION;
+    let mut message = GtpuMessageWriter::start(out, kind, Teid(0))?;
     message.optional(0, ExtensionType::NONE)?;
     let count = u8::try_from(supported.len()).unwrap_or(u8::MAX);
     message.put(&[gtpu_ie::EXTENSION_HEADER_TYPE_LIST, count])?;
@@ -322,20 +322,20 @@ pub fn emit_supported_extension_headers(
 }
 
 /// A message under construction; its header is written last, when the length is known.
-struct Message<'a> {
+struct GtpuMessageWriter<'a> {
     header: &'a mut [u8],
-    body: Cursor<'a>,
-    message_type: MessageType,
+    body: FieldWriter<'a>,
+    message_type: GtpuMessageType,
     teid: Teid,
 }
 
-impl<'a> Message<'a> {
-    fn start(out: &'a mut [u8], kind: MessageType, teid: Teid) -> Result<Self, Malformed> {
+impl<'a> GtpuMessageWriter<'a> {
+    fn start(out: &'a mut [u8], kind: GtpuMessageType, teid: Teid) -> Result<Self, Malformed> {
         let have = out.len();
         let (header, body) = out
             .split_at_mut_checked(GtpuHeader::LEN)
             .ok_or_else(|| Malformed::truncated(GtpuHeader::LEN, have))?;
-        Ok(Self { header, body: Cursor::new(body), message_type: kind, teid })
+        Ok(Self { header, body: FieldWriter::new(body), message_type: kind, teid })
     }
 
     fn optional(&mut self, sequence: u16, next: ExtensionType) -> Result<(), Malformed> {

@@ -60,14 +60,14 @@ fixed_header!(Icmpv6Header, 8);
 
 /// Source and destination of the packet that carries a message; the checksum covers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pseudo {
+pub struct PseudoHeader {
     /// Source address.
     pub src: Ipv6Addr,
     /// Destination address.
     pub dst: Ipv6Addr,
 }
 
-impl Pseudo {
+impl PseudoHeader {
     fn sum(&self, message_len: usize) -> Sum {
         let len = u32::try_from(message_len).unwrap_or(u32::MAX);
         pseudo_ipv6(self.src, self.dst, protocol::ICMPV6, len)
@@ -86,7 +86,7 @@ impl Icmpv6Header {
     /// # Errors
     /// `Truncated` below 8 octets; `BadChecksum`.
     pub fn parse<'a>(
-        pseudo: &Pseudo,
+        pseudo: &PseudoHeader,
         message: &'a [u8],
     ) -> Result<(&'a Self, &'a [u8]), Malformed> {
         let (header, rest) = split(message)?;
@@ -141,7 +141,7 @@ pub const fn is_error(kind: u8) -> bool {
 /// `Truncated` when `out` is shorter.
 pub fn emit_echo(
     out: &mut [u8],
-    pseudo: &Pseudo,
+    pseudo: &PseudoHeader,
     kind: u8,
     (identifier, sequence): (u16, u16),
     data: &[u8],
@@ -176,7 +176,7 @@ pub fn echo_reply_in_place(message: &mut [u8]) -> Result<(), Malformed> {
 /// `Truncated` when `out` is shorter.
 pub fn emit_time_exceeded(
     out: &mut [u8],
-    pseudo: &Pseudo,
+    pseudo: &PseudoHeader,
     original: &[u8],
 ) -> Result<usize, Malformed> {
     emit(out, pseudo, &Icmpv6Header::new(TIME_EXCEEDED, 0, 0), quote(original))
@@ -188,7 +188,7 @@ pub fn emit_time_exceeded(
 /// `Truncated` when `out` is shorter.
 pub fn emit_packet_too_big(
     out: &mut [u8],
-    pseudo: &Pseudo,
+    pseudo: &PseudoHeader,
     mtu: u32,
     original: &[u8],
 ) -> Result<usize, Malformed> {
@@ -201,7 +201,7 @@ pub fn emit_packet_too_big(
 /// `Truncated` when `out` is shorter.
 pub fn emit_unreachable(
     out: &mut [u8],
-    pseudo: &Pseudo,
+    pseudo: &PseudoHeader,
     code: u8,
     original: &[u8],
 ) -> Result<usize, Malformed> {
@@ -215,7 +215,7 @@ fn quote(original: &[u8]) -> &[u8] {
 /// Writes header and data with their checksum.
 pub(crate) fn emit(
     out: &mut [u8],
-    pseudo: &Pseudo,
+    pseudo: &PseudoHeader,
     header: &Icmpv6Header,
     data: &[u8],
 ) -> Result<usize, Malformed> {
@@ -232,8 +232,8 @@ mod tests {
     use super::*;
 
     // Pseudo header of ::1 to ::2 with 10 octets: 1 + 2 + 000a + 003a = 0047.
-    const PSEUDO: Pseudo =
-        Pseudo { src: Ipv6Addr::LOCALHOST, dst: Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 2) };
+    const PSEUDO: PseudoHeader =
+        PseudoHeader { src: Ipv6Addr::LOCALHOST, dst: Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 2) };
     // 0047 + 8000 + 1234 + 0001 + 4869 = dae5, so that the checksum is 251a.
     const ECHO: [u8; 10] = [128, 0, 0x25, 0x1a, 0x12, 0x34, 0, 1, 0x48, 0x69];
 
@@ -248,7 +248,7 @@ mod tests {
         for len in 0..ECHO.len() {
             assert!(Icmpv6Header::parse(&PSEUDO, &ECHO[..len]).is_err());
         }
-        let other = Pseudo { dst: Ipv6Addr::LOCALHOST, ..PSEUDO };
+        let other = PseudoHeader { dst: Ipv6Addr::LOCALHOST, ..PSEUDO };
         assert_eq!(Icmpv6Header::parse(&other, &ECHO), Err(Malformed::BadChecksum));
     }
 

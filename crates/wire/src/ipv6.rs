@@ -6,7 +6,7 @@ use adit_types::limits::IPV6_EXTENSIONS_MAX;
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::parse::Fragment;
+use crate::parse::FragmentKind;
 use crate::view::{fixed_header, split};
 use crate::{Malformed, protocol};
 
@@ -167,7 +167,7 @@ pub struct UpperLayer {
     /// Octets of extension headers in front of it.
     pub offset: usize,
     /// Whether a fragment header was among them, and which part this is.
-    pub fragment: Fragment,
+    pub fragment: FragmentKind,
 }
 
 /// Walks the extension headers in `payload`, of which the first is `next_header`.
@@ -180,7 +180,7 @@ pub struct UpperLayer {
 /// `IPV6_EXTENSIONS_MAX` headers.
 /// Spec: RFC 8200 §4; RFC 6564.
 pub fn walk_extensions(next_header: u8, payload: &[u8]) -> Result<UpperLayer, Malformed> {
-    let mut upper = UpperLayer { protocol: next_header, offset: 0, fragment: Fragment::None };
+    let mut upper = UpperLayer { protocol: next_header, offset: 0, fragment: FragmentKind::None };
     let mut walked = 0;
     while is_extension(upper.protocol) {
         if walked == IPV6_EXTENSIONS_MAX {
@@ -199,7 +199,7 @@ pub fn walk_extensions(next_header: u8, payload: &[u8]) -> Result<UpperLayer, Ma
         upper.offset += header_len;
         if kind == protocol::IPV6_FRAGMENT {
             upper.fragment = fragment(u16::from_be_bytes([high, low]));
-            if upper.fragment == Fragment::Later {
+            if upper.fragment == FragmentKind::Later {
                 break;
             }
         }
@@ -225,11 +225,11 @@ pub const fn is_extension(next_header: u8) -> bool {
 
 /// Reads the offset (13 bits), two reserved bits and the M flag of a fragment header. A packet of
 /// one fragment (RFC 6946) counts as not fragmented.
-fn fragment(offset_flags: u16) -> Fragment {
+fn fragment(offset_flags: u16) -> FragmentKind {
     match (offset_flags >> 3, offset_flags & 1) {
-        (0, 0) => Fragment::None,
-        (0, _) => Fragment::First,
-        _ => Fragment::Later,
+        (0, 0) => FragmentKind::None,
+        (0, _) => FragmentKind::First,
+        _ => FragmentKind::Later,
     }
 }
 
@@ -286,12 +286,12 @@ mod tests {
         (payload[24], payload[27]) = (protocol::UDP, 1);
         let upper = walk_extensions(protocol::HOP_BY_HOP, &payload);
         let expected =
-            UpperLayer { protocol: protocol::UDP, offset: 32, fragment: Fragment::First };
+            UpperLayer { protocol: protocol::UDP, offset: 32, fragment: FragmentKind::First };
         assert_eq!(upper, Ok(expected));
         (payload[24], payload[27]) = (protocol::IPV6_DST_OPTIONS, 8);
         let later = walk_extensions(protocol::HOP_BY_HOP, &payload).unwrap();
         assert_eq!((later.protocol, later.offset), (protocol::IPV6_DST_OPTIONS, 32));
-        assert_eq!(later.fragment, Fragment::Later);
+        assert_eq!(later.fragment, FragmentKind::Later);
         for len in 0..32 {
             assert!(walk_extensions(protocol::HOP_BY_HOP, &payload[..len]).is_err());
         }

@@ -35,14 +35,14 @@ pub mod vlan;
 
 pub use encapsulate::{OuterIpv4, OuterIpv6, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6};
 pub use ethernet::EtherType;
-pub use fragment::{FragmentPlace, Ipv4Split, make_whole};
+pub use fragment::{FragmentPosition, Ipv4Split, restore_header};
 pub use malformed::Malformed;
 pub use parse::{
-    FiveTuple, Fragment, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame, parse_gtpu,
-    parse_ip,
+    FiveTuple, FragmentKind, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame,
+    parse_gtpu, parse_ip,
 };
 pub use psc::{PduSessionContainer, PduType};
 pub use usual::{
-    GPduPattern, Glance, IpPattern, UsualGPdu, UsualIp, UsualOuter, UsualTunnel, age_usual, glance,
-    guess_is_v6, usual_g_pdu, usual_ip,
+    GPduPattern, IpPattern, OrderingKey, UsualGPdu, UsualIp, UsualOuter, UsualTunnel,
+    decrement_usual_hops, guess_is_v6, ordering_key, usual_g_pdu, usual_ip,
 };

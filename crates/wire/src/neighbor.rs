@@ -7,8 +7,8 @@ use core::net::Ipv6Addr;
 use adit_types::MacAddr;
 
 use crate::Malformed;
-use crate::icmpv6::{Icmpv6Header, Pseudo, emit};
-use crate::view::Cursor;
+use crate::icmpv6::{Icmpv6Header, PseudoHeader, emit};
+use crate::view::FieldWriter;
 
 /// ICMPv6 type: neighbor solicitation.
 pub const NEIGHBOR_SOLICITATION: u8 = 135;
@@ -56,7 +56,7 @@ impl NeighborSolicitation {
     /// # Errors
     /// As [`Icmpv6Header::parse`]; `BadField` for another type or code, or a multicast target;
     /// `BadLength` for an option of length zero or beyond the message.
-    pub fn parse(pseudo: &Pseudo, message: &[u8]) -> Result<Self, Malformed> {
+    pub fn parse(pseudo: &PseudoHeader, message: &[u8]) -> Result<Self, Malformed> {
         let body = parse_body(pseudo, message, NEIGHBOR_SOLICITATION, SOURCE_LINK_LAYER)?;
         Ok(Self { target: body.target, source_mac: body.mac })
     }
@@ -65,7 +65,7 @@ impl NeighborSolicitation {
     ///
     /// # Errors
     /// `Truncated` when `out` is shorter.
-    pub fn emit(&self, out: &mut [u8], pseudo: &Pseudo) -> Result<usize, Malformed> {
+    pub fn emit(&self, out: &mut [u8], pseudo: &PseudoHeader) -> Result<usize, Malformed> {
         let header = Icmpv6Header::new(NEIGHBOR_SOLICITATION, 0, 0);
         let mut body = [0; 24];
         let len = emit_body(&mut body, self.target, SOURCE_LINK_LAYER, self.source_mac)?;
@@ -78,7 +78,7 @@ impl NeighborAdvertisement {
     ///
     /// # Errors
     /// As [`NeighborSolicitation::parse`].
-    pub fn parse(pseudo: &Pseudo, message: &[u8]) -> Result<Self, Malformed> {
+    pub fn parse(pseudo: &PseudoHeader, message: &[u8]) -> Result<Self, Malformed> {
         let body = parse_body(pseudo, message, NEIGHBOR_ADVERTISEMENT, TARGET_LINK_LAYER)?;
         Ok(Self {
             target: body.target,
@@ -93,7 +93,7 @@ impl NeighborAdvertisement {
     ///
     /// # Errors
     /// `Truncated` when `out` is shorter.
-    pub fn emit(&self, out: &mut [u8], pseudo: &Pseudo) -> Result<usize, Malformed> {
+    pub fn emit(&self, out: &mut [u8], pseudo: &PseudoHeader) -> Result<usize, Malformed> {
         let flag = |set: bool, flag: u32| if set { flag } else { 0 };
         let flags = flag(self.router, FLAG_R)
             | flag(self.solicited, FLAG_S)
@@ -123,13 +123,18 @@ pub const fn multicast_mac(addr: Ipv6Addr) -> MacAddr {
     MacAddr([0x33, 0x33, a, b, c, d])
 }
 
-struct Body {
+struct NdMessageBody {
     flags: u32,
     target: Ipv6Addr,
     mac: Option<MacAddr>,
 }
 
-fn parse_body(pseudo: &Pseudo, message: &[u8], kind: u8, option: u8) -> Result<Body, Malformed> {
+fn parse_body(
+    pseudo: &PseudoHeader,
+    message: &[u8],
+    kind: u8,
+    option: u8,
+) -> Result<NdMessageBody, Malformed> {
     let (header, rest) = Icmpv6Header::parse(pseudo, message)?;
     if header.kind() != kind {
         return Err(Malformed::BadField(header.kind()));
@@ -143,7 +148,7 @@ fn parse_body(pseudo: &Pseudo, message: &[u8], kind: u8, option: u8) -> Result<B
     if target.is_multicast() {
         return Err(Malformed::BadField(0xff));
     }
-    Ok(Body { flags: header.word(), target, mac: find_mac(options, option)? })
+    Ok(NdMessageBody { flags: header.word(), target, mac: find_mac(options, option)? })
 }
 
 /// Finds a link-layer address of Ethernet among the options; the walk takes at least 8 octets a
@@ -173,7 +178,7 @@ fn emit_body(
     option: u8,
     mac: Option<MacAddr>,
 ) -> Result<usize, Malformed> {
-    let mut body = Cursor::new(out);
+    let mut body = FieldWriter::new(out);
     body.put(&target.octets())?;
     if let Some(mac) = mac {
         body.put(&[option, 1])?;
@@ -192,8 +197,8 @@ mod tests {
         "fe80::1:2:3".parse().unwrap()
     }
 
-    fn pseudo() -> Pseudo {
-        Pseudo { src: "fe80::9".parse().unwrap(), dst: solicited_node(target()) }
+    fn pseudo() -> PseudoHeader {
+        PseudoHeader { src: "fe80::9".parse().unwrap(), dst: solicited_node(target()) }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_types::{MacAddr, Teid, VlanId};
 
 use crate::ethernet::EthernetHeader;
-use crate::gtpu::{FLAG_E, FLAG_S, GtpuHeader, GtpuOptional, MessageType};
+use crate::gtpu::{FLAG_E, FLAG_S, GtpuHeader, GtpuMessageType, GtpuOptional};
 use crate::gtpu_ext::{ExtensionType, GtpuExtensions};
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::{Ipv6Header, is_extension, walk_extensions};
@@ -105,7 +105,7 @@ impl IpAddrs {
 
 /// Which part of a packet a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Fragment {
+pub enum FragmentKind {
     /// The whole.
     None,
     /// The first fragment: it has the upper-layer header.
@@ -130,7 +130,7 @@ pub struct IpPacket {
     /// Type of service or traffic class: DSCP and ECN.
     pub tos: u8,
     /// Whole or fragment.
-    pub fragment: Fragment,
+    pub fragment: FragmentKind,
     /// The packet must not be fragmented on the way. Always true for IPv6.
     pub dont_fragment: bool,
     /// Flow label, zero for IPv4.
@@ -149,21 +149,21 @@ impl IpPacket {
     #[inline]
     #[must_use]
     pub const fn is_fragment(&self) -> bool {
-        !matches!(self.fragment, Fragment::None)
+        !matches!(self.fragment, FragmentKind::None)
     }
 
     /// The part of a fragmented packet that has the upper-layer header.
     #[inline]
     #[must_use]
     pub const fn is_first_fragment(&self) -> bool {
-        matches!(self.fragment, Fragment::First)
+        matches!(self.fragment, FragmentKind::First)
     }
 
     /// The upper-layer header is in this packet.
     #[inline]
     #[must_use]
     pub const fn has_upper_layer(&self) -> bool {
-        !matches!(self.fragment, Fragment::Later)
+        !matches!(self.fragment, FragmentKind::Later)
     }
 
     /// The upper layer of the whole packet is `protocol`, or may be: a later fragment of IPv6 names the
@@ -215,9 +215,9 @@ fn parse_ipv4(bytes: &[u8], verify_checksum: bool) -> Result<IpPacket, Malformed
         header.verify_within(bytes)?;
     }
     let fragment = match (header.fragment_offset(), header.more_fragments()) {
-        (0, false) => Fragment::None,
-        (0, true) => Fragment::First,
-        _ => Fragment::Later,
+        (0, false) => FragmentKind::None,
+        (0, true) => FragmentKind::First,
+        _ => FragmentKind::Later,
     };
     Ok(IpPacket {
         addrs: IpAddrs::V4 { src: header.src(), dst: header.dst() },
@@ -255,7 +255,7 @@ fn parse_ipv6(bytes: &[u8]) -> Result<IpPacket, Malformed> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GtpuPacket {
     /// Type of the message.
-    pub message_type: MessageType,
+    pub message_type: GtpuMessageType,
     /// Tunnel endpoint of the receiver.
     pub teid: Teid,
     /// Sequence number, with flag S.

@@ -99,12 +99,12 @@ const _: () = assert!(size_of::<GPdu>() == G_PDU_LEN);
 
 /// What the first octets of a frame must be, as far as the mask tells.
 #[derive(Debug, Clone, Copy)]
-struct Pattern<const WORDS: usize> {
+struct OctetPattern<const WORDS: usize> {
     value: [u64; WORDS],
     mask: [u64; WORDS],
 }
 
-impl<const WORDS: usize> Pattern<WORDS> {
+impl<const WORDS: usize> OctetPattern<WORDS> {
     /// A pattern of parts that begin at the given offsets: value and mask of each octet.
     fn new(parts: &[(usize, &[u8], &[u8])]) -> Self {
         let mut pattern = Self { value: [0; WORDS], mask: [0; WORDS] };
@@ -141,8 +141,8 @@ const ALL: [u8; 6] = [0xff; 6];
 /// What usual G-PDUs on a link have in common.
 #[derive(Debug, Clone, Copy)]
 pub struct GPduPattern {
-    plain: Pattern<8>,
-    extended: Pattern<8>,
+    plain: OctetPattern<8>,
+    extended: OctetPattern<8>,
 }
 
 impl GPduPattern {
@@ -172,8 +172,8 @@ impl GPduPattern {
             [(53, &[0x85, 1, 0x10][..], &ALL[..]), (56, &[0], &[0xc0]), (57, &[0], &ALL)];
         let extended = outer(&[FLAGS_EXTENDED, T_PDU]);
         Self {
-            plain: Pattern::new(&outer(&[FLAGS_PLAIN, T_PDU])),
-            extended: Pattern::new(&[&extended[..], &container].concat()),
+            plain: OctetPattern::new(&outer(&[FLAGS_PLAIN, T_PDU])),
+            extended: OctetPattern::new(&[&extended[..], &container].concat()),
         }
     }
 }
@@ -181,8 +181,8 @@ impl GPduPattern {
 /// What usual IP packets on a link have in common.
 #[derive(Debug, Clone, Copy)]
 pub struct IpPattern {
-    v4: Pattern<2>,
-    v6: Pattern<2>,
+    v4: OctetPattern<2>,
+    v6: OctetPattern<2>,
 }
 
 impl IpPattern {
@@ -191,7 +191,11 @@ impl IpPattern {
     pub fn new(mac: MacAddr) -> Self {
         let pattern = |ether_type: u16, first: u8, mask: u8| {
             let ether_type = ether_type.to_be_bytes();
-            Pattern::new(&[(0, &mac.0, &ALL), (12, &ether_type, &ALL), (14, &[first], &[mask])])
+            OctetPattern::new(&[
+                (0, &mac.0, &ALL),
+                (12, &ether_type, &ALL),
+                (14, &[first], &[mask]),
+            ])
         };
         Self { v4: pattern(IPV4, VERSION_IHL, 0xff), v6: pattern(IPV6, 0x60, 0xf0) }
     }
@@ -225,7 +229,7 @@ pub struct UsualGPdu {
 
 /// What can be told of a frame that is not usual, so that packets of one session stay in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Glance {
+pub enum OrderingKey {
     /// Nothing that a session is looked up for.
     Nothing,
     /// If it is a G-PDU it has this TEID.
@@ -243,27 +247,27 @@ pub enum Glance {
 /// Cost: few octets at fixed places.
 #[must_use]
 #[cold]
-pub fn glance(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Glance {
+pub fn ordering_key(frame: &[u8], tunnels: Option<Ipv4Addr>) -> OrderingKey {
     const VLAN: u16 = 0x8100;
-    let Ok((headers, _)) = FrameIpv4::ref_from_prefix(frame) else { return Glance::Nothing };
+    let Ok((headers, _)) = FrameIpv4::ref_from_prefix(frame) else { return OrderingKey::Nothing };
     let dst = Ipv4Addr::from_bits(headers.ip.dst.get());
     match headers.link.ether_type.get() {
-        IPV4 if tunnels != Some(dst) => Glance::PlainV4(dst),
+        IPV4 if tunnels != Some(dst) => OrderingKey::PlainV4(dst),
         // Only the whole datagram has a TEID.
-        IPV4 if headers.ip.fragment.get() & !DONT_FRAGMENT != 0 => Glance::Nothing,
-        IPV4 if headers.ip.version_ihl != VERSION_IHL => Glance::Unknown,
+        IPV4 if headers.ip.fragment.get() & !DONT_FRAGMENT != 0 => OrderingKey::Nothing,
+        IPV4 if headers.ip.version_ihl != VERSION_IHL => OrderingKey::Unknown,
         IPV4 => match GPdu::ref_from_prefix(frame) {
-            Ok((outer, _)) => Glance::Tunneled(Teid(outer.teid.get())),
-            Err(_) => Glance::Nothing,
+            Ok((outer, _)) => OrderingKey::Tunneled(Teid(outer.teid.get())),
+            Err(_) => OrderingKey::Nothing,
         },
         IPV6 if tunnels.is_none() => {
             match frame.get(ETHERNET_LEN + 24..).map(<[u8]>::first_chunk) {
-                Some(Some(upper)) => Glance::PlainV6(u64::from_be_bytes(*upper)),
-                _ => Glance::Nothing,
+                Some(Some(upper)) => OrderingKey::PlainV6(u64::from_be_bytes(*upper)),
+                _ => OrderingKey::Nothing,
             }
         }
-        IPV6 | VLAN => Glance::Unknown,
-        _ => Glance::Nothing,
+        IPV6 | VLAN => OrderingKey::Unknown,
+        _ => OrderingKey::Nothing,
     }
 }
 
@@ -313,7 +317,7 @@ fn g_pdu_with<const OFFSET: usize>(frame: &[u8], verify: bool) -> Option<UsualGP
     let is_whole = usize::from(total_len) + ETHERNET_LEN <= frame.len()
         && outer.udp_len.get().wrapping_add(20) == total_len
         && outer.len.get().wrapping_add(36) == total_len;
-    if !is_whole || verify && !is_sum_right(outer.ip.as_bytes().first_chunk()?) {
+    if !is_whole || verify && !is_checksum_valid(outer.ip.as_bytes().first_chunk()?) {
         return None;
     }
     let inner = frame.get(OFFSET..)?;
@@ -335,7 +339,7 @@ fn usual_ipv4(packet: &[u8], verify: bool) -> Option<UsualIp> {
     let (ip, _) = Ipv4::ref_from_prefix(packet).ok()?;
     let total_len = ip.total_len.get();
     let fits = total_len >= 20 && usize::from(total_len) <= packet.len() && ip.ttl > 1;
-    if !fits || verify && !is_sum_right(ip.as_bytes().first_chunk()?) {
+    if !fits || verify && !is_checksum_valid(ip.as_bytes().first_chunk()?) {
         return None;
     }
     let (src, dst) = (u64::from(ip.src.get()), u64::from(ip.dst.get()));
@@ -360,7 +364,7 @@ fn usual_ipv6(packet: &[u8]) -> Option<UsualIp> {
 ///
 /// PERF: modulo 2^16 - 1 the order of octets does not matter, so words are added as they lie.
 #[inline]
-fn is_sum_right(header: &[u8; 20]) -> bool {
+fn is_checksum_valid(header: &[u8; 20]) -> bool {
     let (words, _) = header.as_chunks::<4>();
     let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
     sum.is_multiple_of(0xffff)
@@ -371,7 +375,7 @@ fn is_sum_right(header: &[u8; 20]) -> bool {
 /// PERF: without a branch on the family, which nothing predicts where both are mixed.
 /// Spec: RFC 1812 §5.3.1; RFC 1624 §3; RFC 8200 §3.
 #[inline(always)]
-pub fn age_usual(packet: &mut [u8], is_v6: bool) {
+pub fn decrement_usual_hops(packet: &mut [u8], is_v6: bool) {
     let Some(header) = packet.first_chunk_mut::<20>() else { return };
     let hops = &mut header[if is_v6 { 7 } else { 8 }];
     *hops = hops.wrapping_sub(1);
@@ -386,7 +390,7 @@ pub fn age_usual(packet: &mut [u8], is_v6: bool) {
 /// The checksum of a header whose words sum up to `sum`: of at most 2^16 words.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "what is left has 16 bits")]
-const fn checksum_of(sum: u32) -> u16 {
+const fn fold_checksum(sum: u32) -> u16 {
     let sum = (sum & 0xffff) + (sum >> 16);
     !((sum + (sum >> 16)) as u16)
 }
@@ -481,26 +485,31 @@ impl UsualOuter {
             let out: &mut [u8; G_PDU_LEN] = out.first_chunk_mut()?;
             *out = *headers;
             out[42] = FLAGS_PLAIN;
-            self.fill_in(tunnel, ip_len, out);
+            self.write_headers(tunnel, ip_len, out);
             return Some(());
         };
         let out: &mut [u8; EXTENDED_LEN] = out.first_chunk_mut()?;
         *out = self.headers;
         out[56] = qfi.value() | if reflective { 0x40 } else { 0 };
-        self.fill_in(tunnel, ip_len, out);
+        self.write_headers(tunnel, ip_len, out);
         Some(())
     }
 
     /// Writes what changes into a copy of the headers.
     #[inline(always)]
-    fn fill_in<const LEN: usize>(&self, tunnel: &UsualTunnel, ip_len: u16, out: &mut [u8; LEN]) {
+    fn write_headers<const LEN: usize>(
+        &self,
+        tunnel: &UsualTunnel,
+        ip_len: u16,
+        out: &mut [u8; LEN],
+    ) {
         let dst = tunnel.dst.to_bits();
         let sum =
             self.sum + u32::from(tunnel.tos) + u32::from(ip_len) + (dst >> 16) + (dst & 0xffff);
         out[..6].copy_from_slice(&tunnel.dst_mac.0);
         out[15] = tunnel.tos;
         out[16..18].copy_from_slice(&ip_len.to_be_bytes());
-        out[24..26].copy_from_slice(&checksum_of(sum).to_be_bytes());
+        out[24..26].copy_from_slice(&fold_checksum(sum).to_be_bytes());
         out[30..34].copy_from_slice(&dst.to_be_bytes());
         out[38..40].copy_from_slice(&(ip_len - 20).to_be_bytes());
         out[44..46].copy_from_slice(&(ip_len - 36).to_be_bytes());

@@ -43,12 +43,12 @@ macro_rules! fixed_header {
 pub(crate) use fixed_header;
 
 /// Writes fields one behind the other.
-pub(crate) struct Cursor<'a> {
+pub(crate) struct FieldWriter<'a> {
     out: &'a mut [u8],
     at: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> FieldWriter<'a> {
     pub(crate) fn new(out: &'a mut [u8]) -> Self {
         Self { out, at: 0 }
     }

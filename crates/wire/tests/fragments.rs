@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
 
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
-use adit_wire::{FragmentPlace, Ipv4Split, make_whole, parse_ip};
+use adit_wire::{FragmentPosition, Ipv4Split, parse_ip, restore_header};
 use proptest::prelude::*;
 
 /// A packet with `options`, which fill whole words, and a payload that tells octets apart.
@@ -45,12 +45,12 @@ fn fragments(packet: &[u8], mtu: u16) -> Vec<Vec<u8>> {
 fn joined(fragments: &[Vec<u8>]) -> Vec<u8> {
     let mut whole = fragments[0].clone();
     for fragment in &fragments[1..] {
-        let place = FragmentPlace::read(fragment).unwrap();
+        let place = FragmentPosition::read(fragment).unwrap();
         whole.extend_from_slice(&fragment[usize::from(place.data_offset)..]);
     }
     let header_len = usize::from(whole[0] & 15) * 4;
     let data_len = whole.len() - header_len;
-    assert_eq!(make_whole(&mut whole, 0, data_len), Some(0));
+    assert_eq!(restore_header(&mut whole, 0, data_len), Some(0));
     whole
 }
 
@@ -76,7 +76,7 @@ proptest! {
             let ip = parse_ip(part, true).unwrap();
             prop_assert_eq!((ip.ttl, ip.tos, ip.protocol), (9, 0xb8, 17));
             prop_assert_eq!(usize::from(ip.total_len), part.len());
-            let place = FragmentPlace::read(part).unwrap();
+            let place = FragmentPosition::read(part).unwrap();
             prop_assert_eq!((place.identification, place.offset), (0x1234, next));
             prop_assert_eq!(place.is_more, n + 1 < parts.len());
             prop_assert!(!place.is_more || place.data_len.is_multiple_of(8));
@@ -92,11 +92,11 @@ proptest! {
         mut octets in prop::collection::vec(prop_oneof![0_u8..60, any::<u8>()], 0..120),
     ) {
         octets.insert(0, first);
-        if let Some(place) = FragmentPlace::read(&octets) {
+        if let Some(place) = FragmentPosition::read(&octets) {
             prop_assert!(usize::from(place.data_offset + place.data_len) <= octets.len());
         }
         let _ = Ipv4Split::new(&octets, 60).map(|split| split.count());
-        let _ = make_whole(&mut octets, 3, 8);
+        let _ = restore_header(&mut octets, 3, 8);
     }
 }
 
@@ -118,7 +118,7 @@ fn fragments_of_a_fragment_keep_its_place() {
     // The middle of a datagram: offset 800, and more follows.
     let parts = fragments(&packet(&[], 100, 0x2000 | 100), 60);
     let place = |part: &Vec<u8>| {
-        let place = FragmentPlace::read(part).unwrap();
+        let place = FragmentPosition::read(part).unwrap();
         (place.offset, place.data_len, place.is_more)
     };
     assert_eq!(
@@ -150,8 +150,8 @@ fn first_fragment_of_ipv6_loses_its_fragment_header() {
     frame.extend_from_slice(&[44, 0, 1, 4, 0, 0, 0, 0]);
     frame.extend_from_slice(&[17, 0, 0, 1, 0xca, 0xfe, 0, 1]);
     frame.extend_from_slice(&[9; 16]);
-    let place = FragmentPlace::read(&frame[14..]).unwrap();
-    let expected = FragmentPlace {
+    let place = FragmentPosition::read(&frame[14..]).unwrap();
+    let expected = FragmentPosition {
         identification: 0xcafe_0001,
         protocol: 0,
         offset: 0,
@@ -161,12 +161,12 @@ fn first_fragment_of_ipv6_loses_its_fragment_header() {
     };
     assert_eq!(place, expected);
     frame.extend_from_slice(&[8; 5]);
-    assert_eq!(make_whole(&mut frame, 14, 21), Some(8));
+    assert_eq!(restore_header(&mut frame, 14, 21), Some(8));
     let frame = &frame[8..];
     assert_eq!(frame[..14], [0xee; 14]);
     assert_eq!(frame[14..22], [0x60, 0, 0, 0, 0, 29, 0, 64]);
     assert_eq!(frame[54..62], [17, 0, 1, 4, 0, 0, 0, 0]);
     let ip = parse_ip(&frame[14..], false).unwrap();
     assert_eq!((ip.protocol, ip.payload_len(), ip.is_fragment()), (17, 21, false));
-    assert_eq!(FragmentPlace::read(&frame[14..]), None);
+    assert_eq!(FragmentPosition::read(&frame[14..]), None);
 }

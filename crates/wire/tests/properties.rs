@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use adit_types::{MacAddr, Teid};
 use adit_wire::arp::ArpPacket;
 use adit_wire::checksum::{self, Sum, checksum};
-use adit_wire::gtpu::{ErrorIndication, GtpuHeader, MessageType};
+use adit_wire::gtpu::{ErrorIndication, GtpuHeader, GtpuMessageType};
 use adit_wire::gtpu_ie::GtpuIes;
 use adit_wire::icmp::IcmpHeader;
-use adit_wire::icmpv6::{Icmpv6Header, Pseudo};
+use adit_wire::icmpv6::{Icmpv6Header, PseudoHeader};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header, decrement_ttl, set_tos};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header, decrement_hop_limit, walk_extensions};
 use adit_wire::neighbor::{NeighborAdvertisement, NeighborSolicitation};
@@ -47,7 +47,7 @@ proptest! {
     #[test]
     fn parsing_of_arbitrary_octets_never_panics(bytes in octets()) {
         let any = Ipv6Addr::UNSPECIFIED;
-        let pseudo = Pseudo { src: any, dst: any };
+        let pseudo = PseudoHeader { src: any, dst: any };
         let _ = parse_frame(&bytes);
         if let Ok(ip) = parse_ip(&bytes, false) {
             prop_assert!(usize::from(ip.total_len) <= bytes.len());
@@ -143,7 +143,7 @@ proptest! {
     #[test]
     fn gtpu_header_emitted_is_parsed_again(flags in 0u8..8, kind: u8, len in 0u16..64, teid: u32) {
         let mut message = [0xa5; 72];
-        let header = GtpuHeader::new(flags, MessageType(kind), len, Teid(teid));
+        let header = GtpuHeader::new(flags, GtpuMessageType(kind), len, Teid(teid));
         header.emit(&mut message).unwrap();
         let (parsed, body) = GtpuHeader::parse(&message).unwrap();
         prop_assert_eq!(*parsed, header);
@@ -157,7 +157,7 @@ proptest! {
         target: u128, mac: Option<[u8; 6]>, bits in 0u8..8, src: u128,
     ) {
         let target = Ipv6Addr::from_bits(target & !(1 << 127));
-        let pseudo = Pseudo { src: Ipv6Addr::from_bits(src), dst: target };
+        let pseudo = PseudoHeader { src: Ipv6Addr::from_bits(src), dst: target };
         let told = NeighborAdvertisement {
             target, target_mac: mac.map(MacAddr), router: bits & 4 != 0,
             solicited: bits & 2 != 0, override_entry: bits & 1 != 0,

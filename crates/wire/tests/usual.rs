@@ -4,14 +4,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::{MacAddr, Qfi, Teid, VlanId};
-use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header, decrement_ttl};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header, decrement_hop_limit};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{
-    EtherType, GPduPattern, Glance, IpPacket, IpPattern, OuterIpv4, PduSessionContainer, UsualGPdu,
-    UsualIp, UsualOuter, UsualTunnel, age_usual, emit_gtpu_ipv4, glance, guess_is_v6, parse_frame,
-    parse_gtpu, parse_ip, protocol,
+    EtherType, GPduPattern, IpPacket, IpPattern, OrderingKey, OuterIpv4, PduSessionContainer,
+    UsualGPdu, UsualIp, UsualOuter, UsualTunnel, decrement_usual_hops, emit_gtpu_ipv4, guess_is_v6,
+    ordering_key, parse_frame, parse_gtpu, parse_ip, protocol,
 };
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -33,21 +33,21 @@ fn usual_ip(frame: &[u8], mac: MacAddr, verify: bool) -> Option<UsualIp> {
     adit_wire::usual_ip(frame, &IpPattern::new(mac), verify)
 }
 
-fn inner_of(family: Family, payload: usize) -> Vec<u8> {
+fn inner_of(family: PatternFamily, payload: usize) -> Vec<u8> {
     match family {
-        Family::V4 => inner(payload),
-        Family::V6 => inner_v6(payload),
+        PatternFamily::V4 => inner(payload),
+        PatternFamily::V6 => inner_v6(payload),
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Family {
+enum PatternFamily {
     V4,
     V6,
 }
 
-fn families() -> impl Strategy<Value = Family> {
-    prop::sample::select(vec![Family::V4, Family::V6])
+fn families() -> impl Strategy<Value = PatternFamily> {
+    prop::sample::select(vec![PatternFamily::V4, PatternFamily::V6])
 }
 
 fn inner_v6(payload: usize) -> Vec<u8> {
@@ -119,13 +119,13 @@ fn g_pdu_around(psc: Option<PduSessionContainer>, inner: &[u8]) -> Vec<u8> {
 }
 
 fn plain(payload: usize) -> Vec<u8> {
-    plain_of(Family::V4, payload)
+    plain_of(PatternFamily::V4, payload)
 }
 
-fn plain_of(family: Family, payload: usize) -> Vec<u8> {
+fn plain_of(family: PatternFamily, payload: usize) -> Vec<u8> {
     let ether_type = match family {
-        Family::V4 => [8, 0],
-        Family::V6 => [0x86, 0xdd],
+        PatternFamily::V4 => [8, 0],
+        PatternFamily::V6 => [0x86, 0xdd],
     };
     let mut frame = [&MAC.0[..], &GNB.0[..], &ether_type[..]].concat();
     frame.extend(inner_of(family, payload));
@@ -157,12 +157,12 @@ fn ipv6_is_usual_inside_and_outside_of_a_tunnel() {
     let expected = UsualIp { is_v6: true, src, dst, total_len: 70 };
     let frame = g_pdu_around(Some(uplink(9)), &inner_v6(30));
     assert_eq!(usual_g_pdu(&frame, MAC, N3, true).unwrap().inner, expected);
-    assert_eq!(usual_ip(&plain_of(Family::V6, 30), MAC, true), Some(expected));
+    assert_eq!(usual_ip(&plain_of(PatternFamily::V6, 30), MAC, true), Some(expected));
 }
 
 #[test]
 fn packet_without_a_hop_left_is_not_usual() {
-    let mut frame = plain_of(Family::V6, 30);
+    let mut frame = plain_of(PatternFamily::V6, 30);
     frame[14 + 7] = 1;
     assert_eq!(usual_ip(&frame, MAC, true), None);
     let mut frame = plain(30);
@@ -189,18 +189,18 @@ fn glance_tells_the_key_of_what_is_not_usual() {
     let mut frame = g_pdu(Some(uplink(9)), 30);
     frame[42] = 0x36;
     assert_eq!(usual_g_pdu(&frame, MAC, N3, true), None);
-    assert_eq!(glance(&frame, Some(N3)), Glance::Tunneled(Teid(0x0102_0304)));
+    assert_eq!(ordering_key(&frame, Some(N3)), OrderingKey::Tunneled(Teid(0x0102_0304)));
     let mut frame = plain(30);
     frame[14] = 0x46;
     assert_eq!(usual_ip(&frame, MAC, true), None);
-    assert_eq!(glance(&frame, None), Glance::PlainV4(HOST));
-    let frame_v6 = plain_of(Family::V6, 30);
-    assert_eq!(glance(&frame_v6, None), Glance::PlainV6(0x2001_0db8_00ff_0009));
-    assert_eq!(glance(&frame_v6, Some(N3)), Glance::Unknown);
+    assert_eq!(ordering_key(&frame, None), OrderingKey::PlainV4(HOST));
+    let frame_v6 = plain_of(PatternFamily::V6, 30);
+    assert_eq!(ordering_key(&frame_v6, None), OrderingKey::PlainV6(0x2001_0db8_00ff_0009));
+    assert_eq!(ordering_key(&frame_v6, Some(N3)), OrderingKey::Unknown);
     frame[12] = 0x81;
     frame[13] = 0;
-    assert_eq!(glance(&frame, None), Glance::Unknown);
-    assert_eq!(glance(&frame[..20], None), Glance::Nothing);
+    assert_eq!(ordering_key(&frame, None), OrderingKey::Unknown);
+    assert_eq!(ordering_key(&frame[..20], None), OrderingKey::Nothing);
 }
 
 proptest! {
@@ -231,7 +231,7 @@ proptest! {
         let (udp, message) = UdpHeader::parse(ip.payload(l3)).unwrap();
         prop_assert_eq!(udp.dst_port(), UDP_PORT);
         let gtpu = parse_gtpu(message).unwrap();
-        prop_assert_eq!((gtpu.message_type, gtpu.teid), (MessageType::G_PDU, found.teid));
+        prop_assert_eq!((gtpu.message_type, gtpu.teid), (GtpuMessageType::G_PDU, found.teid));
         prop_assert_eq!(gtpu.unknown_comprehension, None);
         prop_assert_eq!(gtpu.psc.map(|psc| psc.qfi), found.qfi);
         let offset = usize::from(link.l3_offset) + usize::from(ip.payload_offset) + 8
@@ -296,7 +296,7 @@ fn usual_packet_grows_older_as_others_do() {
                 false => decrement_ttl(&mut expected),
                 true => decrement_hop_limit(&mut expected),
             };
-            age_usual(&mut packet, is_v6);
+            decrement_usual_hops(&mut packet, is_v6);
             assert_eq!((packet, left), (expected, Some(hops - 1)), "{sum:#x}");
         }
     }
@@ -304,7 +304,7 @@ fn usual_packet_grows_older_as_others_do() {
 
 #[test]
 fn family_of_a_usual_packet_is_guessed() {
-    for (family, is_v6) in [(Family::V4, false), (Family::V6, true)] {
+    for (family, is_v6) in [(PatternFamily::V4, false), (PatternFamily::V6, true)] {
         for psc in [None, Some(uplink(9))] {
             let frame = g_pdu_around(psc, &inner_of(family, 30));
             assert_eq!(guess_is_v6(&frame, true), is_v6, "{family:?}");

@@ -4,12 +4,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::{Qfi, Teid};
-use adit_wire::gtpu::{self, ErrorIndication, MessageType};
+use adit_wire::gtpu::{self, ErrorIndication, GtpuMessageType};
 use adit_wire::gtpu_ext::ExtensionType;
 use adit_wire::gtpu_ie::{GtpuIe, GtpuIes};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{
-    EtherType, Fragment, Malformed, PduType, five_tuple, parse_frame, parse_gtpu, parse_ip,
+    EtherType, FragmentKind, Malformed, PduType, five_tuple, parse_frame, parse_gtpu, parse_ip,
 };
 
 /// An uplink G-PDU as a gNB sends it: VLAN 5, TEID 0x01020304, QFI 9, an inner UDP packet.
@@ -34,7 +34,7 @@ fn uplink_known_octets_are_walked_to_the_inner_packet() {
     let (udp, message) = UdpHeader::parse(ip.payload(packet)).unwrap();
     assert_eq!(udp.dst_port(), gtpu::UDP_PORT);
     let gtpu = parse_gtpu(message).unwrap();
-    assert_eq!((gtpu.message_type, gtpu.teid), (MessageType::G_PDU, Teid(0x0102_0304)));
+    assert_eq!((gtpu.message_type, gtpu.teid), (GtpuMessageType::G_PDU, Teid(0x0102_0304)));
     assert_eq!((gtpu.payload_offset, gtpu.payload_len, gtpu.sequence), (16, 20, None));
     let psc = gtpu.psc.unwrap();
     assert_eq!((psc.pdu_type, psc.qfi.value()), (PduType::Uplink, 9));
@@ -122,11 +122,11 @@ fn gtpu_chain_of_length_zero_or_beyond_the_message_is_refused() {
 #[test]
 fn ip_of_fragments_is_told_apart() {
     let cases = [
-        ([0x00, 0x00], Fragment::None),
-        ([0x40, 0x00], Fragment::None),
-        ([0x20, 0x00], Fragment::First),
-        ([0x20, 0x01], Fragment::Later),
-        ([0x00, 0x01], Fragment::Later),
+        ([0x00, 0x00], FragmentKind::None),
+        ([0x40, 0x00], FragmentKind::None),
+        ([0x20, 0x00], FragmentKind::First),
+        ([0x20, 0x01], FragmentKind::Later),
+        ([0x00, 0x01], FragmentKind::Later),
     ];
     for (flags, fragment) in cases {
         let mut packet = [0u8; 28];
@@ -135,7 +135,7 @@ fn ip_of_fragments_is_told_apart() {
         packet[20..24].copy_from_slice(&[0, 53, 0, 99]);
         let ip = parse_ip(&packet, false).unwrap();
         assert_eq!(ip.fragment, fragment);
-        let ports = if fragment == Fragment::Later { (0, 0) } else { (53, 99) };
+        let ports = if fragment == FragmentKind::Later { (0, 0) } else { (53, 99) };
         let tuple = five_tuple(&packet, &ip);
         assert_eq!((tuple.src_port, tuple.dst_port), ports);
         assert_eq!(parse_ip(&packet, true), Err(Malformed::BadChecksum));

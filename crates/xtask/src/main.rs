@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 /// Chores of the Adit workspace.
 #[derive(Debug, Parser)]
-struct Cli {
+struct XtaskCli {
     #[command(subcommand)]
     chore: Chore,
 }
@@ -43,7 +43,7 @@ enum Chore {
 }
 
 fn main() -> anyhow::Result<()> {
-    match Cli::parse().chore {
+    match XtaskCli::parse().chore {
         Chore::Tidy => tidy::run(),
         Chore::Fuzz { seconds, targets } => fuzz::run(seconds, &targets),
         Chore::Perf { perf } => perf::run(&perf),

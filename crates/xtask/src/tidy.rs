@@ -10,19 +10,19 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 struct Room {
     package: &'static str,
     imports: &'static [&'static str],
-    may: &'static [Liberty],
+    may: &'static [RoomPermission],
 }
 
 /// Something that most rooms must not do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Liberty {
+enum RoomPermission {
     /// Hold `unsafe` blocks.
     Unsafe,
     /// Read a clock.
     Clock,
 }
 
-use Liberty::{Clock, Unsafe};
+use RoomPermission::{Clock, Unsafe};
 
 const ROOMS: &[Room] = &[
     Room { package: "adit-types", imports: &[], may: &[] },

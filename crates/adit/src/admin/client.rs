@@ -10,10 +10,10 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::{PATIENCE, Question, Request};
+use super::{AdminQuestion, AdminRequest, PATIENCE};
 
 /// Takes a document piece by piece.
-pub trait Sink {
+pub trait DocumentSink {
     /// A list begins, under this key of the document.
     ///
     /// # Errors
@@ -38,7 +38,11 @@ pub trait Sink {
 /// # Errors
 /// A sentence when nothing listens there, the answer is cut short, or adit refuses; what `sink`
 /// says.
-pub fn request(socket: &Path, question: &Question, sink: &mut impl Sink) -> anyhow::Result<()> {
+pub fn request(
+    socket: &Path,
+    question: &AdminQuestion,
+    sink: &mut impl DocumentSink,
+) -> anyhow::Result<()> {
     let mut stream = UnixStream::connect(socket).with_context(|| {
         format!(
             "no adit answers at {}; start one with `adit run`, or name its admin.socket with --socket",
@@ -46,7 +50,7 @@ pub fn request(socket: &Path, question: &Question, sink: &mut impl Sink) -> anyh
         )
     })?;
     stream.set_read_timeout(Some(2 * PATIENCE))?;
-    let mut line = serde_json::to_vec(&Request {
+    let mut line = serde_json::to_vec(&AdminRequest {
         show: question.topic.word().to_owned(),
         session: question.session.clone(),
     })?;
@@ -57,8 +61,8 @@ pub fn request(socket: &Path, question: &Question, sink: &mut impl Sink) -> anyh
 }
 
 /// Reads one document.
-fn take(document: impl Read, sink: &mut impl Sink) -> anyhow::Result<()> {
-    let mut taker = Taker { sink, refused: None, failed: None };
+fn take(document: impl Read, sink: &mut impl DocumentSink) -> anyhow::Result<()> {
+    let mut taker = DocumentReader { sink, refused: None, failed: None };
     let mut document = serde_json::Deserializer::from_reader(document);
     let taken = document.deserialize_map(&mut taker);
     match (taker.refused, taker.failed, taken) {
@@ -69,7 +73,7 @@ fn take(document: impl Read, sink: &mut impl Sink) -> anyhow::Result<()> {
 }
 
 /// Gives members and rows to a sink.
-struct Taker<'s, S> {
+struct DocumentReader<'s, S> {
     sink: &'s mut S,
     /// What adit says instead of an answer.
     refused: Option<String>,
@@ -77,7 +81,7 @@ struct Taker<'s, S> {
     failed: Option<anyhow::Error>,
 }
 
-impl<'de, S: Sink> Visitor<'de> for &mut Taker<'_, S> {
+impl<'de, S: DocumentSink> Visitor<'de> for &mut DocumentReader<'_, S> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,19 +90,19 @@ impl<'de, S: Sink> Visitor<'de> for &mut Taker<'_, S> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         while let Some(key) = members.next_key::<String>()? {
-            members.next_value_seed(Member { taker: self, key })?;
+            members.next_value_seed(DocumentMember { taker: self, key })?;
         }
         Ok(())
     }
 }
 
 /// One member of the document.
-struct Member<'t, 's, S> {
-    taker: &'t mut Taker<'s, S>,
+struct DocumentMember<'t, 's, S> {
+    taker: &'t mut DocumentReader<'s, S>,
     key: String,
 }
 
-impl<S: Sink> Member<'_, '_, S> {
+impl<S: DocumentSink> DocumentMember<'_, '_, S> {
     fn give<E: serde::de::Error>(self, value: Value) -> Result<(), E> {
         match value {
             Value::String(what) if self.key == "error" => self.taker.refused = Some(what),
@@ -116,7 +120,7 @@ fn fail<E: serde::de::Error>(failed: &mut Option<anyhow::Error>, error: anyhow::
     E::custom("the output failed")
 }
 
-impl<'de, S: Sink> DeserializeSeed<'de> for Member<'_, '_, S> {
+impl<'de, S: DocumentSink> DeserializeSeed<'de> for DocumentMember<'_, '_, S> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, value: D) -> Result<(), D::Error> {
@@ -124,7 +128,7 @@ impl<'de, S: Sink> DeserializeSeed<'de> for Member<'_, '_, S> {
     }
 }
 
-impl<'de, S: Sink> Visitor<'de> for Member<'_, '_, S> {
+impl<'de, S: DocumentSink> Visitor<'de> for DocumentMember<'_, '_, S> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,7 +136,7 @@ impl<'de, S: Sink> Visitor<'de> for Member<'_, '_, S> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
-        let Taker { sink, failed, .. } = self.taker;
+        let DocumentReader { sink, failed, .. } = self.taker;
         sink.list(&self.key).map_err(|error| fail(failed, error))?;
         while let Some(row) = rows.next_element::<Value>()? {
             sink.row(row).map_err(|error| fail(failed, error))?;

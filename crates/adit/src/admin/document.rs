@@ -5,17 +5,17 @@ use std::io::Write;
 use anyhow::bail;
 use serde_json::Value;
 
-use super::Page;
+use super::AnswerPage;
 
 /// Writes one document. Rows of lists have a line each.
-pub struct Writer<W> {
+pub struct DocumentWriter<W> {
     out: W,
     is_begun: bool,
     list: Option<&'static str>,
     rows: usize,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> DocumentWriter<W> {
     pub fn new(out: W) -> Self {
         Self { out, is_begun: false, list: None, rows: 0 }
     }
@@ -24,7 +24,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Of the output.
-    pub fn page(&mut self, page: Page) -> anyhow::Result<()> {
+    pub fn page(&mut self, page: AnswerPage) -> anyhow::Result<()> {
         if let Some(list) = page.list {
             if self.list != Some(list) {
                 self.end_list()?;

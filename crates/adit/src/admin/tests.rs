@@ -1,16 +1,16 @@
 use std::collections::BTreeMap;
 
-use super::client::{Sink, request};
+use super::client::{DocumentSink, request};
 use super::*;
 
 /// A document put together again.
 #[derive(Default)]
-struct Gathered {
+struct GatheredDocument {
     members: BTreeMap<String, Value>,
     key: String,
 }
 
-impl Sink for Gathered {
+impl DocumentSink for GatheredDocument {
     fn list(&mut self, key: &str) -> anyhow::Result<()> {
         self.key = key.to_owned();
         self.members.insert(key.to_owned(), Value::Array(Vec::new()));
@@ -28,38 +28,48 @@ impl Sink for Gathered {
     }
 }
 
-fn about(topic: Topic) -> Question {
-    Question { topic, session: None }
+fn about(topic: Topic) -> AdminQuestion {
+    AdminQuestion { topic, session: None }
 }
 
 fn asked(path: &Path, topic: Topic) -> anyhow::Result<Value> {
-    let mut gathered = Gathered::default();
+    let mut gathered = GatheredDocument::default();
     request(path, &about(topic), &mut gathered)?;
     Ok(Value::Object(gathered.members.into_iter().collect()))
 }
 
-fn page(list: &'static str, rows: Vec<Value>, next: Option<u32>) -> Answer {
-    let next = next.map(|from| Cursor { list: 0, from: Position::Index(from) });
-    Answer::Page(Page { list: Some(list), rows: Box::new(|| rows), members: Map::new(), next })
+fn page(list: &'static str, rows: Vec<Value>, next: Option<u32>) -> AdminAnswer {
+    let next = next.map(|from| PageCursor { list: 0, from: PagePosition::Index(from) });
+    AdminAnswer::Page(AnswerPage {
+        list: Some(list),
+        rows: Box::new(|| rows),
+        members: Map::new(),
+        next,
+    })
 }
 
 /// Ports are one member, sessions three pages with one row each, everything else is no answer.
-fn answers(question: &Question, cursor: Cursor) -> Option<Answer> {
+fn answers(question: &AdminQuestion, cursor: PageCursor) -> Option<AdminAnswer> {
     match (question.topic, cursor.from) {
         (Topic::Ports, _) => {
             let members = Map::from_iter([("n".to_owned(), Value::from(1))]);
-            Some(Answer::Page(Page { list: None, rows: Box::new(Vec::new), members, next: None }))
+            Some(AdminAnswer::Page(AnswerPage {
+                list: None,
+                rows: Box::new(Vec::new),
+                members,
+                next: None,
+            }))
         }
-        (Topic::Sessions, Position::Start) => Some(page("sessions", vec![0.into()], Some(1))),
-        (Topic::Sessions, Position::Index(1)) => Some(page("sessions", vec![], Some(2))),
-        (Topic::Sessions, Position::Index(2)) => Some(page("sessions", vec![2.into()], None)),
-        (Topic::Paths, Position::Start) => Some(page("paths", vec![0.into()], Some(1))),
+        (Topic::Sessions, PagePosition::Start) => Some(page("sessions", vec![0.into()], Some(1))),
+        (Topic::Sessions, PagePosition::Index(1)) => Some(page("sessions", vec![], Some(2))),
+        (Topic::Sessions, PagePosition::Index(2)) => Some(page("sessions", vec![2.into()], None)),
+        (Topic::Paths, PagePosition::Start) => Some(page("paths", vec![0.into()], Some(1))),
         _ => None,
     }
 }
 
-fn serve(path: &Path) -> Server {
-    let server = Server::bind(path).unwrap();
+fn serve(path: &Path) -> AdminServer {
+    let server = AdminServer::bind(path).unwrap();
     let serving = server.listener().unwrap();
     std::thread::spawn(move || serving.serve(answers));
     server
@@ -103,7 +113,7 @@ fn silent_clients_hold_nobody_up_and_are_bounded() {
 fn path_that_is_no_dead_socket_is_refused_and_left_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
-    let refusal = |name: &str| Server::bind(&path(name)).unwrap_err().to_string();
+    let refusal = |name: &str| AdminServer::bind(&path(name)).unwrap_err().to_string();
     std::fs::write(path("file"), "precious").unwrap();
     assert!(refusal("file").contains("a regular file"), "{}", refusal("file"));
     assert_eq!(std::fs::read_to_string(path("file")).unwrap(), "precious");
@@ -115,7 +125,7 @@ fn path_that_is_no_dead_socket_is_refused_and_left_as_it_is() {
     assert!(refusal("live").contains("another process"), "{}", refusal("live"));
     assert!(path("live").exists());
     drop(live);
-    drop(Server::bind(&path("live")).unwrap());
+    drop(AdminServer::bind(&path("live")).unwrap());
     let datagrams = std::os::unix::net::UnixDatagram::bind(path("datagrams")).unwrap();
     assert!(refusal("datagrams").contains("another process"), "{}", refusal("datagrams"));
     assert!(path("datagrams").exists());
@@ -126,7 +136,7 @@ fn path_that_is_no_dead_socket_is_refused_and_left_as_it_is() {
 fn file_that_took_the_place_of_the_socket_stays() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("admin.sock");
-    let server = Server::bind(&path).unwrap();
+    let server = AdminServer::bind(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "precious").unwrap();
     drop(server);
@@ -139,8 +149,9 @@ fn bad_request_line_is_answered_with_an_error() {
     assert!(question_of("{\"show\":\"all\"}").is_err());
     assert!(question_of("{\"show\":\"ports\",\"x\":1}").is_err());
     assert!(question_of("{\"show\":\"ports\",\"session\":\"1\"}").is_err());
-    let of =
-        |topic, session: Option<&str>| Ok(Question { topic, session: session.map(str::to_owned) });
+    let of = |topic, session: Option<&str>| {
+        Ok(AdminQuestion { topic, session: session.map(str::to_owned) })
+    };
     assert_eq!(question_of("{\"show\":\"ports\"}\n"), of(Topic::Ports, None));
     let one = question_of("{\"show\":\"qos\",\"session\":\"10.60.0.1\"}");
     assert_eq!(one, of(Topic::Qos, Some("10.60.0.1")));

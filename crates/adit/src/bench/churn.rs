@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::io::{BenchBuf, BenchIo};
 use super::packet::write_packet;
-use super::plant::{Plant, rate};
+use super::plant::{BenchControlPlane, rate};
 use super::sessions::{self, BenchSession};
 use super::{measure, report, smf};
 use crate::cli::BenchOutput;
@@ -36,7 +36,7 @@ const ESTABLISHMENTS_PER_S_MAX: u64 = 300_000;
 const SAMPLES_MAX: usize = 1 << 21;
 
 /// What is measured.
-pub struct Plan {
+pub struct ChurnBenchConfig {
     /// Sessions in place, all of them with traffic.
     pub resident: u32,
     /// Modifications per second of sessions with traffic.
@@ -49,18 +49,18 @@ pub struct Plan {
 ///
 /// # Errors
 /// When a request is refused or a packet is dropped.
-pub fn run(plan: &Plan, output: &BenchOutput) -> anyhow::Result<()> {
+pub fn run(plan: &ChurnBenchConfig, output: &BenchOutput) -> anyhow::Result<()> {
     let extra = u32::try_from(ESTABLISHMENTS_PER_S_MAX)?.saturating_mul(plan.seconds);
-    let mut plant = Plant::new(plan.resident + extra, 1)?;
+    let mut plant = BenchControlPlane::new(plan.resident + extra, 1)?;
     eprintln!("establishing {} sessions", plan.resident);
     plant.establish(0, plan.resident)?;
     let active: Vec<BenchSession> = (0..)
         .zip(&plant.sessions)
         .map(|(number, known)| smf::bench_session(number, *known))
         .collect();
-    let mut lane = Lane::new(&mut plant, active)?;
+    let mut lane = ChurnWorker::new(&mut plant, active)?;
     let duration = Duration::from_secs(plan.seconds.into());
-    let wait = |_: &mut Plant| {
+    let wait = |_: &mut BenchControlPlane| {
         std::thread::sleep(duration);
         Ok(0)
     };
@@ -92,7 +92,11 @@ pub fn run(plan: &Plan, output: &BenchOutput) -> anyhow::Result<()> {
 }
 
 /// Modifies sessions at the rate of the plan. Returns how many.
-fn modify(plan: &Plan, plant: &mut Plant, duration: Duration) -> anyhow::Result<u32> {
+fn modify(
+    plan: &ChurnBenchConfig,
+    plant: &mut BenchControlPlane,
+    duration: Duration,
+) -> anyhow::Result<u32> {
     let mut random = SmallRng::seed_from_u64(2);
     let (started, mut done) = (Instant::now(), 0_u32);
     while started.elapsed() < duration {
@@ -109,7 +113,7 @@ fn modify(plan: &Plan, plant: &mut Plant, duration: Duration) -> anyhow::Result<
 }
 
 /// The worker with its packets.
-struct Lane {
+struct ChurnWorker {
     worker: Worker<BenchIo>,
     io: BenchIo,
     active: Vec<BenchSession>,
@@ -118,7 +122,7 @@ struct Lane {
 }
 
 /// What one phase led to.
-struct Phase {
+struct ChurnPhase {
     changes: u32,
     elapsed: Duration,
     offered: u64,
@@ -128,8 +132,8 @@ struct Phase {
     cycles: Vec<u64>,
 }
 
-impl Lane {
-    fn new(plant: &mut Plant, active: Vec<BenchSession>) -> anyhow::Result<Self> {
+impl ChurnWorker {
+    fn new(plant: &mut BenchControlPlane, active: Vec<BenchSession>) -> anyhow::Result<Self> {
         let reader = plant.readers.pop().context("one worker")?;
         let spare = (0..BURST_DEFAULT).map(|_| BenchBuf::take()).collect();
         Ok(Self {
@@ -145,10 +149,10 @@ impl Lane {
     /// how many changes it made.
     fn run(
         &mut self,
-        plant: &mut Plant,
+        plant: &mut BenchControlPlane,
         pace: Option<u64>,
-        changes: impl FnOnce(&mut Plant) -> anyhow::Result<u32>,
-    ) -> anyhow::Result<Phase> {
+        changes: impl FnOnce(&mut BenchControlPlane) -> anyhow::Result<u32>,
+    ) -> anyhow::Result<ChurnPhase> {
         let before = plant.publisher.snapshot();
         let stop = AtomicBool::new(false);
         let (mut phase, changes, elapsed) = std::thread::scope(|scope| {
@@ -167,7 +171,7 @@ impl Lane {
         Ok(phase)
     }
 
-    fn forward(&mut self, pace: Option<u64>, stop: &AtomicBool) -> anyhow::Result<Phase> {
+    fn forward(&mut self, pace: Option<u64>, stop: &AtomicBool) -> anyhow::Result<ChurnPhase> {
         let burst = BURST_DEFAULT as u64;
         let (mut offered, mut late_max) = (0, 0);
         // Written to beforehand, so that no page of it is missing while the worker runs.
@@ -208,7 +212,7 @@ impl Lane {
         }
         let elapsed = started.elapsed();
         cycles.sort_unstable();
-        Ok(Phase { changes: 0, elapsed, offered, forwarded: 0, late_max, cycles })
+        Ok(ChurnPhase { changes: 0, elapsed, offered, forwarded: 0, late_max, cycles })
     }
 
     /// A burst of one direction; they alternate at random.
@@ -231,7 +235,7 @@ fn core_time_ns() -> anyhow::Result<u64> {
     Ok(u64::try_from(time.tv_sec)? * 1_000_000_000 + u64::try_from(time.tv_nsec)?)
 }
 
-impl Phase {
+impl ChurnPhase {
     /// Of a phase that offers as fast as it can.
     fn pkts_per_s(&self) -> u64 {
         rate(u32::try_from(self.forwarded).unwrap_or(u32::MAX), self.elapsed)

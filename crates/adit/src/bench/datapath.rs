@@ -8,15 +8,15 @@
 
 use serde_json::{Value, json};
 
-use super::measure::{Figures, Outcome, Plan, floor, measure};
-use super::packet::{Family, INNER_LEN, Packet};
+use super::measure::{ExpectedOutcome, Figures, WorkerBenchConfig, floor, measure};
+use super::packet::{BenchIpVersion, BenchPacket, INNER_LEN};
 use super::report;
-use super::sessions::{self, Profile, Rates};
+use super::sessions::{self, BenchProfile, BenchRates};
 use crate::cli::BenchOutput;
 
 /// What is measured.
 #[derive(Debug)]
-pub struct Wish {
+pub struct DatapathBenchOptions {
     /// Session counts.
     pub counts: Vec<usize>,
     /// Sessions with packets.
@@ -26,29 +26,30 @@ pub struct Wish {
     /// Packets of one burst.
     pub bursts: Vec<usize>,
     /// Rules and keys of the sessions.
-    pub profile: Profile,
+    pub profile: BenchProfile,
 }
 
 /// Measures every session count and burst in both directions and prints the result.
 ///
 /// # Errors
 /// When sessions cannot be established, or not every packet was forwarded.
-pub fn run(wish: &Wish, output: &BenchOutput) -> anyhow::Result<()> {
+pub fn run(wish: &DatapathBenchOptions, output: &BenchOutput) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for &count in &wish.counts {
         eprintln!("establishing {count} sessions");
         let family = wish.profile.family();
-        let directions = [Packet::uplink(family), Packet::Downlink { family }];
+        let directions = [BenchPacket::uplink(family), BenchPacket::Downlink { family }];
         let mut resident = sessions::establish(wish.profile, count)?;
         for &burst in &wish.bursts {
             for packet in directions {
-                let plan = Plan {
+                let plan = WorkerBenchConfig {
                     packet,
                     outcome: match wish.profile.rates {
-                        Rates::Exceed | Rates::Wait => Outcome::Shaped,
-                        Rates::None | Rates::Police | Rates::Shape | Rates::Shared => {
-                            Outcome::Forwarded
-                        }
+                        BenchRates::Exceed | BenchRates::Wait => ExpectedOutcome::Shaped,
+                        BenchRates::None
+                        | BenchRates::Police
+                        | BenchRates::Shape
+                        | BenchRates::Shared => ExpectedOutcome::Forwarded,
                     },
                     active: wish.active.min(count),
                     packets: wish.packets,
@@ -64,7 +65,13 @@ pub fn run(wish: &Wish, output: &BenchOutput) -> anyhow::Result<()> {
     report::print("datapath", &rows, output)
 }
 
-fn row(what: &str, count: usize, wish: &Wish, plan: &Plan, figures: &Figures) -> Value {
+fn row(
+    what: &str,
+    count: usize,
+    wish: &DatapathBenchOptions,
+    plan: &WorkerBenchConfig,
+    figures: &Figures,
+) -> Value {
     let tunnel = if plan.packet.is_uplink() { 20 + 8 + 16 } else { 0 };
     json!({
         "what": what,
@@ -74,9 +81,9 @@ fn row(what: &str, count: usize, wish: &Wish, plan: &Plan, figures: &Figures) ->
         "order": "random",
         "rules_per_session": wish.profile.rules(),
         "families": match wish.profile.family() {
-            Family::V4 => "ipv4",
-            Family::V6 => "ipv6",
-            Family::Mixed => "mixed",
+            BenchIpVersion::V4 => "ipv4",
+            BenchIpVersion::V6 => "ipv6",
+            BenchIpVersion::Mixed => "mixed",
         },
         "keys": if wish.profile.given_keys { "given" } else { "chosen" },
         "rates": format!("{:?}", wish.profile.rates).to_lowercase(),

@@ -7,67 +7,80 @@
 use adit_rules::{ApplyAction, DropReason, Gate};
 use serde_json::{Value, json};
 
-use super::measure::{Outcome, Plan, floor, measure};
-use super::packet::{Family, Packet, Quirk};
+use super::measure::{ExpectedOutcome, WorkerBenchConfig, floor, measure};
+use super::packet::{BenchIpVersion, BenchPacket, Quirk};
 use super::report;
-use super::sessions::{self, Profile};
+use super::sessions::{self, BenchProfile};
 use crate::cli::BenchOutput;
 
 /// One kind of packet.
-struct Kind {
+struct BenchPacketKind {
     name: &'static str,
-    packet: Packet,
-    profile: Profile,
-    outcome: Outcome,
+    packet: BenchPacket,
+    profile: BenchProfile,
+    outcome: ExpectedOutcome,
 }
 
-const fn uplink(container: bool, family: Family, quirk: Quirk) -> Packet {
-    Packet::Uplink { container, family, quirk }
+const fn uplink(container: bool, family: BenchIpVersion, quirk: Quirk) -> BenchPacket {
+    BenchPacket::Uplink { container, family, quirk }
 }
 
-const fn forwarded(name: &'static str, packet: Packet, profile: Profile) -> Kind {
-    Kind { name, packet, profile, outcome: Outcome::Forwarded }
+const fn forwarded(
+    name: &'static str,
+    packet: BenchPacket,
+    profile: BenchProfile,
+) -> BenchPacketKind {
+    BenchPacketKind { name, packet, profile, outcome: ExpectedOutcome::Forwarded }
 }
 
-const fn dropped(name: &'static str, quirk: Quirk, profile: Profile, reason: DropReason) -> Kind {
-    let packet = uplink(true, Family::V4, quirk);
-    Kind { name, packet, profile, outcome: Outcome::Dropped(reason) }
+const fn dropped(
+    name: &'static str,
+    quirk: Quirk,
+    profile: BenchProfile,
+    reason: DropReason,
+) -> BenchPacketKind {
+    let packet = uplink(true, BenchIpVersion::V4, quirk);
+    BenchPacketKind { name, packet, profile, outcome: ExpectedOutcome::Dropped(reason) }
 }
 
-const USUAL: Profile = Profile::USUAL;
-const V6: Profile = Profile { v6: true, ..USUAL };
-const NO_QFI: Profile = Profile { qfi: false, ..USUAL };
-const N9: Profile = Profile { n9: true, ..USUAL };
-const GIVEN: Profile = Profile { given_keys: true, ..USUAL };
-const FILTERED: Profile = Profile { filtered: true, ..USUAL };
-const CLOSED: Profile = Profile { gate: Gate::Closed, ..USUAL };
-const DROP: Profile = Profile { action: ApplyAction::DROP, ..USUAL };
-const BUFF: Profile = Profile { action: ApplyAction::BUFF, ..USUAL };
+const USUAL: BenchProfile = BenchProfile::USUAL;
+const V6: BenchProfile = BenchProfile { v6: true, ..USUAL };
+const NO_QFI: BenchProfile = BenchProfile { qfi: false, ..USUAL };
+const N9: BenchProfile = BenchProfile { n9: true, ..USUAL };
+const GIVEN: BenchProfile = BenchProfile { given_keys: true, ..USUAL };
+const FILTERED: BenchProfile = BenchProfile { filtered: true, ..USUAL };
+const CLOSED: BenchProfile = BenchProfile { gate: Gate::Closed, ..USUAL };
+const DROP: BenchProfile = BenchProfile { action: ApplyAction::DROP, ..USUAL };
+const BUFF: BenchProfile = BenchProfile { action: ApplyAction::BUFF, ..USUAL };
 
 /// Kinds with the same profile follow each other: they share their sessions.
-const KINDS: [Kind; 18] = [
-    forwarded("uplink", Packet::UPLINK, USUAL),
-    forwarded("downlink", Packet::DOWNLINK, USUAL),
+const KINDS: [BenchPacketKind; 18] = [
+    forwarded("uplink", BenchPacket::UPLINK, USUAL),
+    forwarded("downlink", BenchPacket::DOWNLINK, USUAL),
     dropped("s1_parse: unknown EtherType", Quirk::EtherType, USUAL, DropReason::EtherTypeUnknown),
     dropped("s2_lookup: unknown TEID", Quirk::Teid, USUAL, DropReason::TeidUnknown),
     dropped("s3_classify: foreign UE address", Quirk::Source, USUAL, DropReason::UeSourceSpoofed),
     dropped("s4_enforce: closed gate", Quirk::Sequence, CLOSED, DropReason::GateClosed),
     dropped("s6_apply: FAR drops", Quirk::Sequence, DROP, DropReason::FarDrop),
-    forwarded("all stages: sequence number", uplink(true, Family::V4, Quirk::Sequence), USUAL),
-    forwarded("uplink, no container", uplink(false, Family::V4, Quirk::None), NO_QFI),
-    forwarded("downlink, no container", Packet::DOWNLINK, NO_QFI),
-    forwarded("uplink, IPv6 UE", uplink(true, Family::V6, Quirk::None), V6),
-    forwarded("downlink, IPv6 UE", Packet::Downlink { family: Family::V6 }, V6),
-    forwarded("uplink, to another UPF (N9)", Packet::UPLINK, N9),
-    forwarded("uplink, keys of the SMF", Packet::UPLINK, GIVEN),
-    forwarded("uplink, 8 SDF filters", Packet::UPLINK, FILTERED),
-    forwarded("downlink, 8 SDF filters", Packet::DOWNLINK, FILTERED),
+    forwarded(
+        "all stages: sequence number",
+        uplink(true, BenchIpVersion::V4, Quirk::Sequence),
+        USUAL,
+    ),
+    forwarded("uplink, no container", uplink(false, BenchIpVersion::V4, Quirk::None), NO_QFI),
+    forwarded("downlink, no container", BenchPacket::DOWNLINK, NO_QFI),
+    forwarded("uplink, IPv6 UE", uplink(true, BenchIpVersion::V6, Quirk::None), V6),
+    forwarded("downlink, IPv6 UE", BenchPacket::Downlink { family: BenchIpVersion::V6 }, V6),
+    forwarded("uplink, to another UPF (N9)", BenchPacket::UPLINK, N9),
+    forwarded("uplink, keys of the SMF", BenchPacket::UPLINK, GIVEN),
+    forwarded("uplink, 8 SDF filters", BenchPacket::UPLINK, FILTERED),
+    forwarded("downlink, 8 SDF filters", BenchPacket::DOWNLINK, FILTERED),
     dropped("uplink, closed gate", Quirk::None, CLOSED, DropReason::GateClosed),
-    Kind {
+    BenchPacketKind {
         name: "downlink, buffered",
-        packet: Packet::DOWNLINK,
+        packet: BenchPacket::DOWNLINK,
         profile: BUFF,
-        outcome: Outcome::Buffered,
+        outcome: ExpectedOutcome::Buffered,
     },
 ];
 
@@ -78,7 +91,7 @@ const KINDS: [Kind; 18] = [
 pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     let usual = sessions::establish(USUAL, count)?;
-    let plan = |kind: &Kind| Plan {
+    let plan = |kind: &BenchPacketKind| WorkerBenchConfig {
         packet: kind.packet,
         outcome: kind.outcome,
         active: count,

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
-use adit_tables::{Reader, Snapshot};
+use adit_tables::{Snapshot, TablesReader};
 use adit_types::limits::{BURST_MAX, COMMAND_RING_LEN, EVENT_RING_LEN, SHAPED_PKTS_MAX};
 use adit_types::{Nanos, PortId, WorkerId};
 use anyhow::{Context, ensure};
@@ -13,8 +13,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::io::{BenchBuf, BenchIo};
-use super::packet::Packet;
-use super::sessions::{self, BenchSession, Resident};
+use super::packet::BenchPacket;
+use super::sessions::{self, BenchNode, BenchSession};
 
 /// Packets before the measurement, so that caches and branch predictors have seen the traffic: one
 /// for this many of those measured …
@@ -27,7 +27,7 @@ pub const BUFFER_PKTS_MAX: usize = 512;
 
 /// What must become of every packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ExpectedOutcome {
     /// Transmitted.
     Forwarded,
     /// Dropped for this reason.
@@ -40,11 +40,11 @@ pub enum Outcome {
 
 /// What is measured.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub struct WorkerBenchConfig {
     /// The packets.
-    pub packet: Packet,
+    pub packet: BenchPacket,
     /// What must become of them.
-    pub outcome: Outcome,
+    pub outcome: ExpectedOutcome,
     /// Sessions with traffic, at random among the first of those resident.
     pub active: usize,
     /// Packets measured.
@@ -53,7 +53,7 @@ pub struct Plan {
     pub burst: usize,
 }
 
-impl Plan {
+impl WorkerBenchConfig {
     /// Packets before the measurement.
     pub fn warm_up(&self) -> usize {
         (self.packets / WARM_UP_SHARE).max(WARM_UP_PER_SESSION * self.active)
@@ -91,7 +91,7 @@ impl Figures {
 pub const SHAPED_PKTS_FEW: usize = SHAPED_PKTS_MAX / 16;
 
 /// A worker without others. Events and commands of the control thread are no part of a bench.
-pub fn worker(reader: Reader, burst: usize, shaped_pkts_max: usize) -> Worker<BenchIo> {
+pub fn worker(reader: TablesReader, burst: usize, shaped_pkts_max: usize) -> Worker<BenchIo> {
     let (events, _) = rtrb::RingBuffer::new(EVENT_RING_LEN);
     let (_, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
     let config = WorkerConfig {
@@ -106,7 +106,7 @@ pub fn worker(reader: Reader, burst: usize, shaped_pkts_max: usize) -> Worker<Be
 }
 
 /// A worker and what it works on.
-pub struct Bench {
+pub struct WorkerBench {
     worker: Worker<BenchIo>,
     io: BenchIo,
     random: SmallRng,
@@ -115,9 +115,9 @@ pub struct Bench {
     pub step_time: Nanos,
 }
 
-impl Bench {
+impl WorkerBench {
     /// A worker that looks at tables of its own.
-    pub fn new(reader: Reader) -> Self {
+    pub fn new(reader: TablesReader) -> Self {
         let worker = worker(reader, BURST_MAX, SHAPED_PKTS_MAX);
         let io = BenchIo::new(PortId(0));
         Self { worker, io, random: SmallRng::seed_from_u64(1), step: 0, step_time: Nanos(1) }
@@ -126,7 +126,7 @@ impl Bench {
     /// Writes one burst, which the next step will receive.
     pub fn prepare(
         &mut self,
-        packet: Packet,
+        packet: BenchPacket,
         sessions: &[BenchSession],
         burst: usize,
     ) -> anyhow::Result<()> {
@@ -159,7 +159,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for WorkerBench {
     fn drop(&mut self) {
         self.worker.drain(&mut self.io);
     }
@@ -169,11 +169,11 @@ impl Drop for Bench {
 ///
 /// # Errors
 /// When not every packet had the outcome that was expected of it.
-pub fn measure(resident: &mut Resident, plan: &Plan) -> anyhow::Result<Figures> {
-    let Resident { publisher, bench, sessions, .. } = resident;
+pub fn measure(resident: &mut BenchNode, plan: &WorkerBenchConfig) -> anyhow::Result<Figures> {
+    let BenchNode { publisher, bench, sessions, .. } = resident;
     let active = sessions.get(..plan.active.min(sessions.len())).context("active sessions")?;
     let (steps, warm_up) = steps(plan);
-    if plan.outcome == Outcome::Shaped {
+    if plan.outcome == ExpectedOutcome::Shaped {
         bench.step_time = Nanos(sessions::BURST_TIME.0 * plan.burst as u64 / 32);
     }
     let mut cycles = Vec::with_capacity(steps);
@@ -181,7 +181,7 @@ pub fn measure(resident: &mut Resident, plan: &Plan) -> anyhow::Result<Figures> 
     for step in 0..steps + warm_up {
         bench.prepare(plan.packet, active, plan.burst)?;
         let (spent, sent) = bench.step()?;
-        if plan.outcome == Outcome::Forwarded {
+        if plan.outcome == ExpectedOutcome::Forwarded {
             ensure!(sent == plan.burst, "a step forwarded {sent} of {} packets", plan.burst);
         }
         if step >= warm_up {
@@ -195,19 +195,21 @@ pub fn measure(resident: &mut Resident, plan: &Plan) -> anyhow::Result<Figures> 
 }
 
 /// Steps measured and steps before; where packets are held, no more than there is room for.
-fn steps(plan: &Plan) -> (usize, usize) {
-    if plan.outcome == Outcome::Buffered {
+fn steps(plan: &WorkerBenchConfig) -> (usize, usize) {
+    if plan.outcome == ExpectedOutcome::Buffered {
         return (BUFFER_PKTS_MAX / plan.burst.max(1), 0);
     }
     (plan.packets.div_ceil(plan.burst), plan.warm_up().div_ceil(plan.burst))
 }
 
-fn outcome_count(before: &Snapshot, after: &Snapshot, outcome: Outcome) -> u64 {
+fn outcome_count(before: &Snapshot, after: &Snapshot, outcome: ExpectedOutcome) -> u64 {
     match outcome {
-        Outcome::Forwarded => after.transmitted_pkts() - before.transmitted_pkts(),
-        Outcome::Dropped(reason) => after.drops[reason.index()] - before.drops[reason.index()],
-        Outcome::Buffered => after.buffered_pkts - before.buffered_pkts,
-        Outcome::Shaped => after.received_pkts - before.received_pkts,
+        ExpectedOutcome::Forwarded => after.transmitted_pkts() - before.transmitted_pkts(),
+        ExpectedOutcome::Dropped(reason) => {
+            after.drops[reason.index()] - before.drops[reason.index()]
+        }
+        ExpectedOutcome::Buffered => after.buffered_pkts - before.buffered_pkts,
+        ExpectedOutcome::Shaped => after.received_pkts - before.received_pkts,
     }
 }
 
@@ -215,7 +217,7 @@ fn outcome_count(before: &Snapshot, after: &Snapshot, outcome: Outcome) -> u64 {
 ///
 /// # Errors
 /// None for the packets of this bench.
-pub fn floor(sessions: &[BenchSession], plan: &Plan) -> anyhow::Result<Figures> {
+pub fn floor(sessions: &[BenchSession], plan: &WorkerBenchConfig) -> anyhow::Result<Figures> {
     let port = plan.packet.rx_port();
     let mut io = BenchIo::new(port);
     let mut random = SmallRng::seed_from_u64(1);

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::io::{BenchBuf, BenchIo};
 use super::packet::write_packet;
-use super::plant::Plant;
+use super::plant::BenchControlPlane;
 use super::{measure, report, sessions, smf};
 use crate::cli::BenchOutput;
 
@@ -22,7 +22,7 @@ use crate::cli::BenchOutput;
 /// When a session is refused or a packet is not forwarded.
 pub fn run(count: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let at_start = resident_bytes()?;
-    let mut plant = Plant::new(count, 1)?;
+    let mut plant = BenchControlPlane::new(count, 1)?;
     let with_tables = resident_bytes()?;
     eprintln!("establishing {count} sessions");
     plant.establish(0, count)?;
@@ -55,7 +55,7 @@ pub fn run(count: u32, output: &BenchOutput) -> anyhow::Result<()> {
 /// Forwards one packet for each session.
 fn send_to_all(
     worker: &mut Worker<BenchIo>,
-    plant: &Plant,
+    plant: &BenchControlPlane,
     direction: Direction,
 ) -> anyhow::Result<()> {
     let rx_port = PortId(u16::from(direction == Direction::Downlink));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use adit_pfcp::{Datagram, Message};
+use adit_pfcp::{Message, PfcpDatagram};
 use adit_types::Nanos;
 use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
 use anyhow::{Context, bail, ensure};
@@ -20,7 +20,7 @@ use serde_json::json;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::plant::{Plant, rate, refusal};
+use super::plant::{BenchControlPlane, rate, refusal};
 use super::{report, smf};
 use crate::cli::BenchOutput;
 use crate::config::RECEIVE_BUFFER_KIB;
@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// When a request is refused or the loopback loses a datagram for good.
 pub fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let (decode_ns, message_bytes) = decode()?;
-    let mut plant = Plant::new(resident + 2 * measured, 0)?;
+    let mut plant = BenchControlPlane::new(resident + 2 * measured, 0)?;
     eprintln!("establishing {resident} resident sessions");
     plant.establish(0, resident)?;
     let established = timed(measured, || plant.establish(resident, measured))?;
@@ -83,7 +83,7 @@ pub fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result
 
 /// How long it takes until another SMF of the set has all sessions of one that started anew, and the
 /// longest turn meanwhile. The first one has them back then.
-fn hand_over(plant: &mut Plant) -> anyhow::Result<(f64, f64)> {
+fn hand_over(plant: &mut BenchControlPlane) -> anyhow::Result<(f64, f64)> {
     let second = std::net::Ipv4Addr::from_bits(smf::CP_ADDR.to_bits() + 1);
     let from = |addr| SocketAddr::from((addr, adit_pfcp::PFCP_PORT));
     let now = Nanos::from_secs(3500);
@@ -96,7 +96,7 @@ fn hand_over(plant: &mut Plant) -> anyhow::Result<(f64, f64)> {
     ensure!(plant.node.associations().count() == 2, "the second SMF has no association");
     let len = smf::association_setup_in_set(&mut buf, smf::CP_ADDR, 2).context(no_room)?;
     let took = longest_turn(plant, &buf[..len])?;
-    let sessions_of = |plant: &Plant, addr: std::net::Ipv4Addr| {
+    let sessions_of = |plant: &BenchControlPlane, addr: std::net::Ipv4Addr| {
         let association = plant.node.association(addr.into());
         association.map_or(0, |association| plant.node.store().owned_count(association.owner))
     };
@@ -134,7 +134,7 @@ fn decode() -> anyhow::Result<(f64, usize)> {
 /// Decodes a datagram and visits every rule; returns how many rules there are.
 fn visit(datagram: &[u8]) -> usize {
     let mut rules = 0;
-    for raw in Datagram::new(datagram).flatten() {
+    for raw in PfcpDatagram::new(datagram).flatten() {
         if let Ok(Message::SessionEstablishmentRequest(request)) = Message::decode(&raw) {
             rules +=
                 request.create_pdrs.iter().map(|pdr| usize::from(pdr.pdr_id.0 > 0)).sum::<usize>();
@@ -151,7 +151,7 @@ fn visit(datagram: &[u8]) -> usize {
 
 /// Hands over a request, then a heartbeat in each turn until all that follows is done. Returns how
 /// long that took and the longest turn. Unit: milliseconds.
-fn longest_turn(plant: &mut Plant, request: &[u8]) -> anyhow::Result<(f64, f64)> {
+fn longest_turn(plant: &mut BenchControlPlane, request: &[u8]) -> anyhow::Result<(f64, f64)> {
     let mut heartbeat = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::heartbeat(&mut heartbeat).context("the request fits its buffer")?;
     let now = Nanos::from_secs(3500);
@@ -173,7 +173,11 @@ fn longest_turn(plant: &mut Plant, request: &[u8]) -> anyhow::Result<(f64, f64)>
 }
 
 /// Establishments per second with the node behind a socket of its own, on a thread of its own.
-fn over_socket(mut plant: Plant, first: u32, count: u32) -> anyhow::Result<(Plant, u64)> {
+fn over_socket(
+    mut plant: BenchControlPlane,
+    first: u32,
+    count: u32,
+) -> anyhow::Result<(BenchControlPlane, u64)> {
     let mut server = N4Socket::bind((smf::CP_ADDR, 0).into(), RECEIVE_BUFFER_KIB * 1024)?;
     let address = server.local_addr()?;
     let stop = Arc::new(AtomicBool::new(false));

@@ -32,26 +32,26 @@ const SEQUENCE_FLAG: u8 = 0x02;
 
 /// What a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Packet {
+pub enum BenchPacket {
     /// A G-PDU from the gNB.
     Uplink {
         /// With a PDU Session Container.
         container: bool,
         /// That of the UE's packet.
-        family: Family,
+        family: BenchIpVersion,
         /// What is unusual about it.
         quirk: Quirk,
     },
     /// An IP packet from the data network.
     Downlink {
         /// IPv4 or IPv6.
-        family: Family,
+        family: BenchIpVersion,
     },
 }
 
 /// The IP version of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum BenchIpVersion {
     /// IPv4.
     V4,
     /// IPv6.
@@ -75,14 +75,14 @@ pub enum Quirk {
     Source,
 }
 
-impl Packet {
+impl BenchPacket {
     /// A usual uplink packet.
-    pub const UPLINK: Self = Self::uplink(Family::V4);
+    pub const UPLINK: Self = Self::uplink(BenchIpVersion::V4);
     /// A usual downlink packet.
-    pub const DOWNLINK: Self = Self::Downlink { family: Family::V4 };
+    pub const DOWNLINK: Self = Self::Downlink { family: BenchIpVersion::V4 };
 
     /// A usual uplink packet of a family.
-    pub const fn uplink(family: Family) -> Self {
+    pub const fn uplink(family: BenchIpVersion) -> Self {
         Self::Uplink { container: true, family, quirk: Quirk::None }
     }
 
@@ -111,9 +111,9 @@ impl Packet {
         let (Self::Uplink { family, .. } | Self::Downlink { family }) = self;
         let filters = sessions::FILTERED_PDRS;
         let (v6, filter) = match family {
-            Family::V4 => (false, random.random_range(0..filters)),
-            Family::V6 => (true, random.random_range(0..filters)),
-            Family::Mixed => {
+            BenchIpVersion::V4 => (false, random.random_range(0..filters)),
+            BenchIpVersion::V6 => (true, random.random_range(0..filters)),
+            BenchIpVersion::Mixed => {
                 // The first half of the filters are for IPv4.
                 let filter = random.random_range(0..filters);
                 (filter >= filters / 2, filter)
@@ -164,8 +164,8 @@ pub fn write_packet(
     host: Ipv4Addr,
 ) -> anyhow::Result<()> {
     let packet = match direction {
-        Direction::Uplink => Packet::UPLINK,
-        Direction::Downlink => Packet::DOWNLINK,
+        Direction::Uplink => BenchPacket::UPLINK,
+        Direction::Downlink => BenchPacket::DOWNLINK,
     };
     let mut frame = [0; 256];
     let len = packet.write_to(&mut frame, session, host.to_bits(), sessions::FILTER_PORT, false)?;

@@ -2,8 +2,8 @@
 //! memory and churn share.
 
 use adit_n4::Node;
-use adit_pfcp::{Cause, Datagram, Message};
-use adit_tables::{Publisher, Reader};
+use adit_pfcp::{Cause, Message, PfcpDatagram};
+use adit_tables::{Publisher, TablesReader};
 use adit_types::{Nanos, Seid, Teid};
 use anyhow::{Context, bail, ensure};
 
@@ -14,25 +14,25 @@ const UNOBSERVED_MAX: usize = 256;
 
 /// What the control plane knows of an established session.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known {
+pub struct BenchSessionIds {
     pub up_seid: Seid,
     pub uplink_teid: Teid,
 }
 
 /// The node with its publisher. Without workers a delta is observed at once.
-pub struct Plant {
+pub struct BenchControlPlane {
     pub node: Node,
     pub publisher: Publisher,
     /// One for each worker, until they are taken.
-    pub readers: Vec<Reader>,
+    pub readers: Vec<TablesReader>,
     /// By the number of the session.
-    pub sessions: Vec<Known>,
+    pub sessions: Vec<BenchSessionIds>,
     requests: u32,
     accepted: u32,
     refused: Option<Cause>,
 }
 
-impl Plant {
+impl BenchControlPlane {
     /// An associated node for `sessions_max` sessions, numbered from zero.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Plant {
     /// The same for one session; others may still wait for the workers.
     ///
     /// # Errors
-    /// As of [`Plant::modify`].
+    /// As of [`BenchControlPlane::modify`].
     pub fn modify_one(&mut self, number: u32) -> anyhow::Result<()> {
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         let known = self.known(number)?;
@@ -110,7 +110,7 @@ impl Plant {
         self.settle()
     }
 
-    fn known(&self, number: u32) -> anyhow::Result<Known> {
+    fn known(&self, number: u32) -> anyhow::Result<BenchSessionIds> {
         let known = self.sessions.get(usize::try_from(number)?);
         known.copied().context("the session was established")
     }
@@ -122,9 +122,9 @@ impl Plant {
         let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
         self.node.handle_datagram(now, peer, datagram);
         self.node.handle_timeout(now);
-        self.carry(now)?;
+        self.exchange(now)?;
         while self.publisher.unobserved() > UNOBSERVED_MAX {
-            self.carry(now)?;
+            self.exchange(now)?;
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Plant {
     /// # Errors
     /// When a request was refused.
     pub fn poll(&mut self) -> anyhow::Result<()> {
-        self.carry(self.now())
+        self.exchange(self.now())
     }
 
     /// Waits until every request was answered.
@@ -143,7 +143,7 @@ impl Plant {
     /// When one was refused.
     pub fn settle(&mut self) -> anyhow::Result<()> {
         while self.publisher.unobserved() > 0 {
-            self.carry(self.now())?;
+            self.exchange(self.now())?;
         }
         ensure!(
             self.accepted == self.requests,
@@ -160,7 +160,7 @@ impl Plant {
     }
 
     /// Carries changes to the workers and answers back.
-    fn carry(&mut self, now: Nanos) -> anyhow::Result<()> {
+    fn exchange(&mut self, now: Nanos) -> anyhow::Result<()> {
         while let Some((id, delta)) = self.node.poll_delta() {
             self.publisher.apply(id, delta);
         }
@@ -168,7 +168,7 @@ impl Plant {
             self.node.handle_published(now, id);
         }
         while let Some(datagram) = self.node.poll_transmit() {
-            self.hear(&datagram.bytes);
+            self.on_response(&datagram.bytes);
         }
         match self.refused {
             Some(cause) => bail!("a request was refused with Cause {cause}"),
@@ -177,8 +177,8 @@ impl Plant {
     }
 
     /// Takes notice of a response.
-    fn hear(&mut self, response: &[u8]) {
-        let Some(Ok(raw)) = Datagram::new(response).next() else { return };
+    fn on_response(&mut self, response: &[u8]) {
+        let Some(Ok(raw)) = PfcpDatagram::new(response).next() else { return };
         let cause = match Message::decode(&raw) {
             Ok(Message::SessionEstablishmentResponse(response)) => {
                 let teid = response.created_pdrs.iter().find_map(|pdr| smf::given_teid(&pdr));
@@ -186,8 +186,8 @@ impl Plant {
                 let number = raw.header.seid.and_then(|seid| usize::try_from(seid.0 - 1).ok());
                 if let (Some((up_seid, uplink_teid)), Some(number)) = (known, number) {
                     let len = self.sessions.len().max(number + 1);
-                    self.sessions.resize(len, Known::default());
-                    self.sessions[number] = Known { up_seid, uplink_teid };
+                    self.sessions.resize(len, BenchSessionIds::default());
+                    self.sessions[number] = BenchSessionIds { up_seid, uplink_teid };
                 }
                 response.cause
             }
@@ -221,7 +221,7 @@ impl Plant {
 
 /// The Cause of an establishment that was not accepted.
 pub fn refusal(response: &[u8]) -> Option<Cause> {
-    let raw = Datagram::new(response).next()?.ok()?;
+    let raw = PfcpDatagram::new(response).next()?.ok()?;
     match Message::decode(&raw) {
         Ok(Message::SessionEstablishmentResponse(response)) => {
             (!response.cause.is_accepted()).then_some(response.cause)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::{Burst, PacketIo, PortInfo};
-use adit_tables::Reader;
+use adit_tables::TablesReader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
 use adit_types::{Direction, Nanos, PortId, WorkerId};
 use anyhow::{Context, ensure};
@@ -21,9 +21,9 @@ use serde_json::{Value, json};
 use super::io::BenchBuf;
 use super::packet::write_packet;
 use super::report;
-use super::sessions::{self, BenchSession, DN_ADDR, Profile};
+use super::sessions::{self, BenchProfile, BenchSession, DN_ADDR};
 use crate::cli::BenchOutput;
-use crate::poll::{Doorbell, Pause, Sleeper, thread_time};
+use crate::poll::{Doorbell, IdlePolicy, Sleeper, thread_time};
 
 /// How long the worker idles while its share of the core is measured.
 const IDLE: Duration = Duration::from_secs(2);
@@ -36,9 +36,9 @@ const LOST: Nanos = Nanos::from_secs(1);
 
 /// Time since the bench began, for both threads.
 #[derive(Debug, Clone, Copy)]
-struct Clock(Instant);
+struct BenchClock(Instant);
 
-impl Clock {
+impl BenchClock {
     fn now(self) -> Nanos {
         Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
@@ -46,7 +46,7 @@ impl Clock {
 
 /// How a worker waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum WaitMode {
     Busy,
     /// The port wakes the worker, as sockets do.
     Woken,
@@ -58,7 +58,7 @@ enum Way {
 struct RingIo {
     rx: rtrb::Consumer<BenchBuf>,
     left_at: Arc<AtomicU64>,
-    clock: Clock,
+    clock: BenchClock,
 }
 
 impl PacketIo for RingIo {
@@ -90,9 +90,9 @@ impl PacketIo for RingIo {
 /// # Errors
 /// When the core cannot be had, or a packet does not leave.
 pub fn run(core: u16, packets: usize, output: &BenchOutput) -> anyhow::Result<()> {
-    let clock = Clock(Instant::now());
+    let clock = BenchClock(Instant::now());
     let mut rows = Vec::new();
-    for way in [Way::Busy, Way::Woken, Way::Naps] {
+    for way in [WaitMode::Busy, WaitMode::Woken, WaitMode::Naps] {
         rows.push(measure(way, core, packets, clock)?);
     }
     report::print("poll", &rows, output)
@@ -100,7 +100,7 @@ pub fn run(core: u16, packets: usize, output: &BenchOutput) -> anyhow::Result<()
 
 /// What the worker's thread and the one that asks share.
 #[derive(Debug, Default)]
-struct Shared {
+struct PollBenchState {
     stop: AtomicBool,
     /// The time that the worker's thread has run, told while this is set. Unit: nanoseconds.
     spent: AtomicU64,
@@ -108,18 +108,20 @@ struct Shared {
     told_at: AtomicU64,
 }
 
-fn measure(way: Way, core: u16, packets: usize, clock: Clock) -> anyhow::Result<Value> {
-    let populated = sessions::populate(Profile::USUAL, 1)?;
+fn measure(way: WaitMode, core: u16, packets: usize, clock: BenchClock) -> anyhow::Result<Value> {
+    let populated = sessions::populate(BenchProfile::USUAL, 1)?;
     let session = *populated.sessions.first().context("one session")?;
     let (reader, _publisher) = (populated.reader, populated.publisher);
     let (packet_source, rx) = rtrb::RingBuffer::new(64);
     let left_at = Arc::new(AtomicU64::new(0));
     let io = RingIo { rx, left_at: Arc::clone(&left_at), clock };
     let bell = Doorbell::new()?;
-    let shared = Shared::default();
+    let shared = PollBenchState::default();
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| work(way, core, reader, io, bell.clone(), clock, &shared));
-        let asked = ask(way, packets, session, packet_source, &left_at, &bell, clock, &shared);
+        let worker =
+            scope.spawn(|| run_worker(way, core, reader, io, bell.clone(), clock, &shared));
+        let asked =
+            send_packets(way, packets, session, packet_source, &left_at, &bell, clock, &shared);
         shared.stop.store(true, Ordering::Relaxed);
         bell.ring();
         let ended = worker.join();
@@ -129,14 +131,14 @@ fn measure(way: Way, core: u16, packets: usize, clock: Clock) -> anyhow::Result<
 }
 
 /// The worker's thread.
-fn work(
-    way: Way,
+fn run_worker(
+    way: WaitMode,
     core: u16,
-    reader: Reader,
+    reader: TablesReader,
     mut io: RingIo,
     bell: Doorbell,
-    clock: Clock,
-    shared: &Shared,
+    clock: BenchClock,
+    shared: &PollBenchState,
 ) -> anyhow::Result<()> {
     adit_dpdk::pin_current_thread(core)?;
     let (events, _event_sink) = rtrb::RingBuffer::new(EVENT_RING_LEN);
@@ -151,14 +153,14 @@ fn work(
     };
     let mut worker = Worker::new(config, reader, events, commands);
     let mut pause = match way {
-        Way::Busy => Pause::Busy { shares_core: false },
-        Way::Woken => Pause::Adaptive(Sleeper::new(bell, Some(Vec::new()))),
-        Way::Naps => Pause::Adaptive(Sleeper::new(bell, None)),
+        WaitMode::Busy => IdlePolicy::Busy { shares_core: false },
+        WaitMode::Woken => IdlePolicy::Adaptive(Sleeper::new(bell, Some(Vec::new()))),
+        WaitMode::Naps => IdlePolicy::Adaptive(Sleeper::new(bell, None)),
     };
     let mut turns = 0_u32;
     while !shared.stop.load(Ordering::Relaxed) {
         let report = worker.step(clock.now(), &mut io);
-        let slept = pause.turn(report.idle, || clock.now(), || worker.rest());
+        let slept = pause.after_step(report.idle, || clock.now(), || worker.rest());
         turns = turns.wrapping_add(1);
         // Asked for its time now and then, a busy worker is not slowed down.
         if slept > Nanos(0) || turns.is_multiple_of(4096) {
@@ -171,7 +173,7 @@ fn work(
 }
 
 /// What the worker told last: when, and how long it had run. Unit: nanoseconds.
-fn told(shared: &Shared) -> (u64, u64) {
+fn read_thread_time(shared: &PollBenchState) -> (u64, u64) {
     loop {
         let at = shared.told_at.load(Ordering::Acquire);
         let spent = shared.spent.load(Ordering::Acquire);
@@ -182,20 +184,20 @@ fn told(shared: &Shared) -> (u64, u64) {
 }
 
 #[allow(clippy::too_many_arguments, reason = "what two threads share")]
-fn ask(
-    way: Way,
+fn send_packets(
+    way: WaitMode,
     packets: usize,
     session: BenchSession,
     mut port: rtrb::Producer<BenchBuf>,
     left_at: &AtomicU64,
     bell: &Doorbell,
-    clock: Clock,
-    shared: &Shared,
+    clock: BenchClock,
+    shared: &PollBenchState,
 ) -> anyhow::Result<Value> {
     std::thread::sleep(Duration::from_millis(200));
-    let (from, before) = told(shared);
+    let (from, before) = read_thread_time(shared);
     std::thread::sleep(IDLE);
-    let (to, after) = told(shared);
+    let (to, after) = read_thread_time(shared);
     let mut random = SmallRng::seed_from_u64(1);
     let mut latencies = Vec::with_capacity(packets);
     for _ in 0..packets {
@@ -205,7 +207,7 @@ fn ask(
         left_at.store(0, Ordering::Release);
         let put_at = clock.now();
         ensure!(port.push(buf).is_ok(), "the port is full");
-        if way == Way::Woken {
+        if way == WaitMode::Woken {
             bell.ring();
         }
         let left = loop {
@@ -227,9 +229,9 @@ fn ask(
     let share = after.saturating_sub(before) as f64 * 100.0 / to.saturating_sub(from).max(1) as f64;
     Ok(json!({
         "poll": match way {
-            Way::Busy => "busy",
-            Way::Woken => "adaptive, woken by the port",
-            Way::Naps => "adaptive, naps",
+            WaitMode::Busy => "busy",
+            WaitMode::Woken => "adaptive, woken by the port",
+            WaitMode::Naps => "adaptive, naps",
         },
         "idle_share_percent": (share * 10.0).round() / 10.0,
         "first_packet_us_median": us(50),

@@ -7,8 +7,8 @@
 
 use std::net::IpAddr;
 
-use adit_rules::{DeltaId, GtpuTunnel, OuterHeaderCreation};
-use adit_session::{Change, FarUpdate, ForwardingUpdate};
+use adit_rules::{DeltaId, GtpuTunnel, HeaderCreation};
+use adit_session::{FarUpdate, ForwardingUpdate, SessionChange};
 use adit_types::{FarId, Teid};
 use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;
@@ -16,9 +16,9 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
 use super::measure::Figures;
-use super::packet::Packet;
+use super::packet::BenchPacket;
 use super::report;
-use super::sessions::{self, Profile, Resident};
+use super::sessions::{self, BenchNode, BenchProfile};
 use crate::cli::BenchOutput;
 
 /// Modifications between two bursts.
@@ -30,7 +30,7 @@ const PER_STEP: [usize; 3] = [0, 1, 8];
 /// When a modification is refused or a packet is not forwarded.
 pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
     eprintln!("establishing {count} sessions");
-    let mut resident = sessions::establish(Profile::USUAL, count)?;
+    let mut resident = sessions::establish(BenchProfile::USUAL, count)?;
     let mut rows = Vec::new();
     for per_step in PER_STEP {
         rows.push(measure(&mut resident, per_step, packets.div_ceil(burst), burst)?);
@@ -39,22 +39,22 @@ pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> 
 }
 
 fn measure(
-    resident: &mut Resident,
+    resident: &mut BenchNode,
     per_step: usize,
     steps: usize,
     burst: usize,
 ) -> anyhow::Result<Value> {
-    let Resident { store, publisher, bench, sessions } = resident;
+    let BenchNode { store, publisher, bench, sessions } = resident;
     let mut random = SmallRng::seed_from_u64(7);
     let (mut cycles, mut spent) = (Vec::with_capacity(steps), 0);
     let mut number = 1 << 40;
     // Four packets for each session, so that its pages are there.
     for _ in 0..(4 * sessions.len()).div_ceil(burst) {
-        bench.prepare(Packet::DOWNLINK, sessions, burst)?;
+        bench.prepare(BenchPacket::DOWNLINK, sessions, burst)?;
         bench.step()?;
     }
     for _ in 0..steps {
-        bench.prepare(Packet::DOWNLINK, sessions, burst)?;
+        bench.prepare(BenchPacket::DOWNLINK, sessions, burst)?;
         for _ in 0..per_step {
             let session = sessions.get(random.random_range(0..sessions.len()));
             let up_seid = session.context("a session")?.up_seid;
@@ -91,12 +91,12 @@ fn measure(
 }
 
 /// The downlink goes to another tunnel.
-fn handover(teid: u32) -> Change {
+fn handover(teid: u32) -> SessionChange {
     let gnb = GtpuTunnel { teid: Teid(teid | 1), addr: IpAddr::V4(sessions::GNB_ADDR) };
     let forwarding = ForwardingUpdate {
-        outer_header_creation: Some(OuterHeaderCreation::Gtpu(gnb)),
+        outer_header_creation: Some(HeaderCreation::Gtpu(gnb)),
         ..ForwardingUpdate::default()
     };
     let far = FarUpdate { id: FarId(2), forwarding: Some(forwarding), ..FarUpdate::default() };
-    Change { update_fars: vec![far], ..Change::default() }
+    SessionChange { update_fars: vec![far], ..SessionChange::default() }
 }

@@ -13,10 +13,10 @@ use adit_tables::{Snapshot, WorkerCounters};
 use anyhow::ensure;
 use serde_json::{Value, json};
 
-use super::measure::Bench;
-use super::packet::Packet;
+use super::measure::WorkerBench;
+use super::packet::BenchPacket;
 use super::report;
-use super::sessions::{self, BenchSession, Profile, Resident};
+use super::sessions::{self, BenchNode, BenchProfile, BenchSession};
 use crate::cli::BenchOutput;
 
 /// Snapshots per second; zero is what the others are compared with.
@@ -28,7 +28,7 @@ const INTERRUPTED_CYCLES: u64 = 100_000;
 
 /// One measurement.
 #[derive(Clone, Copy)]
-struct Spell {
+struct ScrapeInterval {
     cycles_per_packet: f64,
     steps: usize,
     snapshots: u32,
@@ -39,22 +39,22 @@ struct Spell {
 /// # Errors
 /// When a packet is not forwarded.
 pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
-    let Resident { publisher, mut bench, sessions, .. } =
-        sessions::establish(Profile::USUAL, count)?;
+    let BenchNode { publisher, mut bench, sessions, .. } =
+        sessions::establish(BenchProfile::USUAL, count)?;
     let counters = publisher.worker_counters().to_vec();
     let steps = packets.div_ceil(burst);
     let hz = tsc_hz();
     let mut spells = [const { Vec::new() }; RATES.len()];
-    spell(&mut bench, &sessions, burst, (4 * count).div_ceil(burst))?;
+    measure_interval(&mut bench, &sessions, burst, (4 * count).div_ceil(burst))?;
     for _ in 0..ROUNDS {
         for (rate, own) in RATES.iter().zip(&mut spells) {
             let done = AtomicBool::new(false);
             let found = std::thread::scope(|scope| {
                 let scraper = scope.spawn(|| scrape(&counters, *rate, &done));
-                let found = spell(&mut bench, &sessions, burst, steps);
+                let found = measure_interval(&mut bench, &sessions, burst, steps);
                 done.store(true, Ordering::Release);
                 let snapshots = scraper.join().unwrap_or_default();
-                found.map(|found| Spell { snapshots, ..found })
+                found.map(|found| ScrapeInterval { snapshots, ..found })
             })?;
             own.push(found);
         }
@@ -92,15 +92,15 @@ fn scrape(counters: &[Arc<WorkerCounters>], rate: u32, done: &AtomicBool) -> u32
     taken
 }
 
-fn spell(
-    bench: &mut Bench,
+fn measure_interval(
+    bench: &mut WorkerBench,
     sessions: &[BenchSession],
     burst: usize,
     steps: usize,
-) -> anyhow::Result<Spell> {
+) -> anyhow::Result<ScrapeInterval> {
     let (mut spent, mut counted) = (0, 0);
     for _ in 0..steps {
-        bench.prepare(Packet::UPLINK, sessions, burst)?;
+        bench.prepare(BenchPacket::UPLINK, sessions, burst)?;
         let (cycles, sent) = bench.step()?;
         ensure!(sent == burst, "a step forwarded {sent} of {burst} packets");
         if cycles < INTERRUPTED_CYCLES {
@@ -110,10 +110,10 @@ fn spell(
     }
     #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
     let cycles_per_packet = spent as f64 / (counted * burst).max(1) as f64;
-    Ok(Spell { cycles_per_packet, steps: counted, snapshots: 0 })
+    Ok(ScrapeInterval { cycles_per_packet, steps: counted, snapshots: 0 })
 }
 
-fn row(rate: u32, own: &[Spell], idle: &[Spell], burst: usize, hz: f64) -> Value {
+fn row(rate: u32, own: &[ScrapeInterval], idle: &[ScrapeInterval], burst: usize, hz: f64) -> Value {
     let mut cycles: Vec<f64> = own.iter().map(|spell| spell.cycles_per_packet).collect();
     #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
     let mut costs: Vec<f64> = own

@@ -2,26 +2,26 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_n4::{Node, NodeConfig, NodeId};
+use adit_n4::{Node, NodeConfig, NodeIdentity};
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, Excess, Gate, GtpuTunnel, OuterHeaderCreation,
-    OuterHeaderRemoval, RateLimit, SourceInterface, UeAddresses,
+    ApplyAction, DeltaId, DestinationInterface, Excess, Gate, GtpuTunnel, HeaderCreation,
+    HeaderRemoval, RateLimit, SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Change, CpFSeid, Enforcement, FTeidSpec, Far, Forwarding, GateStatus, LocalAddresses,
-    LocalInterface, MeasurementMethod, OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer,
-    QosPolicy, SdfSpec, SessionStore, StoreConfig, UeMatch, UeSide, Urr, UrrSettings,
+    CpFSeid, Enforcement, FTeidSpec, Far, Forwarding, LocalAddresses, LocalInterface,
+    MeasurementMethod, OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, QerGates, QosPolicy,
+    SdfSpec, SessionChange, SessionStore, StoreConfig, UeMatch, UeSide, Urr, UrrSettings,
     UsageTriggers, Volumes,
 };
-use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, TablesConfig};
+use adit_tables::{Interface, IpPrefix, Publisher, Route, TablesConfig, TablesReader};
 use adit_types::{
     BitRate, DomainId, FarId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos,
     PdrId, PortId, Precedence, QerId, Qfi, Seid, Teid, UrrId, VlanId,
 };
 use anyhow::Context;
 
-use super::measure::Bench;
-use super::packet::{Family, INNER_LEN};
+use super::measure::WorkerBench;
+use super::packet::{BenchIpVersion, INNER_LEN};
 
 pub const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
 pub const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
@@ -48,11 +48,11 @@ pub struct BenchSession {
 }
 
 /// The tables with `count` sessions in them.
-pub struct Resident {
+pub struct BenchNode {
     pub store: SessionStore,
     pub publisher: Publisher,
     /// The worker that measures.
-    pub bench: Bench,
+    pub bench: WorkerBench,
     pub sessions: Vec<BenchSession>,
 }
 
@@ -65,8 +65,8 @@ fn tables(
     teid_slot_bits: u32,
     workers: usize,
     given_keys: bool,
-    rates: Rates,
-) -> anyhow::Result<(Publisher, Vec<Reader>)> {
+    rates: BenchRates,
+) -> anyhow::Result<(Publisher, Vec<TablesReader>)> {
     let interface = |id: u8, role, addr| Interface {
         id: InterfaceId(id),
         role,
@@ -92,7 +92,7 @@ fn tables(
         own_addrs: Vec::new(),
         routes: vec![route("0.0.0.0/0", DN_ADDR.into())?, route("::/0", DN6_ADDR.into())?],
         aggregates: rates.aggregates(),
-        switched_domains: vec![DomainId(0)],
+        local_switching_domains: vec![DomainId(0)],
         ue_pools_v4: pool.into_iter().map(|pool| (DomainId(0), pool)).collect(),
     })?;
     let neighbors: [(u8, IpAddr, MacAddr); 3] =
@@ -109,7 +109,7 @@ fn route(prefix: &str, next_hop: IpAddr) -> anyhow::Result<Route> {
     Ok(Route { interface: InterfaceId(1), prefix: prefix.parse::<IpPrefix>()?, next_hop })
 }
 
-fn store(sessions_max: usize, rates: Rates) -> StoreConfig {
+fn store(sessions_max: usize, rates: BenchRates) -> StoreConfig {
     let n3 = LocalAddresses { v4: Some(N3_ADDR), v6: None };
     let interfaces = vec![
         LocalInterface::of_role(InterfaceRole::N3, n3),
@@ -123,9 +123,9 @@ fn store(sessions_max: usize, rates: Rates) -> StoreConfig {
 pub fn control_side(
     sessions_max: usize,
     workers: usize,
-) -> anyhow::Result<(Node, Publisher, Vec<Reader>)> {
+) -> anyhow::Result<(Node, Publisher, Vec<TablesReader>)> {
     let node = Node::new(NodeConfig {
-        node_id: NodeId::Ipv4(N3_ADDR),
+        node_id: NodeIdentity::Ipv4(N3_ADDR),
         address: IpAddr::V4(N3_ADDR),
         connect: Vec::new(),
         heartbeat_interval: Nanos::from_secs(3600),
@@ -135,10 +135,10 @@ pub fn control_side(
         seed: 1,
         policy: adit_n4::PeerPolicy::default(),
         paths: adit_n4::PathConfig::OFF,
-        store: store(sessions_max, Rates::None),
+        store: store(sessions_max, BenchRates::None),
     });
     let (publisher, readers) =
-        tables(sessions_max, node.store().slot_bits(), workers, false, Rates::None)?;
+        tables(sessions_max, node.store().slot_bits(), workers, false, BenchRates::None)?;
     Ok((node, publisher, readers))
 }
 
@@ -148,21 +148,21 @@ fn ue4(number: u32) -> Ipv4Addr {
 }
 
 /// Establishes and publishes `count` sessions for one worker.
-pub fn establish(profile: Profile, count: usize) -> anyhow::Result<Resident> {
+pub fn establish(profile: BenchProfile, count: usize) -> anyhow::Result<BenchNode> {
     let Populated { store, publisher, reader, sessions } = populate(profile, count)?;
-    Ok(Resident { store, publisher, bench: Bench::new(reader), sessions })
+    Ok(BenchNode { store, publisher, bench: WorkerBench::new(reader), sessions })
 }
 
 /// The tables with sessions in them, and no worker yet.
 pub struct Populated {
     pub store: SessionStore,
     pub publisher: Publisher,
-    pub reader: Reader,
+    pub reader: TablesReader,
     pub sessions: Vec<BenchSession>,
 }
 
 /// As [`establish`], for a worker that the caller makes.
-pub fn populate(profile: Profile, count: usize) -> anyhow::Result<Populated> {
+pub fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Populated> {
     let mut store = SessionStore::new(store(count, profile.rates));
     let (mut publisher, readers) =
         tables(count, store.slot_bits(), 1, profile.given_keys, profile.rates)?;
@@ -186,7 +186,7 @@ pub fn populate(profile: Profile, count: usize) -> anyhow::Result<Populated> {
 
 /// What the sessions of a measurement have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Profile {
+pub struct BenchProfile {
     /// The UEs have an IPv6 prefix instead of an IPv4 address.
     pub v6: bool,
     /// The UEs have both.
@@ -204,12 +204,12 @@ pub struct Profile {
     /// PDRs with an SDF filter before the two that match everything.
     pub filtered: bool,
     /// Maximum bit rates of both QERs.
-    pub rates: Rates,
+    pub rates: BenchRates,
 }
 
 /// Maximum bit rates of the QERs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Rates {
+pub enum BenchRates {
     /// None.
     None,
     /// Beyond what is offered; excess would be dropped.
@@ -230,7 +230,7 @@ const PLENTY: BitRate = BitRate::from_kbps(1_000_000_000);
 /// Virtual time of one burst of 32 packets where rates matter: 10.7 million packets a second.
 pub const BURST_TIME: Nanos = Nanos(3000);
 
-impl Rates {
+impl BenchRates {
     /// The rate of each of `sessions`, that packets at random meet. Unit: bits per second.
     fn limit(self, sessions: usize) -> Option<BitRate> {
         let offered = 32 * 8 * INNER_LEN as u64 * 1_000_000_000 / BURST_TIME.0;
@@ -245,14 +245,14 @@ impl Rates {
 
     /// What all sessions share, by slice and direction.
     fn aggregates(self) -> Vec<[RateLimit; 2]> {
-        let limit = RateLimit::new(PLENTY, Nanos::from_millis(20), Excess::Waits);
+        let limit = RateLimit::new(PLENTY, Nanos::from_millis(20), Excess::Shaped);
         if self == Self::Shared { vec![[limit; 2]] } else { Vec::new() }
     }
 
     fn policy(self) -> QosPolicy {
         let excess = match self {
-            Self::None | Self::Shared | Self::Police | Self::Exceed => Excess::Drops,
-            Self::Shape | Self::Wait => Excess::Waits,
+            Self::None | Self::Shared | Self::Police | Self::Exceed => Excess::Policed,
+            Self::Shape | Self::Wait => Excess::Shaped,
         };
         let of = Enforcement { gbr: excess, flow: excess, session: excess, shared: excess };
         let shaping_burst = match self {
@@ -263,7 +263,7 @@ impl Rates {
     }
 }
 
-impl Profile {
+impl BenchProfile {
     /// Two PDRs with a FAR each, a session and a flow QER with open gates, a URR.
     pub const USUAL: Self = Self {
         v6: false,
@@ -274,15 +274,15 @@ impl Profile {
         action: ApplyAction::FORW,
         n9: false,
         filtered: false,
-        rates: Rates::None,
+        rates: BenchRates::None,
     };
 
     /// Which families its packets have.
-    pub const fn family(self) -> Family {
+    pub const fn family(self) -> BenchIpVersion {
         match (self.dual, self.v6) {
-            (true, _) => Family::Mixed,
-            (false, true) => Family::V6,
-            (false, false) => Family::V4,
+            (true, _) => BenchIpVersion::Mixed,
+            (false, true) => BenchIpVersion::V6,
+            (false, false) => BenchIpVersion::V4,
         }
     }
 
@@ -307,7 +307,11 @@ fn given_teid(number: u32) -> Teid {
     Teid((number + 1).wrapping_mul(0x9e37_79b1))
 }
 
-fn change(profile: Profile, number: u32, limit: Option<BitRate>) -> anyhow::Result<Change> {
+fn change(
+    profile: BenchProfile,
+    number: u32,
+    limit: Option<BitRate>,
+) -> anyhow::Result<SessionChange> {
     let ue = ue4(number);
     let prefix = Ipv6Prefix::containing(ue6(ue), 64).context("64 bits")?;
     let addresses = UeAddresses {
@@ -325,7 +329,7 @@ fn change(profile: Profile, number: u32, limit: Option<BitRate>) -> anyhow::Resu
         id: FarId(id),
         action: profile.action,
         forwarding: (profile.action == ApplyAction::FORW).then(|| Forwarding {
-            outer_header_creation: tunnel.map(OuterHeaderCreation::Gtpu),
+            outer_header_creation: tunnel.map(HeaderCreation::Gtpu),
             ..Forwarding::new(destination)
         }),
         duplicating: Vec::new(),
@@ -337,7 +341,7 @@ fn change(profile: Profile, number: u32, limit: Option<BitRate>) -> anyhow::Resu
             pdrs.push(pdr(addresses, f_teid, index, uplink));
         }
     }
-    Ok(Change {
+    Ok(SessionChange {
         create_pdrs: pdrs,
         create_fars: vec![
             far(1, DestinationInterface::Core, profile.n9.then_some(gnb)),
@@ -348,7 +352,7 @@ fn change(profile: Profile, number: u32, limit: Option<BitRate>) -> anyhow::Resu
             qer(FLOW_QER, Qfi::new(QFI).filter(|_| profile.qfi), profile.gate, limit),
         ],
         create_urrs: vec![volume_urr()],
-        ..Change::default()
+        ..SessionChange::default()
     })
 }
 
@@ -385,7 +389,7 @@ fn pdr(ue: UeAddresses, f_teid: FTeidSpec, filter: Option<u16>, uplink: bool) ->
             sdf: sdf.into_iter().collect(),
             application: None,
         },
-        outer_header_removal: uplink.then_some(OuterHeaderRemoval::GtpuUdpIpv4),
+        outer_header_removal: uplink.then_some(HeaderRemoval::GtpuUdpIpv4),
         container_deletion: false,
         far: Some(FarId(far)),
         qers: vec![SESSION_QER, FLOW_QER],
@@ -400,7 +404,7 @@ fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate, limit: Option<BitRate>) -> Qer {
     Qer {
         id,
         correlation: None,
-        gates: GateStatus { uplink: gate, downlink: gate },
+        gates: QerGates { uplink: gate, downlink: gate },
         mbr: limit.map(|rate| adit_session::Rates { uplink: rate, downlink: rate }),
         gbr: None,
         averaging_window_ms: None,

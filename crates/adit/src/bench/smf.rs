@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::plant::Known;
+use super::plant::BenchSessionIds;
 use super::sessions::{BenchSession, GNB_ADDR};
 use adit_pfcp::grouped::{
     ApplicationIdsPfds, CreateFar, CreatePdr, CreateQer, CreateUrr, CreatedPdr,
@@ -193,7 +193,7 @@ pub fn given_teid(created: &CreatedPdr<'_>) -> Option<Teid> {
 }
 
 /// What packets of session `number` need to know.
-pub fn bench_session(number: u32, known: Known) -> BenchSession {
+pub fn bench_session(number: u32, known: BenchSessionIds) -> BenchSession {
     BenchSession { teid: known.uplink_teid, ue: ue_addr(number), up_seid: known.up_seid }
 }
 

@@ -20,30 +20,30 @@ pub use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, VlanId};
 
 pub use read::RECEIVE_BUFFER_KIB;
-pub use section::Problem;
+pub use section::ConfigProblem;
 
 /// A checked configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    pub node_id: NodeId,
-    pub n4: N4,
-    pub gtpu: Gtpu,
+    pub node_id: NodeIdSetting,
+    pub n4: N4Settings,
+    pub gtpu: GtpuSettings,
     /// PFCP sessions at most, 1 to `limits::SESSIONS_MAX`.
     pub sessions_max: usize,
     /// Packets that all workers together hold while FARs buffer; 0 to `limits::BUFFER_PKTS_MAX`.
     pub buffer_pkts_max: usize,
-    pub datapath: Datapath,
-    pub dpdk: Dpdk,
+    pub datapath: DatapathSettings,
+    pub dpdk: DpdkSettings,
     /// Ports, by `PortId`.
-    pub ports: Vec<Port>,
+    pub ports: Vec<PortSettings>,
     /// Logical interfaces, by `InterfaceId`: at least one N3, at least one N6.
-    pub interfaces: Vec<Interface>,
-    pub routes: Vec<Route>,
-    pub ue_pools: Vec<UePool>,
+    pub interfaces: Vec<InterfaceSettings>,
+    pub routes: Vec<RouteSettings>,
+    pub ue_pools: Vec<UePoolSettings>,
     /// Applications; identifiers differ.
-    pub applications: Vec<Application>,
+    pub applications: Vec<ApplicationSettings>,
     /// Forwarding policies; identifiers differ.
-    pub forwarding_policies: Vec<ForwardingPolicy>,
+    pub forwarding_policies: Vec<ForwardingPolicySettings>,
     /// Predefined rules; names differ from each other and from those of groups.
     pub predefined_rules: Vec<PredefinedRule>,
     pub qos: QosPolicy,
@@ -54,14 +54,14 @@ pub struct Config {
 
 /// Node ID of the UP function. Spec: TS 29.244 §8.2.38.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodeId {
+pub enum NodeIdSetting {
     Ipv4(Ipv4Addr),
     Ipv6(Ipv6Addr),
     Fqdn(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct N4 {
+pub struct N4Settings {
     pub listen: SocketAddr,
     pub connect: Vec<SocketAddr>,
     pub heartbeat_interval: Nanos,
@@ -74,7 +74,7 @@ pub struct N4 {
     pub peer_requests_burst: u32,
     pub sessions_per_association_max: usize,
     /// Who may say that it belongs to which SMF set; empty: everybody to any.
-    pub smf_sets: Vec<SmfSet>,
+    pub smf_sets: Vec<SmfSetSettings>,
     /// Room of the socket for datagrams that wait. Unit: octets.
     pub receive_buffer_bytes: usize,
     /// What control planes may mean otherwise than the standard says.
@@ -83,7 +83,7 @@ pub struct N4 {
 
 /// The control plane functions of an SMF set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SmfSet {
+pub struct SmfSetSettings {
     /// SMF Set ID, an FQDN.
     pub id: String,
     /// Their addresses; never empty.
@@ -92,7 +92,7 @@ pub struct SmfSet {
 
 /// GTP-U path management. Spec: TS 29.281 §7.2.1, §11.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gtpu {
+pub struct GtpuSettings {
     /// Time between two Echo Requests to one peer; zero for none.
     pub echo_interval: Nanos,
     pub t3: Nanos,
@@ -100,18 +100,18 @@ pub struct Gtpu {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Datapath {
+pub struct DatapathSettings {
     /// CPU core of each worker, by `WorkerId`.
     pub workers: Vec<u16>,
     /// What each worker does without packets, by `WorkerId`.
-    pub poll: Vec<Poll>,
+    pub poll: Vec<PollMode>,
     pub main_core: u16,
     pub burst_pkts: usize,
 }
 
 /// What a worker does while there are no packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Poll {
+pub enum PollMode {
     /// It asks its ports again and again.
     Busy,
     /// It sleeps after a while.
@@ -119,7 +119,7 @@ pub enum Poll {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dpdk {
+pub struct DpdkSettings {
     pub hugepages: HugepageMode,
     pub memory_mib: u32,
     pub mempool_mbufs: u32,
@@ -130,7 +130,7 @@ pub struct Dpdk {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Port {
+pub struct PortSettings {
     pub name: String,
     pub device: Device,
     /// Receive queues, at most one for each worker; `None`: as many as the device offers.
@@ -139,7 +139,7 @@ pub struct Port {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interface {
+pub struct InterfaceSettings {
     pub name: String,
     pub role: InterfaceRole,
     pub port: PortId,
@@ -154,7 +154,7 @@ pub struct Interface {
     pub local_switching: bool,
 }
 
-impl Interface {
+impl InterfaceSettings {
     /// True when this interface serves the network instance of something, or that names none.
     pub fn serves(&self, wanted: Option<&str>) -> bool {
         let both = self.network_instance.as_deref().zip(wanted);
@@ -165,9 +165,10 @@ impl Interface {
 /// The routing domain of each interface. If every N6 interface names its network instance, each of
 /// these names is a domain; if one serves all names, they share one domain, since its packets may be
 /// of any of them.
-pub fn domains(interfaces: &[Interface]) -> Vec<DomainId> {
+pub fn domains(interfaces: &[InterfaceSettings]) -> Vec<DomainId> {
     let n6 = || interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
-    let lower = |known: &Interface| known.network_instance.as_deref().map(str::to_ascii_lowercase);
+    let lower =
+        |known: &InterfaceSettings| known.network_instance.as_deref().map(str::to_ascii_lowercase);
     let mut names: Vec<String> = Vec::new();
     if n6().all(|known| known.network_instance.is_some()) {
         for name in n6().filter_map(lower) {
@@ -176,7 +177,7 @@ pub fn domains(interfaces: &[Interface]) -> Vec<DomainId> {
             }
         }
     }
-    let domain = |known: &Interface| {
+    let domain = |known: &InterfaceSettings| {
         let name = lower(known).filter(|_| known.role == InterfaceRole::N6);
         let at = names.iter().position(|known| Some(known) == name.as_ref());
         at.and_then(|at| u8::try_from(at).ok()).map_or(DomainId(0), DomainId)
@@ -186,12 +187,18 @@ pub fn domains(interfaces: &[Interface]) -> Vec<DomainId> {
 
 /// The routing domains, without repetition, whose UEs may be of a network instance; without a name
 /// all of them.
-pub fn domains_of(interfaces: &[Interface], network_instance: Option<&str>) -> Vec<DomainId> {
+pub fn domains_of(
+    interfaces: &[InterfaceSettings],
+    network_instance: Option<&str>,
+) -> Vec<DomainId> {
     domains_where(interfaces, |known| known.serves(network_instance))
 }
 
 /// The routing domains, without repetition, of the N6 interfaces that fit.
-fn domains_where(interfaces: &[Interface], fits: impl Fn(&Interface) -> bool) -> Vec<DomainId> {
+fn domains_where(
+    interfaces: &[InterfaceSettings],
+    fits: impl Fn(&InterfaceSettings) -> bool,
+) -> Vec<DomainId> {
     let all = interfaces.iter().zip(domains(interfaces));
     let fitting = all.filter(|(known, _)| known.role == InterfaceRole::N6 && fits(known));
     let found: BTreeSet<DomainId> = fitting.map(|(_, domain)| domain).collect();
@@ -206,7 +213,7 @@ pub fn switched_domains(config: &Config) -> Vec<DomainId> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct RouteSettings {
     /// Position in [`Config::interfaces`].
     pub interface: usize,
     pub prefix: IpNet,
@@ -215,15 +222,15 @@ pub struct Route {
 
 /// An application that PDRs may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Application {
+pub struct ApplicationSettings {
     pub id: String,
     /// Never empty.
-    pub filters: Vec<adit_rules::SdfFilter>,
+    pub filters: Vec<adit_rules::PacketFilter>,
 }
 
 /// A forwarding policy that FARs may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForwardingPolicy {
+pub struct ForwardingPolicySettings {
     pub id: String,
     pub network_instance: Option<String>,
     /// Stations on the link of an N6 interface that serves the network instance.
@@ -237,12 +244,12 @@ pub struct ForwardingPolicy {
 
 /// Addresses to give to UEs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UePool {
+pub struct UePoolSettings {
     pub network_instance: Option<String>,
     /// UE IP address Pool Identity.
     pub identity: Option<String>,
     /// The slice whose UEs it is for.
-    pub s_nssai: Option<adit_session::SNssai>,
+    pub s_nssai: Option<adit_session::SliceIdentity>,
     /// IPv4, or IPv6 of at most 64 bits. Overlaps no other pool of its routing domain, and neither
     /// the link of an interface of it nor that of a GTP-U interface.
     pub prefix: IpNet,
@@ -278,7 +285,7 @@ impl Config {
     ///
     /// # Errors
     /// Every mistake in the file, by line.
-    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+    pub fn parse(text: &str) -> Result<Self, Vec<ConfigProblem>> {
         read::parse(text)
     }
 
@@ -312,7 +319,7 @@ impl Config {
     /// The first N3 interface and its position.
     #[cfg(test)]
     #[must_use]
-    pub fn n3(&self) -> (usize, &Interface) {
+    pub fn n3(&self) -> (usize, &InterfaceSettings) {
         self.interfaces
             .iter()
             .enumerate()

@@ -4,20 +4,23 @@ use adit_session::{PredefinedAction, PredefinedDetection, PredefinedRule};
 use adit_types::limits::PREDEFINED_RULES_MAX;
 use adit_types::{Precedence, Qfi};
 
-use super::Application;
+use super::ApplicationSettings;
 use super::provisioning::read_flow_descriptions;
-use super::section::Section;
+use super::section::ConfigSection;
 
 /// The largest QFI: six bits. Spec: TS 23.501 §5.7.1.1.
 const QFI_MAX: u8 = 63;
 
 /// The `[[predefined_rule]]` sections.
-pub fn read(root: &mut Section<'_, '_>, applications: &[Application]) -> Vec<PredefinedRule> {
+pub fn read(
+    root: &mut ConfigSection<'_, '_>,
+    applications: &[ApplicationSettings],
+) -> Vec<PredefinedRule> {
     let mut sections = root.tables("predefined_rule");
     if sections.len() > PREDEFINED_RULES_MAX {
         root.problem("predefined_rule", format!("write at most {PREDEFINED_RULES_MAX} rules"));
     }
-    let read = |section: &mut Section<'_, '_>| read_rule(section, applications);
+    let read = |section: &mut ConfigSection<'_, '_>| read_rule(section, applications);
     let rules: Vec<PredefinedRule> = sections.iter_mut().map(read).collect();
     for (at, (section, rule)) in sections.into_iter().zip(&rules).enumerate() {
         let is_name = rules.iter().take(at).any(|other| other.name == rule.name);
@@ -31,7 +34,10 @@ pub fn read(root: &mut Section<'_, '_>, applications: &[Application]) -> Vec<Pre
     rules
 }
 
-fn read_rule(section: &mut Section<'_, '_>, applications: &[Application]) -> PredefinedRule {
+fn read_rule(
+    section: &mut ConfigSection<'_, '_>,
+    applications: &[ApplicationSettings],
+) -> PredefinedRule {
     let name: String = section.parsed("name", "a name").unwrap_or_default();
     let group: Option<String> = section.parsed_optional("group", "a name");
     let precedence = section.integer_optional("precedence", 0..=u32::MAX).map(Precedence);
@@ -52,8 +58,8 @@ fn read_rule(section: &mut Section<'_, '_>, applications: &[Application]) -> Pre
 
 /// By `application` or by `flow_descriptions`.
 fn read_detection(
-    section: &mut Section<'_, '_>,
-    applications: &[Application],
+    section: &mut ConfigSection<'_, '_>,
+    applications: &[ApplicationSettings],
 ) -> PredefinedDetection {
     let application: Option<String> =
         section.parsed_optional("application", "the id of an [[application]]");

@@ -3,13 +3,16 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use adit_session::SNssai;
+use adit_session::SliceIdentity;
 use adit_types::InterfaceRole;
 use adit_types::limits::{ANNOUNCED_POOLS_MAX, SDF_FILTERS_PER_PDR_MAX};
 
 use super::read::{network, read_network_instance};
-use super::section::Section;
-use super::{Application, ForwardingPolicy, Interface, IpNet, UePool, domains_of};
+use super::section::ConfigSection;
+use super::{
+    ApplicationSettings, ForwardingPolicySettings, InterfaceSettings, IpNet, UePoolSettings,
+    domains_of,
+};
 
 /// Applications at most.
 const APPLICATIONS_MAX: usize = 1024;
@@ -27,12 +30,15 @@ const NAME_BYTES_MAX: usize = 100;
 const UE_POOLS_MAX: usize = 1024;
 
 /// The `[[ue_pool]]` sections.
-pub fn read_ue_pools(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Vec<UePool> {
+pub fn read_ue_pools(
+    root: &mut ConfigSection<'_, '_>,
+    interfaces: &[InterfaceSettings],
+) -> Vec<UePoolSettings> {
     let sections = root.tables("ue_pool");
     if sections.len() > UE_POOLS_MAX {
         root.problem("ue_pool", format!("write at most {UE_POOLS_MAX} pools"));
     }
-    let mut pools: Vec<UePool> = Vec::new();
+    let mut pools: Vec<UePoolSettings> = Vec::new();
     for mut section in sections {
         let network_instance = read_network_instance(&mut section);
         let identity: Option<String> = section.parsed_optional("identity", "a name");
@@ -46,7 +52,7 @@ pub fn read_ue_pools(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Ve
             let name = network_instance.as_deref();
             check_prefix(&section, (name, prefix), interfaces, &pools);
             let s_nssai = slice.map(|slice| slice.0);
-            pools.push(UePool { network_instance, identity, s_nssai, prefix });
+            pools.push(UePoolSettings { network_instance, identity, s_nssai, prefix });
         }
         section.finish();
     }
@@ -57,7 +63,7 @@ pub fn read_ue_pools(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Ve
 }
 
 /// A network slice in text.
-pub struct SliceText(pub SNssai);
+pub struct SliceText(pub SliceIdentity);
 
 impl SliceText {
     /// What it looks like.
@@ -75,17 +81,17 @@ impl FromStr for SliceText {
             None => (text, None),
         };
         let sst = sst.parse().map_err(|_| ())?;
-        Ok(Self(SNssai { sst, sd: sd.transpose().map_err(|_| ())? }))
+        Ok(Self(SliceIdentity { sst, sd: sd.transpose().map_err(|_| ())? }))
     }
 }
 
 /// The `[[application]]` sections.
-pub fn read_applications(root: &mut Section<'_, '_>) -> Vec<Application> {
+pub fn read_applications(root: &mut ConfigSection<'_, '_>) -> Vec<ApplicationSettings> {
     let sections = root.tables("application");
     if sections.len() > APPLICATIONS_MAX {
         root.problem("application", format!("write at most {APPLICATIONS_MAX} applications"));
     }
-    let mut applications: Vec<Application> = Vec::new();
+    let mut applications: Vec<ApplicationSettings> = Vec::new();
     for mut section in sections {
         let id: String = section.parsed("id", "a name").unwrap_or_default();
         if applications.iter().any(|known| known.id == id) {
@@ -93,22 +99,22 @@ pub fn read_applications(root: &mut Section<'_, '_>) -> Vec<Application> {
         }
         let filters = read_flow_descriptions(&mut section);
         section.finish();
-        applications.push(Application { id, filters });
+        applications.push(ApplicationSettings { id, filters });
     }
     applications
 }
 
 /// The `[[forwarding_policy]]` sections.
 pub fn read_forwarding_policies(
-    root: &mut Section<'_, '_>,
-    interfaces: &[Interface],
-) -> Vec<ForwardingPolicy> {
+    root: &mut ConfigSection<'_, '_>,
+    interfaces: &[InterfaceSettings],
+) -> Vec<ForwardingPolicySettings> {
     let sections = root.tables("forwarding_policy");
     if sections.len() > FORWARDING_POLICIES_MAX {
         let what = format!("write at most {FORWARDING_POLICIES_MAX} policies");
         root.problem("forwarding_policy", what);
     }
-    let mut policies: Vec<ForwardingPolicy> = Vec::new();
+    let mut policies: Vec<ForwardingPolicySettings> = Vec::new();
     for mut section in sections {
         let id: String = section.parsed("id", "a name").unwrap_or_default();
         if id.is_empty() || id.len() > POLICY_ID_BYTES_MAX {
@@ -123,7 +129,7 @@ pub fn read_forwarding_policies(
         // The default is no code point.
         let dscp = Some(section.integer("dscp", 0..=63, Some(u8::MAX))).filter(|dscp| *dscp < 64);
         let local_switching = section.boolean_optional("local_switching");
-        let policy = ForwardingPolicy {
+        let policy = ForwardingPolicySettings {
             id,
             network_instance,
             next_hop_v4,
@@ -139,10 +145,15 @@ pub fn read_forwarding_policies(
 }
 
 /// What a policy names must be there.
-fn check_policy(section: &Section<'_, '_>, policy: &ForwardingPolicy, interfaces: &[Interface]) {
+fn check_policy(
+    section: &ConfigSection<'_, '_>,
+    policy: &ForwardingPolicySettings,
+    interfaces: &[InterfaceSettings],
+) {
     let name = policy.network_instance.as_deref();
-    let serves =
-        |interface: &&Interface| interface.role == InterfaceRole::N6 && interface.serves(name);
+    let serves = |interface: &&InterfaceSettings| {
+        interface.role == InterfaceRole::N6 && interface.serves(name)
+    };
     if !interfaces.iter().any(|interface| interface.serves(name)) {
         section.problem("network_instance", "is served by no interface");
     }
@@ -169,7 +180,9 @@ const fn width(addr: IpAddr) -> u8 {
 }
 
 /// The section's `flow_descriptions`, at least one.
-pub(super) fn read_flow_descriptions(section: &mut Section<'_, '_>) -> Vec<adit_rules::SdfFilter> {
+pub(super) fn read_flow_descriptions(
+    section: &mut ConfigSection<'_, '_>,
+) -> Vec<adit_rules::PacketFilter> {
     let expects = "a flow description such as \"permit out 17 from 203.0.113.0/24 to assigned\"";
     let texts: Vec<String> = section.parsed_list("flow_descriptions", true, expects);
     if texts.is_empty() || texts.len() > SDF_FILTERS_PER_PDR_MAX {
@@ -187,10 +200,10 @@ pub(super) fn read_flow_descriptions(section: &mut Section<'_, '_>) -> Vec<adit_
 }
 
 fn check_prefix(
-    section: &Section<'_, '_>,
+    section: &ConfigSection<'_, '_>,
     (name, prefix): (Option<&str>, IpNet),
-    interfaces: &[Interface],
-    before: &[UePool],
+    interfaces: &[InterfaceSettings],
+    before: &[UePoolSettings],
 ) {
     if network(prefix) != Some(prefix.addr) {
         section.problem("prefix", format!("{prefix} has bits set behind its length"));
@@ -207,7 +220,7 @@ fn check_prefix(
         let others = domains_of(interfaces, other);
         domains.is_empty() || others.is_empty() || others.iter().any(|at| domains.contains(at))
     };
-    let is_taken = |pool: &UePool| {
+    let is_taken = |pool: &UePoolSettings| {
         overlap(pool.prefix, prefix) && shares_domain(pool.network_instance.as_deref())
     };
     if before.iter().any(is_taken) {

@@ -5,10 +5,10 @@ use adit_session::{Enforcement, QosPolicy, Rates, Slice};
 use adit_types::limits::{SHAPED_PKTS_MAX, SLICES_MAX};
 use adit_types::{BitRate, InterfaceRole, Nanos};
 
-use super::Interface;
+use super::InterfaceSettings;
 use super::provisioning::SliceText;
 use super::read::{HALF_OF_MBUFS, read_network_instance};
-use super::section::Section;
+use super::section::ConfigSection;
 
 /// Packets that wait for their rates, unless the file says otherwise; never more than half of the
 /// packet buffers.
@@ -18,14 +18,18 @@ const QUEUE_PKTS_DEFAULT: usize = 4096;
 const MBPS_MAX: u64 = 100_000_000;
 
 /// What is read of one direction.
-struct Direction {
+struct QosDirectionSection {
     enforcement: Enforcement,
     gbr_max: BitRate,
     total: BitRate,
 }
 
 /// The section, and how many packets may wait; `half` of the packet buffers is the most.
-pub fn read(mut qos: Section<'_, '_>, half: usize, interfaces: &[Interface]) -> (QosPolicy, usize) {
+pub fn read(
+    mut qos: ConfigSection<'_, '_>,
+    half: usize,
+    interfaces: &[InterfaceSettings],
+) -> (QosPolicy, usize) {
     let queue_default = QUEUE_PKTS_DEFAULT.min(half);
     let queue_pkts_max = qos.integer("queue_pkts_max", 0..=SHAPED_PKTS_MAX, Some(queue_default));
     if queue_pkts_max > half {
@@ -50,19 +54,19 @@ pub fn read(mut qos: Section<'_, '_>, half: usize, interfaces: &[Interface]) -> 
     (policy, queue_pkts_max)
 }
 
-fn direction(mut section: Section<'_, '_>) -> Direction {
-    const CHOICES: [(&str, Excess); 2] = [("drop", Excess::Drops), ("wait", Excess::Waits)];
+fn direction(mut section: ConfigSection<'_, '_>) -> QosDirectionSection {
+    const CHOICES: [(&str, Excess); 2] = [("drop", Excess::Policed), ("wait", Excess::Shaped)];
     let mut excess =
         |key, default| section.choice(key, &CHOICES, Some(default)).unwrap_or_default();
     // Guaranteed flows are real-time; the others are TCP, most of all, which waits better than it
     // loses.
-    let gbr = excess("gbr", Excess::Drops);
-    let (flow, session) = (excess("flow", Excess::Waits), excess("session", Excess::Waits));
-    let shared = excess("shared", Excess::Waits);
+    let gbr = excess("gbr", Excess::Policed);
+    let (flow, session) = (excess("flow", Excess::Shaped), excess("session", Excess::Shaped));
+    let shared = excess("shared", Excess::Shaped);
     let gbr_max = mbps(section.integer_optional("gbr_mbps_max", 0..=MBPS_MAX));
     let total = mbps(section.integer_optional("mbps_max", 1..=MBPS_MAX));
     section.finish();
-    Direction { enforcement: Enforcement { gbr, flow, session, shared }, gbr_max, total }
+    QosDirectionSection { enforcement: Enforcement { gbr, flow, session, shared }, gbr_max, total }
 }
 
 /// A rate, without one no limit.
@@ -70,7 +74,7 @@ fn mbps(rate: Option<u64>) -> BitRate {
     rate.map_or(BitRate::from_bps(u64::MAX), |mbps| BitRate::from_kbps(mbps * 1000))
 }
 
-fn slices(qos: &mut Section<'_, '_>, interfaces: &[Interface]) -> Vec<Slice> {
+fn slices(qos: &mut ConfigSection<'_, '_>, interfaces: &[InterfaceSettings]) -> Vec<Slice> {
     let sections = qos.tables("slice");
     if sections.len() > SLICES_MAX {
         qos.problem("slice", format!("write at most {SLICES_MAX} slices"));

@@ -12,10 +12,11 @@ use adit_types::limits::{
 use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
 use toml::de::DeTable;
 
-use super::section::{Document, Section};
+use super::section::{ConfigDocument, ConfigSection};
 use super::{
-    Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Poll, Port, Problem, Route, SmfSet,
-    Tolerances, domains,
+    Config, ConfigProblem, DatapathSettings, DpdkSettings, GtpuSettings, InterfaceSettings, IpNet,
+    N4Settings, NodeIdSetting, PollMode, PortSettings, RouteSettings, SmfSetSettings, Tolerances,
+    domains,
 };
 use super::{predefined, provisioning, qos};
 
@@ -23,8 +24,8 @@ use super::{predefined, provisioning, qos};
 /// the packet buffers.
 const BUFFER_PKTS_DEFAULT: usize = 4096;
 
-pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
-    let document = Document::new(text);
+pub fn parse(text: &str) -> Result<Config, Vec<ConfigProblem>> {
+    let document = ConfigDocument::new(text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let offset = error.span().map_or(0, |span| span.start);
@@ -37,8 +38,8 @@ pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     }
 }
 
-fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
-    let mut root = Section::root(document, table);
+fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
+    let mut root = ConfigSection::root(document, table);
     let node_id = read_node(root.table("node"));
     let n4 = read_n4(root.table("n4"));
     let gtpu = read_gtpu(root.table("gtpu"));
@@ -89,14 +90,14 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
     }
 }
 
-fn read_node(mut node: Section<'_, '_>) -> NodeId {
+fn read_node(mut node: ConfigSection<'_, '_>) -> NodeIdSetting {
     let expects = "an IPv4 address, an IPv6 address or an FQDN such as \"upf1.example.org\"";
-    let id = node.parsed("id", expects).unwrap_or(NodeId::Ipv4(Ipv4Addr::UNSPECIFIED));
+    let id = node.parsed("id", expects).unwrap_or(NodeIdSetting::Ipv4(Ipv4Addr::UNSPECIFIED));
     node.finish();
     id
 }
 
-impl std::str::FromStr for NodeId {
+impl std::str::FromStr for NodeIdSetting {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -127,7 +128,7 @@ fn is_fqdn(text: &str) -> bool {
 /// Room of the N4 socket: some 10,000 requests of 500 octets, each with the kernel's own records.
 pub const RECEIVE_BUFFER_KIB: usize = 16_384;
 
-fn read_n4(mut n4: Section<'_, '_>) -> N4 {
+fn read_n4(mut n4: ConfigSection<'_, '_>) -> N4Settings {
     let expects = "an address with a UDP port such as \"10.0.4.2:8805\"";
     let listen: Option<SocketAddr> = n4.parsed("listen", expects);
     if listen.is_some_and(|listen| listen.ip().is_unspecified() || listen.port() == 0) {
@@ -155,7 +156,7 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
     let receive_buffer_kib =
         n4.integer("receive_buffer_kib", 64..=1_048_576_usize, Some(RECEIVE_BUFFER_KIB));
     n4.finish();
-    N4 {
+    N4Settings {
         listen,
         connect,
         heartbeat_interval: Nanos::from_millis(heartbeat_ms),
@@ -172,8 +173,8 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
 }
 
 /// Who may say that it belongs to which SMF set. Spec: TS 29.244 §8.2.128.
-fn read_smf_sets(n4: &mut Section<'_, '_>) -> Vec<SmfSet> {
-    let mut sets: Vec<SmfSet> = Vec::new();
+fn read_smf_sets(n4: &mut ConfigSection<'_, '_>) -> Vec<SmfSetSettings> {
+    let mut sets: Vec<SmfSetSettings> = Vec::new();
     for mut section in n4.tables("smf_sets") {
         let expects = "an SMF Set ID such as \"set1.smfset.5gc.mnc001.mcc001.3gppnetwork.org\"";
         let id: Option<String> = section.parsed("id", expects);
@@ -189,12 +190,12 @@ fn read_smf_sets(n4: &mut Section<'_, '_>) -> Vec<SmfSet> {
             section.problem("members", "takes the addresses of its members, at least one prefix");
         }
         section.finish();
-        sets.push(SmfSet { id, members });
+        sets.push(SmfSetSettings { id, members });
     }
     sets
 }
 
-fn read_gtpu(mut gtpu: Section<'_, '_>) -> Gtpu {
+fn read_gtpu(mut gtpu: ConfigSection<'_, '_>) -> GtpuSettings {
     let echo_interval_ms = gtpu.integer("echo_interval_ms", 0..=3_600_000u64, Some(60_000));
     if (1..1000).contains(&echo_interval_ms) {
         gtpu.problem("echo_interval_ms", "takes 0 (off) or a whole number from 1000");
@@ -202,14 +203,14 @@ fn read_gtpu(mut gtpu: Section<'_, '_>) -> Gtpu {
     let t3_ms = gtpu.integer("t3_ms", 100..=60_000u64, Some(3000));
     let n3_requests = gtpu.integer("n3_requests", 1..=20u8, Some(3));
     gtpu.finish();
-    Gtpu {
+    GtpuSettings {
         echo_interval: Nanos::from_millis(echo_interval_ms),
         t3: Nanos::from_millis(t3_ms),
         n3_requests,
     }
 }
 
-fn read_datapath(mut datapath: Section<'_, '_>) -> Datapath {
+fn read_datapath(mut datapath: ConfigSection<'_, '_>) -> DatapathSettings {
     let workers: Vec<u16> = datapath.integers("workers", 0..=1023);
     let main_core = datapath.integer("main_core", 0..=1023u16, Some(0));
     let mut cores = workers.clone();
@@ -221,10 +222,10 @@ fn read_datapath(mut datapath: Section<'_, '_>) -> Datapath {
         datapath.problem("workers", "names a CPU core twice; each worker needs one of its own");
     }
     let burst_pkts = datapath.integer("burst_pkts", 1..=BURST_MAX, Some(BURST_DEFAULT));
-    let kinds = [("busy", Poll::Busy), ("adaptive", Poll::Adaptive)];
-    let poll = datapath.choice_each("poll", &kinds, Poll::Busy, workers.len());
+    let kinds = [("busy", PollMode::Busy), ("adaptive", PollMode::Adaptive)];
+    let poll = datapath.choice_each("poll", &kinds, PollMode::Busy, workers.len());
     datapath.finish();
-    Datapath { workers, poll, main_core, burst_pkts }
+    DatapathSettings { workers, poll, main_core, burst_pkts }
 }
 
 /// Why no more packets may wait.
@@ -232,18 +233,18 @@ pub(super) const HALF_OF_MBUFS: &str = "half of the dpdk.mempool_mbufs that tunn
                                         leave (512 for each worker): traffic needs the rest";
 
 /// Buffers that packets which wait for one reason may have: half of those that no fragments hold.
-fn half_of_mbufs(dpdk: &Dpdk, workers: usize) -> usize {
+fn half_of_mbufs(dpdk: &DpdkSettings, workers: usize) -> usize {
     let all = usize::try_from(dpdk.mempool_mbufs).unwrap_or(usize::MAX);
     all.saturating_sub(workers * REASSEMBLY_FRAGMENTS_MAX) / 2
 }
 
-fn read_dpdk(mut dpdk: Section<'_, '_>, workers: usize) -> Dpdk {
+fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, workers: usize) -> DpdkSettings {
     let kinds = [
         ("auto", HugepageMode::Auto),
         ("require", HugepageMode::Require),
         ("never", HugepageMode::Never),
     ];
-    let read = Dpdk {
+    let read = DpdkSettings {
         hugepages: dpdk
             .choice("hugepages", &kinds, Some(HugepageMode::Auto))
             .unwrap_or(HugepageMode::Auto),
@@ -267,7 +268,10 @@ fn read_dpdk(mut dpdk: Section<'_, '_>, workers: usize) -> Dpdk {
 }
 
 /// The names of all ports, and the ports that have a device.
-fn read_ports(root: &mut Section<'_, '_>, workers: usize) -> (Vec<String>, Vec<Port>) {
+fn read_ports(
+    root: &mut ConfigSection<'_, '_>,
+    workers: usize,
+) -> (Vec<String>, Vec<PortSettings>) {
     let sections = root.tables("port");
     if sections.is_empty() || sections.len() > PORTS_MAX {
         root.problem("port", format!("write 1 to {PORTS_MAX} ports, each as [[port]]"));
@@ -305,7 +309,7 @@ fn read_ports(root: &mut Section<'_, '_>, workers: usize) -> (Vec<String>, Vec<P
         }
         section.finish();
         port_names.push(name.clone());
-        ports.extend(device.map(|device| Port { name, device, rx_queues, mtu_bytes }));
+        ports.extend(device.map(|device| PortSettings { name, device, rx_queues, mtu_bytes }));
     }
     (port_names, ports)
 }
@@ -323,7 +327,7 @@ fn queues_of_arguments(device: &Device) -> Option<(u16, &'static str)> {
 
 /// The section's `name`, which no other section of its kind may have.
 fn read_name(
-    section: &mut Section<'_, '_>,
+    section: &mut ConfigSection<'_, '_>,
     names: &mut BTreeMap<String, usize>,
     index: usize,
 ) -> String {
@@ -336,14 +340,14 @@ fn read_name(
     name
 }
 
-fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interface> {
+fn read_interfaces(root: &mut ConfigSection<'_, '_>, ports: &[String]) -> Vec<InterfaceSettings> {
     let sections = root.tables("interface");
     if sections.len() > INTERFACES_MAX {
         root.problem("interface", format!("write at most {INTERFACES_MAX} interfaces"));
     }
     let mut names = BTreeMap::new();
     let mut places = BTreeMap::new();
-    let mut interfaces: Vec<Interface> = Vec::new();
+    let mut interfaces: Vec<InterfaceSettings> = Vec::new();
     for (index, mut section) in sections.into_iter().enumerate() {
         let name = read_name(&mut section, &mut names, index);
         let roles = [
@@ -371,7 +375,7 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
         }
         let local_switching = local_switching.unwrap_or(true);
         section.finish();
-        interfaces.push(Interface {
+        interfaces.push(InterfaceSettings {
             name,
             role,
             port,
@@ -399,7 +403,7 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
 }
 
 /// A packet between UEs that does not leave belongs to a routing domain, not to one of its interfaces.
-fn check_local_switching(root: &Section<'_, '_>, interfaces: &[Interface]) {
+fn check_local_switching(root: &ConfigSection<'_, '_>, interfaces: &[InterfaceSettings]) {
     let all: Vec<_> = interfaces.iter().zip(domains(interfaces)).collect();
     let networks = || all.iter().filter(|(known, _)| known.role == InterfaceRole::N6);
     for (known, domain) in networks() {
@@ -414,12 +418,12 @@ fn check_local_switching(root: &Section<'_, '_>, interfaces: &[Interface]) {
 
 /// An address of a GTP-U interface is part of F-TEIDs, which must not name two interfaces.
 fn check_tunnel_addresses(
-    section: &Section<'_, '_>,
+    section: &ConfigSection<'_, '_>,
     role: InterfaceRole,
-    (v4, v6): Addresses,
-    before: &[Interface],
+    (v4, v6): InterfaceAddresses,
+    before: &[InterfaceSettings],
 ) {
-    let is_same = |known: &&Interface| {
+    let is_same = |known: &&InterfaceSettings| {
         let addr = |net: Option<(Ipv4Addr, u8)>| net.map(|(addr, _)| addr);
         let addr_v6 = |net: Option<(std::net::Ipv6Addr, u8)>| net.map(|(addr, _)| addr);
         known.role.is_gtpu()
@@ -435,7 +439,7 @@ fn check_tunnel_addresses(
 }
 
 /// The section's `network_instance`, if it has one.
-pub(super) fn read_network_instance(section: &mut Section<'_, '_>) -> Option<String> {
+pub(super) fn read_network_instance(section: &mut ConfigSection<'_, '_>) -> Option<String> {
     let name: Option<String> =
         section.parsed_optional("network_instance", "a name such as \"internet\"");
     let is_name = |name: &String| {
@@ -447,7 +451,7 @@ pub(super) fn read_network_instance(section: &mut Section<'_, '_>) -> Option<Str
     name
 }
 
-fn read_port_name(section: &mut Section<'_, '_>, ports: &[String]) -> PortId {
+fn read_port_name(section: &mut ConfigSection<'_, '_>, ports: &[String]) -> PortId {
     let Some(wanted) = section.parsed::<String>("port", "the name of a [[port]]") else {
         return PortId(0);
     };
@@ -460,9 +464,9 @@ fn read_port_name(section: &mut Section<'_, '_>, ports: &[String]) -> PortId {
     PortId(found.and_then(|index| u16::try_from(index).ok()).unwrap_or(0))
 }
 
-type Addresses = (Option<(Ipv4Addr, u8)>, Option<(std::net::Ipv6Addr, u8)>);
+type InterfaceAddresses = (Option<(Ipv4Addr, u8)>, Option<(std::net::Ipv6Addr, u8)>);
 
-fn read_addresses(section: &mut Section<'_, '_>) -> Addresses {
+fn read_addresses(section: &mut ConfigSection<'_, '_>) -> InterfaceAddresses {
     let expects = "an address with its prefix length such as \"10.0.3.2/24\"";
     let list: Vec<IpNet> = section.parsed_list("addresses", true, expects);
     let (mut v4, mut v6) = (None, None);
@@ -484,7 +488,10 @@ fn read_addresses(section: &mut Section<'_, '_>) -> Addresses {
     (v4, v6)
 }
 
-fn read_routes(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Vec<Route> {
+fn read_routes(
+    root: &mut ConfigSection<'_, '_>,
+    interfaces: &[InterfaceSettings],
+) -> Vec<RouteSettings> {
     let sections = root.tables("route");
     if sections.len() > ROUTES_MAX {
         root.problem("route", format!("write at most {ROUTES_MAX} routes"));
@@ -497,10 +504,10 @@ fn read_routes(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Vec<Rout
 }
 
 fn read_route(
-    mut section: Section<'_, '_>,
-    interfaces: &[Interface],
-    before: &[Route],
-) -> Option<Route> {
+    mut section: ConfigSection<'_, '_>,
+    interfaces: &[InterfaceSettings],
+    before: &[RouteSettings],
+) -> Option<RouteSettings> {
     let wanted: Option<String> = section.parsed("interface", "the name of an [[interface]]");
     let expects = "a prefix such as \"10.0.0.0/8\"";
     let prefix: Option<IpNet> = section.parsed("prefix", expects);
@@ -535,17 +542,22 @@ fn read_route(
         section.problem("prefix", what);
     }
     section.finish();
-    Some(Route { interface: found?, prefix: prefix?, next_hop: next_hop? })
+    Some(RouteSettings { interface: found?, prefix: prefix?, next_hop: next_hop? })
 }
 
 /// True when another route, or an interface's own link, leads to `prefix` in the same role and
 /// network instance as interface `index`.
-fn is_taken(interfaces: &[Interface], routes: &[Route], prefix: IpNet, index: usize) -> bool {
+fn is_taken(
+    interfaces: &[InterfaceSettings],
+    routes: &[RouteSettings],
+    prefix: IpNet,
+    index: usize,
+) -> bool {
     let kind = |at: usize| {
         let name = interfaces[at].network_instance.as_ref().map(|name| name.to_ascii_lowercase());
         (interfaces[at].role, name)
     };
-    let is_link = |interface: &Interface| {
+    let is_link = |interface: &InterfaceSettings| {
         let v4 = interface.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
         let v6 = interface.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
         v4.into_iter()
@@ -565,7 +577,7 @@ pub(super) fn network(net: IpNet) -> Option<IpAddr> {
 }
 
 /// True when `addr` is another station on the interface's link.
-fn on_link(interface: &Interface, addr: IpAddr) -> bool {
+fn on_link(interface: &InterfaceSettings, addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(addr) => interface.v4.is_some_and(|(own, len)| {
             own != addr && Ipv4Prefix::containing(own, len).is_some_and(|link| link.contains(addr))

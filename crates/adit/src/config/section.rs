@@ -1,7 +1,7 @@
 //! Reading a TOML table key by key while collecting every mistake instead of stopping at the first.
 //!
 //! A getter always returns a usable value: what the file says, the default, or a stand-in after a
-//! problem was noted. The caller refuses the whole file when [`Document::problems`] is not empty.
+//! problem was noted. The caller refuses the whole file when [`ConfigDocument::problems`] is not empty.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 /// One mistake in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Line of the file, from 1.
     pub line: usize,
     /// Key path, such as `interface[1].addresses`.
@@ -23,7 +23,7 @@ pub struct Problem {
     pub what: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.path.as_str() {
             "" => write!(f, "line {}: {}", self.line, self.what),
@@ -33,18 +33,18 @@ impl fmt::Display for Problem {
 }
 
 /// A file while it is being read.
-pub struct Document<'i> {
+pub struct ConfigDocument<'i> {
     input: &'i str,
-    problems: RefCell<Vec<Problem>>,
+    problems: RefCell<Vec<ConfigProblem>>,
 }
 
-impl<'i> Document<'i> {
+impl<'i> ConfigDocument<'i> {
     pub fn new(input: &'i str) -> Self {
         Self { input, problems: RefCell::default() }
     }
 
     /// Every problem noted so far, by line.
-    pub fn problems(self) -> Vec<Problem> {
+    pub fn problems(self) -> Vec<ConfigProblem> {
         let mut problems = self.problems.into_inner();
         problems.sort();
         problems.dedup();
@@ -53,21 +53,25 @@ impl<'i> Document<'i> {
 
     pub fn note(&self, offset: usize, path: &str, what: impl Into<String>) {
         let line = 1 + self.input.bytes().take(offset).filter(|byte| *byte == b'\n').count();
-        self.problems.borrow_mut().push(Problem { line, path: path.to_owned(), what: what.into() });
+        self.problems.borrow_mut().push(ConfigProblem {
+            line,
+            path: path.to_owned(),
+            what: what.into(),
+        });
     }
 }
 
 /// One table of the file, or an empty one where the file has none.
-pub struct Section<'d, 'i> {
-    document: &'d Document<'i>,
+pub struct ConfigSection<'d, 'i> {
+    document: &'d ConfigDocument<'i>,
     table: Option<&'d DeTable<'i>>,
     path: String,
     offset: usize,
     known: BTreeSet<&'static str>,
 }
 
-impl<'d, 'i> Section<'d, 'i> {
-    pub fn root(document: &'d Document<'i>, table: &'d DeTable<'i>) -> Self {
+impl<'d, 'i> ConfigSection<'d, 'i> {
+    pub fn root(document: &'d ConfigDocument<'i>, table: &'d DeTable<'i>) -> Self {
         Self {
             document,
             table: Some(table),
@@ -83,7 +87,7 @@ impl<'d, 'i> Section<'d, 'i> {
     }
 
     /// The table at `key`; an absent one reads as empty.
-    pub fn table(&mut self, key: &'static str) -> Section<'d, 'i> {
+    pub fn table(&mut self, key: &'static str) -> ConfigSection<'d, 'i> {
         let path = self.path_of(key);
         let found = self.value(key);
         let table = found.and_then(|value| match value.get_ref() {
@@ -98,11 +102,11 @@ impl<'d, 'i> Section<'d, 'i> {
             }
         });
         let offset = found.map_or(self.offset, |value| value.span().start);
-        Section { document: self.document, table, path, offset, known: BTreeSet::new() }
+        ConfigSection { document: self.document, table, path, offset, known: BTreeSet::new() }
     }
 
     /// The tables of the array at `key`, written `[[key]]`; an absent array reads as empty.
-    pub fn tables(&mut self, key: &'static str) -> Vec<Section<'d, 'i>> {
+    pub fn tables(&mut self, key: &'static str) -> Vec<ConfigSection<'d, 'i>> {
         let path = self.path_of(key);
         let Some(value) = self.value(key) else { return Vec::new() };
         let DeValue::Array(items) = value.get_ref() else {
@@ -118,7 +122,7 @@ impl<'d, 'i> Section<'d, 'i> {
                 self.document.note(item.span().start, &path, what);
             }
             let offset = item.span().start;
-            Section { document: self.document, table, path, offset, known: BTreeSet::new() }
+            ConfigSection { document: self.document, table, path, offset, known: BTreeSet::new() }
         };
         items.iter().enumerate().map(section).collect()
     }

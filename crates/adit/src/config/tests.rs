@@ -5,19 +5,19 @@ use super::*;
 const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
 
 /// The example with one line replaced.
-fn changed(from: &str, to: &str) -> Vec<Problem> {
+fn changed(from: &str, to: &str) -> Vec<ConfigProblem> {
     assert!(EXAMPLE.contains(from), "the example has no {from:?}");
     Config::parse(&EXAMPLE.replacen(from, to, 1)).expect_err("accepted a mistake")
 }
 
-fn paths(problems: &[Problem]) -> Vec<&str> {
+fn paths(problems: &[ConfigProblem]) -> Vec<&str> {
     problems.iter().map(|problem| problem.path.as_str()).collect()
 }
 
 #[test]
 fn example_is_accepted_and_means_what_it_says() {
     let config = Config::parse(EXAMPLE).unwrap();
-    assert_eq!(config.node_id, NodeId::Ipv4(Ipv4Addr::new(10, 0, 4, 2)));
+    assert_eq!(config.node_id, NodeIdSetting::Ipv4(Ipv4Addr::new(10, 0, 4, 2)));
     assert_eq!(config.ports[1].device.to_string(), "net_af_packet1,iface=n6");
     assert_eq!(config.interfaces[1].v6, Some(("2001:db8:6::2".parse().unwrap(), 64)));
     assert_eq!(config.routes[0].prefix.to_string(), "0.0.0.0/0");
@@ -67,7 +67,10 @@ fn node_id_that_is_neither_address_nor_name_is_refused() {
         assert_eq!(paths(&problems), ["node.id"], "{bad}");
     }
     let text = EXAMPLE.replacen("id = \"10.0.4.2\"", "id = \"upf1.example.org\"", 1);
-    assert_eq!(Config::parse(&text).unwrap().node_id, NodeId::Fqdn("upf1.example.org".to_owned()));
+    assert_eq!(
+        Config::parse(&text).unwrap().node_id,
+        NodeIdSetting::Fqdn("upf1.example.org".to_owned())
+    );
 }
 
 #[test]
@@ -379,9 +382,9 @@ fn workers_poll_as_they_are_told_one_by_one_or_all() {
             .replace(",iface=n", ",qpairs=2,iface=n");
         Config::parse(&text).map(|config| config.datapath.poll)
     };
-    assert_eq!(Config::parse(EXAMPLE).unwrap().datapath.poll, [Poll::Busy]);
-    assert_eq!(poll("\"adaptive\"").unwrap(), [Poll::Adaptive; 2]);
-    assert_eq!(poll("[\"busy\", \"adaptive\"]").unwrap(), [Poll::Busy, Poll::Adaptive]);
+    assert_eq!(Config::parse(EXAMPLE).unwrap().datapath.poll, [PollMode::Busy]);
+    assert_eq!(poll("\"adaptive\"").unwrap(), [PollMode::Adaptive; 2]);
+    assert_eq!(poll("[\"busy\", \"adaptive\"]").unwrap(), [PollMode::Busy, PollMode::Adaptive]);
     for wrong in ["\"lazy\"", "[\"busy\"]", "[\"busy\", 1]", "1"] {
         assert_eq!(paths(&poll(wrong).unwrap_err()), ["datapath.poll"], "{wrong}");
     }

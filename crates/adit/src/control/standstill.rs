@@ -11,41 +11,41 @@ const STANDSTILL: Nanos = Nanos::from_secs(1);
 const LOOK_INTERVAL: Nanos = Nanos::from_millis(100);
 
 #[derive(Debug, Clone, Copy)]
-struct Watched {
+struct WatchedWorker {
     core: u16,
     /// When it was last seen to take steps, or to sleep.
     seen: Nanos,
-    stands: bool,
+    is_stopped: bool,
 }
 
 /// A turn of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    Stands { worker: WorkerId, core: u16, since: Nanos },
-    GoesOn { worker: WorkerId, core: u16, after: Nanos },
+pub enum StandstillChange {
+    Stopped { worker: WorkerId, core: u16, since: Nanos },
+    Resumed { worker: WorkerId, core: u16, after: Nanos },
 }
 
 /// All workers.
 #[derive(Debug, Default)]
 pub struct Standstill {
-    workers: Vec<Watched>,
+    workers: Vec<WatchedWorker>,
     next: Nanos,
 }
 
 impl Standstill {
     /// The workers on these cores, by `WorkerId`, at `now`.
     pub fn new(cores: &[u16], now: Nanos) -> Self {
-        let watched = |&core| Watched { core, seen: now, stands: false };
+        let watched = |&core| WatchedWorker { core, seen: now, is_stopped: false };
         Self { workers: cores.iter().map(watched).collect(), next: now }
     }
 
     /// How many stand still.
     pub fn count(&self) -> usize {
-        self.workers.iter().filter(|worker| worker.stands).count()
+        self.workers.iter().filter(|worker| worker.is_stopped).count()
     }
 
     /// Looks at the workers now and then; returns what changed.
-    pub fn look(&mut self, now: Nanos, publisher: &mut Publisher) -> Vec<Change> {
+    pub fn check(&mut self, now: Nanos, publisher: &mut Publisher) -> Vec<StandstillChange> {
         if now < self.next {
             return Vec::new();
         }
@@ -55,14 +55,14 @@ impl Standstill {
             let (core, span) = (watched.core, now.since(watched.seen));
             match publisher.has_passed_probe(worker) {
                 true => {
-                    if core::mem::take(&mut watched.stands) {
-                        changes.push(Change::GoesOn { worker, core, after: span });
+                    if core::mem::take(&mut watched.is_stopped) {
+                        changes.push(StandstillChange::Resumed { worker, core, after: span });
                     }
                     watched.seen = now;
                 }
-                false if !watched.stands && span >= STANDSTILL => {
-                    watched.stands = true;
-                    changes.push(Change::Stands { worker, core, since: span });
+                false if !watched.is_stopped && span >= STANDSTILL => {
+                    watched.is_stopped = true;
+                    changes.push(StandstillChange::Stopped { worker, core, since: span });
                 }
                 false => {}
             }
@@ -73,16 +73,16 @@ impl Standstill {
 }
 
 /// Tells the operator.
-pub fn log(change: Change) {
+pub fn log(change: StandstillChange) {
     match change {
-        Change::Stands { worker, core, since } => warn!(
+        StandstillChange::Stopped { worker, core, since } => warn!(
             %worker,
             core,
             for_ms = since.0 / 1_000_000,
             "a worker stands still: its packets wait, no change of rules is completed, and new \
              sessions are refused with Cause 74"
         ),
-        Change::GoesOn { worker, core, after } => {
+        StandstillChange::Resumed { worker, core, after } => {
             info!(%worker, core, after_ms = after.0 / 1_000_000, "the worker goes on");
         }
     }

@@ -6,18 +6,18 @@ use serde_json::{Map, Value};
 use signal_hook::iterator::Signals;
 
 use super::*;
-use crate::admin::{Answer, Cursor, Question};
-use crate::bench::{plant::Plant, smf};
+use crate::admin::{AdminAnswer, AdminQuestion, PageCursor};
+use crate::bench::{plant::BenchControlPlane, smf};
 use crate::cli::Topic;
 use crate::run;
 
 /// A control thread without ports, over the sessions of `plant`.
-fn control(plant: Plant) -> Control {
-    let Plant { node, publisher, readers, .. } = plant;
+fn control(plant: BenchControlPlane) -> ControlThread {
+    let BenchControlPlane { node, publisher, readers, .. } = plant;
     let socket = N4Socket::bind("127.0.0.1:0".parse().unwrap(), 1 << 20).unwrap();
     let cores = (0..).take(readers.len()).collect();
-    Control::new(ControlParts {
-        clock: Clock::new(1_000_000_000),
+    ControlThread::new(ControlParts {
+        clock: ProcessClock::new(1_000_000_000),
         node,
         publisher,
         socket,
@@ -33,17 +33,17 @@ fn control(plant: Plant) -> Control {
 
 /// The rows of the next page, the members of the document that it has, and where the next one is.
 fn page(
-    control: &mut Control,
-    question: &Question,
-    cursor: Cursor,
-) -> (Vec<Value>, Map<String, Value>, Option<Cursor>) {
+    control: &mut ControlThread,
+    question: &AdminQuestion,
+    cursor: PageCursor,
+) -> (Vec<Value>, Map<String, Value>, Option<PageCursor>) {
     let (queries, questions) = mpsc::channel();
     let (answer, result) = mpsc::channel();
-    queries.send(Query { question: question.clone(), cursor, answer }).unwrap();
+    queries.send(AdminQuery { question: question.clone(), cursor, answer }).unwrap();
     control.turn(&questions);
     match result.try_recv().unwrap() {
-        Answer::Page(page) => ((page.rows)(), page.members, page.next),
-        Answer::Refused(what) => panic!("{what}"),
+        AdminAnswer::Page(page) => ((page.rows)(), page.members, page.next),
+        AdminAnswer::Refused(what) => panic!("{what}"),
     }
 }
 
@@ -53,12 +53,12 @@ fn seids(rows: &[Value]) -> Vec<String> {
 
 #[test]
 fn sessions_are_shown_in_pages_that_those_that_end_between_do_not_disturb() {
-    let mut plant = Plant::new(1100, 0).unwrap();
+    let mut plant = BenchControlPlane::new(1100, 0).unwrap();
     plant.establish(0, 1000).unwrap();
     let known: Vec<_> = plant.sessions.iter().map(|known| known.up_seid).collect();
     let mut control = control(plant);
-    let question = Question { topic: Topic::Sessions, session: None };
-    let (first, _, next) = page(&mut control, &question, Cursor::default());
+    let question = AdminQuestion { topic: Topic::Sessions, session: None };
+    let (first, _, next) = page(&mut control, &question, PageCursor::default());
     assert_eq!(first.len(), SESSIONS_PER_PAGE_MAX);
     assert!(first.iter().all(|row| row["urrs"][0]["measures_volume"] == true));
     let mut told = seids(&first);
@@ -84,13 +84,13 @@ fn sessions_are_shown_in_pages_that_those_that_end_between_do_not_disturb() {
 
 #[test]
 fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
-    let mut plant = Plant::new(1100, 0).unwrap();
+    let mut plant = BenchControlPlane::new(1100, 0).unwrap();
     plant.establish(0, 600).unwrap();
     let wanted = plant.sessions[555].up_seid;
     let mut control = control(plant);
-    let lists = |control: &mut Control, session: Option<&str>| {
-        let question = Question { topic: Topic::Qos, session: session.map(str::to_owned) };
-        let (mut count, mut next) = (0, Some(Cursor::default()));
+    let lists = |control: &mut ControlThread, session: Option<&str>| {
+        let question = AdminQuestion { topic: Topic::Qos, session: session.map(str::to_owned) };
+        let (mut count, mut next) = (0, Some(PageCursor::default()));
         while let Some(cursor) = next {
             let (_, members, behind) = page(control, &question, cursor);
             assert_eq!(members.contains_key("shared"), behind.is_none());
@@ -102,12 +102,12 @@ fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
     let seid = wanted.to_string();
     assert_eq!(lists(&mut control, Some(&seid)), 3, "the search and two lists");
     assert_eq!(lists(&mut control, Some("10.64.2.43")), 3);
-    let unknown = Question { topic: Topic::Qos, session: Some("10.99.9.9".to_owned()) };
-    let mut cursor = Cursor::default();
+    let unknown = AdminQuestion { topic: Topic::Qos, session: Some("10.99.9.9".to_owned()) };
+    let mut cursor = PageCursor::default();
     let refused = loop {
         match snapshot::answer(&control, &unknown, cursor) {
-            Answer::Page(page) => cursor = page.next.unwrap(),
-            Answer::Refused(what) => break what,
+            AdminAnswer::Page(page) => cursor = page.next.unwrap(),
+            AdminAnswer::Refused(what) => break what,
         }
     };
     assert!(refused.contains("10.99.9.9"), "{refused}");
@@ -115,7 +115,7 @@ fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
 
 #[test]
 fn worker_that_takes_no_step_is_named_once_and_again_when_it_goes_on() {
-    let mut plant = Plant::new(10, 2).unwrap();
+    let mut plant = BenchControlPlane::new(10, 2).unwrap();
     let mut readers = core::mem::take(&mut plant.readers);
     let publisher = &mut plant.publisher;
     let mut watch = Standstill::new(&[4, 5], Nanos(0));
@@ -126,24 +126,25 @@ fn worker_that_takes_no_step_is_named_once_and_again_when_it_goes_on() {
         if !(10..25).contains(&tenth) {
             readers[1].observe();
         }
-        changes.extend(watch.look(seconds(tenth), publisher));
+        changes.extend(watch.check(seconds(tenth), publisher));
         assert_eq!(watch.count(), usize::from((19..25).contains(&tenth)), "{tenth}");
     }
     let (worker, core) = (adit_types::WorkerId(1), 5);
-    let stands = standstill::Change::Stands { worker, core, since: Nanos::from_secs(1) };
-    let goes_on = standstill::Change::GoesOn { worker, core, after: Nanos::from_millis(1600) };
+    let stands = standstill::StandstillChange::Stopped { worker, core, since: Nanos::from_secs(1) };
+    let goes_on =
+        standstill::StandstillChange::Resumed { worker, core, after: Nanos::from_millis(1600) };
     assert_eq!(changes, [stands, goes_on]);
 }
 
 #[test]
 fn worker_that_sleeps_does_not_stand_still() {
-    let mut plant = Plant::new(10, 1).unwrap();
+    let mut plant = BenchControlPlane::new(10, 1).unwrap();
     let mut readers = core::mem::take(&mut plant.readers);
     readers[0].observe();
     readers[0].go_offline();
     let mut watch = Standstill::new(&[0], Nanos(0));
     let changes =
-        (0..40).flat_map(|n| watch.look(Nanos::from_millis(100 * n), &mut plant.publisher));
+        (0..40).flat_map(|n| watch.check(Nanos::from_millis(100 * n), &mut plant.publisher));
     assert_eq!(changes.count(), 0);
 }
 
@@ -159,8 +160,8 @@ fn control_thread_sleeps_longer_the_longer_workers_observe_nothing() {
 /// What `supervise` says of a control thread that runs `body`, beside a worker and the admin thread.
 /// Checks that the worker was stopped.
 fn outcome_of(
-    mut control: Control,
-    body: impl FnOnce(&mut Control, &Receiver<Query>) + Send + 'static,
+    mut control: ControlThread,
+    body: impl FnOnce(&mut ControlThread, &Receiver<AdminQuery>) + Send + 'static,
 ) -> String {
     let mut signals = Signals::new([signal_hook::consts::SIGUSR1]).unwrap();
     let [stop_control, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
@@ -200,7 +201,7 @@ fn outcome_of(
 
 #[test]
 fn control_thread_whose_timers_fail_again_and_again_ends_the_process_by_name() {
-    let control = control(Plant::new(10, 0).unwrap());
+    let control = control(BenchControlPlane::new(10, 0).unwrap());
     let outcome = outcome_of(control, |control, questions| {
         loop {
             control.parts.node.inject_fault(FaultPoint::Timer);
@@ -213,7 +214,7 @@ fn control_thread_whose_timers_fail_again_and_again_ends_the_process_by_name() {
 /// Nobody contains a fault in publication: workers may see half of it.
 #[test]
 fn panic_in_publication_ends_the_process_by_name() {
-    let mut plant = Plant::new(10, 0).unwrap();
+    let mut plant = BenchControlPlane::new(10, 0).unwrap();
     let mut request = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::establishment(&mut request, 0xf_0000, 0).unwrap();
     let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));

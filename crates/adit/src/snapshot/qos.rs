@@ -10,8 +10,8 @@ use adit_types::{BitRate, Direction, Nanos, QerId, Seid, SessionIndex, SliceId};
 use serde_json::{Map, Value, json};
 
 use super::ues;
-use crate::admin::{Answer, Cursor, Page, Position};
-use crate::control::Control;
+use crate::admin::{AdminAnswer, AnswerPage, PageCursor, PagePosition};
+use crate::control::ControlThread;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
@@ -19,23 +19,23 @@ const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 const LISTS: [&str; 2] = ["rates", "packet_rates"];
 
 /// The rates of all sessions, or of one by its UP SEID or an address of its UE.
-pub fn qos(control: &Control, wanted: Option<&str>, cursor: Cursor) -> Answer {
+pub fn qos(control: &ControlThread, wanted: Option<&str>, cursor: PageCursor) -> AdminAnswer {
     let store = control.parts.node.store();
     let (first, count) = match (wanted, cursor.from) {
-        (_, Position::Only(index)) => (index, 1),
+        (_, PagePosition::Only(index)) => (index, 1),
         (Some(wanted), from) => {
             return match search(store, wanted, from) {
-                Ok(from) => Answer::Page(gathering(Cursor { list: 0, from })),
-                Err(what) => Answer::Refused(what),
+                Ok(from) => AdminAnswer::Page(gathering(PageCursor { list: 0, from })),
+                Err(what) => AdminAnswer::Refused(what),
             };
         }
         (None, from) => (super::index(from), SESSIONS_PER_PAGE_MAX),
     };
     let (sessions, next) = store.sessions_from(SessionIndex(first), count);
-    let next = next.filter(|_| count > 1).map(|SessionIndex(next)| Position::Index(next));
+    let next = next.filter(|_| count > 1).map(|SessionIndex(next)| PagePosition::Index(next));
     let is_first = cursor.list == 0;
     let rows: Box<dyn FnOnce() -> Vec<Value> + Send> = if is_first {
-        let rows: Vec<_> = sessions.map(|session| Rates::of(control, session)).collect();
+        let rows: Vec<_> = sessions.map(|session| SessionRates::of(control, session)).collect();
         Box::new(move || rows.into_iter().flat_map(session_rates).collect())
     } else {
         let now = control.parts.clock.now();
@@ -45,23 +45,24 @@ pub fn qos(control: &Control, wanted: Option<&str>, cursor: Cursor) -> Answer {
         let rates = move |(session, rates): (Session, Vec<_>)| packet_rates(&session, &rates, now);
         Box::new(move || rows.iter().cloned().flat_map(rates).collect())
     };
-    let next_list = Cursor { list: 1, from: if count > 1 { Position::Start } else { cursor.from } };
+    let next_list =
+        PageCursor { list: 1, from: if count > 1 { PagePosition::Start } else { cursor.from } };
     let next = match next {
-        Some(from) => Some(Cursor { list: cursor.list, from }),
+        Some(from) => Some(PageCursor { list: cursor.list, from }),
         None => is_first.then_some(next_list),
     };
     let members = if next.is_none() { totals(control) } else { Map::new() };
     let list = LISTS.get(usize::from(cursor.list)).copied();
-    Answer::Page(Page { list, rows, members, next })
+    AdminAnswer::Page(AnswerPage { list, rows, members, next })
 }
 
 /// A page without anything, that leads to `next`.
-fn gathering(next: Cursor) -> Page {
-    Page { list: None, rows: Box::new(Vec::new), members: Map::new(), next: Some(next) }
+fn gathering(next: PageCursor) -> AnswerPage {
+    AnswerPage { list: None, rows: Box::new(Vec::new), members: Map::new(), next: Some(next) }
 }
 
 /// What belongs to no single session.
-fn totals(control: &Control) -> Map<String, Value> {
+fn totals(control: &ControlThread) -> Map<String, Value> {
     let (sum, capacity) = control.parts.node.store().guaranteed();
     let limit = |rate: BitRate| Some(rate.as_bps()).filter(|bps| *bps != u64::MAX);
     let guaranteed = json!({ "uplink": sum.uplink.as_bps(), "downlink": sum.downlink.as_bps() });
@@ -75,9 +76,9 @@ fn totals(control: &Control) -> Map<String, Value> {
 }
 
 /// Where the wanted session is, or where to search on.
-fn search(store: &SessionStore, wanted: &str, from: Position) -> Result<Position, String> {
+fn search(store: &SessionStore, wanted: &str, from: PagePosition) -> Result<PagePosition, String> {
     let unknown = || format!("no session has the UP SEID or UE address \"{wanted}\"");
-    let only = |session: &Session| Position::Only(session.index().0);
+    let only = |session: &Session| PagePosition::Only(session.index().0);
     let lower = wanted.to_ascii_lowercase();
     let seid = lower.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
     if let Some(seid) = seid {
@@ -95,12 +96,12 @@ fn search(store: &SessionStore, wanted: &str, from: Position) -> Result<Position
     let first = SessionIndex(super::index(from));
     let (mut sessions, next) = store.sessions_from(first, SESSIONS_PER_PAGE_MAX);
     let found = sessions.find(has_it).map(only);
-    let next = next.map(|SessionIndex(next)| Position::Index(next));
+    let next = next.map(|SessionIndex(next)| PagePosition::Index(next));
     found.or(next).ok_or_else(unknown)
 }
 
 /// One row for each rate that sessions share, and direction.
-fn shared_rates(control: &Control) -> Vec<Value> {
+fn shared_rates(control: &ControlThread) -> Vec<Value> {
     let aggregates = control.parts.publisher.aggregates();
     let mut rows = Vec::new();
     let policy = &control.parts.node.store().provisioning().qos;
@@ -133,19 +134,19 @@ fn of_direction(rates: adit_session::Rates, direction: Direction) -> u64 {
 /// What becomes of packets beyond a limit, as the configuration says it.
 const fn excess_word(limit: RateLimit) -> &'static str {
     match limit.excess() {
-        Excess::Drops => "drop",
-        Excess::Waits => "wait",
+        Excess::Policed => "drop",
+        Excess::Shaped => "wait",
     }
 }
 
 /// What the control thread gathers of the rates of one session.
-struct Rates {
+struct SessionRates {
     session: Session,
     meters: Vec<(QerId, QerMeter, [MeterTraffic; 2])>,
 }
 
-impl Rates {
-    fn of(control: &Control, session: &Session) -> Self {
+impl SessionRates {
+    fn of(control: &ControlThread, session: &Session) -> Self {
         let publisher = &control.parts.publisher;
         let compiled = publisher.rules(session.index()).map_or(&[][..], |rules| rules.qers());
         let traffic = |meter: &QerMeter| {
@@ -158,8 +159,8 @@ impl Rates {
 }
 
 /// One row for each QER with a rate, and direction.
-fn session_rates(rates: Rates) -> Vec<Value> {
-    let Rates { session, meters } = rates;
+fn session_rates(rates: SessionRates) -> Vec<Value> {
+    let SessionRates { session, meters } = rates;
     let mut rows = Vec::new();
     if meters.is_empty() {
         return rows;

@@ -10,11 +10,11 @@ use adit_wire::EtherType;
 use adit_wire::arp::{ArpOperation, ArpPacket};
 use adit_wire::ethernet::{emit_link, link_len};
 
-use crate::interfaces::Link;
-use crate::outbound::Outbound;
-use crate::slow::neighbor_report::{self, Word};
-use crate::slow::{Limits, originate, resize};
-use crate::stage::egress::Env;
+use crate::interfaces::VlanLink;
+use crate::slow::neighbor_report::{self, NeighborSighting};
+use crate::slow::{SlowLimits, originate, resize};
+use crate::stage::egress::StepContext;
+use crate::worker_state::WorkerState;
 
 /// Handles a received ARP packet.
 ///
@@ -22,11 +22,11 @@ use crate::stage::egress::Env;
 /// `ArpMalformed` for what is no ARP about IPv4 over Ethernet, an unknown operation, or a sender
 /// that cannot be a station.
 pub(crate) fn handle<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut Limits,
-    out: &mut Outbound<Io::Buf>,
-    link: &Link,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<Io::Buf>,
+    link: &VlanLink,
     buf: Io::Buf,
     l3_offset: u8,
 ) -> Result<PuntReason, DropReason> {
@@ -51,21 +51,26 @@ pub(crate) fn handle<Io: PacketIo>(
 
 /// Reports the sender when it talks to us or announces itself. Requests among others are ignored.
 fn learn<B: PacketBuf>(
-    env: &Env<'_>,
-    limits: &mut Limits,
-    out: &mut Outbound<B>,
-    link: &Link,
+    env: &StepContext<'_>,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<B>,
+    link: &VlanLink,
     packet: &ArpPacket,
     is_to_us: bool,
 ) {
     let sender = IpAddr::V4(packet.sender_addr());
     let is_announcement = packet.sender_addr() == packet.target_addr();
-    let Some(interface) = link.side_of(sender) else { return };
+    let Some(interface) = link.neighbor_side(sender) else { return };
     if is_to_us || is_announcement {
         let solicited = is_to_us && packet.operation() == ArpOperation::REPLY;
         let (interface, mac) = (interface.id, packet.sender_mac());
-        let word =
-            Word { interface, addr: sender, mac, solicited, conflict: AddressConflict::Verify };
+        let word = NeighborSighting {
+            interface,
+            addr: sender,
+            mac,
+            solicited,
+            conflict: AddressConflict::Verify,
+        };
         neighbor_report::report(env, limits, out, word);
     }
 }
@@ -73,7 +78,7 @@ fn learn<B: PacketBuf>(
 /// Asks for the hardware address of `target`: everyone, or the station where it was.
 pub(super) fn solicit<Io: PacketIo>(
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     interface: &Interface,
     target: Ipv4Addr,
     unicast: Option<MacAddr>,
@@ -89,7 +94,7 @@ pub(super) fn solicit<Io: PacketIo>(
 /// Announces our address: a request for it that nobody has to answer. Spec: RFC 5227 §2.3.
 pub(super) fn announce<Io: PacketIo>(
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     interface: &Interface,
 ) {
     if let Some((own, _)) = interface.v4 {
@@ -99,7 +104,7 @@ pub(super) fn announce<Io: PacketIo>(
 
 fn send<Io: PacketIo>(
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     interface: &Interface,
     mut buf: Io::Buf,
     dst: MacAddr,

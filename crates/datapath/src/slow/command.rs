@@ -7,30 +7,34 @@ use adit_pktio::PacketIo;
 use adit_rules::{DeltaId, WorkerCommand};
 use adit_types::SessionIndex;
 
-use crate::outbound::Outbound;
 use crate::shaping;
-use crate::slow::{arp, end_marker, gtpu_echo, neighbour_discovery};
-use crate::stage::egress::Env;
+use crate::slow::{arp, end_marker, gtpu_echo, neighbor_discovery};
+use crate::stage::egress::StepContext;
+use crate::worker_state::WorkerState;
 
 /// Commands that are carried out in one go at most.
 const COMMANDS_MAX: usize = 64;
 
 /// Carries out what the control thread asked for and is due; tells whether there was something.
-pub(crate) fn obey<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) -> bool {
-    obey_while(env, io, out, |command| is_due(env, command))
+pub(crate) fn run_commands<Io: PacketIo>(
+    env: &StepContext<'_>,
+    io: &mut Io,
+    out: &mut WorkerState<Io::Buf>,
+) -> bool {
+    run_commands_while(env, io, out, |command| is_due(env, command))
 }
 
 /// The same before a packet of `session` leaves by its rules of `generation`, so that it does not
 /// overtake the End Marker of the path that these rules left, although they came in the middle of a
 /// step.
 #[cold]
-pub(crate) fn obey_before<Io: PacketIo>(
-    env: &Env<'_>,
+pub(crate) fn run_commands_before<Io: PacketIo>(
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     (session, generation): (SessionIndex, DeltaId),
 ) {
-    obey_while(env, io, out, |command| match *command {
+    run_commands_while(env, io, out, |command| match *command {
         WorkerCommand::SendEndMarker { session: of, change, .. } if of == session => {
             generation >= change
         }
@@ -38,10 +42,10 @@ pub(crate) fn obey_before<Io: PacketIo>(
     });
 }
 
-fn obey_while<Io: PacketIo>(
-    env: &Env<'_>,
+fn run_commands_while<Io: PacketIo>(
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     is_due: impl Fn(&WorkerCommand) -> bool,
 ) -> bool {
     for done in 0..COMMANDS_MAX {
@@ -56,7 +60,7 @@ fn obey_while<Io: PacketIo>(
 
 /// True when the worker sees the change that the command waits for. Commands behind it wait, too:
 /// the change is published right after the command was given.
-fn is_due(env: &Env<'_>, command: &WorkerCommand) -> bool {
+fn is_due(env: &StepContext<'_>, command: &WorkerCommand) -> bool {
     match *command {
         WorkerCommand::SendEndMarker { session, change, .. } => {
             env.view.rules(session).is_none_or(|rules| rules.generation >= change)
@@ -68,21 +72,26 @@ fn is_due(env: &Env<'_>, command: &WorkerCommand) -> bool {
 /// Carries out one command. What cannot be sent is counted as lost; whoever asked asks again.
 #[cold]
 fn execute<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     command: &WorkerCommand,
 ) {
     let interfaces = env.interfaces;
     match *command {
         WorkerCommand::SendEndMarker { session, tunnel, interfaces, qfi, .. } => {
-            if out.handoff.is_ours(session) {
+            if out.handoff.owns(session) {
                 shaping::release_session(env, io, out, session);
                 end_marker::send(env, io, out, (tunnel, interfaces, qfi));
             }
         }
         WorkerCommand::SendEchoRequest { peer, interfaces, sequence, tos } => {
-            gtpu_echo::request(env, io, out, gtpu_echo::Ask { peer, interfaces, sequence, tos });
+            gtpu_echo::request(
+                env,
+                io,
+                out,
+                gtpu_echo::EchoProbe { peer, interfaces, sequence, tos },
+            );
         }
         WorkerCommand::Solicit { interface, addr, unicast } => {
             let Some(interface) = interfaces.get(interface) else {
@@ -91,7 +100,7 @@ fn execute<Io: PacketIo>(
             };
             match addr {
                 IpAddr::V4(addr) => arp::solicit(io, out, interface, addr, unicast),
-                IpAddr::V6(addr) => neighbour_discovery::solicit(io, out, interface, addr, unicast),
+                IpAddr::V6(addr) => neighbor_discovery::solicit(io, out, interface, addr, unicast),
             }
         }
         WorkerCommand::Announce { interface } => {
@@ -100,7 +109,7 @@ fn execute<Io: PacketIo>(
                 return;
             };
             arp::announce(io, out, interface);
-            neighbour_discovery::announce(io, out, interface);
+            neighbor_discovery::announce(io, out, interface);
         }
     }
 }

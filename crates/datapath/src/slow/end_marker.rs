@@ -19,22 +19,22 @@ use adit_wire::gtpu::{END_MARKER_LEN_MAX, UDP_PORT, emit_end_marker};
 
 use crate::buffering;
 use crate::interfaces::source_addr;
-use crate::outbound::{Origin, Outbound};
 use crate::shaping;
-use crate::slow::gtpu_send::{self, Message};
+use crate::slow::gtpu_send::{self, GtpuMessage};
 use crate::slow::gtpu_signalling::report;
-use crate::slow::{Limits, settle};
-use crate::stage::egress::{Env, Way, way_by_route, way_to_hop};
+use crate::slow::{SlowLimits, settle};
+use crate::stage::egress::{Egress, StepContext, egress_by_route, egress_to_hop};
+use crate::worker_state::{Origin, WorkerState};
 
 /// Sends one End Marker through `tunnel`, by one of `interfaces`, of one QoS flow if `qfi` names it;
 /// one that cannot be sent is counted as lost.
 pub(super) fn send<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     (tunnel, interfaces, qfi): (GtpuTunnel, InterfaceSet, Option<Qfi>),
 ) {
-    let way = way_by_route(env, InterfaceRole::N3, interfaces, tunnel.addr);
+    let way = egress_by_route(env, InterfaceRole::N3, interfaces, tunnel.addr);
     let sent = way.and_then(|way| {
         let mut buf = io.alloc()?;
         write(&mut buf, &way, (tunnel, qfi), 0).then_some((buf, way))
@@ -48,7 +48,7 @@ pub(super) fn send<Io: PacketIo>(
 /// Writes an End Marker into `buf`; false without room or without an address of ours.
 fn write<B: PacketBuf>(
     buf: &mut B,
-    way: &Way<'_>,
+    way: &Egress<'_>,
     (tunnel, qfi): (GtpuTunnel, Option<Qfi>),
     tos: u8,
 ) -> bool {
@@ -56,17 +56,17 @@ fn write<B: PacketBuf>(
     let Ok(len) = emit_end_marker(&mut octets, tunnel.teid, qfi) else { return false };
     let Some(src) = source_addr(way.interface, tunnel.addr) else { return false };
     let octets = octets.get(..len).unwrap_or_default();
-    let message = Message { src, dst: tunnel.addr, dst_port: UDP_PORT, tos, octets };
+    let message = GtpuMessage { src, dst: tunnel.addr, dst_port: UDP_PORT, tos, octets };
     gtpu_send::write(buf, way.interface, way.mac_or_blank(), &message).is_ok()
 }
 
 /// Handles a received End Marker, which came in on `port`: at the owner of the tunnel's session.
 #[cold]
 pub(super) fn receive<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut Limits,
-    out: &mut Outbound<Io::Buf>,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<Io::Buf>,
     (port, buf): (PortId, Io::Buf),
     (teid, position): (Teid, Option<u32>),
 ) {
@@ -77,8 +77,8 @@ pub(super) fn receive<Io: PacketIo>(
         settle(out, Err(DropReason::TeidUnknown));
         return;
     };
-    if !out.handoff.is_ours(session) {
-        out.handoff.give(session, port, buf, &mut out.tally);
+    if !out.handoff.owns(session) {
+        out.handoff.hand_off(session, port, buf, &mut out.tally);
         return;
     }
     let may_report = limits.end_markers.take(env.now, position);
@@ -89,9 +89,9 @@ pub(super) fn receive<Io: PacketIo>(
 /// Sends an End Marker that came in the tunnel `teid` into every tunnel that it leads to; without
 /// any it is consumed. The first of them is the received packet itself.
 fn forward<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     buf: Io::Buf,
     (session, rules, teid): (SessionIndex, &PublishedRules, Teid),
 ) {
@@ -106,13 +106,13 @@ fn forward<Io: PacketIo>(
     let is_first = |at: usize, tunnel| !(0..at).filter_map(next).any(|(_, known)| known == tunnel);
     let mut received = Some(buf);
     if side.direction == Direction::Downlink {
-        buffering::catch_up_session(env, io, session, out);
+        buffering::review_session(env, io, session, out);
         shaping::release_session(env, io, out, session);
         for at in 0..pdrs.len() {
             let Some((far, tunnel)) = next(at).filter(|(_, tunnel)| is_first(at, *tunnel)) else {
                 continue;
             };
-            let way = way_to_hop(env, far.next_hop);
+            let way = egress_to_hop(env, far.next_hop);
             let tos = far.transport_level_marking.unwrap_or(0);
             let origin = match received {
                 Some(_) => Origin::Received(Direction::Downlink),

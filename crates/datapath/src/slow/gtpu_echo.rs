@@ -11,11 +11,11 @@ use adit_wire::gtpu::{
     ECHO_REQUEST_LEN_MAX, ECHO_RESPONSE_LEN_MAX, UDP_PORT, emit_echo_request, emit_echo_response,
 };
 
-use crate::interfaces::{Link, source_addr};
-use crate::outbound::{Origin, Outbound};
+use crate::interfaces::{VlanLink, source_addr};
 use crate::slow::frame_source;
-use crate::slow::gtpu_send::{self, Message};
-use crate::stage::egress::{Env, way_by_route};
+use crate::slow::gtpu_send::{self, GtpuMessage};
+use crate::stage::egress::{StepContext, egress_by_route};
+use crate::worker_state::{Origin, WorkerState};
 
 /// What an Echo Response says.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub(super) struct Echo {
 
 /// What a command asks for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask {
+pub(super) struct EchoProbe {
     /// The GTP-U peer.
     pub peer: IpAddr,
     /// The interfaces that may lead there.
@@ -45,10 +45,10 @@ pub(super) struct Ask {
 /// # Errors
 /// `FrameMalformed` without a station to answer; `HeadroomShort` without room.
 pub(super) fn answer<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
-    link: &Link,
+    out: &mut WorkerState<Io::Buf>,
+    link: &VlanLink,
     buf: Io::Buf,
     ip: &IpPacket,
     echo: &Echo,
@@ -58,7 +58,7 @@ pub(super) fn answer<Io: PacketIo>(
     let mut octets = [0; ECHO_RESPONSE_LEN_MAX];
     let len = emit_echo_response(&mut octets, echo.sequence, env.recovery_time_stamp)
         .map_err(|_| DropReason::HeadroomShort)?;
-    let message = Message {
+    let message = GtpuMessage {
         src: ip.addrs.dst(),
         dst: ip.addrs.src(),
         dst_port: echo.src_port,
@@ -72,19 +72,20 @@ pub(super) fn answer<Io: PacketIo>(
 /// Sends an Echo Request, and tells when. What cannot be sent for want of a way, a buffer or the
 /// station's address is counted as lost; the control thread asks again.
 pub(super) fn request<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
-    ask: Ask,
+    out: &mut WorkerState<Io::Buf>,
+    ask: EchoProbe,
 ) {
-    let Ask { peer, interfaces, sequence, tos } = ask;
+    let EchoProbe { peer, interfaces, sequence, tos } = ask;
     let mut octets = [0; ECHO_REQUEST_LEN_MAX];
     let len = emit_echo_request(&mut octets, sequence, env.recovery_time_stamp);
     let sent = len.ok().and_then(|len| {
-        let way = way_by_route(env, InterfaceRole::N3, interfaces, peer)?;
+        let way = egress_by_route(env, InterfaceRole::N3, interfaces, peer)?;
         let src = source_addr(way.interface, peer)?;
         let mut buf = io.alloc()?;
-        let message = Message { src, dst: peer, dst_port: UDP_PORT, tos, octets: &octets[..len] };
+        let message =
+            GtpuMessage { src, dst: peer, dst_port: UDP_PORT, tos, octets: &octets[..len] };
         gtpu_send::write(&mut buf, way.interface, way.mac_or_blank(), &message).ok()?;
         Some((buf, way))
     });

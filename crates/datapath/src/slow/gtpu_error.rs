@@ -14,11 +14,11 @@ use adit_wire::gtpu_ext::ExtensionType;
 use adit_wire::udp::UdpHeader;
 use adit_wire::{IpAddrs, parse_frame, parse_ip};
 
-use crate::outbound::Outbound;
 use crate::reason::is_forwardable;
-use crate::slow::gtpu_send::{self, Message};
-use crate::slow::{Limits, frame_source};
-use crate::stage::egress::Env;
+use crate::slow::gtpu_send::{self, GtpuMessage};
+use crate::slow::{SlowLimits, frame_source};
+use crate::stage::egress::StepContext;
+use crate::worker_state::WorkerState;
 
 /// What is wrong with a GTP-U message that was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +50,10 @@ const _: () = assert!(MESSAGE_MAX >= 12 + 2 + SUPPORTED.len());
 /// Errors: none; what cannot be sent is counted as lost.
 #[cold]
 pub(super) fn send<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut Limits,
-    out: &mut Outbound<Io::Buf>,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<Io::Buf>,
     buf: Io::Buf,
     error: GtpuError,
 ) {
@@ -90,9 +90,9 @@ fn sender<B: PacketBuf>(buf: &B) -> Option<Sender> {
 }
 
 fn answer<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     buf: Io::Buf,
     sender: &Sender,
     error: GtpuError,
@@ -110,6 +110,6 @@ fn answer<Io: PacketIo>(
         }
     };
     let octets = octets.get(..len)?;
-    let message = Message { src, dst, dst_port: UDP_PORT, tos: 0, octets };
+    let message = GtpuMessage { src, dst, dst_port: UDP_PORT, tos: 0, octets };
     gtpu_send::send(io, out, interface, buf, sender.mac, &message).ok()
 }

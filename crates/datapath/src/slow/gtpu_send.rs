@@ -15,13 +15,13 @@ use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::udp::{self, UdpHeader};
 use adit_wire::{Malformed, protocol};
 
-use crate::outbound::Outbound;
 use crate::slow::{originate, resize};
 use crate::stage::egress::ether_type_of;
+use crate::worker_state::WorkerState;
 
 /// A GTP-U message and where it goes. The source port is 2152.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Message<'a> {
+pub(super) struct GtpuMessage<'a> {
     /// Our address.
     pub src: IpAddr,
     /// The peer's address, of the same family.
@@ -40,11 +40,11 @@ pub(super) struct Message<'a> {
 /// `HeadroomShort` without room.
 pub(super) fn send<Io: PacketIo>(
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     interface: &Interface,
     mut buf: Io::Buf,
     dst_mac: MacAddr,
-    message: &Message<'_>,
+    message: &GtpuMessage<'_>,
 ) -> Result<(), DropReason> {
     write(&mut buf, interface, dst_mac, message)?;
     originate(io, out, interface, buf);
@@ -59,7 +59,7 @@ pub(super) fn write<B: PacketBuf>(
     buf: &mut B,
     interface: &Interface,
     dst_mac: MacAddr,
-    message: &Message<'_>,
+    message: &GtpuMessage<'_>,
 ) -> Result<(), DropReason> {
     let ip_len = if message.dst.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
     let len = link_len(interface.vlan) + ip_len + UdpHeader::LEN + message.octets.len();
@@ -71,7 +71,7 @@ fn emit(
     frame: &mut [u8],
     interface: &Interface,
     dst_mac: MacAddr,
-    message: &Message<'_>,
+    message: &GtpuMessage<'_>,
 ) -> Result<(), Malformed> {
     let len = UdpHeader::LEN + message.octets.len();
     let too_long = Malformed::BadLength { claimed: u16::MAX, have: u16::MAX };
@@ -96,7 +96,7 @@ fn emit(
 }
 
 /// Writes the IP header. Returns its octets.
-fn emit_ip(packet: &mut [u8], message: &Message<'_>, udp_len: u16) -> Result<usize, Malformed> {
+fn emit_ip(packet: &mut [u8], message: &GtpuMessage<'_>, udp_len: u16) -> Result<usize, Malformed> {
     match (message.src, message.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let header = Ipv4Header::new(&Ipv4Fields {

@@ -3,17 +3,17 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PuntReason, WorkerEvent};
-use adit_wire::gtpu::{ErrorIndication, MessageType, UDP_PORT};
+use adit_wire::gtpu::{ErrorIndication, GtpuMessageType, UDP_PORT};
 use adit_wire::gtpu_ie::recovery_time_stamp;
 use adit_wire::{GtpuPacket, IpPacket};
 
-use crate::outbound::Outbound;
-use crate::slow::{Limits, Rate};
-use crate::stage::egress::Env;
+use crate::slow::{RefillRate, SlowLimits};
+use crate::stage::egress::StepContext;
+use crate::worker_state::WorkerState;
 
 /// A GTP-U message as received.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Received<'a> {
+pub(super) struct ReceivedSignaling<'a> {
     /// The IP header.
     pub ip: &'a IpPacket,
     /// Source UDP port.
@@ -24,13 +24,13 @@ pub(super) struct Received<'a> {
     pub message: &'a [u8],
 }
 
-impl Received<'_> {
+impl ReceivedSignaling<'_> {
     fn payload(&self) -> &[u8] {
         self.gtpu.payload(self.message)
     }
 
     /// The sender's position among the peers that sessions send to; `None` for a stranger.
-    pub fn position(&self, env: &Env<'_>) -> Option<u32> {
+    pub fn position(&self, env: &StepContext<'_>) -> Option<u32> {
         env.view.gtpu_peers().position(self.ip.addrs.src())
     }
 }
@@ -41,25 +41,25 @@ impl Received<'_> {
 /// `GtpuMalformed` for an Error Indication without its elements; `GtpuMessageUnknown` for types that
 /// a UPF does not receive.
 pub(super) fn handle<B: PacketBuf>(
-    env: &Env<'_>,
-    limits: &mut Limits,
-    out: &mut Outbound<B>,
-    received: &Received<'_>,
+    env: &StepContext<'_>,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<B>,
+    received: &ReceivedSignaling<'_>,
 ) -> Result<PuntReason, DropReason> {
-    let Received { gtpu, .. } = received;
+    let ReceivedSignaling { gtpu, .. } = received;
     match gtpu.message_type {
-        MessageType::ECHO_RESPONSE => {
+        GtpuMessageType::ECHO_RESPONSE => {
             handle_echo_response(env, limits, out, received);
             Ok(PuntReason::GtpuEchoResponse)
         }
-        MessageType::ERROR_INDICATION => {
+        GtpuMessageType::ERROR_INDICATION => {
             let ErrorIndication { teid, peer } = ErrorIndication::parse(received.payload())
                 .map_err(|_| DropReason::GtpuMalformed)?;
             let may_report = limits.error_indications.take(env.now, received.position(env));
             report(out, WorkerEvent::ErrorIndication { peer, teid }, may_report);
             Ok(PuntReason::GtpuErrorIndication)
         }
-        MessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION => {
+        GtpuMessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION => {
             Ok(PuntReason::GtpuExtensionNotification)
         }
         _ => Err(DropReason::GtpuMessageUnknown),
@@ -70,10 +70,10 @@ pub(super) fn handle<B: PacketBuf>(
 /// port that the request went to. Peers that no session sends to may be asked too; their responses
 /// are the control thread's to match. Spec: TS 29.281 §4.4.2.2, §7.2.2.
 fn handle_echo_response<B: PacketBuf>(
-    env: &Env<'_>,
-    limits: &mut Limits,
-    out: &mut Outbound<B>,
-    received: &Received<'_>,
+    env: &StepContext<'_>,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<B>,
+    received: &ReceivedSignaling<'_>,
 ) {
     let (peer, sequence) = (received.ip.addrs.src(), received.gtpu.sequence.unwrap_or(0));
     let recovery = recovery_time_stamp(received.payload());
@@ -84,16 +84,16 @@ fn handle_echo_response<B: PacketBuf>(
         return;
     }
     let is_stranger = is_from_port && received.position(env).is_none();
-    let may_report = is_stranger && limits.echo_responses.take(env.now, Rate::STRANGERS);
+    let may_report = is_stranger && limits.echo_responses.take(env.now, RefillRate::STRANGERS);
     report(out, event, may_report);
 }
 
 /// Tells when the sender of an Echo Request started, if that says so and sessions send to it.
-pub(super) fn hear<B: PacketBuf>(
-    env: &Env<'_>,
-    limits: &mut Limits,
-    out: &mut Outbound<B>,
-    received: &Received<'_>,
+pub(super) fn on_echo<B: PacketBuf>(
+    env: &StepContext<'_>,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<B>,
+    received: &ReceivedSignaling<'_>,
 ) {
     let Some(recovery) = recovery_time_stamp(received.payload()) else { return };
     let position = received.position(env);
@@ -103,10 +103,10 @@ pub(super) fn hear<B: PacketBuf>(
 }
 
 /// Reports to the control thread what may be reported and leaves room for other events.
-pub(super) fn report<B: PacketBuf>(out: &mut Outbound<B>, event: WorkerEvent, may_report: bool) {
+pub(super) fn report<B: PacketBuf>(out: &mut WorkerState<B>, event: WorkerEvent, may_report: bool) {
     if may_report {
-        out.events.push_unasked(&mut out.tally, event);
+        out.events.push_unsolicited(&mut out.tally, event);
     } else {
-        out.tally.limit_event();
+        out.tally.drop_event();
     }
 }

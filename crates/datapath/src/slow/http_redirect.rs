@@ -23,10 +23,10 @@ use adit_wire::tcp::{TcpFields, TcpHeader};
 use adit_wire::{IpPacket, Malformed, protocol};
 
 use crate::columns::{DownlinkV4, DownlinkV6};
-use crate::outbound::{Origin, Outbound};
 use crate::slow::icmp_error::deliver;
-use crate::slow::{Rate, TokenBucket, resize};
-use crate::stage::egress::Env;
+use crate::slow::{RefillRate, TokenBucket, resize};
+use crate::stage::egress::StepContext;
+use crate::worker_state::{Origin, WorkerState};
 
 /// What we announce: no segment of the smallest IPv6 link is longer.
 const MSS: u16 = 1220;
@@ -88,15 +88,15 @@ struct Reply {
 /// `RedirectLimited` beyond the rate; `RedirectUnmatched` for a segment with a wrong checksum. An
 /// answer that the session's rules do not let pass is counted as lost.
 pub(super) fn answer<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
     limit: &mut TokenBucket,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     mut buf: Io::Buf,
     redirected: &Redirected,
 ) -> Result<PuntReason, DropReason> {
     let Redirected { session, far, ip_offset, ip } = redirected;
-    if !limit.take(env.now, Rate::USUAL) {
+    if !limit.take(env.now, RefillRate::USUAL) {
         return Err(DropReason::RedirectLimited);
     }
     // The rules are those of this step.
@@ -121,7 +121,7 @@ pub(super) fn answer<Io: PacketIo>(
     let first = initial_sequence(rules.up_seid, ip, ports);
     if let Some(reply) = respond(segment, first, page_len(url)) {
         match write(&mut buf, ip, ports, reply, url)
-            .and_then(|()| way(env, &mut buf, far, (*session, ip)))
+            .and_then(|()| egress_of(env, &mut buf, far, (*session, ip)))
         {
             Some(way) => out.send(env, io, buf, &way, Origin::Own),
             None => out.tally.lose_originated(),
@@ -132,12 +132,12 @@ pub(super) fn answer<Io: PacketIo>(
 
 /// Puts the answer in `buf` on the UE's downlink path. `None`, too, when the address that asked is
 /// another session's: a session without addresses of its own could have others flooded.
-fn way<'v, B: PacketBuf>(
-    env: &Env<'v>,
+fn egress_of<'v, B: PacketBuf>(
+    env: &StepContext<'v>,
     buf: &mut B,
     far: &PublishedFar,
     (session, ip): (SessionIndex, &IpPacket),
-) -> Option<crate::stage::egress::Way<'v>> {
+) -> Option<crate::stage::egress::Egress<'v>> {
     let mut found = [SessionIndex::NONE];
     let ues = env.view.ues(env.view.domain_within(far.interfaces));
     match ip.addrs.src() {

@@ -8,17 +8,17 @@ use adit_rules::{DropReason, PuntReason};
 use adit_tables::Interface;
 use adit_types::MacAddr;
 use adit_wire::encapsulate::OUTER_TTL;
-use adit_wire::icmpv6::{Icmpv6Header, Pseudo};
+use adit_wire::icmpv6::{Icmpv6Header, PseudoHeader};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::neighbor::{NEIGHBOR_ADVERTISEMENT, NEIGHBOR_SOLICITATION};
 use adit_wire::{IpAddrs, IpPacket, icmp, icmpv6, protocol};
 
-use crate::interfaces::Link;
-use crate::outbound::Outbound;
-use crate::slow::neighbour_discovery::{self, Place};
-use crate::slow::{Limits, frame_source, originate};
-use crate::stage::egress::{Env, ether_type_of, prepend_link};
+use crate::interfaces::VlanLink;
+use crate::slow::neighbor_discovery::{self, NdContext};
+use crate::slow::{SlowLimits, frame_source, originate};
+use crate::stage::egress::{StepContext, ether_type_of, prepend_link};
+use crate::worker_state::WorkerState;
 
 /// Handles ICMP to one of our IPv4 addresses.
 ///
@@ -27,8 +27,8 @@ use crate::stage::egress::{Env, ether_type_of, prepend_link};
 /// be answered; `HeadroomShort`.
 pub(super) fn handle_v4<Io: PacketIo>(
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
-    link: &Link,
+    out: &mut WorkerState<Io::Buf>,
+    link: &VlanLink,
     buf: Io::Buf,
     l3_offset: u8,
     ip: &IpPacket,
@@ -49,15 +49,15 @@ pub(super) fn handle_v4<Io: PacketIo>(
 /// Handles ICMPv6 to one of our IPv6 addresses, or to a multicast address.
 ///
 /// # Errors
-/// `IcmpUnhandled`, `IpAddressInvalid` and `HeadroomShort` as for IPv4; `NeighbourMalformed`;
+/// `IcmpUnhandled`, `IpAddressInvalid` and `HeadroomShort` as for IPv4; `NeighborMalformed`;
 /// `OuterFragment`, which neighbor discovery never is (RFC 6980 §5).
 #[allow(clippy::too_many_arguments, reason = "a packet, its place and what it may cause")]
 pub(super) fn handle_v6<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut Limits,
-    out: &mut Outbound<Io::Buf>,
-    link: &Link,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<Io::Buf>,
+    link: &VlanLink,
     buf: Io::Buf,
     l3_offset: u8,
     ip: &IpPacket,
@@ -68,18 +68,18 @@ pub(super) fn handle_v6<Io: PacketIo>(
     if ip.is_fragment() {
         return Err(DropReason::OuterFragment);
     }
-    let pseudo = Pseudo { src, dst };
+    let pseudo = PseudoHeader { src, dst };
     let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
     let message = ip.payload(l3);
     let kind = message.first().copied().unwrap_or(0);
     match kind {
         NEIGHBOR_SOLICITATION => {
-            let place = Place { link, l3_offset, ip, pseudo: &pseudo };
-            neighbour_discovery::handle_solicitation(env, io, limits, out, buf, &place)
+            let place = NdContext { link, l3_offset, ip, pseudo: &pseudo };
+            neighbor_discovery::handle_solicitation(env, io, limits, out, buf, &place)
         }
         NEIGHBOR_ADVERTISEMENT => {
-            let place = Place { link, l3_offset, ip, pseudo: &pseudo };
-            neighbour_discovery::handle_advertisement(env, limits, out, &buf, &place)
+            let place = NdContext { link, l3_offset, ip, pseudo: &pseudo };
+            neighbor_discovery::handle_advertisement(env, limits, out, &buf, &place)
         }
         icmpv6::ECHO_REQUEST => {
             Icmpv6Header::parse(&pseudo, message).map_err(|_| DropReason::IcmpUnhandled)?;
@@ -99,7 +99,7 @@ pub(super) fn handle_v6<Io: PacketIo>(
 /// and extension headers are left out.
 fn answer_echo<Io: PacketIo>(
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     interface: &Interface,
     mut buf: Io::Buf,
     l3_offset: u8,

@@ -11,20 +11,22 @@ use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::rule::ue_ipv6_key;
 use adit_types::{Direction, InterfaceRole, InterfaceSet, SessionIndex, Teid};
 use adit_wire::encapsulate::OUTER_TTL;
-use adit_wire::icmpv6::Pseudo;
+use adit_wire::icmpv6::PseudoHeader;
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
-use adit_wire::{Fragment, IpPacket, Malformed, icmp, icmpv6, parse_ip, protocol};
+use adit_wire::{FragmentKind, IpPacket, Malformed, icmp, icmpv6, parse_ip, protocol};
 
-use crate::columns::{Arrival, DownlinkV4, DownlinkV6, OuterHeader, Side};
+use crate::columns::{DownlinkV4, DownlinkV6, LaneKind, OuterHeader, PacketArrival};
 use crate::interfaces::source_addr;
-use crate::outbound::{Origin, Outbound};
-use crate::slow::{Rate, TokenBucket};
-use crate::stage::egress::{Env, Way, ether_type_of, prepend_link, way_by_route, way_to_hop};
+use crate::slow::{RefillRate, TokenBucket};
+use crate::stage::egress::{
+    Egress, StepContext, egress_by_route, egress_to_hop, ether_type_of, prepend_link,
+};
 use crate::stage::outer::encapsulate;
 use crate::stage::s3_classify::{Ingress, find_pdr};
 use crate::stage::s4_enforce::admit;
 use crate::stage::s6_apply::outer_header;
+use crate::worker_state::{Origin, WorkerState};
 
 /// What went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,16 +66,16 @@ const _: () = assert!(MESSAGE_MAX >= icmp::ERROR_LEN_MAX);
 /// Errors: none; what cannot be sent for want of a way, a session or room is counted as lost.
 #[cold]
 pub(super) fn send<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
     limit: &mut TokenBucket,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     buf: Io::Buf,
     error: &IcmpError,
 ) {
     let offset = usize::from(error.ip_offset);
     let packet = buf.data().get(offset..).unwrap_or_default();
-    if !may_be_told(packet, &error.ip) || !limit.take(env.now, Rate::USUAL) {
+    if !may_be_told(packet, &error.ip) || !limit.take(env.now, RefillRate::USUAL) {
         return;
     }
     let sender = error.ip.addrs.src();
@@ -81,7 +83,7 @@ pub(super) fn send<Io: PacketIo>(
     let ue_network = match error.direction {
         Direction::Uplink => Some(error.network),
         Direction::Downlink => {
-            env.view.turning_point(error.network, sender).map(InterfaceSet::only)
+            env.view.local_switching_interface(error.network, sender).map(InterfaceSet::only)
         }
     };
     let sent = match ue_network {
@@ -97,7 +99,7 @@ pub(super) fn send<Io: PacketIo>(
                 };
                 way.map(|way| (buf, way))
             }),
-        None => way_by_route(env, InterfaceRole::N6, error.network, sender).and_then(|way| {
+        None => egress_by_route(env, InterfaceRole::N6, error.network, sender).and_then(|way| {
             let mut buf = build(buf, error, source_addr(way.interface, sender))?;
             let (mac, ether_type) = (way.mac_or_blank(), ether_type_of(sender));
             prepend_link(&mut buf, way.interface, mac, ether_type).ok()?;
@@ -114,7 +116,7 @@ pub(super) fn send<Io: PacketIo>(
 /// checked before. Spec: RFC 1812 §4.3.2.7; RFC 4443 §2.4 (e).
 fn may_be_told(packet: &[u8], ip: &IpPacket) -> bool {
     let kind = ip.payload(packet).first().copied();
-    ip.fragment != Fragment::Later
+    ip.fragment != FragmentKind::Later
         && match ip.protocol {
             protocol::ICMP if ip.is_ipv4() => kind.is_some_and(|kind| !icmp::is_error(kind)),
             protocol::ICMPV6 if !ip.is_ipv4() => kind.is_some_and(|kind| !icmpv6::is_error(kind)),
@@ -154,10 +156,15 @@ fn emit_message(
 ) -> Result<usize, Malformed> {
     match (kind, addrs) {
         (IcmpErrorKind::TimeExceeded, (IpAddr::V6(src), IpAddr::V6(dst))) => {
-            icmpv6::emit_time_exceeded(message, &Pseudo { src, dst }, original)
+            icmpv6::emit_time_exceeded(message, &PseudoHeader { src, dst }, original)
         }
         (IcmpErrorKind::PacketTooBig { mtu }, (IpAddr::V6(src), IpAddr::V6(dst))) => {
-            icmpv6::emit_packet_too_big(message, &Pseudo { src, dst }, u32::from(mtu), original)
+            icmpv6::emit_packet_too_big(
+                message,
+                &PseudoHeader { src, dst },
+                u32::from(mtu),
+                original,
+            )
         }
         (IcmpErrorKind::TimeExceeded, _) => icmp::emit_time_exceeded(message, original),
         (IcmpErrorKind::PacketTooBig { mtu }, _) => {
@@ -202,18 +209,18 @@ fn emit_ip(
 
 /// Puts the IP packet in `buf` on the downlink path of the UE with `key`. `None` when the UE has no
 /// session, or its rules do not let the packet pass.
-pub(super) fn deliver<'v, B: PacketBuf, S: Side>(
-    env: &Env<'v>,
+pub(super) fn deliver<'v, B: PacketBuf, S: LaneKind>(
+    env: &StepContext<'v>,
     buf: &mut B,
     interfaces: InterfaceSet,
     key: S::Key,
-) -> Option<Way<'v>> {
+) -> Option<Egress<'v>> {
     let mut session = [SessionIndex::NONE];
     S::lookup(&env.view, env.view.domain_within(interfaces), &[key], &mut session);
     let rules = session.first().and_then(|session| env.view.rules(*session))?;
     let ip = parse_ip(buf.data(), false).ok()?;
     let (outer, teid) = (OuterHeader::None, Teid(0));
-    let arrival = Arrival {
+    let arrival = PacketArrival {
         ip_offset: 0,
         outer,
         interfaces,
@@ -226,7 +233,7 @@ pub(super) fn deliver<'v, B: PacketBuf, S: Side>(
     let matched = find_pdr(rules, buf.data(), &arrival, &ip, Ingress::DataNetwork).ok()?;
     admit(&matched, matched.direction).ok()?;
     let outer = outer_header(&matched, None)?;
-    let way = way_to_hop(env, matched.far.next_hop)?;
+    let way = egress_to_hop(env, matched.far.next_hop)?;
     if outer.len() + buf.data().len() > usize::from(way.interface.mtu_bytes) {
         return None;
     }

@@ -4,14 +4,14 @@ use adit_types::Nanos;
 
 /// How fast a bucket fills, and how much it holds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rate {
+pub(crate) struct RefillRate {
     /// Time that one token takes to appear.
     token: Nanos,
     /// Tokens of a full bucket.
     burst: u64,
 }
 
-impl Rate {
+impl RefillRate {
     /// The order of magnitude that host stacks use for errors, and enough at once for a traceroute
     /// of three probes over 16 hops. Spec: RFC 4443 §2.4 (f) and RFC 1812 §4.3.2.8 demand a bound
     /// and leave its value open.
@@ -37,7 +37,7 @@ impl TokenBucket {
     }
 
     /// Takes a token if there is one.
-    pub fn take(&mut self, now: Nanos, rate: Rate) -> bool {
+    pub fn take(&mut self, now: Nanos, rate: RefillRate) -> bool {
         let earned = now.since(self.filled_at).0 / rate.token.0;
         if earned >= self.spent {
             self.spent = 0;
@@ -59,7 +59,7 @@ pub(crate) struct PeerBuckets {
     /// By the position of the peer among all; a few peers share one where there are many.
     known: Box<[TokenBucket]>,
     strangers: TokenBucket,
-    rate_of_strangers: Rate,
+    rate_of_strangers: RefillRate,
 }
 
 impl PeerBuckets {
@@ -67,7 +67,7 @@ impl PeerBuckets {
     const KNOWN: usize = 1024;
 
     /// Full buckets.
-    fn new(rate_of_strangers: Rate) -> Self {
+    fn new(rate_of_strangers: RefillRate) -> Self {
         let known = vec![TokenBucket::new(); Self::KNOWN].into_boxed_slice();
         Self { known, strangers: TokenBucket::new(), rate_of_strangers }
     }
@@ -76,7 +76,7 @@ impl PeerBuckets {
     pub fn take(&mut self, now: Nanos, position: Option<u32>) -> bool {
         let own = position.and_then(|position| self.known.get_mut(position as usize % Self::KNOWN));
         match own {
-            Some(own) => own.take(now, Rate::USUAL),
+            Some(own) => own.take(now, RefillRate::USUAL),
             None => self.strangers.take(now, self.rate_of_strangers),
         }
     }
@@ -84,7 +84,7 @@ impl PeerBuckets {
 
 /// What bounds the messages that one worker sends or reports because somebody else sent something.
 #[derive(Debug)]
-pub(crate) struct Limits {
+pub(crate) struct SlowLimits {
     /// ICMP errors.
     pub icmp: TokenBucket,
     /// GTP-U Error Indications and Supported Extension Headers Notifications that are sent.
@@ -103,17 +103,17 @@ pub(crate) struct Limits {
     pub redirects: TokenBucket,
 }
 
-impl Limits {
+impl SlowLimits {
     /// Full buckets.
     pub fn new() -> Self {
         Self {
             icmp: TokenBucket::new(),
-            gtpu: PeerBuckets::new(Rate::USUAL),
-            error_indications: PeerBuckets::new(Rate::STRANGERS),
-            end_markers: PeerBuckets::new(Rate::USUAL),
-            recoveries: PeerBuckets::new(Rate::STRANGERS),
+            gtpu: PeerBuckets::new(RefillRate::USUAL),
+            error_indications: PeerBuckets::new(RefillRate::STRANGERS),
+            end_markers: PeerBuckets::new(RefillRate::USUAL),
+            recoveries: PeerBuckets::new(RefillRate::STRANGERS),
             echo_responses: TokenBucket::new(),
-            neighbors: PeerBuckets::new(Rate::STRANGERS),
+            neighbors: PeerBuckets::new(RefillRate::STRANGERS),
             redirects: TokenBucket::new(),
         }
     }
@@ -123,13 +123,13 @@ impl Limits {
 mod tests {
     use super::*;
 
-    const TOKEN: Nanos = Rate::USUAL.token;
+    const TOKEN: Nanos = RefillRate::USUAL.token;
 
     #[test]
     fn bucket_gives_the_burst_then_the_rate() {
         let mut bucket = TokenBucket::new();
         let now = Nanos::from_secs(10);
-        let mut take = |now| bucket.take(now, Rate::USUAL);
+        let mut take = |now| bucket.take(now, RefillRate::USUAL);
         let first = (0..200).filter(|_| take(now)).count();
         assert_eq!(first, 50);
         assert!(!take(now + Nanos(TOKEN.0 - 1)));
@@ -143,14 +143,15 @@ mod tests {
     #[test]
     fn bucket_with_time_going_back_stays_bounded() {
         let mut bucket = TokenBucket::new();
-        assert!(bucket.take(Nanos::from_secs(100), Rate::USUAL));
-        let taken = (0..200).filter(|_| bucket.take(Nanos::from_secs(1), Rate::USUAL)).count();
+        assert!(bucket.take(Nanos::from_secs(100), RefillRate::USUAL));
+        let taken =
+            (0..200).filter(|_| bucket.take(Nanos::from_secs(1), RefillRate::USUAL)).count();
         assert_eq!(taken, 49);
     }
 
     #[test]
     fn strangers_and_other_peers_take_nothing_from_a_peer() {
-        let mut buckets = PeerBuckets::new(Rate::STRANGERS);
+        let mut buckets = PeerBuckets::new(RefillRate::STRANGERS);
         let now = Nanos::from_secs(10);
         let taken = |buckets: &mut PeerBuckets, position| {
             (0..100_000).filter(|_| buckets.take(now, position)).count()

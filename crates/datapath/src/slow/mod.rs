@@ -14,34 +14,34 @@ mod http_redirect;
 mod icmp;
 mod icmp_error;
 mod limiter;
+mod neighbor_discovery;
 mod neighbor_report;
-mod neighbour_discovery;
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DropReason, PuntReason};
 use adit_tables::Interface;
 use adit_types::MacAddr;
 use adit_types::limits::SLOW_PER_STEP_MAX;
-use adit_wire::gtpu::MessageType;
+use adit_wire::gtpu::GtpuMessageType;
 use adit_wire::{GtpuPacket, IpPacket, parse_frame};
 use arrayvec::ArrayVec;
 
-pub(crate) use command::{obey, obey_before};
+pub(crate) use command::{run_commands, run_commands_before};
 pub(crate) use gtpu_error::GtpuError;
-use gtpu_signalling::Received;
+use gtpu_signalling::ReceivedSignaling;
 pub(crate) use http_redirect::Redirected;
 pub(crate) use icmp_error::{IcmpError, IcmpErrorKind};
-pub(crate) use limiter::Limits;
-use limiter::{Rate, TokenBucket};
+pub(crate) use limiter::SlowLimits;
+use limiter::{RefillRate, TokenBucket};
 
-use crate::interfaces::{Link, LinkId};
-use crate::outbound::{Origin, Outbound};
-use crate::stage::egress::Env;
-use crate::tally::Tally;
+use crate::interfaces::{LinkId, VlanLink};
+use crate::stage::egress::StepContext;
+use crate::tally::StepTally;
+use crate::worker_state::{Origin, WorkerState};
 
 /// What the slow path does with a packet to ourselves. Offsets are those of the frame.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Task {
+pub(crate) enum SlowTask {
     /// ARP.
     Arp {
         /// Where the ARP packet begins.
@@ -74,8 +74,8 @@ pub(crate) enum Task {
     },
 }
 
-enum Work {
-    Local(LinkId, Task),
+enum SlowWork {
+    Local(LinkId, SlowTask),
     Error(IcmpError),
     GtpuError(GtpuError),
     Redirected(Redirected),
@@ -83,7 +83,7 @@ enum Work {
 
 struct SlowPacket<B> {
     buf: B,
-    work: Work,
+    work: SlowWork,
 }
 
 /// Packets that wait for the end of the step.
@@ -105,8 +105,8 @@ impl<B> SlowQueue<B> {
 
     /// Queues a received packet; without room it is dropped as `SlowQueueFull`.
     #[cold]
-    pub fn push(&mut self, buf: B, link: LinkId, task: Task, tally: &mut Tally) {
-        if self.packets.try_push(SlowPacket { buf, work: Work::Local(link, task) }).is_err() {
+    pub fn push(&mut self, buf: B, link: LinkId, task: SlowTask, tally: &mut StepTally) {
+        if self.packets.try_push(SlowPacket { buf, work: SlowWork::Local(link, task) }).is_err() {
             tally.drop(DropReason::SlowQueueFull);
         }
     }
@@ -114,8 +114,8 @@ impl<B> SlowQueue<B> {
     /// Queues a received packet to be answered for its destination; without room it is dropped as
     /// `SlowQueueFull`.
     #[cold]
-    pub fn push_redirected(&mut self, buf: B, redirected: Redirected, tally: &mut Tally) {
-        let work = Work::Redirected(redirected);
+    pub fn push_redirected(&mut self, buf: B, redirected: Redirected, tally: &mut StepTally) {
+        let work = SlowWork::Redirected(redirected);
         if self.packets.try_push(SlowPacket { buf, work }).is_err() {
             tally.drop(DropReason::SlowQueueFull);
         }
@@ -125,17 +125,17 @@ impl<B> SlowQueue<B> {
     #[cold]
     pub fn push_error(&mut self, buf: B, error: IcmpError) {
         // The packet has its outcome already, and errors may be omitted (RFC 1812 §4.3.2.8).
-        self.push_notice(buf, Work::Error(error));
+        self.push_notice(buf, SlowWork::Error(error));
     }
 
     /// Queues an answer to a GTP-U message that was counted as dropped; without room nobody is told.
     #[cold]
     pub fn push_gtpu_error(&mut self, buf: B, error: GtpuError) {
-        self.push_notice(buf, Work::GtpuError(error));
+        self.push_notice(buf, SlowWork::GtpuError(error));
     }
 
     /// Errors leave half of the queue to packets for ourselves.
-    fn push_notice(&mut self, buf: B, work: Work) {
+    fn push_notice(&mut self, buf: B, work: SlowWork) {
         if self.packets.len() < SLOW_PER_STEP_MAX / 2 {
             self.packets.push(SlowPacket { buf, work });
         }
@@ -150,28 +150,28 @@ impl<B> SlowQueue<B> {
 /// Errors:  none; every received packet ends in one punt or drop reason.
 #[cold]
 pub(crate) fn run<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut Limits,
-    out: &mut Outbound<Io::Buf>,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<Io::Buf>,
 ) {
     for SlowPacket { buf, work } in core::mem::take(&mut out.slow.packets) {
         match work {
-            Work::Error(error) => icmp_error::send(env, io, &mut limits.icmp, out, buf, &error),
-            Work::GtpuError(error) => gtpu_error::send(env, io, limits, out, buf, error),
-            Work::Redirected(redirected) => {
+            SlowWork::Error(error) => icmp_error::send(env, io, &mut limits.icmp, out, buf, &error),
+            SlowWork::GtpuError(error) => gtpu_error::send(env, io, limits, out, buf, error),
+            SlowWork::Redirected(redirected) => {
                 let limit = &mut limits.redirects;
                 let outcome = http_redirect::answer(env, io, limit, out, buf, &redirected);
                 settle(out, outcome);
             }
-            Work::Local(link, Task::Gtpu { ip, gtpu, .. })
-                if gtpu.message_type == MessageType::END_MARKER =>
+            SlowWork::Local(link, SlowTask::Gtpu { ip, gtpu, .. })
+                if gtpu.message_type == GtpuMessageType::END_MARKER =>
             {
                 let position = env.view.gtpu_peers().position(ip.addrs.src());
                 let received = (link.port(), buf);
                 end_marker::receive(env, io, limits, out, received, (gtpu.teid, position));
             }
-            Work::Local(link, task) => {
+            SlowWork::Local(link, task) => {
                 let outcome = match env.interfaces.at(link) {
                     Some(link) => handle(env, io, limits, out, link, buf, &task),
                     // A link was found for every queued packet.
@@ -183,7 +183,7 @@ pub(crate) fn run<Io: PacketIo>(
     }
 }
 
-fn settle<B>(out: &mut Outbound<B>, outcome: Result<PuntReason, DropReason>) {
+fn settle<B>(out: &mut WorkerState<B>, outcome: Result<PuntReason, DropReason>) {
     match outcome {
         Ok(reason) => out.tally.punt(reason),
         Err(reason) => out.tally.drop(reason),
@@ -191,25 +191,25 @@ fn settle<B>(out: &mut Outbound<B>, outcome: Result<PuntReason, DropReason>) {
 }
 
 fn handle<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut Limits,
-    out: &mut Outbound<Io::Buf>,
-    link: &Link,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<Io::Buf>,
+    link: &VlanLink,
     buf: Io::Buf,
-    task: &Task,
+    task: &SlowTask,
 ) -> Result<PuntReason, DropReason> {
     match *task {
-        Task::Arp { l3_offset } => arp::handle(env, io, limits, out, link, buf, l3_offset),
-        Task::Icmp { l3_offset, ip } => icmp::handle_v4(io, out, link, buf, l3_offset, &ip),
-        Task::Icmpv6 { l3_offset, ip } => {
+        SlowTask::Arp { l3_offset } => arp::handle(env, io, limits, out, link, buf, l3_offset),
+        SlowTask::Icmp { l3_offset, ip } => icmp::handle_v4(io, out, link, buf, l3_offset, &ip),
+        SlowTask::Icmpv6 { l3_offset, ip } => {
             icmp::handle_v6(env, io, limits, out, link, buf, l3_offset, &ip)
         }
-        Task::Gtpu { ip, src_port, gtpu, message_offset } => {
+        SlowTask::Gtpu { ip, src_port, gtpu, message_offset } => {
             let message = buf.data().get(usize::from(message_offset)..).unwrap_or_default();
-            let received = Received { ip: &ip, src_port, gtpu: &gtpu, message };
-            if gtpu.message_type == MessageType::ECHO_REQUEST {
-                gtpu_signalling::hear(env, limits, out, &received);
+            let received = ReceivedSignaling { ip: &ip, src_port, gtpu: &gtpu, message };
+            if gtpu.message_type == GtpuMessageType::ECHO_REQUEST {
+                gtpu_signalling::on_echo(env, limits, out, &received);
                 let echo = gtpu_echo::Echo { src_port, sequence: gtpu.sequence.unwrap_or(0) };
                 return gtpu_echo::answer(env, io, out, link, buf, &ip, &echo);
             }
@@ -221,7 +221,7 @@ fn handle<Io: PacketIo>(
 /// Transmits a frame that Adit made.
 fn originate<Io: PacketIo>(
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     interface: &Interface,
     buf: Io::Buf,
 ) {

@@ -6,13 +6,13 @@ use adit_pktio::PacketBuf;
 use adit_rules::{AddressConflict, WorkerEvent};
 use adit_types::{InterfaceId, MacAddr};
 
-use crate::outbound::Outbound;
-use crate::slow::Limits;
-use crate::stage::egress::Env;
+use crate::slow::SlowLimits;
+use crate::stage::egress::StepContext;
+use crate::worker_state::WorkerState;
 
-/// A station's word about its link-layer address: as of [`WorkerEvent::NeighbourSeen`].
+/// A station's word about its link-layer address: as of [`WorkerEvent::NeighborLearned`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Word {
+pub(super) struct NeighborSighting {
     pub interface: InterfaceId,
     pub addr: IpAddr,
     pub mac: MacAddr,
@@ -24,23 +24,23 @@ pub(super) struct Word {
 /// sought or doubted, and claims of another one at a bounded rate for each neighbor. The rest is no
 /// news.
 pub(super) fn report<B: PacketBuf>(
-    env: &Env<'_>,
-    limits: &mut Limits,
-    out: &mut Outbound<B>,
-    word: Word,
+    env: &StepContext<'_>,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<B>,
+    word: NeighborSighting,
 ) {
-    let Word { interface, addr, mac, solicited, conflict } = word;
+    let NeighborSighting { interface, addr, mac, solicited, conflict } = word;
     let Some(known) = env.view.neighbor(interface, addr) else { return };
-    let event = WorkerEvent::NeighbourSeen { interface, addr, mac, solicited, conflict };
+    let event = WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict };
     let is_news = match known.mac {
         None => true,
         Some(old) if old == mac => solicited && known.is_doubted,
         Some(_) if !limits.neighbors.take(env.now, Some(known.index.0)) => {
-            return out.tally.limit_event();
+            return out.tally.drop_event();
         }
         Some(_) => true,
     };
     if is_news {
-        out.events.push_unasked(&mut out.tally, event);
+        out.events.push_unsolicited(&mut out.tally, event);
     }
 }

@@ -4,11 +4,11 @@ use adit_pktio::{PacketBuf, PacketIo};
 use adit_types::SessionIndex;
 use adit_wire::IpPacket;
 
-use crate::columns::{Arrival, Matched};
-use crate::outbound::{Origin, Outbound};
-use crate::stage::egress::Env;
+use crate::columns::{Matched, PacketArrival};
+use crate::stage::egress::StepContext;
 use crate::stage::fragment::send_fragments;
-use crate::stage::s6_apply::{finish, rewrite, set_course};
+use crate::stage::s6_apply::{finish, plan_forwarding, rewrite};
+use crate::worker_state::{Origin, WorkerState};
 
 /// Sends a copy of the packet in `buf` to every destination that its FAR duplicates to.
 ///
@@ -19,11 +19,11 @@ use crate::stage::s6_apply::{finish, rewrite, set_course};
 /// Spec: TS 29.244 §5.2.1, §7.5.2.3 (Duplicating Parameters), §8.2.26 (DUPL).
 #[cold]
 pub(super) fn duplicate<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     buf: &Io::Buf,
-    (session, arrival, ip): (SessionIndex, &mut Arrival, &IpPacket),
+    (session, arrival, ip): (SessionIndex, &mut PacketArrival, &IpPacket),
     matched: &Matched<'_>,
 ) {
     if core::mem::replace(&mut arrival.is_copied, true) {
@@ -32,7 +32,7 @@ pub(super) fn duplicate<Io: PacketIo>(
     let fars = &matched.rules.fars;
     for far in matched.far.duplicates.iter().filter_map(|at| fars.get(usize::from(*at))) {
         let matched = Matched { far, ..*matched };
-        let made = set_course(env, arrival, ip, &matched).ok().zip(copy(io, buf));
+        let made = plan_forwarding(env, arrival, ip, &matched).ok().zip(copy(io, buf));
         let Some((course, mut copy)) = made else {
             out.tally.lose_duplicate();
             continue;
@@ -45,7 +45,7 @@ pub(super) fn duplicate<Io: PacketIo>(
         let written = rewrite(&mut copy, arrival, ip, &course)
             .and_then(|()| finish(&mut copy, &matched, &course));
         match written {
-            Ok(()) => out.send(env, io, copy, &course.way, Origin::Copy),
+            Ok(()) => out.send(env, io, copy, &course.egress, Origin::Copy),
             Err(_) => out.tally.lose_duplicate(),
         }
     }

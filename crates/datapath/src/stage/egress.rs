@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use adit_pktio::PacketBuf;
 use adit_rules::DropReason;
-use adit_tables::{Interface, Via, View};
+use adit_tables::{Interface, TablesView, Via};
 use adit_types::{InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex};
 use adit_wire::EtherType;
 use adit_wire::ethernet::{emit_link, link_len};
@@ -13,9 +13,9 @@ use crate::interfaces::Interfaces;
 
 /// What stays as it is during one step.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Env<'v> {
+pub(crate) struct StepContext<'v> {
     /// The tables.
-    pub view: View<'v>,
+    pub view: TablesView<'v>,
     /// Our interfaces.
     pub interfaces: &'v Interfaces,
     /// The time of the step.
@@ -26,7 +26,7 @@ pub(crate) struct Env<'v> {
 
 /// Where a packet goes next.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Way<'v> {
+pub(crate) struct Egress<'v> {
     /// The interface it leaves through.
     pub interface: &'v Interface,
     /// The station on that interface's link.
@@ -37,10 +37,10 @@ pub(crate) struct Way<'v> {
     pub mac: Option<MacAddr>,
 }
 
-impl<'v> Way<'v> {
+impl<'v> Egress<'v> {
     /// The way of a frame that does not leave, but arrives on `interface`.
     #[inline]
-    pub fn back(interface: &'v Interface, station: IpAddr) -> Self {
+    pub fn loopback(interface: &'v Interface, station: IpAddr) -> Self {
         Self { interface, station, index: NextHopIndex::NONE, mac: Some(interface.mac) }
     }
 
@@ -53,26 +53,26 @@ impl<'v> Way<'v> {
 
 /// The way to a known next hop.
 #[inline]
-pub(crate) fn way_to_hop<'v>(env: &Env<'v>, index: NextHopIndex) -> Option<Way<'v>> {
+pub(crate) fn egress_to_hop<'v>(env: &StepContext<'v>, index: NextHopIndex) -> Option<Egress<'v>> {
     let hop = env.view.next_hop(index)?;
     let interface = env.interfaces.get(hop.interface)?;
-    Some(Way { interface, station: hop.addr, index, mac: hop.mac })
+    Some(Egress { interface, station: hop.addr, index, mac: hop.mac })
 }
 
 /// The way to `addr` by the routes of `role` through interfaces `within` the set.
 #[inline]
-pub(crate) fn way_by_route<'v>(
-    env: &Env<'v>,
+pub(crate) fn egress_by_route<'v>(
+    env: &StepContext<'v>,
     role: InterfaceRole,
     within: InterfaceSet,
     addr: IpAddr,
-) -> Option<Way<'v>> {
+) -> Option<Egress<'v>> {
     let route = env.view.route(role, within, addr)?;
     match route.via {
-        Via::Known(index) => way_to_hop(env, index),
+        Via::Known(index) => egress_to_hop(env, index),
         Via::Unknown(station) => {
             let interface = env.interfaces.get(route.interface)?;
-            Some(Way { interface, station, index: NextHopIndex::NONE, mac: None })
+            Some(Egress { interface, station, index: NextHopIndex::NONE, mac: None })
         }
     }
 }

@@ -12,10 +12,10 @@ use adit_types::SessionIndex;
 use adit_types::limits::BURST_MAX;
 use adit_wire::{IpPacket, Ipv4Split};
 
-use crate::columns::{Arrival, Matched};
-use crate::outbound::{Origin, Outbound};
-use crate::stage::egress::Env;
-use crate::stage::s6_apply::{Course, finish, leave, rewrite};
+use crate::columns::{Matched, PacketArrival};
+use crate::stage::egress::StepContext;
+use crate::stage::s6_apply::{ForwardPlan, finish, rewrite, send_or_queue};
+use crate::worker_state::{Origin, WorkerState};
 
 /// Fragments that one packet is divided into at most.
 const FRAGMENTS_MAX: usize = BURST_MAX;
@@ -27,12 +27,12 @@ const FRAGMENTS_MAX: usize = BURST_MAX;
 /// Errors: none; `FragmentNoBuffer` without buffers, `PacketTooBig` for what cannot be divided.
 #[cold]
 pub(super) fn send_fragments<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     mut buf: Io::Buf,
-    (session, arrival, ip): (SessionIndex, &Arrival, &IpPacket),
-    (matched, course, mtu_bytes): (&Matched<'_>, &Course<'_>, u16),
+    (session, arrival, ip): (SessionIndex, &PacketArrival, &IpPacket),
+    (matched, course, mtu_bytes): (&Matched<'_>, &ForwardPlan<'_>, u16),
     origin: Origin,
 ) {
     let mut fragments = Burst::new();
@@ -52,14 +52,14 @@ pub(super) fn send_fragments<Io: PacketIo>(
             continue;
         }
         match origin {
-            Origin::Copy => out.send(env, io, fragment, &course.way, origin),
-            _ => leave(env, io, out, (fragment, bytes), (session, matched, &course.way)),
+            Origin::Copy => out.send(env, io, fragment, &course.egress, origin),
+            _ => send_or_queue(env, io, out, (fragment, bytes), (session, matched, &course.egress)),
         }
     }
 }
 
 #[cold]
-fn refuse<B: PacketBuf>(out: &mut Outbound<B>, reason: DropReason, origin: Origin) {
+fn refuse<B: PacketBuf>(out: &mut WorkerState<B>, reason: DropReason, origin: Origin) {
     match origin {
         Origin::Copy => out.tally.lose_duplicate(),
         Origin::Received(_) | Origin::Guaranteed(_) | Origin::Own => out.tally.drop(reason),

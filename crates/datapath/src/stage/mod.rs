@@ -2,7 +2,7 @@
 
 mod duplicate;
 pub(crate) mod egress;
-pub(crate) mod express;
+pub(crate) mod fast_path;
 mod fragment;
 mod marking;
 pub(crate) mod outer;

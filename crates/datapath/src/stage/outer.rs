@@ -9,7 +9,7 @@
 use core::net::IpAddr;
 
 use adit_pktio::PacketBuf;
-use adit_rules::{DropReason, OuterHeaderCreation};
+use adit_rules::{DropReason, HeaderCreation};
 use adit_tables::Interface;
 use adit_types::MacAddr;
 use adit_wire::checksum::Sum;
@@ -26,24 +26,24 @@ use crate::stage::outer_ip;
 
 /// What an outer header says.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outer {
+pub(crate) struct CreatedHeader {
     /// What is put in front, and where it leads.
-    pub header: OuterHeaderCreation,
+    pub header: HeaderCreation,
     /// Type of service or traffic class octet.
     pub tos: u8,
     /// PDU Session Container; none without GTP-U.
     pub container: Option<PduSessionContainer>,
 }
 
-impl Outer {
+impl CreatedHeader {
     /// Octets in front of the inner packet, without the link header.
     #[inline]
     pub fn len(&self) -> usize {
         let ip = if self.header.addr().is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
         match self.header {
-            OuterHeaderCreation::Gtpu(_) => ip + UdpHeader::LEN + gtpu_len(self.container.as_ref()),
-            OuterHeaderCreation::Udp { .. } => ip + UdpHeader::LEN,
-            OuterHeaderCreation::Ip { .. } => ip,
+            HeaderCreation::Gtpu(_) => ip + UdpHeader::LEN + gtpu_len(self.container.as_ref()),
+            HeaderCreation::Udp { .. } => ip + UdpHeader::LEN,
+            HeaderCreation::Ip { .. } => ip,
         }
     }
 }
@@ -59,11 +59,11 @@ impl Outer {
 #[inline]
 pub(crate) fn encapsulate<B: PacketBuf>(
     buf: &mut B,
-    outer: &Outer,
+    outer: &CreatedHeader,
     interface: &Interface,
     dst_mac: MacAddr,
 ) -> Result<(), DropReason> {
-    let OuterHeaderCreation::Gtpu(tunnel) = outer.header else {
+    let HeaderCreation::Gtpu(tunnel) = outer.header else {
         return outer_ip::encapsulate(buf, outer, interface, dst_mac);
     };
     let inner_len = u16::try_from(buf.data().len()).map_err(|_| DropReason::PacketTooBig)?;

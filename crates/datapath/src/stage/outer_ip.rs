@@ -7,7 +7,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::PacketBuf;
-use adit_rules::{DropReason, OuterHeaderCreation};
+use adit_rules::{DropReason, HeaderCreation};
 use adit_tables::Interface;
 use adit_types::MacAddr;
 use adit_wire::encapsulate::OUTER_TTL;
@@ -18,7 +18,7 @@ use adit_wire::{Malformed, protocol};
 
 use crate::interfaces::source_addr;
 use crate::stage::egress::{ether_type_of, prepend_link};
-use crate::stage::outer::{Outer, prepend};
+use crate::stage::outer::{CreatedHeader, prepend};
 
 /// Puts a UDP or IP header and its link header in front of the IP packet in `buf`.
 ///
@@ -28,7 +28,7 @@ use crate::stage::outer::{Outer, prepend};
 ///          family; `PacketTooBig` beyond what a length field holds.
 pub(super) fn encapsulate<B: PacketBuf>(
     buf: &mut B,
-    outer: &Outer,
+    outer: &CreatedHeader,
     interface: &Interface,
     dst_mac: MacAddr,
 ) -> Result<(), DropReason> {
@@ -36,7 +36,7 @@ pub(super) fn encapsulate<B: PacketBuf>(
     let src = source_addr(interface, dst).ok_or(DropReason::RouteUnknown)?;
     let is_ipv4 = buf.data().first().is_some_and(|octet| octet >> 4 == 4);
     let protocol = match outer.header {
-        OuterHeaderCreation::Udp { port, .. } => {
+        HeaderCreation::Udp { port, .. } => {
             put_udp(buf, port, (src, dst))?;
             protocol::UDP
         }

@@ -10,25 +10,25 @@ use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, Redirect};
 use adit_types::{Direction, SessionIndex};
 use adit_wire::tcp::TcpHeader;
-use adit_wire::{Fragment, IpAddrs, IpPacket, checksum, protocol};
+use adit_wire::{FragmentKind, IpAddrs, IpPacket, checksum, protocol};
 
-use crate::columns::{Arrival, Matched};
-use crate::outbound::Outbound;
+use crate::columns::{Matched, PacketArrival};
 use crate::slow::Redirected;
+use crate::worker_state::WorkerState;
 
 /// The port that is answered for.
 const HTTP: u16 = 80;
 
 /// The other addresses and port that a packet gets.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct RedirectTarget {
     /// Its addresses.
     pub addrs: IpAddrs,
     port: Option<u16>,
     direction: Direction,
 }
 
-impl Target {
+impl RedirectTarget {
     /// What becomes of the addresses of a packet in `direction`.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Target {
         let upper = usize::from(ip.payload_offset);
         // Later fragments have no upper-layer header.
         let sum_at = match ip.protocol {
-            _ if ip.fragment == Fragment::Later => None,
+            _ if ip.fragment == FragmentKind::Later => None,
             protocol::TCP => Some(16),
             protocol::UDP => Some(6),
             protocol::ICMPV6 if !ip.is_ipv4() => Some(2),
@@ -143,17 +143,17 @@ impl Changes<'_> {
 
 /// True when packets are answered instead of forwarded.
 #[inline]
-pub(super) fn is_answered(matched: &Matched<'_>) -> bool {
+pub(super) fn is_answered_by_http(matched: &Matched<'_>) -> bool {
     matches!(matched.far.redirect.as_deref(), Some(Redirect::Url(_)))
 }
 
 /// Gives a packet that is redirected to a URL to the slow path, or drops it as `RedirectUnmatched`
 /// when it is no whole TCP segment of the UE to port 80.
 #[cold]
-pub(super) fn hand_over<B: PacketBuf>(
-    out: &mut Outbound<B>,
+pub(super) fn queue_http_answer<B: PacketBuf>(
+    out: &mut WorkerState<B>,
     buf: B,
-    (session, arrival, ip): (SessionIndex, &Arrival, &IpPacket),
+    (session, arrival, ip): (SessionIndex, &PacketArrival, &IpPacket),
     matched: &Matched<'_>,
 ) {
     let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();

@@ -10,25 +10,25 @@ use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{DropReason, PuntReason};
 use adit_tables::Interface;
 use adit_types::{InterfaceSet, MacAddr, Teid};
-use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::udp::{self, UdpHeader};
 use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, parse_ip, protocol};
 
-use crate::columns::{Arrival, Lanes, OuterHeader};
+use crate::columns::{BurstLanes, OuterHeader, PacketArrival};
 use crate::fragments::Fragments;
-use crate::interfaces::{Link, LinkId, PortLinks};
-use crate::reason::{Layer, drop_reason, is_forwardable, is_usable_on_link};
-use crate::slow::{GtpuError, SlowQueue, Task};
-use crate::tally::Tally;
+use crate::interfaces::{LinkId, PortLinks, VlanLink};
+use crate::reason::{HeaderLayer, drop_reason, is_forwardable, is_usable_on_link};
+use crate::slow::{GtpuError, SlowQueue, SlowTask};
+use crate::tally::StepTally;
 
 /// What one packet is.
 enum Parsed {
     /// A user packet in a tunnel: how it arrived, and its inner IP header.
-    Tunneled(Arrival, IpPacket),
+    Tunneled(PacketArrival, IpPacket),
     /// A user packet from the data network.
-    Plain(Arrival, IpPacket),
+    Plain(PacketArrival, IpPacket),
     /// Something that the slow path looks at.
-    Slow(LinkId, Task),
+    Slow(LinkId, SlowTask),
     /// Housekeeping that needs nothing.
     Punt(PuntReason),
     /// Nothing for us.
@@ -48,9 +48,9 @@ enum Parsed {
 pub(crate) fn s1_parse<B: PacketBuf>(
     port: PortLinks<'_>,
     burst: &mut Burst<B>,
-    lanes: &mut Lanes<'_, B>,
+    lanes: &mut BurstLanes<'_, B>,
     (slow, fragments): (&mut SlowQueue<B>, &mut Fragments<B>),
-    tally: &mut Tally,
+    tally: &mut StepTally,
 ) {
     for buf in burst.drain(..) {
         tally.receive(buf.data().len());
@@ -66,7 +66,7 @@ pub(crate) fn s1_parse<B: PacketBuf>(
             Parsed::Punt(reason) => tally.punt(reason),
             Parsed::Drop(reason) => tally.drop(reason),
             Parsed::Fragment(interfaces, l3_offset, ip) => {
-                fragments.push(buf, interfaces, (l3_offset.into(), &ip, false), tally);
+                fragments.add(buf, interfaces, (l3_offset.into(), &ip, false), tally);
             }
             Parsed::UnknownExtension => {
                 tally.drop(DropReason::GtpuExtensionUnknown);
@@ -77,14 +77,14 @@ pub(crate) fn s1_parse<B: PacketBuf>(
 }
 
 #[inline]
-fn parse<B: PacketBuf>(buf: &B, port: PortLinks<'_>, tally: &mut Tally) -> Parsed {
+fn parse<B: PacketBuf>(buf: &B, port: PortLinks<'_>, tally: &mut StepTally) -> Parsed {
     if !buf.is_contiguous() {
         return Parsed::Drop(DropReason::FrameSegmented);
     }
     let bytes = buf.data();
     let frame = match parse_frame(bytes) {
         Ok(frame) => frame,
-        Err(malformed) => return Parsed::Drop(drop_reason(Layer::Frame, malformed)),
+        Err(malformed) => return Parsed::Drop(drop_reason(HeaderLayer::Frame, malformed)),
     };
     let Some((id, link)) = port.find(frame.vlan) else {
         return Parsed::Drop(DropReason::VlanUnknown);
@@ -107,7 +107,7 @@ fn parse<B: PacketBuf>(buf: &B, port: PortLinks<'_>, tally: &mut Tally) -> Parse
         }
         EtherType::ARP => {
             count_unaddressed(link, bytes.len(), tally);
-            Parsed::Slow(id, Task::Arp { l3_offset: frame.l3_offset })
+            Parsed::Slow(id, SlowTask::Arp { l3_offset: frame.l3_offset })
         }
         _ => {
             count_unaddressed(link, bytes.len(), tally);
@@ -118,7 +118,7 @@ fn parse<B: PacketBuf>(buf: &B, port: PortLinks<'_>, tally: &mut Tally) -> Parse
 
 /// Counts a frame whose interface no address tells on the first interface of its link.
 #[cold]
-fn count_unaddressed(link: &Link, len: usize, tally: &mut Tally) {
+fn count_unaddressed(link: &VlanLink, len: usize, tally: &mut StepTally) {
     if let Some(first) = link.first() {
         tally.receive_on(first, len);
     }
@@ -137,7 +137,7 @@ fn parse_l3(frame: &Frame, bytes: &[u8], checksum: RxChecksum) -> Result<IpPacke
     match parse_ip(l3, checksum == RxChecksum::Unknown) {
         Ok(ip) if ip.is_ipv4() == is_ipv4 => Ok(ip),
         Ok(_) => Err(DropReason::IpMalformed),
-        Err(malformed) => Err(drop_reason(Layer::Ip, malformed)),
+        Err(malformed) => Err(drop_reason(HeaderLayer::Ip, malformed)),
     }
 }
 
@@ -146,10 +146,10 @@ fn parse_l3(frame: &Frame, bytes: &[u8], checksum: RxChecksum) -> Result<IpPacke
 fn parse_ip_packet(
     frame: &Frame,
     id: LinkId,
-    link: &Link,
+    link: &VlanLink,
     ip: IpPacket,
     bytes: &[u8],
-    tally: &mut Tally,
+    tally: &mut StepTally,
 ) -> Parsed {
     if let Some(interface) = link.owner(ip.addrs.dst()) {
         tally.receive_on(interface.id, bytes.len());
@@ -163,7 +163,7 @@ fn parse_ip_packet(
     if !is_forwardable(&ip.addrs) {
         return Parsed::Drop(DropReason::IpAddressInvalid);
     }
-    let arrival = Arrival {
+    let arrival = PacketArrival {
         ip_offset: u16::from(frame.l3_offset),
         outer: OuterHeader::None,
         interfaces: InterfaceSet::only(n6),
@@ -197,8 +197,8 @@ fn parse_local(
     let l3_offset = frame.l3_offset;
     match (ip.protocol, ip.is_ipv4()) {
         (protocol::UDP, _) => parse_udp(frame, id, interface, ip, bytes),
-        (protocol::ICMP, true) => Parsed::Slow(id, Task::Icmp { l3_offset, ip: *ip }),
-        (protocol::ICMPV6, false) => Parsed::Slow(id, Task::Icmpv6 { l3_offset, ip: *ip }),
+        (protocol::ICMP, true) => Parsed::Slow(id, SlowTask::Icmp { l3_offset, ip: *ip }),
+        (protocol::ICMPV6, false) => Parsed::Slow(id, SlowTask::Icmpv6 { l3_offset, ip: *ip }),
         _ => Parsed::Drop(DropReason::IpProtocolUnknown),
     }
 }
@@ -228,7 +228,7 @@ fn parse_udp(
     let l3 = bytes.get(usize::from(frame.l3_offset)..).unwrap_or_default();
     let (udp, message) = match UdpHeader::parse(ip.payload(l3)) {
         Ok(parsed) => parsed,
-        Err(malformed) => return Parsed::Drop(drop_reason(Layer::Udp, malformed)),
+        Err(malformed) => return Parsed::Drop(drop_reason(HeaderLayer::Udp, malformed)),
     };
     if udp.dst_port() != UDP_PORT {
         return Parsed::Drop(DropReason::UdpPortUnknown);
@@ -243,26 +243,26 @@ fn parse_udp(
     }
     let gtpu = match parse_gtpu(message) {
         Ok(gtpu) => gtpu,
-        Err(malformed) => return Parsed::Drop(drop_reason(Layer::Gtpu, malformed)),
+        Err(malformed) => return Parsed::Drop(drop_reason(HeaderLayer::Gtpu, malformed)),
     };
     if gtpu.unknown_comprehension.is_some() {
         return unknown_extension(gtpu.message_type);
     }
     let message_offset =
         u16::from(frame.l3_offset).saturating_add(ip.payload_offset).saturating_add(8);
-    if gtpu.message_type != MessageType::G_PDU {
+    if gtpu.message_type != GtpuMessageType::G_PDU {
         let src_port = udp.src_port();
-        return Parsed::Slow(id, Task::Gtpu { ip: *ip, src_port, gtpu, message_offset });
+        return Parsed::Slow(id, SlowTask::Gtpu { ip: *ip, src_port, gtpu, message_offset });
     }
     let inner = match parse_ip(gtpu.payload(message), true) {
         Ok(inner) => inner,
-        Err(malformed) => return Parsed::Drop(drop_reason(Layer::Inner, malformed)),
+        Err(malformed) => return Parsed::Drop(drop_reason(HeaderLayer::Inner, malformed)),
     };
     let is_on_link = !is_forwardable(&inner.addrs);
     if is_on_link && !is_usable_on_link(&inner.addrs) {
         return Parsed::Drop(DropReason::IpAddressInvalid);
     }
-    let arrival = Arrival {
+    let arrival = PacketArrival {
         ip_offset: message_offset.saturating_add(gtpu.payload_offset),
         outer: if ip.is_ipv4() { OuterHeader::GtpuUdpIpv4 } else { OuterHeader::GtpuUdpIpv6 },
         interfaces: InterfaceSet::only(interface.id),
@@ -277,9 +277,10 @@ fn parse_udp(
 
 /// Nobody is told about what tells of errors itself: two nodes would never end.
 #[cold]
-fn unknown_extension(message_type: MessageType) -> Parsed {
+fn unknown_extension(message_type: GtpuMessageType) -> Parsed {
     match message_type {
-        MessageType::ERROR_INDICATION | MessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION => {
+        GtpuMessageType::ERROR_INDICATION
+        | GtpuMessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION => {
             Parsed::Drop(DropReason::GtpuExtensionUnknown)
         }
         _ => Parsed::UnknownExtension,
@@ -292,13 +293,14 @@ fn unknown_extension(message_type: MessageType) -> Parsed {
 /// # Errors
 /// `UdpChecksumWrong`, `UdpMalformed`.
 pub(crate) fn verify_udp(ip: &IpPacket, payload: &[u8]) -> Result<(), DropReason> {
-    let (header, _) = UdpHeader::parse(payload).map_err(|bad| drop_reason(Layer::Udp, bad))?;
+    let (header, _) =
+        UdpHeader::parse(payload).map_err(|bad| drop_reason(HeaderLayer::Udp, bad))?;
     let datagram = payload.get(..usize::from(header.len())).unwrap_or_default();
     let verified = match ip.addrs {
         IpAddrs::V4 { src, dst } => udp::verify_ipv4(src, dst, datagram),
         IpAddrs::V6 { src, dst } => udp::verify_ipv6(src, dst, datagram),
     };
-    verified.map_err(|bad| drop_reason(Layer::Udp, bad))
+    verified.map_err(|bad| drop_reason(HeaderLayer::Udp, bad))
 }
 
 /// A frame whose destination is not our hardware address: group traffic that concerns us, or not.
@@ -311,7 +313,7 @@ fn parse_group_frame(frame: &Frame, id: LinkId, bytes: &[u8]) -> Parsed {
         return Parsed::Punt(PuntReason::LinkControl);
     }
     match frame.ether_type {
-        EtherType::ARP => Parsed::Slow(id, Task::Arp { l3_offset: frame.l3_offset }),
+        EtherType::ARP => Parsed::Slow(id, SlowTask::Arp { l3_offset: frame.l3_offset }),
         EtherType::IPV4 | EtherType::IPV6 => match parse_l3(frame, bytes, RxChecksum::Unknown) {
             Ok(ip) => parse_group_ip(frame, id, &ip),
             Err(reason) => Parsed::Drop(reason),
@@ -334,7 +336,7 @@ fn parse_group_ip(frame: &Frame, id: LinkId, ip: &IpPacket) -> Parsed {
     let l3_offset = frame.l3_offset;
     match ip.addrs.dst() {
         IpAddr::V6(dst) if dst.is_multicast() && ip.protocol == protocol::ICMPV6 => {
-            Parsed::Slow(id, Task::Icmpv6 { l3_offset, ip: *ip })
+            Parsed::Slow(id, SlowTask::Icmpv6 { l3_offset, ip: *ip })
         }
         IpAddr::V4(dst) if dst.is_multicast() && ip.protocol == IGMP => {
             Parsed::Punt(PuntReason::LinkControl)

@@ -1,10 +1,10 @@
 //! Second stage: whose packet is this?
 
-use adit_tables::View;
+use adit_tables::TablesView;
 use adit_types::limits::BURST_MAX;
 use adit_types::{DomainId, SessionIndex};
 
-use crate::columns::{Lane, Side};
+use crate::columns::{BurstLane, LaneKind};
 
 /// Finds the session of every packet in the lane.
 ///
@@ -13,7 +13,7 @@ use crate::columns::{Lane, Side};
 ///          table answers the others, rules and the line of the counters while slots arrive. No allocation, no clock.
 /// Spec:    TS 29.281 §5.1 (TEID); TS 29.244 §5.2.1 (packet forwarding model).
 /// Errors:  none; a miss becomes a drop in `s3_classify`.
-pub(crate) fn s2_lookup<B, S: Side>(view: &View<'_>, lane: &mut Lane<'_, B, S>) {
+pub(crate) fn s2_lookup<B, S: LaneKind>(view: &TablesView<'_>, lane: &mut BurstLane<'_, B, S>) {
     let mut sessions = [SessionIndex::NONE; BURST_MAX];
     let found = &mut sessions[..lane.keys.len()];
     if S::IS_TUNNELED || view.is_one_domain() {
@@ -26,16 +26,16 @@ pub(crate) fn s2_lookup<B, S: Side>(view: &View<'_>, lane: &mut Lane<'_, B, S>) 
     }
     for session in found.iter() {
         view.prefetch_rules(*session);
-        view.prefetch_express(*session, S::COUNTED);
+        view.prefetch_fast_rule(*session, S::COUNTED);
     }
     lane.sessions.extend(found.iter().copied());
 }
 
 /// The same for packets of several routing domains: packets that follow each other and arrived in the
 /// same one are looked up together.
-fn lookup_by_domain<B, S: Side>(
-    view: &View<'_>,
-    lane: &Lane<'_, B, S>,
+fn lookup_by_domain<B, S: LaneKind>(
+    view: &TablesView<'_>,
+    lane: &BurstLane<'_, B, S>,
     found: &mut [SessionIndex],
 ) {
     let domain =

@@ -4,17 +4,17 @@ use core::net::IpAddr;
 
 use adit_pktio::PacketBuf;
 use adit_rules::{
-    ApplyAction, Candidate, DropReason, FlowKey, FlowSelector, OuterHeaderRemoval, PublishedFar,
+    ApplyAction, Candidate, DropReason, FlowKey, FlowSelector, HeaderRemoval, PublishedFar,
     PublishedPdr, PublishedRules, SourceInterface, TunnelSide,
 };
-use adit_tables::View;
+use adit_tables::TablesView;
 use adit_types::{Direction, Nanos, SessionIndex};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{IpPacket, five_tuple, parse_ip, protocol};
 
-use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
-use crate::fragments::UpperLayers;
-use crate::reason::{Layer, drop_reason, is_forwardable};
+use crate::columns::{BurstLane, LaneKind, Matched, PacketArrival, PacketVerdict};
+use crate::fragments::FirstFragments;
+use crate::reason::{HeaderLayer, drop_reason, is_forwardable};
 use crate::stage::s1_parse::verify_udp;
 
 /// Finds PDR and FAR of every packet in the lane.
@@ -26,32 +26,32 @@ use crate::stage::s1_parse::verify_udp;
 ///          which ports are read. No allocation, no clock.
 /// Spec:    TS 29.244 §5.2.1 (lookup of the session, then of its PDR), §5.2.1A.
 /// Errors:  none; misses are verdicts.
-pub(crate) fn s3_classify<'v, B: PacketBuf, S: Side>(
-    (view, now): (&View<'v>, Nanos),
-    uppers: &mut UpperLayers,
-    lane: &mut Lane<'v, B, S>,
+pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
+    (view, now): (&TablesView<'v>, Nanos),
+    uppers: &mut FirstFragments,
+    lane: &mut BurstLane<'v, B, S>,
 ) {
-    let Lane { bufs, arrivals, ips, sessions, verdicts, .. } = lane;
+    let BurstLane { bufs, arrivals, ips, sessions, verdicts, .. } = lane;
     for (((buf, arrival), ip), session) in
         bufs.iter().zip(arrivals.iter_mut()).zip(ips.iter_mut()).zip(&*sessions)
     {
         if ip.is_fragment() && session.is_some() {
             let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
-            arrival.upper = uppers.see(now, *session, packet, ip);
+            arrival.upper = uppers.first_of(now, *session, packet, ip);
         }
         verdicts.push(match classify::<S>(view, *session, buf.data(), arrival, ip) {
-            Ok(matched) => Verdict::Pass(matched),
-            Err(reason) => Verdict::Drop(reason),
+            Ok(matched) => PacketVerdict::Pass(matched),
+            Err(reason) => PacketVerdict::Drop(reason),
         });
     }
 }
 
 #[inline]
-fn classify<'v, S: Side>(
-    view: &View<'v>,
+fn classify<'v, S: LaneKind>(
+    view: &TablesView<'v>,
     session: SessionIndex,
     frame: &[u8],
-    arrival: &mut Arrival,
+    arrival: &mut PacketArrival,
     ip: &mut IpPacket,
 ) -> Result<Matched<'v>, DropReason> {
     let rules = view.rules(session).ok_or(S::UNKNOWN)?;
@@ -109,7 +109,7 @@ fn check_ue(rules: &PublishedRules, ingress: Ingress, ip: &IpPacket) -> Result<(
 fn find_on_link<'v>(
     rules: &'v PublishedRules,
     packet: &[u8],
-    arrival: &Arrival,
+    arrival: &PacketArrival,
     ip: &IpPacket,
     ingress: Ingress,
 ) -> Result<Matched<'v>, DropReason> {
@@ -143,7 +143,7 @@ pub(crate) enum Ingress {
 impl Ingress {
     /// The ingress of a packet of lane `S`.
     #[inline]
-    fn of<S: Side>(rules: &PublishedRules, arrival: &Arrival) -> Self {
+    fn of<S: LaneKind>(rules: &PublishedRules, arrival: &PacketArrival) -> Self {
         match S::IS_TUNNELED {
             true => Self::Tunnel(rules.tunnel_side(arrival.teid)),
             false => Self::DataNetwork,
@@ -185,7 +185,7 @@ impl Ingress {
 pub(crate) fn find_pdr<'v>(
     rules: &'v PublishedRules,
     packet: &[u8],
-    arrival: &Arrival,
+    arrival: &PacketArrival,
     ip: &IpPacket,
     ingress: Ingress,
 ) -> Result<Matched<'v>, DropReason> {
@@ -198,7 +198,7 @@ pub(crate) fn find_pdr<'v>(
             let flow = selector(packet, arrival, ip);
             let is_match = |found: Candidate| {
                 let pdr = pdrs.get(found.pdr).filter(has_headers);
-                pdr.is_some_and(|pdr| found.is_sure(&pdr.sdf, direction, &flow))
+                pdr.is_some_and(|pdr| found.is_confirmed(&pdr.sdf, direction, &flow))
             };
             let at = matcher.view().find(&FlowKey::new(direction, &flow), is_match);
             at.and_then(|at| pdrs.get(at))
@@ -213,7 +213,7 @@ pub(crate) fn find_pdr<'v>(
     let pdr = pdr.ok_or(DropReason::PdrUnmatched)?;
     // A compiled PDR refers to a FAR of its own session.
     let far = rules.fars.get(usize::from(pdr.far)).ok_or(DropReason::PdrUnmatched)?;
-    Ok(Matched { rules, pdr, far, direction, waits: false, is_guaranteed: false })
+    Ok(Matched { rules, pdr, far, direction, must_queue: false, is_guaranteed: false })
 }
 
 /// All conditions of a PDR except its SDF filters.
@@ -223,7 +223,7 @@ pub(crate) fn find_pdr<'v>(
 fn matches_headers(
     rules: &PublishedRules,
     pdr: &PublishedPdr,
-    arrival: &Arrival,
+    arrival: &PacketArrival,
     ip: &IpPacket,
     ingress: Ingress,
 ) -> bool {
@@ -244,18 +244,18 @@ fn matches_headers(
 /// Spec: TS 29.244 §8.2.64.
 #[cold]
 fn inner_packet(
-    removal: OuterHeaderRemoval,
+    removal: HeaderRemoval,
     packet: &[u8],
     ip: &IpPacket,
 ) -> Result<(u16, IpPacket), DropReason> {
     let (is_ipv4, is_udp) = match removal {
-        OuterHeaderRemoval::UdpIpv4 => (true, true),
-        OuterHeaderRemoval::UdpIpv6 => (false, true),
-        OuterHeaderRemoval::Ipv4 => (true, false),
-        OuterHeaderRemoval::Ipv6 => (false, false),
-        OuterHeaderRemoval::GtpuUdpIpv4
-        | OuterHeaderRemoval::GtpuUdpIpv6
-        | OuterHeaderRemoval::GtpuUdpIp => return Err(DropReason::OuterHeaderMismatch),
+        HeaderRemoval::UdpIpv4 => (true, true),
+        HeaderRemoval::UdpIpv6 => (false, true),
+        HeaderRemoval::Ipv4 => (true, false),
+        HeaderRemoval::Ipv6 => (false, false),
+        HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIpv6 | HeaderRemoval::GtpuUdpIp => {
+            return Err(DropReason::OuterHeaderMismatch);
+        }
     };
     let carries = match is_udp {
         true => ip.may_carry(protocol::UDP),
@@ -276,7 +276,7 @@ fn inner_packet(
         }
         false => (0, upper),
     };
-    let inner = parse_ip(payload, true).map_err(|bad| drop_reason(Layer::Inner, bad))?;
+    let inner = parse_ip(payload, true).map_err(|bad| drop_reason(HeaderLayer::Inner, bad))?;
     if !is_udp && inner.is_ipv4() != (ip.protocol == protocol::IPV4) {
         return Err(DropReason::InnerMalformed);
     }
@@ -288,7 +288,7 @@ fn inner_packet(
 
 /// What SDF filters see of `packet`; of a later fragment, what they saw of the first one.
 #[inline]
-pub(crate) fn selector(packet: &[u8], arrival: &Arrival, ip: &IpPacket) -> FlowSelector {
+pub(crate) fn selector(packet: &[u8], arrival: &PacketArrival, ip: &IpPacket) -> FlowSelector {
     let mut tuple = five_tuple(packet, ip);
     if let Some(upper) = arrival.upper {
         tuple.protocol = upper.protocol;

@@ -5,12 +5,12 @@ use adit_tables::Leases;
 use adit_types::{Direction, SessionIndex};
 
 use crate::aggregates::Sharing;
-use crate::columns::{Lane, Matched, Side, Verdict};
-use crate::outbound::Events;
-use crate::shaping::{Shaping, flow_of, limits, shares_open};
-use crate::stage::egress::Env;
-use crate::stage::s5_account::Meter;
-use crate::tally::Tally;
+use crate::columns::{BurstLane, LaneKind, Matched, PacketVerdict};
+use crate::shaping::{Shaping, buckets, check_shared, queue_key};
+use crate::stage::egress::StepContext;
+use crate::stage::s5_account::UsageMeter;
+use crate::tally::StepTally;
+use crate::worker_state::Events;
 
 /// Drops what a QER's gate or rate or the FAR's action stops, and diverts what is to be buffered.
 ///
@@ -23,25 +23,29 @@ use crate::tally::Tally;
 /// Spec:    TS 29.244 §5.4.3 (gating), §5.4.4 (QoS control), §8.2.26 (Apply Action), §8.2.68
 ///          (measurement before QoS).
 /// Errors:  none.
-pub(crate) fn s4_enforce<B, S: Side>(
-    env: &Env<'_>,
-    lane: &mut Lane<'_, B, S>,
+pub(crate) fn s4_enforce<B, S: LaneKind>(
+    env: &StepContext<'_>,
+    lane: &mut BurstLane<'_, B, S>,
     (shaping, leases): (&Shaping<B>, &mut Leases),
     events: &mut Events,
-    tally: &mut Tally,
+    tally: &mut StepTally,
 ) {
     let usage = env.view.usage();
-    let Lane { verdicts, ips, sessions, .. } = lane;
+    let BurstLane { verdicts, ips, sessions, .. } = lane;
     for ((verdict, ip), session) in verdicts.iter_mut().zip(&*ips).zip(&*sessions) {
-        let Verdict::Pass(matched) = *verdict else { continue };
+        let PacketVerdict::Pass(matched) = *verdict else { continue };
         let admitted = admit(&matched, matched.direction)
             .and_then(|()| pass_rates(env, (shaping, leases), &matched, *session, ip.total_len));
         match admitted {
             Ok(passage) => {
                 if passage != Passage::Plain {
                     let (waits, is_guaranteed) =
-                        (passage == Passage::Waits, passage == Passage::Guaranteed);
-                    *verdict = Verdict::Pass(Matched { waits, is_guaranteed, ..matched });
+                        (passage == Passage::MustQueue, passage == Passage::Guaranteed);
+                    *verdict = PacketVerdict::Pass(Matched {
+                        must_queue: waits,
+                        is_guaranteed,
+                        ..matched
+                    });
                 }
                 for at in &matched.pdr.urrs {
                     if let Some(urr) = matched.rules.urrs.get(usize::from(*at)) {
@@ -54,7 +58,7 @@ pub(crate) fn s4_enforce<B, S: Side>(
                     let bytes = u64::from(ip.total_len);
                     measure(env, &matched, reason, bytes, events, tally);
                 }
-                *verdict = stopped(matched, reason);
+                *verdict = stop_verdict(matched, reason);
             }
         }
     }
@@ -67,7 +71,7 @@ enum Passage {
     /// Within the guaranteed bit rate of its flow.
     Guaranteed,
     /// It has to wait for them.
-    Waits,
+    MustQueue,
 }
 
 /// Takes a packet of `bytes` octets through the buckets of its PDR's QERs, all or none.
@@ -76,7 +80,7 @@ enum Passage {
 /// `RateExceeded`; `AggregateExceeded` for what it shares; `ShapingQueueFull` for what may not wait.
 #[inline]
 fn pass_rates<B>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     (shaping, leases): (&Shaping<B>, &mut Leases),
     matched: &Matched<'_>,
     session: SessionIndex,
@@ -84,13 +88,13 @@ fn pass_rates<B>(
 ) -> Result<Passage, DropReason> {
     let meter = |bucket| env.view.meter(session, matched.direction, bucket);
     let (mut is_metered, mut is_open) = (false, true);
-    for (limit, bucket) in limits(matched) {
+    for (limit, bucket) in buckets(matched) {
         is_metered = true;
         let found = meter(bucket);
         if found.is_some_and(|meter| meter.is_open(limit, env.now)) {
             continue;
         }
-        if limit.excess() == Excess::Drops {
+        if limit.excess() == Excess::Policed {
             found.inspect(|meter| meter.count_dropped(bytes));
             return Err(DropReason::RateExceeded);
         }
@@ -101,18 +105,18 @@ fn pass_rates<B>(
     if !is_metered && !is_shared && sharing.guarantee == Guarantee::Nothing {
         return Ok(Passage::Plain);
     }
-    let flow =
-        (is_shared || shaping.waits(session, matched.direction)).then(|| flow_of(session, matched));
+    let flow = (is_shared || shaping.has_packets_of(session, matched.direction))
+        .then(|| queue_key(session, matched));
     let flow_len = flow.map_or(0, |flow| shaping.flow_len(&flow));
     if let Some(flow) = flow.filter(|_| is_shared && is_open && flow_len == 0) {
-        match shares_open(env, shaping, leases, flow) {
+        match check_shared(env, shaping, leases, flow) {
             Ok(()) => {}
-            Err(Excess::Drops) => return Err(DropReason::AggregateExceeded),
-            Err(Excess::Waits) => is_open = false,
+            Err(Excess::Policed) => return Err(DropReason::AggregateExceeded),
+            Err(Excess::Shaped) => is_open = false,
         }
     }
     if is_open && flow_len == 0 {
-        for (limit, bucket) in limits(matched) {
+        for (limit, bucket) in buckets(matched) {
             meter(bucket).inspect(|meter| meter.pass(limit, env.now, bytes));
         }
         if is_shared {
@@ -125,9 +129,9 @@ fn pass_rates<B>(
         });
     }
     if shaping.has_room(flow_len) {
-        return Ok(Passage::Waits);
+        return Ok(Passage::MustQueue);
     }
-    if let Some(meter) = limits(matched).find_map(|(_, bucket)| meter(bucket)) {
+    if let Some(meter) = buckets(matched).find_map(|(_, bucket)| meter(bucket)) {
         meter.count_dropped(bytes);
     }
     Err(DropReason::ShapingQueueFull)
@@ -135,33 +139,33 @@ fn pass_rates<B>(
 
 /// The verdict on a packet that gates or FAR stop.
 #[inline]
-pub(crate) fn stopped(matched: Matched<'_>, reason: DropReason) -> Verdict<'_> {
+pub(crate) fn stop_verdict(matched: Matched<'_>, reason: DropReason) -> PacketVerdict<'_> {
     const MORE: ApplyAction = ApplyAction::BUFF.union(ApplyAction::DDPN).union(ApplyAction::DUPL);
     match reason {
         DropReason::FarDrop | DropReason::TunnelUnknown if matched.far.action.intersects(MORE) => {
-            Verdict::Divert(matched)
+            PacketVerdict::Divert(matched)
         }
-        _ => Verdict::Drop(reason),
+        _ => PacketVerdict::Drop(reason),
     }
 }
 
 /// Counts a packet that gates or FAR stop. What is to be buffered counts when it is released.
 #[cold]
 fn measure(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     matched: &Matched<'_>,
     reason: DropReason,
     bytes: u64,
     events: &mut Events,
-    tally: &mut Tally,
+    tally: &mut StepTally,
 ) {
-    let (meter, direction) = (Meter::new(env, matched), matched.direction);
+    let (meter, direction) = (UsageMeter::new(env, matched), matched.direction);
     match reason {
         DropReason::GateClosed
         | DropReason::RateExceeded
         | DropReason::AggregateExceeded
         | DropReason::ShapingQueueFull => {
-            meter.gated(matched, direction, bytes, events, tally);
+            meter.count_gated(matched, direction, bytes, events, tally);
         }
         _ if matched.far.buffers() => {}
         _ => meter.count_dropped(matched, direction, bytes, events, tally),

@@ -2,17 +2,18 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::{
-    DropReason, FlowSelector, PacketRate, PublishedRules, PublishedUrr, UsageLimits, WorkerEvent,
+    DropReason, FlowSelector, PacketRateMeter, PublishedRules, PublishedUrr, UsageLimits,
+    WorkerEvent,
 };
 use adit_tables::{UsageMark, UsageView};
 use adit_types::{Direction, Nanos, PdrId, Seid};
 
-use crate::columns::{Lane, Matched, Side, Verdict};
-use crate::outbound::Events;
-use crate::stage::egress::Env;
+use crate::columns::{BurstLane, LaneKind, Matched, PacketVerdict};
+use crate::stage::egress::StepContext;
 use crate::stage::s3_classify::selector;
-use crate::stage::s4_enforce::{admit_far, stopped};
-use crate::tally::Tally;
+use crate::stage::s4_enforce::{admit_far, stop_verdict};
+use crate::tally::StepTally;
+use crate::worker_state::Events;
 
 /// Adds the packets that pass to their session's and their URRs' counters and to the packet rates of
 /// their QERs. Packets beyond such a rate are dropped, and packets beyond a quota take the URR's quota
@@ -27,31 +28,31 @@ use crate::tally::Tally;
 /// Spec:    TS 29.244 §8.2.63 (packet rate), §5.2.2.2 (volume is measured on the user's packet; packets pass while the
 ///          quota is not used up, so the last one may exceed it).
 /// Threads: the counters belong to this worker, which owns the session.
-pub(crate) fn s5_account<B: PacketBuf, S: Side>(
-    env: &Env<'_>,
-    lane: &mut Lane<'_, B, S>,
+pub(crate) fn s5_account<B: PacketBuf, S: LaneKind>(
+    env: &StepContext<'_>,
+    lane: &mut BurstLane<'_, B, S>,
     events: &mut Events,
-    tally: &mut Tally,
+    tally: &mut StepTally,
 ) {
-    let Lane { bufs, arrivals, verdicts, sessions, ips, .. } = lane;
+    let BurstLane { bufs, arrivals, verdicts, sessions, ips, .. } = lane;
     let packets = bufs.iter().zip(&*arrivals).zip(&*ips);
     for ((verdict, session), ((buf, arrival), ip)) in
         verdicts.iter_mut().zip(&*sessions).zip(packets)
     {
-        let Verdict::Pass(matched) = verdict else { continue };
+        let PacketVerdict::Pass(matched) = verdict else { continue };
         let direction = matched.direction;
         let bytes = u64::from(ip.total_len);
         if !packet_rates(matched).all(|rate| rate.is_open(direction, env.now)) {
-            Meter::new(env, matched).gated(matched, direction, bytes, events, tally);
-            *verdict = Verdict::Drop(DropReason::PacketRateExceeded);
+            UsageMeter::new(env, matched).count_gated(matched, direction, bytes, events, tally);
+            *verdict = PacketVerdict::Drop(DropReason::PacketRateExceeded);
             continue;
         }
         if !matched.pdr.urrs.is_empty() {
-            let meter = Meter::new(env, matched);
+            let meter = UsageMeter::new(env, matched);
             let packet = || buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
             let flow = || selector(packet(), arrival, ip);
             if let Err(reason) = meter.pass(matched, flow, bytes, events, tally) {
-                *verdict = stopped(*matched, reason);
+                *verdict = stop_verdict(*matched, reason);
                 continue;
             }
         }
@@ -62,7 +63,7 @@ pub(crate) fn s5_account<B: PacketBuf, S: Side>(
 
 /// The packet rates of a PDR's QERs.
 #[inline]
-fn packet_rates<'v>(matched: &Matched<'v>) -> impl Iterator<Item = &'v PacketRate> + use<'v> {
+fn packet_rates<'v>(matched: &Matched<'v>) -> impl Iterator<Item = &'v PacketRateMeter> + use<'v> {
     let Matched { rules, pdr, .. } = *matched;
     rules.qers_of(pdr).filter_map(|qer| qer.packet_rate.as_deref())
 }
@@ -89,17 +90,17 @@ fn is_exempt(urr: &PublishedUrr, direction: Direction, flow: &FlowSelector) -> b
 }
 
 /// Counts one packet.
-pub(crate) struct Meter<'v> {
+pub(crate) struct UsageMeter<'v> {
     usage: UsageView<'v>,
     now: Nanos,
     session: Seid,
     pdr: PdrId,
 }
 
-impl<'v> Meter<'v> {
+impl<'v> UsageMeter<'v> {
     /// A meter of a packet that `matched` belongs to.
     #[inline]
-    pub fn new(env: &Env<'v>, matched: &Matched<'_>) -> Self {
+    pub fn new(env: &StepContext<'v>, matched: &Matched<'_>) -> Self {
         let (session, pdr) = (matched.rules.up_seid, matched.pdr.id);
         Self { usage: env.view.usage(), now: env.now, session, pdr }
     }
@@ -116,7 +117,7 @@ impl<'v> Meter<'v> {
         flow: impl Fn() -> FlowSelector,
         bytes: u64,
         events: &mut Events,
-        tally: &mut Tally,
+        tally: &mut StepTally,
     ) -> Result<(), DropReason> {
         let (rules, direction) = (matched.rules, matched.direction);
         let stopped_by = |urr| {
@@ -149,13 +150,13 @@ impl<'v> Meter<'v> {
 
     /// Counts a packet that a closed gate stopped, where it counts.
     #[cold]
-    pub fn gated(
+    pub fn count_gated(
         &self,
         matched: &Matched<'_>,
         direction: Direction,
         bytes: u64,
         events: &mut Events,
-        tally: &mut Tally,
+        tally: &mut StepTally,
     ) {
         for urr in urrs(matched.rules, matched).filter(|urr| urr.before_qos) {
             if self.exhausted(matched.rules, urr).is_none() {
@@ -173,7 +174,7 @@ impl<'v> Meter<'v> {
         direction: Direction,
         bytes: u64,
         events: &mut Events,
-        tally: &mut Tally,
+        tally: &mut StepTally,
     ) {
         if direction == Direction::Uplink {
             return;
@@ -182,7 +183,7 @@ impl<'v> Meter<'v> {
             let (all_bytes, all_pkts) = self.usage.add_dropped(urr.slot, bytes);
             let (pkts, bytes) = urr.report_dropped;
             if all_pkts >= pkts || all_bytes >= bytes {
-                self.tell(urr, UsageMark::Dropped, events, tally);
+                self.report(urr, UsageMark::Dropped, events, tally);
             }
         }
     }
@@ -218,41 +219,47 @@ impl<'v> Meter<'v> {
         direction: Direction,
         bytes: u64,
         events: &mut Events,
-        tally: &mut Tally,
+        tally: &mut StepTally,
     ) {
         self.usage.add(urr, direction, bytes, self.now);
         if urr.report_start {
-            self.tell(urr, UsageMark::Start, events, tally);
+            self.report(urr, UsageMark::Start, events, tally);
         }
-        self.tell_limits(urr, events, tally);
+        self.report_limits(urr, events, tally);
         if let Some(pool) = pool(rules, urr) {
-            self.tell_limits(pool, events, tally);
+            self.report_limits(pool, events, tally);
         }
     }
 
     #[inline]
-    fn tell_limits(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut Tally) {
+    fn report_limits(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut StepTally) {
         if self.is_reached(urr, &urr.report) {
-            self.tell(urr, UsageMark::Report, events, tally);
+            self.report(urr, UsageMark::Report, events, tally);
         }
         if self.is_reached(urr, &urr.quota()) {
-            self.tell(urr, UsageMark::Quota, events, tally);
+            self.report(urr, UsageMark::Quota, events, tally);
         }
-        self.usage.arm(urr);
+        self.usage.update_countable(urr);
     }
 
     /// A packet met a used-up quota. One that was never more than zero is told here.
     #[cold]
-    fn stop(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut Tally) {
+    fn stop(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut StepTally) {
         if !urr.stopped {
-            self.tell(urr, UsageMark::Quota, events, tally);
+            self.report(urr, UsageMark::Quota, events, tally);
         }
     }
 
     /// Tells once per generation; again with the next packet when the ring is full.
     #[inline]
-    fn tell(&self, urr: &PublishedUrr, mark: UsageMark, events: &mut Events, tally: &mut Tally) {
-        if !self.usage.is_untold(urr, mark) {
+    fn report(
+        &self,
+        urr: &PublishedUrr,
+        mark: UsageMark,
+        events: &mut Events,
+        tally: &mut StepTally,
+    ) {
+        if !self.usage.is_unreported(urr, mark) {
             return;
         }
         let &PublishedUrr { slot, generation, .. } = urr;
@@ -264,7 +271,7 @@ impl<'v> Meter<'v> {
             _ => WorkerEvent::UsageLimit { session, slot, generation },
         };
         if events.push(tally, event) {
-            self.usage.tell(urr, mark);
+            self.usage.mark_reported(urr, mark);
         }
     }
 }

@@ -4,46 +4,45 @@ use core::net::IpAddr;
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{
-    DestinationInterface, DropReason, OuterHeaderCreation, PublishedPdr, PublishedRules,
-    SourceInterface,
+    DestinationInterface, DropReason, HeaderCreation, PublishedPdr, PublishedRules, SourceInterface,
 };
 use adit_types::{Direction, InterfaceRole, InterfaceSet, SessionIndex};
 use adit_wire::{EtherType, IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 
 use crate::buffering;
-use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
-use crate::local_switching::turning;
-use crate::outbound::Outbound;
-use crate::shaping::{self, Ready};
-use crate::slow::{GtpuError, IcmpError, IcmpErrorKind, obey_before};
+use crate::columns::{BurstLane, LaneKind, Matched, PacketArrival, PacketVerdict};
+use crate::local_switching::local_egress;
+use crate::shaping::{self, ReadyFrame};
+use crate::slow::{GtpuError, IcmpError, IcmpErrorKind, run_commands_before};
 use crate::stage::duplicate::duplicate;
-use crate::stage::egress::{Env, Way, prepend_link, way_by_route, way_to_hop};
+use crate::stage::egress::{Egress, StepContext, egress_by_route, egress_to_hop, prepend_link};
 use crate::stage::fragment::send_fragments;
 use crate::stage::marking::mark;
-use crate::stage::outer::{Outer, encapsulate};
-use crate::stage::redirect::{self, Target};
+use crate::stage::outer::{CreatedHeader, encapsulate};
+use crate::stage::redirect::{self, RedirectTarget};
+use crate::worker_state::WorkerState;
 
 /// Why a packet that its rules let pass does not leave.
-pub(super) struct Refused {
+pub(super) struct NotForwarded {
     reason: DropReason,
     /// What the sender is told.
     error: Option<IcmpErrorKind>,
 }
 
-impl From<DropReason> for Refused {
+impl From<DropReason> for NotForwarded {
     fn from(reason: DropReason) -> Self {
         Self { reason, error: None }
     }
 }
 
 /// How a packet leaves that its rules let pass.
-pub(super) struct Course<'v> {
+pub(super) struct ForwardPlan<'v> {
     /// Where it goes.
-    pub way: Way<'v>,
+    pub egress: Egress<'v>,
     /// It turns round there, to another UE.
-    turns: bool,
-    outer: Option<Outer>,
-    target: Option<Target>,
+    is_switched: bool,
+    outer: Option<CreatedHeader>,
+    target: Option<RedirectTarget>,
     /// It is one hop further then.
     is_routed: bool,
     /// What fits the link behind the outer header, where the packet is longer and may be fragmented.
@@ -59,45 +58,45 @@ pub(super) struct Course<'v> {
 /// Spec:    TS 29.244 §5.2.1, §8.2.56, §8.2.64; RFC 1812 §5.3.1; RFC 8200 §3.
 /// Errors:  none; every packet ends in the outbound queues, among those that wait for a neighbor, or
 ///          in exactly one drop reason.
-pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
-    env: &Env<'_>,
+pub(crate) fn s6_apply<Io: PacketIo, S: LaneKind>(
+    env: &StepContext<'_>,
     io: &mut Io,
-    lane: &mut Lane<'_, Io::Buf, S>,
-    out: &mut Outbound<Io::Buf>,
+    lane: &mut BurstLane<'_, Io::Buf, S>,
+    out: &mut WorkerState<Io::Buf>,
 ) {
     for verdict in &lane.verdicts {
-        if let Verdict::Pass(matched) = verdict {
+        if let PacketVerdict::Pass(matched) = verdict {
             env.view.prefetch_next_hop(matched.far.next_hop);
         }
     }
-    let Lane { bufs, arrivals, ips, verdicts, sessions, .. } = lane;
+    let BurstLane { bufs, arrivals, ips, verdicts, sessions, .. } = lane;
     for ((((mut buf, arrival), ip), verdict), session) in
         bufs.drain(..).zip(&mut *arrivals).zip(&*ips).zip(&*verdicts).zip(&*sessions)
     {
-        if let Verdict::Pass(matched) | Verdict::Divert(matched) = verdict
+        if let PacketVerdict::Pass(matched) | PacketVerdict::Divert(matched) = verdict
             && !matched.far.duplicates.is_empty()
         {
             duplicate(env, io, out, &buf, (*session, arrival, ip), matched);
         }
         let matched = match verdict {
-            Verdict::Pass(matched) if redirect::is_answered(matched) => {
-                redirect::hand_over(out, buf, (*session, &*arrival, ip), matched);
+            PacketVerdict::Pass(matched) if redirect::is_answered_by_http(matched) => {
+                redirect::queue_http_answer(out, buf, (*session, &*arrival, ip), matched);
                 continue;
             }
-            Verdict::Pass(matched) => matched,
-            Verdict::Divert(matched) => {
+            PacketVerdict::Pass(matched) => matched,
+            PacketVerdict::Divert(matched) => {
                 buffering::divert(env, out, buf, (*session, &*arrival, ip), matched);
                 continue;
             }
-            Verdict::Drop(reason) => {
+            PacketVerdict::Drop(reason) => {
                 drop_packet(out, buf, (arrival, ip), *reason);
                 continue;
             }
         };
         if out.has_commands() {
-            obey_before(env, io, out, (*session, matched.rules.generation));
+            run_commands_before(env, io, out, (*session, matched.rules.generation));
         }
-        let course = set_course(env, arrival, ip, matched);
+        let course = plan_forwarding(env, arrival, ip, matched);
         if let Ok(course) = &course
             && let Some(mtu_bytes) = course.divided_to
         {
@@ -108,22 +107,22 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
         let way = course.and_then(|course| {
             rewrite(&mut buf, arrival, ip, &course)?;
             finish(&mut buf, matched, &course)?;
-            Ok((course.way, course.turns))
+            Ok((course.egress, course.is_switched))
         });
         match way {
             Ok((way, turns)) => {
                 let packet = (buf, ip.total_len);
                 match turns {
-                    false => leave(env, io, out, packet, (*session, matched, &way)),
-                    true => turn(env, out, packet, (*session, matched, &way)),
+                    false => send_or_queue(env, io, out, packet, (*session, matched, &way)),
+                    true => switch_or_queue(env, out, packet, (*session, matched, &way)),
                 }
             }
-            Err(Refused { reason, error }) => {
+            Err(NotForwarded { reason, error }) => {
                 out.tally.drop(reason);
                 // Spec: RFC 4443 §2.4 (e), RFC 1812 §4.3.2.7: no errors about link-local packets.
                 if let Some(kind) = error.filter(|_| !matched.is_of_cp_function()) {
                     let ip_offset = arrival.ip_offset;
-                    let (direction, network) = (matched.direction, other_side(matched));
+                    let (direction, network) = (matched.direction, network_side(matched));
                     let error = IcmpError { kind, direction, network, ip_offset, ip: *ip };
                     out.slow.push_error(buf, error);
                 }
@@ -134,54 +133,54 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
 
 /// Sends the frame of a packet of `len` octets, or has it wait for its rates.
 #[inline]
-pub(super) fn leave<Io: PacketIo>(
-    env: &Env<'_>,
+pub(super) fn send_or_queue<Io: PacketIo>(
+    env: &StepContext<'_>,
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     (buf, len): (Io::Buf, u16),
-    (session, matched, way): (SessionIndex, &Matched<'_>, &Way<'_>),
+    (session, matched, way): (SessionIndex, &Matched<'_>, &Egress<'_>),
 ) {
-    if !matched.waits || way.mac.is_none() {
+    if !matched.must_queue || way.mac.is_none() {
         out.send(env, io, buf, way, matched.origin());
         return;
     }
-    let key = shaping::flow_of(session, matched);
-    let packet = Ready::new(buf, (way.interface.port, way.interface.id));
-    let Outbound { shaping, leases, tally, .. } = out;
-    shaping::hold(env, (shaping, leases, tally), (key, None), packet, len);
+    let key = shaping::queue_key(session, matched);
+    let packet = ReadyFrame::new(buf, (way.interface.port, way.interface.id));
+    let WorkerState { shaping, leases, tally, .. } = out;
+    shaping::enqueue(env, (shaping, leases, tally), (key, None), packet, len);
 }
 
 /// Has the frame of a packet of `len` octets turn round, or wait for its rates first.
 #[cold]
-fn turn<B: PacketBuf>(
-    env: &Env<'_>,
-    out: &mut Outbound<B>,
+fn switch_or_queue<B: PacketBuf>(
+    env: &StepContext<'_>,
+    out: &mut WorkerState<B>,
     (buf, len): (B, u16),
-    (session, matched, way): (SessionIndex, &Matched<'_>, &Way<'_>),
+    (session, matched, way): (SessionIndex, &Matched<'_>, &Egress<'_>),
 ) {
     let exit = (way.interface.port, way.interface.id);
-    let Outbound { queues, shaping, leases, tally, .. } = out;
-    if matched.waits {
-        let key = shaping::flow_of(session, matched);
-        let packet = Ready::turning(buf, exit);
-        shaping::hold(env, (shaping, leases, tally), (key, None), packet, len);
+    let WorkerState { queues, shaping, leases, tally, .. } = out;
+    if matched.must_queue {
+        let key = shaping::queue_key(session, matched);
+        let packet = ReadyFrame::turning(buf, exit);
+        shaping::enqueue(env, (shaping, leases, tally), (key, None), packet, len);
     } else {
-        queues.turned.push(exit.0, buf, tally);
+        queues.switched.push(exit.0, buf, tally);
     }
 }
 
 /// Counts a packet that goes no further; parts of tunnel packets do, once they are whole.
 #[inline]
 fn drop_packet<B: PacketBuf>(
-    out: &mut Outbound<B>,
+    out: &mut WorkerState<B>,
     buf: B,
-    (arrival, ip): (&Arrival, &IpPacket),
+    (arrival, ip): (&PacketArrival, &IpPacket),
     reason: DropReason,
 ) {
     if reason == DropReason::OuterFragment {
         // The owner of its session is the one to put it together.
-        let Outbound { fragments, tally, .. } = out;
-        fragments.push(buf, arrival.interfaces, (arrival.ip_offset, ip, true), tally);
+        let WorkerState { fragments, tally, .. } = out;
+        fragments.add(buf, arrival.interfaces, (arrival.ip_offset, ip, true), tally);
         return;
     }
     out.tally.drop(reason);
@@ -192,7 +191,7 @@ fn drop_packet<B: PacketBuf>(
 
 /// The interfaces towards the data network of a packet: where an error about it goes to, or counts
 /// as coming from.
-fn other_side(matched: &Matched<'_>) -> InterfaceSet {
+fn network_side(matched: &Matched<'_>) -> InterfaceSet {
     match matched.direction {
         Direction::Uplink => matched.far.interfaces,
         Direction::Downlink => matched.pdr.interfaces,
@@ -201,12 +200,12 @@ fn other_side(matched: &Matched<'_>) -> InterfaceSet {
 
 /// Finds out how one packet leaves.
 #[inline]
-pub(super) fn set_course<'v>(
-    env: &Env<'v>,
-    arrival: &Arrival,
+pub(super) fn plan_forwarding<'v>(
+    env: &StepContext<'v>,
+    arrival: &PacketArrival,
     ip: &IpPacket,
     matched: &Matched<'_>,
-) -> Result<Course<'v>, Refused> {
+) -> Result<ForwardPlan<'v>, NotForwarded> {
     // UE and CP function are on one link: neighbor discovery demands that nobody routed its packets.
     let is_routed = !matched.is_of_cp_function();
     if is_routed && arrival.is_on_link {
@@ -214,29 +213,36 @@ pub(super) fn set_course<'v>(
     }
     if is_routed && ip.ttl <= 1 {
         let error = Some(IcmpErrorKind::TimeExceeded);
-        return Err(Refused { reason: DropReason::TtlExceeded, error });
+        return Err(NotForwarded { reason: DropReason::TtlExceeded, error });
     }
     let outer = outer_header(matched, arrival.container);
     let target = match &matched.far.redirect {
-        Some(redirect) => Some(Target::new(redirect, ip, matched.direction)?),
+        Some(redirect) => Some(RedirectTarget::new(redirect, ip, matched.direction)?),
         None => None,
     };
     let dst = target.as_ref().map_or(ip.addrs, |target| target.addrs).dst();
-    if let Some(way) = turning(env, arrival, matched, dst) {
-        return Ok(Course { way, turns: true, outer, target, is_routed, divided_to: None });
+    if let Some(way) = local_egress(env, arrival, matched, dst) {
+        return Ok(ForwardPlan {
+            egress: way,
+            is_switched: true,
+            outer,
+            target,
+            is_routed,
+            divided_to: None,
+        });
     }
-    let way = way_out(env, matched, dst).ok_or_else(|| nowhere(env, matched, dst))?;
+    let way = find_egress(env, matched, dst).ok_or_else(|| no_egress_reason(env, matched, dst))?;
     let divided_to = check_mtu(way.interface.mtu_bytes, outer.as_ref(), ip)?;
-    Ok(Course { way, turns: false, outer, target, is_routed, divided_to })
+    Ok(ForwardPlan { egress: way, is_switched: false, outer, target, is_routed, divided_to })
 }
 
 /// Leaves the user's packet in `buf` alone, one hop further if it is routed.
 #[inline]
 pub(super) fn rewrite<B: PacketBuf>(
     buf: &mut B,
-    arrival: &Arrival,
+    arrival: &PacketArrival,
     ip: &IpPacket,
-    course: &Course<'_>,
+    course: &ForwardPlan<'_>,
 ) -> Result<(), DropReason> {
     strip(buf, arrival, ip)?;
     if course.is_routed {
@@ -253,10 +259,10 @@ pub(super) fn rewrite<B: PacketBuf>(
 pub(super) fn finish<B: PacketBuf>(
     buf: &mut B,
     matched: &Matched<'_>,
-    course: &Course<'_>,
+    course: &ForwardPlan<'_>,
 ) -> Result<(), DropReason> {
-    let Way { interface, .. } = course.way;
-    let mac = course.way.mac_or_blank();
+    let Egress { interface, .. } = course.egress;
+    let mac = course.egress.mac_or_blank();
     if let Some(outer) = &course.outer {
         return encapsulate(buf, outer, interface, mac);
     }
@@ -270,12 +276,16 @@ pub(super) fn finish<B: PacketBuf>(
 /// The way of a packet: to the FAR's tunnel, or to a data network by its destination `dst`. A FAR
 /// that names neither leads nowhere. What is for another UE turned round before.
 #[inline]
-fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, dst: IpAddr) -> Option<Way<'v>> {
+fn find_egress<'v>(
+    env: &StepContext<'v>,
+    matched: &Matched<'_>,
+    dst: IpAddr,
+) -> Option<Egress<'v>> {
     let far = matched.far;
     match (far.outer_header_creation(), far.destination) {
-        (Some(OuterHeaderCreation::Gtpu(_)), _) => way_to_hop(env, far.next_hop),
-        (Some(OuterHeaderCreation::Udp { addr, .. } | OuterHeaderCreation::Ip { addr }), _) => {
-            way_by_route(env, InterfaceRole::N6, far.interfaces, addr)
+        (Some(HeaderCreation::Gtpu(_)), _) => egress_to_hop(env, far.next_hop),
+        (Some(HeaderCreation::Udp { addr, .. } | HeaderCreation::Ip { addr }), _) => {
+            egress_by_route(env, InterfaceRole::N6, far.interfaces, addr)
         }
         (None, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan) => {
             let station = match &far.steering {
@@ -284,7 +294,7 @@ fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, dst: IpAddr) -> Option<Way<
                 Some(steering) => steering.towards(dst),
                 None => dst,
             };
-            way_by_route(env, InterfaceRole::N6, far.interfaces, station)
+            egress_by_route(env, InterfaceRole::N6, far.interfaces, station)
         }
         (None, _) => None,
     }
@@ -292,7 +302,7 @@ fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, dst: IpAddr) -> Option<Way<
 
 /// Why nothing leads from a FAR to `dst`.
 #[cold]
-fn nowhere(env: &Env<'_>, matched: &Matched<'_>, dst: IpAddr) -> DropReason {
+fn no_egress_reason(env: &StepContext<'_>, matched: &Matched<'_>, dst: IpAddr) -> DropReason {
     let is_routed = matched.far.outer_header_creation().is_none();
     let is_own = || env.view.is_own(matched.far.interfaces, dst);
     match is_routed && matched.direction == Direction::Uplink && is_own() {
@@ -307,14 +317,14 @@ fn nowhere(env: &Env<'_>, matched: &Matched<'_>, dst: IpAddr) -> DropReason {
 pub(crate) fn outer_header(
     matched: &Matched<'_>,
     arrived: Option<PduSessionContainer>,
-) -> Option<Outer> {
+) -> Option<CreatedHeader> {
     let header = matched.far.outer_header_creation()?;
     let tos = matched.far.transport_level_marking.unwrap_or(0);
     let container = match header {
-        OuterHeaderCreation::Gtpu(_) => container(matched, arrived),
-        OuterHeaderCreation::Udp { .. } | OuterHeaderCreation::Ip { .. } => None,
+        HeaderCreation::Gtpu(_) => container(matched, arrived),
+        HeaderCreation::Udp { .. } | HeaderCreation::Ip { .. } => None,
     };
-    Some(Outer { header, tos, container })
+    Some(CreatedHeader { header, tos, container })
 }
 
 /// The PDU Session Container that a packet leaves with, of the type of its direction.
@@ -385,8 +395,12 @@ fn marking_of_far(matched: &Matched<'_>) -> Option<PduSessionContainer> {
 ///
 /// Spec: RFC 1191 §4; RFC 8201 §4.
 #[inline]
-fn check_mtu(mtu_bytes: u16, outer: Option<&Outer>, ip: &IpPacket) -> Result<Option<u16>, Refused> {
-    let overhead = outer.map_or(0, Outer::len);
+fn check_mtu(
+    mtu_bytes: u16,
+    outer: Option<&CreatedHeader>,
+    ip: &IpPacket,
+) -> Result<Option<u16>, NotForwarded> {
+    let overhead = outer.map_or(0, CreatedHeader::len);
     let fits = usize::from(mtu_bytes).saturating_sub(overhead);
     if usize::from(ip.total_len) <= fits {
         return Ok(None);
@@ -395,7 +409,7 @@ fn check_mtu(mtu_bytes: u16, outer: Option<&Outer>, ip: &IpPacket) -> Result<Opt
     match ip.dont_fragment {
         true => {
             let error = Some(IcmpErrorKind::PacketTooBig { mtu });
-            Err(Refused { reason: DropReason::PacketTooBig, error })
+            Err(NotForwarded { reason: DropReason::PacketTooBig, error })
         }
         false => Ok(Some(mtu)),
     }
@@ -403,7 +417,11 @@ fn check_mtu(mtu_bytes: u16, outer: Option<&Outer>, ip: &IpPacket) -> Result<Opt
 
 /// Cuts everything off that is not the user's IP packet: outer headers, link header, padding.
 #[inline]
-fn strip<B: PacketBuf>(buf: &mut B, arrival: &Arrival, ip: &IpPacket) -> Result<(), DropReason> {
+fn strip<B: PacketBuf>(
+    buf: &mut B,
+    arrival: &PacketArrival,
+    ip: &IpPacket,
+) -> Result<(), DropReason> {
     let offset = usize::from(arrival.ip_offset);
     // Parsing found all these octets.
     if buf.truncate(offset + usize::from(ip.total_len)) && buf.trim_front(offset) {

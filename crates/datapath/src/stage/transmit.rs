@@ -4,9 +4,9 @@ use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
 use adit_types::{Direction, InterfaceId, PortId};
 
-use crate::columns::Column;
-use crate::local_switching::Turned;
-use crate::tally::Tally;
+use crate::columns::BurstColumn;
+use crate::local_switching::SwitchedQueue;
+use crate::tally::StepTally;
 use crate::tx_backlog::TxBacklog;
 
 /// Where a frame comes from, which decides how it is counted.
@@ -34,7 +34,7 @@ impl Origin {
 
     /// Counts a frame that no port takes.
     #[cold]
-    pub fn lose(self, tally: &mut Tally) {
+    pub fn count_lost(self, tally: &mut StepTally) {
         match self {
             Self::Received(_) | Self::Guaranteed(_) => tally.drop(DropReason::TxQueueFull),
             Self::Copy => tally.lose_duplicate(),
@@ -46,24 +46,24 @@ impl Origin {
 /// What must be known of frames when their buffers are gone: of frames in a row that are counted in the
 /// same way.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct FrameRun {
     interface: InterfaceId,
     origin: Origin,
     pkts: usize,
     bytes: usize,
 }
 
-struct TxQueue<B> {
+struct PortTxQueue<B> {
     burst: Burst<B>,
     /// As many packets as there are frames.
-    runs: Column<Run>,
+    runs: BurstColumn<FrameRun>,
 }
 
 /// Frames on their way out, one queue per port, and those that turn round.
 pub(crate) struct TxQueues<B> {
-    ports: Vec<TxQueue<B>>,
+    ports: Vec<PortTxQueue<B>>,
     /// Frames to other UEs.
-    pub turned: Turned<B>,
+    pub switched: SwitchedQueue<B>,
     /// Frames that their ports did not take.
     pub backlog: TxBacklog<B>,
 }
@@ -71,9 +71,9 @@ pub(crate) struct TxQueues<B> {
 impl<B: PacketBuf> TxQueues<B> {
     /// Empty queues for `count` ports, and room for `turned` frames that turn round.
     pub fn new(count: usize, turned: usize) -> Self {
-        let queue = || TxQueue { burst: Burst::new(), runs: Column::new() };
+        let queue = || PortTxQueue { burst: Burst::new(), runs: BurstColumn::new() };
         let ports = core::iter::repeat_with(queue).take(count).collect();
-        Self { ports, turned: Turned::new(turned), backlog: TxBacklog::new(count) }
+        Self { ports, switched: SwitchedQueue::new(turned), backlog: TxBacklog::new(count) }
     }
 
     /// Queues one frame of `bytes` octets; a full queue is transmitted first.
@@ -82,14 +82,14 @@ impl<B: PacketBuf> TxQueues<B> {
     pub fn push<Io: PacketIo<Buf = B>>(
         &mut self,
         io: &mut Io,
-        tally: &mut Tally,
+        tally: &mut StepTally,
         (port, interface): (PortId, InterfaceId),
         (buf, bytes): (B, usize),
         origin: Origin,
     ) {
         let Some(queue) = self.ports.get_mut(usize::from(port.0)) else {
             // Interfaces with ports beyond the queues do not exist: both come from one list.
-            origin.lose(tally);
+            origin.count_lost(tally);
             return;
         };
         if queue.burst.is_full() {
@@ -101,13 +101,13 @@ impl<B: PacketBuf> TxQueues<B> {
                 run.pkts += 1;
                 run.bytes += bytes;
             }
-            _ => queue.runs.push(Run { interface, origin, pkts: 1, bytes }),
+            _ => queue.runs.push(FrameRun { interface, origin, pkts: 1, bytes }),
         }
     }
 
     /// Transmits everything queued.
     #[inline]
-    pub fn flush<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, tally: &mut Tally) {
+    pub fn flush<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, tally: &mut StepTally) {
         for (port, queue) in (0u16..).zip(&mut self.ports) {
             if !queue.burst.is_empty() {
                 transmit(io, PortId(port), queue, &mut self.backlog, tally);
@@ -125,9 +125,9 @@ impl<B: PacketBuf> TxQueues<B> {
 fn transmit<Io: PacketIo>(
     io: &mut Io,
     port: PortId,
-    queue: &mut TxQueue<Io::Buf>,
+    queue: &mut PortTxQueue<Io::Buf>,
     backlog: &mut TxBacklog<Io::Buf>,
-    tally: &mut Tally,
+    tally: &mut StepTally,
 ) {
     let queued = queue.burst.len();
     if !backlog.blocks(port) {
@@ -135,9 +135,9 @@ fn transmit<Io: PacketIo>(
     }
     if !queue.burst.is_empty() {
         let sent = queued - queue.burst.len();
-        refuse_rest(port, queue, sent, backlog, tally);
+        take_back(port, queue, sent, backlog, tally);
     }
-    for Run { interface, origin, pkts, bytes } in queue.runs.drain(..) {
+    for FrameRun { interface, origin, pkts, bytes } in queue.runs.drain(..) {
         match origin {
             Origin::Received(direction) | Origin::Guaranteed(direction) => {
                 tally.transmit_many(interface, direction, pkts, bytes);
@@ -150,12 +150,12 @@ fn transmit<Io: PacketIo>(
 
 /// Takes the frames of a queue back that its port did not take, all but the first `sent`.
 #[cold]
-fn refuse_rest<B: PacketBuf>(
+fn take_back<B: PacketBuf>(
     port: PortId,
-    queue: &mut TxQueue<B>,
+    queue: &mut PortTxQueue<B>,
     mut sent: usize,
     backlog: &mut TxBacklog<B>,
-    tally: &mut Tally,
+    tally: &mut StepTally,
 ) {
     let mut refused = queue.burst.drain(..);
     for run in &mut queue.runs {
@@ -163,7 +163,7 @@ fn refuse_rest<B: PacketBuf>(
         sent -= left;
         for buf in refused.by_ref().take(run.pkts - left) {
             run.bytes = run.bytes.saturating_sub(buf.data().len());
-            backlog.take((port, run.interface), (buf, run.origin), tally);
+            backlog.queue_or_drop((port, run.interface), (buf, run.origin), tally);
         }
         run.pkts = left;
     }

@@ -7,7 +7,7 @@ use adit_rules::{
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{InterfaceSet, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 const NOTICES: ApplyAction = ApplyAction::BUFF.union(ApplyAction::NOCP);
 
@@ -28,8 +28,8 @@ fn numbers(frames: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// A scene that holds packets `0..count`.
-fn holding(action: ApplyAction, count: u8) -> Scene {
-    let mut scene = Scene::with(acting(action));
+fn holding(action: ApplyAction, count: u8) -> PipelineFixture {
+    let mut scene = PipelineFixture::with(acting(action));
     for n in 0..count {
         assert_eq!(scene.pass(N6, &numbered(n), N3), Vec::<Vec<u8>>::new());
     }
@@ -78,10 +78,10 @@ fn released_packet_takes_the_new_tunnel_with_the_octets_of_any_other() {
 fn uplink_is_buffered_too_and_not_notified() {
     let mut rules = rules();
     rules.fars[0].action = NOTICES;
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     assert_eq!(scene.pass(N3, &uplink().build(), N6), Vec::<Vec<u8>>::new());
     assert_eq!(scene.take_events(), []);
-    scene.install(crate::scene::rules());
+    scene.install(crate::fixture::rules());
     scene.step();
     assert_eq!(scene.sent(N6).len(), 1);
     assert_eq!(scene.publisher.session_traffic(SESSION).ul_pkts, 1);
@@ -102,7 +102,7 @@ fn change_that_still_buffers_keeps_packets_and_their_order() {
 fn more_packets_than_the_bar_allows_are_dropped_as_buffer_full() {
     let mut rules = acting(ApplyAction::BUFF);
     rules.fars[1].buffer_pkts_max = 2;
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     for n in 0..5 {
         scene.pass(N6, &numbered(n), N3);
     }
@@ -116,7 +116,7 @@ fn more_packets_than_the_bar_allows_are_dropped_as_buffer_full() {
 fn worker_holds_no_more_than_its_share_over_all_sessions() {
     let mut rules = acting(ApplyAction::BUFF);
     rules.fars[1].buffer_pkts_max = 1000;
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     for _ in 0..520 {
         scene.io.inject(N6, &numbered(1));
     }
@@ -221,7 +221,7 @@ fn first_downlink_packet_is_told_of_and_the_next_ones_are_not() {
 
 #[test]
 fn notice_carries_the_code_point_of_the_packet() {
-    let mut scene = Scene::with(acting(NOTICES));
+    let mut scene = PipelineFixture::with(acting(NOTICES));
     let urgent = from_gateway().ipv4(SERVER, UE).tos(0xb8).udp(53, 4000).build();
     scene.pass(N6, &urgent, N3);
     let events = scene.take_events();
@@ -232,12 +232,12 @@ fn notice_carries_the_code_point_of_the_packet() {
 fn data_status_tells_buffered_and_discarded() {
     let mut rules = acting(ApplyAction::BUFF | ApplyAction::BDPN | ApplyAction::DDPN);
     rules.fars[1].buffer_pkts_max = 1;
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     scene.pass(N6, &numbered(0), N3);
     assert_eq!(scene.take_events(), [data(Some(DataDelivery::Buffered))]);
     scene.pass(N6, &numbered(1), N3);
     assert_eq!(scene.take_events(), [data(Some(DataDelivery::Discarded))]);
-    let mut scene = Scene::with(acting(ApplyAction::DROP | ApplyAction::DDPN));
+    let mut scene = PipelineFixture::with(acting(ApplyAction::DROP | ApplyAction::DDPN));
     scene.assert_drops(N6, &numbered(0), DropReason::FarDrop);
     assert_eq!(scene.take_events(), [data(Some(DataDelivery::Discarded))]);
 }
@@ -246,7 +246,7 @@ fn data_status_tells_buffered_and_discarded() {
 fn closed_gate_drops_before_the_far_buffers() {
     let mut rules = acting(NOTICES);
     rules.qers[0].gate_downlink = adit_rules::Gate::Closed;
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     scene.assert_drops(N6, &numbered(0), DropReason::GateClosed);
     assert_eq!(scene.take_events(), []);
 }
@@ -263,7 +263,7 @@ fn end_of_the_worker_discards_what_it_holds() {
 #[test]
 fn end_marker_leaves_through_the_tunnel_that_was_named() {
     for addr in [GNB, GNB_V6] {
-        let mut scene = Scene::new();
+        let mut scene = PipelineFixture::new();
         let tunnel = GtpuTunnel { teid: Teid(0x0102_0304), addr: ip(addr) };
         scene.commands.push(end_marker(tunnel, 0)).unwrap();
         scene.step();
@@ -276,7 +276,7 @@ fn end_marker_leaves_through_the_tunnel_that_was_named() {
         assert_eq!(sent[0][len - 16..len - 10], [8, 0x68, 8, 0x68, 0, 16]);
         assert_eq!(scene.counts().originated_pkts, 1);
     }
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let tunnel = GtpuTunnel { teid: Teid(1), addr: ip("203.0.113.1") };
     scene.commands.push(end_marker(tunnel, 0)).unwrap();
     scene.step();
@@ -296,7 +296,7 @@ fn end_marker(tunnel: GtpuTunnel, change: u64) -> WorkerCommand {
 #[test]
 fn end_markers_of_two_flows_leave_one_tunnel_each_with_its_flow() {
     const GTPU: usize = 14 + 20 + 8;
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let (tunnel, session, change) = (old_tunnel(), SESSION, DeltaId(0));
     for qfi in [Qfi::new(9), Qfi::new(5)] {
         let interfaces = InterfaceSet::ALL;
@@ -305,7 +305,7 @@ fn end_markers_of_two_flows_leave_one_tunnel_each_with_its_flow() {
     }
     scene.step();
     let expected = |qfi: u8| {
-        let message = adit_wire::gtpu::MessageType::END_MARKER;
+        let message = adit_wire::gtpu::GtpuMessageType::END_MARKER;
         PacketBuilder::ethernet(GNB_MAC, N3_MAC)
             .ipv4(N3_ADDR, GNB)
             .dont_fragment()
@@ -331,7 +331,7 @@ fn teid_of(frame: &[u8]) -> u32 {
 #[test]
 fn end_marker_leaves_between_the_old_path_and_the_new_one() {
     const END_MARKER: u8 = 254;
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     scene.step();
     // The command is there before the change is published: packets still take the old path.
     let change = scene.deltas + 1;

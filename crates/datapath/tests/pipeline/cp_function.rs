@@ -3,13 +3,13 @@
 
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{
-    ApplyAction, DestinationInterface, DropReason, FarEntry, KeyChange, OuterHeaderRemoval,
-    PdrEntry, RuleDelta, SdfFilter, SessionKey, SessionRules, SourceInterface, TunnelSide,
+    ApplyAction, DestinationInterface, DropReason, FarEntry, HeaderRemoval, KeyChange,
+    PacketFilter, PdrEntry, RuleDelta, SessionKey, SessionRules, SourceInterface, TunnelSide,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{Direction, FarId, PdrId, Precedence, Qfi, Teid};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 /// TEID of ours that the CP function sends to.
 const CP_TEID: u32 = 0x102;
@@ -20,9 +20,9 @@ const SMF_V6: &str = "2001:db8:10::7";
 const LINK_LOCAL: &str = "fe80::45";
 const ROUTERS: &str = "ff02::2";
 
-fn to_group(filter: &str) -> SdfFilter {
+fn to_group(filter: &str) -> PacketFilter {
     let remote = AddrMatch::V6(filter.parse().unwrap());
-    SdfFilter { protocol: Some(58), remote, ..SdfFilter::ANY }
+    PacketFilter { protocol: Some(58), remote, ..PacketFilter::ANY }
 }
 
 /// PDRs 1 and 2 of the usual session; PDR 3 from the CP function by the downlink FAR, without a QER;
@@ -35,7 +35,7 @@ fn cp_rules() -> SessionRules {
         source: SourceInterface::CpFunction,
         teid: Some(Teid(CP_TEID)),
         ue: Default::default(),
-        outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIp),
+        outer_header_removal: Some(HeaderRemoval::GtpuUdpIp),
         qers: Default::default(),
         ..rules.downlink[0].clone()
     };
@@ -65,7 +65,7 @@ fn side(direction: Direction) -> TunnelSide {
     TunnelSide { source: SourceInterface::CpFunction, direction }
 }
 
-fn with_key(mut scene: Scene, rules: SessionRules) -> Scene {
+fn with_key(mut scene: PipelineFixture, rules: SessionRules) -> PipelineFixture {
     let keys = vec![KeyChange::Add(SessionKey::Teid(Teid(CP_TEID)))];
     let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules)) };
     scene.publisher.apply(adit_rules::DeltaId(1000), delta);
@@ -78,8 +78,8 @@ fn with_key(mut scene: Scene, rules: SessionRules) -> Scene {
 
 const SMF_MAC: adit_types::MacAddr = adit_types::MacAddr([2, 0, 0, 0, 0, 0xd0]);
 
-fn scene(rules: SessionRules) -> Scene {
-    let mut scene = with_key(Scene::with(rules.clone()), rules);
+fn scene(rules: SessionRules) -> PipelineFixture {
+    let mut scene = with_key(PipelineFixture::with(rules.clone()), rules);
     scene.resolve(IF_N3, SMF_V6, SMF_MAC);
     scene
 }
@@ -156,7 +156,7 @@ fn router_advertisement_waits_while_the_far_buffers() {
 
 #[test]
 fn link_local_packet_without_a_rule_of_the_cp_function_is_invalid() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     scene.assert_drops(N3, &solicitation(tunneled()), DropReason::IpAddressInvalid);
     let mut scene = self::scene(cp_rules());
     let names = tunneled().ipv6(LINK_LOCAL, "ff02::fb").ttl(255).udp(5353, 5353).build();
@@ -182,9 +182,9 @@ fn foreign_global_addresses_on_either_side_of_the_ue_are_dropped() {
 #[test]
 fn ping_of_the_cp_function_reaches_the_ue_and_its_reply_comes_back() {
     let mut rules = cp_rules();
-    rules.uplink[0].sdf = vec![SdfFilter {
+    rules.uplink[0].sdf = vec![PacketFilter {
         remote: AddrMatch::V4("192.168.10.7/32".parse().unwrap()),
-        ..SdfFilter::ANY
+        ..PacketFilter::ANY
     }]
     .into();
     let mut scene = scene(rules);
@@ -198,7 +198,7 @@ fn ping_of_the_cp_function_reaches_the_ue_and_its_reply_comes_back() {
 #[test]
 fn dhcp_of_a_ue_without_address_goes_to_the_cp_function_and_the_answer_to_the_ue() {
     let mut rules = cp_rules();
-    rules.uplink[0].sdf = vec![SdfFilter { protocol: Some(17), ..SdfFilter::ANY }].into();
+    rules.uplink[0].sdf = vec![PacketFilter { protocol: Some(17), ..PacketFilter::ANY }].into();
     let mut scene = scene(rules);
     let discover = |builder: PacketBuilder| {
         builder.ipv4("0.0.0.0", "255.255.255.255").ttl(1).udp(68, 67).payload(b"discover").build()
@@ -250,7 +250,7 @@ fn packet_of_the_cp_function_that_does_not_fit_is_answered_by_nobody() {
 
 #[test]
 fn rules_of_the_cp_function_leave_usual_packets_on_the_fast_path() {
-    let mut scene = with_key(Scene::usual(cp_rules()), cp_rules());
+    let mut scene = with_key(PipelineFixture::usual(cp_rules()), cp_rules());
     scene.step();
     assert_eq!(scene.pass(N3, &uplink().build(), N6).len(), 1);
     assert_eq!(scene.pass(N6, &downlink().build(), N3).len(), 1);
@@ -259,7 +259,7 @@ fn rules_of_the_cp_function_leave_usual_packets_on_the_fast_path() {
     let mut rules = cp_rules();
     let filter = |port| {
         let remote_ports = vec![adit_rules::sdf::PortRange { first: port, last: port }];
-        vec![SdfFilter { remote_ports, ..SdfFilter::ANY }].into()
+        vec![PacketFilter { remote_ports, ..PacketFilter::ANY }].into()
     };
     for list in [&mut rules.uplink, &mut rules.downlink] {
         let flow = PdrEntry {

@@ -2,15 +2,15 @@
 
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::{HEADROOM_BYTES, MemBuf};
-use adit_rules::{ApplyAction, DropReason, Gate, OuterHeaderRemoval};
+use adit_rules::{ApplyAction, DropReason, Gate, HeaderRemoval};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::MacAddr;
 
-use crate::scene::*;
+use crate::fixture::*;
 
 #[test]
 fn downlink_ipv4_is_encapsulated_into_known_octets() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let sent = scene.pass(N6, &from_gateway().ipv4(SERVER, UE).udp(53, 4000).build(), N3);
     #[rustfmt::skip]
     let expected = vec![
@@ -38,7 +38,7 @@ fn downlink_marks_qfi_rqi_and_traffic_class() {
     let mut rules = rules();
     rules.qers[0].rqi = true;
     rules.fars[1].transport_level_marking = Some(0xb8);
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     let sent = scene.pass(N6, &downlink().build(), N3);
     let expected = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
         .ipv4(N3_ADDR, GNB)
@@ -58,7 +58,7 @@ fn downlink_marks_qfi_rqi_and_traffic_class() {
 fn downlink_without_qfi_has_no_container() {
     let mut rules = rules();
     rules.qers[0].qfi = None;
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     let sent = scene.pass(N6, &downlink().build(), N3);
     let expected = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
         .ipv4(N3_ADDR, GNB)
@@ -76,7 +76,7 @@ fn downlink_without_qfi_has_no_container() {
 fn downlink_ipv6_over_ipv6_tunnel_has_a_right_udp_checksum() {
     let mut rules = rules();
     rules.fars[1].outer_header_creation = Some(tunnel(GNB_TEID, GNB_V6));
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     let frame = from_gateway().ipv6(SERVER_V6, UE_V6).udp(53, 4000).payload(b"odd").build();
     let sent = scene.pass(N6, &frame, N3);
     assert_eq!(sent.len(), 1);
@@ -89,7 +89,7 @@ fn downlink_ipv6_over_ipv6_tunnel_has_a_right_udp_checksum() {
 
 #[test]
 fn downlink_padding_is_cut_off() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let bare = scene.pass(N6, &downlink().build(), N3);
     let padded = scene.pass(N6, &downlink().trailer(&[0xee; 12]).build(), N3);
     assert_eq!(bare, padded);
@@ -97,7 +97,7 @@ fn downlink_padding_is_cut_off() {
 
 #[test]
 fn downlink_of_a_tagged_interface_is_forwarded() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let tagged = PacketBuilder::ethernet(N6_MAC, VLAN_GATEWAY_MAC).vlan(100).ipv4(SERVER, UE);
     assert_eq!(scene.pass(N6, &tagged.udp(1, 2).build(), N3).len(), 1);
     assert_eq!(scene.counts().interfaces[2].rx_pkts, 1);
@@ -105,14 +105,14 @@ fn downlink_of_a_tagged_interface_is_forwarded() {
 
 #[test]
 fn downlink_fragments_are_forwarded() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let fragment = from_gateway().ipv4(SERVER, UE).fragment(1, 10, true).payload(&[0; 16]);
     assert_eq!(scene.pass(N6, &fragment.build(), N3).len(), 1);
 }
 
 #[test]
 fn downlink_to_an_unknown_ue_is_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let v4 = from_gateway().ipv4(SERVER, "10.45.0.3").udp(1, 2).build();
     scene.assert_drops(N6, &v4, DropReason::UeUnknown);
     let v6 = from_gateway().ipv6(SERVER_V6, "2001:db8:46::1").udp(1, 2).build();
@@ -124,7 +124,7 @@ fn downlink_gate_far_and_removal_drop_by_name() {
     let frame = downlink().build();
     let mut closed = rules();
     closed.qers[0].gate_downlink = Gate::Closed;
-    Scene::with(closed).assert_drops(N6, &frame, DropReason::GateClosed);
+    PipelineFixture::with(closed).assert_drops(N6, &frame, DropReason::GateClosed);
     let cases = [
         (ApplyAction::DROP, DropReason::FarDrop),
         (ApplyAction::FORW | ApplyAction::DROP, DropReason::TunnelUnknown),
@@ -132,19 +132,19 @@ fn downlink_gate_far_and_removal_drop_by_name() {
     for (action, reason) in cases {
         let mut rules = rules();
         rules.fars[1].action = action;
-        Scene::with(rules).assert_drops(N6, &frame, reason);
+        PipelineFixture::with(rules).assert_drops(N6, &frame, reason);
     }
     let mut removal = rules();
-    removal.downlink[0].outer_header_removal = Some(OuterHeaderRemoval::GtpuUdpIp);
-    Scene::with(removal).assert_drops(N6, &frame, DropReason::OuterHeaderMismatch);
+    removal.downlink[0].outer_header_removal = Some(HeaderRemoval::GtpuUdpIp);
+    PipelineFixture::with(removal).assert_drops(N6, &frame, DropReason::OuterHeaderMismatch);
     let mut nowhere = rules();
     nowhere.fars[1].outer_header_creation = Some(tunnel(1, "203.0.113.1"));
-    Scene::with(nowhere).assert_drops(N6, &frame, DropReason::RouteUnknown);
+    PipelineFixture::with(nowhere).assert_drops(N6, &frame, DropReason::RouteUnknown);
 }
 
 #[test]
 fn downlink_without_headroom_is_dropped() {
-    for mut scene in [Scene::new(), Scene::usual(rules())] {
+    for mut scene in [PipelineFixture::new(), PipelineFixture::usual(rules())] {
         let frame = downlink().build();
         let mut buf = MemBuf::new();
         assert!(buf.prepend(HEADROOM_BYTES).is_some());
@@ -158,7 +158,7 @@ fn downlink_without_headroom_is_dropped() {
 
 #[test]
 fn frames_that_the_port_does_not_take_are_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     scene.io.ports[0].tx_room = 3;
     for _ in 0..10 {
         scene.io.inject(N6, &downlink().build());
@@ -171,7 +171,7 @@ fn frames_that_the_port_does_not_take_are_dropped() {
 
 #[test]
 fn mixed_burst_keeps_the_order_of_each_direction() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     for number in 0..20u16 {
         let shared = PacketBuilder::ethernet(MIXED_MAC, MacAddr([2; 6]));
         let up = shared.clone().ipv4(GNB, "192.168.40.1").gtpu(TEID).ipv4(UE, SERVER);
@@ -189,7 +189,7 @@ fn mixed_burst_keeps_the_order_of_each_direction() {
 
 #[test]
 fn unusual_packets_among_usual_ones_keep_their_octets_and_their_places() {
-    let mut scene = Scene::usual(rules());
+    let mut scene = PipelineFixture::usual(rules());
     let packet = |link: PacketBuilder, number: u16| {
         let ip = link.ipv4(SERVER, UE);
         let ip = if number.is_multiple_of(2) { ip } else { ip.options(&[1, 1, 1, 1]) };

@@ -7,7 +7,7 @@ use adit_rules::{
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{FarId, UrrId, UsageSlot};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 /// The rules of every scene, with copies of uplink packets into the tunnel 0x77 to the gNB.
 fn duplicating(action: ApplyAction) -> SessionRules {
@@ -42,7 +42,7 @@ fn forwarded() -> Vec<u8> {
 
 #[test]
 fn packet_whose_far_duplicates_leaves_and_so_does_its_copy() {
-    let mut scene = Scene::with(duplicating(ApplyAction::FORW));
+    let mut scene = PipelineFixture::with(duplicating(ApplyAction::FORW));
     assert_eq!(scene.pass(N3, &uplink().build(), N6), [forwarded()]);
     assert_eq!(scene.sent(N3), [copy()]);
     let counts = scene.counts();
@@ -53,7 +53,7 @@ fn packet_whose_far_duplicates_leaves_and_so_does_its_copy() {
 
 #[test]
 fn packet_that_is_dropped_and_duplicated_leaves_as_copy_only() {
-    let mut scene = Scene::with(duplicating(ApplyAction::DROP));
+    let mut scene = PipelineFixture::with(duplicating(ApplyAction::DROP));
     scene.assert_drops(N3, &uplink().build(), DropReason::FarDrop);
     assert_eq!(scene.sent(N3), [copy()]);
     assert!(scene.sent(N6).is_empty());
@@ -61,7 +61,7 @@ fn packet_that_is_dropped_and_duplicated_leaves_as_copy_only() {
 
 #[test]
 fn packet_that_waits_is_copied_once() {
-    let mut scene = Scene::with(duplicating(ApplyAction::BUFF));
+    let mut scene = PipelineFixture::with(duplicating(ApplyAction::BUFF));
     assert!(scene.pass(N3, &uplink().build(), N6).is_empty());
     assert_eq!(scene.sent(N3), [copy()]);
     assert_eq!(scene.counts().buffered_pkts, 1);
@@ -73,7 +73,7 @@ fn packet_that_waits_is_copied_once() {
 
 #[test]
 fn packet_without_a_buffer_for_its_copy_is_forwarded_all_the_same() {
-    let mut scene = Scene::with(duplicating(ApplyAction::FORW));
+    let mut scene = PipelineFixture::with(duplicating(ApplyAction::FORW));
     scene.io.alloc_room = 0;
     assert_eq!(scene.pass(N3, &uplink().build(), N6), [forwarded()]);
     assert!(scene.sent(N3).is_empty());
@@ -84,14 +84,14 @@ fn packet_without_a_buffer_for_its_copy_is_forwarded_all_the_same() {
 fn packet_that_a_gate_stops_is_not_copied() {
     let mut rules = duplicating(ApplyAction::FORW);
     rules.qers[0].gate_uplink = adit_rules::Gate::Closed;
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     scene.assert_drops(N3, &uplink().build(), DropReason::GateClosed);
     assert!(scene.sent(N3).is_empty());
 }
 
 #[test]
 fn copy_that_a_full_queue_refuses_is_counted_and_no_drop() {
-    let mut scene = Scene::with(duplicating(ApplyAction::FORW));
+    let mut scene = PipelineFixture::with(duplicating(ApplyAction::FORW));
     scene.io.ports[0].tx_room = 0;
     assert_eq!(scene.pass(N3, &uplink().build(), N6), [forwarded()]);
     let counts = scene.counts();
@@ -102,13 +102,13 @@ fn copy_that_a_full_queue_refuses_is_counted_and_no_drop() {
 fn copy_to_a_silent_station_is_lost_and_asked_for_once_a_second() {
     let mut rules = duplicating(ApplyAction::FORW);
     rules.fars[2].outer_header_creation =
-        Some(adit_rules::OuterHeaderCreation::Ip { addr: ip("10.6.0.77") });
-    let mut scene = Scene::with(rules);
+        Some(adit_rules::HeaderCreation::Ip { addr: ip("10.6.0.77") });
+    let mut scene = PipelineFixture::with(rules);
     for _ in 0..3 {
         assert_eq!(scene.pass(N3, &uplink().build(), N6).len(), 1);
     }
     assert_eq!(scene.counts().duplicates_lost_pkts, 3);
-    let wanted = WorkerEvent::NeighbourWanted { interface: IF_N6, addr: ip("10.6.0.77") };
+    let wanted = WorkerEvent::NeighborUnresolved { interface: IF_N6, addr: ip("10.6.0.77") };
     assert_eq!(scene.take_events(), [wanted]);
 }
 
@@ -118,7 +118,7 @@ fn policy_steers_plain_packets_to_its_station_and_marks_them() {
     let steering = Steering { v4: Some(v4("10.6.0.9")), v6: None };
     rules.fars[0].steering = Some(Box::new(steering));
     rules.fars[0].dscp = Some(46);
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     let station = adit_types::MacAddr([2, 0, 0, 0, 0, 9]);
     scene.resolve(IF_N6, "10.6.0.9", station);
     let sent = scene.pass(N3, &uplink().build(), N6);
@@ -156,7 +156,7 @@ fn quota_action_that_buffers_holds_the_packets_until_there_is_quota() {
     exhausted.uplink[0].urrs.push(0);
     let mut granted = exhausted.clone();
     granted.urrs[0].stopped = false;
-    let mut scene = Scene::with(exhausted);
+    let mut scene = PipelineFixture::with(exhausted);
     assert!(scene.pass(N3, &uplink().build(), N6).is_empty());
     let counts = scene.counts();
     assert_eq!((counts.buffered_by_far_pkts, counts.dropped_pkts()), (1, 0));

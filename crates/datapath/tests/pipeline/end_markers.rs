@@ -1,14 +1,14 @@
 //! End Markers of others: passed on behind the packets of their tunnel, or consumed at its end.
 
 use adit_rules::{
-    ApplyAction, DropReason, FarEntry, KeyChange, OuterHeaderRemoval, PdrEntry, PuntReason,
-    RuleDelta, SessionKey, SessionRules, SourceInterface, TunnelSide,
+    ApplyAction, DropReason, FarEntry, HeaderRemoval, KeyChange, PdrEntry, PuntReason, RuleDelta,
+    SessionKey, SessionRules, SourceInterface, TunnelSide,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{Direction, FarId, PdrId, Teid};
-use adit_wire::gtpu::MessageType;
+use adit_wire::gtpu::GtpuMessageType;
 
-use crate::scene::*;
+use crate::fixture::*;
 
 /// TEID of ours of the tunnel that comes from `source`.
 const NEAR_TEID: u32 = 0x101;
@@ -20,7 +20,7 @@ fn relaying(source: SourceInterface) -> SessionRules {
         id: PdrId(3),
         source,
         teid: Some(Teid(NEAR_TEID)),
-        outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIp),
+        outer_header_removal: Some(HeaderRemoval::GtpuUdpIp),
         ..rules.downlink[0].clone()
     };
     rules.downlink.push(relayed);
@@ -29,11 +29,11 @@ fn relaying(source: SourceInterface) -> SessionRules {
     rules
 }
 
-fn scene(rules: SessionRules) -> Scene {
-    install(Scene::with(rules.clone()), rules)
+fn scene(rules: SessionRules) -> PipelineFixture {
+    install(PipelineFixture::with(rules.clone()), rules)
 }
 
-fn install(mut scene: Scene, rules: SessionRules) -> Scene {
+fn install(mut scene: PipelineFixture, rules: SessionRules) -> PipelineFixture {
     let keys = vec![KeyChange::Add(SessionKey::Teid(Teid(NEAR_TEID)))];
     let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules)) };
     scene.deltas = 1000;
@@ -43,7 +43,7 @@ fn install(mut scene: Scene, rules: SessionRules) -> Scene {
 }
 
 fn arriving(teid: u32) -> PacketBuilder {
-    let kind = MessageType::END_MARKER;
+    let kind = GtpuMessageType::END_MARKER;
     PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu_message(kind, teid)
 }
 
@@ -96,7 +96,7 @@ fn end_marker_that_goes_on_has_known_octets_over_either_family() {
 #[test]
 fn end_marker_waits_behind_packets_for_an_unresolved_station() {
     let rules = relaying(SourceInterface::Core);
-    let mut scene = install(Scene::unresolved(rules.clone()), rules);
+    let mut scene = install(PipelineFixture::unresolved(rules.clone()), rules);
     scene.io.inject(N3, &data());
     scene.io.inject(N3, &arriving(NEAR_TEID).build());
     scene.step();

@@ -5,7 +5,7 @@ use adit_testkit::packet::PacketBuilder;
 use adit_types::Nanos;
 use adit_wire::{icmp, icmpv6, parse_ip};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 /// The error inside the tunnel to the gNB: its IP packet.
 fn inside_tunnel(frame: &[u8]) -> &[u8] {
@@ -17,7 +17,7 @@ fn inside_tunnel(frame: &[u8]) -> &[u8] {
 #[test]
 fn uplink_ttl_of_one_is_reported_to_the_ue() {
     for ttl in [0, 1] {
-        let mut scene = Scene::new();
+        let mut scene = PipelineFixture::new();
         let offending = |builder: PacketBuilder| {
             builder.ipv4(UE, SERVER).ttl(ttl).udp(4000, 53).payload(b"question")
         };
@@ -41,21 +41,21 @@ fn uplink_ttl_of_one_is_reported_to_the_ue() {
 
 #[test]
 fn uplink_hop_limit_of_one_is_reported_to_the_ue() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let offending = tunneled().ipv6(UE_V6, SERVER_V6).ttl(1).udp(1, 2).payload(&[7; 1300]);
     scene.assert_drops(N3, &offending.build(), DropReason::TtlExceeded);
     let sent = scene.sent(N3);
     let packet = inside_tunnel(&sent[0]);
     assert_eq!(packet.len(), 1280, "the quotation is cut to the minimum MTU");
     let ip = parse_ip(packet, true).unwrap();
-    let pseudo = icmpv6::Pseudo { src: N6_V6.parse().unwrap(), dst: UE_V6.parse().unwrap() };
+    let pseudo = icmpv6::PseudoHeader { src: N6_V6.parse().unwrap(), dst: UE_V6.parse().unwrap() };
     let (header, _) = icmpv6::Icmpv6Header::parse(&pseudo, ip.payload(packet)).unwrap();
     assert_eq!((header.kind(), header.code()), (icmpv6::TIME_EXCEEDED, 0));
 }
 
 #[test]
 fn downlink_ttl_of_one_is_reported_to_the_sender() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let offending =
         |builder: PacketBuilder| builder.ipv4(SERVER, UE).ttl(1).udp(53, 4000).payload(b"answer");
     scene.assert_drops(N6, &offending(from_gateway()).build(), DropReason::TtlExceeded);
@@ -73,7 +73,7 @@ fn downlink_ttl_of_one_is_reported_to_the_sender() {
 
 #[test]
 fn downlink_beyond_the_tunnel_mtu_is_reported_with_what_fits() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let fits = 1500 - 20 - 8 - 16;
     let packet = |len: usize| {
         from_gateway().ipv4(SERVER, UE).dont_fragment().udp(1, 2).payload(&vec![1; len - 28])
@@ -91,14 +91,15 @@ fn downlink_beyond_the_tunnel_mtu_is_reported_with_what_fits() {
     scene.assert_drops(N6, &six, DropReason::PacketTooBig);
     let sent = scene.sent(N6);
     let ip = parse_ip(&sent[0][14..], true).unwrap();
-    let pseudo = icmpv6::Pseudo { src: N6_V6.parse().unwrap(), dst: SERVER_V6.parse().unwrap() };
+    let pseudo =
+        icmpv6::PseudoHeader { src: N6_V6.parse().unwrap(), dst: SERVER_V6.parse().unwrap() };
     let (header, _) = icmpv6::Icmpv6Header::parse(&pseudo, ip.payload(&sent[0][14..])).unwrap();
     assert_eq!((header.kind(), header.word()), (icmpv6::PACKET_TOO_BIG, 1456));
 }
 
 #[test]
 fn errors_about_errors_and_later_fragments_are_not_sent() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let error = tunneled().ipv4(UE, SERVER).ttl(1).protocol(1).payload(&[3, 1, 0, 0, 0, 0, 0, 0]);
     scene.assert_drops(N3, &error.build(), DropReason::TtlExceeded);
     let fragment = tunneled().ipv4(UE, SERVER).ttl(1).fragment(1, 8, false).payload(&[0; 8]);
@@ -111,7 +112,7 @@ fn errors_about_errors_and_later_fragments_are_not_sent() {
 
 #[test]
 fn errors_are_bounded_in_rate() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let frame = tunneled().ipv4(UE, SERVER).ttl(1).udp(1, 2).build();
     for _ in 0..10 {
         for _ in 0..32 {

@@ -4,9 +4,9 @@ use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{Nanos, Teid};
 use adit_wire::arp::{ArpOperation, ArpPacket};
-use adit_wire::gtpu::{ErrorIndication, MessageType, emit_error_indication};
+use adit_wire::gtpu::{ErrorIndication, GtpuMessageType, emit_error_indication};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 /// Two steps in a millisecond.
 const STEPS: u32 = 2000;
@@ -25,7 +25,7 @@ fn error_indication(peer: &str, teid: u32) -> Vec<u8> {
     from(peer).udp(2152, 2152).payload(&octets[..len]).build()
 }
 
-fn echo(peer: &str, kind: MessageType, sequence: u16) -> PacketBuilder {
+fn echo(peer: &str, kind: GtpuMessageType, sequence: u16) -> PacketBuilder {
     from(peer).gtpu_message(kind, 0).sequence(sequence)
 }
 
@@ -41,7 +41,7 @@ fn stranger(number: u32) -> String {
 /// One second with `flood` packets, 10,000 user packets, an Echo Request of the gNB and one to it
 /// every 50 ms, and a control thread that looks every 10 ms. Returns the events.
 fn survive(flood: impl Fn(u32) -> Vec<u8>) -> Vec<WorkerEvent> {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let mut events = Vec::new();
     let (mut forwarded, mut answered) = (0, 0);
     for step in 0..STEPS {
@@ -55,12 +55,12 @@ fn survive(flood: impl Fn(u32) -> Vec<u8>) -> Vec<WorkerEvent> {
                 tos: 0,
             };
             scene.commands.push(command).unwrap();
-            scene.io.inject(N3, &echo(GNB, MessageType::ECHO_REQUEST, sequence).build());
+            scene.io.inject(N3, &echo(GNB, GtpuMessageType::ECHO_REQUEST, sequence).build());
         }
         (0..FLOOD).for_each(|n| scene.io.inject(N3, &flood(step * FLOOD + n)));
         (0..5).for_each(|_| scene.io.inject(N3, &uplink().build()));
         if step % 100 == 1 {
-            scene.io.inject(N3, &echo(GNB, MessageType::ECHO_RESPONSE, sequence).build());
+            scene.io.inject(N3, &echo(GNB, GtpuMessageType::ECHO_RESPONSE, sequence).build());
         }
         scene.now += Nanos(500_000);
         scene.step();
@@ -112,7 +112,7 @@ fn forged_echo_responses_are_not_reported() {
     let events = survive(|n| {
         let sequence = u16::try_from(n % 9000).unwrap() * 7 + 1;
         let peer = if n % 2 == 0 { GNB.to_owned() } else { stranger(n) };
-        echo(&peer, MessageType::ECHO_RESPONSE, sequence).build()
+        echo(&peer, GtpuMessageType::ECHO_RESPONSE, sequence).build()
     });
     let of_gnb = |event: &WorkerEvent| matches!(event, WorkerEvent::EchoResponse { peer, .. } if *peer == ip(GNB));
     assert_eq!(count(&events, of_gnb), 20, "its own only");
@@ -124,8 +124,8 @@ fn forged_echo_responses_are_not_reported() {
 fn echo_requests_and_packets_without_a_session_take_nothing_from_others() {
     let events = survive(|n| match n % 3 {
         0 => from(&stranger(n)).gtpu(0xdead_0000 + n).ipv4(UE, SERVER).udp(1, 2).build(),
-        1 => from(GNB).gtpu_message(MessageType::END_MARKER, TEID).build(),
-        _ => echo(&stranger(n), MessageType::ERROR_INDICATION, 3).payload(&[16, 0]).build(),
+        1 => from(GNB).gtpu_message(GtpuMessageType::END_MARKER, TEID).build(),
+        _ => echo(&stranger(n), GtpuMessageType::ERROR_INDICATION, 3).payload(&[16, 0]).build(),
     });
     let ends = count(&events, |event| matches!(event, WorkerEvent::EndMarker { .. }));
     assert!((900..=1100).contains(&ends), "{ends}");
@@ -137,12 +137,12 @@ fn echo_requests_and_packets_without_a_session_take_nothing_from_others() {
 /// Echo Requests that tell when their senders started, by strangers and in the peer's name; their
 /// answers have other sequence numbers than those that are counted.
 fn survive_requests() -> Vec<WorkerEvent> {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let mut events = Vec::new();
     for step in 0..STEPS {
         for n in 0..FLOOD {
             let peer = if n % 2 == 0 { GNB.to_owned() } else { stranger(n + step) };
-            let request = echo(&peer, MessageType::ECHO_REQUEST, 1);
+            let request = echo(&peer, GtpuMessageType::ECHO_REQUEST, 1);
             scene.io.inject(N3, &request.payload(&recovery(step)).build());
         }
         (0..5).for_each(|_| scene.io.inject(N3, &uplink().build()));
@@ -168,6 +168,6 @@ fn forged_arp_takes_nothing_from_others() {
         ArpPacket::new(ArpOperation::REPLY, sender, target).emit(&mut payload).unwrap();
         PacketBuilder::ethernet(N3_MAC, sender.0).ether_type(0x0806).payload(&payload).build()
     });
-    let claims = count(&events, |event| matches!(event, WorkerEvent::NeighbourSeen { .. }));
+    let claims = count(&events, |event| matches!(event, WorkerEvent::NeighborLearned { .. }));
     assert!((900..=1100).contains(&claims), "{claims}");
 }

@@ -3,15 +3,15 @@
 
 use adit_rules::sdf::PortRange;
 use adit_rules::{
-    ApplyAction, DestinationInterface, DropReason, OuterHeaderCreation, OuterHeaderRemoval,
-    PuntReason, SdfFilter, SessionRules,
+    ApplyAction, DestinationInterface, DropReason, HeaderCreation, HeaderRemoval, PacketFilter,
+    PuntReason, SessionRules,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::limits::REASSEMBLY_FRAGMENTS_MAX;
 use adit_types::{Nanos, PortId, Precedence};
-use adit_wire::{Fragment, parse_ip};
+use adit_wire::{FragmentKind, parse_ip};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 const ETHERNET: usize = 14;
 /// IPv4, UDP, GTP-U with a PDU Session Container.
@@ -94,7 +94,7 @@ fn further_downlink(payload_len: usize) -> Vec<u8> {
 
 #[test]
 fn downlink_beyond_the_mtu_leaves_in_fragments_with_a_tunnel_header_each() {
-    for mut scene in [Scene::new(), Scene::usual(rules())] {
+    for mut scene in [PipelineFixture::new(), PipelineFixture::usual(rules())] {
         let fits = 1500 - TUNNEL - 28;
         assert_eq!(scene.pass(N6, &big_downlink(fits).build(), N3).len(), 1);
         assert_eq!(scene.counts().fragments_added_pkts, 0);
@@ -117,7 +117,7 @@ fn downlink_beyond_the_mtu_leaves_in_fragments_with_a_tunnel_header_each() {
 
 #[test]
 fn uplink_beyond_the_mtu_leaves_in_fragments_towards_the_data_network() {
-    let mut scene = Scene::with_n6_mtu(600, rules());
+    let mut scene = PipelineFixture::with_n6_mtu(600, rules());
     let packet = |outer: PacketBuilder, ttl| {
         outer.ipv4(UE, SERVER).ttl(ttl).udp(1, 2).payload(&content(1400)).build()
     };
@@ -138,10 +138,10 @@ fn uplink_beyond_the_mtu_leaves_in_fragments_towards_the_data_network() {
 #[test]
 fn uplink_into_an_n6_tunnel_is_divided_before_the_outer_header() {
     let mut rules = rules();
-    let header = OuterHeaderCreation::Udp { addr: ip("10.6.0.254"), port: 5000 };
+    let header = HeaderCreation::Udp { addr: ip("10.6.0.254"), port: 5000 };
     rules.fars[0].outer_header_creation = Some(header);
     rules.fars[0].destination = DestinationInterface::SgiLanN6Lan;
-    let mut scene = Scene::with_n6_mtu(600, rules);
+    let mut scene = PipelineFixture::with_n6_mtu(600, rules);
     let packet = tunneled().ipv4(UE, SERVER).udp(1, 2).payload(&content(1000)).build();
     let sent = scene.pass(N3, &packet, N6);
     assert_eq!(sent.len(), 2);
@@ -154,7 +154,7 @@ fn uplink_into_an_n6_tunnel_is_divided_before_the_outer_header() {
 
 #[test]
 fn packet_beyond_the_mtu_without_buffers_is_dropped_by_name() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     scene.io.alloc_room = 0;
     scene.assert_drops(N6, &big_downlink(1440).build(), DropReason::FragmentNoBuffer);
     scene.io.alloc_room = 1;
@@ -164,7 +164,7 @@ fn packet_beyond_the_mtu_without_buffers_is_dropped_by_name() {
 
 #[test]
 fn fragments_wait_together_for_the_link_layer_address() {
-    let mut scene = Scene::unresolved(rules());
+    let mut scene = PipelineFixture::unresolved(rules());
     scene.io.inject(N6, &big_downlink(1440).build());
     scene.step();
     assert_eq!(scene.counts().buffered_pkts, 2);
@@ -177,7 +177,7 @@ fn fragments_wait_together_for_the_link_layer_address() {
 
 #[test]
 fn fragments_that_the_port_does_not_take_are_dropped_each() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     scene.io.ports[usize::from(N3.0)].tx_room = 1;
     scene.io.inject(N6, &big_downlink(1440).build());
     scene.step();
@@ -196,7 +196,7 @@ fn copy_beyond_the_mtu_leaves_in_fragments_and_is_counted_as_copies() {
     rules.fars[0].action = ApplyAction::FORW | ApplyAction::DUPL;
     rules.fars[0].duplicates.push(2);
     rules.fars.push(copy);
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     // Without a container towards us there is room for more than what the copy may have.
     let outer = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID);
     let packet = outer.ipv4(UE, SERVER).udp(1, 2).payload(&content(1460 - 28)).build();
@@ -228,7 +228,7 @@ fn tunnel_packet_in_fragments_is_put_together_in_any_order() {
     for outer in [outer_v4(), outer_v6(), outer_v6().udp(2152, 2152)] {
         let (whole, expected) = tunnel_packet(outer);
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            let mut scene = Scene::new();
+            let mut scene = PipelineFixture::new();
             let parts = divided(&whole, 7, &[400, 8]);
             for at in &order[..2] {
                 assert!(scene.pass(N3, &parts[*at], N6).is_empty());
@@ -260,7 +260,7 @@ fn extension_headers_in_the_fragments_of_a_tunnel_packet_are_walked_when_it_is_w
         whole[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&payload.to_be_bytes());
         whole[ETHERNET + 6] = 60;
         let parts = divided(&whole, 7, &sizes);
-        let mut scene = Scene::new();
+        let mut scene = PipelineFixture::new();
         assert!(scene.pass(N3, &parts[2], N6).is_empty());
         assert!(scene.pass(N3, &parts[1], N6).is_empty());
         let sent = scene.pass(N3, &parts[0], N6);
@@ -276,7 +276,7 @@ fn extension_headers_in_the_fragments_of_a_tunnel_packet_are_walked_when_it_is_w
     let payload = u16::try_from(whole.len() - ETHERNET - 40).unwrap();
     whole[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&payload.to_be_bytes());
     whole[ETHERNET + 6] = 60;
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let parts = divided(&whole, 7, &[400]);
     assert!(scene.pass(N3, &parts[1], N6).is_empty());
     scene.io.inject(N3, &parts[0]);
@@ -286,7 +286,7 @@ fn extension_headers_in_the_fragments_of_a_tunnel_packet_are_walked_when_it_is_w
 
 #[test]
 fn fragments_of_several_datagrams_in_one_burst_are_told_apart() {
-    let mut scene = Scene::usual(rules());
+    let mut scene = PipelineFixture::usual(rules());
     let (whole, expected) = tunnel_packet(outer_v4());
     let (one, other) = (divided(&whole, 1, &[304]), divided(&whole, 2, &[304]));
     for frame in [&one[0], &other[1], &uplink().build(), &one[1], &other[0]] {
@@ -301,8 +301,8 @@ fn fragments_of_several_datagrams_in_one_burst_are_told_apart() {
 #[test]
 fn n6_tunnel_packet_in_fragments_is_put_together() {
     let mut rules = rules();
-    rules.downlink[0].outer_header_removal = Some(OuterHeaderRemoval::UdpIpv4);
-    let mut scene = Scene::with(rules);
+    rules.downlink[0].outer_header_removal = Some(HeaderRemoval::UdpIpv4);
+    let mut scene = PipelineFixture::with(rules);
     let inner = |outer: PacketBuilder, ttl| {
         outer.ipv4(SERVER, UE).ttl(ttl).udp(53, 4000).payload(&content(700)).build()
     };
@@ -319,7 +319,7 @@ fn n6_tunnel_packet_in_fragments_is_put_together() {
 
 #[test]
 fn tunnel_packet_put_together_of_different_ones_fails_its_checksum() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let (whole, _) = tunnel_packet(outer_v4().udp(2152, 2152));
     let mut other = whole.clone();
     let last = other.len() - 1;
@@ -333,7 +333,7 @@ fn tunnel_packet_put_together_of_different_ones_fails_its_checksum() {
 
 #[test]
 fn fragments_without_the_rest_are_dropped_after_their_time() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let (whole, _) = tunnel_packet(outer_v4());
     let parts = divided(&whole, 7, &[400]);
     assert!(scene.pass(N3, &parts[0], N6).is_empty());
@@ -349,7 +349,7 @@ fn fragments_without_the_rest_are_dropped_after_their_time() {
 
 #[test]
 fn drain_drops_fragments_that_wait_for_others() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let (whole, _) = tunnel_packet(outer_v4());
     scene.pass(N3, &divided(&whole, 7, &[400])[0], N6);
     scene.worker.drain(&mut scene.io);
@@ -363,7 +363,7 @@ fn fragments_that_contradict_each_other_discard_their_datagram() {
     let (whole, expected) = tunnel_packet(outer_v4());
     let parts = |sizes: &[usize]| divided(&whole, 7, sizes);
     let drops = |frames: &[&Vec<u8>], reason, count| {
-        let mut scene = Scene::new();
+        let mut scene = PipelineFixture::new();
         for frame in frames {
             assert!(scene.pass(N3, frame, N6).is_empty());
         }
@@ -406,7 +406,7 @@ fn fixed(mut frame: Vec<u8>) -> Vec<u8> {
 fn fragments_behind_an_overlap_are_dropped_in_ipv6() {
     let (whole, expected) = tunnel_packet(outer_v6());
     let (halves, shifted) = (divided(&whole, 7, &[400]), divided(&whole, 7, &[392]));
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     for frame in [&halves[0], &shifted[1], &halves[0], &halves[1]] {
         assert!(scene.pass(N3, frame, N6).is_empty());
     }
@@ -419,14 +419,14 @@ fn fragments_behind_an_overlap_are_dropped_in_ipv6() {
 #[test]
 fn too_many_fragments_and_too_long_datagrams_are_dropped_by_name() {
     let (whole, _) = tunnel_packet(outer_v4());
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     for part in divided(&whole, 7, &[8; 17]).iter().take(17) {
         assert!(scene.pass(N3, part, N6).is_empty());
     }
     assert_eq!(scene.dropped(DropReason::ReassemblyTooMany), 17);
     // Longer than a buffer.
     let long = tunneled().ipv4(UE, SERVER).udp(1, 2).payload(&content(2500));
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     for part in divided(&long.build(), 8, &[1000, 1000]) {
         assert!(scene.pass(N3, &part, N6).is_empty());
     }
@@ -437,7 +437,7 @@ fn too_many_fragments_and_too_long_datagrams_are_dropped_by_name() {
 #[test]
 fn fragments_of_many_datagrams_are_bounded_together() {
     let (whole, expected) = tunnel_packet(outer_v4());
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     for identification in 0..60 {
         for part in divided(&whole, identification, &[8; 16]).iter().take(16) {
             assert!(scene.pass(N3, part, N6).is_empty());
@@ -454,7 +454,7 @@ fn fragments_of_many_datagrams_are_bounded_together() {
 #[test]
 fn flood_of_first_fragments_does_not_keep_others_from_being_put_together() {
     let (whole, expected) = tunnel_packet(outer_v4());
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     for identification in 0..2000 {
         assert!(scene.pass(N3, &divided(&whole, identification, &[400])[0], N6).is_empty());
     }
@@ -468,7 +468,7 @@ fn flood_of_first_fragments_does_not_keep_others_from_being_put_together() {
 
 #[test]
 fn fragments_to_ourselves_that_are_of_no_tunnel_are_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let echo = outer_v4().fragment(1, 0, true).icmp_echo(1, 1).payload(&[0; 16]).build();
     scene.assert_drops(N3, &echo, DropReason::OuterFragment);
     let on_n6 = from_gateway().ipv4("10.6.0.9", N6_ADDR).fragment(1, 0, true).udp(1, 2152);
@@ -479,7 +479,7 @@ fn fragments_to_ourselves_that_are_of_no_tunnel_are_dropped() {
 fn port_53() -> SessionRules {
     let mut rules = rules();
     let remote_ports = vec![PortRange { first: 53, last: 53 }];
-    let filter = SdfFilter { remote_ports, ..SdfFilter::ANY };
+    let filter = PacketFilter { remote_ports, ..PacketFilter::ANY };
     rules.uplink[0].sdf = vec![filter.clone()].into();
     rules.downlink[0].sdf = vec![filter].into();
     rules
@@ -494,7 +494,7 @@ fn later_fragments_of_users_match_filters_by_their_first() {
         (N6, N3, from_gateway().ipv6(SERVER_V6, UE_V6).udp(54, 4).payload(&content(100)).build()),
     ];
     for (at, (from, to, whole)) in frames.iter().enumerate() {
-        for mut scene in [Scene::with(port_53()), Scene::usual(port_53())] {
+        for mut scene in [PipelineFixture::with(port_53()), PipelineFixture::usual(port_53())] {
             let (parts, others) = (divided(whole, 7, &[40, 40]), divided(whole, 8, &[40, 40]));
             // Without the first fragment there are no ports.
             scene.assert_drops(*from, &parts[1], DropReason::PdrUnmatched);
@@ -519,7 +519,7 @@ fn later_fragments_of_uplink_take_the_pdr_of_their_first() {
     other.far = 2;
     rules.uplink.push(other);
     rules.fars.push(adit_rules::FarEntry { action: ApplyAction::DROP, ..rules.fars[0].clone() });
-    let mut scene = Scene::usual(rules);
+    let mut scene = PipelineFixture::usual(rules);
     let whole = |port| {
         let packet = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(UE, SERVER);
         packet.udp(4000, port).payload(&content(100)).build()
@@ -537,5 +537,5 @@ fn later_fragments_of_uplink_take_the_pdr_of_their_first() {
     }
     assert_eq!(scene.dropped(DropReason::FarDrop), 3);
     let ip = parse_ip(&divided(&whole(53), 1, &[40])[1][ETHERNET..], true).unwrap();
-    assert_eq!(ip.fragment, Fragment::Later);
+    assert_eq!(ip.fragment, FragmentKind::Later);
 }

@@ -5,13 +5,13 @@ use adit_pktio::mem::MemBuf;
 use adit_rules::{DropReason, PuntReason};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::MacAddr;
-use adit_wire::gtpu::MessageType;
+use adit_wire::gtpu::GtpuMessageType;
 
-use crate::scene::*;
+use crate::fixture::*;
 
 #[test]
 fn frame_that_is_truncated_or_foreign_is_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     scene.assert_drops(N3, &uplink().build()[..13], DropReason::FrameMalformed);
     scene.assert_drops(N3, &[], DropReason::FrameMalformed);
     let other = PacketBuilder::ethernet(MacAddr([2; 6]), GNB_MAC).ipv4(GNB, N3_ADDR);
@@ -28,7 +28,7 @@ fn frame_that_is_truncated_or_foreign_is_dropped() {
 
 #[test]
 fn ip_header_that_is_wrong_is_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let ip = || PacketBuilder::ethernet(N6_MAC, GATEWAY_MAC).ipv4(SERVER, UE);
     for (at, octets) in [(0, [0x65]), (0, [0x44]), (2, [0x40])] {
         let frame = ip().overwrite(at, &octets).fix_checksum().udp(1, 2).build();
@@ -42,7 +42,7 @@ fn ip_header_that_is_wrong_is_dropped() {
 
 #[test]
 fn ip_checksum_verdict_of_the_port_is_taken() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let mut inject = |frame: &[u8], verdict| {
         let mut buf = MemBuf::from_packet(frame);
         buf.set_rx_checksum(verdict);
@@ -59,7 +59,7 @@ fn ip_checksum_verdict_of_the_port_is_taken() {
 
 #[test]
 fn address_that_is_not_forwarded_is_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     for src in ["127.0.0.1", "0.0.0.0", "224.0.0.1", "169.254.0.1", "255.255.255.255"] {
         let frame = from_gateway().ipv4(src, UE).udp(1, 2).build();
         scene.assert_drops(N6, &frame, DropReason::IpAddressInvalid);
@@ -79,14 +79,14 @@ fn address_that_is_not_forwarded_is_dropped() {
 
 #[test]
 fn plain_ip_on_n3_is_not_forwarded() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let frame = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(SERVER, UE).udp(1, 2).build();
     scene.assert_drops(N3, &frame, DropReason::RouteUnknown);
 }
 
 #[test]
 fn packet_to_ourselves_that_nobody_serves_is_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let to_n3 = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
     scene.assert_drops(N3, &to_n3().tcp(1, 2, 2).build(), DropReason::IpProtocolUnknown);
     scene.assert_drops(N3, &to_n3().udp(1, 53).build(), DropReason::UdpPortUnknown);
@@ -98,7 +98,7 @@ fn packet_to_ourselves_that_nobody_serves_is_dropped() {
 
 #[test]
 fn gtpu_that_is_malformed_is_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let outer = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID);
     for (at, octet) in [(0, 0x50), (0, 0x20), (2, 0x7f)] {
         let frame = outer().overwrite(at, &[octet]).ipv4(UE, SERVER).udp(1, 2).build();
@@ -112,14 +112,14 @@ fn gtpu_that_is_malformed_is_dropped() {
     scene.assert_drops(N3, &unknown, DropReason::GtpuExtensionUnknown);
     let message = PacketBuilder::ethernet(N3_MAC, GNB_MAC)
         .ipv4(GNB, N3_ADDR)
-        .gtpu_message(MessageType(99), 0)
+        .gtpu_message(GtpuMessageType(99), 0)
         .build();
     scene.assert_drops(N3, &message, DropReason::GtpuMessageUnknown);
 }
 
 #[test]
 fn inner_packet_that_is_malformed_is_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let empty = tunneled().build();
     scene.assert_drops(N3, &empty, DropReason::InnerMalformed);
     let version = tunneled().ipv4(UE, SERVER).overwrite(0, &[0x55]).udp(1, 2).build();
@@ -132,7 +132,7 @@ fn inner_packet_that_is_malformed_is_dropped() {
 
 #[test]
 fn every_prefix_of_an_uplink_frame_has_one_outcome() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let frame = uplink().build();
     for len in 0..frame.len() {
         scene.io.inject(N3, &frame[..len]);
@@ -144,7 +144,7 @@ fn every_prefix_of_an_uplink_frame_has_one_outcome() {
 
 #[test]
 fn link_housekeeping_is_punted() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let lldp = PacketBuilder::ethernet(MacAddr([1, 0x80, 0xc2, 0, 0, 0xe]), GNB_MAC)
         .ether_type(0x88cc)
         .payload(&[0; 20]);

@@ -4,15 +4,15 @@ use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::mem::{MemBuf, MemIo};
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_rules::{
-    DeltaId, DropReason, Excess, Guaranteed, KeyChange, QerMeter, RateLimit, RuleDelta, SessionKey,
-    SessionRules,
+    DeltaId, DropReason, Excess, GuaranteedShare, KeyChange, QerMeter, RateLimit, RuleDelta,
+    SessionKey, SessionRules,
 };
 use adit_tables::{TablesConfig, build};
 use adit_types::limits::TX_WAITING_PKTS_MAX;
 use adit_types::{BitRate, DomainId, Nanos, PortId, Seid, SessionIndex, WorkerId};
 use rtrb::RingBuffer;
 
-use crate::scene::*;
+use crate::fixture::*;
 
 /// The UE of a session without a guarantee.
 const OTHER: &str = "10.45.0.99";
@@ -30,7 +30,7 @@ fn limit(kbps: u64, excess: Excess) -> RateLimit {
 }
 
 /// The scene's rules with a maximum bit rate, and what of it is guaranteed.
-fn with_rate(limit: RateLimit, guaranteed: Guaranteed) -> SessionRules {
+fn with_rate(limit: RateLimit, guaranteed: GuaranteedShare) -> SessionRules {
     let mut rules = rules();
     rules.qers[0].meter = Some(QerMeter {
         uplink: limit,
@@ -44,13 +44,13 @@ fn with_rate(limit: RateLimit, guaranteed: Guaranteed) -> SessionRules {
 }
 
 /// The same with more than is ever offered.
-fn guaranteed(guaranteed: Guaranteed) -> SessionRules {
-    with_rate(limit(10_000_000, Excess::Drops), guaranteed)
+fn guaranteed(guaranteed: GuaranteedShare) -> SessionRules {
+    with_rate(limit(10_000_000, Excess::Policed), guaranteed)
 }
 
 /// Installs the session of [`OTHER`], too.
-fn with_other(mut scene: Scene) -> Scene {
-    let mut other = crate::scene::rules();
+fn with_other(mut scene: PipelineFixture) -> PipelineFixture {
+    let mut other = crate::fixture::rules();
     other.up_seid = Seid(2);
     other.ue[0].v4 = Some(v4(OTHER));
     other.ue[0].v6 = None;
@@ -65,7 +65,12 @@ fn with_other(mut scene: Scene) -> Scene {
     scene
 }
 
-fn publish(scene: &mut Scene, session: SessionIndex, key: KeyChange, rules: Option<SessionRules>) {
+fn publish(
+    scene: &mut PipelineFixture,
+    session: SessionIndex,
+    key: KeyChange,
+    rules: Option<SessionRules>,
+) {
     scene.deltas += 1;
     let delta = RuleDelta { session, keys: vec![key], rules: rules.map(Box::new) };
     scene.publisher.apply(DeltaId(scene.deltas), delta);
@@ -81,13 +86,13 @@ fn to(ue: &str, number: u8, usual: bool) -> Vec<u8> {
 }
 
 /// What the packets say that left, except those to [`OTHER`].
-fn left(scene: &mut Scene) -> Vec<u8> {
+fn left(scene: &mut PipelineFixture) -> Vec<u8> {
     let sent = scene.sent(N3);
     sent.iter().map(|frame| *frame.last().unwrap()).filter(|number| *number != OTHERS).collect()
 }
 
 /// Steps with so much room in the transmit queue towards the RAN.
-fn step_with_room(scene: &mut Scene, tx_room: usize) {
+fn step_with_room(scene: &mut PipelineFixture, tx_room: usize) {
     scene.io.ports[usize::from(N3.0)].tx_room = tx_room;
     scene.now += MILLI;
     scene.step();
@@ -95,7 +100,7 @@ fn step_with_room(scene: &mut Scene, tx_room: usize) {
 
 /// Each millisecond six packets of the other flow come, then one of the guaranteed flow, and the port
 /// takes two. Returns the numbers of the packets of the guaranteed flow that left.
-fn offer(scene: &mut Scene, usual: bool) -> Vec<u8> {
+fn offer(scene: &mut PipelineFixture, usual: bool) -> Vec<u8> {
     for number in 0..100 {
         (0..6).for_each(|_| scene.io.inject(N6, &to(OTHER, OTHERS, usual)));
         scene.io.inject(N6, &to(UE, number, usual));
@@ -108,7 +113,7 @@ fn offer(scene: &mut Scene, usual: bool) -> Vec<u8> {
 #[test]
 fn guaranteed_packets_survive_a_port_that_is_too_slow_and_keep_their_order() {
     for usual in [true, false] {
-        let mut scene = with_other(Scene::usual(guaranteed(Guaranteed::Whole)));
+        let mut scene = with_other(PipelineFixture::usual(guaranteed(GuaranteedShare::Whole)));
         let all: Vec<u8> = (0..100).collect();
         assert_eq!(offer(&mut scene, usual), all, "usual: {usual}");
         // Two of the others leave in the first step, and one in each further one.
@@ -122,7 +127,7 @@ fn guaranteed_packets_survive_a_port_that_is_too_slow_and_keep_their_order() {
 #[test]
 fn what_is_not_guaranteed_is_dropped() {
     for usual in [true, false] {
-        let mut scene = with_other(Scene::usual(guaranteed(Guaranteed::Nothing)));
+        let mut scene = with_other(PipelineFixture::usual(guaranteed(GuaranteedShare::Nothing)));
         assert_eq!(offer(&mut scene, usual), Vec::<u8>::new(), "it always comes last");
         assert_eq!(scene.dropped(DropReason::TxQueueFull), 500);
         assert_eq!(scene.counts().tx_waited_pkts, 0);
@@ -134,12 +139,12 @@ fn of_a_flow_with_a_guarantee_below_its_rate_exactly_that_survives() {
     // A packet each 2 ms is half of what is offered, so each second packet is within. Rounding puts the
     // bucket less than 33 * 2^-24 ns ahead with each packet, far less than its depth of 65 us. The
     // other half comes behind packets that fill the port.
-    let wide = limit(10_000_000, Excess::Waits);
+    let wide = limit(10_000_000, Excess::Shaped);
     for (usual, bytes) in [(true, 29), (false, 33)] {
-        let half = Guaranteed::Within(limit(bytes * 8 / 2, Excess::Drops));
+        let half = GuaranteedShare::Within(limit(bytes * 8 / 2, Excess::Policed));
         for aggregates in [Vec::new(), vec![[wide; 2]]] {
             let tables = TablesConfig { aggregates, ..usual_config() };
-            let mut scene = with_other(Scene::usual_with(tables, guaranteed(half)));
+            let mut scene = with_other(PipelineFixture::usual_with(tables, guaranteed(half)));
             let even: Vec<u8> = (0..100).step_by(2).collect();
             assert_eq!(offer(&mut scene, usual), even);
             let counts = scene.counts();
@@ -151,9 +156,9 @@ fn of_a_flow_with_a_guarantee_below_its_rate_exactly_that_survives() {
 
 #[test]
 fn packets_of_a_flow_never_overtake_each_other_whatever_the_port_takes() {
-    let partial = Guaranteed::Within(limit(132, Excess::Drops));
-    for (rules, all) in [(guaranteed(Guaranteed::Whole), true), (guaranteed(partial), false)] {
-        let mut scene = Scene::usual(rules);
+    let partial = GuaranteedShare::Within(limit(132, Excess::Policed));
+    for (rules, all) in [(guaranteed(GuaranteedShare::Whole), true), (guaranteed(partial), false)] {
+        let mut scene = PipelineFixture::usual(rules);
         let mut number = 0;
         let rooms =
             [(true, 1), (false, 0), (true, 2), (true, 0), (false, 3), (false, 7), (true, 0)];
@@ -215,7 +220,7 @@ fn packet_does_not_overtake_those_that_wait_when_the_port_gets_room_meanwhile() 
     let (events, commands) = (RingBuffer::new(256).0, RingBuffer::new(64).1);
     let mut worker = Worker::new(config, readers.remove(0), events, commands);
     let keys = vec![KeyChange::Add(SessionKey::UeIpv4(DomainId(0), v4(UE)))];
-    let rules = Some(Box::new(guaranteed(Guaranteed::Whole)));
+    let rules = Some(Box::new(guaranteed(GuaranteedShare::Whole)));
     publisher.apply(DeltaId(1), RuleDelta { session: SESSION, keys, rules });
     let gnb = publisher.ensure_next_hop(IF_N3, ip(GNB)).unwrap();
     publisher.set_mac(gnb, GNB_MAC, false);
@@ -238,7 +243,8 @@ fn packet_does_not_overtake_those_that_wait_when_the_port_gets_room_meanwhile() 
 #[test]
 fn packet_that_waited_for_its_rate_is_guaranteed_when_it_leaves() {
     // 29 octets each 2 ms.
-    let mut scene = Scene::usual(with_rate(limit(116, Excess::Waits), Guaranteed::Whole));
+    let mut scene =
+        PipelineFixture::usual(with_rate(limit(116, Excess::Shaped), GuaranteedShare::Whole));
     (0..10).for_each(|number| scene.io.inject(N6, &to(UE, number, true)));
     for _ in 0..40 {
         step_with_room(&mut scene, 0);
@@ -251,7 +257,7 @@ fn packet_that_waited_for_its_rate_is_guaranteed_when_it_leaves() {
 
 #[test]
 fn packet_that_waited_for_a_neighbor_is_still_guaranteed() {
-    let mut scene = Scene::unresolved(guaranteed(Guaranteed::Whole));
+    let mut scene = PipelineFixture::unresolved(guaranteed(GuaranteedShare::Whole));
     scene.io.inject(N6, &to(UE, 1, true));
     step_with_room(&mut scene, 0);
     assert_eq!(scene.counts().tx_waiting_pkts, 0);
@@ -264,8 +270,8 @@ fn packet_that_waited_for_a_neighbor_is_still_guaranteed() {
 
 #[test]
 fn fragments_of_a_guaranteed_packet_are_guaranteed() {
-    let mut scene = Scene::new();
-    scene.install(guaranteed(Guaranteed::Whole));
+    let mut scene = PipelineFixture::new();
+    scene.install(guaranteed(GuaranteedShare::Whole));
     let packet = from_gateway().ipv4(SERVER, UE).udp(53, 4000).payload(&[7; 1470]).build();
     scene.io.inject(N6, &packet);
     step_with_room(&mut scene, 0);
@@ -275,7 +281,7 @@ fn fragments_of_a_guaranteed_packet_are_guaranteed() {
 }
 
 /// Offers so many guaranteed packets, of which the port takes none.
-fn refused(scene: &mut Scene, pkts: u8) {
+fn refused(scene: &mut PipelineFixture, pkts: u8) {
     (0..pkts).for_each(|number| scene.io.inject(N6, &to(UE, number, true)));
     step_with_room(scene, 0);
 }
@@ -283,9 +289,9 @@ fn refused(scene: &mut Scene, pkts: u8) {
 #[test]
 fn port_that_takes_nothing_has_a_bounded_number_of_frames_wait() {
     const ROOM: u64 = TX_WAITING_PKTS_MAX as u64;
-    let mut scene = Scene::usual(guaranteed(Guaranteed::Whole));
+    let mut scene = PipelineFixture::usual(guaranteed(GuaranteedShare::Whole));
     (0..30).for_each(|_| refused(&mut scene, 20));
-    let found = |scene: &Scene| {
+    let found = |scene: &PipelineFixture| {
         let counts = scene.counts();
         (counts.tx_waiting_pkts, counts.buffered_pkts, scene.dropped(DropReason::TxQueueFull))
     };
@@ -301,7 +307,7 @@ fn port_that_takes_nothing_has_a_bounded_number_of_frames_wait() {
 
 #[test]
 fn frames_for_a_port_that_is_down_are_dropped_after_a_tenth_of_a_second() {
-    let mut scene = Scene::usual(guaranteed(Guaranteed::Whole));
+    let mut scene = PipelineFixture::usual(guaranteed(GuaranteedShare::Whole));
     // A port that takes a frame now and then is not down.
     refused(&mut scene, 20);
     for _ in 0..10 {
@@ -326,7 +332,7 @@ fn frames_for_a_port_that_is_down_are_dropped_after_a_tenth_of_a_second() {
 
 #[test]
 fn frames_of_a_session_that_ends_leave_when_the_port_takes_them() {
-    let mut scene = Scene::usual(guaranteed(Guaranteed::Whole));
+    let mut scene = PipelineFixture::usual(guaranteed(GuaranteedShare::Whole));
     refused(&mut scene, 5);
     publish(&mut scene, SESSION, KeyChange::Remove(SessionKey::UeIpv4(DomainId(0), v4(UE))), None);
     assert_eq!(scene.counts().tx_waiting_pkts, 5);
@@ -337,7 +343,7 @@ fn frames_of_a_session_that_ends_leave_when_the_port_takes_them() {
 
 #[test]
 fn frames_that_wait_for_one_port_block_no_other() {
-    let mut scene = Scene::usual(guaranteed(Guaranteed::Whole));
+    let mut scene = PipelineFixture::usual(guaranteed(GuaranteedShare::Whole));
     refused(&mut scene, 3);
     scene.io.inject(N3, &uplink().build());
     step_with_room(&mut scene, 0);
@@ -347,7 +353,7 @@ fn frames_that_wait_for_one_port_block_no_other() {
 
 #[test]
 fn worker_is_not_idle_while_frames_wait() {
-    let mut scene = Scene::usual(guaranteed(Guaranteed::Whole));
+    let mut scene = PipelineFixture::usual(guaranteed(GuaranteedShare::Whole));
     refused(&mut scene, 1);
     assert!(!scene.worker.step(scene.now, &mut scene.io).idle);
     step_with_room(&mut scene, 1);

@@ -3,10 +3,10 @@
 use adit_testkit::packet::PacketBuilder;
 use adit_types::Nanos;
 use adit_wire::arp::ArpPacket;
-use adit_wire::gtpu::MessageType;
+use adit_wire::gtpu::GtpuMessageType;
 use proptest::prelude::*;
 
-use crate::scene::*;
+use crate::fixture::*;
 
 fn arp_request() -> Vec<u8> {
     let mut payload = [0; 28];
@@ -28,7 +28,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
         PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).icmp_echo(1, 1).build(),
         PacketBuilder::ethernet(N3_MAC, GNB_MAC)
             .ipv4(GNB, N3_ADDR)
-            .gtpu_message(MessageType::ECHO_REQUEST, 0)
+            .gtpu_message(GtpuMessageType::ECHO_REQUEST, 0)
             .sequence(1)
             .build(),
         PacketBuilder::ethernet(N6_MAC, GATEWAY_MAC)
@@ -64,7 +64,7 @@ proptest! {
         ),
         is_resolved in any::<bool>(),
     ) {
-        let mut scene = if is_resolved { Scene::new() } else { Scene::unresolved(rules()) };
+        let mut scene = if is_resolved { PipelineFixture::new() } else { PipelineFixture::unresolved(rules()) };
         for (port, frame) in &frames {
             scene.io.inject(adit_types::PortId(*port), frame);
         }

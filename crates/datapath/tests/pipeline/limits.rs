@@ -5,7 +5,7 @@ use adit_rules::{
 };
 use adit_types::{UrrId, UsageSlot};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 /// An uplink frame whose inner packet has `len` octets and must not be fragmented.
 fn uplink_of(len: usize) -> Vec<u8> {
@@ -18,7 +18,7 @@ fn downlink_of(len: usize) -> Vec<u8> {
 
 #[test]
 fn usual_uplink_packet_of_the_mtu_passes_and_a_longer_one_does_not() {
-    let mut scene = Scene::usual(rules());
+    let mut scene = PipelineFixture::usual(rules());
     assert_eq!(scene.pass(N3, &uplink_of(1500), N6).len(), 1);
     assert_eq!(scene.counts().express_pkts, 1);
     scene.assert_drops(N3, &uplink_of(1501), DropReason::PacketTooBig);
@@ -29,7 +29,7 @@ fn usual_uplink_packet_of_the_mtu_passes_and_a_longer_one_does_not() {
 fn usual_downlink_packet_of_the_tunnel_mtu_passes_and_a_longer_one_does_not() {
     // Outer IPv4, UDP and GTP-U with the PDU Session Container.
     const FITS: usize = 1500 - 20 - 8 - 16;
-    let mut scene = Scene::usual(rules());
+    let mut scene = PipelineFixture::usual(rules());
     assert_eq!(scene.pass(N6, &downlink_of(FITS), N3).len(), 1);
     assert_eq!(scene.counts().express_pkts, 1);
     scene.assert_drops(N6, &downlink_of(FITS + 1), DropReason::PacketTooBig);
@@ -60,7 +60,7 @@ fn measured(report: UsageLimits, quota: UsageLimits) -> SessionRules {
     rules
 }
 
-fn told(scene: &mut Scene) -> bool {
+fn told(scene: &mut PipelineFixture) -> bool {
     scene.take_events().iter().any(|event| matches!(event, WorkerEvent::UsageLimit { .. }))
 }
 
@@ -68,7 +68,7 @@ fn told(scene: &mut Scene) -> bool {
 fn threshold_met_exactly_is_told_with_the_packet_that_meets_it() {
     for dl_bytes in [300, 301] {
         let report = UsageLimits { dl_bytes, ..UsageLimits::NONE };
-        let mut scene = Scene::usual(measured(report, UsageLimits::NONE));
+        let mut scene = PipelineFixture::usual(measured(report, UsageLimits::NONE));
         scene.pass(N6, &downlink_of(100), N3);
         scene.pass(N6, &downlink_of(100), N3);
         assert!(!told(&mut scene));
@@ -86,7 +86,7 @@ fn threshold_met_exactly_is_told_with_the_packet_that_meets_it() {
 #[test]
 fn quota_met_exactly_is_told_at_once_and_stops_the_next_packet() {
     let quota = UsageLimits { total_bytes: 300, ..UsageLimits::NONE };
-    let mut scene = Scene::usual(measured(UsageLimits::NONE, quota));
+    let mut scene = PipelineFixture::usual(measured(UsageLimits::NONE, quota));
     for n in 1..=3 {
         assert_eq!(scene.pass(N3, &uplink_of(100), N6).len(), 1);
         assert_eq!(told(&mut scene), n == 3);

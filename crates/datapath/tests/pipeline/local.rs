@@ -8,13 +8,13 @@ use adit_testkit::packet::PacketBuilder;
 use adit_types::limits::SLOW_PER_STEP_MAX;
 use adit_types::{MacAddr, Teid};
 use adit_wire::arp::{ArpOperation, ArpPacket};
-use adit_wire::gtpu::{ErrorIndication, MessageType, emit_error_indication};
-use adit_wire::icmpv6::Pseudo;
+use adit_wire::gtpu::{ErrorIndication, GtpuMessageType, emit_error_indication};
+use adit_wire::icmpv6::PseudoHeader;
 use adit_wire::neighbor::{
     NeighborAdvertisement, NeighborSolicitation, multicast_mac, solicited_node,
 };
 
-use crate::scene::*;
+use crate::fixture::*;
 
 fn arp_frame(dst: MacAddr, packet: &ArpPacket) -> Vec<u8> {
     let mut payload = [0; 28];
@@ -23,7 +23,7 @@ fn arp_frame(dst: MacAddr, packet: &ArpPacket) -> Vec<u8> {
 }
 
 /// An ICMPv6 message in a frame.
-fn nd_frame(dst: MacAddr, src: MacAddr, pseudo: &Pseudo, message: &[u8]) -> Vec<u8> {
+fn nd_frame(dst: MacAddr, src: MacAddr, pseudo: &PseudoHeader, message: &[u8]) -> Vec<u8> {
     PacketBuilder::ethernet(dst, src)
         .ipv6(pseudo.src, pseudo.dst)
         .ttl(255)
@@ -32,14 +32,14 @@ fn nd_frame(dst: MacAddr, src: MacAddr, pseudo: &Pseudo, message: &[u8]) -> Vec<
         .build()
 }
 
-fn solicitation(pseudo: &Pseudo, target: &str, source_mac: Option<MacAddr>) -> Vec<u8> {
+fn solicitation(pseudo: &PseudoHeader, target: &str, source_mac: Option<MacAddr>) -> Vec<u8> {
     let mut message = [0; 32];
     let solicitation = NeighborSolicitation { target: target.parse().unwrap(), source_mac };
     let len = solicitation.emit(&mut message, pseudo).unwrap();
     message[..len].to_vec()
 }
 
-fn advertisement(pseudo: &Pseudo, target: &str, mac: MacAddr, solicited: bool) -> Vec<u8> {
+fn advertisement(pseudo: &PseudoHeader, target: &str, mac: MacAddr, solicited: bool) -> Vec<u8> {
     let mut message = [0; 32];
     let advertisement = NeighborAdvertisement {
         target: target.parse().unwrap(),
@@ -54,12 +54,12 @@ fn advertisement(pseudo: &Pseudo, target: &str, mac: MacAddr, solicited: bool) -
 
 #[test]
 fn arp_request_for_our_address_is_answered_and_teaches() {
-    let mut scene = Scene::unresolved(rules());
+    let mut scene = PipelineFixture::unresolved(rules());
     let request = ArpPacket::request(GNB_MAC, v4(GNB), v4(N3_ADDR));
     let sent = scene.pass(N3, &arp_frame(MacAddr::BROADCAST, &request), N3);
     let reply = ArpPacket::reply(&request, N3_MAC);
     assert_eq!(sent, [arp_frame(GNB_MAC, &reply)]);
-    let seen = WorkerEvent::NeighbourSeen {
+    let seen = WorkerEvent::NeighborLearned {
         interface: IF_N3,
         addr: ip(GNB),
         mac: GNB_MAC,
@@ -73,7 +73,7 @@ fn arp_request_for_our_address_is_answered_and_teaches() {
 
 #[test]
 fn arp_request_for_others_is_only_counted() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let request = ArpPacket::request(GNB_MAC, v4(GNB), v4("192.168.10.77"));
     assert!(scene.pass(N3, &arp_frame(MacAddr::BROADCAST, &request), N3).is_empty());
     assert_eq!((scene.punted(PuntReason::Arp), scene.take_events().len()), (1, 0));
@@ -81,19 +81,19 @@ fn arp_request_for_others_is_only_counted() {
 
 #[test]
 fn arp_reply_to_us_teaches_as_solicited() {
-    let mut scene = Scene::unresolved(rules());
+    let mut scene = PipelineFixture::unresolved(rules());
     let reply = ArpPacket::new(ArpOperation::REPLY, (GNB_MAC, v4(GNB)), (N3_MAC, v4(N3_ADDR)));
     scene.pass(N3, &arp_frame(N3_MAC, &reply), N3);
     assert!(matches!(
         scene.take_events()[..],
-        [WorkerEvent::NeighbourSeen { interface: IF_N3, mac: GNB_MAC, solicited: true, .. }]
+        [WorkerEvent::NeighborLearned { interface: IF_N3, mac: GNB_MAC, solicited: true, .. }]
     ));
 }
 
 /// What stations say of neighbors is reported while it is news.
 #[test]
 fn neighbor_that_tells_what_is_known_is_not_reported_and_claims_of_others_are_limited() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let reply = |mac| {
         let reply = ArpPacket::new(ArpOperation::REPLY, (mac, v4(GNB)), (N3_MAC, v4(N3_ADDR)));
         arp_frame(N3_MAC, &reply)
@@ -116,7 +116,7 @@ fn neighbor_that_tells_what_is_known_is_not_reported_and_claims_of_others_are_li
 
 #[test]
 fn arp_that_is_malformed_is_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let request = ArpPacket::request(GNB_MAC, v4(GNB), v4(N3_ADDR));
     let good = arp_frame(N3_MAC, &request);
     scene.assert_drops(N3, &good[..40], DropReason::ArpMalformed);
@@ -130,7 +130,7 @@ fn arp_that_is_malformed_is_dropped() {
 
 #[test]
 fn icmp_echo_to_our_addresses_is_answered() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let request =
         PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).icmp_echo(1, 2).payload(b"x");
     let reply = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
@@ -150,7 +150,7 @@ fn icmp_echo_to_our_addresses_is_answered() {
 
 #[test]
 fn icmp_echo_with_options_and_vlan_is_answered_without_options() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let request = PacketBuilder::ethernet(N6_MAC, VLAN_GATEWAY_MAC)
         .vlan(100)
         .ipv4("10.7.0.254", "10.7.0.1")
@@ -166,7 +166,7 @@ fn icmp_echo_with_options_and_vlan_is_answered_without_options() {
 
 #[test]
 fn icmp_to_us_of_other_kinds_is_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let to_n3 = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
     scene.assert_drops(N3, &to_n3().icmp_echo_reply(1, 2).build(), DropReason::IcmpUnhandled);
     let wrong = to_n3().icmp_echo(1, 2).overwrite(2, &[9, 9]).build();
@@ -177,29 +177,29 @@ fn icmp_to_us_of_other_kinds_is_dropped() {
 
 #[test]
 fn gtpu_echo_request_is_answered_to_its_source_port() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let request = PacketBuilder::ethernet(N3_MAC, GNB_MAC)
         .ipv4(GNB, N3_ADDR)
         .udp(40_000, 2152)
-        .gtpu_message(MessageType::ECHO_REQUEST, 0)
+        .gtpu_message(GtpuMessageType::ECHO_REQUEST, 0)
         .sequence(0x1234);
     let reply = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
         .ipv4(N3_ADDR, GNB)
         .dont_fragment()
         .udp(2152, 40_000)
-        .gtpu_message(MessageType::ECHO_RESPONSE, 0)
+        .gtpu_message(GtpuMessageType::ECHO_RESPONSE, 0)
         .sequence(0x1234)
         .payload(&[&[14, 0], &recovery(STARTED)[..]].concat());
     assert_eq!(scene.pass(N3, &request.build(), N3), [reply.build()]);
     let request = PacketBuilder::ethernet(N3_MAC, GNB_MAC)
         .ipv6(GNB_V6, N3_V6)
         .udp(2152, 2152)
-        .gtpu_message(MessageType::ECHO_REQUEST, 0)
+        .gtpu_message(GtpuMessageType::ECHO_REQUEST, 0)
         .sequence(7);
     let reply = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
         .ipv6(N3_V6, GNB_V6)
         .udp(2152, 2152)
-        .gtpu_message(MessageType::ECHO_RESPONSE, 0)
+        .gtpu_message(GtpuMessageType::ECHO_RESPONSE, 0)
         .sequence(7)
         .payload(&[&[14, 0], &recovery(STARTED)[..]].concat());
     assert_eq!(scene.pass(N3, &request.build(), N3), [reply.build()]);
@@ -215,9 +215,9 @@ fn recovery(started: u32) -> [u8; 7] {
 /// Spec: TS 29.281 §7.2.1; TS 23.007 §18A.
 #[test]
 fn echo_request_that_tells_when_its_sender_started_is_reported_and_answered() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let link = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
-    let request = link.gtpu_message(MessageType::ECHO_REQUEST, 0).sequence(3);
+    let request = link.gtpu_message(GtpuMessageType::ECHO_REQUEST, 0).sequence(3);
     scene.pass(N3, &request.payload(&recovery(9)).build(), N3);
     let told = WorkerEvent::EchoRequest { peer: ip(GNB), recovery: 9 };
     assert_eq!(scene.take_events(), [told]);
@@ -226,13 +226,13 @@ fn echo_request_that_tells_when_its_sender_started_is_reported_and_answered() {
 
 #[test]
 fn gtpu_signalling_is_consumed_and_reported() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let message = |kind, teid| {
         PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu_message(kind, teid)
     };
-    scene.pass(N3, &message(MessageType::ECHO_RESPONSE, 0).sequence(1).build(), N3);
-    scene.pass(N3, &message(MessageType::END_MARKER, TEID).build(), N3);
-    let notification = MessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION;
+    scene.pass(N3, &message(GtpuMessageType::ECHO_RESPONSE, 0).sequence(1).build(), N3);
+    scene.pass(N3, &message(GtpuMessageType::END_MARKER, TEID).build(), N3);
+    let notification = GtpuMessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION;
     scene.pass(N3, &message(notification, 0).sequence(1).payload(&[141, 0]).build(), N3);
     let mut gtpu = [0; 64];
     let indication = ErrorIndication { teid: Teid(GNB_TEID), peer: ip(GNB) };
@@ -253,44 +253,44 @@ fn gtpu_signalling_is_consumed_and_reported() {
     ];
     assert_eq!(scene.take_events(), expected, "but no response that nothing asked for");
     assert_eq!(scene.counts().events_limited, 1);
-    let unknown = message(MessageType::END_MARKER, 0x999).build();
+    let unknown = message(GtpuMessageType::END_MARKER, 0x999).build();
     scene.assert_drops(N3, &unknown, DropReason::TeidUnknown);
-    let empty = message(MessageType::ERROR_INDICATION, 0).sequence(1).build();
+    let empty = message(GtpuMessageType::ERROR_INDICATION, 0).sequence(1).build();
     scene.assert_drops(N3, &empty, DropReason::GtpuMalformed);
 }
 
 #[test]
 fn neighbor_solicitation_for_our_addresses_is_answered() {
-    let mut scene = Scene::unresolved(rules());
+    let mut scene = PipelineFixture::unresolved(rules());
     let link_local = scene.publisher.interfaces()[1].link_local();
     for target in [N6_V6.to_owned(), link_local.to_string()] {
         let group = solicited_node(target.parse().unwrap());
-        let pseudo = Pseudo { src: "2001:db8:6::254".parse().unwrap(), dst: group };
+        let pseudo = PseudoHeader { src: "2001:db8:6::254".parse().unwrap(), dst: group };
         let message = solicitation(&pseudo, &target, Some(GATEWAY_MAC));
         let frame = nd_frame(multicast_mac(group), GATEWAY_MAC, &pseudo, &message);
         let sent = scene.pass(N6, &frame, N6);
-        let back = Pseudo { src: target.parse().unwrap(), dst: pseudo.src };
+        let back = PseudoHeader { src: target.parse().unwrap(), dst: pseudo.src };
         let answer = advertisement(&back, &target, N6_MAC, true);
         assert_eq!(sent, [nd_frame(GATEWAY_MAC, N6_MAC, &back, &answer)]);
     }
-    assert_eq!(scene.punted(PuntReason::NeighbourDiscovery), 2);
+    assert_eq!(scene.punted(PuntReason::NeighborDiscovery), 2);
     let events = scene.take_events();
     assert_eq!(events.len(), 2);
     assert!(events.iter().all(|event| matches!(
         event,
-        WorkerEvent::NeighbourSeen { interface: IF_N6, mac: GATEWAY_MAC, solicited: false, .. }
+        WorkerEvent::NeighborLearned { interface: IF_N6, mac: GATEWAY_MAC, solicited: false, .. }
     )));
 }
 
 #[test]
 fn neighbor_solicitation_of_a_probing_station_is_answered_to_all() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let target: core::net::Ipv6Addr = N6_V6.parse().unwrap();
-    let pseudo = Pseudo { src: "::".parse().unwrap(), dst: solicited_node(target) };
+    let pseudo = PseudoHeader { src: "::".parse().unwrap(), dst: solicited_node(target) };
     let message = solicitation(&pseudo, N6_V6, None);
     let frame = nd_frame(multicast_mac(pseudo.dst), GATEWAY_MAC, &pseudo, &message);
     let sent = scene.pass(N6, &frame, N6);
-    let back = Pseudo { src: target, dst: "ff02::1".parse().unwrap() };
+    let back = PseudoHeader { src: target, dst: "ff02::1".parse().unwrap() };
     let answer = advertisement(&back, N6_V6, N6_MAC, false);
     assert_eq!(sent, [nd_frame(multicast_mac(back.dst), N6_MAC, &back, &answer)]);
     assert!(scene.take_events().is_empty());
@@ -299,25 +299,26 @@ fn neighbor_solicitation_of_a_probing_station_is_answered_to_all() {
 /// Spec: RFC 4861 §7.1.1.
 #[test]
 fn neighbor_solicitation_of_a_probe_with_an_option_or_to_another_group_is_discarded() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let group = solicited_node(N6_V6.parse().unwrap());
     for (dst, source_mac) in [(group, Some(GATEWAY_MAC)), ("ff02::1".parse().unwrap(), None)] {
-        let pseudo = Pseudo { src: "::".parse().unwrap(), dst };
+        let pseudo = PseudoHeader { src: "::".parse().unwrap(), dst };
         let message = solicitation(&pseudo, N6_V6, source_mac);
         let frame = nd_frame(multicast_mac(dst), GATEWAY_MAC, &pseudo, &message);
-        scene.assert_drops(N6, &frame, DropReason::NeighbourMalformed);
+        scene.assert_drops(N6, &frame, DropReason::NeighborMalformed);
     }
     assert!(scene.sent(N6).is_empty() && scene.take_events().is_empty());
 }
 
 #[test]
 fn neighbor_advertisement_teaches() {
-    let mut scene = Scene::unresolved(rules());
-    let pseudo = Pseudo { src: "2001:db8:6::254".parse().unwrap(), dst: N6_V6.parse().unwrap() };
+    let mut scene = PipelineFixture::unresolved(rules());
+    let pseudo =
+        PseudoHeader { src: "2001:db8:6::254".parse().unwrap(), dst: N6_V6.parse().unwrap() };
     let message = advertisement(&pseudo, "2001:db8:6::254", GATEWAY_MAC, true);
     let frame = nd_frame(N6_MAC, GATEWAY_MAC, &pseudo, &message);
     scene.pass(N6, &frame, N6);
-    let seen = WorkerEvent::NeighbourSeen {
+    let seen = WorkerEvent::NeighborLearned {
         interface: IF_N6,
         addr: ip("2001:db8:6::254"),
         mac: GATEWAY_MAC,
@@ -335,17 +336,17 @@ fn neighbor_advertisement_teaches() {
     scene.pass(N6, &modest, N6);
     assert!(matches!(
         scene.take_events()[..],
-        [WorkerEvent::NeighbourSeen { solicited: true, conflict: AddressConflict::Doubt, .. }]
+        [WorkerEvent::NeighborLearned { solicited: true, conflict: AddressConflict::Doubt, .. }]
     ));
     let mut forwarded = frame;
     forwarded[21] = 254;
-    scene.assert_drops(N6, &forwarded, DropReason::NeighbourMalformed);
+    scene.assert_drops(N6, &forwarded, DropReason::NeighborMalformed);
     assert!(scene.take_events().is_empty());
 }
 
 #[test]
 fn slow_path_is_bounded_per_step() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let request = ArpPacket::request(GNB_MAC, v4(GNB), v4(N3_ADDR));
     let frame = arp_frame(MacAddr::BROADCAST, &request);
     let n6_request = ArpPacket::request(GATEWAY_MAC, v4("10.6.0.254"), v4(N6_ADDR));
@@ -362,7 +363,7 @@ fn slow_path_is_bounded_per_step() {
 
 #[test]
 fn commands_solicit_and_announce() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let solicit =
         |addr: &str, unicast| WorkerCommand::Solicit { interface: IF_N6, addr: ip(addr), unicast };
     scene.commands.push(solicit("10.6.0.9", None)).unwrap();
@@ -375,12 +376,12 @@ fn commands_solicit_and_announce() {
     assert_eq!(sent[0], arp_frame(MacAddr::BROADCAST, &request));
     assert_eq!(sent[1], arp_frame(GATEWAY_MAC, &request));
     let group = solicited_node("2001:db8:6::9".parse().unwrap());
-    let pseudo = Pseudo { src: N6_V6.parse().unwrap(), dst: group };
+    let pseudo = PseudoHeader { src: N6_V6.parse().unwrap(), dst: group };
     let message = solicitation(&pseudo, "2001:db8:6::9", Some(N6_MAC));
     assert_eq!(sent[2], nd_frame(multicast_mac(group), N6_MAC, &pseudo, &message));
     let own = ArpPacket::request(N6_MAC, v4(N6_ADDR), v4(N6_ADDR));
     assert_eq!(sent[3], arp_frame(MacAddr::BROADCAST, &own));
-    let to_all = Pseudo { src: N6_V6.parse().unwrap(), dst: "ff02::1".parse().unwrap() };
+    let to_all = PseudoHeader { src: N6_V6.parse().unwrap(), dst: "ff02::1".parse().unwrap() };
     let message = advertisement(&to_all, N6_V6, N6_MAC, false);
     assert_eq!(sent[4], nd_frame(multicast_mac(to_all.dst), N6_MAC, &to_all, &message));
     assert_eq!((sent.len(), scene.counts().originated_pkts), (6, 6));
@@ -388,7 +389,7 @@ fn commands_solicit_and_announce() {
 
 #[test]
 fn commands_without_a_buffer_are_counted_as_lost() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     scene.io.alloc_room = 0;
     scene.commands.push(WorkerCommand::Announce { interface: IF_N6_VLAN }).unwrap();
     scene.step();
@@ -398,7 +399,7 @@ fn commands_without_a_buffer_are_counted_as_lost() {
 
 #[test]
 fn arp_on_a_tagged_interface_keeps_the_tag() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     scene
         .commands
         .push(WorkerCommand::Solicit {
@@ -421,7 +422,7 @@ fn gtpu_to_gnb() -> PacketBuilder {
 /// Spec: TS 29.281 §7.3.1, §5.2.2.1.
 #[test]
 fn unknown_teid_is_answered_with_an_error_indication_of_known_octets() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let g_pdu = |teid| {
         let outer = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).udp(3333, 2152);
         outer.gtpu(teid).ipv4(UE, SERVER).udp(1, 2).build()
@@ -447,7 +448,7 @@ fn unknown_teid_is_answered_with_an_error_indication_of_known_octets() {
 /// Spec: TS 29.281 §7.3.1.
 #[test]
 fn unknown_teid_over_ipv6_names_the_ipv6_address() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let outer = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv6(GNB_V6, N3_V6);
     let sent = scene.pass(N3, &outer.gtpu(0x4242).ipv4(UE, SERVER).udp(1, 2).build(), N3);
     assert_eq!(sent.len(), 1);
@@ -459,7 +460,7 @@ fn unknown_teid_over_ipv6_names_the_ipv6_address() {
 
 #[test]
 fn error_indications_are_bounded() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let outer = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
     let frame = outer().gtpu(0x4242).ipv4(UE, SERVER).udp(1, 2).build();
     let sent: usize = (0..200).map(|_| scene.pass(N3, &frame, N3).len()).sum();
@@ -470,7 +471,7 @@ fn error_indications_are_bounded() {
 /// Spec: TS 29.281 §7.2.3, §5.2.1.
 #[test]
 fn extension_header_that_must_be_understood_is_answered_with_those_that_are() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let frame = tunneled().extension(0xc5, &[1, 2]).ipv4(UE, SERVER).udp(1, 2).build();
     let sent = scene.pass(N3, &frame, N3);
     #[rustfmt::skip]
@@ -482,7 +483,8 @@ fn extension_header_that_must_be_understood_is_answered_with_those_that_are() {
     assert_eq!(scene.dropped(DropReason::GtpuExtensionUnknown), 1);
     // Messages about errors are not answered with further ones.
     let to_n3 = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
-    let notification = to_n3.gtpu_message(MessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION, 0);
+    let notification =
+        to_n3.gtpu_message(GtpuMessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION, 0);
     let frame = notification.extension(0xc5, &[1, 2]).payload(&[141, 0]).build();
     assert_eq!(scene.pass(N3, &frame, N3), [] as [Vec<u8>; 0]);
 }
@@ -491,7 +493,7 @@ fn extension_header_that_must_be_understood_is_answered_with_those_that_are() {
 #[test]
 fn echo_request_is_sent_on_command_and_its_response_reported() {
     for (peer, is_ipv4) in [(GNB, true), (GNB_V6, false)] {
-        let mut scene = Scene::new();
+        let mut scene = PipelineFixture::new();
         let command = WorkerCommand::SendEchoRequest {
             peer: ip(peer),
             interfaces: adit_types::InterfaceSet::ALL,
@@ -517,7 +519,7 @@ fn echo_request_is_sent_on_command_and_its_response_reported() {
             true => link.ipv4(GNB, N3_ADDR),
             false => link.ipv6(GNB_V6, N3_V6),
         };
-        let response = outer.gtpu_message(MessageType::ECHO_RESPONSE, 0).sequence(7);
+        let response = outer.gtpu_message(GtpuMessageType::ECHO_RESPONSE, 0).sequence(7);
         let started = [&[14, 0], &recovery(5)[..]].concat();
         let at = scene.now;
         let response = response.payload(&started).build();
@@ -549,7 +551,7 @@ fn packet_to_our_own_address_is_for_us_though_a_session_claims_the_address() {
     for pdr in claiming.uplink.iter_mut().chain(&mut claiming.downlink) {
         pdr.ue.v4 = Some(v4(N6_ADDR));
     }
-    let mut scene = Scene::usual(claiming.clone());
+    let mut scene = PipelineFixture::usual(claiming.clone());
     let keys = vec![KeyChange::Add(SessionKey::UeIpv4(adit_types::DomainId(0), v4(N6_ADDR)))];
     let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(claiming)) };
     scene.publisher.apply(DeltaId(2), delta);

@@ -13,7 +13,7 @@ use adit_types::{
 };
 use adit_wire::parse_ip;
 
-use crate::scene::*;
+use crate::fixture::*;
 
 /// The other UE, its session, and its tunnels.
 const PEER: &str = "10.45.0.3";
@@ -50,7 +50,7 @@ fn peer_keys() -> Vec<SessionKey> {
     ]
 }
 
-impl Scene {
+impl PipelineFixture {
     /// Publishes rules of a session besides that of the scene.
     fn install_other(&mut self, session: SessionIndex, keys: &[SessionKey], rules: SessionRules) {
         self.change_keys(session, keys, KeyChange::Add, Some(rules));
@@ -106,7 +106,9 @@ fn teid(frame: &[u8]) -> u32 {
 
 #[test]
 fn packet_to_another_ue_takes_its_tunnel_as_if_the_network_had_returned_it() {
-    for mut scene in [Scene::new().with_peer(), Scene::usual(rules()).with_peer()] {
+    for mut scene in
+        [PipelineFixture::new().with_peer(), PipelineFixture::usual(rules()).with_peer()]
+    {
         let sent = scene.pass(N3, &to(PEER), N3);
         let expected =
             in_peer_tunnel().ipv4(UE, PEER).ttl(62).udp(4000, 53).payload(b"question").build();
@@ -124,7 +126,9 @@ fn packet_to_another_ue_takes_its_tunnel_as_if_the_network_had_returned_it() {
 
 #[test]
 fn ipv6_packet_to_another_ue_turns_round() {
-    for mut scene in [Scene::new().with_peer(), Scene::usual(rules()).with_peer()] {
+    for mut scene in
+        [PipelineFixture::new().with_peer(), PipelineFixture::usual(rules()).with_peer()]
+    {
         let frame = tunneled().ipv6(UE_V6, PEER_V6).udp(1, 2).payload(b"question").build();
         let expected = in_peer_tunnel().ipv6(UE_V6, PEER_V6).ttl(62).udp(1, 2);
         assert_eq!(scene.pass(N3, &frame, N3), [expected.payload(b"question").build()]);
@@ -134,7 +138,7 @@ fn ipv6_packet_to_another_ue_turns_round() {
 
 #[test]
 fn packets_past_ues_keep_the_fast_path() {
-    let mut scene = Scene::usual(rules());
+    let mut scene = PipelineFixture::usual(rules());
     scene.resolve(IF_N6, "2001:db8:6::254", GATEWAY_MAC);
     let mut scene = scene.with_peer();
     let hosts = [SERVER, "10.45.0.77", "10.46.0.1"];
@@ -152,7 +156,7 @@ fn packets_past_ues_keep_the_fast_path() {
 
 #[test]
 fn ue_that_is_gone_is_looked_for_behind_n6() {
-    let mut scene = Scene::usual(rules()).with_peer();
+    let mut scene = PipelineFixture::usual(rules()).with_peer();
     assert!(scene.pass(N3, &to(PEER), N6).is_empty());
     scene.change_keys(PEER_SESSION, &peer_keys(), KeyChange::Remove, None);
     assert_eq!(scene.pass(N3, &to(PEER), N6).len(), 1);
@@ -181,7 +185,7 @@ fn network_behind_a_ue_counts_if_it_is_longer_than_the_route() {
         ("0.0.0.0/1", "9.9.9.9", true),
     ];
     for (prefix, host, turns) in cases {
-        let mut scene = Scene::new();
+        let mut scene = PipelineFixture::new();
         scene.install_other(PEER_SESSION, &[framed(prefix)], peer.clone());
         let sent = scene.pass(N3, &to(host), N3);
         assert_eq!(sent.iter().map(|frame| teid(frame)).next(), turns.then_some(PEER_GNB_TEID));
@@ -193,7 +197,7 @@ fn network_behind_a_ue_counts_if_it_is_longer_than_the_route() {
         ("2000::/3", "3001::1", true),
         ("::/0", SERVER_V6, false),
     ] {
-        let mut scene = Scene::new();
+        let mut scene = PipelineFixture::new();
         scene.install_other(PEER_SESSION, &[framed(prefix)], peer.clone());
         let frame = tunneled().ipv6(UE_V6, host).udp(1, 2).build();
         assert_eq!(scene.pass(N3, &frame, N3).len(), usize::from(turns), "{prefix} {host}");
@@ -203,7 +207,7 @@ fn network_behind_a_ue_counts_if_it_is_longer_than_the_route() {
 
 #[test]
 fn default_network_behind_a_ue_leaves_all_packets_their_fast_path() {
-    let mut scene = Scene::usual(rules());
+    let mut scene = PipelineFixture::usual(rules());
     let all = ["0.0.0.0/0", "::/0"].map(|all| SessionKey::Framed(FIRST, all.parse().unwrap()));
     scene.install_other(PEER_SESSION, &all, peer_rules());
     assert_eq!(scene.pass(N3, &to(SERVER), N6).len(), 1);
@@ -215,12 +219,12 @@ fn default_network_behind_a_ue_leaves_all_packets_their_fast_path() {
 fn closed_gates_of_both_sessions_count() {
     let mut closed = rules();
     closed.qers[0].gate_uplink = Gate::Closed;
-    let mut scene = Scene::with(closed).with_peer();
+    let mut scene = PipelineFixture::with(closed).with_peer();
     scene.assert_drops(N3, &to(PEER), DropReason::GateClosed);
     scene.assert_turned(0, 0, 0);
     let mut closed = peer_rules();
     closed.qers[0].gate_downlink = Gate::Closed;
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     scene.install_other(PEER_SESSION, &peer_keys(), closed);
     scene.assert_drops(N3, &to(PEER), DropReason::GateClosed);
     scene.assert_turned(1, 0, 0);
@@ -252,7 +256,7 @@ fn usage_is_measured_on_both_sides() {
         }
         rules
     };
-    let mut scene = Scene::with(measured(rules(), 0));
+    let mut scene = PipelineFixture::with(measured(rules(), 0));
     scene.install_other(PEER_SESSION, &peer_keys(), measured(peer_rules(), 1));
     assert_eq!(scene.pass(N3, &to(PEER), N3).len(), 1);
     let usage = scene.publisher.usage();
@@ -266,7 +270,7 @@ fn usage_is_measured_on_both_sides() {
 #[test]
 fn packet_waits_for_the_rate_of_its_sender_before_it_turns() {
     let mut waiting = rules();
-    let rate = RateLimit::new(BitRate::from_kbps(100), Nanos(0), Excess::Waits);
+    let rate = RateLimit::new(BitRate::from_kbps(100), Nanos(0), Excess::Shaped);
     waiting.qers[0].meter = Some(QerMeter {
         uplink: rate,
         downlink: RateLimit::UNLIMITED,
@@ -275,7 +279,7 @@ fn packet_waits_for_the_rate_of_its_sender_before_it_turns() {
         guaranteed: Default::default(),
         guaranteed_bucket: None,
     });
-    let mut scene = Scene::with(waiting).with_peer();
+    let mut scene = PipelineFixture::with(waiting).with_peer();
     for _ in 0..3 {
         scene.io.inject(N3, &to(PEER));
     }
@@ -295,7 +299,7 @@ fn packet_waits_for_the_rate_of_its_sender_before_it_turns() {
 fn far_of_the_other_session_buffers_and_pages() {
     let mut idle = peer_rules();
     idle.fars[1].action = ApplyAction::BUFF | ApplyAction::NOCP;
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     scene.install_other(PEER_SESSION, &peer_keys(), idle);
     assert!(scene.pass(N3, &to(PEER), N3).is_empty());
     assert_eq!(scene.counts().buffered_by_far_pkts, 1);
@@ -314,7 +318,7 @@ fn packets_that_the_sender_s_far_held_turn_when_they_are_released() {
     let mut holding = rules();
     holding.fars[0].action = ApplyAction::BUFF;
     holding.fars[0].buffer_pkts_max = 400;
-    let mut scene = Scene::with(holding).with_peer();
+    let mut scene = PipelineFixture::with(holding).with_peer();
     for _ in 0..300 {
         scene.io.inject(N3, &to(PEER));
         scene.step();
@@ -329,16 +333,16 @@ fn packets_that_the_sender_s_far_held_turn_when_they_are_released() {
 #[test]
 fn without_local_switching_packets_leave_to_n6() {
     let mut off = rules();
-    off.fars[0].switched = InterfaceSet::NONE;
-    let mut scene = Scene::with(off).with_peer();
+    off.fars[0].local_switching = InterfaceSet::NONE;
+    let mut scene = PipelineFixture::with(off).with_peer();
     assert_eq!(scene.pass(N3, &to(PEER), N6).len(), 1, "by its forwarding policy");
     scene.assert_turned(0, 1, 0);
     let mut other = rules();
-    other.fars[0].switched = InterfaceSet::only(IF_N6_VLAN);
-    let mut scene = Scene::with(other).with_peer();
+    other.fars[0].local_switching = InterfaceSet::only(IF_N6_VLAN);
+    let mut scene = PipelineFixture::with(other).with_peer();
     assert_eq!(scene.pass(N3, &to(PEER), N6).len(), 1, "towards another interface only");
-    let tables = TablesConfig { switched_domains: Vec::new(), ..usual_config() };
-    let mut scene = Scene::built(tables, rules()).with_peer();
+    let tables = TablesConfig { local_switching_domains: Vec::new(), ..usual_config() };
+    let mut scene = PipelineFixture::built(tables, rules()).with_peer();
     scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
     assert_eq!(scene.pass(N3, &to(PEER), N6).len(), 1, "by its interfaces");
     assert_eq!(scene.counts().express_pkts, 1, "nothing is looked at more closely");
@@ -349,7 +353,7 @@ fn packet_of_a_policy_with_a_next_hop_goes_there() {
     let mut steered = rules();
     let v4 = Some("10.6.0.254".parse().unwrap());
     steered.fars[0].steering = Some(Box::new(Steering { v4, v6: None }));
-    let mut scene = Scene::with(steered).with_peer();
+    let mut scene = PipelineFixture::with(steered).with_peer();
     assert_eq!(scene.pass(N3, &to(PEER), N6).len(), 1);
     let frame = tunneled().ipv6(UE_V6, PEER_V6).udp(1, 2).build();
     assert_eq!(scene.pass(N3, &frame, N3).len(), 1, "the policy has none for IPv6");
@@ -361,8 +365,8 @@ fn packet_turns_once_at_most() {
     let mut back = peer_rules();
     back.fars[1].destination = DestinationInterface::Core;
     back.fars[1].outer_header_creation = None;
-    back.fars[1].switched = InterfaceSet::ALL;
-    let mut scene = Scene::new();
+    back.fars[1].local_switching = InterfaceSet::ALL;
+    let mut scene = PipelineFixture::new();
     scene.install_other(PEER_SESSION, &peer_keys(), back);
     let sent = scene.pass(N3, &to(PEER), N6);
     let expected = PacketBuilder::ethernet(GATEWAY_MAC, N6_MAC).ipv4(UE, PEER).ttl(62);
@@ -372,7 +376,7 @@ fn packet_turns_once_at_most() {
 
 #[test]
 fn packet_to_the_sender_s_own_session_returns_to_it() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let mut two = rules();
     let other = UeAddresses { v4: Some(v4("10.45.0.20")), v6: None };
     two.ue.push(other);
@@ -391,7 +395,7 @@ fn packet_to_the_sender_s_own_session_returns_to_it() {
 fn ue_of_another_domain_is_no_ue_of_this_one() {
     let mut tables = config();
     tables.interfaces[usize::from(IF_N6_VLAN.0)].domain = DomainId(1);
-    tables.switched_domains.push(DomainId(1));
+    tables.local_switching_domains.push(DomainId(1));
     let of_domain = |interface, teid, peer_teid| {
         let mut peer = peer_rules();
         peer.up_seid = Seid(u64::from(teid));
@@ -400,7 +404,7 @@ fn ue_of_another_domain_is_no_ue_of_this_one() {
         peer.fars[1].outer_header_creation = Some(tunnel(peer_teid, GNB));
         peer
     };
-    let mut scene = Scene::built(tables, rules());
+    let mut scene = PipelineFixture::built(tables, rules());
     scene.resolve(IF_N3, GNB, GNB_MAC);
     scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
     let addr = v4(PEER);
@@ -425,7 +429,7 @@ fn ue_of_another_domain_is_no_ue_of_this_one() {
 #[test]
 fn packet_that_is_too_long_for_the_other_tunnel_is_divided_or_reported_to_its_sender() {
     let long = |builder: PacketBuilder| builder.udp(4000, 53).payload(&[7; 1472]).build();
-    let mut scene = Scene::with_n6_mtu(1000, rules()).with_peer();
+    let mut scene = PipelineFixture::with_n6_mtu(1000, rules()).with_peer();
     let sent = scene.pass(N3, &long(tunneled().ipv4(UE, PEER)), N3);
     assert_eq!(sent.iter().map(|frame| teid(frame)).collect::<Vec<_>>(), [PEER_GNB_TEID; 2]);
     assert_eq!(scene.counts().fragments_added_pkts, 1);
@@ -441,7 +445,7 @@ fn packet_that_is_too_long_for_the_other_tunnel_is_divided_or_reported_to_its_se
 
 #[test]
 fn hops_are_counted_on_both_sides() {
-    let mut scene = Scene::new().with_peer();
+    let mut scene = PipelineFixture::new().with_peer();
     let aged = |ttl| tunneled().ipv4(UE, PEER).ttl(ttl).udp(4000, 53).build();
     assert_eq!(scene.pass(N3, &aged(3), N3).len(), 1);
     scene.assert_drops(N3, &aged(2), DropReason::TtlExceeded);
@@ -459,14 +463,16 @@ fn packet_of_the_cp_function_does_not_turn() {
         direction: Direction::Uplink,
     };
     rules.tunnel_sides = vec![(Teid(TEID), side)];
-    let mut scene = Scene::with(rules).with_peer();
+    let mut scene = PipelineFixture::with(rules).with_peer();
     assert_eq!(scene.pass(N3, &to(PEER), N6).len(), 1);
     scene.assert_turned(0, 1, 0);
 }
 
 #[test]
 fn burst_of_packets_to_all_sides_keeps_the_identity_and_the_order() {
-    for mut scene in [Scene::new().with_peer(), Scene::usual(rules()).with_peer()] {
+    for mut scene in
+        [PipelineFixture::new().with_peer(), PipelineFixture::usual(rules()).with_peer()]
+    {
         let numbered = |host, n| tunneled().ipv4(UE, host).udp(1, 2).payload(&[n]).build();
         for n in 0..30 {
             let host = [PEER, SERVER, "10.45.0.99"][usize::from(n) % 3];

@@ -8,7 +8,7 @@ use adit_types::{
     DomainId, InterfaceId, InterfaceRole, InterfaceSet, PortId, SessionIndex, Teid, VlanId,
 };
 
-use crate::scene::*;
+use crate::fixture::*;
 
 /// A downlink frame on the second N6 interface, from the gateway there.
 fn downlink_on_vlan() -> Vec<u8> {
@@ -23,7 +23,7 @@ fn downlink_on_vlan() -> Vec<u8> {
 fn downlink_on_an_interface_of_another_network_instance_matches_no_pdr() {
     let mut rules = rules();
     rules.downlink[0].interfaces = InterfaceSet::only(IF_N6);
-    let mut scene = Scene::with(rules.clone());
+    let mut scene = PipelineFixture::with(rules.clone());
     assert_eq!(scene.pass(N6, &downlink().build(), N3).len(), 1);
     scene.assert_drops(N6, &downlink_on_vlan(), DropReason::PdrUnmatched);
     rules.downlink[0].interfaces = InterfaceSet::only(IF_N6_VLAN);
@@ -37,7 +37,7 @@ fn uplink_takes_the_routes_of_its_network_instance_alone() {
     let to = |host| tunneled().ipv4(UE, host).udp(4000, 53).build();
     let mut rules = rules();
     rules.fars[0].interfaces = InterfaceSet::only(IF_N6);
-    let mut scene = Scene::with(rules.clone());
+    let mut scene = PipelineFixture::with(rules.clone());
     let sent = scene.pass(N3, &to("172.16.0.9"), N6);
     assert_eq!(sent[0][..6], GATEWAY_MAC.0, "the longer prefix is another network's");
     rules.fars[0].interfaces = InterfaceSet::only(IF_N6_VLAN);
@@ -51,7 +51,7 @@ fn uplink_takes_the_routes_of_its_network_instance_alone() {
 fn icmp_error_returns_through_the_network_instance_of_the_packet() {
     let mut rules = rules();
     rules.downlink[0].interfaces = InterfaceSet::only(IF_N6_VLAN);
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     let frame = PacketBuilder::ethernet(N6_MAC, VLAN_GATEWAY_MAC)
         .vlan(100)
         .ipv4("172.16.0.9", UE)
@@ -107,12 +107,12 @@ fn rules_in(interface: InterfaceId, teid: u32, gnb_teid: u32) -> SessionRules {
 }
 
 /// A UE in each, with the same addresses.
-fn two_ues() -> Scene {
+fn two_ues() -> PipelineFixture {
     two_ues_with(two_domains())
 }
 
-fn two_ues_with(tables: TablesConfig) -> Scene {
-    let mut scene = Scene::built(tables, rules_in(IF_N6, TEID, GNB_TEID));
+fn two_ues_with(tables: TablesConfig) -> PipelineFixture {
+    let mut scene = PipelineFixture::built(tables, rules_in(IF_N6, TEID, GNB_TEID));
     for (interface, mac) in [(IF_N6, GATEWAY_MAC), (IF_CORP, VLAN_GATEWAY_MAC)] {
         scene.resolve(interface, "10.6.0.254", mac);
         scene.resolve(interface, "2001:db8:6::254", mac);
@@ -192,7 +192,7 @@ fn packets_of_both_domains_in_one_burst_find_their_ues() {
 
 #[test]
 fn ue_of_another_domain_is_unknown() {
-    let mut scene = Scene::built(two_domains(), rules_in(IF_N6, TEID, GNB_TEID));
+    let mut scene = PipelineFixture::built(two_domains(), rules_in(IF_N6, TEID, GNB_TEID));
     for packet in [of_corp_gateway().ipv4(SERVER, UE), of_corp_gateway().ipv6(SERVER_V6, UE_V6)] {
         scene.assert_drops(CORP, &packet.udp(53, 4000).build(), DropReason::UeUnknown);
     }
@@ -208,7 +208,7 @@ fn address_of_ours_in_another_domain_is_a_host_like_others() {
             route.next_hop = gateway;
         }
     }
-    let mut scene = Scene::built(tables, rules_in(IF_N6, TEID, GNB_TEID));
+    let mut scene = PipelineFixture::built(tables, rules_in(IF_N6, TEID, GNB_TEID));
     scene.resolve(IF_CORP, "10.66.0.254", VLAN_GATEWAY_MAC);
     let to = |host| tunneled().ipv4(UE, host).udp(4000, 53).build();
     scene.assert_drops(N3, &to(N6_ADDR), DropReason::UeToOwnAddress);

@@ -9,7 +9,7 @@ use adit_tables::{Publisher, build};
 use adit_types::{Nanos, PortId, Teid, WorkerId};
 use rtrb::{Producer, RingBuffer};
 
-use crate::scene::{
+use crate::fixture::{
     GNB, GNB_MAC, GNB_TEID, IF_N3, N3, N3_MAC, N6, N6_MAC, SESSION, UE, downlink, ip, rules,
     tunnel, usual_config,
 };

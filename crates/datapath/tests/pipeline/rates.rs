@@ -1,14 +1,15 @@
 //! Rates of QERs: what is beyond them is dropped or waits.
 
 use adit_rules::{
-    DeltaId, DropReason, Excess, Gate, GtpuTunnel, PacketLimit, PacketQuota, PacketRate,
+    DeltaId, DropReason, Excess, Gate, GtpuTunnel, PacketLimit, PacketQuota, PacketRateMeter,
     PoolMembers, QerMeter, RateLimit, SessionRules, UrrEntry, UsageLimits, UsageSource,
     WorkerCommand,
 };
 use adit_types::{BitRate, Direction, InterfaceSet, Nanos, SliceId, Teid, UrrId, UsageSlot};
 
-use crate::scene::{
-    GNB, GNB_TEID, N3, N6, SERVER, SESSION, Scene, UE, downlink, ip, rules, tunneled, uplink,
+use crate::fixture::{
+    GNB, GNB_TEID, N3, N6, PipelineFixture, SERVER, SESSION, UE, downlink, ip, rules, tunneled,
+    uplink,
 };
 
 /// Octets of the inner packet of [`uplink`], and of [`downlink`].
@@ -65,7 +66,7 @@ fn urr(before_qos: bool) -> UrrEntry {
 }
 
 /// Sends one packet each `every`, `count` times; tells how many left.
-fn offer(scene: &mut Scene, direction: Direction, every: Nanos, count: usize) -> usize {
+fn offer(scene: &mut PipelineFixture, direction: Direction, every: Nanos, count: usize) -> usize {
     let (port, out, frame) = match direction {
         Direction::Uplink => (N3, N6, uplink().build()),
         Direction::Downlink => (N6, N3, downlink().build()),
@@ -81,8 +82,8 @@ fn offer(scene: &mut Scene, direction: Direction, every: Nanos, count: usize) ->
 #[test]
 fn excess_of_each_direction_is_dropped_by_its_own_rate() {
     // 36 octets each millisecond are 288 kb/s; 34 are 272 kb/s.
-    let half = [limit(144, Excess::Drops), limit(68, Excess::Drops)];
-    let mut scene = Scene::with(limited(half, OPEN));
+    let half = [limit(144, Excess::Policed), limit(68, Excess::Policed)];
+    let mut scene = PipelineFixture::with(limited(half, OPEN));
     let ms = Nanos::from_millis(1);
     assert_eq!(offer(&mut scene, Direction::Uplink, ms, 100), 50);
     assert_eq!(offer(&mut scene, Direction::Downlink, ms, 100), 25);
@@ -100,8 +101,8 @@ fn excess_of_each_direction_is_dropped_by_its_own_rate() {
 fn packet_passes_all_its_rates_or_counts_in_none() {
     // The second lets a quarter through; the first, half of everything, must not be charged for the
     // rest: what the second lets through, the first does.
-    let (half, quarter) = (limit(144, Excess::Drops), limit(72, Excess::Drops));
-    let mut scene = Scene::with(limited([half; 2], [quarter; 2]));
+    let (half, quarter) = (limit(144, Excess::Policed), limit(72, Excess::Policed));
+    let mut scene = PipelineFixture::with(limited([half; 2], [quarter; 2]));
     assert_eq!(offer(&mut scene, Direction::Uplink, Nanos::from_millis(1), 100), 25);
     let qers: Vec<_> = scene.publisher.rules(SESSION).unwrap().qers().to_vec();
     for qer in qers {
@@ -113,13 +114,13 @@ fn packet_passes_all_its_rates_or_counts_in_none() {
 
 #[test]
 fn rate_of_zero_lets_nothing_pass_and_a_new_rate_counts_at_once() {
-    let mut scene = Scene::with(limited([RateLimit::CLOSED, RateLimit::UNLIMITED], OPEN));
+    let mut scene = PipelineFixture::with(limited([RateLimit::CLOSED, RateLimit::UNLIMITED], OPEN));
     scene.assert_drops(N3, &uplink().build(), DropReason::RateExceeded);
     assert_eq!(offer(&mut scene, Direction::Downlink, Nanos(0), 3), 3);
     // 8 kb/s: one packet of 36 octets takes 36 ms.
-    scene.install(limited([limit(8, Excess::Drops); 2], OPEN));
+    scene.install(limited([limit(8, Excess::Policed); 2], OPEN));
     assert_eq!(offer(&mut scene, Direction::Uplink, Nanos::from_millis(1), 36), 1);
-    scene.install(limited([limit(288, Excess::Drops); 2], OPEN));
+    scene.install(limited([limit(288, Excess::Policed); 2], OPEN));
     assert_eq!(offer(&mut scene, Direction::Uplink, Nanos::from_millis(1), 10), 10);
     scene.install(limited(OPEN, OPEN));
     assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 10), 10);
@@ -128,13 +129,14 @@ fn rate_of_zero_lets_nothing_pass_and_a_new_rate_counts_at_once() {
 #[test]
 fn packet_rate_counts_packets_that_pass_and_only_those() {
     let hour = Nanos::from_secs(3600);
-    let mut rules = limited([limit(288, Excess::Drops); 2], OPEN);
+    let mut rules = limited([limit(288, Excess::Policed); 2], OPEN);
     let plain = PacketQuota { pkts_max: 5, unit: hour };
-    let rate = PacketRate::new([Some(PacketLimit { plain, additional: None }), None], Nanos(0));
+    let rate =
+        PacketRateMeter::new([Some(PacketLimit { plain, additional: None }), None], Nanos(0));
     rules.qers[1].packet_rate = Some(Box::new(rate.clone()));
     rules.urrs = vec![urr(false)];
     rules.uplink[0].urrs = [0].into_iter().collect();
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     // At once the rate of 288 kb/s lets one packet pass, and drops the others.
     assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 3), 1);
     assert_eq!(scene.dropped(DropReason::RateExceeded), 2);
@@ -152,10 +154,10 @@ fn packet_rate_counts_packets_that_pass_and_only_those() {
 #[test]
 fn dropped_excess_is_no_usage_unless_measured_before_qos() {
     for before_qos in [false, true] {
-        let mut rules = limited([limit(144, Excess::Drops); 2], OPEN);
+        let mut rules = limited([limit(144, Excess::Policed); 2], OPEN);
         rules.urrs = vec![urr(before_qos)];
         rules.uplink[0].urrs = [0].into_iter().collect();
-        let mut scene = Scene::with(rules);
+        let mut scene = PipelineFixture::with(rules);
         assert_eq!(offer(&mut scene, Direction::Uplink, Nanos::from_millis(1), 100), 50);
         let usage = scene.publisher.usage();
         let counted = usage.usage(UsageSlot(0), 1);
@@ -165,7 +167,7 @@ fn dropped_excess_is_no_usage_unless_measured_before_qos() {
 
 /// The same with two more QERs, and a PDR of uplink that names the last one alone.
 fn limited_by_a_third(rates: [RateLimit; 2]) -> SessionRules {
-    let fast = [limit(1_000_000, Excess::Waits); 2];
+    let fast = [limit(1_000_000, Excess::Shaped); 2];
     let mut rules = limited(fast, fast);
     let mut third = rules.qers[1].clone();
     third.id.0 += 1;
@@ -178,14 +180,14 @@ fn limited_by_a_third(rates: [RateLimit; 2]) -> SessionRules {
 
 #[test]
 fn excess_that_waits_leaves_in_order_at_the_rate() {
-    let slow = [limit(144, Excess::Waits); 2];
+    let slow = [limit(144, Excess::Shaped); 2];
     check_order_and_rate(limited(slow, OPEN), &[9, 0]);
     check_order_and_rate(limited_by_a_third(slow), &[0, 0, 9]);
 }
 
 #[test]
 fn excess_of_a_shared_rate_waits_and_leaves_in_order() {
-    let slow = [limit(144, Excess::Waits); 2];
+    let slow = [limit(144, Excess::Shaped); 2];
     let of_slice = SessionRules { slice: SliceId(1), ..rules() };
     let cases = [
         (vec![slow], rules()),
@@ -194,7 +196,7 @@ fn excess_of_a_shared_rate_waits_and_leaves_in_order() {
         (vec![slow, slow], of_slice),
     ];
     for (aggregates, rules) in cases {
-        let mut scene = Scene::sharing(aggregates, rules);
+        let mut scene = PipelineFixture::sharing(aggregates, rules);
         let mut sent = Vec::new();
         for n in 0..40_u8 {
             let frame = tunneled().ipv4(UE, SERVER).udp(4000, 53).payload(&[n; 1172]).build();
@@ -216,7 +218,7 @@ fn excess_of_a_shared_rate_waits_and_leaves_in_order() {
 }
 
 /// Packets of uplink that wait behind the rates of each QER.
-fn queued(scene: &Scene) -> Vec<u64> {
+fn queued(scene: &PipelineFixture) -> Vec<u64> {
     let qers = scene.publisher.rules(SESSION).unwrap().qers().iter();
     let queued = |meter| scene.publisher.meter_traffic(SESSION, Direction::Uplink, meter);
     qers.filter_map(|qer| qer.meter.as_ref()).map(|meter| queued(meter).queued_pkts).collect()
@@ -224,7 +226,7 @@ fn queued(scene: &Scene) -> Vec<u64> {
 
 /// Sends ten packets at once through a rate of 144 kb/s, behind which `waiting` wait by QER.
 fn check_order_and_rate(rules: SessionRules, waiting: &[u64]) {
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     let frames: Vec<Vec<u8>> = (0..10_u8)
         .map(|n| {
             let packet = tunneled();
@@ -255,8 +257,8 @@ fn check_order_and_rate(rules: SessionRules, waiting: &[u64]) {
 
 #[test]
 fn end_marker_goes_behind_packets_that_wait_for_their_rate() {
-    let slow = limit(8, Excess::Waits);
-    let mut scene = Scene::with(limited([RateLimit::UNLIMITED, slow], OPEN));
+    let slow = limit(8, Excess::Shaped);
+    let mut scene = PipelineFixture::with(limited([RateLimit::UNLIMITED, slow], OPEN));
     assert_eq!(offer(&mut scene, Direction::Downlink, Nanos(0), 3), 1);
     assert_eq!(scene.counts().shaped_pkts, 2);
     let command = WorkerCommand::SendEndMarker {
@@ -275,17 +277,17 @@ fn end_marker_goes_behind_packets_that_wait_for_their_rate() {
 
 #[test]
 fn new_rate_counts_for_what_waits_and_a_closed_gate_discards_it() {
-    let mut scene = Scene::with(limited([limit(8, Excess::Waits); 2], OPEN));
+    let mut scene = PipelineFixture::with(limited([limit(8, Excess::Shaped); 2], OPEN));
     assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 11), 1);
-    let fast = RateLimit::new(BitRate::from_kbps(1_000_000), Nanos::from_millis(2), Excess::Waits);
+    let fast = RateLimit::new(BitRate::from_kbps(1_000_000), Nanos::from_millis(2), Excess::Shaped);
     scene.install(limited([fast; 2], OPEN));
     scene.now += Nanos::from_millis(140);
     scene.step();
     assert_eq!(scene.sent(N6).len(), 10);
-    scene.install(limited([limit(8, Excess::Waits); 2], OPEN));
+    scene.install(limited([limit(8, Excess::Shaped); 2], OPEN));
     scene.now += Nanos::from_secs(1);
     assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 5), 1);
-    let mut closed = limited([limit(8, Excess::Waits); 2], OPEN);
+    let mut closed = limited([limit(8, Excess::Shaped); 2], OPEN);
     closed.qers[0].gate_uplink = Gate::Closed;
     scene.install(closed);
     scene.now += Nanos::from_millis(140);
@@ -295,7 +297,7 @@ fn new_rate_counts_for_what_waits_and_a_closed_gate_discards_it() {
 
 #[test]
 fn queue_of_a_flow_is_bounded() {
-    let mut scene = Scene::with(limited([limit(8, Excess::Waits); 2], OPEN));
+    let mut scene = PipelineFixture::with(limited([limit(8, Excess::Shaped); 2], OPEN));
     // Of the 512 packets that may wait, a flow takes no more than it leaves to others.
     assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 1 + 256 + 7), 1);
     assert_eq!(scene.dropped(DropReason::ShapingQueueFull), 7);

@@ -13,7 +13,7 @@ use adit_wire::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
 use adit_wire::parse_ip;
 use adit_wire::tcp::{TcpFields, TcpHeader};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 const PORTAL: &str = "203.0.113.80";
 const PORTAL_V6: &str = "2001:db8:80::80";
@@ -43,7 +43,7 @@ fn assert_leaves(
     inner: impl Fn(PacketBuilder) -> PacketBuilder,
     expected: impl Fn(PacketBuilder) -> PacketBuilder,
 ) {
-    let mut scene = Scene::with(redirecting(0, redirect));
+    let mut scene = PipelineFixture::with(redirecting(0, redirect));
     let sent = scene.pass(N3, &inner(tunneled()).build(), N6);
     assert_eq!(sent, [expected(PacketBuilder::ethernet(GATEWAY_MAC, N6_MAC)).build()]);
 }
@@ -88,7 +88,7 @@ fn later_fragment_gets_the_address_and_keeps_its_octets() {
 
 #[test]
 fn source_of_downlink_packets_is_replaced_so_that_a_connection_works() {
-    let mut scene = Scene::with(redirecting(1, both(SERVER, SERVER_V6, Some(443))));
+    let mut scene = PipelineFixture::with(redirecting(1, both(SERVER, SERVER_V6, Some(443))));
     let answer = from_gateway().ipv4(PORTAL, UE).tcp(8080, 4000, SYN | ACK).build();
     let sent = scene.pass(N6, &answer, N3);
     let outer = PacketBuilder::ethernet(GNB_MAC, N3_MAC).ipv4(N3_ADDR, GNB).dont_fragment();
@@ -99,21 +99,21 @@ fn source_of_downlink_packets_is_replaced_so_that_a_connection_works() {
 #[test]
 fn packet_of_a_family_without_an_address_is_dropped() {
     let v4_only = Redirect::Address { v4: Some(v4(PORTAL)), v6: None, port: None };
-    let mut scene = Scene::with(redirecting(0, v4_only));
+    let mut scene = PipelineFixture::with(redirecting(0, v4_only));
     let frame = tunneled().ipv6(UE_V6, SERVER_V6).udp(1, 2).build();
     scene.assert_drops(N3, &frame, DropReason::RedirectUnmatched);
 }
 
 /// One end of a connection from the UE's port 4000 to a server's port 80.
-struct Client {
-    scene: Scene,
+struct HttpClient {
+    scene: PipelineFixture,
     ue: IpAddr,
     server: IpAddr,
 }
 
 /// A segment as it came back.
 #[derive(Debug, PartialEq, Eq)]
-struct Answer {
+struct HttpAnswer {
     sequence: u32,
     acknowledgment: u32,
     flags: u8,
@@ -128,9 +128,9 @@ fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Sum {
     }
 }
 
-impl Client {
+impl HttpClient {
     fn new(rules: SessionRules, ue: &str, server: &str) -> Self {
-        Self { scene: Scene::with(rules), ue: ip(ue), server: ip(server) }
+        Self { scene: PipelineFixture::with(rules), ue: ip(ue), server: ip(server) }
     }
 
     fn frame(&self, dst_port: u16, flags: u8, (seq, ack): (u32, u32), data: &[u8]) -> Vec<u8> {
@@ -155,7 +155,7 @@ impl Client {
     }
 
     /// Sends one segment to port 80; what comes back through the UE's tunnel.
-    fn send(&mut self, flags: u8, numbers: (u32, u32), data: &[u8]) -> Option<Answer> {
+    fn send(&mut self, flags: u8, numbers: (u32, u32), data: &[u8]) -> Option<HttpAnswer> {
         let frame = self.frame(80, flags, numbers, data);
         self.scene.io.inject(N3, &frame);
         self.scene.step();
@@ -174,7 +174,7 @@ impl Client {
         assert_eq!(sum.checksum(), 0);
         let (tcp, data) = TcpHeader::parse(segment).unwrap();
         assert_eq!((tcp.src_port(), tcp.dst_port()), (80, 4000));
-        Some(Answer {
+        Some(HttpAnswer {
             sequence: tcp.sequence(),
             acknowledgment: tcp.acknowledgment(),
             flags: tcp.flags(),
@@ -186,7 +186,7 @@ impl Client {
 #[test]
 fn request_of_a_redirected_ue_is_answered_with_the_location() {
     for (ue, server) in [(UE, SERVER), (UE_V6, SERVER_V6)] {
-        let mut client = Client::new(to_url(), ue, server);
+        let mut client = HttpClient::new(to_url(), ue, server);
         let syn = client.send(SYN, (100, 0), b"").unwrap();
         assert_eq!((syn.flags, syn.acknowledgment), (SYN | ACK, 101));
         let first = syn.sequence.wrapping_add(1);
@@ -211,7 +211,7 @@ fn request_of_a_redirected_ue_is_answered_with_the_location() {
 fn longest_location_fits_one_segment_of_the_smallest_ipv6_link() {
     let url = "x".repeat(REDIRECT_URL_BYTES_MAX);
     let rules = redirecting(0, Redirect::Url(url.as_str().into()));
-    let mut client = Client::new(rules, UE_V6, SERVER_V6);
+    let mut client = HttpClient::new(rules, UE_V6, SERVER_V6);
     let syn = client.send(SYN, (0, 0), b"").unwrap();
     let numbers = (1, syn.sequence.wrapping_add(1));
     let page = client.send(ACK, numbers, b"GET").unwrap();
@@ -220,14 +220,14 @@ fn longest_location_fits_one_segment_of_the_smallest_ipv6_link() {
 
 #[test]
 fn segment_of_a_connection_that_we_did_not_open_is_reset() {
-    let mut client = Client::new(to_url(), UE, SERVER);
+    let mut client = HttpClient::new(to_url(), UE, SERVER);
     let reset = client.send(ACK, (7, 9), b"data").unwrap();
     assert_eq!((reset.flags, reset.sequence), (TcpHeader::RST, 9));
 }
 
 #[test]
 fn everything_but_segments_to_port_80_is_dropped() {
-    let mut client = Client::new(to_url(), UE, SERVER);
+    let mut client = HttpClient::new(to_url(), UE, SERVER);
     let https = client.frame(443, SYN, (0, 0), b"");
     let mut wrong = client.frame(80, SYN, (0, 0), b"");
     *wrong.last_mut().unwrap() ^= 1;
@@ -241,7 +241,7 @@ fn everything_but_segments_to_port_80_is_dropped() {
 
 #[test]
 fn answers_are_limited_by_rate_and_what_is_beyond_is_dropped() {
-    let mut client = Client::new(to_url(), UE, SERVER);
+    let mut client = HttpClient::new(to_url(), UE, SERVER);
     let frame = client.frame(80, SYN, (0, 0), b"");
     for _ in 0..60 {
         client.scene.io.inject(N3, &frame);
@@ -256,7 +256,7 @@ fn answers_are_limited_by_rate_and_what_is_beyond_is_dropped() {
 fn answer_takes_the_downlink_rules_of_the_session() {
     let mut rules = to_url();
     rules.qers[0].gate_downlink = Gate::Closed;
-    let mut client = Client::new(rules, UE, SERVER);
+    let mut client = HttpClient::new(rules, UE, SERVER);
     assert_eq!(client.send(SYN, (0, 0), b""), None);
     assert_eq!(client.scene.counts().originated_lost_pkts, 1);
 }
@@ -264,7 +264,7 @@ fn answer_takes_the_downlink_rules_of_the_session() {
 #[test]
 fn answer_never_goes_to_another_session_whose_address_was_borrowed() {
     const OTHER: u32 = 0x108;
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let mut anybody = to_url();
     anybody.up_seid = Seid(2);
     anybody.ue = vec![];
@@ -274,7 +274,7 @@ fn answer_never_goes_to_another_session_whose_address_was_borrowed() {
     let keys = vec![KeyChange::Add(SessionKey::Teid(Teid(OTHER)))];
     let delta = RuleDelta { session: SessionIndex(8), keys, rules: Some(Box::new(anybody)) };
     scene.publisher.apply(DeltaId(2), delta);
-    let mut frame = Client::new(rules(), UE, SERVER).frame(80, SYN, (100, 0), b"");
+    let mut frame = HttpClient::new(rules(), UE, SERVER).frame(80, SYN, (100, 0), b"");
     frame[14 + 20 + 8 + 4..][..4].copy_from_slice(&OTHER.to_be_bytes());
     assert!(scene.pass(N3, &frame, N3).is_empty(), "the owner of the address did not ask");
     assert_eq!(scene.punted(PuntReason::HttpRedirect), 1);

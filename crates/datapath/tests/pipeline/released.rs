@@ -2,7 +2,7 @@
 
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
-    ApplyAction, DropReason, FarEntry, Gate, KeyChange, OuterHeaderCreation, PdrEntry, PoolMembers,
+    ApplyAction, DropReason, FarEntry, Gate, HeaderCreation, KeyChange, PdrEntry, PoolMembers,
     QerEntry, RuleDelta, SessionKey, SessionRules, UrrEntry, UsageLimits, UsageSource, WorkerEvent,
 };
 use adit_testkit::packet::PacketBuilder;
@@ -10,7 +10,7 @@ use adit_types::{
     DomainId, FarId, PdrId, Precedence, QerId, Qfi, Seid, SessionIndex, UrrId, UsageSlot,
 };
 
-use crate::scene::*;
+use crate::fixture::*;
 
 const BUFF: ApplyAction = ApplyAction::BUFF;
 const FORW: ApplyAction = ApplyAction::FORW;
@@ -54,8 +54,8 @@ fn with_dedicated(general_action: ApplyAction, dedicated_action: ApplyAction) ->
 }
 
 /// Holds packets `0..count` by the general FAR.
-fn holding(count: u8) -> Scene {
-    let mut scene = Scene::with(general(BUFF));
+fn holding(count: u8) -> PipelineFixture {
+    let mut scene = PipelineFixture::with(general(BUFF));
     for n in 0..count {
         assert_eq!(scene.pass(N6, &to_ue(n), N3), Vec::<Vec<u8>>::new());
     }
@@ -104,7 +104,7 @@ fn held_packet_leaves_although_its_pdr_would_not_take_it_any_more() {
     other.downlink[0].ue.v4 = Some(v4("10.45.0.77"));
     scene.install(other);
     assert_eq!(seen(&scene.sent(N3)), [(GNB_TEID, 9, 0)]);
-    let mut scene = Scene::with(SessionRules {
+    let mut scene = PipelineFixture::with(SessionRules {
         fars: {
             let mut fars = rules().fars;
             fars[0].action = BUFF;
@@ -157,7 +157,7 @@ fn pdr_that_was_given_another_far_takes_along_what_the_old_one_still_holds() {
 
 #[test]
 fn far_and_pdr_are_found_by_identifier_when_others_went() {
-    let mut scene = Scene::with(with_dedicated(BUFF, BUFF));
+    let mut scene = PipelineFixture::with(with_dedicated(BUFF, BUFF));
     scene.pass(N6, &to_ue(0), N3);
     let mut rules = with_dedicated(BUFF, FORW);
     rules.downlink.remove(1);
@@ -188,7 +188,7 @@ fn gate_that_closed_meanwhile_discards() {
 
 #[test]
 fn packets_of_both_families_and_directions_leave_in_the_order_in_which_they_came() {
-    let mut scene = Scene::with(general(BUFF));
+    let mut scene = PipelineFixture::with(general(BUFF));
     let six = from_gateway().ipv6(SERVER_V6, UE_V6).udp(53, 4000).payload(&[1]).build();
     for frame in [to_ue(0), six, to_ue(2)] {
         scene.pass(N6, &frame, N3);
@@ -225,14 +225,14 @@ fn measured(mut rules: SessionRules) -> SessionRules {
 }
 
 /// Packets that passed and that were dropped, by the URR's counters.
-fn usage(scene: &Scene) -> (u64, u64) {
+fn usage(scene: &PipelineFixture) -> (u64, u64) {
     let counts = scene.publisher.usage().usage(UsageSlot(0), 1);
     (counts.dl_pkts, counts.dropped_dl_pkts)
 }
 
 #[test]
 fn held_packet_counts_once_and_when_it_leaves() {
-    let mut scene = Scene::with(measured(general(BUFF)));
+    let mut scene = PipelineFixture::with(measured(general(BUFF)));
     scene.pass(N6, &to_ue(0), N3);
     assert_eq!(usage(&scene), (0, 0));
     scene.install(measured(with_dedicated(BUFF, BUFF)));
@@ -243,9 +243,9 @@ fn held_packet_counts_once_and_when_it_leaves() {
 
 #[test]
 fn held_packet_is_no_dropped_one_until_it_is_dropped() {
-    let mut scene = Scene::with(measured(general(BUFF)));
+    let mut scene = PipelineFixture::with(measured(general(BUFF)));
     scene.pass(N6, &to_ue(0), N3);
-    let told = |scene: &mut Scene| {
+    let told = |scene: &mut PipelineFixture| {
         let events = scene.take_events();
         events.iter().filter(|event| matches!(event, WorkerEvent::UsageLimit { .. })).count()
     };
@@ -263,7 +263,7 @@ fn packet_beyond_a_quota_that_its_far_buffers_is_no_dropped_one() {
         (rules.urrs[0].stopped, rules.urrs[0].quota_far) = (true, Some(2));
         let quota_far = FarEntry { id: FarId(3), action, ..rules.fars[1].clone() };
         rules.fars.push(quota_far);
-        let mut scene = Scene::with(rules);
+        let mut scene = PipelineFixture::with(rules);
         scene.pass(N6, &to_ue(0), N3);
         assert_eq!(usage(&scene), (0, dropped), "{action:?}");
         assert_eq!(scene.counts().buffered_by_far_pkts, 1 - dropped);
@@ -274,7 +274,7 @@ fn packet_beyond_a_quota_that_its_far_buffers_is_no_dropped_one() {
 fn packet_without_room_counts_as_dropped_once() {
     let mut rules = measured(general(BUFF));
     rules.fars[1].buffer_pkts_max = 1;
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     scene.pass(N6, &to_ue(0), N3);
     scene.pass(N6, &to_ue(1), N3);
     assert_eq!((usage(&scene), scene.dropped(DropReason::BufferFull)), ((0, 1), 1));
@@ -296,15 +296,15 @@ fn one_of_many(n: u8, action: ApplyAction) -> SessionRules {
     let ue = rules.ue[0];
     rules.uplink.clear();
     rules.downlink[0].ue = ue;
-    let OuterHeaderCreation::Gtpu(mut tunnel) = rules.fars[1].outer_header_creation.unwrap() else {
+    let HeaderCreation::Gtpu(mut tunnel) = rules.fars[1].outer_header_creation.unwrap() else {
         unreachable!("the scene's FAR has a tunnel")
     };
     tunnel.teid.0 = 0x1000 + u32::from(n);
-    rules.fars[1].outer_header_creation = Some(OuterHeaderCreation::Gtpu(tunnel));
+    rules.fars[1].outer_header_creation = Some(HeaderCreation::Gtpu(tunnel));
     rules
 }
 
-fn publish(scene: &mut Scene, n: u8, action: ApplyAction) {
+fn publish(scene: &mut PipelineFixture, n: u8, action: ApplyAction) {
     scene.deltas += 1;
     let session = SessionIndex(if n < 7 { u32::from(n) } else { u32::from(n) + 1 });
     let keys = vec![
@@ -337,7 +337,7 @@ fn held_packets_are_not_overtaken_however_many_sessions_wait() {
 
 /// All sessions of the crowd may send on, and packets of `late` come before all are reviewed.
 fn check_order_in_crowd(late: core::ops::Range<u8>, usual: bool) {
-    let mut scene = Scene::usual_of(256, rules());
+    let mut scene = PipelineFixture::usual_of(256, rules());
     for n in 0..CROWD {
         publish(&mut scene, n, BUFF);
     }

@@ -1,14 +1,14 @@
 //! Service data flow filters on packets: traffic class, SPI, flow label, both directions.
 
 use adit_rules::sdf::{AddrMatch, PortRange};
-use adit_rules::{DropReason, SdfFilter, SessionRules};
+use adit_rules::{DropReason, PacketFilter, SessionRules};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{FarId, PortId};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 /// The rules of every scene with `filter` in both PDRs.
-fn filtering(filter: SdfFilter) -> SessionRules {
+fn filtering(filter: PacketFilter) -> SessionRules {
     let mut rules = rules();
     rules.uplink[0].sdf = vec![filter.clone()].into();
     rules.downlink[0].sdf = vec![filter].into();
@@ -18,11 +18,11 @@ fn filtering(filter: SdfFilter) -> SessionRules {
 /// The packet passes uplink and, with its addresses the other way round, downlink; or neither does.
 #[track_caller]
 fn assert_matches(
-    filter: &SdfFilter,
+    filter: &PacketFilter,
     inner: impl Fn(PacketBuilder, bool) -> Vec<u8>,
     passes: bool,
 ) {
-    let mut scene = Scene::with(filtering(filter.clone()));
+    let mut scene = PipelineFixture::with(filtering(filter.clone()));
     let ways: [(PortId, PacketBuilder, bool, PortId); 2] =
         [(N3, tunneled(), true, N6), (N6, from_gateway(), false, N3)];
     for (from, outer, is_uplink, to) in ways {
@@ -46,12 +46,12 @@ fn v6(outer: PacketBuilder, is_uplink: bool) -> PacketBuilder {
 /// Spec: TS 29.244 §8.2.5 (TTC).
 #[test]
 fn traffic_class_is_compared_under_its_mask() {
-    let filter = SdfFilter { tos: Some((0xb8, 0xfc)), ..SdfFilter::ANY };
+    let filter = PacketFilter { tos: Some((0xb8, 0xfc)), ..PacketFilter::ANY };
     for (tos, passes) in [(0xb8, true), (0xbb, true), (0xb4, false), (0, false)] {
         assert_matches(&filter, |outer, up| v4(outer, up).tos(tos).udp(1, 2).build(), passes);
         assert_matches(&filter, |outer, up| v6(outer, up).tos(tos).udp(1, 2).build(), passes);
     }
-    let any = SdfFilter { tos: Some((0xff, 0)), ..SdfFilter::ANY };
+    let any = PacketFilter { tos: Some((0xff, 0)), ..PacketFilter::ANY };
     assert_matches(&any, |outer, up| v4(outer, up).tos(1).udp(1, 2).build(), true);
 }
 
@@ -60,8 +60,8 @@ fn traffic_class_is_compared_under_its_mask() {
 fn security_parameter_index_is_found_in_esp_and_ah_of_both_families() {
     const ESP: [u8; 12] = [0, 0, 0x12, 0x34, 0, 0, 0, 1, 9, 9, 9, 9];
     const AH: [u8; 16] = [59, 2, 0, 0, 0, 0, 0x12, 0x34, 0, 0, 0, 1, 9, 9, 9, 9];
-    let filter = SdfFilter { spi: Some(0x1234), ..SdfFilter::ANY };
-    let other = SdfFilter { spi: Some(0x1235), ..SdfFilter::ANY };
+    let filter = PacketFilter { spi: Some(0x1234), ..PacketFilter::ANY };
+    let other = PacketFilter { spi: Some(0x1235), ..PacketFilter::ANY };
     for (protocol, payload) in [(50, &ESP[..]), (51, &AH[..])] {
         let v4 = |outer, up| v4(outer, up).protocol(protocol).payload(payload).build();
         let v6 = |outer, up| v6(outer, up).protocol(protocol).payload(payload).build();
@@ -79,7 +79,7 @@ fn security_parameter_index_is_found_in_esp_and_ah_of_both_families() {
 /// Spec: TS 29.244 §8.2.5 (FL).
 #[test]
 fn flow_label_is_compared_in_ipv6_only() {
-    let labelled = |label| SdfFilter { flow_label: Some(label), ..SdfFilter::ANY };
+    let labelled = |label| PacketFilter { flow_label: Some(label), ..PacketFilter::ANY };
     let frame = |outer, up| v6(outer, up).flow_label(0x12345).udp(1, 2).build();
     assert_matches(&labelled(0x12345), frame, true);
     assert_matches(&labelled(0x12344), frame, false);
@@ -92,13 +92,13 @@ fn flow_label_is_compared_in_ipv6_only() {
 #[test]
 fn sides_of_a_filter_change_places_with_the_direction() {
     let range = |first, last| vec![PortRange { first, last }];
-    let filter = SdfFilter {
+    let filter = PacketFilter {
         protocol: Some(17),
         remote: AddrMatch::V4("8.8.8.0/24".parse().unwrap()),
         remote_ports: [range(50, 53), range(80, 80)].concat(),
         local: AddrMatch::V4("10.45.0.0/24".parse().unwrap()),
         local_ports: range(4000, 4001),
-        ..SdfFilter::ANY
+        ..PacketFilter::ANY
     };
     let flow = |far: u16, ue: u16| {
         move |outer: PacketBuilder, is_uplink: bool| {
@@ -112,18 +112,18 @@ fn sides_of_a_filter_change_places_with_the_direction() {
         assert_matches(&filter, flow(far, ue), passes);
     }
     let swapped = |outer, is_uplink| v4(outer, is_uplink).udp(4000, 53).build();
-    let mut scene = Scene::with(filtering(filter));
+    let mut scene = PipelineFixture::with(filtering(filter));
     assert_eq!(scene.pass(N3, &swapped(tunneled(), true), N6).len(), 1);
     scene.assert_drops(N6, &swapped(from_gateway(), false), DropReason::PdrUnmatched);
 }
 
 #[test]
 fn all_parts_of_a_filter_must_match_at_once() {
-    let filter = SdfFilter {
+    let filter = PacketFilter {
         protocol: Some(17),
         tos: Some((0x20, 0x20)),
         flow_label: Some(7),
-        ..SdfFilter::ANY
+        ..PacketFilter::ANY
     };
     let frame =
         |tos, label| move |outer, up| v6(outer, up).tos(tos).flow_label(label).udp(1, 2).build();
@@ -142,7 +142,7 @@ fn from_port(port: u16, is_v6: bool) -> Vec<u8> {
 }
 
 #[test]
-fn usual_packets_take_the_express_of_the_pdr_that_their_filters_tell() {
+fn usual_packets_take_the_fast_rule_of_the_pdr_that_their_filters_select() {
     const DNS_TEID: u32 = 0x5d5;
     let mut rules = rules();
     let mut far = rules.fars[1].clone();
@@ -152,9 +152,9 @@ fn usual_packets_take_the_express_of_the_pdr_that_their_filters_tell() {
     dns.far = u16::try_from(rules.fars.len()).unwrap();
     rules.fars.push(far);
     let remote_ports = vec![PortRange { first: 53, last: 53 }];
-    dns.sdf = vec![SdfFilter { protocol: Some(17), remote_ports, ..SdfFilter::ANY }].into();
+    dns.sdf = vec![PacketFilter { protocol: Some(17), remote_ports, ..PacketFilter::ANY }].into();
     rules.downlink.insert(0, dns);
-    let mut scene = Scene::usual(rules.clone());
+    let mut scene = PipelineFixture::usual(rules.clone());
     let teid = |frame: &[u8]| u32::from_be_bytes(frame[46..50].try_into().unwrap());
     for (port, is_v6) in [(80, false), (53, true), (53, false), (80, true), (5353, false)] {
         scene.io.inject(N6, &from_port(port, is_v6));
@@ -164,7 +164,7 @@ fn usual_packets_take_the_express_of_the_pdr_that_their_filters_tell() {
     assert_eq!(teids, [GNB_TEID, DNS_TEID, DNS_TEID, GNB_TEID, GNB_TEID]);
     assert_eq!(scene.counts().express_pkts, 5);
     // A filter that only the packet itself can answer leaves the packet to the stages.
-    let label = SdfFilter { flow_label: Some(0), ..SdfFilter::ANY };
+    let label = PacketFilter { flow_label: Some(0), ..PacketFilter::ANY };
     rules.downlink[0].sdf = vec![label].into();
     scene.install(rules);
     assert_eq!(teid(&scene.pass(N6, &from_port(80, true), N3)[0]), DNS_TEID);

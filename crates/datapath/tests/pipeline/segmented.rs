@@ -8,7 +8,7 @@ use adit_tables::build;
 use adit_types::{Nanos, PortId, WorkerId};
 use rtrb::RingBuffer;
 
-use crate::scene::{N3, N3_MAC, config, uplink};
+use crate::fixture::{N3, N3_MAC, config, uplink};
 
 /// A buffer that shows the first part of a frame only.
 struct Segmented(MemBuf);

@@ -1,13 +1,13 @@
 //! Outer headers: N9 in both directions, PDU Session Containers, UDP and IP tunnels on N6.
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, DropReason, FarEntry, KeyChange, OuterHeaderCreation,
-    OuterHeaderRemoval, PdrEntry, RuleDelta, SessionKey, SessionRules, SourceInterface, TunnelSide,
+    ApplyAction, DestinationInterface, DropReason, FarEntry, HeaderCreation, HeaderRemoval,
+    KeyChange, PdrEntry, RuleDelta, SessionKey, SessionRules, SourceInterface, TunnelSide,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{Direction, FarId, PdrId, Precedence, Qfi, Teid};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 /// TEID of ours that the anchor sends to.
 const N9_TEID: u32 = 0x101;
@@ -23,14 +23,14 @@ fn intermediate() -> SessionRules {
     let downlink = &mut rules.downlink[0];
     downlink.source = SourceInterface::Core;
     downlink.teid = Some(Teid(N9_TEID));
-    downlink.outer_header_removal = Some(OuterHeaderRemoval::GtpuUdpIp);
+    downlink.outer_header_removal = Some(HeaderRemoval::GtpuUdpIp);
     downlink.qers.clear();
     rules.tunnel_sides = vec![(Teid(N9_TEID), N9_SIDE)];
     rules
 }
 
-fn scene(rules: SessionRules) -> Scene {
-    let mut scene = Scene::with(rules.clone());
+fn scene(rules: SessionRules) -> PipelineFixture {
+    let mut scene = PipelineFixture::with(rules.clone());
     let keys = vec![KeyChange::Add(SessionKey::Teid(Teid(N9_TEID)))];
     let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules)) };
     scene.publisher.apply(adit_rules::DeltaId(1000), delta);
@@ -103,7 +103,7 @@ fn forwarding() -> SessionRules {
         source: SourceInterface::Access,
         teid: Some(Teid(N9_TEID)),
         ue: Default::default(),
-        outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIp),
+        outer_header_removal: Some(HeaderRemoval::GtpuUdpIp),
         far: 2,
         ..rules.downlink[0].clone()
     };
@@ -152,7 +152,7 @@ fn tunneled_packet_that_its_far_drops_counts_so_without_outer_header_removal() {
     let mut rules = rules();
     rules.uplink[0].outer_header_removal = None;
     rules.fars[0].action = ApplyAction::DROP;
-    let mut scene = Scene::with(rules.clone());
+    let mut scene = PipelineFixture::with(rules.clone());
     scene.assert_drops(N3, &uplink().build(), DropReason::FarDrop);
     rules.fars[0].action = ApplyAction::FORW;
     scene.install(rules);
@@ -165,7 +165,7 @@ fn downlink_paging_policy_indicator_makes_known_octets() {
     rules.qers[0].qfi = Qfi::new(9);
     rules.qers[0].rqi = true;
     rules.qers[0].ppi = Some(5);
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     let sent = scene.pass(N6, &downlink().build(), N3);
     // GTP-U with extension, then a container of two units: PPP, RQI and QFI 9, PPI 5.
     let expected = [0, 0, 0, 0x85, 2, 0x00, 0xc9, 5 << 5, 0, 0, 0, 0, 0x45];
@@ -176,8 +176,8 @@ fn downlink_paging_policy_indicator_makes_known_octets() {
 fn uplink_udp_tunnel_has_known_octets() {
     let mut rules = rules();
     let addr = ip(SERVER);
-    rules.fars[0].outer_header_creation = Some(OuterHeaderCreation::Udp { addr, port: 5000 });
-    let mut scene = Scene::with(rules);
+    rules.fars[0].outer_header_creation = Some(HeaderCreation::Udp { addr, port: 5000 });
+    let mut scene = PipelineFixture::with(rules);
     let sent = scene.pass(N3, &uplink().build(), N6);
     let expected = PacketBuilder::ethernet(GATEWAY_MAC, N6_MAC)
         .ipv4(N6_ADDR, SERVER)
@@ -195,8 +195,8 @@ fn uplink_udp_tunnel_has_known_octets() {
 fn uplink_ip_tunnel_over_either_family_names_what_it_carries() {
     let mut rules = rules();
     let far_end = ip(SERVER_V6);
-    rules.fars[0].outer_header_creation = Some(OuterHeaderCreation::Ip { addr: far_end });
-    let mut scene = Scene::with(rules);
+    rules.fars[0].outer_header_creation = Some(HeaderCreation::Ip { addr: far_end });
+    let mut scene = PipelineFixture::with(rules);
     let outer = || PacketBuilder::ethernet(GATEWAY_MAC, N6_MAC).ipv6(N6_V6, SERVER_V6);
     let sent = scene.pass(N3, &tunneled().ipv4(UE, SERVER).udp(4000, 53).build(), N6);
     assert_eq!(sent, [outer().ipv4(UE, SERVER).ttl(63).udp(4000, 53).build()]);
@@ -211,15 +211,15 @@ fn downlink_udp_and_ip_headers_are_removed() {
     let inner = |builder: PacketBuilder| builder.ipv4(SERVER, "10.99.0.1").udp(53, 4000);
     let to_ue = || from_gateway().ipv4(SERVER, UE);
     for (removal, outer) in [
-        (OuterHeaderRemoval::UdpIpv4, to_ue().udp(5000, 5000)),
-        (OuterHeaderRemoval::UdpIpv4, to_ue().udp(5000, 5000).no_checksum()),
-        (OuterHeaderRemoval::Ipv4, to_ue()),
-        (OuterHeaderRemoval::UdpIpv6, from_gateway().ipv6(SERVER_V6, UE_V6).udp(5000, 5000)),
-        (OuterHeaderRemoval::Ipv6, from_gateway().ipv6(SERVER_V6, UE_V6)),
+        (HeaderRemoval::UdpIpv4, to_ue().udp(5000, 5000)),
+        (HeaderRemoval::UdpIpv4, to_ue().udp(5000, 5000).no_checksum()),
+        (HeaderRemoval::Ipv4, to_ue()),
+        (HeaderRemoval::UdpIpv6, from_gateway().ipv6(SERVER_V6, UE_V6).udp(5000, 5000)),
+        (HeaderRemoval::Ipv6, from_gateway().ipv6(SERVER_V6, UE_V6)),
     ] {
         let mut rules = rules();
         rules.downlink[0].outer_header_removal = Some(removal);
-        let mut scene = Scene::with(rules);
+        let mut scene = PipelineFixture::with(rules);
         let sent = scene.pass(N6, &inner(outer).build(), N3);
         let kept = to_gnb(GNB_TEID).psc_dl(9, false).ipv4(SERVER, "10.99.0.1").ttl(63);
         assert_eq!(sent, [kept.udp(53, 4000).build()], "{removal:?}");
@@ -231,8 +231,8 @@ fn downlink_udp_and_ip_headers_are_removed() {
 #[test]
 fn downlink_without_the_header_to_remove_is_dropped() {
     let mut rules = rules();
-    rules.downlink[0].outer_header_removal = Some(OuterHeaderRemoval::UdpIpv4);
-    let mut scene = Scene::with(rules);
+    rules.downlink[0].outer_header_removal = Some(HeaderRemoval::UdpIpv4);
+    let mut scene = PipelineFixture::with(rules);
     let to_ue = || from_gateway().ipv4(SERVER, UE);
     let icmp = to_ue().icmp_echo(1, 1).build();
     scene.assert_drops(N6, &icmp, DropReason::OuterHeaderMismatch);
@@ -246,7 +246,7 @@ fn downlink_without_the_header_to_remove_is_dropped() {
 
 #[test]
 fn gtpu_over_ipv6_with_a_wrong_udp_checksum_is_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let outer = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv6(GNB_V6, N3_V6).udp(2152, 2152);
     let inner = |builder: PacketBuilder| {
         builder.gtpu(TEID).ipv4(UE, SERVER).udp(4000, 53).payload(b"question").build()

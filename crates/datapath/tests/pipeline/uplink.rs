@@ -2,17 +2,17 @@
 
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
-    ApplyAction, DestinationInterface, DropReason, Gate, OuterHeaderRemoval, SdfFilter,
+    ApplyAction, DestinationInterface, DropReason, Gate, HeaderRemoval, PacketFilter,
     SourceInterface, UeAddresses,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{FarId, InterfaceId, Precedence, Qfi};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 #[test]
 fn uplink_ipv4_is_stripped_decremented_and_sent_to_the_gateway() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let sent = scene.pass(N3, &uplink().build(), N6);
     let expected = PacketBuilder::ethernet(GATEWAY_MAC, N6_MAC)
         .ipv4(UE, SERVER)
@@ -31,7 +31,7 @@ fn uplink_ipv4_is_stripped_decremented_and_sent_to_the_gateway() {
 
 #[test]
 fn uplink_ipv6_over_ipv6_tunnel_is_forwarded() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let inner = |builder: PacketBuilder, ttl| {
         builder.ipv6(UE_V6, SERVER_V6).ttl(ttl).udp(1, 2).payload(b"six").build()
     };
@@ -42,7 +42,7 @@ fn uplink_ipv6_over_ipv6_tunnel_is_forwarded() {
 
 #[test]
 fn uplink_without_container_with_options_and_sequence_is_forwarded() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let plain = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).options(&[1, 1, 1, 1]);
     let frame = plain.gtpu(TEID).sequence(5).ipv4(UE, SERVER).udp(1, 2).trailer(&[0; 9]).build();
     let sent = scene.pass(N3, &frame, N6);
@@ -52,7 +52,7 @@ fn uplink_without_container_with_options_and_sequence_is_forwarded() {
 
 #[test]
 fn uplink_to_a_routed_prefix_leaves_with_its_vlan() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let sent = scene.pass(N3, &tunneled().ipv4(UE, "172.16.1.1").udp(1, 2).build(), N6);
     let expected = PacketBuilder::ethernet(VLAN_GATEWAY_MAC, N6_MAC)
         .vlan(100)
@@ -66,7 +66,7 @@ fn uplink_to_a_routed_prefix_leaves_with_its_vlan() {
 
 #[test]
 fn uplink_from_tagged_and_shared_ports_is_forwarded() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let tagged = PacketBuilder::ethernet(MIXED_MAC, GNB_MAC).vlan(30).ipv4(GNB, "192.168.30.1");
     let frame = tagged.gtpu(TEID).ipv4(UE, SERVER).udp(1, 2).build();
     assert_eq!(scene.pass(MIXED, &frame, N6).len(), 1);
@@ -86,7 +86,7 @@ fn unusual_g_pdu_on_a_link_of_both_directions_keeps_its_place_among_usual_ones()
         (pdr.ue, pdr.qfis) = (UeAddresses::default(), Vec::new());
     }
     for rules in [rules(), of_any_ue] {
-        let mut scene = Scene::on_one_link(rules);
+        let mut scene = PipelineFixture::on_one_link(rules);
         let g_pdu = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID);
         let packet = |outer: PacketBuilder, number| outer.ipv4(UE, SERVER).udp(number, 1);
         for number in 0..6_u16 {
@@ -106,7 +106,7 @@ fn unusual_g_pdu_on_a_link_of_both_directions_keeps_its_place_among_usual_ones()
 
 #[test]
 fn packets_to_several_interfaces_of_a_port_count_for_each() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     for dst in [SERVER, SERVER, "172.16.0.9", SERVER] {
         scene.io.inject(N3, &tunneled().ipv4(UE, dst).udp(1, 2).build());
     }
@@ -119,7 +119,7 @@ fn packets_to_several_interfaces_of_a_port_count_for_each() {
 
 #[test]
 fn uplink_to_another_ue_goes_to_the_data_network() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     assert_eq!(scene.pass(N3, &tunneled().ipv4(UE, "10.45.0.99").udp(1, 2).build(), N6).len(), 1);
 }
 
@@ -132,7 +132,7 @@ fn uplink_to_an_address_of_ours_is_dropped_by_name() {
     frames.extend(own_v6.map(|own| tunneled().ipv6(UE_V6, own).icmp_echo(1, 1).build()));
     // GTP-U in GTP-U: to the tunnels of others.
     frames.push(tunneled().ipv4(UE, N3_ADDR).gtpu(TEID).ipv4(UE, SERVER).udp(1, 2).build());
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     for frame in &frames {
         scene.assert_drops(N3, frame, DropReason::UeToOwnAddress);
     }
@@ -142,7 +142,7 @@ fn uplink_to_an_address_of_ours_is_dropped_by_name() {
 
 #[test]
 fn usual_uplink_to_an_address_of_ours_is_dropped_by_name_among_others() {
-    let mut scene = Scene::usual(rules());
+    let mut scene = PipelineFixture::usual(rules());
     for (at, own) in [N3_ADDR, N6_ADDR, N4_ADDR].into_iter().enumerate() {
         // What precedes finds the gateway that leads to everything else, and the packets of the
         // session that follow keep their order in the stages.
@@ -172,7 +172,7 @@ fn steered_uplink_to_an_address_of_ours_does_not_come_back_through_the_service_f
     let mut rules = rules();
     let next_hop = Some("10.6.0.254".parse().unwrap());
     rules.fars[0].steering = Some(Box::new(adit_rules::Steering { v4: next_hop, v6: None }));
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     assert_eq!(scene.pass(N3, &uplink().build(), N6).len(), 1);
     let own = tunneled().ipv4(UE, N4_ADDR).udp(1, 8805).build();
     scene.assert_drops(N3, &own, DropReason::UeToOwnAddress);
@@ -180,14 +180,14 @@ fn steered_uplink_to_an_address_of_ours_does_not_come_back_through_the_service_f
 
 #[test]
 fn uplink_of_unknown_teid_is_dropped() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let outer = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(0x101);
     scene.assert_drops(N3, &outer.ipv4(UE, SERVER).udp(1, 2).build(), DropReason::TeidUnknown);
 }
 
 #[test]
 fn uplink_from_a_foreign_source_is_dropped_as_spoofed() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let v4 = tunneled().ipv4("10.45.0.3", SERVER).udp(1, 2).build();
     scene.assert_drops(N3, &v4, DropReason::UeSourceSpoofed);
     let v6 = tunneled().ipv6("2001:db8:46::2", SERVER_V6).udp(1, 2).build();
@@ -202,9 +202,9 @@ fn uplink_that_no_pdr_matches_is_dropped() {
     other_side.uplink[0].source = SourceInterface::Core;
     let mut other_port = rules();
     let remote_ports = vec![PortRange { first: 80, last: 80 }];
-    other_port.uplink[0].sdf = vec![SdfFilter { remote_ports, ..SdfFilter::ANY }].into();
+    other_port.uplink[0].sdf = vec![PacketFilter { remote_ports, ..PacketFilter::ANY }].into();
     for rules in [other_flow, other_side, other_port] {
-        Scene::with(rules).assert_drops(N3, &uplink().build(), DropReason::PdrUnmatched);
+        PipelineFixture::with(rules).assert_drops(N3, &uplink().build(), DropReason::PdrUnmatched);
     }
 }
 
@@ -213,11 +213,11 @@ fn uplink_takes_the_pdr_of_lowest_precedence_that_matches() {
     let mut rules = rules();
     let mut dns = rules.uplink[0].clone();
     dns.precedence = Precedence(1);
-    dns.sdf = vec![SdfFilter {
+    dns.sdf = vec![PacketFilter {
         protocol: Some(17),
         remote: AddrMatch::V4("8.8.8.0/24".parse().unwrap()),
         remote_ports: vec![PortRange { first: 53, last: 53 }],
-        ..SdfFilter::ANY
+        ..PacketFilter::ANY
     }]
     .into();
     let mut drop = rules.fars[0].clone();
@@ -225,7 +225,7 @@ fn uplink_takes_the_pdr_of_lowest_precedence_that_matches() {
     dns.far = 2;
     rules.fars.push(drop);
     rules.uplink.insert(0, dns);
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     scene.assert_drops(N3, &uplink().build(), DropReason::FarDrop);
     let http = tunneled().ipv4(UE, SERVER).tcp(4000, 80, 2).build();
     assert_eq!(scene.pass(N3, &http, N6).len(), 1);
@@ -239,17 +239,21 @@ fn uplink_with_one_closed_gate_is_dropped() {
     closed.gate_uplink = Gate::Closed;
     rules.qers.push(closed);
     rules.uplink[0].qers.push(1);
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     scene.assert_drops(N3, &uplink().build(), DropReason::GateClosed);
     assert_eq!(scene.pass(N6, &downlink().build(), N3).len(), 1, "downlink has its own gate");
 }
 
 #[test]
 fn uplink_with_other_outer_header_than_removed_is_dropped() {
-    for removal in [None, Some(OuterHeaderRemoval::GtpuUdpIpv6), Some(OuterHeaderRemoval::Ipv4)] {
+    for removal in [None, Some(HeaderRemoval::GtpuUdpIpv6), Some(HeaderRemoval::Ipv4)] {
         let mut rules = rules();
         rules.uplink[0].outer_header_removal = removal;
-        Scene::with(rules).assert_drops(N3, &uplink().build(), DropReason::OuterHeaderMismatch);
+        PipelineFixture::with(rules).assert_drops(
+            N3,
+            &uplink().build(),
+            DropReason::OuterHeaderMismatch,
+        );
     }
 }
 
@@ -257,14 +261,14 @@ fn uplink_with_other_outer_header_than_removed_is_dropped() {
 fn uplink_without_a_way_out_is_dropped() {
     let mut to_access = rules();
     to_access.fars[0].destination = DestinationInterface::Access;
-    Scene::with(to_access).assert_drops(N3, &uplink().build(), DropReason::RouteUnknown);
+    PipelineFixture::with(to_access).assert_drops(N3, &uplink().build(), DropReason::RouteUnknown);
     let broadcast = tunneled().ipv4(UE, "10.6.0.255").udp(1, 2).build();
-    Scene::new().assert_drops(N3, &broadcast, DropReason::RouteUnknown);
+    PipelineFixture::new().assert_drops(N3, &broadcast, DropReason::RouteUnknown);
 }
 
 #[test]
 fn uplink_to_the_ran_network_does_not_leave_through_n3() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     let sent = scene.pass(N3, &tunneled().ipv4(UE, GNB).udp(1, 2).build(), N6);
     assert_eq!(sent.len(), 1, "N6 routes alone decide");
     assert!(scene.sent(N3).is_empty());
@@ -275,7 +279,7 @@ fn uplink_with_outer_header_creation_is_tunneled_onwards_as_uplink() {
     let mut rules = rules();
     rules.fars[0].destination = DestinationInterface::Core;
     rules.fars[0].outer_header_creation = Some(tunnel(0x77, GNB));
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     let sent = scene.pass(N3, &uplink().build(), N3);
     let expected = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
         .ipv4(N3_ADDR, GNB)
@@ -294,7 +298,7 @@ fn uplink_with_outer_header_creation_is_tunneled_onwards_as_uplink() {
 fn uplink_tunneled_onwards_over_ipv6_has_a_right_udp_checksum() {
     let mut rules = rules();
     rules.fars[0].outer_header_creation = Some(tunnel(0x77, GNB_V6));
-    let mut scene = Scene::with(rules);
+    let mut scene = PipelineFixture::with(rules);
     let sent = scene.pass(N3, &uplink().build(), N3);
     assert_eq!(sent.len(), 1);
     let datagram = &sent[0][14 + 40..];

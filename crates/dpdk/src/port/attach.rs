@@ -15,19 +15,19 @@ use crate::port::ffi;
 /// Invariant: the only holder of this ethdev number; closes it, and removes a virtual device, when
 /// dropped. The port is stopped then.
 #[derive(Debug)]
-pub(super) struct Attached {
+pub(super) struct AttachedDevice {
     id: u16,
     /// The name of a virtual device.
     made: Option<CString>,
     _eal: Eal,
 }
 
-impl Attached {
+impl AttachedDevice {
     pub(super) fn attach(eal: &Eal, device: &Device) -> Result<Self, PortError> {
         let name = c_string(device.name());
         let is_virtual = device.kind() == DeviceKind::Virtual;
         if is_virtual {
-            make(device, &name)?;
+            create_device(device, &name)?;
         }
         let found = ffi::port_by_name(&name);
         let made = is_virtual.then_some(name);
@@ -48,7 +48,7 @@ impl Attached {
     }
 }
 
-impl Drop for Attached {
+impl Drop for AttachedDevice {
     fn drop(&mut self) {
         // SAFETY: the port is ours and stopped.
         unsafe { sys::rte_eth_dev_close(self.id) };
@@ -56,7 +56,7 @@ impl Drop for Attached {
     }
 }
 
-fn make(device: &Device, name: &CString) -> Result<(), PortError> {
+fn create_device(device: &Device, name: &CString) -> Result<(), PortError> {
     if ffi::port_by_name(name).is_some() {
         return Err(PortError::InUse { device: device.to_string() });
     }

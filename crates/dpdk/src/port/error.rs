@@ -1,7 +1,7 @@
 //! Why a port could not be opened.
 
 use crate::errno::Errno;
-use crate::log::lines;
+use crate::log::log_tail;
 
 /// Why a port could not be opened, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum PortError {
         device: String,
     },
     /// A virtual device could not be made.
-    #[error("device {device} could not be made: {errno}; {}{}", attach_hint(*errno), lines(log))]
+    #[error("device {device} could not be made: {errno}; {}{}", attach_hint(*errno), log_tail(log))]
     Attach {
         /// The device.
         device: String,
@@ -89,7 +89,7 @@ pub enum PortError {
         room_bytes: u16,
     },
     /// The driver refused a step of the opening.
-    #[error("cannot {operation} device {device}: {errno}; {}{}", attach_hint(*errno), lines(log))]
+    #[error("cannot {operation} device {device}: {errno}; {}{}", attach_hint(*errno), log_tail(log))]
     Refused {
         /// The device.
         device: String,

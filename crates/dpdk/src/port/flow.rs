@@ -24,14 +24,14 @@ pub struct FlowRule {
     /// The VLAN of the frames.
     pub vlan: VlanId,
     /// What their headers have.
-    pub key: FlowKey,
+    pub key: FlowRuleKey,
     /// The receive queue.
     pub queue: u16,
 }
 
 /// A header field, compared where `mask` has ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FlowKey {
+pub enum FlowRuleKey {
     /// The TEID of G-PDUs over IPv4.
     TeidOverIpv4 {
         /// Host order.
@@ -131,7 +131,7 @@ pub(super) fn flush(id: u16) {
 }
 
 fn validate(id: u16, rule: &FlowRule) -> Result<(), (Errno, String)> {
-    let pattern = Pattern::of(rule);
+    let pattern = FlowPattern::of(rule);
     let (items, actions) = (pattern.items(), pattern.actions());
     let (attr, mut error) = (ingress(), no_error());
     // SAFETY: both lists end with their END and point into `pattern`, which outlives the call.
@@ -148,7 +148,7 @@ fn validate(id: u16, rule: &FlowRule) -> Result<(), (Errno, String)> {
 }
 
 fn create(id: u16, rule: &FlowRule) -> Result<*mut sys::rte_flow, (Errno, String)> {
-    let pattern = Pattern::of(rule);
+    let pattern = FlowPattern::of(rule);
     let (items, actions) = (pattern.items(), pattern.actions());
     let (attr, mut error) = (ingress(), no_error());
     // SAFETY: as in `validate`; the driver copies what it keeps.
@@ -182,7 +182,7 @@ fn text(error: &sys::rte_flow_error) -> String {
 /// header as it is on the wire, and what follows may be zero.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(8))]
-struct Octets([u8; ITEM_SIZE_MAX]);
+struct FlowItemOctets([u8; ITEM_SIZE_MAX]);
 
 const ITEM_SIZE_MAX: usize = 64;
 
@@ -193,7 +193,7 @@ const _: () = assert!(
         && size_of::<sys::rte_flow_item_gtp>() <= ITEM_SIZE_MAX
 );
 
-impl Octets {
+impl FlowItemOctets {
     fn at(offset: usize, octets: &[u8]) -> Self {
         let mut header = [0; ITEM_SIZE_MAX];
         header[offset..offset + octets.len()].copy_from_slice(octets);
@@ -202,20 +202,20 @@ impl Octets {
 }
 
 /// A field of a header, or, without one, the header whatever it has.
-type Item = (item_type::Type, Option<(Octets, Octets)>);
+type FlowPatternItem = (item_type::Type, Option<(FlowItemOctets, FlowItemOctets)>);
 
 /// The headers that a rule asks for, and its queue.
-struct Pattern {
-    headers: Vec<Item>,
+struct FlowPattern {
+    headers: Vec<FlowPatternItem>,
     queue: sys::rte_flow_action_queue,
 }
 
-impl Pattern {
+impl FlowPattern {
     fn of(rule: &FlowRule) -> Self {
-        let field = |kind, offset, value: &[u8], mask: &[u8]| -> Item {
-            (kind, Some((Octets::at(offset, value), Octets::at(offset, mask))))
+        let field = |kind, offset, value: &[u8], mask: &[u8]| -> FlowPatternItem {
+            (kind, Some((FlowItemOctets::at(offset, value), FlowItemOctets::at(offset, mask))))
         };
-        let any = |kind| -> Item { (kind, None) };
+        let any = |kind| -> FlowPatternItem { (kind, None) };
         let mut headers = vec![any(item_type::RTE_FLOW_ITEM_TYPE_ETH)];
         if rule.vlan != VlanId::UNTAGGED {
             let (tci, mask) = (rule.vlan.value().to_be_bytes(), 0x0fff_u16.to_be_bytes());
@@ -229,18 +229,18 @@ impl Pattern {
         let udp = any(item_type::RTE_FLOW_ITEM_TYPE_UDP);
         let (ipv4, ipv6) = (item_type::RTE_FLOW_ITEM_TYPE_IPV4, item_type::RTE_FLOW_ITEM_TYPE_IPV6);
         match rule.key {
-            FlowKey::TeidOverIpv4 { teid, mask } => {
+            FlowRuleKey::TeidOverIpv4 { teid, mask } => {
                 headers.extend([any(ipv4), udp, gtpu(teid, mask)]);
             }
-            FlowKey::TeidOverIpv6 { teid, mask } => {
+            FlowRuleKey::TeidOverIpv6 { teid, mask } => {
                 headers.extend([any(ipv6), udp, gtpu(teid, mask)]);
             }
             // Spec: RFC 791 §3.1.
-            FlowKey::Ipv4Destination { addr, mask } => {
+            FlowRuleKey::Ipv4Destination { addr, mask } => {
                 headers.push(field(ipv4, 16, &addr.octets(), &mask.octets()));
             }
             // Spec: RFC 8200 §3.
-            FlowKey::Ipv6Destination { addr, mask } => {
+            FlowRuleKey::Ipv6Destination { addr, mask } => {
                 headers.push(field(ipv6, 24, &addr.octets(), &mask.octets()));
             }
         }
@@ -249,7 +249,7 @@ impl Pattern {
 
     /// The items in the form of DPDK, END behind them; they point into `self`.
     fn items(&self) -> Vec<sys::rte_flow_item> {
-        let item = |(kind, field): &Item| {
+        let item = |(kind, field): &FlowPatternItem| {
             let (spec, mask) = match field {
                 Some((spec, mask)) => ((&raw const *spec).cast(), (&raw const *mask).cast()),
                 None => (null(), null()),
@@ -276,13 +276,13 @@ impl Pattern {
 mod tests {
     use super::*;
 
-    fn pattern(vlan: u16, key: FlowKey) -> Pattern {
-        Pattern::of(&FlowRule { vlan: VlanId::from_tag_control(vlan), key, queue: 3 })
+    fn pattern(vlan: u16, key: FlowRuleKey) -> FlowPattern {
+        FlowPattern::of(&FlowRule { vlan: VlanId::from_tag_control(vlan), key, queue: 3 })
     }
 
     #[test]
     fn teid_is_where_the_header_of_gtpu_has_it() {
-        let pattern = pattern(7, FlowKey::TeidOverIpv4 { teid: 0x0102_0304, mask: 0x7e });
+        let pattern = pattern(7, FlowRuleKey::TeidOverIpv4 { teid: 0x0102_0304, mask: 0x7e });
         let kinds: Vec<_> = pattern.items().iter().map(|item| item.type_).collect();
         assert_eq!(
             kinds,
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn destination_is_where_dpdk_has_it() {
-        let key = FlowKey::Ipv4Destination {
+        let key = FlowRuleKey::Ipv4Destination {
             addr: Ipv4Addr::new(10, 45, 0, 6),
             mask: Ipv4Addr::new(255, 255, 0, 0x7e),
         };
@@ -319,7 +319,7 @@ mod tests {
         // SAFETY: the item points to more zeroed octets than the structure has, and it is all numbers.
         let ip = unsafe { items[1].spec.cast::<sys::rte_flow_item_ipv4>().read() };
         assert_eq!({ ip.hdr.dst_addr }, u32::from_ne_bytes([10, 45, 0, 6]));
-        let key = FlowKey::Ipv6Destination {
+        let key = FlowRuleKey::Ipv6Destination {
             addr: "2001:db8::1".parse().unwrap(),
             mask: Ipv6Addr::from_bits(u128::MAX),
         };

@@ -9,13 +9,13 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::exchange::{Exchange, Procedure};
-use super::session::{Change, deleted, deletion, modification, modified};
-use super::{Control, Identity, ProcedureReport, Sessions, SessionsConfig};
+use super::session::{FarModification, deleted, deletion, modification, modified};
+use super::{ProcedureReport, SessionsConfig, SmfIdentity, UpfAssociation, UpfSessionIds};
 
 /// What changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Pattern {
+pub enum ChurnPattern {
     /// The downlink tunnel goes to the next gNB.
     Handover,
     /// Downlink packets are buffered, and forwarded again after a time.
@@ -28,23 +28,23 @@ pub enum Pattern {
 #[derive(Debug)]
 pub struct Churn {
     exchange: Exchange,
-    work: Work,
+    work: ChurnJob,
 }
 
 /// One change of one session.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct SessionUpdateStep {
     session: u32,
     /// It undoes the first.
     is_second: bool,
 }
 
 #[derive(Debug)]
-struct Work {
-    pattern: Pattern,
+struct ChurnJob {
+    pattern: ChurnPattern,
     config: SessionsConfig,
-    identity: Identity,
-    sessions: Sessions,
+    identity: SmfIdentity,
+    sessions: UpfSessionIds,
     /// First session that changes.
     first: u32,
     /// Which of those that change are away from their first state, or lost.
@@ -55,7 +55,7 @@ struct Work {
     waiting: VecDeque<(Instant, u32)>,
     idle: Duration,
     /// Requests that are not answered, by index.
-    open: HashMap<u32, Step>,
+    open: HashMap<u32, SessionUpdateStep>,
     /// How often each session was changed; gNBs are taken in turn.
     moves: Vec<u32>,
     /// No further first change.
@@ -67,16 +67,16 @@ impl Churn {
     /// active after `idle`.
     #[must_use]
     pub fn new(
-        pattern: Pattern,
+        pattern: ChurnPattern,
         config: SessionsConfig,
-        control: &Control,
-        sessions: Sessions,
+        control: &UpfAssociation,
+        sessions: UpfSessionIds,
         (first, count): (u32, u32),
         rate: u64,
         idle: Duration,
     ) -> Self {
         let count = usize::try_from(count.max(1)).unwrap_or(usize::MAX);
-        let work = Work {
+        let work = ChurnJob {
             pattern,
             config,
             identity: control.identity.clone(),
@@ -98,7 +98,7 @@ impl Churn {
     ///
     /// # Errors
     /// A request stayed unanswered.
-    pub fn step(&mut self, control: &mut Control) -> Result<()> {
+    pub fn step(&mut self, control: &mut UpfAssociation) -> Result<()> {
         control.step(&mut self.exchange, &mut self.work)
     }
 
@@ -115,9 +115,9 @@ impl Churn {
     /// Those of `watch`; a request stayed unanswered.
     pub fn finish(
         mut self,
-        control: &mut Control,
+        control: &mut UpfAssociation,
         mut watch: impl FnMut() -> Result<()>,
-    ) -> Result<(ProcedureReport, Sessions)> {
+    ) -> Result<(ProcedureReport, UpfSessionIds)> {
         let report = self.exchange.report();
         self.work.closing = true;
         while self.work.away_count > 0 {
@@ -135,13 +135,13 @@ impl Churn {
     }
 }
 
-impl Work {
+impl ChurnJob {
     /// What to do next, if anything.
-    fn choose(&mut self) -> Option<Step> {
+    fn choose(&mut self) -> Option<SessionUpdateStep> {
         let due = |(due, _): &(Instant, u32)| self.closing || *due <= Instant::now();
         if self.waiting.front().is_some_and(due) {
             let (_, session) = self.waiting.pop_front()?;
-            return Some(Step { session, is_second: true });
+            return Some(SessionUpdateStep { session, is_second: true });
         }
         if self.closing {
             return None;
@@ -153,7 +153,7 @@ impl Work {
                 *away = true;
                 self.away_count += 1;
                 let session = self.first + u32::try_from(at).unwrap_or(u32::MAX);
-                return Some(Step { session, is_second: false });
+                return Some(SessionUpdateStep { session, is_second: false });
             }
         }
         None
@@ -163,33 +163,33 @@ impl Work {
         usize::try_from(session - self.first).unwrap_or(usize::MAX)
     }
 
-    fn write(&mut self, step: Step, sequence: u32, out: &mut [u8]) -> Result<usize> {
-        let Step { session, is_second } = step;
+    fn write(&mut self, step: SessionUpdateStep, sequence: u32, out: &mut [u8]) -> Result<usize> {
+        let SessionUpdateStep { session, is_second } = step;
         let at = usize::try_from(session).unwrap_or(usize::MAX);
         let seid = self.sessions.up_seids.get(at).copied().unwrap_or(0);
         let change = match (self.pattern, is_second) {
-            (Pattern::Handover, _) => {
+            (ChurnPattern::Handover, _) => {
                 let place = self.place(session);
                 let moves = self.moves.get_mut(place).map_or(0, |moves| {
                     *moves = moves.wrapping_add(1);
                     *moves
                 });
-                Change::Move(moves)
+                FarModification::Move(moves)
             }
-            (Pattern::Idle, false) => Change::Idle,
-            (Pattern::Idle, true) => Change::Active,
-            (Pattern::Recreate, false) => return deletion(seid, sequence, out),
-            (Pattern::Recreate, true) => {
+            (ChurnPattern::Idle, false) => FarModification::Idle,
+            (ChurnPattern::Idle, true) => FarModification::Active,
+            (ChurnPattern::Recreate, false) => return deletion(seid, sequence, out),
+            (ChurnPattern::Recreate, true) => {
                 return self.config.establishment(&self.identity, session, sequence, out);
             }
         };
         modification(&self.config, seid, session, change, sequence, out)
     }
 
-    fn look(&mut self, step: Step, message: &Message<'_>) -> Result<()> {
+    fn look(&mut self, step: SessionUpdateStep, message: &Message<'_>) -> Result<()> {
         match (self.pattern, step.is_second) {
-            (Pattern::Recreate, false) => deleted(step.session, message),
-            (Pattern::Recreate, true) => {
+            (ChurnPattern::Recreate, false) => deleted(step.session, message),
+            (ChurnPattern::Recreate, true) => {
                 self.config.established(step.session, message, &mut self.sessions)
             }
             _ => modified(step.session, message),
@@ -197,7 +197,7 @@ impl Work {
     }
 }
 
-impl Procedure for Work {
+impl Procedure for ChurnJob {
     fn encode(&mut self, index: u32, sequence: u32, out: &mut [u8]) -> Result<usize> {
         let Some(step) = self.choose() else { return Ok(0) };
         self.open.insert(index, step);
@@ -207,13 +207,13 @@ impl Procedure for Work {
     fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
         let Some(step) = self.open.remove(&index) else { return Ok(()) };
         let result = self.look(step, message);
-        let has_second = self.pattern != Pattern::Handover && !step.is_second;
+        let has_second = self.pattern != ChurnPattern::Handover && !step.is_second;
         if has_second && result.is_ok() {
             self.waiting.push_back((Instant::now() + self.idle, step.session));
             return result;
         }
         // A session that was not established again stays away, and is not waited for.
-        let is_lost = self.pattern == Pattern::Recreate && step.is_second && result.is_err();
+        let is_lost = self.pattern == ChurnPattern::Recreate && step.is_second && result.is_err();
         let place = self.place(step.session);
         if let Some(away) = self.away.get_mut(place) {
             *away = is_lost;

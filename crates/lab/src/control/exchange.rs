@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use adit_pfcp::{Datagram, Message};
+use adit_pfcp::{Message, PfcpDatagram};
 use anyhow::{Result, anyhow, bail};
 
-use super::{Control, ProcedureReport, receive};
+use super::{ProcedureReport, UpfAssociation, receive};
 use crate::engine::histogram::Latency;
 
 /// Time until an unanswered request is sent again, and how often it is.
@@ -115,7 +115,7 @@ impl Exchange {
     }
 }
 
-impl Control {
+impl UpfAssociation {
     /// One step of a procedure: sends what is due, takes what has come, sends again what was not
     /// answered. Waits as long as the socket's receive timeout where nothing comes.
     ///
@@ -127,7 +127,7 @@ impl Control {
         let mut result = Ok(());
         for _ in 0..RECEIVED_MAX {
             let Some(datagram) = receive(&self.socket, &mut buffer) else { break };
-            for raw in Datagram::new(datagram).flatten() {
+            for raw in PfcpDatagram::new(datagram).flatten() {
                 if raw.header.message_type.is_request() {
                     self.answer(&raw);
                     continue;

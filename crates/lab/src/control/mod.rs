@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 
 use adit_pfcp::ie::{Fqdn, NodeId, RecoveryTimeStamp};
 use adit_pfcp::message::{AssociationSetupRequest, HeartbeatResponse, SessionReportResponse};
-use adit_pfcp::{Cause, Datagram, Message, MessageType, RawMessage, SEQUENCE_MAX, encode};
+use adit_pfcp::{Cause, Message, MessageType, PfcpDatagram, RawMessage, SEQUENCE_MAX, encode};
 use adit_types::Seid;
 use anyhow::{Context, Result, bail};
 use rustix::net::sockopt;
 
 use self::exchange::{Exchange, LOOK, MESSAGE_BYTES, Procedure, T1};
-pub use self::profile::Profile;
+pub use self::profile::SessionProfile;
 use self::session::{Deletion, Establishment};
 use crate::answer::{accepted, recovery_time_stamp};
 use crate::engine::frame::Endpoints;
@@ -39,7 +39,7 @@ const SOCKET_BYTES: usize = 8 << 20;
 
 /// Who chooses the uplink TEIDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Teids {
+pub enum TeidAllocation {
     /// We do: session *k* has the *k*-th after this.
     Given(u32),
     /// The UPF does.
@@ -62,18 +62,18 @@ pub struct SessionsConfig {
     /// GTP-U address of the UPF, of the family of the gNBs.
     pub upf: IpAddr,
     /// Who chooses the uplink TEIDs.
-    pub teids: Teids,
+    pub teids: TeidAllocation,
     /// The rules of the sessions behind those of `profiles`.
-    pub profile: Profile,
+    pub profile: SessionProfile,
     /// The rules of the first sessions: how many have which.
-    pub profiles: Vec<(u32, Profile)>,
+    pub profiles: Vec<(u32, SessionProfile)>,
     /// Network instances of the access and the core side, where the UPF wants them.
     pub network_instances: [Option<String>; 2],
 }
 
 /// What a UPF gave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sessions {
+pub struct UpfSessionIds {
     /// The UPF's SEIDs.
     pub up_seids: Vec<u64>,
     /// Uplink TEIDs.
@@ -103,14 +103,14 @@ pub struct ProcedureReport {
 
 /// Who the tester is on N4.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct SmfIdentity {
     /// Its address, which F-SEIDs carry.
     pub address: IpAddr,
     /// Its Node ID, where that is not the address: another address or a name.
     pub name: Option<String>,
 }
 
-impl Identity {
+impl SmfIdentity {
     /// Checks the name.
     ///
     /// # Errors
@@ -137,10 +137,10 @@ impl Identity {
 
 /// The association with one UPF.
 #[derive(Debug)]
-pub struct Control {
+pub struct UpfAssociation {
     socket: UdpSocket,
     peer: SocketAddr,
-    identity: Identity,
+    identity: SmfIdentity,
     window: usize,
     rate: Option<u64>,
     sequence: u32,
@@ -151,7 +151,7 @@ pub struct Control {
     out: Vec<u8>,
 }
 
-impl Control {
+impl UpfAssociation {
     /// Binds `local`; nothing is sent yet. At most `window` requests will be in flight, and begin at
     /// `rate` per second, or as fast as the window allows.
     ///
@@ -164,7 +164,7 @@ impl Control {
         window: usize,
         rate: Option<u64>,
     ) -> Result<Self> {
-        let identity = Identity::new(local.ip(), node_id)?;
+        let identity = SmfIdentity::new(local.ip(), node_id)?;
         let socket = UdpSocket::bind(local).map_err(|error| {
             environment(format!("the SMF cannot use {local}: {error} (--smf ADDRESS:PORT)"))
         })?;
@@ -211,7 +211,7 @@ impl Control {
                 again = Instant::now() + T1 / 4;
             }
             let Some(datagram) = receive(&self.socket, &mut buffer) else { continue };
-            for raw in Datagram::new(datagram).flatten() {
+            for raw in PfcpDatagram::new(datagram).flatten() {
                 if raw.header.message_type.is_request() {
                     self.answer(&raw);
                 } else if let Ok(Message::AssociationSetupResponse(response)) =
@@ -239,8 +239,8 @@ impl Control {
         &mut self,
         config: &SessionsConfig,
         watch: impl FnMut() -> Result<()>,
-    ) -> Result<(Sessions, ProcedureReport)> {
-        let mut sessions = Sessions::default();
+    ) -> Result<(UpfSessionIds, ProcedureReport)> {
+        let mut sessions = UpfSessionIds::default();
         let report = self.establish_more(config, 0..config.count, &mut sessions, false, watch)?;
         Ok((sessions, report))
     }
@@ -253,7 +253,7 @@ impl Control {
         &mut self,
         config: &SessionsConfig,
         range: Range<u32>,
-        sessions: &mut Sessions,
+        sessions: &mut UpfSessionIds,
         tolerant: bool,
         watch: impl FnMut() -> Result<()>,
     ) -> Result<ProcedureReport> {
@@ -262,13 +262,13 @@ impl Control {
         sessions.uplink_teids.resize(count, 0);
         let identity = self.identity.clone();
         let mut procedure = Establishment { config, identity: &identity, sessions };
-        let report = self.pump(range, tolerant, &mut procedure, watch)?;
-        self.know(sessions);
+        let report = self.run_procedure(range, tolerant, &mut procedure, watch)?;
+        self.set_sessions(sessions);
         Ok(report)
     }
 
     /// Notes the UPF's SEIDs, which answers to its reports carry.
-    pub fn know(&mut self, sessions: &Sessions) {
+    pub fn set_sessions(&mut self, sessions: &UpfSessionIds) {
         self.up_seids = Arc::new(sessions.up_seids.clone());
     }
 
@@ -291,7 +291,7 @@ impl Control {
         watch: impl FnMut() -> Result<()>,
     ) -> Result<ProcedureReport> {
         let up_seids = Arc::clone(&self.up_seids);
-        self.pump(range, false, &mut Deletion { up_seids: &up_seids }, watch)
+        self.run_procedure(range, false, &mut Deletion { up_seids: &up_seids }, watch)
     }
 
     /// Answers the peer's requests on a thread of its own until the next procedure, or drop.
@@ -322,7 +322,7 @@ impl Control {
             let mut buffer = vec![0; usize::from(u16::MAX)];
             while !until.is_raised() {
                 let Some(datagram) = receive(&answerer.socket, &mut buffer) else { continue };
-                for raw in Datagram::new(datagram).flatten() {
+                for raw in PfcpDatagram::new(datagram).flatten() {
                     if raw.header.message_type.is_request() {
                         answerer.answer(&raw);
                     }
@@ -338,7 +338,7 @@ impl Control {
     ///
     /// # Errors
     /// The socket's mode cannot be changed.
-    pub fn without_waiting(&mut self) -> Result<()> {
+    pub fn poll_for_answers(&mut self) -> Result<()> {
         self.stop_answering();
         self.socket.set_nonblocking(true).context("mode of the SMF socket")
     }
@@ -359,14 +359,14 @@ impl Control {
     }
 
     /// Runs a procedure for the sessions of a range.
-    fn pump(
+    fn run_procedure(
         &mut self,
         range: Range<u32>,
         tolerant: bool,
         procedure: &mut dyn Procedure,
         mut watch: impl FnMut() -> Result<()>,
     ) -> Result<ProcedureReport> {
-        self.waiting()?;
+        self.wait_for_answers()?;
         let mut exchange = Exchange::new(range, self.rate, tolerant);
         let mut watched = Instant::now();
         while !exchange.is_over() {
@@ -383,7 +383,7 @@ impl Control {
     ///
     /// # Errors
     /// The socket's mode cannot be changed.
-    pub fn waiting(&mut self) -> Result<()> {
+    pub fn wait_for_answers(&mut self) -> Result<()> {
         self.stop_answering();
         self.socket.set_nonblocking(false).context("mode of the SMF socket")?;
         self.socket.set_read_timeout(Some(LOOK)).context("receive timeout of the SMF socket")
@@ -412,7 +412,7 @@ impl Control {
     }
 }
 
-impl Drop for Control {
+impl Drop for UpfAssociation {
     fn drop(&mut self) {
         self.stop_answering();
     }

@@ -40,7 +40,7 @@ impl Kbps {
 /// the last.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
-pub struct Profile {
+pub struct SessionProfile {
     /// The PDRs have a QER with open gates and this QFI, which makes the UPF write a PDU Session
     /// Container.
     pub qfi: Option<u8>,
@@ -67,7 +67,7 @@ pub struct Profile {
     pub urr_threshold_bytes: Option<u64>,
 }
 
-impl Profile {
+impl SessionProfile {
     /// Reads a file.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn profile_is_read_and_mistakes_are_named_with_line_and_key() {
         let text = "qfi = 9\nflows = 16\nmatch-flow = true\nrate-qers = 2\nurrs = 1\n";
-        let profile = Profile::parse(text).unwrap();
+        let profile = SessionProfile::parse(text).unwrap();
         assert_eq!((profile.qfi(), profile.flows, profile.urrs), (Qfi::new(9), 16, 1));
         for (text, wanted) in [
             ("qfi = 64", ", line 1, qfi: a QFI is between 0 and 63"),
@@ -173,14 +173,14 @@ mod tests {
                 ", line 2, mbr-kbps: expects kbit/s, one number or [",
             ),
         ] {
-            let error = Profile::parse(text).unwrap_err();
+            let error = SessionProfile::parse(text).unwrap_err();
             assert!(error.starts_with(wanted), "{text}: {error}");
         }
     }
 
     #[test]
     fn limit_of_a_direction_is_the_lowest_of_its_rates() {
-        let limits = |text| Profile::parse(text).unwrap().limits_bps();
+        let limits = |text| SessionProfile::parse(text).unwrap().limits_bps();
         assert_eq!(limits("qfi = 9"), [None; 2]);
         assert_eq!(limits("rate-qers = 1\nmbr-kbps = 8"), [Some(8000); 2]);
         let both = "qfi = 9\nrate-qers = 1\nmbr-kbps = [8, 20]\nflow-mbr-kbps = 10";

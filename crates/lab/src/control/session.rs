@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail};
 
 use super::exchange::Procedure;
 use super::profile::Kbps;
-use super::{Identity, Profile, Sessions, SessionsConfig, Teids};
+use super::{SessionProfile, SessionsConfig, SmfIdentity, TeidAllocation, UpfSessionIds};
 use crate::answer::accepted;
 use crate::engine::frame::PROBE_PORT;
 
@@ -41,13 +41,13 @@ pub struct Establishment<'c> {
     /// What is wanted.
     pub config: &'c SessionsConfig,
     /// Who we are.
-    pub identity: &'c Identity,
+    pub identity: &'c SmfIdentity,
     /// What the UPF gave.
-    pub sessions: &'c mut Sessions,
+    pub sessions: &'c mut UpfSessionIds,
 }
 
 /// The rules of one session as IEs borrow them.
-struct Rules {
+struct SessionRuleIes {
     qer_ids: Vec<QerId>,
     urr_ids: Vec<UrrId>,
     qers: Vec<CreateQer<'static>>,
@@ -56,8 +56,8 @@ struct Rules {
     flows: Vec<String>,
 }
 
-impl Rules {
-    fn of(profile: &Profile) -> Self {
+impl SessionRuleIes {
+    fn of(profile: &SessionProfile) -> Self {
         let mut qers = Vec::new();
         let each = |rate: Kbps| rate.each_bps().map(BitRate::from_bps);
         let mbr = |rate: Option<Kbps>| rate.map(each).map(|[up, down]| Mbr::new(up, down));
@@ -107,7 +107,7 @@ impl Rules {
 
 impl SessionsConfig {
     /// The rules of a session.
-    fn profile(&self, index: u32) -> &Profile {
+    fn profile(&self, index: u32) -> &SessionProfile {
         let mut before = 0u32;
         let found = self.profiles.iter().find(|(count, _)| {
             before = before.saturating_add(*count);
@@ -134,12 +134,12 @@ impl SessionsConfig {
     /// Octets of an establishment.
     pub(super) fn establishment(
         &self,
-        identity: &Identity,
+        identity: &SmfIdentity,
         index: u32,
         sequence: u32,
         out: &mut [u8],
     ) -> Result<usize> {
-        let rules = Rules::of(self.profile(index));
+        let rules = SessionRuleIes::of(self.profile(index));
         let ue = |destination| {
             let v4 = (!self.ipv6).then(|| self.endpoints.ue_v4(index));
             let v6 = self.ipv6.then(|| self.endpoints.ue_v6(index));
@@ -147,7 +147,7 @@ impl SessionsConfig {
         };
         let (from_ue, to_ue) = ([ue(false)], [ue(true)]);
         let f_teid = match self.teids {
-            Teids::Given(first) => FTeid::Given {
+            TeidAllocation::Given(first) => FTeid::Given {
                 teid: Teid(first.wrapping_add(index)),
                 addr: match self.upf {
                     IpAddr::V4(upf) => FTeidAddress::V4(upf),
@@ -155,7 +155,7 @@ impl SessionsConfig {
                 },
             },
             // One F-TEID for all uplink PDRs of the session.
-            Teids::Chosen => FTeid::Choose {
+            TeidAllocation::Chosen => FTeid::Choose {
                 v4: self.upf.is_ipv4(),
                 v6: self.upf.is_ipv6(),
                 choose_id: (!rules.flows.is_empty()).then(Default::default),
@@ -247,7 +247,7 @@ impl SessionsConfig {
         &self,
         index: u32,
         message: &Message<'_>,
-        sessions: &mut Sessions,
+        sessions: &mut UpfSessionIds,
     ) -> Result<()> {
         let Message::SessionEstablishmentResponse(response) = message else {
             bail!("the UPF answered an establishment with {}", message.message_type())
@@ -257,8 +257,8 @@ impl SessionsConfig {
             .with_context(|| format!("session {index}"))?;
         let up_f_seid = response.up_f_seid.context("the UPF accepted without an F-SEID")?;
         let teid = match self.teids {
-            Teids::Given(first) => first.wrapping_add(index),
-            Teids::Chosen => {
+            TeidAllocation::Given(first) => first.wrapping_add(index),
+            TeidAllocation::Chosen => {
                 let mut created = response.created_pdrs.iter().flat_map(|pdr| pdr.local_f_teids);
                 match created.next() {
                     Some(FTeid::Given { teid, .. }) => teid.0,
@@ -289,7 +289,7 @@ impl Procedure for Establishment<'_> {
 
 /// What a modification changes in the downlink FAR of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum FarModification {
     /// The tunnel: the UE has moved this often.
     Move(u32),
     /// Packets are buffered: the UE is idle.
@@ -303,12 +303,12 @@ pub fn modification(
     config: &SessionsConfig,
     up_seid: u64,
     index: u32,
-    change: Change,
+    change: FarModification,
     sequence: u32,
     out: &mut [u8],
 ) -> Result<usize> {
     let far = match change {
-        Change::Move(moves) => {
+        FarModification::Move(moves) => {
             let creation = config.downlink_tunnel(index, moves);
             UpdateFar {
                 update_forwarding_parameters: Some(UpdateForwardingParameters {
@@ -318,11 +318,11 @@ pub fn modification(
                 ..UpdateFar::new(DOWNLINK_FAR)
             }
         }
-        Change::Idle => UpdateFar {
+        FarModification::Idle => UpdateFar {
             apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP),
             ..UpdateFar::new(DOWNLINK_FAR)
         },
-        Change::Active => {
+        FarModification::Active => {
             UpdateFar { apply_action: Some(ApplyAction::FORW), ..UpdateFar::new(DOWNLINK_FAR) }
         }
     };

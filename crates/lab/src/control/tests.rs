@@ -9,12 +9,12 @@ use adit_pfcp::message::{
     SessionModificationResponse,
 };
 
-use super::churn::{Churn, Pattern};
+use super::churn::{Churn, ChurnPattern};
 use super::*;
 
 const UPF: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-fn config(count: u32, profile: Profile) -> SessionsConfig {
+fn config(count: u32, profile: SessionProfile) -> SessionsConfig {
     SessionsConfig {
         count,
         endpoints: Endpoints {
@@ -27,7 +27,7 @@ fn config(count: u32, profile: Profile) -> SessionsConfig {
         gnbs: vec![Ipv4Addr::new(10, 0, 3, 1).into(), Ipv4Addr::new(10, 0, 3, 2).into()],
         gnb_teid: 0x100,
         upf: UPF.into(),
-        teids: Teids::Given(0x5000),
+        teids: TeidAllocation::Given(0x5000),
         profile,
         profiles: Vec::new(),
         network_instances: [None, Some("internet".to_owned())],
@@ -35,12 +35,12 @@ fn config(count: u32, profile: Profile) -> SessionsConfig {
 }
 
 fn plain(count: u32) -> SessionsConfig {
-    config(count, Profile { qfi: Some(9), urrs: 1, ..Profile::default() })
+    config(count, SessionProfile { qfi: Some(9), urrs: 1, ..SessionProfile::default() })
 }
 
 /// What the UPF knows of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct MockUpfSession {
     rules: [usize; 3],
     action: ApplyAction,
     modifications: u32,
@@ -48,14 +48,14 @@ struct Known {
 }
 
 #[derive(Debug, Default)]
-struct Upf {
+struct MockUpf {
     node_id: String,
     refused: Option<u64>,
-    sessions: HashMap<u64, Known>,
+    sessions: HashMap<u64, MockUpfSession>,
     deletions: u32,
 }
 
-impl Upf {
+impl MockUpf {
     fn answer(&mut self, raw: &RawMessage<'_>, out: &mut [u8]) -> usize {
         let (sequence, node_id) = (raw.header.sequence, NodeId::Ipv4(UPF));
         let seid = raw.header.seid.map_or(0, |seid| seid.0.saturating_sub(1000));
@@ -74,7 +74,7 @@ impl Upf {
                     request.create_urrs.len(),
                 ];
                 let action = ApplyAction::FORW;
-                let known = Known { rules, action, modifications: 0, gnb: None };
+                let known = MockUpfSession { rules, action, modifications: 0, gnb: None };
                 let cause = if self.refused == Some(seid) {
                     Cause::NoResourcesAvailable
                 } else {
@@ -122,7 +122,7 @@ impl Upf {
             if count.is_multiple_of(41) {
                 continue;
             }
-            let raw = Datagram::new(&buffer[..len]).next().unwrap().unwrap();
+            let raw = PfcpDatagram::new(&buffer[..len]).next().unwrap().unwrap();
             let mut out = [0; 2048];
             let len = self.answer(&raw, &mut out);
             socket.send_to(&out[..len], from).unwrap();
@@ -135,17 +135,17 @@ fn with_upf<T>(
     refused: Option<u64>,
     node_id: Option<&str>,
     rate: Option<u64>,
-    work: impl FnOnce(&mut Control) -> T,
-) -> (T, Upf) {
+    work: impl FnOnce(&mut UpfAssociation) -> T,
+) -> (T, MockUpf) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
     let peer = socket.local_addr().unwrap();
     let stop = Stop::default();
     let ends = stop.clone();
-    let upf = Upf { refused, ..Upf::default() };
+    let upf = MockUpf { refused, ..MockUpf::default() };
     let server = thread::spawn(move || upf.serve(&socket, &ends));
     let local = "127.0.0.1:0".parse().unwrap();
-    let mut control = Control::bind(local, peer, node_id, 16, rate).unwrap();
+    let mut control = UpfAssociation::bind(local, peer, node_id, 16, rate).unwrap();
     control.associate(Duration::from_secs(10), || Ok(())).unwrap();
     let result = work(&mut control);
     stop.raise();
@@ -171,7 +171,7 @@ fn refusal_ends_the_procedure_and_names_session_and_cause_unless_it_is_counted()
     let text = format!("{:#}", error.unwrap_err());
     assert!(text.starts_with("session 40: the UPF refused a PFCP Session Est"), "{text}");
     let (report, upf) = with_upf(Some(41), None, None, |control| {
-        let mut sessions = Sessions::default();
+        let mut sessions = UpfSessionIds::default();
         control.establish_more(&plain(60), 0..60, &mut sessions, true, || Ok(())).unwrap()
     });
     assert_eq!((report.count, report.failed, upf.sessions.len()), (60, 1, 59));
@@ -188,7 +188,7 @@ fn node_id_is_the_address_or_what_was_asked_for() {
         let ((), upf) = with_upf(None, wanted, None, |_| ());
         assert_eq!(upf.node_id, seen);
     }
-    let error = Identity::new(UPF.into(), Some("a..b")).unwrap_err().to_string();
+    let error = SmfIdentity::new(UPF.into(), Some("a..b")).unwrap_err().to_string();
     assert_eq!(error, "--node-id a..b: neither an address nor a name");
 }
 
@@ -203,14 +203,14 @@ fn rate_of_requests_is_kept() {
 
 #[test]
 fn profile_gives_each_session_its_rules() {
-    let profile = Profile {
+    let profile = SessionProfile {
         qfi: Some(9),
         flows: 5,
         match_flow: true,
         rate_qers: 2,
         mbr_kbps: Some(super::profile::Kbps::Both(1000)),
         urrs: 3,
-        ..Profile::default()
+        ..SessionProfile::default()
     };
     let (_, upf) = with_upf(None, None, None, |control| {
         control.establish(&config(3, profile), || Ok(())).unwrap()
@@ -220,7 +220,7 @@ fn profile_gives_each_session_its_rules() {
 
 #[test]
 fn sessions_have_the_rules_of_their_place() {
-    let rates = |rate_qers| Profile { rate_qers, ..Profile::default() };
+    let rates = |rate_qers| SessionProfile { rate_qers, ..SessionProfile::default() };
     let profiles = vec![(2, rates(3)), (1, rates(1))];
     let config = SessionsConfig { profiles, ..plain(4) };
     let (sessions, upf) =
@@ -232,7 +232,7 @@ fn sessions_have_the_rules_of_their_place() {
 #[test]
 fn rates_of_a_profile_stand_in_the_request() {
     use super::profile::Kbps;
-    let profile = Profile {
+    let profile = SessionProfile {
         qfi: Some(9),
         flow_mbr_kbps: Some(Kbps::Each([3000, 5000])),
         flow_gbr_kbps: Some(Kbps::Both(1000)),
@@ -240,12 +240,12 @@ fn rates_of_a_profile_stand_in_the_request() {
         rate_qers: 2,
         mbr_kbps: Some(Kbps::Both(8)),
         correlation_id: Some(70),
-        ..Profile::default()
+        ..SessionProfile::default()
     };
-    let identity = Identity::new(UPF.into(), None).unwrap();
+    let identity = SmfIdentity::new(UPF.into(), None).unwrap();
     let mut out = [0; 2048];
     let len = config(1, profile).establishment(&identity, 0, 1, &mut out).unwrap();
-    let raw = Datagram::new(&out[..len]).next().unwrap().unwrap();
+    let raw = PfcpDatagram::new(&out[..len]).next().unwrap().unwrap();
     let Message::SessionEstablishmentRequest(request) = Message::decode(&raw).unwrap() else {
         panic!("another message")
     };
@@ -263,11 +263,11 @@ fn rates_of_a_profile_stand_in_the_request() {
 }
 
 /// Runs a pattern over the last 40 of 60 sessions until 300 requests were answered.
-fn churn(pattern: Pattern) -> (ProcedureReport, Upf) {
+fn churn(pattern: ChurnPattern) -> (ProcedureReport, MockUpf) {
     with_upf(None, None, None, |control| {
         let config = plain(60);
         let (sessions, _) = control.establish(&config, || Ok(())).unwrap();
-        control.waiting().unwrap();
+        control.wait_for_answers().unwrap();
         let idle = Duration::from_millis(1);
         let mut churn = Churn::new(pattern, config, control, sessions, (20, 40), 20_000, idle);
         while churn.report().count < 300 {
@@ -279,7 +279,7 @@ fn churn(pattern: Pattern) -> (ProcedureReport, Upf) {
 
 #[test]
 fn handovers_move_the_tunnels_of_the_chosen_sessions() {
-    let (report, upf) = churn(Pattern::Handover);
+    let (report, upf) = churn(ChurnPattern::Handover);
     assert_eq!(report.failed, 0);
     let moved = |seid: &u64| upf.sessions[seid].modifications;
     assert!((1..=20).all(|seid| moved(&seid) == 0) && (21..=60).all(|seid| moved(&seid) >= 1));
@@ -288,7 +288,7 @@ fn handovers_move_the_tunnels_of_the_chosen_sessions() {
 
 #[test]
 fn idle_sessions_are_active_again_at_the_end() {
-    let (report, upf) = churn(Pattern::Idle);
+    let (report, upf) = churn(ChurnPattern::Idle);
     assert_eq!(report.failed, 0);
     assert!(upf.sessions.values().all(|known| known.action == ApplyAction::FORW), "{upf:?}");
     let changed = upf.sessions.values().filter(|known| known.modifications > 0);
@@ -298,7 +298,7 @@ fn idle_sessions_are_active_again_at_the_end() {
 
 #[test]
 fn recreated_sessions_are_there_again_at_the_end() {
-    let (report, upf) = churn(Pattern::Recreate);
+    let (report, upf) = churn(ChurnPattern::Recreate);
     assert_eq!((report.failed, upf.sessions.len()), (0, 60), "{report:?}");
     assert!(upf.deletions >= 100, "{}", upf.deletions);
 }

@@ -11,16 +11,16 @@ use adit_wire::gtpu;
 use anyhow::{Context, Result, anyhow};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::live::Live;
+use super::live::DemoView;
 use super::programs;
 use super::topology::{ADIT_N3, ADIT_N4, GNB, PREFIXES, SMF, SMF_GTPU, Topology};
-use crate::adit_process::{Adit, Cores, Device, find_binary};
+use crate::adit_process::{Adit, CoreAssignment, PacketDevice, find_binary};
 use crate::gnb::Gnb;
 use crate::netns::remove_stale;
 use crate::router::Router;
-use crate::smf::Smf;
-use crate::stop::{Environment, Interrupted, Stop, environment};
-use crate::{Datapath, DemoArguments};
+use crate::smf::LabSmf;
+use crate::stop::{EnvironmentError, Interrupted, Stop, environment};
+use crate::{DatapathChoice, DemoArguments};
 
 /// The QoS flow of every PDU session.
 const QFI: u8 = 9;
@@ -52,7 +52,7 @@ impl Drop for RunDir {
 
 /// What a run needs beyond the demo's network.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan<'a> {
+pub struct BringUpOptions<'a> {
     /// TOML that is added to adit's configuration.
     pub sections: &'a str,
     /// The second data network; the network instances are `internet` and `corp` then.
@@ -66,7 +66,7 @@ pub struct Network {
     /// The User Plane Function under test.
     pub adit: Adit,
     /// The control function.
-    pub smf: Smf,
+    pub smf: LabSmf,
     /// The control function's user plane.
     pub router: Router,
     /// The RAN.
@@ -74,7 +74,7 @@ pub struct Network {
     /// The namespaces.
     pub topology: Topology,
     /// What adit runs on.
-    pub device: Device,
+    pub device: PacketDevice,
     /// Why AF_XDP was not taken though it was tried.
     pub af_xdp_refused: Option<String>,
     /// Round-trip time of the GTP-U echo.
@@ -86,11 +86,11 @@ impl Network {
     /// Makes the network and waits until adit has an association and answers a GTP-U echo.
     ///
     /// # Errors
-    /// [`Environment`] when the machine lacks something; adit does not get ready.
+    /// [`EnvironmentError`] when the machine lacks something; adit does not get ready.
     pub fn bring_up(
         arguments: &DemoArguments,
-        plan: Plan<'_>,
-        live: &Live,
+        plan: BringUpOptions<'_>,
+        live: &DemoView,
         stop: &Stop,
     ) -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
@@ -99,7 +99,7 @@ impl Network {
         programs::check_installed()?;
         let binary = find_binary(arguments.adit.as_deref())?;
         for name in remove_stale(&PREFIXES, Path::new(RUN_DIR), DIR_PREFIX)? {
-            live.say(&format!("removed {name}, left behind by a lab that was killed"));
+            live.print_line(&format!("removed {name}, left behind by a lab that was killed"));
         }
         let qfi = Qfi::new(QFI).context("the QFI has six bits")?;
         let affinity = Affinity::new()?;
@@ -112,11 +112,11 @@ impl Network {
         let gnb = topology.ran.enter(|| bind((GNB, gtpu::UDP_PORT).into()))?;
         let gnb = Gnb::start(gnb, ADIT_N3, qfi, devices)?;
         let smf = topology.ran.enter(|| bind((SMF, PFCP_PORT).into()))?;
-        let smf = Smf::start(smf, SMF, (ADIT_N4, PFCP_PORT).into(), GNB, qfi)?;
+        let smf = LabSmf::start(smf, SMF, (ADIT_N4, PFCP_PORT).into(), GNB, qfi)?;
         let router = topology.ran.enter(|| bind((SMF_GTPU, gtpu::UDP_PORT).into()))?;
         let router = Router::start(router, ADIT_N3)?;
 
-        let start = |device: Device| -> Result<(Adit, Duration)> {
+        let start = |device: PacketDevice| -> Result<(Adit, Duration)> {
             live.phase(&format!("adit on {}: start and association", device.name()));
             affinity.allow_all()?;
             let adit =
@@ -127,22 +127,26 @@ impl Network {
             ready.map(|echo| (adit, echo))
         };
         let (adit, echo, device, af_xdp_refused) = match arguments.datapath {
-            Datapath::AfXdp => started(start(Device::AfXdp)?, Device::AfXdp, None),
-            Datapath::AfPacket => started(start(Device::AfPacket)?, Device::AfPacket, None),
-            Datapath::Auto => match start(Device::AfXdp) {
-                Ok(running) => started(running, Device::AfXdp, None),
-                Err(error) if error.is::<Interrupted>() || error.is::<Environment>() => {
+            DatapathChoice::AfXdp => {
+                started(start(PacketDevice::AfXdp)?, PacketDevice::AfXdp, None)
+            }
+            DatapathChoice::AfPacket => {
+                started(start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, None)
+            }
+            DatapathChoice::Auto => match start(PacketDevice::AfXdp) {
+                Ok(running) => started(running, PacketDevice::AfXdp, None),
+                Err(error) if error.is::<Interrupted>() || error.is::<EnvironmentError>() => {
                     return Err(error);
                 }
                 Err(error) => {
-                    live.say(&format!("AF_XDP does not work here: {error:#}"));
+                    live.print_line(&format!("AF_XDP does not work here: {error:#}"));
                     // The first line is the reason; the log follows it.
                     let why = error.to_string().lines().next().unwrap_or_default().to_owned();
-                    started(start(Device::AfPacket)?, Device::AfPacket, Some(why))
+                    started(start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, Some(why))
                 }
             },
         };
-        live.say(&format!("adit runs on {}", device.name()));
+        live.print_line(&format!("adit runs on {}", device.name()));
         Ok(Self { adit, smf, router, gnb, topology, device, af_xdp_refused, echo, dir })
     }
 
@@ -155,13 +159,13 @@ impl Network {
 
 fn started(
     (adit, echo): (Adit, Duration),
-    device: Device,
+    device: PacketDevice,
     refused: Option<String>,
-) -> (Adit, Duration, Device, Option<String>) {
+) -> (Adit, Duration, PacketDevice, Option<String>) {
     (adit, echo, device, refused)
 }
 
-fn get_ready(adit: &mut Adit, smf: &Smf, gnb: &Gnb, stop: &Stop) -> Result<Duration> {
+fn get_ready(adit: &mut Adit, smf: &LabSmf, gnb: &Gnb, stop: &Stop) -> Result<Duration> {
     let ready = smf
         .associate(READY_TIMEOUT, || stop.check().and_then(|()| adit.check_running()))
         .and_then(|()| gnb.echo(ECHO_TIMEOUT, stop));
@@ -183,7 +187,7 @@ fn bind(addr: SocketAddr) -> Result<UdpSocket> {
 struct Affinity {
     all: CpuSet,
     rest: CpuSet,
-    cores: Cores,
+    cores: CoreAssignment,
 }
 
 impl Affinity {
@@ -191,7 +195,7 @@ impl Affinity {
     fn new() -> Result<Self> {
         let all = sched_getaffinity(None).context("read the CPU affinity")?;
         let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
-        let cores = Cores::among(&allowed);
+        let cores = CoreAssignment::among(&allowed);
         let mut rest = all;
         if cores.worker != cores.main {
             rest.unset(cores.worker);

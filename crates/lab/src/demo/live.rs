@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::report::{Counters, rate};
+use super::report::{AditCounters, rate};
 use crate::adit_process::Admin;
 use crate::stop::Stop;
 
@@ -13,14 +13,14 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Where progress goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Output {
+pub enum DemoOutput {
     /// Standard output.
     Stdout,
     /// Standard error, because standard output is for one JSON document.
     Stderr,
 }
 
-impl Output {
+impl DemoOutput {
     /// Prints a line and flushes it. A closed terminal is no reason to fail.
     pub fn line(self, text: &str) {
         self.write(&format!("{text}\n"));
@@ -43,7 +43,7 @@ impl Output {
 
 /// What the demo tells the view.
 #[derive(Debug, Default)]
-struct State {
+struct DemoProgress {
     phase: String,
     sessions: usize,
     /// Lines of the table on the screen now.
@@ -51,31 +51,31 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Shared {
-    output: Output,
+struct DemoViewState {
+    output: DemoOutput,
     terminal: bool,
-    state: Mutex<State>,
+    state: Mutex<DemoProgress>,
     stop: Stop,
 }
 
-impl Shared {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+impl DemoViewState {
+    fn state(&self) -> std::sync::MutexGuard<'_, DemoProgress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The view. Dropping it ends its thread.
 #[derive(Debug)]
-pub struct Live {
-    shared: Arc<Shared>,
+pub struct DemoView {
+    shared: Arc<DemoViewState>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Live {
+impl DemoView {
     /// A view that has nothing to show yet.
     #[must_use]
-    pub fn new(output: Output) -> Self {
-        let shared = Shared {
+    pub fn new(output: DemoOutput) -> Self {
+        let shared = DemoViewState {
             output,
             terminal: output.is_terminal(),
             state: Mutex::default(),
@@ -105,7 +105,7 @@ impl Live {
     }
 
     /// Prints a line that stays, above the table.
-    pub fn say(&self, text: &str) {
+    pub fn print_line(&self, text: &str) {
         let mut state = self.shared.state();
         let clear = clear(&state);
         state.drawn_lines = 0;
@@ -126,25 +126,25 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for DemoView {
     fn drop(&mut self) {
         self.finish();
     }
 }
 
 /// Two samples of adit's counters.
-struct Sample {
+struct CounterSample {
     at: Instant,
-    counters: Counters,
+    counters: AditCounters,
 }
 
-fn run(shared: &Shared, admin: &Admin) {
-    let mut before: Option<Sample> = None;
+fn run(shared: &DemoViewState, admin: &Admin) {
+    let mut before: Option<CounterSample> = None;
     while shared.stop.sleep(PERIOD).is_ok() {
         // adit may be on its way down; then there is nothing to show.
         let Ok(document) = admin.show("counters", &shared.stop) else { continue };
-        let Ok(counters) = Counters::read(&document) else { continue };
-        let now = Sample { at: Instant::now(), counters };
+        let Ok(counters) = AditCounters::read(&document) else { continue };
+        let now = CounterSample { at: Instant::now(), counters };
         if let Some(before) = &before {
             draw(shared, before, &now);
         }
@@ -152,7 +152,7 @@ fn run(shared: &Shared, admin: &Admin) {
     }
 }
 
-fn draw(shared: &Shared, before: &Sample, now: &Sample) {
+fn draw(shared: &DemoViewState, before: &CounterSample, now: &CounterSample) {
     let seconds = now.at.duration_since(before.at).as_secs_f64();
     let bps = |now: u64, before: u64| now.saturating_sub(before) as f64 * 8.0 / seconds;
     let up = rate(bps(now.counters.uplink_bytes, before.counters.uplink_bytes));
@@ -171,7 +171,7 @@ fn draw(shared: &Shared, before: &Sample, now: &Sample) {
     }
 }
 
-fn table(state: &State, up: &str, down: &str, counters: &Counters) -> String {
+fn table(state: &DemoProgress, up: &str, down: &str, counters: &AditCounters) -> String {
     let drops: Vec<String> =
         counters.drops.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
     let rows = [
@@ -185,7 +185,7 @@ fn table(state: &State, up: &str, down: &str, counters: &Counters) -> String {
 }
 
 /// Moves the cursor to the first line of the table and erases from there on.
-fn clear(state: &State) -> String {
+fn clear(state: &DemoProgress) -> String {
     if state.drawn_lines == 0 {
         String::new()
     } else {
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn table_shows_phase_rates_and_drops_and_is_erased_by_its_height() {
-        let mut counters = Counters::default();
+        let mut counters = AditCounters::default();
         counters.drops.insert("gate_closed".to_owned(), 7);
-        let mut state = State { phase: "ping".to_owned(), sessions: 4, drawn_lines: 0 };
+        let mut state = DemoProgress { phase: "ping".to_owned(), sessions: 4, drawn_lines: 0 };
         let text = table(&state, "1.0 Mb/s", "2.0 Mb/s", &counters);
         for part in ["ping", "4", "1.0 Mb/s", "2.0 Mb/s", "gate_closed 7"] {
             assert!(text.contains(part), "{part} in {text}");

@@ -10,12 +10,12 @@ pub mod topology;
 
 use anyhow::Result;
 
-use self::bring_up::{Network, Plan};
-use self::live::{Live, Output};
+use self::bring_up::{BringUpOptions, Network};
+use self::live::{DemoOutput, DemoView};
 use self::programs::Servers;
-use self::report::Report;
-use self::steps::Steps;
-use self::topology::{DN, Ue};
+use self::report::DemoReport;
+use self::steps::DemoSteps;
+use self::topology::{DN, LabUe};
 use crate::DemoArguments;
 use crate::adit_config::Qos;
 use crate::stop::{Interrupted, Stop};
@@ -23,16 +23,20 @@ use crate::stop::{Interrupted, Stop};
 /// Runs the demo and prints its summary. True when every check passed.
 ///
 /// # Errors
-/// The demo could not be carried out: [`crate::stop::Environment`] when the machine lacks
+/// The demo could not be carried out: [`crate::stop::EnvironmentError`] when the machine lacks
 /// something, [`crate::stop::Interrupted`] after a signal.
 pub fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
-    let output = if arguments.json { Output::Stderr } else { Output::Stdout };
-    let mut live = Live::new(output);
+    let output = if arguments.json { DemoOutput::Stderr } else { DemoOutput::Stdout };
+    let mut live = DemoView::new(output);
     let qos =
         arguments.excess.map(|excess| Qos { excess, queue_pkts: None, shared_mbps: None }.text());
     let sections = qos.unwrap_or_default();
-    let mut network =
-        Network::bring_up(arguments, Plan { sections: &sections, corp: false }, &live, stop)?;
+    let mut network = Network::bring_up(
+        arguments,
+        BringUpOptions { sections: &sections, corp: false },
+        &live,
+        stop,
+    )?;
     live.watch(network.adit.admin().clone());
     let result = drive(arguments, &mut network, &mut live, stop);
     live.finish();
@@ -55,10 +59,10 @@ pub fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
 fn drive(
     arguments: &DemoArguments,
     network: &mut Network,
-    live: &mut Live,
+    live: &mut DemoView,
     stop: &Stop,
-) -> Result<Report> {
-    let mut steps = Steps::new(arguments, network, live, stop);
+) -> Result<DemoReport> {
+    let mut steps = DemoSteps::new(arguments, network, live, stop);
     steps.attach()?;
     let servers = Servers::start(&steps.network.topology.dn, steps.network.dir(), stop)?;
     steps.traffic(&servers)?;
@@ -72,11 +76,11 @@ fn drive(
 }
 
 /// Says how to use the UEs, and waits for a signal.
-fn keep(steps: &Steps<'_>, stop: &Stop) {
+fn keep(steps: &DemoSteps<'_>, stop: &Stop) {
     let topology = &steps.network.topology;
-    let (ran, device) = (topology.ran.name(), Ue(1).device());
+    let (ran, device) = (topology.ran.name(), LabUe(1).device());
     let socket = steps.network.adit.admin().socket().display();
-    steps.live.say(&format!(
+    steps.live.print_line(&format!(
         "\nThe network stays up until Ctrl-C. In another terminal, as root:\n\
          \x20 ip netns exec {ran} ping -I {device} {DN}\n\
          \x20 ip netns exec {ran} iperf3 -c {DN} --bind-dev {device}\n\

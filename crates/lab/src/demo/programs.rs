@@ -12,9 +12,9 @@ use rand::{RngCore, SeedableRng};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::topology::{DN, Topology, Ue};
-use crate::netns::Namespace;
-use crate::process::{Output, Process, Program, is_installed};
+use super::topology::{DN, LabUe, Topology};
+use crate::netns::NetNamespace;
+use crate::process::{Process, Program, ProgramOutput, is_installed};
 use crate::stop::{Stop, environment};
 
 /// Pings per UE.
@@ -100,7 +100,7 @@ impl PingResult {
 pub fn start_ping(
     topology: &Topology,
     dir: &Path,
-    ue: Ue,
+    ue: LabUe,
     target: IpAddr,
     count: u32,
     interval_s: f32,
@@ -120,7 +120,7 @@ pub fn start_ping(
 ///
 /// # Errors
 /// ping reported no statistics; its complaint is in the text.
-pub fn ping_result(output: &Output) -> Result<PingResult> {
+pub fn ping_result(output: &ProgramOutput) -> Result<PingResult> {
     let parse = || {
         let line = output.stdout.lines().find(|line| line.contains("packets transmitted"))?;
         let mut numbers = line.split(", ").map(|part| part.split(' ').next());
@@ -147,7 +147,7 @@ impl Servers {
     ///
     /// # Errors
     /// A server cannot be started or does not listen within five seconds.
-    pub fn start(dn: &Namespace, dir: &Path, stop: &Stop) -> Result<Self> {
+    pub fn start(dn: &NetNamespace, dir: &Path, stop: &Stop) -> Result<Self> {
         let root = dir.join("www");
         fs::create_dir(&root).context("make the directory of the HTTP server")?;
         let mut content = vec![0; HTTP_BYTES];
@@ -176,7 +176,7 @@ impl Servers {
         &self,
         topology: &Topology,
         dir: &Path,
-        ue: Ue,
+        ue: LabUe,
         stop: &Stop,
     ) -> Result<HttpResult> {
         let target = dir.join("downloaded.bin");
@@ -208,7 +208,7 @@ pub struct HttpResult {
     pub rate_bps: f64,
 }
 
-fn http_command(dn: &Namespace, root: &Path) -> Result<Command> {
+fn http_command(dn: &NetNamespace, root: &Path) -> Result<Command> {
     match http_server_kind() {
         Some(HttpServer::Busybox) => {
             let mut command = dn.command("busybox");
@@ -227,7 +227,7 @@ fn http_command(dn: &Namespace, root: &Path) -> Result<Command> {
     }
 }
 
-fn wait_until_listening(namespace: &Namespace, port: u16, stop: &Stop) -> Result<()> {
+fn wait_until_listening(namespace: &NetNamespace, port: u16, stop: &Stop) -> Result<()> {
     let end = Instant::now() + START_TIMEOUT;
     loop {
         let table = namespace.enter(|| {
@@ -286,7 +286,7 @@ pub struct IperfResult {
 pub fn iperf(
     topology: &Topology,
     dir: &Path,
-    ue: Ue,
+    ue: LabUe,
     kind: Iperf,
     seconds: u32,
     stop: &Stop,
@@ -348,8 +348,12 @@ mod tests {
 
     use super::*;
 
-    fn output(stdout: &str) -> Output {
-        Output { success: true, stdout: stdout.to_owned(), complaint: "a complaint".to_owned() }
+    fn output(stdout: &str) -> ProgramOutput {
+        ProgramOutput {
+            success: true,
+            stdout: stdout.to_owned(),
+            complaint: "a complaint".to_owned(),
+        }
     }
 
     #[test]

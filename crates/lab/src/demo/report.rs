@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// One checked statement.
 #[derive(Debug, Clone, Serialize)]
-pub struct Check {
+pub struct DemoCheck {
     /// What was tried.
     pub name: String,
     /// What came out, with units.
@@ -20,7 +20,7 @@ pub struct Check {
     pub figures: Value,
 }
 
-impl Check {
+impl DemoCheck {
     /// A check with its verdict.
     pub fn new(name: impl Into<String>, ok: bool, result: impl Into<String>) -> Self {
         Self { name: name.into(), result: result.into(), ok, figures: Value::Null }
@@ -41,7 +41,7 @@ impl Check {
 
 /// adit's packet counters, as `adit show counters --json` gives them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Counters {
+pub struct AditCounters {
     /// Packets received from ports.
     pub received_pkts: u64,
     /// Of those, transmitted.
@@ -74,7 +74,7 @@ pub struct Counters {
     pub identity_holds: bool,
 }
 
-impl Counters {
+impl AditCounters {
     /// Reads the document of adit.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Counters {
     /// The packet identity, added up here and not taken from adit's verdict:
     /// received + fragments added = transmitted + Σ drops + Σ punts + buffered.
     #[must_use]
-    pub fn identity(&self) -> Check {
+    pub fn identity(&self) -> DemoCheck {
         let outcomes =
             self.transmitted_pkts + self.dropped_pkts + self.punted_pkts + self.buffered_pkts;
         let adds_up = outcomes == self.received_pkts + self.fragments_added_pkts;
@@ -122,7 +122,7 @@ impl Counters {
             (true, false) => " (adit says that it does not hold)",
             (false, _) => " (does not add up)",
         };
-        Check::new(
+        DemoCheck::new(
             "packet identity",
             adds_up && self.identity_holds && self.received_pkts > 0,
             format!(
@@ -139,7 +139,7 @@ impl Counters {
 
 /// The whole result.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct DemoReport {
     /// Every check passed.
     pub ok: bool,
     /// What adit ran on: "AF_XDP" or "AF_PACKET".
@@ -151,12 +151,12 @@ pub struct Report {
     /// Length of each iperf3 run.
     pub iperf_s: u32,
     /// The checks in the order in which they were made.
-    pub checks: Vec<Check>,
+    pub checks: Vec<DemoCheck>,
     /// adit's counters at the end.
-    pub counters: Option<Counters>,
+    pub counters: Option<AditCounters>,
 }
 
-impl Report {
+impl DemoReport {
     /// The summary for a terminal.
     #[must_use]
     pub fn render(&self) -> String {
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn identity_is_added_up_from_the_reasons() {
-        let counters = Counters::read(&document()).unwrap();
+        let counters = AditCounters::read(&document()).unwrap();
         assert_eq!(counters.drops.keys().collect::<Vec<_>>(), ["gate_closed"]);
         let check = counters.identity();
         assert!(check.ok, "{}", check.result);
@@ -235,11 +235,11 @@ mod tests {
     fn identity_fails_on_a_missing_packet_and_on_adits_own_doubt() {
         let mut lost = document();
         lost["punts"]["arp"] = json!(2);
-        assert!(!Counters::read(&lost).unwrap().identity().ok);
+        assert!(!AditCounters::read(&lost).unwrap().identity().ok);
         let mut doubt = document();
         doubt["identity_holds"] = json!(false);
-        assert!(!Counters::read(&doubt).unwrap().identity().ok);
-        let nothing = Counters { identity_holds: true, ..Counters::default() };
+        assert!(!AditCounters::read(&doubt).unwrap().identity().ok);
+        let nothing = AditCounters { identity_holds: true, ..AditCounters::default() };
         assert!(!nothing.identity().ok, "no packet at all proves nothing");
     }
 
@@ -247,20 +247,23 @@ mod tests {
     fn counters_without_a_member_are_refused() {
         let mut document = document();
         document["buffered_pkts"] = Value::Null;
-        let error = Counters::read(&document).unwrap_err();
+        let error = AditCounters::read(&document).unwrap_err();
         assert_eq!(error.to_string(), "adit's counters lack buffered_pkts");
     }
 
     #[test]
     fn summary_names_failures_and_drops() {
-        let report = Report {
+        let report = DemoReport {
             ok: false,
             datapath: "AF_PACKET".to_owned(),
             af_xdp_refused: None,
             ues: 4,
             iperf_s: 5,
-            checks: vec![Check::new("ping", false, "4 of 5"), Check::new("echo", true, "1 ms")],
-            counters: Some(Counters::read(&document()).unwrap()),
+            checks: vec![
+                DemoCheck::new("ping", false, "4 of 5"),
+                DemoCheck::new("echo", true, "1 ms"),
+            ],
+            counters: Some(AditCounters::read(&document()).unwrap()),
         };
         let text = report.render();
         assert!(text.contains("FAIL") && text.contains("gate_closed"), "{text}");

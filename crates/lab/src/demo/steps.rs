@@ -9,16 +9,16 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::bring_up::Network;
-use super::live::Live;
+use super::live::DemoView;
 use super::programs::{
     Iperf, IperfResult, PINGS, PingResult, Servers, iperf, ping_result, start_ping,
 };
-use super::report::{Check, Counters, Report, rate};
-use super::topology::{DN, DN_V6, SMF_GTPU, UE_MTU, Ue};
+use super::report::{AditCounters, DemoCheck, DemoReport, rate};
+use super::topology::{DN, DN_V6, LabUe, SMF_GTPU, UE_MTU};
 use crate::DemoArguments;
 use crate::gnb::{Leg, teid};
-use crate::router::Link;
-use crate::smf::{Established, PduSession};
+use crate::router::RouterLink;
+use crate::smf::{LabSession, PduSession};
 use crate::stop::{Interrupted, Stop};
 
 const UDP_RATE_BPS: u64 = 50_000_000;
@@ -33,34 +33,34 @@ const SETTLE: Duration = Duration::from_millis(300);
 
 /// A run in progress.
 #[derive(Debug)]
-pub struct Steps<'a> {
+pub struct DemoSteps<'a> {
     arguments: &'a DemoArguments,
     /// The network.
     pub network: &'a mut Network,
     /// The view.
-    pub live: &'a Live,
+    pub live: &'a DemoView,
     stop: &'a Stop,
-    sessions: Vec<Established>,
-    checks: Vec<Check>,
-    counters: Option<Counters>,
+    sessions: Vec<LabSession>,
+    checks: Vec<DemoCheck>,
+    counters: Option<AditCounters>,
     /// adit has ended, by itself or at the end: nothing more can be tried.
     adit_ended: bool,
 }
 
-impl<'a> Steps<'a> {
+impl<'a> DemoSteps<'a> {
     /// A run before its first step.
     pub fn new(
         arguments: &'a DemoArguments,
         network: &'a mut Network,
-        live: &'a Live,
+        live: &'a DemoView,
         stop: &'a Stop,
     ) -> Self {
-        let echo = Check::new(
+        let echo = DemoCheck::new(
             "GTP-U echo",
             true,
             format!("answered in {:.2} ms", network.echo.as_secs_f64() * 1e3),
         );
-        let association = Check::new("PFCP association", true, "set up by the SMF");
+        let association = DemoCheck::new("PFCP association", true, "set up by the SMF");
         Self {
             arguments,
             network,
@@ -73,8 +73,8 @@ impl<'a> Steps<'a> {
         }
     }
 
-    fn ues(&self) -> impl Iterator<Item = Ue> + use<> {
-        (1..=self.arguments.ues).map(Ue)
+    fn ues(&self) -> impl Iterator<Item = LabUe> + use<> {
+        (1..=self.arguments.ues).map(LabUe)
     }
 
     fn has_ipv6(&self) -> bool {
@@ -83,7 +83,11 @@ impl<'a> Steps<'a> {
 
     /// Records what `step` finds; only an interruption ends the run. Once adit has ended, steps are
     /// left out.
-    fn check(&mut self, name: &str, step: impl FnOnce(&mut Self) -> Result<Check>) -> Result<()> {
+    fn check(
+        &mut self,
+        name: &str,
+        step: impl FnOnce(&mut Self) -> Result<DemoCheck>,
+    ) -> Result<()> {
         if self.adit_ended {
             return Ok(());
         }
@@ -91,16 +95,16 @@ impl<'a> Steps<'a> {
         let check = match step(self) {
             Ok(check) => check,
             Err(error) if error.is::<Interrupted>() => return Err(error),
-            Err(error) => Check::failed(name, &error),
+            Err(error) => DemoCheck::failed(name, &error),
         };
         let verdict = if check.ok { "ok  " } else { "FAIL" };
-        self.live.say(&format!("{verdict} {}: {}", check.name, check.result));
+        self.live.print_line(&format!("{verdict} {}: {}", check.name, check.result));
         self.checks.push(check);
         if !self.adit_ended
             && let Err(error) = self.network.adit.check_running()
         {
             self.adit_ended = true;
-            self.checks.push(Check::failed("adit keeps running", &error));
+            self.checks.push(DemoCheck::failed("adit keeps running", &error));
         }
         Ok(())
     }
@@ -127,14 +131,14 @@ impl<'a> Steps<'a> {
                 .with_context(|| format!("PFCP session of ue{}", ue.0))?;
             self.network.gnb.connect(usize::from(index), established.uplink_teid);
             if let Some(teid) = established.second_teid {
-                let link = Link { teid, prefix: ue.prefix(), mtu: UE_MTU.into() };
+                let link = RouterLink { teid, prefix: ue.prefix(), mtu: UE_MTU.into() };
                 self.network.router.serve(smf_teid(ue), link);
             }
             self.sessions.push(established);
             self.live.sessions(self.sessions.len());
         }
         let result = format!("{} established", self.sessions.len());
-        self.checks.push(Check::new("PFCP sessions", true, result));
+        self.checks.push(DemoCheck::new("PFCP sessions", true, result));
         Ok(())
     }
 
@@ -169,13 +173,13 @@ impl<'a> Steps<'a> {
 
     /// Every UE solicits a router: the SMF, behind adit, which advertises the prefix of the UE's PDU
     /// session. The kernel of the UE makes its address of it.
-    fn autoconfigure(&mut self) -> Result<Check> {
+    fn autoconfigure(&mut self) -> Result<DemoCheck> {
         let network = &*self.network;
         for ue in self.ues() {
             network.topology.autoconfigure(ue)?;
         }
         let start = Instant::now();
-        let mut left: Vec<Ue> = self.ues().collect();
+        let mut left: Vec<LabUe> = self.ues().collect();
         while !left.is_empty() && start.elapsed() < SLAAC_TIMEOUT {
             self.stop.sleep(Duration::from_millis(20))?;
             let mut still = Vec::new();
@@ -199,12 +203,12 @@ impl<'a> Steps<'a> {
             "unexpected_at_smf_pkts": unexpected,
         });
         let ok = left.is_empty() && unexpected == 0;
-        Ok(Check::new("IPv6 prefix by SLAAC", ok, text).with(&figures))
+        Ok(DemoCheck::new("IPv6 prefix by SLAAC", ok, text).with(&figures))
     }
 
     /// TCP of UE 1 through a maximum bit rate of its QER. The rate counts IP packets, the goodput
     /// their payloads.
-    fn limited_tcp(&mut self, name: &str, kind: Iperf, mbr_bps: u64) -> Result<Check> {
+    fn limited_tcp(&mut self, name: &str, kind: Iperf, mbr_bps: u64) -> Result<DemoCheck> {
         let session = self.sessions.first().context("ue1 has no session")?;
         let limit = BitRate::from_bps(mbr_bps);
         self.network.smf.limit_rate(session, limit, || self.stop.check())?;
@@ -217,10 +221,10 @@ impl<'a> Steps<'a> {
             rate(result.rate_bps)
         );
         let figures = json!({ "mbr_bps": mbr_bps, "iperf": result });
-        Ok(Check::new(name, result.bytes > 0, text).with(&figures))
+        Ok(DemoCheck::new(name, result.bytes > 0, text).with(&figures))
     }
 
-    fn ping_all(&mut self, name: &str, target: IpAddr) -> Result<Check> {
+    fn ping_all(&mut self, name: &str, target: IpAddr) -> Result<DemoCheck> {
         let (topology, dir) = (&self.network.topology, self.network.dir());
         let started: Vec<_> = self
             .ues()
@@ -235,9 +239,9 @@ impl<'a> Steps<'a> {
 
     /// Moves UE 1 to another gNB tunnel while pings run: none may be lost, and downlink packets
     /// must come by the new tunnel only.
-    fn switch_path(&mut self) -> Result<Check> {
+    fn switch_path(&mut self) -> Result<DemoCheck> {
         let (topology, dir) = (&self.network.topology, self.network.dir());
-        let (ue, target) = (Ue(1), DN.into());
+        let (ue, target) = (LabUe(1), DN.into());
         let ping = start_ping(topology, dir, ue, target, SWITCH_PINGS, SWITCH_INTERVAL_S)?;
         self.stop.sleep(Duration::from_millis(700))?;
         let session = self.sessions.first().context("ue1 has no session")?;
@@ -255,32 +259,32 @@ impl<'a> Steps<'a> {
             result.sent,
             old - old_at_switch
         );
-        Ok(Check::new("path switch of ue1", moved && result.is_complete(), text).with(&result))
+        Ok(DemoCheck::new("path switch of ue1", moved && result.is_complete(), text).with(&result))
     }
 
     fn run_iperf(&mut self, kind: Iperf) -> Result<IperfResult> {
         let network = &*self.network;
-        iperf(&network.topology, network.dir(), Ue(1), kind, self.arguments.duration, self.stop)
+        iperf(&network.topology, network.dir(), LabUe(1), kind, self.arguments.duration, self.stop)
     }
 
-    fn tcp(&mut self, name: &str, kind: Iperf) -> Result<Check> {
+    fn tcp(&mut self, name: &str, kind: Iperf) -> Result<DemoCheck> {
         let result = self.run_iperf(kind)?;
         let retransmits =
             result.retransmits.map_or(String::new(), |n| format!(", {n} segments sent again"));
         let text = format!("{}{retransmits}", rate(result.rate_bps));
-        Ok(Check::new(name, result.bytes > 0, text).with(&result))
+        Ok(DemoCheck::new(name, result.bytes > 0, text).with(&result))
     }
 
-    fn udp(&mut self) -> Result<Check> {
+    fn udp(&mut self) -> Result<DemoCheck> {
         let result = self.run_iperf(Iperf::UdpUplink { rate_bps: UDP_RATE_BPS })?;
         let (lost, sent) = result.lost_of_sent.unwrap_or_default();
         let text = format!("{}, {lost} of {sent} datagrams lost", rate(result.rate_bps));
-        Ok(Check::new("UDP uplink", result.bytes > 0, text).with(&result))
+        Ok(DemoCheck::new("UDP uplink", result.bytes > 0, text).with(&result))
     }
 
-    fn http(&mut self, servers: &Servers) -> Result<Check> {
+    fn http(&mut self, servers: &Servers) -> Result<DemoCheck> {
         // The second UE, so that not everything runs through one session.
-        let ue = Ue(self.arguments.ues.min(2));
+        let ue = LabUe(self.arguments.ues.min(2));
         let network = &*self.network;
         let result = servers.download(&network.topology, network.dir(), ue, self.stop)?;
         let text = format!(
@@ -289,7 +293,7 @@ impl<'a> Steps<'a> {
             ue.device(),
             rate(result.rate_bps)
         );
-        Ok(Check::new("HTTP download", true, text).with(&result))
+        Ok(DemoCheck::new("HTTP download", true, text).with(&result))
     }
 
     /// Compares counters, ends the sessions and adit.
@@ -307,14 +311,14 @@ impl<'a> Steps<'a> {
         self.check("end of adit", Self::end)
     }
 
-    fn qfi(&self) -> Check {
+    fn qfi(&self) -> DemoCheck {
         let counters = self.network.gnb.counters();
         let (pkts, wrong) = (load(&counters.downlink.pkts), load(&counters.qfi_mismatches));
         let text = format!("{pkts} packets checked, {wrong} with a wrong or missing QFI");
-        Check::new("downlink QFI", pkts > 0 && wrong == 0, text)
+        DemoCheck::new("downlink QFI", pkts > 0 && wrong == 0, text)
     }
 
-    fn gtpu(&self) -> Check {
+    fn gtpu(&self) -> DemoCheck {
         let counters = self.network.gnb.counters();
         let (malformed, unknown) = (load(&counters.malformed), load(&counters.unknown_teids));
         let errors = load(&counters.error_indications);
@@ -331,17 +335,17 @@ impl<'a> Steps<'a> {
             "echo_requests_answered": load(&counters.echo_answered),
         });
         let ok = malformed + unknown + errors == 0;
-        Check::new("gNB's view of GTP-U", ok, text).with(&figures)
+        DemoCheck::new("gNB's view of GTP-U", ok, text).with(&figures)
     }
 
-    fn heartbeats(&mut self) -> Result<Check> {
+    fn heartbeats(&mut self) -> Result<DemoCheck> {
         self.network.smf.heartbeat(|| self.stop.check())?;
         let answered = self.network.smf.heartbeats_answered();
         let text = format!("answered by adit; {answered} of adit's answered by the SMF");
-        Ok(Check::new("PFCP heartbeats", answered > 0, text))
+        Ok(DemoCheck::new("PFCP heartbeats", answered > 0, text))
     }
 
-    fn delete_sessions(&mut self) -> Result<Check> {
+    fn delete_sessions(&mut self) -> Result<DemoCheck> {
         let mut deleted = 0;
         for session in &self.sessions {
             self.network.smf.delete(session, || self.stop.check())?;
@@ -354,13 +358,13 @@ impl<'a> Steps<'a> {
         let shown = self.network.adit.admin().show("sessions", self.stop)?;
         let left = shown["sessions"].as_array().context("adit's sessions are no list")?.len();
         let text = format!("{deleted} deleted, adit shows {left}");
-        Ok(Check::new("deletion of the sessions", left == 0, text))
+        Ok(DemoCheck::new("deletion of the sessions", left == 0, text))
     }
 
-    fn identity(&mut self) -> Result<Check> {
+    fn identity(&mut self) -> Result<DemoCheck> {
         self.stop.sleep(SETTLE)?;
         let document = self.network.adit.admin().show("counters", self.stop)?;
-        let counters = Counters::read(&document)?;
+        let counters = AditCounters::read(&document)?;
         let check = counters.identity().with(&counters);
         self.counters = Some(counters);
         Ok(check)
@@ -368,10 +372,10 @@ impl<'a> Steps<'a> {
 
     /// Neither side may have seen packets that the other one never sent. Fewer is possible: kernel
     /// queues between the two drop when they are full.
-    fn agreement(&self) -> Check {
+    fn agreement(&self) -> DemoCheck {
         let name = "adit and gNB agree";
         let Some(counters) = &self.counters else {
-            return Check::new(name, false, "adit's counters are not known");
+            return DemoCheck::new(name, false, "adit's counters are not known");
         };
         let gnb = self.network.gnb.counters();
         let (sent, received) = (load(&gnb.uplink.pkts), load(&gnb.downlink.pkts));
@@ -381,19 +385,19 @@ impl<'a> Steps<'a> {
             counters.uplink_pkts, counters.downlink_pkts
         );
         let ok = counters.uplink_pkts <= sent && received <= counters.downlink_pkts;
-        Check::new(name, ok, text)
+        DemoCheck::new(name, ok, text)
     }
 
-    fn end(&mut self) -> Result<Check> {
+    fn end(&mut self) -> Result<DemoCheck> {
         let status = self.network.adit.terminate()?;
         self.adit_ended = true;
-        Ok(Check::new("end of adit", status.success(), format!("{status} after SIGTERM")))
+        Ok(DemoCheck::new("end of adit", status.success(), format!("{status} after SIGTERM")))
     }
 
     /// The result of the run.
     #[must_use]
-    pub fn finish(self) -> Report {
-        Report {
+    pub fn finish(self) -> DemoReport {
+        DemoReport {
             ok: self.checks.iter().all(|check| check.ok),
             datapath: self.network.device.name().to_owned(),
             af_xdp_refused: self.network.af_xdp_refused.clone(),
@@ -405,7 +409,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-fn ping_check(name: &str, results: &[PingResult]) -> Check {
+fn ping_check(name: &str, results: &[PingResult]) -> DemoCheck {
     let sent: u32 = results.iter().map(|result| result.sent).sum();
     let received: u32 = results.iter().map(|result| result.received).sum();
     let sum: f64 = results.iter().map(|result| result.rtt_ms_mean).sum();
@@ -420,11 +424,11 @@ fn ping_check(name: &str, results: &[PingResult]) -> Check {
         text.push_str(&format!("; losses: {}", lossy.join(", ")));
     }
     let ok = lossy.is_empty() && !results.is_empty();
-    Check::new(name, ok, text).with(&results)
+    DemoCheck::new(name, ok, text).with(&results)
 }
 
 /// The SMF's TEID for packets of a UE.
-fn smf_teid(ue: Ue) -> Teid {
+fn smf_teid(ue: LabUe) -> Teid {
     Teid(u32::from(ue.0))
 }
 

@@ -24,7 +24,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::netns::Namespace;
+use crate::netns::NetNamespace;
 use crate::stop::environment;
 use crate::tun;
 
@@ -75,9 +75,9 @@ const TABLE_BASE: u32 = 1000;
 
 /// One UE: a number from 1, and what follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ue(pub u8);
+pub struct LabUe(pub u8);
 
-impl Ue {
+impl LabUe {
     /// The TUN device.
     #[must_use]
     pub fn device(self) -> String {
@@ -111,13 +111,13 @@ impl Ue {
 #[derive(Debug)]
 pub struct Topology {
     /// gNB, SMF and UEs.
-    pub ran: Namespace,
+    pub ran: NetNamespace,
     /// adit.
-    pub upf: Namespace,
+    pub upf: NetNamespace,
     /// The data network.
-    pub dn: Namespace,
+    pub dn: NetNamespace,
     /// A second data network, in which everything has the IPv4 addresses of the first.
-    pub corp: Option<Namespace>,
+    pub corp: Option<NetNamespace>,
     /// The kernel has IPv6.
     pub ipv6: bool,
 }
@@ -152,7 +152,7 @@ impl Topology {
     /// The machine does not allow namespaces or veth devices.
     pub fn create(pid: u32, corp: bool) -> Result<Self> {
         let [ran, upf, dn, second] = PREFIXES;
-        let create = |prefix: &str| Namespace::create(format!("{prefix}{pid}"));
+        let create = |prefix: &str| NetNamespace::create(format!("{prefix}{pid}"));
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
         let (ran, upf, dn) = (create(ran)?, create(upf)?, create(dn)?);
         let corp = if corp { Some(create(second)?) } else { None };
@@ -169,7 +169,7 @@ impl Topology {
         Ok(topology)
     }
 
-    fn link_up_corp(&self, corp: &Namespace) -> Result<()> {
+    fn link_up_corp(&self, corp: &NetNamespace) -> Result<()> {
         corp.sysctl(&LOOSE)?;
         corp.sysctl(&[("ipv6/conf/default/disable_ipv6", "1")])?;
         let (one, other) = ("numrxqueues 1 numtxqueues 1", corp.name());
@@ -240,10 +240,10 @@ impl Topology {
     /// The kernel has no TUN driver, or refuses a device.
     pub fn create_ues(&self, count: u8) -> Result<Vec<File>> {
         let devices =
-            self.ran.enter(|| (1..=count).map(|n| tun::open(&Ue(n).device())).collect())?;
+            self.ran.enter(|| (1..=count).map(|n| tun::open(&LabUe(n).device())).collect())?;
         let mut lines = String::new();
         let mut lines_v6 = String::new();
-        for ue in (1..=count).map(Ue) {
+        for ue in (1..=count).map(LabUe) {
             ue_lines(&mut lines, ue).context("format")?;
             ue_lines_v6(&mut lines_v6, ue).context("format")?;
         }
@@ -261,7 +261,7 @@ impl Topology {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn autoconfigure(&self, ue: Ue) -> Result<()> {
+    pub fn autoconfigure(&self, ue: LabUe) -> Result<()> {
         let (device, addr) = (ue.device(), ue.ipv6());
         let [accept, solicit, default_route] =
             ["accept_ra", "router_solicitations", "accept_ra_defrtr"]
@@ -280,7 +280,7 @@ impl Topology {
     ///
     /// # Errors
     /// `ip` cannot be run.
-    pub fn is_autoconfigured(&self, ue: Ue) -> Result<bool> {
+    pub fn is_autoconfigured(&self, ue: LabUe) -> Result<bool> {
         let device = ue.device();
         let mut command: Command = self.ran.command("ip");
         let output = command
@@ -295,7 +295,7 @@ impl Topology {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn give_address(&self, ue: Ue, addr: Ipv4Addr) -> Result<()> {
+    pub fn give_address(&self, ue: LabUe, addr: Ipv4Addr) -> Result<()> {
         let (device, table) = (ue.device(), ue.table());
         self.ran.ip_batch(
             &[],
@@ -307,7 +307,7 @@ impl Topology {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn set_mtu(&self, ue: Ue, mtu_bytes: u16) -> Result<()> {
+    pub fn set_mtu(&self, ue: LabUe, mtu_bytes: u16) -> Result<()> {
         self.ran.ip_batch(&[], &format!("link set {} mtu {mtu_bytes}\n", ue.device()))
     }
 
@@ -333,7 +333,7 @@ impl Topology {
     }
 }
 
-fn ue_lines(lines: &mut String, ue: Ue) -> std::fmt::Result {
+fn ue_lines(lines: &mut String, ue: LabUe) -> std::fmt::Result {
     let (device, addr, table) = (ue.device(), ue.ipv4(), ue.table());
     // Without link-local addresses and multicast, the kernel sends nothing on its own account. The
     // queue holds a whole TCP window, so that packets are lost in the network or not at all.
@@ -346,7 +346,7 @@ fn ue_lines(lines: &mut String, ue: Ue) -> std::fmt::Result {
     writeln!(lines, "rule add oif {device} lookup {table}")
 }
 
-fn ue_lines_v6(lines: &mut String, ue: Ue) -> std::fmt::Result {
+fn ue_lines_v6(lines: &mut String, ue: LabUe) -> std::fmt::Result {
     let (device, addr, table) = (ue.device(), ue.ipv6(), ue.table());
     writeln!(lines, "address add {addr}/128 dev {device} nodad")?;
     writeln!(lines, "route add default dev {device} table {table}")?;
@@ -356,7 +356,7 @@ fn ue_lines_v6(lines: &mut String, ue: Ue) -> std::fmt::Result {
 
 /// Turns off what would hand adit packets that a wire cannot carry: partial checksums and
 /// segments beyond the MTU.
-fn as_on_a_wire(namespace: &Namespace, device: &str) -> Result<()> {
+fn as_on_a_wire(namespace: &NetNamespace, device: &str) -> Result<()> {
     let features = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
     let mut command: Command = namespace.command("ethtool");
     let output =
@@ -375,9 +375,9 @@ mod tests {
 
     #[test]
     fn last_ue_has_a_host_address() {
-        assert_eq!(Ue(1).ipv4(), Ipv4Addr::new(10, 45, 0, 2));
-        assert_eq!(Ue(UES_MAX).ipv4(), Ipv4Addr::new(10, 45, 0, 251));
-        assert_eq!(Ue(UES_MAX).ipv6().to_string(), "2001:db8:45:fa::1");
+        assert_eq!(LabUe(1).ipv4(), Ipv4Addr::new(10, 45, 0, 2));
+        assert_eq!(LabUe(UES_MAX).ipv4(), Ipv4Addr::new(10, 45, 0, 251));
+        assert_eq!(LabUe(UES_MAX).ipv6().to_string(), "2001:db8:45:fa::1");
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod tests {
             ping.args(["-6", "-I", "ue1", "-c", "1", "-W", "1", &target]).output().unwrap();
             let len = devices[0].read(&mut packet).unwrap();
             assert_eq!(len, 104, "an IPv6 echo request of 56 octets");
-            assert_eq!(packet[8..24], Ue(1).ipv6().octets());
+            assert_eq!(packet[8..24], LabUe(1).ipv6().octets());
         }
         assert!(devices[0].read(&mut packet).is_err(), "nothing else was sent");
     }

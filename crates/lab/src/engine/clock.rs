@@ -1,7 +1,7 @@
 //! Time of the engine: ticks of a counter that runs evenly.
 
 /// A counter of ticks.
-pub trait Clock {
+pub trait TickClock {
     /// The ticks now. Never goes back on one thread.
     fn ticks(&mut self) -> u64;
 
@@ -24,7 +24,7 @@ pub struct TscClock {
     pub hz: u64,
 }
 
-impl Clock for TscClock {
+impl TickClock for TscClock {
     #[inline]
     fn ticks(&mut self) -> u64 {
         adit_dpdk::tsc()

@@ -152,11 +152,11 @@ impl<B: PacketBuf> FaultInjector<B> {
 pub struct Forwarder<I: PacketIo> {
     /// The two ports.
     pub io: I,
-    ways: [Way<I::Buf>; 2],
+    ways: [FaultyLink<I::Buf>; 2],
 }
 
 #[derive(Debug)]
-struct Way<B> {
+struct FaultyLink<B> {
     injector: FaultInjector<B>,
     from: PortId,
     to: PortId,
@@ -167,7 +167,7 @@ impl<I: PacketIo> Forwarder<I> {
     /// The same fault both ways.
     #[must_use]
     pub fn new(io: I, fault: Option<Fault>, one_in: u64, delay: u64) -> Self {
-        let ways = [(PortId(0), PortId(1)), (PortId(1), PortId(0))].map(|(from, to)| Way {
+        let ways = [(PortId(0), PortId(1)), (PortId(1), PortId(0))].map(|(from, to)| FaultyLink {
             injector: FaultInjector::new(fault, one_in, delay),
             from,
             to,
@@ -178,7 +178,7 @@ impl<I: PacketIo> Forwarder<I> {
 
     /// Packets that the fault met so far.
     #[must_use]
-    pub fn met(&self) -> u64 {
+    pub fn faults_injected(&self) -> u64 {
         self.ways.iter().map(|way| way.injector.met).sum()
     }
 

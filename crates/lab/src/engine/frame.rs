@@ -17,7 +17,7 @@ use adit_wire::{
     emit_gtpu_ipv6, protocol,
 };
 
-use super::plan::Entry;
+use super::plan::PlannedPacket;
 use super::stamp::{STAMP_BYTES, Stamp};
 
 /// UDP or TCP port of both ends of the probe packets.
@@ -26,7 +26,7 @@ pub const PROBE_PORT: u16 = 47_127;
 /// What the UEs' packets look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Inner {
+pub enum UePacketKind {
     /// UDP over IPv4, without UDP checksum.
     Udp4,
     /// UDP over IPv6.
@@ -37,7 +37,7 @@ pub enum Inner {
     Tcp6,
 }
 
-impl Inner {
+impl UePacketKind {
     /// True over IPv6.
     #[must_use]
     pub const fn is_ipv6(self) -> bool {
@@ -92,7 +92,7 @@ impl Endpoints {
 
 /// The tunnel in which packets are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tunnel {
+pub struct TesterTunnel {
     /// GTP-U address of the UPF; its family is that of the outer headers.
     pub upf: IpAddr,
     /// Address of a gNB; the low 32 bits are those of each packet's.
@@ -103,7 +103,7 @@ pub struct Tunnel {
 
 /// What all frames of a stream have alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Form {
+pub struct FrameFormat {
     /// Hardware address of the sending port.
     pub src_mac: MacAddr,
     /// Hardware address of the next hop.
@@ -111,11 +111,11 @@ pub struct Form {
     /// VLAN, or untagged.
     pub vlan: VlanId,
     /// GTP-U around the packet, or none.
-    pub tunnel: Option<Tunnel>,
+    pub tunnel: Option<TesterTunnel>,
     /// The UE is the source.
     pub uplink: bool,
     /// Kind of the UEs' packets.
-    pub inner: Inner,
+    pub inner: UePacketKind,
     /// Addresses within.
     pub endpoints: Endpoints,
 }
@@ -160,7 +160,7 @@ enum UeAddress {
 
 /// The outer headers' varying part.
 #[derive(Debug, Clone, Copy)]
-enum Outer {
+enum OuterTemplate {
     /// `sum` of the IP header without its checksum.
     V4 { ip_at: usize, sum: Sum },
     /// `pseudo` header of the UDP checksum, which IPv6 wants. Spec: RFC 8200 §8.1.
@@ -171,7 +171,7 @@ enum Outer {
 #[derive(Debug)]
 pub struct Template {
     bytes: Vec<u8>,
-    outer: Option<Outer>,
+    outer: Option<OuterTemplate>,
     ue: UeAddress,
     /// Where the TCP or UDP checksum goes, and the sum of everything but UE address and stamp.
     upper: Option<(usize, Sum)>,
@@ -185,7 +185,7 @@ impl Template {
     ///
     /// # Errors
     /// See [`FrameError`].
-    pub fn new(form: &Form, len: usize) -> Result<Self, FrameError> {
+    pub fn new(form: &FrameFormat, len: usize) -> Result<Self, FrameError> {
         let min = form.inner.len_min();
         if len < min {
             return Err(FrameError::TooShort { min });
@@ -196,11 +196,11 @@ impl Template {
         let packet = inner_packet(form, inner_len)?;
         let upper_at = inner_at + form.inner.ip_header_len();
         let checksum_at = upper_at + if form.inner.is_tcp() { 16 } else { 6 };
-        let needs_sum = form.inner != Inner::Udp4;
+        let needs_sum = form.inner != UePacketKind::Udp4;
         let upper = needs_sum.then(|| (checksum_at, upper_sum(form, &packet)));
         let ue = ue_address(form, inner_at, &packet);
         bytes.extend(packet);
-        let outer = form.tunnel.map(|tunnel| Outer::new(&tunnel, form.vlan, &bytes));
+        let outer = form.tunnel.map(|tunnel| OuterTemplate::new(&tunnel, form.vlan, &bytes));
         let stamp_at = inner_at + form.inner.headers_len();
         let is_tcp = form.inner.is_tcp();
         let ip_len = u32::from(inner_len);
@@ -223,7 +223,7 @@ impl Template {
 
     /// Writes a whole frame; `out` has [`Self::frame_len`] octets.
     #[inline]
-    pub fn write(&self, out: &mut [u8], entry: &Entry, stamp: Stamp) {
+    pub fn write(&self, out: &mut [u8], entry: &PlannedPacket, stamp: Stamp) {
         if out.len() != self.bytes.len() {
             return;
         }
@@ -258,9 +258,9 @@ impl Template {
     }
 }
 
-impl Outer {
+impl OuterTemplate {
     /// Of a frame with no gNB, source port and TEID yet.
-    fn new(tunnel: &Tunnel, vlan: VlanId, frame: &[u8]) -> Self {
+    fn new(tunnel: &TesterTunnel, vlan: VlanId, frame: &[u8]) -> Self {
         let ip_at = adit_wire::ethernet::link_len(vlan);
         if let IpAddr::V6(upf) = tunnel.upf {
             let datagram = frame.get(ip_at + Ipv6Header::LEN..).unwrap_or_default();
@@ -274,7 +274,7 @@ impl Outer {
     }
 
     #[inline]
-    fn complete(&self, out: &mut [u8], entry: &Entry) {
+    fn complete(&self, out: &mut [u8], entry: &PlannedPacket) {
         let udp = match *self {
             Self::V4 { ip_at, sum } => {
                 put(out, ip_at + 10, sum.long(entry.gnb).checksum().to_be_bytes());
@@ -292,7 +292,7 @@ impl Outer {
 
     /// The checksum over everything else, last.
     #[inline]
-    fn sum_up(&self, out: &mut [u8], entry: &Entry) {
+    fn sum_up(&self, out: &mut [u8], entry: &PlannedPacket) {
         let Self::V6 { ip_at, pseudo } = *self else { return };
         let udp = ip_at + Ipv6Header::LEN;
         let sum = pseudo.long(entry.gnb).bytes(out.get(udp..).unwrap_or_default());
@@ -316,9 +316,9 @@ fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
 }
 
 /// Everything in front of the inner packet.
-fn front(form: &Form, inner_len: u16) -> Result<Vec<u8>, FrameError> {
-    let Form { src_mac, dst_mac, vlan, .. } = *form;
-    if let Some(Tunnel { upf: IpAddr::V6(upf), gnb, psc }) = form.tunnel {
+fn front(form: &FrameFormat, inner_len: u16) -> Result<Vec<u8>, FrameError> {
+    let FrameFormat { src_mac, dst_mac, vlan, .. } = *form;
+    if let Some(TesterTunnel { upf: IpAddr::V6(upf), gnb, psc }) = form.tunnel {
         let outer = OuterIpv6 {
             src_mac,
             dst_mac,
@@ -337,7 +337,7 @@ fn front(form: &Form, inner_len: u16) -> Result<Vec<u8>, FrameError> {
         emit_gtpu_ipv6(&mut bytes, &outer)?;
         return Ok(bytes);
     }
-    if let Some(Tunnel { upf: IpAddr::V4(upf), psc, .. }) = form.tunnel {
+    if let Some(TesterTunnel { upf: IpAddr::V4(upf), psc, .. }) = form.tunnel {
         let outer = OuterIpv4 {
             src_mac,
             dst_mac,
@@ -366,7 +366,7 @@ fn front(form: &Form, inner_len: u16) -> Result<Vec<u8>, FrameError> {
 }
 
 /// The inner packet with a UE address, checksums and stamp of zero.
-fn inner_packet(form: &Form, len: u16) -> Result<Vec<u8>, FrameError> {
+fn inner_packet(form: &FrameFormat, len: u16) -> Result<Vec<u8>, FrameError> {
     let mut bytes = vec![0; usize::from(len)];
     let ip_len = form.inner.ip_header_len();
     let protocol = if form.inner.is_tcp() { protocol::TCP } else { protocol::UDP };
@@ -413,7 +413,7 @@ fn inner_packet(form: &Form, len: u16) -> Result<Vec<u8>, FrameError> {
 }
 
 /// The sum of pseudo header and segment of a packet whose UE address and stamp are zero.
-fn upper_sum(form: &Form, packet: &[u8]) -> Sum {
+fn upper_sum(form: &FrameFormat, packet: &[u8]) -> Sum {
     let ip_len = form.inner.ip_header_len();
     let segment = packet.get(ip_len..).unwrap_or_default();
     let protocol = if form.inner.is_tcp() { protocol::TCP } else { protocol::UDP };
@@ -427,7 +427,7 @@ fn upper_sum(form: &Form, packet: &[u8]) -> Sum {
     pseudo.bytes(segment)
 }
 
-fn ue_address(form: &Form, inner_at: usize, packet: &[u8]) -> UeAddress {
+fn ue_address(form: &FrameFormat, inner_at: usize, packet: &[u8]) -> UeAddress {
     if form.inner.is_ipv6() {
         let at = inner_at + if form.uplink { 8 } else { 24 };
         let [hi, _] = halves(form.endpoints.ue_v6.to_bits());
@@ -452,13 +452,13 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) fn form(inner: Inner, uplink: bool, psc: bool) -> Form {
+    pub(crate) fn form(inner: UePacketKind, uplink: bool, psc: bool) -> FrameFormat {
         let container = PduSessionContainer::uplink(Qfi::new(9).unwrap());
-        Form {
+        FrameFormat {
             src_mac: MacAddr([2, 0, 0, 0, 0, 1]),
             dst_mac: MacAddr([2, 0, 0, 0, 0, 2]),
             vlan: VlanId::UNTAGGED,
-            tunnel: uplink.then(|| Tunnel {
+            tunnel: uplink.then(|| TesterTunnel {
                 upf: Ipv4Addr::new(10, 0, 3, 2).into(),
                 gnb: Ipv4Addr::new(10, 0, 3, 1).into(),
                 psc: psc.then_some(container),
@@ -474,12 +474,17 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) const ENTRY: Entry =
-        Entry { session: 70_000, teid: 0x0102_0304, gnb: 0x0a00_0301, source_port: 2160, size: 0 };
+    pub(crate) const ENTRY: PlannedPacket = PlannedPacket {
+        session: 70_000,
+        teid: 0x0102_0304,
+        gnb: 0x0a00_0301,
+        source_port: 2160,
+        size: 0,
+    };
 
     const STAMP: Stamp = Stamp { tag: 5, session: 70_000, sequence: 0xdead_beef, intended: 77 };
 
-    pub(crate) fn frame(form: &Form, len: usize) -> Vec<u8> {
+    pub(crate) fn frame(form: &FrameFormat, len: usize) -> Vec<u8> {
         let template = Template::new(form, len).unwrap();
         let mut out = vec![0xa5; template.frame_len()];
         template.write(&mut out, &ENTRY, STAMP);
@@ -487,7 +492,7 @@ pub(crate) mod tests {
     }
 
     /// Checks addresses and checksums of the inner packet.
-    fn check_inner(form: &Form, packet: &[u8]) {
+    fn check_inner(form: &FrameFormat, packet: &[u8]) {
         let ip = parse_ip(packet, true).unwrap();
         let payload = ip.payload(packet);
         let protocol = if form.inner.is_tcp() { protocol::TCP } else { protocol::UDP };
@@ -505,14 +510,16 @@ pub(crate) mod tests {
             assert_eq!(ue, form.endpoints.ue_v4(70_000));
             let len = u16::try_from(payload.len()).unwrap();
             let sum = pseudo_ipv4(header.src(), header.dst(), protocol, len).bytes(payload);
-            assert!(sum.checksum() == 0 || form.inner == Inner::Udp4);
+            assert!(sum.checksum() == 0 || form.inner == UePacketKind::Udp4);
         }
         assert!(payload.windows(STAMP_BYTES).any(|window| window == STAMP.to_bytes()));
     }
 
     #[test]
     fn uplink_frame_is_a_right_g_pdu_of_its_session() {
-        for inner in [Inner::Udp4, Inner::Udp6, Inner::Tcp4, Inner::Tcp6] {
+        for inner in
+            [UePacketKind::Udp4, UePacketKind::Udp6, UePacketKind::Tcp4, UePacketKind::Tcp6]
+        {
             for psc in [false, true] {
                 let form = form(inner, true, psc);
                 let bytes = frame(&form, 101);
@@ -534,15 +541,17 @@ pub(crate) mod tests {
     pub(crate) const UPF_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
 
     /// The same over IPv6 on N3.
-    pub(crate) fn over_ipv6(mut form: Form) -> Form {
+    pub(crate) fn over_ipv6(mut form: FrameFormat) -> FrameFormat {
         let gnb = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 1, 0, 0x10));
-        form.tunnel = form.tunnel.map(|tunnel| Tunnel { upf: UPF_V6.into(), gnb, ..tunnel });
+        form.tunnel = form.tunnel.map(|tunnel| TesterTunnel { upf: UPF_V6.into(), gnb, ..tunnel });
         form
     }
 
     #[test]
     fn g_pdu_over_ipv6_has_its_gnb_and_a_right_udp_checksum() {
-        for inner in [Inner::Udp4, Inner::Udp6, Inner::Tcp4, Inner::Tcp6] {
+        for inner in
+            [UePacketKind::Udp4, UePacketKind::Udp6, UePacketKind::Tcp4, UePacketKind::Tcp6]
+        {
             for (psc, vlan) in [(false, 0), (true, 0), (true, 7)] {
                 let mut form = over_ipv6(form(inner, true, psc));
                 form.vlan = VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED);
@@ -568,7 +577,9 @@ pub(crate) mod tests {
 
     #[test]
     fn downlink_frame_is_a_right_packet_to_its_ue() {
-        for inner in [Inner::Udp4, Inner::Udp6, Inner::Tcp4, Inner::Tcp6] {
+        for inner in
+            [UePacketKind::Udp4, UePacketKind::Udp6, UePacketKind::Tcp4, UePacketKind::Tcp6]
+        {
             let form = form(inner, false, false);
             let bytes = frame(&form, 92);
             assert_eq!(bytes.len(), 106);
@@ -578,7 +589,7 @@ pub(crate) mod tests {
 
     #[test]
     fn shortest_g_pdu_without_container_has_ninety_octets_and_no_shorter_is_made() {
-        let form = form(Inner::Udp4, true, false);
+        let form = form(UePacketKind::Udp4, true, false);
         assert_eq!(frame(&form, 40).len(), 90);
         assert_eq!(Template::new(&form, 39).unwrap_err(), FrameError::TooShort { min: 40 });
         assert_eq!(Template::new(&form, 65_530).unwrap_err(), FrameError::TooLong);

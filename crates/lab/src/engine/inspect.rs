@@ -1,7 +1,7 @@
 //! Finds the stamp in a received frame, whatever the target put around it.
 
 use adit_types::Teid;
-use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::{parse_gtpu, protocol};
 
 use super::frame::PROBE_PORT;
@@ -9,7 +9,7 @@ use super::stamp::Stamp;
 
 /// A probe packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Probe {
+pub struct ProbePacket {
     /// Its stamp.
     pub stamp: Stamp,
     /// The tunnel it came in.
@@ -19,20 +19,20 @@ pub struct Probe {
 /// The probe packet in an Ethernet frame, or `None` for anything else.
 #[inline]
 #[must_use]
-pub fn probe(frame: &[u8]) -> Option<Probe> {
+pub fn probe(frame: &[u8]) -> Option<ProbePacket> {
     let (packet, is_ipv4) = network_layer(frame)?;
     let (upper, protocol) = upper_layer(packet, is_ipv4)?;
     if protocol == protocol::UDP && destination(upper) == Some(UDP_PORT) {
         let message = upper.get(8..)?;
         let gtpu = parse_gtpu(message).ok()?;
-        if gtpu.message_type != MessageType::G_PDU {
+        if gtpu.message_type != GtpuMessageType::G_PDU {
             return None;
         }
         let inner = gtpu.payload(message);
         let (upper, protocol) = upper_layer(inner, inner.first()? >> 4 == 4)?;
-        return Some(Probe { stamp: stamp(upper, protocol)?, teid: Some(gtpu.teid) });
+        return Some(ProbePacket { stamp: stamp(upper, protocol)?, teid: Some(gtpu.teid) });
     }
-    Some(Probe { stamp: stamp(upper, protocol)?, teid: None })
+    Some(ProbePacket { stamp: stamp(upper, protocol)?, teid: None })
 }
 
 /// Length of the UE's IP packet in a frame that [`probe`] takes, by its own header. Unit: octets.
@@ -102,13 +102,15 @@ fn stamp(upper: &[u8], protocol: u8) -> Option<Stamp> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::Inner;
+    use super::super::frame::UePacketKind;
     use super::super::frame::tests::{ENTRY, form, frame, over_ipv6};
     use super::*;
 
     #[test]
     fn stamp_is_found_with_and_without_tunnel_in_every_kind_of_packet() {
-        for inner in [Inner::Udp4, Inner::Udp6, Inner::Tcp4, Inner::Tcp6] {
+        for inner in
+            [UePacketKind::Udp4, UePacketKind::Udp6, UePacketKind::Tcp4, UePacketKind::Tcp6]
+        {
             let up = probe(&frame(&form(inner, true, true), 120)).unwrap();
             assert_eq!((up.stamp.session, up.teid), (ENTRY.session, Some(Teid(ENTRY.teid))));
             let over_ipv6 = probe(&frame(&over_ipv6(form(inner, true, true)), 120));
@@ -120,7 +122,9 @@ mod tests {
 
     #[test]
     fn length_is_that_of_the_ues_packet_without_tunnel_and_padding() {
-        for inner in [Inner::Udp4, Inner::Udp6, Inner::Tcp4, Inner::Tcp6] {
+        for inner in
+            [UePacketKind::Udp4, UePacketKind::Udp6, UePacketKind::Tcp4, UePacketKind::Tcp6]
+        {
             for uplink in [true, false] {
                 let mut frame = frame(&form(inner, uplink, true), 120);
                 frame.extend([0; 6]);
@@ -131,12 +135,12 @@ mod tests {
 
     #[test]
     fn frame_cut_anywhere_gives_a_probe_or_nothing() {
-        let bytes = frame(&form(Inner::Tcp6, true, true), 120);
+        let bytes = frame(&form(UePacketKind::Tcp6, true, true), 120);
         for len in 0..bytes.len() {
             // Only the stamp matters, so that a cut behind it may go unseen.
             assert!(probe(&bytes[..len]).is_none() || len > bytes.len() - 60, "{len}");
         }
-        let mut other = frame(&form(Inner::Udp4, false, false), 60);
+        let mut other = frame(&form(UePacketKind::Udp4, false, false), 60);
         other[36..38].copy_from_slice(&53u16.to_be_bytes());
         assert_eq!(probe(&other), None);
     }

@@ -10,8 +10,8 @@ use adit_wire::EtherType;
 use adit_wire::arp::{ArpOperation, ArpPacket};
 use adit_wire::checksum::ipv4_header;
 use adit_wire::ethernet::EthernetHeader;
-use adit_wire::gtpu::{ECHO_RESPONSE_LEN_MAX, MessageType, UDP_PORT, emit_echo_response};
-use adit_wire::icmpv6::Pseudo;
+use adit_wire::gtpu::{ECHO_RESPONSE_LEN_MAX, GtpuMessageType, UDP_PORT, emit_echo_response};
+use adit_wire::icmpv6::PseudoHeader;
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::neighbor::{
     HOP_LIMIT, MESSAGE_LEN, NeighborAdvertisement, NeighborSolicitation, multicast_mac,
@@ -30,7 +30,7 @@ const IPV6_HEADERS_LEN: usize = EthernetHeader::LEN + Ipv6Header::LEN;
 
 /// The addresses of one port.
 #[derive(Debug, Clone, Default)]
-pub struct Addresses {
+pub struct PortAddresses {
     /// The port.
     pub port: PortId,
     /// Its hardware address.
@@ -46,7 +46,7 @@ pub struct Addresses {
 /// Speaks for all ports of the engine.
 #[derive(Debug, Default)]
 pub struct Neighbors {
-    ports: Vec<Addresses>,
+    ports: Vec<PortAddresses>,
     /// Who was heard of.
     known: HashMap<IpAddr, MacAddr>,
     /// Echo Requests answered.
@@ -56,7 +56,7 @@ pub struct Neighbors {
 impl Neighbors {
     /// Speaks for these addresses.
     #[must_use]
-    pub fn new(ports: Vec<Addresses>) -> Self {
+    pub fn new(ports: Vec<PortAddresses>) -> Self {
         Self { ports, ..Self::default() }
     }
 
@@ -68,7 +68,7 @@ impl Neighbors {
 
     /// Sends an ARP request or a Neighbor Solicitation for `target` on `port`. False when there is no
     /// address to ask from, or no buffer or room for it.
-    pub fn ask<I: PacketIo>(&self, io: &mut I, port: PortId, target: IpAddr) -> bool {
+    pub fn send_request<I: PacketIo>(&self, io: &mut I, port: PortId, target: IpAddr) -> bool {
         let Some(own) = self.ports.iter().find(|own| own.port == port) else { return false };
         let question = match target {
             IpAddr::V4(target) => arp_request(own, target),
@@ -81,7 +81,7 @@ impl Neighbors {
 
     /// Looks at a frame that is no probe packet; answers it where an answer is due.
     #[cold]
-    pub fn hear<I: PacketIo>(&mut self, io: &mut I, port: PortId, mut buf: I::Buf) {
+    pub fn receive<I: PacketIo>(&mut self, io: &mut I, port: PortId, mut buf: I::Buf) {
         let Some(own) = self.ports.iter().find(|own| own.port == port) else { return };
         untag(&mut buf, own.vlan);
         let Ok((link, rest)) = EthernetHeader::parse(buf.data()) else { return };
@@ -103,7 +103,7 @@ impl Neighbors {
                 }
             }
             EtherType::IPV6 => {
-                if let Some((address, mac)) = told(buf.data()) {
+                if let Some((address, mac)) = advertised(buf.data()) {
                     self.known.insert(address.into(), mac);
                 }
                 let echo = echo_response_ipv6(buf.data(), own);
@@ -125,7 +125,7 @@ impl Neighbors {
     }
 }
 
-fn send<I: PacketIo>(io: &mut I, own: &Addresses, mut buf: I::Buf) -> bool {
+fn send<I: PacketIo>(io: &mut I, own: &PortAddresses, mut buf: I::Buf) -> bool {
     if own.vlan != VlanId::UNTAGGED {
         let frame = buf.data();
         let (addresses, rest) = frame.split_at(frame.len().min(ADDRESSES_LEN));
@@ -165,7 +165,7 @@ fn replace<B: PacketBuf>(buf: &mut B, frame: &[u8]) -> bool {
     fits
 }
 
-fn arp_request(own: &Addresses, target: Ipv4Addr) -> Option<Vec<u8>> {
+fn arp_request(own: &PortAddresses, target: Ipv4Addr) -> Option<Vec<u8>> {
     let mut frame = vec![0; 60];
     let (front, rest) = frame.split_at_mut(EthernetHeader::LEN);
     EthernetHeader::new(MacAddr::BROADCAST, own.mac, EtherType::ARP).emit(front).ok()?;
@@ -174,13 +174,13 @@ fn arp_request(own: &Addresses, target: Ipv4Addr) -> Option<Vec<u8>> {
 }
 
 /// Spec: RFC 4861 §7.2.2.
-fn solicitation(own: &Addresses, target: Ipv6Addr) -> Option<Vec<u8>> {
+fn solicitation(own: &PortAddresses, target: Ipv6Addr) -> Option<Vec<u8>> {
     let src = *own.ipv6.first()?;
     let dst = solicited_node(target);
     let mut frame =
         ipv6_frame(own.mac, multicast_mac(dst), src, dst, protocol::ICMPV6, MESSAGE_LEN)?;
     let message = NeighborSolicitation { target, source_mac: Some(own.mac) };
-    message.emit(frame.get_mut(IPV6_HEADERS_LEN..)?, &Pseudo { src, dst }).ok()?;
+    message.emit(frame.get_mut(IPV6_HEADERS_LEN..)?, &PseudoHeader { src, dst }).ok()?;
     Some(frame)
 }
 
@@ -205,13 +205,13 @@ fn ipv6_frame(
 }
 
 /// What a solicitation tells of its sender, or an advertisement of its target.
-fn told(frame: &[u8]) -> Option<(Ipv6Addr, MacAddr)> {
+fn advertised(frame: &[u8]) -> Option<(Ipv6Addr, MacAddr)> {
     let (_, packet) = EthernetHeader::parse(frame).ok()?;
     let (ip, message) = Ipv6Header::parse(packet).ok()?;
     if ip.next_header() != protocol::ICMPV6 || ip.src().is_unspecified() {
         return None;
     }
-    let pseudo = Pseudo { src: ip.src(), dst: ip.dst() };
+    let pseudo = PseudoHeader { src: ip.src(), dst: ip.dst() };
     if let Ok(answer) = NeighborAdvertisement::parse(&pseudo, message) {
         return Some((answer.target, answer.target_mac?));
     }
@@ -220,7 +220,7 @@ fn told(frame: &[u8]) -> Option<(Ipv6Addr, MacAddr)> {
 }
 
 /// The answer to an Echo Request to one of our IPv6 addresses.
-fn echo_response_ipv6(frame: &[u8], own: &Addresses) -> Option<Vec<u8>> {
+fn echo_response_ipv6(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
     let (link, packet) = EthernetHeader::parse(frame).ok()?;
     let (ip, datagram) = Ipv6Header::parse(packet).ok()?;
     if ip.next_header() != protocol::UDP || !own.ipv6.contains(&ip.dst()) {
@@ -228,7 +228,7 @@ fn echo_response_ipv6(frame: &[u8], own: &Addresses) -> Option<Vec<u8>> {
     }
     let (udp, message) = UdpHeader::parse(datagram).ok()?;
     let request = parse_gtpu(message).ok()?;
-    if udp.dst_port() != UDP_PORT || request.message_type != MessageType::ECHO_REQUEST {
+    if udp.dst_port() != UDP_PORT || request.message_type != GtpuMessageType::ECHO_REQUEST {
         return None;
     }
     let mut response = [0; ECHO_RESPONSE_LEN_MAX];
@@ -247,13 +247,13 @@ fn echo_response_ipv6(frame: &[u8], own: &Addresses) -> Option<Vec<u8>> {
 }
 
 /// The answer to a Neighbor Solicitation for one of our addresses. Spec: RFC 4861 §7.2.4.
-fn advertisement(frame: &[u8], own: &Addresses) -> Option<Vec<u8>> {
+fn advertisement(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
     let (link, packet) = EthernetHeader::parse(frame).ok()?;
     let (ip, message) = Ipv6Header::parse(packet).ok()?;
     if ip.next_header() != protocol::ICMPV6 {
         return None;
     }
-    let asked = Pseudo { src: ip.src(), dst: ip.dst() };
+    let asked = PseudoHeader { src: ip.src(), dst: ip.dst() };
     let target = NeighborSolicitation::parse(&asked, message).ok()?.target;
     if !own.ipv6.contains(&target) || ip.src().is_unspecified() {
         return None;
@@ -268,11 +268,11 @@ fn advertisement(frame: &[u8], own: &Addresses) -> Option<Vec<u8>> {
         solicited: true,
         override_entry: true,
     };
-    advertisement.emit(rest, &Pseudo { src: target, dst: ip.src() }).ok()?;
+    advertisement.emit(rest, &PseudoHeader { src: target, dst: ip.src() }).ok()?;
     Some(reply)
 }
 
-fn is_echo_request(frame: &[u8], own: &Addresses) -> bool {
+fn is_echo_request(frame: &[u8], own: &PortAddresses) -> bool {
     let field = |at: usize, len: usize| frame.get(at..at + len).unwrap_or_default();
     let to_us = own.ipv4.iter().any(|address| field(30, 4) == address.octets());
     to_us
@@ -282,7 +282,7 @@ fn is_echo_request(frame: &[u8], own: &Addresses) -> bool {
         && frame
             .get(HEADERS_LEN..)
             .and_then(|message| parse_gtpu(message).ok())
-            .is_some_and(|gtpu| gtpu.message_type == MessageType::ECHO_REQUEST)
+            .is_some_and(|gtpu| gtpu.message_type == GtpuMessageType::ECHO_REQUEST)
 }
 
 /// Turns an Echo Request into its response.
@@ -348,7 +348,7 @@ mod tests {
     const PORT: PortId = PortId(0);
 
     fn neighbors() -> (Neighbors, MemIo) {
-        let own = Addresses {
+        let own = PortAddresses {
             port: PORT,
             mac: MAC,
             vlan: VlanId::UNTAGGED,
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn arp_request_for_an_own_address_is_answered_and_its_sender_known() {
         let (mut upf_side, mut io) = neighbors();
-        let upf = Addresses {
+        let upf = PortAddresses {
             port: PORT,
             mac: UPF_MAC,
             vlan: VlanId::UNTAGGED,
@@ -371,25 +371,25 @@ mod tests {
         upf_side.ports[0] = upf.clone();
         for vlan in [VlanId::UNTAGGED, VlanId::new(7).unwrap()] {
             upf_side.ports[0].vlan = vlan;
-            assert!(upf_side.ask(&mut io, PORT, OWN.into()));
+            assert!(upf_side.send_request(&mut io, PORT, OWN.into()));
             let request = io.take_sent(PORT).remove(0);
             let (mut neighbors, mut io) = neighbors();
             neighbors.ports[0].vlan = vlan;
-            neighbors.hear(&mut io, PORT, request);
+            neighbors.receive(&mut io, PORT, request);
             assert_eq!(neighbors.known(UPF.into()), Some(UPF_MAC), "{vlan:?}");
             let reply = io.take_sent(PORT).remove(0);
             assert_eq!(reply.data()[12..14] == TAG_TYPE, vlan != VlanId::UNTAGGED);
             upf_side.known.clear();
-            upf_side.hear(&mut io, PORT, reply);
+            upf_side.receive(&mut io, PORT, reply);
             assert_eq!(upf_side.known(OWN.into()), Some(MAC));
         }
         upf_side.ports[0] = upf;
-        assert!(upf_side.ask(&mut io, PORT, OWN.into()));
+        assert!(upf_side.send_request(&mut io, PORT, OWN.into()));
         let request = io.take_sent(PORT).remove(0);
         let (mut neighbors, mut io) = neighbors();
-        neighbors.hear(&mut io, PORT, request);
+        neighbors.receive(&mut io, PORT, request);
         let reply = io.take_sent(PORT).remove(0);
-        upf_side.hear(&mut io, PORT, reply);
+        upf_side.receive(&mut io, PORT, reply);
         assert_eq!(upf_side.known(OWN.into()), Some(MAC));
         assert!(io.take_sent(PORT).is_empty(), "a reply is not answered");
     }
@@ -414,14 +414,14 @@ mod tests {
         emit_echo_request(&mut frame[HEADERS_LEN..], 0x1234, None).unwrap();
         let mut buf = io.alloc().unwrap();
         buf.append(frame.len()).unwrap().copy_from_slice(&frame);
-        neighbors.hear(&mut io, PORT, buf);
+        neighbors.receive(&mut io, PORT, buf);
         let reply = io.take_sent(PORT).remove(0);
         let bytes = reply.data();
         let ip = parse_ip(&bytes[14..], true).unwrap();
         assert_eq!(ip.payload_len(), 8 + 14);
         assert_eq!((&bytes[26..30], &bytes[30..34]), (&OWN.octets()[..], &UPF.octets()[..]));
         let gtpu = parse_gtpu(&bytes[HEADERS_LEN..]).unwrap();
-        assert_eq!(gtpu.message_type, MessageType::ECHO_RESPONSE);
+        assert_eq!(gtpu.message_type, GtpuMessageType::ECHO_RESPONSE);
         assert_eq!(gtpu.sequence, Some(0x1234));
         assert_eq!(neighbors.echoes_answered, 1);
     }
@@ -432,13 +432,13 @@ mod tests {
         let mut upf_side = upf_ports;
         upf_side.ports[0].mac = UPF_MAC;
         upf_side.ports[0].ipv6 = vec![UPF_V6];
-        assert!(upf_side.ask(&mut io, PORT, OWN_V6.into()));
+        assert!(upf_side.send_request(&mut io, PORT, OWN_V6.into()));
         let question = io.take_sent(PORT).remove(0);
         let (mut neighbors, mut io) = neighbors();
-        neighbors.hear(&mut io, PORT, question);
+        neighbors.receive(&mut io, PORT, question);
         assert_eq!(neighbors.known(UPF_V6.into()), Some(UPF_MAC));
         let answer = io.take_sent(PORT).remove(0);
-        upf_side.hear(&mut io, PORT, answer);
+        upf_side.receive(&mut io, PORT, answer);
         assert_eq!(upf_side.known(OWN_V6.into()), Some(MAC));
         assert!(io.take_sent(PORT).is_empty(), "an answer is not answered");
     }
@@ -452,14 +452,17 @@ mod tests {
         emit_echo_request(&mut datagram[8..], 0x4321, None).unwrap();
         let mut buf = io.alloc().unwrap();
         buf.append(frame.len()).unwrap().copy_from_slice(&frame);
-        neighbors.hear(&mut io, PORT, buf);
+        neighbors.receive(&mut io, PORT, buf);
         let reply = io.take_sent(PORT).remove(0);
         let (link, packet) = EthernetHeader::parse(reply.data()).unwrap();
         let (ip, datagram) = Ipv6Header::parse(packet).unwrap();
         assert_eq!((link.dst(), ip.src(), ip.dst()), (UPF_MAC, OWN_V6, UPF_V6));
         adit_wire::udp::verify_ipv6(ip.src(), ip.dst(), datagram).unwrap();
         let gtpu = parse_gtpu(&datagram[8..]).unwrap();
-        assert_eq!((gtpu.message_type, gtpu.sequence), (MessageType::ECHO_RESPONSE, Some(0x4321)));
+        assert_eq!(
+            (gtpu.message_type, gtpu.sequence),
+            (GtpuMessageType::ECHO_RESPONSE, Some(0x4321))
+        );
         assert_eq!(neighbors.echoes_answered, 1);
     }
 
@@ -482,14 +485,14 @@ mod tests {
             };
             Ipv6Header::new(&fields).emit(&mut frame[14..]).unwrap();
             let solicitation = NeighborSolicitation { target, source_mac: Some(UPF_MAC) };
-            solicitation.emit(&mut frame[54..], &Pseudo { src: UPF_V6, dst }).unwrap();
+            solicitation.emit(&mut frame[54..], &PseudoHeader { src: UPF_V6, dst }).unwrap();
             let mut buf = io.alloc().unwrap();
             buf.append(frame.len()).unwrap().copy_from_slice(&frame);
-            neighbors.hear(&mut io, PORT, buf);
+            neighbors.receive(&mut io, PORT, buf);
             let sent = io.take_sent(PORT);
             assert_eq!(sent.len(), wanted);
             if let Some(reply) = sent.first() {
-                let pseudo = Pseudo { src: OWN_V6, dst: UPF_V6 };
+                let pseudo = PseudoHeader { src: OWN_V6, dst: UPF_V6 };
                 let answer = NeighborAdvertisement::parse(&pseudo, &reply.data()[54..]).unwrap();
                 assert_eq!((answer.target, answer.target_mac), (OWN_V6, Some(MAC)));
             }
@@ -499,12 +502,12 @@ mod tests {
     #[test]
     fn frame_cut_anywhere_is_passed_over() {
         let (mut neighbors, mut io) = neighbors();
-        assert!(neighbors.ask(&mut io, PORT, UPF.into()));
+        assert!(neighbors.send_request(&mut io, PORT, UPF.into()));
         let frame = io.take_sent(PORT).remove(0);
         for len in 0..frame.data().len() {
             let mut cut = frame.clone();
             assert!(cut.truncate(len));
-            neighbors.hear(&mut io, PORT, cut);
+            neighbors.receive(&mut io, PORT, cut);
         }
     }
 }

@@ -7,7 +7,7 @@ const FRACTION_BITS: u32 = 16;
 
 /// How fast packets are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rate {
+pub enum OfferedRate {
     /// Packets per second.
     Pps(u64),
     /// As fast as the port takes them; each is intended when it is sent.
@@ -16,17 +16,17 @@ pub enum Rate {
 
 /// A rate for a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
+pub struct RateStep {
     /// How fast packets are due.
-    pub rate: Rate,
+    pub rate: OfferedRate,
     /// For how long; the end of the trial ends the last step in any case. Unit: ns.
     pub ns: u64,
 }
 
-impl Step {
+impl RateStep {
     /// One rate until the end of the trial.
     #[must_use]
-    pub fn always(rate: Rate) -> Vec<Self> {
+    pub fn always(rate: OfferedRate) -> Vec<Self> {
         vec![Self { rate, ns: u64::MAX }]
     }
 }
@@ -54,16 +54,16 @@ impl Schedule {
     /// A schedule of `duration` ticks from `start` on, for a clock of `hz`, step by step. A rate of
     /// zero has no packet, and neither has what follows the last step.
     #[must_use]
-    pub fn new(steps: &[Step], hz: u64, start: u64, duration: u64) -> Self {
+    pub fn new(steps: &[RateStep], hz: u64, start: u64, duration: u64) -> Self {
         let mut at = 0u64;
         let mut rest: Vec<(u64, u64)> = steps
             .iter()
             .map(|step| {
                 let interval = match step.rate {
-                    Rate::Max => 0,
-                    Rate::Pps(0) => NEVER,
+                    OfferedRate::Max => 0,
+                    OfferedRate::Pps(0) => NEVER,
                     // Rounded, never zero: at least one packet in 2^16 of a tick.
-                    Rate::Pps(pps) => (((hz << FRACTION_BITS) + pps / 2) / pps).max(1),
+                    OfferedRate::Pps(pps) => (((hz << FRACTION_BITS) + pps / 2) / pps).max(1),
                 };
                 at = at.saturating_add(step.ns);
                 (interval, scaled(at, hz, NS_PER_S).min(duration) << FRACTION_BITS)
@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn packets_keep_their_intended_time_however_late_they_are_asked_for() {
-        let mut schedule = Schedule::new(&Step::always(Rate::Pps(1_000_000)), HZ, 1000, HZ);
+        let mut schedule =
+            Schedule::new(&RateStep::always(OfferedRate::Pps(1_000_000)), HZ, 1000, HZ);
         assert!(due(&mut schedule, 999).is_empty());
         assert_eq!(due(&mut schedule, 1000 + 2 * 2600), [1000, 3600, 6200]);
         assert!(due(&mut schedule, 1000 + 3 * 2600 - 1).is_empty());
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn odd_rate_gives_its_number_of_packets_in_a_second() {
         for pps in [1, 7, 999_983, 12_345_678, 40_000_001] {
-            let mut schedule = Schedule::new(&Step::always(Rate::Pps(pps)), HZ, 0, HZ);
+            let mut schedule = Schedule::new(&RateStep::always(OfferedRate::Pps(pps)), HZ, 0, HZ);
             let mut count = 0u64;
             while schedule.take_due(HZ).is_some() {
                 count += 1;
@@ -176,7 +177,7 @@ mod tests {
 
     #[test]
     fn late_packets_are_given_up_and_counted() {
-        let mut schedule = Schedule::new(&Step::always(Rate::Pps(1_000_000)), HZ, 0, HZ);
+        let mut schedule = Schedule::new(&RateStep::always(OfferedRate::Pps(1_000_000)), HZ, 0, HZ);
         assert_eq!(schedule.skip_late(2600 * 100, 2600 * 10), 90);
         assert_eq!(due(&mut schedule, 2600 * 100).first(), Some(&(90 * 2600)));
         assert_eq!(schedule.skip_late(2600 * 100, 2600 * 10), 0);
@@ -186,18 +187,18 @@ mod tests {
 
     #[test]
     fn maximum_rate_is_due_now_until_the_end_and_zero_never() {
-        let mut schedule = Schedule::new(&Step::always(Rate::Max), HZ, 10, 100);
+        let mut schedule = Schedule::new(&RateStep::always(OfferedRate::Max), HZ, 10, 100);
         assert_eq!(schedule.take_due(109), Some(109));
         assert_eq!(schedule.take_due(110), None);
         assert!(schedule.is_over(110));
-        let mut none = Schedule::new(&Step::always(Rate::Pps(0)), HZ, 10, 100);
+        let mut none = Schedule::new(&RateStep::always(OfferedRate::Pps(0)), HZ, 10, 100);
         assert_eq!(none.take_due(50), None);
         assert!(none.is_over(50));
     }
 
     #[test]
     fn steps_follow_each_other_each_with_its_rate() {
-        let step = |pps, ns| Step { rate: Rate::Pps(pps), ns };
+        let step = |pps, ns| RateStep { rate: OfferedRate::Pps(pps), ns };
         let steps = [step(1_000_000, 1_000_000), step(0, 2_000_000), step(500_000, 1_000_000)];
         let ms = HZ / 1000;
         let mut schedule = Schedule::new(&steps, HZ, 0, HZ);

@@ -12,7 +12,7 @@ const ENTRIES_MAX: usize = 1 << 22;
 
 /// In which order sessions have their turn.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Order {
+pub enum SessionOrder {
     /// Each time any session, all alike.
     Random,
     /// One after the other.
@@ -26,7 +26,7 @@ pub enum Order {
 
 /// One packet of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct PlannedPacket {
     /// Session index.
     pub session: u32,
     /// Uplink TEID of the session.
@@ -53,33 +53,33 @@ pub struct PlanConfig<'a> {
     /// Weight of each frame size, at least one above zero.
     pub weights: &'a [u32],
     /// Order of the sessions.
-    pub order: Order,
+    pub order: SessionOrder,
     /// Seed of the draw: equal seeds give equal plans.
     pub seed: u64,
 }
 
 /// Draws a plan.
 #[must_use]
-pub fn draw(config: &PlanConfig<'_>) -> Vec<Entry> {
+pub fn draw_plan(config: &PlanConfig<'_>) -> Vec<PlannedPacket> {
     let mut rng = SmallRng::seed_from_u64(config.seed);
     let active = config.teids.len().max(1);
     let wanted = active.saturating_mul(4).clamp(ENTRIES_MIN, ENTRIES_MAX);
     let count = match config.order {
         // Whole rounds, so that the circle has no seam.
-        Order::Sequential => wanted.div_ceil(active) * active,
-        Order::Random | Order::Zipf { .. } => wanted,
+        SessionOrder::Sequential => wanted.div_ceil(active) * active,
+        SessionOrder::Random | SessionOrder::Zipf { .. } => wanted,
     };
     let cumulated = match config.order {
-        Order::Zipf { s } => zipf(active, s),
-        Order::Random | Order::Sequential => Vec::new(),
+        SessionOrder::Zipf { s } => zipf(active, s),
+        SessionOrder::Random | SessionOrder::Sequential => Vec::new(),
     };
     let weights = cumulated_weights(config.weights);
     (0..count)
         .map(|turn| {
             let session = match config.order {
-                Order::Sequential => turn % active,
-                Order::Random => rng.random_range(0..active),
-                Order::Zipf { .. } => {
+                SessionOrder::Sequential => turn % active,
+                SessionOrder::Random => rng.random_range(0..active),
+                SessionOrder::Zipf { .. } => {
                     let total = cumulated.last().copied().unwrap_or(1.0);
                     let drawn = rng.random::<f64>() * total;
                     cumulated.partition_point(|sum| *sum < drawn).min(active - 1)
@@ -90,7 +90,7 @@ pub fn draw(config: &PlanConfig<'_>) -> Vec<Entry> {
         .collect()
 }
 
-fn entry(config: &PlanConfig<'_>, session: usize, size: u16) -> Entry {
+fn entry(config: &PlanConfig<'_>, session: usize, size: u16) -> PlannedPacket {
     let gnbs = config.gnbs.len().max(1);
     let teid = config.teids.get(session).copied().unwrap_or_default();
     let session = config.first + session;
@@ -104,7 +104,7 @@ fn entry(config: &PlanConfig<'_>, session: usize, size: u16) -> Entry {
     };
     let ports = usize::from(config.source_ports.max(1));
     let port = u16::try_from(session / gnbs % ports).unwrap_or_default();
-    Entry {
+    PlannedPacket {
         session: u32::try_from(session).unwrap_or(u32::MAX),
         teid,
         gnb,
@@ -155,7 +155,7 @@ mod tests {
         IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0x1234, 3)),
     ];
 
-    fn plan(order: Order, sessions: u32, weights: &[u32]) -> Vec<Entry> {
+    fn plan(order: SessionOrder, sessions: u32, weights: &[u32]) -> Vec<PlannedPacket> {
         let teids: Vec<u32> = (0..sessions).map(|session| session + 1000).collect();
         let config = PlanConfig {
             teids: &teids,
@@ -166,17 +166,17 @@ mod tests {
             order,
             seed: 42,
         };
-        draw(&config)
+        draw_plan(&config)
     }
 
-    fn share(plan: &[Entry], matches: impl Fn(&Entry) -> bool) -> f64 {
+    fn share(plan: &[PlannedPacket], matches: impl Fn(&PlannedPacket) -> bool) -> f64 {
         let count = plan.iter().filter(|entry| matches(entry)).count();
         f64::from(u32::try_from(count).unwrap()) / f64::from(u32::try_from(plan.len()).unwrap())
     }
 
     #[test]
     fn sequential_order_takes_sessions_in_turn_and_closes_its_circle() {
-        let plan = plan(Order::Sequential, 1000, &[1]);
+        let plan = plan(SessionOrder::Sequential, 1000, &[1]);
         assert_eq!(plan.len() % 1000, 0);
         assert!(
             plan.iter().zip((0..1000).cycle()).all(|(entry, session)| entry.session == session)
@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn random_order_reaches_every_session_alike_and_repeats_with_its_seed() {
-        let drawn = plan(Order::Random, 10, &[1]);
-        assert_eq!(drawn, plan(Order::Random, 10, &[1]));
+        let drawn = plan(SessionOrder::Random, 10, &[1]);
+        assert_eq!(drawn, plan(SessionOrder::Random, 10, &[1]));
         for session in 0..10 {
             let share = share(&drawn, |entry| entry.session == session);
             assert!((0.09..0.11).contains(&share), "{session}: {share}");
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn zipf_order_prefers_low_sessions_by_their_rank() {
-        let drawn = plan(Order::Zipf { s: 1.0 }, 100, &[1]);
+        let drawn = plan(SessionOrder::Zipf { s: 1.0 }, 100, &[1]);
         let first = share(&drawn, |entry| entry.session == 0);
         let tenth = share(&drawn, |entry| entry.session == 9);
         // 1 / H(100) = 0.193
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn sizes_come_by_their_weights() {
-        let drawn = plan(Order::Random, 10, &[7, 4, 1]);
+        let drawn = plan(SessionOrder::Random, 10, &[7, 4, 1]);
         for (size, wanted) in [(0, 7.0 / 12.0), (1, 4.0 / 12.0), (2, 1.0 / 12.0)] {
             let share = share(&drawn, |entry| entry.size == size);
             assert!((share - wanted).abs() < 0.01, "{size}: {share}");

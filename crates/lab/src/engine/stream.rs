@@ -5,14 +5,14 @@ use std::sync::Arc;
 use adit_pktio::{Burst, PacketBuf};
 use adit_types::PortId;
 
-use super::clock::{Clock, low32};
+use super::clock::{TickClock, low32};
 use super::frame::Template;
 use super::histogram::Latency;
 use super::pacer::Schedule;
-use super::plan::Entry;
+use super::plan::PlannedPacket;
 use super::stamp::{Stamp, time_units};
-use super::tally::Tally;
-use super::wire::Wire;
+use super::tally::StreamTally;
+use super::wire::TrafficIo;
 
 /// What a stream is made of; the same over many trials.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct StreamConfig {
     /// One frame for each size of the plan.
     pub templates: Arc<[Template]>,
     /// Sessions and sizes.
-    pub plan: Arc<[Entry]>,
+    pub plan: Arc<[PlannedPacket]>,
     /// TEID of session 0 on the receiving side; session *k* has the *k*-th after it. `None` where
     /// packets come back without tunnel, or in the one they were sent in.
     pub rx_teid: Option<u32>,
@@ -55,7 +55,7 @@ pub struct Sending {
 
 /// One stream in one trial.
 #[derive(Debug)]
-pub struct Stream<B> {
+pub struct TrialStream<B> {
     /// What it is made of.
     pub config: StreamConfig,
     /// Tag of its packets.
@@ -69,24 +69,24 @@ pub struct Stream<B> {
     /// What was sent.
     pub sending: Sending,
     /// What arrived.
-    pub tally: Tally,
+    pub tally: StreamTally,
     /// How late packets left, by the first of each burst.
     pub lateness: Latency,
 }
 
 /// When a packet that could not leave is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct LatenessLimits {
     /// Longest delay behind the intended time. Unit: ticks.
     pub late_max: u64,
     /// Packets of one burst at most.
     pub burst: usize,
 }
 
-impl<B: PacketBuf> Stream<B> {
+impl<B: PacketBuf> TrialStream<B> {
     /// A stream about to start.
     #[must_use]
-    pub fn new(config: StreamConfig, tag: u8, schedule: Schedule, tally: Tally) -> Self {
+    pub fn new(config: StreamConfig, tag: u8, schedule: Schedule, tally: StreamTally) -> Self {
         // The two directions walk the plan from different places.
         let cursor = if tag & 1 == 0 { 0 } else { config.plan.len() / 2 };
         Self {
@@ -118,10 +118,10 @@ impl<B: PacketBuf> Stream<B> {
 
     /// Sends what is due at `now`. Cost: no allocation; each frame is written once.
     #[inline]
-    pub fn send<I, C>(&mut self, io: &mut I, clock: &mut C, now: u64, patience: Patience)
+    pub fn send<I, C>(&mut self, io: &mut I, clock: &mut C, now: u64, patience: LatenessLimits)
     where
-        I: Wire<Buf = B>,
-        C: Clock,
+        I: TrafficIo<Buf = B>,
+        C: TickClock,
     {
         if I::IS_DIRECT {
             return self.write(io, clock, now, patience);
@@ -148,7 +148,7 @@ impl<B: PacketBuf> Stream<B> {
 
     /// Makes the packets that are due.
     #[inline]
-    fn fill<I: Wire<Buf = B>>(&mut self, io: &mut I, now: u64, patience: Patience) {
+    fn fill<I: TrafficIo<Buf = B>>(&mut self, io: &mut I, now: u64, patience: LatenessLimits) {
         self.give_up_late(now, patience);
         let mut intended = [0u64; adit_types::limits::BURST_MAX];
         let mut count = 0;
@@ -172,7 +172,7 @@ impl<B: PacketBuf> Stream<B> {
 
     /// Counts packets that are too late to be sent.
     #[inline]
-    fn give_up_late(&mut self, now: u64, patience: Patience) {
+    fn give_up_late(&mut self, now: u64, patience: LatenessLimits) {
         let late = self.schedule.skip_late(now, patience.late_max);
         // What is late behind packets that the port took late is so because of the port.
         if std::mem::take(&mut self.blocked) {
@@ -207,10 +207,10 @@ impl<B: PacketBuf> Stream<B> {
 
     /// Writes what is due at `now` into the memory of a direct port, as far as there is room.
     #[inline]
-    fn write<I, C>(&mut self, io: &mut I, clock: &mut C, now: u64, patience: Patience)
+    fn write<I, C>(&mut self, io: &mut I, clock: &mut C, now: u64, patience: LatenessLimits)
     where
-        I: Wire<Buf = B>,
-        C: Clock,
+        I: TrafficIo<Buf = B>,
+        C: TickClock,
     {
         self.give_up_late(now, patience);
         let port = self.config.tx;

@@ -12,7 +12,7 @@ const WORD_BITS: u32 = u64::BITS;
 
 /// How one packet stands to those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrival {
+pub enum ArrivalOrder {
     /// Ahead of all before it.
     InOrder,
     /// Behind a packet with a higher number (RFC 4737). It came `extent` numbers late.
@@ -32,19 +32,19 @@ pub enum Arrival {
 ///
 /// Invariant: the place of each of those numbers says whether it came.
 #[derive(Debug)]
-pub struct Window {
+pub struct SequenceWindow {
     bits: Box<[u64]>,
     /// One above the highest number seen.
     next: u64,
 }
 
-impl Default for Window {
+impl Default for SequenceWindow {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Window {
+impl SequenceWindow {
     /// Nothing came yet.
     #[must_use]
     pub fn new() -> Self {
@@ -54,12 +54,12 @@ impl Window {
 
     /// Notes the arrival of the number with the given low 32 bits, of which `sent` went out.
     #[inline]
-    pub fn note(&mut self, sequence: u32, sent: u64) -> Arrival {
+    pub fn note(&mut self, sequence: u32, sent: u64) -> ArrivalOrder {
         let ahead = sequence.wrapping_sub(low32(self.next)).cast_signed();
         if ahead >= 0 {
             let number = self.next + u64::from(ahead.unsigned_abs());
             if number >= sent {
-                return Arrival::NeverSent;
+                return ArrivalOrder::NeverSent;
             }
             if ahead != 0 {
                 self.forget(self.next, number);
@@ -69,22 +69,22 @@ impl Window {
             if let Some(word) = self.bits.get_mut(word) {
                 *word |= bit;
             }
-            return Arrival::InOrder;
+            return ArrivalOrder::InOrder;
         }
         let behind = ahead.unsigned_abs();
         if u64::from(behind) > self.next {
-            return Arrival::NeverSent;
+            return ArrivalOrder::NeverSent;
         }
         if behind > WINDOW {
-            return Arrival::TooLate;
+            return ArrivalOrder::TooLate;
         }
         let (word, bit) = place(sequence);
-        let Some(word) = self.bits.get_mut(word) else { return Arrival::TooLate };
+        let Some(word) = self.bits.get_mut(word) else { return ArrivalOrder::TooLate };
         if *word & bit != 0 {
-            return Arrival::Duplicate;
+            return ArrivalOrder::Duplicate;
         }
         *word |= bit;
-        Arrival::Reordered { extent: behind - 1 }
+        ArrivalOrder::Reordered { extent: behind - 1 }
     }
 
     /// Clears the places of the numbers from `from` to below `to` that did not come.
@@ -133,8 +133,8 @@ pub struct Arrivals {
 
 /// What arrived of one stream in one trial.
 #[derive(Debug, Default)]
-pub struct Tally {
-    window: Window,
+pub struct StreamTally {
+    window: SequenceWindow,
     /// The counters.
     pub arrivals: Arrivals,
     /// The latencies, by second of the trial; the last takes all that follows.
@@ -143,13 +143,13 @@ pub struct Tally {
     pub windows: Option<Windows>,
 }
 
-impl Tally {
+impl StreamTally {
     /// Nothing came; with room for the latencies of `seconds`.
     #[must_use]
     pub fn new(seconds: usize) -> Self {
         let seconds = seconds.max(1);
         Self {
-            window: Window::new(),
+            window: SequenceWindow::new(),
             arrivals: Arrivals::default(),
             latency: vec![Latency::new(); seconds],
             windows: None,
@@ -164,23 +164,23 @@ impl Tally {
         let latency = now.wrapping_sub(stamp.intended);
         arrivals.bytes += len as u64;
         match self.window.note(stamp.sequence, sent) {
-            Arrival::InOrder => arrivals.received += 1,
-            Arrival::Reordered { extent } => {
+            ArrivalOrder::InOrder => arrivals.received += 1,
+            ArrivalOrder::Reordered { extent } => {
                 arrivals.received += 1;
                 arrivals.reordered += 1;
                 arrivals.reorder_extent_max = arrivals.reorder_extent_max.max(u64::from(extent));
                 let least = arrivals.reorder_latency_min.unwrap_or(u32::MAX).min(latency);
                 arrivals.reorder_latency_min = Some(least);
             }
-            Arrival::Duplicate => {
+            ArrivalOrder::Duplicate => {
                 arrivals.duplicates += 1;
                 return false;
             }
-            Arrival::TooLate => {
+            ArrivalOrder::TooLate => {
                 arrivals.too_late += 1;
                 return false;
             }
-            Arrival::NeverSent => {
+            ArrivalOrder::NeverSent => {
                 arrivals.foreign += 1;
                 return false;
             }
@@ -199,21 +199,21 @@ mod tests {
 
     #[test]
     fn window_tells_order_duplicates_and_numbers_never_sent() {
-        let mut window = Window::new();
-        let note = |window: &mut Window, sequence| window.note(sequence, 100);
-        assert_eq!(note(&mut window, 0), Arrival::InOrder);
-        assert_eq!(note(&mut window, 3), Arrival::InOrder);
-        assert_eq!(note(&mut window, 1), Arrival::Reordered { extent: 2 });
-        assert_eq!(note(&mut window, 1), Arrival::Duplicate);
-        assert_eq!(note(&mut window, 3), Arrival::Duplicate);
-        assert_eq!(note(&mut window, 100), Arrival::NeverSent);
-        assert_eq!(note(&mut window, u32::MAX), Arrival::NeverSent);
-        assert_eq!(note(&mut window, 2), Arrival::Reordered { extent: 1 });
+        let mut window = SequenceWindow::new();
+        let note = |window: &mut SequenceWindow, sequence| window.note(sequence, 100);
+        assert_eq!(note(&mut window, 0), ArrivalOrder::InOrder);
+        assert_eq!(note(&mut window, 3), ArrivalOrder::InOrder);
+        assert_eq!(note(&mut window, 1), ArrivalOrder::Reordered { extent: 2 });
+        assert_eq!(note(&mut window, 1), ArrivalOrder::Duplicate);
+        assert_eq!(note(&mut window, 3), ArrivalOrder::Duplicate);
+        assert_eq!(note(&mut window, 100), ArrivalOrder::NeverSent);
+        assert_eq!(note(&mut window, u32::MAX), ArrivalOrder::NeverSent);
+        assert_eq!(note(&mut window, 2), ArrivalOrder::Reordered { extent: 1 });
     }
 
     #[test]
     fn window_agrees_with_a_set_over_many_wraps() {
-        let mut window = Window::new();
+        let mut window = SequenceWindow::new();
         let mut seen = std::collections::HashSet::new();
         let mut state = 1u64;
         let mut random = move |below: u64| {
@@ -230,7 +230,7 @@ mod tests {
             };
             let arrival = window.note(low32(number), sent);
             let is_new = seen.insert(number);
-            assert_eq!(arrival == Arrival::Duplicate, !is_new, "{number} after {head}");
+            assert_eq!(arrival == ArrivalOrder::Duplicate, !is_new, "{number} after {head}");
             head = head.max(number + 1);
         }
         assert!(head > u64::from(WINDOW) * 20, "{head}");
@@ -238,17 +238,17 @@ mod tests {
 
     #[test]
     fn window_continues_where_the_sequence_number_wraps() {
-        let mut window = Window::new();
+        let mut window = SequenceWindow::new();
         window.next = (1 << 32) - 1;
-        assert_eq!(window.note(u32::MAX, 1 << 40), Arrival::InOrder);
-        assert_eq!(window.note(0, 1 << 40), Arrival::InOrder);
-        assert_eq!(window.note(u32::MAX, 1 << 40), Arrival::Duplicate);
+        assert_eq!(window.note(u32::MAX, 1 << 40), ArrivalOrder::InOrder);
+        assert_eq!(window.note(0, 1 << 40), ArrivalOrder::InOrder);
+        assert_eq!(window.note(u32::MAX, 1 << 40), ArrivalOrder::Duplicate);
         assert_eq!(window.next, (1 << 32) + 1);
     }
 
     #[test]
     fn shortest_latency_of_reordered_packets_is_kept() {
-        let mut tally = Tally::new(1);
+        let mut tally = StreamTally::new(1);
         let mut note = |sequence, now| {
             let stamp = Stamp { tag: 0, session: 0, sequence, intended: 100 };
             tally.note(stamp, now, 64, 10, 0);
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn latency_of_duplicates_is_not_counted() {
-        let mut tally = Tally::new(1);
+        let mut tally = StreamTally::new(1);
         let stamp = Stamp { tag: 0, session: 0, sequence: 0, intended: u32::MAX - 4 };
         tally.note(stamp, 5, 64, 10, 0);
         tally.note(stamp, 500, 64, 10, 7);

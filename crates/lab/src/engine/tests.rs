@@ -10,17 +10,17 @@ use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_types::{MacAddr, PortId};
 
-use super::clock::Clock;
+use super::clock::TickClock;
 use super::fault::{DELAY_NS, Fault, Forwarder, found};
-use super::frame::Inner;
 use super::frame::Template;
+use super::frame::UePacketKind;
 use super::frame::tests::form;
 use super::neighbor::Neighbors;
-use super::pacer::{Rate, Step};
-use super::plan::{Order, PlanConfig, draw};
+use super::pacer::{OfferedRate, RateStep};
+use super::plan::{PlanConfig, SessionOrder, draw_plan};
 use super::stream::StreamConfig;
-use super::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcome};
-use super::wire::Wire;
+use super::trial::{Engine, StreamOutcome, TrialConfig, TrialOutcome, TrialProgress};
+use super::wire::TrafficIo;
 use crate::memif::{Ports, mirrored};
 use crate::stop::Stop;
 
@@ -30,7 +30,7 @@ const HZ: u64 = 1_000_000_000;
 #[derive(Debug, Clone, Default)]
 struct VirtualClock(Rc<RefCell<u64>>);
 
-impl Clock for VirtualClock {
+impl TickClock for VirtualClock {
     fn ticks(&mut self) -> u64 {
         *self.0.borrow_mut() += 100;
         *self.0.borrow()
@@ -41,21 +41,21 @@ impl Clock for VirtualClock {
     }
 }
 
-type Queue = Rc<RefCell<VecDeque<MemBuf>>>;
+type WireQueue = Rc<RefCell<VecDeque<MemBuf>>>;
 
 /// Ports that are one end of two wires.
 #[derive(Debug, Clone)]
 struct Wires {
-    rx: [Queue; 2],
-    tx: [Queue; 2],
+    rx: [WireQueue; 2],
+    tx: [WireQueue; 2],
     /// Packets that a wire holds.
     room: usize,
     /// Something between the wires that moves with each receive call.
-    target: Option<Rc<RefCell<Target>>>,
+    target: Option<Rc<RefCell<ForwarderUnderTest>>>,
 }
 
 #[derive(Debug)]
-struct Target {
+struct ForwarderUnderTest {
     forwarder: Forwarder<Wires>,
     clock: Rc<RefCell<u64>>,
 }
@@ -88,24 +88,24 @@ impl PacketIo for Wires {
 
     fn port_info(&self, _port: PortId) -> PortInfo {
         PortInfo {
-            mac: form(Inner::Udp4, false, false).src_mac,
+            mac: form(UePacketKind::Udp4, false, false).src_mac,
             mtu_bytes: 1500,
             rx_ipv4_checksum: false,
         }
     }
 }
 
-impl Wire for Wires {}
+impl TrafficIo for Wires {}
 
 /// Two wires back to back: what leaves port 0 arrives on port 1, and the other way round.
 fn back_to_back(room: usize) -> Wires {
-    let [a, b]: [Queue; 2] = Default::default();
+    let [a, b]: [WireQueue; 2] = Default::default();
     Wires { rx: [Rc::clone(&a), Rc::clone(&b)], tx: [b, a], room, target: None }
 }
 
 /// A target between port 0 and port 1.
 fn through(fault: Option<Fault>, one_in: u64, clock: &VirtualClock) -> Wires {
-    let [a, b, c, d]: [Queue; 4] = Default::default();
+    let [a, b, c, d]: [WireQueue; 4] = Default::default();
     let target = Wires {
         rx: [Rc::clone(&a), Rc::clone(&b)],
         tx: [Rc::clone(&c), Rc::clone(&d)],
@@ -113,7 +113,7 @@ fn through(fault: Option<Fault>, one_in: u64, clock: &VirtualClock) -> Wires {
         target: None,
     };
     let forwarder = Forwarder::new(target, fault, one_in, DELAY_NS);
-    let target = Target { forwarder, clock: Rc::clone(&clock.0) };
+    let target = ForwarderUnderTest { forwarder, clock: Rc::clone(&clock.0) };
     let target = Some(Rc::new(RefCell::new(target)));
     Wires { rx: [c, d], tx: [a, b], room: 4096, target }
 }
@@ -125,12 +125,12 @@ fn streams() -> Vec<StreamConfig> {
         gnbs: &[std::net::Ipv4Addr::new(10, 0, 3, 1).into()],
         source_ports: 1,
         weights: &[1],
-        order: Order::Random,
+        order: SessionOrder::Random,
         seed: 1,
     };
-    let plan: Arc<[_]> = draw(&config).into();
+    let plan: Arc<[_]> = draw_plan(&config).into();
     let template = |uplink| {
-        let form = form(Inner::Udp4, uplink, true);
+        let form = form(UePacketKind::Udp4, uplink, true);
         Arc::from(vec![Template::new(&form, 64).unwrap()])
     };
     let stream = |tx, rx, uplink| StreamConfig {
@@ -158,15 +158,21 @@ fn config() -> TrialConfig {
     }
 }
 
-fn run(wires: Wires, clock: VirtualClock, rates: &[Rate], ms: u64, stop: &Stop) -> TrialOutcome {
+fn run(
+    wires: Wires,
+    clock: VirtualClock,
+    rates: &[OfferedRate],
+    ms: u64,
+    stop: &Stop,
+) -> TrialOutcome {
     let mut engine = Engine::new(wires, clock, Neighbors::default(), 2);
     engine.set_streams(streams());
     let config = TrialConfig {
-        courses: rates.iter().copied().map(Step::always).collect(),
+        courses: rates.iter().copied().map(RateStep::always).collect(),
         duration_ns: ms * 1_000_000,
         ..config()
     };
-    let live = Live::default();
+    let live = TrialProgress::default();
     let outcome = engine.run(&config, &live, stop);
     assert_eq!(live.sent.load(Ordering::Relaxed), outcome.sum(|stream| stream.sending.sent));
     outcome
@@ -174,7 +180,7 @@ fn run(wires: Wires, clock: VirtualClock, rates: &[Rate], ms: u64, stop: &Stop) 
 
 #[test]
 fn trial_back_to_back_loses_nothing_and_keeps_its_rate() {
-    let rates = [Rate::Pps(300_000), Rate::Pps(100_000)];
+    let rates = [OfferedRate::Pps(300_000), OfferedRate::Pps(100_000)];
     let outcome = run(back_to_back(4096), VirtualClock::default(), &rates, 100, &Stop::default());
     assert!(outcome.complete);
     for (stream, wanted) in outcome.streams.iter().zip([30_000u64, 10_000]) {
@@ -195,7 +201,7 @@ fn course_is_followed_step_by_step_and_counted_by_window_and_session() {
     let mut streams = streams();
     streams.extend(streams.clone());
     engine.set_streams(streams);
-    let step = |pps, ms: u64| Step { rate: Rate::Pps(pps), ns: ms * 1_000_000 };
+    let step = |pps, ms: u64| RateStep { rate: OfferedRate::Pps(pps), ns: ms * 1_000_000 };
     let config = TrialConfig {
         courses: vec![
             Vec::new(),
@@ -206,7 +212,7 @@ fn course_is_followed_step_by_step_and_counted_by_window_and_session() {
         window_ns: 10_000_000,
         ..config()
     };
-    let outcome = engine.run(&config, &Live::default(), &Stop::default());
+    let outcome = engine.run(&config, &TrialProgress::default(), &Stop::default());
     let octets = |stream: usize| -> Vec<u64> {
         let windows = outcome.streams[stream].windows.as_ref().unwrap();
         assert_eq!((windows.sessions(), windows.reordered), (1000, 0));
@@ -228,7 +234,7 @@ fn course_is_followed_step_by_step_and_counted_by_window_and_session() {
 
 #[test]
 fn trial_on_a_wire_that_takes_nothing_counts_all_as_refused() {
-    let rates = [Rate::Pps(100_000)];
+    let rates = [OfferedRate::Pps(100_000)];
     let outcome = run(back_to_back(0), VirtualClock::default(), &rates, 50, &Stop::default());
     let stream = &outcome.streams[0];
     assert_eq!((stream.sending.sent, stream.arrivals.received), (0, 0));
@@ -242,7 +248,7 @@ fn packets_late_behind_a_slow_port_are_refused_and_none_is_missed() {
     let outcome = run(
         back_to_back(1),
         VirtualClock::default(),
-        &[Rate::Pps(10_000_000)],
+        &[OfferedRate::Pps(10_000_000)],
         20,
         &Stop::default(),
     );
@@ -256,7 +262,7 @@ fn packets_late_behind_a_slow_port_are_refused_and_none_is_missed() {
 fn trial_that_is_interrupted_says_so() {
     let stop = Stop::default();
     stop.raise();
-    let rates = [Rate::Pps(100_000)];
+    let rates = [OfferedRate::Pps(100_000)];
     let outcome = run(back_to_back(64), VirtualClock::default(), &rates, 1000, &stop);
     assert!(!outcome.complete);
     assert!(outcome.sum(|stream| stream.sending.sent) < 1000);
@@ -273,12 +279,12 @@ fn frames_written_into_rings_come_back_in_order_and_at_their_rate() {
     let mut engine = Engine::new(ports, VirtualClock::default(), Neighbors::default(), 2);
     engine.set_streams(mirrored_streams());
     let config = TrialConfig {
-        courses: [300_000, 100_000].map(|pps| Step::always(Rate::Pps(pps))).to_vec(),
+        courses: [300_000, 100_000].map(|pps| RateStep::always(OfferedRate::Pps(pps))).to_vec(),
         duration_ns: 100_000_000,
         ..config()
     };
     for _ in 0..2 {
-        let outcome = engine.run(&config, &Live::default(), &Stop::default());
+        let outcome = engine.run(&config, &TrialProgress::default(), &Stop::default());
         assert_eq!(outcome.other_frames, 0);
         for (stream, wanted) in outcome.streams.iter().zip([30_000u64, 10_000]) {
             let (sending, arrivals) = (stream.sending, stream.arrivals);
@@ -299,11 +305,11 @@ fn frames_for_which_a_ring_has_no_room_are_refused() {
     let mut engine = Engine::new(ports, VirtualClock::default(), Neighbors::default(), 1);
     engine.set_streams(mirrored_streams().into_iter().take(1).collect());
     let config = TrialConfig {
-        courses: vec![Step::always(Rate::Pps(1_000_000))],
+        courses: vec![RateStep::always(OfferedRate::Pps(1_000_000))],
         duration_ns: 20_000_000,
         ..config()
     };
-    let outcome = engine.run(&config, &Live::default(), &Stop::default());
+    let outcome = engine.run(&config, &TrialProgress::default(), &Stop::default());
     let sending = outcome.streams[0].sending;
     assert_eq!((sending.sent, sending.missed), (room, 0), "{sending:?}");
     assert!((20_000 - room).abs_diff(sending.refused) <= 2, "{sending:?}");
@@ -320,8 +326,8 @@ fn planted_faults_show_in_the_numbers_and_only_there() {
             let clock = VirtualClock::default();
             let wires = through(fault, one_in, &clock);
             let target = Rc::clone(wires.target.as_ref().unwrap());
-            let outcome = run(wires, clock, &[Rate::Pps(200_000); 2], 50, &Stop::default());
-            let met = target.borrow().forwarder.met();
+            let outcome = run(wires, clock, &[OfferedRate::Pps(200_000); 2], 50, &Stop::default());
+            let met = target.borrow().forwarder.faults_injected();
             let sent = outcome.sum(|stream| stream.sending.sent);
             assert!(sent.abs_diff(20_000) <= 2, "{sent}");
             let lost = outcome.sum(|stream| stream.lost());
@@ -351,16 +357,16 @@ fn each_fault_of_one_packet_in_a_million_is_found_trial_after_trial() {
     let mut engine = Engine::new(wires, clock, Neighbors::default(), 2);
     engine.set_streams(streams());
     let config = TrialConfig {
-        courses: vec![Step::always(Rate::Pps(10_000_000))],
+        courses: vec![RateStep::always(OfferedRate::Pps(10_000_000))],
         duration_ns: 100_000_000,
         ..config()
     };
     for fault in FAULTS {
         target.borrow_mut().forwarder.plant(fault);
-        let outcome = engine.run(&config, &Live::default(), &Stop::default());
+        let outcome = engine.run(&config, &TrialProgress::default(), &Stop::default());
         let sent = outcome.sum(|stream| stream.sending.sent);
         assert!(sent.abs_diff(1_000_000) <= 1, "{sent}");
-        let met = target.borrow().forwarder.met();
+        let met = target.borrow().forwarder.faults_injected();
         assert_eq!(met, u64::from(fault.is_some()));
         assert_eq!(found(fault, &outcome, HZ), met, "{fault:?}");
         assert_eq!(outcome.sum(|stream| stream.arrivals.foreign), 0, "of an earlier trial");
@@ -372,8 +378,8 @@ fn delay_shorter_than_the_planted_one_is_not_found() {
     let clock = VirtualClock::default();
     let wires = through(Some(Fault::Delay), 500, &clock);
     let target = Rc::clone(wires.target.as_ref().unwrap());
-    let outcome = run(wires, clock, &[Rate::Pps(200_000)], 50, &Stop::default());
-    let met = target.borrow().forwarder.met();
+    let outcome = run(wires, clock, &[OfferedRate::Pps(200_000)], 50, &Stop::default());
+    let met = target.borrow().forwarder.faults_injected();
     // Seen with a clock of 2 % more ticks in a second the same delay is less than a millisecond.
     let found = |hz| found(Some(Fault::Delay), &outcome, hz);
     assert_eq!((met, found(HZ), found(HZ + HZ / 50)), (20, 20, 0));

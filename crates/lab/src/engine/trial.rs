@@ -8,23 +8,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use adit_pktio::{Burst, PacketBuf};
 use adit_types::PortId;
 
-use super::clock::{Clock, NS_PER_S, ns_of_ticks, scaled};
+use super::clock::{NS_PER_S, TickClock, ns_of_ticks, scaled};
 use super::histogram::Latency;
 use super::inspect::{ip_len, probe};
 use super::neighbor::Neighbors;
-use super::pacer::{Schedule, Step};
+use super::pacer::{RateStep, Schedule};
 use super::stamp::{STREAMS_MAX, TRIALS, stream_of, tag, time_units};
-use super::stream::{Patience, Sending, Stream, StreamConfig};
-use super::tally::{Arrivals, Tally};
+use super::stream::{LatenessLimits, Sending, StreamConfig, TrialStream};
+use super::tally::{Arrivals, StreamTally};
 use super::windows::Windows;
-use super::wire::Wire;
+use super::wire::TrafficIo;
 use crate::stop::Stop;
 
 /// What a trial shall do.
 #[derive(Debug, Clone)]
 pub struct TrialConfig {
     /// Rates of each stream, in their order; a stream without any sends nothing.
-    pub courses: Vec<Vec<Step>>,
+    pub courses: Vec<Vec<RateStep>>,
     /// How long packets are sent. Unit: ns.
     pub duration_ns: u64,
     /// How long the last packets are waited for at most. Unit: ns.
@@ -45,7 +45,7 @@ pub struct TrialConfig {
 
 /// Progress, written by the engine's thread and read by any.
 #[derive(Debug, Default)]
-pub struct Live {
+pub struct TrialProgress {
     /// Packets sent in this trial.
     pub sent: AtomicU64,
     /// Packets received in this trial.
@@ -54,7 +54,7 @@ pub struct Live {
     pub rate_pps: AtomicU64,
 }
 
-impl Live {
+impl TrialProgress {
     /// Forgets the packets of the trial before.
     pub fn restart(&self) {
         self.sent.store(0, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl TrialOutcome {
 
 /// The engine: ports, clock and streams; owned by one thread.
 #[derive(Debug)]
-pub struct Engine<I: Wire, C> {
+pub struct Engine<I: TrafficIo, C> {
     /// The ports.
     pub io: I,
     /// The clock.
@@ -151,7 +151,7 @@ pub struct Engine<I: Wire, C> {
 }
 
 /// State of the loop.
-struct Run {
+struct TrialState {
     start: u64,
     second: usize,
     second_end: u64,
@@ -168,7 +168,7 @@ struct Run {
     window_gaps: Vec<u64>,
 }
 
-impl<I: Wire, C: Clock> Engine<I, C> {
+impl<I: TrafficIo, C: TickClock> Engine<I, C> {
     /// An engine on the ports 0 to `port_count - 1`, without streams.
     #[must_use]
     pub fn new(io: I, clock: C, neighbors: Neighbors, port_count: usize) -> Self {
@@ -188,7 +188,7 @@ impl<I: Wire, C: Clock> Engine<I, C> {
     }
 
     /// Runs one trial. Ends early when `stop` is raised; the outcome says so.
-    pub fn run(&mut self, config: &TrialConfig, live: &Live, stop: &Stop) -> TrialOutcome {
+    pub fn run(&mut self, config: &TrialConfig, live: &TrialProgress, stop: &Stop) -> TrialOutcome {
         self.run_beside(config, live, stop, &mut || {})
     }
 
@@ -196,7 +196,7 @@ impl<I: Wire, C: Clock> Engine<I, C> {
     pub fn run_beside(
         &mut self,
         config: &TrialConfig,
-        live: &Live,
+        live: &TrialProgress,
         stop: &Stop,
         beside: &mut dyn FnMut(),
     ) -> TrialOutcome {
@@ -206,16 +206,17 @@ impl<I: Wire, C: Clock> Engine<I, C> {
         let ticks = |ns: u64| scaled(ns, hz, NS_PER_S);
         let (duration, drain) = (ticks(config.duration_ns), ticks(config.drain_ns));
         let burst = config.burst.clamp(1, adit_types::limits::BURST_MAX);
-        let patience = Patience { late_max: ticks(config.late_max_ns), burst };
+        let patience = LatenessLimits { late_max: ticks(config.late_max_ns), burst };
         let seconds = if config.timeline { config.duration_ns / 1_000_000_000 + 1 } else { 1 };
         let seconds = usize::try_from(seconds).unwrap_or(1);
         // Memory first: it takes its time.
-        let tallies: Vec<Tally> = self.streams.iter().map(|_| Tally::new(seconds)).collect();
+        let tallies: Vec<StreamTally> =
+            self.streams.iter().map(|_| StreamTally::new(seconds)).collect();
         let start = self.clock.ticks() + ticks(START_DELAY_NS);
         let mut streams = self.start(config, tallies, start, duration);
         let second_end = if config.timeline { start + hz } else { u64::MAX };
         let absence_min = ticks(config.absence_ns_min).max(1);
-        let mut run = Run {
+        let mut run = TrialState {
             start,
             second: 0,
             second_end,
@@ -246,7 +247,7 @@ impl<I: Wire, C: Clock> Engine<I, C> {
                     // A port that takes nothing at the end is not waited for.
                     let stuck = now > start + duration + patience.late_max;
                     if over || stuck || !complete {
-                        streams.iter_mut().for_each(Stream::abandon);
+                        streams.iter_mut().for_each(TrialStream::abandon);
                         sending_end = Some(now);
                     }
                 }
@@ -289,10 +290,10 @@ impl<I: Wire, C: Clock> Engine<I, C> {
     fn start(
         &self,
         config: &TrialConfig,
-        tallies: Vec<Tally>,
+        tallies: Vec<StreamTally>,
         start: u64,
         duration: u64,
-    ) -> Vec<Stream<I::Buf>> {
+    ) -> Vec<TrialStream<I::Buf>> {
         let hz = self.clock.hz();
         let courses = config.courses.iter().map(Vec::as_slice).chain(std::iter::repeat(&[][..]));
         let parts = self.streams.iter().zip(tallies).zip(courses).zip(0u8..);
@@ -305,7 +306,7 @@ impl<I: Wire, C: Clock> Engine<I, C> {
                     let count = windows(config);
                     tally.windows = Some(Windows::new(start, window, count, first, sessions));
                 }
-                Stream::new(stream.clone(), tag(self.trial, index), schedule, tally)
+                TrialStream::new(stream.clone(), tag(self.trial, index), schedule, tally)
             })
             .collect()
     }
@@ -320,7 +321,7 @@ impl<I: Wire, C: Clock> Engine<I, C> {
                 }
                 for buf in burst.drain(..) {
                     if probe(buf.data()).is_none() {
-                        self.neighbors.hear(&mut self.io, port, buf);
+                        self.neighbors.receive(&mut self.io, port, buf);
                     }
                 }
             }
@@ -329,7 +330,12 @@ impl<I: Wire, C: Clock> Engine<I, C> {
 
     /// Receives one burst of each port.
     #[inline]
-    fn receive(&mut self, ports: &[PortId], streams: &mut [Stream<I::Buf>], run: &mut Run) {
+    fn receive(
+        &mut self,
+        ports: &[PortId],
+        streams: &mut [TrialStream<I::Buf>],
+        run: &mut TrialState,
+    ) {
         for &port in ports {
             let Self { io, clock, .. } = self;
             let (mut now, mut rest) = (None, Burst::new());
@@ -340,17 +346,17 @@ impl<I: Wire, C: Clock> Engine<I, C> {
             io.receive(port, take, &mut rest);
             if !rest.is_empty() {
                 run.other_frames += rest.len() as u64;
-                self.hear(port, &mut rest);
+                self.receive_others(port, &mut rest);
             }
         }
     }
 
     /// Hands frames that are no probe packets to the neighbors.
     #[cold]
-    fn hear(&mut self, port: PortId, burst: &mut Burst<I::Buf>) {
+    fn receive_others(&mut self, port: PortId, burst: &mut Burst<I::Buf>) {
         for buf in burst.drain(..) {
             if probe(buf.data()).is_none() {
-                self.neighbors.hear(&mut self.io, port, buf);
+                self.neighbors.receive(&mut self.io, port, buf);
             }
         }
     }
@@ -370,7 +376,7 @@ fn ticks_short(hz: u64) -> u64 {
     hz / 1000
 }
 
-impl Run {
+impl TrialState {
     #[inline]
     fn turn(&mut self, now: u64, hz: u64) {
         if now > self.last {
@@ -404,7 +410,13 @@ impl Run {
 
 /// Counts a frame; false when it is no probe packet of this trial.
 #[inline]
-fn note<B>(frame: &[u8], port: PortId, now: u64, streams: &mut [Stream<B>], second: usize) -> bool
+fn note<B>(
+    frame: &[u8],
+    port: PortId,
+    now: u64,
+    streams: &mut [TrialStream<B>],
+    second: usize,
+) -> bool
 where
     B: PacketBuf,
 {
@@ -439,13 +451,13 @@ fn windows(config: &TrialConfig) -> usize {
     usize::try_from(count).unwrap_or(0)
 }
 
-fn publish<B: PacketBuf>(live: &Live, streams: &[Stream<B>]) {
-    let sum = |figure: fn(&Stream<B>) -> u64| streams.iter().map(figure).sum();
+fn publish<B: PacketBuf>(live: &TrialProgress, streams: &[TrialStream<B>]) {
+    let sum = |figure: fn(&TrialStream<B>) -> u64| streams.iter().map(figure).sum();
     live.sent.store(sum(|stream| stream.sending.sent), Ordering::Relaxed);
     live.received.store(sum(|stream| stream.tally.arrivals.received), Ordering::Relaxed);
 }
 
-fn outcome<B>(stream: Stream<B>, timeline: bool) -> StreamOutcome {
+fn outcome<B>(stream: TrialStream<B>, timeline: bool) -> StreamOutcome {
     let mut latency = Latency::new();
     for second in &stream.tally.latency {
         latency.merge(second);

@@ -9,7 +9,7 @@ use adit_types::PortId;
 use adit_types::limits::BURST_MAX;
 
 /// Ports of the engine.
-pub trait Wire: PacketIo {
+pub trait TrafficIo: PacketIo {
     /// Frames are written with [`Self::slot`], not into buffers.
     const IS_DIRECT: bool = false;
 
@@ -55,4 +55,4 @@ pub trait Wire: PacketIo {
     }
 }
 
-impl Wire for WorkerIo {}
+impl TrafficIo for WorkerIo {}

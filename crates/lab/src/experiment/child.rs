@@ -13,7 +13,7 @@ use crate::stop::{POLL, Stop};
 
 /// How a measurement ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ChildExit {
     /// The last words of one that failed.
     pub error: Option<String>,
 }
@@ -23,7 +23,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// It cannot be started.
-pub fn run(words: &[String], out: &Path, stop: &Stop) -> Result<Ended> {
+pub fn run(words: &[String], out: &Path, stop: &Stop) -> Result<ChildExit> {
     let program = std::env::current_exe().context("find this program")?;
     // When this program is killed, the measurement still writes what it has.
     let mut command = owned(program, "INT");
@@ -50,7 +50,7 @@ pub fn run(words: &[String], out: &Path, stop: &Stop) -> Result<Ended> {
         Some(said) => said.trim().to_owned(),
         None => format!("it ended with {status}"),
     });
-    Ok(Ended { error })
+    Ok(ChildExit { error })
 }
 
 fn wait(child: &mut Child, stop: &Stop) -> Result<std::process::ExitStatus> {

@@ -52,14 +52,14 @@ pub struct Experiment {
     /// What it asks.
     pub about: String,
     /// Its measurements, in their order.
-    pub measures: Vec<Measure>,
+    pub measures: Vec<MeasurementSpec>,
     /// Figures from elsewhere.
     pub references: Vec<Reference>,
 }
 
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Measure {
+pub struct MeasurementSpec {
     /// The subcommand.
     pub run: String,
     full: Options,
@@ -76,7 +76,7 @@ struct Setting {
     span: Option<Range<usize>>,
 }
 
-impl Measure {
+impl MeasurementSpec {
     /// Subcommand and options.
     #[must_use]
     pub fn command(&self, quick: bool) -> Vec<String> {
@@ -109,19 +109,19 @@ pub fn overrides(set: &[String]) -> Result<Vec<(String, String)>> {
 pub fn read(path: &Path, overrides: &[(String, String)]) -> Result<Experiment> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| environment(format!("{}: {error}", path.display())))?;
-    let source = Source { path, text: &text };
+    let source = ExperimentSource { path, text: &text };
     source.experiment(overrides)
 }
 
-struct Source<'t> {
+struct ExperimentSource<'t> {
     path: &'t Path,
     text: &'t str,
 }
 
-type Table<'t> = DeTable<'t>;
-type Value<'t> = Spanned<DeValue<'t>>;
+type TomlTable<'t> = DeTable<'t>;
+type TomlValue<'t> = Spanned<DeValue<'t>>;
 
-impl Source<'_> {
+impl ExperimentSource<'_> {
     fn problem(&self, span: &Range<usize>, key: &str, what: impl Display) -> anyhow::Error {
         let newlines = self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count();
         let key = if key.is_empty() { String::new() } else { format!(", {key}") };
@@ -160,11 +160,11 @@ impl Source<'_> {
 
     fn measure(
         &self,
-        table: &Table<'_>,
+        table: &TomlTable<'_>,
         span: &Range<usize>,
         common: &Options,
         overrides: &[(String, String)],
-    ) -> Result<Measure> {
+    ) -> Result<MeasurementSpec> {
         let run = self.text_of(table, "run")?;
         let run = run.ok_or_else(|| {
             self.problem(span, "run", format!("is missing; one of {}", MEASUREMENTS.join(", ")))
@@ -192,14 +192,15 @@ impl Source<'_> {
         }
         self.check(&run, &full, span)?;
         self.check(&run, &quick, span)?;
-        Ok(Measure { run, full, quick })
+        Ok(MeasurementSpec { run, full, quick })
     }
 
     /// Asks the subcommand whether it takes the options.
     fn check(&self, run: &str, options: &Options, span: &Range<usize>) -> Result<()> {
-        let measure = Measure { run: run.to_owned(), full: options.clone(), quick: Options::new() };
+        let measure =
+            MeasurementSpec { run: run.to_owned(), full: options.clone(), quick: Options::new() };
         let words = std::iter::once("adit-lab".to_owned()).chain(measure.command(false));
-        let Err(error) = crate::Cli::try_parse_from(words) else { return Ok(()) };
+        let Err(error) = crate::LabCli::try_parse_from(words) else { return Ok(()) };
         let named = context(&error, ContextKind::InvalidArg);
         let name = named.trim_start_matches("--").split([' ', '=']).next().unwrap_or_default();
         let at = options.get(name).and_then(|setting| setting.span.clone());
@@ -229,7 +230,7 @@ impl Source<'_> {
         Err(self.problem(&at.unwrap_or_else(|| span.clone()), name, what))
     }
 
-    fn options(&self, table: &Table<'_>, except: &[&str]) -> Result<Options> {
+    fn options(&self, table: &TomlTable<'_>, except: &[&str]) -> Result<Options> {
         let mut options = Options::new();
         for (key, value) in table {
             let name: &str = key.get_ref();
@@ -260,7 +261,7 @@ impl Source<'_> {
         Ok(options)
     }
 
-    fn word(&self, value: &Value<'_>, key: &str) -> Result<String> {
+    fn word(&self, value: &TomlValue<'_>, key: &str) -> Result<String> {
         match value.get_ref() {
             DeValue::String(text) => Ok(text.to_string()),
             DeValue::Integer(number) => Ok(number.as_str().replace('_', "")),
@@ -272,7 +273,7 @@ impl Source<'_> {
         }
     }
 
-    fn reference(&self, table: &Table<'_>, span: &Range<usize>) -> Result<Reference> {
+    fn reference(&self, table: &TomlTable<'_>, span: &Range<usize>) -> Result<Reference> {
         self.known_keys(table, "reference", &["plot", "label", "machine", "points"])?;
         let text = |key: &str| -> Result<String> {
             self.text_of(table, key)?.ok_or_else(|| self.problem(span, key, "is missing"))
@@ -286,10 +287,10 @@ impl Source<'_> {
             let what = "expects pairs of numbers, as [[64, 5.17], [128, 5.17]]";
             self.problem(&self.span_of(table, "points"), "points", what)
         };
-        let number = |value: &Value<'_>| {
+        let number = |value: &TomlValue<'_>| {
             self.word(value, "points").ok().and_then(|word| word.parse::<f64>().ok())
         };
-        let pair = |value: &Value<'_>| {
+        let pair = |value: &TomlValue<'_>| {
             let array = value.get_ref().as_array()?;
             let numbers = array.iter().map(number).collect::<Option<Vec<_>>>()?;
             <[f64; 2]>::try_from(numbers).ok()
@@ -299,7 +300,7 @@ impl Source<'_> {
         Ok(Reference { plot, label, machine, points: points.ok_or_else(wrong)? })
     }
 
-    fn known_keys(&self, table: &Table<'_>, of: &str, known: &[&str]) -> Result<()> {
+    fn known_keys(&self, table: &TomlTable<'_>, of: &str, known: &[&str]) -> Result<()> {
         for key in table.keys() {
             let name: &str = key.get_ref();
             if !known.contains(&name) {
@@ -311,7 +312,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    fn text_of(&self, table: &Table<'_>, key: &str) -> Result<Option<String>> {
+    fn text_of(&self, table: &TomlTable<'_>, key: &str) -> Result<Option<String>> {
         let Some(value) = table.get(key) else { return Ok(None) };
         match value.get_ref().as_str() {
             Some(text) => Ok(Some(text.to_owned())),
@@ -319,11 +320,11 @@ impl Source<'_> {
         }
     }
 
-    fn span_of(&self, table: &Table<'_>, key: &str) -> Range<usize> {
+    fn span_of(&self, table: &TomlTable<'_>, key: &str) -> Range<usize> {
         table.get(key).map(Spanned::span).unwrap_or_default()
     }
 
-    fn table<'v>(&self, value: &'v Value<'_>, key: &str) -> Result<&'v Table<'v>> {
+    fn table<'v>(&self, value: &'v TomlValue<'_>, key: &str) -> Result<&'v TomlTable<'v>> {
         let table = value.get_ref().as_table();
         table.ok_or_else(|| self.problem(&value.span(), key, "expects a table"))
     }
@@ -331,9 +332,9 @@ impl Source<'_> {
     /// The tables of an array of tables.
     fn tables<'v>(
         &self,
-        root: &'v Table<'_>,
+        root: &'v TomlTable<'_>,
         key: &str,
-    ) -> Result<Vec<(&'v Table<'v>, Range<usize>)>> {
+    ) -> Result<Vec<(&'v TomlTable<'v>, Range<usize>)>> {
         let Some(value) = root.get(key) else { return Ok(Vec::new()) };
         let wrong = |span: &Range<usize>| {
             self.problem(span, key, format!("expects tables, each begun with [[{key}]]"))
@@ -362,7 +363,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Experiment> {
-        Source { path: Path::new("x.toml"), text }.experiment(&[])
+        ExperimentSource { path: Path::new("x.toml"), text }.experiment(&[])
     }
 
     const GOOD: &str = r#"
@@ -441,7 +442,7 @@ points = [[64, 5.17], [128, 5]]
     #[test]
     fn override_of_the_command_line_reaches_the_measurements_that_have_it() {
         let overrides = overrides(&["rate-max=1M".to_owned()]).unwrap();
-        let source = Source { path: Path::new("x.toml"), text: GOOD };
+        let source = ExperimentSource { path: Path::new("x.toml"), text: GOOD };
         let experiment = source.experiment(&overrides).unwrap();
         assert!(experiment.measures[0].command(true).contains(&"--rate-max=1M".to_owned()));
         assert_eq!(experiment.measures[1].command(true), ["selftest"]);

@@ -14,8 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
-use self::file::{Experiment, Measure};
-use self::report::{ExperimentReport, MeasurementReport, RunReport};
+use self::file::{Experiment, MeasurementSpec};
+use self::report::{ExperimentReport, ExperimentRunReport, MeasurementReport};
 use crate::page;
 use crate::stop::{Interrupted, Stop, environment};
 
@@ -65,7 +65,7 @@ pub fn run(arguments: &RunArguments, stop: &Stop) -> Result<bool> {
         environment(format!("cannot make the folder {}: {error}", arguments.out.display()))
     })?;
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
-    let mut report = RunReport {
+    let mut report = ExperimentRunReport {
         tool: format!("adit-lab {}", env!("CARGO_PKG_VERSION")),
         started_unix_s: unix,
         quick: arguments.quick,
@@ -100,7 +100,7 @@ pub fn run(arguments: &RunArguments, stop: &Stop) -> Result<bool> {
 fn one(
     arguments: &RunArguments,
     experiment: &Experiment,
-    measure: &Measure,
+    measure: &MeasurementSpec,
     index: usize,
     stop: &Stop,
 ) -> Result<MeasurementReport> {
@@ -116,7 +116,7 @@ fn one(
     Ok(MeasurementReport { command, error, report })
 }
 
-fn write(report: &RunReport, folder: &Path) -> Result<()> {
+fn write(report: &ExperimentRunReport, folder: &Path) -> Result<()> {
     let json = serde_json::to_string_pretty(report).context("write the report as JSON")?;
     for (name, text) in [("report.json", json), ("report.html", page::render(report))] {
         let path = folder.join(name);
@@ -130,11 +130,11 @@ fn write(report: &RunReport, folder: &Path) -> Result<()> {
 /// # Errors
 /// A file cannot be read or is no report; the page cannot be written.
 pub fn render(arguments: &ReportArguments) -> Result<bool> {
-    let mut whole: Option<RunReport> = None;
+    let mut whole: Option<ExperimentRunReport> = None;
     for path in &arguments.files {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-        let one = RunReport::of_json(path, &text)?;
+        let one = ExperimentRunReport::of_json(path, &text)?;
         match &mut whole {
             None => whole = Some(one),
             Some(whole) => {

@@ -24,7 +24,7 @@ pub struct Reference {
 
 /// All of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RunReport {
+pub struct ExperimentRunReport {
     /// `adit-lab` and its version.
     pub tool: String,
     /// Start. Unit: seconds since 1970-01-01.
@@ -80,7 +80,7 @@ impl ExperimentReport {
     }
 }
 
-impl RunReport {
+impl ExperimentRunReport {
     /// True when no measurement is missing, failed or incomplete.
     #[must_use]
     pub fn is_whole(&self) -> bool {
@@ -172,13 +172,13 @@ mod tests {
     #[test]
     fn report_with_a_failed_or_missing_measurement_is_not_whole() {
         let text = r#"{"measurement": "latency", "complete": true, "command": ["x", "latency"]}"#;
-        let mut report = RunReport::of_json(Path::new("a.json"), text).unwrap();
+        let mut report = ExperimentRunReport::of_json(Path::new("a.json"), text).unwrap();
         assert!(report.is_whole() && report.problems().is_empty());
         assert_eq!(report.experiments[0].measurements[0].command, ["latency"]);
         report.experiments[0].planned = 2;
         assert!(!report.is_whole());
         report.experiments[0].measurements[0].error = Some("no link".to_owned());
         assert_eq!(report.problems(), ["latency, latency: no link"]);
-        assert!(RunReport::of_json(Path::new("a.json"), "{}").is_err());
+        assert!(ExperimentRunReport::of_json(Path::new("a.json"), "{}").is_err());
     }
 }

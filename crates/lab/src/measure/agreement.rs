@@ -25,7 +25,7 @@ pub struct Totals {
 
 /// The highest rate that the tester saw and that the target itself tells.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rates {
+pub struct PeakRates {
     /// The tester's. Unit: packets per second.
     pub tester_pps: u64,
     /// The target's. Unit: packets per second.
@@ -47,7 +47,7 @@ pub struct Agreement {
     pub difference_ppm: u64,
     /// The highest rates, where the target tells its own.
     #[serde(default)]
-    pub rates: Option<Rates>,
+    pub rates: Option<PeakRates>,
 }
 
 impl Agreement {
@@ -63,7 +63,7 @@ impl Agreement {
         let difference_ppm =
             apart(tester.sent, target_received).max(apart(tester.received, target_sent));
         let target_pps = counters.get("tx_pps_max").and_then(Value::as_u64);
-        let rates = target_pps.filter(|_| tester.fastest_pps > 0).map(|target_pps| Rates {
+        let rates = target_pps.filter(|_| tester.fastest_pps > 0).map(|target_pps| PeakRates {
             tester_pps: tester.fastest_pps,
             target_pps,
             difference_ppm: apart(tester.fastest_pps, target_pps),

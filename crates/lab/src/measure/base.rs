@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::agreement::Agreement;
-use super::report::{Figure, Header, Recorder, TrialReport, write};
+use super::report::{Figure, Recorder, ReportHeader, TrialReport, write};
 use super::rig::Rig;
 use super::target::TargetArguments;
 use crate::control::ProcedureReport;
@@ -40,10 +40,10 @@ impl OutputArguments {
 
 /// The part that all reports have alike.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Base {
+pub struct ReportBase {
     /// Machine, time, warnings.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: ReportHeader,
     /// What was measured.
     pub target: String,
     /// Sessions.
@@ -61,7 +61,7 @@ pub struct Base {
     pub target_counters: Option<Value>,
 }
 
-impl Base {
+impl ReportBase {
     /// What is known once the rig stands.
     #[must_use]
     pub fn of(arguments: &TargetArguments, rig: &Rig) -> Self {

@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::progress;
 use crate::engine::clock::TscClock;
-use crate::engine::trial::Live;
+use crate::engine::trial::TrialProgress;
 use crate::stop::environment;
 
 /// Octets of a packet buffer: a frame of 2 KiB and its headroom.
@@ -20,7 +20,7 @@ const DATA_ROOM_BYTES: u16 = 2048 + 128;
 
 /// Options of the tester's side, the same for all measurements.
 #[derive(Debug, Clone, clap::Args)]
-pub struct BenchArguments {
+pub struct TestbedArguments {
     /// CPU core of the tester; by default the first that this process may use.
     #[arg(long, value_name = "CPU")]
     pub core: Option<u16>,
@@ -40,7 +40,7 @@ pub struct BenchArguments {
     pub mtu: u16,
 }
 
-impl BenchArguments {
+impl TestbedArguments {
     /// The tester's core.
     #[must_use]
     pub fn tester_core(&self) -> u16 {
@@ -58,20 +58,20 @@ pub fn allowed_cores() -> Vec<u16> {
 
 /// DPDK and the pool of packet buffers.
 #[derive(Debug)]
-pub struct Bench {
+pub struct Testbed {
     eal: Eal,
     pool: Mempool,
-    arguments: BenchArguments,
+    arguments: TestbedArguments,
     /// Those of the process, before this thread was confined.
     cores: Vec<u16>,
 }
 
-impl Bench {
+impl Testbed {
     /// Starts DPDK on this thread, which is confined to the tester's core.
     ///
     /// # Errors
     /// DPDK does not start, with its reason; a device string is none.
-    pub fn start(arguments: &BenchArguments, devices: &[String]) -> Result<Self> {
+    pub fn start(arguments: &TestbedArguments, devices: &[String]) -> Result<Self> {
         let cores = allowed_cores();
         let devices = devices.iter().map(|text| device(text)).collect::<Result<Vec<_>>>()?;
         let config = EalConfig {
@@ -173,7 +173,7 @@ impl Bench {
     /// Those of `work`; the thread cannot be pinned or registered.
     pub fn on_tester<T: Send>(
         &self,
-        live: &Live,
+        live: &TrialProgress,
         what: &str,
         work: impl FnOnce() -> Result<T> + Send,
     ) -> Result<T> {

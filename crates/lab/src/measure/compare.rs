@@ -50,7 +50,7 @@ struct AnyMachine {
 
 /// One figure of both reports. Ratios are in parts per thousand of A.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Ratio {
+pub struct FigureRatio {
     /// The figure.
     pub name: String,
     /// Its unit.
@@ -107,9 +107,9 @@ fn run_paired(arguments: &CompareArguments, stop: &Stop) -> Result<bool> {
         println!("{}", serde_json::to_string_pretty(&pairs)?);
         return Ok(true);
     }
-    let ratios: Vec<Ratio> = pairs
+    let ratios: Vec<FigureRatio> = pairs
         .iter()
-        .map(|pair| Ratio {
+        .map(|pair| FigureRatio {
             name: if pair.at_ceiling {
                 format!("{} (within 10 % of the tester's ceiling)", pair.name)
             } else {
@@ -132,11 +132,11 @@ fn read(path: &Path) -> Result<AnyReport> {
     serde_json::from_str(&text).with_context(|| format!("{} is no report", path.display()))
 }
 
-fn ratios(a: &[Figure], b: &[Figure]) -> Vec<Ratio> {
+fn ratios(a: &[Figure], b: &[Figure]) -> Vec<FigureRatio> {
     a.iter()
         .filter_map(|a| {
             let b = b.iter().find(|b| b.name == a.name && b.unit == a.unit)?;
-            Some(Ratio {
+            Some(FigureRatio {
                 name: a.name.clone(),
                 unit: a.unit.clone(),
                 a: a.median,
@@ -154,7 +154,7 @@ fn permille(value: u64, of: u64) -> u64 {
     if of == 0 { 0 } else { crate::engine::clock::scaled(value, 1000, of) }
 }
 
-fn print(ratios: &[Ratio]) {
+fn print(ratios: &[FigureRatio]) {
     let decimal = |permille: u64| format!("{}.{:03}", permille / 1000, permille % 1000);
     let mut table = comfy_table::Table::new();
     table.set_header(["figure", "unit", "A", "B", "B/A", "spread"]);

@@ -6,13 +6,13 @@ use adit_dpdk::{Port, WorkerIo};
 use adit_types::{MacAddr, PortId};
 use anyhow::Result;
 
-use super::bench::{Bench, wait_for_links};
-use super::target::Running;
+use super::bench::{Testbed, wait_for_links};
+use super::target::RunningTarget;
 use crate::engine::clock::TscClock;
-use crate::engine::neighbor::{Addresses, Neighbors};
+use crate::engine::neighbor::{Neighbors, PortAddresses};
 use crate::engine::stream::StreamConfig;
-use crate::engine::trial::{Engine, Live, TrialConfig, TrialOutcome};
-use crate::engine::wire::Wire;
+use crate::engine::trial::{Engine, TrialConfig, TrialOutcome, TrialProgress};
+use crate::engine::wire::TrafficIo;
 use crate::memif::{Listener, Memif, Ports};
 use crate::stop::{POLL, Stop};
 
@@ -22,7 +22,7 @@ pub const TESTER_MACS: [MacAddr; 2] =
 
 /// An engine and its ports. Dropped in order: ports are left before they are closed.
 #[derive(Debug)]
-pub enum Drive {
+pub enum AnyEngine {
     /// On DPDK ports.
     Dpdk(Box<Engine<WorkerIo, TscClock>>, Vec<Port>),
     /// On memifs.
@@ -31,19 +31,19 @@ pub enum Drive {
 
 /// Ports that are open and wait for their links.
 #[derive(Debug)]
-pub enum Waiting {
+pub enum UnlinkedPorts {
     /// DPDK ports and their names.
     Dpdk(Vec<String>, Vec<Port>, WorkerIo),
     /// Sockets for clients.
     Memif(Vec<Listener>),
 }
 
-impl Waiting {
+impl UnlinkedPorts {
     /// Opens DPDK ports.
     ///
     /// # Errors
     /// DPDK refuses one.
-    pub fn dpdk(bench: &Bench, names: &[String]) -> Result<Self> {
+    pub fn dpdk(bench: &Testbed, names: &[String]) -> Result<Self> {
         let (mut ports, mut queues) = (Vec::new(), Vec::new());
         for name in names {
             let (port, queue) = bench.open(name)?;
@@ -68,12 +68,12 @@ impl Waiting {
     /// The target ends; a link does not come up within `timeout`; `stop` was raised.
     pub fn drive(
         self,
-        bench: &Bench,
-        target: &mut Running,
+        bench: &Testbed,
+        target: &mut RunningTarget,
         timeout: Duration,
-        addresses: impl FnOnce(&[MacAddr]) -> Vec<Addresses>,
+        addresses: impl FnOnce(&[MacAddr]) -> Vec<PortAddresses>,
         stop: &Stop,
-    ) -> Result<Drive> {
+    ) -> Result<AnyEngine> {
         match self {
             Self::Dpdk(names, ports, io) => {
                 let named: Vec<(&str, &Port)> =
@@ -81,14 +81,14 @@ impl Waiting {
                 wait_for_links(&named, timeout, stop, || target.check())?;
                 let macs: Vec<MacAddr> = ports.iter().map(|port| port.info().mac).collect();
                 let neighbors = Neighbors::new(addresses(&macs));
-                Ok(Drive::dpdk(bench, io, ports, neighbors))
+                Ok(AnyEngine::dpdk(bench, io, ports, neighbors))
             }
             Self::Memif(listeners) => {
                 let accept = |listener| target.accept(listener, stop);
                 let memifs = listeners.iter().map(accept).collect::<Result<Vec<Memif>>>()?;
                 let macs: Vec<MacAddr> = TESTER_MACS.into_iter().take(memifs.len()).collect();
                 let neighbors = Neighbors::new(addresses(&macs));
-                Ok(Drive::memif(bench, Ports::new(memifs, macs), neighbors))
+                Ok(AnyEngine::memif(bench, Ports::new(memifs, macs), neighbors))
             }
         }
     }
@@ -98,22 +98,22 @@ impl Waiting {
 macro_rules! either {
     ($drive:expr, $engine:ident => $work:expr) => {
         match $drive {
-            Drive::Dpdk($engine, _) => $work,
-            Drive::Memif($engine) => $work,
+            AnyEngine::Dpdk($engine, _) => $work,
+            AnyEngine::Memif($engine) => $work,
         }
     };
 }
 
-impl Drive {
+impl AnyEngine {
     /// An engine on DPDK ports.
     #[must_use]
-    pub fn dpdk(bench: &Bench, io: WorkerIo, ports: Vec<Port>, neighbors: Neighbors) -> Self {
+    pub fn dpdk(bench: &Testbed, io: WorkerIo, ports: Vec<Port>, neighbors: Neighbors) -> Self {
         Self::Dpdk(Box::new(Engine::new(io, bench.clock(), neighbors, ports.len())), ports)
     }
 
     /// An engine on memifs.
     #[must_use]
-    pub fn memif(bench: &Bench, ports: Ports, neighbors: Neighbors) -> Self {
+    pub fn memif(bench: &Testbed, ports: Ports, neighbors: Neighbors) -> Self {
         let count = ports.memifs.len();
         Self::Memif(Box::new(Engine::new(ports, bench.clock(), neighbors, count)))
     }
@@ -122,7 +122,7 @@ impl Drive {
     ///
     /// # Errors
     /// Memory cannot be shared.
-    pub fn mirrored(bench: &Bench) -> Result<Self> {
+    pub fn mirrored(bench: &Testbed) -> Result<Self> {
         Ok(Self::memif(bench, Ports::mirrored(TESTER_MACS.to_vec())?, Neighbors::default()))
     }
 
@@ -167,7 +167,7 @@ impl Drive {
     pub fn run_beside(
         &mut self,
         config: &TrialConfig,
-        live: &Live,
+        live: &TrialProgress,
         stop: &Stop,
         beside: &mut dyn FnMut(),
     ) -> TrialOutcome {
@@ -175,7 +175,7 @@ impl Drive {
     }
 
     /// See [`Engine::run`].
-    pub fn run(&mut self, config: &TrialConfig, live: &Live, stop: &Stop) -> TrialOutcome {
+    pub fn run(&mut self, config: &TrialConfig, live: &TrialProgress, stop: &Stop) -> TrialOutcome {
         self.run_beside(config, live, stop, &mut || {})
     }
 
@@ -191,7 +191,7 @@ impl Drive {
     }
 }
 
-fn resolve<I: Wire>(
+fn resolve<I: TrafficIo>(
     engine: &mut Engine<I, TscClock>,
     port: PortId,
     address: std::net::IpAddr,
@@ -203,7 +203,7 @@ fn resolve<I: Wire>(
         if engine.neighbors.known(address).is_some() {
             break;
         }
-        engine.neighbors.ask(&mut engine.io, port, address);
+        engine.neighbors.send_request(&mut engine.io, port, address);
         std::thread::sleep(POLL);
         engine.serve();
     }

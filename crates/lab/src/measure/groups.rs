@@ -16,9 +16,9 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::traffic::{Size, bit_rate};
-use crate::control::Profile;
+use crate::control::SessionProfile;
 use crate::engine::clock::scaled;
-use crate::engine::pacer::{Rate, Step};
+use crate::engine::pacer::{OfferedRate, RateStep};
 use crate::engine::stamp::STREAMS_MAX;
 use crate::stop::environment;
 
@@ -27,7 +27,7 @@ const GROUPS_MAX: usize = STREAMS_MAX / 2;
 
 /// Sessions that are alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct SessionGroup {
     /// Its name.
     pub name: String,
     /// Index of its first session.
@@ -41,43 +41,43 @@ pub struct Group {
     /// What all of it may get in each direction of a rate that it shares with other groups. Unit: bit/s.
     pub share_bps: Option<u64>,
     /// Its rules.
-    pub rules: Profile,
+    pub rules: SessionProfile,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    group: Vec<Section>,
+struct GroupFile {
+    group: Vec<GroupSection>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Section {
+struct GroupSection {
     name: String,
     sessions: u32,
-    size: Option<Word>,
-    uplink: Option<Words>,
-    downlink: Option<Words>,
-    share: Option<Word>,
+    size: Option<GroupValue>,
+    uplink: Option<GroupValues>,
+    downlink: Option<GroupValues>,
+    share: Option<GroupValue>,
     #[serde(default)]
-    rules: Profile,
+    rules: SessionProfile,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expects a text or a number")]
-enum Word {
+enum GroupValue {
     Text(String),
     Number(u64),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expects a rate such as \"1.2G\", or a list of them")]
-enum Words {
-    One(Word),
-    Many(Vec<Word>),
+enum GroupValues {
+    One(GroupValue),
+    Many(Vec<GroupValue>),
 }
 
-impl Word {
+impl GroupValue {
     fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -90,14 +90,14 @@ impl Word {
 ///
 /// # Errors
 /// A sentence with the file, and line or group.
-pub fn read(path: &Path) -> Result<Vec<Group>> {
+pub fn read(path: &Path) -> Result<Vec<SessionGroup>> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| environment(format!("{}: {error}", path.display())))?;
     parse(&text).map_err(|error| environment(format!("{}, {error}", path.display())))
 }
 
-fn parse(text: &str) -> Result<Vec<Group>, String> {
-    let file: File = toml::from_str(text).map_err(|error| {
+fn parse(text: &str) -> Result<Vec<SessionGroup>, String> {
+    let file: GroupFile = toml::from_str(text).map_err(|error| {
         let start = error.span().map_or(0, |span| span.start);
         let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
         format!("line {line}: {}", error.message())
@@ -105,7 +105,7 @@ fn parse(text: &str) -> Result<Vec<Group>, String> {
     if file.group.is_empty() || file.group.len() > GROUPS_MAX {
         return Err(format!("1 to {GROUPS_MAX} groups are possible, not {}", file.group.len()));
     }
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<SessionGroup> = Vec::new();
     for section in &file.group {
         let first = groups.last().map_or(0, |last| last.first + last.sessions);
         let name = &section.name;
@@ -118,24 +118,24 @@ fn parse(text: &str) -> Result<Vec<Group>, String> {
     Ok(groups)
 }
 
-impl Section {
-    fn group(&self, first: u32) -> Result<Group, String> {
+impl GroupSection {
+    fn group(&self, first: u32) -> Result<SessionGroup, String> {
         /// Sessions of one address plan.
         const SESSIONS_MAX: u32 = 1 << 24;
         self.rules.check().map_err(|(key, what)| format!("rules, {key}: {what}"))?;
         if self.sessions == 0 || first.saturating_add(self.sessions) > SESSIONS_MAX {
             return Err(format!("sessions are 1 to {SESSIONS_MAX} in all"));
         }
-        let rates = |words: &Option<Words>| -> Result<Vec<u64>, String> {
+        let rates = |words: &Option<GroupValues>| -> Result<Vec<u64>, String> {
             let words = match words {
                 None => return Ok(Vec::new()),
-                Some(Words::One(word)) => std::slice::from_ref(word),
-                Some(Words::Many(words)) => words,
+                Some(GroupValues::One(word)) => std::slice::from_ref(word),
+                Some(GroupValues::Many(words)) => words,
             };
             words.iter().map(|word| bit_rate(&word.text())).collect()
         };
-        let size = self.size.as_ref().map_or_else(|| "1000".to_owned(), Word::text);
-        Ok(Group {
+        let size = self.size.as_ref().map_or_else(|| "1000".to_owned(), GroupValue::text);
+        Ok(SessionGroup {
             name: self.name.clone(),
             first,
             sessions: self.sessions,
@@ -147,7 +147,7 @@ impl Section {
     }
 }
 
-impl Group {
+impl SessionGroup {
     /// What each session offers in a direction (0 uplink, 1 downlink), in turns. Unit: bit/s.
     #[must_use]
     pub fn offered_bps(&self, direction: usize) -> &[u64] {
@@ -172,13 +172,13 @@ impl Group {
     /// The course of a direction (0 uplink, 1 downlink): its rates in turns of `step_ns` until
     /// `duration_ns`, over all its sessions.
     #[must_use]
-    pub fn course(&self, direction: usize, step_ns: u64, duration_ns: u64) -> Vec<Step> {
+    pub fn course(&self, direction: usize, step_ns: u64, duration_ns: u64) -> Vec<RateStep> {
         let rates = self.offered_bps(direction);
         let (octets, packets) = self.len();
         let pps = |bps: u64| {
             scaled(bps.saturating_mul(u64::from(self.sessions)), packets, 8 * octets.max(1))
         };
-        let step = |bps: &u64, ns| Step { rate: Rate::Pps(pps(*bps)), ns };
+        let step = |bps: &u64, ns| RateStep { rate: OfferedRate::Pps(pps(*bps)), ns };
         match rates {
             [] => Vec::new(),
             [rate] => vec![step(rate, duration_ns)],
@@ -232,7 +232,7 @@ downlink = 8000
         assert_eq!(groups[0].limit_bps(0), Some(400_000_000));
         assert_eq!(groups[0].limit_bps(1), Some(3_200_000));
         assert_eq!((groups[1].limit_bps(1), groups[1].size.lens[0]), (None, 1000));
-        let step = |pps, ns| Step { rate: Rate::Pps(pps), ns };
+        let step = |pps, ns| RateStep { rate: OfferedRate::Pps(pps), ns };
         let course = groups[0].course(0, 2, 5);
         assert_eq!(course, [step(32_000, 2), step(48_000, 2), step(32_000, 2)]);
         assert_eq!(groups[0].course(1, 2, 5), [step(400, 5)]);

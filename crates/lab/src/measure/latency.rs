@@ -4,16 +4,16 @@
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::base::Base;
-use super::bench::BenchArguments;
+use super::base::ReportBase;
+use super::bench::TestbedArguments;
 use super::progress::mpps;
 use super::report::{Figure, TrialReport};
-use super::rig::{Case, Rig};
+use super::rig::{Rig, TrialCase};
 use super::search::{Method, search};
 use super::target::TargetArguments;
 use super::throughput::CaseArguments;
-use super::traffic::{Direction, Size, rate_pps, span_ns};
-use crate::engine::pacer::Rate;
+use super::traffic::{Size, TrafficDirection, rate_pps, span_ns};
+use crate::engine::pacer::OfferedRate;
 use crate::stop::Stop;
 
 /// Length of the trials that look for the rate without loss. Unit: ns.
@@ -25,7 +25,7 @@ const SEARCH_WIDTH_PERMILLE: u64 = 20;
 #[derive(Debug, clap::Args)]
 pub struct LatencyArguments {
     #[command(flatten)]
-    bench: BenchArguments,
+    bench: TestbedArguments,
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub struct PointReport {
     /// Direction, size, active sessions.
     pub case: String,
     /// Which streams ran.
-    pub direction: Direction,
+    pub direction: TrafficDirection,
     /// Sizes.
     pub size: Size,
     /// Sessions with traffic.
@@ -67,7 +67,7 @@ pub struct PointReport {
 pub struct LatencyReport {
     /// Machine, target, figures.
     #[serde(flatten)]
-    pub base: Base,
+    pub base: ReportBase,
     /// The rates without loss that shares refer to, by case.
     pub loss_free_pps: Vec<(String, u64)>,
     /// The measurements.
@@ -88,7 +88,7 @@ pub fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
         rig.refuse_above_ceiling(*rate)?;
     }
     let mut report = LatencyReport {
-        base: Base::of(&arguments.target, &rig),
+        base: ReportBase::of(&arguments.target, &rig),
         loss_free_pps: Vec::new(),
         points: Vec::new(),
     };
@@ -111,7 +111,7 @@ pub fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
 
 fn measure(
     arguments: &LatencyArguments,
-    cases: &[Case],
+    cases: &[TrialCase],
     rig: &mut Rig,
     report: &mut LatencyReport,
     stop: &Stop,
@@ -133,7 +133,7 @@ fn measure(
             rates.extend(shares.iter().map(|share| (Some(*share), loss_free * share / 100)));
         }
         for (share_percent, rate) in rates {
-            let trial = rig.trial(case, Rate::Pps(rate), arguments.duration, true, stop)?;
+            let trial = rig.trial(case, OfferedRate::Pps(rate), arguments.duration, true, stop)?;
             report.points.push(PointReport {
                 case: case.name(),
                 direction: case.direction,
@@ -148,8 +148,8 @@ fn measure(
 }
 
 /// The rate without loss, roughly.
-fn find(rig: &mut Rig, case: &Case, stop: &Stop) -> Result<u64> {
-    let most = rig.trial(case, Rate::Max, SEARCH_NS, false, stop)?;
+fn find(rig: &mut Rig, case: &TrialCase, stop: &Stop) -> Result<u64> {
+    let most = rig.trial(case, OfferedRate::Max, SEARCH_NS, false, stop)?;
     let max = (most.received_pps.saturating_mul(3) / 2).max(1000);
     let method = Method::Mlr {
         initial_ns: SEARCH_NS / 2,
@@ -157,7 +157,7 @@ fn find(rig: &mut Rig, case: &Case, stop: &Stop) -> Result<u64> {
         width_permille: SEARCH_WIDTH_PERMILLE,
     };
     let found = search(method, &[0], max, &mut |rate, duration| {
-        Ok(rig.trial(case, Rate::Pps(rate), duration, false, stop)?.measured())
+        Ok(rig.trial(case, OfferedRate::Pps(rate), duration, false, stop)?.measured())
     })?;
     Ok(found.first().map_or(0, |found| found.rate_pps))
 }

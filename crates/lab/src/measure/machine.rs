@@ -75,7 +75,7 @@ impl Machine {
 pub fn run() -> Result<bool> {
     let machine =
         Machine { dpdk: adit_dpdk::version(), tsc_hz: measured_tsc_hz(), ..Machine::read() };
-    let steal = Steal::default().since_ms(&Steal::now());
+    let steal = StealTime::default().since_ms(&StealTime::now());
     let document = serde_json::json!({ "machine": machine, "steal_ms_since_boot": steal });
     println!("{}", serde_json::to_string_pretty(&document).context("write the machine as JSON")?);
     Ok(true)
@@ -191,9 +191,9 @@ fn memory_mib() -> u64 {
 
 /// Time that the hypervisor gave to others, by processor. Unit: 10 ms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Steal(BTreeMap<String, u64>);
+pub struct StealTime(BTreeMap<String, u64>);
 
-impl Steal {
+impl StealTime {
     /// Reads the counters.
     #[must_use]
     pub fn now() -> Self {
@@ -247,7 +247,8 @@ mod tests {
     fn steal_is_the_difference_by_processor() {
         let stat =
             |steal: u32| format!("cpu  1 2 3 4 5 6 7 99\ncpu0 1 2 3 4 5 6 7 {steal} 0 0\nintr 5\n");
-        let (before, after) = (Steal(Steal::parse(&stat(3))), Steal(Steal::parse(&stat(8))));
+        let (before, after) =
+            (StealTime(StealTime::parse(&stat(3))), StealTime(StealTime::parse(&stat(8))));
         assert_eq!(before.since_ms(&after), BTreeMap::from([("0".to_owned(), 50)]));
     }
 }

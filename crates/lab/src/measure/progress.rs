@@ -4,13 +4,13 @@ use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::engine::trial::Live;
+use crate::engine::trial::TrialProgress;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Prints a line each second until `done`; overwrites it on a terminal.
-pub fn watch(live: &Live, what: &str, done: &AtomicBool) {
+pub fn watch(live: &TrialProgress, what: &str, done: &AtomicBool) {
     let is_terminal = std::io::stderr().is_terminal();
     let mut last = Instant::now();
     let mut before = counts(live);
@@ -49,7 +49,7 @@ pub fn watch(live: &Live, what: &str, done: &AtomicBool) {
     }
 }
 
-fn counts(live: &Live) -> (u64, u64) {
+fn counts(live: &TrialProgress) -> (u64, u64) {
     (live.sent.load(Ordering::Relaxed), live.received.load(Ordering::Relaxed))
 }
 

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::base::Base;
-use super::bench::BenchArguments;
+use super::base::ReportBase;
+use super::bench::TestbedArguments;
 use super::report::{Figure, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;
 use super::throughput::CaseArguments;
 use super::traffic::{rate_pps, span_ns};
 use crate::engine::clock::scaled;
-use crate::engine::pacer::Rate;
+use crate::engine::pacer::OfferedRate;
 use crate::stop::{Stop, environment};
 
 /// How often a sample is taken in which the tester itself failed.
@@ -28,7 +28,7 @@ const SAMPLES_MAX: u32 = 3;
 #[derive(Debug, clap::Args)]
 pub struct RampArguments {
     #[command(flatten)]
-    bench: BenchArguments,
+    bench: TestbedArguments,
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
@@ -94,7 +94,7 @@ pub struct RoundReport {
 pub struct RampReport {
     /// Machine, target, figures.
     #[serde(flatten)]
-    pub base: Base,
+    pub base: ReportBase,
     /// Packets per second over all sessions.
     pub rate_pps: u64,
     /// The rounds.
@@ -117,8 +117,11 @@ pub fn run(arguments: &RampArguments, stop: &Stop) -> Result<bool> {
     let calibration = arguments.cases.calibration(&cases);
     let (mut rig, mut recorder) = Rig::build("ramp", &arguments.bench, &target, calibration, stop)?;
     rig.refuse_above_ceiling(arguments.rate)?;
-    let mut report =
-        RampReport { base: Base::of(&target, &rig), rate_pps: arguments.rate, rounds: Vec::new() };
+    let mut report = RampReport {
+        base: ReportBase::of(&target, &rig),
+        rate_pps: arguments.rate,
+        rounds: Vec::new(),
+    };
     let result = rounds(arguments, target.sessions, &cases, &mut rig, &mut report.rounds, stop);
     let held = report.rounds.iter().filter(|round| round.limit.is_none());
     let most = held.map(|round| u64::from(round.sessions)).max().unwrap_or(0);
@@ -134,7 +137,7 @@ pub fn run(arguments: &RampArguments, stop: &Stop) -> Result<bool> {
 fn rounds(
     arguments: &RampArguments,
     sessions_max: u32,
-    cases: &[super::rig::Case],
+    cases: &[super::rig::TrialCase],
     rig: &mut Rig,
     reports: &mut Vec<RoundReport>,
     stop: &Stop,
@@ -189,7 +192,7 @@ fn rounds(
 
 fn sample(
     arguments: &RampArguments,
-    case: &super::rig::Case,
+    case: &super::rig::TrialCase,
     rig: &mut Rig,
     stop: &Stop,
 ) -> Result<RoundReport> {
@@ -200,7 +203,7 @@ fn sample(
     let (before, start) = (cpu(rig), Instant::now());
     let mut trial = TrialReport::default();
     for _ in 0..SAMPLES_MAX {
-        let rate = Rate::Pps(arguments.rate);
+        let rate = OfferedRate::Pps(arguments.rate);
         trial = rig.trial(&case, rate, arguments.sample, false, stop)?;
         if !trial.is_disturbed() {
             break;
@@ -288,14 +291,14 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    struct RampCommandLine {
         #[command(flatten)]
         arguments: RampArguments,
     }
 
     #[test]
     fn each_limit_is_named_when_it_is_reached() {
-        let line = Line::try_parse_from(["x", "--cpu", "150", "--failed", "2"]).unwrap();
+        let line = RampCommandLine::try_parse_from(["x", "--cpu", "150", "--failed", "2"]).unwrap();
         let of = |failed, drop_ppm, cpu| {
             let round =
                 RoundReport { failed, drop_ppm, cpu_percent: Some(cpu), ..RoundReport::default() };

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::base::{Base, OutputArguments};
-use super::bench::BenchArguments;
-use super::groups::{self, Group};
+use super::base::{OutputArguments, ReportBase};
+use super::bench::TestbedArguments;
+use super::groups::{self, SessionGroup};
 use super::report::{Figure, StreamReport, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;
@@ -33,7 +33,7 @@ const PPM: u64 = 1_000_000;
 #[derive(Debug, clap::Args)]
 pub struct RatesArguments {
     #[command(flatten)]
-    bench: BenchArguments,
+    bench: TestbedArguments,
     #[command(flatten)]
     target: TargetArguments,
     /// File with the groups of sessions: their rules, and what is offered to them.
@@ -61,7 +61,7 @@ pub struct RatesArguments {
 pub struct RatesReport {
     /// Machine, target, figures.
     #[serde(flatten)]
-    pub base: Base,
+    pub base: ReportBase,
     /// Length of a window. Unit: ns.
     pub window_ns: u64,
     /// Time after a change of the rate until windows count. Unit: ns.
@@ -98,14 +98,14 @@ pub struct GroupReport {
     /// Packets that came behind a later one of their own session.
     pub reordered: u64,
     /// Against the limit, where one was exceeded by what was offered.
-    pub accuracy: Option<Accuracy>,
+    pub accuracy: Option<RateAccuracy>,
     /// Against what was offered, in windows that offered no more than the limit.
-    pub below: Option<Below>,
+    pub below: Option<BelowLimit>,
 }
 
 /// Windows in which less was offered than the limit allows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Below {
+pub struct BelowLimit {
     /// How many.
     pub windows: u64,
     /// Received, of what was offered. Unit: parts per million more.
@@ -114,7 +114,7 @@ pub struct Below {
 
 /// How well a limit was held, in windows that were offered more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Accuracy {
+pub struct RateAccuracy {
     /// Windows.
     pub windows: u64,
     /// What came in them. Unit: bit/s.
@@ -152,7 +152,7 @@ pub fn run(arguments: &RatesArguments, stop: &Stop) -> Result<bool> {
     target.profiles = groups.iter().map(|group| (group.sessions, group.rules.clone())).collect();
     let (mut rig, mut recorder) = Rig::build("rates", &arguments.bench, &target, None, stop)?;
     let mut report = RatesReport {
-        base: Base::of(&target, &rig),
+        base: ReportBase::of(&target, &rig),
         window_ns: WINDOW_NS,
         settle_ns: arguments.settle,
         ..RatesReport::default()
@@ -172,7 +172,7 @@ pub fn run(arguments: &RatesArguments, stop: &Stop) -> Result<bool> {
 }
 
 impl RatesArguments {
-    fn check(&self, groups: &[Group]) -> Result<()> {
+    fn check(&self, groups: &[SessionGroup]) -> Result<()> {
         let of_windows = |name: &str, ns: u64| {
             if ns.is_multiple_of(WINDOW_NS) {
                 return Ok(());
@@ -205,7 +205,7 @@ impl RatesArguments {
 
 fn measure(
     arguments: &RatesArguments,
-    groups: &[Group],
+    groups: &[SessionGroup],
     rig: &mut Rig,
     report: &mut RatesReport,
     stop: &Stop,
@@ -222,34 +222,38 @@ fn measure(
     if outcome.complete { Ok(()) } else { Err(Interrupted.into()) }
 }
 
-fn names(group: &Group) -> [String; 2] {
+fn names(group: &SessionGroup) -> [String; 2] {
     DIRECTIONS.map(|direction| format!("{}, {direction}", group.name))
 }
 
 /// The reports of all groups and directions that were offered something.
-fn judge(arguments: &RatesArguments, groups: &[Group], outcome: &TrialOutcome) -> Vec<GroupReport> {
+fn judge(
+    arguments: &RatesArguments,
+    groups: &[SessionGroup],
+    outcome: &TrialOutcome,
+) -> Vec<GroupReport> {
     let each = groups.iter().flat_map(|group| [(group, 0), (group, 1)]);
     let count = usize::try_from(outcome.sending_ns / WINDOW_NS).unwrap_or(usize::MAX);
     each.zip(&outcome.streams)
         .filter(|((group, direction), _)| !group.offered_bps(*direction).is_empty())
         .filter_map(|((group, direction), stream)| {
             let windows = stream.windows.as_ref()?;
-            let view = View { arguments, group, direction, windows, count };
+            let view = GroupWindows { arguments, group, direction, windows, count };
             Some(view.report(&outcome.window_gaps_ns))
         })
         .collect()
 }
 
 /// One direction of one group, its first `count` windows.
-struct View<'a> {
+struct GroupWindows<'a> {
     arguments: &'a RatesArguments,
-    group: &'a Group,
+    group: &'a SessionGroup,
     direction: usize,
     windows: &'a Windows,
     count: usize,
 }
 
-impl View<'_> {
+impl GroupWindows<'_> {
     fn report(&self, gaps_ns: &[u64]) -> GroupReport {
         let Self { group, direction, windows, count, .. } = *self;
         let rates = |windows: &mut dyn Iterator<Item = &[u32]>| -> Vec<u64> {
@@ -289,7 +293,7 @@ impl View<'_> {
         (0..self.count).filter(counts).collect()
     }
 
-    fn below(&self) -> Option<Below> {
+    fn below(&self) -> Option<BelowLimit> {
         let windows = self.counting(false);
         let total = |mut all: Box<dyn Iterator<Item = &[u32]> + '_>| {
             let mut at = 0;
@@ -302,10 +306,11 @@ impl View<'_> {
         let offered = total(Box::new(self.windows.offered()));
         let received = total(Box::new(self.windows.received()));
         let count = u64::try_from(windows.len()).unwrap_or(u64::MAX);
-        (offered > 0).then(|| Below { windows: count, error_ppm: error_ppm(received, offered) })
+        (offered > 0)
+            .then(|| BelowLimit { windows: count, error_ppm: error_ppm(received, offered) })
     }
 
-    fn accuracy(&self, gaps_ns: &[u64]) -> Option<Accuracy> {
+    fn accuracy(&self, gaps_ns: &[u64]) -> Option<RateAccuracy> {
         let chosen = self.counting(true);
         let limit = self.group.limit_bps(self.direction)?;
         let count = u64::try_from(chosen.len()).ok().filter(|count| *count > 0)?;
@@ -341,7 +346,7 @@ impl View<'_> {
         let sizes: u64 = errors.iter().map(|error| error.unsigned_abs()).sum();
         let packet = bps(self.group.len_max(), 1);
         let watched = if one_by_one { own_limit } else { limit };
-        Some(Accuracy {
+        Some(RateAccuracy {
             windows: count,
             mean_bps,
             error_ppm: error_ppm(mean_bps, limit),
@@ -449,10 +454,10 @@ pub const COLUMNS: [&str; 12] = [
 pub fn row(group: &GroupReport, stream: &StreamReport) -> [String; 12] {
     let mbps = |bps: u64| format!("{}.{:03}", bps / 1_000_000, bps % 1_000_000 / 1000);
     let ms = |ns: u64| format!("{}.{:03}", ns / 1_000_000, ns % 1_000_000 / 1000);
-    let of = |value: &dyn Fn(&Accuracy) -> String| {
+    let of = |value: &dyn Fn(&RateAccuracy) -> String| {
         group.accuracy.as_ref().map_or_else(|| "–".to_owned(), value)
     };
-    let alone = |value: fn(&Accuracy) -> i64| {
+    let alone = |value: fn(&RateAccuracy) -> i64| {
         if group.shared { "–".to_owned() } else { of(&|accuracy| percent(value(accuracy))) }
     };
     let lost = scaled(stream.lost, PPM, stream.offered);

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::bench::Bench;
-use super::machine::{Machine, Steal};
+use super::bench::Testbed;
+use super::machine::{Machine, StealTime};
 use super::progress::mpps;
 use super::validity::Absence;
 use crate::engine::histogram::{CurvePoint, Latency, LatencySummary};
@@ -16,7 +16,7 @@ use crate::engine::trial::{StreamOutcome, TrialOutcome};
 
 /// What every report begins with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct ReportHeader {
     /// `adit-lab` and its version.
     pub tool: String,
     /// The subcommand.
@@ -73,30 +73,30 @@ impl Figure {
 /// Begins a report and ends it.
 #[derive(Debug)]
 pub struct Recorder {
-    header: Header,
-    steal: Steal,
+    header: ReportHeader,
+    steal: StealTime,
 }
 
 impl Recorder {
     /// Notes machine and time.
     #[must_use]
-    pub fn start(measurement: &str, bench: &Bench) -> Self {
+    pub fn start(measurement: &str, bench: &Testbed) -> Self {
         let mut machine = Machine::read();
         machine.dpdk = bench.eal().version();
         machine.tsc_hz = bench.eal().tsc_hz();
         machine.uses_hugepages = bench.eal().has_hugepages();
         machine.core_map.insert("tester".to_owned(), vec![bench.core()]);
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
-        let header = Header {
+        let header = ReportHeader {
             tool: format!("adit-lab {}", env!("CARGO_PKG_VERSION")),
             measurement: measurement.to_owned(),
             complete: false,
             command: std::env::args().collect(),
             started_unix_s: unix,
             machine,
-            ..Header::default()
+            ..ReportHeader::default()
         };
-        Self { header, steal: Steal::now() }
+        Self { header, steal: StealTime::now() }
     }
 
     /// Adds a warning, once.
@@ -115,9 +115,9 @@ impl Recorder {
 
     /// The header of the finished report.
     #[must_use]
-    pub fn finish(mut self, complete: bool) -> Header {
+    pub fn finish(mut self, complete: bool) -> ReportHeader {
         self.header.complete = complete;
-        self.header.steal_ms = self.steal.since_ms(&Steal::now());
+        self.header.steal_ms = self.steal.since_ms(&StealTime::now());
         let stolen: u64 = self.header.steal_ms.values().sum();
         if stolen > 0 {
             self.warn(format!("the hypervisor took {stolen} ms of CPU time during the run"));

@@ -11,21 +11,21 @@ use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::agreement::Totals;
-use super::bench::{Bench, BenchArguments, on_core};
-use super::drive::{Drive, Waiting};
+use super::bench::{Testbed, TestbedArguments, on_core};
+use super::drive::{AnyEngine, UnlinkedPorts};
 use super::progress::mpps;
 use super::report::{Recorder, TrialReport};
 use super::selftest;
-use super::target::{Kind, Reach, Running, TargetArguments};
-use super::traffic::{Direction, Size};
+use super::target::{RunningTarget, TargetAccess, TargetArguments, TargetKind};
+use super::traffic::{Size, TrafficDirection};
 use super::validity::{Absence, absence_ns_min};
 use crate::control::churn::Churn;
-use crate::control::{Control, ProcedureReport, Sessions};
+use crate::control::{ProcedureReport, UpfAssociation, UpfSessionIds};
 use crate::engine::frame::Template;
-use crate::engine::pacer::{Rate, Step};
-use crate::engine::plan::{Entry, Order, PlanConfig, draw};
+use crate::engine::pacer::{OfferedRate, RateStep};
+use crate::engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
 use crate::engine::stream::StreamConfig;
-use crate::engine::trial::{Live, StreamOutcome, TrialConfig, TrialOutcome};
+use crate::engine::trial::{StreamOutcome, TrialConfig, TrialOutcome, TrialProgress};
 use crate::stop::{Interrupted, Stop, environment};
 
 /// First TEID at the gNBs.
@@ -49,18 +49,18 @@ const CEILING_SHARE_PERCENT: u64 = 90;
 
 /// What the trials of one case offer.
 #[derive(Debug, Clone)]
-pub struct Case {
+pub struct TrialCase {
     /// Which streams run.
-    pub direction: Direction,
+    pub direction: TrafficDirection,
     /// Sizes of the UEs' packets.
     pub size: Size,
     /// Sessions with traffic.
     pub active: u32,
     /// Their order.
-    pub order: Order,
+    pub order: SessionOrder,
 }
 
-impl Case {
+impl TrialCase {
     /// The name of the case in reports.
     #[must_use]
     pub fn name(&self) -> String {
@@ -71,14 +71,14 @@ impl Case {
 /// Everything that a trial needs. Dropped in order: ports are closed before DPDK ends.
 #[derive(Debug)]
 pub struct Rig {
-    engine: Drive,
-    control: Option<Control>,
+    engine: AnyEngine,
+    control: Option<UpfAssociation>,
     /// The target.
-    pub target: Running,
-    bench: Bench,
+    pub target: RunningTarget,
+    bench: Testbed,
     arguments: TargetArguments,
     next_hops: [MacAddr; 2],
-    sessions: Sessions,
+    sessions: UpfSessionIds,
     burst: usize,
     /// Packets that a queue of either side holds.
     queue_pkts: u64,
@@ -86,7 +86,7 @@ pub struct Rig {
     pub established: Option<ProcedureReport>,
     /// The tester's own ceiling. Unit: packets per second.
     pub ceiling: Option<TrialReport>,
-    live: Live,
+    live: TrialProgress,
     /// Changes of sessions beside the trials.
     churn: Option<Churn>,
     cpu: Option<std::collections::BTreeMap<u16, u64>>,
@@ -102,18 +102,19 @@ impl Rig {
     /// Any of that fails, with its reason; [`Interrupted`].
     pub fn build(
         measurement: &str,
-        bench_arguments: &BenchArguments,
+        bench_arguments: &TestbedArguments,
         arguments: &TargetArguments,
         calibrate: Option<&Size>,
         stop: &Stop,
     ) -> Result<(Self, Recorder)> {
         let reach = arguments.reach()?;
-        let devices: &[String] = if let Reach::Dpdk(devices) = &reach { devices } else { &[] };
-        let bench = Bench::start(bench_arguments, devices)?;
+        let devices: &[String] =
+            if let TargetAccess::Dpdk(devices) = &reach { devices } else { &[] };
+        let bench = Testbed::start(bench_arguments, devices)?;
         let mut recorder = Recorder::start(measurement, &bench);
         let core = arguments.core(&bench)?;
-        let started =
-            arguments.start.is_some() || matches!(arguments.target, Kind::Adit | Kind::Testpmd);
+        let started = arguments.start.is_some()
+            || matches!(arguments.target, TargetKind::Adit | TargetKind::Testpmd);
         if started || arguments.target_core.is_some() {
             let cores = arguments.worker_cores(&bench, core);
             recorder.cores("target", &cores);
@@ -138,10 +139,10 @@ impl Rig {
             None => None,
         };
         let waiting = match &reach {
-            Reach::Dpdk(devices) => Waiting::dpdk(&bench, devices)?,
-            Reach::Memif(sockets) => Waiting::memif(sockets)?,
+            TargetAccess::Dpdk(devices) => UnlinkedPorts::dpdk(&bench, devices)?,
+            TargetAccess::Memif(sockets) => UnlinkedPorts::memif(sockets)?,
         };
-        let mut target = Running::start(arguments, &bench, core)?;
+        let mut target = RunningTarget::start(arguments, &bench, core)?;
         let addresses = |macs: &[MacAddr]| {
             let mac = |at: usize| macs.get(at).copied().unwrap_or_default();
             let mut own = arguments.port_addresses([mac(0), mac(1)]);
@@ -157,7 +158,7 @@ impl Rig {
             bench,
             arguments: arguments.clone(),
             next_hops: [MacAddr([2, 0, 0, 0, 0, 2]); 2],
-            sessions: Sessions {
+            sessions: UpfSessionIds {
                 uplink_teids: vec![1; usize::try_from(arguments.sessions).unwrap_or(1)],
                 up_seids: Vec::new(),
             },
@@ -165,7 +166,7 @@ impl Rig {
             queue_pkts,
             established: None,
             ceiling,
-            live: Live::default(),
+            live: TrialProgress::default(),
             churn: None,
             cpu: None,
             totals: Totals::default(),
@@ -226,18 +227,24 @@ impl Rig {
 
     /// Sees that packets come back before anything is measured.
     fn first_packets(&mut self, stop: &Stop) -> Result<()> {
-        for direction in [Direction::Uplink, Direction::Downlink] {
-            let case = Case {
+        for direction in [TrafficDirection::Uplink, TrafficDirection::Downlink] {
+            let case = TrialCase {
                 direction,
                 size: "128".parse().map_err(|error: String| anyhow!(error))?,
                 active: u32::try_from(self.sessions.uplink_teids.len())
                     .unwrap_or(u32::MAX)
                     .min(1000),
-                order: Order::Sequential,
+                order: SessionOrder::Sequential,
             };
             self.set_case(&case)?;
-            let outcome =
-                self.run(&case, Rate::Pps(FIRST_PPS), FIRST_NS, false, "first packets", stop)?;
+            let outcome = self.run(
+                &case,
+                OfferedRate::Pps(FIRST_PPS),
+                FIRST_NS,
+                false,
+                "first packets",
+                stop,
+            )?;
             let sum = |figure: fn(&StreamOutcome) -> u64| outcome.sum(figure);
             if sum(|stream| stream.arrivals.received) == 0 {
                 bail!(
@@ -257,7 +264,7 @@ impl Rig {
     ///
     /// # Errors
     /// A size that cannot be, or more active sessions than there are.
-    pub fn set_case(&mut self, case: &Case) -> Result<()> {
+    pub fn set_case(&mut self, case: &TrialCase) -> Result<()> {
         let arguments = &self.arguments;
         let active = usize::try_from(case.active).unwrap_or(usize::MAX);
         let all = &self.sessions.uplink_teids;
@@ -268,7 +275,7 @@ impl Rig {
                 all.len()
             ))
         })?;
-        let plan: Arc<[_]> = draw(&PlanConfig {
+        let plan: Arc<[_]> = draw_plan(&PlanConfig {
             teids,
             first: 0,
             gnbs: &arguments.gnb_addresses(),
@@ -285,7 +292,12 @@ impl Rig {
     }
 
     /// A stream of one direction.
-    fn stream(&self, uplink: bool, size: &Size, plan: Arc<[Entry]>) -> Result<StreamConfig> {
+    fn stream(
+        &self,
+        uplink: bool,
+        size: &Size,
+        plan: Arc<[PlannedPacket]>,
+    ) -> Result<StreamConfig> {
         let is_upf = self.arguments.is_upf();
         let (tx, rx) = match (is_upf, uplink) {
             (true, true) => (0, 1),
@@ -310,16 +322,16 @@ impl Rig {
 
     fn run(
         &mut self,
-        case: &Case,
-        rate: Rate,
+        case: &TrialCase,
+        rate: OfferedRate,
         duration_ns: u64,
         timeline: bool,
         what: &str,
         stop: &Stop,
     ) -> Result<TrialOutcome> {
-        let pps = if let Rate::Pps(pps) = rate { pps } else { 0 };
+        let pps = if let OfferedRate::Pps(pps) = rate { pps } else { 0 };
         let config = TrialConfig {
-            courses: case.direction.rates(rate).into_iter().map(Step::always).collect(),
+            courses: case.direction.rates(rate).into_iter().map(RateStep::always).collect(),
             duration_ns,
             drain_ns: DRAIN_NS,
             quiet_ns: if self.churn.is_some() { DRAIN_NS } else { QUIET_NS },
@@ -375,8 +387,8 @@ impl Rig {
     /// The target has ended; [`Interrupted`].
     pub fn trial(
         &mut self,
-        case: &Case,
-        rate: Rate,
+        case: &TrialCase,
+        rate: OfferedRate,
         duration_ns: u64,
         timeline: bool,
         stop: &Stop,
@@ -386,7 +398,7 @@ impl Rig {
         let outcome = self.run(case, rate, duration_ns, timeline, &case.name(), stop)?;
         let target_ns = waited.zip(self.target.waited()).map(|(before, now)| before.until(&now));
         let hz = self.engine.hz();
-        let pps = if let Rate::Pps(pps) = rate { Some(pps) } else { None };
+        let pps = if let OfferedRate::Pps(pps) = rate { Some(pps) } else { None };
         let mut report = TrialReport::new(pps, &["uplink", "downlink"], &outcome, hz);
         let (count, tester_ns) = (outcome.absences, outcome.absent_ns);
         let pps = report.offered_pps;
@@ -447,7 +459,8 @@ impl Rig {
     /// The sessions cannot be deleted.
     pub fn finish(&mut self, stop: &Stop) -> Result<Option<serde_json::Value>> {
         let counters = self.target.counters(stop);
-        if let Some(control) = self.control.as_mut().filter(|_| self.arguments.target == Kind::Upf)
+        if let Some(control) =
+            self.control.as_mut().filter(|_| self.arguments.target == TargetKind::Upf)
         {
             let engine = &mut self.engine;
             serve_while(&self.bench, || engine.serve(), || control.delete(|| Ok(())))?;
@@ -470,7 +483,7 @@ fn fastest_second(outcome: &TrialOutcome) -> u64 {
 
 /// Runs `work` here while a thread on the tester's core speaks for the ports by calling `serve`.
 pub(super) fn serve_while<T>(
-    bench: &Bench,
+    bench: &Testbed,
     mut serve: impl FnMut() + Send,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
@@ -493,7 +506,7 @@ pub(super) fn serve_while<T>(
 }
 
 /// Runs `work` on a registered thread on the tester's core, without a line of progress.
-fn on_tester_quietly<T: Send>(bench: &Bench, work: impl FnOnce() -> T + Send) -> Result<T> {
+fn on_tester_quietly<T: Send>(bench: &Testbed, work: impl FnOnce() -> T + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), || Ok(work())));
         thread.join().map_err(|_| anyhow!("the tester's thread panicked"))?

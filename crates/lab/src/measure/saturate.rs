@@ -13,19 +13,19 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::base::OutputArguments;
-use super::bench::{Bench, BenchArguments, memif_socket, on_core};
+use super::bench::{Testbed, TestbedArguments, memif_socket, on_core};
 use super::drive::TESTER_MACS;
 use super::progress::mpps;
-use super::report::{Figure, Header, Recorder, print_rates};
+use super::report::{Figure, Recorder, ReportHeader, print_rates};
 use super::rig::{ARP_TIMEOUT, ASSOCIATION_TIMEOUT, GNB_TEID, serve_while};
-use super::target::{Family, Kind, Running, TargetArguments};
+use super::target::{OuterFamily, RunningTarget, TargetArguments, TargetKind};
 use super::traffic::span_ns;
-use crate::control::{Control, ProcedureReport};
+use crate::control::{ProcedureReport, UpfAssociation};
 use crate::engine::clock::{NS_PER_S, scaled};
 use crate::engine::frame::Template;
 use crate::engine::inspect::probe;
 use crate::engine::neighbor::Neighbors;
-use crate::engine::plan::{Entry, Order, PlanConfig, draw};
+use crate::engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
 use crate::engine::stamp::Stamp;
 use crate::memif::{Listener, Memif, Ports};
 use crate::stop::{POLL, Stop, environment};
@@ -46,7 +46,7 @@ const FULL_PERMILLE_MIN: u64 = 500;
 #[derive(Debug, clap::Args)]
 pub struct SaturateArguments {
     #[command(flatten)]
-    bench: BenchArguments,
+    bench: TestbedArguments,
     #[command(flatten)]
     target: TargetArguments,
     /// Length of the UEs' IP packets.
@@ -68,7 +68,7 @@ pub struct SaturateArguments {
 
 /// One measurement.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Spell {
+pub struct SaturationInterval {
     /// `adit` or `testpmd`.
     pub target: String,
     /// `uplink` or `downlink`.
@@ -87,7 +87,7 @@ pub struct Spell {
 
 /// Forwarded rates of one direction against each other.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Ratio {
+pub struct RateRatio {
     /// `uplink` or `downlink`.
     pub direction: String,
     /// Octets of a frame that enters.
@@ -105,7 +105,7 @@ pub struct Ratio {
 pub struct SaturateReport {
     /// Machine, time, warnings.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: ReportHeader,
     /// Sessions, all with traffic, at random.
     pub sessions: u32,
     /// Rules of each.
@@ -113,11 +113,11 @@ pub struct SaturateReport {
     /// How they were established.
     pub established: Option<ProcedureReport>,
     /// adit by testpmd.
-    pub ratios: Vec<Ratio>,
+    pub ratios: Vec<RateRatio>,
     /// The figures to compare.
     pub figures: Vec<Figure>,
     /// Every measurement, in its order.
-    pub spells: Vec<Spell>,
+    pub spells: Vec<SaturationInterval>,
     /// What adit counted.
     pub target_counters: Option<serde_json::Value>,
 }
@@ -127,14 +127,14 @@ pub struct SaturateReport {
 /// # Errors
 /// A target cannot be started or reached, its packets come back wrong, or `stop` was raised.
 pub fn run(arguments: &SaturateArguments, stop: &Stop) -> Result<bool> {
-    let bench = Bench::start(&arguments.bench, &[])?;
+    let bench = Testbed::start(&arguments.bench, &[])?;
     let mut recorder = Recorder::start("saturate", &bench);
     let core = arguments.target.core(&bench)?;
     recorder.cores("target", &[core]);
-    let mut testpmd = Side::testpmd(arguments, &bench, core, stop)?;
-    let mut adit = Side::adit(arguments, &bench, core, stop)?;
+    let mut testpmd = SaturatedTarget::testpmd(arguments, &bench, core, stop)?;
+    let mut adit = SaturatedTarget::adit(arguments, &bench, core, stop)?;
     let mut report = SaturateReport {
-        header: Header::default(),
+        header: ReportHeader::default(),
         sessions: arguments.target.sessions,
         rules: format!("{:?}", arguments.target.rules).to_lowercase(),
         established: adit.established.clone(),
@@ -151,61 +151,67 @@ pub fn run(arguments: &SaturateArguments, stop: &Stop) -> Result<bool> {
     report.header = recorder.finish(result.is_ok());
     arguments.output.deliver(&report, print)?;
     result?;
-    let enough = |ratio: &Ratio| arguments.permille_min.is_none_or(|m| ratio.median_permille >= m);
+    let enough =
+        |ratio: &RateRatio| arguments.permille_min.is_none_or(|m| ratio.median_permille >= m);
     Ok(report.ratios.iter().all(enough))
 }
 
 /// One target with its ports and frames.
-struct Side {
+struct SaturatedTarget {
     name: &'static str,
     ports: Ports,
-    target: Running,
-    streams: Vec<Stream>,
+    target: RunningTarget,
+    streams: Vec<SaturationStream>,
     established: Option<ProcedureReport>,
-    _control: Option<Control>,
+    _control: Option<UpfAssociation>,
 }
 
 /// What is sent in one direction, and what comes back.
-struct Stream {
+struct SaturationStream {
     direction: &'static str,
     /// The port.
     tx: usize,
     template: Template,
-    plan: std::sync::Arc<[Entry]>,
+    plan: std::sync::Arc<[PlannedPacket]>,
     /// Octets of a frame that comes back.
     len_back: usize,
     /// TEID of session 0 in what comes back.
     teid_back: Option<u32>,
 }
 
-impl Side {
+impl SaturatedTarget {
     fn testpmd(
         arguments: &SaturateArguments,
-        bench: &Bench,
+        bench: &Testbed,
         core: u16,
         stop: &Stop,
     ) -> Result<Self> {
-        let options = TargetArguments { target: Kind::Testpmd, ..arguments.target.clone() };
+        let options = TargetArguments { target: TargetKind::Testpmd, ..arguments.target.clone() };
         let listener = Listener::bind(&memif_socket("l2"))?;
-        let mut target = Running::start(&options, bench, core)?;
+        let mut target = RunningTarget::start(&options, bench, core)?;
         let memif = target.accept(&listener, stop)?;
         target.pause();
         let ports = Ports::new(vec![memif], TESTER_MACS.to_vec());
         let teids = vec![1; usize::try_from(options.sessions)?];
-        let swap = |uplink| -> Result<Stream> {
+        let swap = |uplink| -> Result<SaturationStream> {
             let stream = stream(arguments, uplink, TESTER_MACS[1], &teids)?;
             let len_back = stream.template.frame_len();
-            Ok(Stream { tx: 0, len_back, teid_back: None, ..stream })
+            Ok(SaturationStream { tx: 0, len_back, teid_back: None, ..stream })
         };
         let streams = vec![swap(true)?, swap(false)?];
         Ok(Self { name: "testpmd", ports, target, streams, established: None, _control: None })
     }
 
-    fn adit(arguments: &SaturateArguments, bench: &Bench, core: u16, stop: &Stop) -> Result<Self> {
-        let options = TargetArguments { target: Kind::Adit, ..arguments.target.clone() };
+    fn adit(
+        arguments: &SaturateArguments,
+        bench: &Testbed,
+        core: u16,
+        stop: &Stop,
+    ) -> Result<Self> {
+        let options = TargetArguments { target: TargetKind::Adit, ..arguments.target.clone() };
         let n3 = Listener::bind(&memif_socket("n3"))?;
         let n6 = Listener::bind(&memif_socket("n6"))?;
-        let mut target = Running::start(&options, bench, core)?;
+        let mut target = RunningTarget::start(&options, bench, core)?;
         let memifs = vec![target.accept(&n3, stop)?, target.accept(&n6, stop)?];
         let mut ports = Ports::new(memifs, TESTER_MACS.to_vec());
         let mut control = options.control()?;
@@ -239,30 +245,30 @@ fn stream(
     uplink: bool,
     dst_mac: MacAddr,
     teids: &[u32],
-) -> Result<Stream> {
+) -> Result<SaturationStream> {
     let options = &arguments.target;
     let tx = usize::from(!uplink);
     let form = options.form(uplink, TESTER_MACS[tx], dst_mac);
     let template = Template::new(&form, arguments.size)
         .map_err(|error| environment(format!("--size {}: {error}", arguments.size)))?;
-    let plan = draw(&PlanConfig {
+    let plan = draw_plan(&PlanConfig {
         teids,
         first: 0,
         gnbs: &options.gnb_addresses(),
         source_ports: options.source_ports,
         weights: &[1],
-        order: Order::Random,
+        order: SessionOrder::Random,
         seed: if uplink { 1 } else { 2 },
     });
     let len = template.frame_len();
     let has_qfi = options.profile()?.qfi.is_some();
     // What the header of IPv6 has more.
-    let more = if options.n3_family == Family::Ipv6 { 20 } else { 0 };
+    let more = if options.n3_family == OuterFamily::Ipv6 { 20 } else { 0 };
     let len_back = match (uplink, has_qfi) {
         (true, _) => len - form.tunnel.map_or(0, |tunnel| more + tunnel_len(tunnel.psc.is_some())),
         (false, qfi) => len + more + tunnel_len(qfi),
     };
-    Ok(Stream {
+    Ok(SaturationStream {
         direction: if uplink { "uplink" } else { "downlink" },
         tx,
         template,
@@ -283,7 +289,7 @@ fn serve(ports: &mut Ports, neighbors: &mut Neighbors) {
         let mut burst = Burst::new();
         while ports.rx_burst(port, adit_types::limits::BURST_MAX, &mut burst) > 0 {
             for buf in burst.drain(..) {
-                neighbors.hear(ports, port, buf);
+                neighbors.receive(ports, port, buf);
             }
         }
     }
@@ -307,7 +313,7 @@ fn resolve(
             bail!("the UPF did not tell its link-layer addresses within {ARP_TIMEOUT:?}");
         }
         for (port, address) in wanted {
-            neighbors.ask(ports, port, address);
+            neighbors.send_request(ports, port, address);
         }
         stop.sleep(POLL)?;
     }
@@ -315,8 +321,8 @@ fn resolve(
 
 fn take_turns(
     arguments: &SaturateArguments,
-    bench: &Bench,
-    mut sides: [&mut Side; 2],
+    bench: &Testbed,
+    mut sides: [&mut SaturatedTarget; 2],
     report: &mut SaturateReport,
     stop: &Stop,
 ) -> Result<()> {
@@ -328,7 +334,7 @@ fn take_turns(
             for index in 0..side.streams.len() {
                 stop.check()?;
                 side.target.check()?;
-                let Side { name, ports, streams, .. } = &mut **side;
+                let SaturatedTarget { name, ports, streams, .. } = &mut **side;
                 let stream = streams.get(index).context("a stream")?;
                 let (warm_up, span) = (ticks(WARM_UP_NS), ticks(arguments.span));
                 let flood = std::thread::scope(|scope| {
@@ -359,7 +365,7 @@ fn take_turns(
 
 /// What a flood found.
 #[derive(Default)]
-struct Flood {
+struct FloodResult {
     ticks: u64,
     forwarded: u64,
     others: u64,
@@ -368,11 +374,11 @@ struct Flood {
     full: u64,
 }
 
-impl Flood {
+impl FloodResult {
     #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
-    fn spell(&self, target: &str, stream: &Stream, hz: u64) -> Spell {
+    fn spell(&self, target: &str, stream: &SaturationStream, hz: u64) -> SaturationInterval {
         let cycles = self.ticks as f64 / self.forwarded.max(1) as f64;
-        Spell {
+        SaturationInterval {
             target: target.to_owned(),
             direction: stream.direction.to_owned(),
             frame_len_in_bytes: stream.template.frame_len(),
@@ -386,9 +392,9 @@ impl Flood {
 
 /// Sends as much as the target's ring takes, and counts what comes back; `warm_up` and `span` in
 /// ticks.
-fn flood(memifs: &mut [Memif], stream: &Stream, warm_up: u64, span: u64) -> Flood {
+fn flood(memifs: &mut [Memif], stream: &SaturationStream, warm_up: u64, span: u64) -> FloodResult {
     let mut cursor = 0;
-    let mut found = Flood::default();
+    let mut found = FloodResult::default();
     let start = adit_dpdk::tsc();
     let mut counting = None;
     loop {
@@ -403,7 +409,7 @@ fn flood(memifs: &mut [Memif], stream: &Stream, warm_up: u64, span: u64) -> Floo
         let now = adit_dpdk::tsc();
         match counting {
             None if now - start >= warm_up => {
-                found = Flood { wrong: found.wrong, ..Flood::default() };
+                found = FloodResult { wrong: found.wrong, ..FloodResult::default() };
                 counting = Some(now);
             }
             Some(since) if now - since >= span => {
@@ -418,7 +424,7 @@ fn flood(memifs: &mut [Memif], stream: &Stream, warm_up: u64, span: u64) -> Floo
 
 /// Hands one burst over, or as much as there is room for; returns how many.
 #[inline]
-fn send(memif: &mut Memif, stream: &Stream, cursor: &mut usize) -> u16 {
+fn send(memif: &mut Memif, stream: &SaturationStream, cursor: &mut usize) -> u16 {
     let len = stream.template.frame_len();
     let count = memif.room().min(BURST);
     for index in 0..count {
@@ -435,7 +441,7 @@ fn send(memif: &mut Memif, stream: &Stream, cursor: &mut usize) -> u16 {
 
 /// Counts what came back, by length; looks into the first of each burst.
 #[inline]
-fn take(memif: &mut Memif, stream: &Stream, found: &mut Flood) {
+fn take(memif: &mut Memif, stream: &SaturationStream, found: &mut FloodResult) {
     let count = memif.waiting();
     if count == 0 {
         return;
@@ -455,7 +461,7 @@ fn take(memif: &mut Memif, stream: &Stream, found: &mut Flood) {
 }
 
 /// The frame is a probe, in the tunnel of its session.
-fn is_right(frame: &[u8], stream: &Stream) -> bool {
+fn is_right(frame: &[u8], stream: &SaturationStream) -> bool {
     probe(frame).is_some_and(|probe| match stream.teid_back {
         Some(first) => probe.teid.map(|t| t.0) == Some(first.wrapping_add(probe.stamp.session)),
         None => true,
@@ -467,7 +473,9 @@ fn conclude(report: &mut SaturateReport, recorder: &mut Recorder) {
         let one = report.spells.iter().find(|spell| spell.direction == direction);
         let frame_len_in_bytes = one.map_or(0, |spell| spell.frame_len_in_bytes);
         let of = |target: &str| -> Vec<u64> {
-            let own = |spell: &&Spell| spell.target == target && spell.direction == direction;
+            let own = |spell: &&SaturationInterval| {
+                spell.target == target && spell.direction == direction
+            };
             report.spells.iter().filter(own).map(|spell| spell.forwarded_pps).collect()
         };
         let (testpmd, adit) = (of("testpmd"), of("adit"));
@@ -475,7 +483,7 @@ fn conclude(report: &mut SaturateReport, recorder: &mut Recorder) {
             adit.iter().zip(&testpmd).map(|(a, t)| scaled(*a, 1000, (*t).max(1))).collect();
         ratios.sort_unstable();
         let (Some(min), Some(max)) = (ratios.first(), ratios.last()) else { continue };
-        report.ratios.push(Ratio {
+        report.ratios.push(RateRatio {
             direction: direction.to_owned(),
             frame_len_in_bytes,
             median_permille: ratios[ratios.len() / 2],

@@ -69,7 +69,7 @@ pub enum Bound {
 
 /// What was found for one goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResult {
     /// The goal: at most this share lost. Unit: parts per billion.
     pub goal_ppb: u64,
     /// The highest rate that met it; zero when none did. Unit: packets per second.
@@ -103,7 +103,7 @@ pub fn search(
     goals: &[u64],
     max_pps: u64,
     trial: &mut dyn FnMut(u64, u64) -> Result<Measured>,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<SearchResult>> {
     let mut searcher = Searcher { trial, known: Vec::new(), unclear_left: UNCLEAR_MAX };
     let mut met = 0;
     goals
@@ -123,7 +123,7 @@ pub fn search(
                 interval.high = interval.high.filter(|high| *high > met);
             }
             met = interval.low;
-            Ok(Found {
+            Ok(SearchResult {
                 goal_ppb: goal,
                 rate_pps: interval.low,
                 upper_pps: interval.high,
@@ -135,7 +135,7 @@ pub fn search(
 
 /// A trial that was run.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct SearchTrial {
     rate: u64,
     duration: u64,
     measured: Measured,
@@ -184,7 +184,7 @@ impl Votes {
 
 struct Searcher<'t> {
     trial: &'t mut dyn FnMut(u64, u64) -> Result<Measured>,
-    known: Vec<Known>,
+    known: Vec<SearchTrial>,
     unclear_left: u32,
 }
 
@@ -225,7 +225,7 @@ impl Searcher<'_> {
             }
             self.unclear_left -= u32::from(is_unclear);
             let measured = (self.trial)(rate, duration)?;
-            self.known.push(Known { rate, duration, measured });
+            self.known.push(SearchTrial { rate, duration, measured });
         }
     }
 
@@ -341,7 +341,7 @@ mod tests {
         method: Method,
         max: u64,
         mut target: impl FnMut(u64, u64) -> Measured,
-    ) -> (Vec<Found>, usize) {
+    ) -> (Vec<SearchResult>, usize) {
         let mut trials = 0;
         let found = search(method, &[0, PLR], max, &mut |rate, duration| {
             trials += 1;

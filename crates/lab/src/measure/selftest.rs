@@ -14,20 +14,20 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::base::OutputArguments;
-use super::bench::{Bench, BenchArguments, memif_socket, on_core, wait_for_links};
-use super::drive::Drive;
+use super::bench::{Testbed, TestbedArguments, memif_socket, on_core, wait_for_links};
+use super::drive::AnyEngine;
 use super::progress::mpps;
-use super::report::{Figure, Header, Recorder, TrialReport};
-use super::target::Reach;
+use super::report::{Figure, Recorder, ReportHeader, TrialReport};
+use super::target::TargetAccess;
 use super::traffic::{Size, rate_pps};
-use crate::engine::clock::{Clock, NS_PER_S};
+use crate::engine::clock::{NS_PER_S, TickClock};
 use crate::engine::fault::{DELAY_NS, Fault, Forwarder, found};
-use crate::engine::frame::{Endpoints, Form, Inner, Template, Tunnel};
+use crate::engine::frame::{Endpoints, FrameFormat, Template, TesterTunnel, UePacketKind};
 use crate::engine::neighbor::Neighbors;
-use crate::engine::pacer::{Rate, Step};
-use crate::engine::plan::{Order, PlanConfig, draw};
+use crate::engine::pacer::{OfferedRate, RateStep};
+use crate::engine::plan::{PlanConfig, SessionOrder, draw_plan};
 use crate::engine::stream::StreamConfig;
-use crate::engine::trial::{Engine, Live, TrialConfig, TrialOutcome};
+use crate::engine::trial::{Engine, TrialConfig, TrialOutcome, TrialProgress};
 use crate::stop::{Interrupted, Stop, environment};
 
 /// Sessions of the self test.
@@ -46,7 +46,7 @@ const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Which ports are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Wire {
+pub enum SelftestLink {
     /// This program's own memif, whose packets come back on the same core: the ceiling for adit and
     /// testpmd.
     Memif,
@@ -60,10 +60,10 @@ pub enum Wire {
 #[derive(Debug, clap::Args)]
 pub struct SelftestArguments {
     #[command(flatten)]
-    bench: BenchArguments,
+    bench: TestbedArguments,
     /// What joins the ports.
-    #[arg(long, value_enum, default_value_t = Wire::Memif)]
-    wire: Wire,
+    #[arg(long, value_enum, default_value_t = SelftestLink::Memif)]
+    wire: SelftestLink,
     /// Length of each trial, in seconds.
     #[arg(long, value_name = "S", default_value_t = 2,
         value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -113,9 +113,9 @@ impl FaultReport {
 pub struct SelftestReport {
     /// Machine, time, warnings.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: ReportHeader,
     /// What joined the ports.
-    pub wire: Wire,
+    pub wire: SelftestLink,
     /// Lengths of the UEs' IP packets.
     pub size: Size,
     /// Packets per second that one core sends and receives at once.
@@ -140,10 +140,10 @@ pub struct SelftestReport {
 /// The ports cannot be opened; [`Interrupted`].
 pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
     let wires = devices(arguments.wire, arguments.faults);
-    let bench = Bench::start(&arguments.bench, &wires)?;
+    let bench = Testbed::start(&arguments.bench, &wires)?;
     let mut recorder = Recorder::start("selftest", &bench);
     let mut report = SelftestReport {
-        header: Header::default(),
+        header: ReportHeader::default(),
         wire: arguments.wire,
         size: arguments.size.clone(),
         ceiling_pps: 0,
@@ -154,10 +154,10 @@ pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
         figures: Vec::new(),
         passed: false,
     };
-    let live = Live::default();
+    let live = TrialProgress::default();
     {
         let mut engine = back_to_back(&bench, arguments.wire, &wires, stop)?;
-        engine.set_streams(streams(&arguments.size, arguments.wire == Wire::Dpdk)?);
+        engine.set_streams(streams(&arguments.size, arguments.wire == SelftestLink::Dpdk)?);
         bench.on_tester(&live, "selftest", || {
             measure(&mut engine, arguments, &live, &mut report, stop);
             Ok(())
@@ -179,11 +179,11 @@ pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
 }
 
 /// Device strings: those of the wire, then two pairs around the forwarder.
-fn devices(wire: Wire, faults: bool) -> Vec<String> {
+fn devices(wire: SelftestLink, faults: bool) -> Vec<String> {
     let mut devices = match wire {
-        Wire::Memif => Vec::new(),
-        Wire::Dpdk => pair("self", 0).to_vec(),
-        Wire::Ring => vec!["net_ring0".to_owned(), "net_ring1".to_owned()],
+        SelftestLink::Memif => Vec::new(),
+        SelftestLink::Dpdk => pair("self", 0).to_vec(),
+        SelftestLink::Ring => vec!["net_ring0".to_owned(), "net_ring1".to_owned()],
     };
     if faults {
         devices.extend(FORWARDER.into_iter().flat_map(|(name, first)| pair(name, first)));
@@ -202,16 +202,21 @@ fn pair(name: &str, first: u32) -> [String; 2] {
 }
 
 /// An engine whose ports are joined or give back what is sent on them.
-fn back_to_back(bench: &Bench, wire: Wire, devices: &[String], stop: &Stop) -> Result<Drive> {
-    if wire == Wire::Memif {
-        return Drive::mirrored(bench);
+fn back_to_back(
+    bench: &Testbed,
+    wire: SelftestLink,
+    devices: &[String],
+    stop: &Stop,
+) -> Result<AnyEngine> {
+    if wire == SelftestLink::Memif {
+        return AnyEngine::mirrored(bench);
     }
     let names: Vec<&str> = devices.iter().take(2).map(String::as_str).collect();
     let (ports, io) = open(bench, &names, stop)?;
-    Ok(Drive::dpdk(bench, io, ports, Neighbors::default()))
+    Ok(AnyEngine::dpdk(bench, io, ports, Neighbors::default()))
 }
 
-fn open(bench: &Bench, names: &[&str], stop: &Stop) -> Result<(Vec<Port>, WorkerIo)> {
+fn open(bench: &Testbed, names: &[&str], stop: &Stop) -> Result<(Vec<Port>, WorkerIo)> {
     let (mut ports, mut queues) = (Vec::new(), Vec::new());
     for name in names {
         let (port, queue) = bench.open(name)?;
@@ -226,29 +231,29 @@ fn open(bench: &Bench, names: &[&str], stop: &Stop) -> Result<(Vec<Port>, Worker
 /// Uplink from port 0, downlink from port 1.
 fn streams(size: &Size, cross: bool) -> Result<Vec<StreamConfig>> {
     let teids: Vec<u32> = (1u32..).take(SESSIONS).collect();
-    let plan = draw(&PlanConfig {
+    let plan = draw_plan(&PlanConfig {
         teids: &teids,
         first: 0,
         gnbs: &[Ipv4Addr::new(192, 0, 2, 1).into()],
         source_ports: 1,
         weights: &size.weights,
-        order: Order::Random,
+        order: SessionOrder::Random,
         seed: 1,
     });
     let plan: Arc<[_]> = plan.into();
     let stream = |uplink: bool| -> Result<StreamConfig> {
         let psc = Qfi::new(9).map(PduSessionContainer::uplink);
-        let form = Form {
+        let form = FrameFormat {
             src_mac: MacAddr([2, 0, 0, 0, 0, 1]),
             dst_mac: MacAddr([2, 0, 0, 0, 0, 2]),
             vlan: VlanId::UNTAGGED,
-            tunnel: uplink.then_some(Tunnel {
+            tunnel: uplink.then_some(TesterTunnel {
                 upf: Ipv4Addr::new(192, 0, 2, 2).into(),
                 gnb: Ipv4Addr::new(192, 0, 2, 1).into(),
                 psc,
             }),
             uplink,
-            inner: Inner::Udp4,
+            inner: UePacketKind::Udp4,
             endpoints: Endpoints {
                 ue_v4: Ipv4Addr::new(10, 0, 0, 1),
                 ue_v6: Ipv6Addr::UNSPECIFIED,
@@ -276,9 +281,9 @@ fn streams(size: &Size, cross: bool) -> Result<Vec<StreamConfig>> {
 
 const NAMES: [&str; 2] = ["uplink", "downlink"];
 
-fn trial_config(duration_ns: u64, rate: Rate) -> TrialConfig {
+fn trial_config(duration_ns: u64, rate: OfferedRate) -> TrialConfig {
     TrialConfig {
-        courses: vec![Step::always(rate); 2],
+        courses: vec![RateStep::always(rate); 2],
         duration_ns,
         drain_ns: 2_000_000_000,
         quiet_ns: 2_000_000_000,
@@ -291,40 +296,40 @@ fn trial_config(duration_ns: u64, rate: Rate) -> TrialConfig {
 }
 
 fn measure(
-    engine: &mut Drive,
+    engine: &mut AnyEngine,
     arguments: &SelftestArguments,
-    live: &Live,
+    live: &TrialProgress,
     report: &mut SelftestReport,
     stop: &Stop,
 ) {
-    let mut trial = |rate: Rate| {
+    let mut trial = |rate: OfferedRate| {
         let hz = engine.hz();
         let pps = match rate {
-            Rate::Max => None,
-            Rate::Pps(pps) => Some(2 * pps),
+            OfferedRate::Max => None,
+            OfferedRate::Pps(pps) => Some(2 * pps),
         };
         live.rate_pps.store(pps.unwrap_or_default(), Ordering::Relaxed);
         let outcome = engine.run(&trial_config(arguments.duration * NS_PER_S, rate), live, stop);
         TrialReport::new(pps, &NAMES, &outcome, hz)
     };
-    let ceiling = trial(Rate::Max);
+    let ceiling = trial(OfferedRate::Max);
     report.ceiling_pps = ceiling.received_pps;
     report.ceiling = Some(ceiling);
     if stop.is_raised() {
         return;
     }
-    report.quiet = Some(trial(Rate::Pps(QUIET_PPS)));
+    report.quiet = Some(trial(OfferedRate::Pps(QUIET_PPS)));
     if stop.is_raised() {
         return;
     }
-    report.half = Some(trial(Rate::Pps(report.ceiling_pps / 4)));
+    report.half = Some(trial(OfferedRate::Pps(report.ceiling_pps / 4)));
 }
 
 /// Runs one trial with each fault in a forwarder between two memif pairs.
 fn plant(
-    bench: &Bench,
+    bench: &Testbed,
     arguments: &SelftestArguments,
-    live: &Live,
+    live: &TrialProgress,
     recorder: &mut Recorder,
     report: &mut SelftestReport,
     stop: &Stop,
@@ -353,9 +358,9 @@ fn plant(
     let mut forwarder = Forwarder::new(target_io, None, arguments.one_in, delay);
     let faults =
         [None, Some(Fault::Drop), Some(Fault::Duplicate), Some(Fault::Reorder), Some(Fault::Delay)];
-    let rate = Rate::Pps((arguments.fault_rate / 2).min(report.ceiling_pps / 8));
+    let rate = OfferedRate::Pps((arguments.fault_rate / 2).min(report.ceiling_pps / 8));
     let hz = engine.clock.hz();
-    let pps = if let Rate::Pps(pps) = rate { Some(2 * pps) } else { None };
+    let pps = if let OfferedRate::Pps(pps) = rate { Some(2 * pps) } else { None };
     live.rate_pps.store(pps.unwrap_or_default(), Ordering::Relaxed);
     let config = trial_config(arguments.duration * NS_PER_S, rate);
     for fault in faults {
@@ -383,7 +388,7 @@ fn plant(
             })?;
             let fault = FaultReport {
                 fault: name.to_owned(),
-                planted: forwarder.met(),
+                planted: forwarder.faults_injected(),
                 found: found(fault, &outcome, hz),
                 trial: TrialReport::new(pps, &NAMES, &outcome, hz),
             };
@@ -414,12 +419,21 @@ fn figures(report: &SelftestReport) -> Vec<Figure> {
 ///
 /// # Errors
 /// The ports cannot be opened; a size that cannot be; [`Interrupted`].
-pub fn ceiling(bench: &Bench, size: &Size, reach: &Reach, stop: &Stop) -> Result<TrialReport> {
-    let wire = if matches!(reach, Reach::Memif(_)) { Wire::Memif } else { Wire::Dpdk };
+pub fn ceiling(
+    bench: &Testbed,
+    size: &Size,
+    reach: &TargetAccess,
+    stop: &Stop,
+) -> Result<TrialReport> {
+    let wire = if matches!(reach, TargetAccess::Memif(_)) {
+        SelftestLink::Memif
+    } else {
+        SelftestLink::Dpdk
+    };
     let mut engine = back_to_back(bench, wire, &pair("ceiling", 20), stop)?;
-    engine.set_streams(streams(size, wire == Wire::Dpdk)?);
-    let live = Live::default();
-    let config = trial_config(CEILING_NS, Rate::Max);
+    engine.set_streams(streams(size, wire == SelftestLink::Dpdk)?);
+    let live = TrialProgress::default();
+    let config = trial_config(CEILING_NS, OfferedRate::Max);
     let mut outcomes = Vec::new();
     for _ in 0..CEILING_TRIALS {
         stop.check()?;
@@ -509,8 +523,8 @@ mod tests {
             trial: TrialReport::default(),
         };
         SelftestReport {
-            header: Header::default(),
-            wire: Wire::Memif,
+            header: ReportHeader::default(),
+            wire: SelftestLink::Memif,
             size: "64".parse().unwrap(),
             ceiling_pps: 1,
             ceiling: None,

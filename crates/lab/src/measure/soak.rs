@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::base::Base;
-use super::bench::BenchArguments;
+use super::base::ReportBase;
+use super::bench::TestbedArguments;
 use super::metrics;
 use super::progress::mpps;
 use super::report::{Figure, TrialReport};
@@ -17,8 +17,8 @@ use super::target::TargetArguments;
 use super::throughput::CaseArguments;
 use super::traffic::{rate_pps, span_ns};
 use crate::control::ProcedureReport;
-use crate::control::churn::Pattern;
-use crate::engine::pacer::Rate;
+use crate::control::churn::ChurnPattern;
+use crate::engine::pacer::OfferedRate;
 use crate::stop::{Interrupted, Stop, environment};
 
 /// Memory that may be gained between the first and the last third. Unit: parts per thousand.
@@ -32,7 +32,7 @@ const DRIFT_PERCENT: u64 = 150;
 #[derive(Debug, clap::Args)]
 pub struct SoakArguments {
     #[command(flatten)]
-    bench: BenchArguments,
+    bench: TestbedArguments,
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct SoakArguments {
     interval: u64,
     /// Sessions that change beside the traffic.
     #[arg(long, value_enum)]
-    churn: Option<Pattern>,
+    churn: Option<ChurnPattern>,
     /// Requests per second of those changes.
     #[arg(long, value_name = "N", default_value_t = 500,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -82,9 +82,9 @@ pub struct IntervalReport {
 pub struct SoakReport {
     /// Machine, target, figures.
     #[serde(flatten)]
-    pub base: Base,
+    pub base: ReportBase,
     /// What changed beside the traffic.
-    pub churn: Option<Pattern>,
+    pub churn: Option<ChurnPattern>,
     /// How its requests went.
     pub churned: Option<ProcedureReport>,
     /// The intervals.
@@ -107,7 +107,7 @@ pub fn run(arguments: &SoakArguments, stop: &Stop) -> Result<bool> {
     let (mut rig, mut recorder) = Rig::build("soak", &arguments.bench, target, calibration, stop)?;
     rig.refuse_above_ceiling(arguments.rate)?;
     let mut report = SoakReport {
-        base: Base::of(target, &rig),
+        base: ReportBase::of(target, &rig),
         churn: arguments.churn,
         churned: None,
         intervals: Vec::new(),
@@ -129,7 +129,7 @@ pub fn run(arguments: &SoakArguments, stop: &Stop) -> Result<bool> {
 
 fn measure(
     arguments: &SoakArguments,
-    cases: Vec<super::rig::Case>,
+    cases: Vec<super::rig::TrialCase>,
     rig: &mut Rig,
     report: &mut SoakReport,
     stop: &Stop,
@@ -137,7 +137,7 @@ fn measure(
     let Some(mut case) = cases.into_iter().next() else { return Ok(()) };
     let all = rig.session_count();
     let changing = arguments.churn_sessions.unwrap_or((all / 10).max(1)).min(all);
-    if arguments.churn == Some(Pattern::Recreate) {
+    if arguments.churn == Some(ChurnPattern::Recreate) {
         // A TEID that the UPF chooses anew would not be that of the plan.
         case.active = case.active.min(all - changing);
         if case.active == 0 {
@@ -163,7 +163,7 @@ fn measure(
 
 fn intervals(
     arguments: &SoakArguments,
-    case: &super::rig::Case,
+    case: &super::rig::TrialCase,
     rig: &mut Rig,
     reports: &mut Vec<IntervalReport>,
     stop: &Stop,
@@ -172,7 +172,7 @@ fn intervals(
     for at in 0..count {
         let left = arguments.duration - at * arguments.interval;
         let length = left.min(arguments.interval);
-        let trial = rig.trial(case, Rate::Pps(arguments.rate), length, false, stop)?;
+        let trial = rig.trial(case, OfferedRate::Pps(arguments.rate), length, false, stop)?;
         let memory_kib = match arguments.metrics {
             Some(address) => Some(metrics::read(address, &arguments.memory_metric)? / 1024),
             None => rig.target.memory_kib(),
@@ -288,7 +288,7 @@ mod tests {
 
     fn found(intervals: Vec<IntervalReport>) -> Vec<String> {
         findings(&SoakReport {
-            base: Base::default(),
+            base: ReportBase::default(),
             churn: None,
             churned: None,
             intervals,

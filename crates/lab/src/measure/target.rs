@@ -16,14 +16,14 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::bench::{Bench, memif_socket};
-use super::machine::Steal;
+use super::bench::{Testbed, memif_socket};
+use super::machine::StealTime;
 use super::rig::LINK_TIMEOUT;
-use crate::adit_config::{AditConfig, Excess, Qos};
+use crate::adit_config::{AditConfig, ExcessAction, Qos};
 use crate::adit_process::find_binary;
-use crate::control::{Control, Profile, SessionsConfig, Teids};
-use crate::engine::frame::{Endpoints, Form, Inner, Tunnel};
-use crate::engine::neighbor::Addresses;
+use crate::control::{SessionProfile, SessionsConfig, TeidAllocation, UpfAssociation};
+use crate::engine::frame::{Endpoints, FrameFormat, TesterTunnel, UePacketKind};
+use crate::engine::neighbor::PortAddresses;
 use crate::memif::{Listener, Memif};
 use crate::process::{Process, Program, is_installed, owned};
 use crate::scratch::Scratch;
@@ -39,7 +39,7 @@ const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum TargetKind {
     /// `adit`, started here on memif.
     Adit,
     /// `dpdk-testpmd` in mode macswap, started here on memif.
@@ -50,7 +50,7 @@ pub enum Kind {
     L2,
 }
 
-impl Kind {
+impl TargetKind {
     /// The word of the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -65,7 +65,7 @@ impl Kind {
 
 /// What a target is reached through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reach {
+pub enum TargetAccess {
     /// DPDK ports, by their device strings.
     Dpdk(Vec<String>),
     /// The tester's own end of memifs, by the names of their sockets; the target is their client.
@@ -75,7 +75,7 @@ pub enum Reach {
 /// Rules of each session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Rules {
+pub enum TargetRules {
     /// Two PDRs with a FAR each.
     Plain,
     /// And a QER with the QFI.
@@ -97,7 +97,7 @@ pub enum TeidChoice {
 /// IP version under GTP-U on N3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Family {
+pub enum OuterFamily {
     /// IPv4.
     Ipv4,
     /// IPv6.
@@ -108,8 +108,8 @@ pub enum Family {
 #[derive(Debug, Clone, clap::Args)]
 pub struct TargetArguments {
     /// What is measured.
-    #[arg(long, value_enum, default_value_t = Kind::Adit)]
-    pub target: Kind,
+    #[arg(long, value_enum, default_value_t = TargetKind::Adit)]
+    pub target: TargetKind,
     /// Core of the target; by default the first that is not the tester's.
     #[arg(long, value_name = "CPU")]
     pub target_core: Option<u16>,
@@ -127,7 +127,7 @@ pub struct TargetArguments {
     /// What the adit that is started here does with packets beyond a maximum bit rate; by default
     /// what it does without configuration.
     #[arg(long, value_enum)]
-    pub excess: Option<Excess>,
+    pub excess: Option<ExcessAction>,
     /// Packets that it holds at most while they wait for a rate.
     #[arg(long, value_name = "N", requires = "excess",
         value_parser = clap::value_parser!(u32).range(0..=262_144))]
@@ -169,8 +169,8 @@ pub struct TargetArguments {
     #[arg(long, value_name = "ADDRESS", default_value = "172.30.3.2")]
     pub upf_n3: Ipv4Addr,
     /// IP version under GTP-U on N3: whether --upf-n3 and --gnb hold, or --upf-n3-v6 and --gnb-v6.
-    #[arg(long, value_enum, default_value_t = Family::Ipv4)]
-    pub n3_family: Family,
+    #[arg(long, value_enum, default_value_t = OuterFamily::Ipv4)]
+    pub n3_family: OuterFamily,
     /// GTP-U address of the UPF over IPv6.
     #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:3:f::2")]
     pub upf_n3_v6: Ipv6Addr,
@@ -219,8 +219,8 @@ pub struct TargetArguments {
     #[arg(long, value_enum)]
     pub teids: Option<TeidChoice>,
     /// Rules of each session.
-    #[arg(long, value_enum, default_value_t = Rules::Qos)]
-    pub rules: Rules,
+    #[arg(long, value_enum, default_value_t = TargetRules::Qos)]
+    pub rules: TargetRules,
     /// QFI of QERs and uplink packets.
     #[arg(long, value_name = "QFI", default_value_t = 9,
         value_parser = clap::value_parser!(u8).range(0..=63))]
@@ -249,17 +249,17 @@ pub struct TargetArguments {
     pub first_sessions: Option<u32>,
     /// The rules of the first sessions, where a measurement has several: how many have which.
     #[arg(skip)]
-    pub profiles: Vec<(u32, Profile)>,
+    pub profiles: Vec<(u32, SessionProfile)>,
     /// What the UEs' packets look like.
-    #[arg(long, value_enum, default_value_t = Inner::Udp4)]
-    pub inner: Inner,
+    #[arg(long, value_enum, default_value_t = UePacketKind::Udp4)]
+    pub inner: UePacketKind,
 }
 
 impl TargetArguments {
     /// True for a target that speaks PFCP.
     #[must_use]
     pub fn is_upf(&self) -> bool {
-        matches!(self.target, Kind::Adit | Kind::Upf)
+        matches!(self.target, TargetKind::Adit | TargetKind::Upf)
     }
 
     /// Addresses of the UEs and their server.
@@ -277,8 +277,8 @@ impl TargetArguments {
     #[must_use]
     pub fn upf_n3_address(&self) -> IpAddr {
         match self.n3_family {
-            Family::Ipv4 => self.upf_n3.into(),
-            Family::Ipv6 => self.upf_n3_v6.into(),
+            OuterFamily::Ipv4 => self.upf_n3.into(),
+            OuterFamily::Ipv6 => self.upf_n3_v6.into(),
         }
     }
 
@@ -287,8 +287,8 @@ impl TargetArguments {
     pub fn gnb_addresses(&self) -> Vec<IpAddr> {
         let nth = |k: u32| -> IpAddr {
             match self.n3_family {
-                Family::Ipv4 => Ipv4Addr::from_bits(self.gnb.to_bits().wrapping_add(k)).into(),
-                Family::Ipv6 => {
+                OuterFamily::Ipv4 => Ipv4Addr::from_bits(self.gnb.to_bits().wrapping_add(k)).into(),
+                OuterFamily::Ipv6 => {
                     let [.., a, b, c, d] = self.gnb_v6.octets();
                     let low = u32::from_be_bytes([a, b, c, d]);
                     let high = self.gnb_v6.to_bits() & !u128::from(u32::MAX);
@@ -301,20 +301,20 @@ impl TargetArguments {
 
     /// What the tester's ports speak for: the gNBs on N3, the data network on N6.
     #[must_use]
-    pub fn port_addresses(&self, macs: [MacAddr; 2]) -> Vec<Addresses> {
+    pub fn port_addresses(&self, macs: [MacAddr; 2]) -> Vec<PortAddresses> {
         let [n3, n6] = macs;
         let gnbs = self.gnb_addresses();
         let v4 = |address: &IpAddr| if let IpAddr::V4(v4) = address { Some(*v4) } else { None };
         let v6 = |address: &IpAddr| if let IpAddr::V6(v6) = address { Some(*v6) } else { None };
         vec![
-            Addresses {
+            PortAddresses {
                 port: PortId(0),
                 mac: n3,
                 vlan: self.vlan(true),
                 ipv4: gnbs.iter().filter_map(v4).collect(),
                 ipv6: gnbs.iter().filter_map(v6).collect(),
             },
-            Addresses {
+            PortAddresses {
                 port: PortId(1),
                 mac: n6,
                 vlan: self.vlan(false),
@@ -340,22 +340,26 @@ impl TargetArguments {
     ///
     /// # Errors
     /// The file of the profile cannot be read.
-    pub fn profile(&self) -> Result<Profile> {
+    pub fn profile(&self) -> Result<SessionProfile> {
         if let Some(path) = &self.rule_profile {
-            return Profile::read(path);
+            return SessionProfile::read(path);
         }
-        let qfi = Some(self.qfi).filter(|_| self.rules != Rules::Plain);
-        Ok(Profile { qfi, urrs: u8::from(self.rules == Rules::Usage), ..Profile::default() })
+        let qfi = Some(self.qfi).filter(|_| self.rules != TargetRules::Plain);
+        Ok(SessionProfile {
+            qfi,
+            urrs: u8::from(self.rules == TargetRules::Usage),
+            ..SessionProfile::default()
+        })
     }
 
     /// Who chooses uplink TEIDs.
     #[must_use]
-    pub fn teid_choice(&self) -> Teids {
+    pub fn teid_choice(&self) -> TeidAllocation {
         let default =
-            if self.target == Kind::Adit { TeidChoice::Chosen } else { TeidChoice::Given };
+            if self.target == TargetKind::Adit { TeidChoice::Chosen } else { TeidChoice::Given };
         match self.teids.unwrap_or(default) {
-            TeidChoice::Given => Teids::Given(1),
-            TeidChoice::Chosen => Teids::Chosen,
+            TeidChoice::Given => TeidAllocation::Given(1),
+            TeidChoice::Chosen => TeidAllocation::Chosen,
         }
     }
 
@@ -363,8 +367,14 @@ impl TargetArguments {
     ///
     /// # Errors
     /// Its address or Node ID cannot be used.
-    pub fn control(&self) -> Result<Control> {
-        Control::bind(self.smf, self.n4, self.node_id.as_deref(), self.window, self.request_rate)
+    pub fn control(&self) -> Result<UpfAssociation> {
+        UpfAssociation::bind(
+            self.smf,
+            self.n4,
+            self.node_id.as_deref(),
+            self.window,
+            self.request_rate,
+        )
     }
 
     /// What is wanted of the sessions that are there from the start.
@@ -395,13 +405,13 @@ impl TargetArguments {
 
     /// Frames of one direction, between these hardware addresses.
     #[must_use]
-    pub fn form(&self, uplink: bool, src_mac: MacAddr, dst_mac: MacAddr) -> Form {
+    pub fn form(&self, uplink: bool, src_mac: MacAddr, dst_mac: MacAddr) -> FrameFormat {
         let psc = (!self.no_psc).then(|| self.qfi().map(PduSessionContainer::uplink)).flatten();
-        Form {
+        FrameFormat {
             src_mac,
             dst_mac,
             vlan: self.vlan(uplink),
-            tunnel: uplink.then(|| Tunnel {
+            tunnel: uplink.then(|| TesterTunnel {
                 upf: self.upf_n3_address(),
                 gnb: self.gnb_addresses().first().copied().unwrap_or(self.gnb.into()),
                 psc,
@@ -416,17 +426,21 @@ impl TargetArguments {
     ///
     /// # Errors
     /// An option is missing.
-    pub fn reach(&self) -> Result<Reach> {
+    pub fn reach(&self) -> Result<TargetAccess> {
         let given = |option: &Option<String>, name: &str| {
             option.clone().ok_or_else(|| {
                 environment(format!("this target needs {name} DEVICE, a DPDK device string"))
             })
         };
         match self.target {
-            Kind::Adit => Ok(Reach::Memif(vec![memif_socket("n3"), memif_socket("n6")])),
-            Kind::Testpmd => Ok(Reach::Memif(vec![memif_socket("l2")])),
-            Kind::Upf => Ok(Reach::Dpdk(vec![given(&self.n3, "--n3")?, given(&self.n6, "--n6")?])),
-            Kind::L2 => Ok(Reach::Dpdk(vec![given(&self.port, "--port")?])),
+            TargetKind::Adit => {
+                Ok(TargetAccess::Memif(vec![memif_socket("n3"), memif_socket("n6")]))
+            }
+            TargetKind::Testpmd => Ok(TargetAccess::Memif(vec![memif_socket("l2")])),
+            TargetKind::Upf => {
+                Ok(TargetAccess::Dpdk(vec![given(&self.n3, "--n3")?, given(&self.n6, "--n6")?]))
+            }
+            TargetKind::L2 => Ok(TargetAccess::Dpdk(vec![given(&self.port, "--port")?])),
         }
     }
 
@@ -434,7 +448,7 @@ impl TargetArguments {
     ///
     /// # Errors
     /// It would be the tester's, and that was not allowed.
-    pub fn core(&self, bench: &Bench) -> Result<u16> {
+    pub fn core(&self, bench: &Testbed) -> Result<u16> {
         let core = self.target_core.or_else(|| bench.other_core()).unwrap_or_else(|| bench.core());
         if core == bench.core() && !self.allow_shared_core {
             return Err(environment(format!(
@@ -450,7 +464,7 @@ impl TargetArguments {
     /// The cores of the target's workers, the first of them `core`: as many as were asked for and as
     /// there are beside the tester's.
     #[must_use]
-    pub fn worker_cores(&self, bench: &Bench, core: u16) -> Vec<u16> {
+    pub fn worker_cores(&self, bench: &Testbed, core: u16) -> Vec<u16> {
         let others = bench.other_cores().filter(|other| *other != core);
         std::iter::once(core).chain(others).take(usize::from(self.workers)).collect()
     }
@@ -459,22 +473,22 @@ impl TargetArguments {
 /// A target that was started here, and a folder for its files; both gone when dropped, in this order. It may be
 /// paused when the tester is killed, so it is killed then, too.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningTarget {
     process: Option<Process>,
     /// Those of its workers.
     cores: Vec<u16>,
-    kind: Kind,
+    kind: TargetKind,
     dir: Scratch,
     log: PathBuf,
     adit: Option<PathBuf>,
 }
 
-impl Running {
+impl RunningTarget {
     /// Starts the target, or nothing where it runs already.
     ///
     /// # Errors
     /// The program is missing or cannot be started.
-    pub fn start(arguments: &TargetArguments, bench: &Bench, core: u16) -> Result<Self> {
+    pub fn start(arguments: &TargetArguments, bench: &Testbed, core: u16) -> Result<Self> {
         let dir = Scratch::create(arguments.target.name())?;
         let log = dir.path().join("target.log");
         let kind = arguments.target;
@@ -487,7 +501,7 @@ impl Running {
             adit: None,
         };
         let command = match (arguments.target, &arguments.start) {
-            (Kind::Adit, _) => {
+            (TargetKind::Adit, _) => {
                 let binary = find_binary(arguments.adit.as_deref())?;
                 let config = running.dir.path().join("adit.toml");
                 let cores = &running.cores;
@@ -498,7 +512,7 @@ impl Running {
                 running.adit = Some(binary);
                 command
             }
-            (Kind::Testpmd, _) => testpmd(bench, core, arguments.target_rates)?,
+            (TargetKind::Testpmd, _) => testpmd(bench, core, arguments.target_rates)?,
             (_, Some(line)) => {
                 let mut command = owned("sh", "KILL");
                 command.args(["-c", line]);
@@ -565,12 +579,12 @@ impl Running {
     /// How long its threads on its workers' cores have waited to run; `None` where the kernel does not tell or
     /// it was not started here.
     #[must_use]
-    pub fn waited(&self) -> Option<Waited> {
+    pub fn waited(&self) -> Option<RunQueueWait> {
         let pid = self.process.as_ref().map(Process::id)?;
-        Some(Waited {
+        Some(RunQueueWait {
             cores: self.cores.clone(),
             threads_ns: waiting_ns(pid, &self.cores)?,
-            steal: Steal::now(),
+            steal: StealTime::now(),
         })
     }
 
@@ -586,7 +600,7 @@ impl Running {
     /// What the target itself counted, as far as it tells; ends a testpmd, which tells only then.
     pub fn counters(&mut self, stop: &Stop) -> Option<Value> {
         match self.kind {
-            Kind::Adit => {
+            TargetKind::Adit => {
                 let mut command = Command::new(self.adit.as_ref()?);
                 command.args(["show", "counters", "--json", "--socket"]);
                 command.arg(self.dir.path().join("admin.sock")).process_group(0);
@@ -595,27 +609,27 @@ impl Running {
                 let output = program.wait(stop).ok().filter(|output| output.success)?;
                 serde_json::from_str(&output.stdout).ok()
             }
-            Kind::Testpmd => {
+            TargetKind::Testpmd => {
                 self.process.as_mut()?.terminate().ok()?;
                 let text = fs::read_to_string(&self.log).ok()?;
                 testpmd_counters(&text)
             }
-            Kind::Upf | Kind::L2 => None,
+            TargetKind::Upf | TargetKind::L2 => None,
         }
     }
 }
 
 /// A look at how long the threads of some cores have waited to run.
 #[derive(Debug, Clone)]
-pub struct Waited {
+pub struct RunQueueWait {
     cores: Vec<u16>,
     /// While others ran there.
     threads_ns: u64,
     /// While the hypervisor ran something else.
-    steal: Steal,
+    steal: StealTime,
 }
 
-impl Waited {
+impl RunQueueWait {
     /// The time between two looks. Unit: ns.
     #[must_use]
     pub fn until(&self, now: &Self) -> u64 {
@@ -661,7 +675,7 @@ fn cpu_by_core(pid: u32) -> BTreeMap<u16, u64> {
     cores
 }
 
-fn testpmd(bench: &Bench, core: u16, rates: bool) -> Result<Command> {
+fn testpmd(bench: &Testbed, core: u16, rates: bool) -> Result<Command> {
     let program = "dpdk-testpmd";
     if !is_installed(program) {
         return Err(environment(format!(
@@ -739,8 +753,8 @@ fn adit_configuration(
         devices: [device(0, "n3"), device(1, "n6")],
         mtu_bytes: [1600, 1500],
         n3: match arguments.n3_family {
-            Family::Ipv4 => vec![format!("{upf_n3}/24")],
-            Family::Ipv6 => vec![format!("{upf_n3_v6}/64")],
+            OuterFamily::Ipv4 => vec![format!("{upf_n3}/24")],
+            OuterFamily::Ipv6 => vec![format!("{upf_n3_v6}/64")],
         },
         n6,
         routes,

@@ -5,16 +5,16 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::base::{Base, OutputArguments};
-use super::bench::BenchArguments;
+use super::base::{OutputArguments, ReportBase};
+use super::bench::TestbedArguments;
 use super::progress::mpps;
 use super::report::{Figure, TrialReport, print_rates};
-use super::rig::{Case, Rig};
+use super::rig::{Rig, TrialCase};
 use super::search::{Bound, Method, Offered, search};
 use super::target::TargetArguments;
-use super::traffic::{Direction, Size, order, rate_pps, span_ns};
-use crate::engine::pacer::Rate;
-use crate::engine::plan::Order;
+use super::traffic::{Size, TrafficDirection, order, rate_pps, span_ns};
+use crate::engine::pacer::OfferedRate;
+use crate::engine::plan::SessionOrder;
 use crate::stop::{Stop, environment};
 
 /// Loss of half a percent. Unit: parts per billion.
@@ -37,7 +37,7 @@ pub enum Search {
 #[derive(Debug, clap::Args)]
 pub struct ThroughputArguments {
     #[command(flatten)]
-    bench: BenchArguments,
+    bench: TestbedArguments,
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
@@ -85,13 +85,13 @@ pub struct CaseArguments {
         value_delimiter = ',',
         default_value = "uplink,downlink,duplex"
     )]
-    pub direction: Vec<Direction>,
+    pub direction: Vec<TrafficDirection>,
     /// Sessions with traffic; by default all.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub active: Vec<u32>,
     /// Order of the sessions: `random`, `sequential`, or `zipf:EXPONENT`.
     #[arg(long, value_name = "ORDER", default_value = "random", value_parser = order)]
-    pub order: Order,
+    pub order: SessionOrder,
     /// Leave out the measurement of the tester's own ceiling.
     #[arg(long)]
     pub no_calibration: bool,
@@ -104,7 +104,7 @@ impl CaseArguments {
     ///
     /// # Errors
     /// A payload too short for the stamp, or too long.
-    pub fn cases(&self, target: &TargetArguments) -> Result<Vec<Case>> {
+    pub fn cases(&self, target: &TargetArguments) -> Result<Vec<TrialCase>> {
         let all = [target.sessions];
         let active = if self.active.is_empty() { &all[..] } else { &self.active };
         let payload = |len: &usize| {
@@ -117,7 +117,12 @@ impl CaseArguments {
         for size in sizes {
             for &direction in &self.direction {
                 for &active in active {
-                    cases.push(Case { direction, size: size.clone(), active, order: self.order });
+                    cases.push(TrialCase {
+                        direction,
+                        size: size.clone(),
+                        active,
+                        order: self.order,
+                    });
                 }
             }
         }
@@ -126,14 +131,14 @@ impl CaseArguments {
 
     /// The size with which the tester's ceiling is measured, unless that is left out.
     #[must_use]
-    pub fn calibration<'c>(&self, cases: &'c [Case]) -> Option<&'c Size> {
+    pub fn calibration<'c>(&self, cases: &'c [TrialCase]) -> Option<&'c Size> {
         cases.first().filter(|_| !self.no_calibration).map(|case| &case.size)
     }
 }
 
 /// One search of one case.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct RunReport {
+pub struct ThroughputRun {
     /// Highest rate without loss. Unit: packets per second.
     pub ndr_pps: Option<u64>,
     /// Lowest rate that was not seen to be without loss.
@@ -161,13 +166,13 @@ pub struct CaseReport {
     /// Direction, size, active sessions.
     pub name: String,
     /// Which streams ran.
-    pub direction: Direction,
+    pub direction: TrafficDirection,
     /// Sizes.
     pub size: Size,
     /// Sessions with traffic.
     pub active: u32,
     /// The searches.
-    pub runs: Vec<RunReport>,
+    pub runs: Vec<ThroughputRun>,
 }
 
 /// The report of `adit-lab throughput`.
@@ -175,7 +180,7 @@ pub struct CaseReport {
 pub struct ThroughputReport {
     /// Machine, target, figures.
     #[serde(flatten)]
-    pub base: Base,
+    pub base: ReportBase,
     /// How was searched.
     pub method: Search,
     /// The cases.
@@ -193,7 +198,7 @@ pub fn run(arguments: &ThroughputArguments, stop: &Stop) -> Result<bool> {
     let built = Rig::build("throughput", &arguments.bench, &arguments.target, calibration, stop)?;
     let (mut rig, mut recorder) = built;
     let mut report = ThroughputReport {
-        base: Base::of(&arguments.target, &rig),
+        base: ReportBase::of(&arguments.target, &rig),
         method: arguments.method,
         cases: Vec::new(),
     };
@@ -212,7 +217,7 @@ pub fn run(arguments: &ThroughputArguments, stop: &Stop) -> Result<bool> {
 
 fn measure(
     arguments: &ThroughputArguments,
-    cases: &[Case],
+    cases: &[TrialCase],
     rig: &mut Rig,
     reports: &mut Vec<CaseReport>,
     stop: &Stop,
@@ -228,7 +233,7 @@ fn measure(
         });
         let Some(report) = reports.last_mut() else { unreachable!("one was just pushed") };
         for _ in 0..arguments.runs {
-            let mut run = RunReport::default();
+            let mut run = ThroughputRun::default();
             let result = one_run(arguments, case, rig, &mut run, stop);
             run.mfr_pps = run.trials.iter().map(|trial| trial.received_pps).max();
             report.runs.push(run);
@@ -240,15 +245,15 @@ fn measure(
 
 fn one_run(
     arguments: &ThroughputArguments,
-    case: &Case,
+    case: &TrialCase,
     rig: &mut Rig,
-    run: &mut RunReport,
+    run: &mut ThroughputRun,
     stop: &Stop,
 ) -> Result<()> {
     // The target tells its rate second by second.
     let by_second = arguments.target.target_rates;
     let length = arguments.short_trial.max(if by_second { BY_SECOND_NS } else { 0 });
-    let mut most = rig.trial(case, Rate::Max, length, by_second, stop)?;
+    let mut most = rig.trial(case, OfferedRate::Max, length, by_second, stop)?;
     most.streams.iter_mut().for_each(|stream| stream.curve.clear());
     let received = most.received_pps;
     run.mrr_pps = Some(received);
@@ -268,8 +273,8 @@ fn one_run(
         },
     };
     let found = search(method, &[0, PARTIAL_LOSS_PPB], max, &mut |rate, duration| {
-        let trial = rig.trial(case, Rate::Pps(rate), duration, false, stop)?;
-        eprintln!("{}: {}", case.name(), told(&trial));
+        let trial = rig.trial(case, OfferedRate::Pps(rate), duration, false, stop)?;
+        eprintln!("{}: {}", case.name(), describe_trial(&trial));
         let measured = trial.measured();
         run.trials.push(trial);
         Ok(measured)
@@ -283,7 +288,7 @@ fn one_run(
 }
 
 /// One trial in one line.
-fn told(trial: &TrialReport) -> String {
+fn describe_trial(trial: &TrialReport) -> String {
     let ppm = |ppb: u64| ppb / 1000;
     let measured = trial.measured();
     let mut line =
@@ -305,7 +310,7 @@ fn told(trial: &TrialReport) -> String {
 fn bounds(cases: &[CaseReport]) -> Vec<String> {
     let mut sentences = Vec::new();
     for case in cases {
-        let mut tell = |what: &str, bound: fn(&RunReport) -> Option<Bound>| {
+        let mut tell = |what: &str, bound: fn(&ThroughputRun) -> Option<Bound>| {
             let any = |wanted| case.runs.iter().any(|run| bound(run) == Some(wanted));
             let why = if any(Bound::Tester) {
                 "the tester cannot offer more"
@@ -337,7 +342,7 @@ fn disturbed(cases: &[CaseReport]) -> Option<String> {
 fn figures(cases: &[CaseReport]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for case in cases {
-        let mut add = |what: &str, figure: fn(&RunReport) -> Option<u64>| {
+        let mut add = |what: &str, figure: fn(&ThroughputRun) -> Option<u64>| {
             let values: Vec<u64> = case.runs.iter().filter_map(figure).collect();
             if !values.is_empty() {
                 figures.push(Figure::of(&format!("{what}, {}", case.name), "pps", &values));

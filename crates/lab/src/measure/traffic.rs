@@ -7,15 +7,15 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::pcap;
-use crate::engine::frame::Inner;
-use crate::engine::pacer::Rate;
-use crate::engine::plan::Order;
+use crate::engine::frame::UePacketKind;
+use crate::engine::pacer::OfferedRate;
+use crate::engine::plan::SessionOrder;
 use crate::engine::stamp::STAMP_BYTES;
 
 /// Which streams run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Direction {
+pub enum TrafficDirection {
     /// G-PDUs from the gNBs.
     Uplink,
     /// IP packets from the data network.
@@ -24,7 +24,7 @@ pub enum Direction {
     Duplex,
 }
 
-impl Direction {
+impl TrafficDirection {
     /// The word of the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -37,14 +37,14 @@ impl Direction {
 
     /// The rates of the uplink and the downlink stream, for one over both.
     #[must_use]
-    pub fn rates(self, rate: Rate) -> Vec<Rate> {
+    pub fn rates(self, rate: OfferedRate) -> Vec<OfferedRate> {
         let half = match rate {
-            Rate::Max => Rate::Max,
-            Rate::Pps(pps) => Rate::Pps(pps / 2),
+            OfferedRate::Max => OfferedRate::Max,
+            OfferedRate::Pps(pps) => OfferedRate::Pps(pps / 2),
         };
         match self {
-            Self::Uplink => vec![rate, Rate::Pps(0)],
-            Self::Downlink => vec![Rate::Pps(0), rate],
+            Self::Uplink => vec![rate, OfferedRate::Pps(0)],
+            Self::Downlink => vec![OfferedRate::Pps(0), rate],
             Self::Duplex => vec![half, half],
         }
     }
@@ -66,7 +66,7 @@ impl Size {
     ///
     /// # Errors
     /// A sentence when the payload has no room for the stamp, or the packet none on a port.
-    pub fn of_payload(inner: Inner, len: usize) -> Result<Self, String> {
+    pub fn of_payload(inner: UePacketKind, len: usize) -> Result<Self, String> {
         let headers = inner.len_min() - STAMP_BYTES;
         if len < STAMP_BYTES || len + headers > LEN_MAX {
             return Err(format!("a payload has {STAMP_BYTES} to {} bytes", LEN_MAX - headers));
@@ -152,13 +152,13 @@ impl FromStr for Size {
 ///
 /// # Errors
 /// A sentence for any other text.
-pub fn order(text: &str) -> Result<Order, String> {
+pub fn order(text: &str) -> Result<SessionOrder, String> {
     match text.split_once(':') {
-        None if text == "random" => Ok(Order::Random),
-        None if text == "sequential" => Ok(Order::Sequential),
-        None if text == "zipf" => Ok(Order::Zipf { s: 1.0 }),
+        None if text == "random" => Ok(SessionOrder::Random),
+        None if text == "sequential" => Ok(SessionOrder::Sequential),
+        None if text == "zipf" => Ok(SessionOrder::Zipf { s: 1.0 }),
         Some(("zipf", s)) => match s.parse() {
-            Ok(s) if (0.01..=10.0).contains(&s) => Ok(Order::Zipf { s }),
+            Ok(s) if (0.01..=10.0).contains(&s) => Ok(SessionOrder::Zipf { s }),
             _ => Err("the exponent of zipf is between 0.01 and 10".to_owned()),
         },
         _ => Err("an order is random, sequential, zipf or zipf:EXPONENT".to_owned()),
@@ -239,20 +239,26 @@ mod tests {
         for text in ["", "64:0", "10", "64/x", "70000"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
-        let payload = Size::of_payload(Inner::Udp4, 64).unwrap();
+        let payload = Size::of_payload(UePacketKind::Udp4, 64).unwrap();
         assert_eq!((payload.lens.clone(), payload.title()), (vec![92], "64 B payload".to_owned()));
         assert_eq!(
             (payload.bytes(), "64".parse::<Size>().unwrap().title()),
             (Some(64), "64 B".into())
         );
-        assert!(Size::of_payload(Inner::Tcp6, 11).is_err());
-        assert_eq!(order("zipf:1.1"), Ok(Order::Zipf { s: 1.1 }));
+        assert!(Size::of_payload(UePacketKind::Tcp6, 11).is_err());
+        assert_eq!(order("zipf:1.1"), Ok(SessionOrder::Zipf { s: 1.1 }));
         assert!(order("zipf:0").is_err() && order("sorted").is_err());
     }
 
     #[test]
     fn duplex_halves_the_rate() {
-        assert_eq!(Direction::Duplex.rates(Rate::Pps(10)), [Rate::Pps(5), Rate::Pps(5)]);
-        assert_eq!(Direction::Downlink.rates(Rate::Max), [Rate::Pps(0), Rate::Max]);
+        assert_eq!(
+            TrafficDirection::Duplex.rates(OfferedRate::Pps(10)),
+            [OfferedRate::Pps(5), OfferedRate::Pps(5)]
+        );
+        assert_eq!(
+            TrafficDirection::Downlink.rates(OfferedRate::Max),
+            [OfferedRate::Pps(0), OfferedRate::Max]
+        );
     }
 }

@@ -6,7 +6,9 @@ use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use anyhow::{Context, Result};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
-use super::shared::{COOKIE, DESCRIPTOR_LEN, DESCRIPTORS_AT, HEAD_AT, Region, Ring, TAIL_AT};
+use super::shared::{
+    COOKIE, DESCRIPTOR_LEN, DESCRIPTORS_AT, HEAD_AT, MemifRegion, MemifRing, TAIL_AT,
+};
 use super::{Memif, RingPlace};
 
 /// The sizes of DPDK's driver.
@@ -20,7 +22,7 @@ const RINGS: [usize; 2] = [0, RING_OCTETS];
 /// The client's end. Its memory is the server's too.
 #[derive(Debug)]
 pub struct Mirror {
-    region: Region,
+    region: MemifRegion,
     /// Packets taken so far.
     taken: u16,
 }
@@ -34,7 +36,7 @@ pub fn mirrored() -> Result<(Memif, Mirror)> {
     let mut buffer_at = u32::try_from(2 * RING_OCTETS)?;
     let region_len = u64::from(buffer_at) + 2 * u64::from(RING_LEN) * u64::from(BUFFER_LEN);
     ftruncate(&file, region_len).context("share memory")?;
-    let mirror = Mirror { region: Region::map(&file, region_len)?, taken: 0 };
+    let mirror = Mirror { region: MemifRegion::map(&file, region_len)?, taken: 0 };
     for ring in RINGS {
         mirror.long(ring).store(COOKIE, Ordering::Relaxed);
         for slot in 0..RING_LEN {
@@ -46,9 +48,10 @@ pub fn mirrored() -> Result<(Memif, Mirror)> {
     }
     // All buffers of the first ring may be filled.
     mirror.word(RINGS[0] + HEAD_AT).store(RING_LEN, Ordering::Release);
-    let regions = vec![Region::map(&file, region_len)?];
-    let open =
-        |offset| Ring::open(&regions, RingPlace { region: 0, offset, log2_size: LOG2_RING_LEN });
+    let regions = vec![MemifRegion::map(&file, region_len)?];
+    let open = |offset| {
+        MemifRing::open(&regions, RingPlace { region: 0, offset, log2_size: LOG2_RING_LEN })
+    };
     let (to, from) = (open(RINGS[0])?, open(RINGS[1])?);
     Ok((Memif { to, from, regions, _socket: None }, mirror))
 }
@@ -56,7 +59,7 @@ pub fn mirrored() -> Result<(Memif, Mirror)> {
 impl Mirror {
     /// Gives back what was sent, as far as there is room.
     #[inline]
-    pub fn turn(&mut self) {
+    pub fn mirror_packets(&mut self) {
         let [to, from] = RINGS;
         let sent = self.word(to + TAIL_AT).load(Ordering::Acquire).wrapping_sub(self.taken);
         let released = self.word(from + TAIL_AT).load(Ordering::Acquire);
@@ -121,7 +124,7 @@ mod tests {
                 sent += 1;
             }
             memif.send(count);
-            mirror.turn();
+            mirror.mirror_packets();
             let count = memif.waiting().min(500 + turn);
             for index in 0..count {
                 assert_eq!(memif.packet(index).unwrap()[..4], came.to_le_bytes());
@@ -139,7 +142,7 @@ mod tests {
             let room = memif.room();
             (0..room).for_each(|index| memif.fill(index, 60).unwrap().fill(0));
             memif.send(room);
-            mirror.turn();
+            mirror.mirror_packets();
         }
         assert_eq!((memif.room(), memif.waiting()), (0, RING_LEN));
     }

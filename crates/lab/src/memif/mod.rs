@@ -23,10 +23,10 @@ use rustix::net::{
     SocketFlags, SocketType, accept_with, bind, listen, recvmsg, send, socket_with,
 };
 
-use crate::engine::wire::Wire;
+use crate::engine::wire::TrafficIo;
 use crate::stop::environment;
 pub use mirror::{Mirror, mirrored};
-use shared::{Region, Ring};
+use shared::{MemifRegion, MemifRing};
 
 const MESSAGE_LEN: usize = 128;
 const VERSION: u16 = 0x0200;
@@ -114,7 +114,7 @@ impl Listener {
 /// What the client has announced so far.
 struct Handshake {
     socket: OwnedFd,
-    regions: Vec<Region>,
+    regions: Vec<MemifRegion>,
     /// To the client, from the client.
     rings: [Option<RingPlace>; 2],
 }
@@ -126,15 +126,15 @@ impl Handshake {
         put(&mut hello, 36, &VERSION.to_le_bytes());
         // One region and one ring each way: the highest index of each is zero.
         put(&mut hello, 44, &[LOG2_RING_SIZE_MAX]);
-        self.say(kind::HELLO, hello)?;
+        self.send_message(kind::HELLO, hello)?;
         loop {
             check()?;
-            let Some((message, file)) = self.hear()? else { continue };
+            let Some((message, file)) = self.receive_message()? else { continue };
             match word(&message, 0) {
                 kind::INIT => {}
                 kind::ADD_REGION => {
                     let file = file.context("a memif region without a file")?;
-                    self.regions.push(Region::map(&file, long(&message, 4))?);
+                    self.regions.push(MemifRegion::map(&file, long(&message, 4))?);
                 }
                 kind::ADD_RING => {
                     let from_client = word(&message, 2) & RING_FROM_CLIENT != 0;
@@ -150,24 +150,25 @@ impl Handshake {
                 kind::ACK => continue,
                 other => bail!("the memif client sent a message of kind {other}"),
             }
-            self.say(kind::ACK, [0; MESSAGE_LEN])?;
+            self.send_message(kind::ACK, [0; MESSAGE_LEN])?;
         }
         let [Some(to), Some(from)] = self.rings else {
             bail!("the memif client announced no ring for one of the directions")
         };
-        let (to, from) = (Ring::open(&self.regions, to)?, Ring::open(&self.regions, from)?);
-        self.say(kind::CONNECTED, [0; MESSAGE_LEN])?;
+        let (to, from) =
+            (MemifRing::open(&self.regions, to)?, MemifRing::open(&self.regions, from)?);
+        self.send_message(kind::CONNECTED, [0; MESSAGE_LEN])?;
         Ok(Memif { to, from, regions: self.regions, _socket: Some(self.socket) })
     }
 
-    fn say(&self, kind: u16, mut message: [u8; MESSAGE_LEN]) -> Result<()> {
+    fn send_message(&self, kind: u16, mut message: [u8; MESSAGE_LEN]) -> Result<()> {
         put(&mut message, 0, &kind.to_le_bytes());
         send(&self.socket, &message, SendFlags::NOSIGNAL).context("send to the memif client")?;
         Ok(())
     }
 
     /// The next message and the file that came with it; `None` when there is none yet.
-    fn hear(&self) -> Result<Option<([u8; MESSAGE_LEN], Option<OwnedFd>)>> {
+    fn receive_message(&self) -> Result<Option<([u8; MESSAGE_LEN], Option<OwnedFd>)>> {
         let mut message = [0; MESSAGE_LEN];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -218,9 +219,9 @@ fn reason(message: &[u8; MESSAGE_LEN]) -> String {
 /// A connected memif.
 #[derive(Debug)]
 pub struct Memif {
-    to: Ring,
-    from: Ring,
-    regions: Vec<Region>,
+    to: MemifRing,
+    from: MemifRing,
+    regions: Vec<MemifRegion>,
     _socket: Option<OwnedFd>,
 }
 
@@ -310,7 +311,7 @@ impl Ports {
     }
 }
 
-impl Wire for Ports {
+impl TrafficIo for Ports {
     const IS_DIRECT: bool = true;
 
     #[inline]
@@ -336,7 +337,7 @@ impl Wire for Ports {
         rest: &mut Burst<MemBuf>,
     ) -> usize {
         if let Some(mirror) = self.mirrors.get_mut(usize::from(port.0)) {
-            mirror.turn();
+            mirror.mirror_packets();
         }
         let memif = &mut self.memifs[usize::from(port.0)];
         let count = memif.waiting().min(BURST);
@@ -407,12 +408,12 @@ mod tests {
     const REGION_LEN: u32 = 2 * RING_LEN + 8 * BUFFER_LEN;
 
     /// A client whose memory is a file that it reads and writes as such.
-    struct Client {
+    struct MemifTestClient {
         socket: OwnedFd,
         memory: std::fs::File,
     }
 
-    impl Client {
+    impl MemifTestClient {
         /// Rings of four descriptors, the first to the client, each with its buffers.
         fn new(name: &str) -> Self {
             let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None);
@@ -443,7 +444,7 @@ mod tests {
             out
         }
 
-        fn say(&self, kind: u16, fields: &[(usize, &[u8])], with_file: bool) {
+        fn send_message(&self, kind: u16, fields: &[(usize, &[u8])], with_file: bool) {
             let mut message = [0; MESSAGE_LEN];
             put(&mut message, 0, &kind.to_le_bytes());
             fields.iter().for_each(|(at, bytes)| put(&mut message, *at, bytes));
@@ -457,7 +458,7 @@ mod tests {
             sendmsg(&self.socket, &parts, &mut ancillary, SendFlags::empty()).unwrap();
         }
 
-        fn hear(&self) -> u16 {
+        fn receive_message(&self) -> u16 {
             let mut message = [0; MESSAGE_LEN];
             let buffer = &mut message[..];
             assert_eq!(recv(&self.socket, buffer, RecvFlags::empty()).unwrap().0, MESSAGE_LEN);
@@ -466,30 +467,30 @@ mod tests {
 
         /// Announces one region of `region_len` octets and both rings.
         fn introduce(&self, region_len: u32) {
-            assert_eq!(self.hear(), kind::HELLO);
-            self.say(kind::INIT, &[(2, &VERSION.to_le_bytes())], false);
-            assert_eq!(self.hear(), kind::ACK);
+            assert_eq!(self.receive_message(), kind::HELLO);
+            self.send_message(kind::INIT, &[(2, &VERSION.to_le_bytes())], false);
+            assert_eq!(self.receive_message(), kind::ACK);
             let len = u64::from(region_len).to_le_bytes();
-            self.say(kind::ADD_REGION, &[(4, &len)], true);
+            self.send_message(kind::ADD_REGION, &[(4, &len)], true);
         }
 
         fn announce_rings(&self) {
             for (flags, offset) in [(1_u16, RING_LEN), (0, 0)] {
-                assert_eq!(self.hear(), kind::ACK);
+                assert_eq!(self.receive_message(), kind::ACK);
                 let (flags, offset) = (flags.to_le_bytes(), offset.to_le_bytes());
-                self.say(kind::ADD_RING, &[(2, &flags), (8, &offset), (12, &[2])], true);
+                self.send_message(kind::ADD_RING, &[(2, &flags), (8, &offset), (12, &[2])], true);
             }
-            assert_eq!(self.hear(), kind::ACK);
-            self.say(kind::CONNECT, &[], false);
-            assert_eq!(self.hear(), kind::CONNECTED);
+            assert_eq!(self.receive_message(), kind::ACK);
+            self.send_message(kind::CONNECT, &[], false);
+            assert_eq!(self.receive_message(), kind::CONNECTED);
         }
     }
 
-    fn pair(name: &str) -> (Memif, Client) {
+    fn pair(name: &str) -> (Memif, MemifTestClient) {
         let name = format!("adit-lab-test-{name}-{}", std::process::id());
         let listener = Listener::bind(&name).unwrap();
         let client = std::thread::spawn(move || {
-            let client = Client::new(&name);
+            let client = MemifTestClient::new(&name);
             client.introduce(REGION_LEN);
             client.announce_rings();
             client
@@ -540,7 +541,7 @@ mod tests {
         let name = format!("adit-lab-test-long-{}", std::process::id());
         let listener = Listener::bind(&name).unwrap();
         let client = std::thread::spawn(move || {
-            let client = Client::new(&name);
+            let client = MemifTestClient::new(&name);
             client.introduce(REGION_LEN + 1);
             client
         });

@@ -32,15 +32,15 @@ const FLAG_MASK_INTERRUPT: u16 = 1;
 ///
 /// Invariant: `start` is the start of a mapping of `len` octets that lives as long as this value.
 #[derive(Debug)]
-pub struct Region {
+pub struct MemifRegion {
     start: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone and may be unmapped on any thread.
-unsafe impl Send for Region {}
+unsafe impl Send for MemifRegion {}
 
-impl Region {
+impl MemifRegion {
     /// Maps `len` octets of the client's file.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Region {
     }
 }
 
-impl Drop for Region {
+impl Drop for MemifRegion {
     fn drop(&mut self) {
         // SAFETY: the mapping of `Region::map`; nothing borrows from it any more. A failure leaves
         // memory mapped, which does no harm.
@@ -95,19 +95,19 @@ impl Drop for Region {
 /// One ring in a region of the client, from the server's side: this side consumes what the client
 /// offers up to `head` and says so with `tail`, in both directions.
 #[derive(Debug)]
-pub struct Ring {
+pub struct MemifRing {
     place: RingPlace,
     mask: u16,
     /// The next descriptor of this side.
     next: u16,
 }
 
-impl Ring {
+impl MemifRing {
     /// The ring at `place`.
     ///
     /// # Errors
     /// It does not lie within its region, or is no ring.
-    pub fn open(regions: &[Region], place: RingPlace) -> Result<Self> {
+    pub fn open(regions: &[MemifRegion], place: RingPlace) -> Result<Self> {
         let Some(size) = 1_u16.checked_shl(place.log2_size.into()) else {
             bail!("the memif client announced a ring of 2^{} descriptors", place.log2_size);
         };
@@ -131,7 +131,7 @@ impl Ring {
     }
 
     #[inline]
-    fn word<'r>(&self, regions: &'r [Region], at: usize) -> &'r AtomicU16 {
+    fn word<'r>(&self, regions: &'r [MemifRegion], at: usize) -> &'r AtomicU16 {
         let region = regions.get(self.place.region);
         let Some(word) = region.and_then(|region| region.atomic_u16(self.place.offset + at)) else {
             unreachable!("a ring was found within its region when it was opened")
@@ -141,13 +141,13 @@ impl Ring {
 
     /// Descriptors that the client offers: free buffers to fill, or packets to take.
     #[inline]
-    pub fn offered(&self, regions: &[Region]) -> u16 {
+    pub fn offered(&self, regions: &[MemifRegion]) -> u16 {
         self.word(regions, HEAD_AT).load(Ordering::Acquire).wrapping_sub(self.next)
     }
 
     /// Gives the first `count` offered descriptors back.
     #[inline]
-    pub fn pass(&mut self, regions: &[Region], count: u16) {
+    pub fn pass(&mut self, regions: &[MemifRegion], count: u16) {
         self.next = self.next.wrapping_add(count);
         self.word(regions, TAIL_AT).store(self.next, Ordering::Release);
     }
@@ -161,7 +161,7 @@ impl Ring {
 
     /// Region, length and offset of the buffer of the `index`-th offered descriptor.
     #[inline]
-    fn descriptor(&self, regions: &[Region], index: u16) -> Option<(usize, usize, usize)> {
+    fn descriptor(&self, regions: &[MemifRegion], index: u16) -> Option<(usize, usize, usize)> {
         let at = self.descriptor_at(index);
         let region = regions.get(self.place.region)?;
         let number = region.atomic_u16(at + 2)?.load(Ordering::Relaxed);
@@ -173,7 +173,7 @@ impl Ring {
     /// The packet of the `index`-th offered descriptor; `None` where the client's descriptor points
     /// out of its region.
     #[inline]
-    pub fn packet<'r>(&self, regions: &'r [Region], index: u16) -> Option<&'r [u8]> {
+    pub fn packet<'r>(&self, regions: &'r [MemifRegion], index: u16) -> Option<&'r [u8]> {
         let (region, length, offset) = self.descriptor(regions, index)?;
         let start = regions.get(region)?.at(offset, length)?;
         // SAFETY: within the mapping; an offered buffer is this side's until it is passed, and
@@ -183,7 +183,7 @@ impl Ring {
 
     /// Asks for the first octets of that packet, which another core has written.
     #[inline]
-    pub fn prefetch(&self, regions: &[Region], index: u16) {
+    pub fn prefetch(&self, regions: &[MemifRegion], index: u16) {
         let Some((region, length, offset)) = self.descriptor(regions, index) else { return };
         if let Some(packet) = regions.get(region).and_then(|region| region.at(offset, length)) {
             prefetch(packet.as_ptr());
@@ -193,7 +193,7 @@ impl Ring {
 
     /// Octets of the packet of the `index`-th offered descriptor.
     #[inline]
-    pub fn packet_len(&self, regions: &[Region], index: u16) -> usize {
+    pub fn packet_len(&self, regions: &[MemifRegion], index: u16) -> usize {
         self.descriptor(regions, index).map_or(0, |(_, length, _)| length)
     }
 
@@ -202,7 +202,7 @@ impl Ring {
     #[inline]
     pub fn fill<'r>(
         &mut self,
-        regions: &'r mut [Region],
+        regions: &'r mut [MemifRegion],
         index: u16,
         len: usize,
     ) -> Option<&'r mut [u8]> {

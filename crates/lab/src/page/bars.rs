@@ -12,7 +12,7 @@ const FOOT: f64 = 44.0;
 
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Bar {
+pub struct ChartBar {
     /// What it is.
     pub name: String,
     /// Its length.
@@ -25,8 +25,8 @@ pub struct Bar {
 
 /// A `figure` element.
 #[must_use]
-pub fn html(title: &str, label: &str, bars: &[Bar]) -> String {
-    let reach = |bar: &Bar| bar.spread.map_or(bar.value, |(_, high)| high.max(bar.value));
+pub fn html(title: &str, label: &str, bars: &[ChartBar]) -> String {
+    let reach = |bar: &ChartBar| bar.spread.map_or(bar.value, |(_, high)| high.max(bar.value));
     let axis = Axis::linear(label, bars.iter().map(reach));
     let rows: f64 = bars.iter().map(|_| ROW).sum();
     let (height, foot) = (TOP + rows + FOOT, TOP + rows);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_their_values() {
-        let bar = |value, is_reference| Bar {
+        let bar = |value, is_reference| ChartBar {
             name: "n".to_owned(),
             value,
             spread: Some((1.0, 2.0)),

@@ -1,7 +1,7 @@
 //! The sections of measurements that go on for a while: ramp and soak.
 
 use super::axis::{Axis, figure};
-use super::svg::{Look, Plot, Series, escape, put};
+use super::svg::{LineStyle, Plot, Series, escape, put};
 use super::{mpps, table, us};
 use crate::measure::ramp::{COLUMNS, RampReport};
 use crate::measure::soak::{SoakReport, p99};
@@ -18,7 +18,7 @@ fn plot(title: &str, x: &str, y: &str, series: Vec<Series>) -> String {
     }
     let x = Axis::linear(x, points().map(|point| point.0));
     let y = Axis::linear(y, points().map(|point| point.1));
-    Plot { title: title.to_owned(), x, y, series, look: Look::Both }.html()
+    Plot { title: title.to_owned(), x, y, series, look: LineStyle::Both }.html()
 }
 
 fn one(name: &str, values: impl Iterator<Item = f64>) -> Vec<Series> {

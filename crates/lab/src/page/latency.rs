@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::axis::{Axis, figure};
-use super::svg::{Look, Plot, Series};
+use super::svg::{LineStyle, Plot, Series};
 use super::throughput::reference_series;
 use super::{mpps, table, us};
 use crate::experiment::report::Reference;
@@ -74,7 +74,7 @@ fn curves(case: &str, points: &[&PointReport]) -> String {
     let x = Axis::percentile("percentile", all().map(|point| point.0));
     let y = Axis::log("latency, µs", all().map(|point| point.1));
     let title = format!("Latency by percentile: {case}");
-    Plot { title, x, y, series, look: Look::Line }.html()
+    Plot { title, x, y, series, look: LineStyle::Line }.html()
 }
 
 fn timeline(case: &str, points: &[&PointReport]) -> String {
@@ -101,7 +101,7 @@ fn timeline(case: &str, points: &[&PointReport]) -> String {
     let x = Axis::linear("second", all().map(|point| point.0));
     let y = Axis::log("latency, µs", all().map(|point| point.1));
     let title = format!("Latency second by second: {case}");
-    Plot { title, x, y, series, look: Look::Both }.html()
+    Plot { title, x, y, series, look: LineStyle::Both }.html()
 }
 
 /// Median, mean and 99th percentile by size, at the highest share of each case.
@@ -137,7 +137,7 @@ fn by_size(points: &[PointReport], references: &[Reference]) -> String {
     let x = Axis::linear(label, all().map(|point| point.0));
     let y = Axis::log("latency, µs", all().map(|point| point.1));
     let title = format!("Latency by size at {share} % of the loss-free rate");
-    Plot { title, x, y, series, look: Look::Both }.html()
+    Plot { title, x, y, series, look: LineStyle::Both }.html()
 }
 
 fn rows(point: &PointReport) -> Vec<Vec<String>> {

@@ -13,15 +13,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::svg::{escape, put};
-use crate::experiment::report::{ExperimentReport, MeasurementReport, Reference, RunReport};
+use crate::experiment::report::{
+    ExperimentReport, ExperimentRunReport, MeasurementReport, Reference,
+};
 use crate::measure::machine::Machine;
-use crate::measure::report::Header;
+use crate::measure::report::ReportHeader;
 
 const STYLE: &str = include_str!("style.css");
 
 /// The page of a report.
 #[must_use]
-pub fn render(report: &RunReport) -> String {
+pub fn render(report: &ExperimentRunReport) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -40,7 +42,7 @@ pub fn render(report: &RunReport) -> String {
         put(&mut out, format_args!("<p class=\"soft\">{text}</p>\n"));
     }
     let headers = report.experiments.iter().flat_map(|experiment| &experiment.measurements);
-    if let Some(header) = headers.filter_map(read::<Header>).next() {
+    if let Some(header) = headers.filter_map(read::<ReportHeader>).next() {
         machine(&mut out, &header.machine);
     }
     for experiment in &report.experiments {
@@ -113,7 +115,7 @@ fn body(out: &mut String, measurement: &MeasurementReport, references: &[Referen
         let text = escape(&agreement.to_string());
         put(out, format_args!("<p><span class=\"{class}\">Checked</span> {text}</p>\n"));
     }
-    if let Some(header) = read::<Header>(measurement) {
+    if let Some(header) = read::<ReportHeader>(measurement) {
         notes(out, &header);
     }
 }
@@ -123,7 +125,7 @@ fn unreadable(out: &mut String) {
 }
 
 /// Warnings, cores and stolen time of one measurement.
-fn notes(out: &mut String, header: &Header) {
+fn notes(out: &mut String, header: &ReportHeader) {
     if !header.warnings.is_empty() {
         out.push_str("<ul class=\"warnings\">");
         for warning in &header.warnings {

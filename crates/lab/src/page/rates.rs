@@ -1,7 +1,7 @@
 //! The section of rates: what was offered, what came, and the limit, over time.
 
 use super::axis::Axis;
-use super::svg::{Look, Plot, Series, escape, put};
+use super::svg::{LineStyle, Plot, Series, escape, put};
 use super::{mpps, table};
 use crate::measure::rates::{COLUMNS, GroupReport, RatesReport, row, rows};
 
@@ -68,7 +68,7 @@ fn course(group: &GroupReport, window_ns: u64) -> String {
     let x = Axis::linear("seconds", points().map(|point| point.0));
     let y = Axis::linear("Mb/s", points().map(|point| point.1));
     let title = format!("{}, {}", group.name, group.size);
-    Plot { title, x, y, series, look: Look::Line }.html()
+    Plot { title, x, y, series, look: LineStyle::Line }.html()
 }
 
 /// How far the sessions of many groups are from their limits.
@@ -99,5 +99,5 @@ fn errors(groups: &[GroupReport]) -> String {
     let x = Axis::log("limit of a session, Mb/s", all().map(|point| point.0));
     let y = Axis::linear("error of its mean, %", all().map(|point| point.1));
     let title = "Error by limit".to_owned();
-    Plot { title, x, y, series, look: Look::Both }.html()
+    Plot { title, x, y, series, look: LineStyle::Both }.html()
 }

@@ -49,12 +49,12 @@ pub struct Plot {
     /// The lines.
     pub series: Vec<Series>,
     /// How its points are drawn.
-    pub look: Look,
+    pub look: LineStyle,
 }
 
 /// How points are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum LineStyle {
     /// Marked and joined.
     Both,
     /// Joined: they are too many to mark.
@@ -175,11 +175,11 @@ impl Plot {
             let letter = if path.is_empty() { 'M' } else { 'L' };
             put(&mut path, format_args!("{letter}{x:.1} {y:.1}"));
         }
-        if series.points.len() > 1 && self.look != Look::Marks {
+        if series.points.len() > 1 && self.look != LineStyle::Marks {
             let kind = if series.is_reference { "reference" } else { "line" };
             put(out, format_args!("<path class=\"{kind} {color}\" d=\"{path}\"/>"));
         }
-        if self.look == Look::Line && series.points.len() > 1 {
+        if self.look == LineStyle::Line && series.points.len() > 1 {
             return;
         }
         for (x, y) in &series.points {
@@ -261,7 +261,7 @@ mod tests {
             x: Axis::linear("x", [10.0].into_iter()),
             y: Axis::linear("y", [5.0].into_iter()),
             series: vec![Series::new("ours", points), reference],
-            look: Look::Both,
+            look: LineStyle::Both,
         };
         let html = plot.html();
         assert!(html.contains("class=\"line c0\" d=\"M80.0 284.0L"), "{html}");

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::experiment::report::ExperimentReport;
 
-fn report(measurement: Value, references: Vec<Reference>) -> RunReport {
-    RunReport {
+fn report(measurement: Value, references: Vec<Reference>) -> ExperimentRunReport {
+    ExperimentRunReport {
         tool: "adit-lab 0".to_owned(),
         started_unix_s: 1_795_234_133,
         quick: false,
@@ -137,7 +137,7 @@ fn ramps_and_soaks_have_their_plots_and_limits() {
 
 #[test]
 fn rates_have_a_plot_for_each_group_with_its_limit() {
-    use crate::measure::rates::{Accuracy, GroupReport};
+    use crate::measure::rates::{GroupReport, RateAccuracy};
     let group = |name: &str, limit_bps: u64, sessions: u32| GroupReport {
         name: name.to_owned(),
         sessions,
@@ -146,11 +146,11 @@ fn rates_have_a_plot_for_each_group_with_its_limit() {
         offered_bps: vec![1_200_000_000; 3],
         received_bps: vec![1_000_000_000; 3],
         each_bps: if sessions == 2 { vec![vec![500_000_000; 3]; 2] } else { Vec::new() },
-        accuracy: Some(Accuracy {
+        accuracy: Some(RateAccuracy {
             error_ppm: -1234,
             worst_window_ppm: 5000,
             session_worst_ppm: 6000,
-            ..Accuracy::default()
+            ..RateAccuracy::default()
         }),
         ..GroupReport::default()
     };

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use super::axis::{Axis, figure};
-use super::bars::{self, Bar};
-use super::svg::{Look, Plot, Series};
+use super::bars::{self, ChartBar};
+use super::svg::{LineStyle, Plot, Series};
 use super::{mpps, table};
 use crate::experiment::report::Reference;
 use crate::measure::report::Figure;
-use crate::measure::throughput::{CaseReport, RunReport, ThroughputReport};
-use crate::measure::traffic::Direction;
+use crate::measure::throughput::{CaseReport, ThroughputReport, ThroughputRun};
+use crate::measure::traffic::TrafficDirection;
 
-const DIRECTIONS: [Direction; 3] = [Direction::Uplink, Direction::Downlink, Direction::Duplex];
+const DIRECTIONS: [TrafficDirection; 3] =
+    [TrafficDirection::Uplink, TrafficDirection::Downlink, TrafficDirection::Duplex];
 
 /// Plots and tables.
 pub fn body(out: &mut String, report: &ThroughputReport, references: &[Reference]) {
@@ -50,12 +51,12 @@ pub fn body(out: &mut String, report: &ThroughputReport, references: &[Reference
     }
 }
 
-type Value = fn(&RunReport) -> Option<u64>;
-const FIGURES: [(&str, Value); 2] =
+type FigureOfRun = fn(&ThroughputRun) -> Option<u64>;
+const FIGURES: [(&str, FigureOfRun); 2] =
     [("loss-free", |run| run.ndr_pps), ("maximum", |run| run.mfr_pps.or(run.mrr_pps))];
 
 /// Median and spread of a figure.
-fn median(case: &CaseReport, value: impl Fn(&RunReport) -> Option<u64>) -> Option<Figure> {
+fn median(case: &CaseReport, value: impl Fn(&ThroughputRun) -> Option<u64>) -> Option<Figure> {
     let values: Vec<u64> = case.runs.iter().filter_map(value).collect();
     (!values.is_empty()).then(|| Figure::of("", "pps", &values))
 }
@@ -89,7 +90,7 @@ fn rates(
     series.extend(reference_series(plot, references));
     let values = series.iter().flat_map(|series| &series.points).map(|point| point.1);
     let y = Axis::linear("Mpps", values);
-    Plot { title: title.to_owned(), x: axis, y, series, look: Look::Both }.html()
+    Plot { title: title.to_owned(), x: axis, y, series, look: LineStyle::Both }.html()
 }
 
 /// The references of a plot as lines.
@@ -111,7 +112,7 @@ fn bars(cases: &[CaseReport], references: &[Reference]) -> String {
     for case in cases {
         for (name, value) in FIGURES {
             let Some(figure) = median(case, value) else { continue };
-            bars.push(Bar {
+            bars.push(ChartBar {
                 name: format!("{}, {name}", case.direction.name()),
                 value: mpps(figure.median),
                 spread: Some((mpps(figure.min), mpps(figure.max))),
@@ -121,7 +122,7 @@ fn bars(cases: &[CaseReport], references: &[Reference]) -> String {
     }
     for reference in references.iter().filter(|reference| reference.plot == "rate") {
         for point in &reference.points {
-            bars.push(Bar {
+            bars.push(ChartBar {
                 name: reference.label.clone(),
                 value: point[1],
                 spread: None,
@@ -136,7 +137,7 @@ fn bars(cases: &[CaseReport], references: &[Reference]) -> String {
 }
 
 /// Every trial as a point: rate against loss.
-fn loss(direction: Direction, cases: &[CaseReport]) -> String {
+fn loss(direction: TrafficDirection, cases: &[CaseReport]) -> String {
     let cases: Vec<&CaseReport> = cases.iter().filter(|case| case.direction == direction).collect();
     let mut series = Vec::new();
     for case in &cases {
@@ -155,7 +156,7 @@ fn loss(direction: Direction, cases: &[CaseReport]) -> String {
     let x = Axis::linear("offered, Mpps", points().map(|point| point.0));
     let y = Axis::loss("lost, %", points().map(|point| point.1));
     let title = format!("Loss by rate, {}: every trial", direction.name());
-    Plot { title, x, y, series, look: Look::Marks }.html()
+    Plot { title, x, y, series, look: LineStyle::Marks }.html()
 }
 
 fn rows(cases: &[CaseReport]) -> Vec<Vec<String>> {

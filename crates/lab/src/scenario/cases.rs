@@ -19,9 +19,10 @@ use adit_pfcp::message::SessionModificationRequest;
 use adit_types::{PdrId, Precedence, Qfi};
 use anyhow::{Context, Result, ensure};
 
-use super::probe::{DATAGRAMS, Probe};
+use super::probe::{DATAGRAMS, ProbeSockets};
 use super::session::{
-    NOWHERE, QER, Rules, Stage, TO_ACCESS, TO_CORE, UPLINK, Uplink, all, both, none,
+    NOWHERE, QER, ScenarioContext, ScenarioRules, TO_ACCESS, TO_CORE, UPLINK, UplinkPdr, all, both,
+    none,
 };
 use crate::gnb::{Leg, teid};
 
@@ -30,56 +31,56 @@ const PORT: u16 = 5001;
 const OTHER_PORT: u16 = 5002;
 /// Matches what goes to `PORT`: the filter is written for the downlink.
 const TO_PORT: &str = "permit out 17 from any 5001 to assigned";
-const QFI: u8 = Rules::QFI;
+const QFI: u8 = ScenarioRules::QFI;
 
 /// One scenario. What it returns is what was seen.
 #[derive(Debug)]
-pub struct Case {
+pub struct ScenarioCase {
     /// Its name on the command line.
     pub name: &'static str,
     /// Runs it.
-    pub run: fn(&Stage<'_>) -> Result<String>,
+    pub run: fn(&ScenarioContext<'_>) -> Result<String>,
 }
 
 /// All scenarios.
-pub const CASES: &[Case] = &[
-    Case { name: "gate", run: gate },
-    Case { name: "packet-rate", run: rates::packet_rate },
-    Case { name: "far", run: far },
-    Case { name: "qfi", run: qfi },
-    Case { name: "sdf", run: sdf },
-    Case { name: "precedence", run: precedence },
-    Case { name: "path-switch", run: path_switch },
-    Case { name: "end-marker", run: tunnels::end_marker },
-    Case { name: "dscp", run: tunnels::dscp },
-    Case { name: "n9", run: tunnels::n9 },
-    Case { name: "ipv6-n3", run: tunnels::ipv6_n3 },
-    Case { name: "error-indication", run: tunnels::error_indication },
-    Case { name: "unknown-teid", run: tunnels::unknown_teid },
-    Case { name: "echo-path", run: tunnels::echo_path },
-    Case { name: "buffer", run: buffering::buffer },
-    Case { name: "buffer-discard", run: buffering::discard },
-    Case { name: "threshold", run: usage::threshold },
-    Case { name: "quota", run: usage::quota },
-    Case { name: "start-of-traffic", run: usage::start_of_traffic },
-    Case { name: "inactivity", run: usage::inactivity },
-    Case { name: "ue-pool", run: addresses::ue_pool },
-    Case { name: "framed-route", run: addresses::framed_route },
-    Case { name: "pfd", run: applications::pfd },
-    Case { name: "predefined", run: applications::predefined },
-    Case { name: "duplicate", run: tunnels::duplicate },
-    Case { name: "redirect", run: redirect::redirect },
-    Case { name: "forwarding-policy", run: policy::forwarding_policy },
-    Case { name: "fragmentation", run: fragments::fragmentation },
-    Case { name: "reassembly", run: fragments::reassembly },
-    Case { name: "network-instance", run: instances::network_instance },
-    Case { name: "local-switching", run: local_switching::local_switching },
+pub const CASES: &[ScenarioCase] = &[
+    ScenarioCase { name: "gate", run: gate },
+    ScenarioCase { name: "packet-rate", run: rates::packet_rate },
+    ScenarioCase { name: "far", run: far },
+    ScenarioCase { name: "qfi", run: qfi },
+    ScenarioCase { name: "sdf", run: sdf },
+    ScenarioCase { name: "precedence", run: precedence },
+    ScenarioCase { name: "path-switch", run: path_switch },
+    ScenarioCase { name: "end-marker", run: tunnels::end_marker },
+    ScenarioCase { name: "dscp", run: tunnels::dscp },
+    ScenarioCase { name: "n9", run: tunnels::n9 },
+    ScenarioCase { name: "ipv6-n3", run: tunnels::ipv6_n3 },
+    ScenarioCase { name: "error-indication", run: tunnels::error_indication },
+    ScenarioCase { name: "unknown-teid", run: tunnels::unknown_teid },
+    ScenarioCase { name: "echo-path", run: tunnels::echo_path },
+    ScenarioCase { name: "buffer", run: buffering::buffer },
+    ScenarioCase { name: "buffer-discard", run: buffering::discard },
+    ScenarioCase { name: "threshold", run: usage::threshold },
+    ScenarioCase { name: "quota", run: usage::quota },
+    ScenarioCase { name: "start-of-traffic", run: usage::start_of_traffic },
+    ScenarioCase { name: "inactivity", run: usage::inactivity },
+    ScenarioCase { name: "ue-pool", run: addresses::ue_pool },
+    ScenarioCase { name: "framed-route", run: addresses::framed_route },
+    ScenarioCase { name: "pfd", run: applications::pfd },
+    ScenarioCase { name: "predefined", run: applications::predefined },
+    ScenarioCase { name: "duplicate", run: tunnels::duplicate },
+    ScenarioCase { name: "redirect", run: redirect::redirect },
+    ScenarioCase { name: "forwarding-policy", run: policy::forwarding_policy },
+    ScenarioCase { name: "fragmentation", run: fragments::fragmentation },
+    ScenarioCase { name: "reassembly", run: fragments::reassembly },
+    ScenarioCase { name: "network-instance", run: instances::network_instance },
+    ScenarioCase { name: "local-switching", run: local_switching::local_switching },
 ];
 
 /// Gates of a QER. Spec: TS 29.244 §5.4.3.
-fn gate(stage: &Stage<'_>) -> Result<String> {
-    let session = stage.establish(&[Uplink::EVERYTHING], QFI)?;
-    let probe = Probe::open(stage, PORT)?;
+fn gate(stage: &ScenarioContext<'_>) -> Result<String> {
+    let session = stage.establish(&[UplinkPdr::EVERYTHING], QFI)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     both("gates open", &probe)?;
     let set = |uplink, downlink| {
         let gate_status = Some(GateStatus { uplink, downlink });
@@ -98,9 +99,9 @@ fn gate(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// Apply Action FORW and DROP. Spec: TS 29.244 §5.2.1.
-fn far(stage: &Stage<'_>) -> Result<String> {
-    let session = stage.establish(&[Uplink::EVERYTHING], QFI)?;
-    let probe = Probe::open(stage, PORT)?;
+fn far(stage: &ScenarioContext<'_>) -> Result<String> {
+    let session = stage.establish(&[UplinkPdr::EVERYTHING], QFI)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     both("FORW", &probe)?;
     session.apply(TO_CORE, ApplyAction::DROP)?;
     none("uplink DROP", &probe.uplink()?)?;
@@ -117,9 +118,9 @@ fn far(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// QFI of a QER in the downlink PDU Session Container. Spec: TS 38.415 §5.5.2.1.
-fn qfi(stage: &Stage<'_>) -> Result<String> {
-    let session = stage.establish(&[Uplink::EVERYTHING], QFI)?;
-    let probe = Probe::open(stage, PORT)?;
+fn qfi(stage: &ScenarioContext<'_>) -> Result<String> {
+    let session = stage.establish(&[UplinkPdr::EVERYTHING], QFI)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     let count = |qfi| Qfi::new(qfi).map(|qfi| stage.network.gnb.qfi_pkts(qfi));
     for (qfi, change) in [(QFI, false), (5, true), (63, true)] {
         if change {
@@ -136,10 +137,10 @@ fn qfi(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// An SDF filter lets one flow pass. Spec: TS 29.244 §5.2.1A.2, §8.2.5.
-fn sdf(stage: &Stage<'_>) -> Result<String> {
-    let only = Uplink { sdf: Some(TO_PORT), ..Uplink::EVERYTHING };
+fn sdf(stage: &ScenarioContext<'_>) -> Result<String> {
+    let only = UplinkPdr { sdf: Some(TO_PORT), ..UplinkPdr::EVERYTHING };
     let session = stage.establish(&[only], QFI)?;
-    let (probe, other) = (Probe::open(stage, PORT)?, Probe::open(stage, OTHER_PORT)?);
+    let (probe, other) = (ProbeSockets::open(stage, PORT)?, ProbeSockets::open(stage, OTHER_PORT)?);
     all("the filter's port", &probe.uplink()?)?;
     none("another port", &other.uplink()?)?;
     session.end()?;
@@ -147,17 +148,17 @@ fn sdf(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// Of two PDRs that match, the one of the lower precedence value. Spec: TS 29.244 §8.2.11.
-fn precedence(stage: &Stage<'_>) -> Result<String> {
+fn precedence(stage: &ScenarioContext<'_>) -> Result<String> {
     let special = PdrId(2);
-    let drop = Uplink {
+    let drop = UplinkPdr {
         id: special,
         precedence: 50,
         far: NOWHERE,
         sdf: Some(TO_PORT),
-        ..Uplink::EVERYTHING
+        ..UplinkPdr::EVERYTHING
     };
-    let session = stage.establish(&[Uplink::EVERYTHING, drop], QFI)?;
-    let (probe, other) = (Probe::open(stage, PORT)?, Probe::open(stage, OTHER_PORT)?);
+    let session = stage.establish(&[UplinkPdr::EVERYTHING, drop], QFI)?;
+    let (probe, other) = (ProbeSockets::open(stage, PORT)?, ProbeSockets::open(stage, OTHER_PORT)?);
     none("special PDR first", &probe.uplink()?)?;
     all("special PDR first, other port", &other.uplink()?)?;
     let pdrs = [UpdatePdr { precedence: Some(Precedence(200)), ..UpdatePdr::new(special) }];
@@ -173,9 +174,9 @@ fn precedence(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// Another tunnel towards the gNB. Spec: TS 23.502 §4.9.1.2.
-fn path_switch(stage: &Stage<'_>) -> Result<String> {
-    let session = stage.establish(&[Uplink::EVERYTHING], QFI)?;
-    let probe = Probe::open(stage, PORT)?;
+fn path_switch(stage: &ScenarioContext<'_>) -> Result<String> {
+    let session = stage.establish(&[UplinkPdr::EVERYTHING], QFI)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     let legs = || stage.network.gnb.leg_pkts(usize::from(stage.index()));
     all("first tunnel", &probe.downlink()?)?;
     ensure!(legs() == (DATAGRAMS.into(), 0), "by the tunnels came {:?}", legs());

@@ -4,14 +4,14 @@ use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
 use adit_types::{Qfi, Teid};
-use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{parse_gtpu, protocol};
 use anyhow::{Context, Result};
 
 use super::probe::{COPY_PATIENCE, PATIENCE, PAYLOAD};
-use super::session::Stage;
+use super::session::ScenarioContext;
 use crate::gnb::{UL_HEADERS, write_ul_headers};
 
 /// A socket of the RAN on the port of GTP-U.
@@ -27,7 +27,7 @@ impl Endpoint {
     /// # Errors
     /// The socket cannot be bound.
     pub fn open(
-        stage: &Stage<'_>,
+        stage: &ScenarioContext<'_>,
         own: impl Into<std::net::IpAddr> + Send,
         upf: impl Into<std::net::IpAddr>,
     ) -> Result<Self> {
@@ -81,7 +81,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn receive(&self, stage: &Stage<'_>, count: usize) -> Result<Vec<(Teid, u32)>> {
+    pub fn receive(&self, stage: &ScenarioContext<'_>, count: usize) -> Result<Vec<(Teid, u32)>> {
         let mut all = Vec::new();
         let mut end = Instant::now() + PATIENCE;
         let mut buffer = [0; 2048];
@@ -129,7 +129,7 @@ fn datagram(from: SocketAddrV4, to: SocketAddrV4, number: u32, payload: usize) -
 /// TEID and number of a G-PDU with a numbered datagram.
 fn read(message: &[u8]) -> Option<(Teid, u32)> {
     let gtpu = parse_gtpu(message).ok()?;
-    if gtpu.message_type != MessageType::G_PDU {
+    if gtpu.message_type != GtpuMessageType::G_PDU {
         return None;
     }
     let (_, datagram) = Ipv4Header::parse(gtpu.payload(message)).ok()?;

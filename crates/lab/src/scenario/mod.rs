@@ -15,10 +15,10 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
 use self::cases::CASES;
-use self::session::Stage;
-use crate::demo::bring_up::{Network, Plan};
-use crate::demo::live::{Live, Output};
-use crate::demo::topology::Ue;
+use self::session::ScenarioContext;
+use crate::demo::bring_up::{BringUpOptions, Network};
+use crate::demo::live::{DemoOutput, DemoView};
+use crate::demo::topology::LabUe;
 use crate::stop::{Interrupted, Stop};
 use crate::{DemoArguments, ScenarioArguments};
 
@@ -48,14 +48,14 @@ id = "outside"
 local_switching = false
 "#;
 
-const PLAN: Plan<'static> = Plan { sections: SECTIONS, corp: true };
+const PLAN: BringUpOptions<'static> = BringUpOptions { sections: SECTIONS, corp: true };
 
 /// Name of all scenarios together.
 const ALL: &str = "all";
 
 /// What came out of one scenario.
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct ScenarioResult {
     name: &'static str,
     ok: bool,
     /// What was seen, or what went wrong.
@@ -73,26 +73,26 @@ pub fn names() -> PossibleValuesParser {
 /// # Errors
 /// The network could not be brought up; interrupted.
 pub fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
-    let output = if arguments.json { Output::Stderr } else { Output::Stdout };
-    let live = Live::new(output);
+    let output = if arguments.json { DemoOutput::Stderr } else { DemoOutput::Stdout };
+    let live = DemoView::new(output);
     let network = Network::bring_up(&demo_arguments(arguments)?, PLAN, &live, stop)?;
     let mut outcomes = Vec::new();
-    for (ue, case) in (1..).map(Ue).zip(CASES) {
+    for (ue, case) in (1..).map(LabUe).zip(CASES) {
         if arguments.name != ALL && arguments.name != case.name {
             continue;
         }
         live.phase(case.name);
         let start = Instant::now();
-        let result = (case.run)(&Stage { network: &network, stop, ue });
+        let result = (case.run)(&ScenarioContext { network: &network, stop, ue });
         let (ok, result) = match result {
             Ok(seen) => (true, seen),
             Err(error) if error.is::<Interrupted>() => return Err(error),
             Err(error) => (false, format!("{error:#}")),
         };
         let verdict = if ok { "ok  " } else { "FAIL" };
-        live.say(&format!("{verdict} {}: {result}", case.name));
+        live.print_line(&format!("{verdict} {}: {result}", case.name));
         let seconds = start.elapsed().as_secs_f64();
-        outcomes.push(Outcome { name: case.name, ok, result, seconds });
+        outcomes.push(ScenarioResult { name: case.name, ok, result, seconds });
     }
     let ok = outcomes.iter().all(|outcome| outcome.ok);
     if !ok {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::session::Stage;
+use super::session::ScenarioContext;
 use crate::demo::topology::DN;
 use crate::stop::Stop;
 
@@ -22,7 +22,7 @@ pub const PACKET_BYTES: u64 = 20 + 8 + 100;
 
 /// A socket at each end.
 #[derive(Debug)]
-pub struct Probe {
+pub struct ProbeSockets {
     ue: UdpSocket,
     dn: UdpSocket,
     ue_addr: SocketAddr,
@@ -30,12 +30,12 @@ pub struct Probe {
     stop: Stop,
 }
 
-impl Probe {
+impl ProbeSockets {
     /// A flow between the stage's UE and `port` of the server.
     ///
     /// # Errors
     /// A socket cannot be bound.
-    pub fn open(stage: &Stage<'_>, port: u16) -> Result<Self> {
+    pub fn open(stage: &ScenarioContext<'_>, port: u16) -> Result<Self> {
         Self::open_from(stage, stage.ue.ipv4(), port)
     }
 
@@ -43,7 +43,7 @@ impl Probe {
     ///
     /// # Errors
     /// A socket cannot be bound.
-    pub fn open_from(stage: &Stage<'_>, ue: Ipv4Addr, port: u16) -> Result<Self> {
+    pub fn open_from(stage: &ScenarioContext<'_>, ue: Ipv4Addr, port: u16) -> Result<Self> {
         let topology = &stage.network.topology;
         let bind = |addr: SocketAddr| {
             let socket = UdpSocket::bind(addr).with_context(|| format!("bind {addr}"))?;

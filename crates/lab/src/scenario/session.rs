@@ -20,12 +20,12 @@ use adit_pfcp::message::{
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, UrrId};
 use anyhow::{Context, Result, bail};
 
-use super::probe::{DATAGRAMS, Probe};
+use super::probe::{DATAGRAMS, ProbeSockets};
 use crate::demo::bring_up::Network;
-use crate::demo::topology::Ue;
+use crate::demo::topology::LabUe;
 use crate::gnb::{Leg, teid};
-use crate::inbox::Usage;
-use crate::smf::Established;
+use crate::inbox::ReportedUsage;
+use crate::smf::LabSession;
 use crate::stop::Stop;
 
 /// The FAR to the data network.
@@ -46,18 +46,18 @@ const REPORT_LIMIT: Duration = Duration::from_secs(8);
 
 /// What a scenario works with.
 #[derive(Debug)]
-pub struct Stage<'a> {
+pub struct ScenarioContext<'a> {
     /// The network.
     pub network: &'a Network,
     /// Raised to end early.
     pub stop: &'a Stop,
     /// The scenario's UE.
-    pub ue: Ue,
+    pub ue: LabUe,
 }
 
 /// An uplink PDR.
 #[derive(Debug, Clone, Copy)]
-pub struct Uplink {
+pub struct UplinkPdr {
     /// Its identifier.
     pub id: PdrId,
     /// Its precedence: the lowest value wins.
@@ -72,7 +72,7 @@ pub struct Uplink {
     pub predefined: Option<&'static str>,
 }
 
-impl Uplink {
+impl UplinkPdr {
     /// The PDR that forwards everything.
     pub const EVERYTHING: Self = Self {
         id: UPLINK,
@@ -86,9 +86,9 @@ impl Uplink {
 
 /// The rules of a session where they differ from the usual.
 #[derive(Debug, Clone, Copy)]
-pub struct Rules<'r> {
+pub struct ScenarioRules<'r> {
     /// The uplink PDRs.
-    pub uplinks: &'r [Uplink],
+    pub uplinks: &'r [UplinkPdr],
     /// The QFI of both directions.
     pub qfi: u8,
     /// URRs of all these PDRs.
@@ -123,13 +123,13 @@ pub struct Rules<'r> {
     pub ue: Option<Ipv4Addr>,
 }
 
-impl Rules<'_> {
+impl ScenarioRules<'_> {
     /// The QFI of most scenarios.
     pub const QFI: u8 = 9;
 
     /// Everything is forwarded both ways.
     pub const USUAL: Self = Self {
-        uplinks: &[Uplink::EVERYTHING],
+        uplinks: &[UplinkPdr::EVERYTHING],
         qfi: Self::QFI,
         urrs: &[],
         bars: &[],
@@ -151,12 +151,12 @@ impl Rules<'_> {
 
 /// A scenario's session. It is deleted by [`Session::end`].
 #[derive(Debug)]
-pub struct Session<'a> {
-    stage: &'a Stage<'a>,
-    established: Established,
+pub struct ScenarioSession<'a> {
+    stage: &'a ScenarioContext<'a>,
+    established: LabSession,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> ScenarioContext<'a> {
     /// Index of the UE at the gNB.
     #[must_use]
     pub fn index(&self) -> u8 {
@@ -168,15 +168,15 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// adit refuses; interrupted.
-    pub fn establish(&'a self, uplinks: &[Uplink], qfi: u8) -> Result<Session<'a>> {
-        self.establish_with(&Rules { uplinks, qfi, ..Rules::USUAL })
+    pub fn establish(&'a self, uplinks: &[UplinkPdr], qfi: u8) -> Result<ScenarioSession<'a>> {
+        self.establish_with(&ScenarioRules { uplinks, qfi, ..ScenarioRules::USUAL })
     }
 
     /// Establishes the scenario's session with these rules.
     ///
     /// # Errors
     /// adit refuses; interrupted.
-    pub fn establish_with(&'a self, rules: &Rules<'_>) -> Result<Session<'a>> {
+    pub fn establish_with(&'a self, rules: &ScenarioRules<'_>) -> Result<ScenarioSession<'a>> {
         let smf = &self.network.smf;
         let pdrs = Pdrs::new(rules, self.ue);
         let to_gnb = OuterHeaderCreation::gtpu_ipv4(teid(self.index(), Leg::First), smf.gnb());
@@ -201,7 +201,7 @@ impl<'a> Stage<'a> {
         if !rules.n3_over_ipv6 {
             self.network.gnb.connect(usize::from(self.index()), established.uplink_teid);
         }
-        Ok(Session { stage: self, established })
+        Ok(ScenarioSession { stage: self, established })
     }
 
     /// The SMF's SEID of the scenario's session.
@@ -222,7 +222,7 @@ struct Pdrs<'r> {
 }
 
 impl<'r> Pdrs<'r> {
-    fn new(rules: &Rules<'r>, ue: Ue) -> Self {
+    fn new(rules: &ScenarioRules<'r>, ue: LabUe) -> Self {
         let given = (!rules.ue_from_pool).then(|| rules.ue.unwrap_or_else(|| ue.ipv4()));
         let address = |destination| {
             let choose_v4 = rules.ue_from_pool;
@@ -241,13 +241,13 @@ impl<'r> Pdrs<'r> {
         }
     }
 
-    fn create(&'r self, rules: &Rules<'r>) -> Vec<CreatePdr<'r>> {
+    fn create(&'r self, rules: &ScenarioRules<'r>) -> Vec<CreatePdr<'r>> {
         let v6 = rules.n3_over_ipv6;
         let removal = match v6 {
             true => OuterHeaderRemovalDescription::GtpuUdpIpv6,
             false => OuterHeaderRemovalDescription::GtpuUdpIpv4,
         };
-        let uplink = |((uplink, filters), predefined): ((&Uplink, &'r Vec<_>), &'r Vec<_>)| {
+        let uplink = |((uplink, filters), predefined): ((&UplinkPdr, &'r Vec<_>), &'r Vec<_>)| {
             let pdi = Pdi {
                 local_f_teid: Some(FTeid::Choose { v4: !v6, v6, choose_id: Some(1) }),
                 ue_ip_addresses: (&self.from_ue).into(),
@@ -288,7 +288,7 @@ fn filter(text: &str) -> SdfFilter<'_> {
     SdfFilter { flow_description: Some(text.as_bytes()), ..SdfFilter::default() }
 }
 
-fn fars<'r>(rules: &Rules<'r>, to_gnb: OuterHeaderCreation) -> [CreateFar<'r>; 3] {
+fn fars<'r>(rules: &ScenarioRules<'r>, to_gnb: OuterHeaderCreation) -> [CreateFar<'r>; 3] {
     let to_core = ForwardingParameters {
         outer_header_creation: rules.to_core,
         redirect_information: rules.redirect,
@@ -321,10 +321,10 @@ fn fars<'r>(rules: &Rules<'r>, to_gnb: OuterHeaderCreation) -> [CreateFar<'r>; 3
     ]
 }
 
-impl Session<'_> {
+impl ScenarioSession<'_> {
     /// The SEID and TEID that adit gave.
     #[must_use]
-    pub fn established(&self) -> &Established {
+    pub fn established(&self) -> &LabSession {
         &self.established
     }
 
@@ -394,9 +394,9 @@ impl Session<'_> {
     ///
     /// # Errors
     /// As for [`Self::report`].
-    pub fn usage(&self, what: &str, triggers: UsageReportTrigger) -> Result<Usage> {
+    pub fn usage(&self, what: &str, triggers: UsageReportTrigger) -> Result<ReportedUsage> {
         self.report(what, |report| {
-            let mut usages = report.usage_reports.iter().map(|usage| Usage::of(&usage));
+            let mut usages = report.usage_reports.iter().map(|usage| ReportedUsage::of(&usage));
             usages.find(|usage| usage.trigger.intersects(triggers))
         })
     }
@@ -405,7 +405,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// adit refuses; interrupted.
-    pub fn end(self) -> Result<Vec<Usage>> {
+    pub fn end(self) -> Result<Vec<ReportedUsage>> {
         let stage = self.stage;
         let usages = stage.network.smf.delete(&self.established, || stage.stop.check())?;
         stage.network.gnb.connect(usize::from(stage.index()), adit_types::Teid(0));
@@ -439,7 +439,7 @@ pub fn none(what: &str, arrived: &[u32]) -> Result<()> {
 ///
 /// # Errors
 /// They do not.
-pub fn both(what: &str, probe: &Probe) -> Result<()> {
+pub fn both(what: &str, probe: &ProbeSockets) -> Result<()> {
     all(&format!("{what}, uplink"), &probe.uplink()?)?;
     all(&format!("{what}, downlink"), &probe.downlink()?)
 }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use adit_types::Teid;
-use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::ipv4::Ipv4Header;
 use adit_wire::parse_gtpu;
 use adit_wire::udp::UdpHeader;
@@ -14,10 +14,10 @@ use rustix::net::{
     AddressFamily, RecvFlags, SocketFlags, SocketType, eth, ipproto, recv, socket_with,
 };
 
-use super::session::Stage;
+use super::session::ScenarioContext;
 use crate::demo::topology::ADIT_N3;
 use crate::gnb::{Leg, teid};
-use crate::netns::Namespace;
+use crate::netns::NetNamespace;
 use crate::stop::POLL;
 
 /// Time without a message after which no more is expected.
@@ -25,11 +25,11 @@ const QUIET: Duration = Duration::from_millis(300);
 
 /// One GTP-U message over IPv4 from adit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct CapturedGtpu {
     /// Type of service of the outer header.
     pub tos: u8,
     /// Type of the message.
-    pub kind: MessageType,
+    pub kind: GtpuMessageType,
     /// Its TEID.
     pub teid: Teid,
 }
@@ -46,7 +46,7 @@ impl Sniffer {
     ///
     /// # Errors
     /// The system has no raw sockets.
-    pub fn open(stage: &Stage<'_>) -> Result<Self> {
+    pub fn open(stage: &ScenarioContext<'_>) -> Result<Self> {
         let socket = open(&stage.network.topology.ran)?;
         Ok(Self { socket, tunnels: [Leg::First, Leg::Second].map(|leg| teid(stage.index(), leg)) })
     }
@@ -55,7 +55,7 @@ impl Sniffer {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn seen(&self, stage: &Stage<'_>) -> Result<Vec<Seen>> {
+    pub fn seen(&self, stage: &ScenarioContext<'_>) -> Result<Vec<CapturedGtpu>> {
         let of_ue = |packet: &[u8]| read(packet).filter(|seen| self.tunnels.contains(&seen.teid));
         arrived(&self.socket, stage, of_ue)
     }
@@ -73,7 +73,7 @@ impl ServerSniffer {
     ///
     /// # Errors
     /// The system has no raw sockets.
-    pub fn open(stage: &Stage<'_>) -> Result<Self> {
+    pub fn open(stage: &ScenarioContext<'_>) -> Result<Self> {
         Ok(Self { socket: open(&stage.network.topology.dn)?, ue: stage.ue.ipv4() })
     }
 
@@ -82,7 +82,7 @@ impl ServerSniffer {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn seen(&self, stage: &Stage<'_>) -> Result<Vec<u8>> {
+    pub fn seen(&self, stage: &ScenarioContext<'_>) -> Result<Vec<u8>> {
         arrived(&self.socket, stage, |packet| {
             let (ip, _) = Ipv4Header::parse(packet).ok()?;
             (ip.src() == self.ue).then_some(ip.tos())
@@ -93,16 +93,16 @@ impl ServerSniffer {
 /// A packet socket, open from now on: it sees the IPv4 packets that come to the devices of a
 /// namespace before the kernel puts fragments together.
 #[derive(Debug)]
-pub struct Wire {
+pub struct Ipv4Capture {
     socket: OwnedFd,
 }
 
-impl Wire {
+impl Ipv4Capture {
     /// Sees what comes to `namespace`.
     ///
     /// # Errors
     /// The system has no packet sockets.
-    pub fn open(namespace: &Namespace) -> Result<Self> {
+    pub fn open(namespace: &NetNamespace) -> Result<Self> {
         let socket = namespace.enter(|| {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, Some(eth::IP))
@@ -116,13 +116,17 @@ impl Wire {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn seen<T>(&self, stage: &Stage<'_>, read: impl Fn(&[u8]) -> Option<T>) -> Result<Vec<T>> {
+    pub fn seen<T>(
+        &self,
+        stage: &ScenarioContext<'_>,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Vec<T>> {
         arrived(&self.socket, stage, read)
     }
 }
 
 /// A socket that gets a copy of each UDP datagram of a namespace, IPv4 header included.
-fn open(namespace: &Namespace) -> Result<OwnedFd> {
+fn open(namespace: &NetNamespace) -> Result<OwnedFd> {
     namespace.enter(|| {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         socket_with(AddressFamily::INET, SocketType::RAW, flags, Some(ipproto::UDP))
@@ -133,7 +137,7 @@ fn open(namespace: &Namespace) -> Result<OwnedFd> {
 /// What `read` makes of the packets that wait or come until [`QUIET`] passes without one.
 fn arrived<T>(
     socket: &OwnedFd,
-    stage: &Stage<'_>,
+    stage: &ScenarioContext<'_>,
     read: impl Fn(&[u8]) -> Option<T>,
 ) -> Result<Vec<T>> {
     let mut all = Vec::new();
@@ -153,12 +157,12 @@ fn arrived<T>(
 }
 
 /// What an IPv4 packet is, if it is GTP-U from adit.
-fn read(packet: &[u8]) -> Option<Seen> {
+fn read(packet: &[u8]) -> Option<CapturedGtpu> {
     let (ip, datagram) = Ipv4Header::parse(packet).ok()?;
     let (udp, message) = UdpHeader::parse(datagram).ok()?;
     if ip.src() != ADIT_N3 || udp.dst_port() != UDP_PORT {
         return None;
     }
     let gtpu = parse_gtpu(message).ok()?;
-    Some(Seen { tos: ip.tos(), kind: gtpu.message_type, teid: gtpu.teid })
+    Some(CapturedGtpu { tos: ip.tos(), kind: gtpu.message_type, teid: gtpu.teid })
 }

@@ -17,29 +17,30 @@ use adit_types::Nanos;
 use adit_types::limits::PATH_CONTROLS_MAX;
 
 use crate::association::{
-    BroughtUp, DownReason, NoAssociation, NodeEvent, NodeId, PeerFacts, SetupFailure,
+    AcceptedAssociation, AssociationParameters, AssociationRefusal, DownReason, NodeEvent,
+    NodeIdentity, SetupFailure,
 };
-use crate::backlog::Waiter;
+use crate::backlog::JobWaiter;
 use crate::features::up_function_features;
-use crate::node::{Node, Request};
-use crate::path_qos::PathControl;
+use crate::node::{Node, ReceivedMessage};
+use crate::path_qos::PathQosControl;
 use crate::refusal::Rejected;
 use crate::smf_set::SmfSet;
-use crate::transaction::Purpose;
-use crate::ue_pools::Announcement;
+use crate::transaction::RequestPurpose;
+use crate::ue_pools::PoolAnnouncement;
 
 impl Node {
     /// Sets up an association that a CP function asks for. One that exists with this address ends
     /// first, with its sessions, whether the peer restarted or not: we keep no sessions over it.
     /// Spec: TS 29.244 §6.2.6.2.2.
-    pub(crate) fn handle_association_setup(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_association_setup(&mut self, request: &ReceivedMessage<'_>) {
         if !self.hold_contested_setup(request) {
             self.decide_association_setup(request);
         }
     }
 
     /// The same for a setup whose Node ID is free, or has a holder that lives.
-    pub(crate) fn decide_association_setup(&mut self, request: &Request<'_>) {
+    pub(crate) fn decide_association_setup(&mut self, request: &ReceivedMessage<'_>) {
         match self.accept_association(request) {
             Ok(up) => self.respond_to_accepted_setup(request, up),
             Err(rejected) => {
@@ -49,13 +50,16 @@ impl Node {
         }
     }
 
-    fn accept_association(&mut self, request: &Request<'_>) -> Result<BroughtUp, Rejected> {
+    fn accept_association(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+    ) -> Result<AcceptedAssociation, Rejected> {
         let message = AssociationSetupRequest::decode_body(request.body)?;
         let told = SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses);
-        let smf_set = self.believed(request.peer(), told);
-        let facts = PeerFacts {
+        let smf_set = self.authorized_smf_set(request.peer(), told);
+        let facts = AssociationParameters {
             address: request.peer(),
-            node_id: NodeId::from_ie(&message.node_id),
+            node_id: NodeIdentity::from_ie(&message.node_id),
             recovery_time_stamp: message.recovery_time_stamp.0,
             cp_function_features: message.cp_function_features.map_or(0, |f| u64::from(f.bits())),
             smf_set,
@@ -64,30 +68,34 @@ impl Node {
             requested_by_us: false,
         };
         let nf_instance_id = message.nf_instance_id;
-        let up = self.bring_up(request.now, facts).map_err(|error| match error {
-            NoAssociation::NodeIdInUse | NoAssociation::Stopping => {
+        let up = self.create_association(request.now, facts).map_err(|error| match error {
+            AssociationRefusal::NodeIdInUse | AssociationRefusal::Stopping => {
                 Rejected::new(Cause::RequestRejected)
             }
-            NoAssociation::TooMany => Rejected::new(Cause::NoResourcesAvailable),
+            AssociationRefusal::TooMany => Rejected::new(Cause::NoResourcesAvailable),
         })?;
-        self.note_nf_instance(request.peer(), nf_instance_id);
+        self.set_nf_instance(request.peer(), nf_instance_id);
         Ok(up)
     }
 
-    fn note_nf_instance(&mut self, address: IpAddr, id: Option<NfInstanceId>) {
+    fn set_nf_instance(&mut self, address: IpAddr, id: Option<NfInstanceId>) {
         if let Some(peer) = self.peers.get_mut(&address) {
             peer.nf_instance_id = id.map(|id| id.0);
         }
     }
 
-    fn respond_to_accepted_setup(&mut self, request: &Request<'_>, up: BroughtUp) {
+    fn respond_to_accepted_setup(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+        up: AcceptedAssociation,
+    ) {
         let node_id = self.config.node_id.clone();
         let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
         let cause = Cause::RequestAccepted;
         let mut body = AssociationSetupResponse::new(node_id.to_ie(), cause, time_stamp);
         body.up_function_features = Some(up_function_features(&self.config));
         let pools = self.config.store.provisioning.ue_pools.clone();
-        let announcement = Announcement::new(&pools);
+        let announcement = PoolAnnouncement::new(&pools);
         let groups = announcement.groups();
         body.ue_ip_address_pools = groups.as_slice().into();
         body.pfcp_as_rsp_flags = up.retained.then_some(PfcpAsRspFlags::PSREI);
@@ -96,7 +104,7 @@ impl Node {
 
     pub(super) fn respond_to_setup(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         cause: Cause,
         after: Option<DeltaId>,
     ) {
@@ -114,15 +122,16 @@ impl Node {
         let mut body = AssociationSetupRequest::new(node_id.to_ie(), time_stamp);
         body.up_function_features = Some(up_function_features(&self.config));
         let pools = self.config.store.provisioning.ue_pools.clone();
-        let announcement = Announcement::new(&pools);
+        let announcement = PoolAnnouncement::new(&pools);
         let groups = announcement.groups();
         body.ue_ip_address_pools = groups.as_slice().into();
-        self.send_request(now, to, &body, Purpose::AssociationSetup { position });
+        self.send_request(now, to, &body, RequestPurpose::AssociationSetup { position });
     }
 
     /// Takes the response to our own association setup.
-    pub(crate) fn handle_association_setup_response(&mut self, response: &Request<'_>) {
-        let expects = |purpose: &Purpose| matches!(purpose, Purpose::AssociationSetup { .. });
+    pub(crate) fn handle_association_setup_response(&mut self, response: &ReceivedMessage<'_>) {
+        let expects =
+            |purpose: &RequestPurpose| matches!(purpose, RequestPurpose::AssociationSetup { .. });
         let sequence = response.header.sequence;
         let purpose = self.transactions.take(response.from, sequence, expects);
         // INTEROP: some control planes answer with sequence number 1, whatever was asked.
@@ -130,11 +139,11 @@ impl Node {
             1 => self.transactions.take_of(response.from, expects),
             _ => None,
         });
-        let Some(Purpose::AssociationSetup { position }) = purpose else {
+        let Some(RequestPurpose::AssociationSetup { position }) = purpose else {
             self.counters.scalars.discarded_unmatched_response += 1;
             return;
         };
-        if let Err(failure) = self.conclude_setup(response) {
+        if let Err(failure) = self.complete_setup(response) {
             if failure == SetupFailure::Malformed {
                 self.counters.scalars.discarded_malformed_response += 1;
             }
@@ -142,7 +151,7 @@ impl Node {
         }
     }
 
-    fn conclude_setup(&mut self, response: &Request<'_>) -> Result<(), SetupFailure> {
+    fn complete_setup(&mut self, response: &ReceivedMessage<'_>) -> Result<(), SetupFailure> {
         let message = AssociationSetupResponse::decode_body(response.body)
             .map_err(|_| SetupFailure::Malformed)?;
         if !message.cause.is_accepted() {
@@ -151,10 +160,10 @@ impl Node {
         let path_controls = path_controls(message.gtpu_path_qos_controls);
         let path_controls = path_controls.map_err(|_| SetupFailure::Malformed)?.unwrap_or_default();
         let told = SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses);
-        let smf_set = self.believed(response.peer(), told);
-        let facts = PeerFacts {
+        let smf_set = self.authorized_smf_set(response.peer(), told);
+        let facts = AssociationParameters {
             address: response.peer(),
-            node_id: NodeId::from_ie(&message.node_id),
+            node_id: NodeIdentity::from_ie(&message.node_id),
             recovery_time_stamp: message.recovery_time_stamp.0,
             cp_function_features: message.cp_function_features.map_or(0, |f| u64::from(f.bits())),
             smf_set,
@@ -164,34 +173,37 @@ impl Node {
         };
         let nf_instance_id = message.nf_instance_id;
         let node_id = facts.node_id.clone();
-        match self.bring_up(response.now, facts) {
+        match self.create_association(response.now, facts) {
             Ok(_) => {
-                self.note_nf_instance(response.peer(), nf_instance_id);
+                self.set_nf_instance(response.peer(), nf_instance_id);
                 Ok(())
             }
-            Err(NoAssociation::NodeIdInUse) => {
+            Err(AssociationRefusal::NodeIdInUse) => {
                 self.probe_holder(response.now, response.peer(), &node_id);
                 Err(SetupFailure::NodeIdInUse)
             }
-            Err(NoAssociation::Stopping) => Err(SetupFailure::Stopping),
-            Err(NoAssociation::TooMany) => Err(SetupFailure::TooManyAssociations),
+            Err(AssociationRefusal::Stopping) => Err(SetupFailure::Stopping),
+            Err(AssociationRefusal::TooMany) => Err(SetupFailure::TooManyAssociations),
         }
     }
 
     /// Gives up on an own request.
-    pub(crate) fn handle_own_failure(&mut self, now: Nanos, purpose: Purpose) {
+    pub(crate) fn handle_own_failure(&mut self, now: Nanos, purpose: RequestPurpose) {
         match purpose {
-            Purpose::Heartbeat { owner } | Purpose::Probe { owner } => {
-                self.lose_association(now, owner);
-                self.settle_contests(now, owner);
+            RequestPurpose::Heartbeat { owner } | RequestPurpose::Probe { owner } => {
+                self.on_heartbeats_lost(now, owner);
+                self.decide_contested_setups(now, owner);
             }
-            Purpose::AssociationUpdate { .. } | Purpose::SessionSetDeletion { .. } => {}
-            Purpose::NodeReport { owner } => {
+            RequestPurpose::AssociationUpdate { .. }
+            | RequestPurpose::SessionSetDeletion { .. } => {}
+            RequestPurpose::NodeReport { owner } => {
                 self.counters.scalars.node_reports_lost_no_response += 1;
                 self.finish_node_report(now, owner);
             }
-            Purpose::SessionReport { up_seid, items, .. } => self.lose_report(now, up_seid, items),
-            Purpose::AssociationSetup { position } => {
+            RequestPurpose::SessionReport { up_seid, items, .. } => {
+                self.on_report_lost(now, up_seid, items)
+            }
+            RequestPurpose::AssociationSetup { position } => {
                 self.retry_setup(now, position, SetupFailure::NoResponse);
             }
         }
@@ -204,7 +216,7 @@ impl Node {
     }
 
     /// Takes the CP function's new features. Spec: TS 29.244 §6.2.7.2.2.
-    pub(crate) fn handle_association_update(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_association_update(&mut self, request: &ReceivedMessage<'_>) {
         match self.update_association(request) {
             Ok(prepares) => {
                 self.respond_to_update(request, Cause::RequestAccepted);
@@ -217,7 +229,7 @@ impl Node {
         }
     }
 
-    pub(super) fn respond_to_update(&mut self, request: &Request<'_>, cause: Cause) {
+    pub(super) fn respond_to_update(&mut self, request: &ReceivedMessage<'_>, cause: Cause) {
         let node_id = self.config.node_id.clone();
         let mut body = AssociationUpdateResponse::new(node_id.to_ie(), cause);
         body.up_function_features = cause.is_accepted().then(|| up_function_features(&self.config));
@@ -225,12 +237,15 @@ impl Node {
     }
 
     /// Returns the association whose release the peer prepares (PARPS).
-    fn update_association(&mut self, request: &Request<'_>) -> Result<Option<OwnerId>, Rejected> {
+    fn update_association(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+    ) -> Result<Option<OwnerId>, Rejected> {
         let none = Rejected::new(Cause::NoEstablishedAssociation);
         let known = self.association_for(request.peer()).ok_or(none)?;
         let (address, owner) = (known.address, known.owner);
         let message = AssociationUpdateRequest::decode_body(request.body)?;
-        if NodeId::from_ie(&message.node_id) != known.node_id {
+        if NodeIdentity::from_ie(&message.node_id) != known.node_id {
             return Err(none);
         }
         if let Some(controls) = path_controls(message.gtpu_path_qos_controls)? {
@@ -238,7 +253,7 @@ impl Node {
         }
         let told = SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses);
         let known = self.association(address).and_then(|known| known.smf_set.id.clone());
-        let told = self.believed(address, SmfSet { id: told.id.or(known), ..told });
+        let told = self.authorized_smf_set(address, SmfSet { id: told.id.or(known), ..told });
         let Some(association) = self.association_mut(address) else { return Err(none) };
         if let Some(features) = message.cp_function_features {
             association.cp_function_features = u64::from(features.bits());
@@ -258,18 +273,19 @@ impl Node {
     /// Releases the association; the response follows when its sessions are gone, and their last
     /// usage is reported if the CP function takes such reports.
     /// Spec: TS 29.244 §6.2.8.2.
-    pub(crate) fn handle_association_release(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_association_release(&mut self, request: &ReceivedMessage<'_>) {
         let association = self.association(request.peer());
-        let named = AssociationReleaseRequest::decode_body(request.body)
-            .is_ok_and(|m| association.is_some_and(|a| NodeId::from_ie(&m.node_id) == a.node_id));
+        let named = AssociationReleaseRequest::decode_body(request.body).is_ok_and(|m| {
+            association.is_some_and(|a| NodeIdentity::from_ie(&m.node_id) == a.node_id)
+        });
         let owner = association.map(|association| association.owner).filter(|_| named);
         if !owner.is_some_and(|owner| self.await_last_usage(request, owner)) {
-            self.carry_out_release(request);
+            self.complete_release(request);
         }
     }
 
     /// Releases the association, whatever its sessions have yet to report.
-    pub(crate) fn carry_out_release(&mut self, request: &Request<'_>) {
+    pub(crate) fn complete_release(&mut self, request: &ReceivedMessage<'_>) {
         let (cause, last) = match self.release_association(request) {
             Ok(last) => (Cause::RequestAccepted, last),
             Err(rejected) => {
@@ -282,7 +298,7 @@ impl Node {
 
     pub(super) fn respond_to_release(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         cause: Cause,
         after: Option<DeltaId>,
     ) {
@@ -291,17 +307,20 @@ impl Node {
         self.respond(request, None, &body, after);
     }
 
-    fn release_association(&mut self, request: &Request<'_>) -> Result<Option<DeltaId>, Rejected> {
+    fn release_association(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+    ) -> Result<Option<DeltaId>, Rejected> {
         let Some(association) = self.association(request.peer()) else {
             return Err(Rejected::new(Cause::NoEstablishedAssociation));
         };
         let message = AssociationReleaseRequest::decode_body(request.body)?;
-        if NodeId::from_ie(&message.node_id) != association.node_id {
+        if NodeIdentity::from_ie(&message.node_id) != association.node_id {
             return Err(Rejected::new(Cause::NoEstablishedAssociation));
         }
         let (address, node_id) = (association.address, association.node_id.clone());
-        self.bring_down(request.now, address, DownReason::Released);
-        Ok(self.wait_for_jobs(Waiter { address, node_id }))
+        self.end_association(request.now, address, DownReason::Released);
+        Ok(self.wait_for_jobs(JobWaiter { address, node_id }))
     }
 }
 
@@ -309,16 +328,16 @@ impl Node {
 /// when it sends the IE with length zero.
 ///
 /// # Errors
-/// As [`PathControl::from_ie`]; Cause 75 for more than [`PATH_CONTROLS_MAX`].
+/// As [`PathQosControl::from_ie`]; Cause 75 for more than [`PATH_CONTROLS_MAX`].
 fn path_controls<'a>(
     ies: Repeated<'a, Nullable<GtpuPathQosControlInformation<'a>>>,
-) -> Result<Option<Vec<PathControl>>, Rejected> {
+) -> Result<Option<Vec<PathQosControl>>, Rejected> {
     if ies.is_empty() {
         return Ok(None);
     }
     let given = ies.into_iter().filter_map(Nullable::value);
-    let controls: Vec<PathControl> =
-        given.map(|ie| PathControl::from_ie(&ie)).collect::<Result<_, _>>()?;
+    let controls: Vec<PathQosControl> =
+        given.map(|ie| PathQosControl::from_ie(&ie)).collect::<Result<_, _>>()?;
     if controls.len() > PATH_CONTROLS_MAX {
         return Err(Rejected::new(Cause::NoResourcesAvailable));
     }

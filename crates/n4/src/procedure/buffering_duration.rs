@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use adit_pfcp::ie::DlBufferingDuration;
 use adit_rules::ApplyAction;
-use adit_session::{Change, Session};
+use adit_session::{Session, SessionChange};
 use adit_types::limits::TIMERS_PER_TURN_MAX;
 use adit_types::{BarId, FarId, Nanos, Seid, SessionIndex};
 
@@ -80,7 +80,7 @@ impl Node {
             if fars.is_empty() {
                 continue;
             }
-            let change = Change { at: now, drop_buffered: true, ..Change::default() };
+            let change = SessionChange { at: now, drop_buffered: true, ..SessionChange::default() };
             // Nothing in it can be refused.
             let Ok(modified) = self.store.modify(up_seid, change) else { continue };
             if let Some(delta) = modified.delta {

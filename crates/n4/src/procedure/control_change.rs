@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use adit_pfcp::ie::FTeid;
 use adit_pfcp::message::SessionReportResponse;
-use adit_rules::{DestinationInterface, GtpuTunnel, OuterHeaderCreation};
+use adit_rules::{DestinationInterface, GtpuTunnel, HeaderCreation};
 use adit_session::{CpFSeid, FarUpdate, ForwardingUpdate};
 use adit_types::{Seid, SessionIndex};
 
-use crate::node::{Node, Request};
+use crate::node::{Node, ReceivedMessage};
 
 /// Sessions that another SMF inherited and has not taken over yet, with the CP F-SEID that the
 /// former one gave.
@@ -36,9 +36,9 @@ impl Node {
 
     /// Takes the new CP F-SEID of a session from an accepting response; who gave it controls the
     /// session from now on.
-    pub(crate) fn follow_control(
+    pub(crate) fn apply_control(
         &mut self,
-        response: &Request<'_>,
+        response: &ReceivedMessage<'_>,
         up_seid: Seid,
         message: &SessionReportResponse<'_>,
     ) {
@@ -71,7 +71,7 @@ impl Node {
             destination == Some(DestinationInterface::CpFunction)
         });
         let update = |far: adit_session::Far| {
-            let header = OuterHeaderCreation::Gtpu(tunnel_in(far.tunnel()?)?);
+            let header = HeaderCreation::Gtpu(tunnel_in(far.tunnel()?)?);
             let forwarding =
                 ForwardingUpdate { outer_header_creation: Some(header), ..Default::default() };
             Some(FarUpdate { id: far.id, forwarding: Some(forwarding), ..FarUpdate::default() })

@@ -7,14 +7,14 @@ use adit_rules::{DeltaId, RuleDelta};
 use adit_session::{QerPacketRate, UsageReport};
 use adit_types::{Nanos, Seid};
 
-use crate::node::{Answer, Node, Request};
-use crate::procedure::Refused;
-use crate::procedure::farewell::Leaving;
+use crate::node::{EncodedResponse, Node, ReceivedMessage};
+use crate::procedure::RefusalWithSeid;
+use crate::procedure::final_usage::EndedSession;
 use crate::procedure::packet_rates::status_report;
 use crate::refusal::Rejected;
 
 /// What a session that is deleted leaves to report.
-struct Ending {
+struct DeletionReports {
     /// Usage that waits for its turn.
     waiting: Vec<UsageReport>,
     /// Packet rates whose status is reported.
@@ -22,19 +22,19 @@ struct Ending {
     /// Usage is on its way, without a response yet. Spec: TS 29.244 §8.2.215 (PURU).
     is_unacknowledged: bool,
     /// Who hears of usage that has no room in the answer.
-    rest: Option<(Seid, Leaving)>,
+    rest: Option<(Seid, EndedSession)>,
 }
 
 impl Node {
     /// Deletes a session; the response follows when its rules do not run any more.
-    pub(crate) fn handle_session_deletion(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_session_deletion(&mut self, request: &ReceivedMessage<'_>) {
         let (cp_seid, deleted) = match self.session_of(request) {
             Ok((up_seid, cp_seid)) => {
-                let ending = Ending {
+                let ending = DeletionReports {
                     waiting: self.reports.waiting_usage(up_seid),
                     packet_rates: self.packet_rates_to_report(up_seid),
                     is_unacknowledged: self.reports.has_unacknowledged_usage(up_seid),
-                    rest: self.leaving(up_seid, false).map(|leaving| (up_seid, leaving)),
+                    rest: self.ended_session(up_seid, false).map(|leaving| (up_seid, leaving)),
                 };
                 let deleted = SessionDeletionRequest::decode_body(request.body)
                     .map_err(Rejected::from)
@@ -44,9 +44,9 @@ impl Node {
                 }
                 (cp_seid, deleted)
             }
-            Err(Refused { seid, rejected }) => (seid, Err(rejected)),
+            Err(RefusalWithSeid { seid, rejected }) => (seid, Err(rejected)),
         };
-        let (mut body, after) = self.conclude_deletion(deleted);
+        let (mut body, after) = self.complete_deletion(deleted);
         if after.is_some() {
             let information = self.control_information(request.peer());
             body.load_control_information = information.load;
@@ -55,14 +55,14 @@ impl Node {
         self.respond(request, Some(cp_seid), &body, after);
     }
 
-    fn conclude_deletion(
+    fn complete_deletion(
         &mut self,
-        deleted: Result<(RuleDelta, Ending), Rejected>,
+        deleted: Result<(RuleDelta, DeletionReports), Rejected>,
     ) -> (SessionDeletionResponse<'static>, Option<DeltaId>) {
         match deleted {
             Ok((delta, ending)) => {
                 let id = self.publish(delta);
-                if let Some(pending) = self.pending.get_mut(&id) {
+                if let Some(pending) = self.pending_changes.get_mut(&id) {
                     pending.usage = ending.waiting;
                     pending.packet_rates = ending.packet_rates;
                     pending.rest = ending.rest;
@@ -90,10 +90,10 @@ impl Node {
     pub(crate) fn append_packet_rates(
         &mut self,
         now: Nanos,
-        answer: &mut Answer,
+        answer: &mut EncodedResponse,
         rates: &[QerPacketRate],
     ) {
-        let wall = self.wall;
+        let wall = self.ntp_clock;
         for rate in rates {
             let group = status_report(rate, now, wall);
             let written = self.append(answer, |writer| writer.put(&group));
@@ -103,7 +103,7 @@ impl Node {
 
     pub(super) fn refuse_deletion(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         seid: Seid,
         rejected: Rejected,
         after: Option<DeltaId>,

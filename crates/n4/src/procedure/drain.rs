@@ -15,8 +15,8 @@ use adit_types::limits::DRAIN_SESSIONS_MAX;
 use adit_types::{Nanos, SessionIndex};
 
 use crate::association::as_count;
-use crate::node::{Node, Request};
-use crate::transaction::Purpose;
+use crate::node::{Node, ReceivedMessage};
+use crate::transaction::RequestPurpose;
 
 /// A release request whose sessions have yet to report.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Drain {
     next: SessionIndex,
     release: Option<WaitingRelease>,
     /// The CP function knows that all usage was reported.
-    is_told: bool,
+    is_notified: bool,
 }
 
 /// All associations whose sessions end.
@@ -48,7 +48,7 @@ impl Node {
         let takes = self.cp_function_has(owner, CpFunctionFeatures::EPFAR);
         if takes && !self.drains.contains_key(&owner) {
             let next = SessionIndex(0);
-            self.drains.insert(owner, Drain { next, release: None, is_told: false });
+            self.drains.insert(owner, Drain { next, release: None, is_notified: false });
             self.advance_drains(now);
         }
         takes
@@ -66,7 +66,7 @@ impl Node {
             {
                 let mut body = AssociationUpdateRequest::new(node_id.to_ie());
                 body.pfcp_au_req_flags = Some(PfcpAuReqFlags::PARPS);
-                self.send_request(now, to, &body, Purpose::AssociationUpdate { owner });
+                self.send_request(now, to, &body, RequestPurpose::AssociationUpdate { owner });
                 self.prepare_release(now, owner);
             }
         }
@@ -74,7 +74,11 @@ impl Node {
 
     /// Lets a release request wait for the last usage of the association's sessions. False when
     /// there is none to wait for.
-    pub(crate) fn await_last_usage(&mut self, request: &Request<'_>, owner: OwnerId) -> bool {
+    pub(crate) fn await_last_usage(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+        owner: OwnerId,
+    ) -> bool {
         let has_sessions = self.store.owned_count(owner) > 0 || self.leaving_of(owner) > 0;
         if !has_sessions || !self.prepare_release(request.now, owner) {
             return false;
@@ -94,7 +98,7 @@ impl Node {
     }
 
     fn leaving_of(&self, owner: OwnerId) -> usize {
-        self.reports.leaving_len(owner)
+        self.reports.ended_len(owner)
     }
 
     /// When a release is not put off any longer.
@@ -123,7 +127,7 @@ impl Node {
         while leaving < DRAIN_SESSIONS_MAX
             && let Some(drain) = self.drains.get_mut(&owner)
             && let Some(session) = self.store.next_owned(owner, drain.next)
-            && self.backlog.takes_session()
+            && self.backlog.take_allowance()
         {
             drain.next = session.index().next();
             if self.end_locally(session.up_seid()).is_some() {
@@ -141,21 +145,21 @@ impl Node {
             self.drains.remove(&owner);
             self.counters.scalars.sessions_not_drained += as_count(self.store.owned_count(owner));
             let WaitingRelease { from, header, body, .. } = release;
-            return self.carry_out_release(&Request { now, from, header, body: &body });
+            return self.complete_release(&ReceivedMessage { now, from, header, body: &body });
         }
-        if !core::mem::replace(&mut drain.is_told, true) {
-            self.tell_all_sent(now, owner);
+        if !core::mem::replace(&mut drain.is_notified, true) {
+            self.notify_all_usage_sent(now, owner);
         }
     }
 
     /// Tells that the usage of all sessions was sent. Spec: TS 29.244 §8.2.77 (URSS).
-    fn tell_all_sent(&mut self, now: Nanos, owner: OwnerId) {
+    fn notify_all_usage_sent(&mut self, now: Nanos, owner: OwnerId) {
         let association = self.associations().find(|association| association.owner == owner);
         let to = association.map(|a| SocketAddr::new(a.address, a.port));
         let Some(to) = to else { return };
         let node_id = self.config.node_id.clone();
         let mut body = AssociationUpdateRequest::new(node_id.to_ie());
         body.association_release_request = Some(AssociationReleaseRequest::URSS);
-        self.send_request(now, to, &body, Purpose::AssociationUpdate { owner });
+        self.send_request(now, to, &body, RequestPurpose::AssociationUpdate { owner });
     }
 }

@@ -28,7 +28,7 @@ const UE_PREFIX_BITS: u8 = 64;
 
 /// UE addresses of a PDI or traffic endpoint.
 #[derive(Debug, Default)]
-pub(super) struct Ue {
+pub(super) struct PdiUeAddresses {
     /// At most one address per family.
     pub given: Option<UeMatch>,
     /// All others, and IPv6 prefixes shorter than a /64.
@@ -45,8 +45,8 @@ pub(super) struct Ue {
 pub(super) fn ue(
     addresses: Repeated<'_, UeIpAddress>,
     pools: Repeated<'_, UeIpAddressPoolIdentity<'_>>,
-) -> Result<Ue, Rejected> {
-    let Some(first) = addresses.first() else { return Ok(Ue::default()) };
+) -> Result<PdiUeAddresses, Rejected> {
+    let Some(first) = addresses.first() else { return Ok(PdiUeAddresses::default()) };
     let side = if first.destination { UeSide::Destination } else { UeSide::Source };
     let (mut given, mut further) = (UeAddresses::default(), Vec::new());
     let (mut choose_v4, mut choose_v6) = (false, false);
@@ -81,7 +81,7 @@ pub(super) fn ue(
         pools: pools.iter().map(|pool| name::text(pool.0)).collect(),
     });
     let given = (!given.is_empty()).then_some(UeMatch { addresses: given, side });
-    Ok(Ue { given, further, choose })
+    Ok(PdiUeAddresses { given, further, choose })
 }
 
 fn host(addr: Ipv4Addr) -> Option<IpPrefix> {
@@ -144,14 +144,14 @@ pub(super) fn update(group: &UpdateTrafficEndpoint<'_>) -> Result<TrafficEndpoin
 
 /// What was chosen, in the words of the codec; groups of a response borrow from it.
 #[derive(Debug, Default)]
-pub(super) struct Chosen {
+pub(super) struct ChosenIdentifiers {
     pdrs: Vec<(adit_types::PdrId, Vec<FTeid>, Vec<UeIpAddress>)>,
     endpoints: Vec<(TrafficEndpointId, Vec<FTeid>, Vec<UeIpAddress>)>,
     /// PDRs that existed before.
     updated: Vec<PdrId>,
 }
 
-impl Chosen {
+impl ChosenIdentifiers {
     /// Gathers F-TEIDs and UE addresses by PDR and by traffic endpoint.
     pub fn new(
         f_teids: &[adit_session::CreatedPdr],
@@ -219,8 +219,8 @@ impl Chosen {
     }
 }
 
-fn encode_f_teid(chosen: adit_session::FTeid) -> FTeid {
-    let adit_session::FTeid { teid, v4, v6 } = chosen;
+fn encode_f_teid(chosen: adit_session::LocalFTeid) -> FTeid {
+    let adit_session::LocalFTeid { teid, v4, v6 } = chosen;
     let addr = match (v4, v6) {
         (Some(v4), Some(v6)) => FTeidAddress::V4V6(v4, v6),
         (None, Some(v6)) => FTeidAddress::V6(v6),

@@ -4,23 +4,23 @@ use adit_pfcp::ie::{self, FSeid, PfcpSeReqFlags};
 use adit_pfcp::message::{SessionEstablishmentRequest, SessionEstablishmentResponse};
 use adit_pfcp::{Cause, Ie, IeIter, IeType, MessageBody};
 use adit_rules::DeltaId;
-use adit_session::{Change, CpFSeid, Established};
+use adit_session::{CpFSeid, Established, SessionChange};
 use adit_types::{Nanos, Seid};
 
 use crate::containment::FaultPoint;
+use crate::csid;
 use crate::information::SessionInformation;
-use crate::node::{Node, Request};
-use crate::own_set;
-use crate::procedure::endpoint_decode::Chosen;
-use crate::procedure::urr_decode::When;
+use crate::node::{Node, ReceivedMessage};
+use crate::procedure::endpoint_decode::ChosenIdentifiers;
+use crate::procedure::urr_decode::RequestTime;
 use crate::procedure::{demand, endpoint_decode, rule_decode, urr_decode};
 use crate::refusal::Rejected;
 use crate::session_set;
-use crate::ue_pools::slice_told;
+use crate::ue_pools::session_s_nssai;
 
 impl Node {
     /// Establishes a session; the response follows when its rules run.
-    pub(crate) fn handle_session_establishment(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_session_establishment(&mut self, request: &ReceivedMessage<'_>) {
         // Without a readable CP F-SEID the response carries SEID 0. Spec: TS 29.244 §7.2.2.4.2.
         let cp_seid = cp_f_seid(request.body).map_or(Seid(0), |cp| cp.seid);
         match self.establish(request) {
@@ -29,7 +29,7 @@ impl Node {
         }
     }
 
-    fn establish(&mut self, request: &Request<'_>) -> Result<Established, Rejected> {
+    fn establish(&mut self, request: &ReceivedMessage<'_>) -> Result<Established, Rejected> {
         // INTEROP: the peer is known by its address; some SMFs name another of their Node IDs here.
         let owner = self.association_for(request.peer()).map(|association| association.owner);
         let owner = owner.ok_or(Rejected::new(Cause::NoEstablishedAssociation))?;
@@ -59,8 +59,8 @@ impl Node {
         change.is_restoration = flags.contains(PfcpSeReqFlags::RESTI);
         let information = SessionInformation::of_establishment(&message)?;
         let established = self.store.establish(owner, cp, change)?;
-        self.transitions.note_newcomer(owner, established.index);
-        self.inform(established.up_seid, information);
+        self.transitions.exempt(owner, established.index);
+        self.update_information(established.up_seid, information);
         self.session_sets.assign(established.index, sets);
         Ok(established)
     }
@@ -69,10 +69,10 @@ impl Node {
         &self,
         now: Nanos,
         message: &SessionEstablishmentRequest<'_>,
-    ) -> Result<Change, Rejected> {
+    ) -> Result<SessionChange, Rejected> {
         let own = self.store.provisioning();
-        let mut change = Change { at: now, ..Change::default() };
-        let when = When { now, wall: self.wall };
+        let mut change = SessionChange { at: now, ..SessionChange::default() };
+        let when = RequestTime { now, ntp_clock: self.ntp_clock };
         for group in message.create_pdrs {
             change.create_pdrs.push(rule_decode::create_pdr(&group, when)?);
         }
@@ -87,7 +87,7 @@ impl Node {
         for group in message.create_urrs {
             change.create_urrs.push(urr_decode::create_urr(&group, when)?);
         }
-        change.s_nssai = message.s_nssai.map(slice_told);
+        change.s_nssai = message.s_nssai.map(session_s_nssai);
         change.inactivity_timer =
             message.user_plane_inactivity_timer.map(|timer| Nanos::from_secs(timer.0.into()));
         for group in message.create_qers {
@@ -98,7 +98,7 @@ impl Node {
 
     fn accept_establishment(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         cp_seid: Seid,
         established: Established,
     ) {
@@ -107,15 +107,15 @@ impl Node {
             established;
         let id = self.publish(delta);
         self.fail_if_injected(FaultPoint::Answer);
-        let chosen = Chosen::new(&created, &created_ues, &created_endpoints);
+        let chosen = ChosenIdentifiers::new(&created, &created_ues, &created_endpoints);
         let (created, endpoints) = (chosen.created_pdrs(), chosen.created_endpoints());
         let node_id = self.config.node_id.clone();
         let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), Cause::RequestAccepted);
         body.up_f_seid = Some(FSeid::new(up_seid, self.config.address));
-        let csid = own_set::csid(&self.config);
+        let csid = csid::own_csid(&self.config);
         let in_own = self.session_sets.is_in_own(index);
         let fq_csids: Vec<_> =
-            own_set::own_fq_csid(&self.config, &csid).filter(|_| in_own).into_iter().collect();
+            csid::own_fq_csid(&self.config, &csid).filter(|_| in_own).into_iter().collect();
         body.fq_csids = fq_csids.as_slice().into();
         body.created_pdrs = created.as_slice().into();
         body.created_traffic_endpoints = endpoints.as_slice().into();
@@ -127,13 +127,13 @@ impl Node {
 
     pub(super) fn refuse_establishment(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         cp_seid: Seid,
         rejected: Rejected,
         after: Option<DeltaId>,
     ) {
         self.count_refused(rejected.cause);
-        self.tell_refusal(request, rejected);
+        self.log_refusal(request, rejected);
         let node_id = self.config.node_id.clone();
         let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), rejected.cause);
         body.offending_ie = rejected.offending_ie.map(ie::OffendingIe::from);

@@ -25,7 +25,7 @@ const OVERLOAD_VALIDITY_S: u32 = 30;
 
 /// A metric and the number of its last change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Told {
+struct ReportedMetric {
     metric: u8,
     sequence: u32,
 }
@@ -33,20 +33,20 @@ struct Told {
 /// What was last computed, for all CP functions alike.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Load {
-    load: Told,
-    overload: Told,
+    load: ReportedMetric,
+    overload: ReportedMetric,
 }
 
 /// What a CP function was told last: sequence numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct LoadKnown {
+pub(crate) struct LoadReported {
     load: u32,
     overload: u32,
 }
 
 /// What a response carries.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ControlInformation {
+pub(crate) struct LoadAndOverload {
     pub load: Option<LoadControlInformation<'static>>,
     pub overload: Option<OverloadControlInformation<'static>>,
 }
@@ -56,13 +56,14 @@ impl Load {
     fn update(&mut self, percent: u8) {
         let stepped = percent - percent % LOAD_STEP;
         if stepped != self.load.metric {
-            self.load = Told { metric: stepped, sequence: self.load.sequence.wrapping_add(1) };
+            self.load =
+                ReportedMetric { metric: stepped, sequence: self.load.sequence.wrapping_add(1) };
         }
         // From none at the beginning of the last twentieth to all at its end.
         let reduction = percent.saturating_sub(OVERLOAD_FROM).saturating_mul(20).min(100);
         if reduction != self.overload.metric {
             let sequence = self.overload.sequence.wrapping_add(1);
-            self.overload = Told { metric: reduction, sequence };
+            self.overload = ReportedMetric { metric: reduction, sequence };
         }
     }
 }
@@ -91,24 +92,24 @@ impl Node {
     }
 
     /// What a response to `peer` carries: what changed since it was last told, if it wants to know.
-    pub(crate) fn control_information(&mut self, peer: IpAddr) -> ControlInformation {
+    pub(crate) fn control_information(&mut self, peer: IpAddr) -> LoadAndOverload {
         let mut load = self.load;
         load.update(self.load_percent());
         self.load = load;
-        let mut information = ControlInformation::default();
+        let mut information = LoadAndOverload::default();
         let Some(peer) = self.peers.get_mut(&peer) else { return information };
         let features = peer.association.as_ref().map_or(0, |a| a.cp_function_features);
         let wants = |feature: CpFunctionFeatures| features & u64::from(feature.bits()) != 0;
-        let known = &mut peer.load_known;
+        let known = &mut peer.load_reported;
         if wants(CpFunctionFeatures::LOAD) && known.load != load.load.sequence {
             known.load = load.load.sequence;
-            let Told { metric, sequence } = load.load;
+            let ReportedMetric { metric, sequence } = load.load;
             let body = LoadControlInformation::new(SequenceNumber(sequence), Metric(metric));
             information.load = Some(body);
         }
         if wants(CpFunctionFeatures::OVRL) && known.overload != load.overload.sequence {
             known.overload = load.overload.sequence;
-            let Told { metric, sequence } = load.overload;
+            let ReportedMetric { metric, sequence } = load.overload;
             let validity = PfcpTimer(Timer::from_secs(OVERLOAD_VALIDITY_S));
             let sequence = SequenceNumber(sequence);
             let mut body = OverloadControlInformation::new(sequence, Metric(metric), validity);
@@ -135,7 +136,7 @@ mod tests {
             load.update(percent);
             assert_eq!((load.load.metric, load.load.sequence), expected);
         }
-        assert_eq!(load.overload, Told::default());
+        assert_eq!(load.overload, ReportedMetric::default());
     }
 
     #[test]

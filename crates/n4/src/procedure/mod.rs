@@ -12,7 +12,7 @@ pub(crate) mod drain;
 mod endpoint_decode;
 mod establish;
 mod far_decode;
-pub(crate) mod farewell;
+pub(crate) mod final_usage;
 pub(crate) mod load;
 mod modify;
 pub(crate) mod name;
@@ -31,11 +31,11 @@ mod withdraw_decode;
 use adit_pfcp::Cause;
 use adit_types::Seid;
 
-use crate::node::{Node, Request};
+use crate::node::{Node, ReceivedMessage};
 use crate::refusal::Rejected;
 
 /// A refusal, and the SEID that the header of the response carries.
-struct Refused {
+struct RefusalWithSeid {
     seid: Seid,
     rejected: Rejected,
 }
@@ -46,9 +46,12 @@ impl Node {
     /// # Errors
     /// Cause 72 without an association, Cause 65 without such a session of this peer; both with
     /// SEID 0, because the peer's is not known. Spec: TS 29.244 §7.2.2.4.2.
-    fn session_of(&mut self, request: &Request<'_>) -> Result<(Seid, Seid), Refused> {
-        request.header.seid.and_then(|up_seid| self.settle_control(up_seid));
-        let refused = |cause| Refused { seid: Seid(0), rejected: Rejected::new(cause) };
+    fn session_of(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+    ) -> Result<(Seid, Seid), RefusalWithSeid> {
+        request.header.seid.and_then(|up_seid| self.apply_disposition(up_seid));
+        let refused = |cause| RefusalWithSeid { seid: Seid(0), rejected: Rejected::new(cause) };
         let association = self.association_for(request.peer());
         let association = association.ok_or(refused(Cause::NoEstablishedAssociation))?;
         let session = request.header.seid.and_then(|up_seid| self.store.session(up_seid));

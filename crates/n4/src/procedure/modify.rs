@@ -4,31 +4,31 @@ use adit_pfcp::ie::{OffendingIe, PfcpSmReqFlags};
 use adit_pfcp::message::{SessionModificationRequest, SessionModificationResponse};
 use adit_pfcp::{Cause, IeType, MessageBody};
 use adit_rules::DeltaId;
-use adit_session::{Change, CpFSeid, Modified, TrafficEndpointId, UsageReport};
+use adit_session::{CpFSeid, Modified, SessionChange, TrafficEndpointId, UsageReport};
 use adit_types::limits::USAGE_REPORTS_PER_RESPONSE_MAX;
 use adit_types::{FarId, Nanos, Seid};
 
 use crate::containment::FaultPoint;
 use crate::information::SessionInformation;
-use crate::node::{Node, Request};
-use crate::procedure::endpoint_decode::Chosen;
+use crate::node::{Node, ReceivedMessage};
+use crate::procedure::endpoint_decode::ChosenIdentifiers;
 use crate::procedure::packet_rates::status_report;
-use crate::procedure::urr_decode::When;
+use crate::procedure::urr_decode::RequestTime;
 use crate::procedure::usage::{additional, event_time_stamps, usage_report};
 use crate::procedure::{
-    Refused, demand, endpoint_decode, rule_decode, urr_decode, withdraw_decode,
+    RefusalWithSeid, demand, endpoint_decode, rule_decode, urr_decode, withdraw_decode,
 };
 use crate::refusal::Rejected;
 use crate::session_set;
-use crate::ue_pools::slice_told;
+use crate::ue_pools::session_s_nssai;
 
 impl Node {
     /// Modifies a session; the response follows when its new rules run, or at once if nothing
     /// changes for packets.
-    pub(crate) fn handle_session_modification(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_session_modification(&mut self, request: &ReceivedMessage<'_>) {
         let (up_seid, cp_seid) = match self.session_of(request) {
             Ok(seids) => seids,
-            Err(Refused { seid, rejected }) => {
+            Err(RefusalWithSeid { seid, rejected }) => {
                 return self.refuse_modification(request, seid, rejected, None);
             }
         };
@@ -38,7 +38,11 @@ impl Node {
         }
     }
 
-    fn modify(&mut self, request: &Request<'_>, up_seid: Seid) -> Result<Modified, Rejected> {
+    fn modify(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+        up_seid: Seid,
+    ) -> Result<Modified, Rejected> {
         let message = SessionModificationRequest::decode_body(request.body)?;
         demand::check(request.body)?;
         let flags = message.pfcp_sm_req_flags.unwrap_or_default();
@@ -51,7 +55,7 @@ impl Node {
         change.drop_buffered = flags.contains(PfcpSmReqFlags::DROBU);
         let activated = activated_fars(&change);
         let modified = self.store.modify(up_seid, change)?;
-        self.inform(up_seid, SessionInformation::of_modification(&message));
+        self.update_information(up_seid, SessionInformation::of_modification(&message));
         self.rearm_notifications(up_seid, &activated);
         if !activated.is_empty()
             && let Some(session) = self.store.session(up_seid)
@@ -70,7 +74,7 @@ impl Node {
     }
 
     /// Another SMF of the set controls the session from now on. Spec: TS 29.244 §5.22.3.
-    fn take_control(&mut self, request: &Request<'_>, up_seid: Seid) {
+    fn take_control(&mut self, request: &ReceivedMessage<'_>, up_seid: Seid) {
         let owner = self.association_for(request.peer()).map(|association| association.owner);
         let session = self.store.session(up_seid);
         let (Some(owner), Some(session)) = (owner, session) else { return };
@@ -85,9 +89,9 @@ impl Node {
         &self,
         now: Nanos,
         message: &SessionModificationRequest<'_>,
-    ) -> Result<Change, Rejected> {
+    ) -> Result<SessionChange, Rejected> {
         let own = self.store.provisioning();
-        let mut change = Change { at: now, ..Change::default() };
+        let mut change = SessionChange { at: now, ..SessionChange::default() };
         if let Some(cp) = message.cp_f_seid {
             if cp.seid == Seid(0) {
                 return Err(Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::F_SEID));
@@ -98,7 +102,7 @@ impl Node {
         change.remove_fars = message.remove_fars.iter().map(|group| group.far_id).collect();
         self.change_urrs(now, message, &mut change)?;
         change.remove_qers = message.remove_qers.iter().map(|group| group.qer_id).collect();
-        let when = When { now, wall: self.wall };
+        let when = RequestTime { now, ntp_clock: self.ntp_clock };
         for group in message.create_pdrs {
             change.create_pdrs.push(rule_decode::create_pdr(&group, when)?);
         }
@@ -145,9 +149,9 @@ impl Node {
         &self,
         now: Nanos,
         message: &SessionModificationRequest<'_>,
-        change: &mut Change,
+        change: &mut SessionChange,
     ) -> Result<(), Rejected> {
-        let when = When { now, wall: self.wall };
+        let when = RequestTime { now, ntp_clock: self.ntp_clock };
         for group in message.create_urrs {
             change.create_urrs.push(urr_decode::create_urr(&group, when)?);
         }
@@ -160,7 +164,7 @@ impl Node {
         let flags = message.pfcp_sm_req_flags.unwrap_or_default();
         change.query_all_urrs = flags.contains(PfcpSmReqFlags::QAURR);
         change.query_reference = message.query_urr_reference.map(|reference| reference.0);
-        change.s_nssai = message.s_nssai.map(slice_told);
+        change.s_nssai = message.s_nssai.map(session_s_nssai);
         change.inactivity_timer =
             message.user_plane_inactivity_timer.map(|timer| Nanos::from_secs(timer.0.into()));
         if message.withdrawn.iter().any(|ie| ie == IeType::USER_PLANE_INACTIVITY_TIMER) {
@@ -169,7 +173,12 @@ impl Node {
         Ok(())
     }
 
-    fn accept_modification(&mut self, request: &Request<'_>, up_seid: Seid, modified: Modified) {
+    fn accept_modification(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+        up_seid: Seid,
+        modified: Modified,
+    ) {
         let Modified { delta, created, created_ues, created_endpoints, .. } = modified;
         let Modified { updated, end_markers, packet_rates, mut reports, .. } = modified;
         let later = reports.split_off(reports.len().min(USAGE_REPORTS_PER_RESPONSE_MAX));
@@ -182,7 +191,8 @@ impl Node {
         // A new CP F-SEID counts from this response on. Spec: TS 29.244 §7.5.4.1.
         let session = self.store.session(up_seid);
         let cp_seid = session.map_or(Seid(0), |session| session.cp_f_seid().seid);
-        let chosen = Chosen::new(&created, &created_ues, &created_endpoints).updating(updated);
+        let chosen =
+            ChosenIdentifiers::new(&created, &created_ues, &created_endpoints).updating(updated);
         let (created, endpoints) = (chosen.created_pdrs(), chosen.created_endpoints());
         let updated = chosen.updated_pdrs();
         let mut body = SessionModificationResponse::new(Cause::RequestAccepted);
@@ -192,7 +202,7 @@ impl Node {
         let information = self.control_information(request.peer());
         body.load_control_information = information.load;
         body.overload_control_information = information.overload;
-        let wall = self.wall;
+        let wall = self.ntp_clock;
         let events: Vec<_> = reports.iter().map(|r| event_time_stamps(r, wall)).collect();
         let reports: Vec<_> =
             reports.iter().zip(&events).map(|(r, events)| usage_report(r, wall, events)).collect();
@@ -213,7 +223,7 @@ impl Node {
         later: Vec<UsageReport>,
         after: Option<DeltaId>,
     ) {
-        match after.and_then(|id| self.pending.get_mut(&id)) {
+        match after.and_then(|id| self.pending_changes.get_mut(&id)) {
             Some(pending) => {
                 pending.up_seid = Some(up_seid);
                 pending.later = later;
@@ -224,13 +234,13 @@ impl Node {
 
     pub(super) fn refuse_modification(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         seid: Seid,
         rejected: Rejected,
         after: Option<DeltaId>,
     ) {
         self.count_refused(rejected.cause);
-        self.tell_refusal(request, rejected);
+        self.log_refusal(request, rejected);
         let mut body = SessionModificationResponse::new(rejected.cause);
         body.offending_ie = rejected.offending_ie.map(OffendingIe::from);
         body.failed_rule_id = rejected.failed_rule;
@@ -239,7 +249,7 @@ impl Node {
 }
 
 /// FARs whose action the change states anew: their first packet is told of again.
-fn activated_fars(change: &Change) -> Vec<FarId> {
+fn activated_fars(change: &SessionChange) -> Vec<FarId> {
     let updated = change.update_fars.iter().filter(|update| update.action.is_some());
     let updated = updated.map(|update| update.id);
     change.create_fars.iter().map(|far| far.id).chain(updated).collect()

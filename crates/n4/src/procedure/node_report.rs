@@ -23,13 +23,13 @@ use adit_types::Nanos;
 use adit_types::limits::{NODE_REPORT_DELAYS_MAX, NODE_REPORT_PEERS_MAX, PATHS_TO_REPORT_MAX};
 
 use crate::association::as_count;
-use crate::node::{Node, Request};
+use crate::node::{Node, ReceivedMessage};
 use crate::path_qos::PathDelays;
-use crate::transaction::Purpose;
+use crate::transaction::RequestPurpose;
 
 /// State of a user plane path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Path {
+enum ReportedPathState {
     Failed,
     Recovered,
 }
@@ -37,7 +37,7 @@ enum Path {
 /// What one CP function has yet to be told.
 #[derive(Debug, Default)]
 pub(crate) struct PathReports {
-    waiting: BTreeMap<IpAddr, Path>,
+    waiting: BTreeMap<IpAddr, ReportedPathState>,
     restarted: BTreeSet<IpAddr>,
     delays: VecDeque<PathDelays>,
     in_flight: bool,
@@ -45,17 +45,17 @@ pub(crate) struct PathReports {
 
 /// What one request tells.
 #[derive(Debug)]
-struct Batch {
-    paths: Vec<(IpAddr, Path)>,
+struct NodeReportBatch {
+    paths: Vec<(IpAddr, ReportedPathState)>,
     restarted: Vec<IpAddr>,
     delays: Vec<PathDelays>,
 }
 
 impl PathReports {
     /// False when there is no room.
-    fn push(&mut self, gtpu_peer: IpAddr, path: Path) -> bool {
+    fn push(&mut self, gtpu_peer: IpAddr, path: ReportedPathState) -> bool {
         match self.waiting.get(&gtpu_peer) {
-            Some(Path::Failed) if path == Path::Recovered => {
+            Some(ReportedPathState::Failed) if path == ReportedPathState::Recovered => {
                 self.waiting.remove(&gtpu_peer);
                 true
             }
@@ -84,7 +84,7 @@ impl PathReports {
     }
 
     /// What the next request tells; it counts as in flight from now on.
-    fn start(&mut self) -> Option<Batch> {
+    fn start(&mut self) -> Option<NodeReportBatch> {
         let is_idle =
             self.waiting.is_empty() && self.restarted.is_empty() && self.delays.is_empty();
         if self.in_flight || is_idle {
@@ -97,7 +97,7 @@ impl PathReports {
         let restarted = restarted.take(NODE_REPORT_PEERS_MAX).collect();
         let count = self.delays.len().min(NODE_REPORT_DELAYS_MAX);
         let delays = self.delays.drain(..count).collect();
-        Some(Batch { paths, restarted, delays })
+        Some(NodeReportBatch { paths, restarted, delays })
     }
 }
 
@@ -105,16 +105,16 @@ impl Node {
     /// Tells all CP functions that the path towards a GTP-U peer does not work any more.
     /// Spec: TS 29.244 §7.4.5.1.2; TS 23.527 §5.4.
     pub fn report_path_failure(&mut self, now: Nanos, gtpu_peer: IpAddr) {
-        self.report_path(now, gtpu_peer, Path::Failed);
+        self.report_path(now, gtpu_peer, ReportedPathState::Failed);
     }
 
     /// Tells all CP functions that the path towards a GTP-U peer works again.
     /// Spec: TS 29.244 §7.4.5.1.3; TS 23.527 §5.4.
     pub fn report_path_recovery(&mut self, now: Nanos, gtpu_peer: IpAddr) {
-        self.report_path(now, gtpu_peer, Path::Recovered);
+        self.report_path(now, gtpu_peer, ReportedPathState::Recovered);
     }
 
-    fn report_path(&mut self, now: Nanos, gtpu_peer: IpAddr, path: Path) {
+    fn report_path(&mut self, now: Nanos, gtpu_peer: IpAddr, path: ReportedPathState) {
         let associated = self.peers.values_mut().filter(|peer| peer.association.is_some());
         let lost = associated.filter_map(|peer| (!peer.paths.push(gtpu_peer, path)).then_some(()));
         self.counters.scalars.node_reports_lost_queue_full += as_count(lost.count());
@@ -125,7 +125,7 @@ impl Node {
     /// Spec: TS 29.244 §7.4.5.1.6; TS 23.007 §18A.
     pub(crate) fn report_peer_restart(&mut self, now: Nanos, gtpu_peer: IpAddr) {
         let feature = u64::from(CpFunctionFeatures::RPGUR.bits());
-        let knows = |peer: &&mut crate::association::Peer| {
+        let knows = |peer: &&mut crate::association::PfcpPeer| {
             let association = peer.association.as_ref();
             association.is_some_and(|a| a.cp_function_features & feature != 0)
         };
@@ -138,7 +138,7 @@ impl Node {
     /// Tells CP functions the delays that they asked for. Spec: TS 29.244 §7.4.5.1.5.
     pub(crate) fn report_path_delays(&mut self, now: Nanos, reports: Vec<(OwnerId, PathDelays)>) {
         for (owner, delays) in reports {
-            let is_of = |peer: &&mut crate::association::Peer| {
+            let is_of = |peer: &&mut crate::association::PfcpPeer| {
                 peer.association.as_ref().is_some_and(|association| association.owner == owner)
             };
             let peer = self.peers.values_mut().find(is_of);
@@ -163,21 +163,28 @@ impl Node {
         }
     }
 
-    fn send_node_report(&mut self, now: Nanos, owner: OwnerId, to: SocketAddr, batch: &Batch) {
+    fn send_node_report(
+        &mut self,
+        now: Nanos,
+        owner: OwnerId,
+        to: SocketAddr,
+        batch: &NodeReportBatch,
+    ) {
         let of = |path| -> Vec<RemoteGtpuPeer<'_>> {
             let peers = batch.paths.iter().filter(|&&(_, of)| of == path);
             peers.map(|&(gtpu_peer, _)| remote_gtpu_peer(gtpu_peer)).collect()
         };
-        let (failed, recovered) = (of(Path::Failed), of(Path::Recovered));
+        let (failed, recovered) = (of(ReportedPathState::Failed), of(ReportedPathState::Recovered));
         let restarted: Vec<_> =
             batch.restarted.iter().map(|&peer| remote_gtpu_peer(peer)).collect();
         let information: Vec<_> = batch.delays.iter().map(information).collect();
-        let wall = self.wall;
+        let wall = self.ntp_clock;
         let delays = batch.delays.iter().zip(&information).map(|(delays, information)| {
-            let (peer, at) = (remote_gtpu_peer(delays.peer), EventTimeStamp(wall.ntp(delays.at)));
+            let (peer, at) =
+                (remote_gtpu_peer(delays.peer), EventTimeStamp(wall.seconds(delays.at)));
             let information = information.as_slice().into();
             let mut report = GtpuPathQosReport::new(peer, delays.triggers, at, information);
-            report.start_time = Some(StartTime(wall.ntp(delays.start)));
+            report.start_time = Some(StartTime(wall.seconds(delays.start)));
             report
         });
         let delays: Vec<_> = delays.collect();
@@ -201,19 +208,20 @@ impl Node {
             body.peer_up_restart_report = Some(report);
         }
         body.gtpu_path_qos_reports = delays.as_slice().into();
-        self.send_request(now, to, &body, Purpose::NodeReport { owner });
+        self.send_request(now, to, &body, RequestPurpose::NodeReport { owner });
     }
 
     /// Takes the response to a node report.
-    pub(crate) fn handle_node_report_response(&mut self, response: &Request<'_>) {
+    pub(crate) fn handle_node_report_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = NodeReportResponse::decode_body(response.body) else {
             self.counters.scalars.discarded_malformed_response += 1;
             return;
         };
-        let expects = |purpose: &Purpose| matches!(purpose, Purpose::NodeReport { .. });
+        let expects =
+            |purpose: &RequestPurpose| matches!(purpose, RequestPurpose::NodeReport { .. });
         let sequence = response.header.sequence;
         let purpose = self.transactions.take(response.from, sequence, expects);
-        let Some(Purpose::NodeReport { owner }) = purpose else {
+        let Some(RequestPurpose::NodeReport { owner }) = purpose else {
             self.counters.scalars.discarded_unmatched_response += 1;
             return;
         };

@@ -6,12 +6,12 @@ use adit_pfcp::grouped::PacketRateStatusReport;
 use adit_pfcp::ie::{self, QerControlIndications};
 use adit_pfcp::{Cause, IeType};
 use adit_rules::{PacketLimit, PacketQuota, PacketsLeft};
-use adit_session::{PacketLimits, PacketStatus, QerPacketRate, RemainingPackets};
+use adit_session::{PacketAllowance, PacketLimits, PacketStatus, QerPacketRate};
 use adit_types::Nanos;
 
-use super::urr_decode::When;
+use super::urr_decode::RequestTime;
+use crate::ntp::NtpClock;
 use crate::refusal::Rejected;
-use crate::wall::Wall;
 
 /// Both rates. Spec: TS 29.244 §8.2.63.
 pub(super) fn limits(ie: ie::PacketRate) -> Result<PacketLimits, Rejected> {
@@ -42,15 +42,18 @@ fn quota(limit: ie::PacketRateLimit) -> PacketQuota {
 }
 
 /// What an earlier session left. Spec: TS 29.244 §8.2.139.
-pub(super) fn status(ie: ie::PacketRateStatus, When { now, wall }: When) -> PacketStatus {
-    let remaining = |left: ie::RemainingPackets| RemainingPackets {
+pub(super) fn status(
+    ie: ie::PacketRateStatus,
+    RequestTime { now, ntp_clock: wall }: RequestTime,
+) -> PacketStatus {
+    let remaining = |left: ie::RemainingPackets| PacketAllowance {
         packets: left.packets,
         additional: left.additional,
     };
     PacketStatus {
         uplink: ie.uplink.map(remaining),
         downlink: ie.downlink.map(remaining),
-        until: wall.moment_of_time_stamp(now, ie.validity_time),
+        until: wall.instant_of_time_stamp(now, ie.validity_time),
     }
 }
 
@@ -70,7 +73,7 @@ pub(super) fn is_reported(indications: QerControlIndications) -> Result<bool, Re
 pub(crate) fn status_report(
     rate: &QerPacketRate,
     now: Nanos,
-    wall: Wall,
+    wall: NtpClock,
 ) -> PacketRateStatusReport<'static> {
     let both = rate.left(now);
     let until = both.iter().flatten().map(|left| left.until).max().unwrap_or(now);

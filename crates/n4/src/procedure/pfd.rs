@@ -14,15 +14,15 @@ use adit_session::{ChangedApplications, OwnerId, PfdApplication, PfdProvision, P
 use adit_types::SessionIndex;
 use adit_types::limits::JOBS_MAX;
 
-use crate::association::NodeId;
-use crate::backlog::{Task, Waiter};
-use crate::node::{Node, Request};
+use crate::association::NodeIdentity;
+use crate::backlog::{JobTask, JobWaiter};
+use crate::node::{Node, ReceivedMessage};
 use crate::refusal::Rejected;
 
 impl Node {
     /// Provisions or removes PFDs; the response follows when the rules of all sessions that the
     /// change concerns run.
-    pub(crate) fn handle_pfd_management(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_pfd_management(&mut self, request: &ReceivedMessage<'_>) {
         match self.manage_pfds(request) {
             Ok(changed) => {
                 self.counters.scalars.pfd_requests_accepted += 1;
@@ -38,13 +38,16 @@ impl Node {
 
     /// # Errors
     /// Cause 72 without an association, Cause 75 beyond a limit, else what is wrong with the PFDs.
-    fn manage_pfds(&mut self, request: &Request<'_>) -> Result<ChangedApplications, Rejected> {
+    fn manage_pfds(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+    ) -> Result<ChangedApplications, Rejected> {
         let unknown = Rejected::new(Cause::NoEstablishedAssociation);
         let association = self.association_for(request.peer()).ok_or(unknown)?;
         let (owner, node_id) = (association.owner, association.node_id.clone());
         self.refuse_beyond_jobs()?;
         let message = PfdManagementRequest::decode_body(request.body)?;
-        if message.node_id.is_some_and(|given| NodeId::from_ie(&given) != node_id) {
+        if message.node_id.is_some_and(|given| NodeIdentity::from_ie(&given) != node_id) {
             return Err(unknown);
         }
         let applications = message.application_ids_pfds.iter().map(|group| application(&group));
@@ -54,7 +57,7 @@ impl Node {
 
     pub(super) fn respond_to_pfd_management(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         cause: Cause,
         offending_ie: Option<IeType>,
         after: Option<DeltaId>,
@@ -65,7 +68,7 @@ impl Node {
     }
 
     /// Forgets the PFDs of an association that ended; what its peer asks for next waits for that.
-    pub(crate) fn withdraw_pfds_of(&mut self, owner: OwnerId, waiter: Waiter) {
+    pub(crate) fn withdraw_pfds_of(&mut self, owner: OwnerId, waiter: JobWaiter) {
         let changed = self.store.withdraw_pfds(owner);
         self.recompile(changed, Some(waiter));
     }
@@ -81,11 +84,11 @@ impl Node {
     fn recompile(
         &mut self,
         changed: ChangedApplications,
-        waiter: Option<Waiter>,
+        waiter: Option<JobWaiter>,
     ) -> Option<DeltaId> {
         let next = SessionIndex(0);
         let concerns = !changed.is_empty() && !self.store.is_empty();
-        concerns.then(|| self.start_job(waiter, Task::Recompile { changed, next }))
+        concerns.then(|| self.start_job(waiter, JobTask::Recompile { changed, next }))
     }
 
     /// # Errors

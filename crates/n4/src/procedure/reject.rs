@@ -5,7 +5,7 @@ use adit_pfcp::MessageType;
 use adit_rules::DeltaId;
 use adit_types::Seid;
 
-use crate::node::{Node, Request};
+use crate::node::{Node, ReceivedMessage};
 use crate::procedure::establish::cp_f_seid;
 use crate::refusal::Rejected;
 
@@ -14,7 +14,7 @@ impl Node {
     /// a message that has no response with a Cause.
     pub(crate) fn refuse_request(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         cause: Cause,
         after: Option<DeltaId>,
     ) -> bool {
@@ -62,7 +62,7 @@ impl Node {
     }
 
     /// The CP function's SEID of the session that a request names, zero if there is none.
-    fn cp_seid_of(&mut self, request: &Request<'_>) -> Seid {
+    fn cp_seid_of(&mut self, request: &ReceivedMessage<'_>) -> Seid {
         self.session_of(request).map_or(Seid(0), |(_, cp_seid)| cp_seid)
     }
 }

@@ -11,8 +11,8 @@ use adit_pfcp::message::{AssociationUpdateRequest, AssociationUpdateResponse};
 use adit_session::OwnerId;
 use adit_types::Nanos;
 
-use crate::node::{Node, Request};
-use crate::transaction::Purpose;
+use crate::node::{Node, ReceivedMessage};
+use crate::transaction::RequestPurpose;
 
 impl Node {
     /// Asks every CP function to release its association within `period`, and takes no new
@@ -30,7 +30,7 @@ impl Node {
             let mut body = AssociationUpdateRequest::new(node_id.to_ie());
             body.association_release_request = Some(AssociationReleaseRequest::SARR);
             body.graceful_release_period = Some(GracefulReleasePeriod(timer));
-            self.send_request(now, to, &body, Purpose::AssociationUpdate { owner });
+            self.send_request(now, to, &body, RequestPurpose::AssociationUpdate { owner });
         }
     }
 
@@ -41,12 +41,13 @@ impl Node {
     }
 
     /// Takes the response to an Association Update Request of ours.
-    pub(crate) fn handle_association_update_response(&mut self, response: &Request<'_>) {
+    pub(crate) fn handle_association_update_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = AssociationUpdateResponse::decode_body(response.body) else {
             self.counters.scalars.discarded_malformed_response += 1;
             return;
         };
-        let expects = |purpose: &Purpose| matches!(purpose, Purpose::AssociationUpdate { .. });
+        let expects =
+            |purpose: &RequestPurpose| matches!(purpose, RequestPurpose::AssociationUpdate { .. });
         let sequence = response.header.sequence;
         if self.transactions.take(response.from, sequence, expects).is_none() {
             self.counters.scalars.discarded_unmatched_response += 1;

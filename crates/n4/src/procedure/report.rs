@@ -23,16 +23,16 @@ use adit_types::limits::{ERROR_INDICATION_USERS_MAX, TIMERS_PER_TURN_MAX};
 use adit_types::{FarId, Nanos, PdrId, Seid, SessionIndex};
 
 use crate::association::as_count;
-use crate::backlog::Task;
+use crate::backlog::JobTask;
 use crate::containment::FaultPoint;
 use crate::node::Node;
-use crate::procedure::farewell::{Destination, Leaving};
+use crate::ntp::NtpClock;
+use crate::procedure::final_usage::{EndedSession, ReportDestination};
 use crate::procedure::usage::{event_time_stamps, usage_report};
-use crate::transaction::Purpose;
-use crate::wall::Wall;
+use crate::transaction::RequestPurpose;
 
 pub(crate) use queues::Reports;
-use queues::{Notification, Told};
+use queues::{DownlinkDataNotice, NotifiedData};
 
 /// One thing to report about a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) enum ReportItem {
 }
 
 impl ReportItem {
-    fn event_time_stamps(&self, wall: Wall) -> Vec<EventTimeStamp> {
+    fn event_time_stamps(&self, wall: NtpClock) -> Vec<EventTimeStamp> {
         match self {
             Self::Usage(report) => event_time_stamps(report, wall),
             _ => Vec::new(),
@@ -67,7 +67,7 @@ impl ReportItem {
 }
 
 /// The FAR of `pdr` if it asks to be told of such data. Spec: TS 29.244 §8.2.26.
-fn wanting_far(session: &Session, pdr: PdrId, delivery: Option<DataDelivery>) -> Option<Far> {
+fn notifying_far(session: &Session, pdr: PdrId, delivery: Option<DataDelivery>) -> Option<Far> {
     let Records { pdrs, fars, .. } = session.records();
     let pdr = pdrs.into_iter().find(|known| known.id == pdr)?;
     let far = fars.into_iter().find(|far| Some(far.id) == pdr.far)?;
@@ -86,7 +86,7 @@ fn notification_delay(session: &Session, far: &Far) -> Nanos {
 
 /// The items of one request, arranged as its groups borrow them.
 #[derive(Debug, Default)]
-struct Batch<'a> {
+struct SessionReportGroups<'a> {
     report_type: ReportType,
     pdr_ids: Vec<PdrId>,
     services: Vec<DownlinkDataServiceInformation>,
@@ -95,9 +95,9 @@ struct Batch<'a> {
     usage: Vec<adit_pfcp::grouped::UsageReport<'a>>,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> SessionReportGroups<'a> {
     /// `events` are the time stamps of the items' events.
-    fn new(items: &'a [ReportItem], events: &'a [Vec<EventTimeStamp>], wall: Wall) -> Self {
+    fn new(items: &'a [ReportItem], events: &'a [Vec<EventTimeStamp>], wall: NtpClock) -> Self {
         let mut batch = Self::default();
         for (item, events) in items.iter().zip(events) {
             match item {
@@ -149,10 +149,10 @@ impl<'a> Batch<'a> {
 impl Node {
     /// Takes what a worker told. Events that are not about sessions change nothing.
     pub fn handle_event(&mut self, now: Nanos, event: WorkerEvent) {
-        self.contained("an event of a worker", |node| node.take_event(now, event));
+        self.run_contained("an event of a worker", |node| node.dispatch_event(now, event));
     }
 
-    fn take_event(&mut self, now: Nanos, event: WorkerEvent) {
+    fn dispatch_event(&mut self, now: Nanos, event: WorkerEvent) {
         self.fail_if_injected(FaultPoint::Event);
         match event {
             WorkerEvent::DownlinkData { session, pdr, dscp, qfi, delivery } => {
@@ -166,24 +166,26 @@ impl Node {
             WorkerEvent::EchoResponse { peer, sequence, recovery, at } => {
                 self.handle_echo_response(now, (peer, sequence), recovery, at);
             }
-            WorkerEvent::EchoRequest { peer, recovery } => self.hear_recovery(now, peer, recovery),
+            WorkerEvent::EchoRequest { peer, recovery } => {
+                self.on_unsolicited_recovery(now, peer, recovery)
+            }
             WorkerEvent::EchoSent { peer, sequence, at } => {
                 let reports = self.path_qos.sent(peer, sequence, at);
                 self.report_path_delays(now, reports);
             }
             WorkerEvent::UsageLimit { session, slot, generation } => {
                 let outcome = self.store.handle_usage_limit(now, session, slot, generation);
-                outcome.into_iter().for_each(|outcome| self.conclude_usage(now, outcome));
+                outcome.into_iter().for_each(|outcome| self.apply_usage_outcome(now, outcome));
             }
             WorkerEvent::TrafficStarted { session, slot, generation, at, pdr } => {
                 let started = TrafficStart { slot, generation, at, pdr };
                 let outcome = self.store.handle_traffic_started(now, session, started);
-                outcome.into_iter().for_each(|outcome| self.conclude_usage(now, outcome));
+                outcome.into_iter().for_each(|outcome| self.apply_usage_outcome(now, outcome));
             }
-            WorkerEvent::NeighbourWanted { .. } | WorkerEvent::NeighbourSeen { .. } => {}
+            WorkerEvent::NeighborUnresolved { .. } | WorkerEvent::NeighborLearned { .. } => {}
             WorkerEvent::EndMarker { session } => {
                 let outcome = self.store.handle_end_marker(now, session);
-                outcome.into_iter().for_each(|outcome| self.conclude_usage(now, outcome));
+                outcome.into_iter().for_each(|outcome| self.apply_usage_outcome(now, outcome));
             }
         }
     }
@@ -202,13 +204,13 @@ impl Node {
             self.counters.scalars.reports_of_gone_sessions += 1;
             return;
         };
-        let far = wanting_far(session, pdr, delivery);
-        let told = far.as_ref().map(|far| Told { far: far.id, pdr, delivery });
-        let Some(told) = told.filter(|&told| self.reports.tell(up_seid, told)) else {
+        let far = notifying_far(session, pdr, delivery);
+        let told = far.as_ref().map(|far| NotifiedData { far: far.id, pdr, delivery });
+        let Some(told) = told.filter(|&told| self.reports.note_notified(up_seid, told)) else {
             self.counters.scalars.notifications_spared += 1;
             return;
         };
-        let notification = Notification { told, service };
+        let notification = DownlinkDataNotice { data: told, service };
         match far.map_or(Nanos(0), |far| notification_delay(session, &far)) {
             Nanos(0) => self.notify(now, up_seid, notification),
             delay => self.reports.delay(now + delay, up_seid, notification),
@@ -216,10 +218,11 @@ impl Node {
     }
 
     /// Reports downlink data, unless nobody wants to know any more.
-    fn notify(&mut self, now: Nanos, up_seid: Seid, notification: Notification) {
-        let Notification { told: Told { far, pdr, delivery }, service } = notification;
+    fn notify(&mut self, now: Nanos, up_seid: Seid, notification: DownlinkDataNotice) {
+        let DownlinkDataNotice { data: NotifiedData { far, pdr, delivery }, service } =
+            notification;
         let session = self.store.session(up_seid);
-        let wanting = session.and_then(|session| wanting_far(session, pdr, delivery));
+        let wanting = session.and_then(|session| notifying_far(session, pdr, delivery));
         if wanting.is_none_or(|wanting| wanting.id != far) {
             self.counters.scalars.notifications_spared += 1;
             return;
@@ -241,7 +244,7 @@ impl Node {
 
     /// The next packet of these FARs is told of, whatever was told before.
     pub(crate) fn rearm_notifications(&mut self, up_seid: Seid, fars: &[FarId]) {
-        self.reports.forget_told(up_seid, Some(fars));
+        self.reports.forget_notified(up_seid, Some(fars));
     }
 
     /// Reports the tunnel to every session that sends into it.
@@ -255,7 +258,7 @@ impl Node {
         if users.len() > ERROR_INDICATION_USERS_MAX {
             users.clear();
             if !self.backlog.reports_tunnel(tunnel) {
-                self.start_job(None, Task::ReportTunnel { tunnel, next: SessionIndex(0) });
+                self.start_job(None, JobTask::ReportTunnel { tunnel, next: SessionIndex(0) });
             }
         }
         for up_seid in users {
@@ -290,7 +293,7 @@ impl Node {
         owner: OwnerId,
         items: Vec<ReportItem>,
     ) {
-        if !self.is_served(owner) {
+        if !self.has_control_plane(owner) {
             let usage = items.iter().filter(|item| matches!(item, ReportItem::Usage(_))).count();
             self.counters.scalars.usage_reports_lost_with_association += as_count(usage);
             return;
@@ -307,7 +310,7 @@ impl Node {
     pub(crate) fn send_reports(&mut self, now: Nanos) {
         while let Some((up_seid, items)) = self.reports.start() {
             // Its reports begin anew where it goes.
-            self.settle_control(up_seid);
+            self.apply_disposition(up_seid);
             if !self.reports.is_sending(up_seid) {
                 continue;
             }
@@ -315,14 +318,14 @@ impl Node {
                 self.discard_reports(up_seid);
                 continue;
             };
-            let Destination { to, cp_seid, owner, former } = destination;
-            let wall = self.wall;
+            let ReportDestination { to, cp_seid, owner, former } = destination;
+            let wall = self.ntp_clock;
             let events: Vec<_> = items.iter().map(|item| item.event_time_stamps(wall)).collect();
-            let batch = Batch::new(&items, &events, wall);
+            let batch = SessionReportGroups::new(&items, &events, wall);
             let mut body = batch.body();
             body.old_cp_f_seid = former.map(|cp| FSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 });
-            body.pfcp_sr_req_flags = self.reports.says_goodbye(up_seid);
-            let purpose = Purpose::SessionReport { up_seid, owner, items: items.len() };
+            body.pfcp_sr_req_flags = self.reports.final_report_flags(up_seid);
+            let purpose = RequestPurpose::SessionReport { up_seid, owner, items: items.len() };
             match self.send_session_request(now, to, cp_seid, &body, purpose) {
                 Some(sequence) => self.reports.sent(up_seid, sequence),
                 None => self.reports.finish(up_seid),
@@ -334,10 +337,10 @@ impl Node {
     /// association's address without one; where a session went that is gone; or to another SMF of
     /// the set, which knows the session by the CP F-SEID that the former one gave.
     /// Spec: TS 29.244 §5.22, §7.2.2.4.2, §7.5.8.1 (Old CP F-SEID).
-    pub(crate) fn report_destination(&self, up_seid: Seid) -> Option<Destination> {
-        if let Some(leaving) = self.reports.leaving(up_seid) {
-            let Leaving { to, cp_seid, owner, .. } = *leaving;
-            return Some(Destination { to, cp_seid, owner, former: None });
+    pub(crate) fn report_destination(&self, up_seid: Seid) -> Option<ReportDestination> {
+        if let Some(leaving) = self.reports.ended(up_seid) {
+            let EndedSession { to, cp_seid, owner, .. } = *leaving;
+            return Some(ReportDestination { to, cp_seid, owner, former: None });
         }
         let session: &Session = self.store.session(up_seid)?;
         let owner = session.owner();
@@ -353,19 +356,19 @@ impl Node {
         let known = self.association(address).map(|association| association.port);
         let to = SocketAddr::new(address, known.unwrap_or(PFCP_PORT));
         let cp_seid = if former.is_some() { Seid(0) } else { cp.seid };
-        Some(Destination { to, cp_seid, owner, former })
+        Some(ReportDestination { to, cp_seid, owner, former })
     }
 
     /// Takes notice that a report stayed without a response.
-    pub(crate) fn lose_report(&mut self, now: Nanos, up_seid: Seid, items: usize) {
+    pub(crate) fn on_report_lost(&mut self, now: Nanos, up_seid: Seid, items: usize) {
         // The address fell silent: its reports go where the session goes.
-        self.settle_control(up_seid);
+        self.apply_disposition(up_seid);
         if !self.reports.is_sending(up_seid) {
             return self.send_reports(now);
         }
         self.counters.scalars.reports_lost_no_response += as_count(items);
         // Whoever missed the report is told again when more data comes.
-        self.reports.forget_told(up_seid, None);
+        self.reports.forget_notified(up_seid, None);
         self.reports.finish(up_seid);
         self.send_reports(now);
         self.advance_drains(now);

@@ -14,16 +14,16 @@ use adit_pfcp::ie::{
 };
 use adit_pfcp::{Cause, IeType, Repeated};
 use adit_rules::{
-    ApplyAction, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
+    ApplyAction, DestinationInterface, Gate, GtpuTunnel, HeaderCreation, HeaderRemoval,
     SourceInterface,
 };
 use adit_session::{
-    Bar, BarUpdate, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus,
-    InterfaceType, LocalAddresses, PdiSpec, PdrSpec, PdrTimes, PdrUpdate, Provisioning, Qer,
-    QerUpdate, Rates, RuleId, SdfSpec, TrafficEndpointId,
+    Bar, BarUpdate, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, InterfaceType,
+    LocalAddresses, PdiSpec, PdrSpec, PdrTimes, PdrUpdate, Provisioning, Qer, QerGates, QerUpdate,
+    Rates, RuleId, SdfSpec, TrafficEndpointId,
 };
 
-use crate::procedure::urr_decode::When;
+use crate::procedure::urr_decode::RequestTime;
 use crate::procedure::{endpoint_decode, far_decode, name, packet_rates};
 use crate::refusal::Rejected;
 
@@ -32,7 +32,7 @@ pub(super) fn unusable(ie: IeType) -> Rejected {
     Rejected::with_ie(Cause::RuleCreationModificationFailure, ie)
 }
 
-pub(super) fn create_pdr(group: &CreatePdr<'_>, when: When) -> Result<PdrSpec, Rejected> {
+pub(super) fn create_pdr(group: &CreatePdr<'_>, when: RequestTime) -> Result<PdrSpec, Rejected> {
     let id = group.pdr_id;
     let spec = || {
         Ok(PdrSpec {
@@ -51,7 +51,7 @@ pub(super) fn create_pdr(group: &CreatePdr<'_>, when: When) -> Result<PdrSpec, R
     spec().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
 }
 
-pub(super) fn update_pdr(group: &UpdatePdr<'_>, when: When) -> Result<PdrUpdate, Rejected> {
+pub(super) fn update_pdr(group: &UpdatePdr<'_>, when: RequestTime) -> Result<PdrUpdate, Rejected> {
     let id = group.pdr_id;
     let update = || {
         Ok(PdrUpdate {
@@ -119,9 +119,9 @@ const fn interface_type(ie: ie::InterfaceType) -> InterfaceType {
 fn times(
     activation: Option<ie::ActivationTime>,
     deactivation: Option<ie::DeactivationTime>,
-    when: When,
+    when: RequestTime,
 ) -> PdrTimes {
-    let moment = |ntp: u32| when.wall.moment(when.now, ntp);
+    let moment = |ntp: u32| when.ntp_clock.instant(when.now, ntp);
     let (begins, ends) = (activation.map(|at| at.0), deactivation.map(|at| at.0));
     let is_reversed = begins.zip(ends).is_some_and(|(begins, ends)| {
         let ahead = begins.wrapping_sub(ends);
@@ -169,16 +169,16 @@ pub(super) fn sdf(filter: ie::SdfFilter<'_>) -> Result<SdfSpec, Rejected> {
     })
 }
 
-fn removal(ie: ie::OuterHeaderRemoval) -> Result<OuterHeaderRemoval, Rejected> {
+fn removal(ie: ie::OuterHeaderRemoval) -> Result<HeaderRemoval, Rejected> {
     use OuterHeaderRemovalDescription as D;
     match ie.description {
-        D::GtpuUdpIpv4 => Ok(OuterHeaderRemoval::GtpuUdpIpv4),
-        D::GtpuUdpIpv6 => Ok(OuterHeaderRemoval::GtpuUdpIpv6),
-        D::UdpIpv4 => Ok(OuterHeaderRemoval::UdpIpv4),
-        D::UdpIpv6 => Ok(OuterHeaderRemoval::UdpIpv6),
-        D::Ipv4 => Ok(OuterHeaderRemoval::Ipv4),
-        D::Ipv6 => Ok(OuterHeaderRemoval::Ipv6),
-        D::GtpuUdpIp => Ok(OuterHeaderRemoval::GtpuUdpIp),
+        D::GtpuUdpIpv4 => Ok(HeaderRemoval::GtpuUdpIpv4),
+        D::GtpuUdpIpv6 => Ok(HeaderRemoval::GtpuUdpIpv6),
+        D::UdpIpv4 => Ok(HeaderRemoval::UdpIpv4),
+        D::UdpIpv6 => Ok(HeaderRemoval::UdpIpv6),
+        D::Ipv4 => Ok(HeaderRemoval::Ipv4),
+        D::Ipv6 => Ok(HeaderRemoval::Ipv6),
+        D::GtpuUdpIp => Ok(HeaderRemoval::GtpuUdpIp),
         D::VlanTag | D::VlanTags | D::Unknown(_) => Err(unusable(IeType::OUTER_HEADER_REMOVAL)),
     }
 }
@@ -300,7 +300,7 @@ pub(super) fn destination(
 pub(super) fn creation(
     ie: ie::OuterHeaderCreation,
     local: LocalAddresses,
-) -> Result<OuterHeaderCreation, Rejected> {
+) -> Result<HeaderCreation, Rejected> {
     use OuterHeaderDescription as D;
     let unusable = unusable(IeType::OUTER_HEADER_CREATION);
     // N19 and N6 only tell what the tunnel is for.
@@ -310,14 +310,14 @@ pub(super) fn creation(
     let addr = if local.v4.is_some() { v4.or(v6) } else { v6.or(v4) }.ok_or(unusable)?;
     if is_only(D::GTPU_UDP_IPV4 | D::GTPU_UDP_IPV6) {
         let teid = ie.teid.ok_or(unusable)?;
-        return Ok(OuterHeaderCreation::Gtpu(GtpuTunnel { teid, addr }));
+        return Ok(HeaderCreation::Gtpu(GtpuTunnel { teid, addr }));
     }
     if is_only(D::UDP_IPV4 | D::UDP_IPV6) {
         let port = ie.port.ok_or(unusable)?;
-        return Ok(OuterHeaderCreation::Udp { addr, port });
+        return Ok(HeaderCreation::Udp { addr, port });
     }
     if is_only(D::IPV4 | D::IPV6) {
-        return Ok(OuterHeaderCreation::Ip { addr });
+        return Ok(HeaderCreation::Ip { addr });
     }
     Err(unusable)
 }
@@ -357,7 +357,7 @@ pub(super) fn update_bar_of_report(group: &UpdateBar<'_>) -> BarUpdate {
     }
 }
 
-pub(super) fn create_qer(group: &CreateQer<'_>, when: When) -> Result<Qer, Rejected> {
+pub(super) fn create_qer(group: &CreateQer<'_>, when: RequestTime) -> Result<Qer, Rejected> {
     let id = RuleId::Qer(group.qer_id);
     let packet_rate = group.packet_rate.map(packet_rates::limits).transpose();
     let reports_packets = group.qer_control_indications.map(packet_rates::is_reported).transpose();
@@ -396,12 +396,12 @@ pub(super) fn update_qer(group: &UpdateQer<'_>) -> Result<QerUpdate, Rejected> {
     })
 }
 
-fn gates(ie: ie::GateStatus) -> GateStatus {
+fn gates(ie: ie::GateStatus) -> QerGates {
     let gate = |state| match state {
         GateState::Open => Gate::Open,
         GateState::Closed => Gate::Closed,
     };
-    GateStatus { uplink: gate(ie.uplink), downlink: gate(ie.downlink) }
+    QerGates { uplink: gate(ie.uplink), downlink: gate(ie.downlink) }
 }
 
 fn rates(limits: ie::RateLimits) -> Rates {

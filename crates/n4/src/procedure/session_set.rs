@@ -17,15 +17,15 @@ use adit_rules::DeltaId;
 use adit_session::OwnerId;
 use adit_types::{Seid, SessionIndex};
 
-use crate::association::{Association, NodeId, as_count};
-use crate::backlog::{Task, Waiter};
-use crate::node::{Node, Request};
+use crate::association::{Association, NodeIdentity, as_count};
+use crate::backlog::{JobTask, JobWaiter};
+use crate::node::{Node, ReceivedMessage};
 use crate::refusal::Rejected;
 use crate::session_set::{self, SetKey};
 
 impl Node {
     /// Deletes the sessions of the named sets; the response follows when all are gone.
-    pub(crate) fn handle_session_set_deletion(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_session_set_deletion(&mut self, request: &ReceivedMessage<'_>) {
         match self.delete_session_set(request) {
             Ok(last) => self.respond_to_set_deletion(request, Cause::RequestAccepted, None, last),
             Err(Rejected { cause, offending_ie, .. }) => {
@@ -35,21 +35,24 @@ impl Node {
         }
     }
 
-    fn delete_session_set(&mut self, request: &Request<'_>) -> Result<Option<DeltaId>, Rejected> {
+    fn delete_session_set(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+    ) -> Result<Option<DeltaId>, Rejected> {
         let message = SessionSetDeletionRequest::decode_body(request.body)?;
-        let owner = self.check_node(request, &NodeId::from_ie(&message.node_id))?;
+        let owner = self.check_node(request, &NodeIdentity::from_ie(&message.node_id))?;
         if message.fq_csids.is_empty() {
             return Err(Rejected::with_ie(Cause::ConditionalIeMissing, IeType::FQ_CSID));
         }
         let keys = session_set::keys(message.fq_csids, None)?.into();
         self.refuse_beyond_jobs()?;
         let next = self.session_sets.cursor();
-        Ok(Some(self.start_job(None, Task::DeleteSets { owner, keys, next })))
+        Ok(Some(self.start_job(None, JobTask::DeleteSets { owner, keys, next })))
     }
 
     pub(super) fn respond_to_set_deletion(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         cause: Cause,
         offending_ie: Option<IeType>,
         after: Option<DeltaId>,
@@ -61,7 +64,7 @@ impl Node {
     }
 
     /// Moves the control of sessions to another address of the SMF set; no worker is concerned.
-    pub(crate) fn handle_session_set_modification(&mut self, request: &Request<'_>) {
+    pub(crate) fn handle_session_set_modification(&mut self, request: &ReceivedMessage<'_>) {
         match self.modify_session_set(request) {
             Ok(last) => {
                 self.respond_to_set_modification(request, Cause::RequestAccepted, None, Some(last));
@@ -74,9 +77,9 @@ impl Node {
     }
 
     /// Returns the mark of the job that ends last.
-    fn modify_session_set(&mut self, request: &Request<'_>) -> Result<DeltaId, Rejected> {
+    fn modify_session_set(&mut self, request: &ReceivedMessage<'_>) -> Result<DeltaId, Rejected> {
         let message = SessionSetModificationRequest::decode_body(request.body)?;
-        let owner = self.check_node(request, &NodeId::from_ie(&message.node_id))?;
+        let owner = self.check_node(request, &NodeIdentity::from_ie(&message.node_id))?;
         self.refuse_beyond_jobs()?;
         let mut tasks = Vec::new();
         for info in message.session_change_infos {
@@ -84,17 +87,17 @@ impl Node {
             self.tasks_of_info(owner, &info, to, &mut tasks)?;
         }
         // All of them are of one kind, and end in their order.
-        let node_id = NodeId::from_ie(&message.node_id);
-        let waiter = Waiter { address: request.peer(), node_id };
+        let node_id = NodeIdentity::from_ie(&message.node_id);
+        let waiter = JobWaiter { address: request.peer(), node_id };
         for task in tasks {
             self.start_job(Some(waiter.clone()), task);
         }
-        Ok(self.start_job(Some(waiter), Task::Wait))
+        Ok(self.start_job(Some(waiter), JobTask::Wait))
     }
 
     /// Gives a session to the association at `to`, if that is of the same SMF set.
     pub(crate) fn move_control(&mut self, by: OwnerId, up_seid: Seid, to: IpAddr) {
-        self.settle_control(up_seid);
+        self.apply_disposition(up_seid);
         let Some(session) = self.store.session(up_seid) else { return };
         if !self.shares_control(by, session.owner()) {
             return;
@@ -121,14 +124,14 @@ impl Node {
         owner: OwnerId,
         info: &SessionChangeInfo<'_>,
         to: IpAddr,
-        tasks: &mut Vec<Task>,
+        tasks: &mut Vec<JobTask>,
     ) -> Result<(), Rejected> {
         let keys: VecDeque<SetKey> = session_set::keys(info.fq_csids, info.group_ids)?.into();
         if keys.is_empty() && info.cp_ip_addresses.is_empty() {
             return Err(Rejected::with_ie(Cause::ConditionalIeMissing, IeType::FQ_CSID));
         }
         if !keys.is_empty() {
-            tasks.push(Task::MoveSets { owner, keys, next: self.session_sets.cursor(), to });
+            tasks.push(JobTask::MoveSets { owner, keys, next: self.session_sets.cursor(), to });
         }
         let addresses = info.cp_ip_addresses.into_iter();
         let listed = addresses.flat_map(|cp| [cp.v4.map(IpAddr::V4), cp.v6.map(IpAddr::V6)]);
@@ -138,15 +141,16 @@ impl Node {
             let heirs: Vec<OwnerId> =
                 known.filter(|&other| self.shares_control(owner, other)).collect();
             // Those whose sessions are on their way to them come first.
-            let owners = self.transitions.of_heirs(&heirs).into_iter().chain(heirs).collect();
-            tasks.push(Task::MoveListed { owner, owners, listed, next: SessionIndex(0), to });
+            let owners =
+                self.transitions.predecessors_of(&heirs).into_iter().chain(heirs).collect();
+            tasks.push(JobTask::MoveListed { owner, owners, listed, next: SessionIndex(0), to });
         }
         Ok(())
     }
 
     pub(super) fn respond_to_set_modification(
         &mut self,
-        request: &Request<'_>,
+        request: &ReceivedMessage<'_>,
         cause: Cause,
         offending_ie: Option<IeType>,
         after: Option<DeltaId>,
@@ -158,7 +162,11 @@ impl Node {
     }
 
     /// The association of the requester, if it has one under this Node ID.
-    fn check_node(&self, request: &Request<'_>, node_id: &NodeId) -> Result<OwnerId, Rejected> {
+    fn check_node(
+        &self,
+        request: &ReceivedMessage<'_>,
+        node_id: &NodeIdentity,
+    ) -> Result<OwnerId, Rejected> {
         let association = self.association_for(request.peer());
         let association = association.filter(|association| association.node_id == *node_id);
         let association = association.map(|association: &Association| association.owner);

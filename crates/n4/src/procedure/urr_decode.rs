@@ -11,9 +11,9 @@ use adit_session::{
 };
 use adit_types::{Nanos, UrrId};
 
+use crate::ntp::NtpClock;
 use crate::procedure::rule_decode;
 use crate::refusal::Rejected;
-use crate::wall::Wall;
 
 /// Our words for the reporting triggers that we act on.
 const TRIGGERS: [(ReportingTriggers, UsageTriggers); 16] = [
@@ -37,9 +37,9 @@ const TRIGGERS: [(ReportingTriggers, UsageTriggers); 16] = [
 
 /// When a request came, and what time of day that was.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct When {
+pub(crate) struct RequestTime {
     pub now: Nanos,
-    pub wall: Wall,
+    pub ntp_clock: NtpClock,
 }
 
 /// One monitoring time, with what counts from then on.
@@ -48,7 +48,7 @@ macro_rules! monitoring {
         let group = &$group;
         let seconds = |seconds: u32| Nanos::from_secs(seconds.into());
         Monitoring {
-            at: $when.wall.moment($when.now, $time.0),
+            at: $when.ntp_clock.instant($when.now, $time.0),
             volume_threshold: group.subsequent_volume_threshold.map(|v| Volumes {
                 total: v.total,
                 uplink: v.uplink,
@@ -118,7 +118,7 @@ macro_rules! settings {
     }};
 }
 
-pub(super) fn create_urr(group: &CreateUrr<'_>, when: When) -> Result<Urr, Rejected> {
+pub(super) fn create_urr(group: &CreateUrr<'_>, when: RequestTime) -> Result<Urr, Rejected> {
     let urr = || {
         Ok(Urr {
             id: group.urr_id,
@@ -130,7 +130,7 @@ pub(super) fn create_urr(group: &CreateUrr<'_>, when: When) -> Result<Urr, Rejec
     urr().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Urr(group.urr_id)))
 }
 
-pub(super) fn update_urr(group: &UpdateUrr<'_>, when: When) -> Result<UrrUpdate, Rejected> {
+pub(super) fn update_urr(group: &UpdateUrr<'_>, when: RequestTime) -> Result<UrrUpdate, Rejected> {
     let update = || {
         Ok(UrrUpdate {
             id: group.urr_id,

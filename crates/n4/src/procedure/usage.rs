@@ -13,7 +13,7 @@ use adit_pfcp::ie::{
     QueryUrrReference, StartTime, TimeOfFirstPacket, TimeOfLastPacket, UrSeqn, UsageInformation,
     UsageReportTrigger, VolumeMeasurement,
 };
-use adit_pfcp::{IeType, MessageType, NoRoom, Writer};
+use adit_pfcp::{IeType, MessageType, NoRoom, PfcpWriter};
 use adit_rules::UsageSource;
 use adit_session::{UsageOutcome, UsagePart, UsageTriggers};
 use adit_types::limits::{
@@ -21,9 +21,9 @@ use adit_types::limits::{
 };
 use adit_types::{Nanos, Seid};
 
-use crate::node::{Answer, Node};
+use crate::node::{EncodedResponse, Node};
+use crate::ntp::NtpClock;
 use crate::procedure::report::ReportItem;
-use crate::wall::Wall;
 
 /// Octets of the header of a message in front of what its length field counts.
 const LENGTH_END: usize = 4;
@@ -55,15 +55,15 @@ const TRIGGERS: [(UsageTriggers, UsageReportTrigger); 20] = [
 /// When the events of a report happened.
 pub(crate) fn event_time_stamps(
     report: &adit_session::UsageReport,
-    wall: Wall,
+    wall: NtpClock,
 ) -> Vec<EventTimeStamp> {
-    report.events.iter().map(|&at| EventTimeStamp(wall.ntp(at))).collect()
+    report.events.iter().map(|&at| EventTimeStamp(wall.seconds(at))).collect()
 }
 
 /// A report in the words of the codec; `events` are its [`event_time_stamps`].
 pub(crate) fn usage_report<'a>(
     report: &'a adit_session::UsageReport,
-    wall: Wall,
+    wall: NtpClock,
     events: &'a [EventTimeStamp],
 ) -> UsageReport<'a> {
     let mut trigger = UsageReportTrigger::empty();
@@ -72,8 +72,8 @@ pub(crate) fn usage_report<'a>(
     }
     let mut group = UsageReport::new(report.urr, UrSeqn(report.sequence), trigger);
     if !(report.triggers & !UsageTriggers::NOTICES).is_empty() {
-        group.start_time = Some(StartTime(wall.ntp(report.start)));
-        group.end_time = Some(EndTime(wall.ntp(report.end)));
+        group.start_time = Some(StartTime(wall.seconds(report.start)));
+        group.end_time = Some(EndTime(wall.seconds(report.end)));
     }
     group.volume_measurement = report.volume.map(|volume| VolumeMeasurement {
         total: Some(volume.ul_bytes.wrapping_add(volume.dl_bytes)),
@@ -85,8 +85,8 @@ pub(crate) fn usage_report<'a>(
     });
     group.duration_measurement =
         report.duration_s.map(|s| DurationMeasurement(u32::try_from(s).unwrap_or(u32::MAX)));
-    group.time_of_first_packet = report.first.map(|at| TimeOfFirstPacket(wall.ntp(at)));
-    group.time_of_last_packet = report.last.map(|at| TimeOfLastPacket(wall.ntp(at)));
+    group.time_of_first_packet = report.first.map(|at| TimeOfFirstPacket(wall.seconds(at)));
+    group.time_of_last_packet = report.last.map(|at| TimeOfLastPacket(wall.seconds(at)));
     group.usage_information = usage_information(report);
     group.query_urr_reference = report.query_reference.map(QueryUrrReference);
     // Single flows of an application are not told apart, so that there is no instance to name.
@@ -127,11 +127,11 @@ impl Node {
     /// 1900-01-01. To be repeated now and then, because the clocks drift apart. Until the first
     /// time the zero is the recovery time stamp.
     pub const fn set_time_of_day(&mut self, at_zero: u64) {
-        self.wall = Wall::from_nanos(at_zero);
+        self.ntp_clock = NtpClock::from_nanos(at_zero);
     }
 
     /// Carries out what usage or time led to.
-    pub(crate) fn conclude_usage(&mut self, now: Nanos, outcome: UsageOutcome) {
+    pub(crate) fn apply_usage_outcome(&mut self, now: Nanos, outcome: UsageOutcome) {
         let UsageOutcome { up_seid, reports, inactive, delta } = outcome;
         if let Some(delta) = delta {
             self.publish(delta);
@@ -147,7 +147,7 @@ impl Node {
     pub(crate) fn report_due_usage(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some(outcome) = self.store.poll_usage(now) else { return };
-            self.conclude_usage(now, outcome);
+            self.apply_usage_outcome(now, outcome);
         }
     }
 
@@ -165,7 +165,7 @@ impl Node {
     /// reports, if the CP function takes them there.
     pub(crate) fn append_usage(
         &mut self,
-        answer: &mut Answer,
+        answer: &mut EncodedResponse,
         mut reports: Vec<adit_session::UsageReport>,
         takes_rest: bool,
     ) -> Vec<adit_session::UsageReport> {
@@ -180,7 +180,7 @@ impl Node {
         };
         let room = if takes_rest { USAGE_REPORTS_PER_RESPONSE_MAX } else { reports.len() };
         let rest = reports.split_off(reports.len().min(room));
-        let wall = self.wall;
+        let wall = self.ntp_clock;
         for report in &reports {
             let events = event_time_stamps(report, wall);
             let group = usage_report(report, wall, &events);
@@ -196,10 +196,10 @@ impl Node {
     /// Appends an IE to an encoded answer; false when there is no room for it.
     pub(crate) fn append(
         &mut self,
-        answer: &mut Answer,
-        put: impl FnOnce(&mut Writer<'_>) -> Result<(), NoRoom>,
+        answer: &mut EncodedResponse,
+        put: impl FnOnce(&mut PfcpWriter<'_>) -> Result<(), NoRoom>,
     ) -> bool {
-        let mut writer = Writer::new(&mut self.scratch);
+        let mut writer = PfcpWriter::new(&mut self.scratch);
         let written = put(&mut writer).map(|()| writer.len()).ok();
         let Some(ie) = written.and_then(|len| self.scratch.get(..len)) else { return false };
         let total = answer.bytes.len() + ie.len();
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn as_many_full_reports_as_a_message_may_carry_fit_it() {
-        let wall = Wall::from_seconds(1);
+        let wall = NtpClock::from_seconds(1);
         let report = full();
         let events = event_time_stamps(&report, wall);
         let group = usage_report(&report, wall, &events);

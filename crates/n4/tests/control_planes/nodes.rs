@@ -5,7 +5,9 @@ use adit_pfcp::ie::RecoveryTimeStamp;
 use adit_pfcp::message::{AssociationSetupResponse, HeartbeatResponse};
 use adit_pfcp::{Cause, IeType as T, Message, MessageType};
 use adit_rules::WorkerEvent;
-use adit_session::{ForwardingPolicy, PredefinedRule, Provisioning, StoreConfig, UePool};
+use adit_session::{
+    PredefinedRule, ProvisionedForwardingPolicy, Provisioning, StoreConfig, UePool,
+};
 use adit_types::{Nanos, PdrId, Seid};
 
 use crate::octets::*;
@@ -155,7 +157,7 @@ fn with_all_features() -> NodeConfig {
             s_nssai: None,
             prefix: adit_rules::sdf::AddrMatch::V4("10.60.0.0/24".parse().unwrap()),
         }],
-        policies: vec![ForwardingPolicy {
+        policies: vec![ProvisionedForwardingPolicy {
             id: "cache".into(),
             network_instance: None,
             steering: adit_rules::Steering::default(),

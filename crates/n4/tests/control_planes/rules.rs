@@ -213,7 +213,7 @@ fn flow_descriptions_of_policies_are_understood() {
     // SD-Core's rule without a text matches everything.
     let any = accepted(&mut Bench::associated(), &sd_core_establishment());
     let without_text = any.rules().uplink.iter().find(|pdr| pdr.id == PdrId(3)).unwrap();
-    assert_eq!(&without_text.sdf[..], [adit_rules::SdfFilter::ANY]);
+    assert_eq!(&without_text.sdf[..], [adit_rules::PacketFilter::ANY]);
 }
 
 /// Point 12. Octets of Release 15 and of later ones, IEs in any order, IEs that nobody knows.

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use adit_n4::{Node, NodeConfig, NodeId, Transmit};
+use adit_n4::{Node, NodeConfig, NodeIdentity, Transmit};
 use adit_pfcp::grouped::{
     CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, UpdateFar,
     UpdateForwardingParameters,
@@ -17,7 +17,7 @@ use adit_pfcp::message::{
     AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest, HeartbeatResponse,
     SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
 };
-use adit_pfcp::{Datagram, Message, MessageBody, RawMessage};
+use adit_pfcp::{Message, MessageBody, PfcpDatagram, RawMessage};
 use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
 use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -36,7 +36,7 @@ pub fn smf(host: u8) -> SocketAddr {
 
 pub fn config() -> NodeConfig {
     NodeConfig {
-        node_id: NodeId::Fqdn("upf.example".to_owned()),
+        node_id: NodeIdentity::Fqdn("upf.example".to_owned()),
         address: IpAddr::V4(UPF),
         connect: Vec::new(),
         heartbeat_interval: HEARTBEAT_INTERVAL,
@@ -185,7 +185,7 @@ pub fn delete(sequence: u32, up_seid: Seid) -> Vec<u8> {
 
 /// The only message of a datagram.
 pub fn raw(bytes: &[u8]) -> RawMessage<'_> {
-    let mut datagram = Datagram::new(bytes);
+    let mut datagram = PfcpDatagram::new(bytes);
     let message = datagram.next().unwrap().unwrap();
     assert!(datagram.next().is_none());
     message

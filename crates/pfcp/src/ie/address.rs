@@ -4,9 +4,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::{Seid, Teid};
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{DestinationInterface, Ie, IeType, NetworkInstance, Reader, SourceInterface};
+use crate::ie::{DestinationInterface, Ie, IeReader, IeType, NetworkInstance, SourceInterface};
 
 fn bit(condition: bool, mask: u8) -> u8 {
     if condition { mask } else { 0 }
@@ -83,11 +83,11 @@ impl<'a> Ie<'a> for FTeid {
     const TYPE: IeType = IeType::F_TEID;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         let (v4, v6) = (flags & 1 != 0, flags & 2 != 0);
         if flags & 4 != 0 {
-            let choose_id = r.when(flags & 8 != 0, Reader::u8)?;
+            let choose_id = r.when(flags & 8 != 0, IeReader::u8)?;
             return Ok(Self::Choose { v4, v6, choose_id });
         }
         let teid = Teid(r.u32()?);
@@ -96,7 +96,7 @@ impl<'a> Ie<'a> for FTeid {
         Ok(Self::Given { teid, addr })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         match self {
             Self::Given { teid, addr } => {
                 w.u8(bit(addr.v4().is_some(), 1) | bit(addr.v6().is_some(), 2))?;
@@ -138,7 +138,7 @@ impl<'a> Ie<'a> for FSeid {
     const TYPE: IeType = IeType::F_SEID;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         let seid = Seid(r.u64()?);
         if flags & 3 == 0 {
@@ -147,7 +147,7 @@ impl<'a> Ie<'a> for FSeid {
         Ok(Self { seid, v4: r.ipv4_if(flags & 2 != 0)?, v6: r.ipv6_if(flags & 1 != 0)? })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(bit(self.v6.is_some(), 1) | bit(self.v4.is_some(), 2))?;
         w.u64(self.seid.0)?;
         w.ipv4(self.v4)?;
@@ -178,7 +178,7 @@ impl<'a> Ie<'a> for UeIpAddress {
     const TYPE: IeType = IeType::UE_IP_ADDRESS;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         let (v6, v4, chv4, chv6) =
             (flags & 1 != 0, flags & 2 != 0, flags & 16 != 0, flags & 32 != 0);
@@ -189,10 +189,10 @@ impl<'a> Ie<'a> for UeIpAddress {
             v4: r.ipv4_if(v4)?,
             v6: r.ipv6_if(v6)?,
             destination: flags & 4 != 0,
-            v6_delegation_bits: r.when(flags & 8 != 0, Reader::u8)?,
+            v6_delegation_bits: r.when(flags & 8 != 0, IeReader::u8)?,
             choose_v4: chv4,
             choose_v6: chv6,
-            v6_prefix_len: r.when(flags & 64 != 0, Reader::u8)?,
+            v6_prefix_len: r.when(flags & 64 != 0, IeReader::u8)?,
         };
         if ue.v6_delegation_bits > Some(64) || ue.v6_prefix_len > Some(128) {
             return Err(IeError::Value);
@@ -200,7 +200,7 @@ impl<'a> Ie<'a> for UeIpAddress {
         Ok(ue)
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(bit(self.v6.is_some(), 1)
             | bit(self.v4.is_some(), 2)
             | bit(self.destination, 4)
@@ -232,7 +232,7 @@ impl<'a> Ie<'a> for RemoteGtpuPeer<'a> {
     const TYPE: IeType = IeType::REMOTE_GTP_U_PEER;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         Ok(Self {
             v4: r.ipv4_if(flags & 2 != 0)?,
@@ -243,7 +243,7 @@ impl<'a> Ie<'a> for RemoteGtpuPeer<'a> {
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(bit(self.v6.is_some(), 1)
             | bit(self.v4.is_some(), 2)
             | bit(self.destination_interface.is_some(), 4)
@@ -277,7 +277,7 @@ impl<'a> Ie<'a> for UserPlaneIpResourceInformation<'a> {
     const TYPE: IeType = IeType::USER_PLANE_IP_RESOURCE_INFORMATION;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         let range_bits = (flags >> 2) & 7;
         let teid_range = r.when(range_bits != 0, |r| Ok((range_bits, r.u8()?)))?;
@@ -292,7 +292,7 @@ impl<'a> Ie<'a> for UserPlaneIpResourceInformation<'a> {
         Ok(Self { teid_range, v4, v6, network_instance, source_interface })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         let range_bits = self.teid_range.map_or(0, |(bits, _)| bits & 7);
         w.u8(bit(self.v4.is_some(), 1)
             | bit(self.v6.is_some(), 2)
@@ -324,7 +324,7 @@ impl<'a> Ie<'a> for AlternativeSmfIpAddress {
     const TYPE: IeType = IeType::ALTERNATIVE_SMF_IP_ADDRESS;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         Ok(Self {
             v4: r.ipv4_if(flags & 2 != 0)?,
@@ -333,7 +333,7 @@ impl<'a> Ie<'a> for AlternativeSmfIpAddress {
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(bit(self.v6.is_some(), 1) | bit(self.v4.is_some(), 2) | bit(self.preferred, 4))?;
         w.ipv4(self.v4)?;
         w.ipv6(self.v6)
@@ -353,12 +353,12 @@ impl<'a> Ie<'a> for CpPfcpEntityIpAddress {
     const TYPE: IeType = IeType::CP_PFCP_ENTITY_IP_ADDRESS;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         Ok(Self { v4: r.ipv4_if(flags & 2 != 0)?, v6: r.ipv6_if(flags & 1 != 0)? })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(bit(self.v6.is_some(), 1) | bit(self.v4.is_some(), 2))?;
         w.ipv4(self.v4)?;
         w.ipv6(self.v6)
@@ -378,7 +378,7 @@ impl<'a> Ie<'a> for CpIpAddress {
     const TYPE: IeType = IeType::CP_IP_ADDRESS;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         if flags & 3 == 0 {
             return Err(IeError::Value);
@@ -386,7 +386,7 @@ impl<'a> Ie<'a> for CpIpAddress {
         Ok(Self { v4: r.ipv4_if(flags & 2 != 0)?, v6: r.ipv6_if(flags & 1 != 0)? })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(bit(self.v6.is_some(), 1) | bit(self.v4.is_some(), 2))?;
         w.ipv4(self.v4)?;
         w.ipv6(self.v6)
@@ -408,7 +408,7 @@ impl<'a> Ie<'a> for SourceIpAddress {
     const TYPE: IeType = IeType::SOURCE_IP_ADDRESS;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         if flags & 3 == 0 {
             return Err(IeError::Value);
@@ -416,11 +416,11 @@ impl<'a> Ie<'a> for SourceIpAddress {
         Ok(Self {
             v4: r.ipv4_if(flags & 2 != 0)?,
             v6: r.ipv6_if(flags & 1 != 0)?,
-            prefix_len: r.when(flags & 4 != 0, Reader::u8)?,
+            prefix_len: r.when(flags & 4 != 0, IeReader::u8)?,
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(bit(self.v6.is_some(), 1)
             | bit(self.v4.is_some(), 2)
             | bit(self.prefix_len.is_some(), 4))?;

@@ -50,7 +50,7 @@ macro_rules! code_points {
                 Ok(Self::from_code(code & $mask))
             }
 
-            fn encode(&self, w: &mut $crate::encode::Writer<'_>)
+            fn encode(&self, w: &mut $crate::encode::PfcpWriter<'_>)
                 -> Result<(), $crate::encode::NoRoom>
             {
                 w.u8(self.code() & $mask)

@@ -2,9 +2,9 @@
 
 use adit_types::MacAddr;
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader};
+use crate::ie::{Ie, IeReader, IeType};
 
 /// A VLAN tag with presence flags, as C-TAG and S-TAG encode it.
 ///
@@ -15,7 +15,7 @@ use crate::ie::{Ie, IeType, Reader};
 /// ```
 /// Spec: TS 29.244 §8.2.94, §8.2.95.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct VlanTag {
+pub struct EthernetVlanTag {
     /// Priority code point, 0..=7.
     pub pcp: Option<u8>,
     /// Drop eligible indicator.
@@ -24,7 +24,7 @@ pub struct VlanTag {
     pub vid: Option<u16>,
 }
 
-impl VlanTag {
+impl EthernetVlanTag {
     pub(crate) fn from_octets([flags, high, low]: [u8; 3]) -> Self {
         Self {
             pcp: (flags & 1 != 0).then_some(high & 0x07),
@@ -51,16 +51,16 @@ macro_rules! tags {
     ($( $(#[$doc:meta])* $name:ident, $type:ident; )*) => { $(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub struct $name(pub VlanTag);
+        pub struct $name(pub EthernetVlanTag);
 
         impl<'a> Ie<'a> for $name {
             const TYPE: IeType = IeType::$type;
 
             fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-                Reader::new(value).array().map(VlanTag::from_octets).map(Self)
+                IeReader::new(value).array().map(EthernetVlanTag::from_octets).map(Self)
             }
 
-            fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+            fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
                 w.bytes(&self.0.to_octets())
             }
         }
@@ -84,10 +84,10 @@ macro_rules! integers {
             const TYPE: IeType = IeType::$type;
 
             fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-                Reader::new(value).$width().map(Self)
+                IeReader::new(value).$width().map(Self)
             }
 
-            fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+            fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
                 w.$width(self.0)
             }
         }
@@ -118,7 +118,7 @@ impl<'a> Ie<'a> for MacAddressFields {
     const TYPE: IeType = IeType::MAC_ADDRESS;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         let mut mac = |mask: u8| r.when(flags & mask != 0, |r| r.array().map(MacAddr));
         Ok(Self {
@@ -129,7 +129,7 @@ impl<'a> Ie<'a> for MacAddressFields {
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         let fields = [self.source, self.destination, self.upper_source, self.upper_destination];
         let flags = fields.iter().rev().fold(0, |set, mac| set << 1 | u8::from(mac.is_some()));
         w.u8(flags)?;

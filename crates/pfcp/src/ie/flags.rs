@@ -1,7 +1,7 @@
 //! IEs that are a set of named bits. Bit 1 of octet 5 is the lowest bit of the integer, bit 1 of
 //! octet 6 is bit 8, and so on. Bits without a name are kept.
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
 use crate::ie::{Ie, IeType};
 
@@ -36,7 +36,7 @@ macro_rules! flag_sets {
                 Ok(Self::from_bits_retain($int::from_le_bytes(octets)))
             }
 
-            fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+            fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
                 let octets = self.bits().to_le_bytes();
                 let used = octets.iter().rposition(|o| *o != 0).map_or(0, |at| at + 1);
                 let len = used.max($encode_min);

@@ -1,8 +1,8 @@
 //! SDF Filter and Flow Information.
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader};
+use crate::ie::{Ie, IeReader, IeType};
 
 /// Identifier of an SDF filter within a PFCP session. Spec: TS 29.244 §8.2.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,22 +42,22 @@ impl<'a> Ie<'a> for SdfFilter<'a> {
     const TYPE: IeType = IeType::SDF_FILTER;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let [flags, _spare] = r.array()?;
         // Conditions that later releases add cannot be left out: more would match than was meant.
         if flags & 0xe0 != 0 && flags & 0x1f == 0 {
             return Err(IeError::Value);
         }
         Ok(Self {
-            flow_description: r.when(flags & 1 != 0, Reader::bytes_len16)?,
-            tos_traffic_class: r.when(flags & 2 != 0, Reader::array)?,
-            security_parameter_index: r.when(flags & 4 != 0, Reader::u32)?,
+            flow_description: r.when(flags & 1 != 0, IeReader::bytes_len16)?,
+            tos_traffic_class: r.when(flags & 2 != 0, IeReader::array)?,
+            security_parameter_index: r.when(flags & 4 != 0, IeReader::u32)?,
             flow_label: r.when(flags & 8 != 0, |r| Ok(r.u24()? & 0x000f_ffff))?,
             filter_id: r.when(flags & 16 != 0, |r| r.u32().map(SdfFilterId))?,
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(u8::from(self.flow_description.is_some())
             | u8::from(self.tos_traffic_class.is_some()) << 1
             | u8::from(self.security_parameter_index.is_some()) << 2
@@ -100,7 +100,7 @@ impl<'a> Ie<'a> for FlowInformation<'a> {
     const TYPE: IeType = IeType::FLOW_INFORMATION;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let direction = match r.u8()? & 0x07 {
             0 => FlowDirection::Unspecified,
             1 => FlowDirection::Downlink,
@@ -111,7 +111,7 @@ impl<'a> Ie<'a> for FlowInformation<'a> {
         Ok(Self { direction, flow_description: r.bytes_len16()? })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(match self.direction {
             FlowDirection::Unspecified => 0,
             FlowDirection::Downlink => 1,

@@ -2,9 +2,9 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader};
+use crate::ie::{Ie, IeReader, IeType};
 
 /// Most connection set identifiers in one IE: their number has four bits.
 const CSIDS_MAX: usize = 15;
@@ -58,7 +58,7 @@ impl<'a> Ie<'a> for FqCsid<'a> {
     const TYPE: IeType = IeType::FQ_CSID;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let first = r.u8()?;
         let node = match first >> 4 {
             0 => FqCsidNode::Ipv4(Ipv4Addr::from(r.array::<4>()?)),
@@ -71,7 +71,7 @@ impl<'a> Ie<'a> for FqCsid<'a> {
         Ok(Self { node, csids, node_type })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         let count = u8::try_from(self.csids.len() / 2).map_err(|_| NoRoom)?;
         match self.node {
             FqCsidNode::Ipv4(addr) => {

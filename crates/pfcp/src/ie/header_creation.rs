@@ -4,9 +4,9 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_types::Teid;
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader, VlanTag};
+use crate::ie::{EthernetVlanTag, Ie, IeReader, IeType};
 
 bitflags::bitflags! {
     /// Which headers to create. The high octet is octet 5, the low one octet 6.
@@ -63,9 +63,9 @@ pub struct OuterHeaderCreation {
     /// Destination port, with UDP but without GTP-U.
     pub port: Option<u16>,
     /// Customer tag.
-    pub c_tag: Option<VlanTag>,
+    pub c_tag: Option<EthernetVlanTag>,
     /// Service tag.
-    pub s_tag: Option<VlanTag>,
+    pub s_tag: Option<EthernetVlanTag>,
 }
 
 impl OuterHeaderCreation {
@@ -97,7 +97,7 @@ impl<'a> Ie<'a> for OuterHeaderCreation {
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
         use OuterHeaderDescription as D;
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let description = D::from_bits_retain(r.u16()?);
         let has = |set: D| description.intersects(set);
         if description.is_empty() {
@@ -108,13 +108,13 @@ impl<'a> Ie<'a> for OuterHeaderCreation {
             teid: r.when(has(D::GTPU), |r| r.u32().map(Teid))?,
             v4: r.ipv4_if(has(D::V4))?,
             v6: r.ipv6_if(has(D::V6))?,
-            port: r.when(has(D::UDP), Reader::u16)?,
-            c_tag: r.when(has(D::C_TAG), |r| r.array().map(VlanTag::from_octets))?,
-            s_tag: r.when(has(D::S_TAG), |r| r.array().map(VlanTag::from_octets))?,
+            port: r.when(has(D::UDP), IeReader::u16)?,
+            c_tag: r.when(has(D::C_TAG), |r| r.array().map(EthernetVlanTag::from_octets))?,
+            s_tag: r.when(has(D::S_TAG), |r| r.array().map(EthernetVlanTag::from_octets))?,
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         use OuterHeaderDescription as D;
         let has = |set: D| self.description.intersects(set);
         w.u16(self.description.bits())?;
@@ -174,14 +174,14 @@ impl<'a> Ie<'a> for OuterHeaderRemoval {
     const TYPE: IeType = IeType::OUTER_HEADER_REMOVAL;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         Ok(Self {
             description: OuterHeaderRemovalDescription::from_code(r.u8()?),
             extension_header_deletion: r.u8().ok(),
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(self.description.code())?;
         self.extension_header_deletion.map_or(Ok(()), |bits| w.u8(bits))
     }

@@ -25,7 +25,7 @@ mod trace;
 mod user_id;
 mod volume;
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
 
 pub use address::{
@@ -36,7 +36,7 @@ pub(crate) use code::code_points;
 pub use code::{
     DestinationInterface, FramedRouting, InterfaceType, PdnType, RatType, SourceInterface,
 };
-pub use ethernet::{CTag, EthernetFilterId, Ethertype, MacAddressFields, STag, VlanTag};
+pub use ethernet::{CTag, EthernetFilterId, EthernetVlanTag, Ethertype, MacAddressFields, STag};
 pub use flags::{
     ApplyAction, AssociationReleaseRequest, CpFunctionFeatures, DataStatus,
     EthernetFilterProperties, EthernetPduSessionInformation, GtpuPathInterfaceType, IpVersion,
@@ -64,7 +64,7 @@ pub use rate::{
     DlFlowLevelMarking, GateState, GateStatus, Gbr, Mbr, PacketRate, PacketRateLimit,
     PacketRateStatus, RateLimits, RemainingPackets,
 };
-pub(crate) use reader::Reader;
+pub(crate) use reader::IeReader;
 pub use rule_id::FailedRuleId;
 pub use scalar::{
     ActivationTime, AdditionalUsageReportsInformation, AggregatedUrrId, AveragePacketDelay,
@@ -91,7 +91,7 @@ pub use volume::{
 
 /// A typed IE, leaf or grouped.
 pub trait Ie<'a>: Sized {
-    /// Its type; [`Writer::put_as`] writes the same contents under another one.
+    /// Its type; [`PfcpWriter::put_as`] writes the same contents under another one.
     const TYPE: IeType;
 
     /// Decodes a value (the octets behind type and length).
@@ -104,7 +104,7 @@ pub trait Ie<'a>: Sized {
     ///
     /// # Errors
     /// [`NoRoom`] when the buffer is full.
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom>;
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom>;
 }
 
 /// An IE that may have length zero, which withdraws what an earlier message set.
@@ -133,7 +133,7 @@ impl<'a, T: Ie<'a>> Ie<'a> for Nullable<T> {
         if value.is_empty() { Ok(Self::Null) } else { T::decode(value).map(Self::Value) }
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         match self {
             Self::Null => Ok(()),
             Self::Value(value) => value.encode(w),

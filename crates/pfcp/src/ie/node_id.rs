@@ -3,9 +3,9 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader};
+use crate::ie::{Ie, IeReader, IeType};
 
 /// The longest name in octets on the wire. Spec: RFC 1035 §2.3.4.
 const FQDN_MAX: usize = 255;
@@ -14,10 +14,10 @@ const LABEL_MAX: usize = 63;
 
 /// A fully qualified domain name. Names compare label by label, letters without case.
 #[derive(Clone, Copy)]
-pub struct Fqdn<'a>(Form<'a>);
+pub struct Fqdn<'a>(FqdnForm<'a>);
 
 #[derive(Clone, Copy)]
-enum Form<'a> {
+enum FqdnForm<'a> {
     /// Labels of RFC 1035 §3.1 without the trailing zero octet.
     Labels(&'a [u8]),
     /// Text with dots.
@@ -31,7 +31,7 @@ impl<'a> Fqdn<'a> {
     pub fn from_text(text: &'a str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
         let fits = text.split('.').all(|label| (1..=LABEL_MAX).contains(&label.len()));
-        (fits && text.len() + 1 < FQDN_MAX).then_some(Self(Form::Text(text)))
+        (fits && text.len() + 1 < FQDN_MAX).then_some(Self(FqdnForm::Text(text)))
     }
 
     /// The name encoded as `octets`; a trailing zero octet is accepted.
@@ -48,23 +48,23 @@ impl<'a> Fqdn<'a> {
             rest = after.get(len..)?;
         }
         let labels = octets.get(..octets.len() - rest.len())?;
-        (!labels.is_empty() && labels.len() < FQDN_MAX).then_some(Self(Form::Labels(labels)))
+        (!labels.is_empty() && labels.len() < FQDN_MAX).then_some(Self(FqdnForm::Labels(labels)))
     }
 
     /// The labels, most specific first.
     pub fn labels(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut form = Some(self.0);
         core::iter::from_fn(move || match form? {
-            Form::Text(text) => {
+            FqdnForm::Text(text) => {
                 let (label, rest) =
                     text.split_once('.').map_or((text, None), |(l, r)| (l, Some(r)));
-                form = rest.map(Form::Text);
+                form = rest.map(FqdnForm::Text);
                 Some(label.as_bytes())
             }
-            Form::Labels(octets) => {
+            FqdnForm::Labels(octets) => {
                 let (len, rest) = octets.split_first()?;
                 let (label, rest) = rest.split_at_checked(usize::from(*len))?;
-                form = Some(Form::Labels(rest));
+                form = Some(FqdnForm::Labels(rest));
                 Some(label)
             }
         })
@@ -135,7 +135,7 @@ impl<'a> Ie<'a> for NodeId<'a> {
     const TYPE: IeType = IeType::NODE_ID;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         match r.u8()? & 0x0f {
             0 => Ok(Self::Ipv4(Ipv4Addr::from(r.array::<4>()?))),
             1 => Ok(Self::Ipv6(Ipv6Addr::from(r.array::<16>()?))),
@@ -145,7 +145,7 @@ impl<'a> Ie<'a> for NodeId<'a> {
         }
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         match self {
             Self::Ipv4(addr) => {
                 w.u8(0)?;

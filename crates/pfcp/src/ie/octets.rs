@@ -1,8 +1,8 @@
 //! IEs that are a string of octets.
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader};
+use crate::ie::{Ie, IeReader, IeType};
 
 macro_rules! octet_strings {
     ($( $(#[$doc:meta])* $name:ident, $type:ident, $min:literal; )*) => { $(
@@ -15,10 +15,10 @@ macro_rules! octet_strings {
 
             fn decode(value: &'a [u8]) -> Result<Self, IeError> {
                 // The fixed part must be there; what follows it is kept too.
-                Reader::new(value).bytes($min).map(|_| Self(value))
+                IeReader::new(value).bytes($min).map(|_| Self(value))
             }
 
-            fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+            fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
                 w.bytes(self.0)
             }
         }
@@ -83,10 +83,10 @@ impl<'a> Ie<'a> for NfInstanceId {
     const TYPE: IeType = IeType::NF_INSTANCE_ID;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        Reader::new(value).array().map(Self)
+        IeReader::new(value).array().map(Self)
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.bytes(&self.0)
     }
 }
@@ -99,10 +99,10 @@ impl<'a> Ie<'a> for UeIpAddressPoolIdentity<'a> {
     const TYPE: IeType = IeType::UE_IP_ADDRESS_POOL_IDENTITY;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        Reader::new(value).bytes_len16().map(Self)
+        IeReader::new(value).bytes_len16().map(Self)
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.bytes_len16(self.0)
     }
 }

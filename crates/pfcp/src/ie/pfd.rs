@@ -1,8 +1,8 @@
 //! PFD contents: what a packet flow description consists of.
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader};
+use crate::ie::{Ie, IeReader, IeType};
 
 /// A packet flow description. The additional fields are lists, each entry behind a two-octet
 /// length, kept as octets. Spec: TS 29.244 §8.2.39.
@@ -30,9 +30,9 @@ impl<'a> Ie<'a> for PfdContents<'a> {
     const TYPE: IeType = IeType::PFD_CONTENTS;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let [flags, _spare] = r.array()?;
-        let mut field = |bit: u8| r.when(flags >> bit & 1 == 1, Reader::bytes_len16);
+        let mut field = |bit: u8| r.when(flags >> bit & 1 == 1, IeReader::bytes_len16);
         Ok(Self {
             flow_description: field(0)?,
             url: field(1)?,
@@ -45,7 +45,7 @@ impl<'a> Ie<'a> for PfdContents<'a> {
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         let all = [
             self.flow_description,
             self.url,

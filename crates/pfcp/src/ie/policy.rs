@@ -1,8 +1,8 @@
 //! Redirect Information, Forwarding Policy and Header Enrichment.
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader};
+use crate::ie::{Ie, IeReader, IeType};
 
 crate::ie::code_points! {
     /// What a redirect address is. Spec: TS 29.244 §8.2.20.
@@ -49,15 +49,15 @@ impl<'a> Ie<'a> for RedirectInformation<'a> {
     const TYPE: IeType = IeType::REDIRECT_INFORMATION;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let address_type = RedirectAddressType::from_code(r.u8()? & 0x0f);
         let address = r.bytes_len16()?;
-        let other_address = r.when(address_type.has_two(), Reader::bytes_len16)?.unwrap_or(&[]);
-        let port = r.when(address_type.has_port(), Reader::u16)?;
+        let other_address = r.when(address_type.has_two(), IeReader::bytes_len16)?.unwrap_or(&[]);
+        let port = r.when(address_type.has_port(), IeReader::u16)?;
         Ok(Self { address_type, address, other_address, port })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(self.address_type.code() & 0x0f)?;
         w.bytes_len16(self.address)?;
         if self.address_type.has_two() {
@@ -78,10 +78,10 @@ impl<'a> Ie<'a> for ForwardingPolicy<'a> {
     const TYPE: IeType = IeType::FORWARDING_POLICY;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        Reader::new(value).bytes_len8().map(Self)
+        IeReader::new(value).bytes_len8().map(Self)
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.bytes_len8(self.0)
     }
 }
@@ -101,12 +101,12 @@ impl<'a> Ie<'a> for HeaderEnrichment<'a> {
     const TYPE: IeType = IeType::HEADER_ENRICHMENT;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let header_type = r.u8()? & 0x1f;
         Ok(Self { header_type, name: r.bytes_len8()?, value: r.bytes_len8()? })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(self.header_type & 0x1f)?;
         w.bytes_len8(self.name)?;
         w.bytes_len8(self.value)

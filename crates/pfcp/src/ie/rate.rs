@@ -2,9 +2,9 @@
 
 use adit_types::BitRate;
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader};
+use crate::ie::{Ie, IeReader, IeType};
 
 /// State of one gate. Spec: TS 29.244 §8.2.7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,12 +33,12 @@ impl<'a> Ie<'a> for GateStatus {
     const TYPE: IeType = IeType::GATE_STATUS;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let octet = Reader::new(value).u8()?;
+        let octet = IeReader::new(value).u8()?;
         let gate = |bits: u8| if bits & 3 == 0 { GateState::Open } else { GateState::Closed };
         Ok(Self { uplink: gate(octet >> 2), downlink: gate(octet) })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         let bits = |gate: GateState| u8::from(gate == GateState::Closed);
         w.u8(bits(self.uplink) << 2 | bits(self.downlink))
     }
@@ -58,12 +58,12 @@ const KBPS_MAX: u64 = (1 << 40) - 1;
 
 impl RateLimits {
     fn decode(value: &[u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         Ok(Self { uplink: BitRate::from_kbps(r.u40()?), downlink: BitRate::from_kbps(r.u40()?) })
     }
 
     /// Rounds up to whole kilobits per second: a limit is never written smaller than it is.
-    fn encode(self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u40(self.uplink.as_bps().div_ceil(1000).min(KBPS_MAX))?;
         w.u40(self.downlink.as_bps().div_ceil(1000).min(KBPS_MAX))
     }
@@ -90,7 +90,7 @@ macro_rules! rates {
                 RateLimits::decode(value).map(Self)
             }
 
-            fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+            fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
                 self.0.encode(w)
             }
         }
@@ -114,11 +114,11 @@ pub struct PacketRateLimit {
 }
 
 impl PacketRateLimit {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, IeError> {
+    fn decode(r: &mut IeReader<'_>) -> Result<Self, IeError> {
         Ok(Self { time_unit: r.u8()? & 0x07, packets_max: r.u16()? })
     }
 
-    fn encode(limit: Option<Self>, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(limit: Option<Self>, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         let Some(limit) = limit else { return Ok(()) };
         w.u8(limit.time_unit & 0x07)?;
         w.u16(limit.packets_max)
@@ -143,7 +143,7 @@ impl<'a> Ie<'a> for PacketRate {
     const TYPE: IeType = IeType::PACKET_RATE;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         let (ul, dl, additional) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
         Ok(Self {
@@ -154,7 +154,7 @@ impl<'a> Ie<'a> for PacketRate {
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         let additional = self.additional_uplink.is_some() || self.additional_downlink.is_some();
         w.u8(u8::from(self.uplink.is_some())
             | u8::from(self.downlink.is_some()) << 1
@@ -182,11 +182,11 @@ pub struct RemainingPackets {
 }
 
 impl RemainingPackets {
-    fn decode(r: &mut Reader<'_>, additional: bool) -> Result<Self, IeError> {
-        Ok(Self { packets: r.u16()?, additional: r.when(additional, Reader::u16)? })
+    fn decode(r: &mut IeReader<'_>, additional: bool) -> Result<Self, IeError> {
+        Ok(Self { packets: r.u16()?, additional: r.when(additional, IeReader::u16)? })
     }
 
-    fn encode(self, additional: bool, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(self, additional: bool, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u16(self.packets)?;
         if additional { w.u16(self.additional.unwrap_or(0)) } else { Ok(()) }
     }
@@ -207,7 +207,7 @@ impl<'a> Ie<'a> for PacketRateStatus {
     const TYPE: IeType = IeType::PACKET_RATE_STATUS;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         let additional = flags & 4 != 0;
         Ok(Self {
@@ -217,7 +217,7 @@ impl<'a> Ie<'a> for PacketRateStatus {
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         let directions = [self.uplink, self.downlink];
         let additional = directions.iter().flatten().any(|d| d.additional.is_some());
         w.u8(u8::from(self.uplink.is_some())
@@ -241,15 +241,15 @@ impl<'a> Ie<'a> for DlFlowLevelMarking {
     const TYPE: IeType = IeType::DL_FLOW_LEVEL_MARKING;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         Ok(Self {
-            tos_traffic_class: r.when(flags & 1 != 0, Reader::array)?,
-            service_class_indicator: r.when(flags & 2 != 0, Reader::array)?,
+            tos_traffic_class: r.when(flags & 1 != 0, IeReader::array)?,
+            service_class_indicator: r.when(flags & 2 != 0, IeReader::array)?,
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(u8::from(self.tos_traffic_class.is_some())
             | u8::from(self.service_class_indicator.is_some()) << 1)?;
         self.tos_traffic_class.map_or(Ok(()), |ttc| w.bytes(&ttc))?;

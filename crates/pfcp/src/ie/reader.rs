@@ -5,11 +5,11 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use crate::error::IeError;
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct IeReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> IeReader<'a> {
     pub(crate) const fn new(value: &'a [u8]) -> Self {
         Self { rest: value }
     }

@@ -4,9 +4,9 @@ use core::fmt;
 
 use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, MarId, Reader, SrrId};
+use crate::ie::{Ie, IeReader, IeType, MarId, SrrId};
 
 /// The rule that could not be created or modified. Spec: TS 29.244 §8.2.80.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl<'a> Ie<'a> for FailedRuleId {
     const TYPE: IeType = IeType::FAILED_RULE_ID;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         Ok(match r.u8()? & 0x1f {
             0 => Self::Pdr(PdrId(r.u16()?)),
             1 => Self::Far(FarId(r.u32()?)),
@@ -58,7 +58,7 @@ impl<'a> Ie<'a> for FailedRuleId {
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(match self {
             Self::Pdr(_) => 0,
             Self::Far(_) => 1,

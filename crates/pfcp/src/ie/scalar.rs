@@ -2,9 +2,9 @@
 
 use adit_types::{BarId, FarId, PdrId, Precedence, QerId, Qfi, UrrId};
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{FramedRouting, Ie, IeType, Reader};
+use crate::ie::{FramedRouting, Ie, IeReader, IeType};
 
 macro_rules! integer_ie {
     ($( $name:ty, $type:ident, $width:ident; )*) => { $(
@@ -13,11 +13,11 @@ macro_rules! integer_ie {
 
             #[inline]
             fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-                Reader::new(value).$width().map(Self)
+                IeReader::new(value).$width().map(Self)
             }
 
             #[inline]
-            fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+            fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
                 w.$width(self.0)
             }
         }
@@ -150,10 +150,10 @@ impl<'a> Ie<'a> for Qfi {
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
         // Bits 8 and 7 are spare.
-        Qfi::new(Reader::new(value).u8()? & Qfi::MAX).ok_or(IeError::Value)
+        Qfi::new(IeReader::new(value).u8()? & Qfi::MAX).ok_or(IeError::Value)
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(self.value())
     }
 }
@@ -166,10 +166,10 @@ impl<'a> Ie<'a> for PagingPolicyIndicator {
     const TYPE: IeType = IeType::PAGING_POLICY_INDICATOR;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        Ok(Self(Reader::new(value).u8()? & 0x07))
+        Ok(Self(IeReader::new(value).u8()? & 0x07))
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(self.0 & 0x07)
     }
 }
@@ -221,10 +221,10 @@ macro_rules! timers {
             const TYPE: IeType = IeType::$type;
 
             fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-                Ok(Self(Timer(Reader::new(value).u8()?)))
+                Ok(Self(Timer(IeReader::new(value).u8()?)))
             }
 
-            fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+            fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
                 w.u8(self.0.0)
             }
         }
@@ -255,7 +255,7 @@ impl<'a> Ie<'a> for DlBufferingSuggestedPacketCount {
         }
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         match u8::try_from(self.0) {
             Ok(count) => w.u8(count),
             Err(_) => w.u16(self.0),
@@ -276,14 +276,14 @@ impl<'a> Ie<'a> for DownlinkDataServiceInformation {
     const TYPE: IeType = IeType::DOWNLINK_DATA_SERVICE_INFORMATION;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         let paging_policy_indication = r.when(flags & 1 != 0, |r| Ok(r.u8()? & 0x3f))?;
         let qfi = r.when(flags & 2 != 0, |r| Qfi::new(r.u8()? & Qfi::MAX).ok_or(IeError::Value))?;
         Ok(Self { paging_policy_indication, qfi })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(u8::from(self.paging_policy_indication.is_some()) | u8::from(self.qfi.is_some()) << 1)?;
         if let Some(ppi) = self.paging_policy_indication {
             w.u8(ppi & 0x3f)?;
@@ -308,11 +308,11 @@ impl<'a> Ie<'a> for TimeQuotaMechanism {
     const TYPE: IeType = IeType::TIME_QUOTA_MECHANISM;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         Ok(Self { interval_type: r.u8()? & 0x03, interval_secs: r.u32()? })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(self.interval_type & 0x03)?;
         w.u32(self.interval_secs)
     }
@@ -331,12 +331,12 @@ impl<'a> Ie<'a> for Multiplier {
     const TYPE: IeType = IeType::MULTIPLIER;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let digits = i64::from_be_bytes(r.array()?);
         Ok(Self { digits, exponent: i32::from_be_bytes(r.array()?) })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.bytes(&self.digits.to_be_bytes())?;
         w.bytes(&self.exponent.to_be_bytes())
     }
@@ -355,11 +355,11 @@ impl<'a> Ie<'a> for AdditionalUsageReportsInformation {
     const TYPE: IeType = IeType::ADDITIONAL_USAGE_REPORTS_INFORMATION;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let field = Reader::new(value).u16()?;
+        let field = IeReader::new(value).u16()?;
         Ok(Self { more: field & 0x8000 != 0, count: field & 0x7fff })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u16(u16::from(self.more) << 15 | self.count & 0x7fff)
     }
 }
@@ -382,11 +382,11 @@ impl<'a> Ie<'a> for SNssai {
     const TYPE: IeType = IeType::S_NSSAI;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         Ok(Self { sst: r.u8()?, sd: r.u24()? })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(self.sst)?;
         w.u24(self.sd)
     }
@@ -405,11 +405,11 @@ impl<'a> Ie<'a> for OffendingIeInformation<'a> {
     const TYPE: IeType = IeType::OFFENDING_IE_INFORMATION;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         Ok(Self { ie_type: IeType(r.u16()?), value: r.rest() })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u16(self.ie_type.0)?;
         w.bytes(self.value)
     }
@@ -428,15 +428,15 @@ impl<'a> Ie<'a> for NumberOfUeIpAddresses {
     const TYPE: IeType = IeType::NUMBER_OF_UE_IP_ADDRESSES;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
         Ok(Self {
-            v4: r.when(flags & 1 != 0, Reader::u32)?,
-            v6: r.when(flags & 2 != 0, Reader::u32)?,
+            v4: r.when(flags & 1 != 0, IeReader::u32)?,
+            v6: r.when(flags & 2 != 0, IeReader::u32)?,
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(u8::from(self.v4.is_some()) | u8::from(self.v6.is_some()) << 1)?;
         [self.v4, self.v6].into_iter().flatten().try_for_each(|count| w.u32(count))
     }

@@ -2,9 +2,9 @@
 
 use core::net::IpAddr;
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader};
+use crate::ie::{Ie, IeReader, IeType};
 
 /// Trace control parameters. Spec: TS 29.244 §8.2.108; TS 32.422.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ impl<'a> Ie<'a> for TraceInformation<'a> {
     const TYPE: IeType = IeType::TRACE_INFORMATION;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         Ok(Self {
             plmn: r.array()?,
             trace_id: r.u24()?,
@@ -43,7 +43,7 @@ impl<'a> Ie<'a> for TraceInformation<'a> {
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.bytes(&self.plmn)?;
         w.u24(self.trace_id)?;
         w.bytes_len8(self.triggering_events)?;

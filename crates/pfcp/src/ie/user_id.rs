@@ -1,8 +1,8 @@
 //! User ID: identities of the subscriber, each behind a one-octet length.
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader};
+use crate::ie::{Ie, IeReader, IeType};
 
 /// Identities of a user, in the order of their flags. Spec: TS 29.244 §8.2.101.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -27,9 +27,9 @@ impl<'a> Ie<'a> for UserId<'a> {
     const TYPE: IeType = IeType::USER_ID;
 
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-        let mut r = Reader::new(value);
+        let mut r = IeReader::new(value);
         let flags = r.u8()?;
-        let mut identity = |bit: u8| r.when(flags >> bit & 1 == 1, Reader::bytes_len8);
+        let mut identity = |bit: u8| r.when(flags >> bit & 1 == 1, IeReader::bytes_len8);
         Ok(Self {
             imsi: identity(0)?,
             imei: identity(1)?,
@@ -41,7 +41,7 @@ impl<'a> Ie<'a> for UserId<'a> {
         })
     }
 
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         let all = [self.imsi, self.imei, self.msisdn, self.nai, self.supi, self.gpsi, self.pei];
         w.u8(all.iter().rev().fold(0, |set, id| set << 1 | u8::from(id.is_some())))?;
         all.into_iter().flatten().try_for_each(|id| w.bytes_len8(id))

@@ -1,8 +1,8 @@
 //! Volumes: thresholds, quotas and measurements.
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::IeError;
-use crate::ie::{Ie, IeType, Reader};
+use crate::ie::{Ie, IeReader, IeType};
 
 /// One octet of presence flags and then the present fields of eight octets, in order of the bits.
 macro_rules! volumes {
@@ -19,12 +19,12 @@ macro_rules! volumes {
             const TYPE: IeType = IeType::$type;
 
             fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-                let mut r = Reader::new(value);
+                let mut r = IeReader::new(value);
                 let flags = r.u8()?;
-                Ok(Self { $( $field: r.when(flags & (1 << $bit) != 0, Reader::u64)?, )* })
+                Ok(Self { $( $field: r.when(flags & (1 << $bit) != 0, IeReader::u64)?, )* })
             }
 
-            fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+            fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
                 w.u8(0 $( | u8::from(self.$field.is_some()) << $bit )*)?;
                 $( self.$field.map_or(Ok(()), |v| w.u64(v))?; )*
                 Ok(())

@@ -4,7 +4,7 @@ mod node;
 mod session;
 mod table;
 
-use crate::encode::{NoRoom, Writer};
+use crate::encode::{NoRoom, PfcpWriter};
 use crate::error::DecodeError;
 use crate::header::RawMessage;
 
@@ -38,7 +38,7 @@ pub trait MessageBody<'a>: Sized {
     ///
     /// # Errors
     /// [`NoRoom`] when the buffer is full.
-    fn encode_body(&self, w: &mut Writer<'_>) -> Result<(), NoRoom>;
+    fn encode_body(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom>;
 }
 
 macro_rules! messages {
@@ -70,7 +70,7 @@ macro_rules! messages {
             ///
             /// # Errors
             /// [`NoRoom`] when the buffer is full.
-            pub fn encode_body(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+            pub fn encode_body(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
                 match self {
                     $( Self::$name(message) => message.encode_body(w), )*
                     Self::Unsupported(_) => Ok(()),

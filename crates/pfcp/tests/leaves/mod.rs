@@ -4,13 +4,13 @@
 #![allow(dead_code, reason = "each user takes its part")]
 
 use adit_pfcp::ie::*;
-use adit_pfcp::{Cause, Writer};
+use adit_pfcp::{Cause, PfcpWriter};
 use adit_types::{BarId, FarId, PdrId, Precedence, QerId, Qfi, UrrId};
 
 /// The value of an IE.
 pub fn encoded<'a, T: Ie<'a>>(ie: &T) -> Vec<u8> {
     let mut buf = [0xa5; 4096];
-    let mut w = Writer::new(&mut buf);
+    let mut w = PfcpWriter::new(&mut buf);
     ie.encode(&mut w).unwrap();
     let len = w.len();
     buf[..len].to_vec()

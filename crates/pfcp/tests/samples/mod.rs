@@ -31,8 +31,8 @@ pub fn f_teid() -> FTeid {
     FTeid::Given { teid: Teid(0x0102_0304), addr: FTeidAddress::V4V6(V4, V6) }
 }
 
-fn tag() -> VlanTag {
-    VlanTag { pcp: Some(5), dei: Some(true), vid: Some(0x123) }
+fn tag() -> EthernetVlanTag {
+    EthernetVlanTag { pcp: Some(5), dei: Some(true), vid: Some(0x123) }
 }
 
 fn volume(n: u64) -> VolumeMeasurement {

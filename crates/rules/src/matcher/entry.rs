@@ -6,7 +6,7 @@ use adit_types::Direction;
 
 use super::{LOCAL, LOCAL_PORT, PROTOCOL, REMOTE, REMOTE_PORT, SPLIT_WORDS, address_words};
 use crate::rule::PdrEntry;
-use crate::sdf::{AddrMatch, PortRange, SdfFilter};
+use crate::sdf::{AddrMatch, PacketFilter, PortRange};
 
 /// Pairs of port ranges that one filter becomes entries for; with more it becomes one entry around
 /// all of them.
@@ -35,7 +35,7 @@ impl Prefix {
 
 /// One filter of one PDR, or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct FilterEntry {
     /// Position of the PDR.
     pub pdr: u16,
     /// PDRs of the same number have the same other conditions, so that a packet that misses those
@@ -53,19 +53,19 @@ pub(super) struct Entry {
 }
 
 /// First and last value of every word that trees split at.
-pub(super) type Region = [(u32, u32); SPLIT_WORDS];
+pub(super) type KeyRegion = [(u32, u32); SPLIT_WORDS];
 
 /// All packets.
-pub(super) const EVERYWHERE: Region = [(0, u32::MAX); SPLIT_WORDS];
+pub(super) const EVERYWHERE: KeyRegion = [(0, u32::MAX); SPLIT_WORDS];
 
-impl Entry {
+impl FilterEntry {
     /// True when it takes more than the plain lines.
     pub fn is_full(&self) -> bool {
         self.local.len > 0 || self.tos.1 != 0
     }
 
     /// The box.
-    pub fn region(&self) -> Region {
+    pub fn region(&self) -> KeyRegion {
         let mut region = EVERYWHERE;
         for word in 0..4 {
             region[REMOTE + word] = self.remote.word_range(word);
@@ -81,7 +81,7 @@ impl Entry {
     }
 
     /// True when no packet of the region misses it.
-    pub fn covers(&self, region: &Region) -> bool {
+    pub fn covers(&self, region: &KeyRegion) -> bool {
         let own = self.region();
         let is_around =
             |(own, other): (&(u32, u32), &(u32, u32))| own.0 <= other.0 && own.1 >= other.1;
@@ -90,7 +90,7 @@ impl Entry {
 }
 
 /// The entries of one address family of the usual PDRs, in the order of the PDRs.
-pub(super) fn of_pdrs(direction: Direction, pdrs: &[PdrEntry], is_v6: bool) -> Vec<Entry> {
+pub(super) fn of_pdrs(direction: Direction, pdrs: &[PdrEntry], is_v6: bool) -> Vec<FilterEntry> {
     let mut entries = Vec::new();
     let usual = || (0_u16..).zip(pdrs).filter(|(_, pdr)| pdr.is_usual(direction));
     let first = usual().next();
@@ -100,7 +100,7 @@ pub(super) fn of_pdrs(direction: Direction, pdrs: &[PdrEntry], is_v6: bool) -> V
             Some((_, first)) if has_same_conditions(pdr, first) => 0,
             _ => number,
         };
-        let any = [SdfFilter::ANY];
+        let any = [PacketFilter::ANY];
         let is_whole = pdr.sdf.is_empty() || pdr.sdf.is_compiled();
         let from = entries.len();
         for filter in if is_whole { &any[..] } else { &pdr.sdf } {
@@ -114,7 +114,7 @@ pub(super) fn of_pdrs(direction: Direction, pdrs: &[PdrEntry], is_v6: bool) -> V
 }
 
 /// The entries of one address family, each filter as if it were a PDR.
-pub(super) fn of_filters(filters: &[SdfFilter], is_v6: bool) -> Vec<Entry> {
+pub(super) fn of_filters(filters: &[PacketFilter], is_v6: bool) -> Vec<FilterEntry> {
     let mut entries = Vec::new();
     for (number, filter) in (0_u16..).zip(filters) {
         of_filter(filter, (number, 0), Prefix::ANY, is_v6, &mut entries);
@@ -144,20 +144,20 @@ fn prefix(addr: IpAddr, len: u8) -> Prefix {
 }
 
 fn of_filter(
-    filter: &SdfFilter,
+    filter: &PacketFilter,
     (pdr, conditions): (u16, u16),
     own: Prefix,
     is_v6: bool,
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<FilterEntry>,
 ) {
-    let SdfFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label } =
+    let PacketFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label } =
         filter;
     let sides = side(*remote, is_v6).zip(side(*local, is_v6));
     let Some((remote, local)) = sides.filter(|_| is_v6 || flow_label.is_none()) else { return };
     let Some(local) = beyond(local, own) else { return };
     let tos = tos.map_or((0, 0), |(value, mask)| (value & mask, mask));
     let is_unsure = spi.is_some() || flow_label.is_some();
-    let entry = |remote_ports, local_ports, is_unsure| Entry {
+    let entry = |remote_ports, local_ports, is_unsure| FilterEntry {
         pdr,
         conditions,
         remote,

@@ -6,7 +6,7 @@
 //! (8), length of the local prefix (8), mask and value of the type of service. So the least meta of
 //! the lanes that match is that of the first PDR.
 
-use super::entry::Entry;
+use super::entry::FilterEntry;
 use super::quad::Quad;
 use super::{Candidate, FlowKey, LOCAL, LOCAL_PORT, PROTOCOL, REMOTE, REMOTE_PORT, TOS};
 
@@ -14,16 +14,16 @@ use super::{Candidate, FlowKey, LOCAL, LOCAL_PORT, PROTOCOL, REMOTE, REMOTE_PORT
 pub(super) const LANES: usize = 4;
 
 /// One word of each of four filters.
-type Column = [u32; LANES];
+type LaneColumn = [u32; LANES];
 
 /// One cache line of a matcher: four columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(64))]
-pub struct Line(pub(super) [Column; 4]);
+pub struct MatcherLine(pub(super) [LaneColumn; 4]);
 
-const _: () = assert!(size_of::<Line>() == 64);
+const _: () = assert!(size_of::<MatcherLine>() == 64);
 
-impl Line {
+impl MatcherLine {
     /// A line of zeros.
     pub const EMPTY: Self = Self([[0; LANES]; 4]);
 
@@ -46,7 +46,7 @@ impl Line {
 }
 
 /// Where the columns of a family's groups are.
-pub(super) trait Family {
+pub(super) trait LaneFamily {
     /// Words of an address.
     const WORDS: usize;
     /// Ports of the remote side, behind them those of the local side, behind them meta.
@@ -65,7 +65,7 @@ pub(super) struct V4;
 /// Line 0: remote address. Line 1: both ports, meta, fine. Line 2: local address.
 pub(super) struct V6;
 
-impl Family for V4 {
+impl LaneFamily for V4 {
     const WORDS: usize = 1;
     const PORTS: usize = 1;
     const FINE: usize = 5;
@@ -73,7 +73,7 @@ impl Family for V4 {
     const PLAIN_LINES: usize = 1;
 }
 
-impl Family for V6 {
+impl LaneFamily for V6 {
     const WORDS: usize = 4;
     const PORTS: usize = 4;
     const FINE: usize = 7;
@@ -104,15 +104,19 @@ pub(super) const fn candidate(meta: u32) -> Option<Candidate> {
     if meta == NOTHING {
         return None;
     }
-    Some(Candidate { pdr: (meta >> PDR_SHIFT) as usize, is_unsure: meta & UNSURE != 0 })
+    Some(Candidate { pdr: (meta >> PDR_SHIFT) as usize, needs_check: meta & UNSURE != 0 })
 }
 
 /// Appends groups with `entries`, which are sorted by PDR. Returns how many.
-pub(super) fn write<F: Family>(entries: &[&Entry], is_full: bool, lines: &mut Vec<Line>) -> usize {
+pub(super) fn write<F: LaneFamily>(
+    entries: &[&FilterEntry],
+    is_full: bool,
+    lines: &mut Vec<MatcherLine>,
+) -> usize {
     let stride = F::PLAIN_LINES + usize::from(is_full);
     for group in entries.chunks(LANES) {
         let start = lines.len();
-        lines.resize(start + stride, Line::EMPTY);
+        lines.resize(start + stride, MatcherLine::EMPTY);
         let lines = &mut lines[start..];
         let mut put =
             |column: usize, lane: usize, word: u32| lines[column / 4].0[column % 4][lane] = word;
@@ -144,7 +148,7 @@ fn range((first, last): (u16, u16)) -> u32 {
     u32::from(last) << 16 | u32::from(first)
 }
 
-fn meta(entry: &Entry) -> u32 {
+fn meta(entry: &FilterEntry) -> u32 {
     let any = u32::from(entry.protocol.is_none()) << ANY_PROTOCOL_SHIFT;
     let unsure = if entry.is_unsure { UNSURE } else { 0 };
     u32::from(entry.pdr) << PDR_SHIFT
@@ -156,8 +160,8 @@ fn meta(entry: &Entry) -> u32 {
 
 /// The least meta, not below `floor`, of the filters in `groups` groups that match.
 #[inline]
-pub(super) fn scan<F: Family, const LINES: usize, const FULL: bool>(
-    lines: &[Line],
+pub(super) fn scan<F: LaneFamily, const LINES: usize, const FULL: bool>(
+    lines: &[MatcherLine],
     groups: usize,
     key: &FlowKey,
     floor: u32,
@@ -176,8 +180,8 @@ pub(super) fn scan<F: Family, const LINES: usize, const FULL: bool>(
 /// The least meta, not below `floor`, of the lanes of one group that match.
 // PERF: a call would pass the key through memory for every group.
 #[inline(always)]
-fn compare<F: Family, const LINES: usize, const FULL: bool>(
-    group: &[Line; LINES],
+fn compare<F: LaneFamily, const LINES: usize, const FULL: bool>(
+    group: &[MatcherLine; LINES],
     key: &FlowKey,
     floor: u32,
 ) -> u32 {
@@ -233,6 +237,6 @@ mod tests {
     #[test]
     fn line_of_words_has_these_words() {
         let words = core::array::from_fn(|at| 0x0101_0101_0000_0000 * at as u64 + 7 * at as u64);
-        assert_eq!(Line::of_words(words).words(), words);
+        assert_eq!(MatcherLine::of_words(words).words(), words);
     }
 }

@@ -17,11 +17,11 @@ use core::net::IpAddr;
 use adit_types::Direction;
 
 use crate::rule::PdrEntry;
-use crate::sdf::{FlowSelector, SdfFilter};
+use crate::sdf::{FlowSelector, PacketFilter};
 use crate::sdf_set::SdfSet;
-use entry::Entry;
-pub use lanes::Line;
-use lanes::{Family, V4, V6};
+use entry::FilterEntry;
+pub use lanes::MatcherLine;
+use lanes::{LaneFamily, V4, V6};
 
 /// PDRs of one direction that a matcher can tell apart; longer lists have none.
 pub const MATCHER_PDRS_MAX: usize = 1 << 13;
@@ -118,21 +118,21 @@ pub struct Candidate {
     /// Position of the PDR in its list.
     pub pdr: usize,
     /// A filter of the PDR may match: the caller has to compare.
-    pub is_unsure: bool,
+    pub needs_check: bool,
 }
 
 impl Candidate {
     /// True when a filter of the PDR, whose filters are `sdf`, does match.
     #[inline]
     #[must_use]
-    pub fn is_sure(self, sdf: &SdfSet, direction: Direction, flow: &FlowSelector) -> bool {
-        !self.is_unsure || sdf.matches(direction, flow)
+    pub fn is_confirmed(self, sdf: &SdfSet, direction: Direction, flow: &FlowSelector) -> bool {
+        !self.needs_check || sdf.matches(direction, flow)
     }
 }
 
 /// Where the filters of one address family are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Root {
+pub struct MatcherRoot {
     /// The line where groups begin or, with a tree, its nodes.
     pub(crate) start: u16,
     /// Groups, if there is no tree.
@@ -143,7 +143,7 @@ pub struct Root {
     pub(crate) is_tree: bool,
 }
 
-impl Root {
+impl MatcherRoot {
     const FULL: u64 = 1 << 32;
     const TREE: u64 = 1 << 33;
 
@@ -156,7 +156,7 @@ impl Root {
             | if self.is_tree { Self::TREE } else { 0 }
     }
 
-    /// The inverse of [`Root::to_bits`].
+    /// The inverse of [`MatcherRoot::to_bits`].
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "16 bits each")]
@@ -183,8 +183,8 @@ impl Root {
 /// The compiled filters of one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matcher {
-    roots: [Root; 2],
-    lines: Box<[Line]>,
+    roots: [MatcherRoot; 2],
+    lines: Box<[MatcherLine]>,
 }
 
 impl Matcher {
@@ -202,7 +202,7 @@ impl Matcher {
     }
 
     /// Compiles filters of which one must match: each is a candidate of its own.
-    pub(crate) fn of_filters(filters: &[SdfFilter]) -> Option<Self> {
+    pub(crate) fn of_filters(filters: &[PacketFilter]) -> Option<Self> {
         if filters.len() > MATCHER_PDRS_MAX {
             return None;
         }
@@ -210,7 +210,7 @@ impl Matcher {
         Self::of(&v4, &v6)
     }
 
-    fn of(v4: &[Entry], v6: &[Entry]) -> Option<Self> {
+    fn of(v4: &[FilterEntry], v6: &[FilterEntry]) -> Option<Self> {
         let mut lines = Vec::new();
         let roots = [lay_out::<V4>(v4, &mut lines)?, lay_out::<V6>(v6, &mut lines)?];
         Some(Self { roots, lines: lines.into_boxed_slice() })
@@ -225,18 +225,18 @@ impl Matcher {
 
     /// Cache lines of the matcher, and behind them those that were appended.
     #[must_use]
-    pub const fn lines(&self) -> &[Line] {
+    pub const fn lines(&self) -> &[MatcherLine] {
         &self.lines
     }
 
     /// Where the filters of IPv4 and IPv6 begin.
     #[must_use]
-    pub const fn roots(&self) -> [Root; 2] {
+    pub const fn roots(&self) -> [MatcherRoot; 2] {
         self.roots
     }
 
     /// Appends lines for whoever looks behind the matcher.
-    pub fn append(&mut self, lines: &[Line]) {
+    pub fn append(&mut self, lines: &[MatcherLine]) {
         self.lines = [&self.lines, lines].concat().into();
     }
 }
@@ -275,17 +275,26 @@ impl Matchers {
 }
 
 /// Writes the tree and the groups of one family; `None` when there are too many lines for a
-/// [`Root`].
-fn lay_out<F: Family>(entries: &[Entry], lines: &mut Vec<Line>) -> Option<Root> {
-    let is_full = entries.iter().any(Entry::is_full);
+/// [`MatcherRoot`].
+fn lay_out<F: LaneFamily>(
+    entries: &[FilterEntry],
+    lines: &mut Vec<MatcherLine>,
+) -> Option<MatcherRoot> {
+    let is_full = entries.iter().any(FilterEntry::is_full);
     let start = u16::try_from(lines.len()).ok()?;
     let mut built = tree::build(entries);
     if let [(_, only)] = built.leaves.as_slice() {
         let groups = lanes::write::<F>(only, is_full, lines);
         u16::try_from(lines.len()).ok()?;
-        return Some(Root { start, groups: u16::try_from(groups).ok()?, is_full, is_tree: false });
+        return Some(MatcherRoot {
+            start,
+            groups: u16::try_from(groups).ok()?,
+            is_full,
+            is_tree: false,
+        });
     }
-    lines.resize(lines.len() + built.nodes.len().div_ceil(tree::NODES_PER_LINE), Line::EMPTY);
+    lines
+        .resize(lines.len() + built.nodes.len().div_ceil(tree::NODES_PER_LINE), MatcherLine::EMPTY);
     for (node, leaf) in &built.leaves {
         let first = u16::try_from(lines.len()).ok()?;
         let groups = lanes::write::<F>(leaf, is_full, lines);
@@ -293,21 +302,21 @@ fn lay_out<F: Family>(entries: &[Entry], lines: &mut Vec<Line>) -> Option<Root> 
     }
     u16::try_from(lines.len()).ok()?;
     tree::write(&built.nodes, &mut lines[usize::from(start)..]);
-    Some(Root { start, groups: 0, is_full, is_tree: true })
+    Some(MatcherRoot { start, groups: 0, is_full, is_tree: true })
 }
 
 /// A compiled matcher, wherever its lines are.
 #[derive(Debug, Clone, Copy)]
 pub struct MatcherView<'a> {
-    roots: [Root; 2],
-    lines: &'a [Line],
+    roots: [MatcherRoot; 2],
+    lines: &'a [MatcherLine],
 }
 
 impl<'a> MatcherView<'a> {
     /// A view of lines that [`Matcher::lines`] were copied to.
     #[inline]
     #[must_use]
-    pub const fn new(roots: [Root; 2], lines: &'a [Line]) -> Self {
+    pub const fn new(roots: [MatcherRoot; 2], lines: &'a [MatcherLine]) -> Self {
         Self { roots, lines }
     }
 

@@ -5,8 +5,8 @@
 //! In a leaf, filters behind one that covers all of it, and whose PDR has the same other conditions,
 //! are left out.
 
-use super::entry::{EVERYWHERE, Entry, Region};
-use super::lanes::{LANES, Line};
+use super::entry::{EVERYWHERE, FilterEntry, KeyRegion};
+use super::lanes::{LANES, MatcherLine};
 use super::{FlowKey, SPLIT_WORDS};
 
 /// Filters that are not worth a split.
@@ -26,21 +26,21 @@ const WORD_SHIFT: u32 = 24;
 const CHILD_MASK: u32 = (1 << WORD_SHIFT) - 1;
 
 /// Upper and lower word of a node.
-pub(super) type Node = [u32; 2];
+pub(super) type TreeNode = [u32; 2];
 
 /// A tree without places.
 pub(super) struct Built<'e> {
     /// The first is the root. Leaves are empty until they are placed.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<TreeNode>,
     /// The node and the filters, by PDR, of each leaf.
-    pub leaves: Vec<(usize, Vec<&'e Entry>)>,
+    pub leaves: Vec<(usize, Vec<&'e FilterEntry>)>,
 }
 
 /// A part of the tree that is still to build.
-struct Part<'e> {
+struct TreePart<'e> {
     node: usize,
-    entries: Vec<&'e Entry>,
-    region: Region,
+    entries: Vec<&'e FilterEntry>,
+    region: KeyRegion,
     /// Copies that splits may make.
     budget: usize,
 }
@@ -55,11 +55,11 @@ struct Split {
 }
 
 /// Builds a tree over `entries`, which are sorted by PDR.
-pub(super) fn build(entries: &[Entry]) -> Built<'_> {
+pub(super) fn build(entries: &[FilterEntry]) -> Built<'_> {
     let mut built = Built { nodes: vec![[0; 2]], leaves: Vec::new() };
     let budget = entries.len() * COPIES_PER_ENTRY;
     let entries = entries.iter().collect();
-    let mut parts = vec![Part { node: 0, entries, region: EVERYWHERE, budget }];
+    let mut parts = vec![TreePart { node: 0, entries, region: EVERYWHERE, budget }];
     while let Some(mut part) = parts.pop() {
         drop_covered(&mut part);
         let Some(split) = best_split(&part) else {
@@ -74,12 +74,12 @@ pub(super) fn build(entries: &[Entry]) -> Built<'_> {
         for (node, range) in [(child, (first, split.point)), (child + 1, (split.point + 1, last))] {
             let mut region = part.region;
             region[split.word] = range;
-            let reaches = |entry: &&Entry| {
+            let reaches = |entry: &&FilterEntry| {
                 let (first, last) = entry.region()[split.word];
                 first <= range.1 && last >= range.0
             };
             let entries = part.entries.iter().copied().filter(reaches).collect();
-            parts.push(Part { node, entries, region, budget });
+            parts.push(TreePart { node, entries, region, budget });
         }
     }
     built
@@ -91,7 +91,7 @@ fn low(count: usize) -> u32 {
 }
 
 /// Leaves out filters that no packet of the region reaches.
-fn drop_covered(part: &mut Part<'_>) {
+fn drop_covered(part: &mut TreePart<'_>) {
     let mut covered = Vec::new();
     let region = part.region;
     part.entries.retain(|entry| {
@@ -106,12 +106,12 @@ fn drop_covered(part: &mut Part<'_>) {
 }
 
 /// The split that leaves the least in its larger half.
-fn best_split(part: &Part<'_>) -> Option<Split> {
+fn best_split(part: &TreePart<'_>) -> Option<Split> {
     let count = part.entries.len();
     if count <= LEAF_ENTRIES {
         return None;
     }
-    let regions: Vec<Region> = part.entries.iter().map(|entry| entry.region()).collect();
+    let regions: Vec<KeyRegion> = part.entries.iter().map(|entry| entry.region()).collect();
     let splits = (0..SPLIT_WORDS).filter_map(|word| middle(&regions, &part.region, word));
     let best = splits.min_by_key(|split| (split.larger, split.copies))?;
     let is_worth_it = best.larger <= count - count / 8 && best.copies <= part.budget;
@@ -119,9 +119,9 @@ fn best_split(part: &Part<'_>) -> Option<Split> {
 }
 
 /// The split at the middle of the borders that the filters have in the region.
-fn middle(regions: &[Region], within: &Region, word: usize) -> Option<Split> {
+fn middle(regions: &[KeyRegion], within: &KeyRegion, word: usize) -> Option<Split> {
     let (first, last) = within[word];
-    let border = |region: &Region| {
+    let border = |region: &KeyRegion| {
         let own = region[word];
         match (own.1 < last, own.0 > first) {
             (true, _) => Some(own.1),
@@ -142,12 +142,12 @@ fn middle(regions: &[Region], within: &Region, word: usize) -> Option<Split> {
 }
 
 /// The node of a leaf whose groups begin at `line`.
-pub(super) fn leaf(line: u16, groups: usize) -> Node {
+pub(super) fn leaf(line: u16, groups: usize) -> TreeNode {
     [LEAF | low(groups), line.into()]
 }
 
 /// Writes the nodes to where the tree begins.
-pub(super) fn write(nodes: &[Node], lines: &mut [Line]) {
+pub(super) fn write(nodes: &[TreeNode], lines: &mut [MatcherLine]) {
     for (at, node) in nodes.iter().enumerate() {
         let (line, place) = (at / NODES_PER_LINE, at % NODES_PER_LINE);
         lines[line].0[place / 2][place % 2 * 2..][..2].copy_from_slice(node);
@@ -156,7 +156,7 @@ pub(super) fn write(nodes: &[Node], lines: &mut [Line]) {
 
 /// The leaf of a packet: the line where its groups begin, and how many there are.
 #[inline]
-pub(super) fn descend(lines: &[Line], start: u16, key: &FlowKey) -> (u16, u16) {
+pub(super) fn descend(lines: &[MatcherLine], start: u16, key: &FlowKey) -> (u16, u16) {
     let nodes = lines.get(usize::from(start)..).unwrap_or_default();
     let mut at = 0_u32;
     loop {

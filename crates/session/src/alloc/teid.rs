@@ -20,8 +20,8 @@ const TAG_BITS_MIN: u32 = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TeidAllocator {
     slot_bits: u32,
-    slots: Vec<Slot>,
-    groups: Vec<Group>,
+    slots: Vec<TeidSlot>,
+    groups: Vec<TeidGroup>,
     /// Positions in use or retired.
     reserved: usize,
     given: HashMap<Teid, SessionIndex>,
@@ -30,7 +30,7 @@ pub(crate) struct TeidAllocator {
 
 /// The positions of one group of owners, numbered from zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Group {
+struct TeidGroup {
     /// The first that was never taken.
     fresh: u32,
     /// Positions below that nobody has, longest free first.
@@ -38,7 +38,7 @@ struct Group {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Slot {
+struct TeidSlot {
     /// The TEID in use, or the last one that was.
     teid: Teid,
     /// The session that uses it, [`FREE`] or [`RETIRED`].
@@ -82,7 +82,7 @@ impl TeidAllocator {
         Self {
             slot_bits,
             slots: Vec::new(),
-            groups: (0..groups).map(|_| Group::default()).collect(),
+            groups: (0..groups).map(|_| TeidGroup::default()).collect(),
             reserved: 0,
             given: HashMap::new(),
             rng: super::rng(seed, 0),
@@ -146,7 +146,7 @@ impl TeidAllocator {
         for teid in plan.teids {
             let slot = self.slot_of(teid);
             self.take_slot(slot);
-            self.write(slot, Slot { teid, user: session });
+            self.write(slot, TeidSlot { teid, user: session });
         }
     }
 
@@ -174,7 +174,7 @@ impl TeidAllocator {
             free.remove(at);
         }
         self.reserved += 1;
-        self.write(slot, Slot { teid, user: session });
+        self.write(slot, TeidSlot { teid, user: session });
     }
 
     /// Takes `teid` from its session. True when it was chosen here and waits for its reclaim.
@@ -207,7 +207,7 @@ impl TeidAllocator {
         (number >> OWNER_GROUP_SHIFT) % self.group_count()
     }
 
-    fn group_mut(&mut self, slot: u32) -> &mut Group {
+    fn group_mut(&mut self, slot: u32) -> &mut TeidGroup {
         let group = position(self.group_of(slot));
         &mut self.groups[group]
     }
@@ -227,7 +227,7 @@ impl TeidAllocator {
     /// The positions of a group that nobody has, in the order in which they are taken.
     fn available(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
         let end = (1 << self.slot_bits) / self.group_count();
-        let Group { fresh, free } = &self.groups[position(group)];
+        let TeidGroup { fresh, free } = &self.groups[position(group)];
         let fresh = (*fresh..end).map(move |number| self.slot_at(group, number));
         let fresh = fresh.filter(|&slot| self.user_of(slot) == FREE);
         fresh.chain(free.iter().copied())
@@ -262,9 +262,9 @@ impl TeidAllocator {
         self.slots.get(position(slot)).map_or(FREE, |slot| slot.user)
     }
 
-    fn write(&mut self, slot: u32, value: Slot) {
+    fn write(&mut self, slot: u32, value: TeidSlot) {
         if position(slot) >= self.slots.len() {
-            self.slots.resize(position(slot) + 1, Slot { teid: Teid(0), user: FREE });
+            self.slots.resize(position(slot) + 1, TeidSlot { teid: Teid(0), user: FREE });
         }
         self.slots[position(slot)] = value;
     }

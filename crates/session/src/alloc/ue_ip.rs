@@ -11,31 +11,31 @@ use adit_rules::sdf::AddrMatch;
 use adit_rules::{SessionKey, UeAddresses};
 use adit_types::{DomainId, Ipv6Prefix};
 
-use crate::local::Domains;
+use crate::local::DomainSet;
 use crate::provisioning::UePool;
 
 /// All pools, in the order of their configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UeIpAllocator {
-    pools: Vec<Pool>,
+    pools: Vec<UeAddressPool>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Pool {
+struct UeAddressPool {
     config: UePool,
     /// The routing domains that it is for.
-    domains: Domains,
+    domains: DomainSet,
     range: Range,
     /// The first position that was never taken.
     fresh: u64,
     /// Positions below `fresh` that nobody has, longest free first.
     free: VecDeque<u64>,
     /// Positions in use or waiting for their reclaim.
-    held: HashMap<u64, Hold>,
+    held: HashMap<u64, AddressHold>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hold {
+enum AddressHold {
     Used,
     /// Workers may still know the address.
     Retired,
@@ -105,8 +105,8 @@ impl Range {
 }
 
 impl UeIpAllocator {
-    pub fn new(pools: &[UePool], domains_of: impl Fn(Option<&str>) -> Domains) -> Self {
-        let pool = |config: &UePool| Pool {
+    pub fn new(pools: &[UePool], domains_of: impl Fn(Option<&str>) -> DomainSet) -> Self {
+        let pool = |config: &UePool| UeAddressPool {
             config: config.clone(),
             domains: domains_of(config.network_instance.as_deref()),
             range: Range::of(config.prefix),
@@ -128,7 +128,7 @@ impl UeIpAllocator {
 
     /// How full the fullest pool is, 0 without pools. Unit: per cent.
     pub fn fill_percent(&self) -> u8 {
-        let fill = |pool: &Pool| {
+        let fill = |pool: &UeAddressPool| {
             let count = usize::try_from(pool.range.count).unwrap_or(usize::MAX);
             crate::fill::percent(pool.held.len(), count)
         };
@@ -138,7 +138,7 @@ impl UeIpAllocator {
     /// Addresses of each pool in use or waiting for their reclaim, and all of them, in the order of
     /// the configuration.
     pub fn usage(&self) -> impl Iterator<Item = (u64, u64)> {
-        let used = |pool: &Pool| u64::try_from(pool.held.len()).unwrap_or(u64::MAX);
+        let used = |pool: &UeAddressPool| u64::try_from(pool.held.len()).unwrap_or(u64::MAX);
         self.pools.iter().map(move |pool| (used(pool), pool.range.count))
     }
 
@@ -147,10 +147,10 @@ impl UeIpAllocator {
     pub fn candidates(
         &self,
         is_v4: bool,
-        (network_instance, domains): (Option<&str>, Domains),
+        (network_instance, domains): (Option<&str>, DomainSet),
         identities: &[Box<str>],
     ) -> Vec<usize> {
-        let fits = |pool: &Pool| {
+        let fits = |pool: &UeAddressPool| {
             let own = pool.config.network_instance.as_deref();
             let named = own.zip(network_instance);
             let serves = named.is_none_or(|(own, wanted)| own.eq_ignore_ascii_case(wanted));
@@ -190,8 +190,8 @@ impl UeIpAllocator {
     pub fn retire(&mut self, key: SessionKey) -> bool {
         let mut pools = self.pools.iter_mut();
         pools.any(|pool| match pool.position(key).and_then(|at| pool.held.get_mut(&at)) {
-            Some(hold) if *hold == Hold::Used => {
-                *hold = Hold::Retired;
+            Some(hold) if *hold == AddressHold::Used => {
+                *hold = AddressHold::Retired;
                 true
             }
             _ => false,
@@ -203,7 +203,7 @@ impl UeIpAllocator {
         let mut pools = self.pools.iter();
         pools.any(|pool| {
             let position = pool.position(key);
-            position.and_then(|at| pool.held.get(&at)) == Some(&Hold::Retired)
+            position.and_then(|at| pool.held.get(&at)) == Some(&AddressHold::Retired)
         })
     }
 
@@ -211,7 +211,7 @@ impl UeIpAllocator {
     pub fn reclaim(&mut self, key: SessionKey) {
         for pool in &mut self.pools {
             let Some(position) = pool.position(key) else { continue };
-            if pool.held.get(&position) == Some(&Hold::Retired) {
+            if pool.held.get(&position) == Some(&AddressHold::Retired) {
                 pool.held.remove(&position);
                 pool.free.push_back(position);
             }
@@ -219,7 +219,7 @@ impl UeIpAllocator {
     }
 }
 
-impl Pool {
+impl UeAddressPool {
     /// Where an address of a domain of the pool stands in it.
     fn position(&self, key: SessionKey) -> Option<u64> {
         key.domain().filter(|domain| self.domains.contains(*domain))?;
@@ -228,7 +228,7 @@ impl Pool {
 
     fn is_used(&self, key: SessionKey) -> bool {
         let position = self.position(key);
-        position.and_then(|position| self.held.get(&position)) == Some(&Hold::Used)
+        position.and_then(|position| self.held.get(&position)) == Some(&AddressHold::Used)
     }
 
     /// Ends after as many steps as addresses of the pool are taken without being held.
@@ -249,7 +249,7 @@ impl Pool {
                 false => self.free.retain(|free| *free != position),
             }
         }
-        self.held.insert(position, Hold::Used);
+        self.held.insert(position, AddressHold::Used);
     }
 }
 
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn addresses_are_given_once_and_again_after_their_reclaim() {
-        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/29")], |_| Domains::FIRST);
+        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/29")], |_| DomainSet::FIRST);
         let all: Vec<_> = core::iter::from_fn(|| take(&mut pools, |_| false)).collect();
         assert_eq!(all, (1..=6).map(v4).collect::<Vec<_>>(), "neither network nor broadcast");
         assert!(pools.retire(v4(3)) && !pools.retire(v4(3)) && !pools.retire(v4(7)));
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn address_taken_by_others_is_passed_over_and_stays_free() {
-        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/30")], |_| Domains::FIRST);
+        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/30")], |_| DomainSet::FIRST);
         assert_eq!(take(&mut pools, |key| key == v4(1)), Some(v4(2)));
         assert_eq!(take(&mut pools, |key| key == v4(1)), None);
         assert_eq!(take(&mut pools, |_| false), Some(v4(1)));
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn ipv6_pool_gives_one_64_each() {
-        let mut pools = UeIpAllocator::new(&[pool("2001:db8::/63")], |_| Domains::FIRST);
+        let mut pools = UeIpAllocator::new(&[pool("2001:db8::/63")], |_| DomainSet::FIRST);
         let keys: Vec<_> = core::iter::from_fn(|| take(&mut pools, |_| false)).collect();
         let upper = 0x2001_0db8_0000_0000;
         assert_eq!(
@@ -335,14 +335,14 @@ mod tests {
         };
         let pools = UeIpAllocator::new(
             &[named("ims", "a"), named("internet", "b"), pool("2001:db8::/56")],
-            |_| Domains::FIRST,
+            |_| DomainSet::FIRST,
         );
-        assert_eq!(pools.candidates(true, (Some("Internet"), Domains::FIRST), &[]), [1]);
-        assert_eq!(pools.candidates(true, (None, Domains::FIRST), &[]), [0, 1]);
-        assert_eq!(pools.candidates(true, (None, Domains::FIRST), &["b".into()]), [1]);
-        assert!(pools.candidates(true, (Some("ims"), Domains::FIRST), &["b".into()]).is_empty());
+        assert_eq!(pools.candidates(true, (Some("Internet"), DomainSet::FIRST), &[]), [1]);
+        assert_eq!(pools.candidates(true, (None, DomainSet::FIRST), &[]), [0, 1]);
+        assert_eq!(pools.candidates(true, (None, DomainSet::FIRST), &["b".into()]), [1]);
+        assert!(pools.candidates(true, (Some("ims"), DomainSet::FIRST), &["b".into()]).is_empty());
         assert_eq!(
-            pools.candidates(false, (Some("ims"), Domains::FIRST), &[]),
+            pools.candidates(false, (Some("ims"), DomainSet::FIRST), &[]),
             [2],
             "a pool without a name"
         );

@@ -1,6 +1,6 @@
 //! Forwarding action rules.
 
-use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation, Redirect};
+use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, HeaderCreation, Redirect};
 use adit_types::{BarId, FarId};
 
 use crate::record::{InterfaceType, TrafficEndpointId};
@@ -30,7 +30,7 @@ pub struct Forwarding {
     /// Name of the network instance whose interfaces and routes are used.
     pub network_instance: Option<Box<str>>,
     /// What to put in front of packets. Towards Access nothing is forwarded without it.
-    pub outer_header_creation: Option<OuterHeaderCreation>,
+    pub outer_header_creation: Option<HeaderCreation>,
     /// Traffic class octet of the outer header.
     pub transport_level_marking: Option<u8>,
     /// The reference point that packets leave to.
@@ -84,7 +84,7 @@ impl Far {
     #[must_use]
     pub fn tunnel(&self) -> Option<GtpuTunnel> {
         match self.forwarding.as_ref()?.outer_header_creation? {
-            OuterHeaderCreation::Gtpu(tunnel) => Some(tunnel),
+            HeaderCreation::Gtpu(tunnel) => Some(tunnel),
             _ => None,
         }
     }

@@ -16,9 +16,9 @@ mod urr;
 pub use bar::Bar;
 pub use far::{Far, Forwarding};
 pub use interface_type::InterfaceType;
-pub use pdr::{ChosenFTeid, FTeid, OwnParts, Pdi, Pdr, Sdf, UeMatch, UeSide};
+pub use pdr::{ChosenFTeid, LocalFTeid, Pdi, Pdr, ReplaceablePdiParts, Sdf, UeMatch, UeSide};
 pub use pdr_times::PdrTimes;
-pub use qer::{GateStatus, PacketLimits, PacketStatus, Qer, Rates, RemainingPackets};
+pub use qer::{PacketAllowance, PacketLimits, PacketStatus, Qer, QerGates, Rates};
 pub use traffic_endpoint::{TrafficEndpoint, TrafficEndpointId};
 pub use urr::{
     Aggregated, DroppedThreshold, Exempted, MeasurementInformation, MeasurementMethod, Monitoring,
@@ -27,7 +27,7 @@ pub use urr::{
 
 use adit_types::Nanos;
 
-use crate::provisioning::SNssai;
+use crate::provisioning::SliceIdentity;
 
 /// All rules of one session, each kind in the order of creation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,5 +50,5 @@ pub struct Records {
     /// endpoint has each.
     pub chosen: Vec<ChosenFTeid>,
     /// The network slice, if the control plane told it.
-    pub s_nssai: Option<SNssai>,
+    pub s_nssai: Option<SliceIdentity>,
 }

@@ -2,20 +2,21 @@
 
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
-    ApplyAction, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
-    PacketLimit, PacketQuota, PoolMembers, Redirect, SdfFilter, SourceInterface, UeAddresses,
+    ApplyAction, DestinationInterface, Gate, GtpuTunnel, HeaderCreation, HeaderRemoval,
+    PacketFilter, PacketLimit, PacketQuota, PoolMembers, Redirect, SourceInterface, UeAddresses,
     UsageCounts,
 };
 
 use super::{
-    Aggregated, Bar, ChosenFTeid, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus,
-    InterfaceType, MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, PacketLimits,
-    PacketStatus, Pdi, Pdr, PdrTimes, Qer, Rates, Records, RemainingPackets, Sdf, TimeMechanism,
-    TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings, UsageTriggers, Volumes,
+    Aggregated, Bar, ChosenFTeid, DroppedThreshold, Exempted, Far, Forwarding, InterfaceType,
+    LocalFTeid, MeasurementInformation, MeasurementMethod, Monitoring, PacketAllowance,
+    PacketLimits, PacketStatus, Pdi, Pdr, PdrTimes, Qer, QerGates, Rates, Records,
+    ReplaceablePdiParts, Sdf, TimeMechanism, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide,
+    Urr, UrrSettings, UsageTriggers, Volumes,
 };
 use crate::change::SdfSpec;
 use crate::pack::{Pack, packed, packed_enum};
-use crate::provisioning::SNssai;
+use crate::provisioning::SliceIdentity;
 
 packed!(Records {
     pdrs,
@@ -29,7 +30,7 @@ packed!(Records {
     s_nssai,
 });
 packed!(ChosenFTeid { choose_id, teid });
-packed!(SNssai { sst, sd });
+packed!(SliceIdentity { sst, sd });
 
 packed!(Pdr {
     id,
@@ -59,14 +60,14 @@ packed!(Pdi {
     sdf,
     application,
 });
-packed!(OwnParts { network_instance, qfis, interface_type });
-packed!(FTeid { teid, v4, v6 });
+packed!(ReplaceablePdiParts { network_instance, qfis, interface_type });
+packed!(LocalFTeid { teid, v4, v6 });
 packed!(UeMatch { addresses, side });
 packed!(UeAddresses { v4, v6 });
 packed!(PdrTimes { activation, deactivation });
 packed!(Sdf { spec, filter });
 packed!(SdfSpec { flow_description, tos, spi, flow_label, filter_id, bidirectional });
-packed!(SdfFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label });
+packed!(PacketFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label });
 packed!(PortRange { first, last });
 packed!(TrafficEndpoint {
     id,
@@ -109,8 +110,8 @@ packed!(PacketLimits { uplink, downlink });
 packed!(PacketLimit { plain, additional });
 packed!(PacketQuota { pkts_max, unit });
 packed!(PacketStatus { uplink, downlink, until });
-packed!(RemainingPackets { packets, additional });
-packed!(GateStatus { uplink, downlink });
+packed!(PacketAllowance { packets, additional });
+packed!(QerGates { uplink, downlink });
 packed!(Rates { uplink, downlink });
 packed!(Urr { id, method, triggers, settings });
 packed!(UrrSettings {
@@ -164,15 +165,7 @@ packed!(PoolMembers { of, base_bytes });
 
 packed_enum!(SourceInterface { Access, Core, SgiLanN6Lan, CpFunction });
 packed_enum!(DestinationInterface { Access, Core, SgiLanN6Lan, CpFunction, LiFunction });
-packed_enum!(OuterHeaderRemoval {
-    GtpuUdpIpv4,
-    GtpuUdpIpv6,
-    UdpIpv4,
-    UdpIpv6,
-    Ipv4,
-    Ipv6,
-    GtpuUdpIp,
-});
+packed_enum!(HeaderRemoval { GtpuUdpIpv4, GtpuUdpIpv6, UdpIpv4, UdpIpv6, Ipv4, Ipv6, GtpuUdpIp });
 packed_enum!(UeSide { Source, Destination });
 packed_enum!(Gate { Open, Closed });
 
@@ -239,7 +232,7 @@ impl Pack for AddrMatch {
 }
 
 /// Nothing stands for its absence: it is optional wherever it stands.
-impl Pack for OuterHeaderCreation {
+impl Pack for HeaderCreation {
     fn absent() -> Self {
         Self::Ip { addr: Pack::absent() }
     }
@@ -345,7 +338,7 @@ mod tests {
             AddrMatch::V6("2001:db8::/61".parse().unwrap()),
         ];
         for (remote, local) in sides.iter().flat_map(|a| sides.iter().map(move |b| (*a, *b))) {
-            let filter = SdfFilter {
+            let filter = PacketFilter {
                 protocol: Some(0),
                 remote,
                 remote_ports: vec![PortRange { first: 0, last: 0 }],
@@ -362,9 +355,9 @@ mod tests {
     #[test]
     fn forwarding_parameters_of_every_kind_come_back() {
         let outer_headers = [
-            OuterHeaderCreation::Gtpu(GtpuTunnel { teid: Teid(7), addr: V6.into() }),
-            OuterHeaderCreation::Udp { addr: Ipv4Addr::LOCALHOST.into(), port: 0 },
-            OuterHeaderCreation::Ip { addr: V6.into() },
+            HeaderCreation::Gtpu(GtpuTunnel { teid: Teid(7), addr: V6.into() }),
+            HeaderCreation::Udp { addr: Ipv4Addr::LOCALHOST.into(), port: 0 },
+            HeaderCreation::Ip { addr: V6.into() },
         ];
         let redirects = [
             Redirect::Url("http://portal.example/".into()),
@@ -388,10 +381,10 @@ mod tests {
 
     #[test]
     fn pdrs_with_each_part_come_back() {
-        let f_teid = FTeid { teid: Teid(1), v4: Some(Ipv4Addr::LOCALHOST), v6: Some(V6) };
+        let f_teid = LocalFTeid { teid: Teid(1), v4: Some(Ipv4Addr::LOCALHOST), v6: Some(V6) };
         let v6 = "2001:db8:0:1::/64".parse().unwrap();
         let addresses = UeAddresses { v4: Some(Ipv4Addr::LOCALHOST), v6: Some(v6) };
-        let own = OwnParts {
+        let own = ReplaceablePdiParts {
             network_instance: Some("own".into()),
             qfis: vec![Qfi::new(1).unwrap()],
             interface_type: Some(InterfaceType(1)),
@@ -417,7 +410,7 @@ mod tests {
                     filter_id: Some(0),
                     bidirectional: true,
                 },
-                filter: SdfFilter::ANY,
+                filter: PacketFilter::ANY,
             }],
             application: Some("web".into()),
         };
@@ -425,7 +418,7 @@ mod tests {
             id: PdrId(0xffff),
             precedence: Precedence(u32::MAX),
             pdi: Pdi { further: vec![pdi.clone()], ..pdi },
-            outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIp),
+            outer_header_removal: Some(HeaderRemoval::GtpuUdpIp),
             container_deletion: true,
             far: Some(FarId(0)),
             qers: vec![QerId(0)],

@@ -2,7 +2,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_rules::{OuterHeaderRemoval, SdfFilter, SourceInterface, UeAddresses};
+use adit_rules::{HeaderRemoval, PacketFilter, SourceInterface, UeAddresses};
 use adit_types::{FarId, IpPrefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
 use crate::change::SdfSpec;
@@ -18,7 +18,7 @@ pub struct Pdr {
     /// What packets must look like.
     pub pdi: Pdi,
     /// What to take off in front of the inner packet.
-    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    pub outer_header_removal: Option<HeaderRemoval>,
     /// The PDU Session Container goes with the outer header, instead of being carried on.
     pub container_deletion: bool,
     /// The FAR to apply. Present in every stored PDR unless its predefined rules drop all packets.
@@ -48,9 +48,9 @@ pub struct Pdi {
     /// This PDI with the parts of each further traffic endpoint.
     pub further: Vec<Pdi>,
     /// What the control plane stated beside the traffic endpoints.
-    pub own: OwnParts,
+    pub own: ReplaceablePdiParts,
     /// The local tunnel that packets must arrive in.
-    pub f_teid: Option<FTeid>,
+    pub f_teid: Option<LocalFTeid>,
     /// Name of the network instance whose interfaces packets must arrive on.
     pub network_instance: Option<Box<str>>,
     /// The UE's addresses.
@@ -69,7 +69,7 @@ pub struct Pdi {
 
 /// Parts of a PDI that a traffic endpoint may replace. Spec: TS 29.244 §5.2.1A.2A.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OwnParts {
+pub struct ReplaceablePdiParts {
     /// Name of the network instance.
     pub network_instance: Option<Box<str>>,
     /// QoS flows in ascending order, without repetition.
@@ -104,7 +104,7 @@ impl Pdi {
 
 /// A local tunnel endpoint. Spec: TS 29.244 §8.2.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FTeid {
+pub struct LocalFTeid {
     /// Tunnel endpoint identifier, never zero.
     pub teid: Teid,
     /// Our IPv4 address.
@@ -148,7 +148,7 @@ pub struct Sdf {
     /// As the control plane provided it.
     pub spec: SdfSpec,
     /// What it matches; of a reference, what the filter referred to matches.
-    pub filter: SdfFilter,
+    pub filter: PacketFilter,
 }
 
 impl Sdf {

@@ -11,7 +11,7 @@ pub struct Qer {
     /// QERs of several sessions with the same value share their rates. Spec: TS 29.244 §8.2.10.
     pub correlation: Option<u32>,
     /// Gates of both directions.
-    pub gates: GateStatus,
+    pub gates: QerGates,
     /// Maximum rates; absent without a limit.
     pub mbr: Option<Rates>,
     /// Guaranteed rates; absent without a guarantee.
@@ -36,7 +36,7 @@ pub struct Qer {
 
 /// Gate Status: one gate per direction. Spec: TS 29.244 §8.2.7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GateStatus {
+pub struct QerGates {
     /// Towards the data network.
     pub uplink: Gate,
     /// Towards the UE.
@@ -56,16 +56,16 @@ pub struct PacketLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketStatus {
     /// Towards the data network; absent where nothing was used.
-    pub uplink: Option<RemainingPackets>,
+    pub uplink: Option<PacketAllowance>,
     /// Towards the UE; absent where nothing was used.
-    pub downlink: Option<RemainingPackets>,
+    pub downlink: Option<PacketAllowance>,
     /// Until when this holds.
     pub until: Nanos,
 }
 
 /// Packets that may still pass in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RemainingPackets {
+pub struct PacketAllowance {
     /// At the plain rate.
     pub packets: u16,
     /// At the additional rate.

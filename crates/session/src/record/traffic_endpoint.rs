@@ -2,7 +2,7 @@
 
 use adit_types::{IpPrefix, Qfi};
 
-use crate::record::{FTeid, InterfaceType, UeMatch};
+use crate::record::{InterfaceType, LocalFTeid, UeMatch};
 
 /// Identifier of a traffic endpoint, unique within its session. Spec: TS 29.244 §8.2.92.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,7 +14,7 @@ pub struct TrafficEndpoint {
     /// Identifier.
     pub id: TrafficEndpointId,
     /// The local tunnel.
-    pub f_teid: Option<FTeid>,
+    pub f_teid: Option<LocalFTeid>,
     /// Name of the network instance.
     pub network_instance: Option<Box<str>>,
     /// The UE's addresses.

@@ -2,9 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_rules::{
-    ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, Redirect,
-};
+use adit_rules::{ApplyAction, DestinationInterface, HeaderCreation, HeaderRemoval, Redirect};
 use adit_types::limits::{
     DUPLICATES_PER_FAR_MAX, MONITORING_TIMES_PER_URR_MAX, QERS_PER_PDR_MAX, REDIRECT_URL_BYTES_MAX,
     SDF_FILTERS_PER_PDR_MAX, UE_NETWORKS_PER_PDI_MAX, URRS_PER_PDR_MAX,
@@ -14,7 +12,7 @@ use adit_types::{FarId, IpPrefix, Ipv6Prefix, PdrId};
 use crate::direction;
 use crate::provisioning::Provisioning;
 use crate::record::{
-    FTeid, Far, Forwarding, MeasurementMethod, Pdi, Pdr, Records, UeMatch, UeSide, Urr,
+    Far, Forwarding, LocalFTeid, MeasurementMethod, Pdi, Pdr, Records, UeMatch, UeSide, Urr,
     UsageTriggers,
 };
 use crate::refusal::{Refusal, RuleId};
@@ -71,15 +69,15 @@ fn ue_networks(own: &Provisioning, pdr: PdrId, pdi: &Pdi) -> Result<(), Refusal>
 /// GTP-U headers are those of tunnels to an F-TEID of ours. UDP and IP headers are those of packets
 /// from a data network to the UE's own address: their PDRs name the UE and no F-TEID.
 /// Spec: TS 29.244 §8.2.64; TS 23.501 §5.6.10.3 (N6 tunnels).
-fn outer_header_removal(pdr: &Pdr, pdi: &Pdi, removal: OuterHeaderRemoval) -> Result<(), Refusal> {
+fn outer_header_removal(pdr: &Pdr, pdi: &Pdi, removal: HeaderRemoval) -> Result<(), Refusal> {
     match removal {
-        OuterHeaderRemoval::GtpuUdpIpv4
-        | OuterHeaderRemoval::GtpuUdpIpv6
-        | OuterHeaderRemoval::GtpuUdpIp => Ok(()),
-        OuterHeaderRemoval::UdpIpv4
-        | OuterHeaderRemoval::UdpIpv6
-        | OuterHeaderRemoval::Ipv4
-        | OuterHeaderRemoval::Ipv6 => {
+        HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIpv6 | HeaderRemoval::GtpuUdpIp => {
+            Ok(())
+        }
+        HeaderRemoval::UdpIpv4
+        | HeaderRemoval::UdpIpv6
+        | HeaderRemoval::Ipv4
+        | HeaderRemoval::Ipv6 => {
             let is_plain = pdi.source.is_network() && pdi.f_teid.is_none() && !pdi.is_of_any_ue();
             match is_plain {
                 true => Ok(()),
@@ -92,7 +90,7 @@ fn outer_header_removal(pdr: &Pdr, pdi: &Pdi, removal: OuterHeaderRemoval) -> Re
 fn f_teid(
     own: &Provisioning,
     pdr: PdrId,
-    f_teid: &FTeid,
+    f_teid: &LocalFTeid,
     network_instance: Option<&str>,
 ) -> Result<(), Refusal> {
     if f_teid.teid.0 == 0 {
@@ -110,7 +108,11 @@ fn f_teid(
 
 /// True for an F-TEID that the control plane may give: not zero, and an address of ours on an
 /// interface of the network instance.
-pub(super) fn is_local(own: &Provisioning, given: &FTeid, network_instance: Option<&str>) -> bool {
+pub(super) fn is_local(
+    own: &Provisioning,
+    given: &LocalFTeid,
+    network_instance: Option<&str>,
+) -> bool {
     f_teid(own, PdrId(0), given, network_instance).is_ok()
 }
 
@@ -280,7 +282,7 @@ fn outer_header_creation(
     own: &Provisioning,
     far: FarId,
     parts: &Forwarding,
-    outer: &OuterHeaderCreation,
+    outer: &HeaderCreation,
 ) -> Result<(), Refusal> {
     let is_host = match outer.addr() {
         IpAddr::V4(addr) => is_host(addr),
@@ -289,14 +291,14 @@ fn outer_header_creation(
     use DestinationInterface::{Access, CpFunction};
     let is_udp_or_ip_usable = !matches!(parts.destination, Access | CpFunction);
     let is_valid = match *outer {
-        OuterHeaderCreation::Gtpu(tunnel) => tunnel.teid.0 != 0,
-        OuterHeaderCreation::Udp { port, .. } => port != 0 && is_udp_or_ip_usable,
-        OuterHeaderCreation::Ip { .. } => is_udp_or_ip_usable,
+        HeaderCreation::Gtpu(tunnel) => tunnel.teid.0 != 0,
+        HeaderCreation::Udp { port, .. } => port != 0 && is_udp_or_ip_usable,
+        HeaderCreation::Ip { .. } => is_udp_or_ip_usable,
     };
     if !is_valid || !is_host {
         return Err(Refusal::TunnelInvalid { far });
     }
-    if let OuterHeaderCreation::Gtpu(tunnel) = outer {
+    if let HeaderCreation::Gtpu(tunnel) = outer {
         let within = own.forwarding_interfaces(parts);
         // A network instance without interfaces is refused by its name.
         if !within.is_empty() && !own.addresses_on(within).has_family_of(tunnel.addr) {

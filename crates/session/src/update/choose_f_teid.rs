@@ -10,23 +10,23 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use adit_rules::{DestinationInterface, SourceInterface};
 use adit_types::{SessionIndex, Teid};
 
-use super::s1_provide::{Target, Wanted};
+use super::s1_provide::{ChoiceTarget, TeidRequest};
 use super::s2_resolve::has_teid;
 use crate::alloc::TeidPlan;
 use crate::local::{GtpuSide, LocalAddresses};
-use crate::record::{ChosenFTeid, FTeid, Pdi, Pdr, Records};
+use crate::record::{ChosenFTeid, LocalFTeid, Pdi, Pdr, Records};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;
 
 /// What shares one F-TEID.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Group {
+enum FTeidGroup {
     /// Everything with a CHOOSE ID.
     ChooseId(u8),
     /// PDRs from Access of one network instance, where the operator says so.
     NetworkInstance(Option<Box<str>>),
     /// One thing alone.
-    Alone(Target),
+    Alone(ChoiceTarget),
 }
 
 /// Plans F-TEIDs for everything that wants one and writes them into the records.
@@ -34,9 +34,9 @@ pub(super) fn choose(
     store: &SessionStore,
     session: SessionIndex,
     records: &mut Records,
-    wanted: &[Wanted],
-) -> Result<(TeidPlan, Vec<(Target, FTeid)>), Refusal> {
-    let mut groups: Vec<(Group, Option<FTeid>)> = Vec::new();
+    wanted: &[TeidRequest],
+) -> Result<(TeidPlan, Vec<(ChoiceTarget, LocalFTeid)>), Refusal> {
+    let mut groups: Vec<(FTeidGroup, Option<LocalFTeid>)> = Vec::new();
     let mut members = Vec::with_capacity(wanted.len());
     for wanted in wanted {
         let within = store.provisioning.tunnel_interfaces(side_of(records, wanted.target));
@@ -56,7 +56,7 @@ pub(super) fn choose(
     let given = |teid| records.pdrs.iter().any(|pdr| has_teid(pdr, teid));
     let plan = store.teids.plan(session, new, given).ok_or(Refusal::TeidsExhausted)?;
     let mut planned = plan.teids().iter();
-    let teids: Vec<Result<FTeid, Teid>> = groups
+    let teids: Vec<Result<LocalFTeid, Teid>> = groups
         .iter()
         .map(|(group, held)| match held {
             Some(held) => Ok(*held),
@@ -64,16 +64,16 @@ pub(super) fn choose(
                 let Some(&teid) = planned.next() else {
                     unreachable!("the plan has a TEID for each new group")
                 };
-                if let Group::ChooseId(choose_id) = *group {
+                if let FTeidGroup::ChooseId(choose_id) = *group {
                     records.chosen.push(ChosenFTeid { choose_id: Some(choose_id), teid });
                 }
                 Err(teid)
             }
         })
         .collect();
-    let f_teid = |(target, at, (v4, v6)): (Target, usize, Addresses)| match teids[at] {
+    let f_teid = |(target, at, (v4, v6)): (ChoiceTarget, usize, FTeidAddresses)| match teids[at] {
         Ok(held) => (target, held),
-        Err(teid) => (target, FTeid { teid, v4, v6 }),
+        Err(teid) => (target, LocalFTeid { teid, v4, v6 }),
     };
     let chosen: Vec<_> = members.into_iter().map(f_teid).collect();
     for &(target, f_teid) in &chosen {
@@ -83,37 +83,37 @@ pub(super) fn choose(
     Ok((plan, chosen))
 }
 
-fn group_of(store: &SessionStore, records: &Records, wanted: &Wanted) -> Group {
+fn group_of(store: &SessionStore, records: &Records, wanted: &TeidRequest) -> FTeidGroup {
     let shares = store.provisioning.tolerances.one_f_teid_per_session;
     match (wanted.choose_id, pdi_of(records, wanted.target)) {
-        (Some(id), _) => Group::ChooseId(id),
+        (Some(id), _) => FTeidGroup::ChooseId(id),
         (None, Some(pdi)) if shares && pdi.source == SourceInterface::Access => {
-            Group::NetworkInstance(pdi.network_instance.clone())
+            FTeidGroup::NetworkInstance(pdi.network_instance.clone())
         }
-        (None, _) => Group::Alone(wanted.target),
+        (None, _) => FTeidGroup::Alone(wanted.target),
     }
 }
 
-fn pdi_of(records: &Records, target: Target) -> Option<&Pdi> {
-    let Target::Pdr(id) = target else { return None };
+fn pdi_of(records: &Records, target: ChoiceTarget) -> Option<&Pdi> {
+    let ChoiceTarget::Pdr(id) = target else { return None };
     records.pdrs.iter().find(|pdr| pdr.id == id).map(|pdr| &pdr.pdi)
 }
 
 /// The F-TEID that `group` has in parts of the session which the change leaves alone, on the side
 /// that `target` is on.
-fn held(records: &Records, group: &Group, target: Target) -> Option<FTeid> {
+fn held(records: &Records, group: &FTeidGroup, target: ChoiceTarget) -> Option<LocalFTeid> {
     let source = pdi_of(records, target).map(|pdi| pdi.source);
     let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
     match group {
-        Group::Alone(_) => None,
-        Group::NetworkInstance(name) => pdis
+        FTeidGroup::Alone(_) => None,
+        FTeidGroup::NetworkInstance(name) => pdis
             .find(|pdi| {
                 pdi.source == SourceInterface::Access
                     && pdi.network_instance == *name
                     && pdi.f_teid.is_some()
             })
             .and_then(|pdi| pdi.f_teid),
-        Group::ChooseId(id) => {
+        FTeidGroup::ChooseId(id) => {
             let of_id = records.chosen.iter().rev().filter(|chosen| chosen.choose_id == Some(*id));
             let mut held = of_id.filter_map(|chosen| holder(records, chosen.teid));
             held.find(|(_, side)| side.is_none_or(|side| source.is_none_or(|own| own == side)))
@@ -137,8 +137,12 @@ pub(super) fn note_restored(store: &SessionStore, records: &mut Records) {
 /// now on: the only one that PDRs of QoS flows have for uplink from the same side and network instance,
 /// and from no other reference point. A PDU session has one such tunnel (TS 23.501 §5.8.2.3); where PDRs name no QoS
 /// flow, as in EPC, each bearer has a tunnel of its own and nothing can be known.
-fn claim_restored(records: &mut Records, group: &Group, target: Target) -> Option<FTeid> {
-    let (Group::ChooseId(id), Target::Pdr(pdr)) = (group, target) else { return None };
+fn claim_restored(
+    records: &mut Records,
+    group: &FTeidGroup,
+    target: ChoiceTarget,
+) -> Option<LocalFTeid> {
+    let (FTeidGroup::ChooseId(id), ChoiceTarget::Pdr(pdr)) = (group, target) else { return None };
     let is_uplink = |pdr: &&Pdr| {
         let far = records.fars.iter().find(|far| Some(far.id) == pdr.far);
         let forwarding = far.and_then(|far| far.forwarding.as_ref());
@@ -155,7 +159,7 @@ fn claim_restored(records: &mut Records, group: &Group, target: Target) -> Optio
     };
     let pdrs = records.pdrs.iter().filter(is_uplink);
     let pdis = pdrs.flat_map(|pdr| pdr.pdi.each()).filter(is_like);
-    let held: Vec<(FTeid, bool)> =
+    let held: Vec<(LocalFTeid, bool)> =
         pdis.filter_map(|pdi| Some((pdi.f_teid?, !pdi.qfis.is_empty()))).collect();
     let (only, _) = *held.iter().find(|(_, is_of_flow)| *is_of_flow)?;
     let is_only = held.iter().all(|(f_teid, _)| *f_teid == only);
@@ -166,8 +170,8 @@ fn claim_restored(records: &mut Records, group: &Group, target: Target) -> Optio
 }
 
 /// The F-TEID with this TEID, and the side of a PDR that has it.
-fn holder(records: &Records, teid: Teid) -> Option<(FTeid, Option<SourceInterface>)> {
-    let is_it = |f_teid: &FTeid| f_teid.teid == teid;
+fn holder(records: &Records, teid: Teid) -> Option<(LocalFTeid, Option<SourceInterface>)> {
+    let is_it = |f_teid: &LocalFTeid| f_teid.teid == teid;
     let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
     let of_pdr = pdis.find_map(|pdi| Some((pdi.f_teid.filter(is_it)?, Some(pdi.source))));
     let endpoints = records.traffic_endpoints.iter();
@@ -182,14 +186,14 @@ fn forget_unused(records: &mut Records) {
     records.chosen = chosen;
 }
 
-fn set(records: &mut Records, target: Target, f_teid: FTeid) {
+fn set(records: &mut Records, target: ChoiceTarget, f_teid: LocalFTeid) {
     match target {
-        Target::Pdr(id) => {
+        ChoiceTarget::Pdr(id) => {
             for record in records.pdrs.iter_mut().filter(|record| record.id == id) {
                 record.pdi.f_teid = Some(f_teid);
             }
         }
-        Target::TrafficEndpoint(id) => {
+        ChoiceTarget::TrafficEndpoint(id) => {
             for record in records.traffic_endpoints.iter_mut().filter(|record| record.id == id) {
                 record.f_teid = Some(f_teid);
             }
@@ -199,8 +203,8 @@ fn set(records: &mut Records, target: Target, f_teid: FTeid) {
 
 /// The side that tunnels to `target` come from; a traffic endpoint that no PDR names is taken for one
 /// towards the RAN.
-fn side_of(records: &Records, target: Target) -> GtpuSide<'_> {
-    let is_it = |id| matches!(target, Target::TrafficEndpoint(wanted) if wanted == id);
+fn side_of(records: &Records, target: ChoiceTarget) -> GtpuSide<'_> {
+    let is_it = |id| matches!(target, ChoiceTarget::TrafficEndpoint(wanted) if wanted == id);
     let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
     let named = pdis.find(|pdi| pdi.traffic_endpoints.first().is_some_and(|id| is_it(*id)));
     if let Some(pdi) = pdi_of(records, target).or(named) {
@@ -212,18 +216,20 @@ fn side_of(records: &Records, target: Target) -> GtpuSide<'_> {
     GtpuSide::of_source(SourceInterface::Access, reference, name)
 }
 
-type Addresses = (Option<Ipv4Addr>, Option<Ipv6Addr>);
+type FTeidAddresses = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 
 /// Our addresses `local` of the wanted families; one of two is enough. INTEROP: if no family is
 /// asked for, the one that we have, IPv4 first.
-fn addresses(local: &LocalAddresses, wanted: &Wanted) -> Result<Addresses, Refusal> {
+fn addresses(local: &LocalAddresses, wanted: &TeidRequest) -> Result<FTeidAddresses, Refusal> {
     let chosen = match (wanted.v4, wanted.v6) {
         (false, false) => (local.v4, local.v6.filter(|_| local.v4.is_none())),
         (v4, v6) => (local.v4.filter(|_| v4), local.v6.filter(|_| v6)),
     };
     match (chosen, wanted.target) {
-        ((None, None), Target::Pdr(pdr)) => Err(Refusal::FTeidFamilyUnavailable { pdr }),
-        ((None, None), Target::TrafficEndpoint(id)) => Err(Refusal::TrafficEndpointUnusable { id }),
+        ((None, None), ChoiceTarget::Pdr(pdr)) => Err(Refusal::FTeidFamilyUnavailable { pdr }),
+        ((None, None), ChoiceTarget::TrafficEndpoint(id)) => {
+            Err(Refusal::TrafficEndpointUnusable { id })
+        }
         (chosen, _) => Ok(chosen),
     }
 }

@@ -3,23 +3,23 @@
 use adit_rules::SessionKey;
 use adit_types::PdrId;
 
-use super::s1_provide::{Target, WantedUe};
+use super::s1_provide::{ChoiceTarget, UeAddressRequest};
 use crate::alloc::{UePlan, ue_ip};
 use crate::keys::{self, Scope};
-use crate::local::Domains;
+use crate::local::DomainSet;
 use crate::record::{Records, UeMatch};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;
 
 /// What one session gets: its addresses before the change, and those planned by it.
-struct Choice<'a> {
+struct UeAddressChoice<'a> {
     store: &'a SessionStore,
     /// Claims of the session before the change.
     before: Vec<SessionKey>,
     /// Claims that the change itself states.
     stated: Vec<SessionKey>,
     /// Routing domains in which the session may claim an address.
-    domains: Domains,
+    domains: DomainSet,
     plans: Vec<UePlan>,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn choose(
     store: &SessionStore,
     before: &Records,
     records: &mut Records,
-    wanted: &[WantedUe],
+    wanted: &[UeAddressRequest],
 ) -> Result<Vec<UePlan>, Refusal> {
     if wanted.is_empty() {
         return Ok(Vec::new());
@@ -42,7 +42,7 @@ pub(super) fn choose(
     // Which domains a rule is of does not depend on the addresses that are chosen.
     let scope = Scope::new(own, records);
     let domains = scope.of_all_claims();
-    let mut choice = Choice { store, before, stated, domains, plans: Vec::new() };
+    let mut choice = UeAddressChoice { store, before, stated, domains, plans: Vec::new() };
     for wanted in wanted {
         let of_target = domains_of(&scope, records, wanted.target);
         let network_instance = network_instance(records, wanted.target).map(Box::<str>::from);
@@ -59,12 +59,12 @@ pub(super) fn choose(
     Ok(choice.plans)
 }
 
-impl Choice<'_> {
+impl UeAddressChoice<'_> {
     fn one(
         &mut self,
         is_v4: bool,
-        whose: (Option<&str>, Domains),
-        wanted: &WantedUe,
+        whose: (Option<&str>, DomainSet),
+        wanted: &UeAddressRequest,
     ) -> Result<SessionKey, Refusal> {
         let pools = &self.store.ue_pools;
         let pdr = pdr_of(wanted.target);
@@ -93,29 +93,29 @@ impl Choice<'_> {
 }
 
 /// The PDR to blame, if it is one.
-const fn pdr_of(target: Target) -> Option<PdrId> {
+const fn pdr_of(target: ChoiceTarget) -> Option<PdrId> {
     match target {
-        Target::Pdr(id) => Some(id),
-        Target::TrafficEndpoint(_) => None,
+        ChoiceTarget::Pdr(id) => Some(id),
+        ChoiceTarget::TrafficEndpoint(_) => None,
     }
 }
 
 /// The routing domains from whose pools `target` may get its address.
-fn domains_of(scope: &Scope<'_>, records: &Records, target: Target) -> Domains {
+fn domains_of(scope: &Scope<'_>, records: &Records, target: ChoiceTarget) -> DomainSet {
     let pdr = match target {
-        Target::Pdr(id) => records.pdrs.iter().find(|pdr| pdr.id == id),
-        Target::TrafficEndpoint(_) => None,
+        ChoiceTarget::Pdr(id) => records.pdrs.iter().find(|pdr| pdr.id == id),
+        ChoiceTarget::TrafficEndpoint(_) => None,
     };
     pdr.map_or(scope.of_endpoints(), |pdr| scope.of_choice(&pdr.pdi))
 }
 
-fn network_instance(records: &Records, target: Target) -> Option<&str> {
+fn network_instance(records: &Records, target: ChoiceTarget) -> Option<&str> {
     match target {
-        Target::Pdr(id) => {
+        ChoiceTarget::Pdr(id) => {
             let pdr = records.pdrs.iter().find(|pdr| pdr.id == id)?;
             pdr.pdi.network_instance.as_deref()
         }
-        Target::TrafficEndpoint(id) => {
+        ChoiceTarget::TrafficEndpoint(id) => {
             let endpoint = records.traffic_endpoints.iter().find(|known| known.id == id)?;
             endpoint.network_instance.as_deref()
         }
@@ -123,12 +123,12 @@ fn network_instance(records: &Records, target: Target) -> Option<&str> {
 }
 
 /// Adds the chosen addresses to those that the control plane gave.
-fn write(records: &mut Records, wanted: &WantedUe, chosen: Vec<SessionKey>) {
+fn write(records: &mut Records, wanted: &UeAddressRequest, chosen: Vec<SessionKey>) {
     let ue = match wanted.target {
-        Target::Pdr(id) => {
+        ChoiceTarget::Pdr(id) => {
             records.pdrs.iter_mut().find(|pdr| pdr.id == id).map(|pdr| &mut pdr.pdi.ue)
         }
-        Target::TrafficEndpoint(id) => {
+        ChoiceTarget::TrafficEndpoint(id) => {
             let mut endpoints = records.traffic_endpoints.iter_mut();
             endpoints.find(|known| known.id == id).map(|endpoint| &mut endpoint.ue)
         }

@@ -4,7 +4,7 @@
 
 use adit_types::limits::TRAFFIC_ENDPOINTS_PER_PDI_MAX;
 
-use super::s1_provide::{Draft, Target, distinct};
+use super::s1_provide::{ChoiceTarget, Draft, distinct};
 use crate::change::TrafficEndpointSpec;
 use crate::record::{Pdi, Pdr, Records, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide};
 use crate::refusal::Refusal;
@@ -66,16 +66,16 @@ fn merge(
     mut endpoint: TrafficEndpoint,
     spec: TrafficEndpointSpec,
 ) -> TrafficEndpoint {
-    let target = Target::TrafficEndpoint(spec.id);
+    let target = ChoiceTarget::TrafficEndpoint(spec.id);
     if let Some(f_teid) = spec.f_teid {
-        draft.wanted.retain(|wanted| wanted.target != target);
+        draft.teid_requests.retain(|wanted| wanted.target != target);
         endpoint.f_teid = draft.provide_f_teid(target, f_teid);
     }
     if spec.ue.is_some() || spec.choose_ue.is_some() {
-        draft.wanted_ues.retain(|wanted| wanted.target != target);
+        draft.ue_requests.retain(|wanted| wanted.target != target);
         endpoint.ue = spec.ue;
         endpoint.further_ues = distinct(spec.further_ues);
-        draft.want_ue(target, spec.choose_ue);
+        draft.request_ue(target, spec.choose_ue);
     }
     let name = spec.network_instance.or(endpoint.network_instance);
     endpoint.network_instance = name.filter(|name| !name.is_empty());

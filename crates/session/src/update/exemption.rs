@@ -1,19 +1,19 @@
 //! Traffic that passes although a quota is used up: flows and applications that a URR exempts from
 //! its quota action. Spec: TS 29.244 §7.5.2.4 (QUASF).
 
-use adit_rules::SdfFilter;
+use adit_rules::PacketFilter;
 use adit_types::PdrId;
 use adit_types::limits::{EXEMPTED_APPLICATIONS_PER_URR_MAX, SDF_FILTERS_PER_PDR_MAX};
 
 use crate::change::SdfSpec;
-use crate::provisioning::Known;
+use crate::provisioning::RuleCatalog;
 use crate::record::{Exempted, Records, Urr};
 use crate::refusal::Refusal;
 use crate::update::s1_provide::provide_sdf;
 
 /// Checks that every exemption names traffic. An application that the URR exempts since before may
 /// have lost its PFDs meanwhile.
-pub(super) fn check(known: Known<'_>, before: &Records, urr: &Urr) -> Result<(), Refusal> {
+pub(super) fn check(known: RuleCatalog<'_>, before: &Records, urr: &Urr) -> Result<(), Refusal> {
     let Some(Exempted { flows, applications }) = &urr.settings.exempted else { return Ok(()) };
     if flows.len() > SDF_FILTERS_PER_PDR_MAX || flows.iter().any(|flow| filter(flow).is_none()) {
         return Err(Refusal::ExemptedFlowInvalid { urr: urr.id });
@@ -33,7 +33,7 @@ pub(super) fn check(known: Known<'_>, before: &Records, urr: &Urr) -> Result<(),
 }
 
 /// What a URR exempts.
-pub(super) fn filters(known: Known<'_>, urr: &Urr) -> Vec<SdfFilter> {
+pub(super) fn filters(known: RuleCatalog<'_>, urr: &Urr) -> Vec<PacketFilter> {
     let Some(Exempted { flows, applications }) = &urr.settings.exempted else { return Vec::new() };
     let of_applications = applications.iter().filter_map(|id| known.application(id));
     let of_applications = of_applications.flat_map(|filters| filters.iter().cloned());
@@ -42,7 +42,7 @@ pub(super) fn filters(known: Known<'_>, urr: &Urr) -> Vec<SdfFilter> {
 
 /// A filter by identifier alone names nothing: there is no PDR whose filter it could be. Nor does one
 /// without any part, which would exempt all traffic from the quota.
-fn filter(spec: &SdfSpec) -> Option<SdfFilter> {
+fn filter(spec: &SdfSpec) -> Option<PacketFilter> {
     if *spec == SdfSpec::default() {
         return None;
     }

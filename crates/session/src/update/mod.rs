@@ -19,9 +19,9 @@ mod withdraw;
 
 pub(crate) use s2_resolve::Resolved;
 pub(crate) use s3_compile::compile;
-pub(crate) use s4_commit::{Committed, Compiled, Fate, commit, compile_change};
+pub(crate) use s4_commit::{ChangeKind, Committed, Compiled, commit, compile_change};
 
-use crate::change::Change;
+use crate::change::SessionChange;
 use crate::refusal::Refusal;
 use crate::session::OpenSession;
 use crate::store::SessionStore;
@@ -33,7 +33,7 @@ use crate::store::SessionStore;
 pub(crate) fn prepare(
     store: &SessionStore,
     session: &OpenSession,
-    change: Change,
+    change: SessionChange,
 ) -> Result<Resolved, Refusal> {
     let draft = s1_provide::provide(session.records.clone(), change)?;
     s2_resolve::resolve(store, session, draft)

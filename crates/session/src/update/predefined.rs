@@ -8,7 +8,7 @@ use adit_rules::{ApplyAction, PdrEntry};
 use adit_types::limits::{PREDEFINED_RULES_PER_SESSION_MAX, QERS_PER_PDR_MAX};
 use adit_types::{FarId, QerId, Qfi};
 
-use crate::provisioning::{Known, PredefinedAction, PredefinedDetection, PredefinedRule};
+use crate::provisioning::{PredefinedAction, PredefinedDetection, PredefinedRule, RuleCatalog};
 use crate::record::{Far, Pdr, Qer, Records};
 use crate::refusal::Refusal;
 
@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 const PREDEFINED: u32 = 1 << 31;
 
 /// Names must be known, and rules detect instead of the PDR's own filters or application.
-pub(super) fn check(known: Known<'_>, pdr: &Pdr) -> Result<(), Refusal> {
+pub(super) fn check(known: RuleCatalog<'_>, pdr: &Pdr) -> Result<(), Refusal> {
     for name in &pdr.predefined {
         if known.predefined(core::slice::from_ref(name)).next().is_none() {
             return Err(Refusal::UnknownPredefinedRule { pdr: pdr.id });
@@ -34,7 +34,7 @@ pub(super) fn check(known: Known<'_>, pdr: &Pdr) -> Result<(), Refusal> {
 }
 
 /// The data path walks rules one by one.
-pub(super) fn check_count(known: Known<'_>, records: &Records) -> Result<(), Refusal> {
+pub(super) fn check_count(known: RuleCatalog<'_>, records: &Records) -> Result<(), Refusal> {
     let entries = |pdr: &Pdr| pdr.pdi.each().count() * known.predefined(&pdr.predefined).count();
     match records.pdrs.iter().map(entries).sum::<usize>() > PREDEFINED_RULES_PER_SESSION_MAX {
         true => Err(Refusal::TooManyPredefinedRules),
@@ -43,21 +43,21 @@ pub(super) fn check_count(known: Known<'_>, records: &Records) -> Result<(), Ref
 }
 
 /// True unless all packets of the PDR meet a rule that drops them.
-pub(super) fn needs_far(known: Known<'_>, pdr: &Pdr) -> bool {
+pub(super) fn needs_far(known: RuleCatalog<'_>, pdr: &Pdr) -> bool {
     let forwards = |rule: &PredefinedRule| rule.action == PredefinedAction::Forward;
     pdr.predefined.is_empty() || known.predefined(&pdr.predefined).any(forwards)
 }
 
 /// FARs and QERs that the active rules of a session bring along, each once.
 #[derive(Debug, Default)]
-pub(super) struct Brought {
+pub(super) struct PredefinedAdditions {
     pub fars: Vec<Far>,
     pub qers: Vec<Qer>,
 }
 
-impl Brought {
+impl PredefinedAdditions {
     /// What the rules of `records` need.
-    pub fn new(known: Known<'_>, records: &Records) -> Self {
+    pub fn new(known: RuleCatalog<'_>, records: &Records) -> Self {
         let mut brought = Self::default();
         for rule in records.pdrs.iter().flat_map(|pdr| known.predefined(&pdr.predefined)) {
             if rule.action == PredefinedAction::Drop && brought.fars.is_empty() {
@@ -83,8 +83,8 @@ impl Brought {
 /// The entry of `rule`, activated by the PDR whose own entry would be `pdr`; `None` while its
 /// application is unknown. The numbers are those of FARs and QERs of the records.
 pub(super) fn entry(
-    known: Known<'_>,
-    brought: &Brought,
+    known: RuleCatalog<'_>,
+    brought: &PredefinedAdditions,
     (fars, qers): (usize, usize),
     pdr: &PdrEntry,
     rule: &PredefinedRule,

@@ -1,9 +1,9 @@
 //! Checks of what rules name and the operator configured.
 
-use adit_rules::OuterHeaderCreation;
+use adit_rules::HeaderCreation;
 
 use crate::local::GtpuSide;
-use crate::provisioning::{Known, Provisioning};
+use crate::provisioning::{Provisioning, RuleCatalog};
 use crate::record::{Far, Forwarding, Pdi, Pdr, Records};
 use crate::refusal::{Refusal, RuleId};
 
@@ -11,7 +11,7 @@ use crate::refusal::{Refusal, RuleId};
 /// a GTP-U interface, plain ones on N6. `before` are the session's rules before the change.
 /// Spec: TS 29.244 §8.2.4.
 pub(super) fn pdi(
-    known: Known<'_>,
+    known: RuleCatalog<'_>,
     before: &Records,
     (pdr, pdi): (&Pdr, &Pdi),
     tunneled: bool,
@@ -26,7 +26,12 @@ pub(super) fn pdi(
 
 /// Detection is by the application or by filters of the PDI's own. An application that the PDR
 /// names since before may have lost its PFDs meanwhile. Spec: TS 29.244 §7.5.2.2.
-fn application(known: Known<'_>, before: &Records, pdr: &Pdr, id: &str) -> Result<(), Refusal> {
+fn application(
+    known: RuleCatalog<'_>,
+    before: &Records,
+    pdr: &Pdr,
+    id: &str,
+) -> Result<(), Refusal> {
     let named = |old: &Pdr| old.id == pdr.id && old.pdi.application.as_deref() == Some(id);
     let is_named_already = before.pdrs.iter().any(named);
     if known.application(id).is_none() && !is_named_already {
@@ -50,7 +55,7 @@ pub(super) fn far(known: &Provisioning, far: &Far) -> Result<(), Refusal> {
     let Forwarding { destination, interface_type, .. } = *forwarding;
     let name = forwarding.network_instance.as_deref();
     let side = match forwarding.outer_header_creation {
-        Some(OuterHeaderCreation::Gtpu(_)) => {
+        Some(HeaderCreation::Gtpu(_)) => {
             Some(GtpuSide::of_destination(destination, interface_type, name))
         }
         Some(_) | None => None,

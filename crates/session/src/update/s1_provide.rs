@@ -3,17 +3,17 @@
 //! Looks at one rule at a time: identifiers that exist or not, filters that can be parsed. What
 //! rules mean to each other and to other sessions is the next stage's.
 
-use adit_rules::{SdfFilter, SourceInterface};
+use adit_rules::{PacketFilter, SourceInterface};
 use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 
 use crate::activation;
 use crate::change::{
-    BarUpdate, Change, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec,
-    PdrUpdate, QerUpdate, SdfSpec,
+    BarUpdate, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate,
+    QerUpdate, SdfSpec, SessionChange,
 };
 use crate::record::{
-    Bar, FTeid, Far, Forwarding, OwnParts, Pdi, Pdr, Qer, Records, Sdf, TrafficEndpointId, Urr,
-    UrrUpdate,
+    Bar, Far, Forwarding, LocalFTeid, Pdi, Pdr, Qer, Records, ReplaceablePdiParts, Sdf,
+    TrafficEndpointId, Urr, UrrUpdate,
 };
 use crate::refusal::{Refusal, RuleId};
 use crate::sdf_text;
@@ -28,13 +28,13 @@ const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 pub(super) struct Draft {
     pub records: Records,
     /// In the order of the change, at most one per PDR or traffic endpoint.
-    pub wanted: Vec<Wanted>,
+    pub teid_requests: Vec<TeidRequest>,
     /// Buffered packets are to be discarded.
     pub drop_buffered: bool,
     /// As of [`Change::is_restoration`].
     pub is_restoration: bool,
     /// The same for UE addresses.
-    pub wanted_ues: Vec<WantedUe>,
+    pub ue_requests: Vec<UeAddressRequest>,
     /// What becomes of measurements.
     pub usage: UsageChange,
     /// QERs that the change creates.
@@ -43,30 +43,30 @@ pub(super) struct Draft {
 
 /// What wants something of us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum ChoiceTarget {
     Pdr(PdrId),
     TrafficEndpoint(TrafficEndpointId),
 }
 
 /// What wants UE addresses of us.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct WantedUe {
-    pub target: Target,
+pub(super) struct UeAddressRequest {
+    pub target: ChoiceTarget,
     pub choose: ChooseUe,
 }
 
 /// What wants a TEID of us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub target: Target,
+pub(super) struct TeidRequest {
+    pub target: ChoiceTarget,
     pub v4: bool,
     pub v6: bool,
     pub choose_id: Option<u8>,
 }
 
 /// Applies removals, then creations, then updates.
-pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal> {
-    let Change { drop_buffered, is_restoration, .. } = change;
+pub(super) fn provide(records: Records, change: SessionChange) -> Result<Draft, Refusal> {
+    let SessionChange { drop_buffered, is_restoration, .. } = change;
     let mut draft = Draft { records, drop_buffered, is_restoration, ..Draft::default() };
     remove_all(&mut draft.records.pdrs, &change.remove_pdrs)?;
     endpoints::remove(&mut draft.records, &change.remove_traffic_endpoints)?;
@@ -165,13 +165,13 @@ fn provide_urrs(draft: &mut Draft, changes: UrrChanges) -> Result<(), Refusal> {
 }
 
 /// A record that is found by its identifier.
-pub(super) trait Rule {
+pub(super) trait RuleRecord {
     type Id: Copy + PartialEq;
     fn id(&self) -> Self::Id;
     fn rule(id: Self::Id) -> RuleId;
 }
 
-impl Rule for Pdr {
+impl RuleRecord for Pdr {
     type Id = PdrId;
     fn id(&self) -> PdrId {
         self.id
@@ -181,7 +181,7 @@ impl Rule for Pdr {
     }
 }
 
-impl Rule for Far {
+impl RuleRecord for Far {
     type Id = FarId;
     fn id(&self) -> FarId {
         self.id
@@ -191,7 +191,7 @@ impl Rule for Far {
     }
 }
 
-impl Rule for Qer {
+impl RuleRecord for Qer {
     type Id = QerId;
     fn id(&self) -> QerId {
         self.id
@@ -201,7 +201,7 @@ impl Rule for Qer {
     }
 }
 
-impl Rule for Bar {
+impl RuleRecord for Bar {
     type Id = BarId;
     fn id(&self) -> BarId {
         self.id
@@ -211,7 +211,7 @@ impl Rule for Bar {
     }
 }
 
-impl Rule for Urr {
+impl RuleRecord for Urr {
     type Id = UrrId;
     fn id(&self) -> UrrId {
         self.id
@@ -221,7 +221,7 @@ impl Rule for Urr {
     }
 }
 
-fn insert<R: Rule>(records: &mut Vec<R>, record: R) -> Result<(), Refusal> {
+fn insert<R: RuleRecord>(records: &mut Vec<R>, record: R) -> Result<(), Refusal> {
     if records.iter().any(|known| known.id() == record.id()) {
         return Err(Refusal::DuplicateRule { rule: R::rule(record.id()) });
     }
@@ -229,12 +229,12 @@ fn insert<R: Rule>(records: &mut Vec<R>, record: R) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub(super) fn find<R: Rule>(records: &mut [R], id: R::Id) -> Result<&mut R, Refusal> {
+pub(super) fn find<R: RuleRecord>(records: &mut [R], id: R::Id) -> Result<&mut R, Refusal> {
     let found = records.iter_mut().find(|record| record.id() == id);
     found.ok_or(Refusal::UnknownRule { rule: R::rule(id) })
 }
 
-fn remove_all<R: Rule>(records: &mut Vec<R>, ids: &[R::Id]) -> Result<(), Refusal> {
+fn remove_all<R: RuleRecord>(records: &mut Vec<R>, ids: &[R::Id]) -> Result<(), Refusal> {
     refuse_repetition(ids.iter().map(|&id| R::rule(id)))?;
     for &id in ids {
         let found = records.iter().position(|record| record.id() == id);
@@ -271,15 +271,15 @@ fn create_pdr(draft: &mut Draft, spec: PdrSpec) -> Result<Pdr, Refusal> {
 fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
     let pdi = match update.pdi {
         Some(spec) => {
-            let target = Target::Pdr(update.id);
+            let target = ChoiceTarget::Pdr(update.id);
             let before = find(&mut draft.records.pdrs, update.id)?.pdi.clone();
             let had_tunnel =
-                before.f_teid.is_some() || draft.wanted.iter().any(|w| w.target == target);
+                before.f_teid.is_some() || draft.teid_requests.iter().any(|w| w.target == target);
             let is_patch = is_patch(&before, had_tunnel, &spec);
             if !is_patch {
                 draft.forget(target);
             } else if !names_no_ue(&spec) {
-                draft.wanted_ues.retain(|wanted| wanted.target != target);
+                draft.ue_requests.retain(|wanted| wanted.target != target);
             }
             let keeps_ue = names_no_ue(&spec);
             let new = draft.provide_pdi(update.id, spec)?;
@@ -340,7 +340,7 @@ fn patched(before: Pdi, keeps_ue: bool, new: Pdi) -> Pdi {
         ue: if keeps_ue { before.ue } else { new.ue },
         further_ues: if keeps_ue { before.further_ues } else { new.further_ues },
         framed_routes: if keeps_ue { before.framed_routes } else { new.framed_routes },
-        own: OwnParts {
+        own: ReplaceablePdiParts {
             network_instance: network_instance.clone(),
             qfis: qfis.clone(),
             interface_type,
@@ -353,25 +353,25 @@ fn patched(before: Pdi, keeps_ue: bool, new: Pdi) -> Pdi {
 
 impl Draft {
     /// Takes what an earlier part of the change wanted for `target` back.
-    pub fn forget(&mut self, target: Target) {
-        self.wanted.retain(|wanted| wanted.target != target);
-        self.wanted_ues.retain(|wanted| wanted.target != target);
+    pub fn forget(&mut self, target: ChoiceTarget) {
+        self.teid_requests.retain(|wanted| wanted.target != target);
+        self.ue_requests.retain(|wanted| wanted.target != target);
     }
 
     /// The F-TEID as far as it is given; notes what is wanted.
-    pub fn provide_f_teid(&mut self, target: Target, spec: FTeidSpec) -> Option<FTeid> {
+    pub fn provide_f_teid(&mut self, target: ChoiceTarget, spec: FTeidSpec) -> Option<LocalFTeid> {
         match spec {
-            FTeidSpec::Given { teid, v4, v6 } => Some(FTeid { teid, v4, v6 }),
+            FTeidSpec::Given { teid, v4, v6 } => Some(LocalFTeid { teid, v4, v6 }),
             FTeidSpec::Choose { v4, v6, choose_id } => {
-                self.wanted.push(Wanted { target, v4, v6, choose_id });
+                self.teid_requests.push(TeidRequest { target, v4, v6, choose_id });
                 None
             }
         }
     }
 
     /// Notes the UE addresses that are wanted.
-    pub fn want_ue(&mut self, target: Target, choose: Option<ChooseUe>) {
-        self.wanted_ues.extend(choose.map(|choose| WantedUe { target, choose }));
+    pub fn request_ue(&mut self, target: ChoiceTarget, choose: Option<ChooseUe>) {
+        self.ue_requests.extend(choose.map(|choose| UeAddressRequest { target, choose }));
     }
 
     fn provide_pdi(&mut self, pdr: PdrId, spec: PdiSpec) -> Result<Pdi, Refusal> {
@@ -383,7 +383,7 @@ impl Draft {
         if !spec.traffic_endpoints.is_empty() && has_own {
             return Err(Refusal::TrafficEndpointNotAlone { pdr });
         }
-        self.want_ue(Target::Pdr(pdr), spec.choose_ue);
+        self.request_ue(ChoiceTarget::Pdr(pdr), spec.choose_ue);
         let network_instance = spec.network_instance.filter(|name| !name.is_empty());
         let qfis = distinct(spec.qfis);
         Ok(Pdi {
@@ -391,12 +391,14 @@ impl Draft {
             interface_type: spec.interface_type,
             traffic_endpoints: distinct(spec.traffic_endpoints),
             further: Vec::new(),
-            own: OwnParts {
+            own: ReplaceablePdiParts {
                 network_instance: network_instance.clone(),
                 qfis: qfis.clone(),
                 interface_type: spec.interface_type,
             },
-            f_teid: spec.f_teid.and_then(|f_teid| self.provide_f_teid(Target::Pdr(pdr), f_teid)),
+            f_teid: spec
+                .f_teid
+                .and_then(|f_teid| self.provide_f_teid(ChoiceTarget::Pdr(pdr), f_teid)),
             network_instance,
             ue: spec.ue,
             further_ues: distinct(spec.further_ues),
@@ -419,7 +421,7 @@ pub(super) fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
     }
     let mut filter = match spec.flow_description.as_deref() {
         Some(text) => sdf_text::parse(text).map_err(|error| Refusal::SdfInvalid { pdr, error })?,
-        None => SdfFilter::ANY,
+        None => PacketFilter::ANY,
     };
     filter.tos = spec.tos;
     filter.spi = spec.spi;

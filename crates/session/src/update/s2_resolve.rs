@@ -3,18 +3,18 @@
 //! Reads the store and writes nothing to it; TEIDs are only planned here. The checks of single
 //! rules are in `check`.
 
-use adit_rules::{Redirect, SdfFilter, SessionKey, SourceInterface, UeAddresses};
+use adit_rules::{PacketFilter, Redirect, SessionKey, SourceInterface, UeAddresses};
 use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
 use adit_types::{QerId, SessionIndex, Teid, UrrId};
 
-use super::s1_provide::{Draft, Target, Wanted, WantedUe};
+use super::s1_provide::{ChoiceTarget, Draft, TeidRequest, UeAddressRequest};
 use super::{check, choose_f_teid, choose_ue, endpoints, exemption, pool, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::direction::{self, Directions};
 use crate::keys::{self, Scope};
-use crate::local::Domains;
-use crate::provisioning::Known;
-use crate::record::{FTeid, Far, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
+use crate::local::DomainSet;
+use crate::provisioning::RuleCatalog;
+use crate::record::{Far, LocalFTeid, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
 use crate::refusal::{Refusal, RuleKind};
 use crate::session::OpenSession;
 use crate::session_usage::UsageChange;
@@ -48,8 +48,15 @@ pub(super) fn resolve(
     session: &OpenSession,
     draft: Draft,
 ) -> Result<Resolved, Refusal> {
-    let Draft { wanted, wanted_ues, drop_buffered, is_restoration, usage, created_qers, .. } =
-        draft;
+    let Draft {
+        teid_requests: wanted,
+        ue_requests: wanted_ues,
+        drop_buffered,
+        is_restoration,
+        usage,
+        created_qers,
+        ..
+    } = draft;
     let mut records = draft.records;
     let (index, before) = (session.index, &session.records);
     check_counts(&records)?;
@@ -69,13 +76,13 @@ pub(super) fn resolve(
         check::pdr(&store.provisioning, &records, pdr)?;
         for pdi in pdr.pdi.each() {
             let tunneled = is_tunneled(pdr, pdi, &wanted);
-            provisioned::pdi(store.known(), before, (pdr, pdi), tunneled)?;
+            provisioned::pdi(store.catalog(), before, (pdr, pdi), tunneled)?;
             check_claims(store, index, (pdr, pdi), scope.of_claims(pdi))?;
         }
-        predefined::check(store.known(), pdr)?;
-        check_references(store.known(), &records, pdr)?;
+        predefined::check(store.catalog(), pdr)?;
+        check_references(store.catalog(), &records, pdr)?;
     }
-    predefined::check_count(store.known(), &records)?;
+    predefined::check_count(store.catalog(), &records)?;
     for endpoint in &records.traffic_endpoints {
         check_endpoint(store, index, endpoint, scope.of_endpoints())?;
     }
@@ -111,12 +118,12 @@ pub(super) fn resolve(
 }
 
 /// True when packets of the PDR that match `pdi` arrive in a tunnel.
-fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[Wanted]) -> bool {
+fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[TeidRequest]) -> bool {
     matches!(pdi.source, SourceInterface::Access | SourceInterface::CpFunction)
         || pdi.f_teid.is_some()
         || wanted.iter().any(|wanted| match wanted.target {
-            Target::Pdr(id) => id == pdr.id,
-            Target::TrafficEndpoint(id) => pdi.traffic_endpoints.first() == Some(&id),
+            ChoiceTarget::Pdr(id) => id == pdr.id,
+            ChoiceTarget::TrafficEndpoint(id) => pdi.traffic_endpoints.first() == Some(&id),
         })
 }
 
@@ -185,7 +192,7 @@ fn check_urrs(
     pool::check(&records.urrs)?;
     for urr in &records.urrs {
         check::urr(urr)?;
-        exemption::check(store.known(), before, urr)?;
+        exemption::check(store.catalog(), before, urr)?;
         let links = urr.settings.linked.as_deref().unwrap_or_default();
         if let Some(&linked) = links.iter().find(|&&id| !records.urrs.iter().any(|u| u.id == id)) {
             return Err(Refusal::UnknownLinkedUrr { urr: urr.id, linked });
@@ -206,7 +213,7 @@ fn check_urrs(
     }
 }
 
-fn check_references(known: Known<'_>, records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
+fn check_references(known: RuleCatalog<'_>, records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
     let far = pdr.far.map(|far| {
         let found = records.fars.iter().find(|known| known.id == far);
         found.ok_or(Refusal::UnknownFar { pdr: pdr.id, far })
@@ -234,7 +241,7 @@ fn check_claims(
     store: &SessionStore,
     index: SessionIndex,
     (pdr, pdi): (&Pdr, &Pdi),
-    domains: Domains,
+    domains: DomainSet,
 ) -> Result<(), Refusal> {
     if let Some(teid) = pdi.f_teid.map(|f_teid| f_teid.teid)
         && is_others(store, index, SessionKey::Teid(teid))
@@ -285,7 +292,7 @@ fn is_others_in(
     store: &SessionStore,
     index: SessionIndex,
     key: SessionKey,
-    domains: Domains,
+    domains: DomainSet,
 ) -> bool {
     keys::within(key, domains).any(|key| is_others(store, index, key))
 }
@@ -295,7 +302,7 @@ fn check_endpoint(
     store: &SessionStore,
     index: SessionIndex,
     endpoint: &TrafficEndpoint,
-    domains: Domains,
+    domains: DomainSet,
 ) -> Result<(), Refusal> {
     let id = endpoint.id;
     let name = endpoint.network_instance.as_deref();
@@ -308,29 +315,33 @@ fn check_endpoint(
 }
 
 /// What the answer says: F-TEIDs and UE addresses by PDR and by traffic endpoint.
-fn created(records: &Records, f_teids: &[(Target, FTeid)], wanted_ues: &[WantedUe]) -> Created {
+fn created(
+    records: &Records,
+    f_teids: &[(ChoiceTarget, LocalFTeid)],
+    wanted_ues: &[UeAddressRequest],
+) -> Created {
     let mut created = Created::default();
     for &(target, f_teid) in f_teids {
         match target {
-            Target::Pdr(pdr) => created.pdrs.push(CreatedPdr { pdr, f_teid }),
-            Target::TrafficEndpoint(id) => {
+            ChoiceTarget::Pdr(pdr) => created.pdrs.push(CreatedPdr { pdr, f_teid }),
+            ChoiceTarget::TrafficEndpoint(id) => {
                 let ue = None;
                 created.endpoints.push(CreatedTrafficEndpoint { id, f_teid: Some(f_teid), ue });
             }
         }
     }
-    for WantedUe { target, choose } in wanted_ues {
+    for UeAddressRequest { target, choose } in wanted_ues {
         let only_chosen = |ue: Option<UeMatch>| {
             let UeAddresses { v4, v6 } = ue.map(|ue| ue.addresses).unwrap_or_default();
             UeAddresses { v4: v4.filter(|_| choose.v4), v6: v6.filter(|_| choose.v6) }
         };
         match *target {
-            Target::Pdr(id) => {
+            ChoiceTarget::Pdr(id) => {
                 let pdr = records.pdrs.iter().find(|pdr| pdr.id == id);
                 let addresses = only_chosen(pdr.and_then(|pdr| pdr.pdi.ue));
                 created.ues.push(CreatedUe { pdr: id, addresses, side: choose.side });
             }
-            Target::TrafficEndpoint(id) => {
+            ChoiceTarget::TrafficEndpoint(id) => {
                 let endpoint = records.traffic_endpoints.iter().find(|known| known.id == id);
                 let ue = Some(only_chosen(endpoint.and_then(|known| known.ue)));
                 match created.endpoints.iter_mut().find(|known| known.id == id) {
@@ -351,7 +362,7 @@ fn created(records: &Records, f_teids: &[(Target, FTeid)], wanted_ues: &[WantedU
 /// A bidirectional filter may be defined in both of its PDRs as long as the definitions agree.
 /// Spec: TS 29.244 §8.2.5 (BID).
 fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
-    let mut defined: Vec<(u32, SdfFilter)> = Vec::new();
+    let mut defined: Vec<(u32, PacketFilter)> = Vec::new();
     for pdr in &*pdrs {
         let definitions = pdr.pdi.sdf.iter().filter(|sdf| sdf.reference().is_none());
         for sdf in definitions.filter(|sdf| sdf.spec.bidirectional) {

@@ -1,19 +1,19 @@
 //! Stage 3: turn records into the rules that workers run. Cannot fail: references were resolved.
 
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, FarEntry, PacketRate, PdrEntry, QerEntry, QerMeter,
-    SdfSet, SessionRules, Steering, TunnelSide, UeAddresses, UrrEntry,
+    ApplyAction, DeltaId, DestinationInterface, FarEntry, PacketRateMeter, PdrEntry, QerEntry,
+    QerMeter, SdfSet, SessionRules, Steering, TunnelSide, UeAddresses, UrrEntry,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 use adit_types::{Direction, FarId, InterfaceSet, IpPrefix, NextHopIndex, QerId, Teid};
 use arrayvec::ArrayVec;
 
-use super::predefined::{self, Brought};
+use super::predefined::{self, PredefinedAdditions};
 use crate::direction::Directions;
 use crate::keys::Scope;
-use crate::provisioning::Known;
+use crate::provisioning::RuleCatalog;
 use crate::record::{Far, Forwarding, Pdi, Pdr, Qer, Records};
-use crate::session::{Identity, OwnerId};
+use crate::session::{OwnerId, SessionIdentity};
 use crate::session_usage::SessionUsage;
 use crate::shared_rates::shared_rate;
 use crate::update::exemption;
@@ -24,12 +24,12 @@ use crate::update::exemption;
 /// traffic endpoint; FARs and QERs in the order of their records (what FARs duplicate to behind
 /// them), which is what the positions in a [`PdrEntry`] count.
 pub(crate) fn compile(
-    known: Known<'_>,
-    Identity { up_seid, origin, buffer_epoch, packet_rates }: Identity<'_>,
+    known: RuleCatalog<'_>,
+    SessionIdentity { up_seid, origin, buffer_epoch, packet_rates }: SessionIdentity<'_>,
     records: &Records,
     usage: &SessionUsage,
 ) -> SessionRules {
-    let brought = Brought::new(known, records);
+    let brought = PredefinedAdditions::new(known, records);
     let directions = Directions::new(records);
     let scope = Scope::new(known.configured, records);
     let pdrs =
@@ -53,7 +53,7 @@ pub(crate) fn compile(
 }
 
 /// The URRs in the order of the records, and the inactivity timer.
-fn urr_entries(known: Known<'_>, records: &Records, usage: &SessionUsage) -> Vec<UrrEntry> {
+fn urr_entries(known: RuleCatalog<'_>, records: &Records, usage: &SessionUsage) -> Vec<UrrEntry> {
     let mut entries = usage.entries(records);
     for (entry, urr) in entries.iter_mut().zip(&records.urrs) {
         entry.exempt = exemption::filters(known, urr);
@@ -98,8 +98,8 @@ fn tunnel_sides(records: &Records, directions: &Directions<'_>) -> Vec<(Teid, Tu
 }
 
 fn pdrs(
-    (known, scope): (Known<'_>, &Scope<'_>),
-    (records, brought, directions): (&Records, &Brought, &Directions<'_>),
+    (known, scope): (RuleCatalog<'_>, &Scope<'_>),
+    (records, brought, directions): (&Records, &PredefinedAdditions, &Directions<'_>),
     usage: &SessionUsage,
     direction: Direction,
 ) -> Vec<PdrEntry> {
@@ -126,7 +126,7 @@ fn pdrs(
 /// The entry of one alternative of a PDR; `None` while the PDR's application has no PFDs any more:
 /// then it matches nothing.
 fn pdr(
-    (known, scope): (Known<'_>, &Scope<'_>),
+    (known, scope): (RuleCatalog<'_>, &Scope<'_>),
     records: &Records,
     usage: &SessionUsage,
     (pdr, pdi): (&Pdr, &Pdi),
@@ -156,7 +156,7 @@ fn pdr(
 }
 
 /// The filters of the PDI or of the application that it names, if that is known.
-fn filters(known: Known<'_>, pdr: &Pdr) -> Option<SdfSet> {
+fn filters(known: RuleCatalog<'_>, pdr: &Pdr) -> Option<SdfSet> {
     match pdr.pdi.application.as_deref() {
         Some(id) => known.application(id).cloned(),
         None => Some(pdr.pdi.sdf.iter().map(|sdf| sdf.filter.clone()).collect()),
@@ -186,7 +186,11 @@ pub(super) fn resolved(position: Option<usize>) -> u16 {
 
 /// The FARs in the order of their records, behind them those of predefined rules, and behind them
 /// one entry for each copy.
-fn fars(scoped: (Known<'_>, &Scope<'_>), records: &Records, brought: &Brought) -> Vec<FarEntry> {
+fn fars(
+    scoped: (RuleCatalog<'_>, &Scope<'_>),
+    records: &Records,
+    brought: &PredefinedAdditions,
+) -> Vec<FarEntry> {
     let all = records.fars.iter().chain(&brought.fars);
     let mut entries: Vec<FarEntry> = all.map(|record| far(scoped, records, record)).collect();
     let duplicating = |(_, far): &(usize, &Far)| far.action.contains(ApplyAction::DUPL);
@@ -195,14 +199,14 @@ fn fars(scoped: (Known<'_>, &Scope<'_>), records: &Records, brought: &Brought) -
             let position = resolved(Some(entries.len()));
             let copy = forwarding(scoped, record.id, ApplyAction::FORW, Some(parts));
             // A copy goes where the control plane wants it, whoever the packet is for.
-            entries.push(FarEntry { switched: InterfaceSet::NONE, ..copy });
+            entries.push(FarEntry { local_switching: InterfaceSet::NONE, ..copy });
             entries[at].duplicates.push(position);
         }
     }
     entries
 }
 
-fn far(scoped: (Known<'_>, &Scope<'_>), records: &Records, far: &Far) -> FarEntry {
+fn far(scoped: (RuleCatalog<'_>, &Scope<'_>), records: &Records, far: &Far) -> FarEntry {
     let bar = records.bars.iter().find(|bar| Some(bar.id) == far.bar);
     let suggested = bar.and_then(|bar| bar.suggested_pkts).unwrap_or(BUFFER_PKTS_DEFAULT);
     let buffer_pkts_max = suggested.min(BUFFER_PKTS_PER_SESSION_MAX);
@@ -213,7 +217,7 @@ fn far(scoped: (Known<'_>, &Scope<'_>), records: &Records, far: &Far) -> FarEntr
 /// judged and stays behind. One that forwards to Access without a tunnel has DROP beside FORW: it
 /// drops until the control plane tells the tunnel.
 fn forwarding(
-    (known, scope): (Known<'_>, &Scope<'_>),
+    (known, scope): (RuleCatalog<'_>, &Scope<'_>),
     id: FarId,
     action: ApplyAction,
     parts: Option<&Forwarding>,
@@ -239,16 +243,16 @@ fn forwarding(
         steering: (steering != Steering::default()).then(|| Box::new(steering)),
         dscp,
         redirect: forwards.and_then(|parts| parts.redirect.clone()).map(Box::new),
-        switched: forwards
+        local_switching: forwards
             .map_or(InterfaceSet::NONE, |parts| known.configured.switched_interfaces(parts)),
         duplicates: ArrayVec::new(),
     }
 }
 
 fn qer(
-    known: Known<'_>,
+    known: RuleCatalog<'_>,
     origin: OwnerId,
-    packet_rates: &[(QerId, PacketRate)],
+    packet_rates: &[(QerId, PacketRateMeter)],
     qer: &Qer,
 ) -> QerEntry {
     let mut rates = packet_rates.iter().filter(|_| qer.packet_rate.is_some());

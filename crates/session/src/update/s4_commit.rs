@@ -10,15 +10,15 @@ use super::s3_compile::compile;
 use crate::keys;
 use crate::packet_rates::QerPacketRates;
 use crate::record::Records;
-use crate::session::{Identity, OpenSession};
+use crate::session::{OpenSession, SessionIdentity};
 use crate::session_usage::UsagePlan;
 use crate::shared_rates::shared_rates;
-use crate::store::{Retired, SessionStore};
+use crate::store::{RetiredResources, SessionStore};
 use crate::usage::UsageReport;
 
 /// What becomes of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum ChangeKind {
     /// It is new.
     Establish,
     /// It stays.
@@ -30,7 +30,7 @@ pub(crate) enum Fate {
 /// A change ready to be written.
 #[derive(Debug)]
 pub(crate) struct Compiled {
-    fate: Fate,
+    kind: ChangeKind,
     claims_before: Vec<SessionKey>,
     claims_after: Vec<SessionKey>,
     key_changes: Vec<KeyChange>,
@@ -80,7 +80,7 @@ pub(crate) fn compile_change(
     store: &SessionStore,
     session: &OpenSession,
     resolved: &Resolved,
-    fate: Fate,
+    fate: ChangeKind,
 ) -> Compiled {
     let usage = store.plan_usage(session, resolved);
     let (before, after) = (&session.records, &resolved.records);
@@ -92,22 +92,22 @@ pub(crate) fn compile_change(
     );
     let identity = session.identity(&store.packet_rates);
     let buffer_epoch = epoch_after(session, resolved.drop_buffered);
-    let identity_after = Identity { buffer_epoch, packet_rates: &packet_rates, ..identity };
-    let compile = |identity, records, usage| compile(store.known(), identity, records, usage);
+    let identity_after = SessionIdentity { buffer_epoch, packet_rates: &packet_rates, ..identity };
+    let compile = |identity, records, usage| compile(store.catalog(), identity, records, usage);
     let own = &store.provisioning;
     let key_changes = changes(&keys::keys(own, before), &keys::keys(own, after));
-    let rules =
-        (fate != Fate::Delete).then(|| Box::new(compile(identity_after, after, &usage.after)));
+    let rules = (fate != ChangeKind::Delete)
+        .then(|| Box::new(compile(identity_after, after, &usage.after)));
     let (claims_before, claims_after) = (keys::claims(own, before), keys::claims(own, after));
     // A claim that ends may wait for its reclaim, which needs a delta.
-    let unchanged = fate == Fate::Modify
+    let unchanged = fate == ChangeKind::Modify
         && key_changes.is_empty()
         && keys::difference(&claims_before, &claims_after).next().is_none()
         && rules.as_deref() == Some(&compile(identity, before, &session.usage));
     let rates = |records: &Records| shared_rates(session.origin, &records.qers);
     let (rates_before, rates_after) = (rates(before), rates(after));
     Compiled {
-        fate,
+        kind: fate,
         claims_before,
         claims_after,
         key_changes,
@@ -134,7 +134,7 @@ pub(crate) fn commit(
 ) -> Committed {
     let index = session.index;
     let Compiled {
-        fate,
+        kind: fate,
         claims_before,
         claims_after,
         key_changes,
@@ -150,7 +150,7 @@ pub(crate) fn commit(
     store.deadlines.set(index, usage.deadline);
     store.teids.commit(resolved.teids, index);
     session.buffer_epoch = epoch_after(&session, resolved.drop_buffered);
-    let SessionStore { far_ends, provisioning, .. } = store;
+    let SessionStore { tunnel_index: far_ends, provisioning, .. } = store;
     far_ends.change(index, &before, &session.records, |parts| {
         provisioning.forwarding_interfaces(parts)
     });
@@ -167,14 +167,14 @@ pub(crate) fn commit(
             panic!("fault injected into a commit");
         }
     }
-    if fate != Fate::Delete {
-        store.put(session.close());
+    if fate != ChangeKind::Delete {
+        store.insert_session(session.close());
     }
     if !unchanged {
         let queue = store.retired.entry(index).or_default();
-        queue.push_back(Retired {
+        queue.push_back(RetiredResources {
             keys: retired,
-            is_last: fate == Fate::Delete,
+            is_last: fate == ChangeKind::Delete,
             usage: usage.ended,
             usage_slots: usage.slots_retired,
             shared_rates: keys::difference(&rates_before, &rates_after).collect(),

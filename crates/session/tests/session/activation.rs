@@ -1,6 +1,6 @@
 //! PDRs that begin and cease to match at a time of their own. Spec: TS 29.244 §8.2.121, §8.2.122.
 
-use adit_session::{Change, PdrTimes, PdrUpdate};
+use adit_session::{PdrTimes, PdrUpdate, SessionChange};
 use adit_types::{Nanos, PdrId};
 
 use crate::builders::*;
@@ -15,8 +15,8 @@ fn times(activation: Option<u64>, deactivation: Option<u64>) -> PdrTimes {
     PdrTimes { activation: activation.map(s), deactivation: deactivation.map(s) }
 }
 
-fn with_times(times: PdrTimes) -> Change {
-    let mut change = Change { at: s(10), ..session(1) };
+fn with_times(times: PdrTimes) -> SessionChange {
+    let mut change = SessionChange { at: s(10), ..session(1) };
     change.create_pdrs[1].times = times;
     change
 }
@@ -60,7 +60,7 @@ fn update_replaces_one_time_and_keeps_the_other() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, with_times(times(None, Some(30)))).unwrap().up_seid;
     let update = PdrUpdate { id: DL, times: times(Some(40), None), ..PdrUpdate::default() };
-    let change = Change { update_pdrs: vec![update], at: s(12), ..Change::default() };
+    let change = SessionChange { update_pdrs: vec![update], at: s(12), ..SessionChange::default() };
     let modified = store.modify(up_seid, change).unwrap();
     assert!(modified.delta.unwrap().rules.unwrap().downlink.is_empty(), "waits for 40 now");
     assert_eq!(store.poll_usage(s(30)), None, "it does not match anyway");

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
-    RuleDelta, SourceInterface, UeAddresses,
+    ApplyAction, DestinationInterface, GtpuTunnel, HeaderCreation, HeaderRemoval, RuleDelta,
+    SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Change, ChangedApplications, CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses,
-    LocalInterface, OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec, SessionStore,
+    ChangedApplications, CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses, LocalInterface,
+    OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec, SessionChange, SessionStore,
     StoreConfig, UeMatch, UeSide,
 };
 use adit_types::{FarId, InterfaceRole, PdrId, Precedence, QerId, Qfi, Seid, Teid};
@@ -78,7 +78,7 @@ pub fn uplink(last: u8) -> PdrSpec {
             qfis: vec![Qfi::new(9).unwrap()],
             ..pdi(SourceInterface::Access)
         },
-        outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIpv4),
+        outer_header_removal: Some(HeaderRemoval::GtpuUdpIpv4),
         container_deletion: false,
         far: Some(FarId(1)),
         qers: vec![QerId(1)],
@@ -118,8 +118,8 @@ pub fn far(id: u32, destination: DestinationInterface) -> Far {
     }
 }
 
-pub fn tunnel(teid: u32) -> OuterHeaderCreation {
-    OuterHeaderCreation::Gtpu(GtpuTunnel { teid: Teid(teid), addr: IpAddr::V4(GNB) })
+pub fn tunnel(teid: u32) -> HeaderCreation {
+    HeaderCreation::Gtpu(GtpuTunnel { teid: Teid(teid), addr: IpAddr::V4(GNB) })
 }
 
 pub fn qer(id: u32) -> Qer {
@@ -127,12 +127,12 @@ pub fn qer(id: u32) -> Qer {
 }
 
 /// The usual session of one UE: a PDR, FAR per direction and a QER.
-pub fn session(last: u8) -> Change {
-    Change {
+pub fn session(last: u8) -> SessionChange {
+    SessionChange {
         create_pdrs: vec![uplink(last), downlink(last)],
         create_fars: vec![far(1, DestinationInterface::Core), far(2, DestinationInterface::Access)],
         create_qers: vec![qer(1)],
-        ..Change::default()
+        ..SessionChange::default()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use adit_rules::SourceInterface;
 use adit_session::{
-    Change, CreatedPdr, FTeidSpec, LocalAddresses, LocalInterface, PdiSpec, PdrSpec, Provisioning,
-    SessionStore, Tolerances, UeSide,
+    CreatedPdr, FTeidSpec, LocalAddresses, LocalInterface, PdiSpec, PdrSpec, Provisioning,
+    SessionChange, SessionStore, Tolerances, UeSide,
 };
 use adit_types::{FarId, InterfaceRole, PdrId, QerId, Seid, Teid};
 
@@ -30,12 +30,15 @@ fn teids(created: &[CreatedPdr]) -> Vec<Teid> {
 }
 
 fn add(store: &mut SessionStore, up_seid: Seid, create_pdrs: Vec<PdrSpec>) -> Vec<Teid> {
-    let change = Change { create_pdrs, ..Change::default() };
+    let change = SessionChange { create_pdrs, ..SessionChange::default() };
     teids(&store.modify(up_seid, change).unwrap().created)
 }
 
-fn remove(ids: &[u16]) -> Change {
-    Change { remove_pdrs: ids.iter().copied().map(PdrId).collect(), ..Change::default() }
+fn remove(ids: &[u16]) -> SessionChange {
+    SessionChange {
+        remove_pdrs: ids.iter().copied().map(PdrId).collect(),
+        ..SessionChange::default()
+    }
 }
 
 fn established(store: &mut SessionStore, f_teid: FTeidSpec) -> (Seid, Teid) {
@@ -55,7 +58,8 @@ fn choose_id_of_a_later_change_means_the_same_f_teid_while_a_pdr_has_it() {
     assert_ne!(other, first, "another ID");
     store.modify(up_seid, remove(&[1])).unwrap();
     assert_eq!(add(&mut store, up_seid, vec![asking(8, Access, with_id(5))]), [first]);
-    let change = Change { create_pdrs: vec![asking(9, Access, with_id(10))], ..remove(&[7]) };
+    let change =
+        SessionChange { create_pdrs: vec![asking(9, Access, with_id(10))], ..remove(&[7]) };
     let again = teids(&store.modify(up_seid, change).unwrap().created);
     assert_ne!(again, [other], "the last PDR that had it goes in the same change");
     store.modify(up_seid, remove(&[6, 8, 9])).unwrap();

@@ -2,12 +2,11 @@
 //! the CP function. Spec: TS 29.244 §5.3; TS 23.502 §4.9.1.3.
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, OuterHeaderCreation, SessionRules, SourceInterface,
-    TunnelSide,
+    ApplyAction, DestinationInterface, HeaderCreation, SessionRules, SourceInterface, TunnelSide,
 };
 use adit_session::{
-    Change, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, PdiSpec, PdrSpec, Refusal,
-    SessionStore, UeMatch, UeSide,
+    FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, PdiSpec, PdrSpec, Refusal,
+    SessionChange, SessionStore, UeMatch, UeSide,
 };
 use adit_types::{Direction, FarId, PdrId, Precedence, Seid, Teid};
 
@@ -16,7 +15,7 @@ use crate::builders::*;
 const SHARED: FTeidSpec = FTeidSpec::Choose { v4: true, v6: true, choose_id: Some(5) };
 
 /// What Open5GS 2.7.7 establishes for every PDU session.
-fn open5gs() -> Change {
+fn open5gs() -> SessionChange {
     let choosing = |pdr: PdrSpec, f_teid| {
         let pdi = PdiSpec { f_teid: Some(f_teid), ue: None, ..pdr.pdi };
         PdrSpec { pdi, ..pdr }
@@ -45,11 +44,11 @@ fn open5gs() -> Change {
     to_cp.pdi.qfis.clear();
     let buffering = ApplyAction::BUFF | ApplyAction::NOCP;
     let unknown = Far { action: buffering, forwarding: None, ..far(1, DestinationInterface::Core) };
-    Change {
+    SessionChange {
         create_pdrs: vec![down, up, from_cp, to_cp],
         create_fars: vec![unknown, far(2, DestinationInterface::Core), to_smf(3)],
         create_qers: vec![qer(1)],
-        ..Change::default()
+        ..SessionChange::default()
     }
 }
 
@@ -61,7 +60,7 @@ fn to_smf(id: u32) -> Far {
     Far { forwarding: Some(forwarding), ..far(id, DestinationInterface::Core) }
 }
 
-fn lead(far: u32, destination: DestinationInterface) -> Change {
+fn lead(far: u32, destination: DestinationInterface) -> SessionChange {
     let update = ForwardingUpdate {
         destination: Some(destination),
         outer_header_creation: Some(tunnel(8)),
@@ -73,15 +72,15 @@ fn lead(far: u32, destination: DestinationInterface) -> Change {
         forwarding: Some(update),
         ..FarUpdate::default()
     };
-    Change { update_fars: vec![update], ..Change::default() }
+    SessionChange { update_fars: vec![update], ..SessionChange::default() }
 }
 
-fn establish(store: &mut SessionStore, change: Change) -> (Seid, SessionRules) {
+fn establish(store: &mut SessionStore, change: SessionChange) -> (Seid, SessionRules) {
     let established = store.establish(OWNER, CP, change).unwrap();
     (established.up_seid, *established.delta.rules.unwrap())
 }
 
-fn modify(store: &mut SessionStore, seid: Seid, change: Change) -> SessionRules {
+fn modify(store: &mut SessionStore, seid: Seid, change: SessionChange) -> SessionRules {
     *store.modify(seid, change).unwrap().delta.unwrap().rules.unwrap()
 }
 
@@ -151,9 +150,9 @@ fn far_to_the_cp_function_needs_a_gtpu_tunnel() {
     };
     assert_eq!(with(None), Refusal::FarWithoutOuterHeader { far });
     let addr = GNB.into();
-    let udp = OuterHeaderCreation::Udp { addr, port: 5000 };
+    let udp = HeaderCreation::Udp { addr, port: 5000 };
     assert_eq!(with(Some(udp)), Refusal::TunnelInvalid { far });
-    assert_eq!(with(Some(OuterHeaderCreation::Ip { addr })), Refusal::TunnelInvalid { far });
+    assert_eq!(with(Some(HeaderCreation::Ip { addr })), Refusal::TunnelInvalid { far });
 }
 
 #[test]
@@ -171,10 +170,10 @@ fn tunnel_from_the_ran_back_to_the_ran_is_downlink_and_may_name_the_ue_as_destin
         far: Some(FarId(7)),
         ..uplink(1)
     };
-    let change = Change {
+    let change = SessionChange {
         create_pdrs: vec![forwarded],
         create_fars: vec![far(7, DestinationInterface::Access)],
-        ..Change::default()
+        ..SessionChange::default()
     };
     let rules = modify(&mut store, seid, change);
     let side = TunnelSide { source: SourceInterface::Access, direction: Direction::Downlink };

@@ -1,8 +1,8 @@
 //! End Markers: one for each FAR that asks and leaves its tunnel, with the QoS flow that leaves.
 
-use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation};
+use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, HeaderCreation};
 use adit_session::{
-    Change, EndMarker, FarUpdate, ForwardingUpdate, PdrSpec, Qer, QerUpdate, SessionStore,
+    EndMarker, FarUpdate, ForwardingUpdate, PdrSpec, Qer, QerUpdate, SessionChange, SessionStore,
 };
 use adit_types::{FarId, InterfaceSet, PdrId, QerId, Qfi, Seid};
 
@@ -12,12 +12,12 @@ use crate::builders::*;
 const N3: InterfaceSet = InterfaceSet(1);
 
 /// Another tunnel of the gNB.
-fn gnb(teid: u32) -> OuterHeaderCreation {
+fn gnb(teid: u32) -> HeaderCreation {
     crate::builders::tunnel(teid)
 }
 
 /// FAR 2 and 3 into one tunnel; PDR 2 with QFI 9 by FAR 2, PDR 3 with QFI 5 by FAR 3.
-fn two_flows() -> Change {
+fn two_flows() -> SessionChange {
     let mut change = session(1);
     change.create_fars.push(far(3, DestinationInterface::Access));
     change.create_qers.push(Qer { qfi: Qfi::new(5), ..qer(2) });
@@ -26,7 +26,7 @@ fn two_flows() -> Change {
     change
 }
 
-fn established(change: Change) -> (SessionStore, Seid, GtpuTunnel) {
+fn established(change: SessionChange) -> (SessionStore, Seid, GtpuTunnel) {
     let mut store = store(4);
     let tunnel = change.create_fars[1].tunnel().unwrap();
     let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
@@ -34,7 +34,7 @@ fn established(change: Change) -> (SessionStore, Seid, GtpuTunnel) {
 }
 
 /// FAR `id` moves to another tunnel, or stays, and asks for an End Marker.
-fn to(id: u32, outer: Option<OuterHeaderCreation>) -> FarUpdate {
+fn to(id: u32, outer: Option<HeaderCreation>) -> FarUpdate {
     FarUpdate {
         id: FarId(id),
         forwarding: Some(ForwardingUpdate {
@@ -47,7 +47,7 @@ fn to(id: u32, outer: Option<OuterHeaderCreation>) -> FarUpdate {
 }
 
 fn markers(store: &mut SessionStore, up_seid: Seid, fars: &[FarUpdate]) -> Vec<EndMarker> {
-    let change = Change { update_fars: fars.to_vec(), ..Change::default() };
+    let change = SessionChange { update_fars: fars.to_vec(), ..SessionChange::default() };
     store.modify(up_seid, change).unwrap().end_markers
 }
 
@@ -72,7 +72,7 @@ fn far_that_does_not_ask_gets_no_marker() {
 #[test]
 fn unchanged_tunnel_gets_no_marker_and_no_error() {
     let (mut store, up_seid, tunnel) = established(two_flows());
-    let same = OuterHeaderCreation::Gtpu(tunnel);
+    let same = HeaderCreation::Gtpu(tunnel);
     assert_eq!(markers(&mut store, up_seid, &[to(2, Some(same)), to(3, None)]), []);
 }
 
@@ -127,10 +127,10 @@ fn pdr_without_a_flow_does_not_hide_that_of_the_others() {
 fn flow_is_that_of_the_path_that_is_left() {
     let (mut store, up_seid, tunnel) = established(session(1));
     let (id, qfi) = (QerId(1), Qfi::new(7));
-    let change = Change {
+    let change = SessionChange {
         update_fars: vec![to(2, Some(gnb(9)))],
         update_qers: vec![QerUpdate { id, qfi, ..QerUpdate::default() }],
-        ..Change::default()
+        ..SessionChange::default()
     };
     let found = store.modify(up_seid, change).unwrap().end_markers;
     assert_eq!(found, [EndMarker { tunnel, interfaces: N3, qfi: Qfi::new(9) }]);
@@ -142,7 +142,7 @@ fn marker_towards_another_user_plane_function_names_no_flow() {
     let outer = gnb(6);
     change.create_fars[0].forwarding.as_mut().unwrap().outer_header_creation = Some(outer);
 
-    let OuterHeaderCreation::Gtpu(tunnel) = outer else { unreachable!("it is one") };
+    let HeaderCreation::Gtpu(tunnel) = outer else { unreachable!("it is one") };
     let (mut store, up_seid, _) = established(change);
     let moved = [to(1, Some(gnb(9)))];
     assert_eq!(

@@ -3,8 +3,8 @@
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{KeyChange, SessionKey};
 use adit_session::{
-    Change, ChooseUe, Provisioning, Refusal, SessionStore, TrafficEndpoint, TrafficEndpointId,
-    TrafficEndpointSpec, UePool, UeSide,
+    ChooseUe, Provisioning, Refusal, SessionChange, SessionStore, TrafficEndpoint,
+    TrafficEndpointId, TrafficEndpointSpec, UePool, UeSide,
 };
 use adit_types::limits::TRAFFIC_ENDPOINTS_PER_PDI_MAX;
 use adit_types::{FarId, PdrId, Qfi, Teid};
@@ -29,7 +29,7 @@ pub(crate) fn endpoint(id: TrafficEndpointId) -> TrafficEndpointSpec {
 }
 
 /// The usual session with everything that can be in traffic endpoints there.
-fn with_endpoints() -> Change {
+fn with_endpoints() -> SessionChange {
     let mut change = session(1);
     for (pdr, id) in change.create_pdrs.iter_mut().zip([TUNNEL, NETWORK]) {
         (pdr.pdi.f_teid, pdr.pdi.ue, pdr.pdi.traffic_endpoints) = (None, None, vec![id]);
@@ -63,7 +63,8 @@ fn pdr_takes_over_tunnel_and_ue_of_its_traffic_endpoint() {
 fn update_of_a_traffic_endpoint_reaches_its_pdrs() {
     let mut store = store(4);
     let established = store.establish(OWNER, CP, with_endpoints()).unwrap();
-    let update = |spec| Change { update_traffic_endpoints: vec![spec], ..Change::default() };
+    let update =
+        |spec| SessionChange { update_traffic_endpoints: vec![spec], ..SessionChange::default() };
     let moved = TrafficEndpointSpec { f_teid: Some(given(0x77)), ..endpoint(TUNNEL) };
     let delta = store.modify(established.up_seid, update(moved)).unwrap().delta.unwrap();
     assert_eq!(delta.rules.unwrap().uplink[0].teid, Some(Teid(0x77)));
@@ -85,7 +86,8 @@ fn update_of_a_traffic_endpoint_keeps_the_parts_that_it_leaves_out() {
     (tunnel.network_instance, tunnel.qfis) = (Some("ims".into()), qfis);
     let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
     let mut updated = |spec| {
-        let change = Change { update_traffic_endpoints: vec![spec], ..Change::default() };
+        let change =
+            SessionChange { update_traffic_endpoints: vec![spec], ..SessionChange::default() };
         store.modify(up_seid, change).unwrap();
         store.session(up_seid).unwrap().traffic_endpoints().remove(0)
     };
@@ -105,7 +107,8 @@ fn removal_of_a_traffic_endpoint_removes_its_pdrs_and_frees_what_was_chosen() {
     let mut store = store(4);
     let established = store.establish(OWNER, CP, with_endpoints()).unwrap();
     store.reclaim(established.index);
-    let change = Change { remove_traffic_endpoints: vec![TUNNEL], ..Change::default() };
+    let change =
+        SessionChange { remove_traffic_endpoints: vec![TUNNEL], ..SessionChange::default() };
     let delta = store.modify(established.up_seid, change).unwrap().delta.unwrap();
     assert!(delta.rules.unwrap().uplink.is_empty());
     assert_eq!(store.reserved().teids, 1, "until the reclaim");
@@ -127,7 +130,8 @@ fn traffic_endpoint_that_no_pdr_names_keeps_its_tunnel() {
     other.create_pdrs[0].pdi.f_teid = Some(given(teid.0));
     let refusal = store.establish(OWNER, CP, other).unwrap_err();
     assert_eq!(refusal, Refusal::FTeidTaken { pdr: PdrId(1), teid });
-    let change = Change { remove_traffic_endpoints: vec![TUNNEL], ..Change::default() };
+    let change =
+        SessionChange { remove_traffic_endpoints: vec![TUNNEL], ..SessionChange::default() };
     let delta = store.modify(established.up_seid, change).unwrap().delta;
     assert!(delta.is_some(), "a delta whose reclaim frees the TEID");
     store.reclaim(established.index);
@@ -160,7 +164,7 @@ fn traffic_endpoint_in_contradiction_is_refused_without_a_trace() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(200)).unwrap().up_seid;
     let before = store.clone();
-    let mut refused = |spoil: &dyn Fn(&mut Change)| {
+    let mut refused = |spoil: &dyn Fn(&mut SessionChange)| {
         let mut change = with_endpoints();
         spoil(&mut change);
         let refusal = store.establish(OWNER, CP, change).unwrap_err();
@@ -185,13 +189,14 @@ fn traffic_endpoint_in_contradiction_is_refused_without_a_trace() {
         c.create_pdrs.remove(0);
     });
     assert_eq!(foreign, Refusal::TrafficEndpointUnusable { id: TrafficEndpointId(7) });
-    let change = Change { remove_traffic_endpoints: vec![TUNNEL], ..Change::default() };
+    let change =
+        SessionChange { remove_traffic_endpoints: vec![TUNNEL], ..SessionChange::default() };
     let refusal = store.modify(up_seid, change).unwrap_err();
     assert_eq!(refusal, Refusal::UnknownTrafficEndpoint { id });
 }
 
 /// Endpoint 3 beside endpoint 1: a second tunnel of the same UE.
-fn with_two_tunnels() -> Change {
+fn with_two_tunnels() -> SessionChange {
     let mut change = with_endpoints();
     change.create_pdrs[0].pdi.traffic_endpoints = vec![TUNNEL, SECOND];
     let ue = Some(ue_match(2, UeSide::Source));
@@ -221,7 +226,8 @@ fn pdr_with_several_traffic_endpoints_matches_packets_of_each() {
 fn removal_of_one_of_several_traffic_endpoints_keeps_the_pdr() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, with_two_tunnels()).unwrap().up_seid;
-    let remove = |id| Change { remove_traffic_endpoints: vec![id], ..Change::default() };
+    let remove =
+        |id| SessionChange { remove_traffic_endpoints: vec![id], ..SessionChange::default() };
     let delta = store.modify(up_seid, remove(TUNNEL)).unwrap().delta.unwrap();
     let rules = delta.rules.unwrap();
     assert_eq!((rules.uplink.len(), rules.uplink[0].ue.v4), (1, Some(ue(2))));
@@ -267,7 +273,7 @@ fn tunnel_of_a_further_traffic_endpoint_comes_from_one_side() {
 #[test]
 fn linked_traffic_endpoint_exists_and_goes_with_it() {
     let mut change = with_endpoints();
-    let link = |change: &mut Change, id| {
+    let link = |change: &mut SessionChange, id| {
         change.create_fars[1].forwarding.as_mut().unwrap().linked_endpoint = Some(id);
     };
     link(&mut change, SECOND);
@@ -280,7 +286,8 @@ fn linked_traffic_endpoint_exists_and_goes_with_it() {
         store.session(up_seid).unwrap().fars()[1].forwarding.as_ref().unwrap().linked_endpoint
     };
     assert_eq!(linked(&store), Some(TUNNEL));
-    let change = Change { remove_traffic_endpoints: vec![TUNNEL], ..Change::default() };
+    let change =
+        SessionChange { remove_traffic_endpoints: vec![TUNNEL], ..SessionChange::default() };
     store.modify(up_seid, change).unwrap();
     assert_eq!(linked(&store), None);
 }

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, Redirect, SessionRules, Steering};
 use adit_session::{
-    Change, FarUpdate, Forwarding, ForwardingPolicy, ForwardingUpdate, LocalInterface,
-    Provisioning, Refusal, RuleId, SessionStore,
+    FarUpdate, Forwarding, ForwardingUpdate, LocalInterface, ProvisionedForwardingPolicy,
+    Provisioning, Refusal, RuleId, SessionChange, SessionStore,
 };
 use adit_types::limits::{DUPLICATES_PER_FAR_MAX, REDIRECT_URL_BYTES_MAX};
 use adit_types::{FarId, InterfaceRole, InterfaceSet, PdrId, Teid};
@@ -20,7 +20,7 @@ fn to_li(teid: u32) -> Forwarding {
 }
 
 /// The session of [`session`], whose uplink FAR duplicates to `copies`.
-fn duplicating(copies: Vec<Forwarding>) -> Change {
+fn duplicating(copies: Vec<Forwarding>) -> SessionChange {
     let mut change = session(1);
     change.create_fars[0].action = ApplyAction::FORW | ApplyAction::DUPL;
     change.create_fars[0].duplicating = copies;
@@ -29,13 +29,13 @@ fn duplicating(copies: Vec<Forwarding>) -> Change {
 
 /// Refused by a store that is as before afterwards.
 #[track_caller]
-fn assert_refused(store: &mut SessionStore, change: Change, refusal: Refusal) {
+fn assert_refused(store: &mut SessionStore, change: SessionChange, refusal: Refusal) {
     let before = store.clone();
     assert_eq!(store.establish(OWNER, CP, change).map(|_| ()), Err(refusal));
     assert_eq!(*store, before);
 }
 
-fn rules(store: &mut SessionStore, change: Change) -> Box<SessionRules> {
+fn rules(store: &mut SessionStore, change: SessionChange) -> Box<SessionRules> {
     store.establish(OWNER, CP, change).unwrap().delta.rules.unwrap()
 }
 
@@ -98,9 +98,9 @@ fn duplicating_parameters_are_updated_in_their_order_and_added_behind() {
     let mut store = store(4);
     let copies = vec![to_li(0x70), to_li(0x71)];
     let up_seid = store.establish(OWNER, CP, duplicating(copies)).unwrap().up_seid;
-    let update = |duplicating| Change {
+    let update = |duplicating| SessionChange {
         update_fars: vec![FarUpdate { id: FarId(1), duplicating, ..FarUpdate::default() }],
-        ..Change::default()
+        ..SessionChange::default()
     };
     let to = |teid, destination| ForwardingUpdate {
         destination,
@@ -131,7 +131,7 @@ fn policies() -> Provisioning {
             interface(InterfaceRole::N6, Some("internet")),
             interface(InterfaceRole::N6, Some("video")),
         ],
-        policies: vec![ForwardingPolicy {
+        policies: vec![ProvisionedForwardingPolicy {
             id: "cache".into(),
             network_instance: Some("video".into()),
             steering: Steering { v4: Some(Ipv4Addr::new(10, 7, 0, 9)), v6: None },
@@ -142,7 +142,7 @@ fn policies() -> Provisioning {
     }
 }
 
-fn with_policy(id: &str) -> Change {
+fn with_policy(id: &str) -> SessionChange {
     let mut change = session(1);
     let forwarding = change.create_fars[0].forwarding.as_mut().unwrap();
     forwarding.network_instance = Some("internet".into());
@@ -160,7 +160,7 @@ fn forwarding_policy_overrides_the_network_instance_and_steers() {
     assert_eq!((far.dscp, far.transport_level_marking), (Some(18), Some(72)));
     let forwarding = ForwardingUpdate { policy: Some(None), ..ForwardingUpdate::default() };
     let update = FarUpdate { id: FarId(1), forwarding: Some(forwarding), ..FarUpdate::default() };
-    let change = Change { update_fars: vec![update], ..Change::default() };
+    let change = SessionChange { update_fars: vec![update], ..SessionChange::default() };
     let rules = store.modify(established.up_seid, change).unwrap().delta.unwrap().rules.unwrap();
     assert_eq!(rules.fars[0].interfaces, InterfaceSet(0b011), "the FAR's own again");
     assert_eq!((&rules.fars[0].steering, rules.fars[0].dscp), (&None, None));
@@ -175,7 +175,7 @@ fn forwarding_policy_that_nobody_configured_is_refused() {
     assert_refused(&mut store, duplicating(vec![copy]), refusal);
 }
 
-fn redirecting(position: usize, redirect: Redirect) -> Change {
+fn redirecting(position: usize, redirect: Redirect) -> SessionChange {
     let mut change = session(1);
     change.create_fars[position].forwarding.as_mut().unwrap().redirect = Some(redirect);
     change

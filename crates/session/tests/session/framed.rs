@@ -1,7 +1,7 @@
 //! Framed routes and UE addresses beyond one per family. Spec: TS 29.244 §5.16.
 
 use adit_rules::{KeyChange, SessionKey};
-use adit_session::{Change, PdrUpdate, Refusal};
+use adit_session::{PdrUpdate, Refusal, SessionChange};
 use adit_types::limits::{FRAMED_ROUTES_MAX, UE_NETWORKS_PER_PDI_MAX, framed_routes_max};
 use adit_types::{IpPrefix, PdrId};
 
@@ -14,7 +14,7 @@ fn prefix(text: &str) -> IpPrefix {
 }
 
 /// The usual session of UE `last` with `routes` behind it, in both directions.
-fn with_routes(last: u8, routes: &[&str]) -> Change {
+fn with_routes(last: u8, routes: &[&str]) -> SessionChange {
     let mut change = session(last);
     for pdr in &mut change.create_pdrs {
         pdr.pdi.framed_routes = routes.iter().map(|text| prefix(text)).collect();
@@ -96,7 +96,8 @@ fn update_replaces_framed_routes_key_by_key() {
         with_routes(1, &routes).create_pdrs.into_iter().map(update).collect();
     let teid = store.session(up_seid).unwrap().pdrs()[0].pdi.f_teid.unwrap().teid;
     update_pdrs[0].pdi.as_mut().unwrap().f_teid = Some(given(teid.0));
-    let modified = store.modify(up_seid, Change { update_pdrs, ..Change::default() }).unwrap();
+    let modified =
+        store.modify(up_seid, SessionChange { update_pdrs, ..SessionChange::default() }).unwrap();
     let framed = |text| SessionKey::Framed(adit_types::DomainId(0), prefix(text));
     let expected =
         [KeyChange::Remove(framed("192.168.1.0/24")), KeyChange::Add(framed("192.168.3.0/24"))];

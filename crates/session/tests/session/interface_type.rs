@@ -3,8 +3,8 @@
 use core::net::Ipv4Addr;
 
 use adit_session::{
-    Change, FarUpdate, ForwardingUpdate, InterfaceType, LocalAddresses, LocalInterface,
-    Provisioning,
+    FarUpdate, ForwardingUpdate, InterfaceType, LocalAddresses, LocalInterface, Provisioning,
+    SessionChange,
 };
 use adit_types::{FarId, InterfaceRole};
 
@@ -55,7 +55,7 @@ fn interface_type_is_updated_with_the_destination() {
         forwarding: Some(forwarding.clone()),
         ..FarUpdate::default()
     };
-    let change = |id| Change { update_fars: vec![update(id)], ..Change::default() };
+    let change = |id| SessionChange { update_fars: vec![update(id)], ..SessionChange::default() };
     for id in [1, 2] {
         assert_eq!(store.modify(up_seid, change(id)).unwrap().delta, None, "packets go as before");
     }

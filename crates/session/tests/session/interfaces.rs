@@ -3,13 +3,13 @@
 use core::net::Ipv4Addr;
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, GtpuTunnel, KeyChange, OuterHeaderCreation,
-    OuterHeaderRemoval, SessionKey, SourceInterface, Steering,
+    ApplyAction, DestinationInterface, GtpuTunnel, HeaderCreation, HeaderRemoval, KeyChange,
+    SessionKey, SourceInterface, Steering,
 };
 use adit_session::{
-    Change, ChooseUe, FTeidSpec, FarUpdate, Forwarding, ForwardingPolicy, ForwardingUpdate,
-    InterfaceType, LocalAddresses, LocalInterface, PdrSpec, PdrUpdate, Provisioning, Refusal,
-    SessionStore, UePool, UeSide,
+    ChooseUe, FTeidSpec, FarUpdate, Forwarding, ForwardingUpdate, InterfaceType, LocalAddresses,
+    LocalInterface, PdrSpec, PdrUpdate, ProvisionedForwardingPolicy, Provisioning, Refusal,
+    SessionChange, SessionStore, UePool, UeSide,
 };
 use adit_types::{DomainId, FarId, InterfaceRole, InterfaceSet, PdrId, Teid};
 
@@ -126,8 +126,7 @@ fn family_of_a_tunnel_is_one_of_its_side() {
     let mut change = session(1);
     let tunnel = GtpuTunnel { teid: Teid(7), addr: "2001:db8::7".parse().unwrap() };
     let far = change.create_fars.iter_mut().find(|far| far.id == FarId(2)).unwrap();
-    far.forwarding.as_mut().unwrap().outer_header_creation =
-        Some(OuterHeaderCreation::Gtpu(tunnel));
+    far.forwarding.as_mut().unwrap().outer_header_creation = Some(HeaderCreation::Gtpu(tunnel));
     let refusal = store.establish(OWNER, CP, change).unwrap_err();
     assert_eq!(refusal, Refusal::TunnelFamilyUnavailable { far: FarId(2) });
 }
@@ -154,7 +153,7 @@ fn two_domains() -> SessionStore {
 }
 
 /// A session of UE `last` whose rules towards the data network name it.
-fn session_in(last: u8, name: Option<&str>) -> Change {
+fn session_in(last: u8, name: Option<&str>) -> SessionChange {
     let mut change = session(last);
     change.create_pdrs[1].pdi.network_instance = name.map(Box::from);
     let forwarding = change.create_fars[0].forwarding.as_mut().unwrap();
@@ -188,7 +187,7 @@ fn tunnel_that_is_chosen_takes_no_address_of_another_session() {
     let mut change = session_in(1, Some("internet"));
     change.create_pdrs[1].pdi.f_teid =
         Some(FTeidSpec::Choose { v4: true, v6: false, choose_id: None });
-    change.create_pdrs[1].outer_header_removal = Some(OuterHeaderRemoval::GtpuUdpIp);
+    change.create_pdrs[1].outer_header_removal = Some(HeaderRemoval::GtpuUdpIp);
     change.create_fars[0].forwarding.as_mut().unwrap().network_instance = None;
     let refusal = store.establish(OWNER, CP, change).unwrap_err();
     assert!(matches!(refusal, Refusal::UeAddressTaken { .. }), "{refusal:?}");
@@ -236,7 +235,7 @@ fn packets_between_ues_turn_round_as_interfaces_and_policies_say() {
     };
     let n3 = LocalAddresses { v4: Some(N3), v6: None };
     let n3 = LocalInterface::of_role(InterfaceRole::N3, n3);
-    let policy = |id: &str, local_switching| ForwardingPolicy {
+    let policy = |id: &str, local_switching| ProvisionedForwardingPolicy {
         id: id.into(),
         network_instance: None,
         steering: Steering::default(),
@@ -262,9 +261,9 @@ fn packets_between_ues_turn_round_as_interfaces_and_policies_say() {
         change.create_fars[0].action |= ApplyAction::DUPL;
         change.create_fars[0].duplicating = vec![Forwarding::new(DestinationInterface::Core)];
         let rules = store.establish(OWNER, CP, change).unwrap().delta.rules.unwrap();
-        assert_eq!(rules.fars[0].switched, expected, "{interface} {id:?}");
-        assert_eq!(rules.fars[1].switched, off, "towards the RAN");
-        assert_eq!(rules.fars[2].switched, off, "of a copy");
+        assert_eq!(rules.fars[0].local_switching, expected, "{interface} {id:?}");
+        assert_eq!(rules.fars[1].local_switching, off, "towards the RAN");
+        assert_eq!(rules.fars[2].local_switching, off, "of a copy");
     }
 }
 
@@ -273,7 +272,7 @@ fn session_moves_to_another_network_instance() {
     let mut store = two_domains();
     let made = store.establish(OWNER, CP, session_in(1, Some("internet"))).unwrap();
     let other = store.establish(OWNER, CP, session_in(2, Some("corp"))).unwrap();
-    let update = |last| Change {
+    let update = |last| SessionChange {
         update_fars: vec![FarUpdate {
             forwarding: Some(ForwardingUpdate {
                 network_instance: Some("corp".into()),
@@ -287,7 +286,7 @@ fn session_moves_to_another_network_instance() {
             id: PdrId(2),
             ..PdrUpdate::default()
         }],
-        ..Change::default()
+        ..SessionChange::default()
     };
     let keys = store.modify(made.up_seid, update(1)).unwrap().delta.unwrap().keys;
     let key = |domain| SessionKey::UeIpv4(DomainId(domain), ue(1));

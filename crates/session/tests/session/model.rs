@@ -6,8 +6,8 @@ use adit_rules::{
     ApplyAction, DestinationInterface, KeyChange, RuleDelta, SessionKey, SourceInterface,
 };
 use adit_session::{
-    Change, CreatedPdr, FTeidSpec, Far, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, Qer,
-    QerUpdate, Reserved, SessionStore, UeSide,
+    CreatedPdr, FTeidSpec, Far, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, Qer, QerUpdate,
+    ReservedCounts, SessionChange, SessionStore, UeSide,
 };
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, SessionIndex, Teid};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ impl ModelSession {
     }
 
     /// Applies `change`; `None` when it names rules wrongly. Returns PDRs whose F-TEID is new.
-    fn apply(&mut self, change: &Change) -> Option<BTreeSet<PdrId>> {
+    fn apply(&mut self, change: &SessionChange) -> Option<BTreeSet<PdrId>> {
         let mut touched = BTreeSet::new();
         change.remove_pdrs.iter().try_for_each(|id| self.pdrs.remove(id).map(drop))?;
         change.remove_fars.iter().try_for_each(|id| self.fars.remove(id).map(drop))?;
@@ -52,7 +52,11 @@ impl ModelSession {
         Some(touched)
     }
 
-    fn apply_updates(&mut self, change: &Change, touched: &mut BTreeSet<PdrId>) -> Option<()> {
+    fn apply_updates(
+        &mut self,
+        change: &SessionChange,
+        touched: &mut BTreeSet<PdrId>,
+    ) -> Option<()> {
         let mut seen = BTreeSet::new();
         for update in &change.update_pdrs {
             let pdr = self.pdrs.get_mut(&update.id)?;
@@ -118,7 +122,7 @@ impl ModelSession {
 }
 
 #[derive(Debug, Default)]
-struct Model {
+struct StoreModel {
     sessions: BTreeMap<Seid, ModelSession>,
     /// TEIDs that were chosen and are not given by a PDR of the control plane.
     chosen: BTreeSet<Teid>,
@@ -128,9 +132,9 @@ struct Model {
     table: HashMap<SessionKey, SessionIndex>,
 }
 
-impl Model {
+impl StoreModel {
     /// The session after `change`, or `None` if it must be refused.
-    fn expect(&self, up_seid: Option<Seid>, change: &Change) -> Option<ModelSession> {
+    fn expect(&self, up_seid: Option<Seid>, change: &SessionChange) -> Option<ModelSession> {
         let mut session = up_seid.map(|seid| self.sessions[&seid].clone()).unwrap_or_default();
         for id in session.apply(change)? {
             session.teids.remove(&id);
@@ -212,32 +216,32 @@ impl Model {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
-    Establish(Change),
-    Modify(Index, Change),
+enum ModelStep {
+    Establish(SessionChange),
+    Modify(Index, SessionChange),
     Delete(Index),
     Reclaim,
 }
 
-fn run(steps: Vec<Step>) {
+fn run(steps: Vec<ModelStep>) {
     let mut store = store(6);
-    let mut model = Model::default();
+    let mut model = StoreModel::default();
     for step in steps {
         let pick =
             |index: Index| model.sessions.keys().nth(index.index(model.sessions.len().max(1)));
         match step {
-            Step::Establish(change) => establish(&mut store, &mut model, change),
-            Step::Modify(index, change) => {
+            ModelStep::Establish(change) => establish(&mut store, &mut model, change),
+            ModelStep::Modify(index, change) => {
                 if let Some(&up_seid) = pick(index) {
                     modify(&mut store, &mut model, up_seid, change);
                 }
             }
-            Step::Delete(index) => {
+            ModelStep::Delete(index) => {
                 if let Some(&up_seid) = pick(index) {
                     delete(&mut store, &mut model, up_seid);
                 }
             }
-            Step::Reclaim => reclaim(&mut store, &mut model),
+            ModelStep::Reclaim => reclaim(&mut store, &mut model),
         }
         model.assert_same(&store);
     }
@@ -248,10 +252,10 @@ fn run(steps: Vec<Step>) {
         reclaim(&mut store, &mut model);
     }
     assert!(model.table.is_empty(), "keys left behind: {:?}", model.table);
-    assert_eq!(store.reserved(), Reserved::default());
+    assert_eq!(store.reserved(), ReservedCounts::default());
 }
 
-fn establish(store: &mut SessionStore, model: &mut Model, change: Change) {
+fn establish(store: &mut SessionStore, model: &mut StoreModel, change: SessionChange) {
     let before = store.clone();
     let expected = model.expect(None, &change).filter(|_| store.reserved().sessions < 6);
     match store.establish(OWNER, CP, change) {
@@ -267,7 +271,7 @@ fn establish(store: &mut SessionStore, model: &mut Model, change: Change) {
     }
 }
 
-fn modify(store: &mut SessionStore, model: &mut Model, up_seid: Seid, change: Change) {
+fn modify(store: &mut SessionStore, model: &mut StoreModel, up_seid: Seid, change: SessionChange) {
     let before = store.clone();
     let expected = model.expect(Some(up_seid), &change);
     match store.modify(up_seid, change) {
@@ -292,14 +296,14 @@ fn exhausted(refusal: adit_session::Refusal) -> bool {
     matches!(refusal, Refusal::TeidsExhausted | Refusal::TooManyKeys)
 }
 
-fn delete(store: &mut SessionStore, model: &mut Model, up_seid: Seid) {
+fn delete(store: &mut SessionStore, model: &mut StoreModel, up_seid: Seid) {
     let delta = store.delete(up_seid).unwrap();
     let before = model.sessions.remove(&up_seid).unwrap();
     let retired = model.gone(before, &BTreeSet::new());
     model.publish(&delta, retired);
 }
 
-fn reclaim(store: &mut SessionStore, model: &mut Model) {
+fn reclaim(store: &mut SessionStore, model: &mut StoreModel) {
     if let Some((session, _)) = model.owed.pop_front() {
         store.reclaim(session);
     }
@@ -352,28 +356,28 @@ fn far_spec() -> impl Strategy<Value = Far> {
     })
 }
 
-fn creations() -> impl Strategy<Value = Change> {
+fn creations() -> impl Strategy<Value = SessionChange> {
     let pdrs = prop::collection::vec(pdr_spec(), 0..4);
     let fars = prop::collection::vec(far_spec(), 0..3);
     let qers = prop::collection::vec((1..3u32).prop_map(qer), 0..2);
-    (pdrs, fars, qers).prop_map(|(create_pdrs, create_fars, create_qers)| Change {
+    (pdrs, fars, qers).prop_map(|(create_pdrs, create_fars, create_qers)| SessionChange {
         create_pdrs,
         create_fars,
         create_qers,
-        ..Change::default()
+        ..SessionChange::default()
     })
 }
 
 /// A session whose rules fit each other, so that most establishments succeed.
-fn whole_session() -> impl Strategy<Value = Change> {
+fn whole_session() -> impl Strategy<Value = SessionChange> {
     (prop::collection::vec(pdr_spec(), 1..4)).prop_map(|mut create_pdrs| {
         create_pdrs.sort_by_key(|pdr| pdr.id);
         create_pdrs.dedup_by_key(|pdr| pdr.id);
-        Change {
+        SessionChange {
             create_pdrs,
             create_fars: (1..4).map(|id| far(id, DestinationInterface::Core)).collect(),
             create_qers: (1..3).map(qer).collect(),
-            ..Change::default()
+            ..SessionChange::default()
         }
     })
 }
@@ -405,35 +409,31 @@ fn far_update() -> impl Strategy<Value = FarUpdate> {
     })
 }
 
-fn modification() -> impl Strategy<Value = Change> {
+fn modification() -> impl Strategy<Value = SessionChange> {
     let qer_update = (1..3u32, 0..4u8).prop_map(|(id, qfi)| QerUpdate {
         id: QerId(id),
         qfi: Qfi::new(qfi),
         ..QerUpdate::default()
     });
     (
-        prop_oneof![3 => Just(Change::default()), 1 => creations()],
+        prop_oneof![3 => Just(SessionChange::default()), 1 => creations()],
         prop::collection::vec(pdr_update(), 0..2),
         prop::collection::vec(far_update(), 0..2),
         prop::collection::vec(qer_update, 0..2),
         prop::collection::vec((1..6u16).prop_map(PdrId), 0..2),
     )
-        .prop_map(|(created, update_pdrs, update_fars, update_qers, remove_pdrs)| Change {
-            update_pdrs,
-            update_fars,
-            update_qers,
-            remove_pdrs,
-            ..created
+        .prop_map(|(created, update_pdrs, update_fars, update_qers, remove_pdrs)| {
+            SessionChange { update_pdrs, update_fars, update_qers, remove_pdrs, ..created }
         })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelStep> {
     prop_oneof![
-        3 => whole_session().prop_map(Step::Establish),
-        1 => creations().prop_map(Step::Establish),
-        6 => (any::<Index>(), modification()).prop_map(|(index, change)| Step::Modify(index, change)),
-        2 => any::<Index>().prop_map(Step::Delete),
-        3 => Just(Step::Reclaim),
+        3 => whole_session().prop_map(ModelStep::Establish),
+        1 => creations().prop_map(ModelStep::Establish),
+        6 => (any::<Index>(), modification()).prop_map(|(index, change)| ModelStep::Modify(index, change)),
+        2 => any::<Index>().prop_map(ModelStep::Delete),
+        3 => Just(ModelStep::Reclaim),
     ]
 }
 

@@ -1,9 +1,9 @@
 //! PFDs of several control planes, and the sessions that name their applications.
 
-use adit_rules::{RuleDelta, SdfFilter};
+use adit_rules::{PacketFilter, RuleDelta};
 use adit_session::{
-    Application, Change, Exempted, MeasurementMethod, OwnerId, PdrUpdate, PfdApplication,
-    PfdProvision, PfdRefusal, Provisioning, Refusal, SdfTextError, SessionStore, Urr, UrrSettings,
+    Application, Exempted, MeasurementMethod, OwnerId, PdrUpdate, PfdApplication, PfdProvision,
+    PfdRefusal, Provisioning, Refusal, SdfTextError, SessionChange, SessionStore, Urr, UrrSettings,
     UsageTriggers, parse_flow_description,
 };
 use adit_types::limits::{
@@ -28,19 +28,19 @@ fn provision(applications: &[(&str, &[&str])]) -> PfdProvision {
     PfdProvision { applications }
 }
 
-fn filters(texts: &[&str]) -> Vec<SdfFilter> {
+fn filters(texts: &[&str]) -> Vec<PacketFilter> {
     texts.iter().map(|text| parse_flow_description(text).unwrap()).collect()
 }
 
 /// The usual session whose downlink PDR names an application.
-fn naming(last: u8, id: &str) -> Change {
+fn naming(last: u8, id: &str) -> SessionChange {
     let mut change = session(last);
     change.create_pdrs[1].pdi.application = Some(id.into());
     change
 }
 
 /// The filters of the downlink PDR; `None` when there is no such PDR for workers.
-fn downlink_filters(delta: &RuleDelta) -> Option<Vec<SdfFilter>> {
+fn downlink_filters(delta: &RuleDelta) -> Option<Vec<PacketFilter>> {
     delta.rules.as_ref().unwrap().downlink.first().map(|pdr| pdr.sdf.to_vec())
 }
 
@@ -78,7 +78,7 @@ fn pfds_withdrawn_match_nothing_until_they_come_back() {
     assert_eq!(refused, Refusal::UnknownApplication { pdr: PdrId(2) });
     let precedence = Some(Precedence(9));
     let update = PdrUpdate { id: PdrId(1), precedence, ..PdrUpdate::default() };
-    let change = Change { update_pdrs: vec![update], ..Change::default() };
+    let change = SessionChange { update_pdrs: vec![update], ..SessionChange::default() };
     let modified = store.modify(up_seid, change).unwrap();
     assert_eq!(downlink_filters(&modified.delta.unwrap()), None, "other rules may change");
     let back = accepted(&mut store, OWNER, provision(&[("web", &[DNS])]));
@@ -211,9 +211,12 @@ fn pfds_withdrawn_of_an_exempted_application_leave_its_session_modifiable() {
     assert_eq!(gone[0].rules.as_ref().unwrap().urrs[0].exempt, []);
     let precedence = Some(Precedence(9));
     let update = PdrUpdate { id: PdrId(1), precedence, ..PdrUpdate::default() };
-    let change = Change { update_pdrs: vec![update], ..Change::default() };
+    let change = SessionChange { update_pdrs: vec![update], ..SessionChange::default() };
     assert!(store.modify(up_seid, change).is_ok(), "the change does not name the application");
-    let another = Change { create_urrs: vec![Urr { id: UrrId(2), ..urr }], ..Change::default() };
+    let another = SessionChange {
+        create_urrs: vec![Urr { id: UrrId(2), ..urr }],
+        ..SessionChange::default()
+    };
     let refused = Refusal::UnknownExemptedApplication { urr: UrrId(2) };
     assert_eq!(store.modify(up_seid, another), Err(refused));
     let back = accepted(&mut store, OWNER, provision(&[("web", &[DNS])]));

@@ -1,9 +1,9 @@
 //! Predefined rules: their activation in PDRs, and what workers run for them.
 
-use adit_rules::{ApplyAction, SdfFilter, SessionRules};
+use adit_rules::{ApplyAction, PacketFilter, SessionRules};
 use adit_session::{
-    Application, Change, PdrUpdate, PfdApplication, PfdProvision, PredefinedAction,
-    PredefinedDetection, PredefinedRule, Provisioning, Refusal, SessionStore, TrafficEndpointId,
+    Application, PdrUpdate, PfdApplication, PfdProvision, PredefinedAction, PredefinedDetection,
+    PredefinedRule, Provisioning, Refusal, SessionChange, SessionStore, TrafficEndpointId,
     TrafficEndpointSpec, UeSide, parse_flow_description,
 };
 use adit_types::limits::PREDEFINED_RULES_PER_SESSION_MAX;
@@ -16,7 +16,7 @@ const MAIL: &str = "permit out 6 from any 25 to assigned";
 const WEB: &str = "permit out 6 from any 443 to assigned";
 const DNS: &str = "permit out 17 from any 53 to assigned";
 
-fn filters(texts: &[&str]) -> Vec<SdfFilter> {
+fn filters(texts: &[&str]) -> Vec<PacketFilter> {
     texts.iter().map(|text| parse_flow_description(text).unwrap()).collect()
 }
 
@@ -61,14 +61,14 @@ fn names(names: &[&str]) -> Vec<Box<str>> {
 }
 
 /// The usual session whose downlink PDR activates rules.
-fn activating(active: &[&str]) -> Change {
+fn activating(active: &[&str]) -> SessionChange {
     let mut change = session(1);
     change.create_pdrs[1].predefined = names(active);
     change
 }
 
 /// Precedence, filters, action and QFI of every downlink entry; all of them are PDR 2's.
-fn entries(rules: &SessionRules) -> Vec<(u32, Vec<SdfFilter>, ApplyAction, Option<u8>)> {
+fn entries(rules: &SessionRules) -> Vec<(u32, Vec<PacketFilter>, ApplyAction, Option<u8>)> {
     let entry = |pdr: &adit_rules::PdrEntry| {
         assert_eq!(pdr.id, PdrId(2));
         let qers = pdr.qers.iter().map(|at| &rules.qers[usize::from(*at)]);
@@ -104,7 +104,7 @@ fn predefined_rules_are_activated_and_deactivated_by_updates() {
     let mut update = |deactivate: &[&str], activate: &[&str]| {
         let (deactivate, activate) = (names(deactivate), names(activate));
         let update = PdrUpdate { id: PdrId(2), deactivate, activate, ..PdrUpdate::default() };
-        let change = Change { update_pdrs: vec![update], ..Change::default() };
+        let change = SessionChange { update_pdrs: vec![update], ..SessionChange::default() };
         let modified = store.modify(up_seid, change)?;
         Ok(modified.delta.map(|delta| {
             let rules = delta.rules.unwrap();
@@ -154,7 +154,7 @@ fn predefined_rules_that_cannot_act_are_refused() {
     let mut store = with_rules(rules());
     let before = store.clone();
     let pdr = PdrId(2);
-    let mut refused = |edit: fn(&mut Change)| {
+    let mut refused = |edit: fn(&mut SessionChange)| {
         let mut change = activating(&["web"]);
         edit(&mut change);
         let refusal = store.establish(OWNER, CP, change).unwrap_err();

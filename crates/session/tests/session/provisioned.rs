@@ -6,9 +6,9 @@ use std::net::Ipv4Addr;
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{SourceInterface, UeAddresses};
 use adit_session::{
-    Application, Change, ChooseUe, Established, FarUpdate, ForwardingUpdate, LocalInterface,
-    PdiSpec, PdrUpdate, Provisioning, Rates, Refusal, RuleId, SNssai, SessionStore, Slice, UePool,
-    UeSide, parse_flow_description,
+    Application, ChooseUe, Established, FarUpdate, ForwardingUpdate, LocalInterface, PdiSpec,
+    PdrUpdate, Provisioning, Rates, Refusal, RuleId, SessionChange, SessionStore, Slice,
+    SliceIdentity, UePool, UeSide, parse_flow_description,
 };
 use adit_types::{FarId, InterfaceRole, InterfaceSet, PdrId, SliceId};
 
@@ -38,7 +38,7 @@ fn two_networks() -> Provisioning {
     }
 }
 
-fn in_network(name: &str) -> Change {
+fn in_network(name: &str) -> SessionChange {
     let mut change = session(1);
     change.create_pdrs[0].pdi.network_instance = Some("access".into());
     change.create_pdrs[1].pdi.network_instance = Some(name.into());
@@ -59,7 +59,7 @@ fn network_instance_becomes_a_set_of_interfaces() {
 
 #[test]
 fn session_belongs_to_the_first_slice_that_fits_its_network_slice_and_data_network() {
-    let ours = SNssai { sst: 1, sd: None };
+    let ours = SliceIdentity { sst: 1, sd: None };
     let slice = |s_nssai, name: Option<&str>| Slice {
         s_nssai,
         network_instance: name.map(Box::from),
@@ -69,7 +69,7 @@ fn session_belongs_to_the_first_slice_that_fits_its_network_slice_and_data_netwo
         vec![slice(Some(ours), Some("ims")), slice(None, Some("ims")), slice(Some(ours), None)];
     let qos = adit_session::QosPolicy { slices, ..Default::default() };
     let mut store = store_with(8, Provisioning { qos, ..two_networks() });
-    let other = SNssai { sst: 1, sd: Some(7) };
+    let other = SliceIdentity { sst: 1, sd: Some(7) };
     let cases = [
         (Some(ours), "ims", 1),
         (Some(other), "IMS", 2),
@@ -79,7 +79,7 @@ fn session_belongs_to_the_first_slice_that_fits_its_network_slice_and_data_netwo
         (None, "internet", 0),
     ];
     for (s_nssai, name, expected) in cases {
-        let change = Change { s_nssai, ..in_network(name) };
+        let change = SessionChange { s_nssai, ..in_network(name) };
         let established = store.establish(OWNER, CP, change).unwrap();
         let found = established.delta.rules.unwrap().slice;
         assert_eq!(found, SliceId(expected), "{s_nssai:?} {name}");
@@ -113,7 +113,7 @@ fn network_instance_of_a_far_is_replaced_and_withdrawn() {
             ForwardingUpdate { network_instance: Some(name.into()), ..ForwardingUpdate::default() };
         let update =
             FarUpdate { id: FarId(1), forwarding: Some(forwarding), ..FarUpdate::default() };
-        let change = Change { update_fars: vec![update], ..Change::default() };
+        let change = SessionChange { update_fars: vec![update], ..SessionChange::default() };
         store.modify(up_seid, change).unwrap().delta.unwrap().rules.unwrap().fars[0].interfaces
     };
     assert_eq!(rename("internet"), InterfaceSet(0b011));
@@ -138,7 +138,7 @@ fn with_pools(pools: Vec<UePool>) -> SessionStore {
 }
 
 /// The usual session with UE addresses of our choice in both PDRs.
-fn choosing(v4: bool, v6: bool) -> Change {
+fn choosing(v4: bool, v6: bool) -> SessionChange {
     let mut change = session(1);
     for pdr in &mut change.create_pdrs {
         let side = pdr.pdi.ue.take().map_or(UeSide::Source, |ue| ue.side);
@@ -210,7 +210,7 @@ fn ue_address_chosen_stays_when_asked_for_again() {
     let established = store.establish(OWNER, CP, choosing(true, false)).unwrap();
     let pdi = choosing(true, false).create_pdrs.remove(1).pdi;
     let update = PdrUpdate { id: PdrId(2), pdi: Some(pdi), ..PdrUpdate::default() };
-    let change = Change { update_pdrs: vec![update], ..Change::default() };
+    let change = SessionChange { update_pdrs: vec![update], ..SessionChange::default() };
     let modified = store.modify(established.up_seid, change).unwrap();
     assert_eq!(modified.created_ues[0].addresses, chosen(&established));
     assert_eq!(modified.delta, None);

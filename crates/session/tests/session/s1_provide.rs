@@ -1,11 +1,13 @@
 //! Stage 1: creations, updates and removals of single rules.
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, Gate, PacketLimit, PacketQuota, SdfFilter, SourceInterface,
+    ApplyAction, DestinationInterface, Gate, PacketFilter, PacketLimit, PacketQuota,
+    SourceInterface,
 };
 use adit_session::{
-    Change, CpFSeid, FarUpdate, ForwardingUpdate, GateStatus, PacketLimits, PacketStatus, PdiSpec,
-    PdrUpdate, QerUpdate, Rates, Refusal, RemainingPackets, RuleId, SdfSpec, SdfTextError, UeSide,
+    CpFSeid, FarUpdate, ForwardingUpdate, PacketAllowance, PacketLimits, PacketStatus, PdiSpec,
+    PdrUpdate, QerGates, QerUpdate, Rates, Refusal, RuleId, SdfSpec, SdfTextError, SessionChange,
+    UeSide,
 };
 use adit_types::{BitRate, FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -18,7 +20,9 @@ fn pdr_update_changes_only_the_parts_present() {
     let before = store.session(up_seid).unwrap().pdrs()[0].clone();
     let update =
         PdrUpdate { id: PdrId(1), precedence: Some(Precedence(7)), ..PdrUpdate::default() };
-    store.modify(up_seid, Change { update_pdrs: vec![update], ..Change::default() }).unwrap();
+    store
+        .modify(up_seid, SessionChange { update_pdrs: vec![update], ..SessionChange::default() })
+        .unwrap();
     let mut expected = before;
     expected.precedence = Precedence(7);
     assert_eq!(store.session(up_seid).unwrap().pdrs()[0], expected);
@@ -42,7 +46,7 @@ fn far_update_switches_from_drop_to_forward_towards_the_gnb() {
         }),
         duplicating: Vec::new(),
     };
-    let change = Change { update_fars: vec![update], ..Change::default() };
+    let change = SessionChange { update_fars: vec![update], ..SessionChange::default() };
     let delta = store.modify(up_seid, change).unwrap().delta.unwrap();
     assert!(delta.keys.is_empty());
     let far = &delta.rules.unwrap().fars[1];
@@ -57,7 +61,9 @@ fn far_update_of_the_tunnel_keeps_action_and_destination() {
     let parts =
         ForwardingUpdate { outer_header_creation: Some(tunnel(8)), ..ForwardingUpdate::default() };
     let update = FarUpdate { id: FarId(2), forwarding: Some(parts), ..FarUpdate::default() };
-    store.modify(up_seid, Change { update_fars: vec![update], ..Change::default() }).unwrap();
+    store
+        .modify(up_seid, SessionChange { update_fars: vec![update], ..SessionChange::default() })
+        .unwrap();
     let mut expected = far(2, DestinationInterface::Access);
     expected.forwarding.as_mut().unwrap().outer_header_creation = Some(tunnel(8));
     assert_eq!(store.session(up_seid).unwrap().fars()[1], expected);
@@ -70,7 +76,7 @@ fn qer_update_changes_gates_and_keeps_rates() {
     let rates = Rates { uplink: BitRate::from_kbps(1), downlink: BitRate::from_kbps(2) };
     change.create_qers[0].mbr = Some(rates);
     let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
-    let gates = GateStatus { uplink: Gate::Closed, downlink: Gate::Open };
+    let gates = QerGates { uplink: Gate::Closed, downlink: Gate::Open };
     let update = QerUpdate {
         id: QerId(1),
         gates: Some(gates),
@@ -78,7 +84,9 @@ fn qer_update_changes_gates_and_keeps_rates() {
         rqi: Some(true),
         ..QerUpdate::default()
     };
-    store.modify(up_seid, Change { update_qers: vec![update], ..Change::default() }).unwrap();
+    store
+        .modify(up_seid, SessionChange { update_qers: vec![update], ..SessionChange::default() })
+        .unwrap();
     let qer = &store.session(up_seid).unwrap().qers()[0];
     assert_eq!((qer.mbr, qer.gates, qer.qfi, qer.rqi), (Some(rates), gates, Qfi::new(3), true));
 }
@@ -86,7 +94,7 @@ fn qer_update_changes_gates_and_keeps_rates() {
 /// The status is of the rate that the QER is created with. Spec: TS 29.244 §8.2.174.
 #[test]
 fn packet_rate_that_a_qer_gets_later_begins_afresh() {
-    let remaining = RemainingPackets { packets: 3, additional: None };
+    let remaining = PacketAllowance { packets: 3, additional: None };
     let status = PacketStatus {
         uplink: Some(remaining),
         until: Nanos::from_secs(60),
@@ -106,7 +114,10 @@ fn packet_rate_that_a_qer_gets_later_begins_afresh() {
         if !at_once {
             let update = QerUpdate { id: QerId(1), packet_rate, ..QerUpdate::default() };
             store
-                .modify(up_seid, Change { update_qers: vec![update], ..Change::default() })
+                .modify(
+                    up_seid,
+                    SessionChange { update_qers: vec![update], ..SessionChange::default() },
+                )
                 .unwrap();
         }
         let left = store.packet_rates(up_seid)[0].left(Nanos(0))[0].unwrap().packets;
@@ -120,10 +131,10 @@ fn packet_rate_that_a_qer_gets_later_begins_afresh() {
 fn rule_removed_and_created_in_one_change_is_replaced() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
-    let change = Change {
+    let change = SessionChange {
         remove_qers: vec![QerId(1)],
         create_qers: vec![adit_session::Qer { qfi: Qfi::new(5), ..qer(1) }],
-        ..Change::default()
+        ..SessionChange::default()
     };
     store.modify(up_seid, change).unwrap();
     assert_eq!(store.session(up_seid).unwrap().qers()[0].qfi, Qfi::new(5));
@@ -135,19 +146,27 @@ fn rule_unknown_or_repeated_is_refused_by_kind_and_identifier() {
     let known = PdrUpdate { id: PdrId(1), ..PdrUpdate::default() };
     let far_9 = FarUpdate { id: FarId(9), ..FarUpdate::default() };
     let qer_9 = QerUpdate { id: QerId(9), ..QerUpdate::default() };
-    let none = Change::default;
+    let none = SessionChange::default;
     let cases = [
-        (Change { update_pdrs: vec![pdr], ..none() }, false, RuleId::Pdr(PdrId(9))),
-        (Change { update_fars: vec![far_9], ..none() }, false, RuleId::Far(FarId(9))),
-        (Change { update_qers: vec![qer_9], ..none() }, false, RuleId::Qer(QerId(9))),
-        (Change { remove_pdrs: vec![PdrId(9)], ..none() }, false, RuleId::Pdr(PdrId(9))),
-        (Change { remove_fars: vec![FarId(9)], ..none() }, false, RuleId::Far(FarId(9))),
-        (Change { remove_qers: vec![QerId(9)], ..none() }, false, RuleId::Qer(QerId(9))),
-        (Change { create_pdrs: vec![uplink(1)], ..none() }, true, RuleId::Pdr(PdrId(1))),
-        (Change { create_qers: vec![qer(1)], ..none() }, true, RuleId::Qer(QerId(1))),
-        (Change { create_qers: vec![qer(2), qer(2)], ..none() }, true, RuleId::Qer(QerId(2))),
-        (Change { update_pdrs: vec![known.clone(), known], ..none() }, true, RuleId::Pdr(PdrId(1))),
-        (Change { remove_fars: vec![FarId(1); 2], ..none() }, true, RuleId::Far(FarId(1))),
+        (SessionChange { update_pdrs: vec![pdr], ..none() }, false, RuleId::Pdr(PdrId(9))),
+        (SessionChange { update_fars: vec![far_9], ..none() }, false, RuleId::Far(FarId(9))),
+        (SessionChange { update_qers: vec![qer_9], ..none() }, false, RuleId::Qer(QerId(9))),
+        (SessionChange { remove_pdrs: vec![PdrId(9)], ..none() }, false, RuleId::Pdr(PdrId(9))),
+        (SessionChange { remove_fars: vec![FarId(9)], ..none() }, false, RuleId::Far(FarId(9))),
+        (SessionChange { remove_qers: vec![QerId(9)], ..none() }, false, RuleId::Qer(QerId(9))),
+        (SessionChange { create_pdrs: vec![uplink(1)], ..none() }, true, RuleId::Pdr(PdrId(1))),
+        (SessionChange { create_qers: vec![qer(1)], ..none() }, true, RuleId::Qer(QerId(1))),
+        (
+            SessionChange { create_qers: vec![qer(2), qer(2)], ..none() },
+            true,
+            RuleId::Qer(QerId(2)),
+        ),
+        (
+            SessionChange { update_pdrs: vec![known.clone(), known], ..none() },
+            true,
+            RuleId::Pdr(PdrId(1)),
+        ),
+        (SessionChange { remove_fars: vec![FarId(1); 2], ..none() }, true, RuleId::Far(FarId(1))),
     ];
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
@@ -198,12 +217,12 @@ fn sdf_filter_keeps_its_other_conditions() {
     };
     change.create_pdrs[1].pdi.sdf.push(spec);
     let delta = store.establish(OWNER, CP, change).unwrap().delta;
-    let expected = SdfFilter {
+    let expected = PacketFilter {
         protocol: Some(50),
         tos: Some((0xb8, 0xfc)),
         spi: Some(4),
         flow_label: Some(0xf_ffff),
-        ..SdfFilter::ANY
+        ..PacketFilter::ANY
     };
     assert_eq!(delta.rules.unwrap().downlink[0].sdf, [expected]);
 }
@@ -213,8 +232,9 @@ fn cp_f_seid_changes_without_a_delta() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
     let cp = CpFSeid { seid: Seid(77), ..CP };
-    let modified =
-        store.modify(up_seid, Change { cp_f_seid: Some(cp), ..Change::default() }).unwrap();
+    let modified = store
+        .modify(up_seid, SessionChange { cp_f_seid: Some(cp), ..SessionChange::default() })
+        .unwrap();
     assert_eq!(modified.delta, None);
     assert_eq!(store.session(up_seid).unwrap().cp_f_seid(), cp);
 }
@@ -225,7 +245,12 @@ fn pdi_update_replaces_the_whole_detection_information() {
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
     let mut change = |pdi: PdiSpec| {
         let update = PdrUpdate { id: PdrId(1), pdi: Some(pdi), ..PdrUpdate::default() };
-        store.modify(up_seid, Change { update_pdrs: vec![update], ..Change::default() }).unwrap();
+        store
+            .modify(
+                up_seid,
+                SessionChange { update_pdrs: vec![update], ..SessionChange::default() },
+            )
+            .unwrap();
         store.session(up_seid).unwrap().pdrs()[0].pdi.clone()
     };
     let with_tunnel = PdiSpec { f_teid: Some(given(7)), ..pdi(SourceInterface::Access) };
@@ -253,7 +278,7 @@ fn pdi_update_without_tunnel_and_ue_keeps_them_and_the_flow_and_replaces_filters
     let text = "permit out 6 from any to assigned";
     let update_pdrs =
         vec![patch(1, SourceInterface::Access, text), patch(2, SourceInterface::Core, text)];
-    store.modify(up_seid, Change { update_pdrs, ..Change::default() }).unwrap();
+    store.modify(up_seid, SessionChange { update_pdrs, ..SessionChange::default() }).unwrap();
     for (mut expected, after) in before.into_iter().zip(store.session(up_seid).unwrap().pdrs()) {
         assert_eq!(after.pdi.sdf[0].filter.protocol, Some(6));
         expected.pdi.sdf.clone_from(&after.pdi.sdf);
@@ -266,8 +291,9 @@ fn pdi_patch_of_a_pdr_whose_tunnel_is_to_be_chosen_in_the_same_change_keeps_the_
     let mut store = store(4);
     let patch = PdiSpec { qfis: Vec::new(), ..pdi(SourceInterface::Access) };
     let update = PdrUpdate { id: PdrId(1), pdi: Some(patch), ..PdrUpdate::default() };
-    let done =
-        store.establish(OWNER, CP, Change { update_pdrs: vec![update], ..session(1) }).unwrap();
+    let done = store
+        .establish(OWNER, CP, SessionChange { update_pdrs: vec![update], ..session(1) })
+        .unwrap();
     let chosen = store.session(done.up_seid).unwrap().pdrs()[0].pdi.f_teid;
     assert_eq!(chosen, Some(done.created[0].f_teid));
 }

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
-    RuleDelta, UeAddresses,
+    ApplyAction, DestinationInterface, GtpuTunnel, HeaderCreation, HeaderRemoval, RuleDelta,
+    UeAddresses,
 };
 use adit_session::{
-    Bar, BarUpdate, Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, Refusal,
-    RuleKind, SdfSpec, SessionStore, UeMatch, UeSide,
+    Bar, BarUpdate, FTeidSpec, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, Refusal, RuleKind,
+    SdfSpec, SessionChange, SessionStore, UeMatch, UeSide,
 };
 use adit_types::limits::{
     BUFFER_PKTS_PER_SESSION_MAX, QERS_PER_PDR_MAX, RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX,
@@ -21,7 +21,7 @@ const UL: PdrId = PdrId(1);
 const DL: PdrId = PdrId(2);
 
 /// Establishes the usual session after `spoil`; it must be refused and leave the store untouched.
-fn refused(spoil: impl FnOnce(&mut Change)) -> Refusal {
+fn refused(spoil: impl FnOnce(&mut SessionChange)) -> Refusal {
     let mut store = store(4);
     store.establish(OWNER, CP, session(200)).unwrap();
     let before = store.clone();
@@ -55,7 +55,7 @@ fn far_removed_while_a_pdr_names_it_is_refused() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
     let before = store.clone();
-    let change = Change { remove_fars: vec![FarId(2)], ..Change::default() };
+    let change = SessionChange { remove_fars: vec![FarId(2)], ..SessionChange::default() };
     let refusal = store.modify(up_seid, change).unwrap_err();
     assert_eq!(refusal, Refusal::UnknownFar { pdr: DL, far: FarId(2) });
     assert_eq!(store, before);
@@ -63,7 +63,7 @@ fn far_removed_while_a_pdr_names_it_is_refused() {
 
 #[test]
 fn outer_header_removal_other_than_gtpu_is_refused() {
-    use OuterHeaderRemoval as R;
+    use HeaderRemoval as R;
     for removal in [R::UdpIpv4, R::UdpIpv6, R::Ipv4, R::Ipv6] {
         assert_eq!(
             refused(|c| c.create_pdrs[0].outer_header_removal = Some(removal)),
@@ -141,8 +141,11 @@ fn f_teid_may_be_shared_and_repeated_within_a_session() {
     let mut repeated = uplink(1).pdi;
     repeated.f_teid = Some(given(teid.0));
     let update = PdrUpdate { id: UL, pdi: Some(repeated), ..PdrUpdate::default() };
-    let change =
-        Change { create_pdrs: vec![second], update_pdrs: vec![update], ..Change::default() };
+    let change = SessionChange {
+        create_pdrs: vec![second],
+        update_pdrs: vec![update],
+        ..SessionChange::default()
+    };
     let modified = store.modify(up_seid, change).unwrap();
     assert!(modified.created.is_empty());
     assert!(modified.delta.unwrap().keys.is_empty());
@@ -281,10 +284,10 @@ fn far_names_a_bar_of_its_session() {
     let held = |delta: &RuleDelta| delta.rules.as_ref().unwrap().fars[0].buffer_pkts_max;
     assert_eq!(held(&established.delta), 9);
     let update = BarUpdate { id: bar, notification_delay: None, suggested_pkts: Some(u16::MAX) };
-    let change = Change { update_bars: vec![update], ..Change::default() };
+    let change = SessionChange { update_bars: vec![update], ..SessionChange::default() };
     let modified = store.modify(established.up_seid, change).unwrap();
     assert_eq!(held(&modified.delta.unwrap()), BUFFER_PKTS_PER_SESSION_MAX);
-    let removal = Change { remove_bars: vec![bar], ..Change::default() };
+    let removal = SessionChange { remove_bars: vec![bar], ..SessionChange::default() };
     let refusal = store.modify(established.up_seid, removal).unwrap_err();
     assert_eq!(refusal, Refusal::UnknownBar { far, bar });
 }
@@ -293,11 +296,11 @@ fn far_names_a_bar_of_its_session() {
 fn buffered_packets_are_dropped_by_a_delta_though_no_rule_changes() {
     let mut store = store(4);
     let established = store.establish(OWNER, CP, session(1)).unwrap();
-    let change = Change { drop_buffered: true, ..Change::default() };
+    let change = SessionChange { drop_buffered: true, ..SessionChange::default() };
     let delta = store.modify(established.up_seid, change).unwrap().delta.unwrap();
     let before = established.delta.rules.unwrap().buffer_epoch;
     assert_ne!(delta.rules.unwrap().buffer_epoch, before);
-    let unchanged = store.modify(established.up_seid, Change::default()).unwrap();
+    let unchanged = store.modify(established.up_seid, SessionChange::default()).unwrap();
     assert_eq!(unchanged.delta, None);
 }
 
@@ -305,7 +308,7 @@ fn buffered_packets_are_dropped_by_a_delta_though_no_rule_changes() {
 fn withdrawn_outer_header_is_legal_where_none_is_needed() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
-    let withdraw = |destination| Change {
+    let withdraw = |destination| SessionChange {
         update_fars: vec![FarUpdate {
             id: FarId(2),
             forwarding: Some(ForwardingUpdate {
@@ -315,7 +318,7 @@ fn withdrawn_outer_header_is_legal_where_none_is_needed() {
             }),
             ..FarUpdate::default()
         }],
-        ..Change::default()
+        ..SessionChange::default()
     };
     let rules = store.modify(up_seid, withdraw(None)).unwrap().delta.unwrap().rules.unwrap();
     let far = &rules.fars[1];
@@ -334,13 +337,13 @@ fn far_that_forwards_needs_parameters_and_a_tunnel_that_is_valid() {
         Refusal::FarWithoutForwardingParameters { far: FarId(1) }
     );
     let spoil = |outer| {
-        refused(move |c: &mut Change| {
+        refused(move |c: &mut SessionChange| {
             c.create_fars[1].forwarding.as_mut().unwrap().outer_header_creation = outer;
         })
     };
     let far = FarId(2);
     assert_eq!(spoil(Some(tunnel(0))), Refusal::TunnelInvalid { far });
-    let to = |addr| Some(OuterHeaderCreation::Gtpu(GtpuTunnel { teid: Teid(1), addr }));
+    let to = |addr| Some(HeaderCreation::Gtpu(GtpuTunnel { teid: Teid(1), addr }));
     assert_eq!(spoil(to(Ipv4Addr::BROADCAST.into())), Refusal::TunnelInvalid { far });
     let v6: Ipv6Addr = "2001:db8::1".parse().unwrap();
     assert_eq!(spoil(to(v6.into())), Refusal::TunnelFamilyUnavailable { far });
@@ -353,13 +356,13 @@ fn far_that_drops_may_name_any_tunnel_until_it_forwards() {
     change.create_fars[1].action = ApplyAction::DROP;
     let zero = GtpuTunnel { teid: Teid(0), addr: Ipv4Addr::UNSPECIFIED.into() };
     change.create_fars[1].forwarding.as_mut().unwrap().outer_header_creation =
-        Some(OuterHeaderCreation::Gtpu(zero));
+        Some(HeaderCreation::Gtpu(zero));
     let established = store.establish(OWNER, CP, change).unwrap();
     let entry = &established.delta.rules.as_ref().unwrap().fars[1];
     assert_eq!(entry.outer_header_creation, None, "no worker sees it");
     let action = Some(ApplyAction::FORW);
     let forward = FarUpdate { id: FarId(2), action, ..FarUpdate::default() };
-    let change = Change { update_fars: vec![forward], ..Change::default() };
+    let change = SessionChange { update_fars: vec![forward], ..SessionChange::default() };
     let refusal = store.modify(established.up_seid, change).unwrap_err();
     assert_eq!(refusal, Refusal::TunnelInvalid { far: FarId(2) });
 }
@@ -382,7 +385,7 @@ fn limits_of_rules_filters_and_qers_are_enforced() {
 }
 
 /// 64 PDRs with a TEID, an IPv4 address and an IPv6 prefix each.
-fn many_keys(change: &mut Change) {
+fn many_keys(change: &mut SessionChange) {
     change.create_pdrs = (1..=64u16)
         .map(|id| {
             let mut pdr = uplink(u8::try_from(id).unwrap());
@@ -424,7 +427,7 @@ fn session_of_unknown_seid_is_refused() {
     let mut store = store(4);
     let up_seid = adit_types::Seid(1);
     let unknown = Refusal::UnknownSession { up_seid };
-    assert_eq!(store.modify(up_seid, Change::default()), Err(unknown));
+    assert_eq!(store.modify(up_seid, SessionChange::default()), Err(unknown));
     assert_eq!(store.delete(up_seid), Err(unknown));
 }
 
@@ -451,16 +454,15 @@ fn teid_of_two_source_interfaces_is_refused() {
 
 #[test]
 fn udp_and_ip_headers_belong_to_data_networks() {
-    use OuterHeaderRemoval as R;
+    use HeaderRemoval as R;
     let addr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 9));
     for removal in [R::UdpIpv4, R::UdpIpv6, R::Ipv4, R::Ipv6] {
         let mut change = session(1);
         change.create_pdrs[1].outer_header_removal = Some(removal);
         assert!(store(4).establish(OWNER, CP, change).is_ok());
     }
-    for header in [OuterHeaderCreation::Udp { addr, port: 5000 }, OuterHeaderCreation::Ip { addr }]
-    {
-        let set = |change: &mut Change, far: usize, header| {
+    for header in [HeaderCreation::Udp { addr, port: 5000 }, HeaderCreation::Ip { addr }] {
+        let set = |change: &mut SessionChange, far: usize, header| {
             change.create_fars[far].forwarding.as_mut().unwrap().outer_header_creation =
                 Some(header);
         };
@@ -469,7 +471,7 @@ fn udp_and_ip_headers_belong_to_data_networks() {
         assert!(store(4).establish(OWNER, CP, change).is_ok());
         let far = FarId(2);
         assert_eq!(refused(|change| set(change, 1, header)), Refusal::TunnelInvalid { far });
-        let no_port = OuterHeaderCreation::Udp { addr, port: 0 };
+        let no_port = HeaderCreation::Udp { addr, port: 0 };
         let far = FarId(1);
         assert_eq!(refused(|change| set(change, 0, no_port)), Refusal::TunnelInvalid { far });
     }

@@ -1,12 +1,12 @@
 //! Stage 3: order, positions and keys of compiled rules.
 
 use adit_rules::{KeyChange, SessionKey, SourceInterface, UeAddresses};
-use adit_session::{Change, PdrSpec, UeMatch, UeSide};
+use adit_session::{PdrSpec, SessionChange, UeMatch, UeSide};
 use adit_types::{PdrId, Precedence, QerId};
 
 use crate::builders::*;
 
-fn keys(change: Change) -> Vec<KeyChange> {
+fn keys(change: SessionChange) -> Vec<KeyChange> {
     store(4).establish(OWNER, CP, change).unwrap().delta.keys
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use adit_rules::{Excess, Guaranteed, KeyChange, RateLimit, SessionKey, UeAddresses};
+use adit_rules::{Excess, GuaranteedShare, KeyChange, RateLimit, SessionKey, UeAddresses};
 use adit_session::{
-    Change, CpFSeid, OwnerId, PdrUpdate, Provisioning, QerUpdate, QosPolicy, Rates, Refusal,
-    Reserved, SessionStore, StoreConfig, UeMatch,
+    CpFSeid, OwnerId, PdrUpdate, Provisioning, QerUpdate, QosPolicy, Rates, Refusal,
+    ReservedCounts, SessionChange, SessionStore, StoreConfig, UeMatch,
 };
 use adit_types::{BitRate, Nanos, PdrId, QerId, Seid, SessionIndex};
 
@@ -27,10 +27,10 @@ fn deletion_removes_all_keys_and_keeps_identifiers_until_reclaimed() {
     );
     assert_eq!(delta.rules, None);
     assert!(store.is_empty() && store.session(established.up_seid).is_none());
-    let reserved = Reserved { sessions: 1, teids: 1, ..Reserved::default() };
+    let reserved = ReservedCounts { sessions: 1, teids: 1, ..ReservedCounts::default() };
     assert_eq!(store.reserved(), reserved);
     store.reclaim(delta.session);
-    assert_eq!(store.reserved(), Reserved::default());
+    assert_eq!(store.reserved(), ReservedCounts::default());
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn teid_replaced_by_a_modification_waits_for_that_reclaim() {
     let established = store.establish(OWNER, CP, session(1)).unwrap();
     let old = established.created[0].f_teid.teid;
     let update = PdrUpdate { id: PdrId(1), pdi: Some(uplink(1).pdi), ..PdrUpdate::default() };
-    let change = Change { update_pdrs: vec![update], ..Change::default() };
+    let change = SessionChange { update_pdrs: vec![update], ..SessionChange::default() };
     let modified = store.modify(established.up_seid, change).unwrap();
     let new = modified.created[0].f_teid.teid;
     assert_eq!(
@@ -84,7 +84,7 @@ fn change_without_meaning_for_packets_yields_no_delta() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
     let update = QerUpdate { id: QerId(1), correlation: Some(7), ..QerUpdate::default() };
-    let change = Change { update_qers: vec![update], ..Change::default() };
+    let change = SessionChange { update_qers: vec![update], ..SessionChange::default() };
     assert_eq!(store.modify(up_seid, change).unwrap().delta, None);
     assert_eq!(store.session(up_seid).unwrap().qers()[0].correlation, Some(7));
 }
@@ -95,12 +95,12 @@ fn new_rate_is_compiled_with_the_depth_of_its_averaging_window() {
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
     let mbr = Rates { uplink: BitRate::from_kbps(5000), downlink: BitRate::from_kbps(8) };
     let update = QerUpdate { id: QerId(1), mbr: Some(mbr), ..QerUpdate::default() };
-    let change = Change { update_qers: vec![update], ..Change::default() };
+    let change = SessionChange { update_qers: vec![update], ..SessionChange::default() };
     let meter = |change| {
         let mut store = store.clone();
         store.modify(up_seid, change).unwrap().delta.unwrap().rules.unwrap().qers[0].meter.unwrap()
     };
-    let limit = |kbps, depth| RateLimit::new(BitRate::from_kbps(kbps), depth, Excess::Drops);
+    let limit = |kbps, depth| RateLimit::new(BitRate::from_kbps(kbps), depth, Excess::Policed);
     let by_default = Nanos::from_millis(20);
     let compiled = meter(change.clone());
     assert_eq!(compiled.uplink, limit(5000, by_default));
@@ -132,9 +132,13 @@ fn guarantee_is_compiled_whether_or_not_sessions_share_rates() {
         let guaranteed = |mbr, gbr| meter(mbr, gbr, None).unwrap().guaranteed;
         let within = |kbps, depth_ms| {
             let depth = Nanos::from_millis(depth_ms);
-            Guaranteed::Within(RateLimit::new(BitRate::from_kbps(kbps), depth, Excess::Drops))
+            GuaranteedShare::Within(RateLimit::new(
+                BitRate::from_kbps(kbps),
+                depth,
+                Excess::Policed,
+            ))
         };
-        let (nothing, whole) = (Guaranteed::Nothing, Guaranteed::Whole);
+        let (nothing, whole) = (GuaranteedShare::Nothing, GuaranteedShare::Whole);
         assert_eq!(meter(None, None, None), None);
         assert_eq!(guaranteed(rates(5000, 8000), None), [nothing; 2]);
         assert_eq!(guaranteed(rates(5000, 8000), rates(5000, 9000)), [whole; 2]);
@@ -230,7 +234,7 @@ fn commit_that_unwinds_is_recovered_by_removing_its_session() {
     let old = established.created[0].f_teid.teid;
     store.inject_fault_in_commit();
     let update = PdrUpdate { id: PdrId(1), pdi: Some(uplink(2).pdi), ..PdrUpdate::default() };
-    let change = Change { update_pdrs: vec![update], ..Change::default() };
+    let change = SessionChange { update_pdrs: vec![update], ..SessionChange::default() };
     let commits = store.commits();
     let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         store.modify(established.up_seid, change).map(|_| ())

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use adit_rules::{RuleDelta, UrrEntry, UsageCounts, UsageSource};
 use adit_session::{
-    Change, DroppedThreshold, MeasurementInformation, MeasurementMethod, Monitoring,
-    PfdApplication, PfdProvision, Refusal, SessionStore, TrafficStart, Urr, UrrSettings, UrrUpdate,
+    DroppedThreshold, MeasurementInformation, MeasurementMethod, Monitoring, PfdApplication,
+    PfdProvision, Refusal, SessionChange, SessionStore, TrafficStart, Urr, UrrSettings, UrrUpdate,
     UsageOutcome, UsagePart, UsageReport, UsageTriggers, Volumes,
 };
 use adit_types::{FarId, Nanos, PdrId, Seid, SessionIndex, UrrId, UsageSlot};
@@ -18,18 +18,18 @@ pub(crate) const S: fn(u64) -> Nanos = Nanos::from_secs;
 
 /// Counters that a test sets.
 #[derive(Debug, Default)]
-pub(crate) struct Counters(pub Mutex<BTreeMap<UsageSlot, UsageCounts>>);
+pub(crate) struct ManualCounters(pub Mutex<BTreeMap<UsageSlot, UsageCounts>>);
 
-impl UsageSource for Counters {
+impl UsageSource for ManualCounters {
     fn usage(&self, slot: UsageSlot, _: u32) -> UsageCounts {
         self.0.lock().unwrap().get(&slot).copied().unwrap_or_default()
     }
 }
 
 /// A session with URRs on both PDRs, whose workers are the test.
-pub(crate) struct Scene {
+pub(crate) struct UsageFixture {
     pub store: SessionStore,
-    pub counters: Arc<Counters>,
+    pub counters: Arc<ManualCounters>,
     pub up_seid: Seid,
     pub index: SessionIndex,
     pub urrs: Vec<UrrEntry>,
@@ -49,13 +49,13 @@ fn time_urr(triggers: UsageTriggers, settings: UrrSettings) -> Urr {
     Urr { id: UrrId(1), method, triggers, settings }
 }
 
-impl Scene {
+impl UsageFixture {
     pub fn new(urrs: Vec<Urr>) -> Self {
         Self::with(urrs, |_| {})
     }
 
-    pub fn with(urrs: Vec<Urr>, edit: impl FnOnce(&mut Change)) -> Self {
-        let counters = Arc::new(Counters::default());
+    pub fn with(urrs: Vec<Urr>, edit: impl FnOnce(&mut SessionChange)) -> Self {
+        let counters = Arc::new(ManualCounters::default());
         let mut store = store(4);
         store.set_usage_source(Arc::clone(&counters) as Arc<dyn UsageSource>);
         let mut change = session(1);
@@ -129,7 +129,7 @@ impl Scene {
         all
     }
 
-    pub fn modify(&mut self, change: Change) -> Vec<UsageReport> {
+    pub fn modify(&mut self, change: SessionChange) -> Vec<UsageReport> {
         let modified = self.store.modify(self.up_seid, change).unwrap();
         let mut reports = modified.reports;
         if let Some(delta) = modified.delta {
@@ -162,7 +162,8 @@ pub(crate) fn bytes(report: &UsageReport) -> (u64, u64) {
 #[test]
 fn volume_threshold_reached_reports_all_usage_and_counts_anew() {
     let settings = UrrSettings { volume_threshold: total(1000), ..UrrSettings::default() };
-    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings)]);
+    let mut scene =
+        UsageFixture::new(vec![volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings)]);
     assert_eq!(scene.urrs[0].report.total_bytes, 1000);
     scene.count(0, S(1), 400, 599);
     assert_eq!(scene.limit(0, S(1)), [], "not reached: an event alone reports nothing");
@@ -180,7 +181,8 @@ fn volume_threshold_reached_reports_all_usage_and_counts_anew() {
 #[test]
 fn event_of_an_earlier_generation_is_ignored() {
     let settings = UrrSettings { volume_threshold: total(100), ..UrrSettings::default() };
-    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings)]);
+    let mut scene =
+        UsageFixture::new(vec![volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings)]);
     let UrrEntry { slot, generation, .. } = scene.urrs[0];
     scene.count(0, S(1), 100, 0);
     assert_eq!(scene.limit(0, S(1)).len(), 1);
@@ -196,7 +198,7 @@ fn quota_used_up_is_reported_once_and_stops_until_a_new_one_comes() {
         ..UrrSettings::default()
     };
     let triggers = UsageTriggers::VOLUME_THRESHOLD | UsageTriggers::VOLUME_QUOTA;
-    let mut scene = Scene::new(vec![volume_urr(1, triggers, settings)]);
+    let mut scene = UsageFixture::new(vec![volume_urr(1, triggers, settings)]);
     scene.count(0, S(1), 600, 0);
     assert_eq!(scene.limit(0, S(1))[0].triggers, UsageTriggers::VOLUME_THRESHOLD);
     assert_eq!(scene.urrs[0].quota.total_bytes, 1000, "a report does not move the quota");
@@ -207,7 +209,7 @@ fn quota_used_up_is_reported_once_and_stops_until_a_new_one_comes() {
     assert_eq!(scene.limit(0, S(3)), []);
     let settings = UrrSettings { volume_quota: total(500), ..UrrSettings::default() };
     let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
-    scene.modify(Change { update_urrs: vec![update], at: S(4), ..Change::default() });
+    scene.modify(SessionChange { update_urrs: vec![update], at: S(4), ..SessionChange::default() });
     assert!(!scene.urrs[0].stopped);
     assert_eq!(scene.urrs[0].quota.total_bytes, 1050 + 500);
 }
@@ -215,17 +217,19 @@ fn quota_used_up_is_reported_once_and_stops_until_a_new_one_comes() {
 #[test]
 fn query_reports_at_once_and_the_rest_comes_with_the_removal() {
     let urrs = (1..=2).map(|id| volume_urr(id, UsageTriggers::empty(), UrrSettings::default()));
-    let mut scene = Scene::new(urrs.collect());
+    let mut scene = UsageFixture::new(urrs.collect());
     scene.count(0, S(1), 10, 20);
     scene.count(1, S(1), 1, 2);
-    let query = Change { query_urrs: vec![UrrId(1)], at: S(2), ..Change::default() };
+    let query = SessionChange { query_urrs: vec![UrrId(1)], at: S(2), ..SessionChange::default() };
     let reports = scene.modify(query);
     assert_eq!((reports.len(), bytes(&reports[0])), (1, (10, 20)));
     assert_eq!(reports[0].triggers, UsageTriggers::IMMEDIATE);
-    let reports = scene.modify(Change { query_all_urrs: true, at: S(3), ..Change::default() });
+    let reports =
+        scene.modify(SessionChange { query_all_urrs: true, at: S(3), ..SessionChange::default() });
     assert_eq!(reports.iter().map(bytes).collect::<Vec<_>>(), [(0, 0), (1, 2)]);
     scene.count(0, S(4), 7, 0);
-    let remove = Change { remove_urrs: vec![UrrId(1)], at: S(5), ..Change::default() };
+    let remove =
+        SessionChange { remove_urrs: vec![UrrId(1)], at: S(5), ..SessionChange::default() };
     let reports = scene.modify(remove);
     assert_eq!((bytes(&reports[0]), reports[0].triggers), ((7, 0), UsageTriggers::TERMINATION));
     assert_eq!(reports[0].sequence, 2);
@@ -234,36 +238,37 @@ fn query_reports_at_once_and_the_rest_comes_with_the_removal() {
 
 #[test]
 fn counters_of_a_reused_slot_do_not_count_for_the_next_urr() {
-    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::empty(), UrrSettings::default())]);
+    let mut scene =
+        UsageFixture::new(vec![volume_urr(1, UsageTriggers::empty(), UrrSettings::default())]);
     scene.count(0, S(1), 1000, 0);
     let slot = scene.urrs[0].slot;
-    scene.modify(Change { remove_urrs: vec![UrrId(1)], ..Change::default() });
+    scene.modify(SessionChange { remove_urrs: vec![UrrId(1)], ..SessionChange::default() });
     let settings = UrrSettings { volume_threshold: total(5), ..UrrSettings::default() };
     let urr = volume_urr(2, UsageTriggers::VOLUME_THRESHOLD, settings);
-    scene.modify(Change { create_urrs: vec![urr], ..Change::default() });
+    scene.modify(SessionChange { create_urrs: vec![urr], ..SessionChange::default() });
     assert_eq!((scene.urrs[0].slot, scene.urrs[0].report.total_bytes), (slot, 1005));
-    let reports = scene.modify(Change { query_all_urrs: true, ..Change::default() });
+    let reports = scene.modify(SessionChange { query_all_urrs: true, ..SessionChange::default() });
     assert_eq!(bytes(&reports[0]), (0, 0));
 }
 
 #[test]
 fn slots_return_when_the_deletion_is_reclaimed() {
     let urr = volume_urr(1, UsageTriggers::empty(), UrrSettings::default());
-    let mut scene = Scene::with(vec![urr], |change| change.inactivity_timer = Some(S(10)));
+    let mut scene = UsageFixture::with(vec![urr], |change| change.inactivity_timer = Some(S(10)));
     assert_eq!(scene.store.reserved().usage_slots, 2);
     scene.store.delete(scene.up_seid).unwrap();
     scene.count(0, S(1), 3, 4);
     let reports = scene.store.final_reports(S(2), scene.index);
     assert_eq!((reports.len(), bytes(&reports[0])), (1, (3, 4)));
     scene.store.reclaim(scene.index);
-    assert_eq!(scene.store.reserved(), adit_session::Reserved::default());
+    assert_eq!(scene.store.reserved(), adit_session::ReservedCounts::default());
     assert_eq!(scene.store.usage_timeout(), None);
 }
 
 #[test]
 fn periodic_reports_come_every_period_with_the_usage_of_each() {
     let settings = UrrSettings { period: Some(S(10)), ..UrrSettings::default() };
-    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::PERIODIC, settings)]);
+    let mut scene = UsageFixture::new(vec![volume_urr(1, UsageTriggers::PERIODIC, settings)]);
     scene.count(0, S(4), 5, 0);
     let first = scene.run_until(S(19));
     scene.count(0, S(19), 0, 6);
@@ -279,7 +284,7 @@ fn time_threshold_counts_from_the_first_packet_and_stops_with_inactivity() {
         inactivity_detection_time: Some(S(5)),
         ..UrrSettings::default()
     };
-    let mut scene = Scene::new(vec![time_urr(UsageTriggers::TIME_THRESHOLD, settings)]);
+    let mut scene = UsageFixture::new(vec![time_urr(UsageTriggers::TIME_THRESHOLD, settings)]);
     assert_eq!(scene.run_until(S(100)), []);
     scene.count(0, S(100), 1, 0);
     assert_eq!(scene.start(0, S(100)), []);
@@ -307,7 +312,7 @@ fn time_quota_ends_and_stops_packets() {
         information: Some(information),
         ..UrrSettings::default()
     };
-    let mut scene = Scene::new(vec![time_urr(UsageTriggers::TIME_QUOTA, settings)]);
+    let mut scene = UsageFixture::new(vec![time_urr(UsageTriggers::TIME_QUOTA, settings)]);
     assert_eq!(scene.store.usage_timeout(), Some(S(20)), "nothing is looked at before");
     let reports = scene.run_until(S(60));
     assert_eq!((reports.len(), reports[0].0, reports[0].1.duration_s), (1, S(20), Some(20)));
@@ -321,7 +326,8 @@ fn quota_holding_time_runs_from_the_last_packet_and_withdraws_the_quota() {
         quota_holding_time: Some(S(10)),
         ..UrrSettings::default()
     };
-    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::QUOTA_HOLDING_TIME, settings)]);
+    let mut scene =
+        UsageFixture::new(vec![volume_urr(1, UsageTriggers::QUOTA_HOLDING_TIME, settings)]);
     scene.count(0, S(7), 100, 0);
     let reports = scene.run_until(S(40));
     assert_eq!((reports.len(), reports[0].0, bytes(&reports[0].1)), (1, S(17), (100, 0)));
@@ -336,7 +342,8 @@ fn quota_validity_time_is_reported_once_and_stops_nothing() {
         quota_validity_time: Some(S(15)),
         ..UrrSettings::default()
     };
-    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::QUOTA_VALIDITY_TIME, settings)]);
+    let mut scene =
+        UsageFixture::new(vec![volume_urr(1, UsageTriggers::QUOTA_VALIDITY_TIME, settings)]);
     let reports = scene.run_until(S(100));
     assert_eq!((reports.len(), reports[0].0), (1, S(15)));
     assert!(!scene.urrs[0].stopped);
@@ -348,11 +355,13 @@ fn quota_is_valid_from_its_last_provision_or_from_that_of_its_time() {
     let valid =
         |second| UrrSettings { quota_validity_time: Some(S(second)), ..UrrSettings::default() };
     let settings = UrrSettings { volume_quota: total(1000), ..valid(15) };
-    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::QUOTA_VALIDITY_TIME, settings)]);
+    let mut scene =
+        UsageFixture::new(vec![volume_urr(1, UsageTriggers::QUOTA_VALIDITY_TIME, settings)]);
     for (at, settings, end) in [(10, quota, 25), (20, valid(30), 50)] {
         assert_eq!(scene.run_until(S(at)), []);
         let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
-        let change = Change { update_urrs: vec![update], at: S(at), ..Change::default() };
+        let change =
+            SessionChange { update_urrs: vec![update], at: S(at), ..SessionChange::default() };
         assert_eq!(scene.modify(change), []);
         assert_eq!(scene.store.usage_timeout(), Some(S(end)));
     }
@@ -366,7 +375,8 @@ fn monitoring_time_splits_the_next_report_and_changes_the_threshold() {
         monitoring: vec![monitoring],
         ..UrrSettings::default()
     };
-    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings)]);
+    let mut scene =
+        UsageFixture::new(vec![volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings)]);
     scene.count(0, S(20), 1000, 0);
     assert_eq!(scene.run_until(S(60)), [], "the monitoring time itself reports nothing");
     assert_eq!(scene.urrs[0].report.total_bytes, 1100);
@@ -386,7 +396,7 @@ fn linked_urr_reports_with_the_one_it_is_linked_to() {
     let leader = volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings);
     let settings = UrrSettings { linked: Some(vec![UrrId(1)]), ..UrrSettings::default() };
     let follower = volume_urr(2, UsageTriggers::LINKED, settings);
-    let mut scene = Scene::new(vec![leader, follower]);
+    let mut scene = UsageFixture::new(vec![leader, follower]);
     scene.count(0, S(1), 10, 0);
     scene.count(1, S(1), 33, 0);
     let reports = scene.limit(0, S(1));
@@ -398,7 +408,7 @@ fn linked_urr_reports_with_the_one_it_is_linked_to() {
 fn start_and_stop_of_traffic_are_reported_in_turn() {
     let triggers = UsageTriggers::START_OF_TRAFFIC | UsageTriggers::STOP_OF_TRAFFIC;
     let settings = UrrSettings { inactivity_detection_time: Some(S(5)), ..UrrSettings::default() };
-    let mut scene = Scene::new(vec![volume_urr(1, triggers, settings)]);
+    let mut scene = UsageFixture::new(vec![volume_urr(1, triggers, settings)]);
     for base in [10, 100] {
         scene.count(0, S(base), 8, 0);
         let reports = scene.start(0, S(base));
@@ -414,7 +424,7 @@ fn start_and_stop_of_traffic_are_reported_in_turn() {
 #[test]
 fn start_of_traffic_tells_no_usage() {
     let urr = time_urr(UsageTriggers::START_OF_TRAFFIC, UrrSettings::default());
-    let mut scene = Scene::new(vec![urr]);
+    let mut scene = UsageFixture::new(vec![urr]);
     scene.count(0, S(10), 8, 0);
     let reports = scene.start(0, S(10));
     assert_eq!((reports[0].volume, reports[0].duration_s), (None, None));
@@ -426,8 +436,8 @@ fn start_and_stop_of_traffic_name_the_application() {
     let triggers = UsageTriggers::START_OF_TRAFFIC | UsageTriggers::STOP_OF_TRAFFIC;
     let settings = UrrSettings { inactivity_detection_time: Some(S(5)), ..UrrSettings::default() };
     let urrs = vec![volume_urr(1, triggers, settings)];
-    let application = |edit: fn(&mut Change)| {
-        let mut scene = Scene::with(urrs.clone(), |_| {});
+    let application = |edit: fn(&mut SessionChange)| {
+        let mut scene = UsageFixture::with(urrs.clone(), |_| {});
         scene.store = store(4);
         scene.store.set_usage_source(Arc::clone(&scene.counters) as Arc<dyn UsageSource>);
         let applications = ["video", "voice"].map(|id| PfdApplication {
@@ -465,7 +475,7 @@ fn start_and_stop_of_traffic_name_the_application() {
 fn dropped_downlink_traffic_is_reported_at_its_threshold() {
     let threshold = DroppedThreshold { packets: Some(3), bytes: None };
     let settings = UrrSettings { dropped_threshold: Some(threshold), ..UrrSettings::default() };
-    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::DROPPED_DL, settings)]);
+    let mut scene = UsageFixture::new(vec![volume_urr(1, UsageTriggers::DROPPED_DL, settings)]);
     assert_eq!(scene.urrs[0].report_dropped, (3, u64::MAX));
     let slot = scene.urrs[0].slot;
     scene.counters.0.lock().unwrap().entry(slot).or_default().dropped_dl_pkts = 3;
@@ -475,10 +485,10 @@ fn dropped_downlink_traffic_is_reported_at_its_threshold() {
 
 #[test]
 fn inactivity_is_told_once_until_traffic_comes_again() {
-    let mut scene = Scene::with(Vec::new(), |change| change.inactivity_timer = Some(S(30)));
+    let mut scene = UsageFixture::with(Vec::new(), |change| change.inactivity_timer = Some(S(30)));
     scene.count(0, S(20), 1, 1);
     let mut seen = Vec::new();
-    let mut run = |scene: &mut Scene, until: Nanos| {
+    let mut run = |scene: &mut UsageFixture, until: Nanos| {
         while let Some(at) = scene.store.usage_timeout().filter(|at| *at <= until) {
             while let Some(outcome) = scene.store.poll_usage(at) {
                 seen.extend(outcome.inactive.then_some(at));
@@ -498,7 +508,7 @@ fn inactivity_of_the_session_is_reported_by_the_urrs_that_ask_for_it() {
     let triggers = UsageTriggers::INACTIVITY | UsageTriggers::START_OF_TRAFFIC;
     let urrs = [(1, triggers), (2, UsageTriggers::START_OF_TRAFFIC)];
     let urrs = urrs.map(|(id, triggers)| volume_urr(id, triggers, UrrSettings::default()));
-    let mut scene = Scene::with(urrs.into(), |change| change.inactivity_timer = Some(S(30)));
+    let mut scene = UsageFixture::with(urrs.into(), |change| change.inactivity_timer = Some(S(30)));
     let reports = scene.run_until(S(100));
     let told: Vec<_> = reports.iter().map(|(at, r)| (*at, r.urr, r.triggers)).collect();
     assert_eq!(told, [(S(30), UrrId(1), UsageTriggers::INACTIVITY)]);
@@ -532,7 +542,8 @@ fn urr_that_cannot_act_is_refused() {
     let again = (1..=64).map(UrrId).collect::<Vec<_>>();
     let create =
         (1..=64).map(|id| volume_urr(id, UsageTriggers::empty(), UrrSettings::default())).collect();
-    let change = Change { remove_urrs: again, create_urrs: create, ..Change::default() };
+    let change =
+        SessionChange { remove_urrs: again, create_urrs: create, ..SessionChange::default() };
     assert_eq!(store.modify(up_seid, change).unwrap_err(), Refusal::UsageSlotsExhausted);
 }
 
@@ -540,7 +551,7 @@ fn urr_that_cannot_act_is_refused() {
 fn quota_action_is_compiled_as_a_position() {
     let settings = UrrSettings { quota_far: Some(FarId(7)), ..UrrSettings::default() };
     let urr = volume_urr(1, UsageTriggers::empty(), settings);
-    let scene = Scene::with(vec![urr], |change| {
+    let scene = UsageFixture::with(vec![urr], |change| {
         let core = adit_rules::DestinationInterface::Core;
         change.create_fars.push(far(7, core));
     });
@@ -548,7 +559,7 @@ fn quota_action_is_compiled_as_a_position() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum UsageStep {
     Count { ul: u64, dl: u64 },
     Tell,
     Query,
@@ -556,13 +567,13 @@ enum Step {
     Threshold(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = UsageStep> {
     prop_oneof![
-        4 => (0..2000u64, 0..2000u64).prop_map(|(ul, dl)| Step::Count { ul, dl }),
-        2 => Just(Step::Tell),
-        1 => Just(Step::Query),
-        1 => (0..5000u64).prop_map(Step::Quota),
-        1 => (1..5000u64).prop_map(Step::Threshold),
+        4 => (0..2000u64, 0..2000u64).prop_map(|(ul, dl)| UsageStep::Count { ul, dl }),
+        2 => Just(UsageStep::Tell),
+        1 => Just(UsageStep::Query),
+        1 => (0..5000u64).prop_map(UsageStep::Quota),
+        1 => (1..5000u64).prop_map(UsageStep::Threshold),
     ]
 }
 
@@ -577,7 +588,7 @@ proptest! {
             ..UrrSettings::default()
         };
         let triggers = UsageTriggers::VOLUME_THRESHOLD | UsageTriggers::VOLUME_QUOTA;
-        let mut scene = Scene::new(vec![volume_urr(1, triggers, settings)]);
+        let mut scene = UsageFixture::new(vec![volume_urr(1, triggers, settings)]);
         let (mut counted, mut reported) = ((0u128, 0u128), (0u128, 0u128));
         // The model: where the last report was, where the quota began, and both amounts.
         let (mut last, mut threshold, mut quota) = (0u128, 3000u128, Some((0u128, 4000u128)));
@@ -586,12 +597,12 @@ proptest! {
             let at = S(second);
             let all = counted.0 + counted.1;
             let reports = match step {
-                Step::Count { ul, dl } => {
+                UsageStep::Count { ul, dl } => {
                     scene.count(0, at, ul, dl);
                     counted = (counted.0 + u128::from(ul), counted.1 + u128::from(dl));
                     Vec::new()
                 }
-                Step::Tell => {
+                UsageStep::Tell => {
                     let reports = scene.limit(0, at);
                     let exhausted = quota.is_some_and(|(from, amount)| all - from >= amount);
                     let due = exhausted || all - last >= threshold;
@@ -601,19 +612,19 @@ proptest! {
                     }
                     reports
                 }
-                Step::Query => scene.modify(Change { query_all_urrs: true, at, ..Change::default() }),
-                Step::Quota(amount) => {
+                UsageStep::Query => scene.modify(SessionChange { query_all_urrs: true, at, ..SessionChange::default() }),
+                UsageStep::Quota(amount) => {
                     let settings = UrrSettings { volume_quota: total(amount), ..Default::default() };
                     let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
                     quota = Some((last, amount.into()));
-                    scene.modify(Change { update_urrs: vec![update], at, ..Change::default() })
+                    scene.modify(SessionChange { update_urrs: vec![update], at, ..SessionChange::default() })
                 }
-                Step::Threshold(amount) => {
+                UsageStep::Threshold(amount) => {
                     let settings =
                         UrrSettings { volume_threshold: total(amount), ..Default::default() };
                     let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
                     threshold = amount.into();
-                    scene.modify(Change { update_urrs: vec![update], at, ..Change::default() })
+                    scene.modify(SessionChange { update_urrs: vec![update], at, ..SessionChange::default() })
                 }
             };
             for report in &reports {

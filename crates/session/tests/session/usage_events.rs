@@ -2,9 +2,9 @@
 
 use adit_rules::UrrEntry;
 use adit_session::{
-    Aggregated, Change, Exempted, MeasurementInformation, MeasurementMethod, Refusal, SdfSpec,
-    TimeMechanism, TrafficStart, Urr, UrrSettings, UrrUpdate, UsagePart, UsageReport,
-    UsageTriggers,
+    Aggregated, Exempted, MeasurementInformation, MeasurementMethod, Refusal, SdfSpec,
+    SessionChange, TimeMechanism, TrafficStart, Urr, UrrSettings, UrrUpdate, UsagePart,
+    UsageReport, UsageTriggers,
 };
 use adit_types::limits::{
     EVENTS_PER_REPORT_MAX, EXEMPTED_APPLICATIONS_PER_URR_MAX, MONITORING_TIMES_PER_URR_MAX,
@@ -12,7 +12,7 @@ use adit_types::limits::{
 use adit_types::{Nanos, PdrId, UrrId};
 
 use crate::builders::{CP, OWNER, session, store};
-use crate::usage::{S, Scene, bytes, split_at, total, volume_urr};
+use crate::usage::{S, UsageFixture, bytes, split_at, total, volume_urr};
 
 fn event_urr(triggers: UsageTriggers, settings: UrrSettings) -> Urr {
     let method = MeasurementMethod { event: true, ..MeasurementMethod::default() };
@@ -22,22 +22,22 @@ fn event_urr(triggers: UsageTriggers, settings: UrrSettings) -> Urr {
 }
 
 /// Traffic of one packet at `second`: an event.
-fn event(scene: &mut Scene, second: u64) -> Vec<UsageReport> {
+fn event(scene: &mut UsageFixture, second: u64) -> Vec<UsageReport> {
     let mut reports: Vec<_> = scene.run_until(S(second)).into_iter().map(|(_, r)| r).collect();
     scene.count(0, S(second), 100, 0);
     reports.extend(scene.start(0, S(second)));
     reports
 }
 
-fn update(scene: &mut Scene, at: Nanos, settings: UrrSettings) -> Vec<UsageReport> {
+fn update(scene: &mut UsageFixture, at: Nanos, settings: UrrSettings) -> Vec<UsageReport> {
     let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
-    scene.modify(Change { update_urrs: vec![update], at, ..Change::default() })
+    scene.modify(SessionChange { update_urrs: vec![update], at, ..SessionChange::default() })
 }
 
 #[test]
 fn event_threshold_counts_starts_of_traffic_and_reports_their_times() {
     let settings = UrrSettings { event_threshold: Some(3), ..UrrSettings::default() };
-    let mut scene = Scene::new(vec![event_urr(UsageTriggers::EVENT_THRESHOLD, settings)]);
+    let mut scene = UsageFixture::new(vec![event_urr(UsageTriggers::EVENT_THRESHOLD, settings)]);
     assert_eq!(event(&mut scene, 1), []);
     scene.count(0, S(5), 100, 0);
     assert!(!scene.urrs[0].report_start, "one event goes on");
@@ -54,7 +54,7 @@ fn event_threshold_counts_starts_of_traffic_and_reports_their_times() {
 #[test]
 fn event_quota_lets_its_last_event_end_and_stops_the_next() {
     let settings = UrrSettings { event_quota: Some(2), ..UrrSettings::default() };
-    let mut scene = Scene::new(vec![event_urr(UsageTriggers::EVENT_QUOTA, settings)]);
+    let mut scene = UsageFixture::new(vec![event_urr(UsageTriggers::EVENT_QUOTA, settings)]);
     assert_eq!(event(&mut scene, 1), []);
     let reports = event(&mut scene, 100);
     assert_eq!((reports[0].triggers, reports[0].events.len()), (UsageTriggers::EVENT_QUOTA, 2));
@@ -74,7 +74,8 @@ fn event_quota_lets_its_last_event_end_and_stops_the_next() {
 
 #[test]
 fn report_is_made_when_no_further_event_fits_it() {
-    let mut scene = Scene::new(vec![event_urr(UsageTriggers::empty(), UrrSettings::default())]);
+    let mut scene =
+        UsageFixture::new(vec![event_urr(UsageTriggers::empty(), UrrSettings::default())]);
     for at in 1..=EVENTS_PER_REPORT_MAX {
         let reports = event(&mut scene, 100 * u64::try_from(at).unwrap());
         assert_eq!(reports.len(), usize::from(at == EVENTS_PER_REPORT_MAX));
@@ -96,7 +97,7 @@ fn timed(triggers: UsageTriggers, settings: UrrSettings) -> Urr {
 #[test]
 fn discrete_period_consumes_a_whole_interval_and_the_next_packet_behind_it_another() {
     let triggers = UsageTriggers::ENVELOPE_CLOSURE;
-    let mut scene = Scene::new(vec![timed(triggers, mechanism(false))]);
+    let mut scene = UsageFixture::new(vec![timed(triggers, mechanism(false))]);
     for base in [3, 100] {
         scene.count(0, S(base), 1, 0);
         assert_eq!(scene.start(0, S(base)), []);
@@ -112,7 +113,7 @@ fn discrete_period_consumes_a_whole_interval_and_the_next_packet_behind_it_anoth
 #[test]
 fn continuous_period_closes_with_the_first_interval_without_packets() {
     let triggers = UsageTriggers::ENVELOPE_CLOSURE;
-    let mut scene = Scene::new(vec![timed(triggers, mechanism(true))]);
+    let mut scene = UsageFixture::new(vec![timed(triggers, mechanism(true))]);
     scene.count(0, S(5), 1, 0);
     scene.start(0, S(5));
     for second in [12, 24, 34] {
@@ -128,7 +129,7 @@ fn continuous_period_closes_with_the_first_interval_without_packets() {
 #[test]
 fn time_quota_is_used_up_by_whole_intervals_of_its_mechanism() {
     let settings = UrrSettings { time_quota: Some(S(15)), ..mechanism(false) };
-    let mut scene = Scene::new(vec![timed(UsageTriggers::TIME_QUOTA, settings)]);
+    let mut scene = UsageFixture::new(vec![timed(UsageTriggers::TIME_QUOTA, settings)]);
     scene.count(0, S(1), 1, 0);
     scene.start(0, S(1));
     assert_eq!(scene.run_until(S(50)), []);
@@ -145,12 +146,13 @@ fn time_quota_is_used_up_by_whole_intervals_of_its_mechanism() {
 fn several_monitoring_times_split_one_report_into_parts() {
     let monitoring = vec![split_at(10), split_at(20), split_at(30)];
     let settings = UrrSettings { monitoring, ..UrrSettings::default() };
-    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::empty(), settings)]);
+    let mut scene = UsageFixture::new(vec![volume_urr(1, UsageTriggers::empty(), settings)]);
     for (second, count) in [(5, 1), (15, 2), (25, 4), (35, 8)] {
         assert_eq!(scene.run_until(S(second)), []);
         scene.count(0, S(second), count, 0);
     }
-    let reports = scene.modify(Change { query_all_urrs: true, at: S(40), ..Change::default() });
+    let reports =
+        scene.modify(SessionChange { query_all_urrs: true, at: S(40), ..SessionChange::default() });
     let parts: Vec<_> = reports.iter().map(|r| (r.part.unwrap(), bytes(r).0, r.end)).collect();
     use UsagePart::{After, Before, Between};
     let expected =
@@ -171,11 +173,11 @@ fn several_monitoring_times_split_one_report_into_parts() {
 fn numbered_reports_end_and_the_rest_comes_when_asked_for() {
     let settings =
         UrrSettings { period: Some(S(10)), reports_max: Some(2), ..UrrSettings::default() };
-    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::PERIODIC, settings)]);
+    let mut scene = UsageFixture::new(vec![volume_urr(1, UsageTriggers::PERIODIC, settings)]);
     let reports = scene.run_until(S(100));
     assert_eq!(reports.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [S(10), S(20)]);
     scene.count(0, S(100), 7, 0);
-    let query = Change { query_all_urrs: true, at: S(101), ..Change::default() };
+    let query = SessionChange { query_all_urrs: true, at: S(101), ..SessionChange::default() };
     assert_eq!(bytes(&scene.modify(query)[0]), (7, 0), "it is measured on");
     update(&mut scene, S(102), UrrSettings { reports_max: Some(1), ..UrrSettings::default() });
     assert_eq!(scene.run_until(S(200)).len(), 1);
@@ -190,7 +192,7 @@ fn numbered_reports_that_were_made_leave_no_notice_either() {
         inactivity_detection_time: Some(S(10)),
         ..UrrSettings::default()
     };
-    let mut scene = Scene::new(vec![volume_urr(1, triggers, settings)]);
+    let mut scene = UsageFixture::new(vec![volume_urr(1, triggers, settings)]);
     scene.count(0, S(1), 1, 0);
     assert_eq!(scene.start(0, S(1)).len(), 1);
     assert_eq!(scene.run_until(S(100)), []);
@@ -208,7 +210,7 @@ fn traffic_that_is_over_when_its_start_is_heard_is_told_of_again() {
         volume_urr(1, triggers, settings.clone()),
         Urr { id: UrrId(2), ..timed(UsageTriggers::empty(), settings) },
     ];
-    let mut scene = Scene::new(urrs);
+    let mut scene = UsageFixture::new(urrs);
     for at in [0, 1] {
         let before = scene.urrs[at].generation;
         scene.count(at, S(1), 1, 0);
@@ -224,14 +226,14 @@ fn traffic_that_is_over_when_its_start_is_heard_is_told_of_again() {
 #[test]
 fn measurement_is_not_split_without_bound_by_updates() {
     let urr = volume_urr(1, UsageTriggers::empty(), UrrSettings::default());
-    let mut scene = Scene::new(vec![urr]);
+    let mut scene = UsageFixture::new(vec![urr]);
     for second in 1..100 {
         let monitoring = vec![split_at(second); MONITORING_TIMES_PER_URR_MAX];
         update(&mut scene, S(second), UrrSettings { monitoring, ..UrrSettings::default() });
         scene.count(0, S(second), 1, 0);
         assert_eq!(scene.run_until(S(second + 1)), []);
     }
-    let query = Change { query_all_urrs: true, at: S(100), ..Change::default() };
+    let query = SessionChange { query_all_urrs: true, at: S(100), ..SessionChange::default() };
     let reports = scene.modify(query);
     assert_eq!(reports.len(), MONITORING_TIMES_PER_URR_MAX + 1);
     assert_eq!(reports.iter().map(|report| bytes(report).0).sum::<u64>(), 99);
@@ -245,12 +247,12 @@ fn inactive_urr_measures_neither_packets_nor_time_until_it_is_resumed() {
         Some(MeasurementInformation { inactive, immediate_start, ..Default::default() })
     };
     let settings = UrrSettings { information: information(false), ..UrrSettings::default() };
-    let mut scene = Scene::new(vec![timed(UsageTriggers::empty(), settings)]);
+    let mut scene = UsageFixture::new(vec![timed(UsageTriggers::empty(), settings)]);
     let of =
         |inactive| UrrSettings { information: information(inactive), ..UrrSettings::default() };
     update(&mut scene, S(10), of(true));
     update(&mut scene, S(50), of(false));
-    let query = Change { query_all_urrs: true, at: S(55), ..Change::default() };
+    let query = SessionChange { query_all_urrs: true, at: S(55), ..SessionChange::default() };
     assert_eq!(scene.modify(query)[0].duration_s, Some(15));
 }
 
@@ -258,13 +260,13 @@ fn inactive_urr_measures_neither_packets_nor_time_until_it_is_resumed() {
 fn end_marker_is_told_to_who_asks_without_ending_the_measurement() {
     let asks = volume_urr(1, UsageTriggers::END_MARKER, UrrSettings::default());
     let other = volume_urr(2, UsageTriggers::empty(), UrrSettings::default());
-    let mut scene = Scene::new(vec![asks, other]);
+    let mut scene = UsageFixture::new(vec![asks, other]);
     scene.count(0, S(1), 10, 0);
     let outcome = scene.store.handle_end_marker(S(2), scene.index).unwrap();
     assert_eq!((outcome.delta.is_none(), outcome.reports.len()), (true, 1));
     assert_eq!(outcome.reports[0].triggers, UsageTriggers::END_MARKER);
     assert_eq!(outcome.reports[0].volume, None);
-    let query = Change { query_urrs: vec![UrrId(1)], at: S(3), ..Change::default() };
+    let query = SessionChange { query_urrs: vec![UrrId(1)], at: S(3), ..SessionChange::default() };
     let reports = scene.modify(query);
     assert_eq!((reports[0].sequence, bytes(&reports[0])), (1, (10, 0)));
 }
@@ -301,7 +303,8 @@ fn exempted_flows_are_compiled_and_those_that_name_nothing_refused() {
         let settings = UrrSettings { exempted: Some(exempted), ..UrrSettings::default() };
         volume_urr(1, UsageTriggers::empty(), settings)
     };
-    let scene = Scene::new(vec![exempted(Some("permit out udp from any 53 to assigned"), None)]);
+    let scene =
+        UsageFixture::new(vec![exempted(Some("permit out udp from any 53 to assigned"), None)]);
     assert_eq!((scene.urrs[0].exempt.len(), scene.urrs[0].exempt[0].protocol), (1, Some(17)));
     let refused = |urr: Urr| {
         let mut change = session(1);
@@ -342,7 +345,7 @@ fn pool(of: &[(u32, u64)], quota: u64) -> Vec<Urr> {
 /// Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-2.
 #[test]
 fn credit_pool_counts_its_urrs_by_their_multipliers_and_reports_with_them() {
-    let mut scene = Scene::new(pool(&[(1, HALF), (2, DOUBLE)], 1000));
+    let mut scene = UsageFixture::new(pool(&[(1, HALF), (2, DOUBLE)], 1000));
     assert_eq!(scene.urrs.iter().map(|urr| urr.pool).collect::<Vec<_>>(), [Some(2), Some(2), None]);
     scene.count(0, S(1), 1000, 0);
     scene.count(1, S(2), 0, 249);
@@ -363,17 +366,21 @@ fn credit_pool_counts_its_urrs_by_their_multipliers_and_reports_with_them() {
 
 #[test]
 fn usage_of_a_pool_does_not_jump_when_its_members_change() {
-    let mut scene = Scene::new(pool(&[(1, DOUBLE)], 10_000));
+    let mut scene = UsageFixture::new(pool(&[(1, DOUBLE)], 10_000));
     scene.count(0, S(1), 300, 0);
     scene.count(1, S(1), 5000, 0);
     for (at, of) in [(2, (2, DOUBLE)), (3, (1, HALF)), (4, (2, HALF))] {
         let of = vec![Aggregated { urr: UrrId(of.0), weight: of.1 }];
         let settings = UrrSettings { aggregated: Some(of), ..UrrSettings::default() };
         let update = UrrUpdate { id: UrrId(9), settings, ..UrrUpdate::default() };
-        scene.modify(Change { update_urrs: vec![update], at: S(at), ..Change::default() });
+        scene.modify(SessionChange {
+            update_urrs: vec![update],
+            at: S(at),
+            ..SessionChange::default()
+        });
     }
     scene.count(1, S(5), 8, 0);
-    let query = Change { query_urrs: vec![UrrId(9)], at: S(6), ..Change::default() };
+    let query = SessionChange { query_urrs: vec![UrrId(9)], at: S(6), ..SessionChange::default() };
     let reports = scene.modify(query);
     let pool = reports.iter().find(|report| report.urr == UrrId(9)).unwrap();
     assert_eq!(bytes(pool), (2 * 300 + 8 / 2, 0));

@@ -4,8 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, FarEntry, GtpuTunnel, KeyChange,
-    OuterHeaderCreation, RuleDelta, SessionKey, SessionRules,
+    ApplyAction, DeltaId, DestinationInterface, FarEntry, GtpuTunnel, HeaderCreation, KeyChange,
+    RuleDelta, SessionKey, SessionRules,
 };
 use adit_tables::{Interface, Route, TablesConfig};
 use adit_types::{
@@ -49,7 +49,7 @@ pub fn config(workers: usize) -> TablesConfig {
         ],
         aggregates: Vec::new(),
         ue_pools_v4: vec![(DomainId(0), "10.45.0.0/24".parse().unwrap())],
-        switched_domains: vec![DomainId(0)],
+        local_switching_domains: vec![DomainId(0)],
     }
 }
 
@@ -72,7 +72,7 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
         action: ApplyAction::FORW,
         destination: DestinationInterface::Access,
         interfaces: InterfaceSet::ALL,
-        outer_header_creation: Some(OuterHeaderCreation::Gtpu(GtpuTunnel {
+        outer_header_creation: Some(HeaderCreation::Gtpu(GtpuTunnel {
             teid: Teid(1),
             addr: ip(peer),
         })),
@@ -82,7 +82,7 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
         steering: None,
         dscp: None,
         redirect: None,
-        switched: InterfaceSet::NONE,
+        local_switching: InterfaceSet::NONE,
         duplicates: [].into_iter().collect(),
     };
     SessionRules {

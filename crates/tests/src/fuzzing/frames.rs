@@ -11,9 +11,9 @@ use adit_wire::gtpu_ie::GtpuIes;
 use adit_wire::parse::{five_tuple, parse_frame, parse_gtpu, parse_ip};
 
 use crate::scenario;
-use crate::world::{Arrival, World};
+use crate::world::{InjectedFrame, World};
 
-use super::input::Input;
+use super::input::FuzzInput;
 
 /// Longest frame that is tried: that of the interfaces' MTU with a VLAN tag.
 const FRAME_BYTES_MAX: usize = 1518;
@@ -65,21 +65,21 @@ fn fresh_world() -> World {
 
 /// Frames for a pipeline with three sessions, which the oracle judges too.
 pub fn datapath(data: &[u8]) {
-    let mut input = Input::new(data);
+    let mut input = FuzzInput::new(data);
     WORLD.with_borrow_mut(|world| {
         let world = world.get_or_insert_with(fresh_world);
         let mut arrivals = Vec::new();
         while !input.is_empty() && arrivals.len() < 8 {
             arrivals.push(arrival(&mut input, world));
         }
-        let outcome = world.exchange(&arrivals).and_then(|()| world.give_up_waiting());
+        let outcome = world.exchange(&arrivals).and_then(|()| world.expire_neighbor_waits());
         if let Err(difference) = outcome {
             panic!("{difference}");
         }
     });
 }
 
-fn arrival(input: &mut Input<'_>, world: &World) -> Arrival {
+fn arrival(input: &mut FuzzInput<'_>, world: &World) -> InjectedFrame {
     let choice = input.u8();
     let port = usize::from(choice & 1);
     let mut octets = input.bytes().to_vec();
@@ -107,7 +107,7 @@ fn arrival(input: &mut Input<'_>, world: &World) -> Arrival {
     };
     let mut frame = frame;
     frame.truncate(FRAME_BYTES_MAX);
-    Arrival { worker: 0, port: own.port, frame }
+    InjectedFrame { worker: 0, port: own.port, frame }
 }
 
 fn teids(world: &World) -> Vec<u32> {

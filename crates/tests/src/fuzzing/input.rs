@@ -2,11 +2,11 @@
 
 /// What is left of the input. Past its end every choice is zero.
 #[derive(Debug)]
-pub struct Input<'a> {
+pub struct FuzzInput<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Input<'a> {
+impl<'a> FuzzInput<'a> {
     pub const fn new(rest: &'a [u8]) -> Self {
         Self { rest }
     }

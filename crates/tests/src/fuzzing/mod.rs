@@ -14,10 +14,10 @@ mod text;
 mod leaves;
 
 /// A target: its name, which is that of its folder of inputs, and what it does.
-pub type Target = (&'static str, fn(&[u8]));
+pub type FuzzTarget = (&'static str, fn(&[u8]));
 
 /// All targets but `config`, which needs the daemon.
-pub const TARGETS: &[Target] = &[
+pub const TARGETS: &[FuzzTarget] = &[
     ("pfcp_message", pfcp::message),
     ("pfcp_leaf_ies", pfcp::leaf_ies),
     ("pfd_contents", pfcp::pfd_contents),

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
-use adit_n4::{Node, NodeConfig, NodeId, PeerPolicy};
+use adit_n4::{Node, NodeConfig, NodeIdentity, PeerPolicy};
 use adit_pfcp::grouped::{
     ApplicationIdsPfds, CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, PfdContext,
     RemoveFar, RemovePdr, SessionChangeInfo, UpdateFar, UpdateForwardingParameters, UpdatePdr,
@@ -25,8 +25,8 @@ use adit_pfcp::message::{
     SessionEstablishmentRequest, SessionModificationRequest, SessionReportResponse,
     SessionSetDeletionRequest, SessionSetModificationRequest,
 };
-use adit_pfcp::{Cause, Datagram, Message, MessageBody, MessageType, Repeated, encode};
-use adit_rules::{DataDelivery, DeltaId, SdfFilter, WorkerEvent};
+use adit_pfcp::{Cause, Message, MessageBody, MessageType, PfcpDatagram, Repeated, encode};
+use adit_rules::{DataDelivery, DeltaId, PacketFilter, WorkerEvent};
 use adit_session::{
     Application, LocalAddresses, LocalInterface, PredefinedAction, PredefinedDetection,
     PredefinedRule, Provisioning, StoreConfig,
@@ -34,7 +34,7 @@ use adit_session::{
 use adit_types::limits::{PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX};
 use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
-use super::input::Input;
+use super::input::FuzzInput;
 
 const SESSIONS_MAX: usize = 6;
 const STEPS_MAX: usize = 256;
@@ -46,7 +46,7 @@ const GNB: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
 fn config() -> NodeConfig {
     NodeConfig {
-        node_id: NodeId::Fqdn("upf.example".to_owned()),
+        node_id: NodeIdentity::Fqdn("upf.example".to_owned()),
         address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
         connect: vec![PEERS[1]],
         heartbeat_interval: Nanos::from_secs(10),
@@ -78,7 +78,7 @@ fn provisioning() -> Provisioning {
         ],
         applications: vec![Application {
             id: "known".into(),
-            filters: vec![SdfFilter::ANY].into(),
+            filters: vec![PacketFilter::ANY].into(),
         }],
         predefined_rules: vec![rule],
         ..Provisioning::default()
@@ -257,7 +257,7 @@ fn responses(peer: usize) -> Vec<Vec<u8>> {
 }
 
 #[derive(Debug)]
-struct Templates {
+struct MessageTemplates {
     establishments: [Vec<Vec<u8>>; 2],
     modifications: Vec<Vec<u8>>,
     deletion: Vec<u8>,
@@ -265,9 +265,9 @@ struct Templates {
     responses: [Vec<Vec<u8>>; 2],
 }
 
-fn templates() -> &'static Templates {
-    static TEMPLATES: OnceLock<Templates> = OnceLock::new();
-    TEMPLATES.get_or_init(|| Templates {
+fn templates() -> &'static MessageTemplates {
+    static TEMPLATES: OnceLock<MessageTemplates> = OnceLock::new();
+    TEMPLATES.get_or_init(|| MessageTemplates {
         establishments: [0, 1].map(|peer| (1..=8).map(|n| establishment(peer, n)).collect()),
         modifications: modifications(),
         deletion: octets(&SessionDeletionRequest::new()),
@@ -277,8 +277,8 @@ fn templates() -> &'static Templates {
 }
 
 /// One run of the node.
-struct Run<'a> {
-    input: Input<'a>,
+struct SequenceRun<'a> {
+    input: FuzzInput<'a>,
     node: Node,
     now: Nanos,
     sequence: u32,
@@ -292,8 +292,8 @@ struct Run<'a> {
 /// Runs the sequence that `data` describes.
 pub fn run(data: &[u8]) {
     let empty = Node::new(config()).store().reserved();
-    let mut run = Run {
-        input: Input::new(data),
+    let mut run = SequenceRun {
+        input: FuzzInput::new(data),
         node: Node::new(config()),
         now: Nanos::from_secs(1),
         sequence: 0,
@@ -317,7 +317,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(run.node.store().reserved(), empty, "identifiers leak");
 }
 
-impl Run<'_> {
+impl SequenceRun<'_> {
     fn step(&mut self) {
         let choice = self.input.u8();
         let peer = usize::from(choice >> 7);
@@ -365,7 +365,7 @@ impl Run<'_> {
             12 | 13 => self.publish(usize::from(choice >> 4)),
             14 => {
                 let time = Nanos::from_millis(self.input.u16().into());
-                self.pass(time);
+                self.advance_time(time);
             }
             _ if peer == 0 => self.bundle(peer),
             _ => self.event(),
@@ -450,7 +450,7 @@ impl Run<'_> {
         }
     }
 
-    fn pass(&mut self, time: Nanos) {
+    fn advance_time(&mut self, time: Nanos) {
         let until = self.now + time;
         for _ in 0..1000 {
             let Some(at) = self.node.poll_timeout().filter(|at| *at <= until) else { break };
@@ -468,12 +468,12 @@ impl Run<'_> {
         }
         while self.node.poll_event().is_some() {}
         while let Some(sent) = self.node.poll_transmit() {
-            self.learn(&sent.bytes);
+            self.record_response(&sent.bytes);
         }
     }
 
-    fn learn(&mut self, bytes: &[u8]) {
-        let mut datagram = Datagram::new(bytes);
+    fn record_response(&mut self, bytes: &[u8]) {
+        let mut datagram = PfcpDatagram::new(bytes);
         let raw = datagram.next().expect("a message").expect("our header is right");
         assert!(datagram.next().is_none(), "one message in a datagram of ours");
         let message = Message::decode(&raw).expect("our messages decode");
@@ -502,7 +502,7 @@ impl Run<'_> {
     fn fall_silent(&mut self) {
         for _ in 0..8 {
             self.publish(self.unpublished.len());
-            self.pass(Nanos::from_secs(30));
+            self.advance_time(Nanos::from_secs(30));
         }
         self.publish(self.unpublished.len());
     }

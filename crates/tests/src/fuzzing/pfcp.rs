@@ -1,16 +1,17 @@
 //! The PFCP codec.
 
 use adit_pfcp::ie::{Ie, PfdContents};
-use adit_pfcp::{Datagram, Ignored, Message, RawMessage, Writer};
+use adit_pfcp::{Ignored, Message, PfcpDatagram, PfcpWriter, RawMessage};
 
 use super::leaves;
 
 /// Datagrams: whatever decodes is walked wholly and decodes to the same once encoded.
 pub fn message(data: &[u8]) {
     let mut buf = vec![0; 2 * data.len() + 64];
-    for raw in Datagram::new(data).flatten() {
+    for raw in PfcpDatagram::new(data).flatten() {
         let Ok(message) = Message::decode(&raw) else { continue };
-        let written = Writer::new(&mut buf).message_with(&raw.header, |w| message.encode_body(w));
+        let written =
+            PfcpWriter::new(&mut buf).message_with(&raw.header, |w| message.encode_body(w));
         // Values of one octet that encode as more do not fit a length of 65,535 any more.
         let Ok(len) = written else { continue };
         let again = only(&buf[..len]);
@@ -23,7 +24,7 @@ pub fn message(data: &[u8]) {
 }
 
 fn only(octets: &[u8]) -> RawMessage<'_> {
-    let mut datagram = Datagram::new(octets);
+    let mut datagram = PfcpDatagram::new(octets);
     let header_and_body = datagram.next().expect("a message").expect("a header");
     // Follow On promises another message, which is not there.
     assert!(datagram.next().is_none_or(|next| next.is_err()));
@@ -50,7 +51,7 @@ pub fn leaf_ies(data: &[u8]) {
 pub fn pfd_contents(data: &[u8]) {
     let Ok(contents) = PfdContents::decode(data) else { return };
     let mut buf = vec![0; data.len() + 2];
-    let mut w = Writer::new(&mut buf);
+    let mut w = PfcpWriter::new(&mut buf);
     contents.encode(&mut w).expect("no longer than what was decoded");
     let len = w.len();
     assert_eq!(PfdContents::decode(&buf[..len]), Ok(contents));

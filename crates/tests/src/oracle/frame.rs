@@ -2,10 +2,10 @@
 
 use core::net::IpAddr;
 
-use adit_rules::{GtpuTunnel, OuterHeaderCreation};
+use adit_rules::{GtpuTunnel, HeaderCreation};
 
-use super::Interface;
-use super::packet::{Container, Ip, u16_at};
+use super::OracleInterface;
+use super::packet::{OracleContainer, OracleIp, u16_at};
 
 /// The Internet checksum over `bytes`, octet pair by octet pair. Spec: RFC 1071.
 #[must_use]
@@ -22,13 +22,13 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 
 /// The outer header that a FAR creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Outer {
-    pub header: OuterHeaderCreation,
+pub(super) struct OracleOuterHeader {
+    pub header: HeaderCreation,
     pub tos: u8,
-    pub container: Option<Container>,
+    pub container: Option<OracleContainer>,
 }
 
-impl Outer {
+impl OracleOuterHeader {
     /// Octets that it adds to the IP packet.
     pub fn len(&self) -> usize {
         let ip = if self.header.addr().is_ipv4() { 20 } else { 40 };
@@ -38,9 +38,9 @@ impl Outer {
             Some(_) => 16,
         };
         match self.header {
-            OuterHeaderCreation::Gtpu(_) => ip + 8 + gtpu,
-            OuterHeaderCreation::Udp { .. } => ip + 8,
-            OuterHeaderCreation::Ip { .. } => ip,
+            HeaderCreation::Gtpu(_) => ip + 8 + gtpu,
+            HeaderCreation::Udp { .. } => ip + 8,
+            HeaderCreation::Ip { .. } => ip,
         }
     }
 }
@@ -62,7 +62,7 @@ pub(super) fn next_hop_packet(packet: &[u8]) -> Vec<u8> {
 
 /// The IPv4 packet in parts of at most `mtu` octets. Options whose first bit is not set stay with the
 /// first part. Spec: RFC 791 §3.1, §3.2.
-pub(super) fn divide(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
+pub(super) fn fragment_ipv4(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     let (header, mut data) = packet.split_at(usize::from(packet[0] & 15) * 4);
     let mut copied = Vec::new();
     let mut options = &header[20..];
@@ -107,7 +107,7 @@ pub(super) fn divide(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
 }
 
 /// Writes a differentiated services code point. Spec: RFC 2474 §3.
-pub(super) fn mark(packet: &mut [u8], dscp: u8) {
+pub(super) fn set_traffic_class(packet: &mut [u8], dscp: u8) {
     if packet[0] >> 4 == 6 {
         packet[0] = 0x60 | dscp >> 2;
         packet[1] = dscp << 6 | packet[1] & 0x3f;
@@ -123,7 +123,7 @@ pub(super) fn mark(packet: &mut [u8], dscp: u8) {
 /// Replaces the far side's address and port. Checksums keep whatever error they had.
 pub(super) fn redirect(
     packet: &mut [u8],
-    ip: &Ip,
+    ip: &OracleIp,
     is_uplink: bool,
     (addr, port): (IpAddr, Option<u16>),
 ) {
@@ -145,7 +145,7 @@ pub(super) fn redirect(
         packet[port_at..port_at + 2].copy_from_slice(&port.to_be_bytes());
     }
     if addr.is_ipv4() {
-        correct(packet, &before[..ip.upper.min(before.len())], 10);
+        correct_checksum(packet, &before[..ip.upper.min(before.len())], 10);
     }
     let sum_at = match ip.protocol {
         _ if ip.is_later_fragment => return,
@@ -164,14 +164,14 @@ pub(super) fn redirect(
     if addr.is_ipv4() {
         covered[10..12].copy_from_slice(&packet[10..12]);
     }
-    correct(packet, &covered, sum_at);
+    correct_checksum(packet, &covered, sum_at);
     if is_udp && packet[sum_at..sum_at + 2] == [0, 0] {
         packet[sum_at..sum_at + 2].fill(0xff);
     }
 }
 
 /// Corrects the checksum at `at` for all words that are not as `before`. Spec: RFC 1624 §3.
-fn correct(packet: &mut [u8], before: &[u8], at: usize) {
+fn correct_checksum(packet: &mut [u8], before: &[u8], at: usize) {
     let mut sum = u64::from(!u16_at(packet, at));
     for word in (0..before.len() & !1).step_by(2).filter(|word| *word != at) {
         let (old, new) = (u16_at(before, word), u16_at(packet, word));
@@ -187,7 +187,7 @@ fn correct(packet: &mut [u8], before: &[u8], at: usize) {
 }
 
 /// The frame around `packet`.
-pub(super) fn link(interface: &Interface, dst: [u8; 6], packet: &[u8]) -> Vec<u8> {
+pub(super) fn link(interface: &OracleInterface, dst: [u8; 6], packet: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     frame.extend_from_slice(&dst);
     frame.extend_from_slice(&interface.mac);
@@ -202,36 +202,40 @@ pub(super) fn link(interface: &Interface, dst: [u8; 6], packet: &[u8]) -> Vec<u8
 
 /// `inner` in a tunnel. TTL 64, don't fragment; no UDP checksum for GTP-U over IPv4, else one.
 /// Spec: TS 29.281 §4.4.2, §5.1; TS 38.415 §5.5.2; RFC 8200 §8.1; RFC 2003; RFC 2473.
-pub(super) fn tunnel(interface: &Interface, outer: &Outer, inner: &[u8]) -> Vec<u8> {
+pub(super) fn tunnel(
+    interface: &OracleInterface,
+    outer: &OracleOuterHeader,
+    inner: &[u8],
+) -> Vec<u8> {
     let (src, dst): (IpAddr, IpAddr) = match outer.header.addr() {
         IpAddr::V4(dst) => (interface.v4.0.into(), dst.into()),
         IpAddr::V6(dst) => (interface.v6.0.into(), dst.into()),
     };
     let (protocol, upper) = match outer.header {
-        OuterHeaderCreation::Gtpu(tunnel) => {
+        HeaderCreation::Gtpu(tunnel) => {
             let g_pdu = g_pdu(tunnel.teid.0, outer.container, inner);
             (17, udp(2152, (src, dst), src.is_ipv6(), &g_pdu))
         }
-        OuterHeaderCreation::Udp { port, .. } => (17, udp(port, (src, dst), true, inner)),
-        OuterHeaderCreation::Ip { .. } if inner[0] >> 4 == 4 => (4, inner.to_vec()),
-        OuterHeaderCreation::Ip { .. } => (41, inner.to_vec()),
+        HeaderCreation::Udp { port, .. } => (17, udp(port, (src, dst), true, inner)),
+        HeaderCreation::Ip { .. } if inner[0] >> 4 == 4 => (4, inner.to_vec()),
+        HeaderCreation::Ip { .. } => (41, inner.to_vec()),
     };
-    around(src, dst, outer.tos, protocol, &upper)
+    encapsulate(src, dst, outer.tos, protocol, &upper)
 }
 
 /// An End Marker on its way into `tunnel`. Spec: TS 29.281 §7.3.2.
-pub(super) fn end_marker(interface: &Interface, tunnel: GtpuTunnel, tos: u8) -> Vec<u8> {
+pub(super) fn end_marker(interface: &OracleInterface, tunnel: GtpuTunnel, tos: u8) -> Vec<u8> {
     let src: IpAddr = match tunnel.addr {
         IpAddr::V4(_) => interface.v4.0.into(),
         IpAddr::V6(_) => interface.v6.0.into(),
     };
     let mut message = vec![0x30, 254, 0, 0];
     message.extend_from_slice(&tunnel.teid.0.to_be_bytes());
-    around(src, tunnel.addr, tos, 17, &udp(2152, (src, tunnel.addr), true, &message))
+    encapsulate(src, tunnel.addr, tos, 17, &udp(2152, (src, tunnel.addr), true, &message))
 }
 
 /// The IP packet around `upper`.
-fn around(src: IpAddr, dst: IpAddr, tos: u8, protocol: u8, upper: &[u8]) -> Vec<u8> {
+fn encapsulate(src: IpAddr, dst: IpAddr, tos: u8, protocol: u8, upper: &[u8]) -> Vec<u8> {
     let len = upper.len() as u16;
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -256,14 +260,16 @@ fn around(src: IpAddr, dst: IpAddr, tos: u8, protocol: u8, upper: &[u8]) -> Vec<
     }
 }
 
-fn g_pdu(teid: u32, container: Option<Container>, inner: &[u8]) -> Vec<u8> {
+fn g_pdu(teid: u32, container: Option<OracleContainer>, inner: &[u8]) -> Vec<u8> {
     let extension = match container {
         None => vec![],
-        Some(Container { is_downlink: false, qfi, .. }) => vec![0, 0, 0, 0x85, 1, 0x10, qfi, 0],
-        Some(Container { qfi, rqi, ppi: None, .. }) => {
+        Some(OracleContainer { is_downlink: false, qfi, .. }) => {
+            vec![0, 0, 0, 0x85, 1, 0x10, qfi, 0]
+        }
+        Some(OracleContainer { qfi, rqi, ppi: None, .. }) => {
             vec![0, 0, 0, 0x85, 1, 0x00, u8::from(rqi) << 6 | qfi, 0]
         }
-        Some(Container { qfi, rqi, ppi: Some(ppi), .. }) => {
+        Some(OracleContainer { qfi, rqi, ppi: Some(ppi), .. }) => {
             let flags = 0x80 | u8::from(rqi) << 6 | qfi;
             vec![0, 0, 0, 0x85, 2, 0x00, flags, ppi << 5, 0, 0, 0, 0]
         }

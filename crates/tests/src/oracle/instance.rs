@@ -3,22 +3,23 @@
 use adit_rules::DestinationInterface;
 use adit_session::PdrSpec;
 
-use super::records::Session;
-use super::{Oracle, Role};
+use super::records::OracleSession;
+use super::{Oracle, OracleRole};
 
 impl Oracle {
     /// Every data network has a name, so that a UE address may be used once in each.
     pub(super) fn are_separate(&self) -> bool {
-        let mut networks = self.interfaces.iter().filter(|interface| interface.role == Role::N6);
+        let mut networks =
+            self.interfaces.iter().filter(|interface| interface.role == OracleRole::N6);
         networks.all(|interface| interface.network_instance.is_some())
     }
 
     /// True when a rule of the session with `name`, or without one, is about the interface at `at`.
     /// Between separate data networks, a rule without a name is about those that the session names
     /// elsewhere.
-    pub(super) fn is_about(&self, session: &Session, name: Option<&str>, at: usize) -> bool {
+    pub(super) fn is_about(&self, session: &OracleSession, name: Option<&str>, at: usize) -> bool {
         let interface = &self.interfaces[at];
-        if name.is_some() || interface.role != Role::N6 || !self.are_separate() {
+        if name.is_some() || interface.role != OracleRole::N6 || !self.are_separate() {
             return interface.serves(name);
         }
         let named = self.names(session);
@@ -27,16 +28,16 @@ impl Oracle {
 
     /// The interfaces of the data networks that a rule of the session with `name`, or without one,
     /// is about.
-    pub(super) fn networks(&self, session: &Session, name: Option<&str>) -> Vec<usize> {
+    pub(super) fn networks(&self, session: &OracleSession, name: Option<&str>) -> Vec<usize> {
         let all = 0..self.interfaces.len();
-        let is_one = |at: &usize| self.interfaces[*at].role == Role::N6;
+        let is_one = |at: &usize| self.interfaces[*at].role == OracleRole::N6;
         all.filter(|at| is_one(at) && self.is_about(session, name, *at)).collect()
     }
 
     /// The data networks that the session names: where its packets come from without a tunnel, and
     /// where its FARs send them without one. Names of networks that we do not have say
     /// nothing.
-    fn names<'a>(&'a self, session: &'a Session) -> Vec<&'a str> {
+    fn names<'a>(&'a self, session: &'a OracleSession) -> Vec<&'a str> {
         let from = session.pdrs.iter().filter(|pdr| is_from_a_network(pdr));
         let from = from.filter_map(|pdr| pdr.pdi.network_instance.as_deref());
         let parts = session.fars.iter().filter_map(|far| far.forwarding.as_ref());
@@ -49,7 +50,7 @@ impl Oracle {
         });
         let all = from.chain(to.filter_map(|parts| self.name_of(parts)));
         let is_known = |name: &&str| {
-            let mut networks = self.interfaces.iter().filter(|known| known.role == Role::N6);
+            let mut networks = self.interfaces.iter().filter(|known| known.role == OracleRole::N6);
             networks.any(|known| known.network_instance == Some(name))
         };
         all.filter(is_known).collect()

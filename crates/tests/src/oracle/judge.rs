@@ -4,34 +4,36 @@ use core::net::{IpAddr, Ipv6Addr};
 use std::collections::HashMap;
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, DropReason, Gate, OuterHeaderRemoval, PuntReason, Redirect,
+    ApplyAction, DestinationInterface, DropReason, Gate, HeaderRemoval, PuntReason, Redirect,
     SourceInterface, UeAddresses,
 };
 use adit_session::{FTeidSpec, Far, Forwarding, PdrSpec, Qer, SdfSpec, Urr};
 use adit_types::{IpPrefix, Seid, UrrId};
 
-use super::first_part::{self, FirstPart, PacketId};
+use super::buffering::{self, OracleBufferedBy, OracleMatch};
+use super::first_fragment::{self, FragmentedPacketId, OracleFirstFragment};
 use super::frame::{
-    Outer, checksum, divide, end_marker, link, mark, next_hop_packet, redirect, tunnel, udp_sum,
+    OracleOuterHeader, checksum, end_marker, fragment_ipv4, link, next_hop_packet, redirect,
+    set_traffic_class, tunnel, udp_sum,
 };
 use super::packet::{
-    BadIp, Container, Gtpu, IPV6_EXTENSIONS, Ip, gtpu, ip, is_forwardable, u16_at,
+    IPV6_EXTENSIONS, OracleContainer, OracleGtpu, OracleIp, OracleIpError, gtpu, ip,
+    is_forwardable, u16_at,
 };
 use super::packet_rate;
-use super::predefined::{self, Rule};
-use super::rate::Bucket;
-use super::records::{Session, waits_for_tunnel};
-use super::waiting::{self, Found, HeldBy};
-use super::{Interface, Oracle, POLICIES, Role, in_prefix, instance, rate, sdf, side};
+use super::predefined::{self, OraclePredefinedRule};
+use super::rate::OracleBucket;
+use super::records::{OracleSession, waits_for_tunnel};
+use super::{Oracle, OracleInterface, OracleRole, POLICIES, in_prefix, instance, rate, sdf, side};
 
 /// Hardware addresses by interface position and station.
-pub type Neighbours = HashMap<(usize, IpAddr), [u8; 6]>;
+pub type OracleNeighbors = HashMap<(usize, IpAddr), [u8; 6]>;
 
 /// What becomes of a frame, and where it leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct OracleVerdict {
     /// What becomes of it.
-    pub outcome: Outcome,
+    pub outcome: OracleOutcome,
     /// The session that its TEID or address belongs to, as position.
     pub session: Option<usize>,
     /// The session that it was counted for, as position, direction and octets.
@@ -39,45 +41,45 @@ pub struct Verdict {
     /// The URRs that measured it, of the session at a position, with direction and octets.
     pub measured: Vec<(usize, UrrId, bool, u64)>,
     /// How far the rates of QERs are behind it, of the session at a position, by bucket and direction.
-    pub due: Vec<(usize, Bucket, bool, u128)>,
+    pub due: Vec<(usize, OracleBucket, bool, u128)>,
     /// The windows of packet rates behind it, of the session at a position.
-    pub windows: Vec<(usize, packet_rate::Key, packet_rate::Window)>,
+    pub windows: Vec<(usize, packet_rate::OracleWindowKey, packet_rate::OracleRateWindow)>,
     /// The way it took, if it was looked up.
-    pub lane: Option<Lane>,
+    pub lane: Option<OracleLane>,
     /// Its copies: those that leave, and others that are lost.
-    pub copies: Vec<Exit>,
+    pub copies: Vec<OracleExit>,
     /// What it tells of the other parts of its packet, as their first one.
-    pub first_part: Option<(PacketId, FirstPart)>,
+    pub first_fragment: Option<(FragmentedPacketId, OracleFirstFragment)>,
     /// It is a later part, and the first one is known.
-    pub is_known_part: bool,
+    pub is_known_fragment: bool,
 }
 
 /// What a verdict says besides the outcome.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct VerdictNotes {
     session: Option<usize>,
     counted: Option<(usize, bool, u64)>,
     measured: Vec<(usize, UrrId, bool, u64)>,
-    due: Vec<(usize, Bucket, bool, u128)>,
-    windows: Vec<(usize, packet_rate::Key, packet_rate::Window)>,
-    lane: Option<Lane>,
-    copies: Vec<Exit>,
-    first_part: Option<(PacketId, FirstPart)>,
-    is_known_part: bool,
+    due: Vec<(usize, OracleBucket, bool, u128)>,
+    windows: Vec<(usize, packet_rate::OracleWindowKey, packet_rate::OracleRateWindow)>,
+    lane: Option<OracleLane>,
+    copies: Vec<OracleExit>,
+    first_fragment: Option<(FragmentedPacketId, OracleFirstFragment)>,
+    is_known_fragment: bool,
     /// Copies were made before.
     is_copied: bool,
 }
 
-impl Notes {
+impl VerdictNotes {
     /// Of a packet that waited, with or without copies made before.
-    pub(super) fn again(is_copied: bool) -> Self {
+    pub(super) fn of_buffered(is_copied: bool) -> Self {
         Self { is_copied, ..Self::default() }
     }
 
-    pub(super) fn verdict(self, outcome: Outcome) -> Verdict {
+    pub(super) fn verdict(self, outcome: OracleOutcome) -> OracleVerdict {
         let Self { session, counted, measured, due, windows, lane, copies, .. } = self;
-        let Self { first_part, is_known_part, .. } = self;
-        Verdict {
+        let Self { first_fragment: first_part, is_known_fragment: is_known_part, .. } = self;
+        OracleVerdict {
             outcome,
             session,
             counted,
@@ -86,15 +88,15 @@ impl Notes {
             windows,
             lane,
             copies,
-            first_part,
-            is_known_part,
+            first_fragment: first_part,
+            is_known_fragment: is_known_part,
         }
     }
 }
 
 /// Packets of one lane that leave through one port keep their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Lane {
+pub enum OracleLane {
     /// From tunnels.
     Tunneled,
     /// Plain IPv4.
@@ -107,7 +109,7 @@ pub enum Lane {
 
 /// The one outcome of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OracleOutcome {
     /// It leaves.
     Forward {
         /// Through this port.
@@ -115,10 +117,10 @@ pub enum Outcome {
         /// With these octets, in fragments if it is longer than the link allows.
         frames: Vec<Vec<u8>>,
         /// The way it took through us.
-        lane: Lane,
+        lane: OracleLane,
     },
     /// It would leave, but the station's hardware address is not known.
-    Hold {
+    AwaitNeighbor {
         /// Position of the interface.
         interface: usize,
         /// The station.
@@ -126,10 +128,10 @@ pub enum Outcome {
         /// The frames, to no address yet.
         frames: Vec<Vec<u8>>,
         /// The way it took through us.
-        lane: Lane,
+        lane: OracleLane,
     },
     /// It comes back from the data network, for another UE.
-    ComeBack {
+    SwitchLocally {
         /// On this port.
         port: u16,
         /// With these octets.
@@ -138,11 +140,11 @@ pub enum Outcome {
     /// Its FAR buffers.
     Buffer {
         /// The rules that hold it.
-        by: HeldBy,
+        by: OracleBufferedBy,
         /// Packets that the session may have waiting with it.
         room: usize,
         /// The way it took through us.
-        lane: Lane,
+        lane: OracleLane,
     },
     /// Part of a tunnel packet: it waits for the rest, which never comes in these tests.
     Reassemble,
@@ -156,17 +158,17 @@ pub enum Outcome {
 
 /// A user packet and how it came.
 #[derive(Clone)]
-struct Arrival<'a> {
+struct OraclePacket<'a> {
     /// Position of the interface it came in on.
     at: usize,
     packet: &'a [u8],
-    ip: Ip,
-    tunnel: Option<Tunnel>,
+    ip: OracleIp,
+    tunnel: Option<OracleTunnel>,
     /// What the first part of its packet told, if it is a later one.
-    first: Option<FirstPart>,
+    first: Option<OracleFirstFragment>,
 }
 
-impl Arrival<'_> {
+impl OraclePacket<'_> {
     fn is_of_flow(&self, spec: &SdfSpec, from_ue: bool) -> bool {
         sdf::matches(spec, from_ue, (&self.ip, self.packet), self.first.as_ref())
     }
@@ -174,21 +176,21 @@ impl Arrival<'_> {
 
 /// The GTP-U tunnel that a packet came in.
 #[derive(Clone, Copy)]
-struct Tunnel {
+struct OracleTunnel {
     teid: u32,
     is_ipv4: bool,
-    container: Option<Container>,
+    container: Option<OracleContainer>,
 }
 
 /// What becomes of a packet, or why it is dropped.
-pub type Exit = Result<Outcome, DropReason>;
+pub type OracleExit = Result<OracleOutcome, DropReason>;
 
 impl Oracle {
     /// Says what becomes of `frame`, received on `port`.
     #[must_use]
-    pub fn judge(&self, port: u16, frame: &[u8]) -> Verdict {
-        let mut notes = Notes::default();
-        let outcome = self.frame(port, frame, None, &mut notes).unwrap_or_else(Outcome::Drop);
+    pub fn judge(&self, port: u16, frame: &[u8]) -> OracleVerdict {
+        let mut notes = VerdictNotes::default();
+        let outcome = self.frame(port, frame, None, &mut notes).unwrap_or_else(OracleOutcome::Drop);
         notes.verdict(outcome)
     }
 
@@ -197,9 +199,9 @@ impl Oracle {
         &self,
         port: u16,
         frame: &[u8],
-        held: Option<&HeldBy>,
-        notes: &mut Notes,
-    ) -> Exit {
+        held: Option<&OracleBufferedBy>,
+        notes: &mut VerdictNotes,
+    ) -> OracleExit {
         if frame.len() < 14 {
             return Err(DropReason::FrameMalformed);
         }
@@ -226,12 +228,13 @@ impl Oracle {
                         Err(outcome) => return Ok(outcome),
                     },
                     None => {
-                        let n6 = here.iter().find(|at| self.interfaces[**at].role == Role::N6);
+                        let n6 =
+                            here.iter().find(|at| self.interfaces[**at].role == OracleRole::N6);
                         if !is_forwardable(ip.src) || !is_forwardable(ip.dst) {
                             return Err(DropReason::IpAddressInvalid);
                         }
                         let at = *n6.ok_or(DropReason::RouteUnknown)?;
-                        Arrival { at, packet, ip, tunnel: None, first: None }
+                        OraclePacket { at, packet, ip, tunnel: None, first: None }
                     }
                 };
                 self.user_packet(&arrival, held, notes)
@@ -242,12 +245,12 @@ impl Oracle {
     }
 
     /// A frame that is not addressed to our hardware address.
-    fn group_frame(&self, here: &[usize], frame: &[u8], ether_type: u16, l3: usize) -> Exit {
+    fn group_frame(&self, here: &[usize], frame: &[u8], ether_type: u16, l3: usize) -> OracleExit {
         if frame[0] & 1 == 0 {
             return Err(DropReason::FrameNotForUs);
         }
         if frame[..5] == [0x01, 0x80, 0xc2, 0x00, 0x00] {
-            return Ok(Outcome::Punt(PuntReason::LinkControl));
+            return Ok(OracleOutcome::Punt(PuntReason::LinkControl));
         }
         match ether_type {
             0x0806 => arp(&frame[l3..]),
@@ -255,10 +258,10 @@ impl Oracle {
                 let ip = network_layer(ether_type, &frame[l3..])?;
                 match ip.dst {
                     IpAddr::V6(dst) if dst.is_multicast() && ip.protocol == 58 => {
-                        Ok(self.neighbour_discovery(here, frame, &frame[l3..], &ip))
+                        Ok(self.neighbor_discovery(here, frame, &frame[l3..], &ip))
                     }
                     IpAddr::V4(dst) if dst.is_multicast() && ip.protocol == 2 => {
-                        Ok(Outcome::Punt(PuntReason::LinkControl))
+                        Ok(OracleOutcome::Punt(PuntReason::LinkControl))
                     }
                     dst if is_forwardable(dst) => Err(DropReason::FrameNotForUs),
                     _ => Err(DropReason::IpAddressInvalid),
@@ -274,12 +277,12 @@ impl Oracle {
         at: usize,
         frame: &[u8],
         packet: &'a [u8],
-        ip: &Ip,
-        notes: &mut Notes,
-    ) -> Result<Result<Arrival<'a>, Outcome>, DropReason> {
+        ip: &OracleIp,
+        notes: &mut VerdictNotes,
+    ) -> Result<Result<OraclePacket<'a>, OracleOutcome>, DropReason> {
         if ip.is_fragment {
-            return match self.interfaces[at].role != Role::N6 && may_carry(ip, &[17]) {
-                true => Ok(Err(wait_for_rest(ip)?)),
+            return match self.interfaces[at].role != OracleRole::N6 && may_carry(ip, &[17]) {
+                true => Ok(Err(reassemble(ip)?)),
                 false => Err(DropReason::OuterFragment),
             };
         }
@@ -288,7 +291,7 @@ impl Oracle {
             (17, _) => {}
             (1, IpAddr::V4(_)) => return Ok(Err(echo_v4(frame, ip, datagram))),
             (58, IpAddr::V6(_)) => {
-                return Ok(Err(self.neighbour_discovery(&[at], frame, packet, ip)));
+                return Ok(Err(self.neighbor_discovery(&[at], frame, packet, ip)));
             }
             _ => return Err(DropReason::IpProtocolUnknown),
         }
@@ -302,7 +305,7 @@ impl Oracle {
         if u16_at(datagram, 2) != 2152 {
             return Err(DropReason::UdpPortUnknown);
         }
-        if self.interfaces[at].role == Role::N6 {
+        if self.interfaces[at].role == OracleRole::N6 {
             return Err(DropReason::GtpuNotOnN3);
         }
         // Spec: RFC 8200 §8.1; RFC 6935 §5.
@@ -316,32 +319,35 @@ impl Oracle {
             return Ok(Err(self.end_marker(header.teid, notes)?));
         }
         if header.message_type != 255 {
-            return Ok(Err(self.signalling(frame, &header, message)?));
+            return Ok(Err(self.signaling(frame, &header, message)?));
         }
         let inner = &message[header.payload..header.end];
         let inner_ip = super::packet::ip(inner).map_err(|bad| match bad {
-            BadIp::Malformed => DropReason::InnerMalformed,
-            BadIp::Checksum => DropReason::IpChecksumWrong,
+            OracleIpError::Malformed => DropReason::InnerMalformed,
+            OracleIpError::Checksum => DropReason::IpChecksumWrong,
         })?;
         if side::is_on_link(&inner_ip) && !side::is_possible_on_link(&inner_ip) {
             return Err(DropReason::IpAddressInvalid);
         }
-        let tunnel =
-            Tunnel { teid: header.teid, is_ipv4: ip.dst.is_ipv4(), container: header.container };
+        let tunnel = OracleTunnel {
+            teid: header.teid,
+            is_ipv4: ip.dst.is_ipv4(),
+            container: header.container,
+        };
         let tunnel = Some(tunnel);
-        Ok(Ok(Arrival { at, packet: inner, ip: inner_ip, tunnel, first: None }))
+        Ok(Ok(OraclePacket { at, packet: inner, ip: inner_ip, tunnel, first: None }))
     }
 
     /// An End Marker goes where the packets of its tunnel go, if they go to a UE in a tunnel. One
     /// that takes several tunnels is sent by ourselves into the others. Spec: TS 23.501 §5.8.2.9.
-    fn end_marker(&self, teid: u32, notes: &mut Notes) -> Exit {
+    fn end_marker(&self, teid: u32, notes: &mut VerdictNotes) -> OracleExit {
         let owner = self.owner_of_teid(teid).ok_or(DropReason::TeidUnknown)?;
         let session = &self.sessions[owner].1;
         let side = side::of(session, Some(teid));
         notes.session = Some(owner);
-        notes.lane = Some(Lane::EndMarker);
+        notes.lane = Some(OracleLane::EndMarker);
         let readings = session.pdrs.iter().flat_map(predefined::readings);
-        let mut onward: Vec<(PdrSpec, Option<&Rule>)> = readings
+        let mut onward: Vec<(PdrSpec, Option<&OraclePredefinedRule>)> = readings
             .filter(|(pdr, rule)| {
                 Some(pdr.pdi.source) == side.tunnel
                     && side::is_from_ue(session, pdr) == side.from_ue
@@ -357,7 +363,7 @@ impl Oracle {
             Some((forwarding, forwarding.outer_header_creation?.tunnel()?))
         });
         let Some((forwarding, next)) = next.filter(|_| !side.from_ue) else {
-            return Ok(Outcome::Punt(PuntReason::GtpuEndMarker));
+            return Ok(OracleOutcome::Punt(PuntReason::GtpuEndMarker));
         };
         let policy = forwarding.policy.as_deref();
         let policy = policy.map(|id| POLICIES.iter().find(|policy| policy.id == id).unwrap());
@@ -368,48 +374,56 @@ impl Oracle {
         let within = self.transport(forwarding.destination, network_instance);
         let (at, station) = self.route(&within, next.addr).ok_or(DropReason::RouteUnknown)?;
         let packet = end_marker(&self.interfaces[at], next, tos);
-        Ok(self.leave(at, station, &[packet], Lane::EndMarker))
+        Ok(self.send_to_station(at, station, &[packet], OracleLane::EndMarker))
     }
 
     /// GTP-U messages other than G-PDUs and End Markers. Spec: TS 29.281 §7.
-    fn signalling(&self, frame: &[u8], header: &Gtpu, message: &[u8]) -> Exit {
+    fn signaling(&self, frame: &[u8], header: &OracleGtpu, message: &[u8]) -> OracleExit {
         let payload = &message[header.payload..header.end];
         match header.message_type {
             1 if frame[6] & 1 != 0 => Err(DropReason::FrameMalformed),
-            1 => Ok(Outcome::Punt(PuntReason::GtpuEchoRequest)),
-            2 => Ok(Outcome::Punt(PuntReason::GtpuEchoResponse)),
+            1 => Ok(OracleOutcome::Punt(PuntReason::GtpuEchoRequest)),
+            2 => Ok(OracleOutcome::Punt(PuntReason::GtpuEchoResponse)),
             // TEID Data I and a GTP-U peer address of IPv4; other spellings are not judged.
             26 if payload.len() == 12 && payload[0] == 16 && payload[5..8] == [133, 0, 4] => {
-                Ok(Outcome::Punt(PuntReason::GtpuErrorIndication))
+                Ok(OracleOutcome::Punt(PuntReason::GtpuErrorIndication))
             }
-            26 => Ok(Outcome::Consumed),
-            31 => Ok(Outcome::Punt(PuntReason::GtpuExtensionNotification)),
+            26 => Ok(OracleOutcome::Consumed),
+            31 => Ok(OracleOutcome::Punt(PuntReason::GtpuExtensionNotification)),
             _ => Err(DropReason::GtpuMessageUnknown),
         }
     }
 
     /// ICMPv6 to ourselves or to a group; only right echo requests and solicitations are judged.
-    fn neighbour_discovery(&self, here: &[usize], frame: &[u8], packet: &[u8], ip: &Ip) -> Outcome {
+    fn neighbor_discovery(
+        &self,
+        here: &[usize],
+        frame: &[u8],
+        packet: &[u8],
+        ip: &OracleIp,
+    ) -> OracleOutcome {
         let message = &packet[ip.upper.min(ip.len)..ip.len];
-        let (IpAddr::V6(src), IpAddr::V6(dst)) = (ip.src, ip.dst) else { return Outcome::Consumed };
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (ip.src, ip.dst) else {
+            return OracleOutcome::Consumed;
+        };
         let is_right = icmpv6_checksum(src, dst, message) == 0 && frame[6] & 1 == 0;
         if !is_right || ip.is_fragment || src.is_unspecified() {
-            return Outcome::Consumed;
+            return OracleOutcome::Consumed;
         }
         let is_ours = here.iter().any(|at| self.interfaces[*at].owns(ip.dst));
         match message {
             [128, 0, ..] if message.len() >= 8 && is_ours && is_forwardable(ip.src) => {
-                Outcome::Punt(PuntReason::IcmpLocal)
+                OracleOutcome::Punt(PuntReason::IcmpLocal)
             }
             // A solicitation with one source link-layer address option.
             [135, 0, ..] if message.len() == 32 && message[24..26] == [1, 1] && ip.ttl == 255 => {
                 let target = Ipv6Addr::from_octets(message[8..24].try_into().unwrap());
                 if target.is_multicast() {
-                    return Outcome::Consumed;
+                    return OracleOutcome::Consumed;
                 }
-                Outcome::Punt(PuntReason::NeighbourDiscovery)
+                OracleOutcome::Punt(PuntReason::NeighborDiscovery)
             }
-            _ => Outcome::Consumed,
+            _ => OracleOutcome::Consumed,
         }
     }
 
@@ -451,50 +465,64 @@ impl Oracle {
     }
 
     /// A user packet, whatever side it came from. Spec: TS 29.244 §5.2.1.
-    fn user_packet(&self, arrival: &Arrival<'_>, held: Option<&HeldBy>, notes: &mut Notes) -> Exit {
+    fn user_packet(
+        &self,
+        arrival: &OraclePacket<'_>,
+        held: Option<&OracleBufferedBy>,
+        notes: &mut VerdictNotes,
+    ) -> OracleExit {
         notes.lane = Some(lane(arrival));
         let arrival = &mut arrival.clone();
         let found = match held {
             Some(by) => {
                 arrival.first = by.first;
-                self.found_again(by)?
+                self.match_buffered(by)?
             }
-            None => self.find(arrival, notes)?,
+            None => self.match_packet(arrival, notes)?,
         };
         let drops_whole = arrival.tunnel.is_some() && is_end(&found.far);
         let inner = match unwrap(arrival, found.removal) {
             Err(_) if drops_whole => arrival.clone(),
             Err(DropReason::OuterFragment) if held.is_none() => {
-                return wait_for_rest(&arrival.ip);
+                return reassemble(&arrival.ip);
             }
             unwrapped => unwrapped?,
         };
-        self.carry_out((&inner, lane(arrival)), &found, held.is_some(), notes)
+        self.apply_rules((&inner, lane(arrival)), &found, held.is_some(), notes)
     }
 
     /// A fragment tells, or is told, what its packet's filters compare.
-    fn look_at_part(&self, seid: Seid, arrival: &mut Arrival<'_>, notes: &mut Notes) {
+    fn classify_fragment(
+        &self,
+        seid: Seid,
+        arrival: &mut OraclePacket<'_>,
+        notes: &mut VerdictNotes,
+    ) {
         let ip = &arrival.ip;
         if !ip.is_fragment {
             return;
         }
-        let id = first_part::id(seid, ip);
+        let id = first_fragment::id(seid, ip);
         if ip.is_later_fragment {
-            arrival.first = first_part::known(&self.first_parts, self.now, &id);
-            notes.is_known_part = arrival.first.is_some();
+            arrival.first = first_fragment::known(&self.first_fragments, self.now, &id);
+            notes.is_known_fragment = arrival.first.is_some();
         } else {
-            notes.first_part = Some((id, first_part::of(ip, arrival.packet)));
+            notes.first_fragment = Some((id, first_fragment::of(ip, arrival.packet)));
         }
     }
 
     /// The session's first PDR that matches, and its FAR.
-    fn find(&self, arrival: &mut Arrival<'_>, notes: &mut Notes) -> Result<Found, DropReason> {
+    fn match_packet(
+        &self,
+        arrival: &mut OraclePacket<'_>,
+        notes: &mut VerdictNotes,
+    ) -> Result<OracleMatch, DropReason> {
         let owner = match arrival.tunnel {
             Some(tunnel) => self.owner_of_teid(tunnel.teid).ok_or(DropReason::TeidUnknown)?,
             None => self.owner_of_ue(arrival.at, arrival.ip.dst).ok_or(DropReason::UeUnknown)?,
         };
         notes.session = Some(owner);
-        self.look_at_part(self.sessions[owner].0, arrival, notes);
+        self.classify_fragment(self.sessions[owner].0, arrival, notes);
         let (ip, arrival) = (&arrival.ip, &*arrival);
         let session = &self.sessions[owner].1;
         let side = side::of(session, arrival.tunnel.map(|tunnel| tunnel.teid));
@@ -502,13 +530,13 @@ impl Oracle {
         if !is_on_link {
             side::check_ue(session, side, ip)?;
         }
-        let all = waiting::readings(session);
+        let all = buffering::readings(session);
         let first = all.iter().position(|(pdr, _)| self.matches(session, pdr, arrival));
         let unmatched =
             if is_on_link { DropReason::IpAddressInvalid } else { DropReason::PdrUnmatched };
         let first = first.ok_or(unmatched)?;
         let (pdr, rule) = all[first].clone();
-        let far = waiting::far_of(session, &pdr, rule);
+        let far = buffering::far_of(session, &pdr, rule);
         if is_on_link {
             if !side::is_of_cp(&pdr, side::destination(&far)) {
                 return Err(DropReason::IpAddressInvalid);
@@ -519,21 +547,21 @@ impl Oracle {
         }
         let reading = all[..first].iter().filter(|(other, _)| other.id == pdr.id).count();
         let removal = pdr.outer_header_removal;
-        Ok(Found { owner, from_ue, pdr, reading, rule, far, removal })
+        Ok(OracleMatch { owner, from_ue, pdr, reading, rule, far, removal })
     }
 
     /// Carries out the rules of a packet, which came in a lane; `is_again` if they held it before.
-    fn carry_out(
+    fn apply_rules(
         &self,
-        (arrival, came_in): (&Arrival<'_>, Lane),
-        found: &Found,
+        (arrival, came_in): (&OraclePacket<'_>, OracleLane),
+        found: &OracleMatch,
         is_again: bool,
-        notes: &mut Notes,
-    ) -> Exit {
+        notes: &mut VerdictNotes,
+    ) -> OracleExit {
         let ip = &arrival.ip;
-        let Found { owner, from_ue, ref pdr, ref far, .. } = *found;
+        let OracleMatch { owner, from_ue, ref pdr, ref far, .. } = *found;
         let session = &self.sessions[owner].1;
-        let brought_qer = found.rule.and_then(Rule::qer);
+        let brought_qer = found.rule.and_then(OraclePredefinedRule::qer);
         let mut qers: Vec<&Qer> =
             session.qers.iter().filter(|qer| pdr.qers.contains(&qer.id)).collect();
         qers.sort_by_key(|qer| qer.id);
@@ -543,7 +571,7 @@ impl Oracle {
         let urrs: Vec<&Urr> = session.urrs.iter().filter(|u| pdr.urrs.contains(&u.id)).collect();
         let exhausted = |urr: &&&Urr| session.usage[&urr.id].is_exhausted();
         // What QoS enforcement stops is measured by those URRs that measure before it.
-        let before_qos = |notes: &mut Notes| {
+        let before_qos = |notes: &mut VerdictNotes| {
             for urr in urrs.iter().filter(|urr| urr.information().before_qos && !exhausted(urr)) {
                 notes.measured.push((owner, urr.id, from_ue, octets));
             }
@@ -556,13 +584,13 @@ impl Oracle {
             let bar = session.bars.iter().find(|bar| Some(bar.id) == far.bar);
             let room = bar.and_then(|bar| bar.suggested_pkts).unwrap_or(64);
             let room = usize::from(room.min(1024));
-            let Found { reading, removal, .. } = *found;
+            let OracleMatch { reading, removal, .. } = *found;
             let (seid, pdr, far) = (self.sessions[owner].0, pdr.id, far.id);
             let first = arrival.first;
-            let by = HeldBy { seid, from_ue, pdr, reading, far, removal, first };
-            Outcome::Buffer { by, room, lane: came_in }
+            let by = OracleBufferedBy { seid, from_ue, pdr, reading, far, removal, first };
+            OracleOutcome::Buffer { by, room, lane: came_in }
         };
-        let copy = |notes: &mut Notes, far: &Far| {
+        let copy = |notes: &mut VerdictNotes, far: &Far| {
             // What waited and is dropped now leaves no copy.
             let is_discarded = is_again && is_end(far);
             if far.action.contains(ApplyAction::DUPL) && !notes.is_copied && !is_discarded {
@@ -585,13 +613,13 @@ impl Oracle {
             return outcome;
         }
         let (has_passed, due) =
-            rate::pass((session, &self.shared_due), &qers, from_ue, self.now, octets);
+            rate::charge((session, &self.shared_due), &qers, from_ue, self.now, octets);
         notes.due.extend(due.into_iter().map(|(bucket, up, due)| (owner, bucket, up, due)));
         if !has_passed {
             before_qos(notes);
             return Err(DropReason::RateExceeded);
         }
-        let Some(windows) = packet_rate::pass(session, &qers, from_ue, self.now) else {
+        let Some(windows) = packet_rate::charge(session, &qers, from_ue, self.now) else {
             before_qos(notes);
             return Err(DropReason::PacketRateExceeded);
         };
@@ -599,7 +627,10 @@ impl Oracle {
             urr.settings.exempted.iter().any(|exempted| {
                 let of = |spec: &SdfSpec| arrival.is_of_flow(spec, from_ue);
                 exempted.flows.iter().any(of)
-                    || exempted.applications.iter().any(|id| self.is_of(id, from_ue, arrival))
+                    || exempted
+                        .applications
+                        .iter()
+                        .any(|id| self.is_of_application(id, from_ue, arrival))
             })
         };
         let stops = |urr: &&&Urr| exhausted(urr) && !exempt(urr);
@@ -634,7 +665,9 @@ impl Oracle {
                 && (20..=segment.len()).contains(&offset(segment))
                 && u16_at(segment, 2) == 80;
             // How many of them are answered is a question of time.
-            return is_request.then_some(Outcome::Consumed).ok_or(DropReason::RedirectUnmatched);
+            return is_request
+                .then_some(OracleOutcome::Consumed)
+                .ok_or(DropReason::RedirectUnmatched);
         }
         let parts = far.forwarding.as_ref().unwrap();
         self.forward(arrival, (session, pdr), from_ue, (parts, false), &qers)
@@ -643,13 +676,13 @@ impl Oracle {
     /// Carries out forwarding parameters, or those of a copy.
     fn forward(
         &self,
-        arrival: &Arrival<'_>,
-        (session, pdr): (&Session, &PdrSpec),
+        arrival: &OraclePacket<'_>,
+        (session, pdr): (&OracleSession, &PdrSpec),
         from_ue: bool,
         (forwarding, is_copy): (&Forwarding, bool),
         qers: &[&Qer],
-    ) -> Exit {
-        let Arrival { packet, ip, tunnel: from, .. } = arrival;
+    ) -> OracleExit {
+        let OraclePacket { packet, ip, tunnel: from, .. } = arrival;
         let is_of_cp = side::is_of_cp(pdr, Some(forwarding.destination));
         if ip.ttl <= 1 && !is_of_cp {
             return Err(DropReason::TtlExceeded);
@@ -678,7 +711,7 @@ impl Oracle {
             let arrived = arrived.filter(|_| !pdr.container_deletion);
             let marked = qers.iter().find_map(|qer| mark_of(qer));
             let of_far = || self.mark_of_far(arrival, pdr);
-            let uplink = |container: Container| Container {
+            let uplink = |container: OracleContainer| OracleContainer {
                 is_downlink: false,
                 rqi: false,
                 ppi: None,
@@ -692,7 +725,7 @@ impl Oracle {
                     Some(arrived)
                 }
                 (false, Some(arrived)) => {
-                    Some(marked.unwrap_or(Container { is_downlink: true, ..arrived }))
+                    Some(marked.unwrap_or(OracleContainer { is_downlink: true, ..arrived }))
                 }
                 (false, None) if pdr.pdi.source == SourceInterface::CpFunction => {
                     marked.or_else(of_far)
@@ -706,7 +739,7 @@ impl Oracle {
             let is_gtpu = header.tunnel().is_some();
             let tos = forwarding.transport_level_marking.or(dscp.map(|dscp| dscp * 4));
             let tos = tos.unwrap_or(0);
-            Outer { header, tos, container: container.filter(|_| is_gtpu) }
+            OracleOuterHeader { header, tos, container: container.filter(|_| is_gtpu) }
         });
         let to_data_network = matches!(
             forwarding.destination,
@@ -721,7 +754,7 @@ impl Oracle {
                 redirect(&mut inner, ip, from_ue, target);
             }
             if let Some(dscp) = dscp.filter(|_| outer.is_none()) {
-                mark(&mut inner, dscp);
+                set_traffic_class(&mut inner, dscp);
             }
             inner
         };
@@ -744,12 +777,12 @@ impl Oracle {
                     });
                 }
                 let may_come_back = from_ue && from.is_some() && !is_copy;
-                let back = self.comes_back(pdr, forwarding, &networks, dst);
+                let back = self.switches_locally_at(pdr, forwarding, &networks, dst);
                 if let Some(interface) = back.filter(|_| may_come_back) {
                     let interface = &self.interfaces[interface];
                     let (port, frame) =
                         (interface.port, link(interface, interface.mac, &changed()));
-                    return Ok(Outcome::ComeBack { port, frame });
+                    return Ok(OracleOutcome::SwitchLocally { port, frame });
                 }
                 let next_hop = policy.and_then(|policy| policy.next_hop);
                 let next_hop = next_hop.filter(|_| ip.dst.is_ipv4()).map(IpAddr::V4);
@@ -767,22 +800,22 @@ impl Oracle {
             return Err(DropReason::PacketTooBig);
         }
         let inner = changed();
-        let parts = if is_beyond { divide(&inner, fits) } else { vec![inner] };
+        let parts = if is_beyond { fragment_ipv4(&inner, fits) } else { vec![inner] };
         let wrap = |part: Vec<u8>| match &outer {
             Some(outer) => tunnel(interface, outer, &part),
             None => part,
         };
         let leaving: Vec<Vec<u8>> = parts.into_iter().map(wrap).collect();
-        Ok(self.leave(at, station, &leaving, lane(arrival)))
+        Ok(self.send_to_station(at, station, &leaving, lane(arrival)))
     }
 
     /// What PDRs with the FAR of `pdr`, of the same direction, mark packets with.
-    fn mark_of_far(&self, arrival: &Arrival<'_>, pdr: &PdrSpec) -> Option<Container> {
+    fn mark_of_far(&self, arrival: &OraclePacket<'_>, pdr: &PdrSpec) -> Option<OracleContainer> {
         let owner = self.owner_of_teid(arrival.tunnel?.teid)?;
         let session = &self.sessions[owner].1;
         let readings = session.pdrs.iter().flat_map(predefined::readings);
         let from_ue = side::is_from_ue(session, pdr);
-        let mut sharing: Vec<(PdrSpec, Option<&Rule>)> = readings
+        let mut sharing: Vec<(PdrSpec, Option<&OraclePredefinedRule>)> = readings
             .filter(|(other, rule)| {
                 other.far == pdr.far
                     && rule.is_none_or(|rule| rule.far().is_none())
@@ -800,7 +833,7 @@ impl Oracle {
     }
 
     /// All conditions of the PDI. Spec: TS 29.244 §5.2.1A, §8.2.89.
-    fn matches(&self, session: &Session, pdr: &PdrSpec, arrival: &Arrival<'_>) -> bool {
+    fn matches(&self, session: &OracleSession, pdr: &PdrSpec, arrival: &OraclePacket<'_>) -> bool {
         let ip = &arrival.ip;
         let side = side::of(session, arrival.tunnel.map(|tunnel| tunnel.teid));
         let from_ue = side.from_ue;
@@ -818,15 +851,19 @@ impl Oracle {
             && local_teid(pdr).is_none_or(|local| teid == Some(local))
             && (pdr.pdi.qfis.is_empty()
                 || pdr.pdi.qfis.iter().any(|wanted| qfi == Some(wanted.value())))
-            && (networks(pdr).is_empty() || names(&networks(pdr), ue_addr))
+            && (networks(pdr).is_empty() || contains_address(&networks(pdr), ue_addr))
             && (filters.is_empty()
                 || filters.iter().any(|spec| arrival.is_of_flow(session.resolve(spec), from_ue)))
-            && pdr.pdi.application.as_deref().is_none_or(|id| self.is_of(id, from_ue, arrival))
+            && pdr
+                .pdi
+                .application
+                .as_deref()
+                .is_none_or(|id| self.is_of_application(id, from_ue, arrival))
     }
 
     /// Packets of the PDR come in on the interface: the one with its tunnel's address, or one of its
     /// network instance.
-    fn arrives_at(&self, session: &Session, pdr: &PdrSpec, at: usize) -> bool {
+    fn arrives_at(&self, session: &OracleSession, pdr: &PdrSpec, at: usize) -> bool {
         let interface = &self.interfaces[at];
         match pdr.pdi.f_teid {
             Some(FTeidSpec::Given { v4, v6, .. }) => {
@@ -838,7 +875,12 @@ impl Oracle {
     }
 
     /// The packet belongs to an application. Spec: TS 29.244 §5.2.1A.2.
-    fn is_of(&self, application: &str, from_ue: bool, arrival: &Arrival<'_>) -> bool {
+    fn is_of_application(
+        &self,
+        application: &str,
+        from_ue: bool,
+        arrival: &OraclePacket<'_>,
+    ) -> bool {
         let (_, texts) = self.applications.iter().find(|(id, _)| *id == application).unwrap();
         texts.iter().any(|text| {
             let flow_description = Some((*text).into());
@@ -847,47 +889,53 @@ impl Oracle {
         })
     }
 
-    fn leave(&self, at: usize, station: IpAddr, packets: &[Vec<u8>], lane: Lane) -> Outcome {
-        let interface: &Interface = &self.interfaces[at];
-        let mac = self.neighbours.get(&(at, station));
+    fn send_to_station(
+        &self,
+        at: usize,
+        station: IpAddr,
+        packets: &[Vec<u8>],
+        lane: OracleLane,
+    ) -> OracleOutcome {
+        let interface: &OracleInterface = &self.interfaces[at];
+        let mac = self.neighbors.get(&(at, station));
         let framed = |packet: &Vec<u8>| link(interface, mac.copied().unwrap_or_default(), packet);
         let frames = packets.iter().map(framed).collect();
         match mac {
-            Some(_) => Outcome::Forward { port: interface.port, frames, lane },
-            None => Outcome::Hold { interface: at, station, frames, lane },
+            Some(_) => OracleOutcome::Forward { port: interface.port, frames, lane },
+            None => OracleOutcome::AwaitNeighbor { interface: at, station, frames, lane },
         }
     }
 }
 
 /// The whole packet carries one of these protocols, as far as this part of it tells: extension headers
 /// may lie in the fragments. Spec: RFC 8200 §4.5.
-fn may_carry(ip: &Ip, protocols: &[u8]) -> bool {
+fn may_carry(ip: &OracleIp, protocols: &[u8]) -> bool {
     let is_unknown =
         ip.dst.is_ipv6() && ip.is_later_fragment && IPV6_EXTENSIONS.contains(&ip.protocol);
     is_unknown || protocols.contains(&ip.protocol)
 }
 
 /// What becomes of a part of a tunnel packet. Spec: RFC 791 §3.2; RFC 8200 §4.5.
-fn wait_for_rest(ip: &Ip) -> Exit {
+fn reassemble(ip: &OracleIp) -> OracleExit {
     let len = ip.len - ip.fragment_data;
     if len == 0 || ip.is_more && !len.is_multiple_of(8) {
         return Err(DropReason::ReassemblyMalformed);
     }
-    Ok(Outcome::Reassemble)
+    Ok(OracleOutcome::Reassemble)
 }
 
-fn lane(arrival: &Arrival<'_>) -> Lane {
+fn lane(arrival: &OraclePacket<'_>) -> OracleLane {
     match (arrival.tunnel, arrival.ip.dst) {
-        (Some(_), _) => Lane::Tunneled,
-        (None, IpAddr::V4(_)) => Lane::DownlinkV4,
-        (None, IpAddr::V6(_)) => Lane::DownlinkV6,
+        (Some(_), _) => OracleLane::Tunneled,
+        (None, IpAddr::V4(_)) => OracleLane::DownlinkV4,
+        (None, IpAddr::V6(_)) => OracleLane::DownlinkV6,
     }
 }
 
-fn network_layer(ether_type: u16, packet: &[u8]) -> Result<Ip, DropReason> {
+fn network_layer(ether_type: u16, packet: &[u8]) -> Result<OracleIp, DropReason> {
     let header = ip(packet).map_err(|bad| match bad {
-        BadIp::Malformed => DropReason::IpMalformed,
-        BadIp::Checksum => DropReason::IpChecksumWrong,
+        OracleIpError::Malformed => DropReason::IpMalformed,
+        OracleIpError::Checksum => DropReason::IpChecksumWrong,
     })?;
     if header.dst.is_ipv4() == (ether_type == 0x0800) {
         Ok(header)
@@ -897,23 +945,23 @@ fn network_layer(ether_type: u16, packet: &[u8]) -> Result<Ip, DropReason> {
 }
 
 /// Request or reply about IPv4 over Ethernet from a possible station. Spec: RFC 826.
-fn arp(packet: &[u8]) -> Exit {
+fn arp(packet: &[u8]) -> OracleExit {
     let is_right = packet.len() >= 28
         && packet[..6] == [0, 1, 8, 0, 6, 4]
         && [1, 2].contains(&u16_at(packet, 6))
         && packet[8] & 1 == 0
         && packet[8..14] != [0; 6];
-    if is_right { Ok(Outcome::Punt(PuntReason::Arp)) } else { Err(DropReason::ArpMalformed) }
+    if is_right { Ok(OracleOutcome::Punt(PuntReason::Arp)) } else { Err(DropReason::ArpMalformed) }
 }
 
-fn echo_v4(frame: &[u8], ip: &Ip, message: &[u8]) -> Outcome {
+fn echo_v4(frame: &[u8], ip: &OracleIp, message: &[u8]) -> OracleOutcome {
     if message.len() < 8 || message[..2] != [8, 0] || checksum(message) != 0 {
-        return Outcome::Drop(DropReason::IcmpUnhandled);
+        return OracleOutcome::Drop(DropReason::IcmpUnhandled);
     }
     if is_forwardable(ip.src) && frame[6] & 1 == 0 {
-        return Outcome::Punt(PuntReason::IcmpLocal);
+        return OracleOutcome::Punt(PuntReason::IcmpLocal);
     }
-    Outcome::Consumed
+    OracleOutcome::Consumed
 }
 
 fn icmpv6_checksum(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> u16 {
@@ -931,9 +979,9 @@ fn is_end(far: &Far) -> bool {
 }
 
 /// The PDU Session Container that a QER asks for.
-fn mark_of(qer: &Qer) -> Option<Container> {
+fn mark_of(qer: &Qer) -> Option<OracleContainer> {
     let (qfi, rqi, ppi) = (qer.qfi?.value(), qer.rqi, qer.ppi);
-    Some(Container { is_downlink: true, qfi, rqi, ppi })
+    Some(OracleContainer { is_downlink: true, qfi, rqi, ppi })
 }
 
 /// Addresses of the UE and networks behind it: first address and length.
@@ -956,24 +1004,24 @@ pub(super) fn local_teid(pdr: &PdrSpec) -> Option<u32> {
     }
 }
 
-fn names(networks: &[(IpAddr, u8)], addr: IpAddr) -> bool {
+fn contains_address(networks: &[(IpAddr, u8)], addr: IpAddr) -> bool {
     networks.iter().any(|(first, len)| in_prefix(addr, *first, *len))
 }
 
 /// An address that some PDR of the session names, or any if none names one.
-pub(super) fn is_ue(session: &Session, addr: IpAddr) -> bool {
+pub(super) fn is_ue(session: &OracleSession, addr: IpAddr) -> bool {
     let named: Vec<(IpAddr, u8)> = session.pdrs.iter().flat_map(networks).collect();
-    named.is_empty() || names(&named, addr)
+    named.is_empty() || contains_address(&named, addr)
 }
 
 /// The packet without the outer header that its PDR removes. Spec: TS 29.244 §8.2.64.
 fn unwrap<'a>(
-    arrival: &Arrival<'a>,
-    removal: Option<OuterHeaderRemoval>,
-) -> Result<Arrival<'a>, DropReason> {
-    use OuterHeaderRemoval as R;
-    let Arrival { at, packet, ip, tunnel, first } = *arrival;
-    let kept = Ok(Arrival { at, packet, ip, tunnel, first });
+    arrival: &OraclePacket<'a>,
+    removal: Option<HeaderRemoval>,
+) -> Result<OraclePacket<'a>, DropReason> {
+    use HeaderRemoval as R;
+    let OraclePacket { at, packet, ip, tunnel, first } = *arrival;
+    let kept = Ok(OraclePacket { at, packet, ip, tunnel, first });
     let protocols: &[u8] = match (removal, tunnel) {
         (None, None) => return kept,
         (Some(R::GtpuUdpIp), Some(_)) => return kept,
@@ -1007,8 +1055,8 @@ fn unwrap<'a>(
         _ => upper,
     };
     let inner_ip = super::packet::ip(inner).map_err(|bad| match bad {
-        BadIp::Malformed => DropReason::InnerMalformed,
-        BadIp::Checksum => DropReason::IpChecksumWrong,
+        OracleIpError::Malformed => DropReason::InnerMalformed,
+        OracleIpError::Checksum => DropReason::IpChecksumWrong,
     })?;
     if ip.protocol != 17 && inner_ip.dst.is_ipv4() != (ip.protocol == 4) {
         return Err(DropReason::InnerMalformed);
@@ -1016,5 +1064,5 @@ fn unwrap<'a>(
     if !is_forwardable(inner_ip.src) || !is_forwardable(inner_ip.dst) {
         return Err(DropReason::IpAddressInvalid);
     }
-    Ok(Arrival { at, packet: inner, ip: inner_ip, tunnel, first })
+    Ok(OraclePacket { at, packet: inner, ip: inner_ip, tunnel, first })
 }

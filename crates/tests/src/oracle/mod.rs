@@ -6,11 +6,12 @@
 //! rules, not the tables, not the header views.
 //! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 8200, 1812.
 
-mod first_part;
+mod buffering;
+mod first_fragment;
 mod frame;
 mod instance;
 mod judge;
-mod local;
+mod local_switching;
 mod packet;
 mod packet_rate;
 pub mod predefined;
@@ -18,15 +19,14 @@ mod rate;
 mod records;
 mod sdf;
 mod side;
-mod waiting;
 
-pub use first_part::{FirstPart, FirstParts, PacketId};
+pub use buffering::OracleBufferedBy;
+pub use first_fragment::{FragmentedPacketId, OracleFirstFragment, OracleFirstFragments};
 pub use frame::checksum;
-pub use judge::{Lane, Neighbours, Outcome, Verdict};
-pub use packet::Ip;
-pub use rate::{Bucket, SharedDue};
-pub use records::{Chosen, Session, Sessions, Usage};
-pub use waiting::HeldBy;
+pub use judge::{OracleLane, OracleNeighbors, OracleOutcome, OracleVerdict};
+pub use packet::OracleIp;
+pub use rate::{OracleBucket, OracleSharedDue};
+pub use records::{ChosenByUpf, OracleSession, OracleSessions, OracleUsage};
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -35,7 +35,7 @@ use adit_types::Nanos;
 
 /// What is behind an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum OracleRole {
     /// The RAN, through tunnels.
     N3,
     /// Other UPFs, through tunnels.
@@ -46,9 +46,9 @@ pub enum Role {
 
 /// A logical interface as the operator configured it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interface {
+pub struct OracleInterface {
     /// What is behind it.
-    pub role: Role,
+    pub role: OracleRole,
     /// The port, counted from zero.
     pub port: u16,
     /// VLAN, zero for untagged.
@@ -67,7 +67,7 @@ pub struct Interface {
     pub local_switching: bool,
 }
 
-impl Interface {
+impl OracleInterface {
     /// One of our own addresses, the link-local one included. Spec: RFC 4291 appendix A.
     #[must_use]
     pub fn owns(&self, addr: IpAddr) -> bool {
@@ -116,7 +116,7 @@ impl Interface {
 
 /// A route beyond the connected prefixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Route {
+pub struct OracleRoute {
     /// Position of the interface.
     pub interface: usize,
     /// First address and length of the prefix.
@@ -127,7 +127,7 @@ pub struct Route {
 
 /// A forwarding policy as the operator configured it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
+pub struct OraclePolicy {
     /// Its identifier.
     pub id: &'static str,
     /// The network instance that packets leave through.
@@ -144,35 +144,40 @@ pub struct Policy {
 pub const N4_ADDR: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 
 /// A policy that says nothing.
-const POLICY: Policy =
-    Policy { id: "", network_instance: None, next_hop: None, dscp: None, local_switching: None };
+const POLICY: OraclePolicy = OraclePolicy {
+    id: "",
+    network_instance: None,
+    next_hop: None,
+    dscp: None,
+    local_switching: None,
+};
 
 /// The policies of every world.
-pub const POLICIES: [Policy; 5] = [
-    Policy { id: "steer", next_hop: Some(Ipv4Addr::new(10, 0, 6, 77)), ..POLICY },
-    Policy { id: "ims", network_instance: Some("ims"), ..POLICY },
-    Policy { id: "mark", dscp: Some(46), ..POLICY },
-    Policy { id: "outside", local_switching: Some(false), ..POLICY },
-    Policy { id: "inside", local_switching: Some(true), ..POLICY },
+pub const POLICIES: [OraclePolicy; 5] = [
+    OraclePolicy { id: "steer", next_hop: Some(Ipv4Addr::new(10, 0, 6, 77)), ..POLICY },
+    OraclePolicy { id: "ims", network_instance: Some("ims"), ..POLICY },
+    OraclePolicy { id: "mark", dscp: Some(46), ..POLICY },
+    OraclePolicy { id: "outside", local_switching: Some(false), ..POLICY },
+    OraclePolicy { id: "inside", local_switching: Some(true), ..POLICY },
 ];
 
 /// The UPF.
 #[derive(Debug, Clone)]
 pub struct Oracle {
     /// Interfaces in configuration order.
-    pub interfaces: Vec<Interface>,
+    pub interfaces: Vec<OracleInterface>,
     /// Routes in any order; the longest prefix wins.
-    pub routes: Vec<Route>,
+    pub routes: Vec<OracleRoute>,
     /// Applications by identifier, with the flow descriptions of which one must match.
     pub applications: &'static [(&'static str, &'static [&'static str])],
     /// PFCP sessions.
-    pub sessions: Sessions,
+    pub sessions: OracleSessions,
     /// Stations whose hardware address is known.
-    pub neighbours: Neighbours,
+    pub neighbors: OracleNeighbors,
     /// How far the rates are that sessions share, by QER Correlation ID and direction.
-    pub shared_due: SharedDue,
+    pub shared_due: OracleSharedDue,
     /// What first fragments told.
-    pub first_parts: FirstParts,
+    pub first_fragments: OracleFirstFragments,
     /// Virtual time.
     pub now: Nanos,
 }
@@ -187,7 +192,7 @@ impl Oracle {
             addr == IpAddr::V4(interface.v4.0) || addr == IpAddr::V6(interface.v6.0)
         };
         let is_near = |at: usize| {
-            let network = self.interfaces[at].role == Role::N6;
+            let network = self.interfaces[at].role == OracleRole::N6;
             !network || !self.are_separate() || within.contains(&at)
         };
         addr == IpAddr::V4(N4_ADDR) || (0..self.interfaces.len()).any(|at| is_near(at) && is_at(at))
@@ -204,8 +209,8 @@ impl Oracle {
     ) -> Vec<usize> {
         let is_cp = destination == DestinationInterface::CpFunction;
         let own = match destination {
-            DestinationInterface::Access => Role::N3,
-            _ => Role::N9,
+            DestinationInterface::Access => OracleRole::N3,
+            _ => OracleRole::N9,
         };
         let rank = |at: usize| {
             let interface = &self.interfaces[at];
@@ -217,7 +222,8 @@ impl Oracle {
             .filter(|at| {
                 let interface = &self.interfaces[*at];
                 interface.serves(network_instance)
-                    && (interface.role == Role::N3 || interface.role == Role::N9 && !is_cp)
+                    && (interface.role == OracleRole::N3
+                        || interface.role == OracleRole::N9 && !is_cp)
             })
             .collect();
         let best = serving.iter().map(|at| rank(*at)).max();

@@ -8,7 +8,7 @@ use super::frame::checksum;
 
 /// What an IP header says. Offsets count from its first octet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ip {
+pub struct OracleIp {
     /// Source address.
     pub src: IpAddr,
     /// Destination address.
@@ -41,7 +41,7 @@ pub struct Ip {
 
 /// Why octets are no IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BadIp {
+pub(super) enum OracleIpError {
     Malformed,
     Checksum,
 }
@@ -55,29 +55,29 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Reads an IP header of either family at the front of `bytes`.
-pub(super) fn ip(bytes: &[u8]) -> Result<Ip, BadIp> {
+pub(super) fn ip(bytes: &[u8]) -> Result<OracleIp, OracleIpError> {
     match bytes.first().map(|first| first >> 4) {
         Some(4) => ipv4(bytes),
         Some(6) => ipv6(bytes),
-        _ => Err(BadIp::Malformed),
+        _ => Err(OracleIpError::Malformed),
     }
 }
 
-fn ipv4(bytes: &[u8]) -> Result<Ip, BadIp> {
+fn ipv4(bytes: &[u8]) -> Result<OracleIp, OracleIpError> {
     if bytes.len() < 20 {
-        return Err(BadIp::Malformed);
+        return Err(OracleIpError::Malformed);
     }
     let header = usize::from(bytes[0] & 15) * 4;
     let len = usize::from(u16_at(bytes, 2));
     if header < 20 || len < header || len > bytes.len() {
-        return Err(BadIp::Malformed);
+        return Err(OracleIpError::Malformed);
     }
     if checksum(&bytes[..header]) != 0 {
-        return Err(BadIp::Checksum);
+        return Err(OracleIpError::Checksum);
     }
     let addr = |at: usize| IpAddr::V4(Ipv4Addr::from_bits(u32_at(bytes, at)));
     let flags = u16_at(bytes, 6);
-    Ok(Ip {
+    Ok(OracleIp {
         src: addr(12),
         dst: addr(16),
         len,
@@ -99,19 +99,19 @@ fn ipv4(bytes: &[u8]) -> Result<Ip, BadIp> {
 /// HIP, shim6. At most eight. Spec: RFC 8200 §4; IANA IPv6 extension header types.
 pub(super) const IPV6_EXTENSIONS: [u8; 7] = [0, 43, 44, 60, 135, 139, 140];
 
-fn ipv6(bytes: &[u8]) -> Result<Ip, BadIp> {
+fn ipv6(bytes: &[u8]) -> Result<OracleIp, OracleIpError> {
     if bytes.len() < 40 {
-        return Err(BadIp::Malformed);
+        return Err(OracleIpError::Malformed);
     }
     let len = 40 + usize::from(u16_at(bytes, 4));
     // The product's lengths have 16 bits; no frame of a test is longer.
     if len > bytes.len() {
-        return Err(BadIp::Malformed);
+        return Err(OracleIpError::Malformed);
     }
     let addr =
         |at: usize| IpAddr::V6(Ipv6Addr::from_octets(bytes[at..at + 16].try_into().unwrap()));
     let first = u32_at(bytes, 0);
-    let mut ip = Ip {
+    let mut ip = OracleIp {
         src: addr(8),
         dst: addr(24),
         len,
@@ -133,12 +133,12 @@ fn ipv6(bytes: &[u8]) -> Result<Ip, BadIp> {
         }
         let rest = &bytes[ip.upper..len];
         if rest.len() < 8 {
-            return Err(BadIp::Malformed);
+            return Err(OracleIpError::Malformed);
         }
         let is_fragment_header = ip.protocol == 44;
         let size = if is_fragment_header { 8 } else { 8 + 8 * usize::from(rest[1]) };
         if size > rest.len() {
-            return Err(BadIp::Malformed);
+            return Err(OracleIpError::Malformed);
         }
         if is_fragment_header {
             ip.is_later_fragment = u16_at(rest, 2) >> 3 != 0;
@@ -151,24 +151,24 @@ fn ipv6(bytes: &[u8]) -> Result<Ip, BadIp> {
         ip.upper += size;
     }
     if IPV6_EXTENSIONS.contains(&ip.protocol) && !ip.is_later_fragment {
-        return Err(BadIp::Malformed);
+        return Err(OracleIpError::Malformed);
     }
     Ok(ip)
 }
 
 /// A GTP-U message. Offsets count from its first octet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Gtpu {
+pub(super) struct OracleGtpu {
     pub message_type: u8,
     pub teid: u32,
-    pub container: Option<Container>,
+    pub container: Option<OracleContainer>,
     pub payload: usize,
     pub end: usize,
 }
 
 /// A PDU Session Container as it stands in a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Container {
+pub(super) struct OracleContainer {
     pub is_downlink: bool,
     pub qfi: u8,
     pub rqi: bool,
@@ -176,7 +176,7 @@ pub(super) struct Container {
 }
 
 /// Reads GTP-U with its chain of extension headers. Spec: TS 29.281 §5.
-pub(super) fn gtpu(bytes: &[u8]) -> Result<Gtpu, DropReason> {
+pub(super) fn gtpu(bytes: &[u8]) -> Result<OracleGtpu, DropReason> {
     if bytes.len() < 8 || bytes[0] >> 4 != 3 {
         return Err(DropReason::GtpuMalformed);
     }
@@ -184,8 +184,13 @@ pub(super) fn gtpu(bytes: &[u8]) -> Result<Gtpu, DropReason> {
     if end > bytes.len() {
         return Err(DropReason::GtpuMalformed);
     }
-    let mut message =
-        Gtpu { message_type: bytes[1], teid: u32_at(bytes, 4), container: None, payload: 8, end };
+    let mut message = OracleGtpu {
+        message_type: bytes[1],
+        teid: u32_at(bytes, 4),
+        container: None,
+        payload: 8,
+        end,
+    };
     if bytes[0] & 7 == 0 {
         return Ok(message);
     }
@@ -199,7 +204,7 @@ pub(super) fn gtpu(bytes: &[u8]) -> Result<Gtpu, DropReason> {
     Ok(message)
 }
 
-fn extensions(bytes: &[u8], message: &mut Gtpu) -> Result<(), DropReason> {
+fn extensions(bytes: &[u8], message: &mut OracleGtpu) -> Result<(), DropReason> {
     const KNOWN: [u8; 9] = [0x03, 0x20, 0x40, 0x81, 0x82, 0x83, 0x84, 0x85, 0xc0];
     let mut kind = bytes[11];
     let mut is_unknown = false;
@@ -223,13 +228,13 @@ fn extensions(bytes: &[u8], message: &mut Gtpu) -> Result<(), DropReason> {
 }
 
 /// A PDU Session Container. Spec: TS 38.415 §5.5.2.
-fn container(content: &[u8]) -> Result<Container, DropReason> {
+fn container(content: &[u8]) -> Result<OracleContainer, DropReason> {
     let is_downlink = content[0] >> 4 == 0;
     let has_ppi = is_downlink && content[1] & 0x80 != 0;
     if content[0] >> 4 > 1 || has_ppi && content.len() < 3 {
         return Err(DropReason::GtpuExtensionMalformed);
     }
-    Ok(Container {
+    Ok(OracleContainer {
         is_downlink,
         qfi: content[1] & 0x3f,
         rqi: is_downlink && content[1] & 0x40 != 0,

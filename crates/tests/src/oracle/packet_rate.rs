@@ -6,23 +6,23 @@ use adit_rules::PacketQuota;
 use adit_session::Qer;
 use adit_types::{Nanos, QerId};
 
-use super::Session;
+use super::OracleSession;
 
 /// A window's end, what passed in it, and the unit of time that it is one of, if that is known.
-pub type Window = (Nanos, u64, Option<Nanos>);
+pub type OracleRateWindow = (Nanos, u64, Option<Nanos>);
 
 /// A window that a packet leaves behind: of a QER's additional rate or of the plain one, and of a
 /// direction (true is uplink).
-pub type Key = (QerId, bool, bool);
+pub type OracleWindowKey = (QerId, bool, bool);
 
 /// Asks the packet rates of some QERs at `now`. The windows that a packet leaves behind, `None` where
 /// it may not pass.
-pub(super) fn pass(
-    session: &Session,
+pub(super) fn charge(
+    session: &OracleSession,
     qers: &[&Qer],
     is_uplink: bool,
     now: Nanos,
-) -> Option<Vec<(Key, Window)>> {
+) -> Option<Vec<(OracleWindowKey, OracleRateWindow)>> {
     let mut passed = Vec::new();
     for qer in qers {
         let limits = qer.packet_rate.unwrap_or_default();
@@ -50,7 +50,7 @@ pub(super) fn pass(
 }
 
 /// The windows that a QER begins with, where an earlier session left some.
-pub(super) fn begun(qer: &Qer) -> Vec<(Key, Window)> {
+pub(super) fn begun(qer: &Qer) -> Vec<(OracleWindowKey, OracleRateWindow)> {
     let mut windows = Vec::new();
     let limits = qer.packet_rate.unwrap_or_default();
     let Some(status) = qer.packet_status else { return windows };

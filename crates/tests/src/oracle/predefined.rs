@@ -8,7 +8,7 @@ use adit_types::{FarId, Precedence, QerId, Qfi};
 
 /// A predefined rule.
 #[derive(Debug, Clone, Copy)]
-pub struct Rule {
+pub struct OraclePredefinedRule {
     /// Its name.
     pub name: &'static str,
     /// Its group's.
@@ -24,36 +24,40 @@ pub struct Rule {
 }
 
 /// The rules of every world.
-pub const RULES: [Rule; 4] = [
+pub const RULES: [OraclePredefinedRule; 4] = [
     rule("dns", "permit out 17 from any 53 to assigned"),
-    Rule {
+    OraclePredefinedRule {
         group: Some("group"),
         drops: true,
         precedence: Some(1),
         ..rule("blocked", "permit out 17 from 8.8.8.0/24 to assigned")
     },
-    Rule {
+    OraclePredefinedRule {
         group: Some("group"),
         qfi: Some(3),
         ..rule("any", "permit out ip from any to assigned")
     },
-    Rule { precedence: Some(4), qfi: Some(7), ..rule("tcp", "permit out 6 from any to any") },
+    OraclePredefinedRule {
+        precedence: Some(4),
+        qfi: Some(7),
+        ..rule("tcp", "permit out 6 from any to any")
+    },
 ];
 
-const fn rule(name: &'static str, text: &'static str) -> Rule {
-    Rule { name, group: None, precedence: None, text, drops: false, qfi: None }
+const fn rule(name: &'static str, text: &'static str) -> OraclePredefinedRule {
+    OraclePredefinedRule { name, group: None, precedence: None, text, drops: false, qfi: None }
 }
 
 /// What a PDR stands for: itself, or one PDR for each of its active rules.
-pub(super) fn readings(pdr: &PdrSpec) -> Vec<(PdrSpec, Option<&'static Rule>)> {
+pub(super) fn readings(pdr: &PdrSpec) -> Vec<(PdrSpec, Option<&'static OraclePredefinedRule>)> {
     if pdr.predefined.is_empty() {
         return vec![(pdr.clone(), None)];
     }
-    let is_active = |rule: &&Rule| {
+    let is_active = |rule: &&OraclePredefinedRule| {
         let mut names = pdr.predefined.iter().map(|name| &**name);
         names.any(|name| name == rule.name || Some(name) == rule.group)
     };
-    let reading = |rule: &'static Rule| {
+    let reading = |rule: &'static OraclePredefinedRule| {
         let mut pdr = pdr.clone();
         pdr.precedence = rule.precedence.map_or(pdr.precedence, Precedence);
         let flow_description = Some(rule.text.into());
@@ -63,7 +67,7 @@ pub(super) fn readings(pdr: &PdrSpec) -> Vec<(PdrSpec, Option<&'static Rule>)> {
     RULES.iter().filter(is_active).map(reading).collect()
 }
 
-impl Rule {
+impl OraclePredefinedRule {
     /// The FAR that it brings along.
     pub(super) fn far(&self) -> Option<Far> {
         let (id, action) = (FarId(u32::MAX), ApplyAction::DROP);

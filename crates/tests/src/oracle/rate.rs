@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use adit_session::Qer;
 use adit_types::{Nanos, QerId};
 
-use super::Session;
+use super::OracleSession;
 
 const PER_NS: u128 = 3;
 
@@ -34,7 +34,7 @@ const SHARED_MARGIN_NS: u128 = 1 << 27;
 
 /// A bucket of a session, or one of all sessions whose QERs name a correlation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Bucket {
+pub enum OracleBucket {
     /// Of the QER alone.
     Own(QerId),
     /// QER Correlation ID. Spec: TS 29.244 §8.2.10.
@@ -42,23 +42,23 @@ pub enum Bucket {
 }
 
 /// By bucket and direction (true is uplink), when all that passed would have passed at the rate.
-pub(super) type Due = (Bucket, bool, u128);
+pub(super) type OracleDue = (OracleBucket, bool, u128);
 
 /// When all that passed the buckets that sessions share would have passed.
-pub type SharedDue = BTreeMap<(u32, bool), u128>;
+pub type OracleSharedDue = BTreeMap<(u32, bool), u128>;
 
 /// Takes a packet of `octets` octets to the buckets of its QERs at `now`. A bucket that is further
 /// ahead than its rate leads to owes that to another rate, and is only full. Tells whether the packet
 /// passes, and what becomes of the buckets.
-pub(super) fn pass(
-    (session, shared_due): (&Session, &SharedDue),
+pub(super) fn charge(
+    (session, shared_due): (&OracleSession, &OracleSharedDue),
     qers: &[&Qer],
     is_uplink: bool,
     now: Nanos,
     octets: u64,
-) -> (bool, Vec<Due>) {
+) -> (bool, Vec<OracleDue>) {
     let now = u128::from(now.0) * PER_NS;
-    let (mut full, mut passed) = (Vec::new(), Vec::<Due>::new());
+    let (mut full, mut passed) = (Vec::new(), Vec::<OracleDue>::new());
     for qer in qers {
         let Some(mbr) = qer.mbr else { continue };
         let rate = if is_uplink { mbr.uplink } else { mbr.downlink };
@@ -73,10 +73,12 @@ pub(super) fn pass(
         let depth = u128::from(depth).max(octet * LEAST / PER_NS);
         let units = depth.div_ceil(DEPTH_UNIT_NS).min(DEPTH_UNITS_MAX);
         let depth = units * DEPTH_UNIT_NS * PER_NS;
-        let own = Bucket::Own(qer.id);
+        let own = OracleBucket::Own(qer.id);
         let (bucket, due, margin) = match qer.correlation {
             None => (own, session.due.get(&(qer.id, is_uplink)), 1),
-            Some(id) => (Bucket::Shared(id), shared_due.get(&(id, is_uplink)), SHARED_MARGIN_NS),
+            Some(id) => {
+                (OracleBucket::Shared(id), shared_due.get(&(id, is_uplink)), SHARED_MARGIN_NS)
+            }
         };
         let (mut due, margin) = (due.copied().unwrap_or(0), margin * PER_NS);
         let most = now + depth + octet * LONGEST + margin;

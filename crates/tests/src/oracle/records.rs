@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use adit_rules::{DestinationInterface, SourceInterface, UeAddresses};
 use adit_session::{
-    Bar, Change, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, FTeid, FTeidSpec, Far, FarPart,
-    FarUpdate, Forwarding, ForwardingUpdate, PdiSpec, PdrPart, PdrSpec, PdrUpdate, Qer, QerPart,
-    QerUpdate, SdfSpec, TrafficEndpointSpec, UeMatch, UeSide, Urr, UrrPart, Volumes, Withdrawal,
+    Bar, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, FTeidSpec, Far, FarPart, FarUpdate,
+    Forwarding, ForwardingUpdate, LocalFTeid, PdiSpec, PdrPart, PdrSpec, PdrUpdate, Qer, QerPart,
+    QerUpdate, SdfSpec, SessionChange, TrafficEndpointSpec, UeMatch, UeSide, Urr, UrrPart, Volumes,
+    Withdrawal,
 };
 use adit_types::{Nanos, QerId, Seid, UrrId};
 
@@ -14,7 +15,7 @@ use super::packet_rate;
 
 /// One PFCP session.
 #[derive(Debug, Clone, Default)]
-pub struct Session {
+pub struct OracleSession {
     /// PDRs with what was chosen and what their traffic endpoints have.
     pub pdrs: Vec<PdrSpec>,
     /// PDRs as they were stated, with what was chosen.
@@ -30,11 +31,11 @@ pub struct Session {
     /// URRs.
     pub urrs: Vec<Urr>,
     /// Their usage.
-    pub usage: BTreeMap<UrrId, Usage>,
+    pub usage: BTreeMap<UrrId, OracleUsage>,
     /// How far the rates of QERs are, by QER and direction; the oracle's own unit.
     pub due: BTreeMap<(QerId, bool), u128>,
     /// The windows of their packet rates.
-    pub windows: BTreeMap<packet_rate::Key, packet_rate::Window>,
+    pub windows: BTreeMap<packet_rate::OracleWindowKey, packet_rate::OracleRateWindow>,
     /// Since when QERs have their packet rates.
     pub packet_rates_since: BTreeMap<QerId, Nanos>,
     /// Packets and octets that passed uplink.
@@ -45,7 +46,7 @@ pub struct Session {
 
 /// What the answer to a request said that the UPF chose.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Chosen<'a> {
+pub struct ChosenByUpf<'a> {
     /// F-TEIDs of PDRs.
     pub f_teids: &'a [CreatedPdr],
     /// UE addresses of PDRs.
@@ -55,11 +56,11 @@ pub struct Chosen<'a> {
 }
 
 /// All PFCP sessions, by our SEID.
-pub type Sessions = Vec<(Seid, Session)>;
+pub type OracleSessions = Vec<(Seid, OracleSession)>;
 
 /// Usage of one URR.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Usage {
+pub struct OracleUsage {
     /// Octets measured, uplink and downlink.
     pub measured: (u64, u64),
     /// Of them, octets reported.
@@ -68,7 +69,7 @@ pub struct Usage {
     pub quota: Option<(u64, u64)>,
 }
 
-impl Usage {
+impl OracleUsage {
     /// The quota is used up.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
@@ -83,10 +84,10 @@ impl Usage {
     }
 }
 
-impl Session {
+impl OracleSession {
     /// Does what an accepted request asked for: removals, creations, updates.
     /// Spec: TS 29.244 §7.5.2, §7.5.4.
-    pub fn apply(&mut self, change: &Change, chosen: Chosen<'_>) {
+    pub fn apply(&mut self, change: &SessionChange, chosen: ChosenByUpf<'_>) {
         self.apply_endpoints(change, chosen.endpoints);
         self.stated.retain(|pdr| !change.remove_pdrs.contains(&pdr.id));
         self.fars.retain(|far| !change.remove_fars.contains(&far.id));
@@ -199,7 +200,7 @@ impl Session {
 
     /// Traffic endpoints go with their PDRs; an update replaces what it has.
     /// Spec: TS 29.244 §7.5.4.13, §7.5.4.14.
-    fn apply_endpoints(&mut self, change: &Change, chosen: &[CreatedTrafficEndpoint]) {
+    fn apply_endpoints(&mut self, change: &SessionChange, chosen: &[CreatedTrafficEndpoint]) {
         for id in &change.remove_traffic_endpoints {
             self.endpoints.retain(|endpoint| endpoint.id != *id);
             self.stated.retain(|pdr| pdr.pdi.traffic_endpoints != [*id]);
@@ -274,7 +275,7 @@ impl Session {
     }
 }
 
-fn given(f_teid: FTeid) -> FTeidSpec {
+fn given(f_teid: LocalFTeid) -> FTeidSpec {
     FTeidSpec::Given { teid: f_teid.teid, v4: f_teid.v4, v6: f_teid.v6 }
 }
 

@@ -5,17 +5,17 @@ use core::net::IpAddr;
 
 use adit_session::SdfSpec;
 
-use super::first_part::FirstPart;
+use super::first_fragment::OracleFirstFragment;
 use super::in_prefix;
-use super::packet::{Ip, u16_at, u32_at};
+use super::packet::{OracleIp, u16_at, u32_at};
 
 /// True when `packet`, of which `ip` is the header, belongs to the flow that `spec` states. Of a later
 /// fragment, `first` is what the first one told.
 pub(super) fn matches(
     spec: &SdfSpec,
     is_uplink: bool,
-    (ip, packet): (&Ip, &[u8]),
-    first: Option<&FirstPart>,
+    (ip, packet): (&OracleIp, &[u8]),
+    first: Option<&OracleFirstFragment>,
 ) -> bool {
     let (protocol, upper) = match first {
         Some(first) if ip.is_later_fragment => (first.protocol, first.front()),
@@ -49,7 +49,12 @@ fn ports(protocol: u8, upper: &[u8]) -> (u16, u16) {
 }
 
 /// `permit out PROTOCOL from ADDR [PORTS] to ADDR [PORTS]`: "from" is the far side, "to" the UE's.
-fn text_matches(text: &str, is_uplink: bool, ip: &Ip, (protocol, upper): (u8, &[u8])) -> bool {
+fn text_matches(
+    text: &str,
+    is_uplink: bool,
+    ip: &OracleIp,
+    (protocol, upper): (u8, &[u8]),
+) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let to = words.iter().position(|word| *word == "to").unwrap();
     assert_eq!((words[0], words[1], words[3]), ("permit", "out", "from"), "{text}");

@@ -6,12 +6,12 @@ use adit_rules::{DestinationInterface, DropReason, SourceInterface};
 use adit_session::{Far, PdrSpec};
 
 use super::judge::{is_ue, local_teid};
-use super::packet::{Ip, is_forwardable};
-use super::records::Session;
+use super::packet::{OracleIp, is_forwardable};
+use super::records::OracleSession;
 
 /// What a packet is by the way that it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Side {
+pub(super) struct OracleDirection {
     /// The side that its tunnel leads to; `None` without a tunnel.
     pub tunnel: Option<SourceInterface>,
     /// It travels away from the UE.
@@ -19,15 +19,15 @@ pub(super) struct Side {
 }
 
 /// What packets in the tunnel `teid` of the session are, or those without a tunnel.
-pub(super) fn of(session: &Session, teid: Option<u32>) -> Side {
+pub(super) fn of(session: &OracleSession, teid: Option<u32>) -> OracleDirection {
     let naming = || session.pdrs.iter().filter(|pdr| local_teid(pdr) == teid);
     let tunnel = teid.and_then(|_| naming().next()).map(|pdr| pdr.pdi.source);
     let from_ue = tunnel.is_some_and(|source| leaves(session, source, naming()));
-    Side { tunnel, from_ue }
+    OracleDirection { tunnel, from_ue }
 }
 
 /// True when packets that the PDR detects travel away from the UE.
-pub(super) fn is_from_ue(session: &Session, pdr: &PdrSpec) -> bool {
+pub(super) fn is_from_ue(session: &OracleSession, pdr: &PdrSpec) -> bool {
     match (pdr.pdi.source, local_teid(pdr)) {
         (SourceInterface::Access, None) => true,
         (source, None) => leaves(session, source, [pdr].into_iter()),
@@ -38,7 +38,7 @@ pub(super) fn is_from_ue(session: &Session, pdr: &PdrSpec) -> bool {
 /// Packets of the RAN are the UE's unless each FAR with a destination sends them back to the RAN;
 /// the CP function sends to the UE unless it sends to networks alone.
 fn leaves<'a>(
-    session: &Session,
+    session: &OracleSession,
     source: SourceInterface,
     pdrs: impl Iterator<Item = &'a PdrSpec>,
 ) -> bool {
@@ -55,7 +55,11 @@ fn leaves<'a>(
 }
 
 /// Nobody sends in a UE's name, and nothing strange reaches a UE from a tunnel.
-pub(super) fn check_ue(session: &Session, side: Side, ip: &Ip) -> Result<(), DropReason> {
+pub(super) fn check_ue(
+    session: &OracleSession,
+    side: OracleDirection,
+    ip: &OracleIp,
+) -> Result<(), DropReason> {
     let (src, dst) = (is_ue(session, ip.src), is_ue(session, ip.dst));
     let Some(source) = side.tunnel else { return Ok(()) };
     let is_right = match source {
@@ -73,12 +77,12 @@ pub(super) fn check_ue(session: &Session, side: Side, ip: &Ip) -> Result<(), Dro
 }
 
 /// No router forwards the packet.
-pub(super) fn is_on_link(ip: &Ip) -> bool {
+pub(super) fn is_on_link(ip: &OracleIp) -> bool {
     !is_forwardable(ip.src) || !is_forwardable(ip.dst)
 }
 
 /// Addresses that some packet on a link may have.
-pub(super) fn is_possible_on_link(ip: &Ip) -> bool {
+pub(super) fn is_possible_on_link(ip: &OracleIp) -> bool {
     let is_group = |addr: IpAddr| {
         addr.is_multicast() || matches!(addr, IpAddr::V4(addr) if addr.is_broadcast())
     };

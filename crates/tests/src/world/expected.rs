@@ -7,20 +7,20 @@ use adit_rules::{DropReason, PuntReason};
 use adit_tables::Snapshot;
 
 use super::hex;
-use crate::oracle::{Lane, Outcome, Verdict};
+use crate::oracle::{OracleLane, OracleOutcome, OracleVerdict};
 
 /// Port, order that is kept, octets.
-pub(super) type Departure = (u16, Order, Vec<u8>);
+pub(super) type ExpectedFrame = (u16, OrderingGroup, Vec<u8>);
 
 /// Session (its SEID for packets that waited for other rules, else its place), or worker and port of
 /// arrival without one, and lane; for packets that waited for a station the worker alone. Frames
 /// with the same leave in the order in which they came.
-pub(super) type Order = (u64, Option<Lane>);
+pub(super) type OrderingGroup = (u64, Option<OracleLane>);
 
 /// What a step of all workers must do.
 #[derive(Debug)]
-pub(super) struct Expected {
-    pub forwarded: Vec<Departure>,
+pub(super) struct ExpectedStep {
+    pub forwarded: Vec<ExpectedFrame>,
     pub drops: [u64; DropReason::COUNT],
     pub punts: [u64; PuntReason::COUNT],
     pub consumed: u64,
@@ -33,7 +33,7 @@ pub(super) struct Expected {
     pub wanted: Vec<(usize, IpAddr)>,
 }
 
-impl Default for Expected {
+impl Default for ExpectedStep {
     fn default() -> Self {
         Self {
             forwarded: Vec::new(),
@@ -48,15 +48,15 @@ impl Default for Expected {
     }
 }
 
-impl Expected {
+impl ExpectedStep {
     /// Takes the copies of a packet; tells whether there were any.
-    pub fn copy(&mut self, verdict: &Verdict) -> bool {
+    pub fn expect_copies(&mut self, verdict: &OracleVerdict) -> bool {
         for copy in &verdict.copies {
             match copy {
-                Ok(Outcome::Forward { port, frames, .. }) => {
+                Ok(OracleOutcome::Forward { port, frames, .. }) => {
                     self.copies.extend(frames.iter().map(|frame| (*port, frame.clone())));
                 }
-                Ok(Outcome::Hold { interface, station, frames, .. }) => {
+                Ok(OracleOutcome::AwaitNeighbor { interface, station, frames, .. }) => {
                     self.copies_lost += frames.len() as u64;
                     self.wanted.push((*interface, *station));
                 }
@@ -90,10 +90,10 @@ impl Expected {
         {
             return Err(format!(
                 "dropped {} punted {}; oracle: dropped {} punted {} consumed {}",
-                named(&drops, |at| DropReason::ALL[at].name()),
-                named(&punts, |at| PuntReason::ALL[at].name()),
-                named(&self.drops, |at| DropReason::ALL[at].name()),
-                named(&self.punts, |at| PuntReason::ALL[at].name()),
+                list_nonzero(&drops, |at| DropReason::ALL[at].name()),
+                list_nonzero(&punts, |at| PuntReason::ALL[at].name()),
+                list_nonzero(&self.drops, |at| DropReason::ALL[at].name()),
+                list_nonzero(&self.punts, |at| PuntReason::ALL[at].name()),
                 self.consumed,
             ));
         }
@@ -132,7 +132,7 @@ impl Expected {
     /// there are.
     fn compare_port(&self, port: u16, frames: &[Vec<u8>]) -> Result<u64, String> {
         let mut taken = vec![false; frames.len()];
-        let mut last: HashMap<Order, usize> = HashMap::new();
+        let mut last: HashMap<OrderingGroup, usize> = HashMap::new();
         for (_, lane, frame) in self.forwarded.iter().filter(|(out, ..)| *out == port) {
             let from = last.get(lane).map_or(0, |at| at + 1);
             let found = (from..frames.len()).find(|at| !taken[*at] && frames[*at] == *frame);
@@ -163,7 +163,7 @@ impl Expected {
     }
 }
 
-fn named(counts: &[u64], name: impl Fn(usize) -> &'static str) -> String {
+fn list_nonzero(counts: &[u64], name: impl Fn(usize) -> &'static str) -> String {
     let parts: Vec<String> = (0..)
         .zip(counts)
         .filter(|(_, count)| **count > 0)

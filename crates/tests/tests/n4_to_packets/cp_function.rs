@@ -9,7 +9,7 @@ use adit_rules::DropReason;
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{MacAddr, PdrId, PortId, Seid, Teid};
 
-use crate::{GATEWAY, MACS, PEER, Upf, smf};
+use crate::{GATEWAY, MACS, PEER, UpfInMemory, smf};
 
 /// The SMF's GTP-U address, beside the gNB.
 const SMF_U: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 9);
@@ -212,15 +212,15 @@ fn accepted(answer: &[u8]) -> (Seid, Vec<(PdrId, Teid)>) {
     (body.up_f_seid.unwrap().seid, created.collect())
 }
 
-struct Scene {
-    upf: Upf,
+struct CpFunctionTest {
+    upf: UpfInMemory,
     seid: Seid,
     /// Of PDR 2, and of PDR 3.
     teids: [Teid; 2],
 }
 
-fn scene() -> Scene {
-    let mut upf = Upf::new();
+fn establish_cp_function_session() -> CpFunctionTest {
+    let mut upf = UpfInMemory::new();
     upf.alive.push(SMF_U);
     upf.associate();
     let (seid, created) = accepted(&upf.ask(&establish(2)));
@@ -229,7 +229,7 @@ fn scene() -> Scene {
     };
     assert_eq!(access, shared, "one CHOOSE ID");
     assert_ne!(access, cp);
-    Scene { upf, seid, teids: [access, cp] }
+    CpFunctionTest { upf, seid, teids: [access, cp] }
 }
 
 fn solicitation(builder: PacketBuilder) -> Vec<u8> {
@@ -255,7 +255,7 @@ fn to(station: Ipv4Addr, teid: u32) -> PacketBuilder {
 
 #[test]
 fn solicitation_and_advertisement_of_an_open5gs_session_pass_between_ue_and_smf() {
-    let Scene { mut upf, seid, teids: [access, cp] } = scene();
+    let CpFunctionTest { mut upf, seid, teids: [access, cp] } = establish_cp_function_session();
     upf.io.inject(PortId(0), &solicitation(from(smf::GNB, access).psc_ul(1)));
     assert_eq!(upf.settle().1, [solicitation(to(SMF_U, 1))]);
     // The answer waits until the gNB's tunnel is known.
@@ -270,7 +270,7 @@ fn solicitation_and_advertisement_of_an_open5gs_session_pass_between_ue_and_smf(
 
 #[test]
 fn other_packets_of_an_open5gs_session_pass_between_ue_and_data_network() {
-    let Scene { mut upf, seid, teids: [access, _] } = scene();
+    let CpFunctionTest { mut upf, seid, teids: [access, _] } = establish_cp_function_session();
     upf.control.node.handle_datagram(upf.now, smf::smf(10), &reactivate(3, seid));
     upf.settle();
     let up = |builder: PacketBuilder| builder.ipv4(UE, "8.8.8.8");
@@ -293,7 +293,7 @@ fn other_packets_of_an_open5gs_session_pass_between_ue_and_data_network() {
 #[test]
 fn indirect_forwarding_of_an_open5gs_session_takes_a_servers_packets_to_the_target() {
     const TARGET_TEID: u32 = 0x99;
-    let Scene { mut upf, seid, teids: [access, _] } = scene();
+    let CpFunctionTest { mut upf, seid, teids: [access, _] } = establish_cp_function_session();
     upf.control.node.handle_datagram(upf.now, smf::smf(10), &reactivate(3, seid));
     upf.settle();
     let target = [&[1, 0][..], &TARGET_TEID.to_be_bytes(), &smf::GNB.octets()].concat();

@@ -10,9 +10,11 @@ use adit_pktio::PacketBuf;
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{MacAddr, Nanos, PortId, Teid};
 use adit_wire::arp::{ArpOperation, ArpPacket};
-use adit_wire::gtpu::{ErrorIndication, MessageType, emit_error_indication};
+use adit_wire::gtpu::{ErrorIndication, GtpuMessageType, emit_error_indication};
 
-use crate::{GATEWAY, MACS, PEER, Upf, accepted, downlink, is_error_indication, smf, uplink};
+use crate::{
+    GATEWAY, MACS, PEER, UpfInMemory, accepted, downlink, is_error_indication, smf, uplink,
+};
 
 const N3_PORT: PortId = PortId(0);
 const N6_PORT: PortId = PortId(1);
@@ -54,8 +56,8 @@ fn recovery(started: u32) -> Vec<u8> {
 }
 
 /// A UPF with a session, its gNB and SMF, and what they saw.
-struct Scene {
-    upf: Upf,
+struct FloodTest {
+    upf: UpfInMemory,
     script: smf::SessionScript,
     teid: Teid,
     heartbeats: u32,
@@ -63,13 +65,13 @@ struct Scene {
     user: usize,
 }
 
-impl Scene {
+impl FloodTest {
     fn new() -> Self {
         Self::with(config())
     }
 
     fn with(config: NodeConfig) -> Self {
-        let mut upf = Upf::with(config);
+        let mut upf = UpfInMemory::with(config);
         upf.associate();
         let script = smf::SessionScript::new(0x11, 1);
         let (_, teid) = accepted(&upf.ask(&smf::establish(2, &script)));
@@ -124,7 +126,8 @@ impl Scene {
 
     fn answer_echo(&mut self, request: &[u8]) {
         let sequence = u16::from_be_bytes([request[50], request[51]]);
-        let answer = from(smf::GNB).gtpu_message(MessageType::ECHO_RESPONSE, 0).sequence(sequence);
+        let answer =
+            from(smf::GNB).gtpu_message(GtpuMessageType::ECHO_RESPONSE, 0).sequence(sequence);
         self.upf.io.inject(N3_PORT, &answer.payload(&recovery(100)).build());
     }
 
@@ -138,14 +141,15 @@ impl Scene {
 
 /// Three seconds of a flood.
 fn survive(flood: impl Fn(u32) -> Hostile) {
-    let mut scene = Scene::new();
+    let mut scene = FloodTest::new();
     let (mut n, mut asked) = (0, 0);
     for at in 0..MILLISECONDS {
         if at % 100 == 0 {
             asked += 1;
             let own = smf::heartbeat(1_000_000 + at, smf::SMF_STARTED);
             scene.upf.control.node.handle_datagram(scene.upf.now, smf::smf(10), &own);
-            let request = from(smf::GNB).gtpu_message(MessageType::ECHO_REQUEST, 0).sequence(77);
+            let request =
+                from(smf::GNB).gtpu_message(GtpuMessageType::ECHO_REQUEST, 0).sequence(77);
             scene.upf.io.inject(N3_PORT, &request.build());
         }
         for _ in 0..2 {
@@ -198,12 +202,13 @@ fn error_indications_of_strangers_and_in_the_gnbs_name_harm_nobody() {
 #[test]
 fn forged_echo_messages_harm_nobody() {
     survive(|n| {
-        let kind = if n % 2 == 0 { MessageType::ECHO_RESPONSE } else { MessageType::ECHO_REQUEST };
+        let kind =
+            if n % 2 == 0 { GtpuMessageType::ECHO_RESPONSE } else { GtpuMessageType::ECHO_REQUEST };
         let [.., high, low] = (n / 2).wrapping_mul(40_503).to_be_bytes();
         let echo = from(smf::GNB).gtpu_message(kind, 0).sequence(u16::from_be_bytes([high, low]));
         // Of another station, so that answers to it are told from those to the gNB.
         let echo = match kind {
-            MessageType::ECHO_RESPONSE => echo,
+            GtpuMessageType::ECHO_RESPONSE => echo,
             _ => from(stranger(n)).gtpu_message(kind, 0).sequence(1),
         };
         Hostile::Frame(N3_PORT, echo.payload(&recovery(200 + n)).build())
@@ -262,7 +267,7 @@ fn announcement(mac: MacAddr) -> Vec<u8> {
 /// As after a failover of VRRP that keeps no virtual link-layer address.
 #[test]
 fn gateway_that_moved_is_followed_after_a_second_without_a_lost_packet() {
-    let Scene { mut upf, script, teid, .. } = Scene::with(smf::config());
+    let FloodTest { mut upf, script, teid, .. } = FloodTest::with(smf::config());
     let successor = MacAddr([2, 0xfa, 0, 0, 0, 2]);
     upf.alive.retain(|&station| station != GATEWAY);
     upf.io.inject(N6_PORT, &announcement(successor));

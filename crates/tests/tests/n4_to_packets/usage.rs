@@ -15,7 +15,7 @@ use adit_rules::DropReason;
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{PortId, Seid, Teid, UrrId};
 
-use super::{MACS, PEER, Upf, accepted, downlink, smf, uplink};
+use super::{MACS, PEER, UpfInMemory, accepted, downlink, smf, uplink};
 
 /// A packet of the UE to `port`.
 fn uplink_to(script: &smf::SessionScript, teid: Teid, port: u16) -> Vec<u8> {
@@ -29,7 +29,7 @@ fn uplink_to(script: &smf::SessionScript, teid: Teid, port: u16) -> Vec<u8> {
 }
 
 /// Octets and packets of all usage reports among these messages, which are then acknowledged.
-fn reported(upf: &mut Upf, sent: &[Transmit], usage: &mut (u64, u64)) -> Vec<Transmit> {
+fn reported(upf: &mut UpfInMemory, sent: &[Transmit], usage: &mut (u64, u64)) -> Vec<Transmit> {
     let mut more = Vec::new();
     for transmit in sent {
         let Message::SessionReportRequest(body) = smf::decode(&transmit.bytes) else { continue };
@@ -66,7 +66,7 @@ fn quota_that_spares_dns(body: &mut SessionEstablishmentRequest<'static>) {
 /// Spec: TS 29.244 §5.2.2.2, §5.18, §7.5.2.4 (exempted SDF filters of a quota action).
 #[test]
 fn used_up_quota_spares_what_it_exempts_and_a_release_reports_the_rest_to_the_octet() {
-    let mut upf = Upf::new();
+    let mut upf = UpfInMemory::new();
     upf.control.node.set_usage_source(upf.control.publisher.usage());
     let node = ie::NodeId::Ipv4([192, 0, 2, 10].into());
     let mut setup = AssociationSetupRequest::new(node, RecoveryTimeStamp(smf::SMF_STARTED));
@@ -100,7 +100,7 @@ fn used_up_quota_spares_what_it_exempts_and_a_release_reports_the_rest_to_the_oc
     assert_eq!(usage, (3 * 28, 3), "what passed, to the octet");
     assert_eq!(upf.control.node.store().len(), 0);
     upf.ask(&smf::release(4, [192, 0, 2, 10].into()));
-    assert_eq!(upf.control.node.store().reserved(), adit_session::Reserved::default());
+    assert_eq!(upf.control.node.store().reserved(), adit_session::ReservedCounts::default());
     assert!(upf.control.publisher.snapshot().identity_holds());
 }
 
@@ -128,7 +128,7 @@ fn pool_of_both_directions(body: &mut SessionEstablishmentRequest<'static>) {
 /// Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-2.
 #[test]
 fn used_up_credit_pool_stops_the_packets_of_all_its_urrs() {
-    let mut upf = Upf::new();
+    let mut upf = UpfInMemory::new();
     upf.control.node.set_usage_source(upf.control.publisher.usage());
     upf.associate();
     let script = smf::SessionScript::new(0x11, 1);

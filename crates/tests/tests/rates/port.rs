@@ -21,7 +21,7 @@ const QUEUE_LEN: usize = 64;
 const SHORT_STEP: Nanos = Nanos::from_micros(1);
 
 /// A port that takes packets of one direction, and the link behind it.
-struct Link {
+struct SlowPort {
     direction: Direction,
     /// Inner lengths of the frames in the transmit queue.
     queue: VecDeque<u64>,
@@ -31,13 +31,13 @@ struct Link {
     idled: bool,
 }
 
-impl Link {
+impl SlowPort {
     const fn new(direction: Direction) -> Self {
         Self { direction, queue: VecDeque::new(), credit: 0, idled: false }
     }
 
     /// Lets `time` pass by steps, before each of which packets arrive.
-    fn pass(&mut self, stage: &mut Stage, time: Nanos, mut arrive: impl FnMut(&mut Stage)) {
+    fn pass(&mut self, stage: &mut RateTest, time: Nanos, mut arrive: impl FnMut(&mut RateTest)) {
         let lens: Vec<u64> = stage.flows.iter().map(|flow| flow.len).collect();
         let out = usize::from(self.direction == Direction::Uplink);
         let end = stage.now + time;
@@ -62,7 +62,7 @@ impl Link {
 #[test]
 fn guaranteed_flow_loses_nothing_behind_a_port_that_is_too_slow() {
     for direction in [Direction::Uplink, Direction::Downlink] {
-        let mut stage = Stage::new(Excess::Drops, 1, 16);
+        let mut stage = RateTest::new(Excess::Policed, 1, 16);
         let gbr = 20 * MBIT;
         let session = guaranteed(&mut stage, gbr, gbr);
         let flow = stage.flow(session, direction, 200, gbr / 10 * 8);
@@ -71,7 +71,7 @@ fn guaranteed_flow_loses_nothing_behind_a_port_that_is_too_slow() {
             stage.flow(session, direction, 1400, offered_bps);
         }
         stage.settle();
-        let mut link = Link::new(direction);
+        let mut link = SlowPort::new(direction);
         link.pass(&mut stage, Nanos::from_millis(100), |_| {});
         link.idled = false;
         link.pass(&mut stage, Nanos::from_millis(300), |_| {});
@@ -79,7 +79,7 @@ fn guaranteed_flow_loses_nothing_behind_a_port_that_is_too_slow() {
         // The flow ends, and what waits leaves.
         stage.flows[flow].offered_bps = 0;
         link.pass(&mut stage, Nanos::from_millis(10), |_| {});
-        let Flow { offered, sent, .. } = stage.flows[flow];
+        let SteadyFlow { offered, sent, .. } = stage.flows[flow];
         assert_eq!(offered, sent);
         for other in &stage.flows[flow + 1..] {
             assert!(other.sent < other.offered / 2, "the port is not the bottleneck");
@@ -96,7 +96,7 @@ fn what_exceeds_a_guarantee_shares_the_rest_of_the_port_with_others() {
     const LEN: u16 = 1000;
     const TIME: Nanos = Nanos::from_millis(500);
     for direction in [Direction::Uplink, Direction::Downlink] {
-        let mut stage = Stage::new(Excess::Drops, 1, 16);
+        let mut stage = RateTest::new(Excess::Policed, 1, 16);
         let (gbr, mbr) = (20 * MBIT, 70 * MBIT);
         let session = guaranteed(&mut stage, gbr, mbr);
         stage.flow(session, direction, LEN, 0);
@@ -112,7 +112,7 @@ fn what_exceeds_a_guarantee_shares_the_rest_of_the_port_with_others() {
         let bits = f64::from(LEN) * 8.0;
         let chances = offered.map(|bps| bps as f64 * SHORT_STEP.0 as f64 / 1e9 / bits);
         let mut rng = StdRng::seed_from_u64(14);
-        let mut arrive = |stage: &mut Stage| {
+        let mut arrive = |stage: &mut RateTest| {
             let mut place: f64 = rng.random();
             for (at, chance) in chances.iter().enumerate() {
                 if (0.0..*chance).contains(&place) {
@@ -121,7 +121,7 @@ fn what_exceeds_a_guarantee_shares_the_rest_of_the_port_with_others() {
                 place -= chance;
             }
         };
-        let mut link = Link::new(direction);
+        let mut link = SlowPort::new(direction);
         link.pass(&mut stage, Nanos::from_millis(100), &mut arrive);
         link.idled = false;
         let before = stage.flows.clone();

@@ -1,6 +1,6 @@
 //! Rates that sessions share: kept exactly, guarantees ahead of everything, the rest by weight.
 
-use adit_session::{SNssai, Slice};
+use adit_session::{Slice, SliceIdentity};
 
 use super::*;
 
@@ -11,25 +11,25 @@ const TOTAL: u64 = 100 * MBIT;
 const OTHERS: [u64; 4] = [200 * MBIT, 100 * MBIT, 50 * MBIT, 25 * MBIT];
 
 fn sharing(excess: Excess, total: u64) -> QosPolicy {
-    let shared = Enforcement { shared: excess, ..policy(Excess::Waits).uplink };
+    let shared = Enforcement { shared: excess, ..policy(Excess::Shaped).uplink };
     let total = rates(total, total);
     QosPolicy { uplink: shared, downlink: shared, total, ..policy(excess) }
 }
 
 /// A session with a guaranteed bit rate of both directions.
-pub(super) fn guaranteed(stage: &mut Stage, gbr: u64, mbr: u64) -> usize {
+pub(super) fn guaranteed(stage: &mut RateTest, gbr: u64, mbr: u64) -> usize {
     stage.session_of(OwnerId(1), (mbr, mbr), |change| {
         change.create_qers[0].gbr = Some(rates(gbr, gbr))
     })
 }
 
-fn in_slice(stage: &mut Stage, sst: u8, mbr: u64) -> usize {
-    let s_nssai = Some(SNssai { sst, sd: None });
+fn in_slice(stage: &mut RateTest, sst: u8, mbr: u64) -> usize {
+    let s_nssai = Some(SliceIdentity { sst, sd: None });
     stage.session_of(OwnerId(1), (mbr, mbr), |change| change.s_nssai = s_nssai)
 }
 
 /// Octets of each flow in so many windows.
-fn windows(stage: &mut Stage, count: usize) -> Vec<Vec<u64>> {
+fn windows(stage: &mut RateTest, count: usize) -> Vec<Vec<u64>> {
     (0..count).map(|_| stage.window(STEP)).collect()
 }
 
@@ -44,7 +44,7 @@ fn of(windows: &[Vec<u64>], flow: usize) -> u64 {
 #[test]
 fn guaranteed_flow_loses_nothing_and_waits_for_nobody_while_others_offer_three_times_the_rate() {
     for direction in [Direction::Uplink, Direction::Downlink] {
-        let mut stage = Stage::with(sharing(Excess::Waits, TOTAL), 1, 16);
+        let mut stage = RateTest::with(sharing(Excess::Shaped, TOTAL), 1, 16);
         let gbr = 20 * MBIT;
         let session = guaranteed(&mut stage, gbr, gbr);
         let flow = stage.flow(session, direction, 200, gbr / 10 * 8);
@@ -56,13 +56,13 @@ fn guaranteed_flow_loses_nothing_and_waits_for_nobody_while_others_offer_three_t
         let end = stage.now + Nanos::from_secs(1);
         while stage.now < end {
             stage.step(STEP, |_| {});
-            let Flow { offered, sent, .. } = stage.flows[flow];
+            let SteadyFlow { offered, sent, .. } = stage.flows[flow];
             assert_eq!(offered, sent, "it leaves in the step in which it comes");
         }
         let windows = windows(&mut stage, 10);
-        let errors = check(Excess::Waits, &sums(&windows), TOTAL, 1400);
+        let errors = check(Excess::Shaped, &sums(&windows), TOTAL, 1400);
         println!("{direction:?}: all together {errors:+.6?}");
-        let Flow { offered, sent, .. } = stage.flows[flow];
+        let SteadyFlow { offered, sent, .. } = stage.flows[flow];
         assert_eq!(offered, sent);
         // 84 Mb/s are left, by the maximum bit rates.
         let all: u64 = OTHERS.iter().sum();
@@ -78,7 +78,7 @@ fn guaranteed_flow_loses_nothing_and_waits_for_nobody_while_others_offer_three_t
 
 #[test]
 fn what_exceeds_a_guarantee_does_not_go_ahead() {
-    let mut stage = Stage::with(sharing(Excess::Waits, TOTAL), 1, 16);
+    let mut stage = RateTest::with(sharing(Excess::Shaped, TOTAL), 1, 16);
     let (gbr, mbr) = (20 * MBIT, 60 * MBIT);
     let session = guaranteed(&mut stage, gbr, mbr);
     let flow = stage.flow(session, Direction::Uplink, 1000, mbr);
@@ -89,7 +89,7 @@ fn what_exceeds_a_guarantee_does_not_go_ahead() {
     stage.settle();
     stage.pass(Nanos::from_secs(1), STEP);
     let windows = windows(&mut stage, 10);
-    check(Excess::Waits, &sums(&windows), TOTAL, 1400);
+    check(Excess::Shaped, &sums(&windows), TOTAL, 1400);
     let error = error(of(&windows, flow), gbr, windows.len());
     println!("guaranteed 20 Mb/s of 60: {:+.4} %", error * 100.0);
     assert!((0.0..0.02).contains(&(error + 0.005)), "{error}");
@@ -98,14 +98,14 @@ fn what_exceeds_a_guarantee_does_not_go_ahead() {
     stage.pass(Nanos::from_secs(2), STEP);
     let windows = super::shared::windows(&mut stage, 5);
     let alone: Vec<u64> = windows.iter().map(|bytes| bytes[flow]).collect();
-    check(Excess::Waits, &alone, mbr, 1000);
+    check(Excess::Shaped, &alone, mbr, 1000);
 }
 
 #[test]
 fn shared_rate_is_kept_by_several_workers_together() {
     for excess in BOTH {
         for workers in [1, 3] {
-            let mut stage = Stage::with(sharing(excess, 10 * TOTAL), workers, 64);
+            let mut stage = RateTest::with(sharing(excess, 10 * TOTAL), workers, 64);
             for _ in 0..12 {
                 let session = stage.session((UNLIMITED, UNLIMITED));
                 stage.flow(session, Direction::Downlink, 1400, 150 * MBIT);
@@ -116,8 +116,8 @@ fn shared_rate_is_kept_by_several_workers_together() {
             let errors = check(excess, &sums(&windows), 10 * TOTAL, 1400);
             println!("{}, {workers} workers: {errors:+.6?}", name(excess));
             let reason = match excess {
-                Excess::Drops => DropReason::AggregateExceeded,
-                Excess::Waits => DropReason::ShapingQueueFull,
+                Excess::Policed => DropReason::AggregateExceeded,
+                Excess::Shaped => DropReason::ShapingQueueFull,
             };
             assert_eq!(stage.dropped(reason), stage.counts().dropped_pkts());
             assert!(stage.dropped(reason) > 0);
@@ -128,13 +128,13 @@ fn shared_rate_is_kept_by_several_workers_together() {
 #[test]
 fn slice_keeps_its_rate_inside_that_of_all_and_disturbs_nobody() {
     let slice = |sst, mbit: u64| Slice {
-        s_nssai: Some(SNssai { sst, sd: None }),
+        s_nssai: Some(SliceIdentity { sst, sd: None }),
         network_instance: None,
         rates: rates(mbit * MBIT, mbit * MBIT),
     };
     let slices = vec![slice(1, 30), slice(2, 500)];
-    let qos = QosPolicy { slices, ..sharing(Excess::Waits, TOTAL) };
-    let mut stage = Stage::with(qos, 1, 16);
+    let qos = QosPolicy { slices, ..sharing(Excess::Shaped, TOTAL) };
+    let mut stage = RateTest::with(qos, 1, 16);
     for (sst, mbit) in [(1, 40), (1, 20), (2, 60), (3, 30)] {
         let session = in_slice(&mut stage, sst, mbit * MBIT);
         stage.flow(session, Direction::Uplink, 1400, mbit * MBIT);
@@ -142,7 +142,7 @@ fn slice_keeps_its_rate_inside_that_of_all_and_disturbs_nobody() {
     stage.settle();
     stage.pass(Nanos::from_secs(1), STEP);
     let all = windows(&mut stage, 10);
-    check(Excess::Waits, &sums(&all), TOTAL, 1400);
+    check(Excess::Shaped, &sums(&all), TOTAL, 1400);
     let shares: Vec<f64> = (0..4).map(|flow| of(&all, flow) as f64 * 8.0 / 1e6).collect();
     println!("slice of 30 Mb/s, another, and none, in 100 Mb/s: {shares:.3?} Mb/s");
     // The first slice weighs 60 Mb/s and has its 30; the others share what it leaves.
@@ -153,12 +153,12 @@ fn slice_keeps_its_rate_inside_that_of_all_and_disturbs_nobody() {
     (2..4).for_each(|flow| stage.flows[flow].offered_bps = 0);
     stage.pass(Nanos::from_secs(1), STEP);
     let alone = windows(&mut stage, 5);
-    check(Excess::Waits, &sums(&alone), 30 * MBIT, 1400);
+    check(Excess::Shaped, &sums(&alone), 30 * MBIT, 1400);
 }
 
 #[test]
 fn backlog_of_one_session_costs_others_nothing_where_the_shared_rate_drops() {
-    let mut stage = Stage::with(sharing(Excess::Drops, TOTAL), 1, 16);
+    let mut stage = RateTest::with(sharing(Excess::Policed, TOTAL), 1, 16);
     let busy = stage.session((150 * MBIT, 150 * MBIT));
     stage.flow(busy, Direction::Downlink, 1400, 180 * MBIT);
     let calm = stage.session((20 * MBIT, 20 * MBIT));
@@ -166,7 +166,7 @@ fn backlog_of_one_session_costs_others_nothing_where_the_shared_rate_drops() {
     stage.settle();
     stage.pass(Nanos::from_secs(1), STEP);
     let windows = windows(&mut stage, 5);
-    check(Excess::Drops, &sums(&windows), TOTAL, 1400);
+    check(Excess::Policed, &sums(&windows), TOTAL, 1400);
     // Dropped alike, it has a seventh of the rate or more.
     let share = of(&windows, 1) as f64 * 8.0 / 5e5;
     println!("20 Mb/s beside a backlog of 150 Mb/s in 100 Mb/s: {share:.2} Mb/s");
@@ -175,7 +175,7 @@ fn backlog_of_one_session_costs_others_nothing_where_the_shared_rate_drops() {
 
 #[test]
 fn closed_gate_stops_what_waits_for_a_shared_rate_alone() {
-    let mut stage = Stage::with(sharing(Excess::Waits, TOTAL), 1, 16);
+    let mut stage = RateTest::with(sharing(Excess::Shaped, TOTAL), 1, 16);
     for _ in 0..2 {
         let session = stage.session((UNLIMITED, UNLIMITED));
         stage.flow(session, Direction::Uplink, 1400, 150 * MBIT);
@@ -183,7 +183,7 @@ fn closed_gate_stops_what_waits_for_a_shared_rate_alone() {
     stage.settle();
     stage.pass(Nanos::from_secs(1), STEP);
     assert!(stage.counts().shaped_pkts > 100);
-    stage.modify(0, Turn::CloseGate.change().unwrap());
+    stage.modify(0, MidTrafficChange::CloseGate.change().unwrap());
     let before = stage.flows[0].sent;
     stage.pass(Nanos::from_millis(100), STEP);
     assert_eq!(stage.flows[0].sent, before);

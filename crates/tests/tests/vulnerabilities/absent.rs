@@ -5,7 +5,7 @@ use adit_pfcp::{Cause, IeType, MessageType};
 use crate::ie_tree::{ies, without};
 use crate::messages;
 use crate::smf::*;
-use crate::victim::{Said, Victim};
+use crate::victim::{NodeAnswer, Victim};
 
 /// Mandatory IEs of groups: type of the group, type of the IE. Spec: TS 29.244 §7.5.2, §7.5.4.
 const IN_GROUPS: [(u16, u16); 26] = [
@@ -57,7 +57,7 @@ fn is_mandatory(message: &[u8], group: u16, ie_type: u16) -> bool {
 fn prepared() -> Victim {
     let mut victim = Victim::new();
     let preparation = messages::preparation(901, victim.session);
-    assert_eq!(victim.hit(smf(10), &preparation), Said::Accepted);
+    assert_eq!(victim.send(smf(10), &preparation), NodeAnswer::Accepted);
     victim
 }
 
@@ -68,7 +68,7 @@ fn mandatory_ie_that_is_absent_is_named_with_cause_66() {
     for (name, message) in messages::all(victim.session) {
         for ie in ies(&message).iter().filter(|ie| is_mandatory(&message, ie.group, ie.ie_type)) {
             let said = victim.refuses(&without(&message, ie));
-            let Said::Refused(cause, offending, _) = said else {
+            let NodeAnswer::Refused(cause, offending, _) = said else {
                 panic!("{name}: {ie:?} {said:?}")
             };
             assert_eq!(cause, Cause::MandatoryIeMissing, "{name}: {ie:?}");
@@ -79,7 +79,7 @@ fn mandatory_ie_that_is_absent_is_named_with_cause_66() {
         }
     }
     assert!(cases > 30, "{cases}");
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn any_ie_that_is_absent_leaves_a_node_that_works() {
         for ie in ies(&message) {
             // Accepted or not: a new node each time, whose SEIDs are the same for the same seed.
             let mut victim = prepared();
-            let said = victim.hit(smf(10), &without(&message, &ie));
+            let said = victim.send(smf(10), &without(&message, &ie));
             let is_heartbeat = raw(&message).header.message_type == MessageType::HEARTBEAT_REQUEST;
-            assert_eq!(said == Said::Nothing, is_heartbeat, "{name}: {ie:?} {said:?}");
+            assert_eq!(said == NodeAnswer::Nothing, is_heartbeat, "{name}: {ie:?} {said:?}");
         }
     }
 }
@@ -114,13 +114,13 @@ fn empty_bodies_are_refused_or_ignored() {
         let expected = match message_type {
             5 | 7 | 9 | 50 => Cause::MandatoryIeMissing,
             _ => {
-                assert!(!matches!(said, Said::Accepted), "{message_type}: {said:?}");
+                assert!(!matches!(said, NodeAnswer::Accepted), "{message_type}: {said:?}");
                 continue;
             }
         };
-        assert!(matches!(said, Said::Refused(cause, ..) if cause == expected), "{said:?}");
+        assert!(matches!(said, NodeAnswer::Refused(cause, ..) if cause == expected), "{said:?}");
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -155,7 +155,10 @@ fn conditional_ies_that_are_absent_are_refused() {
     ];
     for (message, ie) in cases {
         let said = victim.refuses(&message);
-        assert!(matches!(said, Said::Refused(_, Some(named), Some(_)) if named == ie), "{said:?}");
+        assert!(
+            matches!(said, NodeAnswer::Refused(_, Some(named), Some(_)) if named == ie),
+            "{said:?}"
+        );
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }

@@ -15,7 +15,7 @@ use adit_types::{BarId, FarId, PdrId, QerId, Seid, UrrId};
 
 use crate::messages;
 use crate::smf::*;
-use crate::victim::{Said, Victim};
+use crate::victim::{NodeAnswer, Victim};
 
 type Edit = fn(&mut SessionModificationRequest<'static>);
 
@@ -115,10 +115,11 @@ fn modification_with_a_dangling_reference_is_refused_whole() {
                 body.create_qers = list([qer]).into();
             }
         });
-        let expected = Said::Refused(Cause::RuleCreationModificationFailure, Some(ie), Some(rule));
+        let expected =
+            NodeAnswer::Refused(Cause::RuleCreationModificationFailure, Some(ie), Some(rule));
         assert_eq!(victim.refuses(&request), expected, "{name}");
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 /// As above for rules of usage, buffering and traffic endpoints: the number of the IE that names
@@ -234,11 +235,11 @@ fn modification_with_a_dangling_reference_to_a_newer_rule_is_refused_whole() {
         let said = victim.refuses(&request);
         let named = matches!(
             said,
-            Said::Refused(Cause::RuleCreationModificationFailure, Some(named), _) if named == ie
+            NodeAnswer::Refused(Cause::RuleCreationModificationFailure, Some(named), _) if named == ie
         );
         assert!(named, "{name}: {said:?}");
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 /// Removing what others name leaves nobody with the name of nothing.
@@ -254,21 +255,21 @@ fn newer_rule_removed_while_it_is_named_leaves_no_dangling_name() {
         body.remove_bars = list([RemoveBar::new(BarId(7))]).into();
     });
     let said = victim.refuses(&remove_bar);
-    assert!(matches!(said, Said::Refused(_, Some(IeType::BAR_ID), _)), "{said:?}");
+    assert!(matches!(said, NodeAnswer::Refused(_, Some(IeType::BAR_ID), _)), "{said:?}");
     let remove_urr = modify_with(3, session, |body| {
         body.remove_urrs = list([RemoveUrr::new(UrrId(8))]).into();
     });
-    assert_eq!(victim.hit(smf(10), &remove_urr), Said::Accepted);
+    assert_eq!(victim.send(smf(10), &remove_urr), NodeAnswer::Accepted);
     let remove_endpoint = modify_with(4, session, |body| {
         let endpoint = RemoveTrafficEndpoint::new(TrafficEndpointId(7));
         body.remove_traffic_endpoints = list([endpoint]).into();
     });
-    assert_eq!(victim.hit(smf(10), &remove_endpoint), Said::Accepted);
+    assert_eq!(victim.send(smf(10), &remove_endpoint), NodeAnswer::Accepted);
     let left = victim.bench.node.store().session(session).unwrap();
     assert_eq!(left.pdrs().iter().map(|pdr| pdr.id.0).collect::<Vec<_>>(), [2]);
     assert_eq!(left.pdrs()[0].urrs, [UrrId(7)]);
-    assert_eq!(victim.hit(smf(10), &delete(5, session)), Said::Accepted);
-    victim.assert_whole();
+    assert_eq!(victim.send(smf(10), &delete(5, session)), NodeAnswer::Accepted);
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -278,12 +279,12 @@ fn rule_removed_and_named_in_the_same_request_is_refused() {
         body.remove_fars = list([RemoveFar::new(FarId(2))]).into();
         body.update_fars = list([UpdateFar::new(FarId(2))]).into();
     });
-    assert!(matches!(victim.refuses(&request), Said::Refused(..)));
+    assert!(matches!(victim.refuses(&request), NodeAnswer::Refused(..)));
     let request = modify_with(2, victim.session, |body| {
         body.remove_pdrs = list([RemovePdr::new(PdrId(1)), RemovePdr::new(PdrId(1))]).into();
     });
-    assert!(matches!(victim.refuses(&request), Said::Refused(..)));
-    victim.assert_whole();
+    assert!(matches!(victim.refuses(&request), NodeAnswer::Refused(..)));
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -295,23 +296,23 @@ fn same_rule_created_twice_in_a_request_is_refused() {
         let fars: Vec<_> = body.create_fars.iter().chain([far, far]).collect();
         body.create_fars = Vec::leak(fars)[..].into();
     });
-    let expected = Said::Refused(
+    let expected = NodeAnswer::Refused(
         Cause::RuleCreationModificationFailure,
         Some(IeType::FAR_ID),
         Some(FailedRuleId::Far(FarId(9))),
     );
     assert_eq!(victim.refuses(&request), expected);
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
 fn request_for_a_session_that_was_deleted_is_refused() {
     let mut victim = Victim::new();
     let gone = victim.bench.session(smf(10), 5, &SessionScript::new(0xc5, 51));
-    assert_eq!(victim.hit(smf(10), &delete(6, gone)), Said::Accepted);
-    let unknown = Said::Refused(Cause::SessionContextNotFound, None, None);
+    assert_eq!(victim.send(smf(10), &delete(6, gone)), NodeAnswer::Accepted);
+    let unknown = NodeAnswer::Refused(Cause::SessionContextNotFound, None, None);
     assert_eq!(victim.refuses(&delete(7, gone)), unknown);
     assert_eq!(victim.refuses(&messages::full_modification(8, gone)), unknown);
     assert_eq!(victim.refuses(&delete(9, Seid(gone.0 ^ 1))), unknown);
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }

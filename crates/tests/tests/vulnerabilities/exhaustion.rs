@@ -10,9 +10,9 @@ use adit_types::{FarId, Nanos, QerId, Seid, UrrId};
 
 use crate::messages;
 use crate::smf::*;
-use crate::victim::{Said, Victim, config_with_pool};
+use crate::victim::{NodeAnswer, Victim, config_with_pool};
 
-const FULL: Said = Said::Refused(Cause::NoResourcesAvailable, None, None);
+const FULL: NodeAnswer = NodeAnswer::Refused(Cause::NoResourcesAvailable, None, None);
 
 #[test]
 fn session_beyond_the_limit_is_refused_until_there_is_room() {
@@ -24,9 +24,9 @@ fn session_beyond_the_limit_is_refused_until_there_is_room() {
     }
     for number in 4..50 {
         let script = SessionScript::new(1, number);
-        assert_eq!(victim.hit(smf(11), &establish(number.into(), &script)), FULL);
+        assert_eq!(victim.send(smf(11), &establish(number.into(), &script)), FULL);
     }
-    victim.assert_whole_after_room();
+    victim.assert_sessions_usable_when_full();
 }
 
 #[test]
@@ -35,22 +35,31 @@ fn rules_beyond_the_limit_are_refused_whole() {
     let fars: Vec<_> = (10..200).map(|id| CreateFar::new(FarId(id), ApplyAction::DROP)).collect();
     let fars: &'static [_] = Vec::leak(fars);
     let request = modify_with(1, victim.session, |body| body.create_fars = fars.into());
-    assert!(matches!(victim.refuses(&request), Said::Refused(Cause::NoResourcesAvailable, ..)));
+    assert!(matches!(
+        victim.refuses(&request),
+        NodeAnswer::Refused(Cause::NoResourcesAvailable, ..)
+    ));
     let qers: Vec<_> = (10..200).map(|id| CreateQer::new(QerId(id), GateStatus::OPEN)).collect();
     let qers: &'static [_] = Vec::leak(qers);
     let request = modify_with(2, victim.session, |body| body.create_qers = qers.into());
-    assert!(matches!(victim.refuses(&request), Said::Refused(Cause::NoResourcesAvailable, ..)));
+    assert!(matches!(
+        victim.refuses(&request),
+        NodeAnswer::Refused(Cause::NoResourcesAvailable, ..)
+    ));
     let pdrs: Vec<_> = (10..100).map(|id| messages::pdr(id, 1, 0)).collect();
     let pdrs: &'static [_] = Vec::leak(pdrs);
     let request = modify_with(3, victim.session, |body| body.create_pdrs = pdrs.into());
-    assert!(matches!(victim.refuses(&request), Said::Refused(Cause::NoResourcesAvailable, ..)));
-    victim.assert_whole();
+    assert!(matches!(
+        victim.refuses(&request),
+        NodeAnswer::Refused(Cause::NoResourcesAvailable, ..)
+    ));
+    victim.assert_sessions_usable();
 }
 
 #[test]
 fn newer_rules_beyond_the_limit_are_refused_whole() {
     let mut victim = Victim::new();
-    let full = |said| matches!(said, Said::Refused(Cause::NoResourcesAvailable, ..));
+    let full = |said| matches!(said, NodeAnswer::Refused(Cause::NoResourcesAvailable, ..));
     let urrs: Vec<_> = (10..90).map(messages::urr).collect();
     let urrs: &'static [_] = Vec::leak(urrs);
     let request = modify_with(1, victim.session, |body| body.create_urrs = urrs.into());
@@ -75,8 +84,8 @@ fn newer_rules_beyond_the_limit_are_refused_whole() {
     });
     // More URRs than a PDR may have.
     let said = victim.refuses(&request);
-    assert!(matches!(said, Said::Refused(_, Some(IeType::URR_ID), Some(_))), "{said:?}");
-    victim.assert_whole();
+    assert!(matches!(said, NodeAnswer::Refused(_, Some(IeType::URR_ID), Some(_))), "{said:?}");
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -94,10 +103,13 @@ fn empty_pool_of_ue_addresses_is_cause_79_until_one_is_free() {
     }
     for number in 3..50 {
         let said = victim.refuses(&rich(number.into(), number));
-        assert!(matches!(said, Said::Refused(Cause::AllDynamicAddressesOccupied, ..)), "{said:?}");
+        assert!(
+            matches!(said, NodeAnswer::Refused(Cause::AllDynamicAddressesOccupied, ..)),
+            "{said:?}"
+        );
     }
-    assert_eq!(victim.hit(smf(10), &delete(60, sessions[0])), Said::Accepted);
-    assert_eq!(victim.hit(smf(10), &rich(61, 61)), Said::Accepted);
+    assert_eq!(victim.send(smf(10), &delete(60, sessions[0])), NodeAnswer::Accepted);
+    assert_eq!(victim.send(smf(10), &rich(61, 61)), NodeAnswer::Accepted);
     victim.assert_alive_with(4);
 }
 
@@ -132,7 +144,7 @@ fn strangers_leave_no_state() {
     assert_eq!(victim.bench.node.associations().count(), 2);
     victim.bench.run_until(Nanos(victim.bench.now.0 + 1));
     assert!(victim.bench.node.response_cache_len() < 10, "only answers to the two peers");
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -144,7 +156,7 @@ fn remembered_answers_are_bounded() {
         victim.bench.ask(smf(10), &request);
     }
     assert!(victim.bench.node.response_cache_len() <= RESPONSE_CACHE_PER_PEER_MAX + 10);
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -161,7 +173,7 @@ fn datagram_full_of_messages_is_worked_off_once() {
     let sent = victim.bench.ask(smf(10), &bundle);
     assert_eq!(sent.len(), usize::try_from(sequence).unwrap());
     assert!(sent.iter().map(|sent| sent.bytes.len()).sum::<usize>() <= bundle.len());
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -180,6 +192,6 @@ fn deep_nesting_is_not_followed() {
     message.extend([0; 8]);
     message.extend([0, 0, 1, 0]);
     message.extend(nested);
-    assert!(matches!(victim.refuses(&message), Said::Refused(..)));
-    victim.assert_whole();
+    assert!(matches!(victim.refuses(&message), NodeAnswer::Refused(..)));
+    victim.assert_sessions_usable();
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::messages::{self, NODE};
 use crate::smf::*;
-use crate::victim::{Said, Victim};
+use crate::victim::{NodeAnswer, Victim};
 
 #[test]
 fn node_id_of_another_address_moves_nothing() {
@@ -20,35 +20,38 @@ fn node_id_of_another_address_moves_nothing() {
         let alive = HeartbeatResponse::new(ie::RecoveryTimeStamp(SMF_STARTED));
         let sent = victim.bench.ask(smf(10), &encode(None, probe, &alive));
         assert_eq!((sent.len(), sent[0].to), (1, smf(66)));
-        assert_eq!(Said::of(&sent[0].bytes), Said::Refused(Cause::RequestRejected, None, None));
+        assert_eq!(
+            NodeAnswer::of(&sent[0].bytes),
+            NodeAnswer::Refused(Cause::RequestRejected, None, None)
+        );
     }
     for message in [release(2, NODE), messages::update(3)] {
-        let said = victim.hit(smf(66), &message);
-        assert_eq!(said, Said::Refused(Cause::NoEstablishedAssociation, None, None));
+        let said = victim.send(smf(66), &message);
+        assert_eq!(said, NodeAnswer::Refused(Cause::NoEstablishedAssociation, None, None));
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
 fn associated_peer_cannot_release_another_one() {
     let mut victim = Victim::new();
-    let said = victim.hit(smf(11), &release(2, NODE));
-    assert_ne!(said, Said::Accepted, "the Node ID is that of another peer");
+    let said = victim.send(smf(11), &release(2, NODE));
+    assert_ne!(said, NodeAnswer::Accepted, "the Node ID is that of another peer");
     assert_eq!(victim.bench.node.associations().count(), 2);
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
 fn session_of_another_peer_is_unknown() {
     let mut victim = Victim::new();
-    let unknown = Said::Refused(Cause::SessionContextNotFound, None, None);
+    let unknown = NodeAnswer::Refused(Cause::SessionContextNotFound, None, None);
     let mine = victim.session;
-    assert_eq!(victim.hit(smf(11), &delete(1, mine)), unknown);
-    assert_eq!(victim.hit(smf(11), &move_to(2, mine, Teid(1))), unknown);
-    assert_eq!(victim.hit(smf(11), &messages::full_modification(3, mine)), unknown);
-    let without = Said::Refused(Cause::NoEstablishedAssociation, None, None);
-    assert_eq!(victim.hit(smf(66), &delete(1, mine)), without);
-    victim.assert_whole();
+    assert_eq!(victim.send(smf(11), &delete(1, mine)), unknown);
+    assert_eq!(victim.send(smf(11), &move_to(2, mine, Teid(1))), unknown);
+    assert_eq!(victim.send(smf(11), &messages::full_modification(3, mine)), unknown);
+    let without = NodeAnswer::Refused(Cause::NoEstablishedAssociation, None, None);
+    assert_eq!(victim.send(smf(66), &delete(1, mine)), without);
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -57,7 +60,7 @@ fn same_rule_and_session_identifiers_of_two_peers_are_apart() {
     let mine = victim.bench.session(smf(10), 1, &SessionScript::new(7, 71));
     let other = victim.bench.session(smf(11), 1, &SessionScript::new(7, 72));
     assert_ne!(mine, other);
-    assert_eq!(victim.hit(smf(11), &delete(2, other)), Said::Accepted);
+    assert_eq!(victim.send(smf(11), &delete(2, other)), NodeAnswer::Accepted);
     assert!(victim.bench.node.store().session(mine).is_some());
     victim.assert_alive_with(3);
 }
@@ -67,9 +70,12 @@ fn ue_address_of_another_peers_session_is_not_taken_over() {
     let mut victim = Victim::new();
     // The UE of the session of smf(10).
     let request = establish(1, &SessionScript::new(0xe1, 10));
-    let said = victim.hit(smf(11), &request);
-    assert!(matches!(said, Said::Refused(Cause::RuleCreationModificationFailure, ..)), "{said:?}");
-    victim.assert_whole();
+    let said = victim.send(smf(11), &request);
+    assert!(
+        matches!(said, NodeAnswer::Refused(Cause::RuleCreationModificationFailure, ..)),
+        "{said:?}"
+    );
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -79,8 +85,8 @@ fn f_seid_of_another_control_function_gets_no_answer_of_ours_at_its_address() {
         body.cp_f_seid = FSeid::new(Seid(0xe2), IpAddr::V4(Ipv4Addr::new(198, 51, 100, 99)));
         body.node_id = ie::NodeId::Ipv4(NODE);
     });
-    // `hit` checks that the answer goes to where the request came from.
-    victim.hit(smf(10), &request);
+    // `send` checks that the answer goes to where the request came from.
+    victim.send(smf(10), &request);
 }
 
 #[test]
@@ -94,9 +100,9 @@ fn responses_that_nobody_asked_for_are_ignored() {
         if message_type < 50 {
             message = vec![0x20, message_type, 0, 9, 0, 0, 1, 0, 0, 19, 0, 1, 65];
         }
-        assert_eq!(victim.refuses(&message), Said::Nothing, "type {message_type}");
+        assert_eq!(victim.refuses(&message), NodeAnswer::Nothing, "type {message_type}");
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]

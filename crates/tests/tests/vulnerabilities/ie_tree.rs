@@ -6,7 +6,7 @@ const GROUPED: [u16; 22] =
 
 /// One IE of a message.
 #[derive(Debug, Clone)]
-pub struct Ie {
+pub struct IeSpan {
     pub ie_type: u16,
     /// Type of the group that it is in; zero at the top.
     pub group: u16,
@@ -16,7 +16,7 @@ pub struct Ie {
     parents: Vec<usize>,
 }
 
-impl Ie {
+impl IeSpan {
     pub fn len(&self) -> usize {
         self.end - self.start - 4
     }
@@ -41,17 +41,24 @@ fn put_u16(message: &mut [u8], at: usize, value: u16) {
 }
 
 /// All IEs of a message that is in order, groups before their members.
-pub fn ies(message: &[u8]) -> Vec<Ie> {
+pub fn ies(message: &[u8]) -> Vec<IeSpan> {
     let mut found = Vec::new();
     walk(message, header_len(message), message.len(), 0, &[], &mut found);
     found
 }
 
-fn walk(message: &[u8], mut at: usize, end: usize, group: u16, up: &[usize], found: &mut Vec<Ie>) {
+fn walk(
+    message: &[u8],
+    mut at: usize,
+    end: usize,
+    group: u16,
+    up: &[usize],
+    found: &mut Vec<IeSpan>,
+) {
     while at < end {
         let ie_type = u16_at(message, at);
         let next = at + 4 + usize::from(u16_at(message, at + 2));
-        found.push(Ie { ie_type, group, start: at, end: next, parents: up.to_vec() });
+        found.push(IeSpan { ie_type, group, start: at, end: next, parents: up.to_vec() });
         if GROUPED.contains(&ie_type) {
             walk(message, at + 4, next, ie_type, &[up, &[at]].concat(), found);
         }
@@ -61,8 +68,8 @@ fn walk(message: &[u8], mut at: usize, end: usize, group: u16, up: &[usize], fou
 }
 
 /// The message without the IE and its siblings of the same type; every length around is right.
-pub fn without(message: &[u8], ie: &Ie) -> Vec<u8> {
-    let gone = |other: &&Ie| other.ie_type == ie.ie_type && other.parents == ie.parents;
+pub fn without(message: &[u8], ie: &IeSpan) -> Vec<u8> {
+    let gone = |other: &&IeSpan| other.ie_type == ie.ie_type && other.parents == ie.parents;
     let all = ies(message);
     let mut rest = message.to_vec();
     for other in all.iter().filter(gone).rev() {
@@ -77,14 +84,14 @@ pub fn without(message: &[u8], ie: &Ie) -> Vec<u8> {
 }
 
 /// The message with another value in the IE's length field and nothing else changed.
-pub fn with_length(message: &[u8], ie: &Ie, len: u16) -> Vec<u8> {
+pub fn with_length(message: &[u8], ie: &IeSpan, len: u16) -> Vec<u8> {
     let mut lie = message.to_vec();
     put_u16(&mut lie, ie.start + 2, len);
     lie
 }
 
 /// The message with the IE's value replaced by `value`; every length around is right.
-pub fn with_value(message: &[u8], ie: &Ie, value: &[u8]) -> Vec<u8> {
+pub fn with_value(message: &[u8], ie: &IeSpan, value: &[u8]) -> Vec<u8> {
     let mut other = message.to_vec();
     other.splice(ie.start + 4..ie.end, value.iter().copied());
     put_u16(&mut other, ie.start + 2, u16::try_from(value.len()).unwrap());

@@ -6,12 +6,12 @@ use adit_pfcp::{Cause, MessageType};
 use crate::ie_tree::{ies, with_length, with_message_length, with_tail, with_value};
 use crate::messages;
 use crate::smf::*;
-use crate::victim::{Said, Victim};
+use crate::victim::{NodeAnswer, Victim};
 
 fn prepared() -> Victim {
     let mut victim = Victim::new();
     let preparation = messages::preparation(901, victim.session);
-    assert_eq!(victim.hit(smf(10), &preparation), Said::Accepted);
+    assert_eq!(victim.send(smf(10), &preparation), NodeAnswer::Accepted);
     victim
 }
 
@@ -24,15 +24,15 @@ fn length_beyond_its_group_or_message_is_refused() {
                 let lie = with_length(&message, &ie, u16::try_from(len).unwrap());
                 let said = victim.refuses(&lie);
                 if raw(&message).header.message_type == MessageType::HEARTBEAT_REQUEST {
-                    assert_eq!(said, Said::Nothing);
+                    assert_eq!(said, NodeAnswer::Nothing);
                 } else {
-                    let refused = matches!(said, Said::Refused(Cause::InvalidLength, ..));
+                    let refused = matches!(said, NodeAnswer::Refused(Cause::InvalidLength, ..));
                     assert!(refused, "{name}: {ie:?} as {len}: {said:?}");
                 }
             }
         }
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -42,8 +42,8 @@ fn length_off_by_one_is_never_accepted() {
             for len in [ie.len().wrapping_sub(1), ie.len() + 1] {
                 let Ok(len) = u16::try_from(len) else { continue };
                 let mut victim = prepared();
-                let said = victim.hit(smf(10), &with_length(&message, &ie, len));
-                assert_ne!(said, Said::Accepted, "{name}: {ie:?} as {len}");
+                let said = victim.send(smf(10), &with_length(&message, &ie, len));
+                assert_ne!(said, NodeAnswer::Accepted, "{name}: {ie:?} as {len}");
             }
         }
     }
@@ -62,21 +62,21 @@ fn ie_of_length_zero_is_refused_where_it_matters() {
     for (name, message) in messages::all(prepared().session) {
         for ie in ies(&message) {
             let mut victim = prepared();
-            let said = victim.hit(smf(10), &with_value(&message, &ie, &[]));
+            let said = victim.send(smf(10), &with_value(&message, &ie, &[]));
             // An Update Forwarding Parameters without members changes nothing; a part of an update
             // is taken away; the rest needs a value.
             let is_harmless = (ie.group, ie.ie_type) == (10, 11)
                 || HARMLESS.contains(&(IeType(ie.group), IeType(ie.ie_type)));
-            assert_eq!(said == Said::Accepted, is_harmless, "{name}: {ie:?} {said:?}");
+            assert_eq!(said == NodeAnswer::Accepted, is_harmless, "{name}: {ie:?} {said:?}");
         }
     }
 }
 
 /// The answer to a message whose length reaches beyond its datagram. Spec: TS 29.244 §7.6.3.
-fn beyond(message: &[u8]) -> Said {
+fn beyond(message: &[u8]) -> NodeAnswer {
     match raw(message).header.message_type {
-        MessageType::HEARTBEAT_REQUEST => Said::Nothing,
-        _ => Said::Refused(Cause::InvalidLength, None, None),
+        MessageType::HEARTBEAT_REQUEST => NodeAnswer::Nothing,
+        _ => NodeAnswer::Refused(Cause::InvalidLength, None, None),
     }
 }
 
@@ -87,19 +87,19 @@ fn every_prefix_of_every_message_is_refused_or_ignored() {
         let header = if message[0] & 1 == 1 { 16 } else { 8 };
         for len in 0..message.len() {
             // The header's length reaches beyond the datagram.
-            let expected = if len < header { Said::Nothing } else { beyond(&message) };
+            let expected = if len < header { NodeAnswer::Nothing } else { beyond(&message) };
             assert_eq!(victim.refuses(&message[..len]), expected, "{name}: {len}");
         }
         for len in header..message.len() {
             let honest = with_message_length(&message[..len], u16::try_from(len - 4).unwrap());
             let mut victim = prepared();
-            let said = victim.hit(smf(10), &honest);
+            let said = victim.send(smf(10), &honest);
             let boundary = ies(&message).iter().any(|ie| ie.group == 0 && ie.starts_at(len));
             // Between two IEs a shorter modification is a modification.
-            assert!(said != Said::Accepted || boundary, "{name}: {len}");
+            assert!(said != NodeAnswer::Accepted || boundary, "{name}: {len}");
         }
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn message_length_that_lies_is_ignored_or_refused() {
         let len = u16::try_from(message.len() - 4).unwrap();
         for lie in [0, 1, 3, len + 1, len + 100, 0x7fff, 0xffff] {
             let said = victim.refuses(&with_message_length(&message, lie));
-            let expected = if lie < len { Said::Nothing } else { beyond(&message) };
+            let expected = if lie < len { NodeAnswer::Nothing } else { beyond(&message) };
             assert_eq!(said, expected, "{name}: {lie}");
         }
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -133,21 +133,24 @@ fn octets_that_are_no_ie_are_refused() {
     ];
     for tail in tails {
         let said = victim.refuses(&with_tail(&establishment, tail));
-        assert!(matches!(said, Said::Refused(Cause::InvalidLength, ..)), "{tail:?}: {said:?}");
+        assert!(
+            matches!(said, NodeAnswer::Refused(Cause::InvalidLength, ..)),
+            "{tail:?}: {said:?}"
+        );
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
 fn empty_datagram_and_fragments_of_headers_are_ignored() {
     let mut victim = Victim::new();
     for len in 0..16 {
-        assert_eq!(victim.refuses(&vec![0x21; len]), Said::Nothing);
-        let version_0 = if len < 8 { Said::Nothing } else { Said::Other };
+        assert_eq!(victim.refuses(&vec![0x21; len]), NodeAnswer::Nothing);
+        let version_0 = if len < 8 { NodeAnswer::Nothing } else { NodeAnswer::Other };
         assert_eq!(victim.refuses(&vec![0; len]), version_0);
-        assert_eq!(victim.refuses(&vec![0xff; len.min(7)]), Said::Nothing);
+        assert_eq!(victim.refuses(&vec![0xff; len.min(7)]), NodeAnswer::Nothing);
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
@@ -179,7 +182,11 @@ fn flow_descriptions_that_lie_about_their_length_are_refused() {
     ];
     for value in values {
         let said = victim.refuses(&with_value(&message, &filter, value));
-        assert!(matches!(said, Said::Refused(..)), "{:?}: {said:?}", &value[..value.len().min(8)]);
+        assert!(
+            matches!(said, NodeAnswer::Refused(..)),
+            "{:?}: {said:?}",
+            &value[..value.len().min(8)]
+        );
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }

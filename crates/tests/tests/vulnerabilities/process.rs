@@ -32,7 +32,7 @@ fn process_survives_every_class_over_its_socket() {
     assert!(daemon.sessions() <= 1, "only the session of the attack itself");
     let counters = daemon.show("counters");
     assert_eq!(counters["identity_holds"], true, "{counters}");
-    let output = daemon.end();
+    let output = daemon.stop();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -41,7 +41,7 @@ struct Attacker {
 }
 
 impl Attacker {
-    fn ask(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+    fn request(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.socket.send(bytes).unwrap();
         self.receive()
     }
@@ -54,7 +54,7 @@ impl Attacker {
     }
 
     /// Sends without looking at answers; every so often the process must show that it lives.
-    fn throw(&self, number: usize, bytes: &[u8]) {
+    fn send_unanswered(&self, number: usize, bytes: &[u8]) {
         // Too long for a datagram: as far as it goes.
         self.socket.send(&bytes[..bytes.len().min(60_000)]).unwrap();
         if number.is_multiple_of(100) {
@@ -83,14 +83,14 @@ fn attack() {
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let attacker = Attacker { socket };
     let node = Ipv4Addr::new(127, 0, 3, 1);
-    attacker.ask(&setup(1, node, SMF_STARTED)).unwrap();
+    attacker.request(&setup(1, node, SMF_STARTED)).unwrap();
     let mut messages = messages::all(Seid(0x1234_5678));
     // The association stays: a stranger may not say as much per second.
     messages.retain(|(name, _)| name.starts_with("session") || *name == "path switch");
     let mut number = 0;
     let mut throw = |bytes: &[u8]| {
         number += 1;
-        attacker.throw(number, bytes);
+        attacker.send_unanswered(number, bytes);
     };
     for (_, message) in &messages {
         for ie in ies(message) {
@@ -118,10 +118,10 @@ fn attack() {
     // And it still does what it is for.
     while attacker.receive().is_some() {}
     attacker.socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    attacker.ask(&setup(0x00c0_0001, node, SMF_STARTED)).unwrap();
+    attacker.request(&setup(0x00c0_0001, node, SMF_STARTED)).unwrap();
     let mut script = SessionScript::new(5, 500);
     script.gnb_teid = adit_types::Teid(0x500);
-    let answer = attacker.ask(&establish(0x00c0_0002, &script)).unwrap();
+    let answer = attacker.request(&establish(0x00c0_0002, &script)).unwrap();
     let Message::SessionEstablishmentResponse(body) = decode(&answer) else { panic!() };
     assert!(body.cause.is_accepted(), "{body:?}");
 }

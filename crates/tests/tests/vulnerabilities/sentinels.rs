@@ -13,32 +13,32 @@ use adit_types::{BarId, FarId, Precedence, QerId, Seid, Teid, UrrId};
 
 use crate::messages;
 use crate::smf::*;
-use crate::victim::{Said, Victim};
+use crate::victim::{NodeAnswer, Victim};
 
 const EDGES: [u64; 6] = [0, 1, 0xffff, 0xffff_ffff, 0x8000_0000_0000_0000, 0xffff_ffff_ffff_ffff];
 
 #[test]
 fn seid_at_an_edge_is_no_session() {
     let mut victim = Victim::new();
-    let unknown = Said::Refused(Cause::SessionContextNotFound, None, None);
+    let unknown = NodeAnswer::Refused(Cause::SessionContextNotFound, None, None);
     for (number, seid) in (1..).zip(EDGES.map(Seid)) {
         assert_eq!(victim.refuses(&delete(number, seid)), unknown);
         assert_eq!(victim.refuses(&move_to(number + 100, seid, Teid(1))), unknown);
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]
 fn cp_seid_zero_is_refused_and_any_other_is_a_seid() {
     let mut victim = Victim::new();
     let zero = victim.refuses(&establish(1, &SessionScript::new(0, 600)));
-    assert_eq!(zero, Said::Refused(Cause::MandatoryIeIncorrect, Some(IeType::F_SEID), None));
+    assert_eq!(zero, NodeAnswer::Refused(Cause::MandatoryIeIncorrect, Some(IeType::F_SEID), None));
     for (number, seid) in (1u16..).zip(&EDGES[1..]) {
         let seid = *seid;
         let script = SessionScript::new(seid, 600 + number);
         let bytes = victim.bench.answer(smf(10), &establish(number.into(), &script));
         assert_eq!(raw(&bytes).header.seid, Some(Seid(seid)));
-        assert_eq!(Said::of(&bytes), Said::Accepted);
+        assert_eq!(NodeAnswer::of(&bytes), NodeAnswer::Accepted);
     }
     assert_eq!(victim.bench.node.store().len(), 1 + EDGES.len());
     victim.bench.publish_all();
@@ -57,8 +57,8 @@ fn teid_zero_is_refused_and_the_largest_is_a_teid() {
         })
     };
     let zero = victim.refuses(&given(1, 0));
-    assert!(matches!(zero, Said::Refused(_, Some(IeType::F_TEID), Some(_))), "{zero:?}");
-    assert_eq!(victim.hit(smf(10), &given(2, u32::MAX)), Said::Accepted);
+    assert!(matches!(zero, NodeAnswer::Refused(_, Some(IeType::F_TEID), Some(_))), "{zero:?}");
+    assert_eq!(victim.send(smf(10), &given(2, u32::MAX)), NodeAnswer::Accepted);
     let tunnel = |sequence, teid| {
         let mut script = SessionScript::new(0xc2, 62);
         script.gnb_teid = Teid(teid);
@@ -66,8 +66,11 @@ fn teid_zero_is_refused_and_the_largest_is_a_teid() {
     };
     let zero = victim.refuses(&tunnel(3, 0));
     let ie = IeType::OUTER_HEADER_CREATION;
-    assert!(matches!(zero, Said::Refused(_, Some(named), Some(_)) if named == ie), "{zero:?}");
-    assert_eq!(victim.hit(smf(10), &tunnel(4, u32::MAX)), Said::Accepted);
+    assert!(
+        matches!(zero, NodeAnswer::Refused(_, Some(named), Some(_)) if named == ie),
+        "{zero:?}"
+    );
+    assert_eq!(victim.send(smf(10), &tunnel(4, u32::MAX)), NodeAnswer::Accepted);
     victim.assert_alive_with(4);
 }
 
@@ -87,8 +90,8 @@ fn rule_identifiers_and_precedence_at_their_edges_are_as_good_as_any() {
             body.create_fars = list([CreateFar::new(FarId(far), ApplyAction::DROP)]).into();
             body.create_qers = list([CreateQer::new(QerId(far), GateStatus::OPEN)]).into();
         });
-        assert_eq!(victim.hit(smf(10), &request), Said::Accepted, "{edge:#x}");
-        victim.assert_whole();
+        assert_eq!(victim.send(smf(10), &request), NodeAnswer::Accepted, "{edge:#x}");
+        victim.assert_sessions_usable();
     }
 }
 
@@ -99,8 +102,8 @@ fn identifiers_and_amounts_of_newer_rules_at_their_edges_are_as_good_as_any() {
         number += 1;
         let mut victim = Victim::new();
         let request = modify_with(number, victim.session, |body| edit(body));
-        assert_eq!(victim.hit(smf(10), &request), Said::Accepted, "request {number}");
-        victim.assert_whole();
+        assert_eq!(victim.send(smf(10), &request), NodeAnswer::Accepted, "request {number}");
+        victim.assert_sessions_usable();
     };
     for id in [0, 1, 0xffff, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
         accepts(&|body| {
@@ -147,7 +150,7 @@ fn choose_id_and_sequence_number_at_their_edges_are_as_good_as_any() {
             pdrs[0].pdi.local_f_teid = Some(FTeid::Choose { v4: true, v6: false, choose_id });
             body.create_pdrs = Vec::leak(pdrs)[..].into();
         });
-        assert_eq!(victim.hit(smf(10), &request), Said::Accepted);
+        assert_eq!(victim.send(smf(10), &request), NodeAnswer::Accepted);
     }
     victim.assert_alive_with(5);
 }
@@ -157,7 +160,7 @@ fn recovery_time_stamp_at_its_edges_is_a_time_stamp() {
     for stamp in [0, 1, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
         let mut bench = Bench::new();
         let bytes = bench.answer(smf(10), &setup(1, messages::NODE, stamp));
-        assert_eq!(Said::of(&bytes), Said::Accepted);
+        assert_eq!(NodeAnswer::of(&bytes), NodeAnswer::Accepted);
         bench.session(smf(10), 2, &SessionScript::new(1, 1));
         bench.answer(smf(10), &heartbeat(3, stamp));
         assert_eq!(bench.node.store().len(), 1, "the same time stamp is no restart");
@@ -177,11 +180,11 @@ fn outer_header_towards_an_address_that_nobody_has_is_refused() {
         let said = victim.refuses(&request);
         let ie = IeType::OUTER_HEADER_CREATION;
         assert!(
-            matches!(said, Said::Refused(_, Some(named), _) if named == ie),
+            matches!(said, NodeAnswer::Refused(_, Some(named), _) if named == ie),
             "{addr}: {said:?}"
         );
     }
-    victim.assert_whole();
+    victim.assert_sessions_usable();
 }
 
 #[test]

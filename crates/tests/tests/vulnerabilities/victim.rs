@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_n4::NodeId;
+use adit_n4::NodeIdentity;
 use adit_pfcp::ie::FailedRuleId;
 use adit_pfcp::{Cause, IeType, Message};
 use adit_rules::sdf::AddrMatch;
@@ -13,7 +13,7 @@ use crate::smf::*;
 
 /// What a node said to a datagram.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Said {
+pub enum NodeAnswer {
     Nothing,
     /// A response without a Cause.
     Other,
@@ -21,7 +21,7 @@ pub enum Said {
     Accepted,
 }
 
-impl Said {
+impl NodeAnswer {
     pub fn of(bytes: &[u8]) -> Self {
         let (cause, ie, rule) = match decode(bytes) {
             Message::AssociationSetupResponse(b) => (b.cause, None, None),
@@ -70,7 +70,7 @@ impl Victim {
         Self { bench, session, stranger }
     }
 
-    fn identities(&self) -> Vec<(NodeId, u32)> {
+    fn identities(&self) -> Vec<(NodeIdentity, u32)> {
         let all = self.bench.node.associations();
         all.map(|a| (a.node_id.clone(), a.recovery_time_stamp)).collect()
     }
@@ -78,13 +78,13 @@ impl Victim {
     /// Hands the datagram over. Unless it is accepted, nothing may have changed; in any case the
     /// node lives, and nothing waits.
     #[track_caller]
-    pub fn hit(&mut self, from: SocketAddr, bytes: &[u8]) -> Said {
+    pub fn send(&mut self, from: SocketAddr, bytes: &[u8]) -> NodeAnswer {
         let (store, identities) = (self.bench.node.store().clone(), self.identities());
         let sent = self.bench.ask(from, bytes);
         assert!(sent.iter().all(|sent| sent.to == from), "{sent:?}");
         assert!(sent.len() <= 1, "one answer at most: {sent:?}");
-        let said = sent.first().map_or(Said::Nothing, |sent| Said::of(&sent.bytes));
-        if said != Said::Accepted {
+        let said = sent.first().map_or(NodeAnswer::Nothing, |sent| NodeAnswer::of(&sent.bytes));
+        if said != NodeAnswer::Accepted {
             assert!(*self.bench.node.store() == store, "{said:?} and yet the store changed");
             assert_eq!(self.identities(), identities, "{said:?}");
         }
@@ -93,11 +93,11 @@ impl Victim {
         said
     }
 
-    /// As [`Self::hit`] from the associated `smf(10)`, and it must not be accepted.
+    /// As [`Self::send`] from the associated `smf(10)`, and it must not be accepted.
     #[track_caller]
-    pub fn refuses(&mut self, bytes: &[u8]) -> Said {
-        let said = self.hit(smf(10), bytes);
-        assert_ne!(said, Said::Accepted);
+    pub fn refuses(&mut self, bytes: &[u8]) -> NodeAnswer {
+        let said = self.send(smf(10), bytes);
+        assert_ne!(said, NodeAnswer::Accepted);
         said
     }
 
@@ -110,24 +110,24 @@ impl Victim {
 
     /// The sessions are there and can be modified and deleted, and a new one established.
     #[track_caller]
-    pub fn assert_whole(&mut self) {
+    pub fn assert_sessions_usable(&mut self) {
         for (from, up_seid) in [(smf(10), self.session), (smf(11), self.stranger)] {
-            let moved = self.hit(from, &move_to(0x00e0_0001, up_seid, adit_types::Teid(0x7777)));
-            assert_eq!(moved, Said::Accepted);
-            assert_eq!(self.hit(from, &delete(0x00e0_0002, up_seid)), Said::Accepted);
+            let moved = self.send(from, &move_to(0x00e0_0001, up_seid, adit_types::Teid(0x7777)));
+            assert_eq!(moved, NodeAnswer::Accepted);
+            assert_eq!(self.send(from, &delete(0x00e0_0002, up_seid)), NodeAnswer::Accepted);
         }
         assert_eq!(self.bench.node.store().len(), 0);
         self.bench.session(smf(10), 0x00e0_0003, &SessionScript::new(0xb10, 10));
     }
 
-    /// As [`Self::assert_whole`] where the store is full.
+    /// As [`Self::assert_sessions_usable`] where the store is full.
     #[track_caller]
-    pub fn assert_whole_after_room(&mut self) {
-        assert_eq!(self.hit(smf(10), &delete(0x00e0_0000, self.session)), Said::Accepted);
+    pub fn assert_sessions_usable_when_full(&mut self) {
+        assert_eq!(self.send(smf(10), &delete(0x00e0_0000, self.session)), NodeAnswer::Accepted);
         let script = SessionScript::new(0xb11, 210);
         self.session = self.bench.session(smf(10), 0x00e0_0010, &script);
         for (from, up_seid) in [(smf(10), self.session), (smf(11), self.stranger)] {
-            assert_eq!(self.hit(from, &delete(0x00e0_0011, up_seid)), Said::Accepted);
+            assert_eq!(self.send(from, &delete(0x00e0_0011, up_seid)), NodeAnswer::Accepted);
         }
     }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-use super::{read_json, root, said};
+use super::{captured_stdout, read_json, root};
 
 /// The figure that is compared.
 const FIGURE: &str = "cycles_per_packet_median_burst";
@@ -53,7 +53,7 @@ impl Worktree {
         worktree.remove();
         let mut command = Command::new("git");
         command.current_dir(root).args(["worktree", "add", "--quiet", "--detach"]);
-        said(command.arg(&worktree.path).arg(commit))?;
+        captured_stdout(command.arg(&worktree.path).arg(commit))?;
         Ok(worktree)
     }
 
@@ -111,9 +111,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let root = root()?;
     let mut command = Command::new("git");
     command.current_dir(&root).args(["rev-parse", "--verify", "--quiet"]);
-    let commit = said(command.arg(format!("{}^{{commit}}", arguments.revision))).map_err(|_| {
-        anyhow::anyhow!("\"{}\" is no revision of this repository", arguments.revision)
-    })?;
+    let commit = captured_stdout(command.arg(format!("{}^{{commit}}", arguments.revision)))
+        .map_err(|_| {
+            anyhow::anyhow!("\"{}\" is no revision of this repository", arguments.revision)
+        })?;
     let interrupt = Interrupt::watch()?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let folder = target.join("perf");

@@ -34,12 +34,12 @@ pub fn run(perf: &Perf) -> anyhow::Result<()> {
 
 /// The root of the workspace.
 fn root() -> anyhow::Result<PathBuf> {
-    let text = said(Command::new("git").args(["rev-parse", "--show-toplevel"]))?;
+    let text = captured_stdout(Command::new("git").args(["rev-parse", "--show-toplevel"]))?;
     Ok(PathBuf::from(text))
 }
 
 /// Runs a command; what it printed, without the line end.
-fn said(command: &mut Command) -> anyhow::Result<String> {
+fn captured_stdout(command: &mut Command) -> anyhow::Result<String> {
     let shown = format!("{command:?}");
     let output = command.output().with_context(|| format!("cannot run {shown}"))?;
     if !output.status.success() {
@@ -49,7 +49,7 @@ fn said(command: &mut Command) -> anyhow::Result<String> {
 }
 
 /// Runs a command that shows its own output.
-fn shown(command: &mut Command) -> anyhow::Result<()> {
+fn run_inheriting_output(command: &mut Command) -> anyhow::Result<()> {
     let text = format!("{command:?}");
     let status = command.status().with_context(|| format!("cannot run {text}"))?;
     if !status.success() {

@@ -6,11 +6,11 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 
-use super::{read_json, root, said, shown};
+use super::{captured_stdout, read_json, root, run_inheriting_output};
 
 /// One bench: its name in the document, what is measured, packets of each measurement in thousands
 /// (zero where the bench has no such option), and whether `--quick` leaves it out.
-struct Bench {
+struct SuiteBench {
     name: &'static str,
     arguments: &'static [&'static str],
     kilopackets: u32,
@@ -22,12 +22,12 @@ const fn bench(
     arguments: &'static [&'static str],
     kilopackets: u32,
     long: bool,
-) -> Bench {
-    Bench { name, arguments, kilopackets, long }
+) -> SuiteBench {
+    SuiteBench { name, arguments, kilopackets, long }
 }
 
 /// About four minutes on two cores; most of it is a million sessions.
-const BENCHES: [Bench; 11] = [
+const BENCHES: [SuiteBench; 11] = [
     bench("sessions", &["datapath", "--sessions", "1k,16k,100k"], 2_000, false),
     bench("active", &["datapath", "--sessions", "100k", "--active", "16k"], 2_000, false),
     bench("million", &["datapath", "--sessions", "1M"], 4_000, true),
@@ -68,7 +68,7 @@ pub fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
             command.args(["--packets", &format!("{kilopackets}k")]);
         }
         println!("== adit bench {}", bench.arguments.join(" "));
-        shown(command.arg("--out").arg(&part))?;
+        run_inheriting_output(command.arg("--out").arg(&part))?;
         results.insert(bench.name.to_owned(), read_json(&part)?);
     }
     // Best effort: a left file in the build folder.
@@ -76,9 +76,9 @@ pub fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
     let after = machine(&lab)?;
     let document = json!({
         "machine": before["machine"],
-        "steal_ms": stolen(&before, &after),
+        "steal_ms": steal_ms_by_cpu(&before, &after),
         "quick": quick,
-        "date": said(Command::new("date").args(["-u", "+%F"]))?,
+        "date": captured_stdout(Command::new("date").args(["-u", "+%F"]))?,
         "benches": results,
     });
     let path = match out {
@@ -92,12 +92,12 @@ pub fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
 }
 
 fn machine(lab: &Path) -> anyhow::Result<Value> {
-    let text = said(Command::new(lab).arg("machine"))?;
+    let text = captured_stdout(Command::new(lab).arg("machine"))?;
     serde_json::from_str(&text).context("what adit-lab says of the machine")
 }
 
 /// Time stolen during the run, by processor. Unit: ms.
-fn stolen(before: &Value, after: &Value) -> Value {
+fn steal_ms_by_cpu(before: &Value, after: &Value) -> Value {
     let name = "steal_ms_since_boot";
     let since = |(cpu, now): (&String, &Value)| {
         let earlier = before[name][cpu].as_u64().unwrap_or(0);
@@ -137,6 +137,6 @@ mod tests {
     #[test]
     fn stolen_time_is_the_difference_by_processor() {
         let at = |a: u64, b: u64| json!({ "steal_ms_since_boot": { "0": a, "1": b } });
-        assert_eq!(stolen(&at(10, 0), &at(30, 0)), json!({ "0": 20, "1": 0 }));
+        assert_eq!(steal_ms_by_cpu(&at(10, 0), &at(30, 0)), json!({ "0": 20, "1": 0 }));
     }
 }

@@ -7,25 +7,37 @@ use crate::engine::histogram::Latency;
 use crate::engine::stream::Sending;
 use crate::engine::tally::Arrivals;
 use crate::engine::trial::StreamOutcome;
-use crate::{Cli, Command};
+use crate::{LabCli, LabCommand};
 
 fn arguments(more: &[&str]) -> RatesArguments {
     let words = ["adit-lab", "rates", "--groups", "x"].iter().chain(more);
-    match Cli::try_parse_from(words).unwrap().command {
-        Command::Rates(arguments) => *arguments,
+    match LabCli::try_parse_from(words).unwrap().command {
+        LabCommand::Rates(arguments) => *arguments,
         other => panic!("{other:?}"),
     }
 }
 
 /// A group of `sessions` that may have 8 Mb/s each: 100 000 octets in a window.
-fn group(sessions: u32, offered: &[u64], correlation_id: Option<u32>) -> Group {
+fn group(sessions: u32, offered: &[u64], correlation_id: Option<u32>) -> SessionGroup {
     use crate::control::profile::Kbps;
     let mbr_kbps = Some(Kbps::Both(8000));
-    let rules =
-        crate::control::Profile { rate_qers: 1, mbr_kbps, correlation_id, ..Default::default() };
+    let rules = crate::control::SessionProfile {
+        rate_qers: 1,
+        mbr_kbps,
+        correlation_id,
+        ..Default::default()
+    };
     let offered_bps = [offered.to_vec(), Vec::new()];
     let size = "1000".parse().unwrap();
-    Group { name: "g".to_owned(), first: 0, sessions, size, offered_bps, share_bps: None, rules }
+    SessionGroup {
+        name: "g".to_owned(),
+        first: 0,
+        sessions,
+        size,
+        offered_bps,
+        share_bps: None,
+        rules,
+    }
 }
 
 /// What comes of windows with these octets, by window and session.
@@ -65,7 +77,7 @@ fn outcome(offered: &[&[u32]], received: &[&[u32]]) -> TrialOutcome {
     }
 }
 
-fn judged(arguments: &RatesArguments, group: Group, outcome: &TrialOutcome) -> GroupReport {
+fn judged(arguments: &RatesArguments, group: SessionGroup, outcome: &TrialOutcome) -> GroupReport {
     let mut reports = judge(arguments, &[group], outcome);
     assert_eq!(reports.len(), 1, "the downlink was offered nothing");
     reports.remove(0)
@@ -106,7 +118,7 @@ fn turns_below_the_limit_are_compared_with_what_was_offered() {
     ];
     let outcome = outcome(&offered, &received);
     let report = judged(&arguments, group(1, &[6_400_000, 9_600_000], None), &outcome);
-    assert_eq!(report.below, Some(Below { windows: 2, error_ppm: -5000 }));
+    assert_eq!(report.below, Some(BelowLimit { windows: 2, error_ppm: -5000 }));
     let accuracy = report.accuracy.unwrap();
     assert_eq!((accuracy.windows, accuracy.error_ppm, accuracy.worst_window_ppm), (2, 2000, 4000));
 }
@@ -131,8 +143,8 @@ fn sessions_are_judged_each_by_its_own_limit_unless_they_share_it() {
 
 #[test]
 fn findings_name_what_is_beyond_the_tolerance() {
-    let accuracy = |error_ppm| Some(Accuracy { error_ppm, ..Accuracy::default() });
-    let below = |error_ppm| Some(Below { windows: 1, error_ppm });
+    let accuracy = |error_ppm| Some(RateAccuracy { error_ppm, ..RateAccuracy::default() });
+    let below = |error_ppm| Some(BelowLimit { windows: 1, error_ppm });
     let report = |accuracy, below, reordered| RatesReport {
         groups: vec![GroupReport {
             name: "g".into(),

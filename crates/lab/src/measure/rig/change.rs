@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::{GNB_TEID, Rig, serve_while};
 use crate::control::ProcedureReport;
-use crate::control::churn::{Churn, Pattern};
+use crate::control::churn::{Churn, ChurnPattern};
 use crate::stop::Stop;
 
 impl Rig {
@@ -56,7 +56,7 @@ impl Rig {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         self.sessions.up_seids.truncate(count);
         self.sessions.uplink_teids.truncate(count);
-        control.know(&self.sessions);
+        control.set_sessions(&self.sessions);
         control.answer_in_background()?;
         Ok(report)
     }
@@ -67,7 +67,7 @@ impl Rig {
     /// The target has no sessions.
     pub fn begin_churn(
         &mut self,
-        pattern: Pattern,
+        pattern: ChurnPattern,
         rate: u64,
         count: u32,
         idle: Duration,
@@ -75,7 +75,7 @@ impl Rig {
         let config = self.arguments.sessions_config(GNB_TEID)?;
         let all = self.session_count();
         let control = self.control.as_mut().context("this target has no sessions")?;
-        control.without_waiting()?;
+        control.poll_for_answers()?;
         let count = count.min(all);
         let range = (all - count, count);
         let sessions = self.sessions.clone();
@@ -90,14 +90,14 @@ impl Rig {
     pub fn end_churn(&mut self) -> Result<Option<ProcedureReport>> {
         let Some(churn) = self.churn.take() else { return Ok(None) };
         let control = self.control.as_mut().context("this target has no sessions")?;
-        control.waiting()?;
+        control.wait_for_answers()?;
         let target = &mut self.target;
         let (report, sessions) = serve_while(
             &self.bench,
             || self.engine.serve(),
             || churn.finish(control, || target.check()),
         )?;
-        control.know(&sessions);
+        control.set_sessions(&sessions);
         self.sessions = sessions;
         control.answer_in_background()?;
         Ok(Some(report))

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result};
 
 use super::{DRAIN_NS, LATE_MAX_NS, Rig};
-use crate::engine::pacer::Step;
-use crate::engine::plan::{Order, PlanConfig, draw};
+use crate::engine::pacer::RateStep;
+use crate::engine::plan::{PlanConfig, SessionOrder, draw_plan};
 use crate::engine::trial::{TrialConfig, TrialOutcome};
-use crate::measure::groups::Group;
+use crate::measure::groups::SessionGroup;
 use crate::measure::validity::absence_ns_min;
 use crate::stop::Stop;
 
@@ -18,7 +18,7 @@ impl Rig {
     ///
     /// # Errors
     /// A size that cannot be, or more sessions than there are.
-    pub fn set_groups(&mut self, groups: &[Group]) -> Result<()> {
+    pub fn set_groups(&mut self, groups: &[SessionGroup]) -> Result<()> {
         let gnbs = self.arguments.gnb_addresses();
         let mut streams = Vec::new();
         for group in groups {
@@ -26,13 +26,13 @@ impl Rig {
             let (first, last) = (place(group.first), place(group.first + group.sessions));
             let teids = self.sessions.uplink_teids.get(first..last);
             let teids = teids.context("a group has more sessions than there are")?;
-            let plan: Arc<[_]> = draw(&PlanConfig {
+            let plan: Arc<[_]> = draw_plan(&PlanConfig {
                 teids,
                 first,
                 gnbs: &gnbs,
                 source_ports: self.arguments.source_ports,
                 weights: &group.size.weights,
-                order: Order::Sequential,
+                order: SessionOrder::Sequential,
                 seed: 1,
             })
             .into();
@@ -49,7 +49,7 @@ impl Rig {
     /// The target has ended.
     pub fn follow(
         &mut self,
-        courses: Vec<Vec<Step>>,
+        courses: Vec<Vec<RateStep>>,
         duration_ns: u64,
         window_ns: u64,
         stop: &Stop,

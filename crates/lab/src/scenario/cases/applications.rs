@@ -7,8 +7,8 @@ use adit_types::PdrId;
 use anyhow::Result;
 
 use super::{OTHER_PORT, PORT};
-use crate::scenario::probe::Probe;
-use crate::scenario::session::{Rules, Stage, Uplink, all, none};
+use crate::scenario::probe::ProbeSockets;
+use crate::scenario::session::{ScenarioContext, ScenarioRules, UplinkPdr, all, none};
 
 const APPLICATION: &str = "scenario";
 /// Drops what goes to [`OTHER_PORT`]; `scenario::SECTIONS` configures it.
@@ -19,7 +19,7 @@ fn flow(text: &str) -> PfdContents<'_> {
 }
 
 /// Gives the application these flow descriptions; without any it is withdrawn.
-fn provide(stage: &Stage<'_>, texts: &[&str]) -> Result<()> {
+fn provide(stage: &ScenarioContext<'_>, texts: &[&str]) -> Result<()> {
     let contents: Vec<_> = texts.iter().map(|text| [flow(text)]).collect();
     let contexts: Vec<_> =
         contents.iter().map(|contents| PfdContext::new(contents.into())).collect();
@@ -36,11 +36,12 @@ fn provide(stage: &Stage<'_>, texts: &[&str]) -> Result<()> {
 }
 
 /// The PFDs of an application decide which packets match, also after they changed.
-pub fn pfd(stage: &Stage<'_>) -> Result<String> {
+pub fn pfd(stage: &ScenarioContext<'_>) -> Result<String> {
     provide(stage, &["permit out 17 from any 5001 to assigned"])?;
-    let only = Uplink { application: Some(APPLICATION), ..Uplink::EVERYTHING };
-    let session = stage.establish_with(&Rules { uplinks: &[only], ..Rules::USUAL })?;
-    let (probe, other) = (Probe::open(stage, PORT)?, Probe::open(stage, OTHER_PORT)?);
+    let only = UplinkPdr { application: Some(APPLICATION), ..UplinkPdr::EVERYTHING };
+    let session =
+        stage.establish_with(&ScenarioRules { uplinks: &[only], ..ScenarioRules::USUAL })?;
+    let (probe, other) = (ProbeSockets::open(stage, PORT)?, ProbeSockets::open(stage, OTHER_PORT)?);
     all("the application's port", &probe.uplink()?)?;
     none("another port", &other.uplink()?)?;
     provide(stage, &["permit out 17 from any 5002 to assigned"])?;
@@ -52,13 +53,14 @@ pub fn pfd(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// A predefined rule acts in the PDR that activates it, until it is deactivated.
-pub fn predefined(stage: &Stage<'_>) -> Result<String> {
+pub fn predefined(stage: &ScenarioContext<'_>) -> Result<String> {
     let special = PdrId(2);
     let named =
-        Uplink { id: special, precedence: 50, predefined: Some(RULE), ..Uplink::EVERYTHING };
-    let uplinks = [Uplink::EVERYTHING, named];
-    let session = stage.establish_with(&Rules { uplinks: &uplinks, ..Rules::USUAL })?;
-    let (probe, other) = (Probe::open(stage, PORT)?, Probe::open(stage, OTHER_PORT)?);
+        UplinkPdr { id: special, precedence: 50, predefined: Some(RULE), ..UplinkPdr::EVERYTHING };
+    let uplinks = [UplinkPdr::EVERYTHING, named];
+    let session =
+        stage.establish_with(&ScenarioRules { uplinks: &uplinks, ..ScenarioRules::USUAL })?;
+    let (probe, other) = (ProbeSockets::open(stage, PORT)?, ProbeSockets::open(stage, OTHER_PORT)?);
     all("beside the rule", &probe.uplink()?)?;
     none("the rule drops", &other.uplink()?)?;
     let gone = [DeactivatePredefinedRules(RULE.as_bytes())];

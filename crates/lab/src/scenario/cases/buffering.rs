@@ -7,21 +7,23 @@ use adit_types::BarId;
 use anyhow::{Result, ensure};
 
 use super::PORT;
-use crate::scenario::probe::{DATAGRAMS, Probe};
-use crate::scenario::session::{DOWNLINK, Rules, Session, Stage, TO_ACCESS, all, both, none};
+use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
+use crate::scenario::session::{
+    DOWNLINK, ScenarioContext, ScenarioRules, ScenarioSession, TO_ACCESS, all, both, none,
+};
 
 const BAR: BarId = BarId(1);
 
-fn establish<'a>(stage: &'a Stage<'a>) -> Result<Session<'a>> {
+fn establish<'a>(stage: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>> {
     let delay = DownlinkDataNotificationDelay(2);
     let bars = [CreateBar { downlink_data_notification_delay: Some(delay), ..CreateBar::new(BAR) }];
-    stage.establish_with(&Rules { bars: &bars, ..Rules::USUAL })
+    stage.establish_with(&ScenarioRules { bars: &bars, ..ScenarioRules::USUAL })
 }
 
 /// The UE is idle: packets wait and are told of; after paging they arrive, in order and first.
-pub fn buffer(stage: &Stage<'_>) -> Result<String> {
+pub fn buffer(stage: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(stage)?;
-    let probe = Probe::open(stage, PORT)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     both("FORW", &probe)?;
     session.apply(TO_ACCESS, ApplyAction::BUFF | ApplyAction::NOCP)?;
     none("BUFF, downlink", &probe.downlink()?)?;
@@ -41,9 +43,9 @@ pub fn buffer(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// DROBU discards what waits; what comes later passes. Spec: TS 29.244 §8.2.31.
-pub fn discard(stage: &Stage<'_>) -> Result<String> {
+pub fn discard(stage: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(stage)?;
-    let probe = Probe::open(stage, PORT)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     session.apply(TO_ACCESS, ApplyAction::BUFF)?;
     none("BUFF", &probe.downlink()?)?;
     let fars = [UpdateFar { apply_action: Some(ApplyAction::FORW), ..UpdateFar::new(TO_ACCESS) }];

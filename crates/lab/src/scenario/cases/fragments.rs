@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use adit_types::Qfi;
-use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::icmp::IcmpHeader;
 use adit_wire::ipv4::Ipv4Header;
 use adit_wire::udp::UdpHeader;
@@ -15,13 +15,13 @@ use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 
 use super::PORT;
 use super::tunnels::session_over_ipv6;
-use crate::demo::report::Counters;
+use crate::demo::report::AditCounters;
 use crate::demo::topology::{ADIT_N3, DN};
 use crate::gnb::{Leg, teid};
-use crate::netns::Namespace;
-use crate::scenario::probe::{DATAGRAMS, Probe};
-use crate::scenario::session::{Rules, Stage, all};
-use crate::scenario::sniffer::Wire;
+use crate::netns::NetNamespace;
+use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
+use crate::scenario::session::{ScenarioContext, ScenarioRules, all};
+use crate::scenario::sniffer::Ipv4Capture;
 
 /// MTU of adit's N3 and N6.
 const MTU: u16 = 1500;
@@ -38,10 +38,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Without DF, what is too long arrives in two fragments that make up the packet; with DF, the
 /// sender receives the MTU by ICMP. The gNB's kernel fragments the uplink tunnel packets.
-pub fn fragmentation(stage: &Stage<'_>) -> Result<String> {
+pub fn fragmentation(stage: &ScenarioContext<'_>) -> Result<String> {
     stage.network.topology.set_mtu(stage.ue, BEYOND)?;
-    let session = stage.establish_with(&Rules::USUAL)?;
-    let view = View::open(stage)?;
+    let session = stage.establish_with(&ScenarioRules::USUAL)?;
+    let view = FragmentProbe::open(stage)?;
     view.may_fragment(true)?;
     let down = view.downlink(FULL)?;
     check_divided("downlink", &down, FULL, FITS_N3)?;
@@ -61,15 +61,16 @@ pub fn fragmentation(stage: &Stage<'_>) -> Result<String> {
 
 /// Tunnel packets that arrive in two fragments are put together, and their packets leave whole.
 /// Over IPv6: the kernel puts IPv4 fragments together before DPDK's AF_PACKET ports see them.
-pub fn reassembly(stage: &Stage<'_>) -> Result<String> {
+pub fn reassembly(stage: &ScenarioContext<'_>) -> Result<String> {
     if !stage.network.topology.ipv6 {
         return Ok("not tried: the kernel has no IPv6".to_owned());
     }
     let (gnb, session) = session_over_ipv6(stage)?;
-    let probe = Probe::open(stage, PORT)?;
-    let wire = Wire::open(&stage.network.topology.dn)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
+    let wire = Ipv4Capture::open(&stage.network.topology.dn)?;
     let flow = (SocketAddrV4::new(stage.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
-    let (own, qfi) = (session.established().uplink_teid, Qfi::new(Rules::QFI).context("a QFI")?);
+    let (own, qfi) =
+        (session.established().uplink_teid, Qfi::new(ScenarioRules::QFI).context("a QFI")?);
     let before = reassembled(stage)?;
     gnb.send_long(own, qfi, flow, 0..DATAGRAMS, usize::from(FULL - HEADERS))?;
     all("uplink", &probe.receive_uplink(DATAGRAMS)?)?;
@@ -119,23 +120,23 @@ fn check_divided(what: &str, pieces: &[Piece], bytes: u16, mtu: u16) -> Result<(
 }
 
 /// A socket and the wire at each end.
-struct View<'a> {
-    stage: &'a Stage<'a>,
+struct FragmentProbe<'a> {
+    stage: &'a ScenarioContext<'a>,
     ue: UdpSocket,
     dn: UdpSocket,
-    ran_wire: Wire,
-    dn_wire: Wire,
+    ran_wire: Ipv4Capture,
+    dn_wire: Ipv4Capture,
 }
 
-impl<'a> View<'a> {
-    fn open(stage: &'a Stage<'a>) -> Result<Self> {
+impl<'a> FragmentProbe<'a> {
+    fn open(stage: &'a ScenarioContext<'a>) -> Result<Self> {
         let topology = &stage.network.topology;
         Ok(Self {
             stage,
             ue: bind(&topology.ran, stage.ue.ipv4())?,
             dn: bind(&topology.dn, DN)?,
-            ran_wire: Wire::open(&topology.ran)?,
-            dn_wire: Wire::open(&topology.dn)?,
+            ran_wire: Ipv4Capture::open(&topology.ran)?,
+            dn_wire: Ipv4Capture::open(&topology.dn)?,
         })
     }
 
@@ -162,7 +163,7 @@ impl<'a> View<'a> {
             }
             let (udp, message) = UdpHeader::parse(datagram).ok()?;
             let gtpu = parse_gtpu(message).ok().filter(|_| udp.dst_port() == UDP_PORT)?;
-            let ours = gtpu.message_type == MessageType::G_PDU && gtpu.teid == tunnel;
+            let ours = gtpu.message_type == GtpuMessageType::G_PDU && gtpu.teid == tunnel;
             let (ip, _) = Ipv4Header::parse(gtpu.payload(message)).ok().filter(|_| ours)?;
             Some(Piece::of(ip))
         })
@@ -192,7 +193,7 @@ impl<'a> View<'a> {
 }
 
 /// The packets of the stage's UE that came to the server.
-fn at_server(stage: &Stage<'_>, wire: &Wire) -> Result<Vec<Piece>> {
+fn at_server(stage: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<Vec<Piece>> {
     let ue = stage.ue.ipv4();
     wire.seen(stage, |packet| {
         let (ip, _) = Ipv4Header::parse(packet).ok()?;
@@ -201,12 +202,12 @@ fn at_server(stage: &Stage<'_>, wire: &Wire) -> Result<Vec<Piece>> {
 }
 
 /// Fragments of tunnel packets, but one of each, whose data went on with that of the one.
-fn reassembled(stage: &Stage<'_>) -> Result<u64> {
+fn reassembled(stage: &ScenarioContext<'_>) -> Result<u64> {
     let document = stage.network.adit.admin().show("counters", stage.stop)?;
-    Ok(Counters::read(&document)?.punts.get("reassembled").copied().unwrap_or(0))
+    Ok(AditCounters::read(&document)?.punts.get("reassembled").copied().unwrap_or(0))
 }
 
-fn bind(namespace: &Namespace, addr: Ipv4Addr) -> Result<UdpSocket> {
+fn bind(namespace: &NetNamespace, addr: Ipv4Addr) -> Result<UdpSocket> {
     let addr: SocketAddr = (addr, PORT).into();
     let socket = namespace.enter(|| UdpSocket::bind(addr).with_context(|| format!("bind {addr}")));
     let socket = socket?;

@@ -9,10 +9,10 @@ use adit_types::{Qfi, Teid};
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
-use crate::demo::topology::{ADIT_N3, DN, PEER_UPF, Ue};
+use crate::demo::topology::{ADIT_N3, DN, LabUe, PEER_UPF};
 use crate::scenario::endpoint::Endpoint;
-use crate::scenario::probe::{DATAGRAMS, Probe, receive, send};
-use crate::scenario::session::{Rules, Stage, all, both, none};
+use crate::scenario::probe::{DATAGRAMS, ProbeSockets, receive, send};
+use crate::scenario::session::{ScenarioContext, ScenarioRules, all, both, none};
 
 const INTERNET: NetworkInstance<'static> = NetworkInstance(b"internet");
 /// `scenario::PLAN` creates it.
@@ -20,10 +20,10 @@ const CORP: NetworkInstance<'static> = NetworkInstance(b"corp");
 /// The tunnel of the UE there, to the address of another gNB.
 const CORP_TEID: Teid = Teid(0xc0);
 /// Stands for the UE there: numbers and SEIDs of the scenarios' UEs are smaller.
-const CORP_UE: Ue = Ue(200);
+const CORP_UE: LabUe = LabUe(200);
 
 /// The same UE address is a UE of its own in each; its server has the same address, too.
-pub fn network_instance(stage: &Stage<'_>) -> Result<String> {
+pub fn network_instance(stage: &ScenarioContext<'_>) -> Result<String> {
     let corp = stage.network.topology.corp.as_ref().context("a second data network")?;
     let (ue, server) = (SocketAddrV4::new(stage.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
     let corp_server = corp.enter(|| {
@@ -32,18 +32,20 @@ pub fn network_instance(stage: &Stage<'_>) -> Result<String> {
         Ok(socket)
     })?;
     let gnb = Endpoint::open(stage, PEER_UPF, ADIT_N3)?;
-    let session =
-        stage.establish_with(&Rules { network_instance: Some(INTERNET), ..Rules::USUAL })?;
-    let rules = Rules {
+    let session = stage.establish_with(&ScenarioRules {
+        network_instance: Some(INTERNET),
+        ..ScenarioRules::USUAL
+    })?;
+    let rules = ScenarioRules {
         network_instance: Some(CORP),
         ue: Some(stage.ue.ipv4()),
         to_access: Some(OuterHeaderCreation::gtpu_ipv4(CORP_TEID, PEER_UPF)),
-        ..Rules::USUAL
+        ..ScenarioRules::USUAL
     };
-    let corp_stage = Stage { ue: CORP_UE, ..*stage };
+    let corp_stage = ScenarioContext { ue: CORP_UE, ..*stage };
     let corp_session = corp_stage.establish_with(&rules)?;
-    let probe = Probe::open(stage, PORT)?;
-    let qfi = Qfi::new(Rules::QFI).context("a QFI")?;
+    let probe = ProbeSockets::open(stage, PORT)?;
+    let qfi = Qfi::new(ScenarioRules::QFI).context("a QFI")?;
 
     both("internet", &probe)?;
     none("of internet, in corp", &receive(&corp_server, 0, stage.stop)?)?;

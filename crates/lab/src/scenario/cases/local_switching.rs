@@ -9,25 +9,25 @@ use adit_wire::ipv4::Ipv4Header;
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
-use crate::demo::report::Counters;
-use crate::demo::topology::{ADIT_N3, PEER_UPF, Ue};
+use crate::demo::report::AditCounters;
+use crate::demo::topology::{ADIT_N3, LabUe, PEER_UPF};
 use crate::gnb::{Leg, teid};
 use crate::scenario::endpoint::Endpoint;
 use crate::scenario::probe::DATAGRAMS;
-use crate::scenario::session::{Rules, Session, Stage, TO_CORE};
-use crate::scenario::sniffer::Wire;
+use crate::scenario::session::{ScenarioContext, ScenarioRules, ScenarioSession, TO_CORE};
+use crate::scenario::sniffer::Ipv4Capture;
 
 /// The other UE: no scenario's own.
-const OTHER: Ue = Ue(240);
+const OTHER: LabUe = LabUe(240);
 /// `scenario::SECTIONS` configures it: packets to UEs leave, too.
 const OUTSIDE: ForwardingPolicy<'static> = ForwardingPolicy(b"outside");
 
 /// Both UEs reach each other and N6 carries nothing; with the policy, N6 carries everything, and
 /// the data network, which is no router, returns nothing.
-pub fn local_switching(stage: &Stage<'_>) -> Result<String> {
-    let other = Stage { network: stage.network, stop: stage.stop, ue: OTHER };
+pub fn local_switching(stage: &ScenarioContext<'_>) -> Result<String> {
+    let other = ScenarioContext { network: stage.network, stop: stage.stop, ue: OTHER };
     let gnb = Endpoint::open(stage, PEER_UPF, ADIT_N3)?;
-    let wire = Wire::open(&stage.network.topology.dn)?;
+    let wire = Ipv4Capture::open(&stage.network.topology.dn)?;
     let (here, there) = (establish(stage)?, establish(&other)?);
     let ways = [(&here, stage.ue, &other), (&there, OTHER, stage)];
     let before = switched(stage)?;
@@ -59,20 +59,20 @@ pub fn local_switching(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// A session whose tunnel leads to the scenario's own gNB.
-fn establish<'a>(stage: &'a Stage<'a>) -> Result<Session<'a>> {
+fn establish<'a>(stage: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>> {
     let tunnel = OuterHeaderCreation::gtpu_ipv4(teid(stage.index(), Leg::First), PEER_UPF);
-    stage.establish_with(&Rules { to_access: Some(tunnel), ..Rules::USUAL })
+    stage.establish_with(&ScenarioRules { to_access: Some(tunnel), ..ScenarioRules::USUAL })
 }
 
 /// Sends datagrams from one UE to the other; what comes back by tunnels.
 fn exchange(
     gnb: &Endpoint,
-    session: &Session<'_>,
-    from: Ue,
-    to: &Stage<'_>,
+    session: &ScenarioSession<'_>,
+    from: LabUe,
+    to: &ScenarioContext<'_>,
 ) -> Result<Vec<(Teid, u32)>> {
     let flow = (SocketAddrV4::new(from.ipv4(), PORT), SocketAddrV4::new(to.ue.ipv4(), PORT));
-    let qfi = Qfi::new(Rules::QFI).context("a QFI")?;
+    let qfi = Qfi::new(ScenarioRules::QFI).context("a QFI")?;
     gnb.send(session.established().uplink_teid, qfi, flow, 0..DATAGRAMS)?;
     gnb.receive(to, usize::try_from(DATAGRAMS)?)
 }
@@ -82,7 +82,7 @@ fn is_all(arrived: &[(Teid, u32)], tunnel: Teid) -> bool {
 }
 
 /// How many packets between the two UEs have come to the data network.
-fn at_network(stage: &Stage<'_>, wire: &Wire) -> Result<u32> {
+fn at_network(stage: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<u32> {
     let ues: [Ipv4Addr; 2] = [stage.ue.ipv4(), OTHER.ipv4()];
     let seen = wire.seen(stage, |packet| {
         let (ip, _) = Ipv4Header::parse(packet).ok()?;
@@ -91,7 +91,7 @@ fn at_network(stage: &Stage<'_>, wire: &Wire) -> Result<u32> {
     Ok(u32::try_from(seen.len())?)
 }
 
-fn switched(stage: &Stage<'_>) -> Result<u64> {
+fn switched(stage: &ScenarioContext<'_>) -> Result<u64> {
     let document = stage.network.adit.admin().show("counters", stage.stop)?;
-    Ok(Counters::read(&document)?.locally_switched_pkts)
+    Ok(AditCounters::read(&document)?.locally_switched_pkts)
 }

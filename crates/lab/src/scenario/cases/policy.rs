@@ -7,11 +7,11 @@ use adit_pfcp::ie::{ForwardingPolicy, Nullable};
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
-use crate::netns::Namespace;
-use crate::scenario::probe::{DATAGRAMS, Probe};
-use crate::scenario::session::{Rules, Stage, TO_CORE, all, both};
+use crate::netns::NetNamespace;
+use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
+use crate::scenario::session::{ScenarioContext, ScenarioRules, TO_CORE, all, both};
 use crate::scenario::sniffer::ServerSniffer;
-use crate::stop::Environment;
+use crate::stop::EnvironmentError;
 
 /// `scenario::SECTIONS` configures it: by `STATION`, with DSCP 18.
 const POLICY: ForwardingPolicy<'static> = ForwardingPolicy(b"firewall");
@@ -19,14 +19,15 @@ const POLICY: ForwardingPolicy<'static> = ForwardingPolicy(b"firewall");
 const MARKED: u8 = 18 << 2;
 
 /// With the policy, packets go by another station and carry its DSCP; without it, straight.
-pub fn forwarding_policy(stage: &Stage<'_>) -> Result<String> {
+pub fn forwarding_policy(stage: &ScenarioContext<'_>) -> Result<String> {
     let dn = &stage.network.topology.dn;
     let station = match stage.network.topology.add_station() {
-        Err(error) if error.is::<Environment>() => return Ok(format!("not tried: {error}")),
+        Err(error) if error.is::<EnvironmentError>() => return Ok(format!("not tried: {error}")),
         station => station?,
     };
-    let session = stage.establish_with(&Rules { policy: Some(POLICY), ..Rules::USUAL })?;
-    let probe = Probe::open(stage, PORT)?;
+    let session =
+        stage.establish_with(&ScenarioRules { policy: Some(POLICY), ..ScenarioRules::USUAL })?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     let sniffer = ServerSniffer::open(stage)?;
     let by_station = |what: &str| -> Result<(u64, Vec<u8>)> {
         let before = received(dn, station)?;
@@ -54,7 +55,7 @@ fn all_are(seen: &[u8], tos: u8) -> bool {
 }
 
 /// Packets that a device of the namespace has received.
-fn received(namespace: &Namespace, device: &str) -> Result<u64> {
+fn received(namespace: &NetNamespace, device: &str) -> Result<u64> {
     let table = namespace
         .enter(|| fs::read_to_string("/proc/thread-self/net/dev").context("read the devices"))?;
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device));

@@ -6,9 +6,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{PORT, QFI};
-use crate::demo::report::Counters;
-use crate::scenario::probe::{DATAGRAMS, Probe};
-use crate::scenario::session::{QER, Stage, Uplink, all, both};
+use crate::demo::report::AditCounters;
+use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
+use crate::scenario::session::{QER, ScenarioContext, UplinkPdr, all, both};
 
 /// Packets that pass in uplink in an hour.
 const PKTS_MAX: u16 = 3;
@@ -17,9 +17,9 @@ const HOUR: u8 = 2;
 
 /// The first packets of an hour pass in uplink, the others are counted, and downlink is free. A
 /// higher rate goes on with what passed.
-pub fn packet_rate(stage: &Stage<'_>) -> Result<String> {
-    let session = stage.establish(&[Uplink::EVERYTHING], QFI)?;
-    let probe = Probe::open(stage, PORT)?;
+pub fn packet_rate(stage: &ScenarioContext<'_>) -> Result<String> {
+    let session = stage.establish(&[UplinkPdr::EVERYTHING], QFI)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     both("without a packet rate", &probe)?;
     let limit = |packets_max| {
         let uplink = Some(PacketRateLimit { time_unit: HOUR, packets_max });
@@ -47,14 +47,14 @@ pub fn packet_rate(stage: &Stage<'_>) -> Result<String> {
     Ok(format!("{PKTS_MAX} of {DATAGRAMS} packets passed in an hour, then two more"))
 }
 
-fn dropped(stage: &Stage<'_>) -> Result<u64> {
+fn dropped(stage: &ScenarioContext<'_>) -> Result<u64> {
     let document = stage.network.adit.admin().show("counters", stage.stop)?;
-    let drops = Counters::read(&document)?.drops;
+    let drops = AditCounters::read(&document)?.drops;
     Ok(drops.get("packet_rate_exceeded").copied().unwrap_or(0))
 }
 
 /// Packets that adit says are left for the stage's UE.
-fn left(stage: &Stage<'_>) -> Result<u64> {
+fn left(stage: &ScenarioContext<'_>) -> Result<u64> {
     let document = stage.network.adit.admin().show("qos", stage.stop)?;
     let ue = stage.ue.ipv4().to_string();
     let is_ours = |row: &&Value| {

@@ -11,11 +11,11 @@ use adit_pfcp::ie::{Nullable, RedirectAddressType, RedirectInformation};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::PORT;
-use crate::demo::report::Counters;
+use crate::demo::report::AditCounters;
 use crate::demo::topology::DN;
-use crate::process::{Output, Program};
-use crate::scenario::probe::{DATAGRAMS, Probe};
-use crate::scenario::session::{Rules, Stage, TO_ACCESS, TO_CORE, none};
+use crate::process::{Program, ProgramOutput};
+use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
+use crate::scenario::session::{ScenarioContext, ScenarioRules, TO_ACCESS, TO_CORE, none};
 use crate::stop::POLL;
 
 /// A host that nobody has.
@@ -38,9 +38,10 @@ fn to(address_type: RedirectAddressType, address: &str) -> RedirectInformation<'
 
 /// A client gets the URL from port 80 of any host, other ports are dropped. With an address, its
 /// connection reaches another server, and works when the answers get the address that it asked.
-pub fn redirect(stage: &Stage<'_>) -> Result<String> {
+pub fn redirect(stage: &ScenarioContext<'_>) -> Result<String> {
     let url = to(RedirectAddressType::Url, PORTAL);
-    let session = stage.establish_with(&Rules { redirect: Some(url), ..Rules::USUAL })?;
+    let session =
+        stage.establish_with(&ScenarioRules { redirect: Some(url), ..ScenarioRules::USUAL })?;
     let answer = ask(stage, HTTP, CLIENT_LIMIT)?;
     let wanted = format!("302 {PORTAL}");
     ensure!(answer.stdout == wanted, "to a URL: {:?} ({})", answer.stdout, answer.complaint);
@@ -71,10 +72,10 @@ pub fn redirect(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// With a redirection to a URL, only HTTP is answered; adit counts what it drops.
-fn dropped(stage: &Stage<'_>) -> Result<()> {
+fn dropped(stage: &ScenarioContext<'_>) -> Result<()> {
     let count = || -> Result<u64> {
         let document = stage.network.adit.admin().show("counters", stage.stop)?;
-        let drops = Counters::read(&document)?.drops;
+        let drops = AditCounters::read(&document)?.drops;
         Ok(drops.get("redirect_unmatched").copied().unwrap_or(0))
     };
     let before = count()?;
@@ -82,7 +83,7 @@ fn dropped(stage: &Stage<'_>) -> Result<()> {
     ensure!(!answer.success, "port {OTHER_PORT} answered {:?}", answer.stdout);
     let attempts = count()? - before;
     ensure!(attempts > 0, "no segment to port {OTHER_PORT} is counted as redirect_unmatched");
-    none("no TCP", &Probe::open(stage, PORT)?.uplink()?)?;
+    none("no TCP", &ProbeSockets::open(stage, PORT)?.uplink()?)?;
     let datagrams = count()? - before - attempts;
     ensure!(
         datagrams >= DATAGRAMS.into(),
@@ -92,7 +93,7 @@ fn dropped(stage: &Stage<'_>) -> Result<()> {
 }
 
 /// Asks [`HOST`] as the stage's UE. The output is the page, the status and the new location.
-fn ask(stage: &Stage<'_>, port: u16, limit: Duration) -> Result<Output> {
+fn ask(stage: &ScenarioContext<'_>, port: u16, limit: Duration) -> Result<ProgramOutput> {
     let mut command = stage.network.topology.ran.command("curl");
     command
         .args(["--silent", "--show-error", "--noproxy", "*", "--interface", &stage.ue.device()])
@@ -103,7 +104,10 @@ fn ask(stage: &Stage<'_>, port: u16, limit: Duration) -> Result<Output> {
 }
 
 /// What `work` returns and who asked the server in the data network while it ran.
-fn served<T>(stage: &Stage<'_>, work: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Ipv4Addr>)> {
+fn served<T>(
+    stage: &ScenarioContext<'_>,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, Vec<Ipv4Addr>)> {
     let listener = stage.network.topology.dn.enter(|| {
         TcpListener::bind((DN, HTTP)).with_context(|| format!("listen at {DN}:{HTTP}"))
     })?;

@@ -12,15 +12,17 @@ use adit_pfcp::ie::{
     TransportLevelMarking,
 };
 use adit_types::{PdrId, Precedence, Qfi, Teid};
-use adit_wire::gtpu::MessageType;
+use adit_wire::gtpu::GtpuMessageType;
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
 use crate::demo::topology::{ADIT_N3, ADIT_N3_V6, DN, GNB, GNB_V6, PEER_UPF};
 use crate::gnb::{Leg, teid};
 use crate::scenario::endpoint::Endpoint;
-use crate::scenario::probe::{DATAGRAMS, Probe};
-use crate::scenario::session::{QER, Rules, Session, Stage, TO_ACCESS, TO_CORE, all, both, none};
+use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
+use crate::scenario::session::{
+    QER, ScenarioContext, ScenarioRules, ScenarioSession, TO_ACCESS, TO_CORE, all, both, none,
+};
 use crate::scenario::sniffer::Sniffer;
 
 /// A path fails an interval and two timeouts after its last answer; a machine under load is slower.
@@ -31,9 +33,9 @@ const DSCP_MASK: u8 = 0xfc;
 
 /// SNDEM: the old tunnel ends with an End Marker, the new one has none.
 /// Spec: TS 29.244 §5.2.3.1, TS 29.281 §7.3.2.
-pub fn end_marker(stage: &Stage<'_>) -> Result<String> {
-    let session = stage.establish_with(&Rules::USUAL)?;
-    let probe = Probe::open(stage, PORT)?;
+pub fn end_marker(stage: &ScenarioContext<'_>) -> Result<String> {
+    let session = stage.establish_with(&ScenarioRules::USUAL)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     let sniffer = Sniffer::open(stage)?;
     all("first tunnel", &probe.downlink()?)?;
     let [first, second] = [Leg::First, Leg::Second].map(|leg| teid(stage.index(), leg));
@@ -41,14 +43,14 @@ pub fn end_marker(stage: &Stage<'_>) -> Result<String> {
     all("second tunnel", &probe.downlink()?)?;
     let seen = sniffer.seen(stage)?;
     let by = |teid| seen.iter().filter(move |seen| seen.teid == teid).map(|seen| seen.kind);
-    let pdus = || std::iter::repeat_n(MessageType::G_PDU, DATAGRAMS.try_into().unwrap_or(0));
-    ensure!(by(first).eq(pdus().chain([MessageType::END_MARKER])), "the wire had {seen:?}");
+    let pdus = || std::iter::repeat_n(GtpuMessageType::G_PDU, DATAGRAMS.try_into().unwrap_or(0));
+    ensure!(by(first).eq(pdus().chain([GtpuMessageType::END_MARKER])), "the wire had {seen:?}");
     ensure!(by(second).eq(pdus()), "the wire had {seen:?}");
     session.end()?;
     Ok("one End Marker, the last message of the old tunnel".to_owned())
 }
 
-fn switch_with_end_marker(session: &Session<'_>, to: Teid) -> Result<()> {
+fn switch_with_end_marker(session: &ScenarioSession<'_>, to: Teid) -> Result<()> {
     let creation = OuterHeaderCreation::gtpu_ipv4(to, GNB);
     let parameters = UpdateForwardingParameters {
         outer_header_creation: Some(Nullable::Value(creation)),
@@ -59,10 +61,10 @@ fn switch_with_end_marker(session: &Session<'_>, to: Teid) -> Result<()> {
 }
 
 /// Transport level marking is the DSCP of the outer header. Spec: TS 29.244 §5.4.5.
-pub fn dscp(stage: &Stage<'_>) -> Result<String> {
+pub fn dscp(stage: &ScenarioContext<'_>) -> Result<String> {
     let marking = Some(TransportLevelMarking(u16::from_be_bytes([EXPEDITED, DSCP_MASK])));
-    let session = stage.establish_with(&Rules { marking, ..Rules::USUAL })?;
-    let probe = Probe::open(stage, PORT)?;
+    let session = stage.establish_with(&ScenarioRules { marking, ..ScenarioRules::USUAL })?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     let sniffer = Sniffer::open(stage)?;
     all("marked", &probe.downlink()?)?;
     let seen = sniffer.seen(stage)?;
@@ -73,7 +75,7 @@ pub fn dscp(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// Between two UPFs: uplink leaves by a tunnel, downlink comes by one. Spec: TS 23.501 §5.6.4.
-pub fn n9(stage: &Stage<'_>) -> Result<String> {
+pub fn n9(stage: &ScenarioContext<'_>) -> Result<String> {
     const BEYOND: Teid = Teid(0x0909_0909);
     const FROM_PEER: PdrId = PdrId(101);
     let peer = Endpoint::open(stage, PEER_UPF, ADIT_N3)?;
@@ -88,34 +90,35 @@ pub fn n9(stage: &Stage<'_>) -> Result<String> {
         qer_ids: (&qers).into(),
         ..CreatePdr::new(FROM_PEER, Precedence(50), pdi)
     };
-    let session = stage.establish_with(&Rules {
+    let session = stage.establish_with(&ScenarioRules {
         to_core: Some(OuterHeaderCreation::gtpu_ipv4(BEYOND, PEER_UPF)),
         more_pdrs: &[from_peer],
-        ..Rules::USUAL
+        ..ScenarioRules::USUAL
     })?;
-    let probe = Probe::open(stage, PORT)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     probe.send_uplink(0..DATAGRAMS)?;
     let arrived = peer.receive(stage, DATAGRAMS.try_into().unwrap_or(0))?;
     ensure!(arrived.iter().copied().eq((0..DATAGRAMS).map(|n| (BEYOND, n))), "{arrived:?}");
     none("past the other UPF", &probe.receive_uplink(DATAGRAMS)?)?;
     let own = session.established().second_teid.context("adit gave no F-TEID towards N9")?;
     let flow = (SocketAddrV4::new(DN, PORT), SocketAddrV4::new(stage.ue.ipv4(), PORT));
-    peer.send(own, Qfi::new(Rules::QFI).context("a QFI")?, flow, 0..DATAGRAMS)?;
+    peer.send(own, Qfi::new(ScenarioRules::QFI).context("a QFI")?, flow, 0..DATAGRAMS)?;
     all("from the other UPF", &probe.receive_downlink(DATAGRAMS)?)?;
     session.end()?;
     Ok("uplink went to the other UPF, downlink came from it".to_owned())
 }
 
 /// Uplink packets go to the server, and a copy of each by a tunnel. Spec: TS 29.244 §5.2.3.
-pub fn duplicate(stage: &Stage<'_>) -> Result<String> {
+pub fn duplicate(stage: &ScenarioContext<'_>) -> Result<String> {
     const COPIES: Teid = Teid(0x0d0d_0d0d);
     let peer = Endpoint::open(stage, PEER_UPF, ADIT_N3)?;
     let copy = DuplicatingParameters {
         outer_header_creation: Some(OuterHeaderCreation::gtpu_ipv4(COPIES, PEER_UPF)),
         ..DuplicatingParameters::new(DestinationInterface::LiFunction)
     };
-    let session = stage.establish_with(&Rules { duplicates: &[copy], ..Rules::USUAL })?;
-    let probe = Probe::open(stage, PORT)?;
+    let session =
+        stage.establish_with(&ScenarioRules { duplicates: &[copy], ..ScenarioRules::USUAL })?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     both("originals", &probe)?;
     let copies = peer.receive(stage, DATAGRAMS.try_into().unwrap_or(0))?;
     ensure!(copies.iter().copied().eq((0..DATAGRAMS).map(|n| (COPIES, n))), "{copies:?}");
@@ -128,28 +131,30 @@ pub fn duplicate(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// A session whose tunnels are over IPv6, and the gNB's end of them.
-pub(super) fn session_over_ipv6<'a>(stage: &'a Stage<'a>) -> Result<(Endpoint, Session<'a>)> {
+pub(super) fn session_over_ipv6<'a>(
+    stage: &'a ScenarioContext<'a>,
+) -> Result<(Endpoint, ScenarioSession<'a>)> {
     let gnb = Endpoint::open(stage, GNB_V6, ADIT_N3_V6)?;
     let tunnel = teid(stage.index(), Leg::First);
-    let session = stage.establish_with(&Rules {
+    let session = stage.establish_with(&ScenarioRules {
         to_access: Some(OuterHeaderCreation::gtpu_ipv6(tunnel, GNB_V6)),
         n3_over_ipv6: true,
-        ..Rules::USUAL
+        ..ScenarioRules::USUAL
     })?;
     Ok((gnb, session))
 }
 
 /// The tunnel to the gNB is over IPv6. Spec: TS 29.281 §4.4.1.
-pub fn ipv6_n3(stage: &Stage<'_>) -> Result<String> {
+pub fn ipv6_n3(stage: &ScenarioContext<'_>) -> Result<String> {
     if !stage.network.topology.ipv6 {
         return Ok("not tried: the kernel has no IPv6".to_owned());
     }
     let (gnb, session) = session_over_ipv6(stage)?;
     let tunnel = teid(stage.index(), Leg::First);
-    let probe = Probe::open(stage, PORT)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     let flow = (SocketAddrV4::new(stage.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
     let own = session.established().uplink_teid;
-    gnb.send(own, Qfi::new(Rules::QFI).context("a QFI")?, flow, 0..DATAGRAMS)?;
+    gnb.send(own, Qfi::new(ScenarioRules::QFI).context("a QFI")?, flow, 0..DATAGRAMS)?;
     all("uplink", &probe.receive_uplink(DATAGRAMS)?)?;
     probe.send_downlink(0..DATAGRAMS)?;
     let arrived = gnb.receive(stage, DATAGRAMS.try_into().unwrap_or(0))?;
@@ -159,9 +164,9 @@ pub fn ipv6_n3(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// The gNB does not know its TEID any more: the SMF is told. Spec: TS 29.244 §5.10.
-pub fn error_indication(stage: &Stage<'_>) -> Result<String> {
-    let session = stage.establish_with(&Rules::USUAL)?;
-    let probe = Probe::open(stage, PORT)?;
+pub fn error_indication(stage: &ScenarioContext<'_>) -> Result<String> {
+    let session = stage.establish_with(&ScenarioRules::USUAL)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     let ue = usize::from(stage.index());
     both("gNB knows the UE", &probe)?;
     stage.network.gnb.forget(ue, true);
@@ -180,9 +185,9 @@ pub fn error_indication(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// A G-PDU with a TEID that nobody has is answered. Spec: TS 29.281 §7.3.1.
-pub fn unknown_teid(stage: &Stage<'_>) -> Result<String> {
-    let session = stage.establish_with(&Rules::USUAL)?;
-    let probe = Probe::open(stage, PORT)?;
+pub fn unknown_teid(stage: &ScenarioContext<'_>) -> Result<String> {
+    let session = stage.establish_with(&ScenarioRules::USUAL)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     let gnb = &stage.network.gnb;
     let count = || gnb.counters().error_indications.load(Ordering::Relaxed);
     all("own TEID", &probe.uplink()?)?;
@@ -199,8 +204,8 @@ pub fn unknown_teid(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// A gNB that answers no echo has a failed path, until it answers. Spec: TS 29.244 §7.4.5.1.
-pub fn echo_path(stage: &Stage<'_>) -> Result<String> {
-    let session = stage.establish_with(&Rules::USUAL)?;
+pub fn echo_path(stage: &ScenarioContext<'_>) -> Result<String> {
+    let session = stage.establish_with(&ScenarioRules::USUAL)?;
     let gnb = &stage.network.gnb;
     stage.network.smf.inbox().clear();
     gnb.silence(true);
@@ -217,7 +222,7 @@ pub fn echo_path(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// The state of the path to the gNB, as adit shows it.
-fn path_state(stage: &Stage<'_>) -> Result<String> {
+fn path_state(stage: &ScenarioContext<'_>) -> Result<String> {
     let shown = stage.network.adit.admin().show("paths", stage.stop)?;
     let paths = shown["paths"].as_array().context("adit's paths are no list")?;
     let path = paths.iter().find(|path| path["peer"] == GNB.to_string());
@@ -226,7 +231,7 @@ fn path_state(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// Waits for a node report of one kind; the peer that it names.
-fn node_report(stage: &Stage<'_>, kind: NodeReportType) -> Result<IpAddr> {
+fn node_report(stage: &ScenarioContext<'_>, kind: NodeReportType) -> Result<IpAddr> {
     let inbox = stage.network.smf.inbox();
     let what = format!("node report of {kind:?}");
     let addr = |peer: RemoteGtpuPeer<'_>| Some(IpAddr::V4(peer.v4?));

@@ -10,9 +10,9 @@ use adit_types::UrrId;
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
-use crate::inbox::Usage;
-use crate::scenario::probe::{DATAGRAMS, PACKET_BYTES, Probe};
-use crate::scenario::session::{Rules, Session, Stage, all, both, none};
+use crate::inbox::ReportedUsage;
+use crate::scenario::probe::{DATAGRAMS, PACKET_BYTES, ProbeSockets};
+use crate::scenario::session::{ScenarioContext, ScenarioRules, ScenarioSession, all, both, none};
 
 const URR: UrrId = UrrId(1);
 /// Octets of one look in one direction.
@@ -22,13 +22,16 @@ fn urr(triggers: ReportingTriggers) -> CreateUrr<'static> {
     CreateUrr::new(URR, MeasurementMethod::VOLUM, triggers)
 }
 
-fn establish<'a>(stage: &'a Stage<'a>, urr: CreateUrr<'_>) -> Result<Session<'a>> {
-    stage.establish_with(&Rules { urrs: &[urr], ..Rules::USUAL })
+fn establish<'a>(
+    stage: &'a ScenarioContext<'a>,
+    urr: CreateUrr<'_>,
+) -> Result<ScenarioSession<'a>> {
+    stage.establish_with(&ScenarioRules { urrs: &[urr], ..ScenarioRules::USUAL })
 }
 
 /// Each time the threshold is reached a report comes; together with the last one they tell exactly
 /// what the lab sent.
-pub fn threshold(stage: &Stage<'_>) -> Result<String> {
+pub fn threshold(stage: &ScenarioContext<'_>) -> Result<String> {
     let total = Some(3 * LOOK_BYTES);
     let session = establish(
         stage,
@@ -37,7 +40,7 @@ pub fn threshold(stage: &Stage<'_>) -> Result<String> {
             ..urr(ReportingTriggers::VOLTH)
         },
     )?;
-    let probe = Probe::open(stage, PORT)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     let mut usages = Vec::new();
     for round in 1..=4u64 {
         both("traffic", &probe)?;
@@ -48,7 +51,7 @@ pub fn threshold(stage: &Stage<'_>) -> Result<String> {
     }
     let reports = usages.len();
     usages.extend(session.end()?);
-    let sum = |part: fn(&Usage) -> Option<u64>| usages.iter().filter_map(part).sum::<u64>();
+    let sum = |part: fn(&ReportedUsage) -> Option<u64>| usages.iter().filter_map(part).sum::<u64>();
     let (uplink, downlink) = (sum(|usage| usage.volume.uplink), sum(|usage| usage.volume.downlink));
     let sent = 4 * LOOK_BYTES;
     ensure!(
@@ -62,13 +65,13 @@ pub fn threshold(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// Traffic passes up to the quota, is told of, and passes again after a new one.
-pub fn quota(stage: &Stage<'_>) -> Result<String> {
+pub fn quota(stage: &ScenarioContext<'_>) -> Result<String> {
     let quota = || VolumeQuota { total: Some(2 * LOOK_BYTES), ..VolumeQuota::default() };
     let session = establish(
         stage,
         CreateUrr { volume_quota: Some(quota()), ..urr(ReportingTriggers::VOLQU) },
     )?;
-    let probe = Probe::open(stage, PORT)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     both("within the quota", &probe)?;
     let usage = session.usage("report of VOLQU", UsageReportTrigger::VOLQU)?;
     ensure!(usage.total() == 2 * LOOK_BYTES, "the report says {:?}", usage.volume);
@@ -83,9 +86,9 @@ pub fn quota(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// The first packet is told of.
-pub fn start_of_traffic(stage: &Stage<'_>) -> Result<String> {
+pub fn start_of_traffic(stage: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(stage, urr(ReportingTriggers::START))?;
-    let probe = Probe::open(stage, PORT)?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     all("traffic", &probe.uplink()?)?;
     let usage = session.usage("report of START", UsageReportTrigger::START)?;
     session.end()?;
@@ -94,10 +97,10 @@ pub fn start_of_traffic(stage: &Stage<'_>) -> Result<String> {
 }
 
 /// A session without packets is told of. Spec: TS 29.244 §5.11.3.
-pub fn inactivity(stage: &Stage<'_>) -> Result<String> {
+pub fn inactivity(stage: &ScenarioContext<'_>) -> Result<String> {
     let inactivity = Some(UserPlaneInactivityTimer(1));
-    let session = stage.establish_with(&Rules { inactivity, ..Rules::USUAL })?;
-    let probe = Probe::open(stage, PORT)?;
+    let session = stage.establish_with(&ScenarioRules { inactivity, ..ScenarioRules::USUAL })?;
+    let probe = ProbeSockets::open(stage, PORT)?;
     both("traffic", &probe)?;
     session.report("User Plane Inactivity Report", |report| {
         report.report_type.contains(ReportType::UPIR).then_some(())

@@ -15,12 +15,12 @@ use adit_types::limits::{
 };
 use adit_types::{FarId, Nanos, PdrId, Seid};
 
-use crate::procedure::farewell::Leaving;
+use crate::procedure::final_usage::EndedSession;
 use crate::procedure::report::ReportItem;
 
 /// What one session has to report.
 #[derive(Debug)]
-struct Queue {
+struct ReportQueue {
     owner: OwnerId,
     waiting: VecDeque<ReportItem>,
     /// What the request in flight carries; empty without one.
@@ -33,7 +33,7 @@ struct Queue {
     redirects: u8,
 }
 
-impl Queue {
+impl ReportQueue {
     const fn new(owner: OwnerId) -> Self {
         Self {
             owner,
@@ -58,19 +58,19 @@ impl Queue {
         self.sending.iter().any(|item| matches!(item, ReportItem::Usage(_)))
     }
 
-    fn counts(&self) -> Counts {
-        Counts { in_flight: usize::from(self.is_in_flight()), waiting: self.waiting.len() }
+    fn counts(&self) -> ReportCounts {
+        ReportCounts { in_flight: usize::from(self.is_in_flight()), waiting: self.waiting.len() }
     }
 }
 
 /// Requests in flight, and items that wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Counts {
+struct ReportCounts {
     in_flight: usize,
     waiting: usize,
 }
 
-impl Counts {
+impl ReportCounts {
     const fn replace(&mut self, before: Self, after: Self) {
         self.in_flight = (self.in_flight + after.in_flight).saturating_sub(before.in_flight);
         self.waiting = (self.waiting + after.waiting).saturating_sub(before.waiting);
@@ -81,27 +81,27 @@ impl Counts {
 /// most [`REPORT_ITEMS_MAX`] items wait.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    queues: BTreeMap<Seid, Queue>,
+    queues: BTreeMap<Seid, ReportQueue>,
     /// Sessions with something to send and nothing in flight, in the order of their turn.
     ready: VecDeque<Seid>,
     /// Of associations that have not ended.
-    counts: BTreeMap<OwnerId, Counts>,
-    total: Counts,
+    counts: BTreeMap<OwnerId, ReportCounts>,
+    total: ReportCounts,
     /// Turns of sessions that this turn of the control thread gave.
     started: usize,
     /// What was told since its FAR was activated.
-    told: BTreeMap<Seid, Vec<Told>>,
+    notified: BTreeMap<Seid, Vec<NotifiedData>>,
     /// Notifications that their BAR delays, by time and in the order of their arrival.
-    delayed: BTreeMap<(Nanos, u64), (Seid, Notification)>,
+    delayed: BTreeMap<(Nanos, u64), (Seid, DownlinkDataNotice)>,
     delayed_total: u64,
     /// Sessions that are gone, and whose last reports are not.
-    leaving: BTreeMap<Seid, Leaving>,
-    leaving_of: BTreeMap<OwnerId, BTreeSet<Seid>>,
+    ended: BTreeMap<Seid, EndedSession>,
+    ended_of: BTreeMap<OwnerId, BTreeSet<Seid>>,
 }
 
 /// One notification of downlink data, so that the next one is known to be the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct NotifiedData {
     pub far: FarId,
     pub pdr: PdrId,
     pub delivery: Option<DataDelivery>,
@@ -109,14 +109,14 @@ pub(super) struct Told {
 
 /// Downlink data as a worker told of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Notification {
-    pub told: Told,
+pub(super) struct DownlinkDataNotice {
+    pub data: NotifiedData,
     pub service: DownlinkDataServiceInformation,
 }
 
 /// What became of a queue that is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Discarded {
+pub(crate) struct DiscardedReports {
     /// The sequence number of the request that was in flight.
     pub sequence: Option<u32>,
     /// Reports of usage that went with it.
@@ -138,20 +138,20 @@ impl Reports {
 
     /// Takes notice that a queue of `owner` changed. One of an association that ended is not counted
     /// any more.
-    fn recount(&mut self, owner: OwnerId, before: Counts, after: Counts) {
-        if before != Counts::default() && !self.counts.contains_key(&owner) {
+    fn recount(&mut self, owner: OwnerId, before: ReportCounts, after: ReportCounts) {
+        if before != ReportCounts::default() && !self.counts.contains_key(&owner) {
             return;
         }
         self.total.replace(before, after);
         let counts = self.counts.entry(owner).or_default();
         counts.replace(before, after);
-        if *counts == Counts::default() {
+        if *counts == ReportCounts::default() {
             self.counts.remove(&owner);
         }
     }
 
     /// Changes the queue of a session, if it has one; an idle one is gone then.
-    fn change<T>(&mut self, up_seid: Seid, edit: impl FnOnce(&mut Queue) -> T) -> Option<T> {
+    fn change<T>(&mut self, up_seid: Seid, edit: impl FnOnce(&mut ReportQueue) -> T) -> Option<T> {
         let queue = self.queues.get_mut(&up_seid)?;
         let (owner, before) = (queue.owner, queue.counts());
         let edited = edit(queue);
@@ -165,7 +165,7 @@ impl Reports {
 
     /// Queues `item`; false when there is no room for it.
     pub fn push(&mut self, up_seid: Seid, owner: OwnerId, item: ReportItem) -> bool {
-        let queue = self.queues.entry(up_seid).or_insert_with(|| Queue::new(owner));
+        let queue = self.queues.entry(up_seid).or_insert_with(|| ReportQueue::new(owner));
         if queue.waiting.contains(&item) {
             return true;
         }
@@ -203,7 +203,7 @@ impl Reports {
 
     /// True while a request of this session is in flight, or being made.
     pub fn is_sending(&self, up_seid: Seid) -> bool {
-        self.queues.get(&up_seid).is_some_and(Queue::is_in_flight)
+        self.queues.get(&up_seid).is_some_and(ReportQueue::is_in_flight)
     }
 
     /// Remembers the request in flight.
@@ -224,7 +224,7 @@ impl Reports {
         });
         match waits {
             Some(true) => self.ready.push_back(up_seid),
-            Some(false) => self.settle(up_seid),
+            Some(false) => self.forget_if_reported(up_seid),
             None => {}
         }
     }
@@ -270,63 +270,63 @@ impl Reports {
         queue.redirect = None;
         let from = core::mem::replace(&mut queue.owner, to);
         let counts = queue.counts();
-        self.recount(from, counts, Counts::default());
-        self.recount(to, Counts::default(), counts);
+        self.recount(from, counts, ReportCounts::default());
+        self.recount(to, ReportCounts::default(), counts);
         sequence
     }
 
     /// Takes in that a session is gone but for its last reports.
-    pub fn leave(&mut self, up_seid: Seid, leaving: Leaving) {
-        self.leaving_of.entry(leaving.owner).or_default().insert(up_seid);
-        self.leaving.insert(up_seid, leaving);
+    pub fn add_ended(&mut self, up_seid: Seid, leaving: EndedSession) {
+        self.ended_of.entry(leaving.owner).or_default().insert(up_seid);
+        self.ended.insert(up_seid, leaving);
     }
 
     /// A session that is gone but for its last reports.
-    pub fn leaving(&self, up_seid: Seid) -> Option<&Leaving> {
-        self.leaving.get(&up_seid)
+    pub fn ended(&self, up_seid: Seid) -> Option<&EndedSession> {
+        self.ended.get(&up_seid)
     }
 
     /// Takes in that the last usage of a session is read. Returns whom it belonged to.
     pub fn last_usage_read(&mut self, up_seid: Seid) -> Option<OwnerId> {
-        let leaving = self.leaving.get_mut(&up_seid)?;
+        let leaving = self.ended.get_mut(&up_seid)?;
         leaving.is_read = true;
         Some(leaving.owner)
     }
 
     /// How many sessions of an association are gone but for their last reports.
-    pub fn leaving_len(&self, owner: OwnerId) -> usize {
-        self.leaving_of.get(&owner).map_or(0, BTreeSet::len)
+    pub fn ended_len(&self, owner: OwnerId) -> usize {
+        self.ended_of.get(&owner).map_or(0, BTreeSet::len)
     }
 
     /// Takes out one of them.
-    pub fn pop_leaving(&mut self, owner: OwnerId) -> Option<Seid> {
-        let up_seid = *self.leaving_of.get(&owner)?.first()?;
-        self.forget_leaving(up_seid);
+    pub fn pop_ended(&mut self, owner: OwnerId) -> Option<Seid> {
+        let up_seid = *self.ended_of.get(&owner)?.first()?;
+        self.forget_ended(up_seid);
         Some(up_seid)
     }
 
-    fn forget_leaving(&mut self, up_seid: Seid) {
-        let Some(Leaving { owner, .. }) = self.leaving.remove(&up_seid) else { return };
-        if let Some(of_owner) = self.leaving_of.get_mut(&owner) {
+    fn forget_ended(&mut self, up_seid: Seid) {
+        let Some(EndedSession { owner, .. }) = self.ended.remove(&up_seid) else { return };
+        if let Some(of_owner) = self.ended_of.get_mut(&owner) {
             of_owner.remove(&up_seid);
             if of_owner.is_empty() {
-                self.leaving_of.remove(&owner);
+                self.ended_of.remove(&owner);
             }
         }
     }
 
     /// Forgets a session that is gone once its last report is answered.
-    pub fn settle(&mut self, up_seid: Seid) {
-        if self.leaving.get(&up_seid).is_some_and(|leaving| leaving.is_read)
+    pub fn forget_if_reported(&mut self, up_seid: Seid) {
+        if self.ended.get(&up_seid).is_some_and(|leaving| leaving.is_read)
             && !self.queues.contains_key(&up_seid)
         {
-            self.forget_leaving(up_seid);
+            self.forget_ended(up_seid);
         }
     }
 
     /// Keeps of a session's reports the usage alone, because the session is gone.
     pub fn keep_usage(&mut self, up_seid: Seid) {
-        self.told.remove(&up_seid);
+        self.notified.remove(&up_seid);
         self.change(up_seid, |queue| {
             queue.waiting.retain(|item| matches!(item, ReportItem::Usage(_)));
         });
@@ -334,12 +334,12 @@ impl Reports {
 
     /// True while a request of this session is in flight that carries usage.
     pub fn has_unacknowledged_usage(&self, up_seid: Seid) -> bool {
-        self.queues.get(&up_seid).is_some_and(Queue::carries_usage)
+        self.queues.get(&up_seid).is_some_and(ReportQueue::carries_usage)
     }
 
     /// Remembers a notification; false when it was told before, or when there is no room.
-    pub(super) fn tell(&mut self, up_seid: Seid, told: Told) -> bool {
-        let known = self.told.entry(up_seid).or_default();
+    pub(super) fn note_notified(&mut self, up_seid: Seid, told: NotifiedData) -> bool {
+        let known = self.notified.entry(up_seid).or_default();
         let is_new = !known.contains(&told) && known.len() < REPORT_ITEMS_PER_SESSION_MAX;
         if is_new {
             known.push(told);
@@ -348,21 +348,21 @@ impl Reports {
     }
 
     /// Forgets what was told of a session: all of it, or that of some FARs.
-    pub fn forget_told(&mut self, up_seid: Seid, fars: Option<&[FarId]>) {
-        match (fars, self.told.get_mut(&up_seid)) {
+    pub fn forget_notified(&mut self, up_seid: Seid, fars: Option<&[FarId]>) {
+        match (fars, self.notified.get_mut(&up_seid)) {
             (Some(fars), Some(told)) => told.retain(|told| !fars.contains(&told.far)),
-            _ => drop(self.told.remove(&up_seid)),
+            _ => drop(self.notified.remove(&up_seid)),
         }
     }
 
     /// Delays a notification until `at`. Without room it is due at once.
-    pub(super) fn delay(&mut self, at: Nanos, up_seid: Seid, notification: Notification) {
+    pub(super) fn delay(&mut self, at: Nanos, up_seid: Seid, notification: DownlinkDataNotice) {
         let at = if self.delayed.len() < REPORT_ITEMS_MAX { at } else { Nanos(0) };
         self.delayed_total += 1;
         self.delayed.insert((at, self.delayed_total), (up_seid, notification));
     }
 
-    pub(super) fn take_delayed(&mut self, now: Nanos) -> Option<(Seid, Notification)> {
+    pub(super) fn take_delayed(&mut self, now: Nanos) -> Option<(Seid, DownlinkDataNotice)> {
         let entry = self.delayed.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(entry.remove())
     }
@@ -376,7 +376,7 @@ impl Reports {
     /// discarded with its sessions, one after another.
     pub fn abandon(&mut self, owner: OwnerId) {
         let counts = self.counts.remove(&owner).unwrap_or_default();
-        self.total.replace(counts, Counts::default());
+        self.total.replace(counts, ReportCounts::default());
     }
 
     /// Items that wait, of all sessions.
@@ -397,7 +397,7 @@ impl Reports {
     /// Forgets one session; returns the sequence number of its request in flight, unless that
     /// carries usage: it is retransmitted until the CP function has it.
     pub fn remove(&mut self, up_seid: Seid) -> Option<u32> {
-        self.told.remove(&up_seid);
+        self.notified.remove(&up_seid);
         let removed = self.change(up_seid, |queue| {
             queue.waiting.clear();
             if queue.carries_usage() {
@@ -410,19 +410,19 @@ impl Reports {
     }
 
     /// Forgets one session and all that it had to report.
-    pub fn discard(&mut self, up_seid: Seid) -> Discarded {
-        self.told.remove(&up_seid);
+    pub fn discard(&mut self, up_seid: Seid) -> DiscardedReports {
+        self.notified.remove(&up_seid);
         let discarded = self.change(up_seid, |queue| {
             let items = queue.sending.drain(..).chain(queue.waiting.drain(..));
             let usage = items.filter(|item| matches!(item, ReportItem::Usage(_))).count();
-            Discarded { sequence: queue.sequence, usage }
+            DiscardedReports { sequence: queue.sequence, usage }
         });
         discarded.unwrap_or_default()
     }
 
     /// The flags of a session's request: PSDBU in the last one of a session that we ended.
-    pub fn says_goodbye(&self, up_seid: Seid) -> Option<PfcpSrReqFlags> {
-        let leaving = self.leaving.get(&up_seid).filter(|leaving| leaving.by_us)?;
+    pub fn final_report_flags(&self, up_seid: Seid) -> Option<PfcpSrReqFlags> {
+        let leaving = self.ended.get(&up_seid).filter(|leaving| leaving.by_us)?;
         let is_last = self.queues.get(&up_seid).is_some_and(|queue| queue.waiting.is_empty());
         (leaving.is_read && is_last).then_some(PfcpSrReqFlags::PSDBU)
     }
@@ -432,14 +432,16 @@ impl Reports {
 fn take_batch(waiting: &mut VecDeque<ReportItem>) -> Vec<ReportItem> {
     let mut batch: Vec<ReportItem> = Vec::new();
     while batch.len() < REPORT_ITEMS_PER_REQUEST_MAX
-        && waiting.front().is_some_and(|item| batch.iter().all(|other| goes_with(item, other)))
+        && waiting
+            .front()
+            .is_some_and(|item| batch.iter().all(|other| fits_request_of(item, other)))
     {
         batch.extend(waiting.pop_front());
     }
     batch
 }
 
-fn goes_with(item: &ReportItem, other: &ReportItem) -> bool {
+fn fits_request_of(item: &ReportItem, other: &ReportItem) -> bool {
     match (item, other) {
         (
             ReportItem::DownlinkData { status, .. },
@@ -459,14 +461,14 @@ mod tests {
 
     #[test]
     fn notification_beyond_the_bound_of_those_held_back_is_told_at_once() {
-        let told = Told { far: FarId(1), pdr: PdrId(1), delivery: None };
+        let told = NotifiedData { far: FarId(1), pdr: PdrId(1), delivery: None };
         let service = DownlinkDataServiceInformation::default();
         let mut reports = Reports::default();
         for _ in 0..REPORT_ITEMS_MAX {
-            reports.delay(Nanos(9), Seid(1), Notification { told, service });
+            reports.delay(Nanos(9), Seid(1), DownlinkDataNotice { data: told, service });
         }
         assert_eq!(reports.next_notification(), Some(Nanos(9)));
-        reports.delay(Nanos(9), Seid(2), Notification { told, service });
+        reports.delay(Nanos(9), Seid(2), DownlinkDataNotice { data: told, service });
         assert_eq!(reports.next_notification(), Some(Nanos(0)));
     }
 
@@ -502,9 +504,9 @@ mod tests {
         reports.begin_turn();
         assert_eq!(reports.start().map(|(seid, _)| seid), Some(Seid(max)));
         reports.abandon(OwnerId(1));
-        assert_eq!(reports.total, Counts::default(), "the room is free at once");
-        assert_eq!(reports.discard(Seid(max)), Discarded { sequence: None, usage: 0 });
-        assert_eq!((reports.total, reports.counts.len()), (Counts::default(), 0));
+        assert_eq!(reports.total, ReportCounts::default(), "the room is free at once");
+        assert_eq!(reports.discard(Seid(max)), DiscardedReports { sequence: None, usage: 0 });
+        assert_eq!((reports.total, reports.counts.len()), (ReportCounts::default(), 0));
         for seid in 0..=max {
             reports.remove(Seid(seid));
         }
@@ -534,11 +536,11 @@ mod tests {
         reports.start();
         reports.sent(Seid(1), 77);
         assert_eq!(reports.hand_over(Seid(1), OwnerId(2)), Some(77));
-        let waiting = Counts { in_flight: 0, waiting: 1 };
+        let waiting = ReportCounts { in_flight: 0, waiting: 1 };
         assert_eq!(reports.counts, [(OwnerId(1), waiting), (OwnerId(2), waiting)].into());
         reports.abandon(OwnerId(1));
         assert_eq!(reports.total, waiting);
         reports.discard(Seid(1));
-        assert_eq!((reports.total, reports.counts.len()), (Counts::default(), 0));
+        assert_eq!((reports.total, reports.counts.len()), (ReportCounts::default(), 0));
     }
 }

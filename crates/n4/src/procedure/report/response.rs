@@ -3,24 +3,25 @@
 use adit_pfcp::ie::PfcpSrRspFlags;
 use adit_pfcp::message::SessionReportResponse;
 use adit_pfcp::{Cause, MessageBody};
-use adit_session::Change;
+use adit_session::SessionChange;
 use adit_types::{Nanos, Seid};
 
-use crate::node::{Node, Request};
+use crate::node::{Node, ReceivedMessage};
 use crate::procedure::{rule_decode, withdraw_decode};
-use crate::transaction::Purpose;
+use crate::transaction::RequestPurpose;
 
 impl Node {
     /// Takes the response to a report. Spec: TS 29.244 §7.5.9.
-    pub(crate) fn handle_session_report_response(&mut self, response: &Request<'_>) {
+    pub(crate) fn handle_session_report_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = SessionReportResponse::decode_body(response.body) else {
             self.counters.scalars.discarded_malformed_response += 1;
             return;
         };
-        let expects = |purpose: &Purpose| matches!(purpose, Purpose::SessionReport { .. });
+        let expects =
+            |purpose: &RequestPurpose| matches!(purpose, RequestPurpose::SessionReport { .. });
         let sequence = response.header.sequence;
         let purpose = self.transactions.take(response.from, sequence, expects);
-        let Some(Purpose::SessionReport { up_seid, .. }) = purpose else {
+        let Some(RequestPurpose::SessionReport { up_seid, .. }) = purpose else {
             self.counters.scalars.discarded_unmatched_response += 1;
             return;
         };
@@ -34,12 +35,12 @@ impl Node {
                 return self.send_reports(response.now);
             }
             cause if cause.is_accepted() => {
-                self.follow_control(response, up_seid, &message);
-                self.follow_response(response.now, up_seid, &message);
+                self.apply_control(response, up_seid, &message);
+                self.apply_accepting_response(response.now, up_seid, &message);
             }
             _ => {
                 self.counters.scalars.reports_refused += 1;
-                self.follow_flags(response.now, up_seid, &message);
+                self.apply_refusing_response(response.now, up_seid, &message);
             }
         }
         self.reports.finish(up_seid);
@@ -49,16 +50,21 @@ impl Node {
 
     /// Discards buffered packets if a response that refuses says so: the UE cannot be paged.
     /// Spec: TS 29.244 §8.2.32.
-    fn follow_flags(&mut self, now: Nanos, up_seid: Seid, message: &SessionReportResponse<'_>) {
+    fn apply_refusing_response(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        message: &SessionReportResponse<'_>,
+    ) {
         let flags = message.pfcp_sr_rsp_flags.unwrap_or_default();
         if flags.contains(PfcpSrRspFlags::DROBU) {
-            let change = Change { at: now, drop_buffered: true, ..Change::default() };
+            let change = SessionChange { at: now, drop_buffered: true, ..SessionChange::default() };
             self.apply_response(up_seid, change);
         }
     }
 
     /// Applies the change that a response carries; false if the session store refuses it.
-    fn apply_response(&mut self, up_seid: Seid, change: Change) -> bool {
+    fn apply_response(&mut self, up_seid: Seid, change: SessionChange) -> bool {
         let modified = self.store.modify(up_seid, change);
         self.counters.scalars.report_responses_not_applied += u64::from(modified.is_err());
         let applies = modified.is_ok();
@@ -70,11 +76,16 @@ impl Node {
 
     /// Applies an accepting response: changes the BAR, discards buffered packets, sets another tunnel
     /// towards the CP function. Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
-    fn follow_response(&mut self, now: Nanos, up_seid: Seid, message: &SessionReportResponse<'_>) {
+    fn apply_accepting_response(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        message: &SessionReportResponse<'_>,
+    ) {
         let flags = message.pfcp_sr_rsp_flags.unwrap_or_default();
         let drop_buffered = flags.contains(PfcpSrRspFlags::DROBU);
-        let unchanged = Change { at: now, ..Change::default() };
-        let mut change = Change { drop_buffered, ..unchanged.clone() };
+        let unchanged = SessionChange { at: now, ..SessionChange::default() };
+        let mut change = SessionChange { drop_buffered, ..unchanged.clone() };
         let update = message.update_bar.as_ref().map(rule_decode::update_bar_of_report);
         change.update_bars.extend(update);
         let bar = message.update_bar.as_ref();

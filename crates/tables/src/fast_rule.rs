@@ -13,8 +13,8 @@ use core::fmt;
 use core::net::Ipv4Addr;
 
 use adit_rules::{
-    EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr, ExpressWay,
-    Line as ChoiceLine,
+    FAST_RULE_QFIS_MAX, FAST_RULE_URRS_MAX, FastRule, FastRuleForwarding, FastRuleUe, FastRuleUrr,
+    MatcherLine as ChoiceLine,
 };
 use adit_types::limits::SLICES_MAX;
 use adit_types::{
@@ -22,7 +22,7 @@ use adit_types::{
 };
 
 use crate::counters::{Counter, SessionTraffic};
-use crate::large::Large;
+use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -32,7 +32,7 @@ pub(crate) const WORDS: usize = 5;
 /// The word where the URRs begin.
 const URRS: usize = 3;
 
-const _: () = assert!(URRS + EXPRESS_URRS_MAX == WORDS && EXPRESS_QFIS_MAX == 4);
+const _: () = assert!(URRS + FAST_RULE_URRS_MAX == WORDS && FAST_RULE_QFIS_MAX == 4);
 const _: () = assert!(SLICES_MAX < 1 << 4);
 
 /// Bits of the head below are the sequence number: no reader pauses for half as many writes of a line
@@ -48,17 +48,17 @@ const METERS: u64 = 0b11 << METERS_SHIFT;
 /// The line holds a choice ([`crate::choice`]) instead of an express.
 const CHOICE: u64 = 1 << 23;
 /// The line may be read.
-const USABLE: u64 = 1 << 24;
+const READABLE: u64 = 1 << 24;
 const V4: u64 = 1 << 25;
 const V4_ANY: u64 = 1 << 26;
 const V6: u64 = 1 << 27;
 const V6_ANY: u64 = 1 << 28;
-const V6_BEHIND_V4: u32 = 2;
-const _: () = assert!(V6 == V4 << V6_BEHIND_V4 && V6_ANY == V4_ANY << V6_BEHIND_V4);
+const V6_FLAGS_SHIFT: u32 = 2;
+const _: () = assert!(V6 == V4 << V6_FLAGS_SHIFT && V6_ANY == V4_ANY << V6_FLAGS_SHIFT);
 const _: () = assert!(V4_ANY == V4 << 1);
-const MARKS: u64 = 1 << 29;
+const HAS_QFI: u64 = 1 << 29;
 const REFLECTIVE: u64 = 1 << 30;
-const ANY_FLOW: u64 = 1 << 31;
+const ANY_QFI: u64 = 1 << 31;
 /// Four octets of uplink.
 const QFIS_SHIFT: u32 = 32;
 /// One octet of downlink.
@@ -78,7 +78,7 @@ const NO_URR: u64 = u64::MAX;
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
-pub(crate) struct Line {
+pub(crate) struct FastRuleCell {
     head: AtomicU64,
     words: [AtomicU64; WORDS],
     pkts: Counter,
@@ -86,9 +86,9 @@ pub(crate) struct Line {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Line>() == 64, "one cache line");
+const _: () = assert!(size_of::<FastRuleCell>() == 64, "one cache line");
 
-impl Line {
+impl FastRuleCell {
     /// Writes a line and gives its sequence number; for the one writer.
     fn write(&self, flags: u64, words: [u64; WORDS]) -> u64 {
         let sequence = self.head.load(Ordering::Relaxed);
@@ -105,43 +105,43 @@ impl Line {
 
     /// Head and words of one moment, if the line is usable.
     #[inline]
-    fn read(&self) -> Option<ExpressLine<'_>> {
-        self.read_if(USABLE)
+    fn read(&self) -> Option<FastRuleLine<'_>> {
+        self.read_if(READABLE)
     }
 
     /// The words of a choice, all of one moment.
     #[inline]
     pub(crate) fn read_choice(&self) -> Option<[u64; WORDS]> {
-        self.read_if(USABLE | CHOICE).map(|line| line.words)
+        self.read_if(READABLE | CHOICE).map(|line| line.words)
     }
 
     /// Writes the words of a choice, which nobody reads until it is settled; for the one writer.
-    pub(crate) fn write_choice(&self, words: [u64; WORDS]) -> Unsettled {
-        Unsettled(self.write(CHOICE, words))
+    pub(crate) fn write_choice(&self, words: [u64; WORDS]) -> WrittenRule {
+        WrittenRule(self.write(CHOICE, words))
     }
 
     /// Head and words of one moment, if the line is of this kind and may be read.
     #[inline]
-    fn read_if(&self, kind: u64) -> Option<ExpressLine<'_>> {
+    fn read_if(&self, kind: u64) -> Option<FastRuleLine<'_>> {
         let head = self.head.load(Ordering::Acquire);
-        if head & (USABLE | CHOICE) != kind {
+        if head & (READABLE | CHOICE) != kind {
             return None;
         }
         let words = core::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
-        (self.head.load(Ordering::Relaxed) == head).then_some(ExpressLine {
+        (self.head.load(Ordering::Relaxed) == head).then_some(FastRuleLine {
             head,
             words,
-            home: self,
+            cell: self,
         })
     }
 }
 
 /// An express that is written and not read yet: the sequence number of its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unsettled(u64);
+pub(crate) struct WrittenRule(u64);
 
-impl Unsettled {
+impl WrittenRule {
     /// None: the sequence number of no line.
     pub(crate) const NONE: Self = Self(u64::MAX);
 }
@@ -150,17 +150,17 @@ impl Unsettled {
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
-struct Lines {
-    uplink: Line,
-    downlink: Line,
+struct FastRuleCells {
+    uplink: FastRuleCell,
+    downlink: FastRuleCell,
 }
 
 /// The expresses of all sessions, and their traffic.
-pub(crate) struct ExpressTable(Large<Lines>);
+pub(crate) struct FastRuleTable(LargeArray<FastRuleCells>);
 
-impl ExpressTable {
+impl FastRuleTable {
     pub(crate) fn new(sessions: usize) -> Self {
-        Self(Large::zeroed(sessions))
+        Self(LargeArray::zeroed(sessions))
     }
 
     /// Sessions that there is room for.
@@ -169,7 +169,11 @@ impl ExpressTable {
     }
 
     #[inline]
-    pub(crate) fn line(&self, session: SessionIndex, direction: Direction) -> Option<&Line> {
+    pub(crate) fn cell(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+    ) -> Option<&FastRuleCell> {
         let lines = self.0.get(session.0 as usize)?;
         Some(match direction {
             Direction::Uplink => &lines.uplink,
@@ -183,54 +187,54 @@ impl ExpressTable {
         &self,
         session: SessionIndex,
         direction: Direction,
-        express: Option<&Express>,
-    ) -> Unsettled {
-        let Some(line) = self.line(session, direction) else { return Unsettled::NONE };
+        express: Option<&FastRule>,
+    ) -> WrittenRule {
+        let Some(line) = self.cell(session, direction) else { return WrittenRule::NONE };
         match express {
             Some(express) => {
                 let (flags, words) = pack(express);
-                Unsettled(line.write(flags & !USABLE, words))
+                WrittenRule(line.write(flags & !READABLE, words))
             }
             None => {
                 line.write(0, [0; WORDS]);
-                Unsettled::NONE
+                WrittenRule::NONE
             }
         }
     }
 
     /// Lets an express be read, unless another one was written since. For the publisher only.
-    pub(crate) fn settle(
+    pub(crate) fn activate(
         &self,
         session: SessionIndex,
         direction: Direction,
-        Unsettled(sequence): Unsettled,
+        WrittenRule(sequence): WrittenRule,
     ) {
-        let Some(line) = self.line(session, direction) else { return };
+        let Some(line) = self.cell(session, direction) else { return };
         let head = line.head.load(Ordering::Relaxed);
         if head & SEQUENCE == sequence {
-            line.head.store(head | USABLE, Ordering::Release);
+            line.head.store(head | READABLE, Ordering::Release);
         }
     }
 
     /// The express of one direction; `None` without one, and while it is written.
     #[cfg(test)]
-    fn get(&self, session: SessionIndex, direction: Direction) -> Option<ExpressLine<'_>> {
-        self.home(session, direction)?.read()
+    fn get(&self, session: SessionIndex, direction: Direction) -> Option<FastRuleLine<'_>> {
+        self.slot(session, direction)?.read()
     }
 
     /// The place of the express of one direction of a session.
     #[inline]
-    pub(crate) fn home(
+    pub(crate) fn slot(
         &self,
         session: SessionIndex,
         direction: Direction,
-    ) -> Option<ExpressHome<'_>> {
-        self.line(session, direction).map(ExpressHome)
+    ) -> Option<FastRuleSlot<'_>> {
+        self.cell(session, direction).map(FastRuleSlot)
     }
 
     #[inline]
     pub(crate) fn prefetch(&self, session: SessionIndex, direction: Direction) {
-        if let Some(line) = self.line(session, direction) {
+        if let Some(line) = self.cell(session, direction) {
             prefetch::read(line);
         }
     }
@@ -238,14 +242,14 @@ impl ExpressTable {
     /// Counts forwarded packets of a session; see [`crate::View::count_session`].
     #[inline]
     pub(crate) fn count(&self, session: SessionIndex, direction: Direction, pkts: u64, bytes: u64) {
-        let Some(line) = self.line(session, direction) else { return };
+        let Some(line) = self.cell(session, direction) else { return };
         line.pkts.add(pkts);
         line.bytes.add(bytes);
     }
 
     /// What was counted for `session`.
     pub(crate) fn traffic(&self, session: SessionIndex) -> SessionTraffic {
-        let Some(Lines { uplink, downlink }) = self.0.get(session.0 as usize) else {
+        let Some(FastRuleCells { uplink, downlink }) = self.0.get(session.0 as usize) else {
             return SessionTraffic::default();
         };
         SessionTraffic {
@@ -259,14 +263,14 @@ impl ExpressTable {
     /// Counts from zero again. Only while no worker can have found the session.
     pub(crate) fn reset_traffic(&self, session: SessionIndex) {
         for direction in [Direction::Uplink, Direction::Downlink] {
-            let Some(line) = self.line(session, direction) else { return };
+            let Some(line) = self.cell(session, direction) else { return };
             line.pkts.set(0);
             line.bytes.set(0);
         }
     }
 }
 
-impl fmt::Debug for ExpressTable {
+impl fmt::Debug for FastRuleTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpressTable").field("sessions", &self.0.len()).finish()
     }
@@ -274,15 +278,15 @@ impl fmt::Debug for ExpressTable {
 
 /// The place of the express of one direction of a session.
 #[derive(Clone, Copy)]
-pub struct ExpressHome<'a>(pub(crate) &'a Line);
+pub struct FastRuleSlot<'a>(pub(crate) &'a FastRuleCell);
 
-impl fmt::Debug for ExpressHome<'_> {
+impl fmt::Debug for FastRuleSlot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpressHome").finish_non_exhaustive()
     }
 }
 
-impl<'a> ExpressHome<'a> {
+impl<'a> FastRuleSlot<'a> {
     /// Asks for its cache line.
     #[inline]
     pub fn prefetch(self) {
@@ -292,17 +296,17 @@ impl<'a> ExpressHome<'a> {
     /// The express; `None` without one, and while it is written.
     #[inline]
     #[must_use]
-    pub fn read(self) -> Option<ExpressLine<'a>> {
+    pub fn read(self) -> Option<FastRuleLine<'a>> {
         self.0.read()
     }
 
     /// The usage slots of the express and whether it has buckets, to be asked for ahead of
     /// [`ExpressHome::read`]; may be of two moments, and out of range where there are fewer.
     #[inline]
-    pub(crate) fn slots(self) -> Option<([UsageSlot; EXPRESS_URRS_MAX], bool)> {
+    pub(crate) fn usage_slots(self) -> Option<([UsageSlot; FAST_RULE_URRS_MAX], bool)> {
         let Self(line) = self;
         let head = line.head.load(Ordering::Relaxed);
-        if head & (USABLE | CHOICE) != USABLE {
+        if head & (READABLE | CHOICE) != READABLE {
             return None;
         }
         let word = |at: usize| line.words[at].load(Ordering::Relaxed);
@@ -312,40 +316,40 @@ impl<'a> ExpressHome<'a> {
 }
 
 /// The express of one session and direction, as a worker read it at one moment: the meaning of
-/// [`Express`] without its shape. What is said about the other direction means nothing.
+/// [`FastRule`] without its shape. What is said about the other direction means nothing.
 #[derive(Clone, Copy)]
-pub struct ExpressLine<'a> {
+pub struct FastRuleLine<'a> {
     head: u64,
     words: [u64; WORDS],
-    home: &'a Line,
+    cell: &'a FastRuleCell,
 }
 
-impl fmt::Debug for ExpressLine<'_> {
+impl fmt::Debug for FastRuleLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { head, words, home: _ } = self;
+        let Self { head, words, cell: _ } = self;
         f.debug_struct("ExpressLine").field("head", head).field("words", words).finish()
     }
 }
 
 /// An express as one of those that packets choose among.
-pub(crate) fn choice_line(express: &Express) -> ChoiceLine {
+pub(crate) fn choice_line(express: &FastRule) -> ChoiceLine {
     let (head, [a, b, c, d, e]) = pack(express);
     ChoiceLine::of_words([head, a, b, c, d, e, 0, 0])
 }
 
-impl<'a> ExpressLine<'a> {
+impl<'a> FastRuleLine<'a> {
     /// The express in the line of a choice, of the session whose line is `home`.
     #[inline]
-    pub(crate) fn of_choice_line(line: &ChoiceLine, home: &'a Line) -> Self {
+    pub(crate) fn of_choice_line(line: &ChoiceLine, home: &'a FastRuleCell) -> Self {
         let [head, a, b, c, d, e, ..] = line.words();
-        Self { head, words: [a, b, c, d, e], home }
+        Self { head, words: [a, b, c, d, e], cell: home }
     }
 }
 
-impl ExpressLine<'_> {
+impl FastRuleLine<'_> {
     /// The usage slots of its URRs, out of range where there are fewer.
     #[inline]
-    pub(crate) fn slots(&self) -> [UsageSlot; EXPRESS_URRS_MAX] {
+    pub(crate) fn usage_slots(&self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
         let [_, _, _, urrs @ ..] = self.words;
         urrs.map(|urr| UsageSlot(halves(urr).0))
     }
@@ -354,10 +358,10 @@ impl ExpressLine<'_> {
     /// but for its source.
     #[inline]
     #[must_use]
-    pub fn takes_uplink(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
+    pub fn matches_uplink(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
         halves(self.words[0]).0 == teid.0
             && InterfaceSet(halves(self.words[2]).0).intersects(on)
-            && (self.head & ANY_FLOW != 0 || qfi.is_some_and(|qfi| self.has_flow(qfi)))
+            && (self.head & ANY_QFI != 0 || qfi.is_some_and(|qfi| self.has_qfi(qfi)))
     }
 
     /// The source of an uplink packet of a family: an IPv4 address, or the key of an IPv6 one.
@@ -365,13 +369,13 @@ impl ExpressLine<'_> {
     /// PERF: without a branch on the family, which nothing predicts where both are mixed.
     #[inline(always)]
     #[must_use]
-    pub fn source(&self, is_v6: bool) -> ExpressUe<u64> {
-        let flags = self.head >> (V4.trailing_zeros() + if is_v6 { V6_BEHIND_V4 } else { 0 });
-        let only = either(is_v6, self.words[1], u64::from(halves(self.words[0]).1));
+    pub fn source(&self, is_v6: bool) -> FastRuleUe<u64> {
+        let flags = self.head >> (V4.trailing_zeros() + if is_v6 { V6_FLAGS_SHIFT } else { 0 });
+        let only = select_family(is_v6, self.words[1], u64::from(halves(self.words[0]).1));
         match flags & 0b11 {
-            0b01 => ExpressUe::Only(only),
-            0b11 => ExpressUe::Any,
-            _ => ExpressUe::None,
+            0b01 => FastRuleUe::Only(only),
+            0b11 => FastRuleUe::Any,
+            _ => FastRuleUe::None,
         }
     }
 
@@ -381,11 +385,11 @@ impl ExpressLine<'_> {
     /// PERF: as of [`ExpressLine::source`].
     #[inline(always)]
     #[must_use]
-    pub fn takes_downlink(&self, on: InterfaceSet, dst: u64, is_v6: bool) -> bool {
+    pub fn matches_downlink(&self, on: InterfaceSet, dst: u64, is_v6: bool) -> bool {
         let (arrival, ue_v6) = halves(self.words[1]);
-        let ue = either(is_v6, ue_v6, halves(self.words[0]).1);
-        ue == either(is_v6, folded(dst), halves(dst).1)
-            && self.head & either(is_v6, V6, V4) != 0
+        let ue = select_family(is_v6, ue_v6, halves(self.words[0]).1);
+        ue == select_family(is_v6, folded(dst), halves(dst).1)
+            && self.head & select_family(is_v6, V6, V4) != 0
             && InterfaceSet(arrival).intersects(on)
     }
 
@@ -393,12 +397,12 @@ impl ExpressLine<'_> {
     /// packet. For the worker that owns the session only.
     #[inline]
     pub fn count(&self, bytes: u64) {
-        self.home.pkts.add(1);
-        self.home.bytes.add(bytes);
+        self.cell.pkts.add(1);
+        self.cell.bytes.add(bytes);
     }
 
     #[inline]
-    fn has_flow(&self, qfi: Qfi) -> bool {
+    fn has_qfi(&self, qfi: Qfi) -> bool {
         let [_, _, _, _, flows @ ..] = self.head.to_le_bytes();
         flows.contains(&qfi.value())
     }
@@ -406,7 +410,7 @@ impl ExpressLine<'_> {
     /// Interfaces whose routes an uplink packet takes.
     #[inline]
     #[must_use]
-    pub fn exit(&self) -> InterfaceSet {
+    pub fn egress(&self) -> InterfaceSet {
         InterfaceSet(halves(self.words[2]).1)
     }
 
@@ -437,7 +441,7 @@ impl ExpressLine<'_> {
     #[must_use]
     pub fn marking(&self) -> Option<(Qfi, bool)> {
         let [_, _, _, _, _, qfi, ..] = self.head.to_le_bytes();
-        let qfi = Qfi::new(qfi).filter(|_| self.head & MARKS != 0);
+        let qfi = Qfi::new(qfi).filter(|_| self.head & HAS_QFI != 0);
         qfi.map(|qfi| (qfi, self.head & REFLECTIVE != 0))
     }
 
@@ -466,18 +470,18 @@ impl ExpressLine<'_> {
     /// The URRs that count the packet; those that there are come first.
     #[inline]
     #[must_use]
-    pub fn urrs(&self) -> [Option<ExpressUrr>; EXPRESS_URRS_MAX] {
+    pub fn urrs(&self) -> [Option<FastRuleUrr>; FAST_RULE_URRS_MAX] {
         let [_, _, _, urrs @ ..] = self.words;
         urrs.map(|word| {
             let (slot, generation) = halves(word);
-            (word != NO_URR).then_some(ExpressUrr { slot: UsageSlot(slot), generation })
+            (word != NO_URR).then_some(FastRuleUrr { slot: UsageSlot(slot), generation })
         })
     }
 }
 
 /// One of two values by the family, without a branch.
 #[inline(always)]
-fn either<T>(is_v6: bool, v6: T, v4: T) -> T {
+fn select_family<T>(is_v6: bool, v6: T, v4: T) -> T {
     core::hint::select_unpredictable(is_v6, v6, v4)
 }
 
@@ -500,19 +504,20 @@ const fn folded(key: u64) -> u32 {
 }
 
 /// Flags and value of the UE's address.
-fn pack_ue<A>(ue: ExpressUe<A>, usual: u64, any: u64, value: impl FnOnce(A) -> u64) -> (u64, u64) {
+fn pack_ue<A>(ue: FastRuleUe<A>, usual: u64, any: u64, value: impl FnOnce(A) -> u64) -> (u64, u64) {
     match ue {
-        ExpressUe::None => (0, 0),
-        ExpressUe::Any => (usual | any, 0),
-        ExpressUe::Only(addr) => (usual, value(addr)),
+        FastRuleUe::None => (0, 0),
+        FastRuleUe::Any => (usual | any, 0),
+        FastRuleUe::Only(addr) => (usual, value(addr)),
     }
 }
 
-fn pack(express: &Express) -> (u64, [u64; WORDS]) {
-    let Express { arrival, ue_v4, ue_v6, way, meters, slice, guaranteed, urrs } = express;
+fn pack(express: &FastRule) -> (u64, [u64; WORDS]) {
+    let FastRule { arrival, ue_v4, ue_v6, forwarding: way, meters, slice, guaranteed, urrs } =
+        express;
     let (v4_flags, ue_v4) = pack_ue(*ue_v4, V4, V4_ANY, |addr| addr.to_bits().into());
     let (v6_flags, ue_v6) = pack_ue(*ue_v6, V6, V6_ANY, |key| key);
-    let mut flags = USABLE | v4_flags | v6_flags;
+    let mut flags = READABLE | v4_flags | v6_flags;
     flags |= u64::from(slice.0) << SLICE_SHIFT & SLICE;
     flags |= if *guaranteed { GUARANTEED } else { 0 };
     for (at, is_metered) in meters.iter().enumerate() {
@@ -520,24 +525,24 @@ fn pack(express: &Express) -> (u64, [u64; WORDS]) {
     }
     let mut words = [NO_URR; WORDS];
     match way {
-        ExpressWay::Uplink { teid, qfis, exit } => {
+        FastRuleForwarding::Uplink { teid, qfis, egress: exit } => {
             words[0] = pair(teid.0, 0) | ue_v4;
             words[1] = ue_v6;
             words[2] = pair(arrival.0, exit.0);
-            let mut flows = [NO_QFI; EXPRESS_QFIS_MAX];
+            let mut flows = [NO_QFI; FAST_RULE_QFIS_MAX];
             for (flow, qfi) in flows.iter_mut().zip(qfis) {
                 *flow = qfi.value();
             }
             flags |= u64::from(u32::from_le_bytes(flows)) << QFIS_SHIFT;
-            flags |= if qfis.is_empty() { ANY_FLOW } else { 0 };
+            flags |= if qfis.is_empty() { ANY_QFI } else { 0 };
         }
-        ExpressWay::Downlink { teid, addr, next_hop, tos, marking } => {
+        FastRuleForwarding::Downlink { teid, addr, next_hop, tos, marking } => {
             words[0] = pair(teid.0, 0) | ue_v4;
             words[1] = pair(arrival.0, folded(ue_v6));
             words[2] = pair(addr.to_bits(), next_hop.0);
             flags |= u64::from(*tos) << TOS_SHIFT;
             if let Some((qfi, reflective)) = marking {
-                flags |= MARKS | u64::from(qfi.value()) << QFI_SHIFT;
+                flags |= HAS_QFI | u64::from(qfi.value()) << QFI_SHIFT;
                 flags |= if *reflective { REFLECTIVE } else { 0 };
             }
         }
@@ -561,9 +566,9 @@ mod tests {
     const SESSION: SessionIndex = SessionIndex(1);
     const KEY: u64 = 0x2001_0db8_0000_0007;
 
-    fn urrs(count: u32) -> ArrayVec<ExpressUrr, EXPRESS_URRS_MAX> {
+    fn urrs(count: u32) -> ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX> {
         (0..count)
-            .map(|n| ExpressUrr { slot: UsageSlot(7 + n), generation: u32::MAX - n })
+            .map(|n| FastRuleUrr { slot: UsageSlot(7 + n), generation: u32::MAX - n })
             .collect()
     }
 
@@ -571,12 +576,12 @@ mod tests {
         Qfi::new(value).unwrap()
     }
 
-    fn downlink(seed: u32, marking: Option<(Qfi, bool)>) -> Express {
-        Express {
+    fn downlink(seed: u32, marking: Option<(Qfi, bool)>) -> FastRule {
+        FastRule {
             arrival: InterfaceSet(seed),
-            ue_v4: ExpressUe::Only(Ipv4Addr::from_bits(seed)),
-            ue_v6: ExpressUe::Only(pair(seed, 7)),
-            way: ExpressWay::Downlink {
+            ue_v4: FastRuleUe::Only(Ipv4Addr::from_bits(seed)),
+            ue_v6: FastRuleUe::Only(pair(seed, 7)),
+            forwarding: FastRuleForwarding::Downlink {
                 teid: Teid(seed),
                 addr: Ipv4Addr::from_bits(seed),
                 next_hop: NextHopIndex(seed),
@@ -590,14 +595,14 @@ mod tests {
         }
     }
 
-    fn uplink(flows: &[u8], ue_v4: ExpressUe<Ipv4Addr>, ue_v6: ExpressUe<u64>) -> Express {
+    fn uplink(flows: &[u8], ue_v4: FastRuleUe<Ipv4Addr>, ue_v6: FastRuleUe<u64>) -> FastRule {
         let qfis = flows.iter().map(|flow| qfi(*flow)).collect();
-        let way = ExpressWay::Uplink { teid: Teid(9), qfis, exit: InterfaceSet(5) };
-        Express {
+        let way = FastRuleForwarding::Uplink { teid: Teid(9), qfis, egress: InterfaceSet(5) };
+        FastRule {
             arrival: InterfaceSet(1 << 3),
             ue_v4,
             ue_v6,
-            way,
+            forwarding: way,
             meters: [true, false],
             slice: SliceId(0),
             guaranteed: false,
@@ -605,15 +610,15 @@ mod tests {
         }
     }
 
-    fn table(express: &Express, direction: Direction) -> ExpressTable {
-        let table = ExpressTable::new(2);
+    fn table(express: &FastRule, direction: Direction) -> FastRuleTable {
+        let table = FastRuleTable::new(2);
         put(&table, direction, express);
         table
     }
 
-    fn put(table: &ExpressTable, direction: Direction, express: &Express) {
+    fn put(table: &FastRuleTable, direction: Direction, express: &FastRule) {
         let unsettled = table.set(SESSION, direction, Some(express));
-        table.settle(SESSION, direction, unsettled);
+        table.activate(SESSION, direction, unsettled);
     }
 
     fn on(id: u32) -> InterfaceSet {
@@ -621,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn downlink_express_is_read_as_it_was_written() {
+    fn downlink_fast_rule_is_read_as_it_was_written() {
         for marking in [None, Some((qfi(0), false)), Some((qfi(63), true))] {
             let express = downlink(u32::MAX, marking);
             let table = table(&express, Direction::Downlink);
@@ -640,43 +645,43 @@ mod tests {
         for (is_v6, ue, other) in
             [(false, 1 << 3, 1 << 4), (true, pair(1 << 3, 7), pair(1 << 3, 8))]
         {
-            assert!(line.takes_downlink(on(3), ue, is_v6));
-            assert!(!line.takes_downlink(on(2), ue, is_v6));
-            assert!(!line.takes_downlink(on(3), other, is_v6));
-            assert!(!line.takes_downlink(on(3), ue, !is_v6));
+            assert!(line.matches_downlink(on(3), ue, is_v6));
+            assert!(!line.matches_downlink(on(2), ue, is_v6));
+            assert!(!line.matches_downlink(on(3), other, is_v6));
+            assert!(!line.matches_downlink(on(3), ue, !is_v6));
         }
     }
 
     #[test]
     fn uplink_packet_fits_by_arrival_tunnel_and_flow() {
-        let (ue_v4, ue_v6) = (ExpressUe::Only(Ipv4Addr::new(10, 0, 0, 1)), ExpressUe::Only(KEY));
+        let (ue_v4, ue_v6) = (FastRuleUe::Only(Ipv4Addr::new(10, 0, 0, 1)), FastRuleUe::Only(KEY));
         let table = table(&uplink(&[5, 9], ue_v4, ue_v6), Direction::Uplink);
         let line = table.get(SESSION, Direction::Uplink).unwrap();
         let tunnel = Teid(9);
-        assert!(line.takes_uplink(on(3), tunnel, Some(qfi(9))));
-        assert!(line.takes_uplink(on(3), tunnel, Some(qfi(5))));
-        assert!(!line.takes_uplink(on(4), tunnel, Some(qfi(9))));
-        assert!(!line.takes_uplink(on(3), Teid(8), Some(qfi(9))));
-        assert!(!line.takes_uplink(on(3), tunnel, Some(qfi(6))));
-        assert!(!line.takes_uplink(on(3), tunnel, None));
-        assert_eq!(line.source(false), ExpressUe::Only(0x0a00_0001));
+        assert!(line.matches_uplink(on(3), tunnel, Some(qfi(9))));
+        assert!(line.matches_uplink(on(3), tunnel, Some(qfi(5))));
+        assert!(!line.matches_uplink(on(4), tunnel, Some(qfi(9))));
+        assert!(!line.matches_uplink(on(3), Teid(8), Some(qfi(9))));
+        assert!(!line.matches_uplink(on(3), tunnel, Some(qfi(6))));
+        assert!(!line.matches_uplink(on(3), tunnel, None));
+        assert_eq!(line.source(false), FastRuleUe::Only(0x0a00_0001));
         assert_eq!(line.source(true), ue_v6);
-        assert_eq!((line.exit(), line.meters()), (InterfaceSet(5), 0b01));
+        assert_eq!((line.egress(), line.meters()), (InterfaceSet(5), 0b01));
         assert!(line.urrs().into_iter().flatten().eq(urrs(1)));
     }
 
     #[test]
     fn address_and_flow_may_be_any_or_none() {
-        let table = table(&uplink(&[], ExpressUe::Any, ExpressUe::None), Direction::Uplink);
+        let table = table(&uplink(&[], FastRuleUe::Any, FastRuleUe::None), Direction::Uplink);
         let line = table.get(SESSION, Direction::Uplink).unwrap();
-        assert!(line.takes_uplink(on(3), Teid(9), None));
-        assert!(line.takes_uplink(on(3), Teid(9), Some(qfi(63))));
-        assert_eq!((line.source(false), line.source(true)), (ExpressUe::Any, ExpressUe::None));
+        assert!(line.matches_uplink(on(3), Teid(9), None));
+        assert!(line.matches_uplink(on(3), Teid(9), Some(qfi(63))));
+        assert_eq!((line.source(false), line.source(true)), (FastRuleUe::Any, FastRuleUe::None));
     }
 
     #[test]
-    fn session_without_an_express_has_none() {
-        let table = ExpressTable::new(2);
+    fn session_without_a_fast_rule_has_none() {
+        let table = FastRuleTable::new(2);
         let express = downlink(1, None);
         put(&table, Direction::Downlink, &express);
         assert!(table.get(SESSION, Direction::Uplink).is_none());
@@ -687,27 +692,27 @@ mod tests {
     }
 
     #[test]
-    fn express_is_read_once_it_is_settled_and_never_after_another_one() {
-        let table = ExpressTable::new(2);
+    fn fast_rule_is_read_once_it_is_active_and_never_after_another_one() {
+        let table = FastRuleTable::new(2);
         let get = || table.get(SESSION, Direction::Downlink).map(|line| line.next_hop().0);
         let first = table.set(SESSION, Direction::Downlink, Some(&downlink(1, None)));
         assert_eq!(get(), None);
         let second = table.set(SESSION, Direction::Downlink, Some(&downlink(2, None)));
-        table.settle(SESSION, Direction::Downlink, first);
+        table.activate(SESSION, Direction::Downlink, first);
         assert_eq!(get(), None);
-        table.settle(SESSION, Direction::Downlink, second);
+        table.activate(SESSION, Direction::Downlink, second);
         assert_eq!(get(), Some(2));
         let gone = table.set(SESSION, Direction::Downlink, None);
-        table.settle(SESSION, Direction::Downlink, second);
-        table.settle(SESSION, Direction::Downlink, gone);
+        table.activate(SESSION, Direction::Downlink, second);
+        table.activate(SESSION, Direction::Downlink, gone);
         assert_eq!(get(), None);
     }
 
     #[test]
-    fn traffic_survives_a_change_of_the_express_and_ends_with_a_reset() {
-        let table = ExpressTable::new(2);
+    fn traffic_survives_a_change_of_the_fast_rule_and_ends_with_a_reset() {
+        let table = FastRuleTable::new(2);
         table.count(SESSION, Direction::Uplink, 2, 200);
-        put(&table, Direction::Uplink, &uplink(&[], ExpressUe::Any, ExpressUe::Any));
+        put(&table, Direction::Uplink, &uplink(&[], FastRuleUe::Any, FastRuleUe::Any));
         table.count(SESSION, Direction::Downlink, 1, 50);
         let expected = SessionTraffic { ul_pkts: 2, ul_bytes: 200, dl_pkts: 1, dl_bytes: 50 };
         assert_eq!(table.traffic(SESSION), expected);
@@ -718,9 +723,9 @@ mod tests {
     #[test]
     fn reader_never_sees_a_mixture_of_two() {
         const WRITES: u32 = 20_000;
-        let table = ExpressTable::new(2);
+        let table = FastRuleTable::new(2);
         let done = AtomicBool::new(false);
-        let is_whole = |line: &ExpressLine<'_>| {
+        let is_whole = |line: &FastRuleLine<'_>| {
             let NextHopIndex(seed) = line.next_hop();
             let (flags, words) = pack(&downlink(seed, None));
             (line.head & !SEQUENCE, line.words) == (flags, words)

@@ -14,12 +14,12 @@ use adit_session::OwnerId;
 use adit_types::Nanos;
 
 use crate::association::as_count;
-use crate::node::{Node, NodeConfig, Request};
+use crate::node::{Node, NodeConfig, ReceivedMessage};
 use crate::session_set::SetKey;
-use crate::transaction::Purpose;
+use crate::transaction::RequestPurpose;
 
 /// The CSID of this run; zero is none.
-pub(crate) fn csid(config: &NodeConfig) -> [u8; 2] {
+pub(crate) fn own_csid(config: &NodeConfig) -> [u8; 2] {
     let [.., high, low] = config.recovery_time_stamp.to_be_bytes();
     [high, low | 1]
 }
@@ -37,8 +37,8 @@ pub(crate) fn own_fq_csid<'a>(config: &NodeConfig, csid: &'a [u8; 2]) -> Option<
 }
 
 /// The key of our set.
-pub(crate) fn own_key(config: &NodeConfig) -> SetKey {
-    SetKey::Csid(set_node(config), u16::from_be_bytes(csid(config)))
+pub(crate) fn own_set_key(config: &NodeConfig) -> SetKey {
+    SetKey::Csid(set_node(config), u16::from_be_bytes(own_csid(config)))
 }
 
 impl Node {
@@ -57,22 +57,23 @@ impl Node {
             told.map(|a| (a.owner, SocketAddr::new(a.address, a.port))).collect();
         self.counters.scalars.sessions_given_up += as_count(self.session_sets.own_len());
         let node_id = self.config.node_id.clone();
-        let csid = csid(&self.config);
+        let csid = own_csid(&self.config);
         let fq_csids: Vec<FqCsid<'_>> = own_fq_csid(&self.config, &csid).into_iter().collect();
         for (owner, to) in told {
             let mut body = SessionSetDeletionRequest::new(node_id.to_ie());
             body.fq_csids = fq_csids.as_slice().into();
-            self.send_request(now, to, &body, Purpose::SessionSetDeletion { owner });
+            self.send_request(now, to, &body, RequestPurpose::SessionSetDeletion { owner });
         }
     }
 
     /// Takes the response to a Session Set Deletion Request of ours.
-    pub(crate) fn handle_session_set_deletion_response(&mut self, response: &Request<'_>) {
+    pub(crate) fn handle_session_set_deletion_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = SessionSetDeletionResponse::decode_body(response.body) else {
             self.counters.scalars.discarded_malformed_response += 1;
             return;
         };
-        let expects = |purpose: &Purpose| matches!(purpose, Purpose::SessionSetDeletion { .. });
+        let expects =
+            |purpose: &RequestPurpose| matches!(purpose, RequestPurpose::SessionSetDeletion { .. });
         let sequence = response.header.sequence;
         if self.transactions.take(response.from, sequence, expects).is_none() {
             self.counters.scalars.discarded_unmatched_response += 1;

@@ -4,7 +4,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, Express, ExpressUe, FarEntry, OuterHeaderRemoval,
+    ApplyAction, DeltaId, DestinationInterface, FarEntry, FastRule, FastRuleUe, HeaderRemoval,
     PdrEntry, SdfSet, SessionRules, SourceInterface, UeAddresses,
 };
 use adit_types::{
@@ -35,7 +35,7 @@ fn pdr(ue: UeAddresses, ue_networks: Vec<IpPrefix>) -> PdrEntry {
         ue,
         ue_networks,
         sdf: SdfSet::default(),
-        outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIpv4),
+        outer_header_removal: Some(HeaderRemoval::GtpuUdpIpv4),
         container_deletion: false,
         far: 0,
         qers: Default::default(),
@@ -56,7 +56,7 @@ fn rules(ue: Vec<UeAddresses>, ue_networks: Vec<IpPrefix>, pdr: PdrEntry) -> Ses
         steering: None,
         dscp: None,
         redirect: None,
-        switched: InterfaceSet::NONE,
+        local_switching: InterfaceSet::NONE,
         duplicates: [].into_iter().collect(),
     };
     SessionRules {
@@ -77,19 +77,19 @@ fn rules(ue: Vec<UeAddresses>, ue_networks: Vec<IpPrefix>, pdr: PdrEntry) -> Ses
 }
 
 /// The sources of both families; `None` without an express.
-fn sources(rules: &SessionRules) -> Option<(ExpressUe<Ipv4Addr>, ExpressUe<u64>)> {
-    let express = Express::compile(rules, Direction::Uplink)?;
+fn sources(rules: &SessionRules) -> Option<(FastRuleUe<Ipv4Addr>, FastRuleUe<u64>)> {
+    let express = FastRule::compile(rules, Direction::Uplink)?;
     Some((express.ue_v4, express.ue_v6))
 }
 
 #[test]
 fn source_is_the_one_that_the_pdr_names_among_those_of_the_session() {
     let of_both = rules(vec![v4(ONE), v4(OTHER)], Vec::new(), pdr(v4(OTHER), Vec::new()));
-    assert_eq!(sources(&of_both), Some((ExpressUe::Only(OTHER), ExpressUe::None)));
+    assert_eq!(sources(&of_both), Some((FastRuleUe::Only(OTHER), FastRuleUe::None)));
     let with_network = rules(vec![v4(ONE)], networks(), pdr(v4(ONE), networks()));
-    assert_eq!(sources(&with_network), Some((ExpressUe::Only(ONE), ExpressUe::None)));
+    assert_eq!(sources(&with_network), Some((FastRuleUe::Only(ONE), FastRuleUe::None)));
     let of_another = rules(vec![v4(ONE)], Vec::new(), pdr(v4(OTHER), Vec::new()));
-    assert_eq!(sources(&of_another), Some((ExpressUe::None, ExpressUe::None)));
+    assert_eq!(sources(&of_another), Some((FastRuleUe::None, FastRuleUe::None)));
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn source_of_a_pdr_that_names_none_is_the_only_one_of_the_session() {
     let both = UeAddresses { v4: Some(ONE), v6: Ipv6Prefix::containing(ONE_V6, 64) };
     let none = || pdr(UeAddresses::default(), Vec::new());
     let only = sources(&rules(vec![both], Vec::new(), none()));
-    assert_eq!(only, Some((ExpressUe::Only(ONE), ExpressUe::Only(0x2001_0db8_0000_0001))));
+    assert_eq!(only, Some((FastRuleUe::Only(ONE), FastRuleUe::Only(0x2001_0db8_0000_0001))));
     let any = sources(&rules(Vec::new(), Vec::new(), none()));
-    assert_eq!(any, Some((ExpressUe::Any, ExpressUe::Any)));
+    assert_eq!(any, Some((FastRuleUe::Any, FastRuleUe::Any)));
     assert_eq!(sources(&rules(vec![v4(ONE), v4(OTHER)], Vec::new(), none())), None);
     assert_eq!(sources(&rules(Vec::new(), networks(), none())), None);
 }

@@ -6,7 +6,7 @@ mod support;
 use std::net::IpAddr;
 
 use adit_rules::{AddressConflict, WorkerCommand, WorkerEvent};
-use adit_tables::{NeighbourCache, NeighbourEntry, NeighbourState, Publisher, Reader, build};
+use adit_tables::{NeighborCache, NeighborEntry, NeighborState, Publisher, TablesReader, build};
 use adit_types::{InterfaceId, MacAddr, Nanos, NextHopIndex};
 use support::{N3, N6, config, id, install, ip, rules, uninstall};
 
@@ -14,26 +14,26 @@ const HOST: &str = "198.51.100.9";
 const MAC_A: MacAddr = MacAddr([2, 0xa, 0, 0, 0, 1]);
 const MAC_B: MacAddr = MacAddr([2, 0xb, 0, 0, 0, 1]);
 
-struct Bench {
+struct NeighborFixture {
     publisher: Publisher,
-    reader: Reader,
-    cache: NeighbourCache,
+    reader: TablesReader,
+    cache: NeighborCache,
     now: Nanos,
 }
 
-impl Bench {
+impl NeighborFixture {
     /// One worker; no routes, hence no gateways.
     fn new() -> Self {
         let mut config = config(1);
         config.routes.clear();
         let (publisher, mut readers) = build(config).unwrap();
-        let mut cache = NeighbourCache::new(&publisher);
+        let mut cache = NeighborCache::new(&publisher);
         while cache.poll_command().is_some() {}
         Self { publisher, reader: readers.remove(0), cache, now: Nanos::from_secs(100) }
     }
 
     fn want(&mut self, interface: InterfaceId, addr: &str) {
-        let event = WorkerEvent::NeighbourWanted { interface, addr: ip(addr) };
+        let event = WorkerEvent::NeighborUnresolved { interface, addr: ip(addr) };
         self.cache.handle_event(self.now, event, &mut self.publisher);
     }
 
@@ -43,7 +43,7 @@ impl Bench {
 
     fn see_with(&mut self, addr: &str, mac: MacAddr, solicited: bool, conflict: AddressConflict) {
         let (interface, addr) = (N6, ip(addr));
-        let event = WorkerEvent::NeighbourSeen { interface, addr, mac, solicited, conflict };
+        let event = WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict };
         self.cache.handle_event(self.now, event, &mut self.publisher);
     }
 
@@ -71,11 +71,11 @@ impl Bench {
             .collect()
     }
 
-    fn entry(&self, addr: &str) -> Option<NeighbourEntry> {
+    fn entry(&self, addr: &str) -> Option<NeighborEntry> {
         self.cache.entries().find(|entry| entry.addr == ip(addr))
     }
 
-    fn state(&self, addr: &str) -> Option<NeighbourState> {
+    fn state(&self, addr: &str) -> Option<NeighborState> {
         self.entry(addr).map(|entry| entry.state)
     }
 
@@ -98,7 +98,7 @@ impl Bench {
 fn answer(interface: InterfaceId, addr: &str) -> WorkerEvent {
     let (addr, mac, solicited) = (ip(addr), MAC_A, true);
     let conflict = AddressConflict::Verify;
-    WorkerEvent::NeighbourSeen { interface, addr, mac, solicited, conflict }
+    WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict }
 }
 
 const fn secs(n: u64) -> Nanos {
@@ -108,7 +108,7 @@ const fn secs(n: u64) -> Nanos {
 #[test]
 fn own_addresses_are_announced_first() {
     let (publisher, _) = build(config(0)).unwrap();
-    let mut cache = NeighbourCache::new(&publisher);
+    let mut cache = NeighborCache::new(&publisher);
     assert_eq!(cache.poll_command(), Some(WorkerCommand::Announce { interface: N3 }));
     assert_eq!(cache.poll_command(), Some(WorkerCommand::Announce { interface: N6 }));
     assert_eq!(cache.poll_command(), None);
@@ -116,11 +116,11 @@ fn own_addresses_are_announced_first() {
 
 #[test]
 fn silent_host_is_asked_three_times_held_down_and_forgotten() {
-    let mut bench = Bench::new();
+    let mut bench = NeighborFixture::new();
     bench.want(N6, HOST);
-    assert_eq!(bench.state(HOST), Some(NeighbourState::Incomplete));
+    assert_eq!(bench.state(HOST), Some(NeighborState::Incomplete));
     assert_eq!(bench.pass(secs(3)), [(0, None), (1000, None), (2000, None)]);
-    assert_eq!(bench.state(HOST), Some(NeighbourState::Failed));
+    assert_eq!(bench.state(HOST), Some(NeighborState::Failed));
     bench.want(N6, HOST);
     assert_eq!(bench.pass(Nanos::from_millis(2999)), [], "held down");
     bench.pass(secs(1));
@@ -132,38 +132,38 @@ fn silent_host_is_asked_three_times_held_down_and_forgotten() {
 
 #[test]
 fn answer_publishes_the_address_to_workers() {
-    let mut bench = Bench::new();
+    let mut bench = NeighborFixture::new();
     bench.want(N6, HOST);
     assert_eq!(bench.worker_mac(N6, ip(HOST)), None);
     bench.see(HOST, MAC_A, true);
     assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
-    assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+    assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
 }
 
 #[test]
 fn unused_host_goes_stale_and_is_forgotten_without_a_question() {
-    let mut bench = Bench::reachable();
+    let mut bench = NeighborFixture::reachable();
     assert_eq!(bench.pass(secs(31)), []);
-    assert_eq!(bench.state(HOST), Some(NeighbourState::Stale));
+    assert_eq!(bench.state(HOST), Some(NeighborState::Stale));
     assert_eq!(bench.pass(secs(64)), []);
     assert_eq!(bench.state(HOST), None);
 }
 
 #[test]
 fn stale_host_in_use_is_probed_and_stays_usable() {
-    let mut bench = Bench::reachable();
+    let mut bench = NeighborFixture::reachable();
     bench.pass(secs(31));
     assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
     assert_eq!(bench.pass(secs(4)), [(4000, Some(MAC_A))]);
-    assert_eq!(bench.state(HOST), Some(NeighbourState::Probe));
+    assert_eq!(bench.state(HOST), Some(NeighborState::Probe));
     assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
     bench.see(HOST, MAC_A, true);
-    assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+    assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
 }
 
 #[test]
 fn host_that_fails_its_probes_is_forgotten() {
-    let mut bench = Bench::reachable();
+    let mut bench = NeighborFixture::reachable();
     bench.pass(secs(31));
     bench.worker_mac(N6, ip(HOST));
     let probe = Some(MAC_A);
@@ -175,7 +175,7 @@ fn host_that_fails_its_probes_is_forgotten() {
 
 #[test]
 fn announcement_of_a_stranger_creates_no_entry() {
-    let mut bench = Bench::reachable();
+    let mut bench = NeighborFixture::reachable();
     bench.see("198.51.100.10", MAC_A, false);
     bench.see("198.51.100.11", MAC_A, true);
     assert_eq!(bench.cache.entries().count(), 1);
@@ -186,14 +186,14 @@ fn announcement_of_a_stranger_creates_no_entry() {
 #[test]
 fn claim_of_another_station_changes_nothing_while_the_known_one_answers() {
     for solicited in [false, true] {
-        let mut bench = Bench::reachable();
+        let mut bench = NeighborFixture::reachable();
         bench.see(HOST, MAC_B, solicited);
         assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
         assert_eq!(bench.pass(Nanos(0)), [(0, Some(MAC_A))], "the known station is asked");
         bench.see(HOST, MAC_B, true);
         assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A), "another one answered");
         bench.see(HOST, MAC_A, true);
-        assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+        assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
         assert_eq!(bench.pass(secs(20)), []);
         assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
         let counters = bench.cache.counters();
@@ -204,7 +204,7 @@ fn claim_of_another_station_changes_nothing_while_the_known_one_answers() {
 /// A gateway that failed over: the new one announced itself once, and the old one is dead.
 #[test]
 fn claim_is_believed_after_a_second_without_an_answer_of_the_known_station() {
-    let mut bench = Bench::reachable();
+    let mut bench = NeighborFixture::reachable();
     bench.see(HOST, MAC_B, false);
     let asked = bench.pass(Nanos::from_millis(999));
     assert_eq!(asked, [(0, Some(MAC_A)), (333, Some(MAC_A)), (666, Some(MAC_A))]);
@@ -212,13 +212,13 @@ fn claim_is_believed_after_a_second_without_an_answer_of_the_known_station() {
     assert_eq!(bench.pass(Nanos::from_millis(1)), [(0, Some(MAC_B))], "the new one is asked");
     assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_B));
     bench.see(HOST, MAC_B, true);
-    assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+    assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
     assert_eq!(bench.cache.counters().mac_changes, 1);
 }
 
 #[test]
 fn flood_of_claims_asks_the_known_station_once_a_second() {
-    let mut bench = Bench::reachable();
+    let mut bench = NeighborFixture::reachable();
     let mut asked = 0;
     for round in 0..10_000_u32 {
         let [.., hi, lo] = round.to_be_bytes();
@@ -237,18 +237,18 @@ fn flood_of_claims_asks_the_known_station_once_a_second() {
 #[test]
 fn advertisement_without_override_makes_a_reachable_neighbor_stale_and_no_more() {
     for solicited in [false, true] {
-        let mut bench = Bench::reachable();
+        let mut bench = NeighborFixture::reachable();
         bench.see_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
-        assert_eq!(bench.state(HOST), Some(NeighbourState::Stale));
+        assert_eq!(bench.state(HOST), Some(NeighborState::Stale));
         assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
         let before = bench.entry(HOST);
         bench.see_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
         assert_eq!(bench.entry(HOST), before);
         assert_eq!(bench.pass(secs(5)), [(5000, Some(MAC_A))], "it is in use");
         bench.see_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
-        assert_eq!(bench.state(HOST), Some(NeighbourState::Probe));
+        assert_eq!(bench.state(HOST), Some(NeighborState::Probe));
         bench.see(HOST, MAC_A, true);
-        assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+        assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
         assert_eq!(bench.cache.counters().mac_changes, 0);
     }
 }
@@ -256,29 +256,29 @@ fn advertisement_without_override_makes_a_reachable_neighbor_stale_and_no_more()
 /// Spec: RFC 4861 §7.2.5 (II).
 #[test]
 fn advertisement_with_override_replaces_the_address_at_once() {
-    let mut bench = Bench::reachable();
+    let mut bench = NeighborFixture::reachable();
     bench.see_with(HOST, MAC_B, false, AddressConflict::Replace);
     assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_B));
-    assert_eq!(bench.state(HOST), Some(NeighbourState::Stale));
+    assert_eq!(bench.state(HOST), Some(NeighborState::Stale));
     assert_eq!(bench.pass(secs(5)), [(5000, Some(MAC_B))]);
     bench.see_with(HOST, MAC_A, true, AddressConflict::Replace);
     assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A), "the answer to the probe");
-    assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+    assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
     assert_eq!(bench.cache.counters().mac_changes, 2);
 }
 
 #[test]
 fn doubted_gateway_is_asked_without_traffic_at_a_bounded_rate() {
-    let mut bench = Bench::new();
+    let mut bench = NeighborFixture::new();
     let peer = "192.0.2.7";
     bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
     bench.cache.handle_changes(bench.now, &mut bench.publisher);
     bench.cache.handle_event(bench.now, answer(N3, peer), &mut bench.publisher);
     bench.questions(Nanos(0));
-    let WorkerEvent::NeighbourSeen { interface, addr, .. } = answer(N3, peer) else { panic!() };
+    let WorkerEvent::NeighborLearned { interface, addr, .. } = answer(N3, peer) else { panic!() };
     let conflict = AddressConflict::Doubt;
     let (mac, solicited) = (MAC_B, false);
-    let doubt = WorkerEvent::NeighbourSeen { interface, addr, mac, solicited, conflict };
+    let doubt = WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict };
     let mut asked = 0;
     for _ in 0..3000 {
         bench.cache.handle_event(bench.now, doubt, &mut bench.publisher);
@@ -294,13 +294,13 @@ fn doubted_gateway_is_asked_without_traffic_at_a_bounded_rate() {
 
 #[test]
 fn impossible_addresses_are_refused() {
-    let mut bench = Bench::new();
+    let mut bench = NeighborFixture::new();
     bench.want(N6, HOST);
     bench.see(HOST, MacAddr::BROADCAST, true);
     bench.see(HOST, MacAddr::default(), true);
     bench.see(HOST, MacAddr([2, 0, 0, 0, 0, 1]), true);
     bench.see("198.51.100.1", MAC_A, false);
-    assert_eq!(bench.state(HOST), Some(NeighbourState::Incomplete));
+    assert_eq!(bench.state(HOST), Some(NeighborState::Incomplete));
     assert_eq!(bench.cache.counters().seen_refused, 4);
     bench.want(N6, "203.0.113.1");
     bench.want(InterfaceId(200), HOST);
@@ -309,7 +309,7 @@ fn impossible_addresses_are_refused() {
 
 #[test]
 fn flood_of_wanted_hosts_is_bounded() {
-    let mut bench = Bench::new();
+    let mut bench = NeighborFixture::new();
     for n in 2..=254 {
         bench.want(N6, &format!("198.51.100.{n}"));
     }
@@ -324,7 +324,7 @@ fn flood_of_wanted_hosts_is_bounded() {
 #[test]
 fn gateway_is_resolved_without_traffic_and_tried_for_ever() {
     let (mut publisher, _) = build(config(0)).unwrap();
-    let mut cache = NeighbourCache::new(&publisher);
+    let mut cache = NeighborCache::new(&publisher);
     let mut now = Nanos(0);
     cache.handle_timeout(now, &mut publisher);
     assert_eq!(cache.entries().filter(|entry| entry.pinned).count(), 3);
@@ -338,7 +338,7 @@ fn gateway_is_resolved_without_traffic_and_tried_for_ever() {
 
 #[test]
 fn peer_of_a_far_is_kept_resolved_and_ages_out_with_its_rules() {
-    let mut bench = Bench::new();
+    let mut bench = NeighborFixture::new();
     let peer = "192.0.2.7";
     bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
     bench.cache.handle_changes(bench.now, &mut bench.publisher);
@@ -358,7 +358,7 @@ fn peer_of_a_far_is_kept_resolved_and_ages_out_with_its_rules() {
 
 #[test]
 fn pinned_peer_that_fails_its_probes_is_looked_for_again() {
-    let mut bench = Bench::new();
+    let mut bench = NeighborFixture::new();
     let peer = "192.0.2.7";
     bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
     bench.cache.handle_changes(bench.now, &mut bench.publisher);
@@ -367,28 +367,28 @@ fn pinned_peer_that_fails_its_probes_is_looked_for_again() {
     bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
     let asked = bench.pass(secs(33));
     assert_eq!(asked.last(), Some(&(33_000, None)), "everyone is asked");
-    assert_eq!(bench.state(peer), Some(NeighbourState::Incomplete));
+    assert_eq!(bench.state(peer), Some(NeighborState::Incomplete));
     assert_eq!(bench.worker_mac(N3, ip(peer)), None, "the old address is gone");
 }
 
 #[test]
 fn host_that_becomes_a_peer_while_stale_is_probed_at_once() {
-    let mut bench = Bench::new();
+    let mut bench = NeighborFixture::new();
     let peer = "192.0.2.7";
     bench.want(N3, peer);
     bench.questions(Nanos(0));
     let seen = answer(N3, peer);
     bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
     bench.pass(secs(31));
-    assert_eq!(bench.state(peer), Some(NeighbourState::Stale));
+    assert_eq!(bench.state(peer), Some(NeighborState::Stale));
     bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
     bench.cache.handle_changes(bench.now, &mut bench.publisher);
-    assert_eq!(bench.state(peer), Some(NeighbourState::Probe));
+    assert_eq!(bench.state(peer), Some(NeighborState::Probe));
 }
 
 #[test]
 fn events_of_other_rooms_change_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = NeighborFixture::new();
     let event = WorkerEvent::EndMarker { session: adit_types::SessionIndex(0) };
     bench.cache.handle_event(bench.now, event, &mut bench.publisher);
     assert_eq!(bench.cache.poll_timeout(), None);

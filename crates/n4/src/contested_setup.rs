@@ -14,13 +14,13 @@ use adit_session::OwnerId;
 use adit_types::Nanos;
 use adit_types::limits::CONTESTS_MAX;
 
-use crate::association::{Association, NodeId};
-use crate::node::{Node, Request};
-use crate::transaction::{Purpose, Retransmission};
+use crate::association::{Association, NodeIdentity};
+use crate::node::{Node, ReceivedMessage};
+use crate::transaction::{RequestPurpose, Retransmission};
 
 /// A setup that waits.
 #[derive(Debug)]
-pub(crate) struct Contest {
+pub(crate) struct ContestedSetup {
     holder: OwnerId,
     from: SocketAddr,
     header: Header,
@@ -30,19 +30,19 @@ pub(crate) struct Contest {
 impl Node {
     /// Keeps a setup whose Node ID another address has, and probes that address. False when the
     /// setup can be decided now.
-    pub(crate) fn hold_contested_setup(&mut self, request: &Request<'_>) -> bool {
+    pub(crate) fn hold_contested_setup(&mut self, request: &ReceivedMessage<'_>) -> bool {
         // A retransmission takes the place of the request that it repeats.
-        self.contests.retain(|contest| contest.from.ip() != request.peer());
-        if self.is_stopping || self.contests.len() >= CONTESTS_MAX {
+        self.contested_setups.retain(|contest| contest.from.ip() != request.peer());
+        if self.is_stopping || self.contested_setups.len() >= CONTESTS_MAX {
             return false;
         }
         let Ok(message) = AssociationSetupRequest::decode_body(request.body) else { return false };
-        let node_id = NodeId::from_ie(&message.node_id);
+        let node_id = NodeIdentity::from_ie(&message.node_id);
         let Some(holder) = self.probe_holder(request.now, request.peer(), &node_id) else {
             return false;
         };
-        let Request { from, header, body, .. } = *request;
-        self.contests.push(Contest { holder, from, header, body: body.to_vec() });
+        let ReceivedMessage { from, header, body, .. } = *request;
+        self.contested_setups.push(ContestedSetup { holder, from, header, body: body.to_vec() });
         true
     }
 
@@ -52,11 +52,11 @@ impl Node {
         &mut self,
         now: Nanos,
         claimant: IpAddr,
-        node_id: &NodeId,
+        node_id: &NodeIdentity,
     ) -> Option<OwnerId> {
         let holder = self.other_holder(claimant, node_id);
         let (owner, to) = holder.map(|a| (a.owner, SocketAddr::new(a.address, a.port)))?;
-        let probe = Purpose::Probe { owner };
+        let probe = RequestPurpose::Probe { owner };
         if !self.transactions.any(|purpose| *purpose == probe) {
             let Retransmission { t1, n1 } = self.config.retransmission();
             let quick = Retransmission { t1: Nanos(t1.0 / (u64::from(n1) + 1)), n1 };
@@ -67,26 +67,31 @@ impl Node {
     }
 
     /// The association that has `node_id` at another address than `claimant`.
-    pub(crate) fn other_holder(&self, claimant: IpAddr, node_id: &NodeId) -> Option<&Association> {
+    pub(crate) fn other_holder(
+        &self,
+        claimant: IpAddr,
+        node_id: &NodeIdentity,
+    ) -> Option<&Association> {
         self.associations().find(|known| known.address != claimant && known.node_id == *node_id)
     }
 
     /// Decides the setups whose holder went without having been found dead.
-    pub(crate) fn settle_contests_of_none(&mut self, now: Nanos) {
+    pub(crate) fn decide_setups_without_holder(&mut self, now: Nanos) {
         let lives = |owner| self.associations().any(|association| association.owner == owner);
-        let gone = self.contests.iter().map(|contest| contest.holder).find(|&owner| !lives(owner));
+        let gone =
+            self.contested_setups.iter().map(|contest| contest.holder).find(|&owner| !lives(owner));
         if let Some(owner) = gone {
-            self.settle_contests(now, owner);
+            self.decide_contested_setups(now, owner);
         }
     }
 
     /// Decides the setups that waited for whether `holder` lives: the association that still has
     /// the Node ID keeps it.
-    pub(crate) fn settle_contests(&mut self, now: Nanos, holder: OwnerId) {
-        let waited = self.contests.extract_if(.., |contest| contest.holder == holder);
-        let waited: Vec<Contest> = waited.collect();
-        for Contest { from, header, body, .. } in waited {
-            self.decide_association_setup(&Request { now, from, header, body: &body });
+    pub(crate) fn decide_contested_setups(&mut self, now: Nanos, holder: OwnerId) {
+        let waited = self.contested_setups.extract_if(.., |contest| contest.holder == holder);
+        let waited: Vec<ContestedSetup> = waited.collect();
+        for ContestedSetup { from, header, body, .. } in waited {
+            self.decide_association_setup(&ReceivedMessage { now, from, header, body: &body });
         }
     }
 }

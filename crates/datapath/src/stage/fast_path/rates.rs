@@ -1,17 +1,17 @@
 //! The rates of an express, its own and those that sessions share.
 
 use adit_pktio::PacketBuf;
-use adit_rules::{EXPRESS_METERS_MAX, Excess, Guarantee};
-use adit_shaper::{FlowIndex, FlowKey};
-use adit_tables::{ExpressLine, MeterPair, View, prefetch};
+use adit_rules::{Excess, FAST_RULE_METERS_MAX, Guarantee};
+use adit_shaper::{FlowIndex, QueueKey};
+use adit_tables::{FastRuleLine, MeterPair, TablesView, prefetch};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX};
 use adit_types::{Direction, Nanos, SessionIndex};
 
-use super::{At, Course, Row};
+use super::{BurstContext, FastDirection, FastPacket};
 use crate::aggregates::{Sharing, arriving};
-use crate::columns::Column;
+use crate::columns::BurstColumn;
 use crate::shaping::Shaping;
-use crate::stage::egress::Env;
+use crate::stage::egress::StepContext;
 
 /// Of [`Row::waits_for`]: the packet waits, though perhaps for no bucket.
 const WAITS: u64 = 1 << 63;
@@ -27,7 +27,7 @@ const _: () = assert!(SHAPED_PKTS_MAX + BURST_MAX < 1 << 31, "flows are as many 
 
 /// What the packets of an express wait for, if they have to.
 #[inline]
-pub(super) fn waits_for(line: &ExpressLine<'_>) -> u64 {
+pub(super) fn waits_for(line: &FastRuleLine<'_>) -> u64 {
     let guarantee = if line.is_guaranteed() { Guarantee::Whole } else { Guarantee::Nothing };
     let tag = Sharing { slice: line.slice(), guarantee }.tag();
     WAITS | u64::from(tag) << TAG_SHIFT | line.meters()
@@ -40,25 +40,25 @@ pub(super) fn flow(
     session: SessionIndex,
     direction: Direction,
     waits_for: u64,
-) -> (FlowKey, Option<FlowIndex>) {
-    let buckets = waits_for & ((1 << EXPRESS_METERS_MAX) - 1);
-    let key = FlowKey { session, direction, buckets, tag: (waits_for >> TAG_SHIFT) as u16 };
+) -> (QueueKey, Option<FlowIndex>) {
+    let buckets = waits_for & ((1 << FAST_RULE_METERS_MAX) - 1);
+    let key = QueueKey { session, direction, buckets, tag: (waits_for >> TAG_SHIFT) as u16 };
     let index = ((waits_for & !WAITS) >> FLOW_SHIFT) as u32;
     (key, index.checked_sub(1).map(FlowIndex))
 }
 
 /// Asks for the flows that packets may have to join.
 #[inline(never)]
-pub(super) fn expect<B: PacketBuf>(
-    view: &View<'_>,
+pub(super) fn prefetch_queues<B: PacketBuf>(
+    view: &TablesView<'_>,
     direction: Direction,
     shaping: &Shaping<B>,
-    rows: &Column<Row<'_>>,
+    rows: &BurstColumn<FastPacket<'_>>,
 ) {
     for row in rows {
         if let Some(flow) = shaping.first_flow(row.session, direction) {
             prefetch(flow);
-            view.prefetch_waiting(row.session, direction);
+            view.prefetch_meter_queue(row.session, direction);
         }
     }
 }
@@ -66,10 +66,10 @@ pub(super) fn expect<B: PacketBuf>(
 /// True unless a packet finds its flow's queue full, which the stages count. Where packets of its flow
 /// wait, so does it: this is written down in its row.
 #[inline(never)]
-pub(super) fn may_wait<B: PacketBuf, C: Course>(
+pub(super) fn join_queue<B: PacketBuf, C: FastDirection>(
     shaping: &Shaping<B>,
     waits_for: u64,
-    row: &mut Row<'_>,
+    row: &mut FastPacket<'_>,
 ) -> bool {
     let (key, _) = flow(row.session, C::DIRECTION, waits_for);
     let Some(flow) = shaping.find(&key) else { return shaping.has_room(0) };
@@ -82,11 +82,11 @@ pub(super) fn may_wait<B: PacketBuf, C: Course>(
 /// it should be.
 #[inline(always)]
 pub(super) fn pass_rates(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     direction: Direction,
-    line: &ExpressLine<'_>,
-    row: &Row<'_>,
-    at: &mut At<'_, '_>,
+    line: &FastRuleLine<'_>,
+    row: &FastPacket<'_>,
+    at: &mut BurstContext<'_, '_>,
 ) -> Option<u64> {
     if !env.view.aggregates().is_empty() {
         return pass_shared(env, direction, line, row, at);
@@ -103,35 +103,35 @@ pub(super) fn pass_rates(
         0 => waits_for(line),
         joins => joins,
     };
-    stays(pair, which, env.now, waits_for)
+    queue_or_drop(pair, which, env.now, waits_for)
 }
 
 /// `waits_for`, unless a packet is dropped instead, which the stages do.
 #[inline(never)]
-fn stays(pair: MeterPair<'_>, which: u64, now: Nanos, waits_for: u64) -> Option<u64> {
-    pair.waits(which, now).then_some(waits_for)
+fn queue_or_drop(pair: MeterPair<'_>, which: u64, now: Nanos, waits_for: u64) -> Option<u64> {
+    pair.can_wait(which, now).then_some(waits_for)
 }
 
 /// The same for a packet that shares rates with other sessions.
 #[inline(never)]
 fn pass_shared(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     direction: Direction,
-    line: &ExpressLine<'_>,
-    row: &Row<'_>,
-    at: &mut At<'_, '_>,
+    line: &FastRuleLine<'_>,
+    row: &FastPacket<'_>,
+    at: &mut BurstContext<'_, '_>,
 ) -> Option<u64> {
     let (which, waits_for) = (line.meters(), waits_for(line));
     let sharing = Sharing { slice: line.slice(), guarantee: Guarantee::Nothing };
     let pair = env.view.meter_pair(row.session, direction)?;
-    let may_wait = || pair.waits(which, env.now).then_some(row.waits_for.max(waits_for));
+    let may_wait = || pair.can_wait(which, env.now).then_some(row.waits_for.max(waits_for));
     if row.waits_for != 0 {
         return may_wait();
     }
     if !line.is_guaranteed()
-        && let Err(closed) = sharing.open(env, at.leases, direction, arriving(at.crowded))
+        && let Err(closed) = sharing.check_open(env, at.leases, direction, arriving(at.contended))
     {
-        return if closed.excess == Excess::Waits { may_wait() } else { None };
+        return if closed.excess == Excess::Shaped { may_wait() } else { None };
     }
     if !pair.pass(which, env.now, row.len) {
         return may_wait();

@@ -17,7 +17,7 @@ use crate::procedure::report::ReportItem;
 
 /// Where a report goes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Destination {
+pub(crate) struct ReportDestination {
     pub to: SocketAddr,
     /// The receiver's SEID; zero where it is told the former one's F-SEID instead.
     pub cp_seid: Seid,
@@ -28,7 +28,7 @@ pub(crate) struct Destination {
 
 /// A session that is gone, but for its last reports.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Leaving {
+pub(crate) struct EndedSession {
     pub to: SocketAddr,
     pub cp_seid: Seid,
     pub owner: OwnerId,
@@ -47,32 +47,32 @@ impl Node {
     }
 
     /// A session that is about to go, if its CP function hears of its last usage.
-    pub(crate) fn leaving(&self, up_seid: Seid, by_us: bool) -> Option<Leaving> {
+    pub(crate) fn ended_session(&self, up_seid: Seid, by_us: bool) -> Option<EndedSession> {
         let destination = self.report_destination(up_seid)?;
         let feature = if by_us { CpFunctionFeatures::EPFAR } else { CpFunctionFeatures::ARDR };
         let owner = destination.owner;
         self.cp_function_has(owner, feature).then_some(())?;
         let (to, cp_seid) = (destination.to, destination.cp_seid);
-        Some(Leaving { to, cp_seid, owner, by_us, is_read: false })
+        Some(EndedSession { to, cp_seid, owner, by_us, is_read: false })
     }
 
     /// Deletes a session by our own decision; its last usage is reported if the CP function takes
     /// such reports (EPFAR), and lost if not. `None` when there is no such session.
     pub(crate) fn end_locally(&mut self, up_seid: Seid) -> Option<DeltaId> {
-        if let Some(ended) = self.settle_control(up_seid) {
+        if let Some(ended) = self.apply_disposition(up_seid) {
             return Some(ended);
         }
-        let leaving = self.leaving(up_seid, true);
+        let leaving = self.ended_session(up_seid, true);
         let delta = self.store.delete(up_seid).ok()?;
         match leaving {
             Some(leaving) => {
                 self.reports.keep_usage(up_seid);
-                self.reports.leave(up_seid, leaving);
+                self.reports.add_ended(up_seid, leaving);
             }
             None => self.forget_reports_of(up_seid),
         }
         let id = self.publish(delta);
-        if let Some(pending) = self.pending.get_mut(&id) {
+        if let Some(pending) = self.pending_changes.get_mut(&id) {
             pending.farewell = leaving.map(|_| up_seid);
         }
         Some(id)
@@ -86,7 +86,7 @@ impl Node {
         };
         let last = usage.into_iter().filter(UsageReport::has_usage).map(ended_by_us);
         self.queue_reports(now, up_seid, owner, last.map(ReportItem::Usage).collect());
-        self.reports.settle(up_seid);
+        self.reports.forget_if_reported(up_seid);
         self.advance_drains(now);
     }
 
@@ -95,13 +95,13 @@ impl Node {
         &mut self,
         now: Nanos,
         up_seid: Seid,
-        leaving: Leaving,
+        leaving: EndedSession,
         rest: Vec<UsageReport>,
     ) {
-        self.reports.leave(up_seid, Leaving { is_read: true, ..leaving });
+        self.reports.add_ended(up_seid, EndedSession { is_read: true, ..leaving });
         let items = rest.into_iter().map(ReportItem::Usage).collect();
         self.queue_reports(now, up_seid, leaving.owner, items);
-        self.reports.settle(up_seid);
+        self.reports.forget_if_reported(up_seid);
     }
 }
 

@@ -9,9 +9,9 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Time of day at zero of the monotonic clock. Unit: nanoseconds since 1900-01-01.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wall(u64);
+pub(crate) struct NtpClock(u64);
 
-impl Wall {
+impl NtpClock {
     /// A clock whose zero is at `seconds` since 1900-01-01.
     pub fn from_seconds(seconds: u32) -> Self {
         Self(u64::from(seconds) * SECOND)
@@ -23,7 +23,7 @@ impl Wall {
     }
 
     /// The time of day at `at`. Unit: seconds, the low 32 bits.
-    pub fn ntp(self, at: Nanos) -> u32 {
+    pub fn seconds(self, at: Nanos) -> u32 {
         let seconds = self.0.saturating_add(at.0) / SECOND;
         #[allow(clippy::cast_possible_truncation, reason = "the era is not transmitted")]
         let low = (seconds & 0xffff_ffff) as u32;
@@ -33,20 +33,20 @@ impl Wall {
     /// The time of day at `at` as a time stamp of 64 bits: seconds, and 32 bits of their fraction.
     pub fn time_stamp(self, at: Nanos) -> u64 {
         let below = self.0.saturating_add(at.0) % SECOND;
-        (u64::from(self.ntp(at)) << 32) | ((below << 32) / SECOND)
+        (u64::from(self.seconds(at)) << 32) | ((below << 32) / SECOND)
     }
 
     /// The monotonic moment of a time stamp, to the second above; `now` if that has passed.
-    pub fn moment_of_time_stamp(self, now: Nanos, time_stamp: u64) -> Nanos {
+    pub fn instant_of_time_stamp(self, now: Nanos, time_stamp: u64) -> Nanos {
         #[allow(clippy::cast_possible_truncation, reason = "the upper half of 64 bits")]
         let seconds = (time_stamp >> 32) as u32;
         let above = u32::from(time_stamp & u64::from(u32::MAX) != 0);
-        self.moment(now, seconds.wrapping_add(above))
+        self.instant(now, seconds.wrapping_add(above))
     }
 
     /// The monotonic moment of a time of day; `now` if that has passed.
-    pub fn moment(self, now: Nanos, ntp: u32) -> Nanos {
-        let ahead = ntp.wrapping_sub(self.ntp(now));
+    pub fn instant(self, now: Nanos, ntp: u32) -> Nanos {
+        let ahead = ntp.wrapping_sub(self.seconds(now));
         if ahead == 0 || ahead > u32::MAX / 2 {
             return now;
         }
@@ -61,18 +61,18 @@ mod tests {
 
     #[test]
     fn moment_of_a_time_of_day_is_the_nearest_ahead_and_never_before_now() {
-        let wall = Wall::from_nanos(10 * SECOND + 1);
+        let wall = NtpClock::from_nanos(10 * SECOND + 1);
         let now = Nanos(5 * SECOND);
-        assert_eq!(wall.ntp(now), 15);
-        assert_eq!(wall.moment(now, 17), Nanos(7 * SECOND - 1));
-        assert_eq!(wall.ntp(wall.moment(now, 17)), 17);
-        assert_eq!(wall.moment(now, 15), now);
-        assert_eq!(wall.moment(now, 3), now);
+        assert_eq!(wall.seconds(now), 15);
+        assert_eq!(wall.instant(now, 17), Nanos(7 * SECOND - 1));
+        assert_eq!(wall.seconds(wall.instant(now, 17)), 17);
+        assert_eq!(wall.instant(now, 15), now);
+        assert_eq!(wall.instant(now, 3), now);
         let stamp = wall.time_stamp(Nanos(SECOND / 2));
         assert_eq!(stamp >> 28, 10 << 4 | 8, "half a second");
-        assert_eq!(wall.moment_of_time_stamp(Nanos(0), stamp), Nanos(SECOND - 1));
-        assert_eq!(wall.moment_of_time_stamp(now, 17 << 32), Nanos(7 * SECOND - 1));
-        let late = Wall::from_seconds(u32::MAX);
-        assert_eq!(late.moment(Nanos(0), 1), Nanos(2 * SECOND), "over the end of the era");
+        assert_eq!(wall.instant_of_time_stamp(Nanos(0), stamp), Nanos(SECOND - 1));
+        assert_eq!(wall.instant_of_time_stamp(now, 17 << 32), Nanos(7 * SECOND - 1));
+        let late = NtpClock::from_seconds(u32::MAX);
+        assert_eq!(late.instant(Nanos(0), 1), Nanos(2 * SECOND), "over the end of the era");
     }
 }

@@ -7,25 +7,25 @@ use std::collections::BTreeMap;
 
 use adit_types::{Nanos, Seid};
 
-use super::packet::Ip;
+use super::packet::OracleIp;
 
 /// How long a first part is remembered.
 const REMEMBERED: Nanos = Nanos::from_secs(5);
 
 /// What the parts of one packet of a session have in common: addresses, identification and, in IPv4,
 /// the protocol.
-pub type PacketId = (Seid, IpAddr, IpAddr, u32, Option<u8>);
+pub type FragmentedPacketId = (Seid, IpAddr, IpAddr, u32, Option<u8>);
 
 /// The protocol of a packet, and the front of its upper layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FirstPart {
+pub struct OracleFirstFragment {
     /// The protocol.
     pub protocol: u8,
     front: [u8; 8],
     len: usize,
 }
 
-impl FirstPart {
+impl OracleFirstFragment {
     /// The front of the upper layer: ports and SPIs lie there.
     #[must_use]
     pub fn front(&self) -> &[u8] {
@@ -34,24 +34,28 @@ impl FirstPart {
 }
 
 /// The first parts that passed, and when.
-pub type FirstParts = BTreeMap<PacketId, (Nanos, FirstPart)>;
+pub type OracleFirstFragments = BTreeMap<FragmentedPacketId, (Nanos, OracleFirstFragment)>;
 
 /// The packet that a fragment of a session is a part of.
-pub(super) fn id(seid: Seid, ip: &Ip) -> PacketId {
+pub(super) fn id(seid: Seid, ip: &OracleIp) -> FragmentedPacketId {
     let protocol = ip.dst.is_ipv4().then_some(ip.protocol);
     (seid, ip.src, ip.dst, ip.identification, protocol)
 }
 
 /// What a first fragment tells.
-pub(super) fn of(ip: &Ip, packet: &[u8]) -> FirstPart {
+pub(super) fn of(ip: &OracleIp, packet: &[u8]) -> OracleFirstFragment {
     let upper = &packet[ip.upper..ip.len];
     let (mut front, len) = ([0; 8], upper.len().min(8));
     front[..len].copy_from_slice(&upper[..len]);
-    FirstPart { protocol: ip.protocol, front, len }
+    OracleFirstFragment { protocol: ip.protocol, front, len }
 }
 
 /// What was told of a packet not too long ago.
-pub(super) fn known(parts: &FirstParts, now: Nanos, id: &PacketId) -> Option<FirstPart> {
+pub(super) fn known(
+    parts: &OracleFirstFragments,
+    now: Nanos,
+    id: &FragmentedPacketId,
+) -> Option<OracleFirstFragment> {
     let (since, part) = parts.get(id)?;
     (now.since(*since) < REMEMBERED).then_some(*part)
 }

@@ -5,12 +5,16 @@
 
 use core::{fmt, ptr};
 
-use adit_rules::{Express, FlowKey, Line, MatcherView, PublishedRules, Root, SessionRules};
+use adit_rules::{
+    FastRule, FlowKey, MatcherLine, MatcherRoot, MatcherView, PublishedRules, SessionRules,
+};
 use adit_types::{Direction, SessionIndex};
 
-use crate::express::{self, ExpressHome, ExpressLine, ExpressTable, Unsettled, WORDS, choice_line};
+use crate::fast_rule::{
+    self, FastRuleLine, FastRuleSlot, FastRuleTable, WORDS, WrittenRule, choice_line,
+};
 use crate::prefetch;
-use crate::publish::Guard;
+use crate::publish::SlotGuard;
 
 /// PDRs that a choice knows: four bits of one word for each.
 const PDRS_MAX: usize = 16;
@@ -20,19 +24,19 @@ const NONE: u64 = 0xf;
 
 /// What leads packets of one direction of a session to their express.
 #[derive(Clone, Copy)]
-pub struct Choice<'a> {
+pub struct FastRuleSelector<'a> {
     /// The session's line, where its traffic is counted.
-    home: &'a express::Line,
-    roots: [Root; 2],
+    home: &'a fast_rule::FastRuleCell,
+    roots: [MatcherRoot; 2],
     /// The matcher's, behind them one for each express.
-    lines: &'a [Line],
+    lines: &'a [MatcherLine],
     /// How many are the matcher's.
     matcher_lines: u32,
     /// Of each PDR, which express it has.
     of_pdrs: u64,
 }
 
-impl fmt::Debug for Choice<'_> {
+impl fmt::Debug for FastRuleSelector<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { home: _, roots, lines, matcher_lines, of_pdrs } = self;
         f.debug_struct("Choice")
@@ -46,12 +50,12 @@ impl fmt::Debug for Choice<'_> {
 
 /// The express of one packet.
 #[derive(Clone, Copy)]
-pub struct Chosen<'a> {
-    line: &'a Line,
-    home: &'a express::Line,
+pub struct SelectedFastRule<'a> {
+    line: &'a MatcherLine,
+    home: &'a fast_rule::FastRuleCell,
 }
 
-impl fmt::Debug for Chosen<'_> {
+impl fmt::Debug for SelectedFastRule<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chosen").field("line", self.line).finish_non_exhaustive()
     }
@@ -59,25 +63,25 @@ impl fmt::Debug for Chosen<'_> {
 
 /// What a choice needs beyond the matcher.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ChoicePlan {
+pub(crate) struct SelectorPlan {
     matcher_lines: u32,
     of_pdrs: u64,
 }
 
-impl ChoicePlan {
+impl SelectorPlan {
     /// Puts the expresses of one direction, each refined, behind its matcher; `None` without a matcher or any
     /// express.
     pub(crate) fn append(
         rules: &mut SessionRules,
         direction: Direction,
-        refine: impl Fn(Express) -> Express,
+        refine: impl Fn(FastRule) -> FastRule,
     ) -> Option<Self> {
         let matcher = rules.matcher(direction)?;
         let matcher_lines = u32::try_from(matcher.lines().len()).ok()?;
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<MatcherLine> = Vec::new();
         let mut of_pdrs = u64::MAX;
         for (at, pdr) in rules.pdrs(direction).iter().take(PDRS_MAX).enumerate() {
-            let Some(express) = Express::of_pdr(rules, pdr, direction) else { continue };
+            let Some(express) = FastRule::of_pdr(rules, pdr, direction) else { continue };
             let line = choice_line(&refine(express));
             let number = lines.iter().position(|known| *known == line).unwrap_or(lines.len());
             let Some(number) = u64::try_from(number).ok().filter(|number| *number < NONE) else {
@@ -96,7 +100,7 @@ impl ChoicePlan {
     }
 }
 
-impl ChoicePlan {
+impl SelectorPlan {
     /// The words of a line that leads to the choice in published rules.
     fn to_words(self, rules: &PublishedRules, direction: Direction) -> Option<[u64; WORDS]> {
         let matcher = rules.matcher(direction)?;
@@ -108,31 +112,34 @@ impl ChoicePlan {
     }
 }
 
-impl ExpressTable {
+impl FastRuleTable {
     /// Lets packets of one direction choose among expresses. For the publisher only, with lines of
     /// the rules that it published last.
-    pub(crate) fn set_choice(
+    pub(crate) fn set_selector(
         &self,
         session: SessionIndex,
         direction: Direction,
         rules: &PublishedRules,
-        plan: ChoicePlan,
-    ) -> Unsettled {
+        plan: SelectorPlan,
+    ) -> WrittenRule {
         let words = plan.to_words(rules, direction);
-        let line = self.line(session, direction).zip(words);
-        line.map_or(Unsettled::NONE, |(line, words)| line.write_choice(words))
+        let line = self.cell(session, direction).zip(words);
+        line.map_or(WrittenRule::NONE, |(line, words)| line.write_choice(words))
     }
 }
 
-impl<'g> ExpressHome<'g> {
+impl<'g> FastRuleSlot<'g> {
     /// The choice of one direction; `None` without one, and while it is written.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "what was written from this width")]
-    pub(crate) fn choice(self, _guard: Guard<'g, PublishedRules>) -> Option<Choice<'g>> {
+    pub(crate) fn selector(
+        self,
+        _guard: SlotGuard<'g, PublishedRules>,
+    ) -> Option<FastRuleSelector<'g>> {
         let Self(home) = self;
         let words = home.read_choice()?;
         let [start, v4, v6, of_pdrs, counts] = words;
-        let start = ptr::with_exposed_provenance::<Line>(start as usize);
+        let start = ptr::with_exposed_provenance::<MatcherLine>(start as usize);
         // JUSTIFICATION: the lines are as many as the session's filters need; room of a fixed size
         // would cost all sessions what few have.
         // SAFETY: the words are of one moment, so that they are those of a choice: address and
@@ -140,12 +147,12 @@ impl<'g> ExpressHome<'g> {
         // those rules left their slot, so that the guard keeps the lines as if it had loaded the
         // rules from there.
         let lines = unsafe { core::slice::from_raw_parts(start, (counts >> 32) as usize) };
-        let roots = [v4, v6].map(Root::from_bits);
-        Some(Choice { home, roots, lines, matcher_lines: counts as u32, of_pdrs })
+        let roots = [v4, v6].map(MatcherRoot::from_bits);
+        Some(FastRuleSelector { home, roots, lines, matcher_lines: counts as u32, of_pdrs })
     }
 }
 
-impl<'a> Choice<'a> {
+impl<'a> FastRuleSelector<'a> {
     /// Asks for the lines that a packet of the family needs first.
     #[inline]
     pub(crate) fn prefetch(&self, is_v6: bool) {
@@ -165,19 +172,19 @@ impl<'a> Choice<'a> {
     // PERF: a call would pass the key through memory.
     #[inline(always)]
     #[must_use]
-    pub fn find(&self, key: &FlowKey) -> Option<Chosen<'a>> {
+    pub fn find(&self, key: &FlowKey) -> Option<SelectedFastRule<'a>> {
         let found = MatcherView::new(self.roots, self.lines).first(key)?;
-        if found.is_unsure || found.pdr >= PDRS_MAX {
+        if found.needs_check || found.pdr >= PDRS_MAX {
             return None;
         }
         let number = self.of_pdrs >> (found.pdr * 4) & NONE;
         let at = self.matcher_lines as usize + usize::try_from(number).ok()?;
         // Behind the last express there are no lines, whatever the number says.
-        Some(Chosen { line: self.lines.get(at)?, home: self.home })
+        Some(SelectedFastRule { line: self.lines.get(at)?, home: self.home })
     }
 }
 
-impl<'a> Chosen<'a> {
+impl<'a> SelectedFastRule<'a> {
     /// Asks for the line.
     #[inline]
     pub fn prefetch(self) {
@@ -187,7 +194,7 @@ impl<'a> Chosen<'a> {
     /// The express.
     #[inline]
     #[must_use]
-    pub fn express(self) -> ExpressLine<'a> {
-        ExpressLine::of_choice_line(self.line, self.home)
+    pub fn fast_rule(self) -> FastRuleLine<'a> {
+        FastRuleLine::of_choice_line(self.line, self.home)
     }
 }

@@ -7,8 +7,8 @@ use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, DropReason, FarEntry, Gate, GtpuTunnel, KeyChange,
-    OuterHeaderCreation, OuterHeaderRemoval, PdrEntry, PuntReason, QerEntry, RateLimit, RuleDelta,
+    ApplyAction, DeltaId, DestinationInterface, DropReason, FarEntry, Gate, GtpuTunnel,
+    HeaderCreation, HeaderRemoval, KeyChange, PdrEntry, PuntReason, QerEntry, RateLimit, RuleDelta,
     SdfSet, SessionKey, SessionRules, SourceInterface, UeAddresses, WorkerCommand, WorkerEvent,
 };
 use adit_tables::{Interface, Publisher, Route, Snapshot, TablesConfig, build};
@@ -55,7 +55,7 @@ pub const GNB_TEID: u32 = 0xabcd;
 pub const STARTED: u32 = 3_900_000_000;
 pub const SESSION: SessionIndex = SessionIndex(7);
 
-pub struct Scene {
+pub struct PipelineFixture {
     pub io: MemIo,
     pub worker: Worker<MemIo>,
     pub publisher: Publisher,
@@ -116,7 +116,7 @@ pub fn config() -> TablesConfig {
         ],
         aggregates: Vec::new(),
         ue_pools_v4: Vec::new(),
-        switched_domains: vec![adit_types::DomainId(0)],
+        local_switching_domains: vec![adit_types::DomainId(0)],
     }
 }
 
@@ -144,7 +144,7 @@ pub fn rules() -> SessionRules {
         ue,
         ue_networks: vec![],
         sdf: SdfSet::default(),
-        outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIp),
+        outer_header_removal: Some(HeaderRemoval::GtpuUdpIp),
         container_deletion: false,
         far: 0,
         qers: [0].into_iter().collect(),
@@ -171,14 +171,14 @@ pub fn rules() -> SessionRules {
         steering: None,
         dscp: None,
         redirect: None,
-        switched: InterfaceSet::ALL,
+        local_switching: InterfaceSet::ALL,
         duplicates: [].into_iter().collect(),
     };
     let to_gnb = FarEntry {
         id: FarId(2),
         destination: DestinationInterface::Access,
         outer_header_creation: Some(tunnel(GNB_TEID, GNB)),
-        switched: InterfaceSet::NONE,
+        local_switching: InterfaceSet::NONE,
         ..to_n6.clone()
     };
     let qer = QerEntry {
@@ -208,11 +208,11 @@ pub fn rules() -> SessionRules {
     }
 }
 
-pub fn tunnel(teid: u32, addr: &str) -> OuterHeaderCreation {
-    OuterHeaderCreation::Gtpu(GtpuTunnel { teid: Teid(teid), addr: addr.parse().unwrap() })
+pub fn tunnel(teid: u32, addr: &str) -> HeaderCreation {
+    HeaderCreation::Gtpu(GtpuTunnel { teid: Teid(teid), addr: addr.parse().unwrap() })
 }
 
-impl Scene {
+impl PipelineFixture {
     /// Session installed, gateways and gNB resolved.
     pub fn new() -> Self {
         Self::with(rules())

@@ -15,7 +15,7 @@ use crate::record::{Forwarding, Records};
 
 /// Where a GTP-U tunnel leads to, seen from this UPF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum FarSide {
+enum PeerSide {
     /// Towards the UE: destination interface Access.
     Access,
     /// Towards another UPF and the data network: all others.
@@ -24,7 +24,7 @@ enum FarSide {
 
 /// A peer and how many tunnel users it has, on each side; never none at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Peer {
+struct TunnelPeer {
     number: PeerNumber,
     access: usize,
     core: usize,
@@ -41,15 +41,15 @@ pub struct PeerSides {
     pub core: bool,
 }
 
-impl Peer {
+impl TunnelPeer {
     const fn sides(&self) -> PeerSides {
         PeerSides { access: self.access > 0, core: self.core > 0 }
     }
 
-    fn count(&mut self, side: FarSide) -> &mut usize {
+    fn count(&mut self, side: PeerSide) -> &mut usize {
         match side {
-            FarSide::Access => &mut self.access,
-            FarSide::Core => &mut self.core,
+            PeerSide::Access => &mut self.access,
+            PeerSide::Core => &mut self.core,
         }
     }
 }
@@ -59,13 +59,13 @@ impl Peer {
 struct PeerNumber(u32);
 
 /// One session's use of a tunnel.
-type User = (PeerNumber, Teid, SessionIndex, FarSide);
+type TunnelUser = (PeerNumber, Teid, SessionIndex, PeerSide);
 
 /// The far ends in use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct FarEnds {
-    users: BTreeSet<User>,
-    peers: BTreeMap<IpAddr, Peer>,
+pub(crate) struct TunnelIndex {
+    users: BTreeSet<TunnelUser>,
+    peers: BTreeMap<IpAddr, TunnelPeer>,
     /// Numbers that peers had who are gone.
     free: Vec<PeerNumber>,
     /// Peers that appeared or disappeared on a side since somebody took notice, and whether they
@@ -73,7 +73,7 @@ pub(crate) struct FarEnds {
     changed: BTreeMap<IpAddr, bool>,
 }
 
-impl FarEnds {
+impl TunnelIndex {
     /// The session `index` changed its rules. `interfaces` returns those that forwarding may use.
     pub fn change(
         &mut self,
@@ -99,7 +99,8 @@ impl FarEnds {
 
     /// Forgets all that the session uses. For what a fault left behind: it looks at everything.
     pub fn forget(&mut self, index: SessionIndex) {
-        let users: Vec<User> = self.users.iter().filter(|user| user.2 == index).copied().collect();
+        let users: Vec<TunnelUser> =
+            self.users.iter().filter(|user| user.2 == index).copied().collect();
         for (number, teid, _, side) in users {
             let mut peers = self.peers.iter();
             let addr = peers.find(|(_, peer)| peer.number == number).map(|(addr, _)| *addr);
@@ -109,12 +110,12 @@ impl FarEnds {
         }
     }
 
-    fn add(&mut self, tunnel: GtpuTunnel, index: SessionIndex, side: FarSide) {
+    fn add(&mut self, tunnel: GtpuTunnel, index: SessionIndex, side: PeerSide) {
         let taken = self.peers.len() + self.free.len();
         let peer = self.peers.entry(tunnel.addr).or_insert_with(|| {
             let fresh = PeerNumber(u32::try_from(taken).unwrap_or(u32::MAX));
             let number = self.free.pop().unwrap_or(fresh);
-            Peer { number, access: 0, core: 0, interfaces: InterfaceSet::NONE }
+            TunnelPeer { number, access: 0, core: 0, interfaces: InterfaceSet::NONE }
         });
         if self.users.insert((peer.number, tunnel.teid, index, side)) {
             let was_peer = peer.access + peer.core > 0;
@@ -126,7 +127,7 @@ impl FarEnds {
         }
     }
 
-    fn remove(&mut self, tunnel: GtpuTunnel, index: SessionIndex, side: FarSide) {
+    fn remove(&mut self, tunnel: GtpuTunnel, index: SessionIndex, side: PeerSide) {
         let Some(peer) = self.peers.get_mut(&tunnel.addr) else { return };
         if !self.users.remove(&(peer.number, tunnel.teid, index, side)) {
             return;
@@ -152,9 +153,9 @@ impl FarEnds {
         tunnel: GtpuTunnel,
         first: SessionIndex,
     ) -> impl Iterator<Item = SessionIndex> + '_ {
-        let of = move |peer: &Peer| {
-            let first = (peer.number, tunnel.teid, first, FarSide::Access);
-            let last = (peer.number, tunnel.teid, SessionIndex::NONE, FarSide::Core);
+        let of = move |peer: &TunnelPeer| {
+            let first = (peer.number, tunnel.teid, first, PeerSide::Access);
+            let last = (peer.number, tunnel.teid, SessionIndex::NONE, PeerSide::Core);
             self.users.range(first..=last)
         };
         let users = self.peers.get(&tunnel.addr).map(of).into_iter().flatten();
@@ -163,7 +164,7 @@ impl FarEnds {
     }
 
     /// The peers behind this one, in ascending order, with the sides that they are on.
-    pub fn peers_behind(
+    pub fn peers_after(
         &self,
         peer: Option<IpAddr>,
     ) -> impl Iterator<Item = (IpAddr, PeerSides)> + '_ {
@@ -173,7 +174,7 @@ impl FarEnds {
 
     /// The sides that a peer is on; none of an address that is no peer.
     pub fn sides(&self, addr: IpAddr) -> PeerSides {
-        self.peers.get(&addr).map_or(PeerSides::default(), Peer::sides)
+        self.peers.get(&addr).map_or(PeerSides::default(), TunnelPeer::sides)
     }
 
     /// A peer that appeared or disappeared on a side since it was last returned here.
@@ -193,22 +194,22 @@ impl FarEnds {
 }
 
 /// The tunnels that the FARs of a session may send into, with their sides and parameters.
-fn tunnels(records: &Records) -> impl Iterator<Item = (GtpuTunnel, FarSide, &Forwarding)> {
+fn tunnels(records: &Records) -> impl Iterator<Item = (GtpuTunnel, PeerSide, &Forwarding)> {
     let used = records.fars.iter().filter(|far| !far.action.contains(ApplyAction::DROP));
     let copied = records.fars.iter().filter(|far| far.action.contains(ApplyAction::DUPL));
     let forwarding = used.filter_map(|far| far.forwarding.as_ref());
     let forwarding = forwarding.chain(copied.flat_map(|far| &far.duplicating));
     forwarding.filter_map(|parts| {
         let side = match parts.destination {
-            DestinationInterface::Access => FarSide::Access,
-            _ => FarSide::Core,
+            DestinationInterface::Access => PeerSide::Access,
+            _ => PeerSide::Core,
         };
         Some((parts.outer_header_creation?.tunnel()?, side, parts))
     })
 }
 
 /// Each tunnel once per side.
-fn sorted(tunnels: impl Iterator<Item = (GtpuTunnel, FarSide)>) -> Vec<(GtpuTunnel, FarSide)> {
+fn sorted(tunnels: impl Iterator<Item = (GtpuTunnel, PeerSide)>) -> Vec<(GtpuTunnel, PeerSide)> {
     let mut tunnels: Vec<_> = tunnels.collect();
     tunnels.sort_unstable();
     tunnels.dedup();

@@ -8,7 +8,7 @@ use adit_rules::{AddressConflict, DropReason, PuntReason};
 use adit_tables::Interface;
 use adit_types::MacAddr;
 use adit_wire::ethernet::{emit_link, link_len};
-use adit_wire::icmpv6::Pseudo;
+use adit_wire::icmpv6::PseudoHeader;
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::neighbor::{
     HOP_LIMIT, MESSAGE_LEN, NeighborAdvertisement, NeighborSolicitation, multicast_mac,
@@ -16,55 +16,61 @@ use adit_wire::neighbor::{
 };
 use adit_wire::{EtherType, IpPacket, Malformed, protocol};
 
-use crate::interfaces::Link;
-use crate::outbound::Outbound;
-use crate::slow::neighbor_report::{self, Word};
-use crate::slow::{Limits, frame_source, originate, resize};
-use crate::stage::egress::Env;
+use crate::interfaces::VlanLink;
+use crate::slow::neighbor_report::{self, NeighborSighting};
+use crate::slow::{SlowLimits, frame_source, originate, resize};
+use crate::stage::egress::StepContext;
+use crate::worker_state::WorkerState;
 
 /// All nodes of the link. Spec: RFC 4291 §2.7.1.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// A received message: where it came from, where its IP header begins, what that says.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub link: &'a Link,
+pub(super) struct NdContext<'a> {
+    pub link: &'a VlanLink,
     pub l3_offset: u8,
     pub ip: &'a IpPacket,
-    pub pseudo: &'a Pseudo,
+    pub pseudo: &'a PseudoHeader,
 }
 
 /// Answers a solicitation and reports its sender.
 ///
 /// # Errors
-/// `NeighbourMalformed` for what RFC 4861 §7.1.1 tells to discard.
+/// `NeighborMalformed` for what RFC 4861 §7.1.1 tells to discard.
 pub(super) fn handle_solicitation<Io: PacketIo>(
-    env: &Env<'_>,
+    env: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut Limits,
-    out: &mut Outbound<Io::Buf>,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<Io::Buf>,
     buf: Io::Buf,
-    place: &Place<'_>,
+    place: &NdContext<'_>,
 ) -> Result<PuntReason, DropReason> {
-    let Place { link, l3_offset, ip, pseudo } = *place;
+    let NdContext { link, l3_offset, ip, pseudo } = *place;
     let asker = frame_source(&buf)?;
     let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
     let solicitation = NeighborSolicitation::parse(pseudo, ip.payload(l3))
-        .map_err(|_| DropReason::NeighbourMalformed)?;
+        .map_err(|_| DropReason::NeighborMalformed)?;
     let is_probe = pseudo.src.is_unspecified();
     let probe_is_wrong = is_probe
         && (solicitation.source_mac.is_some() || pseudo.dst != solicited_node(solicitation.target));
     if ip.ttl != HOP_LIMIT || probe_is_wrong {
-        return Err(DropReason::NeighbourMalformed);
+        return Err(DropReason::NeighborMalformed);
     }
     let target = IpAddr::V6(solicitation.target);
     let Some(interface) = link.owner(target) else {
-        return Ok(PuntReason::NeighbourDiscovery);
+        return Ok(PuntReason::NeighborDiscovery);
     };
     if let Some(mac) = solicitation.source_mac.filter(|mac| is_station(*mac)) {
         let (interface, addr) = (interface.id, IpAddr::V6(pseudo.src));
         let conflict = AddressConflict::Verify;
-        report(env, limits, out, link, Word { interface, addr, mac, solicited: false, conflict });
+        report(
+            env,
+            limits,
+            out,
+            link,
+            NeighborSighting { interface, addr, mac, solicited: false, conflict },
+        );
     }
     let (dst, dst_mac) = if is_probe {
         (ALL_NODES, multicast_mac(ALL_NODES))
@@ -72,28 +78,28 @@ pub(super) fn handle_solicitation<Io: PacketIo>(
         (pseudo.src, solicitation.source_mac.filter(|mac| is_station(*mac)).unwrap_or(asker))
     };
     advertise(io, out, interface, buf, solicitation.target, (dst, dst_mac), !is_probe);
-    Ok(PuntReason::NeighbourDiscovery)
+    Ok(PuntReason::NeighborDiscovery)
 }
 
 /// Reports what an advertisement tells.
 ///
 /// # Errors
-/// `NeighbourMalformed` for what RFC 4861 §7.1.2 tells to discard.
+/// `NeighborMalformed` for what RFC 4861 §7.1.2 tells to discard.
 pub(super) fn handle_advertisement<B: PacketBuf>(
-    env: &Env<'_>,
-    limits: &mut Limits,
-    out: &mut Outbound<B>,
+    env: &StepContext<'_>,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<B>,
     buf: &B,
-    place: &Place<'_>,
+    place: &NdContext<'_>,
 ) -> Result<PuntReason, DropReason> {
-    let Place { link, l3_offset, ip, pseudo } = *place;
+    let NdContext { link, l3_offset, ip, pseudo } = *place;
     let sender = frame_source(buf)?;
     let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
     let advertisement = NeighborAdvertisement::parse(pseudo, ip.payload(l3))
-        .map_err(|_| DropReason::NeighbourMalformed)?;
+        .map_err(|_| DropReason::NeighborMalformed)?;
     let is_solicited = advertisement.solicited;
     if ip.ttl != HOP_LIMIT || (is_solicited && pseudo.dst.is_multicast()) {
-        return Err(DropReason::NeighbourMalformed);
+        return Err(DropReason::NeighborMalformed);
     }
     // The answer to a unicast probe may leave the option out (RFC 4861 §4.4).
     let mac = advertisement.target_mac.or(is_solicited.then_some(sender));
@@ -106,10 +112,16 @@ pub(super) fn handle_advertisement<B: PacketBuf>(
                 false => AddressConflict::Doubt,
             };
             let (addr, solicited) = (IpAddr::V6(target), is_solicited);
-            report(env, limits, out, link, Word { interface, addr, mac, solicited, conflict });
+            report(
+                env,
+                limits,
+                out,
+                link,
+                NeighborSighting { interface, addr, mac, solicited, conflict },
+            );
         }
     }
-    Ok(PuntReason::NeighbourDiscovery)
+    Ok(PuntReason::NeighborDiscovery)
 }
 
 fn is_station(mac: MacAddr) -> bool {
@@ -119,23 +131,28 @@ fn is_station(mac: MacAddr) -> bool {
 /// Reports a neighbor on the interface of its subnet. Link-local addresses are on every subnet: they
 /// belong to the interface that was talked to, which `word` names.
 fn report<B: PacketBuf>(
-    env: &Env<'_>,
-    limits: &mut Limits,
-    out: &mut Outbound<B>,
-    link: &Link,
-    word: Word,
+    env: &StepContext<'_>,
+    limits: &mut SlowLimits,
+    out: &mut WorkerState<B>,
+    link: &VlanLink,
+    word: NeighborSighting,
 ) {
     let talked_to = link.interfaces.iter().find(|interface| interface.id == word.interface);
-    let preferred = talked_to.filter(|interface| interface.is_neighbour(word.addr));
-    if let Some(interface) = preferred.or_else(|| link.side_of(word.addr)) {
-        neighbor_report::report(env, limits, out, Word { interface: interface.id, ..word });
+    let preferred = talked_to.filter(|interface| interface.is_neighbor(word.addr));
+    if let Some(interface) = preferred.or_else(|| link.neighbor_side(word.addr)) {
+        neighbor_report::report(
+            env,
+            limits,
+            out,
+            NeighborSighting { interface: interface.id, ..word },
+        );
     }
 }
 
 /// Asks for the hardware address of `target`: its solicited-node group, or the station where it was.
 pub(super) fn solicit<Io: PacketIo>(
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     interface: &Interface,
     target: Ipv6Addr,
     unicast: Option<MacAddr>,
@@ -152,14 +169,14 @@ pub(super) fn solicit<Io: PacketIo>(
     let dst = unicast.map_or(group, |_| target);
     let dst_mac = unicast.unwrap_or(multicast_mac(group));
     let solicitation = NeighborSolicitation { target, source_mac: Some(interface.mac) };
-    let pseudo = Pseudo { src: own, dst };
+    let pseudo = PseudoHeader { src: own, dst };
     send(io, out, interface, buf, dst_mac, &pseudo, |message| solicitation.emit(message, &pseudo));
 }
 
 /// Announces our addresses to the whole link. Spec: RFC 4861 §7.2.6.
 pub(super) fn announce<Io: PacketIo>(
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     interface: &Interface,
 ) {
     let Some((global, _)) = interface.v6 else { return };
@@ -176,7 +193,7 @@ pub(super) fn announce<Io: PacketIo>(
 
 fn advertise<Io: PacketIo>(
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     interface: &Interface,
     buf: Io::Buf,
     target: Ipv6Addr,
@@ -190,18 +207,18 @@ fn advertise<Io: PacketIo>(
         solicited,
         override_entry: true,
     };
-    let pseudo = Pseudo { src: target, dst };
+    let pseudo = PseudoHeader { src: target, dst };
     send(io, out, interface, buf, dst_mac, &pseudo, |message| advertisement.emit(message, &pseudo));
 }
 
 /// Writes link header, IPv6 header and the message, and transmits them.
 fn send<Io: PacketIo>(
     io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
+    out: &mut WorkerState<Io::Buf>,
     interface: &Interface,
     mut buf: Io::Buf,
     dst_mac: MacAddr,
-    pseudo: &Pseudo,
+    pseudo: &PseudoHeader,
     emit_message: impl FnOnce(&mut [u8]) -> Result<usize, Malformed>,
 ) {
     const PAYLOAD_LEN: u16 = 32;

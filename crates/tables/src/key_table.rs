@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use adit_types::SessionIndex;
 
 use crate::hash::KeyHash;
-use crate::large::Large;
+use crate::large::LargeArray;
 use crate::prefetch;
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
-struct Bucket {
+struct KeyBucket {
     /// The complements of the keys, so that zeros are empty.
     keys: [AtomicU64; SLOTS],
     values: [AtomicU32; SLOTS],
@@ -45,9 +45,9 @@ struct Bucket {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Bucket>() == 64, "one bucket is one cache line");
+const _: () = assert!(size_of::<KeyBucket>() == 64, "one bucket is one cache line");
 
-impl Bucket {
+impl KeyBucket {
     /// Position of `key`, or `None`.
     ///
     /// PERF: every key is looked at, so that where it stands is no branch to guess.
@@ -79,7 +79,7 @@ pub enum KeyRefused {
 /// The readers' side of a table of `u64` keys and `u32` values.
 pub struct KeyTable {
     /// First the buckets that hashes choose from, then the overflow buckets.
-    buckets: Large<Bucket>,
+    buckets: LargeArray<KeyBucket>,
     /// How many buckets hashes choose from.
     homes: u64,
     hash: KeyHash,
@@ -110,14 +110,14 @@ impl KeyTable {
     #[inline]
     #[must_use]
     pub fn lookup(&self, key: u64) -> Option<u32> {
-        let value = self.lookup_from(self.home(key), key);
+        let value = self.lookup_from(self.first_bucket(key), key);
         (value != NONE).then_some(value)
     }
 
     /// Asks for the bucket of `key`.
     #[inline]
     pub fn prefetch(&self, key: u64) {
-        prefetch::read(&self.buckets[self.home(key)]);
+        prefetch::read(&self.buckets[self.first_bucket(key)]);
     }
 
     /// The session of `key`, `SessionIndex::NONE` without one.
@@ -127,13 +127,13 @@ impl KeyTable {
     #[inline]
     #[must_use]
     pub fn session(&self, key: u64) -> SessionIndex {
-        SessionIndex(self.lookup_from(self.home(key), key))
+        SessionIndex(self.lookup_from(self.first_bucket(key), key))
     }
 
     /// The bucket where the chain of `key` begins.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "below the number of buckets")]
-    fn home(&self, key: u64) -> usize {
+    fn first_bucket(&self, key: u64) -> usize {
         ((u128::from(self.hash.hash(key)) * u128::from(self.homes)) >> 64) as usize
     }
 
@@ -165,7 +165,7 @@ impl fmt::Debug for KeyTable {
 
 /// What waits for the readers before it is used again.
 #[derive(Debug, Clone, Copy)]
-enum Limbo {
+enum RetiredKey {
     /// An entry of `bucket`, whose chain begins at `home`.
     Slot { home: usize, bucket: usize, slot: usize },
     /// An overflow bucket that left its chain.
@@ -182,7 +182,7 @@ pub struct KeyWriter {
     spare: Vec<usize>,
     /// Overflow buckets that were in no chain yet.
     fresh: Range<usize>,
-    limbo: VecDeque<(Epoch, Limbo)>,
+    retired: VecDeque<(Epoch, RetiredKey)>,
 }
 
 impl KeyWriter {
@@ -193,7 +193,7 @@ impl KeyWriter {
         let primary = capacity.saturating_mul(2).div_ceil(SLOTS).max(2);
         let total = primary + primary / 4 + 8;
         let table = KeyTable {
-            buckets: Large::zeroed(total),
+            buckets: LargeArray::zeroed(total),
             homes: primary as u64,
             hash: KeyHash::new(seed, table),
             len: AtomicUsize::new(0),
@@ -203,7 +203,7 @@ impl KeyWriter {
             free: vec![ALL_FREE; total],
             spare: Vec::new(),
             fresh: primary..total,
-            limbo: VecDeque::new(),
+            retired: VecDeque::new(),
         }
     }
 
@@ -221,7 +221,7 @@ impl KeyWriter {
         if key == EMPTY {
             return Err(KeyRefused::Reserved);
         }
-        let mut at = self.table.home(key);
+        let mut at = self.table.first_bucket(key);
         let mut vacant = None;
         let mut depth = 0;
         loop {
@@ -256,7 +256,7 @@ impl KeyWriter {
         if key == EMPTY {
             return false;
         }
-        let home = self.table.home(key);
+        let home = self.table.first_bucket(key);
         let mut at = home;
         loop {
             let bucket = &self.table.buckets[at];
@@ -266,7 +266,7 @@ impl KeyWriter {
                 }
                 bucket.keys[slot].store(!EMPTY, Ordering::Release);
                 self.table.len.store(self.table.len().saturating_sub(1), Ordering::Release);
-                self.limbo.push_back((epoch, Limbo::Slot { home, bucket: at, slot }));
+                self.retired.push_back((epoch, RetiredKey::Slot { home, bucket: at, slot }));
                 return true;
             }
             let Some(next) = bucket.next() else { return false };
@@ -277,16 +277,16 @@ impl KeyWriter {
     /// Frees what was removed in epochs up to `passed`; what this retires in turn belongs to
     /// `epoch`, the one in progress.
     pub fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {
-        while let Some(&(since, limbo)) = self.limbo.front()
+        while let Some(&(since, limbo)) = self.retired.front()
             && since <= passed
         {
-            self.limbo.pop_front();
+            self.retired.pop_front();
             match limbo {
-                Limbo::Slot { home, bucket, slot } => {
+                RetiredKey::Slot { home, bucket, slot } => {
                     self.free[bucket] |= 1 << slot;
                     self.trim(home, epoch);
                 }
-                Limbo::Bucket(bucket) => self.spare.push(bucket),
+                RetiredKey::Bucket(bucket) => self.spare.push(bucket),
             }
         }
     }
@@ -320,7 +320,7 @@ impl KeyWriter {
                 return;
             }
             self.link(before, 0);
-            self.limbo.push_back((epoch, Limbo::Bucket(last)));
+            self.retired.push_back((epoch, RetiredKey::Bucket(last)));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Packets that wait for link-layer addresses.
 
 use adit_rules::{DropReason, WorkerEvent};
-use adit_types::limits::NEIGHBOUR_PENDING_PER_HOP_MAX;
+use adit_types::limits::NEIGHBOR_PENDING_PER_HOP_MAX;
 use adit_types::{MacAddr, Nanos};
 
-use crate::scene::*;
+use crate::fixture::*;
 
 fn numbered(number: u16) -> Vec<u8> {
     tunneled().ipv4(UE, SERVER).udp(number, 9).build()
@@ -12,14 +12,14 @@ fn numbered(number: u16) -> Vec<u8> {
 
 #[test]
 fn packets_wait_and_leave_in_order_when_the_gateway_is_resolved() {
-    let mut scene = Scene::unresolved(rules());
+    let mut scene = PipelineFixture::unresolved(rules());
     for number in 0..5 {
         scene.io.inject(N3, &numbered(number));
     }
     scene.step();
     assert!(scene.sent(N6).is_empty());
     assert_eq!(scene.counts().buffered_pkts, 5);
-    let wanted = WorkerEvent::NeighbourWanted { interface: IF_N6, addr: ip("10.6.0.254") };
+    let wanted = WorkerEvent::NeighborUnresolved { interface: IF_N6, addr: ip("10.6.0.254") };
     assert_eq!(scene.take_events(), [wanted], "one event for five packets");
     scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
     scene.io.inject(N3, &numbered(5));
@@ -34,22 +34,22 @@ fn packets_wait_and_leave_in_order_when_the_gateway_is_resolved() {
 
 #[test]
 fn downlink_waits_for_the_gnb() {
-    let mut scene = Scene::unresolved(rules());
+    let mut scene = PipelineFixture::unresolved(rules());
     scene.pass(N6, &downlink().build(), N3);
-    let wanted = WorkerEvent::NeighbourWanted { interface: IF_N3, addr: ip(GNB) };
+    let wanted = WorkerEvent::NeighborUnresolved { interface: IF_N3, addr: ip(GNB) };
     assert_eq!(scene.take_events(), [wanted]);
     scene.resolve(IF_N3, GNB, GNB_MAC);
     scene.step();
-    let resolved = Scene::new().pass(N6, &downlink().build(), N3);
+    let resolved = PipelineFixture::new().pass(N6, &downlink().build(), N3);
     assert_eq!(scene.sent(N3), resolved, "the frame is the same as without waiting");
     assert_eq!(scene.counts().transmitted_downlink_pkts, 1);
 }
 
 #[test]
 fn on_link_destination_without_an_entry_waits_too() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     scene.pass(N3, &tunneled().ipv4(UE, "10.6.0.77").udp(1, 2).build(), N6);
-    let wanted = WorkerEvent::NeighbourWanted { interface: IF_N6, addr: ip("10.6.0.77") };
+    let wanted = WorkerEvent::NeighborUnresolved { interface: IF_N6, addr: ip("10.6.0.77") };
     assert_eq!(scene.take_events(), [wanted]);
     scene.step();
     assert_eq!(scene.counts().buffered_pkts, 1);
@@ -62,7 +62,7 @@ fn on_link_destination_without_an_entry_waits_too() {
 
 #[test]
 fn packets_that_waited_too_long_are_dropped() {
-    let mut scene = Scene::unresolved(rules());
+    let mut scene = PipelineFixture::unresolved(rules());
     scene.pass(N3, &numbered(0), N6);
     scene.take_events();
     for millis in [999, 1000, 1001, 2000, 2999] {
@@ -73,25 +73,25 @@ fn packets_that_waited_too_long_are_dropped() {
     assert_eq!(scene.counts().buffered_pkts, 1);
     scene.now = Nanos::from_secs(1003);
     scene.step();
-    assert_eq!(scene.dropped(DropReason::NeighbourUnresolved), 1);
+    assert_eq!(scene.dropped(DropReason::NeighborUnresolved), 1);
     assert_eq!(scene.counts().buffered_pkts, 0);
 }
 
 #[test]
 fn packets_for_one_station_are_bounded() {
-    let mut scene = Scene::unresolved(rules());
+    let mut scene = PipelineFixture::unresolved(rules());
     for number in 0..20 {
         scene.io.inject(N3, &numbered(number));
     }
     scene.step();
-    let held = NEIGHBOUR_PENDING_PER_HOP_MAX as u64;
+    let held = NEIGHBOR_PENDING_PER_HOP_MAX as u64;
     assert_eq!(scene.counts().buffered_pkts, held);
-    assert_eq!(scene.dropped(DropReason::NeighbourQueueFull), 20 - held);
+    assert_eq!(scene.dropped(DropReason::NeighborQueueFull), 20 - held);
 }
 
 #[test]
 fn scan_of_silent_addresses_is_bounded() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     for host in 2..200u8 {
         let dst = core::net::Ipv4Addr::new(10, 6, 0, host);
         scene.io.inject(N3, &tunneled().ipv4(UE, dst).udp(1, 2).build());
@@ -100,24 +100,24 @@ fn scan_of_silent_addresses_is_bounded() {
         scene.step();
     }
     assert_eq!(scene.counts().buffered_pkts, 64);
-    assert_eq!(scene.dropped(DropReason::NeighbourQueueFull), 198 - 64);
+    assert_eq!(scene.dropped(DropReason::NeighborQueueFull), 198 - 64);
     assert_eq!(scene.take_events().len(), 64);
     assert_eq!(scene.pass(N3, &uplink().build(), N6).len(), 1, "others are not held up");
 }
 
 #[test]
 fn drain_turns_waiting_packets_into_drops() {
-    let mut scene = Scene::unresolved(rules());
+    let mut scene = PipelineFixture::unresolved(rules());
     scene.pass(N3, &numbered(0), N6);
     scene.worker.drain(&mut scene.io);
     let counts = scene.counts();
     assert!(counts.identity_holds());
-    assert_eq!((counts.buffered_pkts, scene.dropped(DropReason::NeighbourUnresolved)), (0, 1));
+    assert_eq!((counts.buffered_pkts, scene.dropped(DropReason::NeighborUnresolved)), (0, 1));
 }
 
 #[test]
 fn full_event_ring_loses_and_counts() {
-    let mut scene = Scene::new();
+    let mut scene = PipelineFixture::new();
     for host in 2..60u8 {
         let dst = core::net::Ipv4Addr::new(10, 6, 0, host);
         scene.io.inject(N3, &tunneled().ipv4(UE, dst).udp(1, 2).build());

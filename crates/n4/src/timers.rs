@@ -6,10 +6,10 @@ use adit_types::limits::TIMERS_PER_TURN_MAX;
 
 use crate::containment::FaultPoint;
 use crate::node::{Node, Transmit};
-use crate::transaction::{Due, Purpose};
+use crate::transaction::{DueRequest, RequestPurpose};
 
 /// Work of each turn, and its name in the log of a fault.
-type Activity = (&'static str, fn(&mut Node, Nanos));
+type TimerActivity = (&'static str, fn(&mut Node, Nanos));
 
 impl Node {
     /// Does what is due by `now`: retransmissions, heartbeats, setups, forgetting.
@@ -17,14 +17,14 @@ impl Node {
     /// At most a bounded part of it: what is left is due at once, and what other peers asked for
     /// goes in between.
     pub fn handle_timeout(&mut self, now: Nanos) {
-        self.note_turn();
+        self.count_faulty_turns();
         self.begin_turn(now);
-        let activities: [Activity; 13] = [
+        let activities: [TimerActivity; 13] = [
             ("retransmissions", Self::handle_due_requests),
             ("usage reports", Self::report_due_usage),
             ("releases", Self::prepare_due_releases),
             ("last usage reports", Self::advance_drains),
-            ("contested Node IDs", Self::settle_contests_of_none),
+            ("contested Node IDs", Self::decide_setups_without_holder),
             ("heartbeats", Self::send_due_heartbeats),
             ("session reports", Self::send_reports),
             ("notifications of downlink data", Self::send_due_notifications),
@@ -35,7 +35,7 @@ impl Node {
             ("association setups", Self::request_due_associations),
         ];
         for (name, activity) in activities {
-            self.contained(name, |node| activity(node, now));
+            self.run_contained(name, |node| activity(node, now));
         }
         // Those that began just now, with what is left of this turn's share.
         self.advance_jobs(now);
@@ -53,7 +53,7 @@ impl Node {
             && let Some((position, to)) = self.setups.poll_due(now)
         {
             // The sessions that the peer had end first.
-            match self.backlog.concerns_address(to.ip()) {
+            match self.backlog.has_job_at(to.ip()) {
                 true => self.setups.postponed(now, position),
                 false => self.request_association(now, position, to),
             }
@@ -67,16 +67,18 @@ impl Node {
             match self.transactions.poll_due(now) {
                 None => return,
                 // It is given up when its session ends or goes elsewhere.
-                Some(Due::Retransmit { purpose: Purpose::SessionReport { owner, .. }, .. })
-                    if !self.associations().any(|association| association.owner == owner) => {}
-                Some(Due::Retransmit { to, bytes, .. }) => {
+                Some(DueRequest::Retransmit {
+                    purpose: RequestPurpose::SessionReport { owner, .. },
+                    ..
+                }) if !self.associations().any(|association| association.owner == owner) => {}
+                Some(DueRequest::Retransmit { to, bytes, .. }) => {
                     self.counters.scalars.own_retransmissions += 1;
                     if let Some(&message_type) = bytes.get(1) {
                         self.counters.count_sent(MessageType(message_type));
                     }
                     self.transmits.push_back(Transmit { to, bytes });
                 }
-                Some(Due::Failed(purpose)) => {
+                Some(DueRequest::Failed(purpose)) => {
                     self.counters.scalars.own_requests_failed += 1;
                     self.handle_own_failure(now, purpose);
                 }

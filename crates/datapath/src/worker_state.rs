@@ -9,13 +9,13 @@ use rtrb::{Consumer, Producer};
 use crate::buffering::Buffering;
 use crate::fragments::Fragments;
 use crate::handoff::Handoff;
-use crate::pending::{ASK_INTERVAL, Pending};
+use crate::neighbor_queue::{NeighborQueue, REQUEST_INTERVAL};
 use crate::shaping::Shaping;
 use crate::slow::SlowQueue;
-use crate::stage::egress::{Env, Way};
+use crate::stage::egress::{Egress, StepContext};
 pub(crate) use crate::stage::transmit::Origin;
 use crate::stage::transmit::TxQueues;
-use crate::tally::Tally;
+use crate::tally::StepTally;
 
 /// Events to the control thread; a full ring loses and counts them.
 pub(crate) struct Events(Producer<WorkerEvent>);
@@ -27,7 +27,7 @@ impl Events {
     }
 
     /// Sends one event; tells whether the ring took it.
-    pub fn push(&mut self, tally: &mut Tally, event: WorkerEvent) -> bool {
+    pub fn push(&mut self, tally: &mut StepTally, event: WorkerEvent) -> bool {
         let is_sent = self.0.push(event).is_ok();
         if !is_sent {
             tally.lose_event();
@@ -37,23 +37,23 @@ impl Events {
 
     /// Sends an event that a stranger can cause at will, while half of the ring is free: the rest is
     /// for those that others wait for.
-    pub fn push_unasked(&mut self, tally: &mut Tally, event: WorkerEvent) {
+    pub fn push_unsolicited(&mut self, tally: &mut StepTally, event: WorkerEvent) {
         if self.0.slots() > self.0.buffer().capacity() / 2 {
             self.push(tally, event);
         } else {
-            tally.limit_event();
+            tally.drop_event();
         }
     }
 }
 
 /// Everything that stages hand over, and what the control thread asked for.
-pub(crate) struct Outbound<B> {
+pub(crate) struct WorkerState<B> {
     /// What the control thread asked for.
     pub commands: Consumer<WorkerCommand>,
     /// Frames for the ports.
     pub queues: TxQueues<B>,
     /// Frames that wait for a link-layer address.
-    pub pending: Pending<B>,
+    pub unresolved: NeighborQueue<B>,
     /// Packets that wait for other rules.
     pub buffering: Buffering<B>,
     /// Packets that wait for their rates.
@@ -71,14 +71,14 @@ pub(crate) struct Outbound<B> {
     /// Events to the control thread.
     pub events: Events,
     /// The step's counts.
-    pub tally: Tally,
+    pub tally: StepTally,
     /// The last burst that arrived had packets of both families.
     pub are_families_mixed: bool,
     /// When a station was last asked for because of a copy.
-    asked_at: Option<Nanos>,
+    neighbor_requested_at: Option<Nanos>,
 }
 
-impl<B: PacketBuf> Outbound<B> {
+impl<B: PacketBuf> WorkerState<B> {
     /// Nothing handed over yet. `ports` is one more than the highest port; `turned` are the packets that
     /// may turn round at once.
     pub fn new(
@@ -91,7 +91,7 @@ impl<B: PacketBuf> Outbound<B> {
         Self {
             commands,
             queues: TxQueues::new(ports, turned),
-            pending: Pending::new(),
+            unresolved: NeighborQueue::new(),
             buffering,
             shaping,
             leases: Leases::default(),
@@ -100,9 +100,9 @@ impl<B: PacketBuf> Outbound<B> {
             fragments: Fragments::new(),
             slow: SlowQueue::new(),
             events: Events::new(events),
-            tally: Tally::new(),
+            tally: StepTally::new(),
             are_families_mixed: false,
-            asked_at: None,
+            neighbor_requested_at: None,
         }
     }
 
@@ -114,22 +114,22 @@ impl<B: PacketBuf> Outbound<B> {
     }
 
     /// Packets that wait, for whatever they wait.
-    pub fn waiting(&self) -> usize {
-        self.pending.len()
+    pub fn packets_waiting(&self) -> usize {
+        self.unresolved.len()
             + self.buffering.len()
             + self.shaping.len()
             + self.fragments.reassembly.len()
-            + self.queues.turned.len()
+            + self.queues.switched.len()
             + self.queues.backlog.len()
     }
 
-    /// Asks for the station of `way`, one of all stations per [`ASK_INTERVAL`].
+    /// Asks for the station of `way`, one of all stations per [`REQUEST_INTERVAL`].
     #[cold]
-    fn want(&mut self, now: Nanos, way: &Way<'_>) {
-        if self.asked_at.is_none_or(|at| now.since(at) >= ASK_INTERVAL) {
-            self.asked_at = Some(now);
+    fn request_neighbor(&mut self, now: Nanos, way: &Egress<'_>) {
+        if self.neighbor_requested_at.is_none_or(|at| now.since(at) >= REQUEST_INTERVAL) {
+            self.neighbor_requested_at = Some(now);
             let (interface, addr) = (way.interface.id, way.station);
-            self.events.push(&mut self.tally, WorkerEvent::NeighbourWanted { interface, addr });
+            self.events.push(&mut self.tally, WorkerEvent::NeighborUnresolved { interface, addr });
         }
     }
 
@@ -138,10 +138,10 @@ impl<B: PacketBuf> Outbound<B> {
     #[inline]
     pub fn send<Io: PacketIo<Buf = B>>(
         &mut self,
-        env: &Env<'_>,
+        env: &StepContext<'_>,
         io: &mut Io,
         buf: B,
-        way: &Way<'_>,
+        way: &Egress<'_>,
         origin: Origin,
     ) {
         if way.mac.is_some() {
@@ -152,12 +152,12 @@ impl<B: PacketBuf> Outbound<B> {
         }
         match origin {
             Origin::Received(_) | Origin::Guaranteed(_) => {
-                let Self { pending, events, tally, .. } = self;
+                let Self { unresolved: pending, events, tally, .. } = self;
                 pending.hold(env.now, buf, way, origin, events, tally);
             }
             Origin::Copy => {
                 self.tally.lose_duplicate();
-                self.want(env.now, way);
+                self.request_neighbor(env.now, way);
             }
             Origin::Own => self.tally.lose_originated(),
         }

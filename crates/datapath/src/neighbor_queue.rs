@@ -12,20 +12,20 @@ use std::collections::VecDeque;
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DropReason, WorkerEvent};
-use adit_types::limits::{NEIGHBOUR_PENDING_PER_HOP_MAX, NEIGHBOUR_PENDING_PKTS_MAX};
+use adit_types::limits::{NEIGHBOR_PENDING_PER_HOP_MAX, NEIGHBOR_PENDING_PKTS_MAX};
 use adit_types::{InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex};
 
-use crate::outbound::{Events, Origin};
-use crate::stage::egress::{Env, Way, way_by_route, way_to_hop};
+use crate::stage::egress::{Egress, StepContext, egress_by_route, egress_to_hop};
 use crate::stage::transmit::TxQueues;
-use crate::tally::Tally;
+use crate::tally::StepTally;
+use crate::worker_state::{Events, Origin};
 
 /// The longest wait: three solicitations, one second apart. Spec: RFC 4861 §10
 /// (MAX_MULTICAST_SOLICIT × RETRANS_TIMER).
 pub(crate) const WAIT_MAX: Nanos = Nanos::from_secs(3);
 
 /// The control thread is asked for one station no more often than this. Spec: RFC 1122 §2.3.2.1.
-pub(crate) const ASK_INTERVAL: Nanos = Nanos::from_secs(1);
+pub(crate) const REQUEST_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Stations that packets wait for at a time. Each is looked at once per step, which bounds the cost
 /// of a scan of silent addresses to 64 next-hop lines per step.
@@ -33,7 +33,7 @@ const STATIONS_MAX: usize = 64;
 
 /// A station that packets wait for.
 #[derive(Debug)]
-struct Station {
+struct UnresolvedStation {
     interface: InterfaceId,
     addr: IpAddr,
     index: NextHopIndex,
@@ -43,7 +43,7 @@ struct Station {
     mac: Option<MacAddr>,
 }
 
-struct Waiting<B> {
+struct UnresolvedFrame<B> {
     buf: B,
     interface: InterfaceId,
     addr: IpAddr,
@@ -52,17 +52,17 @@ struct Waiting<B> {
 }
 
 /// The packets of one worker that wait.
-pub(crate) struct Pending<B> {
-    stations: Vec<Station>,
-    packets: VecDeque<Waiting<B>>,
+pub(crate) struct NeighborQueue<B> {
+    stations: Vec<UnresolvedStation>,
+    packets: VecDeque<UnresolvedFrame<B>>,
 }
 
-impl<B: PacketBuf> Pending<B> {
+impl<B: PacketBuf> NeighborQueue<B> {
     /// None waits. Reserves all memory that will be used.
     pub fn new() -> Self {
         Self {
             stations: Vec::with_capacity(STATIONS_MAX),
-            packets: VecDeque::with_capacity(NEIGHBOUR_PENDING_PKTS_MAX),
+            packets: VecDeque::with_capacity(NEIGHBOR_PENDING_PKTS_MAX),
         }
     }
 
@@ -74,39 +74,45 @@ impl<B: PacketBuf> Pending<B> {
 
     /// Holds a frame for the station of `way`; the control thread is told when it is a new one.
     ///
-    /// Errors: none; without room the packet is dropped as `NeighbourQueueFull`.
+    /// Errors: none; without room the packet is dropped as `NeighborQueueFull`.
     #[cold]
     pub fn hold(
         &mut self,
         now: Nanos,
         buf: B,
-        way: &Way<'_>,
+        way: &Egress<'_>,
         origin: Origin,
         events: &mut Events,
-        tally: &mut Tally,
+        tally: &mut StepTally,
     ) {
         let (interface, addr) = (way.interface.id, way.station);
         let known = self.find(interface, addr);
-        let is_full = self.packets.len() >= NEIGHBOUR_PENDING_PKTS_MAX
+        let is_full = self.packets.len() >= NEIGHBOR_PENDING_PKTS_MAX
             || match known {
-                Some(at) => self.stations[at].waiting >= NEIGHBOUR_PENDING_PER_HOP_MAX,
+                Some(at) => self.stations[at].waiting >= NEIGHBOR_PENDING_PER_HOP_MAX,
                 None => self.stations.len() >= STATIONS_MAX,
             };
         if is_full {
-            tally.drop(DropReason::NeighbourQueueFull);
+            tally.drop(DropReason::NeighborQueueFull);
             return;
         }
         match known {
             Some(at) => self.stations[at].waiting += 1,
             None => {
                 let index = way.index;
-                let station =
-                    Station { interface, addr, index, waiting: 1, asked_at: now, mac: None };
+                let station = UnresolvedStation {
+                    interface,
+                    addr,
+                    index,
+                    waiting: 1,
+                    asked_at: now,
+                    mac: None,
+                };
                 self.stations.push(station);
-                events.push(tally, WorkerEvent::NeighbourWanted { interface, addr });
+                events.push(tally, WorkerEvent::NeighborUnresolved { interface, addr });
             }
         }
-        self.packets.push_back(Waiting { buf, interface, addr, origin, since: now });
+        self.packets.push_back(UnresolvedFrame { buf, interface, addr, origin, since: now });
     }
 
     fn find(&self, interface: InterfaceId, addr: IpAddr) -> Option<usize> {
@@ -121,20 +127,20 @@ impl<B: PacketBuf> Pending<B> {
     #[cold]
     pub fn release<Io: PacketIo<Buf = B>>(
         &mut self,
-        env: &Env<'_>,
+        env: &StepContext<'_>,
         io: &mut Io,
         queues: &mut TxQueues<B>,
         events: &mut Events,
-        tally: &mut Tally,
+        tally: &mut StepTally,
     ) {
         let mut is_some_known = false;
         for station in &mut self.stations {
             station.mac = resolve(env, station);
             is_some_known |= station.mac.is_some();
-            if station.mac.is_none() && env.now.since(station.asked_at) >= ASK_INTERVAL {
+            if station.mac.is_none() && env.now.since(station.asked_at) >= REQUEST_INTERVAL {
                 station.asked_at = env.now;
                 let (interface, addr) = (station.interface, station.addr);
-                events.push(tally, WorkerEvent::NeighbourWanted { interface, addr });
+                events.push(tally, WorkerEvent::NeighborUnresolved { interface, addr });
             }
         }
         let is_late = |since: Nanos| env.now.since(since) >= WAIT_MAX;
@@ -160,16 +166,16 @@ impl<B: PacketBuf> Pending<B> {
                     let len = packet.buf.data().len();
                     queues.push(io, tally, exit, (packet.buf, len), packet.origin);
                 }
-                None => tally.drop(DropReason::NeighbourUnresolved),
+                None => tally.drop(DropReason::NeighborUnresolved),
             }
         }
         self.stations.retain(|station| station.waiting > 0);
     }
 
     /// Drops everything that waits.
-    pub fn drain(&mut self, tally: &mut Tally) {
+    pub fn drain(&mut self, tally: &mut StepTally) {
         for _ in self.packets.drain(..) {
-            tally.drop(DropReason::NeighbourUnresolved);
+            tally.drop(DropReason::NeighborUnresolved);
         }
         self.stations.clear();
     }
@@ -177,14 +183,14 @@ impl<B: PacketBuf> Pending<B> {
 
 /// The link-layer address of a station, if it is known by now. An index may have been given to
 /// another station meanwhile, and a station may have got one.
-fn resolve(env: &Env<'_>, station: &mut Station) -> Option<MacAddr> {
+fn resolve(env: &StepContext<'_>, station: &mut UnresolvedStation) -> Option<MacAddr> {
     let is_it =
-        |way: &Way<'_>| way.interface.id == station.interface && way.station == station.addr;
-    if let Some(way) = way_to_hop(env, station.index).filter(is_it) {
+        |way: &Egress<'_>| way.interface.id == station.interface && way.station == station.addr;
+    if let Some(way) = egress_to_hop(env, station.index).filter(is_it) {
         return way.mac;
     }
     let role = env.interfaces.get(station.interface)?.role;
-    let way = way_by_route(env, role, InterfaceSet::only(station.interface), station.addr);
+    let way = egress_by_route(env, role, InterfaceSet::only(station.interface), station.addr);
     let way = way.filter(is_it)?;
     station.index = way.index;
     way.mac

@@ -4,13 +4,13 @@ use core::hint::select_unpredictable;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, RxChecksum};
-use adit_tables::{Ues, View};
+use adit_tables::{TablesView, UeTable};
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, SessionIndex, Teid, is_forwardable_v4, is_forwardable_v6};
-use adit_wire::{Glance, UsualGPdu, glance, guess_is_v6, usual_g_pdu, usual_ip};
+use adit_wire::{OrderingKey, UsualGPdu, guess_is_v6, ordering_key, usual_g_pdu, usual_ip};
 
-use super::{ETHERNET_LEN, NO_DOOR, Row};
-use crate::columns::Column;
+use super::{ETHERNET_LEN, FastPacket, NO_TX_LINK};
+use crate::columns::BurstColumn;
 use crate::interfaces::UsualLink;
 
 /// The key of a frame that no session has.
@@ -18,9 +18,9 @@ const NO_KEY: u64 = u64::MAX;
 
 /// How many packets of a burst are what: a summand of 16 bits each.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen(u64);
+pub(super) struct PacketMix(u64);
 
-impl Seen {
+impl PacketMix {
     const NOTHING: Self = Self(0);
     /// Recognized.
     const USUAL: u64 = 1;
@@ -52,12 +52,12 @@ impl Seen {
 /// Tells what the packets of a burst are, and asks for the lines where their sessions are found.
 #[inline(never)]
 pub(super) fn recognize_all<'v, B: PacketBuf>(
-    view: &View<'v>,
+    view: &TablesView<'v>,
     link: &UsualLink,
     rx: &Burst<B>,
-    rows: &mut Column<Row<'v>>,
-) -> Seen {
-    let mut seen = Seen::NOTHING;
+    rows: &mut BurstColumn<FastPacket<'v>>,
+) -> PacketMix {
+    let mut seen = PacketMix::NOTHING;
     let ues = view.ues(link.domain);
     for buf in rx {
         seen.add(recognize(view, (link, ues), buf, |row| rows.push(row)));
@@ -68,17 +68,17 @@ pub(super) fn recognize_all<'v, B: PacketBuf>(
 /// The same for a burst that is expected to be of both families: one family behind the other.
 #[inline(never)]
 pub(super) fn recognize_mixed<'v, B: PacketBuf>(
-    view: &View<'v>,
+    view: &TablesView<'v>,
     link: &UsualLink,
     rx: &Burst<B>,
-    rows: &mut Column<Row<'v>>,
-) -> Seen {
-    let mut order = Order::new();
+    rows: &mut BurstColumn<FastPacket<'v>>,
+) -> PacketMix {
+    let mut order = FamilyOrder::new();
     for buf in rx {
         order.add(guess_is_v6(buf.data(), link.n3.is_some()));
         rows.push(BLANK);
     }
-    let mut seen = Seen::NOTHING;
+    let mut seen = PacketMix::NOTHING;
     let ues = view.ues(link.domain);
     for part in order.parts() {
         for place in part {
@@ -95,11 +95,11 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf>(
 // PERF: a call would pass what was recognized through memory.
 #[inline(always)]
 fn recognize<'v, B: PacketBuf>(
-    view: &View<'v>,
-    (link, ues): (&UsualLink, &Ues),
+    view: &TablesView<'v>,
+    (link, ues): (&UsualLink, &UeTable),
     buf: &B,
-    put: impl FnOnce(Row<'v>),
-) -> Seen {
+    put: impl FnOnce(FastPacket<'v>),
+) -> PacketMix {
     let checksum = buf.rx_checksum();
     let verify = checksum == RxChecksum::Unknown;
     let frame = buf.data();
@@ -110,22 +110,22 @@ fn recognize<'v, B: PacketBuf>(
             && is_forwardable(inner.is_v6, inner.dst)
         {
             view.prefetch_teid(teid);
-            put(Row {
+            put(FastPacket {
                 direction: Direction::Uplink,
-                usual: true,
+                is_usual: true,
                 is_v6: inner.is_v6,
                 qfi,
                 offset: inner_offset,
-                block: match inner.is_v6 {
+                network_block: match inner.is_v6 {
                     false => view.network_block_v4(v4(inner.dst).to_bits()),
                     true => view.network_block_v6(inner.dst),
                 },
                 len: inner.total_len,
                 teid,
-                ue: inner.src,
+                ue_key: inner.src,
                 ..BLANK
             });
-            return Seen::one(Direction::Uplink, inner.is_v6, Seen::USUAL);
+            return PacketMix::one(Direction::Uplink, inner.is_v6, PacketMix::USUAL);
         }
         if let Some((_, pattern)) = &link.n6
             && let Some(ip) = usual_ip(frame, pattern, verify)
@@ -136,51 +136,51 @@ fn recognize<'v, B: PacketBuf>(
                 false => ues.prefetch_v4(v4(ip.dst).to_bits()),
                 true => ues.prefetch_v6(ip.dst),
             }
-            put(Row {
-                usual: true,
+            put(FastPacket {
+                is_usual: true,
                 is_v6: ip.is_v6,
                 offset: ETHERNET_LEN,
                 len: ip.total_len,
-                ue: ip.dst,
+                ue_key: ip.dst,
                 ..BLANK
             });
-            return Seen::one(Direction::Downlink, ip.is_v6, Seen::USUAL);
+            return PacketMix::one(Direction::Downlink, ip.is_v6, PacketMix::USUAL);
         }
     }
-    let Some(row) = stranger(frame, link.n3.as_ref().map(|n3| n3.addr)) else {
-        return Seen::UNKNOWN;
+    let Some(row) = unusual_packet(frame, link.n3.as_ref().map(|n3| n3.addr)) else {
+        return PacketMix::UNKNOWN;
     };
     put(row);
-    Seen::one(row.direction, row.is_v6, 0)
+    PacketMix::one(row.direction, row.is_v6, 0)
 }
 
 /// Nothing is known of a packet.
-const BLANK: Row<'static> = Row {
+const BLANK: FastPacket<'static> = FastPacket {
     direction: Direction::Downlink,
-    usual: false,
+    is_usual: false,
     is_v6: false,
     qfi: None,
     offset: 0,
-    block: 0,
-    door: NO_DOOR,
+    network_block: 0,
+    tx_link: NO_TX_LINK,
     len: 0,
     teid: Teid(0),
     session: SessionIndex::NONE,
-    ue: 0,
+    ue_key: 0,
     waits_for: 0,
-    home: None,
-    chosen: None,
+    slot: None,
+    chosen_rule: None,
 };
 
 /// The row of a packet that is not usual.
 #[cold]
-fn stranger<'v>(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Option<Row<'v>> {
-    Some(match glance(frame, tunnels) {
-        Glance::Nothing => Row { is_v6: true, ue: NO_KEY, ..BLANK },
-        Glance::Tunneled(teid) => Row { direction: Direction::Uplink, teid, ..BLANK },
-        Glance::PlainV4(dst) => Row { ue: u64::from(dst.to_bits()), ..BLANK },
-        Glance::PlainV6(key) => Row { is_v6: true, ue: key, ..BLANK },
-        Glance::Unknown => return None,
+fn unusual_packet<'v>(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Option<FastPacket<'v>> {
+    Some(match ordering_key(frame, tunnels) {
+        OrderingKey::Nothing => FastPacket { is_v6: true, ue_key: NO_KEY, ..BLANK },
+        OrderingKey::Tunneled(teid) => FastPacket { direction: Direction::Uplink, teid, ..BLANK },
+        OrderingKey::PlainV4(dst) => FastPacket { ue_key: u64::from(dst.to_bits()), ..BLANK },
+        OrderingKey::PlainV6(key) => FastPacket { is_v6: true, ue_key: key, ..BLANK },
+        OrderingKey::Unknown => return None,
     })
 }
 
@@ -205,14 +205,14 @@ pub(super) const fn v4(key: u64) -> Ipv4Addr {
 ///
 /// PERF: where families come mixed, what is done next cannot be predicted; in this order, which is
 /// found without a branch per packet, it can.
-pub(super) struct Order {
+pub(super) struct FamilyOrder {
     /// Those of IPv4 from the front on, those of IPv6 from the end on, in reverse.
     places: [u8; BURST_MAX],
     v4: usize,
     v6: usize,
 }
 
-impl Order {
+impl FamilyOrder {
     /// Of no packet.
     #[inline(always)]
     const fn new() -> Self {
@@ -221,7 +221,7 @@ impl Order {
 
     /// Of the packets in the rows.
     #[inline]
-    pub fn of_rows(rows: &Column<Row<'_>>) -> Self {
+    pub fn of_rows(rows: &BurstColumn<FastPacket<'_>>) -> Self {
         let mut order = Self::new();
         rows.iter().for_each(|row| order.add(row.is_v6));
         order

@@ -2,7 +2,7 @@
 //!
 //! Most packets match the first PDR of their direction, or the one that the matcher of the session's
 //! SDF filters tells, pass open gates and leave by a FAR that only
-//! forwards. For them an [`Express`] says everything that the rules say; a packet that it does not
+//! forwards. For them an [`FastRule`] says everything that the rules say; a packet that it does not
 //! fit, or a rule set that has none, is treated by [`SessionRules`]. So an express decides nothing
 //! that the rules would decide otherwise.
 
@@ -16,24 +16,24 @@ use arrayvec::ArrayVec;
 
 use crate::rate::RateLimit;
 use crate::rule::{
-    ApplyAction, DestinationInterface, FarEntry, Gate, Guaranteed, OuterHeaderCreation,
-    OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, TunnelSide,
-    UE_IPV6_KEY_BITS, UeAddresses, ue_ipv6_key,
+    ApplyAction, DestinationInterface, FarEntry, Gate, GuaranteedShare, HeaderCreation,
+    HeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, TunnelSide, UE_IPV6_KEY_BITS,
+    UeAddresses, ue_ipv6_key,
 };
 use crate::usage::UrrEntry;
 
 /// URRs of one express; PDRs with more have none.
-pub const EXPRESS_URRS_MAX: usize = 2;
+pub const FAST_RULE_URRS_MAX: usize = 2;
 
 /// QoS flows that one express names; PDRs with more have none.
-pub const EXPRESS_QFIS_MAX: usize = 4;
+pub const FAST_RULE_QFIS_MAX: usize = 4;
 
 /// Buckets that an express knows, by their numbers; PDRs with others have none.
-pub const EXPRESS_METERS_MAX: usize = 2;
+pub const FAST_RULE_METERS_MAX: usize = 2;
 
 /// Where an express counts for a URR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExpressUrr {
+pub struct FastRuleUrr {
     /// The URR's counters.
     pub slot: UsageSlot,
     /// The generation of the URR's entry.
@@ -43,7 +43,7 @@ pub struct ExpressUrr {
 /// Which UE addresses of one family the usual packet may carry: source in uplink, destination in
 /// downlink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExpressUe<A> {
+pub enum FastRuleUe<A> {
     /// None: packets of this family are not usual.
     None,
     /// Any at all; in uplink only.
@@ -55,36 +55,36 @@ pub enum ExpressUe<A> {
 /// What the usual packet of one direction needs: conditions that it has to meet, and the way it
 /// takes then.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Express {
+pub struct FastRule {
     /// Interfaces that the packet may arrive on.
     pub arrival: InterfaceSet,
     /// The UE's IPv4 address.
-    pub ue_v4: ExpressUe<Ipv4Addr>,
+    pub ue_v4: FastRuleUe<Ipv4Addr>,
     /// The key of the UE's IPv6 prefix ([`ue_ipv6_key`]).
-    pub ue_v6: ExpressUe<u64>,
+    pub ue_v6: FastRuleUe<u64>,
     /// What differs between the directions.
-    pub way: ExpressWay,
+    pub forwarding: FastRuleForwarding,
     /// Which of the session's first buckets the packet has to pass.
-    pub meters: [bool; EXPRESS_METERS_MAX],
+    pub meters: [bool; FAST_RULE_METERS_MAX],
     /// The slice whose rates the packet shares.
     pub slice: SliceId,
     /// The rate of its buckets is guaranteed: no aggregate holds it up.
     pub guaranteed: bool,
     /// URRs that count the packet.
-    pub urrs: ArrayVec<ExpressUrr, EXPRESS_URRS_MAX>,
+    pub urrs: ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>,
 }
 
-/// The part of an [`Express`] that depends on the direction.
+/// The part of an [`FastRule`] that depends on the direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ExpressWay {
+pub enum FastRuleForwarding {
     /// Out of a tunnel, to a data network by the packet's destination.
     Uplink {
         /// The local tunnel.
         teid: Teid,
         /// QoS flows that the packet may carry; empty accepts any and none.
-        qfis: ArrayVec<Qfi, EXPRESS_QFIS_MAX>,
+        qfis: ArrayVec<Qfi, FAST_RULE_QFIS_MAX>,
         /// Interfaces whose routes are looked at.
-        exit: InterfaceSet,
+        egress: InterfaceSet,
     },
     /// From a data network into a GTP-U tunnel over IPv4.
     Downlink {
@@ -103,12 +103,12 @@ pub enum ExpressWay {
 }
 
 /// Which of a session's first buckets a packet has to pass, and whether their rate is guaranteed.
-type Meters = ([bool; EXPRESS_METERS_MAX], bool);
+type FastRuleMeters = ([bool; FAST_RULE_METERS_MAX], bool);
 
 /// UE addresses of both families.
-type Ues = (ExpressUe<Ipv4Addr>, ExpressUe<u64>);
+type FastRuleUes = (FastRuleUe<Ipv4Addr>, FastRuleUe<u64>);
 
-impl Express {
+impl FastRule {
     /// The express of one direction of `rules`, next hops filled in; `None` where the usual packet
     /// needs more than an express can say.
     #[must_use]
@@ -129,7 +129,7 @@ impl Express {
         };
         let arrival = pdr.interfaces;
         let (slice, urrs) = (rules.slice, urrs(rules, pdr)?);
-        Some(Self { arrival, ue_v4, ue_v6, way, meters, slice, guaranteed, urrs })
+        Some(Self { arrival, ue_v4, ue_v6, forwarding: way, meters, slice, guaranteed, urrs })
     }
 }
 
@@ -139,9 +139,9 @@ fn qers(
     rules: &SessionRules,
     pdr: &PdrEntry,
     direction: Direction,
-) -> Option<(Option<(Qfi, bool)>, Meters)> {
+) -> Option<(Option<(Qfi, bool)>, FastRuleMeters)> {
     let mut marking = None;
-    let mut meters = [false; EXPRESS_METERS_MAX];
+    let mut meters = [false; FAST_RULE_METERS_MAX];
     let mut guaranteed = false;
     for at in &pdr.qers {
         let qer = rules.qers.get(usize::from(*at))?;
@@ -157,9 +157,9 @@ fn qers(
         marking = marking.or(qfi.map(|qfi| (qfi, *rqi)));
         let Some(meter) = meter else { continue };
         match meter.guaranteed(direction) {
-            Guaranteed::Nothing => {}
-            Guaranteed::Whole => guaranteed = true,
-            Guaranteed::Within(_) => return None,
+            GuaranteedShare::Nothing => {}
+            GuaranteedShare::Whole => guaranteed = true,
+            GuaranteedShare::Within(_) => return None,
         }
         match meter.limit(direction) {
             RateLimit::UNLIMITED => {}
@@ -172,13 +172,15 @@ fn qers(
     Some((marking, (meters, guaranteed)))
 }
 
-fn uplink(rules: &SessionRules, pdr: &PdrEntry, far: &FarEntry) -> Option<(Ues, ExpressWay)> {
+fn uplink(
+    rules: &SessionRules,
+    pdr: &PdrEntry,
+    far: &FarEntry,
+) -> Option<(FastRuleUes, FastRuleForwarding)> {
     let PdrEntry { source, teid, qfis, outer_header_removal, .. } = pdr;
     let teid = (*teid)?;
-    let strips_gtpu = matches!(
-        outer_header_removal,
-        Some(OuterHeaderRemoval::GtpuUdpIpv4 | OuterHeaderRemoval::GtpuUdpIp)
-    );
+    let strips_gtpu =
+        matches!(outer_header_removal, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp));
     let from_ran = *source == SourceInterface::Access && rules.tunnel_side(teid) == TunnelSide::RAN;
     if !(strips_gtpu && forwards_to_network(far) && from_ran) {
         return None;
@@ -187,24 +189,27 @@ fn uplink(rules: &SessionRules, pdr: &PdrEntry, far: &FarEntry) -> Option<(Ues, 
     for qfi in qfis {
         flows.try_push(*qfi).ok()?;
     }
-    let way = ExpressWay::Uplink { teid, qfis: flows, exit: far.interfaces };
+    let way = FastRuleForwarding::Uplink { teid, qfis: flows, egress: far.interfaces };
     Some((sources(rules, pdr)?, way))
 }
 
 /// The sources that a PDR of uplink takes and the session may use.
-fn sources(rules: &SessionRules, pdr: &PdrEntry) -> Option<Ues> {
+fn sources(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUes> {
     let PdrEntry { ue, ue_networks, .. } = pdr;
     let named = match rules.ue.as_slice() {
         _ if !ue.is_empty() => ue,
         _ if !ue_networks.is_empty() => return None,
-        [] if rules.ue_networks.is_empty() => return Some((ExpressUe::Any, ExpressUe::Any)),
+        [] if rules.ue_networks.is_empty() => return Some((FastRuleUe::Any, FastRuleUe::Any)),
         [only] => only,
         _ => return None,
     };
     let is_allowed = |addr| rules.allows_ue(addr) && is_forwardable(addr);
     let v4 = named.v4.filter(|addr| is_allowed(IpAddr::V4(*addr)));
     let v6 = named.v6.filter(|prefix| is_allowed(IpAddr::V6(prefix.addr()))).and_then(key);
-    Some((v4.map_or(ExpressUe::None, ExpressUe::Only), v6.map_or(ExpressUe::None, ExpressUe::Only)))
+    Some((
+        v4.map_or(FastRuleUe::None, FastRuleUe::Only),
+        v6.map_or(FastRuleUe::None, FastRuleUe::Only),
+    ))
 }
 
 /// The key of a prefix that has no address without it.
@@ -214,7 +219,7 @@ fn key(prefix: Ipv6Prefix) -> Option<u64> {
 
 /// The destinations that lead to the session and that a PDR of downlink takes, all or none
 /// of each family.
-fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<Ues> {
+fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUes> {
     if !pdr.ue_networks.is_empty() || !rules.ue_networks.is_empty() {
         return None;
     }
@@ -231,7 +236,10 @@ fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<Ues> {
     let v4 = ue.v4.filter(|addr| !v4_others && is_forwardable(IpAddr::V4(*addr)));
     let v6 = ue.v6.filter(|prefix| !v6_others && is_forwardable(IpAddr::V6(prefix.addr())));
     let v6 = v6.and_then(key);
-    Some((v4.map_or(ExpressUe::None, ExpressUe::Only), v6.map_or(ExpressUe::None, ExpressUe::Only)))
+    Some((
+        v4.map_or(FastRuleUe::None, FastRuleUe::Only),
+        v6.map_or(FastRuleUe::None, FastRuleUe::Only),
+    ))
 }
 
 /// A FAR that only forwards: no copies, no redirection, no marking and no way of its own. The CP
@@ -250,7 +258,7 @@ fn only_forwards(far: &FarEntry) -> bool {
         dscp,
         redirect,
         // The worker leaves packets to UEs to the stages.
-        switched: _,
+        local_switching: _,
         duplicates,
     } = far;
     *action == ApplyAction::FORW
@@ -272,7 +280,7 @@ fn downlink(
     pdr: &PdrEntry,
     far: &FarEntry,
     marking: Option<(Qfi, bool)>,
-) -> Option<(Ues, ExpressWay)> {
+) -> Option<(FastRuleUes, FastRuleForwarding)> {
     let PdrEntry {
         id: _,
         precedence: _,
@@ -295,9 +303,9 @@ fn downlink(
     if !is_plain || !only_forwards(far) || *next_hop == NextHopIndex::NONE {
         return None;
     }
-    let Some(OuterHeaderCreation::Gtpu(tunnel)) = outer_header_creation else { return None };
+    let Some(HeaderCreation::Gtpu(tunnel)) = outer_header_creation else { return None };
     let IpAddr::V4(addr) = tunnel.addr else { return None };
-    let way = ExpressWay::Downlink {
+    let way = FastRuleForwarding::Downlink {
         teid: tunnel.teid,
         addr,
         next_hop: *next_hop,
@@ -308,7 +316,7 @@ fn downlink(
 }
 
 /// The URRs of a PDR, if none stops its packets and there are few enough.
-fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<ArrayVec<ExpressUrr, EXPRESS_URRS_MAX>> {
+fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>> {
     let mut found = ArrayVec::new();
     for at in &pdr.urrs {
         // Limits and the first packet are seen by the worker: a packet that reaches one is not clear
@@ -331,7 +339,7 @@ fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<ArrayVec<ExpressUrr, EXP
         if *stopped || pool.is_some() || !members.of.is_empty() {
             return None;
         }
-        found.try_push(ExpressUrr { slot: *slot, generation: *generation }).ok()?;
+        found.try_push(FastRuleUrr { slot: *slot, generation: *generation }).ok()?;
     }
     Some(found)
 }

@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{
-    DestinationInterface, ExpressUe, FlowKey, FlowSelector, OuterHeaderRemoval, PdrEntry,
-    SdfFilter, SdfSet, SourceInterface, UeAddresses,
+    DestinationInterface, FastRuleUe, FlowKey, FlowSelector, HeaderRemoval, PacketFilter, PdrEntry,
+    SdfSet, SourceInterface, UeAddresses,
 };
 use adit_tables::build;
 use adit_types::{Direction, InterfaceSet, Ipv4Prefix, PdrId, Precedence, SessionIndex, Teid};
@@ -19,7 +19,7 @@ const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
 /// The PDR of packets towards one host, or of all.
 fn pdr(number: u16, host: Option<[u8; 4]>) -> PdrEntry {
     let remote = |host: [u8; 4]| AddrMatch::V4(Ipv4Prefix::containing(host.into(), 32).unwrap());
-    let sdf = host.map(|host| SdfFilter { remote: remote(host), ..SdfFilter::ANY });
+    let sdf = host.map(|host| PacketFilter { remote: remote(host), ..PacketFilter::ANY });
     PdrEntry {
         id: PdrId(number),
         precedence: Precedence(number.into()),
@@ -30,7 +30,7 @@ fn pdr(number: u16, host: Option<[u8; 4]>) -> PdrEntry {
         ue: UeAddresses { v4: Some(UE), v6: None },
         ue_networks: Vec::new(),
         sdf: sdf.into_iter().collect::<SdfSet>(),
-        outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIpv4),
+        outer_header_removal: Some(HeaderRemoval::GtpuUdpIpv4),
         container_deletion: false,
         far: 0,
         qers: Default::default(),
@@ -53,7 +53,7 @@ fn towards(dst: [u8; 4]) -> FlowKey {
 }
 
 #[test]
-fn packet_takes_the_express_of_its_pdr_among_the_first_sixteen() {
+fn packet_takes_the_fast_rule_of_its_pdr_among_the_first_sixteen() {
     let (mut publisher, mut readers) = build(config(1)).unwrap();
     let mut rules = rules(1, &["192.0.2.9"]);
     rules.fars[0].destination = DestinationInterface::Core;
@@ -67,14 +67,14 @@ fn packet_takes_the_express_of_its_pdr_among_the_first_sixteen() {
     readers[0].observe();
     assert_eq!(publisher.poll_observed(), Some(id(1)));
     let view = readers[0].observe();
-    let home = view.express_home(SessionIndex(0), Direction::Uplink).unwrap();
-    let choice = view.choice(home).unwrap();
+    let home = view.fast_rule_slot(SessionIndex(0), Direction::Uplink).unwrap();
+    let choice = view.fast_rule_selector(home).unwrap();
     for n in [1, 2, 15] {
-        let express = choice.find(&towards([20, 0, 0, n])).unwrap().express();
-        assert_eq!(express.source(false), ExpressUe::Only(u64::from(UE.to_bits())));
+        let express = choice.find(&towards([20, 0, 0, n])).unwrap().fast_rule();
+        assert_eq!(express.source(false), FastRuleUe::Only(u64::from(UE.to_bits())));
         let teid = |n: u8| Teid(u32::from(n) + 100);
-        assert!(express.takes_uplink(InterfaceSet::ALL, teid(n), None));
-        assert!(!express.takes_uplink(InterfaceSet::ALL, teid(n + 1), None));
+        assert!(express.matches_uplink(InterfaceSet::ALL, teid(n), None));
+        assert!(!express.matches_uplink(InterfaceSet::ALL, teid(n + 1), None));
     }
     assert!(choice.find(&towards([20, 0, 0, 16])).is_none(), "fifteen expresses at most");
     assert!(choice.find(&towards([20, 0, 0, 17])).is_none(), "the seventeenth PDR has none");

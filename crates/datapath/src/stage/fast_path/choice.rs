@@ -2,34 +2,35 @@
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::{FlowKey, UsualFlow};
-use adit_tables::{Choice, Chosen, View};
+use adit_tables::{FastRuleSelector, SelectedFastRule, TablesView};
 use adit_types::Direction;
 use adit_wire::protocol;
 
-use super::{Families, Order, Row};
-use crate::columns::Column;
+use super::{FamilyMix, FamilyOrder, FastPacket};
+use crate::columns::BurstColumn;
 
 /// Finds the expresses of packets whose sessions have several, by the SDF filters.
 ///
 /// Shape: writes `chosen` of these packets' rows.
 /// Cost:  two passes: the matcher, whose lines were asked for, then the express that it tells.
 #[inline(never)]
-pub(super) fn choose<'v, B: PacketBuf, F: Families>(
+pub(super) fn choose<'v, B: PacketBuf, F: FamilyMix>(
     direction: Direction,
-    view: &View<'v>,
+    view: &TablesView<'v>,
     rx: &Burst<B>,
-    rows: &mut Column<Row<'v>>,
+    rows: &mut BurstColumn<FastPacket<'v>>,
 ) {
-    let decide = |(buf, row): (&B, &mut Row<'v>)| {
-        let choice = row.home.and_then(|home| view.choice(home)).filter(|_| row.usual);
-        row.chosen = choice.and_then(|choice| match F::is_v6(row) {
+    let decide = |(buf, row): (&B, &mut FastPacket<'v>)| {
+        let choice =
+            row.slot.and_then(|home| view.fast_rule_selector(home)).filter(|_| row.is_usual);
+        row.chosen_rule = choice.and_then(|choice| match F::is_v6(row) {
             false => find::<_, false>(direction, &choice, row, buf),
             true => find::<_, true>(direction, &choice, row, buf),
         });
-        row.chosen.inspect(|chosen| chosen.prefetch());
+        row.chosen_rule.inspect(|chosen| chosen.prefetch());
     };
     if F::ARE_MIXED {
-        for part in Order::of_rows(rows).parts() {
+        for part in FamilyOrder::of_rows(rows).parts() {
             part.iter().map(|place| usize::from(*place)).for_each(|place| {
                 rx.get(place).zip(rows.get_mut(place)).map(decide);
             });
@@ -37,8 +38,8 @@ pub(super) fn choose<'v, B: PacketBuf, F: Families>(
     } else {
         rx.iter().zip(rows.iter_mut()).for_each(decide);
     }
-    for found in rows.iter().filter_map(|row| row.chosen) {
-        view.prefetch_chosen_usage(found);
+    for found in rows.iter().filter_map(|row| row.chosen_rule) {
+        view.prefetch_selected_usage(found);
     }
 }
 
@@ -46,10 +47,10 @@ pub(super) fn choose<'v, B: PacketBuf, F: Families>(
 #[inline(always)]
 fn find<'v, B: PacketBuf, const IS_V6: bool>(
     direction: Direction,
-    choice: &Choice<'v>,
-    row: &Row<'v>,
+    choice: &FastRuleSelector<'v>,
+    row: &FastPacket<'v>,
     buf: &B,
-) -> Option<Chosen<'v>> {
+) -> Option<SelectedFastRule<'v>> {
     let (start, len) = (usize::from(row.offset), usize::from(row.len));
     let packet = buf.data().get(start..)?.get(..len)?;
     let flow = usual_flow(packet, IS_V6)?;

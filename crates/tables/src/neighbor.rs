@@ -44,7 +44,7 @@ const HOLD_DOWN: Nanos = Nanos::from_secs(3);
 
 /// What is known about a neighbor. Spec: RFC 4861 §7.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NeighbourState {
+pub enum NeighborState {
     /// Asked for, no answer yet.
     Incomplete,
     /// Answered lately.
@@ -59,7 +59,7 @@ pub enum NeighbourState {
 
 /// One neighbor, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NeighbourEntry {
+pub struct NeighborEntry {
     /// The next hop that it is.
     pub index: NextHopIndex,
     /// The interface on whose link it is.
@@ -69,14 +69,14 @@ pub struct NeighbourEntry {
     /// Its link-layer address, if known.
     pub mac: Option<MacAddr>,
     /// What is known about it.
-    pub state: NeighbourState,
+    pub state: NeighborState,
     /// A gateway or a GTP-U peer: kept resolved without traffic.
     pub pinned: bool,
 }
 
 /// What the cache did and refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct NeighbourCounters {
+pub struct NeighborCounters {
     /// Questions handed out.
     pub solicits: u64,
     /// Neighbors that did not answer.
@@ -94,11 +94,11 @@ pub struct NeighbourCounters {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct NeighborRecord {
     interface: InterfaceId,
     addr: IpAddr,
     mac: Option<MacAddr>,
-    state: NeighbourState,
+    state: NeighborState,
     pinned: bool,
     /// The link-layer address that another station claims to be the neighbor's.
     claim: Option<MacAddr>,
@@ -112,9 +112,9 @@ struct Entry {
     deadline: Nanos,
 }
 
-/// What a station said of its link-layer address: as of [`WorkerEvent::NeighbourSeen`].
+/// What a station said of its link-layer address: as of [`WorkerEvent::NeighborLearned`].
 #[derive(Debug, Clone, Copy)]
-struct Word {
+struct NeighborClaim {
     mac: MacAddr,
     solicited: bool,
     conflict: AddressConflict,
@@ -122,15 +122,15 @@ struct Word {
 
 /// The neighbors of all interfaces. Belongs to the control thread.
 #[derive(Debug)]
-pub struct NeighbourCache {
+pub struct NeighborCache {
     /// By next-hop index.
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<NeighborRecord>>,
     deadlines: BTreeSet<(Nanos, NextHopIndex)>,
     commands: VecDeque<WorkerCommand>,
-    counters: NeighbourCounters,
+    counters: NeighborCounters,
 }
 
-impl NeighbourCache {
+impl NeighborCache {
     /// A cache for the next hops of `publisher`. Its first commands announce our own addresses.
     #[must_use]
     pub fn new(publisher: &Publisher) -> Self {
@@ -140,7 +140,7 @@ impl NeighbourCache {
             entries: vec![None; publisher.next_hops_max()],
             deadlines: BTreeSet::new(),
             commands: publisher.interfaces().iter().map(announce).collect(),
-            counters: NeighbourCounters::default(),
+            counters: NeighborCounters::default(),
         }
     }
 
@@ -148,11 +148,11 @@ impl NeighbourCache {
     pub fn handle_event(&mut self, now: Nanos, event: WorkerEvent, publisher: &mut Publisher) {
         self.handle_changes(now, publisher);
         match event {
-            WorkerEvent::NeighbourWanted { interface, addr } => {
-                self.handle_wanted(now, interface, addr, publisher);
+            WorkerEvent::NeighborUnresolved { interface, addr } => {
+                self.handle_request(now, interface, addr, publisher);
             }
-            WorkerEvent::NeighbourSeen { interface, addr, mac, solicited, conflict } => {
-                let word = Word { mac, solicited, conflict };
+            WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict } => {
+                let word = NeighborClaim { mac, solicited, conflict };
                 self.handle_seen(now, (interface, addr), word, publisher);
             }
             WorkerEvent::EchoResponse { .. }
@@ -173,7 +173,7 @@ impl NeighbourCache {
             let pinned = publisher.is_pinned(index);
             if let Some(entry) = self.entry_mut(index) {
                 entry.pinned = pinned;
-                if pinned && entry.state == NeighbourState::Stale {
+                if pinned && entry.state == NeighborState::Stale {
                     self.probe(now, index);
                 }
             } else if pinned {
@@ -195,7 +195,7 @@ impl NeighbourCache {
         }
     }
 
-    /// When [`NeighbourCache::handle_timeout`] has something to do next.
+    /// When [`NeighborCache::handle_timeout`] has something to do next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
@@ -207,7 +207,7 @@ impl NeighbourCache {
     }
 
     /// All neighbors, by index.
-    pub fn entries(&self) -> impl Iterator<Item = NeighbourEntry> + '_ {
+    pub fn entries(&self) -> impl Iterator<Item = NeighborEntry> + '_ {
         self.entries_from(NextHopIndex(0), self.entries.len()).0
     }
 
@@ -217,26 +217,26 @@ impl NeighbourCache {
         &self,
         first: NextHopIndex,
         count: usize,
-    ) -> (impl Iterator<Item = NeighbourEntry> + '_, Option<NextHopIndex>) {
+    ) -> (impl Iterator<Item = NeighborEntry> + '_, Option<NextHopIndex>) {
         let NextHopIndex(first) = first;
         let rest = self.entries.get(first as usize..).unwrap_or_default();
         let entries = rest.get(..count).unwrap_or(rest);
         let end = u32::try_from(entries.len()).map_or(u32::MAX, |len| first.saturating_add(len));
         let next = (entries.len() < rest.len()).then_some(NextHopIndex(end));
         let entries = (first..).zip(entries).filter_map(|(index, entry)| {
-            let &Entry { interface, addr, mac, state, pinned, .. } = entry.as_ref()?;
-            Some(NeighbourEntry { index: NextHopIndex(index), interface, addr, mac, state, pinned })
+            let &NeighborRecord { interface, addr, mac, state, pinned, .. } = entry.as_ref()?;
+            Some(NeighborEntry { index: NextHopIndex(index), interface, addr, mac, state, pinned })
         });
         (entries, next)
     }
 
     /// What the cache did and refused.
     #[must_use]
-    pub const fn counters(&self) -> NeighbourCounters {
+    pub const fn counters(&self) -> NeighborCounters {
         self.counters
     }
 
-    fn handle_wanted(
+    fn handle_request(
         &mut self,
         now: Nanos,
         interface: InterfaceId,
@@ -256,10 +256,10 @@ impl NeighbourCache {
         &mut self,
         now: Nanos,
         (interface, addr): (InterfaceId, IpAddr),
-        word: Word,
+        word: NeighborClaim,
         publisher: &mut Publisher,
     ) {
-        let Word { mac, solicited, conflict } = word;
+        let NeighborClaim { mac, solicited, conflict } = word;
         let own = publisher.interfaces().get(usize::from(interface.0));
         let claims_ours = own.is_none_or(|own| own.owns(addr) || own.mac == mac);
         if claims_ours || mac.is_multicast() || mac == MacAddr::default() {
@@ -268,7 +268,7 @@ impl NeighbourCache {
         }
         let Some(index) = publisher.find_next_hop(interface, addr) else { return };
         let Some(entry) = self.entry_mut(index) else { return };
-        let asked = matches!(entry.state, NeighbourState::Incomplete | NeighbourState::Probe);
+        let asked = matches!(entry.state, NeighborState::Incomplete | NeighborState::Probe);
         let same = entry.mac == Some(mac);
         let (is_known, is_disputed) = (entry.mac.is_some(), entry.claim.is_some());
         if is_known && !same && conflict != AddressConflict::Replace {
@@ -299,10 +299,10 @@ impl NeighbourCache {
         let (state, mac) = (entry.state, entry.mac);
         if claim.is_some() {
             entry.claim = claim;
-        } else if state != NeighbourState::Reachable {
+        } else if state != NeighborState::Reachable {
             return;
         }
-        if state == NeighbourState::Probe {
+        if state == NeighborState::Probe {
             return;
         }
         let next = entry.disputed_at.map_or(now, |at| at + RETRANSMIT);
@@ -311,14 +311,14 @@ impl NeighbourCache {
             let deadline = entry.deadline.min(next);
             self.arm(index, deadline);
         } else if may_ask {
-            self.ask_station(now, index, publisher);
+            self.solicit_by_request(now, index, publisher);
         } else if let Some(mac) = mac {
             self.doubt(now, index, mac, publisher);
         }
     }
 
     /// Asks the station at the known address whether it still is the neighbor.
-    fn ask_station(&mut self, now: Nanos, index: NextHopIndex, publisher: &mut Publisher) {
+    fn solicit_by_request(&mut self, now: Nanos, index: NextHopIndex, publisher: &mut Publisher) {
         let Some(entry) = self.entry_mut(index) else { return };
         let Some(mac) = entry.mac else { return };
         entry.disputed_at = Some(now);
@@ -330,11 +330,11 @@ impl NeighbourCache {
     fn start(&mut self, now: Nanos, index: NextHopIndex, publisher: &mut Publisher) {
         let Some(hop) = publisher.next_hop(index) else { return };
         publisher.clear_mac(index);
-        let entry = Entry {
+        let entry = NeighborRecord {
             interface: hop.interface,
             addr: hop.addr,
             mac: None,
-            state: NeighbourState::Incomplete,
+            state: NeighborState::Incomplete,
             pinned: publisher.is_pinned(index),
             claim: None,
             disputed_at: None,
@@ -344,7 +344,7 @@ impl NeighbourCache {
         };
         if let Some(place) = self.entries.get_mut(index.0 as usize) {
             *place = Some(entry);
-            self.ask(now, index);
+            self.solicit(now, index);
         }
     }
 
@@ -352,38 +352,38 @@ impl NeighbourCache {
     fn expire(&mut self, now: Nanos, index: NextHopIndex, publisher: &mut Publisher) {
         let Some(&mut entry) = self.entry_mut(index) else { return };
         match entry.state {
-            NeighbourState::Incomplete | NeighbourState::Probe if entry.solicits < SOLICITS_MAX => {
-                self.ask(now, index);
+            NeighborState::Incomplete | NeighborState::Probe if entry.solicits < SOLICITS_MAX => {
+                self.solicit(now, index);
             }
-            NeighbourState::Incomplete => {
+            NeighborState::Incomplete => {
                 self.counters.failures += 1;
-                self.enter(now, index, NeighbourState::Failed, HOLD_DOWN);
+                self.enter(now, index, NeighborState::Failed, HOLD_DOWN);
             }
-            NeighbourState::Probe if entry.claim.is_some() => {
+            NeighborState::Probe if entry.claim.is_some() => {
                 let Some(claim) = entry.claim else { unreachable!("there is a claim") };
                 self.counters.mac_changes += 1;
                 self.replace(now, index, claim, publisher);
             }
-            NeighbourState::Reachable | NeighbourState::Stale if entry.claim.is_some() => {
-                self.ask_station(now, index, publisher);
+            NeighborState::Reachable | NeighborState::Stale if entry.claim.is_some() => {
+                self.solicit_by_request(now, index, publisher);
             }
-            NeighbourState::Probe if !entry.pinned => {
+            NeighborState::Probe if !entry.pinned => {
                 self.counters.failures += 1;
                 self.forget(now, index, publisher);
             }
-            NeighbourState::Failed if !entry.pinned => self.forget(now, index, publisher),
-            NeighbourState::Probe | NeighbourState::Failed => self.start(now, index, publisher),
-            NeighbourState::Reachable => {
+            NeighborState::Failed if !entry.pinned => self.forget(now, index, publisher),
+            NeighborState::Probe | NeighborState::Failed => self.start(now, index, publisher),
+            NeighborState::Reachable => {
                 let Some(mac) = entry.mac else {
                     unreachable!("a reachable neighbor has a link-layer address")
                 };
                 self.doubt(now, index, mac, publisher);
             }
-            NeighbourState::Stale if publisher.take_used(index) => self.probe(now, index),
-            NeighbourState::Stale if now.since(entry.since) >= STALE_LIFETIME => {
+            NeighborState::Stale if publisher.take_used(index) => self.probe(now, index),
+            NeighborState::Stale if now.since(entry.since) >= STALE_LIFETIME => {
                 self.forget(now, index, publisher);
             }
-            NeighbourState::Stale => self.arm(index, now + STALE_CHECK),
+            NeighborState::Stale => self.arm(index, now + STALE_CHECK),
         }
     }
 
@@ -414,7 +414,7 @@ impl NeighbourCache {
         if let Some(entry) = self.entry_mut(index) {
             (entry.mac, entry.claim) = (Some(mac), None);
         }
-        self.enter(now, index, NeighbourState::Reachable, REACHABLE);
+        self.enter(now, index, NeighborState::Reachable, REACHABLE);
     }
 
     /// The address is in use until somebody asks whether it still is right: for a pinned neighbor
@@ -427,13 +427,13 @@ impl NeighbourCache {
         if entry.pinned {
             self.probe(now, index);
         } else {
-            self.enter(now, index, NeighbourState::Stale, STALE_CHECK);
+            self.enter(now, index, NeighborState::Stale, STALE_CHECK);
         }
     }
 
     fn probe(&mut self, now: Nanos, index: NextHopIndex) {
-        self.enter(now, index, NeighbourState::Probe, RETRANSMIT);
-        self.ask(now, index);
+        self.enter(now, index, NeighborState::Probe, RETRANSMIT);
+        self.solicit(now, index);
     }
 
     /// Removes the entry and its next hop, unless that was pinned in the meantime.
@@ -447,7 +447,7 @@ impl NeighbourCache {
         }
     }
 
-    fn enter(&mut self, now: Nanos, index: NextHopIndex, state: NeighbourState, span: Nanos) {
+    fn enter(&mut self, now: Nanos, index: NextHopIndex, state: NeighborState, span: Nanos) {
         if let Some(entry) = self.entry_mut(index) {
             entry.state = state;
             entry.solicits = 0;
@@ -457,10 +457,10 @@ impl NeighbourCache {
     }
 
     /// Asks once more: the station itself in a probe, everyone else.
-    fn ask(&mut self, now: Nanos, index: NextHopIndex) {
+    fn solicit(&mut self, now: Nanos, index: NextHopIndex) {
         let Some(entry) = self.entry_mut(index) else { return };
         entry.solicits = entry.solicits.saturating_add(1);
-        let unicast = entry.mac.filter(|_| entry.state == NeighbourState::Probe);
+        let unicast = entry.mac.filter(|_| entry.state == NeighborState::Probe);
         let pause = if entry.claim.is_some() { CLAIM_RETRANSMIT } else { RETRANSMIT };
         let question =
             WorkerCommand::Solicit { interface: entry.interface, addr: entry.addr, unicast };
@@ -480,7 +480,7 @@ impl NeighbourCache {
         self.deadlines.insert((deadline, index));
     }
 
-    fn entry_mut(&mut self, index: NextHopIndex) -> Option<&mut Entry> {
+    fn entry_mut(&mut self, index: NextHopIndex) -> Option<&mut NeighborRecord> {
         self.entries.get_mut(index.0 as usize)?.as_mut()
     }
 }

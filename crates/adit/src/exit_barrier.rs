@@ -5,24 +5,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many threads are inside.
 #[derive(Debug, Clone, Default)]
-pub struct Gate(Arc<AtomicUsize>);
+pub struct ExitBarrier(Arc<AtomicUsize>);
 
 /// A place inside; given up when dropped, so that a thread that ends early holds nobody up.
 #[derive(Debug)]
-pub struct Inside(Gate);
+pub struct ExitBarrierPlace(ExitBarrier);
 
-impl Gate {
+impl ExitBarrier {
     /// A place inside. To be taken for all threads before the first of them leaves.
-    pub fn enter(&self) -> Inside {
+    pub fn join(&self) -> ExitBarrierPlace {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Inside(self.clone())
+        ExitBarrierPlace(self.clone())
     }
 }
 
-impl Inside {
+impl ExitBarrierPlace {
     /// Leaves, and returns when all have left. What each did before is visible to all then.
-    pub fn leave_together(self) {
-        let Gate(count) = self.0.clone();
+    pub fn wait_for_all(self) {
+        let ExitBarrier(count) = self.0.clone();
         drop(self);
         while count.load(Ordering::Acquire) > 0 {
             std::thread::yield_now();
@@ -30,7 +30,7 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
+impl Drop for ExitBarrierPlace {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -42,13 +42,13 @@ mod tests {
 
     #[test]
     fn nobody_is_through_before_the_last_has_left() {
-        let (gate, left) = (Gate::default(), AtomicUsize::new(0));
-        let inside: Vec<_> = (0..4).map(|_| gate.enter()).collect();
+        let (gate, left) = (ExitBarrier::default(), AtomicUsize::new(0));
+        let inside: Vec<_> = (0..4).map(|_| gate.join()).collect();
         std::thread::scope(|scope| {
             for inside in inside {
                 scope.spawn(|| {
                     left.fetch_add(1, Ordering::Relaxed);
-                    inside.leave_together();
+                    inside.wait_for_all();
                     assert_eq!(left.load(Ordering::Relaxed), 4);
                 });
             }
@@ -57,9 +57,9 @@ mod tests {
 
     #[test]
     fn place_given_up_by_a_failure_holds_nobody_up() {
-        let gate = Gate::default();
-        let (inside, failed) = (gate.enter(), gate.enter());
+        let gate = ExitBarrier::default();
+        let (inside, failed) = (gate.join(), gate.join());
         drop(failed);
-        inside.leave_together();
+        inside.wait_for_all();
     }
 }

@@ -15,7 +15,7 @@ impl Oracle {
     /// It comes back if a UE has the address, or a network behind a UE with more bits than any route
     /// has. A station that the policy names, our own addresses and those that nobody may have go
     /// before.
-    pub(super) fn comes_back(
+    pub(super) fn switches_locally_at(
         &self,
         pdr: &PdrSpec,
         forwarding: &Forwarding,
