@@ -38,9 +38,9 @@ impl EtherType {
 )]
 #[repr(C)]
 pub struct EthernetHeader {
-    dst: [u8; 6],
-    src: [u8; 6],
-    ether_type: U16,
+    pub(crate) dst: [u8; 6],
+    pub(crate) src: [u8; 6],
+    pub(crate) ether_type: U16,
 }
 
 fixed_header!(EthernetHeader, 14);

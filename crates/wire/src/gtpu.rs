@@ -18,7 +18,7 @@ use crate::{Malformed, PduSessionContainer};
 pub const UDP_PORT: u16 = 2152;
 
 /// Version 1 and protocol type GTP: the high four bits of octet 1.
-const VERSION_1: u8 = 0x30;
+pub(crate) const VERSION_1: u8 = 0x30;
 
 /// Flag E: an extension header follows.
 pub const FLAG_E: u8 = 0x04;
@@ -63,10 +63,10 @@ impl GtpuMessageType {
 )]
 #[repr(C)]
 pub struct GtpuHeader {
-    flags: u8,
-    message_type: u8,
-    len: U16,
-    teid: U32,
+    pub(crate) flags: u8,
+    pub(crate) message_type: u8,
+    pub(crate) len: U16,
+    pub(crate) teid: U32,
 }
 
 fixed_header!(GtpuHeader, 8);
@@ -84,9 +84,9 @@ fixed_header!(GtpuHeader, 8);
 )]
 #[repr(C)]
 pub struct GtpuOptional {
-    sequence: U16,
-    n_pdu: u8,
-    next_extension: u8,
+    pub(crate) sequence: U16,
+    pub(crate) n_pdu: u8,
+    pub(crate) next_extension: u8,
 }
 
 fixed_header!(GtpuOptional, 4);

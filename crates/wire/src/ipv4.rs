@@ -35,16 +35,16 @@ const OFFSET: u16 = 0x1fff;
 )]
 #[repr(C)]
 pub struct Ipv4Header {
-    version_ihl: u8,
-    tos: u8,
-    total_len: U16,
-    identification: U16,
-    flags_offset: U16,
-    ttl: u8,
-    protocol: u8,
-    checksum: U16,
-    src: [u8; 4],
-    dst: [u8; 4],
+    pub(crate) version_ihl: u8,
+    pub(crate) tos: u8,
+    pub(crate) total_len: U16,
+    pub(crate) identification: U16,
+    pub(crate) flags_offset: U16,
+    pub(crate) ttl: u8,
+    pub(crate) protocol: u8,
+    pub(crate) checksum: U16,
+    pub(crate) src: [u8; 4],
+    pub(crate) dst: [u8; 4],
 }
 
 fixed_header!(Ipv4Header, 20);

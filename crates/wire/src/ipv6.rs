@@ -26,12 +26,12 @@ use crate::{Malformed, protocol};
 )]
 #[repr(C)]
 pub struct Ipv6Header {
-    version_class_label: U32,
-    payload_len: U16,
-    next_header: u8,
-    hop_limit: u8,
-    src: [u8; 16],
-    dst: [u8; 16],
+    pub(crate) version_class_label: U32,
+    pub(crate) payload_len: U16,
+    pub(crate) next_header: u8,
+    pub(crate) hop_limit: u8,
+    pub(crate) src: [u8; 16],
+    pub(crate) dst: [u8; 16],
 }
 
 fixed_header!(Ipv6Header, 40);

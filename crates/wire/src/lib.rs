@@ -43,6 +43,7 @@ pub use parse::{
 };
 pub use psc::{PduSessionContainer, PduType};
 pub use usual::{
-    GPduPattern, IpPattern, OrderingKey, UsualGPdu, UsualIp, UsualOuter, UsualTunnel,
-    decrement_usual_hops, guess_is_v6, ordering_key, usual_g_pdu, usual_ip,
+    GPduPattern, IpPattern, OrderingKey, UsualGPdu, UsualIp, UsualOuter, UsualTunnel, UsualTuple,
+    decrement_usual_hops, emit_usual_link, guess_is_v6, ordering_key, usual_dst, usual_g_pdu,
+    usual_ip, usual_tuple,
 };

@@ -22,10 +22,10 @@ use crate::{Malformed, checksum, protocol};
 )]
 #[repr(C)]
 pub struct UdpHeader {
-    src_port: U16,
-    dst_port: U16,
-    len: U16,
-    checksum: U16,
+    pub(crate) src_port: U16,
+    pub(crate) dst_port: U16,
+    pub(crate) len: U16,
+    pub(crate) checksum: U16,
 }
 
 fixed_header!(UdpHeader, 8);
