@@ -1,16 +1,16 @@
 //! Packets that wait for their rates: queues by flow, and the wheel that wakes them.
 //!
-//! After Carousel (SIGCOMM 2017), with flows in the wheel instead of packets: a flow stands in it
-//! once, at the time when its first packet may leave, and when that has come as many leave as the
-//! rates let through by then. So a slot that many flows share never lets one of them exceed its
-//! rate, a change of a rate counts for what waits already, and the wheel needs no horizon beyond the
-//! one after which it looks again.
+//! After Carousel (SIGCOMM 2017), with flows in the wheel instead of packets. A flow is in the wheel
+//! once, at the time when its first packet may leave. When that time has come, as many packets leave
+//! as the flow's rates admit by then. So a slot that many flows share never lets a flow exceed its
+//! rate, a change of a rate affects packets that wait already, and the horizon of the wheel is no
+//! limit: a flow beyond it is checked again at its end.
 //!
-//! Rates that flows share are the second level: whose turn it is there is told by rounds of the flows
-//! that wait for one (deficit round robin, SIGCOMM 1995), and the wheel wakes the rate, not its flows.
+//! Rates that flows share are the second level. The flows that wait for a shared rate take turns by
+//! deficit round robin (SIGCOMM 1995), and the wheel wakes the rate instead of its flows.
 //!
-//! Knows neither clock, rules nor rates: `now` is an argument, and whoever drives it says which
-//! packet may leave. Allocates when it is made, and never again.
+//! The crate knows neither clock, rules nor rates: `now` is an argument, and the caller decides which
+//! packet may leave ([`FlowServer`]). It allocates at construction only.
 #![forbid(unsafe_code)]
 
 mod queues;

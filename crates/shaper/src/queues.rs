@@ -15,10 +15,10 @@ const NONE: u32 = u32::MAX;
 /// Packets of one flow that leave in a row before others have their turn.
 const TURN_PKTS: u32 = 16;
 
-/// Turns that are prepared together.
+/// Turns whose cache lines are prefetched together.
 const PREFETCHED_TURNS: usize = 16;
 
-/// Most that waits, but for a burst.
+/// Capacities, exceeded by one burst at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuesConfig {
     /// Packets of all flows.
@@ -27,7 +27,7 @@ pub struct QueuesConfig {
     pub flow_pkts_max: u32,
     /// Sessions; every index is below.
     pub sessions_max: usize,
-    /// Rates that flows share, at most 64; every number is below.
+    /// Rates that flows share, at most 64; every rate number is below.
     pub shared_rates: u8,
 }
 
@@ -56,7 +56,7 @@ impl RateSet {
     }
 }
 
-/// What shares a queue: packets of one direction of a session that pass the same buckets.
+/// The key of a queue: packets of one direction of a session that pass the same buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueKey {
     /// The session.
@@ -65,7 +65,7 @@ pub struct QueueKey {
     pub direction: Direction,
     /// The session's buckets: bit n is bucket n.
     pub buckets: u64,
-    /// What else tells its rates; nothing here looks at it.
+    /// The rest of what identifies its rates; opaque to this crate.
     pub tag: u16,
 }
 
@@ -80,7 +80,7 @@ pub struct QueuedPacket<P> {
     pub since: Nanos,
 }
 
-/// Why a packet may not wait.
+/// There is no room for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueFull;
 
@@ -91,38 +91,38 @@ pub enum Eligibility {
     Now,
     /// Not before.
     At(Nanos),
-    /// When its turn has come at the rates that it shares.
+    /// When it has its turn at the rates that it shares.
     InTurn {
-        /// The number of the first rate that it shares, where it waits for its turn.
+        /// The number of the first shared rate. The flow waits in its ring.
         own_rate: u8,
-        /// The rate that is closed: that one, or one that all flows of it share with others.
+        /// The closed rate: `own_rate`, or a rate that all flows of `own_rate` share with others.
         rate: u8,
-        /// When that rate lets packets pass again.
+        /// When the closed rate admits packets again.
         at: Nanos,
-        /// The flow's part of a round, to which shares are proportional. Unit: octets.
+        /// What the flow may send in a round. Shares are proportional to it. Unit: octets.
         quantum: u32,
     },
-    /// Never: all packets of the flow are to go.
+    /// Never: all packets of the flow are to be dropped.
     Never,
 }
 
-/// Where a flow stands that is looked at.
+/// In which turn a flow is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnContext {
-    /// At the turn of its part of this shared rate; at none, its own time has come.
+    /// It has its turn at this shared rate; `None`: its own time has come.
     pub rate: Option<u8>,
-    /// The shared rates that other flows wait for.
+    /// The shared rates that flows wait for.
     pub contended: RateSet,
 }
 
-/// What becomes of a flow that is looked at out of its time.
+/// What becomes of a flow that is reviewed before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReviewOutcome {
-    /// It is looked at with what is due.
+    /// It is served with the flows that are due.
     Recheck,
     /// Its packets leave now.
     Release,
-    /// Its packets go nowhere.
+    /// Its packets are dropped.
     Drop,
 }
 
@@ -138,7 +138,7 @@ struct QueueNode<P> {
 }
 
 impl<P> QueueNode<P> {
-    /// Puts a packet into a free node; tells the next free one.
+    /// Puts a packet into a free node. Returns the next free one.
     #[inline]
     fn fill(&mut self, QueuedPacket { packet, bytes, since }: QueuedPacket<P>) -> u32 {
         let free = self.next;
@@ -146,8 +146,8 @@ impl<P> QueueNode<P> {
         free
     }
 
-    /// Takes the packet of a node, which is the first of `flow`, and puts it in front of the free
-    /// ones.
+    /// Takes the packet of a node, which is the first of `flow`, and makes the node the first free
+    /// one.
     #[inline]
     fn take(&mut self, flow: &mut FlowQueue, free: &mut u32) -> Option<QueuedPacket<P>> {
         let packet = self.packet.take()?;
@@ -157,9 +157,9 @@ impl<P> QueueNode<P> {
     }
 }
 
-/// Packets that share a queue, or room for them.
+/// A queue of packets, or room for one.
 ///
-/// PERF: in a line of its own, and never moved: a release touches flows at random.
+/// PERF: one cache line, and never moved: a release touches flows at random.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub struct FlowQueue {
@@ -170,9 +170,9 @@ pub struct FlowQueue {
     count: u32,
     /// The next flow of the same direction and session, or the next free one.
     sibling: u32,
-    /// The shared rate in whose ring it stands, if it has a quantum there.
+    /// The shared rate in whose ring it waits, if it has a quantum there.
     ring: u8,
-    turn: RoundShare,
+    share: RoundShare,
 }
 
 impl FlowQueue {
@@ -188,20 +188,20 @@ impl FlowQueue {
         count: 0,
         sibling: NONE,
         ring: 0,
-        turn: RoundShare::NONE,
+        share: RoundShare::NONE,
     };
 }
 
 const _: () = assert!(size_of::<FlowQueue>() == 64, "one cache line");
 
-/// A flow that waits, until a packet leaves.
+/// The index of a flow. Valid until a packet leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowIndex(pub u32);
 
 /// The packets of one worker that wait for their rates.
 ///
-/// Packets of a flow leave in the order in which they came. Flows that are due at once take turns of
-/// a few packets; those that wait for a shared rate take rounds by their quanta.
+/// The packets of a flow leave in the order in which they came. Flows that are due at the same time
+/// take turns of a few packets. Flows that wait for a shared rate take turns by their quanta.
 #[derive(Debug)]
 pub struct Queues<P> {
     config: QueuesConfig,
@@ -213,10 +213,10 @@ pub struct Queues<P> {
     flows: Vec<FlowQueue>,
     /// The first free flow.
     free_flow: u32,
-    /// The complement of the number of each session's and direction's first flow, so that zero is none:
-    /// lines that never waited take no memory.
+    /// The first flow of each session and direction, as the complement of its index: zero is none, so
+    /// pages of sessions that never waited take no memory.
     by_line: Vec<u32>,
-    /// Numbers of flows, and behind them of rings.
+    /// Indexes of flows, followed by those of rings.
     wheel: Wheel,
     rings: Vec<RateRing>,
     /// The rings with flows.
@@ -232,7 +232,7 @@ impl<P> Queues<P> {
             0 => 0,
             most => most + BURST_MAX,
         };
-        // Each is followed by the next one; behind the last one there is nothing.
+        // Each is followed by the next one; the last one by none.
         let nexts = || (1..).take(pkts_max);
         let node = |next| QueueNode { packet: None, since: Nanos(0), next, bytes: 0 };
         let flow = |sibling| FlowQueue { sibling, ..FlowQueue::FREE };
@@ -267,7 +267,7 @@ impl<P> Queues<P> {
         self.len == 0
     }
 
-    /// The first flow of one direction of a session, for whoever asks for its cache line.
+    /// The first flow of one direction of a session, to be prefetched.
     #[inline]
     #[must_use]
     pub fn first_flow(&self, session: SessionIndex, direction: Direction) -> Option<&FlowQueue> {
@@ -307,9 +307,9 @@ impl<P> Queues<P> {
         self.flows.get(flow as usize).map_or(0, |flow| flow.count)
     }
 
-    /// True when a packet of a flow may wait of which `flow_len` do: a flow never takes more than is
-    /// left for others. Whoever asks for a burst before he pushes it finds room for all of it: that
-    /// much there is beyond the limits.
+    /// True if there is room for a packet of a flow with `flow_len` packets. A flow takes at most as
+    /// much as it leaves to others. A whole burst may be checked before any of it is pushed: the
+    /// capacity exceeds the limits by a burst.
     #[inline]
     #[must_use]
     pub fn has_room(&self, flow_len: u32) -> bool {
@@ -324,7 +324,7 @@ impl<P> Queues<P> {
         self.contended
     }
 
-    /// Looks for a flow among `head` and its siblings.
+    /// Finds a flow among `head` and its siblings.
     #[inline]
     fn find_from(&self, head: u32, key: &QueueKey) -> Option<FlowIndex> {
         let mut at = head;
@@ -337,27 +337,27 @@ impl<P> Queues<P> {
         None
     }
 
-    /// Appends a packet to its flow. A flow that did not wait is looked at as `pace` says.
+    /// Appends a packet to its flow. A new flow is served at its `eligibility`.
     ///
     /// # Errors
-    /// [`Full`] where [`Queues::has_room`] had said so, or for a session out of range; the packet is
-    /// gone.
+    /// [`QueueFull`] without room ([`Queues::has_room`]), or for a session out of range; the packet is
+    /// dropped.
     pub fn push(
         &mut self,
         key: QueueKey,
-        pace: impl FnOnce() -> Eligibility,
+        eligibility: impl FnOnce() -> Eligibility,
         held: QueuedPacket<P>,
     ) -> Result<(), QueueFull> {
         match self.find(&key) {
             Some(flow) => self.append(flow, held),
-            None => self.push_first(key, pace(), held),
+            None => self.push_first(key, eligibility(), held),
         }
     }
 
-    /// Appends a packet to a flow that waits.
+    /// Appends a packet to a flow with packets.
     ///
     /// # Errors
-    /// As of [`Queues::push`].
+    /// See [`Queues::push`].
     #[inline]
     pub fn append(
         &mut self,
@@ -366,7 +366,7 @@ impl<P> Queues<P> {
     ) -> Result<(), QueueFull> {
         let number = self.free_node;
         let Some(flow) = self.flows.get_mut(flow as usize) else { return Err(QueueFull) };
-        debug_assert!(flow.count > 0, "a flow that waits");
+        debug_assert!(flow.count > 0, "a flow with packets");
         let Some(node) = self.nodes.get_mut(number as usize) else { return Err(QueueFull) };
         self.free_node = node.fill(held);
         self.len += 1;
@@ -378,14 +378,14 @@ impl<P> Queues<P> {
         Ok(())
     }
 
-    /// Lets the first packet of a flow wait, which is looked at as `pace` says.
+    /// Makes a flow of its first packet.
     ///
     /// # Errors
-    /// As of [`Queues::push`].
+    /// See [`Queues::push`].
     fn push_first(
         &mut self,
         key: QueueKey,
-        pace: Eligibility,
+        eligibility: Eligibility,
         held: QueuedPacket<P>,
     ) -> Result<(), QueueFull> {
         let Some(head) = self.by_line.get_mut(key.session.line(key.direction)) else {
@@ -393,68 +393,59 @@ impl<P> Queues<P> {
         };
         let (first, number) = (self.free_node, self.free_flow);
         let Some(node) = self.nodes.get_mut(first as usize) else { return Err(QueueFull) };
-        // There are as many as packets.
+        // There are as many flows as packets.
         let Some(flow) = self.flows.get_mut(number as usize) else { return Err(QueueFull) };
         self.free_node = node.fill(held);
         self.len += 1;
         self.free_flow = flow.sibling;
         let sibling = !core::mem::replace(head, !number);
-        *flow = FlowQueue {
-            key,
-            first,
-            last: first,
-            count: 1,
-            sibling,
-            ring: 0,
-            turn: RoundShare::NONE,
-        };
-        self.schedule(number, pace);
+        *flow = FlowQueue { key, first, last: first, count: 1, sibling, ..FlowQueue::FREE };
+        self.schedule(number, eligibility);
         Ok(())
     }
 
-    /// Lets a flow, which stands nowhere, stand where its first packet waits.
+    /// Puts a flow, which is in no list, into the wheel or a ring.
     #[inline]
-    fn schedule(&mut self, number: u32, pace: Eligibility) {
-        match pace {
+    fn schedule(&mut self, number: u32, eligibility: Eligibility) {
+        match eligibility {
             Eligibility::Now | Eligibility::Never => self.wheel.insert(number, Nanos(0)),
             Eligibility::At(at) => self.wheel.insert(number, at),
-            Eligibility::InTurn { own_rate: home, rate, at, quantum } => {
-                self.join_ring(number, home, quantum);
-                if self.rings.get(usize::from(home)).is_none() {
+            Eligibility::InTurn { own_rate, rate, at, quantum } => {
+                self.join_ring(number, own_rate, quantum);
+                if self.rings.get(usize::from(own_rate)).is_none() {
                     self.wheel.insert(number, at);
-                } else if self.rings[usize::from(home)].state == RingState::Idle {
-                    self.schedule_ring(home, rate, at);
+                } else if self.rings[usize::from(own_rate)].state == RingState::Idle {
+                    self.schedule_ring(own_rate, rate, at);
                 }
             }
         }
     }
 
-    /// Releases what may leave by `now`, until `limit` packets went and the turn of a flow ended;
-    /// tells how many packets went.
+    /// Releases packets that may leave by `now`, until `limit` packets left and the turn of the last
+    /// flow ended. Returns how many left.
     ///
-    /// `pace` says of a flow whether its next packet, of so many octets, may leave, from where
-    /// the flow stands; `release` takes it, with true, and the packets of
-    /// a flow that never may, with false.
+    /// `eligibility` decides when a flow's next packet, of so many octets, may leave. `release` takes
+    /// each packet: with true if it leaves, with false if its flow never may send it.
     pub fn release(
         &mut self,
         now: Nanos,
         limit: usize,
-        pace: impl FnMut(&QueueKey, u16, TurnContext) -> Eligibility,
+        eligibility: impl FnMut(&QueueKey, u16, TurnContext) -> Eligibility,
         release: impl FnMut(&QueueKey, bool, QueuedPacket<P>),
     ) -> usize {
-        self.serve(now, limit, &mut PerPacket { eligibility: pace, release })
+        self.serve(now, limit, &mut PerPacket { eligibility, release })
     }
 
-    /// The same by turns of flows.
+    /// [`Queues::release`] by a server that knows turns.
     pub fn serve(&mut self, now: Nanos, limit: usize, server: &mut impl FlowServer<P>) -> usize {
         self.wheel.advance(now);
-        let (mut gone, mut expected) = (0, 0);
+        let (mut gone, mut prefetched) = (0, 0);
         while gone < limit {
-            if expected == 0 {
-                expected = PREFETCHED_TURNS;
+            if prefetched == 0 {
+                prefetched = PREFETCHED_TURNS;
                 self.prefetch_due(server);
             }
-            expected -= 1;
+            prefetched -= 1;
             let Some(number) = self.wheel.take() else { break };
             gone += match (number as usize).checked_sub(self.flows.len()) {
                 None => self.serve_flow(number, server),
@@ -467,9 +458,9 @@ impl<P> Queues<P> {
         gone
     }
 
-    /// Asks for what the next turns will look at.
+    /// Prefetches what the next turns read.
     ///
-    /// Cost: two passes over [`EXPECTED`] flows: where they are, then their first packets and rates.
+    /// Cost: two passes over [`PREFETCHED_TURNS`] flows: the flows, then their first packets and rates.
     fn prefetch_due(&self, server: &impl FlowServer<P>) {
         let next = || {
             let due = self.wheel.due_numbers().take(PREFETCHED_TURNS);
@@ -482,7 +473,7 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Gives a flow, which stands nowhere, its turn; tells how many packets went.
+    /// Serves a flow, which is in no list. Returns how many packets left.
     #[inline]
     fn serve_flow(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
         let flow = self.flows.get_mut(number as usize).filter(|flow| flow.count > 0);
@@ -510,17 +501,17 @@ impl<P> Queues<P> {
         };
         server.end_turn(turn);
         let is_over = flow.count == 0;
-        flow.turn = RoundShare::NONE;
+        flow.share = RoundShare::NONE;
         self.len -= gone as usize;
         match again {
             _ if is_over => self.remove_flow(number),
-            Some(pace) => self.schedule(number, pace),
+            Some(later) => self.schedule(number, later),
             None => self.wheel.insert_due(number),
         }
         gone as usize
     }
 
-    /// Takes everything that waits. What is pushed later waits forever.
+    /// Takes everything that waits, at the end of time: packets that are pushed later are never released.
     pub fn drain(&mut self, mut take: impl FnMut(QueuedPacket<P>)) {
         self.release(
             Nanos::NEVER,
@@ -540,8 +531,9 @@ impl<P> Queues<P> {
         self.review(session, direction, |_| ReviewOutcome::Release, |key, _, held| take(key, held));
     }
 
-    /// Looks at the flows of one direction of a session out of their time: takes the packets of some,
-    /// with true where they may leave, and the others are looked at with the next release.
+    /// Reviews the flows of one direction of a session before their time. `take` gets the packets of
+    /// flows that are to be released, with true, or dropped, with false. The others are served by the
+    /// next release.
     pub fn review(
         &mut self,
         session: SessionIndex,
@@ -554,8 +546,8 @@ impl<P> Queues<P> {
             let number = core::mem::replace(&mut at, flow.sibling);
             let outcome = review(&flow.key);
             if outcome == ReviewOutcome::Recheck {
-                // Whose turn it will be is asked then.
-                if flow.turn.quantum == 0 {
+                // A flow in a ring is checked when the ring has its turn.
+                if flow.share.quantum == 0 {
                     self.wheel.remove(number);
                     self.wheel.insert_due(number);
                 }
@@ -576,7 +568,7 @@ impl<P> Queues<P> {
         }
     }
 
-    /// The same for all flows.
+    /// [`Queues::review`] of all flows.
     pub fn review_all(
         &mut self,
         mut review: impl FnMut(&QueueKey) -> ReviewOutcome,
@@ -589,19 +581,19 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Takes a flow out of where it stands.
+    /// Takes a flow out of the wheel or its ring.
     fn unschedule(&mut self, number: u32) {
         self.wheel.remove(number);
         let flow = &mut self.flows[number as usize];
-        if flow.turn.quantum > 0
+        if flow.share.quantum > 0
             && let Some(ring) = self.rings.get_mut(usize::from(flow.ring))
         {
-            ring.set_quantum(&mut flow.turn, 0);
+            ring.set_quantum(&mut flow.share, 0);
         }
-        flow.turn = RoundShare::NONE;
+        flow.share = RoundShare::NONE;
     }
 
-    /// Takes a flow without packets, which stands nowhere, out of its line.
+    /// Frees a flow without packets, which is in no list.
     fn remove_flow(&mut self, number: u32) {
         let flow = &mut self.flows[number as usize];
         let (line, next) = (flow.key.session.line(flow.key.direction), flow.sibling);

@@ -1,31 +1,31 @@
-//! Rates that flows share: whose turn it is among those that wait for one.
+//! Rates that flows share: the flows that wait for one take turns by deficit round robin.
 //!
-//! Rounds by quanta (deficit round robin). The flows that wait for a rate are its ring, and a ring may
-//! stand in another one, for whose rate it waits.
+//! The flows that wait for a rate form its ring. If the rate is in turn limited by another shared rate,
+//! the ring itself is a member of that rate's ring. Each member may send its quantum in a round.
 
 use adit_types::Nanos;
 
 use super::{Eligibility, Queues, TurnContext};
 use crate::server::FlowServer;
 
-/// Least part of a round that a flow has, so that rounds are few. Unit: octets.
+/// Least quantum of a flow, so that rounds are few. Unit: octets.
 const QUANTUM_MIN: u32 = 512;
 
-/// How a flow, or the flows of a rate together, stand in the rounds of a shared rate.
+/// The share of a ring's member in the rounds of a shared rate.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RoundShare {
-    /// Part of a round. Unit: octets.
+    /// What it may send in a round. Unit: octets.
     pub(super) quantum: u32,
-    /// What is left of it. Unit: octets.
+    /// What it may send yet. Unit: octets.
     pub(super) credit: u32,
-    /// It has its part of this round.
+    /// It got its quantum of this round.
     pub(super) has_quantum: bool,
 }
 
 impl RoundShare {
     pub(super) const NONE: Self = Self { quantum: 0, credit: 0, has_quantum: false };
 
-    /// Gives it its part of this round, once.
+    /// Gives it its quantum of this round, once.
     pub(super) fn give_quantum(&mut self) {
         if !core::mem::replace(&mut self.has_quantum, true) {
             self.credit = self.credit.saturating_add(self.quantum);
@@ -33,29 +33,30 @@ impl RoundShare {
     }
 }
 
-/// The flows that wait for a rate that they share, in rounds. Its members stand in the wheel's list of
-/// its number: flows, and rings whose flows wait for this rate, too.
+/// The ring of a shared rate. Its members are in the wheel's list of the rate's number: flows, and
+/// rings whose flows also wait for this rate.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RateRing {
     pub(super) state: RingState,
-    /// The sum of its flows' quanta, which is its own, as far as that goes. Unit: octets.
+    /// Sum of its flows' quanta, saturating into its own quantum. Unit: octets.
     pub(super) weight: u64,
+    /// Its share as a member of another ring.
     pub(super) share: RoundShare,
 }
 
-/// Where a ring is.
+/// What a ring waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RingState {
-    /// Nowhere: nobody waits.
+    /// Nothing: it has no members.
     Idle,
-    /// In the wheel, until its rate lets packets pass; or it is looked at.
+    /// Its rate to open: it is in the wheel, or served at present.
     Scheduled,
-    /// In another ring, for whose rate it waits.
+    /// Its turn in the ring of another rate.
     InRing,
 }
 
 impl RateRing {
-    /// A flow of the ring has this quantum from now on.
+    /// Changes the quantum of a flow of the ring.
     pub(super) fn set_quantum(&mut self, flow: &mut RoundShare, quantum: u32) {
         self.weight = self.weight - u64::from(flow.quantum) + u64::from(quantum);
         self.share.quantum = u32::try_from(self.weight).unwrap_or(u32::MAX);
@@ -63,41 +64,61 @@ impl RateRing {
     }
 }
 
-/// What became of a member that had its turn.
+/// How the turn of a member ended.
 pub(super) enum MemberResult {
     /// It is no member any more.
     Removed,
-    /// Its part of the round is used up.
+    /// It used its quantum.
     QuantumUsed,
-    /// It may go on with its turn when this is over.
+    /// It goes on with its turn when this is over.
     Stopped(RingEnd),
+}
+
+/// How the turn of a flow ended.
+enum FlowEnd {
+    /// It has no packet or no credit left: the next member has its turn.
+    Next,
+    /// It waits for its own rate and leaves the ring.
+    Leaves(Nanos),
+    /// The ring's turn ends, too.
+    Ring(RingEnd),
 }
 
 /// Why no more packets of a ring leave.
 pub(super) enum RingEnd {
-    /// None is left.
+    /// It has no members.
     Empty,
     /// This rate is closed until then.
     Closed(u8, Nanos),
-    /// The ring's part of a round is used up.
+    /// The ring used its quantum.
     Exhausted,
-    /// As many went as may in one step.
+    /// The release reached its limit.
     Limit,
 }
 
+/// What bounds the service of a ring.
+pub(super) struct ServiceBudget<'b> {
+    /// The rate whose turn it is.
+    served: u8,
+    /// Octets that the ring may send yet.
+    credit: u32,
+    /// Packets that the release may send yet.
+    pkts: &'b mut usize,
+}
+
 impl<P> Queues<P> {
-    /// Makes a flow the last one of a ring.
-    pub(super) fn join_ring(&mut self, number: u32, home: u8, quantum: u32) {
-        let Some(ring) = self.rings.get_mut(usize::from(home)) else { return };
+    /// Makes a flow the last member of a ring.
+    pub(super) fn join_ring(&mut self, number: u32, rate: u8, quantum: u32) {
+        let Some(ring) = self.rings.get_mut(usize::from(rate)) else { return };
         let flow = &mut self.flows[number as usize];
-        flow.ring = home;
-        ring.set_quantum(&mut flow.turn, quantum.max(QUANTUM_MIN));
-        self.wheel.append_to(home, number);
-        self.contended.set(home, true);
+        flow.ring = rate;
+        ring.set_quantum(&mut flow.share, quantum.max(QUANTUM_MIN));
+        self.wheel.append_to(rate, number);
+        self.contended.set(rate, true);
     }
 
-    /// Lets a ring with members, which stands nowhere, wait for a closed rate: its own, or another
-    /// one in whose rounds it takes part.
+    /// Has a ring with members, which waits for nothing, wait for a closed rate: in the wheel for its
+    /// own rate, in the ring of another one for that.
     pub(super) fn schedule_ring(&mut self, own: u8, closed: u8, at: Nanos) {
         let number = self.number_of_ring(own);
         let other = usize::from(closed);
@@ -119,16 +140,17 @@ impl<P> Queues<P> {
         self.flows.len() as u32 + u32::from(rate)
     }
 
-    /// Releases packets of the flows that wait for a shared rate, which lets packets pass again: at most
-    /// `limit`; tells how many.
+    /// Releases packets of the flows that wait for a shared rate, which is open again: at most `limit`.
+    /// Returns how many.
     pub(super) fn serve_rate(
         &mut self,
         rate: u8,
         limit: usize,
         server: &mut impl FlowServer<P>,
     ) -> usize {
-        let (mut left, mut credit) = (limit, u32::MAX);
-        match self.serve_ring(rate, (rate, &mut credit), &mut left, server) {
+        let mut left = limit;
+        let mut budget = ServiceBudget { served: rate, credit: u32::MAX, pkts: &mut left };
+        match self.serve_ring(rate, &mut budget, server) {
             RingEnd::Empty => self.rings[usize::from(rate)].state = RingState::Idle,
             RingEnd::Closed(closed, at) => self.schedule_ring(rate, closed, at),
             RingEnd::Exhausted | RingEnd::Limit => {
@@ -138,20 +160,18 @@ impl<P> Queues<P> {
         limit - left
     }
 
-    /// Gives the members of a ring their turns, as far as `credit` octets and `left` packets allow,
-    /// when the turn of rate `served` has come.
+    /// Gives the members of a ring their turns, within a budget.
     fn serve_ring(
         &mut self,
         rate: u8,
-        (served, credit): (u8, &mut u32),
-        left: &mut usize,
+        budget: &mut ServiceBudget<'_>,
         server: &mut impl FlowServer<P>,
     ) -> RingEnd {
         while let Some(number) = self.wheel.first_of(rate) {
             let inner = (number as usize).checked_sub(self.flows.len());
             let end = match inner.and_then(|inner| u8::try_from(inner).ok()) {
-                Some(inner) => self.serve_inner_ring(inner, served, left, server),
-                None => self.serve_member((number, rate), (served, credit), left, server),
+                Some(inner) => self.serve_inner_ring(inner, budget, server),
+                None => self.serve_member(number, rate, budget, server),
             };
             match end {
                 MemberResult::Removed => {}
@@ -166,33 +186,33 @@ impl<P> Queues<P> {
         RingEnd::Empty
     }
 
-    /// Gives the flows of a ring their turn at the rate `served`, in whose ring it is the first.
+    /// Serves a ring that is the first member of the ring of the rate whose turn it is.
     fn serve_inner_ring(
         &mut self,
         inner: u8,
-        served: u8,
-        left: &mut usize,
+        outer: &mut ServiceBudget<'_>,
         server: &mut impl FlowServer<P>,
     ) -> MemberResult {
         let at = usize::from(inner);
         self.rings[at].share.give_quantum();
-        let mut credit = self.rings[at].share.credit;
-        let end = match inner == served {
+        let credit = self.rings[at].share.credit;
+        let mut budget = ServiceBudget { served: outer.served, credit, pkts: &mut *outer.pkts };
+        let end = match inner == outer.served {
             true => RingEnd::Empty,
-            false => self.serve_ring(inner, (served, &mut credit), left, server),
+            false => self.serve_ring(inner, &mut budget, server),
         };
-        let turn = &mut self.rings[at].share;
-        turn.credit = credit;
+        let share = &mut self.rings[at].share;
+        share.credit = budget.credit;
         match end {
             RingEnd::Exhausted => {
-                turn.has_quantum = false;
+                share.has_quantum = false;
                 return MemberResult::QuantumUsed;
             }
             RingEnd::Limit => return MemberResult::Stopped(end),
             RingEnd::Closed(closed, _) if closed != inner => return MemberResult::Stopped(end),
             RingEnd::Empty | RingEnd::Closed(..) => {}
         }
-        (turn.has_quantum, turn.credit) = (false, 0);
+        (share.has_quantum, share.credit) = (false, 0);
         self.wheel.remove(self.number_of_ring(inner));
         match end {
             RingEnd::Closed(_, at) => self.schedule_ring(inner, inner, at),
@@ -201,72 +221,78 @@ impl<P> Queues<P> {
         MemberResult::Removed
     }
 
-    /// Gives a flow, the first of the ring of `rate`, its turn.
+    /// Serves a flow, the first member of the ring of `rate`.
     fn serve_member(
         &mut self,
-        (number, rate): (u32, u8),
-        (served, credit): (u8, &mut u32),
-        left: &mut usize,
+        number: u32,
+        rate: u8,
+        budget: &mut ServiceBudget<'_>,
         server: &mut impl FlowServer<P>,
     ) -> MemberResult {
         let Some(flow) = self.flows.get_mut(number as usize) else {
             self.wheel.remove(number);
             return MemberResult::Removed;
         };
-        let at = TurnContext { rate: Some(served), contended: self.contended };
-        flow.turn.give_quantum();
+        let at = TurnContext { rate: Some(budget.served), contended: self.contended };
+        flow.share.give_quantum();
         let mut turn = server.begin_turn(&flow.key);
         let end = loop {
             let Some(node) = self.nodes.get_mut(flow.first as usize).filter(|_| flow.count > 0)
             else {
-                break Err(None);
+                break FlowEnd::Next;
             };
             let bytes = node.bytes;
-            if flow.turn.credit < bytes.into() {
-                break Err(None);
+            if flow.share.credit < bytes.into() {
+                break FlowEnd::Next;
             }
-            if *left == 0 {
-                break Ok(RingEnd::Limit);
+            if *budget.pkts == 0 {
+                break FlowEnd::Ring(RingEnd::Limit);
             }
-            if *credit < bytes.into() {
-                break Ok(RingEnd::Exhausted);
+            if budget.credit < bytes.into() {
+                break FlowEnd::Ring(RingEnd::Exhausted);
             }
-            let stopped = server.blocked_until(&mut turn);
-            let pace = stopped.unwrap_or_else(|| server.eligibility(&mut turn, bytes, at));
-            let may_leave = match pace {
-                Eligibility::Now => true,
-                Eligibility::Never => false,
-                Eligibility::At(at) => break Err(Some(at)),
-                Eligibility::InTurn { rate: closed, at, quantum, .. } => {
-                    let ring = &mut self.rings[usize::from(rate)];
-                    ring.set_quantum(&mut flow.turn, quantum.max(QUANTUM_MIN));
-                    break Ok(RingEnd::Closed(closed, at));
-                }
-            };
+            let blocked = server.blocked_until(&mut turn);
+            let may_leave =
+                match blocked.unwrap_or_else(|| server.eligibility(&mut turn, bytes, at)) {
+                    Eligibility::Now => true,
+                    Eligibility::Never => false,
+                    Eligibility::At(at) => break FlowEnd::Leaves(at),
+                    Eligibility::InTurn { rate: closed, at, quantum, .. } => {
+                        let ring = &mut self.rings[usize::from(rate)];
+                        ring.set_quantum(&mut flow.share, quantum.max(QUANTUM_MIN));
+                        break FlowEnd::Ring(RingEnd::Closed(closed, at));
+                    }
+                };
             if let Some(held) = node.take(flow, &mut self.free_node) {
                 server.take(&mut turn, may_leave, held);
             }
             self.len -= 1;
-            flow.turn.credit -= u32::from(bytes);
-            *credit -= u32::from(bytes);
-            *left -= 1;
+            flow.share.credit -= u32::from(bytes);
+            budget.credit -= u32::from(bytes);
+            *budget.pkts -= 1;
         };
         server.end_turn(turn);
-        match end {
-            Ok(end) => MemberResult::Stopped(end),
-            Err(None) if flow.count > 0 => {
-                flow.turn.has_quantum = false;
-                MemberResult::QuantumUsed
+        self.end_member(number, end)
+    }
+
+    /// Ends the turn of a flow in a ring.
+    fn end_member(&mut self, number: u32, end: FlowEnd) -> MemberResult {
+        let flow = &mut self.flows[number as usize];
+        let eligibility = match end {
+            FlowEnd::Ring(end) => return MemberResult::Stopped(end),
+            FlowEnd::Next if flow.count > 0 => {
+                flow.share.has_quantum = false;
+                return MemberResult::QuantumUsed;
             }
-            Err(at) => {
-                let is_over = flow.count == 0;
-                self.unschedule(number);
-                match is_over {
-                    true => self.remove_flow(number),
-                    false => self.schedule(number, at.map_or(Eligibility::Now, Eligibility::At)),
-                }
-                MemberResult::Removed
-            }
+            FlowEnd::Next => Eligibility::Now,
+            FlowEnd::Leaves(at) => Eligibility::At(at),
+        };
+        let is_empty = flow.count == 0;
+        self.unschedule(number);
+        match is_empty {
+            true => self.remove_flow(number),
+            false => self.schedule(number, eligibility),
         }
+        MemberResult::Removed
     }
 }
