@@ -9,12 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
-use crate::adit_config::AditConfig;
 use crate::demo::topology::{
     ADIT_N3, ADIT_N3_V6, ADIT_N4, ADIT_N6, ADIT_N6_V6, CORP_LINK, DN, DN_V6, Topology,
 };
-use crate::process::{Process, Program};
-use crate::stop::{Stop, environment};
+use adit_lab_process::adit_config::AditConfig;
+use adit_lab_process::process::{Process, Program};
+use adit_lab_process::stop::Stop;
 
 /// Lines of adit's log that are shown after a failure.
 const LOG_TAIL_LINES: usize = 20;
@@ -186,24 +186,6 @@ impl Adit {
     }
 }
 
-/// The binary under test: `given`, or `adit` beside this program.
-///
-/// # Errors
-/// It does not exist.
-pub fn find_binary(given: Option<&Path>) -> Result<PathBuf> {
-    let path = match given {
-        Some(path) => path.to_owned(),
-        None => std::env::current_exe().context("find this program")?.with_file_name("adit"),
-    };
-    if !path.is_file() {
-        return Err(environment(format!(
-            "there is no adit at {}: build it (cargo build --release) or name it with --adit PATH",
-            path.display()
-        )));
-    }
-    path.canonicalize().context("resolve the path of adit")
-}
-
 /// The port and the interface of the second data network.
 fn corp_sections(device: PacketDevice) -> String {
     let device = device.argument(2, CORP_LINK);
@@ -287,12 +269,5 @@ mod tests {
         );
         assert!(text.contains("device = \"net_af_packet1,iface=n6\""));
         assert!(!text.contains("2001:"));
-    }
-
-    #[test]
-    fn binary_that_does_not_exist_is_an_environment_error() {
-        let error = find_binary(Some(Path::new("/nonexistent/adit"))).unwrap_err();
-        assert!(error.is::<crate::stop::EnvironmentError>());
-        assert!(error.to_string().contains("--adit PATH"));
     }
 }

@@ -28,7 +28,7 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{Timespec, epoll};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg, sockopt};
 
-use crate::stop::Stop;
+use adit_lab_process::stop::Stop;
 
 /// Octets in front of an uplink packet: GTP-U header, optional part, PDU Session Container.
 pub const UL_HEADERS: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;

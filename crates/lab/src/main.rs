@@ -2,35 +2,23 @@
 //! checks what it sees. It shares no code with the planes of adit but the codecs.
 #![deny(unsafe_code)]
 
-mod adit_config;
 mod adit_process;
-mod answer;
-mod control;
 mod demo;
-mod engine;
-mod experiment;
 mod gnb;
-mod inbox;
-mod measure;
-mod memif;
 mod netns;
-mod page;
-mod process;
 mod router;
 mod scenario;
-mod scratch;
-mod smf;
-mod stop;
 mod tun;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use adit_baseline as _;
+use adit_lab_measure::command::MeasureCommand;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::demo::topology::UES_MAX;
-use crate::stop::{EnvironmentError, Interrupted, Stop};
+use adit_lab_process::stop::{EnvironmentError, Interrupted, Stop};
 
 /// Emulates everything around a User Plane Function, and checks it.
 #[derive(Debug, Parser)]
@@ -46,28 +34,8 @@ enum LabCommand {
     Demo(DemoArguments),
     /// Run traffic against one kind of rule, and check that it obeys. Needs root.
     Scenario(ScenarioArguments),
-    /// Measure the tester itself: its ceiling, its time stamps, its own loss.
-    Selftest(measure::selftest::SelftestArguments),
-    /// Find the highest loss-free rate, the 0.5 %-loss rate and the maximum rate of a target.
-    Throughput(Box<measure::throughput::ThroughputArguments>),
-    /// Offer adit and dpdk-testpmd in turns more than they can forward over memif, and compare.
-    Saturate(Box<measure::saturate::SaturateArguments>),
-    /// Measure the distribution of the latency of a target at given rates.
-    Latency(Box<measure::latency::LatencyArguments>),
-    /// Establish more and more sessions with traffic until the target gives way.
-    Ramp(Box<measure::ramp::RampArguments>),
-    /// Keep a load for a time beside changing sessions, and look for leaks and drifts.
-    Soak(Box<measure::soak::SoakArguments>),
-    /// Offer groups of sessions rates that change in turns, and see what their QERs let through.
-    Rates(Box<measure::rates::RatesArguments>),
-    /// Run experiments from files, and write one report of them.
-    Run(experiment::RunArguments),
-    /// Make a page of reports in JSON.
-    Report(experiment::ReportArguments),
-    /// Print what figures of this machine depend on, as JSON.
-    Machine,
-    /// Compare the figures of two reports.
-    Compare(measure::compare::CompareArguments),
+    #[command(flatten)]
+    Measure(MeasureCommand),
 }
 
 /// Options of `adit-lab scenario`.
@@ -103,12 +71,12 @@ struct DemoArguments {
     datapath: DatapathChoice,
     /// Run TCP also through these maximum bit rates of the first UE, such as 20M,500M.
     #[arg(long, value_name = "RATE,…", value_delimiter = ',',
-        value_parser = measure::traffic::bit_rate)]
+        value_parser = adit_lab_measure::traffic::bit_rate)]
     mbr: Vec<u64>,
     /// What adit does with packets beyond a maximum bit rate; by default what it does without
     /// configuration.
     #[arg(long, value_enum)]
-    excess: Option<adit_config::ExcessAction>,
+    excess: Option<adit_lab_process::adit_config::ExcessAction>,
     /// Stay up after the checks until Ctrl-C, so that the UEs can be used by hand.
     #[arg(long)]
     keep: bool,
@@ -136,17 +104,7 @@ fn main() -> ExitCode {
     let result = Stop::on_signals().and_then(|stop| match &command {
         LabCommand::Demo(arguments) => demo::run(arguments, &stop),
         LabCommand::Scenario(arguments) => scenario::run(arguments, &stop),
-        LabCommand::Selftest(arguments) => measure::selftest::run(arguments, &stop),
-        LabCommand::Throughput(arguments) => measure::throughput::run(arguments, &stop),
-        LabCommand::Saturate(arguments) => measure::saturate::run(arguments, &stop),
-        LabCommand::Latency(arguments) => measure::latency::run(arguments, &stop),
-        LabCommand::Ramp(arguments) => measure::ramp::run(arguments, &stop),
-        LabCommand::Soak(arguments) => measure::soak::run(arguments, &stop),
-        LabCommand::Rates(arguments) => measure::rates::run(arguments, &stop),
-        LabCommand::Run(arguments) => experiment::run(arguments, &stop),
-        LabCommand::Report(arguments) => experiment::render(arguments),
-        LabCommand::Machine => measure::machine::run(),
-        LabCommand::Compare(arguments) => measure::compare::run(arguments, &stop),
+        LabCommand::Measure(command) => command.run(&stop),
     });
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -187,7 +145,10 @@ mod tests {
     #[test]
     fn exit_status_follows_the_kind_of_error() {
         let code = |error| format!("{:?}", exit_code(&error));
-        assert_eq!(code(stop::environment("no root")), format!("{:?}", ExitCode::from(2)));
+        assert_eq!(
+            code(adit_lab_process::stop::environment("no root")),
+            format!("{:?}", ExitCode::from(2))
+        );
         assert_eq!(code(Interrupted.into()), format!("{:?}", ExitCode::from(130)));
         assert_eq!(code(anyhow::anyhow!("x")), format!("{:?}", ExitCode::from(1)));
     }

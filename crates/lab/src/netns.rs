@@ -13,7 +13,7 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::stop::environment;
+use adit_lab_process::stop::environment;
 
 const NETNS_DIR: &str = "/run/netns";
 

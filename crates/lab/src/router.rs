@@ -20,7 +20,7 @@ use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::{parse_gtpu, protocol};
 use anyhow::{Context, Result};
 
-use crate::stop::Stop;
+use adit_lab_process::stop::Stop;
 
 const IDLE: Duration = Duration::from_millis(100);
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use anyhow::{Context, Result, anyhow};
 use rustix::ioctl::{Updater, ioctl, opcode};
 
-use crate::stop::environment;
+use adit_lab_process::stop::environment;
 
 const IFNAMSIZ: usize = 16;
 const IFF_TUN: u16 = 0x0001;

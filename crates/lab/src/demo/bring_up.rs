@@ -14,13 +14,14 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::live::DemoView;
 use super::programs;
 use super::topology::{ADIT_N3, ADIT_N4, GNB, PREFIXES, SMF, SMF_GTPU, Topology};
-use crate::adit_process::{Adit, CoreAssignment, PacketDevice, find_binary};
+use crate::adit_process::{Adit, CoreAssignment, PacketDevice};
 use crate::gnb::Gnb;
 use crate::netns::remove_stale;
 use crate::router::Router;
-use crate::smf::LabSmf;
-use crate::stop::{EnvironmentError, Interrupted, Stop, environment};
 use crate::{DatapathChoice, DemoArguments};
+use adit_lab_process::adit_binary::find_binary;
+use adit_lab_process::stop::{EnvironmentError, Interrupted, Stop, environment};
+use adit_lab_smf::session_smf::LabSmf;
 
 /// The QoS flow of every PDU session.
 const QFI: u8 = 9;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::report::{AditCounters, rate};
 use crate::adit_process::Admin;
-use crate::stop::Stop;
+use adit_lab_process::stop::Stop;
 
 const PERIOD: Duration = Duration::from_secs(1);
 

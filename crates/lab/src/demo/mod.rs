@@ -17,14 +17,14 @@ use self::report::DemoReport;
 use self::steps::DemoSteps;
 use self::topology::{DN, LabUe};
 use crate::DemoArguments;
-use crate::adit_config::Qos;
-use crate::stop::{Interrupted, Stop};
+use adit_lab_process::adit_config::Qos;
+use adit_lab_process::stop::{Interrupted, Stop};
 
 /// Runs the demo and prints its summary. True when every check passed.
 ///
 /// # Errors
-/// The demo could not be carried out: [`crate::stop::EnvironmentError`] when the machine lacks
-/// something, [`crate::stop::Interrupted`] after a signal.
+/// The demo could not be carried out: [`adit_lab_process::stop::EnvironmentError`] when the machine lacks
+/// something, [`adit_lab_process::stop::Interrupted`] after a signal.
 pub fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { DemoOutput::Stderr } else { DemoOutput::Stdout };
     let mut live = DemoView::new(output);

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::topology::{DN, LabUe, Topology};
 use crate::netns::NetNamespace;
-use crate::process::{Process, Program, ProgramOutput, is_installed};
-use crate::stop::{Stop, environment};
+use adit_lab_process::process::{Process, Program, ProgramOutput, is_installed};
+use adit_lab_process::stop::{Stop, environment};
 
 /// Pings per UE.
 pub const PINGS: u32 = 5;

@@ -18,8 +18,8 @@ use super::topology::{DN, DN_V6, LabUe, SMF_GTPU, UE_MTU};
 use crate::DemoArguments;
 use crate::gnb::{Leg, teid};
 use crate::router::RouterLink;
-use crate::smf::{LabSession, PduSession};
-use crate::stop::{Interrupted, Stop};
+use adit_lab_process::stop::{Interrupted, Stop};
+use adit_lab_smf::session_smf::{LabSession, PduSession};
 
 const UDP_RATE_BPS: u64 = 50_000_000;
 const PING_INTERVAL_S: f32 = 0.2;

@@ -25,8 +25,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::netns::NetNamespace;
-use crate::stop::environment;
 use crate::tun;
+use adit_lab_process::stop::environment;
 
 /// Names of the namespaces end in the process identifier of the lab.
 pub const PREFIXES: [&str; 4] = ["adit-ran-", "adit-upf-", "adit-dn-", CORP_PREFIX];

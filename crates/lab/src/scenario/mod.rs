@@ -19,8 +19,8 @@ use self::session::ScenarioContext;
 use crate::demo::bring_up::{BringUpOptions, Network};
 use crate::demo::live::{DemoOutput, DemoView};
 use crate::demo::topology::LabUe;
-use crate::stop::{Interrupted, Stop};
 use crate::{DemoArguments, ScenarioArguments};
+use adit_lab_process::stop::{Interrupted, Stop};
 
 /// What the scenarios need of adit's configuration beyond the demo's.
 const SECTIONS: &str = r#"

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::session::ScenarioContext;
 use crate::demo::topology::DN;
-use crate::stop::Stop;
+use adit_lab_process::stop::Stop;
 
 /// Time for the last datagram to arrive, and after which a missing one is lost.
 pub const PATIENCE: Duration = Duration::from_millis(400);

@@ -24,9 +24,9 @@ use super::probe::{DATAGRAMS, ProbeSockets};
 use crate::demo::bring_up::Network;
 use crate::demo::topology::LabUe;
 use crate::gnb::{Leg, teid};
-use crate::inbox::ReportedUsage;
-use crate::smf::LabSession;
-use crate::stop::Stop;
+use adit_lab_process::stop::Stop;
+use adit_lab_smf::inbox::ReportedUsage;
+use adit_lab_smf::session_smf::LabSession;
 
 /// The FAR to the data network.
 pub const TO_CORE: FarId = FarId(1);

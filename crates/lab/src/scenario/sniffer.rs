@@ -18,7 +18,7 @@ use super::session::ScenarioContext;
 use crate::demo::topology::ADIT_N3;
 use crate::gnb::{Leg, teid};
 use crate::netns::NetNamespace;
-use crate::stop::POLL;
+use adit_lab_process::stop::POLL;
 
 /// Time without a message after which no more is expected.
 const QUIET: Duration = Duration::from_millis(300);

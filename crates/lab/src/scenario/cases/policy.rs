@@ -11,7 +11,7 @@ use crate::netns::NetNamespace;
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
 use crate::scenario::session::{ScenarioContext, ScenarioRules, TO_CORE, all, both};
 use crate::scenario::sniffer::ServerSniffer;
-use crate::stop::EnvironmentError;
+use adit_lab_process::stop::EnvironmentError;
 
 /// `scenario::SECTIONS` configures it: by `STATION`, with DSCP 18.
 const POLICY: ForwardingPolicy<'static> = ForwardingPolicy(b"firewall");

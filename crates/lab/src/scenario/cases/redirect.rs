@@ -13,10 +13,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::PORT;
 use crate::demo::report::AditCounters;
 use crate::demo::topology::DN;
-use crate::process::{Program, ProgramOutput};
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
 use crate::scenario::session::{ScenarioContext, ScenarioRules, TO_ACCESS, TO_CORE, none};
-use crate::stop::POLL;
+use adit_lab_process::process::{Program, ProgramOutput};
+use adit_lab_process::stop::POLL;
 
 /// A host that nobody has.
 const HOST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 80);

@@ -10,9 +10,9 @@ use adit_types::UrrId;
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
-use crate::inbox::ReportedUsage;
 use crate::scenario::probe::{DATAGRAMS, PACKET_BYTES, ProbeSockets};
 use crate::scenario::session::{ScenarioContext, ScenarioRules, ScenarioSession, all, both, none};
+use adit_lab_smf::inbox::ReportedUsage;
 
 const URR: UrrId = UrrId(1);
 /// Octets of one look in one direction.

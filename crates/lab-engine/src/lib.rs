@@ -1,0 +1,25 @@
+//! The traffic engine: gNB and data network of any number of sessions, on packet ports.
+//!
+//! One thread sends open-loop after a schedule and receives; each packet carries a stamp with its
+//! stream, session, sequence number and intended send time, so that loss, duplication, reordering
+//! and latency come from this side alone. Nothing here knows a UPF, a socket or a wall clock: ports
+//! are [`adit_pktio::PacketIo`], time is [`Clock`].
+#![deny(unsafe_code)]
+
+pub mod clock;
+pub mod fault;
+pub mod frame;
+pub mod histogram;
+pub mod inspect;
+pub mod memif;
+pub mod neighbor;
+pub mod pacer;
+pub mod plan;
+pub mod stamp;
+pub mod stream;
+pub mod tally;
+#[cfg(test)]
+mod tests;
+pub mod trial;
+pub mod windows;
+pub mod wire;

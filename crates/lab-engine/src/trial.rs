@@ -1,0 +1,473 @@
+//! One trial: some seconds of traffic at one rate, and what became of it.
+//!
+//! The loop sends what is due on each stream, then receives on each port; it ends when everything
+//! came back or the wait for stragglers is over.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use adit_pktio::{Burst, PacketBuf};
+use adit_types::PortId;
+
+use super::clock::{NS_PER_S, TickClock, ns_of_ticks, scaled};
+use super::histogram::Latency;
+use super::inspect::{ip_len, probe};
+use super::neighbor::Neighbors;
+use super::pacer::{RateStep, Schedule};
+use super::stamp::{STREAMS_MAX, TRIALS, stream_of, tag, time_units};
+use super::stream::{LatenessLimits, Sending, StreamConfig, TrialStream};
+use super::tally::{Arrivals, StreamTally};
+use super::windows::Windows;
+use super::wire::TrafficIo;
+use adit_lab_process::stop::Stop;
+
+/// What a trial shall do.
+#[derive(Debug, Clone)]
+pub struct TrialConfig {
+    /// Rates of each stream, in their order; a stream without any sends nothing.
+    pub courses: Vec<Vec<RateStep>>,
+    /// How long packets are sent. Unit: ns.
+    pub duration_ns: u64,
+    /// How long the last packets are waited for at most. Unit: ns.
+    pub drain_ns: u64,
+    /// The wait ends earlier once nothing has come for so long. Unit: ns.
+    pub quiet_ns: u64,
+    /// A packet later than this is given up. Unit: ns.
+    pub late_max_ns: u64,
+    /// This side was absent when it neither sent nor received for so long. Unit: ns.
+    pub absence_ns_min: u64,
+    /// Packets of one burst at most, 1 to 64.
+    pub burst: usize,
+    /// Keep the latencies of each second apart.
+    pub timeline: bool,
+    /// Keep the octets of each session and of windows this long apart; zero does not. Unit: ns.
+    pub window_ns: u64,
+}
+
+/// Progress, written by the engine's thread and read by any.
+#[derive(Debug, Default)]
+pub struct TrialProgress {
+    /// Packets sent in this trial.
+    pub sent: AtomicU64,
+    /// Packets received in this trial.
+    pub received: AtomicU64,
+    /// Rate of this trial over all streams; zero for none. Unit: packets per second.
+    pub rate_pps: AtomicU64,
+}
+
+impl TrialProgress {
+    /// Forgets the packets of the trial before.
+    pub fn restart(&self) {
+        self.sent.store(0, Ordering::Relaxed);
+        self.received.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What became of one stream.
+#[derive(Debug, Clone)]
+pub struct StreamOutcome {
+    /// What was sent.
+    pub sending: Sending,
+    /// What arrived.
+    pub arrivals: Arrivals,
+    /// Latency of all packets.
+    pub latency: Latency,
+    /// Latency of each second, with a timeline.
+    pub seconds: Vec<Latency>,
+    /// How late packets left.
+    pub lateness: Latency,
+    /// Octets by window and session, where they were kept.
+    pub windows: Option<Windows>,
+}
+
+impl StreamOutcome {
+    /// Packets that should have come: those sent and those that the target did not take.
+    #[must_use]
+    pub fn offered(&self) -> u64 {
+        self.sending.sent + self.sending.refused
+    }
+
+    /// Packets that did not come.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.offered().saturating_sub(self.arrivals.received)
+    }
+}
+
+/// What became of one trial.
+#[derive(Debug, Clone)]
+pub struct TrialOutcome {
+    /// The streams, in their order.
+    pub streams: Vec<StreamOutcome>,
+    /// How long packets were sent: the length that was asked for, unless this side was late at its
+    /// end or was interrupted. Unit: ns.
+    pub sending_ns: u64,
+    /// The longest time in which this side neither sent nor received. Unit: ns.
+    pub gap_ns_max: u64,
+    /// The longest such time that ended in each window, where windows were kept. Unit: ns.
+    pub window_gaps_ns: Vec<u64>,
+    /// How often this side was absent.
+    pub absences: u64,
+    /// How long in all. Unit: ns.
+    pub absent_ns: u64,
+    /// Frames that were no probe packets of this trial.
+    pub other_frames: u64,
+    /// False when it was interrupted.
+    pub complete: bool,
+}
+
+impl TrialOutcome {
+    /// The sum of a figure over the streams.
+    #[must_use]
+    pub fn sum(&self, figure: impl Fn(&StreamOutcome) -> u64) -> u64 {
+        self.streams.iter().map(figure).sum()
+    }
+
+    /// Packets per second for a number of packets of this trial.
+    #[must_use]
+    pub fn pps(&self, packets: u64) -> u64 {
+        scaled(packets, NS_PER_S, self.sending_ns)
+    }
+
+    /// Share of the offered packets that did not come. Unit: parts per billion.
+    #[must_use]
+    pub fn loss_ppb(&self) -> u64 {
+        let offered = self.sum(StreamOutcome::offered);
+        scaled(self.sum(StreamOutcome::lost), 1_000_000_000, offered)
+    }
+}
+
+/// The engine: ports, clock and streams; owned by one thread.
+#[derive(Debug)]
+pub struct Engine<I: TrafficIo, C> {
+    /// The ports.
+    pub io: I,
+    /// The clock.
+    pub clock: C,
+    /// Speaks ARP and echo.
+    pub neighbors: Neighbors,
+    ports: Vec<PortId>,
+    streams: Vec<StreamConfig>,
+    trial: u8,
+}
+
+/// State of the loop.
+struct TrialState {
+    start: u64,
+    second: usize,
+    second_end: u64,
+    gap_max: u64,
+    /// Gaps from this on are absences. Unit: ticks.
+    absence_min: u64,
+    absences: u64,
+    absent: u64,
+    last: u64,
+    other_frames: u64,
+    /// Length of a window, zero without. Unit: ticks.
+    window: u64,
+    /// Longest gap of each. Unit: ticks.
+    window_gaps: Vec<u64>,
+}
+
+impl<I: TrafficIo, C: TickClock> Engine<I, C> {
+    /// An engine on the ports 0 to `port_count - 1`, without streams.
+    #[must_use]
+    pub fn new(io: I, clock: C, neighbors: Neighbors, port_count: usize) -> Self {
+        let ports = (0..).map(PortId).take(port_count).collect();
+        Self { io, clock, neighbors, ports, streams: Vec::new(), trial: 0 }
+    }
+
+    /// Replaces the streams; those beyond [`STREAMS_MAX`] are left out.
+    pub fn set_streams(&mut self, mut streams: Vec<StreamConfig>) {
+        streams.truncate(STREAMS_MAX);
+        self.streams = streams;
+    }
+
+    /// Answers what waits on the ports, and throws probe packets away.
+    pub fn serve(&mut self) {
+        self.discard_received();
+    }
+
+    /// Runs one trial. Ends early when `stop` is raised; the outcome says so.
+    pub fn run(&mut self, config: &TrialConfig, live: &TrialProgress, stop: &Stop) -> TrialOutcome {
+        self.run_beside(config, live, stop, &mut || {})
+    }
+
+    /// Runs one trial; `beside` is called every few hundred microseconds and must not wait.
+    pub fn run_beside(
+        &mut self,
+        config: &TrialConfig,
+        live: &TrialProgress,
+        stop: &Stop,
+        beside: &mut dyn FnMut(),
+    ) -> TrialOutcome {
+        self.trial = self.trial % TRIALS + 1;
+        self.discard_received();
+        let hz = self.clock.hz();
+        let ticks = |ns: u64| scaled(ns, hz, NS_PER_S);
+        let (duration, drain) = (ticks(config.duration_ns), ticks(config.drain_ns));
+        let burst = config.burst.clamp(1, adit_types::limits::BURST_MAX);
+        let patience = LatenessLimits { late_max: ticks(config.late_max_ns), burst };
+        let seconds = if config.timeline { config.duration_ns / 1_000_000_000 + 1 } else { 1 };
+        let seconds = usize::try_from(seconds).unwrap_or(1);
+        // Memory first: it takes its time.
+        let tallies: Vec<StreamTally> =
+            self.streams.iter().map(|_| StreamTally::new(seconds)).collect();
+        let start = self.clock.ticks() + ticks(START_DELAY_NS);
+        let mut streams = self.start(config, tallies, start, duration);
+        let second_end = if config.timeline { start + hz } else { u64::MAX };
+        let absence_min = ticks(config.absence_ns_min).max(1);
+        let mut run = TrialState {
+            start,
+            second: 0,
+            second_end,
+            gap_max: 0,
+            absence_min,
+            absences: 0,
+            absent: 0,
+            last: start,
+            other_frames: 0,
+            window: ticks(config.window_ns),
+            window_gaps: vec![0; windows(config)],
+        };
+        let quiet = ticks(config.quiet_ns);
+        let mut heard = (0, 0);
+        let ports = self.ports.clone();
+        let mut sending_end = None;
+        let mut complete = true;
+        for turn in 0u64.. {
+            let now = self.clock.ticks();
+            run.turn(now, hz);
+            match sending_end {
+                None => {
+                    for stream in &mut streams {
+                        stream.send(&mut self.io, &mut self.clock, now, patience);
+                    }
+                    complete = !stop.is_raised();
+                    let over = streams.iter().all(|stream| stream.is_over(now));
+                    // A port that takes nothing at the end is not waited for.
+                    let stuck = now > start + duration + patience.late_max;
+                    if over || stuck || !complete {
+                        streams.iter_mut().for_each(TrialStream::abandon);
+                        sending_end = Some(now);
+                    }
+                }
+                Some(end) => {
+                    let received: u64 = streams.iter().map(|s| s.tally.arrivals.received).sum();
+                    let sent: u64 = streams.iter().map(|s| s.sending.sent).sum();
+                    if received != heard.0 {
+                        heard = (received, now);
+                    }
+                    let nothing_comes = now > heard.1.max(end) + quiet;
+                    let all_came = received == sent && now > end + ticks_short(hz);
+                    if now > end + drain || nothing_comes || all_came {
+                        break;
+                    }
+                }
+            }
+            self.receive(&ports, &mut streams, &mut run);
+            if turn.is_multiple_of(BESIDE_TURNS) {
+                beside();
+            }
+            if turn.is_multiple_of(LIVE_TURNS) {
+                publish(live, &streams);
+            }
+        }
+        publish(live, &streams);
+        let asked = if complete { start + duration } else { start };
+        let end = sending_end.unwrap_or(start).max(asked).max(start + 1);
+        TrialOutcome {
+            sending_ns: ns_of_ticks(end - start, hz).max(1),
+            gap_ns_max: ns_of_ticks(run.gap_max, hz),
+            window_gaps_ns: run.window_gaps.iter().map(|gap| ns_of_ticks(*gap, hz)).collect(),
+            absences: run.absences,
+            absent_ns: ns_of_ticks(run.absent, hz),
+            other_frames: run.other_frames,
+            complete,
+            streams: streams.into_iter().map(|stream| outcome(stream, config.timeline)).collect(),
+        }
+    }
+
+    fn start(
+        &self,
+        config: &TrialConfig,
+        tallies: Vec<StreamTally>,
+        start: u64,
+        duration: u64,
+    ) -> Vec<TrialStream<I::Buf>> {
+        let hz = self.clock.hz();
+        let courses = config.courses.iter().map(Vec::as_slice).chain(std::iter::repeat(&[][..]));
+        let parts = self.streams.iter().zip(tallies).zip(courses).zip(0u8..);
+        let window = scaled(config.window_ns, hz, NS_PER_S);
+        parts
+            .map(|(((stream, mut tally), course), index)| {
+                let schedule = Schedule::new(course, hz, start, duration);
+                if window > 0 {
+                    let (first, sessions) = stream.sessions();
+                    let count = windows(config);
+                    tally.windows = Some(Windows::new(start, window, count, first, sessions));
+                }
+                TrialStream::new(stream.clone(), tag(self.trial, index), schedule, tally)
+            })
+            .collect()
+    }
+
+    /// Empties the receive queues of what came before.
+    fn discard_received(&mut self) {
+        let mut burst = Burst::new();
+        for port in self.ports.clone() {
+            for _ in 0..DISCARD_BURSTS_MAX {
+                if self.io.rx_burst(port, adit_types::limits::BURST_MAX, &mut burst) == 0 {
+                    break;
+                }
+                for buf in burst.drain(..) {
+                    if probe(buf.data()).is_none() {
+                        self.neighbors.receive(&mut self.io, port, buf);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Receives one burst of each port.
+    #[inline]
+    fn receive(
+        &mut self,
+        ports: &[PortId],
+        streams: &mut [TrialStream<I::Buf>],
+        run: &mut TrialState,
+    ) {
+        for &port in ports {
+            let Self { io, clock, .. } = self;
+            let (mut now, mut rest) = (None, Burst::new());
+            let take = |frame: &[u8]| {
+                let now = *now.get_or_insert_with(|| clock.ticks());
+                note(frame, port, now, streams, run.second)
+            };
+            io.receive(port, take, &mut rest);
+            if !rest.is_empty() {
+                run.other_frames += rest.len() as u64;
+                self.receive_others(port, &mut rest);
+            }
+        }
+    }
+
+    /// Hands frames that are no probe packets to the neighbors.
+    #[cold]
+    fn receive_others(&mut self, port: PortId, burst: &mut Burst<I::Buf>) {
+        for buf in burst.drain(..) {
+            if probe(buf.data()).is_none() {
+                self.neighbors.receive(&mut self.io, port, buf);
+            }
+        }
+    }
+}
+
+/// Time between the call and the first packet, for the memory to be touched.
+const START_DELAY_NS: u64 = 100_000;
+/// Bursts that are thrown away at most before a trial.
+const DISCARD_BURSTS_MAX: usize = 1 << 12;
+/// Turns of the loop between two calls of what runs beside.
+const BESIDE_TURNS: u64 = 1 << 8;
+/// Turns of the loop between two looks of the outside.
+const LIVE_TURNS: u64 = 1 << 10;
+
+/// A millisecond, in which duplicates of the last packets may still come.
+fn ticks_short(hz: u64) -> u64 {
+    hz / 1000
+}
+
+impl TrialState {
+    #[inline]
+    fn turn(&mut self, now: u64, hz: u64) {
+        if now > self.last {
+            let gap = now - self.last;
+            self.gap_max = self.gap_max.max(gap);
+            if gap >= self.absence_min {
+                self.absences += 1;
+                self.absent += gap;
+            }
+            if self.window > 0 {
+                self.note_window(now);
+            }
+            self.last = now;
+        }
+        if now >= self.second_end {
+            self.second += 1;
+            self.second_end += hz;
+        }
+        debug_assert!(self.start <= self.last);
+    }
+
+    /// Keeps the gap before `now`, in ticks, for its window.
+    #[inline]
+    fn note_window(&mut self, now: u64) {
+        let window = usize::try_from(now.saturating_sub(self.start) / self.window);
+        if let Some(longest) = window.ok().and_then(|at| self.window_gaps.get_mut(at)) {
+            *longest = (now - self.last).max(*longest);
+        }
+    }
+}
+
+/// Counts a frame; false when it is no probe packet of this trial.
+#[inline]
+fn note<B>(
+    frame: &[u8],
+    port: PortId,
+    now: u64,
+    streams: &mut [TrialStream<B>],
+    second: usize,
+) -> bool
+where
+    B: PacketBuf,
+{
+    let Some(probe) = probe(frame) else { return false };
+    let stamp = probe.stamp;
+    let Some(stream) = streams.get_mut(usize::from(stream_of(stamp.tag))) else { return false };
+    if stream.tag != stamp.tag {
+        stream.tally.arrivals.foreign += 1;
+        return true;
+    }
+    let right_tunnel = match (stream.config.rx_teid, probe.teid) {
+        (Some(first), Some(teid)) => teid.0 == first.wrapping_add(stamp.session),
+        (Some(_), None) => false,
+        (None, _) => true,
+    };
+    if stream.config.rx != port || !right_tunnel {
+        stream.tally.arrivals.misdelivered += 1;
+        return true;
+    }
+    let numbered = stream.numbered();
+    let tally = &mut stream.tally;
+    let is_new = tally.note(stamp, time_units(now), frame.len(), numbered, second);
+    if let Some(windows) = tally.windows.as_mut().filter(|_| is_new) {
+        windows.receive(now, stamp.session, ip_len(frame).unwrap_or(0), stamp.sequence);
+    }
+    true
+}
+
+/// Windows of a trial, the last one cut where its length is none of theirs.
+fn windows(config: &TrialConfig) -> usize {
+    let count = config.duration_ns.checked_div(config.window_ns).unwrap_or(0);
+    usize::try_from(count).unwrap_or(0)
+}
+
+fn publish<B: PacketBuf>(live: &TrialProgress, streams: &[TrialStream<B>]) {
+    let sum = |figure: fn(&TrialStream<B>) -> u64| streams.iter().map(figure).sum();
+    live.sent.store(sum(|stream| stream.sending.sent), Ordering::Relaxed);
+    live.received.store(sum(|stream| stream.tally.arrivals.received), Ordering::Relaxed);
+}
+
+fn outcome<B>(stream: TrialStream<B>, timeline: bool) -> StreamOutcome {
+    let mut latency = Latency::new();
+    for second in &stream.tally.latency {
+        latency.merge(second);
+    }
+    StreamOutcome {
+        sending: stream.sending,
+        arrivals: stream.tally.arrivals,
+        latency,
+        seconds: if timeline { stream.tally.latency } else { Vec::new() },
+        lateness: stream.lateness,
+        windows: stream.tally.windows,
+    }
+}

@@ -1,0 +1,140 @@
+//! Tester against target: what both counted of the same packets.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use adit_lab_engine::clock::scaled;
+
+/// Counts farther apart than this are told. Unit: parts per million.
+const DIFFERENCE_MAX_PPM: u64 = 50_000;
+
+/// What the tester sent and received in all trials.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Packets that the target's queues took.
+    pub sent: u64,
+    /// Packets that came back, each copy counted.
+    pub received: u64,
+    /// Highest rate of packets coming back, in trials of two seconds and more: one of the target's
+    /// seconds lies within. Unit: packets per second.
+    #[serde(default)]
+    pub fastest_pps: u64,
+}
+
+/// The highest rate that the tester saw and that the target itself tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeakRates {
+    /// The tester's. Unit: packets per second.
+    pub tester_pps: u64,
+    /// The target's. Unit: packets per second.
+    pub target_pps: u64,
+    /// Their difference. Unit: parts per million.
+    pub difference_ppm: u64,
+}
+
+/// Both sides' counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agreement {
+    /// The tester's.
+    pub tester: Totals,
+    /// Packets that the target says it received.
+    pub target_received: u64,
+    /// Packets that the target says it sent.
+    pub target_sent: u64,
+    /// The larger of the two differences. Unit: parts per million.
+    pub difference_ppm: u64,
+    /// The highest rates, where the target tells its own.
+    #[serde(default)]
+    pub rates: Option<PeakRates>,
+}
+
+impl Agreement {
+    /// Compares; `None` where the target's counters are of no known form.
+    #[must_use]
+    pub fn of(tester: Totals, counters: &Value) -> Option<Self> {
+        let number = |names: [&str; 2]| {
+            names.iter().find_map(|name| counters.get(*name).and_then(Value::as_u64))
+        };
+        // adit's names, then those of testpmd's statistics.
+        let target_received = number(["received_pkts", "rx_packets"])?;
+        let target_sent = number(["transmitted_pkts", "tx_packets"])?;
+        let difference_ppm =
+            apart(tester.sent, target_received).max(apart(tester.received, target_sent));
+        let target_pps = counters.get("tx_pps_max").and_then(Value::as_u64);
+        let rates = target_pps.filter(|_| tester.fastest_pps > 0).map(|target_pps| PeakRates {
+            tester_pps: tester.fastest_pps,
+            target_pps,
+            difference_ppm: apart(tester.fastest_pps, target_pps),
+        });
+        Some(Self { tester, target_received, target_sent, difference_ppm, rates })
+    }
+
+    /// True when both sides agree within 5 %.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let rates = self.rates.map_or(0, |rates| rates.difference_ppm);
+        self.difference_ppm.max(rates) <= DIFFERENCE_MAX_PPM
+    }
+
+    /// A sentence when they do not.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        (!self.holds()).then(|| format!("tester and target disagree: {self}"))
+    }
+}
+
+/// The share by which two counts differ. Unit: parts per million.
+fn apart(a: u64, b: u64) -> u64 {
+    if a == b { 0 } else { scaled(a.abs_diff(b), 1_000_000, a.max(b)) }
+}
+
+/// Parts per million as percent.
+fn percent(ppm: u64) -> String {
+    format!("{}.{:04} %", ppm / 10_000, ppm % 10_000)
+}
+
+impl fmt::Display for Agreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tester, target_received, target_sent, difference_ppm, rates } = self;
+        write!(
+            f,
+            "counters: tester sent {}, target received {target_received}; target sent \
+             {target_sent}, tester received {}; {} apart",
+            tester.sent,
+            tester.received,
+            percent(*difference_ppm)
+        )?;
+        let Some(rates) = rates else { return Ok(()) };
+        write!(
+            f,
+            "; highest rate by the tester {} pps, by the target {} pps, {} apart",
+            rates.tester_pps,
+            rates.target_pps,
+            percent(rates.difference_ppm)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_both_kinds_of_target_are_compared() {
+        let tester = Totals { sent: 1000, received: 900, fastest_pps: 500 };
+        let adit = serde_json::json!({"received_pkts": 1010, "transmitted_pkts": 900});
+        let agreement = Agreement::of(tester, &adit).unwrap();
+        assert_eq!(agreement.difference_ppm, 9900);
+        assert!(agreement.holds());
+        let testpmd = serde_json::json!({"rx_packets": 1000, "tx_packets": 990});
+        let agreement = Agreement::of(tester, &testpmd).unwrap();
+        assert!(agreement.complaint().unwrap().contains("9.0909 % apart"), "{agreement}");
+        let told = serde_json::json!({"rx_packets": 1000, "tx_packets": 900, "tx_pps_max": 400});
+        let agreement = Agreement::of(tester, &told).unwrap();
+        assert_eq!(agreement.rates.unwrap().difference_ppm, 200_000);
+        assert!(!agreement.holds());
+        assert_eq!(Agreement::of(tester, &serde_json::json!({"x": 1})), None);
+    }
+}

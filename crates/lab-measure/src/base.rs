@@ -1,0 +1,120 @@
+//! What the reports of all measurements of a target begin and end with.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::agreement::Agreement;
+use super::report::{Figure, Recorder, ReportHeader, TrialReport, write};
+use super::rig::Rig;
+use super::target::TargetArguments;
+use adit_lab_process::stop::{Interrupted, Stop};
+use adit_lab_smf::ProcedureReport;
+
+/// Where a report goes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct OutputArguments {
+    /// Print the report as JSON; progress goes to standard error.
+    #[arg(long)]
+    pub json: bool,
+    /// Write the report to this file too.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+impl OutputArguments {
+    /// Writes a finished report where it shall go, or has it printed.
+    ///
+    /// # Errors
+    /// The file or standard output cannot be written.
+    pub fn deliver<T: Serialize>(&self, report: &T, print: impl FnOnce(&T)) -> Result<()> {
+        write(report, self.json, self.out.as_deref())?;
+        if !self.json {
+            print(report);
+        }
+        Ok(())
+    }
+}
+
+/// The part that all reports have alike.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ReportBase {
+    /// Machine, time, warnings.
+    #[serde(flatten)]
+    pub header: ReportHeader,
+    /// What was measured.
+    pub target: String,
+    /// Sessions.
+    pub sessions: u32,
+    /// How they were established.
+    pub established: Option<ProcedureReport>,
+    /// The tester's own ceiling.
+    pub ceiling: Option<TrialReport>,
+    /// The figures to compare.
+    pub figures: Vec<Figure>,
+    /// What tester and target counted of the same packets.
+    #[serde(default)]
+    pub agreement: Option<Agreement>,
+    /// What the target itself counted, in its own form.
+    pub target_counters: Option<Value>,
+}
+
+impl ReportBase {
+    /// What is known once the rig stands.
+    #[must_use]
+    pub fn of(arguments: &TargetArguments, rig: &Rig) -> Self {
+        Self {
+            target: arguments.target.name().to_owned(),
+            sessions: arguments.sessions,
+            established: rig.established.clone(),
+            ceiling: rig.ceiling.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Ends the measurement: reads the target's counters, compares them with the tester's, and
+    /// notes why it ended early, if it did.
+    ///
+    /// # Errors
+    /// The sessions of a target that goes on living cannot be deleted.
+    pub fn close(
+        &mut self,
+        mut rig: Rig,
+        mut recorder: Recorder,
+        result: &Result<()>,
+    ) -> Result<()> {
+        rig.judge_cores(&mut recorder);
+        let totals = rig.totals;
+        self.target_counters = rig.finish(&Stop::default())?;
+        self.agreement =
+            self.target_counters.as_ref().and_then(|counters| Agreement::of(totals, counters));
+        if let Some(warning) = self.agreement.as_ref().and_then(Agreement::complaint) {
+            recorder.warn(warning);
+        }
+        match result {
+            Err(error) if error.is::<Interrupted>() => recorder.warn("interrupted: incomplete"),
+            Err(error) => recorder.warn(format!("the measurement ended early: {error:#}")),
+            Ok(()) => {}
+        }
+        self.header = recorder.finish(result.is_ok());
+        Ok(())
+    }
+
+    /// Prints what follows the table of each measurement.
+    pub fn print(&self) {
+        if let Some(ceiling) = &self.ceiling {
+            println!("tester's own ceiling: {}", super::progress::mpps(ceiling.received_pps));
+        }
+        if let Some(agreement) = &self.agreement {
+            println!("{agreement}");
+        }
+        for warning in &self.header.warnings {
+            println!("warning: {warning}");
+        }
+        if !self.header.complete {
+            println!("INCOMPLETE: these are the results until the measurement ended early");
+        }
+    }
+}

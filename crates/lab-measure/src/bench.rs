@@ -1,0 +1,238 @@
+//! The tester's side of a bench: DPDK, its ports, and the thread that runs the engine.
+
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use adit_dpdk::{
+    Device, Eal, EalConfig, HugepageMode, Mempool, MempoolConfig, Port, PortConfig, WorkerPort,
+    pin_current_thread, register_thread,
+};
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::progress;
+use adit_lab_engine::clock::TscClock;
+use adit_lab_engine::trial::TrialProgress;
+use adit_lab_process::stop::environment;
+
+/// Octets of a packet buffer: a frame of 2 KiB and its headroom.
+const DATA_ROOM_BYTES: u16 = 2048 + 128;
+
+/// Options of the tester's side, the same for all measurements.
+#[derive(Debug, Clone, clap::Args)]
+pub struct TestbedArguments {
+    /// CPU core of the tester; by default the first that this process may use.
+    #[arg(long, value_name = "CPU")]
+    pub core: Option<u16>,
+    /// Packet memory of the tester, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 256,
+        value_parser = clap::value_parser!(u32).range(64..=65_536))]
+    pub memory: u32,
+    /// Packet buffers of the tester.
+    #[arg(long, value_name = "N", default_value_t = 16_383,
+        value_parser = clap::value_parser!(u32).range(1023..=1_048_575))]
+    pub mbufs: u32,
+    /// Descriptors of each queue.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub descriptors: u16,
+    /// Largest IP packet on a port, outer headers included.
+    #[arg(long, value_name = "BYTES", default_value_t = 1600)]
+    pub mtu: u16,
+}
+
+impl TestbedArguments {
+    /// The tester's core.
+    #[must_use]
+    pub fn tester_core(&self) -> u16 {
+        self.core.or_else(|| allowed_cores().first().copied()).unwrap_or(0)
+    }
+}
+
+/// The cores that this process may use.
+#[must_use]
+pub fn allowed_cores() -> Vec<u16> {
+    let Ok(set) = sched_getaffinity(None) else { return vec![0] };
+    let cores = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
+    cores.filter_map(|cpu| u16::try_from(cpu).ok()).collect()
+}
+
+/// DPDK and the pool of packet buffers.
+#[derive(Debug)]
+pub struct Testbed {
+    eal: Eal,
+    pool: Mempool,
+    arguments: TestbedArguments,
+    /// Those of the process, before this thread was confined.
+    cores: Vec<u16>,
+}
+
+impl Testbed {
+    /// Starts DPDK on this thread, which is confined to the tester's core.
+    ///
+    /// # Errors
+    /// DPDK does not start, with its reason; a device string is none.
+    pub fn start(arguments: &TestbedArguments, devices: &[String]) -> Result<Self> {
+        let cores = allowed_cores();
+        let devices = devices.iter().map(|text| device(text)).collect::<Result<Vec<_>>>()?;
+        let config = EalConfig {
+            hugepages: HugepageMode::Auto,
+            memory_mib: arguments.memory,
+            main_cpus: vec![arguments.tester_core()],
+            file_prefix: format!("adit-lab-{}", std::process::id()),
+            devices,
+            ..EalConfig::default()
+        };
+        let eal = Eal::init(&config).map_err(|error| environment(error.to_string()))?;
+        let pool = MempoolConfig {
+            mbufs: arguments.mbufs,
+            cache: 512,
+            data_room_bytes: DATA_ROOM_BYTES,
+            ..MempoolConfig::default()
+        };
+        let pool = Mempool::create(&eal, &pool)
+            .map_err(|error| environment(format!("{error} (--memory, --mbufs)")))?;
+        Ok(Self { eal, pool, arguments: arguments.clone(), cores })
+    }
+
+    /// Opens a port with one queue each way.
+    ///
+    /// # Errors
+    /// The device string is none, or DPDK refuses the port, with its reason.
+    pub fn open(&self, text: &str) -> Result<(Port, WorkerPort)> {
+        let device = device(text)?;
+        let config = PortConfig {
+            device: &device,
+            rx_queues: 1,
+            tx_queues: 1,
+            rx_descriptors: self.arguments.descriptors,
+            tx_descriptors: self.arguments.descriptors,
+            mtu_bytes: self.arguments.mtu,
+            promiscuous: true,
+            mempool: &self.pool,
+        };
+        let (port, rx, tx) = Port::open(&self.eal, &config)
+            .map_err(|error| environment(format!("port {text}: {error}")))?;
+        let info = port.info();
+        let queues = rx.into_iter().next().zip(tx.into_iter().next());
+        let (rx, tx) = queues.context("a port without queues")?;
+        Ok((port, WorkerPort { rx: Some(rx), tx, info }))
+    }
+
+    /// The pool, for [`adit_dpdk::WorkerIo`].
+    #[must_use]
+    pub fn pool(&self) -> Mempool {
+        self.pool.clone()
+    }
+
+    /// DPDK.
+    #[must_use]
+    pub fn eal(&self) -> &Eal {
+        &self.eal
+    }
+
+    /// The clock of the engine.
+    #[must_use]
+    pub fn clock(&self) -> TscClock {
+        TscClock { hz: self.eal.tsc_hz() }
+    }
+
+    /// The tester's core.
+    #[must_use]
+    pub fn core(&self) -> u16 {
+        self.arguments.core.or_else(|| self.cores.first().copied()).unwrap_or(0)
+    }
+
+    /// Runs `work` with this thread allowed on every core of the process, as a child that is started
+    /// by it will be; afterwards it is confined again.
+    ///
+    /// # Errors
+    /// Those of `work`; the kernel refuses.
+    pub fn on_all_cores<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let mut set = CpuSet::new();
+        self.cores.iter().for_each(|core| set.set(usize::from(*core)));
+        sched_setaffinity(None, &set).context("widen the affinity of this thread")?;
+        let result = work();
+        pin_current_thread(self.core()).map_err(|error| environment(error.to_string()))?;
+        result
+    }
+
+    /// A core of the process that is not the tester's, if there is one.
+    #[must_use]
+    pub fn other_core(&self) -> Option<u16> {
+        self.other_cores().next()
+    }
+
+    /// The cores of the process but the tester's.
+    pub fn other_cores(&self) -> impl Iterator<Item = u16> + '_ {
+        self.cores.iter().copied().filter(|core| *core != self.core())
+    }
+
+    /// Runs `work` on a thread pinned to the tester's core, while this one prints progress.
+    ///
+    /// # Errors
+    /// Those of `work`; the thread cannot be pinned or registered.
+    pub fn on_tester<T: Send>(
+        &self,
+        live: &TrialProgress,
+        what: &str,
+        work: impl FnOnce() -> Result<T> + Send,
+    ) -> Result<T> {
+        let done = AtomicBool::new(false);
+        live.restart();
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let result = on_core(&self.eal, self.core(), work);
+                done.store(true, Ordering::Release);
+                result
+            });
+            progress::watch(live, what, &done);
+            worker.join().map_err(|_| anyhow!("the tester's thread panicked"))?
+        })
+    }
+}
+
+/// Pins and registers the calling thread, then runs `work`.
+///
+/// # Errors
+/// Those of `work`; the thread cannot be pinned or registered.
+pub fn on_core<T>(eal: &Eal, core: u16, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pin_current_thread(core).map_err(|error| environment(error.to_string()))?;
+    let guard = register_thread(eal).context("register a thread with DPDK")?;
+    let result = work();
+    drop(guard);
+    result
+}
+
+fn device(text: &str) -> Result<Device> {
+    Device::from_str(text).map_err(|error| environment(format!("device \"{text}\": {error}")))
+}
+
+/// A name for a memif socket of this process, in the abstract namespace.
+#[must_use]
+pub fn memif_socket(name: &str) -> String {
+    format!("/adit-lab-{}-{name}.sock", std::process::id())
+}
+
+/// Waits until the links of all ports are up.
+///
+/// # Errors
+/// A port has no link after `timeout`; `stop` was raised.
+pub fn wait_for_links(
+    ports: &[(&str, &Port)],
+    timeout: std::time::Duration,
+    stop: &adit_lab_process::stop::Stop,
+    mut watch: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    let end = std::time::Instant::now() + timeout;
+    loop {
+        let down = ports.iter().find(|(_, port)| !port.details().is_ok_and(|now| now.link_up));
+        let Some((name, _)) = down else { return Ok(()) };
+        if std::time::Instant::now() >= end {
+            bail!(
+                "port {name}: no link within {timeout:?}; does the target run, with the other end?"
+            );
+        }
+        watch()?;
+        stop.sleep(adit_lab_process::stop::POLL)?;
+    }
+}

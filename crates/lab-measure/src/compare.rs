@@ -1,0 +1,197 @@
+//! `adit-lab compare A.json B.json`: the figures that two reports have in common, as ratios with
+//! their spread.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::report::Figure;
+use crate::experiment::paired;
+use adit_lab_process::stop::Stop;
+
+/// Options of `adit-lab compare`.
+#[derive(Debug, clap::Args)]
+pub struct CompareArguments {
+    /// The report that is the measure.
+    a: PathBuf,
+    /// The report that is compared with it.
+    b: PathBuf,
+    /// A and B are experiment files, which are run in turns.
+    #[arg(long)]
+    paired: bool,
+    /// Rounds of --paired.
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "paired",
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Run the short forms.
+    #[arg(long, requires = "paired")]
+    quick: bool,
+    /// Print the comparison as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What comparing needs of a report, whatever its measurement.
+#[derive(Debug, Deserialize)]
+struct AnyReport {
+    complete: bool,
+    measurement: String,
+    machine: AnyMachine,
+    #[serde(default)]
+    figures: Vec<Figure>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AnyMachine {
+    cpu: String,
+    kernel: String,
+}
+
+/// One figure of both reports. Ratios are in parts per thousand of A.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FigureRatio {
+    /// The figure.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// Median in A.
+    pub a: u64,
+    /// Median in B.
+    pub b: u64,
+    /// B / A, median to median.
+    pub ratio_permille: u64,
+    /// The lowest that the spread of both allows.
+    pub ratio_permille_min: u64,
+    /// The highest that the spread of both allows.
+    pub ratio_permille_max: u64,
+}
+
+/// Prints the comparison.
+///
+/// # Errors
+/// A file cannot be read or is no report; the reports have no figure in common.
+pub fn run(arguments: &CompareArguments, stop: &Stop) -> Result<bool> {
+    if arguments.paired {
+        return run_paired(arguments, stop);
+    }
+    let (a, b) = (read(&arguments.a)?, read(&arguments.b)?);
+    for (report, path) in [(&a, &arguments.a), (&b, &arguments.b)] {
+        if !report.complete {
+            eprintln!("warning: {} was interrupted: its figures are incomplete", path.display());
+        }
+    }
+    if (&a.machine.cpu, &a.machine.kernel) != (&b.machine.cpu, &b.machine.kernel) {
+        eprintln!(
+            "warning: the reports are from different machines ({}, {}; {}, {})",
+            a.machine.cpu, a.machine.kernel, b.machine.cpu, b.machine.kernel
+        );
+    }
+    let ratios = ratios(&a.figures, &b.figures);
+    if ratios.is_empty() {
+        bail!("the reports ({}, {}) have no figure in common", a.measurement, b.measurement);
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&ratios)?);
+    } else {
+        print(&ratios);
+    }
+    Ok(true)
+}
+
+/// Runs two experiments in turns and prints the ratios.
+fn run_paired(arguments: &CompareArguments, stop: &Stop) -> Result<bool> {
+    let CompareArguments { a, b, rounds, quick, json, .. } = arguments;
+    let pairs = paired::run(a, b, *rounds, *quick, stop)?;
+    if *json {
+        println!("{}", serde_json::to_string_pretty(&pairs)?);
+        return Ok(true);
+    }
+    let ratios: Vec<FigureRatio> = pairs
+        .iter()
+        .map(|pair| FigureRatio {
+            name: if pair.at_ceiling {
+                format!("{} (within 10 % of the tester's ceiling)", pair.name)
+            } else {
+                pair.name.clone()
+            },
+            unit: pair.unit.clone(),
+            a: pair.a.median,
+            b: pair.b.median,
+            ratio_permille: pair.ratio_permille.median,
+            ratio_permille_min: pair.ratio_permille.min,
+            ratio_permille_max: pair.ratio_permille.max,
+        })
+        .collect();
+    print(&ratios);
+    Ok(true)
+}
+
+fn read(path: &Path) -> Result<AnyReport> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is no report", path.display()))
+}
+
+fn ratios(a: &[Figure], b: &[Figure]) -> Vec<FigureRatio> {
+    a.iter()
+        .filter_map(|a| {
+            let b = b.iter().find(|b| b.name == a.name && b.unit == a.unit)?;
+            Some(FigureRatio {
+                name: a.name.clone(),
+                unit: a.unit.clone(),
+                a: a.median,
+                b: b.median,
+                ratio_permille: permille(b.median, a.median),
+                ratio_permille_min: permille(b.min, a.max),
+                ratio_permille_max: permille(b.max, a.min),
+            })
+        })
+        .collect()
+}
+
+/// `value / of` in parts per thousand; zero where `of` is zero.
+fn permille(value: u64, of: u64) -> u64 {
+    if of == 0 { 0 } else { adit_lab_engine::clock::scaled(value, 1000, of) }
+}
+
+fn print(ratios: &[FigureRatio]) {
+    let decimal = |permille: u64| format!("{}.{:03}", permille / 1000, permille % 1000);
+    let mut table = comfy_table::Table::new();
+    table.set_header(["figure", "unit", "A", "B", "B/A", "spread"]);
+    for ratio in ratios {
+        let spread = format!(
+            "{} … {}",
+            decimal(ratio.ratio_permille_min),
+            decimal(ratio.ratio_permille_max)
+        );
+        table.add_row([
+            ratio.name.clone(),
+            ratio.unit.clone(),
+            ratio.a.to_string(),
+            ratio.b.to_string(),
+            decimal(ratio.ratio_permille),
+            spread,
+        ]);
+    }
+    println!("{table}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratio_carries_the_spread_of_both_reports() {
+        let a = [Figure::of("x", "pps", &[100, 110, 90])];
+        let b = [Figure::of("x", "pps", &[200]), Figure::of("y", "pps", &[1])];
+        let [ratio] = &ratios(&a, &b)[..] else { panic!("one figure in common") };
+        assert_eq!((ratio.a, ratio.b, ratio.ratio_permille), (100, 200, 2000));
+        assert_eq!((ratio.ratio_permille_min, ratio.ratio_permille_max), (1818, 2222));
+    }
+
+    #[test]
+    fn figure_of_zero_gives_no_division() {
+        let zero = [Figure::of("x", "pps", &[0])];
+        assert_eq!(ratios(&zero, &zero)[0].ratio_permille, 0);
+    }
+}

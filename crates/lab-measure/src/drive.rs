@@ -1,0 +1,211 @@
+//! The engine on the ports of its target: those of DPDK, or this program's own memif.
+
+use std::time::{Duration, Instant};
+
+use adit_dpdk::{Port, WorkerIo};
+use adit_types::{MacAddr, PortId};
+use anyhow::Result;
+
+use super::bench::{Testbed, wait_for_links};
+use super::target::RunningTarget;
+use adit_lab_engine::clock::TscClock;
+use adit_lab_engine::memif::{Listener, Memif, Ports};
+use adit_lab_engine::neighbor::{Neighbors, PortAddresses};
+use adit_lab_engine::stream::StreamConfig;
+use adit_lab_engine::trial::{Engine, TrialConfig, TrialOutcome, TrialProgress};
+use adit_lab_engine::wire::TrafficIo;
+use adit_lab_process::stop::{POLL, Stop};
+
+/// Hardware addresses of the tester's ports on memif: N3 or the only one, and N6.
+pub const TESTER_MACS: [MacAddr; 2] =
+    [MacAddr([2, 0xad, 0x17, 0, 0, 3]), MacAddr([2, 0xad, 0x17, 0, 0, 6])];
+
+/// An engine and its ports. Dropped in order: ports are left before they are closed.
+#[derive(Debug)]
+pub enum AnyEngine {
+    /// On DPDK ports.
+    Dpdk(Box<Engine<WorkerIo, TscClock>>, Vec<Port>),
+    /// On memifs.
+    Memif(Box<Engine<Ports, TscClock>>),
+}
+
+/// Ports that are open and wait for their links.
+#[derive(Debug)]
+pub enum UnlinkedPorts {
+    /// DPDK ports and their names.
+    Dpdk(Vec<String>, Vec<Port>, WorkerIo),
+    /// Sockets for clients.
+    Memif(Vec<Listener>),
+}
+
+impl UnlinkedPorts {
+    /// Opens DPDK ports.
+    ///
+    /// # Errors
+    /// DPDK refuses one.
+    pub fn dpdk(bench: &Testbed, names: &[String]) -> Result<Self> {
+        let (mut ports, mut queues) = (Vec::new(), Vec::new());
+        for name in names {
+            let (port, queue) = bench.open(name)?;
+            ports.push(port);
+            queues.push(queue);
+        }
+        Ok(Self::Dpdk(names.to_vec(), ports, WorkerIo::new(queues, bench.pool())))
+    }
+
+    /// Listens for memif clients.
+    ///
+    /// # Errors
+    /// A name is taken.
+    pub fn memif(sockets: &[String]) -> Result<Self> {
+        Ok(Self::Memif(sockets.iter().map(|name| Listener::bind(name)).collect::<Result<_>>()?))
+    }
+
+    /// Waits for the links and makes an engine. `addresses` are those that it answers for, by the
+    /// hardware addresses of its ports.
+    ///
+    /// # Errors
+    /// The target ends; a link does not come up within `timeout`; `stop` was raised.
+    pub fn drive(
+        self,
+        bench: &Testbed,
+        target: &mut RunningTarget,
+        timeout: Duration,
+        addresses: impl FnOnce(&[MacAddr]) -> Vec<PortAddresses>,
+        stop: &Stop,
+    ) -> Result<AnyEngine> {
+        match self {
+            Self::Dpdk(names, ports, io) => {
+                let named: Vec<(&str, &Port)> =
+                    names.iter().map(String::as_str).zip(&ports).collect();
+                wait_for_links(&named, timeout, stop, || target.check())?;
+                let macs: Vec<MacAddr> = ports.iter().map(|port| port.info().mac).collect();
+                let neighbors = Neighbors::new(addresses(&macs));
+                Ok(AnyEngine::dpdk(bench, io, ports, neighbors))
+            }
+            Self::Memif(listeners) => {
+                let accept = |listener| target.accept(listener, stop);
+                let memifs = listeners.iter().map(accept).collect::<Result<Vec<Memif>>>()?;
+                let macs: Vec<MacAddr> = TESTER_MACS.into_iter().take(memifs.len()).collect();
+                let neighbors = Neighbors::new(addresses(&macs));
+                Ok(AnyEngine::memif(bench, Ports::new(memifs, macs), neighbors))
+            }
+        }
+    }
+}
+
+/// The same on either kind of ports.
+macro_rules! either {
+    ($drive:expr, $engine:ident => $work:expr) => {
+        match $drive {
+            AnyEngine::Dpdk($engine, _) => $work,
+            AnyEngine::Memif($engine) => $work,
+        }
+    };
+}
+
+impl AnyEngine {
+    /// An engine on DPDK ports.
+    #[must_use]
+    pub fn dpdk(bench: &Testbed, io: WorkerIo, ports: Vec<Port>, neighbors: Neighbors) -> Self {
+        Self::Dpdk(Box::new(Engine::new(io, bench.clock(), neighbors, ports.len())), ports)
+    }
+
+    /// An engine on memifs.
+    #[must_use]
+    pub fn memif(bench: &Testbed, ports: Ports, neighbors: Neighbors) -> Self {
+        let count = ports.memifs.len();
+        Self::Memif(Box::new(Engine::new(ports, bench.clock(), neighbors, count)))
+    }
+
+    /// An engine whose packets come back at once, on the port on which they were sent.
+    ///
+    /// # Errors
+    /// Memory cannot be shared.
+    pub fn mirrored(bench: &Testbed) -> Result<Self> {
+        Ok(Self::memif(bench, Ports::mirrored(TESTER_MACS.to_vec())?, Neighbors::default()))
+    }
+
+    /// Hardware address of a port; `None` where there is no such port.
+    #[must_use]
+    pub fn mac(&self, port: usize) -> Option<MacAddr> {
+        match self {
+            Self::Dpdk(_, ports) => ports.get(port).map(|port| port.info().mac),
+            Self::Memif(engine) => engine.io.macs.get(port).copied(),
+        }
+    }
+
+    /// Packets that each queue towards the target holds, `descriptors` those of DPDK ports.
+    #[must_use]
+    pub fn queue_pkts(&self, descriptors: u16) -> u64 {
+        match self {
+            Self::Dpdk(..) => descriptors.into(),
+            Self::Memif(engine) => {
+                let lens = engine.io.memifs.iter().map(Memif::ring_len);
+                lens.max().unwrap_or(0).into()
+            }
+        }
+    }
+
+    /// Frequency of the clock. Unit: Hz.
+    #[must_use]
+    pub fn hz(&self) -> u64 {
+        either!(self, engine => engine.clock.hz)
+    }
+
+    /// See [`Engine::set_streams`].
+    pub fn set_streams(&mut self, streams: Vec<StreamConfig>) {
+        either!(self, engine => engine.set_streams(streams));
+    }
+
+    /// See [`Engine::serve`].
+    pub fn serve(&mut self) {
+        either!(self, engine => engine.serve());
+    }
+
+    /// See [`Engine::run_beside`].
+    pub fn run_beside(
+        &mut self,
+        config: &TrialConfig,
+        live: &TrialProgress,
+        stop: &Stop,
+        beside: &mut dyn FnMut(),
+    ) -> TrialOutcome {
+        either!(self, engine => engine.run_beside(config, live, stop, beside))
+    }
+
+    /// See [`Engine::run`].
+    pub fn run(&mut self, config: &TrialConfig, live: &TrialProgress, stop: &Stop) -> TrialOutcome {
+        self.run_beside(config, live, stop, &mut || {})
+    }
+
+    /// Asks for the link-layer address of a neighbor until it is known; `None` after `timeout`.
+    pub fn resolve(
+        &mut self,
+        port: PortId,
+        address: std::net::IpAddr,
+        timeout: Duration,
+        stop: &Stop,
+    ) -> Option<MacAddr> {
+        either!(self, engine => resolve(engine, port, address, timeout, stop))
+    }
+}
+
+fn resolve<I: TrafficIo>(
+    engine: &mut Engine<I, TscClock>,
+    port: PortId,
+    address: std::net::IpAddr,
+    timeout: Duration,
+    stop: &Stop,
+) -> Option<MacAddr> {
+    let start = Instant::now();
+    while start.elapsed() < timeout && !stop.is_raised() {
+        if engine.neighbors.known(address).is_some() {
+            break;
+        }
+        engine.neighbors.send_request(&mut engine.io, port, address);
+        std::thread::sleep(POLL);
+        engine.serve();
+    }
+    engine.neighbors.known(address)
+}

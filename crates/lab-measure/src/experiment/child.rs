@@ -1,0 +1,70 @@
+//! One measurement as a process of this program.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+use adit_lab_process::process::owned;
+use adit_lab_process::stop::{POLL, Stop};
+
+/// How a measurement ended.
+#[derive(Debug)]
+pub struct ChildExit {
+    /// The last words of one that failed.
+    pub error: Option<String>,
+}
+
+/// Runs `adit-lab` with these words, its report going to `out`; when `stop` is raised it is asked to
+/// end and waited for, since it still writes what it measured.
+///
+/// # Errors
+/// It cannot be started.
+pub fn run(words: &[String], out: &Path, stop: &Stop) -> Result<ChildExit> {
+    let program = std::env::current_exe().context("find this program")?;
+    // When this program is killed, the measurement still writes what it has.
+    let mut command = owned(program, "INT");
+    command.args(words).arg("--out").arg(out).stdin(Stdio::null()).stderr(Stdio::piped());
+    // What is printed as JSON here stands alone on standard output.
+    command.stdout(std::io::stderr());
+    let mut child = command.spawn().context("start a measurement")?;
+    let mut stderr = child.stderr.take().context("standard error of a measurement")?;
+    let listener = thread::spawn(move || {
+        let (mut buffer, mut last) = ([0; 4096], Vec::new());
+        while let Ok(len @ 1..) = stderr.read(&mut buffer) {
+            let part = buffer.get(..len).unwrap_or_default();
+            eprint!("{}", String::from_utf8_lossy(part));
+            last.extend_from_slice(part);
+            let surplus = last.len().saturating_sub(4096);
+            last.drain(..surplus);
+        }
+        String::from_utf8_lossy(&last).into_owned()
+    });
+    let status = wait(&mut child, stop)?;
+    let words = listener.join().unwrap_or_default();
+    let said = words.rsplit("adit-lab: ").next().filter(|_| words.contains("adit-lab: "));
+    let error = (!status.success()).then(|| match said {
+        Some(said) => said.trim().to_owned(),
+        None => format!("it ended with {status}"),
+    });
+    Ok(ChildExit { error })
+}
+
+fn wait(child: &mut Child, stop: &Stop) -> Result<std::process::ExitStatus> {
+    let mut told = false;
+    loop {
+        if let Some(status) = child.try_wait().context("wait for a measurement")? {
+            return Ok(status);
+        }
+        if stop.is_raised() && !told {
+            told = true;
+            // A terminal told it already; being told twice does no harm.
+            let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            let _ = pid.map(|pid| kill_process(pid, Signal::INT));
+        }
+        thread::sleep(POLL);
+    }
+}

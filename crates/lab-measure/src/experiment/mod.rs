@@ -1,0 +1,152 @@
+//! `adit-lab run FILE…`: experiments as files, run one measurement after the other, and told in one
+//! report.
+//!
+//! Each measurement is a subcommand of this program and runs in a process of its own, since DPDK
+//! starts once in a process and a target that failed must not spoil the next.
+
+mod child;
+pub mod file;
+pub mod paired;
+pub mod report;
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+
+use self::file::{Experiment, MeasurementSpec};
+use self::report::{ExperimentReport, ExperimentRunReport, MeasurementReport};
+use crate::page;
+use adit_lab_process::stop::{Interrupted, Stop, environment};
+
+/// Options of `adit-lab run`.
+#[derive(Debug, clap::Args)]
+pub struct RunArguments {
+    /// Experiment files; `experiments/` has some, and docs/adit-lab.md tells how to write them.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Run the short form of each measurement: whether everything works, not how fast it is.
+    #[arg(long)]
+    pub quick: bool,
+    /// Folder of the report: `report.json` and `report.html`.
+    #[arg(long, value_name = "FOLDER", default_value = "lab-report")]
+    pub out: PathBuf,
+    /// Overrides an option of every measurement that has it, as `target-core=1`.
+    #[arg(long, value_name = "OPTION=VALUE")]
+    pub set: Vec<String>,
+    /// Only read the files.
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Options of `adit-lab report`.
+#[derive(Debug, clap::Args)]
+pub struct ReportArguments {
+    /// Reports in JSON: of measurements (`--out`), or of `adit-lab run`.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The page to write.
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    html: PathBuf,
+}
+
+/// Runs the experiments. True when every measurement ended well and agreed with its target.
+///
+/// # Errors
+/// A file is not an experiment; the report cannot be written; [`Interrupted`], after it was.
+pub fn run(arguments: &RunArguments, stop: &Stop) -> Result<bool> {
+    let overrides = file::overrides(&arguments.set)?;
+    let read = |path: &PathBuf| file::read(path, &overrides);
+    let experiments = arguments.files.iter().map(read).collect::<Result<Vec<_>>>()?;
+    if arguments.check {
+        return Ok(true);
+    }
+    std::fs::create_dir_all(&arguments.out).map_err(|error| {
+        environment(format!("cannot make the folder {}: {error}", arguments.out.display()))
+    })?;
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
+    let mut report = ExperimentRunReport {
+        tool: format!("adit-lab {}", env!("CARGO_PKG_VERSION")),
+        started_unix_s: unix,
+        quick: arguments.quick,
+        complete: false,
+        experiments: Vec::new(),
+    };
+    for experiment in &experiments {
+        report.experiments.push(ExperimentReport::of(experiment));
+        for (index, measure) in experiment.measures.iter().enumerate() {
+            if stop.is_raised() {
+                break;
+            }
+            eprintln!("== {}: {} ({})", experiment.title, measure.run, index + 1);
+            let result = one(arguments, experiment, measure, index, stop)?;
+            if let Some(last) = report.experiments.last_mut() {
+                last.measurements.push(result);
+            }
+            // After each measurement, so that a crash of this program costs one only.
+            write(&report, &arguments.out)?;
+        }
+    }
+    report.complete = !stop.is_raised() && report.is_whole();
+    write(&report, &arguments.out)?;
+    println!("report: {}", arguments.out.join("report.html").display());
+    let problems = report.problems();
+    for problem in &problems {
+        println!("problem: {problem}");
+    }
+    if stop.is_raised() { Err(Interrupted.into()) } else { Ok(problems.is_empty()) }
+}
+
+fn one(
+    arguments: &RunArguments,
+    experiment: &Experiment,
+    measure: &MeasurementSpec,
+    index: usize,
+    stop: &Stop,
+) -> Result<MeasurementReport> {
+    let stem = experiment.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let out = arguments.out.join(format!("{stem}-{index}-{}.json", std::process::id()));
+    let command = measure.command(arguments.quick);
+    let ended = child::run(&command, &out, stop)?;
+    let text = std::fs::read_to_string(&out).ok();
+    // Its content goes into the report of the whole.
+    let _ = std::fs::remove_file(&out);
+    let report = text.and_then(|text| serde_json::from_str(&text).ok());
+    let error = ended.error.or_else(|| report.is_none().then(|| "it left no report".to_owned()));
+    Ok(MeasurementReport { command, error, report })
+}
+
+fn write(report: &ExperimentRunReport, folder: &Path) -> Result<()> {
+    let json = serde_json::to_string_pretty(report).context("write the report as JSON")?;
+    for (name, text) in [("report.json", json), ("report.html", page::render(report))] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Makes one page of reports that were written before.
+///
+/// # Errors
+/// A file cannot be read or is no report; the page cannot be written.
+pub fn render(arguments: &ReportArguments) -> Result<bool> {
+    let mut whole: Option<ExperimentRunReport> = None;
+    for path in &arguments.files {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let one = ExperimentRunReport::of_json(path, &text)?;
+        match &mut whole {
+            None => whole = Some(one),
+            Some(whole) => {
+                whole.complete &= one.complete;
+                whole.quick |= one.quick;
+                whole.experiments.extend(one.experiments);
+            }
+        }
+    }
+    let whole = whole.context("no report")?;
+    std::fs::write(&arguments.html, page::render(&whole))
+        .with_context(|| format!("write {}", arguments.html.display()))?;
+    println!("report: {}", arguments.html.display());
+    Ok(true)
+}

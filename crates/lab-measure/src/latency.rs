@@ -1,0 +1,224 @@
+//! `adit-lab latency`: the distribution of the latency at fixed rates, or at shares of the rate
+//! without loss.
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::base::ReportBase;
+use super::bench::TestbedArguments;
+use super::progress::mpps;
+use super::report::{Figure, TrialReport};
+use super::rig::{Rig, TrialCase};
+use super::search::{Method, search};
+use super::target::TargetArguments;
+use super::throughput::CaseArguments;
+use super::traffic::{Size, TrafficDirection, rate_pps, span_ns};
+use adit_lab_engine::pacer::OfferedRate;
+use adit_lab_process::stop::Stop;
+
+/// Length of the trials that look for the rate without loss. Unit: ns.
+const SEARCH_NS: u64 = 1_000_000_000;
+/// Width of the last interval of that search. Unit: parts per thousand.
+const SEARCH_WIDTH_PERMILLE: u64 = 20;
+
+/// Options of `adit-lab latency`.
+#[derive(Debug, clap::Args)]
+pub struct LatencyArguments {
+    #[command(flatten)]
+    bench: TestbedArguments,
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    cases: CaseArguments,
+    /// Fixed rates, over both directions.
+    #[arg(long, value_name = "RATE,…", value_delimiter = ',', value_parser = rate_pps)]
+    rate: Vec<u64>,
+    /// Shares of the rate without loss, in percent; without --rate 10,50,90.
+    #[arg(long, value_name = "PERCENT,…", value_delimiter = ',',
+        value_parser = clap::value_parser!(u64).range(1..=100))]
+    share: Vec<u64>,
+    /// The rate without loss, instead of looking for it.
+    #[arg(long, value_name = "RATE", value_parser = rate_pps)]
+    loss_free: Option<u64>,
+    /// Length of each measurement.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_ns)]
+    duration: u64,
+}
+
+/// One rate of one case.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PointReport {
+    /// Direction, size, active sessions.
+    pub case: String,
+    /// Which streams ran.
+    pub direction: TrafficDirection,
+    /// Sizes.
+    pub size: Size,
+    /// Sessions with traffic.
+    pub active: u32,
+    /// Share of the rate without loss; `None` for a fixed rate. Unit: percent.
+    pub share_percent: Option<u64>,
+    /// The trial, with timeline and percentile curve.
+    pub trial: TrialReport,
+}
+
+/// The report of `adit-lab latency`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LatencyReport {
+    /// Machine, target, figures.
+    #[serde(flatten)]
+    pub base: ReportBase,
+    /// The rates without loss that shares refer to, by case.
+    pub loss_free_pps: Vec<(String, u64)>,
+    /// The measurements.
+    pub points: Vec<PointReport>,
+}
+
+/// Runs the measurement.
+///
+/// # Errors
+/// The rig cannot be built, the target ended, a rate is above the tester's ceiling;
+/// [`Interrupted`](adit_lab_process::stop::Interrupted), after the report was written.
+pub fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
+    let cases = arguments.cases.cases(&arguments.target)?;
+    let calibration = arguments.cases.calibration(&cases);
+    let (mut rig, mut recorder) =
+        Rig::build("latency", &arguments.bench, &arguments.target, calibration, stop)?;
+    for rate in &arguments.rate {
+        rig.refuse_above_ceiling(*rate)?;
+    }
+    let mut report = LatencyReport {
+        base: ReportBase::of(&arguments.target, &rig),
+        loss_free_pps: Vec::new(),
+        points: Vec::new(),
+    };
+    let result = measure(arguments, &cases, &mut rig, &mut report, stop);
+    report.base.figures = figures(&report.points);
+    for point in &report.points {
+        rig.judge(&mut recorder, &point.case, point.trial.offered_pps);
+        if point.trial.tester_limited {
+            recorder.warn(format!(
+                "{}: the tester could not keep {}",
+                point.case,
+                mpps(point.trial.rate_pps.unwrap_or_default())
+            ));
+        }
+    }
+    report.base.close(rig, recorder, &result)?;
+    arguments.cases.output.deliver(&report, print)?;
+    result.map(|()| true)
+}
+
+fn measure(
+    arguments: &LatencyArguments,
+    cases: &[TrialCase],
+    rig: &mut Rig,
+    report: &mut LatencyReport,
+    stop: &Stop,
+) -> Result<()> {
+    let shares = match (&arguments.share[..], &arguments.rate[..]) {
+        ([], []) => vec![10, 50, 90],
+        (shares, _) => shares.to_vec(),
+    };
+    for case in cases {
+        rig.set_case(case)?;
+        let mut rates: Vec<(Option<u64>, u64)> =
+            arguments.rate.iter().map(|rate| (None, *rate)).collect();
+        if !shares.is_empty() {
+            let loss_free = match arguments.loss_free {
+                Some(rate) => rate,
+                None => find(rig, case, stop)?,
+            };
+            report.loss_free_pps.push((case.name(), loss_free));
+            rates.extend(shares.iter().map(|share| (Some(*share), loss_free * share / 100)));
+        }
+        for (share_percent, rate) in rates {
+            let trial = rig.trial(case, OfferedRate::Pps(rate), arguments.duration, true, stop)?;
+            report.points.push(PointReport {
+                case: case.name(),
+                direction: case.direction,
+                size: case.size.clone(),
+                active: case.active,
+                share_percent,
+                trial,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The rate without loss, roughly.
+fn find(rig: &mut Rig, case: &TrialCase, stop: &Stop) -> Result<u64> {
+    let most = rig.trial(case, OfferedRate::Max, SEARCH_NS, false, stop)?;
+    let max = (most.received_pps.saturating_mul(3) / 2).max(1000);
+    let method = Method::Mlr {
+        initial_ns: SEARCH_NS / 2,
+        final_ns: SEARCH_NS,
+        width_permille: SEARCH_WIDTH_PERMILLE,
+    };
+    let found = search(method, &[0], max, &mut |rate, duration| {
+        Ok(rig.trial(case, OfferedRate::Pps(rate), duration, false, stop)?.measured())
+    })?;
+    Ok(found.first().map_or(0, |found| found.rate_pps))
+}
+
+fn figures(points: &[PointReport]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for point in points {
+        let at = match point.share_percent {
+            Some(share) => format!("{share} % of the loss-free rate"),
+            None => mpps(point.trial.rate_pps.unwrap_or_default()),
+        };
+        for stream in point.trial.streams.iter().filter(|stream| stream.received > 0) {
+            let latency = &stream.latency;
+            for (name, value) in [
+                ("p50", latency.p50_ns),
+                ("p90", latency.p90_ns),
+                ("p99", latency.p99_ns),
+                ("p99.9", latency.p99_9_ns),
+                ("p99.99", latency.p99_99_ns),
+                ("max", latency.max_ns),
+                ("jitter", latency.jitter_ns),
+            ] {
+                let name = format!("{name} {}, {}, {at}", stream.name, point.case);
+                figures.push(Figure::of(&name, "ns", &[value]));
+            }
+        }
+    }
+    figures
+}
+
+fn print(report: &LatencyReport) {
+    let mut table = comfy_table::Table::new();
+    let header =
+        ["case", "stream", "rate", "lost", "p50", "p90", "p99", "p99.9", "p99.99", "max", "jitter"];
+    table.set_header(header);
+    let us = |ns: u64| format!("{}.{:01} µs", ns / 1000, ns % 1000 / 100);
+    for point in &report.points {
+        let share = point.share_percent.map_or(String::new(), |share| format!(" ({share} %)"));
+        for stream in point.trial.streams.iter().filter(|stream| stream.offered > 0) {
+            let latency = &stream.latency;
+            let mut row = vec![
+                point.case.clone(),
+                stream.name.clone(),
+                format!("{}{share}", mpps(point.trial.offered_pps)),
+                stream.lost.to_string(),
+            ];
+            row.extend(
+                [
+                    latency.p50_ns,
+                    latency.p90_ns,
+                    latency.p99_ns,
+                    latency.p99_9_ns,
+                    latency.p99_99_ns,
+                    latency.max_ns,
+                    latency.jitter_ns,
+                ]
+                .map(us),
+            );
+            table.add_row(row);
+        }
+    }
+    println!("{table}");
+    report.base.print();
+}

@@ -1,0 +1,30 @@
+//! The measurements of `adit-lab`, each a subcommand: what is offered to a target, what is read off,
+//! and how it is told.
+#![deny(unsafe_code)]
+
+mod agreement;
+mod base;
+mod bench;
+pub mod command;
+mod compare;
+mod drive;
+mod experiment;
+mod groups;
+mod latency;
+mod machine;
+mod metrics;
+mod page;
+mod pcap;
+mod progress;
+mod ramp;
+mod rates;
+mod report;
+mod rig;
+mod saturate;
+mod search;
+mod selftest;
+mod soak;
+mod target;
+mod throughput;
+pub mod traffic;
+mod validity;

@@ -1,0 +1,105 @@
+//! The sections of measurements that go on for a while: ramp and soak.
+
+use super::axis::{Axis, figure};
+use super::svg::{LineStyle, Plot, Series, escape, put};
+use super::{mpps, table, us};
+use crate::ramp::{COLUMNS, RampReport};
+use crate::soak::{SoakReport, p99};
+
+/// Points by their number, from 1.
+fn numbered(values: impl Iterator<Item = f64>) -> Vec<(f64, f64)> {
+    (1u32..).zip(values).map(|(at, value)| (f64::from(at), value)).collect()
+}
+
+fn plot(title: &str, x: &str, y: &str, series: Vec<Series>) -> String {
+    let points = || series.iter().flat_map(|series| &series.points);
+    if points().next().is_none() {
+        return String::new();
+    }
+    let x = Axis::linear(x, points().map(|point| point.0));
+    let y = Axis::linear(y, points().map(|point| point.1));
+    Plot { title: title.to_owned(), x, y, series, look: LineStyle::Both }.html()
+}
+
+fn one(name: &str, values: impl Iterator<Item = f64>) -> Vec<Series> {
+    vec![Series::new(name, numbered(values))]
+}
+
+/// Plots and the table of the rounds.
+pub fn ramp(out: &mut String, report: &RampReport) {
+    let rounds = &report.rounds;
+    let sessions = rounds.iter().map(|round| f64::from(round.sessions));
+    let lost = rounds.iter().map(|round| mpps(round.drop_ppm) * 1e6);
+    out.push_str("<div class=\"plots\">");
+    out.push_str(&plot("Sessions round by round", "round", "sessions", one("sessions", sessions)));
+    out.push_str(&plot("Loss round by round", "round", "lost, ppm", one("lost", lost)));
+    let latency = rounds.iter().map(|round| us(p99(&round.trial)));
+    out.push_str(&plot("Latency round by round", "round", "p99, µs", one("p99", latency)));
+    let memory = rounds.iter().filter_map(|round| round.memory_kib).map(|kib| mpps(kib) * 1e6);
+    let memory = memory.map(|kib| kib / 1024.0);
+    out.push_str(&plot("Memory of the target", "round", "MiB", one("resident", memory)));
+    out.push_str("</div>\n");
+    let rows: Vec<Vec<String>> = (1u32..)
+        .zip(rounds)
+        .map(|(at, round)| {
+            let or_dash =
+                |value: Option<u64>| value.map_or("–".into(), |value| value.to_string());
+            vec![
+                at.to_string(),
+                round.sessions.to_string(),
+                round.established_per_s.to_string(),
+                round.failed.to_string(),
+                round.drop_ppm.to_string(),
+                figure(us(p99(&round.trial))),
+                or_dash(round.cpu_percent),
+                or_dash(round.memory_kib.map(|kib| kib / 1024)),
+                match (&round.limit, round.back_off) {
+                    (Some(limit), _) => limit.clone(),
+                    (None, true) => "backed off".to_owned(),
+                    (None, false) => String::new(),
+                },
+            ]
+        })
+        .collect();
+    table(out, &COLUMNS, &rows);
+}
+
+/// Plots by interval, what changed, and what was found.
+pub fn soak(out: &mut String, report: &SoakReport) {
+    let intervals = &report.intervals;
+    let rate = intervals.iter().map(|interval| mpps(interval.trial.received_pps));
+    let lost = intervals.iter().map(|interval| mpps(interval.trial.loss_ppb) * 1e3);
+    let latency = intervals.iter().map(|interval| us(p99(&interval.trial)));
+    let memory = intervals.iter().filter_map(|interval| interval.memory_kib);
+    let memory = memory.map(|kib| mpps(kib) * 1e6 / 1024.0);
+    out.push_str("<div class=\"plots\">");
+    out.push_str(&plot("Received", "interval", "Mpps", one("received", rate)));
+    out.push_str(&plot("Lost", "interval", "lost, ppm", one("lost", lost)));
+    out.push_str(&plot("Latency", "interval", "p99, µs", one("p99", latency)));
+    out.push_str(&plot("Memory of the target", "interval", "MiB", one("resident", memory)));
+    out.push_str("</div>\n");
+    if let Some(churned) = &report.churned {
+        let latency = &churned.latency;
+        table(
+            out,
+            &["changes", "per second", "refused", "sent again", "p50, µs", "p99, µs", "max, µs"],
+            &[vec![
+                churned.count.to_string(),
+                churned.per_second.to_string(),
+                churned.failed.to_string(),
+                churned.retransmissions.to_string(),
+                figure(us(latency.p50_ns)),
+                figure(us(latency.p99_ns)),
+                figure(us(latency.max_ns)),
+            ]],
+        );
+    }
+    for finding in &report.findings {
+        put(out, format_args!("<p class=\"bad\">{}</p>\n", escape(finding)));
+    }
+    if report.findings.is_empty() {
+        out.push_str(
+            "<p><span class=\"good\">Steady</span>: no leak and no drift was found.</p>\n",
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! Reports as one HTML page that needs nothing else: style, plots and figures are within.
+
+mod axis;
+mod bars;
+mod course;
+mod latency;
+mod rates;
+mod selftest;
+mod svg;
+mod throughput;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use self::svg::{escape, put};
+use crate::experiment::report::{
+    ExperimentReport, ExperimentRunReport, MeasurementReport, Reference,
+};
+use crate::machine::Machine;
+use crate::report::ReportHeader;
+
+const STYLE: &str = include_str!("style.css");
+
+/// The page of a report.
+#[must_use]
+pub fn render(report: &ExperimentRunReport) -> String {
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>adit-lab report</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>adit-lab \
+         report</h1>\n<p class=\"soft\">{}, {}</p>\n",
+        escape(&report.tool),
+        utc(report.started_unix_s)
+    );
+    if !report.complete {
+        let text = "Incomplete: measurements are missing, failed or were interrupted.";
+        put(&mut out, format_args!("<p class=\"bad\">{text}</p>\n"));
+    }
+    if report.quick {
+        let text = "Short form: trials of fractions of a second that show whether everything works. \
+                    For figures, run the experiments without --quick.";
+        put(&mut out, format_args!("<p class=\"soft\">{text}</p>\n"));
+    }
+    let headers = report.experiments.iter().flat_map(|experiment| &experiment.measurements);
+    if let Some(header) = headers.filter_map(read::<ReportHeader>).next() {
+        machine(&mut out, &header.machine);
+    }
+    for experiment in &report.experiments {
+        section(&mut out, experiment);
+    }
+    out.push_str("</body></html>\n");
+    out
+}
+
+/// The report of a measurement in its own form.
+fn read<T: DeserializeOwned>(measurement: &MeasurementReport) -> Option<T> {
+    serde_json::from_value(measurement.report.clone()?).ok()
+}
+
+fn section(out: &mut String, experiment: &ExperimentReport) {
+    put(out, format_args!("<h2>{}</h2>\n", escape(&experiment.title)));
+    if !experiment.about.is_empty() {
+        put(out, format_args!("<p>{}</p>\n", escape(&experiment.about)));
+    }
+    for measurement in &experiment.measurements {
+        let command = format!("adit-lab {}", measurement.command.join(" "));
+        put(out, format_args!("<h3><code>{}</code></h3>\n", escape(&command)));
+        if let Some(error) = &measurement.error {
+            put(out, format_args!("<p class=\"bad\">Failed: {}</p>\n", escape(error)));
+        }
+        body(out, measurement, &experiment.references);
+    }
+    let missing = experiment.planned.saturating_sub(experiment.measurements.len());
+    if missing > 0 {
+        put(
+            out,
+            format_args!("<p class=\"bad\">{missing} of its measurements were not run.</p>\n"),
+        );
+    }
+    machines(out, &experiment.references);
+}
+
+fn body(out: &mut String, measurement: &MeasurementReport, references: &[Reference]) {
+    let kind = measurement.report.as_ref().and_then(|report| report.get("measurement"));
+    match kind.and_then(Value::as_str) {
+        Some("throughput") => match read(measurement) {
+            Some(report) => throughput::body(out, &report, references),
+            None => unreadable(out),
+        },
+        Some("latency") => match read(measurement) {
+            Some(report) => latency::body(out, &report, references),
+            None => unreadable(out),
+        },
+        Some("ramp") => match read(measurement) {
+            Some(report) => course::ramp(out, &report),
+            None => unreadable(out),
+        },
+        Some("soak") => match read(measurement) {
+            Some(report) => course::soak(out, &report),
+            None => unreadable(out),
+        },
+        Some("rates") => match read(measurement) {
+            Some(report) => rates::body(out, &report),
+            None => unreadable(out),
+        },
+        Some("selftest") => match read(measurement) {
+            Some(report) => selftest::body(out, &report),
+            None => unreadable(out),
+        },
+        Some(_) => unreadable(out),
+        None => return,
+    }
+    if let Some(agreement) = measurement.agreement() {
+        let class = if agreement.holds() { "good" } else { "bad" };
+        let text = escape(&agreement.to_string());
+        put(out, format_args!("<p><span class=\"{class}\">Checked</span> {text}</p>\n"));
+    }
+    if let Some(header) = read::<ReportHeader>(measurement) {
+        notes(out, &header);
+    }
+}
+
+fn unreadable(out: &mut String) {
+    out.push_str("<p class=\"bad\">This version cannot read the report of the measurement.</p>\n");
+}
+
+/// Warnings, cores and stolen time of one measurement.
+fn notes(out: &mut String, header: &ReportHeader) {
+    if !header.warnings.is_empty() {
+        out.push_str("<ul class=\"warnings\">");
+        for warning in &header.warnings {
+            put(out, format_args!("<li>{}</li>", escape(warning)));
+        }
+        out.push_str("</ul>\n");
+    }
+    let cores: Vec<String> =
+        header.machine.core_map.iter().map(|(role, cores)| format!("{role} {cores:?}")).collect();
+    let steal: Vec<String> =
+        header.steal_ms.iter().map(|(cpu, ms)| format!("cpu {cpu}: {ms} ms")).collect();
+    put(
+        out,
+        format_args!(
+            "<p class=\"soft\">Cores: {}. Stolen by the hypervisor: {}.</p>\n",
+            escape(&cores.join(", ")),
+            escape(&steal.join(", "))
+        ),
+    );
+}
+
+/// Where the figures from elsewhere come from.
+fn machines(out: &mut String, references: &[Reference]) {
+    if references.is_empty() {
+        return;
+    }
+    out.push_str("<p class=\"soft\">Figures from elsewhere, on other machines: ");
+    let texts: Vec<String> = references
+        .iter()
+        .map(|reference| format!("{} ({})", reference.label, reference.machine))
+        .collect();
+    put(out, format_args!("{}.</p>\n", escape(&texts.join("; "))));
+}
+
+fn machine(out: &mut String, machine: &Machine) {
+    let mut row = |name: &str, value: String| {
+        put(out, format_args!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(&value)));
+    };
+    row("Processor", format!("{}, {} online", machine.cpu, machine.cpus));
+    row("TSC", format!("{} MHz", machine.tsc_hz / 1_000_000));
+    row("Memory", format!("{} MiB", machine.memory_mib));
+    let pages: Vec<String> =
+        machine.hugepages.iter().map(|(size, count)| format!("{count} × {size}")).collect();
+    let used = if machine.uses_hugepages { "used" } else { "not used" };
+    row("Hugepages", format!("{}; {used} by the tester", pages.join(", ")));
+    row("Kernel", machine.kernel.clone());
+    row("Kernel parameters", machine.kernel_parameters.join(" "));
+    row("DPDK", machine.dpdk.clone());
+    row("Revision", machine.git_revision.clone());
+    let mitigations: Vec<String> = machine
+        .mitigations
+        .iter()
+        .filter(|(_, state)| !state.starts_with("Not affected"))
+        .map(|(name, state)| format!("{name}: {state}"))
+        .collect();
+    row("Mitigations", mitigations.join("; "));
+    let list = std::mem::take(out);
+    let (front, rows) = list.split_at(list.find("<dt>Processor").unwrap_or(list.len()));
+    put(
+        out,
+        format_args!("{front}<details open><summary>Machine</summary><dl>{rows}</dl></details>\n"),
+    );
+}
+
+/// A table; the first column is text.
+fn table(out: &mut String, header: &[&str], rows: &[Vec<String>]) {
+    out.push_str("<div class=\"scroll\"><table><thead><tr>");
+    for name in header {
+        put(out, format_args!("<th>{}</th>", escape(name)));
+    }
+    out.push_str("</tr></thead><tbody>");
+    for row in rows {
+        out.push_str("<tr>");
+        for cell in row {
+            put(out, format_args!("<td>{}</td>", escape(cell)));
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+/// Packets per second as millions.
+fn mpps(pps: u64) -> f64 {
+    // Exact below 2^53.
+    pps as f64 / 1e6
+}
+
+/// Nanoseconds as microseconds.
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// Date and time of day. Spec: the civil calendar, days counted from 0000-03-01.
+fn utc(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+#[cfg(test)]
+mod tests;

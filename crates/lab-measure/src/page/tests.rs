@@ -1,0 +1,201 @@
+//! The page of small reports.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::experiment::report::ExperimentReport;
+
+fn report(measurement: Value, references: Vec<Reference>) -> ExperimentRunReport {
+    ExperimentRunReport {
+        tool: "adit-lab 0".to_owned(),
+        started_unix_s: 1_795_234_133,
+        quick: false,
+        complete: true,
+        experiments: vec![ExperimentReport {
+            file: "x.toml".to_owned(),
+            title: "Title & more".to_owned(),
+            about: String::new(),
+            references,
+            measurements: vec![MeasurementReport {
+                command: vec!["throughput".to_owned()],
+                error: None,
+                report: Some(measurement),
+            }],
+            planned: 1,
+        }],
+    }
+}
+
+fn header(measurement: &str) -> Value {
+    json!({
+        "tool": "adit-lab 0", "measurement": measurement, "complete": true, "command": [],
+        "started_unix_s": 0, "machine": crate::machine::Machine::default(),
+        "steal_ms": {}, "warnings": ["beware <script>"], "target": "adit", "sessions": 10,
+        "established": null, "ceiling": null, "figures": [], "target_counters": null,
+        "agreement": {"tester": {"sent": 10, "received": 9}, "target_received": 10,
+            "target_sent": 9, "difference_ppm": 0},
+    })
+}
+
+fn throughput() -> Value {
+    let case = |bytes: u64, rate: u64| {
+        json!({
+            "name": format!("uplink {bytes} B, 10 active"), "direction": "uplink",
+            "size": {"name": bytes.to_string(), "lens": [bytes], "weights": [1]}, "active": 10,
+            "runs": [{"ndr_pps": rate, "ndr_upper_pps": null, "plr_pps": rate, "mrr_pps": rate,
+                "trials": [trial(rate, 0), trial(rate * 2, 500_000_000)]}],
+        })
+    };
+    let mut report = header("throughput");
+    report["method"] = json!("mlr");
+    report["cases"] = json!([case(64, 5_000_000), case(1400, 4_000_000)]);
+    report
+}
+
+fn trial(rate: u64, loss_ppb: u64) -> Value {
+    json!({"rate_pps": rate, "duration_ns": 1, "offered_pps": rate, "received_pps": rate,
+        "loss_ppb": loss_ppb, "gap_ns_max": 0, "other_frames": 0, "tester_limited": false,
+        "streams": []})
+}
+
+#[test]
+fn page_stands_alone_and_shows_figures_beside_those_from_elsewhere() {
+    let reference = Reference {
+        plot: "rate-by-size".to_owned(),
+        label: "study 2020".to_owned(),
+        machine: "Xeon".to_owned(),
+        points: vec![[64.0, 5.17], [1400.0, 0.8]],
+    };
+    let page = render(&report(throughput(), vec![reference]));
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    for outside in ["http://", "https://", "src=", "<script", "@import"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    for wanted in [
+        "Title &amp; more",
+        "Rate by size",
+        "Loss by rate, uplink",
+        "study 2020 (Xeon)",
+        "beware &lt;script&gt;",
+        "<td>uplink 64 B, 10 active</td><td>5.00</td>",
+        "2026-11-21 04:08 UTC",
+        "prefers-color-scheme: dark",
+        "Checked",
+    ] {
+        assert!(page.contains(wanted), "{wanted}\n{page}");
+    }
+    assert!(!page.contains("Incomplete"));
+}
+
+#[test]
+fn planted_faults_show_with_what_was_found_of_them() {
+    let mut trial = trial(1_000_000, 1000);
+    trial["streams"] = json!([crate::report::StreamReport {
+        name: "uplink".to_owned(),
+        sent: 1_000_000,
+        duplicates: 7,
+        reordered: 5,
+        lost: 3,
+        ..Default::default()
+    }]);
+    let mut selftest = header("selftest");
+    selftest["wire"] = json!("memif");
+    selftest["size"] = json!({"name": "64", "lens": [64], "weights": [1]});
+    selftest["ceiling_pps"] = json!(17_000_000);
+    selftest["passed"] = json!(true);
+    for key in ["ceiling", "quiet", "half"] {
+        selftest[key] = Value::Null;
+    }
+    selftest["faults"] = json!([{"fault": "drop", "planted": 3, "found": 3, "trial": trial}]);
+    let page = render(&report(selftest, Vec::new()));
+    let row = "<td>drop</td><td>3</td><td>3</td><td>1000000</td><td>3</td><td>7</td><td>5</td>";
+    assert!(page.contains(row) && page.contains("17.00 Mpps"), "{page}");
+}
+
+#[test]
+fn ramps_and_soaks_have_their_plots_and_limits() {
+    let round = |sessions: u64, limit: Value| {
+        json!({"sessions": sessions, "established_per_s": 1000, "failed": 0, "drop_ppm": 3,
+            "cpu_percent": 100, "memory_kib": 1024, "limit": limit, "back_off": false,
+            "trial": trial(1000, 3000)})
+    };
+    let mut ramp = header("ramp");
+    ramp["rate_pps"] = json!(1000);
+    ramp["rounds"] = json!([round(100, Value::Null), round(110, json!("2001 ppm lost"))]);
+    let page = render(&report(ramp, Vec::new()));
+    assert!(page.contains("2001 ppm lost") && page.contains("Sessions round by round"), "{page}");
+    let mut soak = header("soak");
+    soak["churn"] = json!("handover");
+    soak["churned"] = Value::Null;
+    soak["findings"] = json!(["memory grew"]);
+    soak["intervals"] = json!([
+        {"trial": trial(1000, 0), "memory_kib": 1000}, {"trial": trial(1000, 0), "memory_kib": 2000}
+    ]);
+    let page = render(&report(soak, Vec::new()));
+    assert!(page.contains("memory grew") && page.contains("Memory of the target"), "{page}");
+}
+
+#[test]
+fn rates_have_a_plot_for_each_group_with_its_limit() {
+    use crate::rates::{GroupReport, RateAccuracy};
+    let group = |name: &str, limit_bps: u64, sessions: u32| GroupReport {
+        name: name.to_owned(),
+        sessions,
+        size: "1052 B".to_owned(),
+        limit_bps: Some(limit_bps),
+        offered_bps: vec![1_200_000_000; 3],
+        received_bps: vec![1_000_000_000; 3],
+        each_bps: if sessions == 2 { vec![vec![500_000_000; 3]; 2] } else { Vec::new() },
+        accuracy: Some(RateAccuracy {
+            error_ppm: -1234,
+            worst_window_ppm: 5000,
+            session_worst_ppm: 6000,
+            ..RateAccuracy::default()
+        }),
+        ..GroupReport::default()
+    };
+    let mut rates = header("rates");
+    rates["window_ns"] = json!(100_000_000);
+    rates["settle_ns"] = json!(1_000_000_000);
+    rates["gaps_ns"] = json!([0, 0, 0]);
+    rates["findings"] = json!(["g & h"]);
+    let groups =
+        [group("one", 1_000_000_000, 1), group("two", 2_000_000, 2), group("x", 30_000, 3)];
+    rates["groups"] = json!(groups);
+    rates["trial"] = trial(1000, 0);
+    let stream =
+        |name: &str| crate::report::StreamReport { name: name.to_owned(), ..Default::default() };
+    rates["trial"]["streams"] = json!(["one", "two", "x"].map(stream));
+    let page = render(&report(rates, Vec::new()));
+    for wanted in [
+        "<figcaption>one, 1052 B</figcaption>",
+        "class=\"reference r0\"",
+        "session 2</li>",
+        "limit of each",
+        "Error by limit",
+        "<td>one</td><td>1</td><td>1000.000</td><td>0.000</td><td>−0.123 %</td><td>0.500 %</td>",
+        "g &amp; h",
+    ] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+}
+
+#[test]
+fn page_of_failed_or_missing_measurements_says_so() {
+    let mut report = report(throughput(), Vec::new());
+    report.complete = false;
+    report.experiments[0].measurements[0].error = Some("the UPF refused".to_owned());
+    report.experiments[0].measurements[0].report = None;
+    report.experiments[0].planned = 3;
+    let page = render(&report);
+    for wanted in ["Incomplete", "Failed: the UPF refused", "2 of its measurements were not run"] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn calendar_knows_leap_years() {
+    assert_eq!(utc(0), "1970-01-01 00:00 UTC");
+    assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
+    assert_eq!(utc(1_798_761_599), "2026-12-31 23:59 UTC");
+}

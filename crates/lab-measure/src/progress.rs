@@ -1,0 +1,75 @@
+//! The live line on standard error while a trial runs.
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use adit_lab_engine::trial::TrialProgress;
+
+const INTERVAL: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Prints a line each second until `done`; overwrites it on a terminal.
+pub fn watch(live: &TrialProgress, what: &str, done: &AtomicBool) {
+    let is_terminal = std::io::stderr().is_terminal();
+    let mut last = Instant::now();
+    let mut before = counts(live);
+    while !done.load(Ordering::Acquire) {
+        std::thread::sleep(LOOK);
+        let elapsed = last.elapsed();
+        if elapsed < INTERVAL {
+            continue;
+        }
+        let now = counts(live);
+        // A new trial starts from zero.
+        let per_second = |now: u64, before: u64| {
+            let count = u128::from(now.checked_sub(before).unwrap_or(now));
+            u64::try_from(count * 1000 / elapsed.as_millis().max(1)).unwrap_or(u64::MAX)
+        };
+        let rate = match live.rate_pps.load(Ordering::Relaxed) {
+            0 => String::new(),
+            rate => format!("offered {}, ", mpps(rate)),
+        };
+        let line = format!(
+            "{what}: {rate}sent {}, received {}",
+            mpps(per_second(now.0, before.0)),
+            mpps(per_second(now.1, before.1))
+        );
+        if is_terminal {
+            eprint!("\r\x1b[K{line}");
+            // A lost line of progress harms nobody.
+            let _ = std::io::stderr().flush();
+        } else {
+            eprintln!("{line}");
+        }
+        (last, before) = (Instant::now(), now);
+    }
+    if is_terminal {
+        eprint!("\r\x1b[K");
+    }
+}
+
+fn counts(live: &TrialProgress) -> (u64, u64) {
+    (live.sent.load(Ordering::Relaxed), live.received.load(Ordering::Relaxed))
+}
+
+/// A rate for people.
+#[must_use]
+pub fn mpps(pps: u64) -> String {
+    if pps >= 1_000_000 {
+        format!("{}.{:03} Mpps", pps / 1_000_000, pps % 1_000_000 / 1000)
+    } else {
+        format!("{}.{:03} kpps", pps / 1000, pps % 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_told_in_their_unit() {
+        assert_eq!(mpps(12_345_678), "12.345 Mpps");
+        assert_eq!(mpps(12_040), "12.040 kpps");
+    }
+}

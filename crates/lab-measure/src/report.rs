@@ -1,0 +1,366 @@
+//! What a report says, in the form that is written and read as JSON.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::bench::Testbed;
+use super::machine::{Machine, StealTime};
+use super::progress::mpps;
+use super::validity::Absence;
+use adit_lab_engine::histogram::{CurvePoint, Latency, LatencySummary};
+use adit_lab_engine::trial::{StreamOutcome, TrialOutcome};
+
+/// What every report begins with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportHeader {
+    /// `adit-lab` and its version.
+    pub tool: String,
+    /// The subcommand.
+    pub measurement: String,
+    /// False when it was interrupted: the results are those until then.
+    pub complete: bool,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Start. Unit: seconds since 1970-01-01.
+    pub started_unix_s: u64,
+    /// The machine.
+    pub machine: Machine,
+    /// Time that the hypervisor gave to others during the run, by processor. Unit: ms.
+    pub steal_ms: BTreeMap<String, u64>,
+    /// What a reader must know before using a figure.
+    pub warnings: Vec<String>,
+}
+
+/// A figure of a report, from one run or several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What it is; equal in reports of equal measurements.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// Median of the runs.
+    pub median: u64,
+    /// Lowest of the runs.
+    pub min: u64,
+    /// Highest of the runs.
+    pub max: u64,
+    /// How many runs.
+    pub runs: usize,
+}
+
+impl Figure {
+    /// The figure of these runs.
+    #[must_use]
+    pub fn of(name: &str, unit: &str, values: &[u64]) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable();
+        let at = |index: usize| sorted.get(index).copied().unwrap_or(0);
+        Self {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            median: at(sorted.len() / 2),
+            min: at(0),
+            max: at(sorted.len().saturating_sub(1)),
+            runs: sorted.len(),
+        }
+    }
+}
+
+/// Begins a report and ends it.
+#[derive(Debug)]
+pub struct Recorder {
+    header: ReportHeader,
+    steal: StealTime,
+}
+
+impl Recorder {
+    /// Notes machine and time.
+    #[must_use]
+    pub fn start(measurement: &str, bench: &Testbed) -> Self {
+        let mut machine = Machine::read();
+        machine.dpdk = bench.eal().version();
+        machine.tsc_hz = bench.eal().tsc_hz();
+        machine.uses_hugepages = bench.eal().has_hugepages();
+        machine.core_map.insert("tester".to_owned(), vec![bench.core()]);
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
+        let header = ReportHeader {
+            tool: format!("adit-lab {}", env!("CARGO_PKG_VERSION")),
+            measurement: measurement.to_owned(),
+            complete: false,
+            command: std::env::args().collect(),
+            started_unix_s: unix,
+            machine,
+            ..ReportHeader::default()
+        };
+        Self { header, steal: StealTime::now() }
+    }
+
+    /// Adds a warning, once.
+    pub fn warn(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.header.warnings.contains(&text) {
+            eprintln!("warning: {text}");
+            self.header.warnings.push(text);
+        }
+    }
+
+    /// Names the cores of a role.
+    pub fn cores(&mut self, role: &str, cores: &[u16]) {
+        self.header.machine.core_map.insert(role.to_owned(), cores.to_vec());
+    }
+
+    /// The header of the finished report.
+    #[must_use]
+    pub fn finish(mut self, complete: bool) -> ReportHeader {
+        self.header.complete = complete;
+        self.header.steal_ms = self.steal.since_ms(&StealTime::now());
+        let stolen: u64 = self.header.steal_ms.values().sum();
+        if stolen > 0 {
+            self.warn(format!("the hypervisor took {stolen} ms of CPU time during the run"));
+        }
+        self.header
+    }
+}
+
+/// One stream of one trial.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// `uplink`, `downlink`, or the ports.
+    pub name: String,
+    /// Packets that should have come: sent, and not taken by the target.
+    pub offered: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that the target's queue did not take in time; lost.
+    pub refused: u64,
+    /// Packets that the tester itself could not send in time; not lost, but the rate was less.
+    pub missed: u64,
+    /// Packets that came, each counted once.
+    pub received: u64,
+    /// Packets that did not come.
+    pub lost: u64,
+    /// Further copies.
+    pub duplicates: u64,
+    /// Packets behind one with a higher number.
+    pub reordered: u64,
+    /// The farthest that one lay behind. Unit: packets.
+    pub reorder_extent_max: u64,
+    /// Packets that came after a million others; counted as lost.
+    pub too_late: u64,
+    /// Packets on another port or in another tunnel than theirs.
+    pub misdelivered: u64,
+    /// Packets of another trial or of a number that was never sent.
+    pub foreign: u64,
+    /// Octets of the frames that came.
+    pub bytes_received: u64,
+    /// Latency from the intended send time.
+    pub latency: LatencySummary,
+    /// How late bursts left behind their schedule: the tester's own error.
+    pub lateness: LatencySummary,
+    /// Percentile curve of the latency, in trials with a timeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curve: Vec<CurvePoint>,
+    /// Second by second, in trials with a timeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<SecondReport>,
+}
+
+/// One second of one stream.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SecondReport {
+    /// Packets that came.
+    pub received: u64,
+    /// Latency of those.
+    pub latency: LatencySummary,
+}
+
+/// One trial.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrialReport {
+    /// Rate that was asked for over all streams; `None` for the maximum. Unit: packets per second.
+    pub rate_pps: Option<u64>,
+    /// How long packets were sent. Unit: ns.
+    pub duration_ns: u64,
+    /// Offered over all streams. Unit: packets per second.
+    pub offered_pps: u64,
+    /// Received over all streams. Unit: packets per second.
+    pub received_pps: u64,
+    /// Share of the offered packets that did not come. Unit: parts per billion.
+    pub loss_ppb: u64,
+    /// The longest time in which the tester did not run. Unit: ns.
+    pub gap_ns_max: u64,
+    /// Frames that were no probe packets of the trial, such as ARP.
+    pub other_frames: u64,
+    /// The tester did not keep the rate.
+    pub tester_limited: bool,
+    /// Who was kept from running meanwhile.
+    #[serde(default)]
+    pub absence: Absence,
+    /// The streams.
+    pub streams: Vec<StreamReport>,
+}
+
+impl StreamReport {
+    fn new(name: &str, outcome: &StreamOutcome, hz: u64) -> Self {
+        let (sending, arrivals) = (&outcome.sending, &outcome.arrivals);
+        let second = |latency: &Latency| {
+            let latency = latency.summary(hz);
+            SecondReport { received: latency.count, latency }
+        };
+        let timeline: Vec<SecondReport> = outcome.seconds.iter().map(second).collect();
+        Self {
+            name: name.to_owned(),
+            offered: outcome.offered(),
+            sent: sending.sent,
+            refused: sending.refused,
+            missed: sending.missed,
+            received: arrivals.received,
+            lost: outcome.lost(),
+            duplicates: arrivals.duplicates,
+            reordered: arrivals.reordered,
+            reorder_extent_max: arrivals.reorder_extent_max,
+            too_late: arrivals.too_late,
+            misdelivered: arrivals.misdelivered,
+            foreign: arrivals.foreign,
+            bytes_received: arrivals.bytes,
+            latency: outcome.latency.summary(hz),
+            lateness: outcome.lateness.summary(hz),
+            curve: if timeline.is_empty() { Vec::new() } else { outcome.latency.curve(hz) },
+            timeline,
+        }
+    }
+}
+
+impl TrialReport {
+    /// The report of a trial whose streams have these names.
+    #[must_use]
+    pub fn new(rate_pps: Option<u64>, names: &[&str], outcome: &TrialOutcome, hz: u64) -> Self {
+        let offered = outcome.sum(StreamOutcome::offered);
+        let missed = outcome.sum(|stream| stream.sending.missed);
+        let names = names.iter().copied().chain(std::iter::repeat("stream"));
+        let offered_pps = outcome.pps(offered);
+        let short = rate_pps.is_some_and(|rate| rate - rate / SHORT_SHARE_MAX > offered_pps);
+        Self {
+            rate_pps,
+            duration_ns: outcome.sending_ns,
+            offered_pps,
+            received_pps: outcome.pps(outcome.sum(|stream| stream.arrivals.received)),
+            loss_ppb: outcome.loss_ppb(),
+            gap_ns_max: outcome.gap_ns_max,
+            other_frames: outcome.other_frames,
+            tester_limited: short || missed > offered / MISSED_SHARE_MAX,
+            absence: Absence {
+                count: outcome.absences,
+                tester_ns: outcome.absent_ns,
+                ..Absence::default()
+            },
+            streams: outcome
+                .streams
+                .iter()
+                .zip(names)
+                .map(|(stream, name)| StreamReport::new(name, stream, hz))
+                .collect(),
+        }
+    }
+}
+
+/// A tester that missed more than one in this many did not keep the rate.
+const MISSED_SHARE_MAX: u64 = 1000;
+/// Nor did one that was late at the end, so that the rate was less by more than one in this many.
+const SHORT_SHARE_MAX: u64 = 200;
+
+/// Writes a report: to `out`, and to standard output as JSON when asked for.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write<T: Serialize>(report: &T, json: bool, out: Option<&Path>) -> Result<()> {
+    let text = serde_json::to_string_pretty(report).context("write the report as JSON")?;
+    if let Some(path) = out {
+        std::fs::write(path, format!("{text}\n"))
+            .with_context(|| format!("write the report to {}", path.display()))?;
+    }
+    if json {
+        println!("{text}");
+    }
+    Ok(())
+}
+
+/// Prints rates: what they are of, their median and range, and out of how many `runs`.
+pub fn print_rates(of: &str, runs: &str, figures: &[Figure]) {
+    let mut table = comfy_table::Table::new();
+    table.set_header([of, "median", "lowest", "highest", runs]);
+    for figure in figures {
+        table.add_row([
+            figure.name.clone(),
+            mpps(figure.median),
+            mpps(figure.min),
+            mpps(figure.max),
+            figure.runs.to_string(),
+        ]);
+    }
+    println!("{table}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adit_lab_engine::stream::Sending;
+    use adit_lab_engine::tally::Arrivals;
+
+    fn outcome(sent: u64, refused: u64, missed: u64, received: u64) -> TrialOutcome {
+        let stream = StreamOutcome {
+            sending: Sending { sent, refused, missed, bytes: 0 },
+            arrivals: Arrivals { received, ..Arrivals::default() },
+            latency: Latency::new(),
+            seconds: Vec::new(),
+            lateness: Latency::new(),
+            windows: None,
+        };
+        TrialOutcome {
+            streams: vec![stream],
+            sending_ns: 2_000_000_000,
+            gap_ns_max: 0,
+            window_gaps_ns: Vec::new(),
+            absences: 0,
+            absent_ns: 0,
+            other_frames: 0,
+            complete: true,
+        }
+    }
+
+    #[test]
+    fn trial_report_counts_refused_as_lost_and_missed_as_the_testers() {
+        let trial = TrialReport::new(Some(1000), &["uplink"], &outcome(1900, 100, 0, 1900), 1);
+        assert_eq!((trial.offered_pps, trial.received_pps), (1000, 950));
+        assert_eq!((trial.loss_ppb, trial.tester_limited), (50_000_000, false));
+        let trial = TrialReport::new(Some(1000), &["uplink"], &outcome(1900, 0, 100, 1900), 1);
+        assert_eq!((trial.loss_ppb, trial.tester_limited), (0, true));
+        // Two seconds, of which the last packets left late.
+        let trial = TrialReport::new(Some(1000), &["uplink"], &outcome(1980, 0, 0, 1980), 1);
+        assert!(trial.tester_limited);
+    }
+
+    #[test]
+    fn trial_report_reads_back_from_its_json_with_units_in_its_keys() {
+        let trial = TrialReport::new(None, &["uplink"], &outcome(10, 0, 0, 9), 1);
+        let json = serde_json::to_value(&trial).unwrap();
+        for key in ["rate_pps", "duration_ns", "offered_pps", "loss_ppb", "streams"] {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+        for key in ["lost", "duplicates", "reordered", "latency", "lateness"] {
+            assert!(json["streams"][0].get(key).is_some(), "{key}");
+        }
+        assert!(json["streams"][0]["latency"].get("p99_99_ns").is_some());
+        assert_eq!(serde_json::from_value::<TrialReport>(json).unwrap(), trial);
+    }
+
+    #[test]
+    fn figure_has_median_and_spread_of_its_runs() {
+        let figure = Figure::of("x", "pps", &[5, 1, 9]);
+        assert_eq!((figure.median, figure.min, figure.max, figure.runs), (5, 1, 9, 3));
+    }
+}

@@ -1,0 +1,514 @@
+//! The rig of a measurement: tester, target and sessions, ready for trials.
+
+mod change;
+mod course;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use adit_types::{MacAddr, PortId};
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::agreement::Totals;
+use super::bench::{Testbed, TestbedArguments, on_core};
+use super::drive::{AnyEngine, UnlinkedPorts};
+use super::progress::mpps;
+use super::report::{Recorder, TrialReport};
+use super::selftest;
+use super::target::{RunningTarget, TargetAccess, TargetArguments, TargetKind};
+use super::traffic::{Size, TrafficDirection};
+use super::validity::{Absence, absence_ns_min};
+use adit_lab_engine::frame::Template;
+use adit_lab_engine::pacer::{OfferedRate, RateStep};
+use adit_lab_engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
+use adit_lab_engine::stream::StreamConfig;
+use adit_lab_engine::trial::{StreamOutcome, TrialConfig, TrialOutcome, TrialProgress};
+use adit_lab_process::stop::{Interrupted, Stop, environment};
+use adit_lab_smf::churn::Churn;
+use adit_lab_smf::{ProcedureReport, UpfAssociation, UpfSessionIds};
+
+/// First TEID at the gNBs.
+pub const GNB_TEID: u32 = 0x4000_0000;
+pub const LINK_TIMEOUT: Duration = Duration::from_secs(20);
+pub const ASSOCIATION_TIMEOUT: Duration = Duration::from_secs(20);
+pub const ARP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Trial that shows whether packets come back at all.
+const FIRST_PPS: u64 = 2000;
+const FIRST_NS: u64 = 500_000_000;
+const DRAIN_NS: u64 = 500_000_000;
+/// Nothing that comes by itself comes later than this after the packet before it; where sessions
+/// become idle, the target holds packets for longer.
+const QUIET_NS: u64 = 100_000_000;
+/// A packet later than this is given up: longer than a time slice that somebody else gets.
+const LATE_MAX_NS: u64 = 10_000_000;
+/// Trials at least this long have a whole second of the target's statistics within. Unit: ns.
+const RATE_NS_MIN: u64 = 2_000_000_000;
+/// A result above this share of the tester's own ceiling is marked.
+const CEILING_SHARE_PERCENT: u64 = 90;
+
+/// What the trials of one case offer.
+#[derive(Debug, Clone)]
+pub struct TrialCase {
+    /// Which streams run.
+    pub direction: TrafficDirection,
+    /// Sizes of the UEs' packets.
+    pub size: Size,
+    /// Sessions with traffic.
+    pub active: u32,
+    /// Their order.
+    pub order: SessionOrder,
+}
+
+impl TrialCase {
+    /// The name of the case in reports.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{} {}, {} active", self.direction.name(), self.size.title(), self.active)
+    }
+}
+
+/// Everything that a trial needs. Dropped in order: ports are closed before DPDK ends.
+#[derive(Debug)]
+pub struct Rig {
+    engine: AnyEngine,
+    control: Option<UpfAssociation>,
+    /// The target.
+    pub target: RunningTarget,
+    bench: Testbed,
+    arguments: TargetArguments,
+    next_hops: [MacAddr; 2],
+    sessions: UpfSessionIds,
+    burst: usize,
+    /// Packets that a queue of either side holds.
+    queue_pkts: u64,
+    /// How the sessions were established.
+    pub established: Option<ProcedureReport>,
+    /// The tester's own ceiling. Unit: packets per second.
+    pub ceiling: Option<TrialReport>,
+    live: TrialProgress,
+    /// Changes of sessions beside the trials.
+    churn: Option<Churn>,
+    cpu: Option<std::collections::BTreeMap<u16, u64>>,
+    /// What all trials sent and received.
+    pub totals: Totals,
+}
+
+impl Rig {
+    /// Measures the tester, starts the target, establishes the sessions, and sees packets come
+    /// back.
+    ///
+    /// # Errors
+    /// Any of that fails, with its reason; [`Interrupted`].
+    pub fn build(
+        measurement: &str,
+        bench_arguments: &TestbedArguments,
+        arguments: &TargetArguments,
+        calibrate: Option<&Size>,
+        stop: &Stop,
+    ) -> Result<(Self, Recorder)> {
+        let reach = arguments.reach()?;
+        let devices: &[String] =
+            if let TargetAccess::Dpdk(devices) = &reach { devices } else { &[] };
+        let bench = Testbed::start(bench_arguments, devices)?;
+        let mut recorder = Recorder::start(measurement, &bench);
+        let core = arguments.core(&bench)?;
+        let started = arguments.start.is_some()
+            || matches!(arguments.target, TargetKind::Adit | TargetKind::Testpmd);
+        if started || arguments.target_core.is_some() {
+            let cores = arguments.worker_cores(&bench, core);
+            recorder.cores("target", &cores);
+            if cores.len() < usize::from(arguments.workers) {
+                recorder.warn(format!(
+                    "{} workers were asked for, and this machine has cores for {} beside the tester's",
+                    arguments.workers,
+                    cores.len()
+                ));
+            }
+        } else {
+            recorder.warn(
+                "the target runs elsewhere: whether it shares the tester's core is not known",
+            );
+        }
+        if core == bench.core() && started {
+            recorder
+                .warn(format!("tester and target shared core {core}: the figures are of neither"));
+        }
+        let ceiling = match calibrate {
+            Some(size) => Some(selftest::ceiling(&bench, size, &reach, stop)?),
+            None => None,
+        };
+        let waiting = match &reach {
+            TargetAccess::Dpdk(devices) => UnlinkedPorts::dpdk(&bench, devices)?,
+            TargetAccess::Memif(sockets) => UnlinkedPorts::memif(sockets)?,
+        };
+        let mut target = RunningTarget::start(arguments, &bench, core)?;
+        let addresses = |macs: &[MacAddr]| {
+            let mac = |at: usize| macs.get(at).copied().unwrap_or_default();
+            let mut own = arguments.port_addresses([mac(0), mac(1)]);
+            own.truncate(macs.len());
+            own
+        };
+        let engine = waiting.drive(&bench, &mut target, LINK_TIMEOUT, addresses, stop)?;
+        let queue_pkts = engine.queue_pkts(bench_arguments.descriptors);
+        let mut rig = Self {
+            engine,
+            control: None,
+            target,
+            bench,
+            arguments: arguments.clone(),
+            next_hops: [MacAddr([2, 0, 0, 0, 0, 2]); 2],
+            sessions: UpfSessionIds {
+                uplink_teids: vec![1; usize::try_from(arguments.sessions).unwrap_or(1)],
+                up_seids: Vec::new(),
+            },
+            burst: 32,
+            queue_pkts,
+            established: None,
+            ceiling,
+            live: TrialProgress::default(),
+            churn: None,
+            cpu: None,
+            totals: Totals::default(),
+        };
+        if arguments.is_upf() {
+            rig.establish(stop)?;
+            rig.resolve(stop)?;
+        }
+        rig.first_packets(stop)?;
+        Ok((rig, recorder))
+    }
+
+    /// Association and sessions, while the tester's thread speaks for the ports: the UPF asks for
+    /// link-layer addresses meanwhile.
+    fn establish(&mut self, stop: &Stop) -> Result<()> {
+        let arguments = &self.arguments;
+        let mut control = arguments.control()?;
+        let config = arguments.sessions_config(GNB_TEID)?;
+        let target = &mut self.target;
+        eprintln!("establishing {} sessions with {}", config.count, arguments.n4);
+        let (sessions, report) = serve_while(
+            &self.bench,
+            || self.engine.serve(),
+            || {
+                let mut watch = || {
+                    stop.check()?;
+                    target.check()
+                };
+                control.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
+                control.establish(&config, &mut watch)
+            },
+        )?;
+        control.answer_in_background()?;
+        self.sessions = sessions;
+        self.established = Some(report);
+        self.control = Some(control);
+        Ok(())
+    }
+
+    /// The link-layer addresses of the UPF on N3 and N6.
+    fn resolve(&mut self, stop: &Stop) -> Result<()> {
+        let wanted = self.arguments.next_hops();
+        let engine = &mut self.engine;
+        let found = on_tester_quietly(&self.bench, || {
+            wanted
+                .iter()
+                .map(|(port, address)| engine.resolve(*port, *address, ARP_TIMEOUT, stop))
+                .collect::<Vec<_>>()
+        })?;
+        stop.check()?;
+        for ((slot, found), (_, address)) in self.next_hops.iter_mut().zip(found).zip(wanted) {
+            *slot = found.with_context(|| {
+                format!("no answer to who has {address} (ARP, neighbor discovery) within {ARP_TIMEOUT:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Sees that packets come back before anything is measured.
+    fn first_packets(&mut self, stop: &Stop) -> Result<()> {
+        for direction in [TrafficDirection::Uplink, TrafficDirection::Downlink] {
+            let case = TrialCase {
+                direction,
+                size: "128".parse().map_err(|error: String| anyhow!(error))?,
+                active: u32::try_from(self.sessions.uplink_teids.len())
+                    .unwrap_or(u32::MAX)
+                    .min(1000),
+                order: SessionOrder::Sequential,
+            };
+            self.set_case(&case)?;
+            let outcome = self.run(
+                &case,
+                OfferedRate::Pps(FIRST_PPS),
+                FIRST_NS,
+                false,
+                "first packets",
+                stop,
+            )?;
+            let sum = |figure: fn(&StreamOutcome) -> u64| outcome.sum(figure);
+            if sum(|stream| stream.arrivals.received) == 0 {
+                bail!(
+                    "of {} {} packets none came back ({} on a wrong port or in a wrong tunnel, {} \
+                     other frames): the target does not forward them",
+                    sum(|stream| stream.sending.sent),
+                    direction.name(),
+                    sum(|stream| stream.arrivals.misdelivered),
+                    outcome.other_frames
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes frames and plan of a case.
+    ///
+    /// # Errors
+    /// A size that cannot be, or more active sessions than there are.
+    pub fn set_case(&mut self, case: &TrialCase) -> Result<()> {
+        let arguments = &self.arguments;
+        let active = usize::try_from(case.active).unwrap_or(usize::MAX);
+        let all = &self.sessions.uplink_teids;
+        let teids = all.get(..active).ok_or_else(|| {
+            environment(format!(
+                "{} active sessions are more than there are ({}, --sessions)",
+                case.active,
+                all.len()
+            ))
+        })?;
+        let plan: Arc<[_]> = draw_plan(&PlanConfig {
+            teids,
+            first: 0,
+            gnbs: &arguments.gnb_addresses(),
+            source_ports: arguments.source_ports,
+            weights: &case.size.weights,
+            order: case.order,
+            seed: 1,
+        })
+        .into();
+        let stream = |uplink| self.stream(uplink, &case.size, Arc::clone(&plan));
+        let streams = vec![stream(true)?, stream(false)?];
+        self.engine.set_streams(streams);
+        Ok(())
+    }
+
+    /// A stream of one direction.
+    fn stream(
+        &self,
+        uplink: bool,
+        size: &Size,
+        plan: Arc<[PlannedPacket]>,
+    ) -> Result<StreamConfig> {
+        let is_upf = self.arguments.is_upf();
+        let (tx, rx) = match (is_upf, uplink) {
+            (true, true) => (0, 1),
+            (true, false) => (1, 0),
+            (false, _) => (0, 0),
+        };
+        let mac = self.engine.mac(usize::from(tx == 1)).context("a port is missing")?;
+        let [n3, n6] = self.next_hops;
+        let form = self.arguments.form(uplink, mac, if uplink { n3 } else { n6 });
+        let template = |len: &usize| {
+            Template::new(&form, *len).map_err(|error| environment(format!("size {len}: {error}")))
+        };
+        let templates = size.lens.iter().map(template).collect::<Result<Vec<_>>>()?;
+        Ok(StreamConfig {
+            tx: PortId(tx),
+            rx: PortId(rx),
+            templates: templates.into(),
+            plan,
+            rx_teid: (is_upf && !uplink).then_some(GNB_TEID),
+        })
+    }
+
+    fn run(
+        &mut self,
+        case: &TrialCase,
+        rate: OfferedRate,
+        duration_ns: u64,
+        timeline: bool,
+        what: &str,
+        stop: &Stop,
+    ) -> Result<TrialOutcome> {
+        let pps = if let OfferedRate::Pps(pps) = rate { pps } else { 0 };
+        let config = TrialConfig {
+            courses: case.direction.rates(rate).into_iter().map(RateStep::always).collect(),
+            duration_ns,
+            drain_ns: DRAIN_NS,
+            quiet_ns: if self.churn.is_some() { DRAIN_NS } else { QUIET_NS },
+            absence_ns_min: absence_ns_min(pps, self.queue_pkts),
+            late_max_ns: LATE_MAX_NS,
+            burst: self.burst,
+            timeline,
+            window_ns: 0,
+        };
+        self.live.rate_pps.store(pps, Ordering::Relaxed);
+        self.run_trial(&config, what, stop)
+    }
+
+    /// Runs one trial and counts it in the totals.
+    fn run_trial(&mut self, config: &TrialConfig, what: &str, stop: &Stop) -> Result<TrialOutcome> {
+        let (engine, live) = (&mut self.engine, &self.live);
+        let outcome = match &mut self.churn {
+            None => self.bench.on_tester(live, what, || Ok(engine.run(config, live, stop)))?,
+            Some(churn) => {
+                let control = self.control.as_mut().context("this target has no sessions")?;
+                self.bench.on_tester(live, what, || {
+                    let mut failure = None;
+                    let outcome = engine.run_beside(config, live, stop, &mut || {
+                        if failure.is_none() {
+                            failure = churn.step(control).err();
+                        }
+                    });
+                    failure.map_or(Ok(outcome), Err)
+                })?
+            }
+        };
+        self.totals.sent += outcome.sum(|stream| stream.sending.sent);
+        self.totals.received += outcome.sum(|stream| {
+            let arrivals = &stream.arrivals;
+            arrivals.received + arrivals.duplicates + arrivals.too_late + arrivals.misdelivered
+        });
+        if config.duration_ns >= RATE_NS_MIN {
+            self.totals.fastest_pps = self.totals.fastest_pps.max(fastest_second(&outcome));
+        }
+        self.target.check()?;
+        Ok(outcome)
+    }
+
+    /// Frequency of the tester's clock. Unit: Hz.
+    #[must_use]
+    pub fn hz(&self) -> u64 {
+        self.engine.hz()
+    }
+
+    /// Runs one trial of the case that was set.
+    ///
+    /// # Errors
+    /// The target has ended; [`Interrupted`].
+    pub fn trial(
+        &mut self,
+        case: &TrialCase,
+        rate: OfferedRate,
+        duration_ns: u64,
+        timeline: bool,
+        stop: &Stop,
+    ) -> Result<TrialReport> {
+        self.cpu.get_or_insert_with(|| self.target.cpu_by_core());
+        let waited = self.target.waited();
+        let outcome = self.run(case, rate, duration_ns, timeline, &case.name(), stop)?;
+        let target_ns = waited.zip(self.target.waited()).map(|(before, now)| before.until(&now));
+        let hz = self.engine.hz();
+        let pps = if let OfferedRate::Pps(pps) = rate { Some(pps) } else { None };
+        let mut report = TrialReport::new(pps, &["uplink", "downlink"], &outcome, hz);
+        let (count, tester_ns) = (outcome.absences, outcome.absent_ns);
+        let pps = report.offered_pps;
+        report.absence = Absence::of(count, tester_ns, target_ns, pps, self.queue_pkts);
+        if !outcome.complete {
+            return Err(Interrupted.into());
+        }
+        Ok(report)
+    }
+
+    /// # Errors
+    /// The rate is above what the tester itself can do, as far as that was measured.
+    pub fn refuse_above_ceiling(&self, pps: u64) -> Result<()> {
+        match self.ceiling.as_ref().map(|ceiling| ceiling.received_pps) {
+            Some(ceiling) if pps > ceiling => Err(environment(format!(
+                "a rate of {} is above the tester's own ceiling on this machine ({})",
+                mpps(pps),
+                mpps(ceiling)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Warns of results near the tester's ceiling, and of a shared core, where it was seen.
+    pub fn judge(&self, recorder: &mut Recorder, what: &str, pps: u64) {
+        let Some(ceiling) = self.ceiling.as_ref().map(|ceiling| ceiling.received_pps) else {
+            return;
+        };
+        if pps.saturating_mul(100) > ceiling.saturating_mul(CEILING_SHARE_PERCENT) {
+            recorder.warn(format!(
+                "{what}: {} is within 10 % of the tester's own ceiling ({}); the target may be faster",
+                mpps(pps),
+                mpps(ceiling)
+            ));
+        }
+    }
+
+    /// Warns when the target's threads used the tester's core since the first trial.
+    pub fn judge_cores(&self, recorder: &mut Recorder) {
+        let (Some(before), now) = (&self.cpu, self.target.cpu_by_core()) else { return };
+        let used = |core: u16| {
+            let before = before.get(&core).copied().unwrap_or(0);
+            now.get(&core).copied().unwrap_or(0).saturating_sub(before)
+        };
+        let total: u64 = now.keys().map(|core| used(*core)).sum();
+        let shared = used(self.bench.core());
+        if shared * 10 > total && total > 0 {
+            recorder.warn(format!(
+                "the target spent {shared} of {total} ticks of CPU time on the tester's core {}",
+                self.bench.core()
+            ));
+        }
+    }
+
+    /// What the target counted, and the end of its sessions where it goes on living.
+    ///
+    /// # Errors
+    /// The sessions cannot be deleted.
+    pub fn finish(&mut self, stop: &Stop) -> Result<Option<serde_json::Value>> {
+        let counters = self.target.counters(stop);
+        if let Some(control) =
+            self.control.as_mut().filter(|_| self.arguments.target == TargetKind::Upf)
+        {
+            let engine = &mut self.engine;
+            serve_while(&self.bench, || engine.serve(), || control.delete(|| Ok(())))?;
+        }
+        Ok(counters)
+    }
+}
+
+/// The highest rate of packets coming back in a whole second, or that of the trial where its seconds
+/// were not kept apart. Unit: packets per second.
+fn fastest_second(outcome: &TrialOutcome) -> u64 {
+    let whole = usize::try_from(outcome.sending_ns / 1_000_000_000).unwrap_or(0);
+    let of_second = |at: usize| -> u64 {
+        let seconds = outcome.streams.iter().filter_map(|stream| stream.seconds.get(at));
+        seconds.map(|second| second.summary(1_000_000_000).count).sum()
+    };
+    let fastest = (0..whole).map(of_second).max().unwrap_or(0);
+    fastest.max(outcome.pps(outcome.sum(|stream| stream.arrivals.received)))
+}
+
+/// Runs `work` here while a thread on the tester's core speaks for the ports by calling `serve`.
+pub(super) fn serve_while<T>(
+    bench: &Testbed,
+    mut serve: impl FnMut() + Send,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            on_core(bench.eal(), bench.core(), || {
+                while !done.load(Ordering::Acquire) {
+                    serve();
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                Ok(())
+            })
+        });
+        let result = work();
+        done.store(true, Ordering::Release);
+        server.join().map_err(|_| anyhow!("the tester's thread panicked"))??;
+        result
+    })
+}
+
+/// Runs `work` on a registered thread on the tester's core, without a line of progress.
+fn on_tester_quietly<T: Send>(bench: &Testbed, work: impl FnOnce() -> T + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), || Ok(work())));
+        thread.join().map_err(|_| anyhow!("the tester's thread panicked"))?
+    })
+}

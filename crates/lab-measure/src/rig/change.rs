@@ -1,0 +1,105 @@
+//! Sessions that come, go and change while the rig stands.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::{GNB_TEID, Rig, serve_while};
+use adit_lab_process::stop::Stop;
+use adit_lab_smf::ProcedureReport;
+use adit_lab_smf::churn::{Churn, ChurnPattern};
+
+impl Rig {
+    /// Sessions that are established.
+    #[must_use]
+    pub fn session_count(&self) -> u32 {
+        u32::try_from(self.sessions.uplink_teids.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Establishes sessions until there are `count`; refusals are counted.
+    ///
+    /// # Errors
+    /// The target has no sessions or has ended; a request stayed unanswered.
+    pub fn grow(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
+        let config = self.arguments.sessions_config(GNB_TEID)?;
+        let from = self.session_count();
+        let control = self.control.as_mut().context("this target has no sessions")?;
+        let (sessions, target) = (&mut self.sessions, &mut self.target);
+        let report = serve_while(
+            &self.bench,
+            || self.engine.serve(),
+            || {
+                let watch = || stop.check().and_then(|()| target.check());
+                control.establish_more(&config, from..count.max(from), sessions, true, watch)
+            },
+        )?;
+        control.answer_in_background()?;
+        Ok(report)
+    }
+
+    /// Deletes sessions until there are `count`.
+    ///
+    /// # Errors
+    /// As for [`Self::grow`]; a deletion was refused.
+    pub fn shrink(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
+        let from = self.session_count();
+        let control = self.control.as_mut().context("this target has no sessions")?;
+        let target = &mut self.target;
+        let report = serve_while(
+            &self.bench,
+            || self.engine.serve(),
+            || {
+                let watch = || stop.check().and_then(|()| target.check());
+                control.delete_range(count.min(from)..from, watch)
+            },
+        )?;
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        self.sessions.up_seids.truncate(count);
+        self.sessions.uplink_teids.truncate(count);
+        control.set_sessions(&self.sessions);
+        control.answer_in_background()?;
+        Ok(report)
+    }
+
+    /// Lets sessions change beside the trials from now on: the last `count` of them.
+    ///
+    /// # Errors
+    /// The target has no sessions.
+    pub fn begin_churn(
+        &mut self,
+        pattern: ChurnPattern,
+        rate: u64,
+        count: u32,
+        idle: Duration,
+    ) -> Result<()> {
+        let config = self.arguments.sessions_config(GNB_TEID)?;
+        let all = self.session_count();
+        let control = self.control.as_mut().context("this target has no sessions")?;
+        control.poll_for_answers()?;
+        let count = count.min(all);
+        let range = (all - count, count);
+        let sessions = self.sessions.clone();
+        self.churn = Some(Churn::new(pattern, config, control, sessions, range, rate, idle));
+        Ok(())
+    }
+
+    /// Ends the changes, every session back in its first state.
+    ///
+    /// # Errors
+    /// The target has ended; a request stayed unanswered.
+    pub fn end_churn(&mut self) -> Result<Option<ProcedureReport>> {
+        let Some(churn) = self.churn.take() else { return Ok(None) };
+        let control = self.control.as_mut().context("this target has no sessions")?;
+        control.wait_for_answers()?;
+        let target = &mut self.target;
+        let (report, sessions) = serve_while(
+            &self.bench,
+            || self.engine.serve(),
+            || churn.finish(control, || target.check()),
+        )?;
+        control.set_sessions(&sessions);
+        self.sessions = sessions;
+        control.answer_in_background()?;
+        Ok(Some(report))
+    }
+}

@@ -1,0 +1,72 @@
+//! Groups of sessions, each with a course of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+
+use super::{DRAIN_NS, LATE_MAX_NS, Rig};
+use crate::groups::SessionGroup;
+use crate::validity::absence_ns_min;
+use adit_lab_engine::pacer::RateStep;
+use adit_lab_engine::plan::{PlanConfig, SessionOrder, draw_plan};
+use adit_lab_engine::trial::{TrialConfig, TrialOutcome};
+use adit_lab_process::stop::Stop;
+
+impl Rig {
+    /// Makes two streams of each group, its uplink and its downlink. Their sessions take turns.
+    ///
+    /// # Errors
+    /// A size that cannot be, or more sessions than there are.
+    pub fn set_groups(&mut self, groups: &[SessionGroup]) -> Result<()> {
+        let gnbs = self.arguments.gnb_addresses();
+        let mut streams = Vec::new();
+        for group in groups {
+            let place = |index: u32| usize::try_from(index).unwrap_or(usize::MAX);
+            let (first, last) = (place(group.first), place(group.first + group.sessions));
+            let teids = self.sessions.uplink_teids.get(first..last);
+            let teids = teids.context("a group has more sessions than there are")?;
+            let plan: Arc<[_]> = draw_plan(&PlanConfig {
+                teids,
+                first,
+                gnbs: &gnbs,
+                source_ports: self.arguments.source_ports,
+                weights: &group.size.weights,
+                order: SessionOrder::Sequential,
+                seed: 1,
+            })
+            .into();
+            streams.push(self.stream(true, &group.size, Arc::clone(&plan))?);
+            streams.push(self.stream(false, &group.size, plan)?);
+        }
+        self.engine.set_streams(streams);
+        Ok(())
+    }
+
+    /// Runs one trial in which each stream follows its course.
+    ///
+    /// # Errors
+    /// The target has ended.
+    pub fn follow(
+        &mut self,
+        courses: Vec<Vec<RateStep>>,
+        duration_ns: u64,
+        window_ns: u64,
+        stop: &Stop,
+    ) -> Result<TrialOutcome> {
+        let config = TrialConfig {
+            courses,
+            duration_ns,
+            drain_ns: DRAIN_NS,
+            quiet_ns: DRAIN_NS,
+            absence_ns_min: absence_ns_min(0, self.queue_pkts),
+            late_max_ns: LATE_MAX_NS,
+            burst: self.burst,
+            timeline: false,
+            window_ns,
+        };
+        self.cpu.get_or_insert_with(|| self.target.cpu_by_core());
+        self.live.rate_pps.store(0, Ordering::Relaxed);
+        self.run_trial(&config, "rates", stop)
+    }
+}

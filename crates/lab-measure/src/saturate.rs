@@ -1,0 +1,525 @@
+//! `adit-lab saturate`: how much adit and testpmd forward over memif when more is offered than they
+//! can take, in one run and in turns.
+//!
+//! Both run as processes on the target's core; while one is measured the other is stopped. The
+//! tester is on its own core and writes frames straight into the target's memory ([`adit_lab_engine::memif`]),
+//! so that the target is what limits. testpmd swaps addresses (macswap) on one memif; adit forwards
+//! between two, N3 and N6. Both get frames of the length that enters in that direction.
+
+use std::time::Instant;
+
+use adit_types::{MacAddr, PortId};
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+
+use super::base::OutputArguments;
+use super::bench::{Testbed, TestbedArguments, memif_socket, on_core};
+use super::drive::TESTER_MACS;
+use super::progress::mpps;
+use super::report::{Figure, Recorder, ReportHeader, print_rates};
+use super::rig::{ARP_TIMEOUT, ASSOCIATION_TIMEOUT, GNB_TEID, serve_while};
+use super::target::{OuterFamily, RunningTarget, TargetArguments, TargetKind};
+use super::traffic::span_ns;
+use adit_lab_engine::clock::{NS_PER_S, scaled};
+use adit_lab_engine::frame::Template;
+use adit_lab_engine::inspect::probe;
+use adit_lab_engine::memif::{Listener, Memif, Ports};
+use adit_lab_engine::neighbor::Neighbors;
+use adit_lab_engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
+use adit_lab_engine::stamp::Stamp;
+use adit_lab_process::stop::{POLL, Stop, environment};
+use adit_lab_smf::{ProcedureReport, UpfAssociation};
+
+/// Packets handed over at once.
+const BURST: u16 = 32;
+/// Turns of the loop between two looks at the clock.
+const CLOCK_TURNS: u32 = 64;
+/// Traffic before a measurement, after the other target had the core. Unit: ns.
+const WARM_UP_NS: u64 = 100_000_000;
+/// Octets of GTP-U with a PDU Session Container over IPv4: what adit adds or takes away.
+const TUNNEL_LEN: usize = 20 + 8 + 16;
+const TUNNEL_LEN_PLAIN: usize = 20 + 8 + 8;
+/// A target that found its receive ring full in fewer turns than this was not saturated.
+const FULL_PERMILLE_MIN: u64 = 500;
+
+/// Options of `adit-lab saturate`.
+#[derive(Debug, clap::Args)]
+pub struct SaturateArguments {
+    #[command(flatten)]
+    bench: TestbedArguments,
+    #[command(flatten)]
+    target: TargetArguments,
+    /// Length of the UEs' IP packets.
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    size: usize,
+    /// Length of each measurement.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span_ns)]
+    span: u64,
+    /// Turns; each target is measured once in each, uplink and downlink.
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Fail when the ratio of a direction is below this many thousandths.
+    #[arg(long, value_name = "N")]
+    permille_min: Option<u64>,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct SaturationInterval {
+    /// `adit` or `testpmd`.
+    pub target: String,
+    /// `uplink` or `downlink`.
+    pub direction: String,
+    /// Octets of a frame that enters.
+    pub frame_len_in_bytes: usize,
+    /// Frames that came back. Unit: packets per second.
+    pub forwarded_pps: u64,
+    /// Cycles of the target's core for each: its time stamp counter's rate by `forwarded_pps`.
+    pub cycles_per_packet: f64,
+    /// Of a thousand turns of the tester, those that found the target's receive ring full.
+    pub ring_full_permille: u64,
+    /// Frames of another length than expected.
+    pub others: u64,
+}
+
+/// Forwarded rates of one direction against each other.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RateRatio {
+    /// `uplink` or `downlink`.
+    pub direction: String,
+    /// Octets of a frame that enters.
+    pub frame_len_in_bytes: usize,
+    /// Median over the turns of adit's rate by testpmd's. Unit: thousandths.
+    pub median_permille: u64,
+    /// The lowest.
+    pub min_permille: u64,
+    /// The highest.
+    pub max_permille: u64,
+}
+
+/// The report of `adit-lab saturate`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SaturateReport {
+    /// Machine, time, warnings.
+    #[serde(flatten)]
+    pub header: ReportHeader,
+    /// Sessions, all with traffic, at random.
+    pub sessions: u32,
+    /// Rules of each.
+    pub rules: String,
+    /// How they were established.
+    pub established: Option<ProcedureReport>,
+    /// adit by testpmd.
+    pub ratios: Vec<RateRatio>,
+    /// The figures to compare.
+    pub figures: Vec<Figure>,
+    /// Every measurement, in its order.
+    pub spells: Vec<SaturationInterval>,
+    /// What adit counted.
+    pub target_counters: Option<serde_json::Value>,
+}
+
+/// Runs the measurement.
+///
+/// # Errors
+/// A target cannot be started or reached, its packets come back wrong, or `stop` was raised.
+pub fn run(arguments: &SaturateArguments, stop: &Stop) -> Result<bool> {
+    let bench = Testbed::start(&arguments.bench, &[])?;
+    let mut recorder = Recorder::start("saturate", &bench);
+    let core = arguments.target.core(&bench)?;
+    recorder.cores("target", &[core]);
+    let mut testpmd = SaturatedTarget::testpmd(arguments, &bench, core, stop)?;
+    let mut adit = SaturatedTarget::adit(arguments, &bench, core, stop)?;
+    let mut report = SaturateReport {
+        header: ReportHeader::default(),
+        sessions: arguments.target.sessions,
+        rules: format!("{:?}", arguments.target.rules).to_lowercase(),
+        established: adit.established.clone(),
+        ratios: Vec::new(),
+        figures: Vec::new(),
+        spells: Vec::new(),
+        target_counters: None,
+    };
+    let result = take_turns(arguments, &bench, [&mut testpmd, &mut adit], &mut report, stop);
+    adit.target.resume();
+    report.target_counters = adit.target.counters(&Stop::default());
+    drop((testpmd, adit));
+    conclude(&mut report, &mut recorder);
+    report.header = recorder.finish(result.is_ok());
+    arguments.output.deliver(&report, print)?;
+    result?;
+    let enough =
+        |ratio: &RateRatio| arguments.permille_min.is_none_or(|m| ratio.median_permille >= m);
+    Ok(report.ratios.iter().all(enough))
+}
+
+/// One target with its ports and frames.
+struct SaturatedTarget {
+    name: &'static str,
+    ports: Ports,
+    target: RunningTarget,
+    streams: Vec<SaturationStream>,
+    established: Option<ProcedureReport>,
+    _control: Option<UpfAssociation>,
+}
+
+/// What is sent in one direction, and what comes back.
+struct SaturationStream {
+    direction: &'static str,
+    /// The port.
+    tx: usize,
+    template: Template,
+    plan: std::sync::Arc<[PlannedPacket]>,
+    /// Octets of a frame that comes back.
+    len_back: usize,
+    /// TEID of session 0 in what comes back.
+    teid_back: Option<u32>,
+}
+
+impl SaturatedTarget {
+    fn testpmd(
+        arguments: &SaturateArguments,
+        bench: &Testbed,
+        core: u16,
+        stop: &Stop,
+    ) -> Result<Self> {
+        let options = TargetArguments { target: TargetKind::Testpmd, ..arguments.target.clone() };
+        let listener = Listener::bind(&memif_socket("l2"))?;
+        let mut target = RunningTarget::start(&options, bench, core)?;
+        let memif = target.accept(&listener, stop)?;
+        target.pause();
+        let ports = Ports::new(vec![memif], TESTER_MACS.to_vec());
+        let teids = vec![1; usize::try_from(options.sessions)?];
+        let swap = |uplink| -> Result<SaturationStream> {
+            let stream = stream(arguments, uplink, TESTER_MACS[1], &teids)?;
+            let len_back = stream.template.frame_len();
+            Ok(SaturationStream { tx: 0, len_back, teid_back: None, ..stream })
+        };
+        let streams = vec![swap(true)?, swap(false)?];
+        Ok(Self { name: "testpmd", ports, target, streams, established: None, _control: None })
+    }
+
+    fn adit(
+        arguments: &SaturateArguments,
+        bench: &Testbed,
+        core: u16,
+        stop: &Stop,
+    ) -> Result<Self> {
+        let options = TargetArguments { target: TargetKind::Adit, ..arguments.target.clone() };
+        let n3 = Listener::bind(&memif_socket("n3"))?;
+        let n6 = Listener::bind(&memif_socket("n6"))?;
+        let mut target = RunningTarget::start(&options, bench, core)?;
+        let memifs = vec![target.accept(&n3, stop)?, target.accept(&n6, stop)?];
+        let mut ports = Ports::new(memifs, TESTER_MACS.to_vec());
+        let mut control = options.control()?;
+        eprintln!("establishing {} sessions", options.sessions);
+        let mut neighbors = Neighbors::new(options.port_addresses(TESTER_MACS));
+        let established = serve_while(
+            bench,
+            || serve(&mut ports, &mut neighbors),
+            || {
+                let mut watch = || stop.check().and_then(|()| target.check());
+                control.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
+                control.establish(&options.sessions_config(GNB_TEID)?, &mut watch)
+            },
+        )?;
+        let (sessions, established) = established;
+        control.answer_in_background()?;
+        let macs = resolve(&options, &mut ports, &mut neighbors, stop)?;
+        target.pause();
+        let streams = vec![
+            stream(arguments, true, macs[0], &sessions.uplink_teids)?,
+            stream(arguments, false, macs[1], &sessions.uplink_teids)?,
+        ];
+        let (established, control) = (Some(established), Some(control));
+        Ok(Self { name: "adit", ports, target, streams, established, _control: control })
+    }
+}
+
+/// A stream towards a UPF.
+fn stream(
+    arguments: &SaturateArguments,
+    uplink: bool,
+    dst_mac: MacAddr,
+    teids: &[u32],
+) -> Result<SaturationStream> {
+    let options = &arguments.target;
+    let tx = usize::from(!uplink);
+    let form = options.form(uplink, TESTER_MACS[tx], dst_mac);
+    let template = Template::new(&form, arguments.size)
+        .map_err(|error| environment(format!("--size {}: {error}", arguments.size)))?;
+    let plan = draw_plan(&PlanConfig {
+        teids,
+        first: 0,
+        gnbs: &options.gnb_addresses(),
+        source_ports: options.source_ports,
+        weights: &[1],
+        order: SessionOrder::Random,
+        seed: if uplink { 1 } else { 2 },
+    });
+    let len = template.frame_len();
+    let has_qfi = options.profile()?.qfi.is_some();
+    // What the header of IPv6 has more.
+    let more = if options.n3_family == OuterFamily::Ipv6 { 20 } else { 0 };
+    let len_back = match (uplink, has_qfi) {
+        (true, _) => len - form.tunnel.map_or(0, |tunnel| more + tunnel_len(tunnel.psc.is_some())),
+        (false, qfi) => len + more + tunnel_len(qfi),
+    };
+    Ok(SaturationStream {
+        direction: if uplink { "uplink" } else { "downlink" },
+        tx,
+        template,
+        plan: plan.into(),
+        len_back,
+        teid_back: (!uplink).then_some(GNB_TEID),
+    })
+}
+
+const fn tunnel_len(with_container: bool) -> usize {
+    if with_container { TUNNEL_LEN } else { TUNNEL_LEN_PLAIN }
+}
+
+/// Answers what waits on all ports.
+fn serve(ports: &mut Ports, neighbors: &mut Neighbors) {
+    use adit_pktio::{Burst, PacketIo};
+    for port in (0..).map(PortId).take(ports.memifs.len()) {
+        let mut burst = Burst::new();
+        while ports.rx_burst(port, adit_types::limits::BURST_MAX, &mut burst) > 0 {
+            for buf in burst.drain(..) {
+                neighbors.receive(ports, port, buf);
+            }
+        }
+    }
+}
+
+/// The hardware addresses of the UPF on N3 and N6, and an answer to its own questions.
+fn resolve(
+    options: &TargetArguments,
+    ports: &mut Ports,
+    neighbors: &mut Neighbors,
+    stop: &Stop,
+) -> Result<[MacAddr; 2]> {
+    let wanted = options.next_hops();
+    let end = Instant::now() + ARP_TIMEOUT;
+    loop {
+        serve(ports, neighbors);
+        if let [Some(n3), Some(n6)] = wanted.map(|(_, address)| neighbors.known(address)) {
+            return Ok([n3, n6]);
+        }
+        if Instant::now() > end {
+            bail!("the UPF did not tell its link-layer addresses within {ARP_TIMEOUT:?}");
+        }
+        for (port, address) in wanted {
+            neighbors.send_request(ports, port, address);
+        }
+        stop.sleep(POLL)?;
+    }
+}
+
+fn take_turns(
+    arguments: &SaturateArguments,
+    bench: &Testbed,
+    mut sides: [&mut SaturatedTarget; 2],
+    report: &mut SaturateReport,
+    stop: &Stop,
+) -> Result<()> {
+    let hz = bench.eal().tsc_hz();
+    let ticks = |ns| scaled(ns, hz, NS_PER_S);
+    for round in 0..arguments.rounds {
+        for side in &mut sides {
+            side.target.resume();
+            for index in 0..side.streams.len() {
+                stop.check()?;
+                side.target.check()?;
+                let SaturatedTarget { name, ports, streams, .. } = &mut **side;
+                let stream = streams.get(index).context("a stream")?;
+                let (warm_up, span) = (ticks(WARM_UP_NS), ticks(arguments.span));
+                let flood = std::thread::scope(|scope| {
+                    let work = || Ok(flood(&mut ports.memifs, stream, warm_up, span));
+                    let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), work));
+                    thread.join().map_err(|_| anyhow!("the tester's thread panicked"))?
+                })?;
+                if flood.wrong > 0 {
+                    bail!("{name} sent {} wrong frames back", flood.wrong);
+                }
+                let spell = flood.spell(name, stream, hz);
+                eprintln!(
+                    "turn {}: {:8} {:8} {} ({:.0} cycles), receive ring full in {} ‰ of the turns",
+                    round + 1,
+                    spell.target,
+                    spell.direction,
+                    mpps(spell.forwarded_pps),
+                    spell.cycles_per_packet,
+                    spell.ring_full_permille
+                );
+                report.spells.push(spell);
+            }
+            side.target.pause();
+        }
+    }
+    Ok(())
+}
+
+/// What a flood found.
+#[derive(Default)]
+struct FloodResult {
+    ticks: u64,
+    forwarded: u64,
+    others: u64,
+    wrong: u64,
+    turns: u64,
+    full: u64,
+}
+
+impl FloodResult {
+    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    fn spell(&self, target: &str, stream: &SaturationStream, hz: u64) -> SaturationInterval {
+        let cycles = self.ticks as f64 / self.forwarded.max(1) as f64;
+        SaturationInterval {
+            target: target.to_owned(),
+            direction: stream.direction.to_owned(),
+            frame_len_in_bytes: stream.template.frame_len(),
+            forwarded_pps: scaled(self.forwarded, hz, self.ticks.max(1)),
+            cycles_per_packet: (cycles * 10.0).round() / 10.0,
+            ring_full_permille: scaled(self.full, 1000, self.turns.max(1)),
+            others: self.others,
+        }
+    }
+}
+
+/// Sends as much as the target's ring takes, and counts what comes back; `warm_up` and `span` in
+/// ticks.
+fn flood(memifs: &mut [Memif], stream: &SaturationStream, warm_up: u64, span: u64) -> FloodResult {
+    let mut cursor = 0;
+    let mut found = FloodResult::default();
+    let start = adit_dpdk::tsc();
+    let mut counting = None;
+    loop {
+        for _ in 0..CLOCK_TURNS {
+            let sent = send(&mut memifs[stream.tx], stream, &mut cursor);
+            found.turns += 1;
+            found.full += u64::from(sent == 0);
+            for memif in memifs.iter_mut() {
+                take(memif, stream, &mut found);
+            }
+        }
+        let now = adit_dpdk::tsc();
+        match counting {
+            None if now - start >= warm_up => {
+                found = FloodResult { wrong: found.wrong, ..FloodResult::default() };
+                counting = Some(now);
+            }
+            Some(since) if now - since >= span => {
+                found.ticks = now - since;
+                break;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Hands one burst over, or as much as there is room for; returns how many.
+#[inline]
+fn send(memif: &mut Memif, stream: &SaturationStream, cursor: &mut usize) -> u16 {
+    let len = stream.template.frame_len();
+    let count = memif.room().min(BURST);
+    for index in 0..count {
+        let Some(entry) = stream.plan.get(*cursor) else { return 0 };
+        *cursor = if *cursor + 1 == stream.plan.len() { 0 } else { *cursor + 1 };
+        let stamp = Stamp { tag: 0, session: entry.session, sequence: 0, intended: 0 };
+        if let Some(out) = memif.fill(index, len) {
+            stream.template.write(out, entry, stamp);
+        }
+    }
+    memif.send(count);
+    count
+}
+
+/// Counts what came back, by length; looks into the first of each burst.
+#[inline]
+fn take(memif: &mut Memif, stream: &SaturationStream, found: &mut FloodResult) {
+    let count = memif.waiting();
+    if count == 0 {
+        return;
+    }
+    for index in 0..count {
+        if memif.packet_len(index) == stream.len_back {
+            found.forwarded += 1;
+        } else {
+            found.others += 1;
+        }
+    }
+    let first = memif.packet(0).filter(|frame| frame.len() == stream.len_back);
+    if first.is_some_and(|frame| !is_right(frame, stream)) {
+        found.wrong += 1;
+    }
+    memif.release(count);
+}
+
+/// The frame is a probe, in the tunnel of its session.
+fn is_right(frame: &[u8], stream: &SaturationStream) -> bool {
+    probe(frame).is_some_and(|probe| match stream.teid_back {
+        Some(first) => probe.teid.map(|t| t.0) == Some(first.wrapping_add(probe.stamp.session)),
+        None => true,
+    })
+}
+
+fn conclude(report: &mut SaturateReport, recorder: &mut Recorder) {
+    for direction in ["uplink", "downlink"] {
+        let one = report.spells.iter().find(|spell| spell.direction == direction);
+        let frame_len_in_bytes = one.map_or(0, |spell| spell.frame_len_in_bytes);
+        let of = |target: &str| -> Vec<u64> {
+            let own = |spell: &&SaturationInterval| {
+                spell.target == target && spell.direction == direction
+            };
+            report.spells.iter().filter(own).map(|spell| spell.forwarded_pps).collect()
+        };
+        let (testpmd, adit) = (of("testpmd"), of("adit"));
+        let mut ratios: Vec<u64> =
+            adit.iter().zip(&testpmd).map(|(a, t)| scaled(*a, 1000, (*t).max(1))).collect();
+        ratios.sort_unstable();
+        let (Some(min), Some(max)) = (ratios.first(), ratios.last()) else { continue };
+        report.ratios.push(RateRatio {
+            direction: direction.to_owned(),
+            frame_len_in_bytes,
+            median_permille: ratios[ratios.len() / 2],
+            min_permille: *min,
+            max_permille: *max,
+        });
+        for (name, values) in [("testpmd", testpmd), ("adit", adit)] {
+            report.figures.push(Figure::of(&format!("{name}, {direction}"), "pps", &values));
+        }
+    }
+    for spell in &report.spells {
+        if spell.ring_full_permille < FULL_PERMILLE_MIN {
+            recorder.warn(format!(
+                "{} {}: its receive ring was full in {} ‰ of the tester's turns only; it may be \
+                 faster",
+                spell.target, spell.direction, spell.ring_full_permille
+            ));
+        }
+    }
+}
+
+fn print(report: &SaturateReport) {
+    print_rates("forwarded", "turns", &report.figures);
+    for ratio in &report.ratios {
+        println!(
+            "{}: adit / testpmd = {}.{:03} (from {}.{:03} to {}.{:03} over the turns)",
+            ratio.direction,
+            ratio.median_permille / 1000,
+            ratio.median_permille % 1000,
+            ratio.min_permille / 1000,
+            ratio.min_permille % 1000,
+            ratio.max_permille / 1000,
+            ratio.max_permille % 1000
+        );
+    }
+    for warning in &report.header.warnings {
+        println!("warning: {warning}");
+    }
+}

@@ -1,0 +1,793 @@
+//! The target of a measurement: started here or running already, reached through ports and, for a
+//! UPF, through PFCP.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use adit_types::{MacAddr, PortId, Qfi, VlanId};
+use adit_wire::PduSessionContainer;
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::bench::{Testbed, memif_socket};
+use super::machine::StealTime;
+use super::rig::LINK_TIMEOUT;
+use adit_lab_engine::frame::{Endpoints, FrameFormat, TesterTunnel, UePacketKind};
+use adit_lab_engine::memif::{Listener, Memif};
+use adit_lab_engine::neighbor::PortAddresses;
+use adit_lab_process::adit_binary::find_binary;
+use adit_lab_process::adit_config::{AditConfig, ExcessAction, Qos};
+use adit_lab_process::process::{Process, Program, is_installed, owned};
+use adit_lab_process::scratch::Scratch;
+use adit_lab_process::stop::{Stop, environment};
+use adit_lab_smf::{SessionProfile, SessionsConfig, TeidAllocation, UpfAssociation};
+
+/// Where the tester listens for PFCP, and `adit` when it is started here.
+const SMF: &str = "127.77.0.1:8805";
+const ADIT_N4: &str = "127.77.0.2:8805";
+/// Lines of a target's log that are shown when it fails.
+const LOG_TAIL_LINES: usize = 12;
+const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TargetKind {
+    /// `adit`, started here on memif.
+    Adit,
+    /// `dpdk-testpmd` in mode macswap, started here on memif.
+    Testpmd,
+    /// A UPF that runs already or that `--start` starts.
+    Upf,
+    /// Anything that sends back on `--port` what it receives there.
+    L2,
+}
+
+impl TargetKind {
+    /// The word of the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Adit => "adit",
+            Self::Testpmd => "testpmd",
+            Self::Upf => "upf",
+            Self::L2 => "l2",
+        }
+    }
+}
+
+/// What a target is reached through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetAccess {
+    /// DPDK ports, by their device strings.
+    Dpdk(Vec<String>),
+    /// The tester's own end of memifs, by the names of their sockets; the target is their client.
+    Memif(Vec<String>),
+}
+
+/// Rules of each session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TargetRules {
+    /// Two PDRs with a FAR each.
+    Plain,
+    /// And a QER with the QFI.
+    Qos,
+    /// And a URR that measures volume.
+    Usage,
+}
+
+/// Who chooses uplink TEIDs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TeidChoice {
+    /// The tester.
+    Given,
+    /// The UPF.
+    Chosen,
+}
+
+/// IP version under GTP-U on N3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OuterFamily {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+/// Options that name the target.
+#[derive(Debug, Clone, clap::Args)]
+pub struct TargetArguments {
+    /// What is measured.
+    #[arg(long, value_enum, default_value_t = TargetKind::Adit)]
+    pub target: TargetKind,
+    /// Core of the target; by default the first that is not the tester's.
+    #[arg(long, value_name = "CPU")]
+    pub target_core: Option<u16>,
+    /// Measure although tester and target share a core; the report says so.
+    #[arg(long)]
+    pub allow_shared_core: bool,
+    /// The adit to start instead of the one beside this program.
+    #[arg(long, value_name = "PATH")]
+    pub adit: Option<PathBuf>,
+    /// Workers of the adit that is started here, each on a core of its own; those that find none
+    /// are left out, and the report says so.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub workers: u16,
+    /// What the adit that is started here does with packets beyond a maximum bit rate; by default
+    /// what it does without configuration.
+    #[arg(long, value_enum)]
+    pub excess: Option<ExcessAction>,
+    /// Packets that it holds at most while they wait for a rate.
+    #[arg(long, value_name = "N", requires = "excess",
+        value_parser = clap::value_parser!(u32).range(0..=262_144))]
+    pub queue_pkts: Option<u32>,
+    /// What all sessions of that adit may send together in each direction, in Mb/s.
+    #[arg(long, value_name = "MBPS", requires = "excess",
+        value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub shared_mbps: Option<u32>,
+    /// Let testpmd tell its own rates each second, to be compared with the tester's; it takes some
+    /// 100 µs of the tester's core each time.
+    #[arg(long)]
+    pub target_rates: bool,
+    /// Shell command that starts the target, once the tester's ports are open; it is ended with the
+    /// measurement.
+    #[arg(long, value_name = "COMMAND")]
+    pub start: Option<String>,
+    /// Port of an L2 target, as a DPDK device string.
+    #[arg(long, value_name = "DEVICE")]
+    pub port: Option<String>,
+    /// Port towards the UPF's N3, as a DPDK device string.
+    #[arg(long, value_name = "DEVICE")]
+    pub n3: Option<String>,
+    /// Port towards the UPF's N6, as a DPDK device string.
+    #[arg(long, value_name = "DEVICE")]
+    pub n6: Option<String>,
+    /// VLAN of all frames on N3.
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub vlan_n3: Option<u16>,
+    /// VLAN of all frames on N6.
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub vlan_n6: Option<u16>,
+    /// PFCP address of the UPF.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADIT_N4)]
+    pub n4: SocketAddr,
+    /// PFCP address of the tester, which is its Node ID too.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = SMF)]
+    pub smf: SocketAddr,
+    /// GTP-U address of the UPF.
+    #[arg(long, value_name = "ADDRESS", default_value = "172.30.3.2")]
+    pub upf_n3: Ipv4Addr,
+    /// IP version under GTP-U on N3: whether --upf-n3 and --gnb hold, or --upf-n3-v6 and --gnb-v6.
+    #[arg(long, value_enum, default_value_t = OuterFamily::Ipv4)]
+    pub n3_family: OuterFamily,
+    /// GTP-U address of the UPF over IPv6.
+    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:3:f::2")]
+    pub upf_n3_v6: Ipv6Addr,
+    /// First gNB address over IPv6, in the UPF's N3 network.
+    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:3:f::10")]
+    pub gnb_v6: Ipv6Addr,
+    /// Next hop of the downlink: the UPF's address on N6.
+    #[arg(long, value_name = "ADDRESS", default_value = "172.30.6.2")]
+    pub upf_n6: Ipv4Addr,
+    /// First gNB address, in the UPF's N3 network.
+    #[arg(long, value_name = "ADDRESS", default_value = "172.30.3.10")]
+    pub gnb: Ipv4Addr,
+    /// How many gNBs; their addresses follow each other.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub gnbs: u32,
+    /// Source UDP ports of each gNB.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=60_000))]
+    pub source_ports: u16,
+    /// The data network's address on N6, the UPF's next hop.
+    #[arg(long, value_name = "ADDRESS", default_value = "172.30.6.1")]
+    pub dn: Ipv4Addr,
+    /// The data network's IPv6 address on N6, the UPF's next hop for IPv6.
+    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:6:f::1")]
+    pub dn6: Ipv6Addr,
+    /// The server with which the UEs talk.
+    #[arg(long, value_name = "ADDRESS", default_value = "198.18.0.1")]
+    pub server: Ipv4Addr,
+    /// UE address of the first session; the others follow.
+    #[arg(long, value_name = "ADDRESS", default_value = "10.64.0.1")]
+    pub ue: Ipv4Addr,
+    /// UE prefix (/64) of the first session, with IPv6 packets.
+    #[arg(long, value_name = "PREFIX", default_value = "2001:db8:64::")]
+    pub ue6: Ipv6Addr,
+    /// The server with which the UEs talk over IPv6.
+    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:6::1")]
+    pub server6: Ipv6Addr,
+    /// Network instance of the access side, where the UPF wants one.
+    #[arg(long, value_name = "NAME")]
+    pub access_instance: Option<String>,
+    /// Network instance of the core side, where the UPF wants one.
+    #[arg(long, value_name = "NAME")]
+    pub core_instance: Option<String>,
+    /// Who chooses uplink TEIDs; by default adit, and otherwise the tester.
+    #[arg(long, value_enum)]
+    pub teids: Option<TeidChoice>,
+    /// Rules of each session.
+    #[arg(long, value_enum, default_value_t = TargetRules::Qos)]
+    pub rules: TargetRules,
+    /// QFI of QERs and uplink packets.
+    #[arg(long, value_name = "QFI", default_value_t = 9,
+        value_parser = clap::value_parser!(u8).range(0..=63))]
+    pub qfi: u8,
+    /// Send uplink packets without PDU Session Container.
+    #[arg(long)]
+    pub no_psc: bool,
+    /// File with the rules of each session, instead of --rules.
+    #[arg(long, value_name = "FILE")]
+    pub rule_profile: Option<PathBuf>,
+    /// Node ID of the tester where it is not its PFCP address: an address or a name.
+    #[arg(long, value_name = "ADDRESS|NAME")]
+    pub node_id: Option<String>,
+    /// PFCP requests in flight.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub window: usize,
+    /// PFCP requests per second; by default as fast as the window allows.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub request_rate: Option<u64>,
+    /// PFCP sessions.
+    #[arg(long, value_name = "N", default_value_t = 1000,
+        value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
+    pub sessions: u32,
+    /// Sessions from the start, where a measurement adds the others.
+    #[arg(skip)]
+    pub first_sessions: Option<u32>,
+    /// The rules of the first sessions, where a measurement has several: how many have which.
+    #[arg(skip)]
+    pub profiles: Vec<(u32, SessionProfile)>,
+    /// What the UEs' packets look like.
+    #[arg(long, value_enum, default_value_t = UePacketKind::Udp4)]
+    pub inner: UePacketKind,
+}
+
+impl TargetArguments {
+    /// True for a target that speaks PFCP.
+    #[must_use]
+    pub fn is_upf(&self) -> bool {
+        matches!(self.target, TargetKind::Adit | TargetKind::Upf)
+    }
+
+    /// Addresses of the UEs and their server.
+    #[must_use]
+    pub fn endpoints(&self) -> Endpoints {
+        Endpoints {
+            ue_v4: self.ue,
+            ue_v6: self.ue6,
+            server_v4: self.server,
+            server_v6: self.server6,
+        }
+    }
+
+    /// GTP-U address of the UPF.
+    #[must_use]
+    pub fn upf_n3_address(&self) -> IpAddr {
+        match self.n3_family {
+            OuterFamily::Ipv4 => self.upf_n3.into(),
+            OuterFamily::Ipv6 => self.upf_n3_v6.into(),
+        }
+    }
+
+    /// Addresses of the gNBs; those over IPv6 differ in the low 32 bits.
+    #[must_use]
+    pub fn gnb_addresses(&self) -> Vec<IpAddr> {
+        let nth = |k: u32| -> IpAddr {
+            match self.n3_family {
+                OuterFamily::Ipv4 => Ipv4Addr::from_bits(self.gnb.to_bits().wrapping_add(k)).into(),
+                OuterFamily::Ipv6 => {
+                    let [.., a, b, c, d] = self.gnb_v6.octets();
+                    let low = u32::from_be_bytes([a, b, c, d]);
+                    let high = self.gnb_v6.to_bits() & !u128::from(u32::MAX);
+                    Ipv6Addr::from_bits(high | u128::from(low.wrapping_add(k))).into()
+                }
+            }
+        };
+        (0..self.gnbs).map(nth).collect()
+    }
+
+    /// What the tester's ports speak for: the gNBs on N3, the data network on N6.
+    #[must_use]
+    pub fn port_addresses(&self, macs: [MacAddr; 2]) -> Vec<PortAddresses> {
+        let [n3, n6] = macs;
+        let gnbs = self.gnb_addresses();
+        let v4 = |address: &IpAddr| if let IpAddr::V4(v4) = address { Some(*v4) } else { None };
+        let v6 = |address: &IpAddr| if let IpAddr::V6(v6) = address { Some(*v6) } else { None };
+        vec![
+            PortAddresses {
+                port: PortId(0),
+                mac: n3,
+                vlan: self.vlan(true),
+                ipv4: gnbs.iter().filter_map(v4).collect(),
+                ipv6: gnbs.iter().filter_map(v6).collect(),
+            },
+            PortAddresses {
+                port: PortId(1),
+                mac: n6,
+                vlan: self.vlan(false),
+                ipv4: vec![self.dn],
+                ipv6: vec![self.dn6],
+            },
+        ]
+    }
+
+    /// Whose link-layer addresses frames of N3 and N6 go to.
+    #[must_use]
+    pub fn next_hops(&self) -> [(PortId, IpAddr); 2] {
+        [(PortId(0), self.upf_n3_address()), (PortId(1), self.upf_n6.into())]
+    }
+
+    /// The QFI.
+    #[must_use]
+    pub fn qfi(&self) -> Option<Qfi> {
+        Qfi::new(self.qfi)
+    }
+
+    /// The rules of each session.
+    ///
+    /// # Errors
+    /// The file of the profile cannot be read.
+    pub fn profile(&self) -> Result<SessionProfile> {
+        if let Some(path) = &self.rule_profile {
+            return SessionProfile::read(path);
+        }
+        let qfi = Some(self.qfi).filter(|_| self.rules != TargetRules::Plain);
+        Ok(SessionProfile {
+            qfi,
+            urrs: u8::from(self.rules == TargetRules::Usage),
+            ..SessionProfile::default()
+        })
+    }
+
+    /// Who chooses uplink TEIDs.
+    #[must_use]
+    pub fn teid_choice(&self) -> TeidAllocation {
+        let default =
+            if self.target == TargetKind::Adit { TeidChoice::Chosen } else { TeidChoice::Given };
+        match self.teids.unwrap_or(default) {
+            TeidChoice::Given => TeidAllocation::Given(1),
+            TeidChoice::Chosen => TeidAllocation::Chosen,
+        }
+    }
+
+    /// The tester's side of N4, not associated yet.
+    ///
+    /// # Errors
+    /// Its address or Node ID cannot be used.
+    pub fn control(&self) -> Result<UpfAssociation> {
+        UpfAssociation::bind(
+            self.smf,
+            self.n4,
+            self.node_id.as_deref(),
+            self.window,
+            self.request_rate,
+        )
+    }
+
+    /// What is wanted of the sessions that are there from the start.
+    ///
+    /// # Errors
+    /// The rule profile cannot be read.
+    pub fn sessions_config(&self, gnb_teid: u32) -> Result<SessionsConfig> {
+        Ok(SessionsConfig {
+            count: self.first_sessions.unwrap_or(self.sessions),
+            endpoints: self.endpoints(),
+            ipv6: self.inner.is_ipv6(),
+            gnbs: self.gnb_addresses(),
+            gnb_teid,
+            upf: self.upf_n3_address(),
+            teids: self.teid_choice(),
+            profile: self.profile()?,
+            profiles: self.profiles.clone(),
+            network_instances: [self.access_instance.clone(), self.core_instance.clone()],
+        })
+    }
+
+    /// The VLAN of the access or the core side.
+    #[must_use]
+    pub fn vlan(&self, is_access: bool) -> VlanId {
+        let given = if is_access { self.vlan_n3 } else { self.vlan_n6 };
+        given.and_then(VlanId::new).unwrap_or(VlanId::UNTAGGED)
+    }
+
+    /// Frames of one direction, between these hardware addresses.
+    #[must_use]
+    pub fn form(&self, uplink: bool, src_mac: MacAddr, dst_mac: MacAddr) -> FrameFormat {
+        let psc = (!self.no_psc).then(|| self.qfi().map(PduSessionContainer::uplink)).flatten();
+        FrameFormat {
+            src_mac,
+            dst_mac,
+            vlan: self.vlan(uplink),
+            tunnel: uplink.then(|| TesterTunnel {
+                upf: self.upf_n3_address(),
+                gnb: self.gnb_addresses().first().copied().unwrap_or(self.gnb.into()),
+                psc,
+            }),
+            uplink,
+            inner: self.inner,
+            endpoints: self.endpoints(),
+        }
+    }
+
+    /// What the target is reached through: its N3 and N6, or the one port of an L2 target.
+    ///
+    /// # Errors
+    /// An option is missing.
+    pub fn reach(&self) -> Result<TargetAccess> {
+        let given = |option: &Option<String>, name: &str| {
+            option.clone().ok_or_else(|| {
+                environment(format!("this target needs {name} DEVICE, a DPDK device string"))
+            })
+        };
+        match self.target {
+            TargetKind::Adit => {
+                Ok(TargetAccess::Memif(vec![memif_socket("n3"), memif_socket("n6")]))
+            }
+            TargetKind::Testpmd => Ok(TargetAccess::Memif(vec![memif_socket("l2")])),
+            TargetKind::Upf => {
+                Ok(TargetAccess::Dpdk(vec![given(&self.n3, "--n3")?, given(&self.n6, "--n6")?]))
+            }
+            TargetKind::L2 => Ok(TargetAccess::Dpdk(vec![given(&self.port, "--port")?])),
+        }
+    }
+
+    /// The target's core, where it is started here.
+    ///
+    /// # Errors
+    /// It would be the tester's, and that was not allowed.
+    pub fn core(&self, bench: &Testbed) -> Result<u16> {
+        let core = self.target_core.or_else(|| bench.other_core()).unwrap_or_else(|| bench.core());
+        if core == bench.core() && !self.allow_shared_core {
+            return Err(environment(format!(
+                "tester and target would share core {core}, which measures neither; name others \
+                 with --core and --target-core, or insist with --allow-shared-core"
+            )));
+        }
+        Ok(core)
+    }
+}
+
+impl TargetArguments {
+    /// The cores of the target's workers, the first of them `core`: as many as were asked for and as
+    /// there are beside the tester's.
+    #[must_use]
+    pub fn worker_cores(&self, bench: &Testbed, core: u16) -> Vec<u16> {
+        let others = bench.other_cores().filter(|other| *other != core);
+        std::iter::once(core).chain(others).take(usize::from(self.workers)).collect()
+    }
+}
+
+/// A target that was started here, and a folder for its files; both gone when dropped, in this order. It may be
+/// paused when the tester is killed, so it is killed then, too.
+#[derive(Debug)]
+pub struct RunningTarget {
+    process: Option<Process>,
+    /// Those of its workers.
+    cores: Vec<u16>,
+    kind: TargetKind,
+    dir: Scratch,
+    log: PathBuf,
+    adit: Option<PathBuf>,
+}
+
+impl RunningTarget {
+    /// Starts the target, or nothing where it runs already.
+    ///
+    /// # Errors
+    /// The program is missing or cannot be started.
+    pub fn start(arguments: &TargetArguments, bench: &Testbed, core: u16) -> Result<Self> {
+        let dir = Scratch::create(arguments.target.name())?;
+        let log = dir.path().join("target.log");
+        let kind = arguments.target;
+        let mut running = Self {
+            process: None,
+            cores: arguments.worker_cores(bench, core),
+            kind,
+            dir,
+            log,
+            adit: None,
+        };
+        let command = match (arguments.target, &arguments.start) {
+            (TargetKind::Adit, _) => {
+                let binary = find_binary(arguments.adit.as_deref())?;
+                let config = running.dir.path().join("adit.toml");
+                let cores = &running.cores;
+                let text = adit_configuration(arguments, bench.core(), cores, running.dir.path());
+                fs::write(&config, text).context("write adit's configuration")?;
+                let mut command = owned(&binary, "KILL");
+                command.args(["run", "--config"]).arg(&config).env("NO_COLOR", "1");
+                running.adit = Some(binary);
+                command
+            }
+            (TargetKind::Testpmd, _) => testpmd(bench, core, arguments.target_rates)?,
+            (_, Some(line)) => {
+                let mut command = owned("sh", "KILL");
+                command.args(["-c", line]);
+                command
+            }
+            (_, None) => return Ok(running),
+        };
+        let mut command = command;
+        command.process_group(0).stdin(Stdio::null());
+        let log = running.log.clone();
+        let process = bench.on_all_cores(|| Process::start("target", command, &log, &log))?;
+        running.process = Some(process);
+        Ok(running)
+    }
+
+    /// Waits for it to come as the client of a memif.
+    ///
+    /// # Errors
+    /// It ends or does not come; it says something unknown; `stop` was raised.
+    pub fn accept(&mut self, listener: &Listener, stop: &Stop) -> Result<Memif> {
+        listener.accept(LINK_TIMEOUT, || stop.check().and_then(|()| self.check()))
+    }
+
+    /// Errors once the target has ended.
+    ///
+    /// # Errors
+    /// It has ended; the text has the last lines of its log.
+    pub fn check(&mut self) -> Result<()> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        match process.poll()? {
+            None => Ok(()),
+            Some(status) => {
+                bail!("the target ended ({status}); its last words:\n{}", self.log_tail())
+            }
+        }
+    }
+
+    /// Keeps it from running until [`Self::resume`].
+    pub fn pause(&self) {
+        self.process.iter().for_each(Process::pause);
+    }
+
+    /// Lets it run again.
+    pub fn resume(&self) {
+        self.process.iter().for_each(Process::resume);
+    }
+
+    /// The last lines of its log.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+    }
+
+    /// CPU time of its threads by core, since the start. Unit: 10 ms.
+    #[must_use]
+    pub fn cpu_by_core(&self) -> BTreeMap<u16, u64> {
+        let pid = self.process.as_ref().map(Process::id);
+        pid.map_or_else(BTreeMap::new, cpu_by_core)
+    }
+
+    /// How long its threads on its workers' cores have waited to run; `None` where the kernel does not tell or
+    /// it was not started here.
+    #[must_use]
+    pub fn waited(&self) -> Option<RunQueueWait> {
+        let pid = self.process.as_ref().map(Process::id)?;
+        Some(RunQueueWait {
+            cores: self.cores.clone(),
+            threads_ns: waiting_ns(pid, &self.cores)?,
+            steal: StealTime::now(),
+        })
+    }
+
+    /// Memory of the process, where it was started here. Unit: KiB.
+    #[must_use]
+    pub fn memory_kib(&self) -> Option<u64> {
+        let pid = self.process.as_ref()?.id();
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.split_whitespace().next()?.parse().ok()
+    }
+
+    /// What the target itself counted, as far as it tells; ends a testpmd, which tells only then.
+    pub fn counters(&mut self, stop: &Stop) -> Option<Value> {
+        match self.kind {
+            TargetKind::Adit => {
+                let mut command = Command::new(self.adit.as_ref()?);
+                command.args(["show", "counters", "--json", "--socket"]);
+                command.arg(self.dir.path().join("admin.sock")).process_group(0);
+                let program =
+                    Program::start(self.dir.path(), "show", command, SHOW_TIMEOUT).ok()?;
+                let output = program.wait(stop).ok().filter(|output| output.success)?;
+                serde_json::from_str(&output.stdout).ok()
+            }
+            TargetKind::Testpmd => {
+                self.process.as_mut()?.terminate().ok()?;
+                let text = fs::read_to_string(&self.log).ok()?;
+                testpmd_counters(&text)
+            }
+            TargetKind::Upf | TargetKind::L2 => None,
+        }
+    }
+}
+
+/// A look at how long the threads of some cores have waited to run.
+#[derive(Debug, Clone)]
+pub struct RunQueueWait {
+    cores: Vec<u16>,
+    /// While others ran there.
+    threads_ns: u64,
+    /// While the hypervisor ran something else.
+    steal: StealTime,
+}
+
+impl RunQueueWait {
+    /// The time between two looks. Unit: ns.
+    #[must_use]
+    pub fn until(&self, now: &Self) -> u64 {
+        let stolen_ms = self.steal.since_ms(&now.steal);
+        let stolen_ms = self.cores.iter().filter_map(|core| stolen_ms.get(&core.to_string()));
+        let waited = now.threads_ns.saturating_sub(self.threads_ns);
+        waited + stolen_ms.sum::<u64>() * 1_000_000
+    }
+}
+
+/// How long a process's threads on these cores were ready without running. Unit: ns.
+fn waiting_ns(pid: u32, cores: &[u16]) -> Option<u64> {
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).ok();
+        // Its time on a core, its time in a run queue, its time slices.
+        let (Some(stat), Some(times)) = (read("stat"), read("schedstat")) else { continue };
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let core = rest.split(' ').nth(36).and_then(|core| core.parse().ok());
+        if core.is_some_and(|core| cores.contains(&core)) {
+            sum += times.split_whitespace().nth(1)?.parse::<u64>().ok()?;
+        }
+    }
+    Some(sum)
+}
+
+/// CPU time of a process's threads by the core on which each was last seen. Unit: 10 ms.
+fn cpu_by_core(pid: u32) -> BTreeMap<u16, u64> {
+    let mut cores = BTreeMap::new();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for task in tasks {
+        let text = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // The name is in parentheses and may have blanks; state is the first field behind it.
+        let Some((_, rest)) = text.rsplit_once(") ") else { continue };
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
+        let used = field(11).unwrap_or(0) + field(12).unwrap_or(0);
+        let core = field(36).and_then(|core| u16::try_from(core).ok());
+        if let Some(core) = core {
+            *cores.entry(core).or_insert(0) += used;
+        }
+    }
+    cores
+}
+
+fn testpmd(bench: &Testbed, core: u16, rates: bool) -> Result<Command> {
+    let program = "dpdk-testpmd";
+    if !is_installed(program) {
+        return Err(environment(format!(
+            "{program} is not installed (Debian and Ubuntu: apt-get install dpdk-dev)"
+        )));
+    }
+    let mut command = owned(program, "KILL");
+    command.args(["--lcores", &format!("0@{},1@{core}", bench.core())]);
+    command.args(["--no-pci", "--no-telemetry", "--file-prefix"]);
+    command.arg(format!("adit-lab-target-{}", std::process::id()));
+    if bench.eal().has_hugepages() {
+        command.args(["--in-memory", "--single-file-segments", "-m", "256"]);
+    } else {
+        command.args(["--no-huge", "-m", "256"]);
+    }
+    let socket = memif_socket("l2");
+    command.arg(format!("--vdev=net_memif0,role=client,id=0,socket={socket}"));
+    // Without a period of statistics it waits for a key and ends at once.
+    let period = if rates { 1 } else { 3600 };
+    command.args(["--", "--forward-mode=macswap", "--nb-cores=1"]);
+    command.arg(format!("--stats-period={period}"));
+    command.args(["--total-num-mbufs=16384", "--rxd=1024", "--txd=1024"]);
+    Ok(command)
+}
+
+/// The accumulated statistics that testpmd prints at its end.
+fn testpmd_counters(log: &str) -> Option<Value> {
+    let (_, end) = log.rsplit_once("Accumulated forward statistics")?;
+    let number = |name: &str| {
+        let (_, rest) = end.split_once(name)?;
+        rest.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let rates = log.split("Tx-pps:").skip(1);
+    let rates = rates.filter_map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    Some(serde_json::json!({
+        "tx_pps_max": rates.max().filter(|pps| *pps > 0),
+        "rx_packets": number("RX-packets:")?,
+        "tx_packets": number("TX-packets:")?,
+        "tx_dropped": number("TX-dropped:"),
+    }))
+}
+
+/// adit's configuration: its workers on `cores`, everything else with the tester.
+fn adit_configuration(
+    arguments: &TargetArguments,
+    main_core: u16,
+    cores: &[u16],
+    dir: &Path,
+) -> String {
+    let TargetArguments { upf_n3, upf_n3_v6, upf_n6, dn, dn6, n4, sessions, .. } = arguments;
+    let device = |index: u32, name: &str| {
+        format!("net_memif{index},role=client,id=0,socket={}", memif_socket(name))
+    };
+    let mut n6 = vec![format!("{upf_n6}/24")];
+    let mut routes = vec![("0.0.0.0/0", dn.to_string())];
+    if arguments.inner.is_ipv6() {
+        // Another address of the data network's /64.
+        n6.push(format!("{}/64", Ipv6Addr::from_bits(dn6.to_bits() ^ 3)));
+        routes.push(("::/0", dn6.to_string()));
+    }
+    let node = if let IpAddr::V4(node) = n4.ip() { node } else { Ipv4Addr::LOCALHOST };
+    AditConfig {
+        n4: node,
+        n4_port: n4.port(),
+        heartbeat_ms: 10_000,
+        t1_ms: 3000,
+        unlimited_requests: true,
+        sessions_max: sessions.saturating_add(16),
+        main_core: usize::from(main_core),
+        workers: cores.iter().copied().map(usize::from).collect(),
+        qos: arguments.excess.map(|excess| {
+            let (queue_pkts, shared_mbps) = (arguments.queue_pkts, arguments.shared_mbps);
+            Qos { excess, queue_pkts, shared_mbps }
+        }),
+        devices: [device(0, "n3"), device(1, "n6")],
+        mtu_bytes: [1600, 1500],
+        n3: match arguments.n3_family {
+            OuterFamily::Ipv4 => vec![format!("{upf_n3}/24")],
+            OuterFamily::Ipv6 => vec![format!("{upf_n3_v6}/64")],
+        },
+        n6,
+        routes,
+        n6_instance: None,
+        vlans: [true, false].map(|is_access| arguments.vlan(is_access).value()),
+        socket: &dir.join("admin.sock"),
+    }
+    .text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_testpmd_are_read_from_its_end() {
+        let log = "  RX-packets: 1 TX-packets: 1\n  Tx-pps:  77  Tx-bps: 9\n\
+            +++ Accumulated forward statistics for all ports+++\n  \
+            RX-packets: 1234           RX-dropped: 5             RX-total: 1239\n  \
+            TX-packets: 1200           TX-dropped: 34            TX-total: 1234\n";
+        let counters = testpmd_counters(log).unwrap();
+        assert_eq!((&counters["rx_packets"], &counters["tx_dropped"]), (&1234.into(), &34.into()));
+        assert_eq!(counters["tx_pps_max"], 77);
+        assert_eq!(testpmd_counters("nothing"), None);
+    }
+
+    #[test]
+    fn own_cpu_time_is_seen_on_some_core() {
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            std::hint::spin_loop();
+        }
+        assert!(!cpu_by_core(std::process::id()).is_empty());
+        assert!(cpu_by_core(u32::MAX).is_empty());
+    }
+}

@@ -1,0 +1,361 @@
+//! `adit-lab throughput`: the highest rate without loss, the highest with half a percent lost, and
+//! the maximum, by size, direction and number of active sessions.
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::base::{OutputArguments, ReportBase};
+use super::bench::TestbedArguments;
+use super::progress::mpps;
+use super::report::{Figure, TrialReport, print_rates};
+use super::rig::{Rig, TrialCase};
+use super::search::{Bound, Method, Offered, search};
+use super::target::TargetArguments;
+use super::traffic::{Size, TrafficDirection, order, rate_pps, span_ns};
+use adit_lab_engine::pacer::OfferedRate;
+use adit_lab_engine::plan::SessionOrder;
+use adit_lab_process::stop::{Stop, environment};
+
+/// Loss of half a percent. Unit: parts per billion.
+const PARTIAL_LOSS_PPB: u64 = 5_000_000;
+
+/// Length of the trial at the maximum rate where the target tells its rate second by second. Unit: ns.
+const BY_SECOND_NS: u64 = 3_000_000_000;
+
+/// How to search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Search {
+    /// Short trials narrow, long ones confirm; after MLRsearch.
+    Mlr,
+    /// Trials of one length, halving; RFC 2544.
+    Binary,
+}
+
+/// Options of `adit-lab throughput`.
+#[derive(Debug, clap::Args)]
+pub struct ThroughputArguments {
+    #[command(flatten)]
+    bench: TestbedArguments,
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    cases: CaseArguments,
+    /// How to search.
+    #[arg(long, value_enum, default_value_t = Search::Mlr)]
+    method: Search,
+    /// Length of a trial that counts.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_ns)]
+    trial: u64,
+    /// Length of the first trials of --method mlr, and of the trial at the maximum rate.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span_ns)]
+    short_trial: u64,
+    /// Width of the last interval of --method binary.
+    #[arg(long, value_name = "RATE", default_value = "10k", value_parser = rate_pps)]
+    precision: u64,
+    /// Width of the last interval of --method mlr, in parts per thousand of the rate.
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..=200))]
+    width: u64,
+    /// Highest rate that is offered; by default half more than came back at the maximum.
+    #[arg(long, value_name = "RATE", value_parser = rate_pps)]
+    rate_max: Option<u64>,
+    /// Repetitions of each search; the report has median and spread.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+}
+
+/// What is offered, and where the report goes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct CaseArguments {
+    /// Lengths of the UEs' IP packets: bytes, `imix`, `pcap:FILE`, or
+    /// `LENGTH:WEIGHT/…`.
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "64")]
+    pub size: Vec<Size>,
+    /// Lengths of the UEs' UDP or TCP payloads instead, in bytes.
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', conflicts_with = "size")]
+    pub payload: Vec<usize>,
+    /// Directions.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "DIRECTION,…",
+        value_delimiter = ',',
+        default_value = "uplink,downlink,duplex"
+    )]
+    pub direction: Vec<TrafficDirection>,
+    /// Sessions with traffic; by default all.
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub active: Vec<u32>,
+    /// Order of the sessions: `random`, `sequential`, or `zipf:EXPONENT`.
+    #[arg(long, value_name = "ORDER", default_value = "random", value_parser = order)]
+    pub order: SessionOrder,
+    /// Leave out the measurement of the tester's own ceiling.
+    #[arg(long)]
+    pub no_calibration: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+impl CaseArguments {
+    /// Every combination.
+    ///
+    /// # Errors
+    /// A payload too short for the stamp, or too long.
+    pub fn cases(&self, target: &TargetArguments) -> Result<Vec<TrialCase>> {
+        let all = [target.sessions];
+        let active = if self.active.is_empty() { &all[..] } else { &self.active };
+        let payload = |len: &usize| {
+            Size::of_payload(target.inner, *len)
+                .map_err(|error| environment(format!("--payload {len}: {error}")))
+        };
+        let payloads = self.payload.iter().map(payload).collect::<Result<Vec<_>>>()?;
+        let sizes = if payloads.is_empty() { &self.size } else { &payloads };
+        let mut cases = Vec::new();
+        for size in sizes {
+            for &direction in &self.direction {
+                for &active in active {
+                    cases.push(TrialCase {
+                        direction,
+                        size: size.clone(),
+                        active,
+                        order: self.order,
+                    });
+                }
+            }
+        }
+        Ok(cases)
+    }
+
+    /// The size with which the tester's ceiling is measured, unless that is left out.
+    #[must_use]
+    pub fn calibration<'c>(&self, cases: &'c [TrialCase]) -> Option<&'c Size> {
+        cases.first().filter(|_| !self.no_calibration).map(|case| &case.size)
+    }
+}
+
+/// One search of one case.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ThroughputRun {
+    /// Highest rate without loss. Unit: packets per second.
+    pub ndr_pps: Option<u64>,
+    /// Lowest rate that was not seen to be without loss.
+    pub ndr_upper_pps: Option<u64>,
+    /// Why not.
+    #[serde(default)]
+    pub ndr_bound: Option<Bound>,
+    /// Highest rate at which half a percent was lost at most.
+    pub plr_pps: Option<u64>,
+    /// Why not a higher one.
+    #[serde(default)]
+    pub plr_bound: Option<Bound>,
+    /// What came back when as much as possible was offered: RFC 2285 §3.6.2, FRMOL.
+    pub mrr_pps: Option<u64>,
+    /// The most that came back in any trial: the maximum rate, RFC 2285 §3.6.3, MFR.
+    #[serde(default)]
+    pub mfr_pps: Option<u64>,
+    /// Every trial, in its order.
+    pub trials: Vec<TrialReport>,
+}
+
+/// One case.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CaseReport {
+    /// Direction, size, active sessions.
+    pub name: String,
+    /// Which streams ran.
+    pub direction: TrafficDirection,
+    /// Sizes.
+    pub size: Size,
+    /// Sessions with traffic.
+    pub active: u32,
+    /// The searches.
+    pub runs: Vec<ThroughputRun>,
+}
+
+/// The report of `adit-lab throughput`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ThroughputReport {
+    /// Machine, target, figures.
+    #[serde(flatten)]
+    pub base: ReportBase,
+    /// How was searched.
+    pub method: Search,
+    /// The cases.
+    pub cases: Vec<CaseReport>,
+}
+
+/// Runs the measurement.
+///
+/// # Errors
+/// The rig cannot be built, the target ended; [`Interrupted`](adit_lab_process::stop::Interrupted), after the
+/// report was written.
+pub fn run(arguments: &ThroughputArguments, stop: &Stop) -> Result<bool> {
+    let cases = arguments.cases.cases(&arguments.target)?;
+    let calibration = arguments.cases.calibration(&cases);
+    let built = Rig::build("throughput", &arguments.bench, &arguments.target, calibration, stop)?;
+    let (mut rig, mut recorder) = built;
+    let mut report = ThroughputReport {
+        base: ReportBase::of(&arguments.target, &rig),
+        method: arguments.method,
+        cases: Vec::new(),
+    };
+    let result = measure(arguments, &cases, &mut rig, &mut report.cases, stop);
+    report.base.figures = figures(&report.cases);
+    for figure in &report.base.figures {
+        rig.judge(&mut recorder, &figure.name, figure.median);
+    }
+    for warning in bounds(&report.cases).into_iter().chain(disturbed(&report.cases)) {
+        recorder.warn(warning);
+    }
+    report.base.close(rig, recorder, &result)?;
+    arguments.cases.output.deliver(&report, print)?;
+    result.map(|()| true)
+}
+
+fn measure(
+    arguments: &ThroughputArguments,
+    cases: &[TrialCase],
+    rig: &mut Rig,
+    reports: &mut Vec<CaseReport>,
+    stop: &Stop,
+) -> Result<()> {
+    for case in cases {
+        rig.set_case(case)?;
+        reports.push(CaseReport {
+            name: case.name(),
+            direction: case.direction,
+            size: case.size.clone(),
+            active: case.active,
+            runs: Vec::new(),
+        });
+        let Some(report) = reports.last_mut() else { unreachable!("one was just pushed") };
+        for _ in 0..arguments.runs {
+            let mut run = ThroughputRun::default();
+            let result = one_run(arguments, case, rig, &mut run, stop);
+            run.mfr_pps = run.trials.iter().map(|trial| trial.received_pps).max();
+            report.runs.push(run);
+            result?;
+        }
+    }
+    Ok(())
+}
+
+fn one_run(
+    arguments: &ThroughputArguments,
+    case: &TrialCase,
+    rig: &mut Rig,
+    run: &mut ThroughputRun,
+    stop: &Stop,
+) -> Result<()> {
+    // The target tells its rate second by second.
+    let by_second = arguments.target.target_rates;
+    let length = arguments.short_trial.max(if by_second { BY_SECOND_NS } else { 0 });
+    let mut most = rig.trial(case, OfferedRate::Max, length, by_second, stop)?;
+    most.streams.iter_mut().for_each(|stream| stream.curve.clear());
+    let received = most.received_pps;
+    run.mrr_pps = Some(received);
+    run.trials.push(most);
+    if let Some(max) = arguments.rate_max {
+        rig.refuse_above_ceiling(max)?;
+    }
+    let max = arguments.rate_max.unwrap_or_else(|| received.saturating_mul(3) / 2).max(1000);
+    let method = match arguments.method {
+        Search::Binary => {
+            Method::Binary { trial_ns: arguments.trial, precision_pps: arguments.precision }
+        }
+        Search::Mlr => Method::Mlr {
+            initial_ns: arguments.short_trial,
+            final_ns: arguments.trial,
+            width_permille: arguments.width,
+        },
+    };
+    let found = search(method, &[0, PARTIAL_LOSS_PPB], max, &mut |rate, duration| {
+        let trial = rig.trial(case, OfferedRate::Pps(rate), duration, false, stop)?;
+        eprintln!("{}: {}", case.name(), describe_trial(&trial));
+        let measured = trial.measured();
+        run.trials.push(trial);
+        Ok(measured)
+    })?;
+    if let [ndr, plr] = found[..] {
+        (run.ndr_pps, run.ndr_upper_pps, run.ndr_bound) =
+            (Some(ndr.rate_pps), ndr.upper_pps, ndr.bound);
+        (run.plr_pps, run.plr_bound) = (Some(plr.rate_pps), plr.bound);
+    }
+    Ok(())
+}
+
+/// One trial in one line.
+fn describe_trial(trial: &TrialReport) -> String {
+    let ppm = |ppb: u64| ppb / 1000;
+    let measured = trial.measured();
+    let mut line =
+        format!("{} lost {} ppm", mpps(trial.rate_pps.unwrap_or_default()), ppm(measured.loss_ppb));
+    if measured.least_ppb < measured.loss_ppb {
+        line += &format!(", {} or more by the target", ppm(measured.least_ppb));
+    }
+    match measured.offered {
+        Offered::Whole => {}
+        Offered::Interrupted => line += ", the tester was kept from running",
+        Offered::BeyondTester => {
+            line += &format!(", the tester offered no more than {}", mpps(trial.offered_pps));
+        }
+    }
+    line
+}
+
+/// A sentence for each rate that does not end where the target's does.
+fn bounds(cases: &[CaseReport]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for case in cases {
+        let mut tell = |what: &str, bound: fn(&ThroughputRun) -> Option<Bound>| {
+            let any = |wanted| case.runs.iter().any(|run| bound(run) == Some(wanted));
+            let why = if any(Bound::Tester) {
+                "the tester cannot offer more"
+            } else if any(Bound::Disturbed) {
+                "every trial at the next higher rate was disturbed"
+            } else {
+                return;
+            };
+            sentences.push(format!("{what}, {}: {why}; the target may be faster", case.name));
+        };
+        tell("loss-free rate", |run| run.ndr_bound);
+        tell("0.5 %-loss rate", |run| run.plr_bound);
+    }
+    sentences
+}
+
+/// A sentence when many trials said less of the target than they should.
+fn disturbed(cases: &[CaseReport]) -> Option<String> {
+    let trials = || cases.iter().flat_map(|case| &case.runs).flat_map(|run| &run.trials);
+    let (all, bad) = (trials().count(), trials().filter(|trial| trial.is_disturbed()).count());
+    (bad * 10 > all).then(|| {
+        format!(
+            "tester or target were kept from their cores in {bad} of {all} trials, which were \
+             repeated; rates may be too low"
+        )
+    })
+}
+
+fn figures(cases: &[CaseReport]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for case in cases {
+        let mut add = |what: &str, figure: fn(&ThroughputRun) -> Option<u64>| {
+            let values: Vec<u64> = case.runs.iter().filter_map(figure).collect();
+            if !values.is_empty() {
+                figures.push(Figure::of(&format!("{what}, {}", case.name), "pps", &values));
+            }
+        };
+        add("loss-free rate", |run| run.ndr_pps);
+        add("0.5 %-loss rate", |run| run.plr_pps);
+        add("maximum rate", |run| run.mfr_pps.or(run.mrr_pps));
+    }
+    figures
+}
+
+fn print(report: &ThroughputReport) {
+    print_rates("figure", "runs", &report.base.figures);
+    report.base.print();
+}

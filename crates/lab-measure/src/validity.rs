@@ -1,0 +1,156 @@
+//! What a trial says of the target, where tester or target were kept from their cores meanwhile.
+//!
+//! While the tester is absent it neither sends nor receives: what can be lost for that is what was on
+//! its way, which the queues of both sides hold. While the target waits for a core, it can lose what
+//! is offered in that time. Packets beyond those were lost by the target itself, so most trials on a
+//! busy machine say something all the same: the loss is between a least and the whole.
+
+use serde::{Deserialize, Serialize};
+
+use super::report::TrialReport;
+use super::search::{Measured, Offered};
+use adit_lab_engine::clock::{NS_PER_S, scaled};
+
+/// Absences are looked for from this on: several turns of the tester's loop, and a timer tick.
+/// Unit: ns.
+const ABSENCE_NS_MIN: u64 = 50_000;
+const ABSENCE_NS_MAX: u64 = 1_000_000;
+/// A trial shows its rate met although the tester was absent for a while, if it had at least this
+/// share of the rate: for the rest of the time it had all of it. Unit: percent.
+const OFFERED_PERCENT_MIN: u64 = 95;
+/// A tester that was present sends the rate but for this. Unit: parts per thousand.
+const RATE_SLACK_PERMILLE: u64 = 1;
+
+/// The shortest absence that can lose a packet: until then a queue of `queue_pkts` holds what comes
+/// at `pps`. Unit: ns.
+#[must_use]
+pub fn absence_ns_min(pps: u64, queue_pkts: u64) -> u64 {
+    let until_full = scaled(queue_pkts, NS_PER_S, pps.max(1));
+    until_full.clamp(ABSENCE_NS_MIN, ABSENCE_NS_MAX)
+}
+
+/// Who was kept from running in a trial.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absence {
+    /// How often the tester was absent for so long that a queue could overflow.
+    pub count: u64,
+    /// How long in all. Unit: ns.
+    pub tester_ns: u64,
+    /// How long the target's threads waited for its core, as far as the kernel tells. Unit: ns.
+    pub target_ns: Option<u64>,
+    /// Packets that may have been lost for that.
+    pub excused: u64,
+}
+
+impl Absence {
+    /// In a trial at `pps` over queues of `queue_pkts` on both sides.
+    #[must_use]
+    pub fn of(
+        count: u64,
+        tester_ns: u64,
+        target_ns: Option<u64>,
+        pps: u64,
+        queue_pkts: u64,
+    ) -> Self {
+        let due_in = |ns: u64| scaled(ns, pps, NS_PER_S);
+        let on_its_way = count.saturating_mul(2 * queue_pkts).min(due_in(tester_ns));
+        // What the target's queue holds is not lost.
+        let offered = due_in(target_ns.unwrap_or(0));
+        let unserved = if offered > queue_pkts { offered } else { 0 };
+        Self { count, tester_ns, target_ns, excused: on_its_way + unserved }
+    }
+}
+
+impl TrialReport {
+    /// Whether the rate was offered, and why not.
+    #[must_use]
+    pub fn offering(&self) -> Offered {
+        let (Some(rate), true) = (self.rate_pps, self.tester_limited) else {
+            return Offered::Whole;
+        };
+        let sent: u64 = self.streams.iter().map(|stream| stream.offered).sum();
+        let present_ns = self.duration_ns.saturating_sub(self.absence.tester_ns).max(1);
+        let while_present = scaled(sent, NS_PER_S, present_ns);
+        if while_present < rate - scaled(rate, RATE_SLACK_PERMILLE, 1000) {
+            Offered::BeyondTester
+        } else if self.offered_pps * 100 < rate * OFFERED_PERCENT_MIN {
+            Offered::Interrupted
+        } else {
+            Offered::Whole
+        }
+    }
+
+    /// What the trial says to a search.
+    #[must_use]
+    pub fn measured(&self) -> Measured {
+        let offered: u64 = self.streams.iter().map(|stream| stream.offered).sum();
+        let lost: u64 = self.streams.iter().map(|stream| stream.lost).sum();
+        let least = lost.saturating_sub(self.absence.excused);
+        Measured {
+            loss_ppb: self.loss_ppb,
+            least_ppb: if offered == 0 { 0 } else { scaled(least, 1_000_000_000, offered) },
+            offered: self.offering(),
+        }
+    }
+
+    /// True when tester or target were kept from their cores so that the trial says less than it
+    /// should.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        let measured = self.measured();
+        measured.offered == Offered::Interrupted || measured.least_ppb < measured.loss_ppb
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::StreamReport;
+
+    /// A second at 1 Mpps.
+    fn trial(offered: u64, missed: u64, lost: u64, absence: Absence) -> TrialReport {
+        let stream = StreamReport { offered, missed, lost, ..StreamReport::default() };
+        TrialReport {
+            rate_pps: Some(1_000_000),
+            duration_ns: NS_PER_S,
+            offered_pps: offered,
+            loss_ppb: scaled(lost, NS_PER_S, offered),
+            tester_limited: missed > offered / 1000,
+            streams: vec![stream],
+            absence,
+            ..TrialReport::default()
+        }
+    }
+
+    #[test]
+    fn tester_that_is_too_slow_is_told_from_one_that_was_absent() {
+        let present = Absence::default();
+        assert_eq!(trial(1_000_000, 0, 0, present).offering(), Offered::Whole);
+        assert_eq!(trial(900_000, 100_000, 0, present).offering(), Offered::BeyondTester);
+        let absent = Absence::of(1, 110_000_000, None, 1_000_000, 1024);
+        assert_eq!(trial(900_000, 100_000, 0, absent).offering(), Offered::Interrupted);
+        let absent = Absence::of(1, 30_000_000, None, 1_000_000, 1024);
+        assert_eq!(trial(980_000, 20_000, 0, absent).offering(), Offered::Whole);
+    }
+
+    #[test]
+    fn loss_beyond_what_absences_explain_is_the_targets() {
+        // Three absences of 5 ms: 15,000 packets are due, but the queues hold 2,048 each time.
+        let absence = Absence::of(3, 15_000_000, None, 1_000_000, 1024);
+        assert_eq!(absence.excused, 6144);
+        let measured = trial(1_000_000, 0, 7144, absence).measured();
+        assert_eq!((measured.loss_ppb, measured.least_ppb), (7_144_000, 1_000_000));
+        assert!(trial(1_000_000, 0, 7144, absence).is_disturbed());
+        assert!(!trial(1_000_000, 0, 0, absence).is_disturbed());
+        // A target that waited 20 ms for its core did not serve 20,000 packets; 1 ms fits its queue.
+        let of = |ns| Absence::of(0, 0, Some(ns), 1_000_000, 1024).excused;
+        assert_eq!((of(20_000_000), of(1_000_000)), (20_000, 0));
+    }
+
+    #[test]
+    fn absence_counts_from_where_a_queue_overflows() {
+        assert_eq!(absence_ns_min(5_120_000, 1024), 200_000);
+        assert_eq!(absence_ns_min(0, 1024), ABSENCE_NS_MAX);
+        assert_eq!(absence_ns_min(100_000_000, 1024), ABSENCE_NS_MIN);
+    }
+}

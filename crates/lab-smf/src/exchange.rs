@@ -1,0 +1,210 @@
+//! Requests to the UPF: a window of them in flight, at a rate, sent again until they are answered.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use adit_pfcp::{Message, PfcpDatagram};
+use anyhow::{Result, anyhow, bail};
+
+use super::{ProcedureReport, UpfAssociation, receive};
+use adit_lab_engine::histogram::Latency;
+
+/// Time until an unanswered request is sent again, and how often it is.
+pub const T1: Duration = Duration::from_secs(1);
+const N1: u32 = 4;
+/// How long one look at the socket waits, and how often unanswered requests are looked for.
+pub const LOOK: Duration = Duration::from_millis(2);
+/// Octets of a message at most: what a datagram holds.
+pub const MESSAGE_BYTES: usize = 60_000;
+/// Datagrams that are taken in one step.
+const RECEIVED_MAX: usize = 64;
+
+/// What is asked for each session.
+pub trait Procedure {
+    /// Writes the request of an index; zero octets where there is none to send.
+    ///
+    /// # Errors
+    /// It does not fit.
+    fn encode(&mut self, index: u32, sequence: u32, out: &mut [u8]) -> Result<usize>;
+
+    /// Looks at the answer.
+    ///
+    /// # Errors
+    /// It is a refusal, or no answer to this.
+    fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()>;
+}
+
+#[derive(Debug)]
+struct InFlight {
+    index: u32,
+    datagram: Vec<u8>,
+    first: Instant,
+    last: Instant,
+    sendings: u32,
+}
+
+/// A procedure over many sessions, under way.
+#[derive(Debug)]
+pub struct Exchange {
+    next: u32,
+    end: u32,
+    done: u64,
+    /// Requests per second; `None` as fast as the window allows.
+    rate: Option<u64>,
+    /// Answers that were refusals are counted instead of ending it.
+    tolerant: bool,
+    failed: u64,
+    first_failure: Option<String>,
+    in_flight: HashMap<u32, InFlight>,
+    latency: Latency,
+    retransmissions: u64,
+    start: Instant,
+    looked: Instant,
+    started_at: u32,
+}
+
+impl Exchange {
+    /// Nothing sent yet.
+    #[must_use]
+    pub fn new(range: Range<u32>, rate: Option<u64>, tolerant: bool) -> Self {
+        let now = Instant::now();
+        Self {
+            next: range.start,
+            end: range.end,
+            done: 0,
+            rate,
+            tolerant,
+            failed: 0,
+            first_failure: None,
+            in_flight: HashMap::new(),
+            latency: Latency::new(),
+            retransmissions: 0,
+            start: now,
+            looked: now,
+            started_at: range.start,
+        }
+    }
+
+    /// True when everything was answered.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.next >= self.end && self.in_flight.is_empty()
+    }
+
+    /// Requests that may have begun by now.
+    fn due(&self) -> u64 {
+        let Some(rate) = self.rate else { return u64::MAX };
+        let elapsed = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        adit_lab_engine::clock::scaled(elapsed, rate, 1_000_000).saturating_add(1)
+    }
+
+    /// What it came to.
+    #[must_use]
+    pub fn report(&self) -> ProcedureReport {
+        let duration_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
+        ProcedureReport {
+            count: self.done,
+            duration_ns,
+            per_second: adit_lab_engine::clock::scaled(self.done, 1_000_000_000, duration_ns),
+            retransmissions: self.retransmissions,
+            failed: self.failed,
+            first_failure: self.first_failure.clone(),
+            latency: self.latency.summary(1_000_000_000),
+        }
+    }
+}
+
+impl UpfAssociation {
+    /// One step of a procedure: sends what is due, takes what has come, sends again what was not
+    /// answered. Waits as long as the socket's receive timeout where nothing comes.
+    ///
+    /// # Errors
+    /// A refusal, unless they are counted; a request that stayed unanswered.
+    pub fn step(&mut self, exchange: &mut Exchange, procedure: &mut dyn Procedure) -> Result<()> {
+        self.send_due(exchange, procedure)?;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut result = Ok(());
+        for _ in 0..RECEIVED_MAX {
+            let Some(datagram) = receive(&self.socket, &mut buffer) else { break };
+            for raw in PfcpDatagram::new(datagram).flatten() {
+                if raw.header.message_type.is_request() {
+                    self.answer(&raw);
+                    continue;
+                }
+                let Some(request) = exchange.in_flight.remove(&raw.header.sequence) else {
+                    continue;
+                };
+                exchange.done += 1;
+                let ns = request.first.elapsed().as_nanos() >> 2;
+                exchange.latency.record(u32::try_from(ns).unwrap_or(u32::MAX));
+                let answered = Message::decode(&raw)
+                    .map_err(|error| anyhow!("the UPF's answer is malformed: {error:?}"))
+                    .and_then(|message| procedure.answered(request.index, &message));
+                match answered {
+                    Err(error) if exchange.tolerant => {
+                        exchange.failed += 1;
+                        exchange.first_failure.get_or_insert_with(|| format!("{error:#}"));
+                    }
+                    Err(error) => result = Err(error),
+                    Ok(()) => {}
+                }
+            }
+            if result.is_err() || exchange.in_flight.is_empty() {
+                break;
+            }
+            // The window has room again.
+            if exchange.in_flight.len() < self.window && exchange.next < exchange.end {
+                break;
+            }
+        }
+        self.buffer = buffer;
+        result?;
+        if exchange.looked.elapsed() >= LOOK {
+            self.send_again(exchange)?;
+            exchange.looked = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn send_due(&mut self, exchange: &mut Exchange, procedure: &mut dyn Procedure) -> Result<()> {
+        while exchange.next < exchange.end
+            && exchange.in_flight.len() < self.window
+            && u64::from(exchange.next - exchange.started_at) < exchange.due()
+        {
+            let sequence = self.next_sequence();
+            let index = exchange.next;
+            exchange.next += 1;
+            let len = procedure.encode(index, sequence, &mut self.out)?;
+            if len == 0 {
+                continue;
+            }
+            let datagram = self.out.get(..len).unwrap_or_default().to_vec();
+            let now = Instant::now();
+            // A full socket buffer is repaired by sending again.
+            let _ = self.socket.send_to(&datagram, self.peer);
+            let request = InFlight { index, datagram, first: now, last: now, sendings: 1 };
+            exchange.in_flight.insert(sequence, request);
+        }
+        Ok(())
+    }
+
+    fn send_again(&self, exchange: &mut Exchange) -> Result<()> {
+        let unanswered = exchange.in_flight.values_mut();
+        for request in unanswered.filter(|request| request.last.elapsed() >= T1) {
+            if request.sendings > N1 {
+                bail!(
+                    "the UPF at {} left the request of session {} unanswered {} times",
+                    self.peer,
+                    request.index,
+                    request.sendings
+                );
+            }
+            let _ = self.socket.send_to(&request.datagram, self.peer);
+            request.last = Instant::now();
+            request.sendings += 1;
+            exchange.retransmissions += 1;
+        }
+        Ok(())
+    }
+}

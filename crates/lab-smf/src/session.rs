@@ -1,0 +1,379 @@
+//! The requests for one session, and what their answers give.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use adit_pfcp::grouped::{
+    CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, UpdateFar,
+    UpdateForwardingParameters,
+};
+use adit_pfcp::ie::{
+    ApplyAction, AveragingWindow, DestinationInterface, FSeid, FTeid, FTeidAddress, GateStatus,
+    Gbr, Mbr, MeasurementMethod, NetworkInstance, Nullable, OuterHeaderCreation,
+    OuterHeaderRemovalDescription, PdnType, QerCorrelationId, ReportingTriggers, SdfFilter,
+    SourceInterface, UeIpAddress, VolumeThreshold,
+};
+use adit_pfcp::message::{
+    SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
+};
+use adit_pfcp::{Message, encode};
+use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Seid, Teid, UrrId};
+use anyhow::{Context, Result, bail};
+
+use super::exchange::Procedure;
+use super::profile::Kbps;
+use super::{SessionProfile, SessionsConfig, SmfIdentity, TeidAllocation, UpfSessionIds};
+use crate::answer::accepted;
+use adit_lab_engine::frame::PROBE_PORT;
+
+/// A volume threshold that nobody reaches: the URR measures and never reports.
+const NEVER_BYTES: u64 = 1 << 60;
+const UPLINK_FAR: FarId = FarId(1);
+const DOWNLINK_FAR: FarId = FarId(2);
+/// PDRs of the uplink have odd identifiers, those of the downlink even ones.
+const UPLINK_PDR: PdrId = PdrId(1);
+const DOWNLINK_PDR: PdrId = PdrId(2);
+/// Precedence of the PDRs for all traffic; those with filters go before.
+const PRECEDENCE: u32 = 255;
+
+/// Establishes sessions.
+#[derive(Debug)]
+pub struct Establishment<'c> {
+    /// What is wanted.
+    pub config: &'c SessionsConfig,
+    /// Who we are.
+    pub identity: &'c SmfIdentity,
+    /// What the UPF gave.
+    pub sessions: &'c mut UpfSessionIds,
+}
+
+/// The rules of one session as IEs borrow them.
+struct SessionRuleIes {
+    qer_ids: Vec<QerId>,
+    urr_ids: Vec<UrrId>,
+    qers: Vec<CreateQer<'static>>,
+    urrs: Vec<CreateUrr<'static>>,
+    /// Flow descriptions; both directions use the same, written for the downlink.
+    flows: Vec<String>,
+}
+
+impl SessionRuleIes {
+    fn of(profile: &SessionProfile) -> Self {
+        let mut qers = Vec::new();
+        let each = |rate: Kbps| rate.each_bps().map(BitRate::from_bps);
+        let mbr = |rate: Option<Kbps>| rate.map(each).map(|[up, down]| Mbr::new(up, down));
+        let window = profile.averaging_window_ms.map(AveragingWindow);
+        if let Some(qfi) = profile.qfi() {
+            let (mbr, gbr) = (mbr(profile.flow_mbr_kbps), profile.flow_gbr_kbps.map(each));
+            qers.push(CreateQer {
+                qfi: Some(qfi),
+                mbr,
+                gbr: gbr.map(|[up, down]| Gbr::new(up, down)),
+                averaging_window: window.filter(|_| mbr.is_some() || gbr.is_some()),
+                ..CreateQer::new(QerId(1), GateStatus::OPEN)
+            });
+        }
+        for (id, at) in (2..).zip(0..u32::from(profile.rate_qers)) {
+            let correlation = profile.correlation_id.map(|first| first.wrapping_add(at));
+            let mbr = mbr(profile.mbr_kbps);
+            qers.push(CreateQer {
+                mbr,
+                qer_correlation_id: correlation.map(QerCorrelationId),
+                averaging_window: window.filter(|_| mbr.is_some()),
+                ..CreateQer::new(QerId(id), GateStatus::OPEN)
+            });
+        }
+        let total = Some(profile.urr_threshold_bytes.unwrap_or(NEVER_BYTES));
+        let threshold = VolumeThreshold { total, ..VolumeThreshold::default() };
+        let urr = |id| CreateUrr {
+            volume_threshold: Some(threshold),
+            ..CreateUrr::new(UrrId(id), MeasurementMethod::VOLUM, ReportingTriggers::VOLTH)
+        };
+        let urrs: Vec<_> = (1..).take(usize::from(profile.urrs)).map(urr).collect();
+        let flow = |at: u8| {
+            let is_last = at + 1 == profile.flows;
+            let port =
+                if is_last && profile.match_flow { PROBE_PORT } else { 1000 + u16::from(at) };
+            format!("permit out ip from any {port} to assigned")
+        };
+        Self {
+            qer_ids: qers.iter().map(|qer| qer.qer_id).collect(),
+            urr_ids: urrs.iter().map(|urr| urr.urr_id).collect(),
+            qers,
+            urrs,
+            flows: (0..profile.flows).map(flow).collect(),
+        }
+    }
+}
+
+impl SessionsConfig {
+    /// The rules of a session.
+    fn profile(&self, index: u32) -> &SessionProfile {
+        let mut before = 0u32;
+        let found = self.profiles.iter().find(|(count, _)| {
+            before = before.saturating_add(*count);
+            index < before
+        });
+        found.map_or(&self.profile, |(_, profile)| profile)
+    }
+
+    /// gNB address of a session that has moved `moves` times.
+    fn gnb(&self, index: u32, moves: u32) -> IpAddr {
+        let gnbs = self.gnbs.len().max(1);
+        let at = usize::try_from(index.wrapping_add(moves)).unwrap_or_default() % gnbs;
+        self.gnbs.get(at).copied().unwrap_or(Ipv4Addr::UNSPECIFIED.into())
+    }
+
+    fn downlink_tunnel(&self, index: u32, moves: u32) -> OuterHeaderCreation {
+        let teid = Teid(self.gnb_teid.wrapping_add(index));
+        match self.gnb(index, moves) {
+            IpAddr::V4(gnb) => OuterHeaderCreation::gtpu_ipv4(teid, gnb),
+            IpAddr::V6(gnb) => OuterHeaderCreation::gtpu_ipv6(teid, gnb),
+        }
+    }
+
+    /// Octets of an establishment.
+    pub(super) fn establishment(
+        &self,
+        identity: &SmfIdentity,
+        index: u32,
+        sequence: u32,
+        out: &mut [u8],
+    ) -> Result<usize> {
+        let rules = SessionRuleIes::of(self.profile(index));
+        let ue = |destination| {
+            let v4 = (!self.ipv6).then(|| self.endpoints.ue_v4(index));
+            let v6 = self.ipv6.then(|| self.endpoints.ue_v6(index));
+            UeIpAddress { v4, v6, destination, ..UeIpAddress::default() }
+        };
+        let (from_ue, to_ue) = ([ue(false)], [ue(true)]);
+        let f_teid = match self.teids {
+            TeidAllocation::Given(first) => FTeid::Given {
+                teid: Teid(first.wrapping_add(index)),
+                addr: match self.upf {
+                    IpAddr::V4(upf) => FTeidAddress::V4(upf),
+                    IpAddr::V6(upf) => FTeidAddress::V6(upf),
+                },
+            },
+            // One F-TEID for all uplink PDRs of the session.
+            TeidAllocation::Chosen => FTeid::Choose {
+                v4: self.upf.is_ipv4(),
+                v6: self.upf.is_ipv6(),
+                choose_id: (!rules.flows.is_empty()).then(Default::default),
+            },
+        };
+        let [access, core] = &self.network_instances;
+        let access = access.as_deref().map(|name| NetworkInstance(name.as_bytes()));
+        let core = core.as_deref().map(|name| NetworkInstance(name.as_bytes()));
+        let filters: Vec<[SdfFilter<'_>; 1]> =
+            rules.flows.iter().map(|flow| [SdfFilter::from_flow_description(flow)]).collect();
+        let removal = if self.upf.is_ipv4() {
+            OuterHeaderRemovalDescription::GtpuUdpIpv4
+        } else {
+            OuterHeaderRemovalDescription::GtpuUdpIpv6
+        };
+        let uplink = |id, precedence, filters| CreatePdr {
+            outer_header_removal: Some(removal.into()),
+            far_id: Some(UPLINK_FAR),
+            qer_ids: (&*rules.qer_ids).into(),
+            urr_ids: (&*rules.urr_ids).into(),
+            ..CreatePdr::new(
+                id,
+                Precedence(precedence),
+                Pdi {
+                    local_f_teid: Some(f_teid),
+                    network_instance: access,
+                    ue_ip_addresses: (&from_ue).into(),
+                    sdf_filters: filters,
+                    ..Pdi::new(SourceInterface::Access)
+                },
+            )
+        };
+        let downlink = |id, precedence, filters| CreatePdr {
+            far_id: Some(DOWNLINK_FAR),
+            qer_ids: (&*rules.qer_ids).into(),
+            urr_ids: (&*rules.urr_ids).into(),
+            ..CreatePdr::new(
+                id,
+                Precedence(precedence),
+                Pdi {
+                    network_instance: core,
+                    ue_ip_addresses: (&to_ue).into(),
+                    sdf_filters: filters,
+                    ..Pdi::new(SourceInterface::Core)
+                },
+            )
+        };
+        let mut pdrs = vec![
+            uplink(UPLINK_PDR, PRECEDENCE, Default::default()),
+            downlink(DOWNLINK_PDR, PRECEDENCE, Default::default()),
+        ];
+        for (filters, at) in filters.iter().zip(1u16..) {
+            let precedence = u32::from(at);
+            pdrs.push(uplink(PdrId(2 * at + 1), precedence, filters.into()));
+            pdrs.push(downlink(PdrId(2 * at + 2), precedence, filters.into()));
+        }
+        let to_access = ForwardingParameters {
+            network_instance: access,
+            outer_header_creation: Some(self.downlink_tunnel(index, 0)),
+            ..ForwardingParameters::new(DestinationInterface::Access)
+        };
+        let to_core = ForwardingParameters {
+            network_instance: core,
+            ..ForwardingParameters::new(DestinationInterface::Core)
+        };
+        let forward = |id, parameters| CreateFar {
+            forwarding_parameters: Some(parameters),
+            ..CreateFar::new(id, ApplyAction::FORW)
+        };
+        let fars = [forward(UPLINK_FAR, to_core), forward(DOWNLINK_FAR, to_access)];
+        let pdn_type = if self.ipv6 { PdnType::Ipv6 } else { PdnType::Ipv4 };
+        let cp_f_seid = FSeid::new(Seid(u64::from(index) + 1), identity.address);
+        let request = SessionEstablishmentRequest {
+            pdn_type: Some(pdn_type),
+            create_qers: (&*rules.qers).into(),
+            create_urrs: (&*rules.urrs).into(),
+            ..SessionEstablishmentRequest::new(
+                identity.node_id(),
+                cp_f_seid,
+                (&*pdrs).into(),
+                (&fars).into(),
+            )
+        };
+        encode(out, Some(Seid(0)), sequence, &request).context("encode an establishment")
+    }
+
+    /// Notes what the UPF gave for a session.
+    pub(super) fn established(
+        &self,
+        index: u32,
+        message: &Message<'_>,
+        sessions: &mut UpfSessionIds,
+    ) -> Result<()> {
+        let Message::SessionEstablishmentResponse(response) = message else {
+            bail!("the UPF answered an establishment with {}", message.message_type())
+        };
+        let offending = response.offending_ie.map(|ie| ie.0);
+        accepted("the UPF", "Session Establishment", response.cause, offending)
+            .with_context(|| format!("session {index}"))?;
+        let up_f_seid = response.up_f_seid.context("the UPF accepted without an F-SEID")?;
+        let teid = match self.teids {
+            TeidAllocation::Given(first) => first.wrapping_add(index),
+            TeidAllocation::Chosen => {
+                let mut created = response.created_pdrs.iter().flat_map(|pdr| pdr.local_f_teids);
+                match created.next() {
+                    Some(FTeid::Given { teid, .. }) => teid.0,
+                    _ => bail!("the UPF accepted without the F-TEID that it had to choose"),
+                }
+            }
+        };
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        if let Some(slot) = sessions.up_seids.get_mut(at) {
+            *slot = up_f_seid.seid.0;
+        }
+        if let Some(slot) = sessions.uplink_teids.get_mut(at) {
+            *slot = teid;
+        }
+        Ok(())
+    }
+}
+
+impl Procedure for Establishment<'_> {
+    fn encode(&mut self, index: u32, sequence: u32, out: &mut [u8]) -> Result<usize> {
+        self.config.establishment(self.identity, index, sequence, out)
+    }
+
+    fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
+        self.config.established(index, message, self.sessions)
+    }
+}
+
+/// What a modification changes in the downlink FAR of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FarModification {
+    /// The tunnel: the UE has moved this often.
+    Move(u32),
+    /// Packets are buffered: the UE is idle.
+    Idle,
+    /// Packets are forwarded.
+    Active,
+}
+
+/// Octets of a modification.
+pub fn modification(
+    config: &SessionsConfig,
+    up_seid: u64,
+    index: u32,
+    change: FarModification,
+    sequence: u32,
+    out: &mut [u8],
+) -> Result<usize> {
+    let far = match change {
+        FarModification::Move(moves) => {
+            let creation = config.downlink_tunnel(index, moves);
+            UpdateFar {
+                update_forwarding_parameters: Some(UpdateForwardingParameters {
+                    outer_header_creation: Some(Nullable::Value(creation)),
+                    ..UpdateForwardingParameters::new()
+                }),
+                ..UpdateFar::new(DOWNLINK_FAR)
+            }
+        }
+        FarModification::Idle => UpdateFar {
+            apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP),
+            ..UpdateFar::new(DOWNLINK_FAR)
+        },
+        FarModification::Active => {
+            UpdateFar { apply_action: Some(ApplyAction::FORW), ..UpdateFar::new(DOWNLINK_FAR) }
+        }
+    };
+    let fars = [far];
+    let request = SessionModificationRequest {
+        update_fars: (&fars).into(),
+        ..SessionModificationRequest::new()
+    };
+    encode(out, Some(Seid(up_seid)), sequence, &request).context("encode a modification")
+}
+
+/// Looks at the answer to a modification.
+pub fn modified(index: u32, message: &Message<'_>) -> Result<()> {
+    let Message::SessionModificationResponse(response) = message else {
+        bail!("the UPF answered a modification with {}", message.message_type())
+    };
+    let offending = response.offending_ie.map(|ie| ie.0);
+    accepted("the UPF", "Session Modification", response.cause, offending)
+        .with_context(|| format!("session {index}"))
+}
+
+/// Deletes sessions.
+#[derive(Debug)]
+pub struct Deletion<'s> {
+    /// The UPF's SEIDs.
+    pub up_seids: &'s [u64],
+}
+
+/// Octets of a deletion.
+pub fn deletion(up_seid: u64, sequence: u32, out: &mut [u8]) -> Result<usize> {
+    let request = SessionDeletionRequest::new();
+    encode(out, Some(Seid(up_seid)), sequence, &request).context("encode a deletion")
+}
+
+/// Looks at the answer to a deletion.
+pub fn deleted(index: u32, message: &Message<'_>) -> Result<()> {
+    let Message::SessionDeletionResponse(response) = message else {
+        bail!("the UPF answered a deletion with {}", message.message_type())
+    };
+    let offending = response.offending_ie.map(|ie| ie.0);
+    accepted("the UPF", "Session Deletion", response.cause, offending)
+        .with_context(|| format!("session {index}"))
+}
+
+impl Procedure for Deletion<'_> {
+    fn encode(&mut self, index: u32, sequence: u32, out: &mut [u8]) -> Result<usize> {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        deletion(self.up_seids.get(at).copied().unwrap_or(0), sequence, out)
+    }
+
+    fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
+        deleted(index, message)
+    }
+}
