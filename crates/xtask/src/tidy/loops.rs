@@ -1,0 +1,248 @@
+//! Modules beside each other import one way: those that import from each other are one module in two
+//! files.
+//!
+//! A module stands here with all that is below it, so at each level of a crate the rule is the same. A
+//! module and its parent are not beside each other: a parent may use its parts, and they its types.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::modules::Crate;
+use super::source::SourceFile;
+
+/// Modules of a crate that are part of a loop. Numbers here only go down.
+const IN_LOOPS_MAX: &[(&str, usize)] = &[
+    ("crates/adit/src/main.rs", 15),
+    ("crates/datapath/src/lib.rs", 21),
+    ("crates/dpdk/src/lib.rs", 4),
+    ("crates/lab/src/main.rs", 16),
+    ("crates/n4/src/lib.rs", 25),
+    ("crates/pfcp/src/lib.rs", 9),
+    ("crates/rules/src/lib.rs", 6),
+    ("crates/session/src/lib.rs", 31),
+    ("crates/shaper/src/lib.rs", 2),
+    ("crates/tables/src/lib.rs", 2),
+    ("crates/tests/src/lib.rs", 7),
+    ("crates/wire/src/lib.rs", 6),
+];
+
+/// Adds a finding for each crate of which more modules are part of loops than the table says.
+pub fn check(files: &[SourceFile], findings: &mut Vec<String>) {
+    check_against(files, IN_LOOPS_MAX, findings);
+}
+
+fn check_against(files: &[SourceFile], most: &[(&str, usize)], findings: &mut Vec<String>) {
+    let is_root = |path: &str| path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
+    for root in files.iter().filter(|file| is_root(&file.path)) {
+        let Some(modules) = Crate::new(&root.path, files) else { continue };
+        let levels = levels(&modules.imports());
+        let found: Vec<_> = levels
+            .values()
+            .flat_map(|imports| loops(imports).into_iter().map(move |members| (imports, members)))
+            .collect();
+        let allowed = most.iter().find(|(path, _)| *path == root.path).map_or(0, |(_, most)| *most);
+        if found.iter().map(|(_, members)| members.len()).sum::<usize>() <= allowed {
+            continue;
+        }
+        for (imports, members) in found {
+            let shortest = shortest(imports, &members).join(" → ");
+            findings.push(format!(
+                "{}: {} modules import from each other, {allowed} may: {shortest}; of {}",
+                root.path,
+                members.len(),
+                members.into_iter().collect::<Vec<_>>().join(", ")
+            ));
+        }
+    }
+}
+
+type Imports<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// The imports among the children of each module that has any. What a module imports counts for all
+/// modules that it is a part of.
+fn levels<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeMap<&'a str, Imports<'a>> {
+    let mut levels: BTreeMap<&str, Imports<'a>> = BTreeMap::new();
+    for (from, all) in imports {
+        for to in all {
+            if let Some((parent, from, to)) = siblings(from, to) {
+                let level = levels.entry(parent).or_default();
+                level.entry(from).or_default().insert(to);
+                level.entry(to).or_default();
+            }
+        }
+    }
+    levels
+}
+
+/// The modules beside each other that two modules are parts of, behind the parent of both. `None` when
+/// one is a part of the other.
+fn siblings<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a str, &'a str)> {
+    if one == "crate" || other == "crate" {
+        return None;
+    }
+    let mut at: usize = 0;
+    for (name, theirs) in one.split("::").zip(other.split("::")) {
+        if name != theirs {
+            let parent = one.get(..at.saturating_sub(2))?;
+            return Some((parent, one.get(..at + name.len())?, other.get(..at + theirs.len())?));
+        }
+        at += name.len() + 2;
+    }
+    None
+}
+
+/// Sets of modules, each of which reaches all others of its set.
+fn loops<'a>(imports: &Imports<'a>) -> Vec<BTreeSet<&'a str>> {
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        imports.keys().map(|from| (*from, reached(imports, from))).collect();
+    let mut found: Vec<BTreeSet<&str>> = Vec::new();
+    for (module, all) in &reached {
+        if all.contains(module) && !found.iter().any(|members| members.contains(module)) {
+            let mutual = all.iter().filter(|other| reached[**other].contains(module));
+            found.push(mutual.copied().collect());
+        }
+    }
+    found
+}
+
+/// What one reaches from a module in one step or more.
+fn reached<'a>(imports: &Imports<'a>, from: &str) -> BTreeSet<&'a str> {
+    let mut found = BTreeSet::new();
+    let mut next: Vec<&str> = imports.get(from).into_iter().flatten().copied().collect();
+    while let Some(module) = next.pop() {
+        if found.insert(module) {
+            next.extend(imports.get(module).into_iter().flatten());
+        }
+    }
+    found
+}
+
+/// The shortest way from a module of a loop back to it.
+fn shortest<'a>(imports: &Imports<'a>, members: &BTreeSet<&'a str>) -> Vec<&'a str> {
+    let back = |start: &'a str| {
+        let mut ways: Vec<Vec<&'a str>> = vec![vec![start]];
+        let mut seen = BTreeSet::new();
+        while !ways.is_empty() {
+            let mut longer = Vec::new();
+            for way in &ways {
+                let Some(last) = way.last() else { continue };
+                for next in imports.get(last).into_iter().flatten() {
+                    let further = [way.as_slice(), &[*next]].concat();
+                    if *next == start {
+                        return further;
+                    }
+                    if members.contains(next) && seen.insert(*next) {
+                        longer.push(further);
+                    }
+                }
+            }
+            ways = longer;
+        }
+        Vec::new()
+    };
+    members.iter().map(|start| back(start)).min_by_key(Vec::len).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(files: &[(&str, &str)]) -> Vec<String> {
+        let parsed = |(path, text): &(&str, &str)| {
+            SourceFile::new("adit-x", &format!("crates/x/src/{path}"), text).unwrap()
+        };
+        let files: Vec<_> = files.iter().map(parsed).collect();
+        let mut findings = Vec::new();
+        check_against(&files, &[], &mut findings);
+        findings
+    }
+
+    #[test]
+    fn modules_that_import_from_each_other_are_found() {
+        let found = findings(&[
+            ("lib.rs", "mod a; mod b; mod c;"),
+            ("a.rs", "use crate::b::B; pub struct A;"),
+            ("b.rs", "pub struct B; impl B { fn f(_: super::c::C) {} }"),
+            ("c.rs", "pub struct C; fn f() { let _ = vec![crate::a::A]; }"),
+        ]);
+        assert_eq!(
+            found,
+            ["crates/x/src/lib.rs: 3 modules import from each other, 0 may: \
+              a → b → c → a; of a, b, c"]
+        );
+    }
+
+    #[test]
+    fn name_that_is_passed_on_leads_to_its_definition() {
+        let found = findings(&[
+            ("lib.rs", "mod a; mod b; pub use b::B as Other;"),
+            ("a.rs", "use crate::Other; pub struct A;"),
+            ("b.rs", "use super::a; pub struct B(a::A);"),
+        ]);
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn parts_of_modules_that_import_from_each_other_are_found() {
+        let found = findings(&[
+            ("lib.rs", "mod a; mod b;"),
+            ("a.rs", "mod part; pub struct A;"),
+            ("a/part.rs", "use crate::b::B;"),
+            ("b.rs", "mod part; pub struct B;"),
+            ("b/part.rs", "use crate::a::A;"),
+        ]);
+        assert_eq!(
+            found,
+            ["crates/x/src/lib.rs: 2 modules import from each other, 0 may: a → b → a; of a, b"]
+        );
+    }
+
+    #[test]
+    fn modules_beside_each_other_below_the_root_are_found() {
+        let found = findings(&[
+            ("lib.rs", "mod a;"),
+            ("a.rs", "mod b; mod c;"),
+            ("a/b.rs", "pub struct B(super::c::C);"),
+            ("a/c.rs", "pub struct C(Box<super::b::B>);"),
+        ]);
+        assert_eq!(
+            found,
+            ["crates/x/src/lib.rs: 2 modules import from each other, 0 may: \
+              a::b → a::c → a::b; of a::b, a::c"]
+        );
+    }
+
+    #[test]
+    fn parent_and_part_close_no_loop() {
+        let found = findings(&[
+            ("lib.rs", "mod a;"),
+            ("a.rs", "mod part; use part::help; pub struct A; fn f() { help() }"),
+            ("a/part.rs", "use super::A; pub fn help() -> A {}"),
+        ]);
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn root_that_passes_on_and_tests_that_import_close_no_loop() {
+        let found = findings(&[
+            ("lib.rs", "mod a; mod b; pub use a::A; pub struct Root;"),
+            ("a.rs", "use crate::Root; pub struct A; #[cfg(test)] mod tests { use crate::b::B; }"),
+            ("b.rs", "use crate::{A, Root}; pub struct B;"),
+        ]);
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn number_of_the_table_is_allowed() {
+        let files = [
+            SourceFile::new("adit-x", "crates/x/src/lib.rs", "mod a; mod b;"),
+            SourceFile::new("adit-x", "crates/x/src/a.rs", "pub struct A(Box<crate::b::B>);"),
+            SourceFile::new("adit-x", "crates/x/src/b.rs", "pub struct B(Box<crate::a::A>);"),
+        ];
+        let files: Vec<_> = files.into_iter().map(Result::unwrap).collect();
+        let mut found = Vec::new();
+        check_against(&files, &[("crates/x/src/lib.rs", 2)], &mut found);
+        assert_eq!(found, Vec::<String>::new());
+        check_against(&files, &[("crates/x/src/lib.rs", 1)], &mut found);
+        assert_eq!(found.len(), 1);
+    }
+}

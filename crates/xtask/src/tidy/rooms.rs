@@ -1,0 +1,297 @@
+//! The table of rooms: who may import whom, and what the code of a room may do. The table here and
+//! ARCHITECTURE.md say the same thing.
+
+use cargo_metadata::{DependencyKind, Metadata, Package};
+
+use super::regions::{Region, regions};
+use super::source::SourceFile;
+
+/// One room: its package, its floor, the rooms it may import, and what its code may do.
+struct Room {
+    package: &'static str,
+    imports: &'static [&'static str],
+    may: &'static [RoomPermission],
+}
+
+/// Something that most rooms must not do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RoomPermission {
+    /// Hold `unsafe` blocks.
+    Unsafe,
+    /// Read a clock.
+    Clock,
+}
+
+use RoomPermission::{Clock, Unsafe};
+
+const ROOMS: &[Room] = &[
+    Room { package: "adit-types", imports: &[], may: &[] },
+    Room { package: "adit-baseline", imports: &[], may: &[Unsafe] },
+    Room { package: "adit-wire", imports: &["adit-types"], may: &[] },
+    Room { package: "adit-pfcp", imports: &["adit-types"], may: &[] },
+    Room { package: "adit-rules", imports: &["adit-types"], may: &[] },
+    Room { package: "adit-pktio", imports: &["adit-types"], may: &[] },
+    Room { package: "adit-session", imports: &["adit-types", "adit-rules"], may: &[] },
+    Room { package: "adit-shaper", imports: &["adit-types"], may: &[] },
+    Room { package: "adit-tables", imports: &["adit-types", "adit-rules"], may: &[Unsafe] },
+    Room {
+        package: "adit-n4",
+        imports: &["adit-types", "adit-rules", "adit-pfcp", "adit-session"],
+        may: &[],
+    },
+    Room {
+        package: "adit-datapath",
+        imports: &[
+            "adit-types",
+            "adit-rules",
+            "adit-wire",
+            "adit-pktio",
+            "adit-shaper",
+            "adit-tables",
+        ],
+        may: &[],
+    },
+    Room { package: "adit-dpdk-sys", imports: &[], may: &[Unsafe] },
+    Room {
+        package: "adit-dpdk",
+        imports: &["adit-types", "adit-pktio", "adit-dpdk-sys"],
+        may: &[Unsafe, Clock],
+    },
+    Room {
+        package: "adit",
+        imports: &[
+            "adit-baseline",
+            "adit-types",
+            "adit-wire",
+            "adit-rules",
+            "adit-pfcp",
+            "adit-pktio",
+            "adit-session",
+            "adit-tables",
+            "adit-n4",
+            "adit-datapath",
+            "adit-dpdk",
+        ],
+        may: &[Clock],
+    },
+    Room { package: "adit-lab-process", imports: &[], may: &[Clock] },
+    Room {
+        package: "adit-lab-engine",
+        imports: &["adit-types", "adit-wire", "adit-pktio", "adit-dpdk", "adit-lab-process"],
+        may: &[],
+    },
+    Room {
+        package: "adit-lab-smf",
+        imports: &["adit-types", "adit-pfcp", "adit-lab-process", "adit-lab-engine"],
+        may: &[Clock],
+    },
+    Room {
+        package: "adit-lab-measure",
+        imports: &[
+            "adit-types",
+            "adit-wire",
+            "adit-pktio",
+            "adit-dpdk",
+            "adit-lab-process",
+            "adit-lab-engine",
+            "adit-lab-smf",
+        ],
+        may: &[Clock],
+    },
+    Room {
+        package: "adit-lab",
+        imports: &[
+            "adit-baseline",
+            "adit-types",
+            "adit-wire",
+            "adit-pfcp",
+            "adit-lab-process",
+            "adit-lab-smf",
+            "adit-lab-measure",
+        ],
+        may: &[Clock],
+    },
+    Room {
+        package: "adit-testkit",
+        imports: &["adit-types", "adit-wire", "adit-pktio", "adit-rules", "adit-pfcp"],
+        may: &[],
+    },
+    Room { package: "adit-tests", imports: ANY, may: &[Unsafe, Clock] },
+    Room { package: "xtask", imports: &["adit-pfcp", "adit-n4"], may: &[] },
+];
+
+/// Every room of the house.
+const ANY: &[&str] = &["*"];
+
+/// Files with one reason to hold `unsafe` in a room that otherwise holds none.
+const UNSAFE_FILES: &[&str] = &["crates/lab-engine/src/memif/shared.rs", "crates/lab/src/tun.rs"];
+
+/// Rooms that only other rooms' tests may import.
+const TEST_ROOMS: &[&str] = &["adit-testkit"];
+
+/// Names that say nothing about what is inside.
+const FORBIDDEN_NAMES: &[&str] = &["utils", "common", "helpers", "misc", "manager", "core"];
+
+/// Crates that belong to the binaries: they bring configuration, terminals and runtimes.
+const FLOOR_FIVE_CRATES: &[&str] =
+    &["serde", "serde_json", "toml", "clap", "tokio", "tracing-subscriber", "anyhow"];
+
+const FLOOR_FIVE: &[&str] = &[
+    "adit",
+    "adit-lab-process",
+    "adit-lab-engine",
+    "adit-lab-smf",
+    "adit-lab-measure",
+    "adit-lab",
+    "adit-tests",
+    "xtask",
+];
+
+/// Rooms that workers run through: no lock, nothing made on first use, nothing of a thread's own.
+const LOCK_FREE: &[&str] =
+    &["adit-types", "adit-wire", "adit-rules", "adit-pktio", "adit-tables", "adit-datapath"];
+/// Files where the control side of the publication takes one.
+const LOCK_FILES: &[&str] = &["crates/tables/src/publish.rs", "crates/tables/src/sync.rs"];
+const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now", "_rdtsc"];
+const UNFINISHED: &[&str] = &["todo!(", "unimplemented!(", "#[ignore"];
+const LOCKS: &[&str] = &["Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "thread_local!"];
+
+/// Longest source file without a test in it.
+const LINES_MAX: usize = 800;
+
+/// Adds a finding for each package that imports what it may not, and each file with code that has its
+/// place elsewhere.
+pub fn check(metadata: &Metadata, files: &[SourceFile], findings: &mut Vec<String>) {
+    for package in metadata.workspace_packages() {
+        let Some(room) = ROOMS.iter().find(|room| room.package == package.name.as_str()) else {
+            findings.push(format!("{}: not in the table of rooms", package.name));
+            continue;
+        };
+        check_imports(room, package, findings);
+        for file in files.iter().filter(|file| file.package == package.name.as_str()) {
+            check_file(room, file, findings);
+        }
+    }
+}
+
+/// The number of rooms.
+pub fn count() -> usize {
+    ROOMS.len()
+}
+
+fn check_imports(room: &Room, package: &Package, findings: &mut Vec<String>) {
+    for dependency in &package.dependencies {
+        let name = dependency.name.as_str();
+        let for_tests = dependency.kind == DependencyKind::Development;
+        let own = name.starts_with("adit");
+        let test_room = TEST_ROOMS.contains(&name) && (for_tests || room.package == "adit-tests");
+        if own && !for_tests && !test_room && room.imports != ANY && !room.imports.contains(&name) {
+            findings.push(format!("{}: may not import {name}", room.package));
+        }
+        if !for_tests && FLOOR_FIVE_CRATES.contains(&name) && !FLOOR_FIVE.contains(&room.package) {
+            findings.push(format!("{}: {name} belongs to the binaries", room.package));
+        }
+    }
+}
+
+fn check_file(room: &Room, file: &SourceFile, findings: &mut Vec<String>) {
+    let shown = file.path.as_str();
+    let in_tests = shown.contains("/tests/") || shown.ends_with("tests.rs");
+    let mut names = shown.rsplit('/').map(|name| name.trim_end_matches(".rs"));
+    for name in [names.next(), names.next()].into_iter().flatten() {
+        if FORBIDDEN_NAMES.contains(&name) {
+            findings.push(format!("{shown}: \"{name}\" says nothing about what is inside"));
+        }
+    }
+    let lines = file.text.lines().count();
+    if lines > LINES_MAX && !in_tests && !file.text.contains("#[cfg(test)]") {
+        findings.push(format!("{shown}: {lines} lines; is there a second concept inside?"));
+    }
+    // This file names what it looks for.
+    if !shown.ends_with("xtask/src/tidy/rooms.rs") {
+        check_code(room, file, in_tests, findings);
+    }
+}
+
+/// What code of the room may not have: comments and texts may name it.
+fn check_code(room: &Room, file: &SourceFile, in_tests: bool, findings: &mut Vec<String>) {
+    let shown = file.path.as_str();
+    let unsafe_here = room.may.contains(&Unsafe) || UNSAFE_FILES.contains(&shown);
+    let clock_here = room.may.contains(&Clock) || in_tests;
+    let no_locks = LOCK_FREE.contains(&room.package) && !in_tests && !LOCK_FILES.contains(&shown);
+    let code = regions(&file.text).into_iter().filter(|part| part.1 == Region::Code);
+    for (line, _, code) in code {
+        let place = format!("{shown}:{line}");
+        if !unsafe_here && has_unsafe(code) {
+            findings.push(format!("{place}: unsafe has its own rooms"));
+        }
+        if !clock_here && CLOCKS.iter().any(|clock| code.contains(clock)) {
+            findings.push(format!("{place}: time is an argument here"));
+        }
+        let lock = LOCKS.iter().find(|lock| code.contains(**lock));
+        if let Some(lock) = lock.filter(|_| no_locks) {
+            findings.push(format!("{place}: {lock} has no place on the packet path"));
+        }
+        if UNFINISHED.iter().any(|mark| code.contains(mark)) {
+            findings.push(format!("{place}: unfinished or skipped"));
+        }
+    }
+}
+
+fn has_unsafe(code: &str) -> bool {
+    ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"].iter().any(|form| code.contains(form))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_import_of_the_table_is_a_room() {
+        let known = |name: &str| name == "*" || ROOMS.iter().any(|room| room.package == name);
+        assert!(ROOMS.iter().flat_map(|room| room.imports).all(|name| known(name)));
+    }
+
+    #[test]
+    fn imports_go_downward() {
+        let position = |name: &str| ROOMS.iter().position(|room| room.package == name);
+        for room in ROOMS.iter().filter(|room| room.imports != ANY) {
+            for import in room.imports {
+                assert!(position(import) < position(room.package), "{} → {import}", room.package);
+            }
+        }
+    }
+
+    #[test]
+    fn unsafe_is_found_in_code_only() {
+        assert!(has_unsafe("let x = unsafe { y };"));
+        assert!(!has_unsafe("#![forbid(unsafe_code)]"));
+    }
+
+    fn of(package: &str, path: &str, text: &str) -> Vec<String> {
+        let room = ROOMS.iter().find(|room| room.package == package).unwrap();
+        let mut findings = Vec::new();
+        check_file(room, &SourceFile::new(package, path, text).unwrap(), &mut findings);
+        findings
+    }
+
+    #[test]
+    fn code_of_another_room_is_found() {
+        let path = "crates/session/src/x.rs";
+        assert_eq!(of("adit-session", path, "fn f() { unsafe { g() } }").len(), 1);
+        assert_eq!(of("adit-session", path, "fn f() { Instant::now(); }").len(), 1);
+        assert_eq!(of("adit-session", path, "fn f() { todo!() }").len(), 1);
+        assert_eq!(of("adit-session", "crates/session/src/utils.rs", "").len(), 1);
+        assert_eq!(of("adit-session", path, &"\n".repeat(801)).len(), 1);
+        assert_eq!(
+            of("adit-datapath", "crates/datapath/src/x.rs", "struct A(Mutex<u8>);").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn comments_and_texts_may_name_what_code_may_not_have() {
+        let text = "// unsafe { }\nfn f() -> &'static str { \"Instant::now todo!(\" }";
+        assert_eq!(of("adit-session", "crates/session/src/x.rs", text), Vec::<String>::new());
+    }
+}
