@@ -14,7 +14,7 @@ const IN_LOOPS_MAX: &[(&str, usize)] = &[
     ("crates/adit/src/main.rs", 15),
     ("crates/datapath/src/lib.rs", 21),
     ("crates/dpdk/src/lib.rs", 4),
-    ("crates/lab/src/main.rs", 16),
+    ("crates/lab-measure/src/lib.rs", 13),
     ("crates/n4/src/lib.rs", 25),
     ("crates/pfcp/src/lib.rs", 9),
     ("crates/rules/src/lib.rs", 6),
