@@ -6,11 +6,13 @@
 //! alone carry what passed of them.
 #![forbid(unsafe_code)]
 
+pub mod compile;
 pub mod delta;
 pub mod event;
 pub mod fast_rule;
 pub mod forwarding;
 pub mod matcher;
+pub mod packed_fast_rule;
 pub mod packet_rate;
 pub mod published;
 pub mod rate;
@@ -31,6 +33,7 @@ pub use forwarding::{Redirect, Steering};
 pub use matcher::{
     Candidate, FlowKey, Matcher, MatcherLine, MatcherRoot, MatcherView, Matchers, UsualFlow,
 };
+pub use packed_fast_rule::PackedFastRule;
 pub use packet_rate::{PacketLimit, PacketQuota, PacketRateMeter, PacketsLeft};
 pub use published::{
     FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, UrrShape,

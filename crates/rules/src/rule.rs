@@ -512,12 +512,12 @@ impl SessionRules {
     }
 
     /// Compiles the SDF filters of the PDRs.
-    pub fn compile_matchers(&mut self) {
+    pub(crate) fn compile_matchers(&mut self) {
         self.matchers = Matchers::compile(&self.uplink, &self.downlink).map(Box::new);
     }
 
-    /// As [`SessionRules::matcher`], to be added to.
-    pub fn matcher_mut(&mut self, direction: Direction) -> Option<&mut Matcher> {
+    /// The same as [`SessionRules::matcher`], to append lines to.
+    pub(crate) fn matcher_mut(&mut self, direction: Direction) -> Option<&mut Matcher> {
         self.matchers.as_mut()?.get_mut(direction)
     }
 

@@ -12,11 +12,11 @@ use core::ops::Deref;
 #[cfg(not(loom))]
 pub(crate) use mapped::LargeArray;
 #[cfg(loom)]
-pub(crate) use modelled::Large;
+pub(crate) use modeled::LoomArray as LargeArray;
 
 impl<T> fmt::Debug for LargeArray<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Large").field("len", &self.len()).finish()
+        f.debug_struct("LargeArray").field("len", &self.len()).finish()
     }
 }
 
@@ -141,25 +141,25 @@ mod mapped {
 }
 
 #[cfg(loom)]
-mod modelled {
+mod modeled {
     use super::Deref;
 
     /// An array of default elements: loom's atomics are no plain memory.
-    pub(crate) struct Large<T>(Box<[T]>);
+    pub(crate) struct LoomArray<T>(Box<[T]>);
 
-    impl<T: Default> LargeArray<T> {
+    impl<T: Default> LoomArray<T> {
         pub(crate) fn zeroed(len: usize) -> Self {
             Self((0..len).map(|_| T::default()).collect())
         }
     }
 
-    impl<T> LargeArray<T> {
+    impl<T> LoomArray<T> {
         pub(crate) fn filled(len: usize, make: impl Fn() -> T) -> Self {
             Self((0..len).map(|_| make()).collect())
         }
     }
 
-    impl<T> Deref for LargeArray<T> {
+    impl<T> Deref for LoomArray<T> {
         type Target = [T];
 
         fn deref(&self) -> &[T] {
@@ -167,7 +167,7 @@ mod modelled {
         }
     }
 
-    impl<T> core::ops::DerefMut for LargeArray<T> {
+    impl<T> core::ops::DerefMut for LoomArray<T> {
         fn deref_mut(&mut self) -> &mut [T] {
             &mut self.0
         }

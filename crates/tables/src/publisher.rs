@@ -7,10 +7,10 @@
 use core::net::IpAddr;
 use std::collections::VecDeque;
 
-use adit_rules::rule::ue_ipv6_key;
+use adit_rules::compile::{CompiledSession, FastPath, OwnAddresses, compile};
 use adit_rules::{
-    DeltaId, FastRule, FastRuleUe, Gate, GuaranteedShare, KeyChange, PublishedRules, QerEntry,
-    QerMeter, RateLimit, RuleDelta, SessionKey, SessionRules, Shapes, SharedRateId,
+    DeltaId, Gate, GuaranteedShare, KeyChange, PublishedRules, QerEntry, QerMeter, RateLimit,
+    RuleDelta, SessionKey, SessionRules, Shapes, SharedRateId,
 };
 use adit_types::limits::{UE_POOL_INDEX_MAX, usage_slots_max};
 use adit_types::{
@@ -22,7 +22,6 @@ use crate::aggregates::Aggregates;
 use crate::config::{Interface, TablesConfig, TablesError, check, networks};
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
 use crate::fast_rule::{FastRuleTable, WrittenRule};
-use crate::fast_rule_selector::SelectorPlan;
 use crate::gtpu_peers::GtpuPeerWriter;
 use crate::key_table::KeyRefused;
 use crate::meters::{MeterTable, MeterTraffic};
@@ -38,6 +37,8 @@ use crate::ue_areas::UeAreas;
 use crate::ue_pools::UePools;
 use crate::ues::{UeTable, UeWriter};
 use crate::usage::UsageTable;
+
+const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
 /// What went wrong on the control side without being anybody's fault at the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -106,6 +107,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<TablesReader>), Tab
     let publisher = Publisher {
         rules,
         shapes: Shapes::default(),
+        own_addresses: tables.interfaces.iter().flat_map(Interface::addrs).collect(),
         tables,
         teids,
         ues,
@@ -152,7 +154,8 @@ struct UnobservedDelta {
     since: Epoch,
     id: DeltaId,
     session: SessionIndex,
-    expresses: Option<[(Direction, WrittenRule); 2]>,
+    /// The fast paths that workers read from then on.
+    written: Option<[(Direction, WrittenRule); 2]>,
 }
 
 /// The only writer of the tables. Belongs to the control thread.
@@ -160,6 +163,7 @@ struct UnobservedDelta {
 pub struct Publisher {
     rules: SlotWriter<PublishedRules>,
     shapes: Shapes,
+    own_addresses: OwnAddresses,
     tables: Arc<Tables>,
     teids: TeidWriter,
     /// By `DomainId`.
@@ -185,22 +189,23 @@ impl Publisher {
     /// Fills in the next hop of every FAR that creates a GTP-U header. Cannot fail: what finds no
     /// room is counted in [`PublisherCounters`]; a FAR then keeps [`NextHopIndex::NONE`].
     pub fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
-        let RuleDelta { session, keys, mut rules } = delta;
+        let RuleDelta { session, keys, rules } = delta;
         self.counters.deltas_applied += 1;
         let slot = session.0 as usize;
         if slot >= self.rules.slots() {
             self.counters.sessions_out_of_range += 1;
             let since = self.rules.advance();
-            self.unobserved.push_back(UnobservedDelta { since, id, session, expresses: None });
+            self.unobserved.push_back(UnobservedDelta { since, id, session, written: None });
             return;
         }
-        if let Some(rules) = rules.as_deref_mut() {
-            rules.generation = id;
-            self.resolve_next_hops(rules);
-            rules.compile_matchers();
-            self.take_shared_rates(rules);
-            self.assign_buckets(session, rules);
-        }
+        let compiled = rules.map(|mut rules| {
+            self.bind(id, session, &mut rules);
+            compile(*rules, &self.own_addresses, &mut self.shapes)
+        });
+        let (rules, fast_paths) = compiled.map_or_else(
+            || (None, [None; 2]),
+            |CompiledSession { rules, fast_paths }| (Some(Box::new(rules)), fast_paths),
+        );
         for change in &keys {
             if let KeyChange::Add(key) = change {
                 self.add_key(*key, session);
@@ -209,49 +214,48 @@ impl Publisher {
         if rules.is_some() && self.rules.get(slot).is_none() {
             self.tables.fast_rules.reset_traffic(session);
         }
-        let ways = [Direction::Uplink, Direction::Downlink].map(|direction| {
+        for direction in DIRECTIONS {
             self.tables.fast_rules.set(session, direction, None);
-            (
-                direction,
-                rules.as_deref_mut().and_then(|rules| self.compile_fast_path(rules, direction)),
-            )
-        });
-        if self.set_limits(session, rules.as_deref()) {
+        }
+        if self.set_limits(session, rules.as_deref().map_or(&[][..], PublishedRules::qers)) {
             self.tables.rate_changes.push(session, id);
         }
-        let published = rules.map(|rules| Box::new(PublishedRules::new(*rules, &mut self.shapes)));
-        self.rules.swap(slot, published);
-        let expresses = ways
-            .map(|(direction, way)| (direction, self.publish_fast_path(session, direction, way)));
+        self.rules.swap(slot, rules);
+        let [uplink, downlink] = fast_paths;
+        let written = [(Direction::Uplink, uplink), (Direction::Downlink, downlink)]
+            .map(|(direction, path)| (direction, self.publish_fast_path(session, direction, path)));
         for change in keys {
             if let KeyChange::Remove(key) = change {
                 self.remove_key(key, session);
             }
         }
         let since = self.rules.advance();
-        self.unobserved.push_back(UnobservedDelta {
-            since,
-            id,
-            session,
-            expresses: Some(expresses),
-        });
+        self.unobserved.push_back(UnobservedDelta { since, id, session, written: Some(written) });
     }
 
-    /// Writes the usual way of one direction, after the rules that it was made of.
+    /// Writes next hops, buckets and shared rates into rules: what only these tables can say of them.
+    fn bind(&mut self, id: DeltaId, session: SessionIndex, rules: &mut SessionRules) {
+        rules.generation = id;
+        self.resolve_next_hops(rules);
+        self.take_shared_rates(rules);
+        self.assign_buckets(session, rules);
+    }
+
+    /// Writes the fast path of one direction, after the rules that it was compiled with.
     fn publish_fast_path(
         &self,
         session: SessionIndex,
         direction: Direction,
-        way: Option<FastPath>,
+        path: Option<FastPath>,
     ) -> WrittenRule {
-        let expresses = &self.tables.fast_rules;
-        match way {
+        let fast_rules = &self.tables.fast_rules;
+        match path {
             None => WrittenRule::NONE,
-            Some(FastPath::Single(express)) => expresses.set(session, direction, Some(&express)),
-            Some(FastPath::Choice(plan)) => {
+            Some(FastPath::Single(rule)) => fast_rules.set(session, direction, Some(&rule)),
+            Some(FastPath::Selector(selector)) => {
                 let rules = self.rules.get(session.0 as usize);
                 rules.map_or(WrittenRule::NONE, |rules| {
-                    expresses.set_selector(session, direction, rules, plan)
+                    fast_rules.set_selector(session, direction, rules, selector)
                 })
             }
         }
@@ -277,10 +281,10 @@ impl Publisher {
         self.ues.iter_mut().for_each(|ues| ues.reclaim(passed, epoch));
         self.next_hops.reclaim(passed, epoch);
         self.gtpu_peers.reclaim(passed, epoch);
-        let UnobservedDelta { id, session, expresses, .. } =
+        let UnobservedDelta { id, session, written, .. } =
             self.unobserved.pop_front_if(|delta| delta.since <= passed)?;
-        for (direction, express) in expresses.into_iter().flatten() {
-            self.tables.fast_rules.activate(session, direction, express);
+        for (direction, written) in written.into_iter().flatten() {
+            self.tables.fast_rules.activate(session, direction, written);
         }
         Some(id)
     }
@@ -438,38 +442,6 @@ impl Publisher {
         self.counters
     }
 
-    fn compile_fast_path(
-        &self,
-        rules: &mut SessionRules,
-        direction: Direction,
-    ) -> Option<FastPath> {
-        match FastRule::compile(rules, direction) {
-            Some(express) => Some(FastPath::Single(self.without_own_addresses(express, direction))),
-            None => {
-                let refine = |express| self.without_own_addresses(express, direction);
-                SelectorPlan::append(rules, direction, refine).map(FastPath::Choice)
-            }
-        }
-    }
-
-    /// The express of one direction without our own addresses: packets to them are for ourselves,
-    /// whoever else has them.
-    fn without_own_addresses(&self, mut express: FastRule, direction: Direction) -> FastRule {
-        if direction == Direction::Downlink {
-            for interface in &self.tables.interfaces {
-                let own_v4 = interface.v4.map(|(addr, _)| FastRuleUe::Only(addr));
-                let own_v6 = interface.v6.map(|(addr, _)| FastRuleUe::Only(ue_ipv6_key(addr)));
-                if own_v4 == Some(express.ue_v4) {
-                    express.ue_v4 = FastRuleUe::None;
-                }
-                if own_v6 == Some(express.ue_v6) {
-                    express.ue_v6 = FastRuleUe::None;
-                }
-            }
-        }
-        express
-    }
-
     fn add_key(&mut self, key: SessionKey, session: SessionIndex) {
         let added = match key {
             SessionKey::Teid(teid) => self.teids.insert(teid, session).map(|()| false),
@@ -567,12 +539,11 @@ impl Publisher {
         }
     }
 
-    /// Tells the buckets of new rules their limits and what they stand for, while no express is read.
-    /// True where rules had or have rates, of their own or shared.
-    fn set_limits(&self, session: SessionIndex, rules: Option<&SessionRules>) -> bool {
+    /// Writes the limits of new QERs into their buckets, while no worker reads a fast rule of the session.
+    /// True if the session had or has rates, of its own or shared.
+    fn set_limits(&self, session: SessionIndex, qers: &[QerEntry]) -> bool {
         let before = self.rules.get(session.0 as usize).map_or(&[][..], PublishedRules::qers);
         let meters = &self.tables.meters;
-        let qers = rules.map_or(&[][..], |rules| &rules.qers);
         for bucket in before.iter().filter_map(|qer| Some(qer.meter?.bucket)) {
             if !qers.iter().any(|qer| qer.meter.is_some_and(|meter| meter.bucket == bucket)) {
                 meters.set_shared(session, bucket, None);
@@ -581,7 +552,7 @@ impl Publisher {
         for (qer, meter) in qers.iter().filter_map(|qer| Some((qer, qer.meter?))) {
             let shared = meter.shared.and_then(|id| self.shared_rates.number(id));
             meters.set_shared(session, meter.bucket, shared);
-            for direction in [Direction::Uplink, Direction::Downlink] {
+            for direction in DIRECTIONS {
                 // What waits behind a closed gate goes nowhere.
                 let limit = match qer.gate(direction) {
                     Gate::Open => meter.limit(direction),
@@ -648,10 +619,4 @@ fn shared_rates(qers: &[QerEntry]) -> impl Iterator<Item = SharedRateId> {
 /// The set of one bucket.
 fn bit(bucket: u8) -> u64 {
     1 << (u32::from(bucket) % u64::BITS)
-}
-
-/// What the usual packets of one direction need.
-enum FastPath {
-    Single(FastRule),
-    Choice(SelectorPlan),
 }

@@ -31,7 +31,7 @@ impl Canary {
 }
 
 /// Takes back what can be taken back and marks it; returns how many values that were.
-fn reclaim(writer: &mut Writer<Canary>) -> usize {
+fn reclaim(writer: &mut SlotWriter<Canary>) -> usize {
     let mut count = 0;
     while let Some(canary) = writer.reclaim() {
         // SAFETY: loom checks that no other access is concurrent.
@@ -41,7 +41,7 @@ fn reclaim(writer: &mut Writer<Canary>) -> usize {
     count
 }
 
-fn read_section(handle: &mut ReadHandle<Canary>) -> Option<u64> {
+fn read_section(handle: &mut SlotReader<Canary>) -> Option<u64> {
     let guard = handle.observe();
     let canary = guard.get(0)?;
     let first = canary.read();
@@ -53,7 +53,7 @@ fn read_section(handle: &mut ReadHandle<Canary>) -> Option<u64> {
 #[test]
 fn value_in_use_is_not_reclaimed() {
     loom::model(|| {
-        let (mut writer, mut handles) = published::<Canary>(1, 1);
+        let (mut writer, mut handles) = slots::<Canary>(1, 1);
         writer.swap(0, Canary::boxed(1));
         writer.advance();
         let mut handle = handles.remove(0);
@@ -73,7 +73,7 @@ fn value_in_use_is_not_reclaimed() {
 #[test]
 fn reader_that_comes_and_goes_never_sees_a_freed_value() {
     loom::model(|| {
-        let (mut writer, mut handles) = published::<Canary>(1, 1);
+        let (mut writer, mut handles) = slots::<Canary>(1, 1);
         writer.swap(0, Canary::boxed(1));
         writer.advance();
         let mut handle = handles.remove(0);
@@ -93,7 +93,7 @@ fn reader_that_comes_and_goes_never_sees_a_freed_value() {
 #[test]
 fn observed_epoch_means_that_every_reader_sees_the_change() {
     loom::model(|| {
-        let (mut writer, mut handles) = published::<Canary>(1, 1);
+        let (mut writer, mut handles) = slots::<Canary>(1, 1);
         let mut handle = handles.remove(0);
         handle.observe();
         // Relaxed: only publication itself may order the accesses.
@@ -117,7 +117,7 @@ fn observed_epoch_means_that_every_reader_sees_the_change() {
 #[test]
 fn writer_dropped_first_leaves_retired_values_to_the_readers() {
     loom::model(|| {
-        let (mut writer, mut handles) = published::<Canary>(1, 1);
+        let (mut writer, mut handles) = slots::<Canary>(1, 1);
         writer.swap(0, Canary::boxed(1));
         writer.advance();
         let mut handle = handles.remove(0);

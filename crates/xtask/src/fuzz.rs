@@ -18,6 +18,7 @@ pub const TARGETS: [&str; 8] = [
     "sdf_text",
     "pfd_contents",
     "datapath_frames",
+    "compile",
     "gtpu_parse",
     "config",
 ];

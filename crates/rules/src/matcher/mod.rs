@@ -235,8 +235,8 @@ impl Matcher {
         self.roots
     }
 
-    /// Appends lines for whoever looks behind the matcher.
-    pub fn append(&mut self, lines: &[MatcherLine]) {
+    /// Appends lines that lookups do not visit.
+    pub(crate) fn append(&mut self, lines: &[MatcherLine]) {
         self.lines = [&self.lines, lines].concat().into();
     }
 }

@@ -7,7 +7,7 @@
 pub(super) use vector::Quad;
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "avx2")))]
-pub(super) use scalar::Quad;
+pub(super) use scalar::ScalarQuad as Quad;
 
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
 mod vector {
@@ -104,9 +104,9 @@ mod scalar {
 
     /// Four words.
     #[derive(Clone, Copy)]
-    pub struct Quad([u32; 4]);
+    pub struct ScalarQuad([u32; 4]);
 
-    impl Quad {
+    impl ScalarQuad {
         pub const fn load(words: &[u32; 4]) -> Self {
             Self(*words)
         }
@@ -165,7 +165,8 @@ mod scalar {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Quad, scalar};
+    use super::Quad;
+    use super::scalar::ScalarQuad;
 
     /// The least of the words that begin with each of them tells all four.
     fn words(of: impl Fn(u32) -> u32) -> [u32; 4] {
@@ -191,8 +192,8 @@ mod tests {
                 all_words!(Quad, $op)
             };
             let scalar = {
-                let ($x, $y) = (scalar::Quad::load($a), scalar::Quad::load($b));
-                all_words!(scalar::Quad, $op)
+                let ($x, $y) = (ScalarQuad::load($a), ScalarQuad::load($b));
+                all_words!(ScalarQuad, $op)
             };
             prop_assert_eq!(vector, scalar);
         }};
@@ -225,6 +226,6 @@ mod tests {
     fn load_and_splat_keep_the_words() {
         assert_eq!(all_words!(Quad, Quad::load(&[1, 2, 3, 4])), [1, 2, 3, 4]);
         assert_eq!(all_words!(Quad, Quad::splat(7)), [7; 4]);
-        assert_eq!(all_words!(scalar::Quad, scalar::Quad::splat(7)), [7; 4]);
+        assert_eq!(all_words!(ScalarQuad, ScalarQuad::splat(7)), [7; 4]);
     }
 }

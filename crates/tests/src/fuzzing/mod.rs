@@ -3,6 +3,7 @@
 //! Each function takes any octets and panics when an invariant is broken. The targets in `fuzz/`
 //! and the replay in `tests/regressions.rs` both call them through [`TARGETS`].
 
+mod compile;
 mod frames;
 mod input;
 mod n4_sequence;
@@ -25,6 +26,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     ("n4_sequence", n4_sequence::run),
     ("gtpu_parse", frames::gtpu),
     ("datapath_frames", frames::datapath),
+    ("compile", compile::equivalence),
 ];
 
 /// Runs the target `name`.

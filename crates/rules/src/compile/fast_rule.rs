@@ -1,0 +1,262 @@
+//! Fast rules from the rules of a session.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use adit_types::{Direction, Ipv6Prefix, NextHopIndex, Qfi, is_forwardable};
+use arrayvec::ArrayVec;
+
+use crate::fast_rule::{
+    FAST_RULE_METERS_MAX, FAST_RULE_URRS_MAX, FastRule, FastRuleForwarding, FastRuleUe, FastRuleUrr,
+};
+use crate::rate::RateLimit;
+use crate::rule::{
+    ApplyAction, DestinationInterface, FarEntry, Gate, GuaranteedShare, HeaderCreation,
+    HeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, TunnelSide, UE_IPV6_KEY_BITS,
+    UeAddresses, ue_ipv6_key,
+};
+use crate::usage::UrrEntry;
+
+/// The first buckets of a session that a packet has to pass, and whether their rate is guaranteed.
+type FastRuleMeters = ([bool; FAST_RULE_METERS_MAX], bool);
+
+/// UE addresses of both families.
+type FastRuleUes = (FastRuleUe<Ipv4Addr>, FastRuleUe<u64>);
+
+impl FastRule {
+    /// The fast rule of one direction of bound rules. `None` if their usual packet needs more than a fast
+    /// rule can say.
+    #[must_use]
+    pub fn compile(rules: &SessionRules, direction: Direction) -> Option<Self> {
+        let mut usual = rules.pdrs(direction).iter().filter(|pdr| pdr.is_usual(direction));
+        let pdr = usual.next().filter(|pdr| pdr.sdf.is_empty())?;
+        Self::of_pdr(rules, pdr, direction)
+    }
+
+    /// The fast rule of packets whose first PDR by SDF filters is `pdr`.
+    pub(super) fn of_pdr(
+        rules: &SessionRules,
+        pdr: &PdrEntry,
+        direction: Direction,
+    ) -> Option<Self> {
+        let far = rules.fars.get(usize::from(pdr.far))?;
+        let (marking, (meters, guaranteed)) = qers(rules, pdr, direction)?;
+        let ((ue_v4, ue_v6), way) = match direction {
+            Direction::Uplink => uplink(rules, pdr, far)?,
+            Direction::Downlink => downlink(rules, pdr, far, marking)?,
+        };
+        let arrival = pdr.interfaces;
+        let (slice, urrs) = (rules.slice, urrs(rules, pdr)?);
+        Some(Self { arrival, ue_v4, ue_v6, forwarding: way, meters, slice, guaranteed, urrs })
+    }
+}
+
+/// How the QERs of a PDR mark downlink packets, and the buckets that packets have to pass. `None` if a gate
+/// is closed or a QER does anything else.
+fn qers(
+    rules: &SessionRules,
+    pdr: &PdrEntry,
+    direction: Direction,
+) -> Option<(Option<(Qfi, bool)>, FastRuleMeters)> {
+    let mut marking = None;
+    let mut meters = [false; FAST_RULE_METERS_MAX];
+    let mut guaranteed = false;
+    for at in &pdr.qers {
+        let qer = rules.qers.get(usize::from(*at))?;
+        // Lists every field, so that a new one has to be decided on here.
+        let QerEntry { id: _, gate_uplink: _, gate_downlink: _, qfi, rqi, ppi, meter, packet_rate } =
+            qer;
+        if qer.gate(direction) != Gate::Open || qfi.is_some() && ppi.is_some() {
+            return None;
+        }
+        if packet_rate.as_ref().is_some_and(|rate| rate.limit(direction).is_some()) {
+            return None;
+        }
+        marking = marking.or(qfi.map(|qfi| (qfi, *rqi)));
+        let Some(meter) = meter else { continue };
+        match meter.guaranteed(direction) {
+            GuaranteedShare::Nothing => {}
+            GuaranteedShare::Whole => guaranteed = true,
+            GuaranteedShare::Within(_) => return None,
+        }
+        match meter.limit(direction) {
+            RateLimit::UNLIMITED => {}
+            RateLimit::CLOSED => return None,
+            // A fast rule names buckets of the session only.
+            _ if meter.shared.is_some() => return None,
+            _ => *meters.get_mut(usize::from(meter.bucket))? = true,
+        }
+    }
+    Some((marking, (meters, guaranteed)))
+}
+
+fn uplink(
+    rules: &SessionRules,
+    pdr: &PdrEntry,
+    far: &FarEntry,
+) -> Option<(FastRuleUes, FastRuleForwarding)> {
+    let PdrEntry { source, teid, qfis, outer_header_removal, .. } = pdr;
+    let teid = (*teid)?;
+    let strips_gtpu =
+        matches!(outer_header_removal, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp));
+    let from_ran = *source == SourceInterface::Access && rules.tunnel_side(teid) == TunnelSide::RAN;
+    if !(strips_gtpu && forwards_to_network(far) && from_ran) {
+        return None;
+    }
+    let mut flows = ArrayVec::new();
+    for qfi in qfis {
+        flows.try_push(*qfi).ok()?;
+    }
+    let way = FastRuleForwarding::Uplink { teid, qfis: flows, egress: far.interfaces };
+    Some((sources(rules, pdr)?, way))
+}
+
+/// The sources that a PDR of uplink matches and the session may use.
+fn sources(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUes> {
+    let PdrEntry { ue, ue_networks, .. } = pdr;
+    let named = match rules.ue.as_slice() {
+        _ if !ue.is_empty() => ue,
+        _ if !ue_networks.is_empty() => return None,
+        [] if rules.ue_networks.is_empty() => return Some((FastRuleUe::Any, FastRuleUe::Any)),
+        [only] => only,
+        _ => return None,
+    };
+    let is_allowed = |addr| rules.allows_ue(addr) && is_forwardable(addr);
+    let v4 = named.v4.filter(|addr| is_allowed(IpAddr::V4(*addr)));
+    let v6 = named.v6.filter(|prefix| is_allowed(IpAddr::V6(prefix.addr()))).and_then(key);
+    Some((
+        v4.map_or(FastRuleUe::None, FastRuleUe::Only),
+        v6.map_or(FastRuleUe::None, FastRuleUe::Only),
+    ))
+}
+
+/// The key of a prefix if it covers all addresses with this key and no others.
+fn key(prefix: Ipv6Prefix) -> Option<u64> {
+    (prefix.len() == UE_IPV6_KEY_BITS).then(|| ue_ipv6_key(prefix.addr()))
+}
+
+/// The destination of each family that leads to the session and that a PDR of downlink matches; none of a
+/// family with several.
+fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUes> {
+    if !pdr.ue_networks.is_empty() || !rules.ue_networks.is_empty() {
+        return None;
+    }
+    let ue = match rules.ue.as_slice() {
+        _ if !pdr.ue.is_empty() => &pdr.ue,
+        [only] => only,
+        _ => return None,
+    };
+    let has_others = |differs: fn(&UeAddresses, &UeAddresses) -> bool| {
+        rules.ue.iter().any(|other| differs(other, ue))
+    };
+    let v4_others = has_others(|other, ue| other.v4.is_some() && other.v4 != ue.v4);
+    let v6_others = has_others(|other, ue| other.v6.is_some() && other.v6 != ue.v6);
+    let v4 = ue.v4.filter(|addr| !v4_others && is_forwardable(IpAddr::V4(*addr)));
+    let v6 = ue.v6.filter(|prefix| !v6_others && is_forwardable(IpAddr::V6(prefix.addr())));
+    let v6 = v6.and_then(key);
+    Some((
+        v4.map_or(FastRuleUe::None, FastRuleUe::Only),
+        v6.map_or(FastRuleUe::None, FastRuleUe::Only),
+    ))
+}
+
+/// True of a FAR that only forwards: it neither copies, redirects, marks nor steers. Packets to the CP
+/// function keep their TTL, which the fast path does not do.
+fn only_forwards(far: &FarEntry) -> bool {
+    let FarEntry {
+        id: _,
+        action,
+        destination,
+        interfaces: _,
+        outer_header_creation: _,
+        transport_level_marking: _,
+        next_hop: _,
+        buffer_pkts_max: _,
+        steering,
+        dscp,
+        redirect,
+        // The worker leaves packets between UEs to the stages.
+        local_switching: _,
+        duplicates,
+    } = far;
+    *action == ApplyAction::FORW
+        && *destination != DestinationInterface::CpFunction
+        && steering.is_none()
+        && dscp.is_none()
+        && redirect.is_none()
+        && duplicates.is_empty()
+}
+
+fn forwards_to_network(far: &FarEntry) -> bool {
+    only_forwards(far)
+        && far.outer_header_creation.is_none()
+        && matches!(far.destination, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)
+}
+
+fn downlink(
+    rules: &SessionRules,
+    pdr: &PdrEntry,
+    far: &FarEntry,
+    marking: Option<(Qfi, bool)>,
+) -> Option<(FastRuleUes, FastRuleForwarding)> {
+    let PdrEntry {
+        id: _,
+        precedence: _,
+        source,
+        interfaces: _,
+        teid,
+        qfis,
+        ue: _,
+        ue_networks: _,
+        sdf: _,
+        outer_header_removal,
+        container_deletion: _,
+        far: _,
+        qers: _,
+        urrs: _,
+    } = pdr;
+    let FarEntry { outer_header_creation, transport_level_marking, next_hop, .. } = far;
+    let is_plain =
+        source.is_network() && teid.is_none() && qfis.is_empty() && outer_header_removal.is_none();
+    if !is_plain || !only_forwards(far) || *next_hop == NextHopIndex::NONE {
+        return None;
+    }
+    let Some(HeaderCreation::Gtpu(tunnel)) = outer_header_creation else { return None };
+    let IpAddr::V4(addr) = tunnel.addr else { return None };
+    let way = FastRuleForwarding::Downlink {
+        teid: tunnel.teid,
+        addr,
+        next_hop: *next_hop,
+        tos: transport_level_marking.unwrap_or(0),
+        marking,
+    };
+    Some((destinations(rules, pdr)?, way))
+}
+
+/// The URRs of a PDR, if none stops its packets and there are few enough.
+fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>> {
+    let mut found = ArrayVec::new();
+    for at in &pdr.urrs {
+        // Limits are checked at run time; a packet that might reach one takes the stages. So do all
+        // packets of a credit pool, whose rest does not fit a line.
+        let UrrEntry {
+            id: _,
+            slot,
+            generation,
+            report: _,
+            quota: _,
+            report_dropped: _,
+            stopped,
+            quota_far: _,
+            report_start: _,
+            before_qos: _,
+            exempt: _,
+            pool,
+            members,
+        } = rules.urrs.get(usize::from(*at))?;
+        if *stopped || pool.is_some() || !members.of.is_empty() {
+            return None;
+        }
+        found.try_push(FastRuleUrr { slot: *slot, generation: *generation }).ok()?;
+    }
+    Some(found)
+}

@@ -1,0 +1,109 @@
+//! The compiler: turns the rules of one session into what a data plane runs.
+//!
+//! Input: [`SessionRules`], bound. The data plane that will run them has written its next hops, bucket
+//! numbers and shared rates into them; nothing else is needed from it. Output: [`CompiledSession`], which
+//! any data plane publishes in its own way: rules and SDF matchers in their compact form, and for each
+//! direction the fast path of the usual packets.
+//!
+//! Pure: no clock, no table, no worker. The compiler is a part of `rules` and not a room of its own:
+//! its input and output are types of this room, whose private fields it fills.
+
+mod fast_rule;
+mod selector;
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use adit_types::Direction;
+
+use crate::fast_rule::{FastRule, FastRuleUe};
+use crate::packed_fast_rule::PackedFastRule;
+use crate::published::PublishedRules;
+use crate::rule::{SessionRules, ue_ipv6_key};
+use crate::shapes::Shapes;
+
+pub use selector::{PackedSelector, SelectorView};
+
+/// What a data plane runs for one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompiledSession {
+    /// The rules, with the matchers of their SDF filters and, behind these, the fast rules that a
+    /// selector leads to.
+    pub rules: PublishedRules,
+    /// The fast path of uplink and downlink.
+    pub fast_paths: [Option<FastPath>; 2],
+}
+
+/// How usual packets of one direction find their fast rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FastPath {
+    /// All take the same one.
+    Single(PackedFastRule),
+    /// The SDF filters of the session select it.
+    Selector(PackedSelector),
+}
+
+/// Our own addresses. The UPF consumes packets to them, whichever UE has the same address.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OwnAddresses {
+    v4: Vec<Ipv4Addr>,
+    /// Keys of IPv6 addresses ([`ue_ipv6_key`]).
+    v6: Vec<u64>,
+}
+
+impl FromIterator<IpAddr> for OwnAddresses {
+    fn from_iter<I: IntoIterator<Item = IpAddr>>(addrs: I) -> Self {
+        let mut own = Self::default();
+        for addr in addrs {
+            match addr {
+                IpAddr::V4(addr) => own.v4.push(addr),
+                IpAddr::V6(addr) => own.v6.push(ue_ipv6_key(addr)),
+            }
+        }
+        own
+    }
+}
+
+impl OwnAddresses {
+    /// The fast rule of one direction without our own addresses.
+    fn exclude_from(&self, mut rule: FastRule, direction: Direction) -> FastRule {
+        if direction == Direction::Downlink {
+            if self.v4.iter().any(|own| rule.ue_v4 == FastRuleUe::Only(*own)) {
+                rule.ue_v4 = FastRuleUe::None;
+            }
+            if self.v6.iter().any(|own| rule.ue_v6 == FastRuleUe::Only(*own)) {
+                rule.ue_v6 = FastRuleUe::None;
+            }
+        }
+        rule
+    }
+}
+
+/// Compiles bound rules. Takes shapes that equal its own from `shapes`, and leaves new ones there.
+#[must_use]
+pub fn compile(
+    mut rules: SessionRules,
+    own: &OwnAddresses,
+    shapes: &mut Shapes,
+) -> CompiledSession {
+    rules.compile_matchers();
+    let fast_paths = [Direction::Uplink, Direction::Downlink]
+        .map(|direction| fast_path(&mut rules, own, direction));
+    CompiledSession { rules: PublishedRules::new(rules, shapes), fast_paths }
+}
+
+fn fast_path(
+    rules: &mut SessionRules,
+    own: &OwnAddresses,
+    direction: Direction,
+) -> Option<FastPath> {
+    match FastRule::compile(rules, direction) {
+        Some(rule) => {
+            let rule = own.exclude_from(rule, direction);
+            Some(FastPath::Single(PackedFastRule::from(&rule)))
+        }
+        None => {
+            let exclude = |rule| own.exclude_from(rule, direction);
+            PackedSelector::append(rules, direction, exclude).map(FastPath::Selector)
+        }
+    }
+}

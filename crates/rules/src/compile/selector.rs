@@ -1,0 +1,144 @@
+//! Several fast rules of one direction: the SDF filters of the session select the one of a packet.
+//!
+//! The fast rules stand behind the lines of the compiled matcher. They belong to the published rules
+//! and live as long as these; sessions without filters pay nothing for them.
+
+use adit_types::Direction;
+
+use crate::fast_rule::FastRule;
+use crate::matcher::{FlowKey, MatcherLine, MatcherRoot, MatcherView};
+use crate::packed_fast_rule::PackedFastRule;
+use crate::published::PublishedRules;
+use crate::rule::SessionRules;
+
+/// PDRs that a selector knows.
+const PDRS_MAX: usize = 16;
+
+/// The number of PDRs without a fast rule.
+const NONE: u64 = 0xf;
+
+/// Which of the fast rules behind a matcher each PDR has: four bits for each of the first 16 PDRs, from
+/// the lowest; 15 for none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FastRuleNumbers(u64);
+
+impl FastRuleNumbers {
+    const NONE: Self = Self(u64::MAX);
+
+    const fn set(&mut self, pdr: usize, number: u64) {
+        self.0 &= !(NONE << (pdr * 4));
+        self.0 |= number << (pdr * 4);
+    }
+
+    /// The number of a PDR below [`PDRS_MAX`].
+    #[inline]
+    const fn get(self, pdr: usize) -> u64 {
+        self.0 >> (pdr * 4) & NONE
+    }
+}
+
+/// Leads from a matcher to the fast rules behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackedSelector {
+    /// Lines of the matcher itself, in front of the fast rules.
+    matcher_lines: u32,
+    numbers: FastRuleNumbers,
+}
+
+impl PackedSelector {
+    /// Appends the fast rules of one direction, each as `refine` returns it, to its matcher. `None`
+    /// without a matcher or without any fast rule.
+    pub(super) fn append(
+        rules: &mut SessionRules,
+        direction: Direction,
+        refine: impl Fn(FastRule) -> FastRule,
+    ) -> Option<Self> {
+        let matcher = rules.matcher(direction)?;
+        let matcher_lines = u32::try_from(matcher.lines().len()).ok()?;
+        let mut lines: Vec<MatcherLine> = Vec::new();
+        let mut numbers = FastRuleNumbers::NONE;
+        for (at, pdr) in rules.pdrs(direction).iter().take(PDRS_MAX).enumerate() {
+            let Some(rule) = FastRule::of_pdr(rules, pdr, direction) else { continue };
+            let line = PackedFastRule::from(&refine(rule)).to_line();
+            let number = lines.iter().position(|known| *known == line).unwrap_or(lines.len());
+            let Some(number) = u64::try_from(number).ok().filter(|number| *number < NONE) else {
+                continue;
+            };
+            if lines.len() as u64 == number {
+                lines.push(line);
+            }
+            numbers.set(at, number);
+        }
+        if lines.is_empty() {
+            return None;
+        }
+        rules.matcher_mut(direction)?.append(&lines);
+        Some(Self { matcher_lines, numbers })
+    }
+
+    /// The selector as two words.
+    #[must_use]
+    pub fn to_words(self) -> [u64; 2] {
+        [self.numbers.0, self.matcher_lines.into()]
+    }
+
+    /// The inverse of [`PackedSelector::to_words`]; ignores the upper half of the second word.
+    #[inline]
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "written from this width")]
+    pub const fn of_words([numbers, matcher_lines]: [u64; 2]) -> Self {
+        Self { matcher_lines: matcher_lines as u32, numbers: FastRuleNumbers(numbers) }
+    }
+
+    /// The selector with the matcher of published rules that it was compiled with.
+    #[must_use]
+    pub fn view(self, rules: &PublishedRules, direction: Direction) -> Option<SelectorView<'_>> {
+        let matcher = rules.matcher(direction)?;
+        Some(SelectorView::new(self, matcher.roots(), matcher.lines()))
+    }
+}
+
+/// A selector and the lines that it looks up.
+#[derive(Debug, Clone, Copy)]
+pub struct SelectorView<'a> {
+    selector: PackedSelector,
+    roots: [MatcherRoot; 2],
+    /// Those of the matcher, behind them one for each fast rule.
+    lines: &'a [MatcherLine],
+}
+
+impl<'a> SelectorView<'a> {
+    /// A view of the roots and lines of a matcher, wherever they are.
+    #[inline]
+    #[must_use]
+    pub const fn new(
+        selector: PackedSelector,
+        roots: [MatcherRoot; 2],
+        lines: &'a [MatcherLine],
+    ) -> Self {
+        Self { selector, roots, lines }
+    }
+
+    /// The lines that a packet of the family needs first.
+    #[inline]
+    #[must_use]
+    pub fn first_lines(&self, is_v6: bool) -> &'a [MatcherLine] {
+        let first = self.roots[usize::from(is_v6)].first_lines(is_v6);
+        self.lines.get(first).unwrap_or_default()
+    }
+
+    /// The line of the fast rule of the packet of `key` ([`PackedFastRule::of_line`]). `None` when only
+    /// the rules decide.
+    // PERF: a call would pass the key through memory.
+    #[inline(always)]
+    #[must_use]
+    pub fn find(&self, key: &FlowKey) -> Option<&'a MatcherLine> {
+        let found = MatcherView::new(self.roots, self.lines).first(key)?;
+        if found.needs_check || found.pdr >= PDRS_MAX {
+            return None;
+        }
+        let number = usize::try_from(self.selector.numbers.get(found.pdr)).ok()?;
+        // There are fewer than 15 fast rules, so number 15 is beyond the last line.
+        self.lines.get(self.selector.matcher_lines as usize + number)
+    }
+}

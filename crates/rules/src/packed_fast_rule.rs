@@ -1,0 +1,444 @@
+//! The layout in which workers read a fast rule: six words.
+//!
+//! | word | bits 63..32 | bits 31..0 |
+//! |---|---|---|
+//! | flags | uplink: four QFIs, 255 for none; downlink: ToS, then QFI | see below |
+//! | 0 | uplink: TEID of the local tunnel; downlink: TEID of the far end | the UE's IPv4 address |
+//! | 1, uplink | key of the UE's IPv6 prefix | the rest of the key |
+//! | 1, downlink | interfaces that packets arrive on | the same key, folded to 32 bits |
+//! | 2, uplink | interfaces that packets arrive on | interfaces whose routes packets take |
+//! | 2, downlink | IPv4 address of the far end | next hop |
+//! | 3 and 4 | usage slot of a URR | its generation |
+//!
+//! Bits 16 to 31 of the flags, from the lowest: guaranteed; slice (4 bits); the two buckets; two bits of
+//! the publisher; IPv4 has a UE, and takes any; the same of IPv6; writes a PDU Session Container; with
+//! reflective QoS; takes any QoS flow. The publisher also has the lowest 16 bits.
+
+use core::net::Ipv4Addr;
+
+use adit_types::limits::SLICES_MAX;
+use adit_types::{InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot};
+
+use crate::fast_rule::{
+    FAST_RULE_QFIS_MAX, FAST_RULE_URRS_MAX, FastRule, FastRuleForwarding, FastRuleUe, FastRuleUrr,
+};
+use crate::matcher::MatcherLine;
+
+/// Words behind the flags.
+pub const FAST_RULE_WORDS: usize = 5;
+
+/// The word where the URRs begin.
+const URRS: usize = 3;
+
+const _: () = assert!(URRS + FAST_RULE_URRS_MAX == FAST_RULE_WORDS && FAST_RULE_QFIS_MAX == 4);
+const _: () = assert!(SLICES_MAX < 1 << 4);
+
+/// The rate of the buckets is guaranteed.
+const GUARANTEED: u64 = 1 << 16;
+const SLICE_SHIFT: u32 = 17;
+const SLICE: u64 = 0xf << SLICE_SHIFT;
+/// The first two buckets that the packet has to pass.
+const METERS_SHIFT: u32 = 21;
+const METERS: u64 = 0b11 << METERS_SHIFT;
+const V4: u64 = 1 << 25;
+const V4_ANY: u64 = 1 << 26;
+const V6: u64 = 1 << 27;
+const V6_ANY: u64 = 1 << 28;
+const V6_FLAGS_SHIFT: u32 = 2;
+const _: () = assert!(V6 == V4 << V6_FLAGS_SHIFT && V6_ANY == V4_ANY << V6_FLAGS_SHIFT);
+const _: () = assert!(V4_ANY == V4 << 1);
+const HAS_QFI: u64 = 1 << 29;
+const REFLECTIVE: u64 = 1 << 30;
+const ANY_QFI: u64 = 1 << 31;
+/// Four octets of uplink.
+const QFIS_SHIFT: u32 = 32;
+/// One octet of downlink.
+const TOS_SHIFT: u32 = 32;
+/// One octet of downlink.
+const QFI_SHIFT: u32 = 40;
+
+/// No QoS flow.
+const NO_QFI: u8 = u8::MAX;
+
+/// No URR.
+const NO_URR: u64 = u64::MAX;
+
+/// A fast rule in its final layout: the meaning of a [`FastRule`] without its shape. Of the two
+/// directions only the one that it was compiled for means something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackedFastRule {
+    flags: u64,
+    words: [u64; FAST_RULE_WORDS],
+}
+
+impl From<&FastRule> for PackedFastRule {
+    fn from(rule: &FastRule) -> Self {
+        let FastRule { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, urrs } = rule;
+        let (v4_flags, ue_v4) = pack_ue(*ue_v4, V4, V4_ANY, |addr| addr.to_bits().into());
+        let (v6_flags, ue_v6) = pack_ue(*ue_v6, V6, V6_ANY, |key| key);
+        let mut flags = v4_flags | v6_flags;
+        flags |= u64::from(slice.0) << SLICE_SHIFT & SLICE;
+        flags |= if *guaranteed { GUARANTEED } else { 0 };
+        for (at, is_metered) in meters.iter().enumerate() {
+            flags |= u64::from(*is_metered) << at << METERS_SHIFT;
+        }
+        let mut words = [NO_URR; FAST_RULE_WORDS];
+        match forwarding {
+            FastRuleForwarding::Uplink { teid, qfis, egress } => {
+                words[0] = pair(teid.0, 0) | ue_v4;
+                words[1] = ue_v6;
+                words[2] = pair(arrival.0, egress.0);
+                let mut flows = [NO_QFI; FAST_RULE_QFIS_MAX];
+                for (flow, qfi) in flows.iter_mut().zip(qfis) {
+                    *flow = qfi.value();
+                }
+                flags |= u64::from(u32::from_le_bytes(flows)) << QFIS_SHIFT;
+                flags |= if qfis.is_empty() { ANY_QFI } else { 0 };
+            }
+            FastRuleForwarding::Downlink { teid, addr, next_hop, tos, marking } => {
+                words[0] = pair(teid.0, 0) | ue_v4;
+                words[1] = pair(arrival.0, folded(ue_v6));
+                words[2] = pair(addr.to_bits(), next_hop.0);
+                flags |= u64::from(*tos) << TOS_SHIFT;
+                if let Some((qfi, reflective)) = marking {
+                    flags |= HAS_QFI | u64::from(qfi.value()) << QFI_SHIFT;
+                    flags |= if *reflective { REFLECTIVE } else { 0 };
+                }
+            }
+        }
+        for (word, urr) in words[URRS..].iter_mut().zip(urrs) {
+            *word = pair(urr.slot.0, urr.generation);
+        }
+        Self { flags, words }
+    }
+}
+
+/// Flags and value of the UE's address.
+fn pack_ue<A>(ue: FastRuleUe<A>, usual: u64, any: u64, value: impl FnOnce(A) -> u64) -> (u64, u64) {
+    match ue {
+        FastRuleUe::None => (0, 0),
+        FastRuleUe::Any => (usual | any, 0),
+        FastRuleUe::Only(addr) => (usual, value(addr)),
+    }
+}
+
+impl PackedFastRule {
+    /// Bits of the flags that belong to whoever publishes the rule; zero until then.
+    pub const PUBLISHER_FLAGS: u64 = 0xffff | 0b11 << 23;
+
+    /// The rule of [`PackedFastRule::flags`] and [`PackedFastRule::words`].
+    #[inline]
+    #[must_use]
+    pub const fn of_words(flags: u64, words: [u64; FAST_RULE_WORDS]) -> Self {
+        Self { flags, words }
+    }
+
+    /// The flags, which stand in front of the words.
+    #[inline]
+    #[must_use]
+    pub const fn flags(&self) -> u64 {
+        self.flags
+    }
+
+    /// The words.
+    #[inline]
+    #[must_use]
+    pub const fn words(&self) -> [u64; FAST_RULE_WORDS] {
+        self.words
+    }
+
+    /// The rule in a line behind a matcher.
+    #[must_use]
+    pub fn to_line(&self) -> MatcherLine {
+        let [a, b, c, d, e] = self.words;
+        MatcherLine::of_words([self.flags, a, b, c, d, e, 0, 0])
+    }
+
+    /// The inverse of [`PackedFastRule::to_line`].
+    #[inline]
+    #[must_use]
+    pub fn of_line(line: &MatcherLine) -> Self {
+        let [flags, a, b, c, d, e, ..] = line.words();
+        Self { flags, words: [a, b, c, d, e] }
+    }
+
+    /// True when packets have to pass a bucket, as these flags say.
+    #[inline]
+    #[must_use]
+    pub const fn has_meters(flags: u64) -> bool {
+        flags & METERS != 0
+    }
+
+    /// The usage slots in these two words, which begin at [`PackedFastRule::URR_WORDS`]; out of range
+    /// without a URR.
+    #[inline]
+    #[must_use]
+    pub fn slots_in(urrs: [u64; FAST_RULE_URRS_MAX]) -> [UsageSlot; FAST_RULE_URRS_MAX] {
+        urrs.map(|urr| UsageSlot(halves(urr).0))
+    }
+
+    /// The first of the words of URRs.
+    pub const URR_WORDS: usize = URRS;
+
+    /// The usage slots of its URRs, out of range without a URR.
+    #[inline]
+    #[must_use]
+    pub fn usage_slots(&self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
+        let [_, _, _, urrs @ ..] = self.words;
+        Self::slots_in(urrs)
+    }
+
+    /// True when an uplink packet matches, its source aside: it came in the tunnel `teid` on one of the
+    /// interfaces `on`.
+    #[inline]
+    #[must_use]
+    pub fn matches_uplink(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
+        halves(self.words[0]).0 == teid.0
+            && InterfaceSet(halves(self.words[2]).0).intersects(on)
+            && (self.flags & ANY_QFI != 0 || qfi.is_some_and(|qfi| self.has_qfi(qfi)))
+    }
+
+    /// The source that an uplink packet of a family must have: an IPv4 address, or the key of an IPv6
+    /// one.
+    ///
+    /// PERF: mixed bursts select by family without branching: the branch is unpredictable.
+    #[inline(always)]
+    #[must_use]
+    pub fn source(&self, is_v6: bool) -> FastRuleUe<u64> {
+        let flags = self.flags >> (V4.trailing_zeros() + if is_v6 { V6_FLAGS_SHIFT } else { 0 });
+        let only = select_family(is_v6, self.words[1], u64::from(halves(self.words[0]).1));
+        match flags & 0b11 {
+            0b01 => FastRuleUe::Only(only),
+            0b11 => FastRuleUe::Any,
+            _ => FastRuleUe::None,
+        }
+    }
+
+    /// True when a downlink packet of a family that came on one of the interfaces `on` matches. `dst`
+    /// is its IPv4 destination, or the key of its IPv6 one; it led to the session.
+    ///
+    /// PERF: see [`PackedFastRule::source`].
+    #[inline(always)]
+    #[must_use]
+    pub fn matches_downlink(&self, on: InterfaceSet, dst: u64, is_v6: bool) -> bool {
+        let (arrival, ue_v6) = halves(self.words[1]);
+        let ue = select_family(is_v6, ue_v6, halves(self.words[0]).1);
+        ue == select_family(is_v6, folded(dst), halves(dst).1)
+            && self.flags & select_family(is_v6, V6, V4) != 0
+            && InterfaceSet(arrival).intersects(on)
+    }
+
+    #[inline]
+    fn has_qfi(&self, qfi: Qfi) -> bool {
+        let [_, _, _, _, flows @ ..] = self.flags.to_le_bytes();
+        flows.contains(&qfi.value())
+    }
+
+    /// Interfaces whose routes an uplink packet takes.
+    #[inline]
+    #[must_use]
+    pub fn egress(&self) -> InterfaceSet {
+        InterfaceSet(halves(self.words[2]).1)
+    }
+
+    /// The next hop of a downlink packet.
+    #[inline]
+    #[must_use]
+    pub fn next_hop(&self) -> NextHopIndex {
+        NextHopIndex(halves(self.words[2]).1)
+    }
+
+    /// The far end of the tunnel that a downlink packet takes.
+    #[inline]
+    #[must_use]
+    pub fn tunnel(&self) -> (Teid, Ipv4Addr) {
+        (Teid(halves(self.words[0]).0), Ipv4Addr::from_bits(halves(self.words[2]).0))
+    }
+
+    /// Type of service octet of the outer header of a downlink packet.
+    #[inline]
+    #[must_use]
+    pub fn tos(&self) -> u8 {
+        let [_, _, _, _, tos, ..] = self.flags.to_le_bytes();
+        tos
+    }
+
+    /// QoS flow and reflective QoS indication of a downlink packet's PDU Session Container.
+    #[inline]
+    #[must_use]
+    pub fn marking(&self) -> Option<(Qfi, bool)> {
+        let [_, _, _, _, _, qfi, ..] = self.flags.to_le_bytes();
+        let qfi = Qfi::new(qfi).filter(|_| self.flags & HAS_QFI != 0);
+        qfi.map(|qfi| (qfi, self.flags & REFLECTIVE != 0))
+    }
+
+    /// The slice whose rates the packet shares.
+    #[inline]
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "four bits")]
+    pub const fn slice(&self) -> SliceId {
+        SliceId(((self.flags & SLICE) >> SLICE_SHIFT) as u8)
+    }
+
+    /// True when the rate of its buckets is guaranteed.
+    #[inline]
+    #[must_use]
+    pub const fn is_guaranteed(&self) -> bool {
+        self.flags & GUARANTEED != 0
+    }
+
+    /// The first two buckets of the session and direction that the packet has to pass, one bit each.
+    #[inline]
+    #[must_use]
+    pub fn meters(&self) -> u64 {
+        (self.flags & METERS) >> METERS_SHIFT
+    }
+
+    /// The URRs that count the packet; those that there are come first.
+    #[inline]
+    #[must_use]
+    pub fn urrs(&self) -> [Option<FastRuleUrr>; FAST_RULE_URRS_MAX] {
+        let [_, _, _, urrs @ ..] = self.words;
+        urrs.map(|word| {
+            let (slot, generation) = halves(word);
+            (word != NO_URR).then_some(FastRuleUrr { slot: UsageSlot(slot), generation })
+        })
+    }
+}
+
+/// One of two values by the family, without a branch.
+#[inline(always)]
+fn select_family<T>(is_v6: bool, v6: T, v4: T) -> T {
+    core::hint::select_unpredictable(is_v6, v6, v4)
+}
+
+const fn pair(high: u32, low: u32) -> u64 {
+    (high as u64) << 32 | low as u64
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+const fn halves(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+/// Half of an IPv6 key. Only one key reaches this rule, so 32 bits detect a key of before or after a
+/// change.
+#[inline]
+const fn folded(key: u64) -> u32 {
+    let (high, low) = halves(key);
+    high ^ low.rotate_left(16)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
+mod tests {
+    use arrayvec::ArrayVec;
+
+    use super::*;
+
+    const KEY: u64 = 0x2001_0db8_0000_0007;
+
+    fn urrs(count: u32) -> ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX> {
+        (0..count)
+            .map(|n| FastRuleUrr { slot: UsageSlot(7 + n), generation: u32::MAX - n })
+            .collect()
+    }
+
+    fn qfi(value: u8) -> Qfi {
+        Qfi::new(value).unwrap()
+    }
+
+    fn downlink(seed: u32, marking: Option<(Qfi, bool)>) -> FastRule {
+        FastRule {
+            arrival: InterfaceSet(seed),
+            ue_v4: FastRuleUe::Only(Ipv4Addr::from_bits(seed)),
+            ue_v6: FastRuleUe::Only(pair(seed, 7)),
+            forwarding: FastRuleForwarding::Downlink {
+                teid: Teid(seed),
+                addr: Ipv4Addr::from_bits(seed),
+                next_hop: NextHopIndex(seed),
+                tos: 0xff,
+                marking,
+            },
+            meters: [false, true],
+            slice: SliceId(15),
+            guaranteed: true,
+            urrs: urrs(2),
+        }
+    }
+
+    fn uplink(flows: &[u8], ue_v4: FastRuleUe<Ipv4Addr>, ue_v6: FastRuleUe<u64>) -> FastRule {
+        let qfis = flows.iter().map(|flow| qfi(*flow)).collect();
+        FastRule {
+            arrival: InterfaceSet(1 << 3),
+            ue_v4,
+            ue_v6,
+            forwarding: FastRuleForwarding::Uplink { teid: Teid(9), qfis, egress: InterfaceSet(5) },
+            meters: [true, false],
+            slice: SliceId(0),
+            guaranteed: false,
+            urrs: urrs(1),
+        }
+    }
+
+    fn on(id: u32) -> InterfaceSet {
+        InterfaceSet(1 << id)
+    }
+
+    #[test]
+    fn packed_rule_leaves_the_flags_of_the_publisher_alone_and_fits_a_line() {
+        let packed = PackedFastRule::from(&downlink(u32::MAX, Some((qfi(63), true))));
+        assert_eq!(packed.flags() & PackedFastRule::PUBLISHER_FLAGS, 0);
+        assert_eq!(PackedFastRule::of_line(&packed.to_line()), packed);
+    }
+
+    #[test]
+    fn downlink_fast_rule_is_read_as_it_was_packed() {
+        for marking in [None, Some((qfi(0), false)), Some((qfi(63), true))] {
+            let rule = PackedFastRule::from(&downlink(u32::MAX, marking));
+            assert_eq!(rule.tunnel(), (Teid(u32::MAX), Ipv4Addr::BROADCAST));
+            assert_eq!((rule.next_hop(), rule.tos()), (NextHopIndex(u32::MAX), 0xff));
+            assert_eq!((rule.marking(), rule.meters()), (marking, 0b10));
+            assert!(rule.urrs().into_iter().flatten().eq(urrs(2)));
+        }
+    }
+
+    #[test]
+    fn downlink_packet_fits_by_arrival_and_address() {
+        let rule = PackedFastRule::from(&downlink(1 << 3, None));
+        for (is_v6, ue, other) in
+            [(false, 1 << 3, 1 << 4), (true, pair(1 << 3, 7), pair(1 << 3, 8))]
+        {
+            assert!(rule.matches_downlink(on(3), ue, is_v6));
+            assert!(!rule.matches_downlink(on(2), ue, is_v6));
+            assert!(!rule.matches_downlink(on(3), other, is_v6));
+            assert!(!rule.matches_downlink(on(3), ue, !is_v6));
+        }
+    }
+
+    #[test]
+    fn uplink_packet_fits_by_arrival_tunnel_and_flow() {
+        let (ue_v4, ue_v6) = (FastRuleUe::Only(Ipv4Addr::new(10, 0, 0, 1)), FastRuleUe::Only(KEY));
+        let rule = PackedFastRule::from(&uplink(&[5, 9], ue_v4, ue_v6));
+        let tunnel = Teid(9);
+        assert!(rule.matches_uplink(on(3), tunnel, Some(qfi(9))));
+        assert!(rule.matches_uplink(on(3), tunnel, Some(qfi(5))));
+        assert!(!rule.matches_uplink(on(4), tunnel, Some(qfi(9))));
+        assert!(!rule.matches_uplink(on(3), Teid(8), Some(qfi(9))));
+        assert!(!rule.matches_uplink(on(3), tunnel, Some(qfi(6))));
+        assert!(!rule.matches_uplink(on(3), tunnel, None));
+        assert_eq!(rule.source(false), FastRuleUe::Only(0x0a00_0001));
+        assert_eq!(rule.source(true), ue_v6);
+        assert_eq!((rule.egress(), rule.meters()), (InterfaceSet(5), 0b01));
+        assert!(rule.urrs().into_iter().flatten().eq(urrs(1)));
+    }
+
+    #[test]
+    fn fast_rule_matches_any_address_and_flow_or_no_address() {
+        let rule = PackedFastRule::from(&uplink(&[], FastRuleUe::Any, FastRuleUe::None));
+        assert!(rule.matches_uplink(on(3), Teid(9), None));
+        assert!(rule.matches_uplink(on(3), Teid(9), Some(qfi(63))));
+        assert_eq!((rule.source(false), rule.source(true)), (FastRuleUe::Any, FastRuleUe::None));
+    }
+}

@@ -1,0 +1,290 @@
+//! Rules and packets from octets. Few values, so that packets often match.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_rules::sdf::{AddrMatch, PortRange};
+use adit_rules::{
+    ApplyAction, DeltaId, DestinationInterface, FarEntry, FlowSelector, Gate, GtpuTunnel,
+    GuaranteedShare, HeaderCreation, HeaderRemoval, PacketFilter, PdrEntry, PoolMembers, QerEntry,
+    QerMeter, RateLimit, SessionRules, SharedRateId, SourceInterface, Steering, TunnelSide,
+    UeAddresses, UrrEntry, UsageLimits,
+};
+use adit_types::{
+    BitRate, Direction, FarId, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, Nanos, NextHopIndex,
+    PdrId, Precedence, QerId, Qfi, Seid, SliceId, Teid, UrrId, UsageSlot,
+};
+
+use super::UsualPacket;
+
+/// Addresses of the UPF.
+pub const OWN: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 45, 0, 3)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 3, 0, 0, 0, 1)),
+];
+
+const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(20, 0, 0, 1), Ipv4Addr::new(20, 0, 0, 2)];
+
+fn ue_v4(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 45, 0, number)
+}
+
+fn ue_v6(number: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0, number.into(), 0, 0, 0, 9)
+}
+
+fn host_v6(number: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, number.into())
+}
+
+/// Choices taken one after the other; past the end every choice is zero.
+pub struct ByteChoices<'a>(core::slice::Iter<'a, u8>);
+
+impl<'a> ByteChoices<'a> {
+    pub fn new(data: &'a [u8]) -> Self {
+        Self(data.iter())
+    }
+
+    fn below(&mut self, n: u8) -> u8 {
+        self.0.next().map_or(0, |octet| octet % n)
+    }
+
+    /// True in one of `n` cases.
+    fn rarely(&mut self, n: u8) -> bool {
+        self.below(n) == n - 1
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[usize::from(self.below(of.len() as u8))]
+    }
+
+    fn ue(&mut self) -> UeAddresses {
+        let number = 1 + self.below(3);
+        let prefix = Ipv6Prefix::containing(ue_v6(number), 64);
+        match self.below(4) {
+            0 | 1 => UeAddresses { v4: Some(ue_v4(number)), v6: prefix },
+            2 => UeAddresses { v4: Some(ue_v4(number)), v6: None },
+            _ => UeAddresses { v4: None, v6: prefix },
+        }
+    }
+
+    fn networks(&mut self) -> Vec<IpPrefix> {
+        let network = Ipv4Prefix::containing(Ipv4Addr::new(10, 45, 0, 0), 24).map(IpPrefix::V4);
+        if self.rarely(8) { network.into_iter().collect() } else { Vec::new() }
+    }
+
+    fn interfaces(&mut self) -> InterfaceSet {
+        InterfaceSet([u32::MAX, 0b01, 0b10][usize::from(self.below(3))])
+    }
+
+    fn qfi(&mut self) -> Qfi {
+        let number = 1 + self.below(6);
+        Qfi::new(number).unwrap_or_else(|| unreachable!("QFIs have six bits"))
+    }
+
+    /// Rules of one session, bound.
+    pub fn rules(&mut self) -> SessionRules {
+        let fars: Vec<FarEntry> = (0..4).map(|number| self.far(number)).collect();
+        let qers: Vec<QerEntry> = (0..3).map(|number| self.qer(number)).collect();
+        let urrs: Vec<UrrEntry> = (0..3).map(|number| self.urr(number)).collect();
+        let ues = [1, 1, 1, 2, 0][usize::from(self.below(5))];
+        let side = TunnelSide { source: SourceInterface::Access, direction: Direction::Downlink };
+        let (uplink, downlink) = (1 + self.below(4), 1 + self.below(4));
+        let has_filters = self.below(2) == 1;
+        SessionRules {
+            up_seid: Seid(1),
+            generation: DeltaId::default(),
+            slice: SliceId(self.below(3)),
+            buffer_epoch: 0,
+            ue: (0..ues).map(|_| self.ue()).collect(),
+            ue_networks: self.networks(),
+            tunnel_sides: if self.rarely(8) { vec![(Teid(7), side)] } else { Vec::new() },
+            uplink: (0..uplink).map(|n| self.pdr(n, Direction::Uplink, has_filters)).collect(),
+            downlink: (0..downlink)
+                .map(|n| self.pdr(n, Direction::Downlink, has_filters))
+                .collect(),
+            matchers: None,
+            fars,
+            qers,
+            urrs,
+        }
+    }
+
+    fn pdr(&mut self, number: u8, direction: Direction, has_filters: bool) -> PdrEntry {
+        let is_uplink = direction == Direction::Uplink;
+        let other = [SourceInterface::CpFunction, SourceInterface::Core];
+        let source = match (is_uplink, self.rarely(8)) {
+            (_, true) => self.pick(&other),
+            (true, false) => SourceInterface::Access,
+            (false, false) => SourceInterface::SgiLanN6Lan,
+        };
+        let removal = match self.below(8) {
+            0 => Some(HeaderRemoval::GtpuUdpIp),
+            1 => Some(HeaderRemoval::GtpuUdpIpv6),
+            2 => None,
+            _ => Some(HeaderRemoval::GtpuUdpIpv4),
+        };
+        let filters = if has_filters { self.below(4) } else { 0 };
+        PdrEntry {
+            id: PdrId(number.into()),
+            precedence: Precedence(number.into()),
+            source,
+            interfaces: self.interfaces(),
+            teid: if is_uplink == !self.rarely(16) { Some(Teid(7)) } else { None },
+            qfis: (0..[0, 0, 0, 1, 5][usize::from(self.below(5))]).map(|_| self.qfi()).collect(),
+            ue: if self.below(2) == 1 { self.ue() } else { UeAddresses::default() },
+            ue_networks: self.networks(),
+            sdf: (0..filters).map(|_| self.filter()).collect(),
+            outer_header_removal: removal.filter(|_| is_uplink != self.rarely(16)),
+            container_deletion: false,
+            far: match is_uplink != self.rarely(8) {
+                true => u16::from(self.below(2)),
+                false => 2 + u16::from(self.below(2)),
+            },
+            qers: (0..self.below(3)).map(|at| at.into()).collect(),
+            urrs: (0..self.below(4)).map(|at| at.into()).collect(),
+        }
+    }
+
+    fn filter(&mut self) -> PacketFilter {
+        let remote = match self.below(4) {
+            0 => AddrMatch::Any,
+            1 => AddrMatch::V6(
+                Ipv6Prefix::containing(host_v6(1 + self.below(2)), 128)
+                    .unwrap_or_else(|| unreachable!("a prefix of 128 bits")),
+            ),
+            _ => AddrMatch::V4(
+                Ipv4Prefix::containing(self.pick(&HOSTS), 32 - self.below(3))
+                    .unwrap_or_else(|| unreachable!("a prefix of at most 32 bits")),
+            ),
+        };
+        let ports = if self.below(2) == 1 {
+            let first = u16::from(self.below(4));
+            vec![PortRange { first, last: first + u16::from(self.below(3)) }]
+        } else {
+            Vec::new()
+        };
+        PacketFilter {
+            protocol: [None, Some(6), Some(17)][usize::from(self.below(3))],
+            remote,
+            remote_ports: ports,
+            tos: self.rarely(6).then_some((8, 0xfc)),
+            spi: self.rarely(12).then_some(1),
+            flow_label: self.rarely(12).then_some(0),
+            ..PacketFilter::ANY
+        }
+    }
+
+    /// The first two FARs lead to a data network, the others into a tunnel, most often.
+    fn far(&mut self, number: u8) -> FarEntry {
+        let action = match self.below(10) {
+            0 => ApplyAction::DROP,
+            1 => ApplyAction::BUFF.union(ApplyAction::NOCP),
+            2 => ApplyAction::FORW.union(ApplyAction::DUPL),
+            _ => ApplyAction::FORW,
+        };
+        let leads_out = (number < 2) != self.rarely(12);
+        let peer = match self.rarely(8) {
+            true => IpAddr::V6(host_v6(9)),
+            false => IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1 + self.below(2))),
+        };
+        let tunnel = GtpuTunnel { teid: Teid(100 + u32::from(number)), addr: peer };
+        let destination = match (leads_out, self.rarely(12)) {
+            (_, true) => DestinationInterface::CpFunction,
+            (true, false) => DestinationInterface::SgiLanN6Lan,
+            (false, false) => DestinationInterface::Access,
+        };
+        let steering = Steering { v4: Some(HOSTS[0]), v6: None };
+        FarEntry {
+            id: FarId(number.into()),
+            action,
+            destination,
+            interfaces: self.interfaces(),
+            outer_header_creation: (!leads_out).then_some(HeaderCreation::Gtpu(tunnel)),
+            transport_level_marking: self.rarely(3).then_some(0x28),
+            next_hop: if self.rarely(8) { NextHopIndex::NONE } else { NextHopIndex(3) },
+            buffer_pkts_max: 4,
+            steering: self.rarely(12).then(|| Box::new(steering)),
+            dscp: self.rarely(12).then_some(10),
+            redirect: None,
+            local_switching: InterfaceSet::NONE,
+            duplicates: Default::default(),
+        }
+    }
+
+    fn qer(&mut self, number: u8) -> QerEntry {
+        let gate = |closed: bool| if closed { Gate::Closed } else { Gate::Open };
+        let limit = RateLimit::new(BitRate::from_kbps(1000), Nanos(0), Default::default());
+        let limits = [RateLimit::UNLIMITED, limit, limit, RateLimit::CLOSED];
+        let shares = [
+            GuaranteedShare::Nothing,
+            GuaranteedShare::Nothing,
+            GuaranteedShare::Whole,
+            GuaranteedShare::Within(limit),
+        ];
+        let shared = SharedRateId { cp: 1, correlation: 1 };
+        let meter = QerMeter {
+            uplink: self.pick(&limits),
+            downlink: self.pick(&limits),
+            bucket: self.below(3),
+            shared: self.rarely(8).then_some(shared),
+            guaranteed: [self.pick(&shares), self.pick(&shares)],
+            guaranteed_bucket: None,
+        };
+        QerEntry {
+            id: QerId(number.into()),
+            gate_uplink: gate(self.rarely(10)),
+            gate_downlink: gate(self.rarely(10)),
+            qfi: self.rarely(2).then(|| self.qfi()),
+            rqi: self.rarely(2),
+            ppi: self.rarely(10).then_some(1),
+            meter: (self.below(2) == 1).then_some(meter),
+            packet_rate: None,
+        }
+    }
+
+    fn urr(&mut self, number: u8) -> UrrEntry {
+        UrrEntry {
+            id: UrrId(number.into()),
+            slot: UsageSlot(number.into()),
+            generation: self.below(5).into(),
+            report: UsageLimits::NONE,
+            quota: UsageLimits::NONE,
+            report_dropped: (u64::MAX, u64::MAX),
+            stopped: self.rarely(10),
+            quota_far: None,
+            exempt: Vec::new(),
+            pool: self.rarely(10).then_some(0),
+            members: PoolMembers::default(),
+            report_start: false,
+            before_qos: false,
+        }
+    }
+
+    /// A packet of the session's tunnel, or towards its UE.
+    pub fn packet(&mut self) -> UsualPacket {
+        let number = [1, 1, 2, 3][usize::from(self.below(4))];
+        let (ue, host): (IpAddr, IpAddr) = match self.below(2) {
+            0 => (ue_v4(number).into(), self.pick(&HOSTS).into()),
+            _ => (ue_v6(number).into(), host_v6(1 + self.below(2)).into()),
+        };
+        let is_uplink = self.below(2) == 0;
+        let ports = [u16::from(self.below(4)), u16::from(self.below(4))];
+        let qfi = (self.below(2) == 1).then(|| self.qfi());
+        let teid = Teid(if self.rarely(16) { 8 } else { 7 });
+        let (src, dst) = if is_uplink { (ue, host) } else { (host, ue) };
+        UsualPacket {
+            tunnel: is_uplink.then_some((teid, qfi)),
+            arrival: InterfaceSet(1 << self.below(2)),
+            flow: FlowSelector {
+                src,
+                dst,
+                protocol: self.pick(&[6, 17]),
+                src_port: ports[0],
+                dst_port: ports[1],
+                tos: self.pick(&[0, 8]),
+                spi: None,
+                flow_label: u32::from(self.below(2)),
+            },
+        }
+    }
+}

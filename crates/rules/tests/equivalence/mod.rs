@@ -1,0 +1,131 @@
+//! Fast path and rules say the same of every packet: rules and packets from any octets, the walk
+//! through the rules as the standard tells it, and the comparison.
+//!
+//! Shared by the property test of this room and the fuzz target `compile`.
+
+mod draw;
+mod walk;
+
+use adit_rules::compile::{CompiledSession, FastPath, OwnAddresses, compile};
+use adit_rules::{
+    FastRuleUe, FastRuleUrr, FlowKey, FlowSelector, PackedFastRule, Shapes, UsualFlow,
+};
+use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, Teid};
+use core::net::{IpAddr, Ipv4Addr};
+
+use draw::ByteChoices;
+pub use walk::Forwarded;
+
+/// A packet as the fast path recognizes it.
+#[derive(Debug, Clone, Copy)]
+pub struct UsualPacket {
+    /// The tunnel that it came in and its QoS flow; a packet of a data network has none.
+    pub tunnel: Option<(Teid, Option<Qfi>)>,
+    /// The interface that it came on.
+    pub arrival: InterfaceSet,
+    pub flow: FlowSelector,
+}
+
+impl UsualPacket {
+    const fn direction(&self) -> Direction {
+        if self.tunnel.is_some() { Direction::Uplink } else { Direction::Downlink }
+    }
+}
+
+/// Packets that took the fast path: uplink and downlink by a single rule, then by a selector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FastPathCounts {
+    pub single: [usize; 2],
+    pub selected: [usize; 2],
+}
+
+/// Compiles the rules that `data` draws and compares packets that it draws, too.
+///
+/// # Panics
+/// When the fast path takes a packet that the rules treat in another way.
+pub fn run(data: &[u8]) -> FastPathCounts {
+    let mut choices = ByteChoices::new(data);
+    let rules = choices.rules();
+    let own: OwnAddresses = draw::OWN.into_iter().collect();
+    let compiled = compile(rules.clone(), &own, &mut Shapes::default());
+    let mut counts = FastPathCounts::default();
+    for _ in 0..48 {
+        let packet = choices.packet();
+        let Some((rule, is_selected)) = fast_rule(&compiled, &packet) else { continue };
+        let Some(fast) = forwarded(&rule, &packet) else { continue };
+        let slow = walk::forwarded(&rules, &draw::OWN, &packet);
+        assert_eq!(slow.as_ref(), Some(&fast), "{packet:?} {rules:#?}");
+        let by_direction = if is_selected { &mut counts.selected } else { &mut counts.single };
+        by_direction[usize::from(packet.tunnel.is_none())] += 1;
+    }
+    counts
+}
+
+/// The fast rule that a worker finds for a packet, and whether a selector led to it.
+fn fast_rule(compiled: &CompiledSession, packet: &UsualPacket) -> Option<(PackedFastRule, bool)> {
+    let direction = packet.direction();
+    match compiled.fast_paths[usize::from(packet.tunnel.is_none())]? {
+        FastPath::Single(rule) => Some((rule, false)),
+        FastPath::Selector(selector) => {
+            let flow = &packet.flow;
+            let usual = UsualFlow {
+                src: words(flow.src),
+                dst: words(flow.dst),
+                src_port: flow.src_port,
+                dst_port: flow.dst_port,
+                protocol: flow.protocol,
+                tos: flow.tos,
+            };
+            let key = FlowKey::of_usual(direction, flow.src.is_ipv6(), &usual);
+            let line = selector.view(&compiled.rules, direction)?.find(&key)?;
+            Some((PackedFastRule::of_line(line), true))
+        }
+    }
+}
+
+/// What a fast rule does with a packet; `None` when it does not take it.
+fn forwarded(rule: &PackedFastRule, packet: &UsualPacket) -> Option<Forwarded> {
+    let UsualPacket { tunnel, arrival, flow } = packet;
+    let is_v6 = flow.src.is_ipv6();
+    let urrs: Vec<FastRuleUrr> = rule.urrs().into_iter().flatten().collect();
+    let usual = Forwarded {
+        meters: rule.meters(),
+        slice: rule.slice(),
+        is_guaranteed: rule.is_guaranteed(),
+        urrs,
+        ..Forwarded::default()
+    };
+    match *tunnel {
+        Some((teid, qfi)) => {
+            let source = match rule.source(is_v6) {
+                FastRuleUe::None => false,
+                FastRuleUe::Any => true,
+                FastRuleUe::Only(only) => only == key(flow.src),
+            };
+            let takes = source && rule.matches_uplink(*arrival, teid, qfi);
+            takes.then(|| Forwarded { egress: Some(rule.egress()), ..usual })
+        }
+        None => {
+            let takes = rule.matches_downlink(*arrival, key(flow.dst), is_v6);
+            let (teid, addr): (Teid, Ipv4Addr) = rule.tunnel();
+            let tunnel: (Teid, IpAddr, NextHopIndex, u8) =
+                (teid, addr.into(), rule.next_hop(), rule.tos());
+            takes.then(|| Forwarded { tunnel: Some(tunnel), marking: rule.marking(), ..usual })
+        }
+    }
+}
+
+/// What the fast path compares of an address.
+fn key(addr: IpAddr) -> u64 {
+    match addr {
+        IpAddr::V4(addr) => addr.to_bits().into(),
+        IpAddr::V6(addr) => adit_rules::rule::ue_ipv6_key(addr),
+    }
+}
+
+fn words(addr: IpAddr) -> [u32; 4] {
+    match addr {
+        IpAddr::V4(addr) => [addr.to_bits(), 0, 0, 0],
+        IpAddr::V6(addr) => core::array::from_fn(|at| (addr.to_bits() >> (96 - 32 * at)) as u32),
+    }
+}

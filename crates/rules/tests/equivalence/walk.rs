@@ -1,0 +1,135 @@
+//! What rules do with a packet, rule by rule.
+
+use core::net::IpAddr;
+
+use adit_rules::{
+    ApplyAction, DestinationInterface, FarEntry, FastRuleUrr, Gate, GuaranteedShare,
+    HeaderCreation, HeaderRemoval, PdrEntry, QerEntry, RateLimit, SessionRules, SourceInterface,
+    TunnelSide,
+};
+use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid};
+
+use super::UsualPacket;
+
+/// How a packet is forwarded, as far as a fast rule can say it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Forwarded {
+    /// To a data network by the routes of these interfaces.
+    pub egress: Option<InterfaceSet>,
+    /// Into a tunnel: far end, next hop, type of service.
+    pub tunnel: Option<(Teid, IpAddr, NextHopIndex, u8)>,
+    pub marking: Option<(Qfi, bool)>,
+    /// The first two buckets of the session that it passes.
+    pub meters: u64,
+    pub slice: SliceId,
+    pub is_guaranteed: bool,
+    pub urrs: Vec<FastRuleUrr>,
+}
+
+/// What becomes of a packet. `None` when it is not forwarded, or with an effect that no fast rule has.
+pub fn forwarded(rules: &SessionRules, own: &[IpAddr], packet: &UsualPacket) -> Option<Forwarded> {
+    let flow = &packet.flow;
+    let side = packet.tunnel.map(|(teid, _)| rules.tunnel_side(teid));
+    if side.is_some_and(|side| side != TunnelSide::RAN) {
+        return None;
+    }
+    let (direction, ue) = match side {
+        Some(_) => (Direction::Uplink, flow.src),
+        None => (Direction::Downlink, flow.dst),
+    };
+    match direction {
+        Direction::Uplink if !rules.allows_ue(ue) => return None,
+        Direction::Downlink if own.contains(&ue) => return None,
+        _ => {}
+    }
+    let pdr = rules.pdrs(direction).iter().find(|pdr| matches(pdr, packet, ue, direction))?;
+    let strips = match (direction, pdr.outer_header_removal) {
+        (Direction::Uplink, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp)) => true,
+        (Direction::Downlink, None) => true,
+        _ => false,
+    };
+    let far = rules.fars.get(usize::from(pdr.far))?;
+    if !strips || !only_forwards(far) {
+        return None;
+    }
+    let mut result = by_qers(rules, pdr, direction)?;
+    for at in &pdr.urrs {
+        let urr = rules.urrs.get(usize::from(*at))?;
+        if urr.stopped || urr.pool.is_some() || !urr.members.of.is_empty() {
+            return None;
+        }
+        result.urrs.push(FastRuleUrr { slot: urr.slot, generation: urr.generation });
+    }
+    match (direction, far.outer_header_creation) {
+        (Direction::Uplink, None) => {
+            let leaves = matches!(
+                far.destination,
+                DestinationInterface::Core | DestinationInterface::SgiLanN6Lan
+            );
+            result.marking = None;
+            leaves.then_some(Forwarded { egress: Some(far.interfaces), ..result })
+        }
+        (Direction::Downlink, Some(HeaderCreation::Gtpu(tunnel))) => {
+            let tos = far.transport_level_marking.unwrap_or(0);
+            let tunnel = (tunnel.teid, tunnel.addr, far.next_hop, tos);
+            let is_resolved = far.next_hop != NextHopIndex::NONE;
+            is_resolved.then_some(Forwarded { tunnel: Some(tunnel), ..result })
+        }
+        _ => None,
+    }
+}
+
+fn matches(pdr: &PdrEntry, packet: &UsualPacket, ue: IpAddr, direction: Direction) -> bool {
+    let (teid, qfi) = packet.tunnel.unzip();
+    let comes_from_there = match teid {
+        Some(_) => pdr.source == SourceInterface::Access,
+        None => matches!(pdr.source, SourceInterface::Core | SourceInterface::SgiLanN6Lan),
+    };
+    comes_from_there
+        && pdr.interfaces.intersects(packet.arrival)
+        && pdr.teid.is_none_or(|needed| teid == Some(needed))
+        && (pdr.qfis.is_empty() || qfi.flatten().is_some_and(|qfi| pdr.qfis.contains(&qfi)))
+        && pdr.matches_ue(ue)
+        && (pdr.sdf.is_empty()
+            || pdr.sdf.iter().any(|filter| filter.matches(direction, &packet.flow)))
+}
+
+fn only_forwards(far: &FarEntry) -> bool {
+    far.action == ApplyAction::FORW
+        && far.destination != DestinationInterface::CpFunction
+        && far.steering.is_none()
+        && far.dscp.is_none()
+        && far.redirect.is_none()
+        && far.duplicates.is_empty()
+}
+
+/// The effects of the QERs of a PDR.
+fn by_qers(rules: &SessionRules, pdr: &PdrEntry, direction: Direction) -> Option<Forwarded> {
+    let mut result = Forwarded { slice: rules.slice, ..Forwarded::default() };
+    let qers: Option<Vec<&QerEntry>> =
+        pdr.qers.iter().map(|at| rules.qers.get(usize::from(*at))).collect();
+    let qers = qers?;
+    if qers.iter().any(|qer| qer.gate(direction) == Gate::Closed) {
+        return None;
+    }
+    if let Some(marking) = qers.iter().find(|qer| qer.qfi.is_some()) {
+        if marking.ppi.is_some() {
+            return None;
+        }
+        result.marking = marking.qfi.map(|qfi| (qfi, marking.rqi));
+    }
+    for meter in qers.iter().filter_map(|qer| qer.meter) {
+        match meter.guaranteed(direction) {
+            GuaranteedShare::Nothing => {}
+            GuaranteedShare::Whole => result.is_guaranteed = true,
+            GuaranteedShare::Within(_) => return None,
+        }
+        match meter.limit(direction) {
+            RateLimit::UNLIMITED => {}
+            RateLimit::CLOSED => return None,
+            _ if meter.shared.is_some() || meter.bucket > 1 => return None,
+            _ => result.meters |= 1 << meter.bucket,
+        }
+    }
+    Some(result)
+}

@@ -1,0 +1,10 @@
+//! The compiler of rules: its fast paths treat packets as the rules do.
+
+#[allow(missing_docs, reason = "shared with the tests of adit-rules, where it is private")]
+#[path = "../../../rules/tests/equivalence/mod.rs"]
+mod equivalence;
+
+/// Octets draw the rules of a session and packets.
+pub fn equivalence(data: &[u8]) {
+    equivalence::run(data);
+}
