@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 /// All targets, those that find most first.
-pub const TARGETS: [&str; 8] = [
+pub const TARGETS: [&str; 9] = [
     "n4_sequence",
     "pfcp_message",
     "pfcp_leaf_ies",
