@@ -18,11 +18,11 @@ use tracing::{debug, error, info, warn};
 use crate::admin::AdminQuery;
 use crate::clock::ProcessClock;
 use crate::config;
-use crate::n4_socket::N4Socket;
-use crate::poll::Doorbell;
 use crate::saturation::Saturation;
 use crate::snapshot;
 use crate::steering::PortSteering;
+use adit_host::idle::Doorbell;
+use adit_host::n4_socket::N4Socket;
 use standstill::Standstill;
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.

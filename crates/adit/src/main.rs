@@ -2,15 +2,12 @@
 #![deny(unsafe_code)]
 
 mod admin;
-mod bench;
 mod check;
 mod cli;
 mod clock;
 mod config;
 mod control;
 mod exit_barrier;
-mod n4_socket;
-mod poll;
 mod recovery_time;
 mod run;
 mod saturation;
@@ -27,7 +24,7 @@ use adit_baseline as _;
 use clap::Parser;
 use signal_hook::consts::SIGPIPE;
 
-use cli::{AditCli, AditCommand, BenchCommand};
+use cli::{AditCli, AditCommand};
 
 /// Sessions are many small allocations of a few sizes, made and freed between short-lived ones:
 /// an allocator that keeps sizes apart does not leave holes.
@@ -65,60 +62,6 @@ fn dispatch(cli: AditCli) -> anyhow::Result<()> {
             let mut out = std::io::BufWriter::new(std::io::stdout().lock());
             show::show(&socket, &question, json, &mut out)
         }
-        AditCommand::Bench { bench } => measure(bench),
-    }
-}
-
-fn measure(bench: BenchCommand) -> anyhow::Result<()> {
-    match bench {
-        BenchCommand::Datapath {
-            sessions,
-            active,
-            packets,
-            burst,
-            given_keys,
-            sdf,
-            mixed,
-            rates,
-            output,
-        } => {
-            let usual = bench::sessions::BenchProfile::USUAL;
-            let wish = bench::datapath::DatapathBenchOptions {
-                counts: sessions,
-                active: active.unwrap_or(usize::MAX),
-                packets,
-                bursts: burst,
-                profile: bench::sessions::BenchProfile {
-                    given_keys,
-                    filtered: sdf,
-                    dual: mixed,
-                    rates,
-                    ..usual
-                },
-            };
-            bench::datapath::run(&wish, &output)
-        }
-        BenchCommand::Kinds(size) => {
-            bench::kinds::run(size.sessions, size.packets, size.burst, &size.output)
-        }
-        BenchCommand::Publication(size) => {
-            bench::publication::run(size.sessions, size.packets, size.burst, &size.output)
-        }
-        BenchCommand::Scrape(size) => {
-            bench::scrape::run(size.sessions, size.packets, size.burst, &size.output)
-        }
-        BenchCommand::Churn { resident, modifications, seconds, output } => {
-            let plan = bench::churn::ChurnBenchConfig {
-                resident,
-                modifications_per_s: modifications,
-                seconds,
-            };
-            bench::churn::run(&plan, &output)
-        }
-        BenchCommand::Memory { sessions, output } => bench::memory::run(sessions, &output),
-        BenchCommand::Poll { core, packets, output } => bench::poll::run(core, packets, &output),
-        BenchCommand::N4 { resident, sessions, output } => {
-            bench::n4::run(resident, sessions, &output)
-        }
+        AditCommand::Bench { bench } => bench.run(),
     }
 }

@@ -26,11 +26,11 @@ use crate::clock::ProcessClock;
 use crate::config::{Config, PollMode};
 use crate::control::{ControlParts, ControlPort, ControlThread};
 use crate::exit_barrier::ExitBarrier;
-use crate::n4_socket::N4Socket;
-use crate::poll::{Doorbell, IdlePolicy, Sleeper};
 use crate::recovery_time::RecoveryTime;
 use crate::saturation::{Saturation, SaturationMeter};
 use crate::{show, snapshot, steering, wiring};
+use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
+use adit_host::n4_socket::N4Socket;
 
 /// Buffers that a worker's thread keeps for itself.
 const MEMPOOL_CACHE_MBUFS: u32 = 256;
@@ -75,7 +75,7 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
     let mut threads = Vec::new();
     let gate = ExitBarrier::default();
     for (parts, io) in workers.into_iter().zip(workers_io) {
-        threads.push(start_worker(&eal, &config, clock, (&stop, &gate), parts, io)?);
+        threads.push(start_worker(&eal, &config, clock, &stop, &gate, parts, io)?);
     }
     let stop_control = Arc::new(AtomicBool::new(false));
     let control = {
@@ -366,7 +366,8 @@ fn start_worker(
     eal: &Eal,
     config: &Config,
     clock: ProcessClock,
-    (stop, gate): (&Arc<AtomicBool>, &ExitBarrier),
+    stop: &Arc<AtomicBool>,
+    gate: &ExitBarrier,
     parts: WorkerParts,
     mut io: WorkerIo,
 ) -> anyhow::Result<WorkerThread> {

@@ -3,6 +3,7 @@
 //! Nothing outside this module sees TOML. A [`Config`] exists only when every key is known, every
 //! value is in range and every reference resolves.
 
+mod fields;
 mod predefined;
 mod provisioning;
 mod qos;
@@ -19,7 +20,6 @@ use adit_dpdk::{Device, HugepageMode};
 pub use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, VlanId};
 
-pub use read::RECEIVE_BUFFER_KIB;
 pub use section::ConfigProblem;
 
 /// A checked configuration.

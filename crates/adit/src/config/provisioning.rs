@@ -7,7 +7,7 @@ use adit_session::SliceIdentity;
 use adit_types::InterfaceRole;
 use adit_types::limits::{ANNOUNCED_POOLS_MAX, SDF_FILTERS_PER_PDR_MAX};
 
-use super::read::{network, read_network_instance};
+use super::fields::{network, read_network_instance};
 use super::section::ConfigSection;
 use super::{
     ApplicationSettings, ForwardingPolicySettings, InterfaceSettings, IpNet, UePoolSettings,
@@ -49,10 +49,10 @@ pub fn read_ue_pools(
         let expects = "a prefix such as \"10.45.0.0/16\" or \"2001:db8:45::/48\"";
         let prefix: Option<IpNet> = section.parsed("prefix", expects);
         if let Some(prefix) = prefix {
-            let name = network_instance.as_deref();
-            check_prefix(&section, (name, prefix), interfaces, &pools);
             let s_nssai = slice.map(|slice| slice.0);
-            pools.push(UePoolSettings { network_instance, identity, s_nssai, prefix });
+            let pool = UePoolSettings { network_instance, identity, s_nssai, prefix };
+            check_pool(&section, &pool, interfaces, &pools);
+            pools.push(pool);
         }
         section.finish();
     }
@@ -199,12 +199,13 @@ pub(super) fn read_flow_descriptions(
     filters
 }
 
-fn check_prefix(
+fn check_pool(
     section: &ConfigSection<'_, '_>,
-    (name, prefix): (Option<&str>, IpNet),
+    pool: &UePoolSettings,
     interfaces: &[InterfaceSettings],
     before: &[UePoolSettings],
 ) {
+    let prefix = pool.prefix;
     if network(prefix) != Some(prefix.addr) {
         section.problem("prefix", format!("{prefix} has bits set behind its length"));
     }
@@ -215,13 +216,13 @@ fn check_prefix(
     if prefix.addr.is_ipv6() && prefix.len > 64 {
         section.problem("prefix", "takes an IPv6 prefix of at most 64 bits: each UE gets a /64");
     }
-    let domains = domains_of(interfaces, name);
+    let domains = domains_of(interfaces, pool.network_instance.as_deref());
     let shares_domain = |other: Option<&str>| {
         let others = domains_of(interfaces, other);
         domains.is_empty() || others.is_empty() || others.iter().any(|at| domains.contains(at))
     };
-    let is_taken = |pool: &UePoolSettings| {
-        overlap(pool.prefix, prefix) && shares_domain(pool.network_instance.as_deref())
+    let is_taken = |other: &UePoolSettings| {
+        overlap(other.prefix, prefix) && shares_domain(other.network_instance.as_deref())
     };
     if before.iter().any(is_taken) {
         section.problem("prefix", format!("{prefix} overlaps another pool"));

@@ -6,8 +6,8 @@ use adit_types::limits::{SHAPED_PKTS_MAX, SLICES_MAX};
 use adit_types::{BitRate, InterfaceRole, Nanos};
 
 use super::InterfaceSettings;
+use super::fields::{HALF_OF_MBUFS, read_network_instance};
 use super::provisioning::SliceText;
-use super::read::{HALF_OF_MBUFS, read_network_instance};
 use super::section::ConfigSection;
 
 /// Packets that wait for their rates, unless the file says otherwise; never more than half of the

@@ -12,6 +12,7 @@ use adit_types::limits::{
 use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
 use toml::de::DeTable;
 
+use super::fields::{HALF_OF_MBUFS, network, read_network_instance};
 use super::section::{ConfigDocument, ConfigSection};
 use super::{
     Config, ConfigProblem, DatapathSettings, DpdkSettings, GtpuSettings, InterfaceSettings, IpNet,
@@ -19,6 +20,7 @@ use super::{
     domains,
 };
 use super::{predefined, provisioning, qos};
+use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
 /// Packets that wait in FARs that buffer, unless the file says otherwise; never more than half of
 /// the packet buffers.
@@ -125,9 +127,6 @@ fn is_fqdn(text: &str) -> bool {
         && text.split('.').all(label)
 }
 
-/// Room of the N4 socket: some 10,000 requests of 500 octets, each with the kernel's own records.
-pub const RECEIVE_BUFFER_KIB: usize = 16_384;
-
 fn read_n4(mut n4: ConfigSection<'_, '_>) -> N4Settings {
     let expects = "an address with a UDP port such as \"10.0.4.2:8805\"";
     let listen: Option<SocketAddr> = n4.parsed("listen", expects);
@@ -227,10 +226,6 @@ fn read_datapath(mut datapath: ConfigSection<'_, '_>) -> DatapathSettings {
     datapath.finish();
     DatapathSettings { workers, poll, main_core, burst_pkts }
 }
-
-/// Why no more packets may wait.
-pub(super) const HALF_OF_MBUFS: &str = "half of the dpdk.mempool_mbufs that tunnel packets in fragments \
-                                        leave (512 for each worker): traffic needs the rest";
 
 /// Buffers that packets which wait for one reason may have: half of those that no fragments hold.
 fn half_of_mbufs(dpdk: &DpdkSettings, workers: usize) -> usize {
@@ -438,19 +433,6 @@ fn check_tunnel_addresses(
     }
 }
 
-/// The section's `network_instance`, if it has one.
-pub(super) fn read_network_instance(section: &mut ConfigSection<'_, '_>) -> Option<String> {
-    let name: Option<String> =
-        section.parsed_optional("network_instance", "a name such as \"internet\"");
-    let is_name = |name: &String| {
-        (1..=100).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
-    };
-    if name.as_ref().is_some_and(|name| !is_name(name)) {
-        section.problem("network_instance", "takes 1 to 100 printable characters without spaces");
-    }
-    name
-}
-
 fn read_port_name(section: &mut ConfigSection<'_, '_>, ports: &[String]) -> PortId {
     let Some(wanted) = section.parsed::<String>("port", "the name of a [[port]]") else {
         return PortId(0);
@@ -566,14 +548,6 @@ fn is_taken(
     };
     routes.iter().any(|route| route.prefix == prefix && kind(route.interface) == kind(index))
         || (0..interfaces.len()).any(|at| kind(at) == kind(index) && is_link(&interfaces[at]))
-}
-
-/// The first address of the prefix.
-pub(super) fn network(net: IpNet) -> Option<IpAddr> {
-    Some(match net.addr {
-        IpAddr::V4(addr) => Ipv4Prefix::containing(addr, net.len)?.addr().into(),
-        IpAddr::V6(addr) => Ipv6Prefix::containing(addr, net.len)?.addr().into(),
-    })
 }
 
 /// True when `addr` is another station on the interface's link.

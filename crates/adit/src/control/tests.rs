@@ -7,9 +7,9 @@ use signal_hook::iterator::Signals;
 
 use super::*;
 use crate::admin::{AdminAnswer, AdminQuestion, PageCursor};
-use crate::bench::{plant::BenchControlPlane, smf};
 use crate::cli::Topic;
 use crate::run;
+use adit_bench::{plant::BenchControlPlane, smf};
 
 /// A control thread without ports, over the sessions of `plant`.
 fn control(plant: BenchControlPlane) -> ControlThread {

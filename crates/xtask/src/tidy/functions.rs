@@ -12,7 +12,6 @@ const LINES_MAX: usize = 70;
 
 /// Parameters that are tuples, by package, outside tests. Numbers here only go down.
 const TUPLE_PARAMETERS_MAX: &[(&str, usize)] = &[
-    ("adit", 3),
     ("adit-datapath", 58),
     ("adit-lab", 5),
     ("adit-lab-smf", 1),

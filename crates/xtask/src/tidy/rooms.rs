@@ -57,6 +57,24 @@ const ROOMS: &[Room] = &[
         imports: &["adit-types", "adit-pktio", "adit-dpdk-sys"],
         may: &[Unsafe, Clock],
     },
+    Room { package: "adit-host", imports: &["adit-types"], may: &[] },
+    Room {
+        package: "adit-bench",
+        imports: &[
+            "adit-types",
+            "adit-wire",
+            "adit-rules",
+            "adit-pfcp",
+            "adit-pktio",
+            "adit-session",
+            "adit-tables",
+            "adit-n4",
+            "adit-datapath",
+            "adit-dpdk",
+            "adit-host",
+        ],
+        may: &[Clock],
+    },
     Room {
         package: "adit",
         imports: &[
@@ -71,6 +89,8 @@ const ROOMS: &[Room] = &[
             "adit-n4",
             "adit-datapath",
             "adit-dpdk",
+            "adit-host",
+            "adit-bench",
         ],
         may: &[Clock],
     },
@@ -78,7 +98,7 @@ const ROOMS: &[Room] = &[
     Room {
         package: "adit-lab-engine",
         imports: &["adit-types", "adit-wire", "adit-pktio", "adit-dpdk", "adit-lab-process"],
-        may: &[],
+        may: &[Clock],
     },
     Room {
         package: "adit-lab-smf",
@@ -138,6 +158,7 @@ const FLOOR_FIVE_CRATES: &[&str] =
 
 const FLOOR_FIVE: &[&str] = &[
     "adit",
+    "adit-bench",
     "adit-lab-process",
     "adit-lab-engine",
     "adit-lab-smf",

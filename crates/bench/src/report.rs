@@ -1,10 +1,10 @@
 //! How the rows of a bench are told.
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
-
-use crate::cli::BenchOutput;
 
 /// Members of rows that tables leave out, since they are alike in all.
 const LEFT_OUT: [&str; 3] = ["order", "window_pkts", "warm_up_pkts"];
@@ -21,6 +21,17 @@ const FIRST: [&str; 9] = [
     "snapshots_per_s",
     "burst_pkts",
 ];
+
+/// Where the figures go.
+#[derive(Debug, clap::Args)]
+pub struct BenchOutput {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write JSON to this file too.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
 
 /// One decimal.
 pub fn rounded(figure: f64) -> f64 {

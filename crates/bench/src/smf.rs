@@ -2,8 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::plant::BenchSessionIds;
-use super::sessions::{BenchSession, GNB_ADDR};
+use super::network::GNB_ADDR;
 use adit_pfcp::grouped::{
     ApplicationIdsPfds, CreateFar, CreatePdr, CreateQer, CreateUrr, CreatedPdr,
     ForwardingParameters, Pdi, PfdContext, UpdateFar, UpdateForwardingParameters,
@@ -192,11 +191,7 @@ pub fn given_teid(created: &CreatedPdr<'_>) -> Option<Teid> {
     })
 }
 
-/// What packets of session `number` need to know.
-pub fn bench_session(number: u32, known: BenchSessionIds) -> BenchSession {
-    BenchSession { teid: known.uplink_teid, ue: ue_addr(number), up_seid: known.up_seid }
-}
-
-fn ue_addr(number: u32) -> Ipv4Addr {
+/// The IPv4 address of the UE of session `number`.
+pub fn ue_addr(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 64, 0, 0).to_bits() + number)
 }

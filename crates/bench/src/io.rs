@@ -7,7 +7,7 @@ use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo, RxChecksum};
 use adit_types::{MacAddr, PortId};
 
-use super::sessions;
+use super::network;
 
 thread_local! {
     /// Buffers whose packets were dropped: the mempool of this thread.
@@ -117,7 +117,7 @@ impl BenchIo {
     /// Ports where packets arrive at `rx_port`, which sent nothing yet.
     pub fn new(rx_port: PortId) -> Self {
         let more = Vec::with_capacity(MORE_BURSTS_MAX);
-        Self { rx_port, ready: Burst::new(), sent: Burst::new(), more, macs: sessions::MACS }
+        Self { rx_port, ready: Burst::new(), sent: Burst::new(), more, macs: network::MACS }
     }
 
     /// Packets that were sent.

@@ -17,11 +17,11 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
 use super::io::{BenchBuf, BenchIo};
+use super::network::BenchSession;
 use super::packet::write_packet;
 use super::plant::{BenchControlPlane, rate};
-use super::sessions::{self, BenchSession};
 use super::{measure, report, smf};
-use crate::cli::BenchOutput;
+use crate::report::BenchOutput;
 
 /// Packets that wait for a late worker. Unit: descriptors of the port.
 const RX_RING: u64 = 4096;
@@ -56,7 +56,7 @@ pub fn run(plan: &ChurnBenchConfig, output: &BenchOutput) -> anyhow::Result<()> 
     plant.establish(0, plan.resident)?;
     let active: Vec<BenchSession> = (0..)
         .zip(&plant.sessions)
-        .map(|(number, known)| smf::bench_session(number, *known))
+        .map(|(number, known)| crate::plant::bench_session(number, *known))
         .collect();
     let mut lane = ChurnWorker::new(&mut plant, active)?;
     let duration = Duration::from_secs(plan.seconds.into());
@@ -222,7 +222,7 @@ impl ChurnWorker {
         self.io.rx_port = PortId(u16::from(!is_uplink));
         while let Some(mut buf) = self.io.sent.pop() {
             let session = self.active[self.random.random_range(0..self.active.len())];
-            write_packet(&mut buf, direction, session, sessions::DN_ADDR)?;
+            write_packet(&mut buf, direction, session, crate::network::DN_ADDR)?;
             self.io.ready.push(buf);
         }
         Ok(())

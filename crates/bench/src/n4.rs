@@ -22,9 +22,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::plant::{BenchControlPlane, rate, refusal};
 use super::{report, smf};
-use crate::cli::BenchOutput;
-use crate::config::RECEIVE_BUFFER_KIB;
-use crate::n4_socket::N4Socket;
+use crate::report::BenchOutput;
+use adit_host::n4_socket::N4Socket;
+use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
 /// Decodings measured.
 const DECODINGS: u32 = 1_000_000;

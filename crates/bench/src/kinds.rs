@@ -7,11 +7,12 @@
 use adit_rules::{ApplyAction, DropReason, Gate};
 use serde_json::{Value, json};
 
-use super::measure::{ExpectedOutcome, WorkerBenchConfig, floor, measure};
-use super::packet::{BenchIpVersion, BenchPacket, Quirk};
+use super::measure::{ExpectedOutcome, WorkerBenchConfig, establish, floor, measure};
+use super::network::BenchIpVersion;
+use super::packet::{BenchPacket, Quirk};
 use super::report;
-use super::sessions::{self, BenchProfile};
-use crate::cli::BenchOutput;
+use super::sessions::BenchProfile;
+use crate::report::BenchOutput;
 
 /// One kind of packet.
 struct BenchPacketKind {
@@ -90,7 +91,7 @@ const KINDS: [BenchPacketKind; 18] = [
 /// When a packet had another outcome than its kind has.
 pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
     let mut rows = Vec::new();
-    let usual = sessions::establish(USUAL, count)?;
+    let usual = establish(USUAL, count)?;
     let plan = |kind: &BenchPacketKind| WorkerBenchConfig {
         packet: kind.packet,
         outcome: kind.outcome,
@@ -102,7 +103,7 @@ pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> 
     rows.push(row("floor: addresses swapped, no worker", count, burst, &bare));
     drop(usual);
     for kind in &KINDS {
-        let mut resident = sessions::establish(kind.profile, count)?;
+        let mut resident = establish(kind.profile, count)?;
         let figures = measure(&mut resident, &plan(kind))
             .map_err(|error| error.context(format!("packet kind \"{}\"", kind.name)))?;
         rows.push(row(kind.name, count, burst, &figures));

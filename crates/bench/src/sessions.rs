@@ -20,41 +20,19 @@ use adit_types::{
 };
 use anyhow::Context;
 
-use super::measure::WorkerBench;
-use super::packet::{BenchIpVersion, INNER_LEN};
+use super::network::{
+    BURST_TIME, BenchIpVersion, BenchSession, DN_ADDR, DN_MAC, FILTER_PORT, FILTERED_PDRS,
+    GNB_ADDR, GNB_MAC, INNER_LEN, MACS, N3_ADDR, QFI, ue6,
+};
 
-pub const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
-pub const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
-pub const DN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 6, 1]);
-pub const N3_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
-pub const GNB_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
-pub const DN_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
 const N6_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
 const DN6_ADDR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
 const N6_ADDR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2);
-pub const QFI: u8 = 9;
 const SESSION_QER: QerId = QerId(1);
 const FLOW_QER: QerId = QerId(2);
 
 /// The first UE's address; those of the others follow.
 const UES_START: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
-
-/// One established session, as far as packets need it.
-#[derive(Clone, Copy)]
-pub struct BenchSession {
-    pub teid: Teid,
-    pub ue: Ipv4Addr,
-    pub up_seid: Seid,
-}
-
-/// The tables with `count` sessions in them.
-pub struct BenchNode {
-    pub store: SessionStore,
-    pub publisher: Publisher,
-    /// The worker that measures.
-    pub bench: WorkerBench,
-    pub sessions: Vec<BenchSession>,
-}
 
 /// Rules of one session, as the report names them.
 pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 2 QER, 1 URR";
@@ -147,12 +125,6 @@ fn ue4(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(UES_START.to_bits() + number)
 }
 
-/// Establishes and publishes `count` sessions for one worker.
-pub fn establish(profile: BenchProfile, count: usize) -> anyhow::Result<BenchNode> {
-    let Populated { store, publisher, reader, sessions } = populate(profile, count)?;
-    Ok(BenchNode { store, publisher, bench: WorkerBench::new(reader), sessions })
-}
-
 /// The tables with sessions in them, and no worker yet.
 pub struct Populated {
     pub store: SessionStore,
@@ -161,7 +133,7 @@ pub struct Populated {
     pub sessions: Vec<BenchSession>,
 }
 
-/// As [`establish`], for a worker that the caller makes.
+/// Establishes and publishes `count` sessions for one worker, which the caller makes.
 pub fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Populated> {
     let mut store = SessionStore::new(store(count, profile.rates));
     let (mut publisher, readers) =
@@ -227,9 +199,6 @@ pub enum BenchRates {
 /// More than is ever offered.
 const PLENTY: BitRate = BitRate::from_kbps(1_000_000_000);
 
-/// Virtual time of one burst of 32 packets where rates matter: 10.7 million packets a second.
-pub const BURST_TIME: Nanos = Nanos(3000);
-
 impl BenchRates {
     /// The rate of each of `sessions`, that packets at random meet. Unit: bits per second.
     fn limit(self, sessions: usize) -> Option<BitRate> {
@@ -290,16 +259,6 @@ impl BenchProfile {
     pub const fn rules(self) -> &'static str {
         if self.filtered { "10 PDR (8 SDF), 2 FAR, 2 QER, 1 URR" } else { RULES_PER_SESSION }
     }
-}
-
-/// PDRs with an SDF filter in each direction, and the far end's port of the first.
-pub const FILTERED_PDRS: u16 = 4;
-pub const FILTER_PORT: u16 = 5000;
-
-/// The IPv6 prefix of a UE that has this IPv4 address in other measurements.
-pub fn ue6(ue: Ipv4Addr) -> Ipv6Addr {
-    let first = Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 0);
-    Ipv6Addr::from_bits(first.to_bits() + (u128::from(ue.to_bits() & 0xff_ffff) << 64))
 }
 
 /// A TEID that nobody could guess from the session's number, nor find by it: a bijection.

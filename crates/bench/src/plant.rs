@@ -7,6 +7,7 @@ use adit_tables::{Publisher, TablesReader};
 use adit_types::{Nanos, Seid, Teid};
 use anyhow::{Context, bail, ensure};
 
+use super::network::BenchSession;
 use super::smf;
 
 /// Changes that may wait for the workers before the next request is handled.
@@ -15,13 +16,18 @@ const UNOBSERVED_MAX: usize = 256;
 /// What the control plane knows of an established session.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BenchSessionIds {
+    /// The SEID of the UP function.
     pub up_seid: Seid,
+    /// The TEID that the gNB sends to.
     pub uplink_teid: Teid,
 }
 
 /// The node with its publisher. Without workers a delta is observed at once.
+#[derive(Debug)]
 pub struct BenchControlPlane {
+    /// The PFCP node.
     pub node: Node,
+    /// The publisher of its rules.
     pub publisher: Publisher,
     /// One for each worker, until they are taken.
     pub readers: Vec<TablesReader>,
@@ -240,4 +246,9 @@ pub fn rate(count: u32, elapsed: std::time::Duration) -> u64 {
     )]
     let rounded = per_s.round() as u64;
     rounded
+}
+
+/// What packets of session `number` need to know.
+pub fn bench_session(number: u32, known: BenchSessionIds) -> BenchSession {
+    BenchSession { teid: known.uplink_teid, ue: smf::ue_addr(number), up_seid: known.up_seid }
 }

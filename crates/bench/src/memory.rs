@@ -13,8 +13,8 @@ use serde_json::json;
 use super::io::{BenchBuf, BenchIo};
 use super::packet::write_packet;
 use super::plant::BenchControlPlane;
-use super::{measure, report, sessions, smf};
-use crate::cli::BenchOutput;
+use super::{measure, report, smf};
+use crate::report::BenchOutput;
 
 /// Measures with `count` sessions and one worker.
 ///
@@ -66,8 +66,9 @@ fn send_to_all(
     while forwarded < plant.sessions.len() {
         for number in numbers.by_ref().take(BURST_DEFAULT) {
             let mut buf = io.sent.pop().context("a spare buffer")?;
-            let session = smf::bench_session(number, plant.sessions[usize::try_from(number)?]);
-            write_packet(&mut buf, direction, session, sessions::DN_ADDR)?;
+            let session =
+                crate::plant::bench_session(number, plant.sessions[usize::try_from(number)?]);
+            write_packet(&mut buf, direction, session, crate::network::DN_ADDR)?;
             io.ready.push(buf);
         }
         let offered = io.ready.len();

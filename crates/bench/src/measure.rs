@@ -5,7 +5,8 @@ use std::sync::atomic::{Ordering, fence};
 use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
-use adit_tables::{Snapshot, TablesReader};
+use adit_session::SessionStore;
+use adit_tables::{Publisher, Snapshot, TablesReader};
 use adit_types::limits::{BURST_MAX, COMMAND_RING_LEN, EVENT_RING_LEN, SHAPED_PKTS_MAX};
 use adit_types::{Nanos, PortId, WorkerId};
 use anyhow::{Context, ensure};
@@ -13,8 +14,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::io::{BenchBuf, BenchIo};
+use super::network::{self, BenchSession};
 use super::packet::BenchPacket;
-use super::sessions::{self, BenchNode, BenchSession};
+use super::sessions::{self, BenchProfile, Populated};
 
 /// Packets before the measurement, so that caches and branch predictors have seen the traffic: one
 /// for this many of those measured …
@@ -34,7 +36,7 @@ pub enum ExpectedOutcome {
     Dropped(DropReason),
     /// Held by a FAR that buffers.
     Buffered,
-    /// Sent, dropped by a rate, or waiting for one; time goes on as of [`sessions::BURST_TIME`].
+    /// Sent, dropped by a rate, or waiting for one; time goes on as of [`network::BURST_TIME`].
     Shaped,
 }
 
@@ -174,7 +176,7 @@ pub fn measure(resident: &mut BenchNode, plan: &WorkerBenchConfig) -> anyhow::Re
     let active = sessions.get(..plan.active.min(sessions.len())).context("active sessions")?;
     let (steps, warm_up) = steps(plan);
     if plan.outcome == ExpectedOutcome::Shaped {
-        bench.step_time = Nanos(sessions::BURST_TIME.0 * plan.burst as u64 / 32);
+        bench.step_time = Nanos(network::BURST_TIME.0 * plan.burst as u64 / 32);
     }
     let mut cycles = Vec::with_capacity(steps);
     let before = publisher.snapshot();
@@ -255,4 +257,19 @@ fn swap_macs(buf: &mut BenchBuf) {
         let (dst, src) = front.split_at_mut(6);
         dst.swap_with_slice(src);
     }
+}
+
+/// The tables with `count` sessions in them.
+pub struct BenchNode {
+    pub store: SessionStore,
+    pub publisher: Publisher,
+    /// The worker that measures.
+    pub bench: WorkerBench,
+    pub sessions: Vec<BenchSession>,
+}
+
+/// Establishes and publishes `count` sessions for one worker.
+pub fn establish(profile: BenchProfile, count: usize) -> anyhow::Result<BenchNode> {
+    let Populated { store, publisher, reader, sessions } = sessions::populate(profile, count)?;
+    Ok(BenchNode { store, publisher, bench: WorkerBench::new(reader), sessions })
 }

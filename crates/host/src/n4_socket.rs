@@ -14,6 +14,9 @@ use rustix::net::sockopt::{
     set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, socket_recv_buffer_size,
 };
 
+/// Room of the N4 socket: some 10,000 requests of 500 octets, each with the kernel's own records.
+pub const RECEIVE_BUFFER_KIB: usize = 16_384;
+
 /// Datagrams of one system call at most.
 const BATCH: usize = 32;
 

@@ -13,16 +13,13 @@ use rand::rngs::SmallRng;
 use zerocopy::IntoBytes;
 
 use super::io::BenchBuf;
-use super::sessions::{self, BenchSession};
+use super::network::{self, BenchIpVersion, BenchSession, INNER_LEN};
 
 /// Hosts of the data network, behind its gateway: 20.0.0.0 to 99.255.255.255.
 const NETWORK_START: u32 = 20 << 24;
 const NETWORK_HOSTS: u32 = 80 << 24;
 /// The same in IPv6.
 const NETWORK6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 8, 0, 0, 0, 0, 0);
-
-/// Length of the inner IP packet. Unit: octets.
-pub const INNER_LEN: u16 = 64;
 
 /// Octets of Ethernet.
 const LINK_LEN: usize = 14;
@@ -47,17 +44,6 @@ pub enum BenchPacket {
         /// IPv4 or IPv6.
         family: BenchIpVersion,
     },
-}
-
-/// The IP version of packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BenchIpVersion {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-    /// Either, at random; with filters, each packet matches one of its family.
-    Mixed,
 }
 
 /// What is unusual about an uplink packet.
@@ -109,7 +95,7 @@ impl BenchPacket {
         let host = NETWORK_START + random.random_range(0..NETWORK_HOSTS);
         // Each of the filtered PDRs has a port of its own.
         let (Self::Uplink { family, .. } | Self::Downlink { family }) = self;
-        let filters = sessions::FILTERED_PDRS;
+        let filters = network::FILTERED_PDRS;
         let (v6, filter) = match family {
             BenchIpVersion::V4 => (false, random.random_range(0..filters)),
             BenchIpVersion::V6 => (true, random.random_range(0..filters)),
@@ -119,7 +105,7 @@ impl BenchPacket {
                 (filter >= filters / 2, filter)
             }
         };
-        self.write_to(frame, session, host, sessions::FILTER_PORT + filter, v6)
+        self.write_to(frame, session, host, network::FILTER_PORT + filter, v6)
     }
 
     /// Writes one packet of `session` whose far end is `host` and `port`, of one family.
@@ -138,7 +124,7 @@ impl BenchPacket {
                 write_tunnel(frame, teid, container, quirk)?
             }
             Self::Downlink { .. } => {
-                let [dst, src] = [sessions::MACS[1], sessions::DN_MAC];
+                let [dst, src] = [network::MACS[1], network::DN_MAC];
                 write_ethernet(frame, dst, src, if v6 { 0x86dd } else { 0x0800 })
             }
         };
@@ -147,7 +133,7 @@ impl BenchPacket {
         if matches!(self, Self::Uplink { quirk: Quirk::Source, .. }) {
             session.ue = Ipv4Addr::from_bits(session.ue.to_bits() ^ 1);
         }
-        let ports = if self.is_uplink() { (4000, port) } else { (port, 4000) };
+        let ports = if self.is_uplink() { [4000, port] } else { [port, 4000] };
         write_inner(&mut frame[link..end], self.is_uplink(), v6, session, host, ports)?;
         Ok(end)
     }
@@ -168,7 +154,7 @@ pub fn write_packet(
         Direction::Downlink => BenchPacket::DOWNLINK,
     };
     let mut frame = [0; 256];
-    let len = packet.write_to(&mut frame, session, host.to_bits(), sessions::FILTER_PORT, false)?;
+    let len = packet.write_to(&mut frame, session, host.to_bits(), network::FILTER_PORT, false)?;
     buf.reset(&frame[..len]);
     Ok(())
 }
@@ -180,13 +166,13 @@ fn write_tunnel(
     container: bool,
     quirk: Quirk,
 ) -> anyhow::Result<usize> {
-    let qfi = Qfi::new(sessions::QFI).context("six bits")?;
+    let qfi = Qfi::new(network::QFI).context("six bits")?;
     let outer = OuterIpv4 {
-        src_mac: sessions::GNB_MAC,
-        dst_mac: sessions::MACS[0],
+        src_mac: network::GNB_MAC,
+        dst_mac: network::MACS[0],
         vlan: VlanId::UNTAGGED,
-        src: sessions::GNB_ADDR,
-        dst: sessions::N3_ADDR,
+        src: network::GNB_ADDR,
+        dst: network::N3_ADDR,
         tos: 0,
         identification: 0,
         src_port: 2152,
@@ -218,10 +204,10 @@ fn write_inner(
     v6: bool,
     session: BenchSession,
     host: u32,
-    ports: (u16, u16),
+    [from_port, to_port]: [u16; 2],
 ) -> anyhow::Result<()> {
     let upper = if v6 {
-        let ue = Ipv6Addr::from_bits(sessions::ue6(session.ue).to_bits() | 1);
+        let ue = Ipv6Addr::from_bits(network::ue6(session.ue).to_bits() | 1);
         let far = Ipv6Addr::from_bits(NETWORK6.to_bits() | u128::from(host));
         let (src, dst) = if uplink { (ue, far) } else { (far, ue) };
         let header = Ipv6Header::new(&Ipv6Fields {
@@ -252,7 +238,7 @@ fn write_inner(
         20
     };
     let udp_len = INNER_LEN - u16::try_from(upper)?;
-    let header = UdpHeader::new(ports.0, ports.1, udp_len, 0);
+    let header = UdpHeader::new(from_port, to_port, udp_len, 0);
     packet[upper..upper + 8].copy_from_slice(header.as_bytes());
     Ok(())
 }

@@ -15,11 +15,11 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use super::measure::Figures;
+use super::measure::{BenchNode, Figures, establish};
 use super::packet::BenchPacket;
 use super::report;
-use super::sessions::{self, BenchNode, BenchProfile};
-use crate::cli::BenchOutput;
+use super::sessions::BenchProfile;
+use crate::report::BenchOutput;
 
 /// Modifications between two bursts.
 const PER_STEP: [usize; 3] = [0, 1, 8];
@@ -30,7 +30,7 @@ const PER_STEP: [usize; 3] = [0, 1, 8];
 /// When a modification is refused or a packet is not forwarded.
 pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
     eprintln!("establishing {count} sessions");
-    let mut resident = sessions::establish(BenchProfile::USUAL, count)?;
+    let mut resident = establish(BenchProfile::USUAL, count)?;
     let mut rows = Vec::new();
     for per_step in PER_STEP {
         rows.push(measure(&mut resident, per_step, packets.div_ceil(burst), burst)?);
@@ -92,7 +92,7 @@ fn measure(
 
 /// The downlink goes to another tunnel.
 fn handover(teid: u32) -> SessionChange {
-    let gnb = GtpuTunnel { teid: Teid(teid | 1), addr: IpAddr::V4(sessions::GNB_ADDR) };
+    let gnb = GtpuTunnel { teid: Teid(teid | 1), addr: IpAddr::V4(crate::network::GNB_ADDR) };
     let forwarding = ForwardingUpdate {
         outer_header_creation: Some(HeaderCreation::Gtpu(gnb)),
         ..ForwardingUpdate::default()

@@ -8,11 +8,12 @@
 
 use serde_json::{Value, json};
 
-use super::measure::{ExpectedOutcome, Figures, WorkerBenchConfig, floor, measure};
-use super::packet::{BenchIpVersion, BenchPacket, INNER_LEN};
+use super::measure::{ExpectedOutcome, Figures, WorkerBenchConfig, establish, floor, measure};
+use super::network::{BenchIpVersion, INNER_LEN};
+use super::packet::BenchPacket;
 use super::report;
-use super::sessions::{self, BenchProfile, BenchRates};
-use crate::cli::BenchOutput;
+use super::sessions::{BenchProfile, BenchRates};
+use crate::report::BenchOutput;
 
 /// What is measured.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ pub fn run(wish: &DatapathBenchOptions, output: &BenchOutput) -> anyhow::Result<
         eprintln!("establishing {count} sessions");
         let family = wish.profile.family();
         let directions = [BenchPacket::uplink(family), BenchPacket::Downlink { family }];
-        let mut resident = sessions::establish(wish.profile, count)?;
+        let mut resident = establish(wish.profile, count)?;
         for &burst in &wish.bursts {
             for packet in directions {
                 let plan = WorkerBenchConfig {

@@ -19,11 +19,12 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
 use super::io::BenchBuf;
+use super::network::{BenchSession, DN_ADDR};
 use super::packet::write_packet;
 use super::report;
-use super::sessions::{self, BenchProfile, BenchSession, DN_ADDR};
-use crate::cli::BenchOutput;
-use crate::poll::{Doorbell, IdlePolicy, Sleeper, thread_time};
+use super::sessions::{self, BenchProfile};
+use crate::report::BenchOutput;
+use adit_host::idle::{Doorbell, IdlePolicy, Sleeper, thread_time};
 
 /// How long the worker idles while its share of the core is measured.
 const IDLE: Duration = Duration::from_secs(2);
@@ -80,7 +81,7 @@ impl PacketIo for RingIo {
     }
 
     fn port_info(&self, port: PortId) -> PortInfo {
-        let mac = sessions::MACS[usize::from(port.0)];
+        let mac = crate::network::MACS[usize::from(port.0)];
         PortInfo { mac, mtu_bytes: 1500, rx_ipv4_checksum: true }
     }
 }

@@ -13,11 +13,12 @@ use adit_tables::{Snapshot, WorkerCounters};
 use anyhow::ensure;
 use serde_json::{Value, json};
 
-use super::measure::WorkerBench;
+use super::measure::{BenchNode, WorkerBench, establish};
+use super::network::BenchSession;
 use super::packet::BenchPacket;
 use super::report;
-use super::sessions::{self, BenchNode, BenchProfile, BenchSession};
-use crate::cli::BenchOutput;
+use super::sessions::BenchProfile;
+use crate::report::BenchOutput;
 
 /// Snapshots per second; zero is what the others are compared with.
 const RATES: [u32; 4] = [0, 100, 1_000, 10_000];
@@ -39,8 +40,7 @@ struct ScrapeInterval {
 /// # Errors
 /// When a packet is not forwarded.
 pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
-    let BenchNode { publisher, mut bench, sessions, .. } =
-        sessions::establish(BenchProfile::USUAL, count)?;
+    let BenchNode { publisher, mut bench, sessions, .. } = establish(BenchProfile::USUAL, count)?;
     let counters = publisher.worker_counters().to_vec();
     let steps = packets.div_ceil(burst);
     let hz = tsc_hz();

@@ -1,0 +1,209 @@
+//! The command line of `adit bench`.
+
+use clap::Subcommand;
+
+use crate::report::BenchOutput;
+
+/// A bench of `adit bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Cycles per packet of the burst pipeline, packets in memory, sessions at random.
+    Datapath {
+        /// Session counts, such as 1k,16k,100k.
+        #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1k,16k,100k",
+              value_parser = parse_count)]
+        sessions: Vec<usize>,
+        /// Sessions with packets, at random among the first of those resident; all by default.
+        #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+        active: Option<usize>,
+        /// Packets measured for each direction and session count.
+        #[arg(long, value_name = "COUNT", default_value = "4M", value_parser = parse_count)]
+        packets: usize,
+        /// Packets in one burst, 1 to 64; several such as 1,8,32,64.
+        #[arg(long, value_name = "LIST", value_delimiter = ',',
+              default_values_t = [adit_types::limits::BURST_DEFAULT], value_parser = parse_burst)]
+        burst: Vec<usize>,
+        /// The SMF chooses TEIDs and UE addresses, so that they are looked up instead of indexed.
+        #[arg(long)]
+        given_keys: bool,
+        /// Eight PDRs with SDF filters in each session, of both families.
+        #[arg(long)]
+        sdf: bool,
+        /// UEs have addresses of both families, and half of the packets are IPv6.
+        #[arg(long)]
+        mixed: bool,
+        /// Maximum bit rates of both QERs of each session.
+        #[arg(long, value_enum, default_value = "none")]
+        rates: crate::sessions::BenchRates,
+        /// Where the figures go.
+        #[command(flatten)]
+        output: BenchOutput,
+    },
+    /// Cycles of each kind of packet, and of packets that leave at each stage.
+    Kinds(BenchSize),
+    /// Cycles of a session modification, and of packets while sessions are modified.
+    Publication(BenchSize),
+    /// What a snapshot of the counters costs the packets.
+    Scrape(BenchSize),
+    /// Packets lost, if any, while sessions are established and modified next to a busy worker.
+    Churn {
+        /// Sessions in place, all with traffic.
+        #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
+        resident: u32,
+        /// Modifications per second.
+        #[arg(long, value_name = "COUNT", default_value = "10k", value_parser = parse_sessions)]
+        modifications: u32,
+        /// Seconds of each phase.
+        #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+        seconds: u32,
+        /// Where the figures go.
+        #[command(flatten)]
+        output: BenchOutput,
+    },
+    /// Resident memory of this process with many sessions, each with a packet both ways.
+    Memory {
+        /// Sessions.
+        #[arg(long, value_name = "COUNT", default_value = "3M", value_parser = parse_sessions)]
+        sessions: u32,
+        /// Where the figures go.
+        #[command(flatten)]
+        output: BenchOutput,
+    },
+    /// What an idle worker takes of its core, and how late the first packet after a silence leaves.
+    Poll {
+        /// CPU core of the worker.
+        #[arg(long, value_name = "CORE", default_value_t = 1)]
+        core: u16,
+        /// Packets measured for each way to wait.
+        #[arg(long, value_name = "COUNT", default_value = "500", value_parser = parse_count)]
+        packets: usize,
+        /// Where the figures go.
+        #[command(flatten)]
+        output: BenchOutput,
+    },
+    /// Decoding time and sessions per second, in process and over a loopback socket.
+    N4 {
+        /// Sessions in place before the measurement.
+        #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
+        resident: u32,
+        /// Sessions established in each measurement.
+        #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
+        sessions: u32,
+        /// Where the figures go.
+        #[command(flatten)]
+        output: BenchOutput,
+    },
+}
+
+/// How much is measured.
+#[derive(Debug, clap::Args)]
+pub struct BenchSize {
+    /// Sessions, all with traffic at random.
+    #[arg(long, value_name = "COUNT", default_value = "16k", value_parser = parse_count)]
+    pub sessions: usize,
+    /// Packets of each measurement.
+    #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = parse_count)]
+    pub packets: usize,
+    /// Packets in one burst, 1 to 64.
+    #[arg(long, value_name = "COUNT", default_value_t = adit_types::limits::BURST_DEFAULT,
+          value_parser = parse_burst)]
+    pub burst: usize,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub output: BenchOutput,
+}
+
+/// A count with an optional factor: k (1,000), M (1,000,000).
+fn parse_count(text: &str) -> Result<usize, String> {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1_000),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1_000_000),
+        _ => (text, 1),
+    };
+    let count: Option<usize> = digits.parse().ok().and_then(|n: usize| n.checked_mul(factor));
+    count.filter(|n| *n > 0).ok_or_else(|| "takes a count such as 500, 16k or 1M".to_owned())
+}
+
+/// A count of sessions: the emulated UEs have addresses of 10.64.0.0/10.
+fn parse_sessions(text: &str) -> Result<u32, String> {
+    let count = u32::try_from(parse_count(text)?).ok().filter(|count| *count <= 4_000_000);
+    count.ok_or_else(|| "takes at most 4M sessions".to_owned())
+}
+
+fn parse_burst(text: &str) -> Result<usize, String> {
+    let max = adit_types::limits::BURST_MAX;
+    let burst = text.parse().ok().filter(|n| (1..=max).contains(n));
+    burst.ok_or_else(|| format!("takes a whole number from 1 to {max}"))
+}
+
+impl BenchCommand {
+    /// Runs the bench and prints its figures.
+    ///
+    /// # Errors
+    /// A sentence that names what could not be measured.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Datapath {
+                sessions,
+                active,
+                packets,
+                burst,
+                given_keys,
+                sdf,
+                mixed,
+                rates,
+                output,
+            } => {
+                let usual = crate::sessions::BenchProfile::USUAL;
+                let wish = crate::datapath::DatapathBenchOptions {
+                    counts: sessions,
+                    active: active.unwrap_or(usize::MAX),
+                    packets,
+                    bursts: burst,
+                    profile: crate::sessions::BenchProfile {
+                        given_keys,
+                        filtered: sdf,
+                        dual: mixed,
+                        rates,
+                        ..usual
+                    },
+                };
+                crate::datapath::run(&wish, &output)
+            }
+            Self::Kinds(size) => {
+                crate::kinds::run(size.sessions, size.packets, size.burst, &size.output)
+            }
+            Self::Publication(size) => {
+                crate::publication::run(size.sessions, size.packets, size.burst, &size.output)
+            }
+            Self::Scrape(size) => {
+                crate::scrape::run(size.sessions, size.packets, size.burst, &size.output)
+            }
+            Self::Churn { resident, modifications, seconds, output } => {
+                let plan = crate::churn::ChurnBenchConfig {
+                    resident,
+                    modifications_per_s: modifications,
+                    seconds,
+                };
+                crate::churn::run(&plan, &output)
+            }
+            Self::Memory { sessions, output } => crate::memory::run(sessions, &output),
+            Self::Poll { core, packets, output } => crate::poll::run(core, packets, &output),
+            Self::N4 { resident, sessions, output } => crate::n4::run(resident, sessions, &output),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_take_factors() {
+        assert_eq!(parse_count("16k"), Ok(16_000));
+        assert_eq!(parse_count("3M"), Ok(3_000_000));
+        assert!(parse_count("0").is_err());
+        assert!(parse_count("1G").is_err());
+        assert!(parse_count("").is_err());
+    }
+}

@@ -1,0 +1,20 @@
+//! `adit bench`: measurements of parts of adit in this process.
+#![deny(unsafe_code)]
+
+mod churn;
+pub mod command;
+mod datapath;
+mod io;
+mod kinds;
+mod measure;
+mod memory;
+mod n4;
+mod network;
+mod packet;
+pub mod plant;
+mod poll;
+mod publication;
+mod report;
+mod scrape;
+mod sessions;
+pub mod smf;
