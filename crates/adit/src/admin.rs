@@ -72,14 +72,16 @@ pub enum PagePosition {
     Only(u32),
 }
 
+/// JSON that is made of gathered values on the thread of the client.
+pub type Deferred<T> = Box<dyn FnOnce() -> T + Send>;
+
 /// A part of an answer.
 pub struct AnswerPage {
     /// The list that the rows belong to; without one there are no rows.
     pub list: Option<&'static str>,
-    /// Makes JSON of what the control thread gathered.
-    pub rows: Box<dyn FnOnce() -> Vec<Value> + Send>,
+    pub rows: Deferred<Vec<Value>>,
     /// Members of the document besides its lists.
-    pub members: Map<String, Value>,
+    pub members: Deferred<Map<String, Value>>,
     /// Where the next page begins; `None` after the last one.
     pub next: Option<PageCursor>,
 }

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_dpdk::{FlowRule, FlowRuleKey, Port};
 use adit_types::{InterfaceRole, OWNER_GROUP_SHIFT, OWNER_GROUPS, Owners, PortId};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::config::{Config, InterfaceSettings, IpNet};
 
@@ -49,15 +49,23 @@ impl fmt::Display for SteeringOutcome {
     }
 }
 
-impl PortSteering {
-    /// As the admin socket tells it.
-    pub fn document(&self) -> Value {
-        let (result, rules, reason) = match &self.outcome {
+/// A [`PortSteering`] as the admin socket shows it.
+#[derive(Debug, Serialize)]
+pub struct SteeringRow {
+    key: String,
+    result: &'static str,
+    rules: usize,
+    reason: Option<String>,
+}
+
+impl SteeringRow {
+    pub fn of(steering: &PortSteering) -> Self {
+        let (result, rules, reason) = match &steering.outcome {
             SteeringOutcome::Accepted(rules) => ("accepted", *rules, None),
-            SteeringOutcome::Refused(reason) => ("refused", 0, Some(reason)),
-            SteeringOutcome::NotTried(reason) => ("not_tried", 0, Some(reason)),
+            SteeringOutcome::Refused(reason) => ("refused", 0, Some(reason.clone())),
+            SteeringOutcome::NotTried(reason) => ("not_tried", 0, Some(reason.clone())),
         };
-        json!({ "key": self.key, "result": result, "rules": rules, "reason": reason })
+        Self { key: steering.key.clone(), result, rules, reason }
     }
 }
 

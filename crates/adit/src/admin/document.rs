@@ -38,7 +38,7 @@ impl<W: Write> DocumentWriter<W> {
                 self.rows += 1;
             }
         }
-        for (key, value) in &page.members {
+        for (key, value) in &(page.members)() {
             self.end_list()?;
             self.key(key)?;
             serde_json::to_writer(&mut self.out, value)?;

@@ -43,7 +43,7 @@ fn page(list: &'static str, rows: Vec<Value>, next: Option<u32>) -> AdminAnswer 
     AdminAnswer::Page(AnswerPage {
         list: Some(list),
         rows: Box::new(|| rows),
-        members: Map::new(),
+        members: Box::new(Map::new),
         next,
     })
 }
@@ -56,7 +56,7 @@ fn answers(question: &AdminQuestion, cursor: PageCursor) -> Option<AdminAnswer> 
             Some(AdminAnswer::Page(AnswerPage {
                 list: None,
                 rows: Box::new(Vec::new),
-                members,
+                members: Box::new(|| members),
                 next: None,
             }))
         }

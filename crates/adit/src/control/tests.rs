@@ -42,7 +42,7 @@ fn page(
     queries.send(AdminQuery { question: question.clone(), cursor, answer }).unwrap();
     control.turn(&questions);
     match result.try_recv().unwrap() {
-        AdminAnswer::Page(page) => ((page.rows)(), page.members, page.next),
+        AdminAnswer::Page(page) => ((page.rows)(), (page.members)(), page.next),
         AdminAnswer::Refused(what) => panic!("{what}"),
     }
 }
@@ -80,6 +80,48 @@ fn sessions_are_shown_in_pages_that_those_that_end_between_do_not_disturb() {
     let mut expected: Vec<_> = known.iter().map(ToString::to_string).collect();
     expected.remove(SESSIONS_PER_PAGE_MAX);
     assert_eq!(told, expected, "all but the one that ended before its page");
+}
+
+/// The keys of a JSON object, in their order.
+fn keys(value: &Value) -> String {
+    let keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.join(" ")
+}
+
+#[test]
+fn documents_have_the_keys_that_operators_know() {
+    let mut plant = BenchControlPlane::new(10, 0).unwrap();
+    plant.establish(0, 1).unwrap();
+    let mut control = control(plant);
+    let mut ask = |topic| {
+        let question = AdminQuestion { topic, session: None };
+        page(&mut control, &question, PageCursor::default())
+    };
+    let (rows, ..) = ask(Topic::Sessions);
+    let expected = "bars cp_node cp_seid downlink_bytes downlink_pkts fars inactivity_timer_s \
+                    information pdrs qers teids ue up_seid uplink_bytes uplink_pkts urrs";
+    assert_eq!(keys(&rows[0]), expected);
+    let expected = "active application far framed_routes id interface_type network_instance \
+                    precedence predefined_rules qers qfis sdf_filters source_interface teid \
+                    traffic_endpoints urrs";
+    assert_eq!(keys(&rows[0]["pdrs"][0]), expected);
+    let expected = "action apply_action bar destination_interface id interface_type \
+                    linked_traffic_endpoint tunnel";
+    assert_eq!(keys(&rows[0]["fars"][0]), expected);
+    let expected = "downlink_bytes downlink_pkts id measures_duration measures_volume \
+                    quota_exhausted uplink_bytes uplink_pkts";
+    assert_eq!(keys(&rows[0]["urrs"][0]), expected);
+    let (_, members, _) = ask(Topic::Associations);
+    let expected = "nf_instance node_id peer recovery_time_stamp sessions state";
+    assert_eq!(keys(&members["associations"][0]), expected);
+    assert_eq!(members["associations"][0]["sessions"], 1);
+    let (_, members, _) = ask(Topic::Counters);
+    for group in ["control", "drops", "interfaces", "n4", "punts", "shaping_delays", "workers"] {
+        assert!(members[group].is_object(), "{group}");
+    }
+    assert_eq!(members["identity_holds"], true);
+    assert_eq!((&members["transmitted_pkts"], &members["received_pkts"]), (&0.into(), &0.into()));
+    assert_eq!(members["n4"]["sessions_established"], 1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What `adit show qos` tells.
+//! `adit show qos`.
 
 use core::net::IpAddr;
 
@@ -7,10 +7,12 @@ use adit_session::{QerPacketRate, Session, SessionStore};
 use adit_tables::MeterTraffic;
 use adit_types::limits::SESSIONS_PER_PAGE_MAX;
 use adit_types::{BitRate, Direction, Nanos, QerId, Seid, SessionIndex, SliceId};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
-use super::ues;
-use crate::admin::{AdminAnswer, AnswerPage, PageCursor, PagePosition};
+use super::sessions::ues;
+use super::{members, value};
+use crate::admin::{AdminAnswer, AnswerPage, Deferred, PageCursor, PagePosition};
 use crate::control::ControlThread;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
@@ -34,48 +36,73 @@ pub fn qos(control: &ControlThread, wanted: Option<&str>, cursor: PageCursor) ->
     let (sessions, next) = store.sessions_from(SessionIndex(first), count);
     let next = next.filter(|_| count > 1).map(|SessionIndex(next)| PagePosition::Index(next));
     let is_first = cursor.list == 0;
-    let rows: Box<dyn FnOnce() -> Vec<Value> + Send> = if is_first {
-        let rows: Vec<_> = sessions.map(|session| SessionRates::of(control, session)).collect();
-        Box::new(move || rows.into_iter().flat_map(session_rates).collect())
+    let rows: Deferred<Vec<Value>> = if is_first {
+        let gathered: Vec<_> = sessions.map(|session| SessionRates::of(control, session)).collect();
+        Box::new(move || values(gathered.into_iter().flat_map(RateRow::of_session)))
     } else {
         let now = control.parts.clock.now();
         let rates = |session: &Session| store.packet_rates(session.up_seid());
-        let rows = sessions.map(|session| (session.clone(), rates(session)));
-        let rows: Vec<_> = rows.filter(|(_, rates)| !rates.is_empty()).collect();
-        let rates = move |(session, rates): (Session, Vec<_>)| packet_rates(&session, &rates, now);
-        Box::new(move || rows.iter().cloned().flat_map(rates).collect())
+        let gathered = sessions.map(|session| (session.clone(), rates(session)));
+        let gathered: Vec<_> = gathered.filter(|(_, rates)| !rates.is_empty()).collect();
+        let rows = move |(session, rates): (Session, Vec<_>)| {
+            PacketRateRow::of_session(&session, &rates, now)
+        };
+        Box::new(move || values(gathered.into_iter().flat_map(rows)))
     };
-    let next_list =
-        PageCursor { list: 1, from: if count > 1 { PagePosition::Start } else { cursor.from } };
+    let from = if count > 1 { PagePosition::Start } else { cursor.from };
     let next = match next {
         Some(from) => Some(PageCursor { list: cursor.list, from }),
-        None => is_first.then_some(next_list),
+        None => is_first.then_some(PageCursor { list: 1, from }),
     };
-    let members = if next.is_none() { totals(control) } else { Map::new() };
+    let totals = next.is_none().then(|| Totals::of(control));
+    let members = Box::new(move || totals.map(|totals| members(&totals)).unwrap_or_default());
     let list = LISTS.get(usize::from(cursor.list)).copied();
     AdminAnswer::Page(AnswerPage { list, rows, members, next })
 }
 
-/// A page without anything, that leads to `next`.
+fn values(rows: impl Iterator<Item = impl Serialize>) -> Vec<Value> {
+    rows.map(|row| value(&row)).collect()
+}
+
+/// An empty page that leads to `next`.
 fn gathering(next: PageCursor) -> AnswerPage {
-    AnswerPage { list: None, rows: Box::new(Vec::new), members: Map::new(), next: Some(next) }
+    let (rows, members) = (Box::new(Vec::new), Box::new(Map::new));
+    AnswerPage { list: None, rows, members, next: Some(next) }
+}
+
+/// Unit: bits per second.
+#[derive(Serialize)]
+struct DirectionalRates<T> {
+    uplink: T,
+    downlink: T,
 }
 
 /// What belongs to no single session.
-fn totals(control: &ControlThread) -> Map<String, Value> {
-    let (sum, capacity) = control.parts.node.store().guaranteed();
-    let limit = |rate: BitRate| Some(rate.as_bps()).filter(|bps| *bps != u64::MAX);
-    let guaranteed = json!({ "uplink": sum.uplink.as_bps(), "downlink": sum.downlink.as_bps() });
-    let max = json!({ "uplink": limit(capacity.uplink), "downlink": limit(capacity.downlink) });
-    let members = [
-        ("shared", shared_rates(control).into()),
-        ("guaranteed_bps", guaranteed),
-        ("guaranteed_max_bps", max),
-    ];
-    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+#[derive(Serialize)]
+struct Totals {
+    shared: Vec<SharedRateRow>,
+    guaranteed_bps: DirectionalRates<u64>,
+    /// `None` without a limit.
+    guaranteed_max_bps: DirectionalRates<Option<u64>>,
 }
 
-/// Where the wanted session is, or where to search on.
+impl Totals {
+    fn of(control: &ControlThread) -> Self {
+        let (sum, capacity) = control.parts.node.store().guaranteed();
+        let limit = |rate: BitRate| Some(rate.as_bps()).filter(|bps| *bps != u64::MAX);
+        let (uplink, downlink) = (sum.uplink.as_bps(), sum.downlink.as_bps());
+        Self {
+            shared: SharedRateRow::all(control),
+            guaranteed_bps: DirectionalRates { uplink, downlink },
+            guaranteed_max_bps: DirectionalRates {
+                uplink: limit(capacity.uplink),
+                downlink: limit(capacity.downlink),
+            },
+        }
+    }
+}
+
+/// The wanted session, or where the search continues.
 fn search(store: &SessionStore, wanted: &str, from: PagePosition) -> Result<PagePosition, String> {
     let unknown = || format!("no session has the UP SEID or UE address \"{wanted}\"");
     let only = |session: &Session| PagePosition::Only(session.index().0);
@@ -100,28 +127,46 @@ fn search(store: &SessionStore, wanted: &str, from: PagePosition) -> Result<Page
     found.or(next).ok_or_else(unknown)
 }
 
-/// One row for each rate that sessions share, and direction.
-fn shared_rates(control: &ControlThread) -> Vec<Value> {
-    let aggregates = control.parts.publisher.aggregates();
-    let mut rows = Vec::new();
-    let policy = &control.parts.node.store().provisioning().qos;
-    let all = (SliceId(0), policy.total, None);
-    let slices = (1..).zip(&policy.slices);
-    let slices = slices.map(|(id, slice)| (SliceId(id), slice.rates, Some(slice)));
-    for (id, rates, slice) in core::iter::once(all).chain(slices) {
-        for direction in [Direction::Uplink, Direction::Downlink] {
-            let Some(aggregate) = aggregates.get(id, direction) else { continue };
-            rows.push(json!({
-                "s_nssai": slice.and_then(|slice| slice.s_nssai).map(|s_nssai| s_nssai.to_string()),
-                "network_instance": slice.and_then(|slice| slice.network_instance.as_deref()),
-                "direction": format!("{direction:?}").to_lowercase(),
-                "mbr_bps": of_direction(rates, direction),
-                "excess": excess_word(aggregate.limit()),
-                "passed_bytes": aggregate.taken_bytes(),
-            }));
+/// A rate that sessions share, in one direction.
+#[derive(Serialize)]
+struct SharedRateRow {
+    s_nssai: Option<String>,
+    network_instance: Option<String>,
+    direction: String,
+    mbr_bps: u64,
+    excess: &'static str,
+    passed_bytes: u64,
+}
+
+impl SharedRateRow {
+    fn all(control: &ControlThread) -> Vec<Self> {
+        let aggregates = control.parts.publisher.aggregates();
+        let mut rows = Vec::new();
+        let policy = &control.parts.node.store().provisioning().qos;
+        let all = (SliceId(0), policy.total, None);
+        let slices = (1..).zip(&policy.slices);
+        let slices = slices.map(|(id, slice)| (SliceId(id), slice.rates, Some(slice)));
+        for (id, rates, slice) in core::iter::once(all).chain(slices) {
+            for direction in DIRECTIONS {
+                let Some(aggregate) = aggregates.get(id, direction) else { continue };
+                let s_nssai = slice.and_then(|slice| slice.s_nssai);
+                let network_instance = slice.and_then(|slice| slice.network_instance.as_deref());
+                rows.push(Self {
+                    s_nssai: s_nssai.map(|s_nssai| s_nssai.to_string()),
+                    network_instance: network_instance.map(str::to_owned),
+                    direction: name_of(direction),
+                    mbr_bps: of_direction(rates, direction),
+                    excess: excess_word(aggregate.limit()),
+                    passed_bytes: aggregate.taken_bytes(),
+                });
+            }
         }
+        rows
     }
-    rows
+}
+
+fn name_of(direction: Direction) -> String {
+    format!("{direction:?}").to_lowercase()
 }
 
 fn of_direction(rates: adit_session::Rates, direction: Direction) -> u64 {
@@ -131,7 +176,7 @@ fn of_direction(rates: adit_session::Rates, direction: Direction) -> u64 {
     }
 }
 
-/// What becomes of packets beyond a limit, as the configuration says it.
+/// What happens to packets beyond a limit, in the word of the configuration.
 const fn excess_word(limit: RateLimit) -> &'static str {
     match limit.excess() {
         Excess::Policed => "drop",
@@ -158,66 +203,106 @@ impl SessionRates {
     }
 }
 
-/// One row for each QER with a rate, and direction.
-fn session_rates(rates: SessionRates) -> Vec<Value> {
-    let SessionRates { session, meters } = rates;
-    let mut rows = Vec::new();
-    if meters.is_empty() {
-        return rows;
-    }
-    let records = session.records();
-    let ues = ues(&records);
-    for qer in &records.qers {
-        let found = meters.iter().find(|(id, ..)| *id == qer.id);
-        let Some((mbr, (_, meter, traffic))) = qer.mbr.zip(found) else { continue };
-        for (direction, traffic) in DIRECTIONS.into_iter().zip(traffic) {
-            let of = |rates| of_direction(rates, direction);
-            rows.push(json!({
-                "up_seid": session.up_seid().to_string(),
-                "ue": ues,
-                "qer": qer.id.0,
-                "qfi": qer.qfi.map(adit_types::Qfi::value),
-                "correlation": qer.correlation,
-                "direction": format!("{direction:?}").to_lowercase(),
-                "mbr_bps": of(mbr),
-                "gbr_bps": qer.gbr.map(of),
-                "excess": excess_word(meter.limit(direction)),
-                "offered_bytes": traffic.passed_bytes + traffic.dropped_bytes,
-                "passed_bytes": traffic.passed_bytes,
-                "dropped_pkts": traffic.dropped_pkts,
-                "dropped_bytes": traffic.dropped_bytes,
-                "queued_pkts": traffic.queued_pkts,
-                "delay_us": traffic.delay.0 / 1000,
-            }));
-        }
-    }
-    rows
+/// A QER with a rate, in one direction.
+#[derive(Serialize)]
+struct RateRow {
+    up_seid: String,
+    ue: Vec<String>,
+    qer: u32,
+    qfi: Option<u8>,
+    correlation: Option<u32>,
+    direction: String,
+    mbr_bps: u64,
+    gbr_bps: Option<u64>,
+    excess: &'static str,
+    offered_bytes: u64,
+    passed_bytes: u64,
+    dropped_pkts: u64,
+    dropped_bytes: u64,
+    queued_pkts: u64,
+    delay_us: u64,
 }
 
-/// One row for each QER with a packet rate, and direction.
-fn packet_rates(session: &Session, rates: &[QerPacketRate], now: Nanos) -> Vec<Value> {
-    let mut rows = Vec::new();
-    let ues = ues(&session.records());
-    for rate in rates {
-        let [uplink, downlink] = rate.left(now);
-        for (direction, left) in DIRECTIONS.into_iter().zip([uplink, downlink]) {
-            let (Some(left), Some(limit)) = (left, rate.limit(direction)) else { continue };
-            let additional = limit.additional;
-            rows.push(json!({
-                "up_seid": session.up_seid().to_string(),
-                "ue": ues,
-                "qer": rate.qer.0,
-                "direction": format!("{direction:?}").to_lowercase(),
-                "pkts_max": limit.plain.pkts_max,
-                "unit_s": limit.plain.unit.0 / 1_000_000_000,
-                "left_pkts": left.packets,
-                "additional_pkts_max": additional.map(|quota| quota.pkts_max),
-                "additional_unit_s": additional.map(|quota| quota.unit.0 / 1_000_000_000),
-                "additional_left_pkts": left.additional,
-                "window_ends_in_s": left.until.since(now).0.div_ceil(1_000_000_000),
-                "dropped_pkts": rate.dropped(direction),
-            }));
+impl RateRow {
+    fn of_session(rates: SessionRates) -> Vec<Self> {
+        let SessionRates { session, meters } = rates;
+        let mut rows = Vec::new();
+        if meters.is_empty() {
+            return rows;
         }
+        let records = session.records();
+        let ues = ues(&records);
+        for qer in &records.qers {
+            let found = meters.iter().find(|(id, ..)| *id == qer.id);
+            let Some((mbr, (_, meter, traffic))) = qer.mbr.zip(found) else { continue };
+            for (direction, traffic) in DIRECTIONS.into_iter().zip(traffic) {
+                let of = |rates| of_direction(rates, direction);
+                rows.push(Self {
+                    up_seid: session.up_seid().to_string(),
+                    ue: ues.clone(),
+                    qer: qer.id.0,
+                    qfi: qer.qfi.map(adit_types::Qfi::value),
+                    correlation: qer.correlation,
+                    direction: name_of(direction),
+                    mbr_bps: of(mbr),
+                    gbr_bps: qer.gbr.map(of),
+                    excess: excess_word(meter.limit(direction)),
+                    offered_bytes: traffic.passed_bytes + traffic.dropped_bytes,
+                    passed_bytes: traffic.passed_bytes,
+                    dropped_pkts: traffic.dropped_pkts,
+                    dropped_bytes: traffic.dropped_bytes,
+                    queued_pkts: traffic.queued_pkts.into(),
+                    delay_us: traffic.delay.0 / 1000,
+                });
+            }
+        }
+        rows
     }
-    rows
+}
+
+/// A QER with a packet rate, in one direction.
+#[derive(Serialize)]
+struct PacketRateRow {
+    up_seid: String,
+    ue: Vec<String>,
+    qer: u32,
+    direction: String,
+    pkts_max: u16,
+    unit_s: u64,
+    left_pkts: u16,
+    additional_pkts_max: Option<u16>,
+    additional_unit_s: Option<u64>,
+    additional_left_pkts: Option<u16>,
+    window_ends_in_s: u64,
+    dropped_pkts: u64,
+}
+
+impl PacketRateRow {
+    fn of_session(session: &Session, rates: &[QerPacketRate], now: Nanos) -> Vec<Self> {
+        let mut rows = Vec::new();
+        let ues = ues(&session.records());
+        for rate in rates {
+            let [uplink, downlink] = rate.left(now);
+            for (direction, left) in DIRECTIONS.into_iter().zip([uplink, downlink]) {
+                let (Some(left), Some(limit)) = (left, rate.limit(direction)) else { continue };
+                let additional = limit.additional;
+                let seconds = |unit: Nanos| unit.0 / 1_000_000_000;
+                rows.push(Self {
+                    up_seid: session.up_seid().to_string(),
+                    ue: ues.clone(),
+                    qer: rate.qer.0,
+                    direction: name_of(direction),
+                    pkts_max: limit.plain.pkts_max,
+                    unit_s: seconds(limit.plain.unit),
+                    left_pkts: left.packets,
+                    additional_pkts_max: additional.map(|quota| quota.pkts_max),
+                    additional_unit_s: additional.map(|quota| seconds(quota.unit)),
+                    additional_left_pkts: left.additional,
+                    window_ends_in_s: left.until.since(now).0.div_ceil(1_000_000_000),
+                    dropped_pkts: rate.dropped(direction),
+                });
+            }
+        }
+        rows
+    }
 }

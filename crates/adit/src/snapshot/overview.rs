@@ -1,0 +1,153 @@
+//! `adit show associations`, `neighbours`, `paths` and `applications`.
+
+use std::collections::BTreeSet;
+
+use adit_n4::{Association, PathEntry, PathState};
+use adit_tables::{NeighborEntry, NeighborState};
+use adit_types::NextHopIndex;
+use adit_types::limits::ROWS_PER_PAGE_MAX;
+use serde::Serialize;
+
+use super::{index, list, whole};
+use crate::admin::{AnswerPage, PageCursor, PagePosition};
+use crate::control::ControlThread;
+
+#[derive(Serialize)]
+struct AssociationsDocument {
+    associations: Vec<AssociationRow>,
+}
+
+#[derive(Serialize)]
+struct AssociationRow {
+    node_id: String,
+    peer: String,
+    state: &'static str,
+    sessions: usize,
+    recovery_time_stamp: u32,
+    nf_instance: Option<String>,
+}
+
+pub fn associations(control: &ControlThread) -> AnswerPage {
+    let node = &control.parts.node;
+    let row = |association: &Association| AssociationRow {
+        node_id: association.node_id.to_string(),
+        peer: std::net::SocketAddr::new(association.address, association.port).to_string(),
+        state: "up",
+        sessions: node.store().owned_count(association.owner),
+        recovery_time_stamp: association.recovery_time_stamp,
+        nf_instance: node.nf_instance_id(association.address).map(uuid),
+    };
+    let associations = node.associations().map(row).collect();
+    whole(AssociationsDocument { associations }, |document| document)
+}
+
+/// A UUID as text. Spec: RFC 9562 §4.
+fn uuid(octets: [u8; 16]) -> String {
+    let hex: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+    [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)].map(|(from, to)| &hex[from..to]).join("-")
+}
+
+#[derive(Serialize)]
+struct NeighborRow {
+    interface: Option<String>,
+    addr: String,
+    mac: Option<String>,
+    state: &'static str,
+    pinned: bool,
+}
+
+pub fn neighbors(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
+    let first = NextHopIndex(index(cursor.from));
+    let (entries, next) = control.neighbors.entries_from(first, ROWS_PER_PAGE_MAX);
+    let named = |entry: NeighborEntry| {
+        (entry, control.parts.names.get(usize::from(entry.interface.0)).cloned())
+    };
+    let row = |(entry, interface): (NeighborEntry, Option<String>)| NeighborRow {
+        interface,
+        addr: entry.addr.to_string(),
+        mac: entry.mac.map(|mac| mac.to_string()),
+        state: neighbor_state(entry.state),
+        pinned: entry.pinned,
+    };
+    let next = next.map(|NextHopIndex(next)| PagePosition::Index(next));
+    list("neighbours", entries.map(named).collect(), row, next)
+}
+
+const fn neighbor_state(state: NeighborState) -> &'static str {
+    match state {
+        NeighborState::Incomplete => "incomplete",
+        NeighborState::Reachable => "reachable",
+        NeighborState::Stale => "stale",
+        NeighborState::Probe => "probe",
+        NeighborState::Failed => "failed",
+    }
+}
+
+#[derive(Serialize)]
+struct PathRow {
+    peer: String,
+    state: &'static str,
+    requests: u64,
+    responses: u64,
+}
+
+pub fn paths(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
+    let behind = match cursor.from {
+        PagePosition::Behind(peer) => Some(peer),
+        _ => None,
+    };
+    let paths: Vec<PathEntry> =
+        control.parts.node.paths_behind(behind).take(ROWS_PER_PAGE_MAX).collect();
+    let row = |path: PathEntry| PathRow {
+        peer: path.peer.to_string(),
+        state: match path.state {
+            PathState::Unknown => "unknown",
+            PathState::Up => "up",
+            PathState::Down => "down",
+        },
+        requests: path.requests,
+        responses: path.responses,
+    };
+    let last = paths.last().filter(|_| paths.len() == ROWS_PER_PAGE_MAX);
+    let next = last.map(|path| PagePosition::Behind(path.peer));
+    list("paths", paths, row, next)
+}
+
+#[derive(Serialize)]
+struct ApplicationsDocument {
+    applications: Vec<ApplicationRow>,
+}
+
+#[derive(Serialize)]
+struct ApplicationRow {
+    id: String,
+    source: Option<String>,
+    flow_descriptions: usize,
+    in_effect: bool,
+}
+
+/// Configured applications, and those that CP functions describe by PFDs, which take precedence.
+pub fn applications(control: &ControlThread) -> AnswerPage {
+    let node = &control.parts.node;
+    let store = node.store();
+    let source = |owner| {
+        let association = node.associations().find(|association| association.owner == owner);
+        association.map(|association| association.node_id.to_string())
+    };
+    let replaced: BTreeSet<&str> = store.provided_applications().map(|known| known.id).collect();
+    let configured = node.config().store.provisioning.applications.iter();
+    let configured = configured.map(|application| ApplicationRow {
+        id: application.id.to_string(),
+        source: Some("configuration".to_owned()),
+        flow_descriptions: application.filters.len(),
+        in_effect: !replaced.contains(&*application.id),
+    });
+    let provided = store.provided_applications().map(|provided| ApplicationRow {
+        id: provided.id.to_owned(),
+        source: source(provided.owner),
+        flow_descriptions: provided.flow_descriptions,
+        in_effect: provided.in_effect,
+    });
+    let applications = configured.chain(provided).collect();
+    whole(ApplicationsDocument { applications }, |document| document)
+}

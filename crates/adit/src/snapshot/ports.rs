@@ -1,0 +1,109 @@
+//! `adit show ports`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::whole;
+use crate::admin::AnswerPage;
+use crate::control::{ControlPort, ControlThread};
+use crate::steering::SteeringRow;
+
+#[derive(Serialize)]
+struct PortsDocument {
+    ports: Vec<PortRow>,
+}
+
+pub fn page(control: &ControlThread) -> AnswerPage {
+    let ports = control.parts.ports.iter().map(PortRow::of).collect();
+    whole(PortsDocument { ports }, |document| document)
+}
+
+#[derive(Serialize)]
+struct PortRow {
+    name: String,
+    device: String,
+    driver: Option<String>,
+    mac: String,
+    mtu_bytes: u16,
+    link: Option<&'static str>,
+    link_speed_mbps: Option<u32>,
+    rx_queues: u16,
+    rx_queues_max: Option<u16>,
+    rx_queue_pkts: Option<Vec<u64>>,
+    rss: Option<Vec<&'static str>>,
+    rss_reason: Option<&'static str>,
+    steering: Vec<SteeringRow>,
+    offloads: Option<Vec<String>>,
+    rx_pkts: u64,
+    rx_bytes: u64,
+    rx_missed: u64,
+    rx_errors: u64,
+    rx_no_mbuf: u64,
+    tx_pkts: u64,
+    tx_bytes: u64,
+    tx_errors: u64,
+    losses: BTreeMap<String, u64>,
+}
+
+impl PortRow {
+    fn of(row: &ControlPort) -> Self {
+        let ControlPort { config, port, steering } = row;
+        let details = port.details().ok();
+        let details = details.as_ref();
+        let stats = port.stats().unwrap_or_default();
+        let driver_counters = port.xstats().unwrap_or_default();
+        let why_no_rss = details.filter(|details| details.rss.is_empty()).map(|details| {
+            match (port.rx_queues(), details.can_rss) {
+                (1, _) => "one receive queue",
+                (_, false) => "the driver has no RSS",
+                (_, true) => "the driver hashes none of the headers that adit asks for",
+            }
+        });
+        Self {
+            name: config.name.clone(),
+            device: config.device.to_string(),
+            driver: details.map(|details| details.driver.clone()),
+            mac: port.info().mac.to_string(),
+            mtu_bytes: port.info().mtu_bytes,
+            link: details.map(|d| if d.link_up { "up" } else { "down" }),
+            link_speed_mbps: details.and_then(|details| details.link_speed_mbps),
+            rx_queues: port.rx_queues(),
+            rx_queues_max: details.map(|details| details.rx_queues_max),
+            rx_queue_pkts: queue_pkts(&driver_counters, port.rx_queues()),
+            rss: details.map(|details| details.rss.clone()),
+            rss_reason: why_no_rss,
+            steering: steering.iter().map(SteeringRow::of).collect(),
+            offloads: details.map(|details| details.offloads.clone()),
+            rx_pkts: stats.ipackets,
+            rx_bytes: stats.ibytes,
+            rx_missed: stats.imissed,
+            rx_errors: stats.ierrors,
+            rx_no_mbuf: stats.rx_nombuf,
+            tx_pkts: stats.opackets,
+            tx_bytes: stats.obytes,
+            tx_errors: stats.oerrors,
+            losses: losses(&driver_counters),
+        }
+    }
+}
+
+/// Packets of each receive queue, if the driver counts them.
+fn queue_pkts(counters: &[(String, u64)], queues: u16) -> Option<Vec<u64>> {
+    let of_queue = |queue| {
+        let name = format!("rx_q{queue}_packets");
+        counters.iter().find(|(counter, _)| *counter == name).map(|(_, value)| *value)
+    };
+    (0..queues).map(of_queue).collect()
+}
+
+/// The driver's own counters of lost packets that are not zero.
+fn losses(counters: &[(String, u64)]) -> BTreeMap<String, u64> {
+    let counts_loss = |name: &str| {
+        ["error", "miss", "drop", "discard", "alloc", "nobuf", "no_buf", "mbuf", "full"]
+            .iter()
+            .any(|word| name.contains(word))
+    };
+    let counters = counters.iter().filter(|(name, value)| *value != 0 && counts_loss(name));
+    counters.cloned().collect()
+}
