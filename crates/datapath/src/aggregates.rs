@@ -10,7 +10,7 @@ use adit_tables::{Aggregate, Leases, Meter};
 use adit_types::limits::SLICES_MAX;
 use adit_types::{Direction, Nanos, SessionIndex, SliceId};
 
-use crate::stage::egress::StepContext;
+use crate::context::StepContext;
 
 /// Shared rates: two directions of each slice, and of all sessions together.
 #[allow(clippy::cast_possible_truncation, reason = "asserted")]
@@ -75,10 +75,10 @@ impl Sharing {
     /// The shared rates of one direction, the slice's first.
     fn rates<'v>(
         self,
-        env: &StepContext<'v>,
+        ctx: &StepContext<'v>,
         direction: Direction,
     ) -> impl Iterator<Item = (SliceId, &'v Aggregate)> {
-        let aggregates = env.view.aggregates();
+        let aggregates = ctx.view.aggregates();
         let own = Some(self.slice).filter(|slice| *slice != ALL);
         let levels = own.into_iter().chain([ALL]);
         levels.filter_map(move |level| Some((level, aggregates.get(level, direction)?)))
@@ -91,13 +91,13 @@ impl Sharing {
     /// The first rate that it has to wait for.
     pub fn check_open(
         self,
-        env: &StepContext<'_>,
+        ctx: &StepContext<'_>,
         leases: &mut Leases,
         direction: Direction,
         standing: TurnContext,
     ) -> Result<(), ClosedRate> {
         let mut home = None;
-        for (level, aggregate) in self.rates(env, direction) {
+        for (level, aggregate) in self.rates(ctx, direction) {
             let rate = number(level, direction);
             let home = *home.get_or_insert(rate);
             let excess = aggregate.limit().excess();
@@ -105,9 +105,9 @@ impl Sharing {
             let had_turn =
                 standing.rate == Some(rate) || standing.rate == Some(number(ALL, direction));
             if standing.contended.contains(rate) && !had_turn {
-                return Err(ClosedRate { own_rate: home, rate, at: env.now, excess });
+                return Err(ClosedRate { own_rate: home, rate, at: ctx.now, excess });
             }
-            let opened = leases.check_open(aggregate, (level, direction), env.now);
+            let opened = leases.check_open(aggregate, (level, direction), ctx.now);
             opened.map_err(|at| ClosedRate { own_rate: home, rate, at, excess })?;
         }
         Ok(())
@@ -116,34 +116,40 @@ impl Sharing {
     /// Charges the rates that it shares with a packet of `bytes` octets that passes.
     pub fn charge(
         self,
-        env: &StepContext<'_>,
+        ctx: &StepContext<'_>,
         leases: &mut Leases,
         direction: Direction,
         bytes: u16,
     ) {
-        for (level, aggregate) in self.rates(env, direction) {
-            leases.charge(aggregate, (level, direction), env.now, bytes);
+        for (level, aggregate) in self.rates(ctx, direction) {
+            leases.charge(aggregate, (level, direction), ctx.now, bytes);
         }
     }
 
     /// The bucket of its guarantee, where that is apart and lets a packet pass.
     fn open_guarantee<'v>(
         self,
-        env: &StepContext<'v>,
-        (session, direction): (SessionIndex, Direction),
+        ctx: &StepContext<'v>,
+        session: SessionIndex,
+        direction: Direction,
     ) -> Option<Meter<'v>> {
         let Guarantee::Bucket(bucket) = self.guarantee else { return None };
-        let meter = env.view.meter(session, direction, bucket)?;
-        meter.is_open(meter.limit(), env.now).then_some(meter)
+        let meter = ctx.view.meter(session, direction, bucket)?;
+        meter.is_open(meter.limit(), ctx.now).then_some(meter)
     }
 
     /// True when a packet is guaranteed that its other buckets let pass.
     #[inline]
-    pub fn is_guaranteed(self, env: &StepContext<'_>, of: (SessionIndex, Direction)) -> bool {
+    pub fn is_guaranteed(
+        self,
+        ctx: &StepContext<'_>,
+        session: SessionIndex,
+        direction: Direction,
+    ) -> bool {
         match self.guarantee {
             Guarantee::Nothing => false,
             Guarantee::Whole => true,
-            Guarantee::Bucket(_) => self.open_guarantee(env, of).is_some(),
+            Guarantee::Bucket(_) => self.open_guarantee(ctx, session, direction).is_some(),
         }
     }
 
@@ -152,15 +158,16 @@ impl Sharing {
     #[inline]
     pub fn charge_guarantee(
         self,
-        env: &StepContext<'_>,
-        of: (SessionIndex, Direction),
+        ctx: &StepContext<'_>,
+        session: SessionIndex,
+        direction: Direction,
         bytes: u16,
     ) -> bool {
         let Guarantee::Bucket(_) = self.guarantee else {
             return self.guarantee == Guarantee::Whole;
         };
-        let meter = self.open_guarantee(env, of);
-        meter.inspect(|meter| meter.pass(meter.limit(), env.now, bytes)).is_some()
+        let meter = self.open_guarantee(ctx, session, direction);
+        meter.inspect(|meter| meter.pass(meter.limit(), ctx.now, bytes)).is_some()
     }
 }
 

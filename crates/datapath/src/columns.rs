@@ -14,8 +14,8 @@ use adit_types::{Direction, DomainId, InterfaceSet, Qfi, SessionIndex, Teid};
 use adit_wire::{IpPacket, PduSessionContainer};
 use arrayvec::ArrayVec;
 
-use crate::fragments::FirstFragment;
-use crate::worker_state::Origin;
+use crate::first_fragments::FirstFragment;
+use crate::origin::Origin;
 
 /// A column: at most one value per packet of a burst.
 pub(crate) type BurstColumn<T> = ArrayVec<T, BURST_MAX>;
@@ -79,7 +79,18 @@ impl PacketArrival {
     }
 }
 
-/// The rules that treat a packet.
+/// One user packet between the stages, without its buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UserPacket<'p> {
+    /// Its session.
+    pub session: SessionIndex,
+    /// How it arrived.
+    pub arrival: &'p PacketArrival,
+    /// The user's IP header.
+    pub ip: &'p IpPacket,
+}
+
+/// The rules that apply to a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matched<'v> {
     /// All rules of the session.
@@ -90,7 +101,7 @@ pub(crate) struct Matched<'v> {
     pub far: &'v PublishedFar,
     /// The direction of the packet: that of the tunnel it came in, or downlink without one.
     pub direction: Direction,
-    /// It waits for its rates before it leaves. Written by `s4_enforce`.
+    /// It has to wait for its rates before it leaves. Written by `s4_enforce`.
     pub must_queue: bool,
     /// It is within the guaranteed bit rate of its flow. Written by `s4_enforce`.
     pub is_guaranteed: bool,

@@ -221,7 +221,7 @@ impl<B: PacketBuf> HandoffRing<B> {
 /// worker only.
 ///
 /// Shape:   reads `sessions[0..n]`; shortens all columns. n ≤ BURST_MAX.
-pub(crate) fn steer_lane<B: PacketBuf, S: LaneKind>(
+pub(crate) fn hand_off_lane<B: PacketBuf, S: LaneKind>(
     handoff: &mut Handoff<B>,
     port: PortId,
     lane: &mut BurstLane<'_, B, S>,

@@ -108,7 +108,24 @@ pub(crate) struct UsualN3 {
     pub pattern: GPduPattern,
 }
 
-/// The way out through an interface without a VLAN, as far as it is the same for all packets.
+/// Where a frame leaves: a port, and the interface that counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TxTarget {
+    /// The port.
+    pub port: PortId,
+    /// The interface.
+    pub interface: InterfaceId,
+}
+
+impl TxTarget {
+    /// The target of frames through `interface`.
+    #[inline]
+    pub const fn of(interface: &Interface) -> Self {
+        Self { port: interface.port, interface: interface.id }
+    }
+}
+
+/// What all frames through an untagged interface have in common.
 #[derive(Debug)]
 pub(crate) struct TxLink {
     /// The interface.
@@ -123,7 +140,15 @@ pub(crate) struct TxLink {
     pub outer: Option<UsualOuter>,
 }
 
-/// All interfaces, by both ways of looking for one.
+impl TxLink {
+    /// Port and interface.
+    #[inline]
+    pub const fn target(&self) -> TxTarget {
+        TxTarget { port: self.port, interface: self.id }
+    }
+}
+
+/// All interfaces, by port and VLAN and by identifier.
 #[derive(Debug)]
 pub(crate) struct Interfaces {
     ports: Vec<Vec<VlanLink>>,

@@ -13,7 +13,8 @@ use adit_rules::{DropReason, SourceInterface};
 use adit_types::{Direction, PortId};
 
 use crate::columns::{Matched, OuterHeader, PacketArrival};
-use crate::stage::egress::{Egress, StepContext};
+use crate::context::StepContext;
+use crate::egress::Egress;
 use crate::tally::StepTally;
 
 /// Packets that turned, in their order.
@@ -64,7 +65,7 @@ impl<B: PacketBuf> SwitchedQueue<B> {
 /// policy sends to a station of its own.
 #[inline]
 pub(crate) fn local_egress<'v>(
-    env: &StepContext<'v>,
+    ctx: &StepContext<'v>,
     arrival: &PacketArrival,
     matched: &Matched<'_>,
     dst: core::net::IpAddr,
@@ -78,7 +79,7 @@ pub(crate) fn local_egress<'v>(
     if !is_candidate {
         return None;
     }
-    let id = env.view.local_switching_interface(far.interfaces, dst)?;
-    let interface = env.interfaces.get(id).filter(|_| far.local_switching.contains(id))?;
+    let id = ctx.view.local_switching_interface(far.interfaces, dst)?;
+    let interface = ctx.interfaces.get(id).filter(|_| far.local_switching.contains(id))?;
     Some(Egress::loopback(interface, dst))
 }

@@ -15,10 +15,13 @@ use adit_rules::{DropReason, WorkerEvent};
 use adit_types::limits::{NEIGHBOR_PENDING_PER_HOP_MAX, NEIGHBOR_PENDING_PKTS_MAX};
 use adit_types::{InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex};
 
-use crate::stage::egress::{Egress, StepContext, egress_by_route, egress_to_hop};
-use crate::stage::transmit::TxQueues;
+use crate::context::StepContext;
+use crate::egress::{Egress, egress_by_route, egress_to_hop};
+use crate::events::Events;
+use crate::interfaces::TxTarget;
+use crate::origin::Origin;
 use crate::tally::StepTally;
-use crate::worker_state::{Events, Origin};
+use crate::tx_queues::{TxFrame, TxQueues};
 
 /// The longest wait: three solicitations, one second apart. Spec: RFC 4861 §10
 /// (MAX_MULTICAST_SOLICIT × RETRANS_TIMER).
@@ -80,12 +83,12 @@ impl<B: PacketBuf> NeighborQueue<B> {
         &mut self,
         now: Nanos,
         buf: B,
-        way: &Egress<'_>,
+        egress: &Egress<'_>,
         origin: Origin,
         events: &mut Events,
         tally: &mut StepTally,
     ) {
-        let (interface, addr) = (way.interface.id, way.station);
+        let (interface, addr) = (egress.interface.id, egress.station);
         let known = self.find(interface, addr);
         let is_full = self.packets.len() >= NEIGHBOR_PENDING_PKTS_MAX
             || match known {
@@ -99,7 +102,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
         match known {
             Some(at) => self.stations[at].waiting += 1,
             None => {
-                let index = way.index;
+                let index = egress.index;
                 let station = UnresolvedStation {
                     interface,
                     addr,
@@ -127,7 +130,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
     #[cold]
     pub fn release<Io: PacketIo<Buf = B>>(
         &mut self,
-        env: &StepContext<'_>,
+        ctx: &StepContext<'_>,
         io: &mut Io,
         queues: &mut TxQueues<B>,
         events: &mut Events,
@@ -135,15 +138,15 @@ impl<B: PacketBuf> NeighborQueue<B> {
     ) {
         let mut is_some_known = false;
         for station in &mut self.stations {
-            station.mac = resolve(env, station);
+            station.mac = resolve(ctx, station);
             is_some_known |= station.mac.is_some();
-            if station.mac.is_none() && env.now.since(station.asked_at) >= REQUEST_INTERVAL {
-                station.asked_at = env.now;
+            if station.mac.is_none() && ctx.now.since(station.asked_at) >= REQUEST_INTERVAL {
+                station.asked_at = ctx.now;
                 let (interface, addr) = (station.interface, station.addr);
                 events.push(tally, WorkerEvent::NeighborUnresolved { interface, addr });
             }
         }
-        let is_late = |since: Nanos| env.now.since(since) >= WAIT_MAX;
+        let is_late = |since: Nanos| ctx.now.since(since) >= WAIT_MAX;
         let is_some_late = self.packets.front().is_some_and(|oldest| is_late(oldest.since));
         if !is_some_known && !is_some_late {
             return;
@@ -159,12 +162,13 @@ impl<B: PacketBuf> NeighborQueue<B> {
             if let Some(at) = at {
                 self.stations[at].waiting -= 1;
             }
-            match mac.zip(env.interfaces.get(packet.interface)) {
+            match mac.zip(ctx.interfaces.get(packet.interface)) {
                 Some((mac, interface)) => {
                     fill_destination(&mut packet.buf, mac);
-                    let exit = (interface.port, interface.id);
-                    let len = packet.buf.data().len();
-                    queues.push(io, tally, exit, (packet.buf, len), packet.origin);
+                    let UnresolvedFrame { buf, origin, .. } = packet;
+                    let bytes = buf.data().len();
+                    let frame = TxFrame { buf, bytes, origin };
+                    queues.push(io, tally, TxTarget::of(interface), frame);
                 }
                 None => tally.drop(DropReason::NeighborUnresolved),
             }
@@ -183,17 +187,18 @@ impl<B: PacketBuf> NeighborQueue<B> {
 
 /// The link-layer address of a station, if it is known by now. An index may have been given to
 /// another station meanwhile, and a station may have got one.
-fn resolve(env: &StepContext<'_>, station: &mut UnresolvedStation) -> Option<MacAddr> {
-    let is_it =
-        |way: &Egress<'_>| way.interface.id == station.interface && way.station == station.addr;
-    if let Some(way) = egress_to_hop(env, station.index).filter(is_it) {
-        return way.mac;
+fn resolve(ctx: &StepContext<'_>, station: &mut UnresolvedStation) -> Option<MacAddr> {
+    let is_it = |egress: &Egress<'_>| {
+        egress.interface.id == station.interface && egress.station == station.addr
+    };
+    if let Some(egress) = egress_to_hop(ctx, station.index).filter(is_it) {
+        return egress.mac;
     }
-    let role = env.interfaces.get(station.interface)?.role;
-    let way = egress_by_route(env, role, InterfaceSet::only(station.interface), station.addr);
-    let way = way.filter(is_it)?;
-    station.index = way.index;
-    way.mac
+    let role = ctx.interfaces.get(station.interface)?.role;
+    let egress = egress_by_route(ctx, role, InterfaceSet::only(station.interface), station.addr);
+    let egress = egress.filter(is_it)?;
+    station.index = egress.index;
+    egress.mac
 }
 
 /// Writes the destination address into a finished frame.

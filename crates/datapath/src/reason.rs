@@ -2,7 +2,8 @@
 
 use adit_rules::DropReason;
 use adit_types::{is_forwardable_v4, is_forwardable_v6};
-use adit_wire::{IpAddrs, Malformed};
+use adit_wire::udp::{self, UdpHeader};
+use adit_wire::{IpAddrs, IpPacket, Malformed};
 
 /// The layer at which parsing stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +70,22 @@ pub(crate) fn is_usable_on_link(addrs: &IpAddrs) -> bool {
             is_source && is_destination
         }
     }
+}
+
+/// Verifies the UDP checksum of `payload`, which `ip` is the header of, unless it is zero.
+///
+/// Cost: reads the whole datagram when there is a checksum.
+/// # Errors
+/// `UdpChecksumWrong`, `UdpMalformed`.
+pub(crate) fn verify_udp(ip: &IpPacket, payload: &[u8]) -> Result<(), DropReason> {
+    let (header, _) =
+        UdpHeader::parse(payload).map_err(|bad| drop_reason(HeaderLayer::Udp, bad))?;
+    let datagram = payload.get(..usize::from(header.len())).unwrap_or_default();
+    let verified = match ip.addrs {
+        IpAddrs::V4 { src, dst } => udp::verify_ipv4(src, dst, datagram),
+        IpAddrs::V6 { src, dst } => udp::verify_ipv6(src, dst, datagram),
+    };
+    verified.map_err(|bad| drop_reason(HeaderLayer::Udp, bad))
 }
 
 #[cfg(test)]

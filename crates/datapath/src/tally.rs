@@ -5,9 +5,7 @@ use adit_tables::{Counter, SHAPING_DELAYS, WorkerCounters};
 use adit_types::limits::INTERFACES_MAX;
 use adit_types::{Direction, InterfaceId, InterfaceSet, Nanos};
 
-use crate::shaping::delay_slot;
-
-/// For what packets wait, unless for a link-layer address.
+/// Why packets wait, other than for a neighbor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitingCounts {
     /// For other rules.
@@ -41,7 +39,7 @@ pub(crate) struct StepTally {
     sums: StepSums,
     /// Packets are taken over from another worker, which counted their arrival.
     is_taken_over: bool,
-    /// Packets were put together from fragments, or turned round: they were counted when they arrived.
+    /// Packets were joined from fragments, or switched locally: they were counted when they arrived.
     is_recirculated: bool,
     drops: [u64; DropReason::COUNT],
     punts: [u64; PuntReason::COUNT],
@@ -54,7 +52,7 @@ pub(crate) struct StepTally {
     tx: [PacketSum; INTERFACES_MAX],
 }
 
-/// What is no list.
+/// Scalar counters.
 #[derive(Debug, Clone, Copy, Default)]
 struct StepSums {
     bursts: u64,
@@ -99,22 +97,22 @@ impl StepTally {
         self.sums.bursts += 1;
     }
 
-    /// Tells whether what arrives next is taken over from another worker.
+    /// Says whether packets that arrive from here on are taken over from another worker.
     pub fn set_taken_over(&mut self, is_taking: bool) {
         self.is_taken_over = is_taking;
     }
 
-    /// Tells whether what arrives next had arrived: as fragments, or from a UE to another.
+    /// Says whether packets that arrive from here on arrived before: as fragments, or from another UE.
     pub fn set_recirculated(&mut self, is_again: bool) {
         self.is_recirculated = is_again;
     }
 
-    /// A packet from one UE to another turned round.
+    /// One packet was switched from one UE to another.
     pub fn switch_locally(&mut self) {
         self.sums.locally_switched += 1;
     }
 
-    /// A packet was divided, into `pkts` more than itself.
+    /// One packet was fragmented into `pkts` more than itself.
     pub fn add_fragments(&mut self, pkts: usize) {
         self.sums.fragments_added += pkts as u64;
     }
@@ -159,7 +157,7 @@ impl StepTally {
         }
     }
 
-    /// Packets of `bytes` octets together arrived on `interface` and took the express.
+    /// Packets of `bytes` octets together arrived on `interface` and took the fast path.
     pub fn receive_fast(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
         self.sums.fast_path += pkts as u64;
         self.receive_many(pkts, bytes);
@@ -204,7 +202,7 @@ impl StepTally {
         self.punts[reason.index()] += 1;
     }
 
-    /// One packet leaves that waited for its rates.
+    /// One packet leaves after it waited for its rates.
     pub fn delay(&mut self, delay: Nanos) {
         self.is_delayed = true;
         self.delays[delay_slot(delay, SHAPING_DELAYS)] += 1;
@@ -216,7 +214,7 @@ impl StepTally {
         self.transmit_many_on(interface, pkts, bytes);
     }
 
-    /// One packet that Adit made, or wanted to make, was not transmitted.
+    /// One packet of our own was not made or not transmitted.
     pub fn lose_originated(&mut self) {
         self.sums.originated_lost += 1;
     }
@@ -232,7 +230,7 @@ impl StepTally {
         self.sums.duplicates_lost += 1;
     }
 
-    /// One guaranteed packet found the transmit queue of its port full, and waits.
+    /// One guaranteed packet waits: the transmit queue of its port is full.
     pub fn wait_for_port(&mut self) {
         self.sums.tx_waited += 1;
     }
@@ -242,32 +240,32 @@ impl StepTally {
         self.sums.events_lost += 1;
     }
 
-    /// One message was not reported: nobody asked for it, or its kind has had its share.
+    /// One event was dropped by a limit.
     pub fn drop_event(&mut self) {
         self.sums.events_limited += 1;
     }
 
-    /// True when every packet that arrived, or had been waiting, has one outcome. `before` and
-    /// `after` are the packets that waited at the beginning and at the end of the step.
+    /// True if every packet that arrived or waited has one outcome. `before` and `after`: packets that
+    /// waited at the beginning and at the end of the step.
     pub fn identity_holds(&self, before: usize, after: usize) -> bool {
         let StepSums { received, taken_over, fragments_added, handed_off, .. } = self.sums;
         let StepSums { uplink, downlink, dropped, punted, .. } = self.sums;
-        let out = uplink.pkts + downlink.pkts + dropped + punted + handed_off;
+        let state = uplink.pkts + downlink.pkts + dropped + punted + handed_off;
         let came = received.pkts + taken_over + fragments_added;
-        came + before as u64 == out + after as u64
+        came + before as u64 == state + after as u64
     }
 
-    /// Adds everything to the worker's counters, of which `buffered` packets are waiting now, and
-    /// starts again; `apart` says for what. Readers see all of it or nothing.
+    /// Adds everything to the worker's counters and starts again. `buffered` packets wait, by reason in
+    /// `waiting`. Readers see all of it or nothing.
     ///
     /// Cost: once per step that did something; skips what is zero.
-    pub fn flush(&mut self, counters: &WorkerCounters, buffered: usize, apart: WaitingCounts) {
+    pub fn flush(&mut self, counters: &WorkerCounters, buffered: usize, waiting: WaitingCounts) {
         counters.update(|counters| {
             counters.buffered_pkts.set(buffered as u64);
-            counters.buffered_by_far_pkts.set(apart.by_far as u64);
-            counters.shaped_pkts.set(apart.by_rate as u64);
-            counters.reassembly_pkts.set(apart.by_fragment as u64);
-            counters.tx_waiting_pkts.set(apart.by_port as u64);
+            counters.buffered_by_far_pkts.set(waiting.by_far as u64);
+            counters.shaped_pkts.set(waiting.by_rate as u64);
+            counters.reassembly_pkts.set(waiting.by_fragment as u64);
+            counters.tx_waiting_pkts.set(waiting.by_port as u64);
             core::mem::take(&mut self.sums).add_to(counters, &mut self.drops, &mut self.punts);
             self.add_interfaces_to(counters);
             if core::mem::take(&mut self.is_delayed) {
@@ -292,7 +290,7 @@ impl StepTally {
 }
 
 impl StepSums {
-    /// Adds these sums, and the lists that belong to them, which start again.
+    /// Adds these sums and their lists, which start again.
     fn add_to(self, counters: &WorkerCounters, drops: &mut [u64], punts: &mut [u64]) {
         counters.bursts.add(self.bursts);
         counters.received_pkts.add(self.received.pkts);
@@ -323,5 +321,24 @@ impl StepSums {
 fn add_all(counters: &[Counter], numbers: &mut [u64]) {
     for (counter, number) in counters.iter().zip(numbers) {
         counter.add(core::mem::take(number));
+    }
+}
+
+/// Slot of a delay in a histogram of powers of two: 0 below a microsecond, n below 2^n of them.
+fn delay_slot(delay: Nanos, slots: usize) -> usize {
+    let micros = delay.0 / 1000;
+    let slot = (u64::BITS - micros.leading_zeros()) as usize;
+    slot.min(slots.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delay_slots_are_powers_of_two_of_microseconds_and_the_last_takes_the_rest() {
+        let slot = |nanos| delay_slot(Nanos(nanos), 12);
+        assert_eq!([0, 999, 1000, 1999, 2000, 3999, 4000].map(slot), [0, 0, 1, 1, 2, 2, 3]);
+        assert_eq!([1_023_999, 1_024_000, u64::MAX].map(slot), [10, 11, 11]);
     }
 }

@@ -1,9 +1,9 @@
 //! Guaranteed frames that wait for room in the transmit queues of their ports.
 //!
-//! A frame within a guaranteed bit rate that its port does not take waits here, and is sent at the
-//! beginning of the next step. While frames wait for a port, it gets no others: guaranteed ones join
-//! the queue and the others are dropped, so no frame overtakes another. Where the port is the
-//! bottleneck, guaranteed packets take what they need of it, and the others share the rest.
+//! A frame within a guaranteed bit rate that its port does not take waits here and is sent at the
+//! beginning of the next step. While frames wait for a port, the port gets no others: guaranteed frames
+//! join the queue and others are dropped, so no frame overtakes another. If the port is the bottleneck,
+//! guaranteed packets get what they need and the others share the rest.
 
 use std::collections::VecDeque;
 
@@ -13,11 +13,12 @@ use adit_types::limits::{BURST_MAX, TX_WAITING_PKTS_MAX};
 use adit_types::{Direction, InterfaceId, Nanos, PortId};
 
 use crate::columns::BurstColumn;
+use crate::interfaces::TxTarget;
+use crate::origin::Origin;
 use crate::tally::StepTally;
-use crate::worker_state::Origin;
 
-/// A port that takes none of the frames that wait for it for this long is down: they are dropped.
-/// Far longer than a port is busy with one frame, and within the packet delay budgets of most GBR
+/// A port that takes no frame for this long is down: the frames that wait for it are dropped. Far longer
+/// than a port is busy with one frame, and within the packet delay budgets of most GBR
 /// flows. Spec: TS 23.501 table 5.7.4-1.
 const REFUSING_MAX: Nanos = Nanos::from_millis(100);
 
@@ -30,7 +31,7 @@ struct BacklogFrame<B> {
 struct PortBacklog<B> {
     /// First in, first out.
     frames: VecDeque<BacklogFrame<B>>,
-    /// Since when the port has taken none of them.
+    /// Since when the port takes none of them.
     refusing_since: Option<Nanos>,
 }
 
@@ -57,20 +58,20 @@ impl<B: PacketBuf> TxBacklog<B> {
         self.len
     }
 
-    /// True while frames wait for `port`, which gets no others meanwhile.
+    /// True while frames wait for `port`: it gets no others.
     #[inline]
     pub fn blocks(&self, port: PortId) -> bool {
         let queue = |port: PortId| self.ports.get(usize::from(port.0));
         self.len != 0 && queue(port).is_some_and(|queue| !queue.frames.is_empty())
     }
 
-    /// Takes a frame that its port did not take: a guaranteed one waits while there is room, and
-    /// others are dropped.
+    /// Queues a guaranteed frame that its port did not take, while there is room; drops others.
     #[cold]
     pub fn queue_or_drop(
         &mut self,
-        (port, interface): (PortId, InterfaceId),
-        (buf, origin): (B, Origin),
+        TxTarget { port, interface }: TxTarget,
+        buf: B,
+        origin: Origin,
         tally: &mut StepTally,
     ) {
         let queue = self.ports.get_mut(usize::from(port.0));
@@ -85,7 +86,7 @@ impl<B: PacketBuf> TxBacklog<B> {
         }
     }
 
-    /// Sends what waits, as far as the ports take it. To be called once per step, before other frames.
+    /// Sends frames that wait, as many as the ports take. Call it once per step, before other frames.
     #[cold]
     pub fn send<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, now: Nanos, tally: &mut StepTally) {
         for (port, queue) in (0u16..).zip(&mut self.ports) {
@@ -132,7 +133,7 @@ impl<B: PacketBuf> PortBacklog<B> {
         }
     }
 
-    /// Returns how many.
+    /// Drops all frames. Returns how many.
     fn drop_all(&mut self, tally: &mut StepTally) -> usize {
         self.refusing_since = None;
         self.frames.drain(..).map(|_| tally.drop(DropReason::TxQueueFull)).count()

@@ -1,68 +1,51 @@
-//! What leaves a step: frames for the ports, packets that wait, work for the slow path, events.
+//! Everything that a worker keeps between packets, bursts and steps.
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{WorkerCommand, WorkerEvent};
-use adit_tables::Leases;
 use adit_types::Nanos;
 use rtrb::{Consumer, Producer};
 
 use crate::buffering::Buffering;
+use crate::context::StepContext;
+use crate::egress::Egress;
+use crate::events::Events;
 use crate::fragments::Fragments;
 use crate::handoff::Handoff;
 use crate::neighbor_queue::{NeighborQueue, REQUEST_INTERVAL};
+use crate::origin::Origin;
 use crate::shaping::Shaping;
-use crate::slow::SlowQueue;
-use crate::stage::egress::{Egress, StepContext};
-pub(crate) use crate::stage::transmit::Origin;
-use crate::stage::transmit::TxQueues;
+use crate::slow_queue::SlowQueue;
 use crate::tally::StepTally;
+use crate::tx_queues::{TxFrame, TxQueues};
 
-/// Events to the control thread; a full ring loses and counts them.
-pub(crate) struct Events(Producer<WorkerEvent>);
-
-impl Events {
-    /// Events into `ring`.
-    pub fn new(ring: Producer<WorkerEvent>) -> Self {
-        Self(ring)
-    }
-
-    /// Sends one event; tells whether the ring took it.
-    pub fn push(&mut self, tally: &mut StepTally, event: WorkerEvent) -> bool {
-        let is_sent = self.0.push(event).is_ok();
-        if !is_sent {
-            tally.lose_event();
-        }
-        is_sent
-    }
-
-    /// Sends an event that a stranger can cause at will, while half of the ring is free: the rest is
-    /// for those that others wait for.
-    pub fn push_unsolicited(&mut self, tally: &mut StepTally, event: WorkerEvent) {
-        if self.0.slots() > self.0.buffer().capacity() / 2 {
-            self.push(tally, event);
-        } else {
-            tally.drop_event();
-        }
-    }
+/// Room that a worker reserves at start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WorkerCapacity {
+    /// One more than the highest port.
+    pub ports: usize,
+    /// Sessions.
+    pub sessions: usize,
+    /// Packets that FARs buffer.
+    pub buffered_pkts: usize,
+    /// Packets that wait for their rates.
+    pub shaped_pkts: usize,
+    /// Packets that are switched to other UEs at a time.
+    pub switched_pkts: usize,
 }
 
-/// Everything that stages hand over, and what the control thread asked for.
+/// The state of one worker: queues, rings, and the counts of the present step.
 pub(crate) struct WorkerState<B> {
-    /// What the control thread asked for.
+    /// Commands of the control thread.
     pub commands: Consumer<WorkerCommand>,
     /// Frames for the ports.
     pub queues: TxQueues<B>,
     /// Frames that wait for a link-layer address.
     pub unresolved: NeighborQueue<B>,
-    /// Packets that wait for other rules.
+    /// Packets that FARs buffer.
     pub buffering: Buffering<B>,
     /// Packets that wait for their rates.
     pub shaping: Shaping<B>,
-    /// What was taken of shared rates.
-    pub leases: Leases,
-    /// Changes of rates that were looked at.
-    pub rate_changes_seen: u64,
-    /// The ways to and from other workers.
+    /// Rings to and from other workers.
     pub handoff: Handoff<B>,
     /// Fragments.
     pub fragments: Fragments<B>,
@@ -70,32 +53,27 @@ pub(crate) struct WorkerState<B> {
     pub slow: SlowQueue<B>,
     /// Events to the control thread.
     pub events: Events,
-    /// The step's counts.
+    /// The counts of the step.
     pub tally: StepTally,
-    /// The last burst that arrived had packets of both families.
+    /// The last burst had packets of both address families.
     pub are_families_mixed: bool,
-    /// When a station was last asked for because of a copy.
+    /// When a copy last requested a neighbor.
     neighbor_requested_at: Option<Nanos>,
 }
 
 impl<B: PacketBuf> WorkerState<B> {
-    /// Nothing handed over yet. `ports` is one more than the highest port; `turned` are the packets that
-    /// may turn round at once.
+    /// No packets. Reserves all memory that will be used.
     pub fn new(
-        (ports, turned): (usize, usize),
+        capacity: WorkerCapacity,
         events: Producer<WorkerEvent>,
         commands: Consumer<WorkerCommand>,
-        buffering: Buffering<B>,
-        shaping: Shaping<B>,
     ) -> Self {
         Self {
             commands,
-            queues: TxQueues::new(ports, turned),
+            queues: TxQueues::new(capacity.ports, capacity.switched_pkts),
             unresolved: NeighborQueue::new(),
-            buffering,
-            shaping,
-            leases: Leases::default(),
-            rate_changes_seen: 0,
+            buffering: Buffering::new(capacity.buffered_pkts, capacity.sessions),
+            shaping: Shaping::new(capacity.shaped_pkts, capacity.sessions),
             handoff: Handoff::alone(),
             fragments: Fragments::new(),
             slow: SlowQueue::new(),
@@ -106,14 +84,14 @@ impl<B: PacketBuf> WorkerState<B> {
         }
     }
 
-    /// True while there are commands: those that were given before rules that this worker has seen
-    /// are among them, unless they were carried out.
+    /// True while commands wait. Commands that were given before rules that this worker sees are
+    /// among them, unless it ran them.
     #[inline]
     pub fn has_commands(&self) -> bool {
         !self.commands.is_empty()
     }
 
-    /// Packets that wait, for whatever they wait.
+    /// Packets that wait, for whatever reason.
     pub fn packets_waiting(&self) -> usize {
         self.unresolved.len()
             + self.buffering.len()
@@ -123,43 +101,55 @@ impl<B: PacketBuf> WorkerState<B> {
             + self.queues.backlog.len()
     }
 
-    /// Asks for the station of `way`, one of all stations per [`REQUEST_INTERVAL`].
+    /// Requests the neighbor of `egress`: one of all neighbors per [`REQUEST_INTERVAL`].
     #[cold]
-    fn request_neighbor(&mut self, now: Nanos, way: &Egress<'_>) {
+    fn request_neighbor(&mut self, now: Nanos, egress: &Egress<'_>) {
         if self.neighbor_requested_at.is_none_or(|at| now.since(at) >= REQUEST_INTERVAL) {
             self.neighbor_requested_at = Some(now);
-            let (interface, addr) = (way.interface.id, way.station);
-            self.events.push(&mut self.tally, WorkerEvent::NeighborUnresolved { interface, addr });
+            self.events.push(&mut self.tally, egress.neighbor_unresolved());
         }
     }
 
-    /// Sends the frame in `buf` on `way`, or holds it until the station's address is known. Copies
-    /// and what Adit made itself do not wait: whoever misses the latter asks again.
+    /// Sends the frame in `buf` by `egress`, or queues it until the neighbor's address is known.
+    /// Copies and Adit's own frames are not queued: senders of the latter try again.
     #[inline]
     pub fn send<Io: PacketIo<Buf = B>>(
         &mut self,
-        env: &StepContext<'_>,
+        ctx: &StepContext<'_>,
         io: &mut Io,
         buf: B,
-        way: &Egress<'_>,
+        egress: &Egress<'_>,
         origin: Origin,
     ) {
-        if way.mac.is_some() {
-            let exit = (way.interface.port, way.interface.id);
-            let len = buf.data().len();
-            self.queues.push(io, &mut self.tally, exit, (buf, len), origin);
+        if egress.mac.is_some() {
+            let bytes = buf.data().len();
+            let frame = TxFrame { buf, bytes, origin };
+            self.queues.push(io, &mut self.tally, egress.target(), frame);
             return;
         }
         match origin {
             Origin::Received(_) | Origin::Guaranteed(_) => {
-                let Self { unresolved: pending, events, tally, .. } = self;
-                pending.hold(env.now, buf, way, origin, events, tally);
+                let Self { unresolved, events, tally, .. } = self;
+                unresolved.hold(ctx.now, buf, egress, origin, events, tally);
             }
             Origin::Copy => {
                 self.tally.lose_duplicate();
-                self.request_neighbor(env.now, way);
+                self.request_neighbor(ctx.now, egress);
             }
             Origin::Own => self.tally.lose_originated(),
         }
+    }
+
+    /// Sends a frame of our own through an interface.
+    pub fn originate<Io: PacketIo<Buf = B>>(
+        &mut self,
+        io: &mut Io,
+        interface: &adit_tables::Interface,
+        buf: B,
+    ) {
+        let target = crate::interfaces::TxTarget::of(interface);
+        let bytes = buf.data().len();
+        let frame = TxFrame { buf, bytes, origin: Origin::Own };
+        self.queues.push(io, &mut self.tally, target, frame);
     }
 }

@@ -14,20 +14,13 @@ use adit_wire::gtpu_ext::ExtensionType;
 use adit_wire::udp::UdpHeader;
 use adit_wire::{IpAddrs, parse_frame, parse_ip};
 
+use crate::context::StepContext;
+use crate::originate::gtpu::{self, GtpuMessage};
 use crate::reason::is_forwardable;
-use crate::slow::gtpu_send::{self, GtpuMessage};
-use crate::slow::{SlowLimits, frame_source};
-use crate::stage::egress::StepContext;
+use crate::slow::limiter::SlowLimits;
+use crate::slow::outcome::frame_source;
+use crate::slow_queue::GtpuError;
 use crate::worker_state::WorkerState;
-
-/// What is wrong with a GTP-U message that was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum GtpuError {
-    /// A G-PDU to a TEID of no session.
-    TeidUnknown(Teid),
-    /// A message with an extension header that must be understood and is not.
-    ExtensionUnknown,
-}
 
 /// The extension headers that we read or knowingly pass over and that others would have to
 /// understand. Spec: TS 29.281 §8.5.
@@ -50,10 +43,10 @@ const _: () = assert!(MESSAGE_MAX >= 12 + 2 + SUPPORTED.len());
 /// Errors: none; what cannot be sent is counted as lost.
 #[cold]
 pub(super) fn send<Io: PacketIo>(
-    env: &StepContext<'_>,
+    ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,
-    out: &mut WorkerState<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
     buf: Io::Buf,
     error: GtpuError,
 ) {
@@ -61,13 +54,13 @@ pub(super) fn send<Io: PacketIo>(
     if error == GtpuError::TeidUnknown(Teid(0)) {
         return;
     }
-    let Some(sender) = sender(&buf) else { return out.tally.lose_originated() };
-    let position = env.view.gtpu_peers().position(sender.addrs.src());
-    if !limits.gtpu.take(env.now, position) {
+    let Some(sender) = sender(&buf) else { return state.tally.lose_originated() };
+    let position = ctx.view.gtpu_peers().position(sender.addrs.src());
+    if !limits.gtpu.take(ctx.now, position) {
         return;
     }
-    if answer(env, io, out, buf, &sender, error).is_none() {
-        out.tally.lose_originated();
+    if answer(ctx, io, state, buf, &sender, error).is_none() {
+        state.tally.lose_originated();
     }
 }
 
@@ -90,15 +83,15 @@ fn sender<B: PacketBuf>(buf: &B) -> Option<Sender> {
 }
 
 fn answer<Io: PacketIo>(
-    env: &StepContext<'_>,
+    ctx: &StepContext<'_>,
     io: &mut Io,
-    out: &mut WorkerState<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
     buf: Io::Buf,
     sender: &Sender,
     error: GtpuError,
 ) -> Option<()> {
     let (src, dst) = (sender.addrs.dst(), sender.addrs.src());
-    let interface = env.interfaces.gtpu_owner(src)?;
+    let interface = ctx.interfaces.gtpu_owner(src)?;
     let mut octets = [0; MESSAGE_MAX];
     let len = match error {
         GtpuError::TeidUnknown(teid) => {
@@ -111,5 +104,5 @@ fn answer<Io: PacketIo>(
     };
     let octets = octets.get(..len)?;
     let message = GtpuMessage { src, dst, dst_port: UDP_PORT, tos: 0, octets };
-    gtpu_send::send(io, out, interface, buf, sender.mac, &message).ok()
+    gtpu::send(io, state, interface, buf, sender.mac, &message).ok()
 }

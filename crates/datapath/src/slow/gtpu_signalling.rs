@@ -7,8 +7,8 @@ use adit_wire::gtpu::{ErrorIndication, GtpuMessageType, UDP_PORT};
 use adit_wire::gtpu_ie::recovery_time_stamp;
 use adit_wire::{GtpuPacket, IpPacket};
 
-use crate::slow::{RefillRate, SlowLimits};
-use crate::stage::egress::StepContext;
+use crate::context::StepContext;
+use crate::slow::limiter::{RefillRate, SlowLimits};
 use crate::worker_state::WorkerState;
 
 /// A GTP-U message as received.
@@ -30,8 +30,8 @@ impl ReceivedSignaling<'_> {
     }
 
     /// The sender's position among the peers that sessions send to; `None` for a stranger.
-    pub fn position(&self, env: &StepContext<'_>) -> Option<u32> {
-        env.view.gtpu_peers().position(self.ip.addrs.src())
+    pub fn position(&self, ctx: &StepContext<'_>) -> Option<u32> {
+        ctx.view.gtpu_peers().position(self.ip.addrs.src())
     }
 }
 
@@ -41,22 +41,22 @@ impl ReceivedSignaling<'_> {
 /// `GtpuMalformed` for an Error Indication without its elements; `GtpuMessageUnknown` for types that
 /// a UPF does not receive.
 pub(super) fn handle<B: PacketBuf>(
-    env: &StepContext<'_>,
+    ctx: &StepContext<'_>,
     limits: &mut SlowLimits,
-    out: &mut WorkerState<B>,
+    state: &mut WorkerState<B>,
     received: &ReceivedSignaling<'_>,
 ) -> Result<PuntReason, DropReason> {
     let ReceivedSignaling { gtpu, .. } = received;
     match gtpu.message_type {
         GtpuMessageType::ECHO_RESPONSE => {
-            handle_echo_response(env, limits, out, received);
+            handle_echo_response(ctx, limits, state, received);
             Ok(PuntReason::GtpuEchoResponse)
         }
         GtpuMessageType::ERROR_INDICATION => {
             let ErrorIndication { teid, peer } = ErrorIndication::parse(received.payload())
                 .map_err(|_| DropReason::GtpuMalformed)?;
-            let may_report = limits.error_indications.take(env.now, received.position(env));
-            report(out, WorkerEvent::ErrorIndication { peer, teid }, may_report);
+            let may_report = limits.error_indications.take(ctx.now, received.position(ctx));
+            report(state, WorkerEvent::ErrorIndication { peer, teid }, may_report);
             Ok(PuntReason::GtpuErrorIndication)
         }
         GtpuMessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION => {
@@ -70,43 +70,47 @@ pub(super) fn handle<B: PacketBuf>(
 /// port that the request went to. Peers that no session sends to may be asked too; their responses
 /// are the control thread's to match. Spec: TS 29.281 §4.4.2.2, §7.2.2.
 fn handle_echo_response<B: PacketBuf>(
-    env: &StepContext<'_>,
+    ctx: &StepContext<'_>,
     limits: &mut SlowLimits,
-    out: &mut WorkerState<B>,
+    state: &mut WorkerState<B>,
     received: &ReceivedSignaling<'_>,
 ) {
     let (peer, sequence) = (received.ip.addrs.src(), received.gtpu.sequence.unwrap_or(0));
     let recovery = recovery_time_stamp(received.payload());
-    let event = WorkerEvent::EchoResponse { peer, sequence, recovery, at: env.now };
+    let event = WorkerEvent::EchoResponse { peer, sequence, recovery, at: ctx.now };
     let is_from_port = received.src_port == UDP_PORT;
-    if is_from_port && env.view.gtpu_peers().claim_echo(peer, sequence) {
-        out.events.push(&mut out.tally, event);
+    if is_from_port && ctx.view.gtpu_peers().claim_echo(peer, sequence) {
+        state.events.push(&mut state.tally, event);
         return;
     }
-    let is_stranger = is_from_port && received.position(env).is_none();
-    let may_report = is_stranger && limits.echo_responses.take(env.now, RefillRate::STRANGERS);
-    report(out, event, may_report);
+    let is_stranger = is_from_port && received.position(ctx).is_none();
+    let may_report = is_stranger && limits.echo_responses.take(ctx.now, RefillRate::STRANGERS);
+    report(state, event, may_report);
 }
 
 /// Tells when the sender of an Echo Request started, if that says so and sessions send to it.
 pub(super) fn on_echo<B: PacketBuf>(
-    env: &StepContext<'_>,
+    ctx: &StepContext<'_>,
     limits: &mut SlowLimits,
-    out: &mut WorkerState<B>,
+    state: &mut WorkerState<B>,
     received: &ReceivedSignaling<'_>,
 ) {
     let Some(recovery) = recovery_time_stamp(received.payload()) else { return };
-    let position = received.position(env);
-    let may_report = position.is_some() && limits.recoveries.take(env.now, position);
+    let position = received.position(ctx);
+    let may_report = position.is_some() && limits.recoveries.take(ctx.now, position);
     let event = WorkerEvent::EchoRequest { peer: received.ip.addrs.src(), recovery };
-    report(out, event, may_report);
+    report(state, event, may_report);
 }
 
 /// Reports to the control thread what may be reported and leaves room for other events.
-pub(super) fn report<B: PacketBuf>(out: &mut WorkerState<B>, event: WorkerEvent, may_report: bool) {
+pub(super) fn report<B: PacketBuf>(
+    state: &mut WorkerState<B>,
+    event: WorkerEvent,
+    may_report: bool,
+) {
     if may_report {
-        out.events.push_unsolicited(&mut out.tally, event);
+        state.events.push_unsolicited(&mut state.tally, event);
     } else {
-        out.tally.drop_event();
+        state.tally.drop_event();
     }
 }

@@ -23,10 +23,13 @@ use adit_wire::tcp::{TcpFields, TcpHeader};
 use adit_wire::{IpPacket, Malformed, protocol};
 
 use crate::columns::{DownlinkV4, DownlinkV6};
+use crate::context::StepContext;
+use crate::origin::Origin;
+use crate::originate::resize;
 use crate::slow::icmp_error::deliver;
-use crate::slow::{RefillRate, TokenBucket, resize};
-use crate::stage::egress::StepContext;
-use crate::worker_state::{Origin, WorkerState};
+use crate::slow::limiter::{RefillRate, TokenBucket};
+use crate::slow_queue::Redirected;
+use crate::worker_state::WorkerState;
 
 /// What we announce: no segment of the smallest IPv6 link is longer.
 const MSS: u16 = 1220;
@@ -42,19 +45,6 @@ const PAGE: [&[u8]; 2] = [
 const _: () = assert!(
     PAGE[0].len() + PAGE[1].len() + adit_types::limits::REDIRECT_URL_BYTES_MAX <= MSS as usize
 );
-
-/// A segment that a UE sent to somebody who is not to be reached.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Redirected {
-    /// The UE's session.
-    pub session: SessionIndex,
-    /// Position of the FAR that redirects in the session's rules.
-    pub far: usize,
-    /// Where the packet begins in its buffer.
-    pub ip_offset: u16,
-    /// Its header.
-    pub ip: IpPacket,
-}
 
 /// What matters of a segment.
 #[derive(Debug, Clone, Copy)]
@@ -88,19 +78,19 @@ struct Reply {
 /// `RedirectLimited` beyond the rate; `RedirectUnmatched` for a segment with a wrong checksum. An
 /// answer that the session's rules do not let pass is counted as lost.
 pub(super) fn answer<Io: PacketIo>(
-    env: &StepContext<'_>,
+    ctx: &StepContext<'_>,
     io: &mut Io,
     limit: &mut TokenBucket,
-    out: &mut WorkerState<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
     mut buf: Io::Buf,
     redirected: &Redirected,
 ) -> Result<PuntReason, DropReason> {
     let Redirected { session, far, ip_offset, ip } = redirected;
-    if !limit.take(env.now, RefillRate::USUAL) {
+    if !limit.take(ctx.now, RefillRate::USUAL) {
         return Err(DropReason::RedirectLimited);
     }
     // The rules are those of this step.
-    let rules = env.view.rules(*session).ok_or(DropReason::RedirectUnmatched)?;
+    let rules = ctx.view.rules(*session).ok_or(DropReason::RedirectUnmatched)?;
     let far = rules.fars.get(*far).ok_or(DropReason::RedirectUnmatched)?;
     let Some(Redirect::Url(url)) = far.redirect.as_deref() else {
         return Err(DropReason::RedirectUnmatched);
@@ -121,10 +111,10 @@ pub(super) fn answer<Io: PacketIo>(
     let first = initial_sequence(rules.up_seid, ip, ports);
     if let Some(reply) = respond(segment, first, page_len(url)) {
         match write(&mut buf, ip, ports, reply, url)
-            .and_then(|()| egress_of(env, &mut buf, far, (*session, ip)))
+            .and_then(|()| egress_of(ctx, &mut buf, far, (*session, ip)))
         {
-            Some(way) => out.send(env, io, buf, &way, Origin::Own),
-            None => out.tally.lose_originated(),
+            Some(egress) => state.send(ctx, io, buf, &egress, Origin::Own),
+            None => state.tally.lose_originated(),
         }
     }
     Ok(PuntReason::HttpRedirect)
@@ -133,24 +123,24 @@ pub(super) fn answer<Io: PacketIo>(
 /// Puts the answer in `buf` on the UE's downlink path. `None`, too, when the address that asked is
 /// another session's: a session without addresses of its own could have others flooded.
 fn egress_of<'v, B: PacketBuf>(
-    env: &StepContext<'v>,
+    ctx: &StepContext<'v>,
     buf: &mut B,
     far: &PublishedFar,
     (session, ip): (SessionIndex, &IpPacket),
-) -> Option<crate::stage::egress::Egress<'v>> {
+) -> Option<crate::egress::Egress<'v>> {
     let mut found = [SessionIndex::NONE];
-    let ues = env.view.ues(env.view.domain_within(far.interfaces));
+    let ues = ctx.view.ues(ctx.view.domain_within(far.interfaces));
     match ip.addrs.src() {
         IpAddr::V4(ue) => {
             ues.lookup_v4(&[ue.to_bits()], &mut found);
             let is_own = found == [session];
-            is_own.then(|| deliver::<_, DownlinkV4>(env, buf, far.interfaces, ue.to_bits()))?
+            is_own.then(|| deliver::<_, DownlinkV4>(ctx, buf, far.interfaces, ue.to_bits()))?
         }
         IpAddr::V6(ue) => {
             let key = ue_ipv6_key(ue);
             ues.lookup_v6(&[key], &mut found);
             let is_own = found == [session];
-            is_own.then(|| deliver::<_, DownlinkV6>(env, buf, far.interfaces, key))?
+            is_own.then(|| deliver::<_, DownlinkV6>(ctx, buf, far.interfaces, key))?
         }
     }
 }

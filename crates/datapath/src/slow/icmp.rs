@@ -14,10 +14,12 @@ use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::neighbor::{NEIGHBOR_ADVERTISEMENT, NEIGHBOR_SOLICITATION};
 use adit_wire::{IpAddrs, IpPacket, icmp, icmpv6, protocol};
 
+use crate::context::StepContext;
+use crate::egress::{ether_type_of, prepend_link};
 use crate::interfaces::VlanLink;
+use crate::slow::limiter::SlowLimits;
 use crate::slow::neighbor_discovery::{self, NdContext};
-use crate::slow::{SlowLimits, frame_source, originate};
-use crate::stage::egress::{StepContext, ether_type_of, prepend_link};
+use crate::slow::outcome::frame_source;
 use crate::worker_state::WorkerState;
 
 /// Handles ICMP to one of our IPv4 addresses.
@@ -27,7 +29,7 @@ use crate::worker_state::WorkerState;
 /// be answered; `HeadroomShort`.
 pub(super) fn handle_v4<Io: PacketIo>(
     io: &mut Io,
-    out: &mut WorkerState<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
     link: &VlanLink,
     buf: Io::Buf,
     l3_offset: u8,
@@ -43,7 +45,7 @@ pub(super) fn handle_v4<Io: PacketIo>(
         return Err(DropReason::IpAddressInvalid);
     }
     let asker = frame_source(&buf)?;
-    answer_echo(io, out, interface, buf, l3_offset, ip, asker)
+    answer_echo(io, state, interface, buf, l3_offset, ip, asker)
 }
 
 /// Handles ICMPv6 to one of our IPv6 addresses, or to a multicast address.
@@ -53,10 +55,10 @@ pub(super) fn handle_v4<Io: PacketIo>(
 /// `OuterFragment`, which neighbor discovery never is (RFC 6980 §5).
 #[allow(clippy::too_many_arguments, reason = "a packet, its place and what it may cause")]
 pub(super) fn handle_v6<Io: PacketIo>(
-    env: &StepContext<'_>,
+    ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,
-    out: &mut WorkerState<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
     link: &VlanLink,
     buf: Io::Buf,
     l3_offset: u8,
@@ -75,11 +77,11 @@ pub(super) fn handle_v6<Io: PacketIo>(
     match kind {
         NEIGHBOR_SOLICITATION => {
             let place = NdContext { link, l3_offset, ip, pseudo: &pseudo };
-            neighbor_discovery::handle_solicitation(env, io, limits, out, buf, &place)
+            neighbor_discovery::handle_solicitation(ctx, io, limits, state, buf, &place)
         }
         NEIGHBOR_ADVERTISEMENT => {
             let place = NdContext { link, l3_offset, ip, pseudo: &pseudo };
-            neighbor_discovery::handle_advertisement(env, limits, out, &buf, &place)
+            neighbor_discovery::handle_advertisement(ctx, limits, state, &buf, &place)
         }
         icmpv6::ECHO_REQUEST => {
             Icmpv6Header::parse(&pseudo, message).map_err(|_| DropReason::IcmpUnhandled)?;
@@ -88,7 +90,7 @@ pub(super) fn handle_v6<Io: PacketIo>(
                 return Err(DropReason::IpAddressInvalid);
             }
             let asker = frame_source(&buf)?;
-            answer_echo(io, out, interface, buf, l3_offset, ip, asker)
+            answer_echo(io, state, interface, buf, l3_offset, ip, asker)
         }
         _ if HOUSEKEEPING.contains(&kind) => Ok(PuntReason::LinkControl),
         _ => Err(DropReason::IcmpUnhandled),
@@ -99,7 +101,7 @@ pub(super) fn handle_v6<Io: PacketIo>(
 /// and extension headers are left out.
 fn answer_echo<Io: PacketIo>(
     io: &mut Io,
-    out: &mut WorkerState<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
     interface: &Interface,
     mut buf: Io::Buf,
     l3_offset: u8,
@@ -142,6 +144,6 @@ fn answer_echo<Io: PacketIo>(
     };
     written.map_err(|_| DropReason::IcmpUnhandled)?;
     prepend_link(&mut buf, interface, asker, ether_type_of(ip.addrs.dst()))?;
-    originate(io, out, interface, buf);
+    state.originate(io, interface, buf);
     Ok(PuntReason::IcmpLocal)
 }

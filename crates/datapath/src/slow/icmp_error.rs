@@ -17,44 +17,17 @@ use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::{FragmentKind, IpPacket, Malformed, icmp, icmpv6, parse_ip, protocol};
 
 use crate::columns::{DownlinkV4, DownlinkV6, LaneKind, OuterHeader, PacketArrival};
+use crate::context::StepContext;
+use crate::egress::{Egress, egress_by_route, egress_to_hop, ether_type_of, prepend_link};
 use crate::interfaces::source_addr;
-use crate::slow::{RefillRate, TokenBucket};
-use crate::stage::egress::{
-    Egress, StepContext, egress_by_route, egress_to_hop, ether_type_of, prepend_link,
-};
+use crate::origin::Origin;
+use crate::slow::limiter::{RefillRate, TokenBucket};
+use crate::slow_queue::{IcmpError, IcmpErrorKind};
+use crate::stage::admit::admit;
+use crate::stage::forward_plan::outer_header;
 use crate::stage::outer::encapsulate;
 use crate::stage::s3_classify::{Ingress, find_pdr};
-use crate::stage::s4_enforce::admit;
-use crate::stage::s6_apply::outer_header;
-use crate::worker_state::{Origin, WorkerState};
-
-/// What went wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IcmpErrorKind {
-    /// TTL or hop limit ran out.
-    TimeExceeded,
-    /// Longer than the way out allows.
-    PacketTooBig {
-        /// What fits. Unit: octets of the user's IP packet.
-        mtu: u16,
-    },
-}
-
-/// An error about a packet that was dropped.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct IcmpError {
-    /// What went wrong.
-    pub kind: IcmpErrorKind,
-    /// The direction of the packet; the error goes the other way.
-    pub direction: Direction,
-    /// Interfaces towards the packet's data network: the error to a host there leaves through one
-    /// of them, the error to a UE counts as coming from there.
-    pub network: InterfaceSet,
-    /// Where the packet begins in its buffer.
-    pub ip_offset: u16,
-    /// Its header.
-    pub ip: IpPacket,
-}
+use crate::worker_state::WorkerState;
 
 /// Octets of the longest error message.
 const MESSAGE_MAX: usize = icmpv6::ERROR_LEN_MAX;
@@ -66,16 +39,16 @@ const _: () = assert!(MESSAGE_MAX >= icmp::ERROR_LEN_MAX);
 /// Errors: none; what cannot be sent for want of a way, a session or room is counted as lost.
 #[cold]
 pub(super) fn send<Io: PacketIo>(
-    env: &StepContext<'_>,
+    ctx: &StepContext<'_>,
     io: &mut Io,
     limit: &mut TokenBucket,
-    out: &mut WorkerState<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
     buf: Io::Buf,
     error: &IcmpError,
 ) {
     let offset = usize::from(error.ip_offset);
     let packet = buf.data().get(offset..).unwrap_or_default();
-    if !may_be_told(packet, &error.ip) || !limit.take(env.now, RefillRate::USUAL) {
+    if !may_be_told(packet, &error.ip) || !limit.take(ctx.now, RefillRate::USUAL) {
         return;
     }
     let sender = error.ip.addrs.src();
@@ -83,32 +56,32 @@ pub(super) fn send<Io: PacketIo>(
     let ue_network = match error.direction {
         Direction::Uplink => Some(error.network),
         Direction::Downlink => {
-            env.view.local_switching_interface(error.network, sender).map(InterfaceSet::only)
+            ctx.view.local_switching_interface(error.network, sender).map(InterfaceSet::only)
         }
     };
     let sent = match ue_network {
-        Some(network) => build(buf, error, env.interfaces.n6_source(error.network, sender))
+        Some(network) => build(buf, error, ctx.interfaces.n6_source(error.network, sender))
             .and_then(|mut buf| {
-                let way = match sender {
+                let egress = match sender {
                     IpAddr::V4(ue) => {
-                        deliver::<_, DownlinkV4>(env, &mut buf, network, ue.to_bits())
+                        deliver::<_, DownlinkV4>(ctx, &mut buf, network, ue.to_bits())
                     }
                     IpAddr::V6(ue) => {
-                        deliver::<_, DownlinkV6>(env, &mut buf, network, ue_ipv6_key(ue))
+                        deliver::<_, DownlinkV6>(ctx, &mut buf, network, ue_ipv6_key(ue))
                     }
                 };
-                way.map(|way| (buf, way))
+                egress.map(|egress| (buf, egress))
             }),
-        None => egress_by_route(env, InterfaceRole::N6, error.network, sender).and_then(|way| {
-            let mut buf = build(buf, error, source_addr(way.interface, sender))?;
-            let (mac, ether_type) = (way.mac_or_blank(), ether_type_of(sender));
-            prepend_link(&mut buf, way.interface, mac, ether_type).ok()?;
-            Some((buf, way))
+        None => egress_by_route(ctx, InterfaceRole::N6, error.network, sender).and_then(|egress| {
+            let mut buf = build(buf, error, source_addr(egress.interface, sender))?;
+            let (mac, ether_type) = (egress.mac_or_blank(), ether_type_of(sender));
+            prepend_link(&mut buf, egress.interface, mac, ether_type).ok()?;
+            Some((buf, egress))
         }),
     };
     match sent {
-        Some((buf, way)) => out.send(env, io, buf, &way, Origin::Own),
-        None => out.tally.lose_originated(),
+        Some((buf, egress)) => state.send(ctx, io, buf, &egress, Origin::Own),
+        None => state.tally.lose_originated(),
     }
 }
 
@@ -210,14 +183,14 @@ fn emit_ip(
 /// Puts the IP packet in `buf` on the downlink path of the UE with `key`. `None` when the UE has no
 /// session, or its rules do not let the packet pass.
 pub(super) fn deliver<'v, B: PacketBuf, S: LaneKind>(
-    env: &StepContext<'v>,
+    ctx: &StepContext<'v>,
     buf: &mut B,
     interfaces: InterfaceSet,
     key: S::Key,
 ) -> Option<Egress<'v>> {
     let mut session = [SessionIndex::NONE];
-    S::lookup(&env.view, env.view.domain_within(interfaces), &[key], &mut session);
-    let rules = session.first().and_then(|session| env.view.rules(*session))?;
+    S::lookup(&ctx.view, ctx.view.domain_within(interfaces), &[key], &mut session);
+    let rules = session.first().and_then(|session| ctx.view.rules(*session))?;
     let ip = parse_ip(buf.data(), false).ok()?;
     let (outer, teid) = (OuterHeader::None, Teid(0));
     let arrival = PacketArrival {
@@ -233,10 +206,10 @@ pub(super) fn deliver<'v, B: PacketBuf, S: LaneKind>(
     let matched = find_pdr(rules, buf.data(), &arrival, &ip, Ingress::DataNetwork).ok()?;
     admit(&matched, matched.direction).ok()?;
     let outer = outer_header(&matched, None)?;
-    let way = egress_to_hop(env, matched.far.next_hop)?;
-    if outer.len() + buf.data().len() > usize::from(way.interface.mtu_bytes) {
+    let egress = egress_to_hop(ctx, matched.far.next_hop)?;
+    if outer.len() + buf.data().len() > usize::from(egress.interface.mtu_bytes) {
         return None;
     }
-    encapsulate(buf, &outer, way.interface, way.mac_or_blank()).ok()?;
-    Some(way)
+    encapsulate(buf, &outer, egress.interface, egress.mac_or_blank()).ok()?;
+    Some(egress)
 }

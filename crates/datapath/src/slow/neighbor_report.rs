@@ -6,8 +6,8 @@ use adit_pktio::PacketBuf;
 use adit_rules::{AddressConflict, WorkerEvent};
 use adit_types::{InterfaceId, MacAddr};
 
-use crate::slow::SlowLimits;
-use crate::stage::egress::StepContext;
+use crate::context::StepContext;
+use crate::slow::limiter::SlowLimits;
 use crate::worker_state::WorkerState;
 
 /// A station's word about its link-layer address: as of [`WorkerEvent::NeighborLearned`].
@@ -24,23 +24,23 @@ pub(super) struct NeighborSighting {
 /// sought or doubted, and claims of another one at a bounded rate for each neighbor. The rest is no
 /// news.
 pub(super) fn report<B: PacketBuf>(
-    env: &StepContext<'_>,
+    ctx: &StepContext<'_>,
     limits: &mut SlowLimits,
-    out: &mut WorkerState<B>,
+    state: &mut WorkerState<B>,
     word: NeighborSighting,
 ) {
     let NeighborSighting { interface, addr, mac, solicited, conflict } = word;
-    let Some(known) = env.view.neighbor(interface, addr) else { return };
+    let Some(known) = ctx.view.neighbor(interface, addr) else { return };
     let event = WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict };
     let is_news = match known.mac {
         None => true,
         Some(old) if old == mac => solicited && known.is_doubted,
-        Some(_) if !limits.neighbors.take(env.now, Some(known.index.0)) => {
-            return out.tally.drop_event();
+        Some(_) if !limits.neighbors.take(ctx.now, Some(known.index.0)) => {
+            return state.tally.drop_event();
         }
         Some(_) => true,
     };
     if is_news {
-        out.events.push_unsolicited(&mut out.tally, event);
+        state.events.push_unsolicited(&mut state.tally, event);
     }
 }

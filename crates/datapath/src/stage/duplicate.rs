@@ -1,14 +1,13 @@
 //! Copies of packets that FARs ask for.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_types::SessionIndex;
-use adit_wire::IpPacket;
 
-use crate::columns::{Matched, PacketArrival};
-use crate::stage::egress::StepContext;
+use crate::columns::{Matched, UserPacket};
+use crate::context::StepContext;
+use crate::origin::Origin;
+use crate::stage::forward_plan::{finish, plan_forwarding, rewrite};
 use crate::stage::fragment::send_fragments;
-use crate::stage::s6_apply::{finish, plan_forwarding, rewrite};
-use crate::worker_state::{Origin, WorkerState};
+use crate::worker_state::WorkerState;
 
 /// Sends a copy of the packet in `buf` to every destination that its FAR duplicates to.
 ///
@@ -19,34 +18,31 @@ use crate::worker_state::{Origin, WorkerState};
 /// Spec: TS 29.244 §5.2.1, §7.5.2.3 (Duplicating Parameters), §8.2.26 (DUPL).
 #[cold]
 pub(super) fn duplicate<Io: PacketIo>(
-    env: &StepContext<'_>,
+    ctx: &StepContext<'_>,
     io: &mut Io,
-    out: &mut WorkerState<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
     buf: &Io::Buf,
-    (session, arrival, ip): (SessionIndex, &mut PacketArrival, &IpPacket),
+    packet: UserPacket<'_>,
     matched: &Matched<'_>,
 ) {
-    if core::mem::replace(&mut arrival.is_copied, true) {
-        return;
-    }
+    let UserPacket { arrival, ip, .. } = packet;
     let fars = &matched.rules.fars;
     for far in matched.far.duplicates.iter().filter_map(|at| fars.get(usize::from(*at))) {
         let matched = Matched { far, ..*matched };
-        let made = plan_forwarding(env, arrival, ip, &matched).ok().zip(copy(io, buf));
+        let made = plan_forwarding(ctx, arrival, ip, &matched).ok().zip(copy(io, buf));
         let Some((course, mut copy)) = made else {
-            out.tally.lose_duplicate();
+            state.tally.lose_duplicate();
             continue;
         };
-        if let Some(mtu) = course.divided_to {
-            let packet = (session, &*arrival, ip);
-            send_fragments(env, io, out, copy, packet, (&matched, &course, mtu), Origin::Copy);
+        if course.divided_to.is_some() {
+            send_fragments(ctx, io, state, copy, packet, &matched, &course, Origin::Copy);
             continue;
         }
         let written = rewrite(&mut copy, arrival, ip, &course)
             .and_then(|()| finish(&mut copy, &matched, &course));
         match written {
-            Ok(()) => out.send(env, io, copy, &course.egress, Origin::Copy),
-            Err(_) => out.tally.lose_duplicate(),
+            Ok(()) => state.send(ctx, io, copy, &course.egress, Origin::Copy),
+            Err(_) => state.tally.lose_duplicate(),
         }
     }
 }

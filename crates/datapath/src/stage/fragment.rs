@@ -8,61 +8,69 @@
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
-use adit_types::SessionIndex;
 use adit_types::limits::BURST_MAX;
-use adit_wire::{IpPacket, Ipv4Split};
+use adit_wire::Ipv4Split;
 
-use crate::columns::{Matched, PacketArrival};
-use crate::stage::egress::StepContext;
-use crate::stage::s6_apply::{ForwardPlan, finish, rewrite, send_or_queue};
-use crate::worker_state::{Origin, WorkerState};
+use crate::columns::{Matched, UserPacket};
+use crate::context::StepContext;
+use crate::origin::Origin;
+use crate::stage::forward_plan::{ForwardPlan, finish, rewrite};
+use crate::stage::send::{WrittenFrame, send_or_queue};
+use crate::worker_state::WorkerState;
 
 /// Fragments that one packet is divided into at most.
 const FRAGMENTS_MAX: usize = BURST_MAX;
 
-/// Sends the packet in `buf` on its course in fragments of at most `mtu_bytes` octets. A copy of a
-/// packet is counted as copies.
+/// Sends the packet in `buf` as fragments of at most `course.divided_to` octets. Fragments of a copy are
+/// counted as copies.
 ///
 /// Cost:   a copy of every fragment but the first into a buffer of the worker's pool.
 /// Errors: none; `FragmentNoBuffer` without buffers, `PacketTooBig` for what cannot be divided.
 #[cold]
+#[allow(clippy::too_many_arguments, reason = "a packet, its rules, its plan and the worker")]
 pub(super) fn send_fragments<Io: PacketIo>(
-    env: &StepContext<'_>,
+    ctx: &StepContext<'_>,
     io: &mut Io,
-    out: &mut WorkerState<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
     mut buf: Io::Buf,
-    (session, arrival, ip): (SessionIndex, &PacketArrival, &IpPacket),
-    (matched, course, mtu_bytes): (&Matched<'_>, &ForwardPlan<'_>, u16),
+    UserPacket { session, arrival, ip }: UserPacket<'_>,
+    matched: &Matched<'_>,
+    course: &ForwardPlan<'_>,
     origin: Origin,
 ) {
     let mut fragments = Burst::new();
+    let mtu_bytes = course.divided_to.unwrap_or(u16::MAX);
     let divided = rewrite(&mut buf, arrival, ip, course)
         .and_then(|()| divide(io, &mut buf, mtu_bytes, &mut fragments));
     if let Err(reason) = divided {
-        refuse(out, reason, origin);
+        refuse(state, reason, origin);
         return;
     }
     if origin != Origin::Copy {
-        out.tally.add_fragments(fragments.len());
+        state.tally.add_fragments(fragments.len());
     }
     for mut fragment in core::iter::once(buf).chain(fragments) {
         let bytes = u16::try_from(fragment.data().len()).unwrap_or(u16::MAX);
         if let Err(reason) = finish(&mut fragment, matched, course) {
-            refuse(out, reason, origin);
+            refuse(state, reason, origin);
             continue;
         }
         match origin {
-            Origin::Copy => out.send(env, io, fragment, &course.egress, origin),
-            _ => send_or_queue(env, io, out, (fragment, bytes), (session, matched, &course.egress)),
+            Origin::Copy => state.send(ctx, io, fragment, &course.egress, origin),
+            _ => {
+                let egress = &course.egress;
+                let frame = WrittenFrame { buf: fragment, len: bytes, session, matched, egress };
+                send_or_queue(ctx, io, state, frame);
+            }
         }
     }
 }
 
 #[cold]
-fn refuse<B: PacketBuf>(out: &mut WorkerState<B>, reason: DropReason, origin: Origin) {
+fn refuse<B: PacketBuf>(state: &mut WorkerState<B>, reason: DropReason, origin: Origin) {
     match origin {
-        Origin::Copy => out.tally.lose_duplicate(),
-        Origin::Received(_) | Origin::Guaranteed(_) | Origin::Own => out.tally.drop(reason),
+        Origin::Copy => state.tally.lose_duplicate(),
+        Origin::Received(_) | Origin::Guaranteed(_) | Origin::Own => state.tally.drop(reason),
     }
 }
 

@@ -1,10 +1,12 @@
 //! The stages of the pipeline, in the order in which a packet meets them.
 
+pub(crate) mod admit;
+pub(crate) mod divert;
 mod duplicate;
-pub(crate) mod egress;
-pub(crate) mod fast_path;
+pub(crate) mod forward_plan;
 mod fragment;
 mod marking;
+pub(crate) mod measure;
 pub(crate) mod outer;
 mod outer_ip;
 mod redirect;
@@ -14,4 +16,4 @@ pub(crate) mod s3_classify;
 pub(crate) mod s4_enforce;
 pub(crate) mod s5_account;
 pub(crate) mod s6_apply;
-pub(crate) mod transmit;
+mod send;

@@ -22,6 +22,7 @@ use adit_wire::{
     OuterIpv4, OuterIpv6, PduSessionContainer, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6,
 };
 
+use crate::egress::prepend;
 use crate::stage::outer_ip;
 
 /// What an outer header says.
@@ -64,7 +65,7 @@ pub(crate) fn encapsulate<B: PacketBuf>(
     dst_mac: MacAddr,
 ) -> Result<(), DropReason> {
     let HeaderCreation::Gtpu(tunnel) = outer.header else {
-        return outer_ip::encapsulate(buf, outer, interface, dst_mac);
+        return outer_ip::encapsulate(buf, outer.header, outer.tos, interface, dst_mac);
     };
     let inner_len = u16::try_from(buf.data().len()).map_err(|_| DropReason::PacketTooBig)?;
     match (tunnel.addr, interface.v4, interface.v6) {
@@ -105,11 +106,4 @@ pub(crate) fn encapsulate<B: PacketBuf>(
         }
         _ => Err(DropReason::RouteUnknown),
     }
-}
-
-/// The new room of `len` octets in front of the packet.
-#[inline]
-pub(super) fn prepend<B: PacketBuf>(buf: &mut B, len: usize) -> Result<&mut [u8], DropReason> {
-    let frame = buf.prepend(len).ok_or(DropReason::HeadroomShort)?;
-    frame.get_mut(..len).ok_or(DropReason::HeadroomShort)
 }

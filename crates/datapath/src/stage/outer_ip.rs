@@ -4,7 +4,7 @@
 //! tunnel. The UDP checksum is computed. Spec: TS 29.244 §8.2.56; TS 23.501 §5.6.10.3; RFC 2003;
 //! RFC 2473.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, HeaderCreation};
@@ -14,11 +14,10 @@ use adit_wire::encapsulate::OUTER_TTL;
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::udp::{self, UdpHeader};
-use adit_wire::{Malformed, protocol};
+use adit_wire::{IpAddrs, Malformed, protocol};
 
+use crate::egress::{ether_type_of, prepend, prepend_link};
 use crate::interfaces::source_addr;
-use crate::stage::egress::{ether_type_of, prepend_link};
-use crate::stage::outer::{CreatedHeader, prepend};
 
 /// Puts a UDP or IP header and its link header in front of the IP packet in `buf`.
 ///
@@ -28,81 +27,77 @@ use crate::stage::outer::{CreatedHeader, prepend};
 ///          family; `PacketTooBig` beyond what a length field holds.
 pub(super) fn encapsulate<B: PacketBuf>(
     buf: &mut B,
-    outer: &CreatedHeader,
+    header: HeaderCreation,
+    tos: u8,
     interface: &Interface,
     dst_mac: MacAddr,
 ) -> Result<(), DropReason> {
-    let dst = outer.header.addr();
+    let dst = header.addr();
     let src = source_addr(interface, dst).ok_or(DropReason::RouteUnknown)?;
+    let addrs = match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => IpAddrs::V4 { src, dst },
+        (IpAddr::V6(src), IpAddr::V6(dst)) => IpAddrs::V6 { src, dst },
+        _ => return Err(DropReason::RouteUnknown),
+    };
     let is_ipv4 = buf.data().first().is_some_and(|octet| octet >> 4 == 4);
-    let protocol = match outer.header {
+    let protocol = match header {
         HeaderCreation::Udp { port, .. } => {
-            put_udp(buf, port, (src, dst))?;
+            put_udp(buf, port, addrs)?;
             protocol::UDP
         }
         _ if is_ipv4 => protocol::IPV4,
         _ => protocol::IPV6,
     };
-    match (src, dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => put_ipv4(buf, outer.tos, protocol, (src, dst))?,
-        (IpAddr::V6(src), IpAddr::V6(dst)) => put_ipv6(buf, outer.tos, protocol, (src, dst))?,
-        _ => return Err(DropReason::RouteUnknown),
-    }
+    put_ip(buf, tos, protocol, addrs)?;
     prepend_link(buf, interface, dst_mac, ether_type_of(dst))
 }
 
-fn put_udp<B: PacketBuf>(
-    buf: &mut B,
-    port: u16,
-    addrs: (IpAddr, IpAddr),
-) -> Result<(), DropReason> {
+fn put_udp<B: PacketBuf>(buf: &mut B, port: u16, addrs: IpAddrs) -> Result<(), DropReason> {
     let len = length(buf.data().len() + UdpHeader::LEN)?;
     prepend(buf, UdpHeader::LEN)?;
     let datagram = buf.data_mut();
     emit(UdpHeader::new(port, port, len, 0).emit(datagram))?;
     let sum = match addrs {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => udp::checksum_ipv4(src, dst, datagram),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => udp::checksum_ipv6(src, dst, datagram),
-        _ => return Err(DropReason::RouteUnknown),
+        IpAddrs::V4 { src, dst } => udp::checksum_ipv4(src, dst, datagram),
+        IpAddrs::V6 { src, dst } => udp::checksum_ipv6(src, dst, datagram),
     };
     emit(UdpHeader::new(port, port, len, sum).emit(datagram))
 }
 
-fn put_ipv4<B: PacketBuf>(
+fn put_ip<B: PacketBuf>(
     buf: &mut B,
     tos: u8,
     protocol: u8,
-    (src, dst): (Ipv4Addr, Ipv4Addr),
+    addrs: IpAddrs,
 ) -> Result<(), DropReason> {
-    let header = Ipv4Header::new(&Ipv4Fields {
-        tos,
-        total_len: length(buf.data().len() + Ipv4Header::LEN)?,
-        identification: 0,
-        dont_fragment: true,
-        ttl: OUTER_TTL,
-        protocol,
-        src,
-        dst,
-    });
-    emit(header.emit(prepend(buf, Ipv4Header::LEN)?))
-}
-
-fn put_ipv6<B: PacketBuf>(
-    buf: &mut B,
-    traffic_class: u8,
-    next_header: u8,
-    (src, dst): (Ipv6Addr, Ipv6Addr),
-) -> Result<(), DropReason> {
-    let header = Ipv6Header::new(&Ipv6Fields {
-        traffic_class,
-        flow_label: 0,
-        payload_len: length(buf.data().len())?,
-        next_header,
-        hop_limit: OUTER_TTL,
-        src,
-        dst,
-    });
-    emit(header.emit(prepend(buf, Ipv6Header::LEN)?))
+    let len = buf.data().len();
+    match addrs {
+        IpAddrs::V4 { src, dst } => {
+            let header = Ipv4Header::new(&Ipv4Fields {
+                tos,
+                total_len: length(len + Ipv4Header::LEN)?,
+                identification: 0,
+                dont_fragment: true,
+                ttl: OUTER_TTL,
+                protocol,
+                src,
+                dst,
+            });
+            emit(header.emit(prepend(buf, Ipv4Header::LEN)?))
+        }
+        IpAddrs::V6 { src, dst } => {
+            let header = Ipv6Header::new(&Ipv6Fields {
+                traffic_class: tos,
+                flow_label: 0,
+                payload_len: length(len)?,
+                next_header: protocol,
+                hop_limit: OUTER_TTL,
+                src,
+                dst,
+            });
+            emit(header.emit(prepend(buf, Ipv6Header::LEN)?))
+        }
+    }
 }
 
 fn length(len: usize) -> Result<u16, DropReason> {

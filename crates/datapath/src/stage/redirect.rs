@@ -8,12 +8,12 @@ use core::net::IpAddr;
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, Redirect};
-use adit_types::{Direction, SessionIndex};
+use adit_types::Direction;
 use adit_wire::tcp::TcpHeader;
 use adit_wire::{FragmentKind, IpAddrs, IpPacket, checksum, protocol};
 
-use crate::columns::{Matched, PacketArrival};
-use crate::slow::Redirected;
+use crate::columns::{Matched, UserPacket};
+use crate::slow_queue::Redirected;
 use crate::worker_state::WorkerState;
 
 /// The port that is answered for.
@@ -151,9 +151,9 @@ pub(super) fn is_answered_by_http(matched: &Matched<'_>) -> bool {
 /// when it is no whole TCP segment of the UE to port 80.
 #[cold]
 pub(super) fn queue_http_answer<B: PacketBuf>(
-    out: &mut WorkerState<B>,
+    state: &mut WorkerState<B>,
     buf: B,
-    (session, arrival, ip): (SessionIndex, &PacketArrival, &IpPacket),
+    UserPacket { session, arrival, ip }: UserPacket<'_>,
     matched: &Matched<'_>,
 ) {
     let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
@@ -166,8 +166,8 @@ pub(super) fn queue_http_answer<B: PacketBuf>(
     match far.filter(|_| is_request) {
         Some(far) => {
             let redirected = Redirected { session, far, ip_offset: arrival.ip_offset, ip: *ip };
-            out.slow.push_redirected(buf, redirected, &mut out.tally);
+            state.slow.push_redirected(buf, redirected, &mut state.tally);
         }
-        None => out.tally.drop(DropReason::RedirectUnmatched),
+        None => state.tally.drop(DropReason::RedirectUnmatched),
     }
 }

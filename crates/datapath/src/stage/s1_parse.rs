@@ -11,14 +11,14 @@ use adit_rules::{DropReason, PuntReason};
 use adit_tables::Interface;
 use adit_types::{InterfaceSet, MacAddr, Teid};
 use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
-use adit_wire::udp::{self, UdpHeader};
+use adit_wire::udp::UdpHeader;
 use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, parse_ip, protocol};
 
 use crate::columns::{BurstLanes, OuterHeader, PacketArrival};
-use crate::fragments::Fragments;
+use crate::fragments::{ArrivedFragment, Fragments};
 use crate::interfaces::{LinkId, PortLinks, VlanLink};
-use crate::reason::{HeaderLayer, drop_reason, is_forwardable, is_usable_on_link};
-use crate::slow::{GtpuError, SlowQueue, SlowTask};
+use crate::reason::{HeaderLayer, drop_reason, is_forwardable, is_usable_on_link, verify_udp};
+use crate::slow_queue::{GtpuError, SlowQueue, SlowTask};
 use crate::tally::StepTally;
 
 /// What one packet is.
@@ -49,7 +49,8 @@ pub(crate) fn s1_parse<B: PacketBuf>(
     port: PortLinks<'_>,
     burst: &mut Burst<B>,
     lanes: &mut BurstLanes<'_, B>,
-    (slow, fragments): (&mut SlowQueue<B>, &mut Fragments<B>),
+    slow: &mut SlowQueue<B>,
+    fragments: &mut Fragments<B>,
     tally: &mut StepTally,
 ) {
     for buf in burst.drain(..) {
@@ -66,7 +67,10 @@ pub(crate) fn s1_parse<B: PacketBuf>(
             Parsed::Punt(reason) => tally.punt(reason),
             Parsed::Drop(reason) => tally.drop(reason),
             Parsed::Fragment(interfaces, l3_offset, ip) => {
-                fragments.add(buf, interfaces, (l3_offset.into(), &ip, false), tally);
+                let (ip_offset, addrs) = (l3_offset.into(), ip.addrs);
+                let fragment =
+                    ArrivedFragment { buf, interfaces, ip_offset, addrs, is_ours: false };
+                fragments.add(fragment, tally);
             }
             Parsed::UnknownExtension => {
                 tally.drop(DropReason::GtpuExtensionUnknown);
@@ -285,22 +289,6 @@ fn unknown_extension(message_type: GtpuMessageType) -> Parsed {
         }
         _ => Parsed::UnknownExtension,
     }
-}
-
-/// Verifies the UDP checksum of `payload`, which `ip` is the header of, unless it is zero.
-///
-/// Cost: reads the whole datagram when there is a checksum.
-/// # Errors
-/// `UdpChecksumWrong`, `UdpMalformed`.
-pub(crate) fn verify_udp(ip: &IpPacket, payload: &[u8]) -> Result<(), DropReason> {
-    let (header, _) =
-        UdpHeader::parse(payload).map_err(|bad| drop_reason(HeaderLayer::Udp, bad))?;
-    let datagram = payload.get(..usize::from(header.len())).unwrap_or_default();
-    let verified = match ip.addrs {
-        IpAddrs::V4 { src, dst } => udp::verify_ipv4(src, dst, datagram),
-        IpAddrs::V6 { src, dst } => udp::verify_ipv6(src, dst, datagram),
-    };
-    verified.map_err(|bad| drop_reason(HeaderLayer::Udp, bad))
 }
 
 /// A frame whose destination is not our hardware address: group traffic that concerns us, or not.

@@ -8,14 +8,14 @@ use adit_rules::{
     PublishedPdr, PublishedRules, SourceInterface, TunnelSide,
 };
 use adit_tables::TablesView;
-use adit_types::{Direction, Nanos, SessionIndex};
+use adit_types::{Direction, SessionIndex};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{IpPacket, five_tuple, parse_ip, protocol};
 
 use crate::columns::{BurstLane, LaneKind, Matched, PacketArrival, PacketVerdict};
-use crate::fragments::FirstFragments;
-use crate::reason::{HeaderLayer, drop_reason, is_forwardable};
-use crate::stage::s1_parse::verify_udp;
+use crate::context::StepContext;
+use crate::first_fragments::FirstFragments;
+use crate::reason::{HeaderLayer, drop_reason, is_forwardable, verify_udp};
 
 /// Finds PDR and FAR of every packet in the lane.
 ///
@@ -27,7 +27,7 @@ use crate::stage::s1_parse::verify_udp;
 /// Spec:    TS 29.244 §5.2.1 (lookup of the session, then of its PDR), §5.2.1A.
 /// Errors:  none; misses are verdicts.
 pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
-    (view, now): (&TablesView<'v>, Nanos),
+    ctx: &StepContext<'v>,
     uppers: &mut FirstFragments,
     lane: &mut BurstLane<'v, B, S>,
 ) {
@@ -37,9 +37,9 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
     {
         if ip.is_fragment() && session.is_some() {
             let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
-            arrival.upper = uppers.first_of(now, *session, packet, ip);
+            arrival.upper = uppers.first_of(ctx.now, *session, packet, ip);
         }
-        verdicts.push(match classify::<S>(view, *session, buf.data(), arrival, ip) {
+        verdicts.push(match classify::<S>(&ctx.view, *session, buf.data(), arrival, ip) {
             Ok(matched) => PacketVerdict::Pass(matched),
             Err(reason) => PacketVerdict::Drop(reason),
         });

@@ -1,50 +1,27 @@
-//! Last stage: hand frames to the ports.
+//! Frames on their way to the ports.
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_rules::DropReason;
-use adit_types::{Direction, InterfaceId, PortId};
+use adit_types::{InterfaceId, PortId};
 
 use crate::columns::BurstColumn;
+use crate::interfaces::TxTarget;
 use crate::local_switching::SwitchedQueue;
+use crate::origin::Origin;
 use crate::tally::StepTally;
 use crate::tx_backlog::TxBacklog;
 
-/// Where a frame comes from, which decides how it is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// A user packet that was received.
-    Received(Direction),
-    /// The same, within the guaranteed bit rate of its flow.
-    Guaranteed(Direction),
-    /// The copy of a user packet that its FAR asked for.
-    Copy,
-    /// Adit made it: ARP, neighbor discovery, ICMP, GTP-U echo.
-    Own,
+/// One frame to be transmitted.
+#[derive(Debug)]
+pub(crate) struct TxFrame<B> {
+    /// The frame.
+    pub buf: B,
+    /// Its length. Unit: octets.
+    pub bytes: usize,
+    /// Where it comes from.
+    pub origin: Origin,
 }
 
-impl Origin {
-    /// That of a user packet.
-    #[inline]
-    pub const fn user(direction: Direction, is_guaranteed: bool) -> Self {
-        match is_guaranteed {
-            true => Self::Guaranteed(direction),
-            false => Self::Received(direction),
-        }
-    }
-
-    /// Counts a frame that no port takes.
-    #[cold]
-    pub fn count_lost(self, tally: &mut StepTally) {
-        match self {
-            Self::Received(_) | Self::Guaranteed(_) => tally.drop(DropReason::TxQueueFull),
-            Self::Copy => tally.lose_duplicate(),
-            Self::Own => tally.lose_originated(),
-        }
-    }
-}
-
-/// What must be known of frames when their buffers are gone: of frames in a row that are counted in the
-/// same way.
+/// Consecutive frames that are counted in the same way, for when their buffers are gone.
 #[derive(Debug, Clone, Copy)]
 struct FrameRun {
     interface: InterfaceId,
@@ -59,7 +36,7 @@ struct PortTxQueue<B> {
     runs: BurstColumn<FrameRun>,
 }
 
-/// Frames on their way out, one queue per port, and those that turn round.
+/// Frames on their way out, one queue per port, and frames that are switched to other UEs.
 pub(crate) struct TxQueues<B> {
     ports: Vec<PortTxQueue<B>>,
     /// Frames to other UEs.
@@ -69,23 +46,22 @@ pub(crate) struct TxQueues<B> {
 }
 
 impl<B: PacketBuf> TxQueues<B> {
-    /// Empty queues for `count` ports, and room for `turned` frames that turn round.
-    pub fn new(count: usize, turned: usize) -> Self {
+    /// Empty queues for `count` ports, and room for `switched` frames to other UEs.
+    pub fn new(count: usize, switched: usize) -> Self {
         let queue = || PortTxQueue { burst: Burst::new(), runs: BurstColumn::new() };
         let ports = core::iter::repeat_with(queue).take(count).collect();
-        Self { ports, switched: SwitchedQueue::new(turned), backlog: TxBacklog::new(count) }
+        Self { ports, switched: SwitchedQueue::new(switched), backlog: TxBacklog::new(count) }
     }
 
-    /// Queues one frame of `bytes` octets; a full queue is transmitted first.
+    /// Queues one frame. A full queue is transmitted first.
     #[inline(always)]
     // PERF: once per packet of the stages, and that waited; a call would pass the frame through memory.
     pub fn push<Io: PacketIo<Buf = B>>(
         &mut self,
         io: &mut Io,
         tally: &mut StepTally,
-        (port, interface): (PortId, InterfaceId),
-        (buf, bytes): (B, usize),
-        origin: Origin,
+        TxTarget { port, interface }: TxTarget,
+        TxFrame { buf, bytes, origin }: TxFrame<B>,
     ) {
         let Some(queue) = self.ports.get_mut(usize::from(port.0)) else {
             // Interfaces with ports beyond the queues do not exist: both come from one list.
@@ -116,11 +92,11 @@ impl<B: PacketBuf> TxQueues<B> {
     }
 }
 
-/// Hands one queue to its port and empties it; frames that the port does not take wait or are dropped.
+/// Transmits one queue. Frames that the port does not take go to the backlog or are dropped.
 ///
 /// Shape:   drains `queue`.
 /// Cost:    one driver call.
-/// Errors:  none; what is refused and may not wait becomes `DropReason::TxQueueFull`.
+/// Errors:  none; frames that the backlog does not take become `DropReason::TxQueueFull`.
 #[inline(never)]
 fn transmit<Io: PacketIo>(
     io: &mut Io,
@@ -148,7 +124,7 @@ fn transmit<Io: PacketIo>(
     }
 }
 
-/// Takes the frames of a queue back that its port did not take, all but the first `sent`.
+/// Moves the frames that the port did not take, all but the first `sent`, to the backlog.
 #[cold]
 fn take_back<B: PacketBuf>(
     port: PortId,
@@ -163,7 +139,8 @@ fn take_back<B: PacketBuf>(
         sent -= left;
         for buf in refused.by_ref().take(run.pkts - left) {
             run.bytes = run.bytes.saturating_sub(buf.data().len());
-            backlog.queue_or_drop((port, run.interface), (buf, run.origin), tally);
+            let target = TxTarget { port, interface: run.interface };
+            backlog.queue_or_drop(target, buf, run.origin, tally);
         }
         run.pkts = left;
     }

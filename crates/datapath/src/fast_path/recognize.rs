@@ -1,33 +1,36 @@
-//! What the packets of a burst are: recognized by their layout, in the order of their families.
+//! Recognizes the packets of a burst by their layout.
 
-use core::hint::select_unpredictable;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, RxChecksum};
 use adit_tables::{TablesView, UeTable};
-use adit_types::limits::BURST_MAX;
-use adit_types::{Direction, SessionIndex, Teid, is_forwardable_v4, is_forwardable_v6};
+use adit_types::{Direction, is_forwardable_v4, is_forwardable_v6};
+use adit_wire::ethernet::EthernetHeader;
 use adit_wire::{OrderingKey, UsualGPdu, guess_is_v6, ordering_key, usual_g_pdu, usual_ip};
 
-use super::{ETHERNET_LEN, FastPacket, NO_TX_LINK};
-use crate::columns::BurstColumn;
+use super::FastPackets;
+use super::family::FamilyOrder;
+use super::packet::FastPacket;
 use crate::interfaces::UsualLink;
 
-/// The key of a frame that no session has.
+/// The key of a frame that belongs to no session.
 const NO_KEY: u64 = u64::MAX;
 
-/// How many packets of a burst are what: a summand of 16 bits each.
+#[allow(clippy::cast_possible_truncation, reason = "14")]
+const ETHERNET_LEN: u8 = EthernetHeader::LEN as u8;
+
+/// Counts of the packets of a burst: four sums of 16 bits each.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PacketMix(u64);
 
 impl PacketMix {
-    const NOTHING: Self = Self(0);
+    const NONE: Self = Self(0);
     /// Recognized.
     const USUAL: u64 = 1;
     const UPLINK: u64 = 1 << 16;
     /// The lookup key is that of an IPv6 UE.
     const V6: u64 = 1 << 32;
-    /// Only the stages can tell which session it belongs to.
+    /// Only the stages can tell the session.
     const UNKNOWN: Self = Self(1 << 48);
 
     /// One packet.
@@ -42,61 +45,63 @@ impl PacketMix {
         self.0 += other.0;
     }
 
-    /// How many are recognized, of uplink, of IPv6, and unknown.
+    /// Packets that are recognized, uplink, IPv6, and unknown.
     pub fn counts(self) -> [usize; 4] {
         let [a, b, c, d, e, f, g, h] = self.0.to_le_bytes();
         [[a, b], [c, d], [e, f], [g, h]].map(|pair| u16::from_le_bytes(pair).into())
     }
 }
 
-/// Tells what the packets of a burst are, and asks for the lines where their sessions are found.
+/// Recognizes the packets of a burst, and prefetches the lines that their sessions are looked up in.
+/// Packets that are [`PacketMix::UNKNOWN`] have no entry in `packets`.
 #[inline(never)]
 pub(super) fn recognize_all<'v, B: PacketBuf>(
     view: &TablesView<'v>,
     link: &UsualLink,
     rx: &Burst<B>,
-    rows: &mut BurstColumn<FastPacket<'v>>,
+    packets: &mut FastPackets<'v>,
 ) -> PacketMix {
-    let mut seen = PacketMix::NOTHING;
+    let mut mix = PacketMix::NONE;
     let ues = view.ues(link.domain);
     for buf in rx {
-        seen.add(recognize(view, (link, ues), buf, |row| rows.push(row)));
+        mix.add(recognize(view, link, ues, buf, |packet| packets.push(packet)));
     }
-    seen
+    mix
 }
 
-/// The same for a burst that is expected to be of both families: one family behind the other.
+/// The same for a burst that is expected to have both families: one family after the other.
 #[inline(never)]
 pub(super) fn recognize_mixed<'v, B: PacketBuf>(
     view: &TablesView<'v>,
     link: &UsualLink,
     rx: &Burst<B>,
-    rows: &mut BurstColumn<FastPacket<'v>>,
+    packets: &mut FastPackets<'v>,
 ) -> PacketMix {
     let mut order = FamilyOrder::new();
     for buf in rx {
-        order.add(guess_is_v6(buf.data(), link.n3.is_some()));
-        rows.push(BLANK);
+        order.push(guess_is_v6(buf.data(), link.n3.is_some()));
+        packets.push(FastPacket::BLANK);
     }
-    let mut seen = PacketMix::NOTHING;
+    let mut mix = PacketMix::NONE;
     let ues = view.ues(link.domain);
-    for part in order.parts() {
-        for place in part {
-            let place = usize::from(*place);
-            let (Some(buf), Some(row)) = (rx.get(place), rows.get_mut(place)) else { continue };
-            seen.add(recognize(view, (link, ues), buf, |seen| *row = seen));
+    for family in order.families() {
+        for at in family {
+            let at = usize::from(*at);
+            let (Some(buf), Some(packet)) = (rx.get(at), packets.get_mut(at)) else { continue };
+            mix.add(recognize(view, link, ues, buf, |recognized| *packet = recognized));
         }
     }
-    seen
+    mix
 }
 
-/// Tells what one packet is, and asks for the line where its session is found. Puts its row, unless it
-/// is unknown.
+/// Recognizes one packet, and prefetches the line that its session is looked up in. Calls `put`
+/// unless the packet is unknown.
 // PERF: a call would pass what was recognized through memory.
 #[inline(always)]
 fn recognize<'v, B: PacketBuf>(
     view: &TablesView<'v>,
-    (link, ues): (&UsualLink, &UeTable),
+    link: &UsualLink,
+    ues: &UeTable,
     buf: &B,
     put: impl FnOnce(FastPacket<'v>),
 ) -> PacketMix {
@@ -123,7 +128,7 @@ fn recognize<'v, B: PacketBuf>(
                 len: inner.total_len,
                 teid,
                 ue_key: inner.src,
-                ..BLANK
+                ..FastPacket::BLANK
             });
             return PacketMix::one(Direction::Uplink, inner.is_v6, PacketMix::USUAL);
         }
@@ -142,39 +147,22 @@ fn recognize<'v, B: PacketBuf>(
                 offset: ETHERNET_LEN,
                 len: ip.total_len,
                 ue_key: ip.dst,
-                ..BLANK
+                ..FastPacket::BLANK
             });
             return PacketMix::one(Direction::Downlink, ip.is_v6, PacketMix::USUAL);
         }
     }
-    let Some(row) = unusual_packet(frame, link.n3.as_ref().map(|n3| n3.addr)) else {
+    let Some(packet) = unusual_packet(frame, link.n3.as_ref().map(|n3| n3.addr)) else {
         return PacketMix::UNKNOWN;
     };
-    put(row);
-    PacketMix::one(row.direction, row.is_v6, 0)
+    put(packet);
+    PacketMix::one(packet.direction, packet.is_v6, 0)
 }
 
-/// Nothing is known of a packet.
-const BLANK: FastPacket<'static> = FastPacket {
-    direction: Direction::Downlink,
-    is_usual: false,
-    is_v6: false,
-    qfi: None,
-    offset: 0,
-    network_block: 0,
-    tx_link: NO_TX_LINK,
-    len: 0,
-    teid: Teid(0),
-    session: SessionIndex::NONE,
-    ue_key: 0,
-    waits_for: 0,
-    slot: None,
-    chosen_rule: None,
-};
-
-/// The row of a packet that is not usual.
+/// What the order of a session's packets needs of one that is not usual.
 #[cold]
 fn unusual_packet<'v>(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Option<FastPacket<'v>> {
+    const BLANK: FastPacket<'static> = FastPacket::BLANK;
     Some(match ordering_key(frame, tunnels) {
         OrderingKey::Nothing => FastPacket { is_v6: true, ue_key: NO_KEY, ..BLANK },
         OrderingKey::Tunneled(teid) => FastPacket { direction: Direction::Uplink, teid, ..BLANK },
@@ -184,8 +172,8 @@ fn unusual_packet<'v>(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Option<FastPac
     })
 }
 
-/// True unless a router keeps packets from or to the address of a key. Prefixes that hold the
-/// unspecified and the loopback address count as such.
+/// True if routers forward packets from or to the address of a key. False for prefixes that hold the
+/// unspecified or the loopback address.
 #[inline]
 pub(super) fn is_forwardable(is_v6: bool, key: u64) -> bool {
     match is_v6 {
@@ -199,49 +187,4 @@ pub(super) fn is_forwardable(is_v6: bool, key: u64) -> bool {
 #[allow(clippy::cast_possible_truncation, reason = "an IPv4 address has 32 bits")]
 pub(super) const fn v4(key: u64) -> Ipv4Addr {
     Ipv4Addr::from_bits(key as u32)
-}
-
-/// An order of a burst's packets: those of IPv4, then those of IPv6.
-///
-/// PERF: where families come mixed, what is done next cannot be predicted; in this order, which is
-/// found without a branch per packet, it can.
-pub(super) struct FamilyOrder {
-    /// Those of IPv4 from the front on, those of IPv6 from the end on, in reverse.
-    places: [u8; BURST_MAX],
-    v4: usize,
-    v6: usize,
-}
-
-impl FamilyOrder {
-    /// Of no packet.
-    #[inline(always)]
-    const fn new() -> Self {
-        Self { places: [0; BURST_MAX], v4: 0, v6: 0 }
-    }
-
-    /// Of the packets in the rows.
-    #[inline]
-    pub fn of_rows(rows: &BurstColumn<FastPacket<'_>>) -> Self {
-        let mut order = Self::new();
-        rows.iter().for_each(|row| order.add(row.is_v6));
-        order
-    }
-
-    /// Adds the next packet of a burst.
-    #[inline(always)]
-    #[allow(clippy::cast_possible_truncation, reason = "a burst is short")]
-    fn add(&mut self, is_v6: bool) {
-        let place = self.v4 + self.v6;
-        let at = select_unpredictable(is_v6, BURST_MAX - 1 - self.v6 % BURST_MAX, self.v4);
-        self.places[at % BURST_MAX] = place as u8;
-        self.v6 += usize::from(is_v6);
-        self.v4 += usize::from(!is_v6);
-    }
-
-    /// The places in the burst of the packets of each family.
-    #[inline]
-    pub fn parts(&self) -> [&[u8]; 2] {
-        let part = |from: usize, len: usize| self.places.get(from..from + len).unwrap_or_default();
-        [part(0, self.v4), part(BURST_MAX.saturating_sub(self.v6), self.v6)]
-    }
 }

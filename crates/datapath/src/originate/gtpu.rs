@@ -15,13 +15,13 @@ use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::udp::{self, UdpHeader};
 use adit_wire::{Malformed, protocol};
 
-use crate::slow::{originate, resize};
-use crate::stage::egress::ether_type_of;
+use crate::egress::ether_type_of;
+use crate::originate::resize;
 use crate::worker_state::WorkerState;
 
 /// A GTP-U message and where it goes. The source port is 2152.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct GtpuMessage<'a> {
+pub(crate) struct GtpuMessage<'a> {
     /// Our address.
     pub src: IpAddr,
     /// The peer's address, of the same family.
@@ -38,16 +38,16 @@ pub(super) struct GtpuMessage<'a> {
 ///
 /// # Errors
 /// `HeadroomShort` without room.
-pub(super) fn send<Io: PacketIo>(
+pub(crate) fn send<Io: PacketIo>(
     io: &mut Io,
-    out: &mut WorkerState<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
     interface: &Interface,
     mut buf: Io::Buf,
     dst_mac: MacAddr,
     message: &GtpuMessage<'_>,
 ) -> Result<(), DropReason> {
     write(&mut buf, interface, dst_mac, message)?;
-    originate(io, out, interface, buf);
+    state.originate(io, interface, buf);
     Ok(())
 }
 
@@ -55,7 +55,7 @@ pub(super) fn send<Io: PacketIo>(
 ///
 /// # Errors
 /// `HeadroomShort` without room.
-pub(super) fn write<B: PacketBuf>(
+pub(crate) fn write<B: PacketBuf>(
     buf: &mut B,
     interface: &Interface,
     dst_mac: MacAddr,

@@ -1,0 +1,19 @@
+//! What stays the same during one step.
+
+use adit_tables::TablesView;
+use adit_types::Nanos;
+
+use crate::interfaces::Interfaces;
+
+/// What every part of the packet path reads during one step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StepContext<'v> {
+    /// The tables.
+    pub view: TablesView<'v>,
+    /// Our interfaces.
+    pub interfaces: &'v Interfaces,
+    /// The time of the step.
+    pub now: Nanos,
+    /// When this node started, for Echo messages to GTP-U peers; `None`: not sent.
+    pub recovery_time_stamp: Option<u32>,
+}

@@ -1,0 +1,233 @@
+//! The two directions of the fast path: what a packet must be, and how it is rewritten.
+
+use adit_pktio::PacketBuf;
+use adit_rules::{FAST_RULE_URRS_MAX, FastRuleUe};
+use adit_tables::{CountableUsage, FastRuleLine, TablesView, UeTable};
+use adit_types::{Direction, InterfaceId, InterfaceSet, SessionIndex};
+use adit_wire::ethernet::EthernetHeader;
+use adit_wire::{UsualTunnel, decrement_usual_hops, emit_usual_link};
+
+use super::hop::HopCache;
+use super::packet::FastPacket;
+use super::rates::{RateContext, pass_rates};
+use super::recognize::{is_forwardable, v4};
+use super::ticket::QueueTicket;
+use crate::context::StepContext;
+use crate::interfaces::{TxLink, UsualLink};
+
+/// What the packets of one direction of a burst share.
+pub(super) struct BurstContext<'v, 'l> {
+    /// The interface that they arrived on.
+    pub arrival: InterfaceSet,
+    pub hops: HopCache<'v>,
+    pub rates: RateContext<'l>,
+}
+
+/// What the loop over a burst knows of a packet.
+#[derive(Clone, Copy)]
+pub(super) struct PacketTraits {
+    pub is_v6: bool,
+    /// It has no rates to pass.
+    pub is_unlimited: bool,
+}
+
+/// A packet that became the frame that leaves.
+pub(super) struct Rewritten<'v> {
+    pub tx_link: &'v TxLink,
+    /// Length of the received frame. Unit: octets.
+    pub received_len: usize,
+    /// Length of the frame that leaves. Unit: octets.
+    pub frame_len: usize,
+    /// The queue that it has to join.
+    pub ticket: QueueTicket,
+}
+
+/// One direction; chosen outside the packet loops.
+pub(super) trait FastDirection {
+    const DIRECTION: Direction;
+
+    /// The session of a packet. `ues`: those of the routing domain that the burst came from.
+    fn session(
+        view: &TablesView<'_>,
+        ues: &UeTable,
+        packet: &FastPacket<'_>,
+        is_v6: bool,
+    ) -> SessionIndex;
+
+    /// The interface that packets of this direction arrive on.
+    fn arrival(link: &UsualLink) -> Option<InterfaceId>;
+
+    /// Rewrites a packet that meets the conditions of `rule`, and counts it for its session and
+    /// URRs. `None`: the packet is unchanged and takes the stages.
+    ///
+    /// PERF: mixed bursts select by family without branching: it is unpredictable.
+    fn rewrite<'v, B: PacketBuf>(
+        ctx: &StepContext<'v>,
+        rule: &FastRuleLine<'v>,
+        packet: &FastPacket<'v>,
+        traits: PacketTraits,
+        burst: &mut BurstContext<'v, '_>,
+        buf: &mut B,
+    ) -> Option<Rewritten<'v>>;
+}
+
+pub(super) struct FastUplink;
+pub(super) struct FastDownlink;
+
+impl FastDirection for FastUplink {
+    const DIRECTION: Direction = Direction::Uplink;
+
+    #[inline(always)]
+    fn session(
+        view: &TablesView<'_>,
+        _: &UeTable,
+        packet: &FastPacket<'_>,
+        _: bool,
+    ) -> SessionIndex {
+        view.session_of_teid(packet.teid)
+    }
+
+    #[inline]
+    fn arrival(link: &UsualLink) -> Option<InterfaceId> {
+        link.n3.as_ref().map(|n3| n3.id)
+    }
+
+    /// Decapsulates a packet.
+    // PERF: once per packet.
+    #[inline(always)]
+    fn rewrite<'v, B: PacketBuf>(
+        ctx: &StepContext<'v>,
+        rule: &FastRuleLine<'v>,
+        packet: &FastPacket<'v>,
+        PacketTraits { is_v6, is_unlimited }: PacketTraits,
+        burst: &mut BurstContext<'v, '_>,
+        buf: &mut B,
+    ) -> Option<Rewritten<'v>> {
+        let is_from_ue = is_ue_source(rule.source(is_v6), is_v6, packet.ue_key);
+        if !is_from_ue || !rule.matches_uplink(burst.arrival, packet.teid, packet.qfi) {
+            return None;
+        }
+        let hop = burst.hops.towards_block(ctx, rule.egress(), packet, is_v6, buf)?;
+        let usage = countable_usage(ctx, rule, packet)?;
+        if packet.len > hop.tx_link.mtu_bytes {
+            return None;
+        }
+        let ticket = match is_unlimited {
+            true => QueueTicket::NONE,
+            false => pass_rates(ctx, Self::DIRECTION, rule, packet, &mut burst.rates)?,
+        };
+        let received_len = buf.data_len();
+        let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
+        let frame = buf.replace_front(cut, EthernetHeader::LEN, keep)?;
+        let frame_len = frame.len();
+        let (header, ip) = frame.split_first_chunk_mut::<{ EthernetHeader::LEN }>()?;
+        emit_usual_link(header, hop.mac, hop.tx_link.mac, is_v6);
+        decrement_usual_hops(ip, is_v6);
+        count_packet(ctx, Self::DIRECTION, rule, usage, packet);
+        Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len, ticket })
+    }
+}
+
+impl FastDirection for FastDownlink {
+    const DIRECTION: Direction = Direction::Downlink;
+
+    #[inline(always)]
+    fn session(
+        _: &TablesView<'_>,
+        ues: &UeTable,
+        packet: &FastPacket<'_>,
+        is_v6: bool,
+    ) -> SessionIndex {
+        match is_v6 {
+            false => ues.session_v4(v4(packet.ue_key).to_bits()),
+            true => ues.session_v6(packet.ue_key),
+        }
+    }
+
+    #[inline]
+    fn arrival(link: &UsualLink) -> Option<InterfaceId> {
+        link.n6.as_ref().map(|(id, _)| *id)
+    }
+
+    /// Encapsulates a packet.
+    // PERF: once per packet.
+    #[inline(always)]
+    fn rewrite<'v, B: PacketBuf>(
+        ctx: &StepContext<'v>,
+        rule: &FastRuleLine<'v>,
+        packet: &FastPacket<'v>,
+        PacketTraits { is_v6, is_unlimited }: PacketTraits,
+        burst: &mut BurstContext<'v, '_>,
+        buf: &mut B,
+    ) -> Option<Rewritten<'v>> {
+        if !rule.matches_downlink(burst.arrival, packet.ue_key, is_v6) {
+            return None;
+        }
+        let hop = burst.hops.at(ctx, rule.next_hop())?;
+        let outer = hop.tx_link.outer.as_ref()?;
+        let usage = countable_usage(ctx, rule, packet)?;
+        let (teid, dst) = rule.tunnel();
+        let (tos, marking) = (rule.tos(), rule.marking());
+        let tunnel = UsualTunnel { dst_mac: hop.mac, dst, tos, teid, marking };
+        if tunnel.ip_len(packet.len)? > hop.tx_link.mtu_bytes {
+            return None;
+        }
+        let ticket = match is_unlimited {
+            true => QueueTicket::NONE,
+            false => pass_rates(ctx, Self::DIRECTION, rule, packet, &mut burst.rates)?,
+        };
+        let received_len = buf.data_len();
+        let headers_len = tunnel.headers_len();
+        let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
+        let frame = buf.replace_front(cut, headers_len, keep)?;
+        let frame_len = frame.len();
+        // Neither fails: there is room for the headers, and their length fields hold the length.
+        outer.emit(&tunnel, packet.len, frame)?;
+        decrement_usual_hops(frame.get_mut(headers_len..)?, is_v6);
+        count_packet(ctx, Self::DIRECTION, rule, usage, packet);
+        Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len, ticket })
+    }
+}
+
+/// True if `source`, a lookup key, is the UE's address.
+#[inline(always)]
+fn is_ue_source(ue: FastRuleUe<u64>, is_v6: bool, source: u64) -> bool {
+    match ue {
+        FastRuleUe::Only(only) => only == source,
+        FastRuleUe::Any => is_forwardable(is_v6, source),
+        FastRuleUe::None => false,
+    }
+}
+
+/// The usage counters of the URRs. `None` if the packet might reach a limit of one or has to be
+/// reported.
+#[inline(always)]
+fn countable_usage<'v>(
+    ctx: &StepContext<'v>,
+    rule: &FastRuleLine<'_>,
+    packet: &FastPacket<'_>,
+) -> Option<[Option<CountableUsage<'v>>; FAST_RULE_URRS_MAX]> {
+    let mut usage = [None; FAST_RULE_URRS_MAX];
+    for (usage, urr) in usage.iter_mut().zip(rule.urrs()) {
+        let Some(urr) = urr else { break };
+        *usage = Some(ctx.view.usage().countable(&urr, u64::from(packet.len))?);
+    }
+    Some(usage)
+}
+
+/// Counts a packet for its URRs and its session.
+#[inline(always)]
+fn count_packet(
+    ctx: &StepContext<'_>,
+    direction: Direction,
+    rule: &FastRuleLine<'_>,
+    usage: [Option<CountableUsage<'_>>; FAST_RULE_URRS_MAX],
+    packet: &FastPacket<'_>,
+) {
+    let bytes = u64::from(packet.len);
+    for usage in usage {
+        let Some(usage) = usage else { break };
+        usage.count(direction, bytes, ctx.now);
+    }
+    rule.count(bytes);
+}

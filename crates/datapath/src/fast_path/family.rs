@@ -1,0 +1,89 @@
+//! The address families of a burst's packets.
+
+use core::hint::select_unpredictable;
+
+use adit_types::limits::BURST_MAX;
+
+use super::packet::FastPacket;
+
+/// The families in a burst; chosen outside the packet loops.
+pub(super) trait FamilyMix {
+    /// Both families occur.
+    const ARE_MIXED: bool = false;
+
+    /// True if a packet is IPv6.
+    fn is_v6(packet: &FastPacket<'_>) -> bool;
+}
+
+pub(super) struct OnlyV4;
+pub(super) struct OnlyV6;
+pub(super) struct Mixed;
+
+impl FamilyMix for OnlyV4 {
+    #[inline(always)]
+    fn is_v6(_: &FastPacket<'_>) -> bool {
+        false
+    }
+}
+
+impl FamilyMix for OnlyV6 {
+    #[inline(always)]
+    fn is_v6(_: &FastPacket<'_>) -> bool {
+        true
+    }
+}
+
+impl FamilyMix for Mixed {
+    const ARE_MIXED: bool = true;
+
+    #[inline(always)]
+    fn is_v6(packet: &FastPacket<'_>) -> bool {
+        packet.is_v6
+    }
+}
+
+/// The packets of a burst in the order IPv4, then IPv6.
+///
+/// PERF: branches on the family of mixed packets are mispredicted. In this order they are predicted,
+/// and the order itself is found without a branch per packet.
+pub(super) struct FamilyOrder {
+    /// Positions of IPv4 packets from the front, of IPv6 packets from the end in reverse.
+    positions: [u8; BURST_MAX],
+    v4: usize,
+    v6: usize,
+}
+
+impl FamilyOrder {
+    /// The order of no packet.
+    #[inline(always)]
+    pub const fn new() -> Self {
+        Self { positions: [0; BURST_MAX], v4: 0, v6: 0 }
+    }
+
+    /// The order of recognized packets.
+    #[inline]
+    pub fn of(packets: &[FastPacket<'_>]) -> Self {
+        let mut order = Self::new();
+        packets.iter().for_each(|packet| order.push(packet.is_v6));
+        order
+    }
+
+    /// Adds the next packet of a burst.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation, reason = "a burst is short")]
+    pub fn push(&mut self, is_v6: bool) {
+        let position = self.v4 + self.v6;
+        let at = select_unpredictable(is_v6, BURST_MAX - 1 - self.v6 % BURST_MAX, self.v4);
+        self.positions[at % BURST_MAX] = position as u8;
+        self.v6 += usize::from(is_v6);
+        self.v4 += usize::from(!is_v6);
+    }
+
+    /// Positions in the burst of the packets of IPv4, then of those of IPv6.
+    #[inline]
+    pub fn families(&self) -> [&[u8]; 2] {
+        let range =
+            |from: usize, len: usize| self.positions.get(from..from + len).unwrap_or_default();
+        [range(0, self.v4), range(BURST_MAX.saturating_sub(self.v6), self.v6)]
+    }
+}

@@ -1,0 +1,111 @@
+//! The next hops of a burst: most packets share one, so each family remembers the last.
+
+use adit_pktio::PacketBuf;
+use adit_types::{InterfaceSet, MacAddr, NextHopIndex};
+use adit_wire::usual_dst;
+
+use super::packet::FastPacket;
+use crate::context::StepContext;
+use crate::interfaces::TxLink;
+
+/// A next hop whose link-layer address is known.
+#[derive(Clone, Copy)]
+pub(super) struct ResolvedHop<'v> {
+    pub mac: MacAddr,
+    pub tx_link: &'v TxLink,
+}
+
+/// What leads to no hop.
+const NO_HOP: u64 = u64::MAX;
+
+/// The last hop of each family, by what led there.
+pub(super) struct HopCache<'v> {
+    hops: [(u64, Option<ResolvedHop<'v>>); 2],
+    /// The link of the last hop.
+    tx_link: Option<&'v TxLink>,
+    /// All hops had that link.
+    is_one_link: bool,
+}
+
+impl<'v> HopCache<'v> {
+    /// No hop.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self { hops: [(NO_HOP, None); 2], tx_link: None, is_one_link: true }
+    }
+
+    /// The link of all hops, if it was the same one.
+    #[inline]
+    pub fn only_link(&self) -> Option<&'v TxLink> {
+        self.tx_link.filter(|_| self.is_one_link)
+    }
+
+    /// The hop of an uplink packet towards the data networks of the interfaces `within`.
+    // PERF: once per uplink packet.
+    #[inline(always)]
+    pub fn towards_block<B: PacketBuf>(
+        &mut self,
+        ctx: &StepContext<'v>,
+        within: InterfaceSet,
+        packet: &FastPacket<'v>,
+        is_v6: bool,
+        buf: &B,
+    ) -> Option<ResolvedHop<'v>> {
+        let key = u64::from(packet.network_block) << 32 | u64::from(within.0);
+        match self.hops[usize::from(is_v6)] {
+            (known, Some(hop)) if known == key => Some(hop),
+            _ => self.find(ctx, within, packet, buf.data()),
+        }
+    }
+
+    /// Looks up the hop of a packet in `frame`. Other packets of its block share it if one gateway
+    /// leads to the whole block. Packets to another UE take the stages, which switch them locally.
+    #[cold]
+    #[inline(never)]
+    fn find(
+        &mut self,
+        ctx: &StepContext<'v>,
+        within: InterfaceSet,
+        packet: &FastPacket<'v>,
+        frame: &[u8],
+    ) -> Option<ResolvedHop<'v>> {
+        let (key, next_hop) = match ctx.view.block_gateway(within, packet.network_block) {
+            Some(gateway) => (u64::from(packet.network_block) << 32 | u64::from(within.0), gateway),
+            None => {
+                let dst = usual_dst(frame.get(usize::from(packet.offset)..)?, packet.is_v6)?;
+                if ctx.view.local_switching_interface(within, dst).is_some() {
+                    return None;
+                }
+                (NO_HOP, ctx.view.next_hop_towards(within, dst)?)
+            }
+        };
+        let hop = self.resolve(ctx, next_hop)?;
+        self.hops[usize::from(packet.is_v6)] = (key, Some(hop));
+        Some(hop)
+    }
+
+    /// The hop `index` of a downlink packet.
+    // PERF: once per downlink packet.
+    #[inline(always)]
+    pub fn at(&mut self, ctx: &StepContext<'v>, index: NextHopIndex) -> Option<ResolvedHop<'v>> {
+        let key = u64::from(index.0);
+        match self.hops[0] {
+            (known, Some(hop)) if known == key => Some(hop),
+            _ => {
+                let hop = self.resolve(ctx, index)?;
+                self.hops[0] = (key, Some(hop));
+                Some(hop)
+            }
+        }
+    }
+
+    /// The hop `index`, if its link-layer address is known and fresh.
+    #[inline]
+    fn resolve(&mut self, ctx: &StepContext<'v>, index: NextHopIndex) -> Option<ResolvedHop<'v>> {
+        let (interface, mac) = ctx.view.resolved_hop(index)?;
+        let tx_link = ctx.interfaces.tx_link(interface)?;
+        self.is_one_link &= self.tx_link.is_none_or(|last| last.id == tx_link.id);
+        self.tx_link = Some(tx_link);
+        Some(ResolvedHop { mac, tx_link })
+    }
+}

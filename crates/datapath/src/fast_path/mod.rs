@@ -1,0 +1,331 @@
+//! The fast path: all stages in one for the usual packet, which needs nothing but its session's fast
+//! rule.
+//!
+//! A packet whose layout is recognized (`adit_wire::usual`) and that meets the conditions of its
+//! session's fast rule (`adit_rules::FastRule`) is rewritten, counted and sent at once. Every other
+//! packet stays in the burst and takes the stages: they alone drop, answer, buffer and report. Later
+//! packets of the same session in the burst follow it there, so their order is kept.
+//!
+//! The passes over a burst: recognize, look up sessions, hand off packets of other workers, select
+//! rules by SDF filters, rewrite, send. Each pass prefetches the cache lines that the next one reads.
+
+mod direction;
+mod family;
+mod hop;
+mod packet;
+mod rates;
+mod recognize;
+mod select;
+mod send;
+mod ticket;
+
+use core::mem;
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_tables::{TablesView, UeTable};
+use adit_types::{Direction, InterfaceId, InterfaceSet, PortId, SessionIndex};
+
+use self::direction::{BurstContext, FastDirection, FastDownlink, FastUplink, PacketTraits};
+use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
+use self::hop::HopCache;
+use self::packet::FastPacket;
+use self::rates::{RateContext, join_queue, prefetch_queues};
+use self::recognize::{recognize_all, recognize_mixed};
+use self::select::select_rules;
+use self::send::{FastFrames, send_all, send_some};
+use self::ticket::QueueTicket;
+use crate::columns::BurstColumn;
+use crate::context::StepContext;
+use crate::handoff::Handoff;
+use crate::interfaces::{TxLink, UsualLink};
+use crate::tally::StepTally;
+use crate::worker_state::WorkerState;
+
+/// The packets of a burst, one entry per buffer.
+type FastPackets<'v> = BurstColumn<FastPacket<'v>>;
+
+/// Where a burst arrived.
+#[derive(Clone, Copy)]
+struct BurstOrigin<'l> {
+    port: PortId,
+    link: &'l UsualLink,
+}
+
+/// How many packets of a burst are usual, and how many are IPv6.
+#[derive(Clone, Copy)]
+struct BurstCounts {
+    usual: usize,
+    v6: usize,
+}
+
+/// Forwards the usual packets of a burst. The others stay in `rx`, in order within each direction.
+///
+/// Shape:   takes from `rx` what it forwards. n ≤ BURST_MAX.
+/// Cost:    one cache line each of the key table, the fast rule with the session's counters, each
+///          URR's usage and the next hop; the pass before prefetches it. No allocation, no clock.
+/// Spec:    see the stages.
+/// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`.
+pub(crate) fn forward_usual<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let Some(link) = ctx.interfaces.usual(port) else { return };
+    let mut packets = FastPackets::new();
+    let mix = match state.are_families_mixed {
+        false => recognize_all(&ctx.view, link, rx, &mut packets),
+        true => recognize_mixed(&ctx.view, link, rx, &mut packets),
+    };
+    let [usual, uplink, v6, unknown] = mix.counts();
+    state.are_families_mixed = v6 != 0 && v6 != rx.len();
+    if usual == 0 || unknown != 0 {
+        return;
+    }
+    let (origin, counts) = (BurstOrigin { port, link }, BurstCounts { usual, v6 });
+    match (uplink == packets.len(), uplink == 0) {
+        (true, _) => {
+            forward_one::<Io, FastUplink>(ctx, io, origin, counts, &mut packets, rx, state)
+        }
+        (_, true) => {
+            forward_one::<Io, FastDownlink>(ctx, io, origin, counts, &mut packets, rx, state);
+        }
+        _ => forward_both(ctx, io, origin, &packets, rx, state),
+    }
+}
+
+/// Splits a burst of both directions, and forwards each direction on its own.
+#[inline(never)]
+fn forward_both<'v, Io: PacketIo>(
+    ctx: &StepContext<'v>,
+    io: &mut Io,
+    origin: BurstOrigin<'_>,
+    packets: &FastPackets<'v>,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let [mut tunneled, mut plain] = [Burst::new(), Burst::new()];
+    let [mut uplink, mut downlink] = [FastPackets::new(), FastPackets::new()];
+    for (buf, packet) in rx.drain(..).zip(packets) {
+        let (bufs, packets) = match packet.direction {
+            Direction::Uplink => (&mut tunneled, &mut uplink),
+            Direction::Downlink => (&mut plain, &mut downlink),
+        };
+        bufs.push(buf);
+        packets.push(*packet);
+    }
+    let counts = |packets: &FastPackets<'_>| BurstCounts {
+        usual: packets.iter().filter(|packet| packet.is_usual).count(),
+        v6: packets.iter().filter(|packet| packet.is_v6).count(),
+    };
+    let (up, down) = (counts(&uplink), counts(&downlink));
+    forward_one::<Io, FastUplink>(ctx, io, origin, up, &mut uplink, &mut tunneled, state);
+    forward_one::<Io, FastDownlink>(ctx, io, origin, down, &mut downlink, &mut plain, state);
+    rx.extend(tunneled);
+    rx.extend(plain);
+}
+
+/// Forwards a burst of one direction, by the loop for the address families that are in it.
+fn forward_one<'v, Io: PacketIo, D: FastDirection>(
+    ctx: &StepContext<'v>,
+    io: &mut Io,
+    origin: BurstOrigin<'_>,
+    counts: BurstCounts,
+    packets: &mut FastPackets<'v>,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let are_usual = counts.usual == packets.len();
+    if counts.v6 == 0 {
+        forward_families::<Io, D, OnlyV4>(ctx, io, origin, are_usual, packets, rx, state);
+    } else if counts.v6 == packets.len() {
+        forward_families::<Io, D, OnlyV6>(ctx, io, origin, are_usual, packets, rx, state);
+    } else {
+        forward_families::<Io, D, Mixed>(ctx, io, origin, are_usual, packets, rx, state);
+    }
+}
+
+/// All passes over a burst behind recognition. `are_usual`: every packet is.
+#[inline(never)]
+fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
+    ctx: &StepContext<'v>,
+    io: &mut Io,
+    origin: BurstOrigin<'_>,
+    are_usual: bool,
+    packets: &mut FastPackets<'v>,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let Some(arrival) = D::arrival(origin.link) else { return };
+    let view = &ctx.view;
+    let WorkerState { shaping, handoff, tally, .. } = state;
+    let is_alone = handoff.is_alone();
+    find_sessions::<_, D, F>(view, view.ues(origin.link.domain), handoff, packets);
+    if !is_alone {
+        hand_off_foreign(handoff, origin.port, arrival, packets, rx, tally);
+    }
+    let has_selectors = prefetch_usage::<D, F>(view, packets);
+    let is_shaping = shaping.may_hold_packets();
+    if is_shaping {
+        prefetch_queues(view, D::DIRECTION, shaping, packets);
+    }
+    if has_selectors {
+        select_rules::<_, F>(D::DIRECTION, view, rx, packets);
+    }
+    let rewritten = rewrite_all::<Io, D, F>(ctx, arrival, are_usual, packets, rx, state);
+    state.tally.receive_fast(arrival, packets.len() - rewritten.left, rewritten.received_bytes);
+    match rewritten.only_link {
+        Some(link) => {
+            let frames = FastFrames { bufs: rx, bytes: rewritten.sent_bytes };
+            send_all::<Io, D>(io, link, frames, packets, state);
+        }
+        None => send_some::<Io, D>(ctx, io, packets, rx, state),
+    }
+}
+
+/// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Lines
+/// that another worker writes stay in its cache.
+#[inline(always)]
+// PERF: once per burst; the loops are those of the caller.
+fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
+    view: &TablesView<'v>,
+    ues: &UeTable,
+    handoff: &Handoff<B>,
+    packets: &mut FastPackets<'v>,
+) {
+    let is_alone = handoff.is_alone();
+    let find = |packet: &mut FastPacket<'v>| {
+        packet.session = D::session(view, ues, packet, F::is_v6(packet));
+        if is_alone || handoff.owns(packet.session) {
+            packet.slot = view.fast_rule_slot(packet.session, D::DIRECTION);
+            packet.slot.inspect(|slot| slot.prefetch());
+        }
+    };
+    if F::ARE_MIXED && D::DIRECTION == Direction::Downlink {
+        for family in FamilyOrder::of(packets).families() {
+            family.iter().for_each(|at| {
+                packets.get_mut(usize::from(*at)).map(find);
+            });
+        }
+    } else {
+        packets.iter_mut().for_each(find);
+    }
+}
+
+/// Hands off the packets whose sessions another worker owns, before anything of these is read.
+#[inline(never)]
+fn hand_off_foreign<B: PacketBuf>(
+    handoff: &mut Handoff<B>,
+    port: PortId,
+    arrival: InterfaceId,
+    packets: &mut FastPackets<'_>,
+    rx: &mut Burst<B>,
+    tally: &mut StepTally,
+) {
+    if packets.iter().all(|packet| handoff.owns(packet.session)) {
+        return;
+    }
+    for (buf, packet) in mem::take(rx).into_iter().zip(mem::take(packets)) {
+        if handoff.owns(packet.session) {
+            packets.push(packet);
+            rx.push(buf);
+        } else {
+            tally.receive(buf.data().len());
+            tally.receive_on(arrival, buf.data().len());
+            handoff.hand_off(packet.session, port, buf, tally);
+        }
+    }
+}
+
+/// Prefetches the usage lines of every packet. Returns whether SDF filters select the rule of some.
+#[inline(always)]
+// PERF: once per burst; the loop is one of the caller.
+fn prefetch_usage<'v, D: FastDirection, F: FamilyMix>(
+    view: &TablesView<'v>,
+    packets: &FastPackets<'v>,
+) -> bool {
+    let mut has_selectors = false;
+    for packet in packets {
+        let Some(slot) = packet.slot else { continue };
+        let is_v6 = F::is_v6(packet);
+        has_selectors |= view.prefetch_fast_rule_usage(slot, packet.session, D::DIRECTION, is_v6);
+    }
+    has_selectors
+}
+
+/// What the pass over a burst rewrote.
+struct RewrittenBurst<'v> {
+    /// Octets of the rewritten packets, as received.
+    received_bytes: usize,
+    /// Octets of their frames.
+    sent_bytes: usize,
+    /// Packets for the stages.
+    left: usize,
+    /// The link of all packets, if all leave at once through the same one.
+    only_link: Option<&'v TxLink>,
+}
+
+/// Rewrites the packets that meet the conditions of their fast rules, and marks the others as not
+/// usual.
+#[inline(always)]
+// PERF: once per burst; the loop is one of the caller.
+fn rewrite_all<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
+    ctx: &StepContext<'v>,
+    arrival: InterfaceId,
+    are_usual: bool,
+    packets: &mut FastPackets<'v>,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) -> RewrittenBurst<'v> {
+    let WorkerState { buffering, shaping, .. } = state;
+    let is_shaping = shaping.may_hold_packets();
+    let is_shared = !ctx.view.aggregates().is_empty();
+    let contended = shaping.queues.contended();
+    let mut burst = BurstContext {
+        arrival: InterfaceSet::only(arrival),
+        hops: HopCache::new(),
+        rates: RateContext { leases: &mut shaping.leases, contended },
+    };
+    let queues = &shaping.queues;
+    let mut left = BurstColumn::<SessionIndex>::new();
+    // Some packets are not usual, or packets of their sessions are buffered or were left to the
+    // stages.
+    let mut is_watched = !are_usual || !buffering.is_empty();
+    let mut any_queued = false;
+    let [mut received_bytes, mut sent_bytes] = [0, 0];
+    for (buf, packet) in rx.iter_mut().zip(packets.iter_mut()) {
+        let takes_stages = is_watched
+            && (!packet.is_usual
+                || left.contains(&packet.session)
+                || buffering.has_packets_of(packet.session));
+        let rule = if takes_stages { None } else { packet.rule() };
+        let rewritten = rule.and_then(|rule| {
+            let is_unlimited = rule.meters() == 0 && !is_shared;
+            if is_shaping && !is_unlimited {
+                let ticket = QueueTicket::of(&rule);
+                if !join_queue(queues, D::DIRECTION, ticket, packet) {
+                    return None;
+                }
+            }
+            let traits = PacketTraits { is_v6: F::is_v6(packet), is_unlimited };
+            D::rewrite(ctx, &rule, packet, traits, &mut burst, buf)
+        });
+        let Some(rewritten) = rewritten else {
+            // As many are pushed as there are packets.
+            left.push(packet.session);
+            packet.is_usual = false;
+            is_watched = true;
+            continue;
+        };
+        packet.tx_link = rewritten.tx_link.id;
+        if rewritten.ticket != QueueTicket::NONE {
+            packet.ticket = rewritten.ticket;
+            any_queued = true;
+        }
+        received_bytes += rewritten.received_len;
+        sent_bytes += rewritten.frame_len;
+    }
+    let only_link = burst.hops.only_link().filter(|_| !any_queued && left.is_empty());
+    RewrittenBurst { received_bytes, sent_bytes, left: left.len(), only_link }
+}

@@ -1,0 +1,77 @@
+//! What the fast path knows of one packet.
+
+use adit_tables::{FastRuleLine, FastRuleSlot, SelectedFastRule};
+use adit_types::{Direction, InterfaceId, Qfi, SessionIndex, Teid};
+
+use super::ticket::QueueTicket;
+
+/// The interface of a packet that does not leave.
+pub(super) const NO_TX_LINK: InterfaceId = InterfaceId(u8::MAX);
+
+/// One packet of a burst.
+///
+/// PERF: written field by field into its column and read by reference; moved as a whole, it goes
+/// through the stack in pieces that its reader waits for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FastPacket<'v> {
+    pub direction: Direction,
+    /// The fast path may forward it, or did. Otherwise it takes the stages, and so do later packets
+    /// of its session.
+    pub is_usual: bool,
+    /// The lookup key is that of an IPv6 UE.
+    pub is_v6: bool,
+    /// QoS flow of the PDU Session Container in uplink.
+    pub qfi: Option<Qfi>,
+    /// Where the user's packet begins. Unit: octets.
+    pub offset: u8,
+    /// In uplink the block of its destination (`TablesView::network_block_v4`).
+    pub network_block: u8,
+    /// The interface that it leaves through. Written when it is rewritten.
+    pub tx_link: InterfaceId,
+    /// Length of the user's packet. Unit: octets.
+    pub len: u16,
+    /// In uplink the tunnel that it arrived in.
+    pub teid: Teid,
+    /// Written when the session is looked up.
+    pub session: SessionIndex,
+    /// The UE's address in the user's packet, as a lookup key.
+    pub ue_key: u64,
+    /// The queue that it has to join. Written when that is known.
+    pub ticket: QueueTicket,
+    /// Where its session's fast rule is. Written when the session is looked up.
+    pub slot: Option<FastRuleSlot<'v>>,
+    /// Its fast rule, if SDF filters selected one.
+    pub selected: Option<SelectedFastRule<'v>>,
+}
+
+impl FastPacket<'static> {
+    /// A packet of which nothing is known.
+    pub const BLANK: Self = Self {
+        direction: Direction::Downlink,
+        is_usual: false,
+        is_v6: false,
+        qfi: None,
+        offset: 0,
+        network_block: 0,
+        tx_link: NO_TX_LINK,
+        len: 0,
+        teid: Teid(0),
+        session: SessionIndex::NONE,
+        ue_key: 0,
+        ticket: QueueTicket::NONE,
+        slot: None,
+        selected: None,
+    };
+}
+
+impl<'v> FastPacket<'v> {
+    /// Its fast rule; `None` without one, and while the control thread writes it.
+    #[inline(always)]
+    // PERF: once per packet.
+    pub fn rule(&self) -> Option<FastRuleLine<'v>> {
+        match self.selected {
+            None => self.slot.and_then(FastRuleSlot::read),
+            Some(selected) => Some(selected.fast_rule()),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The rates of a fast rule: its own, and those that sessions share.
+
+use adit_pktio::PacketBuf;
+use adit_rules::{Excess, Guarantee};
+use adit_shaper::RateSet;
+use adit_tables::{FastRuleLine, Leases, MeterPair, TablesView, prefetch};
+use adit_types::{Direction, Nanos};
+
+use super::FastPackets;
+use super::packet::FastPacket;
+use super::ticket::QueueTicket;
+use crate::aggregates::{Sharing, arriving};
+use crate::context::StepContext;
+use crate::shaping::{Shaping, ShapingQueues};
+
+/// The shared rates of a burst.
+pub(super) struct RateContext<'l> {
+    /// Octets leased from shared rates.
+    pub leases: &'l mut Leases,
+    /// Shared rates that packets wait for.
+    pub contended: RateSet,
+}
+
+/// Prefetches the queues that packets may have to join.
+#[inline(never)]
+pub(super) fn prefetch_queues<B: PacketBuf>(
+    view: &TablesView<'_>,
+    direction: Direction,
+    shaping: &Shaping<B>,
+    packets: &FastPackets<'_>,
+) {
+    for packet in packets {
+        if let Some(queue) = shaping.queues.first_flow(packet.session, direction) {
+            prefetch(queue);
+            view.prefetch_meter_queue(packet.session, direction);
+        }
+    }
+}
+
+/// Has a packet join its queue if that exists: writes its ticket. Returns false if the queue is full:
+/// the stages drop and count the packet.
+#[inline(never)]
+pub(super) fn join_queue<B: PacketBuf>(
+    queues: &ShapingQueues<B>,
+    direction: Direction,
+    ticket: QueueTicket,
+    packet: &mut FastPacket<'_>,
+) -> bool {
+    let Some(queue) = queues.find(&ticket.key(packet.session, direction)) else {
+        return queues.has_room(0);
+    };
+    packet.ticket = ticket.with_queue(queue);
+    queues.has_room(queues.len_of(queue))
+}
+
+/// Charges the rates of a packet. Returns the queue that it has to join, or [`QueueTicket::NONE`] if
+/// it leaves at once; `None` if the stages decide. After this only a malformed buffer can stop the
+/// packet.
+#[inline(always)]
+// PERF: once per packet with rates.
+pub(super) fn pass_rates(
+    ctx: &StepContext<'_>,
+    direction: Direction,
+    rule: &FastRuleLine<'_>,
+    packet: &FastPacket<'_>,
+    rates: &mut RateContext<'_>,
+) -> Option<QueueTicket> {
+    if !ctx.view.aggregates().is_empty() {
+        return pass_shared(ctx, direction, rule, packet, rates);
+    }
+    let which = rule.meters();
+    if which == 0 {
+        return Some(QueueTicket::NONE);
+    }
+    let pair = ctx.view.meter_pair(packet.session, direction)?;
+    if packet.ticket == QueueTicket::NONE && pair.pass(which, ctx.now, packet.len) {
+        return Some(QueueTicket::NONE);
+    }
+    queue_or_drop(pair, which, ctx.now, packet.ticket.or(QueueTicket::of(rule)))
+}
+
+/// `ticket`, if the closed buckets shape. If they police, the stages drop the packet.
+#[inline(never)]
+fn queue_or_drop(
+    pair: MeterPair<'_>,
+    which: u64,
+    now: Nanos,
+    ticket: QueueTicket,
+) -> Option<QueueTicket> {
+    pair.can_wait(which, now).then_some(ticket)
+}
+
+/// [`pass_rates`] for a packet that shares rates with other sessions.
+#[inline(never)]
+fn pass_shared(
+    ctx: &StepContext<'_>,
+    direction: Direction,
+    rule: &FastRuleLine<'_>,
+    packet: &FastPacket<'_>,
+    rates: &mut RateContext<'_>,
+) -> Option<QueueTicket> {
+    let which = rule.meters();
+    let ticket = packet.ticket.or(QueueTicket::of(rule));
+    let sharing = Sharing { slice: rule.slice(), guarantee: Guarantee::Nothing };
+    let pair = ctx.view.meter_pair(packet.session, direction)?;
+    let queue = || pair.can_wait(which, ctx.now).then_some(ticket);
+    if packet.ticket != QueueTicket::NONE {
+        return queue();
+    }
+    if !rule.is_guaranteed()
+        && let Err(closed) =
+            sharing.check_open(ctx, rates.leases, direction, arriving(rates.contended))
+    {
+        return if closed.excess == Excess::Shaped { queue() } else { None };
+    }
+    if !pair.pass(which, ctx.now, packet.len) {
+        return queue();
+    }
+    sharing.charge(ctx, rates.leases, direction, packet.len);
+    Some(QueueTicket::NONE)
+}

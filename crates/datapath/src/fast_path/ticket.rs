@@ -1,0 +1,70 @@
+//! Which queue a packet has to join, in one word.
+
+use adit_rules::{FAST_RULE_METERS_MAX, Guarantee};
+use adit_shaper::{FlowIndex, QueueKey};
+use adit_tables::FastRuleLine;
+use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX};
+use adit_types::{Direction, SessionIndex};
+
+use crate::aggregates::Sharing;
+
+/// The queue that a packet has to join before it leaves. Bits:
+///
+/// ```text
+/// 63      set in every ticket
+/// 32..63  index of the queue, counted from one; zero if the queue does not exist yet
+/// 16..32  tag of the queue's key (`Sharing::tag`)
+/// 0..16   the session's buckets that the queue waits for
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct QueueTicket(u64);
+
+const IS_TICKET: u64 = 1 << 63;
+const TAG_SHIFT: u32 = 16;
+const INDEX_SHIFT: u32 = 32;
+const BUCKETS: u64 = (1 << FAST_RULE_METERS_MAX) - 1;
+
+const _: () = assert!(FAST_RULE_METERS_MAX <= 16);
+const _: () =
+    assert!(SHAPED_PKTS_MAX + BURST_MAX < 1 << 31, "queues are at most as many as packets");
+
+impl QueueTicket {
+    /// The packet leaves at once.
+    pub const NONE: Self = Self(0);
+
+    /// The ticket of packets of a fast rule.
+    #[inline]
+    pub fn of(rule: &FastRuleLine<'_>) -> Self {
+        let guarantee = if rule.is_guaranteed() { Guarantee::Whole } else { Guarantee::Nothing };
+        let tag = Sharing { slice: rule.slice(), guarantee }.tag();
+        Self(IS_TICKET | u64::from(tag) << TAG_SHIFT | rule.meters())
+    }
+
+    /// The same for a queue that exists.
+    #[inline]
+    pub const fn with_queue(self, FlowIndex(index): FlowIndex) -> Self {
+        Self(self.0 | (index as u64 + 1) << INDEX_SHIFT)
+    }
+
+    /// This one, or `other` if this is [`QueueTicket::NONE`].
+    #[inline]
+    pub const fn or(self, other: Self) -> Self {
+        if self.0 == 0 { other } else { self }
+    }
+
+    /// The key of the queue.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "a tag has 16 bits")]
+    pub const fn key(self, session: SessionIndex, direction: Direction) -> QueueKey {
+        let tag = (self.0 >> TAG_SHIFT) as u16;
+        QueueKey { session, direction, buckets: self.0 & BUCKETS, tag }
+    }
+
+    /// The queue, if it exists.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "an index has 31 bits")]
+    pub fn queue(self) -> Option<FlowIndex> {
+        let index = ((self.0 & !IS_TICKET) >> INDEX_SHIFT) as u32;
+        index.checked_sub(1).map(FlowIndex)
+    }
+}

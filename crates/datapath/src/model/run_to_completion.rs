@@ -1,0 +1,305 @@
+//! Run to completion: one worker takes each burst from receive to transmit.
+//!
+//! A step runs commands, releases packets that waited, polls each port once, takes every burst through
+//! the fast path and the stages, transmits, and then runs the slow path.
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_rules::DropReason;
+use adit_types::PortId;
+
+use crate::columns::{BurstLane, BurstLanes, LaneKind};
+use crate::command::run_commands;
+use crate::context::StepContext;
+use crate::fast_path::forward_usual;
+use crate::handoff::{WorkerSet, hand_off_lane};
+use crate::resume::{review_lane, review_some};
+use crate::shaping::ReviewTime;
+use crate::slow::{self, SlowLimits};
+use crate::stage::s1_parse::s1_parse;
+use crate::stage::s2_lookup::s2_lookup;
+use crate::stage::s3_classify::s3_classify;
+use crate::stage::s4_enforce::s4_enforce;
+use crate::stage::s5_account::s5_account;
+use crate::stage::s6_apply::s6_apply;
+use crate::tally::WaitingCounts;
+use crate::worker_state::WorkerState;
+
+/// What one step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepReport {
+    /// Packets received, and taken over from other workers.
+    pub received: usize,
+    /// Nothing was received, commanded or waiting: the caller may pause.
+    pub idle: bool,
+    /// Workers that packets were handed to: those that pause must be woken.
+    pub given: WorkerSet,
+}
+
+/// What a step polls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PollPlan<'c> {
+    /// The ports, in this order.
+    pub ports: &'c [PortId],
+    /// Packets per port, 1..=`BURST_MAX`.
+    pub burst: usize,
+    /// One more than the highest port of all workers.
+    pub port_count: usize,
+}
+
+/// Runs one step. `rx` is room for a burst, and empty between steps.
+#[inline(always)]
+// PERF: part of `Worker::step`, which is one function.
+pub(crate) fn step<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    plan: PollPlan<'_>,
+    limits: &mut SlowLimits,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) -> StepReport {
+    let waited = state.packets_waiting();
+    let is_busy = release_waiting(ctx, io, rx, state);
+    let mut received = 0;
+    for &port in plan.ports {
+        let count = io.rx_burst(port, plan.burst, rx);
+        if count > 0 {
+            received += count;
+            state.tally.burst();
+            process(ctx, io, port, rx, state);
+        }
+    }
+    if !state.handoff.is_alone() {
+        received += take_over(ctx, io, plan.port_count, rx, state);
+    }
+    if !state.slow.is_empty() {
+        slow::run(ctx, io, limits, state);
+        process_switched(ctx, io, rx, state);
+        state.queues.flush(io, &mut state.tally);
+        state.handoff.flush(&mut state.tally);
+    }
+    let idle = received == 0 && !is_busy;
+    if !idle {
+        publish_counts(ctx, waited, state);
+    }
+    StepReport { received, idle, given: state.handoff.take_notified() }
+}
+
+/// Runs commands, and sends packets that waited and may leave by now. Returns whether there was
+/// anything to do.
+#[inline(always)]
+// PERF: as above.
+fn release_waiting<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) -> bool {
+    let is_shaping = !state.shaping.is_empty();
+    let is_blocked = state.queues.backlog.len() > 0;
+    if is_blocked {
+        state.queues.backlog.send(io, ctx.now, &mut state.tally);
+    }
+    let WorkerState { shaping, queues, tally, .. } = &mut *state;
+    shaping.review_changes(ctx, io, queues, tally, ReviewTime::StepBegin);
+    let was_commanded = run_commands(ctx, io, state);
+    let is_unresolved = state.unresolved.len() > 0;
+    if is_unresolved {
+        let WorkerState { queues, unresolved, events, tally, .. } = &mut *state;
+        unresolved.release(ctx, io, queues, events, tally);
+    }
+    let has_expired = state.fragments.reassembly.expire(ctx.now, &mut state.tally);
+    let was_resumed = !state.buffering.is_empty() && review_some(ctx, io, state);
+    if is_shaping {
+        let WorkerState { shaping, queues, tally, .. } = &mut *state;
+        shaping.release(ctx, io, queues, tally);
+    }
+    process_switched(ctx, io, rx, state);
+    let may_have_sent = is_unresolved || was_commanded || was_resumed || is_shaping;
+    if may_have_sent {
+        state.queues.flush(io, &mut state.tally);
+    }
+    may_have_sent || is_blocked || has_expired
+}
+
+/// Processes one received burst, and then the packets in it that are switched to other UEs.
+fn process<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    forward_burst(ctx, io, port, rx, state);
+    process_switched(ctx, io, rx, state);
+}
+
+/// Processes packets that are switched to other UEs, as packets that arrive from their data network.
+#[inline]
+fn process_switched<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    while state.queues.switched.len() > 0 {
+        let Some(port) = state.queues.switched.take(rx) else { return };
+        state.tally.set_recirculated(true);
+        forward_burst(ctx, io, port, rx, state);
+        state.tally.set_recirculated(false);
+    }
+}
+
+/// Takes one burst through the fast path and the stages.
+fn forward_burst<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    // Only the stages can place a command such as an End Marker between packets. Commands that arrive
+    // from here on belong to fast rules that become readable in a later step.
+    if !state.has_commands() {
+        forward_usual(ctx, io, port, rx, state);
+        if rx.is_empty() {
+            state.handoff.flush(&mut state.tally);
+            return;
+        }
+    }
+    run_stages(ctx, io, port, rx, state);
+    if state.fragments.any_arrived() {
+        join_fragments(ctx, io, port, rx, state);
+    }
+    state.queues.flush(io, &mut state.tally);
+    state.handoff.flush(&mut state.tally);
+}
+
+/// Takes a burst through all stages.
+fn run_stages<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let mut lanes = BurstLanes::new();
+    let links = ctx.interfaces.of_port(port);
+    let WorkerState { slow, fragments, tally, .. } = &mut *state;
+    s1_parse(links, rx, &mut lanes, slow, fragments, tally);
+    run_lane(ctx, io, port, &mut lanes.tunneled, state);
+    run_lane(ctx, io, port, &mut lanes.downlink_v4, state);
+    run_lane(ctx, io, port, &mut lanes.downlink_v6, state);
+}
+
+/// Takes one lane through the stages after parsing.
+fn run_lane<'v, Io: PacketIo, K: LaneKind>(
+    ctx: &StepContext<'v>,
+    io: &mut Io,
+    port: PortId,
+    lane: &mut BurstLane<'v, Io::Buf, K>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    if lane.is_empty() {
+        return;
+    }
+    debug_assert_eq!(lane.len(), lane.bufs.len());
+    s2_lookup(&ctx.view, lane);
+    hand_off_lane(&mut state.handoff, port, lane, &mut state.tally);
+    s3_classify(ctx, &mut state.fragments.first_fragments, lane);
+    let WorkerState { shaping, queues, tally, .. } = &mut *state;
+    shaping.review_changes(ctx, io, queues, tally, ReviewTime::MidStep);
+    review_lane(ctx, io, lane, state);
+    let WorkerState { shaping, events, tally, .. } = &mut *state;
+    s4_enforce(ctx, lane, shaping, events, tally);
+    s5_account(ctx, lane, events, tally);
+    s6_apply(ctx, io, lane, state);
+}
+
+/// Joins fragments of tunnel packets, and takes the whole packets through the stages.
+#[cold]
+fn join_fragments<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let WorkerState { fragments, handoff, tally, .. } = &mut *state;
+    fragments.join(ctx.now, port, rx, handoff, tally);
+    if !rx.is_empty() {
+        state.tally.set_recirculated(true);
+        run_stages(ctx, io, port, rx, state);
+        state.tally.set_recirculated(false);
+    }
+}
+
+/// Takes over packets that other workers received for sessions of this one. Returns how many.
+///
+/// Cost: per other worker at most two bursts for each port, as many as that worker received and
+///       switched in a step, and one of End Markers, which it hands over after them.
+fn take_over<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    bursts: usize,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) -> usize {
+    let mut taken = 0;
+    state.tally.set_taken_over(true);
+    for source in 0..state.handoff.sources() {
+        for _ in 0..=2 * bursts {
+            let Some(port) = state.handoff.take(source, rx) else { break };
+            taken += rx.len();
+            process(ctx, io, port, rx, state);
+        }
+    }
+    state.tally.set_taken_over(false);
+    taken
+}
+
+/// Drops everything that waits, so that the packet identity closes. Nothing is transmitted.
+pub(crate) fn drain<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    rx: &mut Burst<B>,
+    state: &mut WorkerState<B>,
+) {
+    let waited = state.packets_waiting();
+    drop_taken_over(rx, state);
+    state.unresolved.drain(&mut state.tally);
+    state.buffering.drain(&mut state.tally);
+    state.fragments.reassembly.drain(&mut state.tally);
+    state.shaping.drain(&mut state.tally);
+    state.queues.backlog.drain(&mut state.tally);
+    publish_counts(ctx, waited, state);
+}
+
+/// Drops packets that other workers handed over.
+fn drop_taken_over<B: PacketBuf>(rx: &mut Burst<B>, state: &mut WorkerState<B>) {
+    state.tally.set_taken_over(true);
+    for source in 0..state.handoff.sources() {
+        while state.handoff.take(source, rx).is_some() {
+            for buf in rx.drain(..) {
+                state.tally.receive(buf.data().len());
+                state.tally.drop(DropReason::HandoffFull);
+            }
+        }
+    }
+    state.tally.set_taken_over(false);
+}
+
+/// Adds the counts of the step to the worker's counters. `waited`: packets that waited before it.
+fn publish_counts<B: PacketBuf>(ctx: &StepContext<'_>, waited: usize, state: &mut WorkerState<B>) {
+    let waiting = state.packets_waiting();
+    debug_assert!(
+        state.tally.identity_holds(waited, waiting),
+        "a packet has no outcome, or two: {:?}",
+        state.tally
+    );
+    let counts = WaitingCounts {
+        by_far: state.buffering.len(),
+        by_rate: state.shaping.len(),
+        by_fragment: state.fragments.reassembly.len(),
+        by_port: state.queues.backlog.len(),
+    };
+    state.tally.flush(ctx.view.counters(), waiting, counts);
+}

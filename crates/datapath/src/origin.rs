@@ -1,0 +1,40 @@
+//! Where a frame comes from, which decides how it is counted.
+
+use adit_rules::DropReason;
+use adit_types::Direction;
+
+use crate::tally::StepTally;
+
+/// The origin of a frame that leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A user packet that was received.
+    Received(Direction),
+    /// The same, within the guaranteed bit rate of its flow.
+    Guaranteed(Direction),
+    /// A copy of a user packet, by Duplicating Parameters of its FAR.
+    Copy,
+    /// Adit made it: ARP, neighbor discovery, ICMP, GTP-U signalling.
+    Own,
+}
+
+impl Origin {
+    /// The origin of a user packet.
+    #[inline]
+    pub const fn user(direction: Direction, is_guaranteed: bool) -> Self {
+        match is_guaranteed {
+            true => Self::Guaranteed(direction),
+            false => Self::Received(direction),
+        }
+    }
+
+    /// Counts a frame that its port does not take and that is not queued either.
+    #[cold]
+    pub fn count_lost(self, tally: &mut StepTally) {
+        match self {
+            Self::Received(_) | Self::Guaranteed(_) => tally.drop(DropReason::TxQueueFull),
+            Self::Copy => tally.lose_duplicate(),
+            Self::Own => tally.lose_originated(),
+        }
+    }
+}

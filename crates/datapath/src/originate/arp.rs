@@ -1,0 +1,61 @@
+//! ARP requests and announcements. Spec: RFC 826, 5227.
+
+use core::net::Ipv4Addr;
+
+use adit_pktio::PacketIo;
+use adit_tables::Interface;
+use adit_types::MacAddr;
+use adit_wire::EtherType;
+use adit_wire::arp::ArpPacket;
+use adit_wire::ethernet::{emit_link, link_len};
+
+use crate::originate::resize;
+use crate::worker_state::WorkerState;
+
+/// Asks for the hardware address of `target`: everyone, or the station where it was.
+pub(crate) fn solicit<Io: PacketIo>(
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+    interface: &Interface,
+    target: Ipv4Addr,
+    unicast: Option<MacAddr>,
+) {
+    let Some(((own, _), buf)) = interface.v4.zip(io.alloc()) else {
+        state.tally.lose_originated();
+        return;
+    };
+    let request = ArpPacket::request(interface.mac, own, target);
+    send(io, state, interface, buf, unicast.unwrap_or(MacAddr::BROADCAST), &request);
+}
+
+/// Announces our address: a request for it that nobody has to answer. Spec: RFC 5227 §2.3.
+pub(crate) fn announce<Io: PacketIo>(
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+    interface: &Interface,
+) {
+    if let Some((own, _)) = interface.v4 {
+        solicit(io, state, interface, own, None);
+    }
+}
+
+/// Sends an ARP packet to the station `dst`, in `buf`, whatever that held.
+pub(crate) fn send<Io: PacketIo>(
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+    interface: &Interface,
+    mut buf: Io::Buf,
+    dst: MacAddr,
+    packet: &ArpPacket,
+) {
+    let len = link_len(interface.vlan);
+    let written = resize(&mut buf, len + ArpPacket::LEN).is_some_and(|frame| {
+        emit_link(frame, dst, interface.mac, interface.vlan, EtherType::ARP).is_ok()
+            && packet.emit(frame.get_mut(len..).unwrap_or_default()).is_ok()
+    });
+    if written {
+        state.originate(io, interface, buf);
+    } else {
+        state.tally.lose_originated();
+    }
+}

@@ -1,0 +1,63 @@
+//! GTP-U Echo Requests of the control thread. Spec: TS 29.281 §7.2.1, §4.4.2.
+
+use core::net::IpAddr;
+
+use adit_pktio::PacketIo;
+use adit_rules::WorkerEvent;
+use adit_types::{InterfaceRole, InterfaceSet};
+use adit_wire::gtpu::{ECHO_REQUEST_LEN_MAX, UDP_PORT, emit_echo_request};
+
+use crate::context::StepContext;
+use crate::egress::egress_by_route;
+use crate::interfaces::source_addr;
+use crate::origin::Origin;
+use crate::originate::gtpu::{self, GtpuMessage};
+use crate::worker_state::WorkerState;
+
+/// What a command asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EchoProbe {
+    /// The GTP-U peer.
+    pub peer: IpAddr,
+    /// The interfaces that may lead there.
+    pub interfaces: InterfaceSet,
+    /// Sequence number, repeated in the response.
+    pub sequence: u16,
+    /// ToS or Traffic Class of the packet.
+    pub tos: u8,
+}
+
+/// Sends an Echo Request, and tells when. What cannot be sent for want of a way, a buffer or the
+/// station's address is counted as lost; the control thread asks again.
+pub(crate) fn request<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+    ask: EchoProbe,
+) {
+    let EchoProbe { peer, interfaces, sequence, tos } = ask;
+    let mut octets = [0; ECHO_REQUEST_LEN_MAX];
+    let len = emit_echo_request(&mut octets, sequence, ctx.recovery_time_stamp);
+    let sent = len.ok().and_then(|len| {
+        let egress = egress_by_route(ctx, InterfaceRole::N3, interfaces, peer)?;
+        let src = source_addr(egress.interface, peer)?;
+        let mut buf = io.alloc()?;
+        let message =
+            GtpuMessage { src, dst: peer, dst_port: UDP_PORT, tos, octets: &octets[..len] };
+        gtpu::write(&mut buf, egress.interface, egress.mac_or_blank(), &message).ok()?;
+        Some((buf, egress))
+    });
+    match sent {
+        Some((buf, egress)) => {
+            ctx.view.gtpu_peers().expect_echo(peer, sequence);
+            // A request that waits for its neighbor's address leaves at another time.
+            let leaves_now = egress.mac.is_some();
+            state.send(ctx, io, buf, &egress, Origin::Own);
+            if leaves_now {
+                let event = WorkerEvent::EchoSent { peer, sequence, at: ctx.now };
+                state.events.push(&mut state.tally, event);
+            }
+        }
+        None => state.tally.lose_originated(),
+    }
+}

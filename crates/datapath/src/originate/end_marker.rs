@@ -1,0 +1,57 @@
+//! End Markers, written and sent. Spec: TS 29.281 §7.3.2.
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::GtpuTunnel;
+use adit_types::{InterfaceRole, InterfaceSet, Qfi};
+use adit_wire::gtpu::{END_MARKER_LEN_MAX, UDP_PORT, emit_end_marker};
+
+use crate::context::StepContext;
+use crate::egress::{Egress, egress_by_route};
+use crate::interfaces::source_addr;
+use crate::origin::Origin;
+use crate::originate::gtpu::{self, GtpuMessage};
+use crate::worker_state::WorkerState;
+
+/// An End Marker.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndMarker {
+    /// The tunnel that it closes.
+    pub tunnel: GtpuTunnel,
+    /// The QoS flow, if it is about one.
+    pub qfi: Option<Qfi>,
+    /// Type of service or traffic class octet.
+    pub tos: u8,
+}
+
+/// Sends one End Marker through one of `interfaces`. One that cannot be sent is counted as lost.
+pub(crate) fn send<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+    interfaces: InterfaceSet,
+    marker: EndMarker,
+) {
+    let egress = egress_by_route(ctx, InterfaceRole::N3, interfaces, marker.tunnel.addr);
+    let sent = egress.and_then(|egress| {
+        let mut buf = io.alloc()?;
+        write(&mut buf, &egress, marker).then_some((buf, egress))
+    });
+    match sent {
+        Some((buf, egress)) => state.send(ctx, io, buf, &egress, Origin::Own),
+        None => state.tally.lose_originated(),
+    }
+}
+
+/// Writes an End Marker into `buf`. Returns false without room or without an address of ours.
+pub(crate) fn write<B: PacketBuf>(
+    buf: &mut B,
+    egress: &Egress<'_>,
+    EndMarker { tunnel, qfi, tos }: EndMarker,
+) -> bool {
+    let mut octets = [0; END_MARKER_LEN_MAX];
+    let Ok(len) = emit_end_marker(&mut octets, tunnel.teid, qfi) else { return false };
+    let Some(src) = source_addr(egress.interface, tunnel.addr) else { return false };
+    let octets = octets.get(..len).unwrap_or_default();
+    let message = GtpuMessage { src, dst: tunnel.addr, dst_port: UDP_PORT, tos, octets };
+    gtpu::write(buf, egress.interface, egress.mac_or_blank(), &message).is_ok()
+}

@@ -1,0 +1,152 @@
+//! Buffered packets go on when the rules of their session change.
+//!
+//! They take the stages after classification by the new rules, also if another PDR would match now: they
+//! are forwarded, buffered on, or discarded. Gates, rates, quotas and usage apply then, once. They leave
+//! before later packets of their session.
+//!
+//! Rules are compared by their generation: a few sessions per step in turn, and at once a session that
+//! has packets in the burst.
+//! Spec: TS 29.244 §5.2.3 (buffering), §5.2.4.2 (buffered packets were processed before), §8.2.31 (DROBU).
+
+use adit_pktio::PacketIo;
+use adit_rules::{ApplyAction, DropReason};
+use adit_types::limits::BURST_MAX;
+use adit_types::{Direction, SessionIndex};
+
+use crate::buffering::BufferedSession;
+use crate::columns::{BurstLane, LaneKind, PacketVerdict, Tunneled, UserPacket};
+use crate::context::StepContext;
+use crate::shaping::ReviewTime;
+use crate::stage::divert::notify;
+use crate::stage::s4_enforce::s4_enforce;
+use crate::stage::s5_account::s5_account;
+use crate::stage::s6_apply::s6_apply;
+use crate::worker_state::WorkerState;
+
+/// Sessions reviewed per step: each costs one or two cache lines.
+const REVIEWS_PER_STEP_MAX: usize = 32;
+
+/// Packets that wait. The stages after classification do not depend on the kind of a lane.
+type ResumedLane<'v, B> = BurstLane<'v, B, Tunneled>;
+
+/// Reviews some of the sessions with buffered packets. Returns whether packets of one left.
+#[cold]
+pub(crate) fn review_some<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+) -> bool {
+    let mut left = false;
+    for _ in 0..REVIEWS_PER_STEP_MAX.min(state.buffering.sessions()) {
+        let Some(at) = state.buffering.next_review() else { break };
+        left |= review_one(ctx, io, state, at);
+    }
+    left
+}
+
+/// Reviews the sessions of a lane: their buffered packets leave before those of the lane.
+///
+/// Shape:   reads `sessions[0..n]`. n ≤ BURST_MAX.
+/// Cost:    one load per packet while any packet is buffered.
+#[inline]
+pub(crate) fn review_lane<Io: PacketIo, K: LaneKind>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    lane: &BurstLane<'_, Io::Buf, K>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    if state.buffering.is_empty() {
+        return;
+    }
+    for session in &lane.sessions {
+        review_session(ctx, io, *session, state);
+    }
+}
+
+/// Reviews one session.
+pub(crate) fn review_session<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    session: SessionIndex,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    if let Some(at) = state.buffering.position(session) {
+        review_one(ctx, io, state, at);
+    }
+}
+
+/// Reviews the session at `at` by the rules of now. Returns whether packets left.
+#[cold]
+fn review_one<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+    at: usize,
+) -> bool {
+    let WorkerState { buffering, tally, .. } = &mut *state;
+    let Some(BufferedSession { session, up_seid, generation, epoch, .. }) =
+        buffering.session_at(at)
+    else {
+        return false;
+    };
+    match ctx.view.rules(session).filter(|rules| rules.up_seid == up_seid) {
+        Some(rules) if rules.buffer_epoch != epoch => buffering.discard(at, tally),
+        Some(rules) if rules.generation == generation => {
+            return buffering.discard_late(at, ctx.now, tally);
+        }
+        Some(_) => release(ctx, io, state, at),
+        None => buffering.discard(at, tally),
+    }
+    true
+}
+
+/// Takes all packets of a session through the remaining stages, in order.
+fn release<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+    at: usize,
+) {
+    let BufferedSession { mut first, count, .. } = state.buffering.take(at);
+    let mut left = count as usize;
+    while left > 0 {
+        let mut lane = ResumedLane::new();
+        for _ in 0..left.min(BURST_MAX) {
+            left -= 1;
+            let Some((packet, next)) = state.buffering.take_in(first) else { break };
+            first = next;
+            lane.push_owned(packet, &ctx.view);
+        }
+        resume(ctx, io, &mut lane, state);
+    }
+}
+
+/// Runs the stages after classification. Packets that the rules stop now are discarded.
+fn resume<'v, Io: PacketIo>(
+    ctx: &StepContext<'v>,
+    io: &mut Io,
+    lane: &mut ResumedLane<'v, Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let WorkerState { shaping, queues, events, tally, .. } = &mut *state;
+    shaping.review_changes(ctx, io, queues, tally, ReviewTime::MidStep);
+    s4_enforce(ctx, lane, shaping, events, tally);
+    s5_account(ctx, lane, events, tally);
+    let BurstLane { verdicts, sessions, arrivals, ips, .. } = &mut *lane;
+    for (((verdict, session), arrival), ip) in
+        verdicts.iter_mut().zip(&*sessions).zip(&*arrivals).zip(&*ips)
+    {
+        match verdict {
+            PacketVerdict::Divert(matched) if !matched.far.buffers() => {
+                if matched.direction == Direction::Downlink {
+                    let packet = UserPacket { session: *session, arrival, ip };
+                    notify(ctx, state, packet, matched, ApplyAction::DDPN);
+                }
+                *verdict = PacketVerdict::Drop(DropReason::BufferDiscarded);
+            }
+            PacketVerdict::Drop(reason) => *reason = DropReason::BufferDiscarded,
+            PacketVerdict::Divert(_) | PacketVerdict::Pass(_) => {}
+        }
+    }
+    s6_apply(ctx, io, lane, state);
+}

@@ -1,0 +1,126 @@
+//! Reviews queues of sessions whose rates changed.
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::{PublishedPdr, PublishedRules};
+use adit_shaper::{QueueKey, QueuedPacket, ReviewOutcome};
+use adit_tables::{NextRateChange, RateChange};
+use adit_types::Direction;
+
+use super::rates::queue_key_of;
+use super::{ReadyFrame, Shaping, discard, send_unchecked};
+use crate::context::StepContext;
+use crate::tally::StepTally;
+use crate::tx_queues::TxQueues;
+
+/// When changes are reviewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReviewTime {
+    /// At the beginning of a step: reviewed changes are done.
+    StepBegin,
+    /// In the middle of a step: packets in hand may still join queues by older rules, so the same
+    /// changes are reviewed again at the beginning of the next step.
+    MidStep,
+}
+
+impl<B: PacketBuf> Shaping<B> {
+    /// Reviews the queues of sessions whose rates changed. The packets of a queue that no PDR leads
+    /// into any more leave before later packets; other queues are served by their new rates.
+    ///
+    /// Cost:    one load while nothing changed; per change, a load for each direction and the packets
+    ///          that wait.
+    /// Threads: whoever has new rules of a session finds their change here.
+    #[inline]
+    pub fn review_changes<Io: PacketIo<Buf = B>>(
+        &mut self,
+        ctx: &StepContext<'_>,
+        io: &mut Io,
+        tx: &mut TxQueues<B>,
+        tally: &mut StepTally,
+        time: ReviewTime,
+    ) {
+        let count = ctx.view.rate_changes();
+        let is_begin = time == ReviewTime::StepBegin;
+        if count == self.rate_changes_seen || self.is_empty() && !is_begin {
+            return;
+        }
+        let seen = match self.is_empty() {
+            // Only the rules of the last change may not have been swapped yet.
+            true => published_count(ctx, count),
+            false => self.review_new(ctx, io, tx, tally),
+        };
+        if is_begin {
+            self.rate_changes_seen = seen;
+        }
+    }
+
+    /// Reviews the changes since the last ones. Returns how many changes were reviewed ever.
+    #[cold]
+    fn review_new<Io: PacketIo<Buf = B>>(
+        &mut self,
+        ctx: &StepContext<'_>,
+        io: &mut Io,
+        tx: &mut TxQueues<B>,
+        tally: &mut StepTally,
+    ) -> u64 {
+        let Self { queues, leases, rate_changes_seen } = self;
+        let mut seen = *rate_changes_seen;
+        let review = |key: &QueueKey| match ctx.view.rules(key.session) {
+            Some(rules) => review_queue(rules, *key),
+            None => ReviewOutcome::Release,
+        };
+        let mut take = |key: &QueueKey, may_leave, held: QueuedPacket<ReadyFrame<B>>| {
+            if may_leave {
+                send_unchecked(ctx, io, leases, tx, tally, *key, held);
+            } else {
+                discard(ctx, tally, *key, &held);
+            }
+        };
+        loop {
+            let change = match ctx.view.rate_change(seen) {
+                NextRateChange::None => return seen,
+                NextRateChange::One(change) => change,
+                NextRateChange::Lost => {
+                    seen = published_count(ctx, ctx.view.rate_changes());
+                    queues.review_all(review, take);
+                    return seen;
+                }
+            };
+            if !is_published(ctx, &change) {
+                return seen;
+            }
+            for direction in [Direction::Uplink, Direction::Downlink] {
+                if queues.has_packets_of(change.session, direction) {
+                    queues.review(change.session, direction, review, &mut take);
+                }
+            }
+            seen = seen.wrapping_add(1);
+        }
+    }
+}
+
+/// `count`, or one less if the rules of the last of so many changes are not published yet.
+fn published_count(ctx: &StepContext<'_>, count: u64) -> u64 {
+    let last = count.wrapping_sub(1);
+    match ctx.view.rate_change(last) {
+        NextRateChange::One(change) if !is_published(ctx, &change) => last,
+        _ => count,
+    }
+}
+
+/// True if workers find the rules of a change.
+fn is_published(ctx: &StepContext<'_>, change: &RateChange) -> bool {
+    ctx.view.rules(change.session).is_none_or(|rules| change.is_included_in(rules.generation))
+}
+
+/// What becomes of a queue by new rules: its packets leave if no PDR leads into it any more, and are
+/// dropped if all gates are closed.
+fn review_queue(rules: &PublishedRules, key: QueueKey) -> ReviewOutcome {
+    let direction = key.direction;
+    let leads_into = |pdr: &&PublishedPdr| queue_key_of(key.session, rules, pdr, direction) == key;
+    let mut pdrs = rules.pdrs(direction).iter().filter(leads_into).peekable();
+    if pdrs.peek().is_none() {
+        return ReviewOutcome::Release;
+    }
+    let is_open = pdrs.any(|pdr| rules.gates_open(pdr, direction));
+    if is_open { ReviewOutcome::Recheck } else { ReviewOutcome::Drop }
+}

@@ -1,0 +1,221 @@
+//! Packets that wait for the rates of their QERs, ready to leave.
+//!
+//! Waiting is the last thing that happens to a packet: it is rewritten and counted as used before. It
+//! passes its buckets when it leaves, by the limits of that moment. When the tunnel of its session is
+//! left, its waiting packets leave at once, before the End Marker. So do the packets of a queue that no
+//! PDR of the session leads into any more.
+
+mod changes;
+mod rates;
+mod release;
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::{DropReason, Excess};
+use adit_shaper::{FlowIndex, QueueKey, QueuedPacket, Queues, QueuesConfig};
+use adit_tables::Leases;
+use adit_types::limits::{SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
+use adit_types::{Direction, Nanos, SessionIndex};
+
+pub(crate) use self::changes::ReviewTime;
+pub(crate) use self::rates::{buckets, queue_key};
+use self::rates::{charge, first_eligibility, meter_queue, meters};
+use crate::aggregates::{SHARED_RATES, Sharing, arriving};
+use crate::context::StepContext;
+use crate::interfaces::TxTarget;
+use crate::origin::Origin;
+use crate::tally::StepTally;
+use crate::tx_queues::{TxFrame, TxQueues};
+
+/// A frame that is ready to leave.
+#[derive(Debug)]
+pub(crate) struct ReadyFrame<B> {
+    buf: B,
+    /// Length of the frame, so that the buffer is not read again. Unit: octets.
+    len: u16,
+    target: TxTarget,
+    /// It does not leave, but arrives at `target` for another UE.
+    is_switched: bool,
+}
+
+impl<B: PacketBuf> ReadyFrame<B> {
+    /// The frame in `buf`, which leaves through `target`.
+    #[inline]
+    pub fn new(buf: B, target: TxTarget) -> Self {
+        // No frame is longer than 65535 octets.
+        let len = u16::try_from(buf.data().len()).unwrap_or(u16::MAX);
+        Self { buf, len, target, is_switched: false }
+    }
+
+    /// The frame in `buf`, which is switched to another UE at `target`.
+    pub fn switched(buf: B, target: TxTarget) -> Self {
+        Self { is_switched: true, ..Self::new(buf, target) }
+    }
+}
+
+/// The queues of one worker.
+pub(crate) type ShapingQueues<B> = Queues<ReadyFrame<B>>;
+
+/// The packets of one worker that wait for rates.
+pub(crate) struct Shaping<B> {
+    pub queues: ShapingQueues<B>,
+    /// Octets leased from shared rates.
+    pub leases: Leases,
+    /// Changes of rates that were reviewed.
+    rate_changes_seen: u64,
+}
+
+impl<B: PacketBuf> Shaping<B> {
+    /// Room for `pkts_max` packets of `sessions_max` sessions. Reserves all memory that will be used.
+    pub fn new(pkts_max: usize, sessions_max: usize) -> Self {
+        let queues = Queues::new(QueuesConfig {
+            pkts_max: pkts_max.min(SHAPED_PKTS_MAX),
+            flow_pkts_max: SHAPED_PKTS_PER_FLOW_MAX,
+            sessions_max,
+            shared_rates: SHARED_RATES,
+        });
+        Self { queues, leases: Leases::default(), rate_changes_seen: 0 }
+    }
+
+    /// Packets that wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// True if no packet waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// True if a packet with rates may have to join a queue or be dropped: packets wait, or there is
+    /// no room for any. With full queues the stages drop packets before they count them.
+    #[inline]
+    pub fn may_hold_packets(&self) -> bool {
+        !self.queues.is_empty() || !self.queues.has_room(0)
+    }
+
+    /// Queues a frame that its rates do not admit yet; drops it as `ShapingQueueFull` without room.
+    /// `queue` is its queue, if that exists. `bytes` are the octets of the user's packet.
+    // PERF: once per packet that waits; a call would pass the packet through memory.
+    #[inline(always)]
+    pub fn enqueue(
+        &mut self,
+        ctx: &StepContext<'_>,
+        tally: &mut StepTally,
+        key: QueueKey,
+        queue: Option<FlowIndex>,
+        frame: ReadyFrame<B>,
+        bytes: u16,
+    ) {
+        let held = QueuedPacket { packet: frame, bytes, since: ctx.now };
+        let is_held = match queue {
+            Some(queue) => self.queues.append(queue, held).is_ok(),
+            None => self.enqueue_first(ctx, key, held),
+        };
+        if is_held {
+            meter_queue(&ctx.view, key).inspect(|queue| queue.add());
+        } else {
+            meters(&ctx.view, key).next().inspect(|meter| meter.count_dropped(bytes));
+            tally.drop(DropReason::ShapingQueueFull);
+        }
+    }
+
+    /// Queues a packet that may be the first of its queue. Returns false without room.
+    #[inline(never)]
+    fn enqueue_first(
+        &mut self,
+        ctx: &StepContext<'_>,
+        key: QueueKey,
+        held: QueuedPacket<ReadyFrame<B>>,
+    ) -> bool {
+        let Self { queues, leases, .. } = self;
+        let turn = arriving(queues.contended());
+        queues.push(key, || first_eligibility(ctx, leases, key, turn), held).is_ok()
+    }
+
+    /// Checks whether the shared rates admit a packet that arrives now.
+    ///
+    /// # Errors
+    /// What becomes of the packet otherwise.
+    pub fn check_shared(&mut self, ctx: &StepContext<'_>, key: QueueKey) -> Result<(), Excess> {
+        let Self { queues, leases, .. } = self;
+        let sharing = Sharing::of_tag(key.tag);
+        if sharing.is_guaranteed(ctx, key.session, key.direction) {
+            return Ok(());
+        }
+        let opened = sharing.check_open(ctx, leases, key.direction, arriving(queues.contended()));
+        opened.map_err(|closed| closed.excess)
+    }
+
+    /// Sends all waiting downlink packets of a session, whatever its rates say: later packets must not
+    /// overtake them.
+    pub fn release_session<Io: PacketIo<Buf = B>>(
+        &mut self,
+        ctx: &StepContext<'_>,
+        io: &mut Io,
+        tx: &mut TxQueues<B>,
+        tally: &mut StepTally,
+        session: SessionIndex,
+    ) {
+        let Self { queues, leases, .. } = self;
+        queues.take_all(session, Direction::Downlink, |key, held| {
+            send_unchecked(ctx, io, leases, tx, tally, *key, held);
+        });
+    }
+
+    /// Drops everything that waits. The counters of sessions stay as they are.
+    pub fn drain(&mut self, tally: &mut StepTally) {
+        self.queues.drain(|_| tally.drop(DropReason::ShapingQueueFull));
+    }
+}
+
+/// Drops a waiting packet because a gate was closed.
+#[cold]
+fn discard<B>(
+    ctx: &StepContext<'_>,
+    tally: &mut StepTally,
+    key: QueueKey,
+    held: &QueuedPacket<ReadyFrame<B>>,
+) {
+    if let Some(meter) = meters(&ctx.view, key).next() {
+        meter.queue().remove(1, ctx.now.since(held.since));
+        meter.count_dropped(held.bytes);
+    }
+    tally.drop(DropReason::GateClosed);
+}
+
+/// Sends a waiting packet whatever its rates say, and charges them.
+fn send_unchecked<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    leases: &mut Leases,
+    tx: &mut TxQueues<Io::Buf>,
+    tally: &mut StepTally,
+    key: QueueKey,
+    held: QueuedPacket<ReadyFrame<Io::Buf>>,
+) {
+    let origin = Origin::user(key.direction, charge(ctx, leases, key, held.bytes));
+    let delay = ctx.now.since(held.since);
+    meter_queue(&ctx.view, key).inspect(|queue| queue.remove(1, delay));
+    send(io, tx, tally, origin, delay, held.packet);
+}
+
+/// Sends a packet that waited for `delay`.
+#[inline]
+fn send<Io: PacketIo>(
+    io: &mut Io,
+    tx: &mut TxQueues<Io::Buf>,
+    tally: &mut StepTally,
+    origin: Origin,
+    delay: Nanos,
+    packet: ReadyFrame<Io::Buf>,
+) {
+    tally.delay(delay);
+    let ReadyFrame { buf, len, target, is_switched } = packet;
+    if is_switched {
+        tx.switched.push(target.port, buf, tally);
+        return;
+    }
+    tx.push(io, tally, target, TxFrame { buf, bytes: len.into(), origin });
+}

@@ -1,0 +1,220 @@
+//! The rates that a queue waits for, and when they admit its next packet.
+
+use adit_rules::{
+    Excess, FAST_RULE_METERS_MAX, Guarantee, PublishedPdr, PublishedRules, RateLimit,
+};
+use adit_shaper::{Eligibility, QueueKey, SLOT, TurnContext};
+use adit_tables::{Leases, Meter, MeterQueue, PairTurn, TablesView};
+use adit_types::{Direction, Nanos, SessionIndex};
+
+use crate::aggregates::{ClosedRate, Sharing};
+use crate::columns::Matched;
+use crate::context::StepContext;
+
+/// At most 32 sharers of a rate go first. 32 slots stay below the bucket depth, so no rate is lost.
+const SHARERS_BEHIND_MAX: u64 = 32;
+
+/// The buckets that a packet has to pass, with their limits by its rules.
+#[inline]
+pub(crate) fn buckets<'m>(matched: &'m Matched<'_>) -> impl Iterator<Item = (RateLimit, u8)> + 'm {
+    buckets_of(matched.rules, matched.pdr, matched.direction)
+}
+
+#[inline]
+fn buckets_of<'m>(
+    rules: &'m PublishedRules,
+    pdr: &'m PublishedPdr,
+    direction: Direction,
+) -> impl Iterator<Item = (RateLimit, u8)> + 'm {
+    let meters = rules.qers_of(pdr).filter_map(|qer| qer.meter);
+    let limits = meters.map(move |meter| (meter.limit(direction), meter.bucket));
+    limits.filter(|(limit, _)| *limit != RateLimit::UNLIMITED)
+}
+
+/// The key of the queue that a packet waits in.
+pub(crate) fn queue_key(session: SessionIndex, matched: &Matched<'_>) -> QueueKey {
+    queue_key_of(session, matched.rules, matched.pdr, matched.direction)
+}
+
+/// The key of the queue that packets of a PDR wait in.
+pub(super) fn queue_key_of(
+    session: SessionIndex,
+    rules: &PublishedRules,
+    pdr: &PublishedPdr,
+    direction: Direction,
+) -> QueueKey {
+    let buckets =
+        buckets_of(rules, pdr, direction).fold(0, |set, (_, bucket)| set | 1 << (bucket % 64));
+    QueueKey { session, direction, buckets, tag: Sharing::of(rules, pdr, direction).tag() }
+}
+
+/// The buckets of a queue, without those that no rules have any more.
+#[inline]
+pub(super) fn meters<'v>(view: &TablesView<'v>, key: QueueKey) -> impl Iterator<Item = Meter<'v>> {
+    let QueueKey { session, direction, mut buckets, tag: _ } = key;
+    core::iter::from_fn(move || {
+        while buckets != 0 {
+            let number = u8::try_from(buckets.trailing_zeros()).unwrap_or_default();
+            buckets &= buckets - 1;
+            if let Some(meter) = view.meter(session, direction, number) {
+                return Some(meter);
+            }
+        }
+        None
+    })
+}
+
+/// The counters of packets that wait for the first bucket of a queue, if it has one.
+#[inline]
+pub(super) fn meter_queue<'v>(view: &TablesView<'v>, key: QueueKey) -> Option<MeterQueue<'v>> {
+    match key.buckets {
+        0 => None,
+        which if which < 1 << FAST_RULE_METERS_MAX => {
+            view.meter_queue(key.session, key.direction, which)
+        }
+        _ => meters(view, key).next().map(|meter| meter.queue()),
+    }
+}
+
+/// What sessions share at present.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SharingInUse {
+    /// Rates of a slice, or of all sessions.
+    pub aggregates: bool,
+    /// A rate with a QER Correlation ID: of some session, at some time.
+    pub rates: bool,
+}
+
+impl SharingInUse {
+    #[inline]
+    pub fn of(ctx: &StepContext<'_>) -> Self {
+        let aggregates = !ctx.view.aggregates().is_empty();
+        Self { aggregates, rates: ctx.view.any_shared_rate() }
+    }
+}
+
+/// The pair of buckets of a queue, if it has no others, shares none, and none is closed for good.
+#[inline]
+pub(super) fn own_pair<'v>(
+    ctx: &StepContext<'v>,
+    key: QueueKey,
+    shared: SharingInUse,
+) -> Option<PairTurn<'v>> {
+    if shared.aggregates
+        || matches!(Sharing::of_tag(key.tag).guarantee, Guarantee::Bucket(_))
+        || key.buckets >= 1 << FAST_RULE_METERS_MAX
+        || shared.rates && sharers(ctx, key) > 0
+    {
+        return None;
+    }
+    ctx.view.meter_pair(key.session, key.direction)?.turn(key.buckets, ctx.now)
+}
+
+/// When the first packet of a new queue may leave: [`eligibility`], by one lookup if the queue has an
+/// [`own_pair`].
+pub(super) fn first_eligibility(
+    ctx: &StepContext<'_>,
+    leases: &mut Leases,
+    key: QueueKey,
+    turn: TurnContext,
+) -> Eligibility {
+    let Some(mut pair) = own_pair(ctx, key, SharingInUse::of(ctx)) else {
+        return eligibility(ctx, leases, key, turn);
+    };
+    let opened = pair.check_open();
+    pair.end();
+    opened.map_or_else(Eligibility::At, |()| Eligibility::Now)
+}
+
+/// When the next packet of a queue may leave, by the limits of now.
+pub(super) fn eligibility(
+    ctx: &StepContext<'_>,
+    leases: &mut Leases,
+    key: QueueKey,
+    turn: TurnContext,
+) -> Eligibility {
+    let mut own = Eligibility::Now;
+    for meter in meters(&ctx.view, key) {
+        let limit = meter.limit();
+        if meter.is_open(limit, ctx.now) {
+            continue;
+        }
+        let Some(at) = meter.opens_at(limit, ctx.now) else { return Eligibility::Never };
+        own = match own {
+            Eligibility::At(other) => Eligibility::At(other.max(at)),
+            _ => Eligibility::At(at),
+        };
+    }
+    if own != Eligibility::Now || ctx.view.aggregates().is_empty() {
+        return own;
+    }
+    let sharing = Sharing::of_tag(key.tag);
+    let guarantee = guarantee_opens_at(ctx, key, sharing);
+    if guarantee.is_some_and(|at| at <= ctx.now) {
+        return Eligibility::Now;
+    }
+    match (sharing.check_open(ctx, leases, key.direction, turn), guarantee) {
+        (Ok(()), _) => Eligibility::Now,
+        // Traffic above its guarantee takes no turn. Nor does a queue whose shared rate polices: its
+        // wait would cost others their packets.
+        (Err(_), Some(at)) => Eligibility::At(at),
+        (Err(ClosedRate { excess: Excess::Policed, at, .. }), None) => Eligibility::At(at),
+        (Err(ClosedRate { own_rate, rate, at, .. }), None) => {
+            Eligibility::InTurn { own_rate, rate, at, quantum: quantum(ctx, key) }
+        }
+    }
+}
+
+/// When the guarantee of a queue admits a packet; `None` if nothing is guaranteed.
+fn guarantee_opens_at(ctx: &StepContext<'_>, key: QueueKey, sharing: Sharing) -> Option<Nanos> {
+    match sharing.guarantee {
+        Guarantee::Nothing => None,
+        Guarantee::Whole => Some(ctx.now),
+        Guarantee::Bucket(bucket) => {
+            let meter = ctx.view.meter(key.session, key.direction, bucket)?;
+            let limit = meter.limit();
+            if meter.is_open(limit, ctx.now) {
+                Some(ctx.now)
+            } else {
+                meter.opens_at(limit, ctx.now)
+            }
+        }
+    }
+}
+
+/// The quantum of a queue in the rounds of a shared rate: what its own rate admits in a millisecond;
+/// without a rate of its own, what 100 Mb/s do. Unit: octets.
+fn quantum(ctx: &StepContext<'_>, key: QueueKey) -> u32 {
+    const WITHOUT_RATE: u64 = 12_500;
+    const MOST: u64 = 1 << 17;
+    let quanta =
+        meters(&ctx.view, key).map(|meter| meter.limit().bytes_within(Nanos::from_millis(1)));
+    let quantum = quanta.min().unwrap_or(WITHOUT_RATE).min(MOST);
+    u32::try_from(quantum).unwrap_or(u32::MAX)
+}
+
+/// Charges the buckets, shared rates and guarantee of a packet that leaves. Returns whether the packet
+/// is guaranteed.
+pub(super) fn charge(
+    ctx: &StepContext<'_>,
+    leases: &mut Leases,
+    key: QueueKey,
+    bytes: u16,
+) -> bool {
+    meters(&ctx.view, key).for_each(|meter| meter.pass(meter.limit(), ctx.now, bytes));
+    let sharing = Sharing::of_tag(key.tag);
+    sharing.charge(ctx, leases, key.direction, bytes);
+    sharing.charge_guarantee(ctx, key.session, key.direction, bytes)
+}
+
+/// QERs that share rates with a queue, its own included; zero if all its rates are its session's.
+fn sharers(ctx: &StepContext<'_>, key: QueueKey) -> u64 {
+    meters(&ctx.view, key).filter_map(|meter| meter.sharers()).max().unwrap_or(0)
+}
+
+/// When a queue that sent and has to wait until `at` is served again: after those that share its rates
+/// and sent nothing.
+#[inline(never)]
+pub(super) fn behind_sharers(ctx: &StepContext<'_>, key: QueueKey, at: Nanos) -> Nanos {
+    at.max(ctx.now) + Nanos(SLOT.0 * sharers(ctx, key).min(SHARERS_BEHIND_MAX))
+}

@@ -1,0 +1,180 @@
+//! Releases waiting packets whose rates admit them.
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::Guarantee;
+use adit_shaper::{Eligibility, FlowServer, QueueKey, QueuedPacket, TurnContext};
+use adit_tables::{Leases, PairTurn, prefetch};
+use adit_types::Nanos;
+use adit_types::limits::BURST_MAX;
+
+use super::rates::{SharingInUse, behind_sharers, charge, eligibility, meter_queue, own_pair};
+use super::{ReadyFrame, Shaping, discard, send};
+use crate::aggregates::Sharing;
+use crate::context::StepContext;
+use crate::origin::Origin;
+use crate::tally::StepTally;
+use crate::tx_queues::TxQueues;
+
+/// Packets released per step: four bursts, so that a step stays short. The last flow may finish its
+/// turn.
+const RELEASES_PER_STEP_MAX: usize = 4 * BURST_MAX;
+
+impl<B: PacketBuf> Shaping<B> {
+    /// Sends the packets that their rates admit by now.
+    #[inline(never)]
+    pub fn release<Io: PacketIo<Buf = B>>(
+        &mut self,
+        ctx: &StepContext<'_>,
+        io: &mut Io,
+        tx: &mut TxQueues<B>,
+        tally: &mut StepTally,
+    ) {
+        let Self { queues, leases, .. } = self;
+        let shared = SharingInUse::of(ctx);
+        let (last_sender, is_guaranteed) = (None, false);
+        let mut releaser =
+            Releaser { ctx, io, leases, tx, tally, shared, last_sender, is_guaranteed };
+        queues.serve(ctx.now, RELEASES_PER_STEP_MAX, &mut releaser);
+    }
+}
+
+/// Sends packets when their flows have their turns.
+struct Releaser<'e, 'v, Io: PacketIo> {
+    ctx: &'e StepContext<'v>,
+    io: &'e mut Io,
+    leases: &'e mut Leases,
+    tx: &'e mut TxQueues<Io::Buf>,
+    tally: &'e mut StepTally,
+    shared: SharingInUse,
+    /// The flow that sent last, if sessions share rates.
+    last_sender: Option<QueueKey>,
+    /// The next packet of the turn is guaranteed.
+    is_guaranteed: bool,
+}
+
+/// The turn of a flow.
+struct FlowTurn<'v> {
+    key: QueueKey,
+    /// The flow's buckets, if they are at most two and its session's own.
+    pair: Option<PairTurn<'v>>,
+    /// Packets that left.
+    sent: u64,
+    /// How long the last of them waited.
+    delay: Nanos,
+}
+
+impl<'v, Io: PacketIo> Releaser<'_, 'v, Io> {
+    /// When a flow is served again whose rates open `at`.
+    #[inline(always)]
+    // PERF: by value, so that turns stay in registers.
+    fn next_turn(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
+        match self.shared.rates && (is_sending || self.last_sender == Some(key)) {
+            false => at,
+            true => behind_sharers(self.ctx, key, at),
+        }
+    }
+}
+
+// PERF: each method is called once per turn, and most turns have one packet.
+impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> {
+    type Turn = FlowTurn<'v>;
+
+    #[inline(always)]
+    fn prefetch_flow(&self, key: &QueueKey) {
+        self.ctx.view.prefetch_meter_queue(key.session, key.direction);
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(&self, place: &T) {
+        prefetch(place);
+    }
+
+    #[inline(always)]
+    fn begin_turn(&mut self, key: &QueueKey) -> FlowTurn<'v> {
+        let pair = own_pair(self.ctx, *key, self.shared);
+        // With a pair of buckets and no others, all of the flow is guaranteed or nothing.
+        self.is_guaranteed = Sharing::of_tag(key.tag).guarantee == Guarantee::Whole;
+        FlowTurn { key: *key, pair, sent: 0, delay: Nanos(0) }
+    }
+
+    #[inline(always)]
+    fn blocked_until(&mut self, turn: &mut FlowTurn<'v>) -> Option<Eligibility> {
+        let at = turn.pair.as_mut()?.check_open().err()?;
+        Some(Eligibility::At(self.next_turn(turn.key, turn.sent > 0, at)))
+    }
+
+    #[inline(always)]
+    fn eligibility(&mut self, turn: &mut FlowTurn<'v>, bytes: u16, at: TurnContext) -> Eligibility {
+        let eligibility = match &mut turn.pair {
+            Some(pair) => {
+                pair.pass(bytes);
+                Eligibility::Now
+            }
+            None => match pass(self.ctx, self.leases, turn.key, bytes, at) {
+                Ok(is_guaranteed) => {
+                    self.is_guaranteed = is_guaranteed;
+                    Eligibility::Now
+                }
+                Err(later) => later,
+            },
+        };
+        match eligibility {
+            Eligibility::Now => turn.sent += 1,
+            Eligibility::At(at) => {
+                return Eligibility::At(self.next_turn(turn.key, turn.sent > 0, at));
+            }
+            _ => {}
+        }
+        eligibility
+    }
+
+    #[inline(always)]
+    fn take(
+        &mut self,
+        turn: &mut FlowTurn<'v>,
+        may_leave: bool,
+        held: QueuedPacket<ReadyFrame<Io::Buf>>,
+    ) {
+        let Self { ctx, io, tx, tally, is_guaranteed, .. } = self;
+        if !may_leave {
+            discard(ctx, tally, turn.key, &held);
+            return;
+        }
+        turn.delay = ctx.now.since(held.since);
+        let origin = Origin::user(turn.key.direction, *is_guaranteed);
+        send(*io, tx, tally, origin, turn.delay, held.packet);
+    }
+
+    #[inline(always)]
+    fn end_turn(&mut self, turn: FlowTurn<'v>) {
+        let FlowTurn { key, pair, sent, delay } = turn;
+        if let Some(pair) = pair {
+            pair.end();
+        }
+        if sent > 0 {
+            meter_queue(&self.ctx.view, key).inspect(|queue| queue.remove(sent, delay));
+            if self.shared.rates {
+                self.last_sender = Some(key);
+            }
+        }
+    }
+}
+
+/// Charges the rates of a packet of `bytes` octets if they admit it. Returns whether the packet is
+/// guaranteed.
+///
+/// # Errors
+/// The [`eligibility`] of its flow if that is not `Eligibility::Now`.
+#[inline(never)]
+fn pass(
+    ctx: &StepContext<'_>,
+    leases: &mut Leases,
+    key: QueueKey,
+    bytes: u16,
+    turn: TurnContext,
+) -> Result<bool, Eligibility> {
+    match eligibility(ctx, leases, key, turn) {
+        Eligibility::Now => Ok(charge(ctx, leases, key, bytes)),
+        later => Err(later),
+    }
+}

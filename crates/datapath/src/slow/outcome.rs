@@ -1,0 +1,24 @@
+//! What the handlers of the slow path have in common.
+
+use adit_pktio::PacketBuf;
+use adit_rules::{DropReason, PuntReason};
+use adit_types::MacAddr;
+use adit_wire::parse_frame;
+
+use crate::worker_state::WorkerState;
+
+/// Counts the outcome of a packet.
+pub(super) fn settle<B>(state: &mut WorkerState<B>, outcome: Result<PuntReason, DropReason>) {
+    match outcome {
+        Ok(reason) => state.tally.punt(reason),
+        Err(reason) => state.tally.drop(reason),
+    }
+}
+
+/// The source hardware address of the frame in `buf`, to which answers go.
+pub(super) fn frame_source<B: PacketBuf>(buf: &B) -> Result<MacAddr, DropReason> {
+    match parse_frame(buf.data()) {
+        Ok(frame) if !frame.src.is_multicast() => Ok(frame.src),
+        _ => Err(DropReason::FrameMalformed),
+    }
+}

@@ -1,0 +1,82 @@
+//! Packets whose FAR does not forward them, but buffers or reports them.
+
+use adit_pktio::PacketBuf;
+use adit_rules::{ApplyAction, DataDelivery, DropReason, WorkerEvent};
+use adit_types::Direction;
+
+use crate::buffering::Notice;
+use crate::columns::{Matched, UserPacket};
+use crate::context::StepContext;
+use crate::owned_packet::{MatchedIds, OwnedPacket};
+use crate::stage::admit::admit_far;
+use crate::stage::measure::UsageMeter;
+use crate::worker_state::WorkerState;
+
+/// Applies a FAR that does not forward, but buffers or reports what it drops.
+///
+/// Spec:   TS 29.244 §5.2.3.1, §8.2.26.
+/// Errors: none; without room the packet is dropped as `BufferFull`.
+#[cold]
+pub(crate) fn divert<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    state: &mut WorkerState<B>,
+    buf: B,
+    packet: UserPacket<'_>,
+    matched: &Matched<'_>,
+) {
+    let notify = |state: &mut WorkerState<B>, notice| {
+        if matched.direction == Direction::Downlink {
+            self::notify(ctx, state, packet, matched, notice);
+        }
+    };
+    let far = matched.far;
+    if !far.buffers() {
+        notify(state, ApplyAction::DDPN);
+        state.tally.drop(admit_far(far).err().unwrap_or(DropReason::FarDrop));
+        return;
+    }
+    notify(state, ApplyAction::NOCP);
+    let UserPacket { session, arrival, ip } = packet;
+    let ids = MatchedIds::new(matched);
+    let held = OwnedPacket { buf, session, arrival: *arrival, ip: *ip, matched: ids };
+    if state.buffering.push(held, matched.rules, far.buffer_pkts_max, ctx.now) {
+        notify(state, ApplyAction::BDPN);
+    } else {
+        notify(state, ApplyAction::DDPN);
+        let (bytes, WorkerState { events, tally, .. }) = (u64::from(ip.total_len), state);
+        let meter = UsageMeter::new(ctx, matched);
+        meter.count_dropped(matched, matched.direction, bytes, events, tally);
+        tally.drop(DropReason::BufferFull);
+    }
+}
+
+/// Notifies the control thread of downlink data, if the FAR has this notice.
+pub(crate) fn notify<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    state: &mut WorkerState<B>,
+    packet: UserPacket<'_>,
+    matched: &Matched<'_>,
+    notice: ApplyAction,
+) {
+    if !matched.far.action.contains(notice) {
+        return;
+    }
+    let delivery = match notice {
+        ApplyAction::BDPN => Some(DataDelivery::Buffered),
+        ApplyAction::DDPN => Some(DataDelivery::Discarded),
+        _ => None,
+    };
+    let Matched { rules, pdr, .. } = matched;
+    let (up_seid, generation, at) = (rules.up_seid, rules.generation, ctx.now);
+    let notice = Notice { up_seid, generation, pdr: pdr.id, delivery, at };
+    if state.buffering.is_due(packet.session, notice) {
+        let event = WorkerEvent::DownlinkData {
+            session: up_seid,
+            pdr: pdr.id,
+            dscp: Some(packet.ip.tos >> 2),
+            qfi: rules.qers_of(pdr).find_map(|qer| qer.qfi),
+            delivery,
+        };
+        state.events.push(&mut state.tally, event);
+    }
+}

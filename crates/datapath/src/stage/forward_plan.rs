@@ -1,0 +1,292 @@
+//! How the FAR forwards a packet: egress, outer header, redirection and fragmentation are planned first,
+//! then the packet is rewritten.
+
+use core::net::IpAddr;
+
+use adit_pktio::PacketBuf;
+use adit_rules::{
+    DestinationInterface, DropReason, HeaderCreation, PublishedPdr, PublishedRules, SourceInterface,
+};
+use adit_types::{Direction, InterfaceRole};
+use adit_wire::{EtherType, IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
+
+use crate::columns::{Matched, PacketArrival};
+use crate::context::StepContext;
+use crate::egress::{Egress, egress_by_route, egress_to_hop, prepend_link};
+use crate::local_switching::local_egress;
+use crate::slow_queue::IcmpErrorKind;
+use crate::stage::marking::mark;
+use crate::stage::outer::{CreatedHeader, encapsulate};
+use crate::stage::redirect::RedirectTarget;
+
+/// Why a packet that its rules let pass is not forwarded.
+pub(super) struct NotForwarded {
+    pub reason: DropReason,
+    /// The ICMP error to its sender.
+    pub error: Option<IcmpErrorKind>,
+}
+
+impl From<DropReason> for NotForwarded {
+    fn from(reason: DropReason) -> Self {
+        Self { reason, error: None }
+    }
+}
+
+/// How a packet is forwarded.
+pub(super) struct ForwardPlan<'v> {
+    /// Where it leaves.
+    pub egress: Egress<'v>,
+    /// It does not leave there, but is switched to another UE.
+    pub is_switched: bool,
+    outer: Option<CreatedHeader>,
+    target: Option<RedirectTarget>,
+    /// Its TTL or hop limit is decremented.
+    is_routed: bool,
+    /// What fits the link after the outer header, if the packet is longer and may be fragmented. Unit:
+    /// octets.
+    pub divided_to: Option<u16>,
+}
+
+/// Plans how one packet is forwarded.
+#[inline]
+pub(super) fn plan_forwarding<'v>(
+    ctx: &StepContext<'v>,
+    arrival: &PacketArrival,
+    ip: &IpPacket,
+    matched: &Matched<'_>,
+) -> Result<ForwardPlan<'v>, NotForwarded> {
+    // UE and CP function are on one link: neighbor discovery demands that nobody routed its packets.
+    let is_routed = !matched.is_of_cp_function();
+    if is_routed && arrival.is_on_link {
+        return Err(DropReason::IpAddressInvalid.into());
+    }
+    if is_routed && ip.ttl <= 1 {
+        let error = Some(IcmpErrorKind::TimeExceeded);
+        return Err(NotForwarded { reason: DropReason::TtlExceeded, error });
+    }
+    let outer = outer_header(matched, arrival.container);
+    let target = match &matched.far.redirect {
+        Some(redirect) => Some(RedirectTarget::new(redirect, ip, matched.direction)?),
+        None => None,
+    };
+    let dst = target.as_ref().map_or(ip.addrs, |target| target.addrs).dst();
+    if let Some(egress) = local_egress(ctx, arrival, matched, dst) {
+        return Ok(ForwardPlan {
+            egress: egress,
+            is_switched: true,
+            outer,
+            target,
+            is_routed,
+            divided_to: None,
+        });
+    }
+    let egress =
+        find_egress(ctx, matched, dst).ok_or_else(|| no_egress_reason(ctx, matched, dst))?;
+    let divided_to = check_mtu(egress.interface.mtu_bytes, outer.as_ref(), ip)?;
+    Ok(ForwardPlan { egress: egress, is_switched: false, outer, target, is_routed, divided_to })
+}
+
+/// Reduces `buf` to the user's packet, with decremented TTL if it is routed.
+#[inline]
+pub(super) fn rewrite<B: PacketBuf>(
+    buf: &mut B,
+    arrival: &PacketArrival,
+    ip: &IpPacket,
+    course: &ForwardPlan<'_>,
+) -> Result<(), DropReason> {
+    strip(buf, arrival, ip)?;
+    if course.is_routed {
+        decrement_ttl(buf, ip)?;
+    }
+    if let Some(target) = &course.target {
+        target.write(buf.data_mut(), ip);
+    }
+    Ok(())
+}
+
+/// Makes the user's packet in `buf` the frame that leaves.
+#[inline]
+pub(super) fn finish<B: PacketBuf>(
+    buf: &mut B,
+    matched: &Matched<'_>,
+    course: &ForwardPlan<'_>,
+) -> Result<(), DropReason> {
+    let Egress { interface, .. } = course.egress;
+    let mac = course.egress.mac_or_blank();
+    if let Some(outer) = &course.outer {
+        return encapsulate(buf, outer, interface, mac);
+    }
+    if let Some(dscp) = matched.far.dscp {
+        mark(buf.data_mut(), dscp);
+    }
+    let is_ipv4 = buf.data().first().is_some_and(|first| first >> 4 == 4);
+    prepend_link(buf, interface, mac, if is_ipv4 { EtherType::IPV4 } else { EtherType::IPV6 })
+}
+
+/// The egress of a packet: to the FAR's tunnel, or to a data network by its destination `dst`. `None` if
+/// the FAR names neither. Packets to other UEs were switched before.
+#[inline]
+fn find_egress<'v>(
+    ctx: &StepContext<'v>,
+    matched: &Matched<'_>,
+    dst: IpAddr,
+) -> Option<Egress<'v>> {
+    let far = matched.far;
+    match (far.outer_header_creation(), far.destination) {
+        (Some(HeaderCreation::Gtpu(_)), _) => egress_to_hop(ctx, far.next_hop),
+        (Some(HeaderCreation::Udp { addr, .. } | HeaderCreation::Ip { addr }), _) => {
+            egress_by_route(ctx, InterfaceRole::N6, far.interfaces, addr)
+        }
+        (None, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan) => {
+            let station = match &far.steering {
+                // A service function would bring it back, as a packet of the data network.
+                Some(_) if ctx.view.is_own(far.interfaces, dst) => return None,
+                Some(steering) => steering.towards(dst),
+                None => dst,
+            };
+            egress_by_route(ctx, InterfaceRole::N6, far.interfaces, station)
+        }
+        (None, _) => None,
+    }
+}
+
+/// Why nothing leads from a FAR to `dst`.
+#[cold]
+fn no_egress_reason(ctx: &StepContext<'_>, matched: &Matched<'_>, dst: IpAddr) -> DropReason {
+    let is_routed = matched.far.outer_header_creation().is_none();
+    let is_own = || ctx.view.is_own(matched.far.interfaces, dst);
+    match is_routed && matched.direction == Direction::Uplink && is_own() {
+        true => DropReason::UeToOwnAddress,
+        false => DropReason::RouteUnknown,
+    }
+}
+
+/// The outer header that the FAR creates.
+/// Spec: TS 29.244 §5.4.1, §8.2.12, §8.2.56.
+#[inline]
+pub(crate) fn outer_header(
+    matched: &Matched<'_>,
+    arrived: Option<PduSessionContainer>,
+) -> Option<CreatedHeader> {
+    let header = matched.far.outer_header_creation()?;
+    let tos = matched.far.transport_level_marking.unwrap_or(0);
+    let container = match header {
+        HeaderCreation::Gtpu(_) => container(matched, arrived),
+        HeaderCreation::Udp { .. } | HeaderCreation::Ip { .. } => None,
+    };
+    Some(CreatedHeader { header, tos, container })
+}
+
+/// The PDU Session Container that a packet leaves with, of the type of its direction.
+///
+/// Downlink, the first QER of the PDR with a QFI says what is in it, else the container that came
+/// with the packet, else, from the CP function, the QERs of another PDR with the same FAR. Uplink,
+/// the one that came goes first, since the RAN knows the flow. So it does for packets that the RAN
+/// sends back to be forwarded to another part of the RAN. There are none towards the CP function.
+/// Spec: TS 29.244 §8.2.64, §8.2.89, §8.2.116; TS 38.415 §5.4.1, §5.5.2; TS 29.281 §5.2.2.7;
+/// TS 23.502 §4.9.1.3.
+#[inline]
+fn container(
+    matched: &Matched<'_>,
+    arrived: Option<PduSessionContainer>,
+) -> Option<PduSessionContainer> {
+    if matched.far.destination == DestinationInterface::CpFunction {
+        return None;
+    }
+    let arrived = arrived.filter(|_| !matched.pdr.container_deletion);
+    let marking = || marking(matched.rules, matched.pdr);
+    let downlink = |container| PduSessionContainer { pdu_type: PduType::Downlink, ..container };
+    match (matched.direction, arrived) {
+        (Direction::Downlink, _) => match matched.pdr.source {
+            SourceInterface::Access => {
+                let kept = arrived.filter(|arrived| arrived.pdu_type == PduType::Downlink);
+                kept.or_else(marking).or(arrived.map(downlink))
+            }
+            SourceInterface::CpFunction => {
+                marking().or(arrived.map(downlink)).or_else(|| marking_of_far(matched))
+            }
+            _ => marking().or(arrived.map(downlink)),
+        },
+        (Direction::Uplink, Some(container)) => {
+            let is_sent_back = container.pdu_type == PduType::Downlink
+                && matched.far.destination == DestinationInterface::Access;
+            match is_sent_back {
+                true => Some(container),
+                false => Some(PduSessionContainer::uplink(container.qfi)),
+            }
+        }
+        (Direction::Uplink, None) => match matched.far.destination {
+            DestinationInterface::Access => marking(),
+            _ => marking().map(|marked| PduSessionContainer::uplink(marked.qfi)),
+        },
+    }
+}
+
+/// The container that the QERs of a PDR demand.
+#[inline]
+fn marking(rules: &PublishedRules, pdr: &PublishedPdr) -> Option<PduSessionContainer> {
+    rules.qers_of(pdr).find_map(|qer| {
+        let container = PduSessionContainer::downlink(qer.qfi?, qer.rqi);
+        Some(PduSessionContainer { ppi: qer.ppi, ..container })
+    })
+}
+
+/// The container of the packets that leave by the same FAR as the packet's: the RAN takes no packet
+/// without a QoS flow, and SMFs give PDRs of the CP function no QER.
+#[cold]
+fn marking_of_far(matched: &Matched<'_>) -> Option<PduSessionContainer> {
+    let Matched { rules, pdr, direction, .. } = *matched;
+    let mut sharing = rules.pdrs(direction).iter().filter(|other| other.far == pdr.far);
+    sharing.find_map(|other| marking(rules, other))
+}
+
+/// Compares what leaves with the MTU. Returns what fits where the packet is to be divided; senders
+/// that forbid it are told.
+///
+/// Spec: RFC 1191 §4; RFC 8201 §4.
+#[inline]
+fn check_mtu(
+    mtu_bytes: u16,
+    outer: Option<&CreatedHeader>,
+    ip: &IpPacket,
+) -> Result<Option<u16>, NotForwarded> {
+    let overhead = outer.map_or(0, CreatedHeader::len);
+    let fits = usize::from(mtu_bytes).saturating_sub(overhead);
+    if usize::from(ip.total_len) <= fits {
+        return Ok(None);
+    }
+    let mtu = u16::try_from(fits).unwrap_or(u16::MAX);
+    match ip.dont_fragment {
+        true => {
+            let error = Some(IcmpErrorKind::PacketTooBig { mtu });
+            Err(NotForwarded { reason: DropReason::PacketTooBig, error })
+        }
+        false => Ok(Some(mtu)),
+    }
+}
+
+/// Cuts everything off that is not the user's IP packet: outer headers, link header, padding.
+#[inline]
+fn strip<B: PacketBuf>(
+    buf: &mut B,
+    arrival: &PacketArrival,
+    ip: &IpPacket,
+) -> Result<(), DropReason> {
+    let offset = usize::from(arrival.ip_offset);
+    // Parsing found all these octets.
+    if buf.truncate(offset + usize::from(ip.total_len)) && buf.trim_front(offset) {
+        Ok(())
+    } else {
+        Err(DropReason::InnerMalformed)
+    }
+}
+
+#[inline]
+fn decrement_ttl<B: PacketBuf>(buf: &mut B, ip: &IpPacket) -> Result<(), DropReason> {
+    let left = if ip.is_ipv4() {
+        ipv4::decrement_ttl(buf.data_mut())
+    } else {
+        ipv6::decrement_hop_limit(buf.data_mut())
+    };
+    left.map(|_| ()).ok_or(DropReason::TtlExceeded)
+}

@@ -1,0 +1,221 @@
+//! Usage: the counters of URRs, their thresholds and quotas.
+
+use adit_rules::{
+    DropReason, FlowSelector, PublishedRules, PublishedUrr, UsageLimits, WorkerEvent,
+};
+use adit_tables::{UsageMark, UsageView};
+use adit_types::{Direction, Nanos, PdrId, Seid};
+
+use crate::columns::Matched;
+use crate::context::StepContext;
+use crate::events::Events;
+use crate::stage::admit::admit_far;
+use crate::tally::StepTally;
+
+/// Counts one packet.
+pub(crate) struct UsageMeter<'v> {
+    usage: UsageView<'v>,
+    now: Nanos,
+    session: Seid,
+    pdr: PdrId,
+}
+
+impl<'v> UsageMeter<'v> {
+    /// A meter of a packet that `matched` belongs to.
+    #[inline]
+    pub fn new(ctx: &StepContext<'v>, matched: &Matched<'_>) -> Self {
+        let (session, pdr) = (matched.rules.up_seid, matched.pdr.id);
+        Self { usage: ctx.view.usage(), now: ctx.now, session, pdr }
+    }
+
+    /// Counts a packet that QERs and FAR let pass, unless a quota stops it. URRs whose quota is
+    /// used up do not count what their quota action forwards, but what they exempt from it.
+    ///
+    /// # Errors
+    /// `QuotaExhausted`, or why the FAR of the quota action drops.
+    #[inline]
+    pub fn pass(
+        &self,
+        matched: &mut Matched<'_>,
+        flow: impl Fn() -> FlowSelector,
+        bytes: u64,
+        events: &mut Events,
+        tally: &mut StepTally,
+    ) -> Result<(), DropReason> {
+        let (rules, direction) = (matched.rules, matched.direction);
+        let stopped_by = |urr| {
+            let by = self.exhausted(rules, urr)?;
+            (by.exempt.is_empty() || !is_exempt(by, direction, &flow())).then_some(by)
+        };
+        if let Some(urr) = urrs(rules, matched).find_map(stopped_by) {
+            self.stop(urr, events, tally);
+            let far = urr.quota_far.and_then(|far| rules.fars.get(usize::from(far)));
+            let admitted = match far {
+                Some(far) => {
+                    matched.far = far;
+                    admit_far(far)
+                }
+                None => Err(DropReason::QuotaExhausted),
+            };
+            if let Err(reason) = admitted {
+                // What is to be buffered counts when it is released.
+                if !matched.far.buffers() || reason != DropReason::FarDrop {
+                    self.count_dropped(matched, direction, bytes, events, tally);
+                }
+                return Err(reason);
+            }
+        }
+        for urr in urrs(rules, matched).filter(|&urr| stopped_by(urr).is_none()) {
+            self.count(rules, urr, direction, bytes, events, tally);
+        }
+        Ok(())
+    }
+
+    /// Counts a packet that a closed gate stopped, where it counts.
+    #[cold]
+    pub fn count_gated(
+        &self,
+        matched: &Matched<'_>,
+        direction: Direction,
+        bytes: u64,
+        events: &mut Events,
+        tally: &mut StepTally,
+    ) {
+        for urr in urrs(matched.rules, matched).filter(|urr| urr.before_qos) {
+            if self.exhausted(matched.rules, urr).is_none() {
+                self.count(matched.rules, urr, direction, bytes, events, tally);
+            }
+        }
+        self.count_dropped(matched, direction, bytes, events, tally);
+    }
+
+    /// Counts a packet that rules dropped, towards the UE only. Spec: TS 29.244 §8.2.49.
+    #[cold]
+    pub fn count_dropped(
+        &self,
+        matched: &Matched<'_>,
+        direction: Direction,
+        bytes: u64,
+        events: &mut Events,
+        tally: &mut StepTally,
+    ) {
+        if direction == Direction::Uplink {
+            return;
+        }
+        for urr in urrs(matched.rules, matched) {
+            let (all_bytes, all_pkts) = self.usage.add_dropped(urr.slot, bytes);
+            let (pkts, bytes) = urr.report_dropped;
+            if all_pkts >= pkts || all_bytes >= bytes {
+                self.report(urr, UsageMark::Dropped, events, tally);
+            }
+        }
+    }
+
+    /// Whose quota stops a packet of `urr`: its own, or that of its credit pool.
+    #[inline]
+    fn exhausted<'r>(
+        &self,
+        rules: &'r PublishedRules,
+        urr: &'r PublishedUrr,
+    ) -> Option<&'r PublishedUrr> {
+        let is_exhausted = |urr: &&PublishedUrr| urr.stopped || self.is_reached(urr, &urr.quota());
+        Some(urr).filter(is_exhausted).or_else(|| pool(rules, urr).filter(is_exhausted))
+    }
+
+    #[inline]
+    fn is_reached(&self, urr: &PublishedUrr, limits: &UsageLimits) -> bool {
+        if limits.is_none() {
+            return false;
+        }
+        let (uplink, downlink) = match urr.members.of.is_empty() {
+            true => self.usage.volume(urr.slot),
+            false => urr.members.bytes(|slot| self.usage.volume(slot)),
+        };
+        limits.reached(uplink, downlink)
+    }
+
+    #[inline]
+    fn count(
+        &self,
+        rules: &PublishedRules,
+        urr: &PublishedUrr,
+        direction: Direction,
+        bytes: u64,
+        events: &mut Events,
+        tally: &mut StepTally,
+    ) {
+        self.usage.add(urr, direction, bytes, self.now);
+        if urr.report_start {
+            self.report(urr, UsageMark::Start, events, tally);
+        }
+        self.report_limits(urr, events, tally);
+        if let Some(pool) = pool(rules, urr) {
+            self.report_limits(pool, events, tally);
+        }
+    }
+
+    #[inline]
+    fn report_limits(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut StepTally) {
+        if self.is_reached(urr, &urr.report) {
+            self.report(urr, UsageMark::Report, events, tally);
+        }
+        if self.is_reached(urr, &urr.quota()) {
+            self.report(urr, UsageMark::Quota, events, tally);
+        }
+        self.usage.update_countable(urr);
+    }
+
+    /// A packet met a used-up quota. One that was never more than zero is told here.
+    #[cold]
+    fn stop(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut StepTally) {
+        if !urr.stopped {
+            self.report(urr, UsageMark::Quota, events, tally);
+        }
+    }
+
+    /// Tells once per generation; again with the next packet when the ring is full.
+    #[inline]
+    fn report(
+        &self,
+        urr: &PublishedUrr,
+        mark: UsageMark,
+        events: &mut Events,
+        tally: &mut StepTally,
+    ) {
+        if !self.usage.is_unreported(urr, mark) {
+            return;
+        }
+        let &PublishedUrr { slot, generation, .. } = urr;
+        let (session, pdr) = (self.session, self.pdr);
+        let event = match mark {
+            UsageMark::Start => {
+                WorkerEvent::TrafficStarted { session, slot, generation, at: self.now, pdr }
+            }
+            _ => WorkerEvent::UsageLimit { session, slot, generation },
+        };
+        if events.push(tally, event) {
+            self.usage.mark_reported(urr, mark);
+        }
+    }
+}
+
+/// The URRs of a PDR.
+#[inline]
+fn urrs<'v>(
+    rules: &'v PublishedRules,
+    matched: &Matched<'v>,
+) -> impl Iterator<Item = &'v PublishedUrr> + use<'v> {
+    matched.pdr.urrs.iter().filter_map(|at| rules.urrs.get(usize::from(*at)))
+}
+
+/// The credit pool of a URR.
+#[inline]
+fn pool<'r>(rules: &'r PublishedRules, urr: &PublishedUrr) -> Option<&'r PublishedUrr> {
+    rules.urrs.get(usize::from(urr.pool?))
+}
+
+/// True for a packet that the quota action of `urr` spares. Spec: TS 29.244 §7.5.2.4 (QUASF).
+#[cold]
+fn is_exempt(urr: &PublishedUrr, direction: Direction, flow: &FlowSelector) -> bool {
+    urr.exempt.iter().any(|filter| filter.matches(direction, flow))
+}

@@ -1,0 +1,61 @@
+//! Sends the frame of a packet that its FAR forwards, or queues it for its rates.
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_types::SessionIndex;
+
+use crate::columns::Matched;
+use crate::context::StepContext;
+use crate::egress::Egress;
+use crate::shaping::{ReadyFrame, queue_key};
+use crate::worker_state::WorkerState;
+
+/// A frame that is written.
+pub(super) struct WrittenFrame<'p, 'v, B> {
+    /// The frame.
+    pub buf: B,
+    /// Length of the user's packet. Unit: octets.
+    pub len: u16,
+    /// The session of the packet.
+    pub session: SessionIndex,
+    /// Its rules.
+    pub matched: &'p Matched<'v>,
+    /// Where it leaves.
+    pub egress: &'p Egress<'v>,
+}
+
+/// Sends a frame, or queues it if it has to wait for its rates.
+#[inline]
+pub(super) fn send_or_queue<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+    frame: WrittenFrame<'_, '_, Io::Buf>,
+) {
+    let WrittenFrame { buf, len, session, matched, egress } = frame;
+    if !matched.must_queue || egress.mac.is_none() {
+        state.send(ctx, io, buf, egress, matched.origin());
+        return;
+    }
+    let key = queue_key(session, matched);
+    let ready = ReadyFrame::new(buf, egress.target());
+    let WorkerState { shaping, tally, .. } = state;
+    shaping.enqueue(ctx, tally, key, None, ready, len);
+}
+
+/// Switches a frame to another UE, or queues it first if it has to wait for its rates.
+#[cold]
+pub(super) fn switch_or_queue<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    state: &mut WorkerState<B>,
+    frame: WrittenFrame<'_, '_, B>,
+) {
+    let WrittenFrame { buf, len, session, matched, egress } = frame;
+    let target = egress.target();
+    let WorkerState { queues, shaping, tally, .. } = state;
+    if matched.must_queue {
+        let ready = ReadyFrame::switched(buf, target);
+        shaping.enqueue(ctx, tally, queue_key(session, matched), None, ready, len);
+    } else {
+        queues.switched.push(target.port, buf, tally);
+    }
+}
