@@ -9,7 +9,7 @@ use adit_types::SessionIndex;
 
 use crate::context::StepContext;
 use crate::originate::echo::{self, EchoProbe};
-use crate::originate::end_marker::{self, EndMarker};
+use crate::originate::end_marker::{self, TunnelEndMarker};
 use crate::originate::{arp, neighbor_discovery};
 use crate::worker_state::WorkerState;
 
@@ -85,7 +85,7 @@ fn execute<Io: PacketIo>(
             if state.handoff.owns(session) {
                 let WorkerState { shaping, queues, tally, .. } = &mut *state;
                 shaping.release_session(ctx, io, queues, tally, session);
-                let marker = EndMarker { tunnel, qfi, tos: 0 };
+                let marker = TunnelEndMarker { tunnel, qfi, tos: 0 };
                 end_marker::send(ctx, io, state, interfaces, marker);
             }
         }

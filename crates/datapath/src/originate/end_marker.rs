@@ -14,7 +14,7 @@ use crate::worker_state::WorkerState;
 
 /// An End Marker.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct EndMarker {
+pub(crate) struct TunnelEndMarker {
     /// The tunnel that it closes.
     pub tunnel: GtpuTunnel,
     /// The QoS flow, if it is about one.
@@ -29,7 +29,7 @@ pub(crate) fn send<Io: PacketIo>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     interfaces: InterfaceSet,
-    marker: EndMarker,
+    marker: TunnelEndMarker,
 ) {
     let egress = egress_by_route(ctx, InterfaceRole::N3, interfaces, marker.tunnel.addr);
     let sent = egress.and_then(|egress| {
@@ -46,7 +46,7 @@ pub(crate) fn send<Io: PacketIo>(
 pub(crate) fn write<B: PacketBuf>(
     buf: &mut B,
     egress: &Egress<'_>,
-    EndMarker { tunnel, qfi, tos }: EndMarker,
+    TunnelEndMarker { tunnel, qfi, tos }: TunnelEndMarker,
 ) -> bool {
     let mut octets = [0; END_MARKER_LEN_MAX];
     let Ok(len) = emit_end_marker(&mut octets, tunnel.teid, qfi) else { return false };

@@ -14,7 +14,7 @@ use adit_types::{Direction, PortId, SessionIndex, Teid};
 use crate::context::StepContext;
 use crate::egress::egress_to_hop;
 use crate::origin::Origin;
-use crate::originate::end_marker::{EndMarker, write};
+use crate::originate::end_marker::{TunnelEndMarker, write};
 use crate::resume::review_session;
 use crate::slow::gtpu_signalling::report;
 use crate::slow::limiter::SlowLimits;
@@ -102,7 +102,7 @@ fn forward<Io: PacketIo>(
             };
             let sent =
                 egress.zip(received.take().or_else(|| io.alloc())).and_then(|(egress, mut buf)| {
-                    write(&mut buf, &egress, EndMarker { tunnel, qfi: None, tos })
+                    write(&mut buf, &egress, TunnelEndMarker { tunnel, qfi: None, tos })
                         .then_some((egress, buf))
                 });
             match (sent, origin) {
