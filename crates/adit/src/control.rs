@@ -192,19 +192,15 @@ impl ControlThread {
 
     /// Hands deltas to the workers and tells the node which of them all workers run.
     fn publish(&mut self, now: Nanos) {
-        while let Some((id, delta)) = self.parts.node.poll_delta() {
-            while let Some(command) = self.parts.node.poll_command_before(id) {
-                for (ring, bell) in self.parts.commands.iter_mut().zip(&self.parts.bells) {
-                    self.commands_lost += u64::from(ring.push(command).is_err());
-                    bell.ring();
-                }
+        let ControlParts { node, publisher, commands, bells, .. } = &mut self.parts;
+        node.apply_changes(publisher, |command| {
+            for (ring, bell) in commands.iter_mut().zip(&*bells) {
+                self.commands_lost += u64::from(ring.push(command).is_err());
+                bell.ring();
             }
-            self.parts.publisher.apply(id, delta);
-        }
-        self.neighbors.handle_changes(now, &mut self.parts.publisher);
-        for _ in 0..OBSERVED_PER_TURN {
-            let Some(id) = self.parts.publisher.poll_observed() else { break };
-            self.parts.node.handle_published(now, id);
+        });
+        self.neighbors.handle_changes(now, publisher);
+        if node.conclude_changes(now, publisher, OBSERVED_PER_TURN) > 0 {
             self.unobserved_since = None;
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use adit_datapath::{Handoff, Worker, WorkerConfig, connect};
 use adit_dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port, PortConfig, WorkerIo, WorkerPort};
 use adit_n4::Node;
-use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_rules::{DataPlane, WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN};
 use adit_types::{MacAddr, PortId, WorkerId};
@@ -296,7 +296,7 @@ fn assemble(
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());
     let (publisher, readers) = adit_tables::build(tables)?;
-    node.set_usage_source(publisher.usage());
+    node.set_usage_source(publisher.usage_source());
     let mut workers = Vec::new();
     let mut events = Vec::new();
     let mut commands = Vec::new();

@@ -167,12 +167,8 @@ impl BenchControlPlane {
 
     /// Carries changes to the workers and answers back.
     fn exchange(&mut self, now: Nanos) -> anyhow::Result<()> {
-        while let Some((id, delta)) = self.node.poll_delta() {
-            self.publisher.apply(id, delta);
-        }
-        while let Some(id) = self.publisher.poll_observed() {
-            self.node.handle_published(now, id);
-        }
+        self.node.apply_changes(&mut self.publisher, |_| {});
+        self.node.conclude_changes(now, &mut self.publisher, usize::MAX);
         while let Some(datagram) = self.node.poll_transmit() {
             self.on_response(&datagram.bytes);
         }
@@ -213,12 +209,8 @@ impl BenchControlPlane {
         let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
         node.handle_datagram(now, peer, datagram);
         node.handle_timeout(now);
-        while let Some((id, delta)) = node.poll_delta() {
-            publisher.apply(id, delta);
-        }
-        while let Some(id) = publisher.poll_observed() {
-            node.handle_published(now, id);
-        }
+        node.apply_changes(publisher, |_| {});
+        node.conclude_changes(now, publisher, usize::MAX);
         while let Some(datagram) = node.poll_transmit() {
             sent(&datagram.bytes);
         }

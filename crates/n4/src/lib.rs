@@ -15,6 +15,7 @@ mod containment;
 mod contested_setup;
 mod counters;
 mod csid;
+mod data_plane;
 mod features;
 mod findings;
 mod header_error;

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compile;
+pub mod data_plane;
 pub mod delta;
 pub mod event;
 pub mod fast_rule;
@@ -23,6 +24,7 @@ pub mod shapes;
 pub mod usage;
 pub mod verdict;
 
+pub use data_plane::DataPlane;
 pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
 pub use event::{AddressConflict, DataDelivery, WorkerCommand, WorkerEvent};
 pub use fast_rule::{

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use adit_rules::compile::{CompiledSession, FastPath, OwnAddresses, compile};
 use adit_rules::{
-    DeltaId, Gate, GuaranteedShare, KeyChange, PublishedRules, QerEntry, QerMeter, RateLimit,
-    RuleDelta, SessionKey, SessionRules, Shapes, SharedRateId,
+    DataPlane, DeltaId, Gate, GuaranteedShare, KeyChange, PublishedRules, QerEntry, QerMeter,
+    RateLimit, RuleDelta, SessionKey, SessionRules, Shapes, SharedRateId, UsageSource,
 };
 use adit_types::limits::{UE_POOL_INDEX_MAX, usage_slots_max};
 use adit_types::{
@@ -608,6 +608,26 @@ impl Publisher {
             self.counters.next_hops_refused += 1;
         }
         index
+    }
+}
+
+/// The workers as a data plane: a change is in effect when every worker has passed a burst boundary
+/// with it.
+impl DataPlane for Publisher {
+    fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
+        Self::apply(self, id, delta);
+    }
+
+    fn poll_observed(&mut self) -> Option<DeltaId> {
+        Self::poll_observed(self)
+    }
+
+    fn unobserved(&self) -> usize {
+        Self::unobserved(self)
+    }
+
+    fn usage_source(&self) -> std::sync::Arc<dyn UsageSource> {
+        self.usage()
     }
 }
 

@@ -1,9 +1,10 @@
-//! What tests share: a virtual clock and a simulated datagram link.
+//! What tests share: a virtual clock, a simulated datagram link, and a data plane that records.
 //!
 //! Nothing here is part of the product; nothing here reads a real clock or opens a socket.
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod data_plane;
 pub mod link;
 pub mod packet;
 mod skip;
