@@ -10,7 +10,7 @@ use adit_dpdk_sys as sys;
 use crate::device::{Device, DeviceKind};
 use crate::errno::Errno;
 use crate::hugepages::{self, HugepageMode};
-use crate::log;
+use crate::{log, processor};
 
 /// The EAL can be started once in the life of a process, successful or not.
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -158,7 +158,7 @@ impl EalConfig {
     /// the machine's CPU numbers.
     fn lcores(&self) -> String {
         let cpus: Vec<String> = if self.main_cpus.is_empty() {
-            crate::thread::allowed_cpus().iter().map(ToString::to_string).collect()
+            processor::allowed_cpus().iter().map(ToString::to_string).collect()
         } else {
             self.main_cpus.iter().map(ToString::to_string).collect()
         };

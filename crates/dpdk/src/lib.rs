@@ -14,7 +14,7 @@ mod mbuf;
 mod memif_gate;
 mod mempool;
 mod port;
-mod queue;
+mod processor;
 mod thread;
 mod worker_io;
 
@@ -26,7 +26,8 @@ pub use mbuf::Mbuf;
 pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use port::{
     FlowRefusal, FlowRule, FlowRuleKey, Port, PortConfig, PortDetails, PortError, PortStats,
+    RxQueue, TxQueue,
 };
-pub use queue::{RxQueue, TxQueue};
-pub use thread::{PinError, RegisterError, ThreadGuard, pin_current_thread, register_thread, tsc};
+pub use processor::{PinError, pin_current_thread, tsc};
+pub use thread::{RegisterError, ThreadGuard, register_thread};
 pub use worker_io::{WorkerIo, WorkerPort};

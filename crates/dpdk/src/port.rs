@@ -5,6 +5,7 @@ mod error;
 mod ffi;
 mod flow;
 mod frame;
+mod queue;
 mod wait;
 
 use core::cell::Cell;
@@ -22,10 +23,10 @@ use crate::errno::Errno;
 use crate::log;
 use crate::memif_gate::MemifGate;
 use crate::mempool::Mempool;
-use crate::queue::{RxQueue, TxQueue};
 use attach::AttachedDevice;
 pub use error::PortError;
 pub use flow::{FlowRefusal, FlowRule, FlowRuleKey};
+pub use queue::{RxQueue, TxQueue};
 
 /// How to open a port.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +110,7 @@ pub struct Port {
 ///
 /// Invariant: started from construction to drop; the pool outlives it.
 #[derive(Debug)]
-pub(crate) struct StartedPort {
+struct StartedPort {
     /// Dropped after the port was stopped, and before the pool handle.
     attached: AttachedDevice,
     promiscuous: bool,
@@ -119,7 +120,7 @@ pub(crate) struct StartedPort {
 }
 
 impl StartedPort {
-    pub(crate) fn id(&self) -> u16 {
+    fn id(&self) -> u16 {
         self.attached.id()
     }
 }

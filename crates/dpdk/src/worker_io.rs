@@ -7,7 +7,7 @@ use adit_types::PortId;
 
 use crate::mbuf::Mbuf;
 use crate::mempool::Mempool;
-use crate::queue::{RxQueue, TxQueue};
+use crate::port::{RxQueue, TxQueue};
 
 /// One worker's share of a port.
 #[derive(Debug)]

@@ -53,38 +53,45 @@ pub struct ArpPacket {
 
 fixed_header!(ArpPacket, 28);
 
+/// The addresses of a sender or a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArpStation {
+    /// Hardware address.
+    pub mac: MacAddr,
+    /// Protocol address.
+    pub addr: Ipv4Addr,
+}
+
 impl ArpPacket {
     /// A request for the hardware address of `target`; the target hardware address is zero.
     #[must_use]
     pub fn request(sender_mac: MacAddr, sender: Ipv4Addr, target: Ipv4Addr) -> Self {
         let none = MacAddr([0; 6]);
-        Self::new(ArpOperation::REQUEST, (sender_mac, sender), (none, target))
+        let sender = ArpStation { mac: sender_mac, addr: sender };
+        Self::new(ArpOperation::REQUEST, sender, ArpStation { mac: none, addr: target })
     }
 
     /// The reply to `request` by the owner of its target address.
     #[must_use]
     pub fn reply(request: &Self, mac: MacAddr) -> Self {
-        let target = (request.sender_mac(), request.sender_addr());
-        Self::new(ArpOperation::REPLY, (mac, request.target_addr()), target)
+        let sender = ArpStation { mac, addr: request.target_addr() };
+        let target = ArpStation { mac: request.sender_mac(), addr: request.sender_addr() };
+        Self::new(ArpOperation::REPLY, sender, target)
     }
 
     /// A packet of the given operation, sender and target.
     #[must_use]
-    pub fn new(
-        operation: ArpOperation,
-        sender: (MacAddr, Ipv4Addr),
-        target: (MacAddr, Ipv4Addr),
-    ) -> Self {
+    pub fn new(operation: ArpOperation, sender: ArpStation, target: ArpStation) -> Self {
         Self {
             hardware_type: U16::new(1),
             protocol_type: U16::new(EtherType::IPV4.0),
             hardware_len: 6,
             protocol_len: 4,
             operation: U16::new(operation.0),
-            sender_mac: sender.0.0,
-            sender_addr: sender.1.octets(),
-            target_mac: target.0.0,
-            target_addr: target.1.octets(),
+            sender_mac: sender.mac.0,
+            sender_addr: sender.addr.octets(),
+            target_mac: target.mac.0,
+            target_addr: target.addr.octets(),
         }
     }
 

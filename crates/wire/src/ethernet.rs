@@ -5,25 +5,8 @@ use zerocopy::byteorder::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Malformed;
+use crate::ether_type::EtherType;
 use crate::view::{fixed_header, split};
-
-/// Type of what follows a MAC header, host order. Values below 0x0600 are IEEE 802.3 lengths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(transparent)]
-pub struct EtherType(pub u16);
-
-impl EtherType {
-    /// IPv4.
-    pub const IPV4: Self = Self(0x0800);
-    /// ARP.
-    pub const ARP: Self = Self(0x0806);
-    /// A customer VLAN tag follows (IEEE 802.1Q).
-    pub const VLAN: Self = Self(0x8100);
-    /// IPv6.
-    pub const IPV6: Self = Self(0x86dd);
-    /// A service VLAN tag follows (IEEE 802.1ad).
-    pub const SERVICE_VLAN: Self = Self(0x88a8);
-}
 
 /// MAC header.
 ///

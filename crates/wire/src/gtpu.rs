@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::gtpu_ext::{ExtensionType, udp_port_extension};
 use crate::gtpu_ie;
+pub use crate::gtpu_ie::ErrorIndication;
 use crate::view::{FieldWriter, fixed_header, split};
 use crate::{Malformed, PduSessionContainer};
 
@@ -233,15 +234,6 @@ pub fn emit_echo_response(
     message.put(&[gtpu_ie::RECOVERY, 0])?;
     message.recovery_time_stamp(recovery)?;
     message.finish(FLAG_S)
-}
-
-/// What an Error Indication says about the G-PDU that it answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ErrorIndication {
-    /// TEID of the G-PDU.
-    pub teid: Teid,
-    /// Destination address of the G-PDU: the endpoint that does not know the TEID.
-    pub peer: IpAddr,
 }
 
 /// Octets that [`emit_error_indication`] writes at most: over IPv6 with a UDP port.

@@ -5,7 +5,6 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_types::Teid;
 
 use crate::Malformed;
-use crate::gtpu::ErrorIndication;
 
 /// Recovery, type-value of 1 octet.
 pub const RECOVERY: u8 = 14;
@@ -148,6 +147,15 @@ impl<'a> Iterator for GtpuIes<'a> {
         }
         Some(step)
     }
+}
+
+/// What an Error Indication says about the G-PDU that it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorIndication {
+    /// TEID of the G-PDU.
+    pub teid: Teid,
+    /// Destination address of the G-PDU: the endpoint that does not know the TEID.
+    pub peer: IpAddr,
 }
 
 impl ErrorIndication {

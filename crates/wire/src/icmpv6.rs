@@ -143,7 +143,8 @@ pub fn emit_echo(
     out: &mut [u8],
     pseudo: &PseudoHeader,
     kind: u8,
-    (identifier, sequence): (u16, u16),
+    identifier: u16,
+    sequence: u16,
     data: &[u8],
 ) -> Result<usize, Malformed> {
     let word = u32::from(identifier) << 16 | u32::from(sequence);
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn icmpv6_echo_known_octets_parse_and_emit() {
         let mut out = [0xa5; 10];
-        assert_eq!(emit_echo(&mut out, &PSEUDO, ECHO_REQUEST, (0x1234, 1), b"Hi"), Ok(10));
+        assert_eq!(emit_echo(&mut out, &PSEUDO, ECHO_REQUEST, 0x1234, 1, b"Hi"), Ok(10));
         assert_eq!(out, ECHO);
         let (header, data) = Icmpv6Header::parse(&PSEUDO, &ECHO).unwrap();
         assert_eq!((header.kind(), header.code(), data), (128, 0, &b"Hi"[..]));
@@ -256,8 +257,8 @@ mod tests {
     fn icmpv6_echo_reply_in_place_equals_the_emitted_one() {
         for identifier in 0..=u16::MAX {
             let (mut request, mut reply) = ([0xa5; 10], [0xa5; 10]);
-            emit_echo(&mut request, &PSEUDO, ECHO_REQUEST, (identifier, 1), b"Hi").unwrap();
-            emit_echo(&mut reply, &PSEUDO, ECHO_REPLY, (identifier, 1), b"Hi").unwrap();
+            emit_echo(&mut request, &PSEUDO, ECHO_REQUEST, identifier, 1, b"Hi").unwrap();
+            emit_echo(&mut reply, &PSEUDO, ECHO_REPLY, identifier, 1, b"Hi").unwrap();
             assert_eq!(echo_reply_in_place(&mut request), Ok(()));
             assert_eq!(request, reply);
         }

@@ -6,7 +6,7 @@ use adit_types::limits::IPV6_EXTENSIONS_MAX;
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::parse::FragmentKind;
+use crate::fragment_kind::FragmentKind;
 use crate::view::{fixed_header, split};
 use crate::{Malformed, protocol};
 

@@ -13,8 +13,10 @@
 pub mod arp;
 pub mod checksum;
 pub mod encapsulate;
+mod ether_type;
 pub mod ethernet;
 mod fragment;
+mod fragment_kind;
 pub mod gtpu;
 pub mod gtpu_ext;
 pub mod gtpu_ie;
@@ -34,12 +36,12 @@ mod view;
 pub mod vlan;
 
 pub use encapsulate::{OuterIpv4, OuterIpv6, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6};
-pub use ethernet::EtherType;
+pub use ether_type::EtherType;
 pub use fragment::{FragmentPosition, Ipv4Split, restore_header};
+pub use fragment_kind::FragmentKind;
 pub use malformed::Malformed;
 pub use parse::{
-    FiveTuple, FragmentKind, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame,
-    parse_gtpu, parse_ip,
+    FiveTuple, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame, parse_gtpu, parse_ip,
 };
 pub use psc::{PduSessionContainer, PduType};
 pub use usual::{

@@ -10,6 +10,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_types::{MacAddr, Teid, VlanId};
 
 use crate::ethernet::EthernetHeader;
+use crate::fragment_kind::FragmentKind;
 use crate::gtpu::{FLAG_E, FLAG_S, GtpuHeader, GtpuMessageType, GtpuOptional};
 use crate::gtpu_ext::{ExtensionType, GtpuExtensions};
 use crate::ipv4::Ipv4Header;
@@ -101,17 +102,6 @@ impl IpAddrs {
             Self::V6 { dst, .. } => IpAddr::V6(dst),
         }
     }
-}
-
-/// Which part of a packet a packet is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FragmentKind {
-    /// The whole.
-    None,
-    /// The first fragment: it has the upper-layer header.
-    First,
-    /// A later fragment: it has no upper-layer header.
-    Later,
 }
 
 /// An IP header of either family in front of a packet. Offsets count from its first octet.

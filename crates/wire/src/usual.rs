@@ -17,7 +17,8 @@ use adit_types::{MacAddr, Qfi, Teid};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::encapsulate::OUTER_TTL;
-use crate::ethernet::{EtherType, EthernetHeader};
+use crate::ether_type::EtherType;
+use crate::ethernet::EthernetHeader;
 use crate::gtpu::{FLAG_E, GtpuHeader, GtpuMessageType, GtpuOptional, UDP_PORT, VERSION_1};
 use crate::gtpu_ext::ExtensionType;
 use crate::ipv4::{Ipv4Fields, Ipv4Header};

@@ -4,8 +4,9 @@ use adit_types::VlanId;
 use zerocopy::byteorder::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::Malformed;
+use crate::ether_type::EtherType;
 use crate::view::{fixed_header, split};
-use crate::{EtherType, Malformed};
 
 /// What follows EtherType 0x8100: tag control information and the EtherType of the payload.
 ///

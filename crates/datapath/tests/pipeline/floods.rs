@@ -3,7 +3,7 @@
 use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{Nanos, Teid};
-use adit_wire::arp::{ArpOperation, ArpPacket};
+use adit_wire::arp::{ArpOperation, ArpPacket, ArpStation};
 use adit_wire::gtpu::{ErrorIndication, GtpuMessageType, emit_error_indication};
 
 use crate::fixture::*;
@@ -162,11 +162,12 @@ fn survive_requests() -> Vec<WorkerEvent> {
 fn forged_arp_takes_nothing_from_others() {
     let events = survive(|n| {
         let [.., hi, lo] = n.to_be_bytes();
-        let sender = (adit_types::MacAddr([2, 0xee, 0, 0, hi, lo]), v4(GNB));
-        let target = if n % 2 == 0 { (N3_MAC, v4(N3_ADDR)) } else { (N3_MAC, v4(GNB)) };
+        let mac = adit_types::MacAddr([2, 0xee, 0, 0, hi, lo]);
+        let sender = ArpStation { mac, addr: v4(GNB) };
+        let target = ArpStation { mac: N3_MAC, addr: v4(if n % 2 == 0 { N3_ADDR } else { GNB }) };
         let mut payload = [0; 28];
         ArpPacket::new(ArpOperation::REPLY, sender, target).emit(&mut payload).unwrap();
-        PacketBuilder::ethernet(N3_MAC, sender.0).ether_type(0x0806).payload(&payload).build()
+        PacketBuilder::ethernet(N3_MAC, mac).ether_type(0x0806).payload(&payload).build()
     });
     let claims = count(&events, |event| matches!(event, WorkerEvent::NeighborLearned { .. }));
     assert!((900..=1100).contains(&claims), "{claims}");

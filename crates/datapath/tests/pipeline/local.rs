@@ -7,7 +7,7 @@ use adit_rules::{
 use adit_testkit::packet::PacketBuilder;
 use adit_types::limits::SLOW_PER_STEP_MAX;
 use adit_types::{MacAddr, Teid};
-use adit_wire::arp::{ArpOperation, ArpPacket};
+use adit_wire::arp::{ArpOperation, ArpPacket, ArpStation};
 use adit_wire::gtpu::{ErrorIndication, GtpuMessageType, emit_error_indication};
 use adit_wire::icmpv6::PseudoHeader;
 use adit_wire::neighbor::{
@@ -82,7 +82,9 @@ fn arp_request_for_others_is_only_counted() {
 #[test]
 fn arp_reply_to_us_teaches_as_solicited() {
     let mut scene = PipelineFixture::unresolved(rules());
-    let reply = ArpPacket::new(ArpOperation::REPLY, (GNB_MAC, v4(GNB)), (N3_MAC, v4(N3_ADDR)));
+    let sender = ArpStation { mac: GNB_MAC, addr: v4(GNB) };
+    let target = ArpStation { mac: N3_MAC, addr: v4(N3_ADDR) };
+    let reply = ArpPacket::new(ArpOperation::REPLY, sender, target);
     scene.pass(N3, &arp_frame(N3_MAC, &reply), N3);
     assert!(matches!(
         scene.take_events()[..],
@@ -95,8 +97,9 @@ fn arp_reply_to_us_teaches_as_solicited() {
 fn neighbor_that_tells_what_is_known_is_not_reported_and_claims_of_others_are_limited() {
     let mut scene = PipelineFixture::new();
     let reply = |mac| {
-        let reply = ArpPacket::new(ArpOperation::REPLY, (mac, v4(GNB)), (N3_MAC, v4(N3_ADDR)));
-        arp_frame(N3_MAC, &reply)
+        let sender = ArpStation { mac, addr: v4(GNB) };
+        let target = ArpStation { mac: N3_MAC, addr: v4(N3_ADDR) };
+        arp_frame(N3_MAC, &ArpPacket::new(ArpOperation::REPLY, sender, target))
     };
     scene.pass(N3, &reply(GNB_MAC), N3);
     let stranger = ArpPacket::request(GNB_MAC, v4("192.168.10.77"), v4(N3_ADDR));

@@ -9,7 +9,7 @@ use adit_pfcp::{Message, ie::RecoveryTimeStamp};
 use adit_pktio::PacketBuf;
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{MacAddr, Nanos, PortId, Teid};
-use adit_wire::arp::{ArpOperation, ArpPacket};
+use adit_wire::arp::{ArpOperation, ArpPacket, ArpStation};
 use adit_wire::gtpu::{ErrorIndication, GtpuMessageType, emit_error_indication};
 
 use crate::{
@@ -235,9 +235,9 @@ fn forged_arp_diverts_nothing() {
         let target = if n % 4 < 2 { own } else { claimed };
         let to = MACS[usize::from(port.0)];
         let mut payload = [0; 28];
-        ArpPacket::new(ArpOperation::REPLY, (mac, claimed), (to, target))
-            .emit(&mut payload)
-            .unwrap();
+        let sender = ArpStation { mac, addr: claimed };
+        let target = ArpStation { mac: to, addr: target };
+        ArpPacket::new(ArpOperation::REPLY, sender, target).emit(&mut payload).unwrap();
         let frame = PacketBuilder::ethernet(to, mac).ether_type(0x0806).payload(&payload);
         Hostile::Frame(port, frame.build())
     });
@@ -257,10 +257,9 @@ fn heartbeats_in_the_smfs_name_and_of_strangers_harm_nobody() {
 /// ARP as the gateway's successor sends it once, from its own station to all.
 fn announcement(mac: MacAddr) -> Vec<u8> {
     let mut payload = [0; 28];
-    let announced = (mac, GATEWAY);
-    ArpPacket::new(ArpOperation::REQUEST, announced, (MacAddr::default(), GATEWAY))
-        .emit(&mut payload)
-        .unwrap();
+    let announced = ArpStation { mac, addr: GATEWAY };
+    let target = ArpStation { mac: MacAddr::default(), addr: GATEWAY };
+    ArpPacket::new(ArpOperation::REQUEST, announced, target).emit(&mut payload).unwrap();
     PacketBuilder::ethernet(MacAddr::BROADCAST, mac).ether_type(0x0806).payload(&payload).build()
 }
 

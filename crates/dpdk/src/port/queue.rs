@@ -8,9 +8,9 @@ use std::sync::Arc;
 use adit_dpdk_sys as sys;
 use adit_pktio::Burst;
 
+use super::StartedPort;
 use crate::mbuf::Mbuf;
 use crate::memif_gate::MemifGate;
-use crate::port::StartedPort;
 
 /// One receive queue of a running port.
 ///
@@ -40,7 +40,7 @@ pub struct TxQueue {
 
 impl RxQueue {
     /// The caller makes one handle for each queue number that was set up on `port`.
-    pub(crate) fn new(
+    pub(super) fn new(
         port: &Arc<StartedPort>,
         queue: u16,
         socket: Option<OwnedFd>,
@@ -97,7 +97,7 @@ impl RxQueue {
 
 impl TxQueue {
     /// The caller makes one handle for each queue number that was set up on `port`.
-    pub(crate) fn new(port: &Arc<StartedPort>, queue: u16, gate: Option<MemifGate>) -> Self {
+    pub(super) fn new(port: &Arc<StartedPort>, queue: u16, gate: Option<MemifGate>) -> Self {
         Self { port: Arc::clone(port), port_id: port.id(), queue, gate, not_sync: PhantomData }
     }
 
