@@ -21,7 +21,6 @@ const TUPLE_PARAMETERS_MAX: &[(&str, usize)] = &[
     ("adit-shaper", 3),
     ("adit-tables", 8),
     ("adit-tests", 13),
-    ("adit-wire", 3),
 ];
 
 /// Functions beyond [`LINES_MAX`], by package. Numbers here only go down.
