@@ -11,12 +11,11 @@ use adit_rules::{
 };
 use adit_types::{BarId, FarId, IpPrefix, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
-use crate::provisioning::SliceIdentity;
+use crate::cp_function::CpFSeid;
 use crate::record::{
-    Bar, Far, InterfaceType, PacketLimits, PdrTimes, Qer, QerGates, Rates, TrafficEndpointId,
-    UeMatch, UeSide, Urr, UrrUpdate,
+    Bar, Far, InterfaceType, PacketLimits, PdrTimes, Qer, QerGates, Rates, SdfSpec, SliceIdentity,
+    TrafficEndpointId, UeMatch, UeSide, Urr, UrrUpdate,
 };
-use crate::session::CpFSeid;
 
 /// Everything that one request changes in a session. Establishment is a change of an empty session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -195,24 +194,6 @@ pub enum FTeidSpec {
         /// PDRs with the same CHOOSE ID get the same TEID, those that have it already included.
         choose_id: Option<u8>,
     },
-}
-
-/// An SDF filter as requested. With an identifier and nothing else it refers to a bidirectional
-/// filter of another PDR of the session. Spec: TS 29.244 §8.2.5.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SdfSpec {
-    /// Flow description: an IPFilterRule text.
-    pub flow_description: Option<Box<str>>,
-    /// Type of service or traffic class: value and mask.
-    pub tos: Option<(u8, u8)>,
-    /// Security parameter index.
-    pub spi: Option<u32>,
-    /// IPv6 flow label, 20 bits; a larger value is refused.
-    pub flow_label: Option<u32>,
-    /// Identifier, unique among the session's filters.
-    pub filter_id: Option<u32>,
-    /// Other PDRs may refer to this filter by its identifier (BID flag).
-    pub bidirectional: bool,
 }
 
 /// A PDR to update. Spec: TS 29.244 §7.5.4.2.

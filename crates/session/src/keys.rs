@@ -8,7 +8,7 @@ use core::net::IpAddr;
 use adit_rules::{SessionKey, UeAddresses, rule::ue_ipv6_key};
 use adit_types::{DomainId, InterfaceSet, IpPrefix};
 
-use crate::local::DomainSet;
+use crate::provisioning::DomainSet;
 use crate::provisioning::Provisioning;
 use crate::record::{Forwarding, Pdi, Records, TrafficEndpoint};
 

@@ -6,25 +6,11 @@ use adit_rules::PacketRateMeter;
 use adit_types::{Nanos, QerId, Seid, SessionIndex};
 
 use crate::alloc::seid_index;
+use crate::cp_function::{CpFSeid, OwnerId};
+use crate::index::PacketRates;
 use crate::pack::Pack;
-use crate::packet_rates::PacketRates;
 use crate::record::{Bar, Far, Pdr, Qer, Records, TrafficEndpoint, Urr};
-use crate::session_usage::SessionUsage;
-
-/// Names the association (or any other owner) that a session belongs to; chosen by the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct OwnerId(pub u32);
-
-/// The control plane's endpoint of a session. Spec: TS 29.244 §8.2.37.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CpFSeid {
-    /// Identifier that our messages about the session carry in their header.
-    pub seid: Seid,
-    /// IPv4 address.
-    pub v4: Option<Ipv4Addr>,
-    /// IPv6 address.
-    pub v6: Option<Ipv6Addr>,
-}
+use crate::usage::SessionUsage;
 
 /// A PFCP session as it rests in the store: its rule records are packed. Spec: TS 29.244 §5.2.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Each allocator first plans without changing anything, so that a change refused later has left no
 //! trace, and then commits the plan.
 
+mod percent;
 mod seid;
 mod session_index;
 mod teid;
@@ -12,6 +13,7 @@ mod usage_slot;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+pub(crate) use percent::percent;
 pub(crate) use seid::{SeidAllocator, index_of as seid_index};
 pub(crate) use session_index::SessionIndexAllocator;
 pub(crate) use teid::{Holder, TeidAllocator, TeidPlan};

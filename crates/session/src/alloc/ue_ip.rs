@@ -11,7 +11,7 @@ use adit_rules::sdf::AddrMatch;
 use adit_rules::{SessionKey, UeAddresses};
 use adit_types::{DomainId, Ipv6Prefix};
 
-use crate::local::DomainSet;
+use crate::provisioning::DomainSet;
 use crate::provisioning::UePool;
 
 /// All pools, in the order of their configuration.
@@ -130,7 +130,7 @@ impl UeIpAllocator {
     pub fn fill_percent(&self) -> u8 {
         let fill = |pool: &UeAddressPool| {
             let count = usize::try_from(pool.range.count).unwrap_or(usize::MAX);
-            crate::fill::percent(pool.held.len(), count)
+            super::percent(pool.held.len(), count)
         };
         self.pools.iter().map(fill).max().unwrap_or(0)
     }

@@ -4,30 +4,36 @@
 //! `update::s3_compile` makes of it.
 
 mod bar;
+mod f_teid;
 mod far;
 mod interface_type;
 mod packed;
 mod pdr;
 mod pdr_times;
 mod qer;
+mod sdf;
+mod slice_identity;
 mod traffic_endpoint;
+mod ue_match;
 mod urr;
 
 pub use bar::Bar;
+pub use f_teid::{ChosenFTeid, LocalFTeid};
 pub use far::{Far, Forwarding};
 pub use interface_type::InterfaceType;
-pub use pdr::{ChosenFTeid, LocalFTeid, Pdi, Pdr, ReplaceablePdiParts, Sdf, UeMatch, UeSide};
+pub use pdr::{Pdi, Pdr, ReplaceablePdiParts};
 pub use pdr_times::PdrTimes;
 pub use qer::{PacketAllowance, PacketLimits, PacketStatus, Qer, QerGates, Rates};
+pub use sdf::{Sdf, SdfSpec};
+pub use slice_identity::SliceIdentity;
 pub use traffic_endpoint::{TrafficEndpoint, TrafficEndpointId};
+pub use ue_match::{UeMatch, UeSide};
 pub use urr::{
     Aggregated, DroppedThreshold, Exempted, MeasurementInformation, MeasurementMethod, Monitoring,
     TimeMechanism, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 
 use adit_types::Nanos;
-
-use crate::provisioning::SliceIdentity;
 
 /// All rules of one session, each kind in the order of creation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

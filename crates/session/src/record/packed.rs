@@ -14,9 +14,9 @@ use super::{
     ReplaceablePdiParts, Sdf, TimeMechanism, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide,
     Urr, UrrSettings, UsageTriggers, Volumes,
 };
-use crate::change::SdfSpec;
 use crate::pack::{Pack, packed, packed_enum};
-use crate::provisioning::SliceIdentity;
+use crate::record::SdfSpec;
+use crate::record::SliceIdentity;
 
 packed!(Records {
     pdrs,

@@ -1,12 +1,9 @@
 //! Packet detection rules.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use adit_rules::{HeaderRemoval, SourceInterface, UeAddresses};
+use adit_types::{FarId, IpPrefix, PdrId, Precedence, QerId, Qfi, UrrId};
 
-use adit_rules::{HeaderRemoval, PacketFilter, SourceInterface, UeAddresses};
-use adit_types::{FarId, IpPrefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
-
-use crate::change::SdfSpec;
-use crate::record::{InterfaceType, PdrTimes, TrafficEndpointId};
+use crate::record::{InterfaceType, LocalFTeid, PdrTimes, Sdf, TrafficEndpointId, UeMatch};
 
 /// A PDR. Spec: TS 29.244 §7.5.2.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,67 +96,5 @@ impl Pdi {
     #[must_use]
     pub fn ue_addresses(&self) -> UeAddresses {
         self.ue.map(|ue| ue.addresses).unwrap_or_default()
-    }
-}
-
-/// A local tunnel endpoint. Spec: TS 29.244 §8.2.3.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LocalFTeid {
-    /// Tunnel endpoint identifier, never zero.
-    pub teid: Teid,
-    /// Our IPv4 address.
-    pub v4: Option<Ipv4Addr>,
-    /// Our IPv6 address.
-    pub v6: Option<Ipv6Addr>,
-}
-
-/// A TEID that was chosen here and the CHOOSE ID that it was chosen for. Spec: TS 29.244 §8.2.3.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ChosenFTeid {
-    /// The CHOOSE ID; `None` of a TEID that was chosen in a former run, as long as no PDR has said.
-    pub choose_id: Option<u8>,
-    /// The TEID.
-    pub teid: Teid,
-}
-
-/// UE IP Address as a condition. Spec: TS 29.244 §8.2.62.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UeMatch {
-    /// The addresses; an IPv6 prefix has 64 bits or more.
-    pub addresses: UeAddresses,
-    /// The S/D flag. The direction of the PDR decides which address of a packet is compared.
-    /// INTEROP: a PDR towards the UE may carry `Source`, since control planes leave the flag zero;
-    /// `Destination` in a PDR from the UE is refused.
-    pub side: UeSide,
-}
-
-/// Which address of a packet is the UE's (S/D flag).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UeSide {
-    /// The source address.
-    Source,
-    /// The destination address.
-    Destination,
-}
-
-/// An SDF filter: as provided, and what it matches.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sdf {
-    /// As the control plane provided it.
-    pub spec: SdfSpec,
-    /// What it matches; of a reference, what the filter referred to matches.
-    pub filter: PacketFilter,
-}
-
-impl Sdf {
-    /// The identifier of the filter of another PDR that this one stands for.
-    #[must_use]
-    pub const fn reference(&self) -> Option<u32> {
-        let spec = &self.spec;
-        let has_condition = spec.flow_description.is_some()
-            || spec.tos.is_some()
-            || spec.spi.is_some()
-            || spec.flow_label.is_some();
-        if has_condition { None } else { spec.filter_id }
     }
 }

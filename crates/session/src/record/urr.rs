@@ -3,7 +3,7 @@
 use adit_types::{FarId, Nanos, UrrId};
 use bitflags::bitflags;
 
-use crate::change::SdfSpec;
+use crate::record::SdfSpec;
 
 bitflags! {
     /// Why usage is reported: of a URR, what it asks for; of a report, what happened.

@@ -10,10 +10,10 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use adit_rules::{DestinationInterface, SourceInterface};
 use adit_types::{SessionIndex, Teid};
 
-use super::s1_provide::{ChoiceTarget, TeidRequest};
-use super::s2_resolve::has_teid;
+use super::draft::{ChoiceTarget, TeidRequest};
+use super::found::has_teid;
 use crate::alloc::TeidPlan;
-use crate::local::{GtpuSide, LocalAddresses};
+use crate::provisioning::{GtpuSide, LocalAddresses};
 use crate::record::{ChosenFTeid, LocalFTeid, Pdi, Pdr, Records};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;

@@ -3,10 +3,10 @@
 use adit_rules::SessionKey;
 use adit_types::PdrId;
 
-use super::s1_provide::{ChoiceTarget, UeAddressRequest};
+use super::draft::{ChoiceTarget, UeAddressRequest};
 use crate::alloc::{UePlan, ue_ip};
 use crate::keys::{self, Scope};
-use crate::local::DomainSet;
+use crate::provisioning::DomainSet;
 use crate::record::{Records, UeMatch};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;

@@ -4,7 +4,7 @@
 
 use adit_types::limits::TRAFFIC_ENDPOINTS_PER_PDI_MAX;
 
-use super::s1_provide::{ChoiceTarget, Draft, distinct};
+use super::draft::{ChoiceTarget, Draft, distinct};
 use crate::change::TrafficEndpointSpec;
 use crate::record::{Pdi, Pdr, Records, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide};
 use crate::refusal::Refusal;

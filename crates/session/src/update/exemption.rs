@@ -5,8 +5,8 @@ use adit_rules::PacketFilter;
 use adit_types::PdrId;
 use adit_types::limits::{EXEMPTED_APPLICATIONS_PER_URR_MAX, SDF_FILTERS_PER_PDR_MAX};
 
-use crate::change::SdfSpec;
 use crate::provisioning::RuleCatalog;
+use crate::record::SdfSpec;
 use crate::record::{Exempted, Records, Urr};
 use crate::refusal::Refusal;
 use crate::update::s1_provide::provide_sdf;

@@ -6,8 +6,10 @@
 mod check;
 mod choose_f_teid;
 mod choose_ue;
+mod draft;
 mod endpoints;
 mod exemption;
+mod found;
 mod pool;
 mod predefined;
 mod provisioned;
@@ -15,6 +17,7 @@ mod s1_provide;
 mod s2_resolve;
 mod s3_compile;
 mod s4_commit;
+mod usage_plan;
 mod withdraw;
 
 pub(crate) use s2_resolve::Resolved;

@@ -96,11 +96,11 @@ pub(super) fn entry(
     let mut entry = PdrEntry { sdf, ..pdr.clone() };
     entry.precedence = rule.precedence.unwrap_or(pdr.precedence);
     if rule.action == PredefinedAction::Drop {
-        entry.far = super::s3_compile::resolved(Some(fars));
+        entry.far = super::found::resolved(Some(fars));
     }
     if let Some(at) = rule.qfi.and_then(|qfi| brought.qer_of(qfi)) {
         // The first QER with a QFI marks. Stage 2 left room for it.
-        entry.qers.insert(0, super::s3_compile::resolved(Some(qers + at)));
+        entry.qers.insert(0, super::found::resolved(Some(qers + at)));
     }
     Some(entry)
 }

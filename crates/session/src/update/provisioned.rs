@@ -2,7 +2,7 @@
 
 use adit_rules::HeaderCreation;
 
-use crate::local::GtpuSide;
+use crate::provisioning::GtpuSide;
 use crate::provisioning::{Provisioning, RuleCatalog};
 use crate::record::{Far, Forwarding, Pdi, Pdr, Records};
 use crate::refusal::{Refusal, RuleId};

@@ -4,65 +4,22 @@
 //! rules mean to each other and to other sessions is the next stage's.
 
 use adit_rules::{PacketFilter, SourceInterface};
-use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
+use adit_types::{PdrId, UrrId};
 
-use crate::activation;
 use crate::change::{
-    BarUpdate, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate,
-    QerUpdate, SdfSpec, SessionChange,
+    BarUpdate, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate, QerUpdate, SessionChange,
 };
 use crate::record::{
-    Bar, Far, Forwarding, LocalFTeid, Pdi, Pdr, Qer, Records, ReplaceablePdiParts, Sdf,
-    TrafficEndpointId, Urr, UrrUpdate,
+    Bar, Far, Forwarding, Pdi, Pdr, Qer, Records, ReplaceablePdiParts, Sdf, SdfSpec, Urr, UrrUpdate,
 };
 use crate::refusal::{Refusal, RuleId};
 use crate::sdf_text;
-use crate::session_usage::UsageChange;
+use crate::update::draft::{ChoiceTarget, Draft, RuleRecord, distinct, find};
 use crate::update::{endpoints, withdraw};
+use crate::usage::activation;
 
 /// Flow labels have 20 bits. Spec: RFC 8200 §3.
 const FLOW_LABEL_MAX: u32 = 0xf_ffff;
-
-/// Records after the change, except for TEIDs still to be chosen.
-#[derive(Debug, Default)]
-pub(super) struct Draft {
-    pub records: Records,
-    /// In the order of the change, at most one per PDR or traffic endpoint.
-    pub teid_requests: Vec<TeidRequest>,
-    /// Buffered packets are to be discarded.
-    pub drop_buffered: bool,
-    /// As of [`Change::is_restoration`].
-    pub is_restoration: bool,
-    /// The same for UE addresses.
-    pub ue_requests: Vec<UeAddressRequest>,
-    /// What becomes of measurements.
-    pub usage: UsageChange,
-    /// QERs that the change creates.
-    pub created_qers: Vec<QerId>,
-}
-
-/// What wants something of us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ChoiceTarget {
-    Pdr(PdrId),
-    TrafficEndpoint(TrafficEndpointId),
-}
-
-/// What wants UE addresses of us.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct UeAddressRequest {
-    pub target: ChoiceTarget,
-    pub choose: ChooseUe,
-}
-
-/// What wants a TEID of us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TeidRequest {
-    pub target: ChoiceTarget,
-    pub v4: bool,
-    pub v6: bool,
-    pub choose_id: Option<u8>,
-}
 
 /// Applies removals, then creations, then updates.
 pub(super) fn provide(records: Records, change: SessionChange) -> Result<Draft, Refusal> {
@@ -164,74 +121,12 @@ fn provide_urrs(draft: &mut Draft, changes: UrrChanges) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A record that is found by its identifier.
-pub(super) trait RuleRecord {
-    type Id: Copy + PartialEq;
-    fn id(&self) -> Self::Id;
-    fn rule(id: Self::Id) -> RuleId;
-}
-
-impl RuleRecord for Pdr {
-    type Id = PdrId;
-    fn id(&self) -> PdrId {
-        self.id
-    }
-    fn rule(id: PdrId) -> RuleId {
-        RuleId::Pdr(id)
-    }
-}
-
-impl RuleRecord for Far {
-    type Id = FarId;
-    fn id(&self) -> FarId {
-        self.id
-    }
-    fn rule(id: FarId) -> RuleId {
-        RuleId::Far(id)
-    }
-}
-
-impl RuleRecord for Qer {
-    type Id = QerId;
-    fn id(&self) -> QerId {
-        self.id
-    }
-    fn rule(id: QerId) -> RuleId {
-        RuleId::Qer(id)
-    }
-}
-
-impl RuleRecord for Bar {
-    type Id = BarId;
-    fn id(&self) -> BarId {
-        self.id
-    }
-    fn rule(id: BarId) -> RuleId {
-        RuleId::Bar(id)
-    }
-}
-
-impl RuleRecord for Urr {
-    type Id = UrrId;
-    fn id(&self) -> UrrId {
-        self.id
-    }
-    fn rule(id: UrrId) -> RuleId {
-        RuleId::Urr(id)
-    }
-}
-
 fn insert<R: RuleRecord>(records: &mut Vec<R>, record: R) -> Result<(), Refusal> {
     if records.iter().any(|known| known.id() == record.id()) {
         return Err(Refusal::DuplicateRule { rule: R::rule(record.id()) });
     }
     records.push(record);
     Ok(())
-}
-
-pub(super) fn find<R: RuleRecord>(records: &mut [R], id: R::Id) -> Result<&mut R, Refusal> {
-    let found = records.iter_mut().find(|record| record.id() == id);
-    found.ok_or(Refusal::UnknownRule { rule: R::rule(id) })
 }
 
 fn remove_all<R: RuleRecord>(records: &mut Vec<R>, ids: &[R::Id]) -> Result<(), Refusal> {
@@ -352,28 +247,6 @@ fn patched(before: Pdi, keeps_ue: bool, new: Pdi) -> Pdi {
 }
 
 impl Draft {
-    /// Takes what an earlier part of the change wanted for `target` back.
-    pub fn forget(&mut self, target: ChoiceTarget) {
-        self.teid_requests.retain(|wanted| wanted.target != target);
-        self.ue_requests.retain(|wanted| wanted.target != target);
-    }
-
-    /// The F-TEID as far as it is given; notes what is wanted.
-    pub fn provide_f_teid(&mut self, target: ChoiceTarget, spec: FTeidSpec) -> Option<LocalFTeid> {
-        match spec {
-            FTeidSpec::Given { teid, v4, v6 } => Some(LocalFTeid { teid, v4, v6 }),
-            FTeidSpec::Choose { v4, v6, choose_id } => {
-                self.teid_requests.push(TeidRequest { target, v4, v6, choose_id });
-                None
-            }
-        }
-    }
-
-    /// Notes the UE addresses that are wanted.
-    pub fn request_ue(&mut self, target: ChoiceTarget, choose: Option<ChooseUe>) {
-        self.ue_requests.extend(choose.map(|choose| UeAddressRequest { target, choose }));
-    }
-
     fn provide_pdi(&mut self, pdr: PdrId, spec: PdiSpec) -> Result<Pdi, Refusal> {
         let has_own = spec.f_teid.is_some()
             || spec.ue.is_some()
@@ -484,10 +357,4 @@ fn update_qer(qer: &mut Qer, update: &QerUpdate) {
     qer.qfi = update.qfi.or(qer.qfi);
     qer.rqi = update.rqi.unwrap_or(qer.rqi);
     qer.ppi = update.ppi.or(qer.ppi);
-}
-
-pub(super) fn distinct<T: Ord>(mut items: Vec<T>) -> Vec<T> {
-    items.sort_unstable();
-    items.dedup();
-    items
 }

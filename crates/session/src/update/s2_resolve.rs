@@ -5,21 +5,22 @@
 
 use adit_rules::{PacketFilter, Redirect, SessionKey, SourceInterface, UeAddresses};
 use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
-use adit_types::{QerId, SessionIndex, Teid, UrrId};
+use adit_types::{QerId, SessionIndex, UrrId};
 
-use super::s1_provide::{ChoiceTarget, Draft, TeidRequest, UeAddressRequest};
+use super::draft::{ChoiceTarget, Draft, TeidRequest, UeAddressRequest};
+use super::found::has_teid;
 use super::{check, choose_f_teid, choose_ue, endpoints, exemption, pool, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::direction::{self, Directions};
+use crate::index::shared_rates;
 use crate::keys::{self, Scope};
-use crate::local::DomainSet;
+use crate::provisioning::DomainSet;
 use crate::provisioning::RuleCatalog;
 use crate::record::{Far, LocalFTeid, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
 use crate::refusal::{Refusal, RuleKind};
 use crate::session::OpenSession;
-use crate::session_usage::UsageChange;
-use crate::shared_rates::shared_rates;
 use crate::store::{Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, SessionStore};
+use crate::usage::UsageChange;
 
 /// A change that nothing can refuse any more.
 #[derive(Debug, Default)]
@@ -401,8 +402,4 @@ fn check_tunnel_sides(records: &Records) -> Result<(), Refusal> {
         }
     }
     Ok(())
-}
-
-pub(super) fn has_teid(pdr: &Pdr, teid: Teid) -> bool {
-    pdr.pdi.each().any(|pdi| pdi.f_teid.is_some_and(|f_teid| f_teid.teid == teid))
 }

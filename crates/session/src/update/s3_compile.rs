@@ -8,15 +8,17 @@ use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_
 use adit_types::{Direction, FarId, InterfaceSet, IpPrefix, NextHopIndex, QerId, Teid};
 use arrayvec::ArrayVec;
 
+use super::found::resolved;
 use super::predefined::{self, PredefinedAdditions};
+use crate::cp_function::OwnerId;
 use crate::direction::Directions;
+use crate::index::shared_rate;
 use crate::keys::Scope;
 use crate::provisioning::RuleCatalog;
 use crate::record::{Far, Forwarding, Pdi, Pdr, Qer, Records};
-use crate::session::{OwnerId, SessionIdentity};
-use crate::session_usage::SessionUsage;
-use crate::shared_rates::shared_rate;
+use crate::session::SessionIdentity;
 use crate::update::exemption;
+use crate::usage::SessionUsage;
 
 /// The compiled form of resolved records.
 ///
@@ -175,13 +177,6 @@ fn urrs(
     let measuring = pdr.urrs.iter().filter_map(|&id| urr(id)).filter(is_active);
     let timer = usage.has_activity().then_some(records.urrs.len());
     measuring.chain(timer).map(|at| resolved(Some(at))).collect()
-}
-
-pub(super) fn resolved(position: Option<usize>) -> u16 {
-    let Some(position) = position.and_then(|position| u16::try_from(position).ok()) else {
-        unreachable!("s2_resolve found the rule, and RULES_PER_SESSION_MAX fits 16 bits")
-    };
-    position
 }
 
 /// The FARs in the order of their records, behind them those of predefined rules, and behind them

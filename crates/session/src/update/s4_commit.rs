@@ -7,12 +7,12 @@ use adit_types::SessionIndex;
 
 use super::s2_resolve::Resolved;
 use super::s3_compile::compile;
+use super::usage_plan::UsagePlan;
+use crate::index::QerPacketRates;
+use crate::index::shared_rates;
 use crate::keys;
-use crate::packet_rates::QerPacketRates;
 use crate::record::Records;
 use crate::session::{OpenSession, SessionIdentity};
-use crate::session_usage::UsagePlan;
-use crate::shared_rates::shared_rates;
 use crate::store::{RetiredResources, SessionStore};
 use crate::usage::UsageReport;
 

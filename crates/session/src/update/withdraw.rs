@@ -1,6 +1,6 @@
 //! Takes parts of rules away that an update names with length zero. Spec: TS 29.244 §5.6.3.
 
-use super::s1_provide::{Draft, find};
+use super::draft::{Draft, find};
 use crate::change::{FarPart, PdrPart, QerPart, UrrPart, Withdrawal};
 use crate::record::{Far, Pdr, Qer, UrrSettings};
 use crate::refusal::Refusal;

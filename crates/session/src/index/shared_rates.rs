@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use adit_rules::SharedRateId;
 
+use crate::cp_function::OwnerId;
 use crate::record::Qer;
 use crate::refusal::Refusal;
-use crate::session::OwnerId;
 
 /// The shared rates of all sessions, those that workers may still know included.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,24 +4,12 @@
 //! the store remembers what the commit is about; whoever contains the unwind calls
 //! [`SessionStore::recover`] before any other method.
 
-use adit_rules::{KeyChange, RuleDelta, SessionKey, SharedRateId};
-use adit_types::{Seid, SessionIndex, SliceId, Teid, UsageSlot};
+use adit_rules::{KeyChange, RuleDelta, SessionKey};
+use adit_types::{Seid, SessionIndex, SliceId, Teid};
 
 use crate::alloc::Holder;
-use crate::store::{RetiredResources, SessionStore};
+use crate::store::{OpenCommit, RetiredResources, SessionStore};
 use crate::update::Compiled;
-
-/// A commit that has begun.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OpenCommit {
-    index: SessionIndex,
-    /// Every claim and key of the session, before or after.
-    keys: Vec<SessionKey>,
-    /// Usage counters of the session, before or after.
-    usage_slots: Vec<UsageSlot>,
-    /// Shared rates of the session, before or after.
-    shared_rates: Vec<SharedRateId>,
-}
 
 impl SessionStore {
     /// Commits begun so far. Equal before and after a call that unwound: it changed nothing.

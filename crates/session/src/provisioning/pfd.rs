@@ -8,19 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use adit_rules::{RuleDelta, SdfSet};
-use adit_types::SessionIndex;
+use adit_rules::SdfSet;
 use adit_types::limits::{
     FLOW_DESCRIPTIONS_PER_APPLICATION_MAX, PFD_APPLICATION_ID_BYTES_MAX, PFD_APPLICATIONS_MAX,
     PFD_BYTES_MAX,
 };
 
-use crate::provisioning::{PredefinedRule, RuleCatalog};
-use crate::record::{Pdr, Records, Urr};
+use crate::cp_function::OwnerId;
 use crate::sdf_text::{self, SdfTextError};
-use crate::session::{OpenSession, OwnerId};
-use crate::store::{RetiredResources, SessionStore};
-use crate::update::compile;
 
 /// What a control plane says about applications. Without any application all that it said before
 /// is withdrawn.
@@ -63,7 +58,7 @@ pub enum PfdRefusal {
 /// The applications that mean something else than before: sessions that name one are to be compiled
 /// anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChangedApplications(Arc<BTreeSet<Arc<str>>>);
+pub struct ChangedApplications(pub(crate) Arc<BTreeSet<Arc<str>>>);
 
 impl ChangedApplications {
     /// True when no session is concerned.
@@ -90,15 +85,15 @@ pub struct ProvidedApplication<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Pfds {
     /// The latest last; never empty, and each owner once.
-    applications: BTreeMap<Arc<str>, Vec<Provided>>,
+    pub(crate) applications: BTreeMap<Arc<str>, Vec<Provided>>,
 }
 
 /// The PFDs of one application by one control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Provided {
-    owner: OwnerId,
+pub(crate) struct Provided {
+    pub(crate) owner: OwnerId,
     /// Never empty.
-    filters: SdfSet,
+    pub(crate) filters: SdfSet,
     /// Octets of the identifier and the flow descriptions.
     bytes: usize,
 }
@@ -110,7 +105,11 @@ impl Pfds {
     }
 
     /// These PFDs after `owner` said more.
-    fn provided(&self, owner: OwnerId, provision: PfdProvision) -> Result<Self, PfdRefusal> {
+    pub(crate) fn provided(
+        &self,
+        owner: OwnerId,
+        provision: PfdProvision,
+    ) -> Result<Self, PfdRefusal> {
         if provision.applications.is_empty() {
             return Ok(self.without(owner));
         }
@@ -147,7 +146,7 @@ impl Pfds {
     }
 
     /// These PFDs without those of `owner`.
-    fn without(&self, owner: OwnerId) -> Self {
+    pub(crate) fn without(&self, owner: OwnerId) -> Self {
         let mut after = self.clone();
         after.applications.retain(|_, all| {
             all.retain(|provided| provided.owner != owner);
@@ -157,7 +156,7 @@ impl Pfds {
     }
 
     /// These PFDs with those of `from` as those of `to`, unless `to` described the application.
-    fn handed_over(&self, from: OwnerId, to: OwnerId) -> Self {
+    pub(crate) fn handed_over(&self, from: OwnerId, to: OwnerId) -> Self {
         let mut after = self.clone();
         for all in after.applications.values_mut() {
             if all.iter().any(|provided| provided.owner == to) {
@@ -171,7 +170,7 @@ impl Pfds {
     }
 
     /// The applications that mean something else in `after`.
-    fn changed(&self, after: &Self) -> BTreeSet<Arc<str>> {
+    pub(crate) fn changed(&self, after: &Self) -> BTreeSet<Arc<str>> {
         let ids = self.applications.keys().chain(after.applications.keys());
         ids.filter(|id| self.filters(id) != after.filters(id)).cloned().collect()
     }
@@ -189,87 +188,4 @@ fn provided(owner: OwnerId, id: &str, texts: &[Box<str>]) -> Result<Provided, Pf
     let filters = filters.map_err(|error| PfdRefusal::FlowDescription { error })?;
     let bytes = id.len() + texts.iter().map(|text| text.len()).sum::<usize>();
     Ok(Provided { owner, filters, bytes })
-}
-
-impl SessionStore {
-    /// Takes what `owner` says about applications: wholly or not at all. Sessions that begin or
-    /// change from now on act on it; the others once they are compiled anew
-    /// ([`SessionStore::recompile_naming`]).
-    ///
-    /// # Errors
-    /// A [`PfdRefusal`]; nothing has changed then.
-    pub fn provision_pfds(
-        &mut self,
-        owner: OwnerId,
-        provision: PfdProvision,
-    ) -> Result<ChangedApplications, PfdRefusal> {
-        let after = self.pfds.provided(owner, provision)?;
-        Ok(self.replace_pfds(after))
-    }
-
-    /// Forgets all that `owner` said about applications, as [`SessionStore::provision_pfds`] does.
-    pub fn withdraw_pfds(&mut self, owner: OwnerId) -> ChangedApplications {
-        self.replace_pfds(self.pfds.without(owner))
-    }
-
-    /// Counts what `from` said about applications as said by `to`, as
-    /// [`SessionStore::provision_pfds`] does.
-    pub fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> ChangedApplications {
-        self.replace_pfds(self.pfds.handed_over(from, to))
-    }
-
-    /// The rules of the session at `index`, compiled with the PFDs of now, if they name one of the
-    /// applications; owed one [`SessionStore::reclaim`].
-    ///
-    /// Everything is computed before the first write.
-    pub fn recompile_naming(
-        &mut self,
-        index: SessionIndex,
-        changed: &ChangedApplications,
-    ) -> Option<RuleDelta> {
-        let session = self.session_at(index)?.open();
-        let known = self.catalog();
-        if !names_any(known, &session.records, &changed.0) {
-            return None;
-        }
-        let OpenSession { ref records, ref usage, .. } = session;
-        let rules = compile(known, session.identity(&self.packet_rates), records, usage);
-        self.retired.entry(index).or_default().push_back(RetiredResources::default());
-        Some(RuleDelta { session: index, keys: Vec::new(), rules: Some(Box::new(rules)) })
-    }
-
-    /// What control planes said about applications, by ascending identifier.
-    pub fn provided_applications(&self) -> impl Iterator<Item = ProvidedApplication<'_>> {
-        self.pfds.applications.iter().flat_map(|(id, all)| {
-            let latest = all.last().map(|provided| provided.owner);
-            all.iter().map(move |provided| ProvidedApplication {
-                id,
-                owner: provided.owner,
-                flow_descriptions: provided.filters.len(),
-                in_effect: Some(provided.owner) == latest,
-            })
-        })
-    }
-
-    fn replace_pfds(&mut self, after: Pfds) -> ChangedApplications {
-        let changed = self.pfds.changed(&after);
-        self.pfds = after;
-        ChangedApplications(Arc::new(changed))
-    }
-}
-
-/// True when a rule names one of the applications.
-fn names_any(known: RuleCatalog<'_>, records: &Records, applications: &BTreeSet<Arc<str>>) -> bool {
-    let by_rules = |pdr: &Pdr| {
-        let rules = known.predefined(&pdr.predefined);
-        let mut named = rules.filter_map(PredefinedRule::application);
-        named.any(|id| applications.contains(id))
-    };
-    let names = |id: &str| applications.contains(id);
-    let by_exemption = |urr: &Urr| {
-        let exempted = urr.settings.exempted.as_ref();
-        exempted.is_some_and(|exempted| exempted.applications.iter().any(|id| names(id)))
-    };
-    let by_pdr = |pdr: &Pdr| pdr.pdi.application.as_deref().is_some_and(names) || by_rules(pdr);
-    records.pdrs.iter().any(by_pdr) || records.urrs.iter().any(by_exemption)
 }

@@ -7,10 +7,9 @@
 use std::collections::HashMap;
 
 use adit_rules::{PacketLimit, PacketRateMeter, PacketsLeft};
-use adit_types::{Direction, Nanos, QerId, Seid, SessionIndex};
+use adit_types::{Direction, Nanos, QerId, SessionIndex};
 
 use crate::record::{PacketLimits, Qer};
-use crate::store::SessionStore;
 
 /// The packet rates of a session's QERs.
 pub(crate) type QerPacketRates = Vec<(QerId, PacketRateMeter)>;
@@ -81,7 +80,7 @@ pub struct QerPacketRate {
     pub qer: QerId,
     /// Its status is reported when the session ends. Spec: TS 29.244 §8.2.174 (RCSR).
     pub reported_at_end: bool,
-    rate: PacketRateMeter,
+    pub(crate) rate: PacketRateMeter,
 }
 
 impl QerPacketRate {
@@ -101,26 +100,5 @@ impl QerPacketRate {
     #[must_use]
     pub fn dropped(&self, direction: Direction) -> u64 {
         self.rate.dropped(direction)
-    }
-}
-
-/// Doors for packet rates.
-impl SessionStore {
-    /// The packet rates of the session `up_seid`. They go on counting what workers let pass.
-    #[must_use]
-    pub fn packet_rates(&self, up_seid: Seid) -> Vec<QerPacketRate> {
-        let Some(session) = self.session(up_seid) else { return Vec::new() };
-        let rates = self.packet_rates.of(session.index());
-        if rates.is_empty() {
-            return Vec::new();
-        }
-        let records = session.records();
-        let reported = |id| records.qers.iter().any(|qer| qer.id == id && qer.reports_packets);
-        let of = |(qer, rate): &(QerId, PacketRateMeter)| QerPacketRate {
-            qer: *qer,
-            reported_at_end: reported(*qer),
-            rate: rate.clone(),
-        };
-        rates.iter().map(of).collect()
     }
 }

@@ -2,37 +2,16 @@
 //!
 //! Spec: TS 29.244 §5.22 (sessions controlled by an SMF set).
 
-use core::net::IpAddr;
-
 use adit_types::{Seid, SessionIndex};
 
 use crate::change::SessionChange;
+use crate::cp_function::{CpFSeid, OwnerId};
 use crate::record::Records;
 use crate::refusal::Refusal;
-use crate::session::{CpFSeid, OpenSession, OwnerId, Session};
-use crate::session_usage::SessionUsage;
+use crate::session::{OpenSession, Session};
 use crate::store::SessionStore;
 use crate::update;
-
-impl CpFSeid {
-    /// The same SEID at another address.
-    #[must_use]
-    pub const fn at(self, address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(addr) => Self { seid: self.seid, v4: Some(addr), v6: None },
-            IpAddr::V6(addr) => Self { seid: self.seid, v4: None, v6: Some(addr) },
-        }
-    }
-
-    /// True when `address` is one of its addresses.
-    #[must_use]
-    pub fn is_at(self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(addr) => self.v4 == Some(addr),
-            IpAddr::V6(addr) => self.v6 == Some(addr),
-        }
-    }
-}
+use crate::usage::SessionUsage;
 
 impl SessionStore {
     /// Judges a change without carrying it out: of the session `up_seid`, or of a new one of `owner`.

@@ -1,0 +1,11 @@
+//! What is done to sessions: each file implements a part of [`SessionStore`](crate::SessionStore).
+
+mod control;
+mod packet_rates;
+mod pfd;
+mod recovery;
+mod session;
+mod usage;
+mod utilization;
+
+pub use session::{Established, Modified};

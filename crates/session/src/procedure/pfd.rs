@@ -1,0 +1,100 @@
+//! PFDs that control planes add and withdraw, and the sessions that they concern.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use adit_rules::RuleDelta;
+use adit_types::SessionIndex;
+
+use crate::cp_function::OwnerId;
+use crate::provisioning::{
+    ChangedApplications, PfdProvision, PfdRefusal, Pfds, PredefinedRule, ProvidedApplication,
+    RuleCatalog,
+};
+use crate::record::{Pdr, Records, Urr};
+use crate::session::OpenSession;
+use crate::store::{RetiredResources, SessionStore};
+use crate::update::compile;
+
+impl SessionStore {
+    /// Takes what `owner` says about applications: wholly or not at all. Sessions that begin or
+    /// change from now on act on it; the others once they are compiled anew
+    /// ([`SessionStore::recompile_naming`]).
+    ///
+    /// # Errors
+    /// A [`PfdRefusal`]; nothing has changed then.
+    pub fn provision_pfds(
+        &mut self,
+        owner: OwnerId,
+        provision: PfdProvision,
+    ) -> Result<ChangedApplications, PfdRefusal> {
+        let after = self.pfds.provided(owner, provision)?;
+        Ok(self.replace_pfds(after))
+    }
+
+    /// Forgets all that `owner` said about applications, as [`SessionStore::provision_pfds`] does.
+    pub fn withdraw_pfds(&mut self, owner: OwnerId) -> ChangedApplications {
+        self.replace_pfds(self.pfds.without(owner))
+    }
+
+    /// Counts what `from` said about applications as said by `to`, as
+    /// [`SessionStore::provision_pfds`] does.
+    pub fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> ChangedApplications {
+        self.replace_pfds(self.pfds.handed_over(from, to))
+    }
+
+    /// The rules of the session at `index`, compiled with the PFDs of now, if they name one of the
+    /// applications; owed one [`SessionStore::reclaim`].
+    ///
+    /// Everything is computed before the first write.
+    pub fn recompile_naming(
+        &mut self,
+        index: SessionIndex,
+        changed: &ChangedApplications,
+    ) -> Option<RuleDelta> {
+        let session = self.session_at(index)?.open();
+        let known = self.catalog();
+        if !names_any(known, &session.records, &changed.0) {
+            return None;
+        }
+        let OpenSession { ref records, ref usage, .. } = session;
+        let rules = compile(known, session.identity(&self.packet_rates), records, usage);
+        self.retired.entry(index).or_default().push_back(RetiredResources::default());
+        Some(RuleDelta { session: index, keys: Vec::new(), rules: Some(Box::new(rules)) })
+    }
+
+    /// What control planes said about applications, by ascending identifier.
+    pub fn provided_applications(&self) -> impl Iterator<Item = ProvidedApplication<'_>> {
+        self.pfds.applications.iter().flat_map(|(id, all)| {
+            let latest = all.last().map(|provided| provided.owner);
+            all.iter().map(move |provided| ProvidedApplication {
+                id,
+                owner: provided.owner,
+                flow_descriptions: provided.filters.len(),
+                in_effect: Some(provided.owner) == latest,
+            })
+        })
+    }
+
+    fn replace_pfds(&mut self, after: Pfds) -> ChangedApplications {
+        let changed = self.pfds.changed(&after);
+        self.pfds = after;
+        ChangedApplications(Arc::new(changed))
+    }
+}
+
+/// True when a rule names one of the applications.
+fn names_any(known: RuleCatalog<'_>, records: &Records, applications: &BTreeSet<Arc<str>>) -> bool {
+    let by_rules = |pdr: &Pdr| {
+        let rules = known.predefined(&pdr.predefined);
+        let mut named = rules.filter_map(PredefinedRule::application);
+        named.any(|id| applications.contains(id))
+    };
+    let names = |id: &str| applications.contains(id);
+    let by_exemption = |urr: &Urr| {
+        let exempted = urr.settings.exempted.as_ref();
+        exempted.is_some_and(|exempted| exempted.applications.iter().any(|id| names(id)))
+    };
+    let by_pdr = |pdr: &Pdr| pdr.pdi.application.as_deref().is_some_and(names) || by_rules(pdr);
+    records.pdrs.iter().any(by_pdr) || records.urrs.iter().any(by_exemption)
+}

@@ -1,0 +1,154 @@
+//! Sessions begin, change and end.
+
+use adit_rules::RuleDelta;
+use adit_types::{PdrId, Seid, SessionIndex};
+
+use crate::change::SessionChange;
+use crate::cp_function::{CpFSeid, OwnerId};
+use crate::end_marker::{self, EndMarker};
+use crate::index::QerPacketRate;
+use crate::record::Records;
+use crate::refusal::Refusal;
+use crate::session::{OpenSession, Session};
+use crate::store::{Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, SessionStore};
+use crate::update::{self, ChangeKind, Committed, Compiled};
+use crate::usage::{SessionUsage, UsageReport};
+
+/// What an accepted establishment yields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Established {
+    /// Our identifier of the session.
+    pub up_seid: Seid,
+    /// Dense index under which workers know the session.
+    pub index: SessionIndex,
+    /// What to publish.
+    pub delta: RuleDelta,
+    /// PDRs whose F-TEID was chosen here, in the order of the change.
+    pub created: Vec<CreatedPdr>,
+    /// PDRs whose UE address was chosen here.
+    pub created_ues: Vec<CreatedUe>,
+    /// Traffic endpoints for which something was chosen here.
+    pub created_endpoints: Vec<CreatedTrafficEndpoint>,
+}
+
+/// What an accepted modification yields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Modified {
+    /// What to publish; `None` when nothing changes for packets.
+    pub delta: Option<RuleDelta>,
+    /// Usage that was asked for, up to the modification.
+    pub reports: Vec<UsageReport>,
+    /// Packet rates that were asked for.
+    pub packet_rates: Vec<QerPacketRate>,
+    /// PDRs, created or updated, whose F-TEID was chosen here, in the order of the change.
+    pub created: Vec<CreatedPdr>,
+    /// What FARs that leave their tunnel say in it, once all workers run the change: one for each
+    /// FAR that asks.
+    pub end_markers: Vec<EndMarker>,
+    /// PDRs whose UE address was chosen here.
+    pub created_ues: Vec<CreatedUe>,
+    /// Traffic endpoints for which something was chosen here.
+    pub created_endpoints: Vec<CreatedTrafficEndpoint>,
+    /// The PDRs among those of `created` and `created_ues` that were updated, not created.
+    pub updated: Vec<PdrId>,
+}
+
+impl SessionStore {
+    /// Creates a session with the rules of `change`.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when the table is full or a rule cannot be accepted; nothing has changed then.
+    ///
+    /// Spec: TS 29.244 §6.3.2, §7.5.2.
+    pub fn establish(
+        &mut self,
+        owner: OwnerId,
+        cp: CpFSeid,
+        change: SessionChange,
+    ) -> Result<Established, Refusal> {
+        let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
+        let seid = self.seids.plan(index);
+        let up_seid = seid.seid();
+        let (records, usage) = (Records::default(), SessionUsage::default());
+        let (origin, buffer_epoch) = (owner, 0);
+        let session =
+            OpenSession { up_seid, index, owner, origin, cp, records, buffer_epoch, usage };
+        let resolved = update::prepare(self, &session, change)?;
+        let created = resolved.created.clone();
+        let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Establish);
+        self.mark_commit(up_seid, index, &compiled);
+        self.seids.commit(seid);
+        self.indices.take();
+        let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
+        let Some(delta) = delta else { unreachable!("an establishment always yields a delta") };
+        let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
+        Ok(Established { up_seid, index, delta, created, created_ues, created_endpoints })
+    }
+
+    /// Changes the session `up_seid`.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when there is no such session or a rule cannot be accepted; nothing has
+    /// changed then.
+    ///
+    /// Spec: TS 29.244 §6.3.3, §7.5.4.
+    pub fn modify(&mut self, up_seid: Seid, change: SessionChange) -> Result<Modified, Refusal> {
+        let known = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
+        let mut session = known.open();
+        let cp = change.cp_f_seid;
+        let leaving = end_marker::requested(self.catalog(), &session.records, &change);
+        let queried = change.query_packet_rates.clone();
+        let new: Vec<PdrId> = change.create_pdrs.iter().map(|pdr| pdr.id).collect();
+        let resolved = update::prepare(self, &session, change)?;
+        let end_markers = end_marker::of_left_tunnels(leaving, &resolved.records.fars);
+        let created = resolved.created.clone();
+        let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Modify);
+        self.begin_commit(&session, &compiled);
+        session.cp = cp.unwrap_or(session.cp);
+        let Committed { delta, reports } = update::commit(self, session, resolved, compiled);
+        let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
+        let chosen = created.iter().map(|made| made.pdr);
+        let chosen = chosen.chain(created_ues.iter().map(|made| made.pdr));
+        let updated = chosen.filter(|pdr| !new.contains(pdr)).collect();
+        let asked = (!queried.is_empty()).then(|| self.packet_rates(up_seid)).into_iter().flatten();
+        let packet_rates = asked.filter(|rate| queried.contains(&rate.qer)).collect();
+        Ok(Modified {
+            delta,
+            reports,
+            packet_rates,
+            created,
+            created_ues,
+            created_endpoints,
+            updated,
+            end_markers,
+        })
+    }
+
+    /// Deletes the session `up_seid`.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownSession`] when there is no such session.
+    ///
+    /// Spec: TS 29.244 §6.3.4, §7.5.6.
+    pub fn delete(&mut self, up_seid: Seid) -> Result<RuleDelta, Refusal> {
+        let session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?.open();
+        let resolved = update::Resolved::default();
+        let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Delete);
+        self.begin_commit(&session, &compiled);
+        let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
+        let Some(delta) = delta else { unreachable!("a deletion always yields a delta") };
+        Ok(delta)
+    }
+
+    /// Deletes all sessions of `owner`, by ascending index.
+    pub fn delete_owned(&mut self, owner: OwnerId) -> Vec<RuleDelta> {
+        let owned: Vec<Seid> = self.owned_by(owner).map(Session::up_seid).collect();
+        owned.into_iter().filter_map(|up_seid| self.delete(up_seid).ok()).collect()
+    }
+
+    /// Begins the commit of `compiled` and takes its session out of its place.
+    fn begin_commit(&mut self, session: &OpenSession, compiled: &Compiled) {
+        self.mark_commit(session.up_seid, session.index, compiled);
+        drop(self.remove_session(session.index));
+    }
+}

@@ -1,0 +1,144 @@
+//! What time and workers' events make of measurements.
+
+use std::sync::Arc;
+
+use adit_rules::{RuleDelta, UsageSource};
+use adit_types::{Nanos, Seid, SessionIndex, UsageSlot};
+
+use crate::record::UsageTriggers;
+use crate::session::{OpenSession, Session};
+use crate::store::{RetiredResources, SessionStore};
+use crate::update::compile;
+use crate::usage::{
+    EndedMeasurement, Measurement, RunningUsage, TrafficStart, UsageHandle, UsageOutcome,
+    UsageReport, activation, advance_activity, advance_urrs,
+};
+
+impl SessionStore {
+    /// Names the counters that workers write. Without it every URR measures nothing.
+    pub fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
+        self.usage = UsageHandle(source);
+    }
+
+    /// Takes notice that a worker found a limit reached.
+    pub fn handle_usage_limit(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        slot: UsageSlot,
+        generation: u32,
+    ) -> Option<UsageOutcome> {
+        let measures = self.session(up_seid)?.open().usage.measures;
+        // A limit of an earlier generation was dealt with, or is met again by this one.
+        let is_current = |m: &Measurement| m.slot == slot && m.generation == generation;
+        measures.iter().any(is_current).then_some(())?;
+        self.advance(now, up_seid, None)
+    }
+
+    /// Takes notice of the first packet of a generation.
+    pub fn handle_traffic_started(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        started: TrafficStart,
+    ) -> Option<UsageOutcome> {
+        self.advance(now, up_seid, Some(started))
+    }
+
+    /// Takes notice that a GTP-U peer announced the end of the traffic in a tunnel of the session.
+    /// Spec: TS 29.244 §8.2.19 (REEMR).
+    pub fn handle_end_marker(&mut self, now: Nanos, session: SessionIndex) -> Option<UsageOutcome> {
+        let source = Arc::clone(&self.usage.0);
+        let session = self.session_at_mut(session)?;
+        let OpenSession { up_seid, records, mut usage, .. } = session.open();
+        let mut due: Vec<UsageTriggers> =
+            records.urrs.iter().map(|urr| urr.triggers & UsageTriggers::END_MARKER).collect();
+        let reports = usage.report(&records.urrs, &mut due, &*source, now);
+        session.write_back(&records, &usage);
+        let outcome = UsageOutcome { up_seid, reports, inactive: false, delta: None };
+        (!outcome.reports.is_empty()).then_some(outcome)
+    }
+
+    /// Does what is due by `now` for one session; call until it returns `None`.
+    pub fn poll_usage(&mut self, now: Nanos) -> Option<UsageOutcome> {
+        loop {
+            let session = self.deadlines.take_due(now)?;
+            let up_seid = self.session_at(session).map(Session::up_seid);
+            if let Some(outcome) = up_seid.and_then(|up_seid| self.advance(now, up_seid, None)) {
+                return Some(outcome);
+            }
+        }
+    }
+
+    /// When [`SessionStore::poll_usage`] has something to do next.
+    #[must_use]
+    pub fn usage_timeout(&self) -> Option<Nanos> {
+        self.deadlines.next()
+    }
+
+    /// The last usage of URRs that the oldest delta of `session` not reclaimed yet takes away. To
+    /// be asked once all workers run that delta, before its [`SessionStore::reclaim`].
+    pub fn final_reports(&mut self, now: Nanos, session: SessionIndex) -> Vec<UsageReport> {
+        let mut reports = Vec::new();
+        let retired = self.retired.get_mut(&session).and_then(|queue| queue.front_mut());
+        for EndedMeasurement { urr, measure } in
+            retired.into_iter().flat_map(|retired| &mut retired.usage)
+        {
+            let source = &*self.usage.0;
+            measure.report(urr, source, now, UsageTriggers::TERMINATION, &mut reports);
+        }
+        reports
+    }
+
+    /// The running measurements of a session, in the order of its URRs.
+    #[must_use]
+    pub fn running_usage(&self, session: &Session) -> Vec<RunningUsage> {
+        let so_far = |measure: &Measurement| {
+            let (volume, stopped) = measure.running(&*self.usage.0);
+            RunningUsage { urr: measure.id, volume, stopped }
+        };
+        let OpenSession { records, usage, .. } = session.open();
+        records.urrs.iter().filter_map(|urr| usage.measure(urr.id)).map(so_far).collect()
+    }
+
+    /// Does what is due in one session. `None` when that changes and reports nothing. Nothing is
+    /// written before everything is computed.
+    fn advance(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        started: Option<TrafficStart>,
+    ) -> Option<UsageOutcome> {
+        let source = Arc::clone(&self.usage.0);
+        let session = self.session(up_seid)?.open();
+        let identity = session.identity(&self.packet_rates);
+        let OpenSession { index, records, mut usage, .. } = session;
+        let activated = activation::advanced(&records, now);
+        let is_activated = activated.is_some();
+        let records = &activated.unwrap_or(records);
+        let before = usage.entries(records);
+        let inactive = advance_activity(&mut usage, records, &*source, now, started);
+        let mut due = advance_urrs(&mut usage, records, &*source, now, started);
+        if inactive {
+            for (due, urr) in due.iter_mut().zip(&records.urrs) {
+                *due |= UsageTriggers::INACTIVITY & urr.triggers;
+            }
+        }
+        let reports = usage.report(&records.urrs, &mut due, &*source, now);
+        let mut generation = self.generation;
+        let is_changed = usage.renew(records, &before, &mut generation);
+        let rules = (is_changed || is_activated)
+            .then(|| Box::new(compile(self.catalog(), identity, records, &usage)));
+        let deadline = usage.deadline(records, &*source, now);
+        self.generation = generation;
+        self.deadlines.set(index, deadline);
+        let session = self.session_at_mut(index)?;
+        session.write_back(records, &usage);
+        let delta = rules.map(|rules| {
+            self.retired.entry(index).or_default().push_back(RetiredResources::default());
+            RuleDelta { session: index, keys: Vec::new(), rules: Some(rules) }
+        });
+        let is_news = inactive || delta.is_some() || !reports.is_empty();
+        is_news.then_some(UsageOutcome { up_seid, reports, inactive, delta })
+    }
+}

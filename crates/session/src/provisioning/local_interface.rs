@@ -1,0 +1,156 @@
+//! Our own interfaces as rules see them: which of them a rule may use, and our addresses there.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_rules::{DestinationInterface, SourceInterface};
+use adit_types::{DomainId, InterfaceRole};
+
+use crate::record::{InterfaceType, Pdi};
+
+/// Our own addresses of an interface, one per family at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LocalAddresses {
+    /// The IPv4 address.
+    pub v4: Option<Ipv4Addr>,
+    /// The IPv6 address.
+    pub v6: Option<Ipv6Addr>,
+}
+
+impl LocalAddresses {
+    /// True with an address of the family of `addr`.
+    #[must_use]
+    pub const fn has_family_of(&self, addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(_) => self.v4.is_some(),
+            IpAddr::V6(_) => self.v6.is_some(),
+        }
+    }
+
+    pub(crate) fn contains(&self, addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(addr) => self.v4 == Some(addr),
+            IpAddr::V6(addr) => self.v6 == Some(addr),
+        }
+    }
+}
+
+/// A logical interface as rules see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalInterface {
+    /// The reference point that it serves.
+    pub role: InterfaceRole,
+    /// The network instance that it belongs to; without one it serves all of them.
+    pub network_instance: Option<Box<str>>,
+    /// Our addresses; of GTP-U interfaces those of F-TEIDs.
+    pub addresses: LocalAddresses,
+    /// The routing domain; of N6 interfaces only.
+    pub domain: DomainId,
+    /// Packets from one UE to another turn round instead of leaving through this interface; of N6
+    /// interfaces only.
+    pub local_switching: bool,
+}
+
+/// A set of routing domains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct DomainSet(u32);
+
+impl DomainSet {
+    pub const NONE: Self = Self(0);
+    /// The first domain alone.
+    pub const FIRST: Self = Self(1);
+
+    pub const fn with(self, domain: DomainId) -> Self {
+        Self(self.0 | 1_u32.wrapping_shl(domain.0 as u32))
+    }
+
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These, or without any `others`.
+    pub const fn or(self, others: Self) -> Self {
+        if self.0 == 0 { others } else { self }
+    }
+
+    pub const fn contains(self, domain: DomainId) -> bool {
+        self.0 & 1_u32.wrapping_shl(domain.0 as u32) != 0
+    }
+
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The domains, in ascending order.
+    pub fn iter(self) -> impl Iterator<Item = DomainId> {
+        (0..32).map(DomainId).filter(move |domain| self.contains(*domain))
+    }
+}
+
+impl LocalInterface {
+    /// One of `role` that serves every network instance.
+    #[must_use]
+    pub const fn of_role(role: InterfaceRole, addresses: LocalAddresses) -> Self {
+        Self { role, network_instance: None, addresses, domain: DomainId(0), local_switching: true }
+    }
+
+    /// True when this interface serves `network_instance`. Letters compare without case, as in
+    /// the data network names that network instances usually are. Spec: TS 23.003 §9A.
+    pub(crate) fn serves(&self, network_instance: &str) -> bool {
+        self.network_instance.is_none() || self.is_named(network_instance)
+    }
+
+    pub(crate) fn is_named(&self, network_instance: &str) -> bool {
+        let own = self.network_instance.as_deref();
+        own.is_some_and(|own| own.eq_ignore_ascii_case(network_instance))
+    }
+}
+
+/// A GTP-U tunnel's side, type of reference point and network instance, as a rule states them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GtpuSide<'a> {
+    pub role: InterfaceRole,
+    pub reference: Option<InterfaceType>,
+    pub network_instance: Option<&'a str>,
+}
+
+impl<'a> GtpuSide<'a> {
+    /// The side that packets of `pdi` come from.
+    pub fn of_pdi(pdi: &'a Pdi) -> Self {
+        Self::of_source(pdi.source, pdi.interface_type, pdi.network_instance.as_deref())
+    }
+
+    /// The side that packets come from. A type that cannot be of this side is ignored.
+    /// INTEROP: some control planes send the type of another interface.
+    /// Spec: TS 29.244 §8.2.2, §8.2.118.
+    pub fn of_source(
+        source: SourceInterface,
+        reference: Option<InterfaceType>,
+        network_instance: Option<&'a str>,
+    ) -> Self {
+        let role = match source {
+            SourceInterface::Access => InterfaceRole::N3,
+            SourceInterface::CpFunction => InterfaceRole::N4u,
+            SourceInterface::Core | SourceInterface::SgiLanN6Lan => InterfaceRole::N9,
+        };
+        let reference = reference.filter(|of| of.fits_source(source));
+        Self { role, reference, network_instance }
+    }
+
+    /// The side that packets leave to; for the type of interface see [`GtpuSide::of_source`].
+    /// Spec: TS 29.244 §8.2.24, §8.2.118.
+    pub fn of_destination(
+        destination: DestinationInterface,
+        reference: Option<InterfaceType>,
+        network_instance: Option<&'a str>,
+    ) -> Self {
+        let role = match destination {
+            DestinationInterface::Access => InterfaceRole::N3,
+            DestinationInterface::CpFunction => InterfaceRole::N4u,
+            DestinationInterface::Core
+            | DestinationInterface::SgiLanN6Lan
+            | DestinationInterface::LiFunction => InterfaceRole::N9,
+        };
+        let reference = reference.filter(|of| of.fits_destination(destination));
+        Self { role, reference, network_instance }
+    }
+}

@@ -1,0 +1,110 @@
+//! What the operator configured for rules to refer to by name.
+
+use adit_rules::sdf::AddrMatch;
+use adit_rules::{SdfSet, Steering};
+
+use crate::record::SliceIdentity;
+
+mod catalog;
+mod interfaces;
+mod local_interface;
+mod pfd;
+mod predefined;
+mod qos;
+
+pub(crate) use catalog::RuleCatalog;
+pub(crate) use local_interface::{DomainSet, GtpuSide};
+pub use local_interface::{LocalAddresses, LocalInterface};
+pub(crate) use pfd::Pfds;
+pub use pfd::{ChangedApplications, PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
+pub use predefined::{PredefinedAction, PredefinedDetection, PredefinedRule};
+pub use qos::{Enforcement, QosPolicy, Slice};
+
+/// Everything that rules may name and that the control plane does not provide.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Provisioning {
+    /// Our logical interfaces, by `InterfaceId`. Without any, every network instance is accepted
+    /// and means all interfaces.
+    pub interfaces: Vec<LocalInterface>,
+    /// Pools of UE addresses that we give away; prefixes do not overlap.
+    pub ue_pools: Vec<UePool>,
+    /// Applications that PDIs may name; identifiers differ.
+    pub applications: Vec<Application>,
+    /// Forwarding policies that FARs may name; identifiers differ.
+    pub policies: Vec<ProvisionedForwardingPolicy>,
+    /// Rules that PDRs may activate; names differ from each other and from those of groups.
+    pub predefined_rules: Vec<PredefinedRule>,
+    /// How rates are enforced.
+    pub qos: QosPolicy,
+    /// What of requests is read otherwise than the standard says.
+    pub tolerances: Tolerances,
+}
+
+/// What control planes may mean otherwise than the standard says, where that harms those that keep
+/// to it. All off unless the operator says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tolerances {
+    /// PDRs from Access that ask for an F-TEID without a CHOOSE ID share one per network instance
+    /// of a session, instead of getting one each. Spec: TS 29.244 §8.2.3.
+    pub one_f_teid_per_session: bool,
+}
+
+/// A forwarding policy. Spec: TS 29.244 §5.4.8, §8.2.23.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProvisionedForwardingPolicy {
+    /// Forwarding Policy Identifier.
+    pub id: Box<str>,
+    /// The network instance whose interfaces and routes are used, whatever the FAR names.
+    pub network_instance: Option<Box<str>>,
+    /// The station that packets without an outer header go to.
+    pub steering: Steering,
+    /// Differentiated services code point: of the outer header where the FAR demands none, of the
+    /// packet where it has no outer header. Range: 0..=63.
+    pub dscp: Option<u8>,
+    /// Whether packets from one UE to another turn round instead of leaving; absent is as the N6
+    /// interfaces say.
+    pub local_switching: Option<bool>,
+}
+
+/// An application, detected by its service data flows. Spec: TS 29.244 §5.2.1A.2, §8.2.6.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Application {
+    /// Application ID.
+    pub id: Box<str>,
+    /// At least one must match a packet; never empty.
+    pub filters: SdfSet,
+}
+
+/// A pool of UE addresses. Spec: TS 29.244 §5.21, §8.2.128.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UePool {
+    /// The network instance whose UEs it serves; without one it serves all.
+    pub network_instance: Option<Box<str>>,
+    /// UE IP address Pool Identity, by which the control plane may name it.
+    pub identity: Option<Box<str>>,
+    /// The network slice whose UEs it is for, as CP functions are told.
+    pub s_nssai: Option<SliceIdentity>,
+    /// The addresses: IPv4 ones, or IPv6 /64s of a prefix of at most 64 bits.
+    pub prefix: AddrMatch,
+}
+
+impl UePool {
+    /// True for a pool of IPv4 addresses.
+    #[must_use]
+    pub const fn is_ipv4(&self) -> bool {
+        matches!(self.prefix, AddrMatch::V4(_))
+    }
+}
+
+impl Provisioning {
+    /// The filters of an application, if it is known.
+    fn application(&self, id: &str) -> Option<&SdfSet> {
+        let found = self.applications.iter().find(|known| &*known.id == id);
+        found.map(|known| &known.filters)
+    }
+
+    /// The forwarding policy of an identifier.
+    pub(crate) fn policy(&self, id: &str) -> Option<&ProvisionedForwardingPolicy> {
+        self.policies.iter().find(|known| &*known.id == id)
+    }
+}

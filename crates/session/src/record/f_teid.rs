@@ -1,0 +1,25 @@
+//! Local tunnel endpoints.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use adit_types::Teid;
+
+/// A local tunnel endpoint. Spec: TS 29.244 §8.2.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalFTeid {
+    /// Tunnel endpoint identifier, never zero.
+    pub teid: Teid,
+    /// Our IPv4 address.
+    pub v4: Option<Ipv4Addr>,
+    /// Our IPv6 address.
+    pub v6: Option<Ipv6Addr>,
+}
+
+/// A TEID that was chosen here and the CHOOSE ID that it was chosen for. Spec: TS 29.244 §8.2.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChosenFTeid {
+    /// The CHOOSE ID; `None` of a TEID that was chosen in a former run, as long as no PDR has said.
+    pub choose_id: Option<u8>,
+    /// The TEID.
+    pub teid: Teid,
+}

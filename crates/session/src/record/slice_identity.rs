@@ -1,0 +1,22 @@
+//! Network slices.
+
+use core::fmt;
+
+/// Single Network Slice Selection Assistance Information. Spec: TS 23.003 §28.4.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SliceIdentity {
+    /// Slice/Service Type.
+    pub sst: u8,
+    /// Slice Differentiator, 24 bits.
+    pub sd: Option<u32>,
+}
+
+impl fmt::Display for SliceIdentity {
+    /// SST, and SD of six hexadecimal digits: `1-00a1b2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sd {
+            Some(sd) => write!(f, "{}-{sd:06x}", self.sst),
+            None => write!(f, "{}", self.sst),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The records of a session while a change is provided: what its stages share.
+
+use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
+
+use crate::change::{ChooseUe, FTeidSpec};
+use crate::record::{Bar, Far, LocalFTeid, Pdr, Qer, Records, TrafficEndpointId, Urr};
+use crate::refusal::{Refusal, RuleId};
+use crate::usage::UsageChange;
+
+/// Records after the change, except for TEIDs still to be chosen.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub records: Records,
+    /// In the order of the change, at most one per PDR or traffic endpoint.
+    pub teid_requests: Vec<TeidRequest>,
+    /// Buffered packets are to be discarded.
+    pub drop_buffered: bool,
+    /// As of [`Change::is_restoration`].
+    pub is_restoration: bool,
+    /// The same for UE addresses.
+    pub ue_requests: Vec<UeAddressRequest>,
+    /// What becomes of measurements.
+    pub usage: UsageChange,
+    /// QERs that the change creates.
+    pub created_qers: Vec<QerId>,
+}
+
+/// What wants something of us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChoiceTarget {
+    Pdr(PdrId),
+    TrafficEndpoint(TrafficEndpointId),
+}
+
+/// What wants UE addresses of us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UeAddressRequest {
+    pub target: ChoiceTarget,
+    pub choose: ChooseUe,
+}
+
+/// What wants a TEID of us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TeidRequest {
+    pub target: ChoiceTarget,
+    pub v4: bool,
+    pub v6: bool,
+    pub choose_id: Option<u8>,
+}
+
+impl Draft {
+    /// Takes what an earlier part of the change wanted for `target` back.
+    pub fn forget(&mut self, target: ChoiceTarget) {
+        self.teid_requests.retain(|wanted| wanted.target != target);
+        self.ue_requests.retain(|wanted| wanted.target != target);
+    }
+
+    /// The F-TEID as far as it is given; notes what is wanted.
+    pub fn provide_f_teid(&mut self, target: ChoiceTarget, spec: FTeidSpec) -> Option<LocalFTeid> {
+        match spec {
+            FTeidSpec::Given { teid, v4, v6 } => Some(LocalFTeid { teid, v4, v6 }),
+            FTeidSpec::Choose { v4, v6, choose_id } => {
+                self.teid_requests.push(TeidRequest { target, v4, v6, choose_id });
+                None
+            }
+        }
+    }
+
+    /// Notes the UE addresses that are wanted.
+    pub fn request_ue(&mut self, target: ChoiceTarget, choose: Option<ChooseUe>) {
+        self.ue_requests.extend(choose.map(|choose| UeAddressRequest { target, choose }));
+    }
+}
+
+/// A record that is found by its identifier.
+pub(super) trait RuleRecord {
+    type Id: Copy + PartialEq;
+    fn id(&self) -> Self::Id;
+    fn rule(id: Self::Id) -> RuleId;
+}
+
+impl RuleRecord for Pdr {
+    type Id = PdrId;
+    fn id(&self) -> PdrId {
+        self.id
+    }
+    fn rule(id: PdrId) -> RuleId {
+        RuleId::Pdr(id)
+    }
+}
+
+impl RuleRecord for Far {
+    type Id = FarId;
+    fn id(&self) -> FarId {
+        self.id
+    }
+    fn rule(id: FarId) -> RuleId {
+        RuleId::Far(id)
+    }
+}
+
+impl RuleRecord for Qer {
+    type Id = QerId;
+    fn id(&self) -> QerId {
+        self.id
+    }
+    fn rule(id: QerId) -> RuleId {
+        RuleId::Qer(id)
+    }
+}
+
+impl RuleRecord for Bar {
+    type Id = BarId;
+    fn id(&self) -> BarId {
+        self.id
+    }
+    fn rule(id: BarId) -> RuleId {
+        RuleId::Bar(id)
+    }
+}
+
+impl RuleRecord for Urr {
+    type Id = UrrId;
+    fn id(&self) -> UrrId {
+        self.id
+    }
+    fn rule(id: UrrId) -> RuleId {
+        RuleId::Urr(id)
+    }
+}
+
+pub(super) fn find<R: RuleRecord>(records: &mut [R], id: R::Id) -> Result<&mut R, Refusal> {
+    let found = records.iter_mut().find(|record| record.id() == id);
+    found.ok_or(Refusal::UnknownRule { rule: R::rule(id) })
+}
+
+pub(super) fn distinct<T: Ord>(mut items: Vec<T>) -> Vec<T> {
+    items.sort_unstable();
+    items.dedup();
+    items
+}

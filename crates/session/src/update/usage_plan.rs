@@ -1,0 +1,140 @@
+//! What a change makes of a session's measurements.
+
+use adit_types::{Nanos, UsageSlot};
+
+use super::s2_resolve::Resolved;
+use crate::record::{Records, UsageTriggers};
+use crate::session::OpenSession;
+use crate::store::SessionStore;
+use crate::usage::{
+    EndedMeasurement, InactivityTimer, Measurement, SessionUsage, UsageChange, UsageReport,
+};
+
+impl SessionStore {
+    /// Plans the measurements of `session` after a change to `resolved`. Reads only. Slots are
+    /// there: stage 2 counted them.
+    pub(crate) fn plan_usage(&self, session: &OpenSession, resolved: &Resolved) -> UsagePlan {
+        let source = &*self.usage.0;
+        let UsageChange { at, removed, updated, withdrawn, queried, query_reference } =
+            &resolved.usage;
+        let (before, records) = (&session.records, &resolved.records);
+        let mut usage = session.usage.clone();
+        let mut all_slots = usage.slots();
+        let ended = usage.end(before, records, removed);
+        let mut due: Vec<UsageTriggers> = records
+            .urrs
+            .iter()
+            .map(|urr| match queried.contains(&urr.id) {
+                true => UsageTriggers::IMMEDIATE,
+                false => UsageTriggers::empty(),
+            })
+            .collect();
+        let mut reports = usage.report(&records.urrs, &mut due, source, *at);
+        reports.iter_mut().for_each(|report| report.query_reference = *query_reference);
+        let mut slots = SlotPlan { store: self, taken: 0, generation: self.generation };
+        for urr in &records.urrs {
+            let update = updated.iter().find(|update| update.id == urr.id);
+            match usage.measures.iter_mut().find(|measure| measure.id == urr.id) {
+                Some(measure) => {
+                    if let Some(update) = update {
+                        measure.provision(&update.settings, urr, *at);
+                    }
+                    let mut parts = withdrawn.iter().filter(|(id, _)| *id == urr.id).peekable();
+                    let is_updated = update.is_some() || parts.peek().is_some();
+                    parts.for_each(|&(_, part)| measure.withdraw(part, urr));
+                    if measure.take_renewed() || is_updated {
+                        measure.generation = slots.next_generation();
+                    }
+                }
+                None => {
+                    let (slot, generation) = slots.take();
+                    usage.measures.push(Measurement::new(urr, slot, generation, source, *at));
+                }
+            }
+        }
+        usage.link_pools(records, source);
+        let mut slots_retired: Vec<UsageSlot> =
+            ended.iter().map(|ended| ended.measure.slot).collect();
+        slots_retired.extend(usage.change_activity(before, records, &mut slots, *at));
+        let (slots_taken, generation) = (slots.taken, slots.generation);
+        let new: Vec<UsageSlot> =
+            usage.slots().into_iter().filter(|slot| !all_slots.contains(slot)).collect();
+        all_slots.extend(new);
+        let deadline = usage.deadline(records, source, *at);
+        UsagePlan {
+            after: usage,
+            ended,
+            slots_retired,
+            slots_taken,
+            all_slots,
+            generation,
+            reports,
+            deadline,
+        }
+    }
+}
+
+/// What a change makes of a session's measurements.
+#[derive(Debug, Default)]
+pub(crate) struct UsagePlan {
+    pub after: SessionUsage,
+    pub ended: Vec<EndedMeasurement>,
+    pub slots_retired: Vec<UsageSlot>,
+    pub slots_taken: usize,
+    /// Slots of the session before or after.
+    pub all_slots: Vec<UsageSlot>,
+    /// The generation given last.
+    pub generation: u32,
+    pub reports: Vec<UsageReport>,
+    pub deadline: Option<Nanos>,
+}
+
+/// Slots and generations on their way to new measurements.
+struct SlotPlan<'a> {
+    store: &'a SessionStore,
+    taken: usize,
+    generation: u32,
+}
+
+impl SlotPlan<'_> {
+    fn take(&mut self) -> (UsageSlot, u32) {
+        let Some(slot) = self.store.usage_slots.peek(self.taken) else {
+            unreachable!("stage 2 refuses what needs more usage slots than there are")
+        };
+        self.taken += 1;
+        (slot, self.next_generation())
+    }
+
+    fn next_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.generation
+    }
+}
+
+impl SessionUsage {
+    /// Starts, restarts or ends the inactivity timer; returns the slot of one that ended.
+    fn change_activity(
+        &mut self,
+        before: &Records,
+        after: &Records,
+        slots: &mut SlotPlan<'_>,
+        at: Nanos,
+    ) -> Option<UsageSlot> {
+        match (&mut self.activity, after.inactivity_timer) {
+            (None, Some(_)) => {
+                let (slot, generation) = slots.take();
+                self.activity =
+                    Some(InactivityTimer { slot, generation, since: at, reported: false });
+                None
+            }
+            (Some(activity), Some(timer)) => {
+                if before.inactivity_timer != Some(timer) {
+                    activity.since = at;
+                    activity.reported = false;
+                }
+                None
+            }
+            (activity, None) => activity.take().map(|activity| activity.slot),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Usage of URRs: measurements, thresholds, quotas and timers. Without the store: see `procedure::usage`.
+
+pub(crate) mod activation;
+mod measurement;
+mod session_usage;
+
+pub(crate) use measurement::Measurement;
+pub use measurement::{UsagePart, UsageReport, UsageVolume};
+pub(crate) use session_usage::{
+    EndedMeasurement, InactivityTimer, SessionUsage, UsageChange, UsageHandle,
+};
+pub use session_usage::{RunningUsage, TrafficStart, UsageOutcome};
+pub(crate) use session_usage::{advance_activity, advance_urrs};
