@@ -1,8 +1,8 @@
 //! Rates that a packet shares with other sessions: that of its slice, and that of all sessions.
 //!
-//! What is guaranteed is never held up by them: it passes, is charged, and the others wait for it. Nor
-//! is it dropped for want of room in a transmit queue ([`crate::tx_backlog`]), whatever is shared.
-//! The others pass while there is something left, and wait in turns otherwise.
+//! They never stop guaranteed packets: those pass and are charged, and other packets wait for them. A
+//! full transmit queue does not drop guaranteed packets either ([`crate::tx_backlog`]). Other packets
+//! pass while the rates are open, and take turns otherwise.
 
 use adit_rules::{Excess, Guarantee, PublishedPdr, PublishedRules};
 use adit_shaper::{RateSet, TurnContext};
@@ -18,31 +18,31 @@ pub(crate) const SHARED_RATES: u8 = 2 * (SLICES_MAX as u8 + 1);
 
 const _: () = assert!(SLICES_MAX < 32);
 
-/// What all sessions share.
+/// The scope of all sessions.
 const ALL: SliceId = SliceId(0);
 
-/// What a packet shares, and what it does not.
+/// Which rates a packet shares, and what is guaranteed to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sharing {
     pub slice: SliceId,
     pub guarantee: Guarantee,
 }
 
-/// Why a packet does not pass yet.
+/// A shared rate that does not admit a packet yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClosedRate {
-    /// The number of the first shared rate.
+    /// The number of the first rate that the packet shares.
     pub own_rate: u8,
     /// The number of the one that is closed.
     pub rate: u8,
-    /// When that lets packets pass again.
+    /// When that opens.
     pub at: Nanos,
     /// What becomes of the packet.
     pub excess: Excess,
 }
 
 impl Sharing {
-    /// What a packet shares by its rules.
+    /// The sharing of a packet by its rules.
     pub fn of(rules: &PublishedRules, pdr: &PublishedPdr, direction: Direction) -> Self {
         let meters = rules.qers_of(pdr).filter_map(|qer| qer.meter);
         let mut guarantees = meters.map(|meter| meter.guarantee(direction));
@@ -50,7 +50,7 @@ impl Sharing {
         Self { slice: rules.slice(), guarantee }
     }
 
-    /// The same as a number that is zero for what shares nothing of its own.
+    /// The same as a number: zero without slice and guarantee.
     #[inline]
     pub const fn tag(self) -> u16 {
         let guarantee = match self.guarantee {
@@ -61,7 +61,7 @@ impl Sharing {
         guarantee << 8 | self.slice.0 as u16
     }
 
-    /// What had this [`Sharing::tag`].
+    /// The inverse of [`Sharing::tag`].
     pub const fn of_tag(tag: u16) -> Self {
         let [slice, guarantee] = tag.to_le_bytes();
         let guarantee = match guarantee {
@@ -72,7 +72,7 @@ impl Sharing {
         Self { slice: SliceId(slice), guarantee }
     }
 
-    /// The shared rates of one direction, the slice's first.
+    /// The shared rates of one direction: the slice's first, then that of all sessions.
     fn rates<'v>(
         self,
         ctx: &StepContext<'v>,
@@ -84,36 +84,35 @@ impl Sharing {
         levels.filter_map(move |level| Some((level, aggregates.get(level, direction)?)))
     }
 
-    /// Tells whether a packet, whatever its guarantee, may pass the rates that it shares: they are
-    /// open, and nobody waits whose turn is before that of its flow, which stands at `standing`.
+    /// Checks whether the shared rates admit a packet of a flow that has the turn `turn`: they are open,
+    /// and no other flow has its turn first. Guarantees do not matter here.
     ///
     /// # Errors
-    /// The first rate that it has to wait for.
+    /// The first rate that the packet has to wait for.
     pub fn check_open(
         self,
         ctx: &StepContext<'_>,
         leases: &mut Leases,
         direction: Direction,
-        standing: TurnContext,
+        turn: TurnContext,
     ) -> Result<(), ClosedRate> {
-        let mut home = None;
+        let mut own_rate = None;
         for (level, aggregate) in self.rates(ctx, direction) {
             let rate = number(level, direction);
-            let home = *home.get_or_insert(rate);
+            let own_rate = *own_rate.get_or_insert(rate);
             let excess = aggregate.limit().excess();
-            // Whose turn it is at the second rate has had it at the first one.
-            let had_turn =
-                standing.rate == Some(rate) || standing.rate == Some(number(ALL, direction));
-            if standing.contended.contains(rate) && !had_turn {
-                return Err(ClosedRate { own_rate: home, rate, at: ctx.now, excess });
+            // A flow that has its turn at the second rate had it at the first one.
+            let had_turn = turn.rate == Some(rate) || turn.rate == Some(number(ALL, direction));
+            if turn.contended.contains(rate) && !had_turn {
+                return Err(ClosedRate { own_rate, rate, at: ctx.now, excess });
             }
-            let opened = leases.check_open(aggregate, (level, direction), ctx.now);
-            opened.map_err(|at| ClosedRate { own_rate: home, rate, at, excess })?;
+            let opened = leases.check_open(aggregate, level, direction, ctx.now);
+            opened.map_err(|at| ClosedRate { own_rate, rate, at, excess })?;
         }
         Ok(())
     }
 
-    /// Charges the rates that it shares with a packet of `bytes` octets that passes.
+    /// Charges a packet of `bytes` octets to the shared rates.
     pub fn charge(
         self,
         ctx: &StepContext<'_>,
@@ -122,11 +121,11 @@ impl Sharing {
         bytes: u16,
     ) {
         for (level, aggregate) in self.rates(ctx, direction) {
-            leases.charge(aggregate, (level, direction), ctx.now, bytes);
+            leases.charge(aggregate, level, direction, ctx.now, bytes);
         }
     }
 
-    /// The bucket of its guarantee, where that is apart and lets a packet pass.
+    /// The bucket of its guarantee, if it has one of its own and that is open.
     fn open_guarantee<'v>(
         self,
         ctx: &StepContext<'v>,
@@ -138,7 +137,7 @@ impl Sharing {
         meter.is_open(meter.limit(), ctx.now).then_some(meter)
     }
 
-    /// True when a packet is guaranteed that its other buckets let pass.
+    /// True if a packet is guaranteed, provided that its other buckets admit it.
     #[inline]
     pub fn is_guaranteed(
         self,
@@ -153,8 +152,8 @@ impl Sharing {
         }
     }
 
-    /// Charges its guarantee with a packet of `bytes` octets that passes. Returns whether the packet is
-    /// guaranteed: there was something left.
+    /// Charges a packet of `bytes` octets to its guarantee. Returns whether the packet is guaranteed: the
+    /// bucket was open.
     #[inline]
     pub fn charge_guarantee(
         self,
@@ -171,9 +170,9 @@ impl Sharing {
     }
 }
 
-/// A packet that stands nowhere yet, while flows wait for `crowded`.
-pub(crate) const fn arriving(crowded: RateSet) -> TurnContext {
-    TurnContext { rate: None, contended: crowded }
+/// The context of a packet that arrives while flows wait for the rates `contended`.
+pub(crate) const fn arriving(contended: RateSet) -> TurnContext {
+    TurnContext { rate: None, contended }
 }
 
 /// The number of a shared rate.

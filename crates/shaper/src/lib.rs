@@ -13,13 +13,14 @@
 //! packet may leave ([`FlowServer`]). It allocates at construction only.
 #![forbid(unsafe_code)]
 
+mod flow;
 mod queues;
 mod server;
 mod wheel;
 
-pub use queues::{
-    Eligibility, FlowIndex, FlowQueue, QueueFull, QueueKey, QueuedPacket, Queues, QueuesConfig,
-    RateSet, ReviewOutcome, TurnContext,
+pub use flow::{
+    Eligibility, QueueFull, QueueKey, QueuedPacket, RateSet, ReviewOutcome, TurnContext,
 };
+pub use queues::{FlowIndex, FlowQueue, Queues, QueuesConfig};
 pub use server::FlowServer;
 pub use wheel::{SLOT, Wheel};

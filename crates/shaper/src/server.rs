@@ -1,6 +1,6 @@
 //! The caller's side of a release: which packets may leave.
 
-use crate::queues::{Eligibility, QueueKey, QueuedPacket, TurnContext};
+use crate::flow::{Eligibility, QueueKey, QueuedPacket, TurnContext};
 
 /// Decides which packets of flows may leave, and takes those that do.
 ///

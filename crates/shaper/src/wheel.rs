@@ -1,20 +1,20 @@
-//! A timing wheel: which numbers are due by a time, in the order of slots, and of insertion in one.
+//! A timing wheel: numbers become due slot by slot, in the order of insertion within a slot.
 
 use adit_types::Nanos;
 
 /// Width of a slot: 2^this nanoseconds, 32.8 µs.
 const SLOT_BITS: u32 = 15;
 
-/// The same as a time: what is due leaves so much later at most.
+/// Width of a slot. A number becomes due at most one slot late.
 pub const SLOT: Nanos = Nanos(1 << SLOT_BITS);
 
-/// Slots. What lies further ahead than they reach, 134 ms, is due at their end.
+/// Slots. Numbers that are due after the last one, 134 ms ahead, become due at its end.
 const SLOTS: u64 = 4096;
 
 /// No number.
 const NONE: u32 = u32::MAX;
 
-/// Neighbors in a list; lists are rings through a link of their own.
+/// Neighbors in a list. Each list is a ring through a link of its own.
 #[derive(Debug, Clone, Copy)]
 struct WheelLink {
     next: u32,
@@ -23,21 +23,22 @@ struct WheelLink {
 
 /// Numbers below a capacity, each at most once, by the time at which they are due.
 ///
-/// Cost: constant to insert and to remove; to advance, constant for each slot that passed, and for
-///       all of them where there are more. An empty wheel passes any time at once.
+/// Cost: constant to insert and to remove; to advance, constant for each slot that passed, and at most for
+///       all slots. An empty wheel advances at once.
 #[derive(Debug)]
 pub struct Wheel {
-    /// Of each number; behind them of each slot's list, of what is due, and of further lists.
+    /// The links of the numbers, followed by those of each slot's list, of the list of due numbers, and of
+    /// further lists.
     links: Box<[WheelLink]>,
     capacity: u32,
-    /// The first slot that did not pass, counted from the beginning of time.
+    /// The first slot that did not pass yet, counted from time zero.
     cursor: u64,
     /// Numbers in lists.
     len: usize,
 }
 
 impl Wheel {
-    /// An empty wheel for numbers below `capacity`, and so many further lists of them.
+    /// An empty wheel for numbers below `capacity`, and `further` lists beside its slots.
     #[must_use]
     pub fn new(capacity: usize, further: u8) -> Self {
         let capacity = u32::try_from(capacity).unwrap_or(NONE >> 1);
@@ -49,15 +50,15 @@ impl Wheel {
         Self { links, capacity, cursor: 0, len: 0 }
     }
 
-    /// Inserts `number`, which is in no list, to be due at `at` or, if that lies beyond the last
-    /// slot, there. Never early: at most one slot late. Numbers out of range are ignored.
+    /// Inserts `number`, which is in no list, to be due at `at`, or with the last slot if `at` is later.
+    /// Never early, and at most one slot late. Numbers out of range are ignored.
     pub fn insert(&mut self, number: u32, at: Nanos) {
         let slot = at.0.div_ceil(1 << SLOT_BITS);
         let slot = slot.clamp(self.cursor, self.cursor + SLOTS - 1);
         self.append(self.slot(slot), number);
     }
 
-    /// Inserts `number`, which is in no list, behind those that are due already.
+    /// Inserts `number`, which is in no list, after the numbers that are due.
     pub fn insert_due(&mut self, number: u32) {
         self.append(self.due(), number);
     }
@@ -95,11 +96,11 @@ impl Wheel {
         }
     }
 
-    /// Lets time pass until `now`: what became due can be taken.
+    /// Advances to `now`: numbers that are due by then can be taken.
     pub fn advance(&mut self, now: Nanos) {
         let end = (now.0 >> SLOT_BITS) + 1;
         if self.len > 0 {
-            // Whatever waits stands in one of as many slots.
+            // All numbers are within so many slots.
             let passed = end.saturating_sub(self.cursor).min(SLOTS);
             for slot in self.cursor..self.cursor + passed {
                 self.pass(self.slot(slot));
@@ -119,7 +120,7 @@ impl Wheel {
         Some(number)
     }
 
-    /// What is due, in the order in which [`Wheel::take`] takes it.
+    /// The due numbers, in the order of [`Wheel::take`].
     pub fn due_numbers(&self) -> impl Iterator<Item = u32> {
         let (due, mut at) = (self.due(), self.due());
         core::iter::from_fn(move || {
@@ -135,7 +136,7 @@ impl Wheel {
         self.capacity + at
     }
 
-    /// The list of what is due and was not taken yet.
+    /// The list of due numbers.
     fn due(&self) -> u32 {
         #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
         let behind = SLOTS as u32;
@@ -153,7 +154,7 @@ impl Wheel {
         self.len += 1;
     }
 
-    /// Appends a list to what is due.
+    /// Moves the numbers of a slot to the due ones.
     fn pass(&mut self, list: u32) {
         let WheelLink { next: first, last } = self.links[list as usize];
         if first == list {

@@ -1,9 +1,9 @@
 //! Rates that many sessions share: of a slice, and of all sessions together.
 //!
-//! Sessions of one slice have several owners, so an aggregate is the one bucket that several workers
-//! write. They do so rarely: a worker takes a *lease*, what passes within [`LEASE_TIME`], and gives it
-//! out packet by packet from memory of its own ([`Leases`]). Leases are never given back, so that of
-//! each worker at most one lease and one packet pass beyond the rate, once.
+//! Sessions of one slice have several owners, so several workers write the bucket of an aggregate. They
+//! do so rarely: a worker takes a *lease*, the octets of [`LEASE_TIME`], and charges packets to it in
+//! memory of its own ([`Leases`]). Leases are never returned. So each worker exceeds the rate by at most
+//! one lease and one packet, once.
 
 use core::fmt;
 
@@ -13,10 +13,10 @@ use adit_types::{Direction, Nanos, SliceId};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// What a worker takes at once is what passes within this time.
+/// A lease is what the rate admits within this time.
 const LEASE_TIME: Nanos = Nanos::from_micros(50);
 
-/// Range of a lease: a packet, and what no rate needs in 20 µs. Unit: octets.
+/// Range of a lease: one packet, and more than any rate needs in 20 µs. Unit: octets.
 const LEASE_BYTES: (u64, u64) = (1500, 1 << 18);
 
 /// One shared rate.
@@ -25,7 +25,7 @@ pub struct Aggregate {
     limit: RateLimit,
     /// Unit: octets.
     lease: i64,
-    /// As of [`Bucket::due`].
+    /// See [`Bucket::due`].
     due: AtomicU64,
     /// Octets that workers took.
     taken: AtomicU64,
@@ -46,27 +46,27 @@ impl Aggregate {
         self.limit
     }
 
-    /// Octets that workers took, of which each has at most a lease left.
+    /// Octets that workers took. Each worker has at most one lease left.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// When it is open again.
+    /// When it opens.
     fn opens_at(&self) -> Nanos {
         let due = self.due.load(Ordering::Relaxed);
         Bucket { due, fraction: 0 }.opens_at(self.limit).unwrap_or(Nanos::NEVER)
     }
 
-    /// Takes `bytes` octets if the rate lets it, or `whatever` it says; tells whether it did.
+    /// Charges `bytes` octets if the bucket is open, or always with `force`. Returns whether it did.
     ///
-    /// Threads: again only where another worker took a lease in between.
-    fn take(&self, now: Nanos, bytes: u64, whatever: bool) -> bool {
+    /// Threads: retries only if another worker took a lease in between.
+    fn take(&self, now: Nanos, bytes: u64, force: bool) -> bool {
         // Rounded up, to a nanosecond of a lease.
         let cost = self.limit.time_of(bytes).0.saturating_add(1);
         let taken = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due| {
             let is_open = Bucket { due, fraction: 0 }.is_open(self.limit, now);
-            (is_open || whatever).then(|| due.max(now.0).saturating_add(cost))
+            (is_open || force).then(|| due.max(now.0).saturating_add(cost))
         });
         if taken.is_ok() {
             self.taken.fetch_add(bytes, Ordering::Relaxed);
@@ -81,11 +81,11 @@ impl fmt::Debug for Aggregate {
     }
 }
 
-/// All shared rates, by slice; first what all sessions share.
+/// All shared rates, by slice. The first is that of all sessions.
 #[derive(Debug, Default)]
 pub struct Aggregates(Box<[[Option<Aggregate>; 2]]>);
 
-/// Slices, and what all sessions share.
+/// Slices, and all sessions together.
 const SCOPES: usize = SLICES_MAX + 1;
 
 impl Aggregates {
@@ -101,7 +101,7 @@ impl Aggregates {
         }
     }
 
-    /// True where nothing is shared.
+    /// True without shared rates.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -116,8 +116,7 @@ impl Aggregates {
     }
 }
 
-/// What one worker took of shared rates and did not give out yet. Unit: octets; below zero it gave
-/// out more.
+/// What one worker leased and did not charge to packets yet. Unit: octets; below zero it charged more.
 #[derive(Debug)]
 pub struct Leases([[i64; 2]; SCOPES]);
 
@@ -128,16 +127,17 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// Tells whether a packet of any length may pass `aggregate`, which is the one of `slice` and
-    /// `direction`, at `now`; takes a lease where it needs one.
+    /// Checks whether `aggregate`, the one of `slice` and `direction`, admits a packet of any length at
+    /// `now`. Takes a lease if none is left.
     ///
     /// # Errors
-    /// When it may.
+    /// When it opens.
     #[inline]
     pub fn check_open(
         &mut self,
         aggregate: &Aggregate,
-        (slice, direction): (SliceId, Direction),
+        slice: SliceId,
+        direction: Direction,
         now: Nanos,
     ) -> Result<(), Nanos> {
         let left = &mut self.0[usize::from(slice.0) % SCOPES][direction.index()];
@@ -152,13 +152,14 @@ impl Leases {
         Ok(())
     }
 
-    /// Gives out `bytes` octets, whether or not there are as many left: who goes beyond what there
-    /// is by more than a lease takes it from `aggregate`, whatever its rate says.
+    /// Charges `bytes` octets, whether or not as many are left. A worker that exceeds its lease by more
+    /// than another lease charges `aggregate`, even if its rate is closed.
     #[inline]
     pub fn charge(
         &mut self,
         aggregate: &Aggregate,
-        (slice, direction): (SliceId, Direction),
+        slice: SliceId,
+        direction: Direction,
         now: Nanos,
         bytes: u16,
     ) {
@@ -207,8 +208,8 @@ mod tests {
         let end = now + Nanos::from_millis(100);
         while now < end {
             for worker in &mut workers {
-                if worker.check_open(aggregate, AT, now).is_ok() {
-                    worker.charge(aggregate, AT, now, 1000);
+                if worker.check_open(aggregate, AT.0, AT.1, now).is_ok() {
+                    worker.charge(aggregate, AT.0, AT.1, now, 1000);
                     bytes += 1000;
                 }
             }
@@ -228,11 +229,11 @@ mod tests {
         let now = Nanos::from_secs(1);
         // 1 MB/s: 100 packets of 1000 octets are a tenth of a second.
         for _ in 0..100 {
-            one.charge(aggregate, AT, now, 1000);
+            one.charge(aggregate, AT.0, AT.1, now, 1000);
         }
-        let opens = other.check_open(aggregate, AT, now).unwrap_err();
+        let opens = other.check_open(aggregate, AT.0, AT.1, now).unwrap_err();
         let late = opens.since(now);
         assert!((Nanos::from_millis(98)..=Nanos::from_millis(101)).contains(&late), "{late:?}");
-        assert!(other.check_open(aggregate, AT, opens).is_ok());
+        assert!(other.check_open(aggregate, AT.0, AT.1, opens).is_ok());
     }
 }

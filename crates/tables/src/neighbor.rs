@@ -152,8 +152,8 @@ impl NeighborCache {
                 self.handle_request(now, interface, addr, publisher);
             }
             WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict } => {
-                let word = NeighborClaim { mac, solicited, conflict };
-                self.handle_seen(now, (interface, addr), word, publisher);
+                let claim = NeighborClaim { mac, solicited, conflict };
+                self.handle_seen(now, interface, addr, claim, publisher);
             }
             WorkerEvent::EchoResponse { .. }
             | WorkerEvent::EchoRequest { .. }
@@ -255,11 +255,12 @@ impl NeighborCache {
     fn handle_seen(
         &mut self,
         now: Nanos,
-        (interface, addr): (InterfaceId, IpAddr),
-        word: NeighborClaim,
+        interface: InterfaceId,
+        addr: IpAddr,
+        claim: NeighborClaim,
         publisher: &mut Publisher,
     ) {
-        let NeighborClaim { mac, solicited, conflict } = word;
+        let NeighborClaim { mac, solicited, conflict } = claim;
         let own = publisher.interfaces().get(usize::from(interface.0));
         let claims_ours = own.is_none_or(|own| own.owns(addr) || own.mac == mac);
         if claims_ours || mac.is_multicast() || mac == MacAddr::default() {

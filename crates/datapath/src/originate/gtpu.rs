@@ -7,15 +7,15 @@ use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::DropReason;
 use adit_tables::Interface;
 use adit_types::MacAddr;
-use adit_wire::encapsulate::OUTER_TTL;
 use adit_wire::ethernet::{emit_link, link_len};
 use adit_wire::gtpu::UDP_PORT;
-use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
-use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
+use adit_wire::ipv4::Ipv4Header;
+use adit_wire::ipv6::Ipv6Header;
 use adit_wire::udp::{self, UdpHeader};
 use adit_wire::{Malformed, protocol};
 
 use crate::egress::ether_type_of;
+use crate::originate::ip::OwnIpHeader;
 use crate::originate::resize;
 use crate::worker_state::WorkerState;
 
@@ -79,8 +79,10 @@ fn emit(
     let ether_type = ether_type_of(message.dst);
     let link = emit_link(frame, dst_mac, interface.mac, interface.vlan, ether_type)?;
     let packet = frame.get_mut(link..).unwrap_or_default();
-    let ip_len = emit_ip(packet, message, udp_len)?;
-    let datagram = packet.get_mut(ip_len..).unwrap_or_default();
+    let &GtpuMessage { src, dst, tos, .. } = message;
+    let ip = OwnIpHeader { src, dst, protocol: protocol::UDP, tos, payload_len: udp_len };
+    ip.emit(packet)?;
+    let datagram = packet.get_mut(ip.len()..).unwrap_or_default();
     UdpHeader::new(UDP_PORT, message.dst_port, udp_len, 0).emit(datagram)?;
     let body = datagram.get_mut(UdpHeader::LEN..).unwrap_or_default();
     if body.len() != message.octets.len() {
@@ -93,38 +95,4 @@ fn emit(
         _ => return Err(Malformed::BadVersion(0)),
     };
     UdpHeader::new(UDP_PORT, message.dst_port, udp_len, sum).emit(datagram)
-}
-
-/// Writes the IP header. Returns its octets.
-fn emit_ip(packet: &mut [u8], message: &GtpuMessage<'_>, udp_len: u16) -> Result<usize, Malformed> {
-    match (message.src, message.dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            let header = Ipv4Header::new(&Ipv4Fields {
-                tos: message.tos,
-                total_len: udp_len.saturating_add(20),
-                identification: 0,
-                dont_fragment: true,
-                ttl: OUTER_TTL,
-                protocol: protocol::UDP,
-                src,
-                dst,
-            });
-            header.emit(packet)?;
-            Ok(Ipv4Header::LEN)
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            let header = Ipv6Header::new(&Ipv6Fields {
-                traffic_class: message.tos,
-                flow_label: 0,
-                payload_len: udp_len,
-                next_header: protocol::UDP,
-                hop_limit: OUTER_TTL,
-                src,
-                dst,
-            });
-            header.emit(packet)?;
-            Ok(Ipv6Header::LEN)
-        }
-        _ => Err(Malformed::BadVersion(0)),
-    }
 }

@@ -4,6 +4,7 @@ pub(crate) mod arp;
 pub(crate) mod echo;
 pub(crate) mod end_marker;
 pub(crate) mod gtpu;
+pub(crate) mod ip;
 pub(crate) mod neighbor_discovery;
 
 use adit_pktio::PacketBuf;

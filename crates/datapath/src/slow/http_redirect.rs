@@ -16,15 +16,14 @@ use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{DropReason, PublishedFar, PuntReason, Redirect};
 use adit_types::{Seid, SessionIndex};
 use adit_wire::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
-use adit_wire::encapsulate::OUTER_TTL;
-use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
-use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::tcp::{TcpFields, TcpHeader};
-use adit_wire::{IpPacket, Malformed, protocol};
+use adit_wire::{IpPacket, protocol};
 
 use crate::columns::{DownlinkV4, DownlinkV6};
 use crate::context::StepContext;
+use crate::egress::Egress;
 use crate::origin::Origin;
+use crate::originate::ip::OwnIpHeader;
 use crate::originate::resize;
 use crate::slow::icmp_error::deliver;
 use crate::slow::limiter::{RefillRate, TokenBucket};
@@ -45,6 +44,13 @@ const PAGE: [&[u8]; 2] = [
 const _: () = assert!(
     PAGE[0].len() + PAGE[1].len() + adit_types::limits::REDIRECT_URL_BYTES_MAX <= MSS as usize
 );
+
+/// The ports of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct TcpPorts {
+    client: u16,
+    server: u16,
+}
 
 /// What matters of a segment.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +107,7 @@ pub(super) fn answer<Io: PacketIo>(
     if pseudo(ip.addrs.src(), ip.addrs.dst(), upper.len())?.bytes(upper).checksum() != 0 {
         return Err(DropReason::RedirectUnmatched);
     }
-    let ports = (tcp.src_port(), tcp.dst_port());
+    let ports = TcpPorts { client: tcp.src_port(), server: tcp.dst_port() };
     let segment = Segment {
         sequence: tcp.sequence(),
         acknowledgment: tcp.acknowledgment(),
@@ -111,7 +117,7 @@ pub(super) fn answer<Io: PacketIo>(
     let first = initial_sequence(rules.up_seid, ip, ports);
     if let Some(reply) = respond(segment, first, page_len(url)) {
         match write(&mut buf, ip, ports, reply, url)
-            .and_then(|()| egress_of(ctx, &mut buf, far, (*session, ip)))
+            .and_then(|()| egress_of(ctx, &mut buf, far, *session, ip))
         {
             Some(egress) => state.send(ctx, io, buf, &egress, Origin::Own),
             None => state.tally.lose_originated(),
@@ -126,8 +132,9 @@ fn egress_of<'v, B: PacketBuf>(
     ctx: &StepContext<'v>,
     buf: &mut B,
     far: &PublishedFar,
-    (session, ip): (SessionIndex, &IpPacket),
-) -> Option<crate::egress::Egress<'v>> {
+    session: SessionIndex,
+    ip: &IpPacket,
+) -> Option<Egress<'v>> {
     let mut found = [SessionIndex::NONE];
     let ues = ctx.view.ues(ctx.view.domain_within(far.interfaces));
     match ip.addrs.src() {
@@ -147,7 +154,7 @@ fn egress_of<'v, B: PacketBuf>(
 
 /// Our first sequence number of a connection. Nobody but the UE can send into it, so that a hash
 /// that depends on the session is secret enough. Spec: RFC 6528 §3.
-fn initial_sequence(session: Seid, ip: &IpPacket, ports: (u16, u16)) -> u32 {
+fn initial_sequence(session: Seid, ip: &IpPacket, ports: TcpPorts) -> u32 {
     let mut hash = DefaultHasher::new();
     (session.0, ip.addrs.src(), ip.addrs.dst(), ports).hash(&mut hash);
     let hash = hash.finish().to_be_bytes();
@@ -211,13 +218,13 @@ fn respond(segment: Segment, first: u32, page_len: u32) -> Option<Reply> {
 fn write<B: PacketBuf>(
     buf: &mut B,
     ip: &IpPacket,
-    (client, server): (u16, u16),
+    ports: TcpPorts,
     reply: Reply,
     url: &str,
 ) -> Option<()> {
     let fields = TcpFields {
-        src_port: server,
-        dst_port: client,
+        src_port: ports.server,
+        dst_port: ports.client,
         sequence: reply.sequence,
         acknowledgment: reply.acknowledgment,
         flags: reply.flags,
@@ -230,10 +237,11 @@ fn write<B: PacketBuf>(
     };
     let page_len: usize = page.iter().map(|part| part.len()).sum();
     let (src, dst) = (ip.addrs.dst(), ip.addrs.src());
-    let header_len = if dst.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
     let segment_len = fields.header_len() + page_len;
-    let packet = resize(buf, header_len + segment_len)?;
-    let (header, segment) = packet.split_at_mut_checked(header_len)?;
+    let payload_len = u16::try_from(segment_len).ok()?;
+    let ip = OwnIpHeader { src, dst, protocol: protocol::TCP, tos: 0, payload_len };
+    let packet = resize(buf, ip.len() + segment_len)?;
+    let (header, segment) = packet.split_at_mut_checked(ip.len())?;
     let mut room = segment.get_mut(fields.header_len()..)?;
     for part in page {
         let (front, rest) = room.split_at_mut_checked(part.len())?;
@@ -241,7 +249,7 @@ fn write<B: PacketBuf>(
         room = rest;
     }
     fields.emit(segment, pseudo(src, dst, segment_len).ok()?).ok()?;
-    emit_ip(header, (src, dst), u16::try_from(segment_len).ok()?).ok()
+    ip.emit(header).ok()
 }
 
 /// The sum of the pseudo header of a TCP segment.
@@ -253,33 +261,6 @@ fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Result<Sum, DropReason> {
             Ok(pseudo_ipv6(src, dst, protocol::TCP, u32::from(len)))
         }
         _ => Err(DropReason::RedirectUnmatched),
-    }
-}
-
-fn emit_ip(header: &mut [u8], addrs: (IpAddr, IpAddr), len: u16) -> Result<(), Malformed> {
-    match addrs {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => Ipv4Header::new(&Ipv4Fields {
-            tos: 0,
-            total_len: len.saturating_add(20),
-            identification: 0,
-            dont_fragment: true,
-            ttl: OUTER_TTL,
-            protocol: protocol::TCP,
-            src,
-            dst,
-        })
-        .emit(header),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => Ipv6Header::new(&Ipv6Fields {
-            traffic_class: 0,
-            flow_label: 0,
-            payload_len: len,
-            next_header: protocol::TCP,
-            hop_limit: OUTER_TTL,
-            src,
-            dst,
-        })
-        .emit(header),
-        _ => Err(Malformed::BadVersion(0)),
     }
 }
 

@@ -10,10 +10,7 @@ use core::net::IpAddr;
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::rule::ue_ipv6_key;
 use adit_types::{Direction, InterfaceRole, InterfaceSet, SessionIndex, Teid};
-use adit_wire::encapsulate::OUTER_TTL;
 use adit_wire::icmpv6::PseudoHeader;
-use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
-use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::{FragmentKind, IpPacket, Malformed, icmp, icmpv6, parse_ip, protocol};
 
 use crate::columns::{DownlinkV4, DownlinkV6, LaneKind, OuterHeader, PacketArrival};
@@ -21,6 +18,7 @@ use crate::context::StepContext;
 use crate::egress::{Egress, egress_by_route, egress_to_hop, ether_type_of, prepend_link};
 use crate::interfaces::source_addr;
 use crate::origin::Origin;
+use crate::originate::ip::OwnIpHeader;
 use crate::slow::limiter::{RefillRate, TokenBucket};
 use crate::slow_queue::{IcmpError, IcmpErrorKind};
 use crate::stage::admit::admit;
@@ -107,76 +105,53 @@ fn build<B: PacketBuf>(mut buf: B, error: &IcmpError, source: Option<IpAddr>) ->
     }
     let mut message = [0; MESSAGE_MAX];
     let (src, dst) = (source?, error.ip.addrs.src());
-    let len = emit_message(&mut message, error.kind, (src, dst), buf.data()).ok()?;
+    let (protocol, tos, len) = match (src, dst) {
+        // RFC 1812 §4.3.2.5: errors are sent with precedence internetwork control.
+        (IpAddr::V4(_), IpAddr::V4(_)) => {
+            (protocol::ICMP, 0xc0, emit_icmp(&mut message, error.kind, buf.data()).ok()?)
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let pseudo = PseudoHeader { src, dst };
+            let len = emit_icmpv6(&mut message, error.kind, &pseudo, buf.data()).ok()?;
+            (protocol::ICMPV6, 0, len)
+        }
+        _ => return None,
+    };
     let message = message.get(..len)?;
-    let header_len = if dst.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
+    let payload_len = u16::try_from(len).ok()?;
+    let ip = OwnIpHeader { src, dst, protocol, tos, payload_len };
+    let header_len = ip.len();
     let quoted = len.checked_sub(8)?;
     // The quoted octets already lie where they belong: only headers are put in front.
     if !buf.truncate(quoted) {
         return None;
     }
     let packet = buf.prepend(header_len + 8)?;
-    emit_ip(packet, (src, dst), len).ok()?;
+    ip.emit(packet).ok()?;
     packet.get_mut(header_len..)?.copy_from_slice(message);
     Some(buf)
 }
 
-fn emit_message(
-    message: &mut [u8],
-    kind: IcmpErrorKind,
-    addrs: (IpAddr, IpAddr),
-    original: &[u8],
-) -> Result<usize, Malformed> {
-    match (kind, addrs) {
-        (IcmpErrorKind::TimeExceeded, (IpAddr::V6(src), IpAddr::V6(dst))) => {
-            icmpv6::emit_time_exceeded(message, &PseudoHeader { src, dst }, original)
-        }
-        (IcmpErrorKind::PacketTooBig { mtu }, (IpAddr::V6(src), IpAddr::V6(dst))) => {
-            icmpv6::emit_packet_too_big(
-                message,
-                &PseudoHeader { src, dst },
-                u32::from(mtu),
-                original,
-            )
-        }
-        (IcmpErrorKind::TimeExceeded, _) => icmp::emit_time_exceeded(message, original),
-        (IcmpErrorKind::PacketTooBig { mtu }, _) => {
+fn emit_icmp(message: &mut [u8], kind: IcmpErrorKind, original: &[u8]) -> Result<usize, Malformed> {
+    match kind {
+        IcmpErrorKind::TimeExceeded => icmp::emit_time_exceeded(message, original),
+        IcmpErrorKind::PacketTooBig { mtu } => {
             icmp::emit_fragmentation_needed(message, mtu, original)
         }
     }
 }
 
-fn emit_ip(
-    packet: &mut [u8],
-    addrs: (IpAddr, IpAddr),
-    message_len: usize,
-) -> Result<(), Malformed> {
-    let too_long = Malformed::BadLength { claimed: u16::MAX, have: u16::MAX };
-    let len = u16::try_from(message_len).map_err(|_| too_long)?;
-    match addrs {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => Ipv4Header::new(&Ipv4Fields {
-            // RFC 1812 §4.3.2.5: errors are sent with precedence internetwork control.
-            tos: 0xc0,
-            total_len: len.saturating_add(20),
-            identification: 0,
-            dont_fragment: true,
-            ttl: OUTER_TTL,
-            protocol: protocol::ICMP,
-            src,
-            dst,
-        })
-        .emit(packet),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => Ipv6Header::new(&Ipv6Fields {
-            traffic_class: 0,
-            flow_label: 0,
-            payload_len: len,
-            next_header: protocol::ICMPV6,
-            hop_limit: OUTER_TTL,
-            src,
-            dst,
-        })
-        .emit(packet),
-        _ => Err(Malformed::BadVersion(0)),
+fn emit_icmpv6(
+    message: &mut [u8],
+    kind: IcmpErrorKind,
+    pseudo: &PseudoHeader,
+    original: &[u8],
+) -> Result<usize, Malformed> {
+    match kind {
+        IcmpErrorKind::TimeExceeded => icmpv6::emit_time_exceeded(message, pseudo, original),
+        IcmpErrorKind::PacketTooBig { mtu } => {
+            icmpv6::emit_packet_too_big(message, pseudo, u32::from(mtu), original)
+        }
     }
 }
 

@@ -5,7 +5,8 @@
 
 use adit_types::Nanos;
 
-use super::{Eligibility, Queues, TurnContext};
+use super::Queues;
+use crate::flow::{Eligibility, TurnContext};
 use crate::server::FlowServer;
 
 /// Least quantum of a flow, so that rounds are few. Unit: octets.
