@@ -55,6 +55,8 @@ impl OuterHeader {
 pub(crate) struct PacketArrival {
     /// Where the user's IP packet begins in the frame. Unit: octets.
     pub ip_offset: u16,
+    /// Octets of the tunnel's payload, zero without a tunnel.
+    pub payload_len: u16,
     /// What was in front of it.
     pub outer: OuterHeader,
     /// The interface it arrived on; of a packet of our own, all that it may count as coming from.
@@ -63,7 +65,8 @@ pub(crate) struct PacketArrival {
     pub teid: Teid,
     /// The copies that FARs asked for were made; a packet that waits is not copied again.
     pub is_copied: bool,
-    /// No router forwards its addresses: rules from or to the CP function alone take it.
+    /// Routers do not forward its addresses: only rules from or to the CP function match. Written by
+    /// `s3_classify` for packets in tunnels.
     pub is_on_link: bool,
     /// PDU Session Container of the outer header; names the QoS flow.
     pub container: Option<PduSessionContainer>,
@@ -218,8 +221,8 @@ pub(crate) struct BurstLane<'v, B, S: LaneKind> {
     pub bufs: BurstColumn<B>,
     /// How they arrived. Written by `s1_parse`; the offset moves with `ips`.
     pub arrivals: BurstColumn<PacketArrival>,
-    /// The user's IP headers. Written by `s1_parse`, moved inwards by `s3_classify` where a PDR
-    /// removes a UDP or IP header.
+    /// The user's IP headers. Written by `s1_parse`, or for packets in tunnels by `s3_classify`, when the
+    /// session is known; replaced by `s3_classify` if a PDR removes a UDP or IP header.
     pub ips: BurstColumn<IpPacket>,
     /// Lookup keys. Written by `s1_parse`.
     pub keys: BurstColumn<S::Key>,
@@ -243,13 +246,20 @@ impl<B, S: LaneKind> BurstLane<'_, B, S> {
         }
     }
 
-    /// Appends one parsed packet. At most `BURST_MAX` are appended: a lane is part of one burst.
+    /// Appends one packet whose payload is not parsed yet. At most `BURST_MAX` are appended: a lane is
+    /// part of one burst.
     #[inline]
-    pub fn push(&mut self, buf: B, arrival: PacketArrival, ip: IpPacket, key: S::Key) {
+    pub fn push(&mut self, buf: B, arrival: PacketArrival, key: S::Key) {
         self.bufs.push(buf);
         self.arrivals.push(arrival);
-        self.ips.push(ip);
         self.keys.push(key);
+    }
+
+    /// Appends one packet with its IP header.
+    #[inline]
+    pub fn push_ip(&mut self, buf: B, arrival: PacketArrival, ip: IpPacket, key: S::Key) {
+        self.push(buf, arrival, key);
+        self.ips.push(ip);
     }
 
     /// Packets in the lane.

@@ -217,8 +217,7 @@ impl<B: PacketBuf> HandoffRing<B> {
     }
 }
 
-/// Hands over the packets of a lane that are another worker's. What follows meets sessions of this
-/// worker only.
+/// Hands off the packets of a lane whose sessions other workers own.
 ///
 /// Shape:   reads `sessions[0..n]`; shortens all columns. n ≤ BURST_MAX.
 pub(crate) fn hand_off_lane<B: PacketBuf, S: LaneKind>(
@@ -231,10 +230,14 @@ pub(crate) fn hand_off_lane<B: PacketBuf, S: LaneKind>(
         return;
     }
     let mut all = core::mem::replace(lane, BurstLane::new());
-    let packets = all.bufs.drain(..).zip(&all.arrivals).zip(&all.ips).zip(&all.keys);
-    for ((((buf, arrival), ip), key), session) in packets.zip(&all.sessions) {
+    // Empty for packets in tunnels.
+    let mut ips = all.ips.iter();
+    let packets = all.bufs.drain(..).zip(&all.arrivals).zip(&all.keys);
+    for (((buf, arrival), key), session) in packets.zip(&all.sessions) {
+        let ip = ips.next();
         if handoff.owns(*session) {
-            lane.push(buf, *arrival, *ip, *key);
+            lane.push(buf, *arrival, *key);
+            lane.ips.extend(ip.copied());
             lane.sessions.push(*session);
         } else {
             handoff.hand_off(*session, port, buf, tally);

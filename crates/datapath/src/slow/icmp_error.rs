@@ -170,6 +170,7 @@ pub(super) fn deliver<'v, B: PacketBuf, S: LaneKind>(
     let (outer, teid) = (OuterHeader::None, Teid(0));
     let arrival = PacketArrival {
         ip_offset: 0,
+        payload_len: 0,
         outer,
         interfaces,
         teid,

@@ -17,14 +17,14 @@ use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, pa
 use crate::columns::{BurstLanes, OuterHeader, PacketArrival};
 use crate::fragments::{ArrivedFragment, Fragments};
 use crate::interfaces::{LinkId, PortLinks, VlanLink};
-use crate::reason::{HeaderLayer, drop_reason, is_forwardable, is_usable_on_link, verify_udp};
+use crate::reason::{HeaderLayer, drop_reason, is_forwardable, verify_udp};
 use crate::slow_queue::{GtpuError, SlowQueue, SlowTask};
 use crate::tally::StepTally;
 
 /// What one packet is.
 enum Parsed {
-    /// A user packet in a tunnel: how it arrived, and its inner IP header.
-    Tunneled(PacketArrival, IpPacket),
+    /// A user packet in a tunnel. Its payload is parsed when the session is known.
+    Tunneled(PacketArrival),
     /// A user packet from the data network.
     Plain(PacketArrival, IpPacket),
     /// Something that the slow path looks at.
@@ -56,11 +56,13 @@ pub(crate) fn s1_parse<B: PacketBuf>(
     for buf in burst.drain(..) {
         tally.receive(buf.data().len());
         match parse(&buf, port, tally) {
-            Parsed::Tunneled(arrival, ip) => lanes.tunneled.push(buf, arrival, ip, arrival.teid),
+            Parsed::Tunneled(arrival) => lanes.tunneled.push(buf, arrival, arrival.teid),
             Parsed::Plain(arrival, ip) => match ip.addrs {
-                IpAddrs::V4 { dst, .. } => lanes.downlink_v4.push(buf, arrival, ip, dst.to_bits()),
+                IpAddrs::V4 { dst, .. } => {
+                    lanes.downlink_v4.push_ip(buf, arrival, ip, dst.to_bits())
+                }
                 IpAddrs::V6 { dst, .. } => {
-                    lanes.downlink_v6.push(buf, arrival, ip, ue_ipv6_key(dst));
+                    lanes.downlink_v6.push_ip(buf, arrival, ip, ue_ipv6_key(dst));
                 }
             },
             Parsed::Slow(link, task) => slow.push(buf, link, task, tally),
@@ -169,6 +171,7 @@ fn parse_ip_packet(
     }
     let arrival = PacketArrival {
         ip_offset: u16::from(frame.l3_offset),
+        payload_len: 0,
         outer: OuterHeader::None,
         interfaces: InterfaceSet::only(n6),
         teid: Teid(0),
@@ -258,25 +261,18 @@ fn parse_udp(
         let src_port = udp.src_port();
         return Parsed::Slow(id, SlowTask::Gtpu { ip: *ip, src_port, gtpu, message_offset });
     }
-    let inner = match parse_ip(gtpu.payload(message), true) {
-        Ok(inner) => inner,
-        Err(malformed) => return Parsed::Drop(drop_reason(HeaderLayer::Inner, malformed)),
-    };
-    let is_on_link = !is_forwardable(&inner.addrs);
-    if is_on_link && !is_usable_on_link(&inner.addrs) {
-        return Parsed::Drop(DropReason::IpAddressInvalid);
-    }
     let arrival = PacketArrival {
         ip_offset: message_offset.saturating_add(gtpu.payload_offset),
+        payload_len: gtpu.payload_len,
         outer: if ip.is_ipv4() { OuterHeader::GtpuUdpIpv4 } else { OuterHeader::GtpuUdpIpv6 },
         interfaces: InterfaceSet::only(interface.id),
         teid: gtpu.teid,
         is_copied: false,
-        is_on_link,
+        is_on_link: false,
         container: gtpu.psc,
         upper: None,
     };
-    Parsed::Tunneled(arrival, inner)
+    Parsed::Tunneled(arrival)
 }
 
 /// Nobody is told about what tells of errors itself: two nodes would never end.

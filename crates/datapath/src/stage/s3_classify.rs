@@ -1,6 +1,6 @@
 //! Third stage: which rules treat the packet?
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use adit_pktio::PacketBuf;
 use adit_rules::{
@@ -10,12 +10,12 @@ use adit_rules::{
 use adit_tables::TablesView;
 use adit_types::{Direction, SessionIndex};
 use adit_wire::udp::UdpHeader;
-use adit_wire::{IpPacket, five_tuple, parse_ip, protocol};
+use adit_wire::{FragmentKind, IpAddrs, IpPacket, five_tuple, parse_ip, protocol};
 
-use crate::columns::{BurstLane, LaneKind, Matched, PacketArrival, PacketVerdict};
+use crate::columns::{BurstColumn, BurstLane, LaneKind, Matched, PacketArrival, PacketVerdict};
 use crate::context::StepContext;
 use crate::first_fragments::FirstFragments;
-use crate::reason::{HeaderLayer, drop_reason, is_forwardable, verify_udp};
+use crate::reason::{HeaderLayer, drop_reason, is_forwardable, is_usable_on_link, verify_udp};
 
 /// Finds PDR and FAR of every packet in the lane.
 ///
@@ -32,9 +32,22 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
     lane: &mut BurstLane<'v, B, S>,
 ) {
     let BurstLane { bufs, arrivals, ips, sessions, verdicts, .. } = lane;
+    let mut payload_errors = BurstColumn::<Option<DropReason>>::new();
+    if S::IS_TUNNELED {
+        for (buf, arrival) in bufs.iter().zip(arrivals.iter_mut()) {
+            let payload = parse_payload(buf.data(), arrival);
+            payload_errors.push(payload.err());
+            ips.push(payload.unwrap_or(NO_PAYLOAD));
+        }
+    }
+    let mut payload_errors = payload_errors.into_iter();
     for (((buf, arrival), ip), session) in
         bufs.iter().zip(arrivals.iter_mut()).zip(ips.iter_mut()).zip(&*sessions)
     {
+        if let Some(Some(reason)) = payload_errors.next() {
+            verdicts.push(PacketVerdict::Drop(reason));
+            continue;
+        }
         if ip.is_fragment() && session.is_some() {
             let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
             arrival.upper = uppers.first_of(ctx.now, *session, packet, ip);
@@ -44,6 +57,36 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
             Err(reason) => PacketVerdict::Drop(reason),
         });
     }
+}
+
+/// The header of a payload that is malformed, which nothing reads.
+const NO_PAYLOAD: IpPacket = IpPacket {
+    addrs: IpAddrs::V4 { src: Ipv4Addr::UNSPECIFIED, dst: Ipv4Addr::UNSPECIFIED },
+    total_len: 0,
+    payload_offset: 0,
+    protocol: 0,
+    ttl: 0,
+    tos: 0,
+    fragment: FragmentKind::None,
+    dont_fragment: false,
+    flow_label: 0,
+};
+
+/// Parses the payload of a tunnel: IPv4 or IPv6. The session is known here, so that the type of a session
+/// can choose another payload.
+///
+/// # Errors
+/// `InnerMalformed` and the other reasons of its headers; `IpAddressInvalid`.
+#[inline]
+fn parse_payload(frame: &[u8], arrival: &mut PacketArrival) -> Result<IpPacket, DropReason> {
+    let (start, len) = (usize::from(arrival.ip_offset), usize::from(arrival.payload_len));
+    let payload = frame.get(start..start + len).unwrap_or_default();
+    let ip = parse_ip(payload, true).map_err(|bad| drop_reason(HeaderLayer::Inner, bad))?;
+    arrival.is_on_link = !is_forwardable(&ip.addrs);
+    if arrival.is_on_link && !is_usable_on_link(&ip.addrs) {
+        return Err(DropReason::IpAddressInvalid);
+    }
+    Ok(ip)
 }
 
 #[inline]
