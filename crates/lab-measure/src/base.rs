@@ -11,7 +11,7 @@ use super::report::{Figure, Recorder, ReportHeader, TrialReport, write};
 use super::rig::Rig;
 use super::target::TargetArguments;
 use adit_lab_process::stop::{Interrupted, Stop};
-use adit_lab_smf::ProcedureReport;
+use adit_lab_smf::exchange::ProcedureReport;
 
 /// Where a report goes.
 #[derive(Debug, Clone, clap::Args)]

@@ -25,8 +25,10 @@ use adit_lab_engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
 use adit_lab_engine::stream::StreamConfig;
 use adit_lab_engine::trial::{StreamOutcome, TrialConfig, TrialOutcome, TrialProgress};
 use adit_lab_process::stop::{Interrupted, Stop, environment};
+use adit_lab_smf::LabSmf;
+use adit_lab_smf::bulk::UpfSessionIds;
 use adit_lab_smf::churn::Churn;
-use adit_lab_smf::{ProcedureReport, UpfAssociation, UpfSessionIds};
+use adit_lab_smf::exchange::ProcedureReport;
 
 /// First TEID at the gNBs.
 pub const GNB_TEID: u32 = 0x4000_0000;
@@ -72,7 +74,7 @@ impl TrialCase {
 #[derive(Debug)]
 pub struct Rig {
     engine: AnyEngine,
-    control: Option<UpfAssociation>,
+    smf: Option<LabSmf>,
     /// The target.
     pub target: RunningTarget,
     bench: Testbed,
@@ -153,7 +155,7 @@ impl Rig {
         let queue_pkts = engine.queue_pkts(bench_arguments.descriptors);
         let mut rig = Self {
             engine,
-            control: None,
+            smf: None,
             target,
             bench,
             arguments: arguments.clone(),
@@ -183,7 +185,7 @@ impl Rig {
     /// link-layer addresses meanwhile.
     fn establish(&mut self, stop: &Stop) -> Result<()> {
         let arguments = &self.arguments;
-        let mut control = arguments.control()?;
+        let mut smf = arguments.lab_smf()?;
         let config = arguments.sessions_config(GNB_TEID)?;
         let target = &mut self.target;
         eprintln!("establishing {} sessions with {}", config.count, arguments.n4);
@@ -195,14 +197,14 @@ impl Rig {
                     stop.check()?;
                     target.check()
                 };
-                control.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
-                control.establish(&config, &mut watch)
+                smf.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
+                smf.establish_all(&config, &mut watch)
             },
         )?;
-        control.answer_in_background()?;
+        smf.answer_in_background()?;
         self.sessions = sessions;
         self.established = Some(report);
-        self.control = Some(control);
+        self.smf = Some(smf);
         Ok(())
     }
 
@@ -351,12 +353,12 @@ impl Rig {
         let outcome = match &mut self.churn {
             None => self.bench.on_tester(live, what, || Ok(engine.run(config, live, stop)))?,
             Some(churn) => {
-                let control = self.control.as_mut().context("this target has no sessions")?;
+                let smf = self.smf.as_mut().context("this target has no sessions")?;
                 self.bench.on_tester(live, what, || {
                     let mut failure = None;
                     let outcome = engine.run_beside(config, live, stop, &mut || {
                         if failure.is_none() {
-                            failure = churn.step(control).err();
+                            failure = churn.step(smf).err();
                         }
                     });
                     failure.map_or(Ok(outcome), Err)
@@ -459,11 +461,9 @@ impl Rig {
     /// The sessions cannot be deleted.
     pub fn finish(&mut self, stop: &Stop) -> Result<Option<serde_json::Value>> {
         let counters = self.target.counters(stop);
-        if let Some(control) =
-            self.control.as_mut().filter(|_| self.arguments.target == TargetKind::Upf)
-        {
+        if let Some(smf) = self.smf.as_mut().filter(|_| self.arguments.target == TargetKind::Upf) {
             let engine = &mut self.engine;
-            serve_while(&self.bench, || engine.serve(), || control.delete(|| Ok(())))?;
+            serve_while(&self.bench, || engine.serve(), || smf.delete_all(|| Ok(())))?;
         }
         Ok(counters)
     }

@@ -28,7 +28,8 @@ use adit_lab_engine::neighbor::Neighbors;
 use adit_lab_engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
 use adit_lab_engine::stamp::Stamp;
 use adit_lab_process::stop::{POLL, Stop, environment};
-use adit_lab_smf::{ProcedureReport, UpfAssociation};
+use adit_lab_smf::LabSmf;
+use adit_lab_smf::exchange::ProcedureReport;
 
 /// Packets handed over at once.
 const BURST: u16 = 32;
@@ -163,7 +164,7 @@ struct SaturatedTarget {
     target: RunningTarget,
     streams: Vec<SaturationStream>,
     established: Option<ProcedureReport>,
-    _control: Option<UpfAssociation>,
+    _smf: Option<LabSmf>,
 }
 
 /// What is sent in one direction, and what comes back.
@@ -199,7 +200,7 @@ impl SaturatedTarget {
             Ok(SaturationStream { tx: 0, len_back, teid_back: None, ..stream })
         };
         let streams = vec![swap(true)?, swap(false)?];
-        Ok(Self { name: "testpmd", ports, target, streams, established: None, _control: None })
+        Ok(Self { name: "testpmd", ports, target, streams, established: None, _smf: None })
     }
 
     fn adit(
@@ -214,7 +215,7 @@ impl SaturatedTarget {
         let mut target = RunningTarget::start(&options, bench, core)?;
         let memifs = vec![target.accept(&n3, stop)?, target.accept(&n6, stop)?];
         let mut ports = Ports::new(memifs, TESTER_MACS.to_vec());
-        let mut control = options.control()?;
+        let mut smf = options.lab_smf()?;
         eprintln!("establishing {} sessions", options.sessions);
         let mut neighbors = Neighbors::new(options.port_addresses(TESTER_MACS));
         let established = serve_while(
@@ -222,20 +223,20 @@ impl SaturatedTarget {
             || serve(&mut ports, &mut neighbors),
             || {
                 let mut watch = || stop.check().and_then(|()| target.check());
-                control.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
-                control.establish(&options.sessions_config(GNB_TEID)?, &mut watch)
+                smf.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
+                smf.establish_all(&options.sessions_config(GNB_TEID)?, &mut watch)
             },
         )?;
         let (sessions, established) = established;
-        control.answer_in_background()?;
+        smf.answer_in_background()?;
         let macs = resolve(&options, &mut ports, &mut neighbors, stop)?;
         target.pause();
         let streams = vec![
             stream(arguments, true, macs[0], &sessions.uplink_teids)?,
             stream(arguments, false, macs[1], &sessions.uplink_teids)?,
         ];
-        let (established, control) = (Some(established), Some(control));
-        Ok(Self { name: "adit", ports, target, streams, established, _control: control })
+        let (established, smf) = (Some(established), Some(smf));
+        Ok(Self { name: "adit", ports, target, streams, established, _smf: smf })
     }
 }
 

@@ -18,8 +18,8 @@ use super::throughput::CaseArguments;
 use super::traffic::{rate_pps, span_ns};
 use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_process::stop::{Interrupted, Stop, environment};
-use adit_lab_smf::ProcedureReport;
 use adit_lab_smf::churn::ChurnPattern;
+use adit_lab_smf::exchange::ProcedureReport;
 
 /// Memory that may be gained between the first and the last third. Unit: parts per thousand.
 const LEAK_PERMILLE: u64 = 20;

@@ -27,7 +27,8 @@ use adit_lab_process::adit_config::{AditConfig, ExcessAction, Qos};
 use adit_lab_process::process::{Process, Program, is_installed, owned};
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::{Stop, environment};
-use adit_lab_smf::{SessionProfile, SessionsConfig, TeidAllocation, UpfAssociation};
+use adit_lab_smf::bulk::{SessionsConfig, TeidAllocation};
+use adit_lab_smf::{LabSmf, SessionProfile, SmfOptions};
 
 /// Where the tester listens for PFCP, and `adit` when it is started here.
 const SMF: &str = "127.77.0.1:8805";
@@ -367,14 +368,10 @@ impl TargetArguments {
     ///
     /// # Errors
     /// Its address or Node ID cannot be used.
-    pub fn control(&self) -> Result<UpfAssociation> {
-        UpfAssociation::bind(
-            self.smf,
-            self.n4,
-            self.node_id.as_deref(),
-            self.window,
-            self.request_rate,
-        )
+    pub fn lab_smf(&self) -> Result<LabSmf> {
+        let options =
+            SmfOptions { window: self.window, rate: self.request_rate, keeps_reports: false };
+        LabSmf::bind(self.smf, self.n4, self.node_id.as_deref(), options)
     }
 
     /// What is wanted of the sessions that are there from the start.

@@ -1,10 +1,10 @@
-//! What both SMFs of the lab need of PFCP: when they started, and whether an answer accepts.
+//! Whether the UPF accepted a request, and when the SMF started.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use adit_pfcp::Cause;
 use adit_pfcp::ie::RecoveryTimeStamp;
-use anyhow::{Result, bail};
+use adit_pfcp::{Cause, Message};
+use anyhow::{Result, anyhow, bail};
 
 /// Seconds from 1900-01-01 to 1970-01-01.
 const NTP_OFFSET_S: u64 = 2_208_988_800;
@@ -18,14 +18,20 @@ pub fn recovery_time_stamp() -> RecoveryTimeStamp {
     RecoveryTimeStamp(u32::try_from(era_s).unwrap_or(u32::MAX))
 }
 
-/// Whether `peer` accepted a request.
+/// Checks the Cause of an answer.
 ///
 /// # Errors
-/// It did not; the text has Cause and offending IE.
-pub fn accepted(peer: &str, request: &str, cause: Cause, offending_ie: Option<u16>) -> Result<()> {
+/// The request was refused; the text has Cause and offending IE.
+pub fn accepted(request: &str, cause: Cause, offending_ie: Option<u16>) -> Result<()> {
     if cause == Cause::RequestAccepted {
         return Ok(());
     }
     let offending = offending_ie.map_or(String::new(), |ie| format!(", offending IE {ie}"));
-    bail!("{peer} refused a PFCP {request} Request with \"{cause}\"{offending}")
+    bail!("the UPF refused a PFCP {request} Request with \"{cause}\"{offending}")
+}
+
+/// The error for an answer of another type than that of the request.
+#[must_use]
+pub fn unexpected(message: &Message<'_>) -> anyhow::Error {
+    anyhow!("the UPF answered with an unexpected {}", message.message_type())
 }

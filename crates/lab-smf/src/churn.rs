@@ -1,6 +1,7 @@
 //! Changes of sessions beside traffic: handovers, idle and active UEs, sessions that come and go.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use adit_pfcp::Message;
@@ -8,9 +9,11 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::exchange::{Exchange, Procedure};
-use super::session::{FarModification, deleted, deletion, modification, modified};
-use super::{ProcedureReport, SessionsConfig, SmfIdentity, UpfAssociation, UpfSessionIds};
+use crate::bulk::requests::{FarModification, deleted, deletion, modification, modified};
+use crate::bulk::{SessionsConfig, UpfSessionIds};
+use crate::exchange::{Exchange, Procedure, ProcedureReport};
+use crate::identity::SmfIdentity;
+use crate::smf::LabSmf;
 
 /// What changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -20,11 +23,11 @@ pub enum ChurnPattern {
     Handover,
     /// Downlink packets are buffered, and forwarded again after a time.
     Idle,
-    /// Sessions without traffic are deleted and established again.
+    /// UpfSessionIds without traffic are deleted and established again.
     Recreate,
 }
 
-/// Sessions that change one after the other, at a rate. Each has one request in flight at most.
+/// UpfSessionIds that change one after the other, at a rate. Each has one request in flight at most.
 #[derive(Debug)]
 pub struct Churn {
     exchange: Exchange,
@@ -63,25 +66,25 @@ struct ChurnJob {
 }
 
 impl Churn {
-    /// `rate` requests per second over the `count` sessions from `first` on; an idle UE becomes
+    /// `rate` requests per second over the sessions of `range`; an idle UE becomes
     /// active after `idle`.
     #[must_use]
     pub fn new(
         pattern: ChurnPattern,
         config: SessionsConfig,
-        control: &UpfAssociation,
+        smf: &LabSmf,
         sessions: UpfSessionIds,
-        (first, count): (u32, u32),
+        range: Range<u32>,
         rate: u64,
         idle: Duration,
     ) -> Self {
-        let count = usize::try_from(count.max(1)).unwrap_or(usize::MAX);
+        let count = range.len().max(1);
         let work = ChurnJob {
             pattern,
             config,
-            identity: control.identity.clone(),
+            identity: smf.identity().clone(),
             sessions,
-            first,
+            first: range.start,
             away: vec![false; count],
             away_count: 0,
             cursor: 0,
@@ -98,8 +101,8 @@ impl Churn {
     ///
     /// # Errors
     /// A request stayed unanswered.
-    pub fn step(&mut self, control: &mut UpfAssociation) -> Result<()> {
-        control.step(&mut self.exchange, &mut self.work)
+    pub fn step(&mut self, smf: &mut LabSmf) -> Result<()> {
+        smf.step(&mut self.exchange, &mut self.work)
     }
 
     /// What happened until now.
@@ -115,14 +118,14 @@ impl Churn {
     /// Those of `watch`; a request stayed unanswered.
     pub fn finish(
         mut self,
-        control: &mut UpfAssociation,
+        smf: &mut LabSmf,
         mut watch: impl FnMut() -> Result<()>,
     ) -> Result<(ProcedureReport, UpfSessionIds)> {
         let report = self.exchange.report();
         self.work.closing = true;
         while self.work.away_count > 0 {
             watch()?;
-            control.step(&mut self.exchange, &mut self.work)?;
+            smf.step(&mut self.exchange, &mut self.work)?;
         }
         let whole = self.exchange.report();
         let report = ProcedureReport {

@@ -2,21 +2,16 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use adit_pfcp::{Message, PfcpDatagram};
 use anyhow::{Result, anyhow, bail};
 
-use super::{ProcedureReport, UpfAssociation, receive};
-use adit_lab_engine::histogram::Latency;
+use adit_lab_engine::clock::scaled;
+use adit_lab_engine::histogram::{Latency, LatencySummary};
 
-/// Time until an unanswered request is sent again, and how often it is.
-pub const T1: Duration = Duration::from_secs(1);
-const N1: u32 = 4;
-/// How long one look at the socket waits, and how often unanswered requests are looked for.
-pub const LOOK: Duration = Duration::from_millis(2);
-/// Octets of a message at most: what a datagram holds.
-pub const MESSAGE_BYTES: usize = 60_000;
+use crate::smf::{LOOK, LabSmf, N1, T1, receive};
+
 /// Datagrams that are taken in one step.
 const RECEIVED_MAX: usize = 64;
 
@@ -33,6 +28,27 @@ pub trait Procedure {
     /// # Errors
     /// It is a refusal, or no answer to this.
     fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()>;
+}
+
+/// A run of one procedure over many sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ProcedureReport {
+    /// Requests that were answered.
+    pub count: u64,
+    /// From the first request to the last answer. Unit: ns.
+    pub duration_ns: u64,
+    /// Procedures per second.
+    pub per_second: u64,
+    /// Requests that had to be sent again.
+    pub retransmissions: u64,
+    /// Refusals, if they are counted.
+    #[serde(default)]
+    pub failed: u64,
+    /// The first of them.
+    #[serde(default)]
+    pub first_failure: Option<String>,
+    /// From the first sending of a request to its answer.
+    pub latency: LatencySummary,
 }
 
 #[derive(Debug)]
@@ -96,7 +112,7 @@ impl Exchange {
     fn due(&self) -> u64 {
         let Some(rate) = self.rate else { return u64::MAX };
         let elapsed = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        adit_lab_engine::clock::scaled(elapsed, rate, 1_000_000).saturating_add(1)
+        scaled(elapsed, rate, 1_000_000).saturating_add(1)
     }
 
     /// What it came to.
@@ -106,7 +122,7 @@ impl Exchange {
         ProcedureReport {
             count: self.done,
             duration_ns,
-            per_second: adit_lab_engine::clock::scaled(self.done, 1_000_000_000, duration_ns),
+            per_second: scaled(self.done, 1_000_000_000, duration_ns),
             retransmissions: self.retransmissions,
             failed: self.failed,
             first_failure: self.first_failure.clone(),
@@ -115,7 +131,7 @@ impl Exchange {
     }
 }
 
-impl UpfAssociation {
+impl LabSmf {
     /// One step of a procedure: sends what is due, takes what has come, sends again what was not
     /// answered. Waits as long as the socket's receive timeout where nothing comes.
     ///
@@ -126,10 +142,10 @@ impl UpfAssociation {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut result = Ok(());
         for _ in 0..RECEIVED_MAX {
-            let Some(datagram) = receive(&self.socket, &mut buffer) else { break };
+            let Some((datagram, from)) = receive(&self.state.socket, &mut buffer) else { break };
             for raw in PfcpDatagram::new(datagram).flatten() {
                 if raw.header.message_type.is_request() {
-                    self.answer(&raw);
+                    self.state.answer(&raw, datagram, from);
                     continue;
                 }
                 let Some(request) = exchange.in_flight.remove(&raw.header.sequence) else {
@@ -154,7 +170,7 @@ impl UpfAssociation {
                 break;
             }
             // The window has room again.
-            if exchange.in_flight.len() < self.window && exchange.next < exchange.end {
+            if exchange.in_flight.len() < self.options.window && exchange.next < exchange.end {
                 break;
             }
         }
@@ -169,10 +185,10 @@ impl UpfAssociation {
 
     fn send_due(&mut self, exchange: &mut Exchange, procedure: &mut dyn Procedure) -> Result<()> {
         while exchange.next < exchange.end
-            && exchange.in_flight.len() < self.window
+            && exchange.in_flight.len() < self.options.window
             && u64::from(exchange.next - exchange.started_at) < exchange.due()
         {
-            let sequence = self.next_sequence();
+            let sequence = self.state.next_sequence();
             let index = exchange.next;
             exchange.next += 1;
             let len = procedure.encode(index, sequence, &mut self.out)?;
@@ -182,7 +198,7 @@ impl UpfAssociation {
             let datagram = self.out.get(..len).unwrap_or_default().to_vec();
             let now = Instant::now();
             // A full socket buffer is repaired by sending again.
-            let _ = self.socket.send_to(&datagram, self.peer);
+            let _ = self.state.socket.send_to(&datagram, self.state.peer);
             let request = InFlight { index, datagram, first: now, last: now, sendings: 1 };
             exchange.in_flight.insert(sequence, request);
         }
@@ -195,12 +211,12 @@ impl UpfAssociation {
             if request.sendings > N1 {
                 bail!(
                     "the UPF at {} left the request of session {} unanswered {} times",
-                    self.peer,
+                    self.state.peer,
                     request.index,
                     request.sendings
                 );
             }
-            let _ = self.socket.send_to(&request.datagram, self.peer);
+            let _ = self.state.socket.send_to(&request.datagram, self.state.peer);
             request.last = Instant::now();
             request.sendings += 1;
             exchange.retransmissions += 1;

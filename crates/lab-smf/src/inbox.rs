@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 
 use adit_lab_process::stop::POLL;
 
-/// Usage of one URR as adit reported it.
+/// ReportedUsage of one URR as adit reported it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportedUsage {
     /// The URR.

@@ -52,7 +52,7 @@ pub struct SessionProfile {
     pub rate_qers: u8,
     /// Maximum bit rate of those.
     pub mbr_kbps: Option<Kbps>,
-    /// QER Correlation ID of the first of those; the others follow. Sessions with the same share the
+    /// QER Correlation ID of the first of those; the others follow. UpfSessionIds with the same share the
     /// rates.
     pub correlation_id: Option<u32>,
     /// Maximum bit rate of the QER with the QFI.

@@ -1,16 +1,29 @@
-//! The control engine against a small UPF that loses requests.
+//! Procedures over many sessions against a small UPF that loses requests.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::thread;
+use std::time::Duration;
 
-use adit_pfcp::ie::{ApplyAction, FSeid, Nullable};
+use adit_lab_engine::frame::Endpoints;
+use adit_lab_process::stop::Stop;
+use adit_pfcp::ie::{ApplyAction, FSeid, NodeId, Nullable};
 use adit_pfcp::message::{
     AssociationSetupResponse, SessionDeletionResponse, SessionEstablishmentResponse,
     SessionModificationResponse,
 };
 
-use super::churn::{Churn, ChurnPattern};
-use super::*;
+use adit_pfcp::{Cause, Message, PfcpDatagram, RawMessage, encode};
+use adit_types::Seid;
+
+use crate::answer::recovery_time_stamp;
+use crate::bulk::{SessionsConfig, TeidAllocation, UpfSessionIds};
+use crate::churn::{Churn, ChurnPattern};
+use crate::exchange::ProcedureReport;
+use crate::identity::SmfIdentity;
+use crate::profile::{Kbps, SessionProfile};
+use crate::smf::MESSAGE_BYTES;
+use crate::{LabSmf, SmfOptions};
 
 const UPF: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
@@ -135,7 +148,7 @@ fn with_upf<T>(
     refused: Option<u64>,
     node_id: Option<&str>,
     rate: Option<u64>,
-    work: impl FnOnce(&mut UpfAssociation) -> T,
+    work: impl FnOnce(&mut LabSmf) -> T,
 ) -> (T, MockUpf) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
@@ -145,19 +158,20 @@ fn with_upf<T>(
     let upf = MockUpf { refused, ..MockUpf::default() };
     let server = thread::spawn(move || upf.serve(&socket, &ends));
     let local = "127.0.0.1:0".parse().unwrap();
-    let mut control = UpfAssociation::bind(local, peer, node_id, 16, rate).unwrap();
-    control.associate(Duration::from_secs(10), || Ok(())).unwrap();
-    let result = work(&mut control);
+    let options = SmfOptions { window: 16, rate, keeps_reports: false };
+    let mut smf = LabSmf::bind(local, peer, node_id, options).unwrap();
+    smf.associate(Duration::from_secs(10), || Ok(())).unwrap();
+    let result = work(&mut smf);
     stop.raise();
     (result, server.join().unwrap())
 }
 
 #[test]
 fn sessions_are_established_and_deleted_though_requests_are_lost() {
-    let ((sessions, established, deleted), upf) = with_upf(None, None, None, |control| {
-        let (sessions, established) = control.establish(&plain(100), || Ok(())).unwrap();
-        control.answer_in_background().unwrap();
-        (sessions, established, control.delete(|| Ok(())).unwrap())
+    let ((sessions, established, deleted), upf) = with_upf(None, None, None, |smf| {
+        let (sessions, established) = smf.establish_all(&plain(100), || Ok(())).unwrap();
+        smf.answer_in_background().unwrap();
+        (sessions, established, smf.delete_all(|| Ok(())).unwrap())
     });
     assert_eq!((sessions.uplink_teids[99], sessions.up_seids[99]), (0x5000 + 99, 1100));
     assert_eq!((established.count, deleted.count, upf.sessions.len()), (100, 100, 0));
@@ -167,12 +181,12 @@ fn sessions_are_established_and_deleted_though_requests_are_lost() {
 #[test]
 fn refusal_ends_the_procedure_and_names_session_and_cause_unless_it_is_counted() {
     let (error, _) =
-        with_upf(Some(41), None, None, |control| control.establish(&plain(100), || Ok(())));
+        with_upf(Some(41), None, None, |smf| smf.establish_all(&plain(100), || Ok(())));
     let text = format!("{:#}", error.unwrap_err());
     assert!(text.starts_with("session 40: the UPF refused a PFCP Session Est"), "{text}");
-    let (report, upf) = with_upf(Some(41), None, None, |control| {
+    let (report, upf) = with_upf(Some(41), None, None, |smf| {
         let mut sessions = UpfSessionIds::default();
-        control.establish_more(&plain(60), 0..60, &mut sessions, true, || Ok(())).unwrap()
+        smf.establish_range(&plain(60), 0..60, &mut sessions, true, || Ok(())).unwrap()
     });
     assert_eq!((report.count, report.failed, upf.sessions.len()), (60, 1, 59));
     assert!(report.first_failure.unwrap().starts_with("session 40: "));
@@ -194,9 +208,8 @@ fn node_id_is_the_address_or_what_was_asked_for() {
 
 #[test]
 fn rate_of_requests_is_kept() {
-    let (report, _) = with_upf(None, None, Some(500), |control| {
-        control.establish(&plain(30), || Ok(())).unwrap().1
-    });
+    let (report, _) =
+        with_upf(None, None, Some(500), |smf| smf.establish_all(&plain(30), || Ok(())).unwrap().1);
     // The first is due at once.
     assert!(report.duration_ns >= 29 * 2_000_000, "{report:?}");
 }
@@ -208,12 +221,12 @@ fn profile_gives_each_session_its_rules() {
         flows: 5,
         match_flow: true,
         rate_qers: 2,
-        mbr_kbps: Some(super::profile::Kbps::Both(1000)),
+        mbr_kbps: Some(Kbps::Both(1000)),
         urrs: 3,
         ..SessionProfile::default()
     };
-    let (_, upf) = with_upf(None, None, None, |control| {
-        control.establish(&config(3, profile), || Ok(())).unwrap()
+    let (_, upf) = with_upf(None, None, None, |smf| {
+        smf.establish_all(&config(3, profile), || Ok(())).unwrap()
     });
     assert!(upf.sessions.values().all(|known| known.rules == [12, 3, 3]), "{upf:?}");
 }
@@ -224,14 +237,13 @@ fn sessions_have_the_rules_of_their_place() {
     let profiles = vec![(2, rates(3)), (1, rates(1))];
     let config = SessionsConfig { profiles, ..plain(4) };
     let (sessions, upf) =
-        with_upf(None, None, None, |control| control.establish(&config, || Ok(())).unwrap().0);
+        with_upf(None, None, None, |smf| smf.establish_all(&config, || Ok(())).unwrap().0);
     let qers = sessions.up_seids.iter().map(|up| upf.sessions[&(up - 1000)].rules[1]);
     assert_eq!(qers.collect::<Vec<_>>(), [3, 3, 1, 1]);
 }
 
 #[test]
 fn rates_of_a_profile_stand_in_the_request() {
-    use super::profile::Kbps;
     let profile = SessionProfile {
         qfi: Some(9),
         flow_mbr_kbps: Some(Kbps::Each([3000, 5000])),
@@ -264,16 +276,16 @@ fn rates_of_a_profile_stand_in_the_request() {
 
 /// Runs a pattern over the last 40 of 60 sessions until 300 requests were answered.
 fn churn(pattern: ChurnPattern) -> (ProcedureReport, MockUpf) {
-    with_upf(None, None, None, |control| {
+    with_upf(None, None, None, |smf| {
         let config = plain(60);
-        let (sessions, _) = control.establish(&config, || Ok(())).unwrap();
-        control.wait_for_answers().unwrap();
+        let (sessions, _) = smf.establish_all(&config, || Ok(())).unwrap();
+        smf.wait_for_answers().unwrap();
         let idle = Duration::from_millis(1);
-        let mut churn = Churn::new(pattern, config, control, sessions, (20, 40), 20_000, idle);
+        let mut churn = Churn::new(pattern, config, smf, sessions, 20..60, 20_000, idle);
         while churn.report().count < 300 {
-            churn.step(control).unwrap();
+            churn.step(smf).unwrap();
         }
-        churn.finish(control, || Ok(())).unwrap().0
+        churn.finish(smf, || Ok(())).unwrap().0
     })
 }
 

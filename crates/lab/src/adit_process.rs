@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
-use crate::demo::topology::{
+use crate::topology::{
     ADIT_N3, ADIT_N3_V6, ADIT_N4, ADIT_N6, ADIT_N6_V6, CORP_LINK, DN, DN_V6, Topology,
 };
 use adit_lab_process::adit_config::AditConfig;

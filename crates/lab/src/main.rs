@@ -8,6 +8,7 @@ mod gnb;
 mod netns;
 mod router;
 mod scenario;
+mod topology;
 mod tun;
 
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use adit_baseline as _;
 use adit_lab_measure::command::MeasureCommand;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::demo::topology::UES_MAX;
+use crate::topology::UES_MAX;
 use adit_lab_process::stop::{EnvironmentError, Interrupted, Stop};
 
 /// Emulates everything around a User Plane Function, and checks it.

@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 
 use super::{GNB_TEID, Rig, serve_while};
 use adit_lab_process::stop::Stop;
-use adit_lab_smf::ProcedureReport;
 use adit_lab_smf::churn::{Churn, ChurnPattern};
+use adit_lab_smf::exchange::ProcedureReport;
 
 impl Rig {
     /// Sessions that are established.
@@ -23,17 +23,17 @@ impl Rig {
     pub fn grow(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
         let config = self.arguments.sessions_config(GNB_TEID)?;
         let from = self.session_count();
-        let control = self.control.as_mut().context("this target has no sessions")?;
+        let smf = self.smf.as_mut().context("this target has no sessions")?;
         let (sessions, target) = (&mut self.sessions, &mut self.target);
         let report = serve_while(
             &self.bench,
             || self.engine.serve(),
             || {
                 let watch = || stop.check().and_then(|()| target.check());
-                control.establish_more(&config, from..count.max(from), sessions, true, watch)
+                smf.establish_range(&config, from..count.max(from), sessions, true, watch)
             },
         )?;
-        control.answer_in_background()?;
+        smf.answer_in_background()?;
         Ok(report)
     }
 
@@ -43,21 +43,21 @@ impl Rig {
     /// As for [`Self::grow`]; a deletion was refused.
     pub fn shrink(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
         let from = self.session_count();
-        let control = self.control.as_mut().context("this target has no sessions")?;
+        let smf = self.smf.as_mut().context("this target has no sessions")?;
         let target = &mut self.target;
         let report = serve_while(
             &self.bench,
             || self.engine.serve(),
             || {
                 let watch = || stop.check().and_then(|()| target.check());
-                control.delete_range(count.min(from)..from, watch)
+                smf.delete_range(count.min(from)..from, watch)
             },
         )?;
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         self.sessions.up_seids.truncate(count);
         self.sessions.uplink_teids.truncate(count);
-        control.set_sessions(&self.sessions);
-        control.answer_in_background()?;
+        smf.set_sessions(&self.sessions);
+        smf.answer_in_background()?;
         Ok(report)
     }
 
@@ -74,12 +74,12 @@ impl Rig {
     ) -> Result<()> {
         let config = self.arguments.sessions_config(GNB_TEID)?;
         let all = self.session_count();
-        let control = self.control.as_mut().context("this target has no sessions")?;
-        control.poll_for_answers()?;
+        let smf = self.smf.as_mut().context("this target has no sessions")?;
+        smf.poll_for_answers()?;
         let count = count.min(all);
-        let range = (all - count, count);
+        let range = all - count..all;
         let sessions = self.sessions.clone();
-        self.churn = Some(Churn::new(pattern, config, control, sessions, range, rate, idle));
+        self.churn = Some(Churn::new(pattern, config, smf, sessions, range, rate, idle));
         Ok(())
     }
 
@@ -89,17 +89,17 @@ impl Rig {
     /// The target has ended; a request stayed unanswered.
     pub fn end_churn(&mut self) -> Result<Option<ProcedureReport>> {
         let Some(churn) = self.churn.take() else { return Ok(None) };
-        let control = self.control.as_mut().context("this target has no sessions")?;
-        control.wait_for_answers()?;
+        let smf = self.smf.as_mut().context("this target has no sessions")?;
+        smf.wait_for_answers()?;
         let target = &mut self.target;
         let (report, sessions) = serve_while(
             &self.bench,
             || self.engine.serve(),
-            || churn.finish(control, || target.check()),
+            || churn.finish(smf, || target.check()),
         )?;
-        control.set_sessions(&sessions);
+        smf.set_sessions(&sessions);
         self.sessions = sessions;
-        control.answer_in_background()?;
+        smf.answer_in_background()?;
         Ok(Some(report))
     }
 }

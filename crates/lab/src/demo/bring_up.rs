@@ -13,18 +13,19 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::live::DemoView;
 use super::programs;
-use super::topology::{ADIT_N3, ADIT_N4, GNB, PREFIXES, SMF, SMF_GTPU, Topology};
 use crate::adit_process::{Adit, CoreAssignment, PacketDevice};
 use crate::gnb::Gnb;
 use crate::netns::remove_stale;
 use crate::router::Router;
+use crate::topology::{ADIT_N3, ADIT_N4, GNB, PREFIXES, SMF, SMF_GTPU, Topology};
 use crate::{DatapathChoice, DemoArguments};
 use adit_lab_process::adit_binary::find_binary;
 use adit_lab_process::stop::{EnvironmentError, Interrupted, Stop, environment};
-use adit_lab_smf::session_smf::LabSmf;
+use adit_lab_smf::identity::SmfIdentity;
+use adit_lab_smf::{LabSmf, SmfOptions};
 
 /// The QoS flow of every PDU session.
-const QFI: u8 = 9;
+pub const QFI: u8 = 9;
 const RUN_DIR: &str = "/run";
 const DIR_PREFIX: &str = "adit-lab-";
 /// Time for adit to start and to answer the association, and then to answer an echo.
@@ -113,7 +114,9 @@ impl Network {
         let gnb = topology.ran.enter(|| bind((GNB, gtpu::UDP_PORT).into()))?;
         let gnb = Gnb::start(gnb, ADIT_N3, qfi, devices)?;
         let smf = topology.ran.enter(|| bind((SMF, PFCP_PORT).into()))?;
-        let smf = LabSmf::start(smf, SMF, (ADIT_N4, PFCP_PORT).into(), GNB, qfi)?;
+        let identity = SmfIdentity { address: SMF.into(), name: None };
+        let options = SmfOptions { window: 1, rate: None, keeps_reports: true };
+        let smf = LabSmf::start(smf, (ADIT_N4, PFCP_PORT).into(), identity, options)?;
         let router = topology.ran.enter(|| bind((SMF_GTPU, gtpu::UDP_PORT).into()))?;
         let router = Router::start(router, ADIT_N3)?;
 

@@ -6,7 +6,6 @@ pub mod live;
 mod programs;
 pub mod report;
 mod steps;
-pub mod topology;
 
 use anyhow::Result;
 
@@ -15,8 +14,8 @@ use self::live::{DemoOutput, DemoView};
 use self::programs::Servers;
 use self::report::DemoReport;
 use self::steps::DemoSteps;
-use self::topology::{DN, LabUe};
 use crate::DemoArguments;
+use crate::topology::{DN, LabUe};
 use adit_lab_process::adit_config::Qos;
 use adit_lab_process::stop::{Interrupted, Stop};
 

@@ -12,8 +12,8 @@ use rand::{RngCore, SeedableRng};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::topology::{DN, LabUe, Topology};
 use crate::netns::NetNamespace;
+use crate::topology::{DN, LabUe, Topology};
 use adit_lab_process::process::{Process, Program, ProgramOutput, is_installed};
 use adit_lab_process::stop::{Stop, environment};
 
@@ -303,7 +303,7 @@ pub fn iperf(
         }
         Iperf::UdpUplink { rate_bps } => {
             // The payload that fills an IPv4 packet of the UE's MTU.
-            let payload = super::topology::UE_MTU - 28;
+            let payload = crate::topology::UE_MTU - 28;
             command.args(["--udp", "--bitrate", &rate_bps.to_string()]);
             command.args(["--length", &payload.to_string()]);
         }

@@ -4,22 +4,23 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use adit_types::{BitRate, Teid};
+use adit_pfcp::ie::OuterHeaderCreation;
+use adit_types::{BitRate, Qfi, Teid};
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::bring_up::Network;
+use super::bring_up::{Network, QFI};
 use super::live::DemoView;
 use super::programs::{
     Iperf, IperfResult, PINGS, PingResult, Servers, iperf, ping_result, start_ping,
 };
 use super::report::{AditCounters, DemoCheck, DemoReport, rate};
-use super::topology::{DN, DN_V6, LabUe, SMF_GTPU, UE_MTU};
 use crate::DemoArguments;
 use crate::gnb::{Leg, teid};
 use crate::router::RouterLink;
+use crate::topology::{DN, DN_V6, GNB, LabUe, SMF_GTPU, UE_MTU};
 use adit_lab_process::stop::{Interrupted, Stop};
-use adit_lab_smf::session_smf::{LabSession, PduSession};
+use adit_lab_smf::single::{LabSession, PduSession};
 
 const UDP_RATE_BPS: u64 = 50_000_000;
 const PING_INTERVAL_S: f32 = 0.2;
@@ -121,13 +122,15 @@ impl<'a> DemoSteps<'a> {
                 cp_seid: u64::from(ue.0),
                 ipv4: ue.ipv4(),
                 ipv6: self.has_ipv6().then(|| ue.ipv6()),
+                gnb: GNB,
                 gnb_teid: teid(index, Leg::First),
+                qfi: Qfi::new(QFI).context("the QFI has six bits")?,
                 router: self.has_ipv6().then_some((SMF_GTPU, smf_teid(ue))),
             };
             let established = self
                 .network
                 .smf
-                .establish(&session, || self.stop.check())
+                .establish_pdu_session(&session, || self.stop.check())
                 .with_context(|| format!("PFCP session of ue{}", ue.0))?;
             self.network.gnb.connect(usize::from(index), established.uplink_teid);
             if let Some(teid) = established.second_teid {
@@ -246,7 +249,8 @@ impl<'a> DemoSteps<'a> {
         self.stop.sleep(Duration::from_millis(700))?;
         let session = self.sessions.first().context("ue1 has no session")?;
         let new = teid(0, Leg::Second);
-        self.network.smf.switch_path(session, new, || self.stop.check())?;
+        let tunnel = OuterHeaderCreation::gtpu_ipv4(new, GNB);
+        self.network.smf.switch_path(session, tunnel, || self.stop.check())?;
         // The answer says that the workers run the new rule; this is for packets under way.
         self.stop.sleep(Duration::from_millis(20))?;
         let (old_at_switch, _) = self.network.gnb.leg_pkts(0);
@@ -348,7 +352,7 @@ impl<'a> DemoSteps<'a> {
     fn delete_sessions(&mut self) -> Result<DemoCheck> {
         let mut deleted = 0;
         for session in &self.sessions {
-            self.network.smf.delete(session, || self.stop.check())?;
+            self.network.smf.delete_session(session, || self.stop.check())?;
             deleted += 1;
             self.live.sessions(self.sessions.len() - deleted);
         }

@@ -14,17 +14,19 @@ mod tunnels;
 mod usage;
 
 use adit_pfcp::grouped::{UpdatePdr, UpdateQer};
-use adit_pfcp::ie::{ApplyAction, GateState, GateStatus};
+use adit_pfcp::ie::{ApplyAction, GateState, GateStatus, OuterHeaderCreation};
 use adit_pfcp::message::SessionModificationRequest;
 use adit_types::{PdrId, Precedence, Qfi};
 use anyhow::{Context, Result, ensure};
 
+use super::expect::{all, both, none};
 use super::probe::{DATAGRAMS, ProbeSockets};
 use super::session::{
-    NOWHERE, QER, ScenarioContext, ScenarioRules, TO_ACCESS, TO_CORE, UPLINK, UplinkPdr, all, both,
-    none,
+    ALL_UPLINK, NOWHERE, QER, ScenarioContext, ScenarioRules, TO_ACCESS, TO_CORE, UPLINK,
 };
 use crate::gnb::{Leg, teid};
+use crate::topology::GNB;
+use adit_lab_smf::rules::FlowPdr;
 
 /// Ports of the server.
 const PORT: u16 = 5001;
@@ -78,9 +80,9 @@ pub const CASES: &[ScenarioCase] = &[
 ];
 
 /// Gates of a QER. Spec: TS 29.244 §5.4.3.
-fn gate(stage: &ScenarioContext<'_>) -> Result<String> {
-    let session = stage.establish(&[UplinkPdr::EVERYTHING], QFI)?;
-    let probe = ProbeSockets::open(stage, PORT)?;
+fn gate(context: &ScenarioContext<'_>) -> Result<String> {
+    let session = context.establish(&[ALL_UPLINK], QFI)?;
+    let probe = ProbeSockets::open(context, PORT)?;
     both("gates open", &probe)?;
     let set = |uplink, downlink| {
         let gate_status = Some(GateStatus { uplink, downlink });
@@ -99,9 +101,9 @@ fn gate(stage: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// Apply Action FORW and DROP. Spec: TS 29.244 §5.2.1.
-fn far(stage: &ScenarioContext<'_>) -> Result<String> {
-    let session = stage.establish(&[UplinkPdr::EVERYTHING], QFI)?;
-    let probe = ProbeSockets::open(stage, PORT)?;
+fn far(context: &ScenarioContext<'_>) -> Result<String> {
+    let session = context.establish(&[ALL_UPLINK], QFI)?;
+    let probe = ProbeSockets::open(context, PORT)?;
     both("FORW", &probe)?;
     session.apply(TO_CORE, ApplyAction::DROP)?;
     none("uplink DROP", &probe.uplink()?)?;
@@ -118,10 +120,10 @@ fn far(stage: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// QFI of a QER in the downlink PDU Session Container. Spec: TS 38.415 §5.5.2.1.
-fn qfi(stage: &ScenarioContext<'_>) -> Result<String> {
-    let session = stage.establish(&[UplinkPdr::EVERYTHING], QFI)?;
-    let probe = ProbeSockets::open(stage, PORT)?;
-    let count = |qfi| Qfi::new(qfi).map(|qfi| stage.network.gnb.qfi_pkts(qfi));
+fn qfi(context: &ScenarioContext<'_>) -> Result<String> {
+    let session = context.establish(&[ALL_UPLINK], QFI)?;
+    let probe = ProbeSockets::open(context, PORT)?;
+    let count = |qfi| Qfi::new(qfi).map(|qfi| context.network.gnb.qfi_pkts(qfi));
     for (qfi, change) in [(QFI, false), (5, true), (63, true)] {
         if change {
             let value = Some(Qfi::new(qfi).context("a QFI has six bits")?);
@@ -137,10 +139,11 @@ fn qfi(stage: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// An SDF filter lets one flow pass. Spec: TS 29.244 §5.2.1A.2, §8.2.5.
-fn sdf(stage: &ScenarioContext<'_>) -> Result<String> {
-    let only = UplinkPdr { sdf: Some(TO_PORT), ..UplinkPdr::EVERYTHING };
-    let session = stage.establish(&[only], QFI)?;
-    let (probe, other) = (ProbeSockets::open(stage, PORT)?, ProbeSockets::open(stage, OTHER_PORT)?);
+fn sdf(context: &ScenarioContext<'_>) -> Result<String> {
+    let only = FlowPdr { sdf: Some(TO_PORT), ..ALL_UPLINK };
+    let session = context.establish(&[only], QFI)?;
+    let (probe, other) =
+        (ProbeSockets::open(context, PORT)?, ProbeSockets::open(context, OTHER_PORT)?);
     all("the filter's port", &probe.uplink()?)?;
     none("another port", &other.uplink()?)?;
     session.end()?;
@@ -148,17 +151,13 @@ fn sdf(stage: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// Of two PDRs that match, the one of the lower precedence value. Spec: TS 29.244 §8.2.11.
-fn precedence(stage: &ScenarioContext<'_>) -> Result<String> {
+fn precedence(context: &ScenarioContext<'_>) -> Result<String> {
     let special = PdrId(2);
-    let drop = UplinkPdr {
-        id: special,
-        precedence: 50,
-        far: NOWHERE,
-        sdf: Some(TO_PORT),
-        ..UplinkPdr::EVERYTHING
-    };
-    let session = stage.establish(&[UplinkPdr::EVERYTHING, drop], QFI)?;
-    let (probe, other) = (ProbeSockets::open(stage, PORT)?, ProbeSockets::open(stage, OTHER_PORT)?);
+    let drop =
+        FlowPdr { id: special, precedence: 50, far: NOWHERE, sdf: Some(TO_PORT), ..ALL_UPLINK };
+    let session = context.establish(&[ALL_UPLINK, drop], QFI)?;
+    let (probe, other) =
+        (ProbeSockets::open(context, PORT)?, ProbeSockets::open(context, OTHER_PORT)?);
     none("special PDR first", &probe.uplink()?)?;
     all("special PDR first, other port", &other.uplink()?)?;
     let pdrs = [UpdatePdr { precedence: Some(Precedence(200)), ..UpdatePdr::new(special) }];
@@ -174,14 +173,15 @@ fn precedence(stage: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// Another tunnel towards the gNB. Spec: TS 23.502 §4.9.1.2.
-fn path_switch(stage: &ScenarioContext<'_>) -> Result<String> {
-    let session = stage.establish(&[UplinkPdr::EVERYTHING], QFI)?;
-    let probe = ProbeSockets::open(stage, PORT)?;
-    let legs = || stage.network.gnb.leg_pkts(usize::from(stage.index()));
+fn path_switch(context: &ScenarioContext<'_>) -> Result<String> {
+    let session = context.establish(&[ALL_UPLINK], QFI)?;
+    let probe = ProbeSockets::open(context, PORT)?;
+    let legs = || context.network.gnb.leg_pkts(usize::from(context.index()));
     all("first tunnel", &probe.downlink()?)?;
     ensure!(legs() == (DATAGRAMS.into(), 0), "by the tunnels came {:?}", legs());
-    let new = teid(stage.index(), Leg::Second);
-    stage.network.smf.switch_path(session.established(), new, || stage.stop.check())?;
+    let new = teid(context.index(), Leg::Second);
+    let tunnel = OuterHeaderCreation::gtpu_ipv4(new, GNB);
+    context.network.smf.switch_path(session.established(), tunnel, || context.stop.check())?;
     all("second tunnel", &probe.downlink()?)?;
     ensure!(legs() == (DATAGRAMS.into(), DATAGRAMS.into()), "by the tunnels came {:?}", legs());
     session.end()?;

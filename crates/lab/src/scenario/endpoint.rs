@@ -27,12 +27,12 @@ impl Endpoint {
     /// # Errors
     /// The socket cannot be bound.
     pub fn open(
-        stage: &ScenarioContext<'_>,
+        context: &ScenarioContext<'_>,
         own: impl Into<std::net::IpAddr> + Send,
         upf: impl Into<std::net::IpAddr>,
     ) -> Result<Self> {
         let own: SocketAddr = (own.into(), UDP_PORT).into();
-        let socket = stage
+        let socket = context
             .network
             .topology
             .ran
@@ -81,13 +81,13 @@ impl Endpoint {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn receive(&self, stage: &ScenarioContext<'_>, count: usize) -> Result<Vec<(Teid, u32)>> {
+    pub fn receive(&self, context: &ScenarioContext<'_>, count: usize) -> Result<Vec<(Teid, u32)>> {
         let mut all = Vec::new();
         let mut end = Instant::now() + PATIENCE;
         let mut buffer = [0; 2048];
         // One more than expected would be a copy.
         while Instant::now() < end && all.len() <= count {
-            stage.stop.check()?;
+            context.stop.check()?;
             let Ok(len) = self.socket.recv(&mut buffer) else { continue };
             all.extend(buffer.get(..len).and_then(read));
             if all.len() == count {

@@ -4,6 +4,7 @@
 
 mod cases;
 mod endpoint;
+mod expect;
 mod probe;
 mod session;
 mod sniffer;
@@ -18,7 +19,7 @@ use self::cases::CASES;
 use self::session::ScenarioContext;
 use crate::demo::bring_up::{BringUpOptions, Network};
 use crate::demo::live::{DemoOutput, DemoView};
-use crate::demo::topology::LabUe;
+use crate::topology::LabUe;
 use crate::{DemoArguments, ScenarioArguments};
 use adit_lab_process::stop::{Interrupted, Stop};
 

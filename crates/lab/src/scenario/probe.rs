@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::session::ScenarioContext;
-use crate::demo::topology::DN;
+use crate::topology::DN;
 use adit_lab_process::stop::Stop;
 
 /// Time for the last datagram to arrive, and after which a missing one is lost.
@@ -35,16 +35,16 @@ impl ProbeSockets {
     ///
     /// # Errors
     /// A socket cannot be bound.
-    pub fn open(stage: &ScenarioContext<'_>, port: u16) -> Result<Self> {
-        Self::open_from(stage, stage.ue.ipv4(), port)
+    pub fn open(context: &ScenarioContext<'_>, port: u16) -> Result<Self> {
+        Self::open_from(context, context.ue.ipv4(), port)
     }
 
     /// As [`Self::open`], from another address of the UE.
     ///
     /// # Errors
     /// A socket cannot be bound.
-    pub fn open_from(stage: &ScenarioContext<'_>, ue: Ipv4Addr, port: u16) -> Result<Self> {
-        let topology = &stage.network.topology;
+    pub fn open_from(context: &ScenarioContext<'_>, ue: Ipv4Addr, port: u16) -> Result<Self> {
+        let topology = &context.network.topology;
         let bind = |addr: SocketAddr| {
             let socket = UdpSocket::bind(addr).with_context(|| format!("bind {addr}"))?;
             socket.set_read_timeout(Some(Duration::from_millis(20))).context("receive timeout")?;
@@ -53,7 +53,7 @@ impl ProbeSockets {
         let ue = topology.ran.enter(|| bind((ue, port).into()))?;
         let dn = topology.dn.enter(|| bind((DN, port).into()))?;
         let (ue_addr, dn_addr) = (ue.local_addr()?, dn.local_addr()?);
-        Ok(Self { ue, dn, ue_addr, dn_addr, stop: stage.stop.clone() })
+        Ok(Self { ue, dn, ue_addr, dn_addr, stop: context.stop.clone() })
     }
 
     /// Sends [`DATAGRAMS`] from the UE; the numbers of those that arrive, in their order.

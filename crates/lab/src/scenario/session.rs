@@ -3,41 +3,37 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use adit_lab_process::stop::Stop;
+use adit_lab_smf::inbox::ReportedUsage;
+use adit_lab_smf::rules::{FlowPdr, LabSessionRules, forward};
+pub use adit_lab_smf::single::QER;
+use adit_lab_smf::single::{DOWNLINK_FAR, LabSession, UPLINK_FAR, UPLINK_PDR};
 use adit_pfcp::Message;
 use adit_pfcp::grouped::{
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, DuplicatingParameters,
-    ForwardingParameters, Pdi, UpdateFar, UpdateForwardingParameters, UpdateQer,
+    ForwardingParameters, UpdateFar, UpdateForwardingParameters, UpdateQer,
 };
 use adit_pfcp::ie::{
-    ActivatePredefinedRules, ApplicationId, ApplyAction, DestinationInterface, FSeid, FTeid,
-    ForwardingPolicy, FramedRoute, GateStatus, NetworkInstance, NodeId, OuterHeaderCreation,
-    OuterHeaderRemovalDescription, PdnType, RedirectInformation, SdfFilter, SourceInterface,
-    TransportLevelMarking, UeIpAddress, UsageReportTrigger, UserPlaneInactivityTimer,
+    ApplyAction, DestinationInterface, FTeid, ForwardingPolicy, FramedRoute, GateStatus,
+    NetworkInstance, OuterHeaderCreation, RedirectInformation, TransportLevelMarking, UeIpAddress,
+    UsageReportTrigger, UserPlaneInactivityTimer,
 };
-use adit_pfcp::message::{
-    SessionEstablishmentRequest, SessionModificationRequest, SessionReportRequest,
-};
-use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, UrrId};
-use anyhow::{Context, Result, bail};
+use adit_pfcp::message::{SessionModificationRequest, SessionReportRequest};
+use adit_types::{FarId, PdrId, Qfi, Seid};
+use anyhow::{Context, Result};
 
-use super::probe::{DATAGRAMS, ProbeSockets};
 use crate::demo::bring_up::Network;
-use crate::demo::topology::LabUe;
 use crate::gnb::{Leg, teid};
-use adit_lab_process::stop::Stop;
-use adit_lab_smf::inbox::ReportedUsage;
-use adit_lab_smf::session_smf::LabSession;
+use crate::topology::{GNB, LabUe};
 
 /// The FAR to the data network.
-pub const TO_CORE: FarId = FarId(1);
+pub const TO_CORE: FarId = UPLINK_FAR;
 /// The FAR to the gNB.
-pub const TO_ACCESS: FarId = FarId(2);
+pub const TO_ACCESS: FarId = DOWNLINK_FAR;
 /// A FAR that drops.
 pub const NOWHERE: FarId = FarId(3);
-/// The QER of both directions.
-pub const QER: QerId = QerId(1);
 /// The first uplink PDR; it has the TEID.
-pub const UPLINK: PdrId = PdrId(1);
+pub const UPLINK: PdrId = UPLINK_PDR;
 /// The downlink PDR.
 pub const DOWNLINK: PdrId = PdrId(100);
 
@@ -55,40 +51,16 @@ pub struct ScenarioContext<'a> {
     pub ue: LabUe,
 }
 
-/// An uplink PDR.
-#[derive(Debug, Clone, Copy)]
-pub struct UplinkPdr {
-    /// Its identifier.
-    pub id: PdrId,
-    /// Its precedence: the lowest value wins.
-    pub precedence: u32,
-    /// Its FAR.
-    pub far: FarId,
-    /// A flow description, if not every packet matches.
-    pub sdf: Option<&'static str>,
-    /// An application that packets must belong to.
-    pub application: Option<&'static str>,
-    /// A predefined rule that is active in the PDR.
-    pub predefined: Option<&'static str>,
-}
-
-impl UplinkPdr {
-    /// The PDR that forwards everything.
-    pub const EVERYTHING: Self = Self {
-        id: UPLINK,
-        precedence: 100,
-        far: TO_CORE,
-        sdf: None,
-        application: None,
-        predefined: None,
-    };
-}
+/// The PDR that forwards everything uplink.
+pub const ALL_UPLINK: FlowPdr<'static> = FlowPdr::all_traffic(UPLINK, PRECEDENCE, TO_CORE);
+/// Precedence of the PDRs for all traffic.
+const PRECEDENCE: u32 = 100;
 
 /// The rules of a session where they differ from the usual.
 #[derive(Debug, Clone, Copy)]
 pub struct ScenarioRules<'r> {
     /// The uplink PDRs.
-    pub uplinks: &'r [UplinkPdr],
+    pub uplinks: &'r [FlowPdr<'r>],
     /// The QFI of both directions.
     pub qfi: u8,
     /// URRs of all these PDRs.
@@ -129,7 +101,7 @@ impl ScenarioRules<'_> {
 
     /// Everything is forwarded both ways.
     pub const USUAL: Self = Self {
-        uplinks: &[UplinkPdr::EVERYTHING],
+        uplinks: &[ALL_UPLINK],
         qfi: Self::QFI,
         urrs: &[],
         bars: &[],
@@ -152,7 +124,7 @@ impl ScenarioRules<'_> {
 /// A scenario's session. It is deleted by [`Session::end`].
 #[derive(Debug)]
 pub struct ScenarioSession<'a> {
-    stage: &'a ScenarioContext<'a>,
+    context: &'a ScenarioContext<'a>,
     established: LabSession,
 }
 
@@ -168,7 +140,7 @@ impl<'a> ScenarioContext<'a> {
     ///
     /// # Errors
     /// adit refuses; interrupted.
-    pub fn establish(&'a self, uplinks: &[UplinkPdr], qfi: u8) -> Result<ScenarioSession<'a>> {
+    pub fn establish(&'a self, uplinks: &[FlowPdr<'_>], qfi: u8) -> Result<ScenarioSession<'a>> {
         self.establish_with(&ScenarioRules { uplinks, qfi, ..ScenarioRules::USUAL })
     }
 
@@ -177,31 +149,32 @@ impl<'a> ScenarioContext<'a> {
     /// # Errors
     /// adit refuses; interrupted.
     pub fn establish_with(&'a self, rules: &ScenarioRules<'_>) -> Result<ScenarioSession<'a>> {
-        let smf = &self.network.smf;
-        let pdrs = Pdrs::new(rules, self.ue);
-        let to_gnb = OuterHeaderCreation::gtpu_ipv4(teid(self.index(), Leg::First), smf.gnb());
-        let fars = fars(rules, to_gnb);
-        let qers =
-            [CreateQer { qfi: Qfi::new(rules.qfi), ..CreateQer::new(QER, GateStatus::OPEN) }];
-        let create_pdrs = pdrs.create(rules);
-        let request = SessionEstablishmentRequest {
-            create_qers: (&qers).into(),
-            create_urrs: rules.urrs.into(),
-            create_bars: rules.bars.into(),
-            user_plane_inactivity_timer: rules.inactivity,
-            pdn_type: Some(PdnType::Ipv4),
-            ..SessionEstablishmentRequest::new(
-                NodeId::Ipv4(smf.address()),
-                FSeid::new(self.cp_seid(), smf.address().into()),
-                create_pdrs[..].into(),
-                (&fars).into(),
-            )
+        let to_gnb = OuterHeaderCreation::gtpu_ipv4(teid(self.index(), Leg::First), GNB);
+        let v6 = rules.n3_over_ipv6;
+        let given = (!rules.ue_from_pool).then(|| rules.ue.unwrap_or_else(|| self.ue.ipv4()));
+        let session = LabSessionRules {
+            cp_seid: self.cp_seid(),
+            f_teid: FTeid::Choose { v4: !v6, v6, choose_id: Some(1) },
+            ue: UeIpAddress { v4: given, choose_v4: rules.ue_from_pool, ..UeIpAddress::default() },
+            framed_routes: rules.framed_routes,
+            network_instances: [None, rules.network_instance],
+            uplinks: rules.uplinks,
+            downlinks: &[FlowPdr::all_traffic(DOWNLINK, PRECEDENCE, TO_ACCESS)],
+            more_pdrs: rules.more_pdrs,
+            fars: &fars(rules, to_gnb),
+            qers: &[CreateQer {
+                qfi: Qfi::new(rules.qfi),
+                ..CreateQer::new(QER, GateStatus::OPEN)
+            }],
+            urrs: rules.urrs,
+            bars: rules.bars,
+            inactivity: rules.inactivity,
         };
-        let established = smf.establish_as(&request, || self.stop.check())?;
+        let established = self.network.smf.establish_session(&session, || self.stop.check())?;
         if !rules.n3_over_ipv6 {
             self.network.gnb.connect(usize::from(self.index()), established.uplink_teid);
         }
-        Ok(ScenarioSession { stage: self, established })
+        Ok(ScenarioSession { context: self, established })
     }
 
     /// The SMF's SEID of the scenario's session.
@@ -209,83 +182,6 @@ impl<'a> ScenarioContext<'a> {
     pub fn cp_seid(&self) -> Seid {
         Seid(u64::from(self.ue.0))
     }
-}
-
-/// The parts of PDRs that `CreatePdr` borrows.
-struct Pdrs<'r> {
-    from_ue: [UeIpAddress; 1],
-    to_ue: [UeIpAddress; 1],
-    qers: [QerId; 1],
-    urrs: Vec<UrrId>,
-    filters: Vec<Vec<SdfFilter<'r>>>,
-    predefined: Vec<Vec<ActivatePredefinedRules<'r>>>,
-}
-
-impl<'r> Pdrs<'r> {
-    fn new(rules: &ScenarioRules<'r>, ue: LabUe) -> Self {
-        let given = (!rules.ue_from_pool).then(|| rules.ue.unwrap_or_else(|| ue.ipv4()));
-        let address = |destination| {
-            let choose_v4 = rules.ue_from_pool;
-            [UeIpAddress { v4: given, choose_v4, destination, ..UeIpAddress::default() }]
-        };
-        let filters = rules.uplinks.iter().map(|uplink| uplink.sdf.map(filter));
-        let name = |name: &'static str| ActivatePredefinedRules(name.as_bytes());
-        let predefined = rules.uplinks.iter().map(|uplink| uplink.predefined.map(name));
-        Self {
-            from_ue: address(false),
-            to_ue: address(true),
-            qers: [QER],
-            urrs: rules.urrs.iter().map(|urr| urr.urr_id).collect(),
-            filters: filters.map(|filter| filter.into_iter().collect()).collect(),
-            predefined: predefined.map(|name| name.into_iter().collect()).collect(),
-        }
-    }
-
-    fn create(&'r self, rules: &ScenarioRules<'r>) -> Vec<CreatePdr<'r>> {
-        let v6 = rules.n3_over_ipv6;
-        let removal = match v6 {
-            true => OuterHeaderRemovalDescription::GtpuUdpIpv6,
-            false => OuterHeaderRemovalDescription::GtpuUdpIpv4,
-        };
-        let uplink = |((uplink, filters), predefined): ((&UplinkPdr, &'r Vec<_>), &'r Vec<_>)| {
-            let pdi = Pdi {
-                local_f_teid: Some(FTeid::Choose { v4: !v6, v6, choose_id: Some(1) }),
-                ue_ip_addresses: (&self.from_ue).into(),
-                sdf_filters: filters[..].into(),
-                application_id: uplink.application.map(|id| ApplicationId(id.as_bytes())),
-                framed_routes: rules.framed_routes.into(),
-                ..Pdi::new(SourceInterface::Access)
-            };
-            CreatePdr {
-                outer_header_removal: Some(removal.into()),
-                far_id: Some(uplink.far),
-                qer_ids: (&self.qers).into(),
-                urr_ids: self.urrs[..].into(),
-                activate_predefined_rules: predefined[..].into(),
-                ..CreatePdr::new(uplink.id, Precedence(uplink.precedence), pdi)
-            }
-        };
-        let uplinks = rules.uplinks.iter().zip(&self.filters).zip(&self.predefined);
-        let mut pdrs: Vec<CreatePdr<'r>> = uplinks.map(uplink).collect();
-        let pdi = Pdi {
-            ue_ip_addresses: (&self.to_ue).into(),
-            framed_routes: rules.framed_routes.into(),
-            network_instance: rules.network_instance,
-            ..Pdi::new(SourceInterface::Core)
-        };
-        pdrs.push(CreatePdr {
-            far_id: Some(TO_ACCESS),
-            qer_ids: (&self.qers).into(),
-            urr_ids: self.urrs[..].into(),
-            ..CreatePdr::new(DOWNLINK, Precedence(100), pdi)
-        });
-        pdrs.extend(rules.more_pdrs);
-        pdrs
-    }
-}
-
-fn filter(text: &str) -> SdfFilter<'_> {
-    SdfFilter { flow_description: Some(text.as_bytes()), ..SdfFilter::default() }
 }
 
 fn fars<'r>(rules: &ScenarioRules<'r>, to_gnb: OuterHeaderCreation) -> [CreateFar<'r>; 3] {
@@ -300,10 +196,6 @@ fn fars<'r>(rules: &ScenarioRules<'r>, to_gnb: OuterHeaderCreation) -> [CreateFa
         outer_header_creation: Some(rules.to_access.unwrap_or(to_gnb)),
         transport_level_marking: rules.marking,
         ..ForwardingParameters::new(DestinationInterface::Access)
-    };
-    let forward = |id, parameters| CreateFar {
-        forwarding_parameters: Some(parameters),
-        ..CreateFar::new(id, ApplyAction::FORW)
     };
     let bar_id = rules.bars.first().map(|bar| bar.bar_id);
     let copies = match rules.duplicates.is_empty() {
@@ -333,7 +225,10 @@ impl ScenarioSession<'_> {
     /// # Errors
     /// adit refuses; interrupted.
     pub fn modify(&self, request: &SessionModificationRequest<'_>) -> Result<()> {
-        self.stage.network.smf.modify(&self.established, request, || self.stage.stop.check())
+        self.context
+            .network
+            .smf
+            .modify_session(&self.established, request, || self.context.stop.check())
     }
 
     /// Sets an Apply Action.
@@ -376,13 +271,13 @@ impl ScenarioSession<'_> {
         what: &str,
         mut pick: impl FnMut(&SessionReportRequest<'_>) -> Option<T>,
     ) -> Result<T> {
-        let (inbox, stop) = (self.stage.network.smf.inbox(), self.stage.stop);
+        let (inbox, stop) = (self.context.network.smf.inbox(), self.context.stop);
         inbox.wait(
             what,
             REPORT_LIMIT,
             || stop.check(),
             |seid, message| match message {
-                Message::SessionReportRequest(report) if seid == Some(self.stage.cp_seid()) => {
+                Message::SessionReportRequest(report) if seid == Some(self.context.cp_seid()) => {
                     pick(report)
                 }
                 _ => None,
@@ -406,40 +301,10 @@ impl ScenarioSession<'_> {
     /// # Errors
     /// adit refuses; interrupted.
     pub fn end(self) -> Result<Vec<ReportedUsage>> {
-        let stage = self.stage;
-        let usages = stage.network.smf.delete(&self.established, || stage.stop.check())?;
-        stage.network.gnb.connect(usize::from(stage.index()), adit_types::Teid(0));
+        let context = self.context;
+        let usages =
+            context.network.smf.delete_session(&self.established, || context.stop.check())?;
+        context.network.gnb.connect(usize::from(context.index()), adit_types::Teid(0));
         Ok(usages)
     }
-}
-
-/// All datagrams must arrive, in their order and once.
-///
-/// # Errors
-/// They do not.
-pub fn all(what: &str, arrived: &[u32]) -> Result<()> {
-    if !arrived.iter().copied().eq(0..DATAGRAMS) {
-        bail!("{what}: of {DATAGRAMS} datagrams arrived {arrived:?}");
-    }
-    Ok(())
-}
-
-/// No datagram may arrive.
-///
-/// # Errors
-/// One does.
-pub fn none(what: &str, arrived: &[u32]) -> Result<()> {
-    if !arrived.is_empty() {
-        bail!("{what}: {arrived:?} arrived, nothing should");
-    }
-    Ok(())
-}
-
-/// Both directions pass.
-///
-/// # Errors
-/// They do not.
-pub fn both(what: &str, probe: &ProbeSockets) -> Result<()> {
-    all(&format!("{what}, uplink"), &probe.uplink()?)?;
-    all(&format!("{what}, downlink"), &probe.downlink()?)
 }

@@ -15,9 +15,9 @@ use rustix::net::{
 };
 
 use super::session::ScenarioContext;
-use crate::demo::topology::ADIT_N3;
 use crate::gnb::{Leg, teid};
 use crate::netns::NetNamespace;
+use crate::topology::ADIT_N3;
 use adit_lab_process::stop::POLL;
 
 /// Time without a message after which no more is expected.
@@ -46,18 +46,21 @@ impl Sniffer {
     ///
     /// # Errors
     /// The system has no raw sockets.
-    pub fn open(stage: &ScenarioContext<'_>) -> Result<Self> {
-        let socket = open(&stage.network.topology.ran)?;
-        Ok(Self { socket, tunnels: [Leg::First, Leg::Second].map(|leg| teid(stage.index(), leg)) })
+    pub fn open(context: &ScenarioContext<'_>) -> Result<Self> {
+        let socket = open(&context.network.topology.ran)?;
+        Ok(Self {
+            socket,
+            tunnels: [Leg::First, Leg::Second].map(|leg| teid(context.index(), leg)),
+        })
     }
 
     /// What came since the sniffer was opened or asked, in order; waits until no more comes.
     ///
     /// # Errors
     /// Interrupted.
-    pub fn seen(&self, stage: &ScenarioContext<'_>) -> Result<Vec<CapturedGtpu>> {
+    pub fn seen(&self, context: &ScenarioContext<'_>) -> Result<Vec<CapturedGtpu>> {
         let of_ue = |packet: &[u8]| read(packet).filter(|seen| self.tunnels.contains(&seen.teid));
-        arrived(&self.socket, stage, of_ue)
+        arrived(&self.socket, context, of_ue)
     }
 }
 
@@ -73,8 +76,8 @@ impl ServerSniffer {
     ///
     /// # Errors
     /// The system has no raw sockets.
-    pub fn open(stage: &ScenarioContext<'_>) -> Result<Self> {
-        Ok(Self { socket: open(&stage.network.topology.dn)?, ue: stage.ue.ipv4() })
+    pub fn open(context: &ScenarioContext<'_>) -> Result<Self> {
+        Ok(Self { socket: open(&context.network.topology.dn)?, ue: context.ue.ipv4() })
     }
 
     /// Type of service of what came since the sniffer was opened or asked, in order; waits until
@@ -82,8 +85,8 @@ impl ServerSniffer {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn seen(&self, stage: &ScenarioContext<'_>) -> Result<Vec<u8>> {
-        arrived(&self.socket, stage, |packet| {
+    pub fn seen(&self, context: &ScenarioContext<'_>) -> Result<Vec<u8>> {
+        arrived(&self.socket, context, |packet| {
             let (ip, _) = Ipv4Header::parse(packet).ok()?;
             (ip.src() == self.ue).then_some(ip.tos())
         })
@@ -118,10 +121,10 @@ impl Ipv4Capture {
     /// Interrupted.
     pub fn seen<T>(
         &self,
-        stage: &ScenarioContext<'_>,
+        context: &ScenarioContext<'_>,
         read: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<Vec<T>> {
-        arrived(&self.socket, stage, read)
+        arrived(&self.socket, context, read)
     }
 }
 
@@ -137,7 +140,7 @@ fn open(namespace: &NetNamespace) -> Result<OwnedFd> {
 /// What `read` makes of the packets that wait or come until [`QUIET`] passes without one.
 fn arrived<T>(
     socket: &OwnedFd,
-    stage: &ScenarioContext<'_>,
+    context: &ScenarioContext<'_>,
     read: impl Fn(&[u8]) -> Option<T>,
 ) -> Result<Vec<T>> {
     let mut all = Vec::new();
@@ -145,7 +148,7 @@ fn arrived<T>(
     let mut packet = vec![0; usize::from(u16::MAX)];
     while last.elapsed() < QUIET {
         let Ok((len, _)) = recv(socket, &mut packet[..], RecvFlags::empty()) else {
-            stage.stop.sleep(POLL)?;
+            context.stop.sleep(POLL)?;
             continue;
         };
         if let Some(seen) = packet.get(..len).and_then(&read) {

@@ -14,7 +14,6 @@ const LINES_MAX: usize = 70;
 const TUPLE_PARAMETERS_MAX: &[(&str, usize)] = &[
     ("adit-datapath", 58),
     ("adit-lab", 5),
-    ("adit-lab-smf", 1),
     ("adit-n4", 3),
     ("adit-rules", 3),
     ("adit-session", 15),
@@ -29,7 +28,6 @@ const LONG_FUNCTIONS_MAX: &[(&str, usize)] = &[
     ("adit-lab-engine", 1),
     ("adit-lab-measure", 2),
     ("adit-lab-process", 1),
-    ("adit-lab-smf", 1),
     ("adit-n4", 1),
     ("adit-pfcp", 3),
     ("adit-session", 3),

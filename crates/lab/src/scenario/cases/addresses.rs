@@ -6,42 +6,43 @@ use adit_pfcp::ie::FramedRoute;
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
+use crate::scenario::expect::{both, none};
 use crate::scenario::probe::ProbeSockets;
-use crate::scenario::session::{ScenarioContext, ScenarioRules, both, none};
+use crate::scenario::session::{ScenarioContext, ScenarioRules};
 
 /// The octets that all addresses of the configured pool begin with.
 const POOL: [u8; 3] = [10, 45, 200];
 
 /// The SMF leaves the address to adit: traffic of the address that it got passes, of another not.
-pub fn ue_pool(stage: &ScenarioContext<'_>) -> Result<String> {
+pub fn ue_pool(context: &ScenarioContext<'_>) -> Result<String> {
     let session =
-        stage.establish_with(&ScenarioRules { ue_from_pool: true, ..ScenarioRules::USUAL })?;
+        context.establish_with(&ScenarioRules { ue_from_pool: true, ..ScenarioRules::USUAL })?;
     let addr = session.established().ue_ipv4.context("adit gave no address")?;
     let [a, b, c, host] = addr.octets();
     ensure!([a, b, c] == POOL, "{addr} is not of the pool");
-    let topology = &stage.network.topology;
-    topology.give_address(stage.ue, addr)?;
-    both("the address of the pool", &ProbeSockets::open_from(stage, addr, PORT)?)?;
+    let topology = &context.network.topology;
+    topology.give_address(context.ue, addr)?;
+    both("the address of the pool", &ProbeSockets::open_from(context, addr, PORT)?)?;
     let stolen = Ipv4Addr::from([a, b, c, host.wrapping_add(1)]);
-    topology.give_address(stage.ue, stolen)?;
-    none("another address", &ProbeSockets::open_from(stage, stolen, PORT)?.uplink()?)?;
+    topology.give_address(context.ue, stolen)?;
+    none("another address", &ProbeSockets::open_from(context, stolen, PORT)?.uplink()?)?;
     session.end()?;
     Ok(format!("adit gave {addr}, which works; a stolen address does not"))
 }
 
 /// A router behind the UE: its network is reached and sends, another network does not.
-pub fn framed_route(stage: &ScenarioContext<'_>) -> Result<String> {
+pub fn framed_route(context: &ScenarioContext<'_>) -> Result<String> {
     const BEHIND: Ipv4Addr = Ipv4Addr::new(10, 45, 210, 7);
     const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 45, 211, 7);
     let framed_routes = [FramedRoute(b"10.45.210.0/24 0.0.0.0 1")];
-    let session = stage
+    let session = context
         .establish_with(&ScenarioRules { framed_routes: &framed_routes, ..ScenarioRules::USUAL })?;
-    let topology = &stage.network.topology;
-    topology.give_address(stage.ue, BEHIND)?;
-    topology.give_address(stage.ue, ELSEWHERE)?;
-    both("the UE itself", &ProbeSockets::open(stage, PORT)?)?;
-    both("the network behind it", &ProbeSockets::open_from(stage, BEHIND, PORT)?)?;
-    let elsewhere = ProbeSockets::open_from(stage, ELSEWHERE, PORT)?;
+    let topology = &context.network.topology;
+    topology.give_address(context.ue, BEHIND)?;
+    topology.give_address(context.ue, ELSEWHERE)?;
+    both("the UE itself", &ProbeSockets::open(context, PORT)?)?;
+    both("the network behind it", &ProbeSockets::open_from(context, BEHIND, PORT)?)?;
+    let elsewhere = ProbeSockets::open_from(context, ELSEWHERE, PORT)?;
     none("another network, uplink", &elsewhere.uplink()?)?;
     none("another network, downlink", &elsewhere.downlink()?)?;
     session.end()?;

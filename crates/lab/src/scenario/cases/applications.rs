@@ -7,8 +7,10 @@ use adit_types::PdrId;
 use anyhow::Result;
 
 use super::{OTHER_PORT, PORT};
+use crate::scenario::expect::{all, none};
 use crate::scenario::probe::ProbeSockets;
-use crate::scenario::session::{ScenarioContext, ScenarioRules, UplinkPdr, all, none};
+use crate::scenario::session::{ALL_UPLINK, ScenarioContext, ScenarioRules};
+use adit_lab_smf::rules::FlowPdr;
 
 const APPLICATION: &str = "scenario";
 /// Drops what goes to [`OTHER_PORT`]; `scenario::SECTIONS` configures it.
@@ -19,7 +21,7 @@ fn flow(text: &str) -> PfdContents<'_> {
 }
 
 /// Gives the application these flow descriptions; without any it is withdrawn.
-fn provide(stage: &ScenarioContext<'_>, texts: &[&str]) -> Result<()> {
+fn provide(context: &ScenarioContext<'_>, texts: &[&str]) -> Result<()> {
     let contents: Vec<_> = texts.iter().map(|text| [flow(text)]).collect();
     let contexts: Vec<_> =
         contents.iter().map(|contents| PfdContext::new(contents.into())).collect();
@@ -32,35 +34,36 @@ fn provide(stage: &ScenarioContext<'_>, texts: &[&str]) -> Result<()> {
         application_ids_pfds: (&applications).into(),
         ..PfdManagementRequest::new()
     };
-    stage.network.smf.manage_pfds(&request, || stage.stop.check())
+    context.network.smf.manage_pfds(&request, || context.stop.check())
 }
 
 /// The PFDs of an application decide which packets match, also after they changed.
-pub fn pfd(stage: &ScenarioContext<'_>) -> Result<String> {
-    provide(stage, &["permit out 17 from any 5001 to assigned"])?;
-    let only = UplinkPdr { application: Some(APPLICATION), ..UplinkPdr::EVERYTHING };
+pub fn pfd(context: &ScenarioContext<'_>) -> Result<String> {
+    provide(context, &["permit out 17 from any 5001 to assigned"])?;
+    let only = FlowPdr { application: Some(APPLICATION), ..ALL_UPLINK };
     let session =
-        stage.establish_with(&ScenarioRules { uplinks: &[only], ..ScenarioRules::USUAL })?;
-    let (probe, other) = (ProbeSockets::open(stage, PORT)?, ProbeSockets::open(stage, OTHER_PORT)?);
+        context.establish_with(&ScenarioRules { uplinks: &[only], ..ScenarioRules::USUAL })?;
+    let (probe, other) =
+        (ProbeSockets::open(context, PORT)?, ProbeSockets::open(context, OTHER_PORT)?);
     all("the application's port", &probe.uplink()?)?;
     none("another port", &other.uplink()?)?;
-    provide(stage, &["permit out 17 from any 5002 to assigned"])?;
+    provide(context, &["permit out 17 from any 5002 to assigned"])?;
     none("not the application's port any more", &probe.uplink()?)?;
     all("the new port", &other.uplink()?)?;
     session.end()?;
-    provide(stage, &[])?;
+    provide(context, &[])?;
     Ok("what the PFDs said passed, after each change anew".to_owned())
 }
 
 /// A predefined rule acts in the PDR that activates it, until it is deactivated.
-pub fn predefined(stage: &ScenarioContext<'_>) -> Result<String> {
+pub fn predefined(context: &ScenarioContext<'_>) -> Result<String> {
     let special = PdrId(2);
-    let named =
-        UplinkPdr { id: special, precedence: 50, predefined: Some(RULE), ..UplinkPdr::EVERYTHING };
-    let uplinks = [UplinkPdr::EVERYTHING, named];
+    let named = FlowPdr { id: special, precedence: 50, predefined: Some(RULE), ..ALL_UPLINK };
+    let uplinks = [ALL_UPLINK, named];
     let session =
-        stage.establish_with(&ScenarioRules { uplinks: &uplinks, ..ScenarioRules::USUAL })?;
-    let (probe, other) = (ProbeSockets::open(stage, PORT)?, ProbeSockets::open(stage, OTHER_PORT)?);
+        context.establish_with(&ScenarioRules { uplinks: &uplinks, ..ScenarioRules::USUAL })?;
+    let (probe, other) =
+        (ProbeSockets::open(context, PORT)?, ProbeSockets::open(context, OTHER_PORT)?);
     all("beside the rule", &probe.uplink()?)?;
     none("the rule drops", &other.uplink()?)?;
     let gone = [DeactivatePredefinedRules(RULE.as_bytes())];

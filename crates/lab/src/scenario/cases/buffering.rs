@@ -7,23 +7,24 @@ use adit_types::BarId;
 use anyhow::{Result, ensure};
 
 use super::PORT;
+use crate::scenario::expect::{all, both, none};
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
 use crate::scenario::session::{
-    DOWNLINK, ScenarioContext, ScenarioRules, ScenarioSession, TO_ACCESS, all, both, none,
+    DOWNLINK, ScenarioContext, ScenarioRules, ScenarioSession, TO_ACCESS,
 };
 
 const BAR: BarId = BarId(1);
 
-fn establish<'a>(stage: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>> {
+fn establish<'a>(context: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>> {
     let delay = DownlinkDataNotificationDelay(2);
     let bars = [CreateBar { downlink_data_notification_delay: Some(delay), ..CreateBar::new(BAR) }];
-    stage.establish_with(&ScenarioRules { bars: &bars, ..ScenarioRules::USUAL })
+    context.establish_with(&ScenarioRules { bars: &bars, ..ScenarioRules::USUAL })
 }
 
 /// The UE is idle: packets wait and are told of; after paging they arrive, in order and first.
-pub fn buffer(stage: &ScenarioContext<'_>) -> Result<String> {
-    let session = establish(stage)?;
-    let probe = ProbeSockets::open(stage, PORT)?;
+pub fn buffer(context: &ScenarioContext<'_>) -> Result<String> {
+    let session = establish(context)?;
+    let probe = ProbeSockets::open(context, PORT)?;
     both("FORW", &probe)?;
     session.apply(TO_ACCESS, ApplyAction::BUFF | ApplyAction::NOCP)?;
     none("BUFF, downlink", &probe.downlink()?)?;
@@ -43,9 +44,9 @@ pub fn buffer(stage: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// DROBU discards what waits; what comes later passes. Spec: TS 29.244 §8.2.31.
-pub fn discard(stage: &ScenarioContext<'_>) -> Result<String> {
-    let session = establish(stage)?;
-    let probe = ProbeSockets::open(stage, PORT)?;
+pub fn discard(context: &ScenarioContext<'_>) -> Result<String> {
+    let session = establish(context)?;
+    let probe = ProbeSockets::open(context, PORT)?;
     session.apply(TO_ACCESS, ApplyAction::BUFF)?;
     none("BUFF", &probe.downlink()?)?;
     let fars = [UpdateFar { apply_action: Some(ApplyAction::FORW), ..UpdateFar::new(TO_ACCESS) }];

@@ -16,12 +16,13 @@ use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 use super::PORT;
 use super::tunnels::session_over_ipv6;
 use crate::demo::report::AditCounters;
-use crate::demo::topology::{ADIT_N3, DN};
 use crate::gnb::{Leg, teid};
 use crate::netns::NetNamespace;
+use crate::scenario::expect::all;
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
-use crate::scenario::session::{ScenarioContext, ScenarioRules, all};
+use crate::scenario::session::{ScenarioContext, ScenarioRules};
 use crate::scenario::sniffer::Ipv4Capture;
+use crate::topology::{ADIT_N3, DN};
 
 /// MTU of adit's N3 and N6.
 const MTU: u16 = 1500;
@@ -38,10 +39,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Without DF, what is too long arrives in two fragments that make up the packet; with DF, the
 /// sender receives the MTU by ICMP. The gNB's kernel fragments the uplink tunnel packets.
-pub fn fragmentation(stage: &ScenarioContext<'_>) -> Result<String> {
-    stage.network.topology.set_mtu(stage.ue, BEYOND)?;
-    let session = stage.establish_with(&ScenarioRules::USUAL)?;
-    let view = FragmentProbe::open(stage)?;
+pub fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
+    context.network.topology.set_mtu(context.ue, BEYOND)?;
+    let session = context.establish_with(&ScenarioRules::USUAL)?;
+    let view = FragmentProbe::open(context)?;
     view.may_fragment(true)?;
     let down = view.downlink(FULL)?;
     check_divided("downlink", &down, FULL, FITS_N3)?;
@@ -61,23 +62,23 @@ pub fn fragmentation(stage: &ScenarioContext<'_>) -> Result<String> {
 
 /// Tunnel packets that arrive in two fragments are put together, and their packets leave whole.
 /// Over IPv6: the kernel puts IPv4 fragments together before DPDK's AF_PACKET ports see them.
-pub fn reassembly(stage: &ScenarioContext<'_>) -> Result<String> {
-    if !stage.network.topology.ipv6 {
+pub fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
+    if !context.network.topology.ipv6 {
         return Ok("not tried: the kernel has no IPv6".to_owned());
     }
-    let (gnb, session) = session_over_ipv6(stage)?;
-    let probe = ProbeSockets::open(stage, PORT)?;
-    let wire = Ipv4Capture::open(&stage.network.topology.dn)?;
-    let flow = (SocketAddrV4::new(stage.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
+    let (gnb, session) = session_over_ipv6(context)?;
+    let probe = ProbeSockets::open(context, PORT)?;
+    let wire = Ipv4Capture::open(&context.network.topology.dn)?;
+    let flow = (SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
     let (own, qfi) =
         (session.established().uplink_teid, Qfi::new(ScenarioRules::QFI).context("a QFI")?);
-    let before = reassembled(stage)?;
+    let before = reassembled(context)?;
     gnb.send_long(own, qfi, flow, 0..DATAGRAMS, usize::from(FULL - HEADERS))?;
     all("uplink", &probe.receive_uplink(DATAGRAMS)?)?;
-    let pieces = at_server(stage, &wire)?;
+    let pieces = at_server(context, &wire)?;
     let whole = (0..DATAGRAMS).map(|_| Piece::whole(FULL));
     ensure!(pieces.iter().copied().eq(whole), "N6 had {pieces:?}");
-    let fragments = reassembled(stage)? - before;
+    let fragments = reassembled(context)? - before;
     ensure!(fragments == u64::from(DATAGRAMS), "adit counts {fragments} further fragments");
     session.end()?;
     Ok(format!("{DATAGRAMS} tunnel packets in two fragments each were put together"))
@@ -121,7 +122,7 @@ fn check_divided(what: &str, pieces: &[Piece], bytes: u16, mtu: u16) -> Result<(
 
 /// A socket and the wire at each end.
 struct FragmentProbe<'a> {
-    stage: &'a ScenarioContext<'a>,
+    context: &'a ScenarioContext<'a>,
     ue: UdpSocket,
     dn: UdpSocket,
     ran_wire: Ipv4Capture,
@@ -129,11 +130,11 @@ struct FragmentProbe<'a> {
 }
 
 impl<'a> FragmentProbe<'a> {
-    fn open(stage: &'a ScenarioContext<'a>) -> Result<Self> {
-        let topology = &stage.network.topology;
+    fn open(context: &'a ScenarioContext<'a>) -> Result<Self> {
+        let topology = &context.network.topology;
         Ok(Self {
-            stage,
-            ue: bind(&topology.ran, stage.ue.ipv4())?,
+            context,
+            ue: bind(&topology.ran, context.ue.ipv4())?,
             dn: bind(&topology.dn, DN)?,
             ran_wire: Ipv4Capture::open(&topology.ran)?,
             dn_wire: Ipv4Capture::open(&topology.dn)?,
@@ -154,8 +155,8 @@ impl<'a> FragmentProbe<'a> {
     /// arrive.
     fn downlink(&self, bytes: u16) -> Result<Vec<Piece>> {
         carry("downlink", &self.dn, &self.ue, bytes)?;
-        let tunnel = teid(self.stage.index(), Leg::First);
-        self.ran_wire.seen(self.stage, |packet| {
+        let tunnel = teid(self.context.index(), Leg::First);
+        self.ran_wire.seen(self.context, |packet| {
             let (outer, datagram) = Ipv4Header::parse(packet).ok()?;
             // A fragment of a tunnel packet is none of the G-PDUs that are to come.
             if outer.src() != ADIT_N3 || Piece::of(outer) != Piece::whole(outer.total_len()) {
@@ -172,38 +173,38 @@ impl<'a> FragmentProbe<'a> {
     /// What a packet of `bytes` octets from the UE becomes on N6; it must arrive.
     fn uplink(&self, bytes: u16) -> Result<Vec<Piece>> {
         carry("uplink", &self.ue, &self.dn, bytes)?;
-        at_server(self.stage, &self.dn_wire)
+        at_server(self.context, &self.dn_wire)
     }
 
     /// Packets beyond the MTU do not pass; their senders receive the MTU by ICMP.
     fn refused(&self) -> Result<()> {
-        let ue = self.stage.ue.ipv4();
+        let ue = self.context.ue.ipv4();
         send(&self.dn, &self.ue, FULL)?;
         let told =
-            self.dn_wire.seen(self.stage, |packet| fragmentation_needed(packet, (DN, ue)))?;
+            self.dn_wire.seen(self.context, |packet| fragmentation_needed(packet, (DN, ue)))?;
         ensure!(told == [FITS_N3], "downlink with DF: the sender was told {told:?}");
         send(&self.ue, &self.dn, BEYOND)?;
         let told =
-            self.ran_wire.seen(self.stage, |packet| fragmentation_needed(packet, (ue, DN)))?;
+            self.ran_wire.seen(self.context, |packet| fragmentation_needed(packet, (ue, DN)))?;
         ensure!(told == [MTU], "uplink with DF: the sender was told {told:?}");
-        let passed = at_server(self.stage, &self.dn_wire)?;
+        let passed = at_server(self.context, &self.dn_wire)?;
         ensure!(passed.is_empty(), "uplink with DF: {passed:?} arrived");
         Ok(())
     }
 }
 
 /// The packets of the stage's UE that came to the server.
-fn at_server(stage: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<Vec<Piece>> {
-    let ue = stage.ue.ipv4();
-    wire.seen(stage, |packet| {
+fn at_server(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<Vec<Piece>> {
+    let ue = context.ue.ipv4();
+    wire.seen(context, |packet| {
         let (ip, _) = Ipv4Header::parse(packet).ok()?;
         (ip.src() == ue).then(|| Piece::of(ip))
     })
 }
 
 /// Fragments of tunnel packets, but one of each, whose data went on with that of the one.
-fn reassembled(stage: &ScenarioContext<'_>) -> Result<u64> {
-    let document = stage.network.adit.admin().show("counters", stage.stop)?;
+fn reassembled(context: &ScenarioContext<'_>) -> Result<u64> {
+    let document = context.network.adit.admin().show("counters", context.stop)?;
     Ok(AditCounters::read(&document)?.punts.get("reassembled").copied().unwrap_or(0))
 }
 

@@ -9,10 +9,11 @@ use adit_types::{Qfi, Teid};
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
-use crate::demo::topology::{ADIT_N3, DN, LabUe, PEER_UPF};
 use crate::scenario::endpoint::Endpoint;
+use crate::scenario::expect::{all, both, none};
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets, receive, send};
-use crate::scenario::session::{ScenarioContext, ScenarioRules, all, both, none};
+use crate::scenario::session::{ScenarioContext, ScenarioRules};
+use crate::topology::{ADIT_N3, DN, LabUe, PEER_UPF};
 
 const INTERNET: NetworkInstance<'static> = NetworkInstance(b"internet");
 /// `scenario::PLAN` creates it.
@@ -23,37 +24,37 @@ const CORP_TEID: Teid = Teid(0xc0);
 const CORP_UE: LabUe = LabUe(200);
 
 /// The same UE address is a UE of its own in each; its server has the same address, too.
-pub fn network_instance(stage: &ScenarioContext<'_>) -> Result<String> {
-    let corp = stage.network.topology.corp.as_ref().context("a second data network")?;
-    let (ue, server) = (SocketAddrV4::new(stage.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
+pub fn network_instance(context: &ScenarioContext<'_>) -> Result<String> {
+    let corp = context.network.topology.corp.as_ref().context("a second data network")?;
+    let (ue, server) = (SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
     let corp_server = corp.enter(|| {
         let socket = UdpSocket::bind(server).with_context(|| format!("bind {server}"))?;
         socket.set_read_timeout(Some(Duration::from_millis(20))).context("receive timeout")?;
         Ok(socket)
     })?;
-    let gnb = Endpoint::open(stage, PEER_UPF, ADIT_N3)?;
-    let session = stage.establish_with(&ScenarioRules {
+    let gnb = Endpoint::open(context, PEER_UPF, ADIT_N3)?;
+    let session = context.establish_with(&ScenarioRules {
         network_instance: Some(INTERNET),
         ..ScenarioRules::USUAL
     })?;
     let rules = ScenarioRules {
         network_instance: Some(CORP),
-        ue: Some(stage.ue.ipv4()),
+        ue: Some(context.ue.ipv4()),
         to_access: Some(OuterHeaderCreation::gtpu_ipv4(CORP_TEID, PEER_UPF)),
         ..ScenarioRules::USUAL
     };
-    let corp_stage = ScenarioContext { ue: CORP_UE, ..*stage };
-    let corp_session = corp_stage.establish_with(&rules)?;
-    let probe = ProbeSockets::open(stage, PORT)?;
+    let corp_context = ScenarioContext { ue: CORP_UE, ..*context };
+    let corp_session = corp_context.establish_with(&rules)?;
+    let probe = ProbeSockets::open(context, PORT)?;
     let qfi = Qfi::new(ScenarioRules::QFI).context("a QFI")?;
 
     both("internet", &probe)?;
-    none("of internet, in corp", &receive(&corp_server, 0, stage.stop)?)?;
+    none("of internet, in corp", &receive(&corp_server, 0, context.stop)?)?;
     gnb.send(corp_session.established().uplink_teid, qfi, (ue, server), 0..DATAGRAMS)?;
-    all("corp, uplink", &receive(&corp_server, DATAGRAMS, stage.stop)?)?;
+    all("corp, uplink", &receive(&corp_server, DATAGRAMS, context.stop)?)?;
     none("of corp, in internet", &probe.receive_uplink(0)?)?;
     send(&corp_server, ue.into(), 0..DATAGRAMS)?;
-    let arrived = gnb.receive(stage, usize::try_from(DATAGRAMS)?)?;
+    let arrived = gnb.receive(context, usize::try_from(DATAGRAMS)?)?;
     ensure!(
         arrived.iter().copied().eq((0..DATAGRAMS).map(|number| (CORP_TEID, number))),
         "corp, downlink: {arrived:?} arrived"
@@ -62,7 +63,7 @@ pub fn network_instance(stage: &ScenarioContext<'_>) -> Result<String> {
 
     session.end()?;
     probe.send_downlink(0..DATAGRAMS)?;
-    let arrived = gnb.receive(stage, 0)?;
+    let arrived = gnb.receive(context, 0)?;
     ensure!(arrived.is_empty(), "after the end in internet, {arrived:?} arrived at the UE of corp");
     corp_session.end()?;
     Ok(format!("{} was a UE in each of two data networks with the same subnet", ue.ip()))

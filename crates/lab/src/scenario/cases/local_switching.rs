@@ -10,12 +10,12 @@ use anyhow::{Context, Result, ensure};
 
 use super::PORT;
 use crate::demo::report::AditCounters;
-use crate::demo::topology::{ADIT_N3, LabUe, PEER_UPF};
 use crate::gnb::{Leg, teid};
 use crate::scenario::endpoint::Endpoint;
 use crate::scenario::probe::DATAGRAMS;
 use crate::scenario::session::{ScenarioContext, ScenarioRules, ScenarioSession, TO_CORE};
 use crate::scenario::sniffer::Ipv4Capture;
+use crate::topology::{ADIT_N3, LabUe, PEER_UPF};
 
 /// The other UE: no scenario's own.
 const OTHER: LabUe = LabUe(240);
@@ -24,21 +24,21 @@ const OUTSIDE: ForwardingPolicy<'static> = ForwardingPolicy(b"outside");
 
 /// Both UEs reach each other and N6 carries nothing; with the policy, N6 carries everything, and
 /// the data network, which is no router, returns nothing.
-pub fn local_switching(stage: &ScenarioContext<'_>) -> Result<String> {
-    let other = ScenarioContext { network: stage.network, stop: stage.stop, ue: OTHER };
-    let gnb = Endpoint::open(stage, PEER_UPF, ADIT_N3)?;
-    let wire = Ipv4Capture::open(&stage.network.topology.dn)?;
-    let (here, there) = (establish(stage)?, establish(&other)?);
-    let ways = [(&here, stage.ue, &other), (&there, OTHER, stage)];
-    let before = switched(stage)?;
+pub fn local_switching(context: &ScenarioContext<'_>) -> Result<String> {
+    let other = ScenarioContext { network: context.network, stop: context.stop, ue: OTHER };
+    let gnb = Endpoint::open(context, PEER_UPF, ADIT_N3)?;
+    let wire = Ipv4Capture::open(&context.network.topology.dn)?;
+    let (here, there) = (establish(context)?, establish(&other)?);
+    let ways = [(&here, context.ue, &other), (&there, OTHER, context)];
+    let before = switched(context)?;
     for (session, from, to) in ways {
         let arrived = exchange(&gnb, session, from, to)?;
         let tunnel = teid(to.index(), Leg::First);
         ensure!(is_all(&arrived, tunnel), "at {} arrived {arrived:?}", to.ue.ipv4());
     }
-    let left = at_network(stage, &wire)?;
+    let left = at_network(context, &wire)?;
     ensure!(left == 0, "N6 had {left} packets between UEs");
-    let turned = switched(stage)? - before;
+    let turned = switched(context)? - before;
     ensure!(turned == 2 * u64::from(DATAGRAMS), "adit counts {turned} packets between UEs");
     let outside = UpdateForwardingParameters {
         forwarding_policy: Some(Nullable::Value(OUTSIDE)),
@@ -48,7 +48,7 @@ pub fn local_switching(stage: &ScenarioContext<'_>) -> Result<String> {
         session.forward(TO_CORE, outside)?;
         let arrived = exchange(&gnb, session, from, to)?;
         ensure!(arrived.is_empty(), "with the policy, {arrived:?} arrived by a tunnel");
-        let left = at_network(stage, &wire)?;
+        let left = at_network(context, &wire)?;
         ensure!(left == DATAGRAMS, "with the policy, N6 had {left} packets");
     }
     here.end()?;
@@ -59,9 +59,9 @@ pub fn local_switching(stage: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// A session whose tunnel leads to the scenario's own gNB.
-fn establish<'a>(stage: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>> {
-    let tunnel = OuterHeaderCreation::gtpu_ipv4(teid(stage.index(), Leg::First), PEER_UPF);
-    stage.establish_with(&ScenarioRules { to_access: Some(tunnel), ..ScenarioRules::USUAL })
+fn establish<'a>(context: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>> {
+    let tunnel = OuterHeaderCreation::gtpu_ipv4(teid(context.index(), Leg::First), PEER_UPF);
+    context.establish_with(&ScenarioRules { to_access: Some(tunnel), ..ScenarioRules::USUAL })
 }
 
 /// Sends datagrams from one UE to the other; what comes back by tunnels.
@@ -82,16 +82,16 @@ fn is_all(arrived: &[(Teid, u32)], tunnel: Teid) -> bool {
 }
 
 /// How many packets between the two UEs have come to the data network.
-fn at_network(stage: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<u32> {
-    let ues: [Ipv4Addr; 2] = [stage.ue.ipv4(), OTHER.ipv4()];
-    let seen = wire.seen(stage, |packet| {
+fn at_network(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<u32> {
+    let ues: [Ipv4Addr; 2] = [context.ue.ipv4(), OTHER.ipv4()];
+    let seen = wire.seen(context, |packet| {
         let (ip, _) = Ipv4Header::parse(packet).ok()?;
         (ues.contains(&ip.src()) && ues.contains(&ip.dst())).then_some(())
     })?;
     Ok(u32::try_from(seen.len())?)
 }
 
-fn switched(stage: &ScenarioContext<'_>) -> Result<u64> {
-    let document = stage.network.adit.admin().show("counters", stage.stop)?;
+fn switched(context: &ScenarioContext<'_>) -> Result<u64> {
+    let document = context.network.adit.admin().show("counters", context.stop)?;
     Ok(AditCounters::read(&document)?.locally_switched_pkts)
 }

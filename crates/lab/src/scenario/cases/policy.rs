@@ -8,8 +8,9 @@ use anyhow::{Context, Result, ensure};
 
 use super::PORT;
 use crate::netns::NetNamespace;
+use crate::scenario::expect::{all, both};
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
-use crate::scenario::session::{ScenarioContext, ScenarioRules, TO_CORE, all, both};
+use crate::scenario::session::{ScenarioContext, ScenarioRules, TO_CORE};
 use crate::scenario::sniffer::ServerSniffer;
 use adit_lab_process::stop::EnvironmentError;
 
@@ -19,20 +20,20 @@ const POLICY: ForwardingPolicy<'static> = ForwardingPolicy(b"firewall");
 const MARKED: u8 = 18 << 2;
 
 /// With the policy, packets go by another station and carry its DSCP; without it, straight.
-pub fn forwarding_policy(stage: &ScenarioContext<'_>) -> Result<String> {
-    let dn = &stage.network.topology.dn;
-    let station = match stage.network.topology.add_station() {
+pub fn forwarding_policy(context: &ScenarioContext<'_>) -> Result<String> {
+    let dn = &context.network.topology.dn;
+    let station = match context.network.topology.add_station() {
         Err(error) if error.is::<EnvironmentError>() => return Ok(format!("not tried: {error}")),
         station => station?,
     };
     let session =
-        stage.establish_with(&ScenarioRules { policy: Some(POLICY), ..ScenarioRules::USUAL })?;
-    let probe = ProbeSockets::open(stage, PORT)?;
-    let sniffer = ServerSniffer::open(stage)?;
+        context.establish_with(&ScenarioRules { policy: Some(POLICY), ..ScenarioRules::USUAL })?;
+    let probe = ProbeSockets::open(context, PORT)?;
+    let sniffer = ServerSniffer::open(context)?;
     let by_station = |what: &str| -> Result<(u64, Vec<u8>)> {
         let before = received(dn, station)?;
         all(what, &probe.uplink()?)?;
-        Ok((received(dn, station)? - before, sniffer.seen(stage)?))
+        Ok((received(dn, station)? - before, sniffer.seen(context)?))
     };
     let (pkts, tos) = by_station("with the policy")?;
     ensure!(pkts >= DATAGRAMS.into(), "only {pkts} packets came by the policy's next hop");

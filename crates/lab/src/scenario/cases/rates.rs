@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::{PORT, QFI};
 use crate::demo::report::AditCounters;
+use crate::scenario::expect::{all, both};
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
-use crate::scenario::session::{QER, ScenarioContext, UplinkPdr, all, both};
+use crate::scenario::session::{ALL_UPLINK, QER, ScenarioContext};
 
 /// Packets that pass in uplink in an hour.
 const PKTS_MAX: u16 = 3;
@@ -17,9 +18,9 @@ const HOUR: u8 = 2;
 
 /// The first packets of an hour pass in uplink, the others are counted, and downlink is free. A
 /// higher rate goes on with what passed.
-pub fn packet_rate(stage: &ScenarioContext<'_>) -> Result<String> {
-    let session = stage.establish(&[UplinkPdr::EVERYTHING], QFI)?;
-    let probe = ProbeSockets::open(stage, PORT)?;
+pub fn packet_rate(context: &ScenarioContext<'_>) -> Result<String> {
+    let session = context.establish(&[ALL_UPLINK], QFI)?;
+    let probe = ProbeSockets::open(context, PORT)?;
     both("without a packet rate", &probe)?;
     let limit = |packets_max| {
         let uplink = Some(PacketRateLimit { time_unit: HOUR, packets_max });
@@ -27,19 +28,19 @@ pub fn packet_rate(stage: &ScenarioContext<'_>) -> Result<String> {
         session.enforce(UpdateQer { packet_rate, ..UpdateQer::new(QER) })
     };
     limit(PKTS_MAX)?;
-    let before = dropped(stage)?;
+    let before = dropped(context)?;
     let arrived = probe.uplink()?;
     ensure!(
         arrived.iter().copied().eq(0..PKTS_MAX.into()),
         "{arrived:?} arrived in the first hour"
     );
-    let drops = dropped(stage)? - before;
+    let drops = dropped(context)? - before;
     ensure!(
         drops == u64::from(DATAGRAMS) - u64::from(PKTS_MAX),
         "{drops} packets are counted as packet_rate_exceeded"
     );
     all("downlink", &probe.downlink()?)?;
-    ensure!(left(stage)? == 0, "adit show qos tells {} packets left", left(stage)?);
+    ensure!(left(context)? == 0, "adit show qos tells {} packets left", left(context)?);
     limit(PKTS_MAX + 2)?;
     let arrived = probe.uplink()?;
     ensure!(arrived == [0, 1], "{arrived:?} arrived of the two more");
@@ -47,16 +48,16 @@ pub fn packet_rate(stage: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("{PKTS_MAX} of {DATAGRAMS} packets passed in an hour, then two more"))
 }
 
-fn dropped(stage: &ScenarioContext<'_>) -> Result<u64> {
-    let document = stage.network.adit.admin().show("counters", stage.stop)?;
+fn dropped(context: &ScenarioContext<'_>) -> Result<u64> {
+    let document = context.network.adit.admin().show("counters", context.stop)?;
     let drops = AditCounters::read(&document)?.drops;
     Ok(drops.get("packet_rate_exceeded").copied().unwrap_or(0))
 }
 
 /// Packets that adit says are left for the stage's UE.
-fn left(stage: &ScenarioContext<'_>) -> Result<u64> {
-    let document = stage.network.adit.admin().show("qos", stage.stop)?;
-    let ue = stage.ue.ipv4().to_string();
+fn left(context: &ScenarioContext<'_>) -> Result<u64> {
+    let document = context.network.adit.admin().show("qos", context.stop)?;
+    let ue = context.ue.ipv4().to_string();
     let is_ours = |row: &&Value| {
         let ues = row["ue"].as_array().map_or(&[][..], Vec::as_slice);
         ues.iter().any(|known| known.as_str().is_some_and(|known| known.starts_with(&ue)))

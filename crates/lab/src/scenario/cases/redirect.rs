@@ -12,9 +12,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::PORT;
 use crate::demo::report::AditCounters;
-use crate::demo::topology::DN;
+use crate::scenario::expect::none;
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
-use crate::scenario::session::{ScenarioContext, ScenarioRules, TO_ACCESS, TO_CORE, none};
+use crate::scenario::session::{ScenarioContext, ScenarioRules, TO_ACCESS, TO_CORE};
+use crate::topology::DN;
 use adit_lab_process::process::{Program, ProgramOutput};
 use adit_lab_process::stop::POLL;
 
@@ -38,14 +39,14 @@ fn to(address_type: RedirectAddressType, address: &str) -> RedirectInformation<'
 
 /// A client gets the URL from port 80 of any host, other ports are dropped. With an address, its
 /// connection reaches another server, and works when the answers get the address that it asked.
-pub fn redirect(stage: &ScenarioContext<'_>) -> Result<String> {
+pub fn redirect(context: &ScenarioContext<'_>) -> Result<String> {
     let url = to(RedirectAddressType::Url, PORTAL);
     let session =
-        stage.establish_with(&ScenarioRules { redirect: Some(url), ..ScenarioRules::USUAL })?;
-    let answer = ask(stage, HTTP, CLIENT_LIMIT)?;
+        context.establish_with(&ScenarioRules { redirect: Some(url), ..ScenarioRules::USUAL })?;
+    let answer = ask(context, HTTP, CLIENT_LIMIT)?;
     let wanted = format!("302 {PORTAL}");
     ensure!(answer.stdout == wanted, "to a URL: {:?} ({})", answer.stdout, answer.complaint);
-    dropped(stage)?;
+    dropped(context)?;
 
     let (server, host) = (DN.to_string(), HOST.to_string());
     let redirecting = |far, address| {
@@ -56,15 +57,15 @@ pub fn redirect(stage: &ScenarioContext<'_>) -> Result<String> {
     };
     redirecting(TO_CORE, &server)?;
     redirecting(TO_ACCESS, &host)?;
-    let (answer, clients) = served(stage, || ask(stage, HTTP, CLIENT_LIMIT))?;
+    let (answer, clients) = served(context, || ask(context, HTTP, CLIENT_LIMIT))?;
     let wanted = format!("{PAGE}200 ");
     ensure!(answer.stdout == wanted, "to a server: {:?} ({})", answer.stdout, answer.complaint);
-    ensure!(clients == [stage.ue.ipv4()], "the server was asked by {clients:?}");
+    ensure!(clients == [context.ue.ipv4()], "the server was asked by {clients:?}");
 
     let redirect_information = Some(Nullable::Null);
     let none = UpdateForwardingParameters::new();
     session.forward(TO_ACCESS, UpdateForwardingParameters { redirect_information, ..none })?;
-    let (answer, clients) = served(stage, || ask(stage, HTTP, SILENCE))?;
+    let (answer, clients) = served(context, || ask(context, HTTP, SILENCE))?;
     ensure!(!answer.success, "answers of another address were taken: {:?}", answer.stdout);
     ensure!(clients.is_empty(), "a server whose answers are foreign was asked by {clients:?}");
     session.end()?;
@@ -72,18 +73,18 @@ pub fn redirect(stage: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// With a redirection to a URL, only HTTP is answered; adit counts what it drops.
-fn dropped(stage: &ScenarioContext<'_>) -> Result<()> {
+fn dropped(context: &ScenarioContext<'_>) -> Result<()> {
     let count = || -> Result<u64> {
-        let document = stage.network.adit.admin().show("counters", stage.stop)?;
+        let document = context.network.adit.admin().show("counters", context.stop)?;
         let drops = AditCounters::read(&document)?.drops;
         Ok(drops.get("redirect_unmatched").copied().unwrap_or(0))
     };
     let before = count()?;
-    let answer = ask(stage, OTHER_PORT, SILENCE)?;
+    let answer = ask(context, OTHER_PORT, SILENCE)?;
     ensure!(!answer.success, "port {OTHER_PORT} answered {:?}", answer.stdout);
     let attempts = count()? - before;
     ensure!(attempts > 0, "no segment to port {OTHER_PORT} is counted as redirect_unmatched");
-    none("no TCP", &ProbeSockets::open(stage, PORT)?.uplink()?)?;
+    none("no TCP", &ProbeSockets::open(context, PORT)?.uplink()?)?;
     let datagrams = count()? - before - attempts;
     ensure!(
         datagrams >= DATAGRAMS.into(),
@@ -93,22 +94,22 @@ fn dropped(stage: &ScenarioContext<'_>) -> Result<()> {
 }
 
 /// Asks [`HOST`] as the stage's UE. The output is the page, the status and the new location.
-fn ask(stage: &ScenarioContext<'_>, port: u16, limit: Duration) -> Result<ProgramOutput> {
-    let mut command = stage.network.topology.ran.command("curl");
+fn ask(context: &ScenarioContext<'_>, port: u16, limit: Duration) -> Result<ProgramOutput> {
+    let mut command = context.network.topology.ran.command("curl");
     command
-        .args(["--silent", "--show-error", "--noproxy", "*", "--interface", &stage.ue.device()])
+        .args(["--silent", "--show-error", "--noproxy", "*", "--interface", &context.ue.device()])
         .args(["--max-time", &limit.as_secs_f64().to_string()])
         .args(["--write-out", "%{http_code} %{redirect_url}"])
         .arg(format!("http://{HOST}:{port}/"));
-    Program::start(stage.network.dir(), "curl", command, limit + CLIENT_LIMIT)?.wait(stage.stop)
+    Program::start(context.network.dir(), "curl", command, limit + CLIENT_LIMIT)?.wait(context.stop)
 }
 
 /// What `work` returns and who asked the server in the data network while it ran.
 fn served<T>(
-    stage: &ScenarioContext<'_>,
+    context: &ScenarioContext<'_>,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<(T, Vec<Ipv4Addr>)> {
-    let listener = stage.network.topology.dn.enter(|| {
+    let listener = context.network.topology.dn.enter(|| {
         TcpListener::bind((DN, HTTP)).with_context(|| format!("listen at {DN}:{HTTP}"))
     })?;
     listener.set_nonblocking(true).context("a listener that does not block")?;

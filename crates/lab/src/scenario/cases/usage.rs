@@ -10,8 +10,9 @@ use adit_types::UrrId;
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
+use crate::scenario::expect::{all, both, none};
 use crate::scenario::probe::{DATAGRAMS, PACKET_BYTES, ProbeSockets};
-use crate::scenario::session::{ScenarioContext, ScenarioRules, ScenarioSession, all, both, none};
+use crate::scenario::session::{ScenarioContext, ScenarioRules, ScenarioSession};
 use adit_lab_smf::inbox::ReportedUsage;
 
 const URR: UrrId = UrrId(1);
@@ -23,24 +24,24 @@ fn urr(triggers: ReportingTriggers) -> CreateUrr<'static> {
 }
 
 fn establish<'a>(
-    stage: &'a ScenarioContext<'a>,
+    context: &'a ScenarioContext<'a>,
     urr: CreateUrr<'_>,
 ) -> Result<ScenarioSession<'a>> {
-    stage.establish_with(&ScenarioRules { urrs: &[urr], ..ScenarioRules::USUAL })
+    context.establish_with(&ScenarioRules { urrs: &[urr], ..ScenarioRules::USUAL })
 }
 
 /// Each time the threshold is reached a report comes; together with the last one they tell exactly
 /// what the lab sent.
-pub fn threshold(stage: &ScenarioContext<'_>) -> Result<String> {
+pub fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
     let total = Some(3 * LOOK_BYTES);
     let session = establish(
-        stage,
+        context,
         CreateUrr {
             volume_threshold: Some(VolumeThreshold { total, ..VolumeThreshold::default() }),
             ..urr(ReportingTriggers::VOLTH)
         },
     )?;
-    let probe = ProbeSockets::open(stage, PORT)?;
+    let probe = ProbeSockets::open(context, PORT)?;
     let mut usages = Vec::new();
     for round in 1..=4u64 {
         both("traffic", &probe)?;
@@ -65,13 +66,13 @@ pub fn threshold(stage: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// Traffic passes up to the quota, is told of, and passes again after a new one.
-pub fn quota(stage: &ScenarioContext<'_>) -> Result<String> {
+pub fn quota(context: &ScenarioContext<'_>) -> Result<String> {
     let quota = || VolumeQuota { total: Some(2 * LOOK_BYTES), ..VolumeQuota::default() };
     let session = establish(
-        stage,
+        context,
         CreateUrr { volume_quota: Some(quota()), ..urr(ReportingTriggers::VOLQU) },
     )?;
-    let probe = ProbeSockets::open(stage, PORT)?;
+    let probe = ProbeSockets::open(context, PORT)?;
     both("within the quota", &probe)?;
     let usage = session.usage("report of VOLQU", UsageReportTrigger::VOLQU)?;
     ensure!(usage.total() == 2 * LOOK_BYTES, "the report says {:?}", usage.volume);
@@ -86,9 +87,9 @@ pub fn quota(stage: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// The first packet is told of.
-pub fn start_of_traffic(stage: &ScenarioContext<'_>) -> Result<String> {
-    let session = establish(stage, urr(ReportingTriggers::START))?;
-    let probe = ProbeSockets::open(stage, PORT)?;
+pub fn start_of_traffic(context: &ScenarioContext<'_>) -> Result<String> {
+    let session = establish(context, urr(ReportingTriggers::START))?;
+    let probe = ProbeSockets::open(context, PORT)?;
     all("traffic", &probe.uplink()?)?;
     let usage = session.usage("report of START", UsageReportTrigger::START)?;
     session.end()?;
@@ -97,10 +98,10 @@ pub fn start_of_traffic(stage: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// A session without packets is told of. Spec: TS 29.244 §5.11.3.
-pub fn inactivity(stage: &ScenarioContext<'_>) -> Result<String> {
+pub fn inactivity(context: &ScenarioContext<'_>) -> Result<String> {
     let inactivity = Some(UserPlaneInactivityTimer(1));
-    let session = stage.establish_with(&ScenarioRules { inactivity, ..ScenarioRules::USUAL })?;
-    let probe = ProbeSockets::open(stage, PORT)?;
+    let session = context.establish_with(&ScenarioRules { inactivity, ..ScenarioRules::USUAL })?;
+    let probe = ProbeSockets::open(context, PORT)?;
     both("traffic", &probe)?;
     session.report("User Plane Inactivity Report", |report| {
         report.report_type.contains(ReportType::UPIR).then_some(())

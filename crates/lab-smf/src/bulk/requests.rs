@@ -1,36 +1,32 @@
-//! The requests for one session, and what their answers give.
+//! The requests for one session of many, and what their answers give.
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use adit_lab_engine::frame::PROBE_PORT;
 use adit_pfcp::grouped::{
-    CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, UpdateFar,
-    UpdateForwardingParameters,
+    CreateQer, CreateUrr, ForwardingParameters, UpdateFar, UpdateForwardingParameters,
 };
 use adit_pfcp::ie::{
-    ApplyAction, AveragingWindow, DestinationInterface, FSeid, FTeid, FTeidAddress, GateStatus,
-    Gbr, Mbr, MeasurementMethod, NetworkInstance, Nullable, OuterHeaderCreation,
-    OuterHeaderRemovalDescription, PdnType, QerCorrelationId, ReportingTriggers, SdfFilter,
-    SourceInterface, UeIpAddress, VolumeThreshold,
+    ApplyAction, AveragingWindow, DestinationInterface, FTeid, FTeidAddress, GateStatus, Gbr, Mbr,
+    MeasurementMethod, NetworkInstance, Nullable, OuterHeaderCreation, QerCorrelationId,
+    ReportingTriggers, UeIpAddress, VolumeThreshold,
 };
-use adit_pfcp::message::{
-    SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
-};
+use adit_pfcp::message::{SessionDeletionRequest, SessionModificationRequest};
 use adit_pfcp::{Message, encode};
-use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Seid, Teid, UrrId};
+use adit_types::{BitRate, PdrId, QerId, Seid, Teid, UrrId};
 use anyhow::{Context, Result, bail};
 
-use super::exchange::Procedure;
-use super::profile::Kbps;
-use super::{SessionProfile, SessionsConfig, SmfIdentity, TeidAllocation, UpfSessionIds};
 use crate::answer::accepted;
-use adit_lab_engine::frame::PROBE_PORT;
+use crate::bulk::{SessionsConfig, TeidAllocation, UpfSessionIds};
+use crate::exchange::Procedure;
+use crate::identity::SmfIdentity;
+use crate::profile::{Kbps, SessionProfile};
+use crate::rules::{FlowPdr, LabSessionRules, forward};
+use crate::single::{DOWNLINK_FAR, UPLINK_FAR, UPLINK_PDR};
 
 /// A volume threshold that nobody reaches: the URR measures and never reports.
 const NEVER_BYTES: u64 = 1 << 60;
-const UPLINK_FAR: FarId = FarId(1);
-const DOWNLINK_FAR: FarId = FarId(2);
 /// PDRs of the uplink have odd identifiers, those of the downlink even ones.
-const UPLINK_PDR: PdrId = PdrId(1);
 const DOWNLINK_PDR: PdrId = PdrId(2);
 /// Precedence of the PDRs for all traffic; those with filters go before.
 const PRECEDENCE: u32 = 255;
@@ -38,25 +34,23 @@ const PRECEDENCE: u32 = 255;
 /// Establishes sessions.
 #[derive(Debug)]
 pub struct Establishment<'c> {
-    /// What is wanted.
+    /// The sessions.
     pub config: &'c SessionsConfig,
-    /// Who we are.
+    /// The SMF.
     pub identity: &'c SmfIdentity,
     /// What the UPF gave.
     pub sessions: &'c mut UpfSessionIds,
 }
 
-/// The rules of one session as IEs borrow them.
-struct SessionRuleIes {
-    qer_ids: Vec<QerId>,
-    urr_ids: Vec<UrrId>,
+/// The QERs and URRs of a profile, and its flow descriptions.
+struct ProfileRules {
     qers: Vec<CreateQer<'static>>,
     urrs: Vec<CreateUrr<'static>>,
-    /// Flow descriptions; both directions use the same, written for the downlink.
+    /// Both directions use the same, written for the downlink.
     flows: Vec<String>,
 }
 
-impl SessionRuleIes {
+impl ProfileRules {
     fn of(profile: &SessionProfile) -> Self {
         let mut qers = Vec::new();
         let each = |rate: Kbps| rate.each_bps().map(BitRate::from_bps);
@@ -95,13 +89,7 @@ impl SessionRuleIes {
                 if is_last && profile.match_flow { PROBE_PORT } else { 1000 + u16::from(at) };
             format!("permit out ip from any {port} to assigned")
         };
-        Self {
-            qer_ids: qers.iter().map(|qer| qer.qer_id).collect(),
-            urr_ids: urrs.iter().map(|urr| urr.urr_id).collect(),
-            qers,
-            urrs,
-            flows: (0..profile.flows).map(flow).collect(),
-        }
+        Self { qers, urrs, flows: (0..profile.flows).map(flow).collect() }
     }
 }
 
@@ -132,20 +120,14 @@ impl SessionsConfig {
     }
 
     /// Octets of an establishment.
-    pub(super) fn establishment(
+    pub(crate) fn establishment(
         &self,
         identity: &SmfIdentity,
         index: u32,
         sequence: u32,
         out: &mut [u8],
     ) -> Result<usize> {
-        let rules = SessionRuleIes::of(self.profile(index));
-        let ue = |destination| {
-            let v4 = (!self.ipv6).then(|| self.endpoints.ue_v4(index));
-            let v6 = self.ipv6.then(|| self.endpoints.ue_v6(index));
-            UeIpAddress { v4, v6, destination, ..UeIpAddress::default() }
-        };
-        let (from_ue, to_ue) = ([ue(false)], [ue(true)]);
+        let rules = ProfileRules::of(self.profile(index));
         let f_teid = match self.teids {
             TeidAllocation::Given(first) => FTeid::Given {
                 teid: Teid(first.wrapping_add(index)),
@@ -161,57 +143,19 @@ impl SessionsConfig {
                 choose_id: (!rules.flows.is_empty()).then(Default::default),
             },
         };
+        let mut uplinks = vec![FlowPdr::all_traffic(UPLINK_PDR, PRECEDENCE, UPLINK_FAR)];
+        let mut downlinks = vec![FlowPdr::all_traffic(DOWNLINK_PDR, PRECEDENCE, DOWNLINK_FAR)];
+        for (flow, at) in rules.flows.iter().zip(1u16..) {
+            let pdr = |id, far| FlowPdr {
+                sdf: Some(flow),
+                ..FlowPdr::all_traffic(PdrId(id), u32::from(at), far)
+            };
+            uplinks.push(pdr(2 * at + 1, UPLINK_FAR));
+            downlinks.push(pdr(2 * at + 2, DOWNLINK_FAR));
+        }
         let [access, core] = &self.network_instances;
         let access = access.as_deref().map(|name| NetworkInstance(name.as_bytes()));
         let core = core.as_deref().map(|name| NetworkInstance(name.as_bytes()));
-        let filters: Vec<[SdfFilter<'_>; 1]> =
-            rules.flows.iter().map(|flow| [SdfFilter::from_flow_description(flow)]).collect();
-        let removal = if self.upf.is_ipv4() {
-            OuterHeaderRemovalDescription::GtpuUdpIpv4
-        } else {
-            OuterHeaderRemovalDescription::GtpuUdpIpv6
-        };
-        let uplink = |id, precedence, filters| CreatePdr {
-            outer_header_removal: Some(removal.into()),
-            far_id: Some(UPLINK_FAR),
-            qer_ids: (&*rules.qer_ids).into(),
-            urr_ids: (&*rules.urr_ids).into(),
-            ..CreatePdr::new(
-                id,
-                Precedence(precedence),
-                Pdi {
-                    local_f_teid: Some(f_teid),
-                    network_instance: access,
-                    ue_ip_addresses: (&from_ue).into(),
-                    sdf_filters: filters,
-                    ..Pdi::new(SourceInterface::Access)
-                },
-            )
-        };
-        let downlink = |id, precedence, filters| CreatePdr {
-            far_id: Some(DOWNLINK_FAR),
-            qer_ids: (&*rules.qer_ids).into(),
-            urr_ids: (&*rules.urr_ids).into(),
-            ..CreatePdr::new(
-                id,
-                Precedence(precedence),
-                Pdi {
-                    network_instance: core,
-                    ue_ip_addresses: (&to_ue).into(),
-                    sdf_filters: filters,
-                    ..Pdi::new(SourceInterface::Core)
-                },
-            )
-        };
-        let mut pdrs = vec![
-            uplink(UPLINK_PDR, PRECEDENCE, Default::default()),
-            downlink(DOWNLINK_PDR, PRECEDENCE, Default::default()),
-        ];
-        for (filters, at) in filters.iter().zip(1u16..) {
-            let precedence = u32::from(at);
-            pdrs.push(uplink(PdrId(2 * at + 1), precedence, filters.into()));
-            pdrs.push(downlink(PdrId(2 * at + 2), precedence, filters.into()));
-        }
         let to_access = ForwardingParameters {
             network_instance: access,
             outer_header_creation: Some(self.downlink_tunnel(index, 0)),
@@ -221,29 +165,32 @@ impl SessionsConfig {
             network_instance: core,
             ..ForwardingParameters::new(DestinationInterface::Core)
         };
-        let forward = |id, parameters| CreateFar {
-            forwarding_parameters: Some(parameters),
-            ..CreateFar::new(id, ApplyAction::FORW)
+        let rules = LabSessionRules {
+            cp_seid: Seid(u64::from(index) + 1),
+            f_teid,
+            ue: UeIpAddress {
+                v4: (!self.ipv6).then(|| self.endpoints.ue_v4(index)),
+                v6: self.ipv6.then(|| self.endpoints.ue_v6(index)),
+                ..UeIpAddress::default()
+            },
+            framed_routes: &[],
+            network_instances: [access, core],
+            uplinks: &uplinks,
+            downlinks: &downlinks,
+            more_pdrs: &[],
+            fars: &[forward(UPLINK_FAR, to_core), forward(DOWNLINK_FAR, to_access)],
+            qers: &rules.qers,
+            urrs: &rules.urrs,
+            bars: &[],
+            inactivity: None,
         };
-        let fars = [forward(UPLINK_FAR, to_core), forward(DOWNLINK_FAR, to_access)];
-        let pdn_type = if self.ipv6 { PdnType::Ipv6 } else { PdnType::Ipv4 };
-        let cp_f_seid = FSeid::new(Seid(u64::from(index) + 1), identity.address);
-        let request = SessionEstablishmentRequest {
-            pdn_type: Some(pdn_type),
-            create_qers: (&*rules.qers).into(),
-            create_urrs: (&*rules.urrs).into(),
-            ..SessionEstablishmentRequest::new(
-                identity.node_id(),
-                cp_f_seid,
-                (&*pdrs).into(),
-                (&fars).into(),
-            )
-        };
-        encode(out, Some(Seid(0)), sequence, &request).context("encode an establishment")
+        rules
+            .with_request(identity, |request| encode(out, Some(Seid(0)), sequence, request))
+            .context("encode an establishment")
     }
 
     /// Notes what the UPF gave for a session.
-    pub(super) fn established(
+    pub(crate) fn established(
         &self,
         index: u32,
         message: &Message<'_>,
@@ -253,7 +200,7 @@ impl SessionsConfig {
             bail!("the UPF answered an establishment with {}", message.message_type())
         };
         let offending = response.offending_ie.map(|ie| ie.0);
-        accepted("the UPF", "Session Establishment", response.cause, offending)
+        accepted("Session Establishment", response.cause, offending)
             .with_context(|| format!("session {index}"))?;
         let up_f_seid = response.up_f_seid.context("the UPF accepted without an F-SEID")?;
         let teid = match self.teids {
@@ -340,7 +287,7 @@ pub fn modified(index: u32, message: &Message<'_>) -> Result<()> {
         bail!("the UPF answered a modification with {}", message.message_type())
     };
     let offending = response.offending_ie.map(|ie| ie.0);
-    accepted("the UPF", "Session Modification", response.cause, offending)
+    accepted("Session Modification", response.cause, offending)
         .with_context(|| format!("session {index}"))
 }
 
@@ -363,7 +310,7 @@ pub fn deleted(index: u32, message: &Message<'_>) -> Result<()> {
         bail!("the UPF answered a deletion with {}", message.message_type())
     };
     let offending = response.offending_ie.map(|ie| ie.0);
-    accepted("the UPF", "Session Deletion", response.cause, offending)
+    accepted("Session Deletion", response.cause, offending)
         .with_context(|| format!("session {index}"))
 }
 

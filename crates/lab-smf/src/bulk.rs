@@ -1,0 +1,145 @@
+//! Procedures over many sessions: establish, modify and delete them at a rate, or as fast as the
+//! UPF answers.
+
+pub mod requests;
+
+use std::net::IpAddr;
+use std::ops::Range;
+use std::time::Instant;
+
+use adit_lab_engine::frame::Endpoints;
+use anyhow::Result;
+
+use self::requests::{Deletion, Establishment};
+use crate::exchange::{Exchange, Procedure, ProcedureReport};
+use crate::profile::SessionProfile;
+use crate::smf::{LOOK, LabSmf};
+
+/// Who chooses the uplink TEIDs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TeidAllocation {
+    /// The SMF: session *k* has the *k*-th after this.
+    Given(u32),
+    /// The UPF.
+    Chosen,
+}
+
+/// The sessions to establish.
+#[derive(Debug, Clone)]
+pub struct SessionsConfig {
+    /// Their number.
+    pub count: u32,
+    /// UE addresses.
+    pub endpoints: Endpoints,
+    /// The UEs have an IPv6 prefix instead of an IPv4 address.
+    pub ipv6: bool,
+    /// gNB addresses; session *k* is at gNB *k* modulo their number.
+    pub gnbs: Vec<IpAddr>,
+    /// TEID of session 0 at its gNB; session *k* has the *k*-th after it.
+    pub gnb_teid: u32,
+    /// GTP-U address of the UPF, of the family of the gNBs.
+    pub upf: IpAddr,
+    /// Who chooses the uplink TEIDs.
+    pub teids: TeidAllocation,
+    /// The rules of the sessions behind those of `profiles`.
+    pub profile: SessionProfile,
+    /// The rules of the first sessions, each profile with the number of its sessions.
+    pub profiles: Vec<(u32, SessionProfile)>,
+    /// Network instances of the access and the core side, if the UPF needs them.
+    pub network_instances: [Option<String>; 2],
+}
+
+/// Identifiers that the UPF gave, by session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpfSessionIds {
+    /// The UPF's SEIDs.
+    pub up_seids: Vec<u64>,
+    /// Uplink TEIDs.
+    pub uplink_teids: Vec<u32>,
+}
+
+impl LabSmf {
+    /// Establishes all sessions. Returns what the UPF gave, and how long it took.
+    ///
+    /// # Errors
+    /// Those of `watch`; a refusal, with its Cause; a request that stayed unanswered.
+    pub fn establish_all(
+        &mut self,
+        config: &SessionsConfig,
+        watch: impl FnMut() -> Result<()>,
+    ) -> Result<(UpfSessionIds, ProcedureReport)> {
+        let mut sessions = UpfSessionIds::default();
+        let report = self.establish_range(config, 0..config.count, &mut sessions, false, watch)?;
+        Ok((sessions, report))
+    }
+
+    /// Establishes the sessions of a range; `tolerant` counts refusals instead of ending.
+    ///
+    /// # Errors
+    /// As for [`Self::establish_all`].
+    pub fn establish_range(
+        &mut self,
+        config: &SessionsConfig,
+        range: Range<u32>,
+        sessions: &mut UpfSessionIds,
+        tolerant: bool,
+        watch: impl FnMut() -> Result<()>,
+    ) -> Result<ProcedureReport> {
+        let count = usize::try_from(range.end).unwrap_or(usize::MAX);
+        sessions.up_seids.resize(count, 0);
+        sessions.uplink_teids.resize(count, 0);
+        let identity = self.identity().clone();
+        let mut procedure = Establishment { config, identity: &identity, sessions };
+        let report = self.run_procedure(range, tolerant, &mut procedure, watch)?;
+        self.set_sessions(sessions);
+        Ok(report)
+    }
+
+    /// Notes the UPF's SEIDs, which answers to its reports carry.
+    pub fn set_sessions(&mut self, sessions: &UpfSessionIds) {
+        self.state.up_seids().clone_from(&sessions.up_seids);
+    }
+
+    /// Deletes all sessions.
+    ///
+    /// # Errors
+    /// As for [`Self::establish_all`].
+    pub fn delete_all(&mut self, watch: impl FnMut() -> Result<()>) -> Result<ProcedureReport> {
+        let count = u32::try_from(self.state.up_seids().len()).unwrap_or(u32::MAX);
+        self.delete_range(0..count, watch)
+    }
+
+    /// Deletes the sessions of a range.
+    ///
+    /// # Errors
+    /// As for [`Self::establish_all`].
+    pub fn delete_range(
+        &mut self,
+        range: Range<u32>,
+        watch: impl FnMut() -> Result<()>,
+    ) -> Result<ProcedureReport> {
+        let up_seids = self.state.up_seids().clone();
+        self.run_procedure(range, false, &mut Deletion { up_seids: &up_seids }, watch)
+    }
+
+    /// Runs a procedure for the sessions of a range.
+    fn run_procedure(
+        &mut self,
+        range: Range<u32>,
+        tolerant: bool,
+        procedure: &mut dyn Procedure,
+        mut watch: impl FnMut() -> Result<()>,
+    ) -> Result<ProcedureReport> {
+        self.wait_for_answers()?;
+        let mut exchange = Exchange::new(range, self.options.rate, tolerant);
+        let mut watched = Instant::now();
+        while !exchange.is_over() {
+            self.step(&mut exchange, procedure)?;
+            if watched.elapsed() >= LOOK {
+                watch()?;
+                watched = Instant::now();
+            }
+        }
+        Ok(exchange.report())
+    }
+}

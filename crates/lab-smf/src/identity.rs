@@ -1,0 +1,41 @@
+//! The address and Node ID that the SMF has on N4.
+
+use std::net::IpAddr;
+
+use adit_lab_process::stop::environment;
+use adit_pfcp::ie::{Fqdn, NodeId};
+use anyhow::Result;
+
+/// Address and Node ID of the SMF.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SmfIdentity {
+    /// The address in its F-SEIDs.
+    pub address: IpAddr,
+    /// Its Node ID if that is not the address: another address or a domain name.
+    pub name: Option<String>,
+}
+
+impl SmfIdentity {
+    /// Checks the name.
+    ///
+    /// # Errors
+    /// It is neither an address nor a domain name.
+    pub fn new(address: IpAddr, name: Option<&str>) -> Result<Self> {
+        let is_wrong =
+            |name: &&str| name.parse::<IpAddr>().is_err() && Fqdn::from_text(name).is_none();
+        if let Some(name) = name.filter(is_wrong) {
+            return Err(environment(format!("--node-id {name}: neither an address nor a name")));
+        }
+        Ok(Self { address, name: name.map(str::to_owned) })
+    }
+
+    /// The Node ID.
+    #[must_use]
+    pub fn node_id(&self) -> NodeId<'_> {
+        let Some(name) = &self.name else { return self.address.into() };
+        match name.parse::<IpAddr>() {
+            Ok(address) => address.into(),
+            Err(_) => Fqdn::from_text(name).map_or_else(|| self.address.into(), NodeId::Fqdn),
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! The socket of the SMF, its association, and its answers to the UPF.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use adit_lab_process::stop::{POLL, Stop, environment};
+use adit_pfcp::ie::RecoveryTimeStamp;
+use adit_pfcp::message::{
+    AssociationSetupRequest, HeartbeatRequest, HeartbeatResponse, NodeReportResponse,
+    SessionReportResponse,
+};
+use adit_pfcp::{
+    Cause, Message, MessageBody, MessageType, PfcpDatagram, RawMessage, SEQUENCE_MAX, encode,
+};
+use adit_types::Seid;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use rustix::net::sockopt;
+
+use crate::answer::{accepted, recovery_time_stamp, unexpected};
+use crate::identity::SmfIdentity;
+use crate::inbox::Inbox;
+
+/// Time until an unanswered request is sent again.
+pub const T1: Duration = Duration::from_secs(1);
+/// How often an unanswered request is sent again.
+pub const N1: u32 = 4;
+/// How long one look at the socket waits, and how often unanswered requests are looked for.
+pub const LOOK: Duration = Duration::from_millis(2);
+/// Octets of a message at most: what a datagram holds.
+pub const MESSAGE_BYTES: usize = 60_000;
+/// Socket buffer: a window of answers and more.
+const SOCKET_BYTES: usize = 8 << 20;
+/// Octets of a single request or an answer.
+const SINGLE_MESSAGE_BYTES: usize = 2048;
+
+/// How the SMF sends the requests of procedures over many sessions, and what it keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SmfOptions {
+    /// Requests in flight at most.
+    pub window: usize,
+    /// Requests that begin per second; `None` for as many as the window allows.
+    pub rate: Option<u64>,
+    /// Reports of the UPF go to the [`Inbox`]; otherwise they are answered and dropped.
+    pub keeps_reports: bool,
+}
+
+/// What the SMF shares with the thread that listens.
+#[derive(Debug)]
+pub(crate) struct LabSmfState {
+    pub(crate) socket: UdpSocket,
+    pub(crate) peer: SocketAddr,
+    pub(crate) identity: SmfIdentity,
+    sequence: AtomicU32,
+    started: RecoveryTimeStamp,
+    /// The UPF's SEIDs: the one of our SEID *n* is at *n* - 1. Answers to reports carry them.
+    up_seids: Mutex<Vec<u64>>,
+    /// Single requests that wait for their answer, by sequence number.
+    pending: Mutex<HashMap<u32, Sender<Vec<u8>>>>,
+    keeps_reports: bool,
+    inbox: Inbox,
+    heartbeats_answered: AtomicU64,
+}
+
+/// An SMF with one UPF. Dropping it ends its thread.
+#[derive(Debug)]
+pub struct LabSmf {
+    pub(crate) state: Arc<LabSmfState>,
+    pub(crate) options: SmfOptions,
+    listener: Option<(Stop, JoinHandle<()>)>,
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) out: Vec<u8>,
+}
+
+impl LabSmf {
+    /// Binds `local` and listens; sends nothing yet.
+    ///
+    /// # Errors
+    /// The address cannot be used; `node_id` is neither an address nor a name.
+    pub fn bind(
+        local: SocketAddr,
+        peer: SocketAddr,
+        node_id: Option<&str>,
+        options: SmfOptions,
+    ) -> Result<Self> {
+        let identity = SmfIdentity::new(local.ip(), node_id)?;
+        let socket = UdpSocket::bind(local).map_err(|error| {
+            environment(format!("the SMF cannot use {local}: {error} (--smf ADDRESS:PORT)"))
+        })?;
+        Self::start(socket, peer, identity, options)
+    }
+
+    /// Listens on `socket`; sends nothing yet.
+    ///
+    /// # Errors
+    /// The socket or the thread cannot be prepared.
+    pub fn start(
+        socket: UdpSocket,
+        peer: SocketAddr,
+        identity: SmfIdentity,
+        options: SmfOptions,
+    ) -> Result<Self> {
+        // Best effort: a smaller buffer costs retransmissions.
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BYTES);
+        let state = LabSmfState {
+            socket,
+            peer,
+            identity,
+            sequence: AtomicU32::new(0),
+            started: recovery_time_stamp(),
+            up_seids: Mutex::default(),
+            pending: Mutex::default(),
+            keeps_reports: options.keeps_reports,
+            inbox: Inbox::default(),
+            heartbeats_answered: AtomicU64::new(0),
+        };
+        let mut smf = Self {
+            state: Arc::new(state),
+            options: SmfOptions { window: options.window.max(1), ..options },
+            listener: None,
+            buffer: vec![0; usize::from(u16::MAX)],
+            out: vec![0; MESSAGE_BYTES],
+        };
+        smf.answer_in_background()?;
+        Ok(smf)
+    }
+
+    /// Sets the association up. The UPF may still be starting, so the request is repeated until
+    /// `timeout`.
+    ///
+    /// # Errors
+    /// Those of `watch`; no answer within `timeout`; refused, with its Cause.
+    pub fn associate(&self, timeout: Duration, watch: impl FnMut() -> Result<()>) -> Result<()> {
+        let request =
+            AssociationSetupRequest::new(self.state.identity.node_id(), self.state.started);
+        let interval = T1 / 4;
+        let sendings = timeout.as_millis().div_ceil(interval.as_millis().max(1));
+        let sendings = u32::try_from(sendings).unwrap_or(u32::MAX);
+        let response = self.send_until_answered(None, &request, sendings, interval, watch)?;
+        match message(&response)? {
+            Message::AssociationSetupResponse(response) => {
+                accepted("Association Setup", response.cause, None)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sends a Heartbeat Request and waits for the response.
+    ///
+    /// # Errors
+    /// Those of `watch`; no answer.
+    pub fn heartbeat(&self, watch: impl FnMut() -> Result<()>) -> Result<()> {
+        let request = HeartbeatRequest::new(self.state.started);
+        let response = self.request(None, &request, watch)?;
+        match message(&response)? {
+            Message::HeartbeatResponse(_) => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Heartbeat Requests of the UPF that were answered.
+    #[must_use]
+    pub fn heartbeats_answered(&self) -> u64 {
+        self.state.heartbeats_answered.load(Ordering::Relaxed)
+    }
+
+    /// Reports of the UPF, with [`SmfOptions::keeps_reports`].
+    #[must_use]
+    pub fn inbox(&self) -> &Inbox {
+        &self.state.inbox
+    }
+
+    /// Address and Node ID.
+    #[must_use]
+    pub fn identity(&self) -> &SmfIdentity {
+        &self.state.identity
+    }
+
+    /// Sends a request, again every T1 up to N1 times, and returns the datagram that answers it.
+    ///
+    /// # Errors
+    /// Those of `watch`; no answer.
+    pub(crate) fn request<'a, M: MessageBody<'a>>(
+        &self,
+        seid: Option<Seid>,
+        body: &M,
+        watch: impl FnMut() -> Result<()>,
+    ) -> Result<Vec<u8>> {
+        self.send_until_answered(seid, body, N1 + 1, T1, watch)
+    }
+
+    fn send_until_answered<'a, M: MessageBody<'a>>(
+        &self,
+        seid: Option<Seid>,
+        body: &M,
+        sendings: u32,
+        interval: Duration,
+        mut watch: impl FnMut() -> Result<()>,
+    ) -> Result<Vec<u8>> {
+        ensure!(self.listener.is_some(), "the SMF does not listen for single answers now");
+        let sequence = self.state.next_sequence();
+        let mut buffer = [0; SINGLE_MESSAGE_BYTES];
+        let len = encode(&mut buffer, seid, sequence, body).context("encode a PFCP request")?;
+        let datagram = buffer.get(..len).unwrap_or_default();
+        let (sender, receiver) = mpsc::channel();
+        let _pending = PendingRequest::new(&self.state, sequence, sender);
+        for _ in 0..sendings {
+            // The UPF may not listen yet: only a missing answer counts as a failure.
+            let _ = self.state.socket.send_to(datagram, self.state.peer);
+            let end = Instant::now() + interval;
+            while Instant::now() < end {
+                watch()?;
+                match receiver.recv_timeout(POLL) {
+                    Ok(response) => return Ok(response),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => bail!("the SMF's thread has ended"),
+                }
+            }
+        }
+        bail!(
+            "the UPF at {} did not answer a {} within {:?}",
+            self.state.peer,
+            M::TYPE,
+            interval * sendings
+        )
+    }
+
+    /// Listens on a thread of its own until the next procedure over many sessions, or drop. The
+    /// thread answers the UPF and hands answers to the single requests that wait for them.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn answer_in_background(&mut self) -> Result<()> {
+        self.stop_listening();
+        let socket = &self.state.socket;
+        // Long sleeps: the tester may share the core of this thread.
+        socket.set_nonblocking(false).context("mode of the SMF socket")?;
+        socket.set_read_timeout(Some(T1 / 4)).context("receive timeout of the SMF socket")?;
+        let (state, stop) = (Arc::clone(&self.state), Stop::default());
+        let until = stop.clone();
+        let thread = thread::Builder::new().name("smf".to_owned());
+        let thread = thread.spawn(move || state.listen(&until)).context("thread")?;
+        self.listener = Some((stop, thread));
+        Ok(())
+    }
+
+    /// Steps of an exchange wait for answers.
+    ///
+    /// # Errors
+    /// The socket's mode cannot be changed.
+    pub fn wait_for_answers(&mut self) -> Result<()> {
+        self.stop_listening();
+        let socket = &self.state.socket;
+        socket.set_nonblocking(false).context("mode of the SMF socket")?;
+        socket.set_read_timeout(Some(LOOK)).context("receive timeout of the SMF socket")
+    }
+
+    /// Steps of an exchange take the answers that have come, and never wait.
+    ///
+    /// # Errors
+    /// The socket's mode cannot be changed.
+    pub fn poll_for_answers(&mut self) -> Result<()> {
+        self.stop_listening();
+        self.state.socket.set_nonblocking(true).context("mode of the SMF socket")
+    }
+
+    fn stop_listening(&mut self) {
+        if let Some((stop, thread)) = self.listener.take() {
+            stop.raise();
+            if thread.join().is_err() {
+                eprintln!("adit-lab: the SMF's thread panicked");
+            }
+        }
+    }
+}
+
+impl Drop for LabSmf {
+    fn drop(&mut self) {
+        self.stop_listening();
+    }
+}
+
+impl LabSmfState {
+    /// A sequence number from 1 to 2^24 - 1.
+    pub(crate) fn next_sequence(&self) -> u32 {
+        self.sequence.fetch_add(1, Ordering::Relaxed) % SEQUENCE_MAX + 1
+    }
+
+    /// The UPF's SEIDs, by ours less one.
+    pub(crate) fn up_seids(&self) -> MutexGuard<'_, Vec<u64>> {
+        lock(&self.up_seids)
+    }
+
+    /// Notes the UPF's SEID of one session.
+    pub(crate) fn set_up_seid(&self, ours: Seid, theirs: Seid) {
+        let Some(at) = ours.0.checked_sub(1).and_then(|at| usize::try_from(at).ok()) else {
+            return;
+        };
+        let mut up_seids = self.up_seids();
+        let len = up_seids.len().max(at + 1);
+        up_seids.resize(len, 0);
+        if let Some(slot) = up_seids.get_mut(at) {
+            *slot = theirs.0;
+        }
+    }
+
+    fn listen(&self, stop: &Stop) {
+        let mut buffer = vec![0; usize::from(u16::MAX)];
+        while !stop.is_raised() {
+            let Some((datagram, from)) = receive(&self.socket, &mut buffer) else { continue };
+            for raw in PfcpDatagram::new(datagram).flatten() {
+                if raw.header.message_type.is_request() {
+                    self.answer(&raw, datagram, from);
+                } else if let Some(sender) = lock(&self.pending).get(&raw.header.sequence) {
+                    // The request may have given up meanwhile.
+                    let _ = sender.send(datagram.to_vec());
+                }
+            }
+        }
+    }
+
+    /// Answers a request of the UPF.
+    pub(crate) fn answer(&self, raw: &RawMessage<'_>, datagram: &[u8], from: SocketAddr) {
+        let mut out = [0; SINGLE_MESSAGE_BYTES];
+        let sequence = raw.header.sequence;
+        let encoded = match raw.header.message_type {
+            MessageType::HEARTBEAT_REQUEST => {
+                self.heartbeats_answered.fetch_add(1, Ordering::Relaxed);
+                encode(&mut out, None, sequence, &HeartbeatResponse::new(self.started))
+            }
+            MessageType::NODE_REPORT_REQUEST => {
+                self.keep(sequence, datagram);
+                let body = NodeReportResponse::new(self.identity.node_id(), Cause::RequestAccepted);
+                encode(&mut out, None, sequence, &body)
+            }
+            MessageType::SESSION_REPORT_REQUEST => {
+                self.keep(sequence, datagram);
+                let at = raw.header.seid.and_then(|ours| usize::try_from(ours.0).ok());
+                let theirs = at.and_then(|at| self.up_seids().get(at.checked_sub(1)?).copied());
+                let body = SessionReportResponse::new(Cause::RequestAccepted);
+                encode(&mut out, Some(Seid(theirs.unwrap_or(0))), sequence, &body)
+            }
+            _ => return,
+        };
+        if let Ok(len) = encoded {
+            let _ = self.socket.send_to(out.get(..len).unwrap_or_default(), from);
+        }
+    }
+
+    fn keep(&self, sequence: u32, datagram: &[u8]) {
+        if self.keeps_reports {
+            self.inbox.put(sequence, datagram);
+        }
+    }
+}
+
+/// The entry of a request among those that wait for their answer; removed on drop.
+struct PendingRequest<'s> {
+    state: &'s LabSmfState,
+    sequence: u32,
+}
+
+impl<'s> PendingRequest<'s> {
+    fn new(state: &'s LabSmfState, sequence: u32, sender: Sender<Vec<u8>>) -> Self {
+        lock(&state.pending).insert(sequence, sender);
+        Self { state, sequence }
+    }
+}
+
+impl Drop for PendingRequest<'_> {
+    fn drop(&mut self) {
+        lock(&self.state.pending).remove(&self.sequence);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One datagram and its sender, or `None` if none came within the receive timeout.
+pub(crate) fn receive<'b>(
+    socket: &UdpSocket,
+    buffer: &'b mut [u8],
+) -> Option<(&'b [u8], SocketAddr)> {
+    let (len, from) = socket.recv_from(buffer).ok()?;
+    Some((buffer.get(..len)?, from))
+}
+
+/// The message of a datagram that answers a single request.
+pub(crate) fn message(datagram: &[u8]) -> Result<Message<'_>> {
+    let raw = PfcpDatagram::new(datagram).next().context("an empty answer")?;
+    let raw = raw.map_err(|error| anyhow!("the UPF's answer has a bad header: {error:?}"))?;
+    Message::decode(&raw).map_err(|error| anyhow!("the UPF's answer is malformed: {error:?}"))
+}
