@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::delta::{DeltaId, RuleDelta};
+use crate::delta::RuleDelta;
+use crate::delta_id::DeltaId;
 use crate::usage::UsageSource;
 
 /// What runs the rules of sessions.

@@ -6,10 +6,6 @@ use adit_types::{DomainId, IpPrefix, SessionIndex, Teid};
 
 use crate::rule::{SessionRules, UE_IPV6_KEY_BITS, ue_ipv6_key};
 
-/// Names one published change until all workers run it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct DeltaId(pub u64);
-
 /// A key under which packets of a session are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SessionKey {

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use crate::delta::DeltaId;
+use crate::delta_id::DeltaId;
 use crate::rule::GtpuTunnel;
 use adit_types::{
     InterfaceId, InterfaceSet, MacAddr, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid, UsageSlot,

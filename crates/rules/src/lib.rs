@@ -9,6 +9,7 @@
 pub mod compile;
 pub mod data_plane;
 pub mod delta;
+pub mod delta_id;
 pub mod event;
 pub mod fast_rule;
 pub mod forwarding;
@@ -20,12 +21,13 @@ pub mod rate;
 pub mod rule;
 pub mod sdf;
 pub mod sdf_set;
-pub mod shapes;
+mod shapes;
 pub mod usage;
 pub mod verdict;
 
 pub use data_plane::DataPlane;
-pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
+pub use delta::{KeyChange, RuleDelta, SessionKey};
+pub use delta_id::DeltaId;
 pub use event::{AddressConflict, DataDelivery, WorkerCommand, WorkerEvent};
 pub use fast_rule::{
     FAST_RULE_METERS_MAX, FAST_RULE_QFIS_MAX, FAST_RULE_URRS_MAX, FastRule, FastRuleForwarding,
@@ -38,7 +40,7 @@ pub use matcher::{
 pub use packed_fast_rule::PackedFastRule;
 pub use packet_rate::{PacketLimit, PacketQuota, PacketRateMeter, PacketsLeft};
 pub use published::{
-    FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, UrrShape,
+    FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, Shapes, UrrShape,
 };
 pub use rate::{Bucket, Excess, RateLimit, SharedBucket};
 pub use rule::{
@@ -48,7 +50,6 @@ pub use rule::{
 };
 pub use sdf::{FlowSelector, PacketFilter};
 pub use sdf_set::SdfSet;
-pub use shapes::Shapes;
 pub use usage::{
     NoUsage, POOL_WEIGHT_ONE, PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource,
 };

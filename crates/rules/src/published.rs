@@ -15,7 +15,7 @@ use adit_types::{
 };
 use arrayvec::ArrayVec;
 
-use crate::delta::DeltaId;
+use crate::delta_id::DeltaId;
 use crate::forwarding::{Redirect, Steering};
 use crate::matcher::{Matcher, Matchers};
 use crate::rule::{
@@ -24,7 +24,7 @@ use crate::rule::{
 };
 use crate::sdf::PacketFilter;
 use crate::sdf_set::SdfSet;
-use crate::shapes::Shapes;
+use crate::shapes::ShapeSet;
 use crate::usage::{PoolMembers, UrrEntry, UsageLimits};
 
 /// Everything that a worker needs to treat packets of one PFCP session: [`SessionRules`] in few
@@ -162,6 +162,15 @@ pub struct UrrShape {
     pub members: PoolMembers,
     pub report_start: bool,
     pub before_qos: bool,
+}
+
+/// The shapes that rules were published with. Belongs to whoever compiles.
+#[derive(Debug, Default)]
+pub struct Shapes {
+    pdrs: ShapeSet<PdrShape>,
+    fars: ShapeSet<FarShape>,
+    qers: ShapeSet<QerList>,
+    urrs: ShapeSet<UrrShape>,
 }
 
 impl Deref for PublishedPdr {

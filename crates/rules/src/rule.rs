@@ -13,7 +13,7 @@ use adit_types::{
 use arrayvec::ArrayVec;
 use bitflags::bitflags;
 
-use crate::delta::DeltaId;
+use crate::delta_id::DeltaId;
 use crate::forwarding::{Redirect, Steering};
 use crate::matcher::{Matcher, Matchers};
 use crate::packet_rate::PacketRateMeter;
@@ -509,11 +509,6 @@ impl SessionRules {
         self.ue.iter().any(|ue| ue.contains(addr))
             || any_contains(&self.ue_networks, addr)
             || self.ue.is_empty() && self.ue_networks.is_empty()
-    }
-
-    /// Compiles the SDF filters of the PDRs.
-    pub(crate) fn compile_matchers(&mut self) {
-        self.matchers = Matchers::compile(&self.uplink, &self.downlink).map(Box::new);
     }
 
     /// The same as [`SessionRules::matcher`], to append lines to.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use adit_types::Direction;
 use adit_types::limits::SDF_FILTERS_PER_PDR_MAX;
 
-use crate::matcher::{FlowKey, Matcher};
+use crate::matcher::{Candidate, FlowKey, Matcher};
 use crate::sdf::{FlowSelector, PacketFilter};
 
 /// SDF filters of which one must match. A clone shares them.
@@ -44,6 +44,15 @@ impl SdfSet {
 
     fn matcher(&self) -> Option<&Matcher> {
         self.0.as_ref()?.matcher.as_ref()
+    }
+}
+
+impl Candidate {
+    /// True when a filter of the PDR, whose filters are `sdf`, does match.
+    #[inline]
+    #[must_use]
+    pub fn is_confirmed(self, sdf: &SdfSet, direction: Direction, flow: &FlowSelector) -> bool {
+        !self.needs_check || sdf.matches(direction, flow)
     }
 }
 

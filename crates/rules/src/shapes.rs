@@ -6,18 +6,7 @@ use std::sync::Arc;
 
 use adit_types::limits::RULE_SHAPES_MAX;
 
-use crate::published::{FarShape, PdrShape, QerList, UrrShape};
-
-/// The shapes that published rules were given last. Belongs to the publisher.
-#[derive(Debug, Default)]
-pub struct Shapes {
-    pub(crate) pdrs: ShapeSet<PdrShape>,
-    pub(crate) fars: ShapeSet<FarShape>,
-    pub(crate) qers: ShapeSet<QerList>,
-    pub(crate) urrs: ShapeSet<UrrShape>,
-}
-
-/// Shapes of one kind. When it is full of shapes that nobody else has, it starts again.
+/// Shapes of one kind. A full set forgets all its shapes and starts again; rules keep theirs.
 #[derive(Debug)]
 pub(crate) struct ShapeSet<T>(HashSet<Arc<T>>);
 
@@ -28,7 +17,7 @@ impl<T> Default for ShapeSet<T> {
 }
 
 impl<T: Hash + Eq> ShapeSet<T> {
-    /// The shape that equals `shape`. Rules that have it keep it, however long it is known here.
+    /// The shape of the set that equals `shape`, which is added if there is none.
     pub fn share(&mut self, shape: T) -> Arc<T> {
         if let Some(known) = self.0.get(&shape) {
             return Arc::clone(known);

@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 mod aggregates;
+mod area_bits;
 mod config;
 mod counters;
 mod fast_rule;

@@ -17,8 +17,8 @@ use adit_types::{
     NextHopIndex,
 };
 
+use crate::area_bits::{AreaBits, area};
 use crate::config::{Interface, Route, TablesError, networks, reserved_v4};
-use crate::ue_areas::{AreaBits, area};
 
 /// Where packets to a prefix go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

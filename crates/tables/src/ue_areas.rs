@@ -6,74 +6,13 @@
 
 use core::net::Ipv6Addr;
 use core::ops::RangeInclusive;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use adit_rules::SessionKey;
 use adit_rules::rule::ue_ipv6_key;
 use adit_types::{InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix};
 
+use crate::area_bits::{AREAS, area};
 use crate::routes::Routes;
-
-/// Blocks, and areas.
-const AREAS: usize = 1 << 16;
-
-/// The area of IPv6 addresses whose upper half is `upper`.
-#[inline]
-#[allow(clippy::cast_possible_truncation, reason = "16 bits are meant")]
-pub(crate) const fn area(upper: u64) -> u16 {
-    (upper >> 48 ^ upper >> 32 ^ upper >> 16) as u16
-}
-
-/// One bit for each block or area. One writer; what readers see is as new as their last burst
-/// boundary.
-pub(crate) struct AreaBits(Box<[AtomicU64; AREAS / 64]>);
-
-impl core::fmt::Debug for AreaBits {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let set: u32 = self.0.iter().map(|word| word.load(Relaxed).count_ones()).sum();
-        f.debug_tuple("AreaBits").field(&set).finish()
-    }
-}
-
-impl AreaBits {
-    /// None is set.
-    pub(crate) fn new() -> Self {
-        Self(Box::new([const { AtomicU64::new(0) }; AREAS / 64]))
-    }
-
-    #[inline]
-    pub(crate) fn has(&self, at: u16) -> bool {
-        self.0[usize::from(at / 64)].load(Relaxed) >> (at % 64) & 1 != 0
-    }
-
-    /// For the one writer.
-    pub(crate) fn set(&self, at: u16, is_set: bool) {
-        let word = &self.0[usize::from(at / 64)];
-        let others = word.load(Relaxed) & !(1 << (at % 64));
-        word.store(others | u64::from(is_set) << (at % 64), Relaxed);
-    }
-
-    /// Sets all. For the one writer.
-    pub(crate) fn fill(&self) {
-        self.0.iter().for_each(|word| word.store(u64::MAX, Relaxed));
-    }
-
-    /// Clears the areas of addresses whose upper halves are in a range. For the one writer.
-    pub(crate) fn clear(&self, first: u64, last: u64) {
-        let (first, last) = (first >> 16, last >> 16);
-        match last - first < AREAS as u64 {
-            true => (first..=last).for_each(|upper| self.set(area(upper << 16), false)),
-            false => self.0.iter().for_each(|word| word.store(0, Relaxed)),
-        }
-    }
-
-    /// Takes over the bits of `other`. For the one writer.
-    pub(crate) fn copy(&self, other: &Self) {
-        for (word, other) in self.0.iter().zip(other.0.iter()) {
-            word.store(other.load(Relaxed), Relaxed);
-        }
-    }
-}
 
 /// The blocks or areas of a prefix of `len` bits, counted from the first one: those are told apart by
 /// `bits`, of which the last 16 are enough to name all areas.

@@ -9,6 +9,7 @@
 //! its input and output are types of this room, whose private fields it fills.
 
 mod fast_rule;
+mod matcher;
 mod selector;
 
 use core::net::{IpAddr, Ipv4Addr};
@@ -16,10 +17,10 @@ use core::net::{IpAddr, Ipv4Addr};
 use adit_types::Direction;
 
 use crate::fast_rule::{FastRule, FastRuleUe};
+use crate::matcher::Matchers;
 use crate::packed_fast_rule::PackedFastRule;
-use crate::published::PublishedRules;
+use crate::published::{PublishedRules, Shapes};
 use crate::rule::{SessionRules, ue_ipv6_key};
-use crate::shapes::Shapes;
 
 pub use selector::{PackedSelector, SelectorView};
 
@@ -85,7 +86,7 @@ pub fn compile(
     own: &OwnAddresses,
     shapes: &mut Shapes,
 ) -> CompiledSession {
-    rules.compile_matchers();
+    rules.matchers = Matchers::compile(&rules.uplink, &rules.downlink).map(Box::new);
     let fast_paths = [Direction::Uplink, Direction::Downlink]
         .map(|direction| fast_path(&mut rules, own, direction));
     CompiledSession { rules: PublishedRules::new(rules, shapes), fast_paths }

@@ -2,10 +2,7 @@
 
 use core::net::IpAddr;
 
-use adit_types::Direction;
-
 use super::{LOCAL, LOCAL_PORT, PROTOCOL, REMOTE, REMOTE_PORT, SPLIT_WORDS, address_words};
-use crate::rule::PdrEntry;
 use crate::sdf::{AddrMatch, PacketFilter, PortRange};
 
 /// Pairs of port ranges that one filter becomes entries for; with more it becomes one entry around
@@ -16,13 +13,13 @@ const ANY_PORT: (u16, u16) = (0, u16::MAX);
 
 /// A prefix; IPv4 ones have one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Prefix {
+pub(crate) struct Prefix {
     pub words: [u32; 4],
     pub len: u8,
 }
 
 impl Prefix {
-    const ANY: Self = Self { words: [0; 4], len: 0 };
+    pub const ANY: Self = Self { words: [0; 4], len: 0 };
 
     /// First and last value of a word of the addresses.
     fn word_range(self, word: usize) -> (u32, u32) {
@@ -35,7 +32,7 @@ impl Prefix {
 
 /// One filter of one PDR, or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FilterEntry {
+pub(crate) struct FilterEntry {
     /// Position of the PDR.
     pub pdr: u16,
     /// PDRs of the same number have the same other conditions, so that a packet that misses those
@@ -89,30 +86,6 @@ impl FilterEntry {
     }
 }
 
-/// The entries of one address family of the usual PDRs, in the order of the PDRs.
-pub(super) fn of_pdrs(direction: Direction, pdrs: &[PdrEntry], is_v6: bool) -> Vec<FilterEntry> {
-    let mut entries = Vec::new();
-    let usual = || (0_u16..).zip(pdrs).filter(|(_, pdr)| pdr.is_usual(direction));
-    let first = usual().next();
-    for (number, pdr) in usual() {
-        let Some(own) = own_prefix(pdr, is_v6) else { continue };
-        let conditions = match first {
-            Some((_, first)) if has_same_conditions(pdr, first) => 0,
-            _ => number,
-        };
-        let any = [PacketFilter::ANY];
-        let is_whole = pdr.sdf.is_empty() || pdr.sdf.is_compiled();
-        let from = entries.len();
-        for filter in if is_whole { &any[..] } else { &pdr.sdf } {
-            of_filter(filter, (number, conditions), own, is_v6, &mut entries);
-        }
-        for entry in &mut entries[from..] {
-            entry.is_unsure |= pdr.sdf.is_compiled();
-        }
-    }
-    entries
-}
-
 /// The entries of one address family, each filter as if it were a PDR.
 pub(super) fn of_filters(filters: &[PacketFilter], is_v6: bool) -> Vec<FilterEntry> {
     let mut entries = Vec::new();
@@ -122,28 +95,11 @@ pub(super) fn of_filters(filters: &[PacketFilter], is_v6: bool) -> Vec<FilterEnt
     entries
 }
 
-fn has_same_conditions(a: &PdrEntry, b: &PdrEntry) -> bool {
-    let conditions = |pdr: &PdrEntry| (pdr.source, pdr.interfaces, pdr.teid, pdr.ue);
-    conditions(a) == conditions(b) && a.qfis == b.qfis && a.ue_networks == b.ue_networks
-}
-
-/// The addresses that packets of a PDR have on the UE's side, as its other conditions say. `None`
-/// when packets of the family meet them never.
-fn own_prefix(pdr: &PdrEntry, is_v6: bool) -> Option<Prefix> {
-    if pdr.ue.is_empty() || !pdr.ue_networks.is_empty() {
-        return Some(Prefix::ANY);
-    }
-    match is_v6 {
-        false => pdr.ue.v4.map(|addr| prefix(IpAddr::V4(addr), 32)),
-        true => pdr.ue.v6.map(|own| prefix(IpAddr::V6(own.addr()), own.len())),
-    }
-}
-
-fn prefix(addr: IpAddr, len: u8) -> Prefix {
+pub(crate) fn prefix(addr: IpAddr, len: u8) -> Prefix {
     Prefix { words: address_words(addr), len }
 }
 
-fn of_filter(
+pub(crate) fn of_filter(
     filter: &PacketFilter,
     (pdr, conditions): (u16, u16),
     own: Prefix,

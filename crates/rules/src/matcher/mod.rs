@@ -7,7 +7,7 @@
 //! lanes cannot express (an SPI, a flow label, many pairs of port ranges) is a match that is
 //! *unsure*, which the caller compares with the filters themselves.
 
-mod entry;
+pub(crate) mod entry;
 mod lanes;
 mod quad;
 mod tree;
@@ -16,9 +16,7 @@ use core::net::IpAddr;
 
 use adit_types::Direction;
 
-use crate::rule::PdrEntry;
 use crate::sdf::{FlowSelector, PacketFilter};
-use crate::sdf_set::SdfSet;
 use entry::FilterEntry;
 pub use lanes::MatcherLine;
 use lanes::{LaneFamily, V4, V6};
@@ -121,15 +119,6 @@ pub struct Candidate {
     pub needs_check: bool,
 }
 
-impl Candidate {
-    /// True when a filter of the PDR, whose filters are `sdf`, does match.
-    #[inline]
-    #[must_use]
-    pub fn is_confirmed(self, sdf: &SdfSet, direction: Direction, flow: &FlowSelector) -> bool {
-        !self.needs_check || sdf.matches(direction, flow)
-    }
-}
-
 /// Where the filters of one address family are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MatcherRoot {
@@ -188,19 +177,6 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles the filters of the usual PDRs of `direction` ([`PdrEntry::is_usual`]) among `pdrs`,
-    /// which are sorted by precedence. A PDR without filters matches every packet. `None` where the
-    /// walk is as good: without any filter, and beyond [`MATCHER_PDRS_MAX`] PDRs.
-    #[must_use]
-    pub fn compile(direction: Direction, pdrs: &[PdrEntry]) -> Option<Self> {
-        let has_filters = |pdr: &PdrEntry| !pdr.sdf.is_empty() && pdr.is_usual(direction);
-        if !pdrs.iter().any(has_filters) || pdrs.len() > MATCHER_PDRS_MAX {
-            return None;
-        }
-        let [v4, v6] = [false, true].map(|is_v6| entry::of_pdrs(direction, pdrs, is_v6));
-        Self::of(&v4, &v6)
-    }
-
     /// Compiles filters of which one must match: each is a candidate of its own.
     pub(crate) fn of_filters(filters: &[PacketFilter]) -> Option<Self> {
         if filters.len() > MATCHER_PDRS_MAX {
@@ -210,7 +186,7 @@ impl Matcher {
         Self::of(&v4, &v6)
     }
 
-    fn of(v4: &[FilterEntry], v6: &[FilterEntry]) -> Option<Self> {
+    pub(crate) fn of(v4: &[FilterEntry], v6: &[FilterEntry]) -> Option<Self> {
         let mut lines = Vec::new();
         let roots = [lay_out::<V4>(v4, &mut lines)?, lay_out::<V6>(v6, &mut lines)?];
         Some(Self { roots, lines: lines.into_boxed_slice() })
@@ -243,17 +219,9 @@ impl Matcher {
 
 /// The matchers of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Matchers([Option<Matcher>; 2]);
+pub struct Matchers(pub(crate) [Option<Matcher>; 2]);
 
 impl Matchers {
-    /// The matchers of both directions of a session; `None` without any SDF filter.
-    #[must_use]
-    pub fn compile(uplink: &[PdrEntry], downlink: &[PdrEntry]) -> Option<Self> {
-        let matchers = [(Direction::Uplink, uplink), (Direction::Downlink, downlink)];
-        let matchers = matchers.map(|(direction, pdrs)| Matcher::compile(direction, pdrs));
-        matchers.iter().any(Option::is_some).then_some(Self(matchers))
-    }
-
     /// The matcher of one direction.
     #[inline]
     #[must_use]
