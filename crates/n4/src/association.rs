@@ -13,12 +13,15 @@ use adit_types::limits::ASSOCIATIONS_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::admission::AdmissionBuckets;
+use crate::answers::Condition;
 use crate::backlog::{JobTask, JobWaiter};
 use crate::node::Node;
 use crate::path_qos::PathQosControl;
 use crate::procedure::load::LoadReported;
 use crate::procedure::node_report::PathReports;
 use crate::response_cache::ResponseCache;
+use crate::session_state::{DiscardedReports, RemainingReports};
+use crate::sessions::DeletedSession;
 use crate::smf_set::SmfSet;
 use crate::transition::SessionDisposition;
 use crate::ue_pools::PoolUsageReported;
@@ -308,7 +311,7 @@ pub(crate) struct AssociationParameters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AcceptedAssociation {
     /// The last change to be published before the setup may be answered.
-    pub last: Option<DeltaId>,
+    pub last: Option<Condition>,
     /// The sessions of the association before were kept.
     pub retained: bool,
 }
@@ -435,7 +438,7 @@ impl Node {
             self.advance_jobs(now);
         }
         self.detach_association(address)?;
-        let sessions = self.store.owned_count(owner);
+        let sessions = self.sessions.store().owned_count(owner);
         self.counters.scalars.sessions_retained += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsRetained { address, sessions });
         Some(owner)
@@ -450,11 +453,7 @@ impl Node {
         peer.paths = PathReports::default();
         peer.load_reported = LoadReported::default();
         (peer.pool_usage_reported, peer.nf_instance_id) = (None, None);
-        for pending in self.pending_changes.values_mut() {
-            if pending.answer.take_if(|answer| answer.peer == address).is_some() {
-                self.answers_waiting -= 1;
-            }
-        }
+        self.answers.drop_all(|response| response.peer == address);
         self.transactions.cancel(|purpose| purpose.is_of(association.owner));
         self.drains.remove(&association.owner);
         Some(association)
@@ -470,13 +469,13 @@ impl Node {
         };
         let failed = matches!(reason, DownReason::HeartbeatsLost | DownReason::PeerRestarted);
         let is_handed_over = failed && self.hand_over_sessions(owner);
-        let sessions = if is_handed_over { 0 } else { self.store.owned_count(owner) };
+        let sessions = if is_handed_over { 0 } else { self.sessions.store().owned_count(owner) };
         let Some(association) = self.detach_association(address) else { return };
         let waiter = JobWaiter { address, node_id: association.node_id.clone() };
         if !is_handed_over {
             self.abandon_sessions(owner);
         }
-        if sessions > 0 || self.reports.ended_len(owner) > 0 {
+        if sessions > 0 || self.sessions.states.ended_len(owner) > 0 {
             let task = JobTask::EndAssociation { owner, next: SessionIndex(0) };
             self.start_job(Some(waiter.clone()), task);
         }
@@ -495,11 +494,24 @@ impl Node {
         self.send_reports(now);
     }
 
-    /// Deletes a session without a word to its control plane.
+    /// Deletes a session without telling its CP function.
     pub(crate) fn delete_session(&mut self, up_seid: Seid) -> Option<DeltaId> {
-        self.forget_reports_of(up_seid);
-        let delta = self.store.delete(up_seid).ok()?;
-        Some(self.publish(delta))
+        let deleted = self.sessions.delete(up_seid, RemainingReports::KeepUsageInFlight)?;
+        Some(self.forget_discarded(deleted))
+    }
+
+    /// Gives up the requests whose reports went with a session. Returns the change that deleted it.
+    pub(crate) fn forget_discarded(&mut self, deleted: DeletedSession) -> DeltaId {
+        self.drop_reports(deleted.discarded);
+        deleted.change
+    }
+
+    /// Gives up the request of discarded reports, and counts the usage that is lost.
+    pub(crate) fn drop_reports(&mut self, discarded: DiscardedReports) {
+        if let Some(sequence) = discarded.sequence {
+            self.transactions.close(sequence);
+        }
+        self.counters.scalars.usage_reports_lost_with_association += as_count(discarded.usage);
     }
 
     /// Forgets peers that have no association and nothing to replay any more.

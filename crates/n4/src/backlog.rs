@@ -14,17 +14,18 @@ use adit_session::{ChangedApplications, OwnerId, Session, SessionStore};
 use adit_types::limits::{BACKGROUND_CHANGES_MAX, SESSIONS_PER_TURN_MAX};
 use adit_types::{Nanos, Seid, SessionIndex};
 
+use crate::answers::Condition;
 use crate::association::NodeIdentity;
-use crate::node::{Node, PendingChange};
-use crate::procedure::report::{ReportItem, Reports};
-use crate::session_set::{MemberCursor, SessionSets, SetKey};
-use crate::transition::Transitions;
+use crate::node::Node;
+use crate::session_state::{MemberCursor, ReportItem, SessionStates, SetKey};
+use crate::sessions::Sessions;
 
 /// Places for sessions that are looked through to find the next one.
 const PLACES_PER_PART: usize = 16;
 
-/// Marks of jobs are above the identifiers of changes.
-const FIRST_MARK: u64 = 1 << 63;
+/// Names one job, in the order of their beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JobId(pub u64);
 
 /// Who waits for a job: what this peer asks for next is answered behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +85,7 @@ enum SessionTask {
 
 #[derive(Debug)]
 struct BacklogJob {
-    mark: DeltaId,
+    id: JobId,
     waiter: Option<JobWaiter>,
     task: JobTask,
     /// The last change made.
@@ -98,9 +99,9 @@ struct BacklogJob {
 pub(crate) struct Backlog {
     /// In the order of their turns.
     jobs: VecDeque<BacklogJob>,
-    /// Jobs that ended: the change after which the answer leaves, and the mark under which it waits.
-    ended: VecDeque<(DeltaId, DeltaId)>,
-    last_mark: u64,
+    /// Jobs that looked at all sessions and wait for the workers to run this change, their last.
+    ended: VecDeque<(DeltaId, JobId)>,
+    last_id: u64,
     /// Sessions that may be looked at until the next turn.
     allowance: usize,
     /// Sessions that were looked at, in all.
@@ -112,7 +113,7 @@ impl Backlog {
         Self {
             jobs: VecDeque::new(),
             ended: VecDeque::new(),
-            last_mark: FIRST_MARK,
+            last_id: 0,
             allowance: SESSIONS_PER_TURN_MAX,
             touched: 0,
         }
@@ -149,24 +150,35 @@ impl Backlog {
         true
     }
 
-    fn push(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> DeltaId {
-        self.last_mark += 1;
-        let mark = DeltaId(self.last_mark);
-        self.jobs.push_back(BacklogJob { mark, waiter, task, last: None, is_done: false });
-        mark
+    /// How many jobs have not ended wholly: they are not done, or workers do not run their last
+    /// change yet.
+    pub fn open_len(&self) -> usize {
+        self.jobs.len() + self.ended.len()
+    }
+
+    /// True for such a job.
+    pub fn is_open(&self, id: JobId) -> bool {
+        self.jobs.iter().any(|job| job.id == id) || self.ended.iter().any(|(_, job)| *job == id)
+    }
+
+    fn push(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> JobId {
+        self.last_id += 1;
+        let id = JobId(self.last_id);
+        self.jobs.push_back(BacklogJob { id, waiter, task, last: None, is_done: false });
+        id
     }
 
     /// Takes out a job whose sessions were all looked at, and for which no earlier job of its peer
     /// is left.
     fn take_ended(&mut self) -> Option<BacklogJob> {
         let is_held = |job: &BacklogJob| {
-            let earlier = self.jobs.iter().filter(|other| other.mark < job.mark);
+            let earlier = self.jobs.iter().filter(|other| other.id < job.id);
             let mut waiters = earlier.filter_map(|other| other.waiter.as_ref());
             waiters.any(|other| job.waiter.as_ref().is_some_and(|own| own.is_same_peer(other)))
         };
         let ended = self.jobs.iter().position(|job| job.is_done && !is_held(job))?;
         let job = self.jobs.remove(ended)?;
-        let later = self.jobs.iter_mut().filter(|later| later.mark > job.mark);
+        let later = self.jobs.iter_mut().filter(|later| later.id > job.id);
         for later in later {
             let waiters = job.waiter.as_ref().zip(later.waiter.as_ref());
             if waiters.is_some_and(|(own, later)| own.is_same_peer(later)) {
@@ -182,19 +194,16 @@ impl Node {
     /// last change yet.
     #[must_use]
     pub fn pending_jobs_len(&self) -> usize {
-        self.pending_changes.range(DeltaId(FIRST_MARK)..).count()
+        self.backlog.open_len()
     }
 
-    /// Begins a job. The answer that waits for it may be attached to the mark that is returned until
-    /// the message has been handled.
-    pub(crate) fn start_job(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> DeltaId {
-        let mark = self.backlog.push(waiter, task);
-        self.pending_changes.insert(mark, PendingChange::of(SessionIndex::NONE));
-        mark
+    /// Begins a job. Its end is a condition for the answer to the message that is being handled.
+    pub(crate) fn start_job(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> Condition {
+        Condition::JobEnded(self.backlog.push(waiter, task))
     }
 
-    /// Makes what the peer asked for wait for its jobs, if there are any.
-    pub(crate) fn wait_for_jobs(&mut self, waiter: JobWaiter) -> Option<DeltaId> {
+    /// Lets what the peer asks for wait for its jobs, if there are any.
+    pub(crate) fn wait_for_jobs(&mut self, waiter: JobWaiter) -> Option<Condition> {
         let waits = self.backlog.has_job_for(&waiter);
         waits.then(|| self.start_job(Some(waiter), JobTask::Wait))
     }
@@ -202,7 +211,7 @@ impl Node {
     /// Allows another turn's share of sessions and goes on with the jobs.
     pub(crate) fn begin_turn(&mut self, now: Nanos) {
         self.backlog.allowance = SESSIONS_PER_TURN_MAX;
-        self.reports.begin_turn();
+        self.sessions.states.begin_turn();
         self.advance_jobs(now);
     }
 
@@ -218,7 +227,7 @@ impl Node {
 
     /// True when a job could go on at once.
     pub(crate) fn has_job_to_do(&self) -> bool {
-        self.pending_changes.len() < BACKGROUND_CHANGES_MAX
+        self.pending_len() < BACKGROUND_CHANGES_MAX
             && self.backlog.jobs.iter().any(|job| !job.is_done)
     }
 
@@ -233,13 +242,7 @@ impl Node {
     /// Looks at one session for the job whose turn it is.
     fn advance_job(&mut self, now: Nanos) {
         let Some(job) = self.backlog.jobs.front_mut().filter(|job| !job.is_done) else { return };
-        let sources = TaskSources {
-            store: &self.store,
-            sets: &self.session_sets,
-            reports: &mut self.reports,
-            transitions: &mut self.transitions,
-        };
-        let (mark, part) = (job.mark, next_session_task(&mut job.task, sources));
+        let (id, part) = (job.id, next_session_task(&mut job.task, &mut self.sessions));
         let Some(part) = part else {
             job.is_done = true;
             return;
@@ -249,7 +252,7 @@ impl Node {
         let mut change = None;
         let removed = self.run_contained("a job", |node| change = node.run_session_task(now, part));
         let change = change.or(removed);
-        let job = self.backlog.jobs.front_mut().filter(|job| job.mark == mark);
+        let job = self.backlog.jobs.front_mut().filter(|job| job.id == id);
         if let (Some(job), Some(change)) = (job, change) {
             job.last = Some(change);
         }
@@ -270,15 +273,12 @@ impl Node {
             }
             SessionTask::Delete(up_seid, by) => {
                 self.apply_disposition(up_seid);
-                let owner = self.store.session(up_seid)?.owner();
+                let owner = self.sessions.store().session(up_seid)?.owner();
                 self.shares_control(by, owner).then_some(())?;
                 self.counters.scalars.sessions_deleted += 1;
                 self.delete_session(up_seid)
             }
-            SessionTask::Recompile(index, changed) => {
-                let delta = self.store.recompile_naming(index, &changed)?;
-                Some(self.publish(delta))
-            }
+            SessionTask::Recompile(index, changed) => self.sessions.recompile(index, &changed),
             SessionTask::Move(up_seid, by, to) => {
                 self.move_control(by, up_seid, to);
                 None
@@ -290,78 +290,61 @@ impl Node {
         }
     }
 
-    /// Ends the jobs that are done: their answers leave with the last change that they made.
+    /// Ends the jobs that are done: their answers leave when workers run the last change of each.
     fn end_jobs(&mut self, now: Nanos) {
-        while let Some(BacklogJob { mark, last, .. }) = self.backlog.take_ended() {
-            match last.filter(|last| self.pending_changes.contains_key(last)) {
-                Some(last) => self.backlog.ended.push_back((last, mark)),
-                None => self.release_answer(now, mark),
+        while let Some(BacklogJob { id, last, .. }) = self.backlog.take_ended() {
+            match last.filter(|last| self.sessions.is_pending(*last)) {
+                Some(last) => self.backlog.ended.push_back((last, id)),
+                None => self.meet(now, Condition::JobEnded(id)),
             }
         }
     }
 
-    /// Sends the answers that waited for the change `id`.
-    pub(crate) fn release_answers(&mut self, now: Nanos, id: DeltaId) {
+    /// All workers run the change `id`: the jobs end whose last change it was.
+    pub(crate) fn end_jobs_behind(&mut self, now: Nanos, id: DeltaId) {
         while let Some(at) = self.backlog.ended.iter().position(|(last, _)| *last <= id)
-            && let Some((_, mark)) = self.backlog.ended.remove(at)
+            && let Some((_, job)) = self.backlog.ended.remove(at)
         {
-            self.release_answer(now, mark);
+            self.meet(now, Condition::JobEnded(job));
         }
     }
-
-    fn release_answer(&mut self, now: Nanos, mark: DeltaId) {
-        let answer = self.pending_changes.remove(&mark).and_then(|pending| pending.answer);
-        if let Some(answer) = answer {
-            self.answers_waiting -= 1;
-            self.deliver(now, answer);
-        }
-    }
-}
-
-/// Where tasks find their sessions.
-struct TaskSources<'n> {
-    store: &'n SessionStore,
-    sets: &'n SessionSets,
-    reports: &'n mut Reports,
-    transitions: &'n mut Transitions,
 }
 
 /// The next session of a task; `None` when there is none left. The task stands behind it then.
-fn next_session_task(task: &mut JobTask, sources: TaskSources<'_>) -> Option<SessionTask> {
-    let TaskSources { store, sets, reports, transitions } = sources;
+fn next_session_task(task: &mut JobTask, sessions: &mut Sessions) -> Option<SessionTask> {
     Some(match task {
         JobTask::Wait => return None,
-        JobTask::EndAssociation { owner, next } => match reports.pop_ended(*owner) {
+        JobTask::EndAssociation { owner, next } => match sessions.states.pop_ended(*owner) {
             Some(up_seid) => SessionTask::EndReports(up_seid),
-            None => SessionTask::End(next_owned(store, *owner, next)?.up_seid()),
+            None => SessionTask::End(next_owned(sessions.store(), *owner, next)?.up_seid()),
         },
-        JobTask::Transition { owner, number } => match transitions.take_ended(*owner, reports) {
+        JobTask::Transition { owner, number } => match sessions.take_ended(*owner) {
             Some(up_seid) => SessionTask::EndReports(up_seid),
-            None => SessionTask::ApplyDisposition(transitions.next(*owner, *number, store)?),
+            None => SessionTask::ApplyDisposition(sessions.next_transition(*owner, *number)?),
         },
         JobTask::Recompile { changed, next } => {
             if *next == SessionIndex::NONE {
                 return None;
             }
-            let (mut sessions, behind) = store.sessions_from(*next, PLACES_PER_PART);
-            let found = sessions.next().map(Session::index);
+            let (mut found, behind) = sessions.store().sessions_from(*next, PLACES_PER_PART);
+            let found = found.next().map(Session::index);
             *next = found.map(SessionIndex::next).or(behind).unwrap_or(SessionIndex::NONE);
             found.map_or(SessionTask::Skip, |index| SessionTask::Recompile(index, changed.clone()))
         }
         JobTask::DeleteSets { owner, keys, next } => {
-            let session = store.session_at(next_member(sets, keys, next)?);
+            let session = sessions.store().session_at(next_member(&sessions.states, keys, next)?);
             session
                 .map_or(SessionTask::Skip, |session| SessionTask::Delete(session.up_seid(), *owner))
         }
         JobTask::MoveSets { owner, keys, next, to } => {
-            let session = store.session_at(next_member(sets, keys, next)?);
+            let session = sessions.store().session_at(next_member(&sessions.states, keys, next)?);
             session.map_or(SessionTask::Skip, |session| {
                 SessionTask::Move(session.up_seid(), *owner, *to)
             })
         }
         JobTask::MoveListed { owner, owners, listed, next, to } => {
             let session = loop {
-                match next_owned(store, *owners.front()?, next) {
+                match next_owned(sessions.store(), *owners.front()?, next) {
                     Some(session) => break session,
                     None => owners.pop_front(),
                 };
@@ -375,7 +358,7 @@ fn next_session_task(task: &mut JobTask, sources: TaskSources<'_>) -> Option<Ses
             }
         }
         JobTask::ReportTunnel { tunnel, next } => {
-            let session = store.tunnel_users_from(*tunnel, *next).next()?;
+            let session = sessions.store().tunnel_users_from(*tunnel, *next).next()?;
             *next = session.index().next();
             SessionTask::Report(session.up_seid(), *tunnel)
         }
@@ -394,12 +377,12 @@ fn next_owned<'s>(
 
 /// The next session of the first set, then of the others.
 fn next_member(
-    sets: &SessionSets,
+    states: &SessionStates,
     keys: &mut VecDeque<SetKey>,
     next: &mut MemberCursor,
 ) -> Option<SessionIndex> {
     loop {
-        match sets.next_member(keys.front()?, next) {
+        match states.next_member(keys.front()?, next) {
             Some(session) => return Some(session),
             None => next.rewind(),
         }

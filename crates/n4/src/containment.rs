@@ -16,8 +16,10 @@ use adit_pfcp::{Cause, MessageType};
 use adit_rules::DeltaId;
 use adit_types::limits::{FAULT_KINDS_MAX, TURNS_WITH_FAULT_MAX};
 
+use crate::answers::Condition;
 use crate::association::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
+use crate::session_state::RemainingReports;
 
 thread_local! {
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
@@ -58,7 +60,7 @@ pub(crate) struct TurnFaults {
 impl Node {
     /// Handles one message and contains its panics.
     pub(crate) fn handle_contained(&mut self, request: &ReceivedMessage<'_>) {
-        let commits = self.store.commits();
+        let commits = self.sessions.store().commits();
         let before = CONTAINED.replace(true);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.handle_message(request)));
         CONTAINED.set(before);
@@ -75,7 +77,7 @@ impl Node {
         activity: &'static str,
         work: impl FnOnce(&mut Self),
     ) -> Option<DeltaId> {
-        let commits = self.store.commits();
+        let commits = self.sessions.store().commits();
         let before = CONTAINED.replace(true);
         let outcome = catch_unwind(AssertUnwindSafe(|| work(self)));
         CONTAINED.set(before);
@@ -87,7 +89,7 @@ impl Node {
         if self.is_new_kind(activity, &text) {
             self.events.push_back(NodeEvent::InternalFault { activity, text });
         }
-        let wrote = self.store.commits() != commits;
+        let wrote = self.sessions.store().commits() != commits;
         if wrote { self.remove_session_at_fault() } else { None }
     }
 
@@ -113,8 +115,9 @@ impl Node {
         panic: &(dyn Any + Send),
     ) {
         self.counters.scalars.faults += 1;
-        let wrote = self.store.commits() != commits;
+        let wrote = self.sessions.store().commits() != commits;
         let after = if wrote { self.remove_session_at_fault() } else { None };
+        let after = after.map(Condition::Observed);
         self.forget_answer(request);
         self.report_fault(request.peer(), request.header.message_type, text(panic));
         if !self.refuse_request(request, Cause::SystemFailure, after) {
@@ -123,14 +126,11 @@ impl Node {
     }
 
     /// Removes the session whose change was begun. Returns the change that tells the workers.
-    fn remove_session_at_fault(&mut self) -> Option<adit_rules::DeltaId> {
-        let up_seid = self.store.last_commit()?;
-        let id = match self.store.recover() {
-            // The change took the measurements with it.
-            Some(delta) => {
-                self.forget_reports_of(up_seid);
-                Some(self.publish(delta))
-            }
+    fn remove_session_at_fault(&mut self) -> Option<DeltaId> {
+        let up_seid = self.sessions.store().last_commit()?;
+        // The change took the measurements with it.
+        let id = match self.sessions.recover(RemainingReports::KeepUsageInFlight) {
+            Some(deleted) => Some(self.forget_discarded(deleted)),
             None => self.end_locally(up_seid),
         };
         self.counters.scalars.sessions_removed_after_fault += u64::from(id.is_some());
@@ -149,7 +149,7 @@ impl Node {
     #[doc(hidden)]
     pub fn inject_fault(&mut self, point: FaultPoint) {
         match point {
-            FaultPoint::Commit => self.store.inject_fault_in_commit(),
+            FaultPoint::Commit => self.sessions.inject_fault_in_commit(),
             FaultPoint::Start
             | FaultPoint::Answer
             | FaultPoint::Timer

@@ -15,7 +15,7 @@ use adit_types::Nanos;
 
 use crate::association::as_count;
 use crate::node::{Node, NodeConfig, ReceivedMessage};
-use crate::session_set::SetKey;
+use crate::session_state::SetKey;
 use crate::transaction::RequestPurpose;
 
 /// The CSID of this run; zero is none.
@@ -49,13 +49,13 @@ impl Node {
     /// 1,000,000 sessions without a set are looked through in 0.1 s. Nobody waits for an answer then.
     pub fn give_up_sessions(&mut self, now: Nanos) {
         let has_member = |owner| {
-            let mut sessions = self.store.owned_by(owner);
-            sessions.any(|session| self.session_sets.is_in_own(session.index()))
+            let mut sessions = self.sessions.store().owned_by(owner);
+            sessions.any(|session| self.sessions.states.is_in_own_set(session.index()))
         };
         let told = self.associations().filter(|association| has_member(association.owner));
         let told: Vec<(OwnerId, SocketAddr)> =
             told.map(|a| (a.owner, SocketAddr::new(a.address, a.port))).collect();
-        self.counters.scalars.sessions_given_up += as_count(self.session_sets.own_len());
+        self.counters.scalars.sessions_given_up += as_count(self.sessions.states.own_set_len());
         let node_id = self.config.node_id.clone();
         let csid = own_csid(&self.config);
         let fq_csids: Vec<FqCsid<'_>> = own_fq_csid(&self.config, &csid).into_iter().collect();

@@ -74,7 +74,7 @@ impl Node {
         };
         let association = self.association_for(request.peer());
         let owner = association.map(|association| association.owner).unwrap_or_default();
-        Ok(self.store.judge(owner, up_seid, change)?)
+        Ok(self.sessions.store().judge(owner, up_seid, change)?)
     }
 }
 

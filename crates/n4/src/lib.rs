@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod answers;
 mod association;
 mod backlog;
 mod containment;
@@ -20,7 +21,7 @@ mod features;
 mod findings;
 mod header_error;
 mod heartbeat;
-mod information;
+mod name;
 mod node;
 mod ntp;
 mod path;
@@ -29,7 +30,8 @@ mod peer_restart;
 mod procedure;
 mod refusal;
 mod response_cache;
-mod session_set;
+mod session_state;
+mod sessions;
 mod setup;
 mod smf_set;
 mod support;
@@ -44,9 +46,9 @@ pub use association::{Association, DownReason, NodeEvent, NodeIdentity, SetupFai
 pub use containment::FaultPoint;
 pub use containment::is_contained;
 pub use counters::{N4Counters, Scalars};
-pub use information::SessionInformation;
 pub use node::{Node, NodeConfig, Transmit};
 pub use path::{PathConfig, PathEntry, PathState};
+pub use session_state::SessionInformation;
 pub use smf_set::SmfSet;
 pub use support::{Acts, ie_acts, message_acts};
 pub use ue_pools::session_s_nssai;

@@ -10,32 +10,28 @@ use std::hash::DefaultHasher;
 
 use adit_pfcp::{Cause, Header, MessageBody, MessageType, PfcpDatagram, RawMessage};
 use adit_rules::{DeltaId, RuleDelta, WorkerCommand};
-use adit_session::{EndMarker, QerPacketRate, SessionStore, StoreConfig, UsageReport};
+use adit_session::{Session, SessionStore, StoreConfig, UsageReport};
 use adit_types::limits::PENDING_MAX;
-use adit_types::{Nanos, Seid, SessionIndex};
+use adit_types::{Nanos, Seid};
 
 use crate::admission::{Admission, PeerPolicy};
+use crate::answers::{Answers, Condition, EncodedResponse};
 use crate::association::{NodeEvent, NodeIdentity, PfcpPeer};
 use crate::backlog::Backlog;
 use crate::containment::{FaultKinds, FaultPoint, TurnFaults};
 use crate::contested_setup::ContestedSetup;
 use crate::counters::N4Counters;
 use crate::csid::own_set_key;
-use crate::information::SessionInformation;
 use crate::ntp::NtpClock;
 use crate::path::{PathConfig, Paths};
 use crate::path_qos::PathQos;
-use crate::procedure::buffering_duration::BufferingEnds;
-use crate::procedure::control_change::FormerControl;
 use crate::procedure::drain::Drains;
-use crate::procedure::final_usage::EndedSession;
 use crate::procedure::load::Load;
-use crate::procedure::report::Reports;
 use crate::response_cache::{RequestKey, RequestStatus, ResponseCache};
-use crate::session_set::SessionSets;
+use crate::session_state::SessionInformation;
+use crate::sessions::{FollowUp, PendingChange, Sessions};
 use crate::setup::Setups;
 use crate::transaction::{RequestPurpose, Retransmission, Transactions};
-use crate::transition::Transitions;
 use crate::ue_pools::PoolUsage;
 
 /// Octets of the longest message that we send: a response with 64 Created PDRs of two addresses
@@ -110,50 +106,6 @@ impl ReceivedMessage<'_> {
     }
 }
 
-/// An encoded response on its way.
-#[derive(Debug)]
-pub(crate) struct EncodedResponse {
-    pub peer: IpAddr,
-    to: SocketAddr,
-    key: RequestKey,
-    pub message_type: MessageType,
-    pub bytes: Vec<u8>,
-}
-
-/// A change that is being published.
-#[derive(Debug)]
-pub(crate) struct PendingChange {
-    session: SessionIndex,
-    pub answer: Option<EncodedResponse>,
-    /// Usage that waited for a session report when the session was deleted.
-    pub usage: Vec<UsageReport>,
-    /// Packet rates whose status the answer reports.
-    pub packet_rates: Vec<QerPacketRate>,
-    /// Usage that had no room in the answer; it is reported behind it.
-    pub later: Vec<UsageReport>,
-    /// The session is gone; its last usage is reported where its answer has no room for it.
-    pub rest: Option<(Seid, EndedSession)>,
-    /// The session is gone by our decision; its last usage is reported.
-    pub farewell: Option<Seid>,
-    /// The session, while it lives.
-    pub up_seid: Option<Seid>,
-}
-
-impl PendingChange {
-    pub(crate) const fn of(session: SessionIndex) -> Self {
-        Self {
-            session,
-            answer: None,
-            usage: Vec::new(),
-            packet_rates: Vec::new(),
-            later: Vec::new(),
-            rest: None,
-            farewell: None,
-            up_seid: None,
-        }
-    }
-}
-
 /// An address by which a peer is known: IPv4 even if a dual-stack socket mapped it.
 pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
@@ -166,22 +118,19 @@ pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
 #[derive(Debug)]
 pub struct Node {
     pub(crate) config: NodeConfig,
-    pub(crate) store: SessionStore,
+    pub(crate) sessions: Sessions,
+    /// Answers that wait for the workers or for jobs.
+    pub(crate) answers: Answers,
     pub(crate) peers: BTreeMap<IpAddr, PfcpPeer>,
     pub(crate) paths: Paths,
     pub(crate) path_qos: PathQos,
     /// Setups that wait for whether the holder of their Node ID lives.
     pub(crate) contested_setups: Vec<ContestedSetup>,
-    pub(crate) buffering_ends: BufferingEnds,
     pub(crate) setups: Setups,
     pub(crate) transactions: Transactions<RequestPurpose>,
-    pub(crate) reports: Reports,
-    pub(crate) pending_changes: BTreeMap<DeltaId, PendingChange>,
     pub(crate) events: VecDeque<NodeEvent>,
     pub(crate) counters: N4Counters,
     pub(crate) last_owner: u32,
-    /// Requests whose answers wait for publication.
-    pub(crate) answers_waiting: usize,
     pub(crate) fault: Option<FaultPoint>,
     pub(crate) is_stopping: bool,
     pub(crate) load: Load,
@@ -191,12 +140,7 @@ pub struct Node {
     pub(crate) standing_workers: usize,
     /// When the errors of a refused request may be told again.
     pub(crate) next_finding: Nanos,
-    pub(crate) session_sets: SessionSets,
-    /// What was told of sessions; none is empty.
-    pub(crate) information: BTreeMap<SessionIndex, Box<SessionInformation>>,
     pub(crate) pool_usage: PoolUsage,
-    pub(crate) former_control: FormerControl,
-    pub(crate) transitions: Transitions,
     pub(crate) drains: Drains,
     /// When the CP functions are told to expect the last usage of all sessions, because we stop.
     pub(crate) prepare_releases_at: Option<Nanos>,
@@ -208,12 +152,7 @@ pub struct Node {
     /// Of associations that ended: what is left to be forgotten, a part in each turn.
     pub(crate) old_caches: Vec<ResponseCache>,
     admission: Admission,
-    last_delta: u64,
-    commands: VecDeque<WorkerCommand>,
-    /// Commands that go before their change.
-    end_markers: VecDeque<(DeltaId, WorkerCommand)>,
     pub(crate) transmits: VecDeque<Transmit>,
-    deltas: VecDeque<(DeltaId, RuleDelta)>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) ntp_clock: NtpClock,
 }
@@ -225,31 +164,24 @@ impl Node {
         let configured = config.connect.iter().map(|&peer| canonical(peer).ip()).collect();
         let admission = Admission::new(config.policy.clone(), configured, config.seed);
         Self {
-            store: SessionStore::new(config.store.clone()),
+            sessions: Sessions::new(config.store.clone(), own_set_key(&config)),
+            answers: Answers::default(),
             peers: BTreeMap::new(),
             paths: Paths::new(config.paths, config.store.seed),
             path_qos: PathQos::default(),
             contested_setups: Vec::new(),
-            buffering_ends: BufferingEnds::default(),
             setups: Setups::new(&config.connect, config.t1),
             transactions: Transactions::new(config.seed),
-            reports: Reports::default(),
-            pending_changes: BTreeMap::new(),
             events: VecDeque::new(),
             counters: N4Counters::default(),
             last_owner: 0,
-            answers_waiting: 0,
             fault: None,
             is_stopping: false,
             load: Load::default(),
             worker_saturation: 0,
             standing_workers: 0,
             next_finding: Nanos(0),
-            session_sets: SessionSets::new(own_set_key(&config)),
-            information: BTreeMap::new(),
             pool_usage: PoolUsage::default(),
-            former_control: FormerControl::new(),
-            transitions: Transitions::default(),
             drains: Drains::new(),
             prepare_releases_at: None,
             aliases: BTreeMap::new(),
@@ -258,11 +190,7 @@ impl Node {
             backlog: Backlog::new(),
             old_caches: Vec::new(),
             admission,
-            last_delta: 0,
-            commands: VecDeque::new(),
-            end_markers: VecDeque::new(),
             transmits: VecDeque::new(),
-            deltas: VecDeque::new(),
             scratch: vec![0; OWN_MESSAGE_BYTES_MAX],
             ntp_clock: NtpClock::from_seconds(config.recovery_time_stamp),
             config,
@@ -306,69 +234,81 @@ impl Node {
         }
     }
 
-    /// Takes notice that all workers run the change `id`: its answer leaves, its leftovers are
-    /// freed. To be called in the order in which [`Node::poll_delta`] gave the changes.
+    /// All workers run the change `id`: its answer leaves, and what it took away is freed. To be
+    /// called in the order in which [`Node::poll_delta`] returned the changes.
     pub fn handle_published(&mut self, now: Nanos, id: DeltaId) {
-        if let Some(pending) = self.pending_changes.remove(&id) {
-            let waiting = pending.answer.as_ref().map(|answer| (answer.peer, answer.key));
-            self.answers_waiting -= usize::from(waiting.is_some());
+        if let Some(change) = self.sessions.take_observed(id) {
             let faults = self.counters.scalars.faults;
-            self.run_contained("an observed change", |node| node.complete_change(now, id, pending));
-            let is_lost = self.counters.scalars.faults != faults;
-            if let Some((peer, key)) = waiting.filter(|_| is_lost)
-                && let Some(peer) = self.peers.get_mut(&peer)
-            {
-                // A retransmission runs the request again.
+            self.run_contained("an observed change", |node| node.complete_change(now, id, change));
+            if self.counters.scalars.faults != faults {
+                self.abandon_answers(Condition::Observed(id));
+            }
+        }
+        self.end_jobs_behind(now, id);
+    }
+
+    fn complete_change(&mut self, now: Nanos, id: DeltaId, change: PendingChange) {
+        self.fail_if_injected(FaultPoint::Published);
+        let PendingChange { up_seid, session, mut usage, follow_up } = change;
+        // No worker counts any more for what the change took away.
+        usage.extend(self.sessions.reclaim(now, id, session));
+        match follow_up {
+            FollowUp::Nothing => {
+                self.append_usage(id, usage, false);
+                self.meet(now, Condition::Observed(id));
+            }
+            FollowUp::ReportUsage(later) => {
+                self.append_usage(id, usage, false);
+                self.meet(now, Condition::Observed(id));
+                self.report_later(now, up_seid, later);
+            }
+            FollowUp::Deleted { packet_rates, overflow } => {
+                let rest = self.append_usage(id, usage, overflow.is_some());
+                self.append_packet_rates(now, id, &packet_rates);
+                self.meet(now, Condition::Observed(id));
+                if let Some(ended) = overflow.filter(|_| !rest.is_empty()) {
+                    self.report_rest(now, up_seid, ended, rest);
+                }
+            }
+            FollowUp::ReportLastUsage => {
+                self.report_last_usage(now, up_seid, usage);
+                self.meet(now, Condition::Observed(id));
+            }
+        }
+    }
+
+    /// A condition is met: the answers that wait for nothing else leave.
+    pub(crate) fn meet(&mut self, now: Nanos, condition: Condition) {
+        for response in self.answers.meet(condition) {
+            self.deliver(now, response);
+        }
+    }
+
+    /// Drops the answers that wait for a condition: a retransmission runs the request again.
+    fn abandon_answers(&mut self, condition: Condition) {
+        for EncodedResponse { peer, key, .. } in self.answers.drop_awaiting(condition) {
+            if let Some(peer) = self.peers.get_mut(&peer) {
                 peer.cache.abandon(&key);
             }
         }
-        self.release_answers(now, id);
     }
 
-    fn complete_change(&mut self, now: Nanos, id: DeltaId, pending: PendingChange) {
-        self.fail_if_injected(FaultPoint::Published);
-        // No worker counts any more for what the change took away.
-        let mut usage = pending.usage;
-        usage.extend(self.store.final_reports(now, pending.session));
-        self.store.reclaim(pending.session);
-        // Those that nobody asked for in time would come too late.
-        while self.end_markers.front().is_some_and(|(change, _)| *change <= id) {
-            self.end_markers.pop_front();
-        }
-        if let Some(up_seid) = pending.farewell {
-            self.report_last_usage(now, up_seid, core::mem::take(&mut usage));
-        }
-        if let Some(mut answer) = pending.answer {
-            let rest = self.append_usage(&mut answer, usage, pending.rest.is_some());
-            self.append_packet_rates(now, &mut answer, &pending.packet_rates);
-            self.deliver(now, answer);
-            if let Some((up_seid, leaving)) = pending.rest.filter(|_| !rest.is_empty()) {
-                self.report_rest(now, up_seid, leaving, rest);
-            }
-        }
-        if let Some(up_seid) = pending.up_seid {
-            self.report_later(now, up_seid, pending.session, pending.later);
-        }
-    }
-
-    /// Reports usage that had no room in an answer. When the session was deleted meanwhile, it
+    /// Reports usage that had no room in an answer. If the session was deleted meanwhile, the usage
     /// leaves with the last usage of that.
-    fn report_later(
-        &mut self,
-        now: Nanos,
-        up_seid: Seid,
-        session: SessionIndex,
-        later: Vec<UsageReport>,
-    ) {
-        let is_gone = !later.is_empty() && self.store.session(up_seid).is_none();
+    fn report_later(&mut self, now: Nanos, up_seid: Seid, later: Vec<UsageReport>) {
+        let is_gone = !later.is_empty() && self.sessions.store().session(up_seid).is_none();
         // Nothing follows the deletion of a session.
-        let ends = |other: &&mut PendingChange| {
-            other.session == session && (other.answer.is_some() || other.farewell.is_some())
+        let answers = &self.answers;
+        let ends = |(id, change): &(DeltaId, &mut PendingChange)| {
+            matches!(change.follow_up, FollowUp::ReportLastUsage)
+                || answers.is_awaited(Condition::Observed(*id))
         };
-        match self.pending_changes.values_mut().rev().find(|other| is_gone && ends(other)) {
-            Some(deletion) => drop(deletion.usage.splice(..0, later)),
-            None => self.report_usage(now, up_seid, later),
+        let deletion = self.sessions.pending_of(up_seid).find(|change| is_gone && ends(change));
+        if let Some((_, deletion)) = deletion {
+            deletion.usage.splice(..0, later);
+            return;
         }
+        self.report_usage(now, up_seid, later);
     }
 
     /// The next datagram to send.
@@ -384,24 +324,24 @@ impl Node {
 
     /// The next command, for any one worker.
     pub fn poll_command(&mut self) -> Option<WorkerCommand> {
-        let own = self.commands.pop_front().or_else(|| self.paths.poll_command());
-        let mut command = own.or_else(|| self.path_qos.poll_command())?;
+        let echo = self.paths.poll_command();
+        let mut command = echo.or_else(|| self.path_qos.poll_command())?;
         if let WorkerCommand::SendEchoRequest { peer, interfaces, .. } = &mut command {
-            *interfaces = self.store.peer_interfaces(*peer);
+            *interfaces = self.sessions.store().peer_interfaces(*peer);
         }
         Some(command)
     }
 
     /// The next command that every worker must have before the change `id` is published.
     pub fn poll_command_before(&mut self, id: DeltaId) -> Option<WorkerCommand> {
-        let (_, command) = self.end_markers.pop_front_if(|(change, _)| *change <= id)?;
+        let command = self.sessions.poll_command_before(id)?;
         self.counters.scalars.end_markers_commanded += 1;
         Some(command)
     }
 
     /// The next change to publish, in order; [`Node::poll_command_before`] goes before it.
     pub fn poll_delta(&mut self) -> Option<(DeltaId, RuleDelta)> {
-        self.deltas.pop_front()
+        self.sessions.poll_delta()
     }
 
     /// The next change of state worth a log line.
@@ -419,13 +359,13 @@ impl Node {
             self.transactions.poll_timeout(),
             self.setups.poll_timeout().filter(|_| !self.is_stopping),
             self.next_heartbeat(),
-            self.reports.next_notification(),
-            self.reports.has_more_to_send().then_some(Nanos(0)),
+            self.sessions.states.next_delayed_notice(),
+            self.sessions.states.has_more_reports().then_some(Nanos(0)),
             self.next_path_deadline(),
             self.path_qos.next_deadline(),
-            self.buffering_ends.next_deadline(),
+            self.sessions.states.next_buffering_end(),
             self.next_pool_usage(),
-            self.store.usage_timeout(),
+            self.sessions.store().usage_timeout(),
             self.next_drain_deadline(),
             self.prepare_releases_at,
             forget,
@@ -438,14 +378,28 @@ impl Node {
 
     /// The sessions.
     #[must_use]
-    pub fn store(&self) -> &SessionStore {
-        &self.store
+    pub const fn store(&self) -> &SessionStore {
+        self.sessions.store()
     }
 
     /// The sessions, to put many of them there without a request for each. For tests.
     #[doc(hidden)]
     pub const fn store_mut(&mut self) -> &mut SessionStore {
-        &mut self.store
+        self.sessions.store_mut()
+    }
+
+    /// What the CP function said of the session `up_seid`; `None` if nothing.
+    #[must_use]
+    pub fn session_information(&self, up_seid: Seid) -> Option<&SessionInformation> {
+        let index = self.store().session(up_seid)?.index();
+        self.sessions.states.information(index)
+    }
+
+    /// Keeps what the CP function said anew of a session.
+    pub(crate) fn update_information(&mut self, up_seid: Seid, news: SessionInformation) {
+        if let Some(index) = self.store().session(up_seid).map(Session::index) {
+            self.sessions.states.update_information(index, news);
+        }
     }
 
     /// What was counted.
@@ -463,7 +417,7 @@ impl Node {
     /// Changes that wait for their publication, and jobs on many sessions that have not ended.
     #[must_use]
     pub fn pending_len(&self) -> usize {
-        self.pending_changes.len()
+        self.sessions.pending_len() + self.backlog.open_len()
     }
 
     /// Answered requests that are remembered for retransmissions, over all peers.
@@ -564,7 +518,7 @@ impl Node {
         peer.cache.expire(request.now, lifetime);
         match peer.cache.find(request.now, lifetime, &request.key()) {
             RequestStatus::New
-                if peer.cache.is_full_of_pending() || self.answers_waiting >= PENDING_MAX =>
+                if peer.cache.is_full_of_pending() || self.answers.len() >= PENDING_MAX =>
             {
                 self.counters.scalars.refused_pending_full += 1;
                 self.refuse_request(request, Cause::NoResourcesAvailable, None);
@@ -580,64 +534,39 @@ impl Node {
         }
     }
 
-    /// Queues a change for publication.
-    pub(crate) fn publish(&mut self, delta: RuleDelta) -> DeltaId {
-        if delta.rules.is_none() {
-            self.session_sets.remove(delta.session);
-            self.buffering_ends.cancel(delta.session);
-            self.information.remove(&delta.session);
-            self.former_control.remove(&delta.session);
-        }
-        self.last_delta += 1;
-        let id = DeltaId(self.last_delta);
-        self.pending_changes.insert(id, PendingChange::of(delta.session));
-        self.deltas.push_back((id, delta));
-        id
-    }
-
-    /// Sends End Markers when workers see the change `id`.
-    /// Spec: TS 29.244 §5.2.3.3; TS 23.501 §5.8.2.9.
-    pub(crate) fn send_end_markers_with(&mut self, id: DeltaId, markers: Vec<EndMarker>) {
-        let Some(session) = self.pending_changes.get(&id).map(|pending| pending.session) else {
-            return;
-        };
-        for EndMarker { tunnel, interfaces, qfi } in markers {
-            let change = id;
-            let command = WorkerCommand::SendEndMarker { tunnel, interfaces, qfi, session, change };
-            self.end_markers.push_back((id, command));
-        }
-    }
-
-    /// Answers a request: at once, or when the change `after` is published.
+    /// Answers a request when all `conditions` are met: at once if there are none.
     pub(crate) fn respond<'m, M: MessageBody<'m>>(
         &mut self,
         request: &ReceivedMessage<'_>,
         seid: Option<Seid>,
         body: &M,
-        after: Option<DeltaId>,
+        conditions: impl IntoIterator<Item = Condition>,
     ) {
         let Some(bytes) = self.encode(seid, request.header.sequence, body) else { return };
         let (peer, to, key) = (request.peer(), request.from, request.key());
-        let answer = EncodedResponse { peer, to, key, message_type: M::TYPE, bytes };
-        let Some(pending) = after.and_then(|id| self.pending_changes.get_mut(&id)) else {
-            return self.deliver(request.now, answer);
-        };
-        pending.answer = Some(answer);
-        self.answers_waiting += 1;
+        let response = EncodedResponse { peer, to, key, message_type: M::TYPE, bytes };
+        let open = conditions.into_iter().filter(|condition| self.is_open(*condition));
+        let open: Vec<Condition> = open.collect();
+        if open.is_empty() {
+            return self.deliver(request.now, response);
+        }
+        self.answers.hold(response, open);
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.cache.begin(key);
         }
     }
 
-    /// Drops an answer to `request` that waits for publication.
+    fn is_open(&self, condition: Condition) -> bool {
+        match condition {
+            Condition::Observed(id) => self.sessions.is_pending(id),
+            Condition::JobEnded(job) => self.backlog.is_open(job),
+        }
+    }
+
+    /// Drops an answer to `request` that waits.
     pub(crate) fn forget_answer(&mut self, request: &ReceivedMessage<'_>) {
         let (peer, key) = (request.peer(), request.key());
-        for pending in self.pending_changes.values_mut() {
-            let ours = |answer: &mut EncodedResponse| answer.peer == peer && answer.key == key;
-            if pending.answer.take_if(ours).is_some() {
-                self.answers_waiting -= 1;
-            }
-        }
+        self.answers.drop_all(|response| response.peer == peer && response.key == key);
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.cache.abandon(&key);
         }

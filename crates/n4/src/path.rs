@@ -258,13 +258,13 @@ impl Node {
     /// Does what is due for paths, a bounded part of it.
     pub(crate) fn watch_paths(&mut self, now: Nanos) {
         for _ in 0..self.path_qos.peers_per_turn() {
-            let Some(peer) = self.store.take_changed_peer() else { break };
-            let sides = self.store.peer_sides(peer);
+            let Some(peer) = self.sessions.take_changed_peer() else { break };
+            let sides = self.sessions.store().peer_sides(peer);
             self.paths.set_peer(now, peer, sides != PeerSides::default());
             let left_out = self.path_qos.set_peer(now, peer, sides);
             self.counters.scalars.paths_not_measured += as_count(left_out);
         }
-        self.paths.has_peers_left = self.store.has_changed_peer();
+        self.paths.has_peers_left = self.sessions.store().has_changed_peer();
         let mut allowance = TIMERS_PER_TURN_MAX;
         while let Some(turn) = self.paths.poll_due(now, &mut allowance) {
             self.report_path_transition(now, turn);
@@ -300,7 +300,7 @@ impl Node {
     /// Takes notice of when a GTP-U peer says that it started, without having been asked. Strangers
     /// are not remembered.
     pub(crate) fn on_unsolicited_recovery(&mut self, now: Nanos, peer: IpAddr, started: u32) {
-        let is_peer = self.store.peer_sides(peer) != PeerSides::default();
+        let is_peer = self.sessions.store().peer_sides(peer) != PeerSides::default();
         self.paths.set_peer(now, peer, is_peer);
         self.paths.note_unproven_start(now, peer, started);
     }

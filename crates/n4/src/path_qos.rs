@@ -553,12 +553,12 @@ impl Node {
         let most = self.path_qos.peers_per_turn();
         for _ in 0..most {
             let Some((owner, peer)) = self.path_qos.take_named_peer() else { break };
-            let sides = self.store.peer_sides(peer);
+            let sides = self.sessions.store().peer_sides(peer);
             let left_out = self.path_qos.set_peer_of(now, owner, peer, sides);
             self.counters.scalars.paths_not_measured += as_count(left_out);
         }
         let Some(behind) = self.path_qos.scan_position() else { return };
-        let peers: Vec<_> = self.store.peers_after(behind).take(most).collect();
+        let peers: Vec<_> = self.sessions.store().peers_after(behind).take(most).collect();
         for &(peer, sides) in &peers {
             let left_out = self.path_qos.set_peer(now, peer, sides);
             self.counters.scalars.paths_not_measured += as_count(left_out);

@@ -17,8 +17,8 @@ use adit_types::Nanos;
 use adit_types::limits::ALTERNATIVE_ADDRESSES_MAX;
 
 use crate::association::{Association, NodeEvent, RestartClaim, as_count};
+use crate::name::labels;
 use crate::node::Node;
-use crate::procedure::name::labels;
 use crate::transition::SessionDisposition;
 
 /// What a CP function says about its SMF set.
@@ -112,7 +112,7 @@ impl Node {
             |other: &&Association| other.owner != owner && self.shares_control(owner, other.owner);
         let successor = self.associations().find(inherits).map(|a| (a.owner, a.address));
         let Some((to, address)) = successor else { return false };
-        let sessions = self.store.owned_count(owner);
+        let sessions = self.sessions.store().owned_count(owner);
         self.begin_transition(owner, SessionDisposition::Move { to, address }, None);
         self.hand_over_pfds(owner, to);
         self.counters.scalars.sessions_moved += as_count(sessions);
@@ -139,7 +139,7 @@ impl Node {
         association.is_time_stamp_unknown = true;
         association.restart_claim = RestartClaim::None;
         self.peers.entry(to).or_default().association = Some(association);
-        let sessions = self.store.owned_count(owner);
+        let sessions = self.sessions.store().owned_count(owner);
         self.begin_transition(owner, SessionDisposition::Move { to: owner, address: to }, None);
         self.counters.scalars.sessions_moved += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsHandedOver { to, sessions });

@@ -10,13 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use adit_rules::DeltaId;
-use adit_session::{CpFSeid, OwnerId, SessionStore};
+use adit_session::{OwnerId, SessionStore};
 use adit_types::{Seid, SessionIndex};
 
-use crate::association::as_count;
 use crate::backlog::{JobTask, JobWaiter};
 use crate::node::Node;
-use crate::procedure::report::Reports;
+use crate::session_state::RemainingReports;
 
 /// What becomes of the sessions of an association.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +70,8 @@ impl Transitions {
         number
     }
 
-    /// The next session that has yet to meet its fate; the transition is over without one.
+    /// The next session that has yet to meet the disposition `number`; the transition ends without
+    /// one.
     pub fn next(&mut self, owner: OwnerId, number: u64, store: &SessionStore) -> Option<Seid> {
         let all = self.of.get_mut(&owner)?;
         let transition = all.iter_mut().find(|transition| transition.number == number)?;
@@ -90,18 +90,15 @@ impl Transitions {
         None
     }
 
-    /// A session of an association that ended, which is gone but for its last reports: its former
-    /// control plane alone knows it.
-    pub fn take_ended(&self, owner: OwnerId, reports: &mut Reports) -> Option<Seid> {
+    /// True if sessions of an association that ended go elsewhere: those that are gone except for
+    /// their last reports then have no receiver, because only their former CP function knows them.
+    pub fn strands_ended(&self, owner: OwnerId) -> bool {
         let stays = |transition: &Transition| match transition.disposition {
             SessionDisposition::Move { to, .. } => to == owner,
             SessionDisposition::Retain { .. } => true,
             SessionDisposition::End => false,
         };
-        match self.of.get(&owner)?.iter().all(stays) {
-            true => None,
-            false => reports.pop_ended(owner),
-        }
+        self.of.get(&owner).is_some_and(|transitions| !transitions.iter().all(stays))
     }
 
     /// The next fate that a session has yet to meet, which it does now.
@@ -166,20 +163,20 @@ impl Node {
     ) {
         if let SessionDisposition::Move { to, .. } = fate {
             // What is on its way to this association goes on.
-            self.transitions.redirect(owner, &fate);
+            self.sessions.transitions.redirect(owner, &fate);
             debug_assert!(to == owner || self.associations().any(|a| a.owner == to));
         }
-        let number = self.transitions.begin(owner, fate);
+        let number = self.sessions.transitions.begin(owner, fate);
         self.start_job(waiter, JobTask::Transition { owner, number });
     }
 
     /// The association ended and nobody inherits its sessions, nor those that were on their way to
     /// it: none of them reports any more.
     pub(crate) fn abandon_sessions(&mut self, owner: OwnerId) {
-        self.transitions.drop_of(owner);
-        self.reports.abandon(owner);
-        for former in self.transitions.redirect(owner, &SessionDisposition::End) {
-            self.reports.abandon(former);
+        self.sessions.transitions.drop_of(owner);
+        self.sessions.states.abandon_reports(owner);
+        for former in self.sessions.transitions.redirect(owner, &SessionDisposition::End) {
+            self.sessions.states.abandon_reports(former);
         }
     }
 
@@ -187,21 +184,21 @@ impl Node {
     /// set is about to get them.
     pub(crate) fn has_control_plane(&self, owner: OwnerId) -> bool {
         self.associations().any(|association| association.owner == owner)
-            || self.transitions.successor(owner).is_some()
+            || self.sessions.transitions.successor(owner).is_some()
     }
 
     /// Lets a session meet its fate if it has yet to. Returns the change that ends it.
     pub(crate) fn apply_disposition(&mut self, up_seid: Seid) -> Option<DeltaId> {
         loop {
-            let session = self.store.session(up_seid)?;
+            let session = self.sessions.store().session(up_seid)?;
             let (owner, index, cp) = (session.owner(), session.index(), session.cp_f_seid());
-            match self.transitions.take(owner, index)? {
+            match self.sessions.transitions.take(owner, index)? {
                 SessionDisposition::Move { to, address } => {
-                    self.former_control.entry(index).or_insert(cp);
-                    if let Some(sequence) = self.reports.hand_over(up_seid, to) {
+                    self.sessions.states.keep_former_cp(up_seid, cp);
+                    if let Some(sequence) = self.sessions.states.hand_over_reports(up_seid, to) {
                         self.transactions.close(sequence);
                     }
-                    self.set_control(up_seid, to, cp.at(address));
+                    self.sessions.set_control(up_seid, to, cp.at(address));
                 }
                 SessionDisposition::Retain { at }
                     if at.iter().any(|&address| cp.is_at(address)) => {}
@@ -211,29 +208,15 @@ impl Node {
         }
     }
 
-    /// Gives a session to `owner`, with `cp` as the control plane's endpoint.
-    pub(crate) fn set_control(&mut self, up_seid: Seid, owner: OwnerId, cp: CpFSeid) {
-        let Some(session) = self.store.session(up_seid) else { return };
-        let (index, before) = (session.index(), session.owner());
-        self.store.set_control(up_seid, owner, cp);
-        if before != owner {
-            self.transitions.exempt(owner, index);
-        }
-    }
-
     /// Ends a session of an association that ended; its reports go with it.
     pub(crate) fn end_session_with_association(&mut self, up_seid: Seid) -> Option<DeltaId> {
-        self.discard_reports(up_seid);
-        let delta = self.store.delete(up_seid).ok()?;
-        Some(self.publish(delta))
+        let deleted = self.sessions.delete(up_seid, RemainingReports::Discard)?;
+        Some(self.forget_discarded(deleted))
     }
 
     /// Forgets what a session has to report: nobody hears of it.
     pub(crate) fn discard_reports(&mut self, up_seid: Seid) {
-        let discarded = self.reports.discard(up_seid);
-        if let Some(sequence) = discarded.sequence {
-            self.transactions.close(sequence);
-        }
-        self.counters.scalars.usage_reports_lost_with_association += as_count(discarded.usage);
+        let discarded = self.sessions.states.discard_reports(up_seid);
+        self.drop_reports(discarded);
     }
 }

@@ -97,7 +97,7 @@ impl Node {
         }
         self.pool_usage.next_look = now + INTERVAL;
         let metrics: Vec<u8> = {
-            let usage: Vec<(u64, u64)> = self.store.ue_pool_usage().collect();
+            let usage: Vec<(u64, u64)> = self.sessions.store().ue_pool_usage().collect();
             let pools = &self.config.store.provisioning.ue_pools;
             let of = |at: usize| usage.get(at).copied().unwrap_or_default();
             announced(pools).map(|(at, ..)| stepped(of(at))).collect()
@@ -127,7 +127,7 @@ impl Node {
 
     fn send_pool_usage(&mut self, now: Nanos, owner: OwnerId, to: SocketAddr) {
         let pools = self.config.store.provisioning.ue_pools.clone();
-        let usage: Vec<(u64, u64)> = self.store.ue_pool_usage().collect();
+        let usage: Vec<(u64, u64)> = self.sessions.store().ue_pool_usage().collect();
         let sequence = SequenceNumber(self.pool_usage.sequence);
         let metrics = self.pool_usage.metrics.iter();
         let groups: Vec<_> = announced(&pools)

@@ -149,7 +149,7 @@ fn information_of_a_session_is_kept_masked_until_the_session_ends() {
     let known = bench.node.session_information(up_seid).unwrap();
     assert_eq!((known.dnn.as_deref(), known.rat_type), (Some("internet"), Some(RatType::Nr)));
     assert_eq!(known.s_nssai, Some(SNssai { sst: 1, sd: 0xa1 }));
-    assert_eq!(known.user, [("supi", Box::from("****************6789"))]);
+    assert_eq!(*known.user, [("supi", Box::from("****************6789"))]);
     bench.answer(smf(10), &delete(4, up_seid));
     assert_eq!(bench.node.session_information(up_seid), None);
 }

@@ -26,6 +26,7 @@ mod store;
 mod update;
 mod usage;
 
+pub use alloc::seid_index;
 pub use change::{
     BarUpdate, ChooseUe, FTeidSpec, FarPart, FarUpdate, ForwardingUpdate, PdiSpec, PdrPart,
     PdrSpec, PdrUpdate, QerPart, QerUpdate, SessionChange, TrafficEndpointSpec, UrrPart,

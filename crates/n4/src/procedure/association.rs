@@ -11,11 +11,11 @@ use adit_pfcp::message::{
     AssociationSetupResponse, AssociationUpdateRequest, AssociationUpdateResponse,
 };
 use adit_pfcp::{Cause, MessageBody, Repeated};
-use adit_rules::DeltaId;
 use adit_session::OwnerId;
 use adit_types::Nanos;
 use adit_types::limits::PATH_CONTROLS_MAX;
 
+use crate::answers::Condition;
 use crate::association::{
     AcceptedAssociation, AssociationParameters, AssociationRefusal, DownReason, NodeEvent,
     NodeIdentity, SetupFailure,
@@ -106,7 +106,7 @@ impl Node {
         &mut self,
         request: &ReceivedMessage<'_>,
         cause: Cause,
-        after: Option<DeltaId>,
+        after: Option<Condition>,
     ) {
         let node_id = self.config.node_id.clone();
         let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
@@ -300,7 +300,7 @@ impl Node {
         &mut self,
         request: &ReceivedMessage<'_>,
         cause: Cause,
-        after: Option<DeltaId>,
+        after: Option<Condition>,
     ) {
         let node_id = self.config.node_id.clone();
         let body = AssociationReleaseResponse::new(node_id.to_ie(), cause);
@@ -310,7 +310,7 @@ impl Node {
     fn release_association(
         &mut self,
         request: &ReceivedMessage<'_>,
-    ) -> Result<Option<DeltaId>, Rejected> {
+    ) -> Result<Option<Condition>, Rejected> {
         let Some(association) = self.association(request.peer()) else {
             return Err(Rejected::new(Cause::NoEstablishedAssociation));
         };

@@ -2,19 +2,14 @@
 //! the report, or gave another CP F-SEID. Spec: TS 29.244 §5.22, §7.5.9.1.
 
 use core::net::IpAddr;
-use std::collections::BTreeMap;
 
 use adit_pfcp::ie::FTeid;
 use adit_pfcp::message::SessionReportResponse;
 use adit_rules::{DestinationInterface, GtpuTunnel, HeaderCreation};
 use adit_session::{CpFSeid, FarUpdate, ForwardingUpdate};
-use adit_types::{Seid, SessionIndex};
+use adit_types::Seid;
 
 use crate::node::{Node, ReceivedMessage};
-
-/// Sessions that another SMF inherited and has not taken over yet, with the CP F-SEID that the
-/// former one gave.
-pub(crate) type FormerControl = BTreeMap<SessionIndex, CpFSeid>;
 
 impl Node {
     /// Sends the report in flight to the SMF that the response names. False when it names none, or
@@ -27,9 +22,10 @@ impl Node {
         let Some(given) = message.alternative_smf_ip_address else { return false };
         let (v4, v6) = (given.v4.map(IpAddr::V4), given.v6.map(IpAddr::V6));
         let address = if self.config.address.is_ipv4() { v4 } else { v6 };
-        let owner = self.store.session(up_seid).map(adit_session::Session::owner);
+        let owner = self.sessions.store().session(up_seid).map(adit_session::Session::owner);
         let (Some(address), Some(owner)) = (address, owner) else { return false };
-        let follows = self.controls(address, owner) && self.reports.redirect(up_seid, address);
+        let follows =
+            self.controls(address, owner) && self.sessions.states.redirect_report(up_seid, address);
         self.counters.scalars.reports_redirected += u64::from(follows);
         follows
     }
@@ -43,17 +39,17 @@ impl Node {
         message: &SessionReportResponse<'_>,
     ) {
         let Some(given) = message.cp_f_seid else { return };
-        let Some(session) = self.store.session(up_seid) else { return };
+        let Some(session) = self.sessions.store().session(up_seid) else { return };
         if given.seid == Seid(0) {
             self.counters.scalars.report_responses_not_applied += 1;
             return;
         }
-        let (before, index) = (session.owner(), session.index());
+        let before = session.owner();
         let owner = self.association_for(response.peer()).map(|association| association.owner);
         let owner = owner.filter(|&owner| self.shares_control(owner, before)).unwrap_or(before);
         let cp = CpFSeid { seid: given.seid, v4: given.v4, v6: given.v6 };
-        self.set_control(up_seid, owner, cp);
-        self.former_control.remove(&index);
+        self.sessions.set_control(up_seid, owner, cp);
+        self.sessions.states.forget_former_cp(up_seid);
         self.counters.scalars.sessions_moved += u64::from(owner != before);
     }
 
@@ -65,7 +61,12 @@ impl Node {
             let addr = if known.addr.is_ipv4() { v4.or(v6) } else { v6.or(v4) };
             addr.map(|addr| GtpuTunnel { teid, addr })
         };
-        let fars = self.store.session(up_seid).into_iter().flat_map(adit_session::Session::fars);
+        let fars = self
+            .sessions
+            .store()
+            .session(up_seid)
+            .into_iter()
+            .flat_map(adit_session::Session::fars);
         let towards_cp = fars.filter(|far| {
             let destination = far.forwarding.as_ref().map(|forwarding| forwarding.destination);
             destination == Some(DestinationInterface::CpFunction)

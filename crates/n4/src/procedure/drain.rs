@@ -79,7 +79,8 @@ impl Node {
         request: &ReceivedMessage<'_>,
         owner: OwnerId,
     ) -> bool {
-        let has_sessions = self.store.owned_count(owner) > 0 || self.leaving_of(owner) > 0;
+        let has_sessions =
+            self.sessions.store().owned_count(owner) > 0 || self.leaving_of(owner) > 0;
         if !has_sessions || !self.prepare_release(request.now, owner) {
             return false;
         }
@@ -98,7 +99,7 @@ impl Node {
     }
 
     fn leaving_of(&self, owner: OwnerId) -> usize {
-        self.reports.ended_len(owner)
+        self.sessions.states.ended_len(owner)
     }
 
     /// When a release is not put off any longer.
@@ -109,7 +110,7 @@ impl Node {
     /// True when further sessions could end at once.
     pub(crate) fn has_drain_to_do(&self) -> bool {
         self.drains.iter().any(|(&owner, drain)| {
-            self.store.next_owned(owner, drain.next).is_some()
+            self.sessions.store().next_owned(owner, drain.next).is_some()
                 && self.leaving_of(owner) < DRAIN_SESSIONS_MAX
         })
     }
@@ -126,7 +127,7 @@ impl Node {
         let mut leaving = self.leaving_of(owner);
         while leaving < DRAIN_SESSIONS_MAX
             && let Some(drain) = self.drains.get_mut(&owner)
-            && let Some(session) = self.store.next_owned(owner, drain.next)
+            && let Some(session) = self.sessions.store().next_owned(owner, drain.next)
             && self.backlog.take_allowance()
         {
             drain.next = session.index().next();
@@ -136,14 +137,16 @@ impl Node {
             }
         }
         let Some(drain) = self.drains.get_mut(&owner) else { return };
-        let is_drained = leaving == 0 && self.store.next_owned(owner, drain.next).is_none();
+        let is_drained =
+            leaving == 0 && self.sessions.store().next_owned(owner, drain.next).is_none();
         let is_due = drain.release.as_ref().is_some_and(|release| release.until <= now);
         if !is_drained && !is_due {
             return;
         }
         if let Some(release) = drain.release.take() {
             self.drains.remove(&owner);
-            self.counters.scalars.sessions_not_drained += as_count(self.store.owned_count(owner));
+            self.counters.scalars.sessions_not_drained +=
+                as_count(self.sessions.store().owned_count(owner));
             let WaitingRelease { from, header, body, .. } = release;
             return self.complete_release(&ReceivedMessage { now, from, header, body: &body });
         }

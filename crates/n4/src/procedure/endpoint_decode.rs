@@ -19,8 +19,8 @@ use adit_session::{
 };
 use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix, PdrId};
 
-use super::name;
 use super::rule_decode::f_teid;
+use crate::name;
 use crate::refusal::Rejected;
 
 /// Bits of a UE's IPv6 prefix unless the IE says otherwise. Spec: TS 29.244 §8.2.62.

@@ -3,19 +3,20 @@
 use adit_pfcp::ie::{self, FSeid, PfcpSeReqFlags};
 use adit_pfcp::message::{SessionEstablishmentRequest, SessionEstablishmentResponse};
 use adit_pfcp::{Cause, Ie, IeIter, IeType, MessageBody};
-use adit_rules::DeltaId;
-use adit_session::{CpFSeid, Established, SessionChange};
+use adit_session::{CpFSeid, SessionChange};
 use adit_types::{Nanos, Seid};
 
+use crate::answers::Condition;
 use crate::containment::FaultPoint;
 use crate::csid;
-use crate::information::SessionInformation;
 use crate::node::{Node, ReceivedMessage};
 use crate::procedure::endpoint_decode::ChosenIdentifiers;
 use crate::procedure::urr_decode::RequestTime;
 use crate::procedure::{demand, endpoint_decode, rule_decode, urr_decode};
 use crate::refusal::Rejected;
-use crate::session_set;
+use crate::session_state::SessionInformation;
+use crate::session_state::set_keys;
+use crate::sessions::{EstablishmentContext, NewSession};
 use crate::ue_pools::session_s_nssai;
 
 impl Node {
@@ -29,7 +30,7 @@ impl Node {
         }
     }
 
-    fn establish(&mut self, request: &ReceivedMessage<'_>) -> Result<Established, Rejected> {
+    fn establish(&mut self, request: &ReceivedMessage<'_>) -> Result<NewSession, Rejected> {
         // INTEROP: the peer is known by its address; some SMFs name another of their Node IDs here.
         let owner = self.association_for(request.peer()).map(|association| association.owner);
         let owner = owner.ok_or(Rejected::new(Cause::NoEstablishedAssociation))?;
@@ -37,7 +38,9 @@ impl Node {
             self.counters.scalars.refused_worker_stands_still += 1;
             return Err(Rejected::new(Cause::EntityInCongestion));
         }
-        if self.store.owned_count(owner) >= self.config.policy.sessions_per_association_max {
+        if self.sessions.store().owned_count(owner)
+            >= self.config.policy.sessions_per_association_max
+        {
             self.counters.scalars.refused_sessions_per_association_full += 1;
             return Err(Rejected::new(Cause::NoResourcesAvailable));
         }
@@ -52,17 +55,14 @@ impl Node {
             return Err(Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::F_SEID));
         }
         let cp = CpFSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 };
-        let sets = session_set::keys(message.fq_csids, message.group_id)?;
+        let sets = set_keys(message.fq_csids, message.group_id)?;
         let mut change = self.change_of_establishment(request.now, &message)?;
         // RESTI tells that we once chose the F-TEIDs and UE addresses that are given now.
         // Spec: TS 29.244 §8.2.136.
         change.is_restoration = flags.contains(PfcpSeReqFlags::RESTI);
         let information = SessionInformation::of_establishment(&message)?;
-        let established = self.store.establish(owner, cp, change)?;
-        self.transitions.exempt(owner, established.index);
-        self.update_information(established.up_seid, information);
-        self.session_sets.assign(established.index, sets);
-        Ok(established)
+        let context = EstablishmentContext { owner, cp, information, sets };
+        Ok(self.sessions.establish(context, change)?)
     }
 
     pub(crate) fn change_of_establishment(
@@ -70,7 +70,7 @@ impl Node {
         now: Nanos,
         message: &SessionEstablishmentRequest<'_>,
     ) -> Result<SessionChange, Rejected> {
-        let own = self.store.provisioning();
+        let own = self.sessions.store().provisioning();
         let mut change = SessionChange { at: now, ..SessionChange::default() };
         let when = RequestTime { now, ntp_clock: self.ntp_clock };
         for group in message.create_pdrs {
@@ -100,12 +100,11 @@ impl Node {
         &mut self,
         request: &ReceivedMessage<'_>,
         cp_seid: Seid,
-        established: Established,
+        established: NewSession,
     ) {
         self.counters.scalars.sessions_established += 1;
-        let Established { index, up_seid, delta, created, created_ues, created_endpoints, .. } =
+        let NewSession { index, up_seid, change, created, created_ues, created_endpoints } =
             established;
-        let id = self.publish(delta);
         self.fail_if_injected(FaultPoint::Answer);
         let chosen = ChosenIdentifiers::new(&created, &created_ues, &created_endpoints);
         let (created, endpoints) = (chosen.created_pdrs(), chosen.created_endpoints());
@@ -113,7 +112,7 @@ impl Node {
         let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), Cause::RequestAccepted);
         body.up_f_seid = Some(FSeid::new(up_seid, self.config.address));
         let csid = csid::own_csid(&self.config);
-        let in_own = self.session_sets.is_in_own(index);
+        let in_own = self.sessions.states.is_in_own_set(index);
         let fq_csids: Vec<_> =
             csid::own_fq_csid(&self.config, &csid).filter(|_| in_own).into_iter().collect();
         body.fq_csids = fq_csids.as_slice().into();
@@ -122,7 +121,7 @@ impl Node {
         let information = self.control_information(request.peer());
         body.load_control_information = information.load;
         body.overload_control_information = information.overload;
-        self.respond(request, Some(cp_seid), &body, Some(id));
+        self.respond(request, Some(cp_seid), &body, [Condition::Observed(change)]);
     }
 
     pub(super) fn refuse_establishment(
@@ -130,7 +129,7 @@ impl Node {
         request: &ReceivedMessage<'_>,
         cp_seid: Seid,
         rejected: Rejected,
-        after: Option<DeltaId>,
+        after: Option<Condition>,
     ) {
         self.count_refused(rejected.cause);
         self.log_refusal(request, rejected);

@@ -9,7 +9,7 @@ use adit_pfcp::ie::{ForwardingPolicy, Nullable, RedirectAddressType, RedirectInf
 use adit_rules::Redirect;
 use adit_session::{Forwarding, ForwardingUpdate, Provisioning};
 
-use crate::procedure::name;
+use crate::name;
 use crate::procedure::rule_decode::{creation, destination, marking, unusable};
 use crate::refusal::Rejected;
 

@@ -13,7 +13,8 @@ use adit_types::{Nanos, Seid};
 
 use crate::association::as_count;
 use crate::node::Node;
-use crate::procedure::report::ReportItem;
+use crate::session_state::{EndedSession, RemainingReports, ReportItem};
+use crate::sessions::FollowUp;
 
 /// Where a report goes.
 #[derive(Debug, Clone, Copy)]
@@ -24,18 +25,6 @@ pub(crate) struct ReportDestination {
     pub owner: OwnerId,
     /// The CP F-SEID that another SMF of the set gave.
     pub former: Option<CpFSeid>,
-}
-
-/// A session that is gone, but for its last reports.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct EndedSession {
-    pub to: SocketAddr,
-    pub cp_seid: Seid,
-    pub owner: OwnerId,
-    /// We ended it; else the CP function did.
-    pub by_us: bool,
-    /// The last usage was read: no report follows those that wait.
-    pub is_read: bool,
 }
 
 impl Node {
@@ -62,31 +51,28 @@ impl Node {
         if let Some(ended) = self.apply_disposition(up_seid) {
             return Some(ended);
         }
-        let leaving = self.ended_session(up_seid, true);
-        let delta = self.store.delete(up_seid).ok()?;
-        match leaving {
-            Some(leaving) => {
-                self.reports.keep_usage(up_seid);
-                self.reports.add_ended(up_seid, leaving);
-            }
-            None => self.forget_reports_of(up_seid),
+        let ended = self.ended_session(up_seid, true);
+        let remaining = match ended {
+            Some(ended) => RemainingReports::Deliver(ended),
+            None => RemainingReports::KeepUsageInFlight,
+        };
+        let deleted = self.sessions.delete(up_seid, remaining)?;
+        let change = self.forget_discarded(deleted);
+        if let Some(pending) = self.sessions.pending_mut(change).filter(|_| ended.is_some()) {
+            pending.follow_up = FollowUp::ReportLastUsage;
         }
-        let id = self.publish(delta);
-        if let Some(pending) = self.pending_changes.get_mut(&id) {
-            pending.farewell = leaving.map(|_| up_seid);
-        }
-        Some(id)
+        Some(change)
     }
 
     /// Reports the last usage of a session that we ended: no worker runs it any more.
     pub(crate) fn report_last_usage(&mut self, now: Nanos, up_seid: Seid, usage: Vec<UsageReport>) {
-        let Some(owner) = self.reports.last_usage_read(up_seid) else {
+        let Some(owner) = self.sessions.states.set_last_usage_read(up_seid) else {
             self.counters.scalars.usage_reports_lost_with_association += as_count(usage.len());
             return;
         };
         let last = usage.into_iter().filter(UsageReport::has_usage).map(ended_by_us);
         self.queue_reports(now, up_seid, owner, last.map(ReportItem::Usage).collect());
-        self.reports.forget_if_reported(up_seid);
+        self.sessions.states.forget_if_reported(up_seid);
         self.advance_drains(now);
     }
 
@@ -98,10 +84,10 @@ impl Node {
         leaving: EndedSession,
         rest: Vec<UsageReport>,
     ) {
-        self.reports.add_ended(up_seid, EndedSession { is_read: true, ..leaving });
+        self.sessions.states.add_ended(up_seid, EndedSession { is_read: true, ..leaving });
         let items = rest.into_iter().map(ReportItem::Usage).collect();
         self.queue_reports(now, up_seid, leaving.owner, items);
-        self.reports.forget_if_reported(up_seid);
+        self.sessions.states.forget_if_reported(up_seid);
     }
 }
 

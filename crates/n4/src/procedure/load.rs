@@ -71,12 +71,12 @@ impl Load {
 impl Node {
     /// Per cent of the capacity in use.
     fn load_percent(&self) -> u8 {
-        let waiting = percent(self.answers_waiting, PENDING_MAX);
-        let reports = percent(self.reports.waiting_len(), REPORT_ITEMS_MAX);
+        let waiting = percent(self.answers.len(), PENDING_MAX);
+        let reports = percent(self.sessions.states.waiting_reports_len(), REPORT_ITEMS_MAX);
         if self.standing_workers > 0 {
             return 100;
         }
-        self.store.fill_percent().max(waiting).max(reports).max(self.worker_saturation)
+        self.sessions.store().fill_percent().max(waiting).max(reports).max(self.worker_saturation)
     }
 
     /// Takes notice of how saturated the busiest worker is: which share of its turns found as many

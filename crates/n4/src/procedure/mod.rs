@@ -15,7 +15,6 @@ mod far_decode;
 pub(crate) mod final_usage;
 pub(crate) mod load;
 mod modify;
-pub(crate) mod name;
 pub(crate) mod node_report;
 pub(crate) mod packet_rates;
 mod pfd;
@@ -54,7 +53,8 @@ impl Node {
         let refused = |cause| RefusalWithSeid { seid: Seid(0), rejected: Rejected::new(cause) };
         let association = self.association_for(request.peer());
         let association = association.ok_or(refused(Cause::NoEstablishedAssociation))?;
-        let session = request.header.seid.and_then(|up_seid| self.store.session(up_seid));
+        let session =
+            request.header.seid.and_then(|up_seid| self.sessions.store().session(up_seid));
         let session = session.filter(|s| self.shares_control(association.owner, s.owner()));
         let session = session.ok_or(refused(Cause::SessionContextNotFound))?;
         Ok((session.up_seid(), session.cp_f_seid().seid))

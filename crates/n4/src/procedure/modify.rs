@@ -8,8 +8,8 @@ use adit_session::{CpFSeid, Modified, SessionChange, TrafficEndpointId, UsageRep
 use adit_types::limits::USAGE_REPORTS_PER_RESPONSE_MAX;
 use adit_types::{FarId, Nanos, Seid};
 
+use crate::answers::Condition;
 use crate::containment::FaultPoint;
-use crate::information::SessionInformation;
 use crate::node::{Node, ReceivedMessage};
 use crate::procedure::endpoint_decode::ChosenIdentifiers;
 use crate::procedure::packet_rates::status_report;
@@ -19,7 +19,9 @@ use crate::procedure::{
     RefusalWithSeid, demand, endpoint_decode, rule_decode, urr_decode, withdraw_decode,
 };
 use crate::refusal::Rejected;
-use crate::session_set;
+use crate::session_state::SessionInformation;
+use crate::session_state::set_keys;
+use crate::sessions::{FollowUp, ModifiedSession};
 use crate::ue_pools::session_s_nssai;
 
 impl Node {
@@ -42,7 +44,7 @@ impl Node {
         &mut self,
         request: &ReceivedMessage<'_>,
         up_seid: Seid,
-    ) -> Result<Modified, Rejected> {
+    ) -> Result<ModifiedSession, Rejected> {
         let message = SessionModificationRequest::decode_body(request.body)?;
         demand::check(request.body)?;
         let flags = message.pfcp_sm_req_flags.unwrap_or_default();
@@ -50,25 +52,24 @@ impl Node {
         {
             return Err(Rejected::unsupported(IeType::PFCPSMREQ_FLAGS));
         }
-        let sets = session_set::keys(message.fq_csids, message.group_id)?;
+        let sets = set_keys(message.fq_csids, message.group_id)?;
         let mut change = self.change_of_modification(request.now, &message)?;
         change.drop_buffered = flags.contains(PfcpSmReqFlags::DROBU);
         let activated = activated_fars(&change);
-        let modified = self.store.modify(up_seid, change)?;
+        let modified = self.sessions.modify(up_seid, change)?;
         self.update_information(up_seid, SessionInformation::of_modification(&message));
         self.rearm_notifications(up_seid, &activated);
-        if !activated.is_empty()
-            && let Some(session) = self.store.session(up_seid)
-        {
-            self.buffering_ends.cancel(session.index());
+        if !activated.is_empty() {
+            self.sessions.states.cancel_buffering_end(up_seid);
         }
         if message.cp_f_seid.is_some() || message.node_id.is_some() {
             self.take_control(request, up_seid);
         }
         if !sets.is_empty()
-            && let Some(session) = self.store.session(up_seid)
+            && let Some(session) = self.sessions.store().session(up_seid)
         {
-            self.session_sets.assign(session.index(), sets);
+            let index = session.index();
+            self.sessions.states.assign_sets(index, sets);
         }
         Ok(modified)
     }
@@ -76,11 +77,12 @@ impl Node {
     /// Another SMF of the set controls the session from now on. Spec: TS 29.244 §5.22.3.
     fn take_control(&mut self, request: &ReceivedMessage<'_>, up_seid: Seid) {
         let owner = self.association_for(request.peer()).map(|association| association.owner);
-        let session = self.store.session(up_seid);
+        let session = self.sessions.store().session(up_seid);
         let (Some(owner), Some(session)) = (owner, session) else { return };
-        self.former_control.remove(&session.index());
-        if session.owner() != owner {
-            self.set_control(up_seid, owner, session.cp_f_seid());
+        let (before, cp) = (session.owner(), session.cp_f_seid());
+        self.sessions.states.forget_former_cp(up_seid);
+        if before != owner {
+            self.sessions.set_control(up_seid, owner, cp);
             self.counters.scalars.sessions_moved += 1;
         }
     }
@@ -90,7 +92,7 @@ impl Node {
         now: Nanos,
         message: &SessionModificationRequest<'_>,
     ) -> Result<SessionChange, Rejected> {
-        let own = self.store.provisioning();
+        let own = self.sessions.store().provisioning();
         let mut change = SessionChange { at: now, ..SessionChange::default() };
         if let Some(cp) = message.cp_f_seid {
             if cp.seid == Seid(0) {
@@ -177,19 +179,19 @@ impl Node {
         &mut self,
         request: &ReceivedMessage<'_>,
         up_seid: Seid,
-        modified: Modified,
+        modified: ModifiedSession,
     ) {
-        let Modified { delta, created, created_ues, created_endpoints, .. } = modified;
-        let Modified { updated, end_markers, packet_rates, mut reports, .. } = modified;
+        let ModifiedSession { change, outcome } = modified;
+        let Modified { created, created_ues, created_endpoints, updated, .. } = outcome;
+        let Modified { end_markers, packet_rates, mut reports, .. } = outcome;
         let later = reports.split_off(reports.len().min(USAGE_REPORTS_PER_RESPONSE_MAX));
-        let after = delta.map(|delta| self.publish(delta));
-        if let Some(id) = after {
-            self.send_end_markers_with(id, end_markers);
+        if let Some(id) = change {
+            self.sessions.send_end_markers(id, end_markers);
         }
         self.fail_if_injected(FaultPoint::Answer);
         self.counters.scalars.sessions_modified += 1;
         // A new CP F-SEID counts from this response on. Spec: TS 29.244 §7.5.4.1.
-        let session = self.store.session(up_seid);
+        let session = self.sessions.store().session(up_seid);
         let cp_seid = session.map_or(Seid(0), |session| session.cp_f_seid().seid);
         let chosen =
             ChosenIdentifiers::new(&created, &created_ues, &created_endpoints).updating(updated);
@@ -211,8 +213,8 @@ impl Node {
         let packet_rates: Vec<_> =
             packet_rates.iter().map(|rate| status_report(rate, request.now, wall)).collect();
         body.packet_rate_status_reports = packet_rates.as_slice().into();
-        self.respond(request, Some(cp_seid), &body, after);
-        self.report_behind_answer(request.now, up_seid, later, after);
+        self.respond(request, Some(cp_seid), &body, change.map(Condition::Observed));
+        self.report_behind_answer(request.now, up_seid, later, change);
     }
 
     /// Reports usage that had no room in an answer, behind it. Spec: TS 29.244 §5.2.2.3.1.
@@ -221,13 +223,10 @@ impl Node {
         now: Nanos,
         up_seid: Seid,
         later: Vec<UsageReport>,
-        after: Option<DeltaId>,
+        change: Option<DeltaId>,
     ) {
-        match after.and_then(|id| self.pending_changes.get_mut(&id)) {
-            Some(pending) => {
-                pending.up_seid = Some(up_seid);
-                pending.later = later;
-            }
+        match change.and_then(|id| self.sessions.pending_mut(id)) {
+            Some(pending) => pending.follow_up = FollowUp::ReportUsage(later),
             None => self.report_usage(now, up_seid, later),
         }
     }
@@ -237,7 +236,7 @@ impl Node {
         request: &ReceivedMessage<'_>,
         seid: Seid,
         rejected: Rejected,
-        after: Option<DeltaId>,
+        after: Option<Condition>,
     ) {
         self.count_refused(rejected.cause);
         self.log_refusal(request, rejected);

@@ -9,11 +9,11 @@ use adit_pfcp::grouped::ApplicationIdsPfds;
 use adit_pfcp::ie::{OffendingIe, PfdContents};
 use adit_pfcp::message::{PfdManagementRequest, PfdManagementResponse};
 use adit_pfcp::{Cause, IeType, MessageBody};
-use adit_rules::DeltaId;
 use adit_session::{ChangedApplications, OwnerId, PfdApplication, PfdProvision, PfdRefusal};
 use adit_types::SessionIndex;
 use adit_types::limits::JOBS_MAX;
 
+use crate::answers::Condition;
 use crate::association::NodeIdentity;
 use crate::backlog::{JobTask, JobWaiter};
 use crate::node::{Node, ReceivedMessage};
@@ -52,7 +52,7 @@ impl Node {
         }
         let applications = message.application_ids_pfds.iter().map(|group| application(&group));
         let applications = applications.collect::<Result<_, _>>()?;
-        Ok(self.store.provision_pfds(owner, PfdProvision { applications })?)
+        Ok(self.sessions.provision_pfds(owner, PfdProvision { applications })?)
     }
 
     pub(super) fn respond_to_pfd_management(
@@ -60,7 +60,7 @@ impl Node {
         request: &ReceivedMessage<'_>,
         cause: Cause,
         offending_ie: Option<IeType>,
-        after: Option<DeltaId>,
+        after: Option<Condition>,
     ) {
         let mut body = PfdManagementResponse::new(cause);
         body.offending_ie = offending_ie.map(OffendingIe::from);
@@ -69,25 +69,25 @@ impl Node {
 
     /// Forgets the PFDs of an association that ended; what its peer asks for next waits for that.
     pub(crate) fn withdraw_pfds_of(&mut self, owner: OwnerId, waiter: JobWaiter) {
-        let changed = self.store.withdraw_pfds(owner);
+        let changed = self.sessions.withdraw_pfds(owner);
         self.recompile(changed, Some(waiter));
     }
 
     /// Gives the PFDs of an association to another one of its SMF set.
     pub(crate) fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) {
-        let changed = self.store.hand_over_pfds(from, to);
+        let changed = self.sessions.hand_over_pfds(from, to);
         self.recompile(changed, None);
     }
 
-    /// Begins to compile the sessions anew that name one of the applications. Returns the mark of
-    /// the job, if there is anything to do.
+    /// Begins to compile the sessions anew that name one of the applications. Returns the end of the
+    /// job, if there is anything to do.
     fn recompile(
         &mut self,
         changed: ChangedApplications,
         waiter: Option<JobWaiter>,
-    ) -> Option<DeltaId> {
+    ) -> Option<Condition> {
         let next = SessionIndex(0);
-        let concerns = !changed.is_empty() && !self.store.is_empty();
+        let concerns = !changed.is_empty() && !self.sessions.store().is_empty();
         concerns.then(|| self.start_job(waiter, JobTask::Recompile { changed, next }))
     }
 

@@ -2,9 +2,9 @@
 
 use adit_pfcp::Cause;
 use adit_pfcp::MessageType;
-use adit_rules::DeltaId;
 use adit_types::Seid;
 
+use crate::answers::Condition;
 use crate::node::{Node, ReceivedMessage};
 use crate::procedure::establish::cp_f_seid;
 use crate::refusal::Rejected;
@@ -16,7 +16,7 @@ impl Node {
         &mut self,
         request: &ReceivedMessage<'_>,
         cause: Cause,
-        after: Option<DeltaId>,
+        after: Option<Condition>,
     ) -> bool {
         let rejected = Rejected::new(cause);
         match request.header.message_type {

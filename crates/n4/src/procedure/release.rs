@@ -37,7 +37,7 @@ impl Node {
     /// True without associations and without answers that wait: this node may stop.
     #[must_use]
     pub fn is_released(&self) -> bool {
-        self.associations().next().is_none() && self.answers_waiting == 0
+        self.associations().next().is_none() && self.answers.len() == 0
     }
 
     /// Takes the response to an Association Update Request of ours.

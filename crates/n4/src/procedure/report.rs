@@ -2,10 +2,9 @@
 //!
 //! Each session has at most one Session Report Request in flight; what happens meanwhile waits in a
 //! bounded queue and leaves together in the next one. An item equal to one that waits is merged into
-//! it. A new kind of report is a new [`ReportItem`], and its place in [`Batch`].
+//! it. A new kind of report is a new [`ReportItem`], and its place in [`SessionReportGroups`].
 //! Spec: TS 29.244 §5.2.3, §6.3.5, §7.5.8, §7.5.9.
 
-mod queues;
 mod response;
 
 use core::net::{IpAddr, SocketAddr};
@@ -18,7 +17,7 @@ use adit_pfcp::ie::{
 };
 use adit_pfcp::message::SessionReportRequest;
 use adit_rules::{ApplyAction, DataDelivery, GtpuTunnel, WorkerEvent};
-use adit_session::{Far, OwnerId, Records, Session, TrafficStart, UsageReport};
+use adit_session::{Far, OwnerId, Records, Session, TrafficStart};
 use adit_types::limits::{ERROR_INDICATION_USERS_MAX, TIMERS_PER_TURN_MAX};
 use adit_types::{FarId, Nanos, PdrId, Seid, SessionIndex};
 
@@ -27,42 +26,15 @@ use crate::backlog::JobTask;
 use crate::containment::FaultPoint;
 use crate::node::Node;
 use crate::ntp::NtpClock;
-use crate::procedure::final_usage::{EndedSession, ReportDestination};
+use crate::procedure::final_usage::ReportDestination;
 use crate::procedure::usage::{event_time_stamps, usage_report};
+use crate::session_state::{DownlinkDataNotice, EndedSession, NotifiedData, ReportItem};
 use crate::transaction::RequestPurpose;
 
-pub(crate) use queues::Reports;
-use queues::{DownlinkDataNotice, NotifiedData};
-
-/// One thing to report about a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ReportItem {
-    /// Downlink data arrived for a PDR. Spec: TS 29.244 §7.5.8.2.
-    DownlinkData {
-        /// The PDR that the data matched.
-        pdr: PdrId,
-        /// What the first packet carried: paging policy and QoS flow.
-        service: DownlinkDataServiceInformation,
-        /// What became of the data; `None` for a plain notification.
-        status: Option<DataStatus>,
-    },
-    /// A GTP-U peer does not know the tunnel that a FAR sends into. Spec: TS 29.244 §7.5.8.4.
-    ErrorIndication {
-        /// The tunnel.
-        tunnel: GtpuTunnel,
-    },
-    /// Usage of a URR. Spec: TS 29.244 §7.5.8.3.
-    Usage(UsageReport),
-    /// No packet came for the time of the user plane inactivity timer. Spec: TS 29.244 §5.2.3.
-    Inactivity,
-}
-
-impl ReportItem {
-    fn event_time_stamps(&self, wall: NtpClock) -> Vec<EventTimeStamp> {
-        match self {
-            Self::Usage(report) => event_time_stamps(report, wall),
-            _ => Vec::new(),
-        }
+fn item_time_stamps(item: &ReportItem, ntp_clock: NtpClock) -> Vec<EventTimeStamp> {
+    match item {
+        ReportItem::Usage(report) => event_time_stamps(report, ntp_clock),
+        _ => Vec::new(),
     }
 }
 
@@ -174,17 +146,17 @@ impl Node {
                 self.report_path_delays(now, reports);
             }
             WorkerEvent::UsageLimit { session, slot, generation } => {
-                let outcome = self.store.handle_usage_limit(now, session, slot, generation);
+                let outcome = self.sessions.on_usage_limit(now, session, slot, generation);
                 outcome.into_iter().for_each(|outcome| self.apply_usage_outcome(now, outcome));
             }
             WorkerEvent::TrafficStarted { session, slot, generation, at, pdr } => {
                 let started = TrafficStart { slot, generation, at, pdr };
-                let outcome = self.store.handle_traffic_started(now, session, started);
+                let outcome = self.sessions.on_traffic_started(now, session, started);
                 outcome.into_iter().for_each(|outcome| self.apply_usage_outcome(now, outcome));
             }
             WorkerEvent::NeighborUnresolved { .. } | WorkerEvent::NeighborLearned { .. } => {}
             WorkerEvent::EndMarker { session } => {
-                let outcome = self.store.handle_end_marker(now, session);
+                let outcome = self.sessions.on_end_marker(now, session);
                 outcome.into_iter().for_each(|outcome| self.apply_usage_outcome(now, outcome));
             }
         }
@@ -200,20 +172,24 @@ impl Node {
         service: DownlinkDataServiceInformation,
         delivery: Option<DataDelivery>,
     ) {
-        let Some(session) = self.store.session(up_seid) else {
+        let Some(session) = self.sessions.store().session(up_seid) else {
             self.counters.scalars.reports_of_gone_sessions += 1;
             return;
         };
-        let far = notifying_far(session, pdr, delivery);
-        let told = far.as_ref().map(|far| NotifiedData { far: far.id, pdr, delivery });
-        let Some(told) = told.filter(|&told| self.reports.note_notified(up_seid, told)) else {
+        let Some(far) = notifying_far(session, pdr, delivery) else {
             self.counters.scalars.notifications_spared += 1;
             return;
         };
-        let notification = DownlinkDataNotice { data: told, service };
-        match far.map_or(Nanos(0), |far| notification_delay(session, &far)) {
-            Nanos(0) => self.notify(now, up_seid, notification),
-            delay => self.reports.delay(now + delay, up_seid, notification),
+        let delay = notification_delay(session, &far);
+        let data = NotifiedData { far: far.id, pdr, delivery };
+        if !self.sessions.states.note_notified(up_seid, data) {
+            self.counters.scalars.notifications_spared += 1;
+            return;
+        }
+        let notice = DownlinkDataNotice { data, service };
+        match delay {
+            Nanos(0) => self.notify(now, up_seid, notice),
+            delay => self.sessions.states.delay_notice(now + delay, up_seid, notice),
         }
     }
 
@@ -221,7 +197,7 @@ impl Node {
     fn notify(&mut self, now: Nanos, up_seid: Seid, notification: DownlinkDataNotice) {
         let DownlinkDataNotice { data: NotifiedData { far, pdr, delivery }, service } =
             notification;
-        let session = self.store.session(up_seid);
+        let session = self.sessions.store().session(up_seid);
         let wanting = session.and_then(|session| notifying_far(session, pdr, delivery));
         if wanting.is_none_or(|wanting| wanting.id != far) {
             self.counters.scalars.notifications_spared += 1;
@@ -237,20 +213,23 @@ impl Node {
     /// Sends notifications whose delay is over.
     pub(crate) fn send_due_notifications(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
-            let Some((up_seid, notification)) = self.reports.take_delayed(now) else { return };
+            let Some((up_seid, notification)) = self.sessions.states.take_delayed_notice(now)
+            else {
+                return;
+            };
             self.notify(now, up_seid, notification);
         }
     }
 
     /// The next packet of these FARs is told of, whatever was told before.
     pub(crate) fn rearm_notifications(&mut self, up_seid: Seid, fars: &[FarId]) {
-        self.reports.forget_notified(up_seid, Some(fars));
+        self.sessions.states.forget_notified(up_seid, Some(fars));
     }
 
     /// Reports the tunnel to every session that sends into it.
     /// Spec: TS 29.244 §5.2.3.4, §7.5.8.4; TS 23.527 §5.3.3.
     fn report_error_indication(&mut self, now: Nanos, tunnel: GtpuTunnel) {
-        let users = self.store.tunnel_users(tunnel).take(ERROR_INDICATION_USERS_MAX + 1);
+        let users = self.sessions.store().tunnel_users(tunnel).take(ERROR_INDICATION_USERS_MAX + 1);
         let mut users: Vec<Seid> = users.map(Session::up_seid).collect();
         if users.is_empty() {
             self.counters.scalars.error_indications_of_no_session += 1;
@@ -277,7 +256,7 @@ impl Node {
         if items.is_empty() {
             return;
         }
-        let Some(session) = self.store.session(up_seid) else {
+        let Some(session) = self.sessions.store().session(up_seid) else {
             self.counters.scalars.reports_of_gone_sessions += 1;
             return;
         };
@@ -299,7 +278,7 @@ impl Node {
             return;
         }
         for item in items {
-            if !self.reports.push(up_seid, owner, item) {
+            if !self.sessions.states.push_report(up_seid, owner, item) {
                 self.counters.scalars.reports_lost_queue_full += 1;
             }
         }
@@ -308,10 +287,10 @@ impl Node {
 
     /// Sends what may be sent in this turn.
     pub(crate) fn send_reports(&mut self, now: Nanos) {
-        while let Some((up_seid, items)) = self.reports.start() {
+        while let Some((up_seid, items)) = self.sessions.states.start_report() {
             // Its reports begin anew where it goes.
             self.apply_disposition(up_seid);
-            if !self.reports.is_sending(up_seid) {
+            if !self.sessions.states.is_reporting(up_seid) {
                 continue;
             }
             let Some(destination) = self.report_destination(up_seid) else {
@@ -320,15 +299,15 @@ impl Node {
             };
             let ReportDestination { to, cp_seid, owner, former } = destination;
             let wall = self.ntp_clock;
-            let events: Vec<_> = items.iter().map(|item| item.event_time_stamps(wall)).collect();
+            let events: Vec<_> = items.iter().map(|item| item_time_stamps(item, wall)).collect();
             let batch = SessionReportGroups::new(&items, &events, wall);
             let mut body = batch.body();
             body.old_cp_f_seid = former.map(|cp| FSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 });
-            body.pfcp_sr_req_flags = self.reports.final_report_flags(up_seid);
+            body.pfcp_sr_req_flags = self.sessions.states.report_flags(up_seid);
             let purpose = RequestPurpose::SessionReport { up_seid, owner, items: items.len() };
             match self.send_session_request(now, to, cp_seid, &body, purpose) {
-                Some(sequence) => self.reports.sent(up_seid, sequence),
-                None => self.reports.finish(up_seid),
+                Some(sequence) => self.sessions.states.set_report_sequence(up_seid, sequence),
+                None => self.sessions.states.finish_report(up_seid),
             }
         }
     }
@@ -338,19 +317,19 @@ impl Node {
     /// the set, which knows the session by the CP F-SEID that the former one gave.
     /// Spec: TS 29.244 §5.22, §7.2.2.4.2, §7.5.8.1 (Old CP F-SEID).
     pub(crate) fn report_destination(&self, up_seid: Seid) -> Option<ReportDestination> {
-        if let Some(leaving) = self.reports.ended(up_seid) {
+        if let Some(leaving) = self.sessions.states.ended(up_seid) {
             let EndedSession { to, cp_seid, owner, .. } = *leaving;
             return Some(ReportDestination { to, cp_seid, owner, former: None });
         }
-        let session: &Session = self.store.session(up_seid)?;
+        let session: &Session = self.sessions.store().session(up_seid)?;
         let owner = session.owner();
         let association = self.associations().find(|association| association.owner == owner)?;
         let cp = session.cp_f_seid();
         let (v4, v6) = (cp.v4.map(IpAddr::V4), cp.v6.map(IpAddr::V6));
         let address = if self.config.address.is_ipv4() { v4 } else { v6 };
         let address = address.unwrap_or(association.address);
-        let redirect = self.reports.redirect_of(up_seid);
-        let former = self.former_control.get(&session.index()).copied();
+        let redirect = self.sessions.states.report_redirect(up_seid);
+        let former = self.sessions.states.former_cp(up_seid);
         let former = former.or(redirect.map(|_| cp));
         let address = redirect.unwrap_or(address);
         let known = self.association(address).map(|association| association.port);
@@ -363,21 +342,14 @@ impl Node {
     pub(crate) fn on_report_lost(&mut self, now: Nanos, up_seid: Seid, items: usize) {
         // The address fell silent: its reports go where the session goes.
         self.apply_disposition(up_seid);
-        if !self.reports.is_sending(up_seid) {
+        if !self.sessions.states.is_reporting(up_seid) {
             return self.send_reports(now);
         }
         self.counters.scalars.reports_lost_no_response += as_count(items);
         // Whoever missed the report is told again when more data comes.
-        self.reports.forget_notified(up_seid, None);
-        self.reports.finish(up_seid);
+        self.sessions.states.forget_notified(up_seid, None);
+        self.sessions.states.finish_report(up_seid);
         self.send_reports(now);
         self.advance_drains(now);
-    }
-
-    /// Gives up the reports of a session that ends.
-    pub(crate) fn forget_reports_of(&mut self, up_seid: Seid) {
-        if let Some(sequence) = self.reports.remove(up_seid) {
-            self.transactions.close(sequence);
-        }
     }
 }

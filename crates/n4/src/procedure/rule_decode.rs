@@ -23,8 +23,9 @@ use adit_session::{
     Rates, RuleId, SdfSpec, TrafficEndpointId,
 };
 
+use crate::name;
 use crate::procedure::urr_decode::RequestTime;
-use crate::procedure::{endpoint_decode, far_decode, name, packet_rates};
+use crate::procedure::{endpoint_decode, far_decode, packet_rates};
 use crate::refusal::Rejected;
 
 /// A value that is well-formed and not ours to act on: Cause 73.

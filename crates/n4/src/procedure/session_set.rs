@@ -13,15 +13,15 @@ use adit_pfcp::message::{
     SessionSetModificationResponse,
 };
 use adit_pfcp::{Cause, IeType, MessageBody};
-use adit_rules::DeltaId;
 use adit_session::OwnerId;
 use adit_types::{Seid, SessionIndex};
 
+use crate::answers::Condition;
 use crate::association::{Association, NodeIdentity, as_count};
 use crate::backlog::{JobTask, JobWaiter};
 use crate::node::{Node, ReceivedMessage};
 use crate::refusal::Rejected;
-use crate::session_set::{self, SetKey};
+use crate::session_state::{SetKey, set_keys};
 
 impl Node {
     /// Deletes the sessions of the named sets; the response follows when all are gone.
@@ -38,15 +38,15 @@ impl Node {
     fn delete_session_set(
         &mut self,
         request: &ReceivedMessage<'_>,
-    ) -> Result<Option<DeltaId>, Rejected> {
+    ) -> Result<Option<Condition>, Rejected> {
         let message = SessionSetDeletionRequest::decode_body(request.body)?;
         let owner = self.check_node(request, &NodeIdentity::from_ie(&message.node_id))?;
         if message.fq_csids.is_empty() {
             return Err(Rejected::with_ie(Cause::ConditionalIeMissing, IeType::FQ_CSID));
         }
-        let keys = session_set::keys(message.fq_csids, None)?.into();
+        let keys = set_keys(message.fq_csids, None)?.into();
         self.refuse_beyond_jobs()?;
-        let next = self.session_sets.cursor();
+        let next = self.sessions.states.set_cursor();
         Ok(Some(self.start_job(None, JobTask::DeleteSets { owner, keys, next })))
     }
 
@@ -55,7 +55,7 @@ impl Node {
         request: &ReceivedMessage<'_>,
         cause: Cause,
         offending_ie: Option<IeType>,
-        after: Option<DeltaId>,
+        after: Option<Condition>,
     ) {
         let node_id = self.config.node_id.clone();
         let mut body = SessionSetDeletionResponse::new(node_id.to_ie(), cause);
@@ -76,8 +76,8 @@ impl Node {
         }
     }
 
-    /// Returns the mark of the job that ends last.
-    fn modify_session_set(&mut self, request: &ReceivedMessage<'_>) -> Result<DeltaId, Rejected> {
+    /// Returns the end of the last job.
+    fn modify_session_set(&mut self, request: &ReceivedMessage<'_>) -> Result<Condition, Rejected> {
         let message = SessionSetModificationRequest::decode_body(request.body)?;
         let owner = self.check_node(request, &NodeIdentity::from_ie(&message.node_id))?;
         self.refuse_beyond_jobs()?;
@@ -98,7 +98,7 @@ impl Node {
     /// Gives a session to the association at `to`, if that is of the same SMF set.
     pub(crate) fn move_control(&mut self, by: OwnerId, up_seid: Seid, to: IpAddr) {
         self.apply_disposition(up_seid);
-        let Some(session) = self.store.session(up_seid) else { return };
+        let Some(session) = self.sessions.store().session(up_seid) else { return };
         if !self.shares_control(by, session.owner()) {
             return;
         }
@@ -106,7 +106,7 @@ impl Node {
         let successor = successor.filter(|&successor| self.shares_control(by, successor));
         let owner = successor.unwrap_or(session.owner());
         let cp = session.cp_f_seid().at(to);
-        self.set_control(up_seid, owner, cp);
+        self.sessions.set_control(up_seid, owner, cp);
         self.counters.scalars.sessions_moved += 1;
     }
 
@@ -126,12 +126,17 @@ impl Node {
         to: IpAddr,
         tasks: &mut Vec<JobTask>,
     ) -> Result<(), Rejected> {
-        let keys: VecDeque<SetKey> = session_set::keys(info.fq_csids, info.group_ids)?.into();
+        let keys: VecDeque<SetKey> = set_keys(info.fq_csids, info.group_ids)?.into();
         if keys.is_empty() && info.cp_ip_addresses.is_empty() {
             return Err(Rejected::with_ie(Cause::ConditionalIeMissing, IeType::FQ_CSID));
         }
         if !keys.is_empty() {
-            tasks.push(JobTask::MoveSets { owner, keys, next: self.session_sets.cursor(), to });
+            tasks.push(JobTask::MoveSets {
+                owner,
+                keys,
+                next: self.sessions.states.set_cursor(),
+                to,
+            });
         }
         let addresses = info.cp_ip_addresses.into_iter();
         let listed = addresses.flat_map(|cp| [cp.v4.map(IpAddr::V4), cp.v6.map(IpAddr::V6)]);
@@ -141,8 +146,13 @@ impl Node {
             let heirs: Vec<OwnerId> =
                 known.filter(|&other| self.shares_control(owner, other)).collect();
             // Those whose sessions are on their way to them come first.
-            let owners =
-                self.transitions.predecessors_of(&heirs).into_iter().chain(heirs).collect();
+            let owners = self
+                .sessions
+                .transitions
+                .predecessors_of(&heirs)
+                .into_iter()
+                .chain(heirs)
+                .collect();
             tasks.push(JobTask::MoveListed { owner, owners, listed, next: SessionIndex(0), to });
         }
         Ok(())
@@ -153,7 +163,7 @@ impl Node {
         request: &ReceivedMessage<'_>,
         cause: Cause,
         offending_ie: Option<IeType>,
-        after: Option<DeltaId>,
+        after: Option<Condition>,
     ) {
         let node_id = self.config.node_id.clone();
         let mut body = SessionSetModificationResponse::new(node_id.to_ie(), cause);
@@ -176,6 +186,6 @@ impl Node {
     /// Sessions that are in some set named by their CP function.
     #[must_use]
     pub fn sessions_in_sets(&self) -> u64 {
-        as_count(self.session_sets.len())
+        as_count(self.sessions.states.sets_len())
     }
 }

@@ -13,20 +13,16 @@ use adit_pfcp::ie::{
     QueryUrrReference, StartTime, TimeOfFirstPacket, TimeOfLastPacket, UrSeqn, UsageInformation,
     UsageReportTrigger, VolumeMeasurement,
 };
-use adit_pfcp::{IeType, MessageType, NoRoom, PfcpWriter};
-use adit_rules::UsageSource;
+use adit_pfcp::{IeType, MessageType};
+use adit_rules::{DeltaId, UsageSource};
 use adit_session::{UsageOutcome, UsagePart, UsageTriggers};
-use adit_types::limits::{
-    PFCP_MESSAGE_BYTES_MAX, TIMERS_PER_TURN_MAX, USAGE_REPORTS_PER_RESPONSE_MAX,
-};
+use adit_types::limits::{TIMERS_PER_TURN_MAX, USAGE_REPORTS_PER_RESPONSE_MAX};
 use adit_types::{Nanos, Seid};
 
-use crate::node::{EncodedResponse, Node};
+use crate::answers::Condition;
+use crate::node::Node;
 use crate::ntp::NtpClock;
-use crate::procedure::report::ReportItem;
-
-/// Octets of the header of a message in front of what its length field counts.
-const LENGTH_END: usize = 4;
+use crate::session_state::ReportItem;
 
 /// The words of the codec for what made a report.
 const TRIGGERS: [(UsageTriggers, UsageReportTrigger); 20] = [
@@ -120,7 +116,7 @@ pub(crate) fn additional(
 impl Node {
     /// Names the counters in which workers count usage. Until then nothing is measured.
     pub fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
-        self.store.set_usage_source(source);
+        self.sessions.set_usage_source(source);
     }
 
     /// Tells the time of day at zero of the clock that `now` is read from, in nanoseconds since
@@ -132,10 +128,7 @@ impl Node {
 
     /// Carries out what usage or time led to.
     pub(crate) fn apply_usage_outcome(&mut self, now: Nanos, outcome: UsageOutcome) {
-        let UsageOutcome { up_seid, reports, inactive, delta } = outcome;
-        if let Some(delta) = delta {
-            self.publish(delta);
-        }
+        let UsageOutcome { up_seid, reports, inactive, .. } = outcome;
         let mut items: Vec<ReportItem> = reports.into_iter().map(ReportItem::Usage).collect();
         if inactive {
             items.push(ReportItem::Inactivity);
@@ -146,7 +139,7 @@ impl Node {
     /// Reports what is due by `now`.
     pub(crate) fn report_due_usage(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
-            let Some(outcome) = self.store.poll_usage(now) else { return };
+            let Some(outcome) = self.sessions.poll_usage(now) else { return };
             self.apply_usage_outcome(now, outcome);
         }
     }
@@ -161,14 +154,17 @@ impl Node {
         self.report_all(now, up_seid, reports.into_iter().map(ReportItem::Usage).collect());
     }
 
-    /// Appends usage reports to an encoded answer. Returns those that are to follow in session
-    /// reports, if the CP function takes them there.
+    /// Appends usage reports to the answer that waits for the change `id`. Returns those that are
+    /// to follow in session reports, if the CP function takes them there.
     pub(crate) fn append_usage(
         &mut self,
-        answer: &mut EncodedResponse,
+        id: DeltaId,
         mut reports: Vec<adit_session::UsageReport>,
         takes_rest: bool,
     ) -> Vec<adit_session::UsageReport> {
+        let Some(answer) = self.answers.awaiting_mut(Condition::Observed(id)) else {
+            return Vec::new();
+        };
         let ie_type = match answer.message_type {
             MessageType::SESSION_MODIFICATION_RESPONSE => {
                 IeType::USAGE_REPORT_SESSION_MODIFICATION_RESPONSE
@@ -180,38 +176,16 @@ impl Node {
         };
         let room = if takes_rest { USAGE_REPORTS_PER_RESPONSE_MAX } else { reports.len() };
         let rest = reports.split_off(reports.len().min(room));
-        let wall = self.ntp_clock;
         for report in &reports {
-            let events = event_time_stamps(report, wall);
-            let group = usage_report(report, wall, &events);
-            let written = self.append(answer, |writer| writer.put_as(ie_type, &group));
+            let events = event_time_stamps(report, self.ntp_clock);
+            let group = usage_report(report, self.ntp_clock, &events);
+            let written = answer.append(&mut self.scratch, |writer| writer.put_as(ie_type, &group));
             self.counters.scalars.responses_too_long += u64::from(!written);
         }
         if let Some(additional) = additional(&rest) {
-            self.append(answer, |writer| writer.put(&additional));
+            answer.append(&mut self.scratch, |writer| writer.put(&additional));
         }
         rest
-    }
-
-    /// Appends an IE to an encoded answer; false when there is no room for it.
-    pub(crate) fn append(
-        &mut self,
-        answer: &mut EncodedResponse,
-        put: impl FnOnce(&mut PfcpWriter<'_>) -> Result<(), NoRoom>,
-    ) -> bool {
-        let mut writer = PfcpWriter::new(&mut self.scratch);
-        let written = put(&mut writer).map(|()| writer.len()).ok();
-        let Some(ie) = written.and_then(|len| self.scratch.get(..len)) else { return false };
-        let total = answer.bytes.len() + ie.len();
-        let fits = total <= PFCP_MESSAGE_BYTES_MAX;
-        let Some(len) = u16::try_from(total - LENGTH_END).ok().filter(|_| fits) else {
-            return false;
-        };
-        answer.bytes.extend_from_slice(ie);
-        if let Some(field) = answer.bytes.get_mut(2..LENGTH_END) {
-            field.copy_from_slice(&len.to_be_bytes());
-        }
-        true
     }
 }
 

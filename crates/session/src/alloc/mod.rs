@@ -14,7 +14,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 pub(crate) use percent::percent;
-pub(crate) use seid::{SeidAllocator, index_of as seid_index};
+pub(crate) use seid::SeidAllocator;
+pub use seid::index_of as seid_index;
 pub(crate) use session_index::SessionIndexAllocator;
 pub(crate) use teid::{Holder, TeidAllocator, TeidPlan};
 pub(crate) use ue_ip::{UeIpAllocator, UePlan};

@@ -54,7 +54,7 @@ impl SeidAllocator {
 }
 
 /// The only session that can have this SEID.
-pub(crate) const fn index_of(seid: Seid) -> SessionIndex {
+pub const fn index_of(seid: Seid) -> SessionIndex {
     let [a, b, c, ..] = seid.0.to_le_bytes();
     SessionIndex(u32::from_le_bytes([a, b, c, 0]))
 }

@@ -25,7 +25,7 @@ impl Node {
             self.counters.scalars.discarded_unmatched_response += 1;
             return;
         };
-        let is_gone = self.store.session(up_seid).is_none();
+        let is_gone = self.sessions.store().session(up_seid).is_none();
         match message.cause {
             cause if cause.is_accepted() && is_gone => {}
             Cause::SessionContextNotFound if !is_gone => {
@@ -43,7 +43,7 @@ impl Node {
                 self.apply_refusing_response(response.now, up_seid, &message);
             }
         }
-        self.reports.finish(up_seid);
+        self.sessions.states.finish_report(up_seid);
         self.send_reports(response.now);
         self.advance_drains(response.now);
     }
@@ -65,13 +65,9 @@ impl Node {
 
     /// Applies the change that a response carries; false if the session store refuses it.
     fn apply_response(&mut self, up_seid: Seid, change: SessionChange) -> bool {
-        let modified = self.store.modify(up_seid, change);
+        let modified = self.sessions.modify(up_seid, change);
         self.counters.scalars.report_responses_not_applied += u64::from(modified.is_err());
-        let applies = modified.is_ok();
-        if let Some(delta) = modified.ok().and_then(|modified| modified.delta) {
-            self.publish(delta);
-        }
-        applies
+        modified.is_ok()
     }
 
     /// Applies an accepting response: changes the BAR, discards buffered packets, sets another tunnel

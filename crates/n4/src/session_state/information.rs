@@ -1,25 +1,25 @@
-//! What CP functions tell of a session for people to read: nothing here decides anything.
+//! What CP functions say of a session for people to read. Nothing here changes behavior.
 //!
-//! Identities of subscribers are kept masked, so that neither an operator's screen nor a dump of
-//! this process tells who somebody is. Spec: TS 29.244 §7.5.2.1, §8.2.101, §8.2.117, §8.2.176,
-//! §8.2.186.
+//! Subscriber identities are masked before they are stored, so that neither an operator's screen
+//! nor a core dump reveals them.
+//! Spec: TS 29.244 §7.5.2.1, §8.2.101, §8.2.117, §8.2.176, §8.2.186.
 
 use adit_pfcp::ie::{ApnDnn, NetworkInstance, RatType, SNssai, UserId};
 use adit_pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use adit_pfcp::{Cause, IeType};
-use adit_types::Seid;
+use adit_types::SessionIndex;
 
-use crate::node::Node;
-use crate::procedure::name;
+use super::SessionStates;
+use crate::name;
 use crate::refusal::Rejected;
 
 /// Octets of a data network name at most. Spec: TS 23.003 §9.1.
 const DNN_BYTES_MAX: usize = 100;
 
-/// Characters of an identity that are not masked: the last ones.
+/// Characters at the end of an identity that stay readable.
 const CLEAR_CHARS: usize = 4;
 
-/// What was told of one session; absent parts were not told.
+/// What a CP function said of one session; absent parts were not sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionInformation {
     /// Data network name.
@@ -29,14 +29,14 @@ pub struct SessionInformation {
     /// Radio access technology.
     pub rat_type: Option<RatType>,
     /// Identities of the user by their kind, masked but for the last four characters.
-    pub user: Vec<(&'static str, Box<str>)>,
+    pub user: Box<[(&'static str, Box<str>)]>,
 }
 
 impl SessionInformation {
-    /// What an establishment tells.
+    /// The information in an establishment.
     ///
     /// # Errors
-    /// Cause 68 when the DNN is longer than one can be.
+    /// Cause 68 when the DNN is too long.
     pub(crate) fn of_establishment(
         message: &SessionEstablishmentRequest<'_>,
     ) -> Result<Self, Rejected> {
@@ -44,16 +44,16 @@ impl SessionInformation {
             dnn: message.apn_dnn.map(dnn).transpose()?,
             s_nssai: message.s_nssai,
             rat_type: message.rat_type,
-            user: message.user_id.map_or_else(Vec::new, |user| identities(&user)),
+            user: message.user_id.map(|user| identities(&user)).unwrap_or_default(),
         })
     }
 
-    /// What a modification tells anew.
+    /// The information in a modification.
     pub(crate) fn of_modification(message: &SessionModificationRequest<'_>) -> Self {
         Self { s_nssai: message.s_nssai, rat_type: message.rat_type, ..Self::default() }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
@@ -67,19 +67,17 @@ impl SessionInformation {
     }
 }
 
-impl Node {
-    /// What was told of the session that we named `up_seid`; `None` when nothing was.
-    #[must_use]
-    pub fn session_information(&self, up_seid: Seid) -> Option<&SessionInformation> {
-        let index = self.store().session(up_seid)?.index();
-        self.information.get(&index).map(|information| &**information)
+impl SessionStates {
+    /// What the CP function said of a session; `None` if nothing.
+    pub fn information(&self, session: SessionIndex) -> Option<&SessionInformation> {
+        let information = &self.live.get(session)?.information;
+        (!information.is_empty()).then_some(information)
     }
 
-    /// Keeps what was told anew of a session, until the session ends.
-    pub(crate) fn update_information(&mut self, up_seid: Seid, news: SessionInformation) {
-        let Some(session) = self.store.session(up_seid) else { return };
+    /// Replaces the parts that `news` has.
+    pub fn update_information(&mut self, session: SessionIndex, news: SessionInformation) {
         if !news.is_empty() {
-            self.information.entry(session.index()).or_default().update(news);
+            self.live.edit(session, |state| state.information.update(news));
         }
     }
 }
@@ -91,7 +89,7 @@ fn dnn(ie: ApnDnn<'_>) -> Result<Box<str>, Rejected> {
     }
 }
 
-fn identities(user: &UserId<'_>) -> Vec<(&'static str, Box<str>)> {
+fn identities(user: &UserId<'_>) -> Box<[(&'static str, Box<str>)]> {
     let numbers = [("imsi", user.imsi), ("imei", user.imei), ("msisdn", user.msisdn)];
     let numbers = numbers.into_iter().filter_map(|(kind, octets)| Some((kind, digits(octets?))));
     let texts = [("nai", user.nai), ("supi", user.supi), ("gpsi", user.gpsi), ("pei", user.pei)];

@@ -1,0 +1,190 @@
+//! Answers that wait for conditions, such as that all workers run a change.
+//!
+//! An answer leaves when the last of its conditions is met. A further condition, such as that a
+//! record is durable, is a further [`Condition`] and a call of [`Answers::meet`].
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+
+use adit_pfcp::{MessageType, NoRoom, PfcpWriter};
+use adit_rules::DeltaId;
+use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
+
+use crate::backlog::JobId;
+use crate::response_cache::RequestKey;
+
+/// Octets of a message in front of what its length field counts.
+const LENGTH_END: usize = 4;
+
+/// What must happen before an answer leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Condition {
+    /// All workers run this change.
+    Observed(DeltaId),
+    /// This job has ended.
+    JobEnded(JobId),
+}
+
+/// An encoded response.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct EncodedResponse {
+    pub peer: IpAddr,
+    pub to: SocketAddr,
+    pub key: RequestKey,
+    pub message_type: MessageType,
+    pub bytes: Vec<u8>,
+}
+
+impl EncodedResponse {
+    /// Appends an IE; false if it exceeds a message.
+    pub fn append(
+        &mut self,
+        scratch: &mut [u8],
+        put: impl FnOnce(&mut PfcpWriter<'_>) -> Result<(), NoRoom>,
+    ) -> bool {
+        let mut writer = PfcpWriter::new(scratch);
+        let written = put(&mut writer).map(|()| writer.len()).ok();
+        let Some(ie) = written.and_then(|len| scratch.get(..len)) else { return false };
+        let total = self.bytes.len() + ie.len();
+        let fits = total <= PFCP_MESSAGE_BYTES_MAX;
+        let Some(len) = u16::try_from(total - LENGTH_END).ok().filter(|_| fits) else {
+            return false;
+        };
+        self.bytes.extend_from_slice(ie);
+        if let Some(field) = self.bytes.get_mut(2..LENGTH_END) {
+            field.copy_from_slice(&len.to_be_bytes());
+        }
+        true
+    }
+}
+
+#[derive(Debug)]
+struct WaitingAnswer {
+    response: EncodedResponse,
+    /// Conditions that are not met yet; never empty.
+    open: Vec<Condition>,
+}
+
+/// All answers that wait, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    waiting: BTreeMap<u64, WaitingAnswer>,
+    by_condition: BTreeMap<Condition, Vec<u64>>,
+    last_number: u64,
+}
+
+impl Answers {
+    /// How many answers wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Keeps an answer until all conditions are met, of which there must be one at least.
+    pub fn hold(&mut self, response: EncodedResponse, open: Vec<Condition>) {
+        debug_assert!(!open.is_empty(), "it would never leave");
+        self.last_number += 1;
+        for condition in &open {
+            self.by_condition.entry(*condition).or_default().push(self.last_number);
+        }
+        self.waiting.insert(self.last_number, WaitingAnswer { response, open });
+    }
+
+    /// True while an answer waits for this condition.
+    pub fn is_awaited(&self, condition: Condition) -> bool {
+        self.by_condition.contains_key(&condition)
+    }
+
+    /// The first answer that waits for this condition.
+    pub fn awaiting_mut(&mut self, condition: Condition) -> Option<&mut EncodedResponse> {
+        let number = self.by_condition.get(&condition)?.first()?;
+        self.waiting.get_mut(number).map(|waiting| &mut waiting.response)
+    }
+
+    /// A condition is met. Returns the answers that wait for nothing else, in the order in which
+    /// they began to wait.
+    pub fn meet(&mut self, condition: Condition) -> Vec<EncodedResponse> {
+        let mut complete = Vec::new();
+        for number in self.by_condition.remove(&condition).unwrap_or_default() {
+            let Some(waiting) = self.waiting.get_mut(&number) else { continue };
+            waiting.open.retain(|open| *open != condition);
+            if waiting.open.is_empty() {
+                complete.extend(self.waiting.remove(&number).map(|waiting| waiting.response));
+            }
+        }
+        complete
+    }
+
+    /// Drops the answers that wait for this condition. Returns whose and to what they were.
+    pub fn drop_awaiting(&mut self, condition: Condition) -> Vec<EncodedResponse> {
+        let numbers = self.by_condition.get(&condition).cloned().unwrap_or_default();
+        numbers.into_iter().filter_map(|number| self.remove(number)).collect()
+    }
+
+    /// Drops the answers that `is_meant` names.
+    pub fn drop_all(&mut self, is_meant: impl Fn(&EncodedResponse) -> bool) {
+        let meant = self.waiting.iter().filter(|(_, waiting)| is_meant(&waiting.response));
+        let numbers: Vec<u64> = meant.map(|(number, _)| *number).collect();
+        for number in numbers {
+            self.remove(number);
+        }
+    }
+
+    fn remove(&mut self, number: u64) -> Option<EncodedResponse> {
+        let WaitingAnswer { response, open } = self.waiting.remove(&number)?;
+        for condition in open {
+            if let Some(numbers) = self.by_condition.get_mut(&condition) {
+                numbers.retain(|other| *other != number);
+                if numbers.is_empty() {
+                    self.by_condition.remove(&condition);
+                }
+            }
+        }
+        Some(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(host: u8) -> EncodedResponse {
+        let peer = IpAddr::from([192, 0, 2, host]);
+        let key = RequestKey { port: 1, message_type: 50, sequence: 1, digest: 0 };
+        let message_type = MessageType::SESSION_ESTABLISHMENT_RESPONSE;
+        let to = SocketAddr::new(peer, 1);
+        EncodedResponse { peer, to, key, message_type, bytes: vec![0; 8] }
+    }
+
+    #[test]
+    fn answer_leaves_when_the_last_of_its_conditions_is_met() {
+        let (change, job) = (Condition::Observed(DeltaId(1)), Condition::JobEnded(JobId(1)));
+        let mut answers = Answers::default();
+        answers.hold(response(1), vec![change, job]);
+        answers.hold(response(2), vec![change]);
+        assert_eq!(answers.meet(change), [response(2)]);
+        assert!(!answers.is_awaited(change) && answers.is_awaited(job));
+        assert_eq!(answers.meet(job), [response(1)]);
+        assert_eq!((answers.len(), answers.by_condition.len()), (0, 0));
+    }
+
+    #[test]
+    fn dropped_answer_leaves_nothing_behind() {
+        let (change, job) = (Condition::Observed(DeltaId(1)), Condition::JobEnded(JobId(1)));
+        let mut answers = Answers::default();
+        answers.hold(response(1), vec![change, job]);
+        answers.hold(response(2), vec![job]);
+        answers.drop_all(|response| response.peer == IpAddr::from([192, 0, 2, 2]));
+        assert_eq!(answers.drop_awaiting(change), [response(1)]);
+        assert_eq!((answers.len(), answers.by_condition.len()), (0, 0));
+    }
+
+    #[test]
+    fn appended_ie_is_counted_by_the_length_field() {
+        let mut answer = response(1);
+        let cause = adit_pfcp::Cause::RequestAccepted;
+        assert!(answer.append(&mut [0; 64], |writer| writer.put(&cause)));
+        assert_eq!((answer.bytes.len(), &answer.bytes[2..4]), (13, &[0, 9][..]));
+        assert!(!answer.append(&mut [0; 4], |writer| writer.put(&cause)), "no room");
+        assert_eq!(answer.bytes.len(), 13);
+    }
+}

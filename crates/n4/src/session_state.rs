@@ -1,0 +1,244 @@
+//! What the node knows of a session besides its rules, which the session store keeps.
+//!
+//! A [`SessionState`] begins with the establishment and ends in one place, [`SessionStates::end`].
+//! What outlives the session, its last reports, becomes an [`EndedState`] there, which ends with
+//! the response to the last one. A session without state takes no memory: absent and empty are the
+//! same. The indices beside the states (members of sets, deadlines, order of reports) hold session
+//! names only, and only this module writes them.
+
+mod buffering;
+mod information;
+mod reports;
+mod sets;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use adit_session::{CpFSeid, OwnerId, seid_index};
+use adit_types::{Nanos, Seid, SessionIndex};
+
+use buffering::BufferingEnd;
+pub use information::SessionInformation;
+pub(crate) use reports::{
+    DiscardedReports, DownlinkDataNotice, EndedSession, NotifiedData, RemainingReports, ReportItem,
+};
+use reports::{ReportQueue, ReportSchedule};
+pub(crate) use sets::{MemberCursor, SetKey, set_keys};
+use sets::{SetIndex, SetMembership};
+
+/// The state of one live session.
+#[derive(Debug, Default)]
+struct SessionState {
+    information: SessionInformation,
+    /// Absent for most sessions.
+    rare: Option<Box<RareState>>,
+}
+
+const _: () = assert!(size_of::<SessionState>() <= 56, "of millions");
+
+/// The parts of a state that few sessions have.
+#[derive(Debug, Default)]
+struct RareState {
+    sets: SetMembership,
+    activity: Option<Box<SessionActivity>>,
+}
+
+/// What procedures under way remember of a session.
+#[derive(Debug, Default)]
+struct SessionActivity {
+    /// The session: its index alone does not tell it from a later one.
+    up_seid: Seid,
+    buffering_end: Option<BufferingEnd>,
+    /// The CP F-SEID that the former SMF gave, until the SMF that inherited the session takes over.
+    former_cp: Option<CpFSeid>,
+    /// Downlink data that was reported since its FAR was activated.
+    notified: Vec<NotifiedData>,
+    queue: Option<ReportQueue>,
+}
+
+impl SessionState {
+    fn is_empty(&self) -> bool {
+        self.information.is_empty() && self.rare.is_none()
+    }
+}
+
+impl RareState {
+    fn is_empty(&self) -> bool {
+        self.sets.is_empty() && self.activity.is_none()
+    }
+}
+
+impl SessionActivity {
+    fn is_empty(&self) -> bool {
+        self.buffering_end.is_none()
+            && self.former_cp.is_none()
+            && self.notified.is_empty()
+            && self.queue.is_none()
+    }
+}
+
+/// What is left of a session that is gone.
+#[derive(Debug)]
+struct EndedState {
+    /// Where its last reports go; none while only a request in flight is left.
+    session: Option<EndedSession>,
+    queue: Option<ReportQueue>,
+}
+
+/// The states of live sessions; no state is empty.
+#[derive(Debug, Default)]
+struct LiveStates(BTreeMap<SessionIndex, Box<SessionState>>);
+
+impl LiveStates {
+    fn get(&self, session: SessionIndex) -> Option<&SessionState> {
+        self.0.get(&session).map(|state| &**state)
+    }
+
+    fn activity(&self, up_seid: Seid) -> Option<&SessionActivity> {
+        let activity = self.get(seid_index(up_seid))?.rare.as_ref()?.activity.as_ref()?;
+        (activity.up_seid == up_seid).then_some(activity)
+    }
+
+    /// Edits a state, which is created for this if absent and removed if empty afterwards.
+    fn edit<T>(&mut self, session: SessionIndex, edit: impl FnOnce(&mut SessionState) -> T) -> T {
+        let state = self.0.entry(session).or_default();
+        let edited = edit(state);
+        if state.is_empty() {
+            self.0.remove(&session);
+        }
+        edited
+    }
+
+    fn edit_rare<T>(&mut self, session: SessionIndex, edit: impl FnOnce(&mut RareState) -> T) -> T {
+        self.edit(session, |state| {
+            let rare = state.rare.get_or_insert_default();
+            let edited = edit(rare);
+            if rare.is_empty() {
+                state.rare = None;
+            }
+            edited
+        })
+    }
+
+    fn edit_activity<T>(
+        &mut self,
+        up_seid: Seid,
+        edit: impl FnOnce(&mut SessionActivity) -> T,
+    ) -> T {
+        self.edit_rare(seid_index(up_seid), |rare| {
+            let activity = rare.activity.get_or_insert_default();
+            debug_assert!(activity.is_empty() || activity.up_seid == up_seid, "one life each");
+            activity.up_seid = up_seid;
+            let edited = edit(activity);
+            if activity.is_empty() {
+                rare.activity = None;
+            }
+            edited
+        })
+    }
+}
+
+/// The states of all sessions, with their indices.
+#[derive(Debug)]
+pub(crate) struct SessionStates {
+    live: LiveStates,
+    ended: BTreeMap<Seid, EndedState>,
+    /// The ended sessions that have an [`EndedSession`], by association.
+    ended_of: BTreeMap<OwnerId, BTreeSet<Seid>>,
+    sets: SetIndex,
+    buffering_ends: BTreeSet<(Nanos, Seid)>,
+    reports: ReportSchedule,
+}
+
+impl SessionStates {
+    /// No sessions. `own_set` is the set of this node, see [`Self::assign_sets`].
+    pub fn new(own_set: SetKey) -> Self {
+        Self {
+            live: LiveStates::default(),
+            ended: BTreeMap::new(),
+            ended_of: BTreeMap::new(),
+            sets: SetIndex::new(own_set),
+            buffering_ends: BTreeSet::new(),
+            reports: ReportSchedule::default(),
+        }
+    }
+
+    /// Ends the state of a session. `remaining` decides about its reports; all else is forgotten.
+    /// Returns what went with it.
+    pub fn end(&mut self, up_seid: Seid, remaining: RemainingReports) -> DiscardedReports {
+        let session = seid_index(up_seid);
+        self.unassign_sets(session);
+        self.cancel_buffering_end(up_seid);
+        let discarded = self.end_reports(up_seid, remaining);
+        self.live.0.remove(&session);
+        discarded
+    }
+
+    /// The CP F-SEID that the former SMF gave; see [`Self::keep_former_cp`].
+    pub fn former_cp(&self, up_seid: Seid) -> Option<CpFSeid> {
+        self.live.activity(up_seid)?.former_cp
+    }
+
+    /// Keeps the CP F-SEID of an SMF whose successor has not taken the session over yet; the first
+    /// one of several successions stays.
+    pub fn keep_former_cp(&mut self, up_seid: Seid, cp: CpFSeid) {
+        self.live.edit_activity(up_seid, |activity| {
+            activity.former_cp.get_or_insert(cp);
+        });
+    }
+
+    /// The successor took the session over.
+    pub fn forget_former_cp(&mut self, up_seid: Seid) {
+        if self.former_cp(up_seid).is_some() {
+            self.live.edit_activity(up_seid, |activity| activity.former_cp = None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn states() -> SessionStates {
+        SessionStates::new(SetKey::Group(vec![0]))
+    }
+
+    fn up_seid(index: u64) -> Seid {
+        Seid(0x5eed_0000_0000 | index)
+    }
+
+    #[test]
+    fn end_leaves_nothing_of_a_session_and_later_ones_with_its_index_begin_anew() {
+        let mut states = states();
+        let (session, seid) = (SessionIndex(7), up_seid(7));
+        assert_eq!(seid_index(seid), session);
+        let news = SessionInformation { dnn: Some("ims".into()), ..Default::default() };
+        states.update_information(session, news);
+        states.assign_sets(session, vec![SetKey::Group(vec![1])]);
+        states.set_buffering_end(seid, adit_types::BarId(1), Nanos(5));
+        states.keep_former_cp(seid, CpFSeid::default());
+        let told =
+            NotifiedData { far: adit_types::FarId(1), pdr: adit_types::PdrId(1), delivery: None };
+        assert!(states.note_notified(seid, told) && !states.note_notified(seid, told));
+        assert!(states.push_report(seid, OwnerId(1), ReportItem::Inactivity));
+        states.end(seid, RemainingReports::Discard);
+        assert!(states.live.0.is_empty() && states.ended.is_empty());
+        assert!(states.buffering_ends.is_empty() && states.sets_len() == 0);
+        assert_eq!((states.former_cp(seid), states.waiting_reports_len()), (None, 0));
+        let later = Seid(seid.0 + (1 << 40));
+        assert_eq!(seid_index(later), session);
+        assert!(states.note_notified(later, told), "of another session");
+        assert!(states.information(session).is_none());
+    }
+
+    #[test]
+    fn state_that_becomes_empty_takes_no_memory() {
+        let mut states = states();
+        let seid = up_seid(3);
+        states.keep_former_cp(seid, CpFSeid::default());
+        states.set_buffering_end(seid, adit_types::BarId(1), Nanos(5));
+        states.forget_former_cp(seid);
+        assert_eq!(states.live.0.len(), 1);
+        states.cancel_buffering_end(seid);
+        assert!(states.live.0.is_empty());
+    }
+}

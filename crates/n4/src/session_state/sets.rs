@@ -1,0 +1,214 @@
+//! Sets of sessions that a CP function names together: by FQ-CSID, and by Group ID.
+//!
+//! A session names its sets when it is established, and may change them.
+//! Spec: TS 29.244 §6.2.9, §8.2.43, §8.2.198.
+
+use std::collections::{BTreeSet, HashMap};
+
+use adit_pfcp::ie::{FqCsid, FqCsidNode, GroupId};
+use adit_pfcp::{Cause, Repeated};
+use adit_types::SessionIndex;
+use adit_types::limits::SETS_PER_SESSION_MAX;
+
+use super::SessionStates;
+use crate::refusal::Rejected;
+
+/// Names one set.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum SetKey {
+    /// A PDN connection set of a node.
+    Csid(FqCsidNode, u16),
+    /// A group.
+    Group(Vec<u8>),
+}
+
+/// The sets of one session.
+#[derive(Debug, Default)]
+pub(super) struct SetMembership {
+    /// Serial number of the session among those that entered sets.
+    serial: u64,
+    keys: Vec<SetKey>,
+}
+
+impl SetMembership {
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}
+
+/// The members of each set.
+#[derive(Debug)]
+pub(super) struct SetIndex {
+    own: SetKey,
+    members: HashMap<SetKey, BTreeSet<SessionIndex>>,
+    /// Sessions in any set.
+    sessions: usize,
+    last_serial: u64,
+}
+
+impl SetIndex {
+    pub fn new(own: SetKey) -> Self {
+        Self { own, members: HashMap::new(), sessions: 0, last_serial: 0 }
+    }
+}
+
+/// A position in a set. Sessions that enter the set later are skipped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemberCursor {
+    next: SessionIndex,
+    last_serial: u64,
+}
+
+impl MemberCursor {
+    /// Moves to the beginning of another set.
+    pub const fn rewind(&mut self) {
+        self.next = SessionIndex(0);
+    }
+}
+
+impl SessionStates {
+    /// Replaces the sets of a session. A session with a set of its CP function also enters our own
+    /// set, and stays there for life.
+    pub fn assign_sets(&mut self, session: SessionIndex, mut keys: Vec<SetKey>) {
+        let was_in_own = self.is_in_own_set(session);
+        let serial = self.membership(session).map(|membership| membership.serial);
+        self.unassign_sets(session);
+        if keys.is_empty() {
+            return;
+        }
+        if was_in_own || keys.iter().any(|key| matches!(key, SetKey::Csid(..))) {
+            keys.push(self.sets.own.clone());
+        }
+        for key in &keys {
+            self.sets.members.entry(key.clone()).or_default().insert(session);
+        }
+        self.sets.last_serial += u64::from(serial.is_none());
+        self.sets.sessions += 1;
+        let serial = serial.unwrap_or(self.sets.last_serial);
+        self.live.edit_rare(session, |rare| rare.sets = SetMembership { serial, keys });
+    }
+
+    /// Takes a session out of all sets.
+    pub(super) fn unassign_sets(&mut self, session: SessionIndex) {
+        if self.membership(session).is_none() {
+            return;
+        }
+        let left = self.live.edit_rare(session, |rare| core::mem::take(&mut rare.sets));
+        self.sets.sessions -= 1;
+        for key in left.keys {
+            if let Some(members) = self.sets.members.get_mut(&key) {
+                members.remove(&session);
+                if members.is_empty() {
+                    self.sets.members.remove(&key);
+                }
+            }
+        }
+    }
+
+    fn membership(&self, session: SessionIndex) -> Option<&SetMembership> {
+        let rare = self.live.get(session)?.rare.as_ref()?;
+        Some(&rare.sets).filter(|sets| !sets.is_empty())
+    }
+
+    /// How many sessions are in our own set.
+    pub fn own_set_len(&self) -> usize {
+        self.sets.members.get(&self.sets.own).map_or(0, BTreeSet::len)
+    }
+
+    /// True for a session in our own set.
+    pub fn is_in_own_set(&self, session: SessionIndex) -> bool {
+        self.membership(session).is_some_and(|sets| sets.keys.contains(&self.sets.own))
+    }
+
+    /// The beginning of any set, with the members that it has now.
+    pub const fn set_cursor(&self) -> MemberCursor {
+        MemberCursor { next: SessionIndex(0), last_serial: self.sets.last_serial }
+    }
+
+    /// The next session of a set; advances the cursor behind it.
+    pub fn next_member(&self, key: &SetKey, cursor: &mut MemberCursor) -> Option<SessionIndex> {
+        let is_seen = |session: &&SessionIndex| {
+            self.membership(**session).is_some_and(|sets| sets.serial <= cursor.last_serial)
+        };
+        let session = *self.sets.members.get(key)?.range(cursor.next..).find(is_seen)?;
+        cursor.next = session.next();
+        Some(session)
+    }
+
+    /// Sessions in any set.
+    pub const fn sets_len(&self) -> usize {
+        self.sets.sessions
+    }
+}
+
+/// The sets that FQ-CSIDs and Group IDs name.
+///
+/// # Errors
+/// Cause 75 for too many sets.
+pub(crate) fn set_keys<'a>(
+    fq_csids: Repeated<'a, FqCsid<'a>>,
+    groups: impl IntoIterator<Item = GroupId<'a>>,
+) -> Result<Vec<SetKey>, Rejected> {
+    let mut keys = Vec::new();
+    for fq_csid in fq_csids {
+        keys.extend(fq_csid.csids().map(|csid| SetKey::Csid(fq_csid.node, csid)));
+    }
+    keys.extend(groups.into_iter().map(|group| SetKey::Group(group.0.to_vec())));
+    if keys.len() > SETS_PER_SESSION_MAX {
+        return Err(Rejected::new(Cause::NoResourcesAvailable));
+    }
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl SessionStates {
+        fn members(&self, keys: &[SetKey]) -> BTreeSet<SessionIndex> {
+            keys.iter().filter_map(|key| self.sets.members.get(key)).flatten().copied().collect()
+        }
+    }
+
+    #[test]
+    fn session_leaves_its_sets_when_assigned_anew_or_removed() {
+        let group = |name: u8| SetKey::Group(vec![name]);
+        let own = SetKey::Csid(FqCsidNode::Ipv4(core::net::Ipv4Addr::LOCALHOST), 7);
+        let mut states = SessionStates::new(own.clone());
+        states.assign_sets(SessionIndex(1), vec![group(1), group(2)]);
+        states.assign_sets(SessionIndex(2), vec![group(2)]);
+        let both = [SessionIndex(1), SessionIndex(2)];
+        assert_eq!(states.members(&[group(1), group(2)]), both.into());
+        states.assign_sets(SessionIndex(1), vec![group(3)]);
+        assert_eq!(states.members(&[group(1), group(2)]), [SessionIndex(2)].into());
+        let theirs = SetKey::Csid(FqCsidNode::Ipv4(core::net::Ipv4Addr::BROADCAST), 7);
+        states.assign_sets(SessionIndex(2), vec![theirs]);
+        states.assign_sets(SessionIndex(2), vec![group(2)]);
+        assert_eq!(states.members(&[own]), [SessionIndex(2)].into());
+        assert!(states.is_in_own_set(SessionIndex(2)) && !states.is_in_own_set(SessionIndex(1)));
+        assert_eq!(states.sets_len(), 2);
+        states.unassign_sets(SessionIndex(1));
+        states.unassign_sets(SessionIndex(2));
+        assert!(states.sets.members.is_empty() && states.live.0.is_empty());
+        assert_eq!(states.sets_len(), 0);
+    }
+
+    #[test]
+    fn cursor_sees_those_that_were_there_and_no_session_twice() {
+        let group = |name: u8| SetKey::Group(vec![name]);
+        let own = SetKey::Csid(FqCsidNode::Ipv4(core::net::Ipv4Addr::LOCALHOST), 7);
+        let mut states = SessionStates::new(own);
+        for session in [1, 2, 3] {
+            states.assign_sets(SessionIndex(session), vec![group(1)]);
+        }
+        let mut cursor = states.set_cursor();
+        assert_eq!(states.next_member(&group(1), &mut cursor), Some(SessionIndex(1)));
+        states.unassign_sets(SessionIndex(1));
+        states.assign_sets(SessionIndex(1), vec![group(1)]);
+        states.unassign_sets(SessionIndex(2));
+        states.assign_sets(SessionIndex(2), vec![group(1)]);
+        states.assign_sets(SessionIndex(3), vec![group(2), group(1)]);
+        assert_eq!(states.next_member(&group(1), &mut cursor), Some(SessionIndex(3)));
+        assert_eq!(states.next_member(&group(1), &mut cursor), None);
+    }
+}

@@ -1,0 +1,401 @@
+//! The sessions: their rules, their states, and their changes on the way to the workers.
+//!
+//! The session store is private here. Each change of a session, by a message, a timer, usage or
+//! this node itself, leaves one [`CommittedChange`], and [`Sessions::commit`] is the only function
+//! that takes one. Whatever must learn of every change is called there.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use adit_rules::{DeltaId, RuleDelta, UsageSource, WorkerCommand};
+use adit_session::{
+    ChangedApplications, CpFSeid, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, EndMarker,
+    Established, Modified, OwnerId, PfdProvision, PfdRefusal, QerPacketRate, Refusal,
+    SessionChange, SessionStore, StoreConfig, TrafficStart, UsageOutcome, UsageReport,
+};
+use adit_types::{Nanos, Seid, SessionIndex, UsageSlot};
+
+use crate::session_state::{
+    DiscardedReports, EndedSession, RemainingReports, SessionInformation, SessionStates, SetKey,
+};
+use crate::transition::Transitions;
+
+/// What a change made of the record of its session.
+#[derive(Debug, Clone, Copy)]
+enum RecordChange {
+    /// The store keeps it.
+    Stored,
+    /// The session is gone.
+    Removed(RemainingReports),
+}
+
+/// One change of one session, as the store has made it.
+#[derive(Debug)]
+#[must_use = "workers run the former rules until the change is committed"]
+struct CommittedChange {
+    up_seid: Seid,
+    record: RecordChange,
+    /// What workers have to learn; `None` if nothing changes for packets.
+    delta: Option<RuleDelta>,
+}
+
+/// What [`Sessions::commit`] made of a change.
+#[derive(Debug, Clone, Copy)]
+struct Commit {
+    change: Option<DeltaId>,
+    discarded: DiscardedReports,
+}
+
+/// A session that was established.
+#[derive(Debug)]
+pub(crate) struct NewSession {
+    pub up_seid: Seid,
+    pub index: SessionIndex,
+    pub change: DeltaId,
+    pub created: Vec<CreatedPdr>,
+    pub created_ues: Vec<CreatedUe>,
+    pub created_endpoints: Vec<CreatedTrafficEndpoint>,
+}
+
+/// What a CP function says of a session that it establishes, besides its rules.
+#[derive(Debug)]
+pub(crate) struct EstablishmentContext {
+    pub owner: OwnerId,
+    pub cp: CpFSeid,
+    pub information: SessionInformation,
+    pub sets: Vec<SetKey>,
+}
+
+/// A session that was modified.
+#[derive(Debug)]
+pub(crate) struct ModifiedSession {
+    /// `None` if nothing changes for packets.
+    pub change: Option<DeltaId>,
+    /// The outcome, without its delta.
+    pub outcome: Modified,
+}
+
+/// A session that was deleted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeletedSession {
+    pub change: DeltaId,
+    /// Reports that went with it.
+    pub discarded: DiscardedReports,
+}
+
+/// What follows when all workers run a change.
+#[derive(Debug, Default)]
+pub(crate) enum FollowUp {
+    #[default]
+    Nothing,
+    /// Usage that had no room in the answer is reported behind it.
+    ReportUsage(Vec<UsageReport>),
+    /// The CP function deleted the session.
+    Deleted {
+        /// Packet rates whose status the answer reports.
+        packet_rates: Vec<QerPacketRate>,
+        /// Who receives usage that has no room in the answer.
+        overflow: Option<EndedSession>,
+    },
+    /// This node deleted the session; its last usage is reported.
+    ReportLastUsage,
+}
+
+/// A change that is on its way to the workers.
+#[derive(Debug)]
+pub(crate) struct PendingChange {
+    pub up_seid: Seid,
+    pub session: SessionIndex,
+    /// Usage for the answer, before what is read when the change is observed.
+    pub usage: Vec<UsageReport>,
+    pub follow_up: FollowUp,
+}
+
+/// The sessions of all CP functions.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    store: SessionStore,
+    pub states: SessionStates,
+    pub transitions: Transitions,
+    last_change: u64,
+    pending: BTreeMap<DeltaId, PendingChange>,
+    deltas: VecDeque<(DeltaId, RuleDelta)>,
+    /// Commands that go before their change.
+    end_markers: VecDeque<(DeltaId, WorkerCommand)>,
+}
+
+impl Sessions {
+    /// No sessions. `own_set` is the set of this node.
+    pub fn new(config: StoreConfig, own_set: SetKey) -> Self {
+        Self {
+            store: SessionStore::new(config),
+            states: SessionStates::new(own_set),
+            transitions: Transitions::default(),
+            last_change: 0,
+            pending: BTreeMap::new(),
+            deltas: VecDeque::new(),
+            end_markers: VecDeque::new(),
+        }
+    }
+
+    /// The rules of the sessions.
+    pub const fn store(&self) -> &SessionStore {
+        &self.store
+    }
+
+    /// The rules of the sessions, to be changed past [`Self::commit`]. For tests.
+    pub const fn store_mut(&mut self) -> &mut SessionStore {
+        &mut self.store
+    }
+
+    /// Carries a change out beyond the store: the state of a session that is gone ends, and the
+    /// workers get its delta.
+    fn commit(&mut self, change: CommittedChange) -> Commit {
+        let CommittedChange { up_seid, record, delta } = change;
+        let discarded = match record {
+            RecordChange::Stored => DiscardedReports::default(),
+            RecordChange::Removed(remaining) => self.states.end(up_seid, remaining),
+        };
+        let change = delta.map(|delta| {
+            self.last_change += 1;
+            let (id, session) = (DeltaId(self.last_change), delta.session);
+            let (usage, follow_up) = (Vec::new(), FollowUp::Nothing);
+            self.pending.insert(id, PendingChange { up_seid, session, usage, follow_up });
+            self.deltas.push_back((id, delta));
+            id
+        });
+        Commit { change, discarded }
+    }
+
+    fn commit_stored(&mut self, up_seid: Seid, delta: Option<RuleDelta>) -> Option<DeltaId> {
+        self.commit(CommittedChange { up_seid, record: RecordChange::Stored, delta }).change
+    }
+
+    fn commit_removed(
+        &mut self,
+        up_seid: Seid,
+        delta: RuleDelta,
+        remaining: RemainingReports,
+    ) -> DeletedSession {
+        let (record, delta) = (RecordChange::Removed(remaining), Some(delta));
+        let Commit { change, discarded } = self.commit(CommittedChange { up_seid, record, delta });
+        DeletedSession { change: change.unwrap_or_default(), discarded }
+    }
+
+    /// Establishes a session.
+    ///
+    /// # Errors
+    /// What the store refuses; nothing has changed then.
+    pub fn establish(
+        &mut self,
+        context: EstablishmentContext,
+        change: SessionChange,
+    ) -> Result<NewSession, Refusal> {
+        let EstablishmentContext { owner, cp, information, sets } = context;
+        let Established { up_seid, index, delta, created, created_ues, created_endpoints } =
+            self.store.establish(owner, cp, change)?;
+        let change = self.commit_stored(up_seid, Some(delta)).unwrap_or_default();
+        self.transitions.exempt(owner, index);
+        self.states.update_information(index, information);
+        self.states.assign_sets(index, sets);
+        Ok(NewSession { up_seid, index, change, created, created_ues, created_endpoints })
+    }
+
+    /// Modifies a session.
+    ///
+    /// # Errors
+    /// What the store refuses; nothing has changed then.
+    pub fn modify(
+        &mut self,
+        up_seid: Seid,
+        change: SessionChange,
+    ) -> Result<ModifiedSession, Refusal> {
+        let mut outcome = self.store.modify(up_seid, change)?;
+        let change = self.commit_stored(up_seid, outcome.delta.take());
+        Ok(ModifiedSession { change, outcome })
+    }
+
+    /// Deletes a session. `None` if there is no such session.
+    pub fn delete(&mut self, up_seid: Seid, remaining: RemainingReports) -> Option<DeletedSession> {
+        let delta = self.store.delete(up_seid).ok()?;
+        Some(self.commit_removed(up_seid, delta, remaining))
+    }
+
+    /// Removes the session whose commit a panic interrupted. `None` if every commit ended.
+    pub fn recover(&mut self, remaining: RemainingReports) -> Option<DeletedSession> {
+        let up_seid = self.store.last_commit()?;
+        let delta = self.store.recover()?;
+        Some(self.commit_removed(up_seid, delta, remaining))
+    }
+
+    /// Gives a session to `owner`, with `cp` as the endpoint of the CP function.
+    pub fn set_control(&mut self, up_seid: Seid, owner: OwnerId, cp: CpFSeid) {
+        let Some(session) = self.store.session(up_seid) else { return };
+        let (index, before) = (session.index(), session.owner());
+        self.store.set_control(up_seid, owner, cp);
+        if before != owner {
+            self.transitions.exempt(owner, index);
+        }
+        self.commit_stored(up_seid, None);
+    }
+
+    /// The next session that has yet to meet the disposition `number` of its association.
+    pub fn next_transition(&mut self, owner: OwnerId, number: u64) -> Option<Seid> {
+        self.transitions.next(owner, number, &self.store)
+    }
+
+    /// Takes out a session that is gone except for its last reports, if nobody receives these any
+    /// more because the sessions of its association go elsewhere.
+    pub fn take_ended(&mut self, owner: OwnerId) -> Option<Seid> {
+        if self.transitions.strands_ended(owner) { self.states.pop_ended(owner) } else { None }
+    }
+
+    /// Compiles a session anew if it names one of the applications.
+    pub fn recompile(
+        &mut self,
+        session: SessionIndex,
+        changed: &ChangedApplications,
+    ) -> Option<DeltaId> {
+        let up_seid = self.store.session_at(session)?.up_seid();
+        let delta = self.store.recompile_naming(session, changed)?;
+        self.commit_stored(up_seid, Some(delta))
+    }
+
+    /// A worker reached a limit of usage. Returns what to report; the delta is published.
+    pub fn on_usage_limit(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        slot: UsageSlot,
+        generation: u32,
+    ) -> Option<UsageOutcome> {
+        let outcome = self.store.handle_usage_limit(now, up_seid, slot, generation);
+        self.commit_usage(outcome)
+    }
+
+    /// A worker saw the first packet of a measurement; otherwise as [`Self::on_usage_limit`].
+    pub fn on_traffic_started(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        started: TrafficStart,
+    ) -> Option<UsageOutcome> {
+        let outcome = self.store.handle_traffic_started(now, up_seid, started);
+        self.commit_usage(outcome)
+    }
+
+    /// A worker received an End Marker; otherwise as [`Self::on_usage_limit`].
+    pub fn on_end_marker(&mut self, now: Nanos, session: SessionIndex) -> Option<UsageOutcome> {
+        let outcome = self.store.handle_end_marker(now, session);
+        self.commit_usage(outcome)
+    }
+
+    /// The next session whose usage is due by `now`; otherwise as [`Self::on_usage_limit`].
+    pub fn poll_usage(&mut self, now: Nanos) -> Option<UsageOutcome> {
+        let outcome = self.store.poll_usage(now);
+        self.commit_usage(outcome)
+    }
+
+    fn commit_usage(&mut self, outcome: Option<UsageOutcome>) -> Option<UsageOutcome> {
+        let mut outcome = outcome?;
+        self.commit_stored(outcome.up_seid, outcome.delta.take());
+        Some(outcome)
+    }
+
+    /// Names the counters in which workers count usage.
+    pub fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
+        self.store.set_usage_source(source);
+    }
+
+    /// Replaces PFDs; see [`SessionStore::provision_pfds`].
+    ///
+    /// # Errors
+    /// What is wrong with the PFDs; nothing has changed then.
+    pub fn provision_pfds(
+        &mut self,
+        owner: OwnerId,
+        provision: PfdProvision,
+    ) -> Result<ChangedApplications, PfdRefusal> {
+        self.store.provision_pfds(owner, provision)
+    }
+
+    /// Removes the PFDs of an association.
+    pub fn withdraw_pfds(&mut self, owner: OwnerId) -> ChangedApplications {
+        self.store.withdraw_pfds(owner)
+    }
+
+    /// Gives the PFDs of an association to another one.
+    pub fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> ChangedApplications {
+        self.store.hand_over_pfds(from, to)
+    }
+
+    /// The next GTP-U peer whose sides may have changed.
+    pub fn take_changed_peer(&mut self) -> Option<core::net::IpAddr> {
+        self.store.take_changed_peer()
+    }
+
+    /// Lets the next commit panic half way. For tests.
+    pub fn inject_fault_in_commit(&mut self) {
+        self.store.inject_fault_in_commit();
+    }
+
+    /// Changes that are on their way to the workers.
+    pub fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// True until all workers run the change.
+    pub fn is_pending(&self, id: DeltaId) -> bool {
+        self.pending.contains_key(&id)
+    }
+
+    /// A change that is on its way to the workers.
+    pub fn pending_mut(&mut self, id: DeltaId) -> Option<&mut PendingChange> {
+        self.pending.get_mut(&id)
+    }
+
+    /// The pending changes of a session, the latest first.
+    pub fn pending_of(
+        &mut self,
+        up_seid: Seid,
+    ) -> impl Iterator<Item = (DeltaId, &mut PendingChange)> {
+        let changes = self.pending.iter_mut().rev().map(|(id, change)| (*id, change));
+        changes.filter(move |(_, change)| change.up_seid == up_seid)
+    }
+
+    /// All workers run the change `id`, and no End Marker before it is of use any more.
+    pub fn take_observed(&mut self, id: DeltaId) -> Option<PendingChange> {
+        self.pending.remove(&id)
+    }
+
+    /// Reads the last usage of what a change took away, and frees it: all workers run the change.
+    pub fn reclaim(&mut self, now: Nanos, id: DeltaId, session: SessionIndex) -> Vec<UsageReport> {
+        let usage = self.store.final_reports(now, session);
+        self.store.reclaim(session);
+        while self.end_markers.front().is_some_and(|(change, _)| *change <= id) {
+            self.end_markers.pop_front();
+        }
+        usage
+    }
+
+    /// Queues End Markers that workers send when they begin to run the change `id`.
+    /// Spec: TS 29.244 §5.2.3.3; TS 23.501 §5.8.2.9.
+    pub fn send_end_markers(&mut self, id: DeltaId, markers: Vec<EndMarker>) {
+        let Some(session) = self.pending.get(&id).map(|pending| pending.session) else { return };
+        for EndMarker { tunnel, interfaces, qfi } in markers {
+            let change = id;
+            let command = WorkerCommand::SendEndMarker { tunnel, interfaces, qfi, session, change };
+            self.end_markers.push_back((id, command));
+        }
+    }
+
+    /// The next command that every worker must have before the change `id`.
+    pub fn poll_command_before(&mut self, id: DeltaId) -> Option<WorkerCommand> {
+        self.end_markers.pop_front_if(|(change, _)| *change <= id).map(|(_, command)| command)
+    }
+
+    /// The next change to publish, in order.
+    pub fn poll_delta(&mut self) -> Option<(DeltaId, RuleDelta)> {
+        self.deltas.pop_front()
+    }
+}
