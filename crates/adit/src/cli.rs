@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use adit_bench::command::BenchCommand;
 use clap::{Parser, Subcommand, ValueEnum};
 
-/// Where `adit run` listens for `adit show` unless told otherwise.
+/// Default socket between `adit run` and `adit show`.
 pub const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
 
 /// A 5G User Plane Function.
@@ -24,7 +24,7 @@ pub enum AditCommand {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
-    /// Check a configuration file and print what follows from it.
+    /// Check a configuration file and print the values derived from it.
     Check {
         /// Configuration file.
         #[arg(value_name = "FILE")]
@@ -35,9 +35,9 @@ pub enum AditCommand {
     },
     /// Show the state of a running adit.
     Show {
-        /// What to show.
+        /// The state to show.
         what: Topic,
-        /// With `qos`, the one session to show, by its UP SEID or an address of its UE.
+        /// With `qos`: a single session, by its UP SEID or an address of its UE.
         session: Option<String>,
         /// Print JSON.
         #[arg(long)]
@@ -53,7 +53,7 @@ pub enum AditCommand {
     },
 }
 
-/// What `adit show` can show.
+/// State that `adit show` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Topic {
     /// PFCP associations with control plane functions.
@@ -68,14 +68,14 @@ pub enum Topic {
     Neighbours,
     /// GTP-U paths to the peers that sessions send to.
     Paths,
-    /// Applications, configured and by PFDs, and which of them packets are compared with.
+    /// Applications, configured and from PFDs, and which of them rules use.
     Applications,
-    /// Rates of QERs: limits, what passed, what was dropped, and what waits.
+    /// Rates of QERs: limits, and packets passed, dropped and queued.
     Qos,
 }
 
 impl Topic {
-    /// The word that stands for the topic on the admin socket.
+    /// The name of the topic on the admin socket.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Associations => "associations",

@@ -7,13 +7,13 @@ use crate::report::BenchOutput;
 /// A bench of `adit bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Cycles per packet of the burst pipeline, packets in memory, sessions at random.
+    /// Cycles per packet of the datapath, with packets in memory and sessions at random.
     Datapath {
         /// Session counts, such as 1k,16k,100k.
         #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1k,16k,100k",
               value_parser = parse_count)]
         sessions: Vec<usize>,
-        /// Sessions with packets, at random among the first of those resident; all by default.
+        /// Sessions with traffic, at random among the first ones; default: all.
         #[arg(long, value_name = "COUNT", value_parser = parse_count)]
         active: Option<usize>,
         /// Packets measured for each direction and session count.
@@ -23,7 +23,7 @@ pub enum BenchCommand {
         #[arg(long, value_name = "LIST", value_delimiter = ',',
               default_values_t = [adit_types::limits::BURST_DEFAULT], value_parser = parse_burst)]
         burst: Vec<usize>,
-        /// The SMF chooses TEIDs and UE addresses, so that they are looked up instead of indexed.
+        /// The SMF chooses TEIDs and UE addresses: the datapath looks them up by hash instead of index.
         #[arg(long)]
         given_keys: bool,
         /// Eight PDRs with SDF filters in each session, of both families.
@@ -35,19 +35,19 @@ pub enum BenchCommand {
         /// Maximum bit rates of both QERs of each session.
         #[arg(long, value_enum, default_value = "none")]
         rates: crate::sessions::BenchRates,
-        /// Where the figures go.
+        /// Output of the figures.
         #[command(flatten)]
         output: BenchOutput,
     },
-    /// Cycles of each kind of packet, and of packets that leave at each stage.
+    /// Cycles of each kind of packet, and of packets that end at each stage.
     Kinds(BenchSize),
     /// Cycles of a session modification, and of packets while sessions are modified.
     Publication(BenchSize),
-    /// What a snapshot of the counters costs the packets.
+    /// Cost of a counter snapshot to the packets.
     Scrape(BenchSize),
-    /// Packets lost, if any, while sessions are established and modified next to a busy worker.
+    /// Packets lost while sessions are established and modified beside a busy worker.
     Churn {
-        /// Sessions in place, all with traffic.
+        /// Established sessions, all with traffic.
         #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
         resident: u32,
         /// Modifications per second.
@@ -56,46 +56,46 @@ pub enum BenchCommand {
         /// Seconds of each phase.
         #[arg(long, value_name = "SECONDS", default_value_t = 3)]
         seconds: u32,
-        /// Where the figures go.
+        /// Output of the figures.
         #[command(flatten)]
         output: BenchOutput,
     },
-    /// Resident memory of this process with many sessions, each with a packet both ways.
+    /// Resident memory of this process with many sessions, after a packet each way.
     Memory {
         /// Sessions.
         #[arg(long, value_name = "COUNT", default_value = "3M", value_parser = parse_sessions)]
         sessions: u32,
-        /// Where the figures go.
+        /// Output of the figures.
         #[command(flatten)]
         output: BenchOutput,
     },
-    /// What an idle worker takes of its core, and how late the first packet after a silence leaves.
+    /// CPU share of an idle worker, and latency of the first packet after a pause.
     Poll {
         /// CPU core of the worker.
         #[arg(long, value_name = "CORE", default_value_t = 1)]
         core: u16,
-        /// Packets measured for each way to wait.
+        /// Packets measured in each idle mode.
         #[arg(long, value_name = "COUNT", default_value = "500", value_parser = parse_count)]
         packets: usize,
-        /// Where the figures go.
+        /// Output of the figures.
         #[command(flatten)]
         output: BenchOutput,
     },
-    /// Decoding time and sessions per second, in process and over a loopback socket.
+    /// PFCP decoding time, and sessions per second in process and over a loopback socket.
     N4 {
-        /// Sessions in place before the measurement.
+        /// Sessions established before the measurement.
         #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
         resident: u32,
         /// Sessions established in each measurement.
         #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
         sessions: u32,
-        /// Where the figures go.
+        /// Output of the figures.
         #[command(flatten)]
         output: BenchOutput,
     },
 }
 
-/// How much is measured.
+/// Size of a measurement.
 #[derive(Debug, clap::Args)]
 pub struct BenchSize {
     /// Sessions, all with traffic at random.
@@ -108,7 +108,7 @@ pub struct BenchSize {
     #[arg(long, value_name = "COUNT", default_value_t = adit_types::limits::BURST_DEFAULT,
           value_parser = parse_burst)]
     pub burst: usize,
-    /// Where the figures go.
+    /// Output of the figures.
     #[command(flatten)]
     pub output: BenchOutput,
 }

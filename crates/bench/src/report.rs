@@ -22,13 +22,13 @@ const FIRST: [&str; 9] = [
     "burst_pkts",
 ];
 
-/// Where the figures go.
+/// Output of the figures.
 #[derive(Debug, clap::Args)]
 pub struct BenchOutput {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write JSON to this file too.
+    /// Also write JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }

@@ -19,7 +19,7 @@ pub struct OutputArguments {
     /// Print the report as JSON; progress goes to standard error.
     #[arg(long)]
     pub json: bool,
-    /// Write the report to this file too.
+    /// Also write the report to this file.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }

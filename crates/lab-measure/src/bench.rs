@@ -21,7 +21,7 @@ const DATA_ROOM_BYTES: u16 = 2048 + 128;
 /// Options of the tester's side, the same for all measurements.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TestbedArguments {
-    /// CPU core of the tester; by default the first that this process may use.
+    /// CPU core of the tester; default: the first one that this process may use.
     #[arg(long, value_name = "CPU")]
     pub core: Option<u16>,
     /// Packet memory of the tester, in MiB.

@@ -7,25 +7,25 @@ use clap::Subcommand;
 /// A measurement, or work on the reports of measurements.
 #[derive(Debug, Subcommand)]
 pub enum MeasureCommand {
-    /// Measure the tester itself: its ceiling, its time stamps, its own loss.
+    /// Measure the tester itself: highest rate, time stamp error, own loss.
     Selftest(crate::selftest::SelftestArguments),
-    /// Find the highest loss-free rate, the 0.5 %-loss rate and the maximum rate of a target.
+    /// Find the highest rate of a target without loss, with 0.5 % loss, and the maximum rate.
     Throughput(Box<crate::throughput::ThroughputArguments>),
-    /// Offer adit and dpdk-testpmd in turns more than they can forward over memif, and compare.
+    /// Overload adit and dpdk-testpmd in turns over memif, and compare their rates.
     Saturate(Box<crate::saturate::SaturateArguments>),
-    /// Measure the distribution of the latency of a target at given rates.
+    /// Measure the latency distribution of a target at given rates.
     Latency(Box<crate::latency::LatencyArguments>),
-    /// Establish more and more sessions with traffic until the target gives way.
+    /// Add sessions with traffic until the target reaches a limit.
     Ramp(Box<crate::ramp::RampArguments>),
-    /// Keep a load for a time beside changing sessions, and look for leaks and drifts.
+    /// Hold a load while sessions change, and detect leaks and drift.
     Soak(Box<crate::soak::SoakArguments>),
-    /// Offer groups of sessions rates that change in turns, and see what their QERs let through.
+    /// Offer changing rates to groups of sessions, and compare what passes with their QERs.
     Rates(Box<crate::rates::RatesArguments>),
-    /// Run experiments from files, and write one report of them.
+    /// Run experiments from files and write one report.
     Run(crate::experiment::RunArguments),
-    /// Make a page of reports in JSON.
+    /// Make an HTML page from JSON reports.
     Report(crate::experiment::ReportArguments),
-    /// Print what figures of this machine depend on, as JSON.
+    /// Print the properties of this machine that figures depend on, as JSON.
     Machine,
     /// Compare the figures of two reports.
     Compare(crate::compare::CompareArguments),

@@ -13,18 +13,18 @@ use adit_lab_process::stop::Stop;
 /// Options of `adit-lab compare`.
 #[derive(Debug, clap::Args)]
 pub struct CompareArguments {
-    /// The report that is the measure.
+    /// The reference report.
     a: PathBuf,
-    /// The report that is compared with it.
+    /// The report to compare with it.
     b: PathBuf,
-    /// A and B are experiment files, which are run in turns.
+    /// A and B are experiment files; run them in turns.
     #[arg(long)]
     paired: bool,
     /// Rounds of --paired.
     #[arg(long, value_name = "N", default_value_t = 5, requires = "paired",
         value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Run the short forms.
+    /// Run the short form of each measurement.
     #[arg(long, requires = "paired")]
     quick: bool,
     /// Print the comparison as JSON.

@@ -30,17 +30,17 @@ pub struct LatencyArguments {
     target: TargetArguments,
     #[command(flatten)]
     cases: CaseArguments,
-    /// Fixed rates, over both directions.
+    /// Rates to measure at, both directions together.
     #[arg(long, value_name = "RATE,…", value_delimiter = ',', value_parser = rate_pps)]
     rate: Vec<u64>,
-    /// Shares of the rate without loss, in percent; without --rate 10,50,90.
+    /// Shares of the loss-free rate, in percent; default without --rate: 10,50,90.
     #[arg(long, value_name = "PERCENT,…", value_delimiter = ',',
         value_parser = clap::value_parser!(u64).range(1..=100))]
     share: Vec<u64>,
-    /// The rate without loss, instead of looking for it.
+    /// The loss-free rate; default: search for it.
     #[arg(long, value_name = "RATE", value_parser = rate_pps)]
     loss_free: Option<u64>,
-    /// Length of each measurement.
+    /// Duration of each measurement.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_ns)]
     duration: u64,
 }

@@ -1,12 +1,12 @@
 //! One metric of a target, in Prometheus' text form over HTTP.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::io::Read;
+use std::net::SocketAddr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
-const TIMEOUT: Duration = Duration::from_secs(3);
+/// Time for the whole answer. Unit: seconds.
+const TIMEOUT_S: u64 = 3;
 /// Octets of an answer at most.
 const ANSWER_MAX: u64 = 16 << 20;
 
@@ -20,13 +20,12 @@ pub fn read(address: SocketAddr, name: &str) -> Result<u64> {
 }
 
 fn fetch(address: SocketAddr) -> Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    // At once: a server may answer and close after the first piece.
-    stream.write_all(format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
-    let mut answer = String::new();
-    stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
-    Ok(answer)
+    let url = format!("http://{address}/metrics");
+    let response = minreq::get(url).with_timeout(TIMEOUT_S).send_lazy()?;
+    ensure!(response.status_code == 200, "HTTP status {}", response.status_code);
+    let mut body = String::new();
+    response.take(ANSWER_MAX).read_to_string(&mut body)?;
+    Ok(body)
 }
 
 fn parse(text: &str, name: &str) -> Option<u64> {
@@ -51,6 +50,7 @@ fn parse(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::TcpListener;
 
     use super::*;

@@ -37,7 +37,7 @@ pub struct RampArguments {
     #[arg(long, value_name = "N", default_value_t = 10_000,
         value_parser = clap::value_parser!(u32).range(1..))]
     from: u32,
-    /// Growth from round to round, in percent: 10 multiplies by 1.1.
+    /// Growth per round, in percent: 10 multiplies by 1.1.
     #[arg(long, value_name = "PERCENT", default_value_t = 10,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     growth: u32,
@@ -45,23 +45,23 @@ pub struct RampArguments {
     #[arg(long, value_name = "N", default_value_t = 11,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Traffic over all sessions.
+    /// Rate of all sessions together.
     #[arg(long, value_name = "RATE", default_value = "500k", value_parser = rate_pps)]
     rate: u64,
-    /// Wait between the last establishment and the sample.
+    /// Pause between the last establishment and the sample.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_ns)]
     settle: u64,
-    /// Length of the sample.
+    /// Duration of the sample.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_ns)]
     sample: u64,
     /// Packets lost at most, in parts per million.
     #[arg(long, value_name = "PPM", default_value_t = 2000)]
     drop_ppm: u64,
-    /// CPU time of the target at most, in percent of one core. A target that polls uses its worker
-    /// cores all the time.
+    /// CPU time of the target at most, in percent of one core. A polling target uses 100 % per
+    /// worker.
     #[arg(long, value_name = "PERCENT")]
     cpu: Option<u64>,
-    /// Sessions refused at most in a round.
+    /// Refused sessions per round at most.
     #[arg(long, value_name = "N", default_value_t = 0)]
     failed: u64,
 }

@@ -36,20 +36,20 @@ pub struct RatesArguments {
     bench: TestbedArguments,
     #[command(flatten)]
     target: TargetArguments,
-    /// File with the groups of sessions: their rules, and what is offered to them.
+    /// File with the groups of sessions: their rules and offered rates.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rule_profile", "sessions"])]
     groups: PathBuf,
-    /// Length of the whole, in steps of 100 ms.
+    /// Total duration, in steps of 100 ms.
     #[arg(long, value_name = "TIME", default_value = "12s", value_parser = span_ns)]
     duration: u64,
-    /// Length of each turn of a group that is offered several rates, in steps of 100 ms.
+    /// Duration of each offered rate of a group with several, in steps of 100 ms.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = span_ns)]
     step: u64,
-    /// Windows count this long after the beginning, and after each change of their rate.
+    /// Time after the start, and after each change of rate, before windows count.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span_ns)]
     settle: u64,
-    /// How far the mean of a group may be from its limit, and what others may lose, in parts per
-    /// million.
+    /// Allowed error of the mean rate of a limited group, and allowed loss of the others, in parts
+    /// per million.
     #[arg(long, value_name = "PPM", default_value_t = 10_000)]
     tolerance: u64,
     #[command(flatten)]

@@ -53,14 +53,14 @@ pub struct SaturateArguments {
     /// Length of the UEs' IP packets.
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     size: usize,
-    /// Length of each measurement.
+    /// Duration of each measurement.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span_ns)]
     span: u64,
-    /// Turns; each target is measured once in each, uplink and downlink.
+    /// Rounds; each measures both targets, uplink and downlink.
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Fail when the ratio of a direction is below this many thousandths.
+    /// Fail if the ratio of a direction is below N thousandths.
     #[arg(long, value_name = "N")]
     permille_min: Option<u64>,
     #[command(flatten)]

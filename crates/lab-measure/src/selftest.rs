@@ -61,7 +61,7 @@ pub enum SelftestLink {
 pub struct SelftestArguments {
     #[command(flatten)]
     bench: TestbedArguments,
-    /// What joins the ports.
+    /// Connection between the ports.
     #[arg(long, value_enum, default_value_t = SelftestLink::Memif)]
     wire: SelftestLink,
     /// Length of each trial, in seconds.
@@ -72,14 +72,14 @@ pub struct SelftestArguments {
     /// `LENGTH:WEIGHT/…`.
     #[arg(long, value_name = "SIZE", default_value = "64")]
     size: Size,
-    /// Plant faults in a forwarder between the ports, on a second core.
+    /// Insert faults in a forwarder between the ports, on a second core.
     #[arg(long)]
     faults: bool,
-    /// One packet in this many meets a fault.
+    /// One packet in N gets a fault.
     #[arg(long, value_name = "N", default_value_t = 10_000,
         value_parser = clap::value_parser!(u64).range(2..))]
     one_in: u64,
-    /// Rate at which faults are planted, over both streams, unless the tester's ceiling is lower.
+    /// Rate of both streams while faults are inserted, unless the tester's highest rate is lower.
     #[arg(long, value_name = "RATE", default_value = "200k", value_parser = rate_pps)]
     fault_rate: u64,
     #[command(flatten)]

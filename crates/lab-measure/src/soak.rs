@@ -37,33 +37,33 @@ pub struct SoakArguments {
     target: TargetArguments,
     #[command(flatten)]
     cases: CaseArguments,
-    /// Traffic over all sessions.
+    /// Rate of all sessions together.
     #[arg(long, value_name = "RATE", default_value = "500k", value_parser = rate_pps)]
     rate: u64,
-    /// Length of the whole.
+    /// Total duration.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = span_ns)]
     duration: u64,
-    /// Length of an interval of the report.
+    /// Duration of an interval of the report.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_ns)]
     interval: u64,
-    /// Sessions that change beside the traffic.
+    /// How sessions change during the traffic.
     #[arg(long, value_enum)]
     churn: Option<ChurnPattern>,
-    /// Requests per second of those changes.
+    /// Change requests per second.
     #[arg(long, value_name = "N", default_value_t = 500,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     churn_rate: u64,
-    /// Sessions that change, the last ones; by default a tenth, and none that has traffic where
-    /// they are deleted.
+    /// Number of sessions that change, from the last one down; default: a tenth. With `recreate`
+    /// only sessions without traffic.
     #[arg(long, value_name = "N")]
     churn_sessions: Option<u32>,
-    /// Time for which a UE stays idle.
+    /// Idle time of a UE.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span_ns)]
     idle: u64,
-    /// Metrics of the target in Prometheus' text form, over HTTP at /metrics.
+    /// HTTP address of the target's metrics in Prometheus text format, at /metrics.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// The metric that tells its memory in bytes.
+    /// The metric with the memory of the target in bytes.
     #[arg(long, value_name = "NAME", default_value = "process_resident_memory_bytes")]
     memory_metric: String,
 }

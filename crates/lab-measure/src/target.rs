@@ -108,41 +108,40 @@ pub enum OuterFamily {
 /// Options that name the target.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TargetArguments {
-    /// What is measured.
+    /// The target to measure.
     #[arg(long, value_enum, default_value_t = TargetKind::Adit)]
     pub target: TargetKind,
-    /// Core of the target; by default the first that is not the tester's.
+    /// CPU core of the target; default: the first one that the tester does not use.
     #[arg(long, value_name = "CPU")]
     pub target_core: Option<u16>,
-    /// Measure although tester and target share a core; the report says so.
+    /// Measure even if tester and target share a core; the report contains a warning.
     #[arg(long)]
     pub allow_shared_core: bool,
-    /// The adit to start instead of the one beside this program.
+    /// The adit binary to start; default: the one in the directory of adit-lab.
     #[arg(long, value_name = "PATH")]
     pub adit: Option<PathBuf>,
-    /// Workers of the adit that is started here, each on a core of its own; those that find none
-    /// are left out, and the report says so.
+    /// Workers of the started adit, one per core; without enough cores there are fewer, and the
+    /// report contains a warning.
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,
-    /// What the adit that is started here does with packets beyond a maximum bit rate; by default
-    /// what it does without configuration.
+    /// What the started adit does with packets beyond a maximum bit rate; default: that of adit.
     #[arg(long, value_enum)]
     pub excess: Option<ExcessAction>,
-    /// Packets that it holds at most while they wait for a rate.
+    /// Packets that the started adit may queue for rates.
     #[arg(long, value_name = "N", requires = "excess",
         value_parser = clap::value_parser!(u32).range(0..=262_144))]
     pub queue_pkts: Option<u32>,
-    /// What all sessions of that adit may send together in each direction, in Mb/s.
+    /// Rate of all sessions of the started adit together, per direction, in Mb/s.
     #[arg(long, value_name = "MBPS", requires = "excess",
         value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub shared_mbps: Option<u32>,
-    /// Let testpmd tell its own rates each second, to be compared with the tester's; it takes some
-    /// 100 µs of the tester's core each time.
+    /// Compare the rates that testpmd reports each second with the tester's. Each report takes about
+    /// 100 µs of the tester's core.
     #[arg(long)]
     pub target_rates: bool,
-    /// Shell command that starts the target, once the tester's ports are open; it is ended with the
-    /// measurement.
+    /// Shell command that starts the target after the tester has opened its ports; adit-lab stops it
+    /// after the measurement.
     #[arg(long, value_name = "COMMAND")]
     pub start: Option<String>,
     /// Port of an L2 target, as a DPDK device string.
@@ -163,13 +162,13 @@ pub struct TargetArguments {
     /// PFCP address of the UPF.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = ADIT_N4)]
     pub n4: SocketAddr,
-    /// PFCP address of the tester, which is its Node ID too.
+    /// PFCP address of the tester, and its Node ID unless --node-id is given.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = SMF)]
     pub smf: SocketAddr,
     /// GTP-U address of the UPF.
     #[arg(long, value_name = "ADDRESS", default_value = "172.30.3.2")]
     pub upf_n3: Ipv4Addr,
-    /// IP version under GTP-U on N3: whether --upf-n3 and --gnb hold, or --upf-n3-v6 and --gnb-v6.
+    /// IP version of GTP-U on N3: selects --upf-n3 and --gnb, or --upf-n3-v6 and --gnb-v6.
     #[arg(long, value_enum, default_value_t = OuterFamily::Ipv4)]
     pub n3_family: OuterFamily,
     /// GTP-U address of the UPF over IPv6.
@@ -184,7 +183,7 @@ pub struct TargetArguments {
     /// First gNB address, in the UPF's N3 network.
     #[arg(long, value_name = "ADDRESS", default_value = "172.30.3.10")]
     pub gnb: Ipv4Addr,
-    /// How many gNBs; their addresses follow each other.
+    /// Number of gNBs, with consecutive addresses.
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=200))]
     pub gnbs: u32,
@@ -198,25 +197,25 @@ pub struct TargetArguments {
     /// The data network's IPv6 address on N6, the UPF's next hop for IPv6.
     #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:6:f::1")]
     pub dn6: Ipv6Addr,
-    /// The server with which the UEs talk.
+    /// IPv4 address of the server that exchanges packets with the UEs.
     #[arg(long, value_name = "ADDRESS", default_value = "198.18.0.1")]
     pub server: Ipv4Addr,
-    /// UE address of the first session; the others follow.
+    /// UE address of the first session; the others have the next addresses.
     #[arg(long, value_name = "ADDRESS", default_value = "10.64.0.1")]
     pub ue: Ipv4Addr,
-    /// UE prefix (/64) of the first session, with IPv6 packets.
+    /// UE prefix (/64) of the first session, for IPv6 packets.
     #[arg(long, value_name = "PREFIX", default_value = "2001:db8:64::")]
     pub ue6: Ipv6Addr,
-    /// The server with which the UEs talk over IPv6.
+    /// IPv6 address of the server.
     #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:6::1")]
     pub server6: Ipv6Addr,
-    /// Network instance of the access side, where the UPF wants one.
+    /// Network instance of the access side, if the UPF needs one.
     #[arg(long, value_name = "NAME")]
     pub access_instance: Option<String>,
-    /// Network instance of the core side, where the UPF wants one.
+    /// Network instance of the core side, if the UPF needs one.
     #[arg(long, value_name = "NAME")]
     pub core_instance: Option<String>,
-    /// Who chooses uplink TEIDs; by default adit, and otherwise the tester.
+    /// Who chooses uplink TEIDs; default: adit if it is the target, else the tester.
     #[arg(long, value_enum)]
     pub teids: Option<TeidChoice>,
     /// Rules of each session.
@@ -226,19 +225,19 @@ pub struct TargetArguments {
     #[arg(long, value_name = "QFI", default_value_t = 9,
         value_parser = clap::value_parser!(u8).range(0..=63))]
     pub qfi: u8,
-    /// Send uplink packets without PDU Session Container.
+    /// Send uplink packets without a PDU Session Container.
     #[arg(long)]
     pub no_psc: bool,
     /// File with the rules of each session, instead of --rules.
     #[arg(long, value_name = "FILE")]
     pub rule_profile: Option<PathBuf>,
-    /// Node ID of the tester where it is not its PFCP address: an address or a name.
+    /// Node ID of the tester instead of its PFCP address: an address or a domain name.
     #[arg(long, value_name = "ADDRESS|NAME")]
     pub node_id: Option<String>,
-    /// PFCP requests in flight.
+    /// PFCP requests in flight at most.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub window: usize,
-    /// PFCP requests per second; by default as fast as the window allows.
+    /// PFCP requests per second; default: as many as --window allows.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub request_rate: Option<u64>,
     /// PFCP sessions.
@@ -251,7 +250,7 @@ pub struct TargetArguments {
     /// The rules of the first sessions, where a measurement has several: how many have which.
     #[arg(skip)]
     pub profiles: Vec<(u32, SessionProfile)>,
-    /// What the UEs' packets look like.
+    /// Headers of the UEs' packets.
     #[arg(long, value_enum, default_value_t = UePacketKind::Udp4)]
     pub inner: UePacketKind,
 }

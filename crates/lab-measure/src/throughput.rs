@@ -23,7 +23,7 @@ const PARTIAL_LOSS_PPB: u64 = 5_000_000;
 /// Length of the trial at the maximum rate where the target tells its rate second by second. Unit: ns.
 const BY_SECOND_NS: u64 = 3_000_000_000;
 
-/// How to search.
+/// Search method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Search {
@@ -42,26 +42,26 @@ pub struct ThroughputArguments {
     target: TargetArguments,
     #[command(flatten)]
     cases: CaseArguments,
-    /// How to search.
+    /// Search method.
     #[arg(long, value_enum, default_value_t = Search::Mlr)]
     method: Search,
-    /// Length of a trial that counts.
+    /// Duration of a trial that counts.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_ns)]
     trial: u64,
-    /// Length of the first trials of --method mlr, and of the trial at the maximum rate.
+    /// Duration of the first trials of --method mlr, and of the trial at the maximum rate.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span_ns)]
     short_trial: u64,
-    /// Width of the last interval of --method binary.
+    /// Width of the final interval of --method binary.
     #[arg(long, value_name = "RATE", default_value = "10k", value_parser = rate_pps)]
     precision: u64,
-    /// Width of the last interval of --method mlr, in parts per thousand of the rate.
+    /// Width of the final interval of --method mlr, in parts per thousand of the rate.
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u64).range(1..=200))]
     width: u64,
-    /// Highest rate that is offered; by default half more than came back at the maximum.
+    /// Highest rate to offer; default: 1.5 times the rate that returned at the maximum.
     #[arg(long, value_name = "RATE", value_parser = rate_pps)]
     rate_max: Option<u64>,
-    /// Repetitions of each search; the report has median and spread.
+    /// Repetitions of each search; the report gives median and spread.
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
@@ -77,7 +77,7 @@ pub struct CaseArguments {
     /// Lengths of the UEs' UDP or TCP payloads instead, in bytes.
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',', conflicts_with = "size")]
     pub payload: Vec<usize>,
-    /// Directions.
+    /// Directions to measure.
     #[arg(
         long,
         value_enum,
@@ -86,13 +86,13 @@ pub struct CaseArguments {
         default_value = "uplink,downlink,duplex"
     )]
     pub direction: Vec<TrafficDirection>,
-    /// Sessions with traffic; by default all.
+    /// Sessions with traffic; default: all.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub active: Vec<u32>,
     /// Order of the sessions: `random`, `sequential`, or `zipf:EXPONENT`.
     #[arg(long, value_name = "ORDER", default_value = "random", value_parser = order)]
     pub order: SessionOrder,
-    /// Leave out the measurement of the tester's own ceiling.
+    /// Skip the measurement of the tester's own highest rate.
     #[arg(long)]
     pub no_calibration: bool,
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! `adit-lab`: the witness. It emulates SMF, gNB, UEs and data network around a real `adit`, and
-//! checks what it sees. It shares no code with the planes of adit but the codecs.
+//! `adit-lab`: emulates SMF, gNB, UEs and data network around a real `adit` and checks the result. It
+//! shares only the codecs with the planes of adit, so its verdict is independent.
 #![deny(unsafe_code)]
 
 mod adit_process;
@@ -21,7 +21,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::topology::UES_MAX;
 use adit_lab_process::stop::{EnvironmentError, Interrupted, Stop};
 
-/// Emulates everything around a User Plane Function, and checks it.
+/// Emulates the network around a User Plane Function, tests it and measures it.
 #[derive(Debug, Parser)]
 #[command(name = "adit-lab", version, about, max_term_width = 100)]
 struct LabCli {
@@ -31,9 +31,9 @@ struct LabCli {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Run real traffic from emulated UEs through adit to a data network, and check it. Needs root.
+    /// Send real traffic of emulated UEs through adit and check it. Needs root.
     Demo(DemoArguments),
-    /// Run traffic against one kind of rule, and check that it obeys. Needs root.
+    /// Check with real traffic that adit applies one kind of rule. Needs root.
     Scenario(ScenarioArguments),
     #[command(flatten)]
     Measure(MeasureCommand),
@@ -42,16 +42,16 @@ enum LabCommand {
 /// Options of `adit-lab scenario`.
 #[derive(Debug, clap::Args)]
 struct ScenarioArguments {
-    /// A scenario, or `all`.
+    /// Name of a scenario, or `all`.
     #[arg(value_parser = scenario::names())]
     name: String,
-    /// How adit gets its packets.
+    /// Packet I/O of adit.
     #[arg(long, value_enum, default_value_t = DatapathChoice::AfPacket)]
     datapath: DatapathChoice,
     /// Print one JSON document at the end; progress goes to standard error.
     #[arg(long)]
     json: bool,
-    /// The adit to run instead of the one beside this program.
+    /// The adit binary to run; default: the one in the directory of adit-lab.
     #[arg(long, value_name = "PATH")]
     adit: Option<PathBuf>,
 }
@@ -59,32 +59,31 @@ struct ScenarioArguments {
 /// Options of `adit-lab demo`.
 #[derive(Debug, clap::Args)]
 struct DemoArguments {
-    /// UEs to attach.
+    /// Number of UEs.
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = clap::value_parser!(u8).range(1..=i64::from(UES_MAX)))]
     ues: u8,
-    /// Length of each iperf3 run, in seconds.
+    /// Duration of each iperf3 run, in seconds.
     #[arg(long, value_name = "S", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     duration: u32,
-    /// How adit gets its packets.
+    /// Packet I/O of adit.
     #[arg(long, value_enum, default_value_t = DatapathChoice::Auto)]
     datapath: DatapathChoice,
-    /// Run TCP also through these maximum bit rates of the first UE, such as 20M,500M.
+    /// Also run TCP with these maximum bit rates of the first UE, such as 20M,500M.
     #[arg(long, value_name = "RATE,…", value_delimiter = ',',
         value_parser = adit_lab_measure::traffic::bit_rate)]
     mbr: Vec<u64>,
-    /// What adit does with packets beyond a maximum bit rate; by default what it does without
-    /// configuration.
+    /// What adit does with packets beyond a maximum bit rate; default: that of adit.
     #[arg(long, value_enum)]
     excess: Option<adit_lab_process::adit_config::ExcessAction>,
-    /// Stay up after the checks until Ctrl-C, so that the UEs can be used by hand.
+    /// Keep the network up after the checks until Ctrl-C, for manual tests.
     #[arg(long)]
     keep: bool,
     /// Print one JSON document at the end; progress goes to standard error.
     #[arg(long)]
     json: bool,
-    /// The adit to run instead of the one beside this program.
+    /// The adit binary to run; default: the one in the directory of adit-lab.
     #[arg(long, value_name = "PATH")]
     adit: Option<PathBuf>,
 }
@@ -92,7 +91,7 @@ struct DemoArguments {
 /// Choice of the datapath.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DatapathChoice {
-    /// AF_XDP where it works, else AF_PACKET.
+    /// AF_XDP if it works here, else AF_PACKET.
     Auto,
     /// AF_XDP sockets.
     AfXdp,
@@ -117,7 +116,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// 2 when the machine or the command line is at fault, 130 after Ctrl-C (as a shell says it), else 1.
+/// 2 if the machine or the command line is at fault, 130 after Ctrl-C (as in a shell), else 1.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<EnvironmentError>() {
         ExitCode::from(2)

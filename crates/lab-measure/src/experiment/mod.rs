@@ -22,19 +22,19 @@ use adit_lab_process::stop::{Interrupted, Stop, environment};
 /// Options of `adit-lab run`.
 #[derive(Debug, clap::Args)]
 pub struct RunArguments {
-    /// Experiment files; `experiments/` has some, and docs/adit-lab.md tells how to write them.
+    /// Experiment files, as in `experiments/`; docs/adit-lab.md describes the format.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Run the short form of each measurement: whether everything works, not how fast it is.
+    /// Run the short form of each measurement: a functional test, not a measurement.
     #[arg(long)]
     pub quick: bool,
-    /// Folder of the report: `report.json` and `report.html`.
+    /// Folder for `report.json` and `report.html`.
     #[arg(long, value_name = "FOLDER", default_value = "lab-report")]
     pub out: PathBuf,
-    /// Overrides an option of every measurement that has it, as `target-core=1`.
+    /// Set an option of every measurement that has it, such as `target-core=1`.
     #[arg(long, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
-    /// Only read the files.
+    /// Only check the files.
     #[arg(long)]
     pub check: bool,
 }
@@ -42,10 +42,10 @@ pub struct RunArguments {
 /// Options of `adit-lab report`.
 #[derive(Debug, clap::Args)]
 pub struct ReportArguments {
-    /// Reports in JSON: of measurements (`--out`), or of `adit-lab run`.
+    /// JSON reports of measurements (`--out`) or of `adit-lab run`.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The page to write.
+    /// HTML file to write.
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     html: PathBuf,
 }
