@@ -189,7 +189,7 @@ impl PacketRateMeter {
 
     /// Lets the windows of a direction have only so many packets left until `until`, or until the end
     /// of a window that begins now. Before any worker knows the rate.
-    pub fn resume(&self, direction: Direction, (packets, additional): (u16, u16), until: Nanos) {
+    pub fn resume(&self, direction: Direction, packets: u16, additional: u16, until: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
         let window = |quota: PacketQuota, left: u16| PacketWindow {
             until,
@@ -314,7 +314,7 @@ mod tests {
         let now = Nanos::from_secs(50);
         for (left, expected) in [(1, 1), (0, 0), (9, 3)] {
             let rate = PacketRateMeter::new([limit(quota(3, HOUR), None), None], Nanos(0));
-            rate.resume(UL, (left, 0), now + Nanos::from_secs(10));
+            rate.resume(UL, left, 0, now + Nanos::from_secs(10));
             assert_eq!(passed(&rate, 5, now), expected);
             assert_eq!(passed(&rate, 5, now + Nanos::from_secs(10)), 3);
         }
@@ -324,7 +324,7 @@ mod tests {
     fn status_holds_no_longer_than_a_window_that_began_with_the_session() {
         let (now, day) = (Nanos::from_secs(50), Nanos::from_secs(86_400));
         let rate = PacketRateMeter::new([limit(quota(3, HOUR), Some(quota(2, day))), None], now);
-        rate.resume(UL, (0, 2), now + day);
+        rate.resume(UL, 0, 2, now + day);
         assert_eq!(rate.left(UL, now).unwrap().until, now + HOUR);
         assert_eq!(passed(&rate, 1, now + Nanos(1)), 1, "an additional one");
         assert_eq!(passed(&rate, 9, now + HOUR), 3 + 1);

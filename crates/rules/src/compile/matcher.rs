@@ -49,7 +49,7 @@ fn of_pdrs(direction: Direction, pdrs: &[PdrEntry], is_v6: bool) -> Vec<FilterEn
         let is_whole = pdr.sdf.is_empty() || pdr.sdf.is_compiled();
         let from = entries.len();
         for filter in if is_whole { &any[..] } else { &pdr.sdf } {
-            of_filter(filter, (number, conditions), own, is_v6, &mut entries);
+            of_filter(filter, number, conditions, own, is_v6, &mut entries);
         }
         for entry in &mut entries[from..] {
             entry.is_unsure |= pdr.sdf.is_compiled();

@@ -90,7 +90,7 @@ impl FilterEntry {
 pub(super) fn of_filters(filters: &[PacketFilter], is_v6: bool) -> Vec<FilterEntry> {
     let mut entries = Vec::new();
     for (number, filter) in (0_u16..).zip(filters) {
-        of_filter(filter, (number, 0), Prefix::ANY, is_v6, &mut entries);
+        of_filter(filter, number, 0, Prefix::ANY, is_v6, &mut entries);
     }
     entries
 }
@@ -101,7 +101,8 @@ pub(crate) fn prefix(addr: IpAddr, len: u8) -> Prefix {
 
 pub(crate) fn of_filter(
     filter: &PacketFilter,
-    (pdr, conditions): (u16, u16),
+    pdr: u16,
+    conditions: u16,
     own: Prefix,
     is_v6: bool,
     entries: &mut Vec<FilterEntry>,

@@ -128,8 +128,8 @@ pub(super) fn write<F: LaneFamily>(
             for word in 0..F::WORDS {
                 put(word, lane, entry.remote.words[word]);
             }
-            put(F::PORTS, lane, range(entry.remote_ports));
-            put(F::PORTS + 1, lane, range(entry.local_ports));
+            put(F::PORTS, lane, port_range(entry.remote_ports.0, entry.remote_ports.1));
+            put(F::PORTS + 1, lane, port_range(entry.local_ports.0, entry.local_ports.1));
             put(F::PORTS + 2, lane, meta(entry));
             if is_full {
                 let (value, mask) = entry.tos;
@@ -144,7 +144,7 @@ pub(super) fn write<F: LaneFamily>(
     entries.len().div_ceil(LANES)
 }
 
-fn range((first, last): (u16, u16)) -> u32 {
+fn port_range(first: u16, last: u16) -> u32 {
     u32::from(last) << 16 | u32::from(first)
 }
 

@@ -147,7 +147,8 @@ impl UeIpAllocator {
     pub fn candidates(
         &self,
         is_v4: bool,
-        (network_instance, domains): (Option<&str>, DomainSet),
+        network_instance: Option<&str>,
+        domains: DomainSet,
         identities: &[Box<str>],
     ) -> Vec<usize> {
         let fits = |pool: &UeAddressPool| {
@@ -337,12 +338,12 @@ mod tests {
             &[named("ims", "a"), named("internet", "b"), pool("2001:db8::/56")],
             |_| DomainSet::FIRST,
         );
-        assert_eq!(pools.candidates(true, (Some("Internet"), DomainSet::FIRST), &[]), [1]);
-        assert_eq!(pools.candidates(true, (None, DomainSet::FIRST), &[]), [0, 1]);
-        assert_eq!(pools.candidates(true, (None, DomainSet::FIRST), &["b".into()]), [1]);
-        assert!(pools.candidates(true, (Some("ims"), DomainSet::FIRST), &["b".into()]).is_empty());
+        assert_eq!(pools.candidates(true, Some("Internet"), DomainSet::FIRST, &[]), [1]);
+        assert_eq!(pools.candidates(true, None, DomainSet::FIRST, &[]), [0, 1]);
+        assert_eq!(pools.candidates(true, None, DomainSet::FIRST, &["b".into()]), [1]);
+        assert!(pools.candidates(true, Some("ims"), DomainSet::FIRST, &["b".into()]).is_empty());
         assert_eq!(
-            pools.candidates(false, (Some("ims"), DomainSet::FIRST), &[]),
+            pools.candidates(false, Some("ims"), DomainSet::FIRST, &[]),
             [2],
             "a pool without a name"
         );

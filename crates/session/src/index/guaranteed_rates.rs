@@ -72,10 +72,10 @@ impl GuaranteedRates {
     /// A session of `slice` has these QERs from now on, none when it ends.
     pub fn set(&mut self, session: SessionIndex, slice: SliceId, qers: &[Qer]) {
         let after = sum_of(qers);
-        let nothing = (slice, Rates::default());
-        let before = self.by_session.get(&session).copied().unwrap_or(nothing);
-        self.count(before, |sum, rate| sum.saturating_sub(rate));
-        self.count((slice, after), u64::saturating_add);
+        if let Some((slice, before)) = self.by_session.get(&session).copied() {
+            self.count(slice, before, |sum, rate| sum.saturating_sub(rate));
+        }
+        self.count(slice, after, u64::saturating_add);
         if after == Rates::default() {
             self.by_session.remove(&session);
         } else {
@@ -83,7 +83,7 @@ impl GuaranteedRates {
         }
     }
 
-    fn count(&mut self, (slice, rates): (SliceId, Rates), add: fn(u64, u64) -> u64) {
+    fn count(&mut self, slice: SliceId, rates: Rates, add: fn(u64, u64) -> u64) {
         let add = |sum: &mut BitRate, rate: BitRate| {
             *sum = BitRate::from_bps(add(sum.as_bps(), rate.as_bps()));
         };

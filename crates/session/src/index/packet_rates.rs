@@ -68,7 +68,7 @@ fn begun(qer: &Qer, rate: PacketRateMeter) -> PacketRateMeter {
         let Some(left) = left else { continue };
         // Without a number for the additional rate nothing of it was used.
         let additional = left.additional.unwrap_or(u16::MAX);
-        rate.resume(direction, (left.packets, additional), status.until);
+        rate.resume(direction, left.packets, additional, status.until);
     }
     rate
 }

@@ -30,11 +30,11 @@ pub(super) fn pdr(own: &Provisioning, records: &Records, pdr: &Pdr) -> Result<()
         return Err(Refusal::TooManySdfFilters { pdr: id });
     }
     let is_of_ue = direction::is_of_ue(records, pdr);
-    pdr.pdi.each().try_for_each(|alternative| pdi(own, (pdr, is_of_ue), alternative))
+    pdr.pdi.each().try_for_each(|alternative| pdi(own, pdr, is_of_ue, alternative))
 }
 
 /// Checks one of the alternatives that packets of a PDR match.
-fn pdi(own: &Provisioning, (pdr, is_of_ue): (&Pdr, bool), pdi: &Pdi) -> Result<(), Refusal> {
+fn pdi(own: &Provisioning, pdr: &Pdr, is_of_ue: bool, pdi: &Pdi) -> Result<(), Refusal> {
     let id = pdr.id;
     if let Some(removal) = pdr.outer_header_removal {
         outer_header_removal(pdr, pdi, removal)?;

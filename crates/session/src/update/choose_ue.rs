@@ -50,8 +50,8 @@ pub(super) fn choose(
         for is_v4 in [true, false] {
             let is_wanted = if is_v4 { wanted.choose.v4 } else { wanted.choose.v6 };
             if is_wanted {
-                let whose = (network_instance.as_deref(), of_target);
-                chosen.push(choice.one(is_v4, whose, wanted)?);
+                let network_instance = network_instance.as_deref();
+                chosen.push(choice.one(is_v4, network_instance, of_target, wanted)?);
             }
         }
         write(records, wanted, chosen);
@@ -63,12 +63,13 @@ impl UeAddressChoice<'_> {
     fn one(
         &mut self,
         is_v4: bool,
-        whose: (Option<&str>, DomainSet),
+        network_instance: Option<&str>,
+        domains: DomainSet,
         wanted: &UeAddressRequest,
     ) -> Result<SessionKey, Refusal> {
         let pools = &self.store.ue_pools;
         let pdr = pdr_of(wanted.target);
-        let candidates = pools.candidates(is_v4, whose, &wanted.choose.pools);
+        let candidates = pools.candidates(is_v4, network_instance, domains, &wanted.choose.pools);
         if candidates.is_empty() {
             return Err(match wanted.choose.pools.is_empty() || pools.is_empty() {
                 true => Refusal::NoUePool { pdr },

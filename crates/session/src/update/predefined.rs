@@ -51,6 +51,10 @@ pub(super) fn needs_far(known: RuleCatalog<'_>, pdr: &Pdr) -> bool {
 /// FARs and QERs that the active rules of a session bring along, each once.
 #[derive(Debug, Default)]
 pub(super) struct PredefinedAdditions {
+    /// FARs of the records, in front of these.
+    first_far: usize,
+    /// QERs of the records, in front of these.
+    first_qer: usize,
     pub fars: Vec<Far>,
     pub qers: Vec<Qer>,
 }
@@ -58,7 +62,8 @@ pub(super) struct PredefinedAdditions {
 impl PredefinedAdditions {
     /// What the rules of `records` need.
     pub fn new(known: RuleCatalog<'_>, records: &Records) -> Self {
-        let mut brought = Self::default();
+        let (first_far, first_qer) = (records.fars.len(), records.qers.len());
+        let mut brought = Self { first_far, first_qer, ..Self::default() };
         for rule in records.pdrs.iter().flat_map(|pdr| known.predefined(&pdr.predefined)) {
             if rule.action == PredefinedAction::Drop && brought.fars.is_empty() {
                 let (id, action) = (FarId(PREDEFINED), ApplyAction::DROP);
@@ -81,11 +86,10 @@ impl PredefinedAdditions {
 }
 
 /// The entry of `rule`, activated by the PDR whose own entry would be `pdr`; `None` while its
-/// application is unknown. The numbers are those of FARs and QERs of the records.
+/// application is unknown.
 pub(super) fn entry(
     known: RuleCatalog<'_>,
     brought: &PredefinedAdditions,
-    (fars, qers): (usize, usize),
     pdr: &PdrEntry,
     rule: &PredefinedRule,
 ) -> Option<PdrEntry> {
@@ -96,11 +100,11 @@ pub(super) fn entry(
     let mut entry = PdrEntry { sdf, ..pdr.clone() };
     entry.precedence = rule.precedence.unwrap_or(pdr.precedence);
     if rule.action == PredefinedAction::Drop {
-        entry.far = super::found::resolved(Some(fars));
+        entry.far = super::found::resolved(Some(brought.first_far));
     }
     if let Some(at) = rule.qfi.and_then(|qfi| brought.qer_of(qfi)) {
         // The first QER with a QFI marks. Stage 2 left room for it.
-        entry.qers.insert(0, super::found::resolved(Some(qers + at)));
+        entry.qers.insert(0, super::found::resolved(Some(brought.first_qer + at)));
     }
     Some(entry)
 }

@@ -13,7 +13,8 @@ use crate::refusal::{Refusal, RuleId};
 pub(super) fn pdi(
     known: RuleCatalog<'_>,
     before: &Records,
-    (pdr, pdi): (&Pdr, &Pdi),
+    pdr: &Pdr,
+    pdi: &Pdi,
     tunneled: bool,
 ) -> Result<(), Refusal> {
     if let Some(id) = pdr.pdi.application.as_deref() {

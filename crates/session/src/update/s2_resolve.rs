@@ -72,21 +72,7 @@ pub(super) fn resolve(
         check_linked_endpoint(&records, far)?;
     }
     check_urrs(store, before, &records, &usage)?;
-    let scope = Scope::new(&store.provisioning, &records);
-    for pdr in &records.pdrs {
-        check::pdr(&store.provisioning, &records, pdr)?;
-        for pdi in pdr.pdi.each() {
-            let tunneled = is_tunneled(pdr, pdi, &wanted);
-            provisioned::pdi(store.catalog(), before, (pdr, pdi), tunneled)?;
-            check_claims(store, index, (pdr, pdi), scope.of_claims(pdi))?;
-        }
-        predefined::check(store.catalog(), pdr)?;
-        check_references(store.catalog(), &records, pdr)?;
-    }
-    predefined::check_count(store.catalog(), &records)?;
-    for endpoint in &records.traffic_endpoints {
-        check_endpoint(store, index, endpoint, scope.of_endpoints())?;
-    }
+    check_pdrs(store, session, &records, &wanted)?;
     check_given_teids(store, &records, is_restoration)?;
     link_sdf_filters(&mut records.pdrs)?;
     if is_restoration {
@@ -116,6 +102,29 @@ pub(super) fn resolve(
         usage,
         created_qers,
     })
+}
+
+/// Checks PDRs and traffic endpoints: what they say, what they name, and what they claim.
+fn check_pdrs(
+    store: &SessionStore,
+    session: &OpenSession,
+    records: &Records,
+    wanted: &[TeidRequest],
+) -> Result<(), Refusal> {
+    let (index, before, catalog) = (session.index, &session.records, store.catalog());
+    let scope = Scope::new(&store.provisioning, records);
+    for pdr in &records.pdrs {
+        check::pdr(&store.provisioning, records, pdr)?;
+        for pdi in pdr.pdi.each() {
+            provisioned::pdi(catalog, before, pdr, pdi, is_tunneled(pdr, pdi, wanted))?;
+            check_claims(store, index, pdr, pdi, scope.of_claims(pdi))?;
+        }
+        predefined::check(catalog, pdr)?;
+        check_references(catalog, records, pdr)?;
+    }
+    predefined::check_count(catalog, records)?;
+    let mut endpoints = records.traffic_endpoints.iter();
+    endpoints.try_for_each(|known| check_endpoint(store, index, known, scope.of_endpoints()))
 }
 
 /// True when packets of the PDR that match `pdi` arrive in a tunnel.
@@ -241,7 +250,8 @@ fn check_references(known: RuleCatalog<'_>, records: &Records, pdr: &Pdr) -> Res
 fn check_claims(
     store: &SessionStore,
     index: SessionIndex,
-    (pdr, pdi): (&Pdr, &Pdi),
+    pdr: &Pdr,
+    pdi: &Pdi,
     domains: DomainSet,
 ) -> Result<(), Refusal> {
     if let Some(teid) = pdi.f_teid.map(|f_teid| f_teid.teid)
@@ -272,7 +282,7 @@ fn check_claims_of_chosen(
 ) -> Result<(), Refusal> {
     let scope = Scope::new(&store.provisioning, records);
     let mut all = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
-    all.try_for_each(|(pdr, pdi)| check_claims(store, index, (pdr, pdi), scope.of_claims(pdi)))?;
+    all.try_for_each(|(pdr, pdi)| check_claims(store, index, pdr, pdi, scope.of_claims(pdi)))?;
     let mut endpoints = records.traffic_endpoints.iter();
     endpoints.try_for_each(|known| check_endpoint(store, index, known, scope.of_endpoints()))
 }

@@ -159,7 +159,7 @@ pub(crate) fn commit(
     store.guaranteed.set(index, slice, &session.records.qers);
     store.ue_pools.commit(&resolved.ues);
     let is_restoration = resolved.is_restoration;
-    let retired = move_claims(store, index, (&claims_before, &claims_after), is_restoration);
+    let retired = move_claims(store, index, &claims_before, &claims_after, is_restoration);
     if store.fault_in_commit {
         store.fault_in_commit = false;
         #[allow(clippy::panic, reason = "injected by a test")]
@@ -195,7 +195,8 @@ fn changes(before: &[SessionKey], after: &[SessionKey]) -> Vec<KeyChange> {
 fn move_claims(
     store: &mut SessionStore,
     index: SessionIndex,
-    (before, after): (&[SessionKey], &[SessionKey]),
+    before: &[SessionKey],
+    after: &[SessionKey],
     is_restoration: bool,
 ) -> Vec<SessionKey> {
     let mut retired = Vec::new();

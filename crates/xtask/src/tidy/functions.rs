@@ -15,10 +15,8 @@ const TUPLE_PARAMETERS_MAX: &[(&str, usize)] = &[
     ("adit-datapath", 58),
     ("adit-lab", 5),
     ("adit-n4", 3),
-    ("adit-rules", 3),
-    ("adit-session", 15),
     ("adit-shaper", 3),
-    ("adit-tables", 8),
+    ("adit-tables", 5),
     ("adit-tests", 13),
 ];
 
@@ -30,7 +28,7 @@ const LONG_FUNCTIONS_MAX: &[(&str, usize)] = &[
     ("adit-lab-process", 1),
     ("adit-n4", 1),
     ("adit-pfcp", 3),
-    ("adit-session", 3),
+    ("adit-session", 2),
     ("adit-tests", 11),
 ];
 
