@@ -84,8 +84,8 @@ impl Sharing {
         levels.filter_map(move |level| Some((level, aggregates.get(level, direction)?)))
     }
 
-    /// Checks whether the shared rates admit a packet of a flow that has the turn `turn`: they are open,
-    /// and no other flow has its turn first. Guarantees do not matter here.
+    /// Checks whether the shared rates admit a packet of a flow that has the turn `turn`: they are
+    /// open, and no other flow has its turn first. Guarantees do not matter here.
     ///
     /// # Errors
     /// The first rate that the packet has to wait for.
@@ -152,8 +152,8 @@ impl Sharing {
         }
     }
 
-    /// Charges a packet of `bytes` octets to its guarantee. Returns whether the packet is guaranteed: the
-    /// bucket was open.
+    /// Charges a packet of `bytes` octets to its guarantee. Returns whether the packet is
+    /// guaranteed: the bucket was open.
     #[inline]
     pub fn charge_guarantee(
         self,

@@ -1,8 +1,8 @@
 //! Packets that FARs buffer: the store. See [`crate::stage::divert`] for how packets get here, and
 //! [`crate::resume`] for how they leave.
 //!
-//! A packet keeps the PDR that it matched and the FAR that buffers it. Packets of one session are kept in
-//! the order in which they came.
+//! A packet keeps the PDR that it matched and the FAR that buffers it. Packets of one session are
+//! kept in the order in which they came.
 //! Spec: TS 29.244 §5.2.3 (buffering), §5.2.4.2 (buffered packets were processed before), §8.2.26
 //! (Apply Action), §8.2.31 (DROBU).
 

@@ -1,7 +1,7 @@
 //! The columns of one burst: what each stage knows about each packet.
 //!
-//! A lane is the part of a burst that takes the same way: one kind of key. Row *i* of
-//! every column belongs to the same packet. A stage appends its own column or turns a verdict into a
+//! A lane is the part of a burst whose sessions are looked up by the same kind of key. Row *i* of every
+//! column belongs to the same packet. A stage appends its own column or turns a verdict into a
 //! drop; rows stay until `s6_apply` consumes the lane.
 
 use adit_rules::{
@@ -32,10 +32,10 @@ pub(crate) enum OuterHeader {
 }
 
 impl OuterHeader {
-    /// True when `removal` takes off exactly this header.
+    /// True if `removal` removes exactly this header.
     ///
     /// Spec: TS 29.244 §8.2.64. A tunneled packet whose PDR removes nothing would leave with the
-    /// outer header of the previous hop, which names us as its destination: it does not fit either.
+    /// outer header of the previous hop, which names us as its destination: that does not fit either.
     #[inline]
     pub const fn fits(self, removal: Option<HeaderRemoval>) -> bool {
         match self {
@@ -59,23 +59,23 @@ pub(crate) struct PacketArrival {
     pub payload_len: u16,
     /// What was in front of it.
     pub outer: OuterHeader,
-    /// The interface it arrived on; of a packet of our own, all that it may count as coming from.
+    /// The interface that it arrived on; for a packet of our own, all that it may count as coming from.
     pub interfaces: InterfaceSet,
-    /// The tunnel it came in, zero without one.
+    /// The tunnel that it arrived in, zero without one.
     pub teid: Teid,
-    /// The copies that FARs asked for were made; a packet that waits is not copied again.
+    /// It was duplicated: a packet that waited is not duplicated again.
     pub is_copied: bool,
     /// Routers do not forward its addresses: only rules from or to the CP function match. Written by
     /// `s3_classify` for packets in tunnels.
     pub is_on_link: bool,
     /// PDU Session Container of the outer header; names the QoS flow.
     pub container: Option<PduSessionContainer>,
-    /// What the first fragment said, of a packet that is a fragment itself. Written by `s3_classify`.
+    /// Of a fragment: ports and protocol of the first fragment. Written by `s3_classify`.
     pub upper: Option<FirstFragment>,
 }
 
 impl PacketArrival {
-    /// QoS flow that the outer header named.
+    /// The QoS flow of the outer header.
     #[inline]
     pub fn qfi(&self) -> Option<Qfi> {
         self.container.map(|container| container.qfi)
@@ -102,7 +102,7 @@ pub(crate) struct Matched<'v> {
     pub pdr: &'v PublishedPdr,
     /// Its FAR.
     pub far: &'v PublishedFar,
-    /// The direction of the packet: that of the tunnel it came in, or downlink without one.
+    /// The direction of the packet: that of its tunnel, or downlink without a tunnel.
     pub direction: Direction,
     /// It has to wait for its rates before it leaves. Written by `s4_enforce`.
     pub must_queue: bool,
@@ -117,7 +117,7 @@ impl Matched<'_> {
         Origin::user(self.direction, self.is_guaranteed)
     }
 
-    /// True when the packet comes from the CP function or goes there: UE and CP function are on one
+    /// True if the packet comes from the CP function or goes there: UE and CP function are on one
     /// link. Spec: TS 29.244 §5.3.
     #[inline]
     pub fn is_of_cp_function(&self) -> bool {
@@ -129,26 +129,26 @@ impl Matched<'_> {
 /// What becomes of a packet; written by `s3_classify`, turned to `Drop` by later stages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PacketVerdict<'v> {
-    /// It is treated by these rules.
+    /// These rules apply to it.
     Pass(Matched<'v>),
-    /// Its FAR does not forward it, but does more than drop it: `buffering` knows.
+    /// Its FAR does not forward it, but buffers or reports it (`stage::divert`).
     Divert(Matched<'v>),
-    /// It goes no further.
+    /// It is dropped.
     Drop(DropReason),
 }
 
-/// One way through the pipeline; chosen outside the packet loops.
+/// The kind of a lane; chosen outside the packet loops.
 pub(crate) trait LaneKind {
-    /// What its sessions are found by.
+    /// The lookup key of its sessions.
     type Key: Copy;
-    /// Packets arrive in GTP-U tunnels; else as plain IP from a data network.
+    /// Packets arrive in GTP-U tunnels; otherwise as plain IP from a data network.
     const IS_TUNNELED: bool;
     /// The direction that most of its packets are counted in.
     const COUNTED: Direction;
     /// Why a packet without a session is dropped.
     const UNKNOWN: DropReason;
     /// Finds the sessions of `keys` in a routing domain; `SessionIndex::NONE` on a miss. A TEID is
-    /// unique in all of them.
+    /// unique across all domains.
     fn lookup(
         view: &TablesView<'_>,
         domain: DomainId,
@@ -221,8 +221,8 @@ pub(crate) struct BurstLane<'v, B, S: LaneKind> {
     pub bufs: BurstColumn<B>,
     /// How they arrived. Written by `s1_parse`; the offset moves with `ips`.
     pub arrivals: BurstColumn<PacketArrival>,
-    /// The user's IP headers. Written by `s1_parse`, or for packets in tunnels by `s3_classify`, when the
-    /// session is known; replaced by `s3_classify` if a PDR removes a UDP or IP header.
+    /// The user's IP headers. Written by `s1_parse`, or for packets in tunnels by `s3_classify`,
+    /// when the session is known; replaced by `s3_classify` if a PDR removes a UDP or IP header.
     pub ips: BurstColumn<IpPacket>,
     /// Lookup keys. Written by `s1_parse`.
     pub keys: BurstColumn<S::Key>,

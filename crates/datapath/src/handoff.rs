@@ -1,12 +1,11 @@
-//! The software hand-off: packets that a port gave to another worker than their session's owner.
+//! The software hand-off: packets that another worker than their session's owner received.
 //!
-//! Each pair of workers has one ring of fixed length in each direction. A packet goes over one as it
-//! came, before anything of its session is looked at, and takes the whole way again at its owner:
-//! what is done to it is done by one worker and by the rules that this worker sees. Packets of one
+//! Each pair of workers has one ring of fixed length in each direction. A packet is handed off
+//! unchanged, before anything of its session is read, and its owner processes it from the
+//! beginning: one worker processes each packet, by the rules that this worker sees. Packets of one
 //! session that one worker received keep their order.
 //!
-//! A ring that is full drops what it does not take, counted as `handoff_full`: a worker waits for
-//! nobody.
+//! Packets that find the ring full are dropped as `handoff_full`: a worker never waits for another.
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
@@ -17,14 +16,14 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use crate::columns::{BurstColumn, BurstLane, LaneKind};
 use crate::tally::StepTally;
 
-/// A packet on its way, and the port it came from.
+/// A packet, and the port that received it.
 #[derive(Debug)]
 struct HandedPacket<B> {
     buf: B,
     port: PortId,
 }
 
-/// The way to one other worker. What is staged goes over in bulk, once per burst.
+/// The ring to one other worker. Staged packets are written in bulk, once per burst.
 struct HandoffRing<B> {
     ring: Producer<HandedPacket<B>>,
     staged: BurstColumn<HandedPacket<B>>,
@@ -34,10 +33,10 @@ struct HandoffRing<B> {
 pub struct Handoff<B> {
     id: WorkerId,
     owners: Owners,
-    /// By worker; `None` at our own place.
+    /// By worker; `None` for this one.
     rings: Vec<Option<HandoffRing<B>>>,
     from: Vec<Consumer<HandedPacket<B>>>,
-    /// Workers that were given packets since [`Handoff::take_notified`].
+    /// Workers that packets were handed to since [`Handoff::take_notified`].
     notified: WorkerSet,
 }
 
@@ -101,7 +100,7 @@ impl<B> Handoff<B> {
         Self { id: WorkerId(id), owners, rings: towards, from, notified: WorkerSet::NONE }
     }
 
-    /// The ends of a worker that has no other.
+    /// The ends of the only worker.
     pub(crate) fn alone() -> Self {
         Self::new(0, Owners::new(1))
     }
@@ -118,7 +117,7 @@ impl<B> Handoff<B> {
         self.owners.workers()
     }
 
-    /// The worker of packets of no session that have `hash` in common.
+    /// The worker for packets without a session, by a hash that they share.
     pub(crate) fn of_hash(&self, hash: u64) -> WorkerId {
         let worker = hash % self.owners.workers().max(1) as u64;
         WorkerId(u8::try_from(worker).unwrap_or_default())
@@ -130,7 +129,7 @@ impl<B> Handoff<B> {
         self.from.is_empty()
     }
 
-    /// True when packets of `session` are for this worker, as those of no session are.
+    /// True if this worker processes packets of `session`. True for no session.
     #[inline]
     pub(crate) fn owns(&self, session: SessionIndex) -> bool {
         !session.is_some() || self.owners.of(session) == self.id
@@ -138,7 +137,7 @@ impl<B> Handoff<B> {
 }
 
 impl<B: PacketBuf> Handoff<B> {
-    /// Hands over a packet of `session`, received on `port`, that is another worker's.
+    /// Hands off a packet that was received on `port` to the owner of `session`, another worker.
     pub(crate) fn hand_off(
         &mut self,
         session: SessionIndex,
@@ -149,11 +148,11 @@ impl<B: PacketBuf> Handoff<B> {
         self.hand_to(self.owners.of(session), port, buf, tally);
     }
 
-    /// Hands over a packet, received on `port`, to another worker.
+    /// Hands off a packet that was received on `port` to another worker.
     pub(crate) fn hand_to(&mut self, owner: WorkerId, port: PortId, buf: B, tally: &mut StepTally) {
         let owner = usize::from(owner.0);
         let Some(Some(towards)) = self.rings.get_mut(owner) else {
-            // Owners are below the number of workers, and ours was asked for before.
+            // Owners are below the number of workers, and the caller checked for this one.
             tally.drop(DropReason::HandoffFull);
             return;
         };
@@ -164,10 +163,10 @@ impl<B: PacketBuf> Handoff<B> {
         self.notified.insert(owner);
     }
 
-    /// Puts what is staged into the rings. To be called before the step ends.
+    /// Writes staged packets into the rings. Call it before the step ends.
     ///
-    /// Cost:   one store that others see per worker with packets.
-    /// Errors: none; what finds no room becomes `DropReason::HandoffFull`.
+    /// Cost:   one release store per worker with packets.
+    /// Errors: none; packets without room become `DropReason::HandoffFull`.
     #[inline]
     pub(crate) fn flush(&mut self, tally: &mut StepTally) {
         for towards in self.rings.iter_mut().flatten() {
@@ -177,19 +176,19 @@ impl<B: PacketBuf> Handoff<B> {
         }
     }
 
-    /// Who was given packets since the last call: whoever sleeps among them must be told.
+    /// The workers that packets were handed to since the last call: those that sleep must be woken.
     #[inline]
     pub(crate) fn take_notified(&mut self) -> WorkerSet {
         core::mem::take(&mut self.notified)
     }
 
-    /// Workers that packets may come from.
+    /// Number of workers that packets can come from.
     pub(crate) fn sources(&self) -> usize {
         self.from.len()
     }
 
-    /// Appends to `burst` what waits in the ring of one source, up to a burst that came from one
-    /// port, and tells that port.
+    /// Appends packets of one source to `burst`: at most a burst, all received on one port. Returns
+    /// that port.
     pub(crate) fn take(&mut self, source: usize, burst: &mut Burst<B>) -> Option<PortId> {
         let ring = self.from.get_mut(source)?;
         let waiting = ring.slots().min(BURST_MAX).min(burst.remaining_capacity());
@@ -207,7 +206,7 @@ impl<B: PacketBuf> HandoffRing<B> {
         let room = self.ring.slots().min(self.staged.len());
         let sent = match self.ring.write_chunk_uninit(room) {
             Ok(chunk) => chunk.fill_from_iter(self.staged.drain(..room)),
-            // As much room as was asked for was there before, and only grows.
+            // There was as much room before, and room only grows.
             Err(_) => 0,
         };
         tally.hand_off(sent);

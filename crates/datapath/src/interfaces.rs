@@ -1,7 +1,7 @@
-//! Logical interfaces as the packet path needs them: (port, VLAN) → link, interface → way out.
+//! Logical interfaces as the packet path needs them: (port, VLAN) → link, interface → transmit link.
 //!
-//! Built once from the tables' interfaces and never changed. A link is what shares one port and one
-//! VLAN: usually one interface, more when N6 and a GTP-U interface share it.
+//! Built once from the tables' interfaces, and never changed. A link has the interfaces of one port
+//! and one VLAN: usually one; two if N6 and a GTP-U interface share it.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -30,19 +30,19 @@ impl VlanLink {
         self.interfaces.iter().find(|interface| interface.owns(addr))
     }
 
-    /// The interface on whose subnet `addr` is another station.
+    /// The interface with `addr` as another address of its subnet.
     pub fn neighbor_side(&self, addr: IpAddr) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.is_neighbor(addr))
     }
 
-    /// The interface that frames are counted on when no address tells.
+    /// The interface that counts frames without an address of ours.
     #[inline]
     pub fn first(&self) -> Option<InterfaceId> {
         self.interfaces.first().map(|interface| interface.id)
     }
 }
 
-/// Where a link stands in [`Interfaces`].
+/// The position of a link in [`Interfaces`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LinkId {
     port: PortId,
@@ -75,7 +75,7 @@ impl<'a> PortLinks<'a> {
     }
 }
 
-/// What the usual packet on a port is compared with: the port carries one link, without a VLAN.
+/// What usual packets of a port are compared with. Such a port carries one untagged link.
 #[derive(Debug)]
 pub(crate) struct UsualLink {
     /// The first GTP-U interface with an IPv4 address.
@@ -84,13 +84,13 @@ pub(crate) struct UsualLink {
     pub n6: Option<(InterfaceId, IpPattern)>,
     /// Its routing domain.
     pub domain: DomainId,
-    /// Where both are, our addresses on the link, or the upper halves of those of IPv6: what is sent
-    /// to them and is no usual G-PDU may be another one.
+    /// If the link has both interfaces: our addresses, with upper halves of IPv6 addresses. A
+    /// packet to one of them that is not a usual G-PDU may be another kind of G-PDU.
     own: Vec<(bool, u64)>,
 }
 
 impl UsualLink {
-    /// True when `ip` may be a tunnel's outer header.
+    /// True if `ip` may be the outer header of a tunnel.
     #[inline]
     pub fn is_own(&self, ip: &UsualIp) -> bool {
         !self.own.is_empty() && self.own.contains(&(ip.is_v6, ip.dst))
@@ -222,7 +222,7 @@ impl Interfaces {
         self.by_id.get(usize::from(id.0))
     }
 
-    /// The way out through the interface of `id`, if it has no VLAN.
+    /// The transmit link of the interface `id`, if it is untagged.
     #[inline]
     pub fn tx_link(&self, id: InterfaceId) -> Option<&TxLink> {
         self.tx_links.get(usize::from(id.0))?.as_ref()

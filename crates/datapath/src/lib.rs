@@ -1,12 +1,25 @@
 //! The packet path: bursts from `pktio` ports through numbered stages and out again.
 //!
-//! A [`Worker`] owns one turn: receive → parse → look up → classify → enforce → account → apply →
-//! transmit, then the slow path. Stages are functions over the columns of a burst; they hold no
-//! state. Rules come from `tables`, header layouts from `wire`; no device, clock, thread or log is
-//! known here.
+//! A [`Worker`] owns what one core needs; an execution model (`model`) takes bursts through it:
+//! receive → fast path or parse → look up → classify → enforce → account → apply → transmit, then
+//! the slow path. Stages are functions over the columns of a burst, without state. Rules come from
+//! `tables`, header layouts from `wire`; no device, clock, thread or log is known here.
 //!
-//! Several workers share the sessions: packets that a port gave to another worker than their
-//! session's owner are handed off before anything of the session is looked at.
+//! Several workers share the sessions: a packet that another worker than its session's owner
+//! received is handed off before anything of the session is read.
+//!
+//! Imports inside the crate go one way, from the last line to the first:
+//!
+//! ```text
+//! context, columns, interfaces, egress, tally, events, origin, reason
+//! queues: tx_queues, tx_backlog, neighbor_queue, buffering, shaping, fragments, handoff, slow_queue …
+//! worker_state
+//! originate, command          frames of our own, commands of the control thread
+//! stage, resume               the stages; buffered packets that go on
+//! slow                        packets that need an answer
+//! fast_path                   all stages in one for the usual packet
+//! model, worker               one step; construction and ownership
+//! ```
 //!
 //! Invariant: every packet received, taken over or added by fragmentation has exactly one outcome, and
 //! received + taken over + fragments added = transmitted + Σ drops + Σ punts + buffered + handed off

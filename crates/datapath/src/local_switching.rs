@@ -1,10 +1,10 @@
-//! Packets from one UE to another that turn round inside instead of leaving to their data network.
+//! Packets from one UE to another that are switched locally instead of leaving to their data network.
 //!
-//! A packet turns when everything that the sender's rules demand is done: gates, rates, quotas, usage,
-//! and the FAR's marking. It is then a frame that arrives from the data network, on the interface
-//! that it would have left through, and takes the whole way there by the rules of the session of its
-//! destination, in the same step. It was counted when it arrived, and has its one outcome there. What
-//! came from no tunnel never turns, so that no packet turns twice.
+//! A packet is switched after the sender's rules were applied: gates, rates, quotas, usage, and the
+//! FAR's marking. Then it is processed in the same step as a frame that arrives from the data
+//! network, on the interface that it would have left through, by the rules of the destination's
+//! session. It was counted when it arrived, and has its one outcome there. Packets without a tunnel
+//! are never switched, so no packet is switched twice.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use crate::context::StepContext;
 use crate::egress::Egress;
 use crate::tally::StepTally;
 
-/// Packets that turned, in their order.
+/// Packets that are switched, in order.
 pub(crate) struct SwitchedQueue<B> {
     frames: VecDeque<(PortId, B)>,
     room: usize,
@@ -29,16 +29,16 @@ impl<B: PacketBuf> SwitchedQueue<B> {
         Self { frames: VecDeque::with_capacity(room), room }
     }
 
-    /// Packets that wait for the end of their burst.
+    /// Packets that wait for the end of the burst.
     #[inline]
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Takes in a frame as one that arrives on `port`.
+    /// Appends a frame that arrives on `port`.
     pub fn push(&mut self, port: PortId, buf: B, tally: &mut StepTally) {
         if self.frames.len() >= self.room {
-            // There is room for a burst and for everything that may be released.
+            // There is room for a burst and for all packets that may be released.
             tally.drop(DropReason::TxQueueFull);
             return;
         }
@@ -58,11 +58,10 @@ impl<B: PacketBuf> SwitchedQueue<B> {
     }
 }
 
-/// Where a packet turns round on its way to `dst`; `None` if it does not. The station of the way are
-/// we ourselves.
+/// Where a packet to `dst` is switched; `None` if it is not. The next hop of the egress is Adit itself.
 ///
-/// Only UEs' packets from tunnels turn: not what the CP function sends, and not what a forwarding
-/// policy sends to a station of its own.
+/// Only packets that UEs send in tunnels are switched: not those of the CP function, and not those
+/// that a forwarding policy sends to another next hop.
 #[inline]
 pub(crate) fn local_egress<'v>(
     ctx: &StepContext<'v>,

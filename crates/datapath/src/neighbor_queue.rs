@@ -1,10 +1,10 @@
 //! Packets that wait for the link-layer address of their next hop.
 //!
-//! A packet waits as the finished frame, whose destination address alone is blank. Packets of one
-//! station leave in the order in which they came; no packet waits longer than [`WAIT_MAX`].
+//! A packet waits as a complete frame with a blank destination address. Packets for one neighbor
+//! leave in the order in which they came. No packet waits longer than [`WAIT_MAX`].
 //!
-//! NOTE: an address may become known in the middle of a step. Packets of that very step then leave
-//! before those that wait, which go first in the next one.
+//! NOTE: an address may become known in the middle of a step. Then later packets of that step leave
+//! before those that wait, which leave at the beginning of the next step.
 //! Spec: RFC 1122 §2.3.2.2; RFC 4861 §7.2.2.
 
 use core::net::IpAddr;
@@ -27,14 +27,14 @@ use crate::tx_queues::{TxFrame, TxQueues};
 /// (MAX_MULTICAST_SOLICIT × RETRANS_TIMER).
 pub(crate) const WAIT_MAX: Nanos = Nanos::from_secs(3);
 
-/// The control thread is asked for one station no more often than this. Spec: RFC 1122 §2.3.2.1.
+/// A worker requests one neighbor at most once in this time. Spec: RFC 1122 §2.3.2.1.
 pub(crate) const REQUEST_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Stations that packets wait for at a time. Each is looked at once per step, which bounds the cost
-/// of a scan of silent addresses to 64 next-hop lines per step.
+/// Neighbors that packets wait for at a time. Each is checked once per step, so an address scan
+/// costs at most 64 next-hop lines per step.
 const STATIONS_MAX: usize = 64;
 
-/// A station that packets wait for.
+/// A neighbor that packets wait for.
 #[derive(Debug)]
 struct UnresolvedStation {
     interface: InterfaceId,
@@ -42,7 +42,7 @@ struct UnresolvedStation {
     index: NextHopIndex,
     waiting: usize,
     asked_at: Nanos,
-    /// Its address, in the round in which it became known.
+    /// Its address, in the step in which it became known.
     mac: Option<MacAddr>,
 }
 
@@ -54,14 +54,14 @@ struct UnresolvedFrame<B> {
     since: Nanos,
 }
 
-/// The packets of one worker that wait.
+/// The packets of one worker that wait for neighbors.
 pub(crate) struct NeighborQueue<B> {
     stations: Vec<UnresolvedStation>,
     packets: VecDeque<UnresolvedFrame<B>>,
 }
 
 impl<B: PacketBuf> NeighborQueue<B> {
-    /// None waits. Reserves all memory that will be used.
+    /// No packets. Reserves all memory that will be used.
     pub fn new() -> Self {
         Self {
             stations: Vec::with_capacity(STATIONS_MAX),
@@ -75,7 +75,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
         self.packets.len()
     }
 
-    /// Holds a frame for the station of `way`; the control thread is told when it is a new one.
+    /// Queues a frame for the neighbor of `egress`, and requests a neighbor that is new.
     ///
     /// Errors: none; without room the packet is dropped as `NeighborQueueFull`.
     #[cold]
@@ -124,9 +124,10 @@ impl<B: PacketBuf> NeighborQueue<B> {
             .position(|station| station.interface == interface && station.addr == addr)
     }
 
-    /// Sends what can be sent, drops what waited too long, and asks again for the rest.
+    /// Sends packets whose neighbor is known, drops those that waited too long, and requests other
+    /// neighbors again.
     ///
-    /// Cost: one next-hop line per station; packets are looked at only when one of them leaves.
+    /// Cost: one next-hop line per neighbor; packets are read only if one of them leaves.
     #[cold]
     pub fn release<Io: PacketIo<Buf = B>>(
         &mut self,
@@ -185,8 +186,8 @@ impl<B: PacketBuf> NeighborQueue<B> {
     }
 }
 
-/// The link-layer address of a station, if it is known by now. An index may have been given to
-/// another station meanwhile, and a station may have got one.
+/// The link-layer address of a neighbor, if it is known by now. Meanwhile its index may have been
+/// reused, and a neighbor without an index may have got one.
 fn resolve(ctx: &StepContext<'_>, station: &mut UnresolvedStation) -> Option<MacAddr> {
     let is_it = |egress: &Egress<'_>| {
         egress.interface.id == station.interface && egress.station == station.addr

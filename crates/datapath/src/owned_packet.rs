@@ -1,8 +1,8 @@
 //! A user packet that owns all that it carries from one stage to the next.
 //!
 //! In a burst a packet refers to published rules, which are valid until the end of the step on this
-//! core. A packet that leaves the burst, to be buffered or for a stage on another core, keeps identifiers
-//! instead: they are resolved by the rules of the moment when it goes on.
+//! core. A packet that leaves the burst, to be buffered or for a stage on another core, keeps
+//! identifiers instead: they are resolved by the rules of the moment in which it goes on.
 
 use adit_rules::{DropReason, PublishedFar, PublishedPdr, PublishedRules};
 use adit_tables::TablesView;
@@ -44,9 +44,9 @@ impl MatchedIds {
         Self { direction, pdr: pdr.id, alternative: before.count(), far: far.id }
     }
 
-    /// The PDR and FAR by the rules of now. The FAR that buffered the packet decides, unless it is gone or
-    /// still buffers: then the FAR that the PDR refers to now. Without its PDR the packet is dropped: it
-    /// has no QoS flow and no usage report.
+    /// The PDR and FAR by the rules of now. The FAR that buffered the packet decides, unless it is
+    /// gone or still buffers: then the FAR that the PDR refers to now. Without its PDR the packet
+    /// is dropped: it has no QoS flow and no usage report.
     fn resolve<'v>(self, view: &TablesView<'v>, session: SessionIndex) -> PacketVerdict<'v> {
         let found = view.rules(session).and_then(|rules| {
             let Self { direction, .. } = self;
@@ -72,7 +72,7 @@ impl MatchedIds {
     }
 }
 
-/// What a PDR is compiled to: one entry for each traffic endpoint and predefined rule.
+/// The published entries of a PDR: one for each traffic endpoint and predefined rule.
 fn alternatives(
     rules: &PublishedRules,
     direction: Direction,

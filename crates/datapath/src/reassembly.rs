@@ -1,11 +1,10 @@
-//! Datagrams that arrived in fragments: put together in one buffer, within bounds of number, memory
-//! and time.
+//! Reassembly of datagrams in one buffer, with limits of number, memory and time.
 //!
-//! A fragment waits in the buffer that it came in, and counts as buffered. With the last one the
-//! data of all is copied behind the first, which goes on as the whole packet; the others are counted
-//! as punted (`reassembled`). Fragments that overlap discard their datagram, and in IPv6 those that
-//! come later, too. Where there is no room the datagram that is looked at first makes some: hosts
-//! that send first fragments only cannot keep others' from being put together.
+//! A fragment waits in the buffer that it arrived in, and counts as buffered. With the last
+//! fragment the data of all is copied after the first one, which becomes the whole packet; the
+//! others are counted as punted (`reassembled`). Overlapping fragments discard their datagram; in
+//! IPv6 also its later fragments. Without room the next datagram in turn is evicted: hosts that
+//! send first fragments only cannot block others.
 //! Spec: RFC 791 §3.2; RFC 8200 §4.5; RFC 5722; RFC 6864 §4; RFC 4963.
 
 use core::hash::{BuildHasher, Hash, Hasher};
@@ -27,10 +26,10 @@ use crate::tally::StepTally;
 /// those of lost ones. Spec: RFC 4963 §4.
 pub(crate) const WAIT_MAX: Nanos = Nanos::from_secs(2);
 
-/// Datagrams are looked at for having waited too long no more often than this.
+/// Interval of the check for datagrams that waited too long.
 const EXPIRE_INTERVAL: Nanos = Nanos::from_millis(10);
 
-/// Places that a datagram may have.
+/// Places per set.
 const WAYS: usize = 8;
 
 const SETS: usize = REASSEMBLY_DATAGRAMS_MAX / WAYS;
@@ -55,7 +54,7 @@ pub(crate) struct TunnelFragment<B> {
     pub buf: B,
     /// Where its IP packet begins.
     pub ip_offset: u16,
-    /// What it says of its place.
+    /// Its position in the datagram.
     pub place: FragmentPosition,
 }
 
@@ -78,7 +77,7 @@ impl<B: PacketBuf> TunnelFragment<B> {
         self.buf.data().get(at..at + usize::from(self.place.data_len)).unwrap_or_default()
     }
 
-    /// The same data of the same place: a copy that the network made.
+    /// The same data at the same position: a duplicate of the network.
     fn is_copy_of(&self, other: &Self) -> bool {
         self.place == other.place && self.data() == other.data()
     }
@@ -97,7 +96,7 @@ struct PartialDatagram<B> {
     /// Octets of data that are there.
     len: usize,
     fragments: ArrayVec<TunnelFragment<B>, REASSEMBLY_FRAGMENTS_PER_DATAGRAM_MAX>,
-    /// It was discarded, and so is what follows.
+    /// It was discarded, and further fragments are, too.
     discarded: Option<DropReason>,
 }
 
@@ -108,15 +107,15 @@ pub(crate) struct Reassembly<B> {
     held: usize,
     /// Places in use.
     used: usize,
-    /// Where the next place to be vacated is looked for.
+    /// Where the search for a place to evict goes on.
     cursor: usize,
-    /// Nothing has waited too long before.
+    /// No datagram expires before.
     expire_at: Nanos,
     hasher: RandomState,
 }
 
 impl<B: PacketBuf> Reassembly<B> {
-    /// Nothing waits. Reserves all memory that will be used.
+    /// No fragments. Reserves all memory that will be used.
     pub fn new() -> Self {
         let mut places = Vec::new();
         places.resize_with(REASSEMBLY_DATAGRAMS_MAX, || None);
@@ -130,9 +129,9 @@ impl<B: PacketBuf> Reassembly<B> {
         self.held
     }
 
-    /// Takes a fragment in. Returns the frame with the whole packet when it was the last one missing.
+    /// Adds a fragment. Returns the frame with the whole packet if no fragment is missing any more.
     ///
-    /// Cost:   eight places and the fragments of one datagram are looked at; a whole datagram is copied.
+    /// Cost:   reads eight places and the fragments of one datagram; copies a whole datagram.
     /// Errors: none; a fragment that does not wait is dropped by name.
     pub fn add(
         &mut self,
@@ -182,7 +181,7 @@ impl<B: PacketBuf> Reassembly<B> {
         }
     }
 
-    /// Drops what has waited too long; returns whether there was something.
+    /// Drops datagrams that waited too long. Returns whether there were any.
     #[inline]
     pub fn expire(&mut self, now: Nanos, tally: &mut StepTally) -> bool {
         self.used > 0 && now >= self.expire_at && self.expire_some(now, tally)
@@ -212,12 +211,12 @@ impl<B: PacketBuf> Reassembly<B> {
         }
     }
 
-    /// Since when the datagram at a place waits.
+    /// When the datagram at a place began to wait.
     fn since(&self, at: usize) -> Option<Nanos> {
         self.places.get(at)?.as_ref().map(|datagram| datagram.since)
     }
 
-    /// The place of a datagram: its own, or one that is free or made so.
+    /// The place of a datagram: its own, a free one, or one that is evicted.
     fn slot_of(&mut self, now: Nanos, key: DatagramKey, tally: &mut StepTally) -> usize {
         let set = usize::try_from(self.hasher.hash_one(key)).unwrap_or_default() % SETS * WAYS;
         let ways = set..set + WAYS;
@@ -262,7 +261,7 @@ impl<B: PacketBuf> Reassembly<B> {
         datagram.fragments.iter().for_each(|_| tally.drop(reason));
     }
 
-    /// Keeps a free place for a datagram of which nothing more is taken.
+    /// Uses a free place to remember that a datagram was discarded.
     fn reject_rest(&mut self, at: usize, key: DatagramKey, since: Nanos, reason: DropReason) {
         let (fragments, discarded) = (ArrayVec::new(), Some(reason));
         if let Some(place) = self.places.get_mut(at) {
@@ -284,7 +283,7 @@ impl<B: PacketBuf> Reassembly<B> {
         let whole = fragments.next().and_then(|first| {
             let (ip_offset, data_at) = (usize::from(first.ip_offset), first.data_at());
             let mut buf = first.buf;
-            // Behind it there may be padding of the link.
+            // Padding of the link may follow it.
             let mut end = data_at + usize::from(first.place.data_len);
             let is_cut = buf.truncate(end);
             for fragment in fragments {
@@ -308,7 +307,7 @@ impl<B: PacketBuf> Reassembly<B> {
 enum FragmentOutcome {
     Waits,
     Completes,
-    /// It alone is dropped.
+    /// Only it is dropped.
     Refused(DropReason),
     /// It is dropped, and its datagram with it.
     Discards(DropReason),
@@ -344,7 +343,7 @@ impl<B: PacketBuf> PartialDatagram<B> {
             return FragmentOutcome::Discards(DropReason::ReassemblyTooMany);
         }
         self.len += len;
-        // What does not overlap and is as long as the whole is the whole.
+        // Fragments without overlap that are as long as the whole are complete.
         if self.total_len == Some(self.len) {
             FragmentOutcome::Completes
         } else {
@@ -353,7 +352,7 @@ impl<B: PacketBuf> PartialDatagram<B> {
     }
 }
 
-/// Refuses a fragment that is none of a datagram.
+/// Checks a fragment by itself.
 ///
 /// # Errors
 /// `ReassemblyMalformed` without data, or when data follows that it leaves a gap to;
@@ -369,8 +368,8 @@ fn check<B: PacketBuf>(fragment: &TunnelFragment<B>) -> Result<(), DropReason> {
     }
 }
 
-/// A number that all fragments of a datagram share, on every worker: who puts them together follows
-/// from it.
+/// A hash that is the same for all fragments of a datagram, on every worker. It selects the worker
+/// that joins them.
 pub(crate) fn hash_of(key: &DatagramKey) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     key.hash(&mut hasher);

@@ -1,12 +1,13 @@
 //! Buffered packets go on when the rules of their session change.
 //!
-//! They take the stages after classification by the new rules, also if another PDR would match now: they
-//! are forwarded, buffered on, or discarded. Gates, rates, quotas and usage apply then, once. They leave
-//! before later packets of their session.
+//! They take the stages after classification by the new rules, also if another PDR would match now:
+//! they are forwarded, buffered on, or discarded. Gates, rates, quotas and usage apply then, once.
+//! They leave before later packets of their session.
 //!
 //! Rules are compared by their generation: a few sessions per step in turn, and at once a session that
 //! has packets in the burst.
-//! Spec: TS 29.244 §5.2.3 (buffering), §5.2.4.2 (buffered packets were processed before), §8.2.31 (DROBU).
+//! Spec: TS 29.244 §5.2.3 (buffering), §5.2.4.2 (buffered packets were processed before), §8.2.31
+//!       (DROBU).
 
 use adit_pktio::PacketIo;
 use adit_rules::{ApplyAction, DropReason};

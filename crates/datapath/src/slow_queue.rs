@@ -9,7 +9,7 @@ use arrayvec::ArrayVec;
 use crate::interfaces::LinkId;
 use crate::tally::StepTally;
 
-/// What the slow path does with a packet to ourselves. Offsets are those of the frame.
+/// A packet to ourselves for the slow path. Offsets are those of the frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SlowTask {
     /// ARP.
@@ -44,14 +44,14 @@ pub(crate) enum SlowTask {
     },
 }
 
-/// What went wrong.
+/// Why a packet could not be forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IcmpErrorKind {
     /// TTL or hop limit ran out.
     TimeExceeded,
-    /// Longer than the way out allows.
+    /// It is longer than the MTU of its egress.
     PacketTooBig {
-        /// What fits. Unit: octets of the user's IP packet.
+        /// The MTU for the packet. Unit: octets of the user's IP packet.
         mtu: u16,
     },
 }
@@ -59,7 +59,7 @@ pub(crate) enum IcmpErrorKind {
 /// An error about a packet that was dropped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IcmpError {
-    /// What went wrong.
+    /// Why it could not be forwarded.
     pub kind: IcmpErrorKind,
     /// The direction of the packet; the error goes the other way.
     pub direction: Direction,
@@ -81,7 +81,7 @@ pub(crate) enum GtpuError {
     ExtensionUnknown,
 }
 
-/// A segment that a UE sent to somebody who is not to be reached.
+/// A TCP segment of a UE that is redirected to a URL.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Redirected {
     /// The UE's session.
@@ -143,14 +143,14 @@ impl<B> SlowQueue<B> {
         }
     }
 
-    /// Queues an error about a packet that was counted as dropped; without room nobody is told.
+    /// Queues an error about a packet that was counted as dropped; without room it is not sent.
     #[cold]
     pub fn push_error(&mut self, buf: B, error: IcmpError) {
         // The packet has its outcome already, and errors may be omitted (RFC 1812 §4.3.2.8).
         self.push_notice(buf, SlowWork::Error(error));
     }
 
-    /// Queues an answer to a GTP-U message that was counted as dropped; without room nobody is told.
+    /// Queues an answer to a GTP-U message that was counted as dropped; without room it is not sent.
     #[cold]
     pub fn push_gtpu_error(&mut self, buf: B, error: GtpuError) {
         self.push_notice(buf, SlowWork::GtpuError(error));

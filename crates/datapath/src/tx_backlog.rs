@@ -17,8 +17,8 @@ use crate::interfaces::TxTarget;
 use crate::origin::Origin;
 use crate::tally::StepTally;
 
-/// A port that takes no frame for this long is down: the frames that wait for it are dropped. Far longer
-/// than a port is busy with one frame, and within the packet delay budgets of most GBR
+/// A port that takes no frame for this long is down: the frames that wait for it are dropped. Far
+/// longer than a port is busy with one frame, and within the packet delay budgets of most GBR
 /// flows. Spec: TS 23.501 table 5.7.4-1.
 const REFUSING_MAX: Nanos = Nanos::from_millis(100);
 

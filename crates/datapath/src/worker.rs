@@ -106,7 +106,8 @@ impl<Io: PacketIo> Worker<Io> {
     /// Cost:    no allocation, lock, system call or clock of its own; one driver call per port to
     ///          receive and one per port with frames to transmit. Counters are added once at the end.
     /// Units:   `now` is monotonic; time that goes back only delays timeouts.
-    /// Threads: a burst boundary of the tables: the worker keeps no reference from one step to the next.
+    /// Threads: a burst boundary of the tables: the worker keeps no reference from one step to the
+    ///          next.
     #[inline(never)]
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, interfaces, limits, rx, state } = self;

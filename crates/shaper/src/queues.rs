@@ -419,7 +419,8 @@ impl<P> Queues<P> {
         gone as usize
     }
 
-    /// Takes everything that waits, at the end of time: packets that are pushed later are never released.
+    /// Takes everything that waits, at the end of time: packets that are pushed later are never
+    /// released.
     pub fn drain(&mut self, mut take: impl FnMut(QueuedPacket<P>)) {
         self.release(
             Nanos::NEVER,

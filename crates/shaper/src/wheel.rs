@@ -23,12 +23,12 @@ struct WheelLink {
 
 /// Numbers below a capacity, each at most once, by the time at which they are due.
 ///
-/// Cost: constant to insert and to remove; to advance, constant for each slot that passed, and at most for
-///       all slots. An empty wheel advances at once.
+/// Cost: constant to insert and to remove; to advance, constant for each slot that passed, and at
+///       most for all slots. An empty wheel advances at once.
 #[derive(Debug)]
 pub struct Wheel {
-    /// The links of the numbers, followed by those of each slot's list, of the list of due numbers, and of
-    /// further lists.
+    /// The links of the numbers, followed by those of each slot's list, of the list of due numbers,
+    /// and of further lists.
     links: Box<[WheelLink]>,
     capacity: u32,
     /// The first slot that did not pass yet, counted from time zero.
@@ -50,8 +50,8 @@ impl Wheel {
         Self { links, capacity, cursor: 0, len: 0 }
     }
 
-    /// Inserts `number`, which is in no list, to be due at `at`, or with the last slot if `at` is later.
-    /// Never early, and at most one slot late. Numbers out of range are ignored.
+    /// Inserts `number`, which is in no list, to be due at `at`, or with the last slot if `at` is
+    /// later. Never early, and at most one slot late. Numbers out of range are ignored.
     pub fn insert(&mut self, number: u32, at: Nanos) {
         let slot = at.0.div_ceil(1 << SLOT_BITS);
         let slot = slot.clamp(self.cursor, self.cursor + SLOTS - 1);

@@ -2,8 +2,8 @@
 //!
 //! Sessions of one slice have several owners, so several workers write the bucket of an aggregate. They
 //! do so rarely: a worker takes a *lease*, the octets of [`LEASE_TIME`], and charges packets to it in
-//! memory of its own ([`Leases`]). Leases are never returned. So each worker exceeds the rate by at most
-//! one lease and one packet, once.
+//! memory of its own ([`Leases`]). Leases are never returned. So each worker exceeds the rate by at
+//! most one lease and one packet, once.
 
 use core::fmt;
 

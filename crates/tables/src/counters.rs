@@ -112,7 +112,7 @@ macro_rules! counters {
             pub drops: [u64; DropReason::COUNT],
             /// Packets consumed by the slow path, by [`PuntReason::index`].
             pub punts: [u64; PuntReason::COUNT],
-            /// As of [`WorkerCounters::shaping_delays`].
+            /// See [`WorkerCounters::shaping_delays`].
             pub shaping_delays: [u64; SHAPING_DELAYS],
             /// Per logical interface, by [`InterfaceId`].
             pub interfaces: [InterfaceSnapshot; INTERFACES_MAX],
@@ -131,7 +131,7 @@ macro_rules! counters {
         }
 
         impl Snapshot {
-            /// Adds what a block says right now, torn or not.
+            /// Adds the present values of a block, which may be of different moments.
             fn add_once(&mut self, worker: &WorkerCounters) {
                 $( self.$field = self.$field.wrapping_add(worker.$field.load()); )*
                 add_all(&mut self.drops, &worker.drops);
@@ -237,7 +237,7 @@ impl WorkerCounters {
 }
 
 impl Snapshot {
-    /// Adds what one worker had counted between two of its steps.
+    /// Adds the counts of one worker, as they were between two of its steps.
     pub fn add(&mut self, worker: &WorkerCounters) {
         let mut sum = self.clone();
         for _ in 0..READ_ATTEMPTS {

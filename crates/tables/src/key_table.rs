@@ -1,4 +1,4 @@
-//! A hash table for keys that others choose: TEIDs given by a peer, UE addresses, on-link hosts.
+//! A hash table for keys that others choose: TEIDs of the SMF, UE addresses, on-link hosts.
 //!
 //! One writer, many readers, no locks. Buckets are cache lines of five entries with a chain of
 //! overflow buckets behind them. Entries never move, so a key that stays is never missed. A removed
@@ -50,7 +50,7 @@ const _: () = assert!(size_of::<KeyBucket>() == 64, "one bucket is one cache lin
 impl KeyBucket {
     /// Position of `key`, or `None`.
     ///
-    /// PERF: every key is looked at, so that where it stands is no branch to guess.
+    /// PERF: compares every key of a bucket, so that no branch depends on the position of the match.
     #[inline]
     fn position(&self, key: u64) -> Option<usize> {
         let found = (0..).zip(&self.keys).fold(0_u32, |found, (at, cell)| {
@@ -114,7 +114,7 @@ impl KeyTable {
         (value != NONE).then_some(value)
     }
 
-    /// Asks for the bucket of `key`.
+    /// Prefetches the bucket of `key`.
     #[inline]
     pub fn prefetch(&self, key: u64) {
         prefetch::read(&self.buckets[self.first_bucket(key)]);
@@ -163,7 +163,7 @@ impl fmt::Debug for KeyTable {
     }
 }
 
-/// What waits for the readers before it is used again.
+/// What may be reused when all readers have passed.
 #[derive(Debug, Clone, Copy)]
 enum RetiredKey {
     /// An entry of `bucket`, whose chain begins at `home`.
@@ -187,7 +187,7 @@ pub struct KeyWriter {
 
 impl KeyWriter {
     /// An empty table for `capacity` keys at half load or less. `seed` is random and secret,
-    /// `table` tells tables of the same seed apart.
+    /// `table` distinguishes tables of the same seed.
     #[must_use]
     pub fn new(capacity: usize, seed: u64, table: u64) -> Self {
         let primary = capacity.saturating_mul(2).div_ceil(SLOTS).max(2);
@@ -250,8 +250,8 @@ impl KeyWriter {
         Ok(None)
     }
 
-    /// Removes `key` if it leads to `value`; tells whether it did. Its place is free again when
-    /// [`KeyWriter::reclaim`] is told that `epoch`, the one in progress, has passed.
+    /// Removes `key` if it leads to `value`. Returns whether it did. Its place is free again when
+    /// [`KeyWriter::reclaim`] learns that `epoch`, the one in progress, has passed.
     pub fn remove(&mut self, key: u64, value: u32, epoch: Epoch) -> bool {
         if key == EMPTY {
             return false;
@@ -291,7 +291,7 @@ impl KeyWriter {
         }
     }
 
-    /// Writes an entry; the key last, so that whoever sees it sees the value.
+    /// Writes an entry. The key comes last: a reader that sees it sees the value.
     fn fill(&mut self, bucket: usize, key: u64, value: u32) {
         let slot = self.free[bucket].trailing_zeros() as usize;
         self.free[bucket] &= !(1 << slot);

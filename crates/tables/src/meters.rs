@@ -1,15 +1,15 @@
-//! Buckets of QERs: what has passed of a rate, by session, direction and bucket number.
+//! The token buckets of QERs, by session, direction and bucket number.
 //!
-//! The first two buckets of a direction share one cache line, found by the session index alone; most
-//! sessions have no more (the rate of the session, and of the flow). Further ones stand in arrays
-//! that exist once a session has needed them.
+//! The first two buckets of a direction share one cache line, found by the session index alone. Most
+//! sessions have no more: one for the rate of the session, one for that of the flow. Further
+//! buckets are in arrays that are allocated when a session first needs them.
 //!
-//! A bucket may stand for one that sessions share (`shared_rates`): then that one says what may pass,
-//! and the session's own follows it and counts.
+//! A bucket may refer to one that sessions share (`shared_rates`). Then the shared bucket decides,
+//! and the session's own bucket follows it and counts.
 //!
-//! A bucket's limit is written by the control thread; it is what expresses look at, and those are
-//! not read before all workers run the rules that the limit belongs to. Whoever has the rules takes
-//! the limit from there. Everything else is written by the worker that owns the session.
+//! The control thread writes a bucket's limit, which fast rules use; workers read a fast rule only
+//! after all of them run the rules that the limit belongs to. The stages take the limit from the
+//! rules. The worker that owns the session writes everything else.
 
 use core::fmt;
 
@@ -23,12 +23,12 @@ use crate::prefetch;
 use crate::shared_rates::{SharedRate, SharedRateTable};
 use crate::sync::MadeOnce;
 
-/// Buckets in one line.
+/// Buckets in one cache line.
 const PER_LINE: usize = 2;
 
 const _: () = assert!(RULES_PER_SESSION_MAX <= 64, "the publisher keeps them in a set of 64 bits");
 
-/// Lines that one direction of a session may have.
+/// Most lines of one direction of a session.
 const LINES_MAX: usize = RULES_PER_SESSION_MAX.div_ceil(PER_LINE);
 
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ struct MeterCell {
     limit: Counter,
 }
 
-/// Buckets of one direction.
+/// Two buckets of one direction.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
@@ -52,7 +52,7 @@ struct MeterLine([MeterCell; PER_LINE]);
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<MeterLine>() == 64, "one cache line");
 
-/// What did not pass at once; apart, because it is rare.
+/// Counts of packets that did not pass at once. Apart from the bucket, because they are rare.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
@@ -60,17 +60,17 @@ struct ExcessCounters {
     dropped_pkts: Counter,
     dropped_bytes: Counter,
     queued_pkts: Counter,
-    /// Of the packet that left last. Unit: nanoseconds.
+    /// Delay of the packet that left last. Unit: nanoseconds.
     delay_ns: Counter,
 }
 
 /// Two buckets of each direction, for all sessions.
 struct MeterLevel {
-    /// Uplink, then downlink of each session.
+    /// For each session uplink, then downlink.
     lines: LargeArray<MeterLine>,
     excess: LargeArray<[ExcessCounters; PER_LINE]>,
-    /// Which shared bucket each stands for, counted from one; zero is none. By the control thread,
-    /// and made once a session shares a rate.
+    /// The shared bucket that each one refers to, counted from one; zero is none. Written by the
+    /// control thread, and allocated when a session first shares a rate.
     shared: MadeOnce<LargeArray<[Counter; PER_LINE]>>,
 }
 
@@ -82,7 +82,7 @@ impl MeterLevel {
     }
 }
 
-/// What a bucket let pass and what not. Octets are those of the inner IP packets.
+/// Counts of one bucket. Octets are those of the inner IP packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MeterTraffic {
     /// Octets that passed.
@@ -93,7 +93,7 @@ pub struct MeterTraffic {
     pub dropped_bytes: u64,
     /// Packets that wait now.
     pub queued_pkts: u64,
-    /// How long the last packet waited that had to.
+    /// Delay of the last packet that waited.
     pub delay: Nanos,
 }
 
@@ -130,7 +130,7 @@ impl MeterTable {
         self.first.lines.get(session.line(direction)).map(MeterPair)
     }
 
-    /// Who waits behind the buckets of [`MeterTable::pair`].
+    /// The packets that wait for the first of the buckets `which`, of [`MeterTable::pair`].
     #[inline]
     pub(crate) fn queue(
         &self,
@@ -178,8 +178,7 @@ impl MeterTable {
         &self.shared
     }
 
-    /// Lets a bucket of both directions stand for a shared one, or for itself. For the publisher
-    /// only.
+    /// Has a bucket of both directions refer to a shared one, or to none. For the publisher only.
     pub(crate) fn set_shared(&self, session: SessionIndex, bucket: u8, shared: Option<usize>) {
         let Some(level) = self.level(bucket) else { return };
         let number = shared.map_or(0, |at| at as u64 + 1);
@@ -195,7 +194,7 @@ impl MeterTable {
         }
     }
 
-    /// Makes room for bucket `bucket` of any session. For the publisher only.
+    /// Allocates bucket `bucket` of all sessions. For the publisher only.
     pub(crate) fn make_room(&self, bucket: u8) {
         let further = (usize::from(bucket) / PER_LINE).checked_sub(1);
         if let Some(level) = further.and_then(|at| self.further.get(at)) {
@@ -203,7 +202,7 @@ impl MeterTable {
         }
     }
 
-    /// Sets the limit that expresses look at. For the publisher only.
+    /// Sets the limit that fast rules use. For the publisher only.
     pub(crate) fn set_limit(
         &self,
         session: SessionIndex,
@@ -224,10 +223,10 @@ impl MeterTable {
                 return;
             };
             let MeterCell { due, fraction, passed, limit: _ } = cell;
-            // What waits was another session's, and still waits.
+            // Packets of the session that had the bucket before may still wait.
             let ExcessCounters { dropped_pkts, dropped_bytes, queued_pkts: _, delay_ns } = stopped;
             for counter in [due, fraction, passed, dropped_pkts, dropped_bytes, delay_ns] {
-                // What was never written stays without memory.
+                // A page that was never written takes no memory.
                 if counter.load() != 0 {
                     counter.set(0);
                 }
@@ -242,7 +241,7 @@ impl fmt::Debug for MeterTable {
     }
 }
 
-/// The first two buckets of one direction of a session, with the limits that expresses look at.
+/// The first two buckets of one direction of a session, with the limits that fast rules use.
 #[derive(Debug, Clone, Copy)]
 pub struct MeterPair<'a>(&'a MeterLine);
 
@@ -250,10 +249,10 @@ pub struct MeterPair<'a>(&'a MeterLine);
 const BOTH: u64 = 0b11;
 
 impl<'a> MeterPair<'a> {
-    /// Lets a packet of `bytes` octets pass those of the two buckets that `which` names by its bits,
-    /// if all of them are open at `now`; tells whether it did. For the worker that owns the session
-    /// only, and only where none is closed for good.
-    // PERF: once per packet; straight through, so that each word is loaded once.
+    /// Charges a packet of `bytes` octets to the buckets `which` (bit n is bucket n) if all of them
+    /// are open at `now`. Returns whether it did. For the worker that owns the session only; no
+    /// limit may be [`RateLimit::CLOSED`].
+    // PERF: once per packet; without branches in between, so that each word is loaded once.
     #[inline(always)]
     #[must_use]
     pub fn pass(self, which: u64, now: Nanos, bytes: u16) -> bool {
@@ -263,7 +262,7 @@ impl<'a> MeterPair<'a> {
         }
         if which == BOTH {
             let (a, b) = (first.peek(now), second.peek(now));
-            // Below zero where one of the two is.
+            // Negative if one of the two is.
             if a.room | b.room < 0 {
                 return false;
             }
@@ -280,8 +279,8 @@ impl<'a> MeterPair<'a> {
         true
     }
 
-    /// What the two buckets are during a turn of packets that leave at `now`; as of
-    /// [`MeterPair::pass`]. `None` where one of them never lets a packet pass.
+    /// Takes the buckets `which` out for a turn of packets that leave at `now`; see
+    /// [`MeterPair::pass`]. `None` if one of them is closed for good.
     #[inline]
     #[must_use]
     pub fn turn(self, which: u64, now: Nanos) -> Option<PairTurn<'a>> {
@@ -298,8 +297,9 @@ impl<'a> MeterPair<'a> {
         Some(PairTurn { line, which, now, pair: [first, second], passed: 0 })
     }
 
-    /// True when those of the two buckets that `which` names and that are closed at `now` let packets
-    /// wait. False, too, where a bucket owes to another limit, which [`Meter::is_open`] settles.
+    /// True if those of the buckets `which` that are closed at `now` shape: packets may wait for
+    /// them. Also false if the debt of a bucket dates from a former limit; [`Meter::is_open`]
+    /// forgives that.
     #[inline]
     #[must_use]
     pub fn can_wait(self, which: u64, now: Nanos) -> bool {
@@ -315,17 +315,17 @@ impl MeterCell {
         Bucket { due: self.due.load(), fraction: self.fraction.load() }
     }
 
-    /// How the bucket is at `now`. No express has a closed limit.
+    /// The bucket at `now`. No fast rule has a closed limit.
     #[inline(always)]
-    // PERF: as of its caller.
+    // PERF: see its caller.
     fn peek(&self, now: Nanos) -> PeekedBucket {
         let (bucket, limit) = (self.bucket(), self.limit());
         PeekedBucket { room: bucket.room(limit, now), bucket, limit }
     }
 
-    /// Lets a packet of `bytes` octets pass a bucket that was asked.
+    /// Charges a packet of `bytes` octets to a bucket that was peeked at.
     #[inline(always)]
-    // PERF: as of its caller.
+    // PERF: see its caller.
     fn charge(&self, asked: &PeekedBucket, now: Nanos, bytes: u16) {
         self.commit(asked.bucket.charged(asked.limit, now, bytes), bytes);
     }
@@ -346,7 +346,7 @@ impl MeterCell {
         self.commit(self.bucket().after(limit, now, bytes), bytes);
     }
 
-    /// A packet of `bytes` octets passed, and this is the bucket behind it.
+    /// Stores the bucket as it is after a packet of `bytes` octets.
     #[inline]
     fn commit(&self, after: Bucket, bytes: u16) {
         self.set(after);
@@ -356,30 +356,29 @@ impl MeterCell {
 
 /// A bucket at one moment.
 struct PeekedBucket {
-    /// As of [`Bucket::room`].
+    /// See [`Bucket::room`].
     room: i64,
     bucket: Bucket,
     limit: RateLimit,
 }
 
-/// A pair of buckets while packets of one flow leave, in the worker's hands: they are looked at once,
-/// and written when all have left.
+/// A pair of buckets during a turn of packets: read once, and written when all packets left.
 #[derive(Debug)]
 pub struct PairTurn<'a> {
     line: &'a MeterLine,
     which: u64,
     now: Nanos,
-    /// A bucket that does not count has no limit.
+    /// A bucket that is not charged has no limit.
     pair: [(RateLimit, Bucket); PER_LINE],
-    /// Octets.
+    /// Octets of the packets that left.
     passed: u64,
 }
 
 impl PairTurn<'_> {
-    /// Tells whether a packet may pass. What is owed to another limit is forgiven.
+    /// Checks whether both buckets are open. Forgives debt that dates from a former limit.
     ///
     /// # Errors
-    /// When it may, if not now.
+    /// When they open.
     #[inline]
     pub fn check_open(&mut self) -> Result<(), Nanos> {
         let [(a, first), (b, second)] = &self.pair;
@@ -389,7 +388,7 @@ impl PairTurn<'_> {
         self.forgive_other_limits()
     }
 
-    /// Lets a packet of `bytes` octets pass.
+    /// Charges a packet of `bytes` octets.
     #[inline]
     pub fn pass(&mut self, bytes: u16) {
         let [(a, first), (b, second)] = &mut self.pair;
@@ -398,23 +397,23 @@ impl PairTurn<'_> {
         self.passed += u64::from(bytes);
     }
 
-    /// Forgives what is owed to other limits.
+    /// Forgives debt that dates from former limits.
     ///
     /// # Errors
-    /// When both buckets are open, if they are not now.
+    /// When both buckets open, if they are closed.
     #[inline]
     fn forgive_other_limits(&mut self) -> Result<(), Nanos> {
         let now = self.now;
-        let settle = |(limit, bucket): &mut (RateLimit, Bucket)| {
+        let forgive = |(limit, bucket): &mut (RateLimit, Bucket)| {
             *bucket = bucket.without_former_debt(*limit, now);
             bucket.opens_at(*limit).unwrap_or(Nanos::NEVER)
         };
         let [first, second] = &mut self.pair;
-        let opens = settle(first).max(settle(second));
+        let opens = forgive(first).max(forgive(second));
         if opens <= now { Ok(()) } else { Err(opens) }
     }
 
-    /// The packets have left.
+    /// Ends the turn: writes the buckets.
     #[inline]
     pub fn end(self) {
         let Self { line: MeterLine([first, second]), which, now: _, pair, passed } = self;
@@ -429,7 +428,7 @@ impl PairTurn<'_> {
     }
 }
 
-/// Who waits behind a bucket, for the worker that owns the session.
+/// The packets that wait for a bucket. For the worker that owns the session.
 #[derive(Debug, Clone, Copy)]
 pub struct MeterQueue<'a>(&'a ExcessCounters);
 
@@ -440,7 +439,7 @@ impl MeterQueue<'_> {
         self.0.queued_pkts.add(1);
     }
 
-    /// Counts packets that do not wait any more; the last of them did for `delay`.
+    /// Counts packets that stop waiting. The last of them waited for `delay`.
     #[inline]
     pub fn remove(self, pkts: u64, delay: Nanos) {
         let queued = &self.0.queued_pkts;
@@ -458,15 +457,15 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// Who waits behind the bucket.
+    /// The packets that wait for the bucket.
     #[inline]
     #[must_use]
     pub fn queue(&self) -> MeterQueue<'a> {
         MeterQueue(self.excess)
     }
 
-    /// True when a packet may pass at `now`, if `limit` is the rules' limit. For the worker that owns
-    /// the session only: it forgives what is owed to another limit.
+    /// True if the bucket is open at `now` by `limit`, the limit of the rules. Forgives debt that
+    /// dates from a former limit. For the worker that owns the session only.
     #[inline]
     #[must_use]
     pub fn is_open(&self, limit: RateLimit, now: Nanos) -> bool {
@@ -484,7 +483,7 @@ impl<'a> Meter<'a> {
         settled.is_open(limit, now)
     }
 
-    /// Lets a packet of `bytes` octets pass. For the worker that owns the session only.
+    /// Charges a packet of `bytes` octets. For the worker that owns the session only.
     #[inline]
     pub fn pass(&self, limit: RateLimit, now: Nanos, bytes: u16) {
         match self.shared {
@@ -493,7 +492,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// How many QERs share the bucket; `None` where it is the session's own.
+    /// How many QERs share the bucket; `None` if it is the session's own.
     #[must_use]
     pub fn sharers(&self) -> Option<u64> {
         self.shared.map(SharedRate::users)
@@ -512,14 +511,14 @@ impl<'a> Meter<'a> {
         self.shared.map_or_else(own, |shared| shared.bucket(limit, now)).opens_at(limit)
     }
 
-    /// Counts a packet of `bytes` octets that this bucket stopped. For the worker that owns the
-    /// session only.
+    /// Counts a packet of `bytes` octets that is dropped because of the bucket. For the worker that
+    /// owns the session only.
     pub fn count_dropped(&self, bytes: u16) {
         self.excess.dropped_pkts.add(1);
         self.excess.dropped_bytes.add(u64::from(bytes));
     }
 
-    /// What passed and what not.
+    /// The counts of the bucket.
     #[must_use]
     pub fn traffic(&self) -> MeterTraffic {
         MeterTraffic {

@@ -19,7 +19,7 @@ use adit_types::{InterfaceId, MacAddr, Nanos, NextHopIndex};
 
 use crate::publisher::Publisher;
 
-/// Questions asked before a neighbor counts as absent. Spec: RFC 4861 §10.
+/// Solicitations before a neighbor counts as absent. Spec: RFC 4861 §10.
 const SOLICITS_MAX: u8 = 3;
 
 /// Wait for an answer to one question. Spec: RFC 4861 §10 (RETRANS_TIMER).
@@ -39,19 +39,19 @@ const STALE_CHECK: Nanos = Nanos::from_secs(5);
 /// Time after which an unused stale neighbor is forgotten, as Linux does.
 const STALE_LIFETIME: Nanos = Nanos::from_secs(60);
 
-/// Time that an absent neighbor is not asked for again.
+/// An absent neighbor is not solicited again for this time.
 const HOLD_DOWN: Nanos = Nanos::from_secs(3);
 
-/// What is known about a neighbor. Spec: RFC 4861 §7.3.2.
+/// The state of a neighbor. Spec: RFC 4861 §7.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NeighborState {
-    /// Asked for, no answer yet.
+    /// Solicited, without an answer yet.
     Incomplete,
     /// Answered lately.
     Reachable,
     /// Has an address that nobody confirmed lately.
     Stale,
-    /// In use and being asked at the address that it had.
+    /// In use, and solicited at its former address.
     Probe,
     /// Did not answer.
     Failed,
@@ -74,7 +74,7 @@ pub struct NeighborEntry {
     pub pinned: bool,
 }
 
-/// What the cache did and refused.
+/// Counts of what the cache did and refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NeighborCounters {
     /// Questions handed out.
@@ -102,9 +102,9 @@ struct NeighborRecord {
     pinned: bool,
     /// The link-layer address that another station claims to be the neighbor's.
     claim: Option<MacAddr>,
-    /// The last time that the station was asked because of a claim.
+    /// When the station was last solicited because of a claim.
     disputed_at: Option<Nanos>,
-    /// Questions asked in the present state.
+    /// Solicitations sent in the present state.
     solicits: u8,
     /// When the present state began.
     since: Nanos,
@@ -112,7 +112,7 @@ struct NeighborRecord {
     deadline: Nanos,
 }
 
-/// What a station said of its link-layer address: as of [`WorkerEvent::NeighborLearned`].
+/// What a station claims about its link-layer address; see [`WorkerEvent::NeighborLearned`].
 #[derive(Debug, Clone, Copy)]
 struct NeighborClaim {
     mac: MacAddr,
@@ -144,7 +144,7 @@ impl NeighborCache {
         }
     }
 
-    /// Takes in what a worker told. Events that are not about neighbors change nothing.
+    /// Handles an event of a worker. Events that are not about neighbors change nothing.
     pub fn handle_event(&mut self, now: Nanos, event: WorkerEvent, publisher: &mut Publisher) {
         self.handle_changes(now, publisher);
         match event {
@@ -184,7 +184,7 @@ impl NeighborCache {
         }
     }
 
-    /// Does what is due at `now`.
+    /// Runs the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Nanos, publisher: &mut Publisher) {
         self.handle_changes(now, publisher);
         while let Some(&(deadline, index)) = self.deadlines.first()
@@ -230,7 +230,7 @@ impl NeighborCache {
         (entries, next)
     }
 
-    /// What the cache did and refused.
+    /// Counts of what the cache did and refused.
     #[must_use]
     pub const fn counters(&self) -> NeighborCounters {
         self.counters
@@ -286,7 +286,7 @@ impl NeighborCache {
         }
     }
 
-    /// Another station says that it is the neighbor: the known one is asked, once per
+    /// Another station claims to be the neighbor: the known one is solicited, once per
     /// [`RETRANSMIT`], and `claim` replaces its address if it does not answer. Without a claim the
     /// address only becomes doubtful, which it is in all other states already.
     fn dispute(
@@ -318,7 +318,7 @@ impl NeighborCache {
         }
     }
 
-    /// Asks the station at the known address whether it still is the neighbor.
+    /// Solicits the station at the known address: it may still be the neighbor.
     fn solicit_by_request(&mut self, now: Nanos, index: NextHopIndex, publisher: &mut Publisher) {
         let Some(entry) = self.entry_mut(index) else { return };
         let Some(mac) = entry.mac else { return };
@@ -457,7 +457,7 @@ impl NeighborCache {
         self.arm(index, now + span);
     }
 
-    /// Asks once more: the station itself in a probe, everyone else.
+    /// Sends a solicitation: to the station itself in a probe, else to all.
     fn solicit(&mut self, now: Nanos, index: NextHopIndex) {
         let Some(entry) = self.entry_mut(index) else { return };
         entry.solicits = entry.solicits.saturating_add(1);

@@ -17,7 +17,7 @@ use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering};
 /// Bit of the link-layer word: the lower 48 bits are an address.
 const MAC_VALID: u64 = 1 << 63;
 
-/// Bit of the link-layer word: tell the control thread when the address is used.
+/// Bit of the link-layer word: workers report a use of the address.
 const MAC_STALE: u64 = 1 << 62;
 
 /// Bit of the identity word: the address is an IPv6 one.
@@ -37,7 +37,7 @@ pub struct NextHop {
     pub mac: Option<MacAddr>,
 }
 
-/// What is known of a neighbor that tells its link-layer address.
+/// What the tables know of a neighbor whose link-layer address was learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownNeighbor {
     /// The next hop that it is.
@@ -48,7 +48,7 @@ pub struct KnownNeighbor {
     pub is_doubted: bool,
 }
 
-/// The way to a destination.
+/// How a destination is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHopRef {
     /// The interface that packets leave through.
@@ -196,7 +196,7 @@ impl NextHopTable {
         Some((InterfaceId(interface), mac_of(word)?))
     }
 
-    /// What is known of the neighbor `addr` on `interface`; leaves no mark of use.
+    /// The neighbor `addr` on `interface`. Does not count as a use.
     pub(crate) fn neighbor(&self, interface: InterfaceId, addr: IpAddr) -> Option<KnownNeighbor> {
         let index = self.lookup(interface, addr)?;
         let word = self.entries.get(index.0 as usize)?.mac.load(Ordering::Relaxed);
@@ -308,7 +308,7 @@ impl NextHopWriter {
         Some(NextHopIndex(index))
     }
 
-    /// Forgets a next hop that nothing pins; tells whether it did.
+    /// Removes a next hop that is not pinned. Returns whether it did.
     pub(crate) fn remove(&mut self, index: NextHopIndex, epoch: Epoch) -> bool {
         let Some(entry) = self.table.entries.get(index.0 as usize) else { return false };
         let Some((interface, addr)) = entry.neighbor() else { return false };
@@ -337,7 +337,7 @@ impl NextHopWriter {
         }
     }
 
-    /// Writes the link-layer address; `stale` asks workers to tell when they use it.
+    /// Writes the link-layer address. With `stale`, workers report when they use it.
     pub(crate) fn set_mac(&self, index: NextHopIndex, mac: Option<MacAddr>, stale: bool) {
         let Some(entry) = self.table.entries.get(index.0 as usize) else { return };
         let stale = if stale { MAC_STALE } else { 0 };

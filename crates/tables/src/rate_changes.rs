@@ -1,7 +1,7 @@
-//! Sessions whose rates changed lately, so that workers look at what waits for them.
+//! Sessions whose rates changed lately, so that workers review their queues.
 //!
-//! A ring that the control thread writes and workers read, each at its own pace. An entry is written
-//! before the rules that it is about are swapped: whoever has these finds it.
+//! A ring that the control thread writes and each worker reads at its own pace. The control thread
+//! writes an entry before it swaps the rules: a worker that has the rules finds the entry.
 
 use adit_rules::DeltaId;
 use adit_types::SessionIndex;
@@ -9,7 +9,7 @@ use adit_types::limits::RATE_CHANGES_LEN;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bits of a session index in an entry; above it are those of the change, the lower ones.
+/// Bits of the session index in an entry. The lower bits of the change follow above.
 const SESSION_BITS: u32 = 24;
 
 const _: () = assert!(adit_types::limits::SESSIONS_MAX <= 1 << SESSION_BITS);
@@ -32,7 +32,7 @@ pub struct RateChange {
 }
 
 impl RateChange {
-    /// True when rules of a generation are those of this change, or later ones.
+    /// True if rules of a generation include this change.
     #[inline]
     #[must_use]
     pub const fn is_included_in(&self, generation: DeltaId) -> bool {
@@ -41,14 +41,14 @@ impl RateChange {
     }
 }
 
-/// What comes next in a worker's reading.
+/// The next entry for a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextRateChange {
-    /// Nothing was written since.
+    /// There is no further change.
     None,
-    /// This.
+    /// A change.
     One(RateChange),
-    /// Some were overwritten before they were read: anything may have changed.
+    /// Entries were overwritten before they were read: any session may have changed.
     Lost,
 }
 
@@ -74,14 +74,14 @@ impl RateChangeRing {
         self.count.load(Ordering::Acquire)
     }
 
-    /// What comes behind the first `seen` changes.
+    /// The change after the first `seen` ones.
     pub(crate) fn next(&self, seen: u64) -> NextRateChange {
         let ahead = || self.count().wrapping_sub(seen);
         if ahead() == 0 {
             return NextRateChange::None;
         }
         let bits = self.entry(seen).map_or(0, |entry| entry.load(Ordering::Acquire));
-        // The entry behind the last one that counts may be on its way into the same place.
+        // The control thread may be writing the next entry into this place.
         if ahead() >= RATE_CHANGES_LEN as u64 {
             return NextRateChange::Lost;
         }

@@ -1,8 +1,8 @@
 //! Buckets that sessions share, by QER Correlation ID.
 //!
-//! Each is one atomic word per direction, charged by compare-exchange: workers share it exactly, and
-//! no worker holds a lease. Sessions of one UE are two or three, so that their workers meet seldom.
-//! The publisher gives each rate a number while published rules name it.
+//! Each is one atomic word per direction, charged by compare-exchange: workers share it exactly,
+//! without leases. A UE has two or three sessions, so their workers seldom contend. The publisher
+//! assigns a number to each rate while published rules name it.
 
 use std::collections::HashMap;
 
@@ -21,12 +21,12 @@ use crate::sync::{AtomicU64, MadeOnce, Ordering};
 struct SharedCell {
     /// [`SharedBucket`].
     due: AtomicU64,
-    /// QERs of published rules that name it, those included that a worker may still run. By the
-    /// control thread.
+    /// QERs of published rules that name it, including rules that a worker may still run. Written
+    /// by the control thread.
     users: Counter,
 }
 
-/// The shared buckets of all sessions; without memory until there is one.
+/// The shared buckets of all sessions. Allocated with the first one.
 #[derive(Debug)]
 pub(crate) struct SharedRateTable {
     capacity: usize,
@@ -38,7 +38,7 @@ impl SharedRateTable {
         Self { capacity: shared_rates_max(sessions_max), cells: MadeOnce::new() }
     }
 
-    /// False where there has never been a rate.
+    /// False if there never was a shared rate.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
         self.cells.get().is_some()
@@ -59,7 +59,7 @@ impl SharedRateTable {
 #[derive(Debug, Default)]
 pub(crate) struct SharedRateNumbers {
     numbered: HashMap<SharedRateId, NumberedRate>,
-    /// Numbers that rates left.
+    /// Numbers that are not in use any more.
     free: Vec<usize>,
 }
 
@@ -70,13 +70,14 @@ struct NumberedRate {
 }
 
 impl SharedRateNumbers {
-    /// Counts a QER that names a rate. `None` where there are too many rates.
+    /// Counts a QER that names a rate, and returns its number. `None` if there are too many rates.
     pub(crate) fn take(&mut self, table: &SharedRateTable, id: SharedRateId) -> Option<usize> {
         let cells = table.cells.get_or_init(|| LargeArray::zeroed(table.capacity));
         if !self.numbered.contains_key(&id) {
-            // Numbers in use and free ones are all that were ever given.
-            let given = self.numbered.len() + self.free.len();
-            let number = self.free.pop().or_else(|| (given < table.capacity).then_some(given))?;
+            // Every number ever assigned is in use or free.
+            let assigned = self.numbered.len() + self.free.len();
+            let number =
+                self.free.pop().or_else(|| (assigned < table.capacity).then_some(assigned))?;
             for cell in cells.get(number)? {
                 cell.due.store(0, Ordering::Relaxed);
             }
@@ -93,7 +94,7 @@ impl SharedRateNumbers {
         self.numbered.get(&id).map(|known| known.number)
     }
 
-    /// No worker sees a QER any more that named a rate.
+    /// Counts a QER less: no worker uses it any more.
     pub(crate) fn release(&mut self, table: &SharedRateTable, id: SharedRateId) {
         let Some(known) = self.numbered.get_mut(&id) else { return };
         known.users -= 1;
@@ -112,16 +113,16 @@ impl SharedRateNumbers {
 pub(crate) struct SharedRate<'a>(&'a SharedCell);
 
 impl SharedRate<'_> {
-    /// The bucket, as it is for a limit.
+    /// The bucket, by `limit`.
     #[inline]
     pub(crate) fn bucket(self, limit: RateLimit, now: Nanos) -> Bucket {
         SharedBucket(self.0.due.load(Ordering::Relaxed)).at(limit, now)
     }
 
-    /// Lets a packet of `bytes` octets pass, and tells what the bucket is behind it.
+    /// Charges a packet of `bytes` octets. Returns the bucket after it.
     ///
-    /// Whoever asked before whether it was open may have been overtaken: then the bucket is one more
-    /// packet ahead for each worker, and that much later open again. Nothing that passed is lost.
+    /// Another worker may have charged the bucket since this one found it open. Then the bucket is
+    /// ahead by one more packet per worker and opens that much later; every packet is charged.
     pub(crate) fn pass(self, limit: RateLimit, now: Nanos, bytes: u16) -> Bucket {
         let mut seen = self.0.due.load(Ordering::Relaxed);
         loop {

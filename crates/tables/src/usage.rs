@@ -1,8 +1,8 @@
 //! Usage counters of URRs: one cache line per usage slot.
 //!
 //! The worker that owns the session alone writes its lines; the control thread reads them with
-//! relaxed loads. Counters go on when a slot is reused: whoever measures
-//! remembers where he began.
+//! relaxed loads. Counters continue when a slot is reused: a measurement
+//! remembers the values that it began with.
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ use adit_types::{Direction, Nanos, UsageSlot};
 use crate::counters::Counter;
 use crate::large::LargeArray;
 
-/// What a worker tells at most once per generation of a URR's entry; bits of `marks`.
+/// What a worker reports at most once per generation of a URR's entry; bits of `marks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum UsageMark {
@@ -41,10 +41,10 @@ struct UsageLine {
     first: Counter,
     /// Last packet; zero is none. Unit: nanoseconds.
     last: Counter,
-    /// Generation, and what was told of it.
+    /// Generation, and which of its marks were reported.
     marks: Counter,
-    /// While the octets of both directions stay below, no limit of the generation is reached and
-    /// nothing is to be told.
+    /// While the octets of both directions are below, the generation reaches no limit and there is
+    /// nothing to report.
     countable_below: Counter,
 }
 
@@ -70,7 +70,7 @@ impl UsageLine {
     }
 }
 
-/// Downlink packets that rules dropped; apart, because few URRs ask.
+/// Downlink packets that rules dropped. Apart, because few URRs count them.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 struct DroppedUsage {
@@ -78,7 +78,7 @@ struct DroppedUsage {
     pkts: Counter,
 }
 
-/// What was counted.
+/// The usage counters of all slots.
 pub struct UsageTable {
     lines: LargeArray<UsageLine>,
     dropped: LargeArray<DroppedUsage>,
@@ -142,7 +142,7 @@ impl<'a> UsageView<'a> {
         Self { lines: &table.lines, dropped: &table.dropped }
     }
 
-    /// Asks for the cache line of a URR's counters.
+    /// Prefetches the cache line of a URR's counters.
     #[inline]
     pub fn prefetch(&self, slot: UsageSlot) {
         if let Some(line) = self.line(slot) {
@@ -165,7 +165,7 @@ impl<'a> UsageView<'a> {
         }
     }
 
-    /// Counts one downlink packet of `bytes` octets that rules dropped, and tells how many octets
+    /// Counts one downlink packet of `bytes` octets that rules dropped, and returns how many octets
     /// and packets were dropped so far.
     #[inline]
     pub fn add_dropped(&self, slot: UsageSlot, bytes: u64) -> (u64, u64) {
@@ -183,7 +183,7 @@ impl<'a> UsageView<'a> {
         line.map_or((0, 0), |line| (line.ul_bytes.load(), line.dl_bytes.load()))
     }
 
-    /// True when `mark` was not told yet for the entry's generation.
+    /// True if `mark` was not reported yet for the entry's generation.
     #[inline]
     #[must_use]
     pub fn is_unreported(&self, urr: &PublishedUrr, mark: UsageMark) -> bool {
@@ -192,7 +192,7 @@ impl<'a> UsageView<'a> {
         marks >> MARK_BITS != u64::from(urr.generation) || marks & mark as u64 == 0
     }
 
-    /// Remembers that `mark` was told.
+    /// Remembers that `mark` was reported.
     #[inline]
     pub fn mark_reported(&self, urr: &PublishedUrr, mark: UsageMark) {
         let Some(line) = self.line(urr.slot) else { return };

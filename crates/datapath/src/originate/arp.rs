@@ -12,7 +12,7 @@ use adit_wire::ethernet::{emit_link, link_len};
 use crate::originate::resize;
 use crate::worker_state::WorkerState;
 
-/// Asks for the hardware address of `target`: everyone, or the station where it was.
+/// Requests the hardware address of `target`: from all stations, or from its last known address.
 pub(crate) fn solicit<Io: PacketIo>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -28,7 +28,7 @@ pub(crate) fn solicit<Io: PacketIo>(
     send(io, state, interface, buf, unicast.unwrap_or(MacAddr::BROADCAST), &request);
 }
 
-/// Announces our address: a request for it that nobody has to answer. Spec: RFC 5227 §2.3.
+/// Announces our address: a request for it that needs no answer. Spec: RFC 5227 §2.3.
 pub(crate) fn announce<Io: PacketIo>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,

@@ -14,7 +14,7 @@ use crate::origin::Origin;
 use crate::originate::gtpu::{self, GtpuMessage};
 use crate::worker_state::WorkerState;
 
-/// What a command asks for.
+/// An Echo Request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EchoProbe {
     /// The GTP-U peer.
@@ -27,8 +27,8 @@ pub(crate) struct EchoProbe {
     pub tos: u8,
 }
 
-/// Sends an Echo Request, and tells when. What cannot be sent for want of a way, a buffer or the
-/// station's address is counted as lost; the control thread asks again.
+/// Sends an Echo Request, and reports when. Without egress, buffer or neighbor's address it is
+/// counted as lost; the control thread tries again.
 pub(crate) fn request<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

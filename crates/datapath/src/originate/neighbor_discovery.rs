@@ -38,7 +38,8 @@ impl AdvertisementTarget {
     }
 }
 
-/// Asks for the hardware address of `target`: its solicited-node group, or the station where it was.
+/// Requests the hardware address of `target`: from its solicited-node group, or from its last known
+/// address.
 pub(crate) fn solicit<Io: PacketIo>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,

@@ -1,4 +1,4 @@
-//! ARP: requests for our addresses are answered, what others tell is reported. Spec: RFC 826, 5227.
+//! ARP: requests for our addresses are answered, learned addresses are reported. Spec: RFC 826, 5227.
 
 use core::net::IpAddr;
 
@@ -17,7 +17,7 @@ use crate::worker_state::WorkerState;
 /// Handles a received ARP packet.
 ///
 /// # Errors
-/// `ArpMalformed` for what is no ARP about IPv4 over Ethernet, an unknown operation, or a sender
+/// `ArpMalformed` for ARP other than IPv4 over Ethernet, an unknown operation, or a sender
 /// that cannot be a station.
 pub(crate) fn handle<Io: PacketIo>(
     ctx: &StepContext<'_>,

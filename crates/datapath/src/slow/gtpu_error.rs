@@ -1,4 +1,4 @@
-//! What the sender of a GTP-U message is told about it: Error Indication for a TEID of no session,
+//! Errors to the sender of a GTP-U message: Error Indication for a TEID of no session,
 //! Supported Extension Headers Notification for an extension header that we do not know.
 //!
 //! Both go to the address that the message came from, to port 2152, and are written into its buffer.
@@ -38,7 +38,7 @@ const SUPPORTED: [ExtensionType; 7] = [
 const MESSAGE_MAX: usize = ERROR_INDICATION_LEN_MAX;
 const _: () = assert!(MESSAGE_MAX >= 12 + 2 + SUPPORTED.len());
 
-/// Tells the sender of the message in `buf`, unless there were too many to tell.
+/// Sends an error to the sender of the message in `buf`, within its limit.
 ///
 /// Errors: none; what cannot be sent is counted as lost.
 #[cold]
@@ -50,7 +50,7 @@ pub(super) fn send<Io: PacketIo>(
     buf: Io::Buf,
     error: GtpuError,
 ) {
-    // TEID zero names no tunnel, and nobody is told that it does not.
+    // TEID zero never names a tunnel: no error is sent.
     if error == GtpuError::TeidUnknown(Teid(0)) {
         return;
     }
@@ -64,7 +64,7 @@ pub(super) fn send<Io: PacketIo>(
     }
 }
 
-/// Who sent a GTP-U message.
+/// The sender of a GTP-U message.
 struct Sender {
     mac: MacAddr,
     addrs: IpAddrs,

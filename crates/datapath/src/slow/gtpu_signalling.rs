@@ -1,4 +1,4 @@
-//! GTP-U messages that need no answer: they are consumed and, where somebody should know, reported.
+//! GTP-U messages that need no answer: they are consumed and, if relevant, reported.
 //! Spec: TS 29.281 §7.2, §7.3.
 
 use adit_pktio::PacketBuf;
@@ -67,8 +67,8 @@ pub(super) fn handle<B: PacketBuf>(
 }
 
 /// Reports the response to a request of ours, whatever else arrives. It comes from the address and
-/// port that the request went to. Peers that no session sends to may be asked too; their responses
-/// are the control thread's to match. Spec: TS 29.281 §4.4.2.2, §7.2.2.
+/// port that the request went to. The control thread also probes peers that no session sends to;
+/// their responses are the control thread's to match. Spec: TS 29.281 §4.4.2.2, §7.2.2.
 fn handle_echo_response<B: PacketBuf>(
     ctx: &StepContext<'_>,
     limits: &mut SlowLimits,
@@ -88,7 +88,7 @@ fn handle_echo_response<B: PacketBuf>(
     report(state, event, may_report);
 }
 
-/// Tells when the sender of an Echo Request started, if that says so and sessions send to it.
+/// Reports the Recovery Time Stamp of an Echo Request, if it has one and sessions send to its sender.
 pub(super) fn on_echo<B: PacketBuf>(
     ctx: &StepContext<'_>,
     limits: &mut SlowLimits,
@@ -102,7 +102,7 @@ pub(super) fn on_echo<B: PacketBuf>(
     report(state, event, may_report);
 }
 
-/// Reports to the control thread what may be reported and leaves room for other events.
+/// Reports an event if `may_report`, and leaves room for other events; otherwise counts it as limited.
 pub(super) fn report<B: PacketBuf>(
     state: &mut WorkerState<B>,
     event: WorkerEvent,

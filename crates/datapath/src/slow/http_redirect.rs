@@ -30,13 +30,13 @@ use crate::slow::limiter::{RefillRate, TokenBucket};
 use crate::slow_queue::Redirected;
 use crate::worker_state::WorkerState;
 
-/// What we announce: no segment of the smallest IPv6 link is longer.
+/// The MSS that we announce: no segment of the smallest IPv6 link is longer.
 const MSS: u16 = 1220;
 
 /// Requests are read at once, and never filled up to this.
 const WINDOW: u16 = 16_384;
 
-/// What is in front of and behind the URL in an answer.
+/// The parts of an answer before and after the URL.
 const PAGE: [&[u8]; 2] = [
     b"HTTP/1.1 302 Found\r\nLocation: ",
     b"\r\nCache-Control: no-store\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -52,7 +52,7 @@ struct TcpPorts {
     server: u16,
 }
 
-/// What matters of a segment.
+/// The fields of a segment that the answer depends on.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     sequence: u32,
@@ -69,7 +69,7 @@ enum Content {
     Page,
 }
 
-/// What is answered.
+/// The answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reply {
     sequence: u32,
@@ -126,8 +126,8 @@ pub(super) fn answer<Io: PacketIo>(
     Ok(PuntReason::HttpRedirect)
 }
 
-/// Puts the answer in `buf` on the UE's downlink path. `None`, too, when the address that asked is
-/// another session's: a session without addresses of its own could have others flooded.
+/// Puts the answer in `buf` on the UE's downlink path. `None` also if the source address belongs to
+/// another session: a session without addresses of its own could flood others.
 fn egress_of<'v, B: PacketBuf>(
     ctx: &StepContext<'v>,
     buf: &mut B,
@@ -152,8 +152,8 @@ fn egress_of<'v, B: PacketBuf>(
     }
 }
 
-/// Our first sequence number of a connection. Nobody but the UE can send into it, so that a hash
-/// that depends on the session is secret enough. Spec: RFC 6528 §3.
+/// Our first sequence number of a connection. Only the UE can send into it, so a hash of the
+/// session is secret enough. Spec: RFC 6528 §3.
 fn initial_sequence(session: Seid, ip: &IpPacket, ports: TcpPorts) -> u32 {
     let mut hash = DefaultHasher::new();
     (session.0, ip.addrs.src(), ip.addrs.dst(), ports).hash(&mut hash);
@@ -166,7 +166,7 @@ fn page_len(url: &str) -> u32 {
 }
 
 /// What a server answers whose first sequence number is `first` and whose page has `page_len`
-/// octets. `None` where silence is right.
+/// octets. `None` if no answer is due.
 fn respond(segment: Segment, first: u32, page_len: u32) -> Option<Reply> {
     const ACK: u8 = TcpHeader::ACK;
     let has = |flag| segment.flags & flag != 0;

@@ -34,7 +34,7 @@ const _: () = assert!(MESSAGE_MAX >= icmp::ERROR_LEN_MAX);
 /// Sends `error` about the packet in `buf` to its sender, unless errors are not allowed about it or
 /// there were too many.
 ///
-/// Errors: none; what cannot be sent for want of a way, a session or room is counted as lost.
+/// Errors: none; an error without egress, session or room is counted as lost.
 #[cold]
 pub(super) fn send<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -50,7 +50,7 @@ pub(super) fn send<Io: PacketIo>(
         return;
     }
     let sender = error.ip.addrs.src();
-    // Where another UE sent the packet, the error turns round as the packet did.
+    // If another UE sent the packet, the error is switched locally as the packet was.
     let ue_network = match error.direction {
         Direction::Uplink => Some(error.network),
         Direction::Downlink => {
@@ -122,7 +122,7 @@ fn build<B: PacketBuf>(mut buf: B, error: &IcmpError, source: Option<IpAddr>) ->
     let ip = OwnIpHeader { src, dst, protocol, tos, payload_len };
     let header_len = ip.len();
     let quoted = len.checked_sub(8)?;
-    // The quoted octets already lie where they belong: only headers are put in front.
+    // The quoted octets are in place already: only headers are prepended.
     if !buf.truncate(quoted) {
         return None;
     }

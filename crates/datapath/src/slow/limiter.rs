@@ -1,11 +1,11 @@
-//! Token buckets that bound what one worker sends and reports because somebody else sent something.
+//! Token buckets for messages that one worker sends or reports because of received packets.
 
 use adit_types::Nanos;
 
 /// How fast a bucket fills, and how much it holds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RefillRate {
-    /// Time that one token takes to appear.
+    /// Time in which one token is earned.
     token: Nanos,
     /// Tokens of a full bucket.
     burst: u64,
@@ -17,7 +17,7 @@ impl RefillRate {
     /// and leave its value open.
     pub const USUAL: Self = Self { token: Nanos(1_000_000), burst: 50 };
 
-    /// What all strangers together are heard of at most: 100 messages a second.
+    /// For all strangers together: 100 messages a second.
     pub const STRANGERS: Self = Self { token: Nanos(10_000_000), burst: 20 };
 }
 
@@ -56,7 +56,7 @@ impl TokenBucket {
 /// senders share one.
 #[derive(Debug)]
 pub(crate) struct PeerBuckets {
-    /// By the position of the peer among all; a few peers share one where there are many.
+    /// By the position of the peer among all. With many peers, a few share one.
     known: Box<[TokenBucket]>,
     strangers: TokenBucket,
     rate_of_strangers: RefillRate,
@@ -82,7 +82,7 @@ impl PeerBuckets {
     }
 }
 
-/// What bounds the messages that one worker sends or reports because somebody else sent something.
+/// The limits of one worker for messages that others cause.
 #[derive(Debug)]
 pub(crate) struct SlowLimits {
     /// ICMP errors.

@@ -1,7 +1,7 @@
 //! The slow path: packets that need an answer, handled after the bursts of a step.
 //!
-//! At most `SLOW_PER_STEP_MAX` packets per step; further ones are dropped and counted. Nothing here
-//! survives the step. Answers are written into the buffer that asked.
+//! At most `SLOW_PER_STEP_MAX` packets per step; further ones are dropped and counted. No packet
+//! stays here beyond the step. An answer is written into the buffer of the request.
 
 mod arp;
 mod end_marker;
@@ -29,8 +29,8 @@ use crate::interfaces::VlanLink;
 use crate::slow_queue::{SlowPacket, SlowTask, SlowWork};
 use crate::worker_state::WorkerState;
 
-/// Handles everything that was queued during the step; `limits` bound what is sent about others'
-/// packets.
+/// Handles everything that was queued during the step; `limits` bound the messages that others
+/// cause.
 ///
 /// Shape:   drains `state.slow`; at most SLOW_PER_STEP_MAX packets.
 /// Cost:    not bounded by the fast path's budget; runs after its frames were transmitted.

@@ -1,4 +1,4 @@
-//! IPv6 neighbor discovery: solicitations for our addresses are answered, what others tell is
+//! IPv6 neighbor discovery: solicitations for our addresses are answered, learned addresses are
 //! reported. Spec: RFC 4861 §7.1, §7.2.
 
 use core::net::IpAddr;
@@ -18,7 +18,7 @@ use crate::slow::neighbor_report::{self, NeighborSighting};
 use crate::slow::outcome::frame_source;
 use crate::worker_state::WorkerState;
 
-/// A received message: where it came from, where its IP header begins, what that says.
+/// A received message: its link, and its IP header.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NdContext<'a> {
     pub link: &'a VlanLink,
@@ -30,7 +30,7 @@ pub(super) struct NdContext<'a> {
 /// Answers a solicitation and reports its sender.
 ///
 /// # Errors
-/// `NeighborMalformed` for what RFC 4861 §7.1.1 tells to discard.
+/// `NeighborMalformed` for messages to be discarded by RFC 4861 §7.1.1.
 pub(super) fn handle_solicitation<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -77,10 +77,10 @@ pub(super) fn handle_solicitation<Io: PacketIo>(
     Ok(PuntReason::NeighborDiscovery)
 }
 
-/// Reports what an advertisement tells.
+/// Reports the address in an advertisement.
 ///
 /// # Errors
-/// `NeighborMalformed` for what RFC 4861 §7.1.2 tells to discard.
+/// `NeighborMalformed` for messages to be discarded by RFC 4861 §7.1.2.
 pub(super) fn handle_advertisement<B: PacketBuf>(
     ctx: &StepContext<'_>,
     limits: &mut SlowLimits,

@@ -1,4 +1,4 @@
-//! What stations say about link-layer addresses, as far as the control thread must know it.
+//! Reports of link-layer addresses that stations announce.
 
 use core::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::context::StepContext;
 use crate::slow::limiter::SlowLimits;
 use crate::worker_state::WorkerState;
 
-/// A station's word about its link-layer address: as of [`WorkerEvent::NeighborLearned`].
+/// A link-layer address that a station announces; see [`WorkerEvent::NeighborLearned`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NeighborSighting {
     pub interface: InterfaceId,
@@ -20,16 +20,15 @@ pub(super) struct NeighborSighting {
     pub conflict: AddressConflict,
 }
 
-/// Reports what a station says about a neighbor that somebody sends to: its address while that is
-/// sought or doubted, and claims of another one at a bounded rate for each neighbor. The rest is no
-/// news.
+/// Reports a neighbor's address that is requested or doubted, and another address that a station
+/// claims, the latter at a limited rate per neighbor. Other announcements change nothing.
 pub(super) fn report<B: PacketBuf>(
     ctx: &StepContext<'_>,
     limits: &mut SlowLimits,
     state: &mut WorkerState<B>,
-    word: NeighborSighting,
+    sighting: NeighborSighting,
 ) {
-    let NeighborSighting { interface, addr, mac, solicited, conflict } = word;
+    let NeighborSighting { interface, addr, mac, solicited, conflict } = sighting;
     let Some(known) = ctx.view.neighbor(interface, addr) else { return };
     let event = WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict };
     let is_news = match known.mac {

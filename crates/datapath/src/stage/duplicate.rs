@@ -12,7 +12,7 @@ use crate::worker_state::WorkerState;
 /// Sends a copy of the packet in `buf` to every destination that its FAR duplicates to.
 ///
 /// A copy is forwarded as the packet would be, with parameters of its own, whatever becomes of the
-/// packet. One that cannot be made or sent is counted as lost, and the packet goes its way.
+/// packet. A copy that cannot be made or sent is counted as lost; the packet is not affected.
 ///
 /// Cost: copies the packet once per destination into a buffer of the worker's pool.
 /// Spec: TS 29.244 §5.2.1, §7.5.2.3 (Duplicating Parameters), §8.2.26 (DUPL).

@@ -1,5 +1,5 @@
-//! How the FAR forwards a packet: egress, outer header, redirection and fragmentation are planned first,
-//! then the packet is rewritten.
+//! How the FAR forwards a packet: egress, outer header, redirection and fragmentation are planned
+//! first, then the packet is rewritten.
 
 use core::net::IpAddr;
 
@@ -55,7 +55,7 @@ pub(super) fn plan_forwarding<'v>(
     ip: &IpPacket,
     matched: &Matched<'_>,
 ) -> Result<ForwardPlan<'v>, NotForwarded> {
-    // UE and CP function are on one link: neighbor discovery demands that nobody routed its packets.
+    // UE and CP function are on one link: neighbor discovery requires that its packets are not routed.
     let is_routed = !matched.is_of_cp_function();
     if is_routed && arrival.is_on_link {
         return Err(DropReason::IpAddressInvalid.into());
@@ -123,8 +123,8 @@ pub(super) fn finish<B: PacketBuf>(
     prepend_link(buf, interface, mac, if is_ipv4 { EtherType::IPV4 } else { EtherType::IPV6 })
 }
 
-/// The egress of a packet: to the FAR's tunnel, or to a data network by its destination `dst`. `None` if
-/// the FAR names neither. Packets to other UEs were switched before.
+/// The egress of a packet: to the FAR's tunnel, or to a data network by its destination `dst`.
+/// `None` if the FAR names neither. Packets to other UEs were switched before.
 #[inline]
 fn find_egress<'v>(
     ctx: &StepContext<'v>,
@@ -150,7 +150,7 @@ fn find_egress<'v>(
     }
 }
 
-/// Why nothing leads from a FAR to `dst`.
+/// Why a FAR has no egress to `dst`.
 #[cold]
 fn no_egress_reason(ctx: &StepContext<'_>, matched: &Matched<'_>, dst: IpAddr) -> DropReason {
     let is_routed = matched.far.outer_header_creation().is_none();
@@ -240,8 +240,8 @@ fn marking_of_far(matched: &Matched<'_>) -> Option<PduSessionContainer> {
     sharing.find_map(|other| marking(rules, other))
 }
 
-/// Compares what leaves with the MTU. Returns what fits where the packet is to be divided; senders
-/// that forbid it are told.
+/// Compares the packet that leaves with the MTU. Returns the length of fragments if it is to be
+/// fragmented. If it must not be, its sender gets an ICMP error.
 ///
 /// Spec: RFC 1191 §4; RFC 8201 §4.
 #[inline]

@@ -21,8 +21,8 @@ use crate::worker_state::WorkerState;
 /// Fragments that one packet is divided into at most.
 const FRAGMENTS_MAX: usize = BURST_MAX;
 
-/// Sends the packet in `buf` as fragments of at most `course.divided_to` octets. Fragments of a copy are
-/// counted as copies.
+/// Sends the packet in `buf` as fragments of at most `course.divided_to` octets. Fragments of a
+/// copy are counted as copies.
 ///
 /// Cost:   a copy of every fragment but the first into a buffer of the worker's pool.
 /// Errors: none; `FragmentNoBuffer` without buffers, `PacketTooBig` for what cannot be divided.

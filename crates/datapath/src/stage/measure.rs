@@ -29,7 +29,7 @@ impl<'v> UsageMeter<'v> {
     }
 
     /// Counts a packet that QERs and FAR let pass, unless a quota stops it. URRs whose quota is
-    /// used up do not count what their quota action forwards, but what they exempt from it.
+    /// used up do not count packets that their quota action forwards, only packets exempt from it.
     ///
     /// # Errors
     /// `QuotaExhausted`, or why the FAR of the quota action drops.
@@ -58,7 +58,7 @@ impl<'v> UsageMeter<'v> {
                 None => Err(DropReason::QuotaExhausted),
             };
             if let Err(reason) = admitted {
-                // What is to be buffered counts when it is released.
+                // Buffered packets count when they are released.
                 if !matched.far.buffers() || reason != DropReason::FarDrop {
                     self.count_dropped(matched, direction, bytes, events, tally);
                 }
@@ -71,7 +71,7 @@ impl<'v> UsageMeter<'v> {
         Ok(())
     }
 
-    /// Counts a packet that a closed gate stopped, where it counts.
+    /// Counts a packet that gates or rates stopped, for URRs that measure before QoS enforcement.
     #[cold]
     pub fn count_gated(
         &self,
@@ -165,7 +165,7 @@ impl<'v> UsageMeter<'v> {
         self.usage.update_countable(urr);
     }
 
-    /// A packet met a used-up quota. One that was never more than zero is told here.
+    /// Reports a used-up quota that a packet met. Only a quota of zero was not reported before.
     #[cold]
     fn stop(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut StepTally) {
         if !urr.stopped {
@@ -173,7 +173,7 @@ impl<'v> UsageMeter<'v> {
         }
     }
 
-    /// Tells once per generation; again with the next packet when the ring is full.
+    /// Reports a mark once per generation; with a full ring, again with the next packet.
     #[inline]
     fn report(
         &self,

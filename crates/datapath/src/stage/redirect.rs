@@ -1,7 +1,8 @@
 //! FARs that redirect: packets get another far side, or are answered by the slow path.
 //!
-//! Nothing is remembered. An address replaces the destination in uplink and the source in downlink:
-//! a connection works when the FAR of the answers names the address that the UE sent to.
+//! There is no state per connection. An address replaces the destination in uplink and the source
+//! in downlink: a connection works when the FAR of the answers names the address that the UE sent
+//! to.
 //! Spec: TS 29.244 §7.5.2.3, §8.2.20; RFC 1624.
 
 use core::net::IpAddr;
@@ -29,7 +30,7 @@ pub(super) struct RedirectTarget {
 }
 
 impl RedirectTarget {
-    /// What becomes of the addresses of a packet in `direction`.
+    /// The addresses that a packet in `direction` gets.
     ///
     /// # Errors
     /// `RedirectUnmatched` without an address of the packet's family.

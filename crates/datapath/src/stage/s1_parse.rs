@@ -1,7 +1,8 @@
-//! First stage: what is this packet, and which way does it take?
+//! First stage: what is this packet, and which lane does it take?
 //!
-//! G-PDUs to our addresses on GTP-U interfaces go to the tunneled lane, plain IP on a link towards the data network to
-//! a downlink lane, packets that need an answer to the slow queue; the rest is dropped by name.
+//! G-PDUs to our addresses on GTP-U interfaces go to the tunneled lane, plain IP from a data
+//! network to a downlink lane, packets that need an answer to the slow queue. Others are dropped,
+//! each by its reason.
 
 use core::net::IpAddr;
 
@@ -27,15 +28,15 @@ enum Parsed {
     Tunneled(PacketArrival),
     /// A user packet from the data network.
     Plain(PacketArrival, IpPacket),
-    /// Something that the slow path looks at.
+    /// A packet for the slow path.
     Slow(LinkId, SlowTask),
-    /// Housekeeping that needs nothing.
+    /// A protocol message that needs no action.
     Punt(PuntReason),
-    /// Nothing for us.
+    /// A packet to be dropped.
     Drop(DropReason),
-    /// Part of a tunnel packet, which is looked at when it is whole.
+    /// A fragment of a tunnel packet, which is parsed when it is whole.
     Fragment(InterfaceSet, u8, IpPacket),
-    /// GTP-U with an extension header that must be understood; its sender is told.
+    /// GTP-U with an extension header that must be understood; its sender is notified.
     UnknownExtension,
 }
 
@@ -122,7 +123,7 @@ fn parse<B: PacketBuf>(buf: &B, port: PortLinks<'_>, tally: &mut StepTally) -> P
     }
 }
 
-/// Counts a frame whose interface no address tells on the first interface of its link.
+/// Counts a frame without an address of ours on the first interface of its link.
 #[cold]
 fn count_unaddressed(link: &VlanLink, len: usize, tally: &mut StepTally) {
     if let Some(first) = link.first() {
@@ -130,9 +131,7 @@ fn count_unaddressed(link: &VlanLink, len: usize, tally: &mut StepTally) {
     }
 }
 
-/// Reads the IP header behind the MAC header.
-///
-/// The port's verdict on the IPv4 header checksum is taken where it has one.
+/// Reads the IP header. The IPv4 header checksum is verified unless the port did.
 #[inline]
 fn parse_l3(frame: &Frame, bytes: &[u8], checksum: RxChecksum) -> Result<IpPacket, DropReason> {
     let is_ipv4 = frame.ether_type == EtherType::IPV4;
@@ -210,7 +209,7 @@ fn parse_local(
     }
 }
 
-/// Part of a packet to one of our own addresses: only those of tunnels are put together.
+/// A fragment to one of our addresses: only fragments of tunnel packets are joined.
 #[cold]
 fn parse_local_fragment(frame: &Frame, interface: &Interface, ip: &IpPacket) -> Parsed {
     match interface.role.is_gtpu() && ip.may_carry(protocol::UDP) {
@@ -219,7 +218,7 @@ fn parse_local_fragment(frame: &Frame, interface: &Interface, ip: &IpPacket) -> 
     }
 }
 
-/// A UDP datagram to one of our own addresses: GTP-U, or nothing that we serve.
+/// A UDP datagram to one of our addresses: GTP-U, or dropped.
 ///
 /// Over IPv4 the UDP checksum is not verified: what it protects is checked by the header checksum,
 /// length, version and inner checksums. Over IPv6 it is the only protection of the addresses, and is
@@ -275,7 +274,7 @@ fn parse_udp(
     Parsed::Tunneled(arrival)
 }
 
-/// Nobody is told about what tells of errors itself: two nodes would never end.
+/// Error messages are not answered: two nodes would answer each other forever.
 #[cold]
 fn unknown_extension(message_type: GtpuMessageType) -> Parsed {
     match message_type {

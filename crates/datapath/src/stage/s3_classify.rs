@@ -1,4 +1,4 @@
-//! Third stage: which rules treat the packet?
+//! Third stage: which rules apply to the packet?
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -72,8 +72,8 @@ const NO_PAYLOAD: IpPacket = IpPacket {
     flow_label: 0,
 };
 
-/// Parses the payload of a tunnel: IPv4 or IPv6. The session is known here, so that the type of a session
-/// can choose another payload.
+/// Parses the payload of a tunnel: IPv4 or IPv6. The session is known here, so that the type of a
+/// session can choose another payload.
 ///
 /// # Errors
 /// `InnerMalformed` and the other reasons of its headers; `IpAddressInvalid`.
@@ -108,7 +108,7 @@ fn classify<'v, S: LaneKind>(
         true => find_on_link(rules, packet, arrival, ip, ingress)?,
     };
     let removal = matched.pdr.outer_header_removal;
-    // What is dropped keeps its outer header.
+    // Dropped packets keep their outer header.
     if arrival.outer.fits(removal) || S::IS_TUNNELED && drops(matched.far) {
         return Ok(matched);
     }
@@ -124,9 +124,9 @@ fn drops(far: &PublishedFar) -> bool {
     far.action.contains(ApplyAction::DROP)
 }
 
-/// Anti-spoofing: a UE sends from its own addresses only, and what another user plane function or
-/// the CP function sends to a UE goes to one of them. Data that the RAN sends back to be forwarded
-/// are of the UE, in whichever direction. What the CP function sends to a network is its own.
+/// Anti-spoofing: a UE sends from its own addresses only, and packets of another UPF or of the CP
+/// function to a UE go to one of them. Packets that the RAN sends back to be forwarded are from or
+/// to the UE. Packets of the CP function to a network are its own.
 #[inline]
 fn check_ue(rules: &PublishedRules, ingress: Ingress, ip: &IpPacket) -> Result<(), DropReason> {
     use SourceInterface::{Access, CpFunction};
@@ -143,7 +143,8 @@ fn check_ue(rules: &PublishedRules, ingress: Ingress, ip: &IpPacket) -> Result<(
 }
 
 /// [`find_pdr`] for a packet with addresses that routers do not forward: it travels between UE and
-/// CP function, or nowhere. Addresses of it that routers do forward are the UE's, as of others.
+/// CP function, or is dropped. If its other address is forwardable, that is checked as in other
+/// packets.
 ///
 /// # Errors
 /// `IpAddressInvalid` unless PDR or FAR is about the CP function; `UeSourceSpoofed`; `UeUnknown`.
@@ -174,7 +175,7 @@ fn ue_addr(direction: Direction, ip: &IpPacket) -> IpAddr {
     }
 }
 
-/// Where a packet comes from, as PDRs see it.
+/// The source of a packet, for PDRs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ingress {
     /// A tunnel of such packets.
@@ -278,12 +279,12 @@ fn matches_headers(
         && rules.matches_ue(pdr, ue)
 }
 
-/// The packet behind the UDP or IP header that `removal` takes off: its offset in `packet`, of
+/// The packet behind the UDP or IP header that `removal` removes: its offset in `packet`, of
 /// which `ip` is the header, and its own header.
 ///
 /// # Errors
 /// `OuterHeaderMismatch` when the packet does not have this header; `OuterFragment`;
-/// `UdpMalformed`; `InnerMalformed` when no IP packet is behind it.
+/// `UdpMalformed`; `InnerMalformed` if no IP packet follows.
 /// Spec: TS 29.244 §8.2.64.
 #[cold]
 fn inner_packet(
@@ -329,7 +330,7 @@ fn inner_packet(
     Ok((ip.payload_offset.saturating_add(header), inner))
 }
 
-/// What SDF filters see of `packet`; of a later fragment, what they saw of the first one.
+/// The fields of `packet` for SDF filters; ports of a later fragment are those of the first one.
 #[inline]
 pub(crate) fn selector(packet: &[u8], arrival: &PacketArrival, ip: &IpPacket) -> FlowSelector {
     let mut tuple = five_tuple(packet, ip);

@@ -13,7 +13,8 @@ use crate::stage::admit::{admit, stop_verdict};
 use crate::stage::measure::UsageMeter;
 use crate::tally::StepTally;
 
-/// Drops packets that a QER's gate or rate or the FAR's action stops, and diverts packets to be buffered.
+/// Drops packets that a QER's gate or rate or the FAR's action stops, and diverts packets to be
+/// buffered.
 ///
 /// Shape:   reads `sessions` and `ips`, and turns `verdicts[0..n]` from `Pass` into `Drop` or
 ///          `Divert`. n ≤ BURST_MAX.

@@ -1,4 +1,4 @@
-//! Fifth stage: measure what the session uses, and stop what its packet rates and quotas do not cover.
+//! Fifth stage: measure usage, and stop packets beyond packet rates and quotas.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PacketRateMeter};
@@ -17,12 +17,12 @@ use crate::tally::StepTally;
 ///
 /// Shape:   reads `sessions` and `ips[0..n]`; may turn `verdicts` from `Pass` to `Drop`, to
 ///          `Divert`, or to another FAR. n ≤ BURST_MAX.
-/// Cost:    one cache line per packet and URR, asked for in `s2_lookup` and `s4_enforce`; a URR in a
+/// Cost:    one cache line per packet and URR, prefetched in `s2_lookup` and `s4_enforce`; a URR in a
 ///          credit pool reads the lines of all its members. No allocation, no clock.
-/// Units:   octets of the inner IP packet, without outer headers and padding. What the network
-///          loses behind this stage (TTL, MTU, neighbor) is counted.
-/// Spec:    TS 29.244 §8.2.63 (packet rate), §5.2.2.2 (volume is measured on the user's packet; packets pass while the
-///          quota is not used up, so the last one may exceed it).
+/// Units:   octets of the inner IP packet, without outer headers and padding. Packets that
+///          later stages drop (TTL, MTU, neighbor) are counted.
+/// Spec:    TS 29.244 §8.2.63 (packet rate), §5.2.2.2 (volume is measured on the user's packet;
+///          packets pass while the quota is not used up, so the last one may exceed it).
 /// Threads: the counters belong to this worker, which owns the session.
 pub(crate) fn s5_account<B: PacketBuf, S: LaneKind>(
     ctx: &StepContext<'_>,
