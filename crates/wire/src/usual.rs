@@ -471,8 +471,8 @@ pub fn usual_dst(packet: &[u8], is_v6: bool) -> Option<IpAddr> {
 #[inline(always)]
 pub fn emit_usual_link(
     header: &mut [u8; EthernetHeader::LEN],
-    dst: MacAddr,
-    src: MacAddr,
+    dst: &MacAddr,
+    src: &MacAddr,
     is_v6: bool,
 ) {
     let ether_type = select_unpredictable(is_v6, IPV6, IPV4);

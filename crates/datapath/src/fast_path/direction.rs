@@ -3,25 +3,17 @@
 use adit_pktio::PacketBuf;
 use adit_rules::{FAST_RULE_URRS_MAX, FastRuleUe};
 use adit_tables::{CountableUsage, FastRuleLine, TablesView, UeTable};
-use adit_types::{Direction, InterfaceId, InterfaceSet, SessionIndex};
+use adit_types::{Direction, InterfaceId, SessionIndex};
 use adit_wire::ethernet::EthernetHeader;
 use adit_wire::{UsualTunnel, decrement_usual_hops, emit_usual_link};
 
-use super::hop::HopCache;
+use super::burst::BurstContext;
 use super::packet::FastPacket;
-use super::rates::{RateContext, pass_rates};
+use super::rates::pass_rates;
 use super::recognize::{is_forwardable, v4};
 use super::ticket::QueueTicket;
 use crate::context::StepContext;
 use crate::interfaces::{TxLink, UsualLink};
-
-/// What the packets of one direction of a burst share.
-pub(super) struct BurstContext<'v, 'l> {
-    /// The interface that they arrived on.
-    pub arrival: InterfaceSet,
-    pub hops: HopCache<'v>,
-    pub rates: RateContext<'l>,
-}
 
 /// What the loop over a burst knows of a packet.
 #[derive(Clone, Copy)]
@@ -107,21 +99,22 @@ impl FastDirection for FastUplink {
         if !is_from_ue || !rule.matches_uplink(burst.arrival, packet.teid, packet.qfi) {
             return None;
         }
-        let hop = burst.hops.towards_block(ctx, rule.egress(), packet, is_v6, buf)?;
+        let hop = burst.hop_to_block(ctx, rule.egress(), packet, is_v6, buf)?;
         let usage = countable_usage(ctx, rule, packet)?;
         if packet.len > hop.tx_link.mtu_bytes {
             return None;
         }
-        let ticket = match is_unlimited {
-            true => QueueTicket::NONE,
-            false => pass_rates(ctx, Self::DIRECTION, rule, packet, &mut burst.rates)?,
+        let ticket = if is_unlimited {
+            QueueTicket::NONE
+        } else {
+            pass_rates(ctx, Self::DIRECTION, rule, packet, burst)?
         };
         let received_len = buf.data_len();
         let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
         let frame = buf.replace_front(cut, EthernetHeader::LEN, keep)?;
         let frame_len = frame.len();
         let (header, ip) = frame.split_first_chunk_mut::<{ EthernetHeader::LEN }>()?;
-        emit_usual_link(header, hop.mac, hop.tx_link.mac, is_v6);
+        emit_usual_link(header, &hop.mac, &hop.tx_link.mac, is_v6);
         decrement_usual_hops(ip, is_v6);
         count_packet(ctx, Self::DIRECTION, rule, usage, packet);
         Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len, ticket })
@@ -163,7 +156,7 @@ impl FastDirection for FastDownlink {
         if !rule.matches_downlink(burst.arrival, packet.ue_key, is_v6) {
             return None;
         }
-        let hop = burst.hops.at(ctx, rule.next_hop())?;
+        let hop = burst.hop_to(ctx, rule.next_hop())?;
         let outer = hop.tx_link.outer.as_ref()?;
         let usage = countable_usage(ctx, rule, packet)?;
         let (teid, dst) = rule.tunnel();
@@ -172,9 +165,10 @@ impl FastDirection for FastDownlink {
         if tunnel.ip_len(packet.len)? > hop.tx_link.mtu_bytes {
             return None;
         }
-        let ticket = match is_unlimited {
-            true => QueueTicket::NONE,
-            false => pass_rates(ctx, Self::DIRECTION, rule, packet, &mut burst.rates)?,
+        let ticket = if is_unlimited {
+            QueueTicket::NONE
+        } else {
+            pass_rates(ctx, Self::DIRECTION, rule, packet, burst)?
         };
         let received_len = buf.data_len();
         let headers_len = tunnel.headers_len();

@@ -9,9 +9,9 @@
 //! The passes over a burst: recognize, look up sessions, hand off packets of other workers, select
 //! rules by SDF filters, rewrite, send. Each pass prefetches the cache lines that the next one reads.
 
+mod burst;
 mod direction;
 mod family;
-mod hop;
 mod packet;
 mod rates;
 mod recognize;
@@ -22,14 +22,14 @@ mod ticket;
 use core::mem;
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_tables::{TablesView, UeTable};
-use adit_types::{Direction, InterfaceId, InterfaceSet, PortId, SessionIndex};
+use adit_tables::{FastRuleSlot, TablesView, UeTable};
+use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 
-use self::direction::{BurstContext, FastDirection, FastDownlink, FastUplink, PacketTraits};
+use self::burst::BurstContext;
+use self::direction::{FastDirection, FastDownlink, FastUplink, PacketTraits};
 use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
-use self::hop::HopCache;
 use self::packet::FastPacket;
-use self::rates::{RateContext, join_queue, prefetch_queues};
+use self::rates::{join_queue, prefetch_queues};
 use self::recognize::{recognize_all, recognize_mixed};
 use self::select::select_rules;
 use self::send::{FastFrames, send_all, send_some};
@@ -38,6 +38,7 @@ use crate::columns::BurstColumn;
 use crate::context::StepContext;
 use crate::handoff::Handoff;
 use crate::interfaces::{TxLink, UsualLink};
+use crate::shaping::Shaping;
 use crate::tally::StepTally;
 use crate::worker_state::WorkerState;
 
@@ -281,13 +282,8 @@ fn rewrite_all<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     let WorkerState { buffering, shaping, .. } = state;
     let is_shaping = shaping.may_hold_packets();
     let is_shared = !ctx.view.aggregates().is_empty();
-    let contended = shaping.queues.contended();
-    let mut burst = BurstContext {
-        arrival: InterfaceSet::only(arrival),
-        hops: HopCache::new(),
-        rates: RateContext { leases: &mut shaping.leases, contended },
-    };
-    let queues = &shaping.queues;
+    let Shaping { queues, leases, .. } = shaping;
+    let mut burst = BurstContext::new(arrival, leases, queues.contended());
     let mut left = BurstColumn::<SessionIndex>::new();
     // Some packets are not usual, or packets of their sessions are buffered or were left to the
     // stages.
@@ -299,14 +295,18 @@ fn rewrite_all<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
             && (!packet.is_usual
                 || left.contains(&packet.session)
                 || buffering.has_packets_of(packet.session));
-        let rule = if takes_stages { None } else { packet.rule() };
+        let rule = match (takes_stages, packet.selected) {
+            (true, _) => None,
+            (false, None) => packet.slot.and_then(FastRuleSlot::read),
+            (false, Some(selected)) => Some(selected.fast_rule()),
+        };
         let rewritten = rule.and_then(|rule| {
             let is_unlimited = rule.meters() == 0 && !is_shared;
-            if is_shaping && !is_unlimited {
-                let ticket = QueueTicket::of(&rule);
-                if !join_queue(queues, D::DIRECTION, ticket, packet) {
-                    return None;
-                }
+            if is_shaping
+                && !is_unlimited
+                && !join_queue(queues, D::DIRECTION, QueueTicket::of(&rule), packet)
+            {
+                return None;
             }
             let traits = PacketTraits { is_v6: F::is_v6(packet), is_unlimited };
             D::rewrite(ctx, &rule, packet, traits, &mut burst, buf)
@@ -319,13 +319,13 @@ fn rewrite_all<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
             continue;
         };
         packet.tx_link = rewritten.tx_link.id;
-        if rewritten.ticket != QueueTicket::NONE {
+        if !rewritten.ticket.is_none() {
             packet.ticket = rewritten.ticket;
             any_queued = true;
         }
         received_bytes += rewritten.received_len;
         sent_bytes += rewritten.frame_len;
     }
-    let only_link = burst.hops.only_link().filter(|_| !any_queued && left.is_empty());
+    let only_link = burst.only_link().filter(|_| !any_queued && left.is_empty());
     RewrittenBurst { received_bytes, sent_bytes, left: left.len(), only_link }
 }

@@ -66,8 +66,7 @@ impl FastPacket<'static> {
 
 impl<'v> FastPacket<'v> {
     /// Its fast rule; `None` without one, and while the control thread writes it.
-    #[inline(always)]
-    // PERF: once per packet.
+    #[inline]
     pub fn rule(&self) -> Option<FastRuleLine<'v>> {
         match self.selected {
             None => self.slot.and_then(FastRuleSlot::read),

@@ -2,24 +2,16 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::{Excess, Guarantee};
-use adit_shaper::RateSet;
-use adit_tables::{FastRuleLine, Leases, MeterPair, TablesView, prefetch};
+use adit_tables::{FastRuleLine, MeterPair, TablesView, prefetch};
 use adit_types::{Direction, Nanos};
 
 use super::FastPackets;
+use super::burst::BurstContext;
 use super::packet::FastPacket;
 use super::ticket::QueueTicket;
 use crate::aggregates::{Sharing, arriving};
 use crate::context::StepContext;
 use crate::shaping::{Shaping, ShapingQueues};
-
-/// The shared rates of a burst.
-pub(super) struct RateContext<'l> {
-    /// Octets leased from shared rates.
-    pub leases: &'l mut Leases,
-    /// Shared rates that packets wait for.
-    pub contended: RateSet,
-}
 
 /// Prefetches the queues that packets may have to join.
 #[inline(never)]
@@ -63,17 +55,17 @@ pub(super) fn pass_rates(
     direction: Direction,
     rule: &FastRuleLine<'_>,
     packet: &FastPacket<'_>,
-    rates: &mut RateContext<'_>,
+    burst: &mut BurstContext<'_, '_>,
 ) -> Option<QueueTicket> {
     if !ctx.view.aggregates().is_empty() {
-        return pass_shared(ctx, direction, rule, packet, rates);
+        return pass_shared(ctx, direction, rule, packet, burst);
     }
     let which = rule.meters();
     if which == 0 {
         return Some(QueueTicket::NONE);
     }
     let pair = ctx.view.meter_pair(packet.session, direction)?;
-    if packet.ticket == QueueTicket::NONE && pair.pass(which, ctx.now, packet.len) {
+    if packet.ticket.is_none() && pair.pass(which, ctx.now, packet.len) {
         return Some(QueueTicket::NONE);
     }
     queue_or_drop(pair, which, ctx.now, packet.ticket.or(QueueTicket::of(rule)))
@@ -97,25 +89,25 @@ fn pass_shared(
     direction: Direction,
     rule: &FastRuleLine<'_>,
     packet: &FastPacket<'_>,
-    rates: &mut RateContext<'_>,
+    burst: &mut BurstContext<'_, '_>,
 ) -> Option<QueueTicket> {
     let which = rule.meters();
     let ticket = packet.ticket.or(QueueTicket::of(rule));
     let sharing = Sharing { slice: rule.slice(), guarantee: Guarantee::Nothing };
     let pair = ctx.view.meter_pair(packet.session, direction)?;
     let queue = || pair.can_wait(which, ctx.now).then_some(ticket);
-    if packet.ticket != QueueTicket::NONE {
+    if !packet.ticket.is_none() {
         return queue();
     }
     if !rule.is_guaranteed()
         && let Err(closed) =
-            sharing.check_open(ctx, rates.leases, direction, arriving(rates.contended))
+            sharing.check_open(ctx, burst.leases, direction, arriving(burst.contended))
     {
         return if closed.excess == Excess::Shaped { queue() } else { None };
     }
     if !pair.pass(which, ctx.now, packet.len) {
         return queue();
     }
-    sharing.charge(ctx, rates.leases, direction, packet.len);
+    sharing.charge(ctx, burst.leases, direction, packet.len);
     Some(QueueTicket::NONE)
 }

@@ -7,7 +7,6 @@ use adit_pktio::{Burst, PacketBuf, PacketIo};
 use super::FastPackets;
 use super::direction::FastDirection;
 use super::packet::FastPacket;
-use super::ticket::QueueTicket;
 use crate::context::StepContext;
 use crate::interfaces::TxLink;
 use crate::origin::Origin;
@@ -40,7 +39,7 @@ pub(super) fn send_some<Io: PacketIo, D: FastDirection>(
             staying.push(buf);
             continue;
         };
-        if packet.ticket != QueueTicket::NONE {
+        if !packet.ticket.is_none() {
             let key = packet.ticket.key(packet.session, D::DIRECTION);
             let frame = ReadyFrame::new(buf, tx_link.target());
             let WorkerState { shaping, tally, .. } = &mut *state;
@@ -96,7 +95,7 @@ fn take_back<B: PacketBuf, D: FastDirection>(
     state: &mut WorkerState<B>,
 ) -> usize {
     let leaves = |packet: &&FastPacket<'_>| {
-        packet.is_usual && packet.tx_link == tx_link.id && packet.ticket == QueueTicket::NONE
+        packet.is_usual && packet.tx_link == tx_link.id && packet.ticket.is_none()
     };
     let sent = packets.iter().filter(leaves).count().saturating_sub(refused.len());
     let mut bytes = 0;

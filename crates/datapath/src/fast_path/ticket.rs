@@ -32,6 +32,12 @@ impl QueueTicket {
     /// The packet leaves at once.
     pub const NONE: Self = Self(0);
 
+    /// True for [`QueueTicket::NONE`].
+    #[inline]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
     /// The ticket of packets of a fast rule.
     #[inline]
     pub fn of(rule: &FastRuleLine<'_>) -> Self {

@@ -1,7 +1,11 @@
-//! The next hops of a burst: most packets share one, so each family remembers the last.
+//! What the packets of a burst share: their arrival, next hops and shared rates.
+//!
+//! Most packets share a next hop, so each family remembers the last one.
 
 use adit_pktio::PacketBuf;
-use adit_types::{InterfaceSet, MacAddr, NextHopIndex};
+use adit_shaper::RateSet;
+use adit_tables::Leases;
+use adit_types::{InterfaceId, InterfaceSet, MacAddr, NextHopIndex};
 use adit_wire::usual_dst;
 
 use super::packet::FastPacket;
@@ -18,20 +22,35 @@ pub(super) struct ResolvedHop<'v> {
 /// What leads to no hop.
 const NO_HOP: u64 = u64::MAX;
 
-/// The last hop of each family, by what led there.
-pub(super) struct HopCache<'v> {
+/// What the packets of one direction of a burst share.
+pub(super) struct BurstContext<'v, 'l> {
+    /// The interface that they arrived on.
+    pub arrival: InterfaceSet,
+    /// The last hop of each family, by what led there.
     hops: [(u64, Option<ResolvedHop<'v>>); 2],
     /// The link of the last hop.
     tx_link: Option<&'v TxLink>,
     /// All hops had that link.
     is_one_link: bool,
+    /// Octets leased from shared rates.
+    pub leases: &'l mut Leases,
+    /// Shared rates that packets wait for.
+    pub contended: RateSet,
 }
 
-impl<'v> HopCache<'v> {
-    /// No hop.
+impl<'v, 'l> BurstContext<'v, 'l> {
+    /// A burst that arrived on `arrival`.
     #[inline(always)]
-    pub fn new() -> Self {
-        Self { hops: [(NO_HOP, None); 2], tx_link: None, is_one_link: true }
+    // PERF: once per burst, in place.
+    pub fn new(arrival: InterfaceId, leases: &'l mut Leases, contended: RateSet) -> Self {
+        Self {
+            arrival: InterfaceSet::only(arrival),
+            hops: [(NO_HOP, None); 2],
+            tx_link: None,
+            is_one_link: true,
+            leases,
+            contended,
+        }
     }
 
     /// The link of all hops, if it was the same one.
@@ -43,7 +62,7 @@ impl<'v> HopCache<'v> {
     /// The hop of an uplink packet towards the data networks of the interfaces `within`.
     // PERF: once per uplink packet.
     #[inline(always)]
-    pub fn towards_block<B: PacketBuf>(
+    pub fn hop_to_block<B: PacketBuf>(
         &mut self,
         ctx: &StepContext<'v>,
         within: InterfaceSet,
@@ -54,7 +73,7 @@ impl<'v> HopCache<'v> {
         let key = u64::from(packet.network_block) << 32 | u64::from(within.0);
         match self.hops[usize::from(is_v6)] {
             (known, Some(hop)) if known == key => Some(hop),
-            _ => self.find(ctx, within, packet, buf.data()),
+            _ => self.find_hop(ctx, within, packet, buf.data()),
         }
     }
 
@@ -62,7 +81,7 @@ impl<'v> HopCache<'v> {
     /// leads to the whole block. Packets to another UE take the stages, which switch them locally.
     #[cold]
     #[inline(never)]
-    fn find(
+    fn find_hop(
         &mut self,
         ctx: &StepContext<'v>,
         within: InterfaceSet,
@@ -87,7 +106,11 @@ impl<'v> HopCache<'v> {
     /// The hop `index` of a downlink packet.
     // PERF: once per downlink packet.
     #[inline(always)]
-    pub fn at(&mut self, ctx: &StepContext<'v>, index: NextHopIndex) -> Option<ResolvedHop<'v>> {
+    pub fn hop_to(
+        &mut self,
+        ctx: &StepContext<'v>,
+        index: NextHopIndex,
+    ) -> Option<ResolvedHop<'v>> {
         let key = u64::from(index.0);
         match self.hops[0] {
             (known, Some(hop)) if known == key => Some(hop),
