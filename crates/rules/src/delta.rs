@@ -1,4 +1,4 @@
-//! A change of the data plane: what `session` commits and the publisher carries out.
+//! A change of the data plane: `session` commits it, a data plane applies it.
 
 use core::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ pub enum SessionKey {
 }
 
 impl SessionKey {
-    /// The key under which packets to `prefix` are found in `domain`: that of an address where the
+    /// The key under which packets to `prefix` are found in `domain`: that of an address if the
     /// prefix is as long as one.
     #[must_use]
     pub fn of_prefix(domain: DomainId, prefix: IpPrefix) -> Self {
@@ -66,7 +66,8 @@ pub enum KeyChange {
     Remove(SessionKey),
 }
 
-/// The whole change of one PFCP session. Applied whole: a packet sees the rules before or after it.
+/// The whole change of one PFCP session. It is applied as a whole: a packet sees the rules before
+/// or after it.
 ///
 /// Keys and rules were checked against every capacity before; applying a delta cannot fail.
 #[derive(Debug, Clone, PartialEq, Eq)]

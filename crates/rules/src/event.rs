@@ -1,4 +1,4 @@
-//! What workers tell the control thread, and what it asks them to do besides running rules.
+//! Events from workers to the control thread, and commands from it to them.
 
 use core::net::IpAddr;
 
@@ -8,7 +8,8 @@ use adit_types::{
     InterfaceId, InterfaceSet, MacAddr, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid, UsageSlot,
 };
 
-/// Worker → control thread, over a bounded ring; overflow is counted, never waited for.
+/// Worker → control thread, over a bounded ring. A worker counts what the ring does not take; it
+/// never waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerEvent {
     /// A packet waits for the link-layer address of this on-link destination.
@@ -18,7 +19,7 @@ pub enum WorkerEvent {
         /// The destination or gateway.
         addr: IpAddr,
     },
-    /// A neighbor told its link-layer address.
+    /// A neighbor announced its link-layer address, or answered with it.
     NeighborLearned {
         /// The interface on whose link the neighbor is.
         interface: InterfaceId,
@@ -26,20 +27,20 @@ pub enum WorkerEvent {
         addr: IpAddr,
         /// The neighbor's link-layer address.
         mac: MacAddr,
-        /// It answered our question; false when it asked or announced by itself.
+        /// True if it answered our solicitation.
         solicited: bool,
-        /// What becomes of a known address that differs.
+        /// What happens to a known address that differs.
         conflict: AddressConflict,
     },
-    /// A GTP-U peer told that it does not know a TEID of ours. Spec: TS 29.281 §7.3.1.
+    /// A GTP-U peer does not know a TEID that we send to. Spec: TS 29.281 §7.3.1.
     ErrorIndication {
         /// The peer.
         peer: IpAddr,
         /// The TEID that the peer does not know.
         teid: Teid,
     },
-    /// Counters of a URR reached a limit that its entry names. Once per limit and generation and
-    /// worker; the control thread reads the counters, which say what really was reached.
+    /// Counters of a URR reached a limit of its entry. Sent once per limit, generation and worker;
+    /// the control thread reads the counters to see which limits are reached.
     UsageLimit {
         /// Our SEID of the session.
         session: Seid,
@@ -48,7 +49,7 @@ pub enum WorkerEvent {
         /// The generation of the entry.
         generation: u32,
     },
-    /// The first packet of a URR's generation whose entry asks for it.
+    /// The first packet of a URR's generation, if the entry requests a report of it.
     TrafficStarted {
         /// Our SEID of the session.
         session: Seid,
@@ -72,12 +73,13 @@ pub enum WorkerEvent {
         peer: IpAddr,
         /// Sequence number of the request.
         sequence: u16,
-        /// When the peer started, if it tells. Unit: seconds since 1900-01-01 00:00 UTC.
+        /// When the peer started, if the response says so. Unit: seconds since 1900-01-01 00:00
+        /// UTC.
         recovery: Option<u32>,
         /// When the response came.
         at: Nanos,
     },
-    /// A GTP-U peer asked whether we are alive, and told when it started. Spec: TS 29.281 §7.2.1.
+    /// A GTP-U peer sent an Echo Request that says when it started. Spec: TS 29.281 §7.2.1.
     EchoRequest {
         /// The peer.
         peer: IpAddr,
@@ -86,15 +88,15 @@ pub enum WorkerEvent {
     },
     /// An Echo Request left.
     EchoSent {
-        /// The peer asked.
+        /// The peer.
         peer: IpAddr,
         /// Sequence number of the request.
         sequence: u16,
         /// When it left.
         at: Nanos,
     },
-    /// Downlink data arrived that its FAR does not forward and the control plane wants to hear of.
-    /// Spec: TS 29.244 §8.2.26 (NOCP, BDPN, DDPN).
+    /// Downlink data arrived that its FAR does not forward, and of which the FAR notifies the
+    /// control plane. Spec: TS 29.244 §8.2.26 (NOCP, BDPN, DDPN).
     DownlinkData {
         /// Our identifier of the session, which is never reused.
         session: Seid,
@@ -104,12 +106,12 @@ pub enum WorkerEvent {
         dscp: Option<u8>,
         /// QoS flow that the packet belongs to.
         qfi: Option<Qfi>,
-        /// What became of the packet; `None` for a plain notification (NOCP).
+        /// What happened to the packet; `None` for a plain notification (NOCP).
         delivery: Option<DataDelivery>,
     },
 }
 
-/// What became of the first downlink packet. Spec: TS 29.244 §8.2.180.
+/// What happened to the first downlink packet. Spec: TS 29.244 §8.2.180.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataDelivery {
     /// It was buffered.
@@ -118,52 +120,51 @@ pub enum DataDelivery {
     Discarded,
 }
 
-/// What becomes of a neighbor's known link-layer address when a station tells another one.
+/// What happens to the known link-layer address of a neighbor when a station sends another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressConflict {
     /// It is replaced: a Neighbor Advertisement with the Override flag. Spec: RFC 4861 §7.2.5 (II).
     Replace,
-    /// It is replaced if its station does not answer any more: ARP, and the source of a Neighbor
+    /// It is replaced if its station no longer answers: ARP, and the source of a Neighbor
     /// Solicitation.
     Verify,
-    /// It is doubted, no more: a Neighbor Advertisement without the Override flag.
-    /// Spec: RFC 4861 §7.2.5 (I).
+    /// It becomes stale: a Neighbor Advertisement without the Override flag. Spec: RFC 4861 §7.2.5
+    /// (I).
     Doubt,
 }
 
 /// Control thread → worker, over a bounded ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerCommand {
-    /// Ask for the link-layer address of `addr`: ARP request or neighbor solicitation.
+    /// Solicit the link-layer address of `addr`: ARP request or neighbor solicitation.
     Solicit {
-        /// The interface to ask on.
+        /// The interface to send on.
         interface: InterfaceId,
-        /// The neighbor looked for.
+        /// The neighbor.
         addr: IpAddr,
-        /// Ask this station only (a probe of a known neighbor) instead of everyone.
+        /// Send to this station only (a probe of a known neighbor) instead of all.
         unicast: Option<MacAddr>,
     },
-    /// Tell a GTP-U peer that nothing more comes through this tunnel. The command comes before the
-    /// change is published, and is carried out in the first step that sees it: behind the worker's
-    /// last packet of the old path, before its first one of the new path.
-    /// Spec: TS 29.281 §7.3.2.
+    /// Send an End Marker into a tunnel. The command arrives before the change is published. The
+    /// worker executes it in the first step that sees the change: after its last packet of the old
+    /// path, before its first one of the new path. Spec: TS 29.281 §7.3.2.
     SendEndMarker {
         /// The tunnel.
         tunnel: GtpuTunnel,
-        /// The interfaces that may lead there.
+        /// The interfaces that lead there.
         interfaces: InterfaceSet,
         /// The QoS flow that leaves it, if the session's rules name one.
         qfi: Option<Qfi>,
         /// The session that leaves it.
         session: SessionIndex,
-        /// The change by which it does.
+        /// The change that makes it leave.
         change: DeltaId,
     },
-    /// Ask a GTP-U peer whether the path to it works. Spec: TS 29.281 §7.2.1.
+    /// Send an Echo Request to a GTP-U peer. Spec: TS 29.281 §7.2.1.
     SendEchoRequest {
         /// The peer.
         peer: IpAddr,
-        /// The interfaces that may lead there.
+        /// The interfaces that lead there.
         interfaces: InterfaceSet,
         /// Sequence number, repeated in the response.
         sequence: u16,

@@ -1,9 +1,9 @@
-//! The door between the planes: compiled rules on their way to the workers, verdicts and reasons,
-//! and the events that come back.
+//! What control plane and data plane exchange: rules and their compiler, verdicts and reasons,
+//! events and commands.
 //!
-//! Plain data without logic beyond matching words. Written by `session` (compile), moved by
-//! `tables` (publication), read by `datapath`; no IE and no packet byte appears here. Packet rates
-//! alone carry what passed of them.
+//! `session` writes [`SessionRules`], [`compile`](mod@compile) turns them into what workers run,
+//! `tables` publishes that, and `datapath` reads it. No IE and no octet of a packet appears here.
+//! All of it is plain data; only packet rates carry counters.
 #![forbid(unsafe_code)]
 
 pub mod compile;

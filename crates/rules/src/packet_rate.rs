@@ -1,8 +1,9 @@
 //! Packet rates: how many packets pass in a unit of time.
 //!
-//! Made for devices that send a few packets an hour: serving PLMN, APN and small data rate control.
-//! A window begins with the first packet behind the last window, so that nothing counts while
-//! nobody sends. What a window has left outlives the session: the control plane may take it along.
+//! For devices that send a few packets an hour: serving PLMN, APN and small data rate control. A
+//! window begins with the first packet after the last window, so no window runs while no packet
+//! comes. The rest of a window outlives the session: the control plane can carry it to the next
+//! one.
 //!
 //! Spec: TS 29.244 §8.2.63, §8.2.139; TS 23.501 §5.31.14.
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use adit_types::{Direction, Nanos};
 
-/// So many packets in so much time.
+/// A number of packets in a unit of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PacketQuota {
     /// Packets of one window.
@@ -24,26 +25,27 @@ pub struct PacketQuota {
 /// The packet rate of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PacketLimit {
-    /// What always counts.
+    /// The rate of all packets.
     pub plain: PacketQuota,
-    /// What passes beyond it. It is meant for exception reports, which no header tells from others.
+    /// Packets that pass beyond it, meant for exception reports. No header marks these, so any
+    /// packet counts.
     pub additional: Option<PacketQuota>,
 }
 
-/// What passed in the window that began last.
+/// Packets of the window that began last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct PacketWindow {
     /// The window's end.
     until: Nanos,
     /// Packets that passed in it.
     passed: u16,
-    /// The unit of time that it is one of; zero where only its end is known.
+    /// Its length; zero if only its end is known.
     unit: Nanos,
 }
 
 impl PacketWindow {
-    /// The window at `now`: a new one where the last one is over. One of another unit, from before
-    /// `since`, ends no later than a unit of `quota` after that.
+    /// The window at `now`: a new one if the last one is over. A window of another length, from
+    /// before `since`, ends at most one unit of `quota` after `since`.
     fn at(self, quota: PacketQuota, since: Nanos, now: Nanos) -> Self {
         let PacketQuota { unit, .. } = quota;
         let until = if self.unit == unit { self.until } else { self.until.min(since + unit) };
@@ -58,7 +60,7 @@ impl PacketWindow {
 #[derive(Debug, Default)]
 struct PacketWindowCell {
     until: AtomicU64,
-    /// Packets that passed, and above them the unit in microseconds.
+    /// Packets that passed, and above them the length in microseconds.
     passed: AtomicU64,
 }
 
@@ -74,14 +76,14 @@ impl PacketWindowCell {
     }
 
     fn store(&self, PacketWindow { until, passed, unit }: PacketWindow) {
-        // Whoever sees the new end sees no older count: a new window never looks used up.
+        // A reader that sees the new end sees no older count, so a new window never looks used up.
         let word = ((unit.0 / 1000) << PASSED_BITS) | u64::from(passed);
         self.passed.store(word, Ordering::Relaxed);
         self.until.store(until.0, Ordering::Release);
     }
 }
 
-/// What one direction let pass and what not.
+/// Packets of one direction that passed, by window, and that were dropped.
 #[derive(Debug, Default)]
 struct DirectionPacketCounts {
     plain: PacketWindowCell,
@@ -89,8 +91,8 @@ struct DirectionPacketCounts {
     dropped: AtomicU64,
 }
 
-/// What passed and what not, of both directions, as long as the QER exists. Written by the worker that
-/// owns the session.
+/// Counts of both directions, as long as the QER exists. Written by the worker that owns the
+/// session.
 #[derive(Debug, Default)]
 struct PacketRateCounts([DirectionPacketCounts; 2]);
 
@@ -99,25 +101,25 @@ struct PacketRateCounts([DirectionPacketCounts; 2]);
 pub struct PacketsLeft {
     /// Packets that may pass.
     pub packets: u16,
-    /// Packets that may pass beyond them, where there is an additional rate.
+    /// Packets that may pass beyond them, if there is an additional rate.
     pub additional: Option<u16>,
-    /// When the last window of the two ends; now, where none runs.
+    /// When the later of both windows ends; now if none runs.
     pub until: Nanos,
 }
 
-/// The packet rates of a QER, and what passed of them: its clones share that, and other rates may
-/// take it over ([`PacketRate::with_limits`]).
+/// The packet rates of a QER and the packets counted for them. Clones share the counts; so do later
+/// rates of the QER ([`PacketRateMeter::with_limits`]).
 #[derive(Debug, Clone, Default)]
 pub struct PacketRateMeter {
     limits: [Option<PacketLimit>; 2],
-    /// When it got these limits.
+    /// Since when these limits apply.
     since: Nanos,
     counts: Arc<PacketRateCounts>,
 }
 
 impl PacketRateMeter {
-    /// Rates from `since` on, of which nothing passed; without one in a direction everything passes
-    /// there.
+    /// Rates from `since` on, with no packet counted. A direction without a rate lets all packets
+    /// pass.
     ///
     /// Units: of time are multiples of a microsecond.
     #[must_use]
@@ -125,7 +127,7 @@ impl PacketRateMeter {
         Self { limits, since, counts: Arc::default() }
     }
 
-    /// Other rates from `since` on, which go on with what passed of these.
+    /// Other rates from `since` on, which keep the counts.
     #[must_use]
     pub fn with_limits(&self, limits: [Option<PacketLimit>; 2], since: Nanos) -> Self {
         let since = if self.limits == limits { self.since } else { since };
@@ -151,7 +153,7 @@ impl PacketRateMeter {
         }
     }
 
-    /// The window that a packet would count in at `now`. `None` where both are used up.
+    /// The window that a packet at `now` counts in. `None` if both are used up.
     fn open_window(
         &self,
         limit: PacketLimit,
@@ -166,7 +168,7 @@ impl PacketRateMeter {
         })
     }
 
-    /// True when a packet may pass at `now`; one that may not is counted. For the worker that owns the
+    /// True if a packet may pass at `now`; otherwise counts the drop. For the worker that owns the
     /// session only.
     #[must_use]
     pub fn is_open(&self, direction: Direction, now: Nanos) -> bool {
@@ -187,8 +189,8 @@ impl PacketRateMeter {
         }
     }
 
-    /// Lets the windows of a direction have only so many packets left until `until`, or until the end
-    /// of a window that begins now. Before any worker knows the rate.
+    /// Leaves the windows of a direction this many packets until `until`, or until the end of a
+    /// window that begins now. To be called before a worker has the rate.
     pub fn resume(&self, direction: Direction, packets: u16, additional: u16, until: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
         let window = |quota: PacketQuota, left: u16| PacketWindow {
@@ -210,7 +212,7 @@ impl PacketRateMeter {
         let course = self.direction_counts(direction);
         let of = |cell: &PacketWindowCell, quota: PacketQuota| {
             let PacketWindow { until, passed, .. } = cell.load().at(quota, self.since, now);
-            // A window without a packet has not begun.
+            // Without a packet no window has begun.
             (quota.pkts_max.saturating_sub(passed), if passed == 0 { now } else { until })
         };
         let (packets, first) = of(&course.plain, plain);
@@ -226,13 +228,13 @@ impl PacketRateMeter {
     }
 }
 
-/// Where a packet counts.
+/// The window that a packet counts in.
 struct OpenPacketWindow<'a> {
     cell: &'a PacketWindowCell,
     window: PacketWindow,
 }
 
-/// Equal rates that share what passed.
+/// Equal rates with the same counts.
 impl PartialEq for PacketRateMeter {
     fn eq(&self, other: &Self) -> bool {
         (self.limits, self.since) == (other.limits, other.since)

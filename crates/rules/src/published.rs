@@ -1,8 +1,8 @@
-//! Rules as workers look at them: compact, and shared between sessions where they are alike.
+//! Rules as workers read them: compact, and shared between sessions if they are alike.
 //!
-//! Of millions of sessions most differ in their identifiers, addresses and counters only. What they
-//! have in common is kept once, as a *shape*; a session keeps the rest. A rule dereferences to its
-//! shape, so that it reads like the entry that it was made of. Immutable once published.
+//! Most of millions of sessions differ only in identifiers, addresses and counters. What they have
+//! in common is a *shape*, which exists once; a session keeps the rest. A rule dereferences to its
+//! shape, so code reads it like the entry that it comes from. Published rules are immutable.
 
 use core::net::IpAddr;
 use core::ops::Deref;
@@ -27,21 +27,20 @@ use crate::sdf_set::SdfSet;
 use crate::shapes::ShapeSet;
 use crate::usage::{PoolMembers, UrrEntry, UsageLimits};
 
-/// Everything that a worker needs to treat packets of one PFCP session: [`SessionRules`] in few
-/// octets.
+/// All that a worker needs to process packets of one PFCP session: [`SessionRules`] in few octets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedRules {
-    /// As of [`SessionRules::up_seid`].
+    /// See [`SessionRules::up_seid`].
     pub up_seid: Seid,
-    /// As of [`SessionRules::generation`].
+    /// See [`SessionRules::generation`].
     pub generation: DeltaId,
-    /// As of [`SessionRules::buffer_epoch`].
+    /// See [`SessionRules::buffer_epoch`].
     pub buffer_epoch: u32,
-    /// PDRs of uplink among `pdrs`, which they lead.
+    /// PDRs of uplink, which come first in `pdrs`.
     uplink_count: u16,
-    /// Addresses of [`SessionRules::ue`], which lead those that PDRs name.
+    /// Addresses of [`SessionRules::ue`], which come before those that only PDRs name.
     ue_count: u16,
-    /// The UE's addresses, most often all of them.
+    /// The first addresses of the UE; most sessions have no others.
     ue: UeAddresses,
     pdrs: Box<[PublishedPdr]>,
     /// FARs, in the order that [`PdrShape::far`] counts.
@@ -53,20 +52,20 @@ pub struct PublishedRules {
     rare: Option<Box<RareRules>>,
 }
 
-/// What few sessions have.
+/// Parts that few sessions have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RareRules {
     /// The UE's addresses beyond the first ones.
     further_ues: Vec<UeAddresses>,
-    /// As of [`SessionRules::ue_networks`].
+    /// See [`SessionRules::ue_networks`].
     ue_networks: Vec<IpPrefix>,
-    /// As of [`SessionRules::tunnel_sides`].
+    /// See [`SessionRules::tunnel_sides`].
     tunnel_sides: Vec<(Teid, TunnelSide)>,
 }
 
 /// The QERs of a session, and its slice.
 ///
-/// PERF: shapes begin at a cache line, away from the count of their users, which changes whenever a
+/// PERF: a shape begins at a cache line, away from its reference count, which changes whenever a
 /// session comes or goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]
@@ -76,18 +75,18 @@ pub(crate) struct QerList(pub Vec<QerEntry>, pub SliceId);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedPdr {
     shape: Arc<PdrShape>,
-    /// The local tunnel, or zero, which never names one.
+    /// The local tunnel; zero for none.
     teid: Teid,
-    /// As of [`PdrEntry::id`].
+    /// See [`PdrEntry::id`].
     pub id: PdrId,
-    /// Which of the UE's addresses, counted from one; zero is none.
+    /// The number of its UE address, counted from one; zero for none.
     ue: u16,
 }
 
 /// The part of a [`PdrEntry`] that sessions have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]
-#[allow(missing_docs, reason = "as of the fields of the entry")]
+#[allow(missing_docs, reason = "see the fields of the entry")]
 pub struct PdrShape {
     pub precedence: Precedence,
     pub source: SourceInterface,
@@ -106,18 +105,18 @@ pub struct PdrShape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedFar {
     shape: Arc<FarShape>,
-    /// As of [`FarEntry::id`].
+    /// See [`FarEntry::id`].
     pub id: FarId,
     /// TEID of the far end, if the FAR creates a GTP-U header.
     teid: Teid,
-    /// As of [`FarEntry::next_hop`].
+    /// See [`FarEntry::next_hop`].
     pub next_hop: NextHopIndex,
 }
 
 /// The part of a [`FarEntry`] that sessions have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]
-#[allow(missing_docs, reason = "as of the fields of the entry")]
+#[allow(missing_docs, reason = "see the fields of the entry")]
 pub struct FarShape {
     pub action: ApplyAction,
     pub destination: DestinationInterface,
@@ -137,22 +136,22 @@ pub struct FarShape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedUrr {
     shape: Arc<UrrShape>,
-    /// As of [`UrrEntry::id`].
+    /// See [`UrrEntry::id`].
     pub id: UrrId,
-    /// As of [`UrrEntry::slot`].
+    /// See [`UrrEntry::slot`].
     pub slot: UsageSlot,
-    /// As of [`UrrEntry::generation`].
+    /// See [`UrrEntry::generation`].
     pub generation: u32,
-    /// As of [`UrrEntry::report`].
+    /// See [`UrrEntry::report`].
     pub report: UsageLimits,
     /// Absent without a limit.
     quota: Option<Box<UsageLimits>>,
 }
 
-/// The part of a [`UrrEntry`] that sessions have in common, most often.
+/// The part of a [`UrrEntry`] that most sessions have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]
-#[allow(missing_docs, reason = "as of the fields of the entry")]
+#[allow(missing_docs, reason = "see the fields of the entry")]
 pub struct UrrShape {
     pub report_dropped: (u64, u64),
     pub stopped: bool,
@@ -164,7 +163,7 @@ pub struct UrrShape {
     pub before_qos: bool,
 }
 
-/// The shapes that rules were published with. Belongs to whoever compiles.
+/// The shapes of published rules. Belongs to the caller of the compiler.
 #[derive(Debug, Default)]
 pub struct Shapes {
     pdrs: ShapeSet<PdrShape>,
@@ -201,7 +200,8 @@ impl Deref for PublishedUrr {
 }
 
 impl PublishedRules {
-    /// The compact form of `rules`. Looks for its shapes among `shapes`, and leaves new ones there.
+    /// The compact form of `rules`. Takes shapes that equal its own from `shapes`, and adds new
+    /// ones.
     #[must_use]
     pub fn new(rules: SessionRules, shapes: &mut Shapes) -> Self {
         let SessionRules {
@@ -259,7 +259,7 @@ impl PublishedRules {
         }
     }
 
-    /// As of [`SessionRules::matcher`].
+    /// See [`SessionRules::matcher`].
     #[inline]
     #[must_use]
     pub fn matcher(&self, direction: Direction) -> Option<&Matcher> {
@@ -295,14 +295,14 @@ impl PublishedRules {
         pdr.qers.iter().all(|at| qer(at).is_some_and(is_open))
     }
 
-    /// As of [`SessionRules::slice`].
+    /// See [`SessionRules::slice`].
     #[inline]
     #[must_use]
     pub fn slice(&self) -> SliceId {
         self.qers.1
     }
 
-    /// As of [`SessionRules::tunnel_side`].
+    /// See [`SessionRules::tunnel_side`].
     #[inline]
     #[must_use]
     pub fn tunnel_side(&self, teid: Teid) -> TunnelSide {
@@ -311,7 +311,7 @@ impl PublishedRules {
         side.map_or(TunnelSide::RAN, |(_, side)| *side)
     }
 
-    /// As of [`SessionRules::allows_ue`].
+    /// See [`SessionRules::allows_ue`].
     #[inline]
     #[must_use]
     pub fn allows_ue(&self, addr: IpAddr) -> bool {
@@ -323,7 +323,7 @@ impl PublishedRules {
             || self.ue_count == 0 && networks.is_empty()
     }
 
-    /// As of [`PdrEntry::matches_ue`].
+    /// See [`PdrEntry::matches_ue`].
     #[inline]
     #[must_use]
     pub fn matches_ue(&self, pdr: &PublishedPdr, addr: IpAddr) -> bool {
@@ -344,7 +344,7 @@ impl PublishedRules {
 }
 
 impl PublishedPdr {
-    /// As of [`PdrEntry::teid`].
+    /// See [`PdrEntry::teid`].
     #[inline]
     #[must_use]
     pub fn teid(&self) -> Option<Teid> {
@@ -353,14 +353,14 @@ impl PublishedPdr {
 }
 
 impl PublishedFar {
-    /// As of [`FarEntry::outer_header_creation`].
+    /// See [`FarEntry::outer_header_creation`].
     #[inline]
     #[must_use]
     pub fn outer_header_creation(&self) -> Option<HeaderCreation> {
         self.shape.outer_header.map(|outer| with_teid(outer, self.teid))
     }
 
-    /// As of [`FarEntry::buffers`].
+    /// See [`FarEntry::buffers`].
     #[inline]
     #[must_use]
     pub fn buffers(&self) -> bool {
@@ -369,7 +369,7 @@ impl PublishedFar {
 }
 
 impl PublishedUrr {
-    /// As of [`UrrEntry::quota`].
+    /// See [`UrrEntry::quota`].
     #[inline]
     #[must_use]
     pub fn quota(&self) -> UsageLimits {
@@ -388,7 +388,7 @@ const fn with_teid(outer: HeaderCreation, teid: Teid) -> HeaderCreation {
     }
 }
 
-/// `ues` are those that rules name so far.
+/// Adds the UE of the PDR to `ues` unless it is there.
 fn published_pdr(pdr: PdrEntry, ues: &mut Vec<UeAddresses>, shapes: &mut Shapes) -> PublishedPdr {
     let PdrEntry {
         id,

@@ -1,10 +1,10 @@
-//! Rates: what a packet costs, and whether there is credit for it.
+//! Bit rates: the cost of a packet, and whether it conforms.
 //!
 //! The generic cell rate algorithm in its virtual scheduling form (ITU-T I.371 annex A): a bucket
 //! is the *theoretical arrival time*, the moment at which everything that passed would have passed
-//! at the rate exactly. A packet passes while that moment lies at most one *depth* ahead of now, and
-//! moves it by the packet's length divided by the rate. So no clock refills anything, and the time
-//! of one octet (the *price*) is the only number that is rounded.
+//! at the rate exactly. A packet passes while that moment lies at most one *depth* ahead of now,
+//! and moves it by the packet's length divided by the rate. No clock refills a bucket, and the time
+//! of one octet (the *price*) is the only rounded number.
 
 use adit_types::{BitRate, Nanos};
 
@@ -16,27 +16,27 @@ const DEPTH_BITS: u32 = 15;
 const SHAPED: u64 = 1 << DEPTH_BITS;
 const PRICE_SHIFT: u32 = DEPTH_BITS + 1;
 
-/// A depth counts in units of 2^this nanoseconds.
+/// The unit of a depth is 2^this nanoseconds.
 const DEPTH_UNIT_BITS: u32 = 16;
 
-/// The highest price that a word holds beside the rest.
+/// The highest price that fits the word.
 const PRICE_MAX: u64 = (1 << (u64::BITS - PRICE_SHIFT)) - 2;
 
 /// Longest IP packet. Unit: octets.
 const PACKET_BYTES_MAX: u64 = u16::MAX as u64;
 
-/// What becomes of packets beyond a rate.
+/// What happens to packets beyond a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Excess {
     /// They are dropped (policing).
     #[default]
     Policed,
-    /// They wait until their time has come (shaping).
+    /// They wait until they conform (shaping).
     Shaped,
 }
 
-/// A rate, how much may pass at once, and what becomes of the rest: the time that one octet takes,
-/// and how far the bucket may run ahead. One word, so that a writer and its readers share it.
+/// A rate, its burst size and what happens to the excess, as the time of one octet and the depth of
+/// the bucket. One word, so a writer and its readers share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RateLimit(u64);
 
@@ -53,7 +53,7 @@ impl RateLimit {
     /// Nothing passes.
     pub const CLOSED: Self = Self(u64::MAX);
 
-    /// A limit of `rate` that a flow may be ahead of by `depth`. A rate of zero closes.
+    /// A limit of `rate` with a bucket of `depth`. A rate of zero lets nothing pass.
     ///
     /// Units: the price is rounded up to 2^-24 ns per octet, so that the rate is never exceeded; it
     ///        is missed by less than 8 parts in 10^7 at 100 Gb/s, and in proportion below. The depth
@@ -88,7 +88,7 @@ impl RateLimit {
         Self(bits)
     }
 
-    /// How far a flow may be ahead. Unit: nanoseconds.
+    /// The depth of the bucket. Unit: nanoseconds.
     #[inline]
     const fn depth_ns(self) -> u64 {
         (self.0 & ((1 << DEPTH_BITS) - 1)) << DEPTH_UNIT_BITS
@@ -100,7 +100,7 @@ impl RateLimit {
         self.0 >> PRICE_SHIFT
     }
 
-    /// What becomes of packets beyond the rate. Those beyond a closed one are dropped.
+    /// What happens to packets beyond the rate. A closed limit drops them.
     #[inline]
     #[must_use]
     pub const fn excess(self) -> Excess {
@@ -111,7 +111,7 @@ impl RateLimit {
         }
     }
 
-    /// Octets that pass within `time`, rounded down. Saturates; without a limit all there can be.
+    /// Octets that pass within `time`, rounded down. Saturates; `u64::MAX` without a limit.
     #[must_use]
     pub const fn bytes_within(self, time: Nanos) -> u64 {
         let price = self.price() as u128;
@@ -133,7 +133,7 @@ impl RateLimit {
     }
 }
 
-/// How far a flow is, at its rate.
+/// The state of a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bucket {
     /// The theoretical arrival time. Unit: nanoseconds.
@@ -143,10 +143,10 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// True when a packet of any length may pass at `now`.
+    /// True if a packet of any length may pass at `now`.
     ///
-    /// A packet passes whole while the bucket is not ahead by more than the depth, so that it ends
-    /// at most one packet beyond, and the slowest rate lets the longest packet through.
+    /// A packet passes while the bucket is ahead by at most the depth. So the bucket ends at most
+    /// one packet beyond the depth, and the slowest rate lets the longest packet pass.
     #[inline]
     #[must_use]
     pub const fn is_open(self, limit: RateLimit, now: Nanos) -> bool {
@@ -160,15 +160,15 @@ impl Bucket {
         self.due <= now.0.saturating_add(limit.depth_ns())
     }
 
-    /// How far the bucket may run before it closes, below zero where it is closed, for a limit that
-    /// is not [`RateLimit::CLOSED`]. Unit: nanoseconds; times are below 2^62.
+    /// The time left in the bucket before it closes; negative while it is closed. Not for
+    /// [`RateLimit::CLOSED`]. Unit: nanoseconds; times are below 2^62.
     #[inline]
     #[must_use]
     pub const fn room(self, limit: RateLimit, now: Nanos) -> i64 {
         now.0.wrapping_add(limit.depth_ns()).wrapping_sub(self.due).cast_signed()
     }
 
-    /// When [`Bucket::is_open`] becomes true; `None` never.
+    /// When [`Bucket::is_open`] becomes true; `None` if never.
     #[inline]
     #[must_use]
     pub const fn opens_at(self, limit: RateLimit) -> Option<Nanos> {
@@ -186,9 +186,9 @@ impl Bucket {
         Self { due: begin.saturating_add(time), fraction }
     }
 
-    /// From when on a packet counts, its time in whole nanoseconds, and the fraction that is left.
+    /// When the packet begins, its time in whole nanoseconds, and the remaining fraction.
     #[inline(always)]
-    // PERF: part of [`Bucket::paid`].
+    // PERF: part of [`Bucket::charged`].
     const fn charge_parts(self, limit: RateLimit, now: Nanos, bytes: u16) -> (u64, u64, u64) {
         // A price has 48 bits and a length 16; the fraction is below 2^24.
         let cost = (limit.price() * bytes as u64).wrapping_add(self.fraction);
@@ -205,8 +205,8 @@ impl Bucket {
         Self { due: begin.wrapping_add(time), fraction }
     }
 
-    /// True when a packet may wait that finds the bucket as it is at `now`: the bucket is open, or ahead
-    /// by no more than `limit` leads to, and lets packets wait. Times are below 2^62 nanoseconds.
+    /// True if a packet that finds the bucket like this at `now` may wait: the bucket is open, or
+    /// `limit` shapes and can have led to this debt. Times are below 2^62 nanoseconds.
     #[inline]
     #[must_use]
     pub const fn admits_waiting(self, limit: RateLimit, now: Nanos) -> bool {
@@ -222,8 +222,8 @@ impl Bucket {
         limit.0 & SHAPED != 0 && room + most >= 0
     }
 
-    /// The same bucket, or an empty one if it is further ahead than `limit` ever leads to: it was
-    /// another limit, and that one's debt is not owed to this one.
+    /// The same bucket, or an empty one if it is further ahead than `limit` can lead to: such a
+    /// debt dates from a former limit, and is forgiven.
     #[inline]
     #[must_use]
     pub const fn without_former_debt(self, limit: RateLimit, now: Nanos) -> Self {
@@ -231,7 +231,7 @@ impl Bucket {
         self.without_debt_beyond(limit, now, Nanos(1))
     }
 
-    /// The same for a bucket that is ahead by `margin` more than `limit` leads to.
+    /// The same, with `margin` added to what `limit` can lead to.
     const fn without_debt_beyond(self, limit: RateLimit, now: Nanos, margin: Nanos) -> Self {
         let empty = now.0.saturating_add(limit.depth_ns());
         let most = empty.saturating_add(limit.time_of(PACKET_BYTES_MAX).0);
@@ -243,20 +243,19 @@ impl Bucket {
 /// Bits below one nanosecond in a [`SharedBucket`].
 const SHARED_FRACTION_BITS: u32 = 8;
 
-/// The clocks of those who share a bucket differ by less: a worker reads its clock once per step.
+/// Clocks of workers that share a bucket differ by less: a worker reads its clock once per step.
 const CLOCKS_APART_MAX: Nanos = Nanos(1 << 27);
 
 /// A bucket in one word, for several writers: the theoretical arrival time in units of 2^-8 ns,
-/// modulo 2^64 of them (2.3 years), rounded up with each packet. Whoever lets a packet pass has a
-/// limit of his own.
+/// modulo 2^64 of them (2.3 years), rounded up with each packet. Each writer brings its own limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SharedBucket(pub u64);
 
 impl SharedBucket {
     /// The bucket as one of a single writer, whose clock is at `now`.
     ///
-    /// Debts that `limit` cannot have led to are forgiven, as of a bucket of one writer, with a margin
-    /// of 134 ms for clocks that are late. What was due more than half of the period ago looks like
+    /// Forgives debts that `limit` cannot have led to, see [`Bucket::without_former_debt`], with a
+    /// margin of 134 ms for clocks that are late. A time due more than half a period ago looks like
     /// such a debt.
     #[inline]
     #[must_use]

@@ -36,14 +36,14 @@ pub enum SourceInterface {
 }
 
 impl SourceInterface {
-    /// True on the sides that data networks are on: plain IP packets come from there, towards UEs.
+    /// True for the side of data networks, which send plain IP packets to UEs.
     #[inline]
     #[must_use]
     pub const fn is_network(self) -> bool {
         matches!(self, Self::Core | Self::SgiLanN6Lan)
     }
 
-    /// True on the side that most packets of `direction` come from.
+    /// True for the side that most packets of `direction` come from.
     #[inline]
     #[must_use]
     pub const fn is_usual(self, direction: Direction) -> bool {
@@ -59,8 +59,8 @@ impl SourceInterface {
 pub struct TunnelSide {
     /// The side that they come from.
     pub source: SourceInterface,
-    /// Their direction, as the FARs of the tunnel's PDRs say: what the RAN or the CP function sends
-    /// towards UEs is downlink.
+    /// Their direction, by the FARs of the tunnel's PDRs: packets of the RAN or the CP function
+    /// towards UEs are downlink.
     pub direction: Direction,
 }
 
@@ -94,7 +94,7 @@ pub struct PdrEntry {
     pub precedence: Precedence,
     /// The side that packets come from.
     pub source: SourceInterface,
-    /// Interfaces that packets may arrive on: those of the network instance.
+    /// Interfaces that packets arrive on: those of the network instance.
     pub interfaces: InterfaceSet,
     /// The local tunnel that packets must arrive in.
     pub teid: Option<Teid>,
@@ -102,14 +102,14 @@ pub struct PdrEntry {
     pub qfis: Vec<Qfi>,
     /// The UE address of the inner packet: source in uplink, destination in downlink.
     pub ue: UeAddresses,
-    /// Networks behind the UE: as good as its own address.
+    /// Networks behind the UE, which match like its own address.
     pub ue_networks: Vec<IpPrefix>,
-    /// At least one must match the inner packet; empty matches all.
+    /// SDF filters, one of which must match the inner packet; empty matches all.
     pub sdf: SdfSet,
-    /// What to take off in front of the inner packet.
+    /// The outer header that is removed.
     pub outer_header_removal: Option<HeaderRemoval>,
-    /// The PDU Session Container that came with the packet is not carried on into a created GTP-U
-    /// header. Spec: TS 29.244 §8.2.64 (GTP-U Extension Header Deletion).
+    /// A created GTP-U header does not take over the PDU Session Container of the packet. Spec: TS
+    /// 29.244 §8.2.64 (GTP-U Extension Header Deletion).
     pub container_deletion: bool,
     /// Position in [`SessionRules::fars`].
     pub far: u16,
@@ -209,31 +209,31 @@ pub struct FarEntry {
     pub action: ApplyAction,
     /// Where to send forwarded packets.
     pub destination: DestinationInterface,
-    /// Interfaces that packets may leave through: those of the network instance, whose routes
-    /// alone are looked at.
+    /// Interfaces that packets leave through: those of the network instance. Only their routes
+    /// count.
     pub interfaces: InterfaceSet,
-    /// What to put in front of forwarded packets.
+    /// The outer header of forwarded packets.
     pub outer_header_creation: Option<HeaderCreation>,
-    /// Traffic class octet of the created outer header; absent copies nothing and writes zero.
-    /// Spec: TS 29.244 §8.2.12 (Transport Level Marking).
+    /// Traffic class octet of the created outer header; zero if absent. Spec: TS 29.244 §8.2.12
+    /// (Transport Level Marking).
     pub transport_level_marking: Option<u8>,
-    /// Next hop towards the outer destination. Written by the publisher, which knows the routes;
-    /// [`NextHopIndex::NONE`] until then, when there is no route, and without an outer header.
+    /// Next hop towards the outer destination. The data plane writes it; [`NextHopIndex::NONE`]
+    /// until then, without a route, and without an outer header.
     pub next_hop: NextHopIndex,
     /// Packets that a worker holds for the session while this FAR buffers.
     pub buffer_pkts_max: u16,
-    /// Where packets without an outer header go instead of along the routes.
+    /// The next hop of packets without an outer header, instead of that of the routes.
     pub steering: Option<Box<Steering>>,
     /// Differentiated services code point that packets without an outer header leave with; absent
     /// leaves theirs. Range: 0..=63.
     pub dscp: Option<u8>,
-    /// Where packets go instead of to their destination.
+    /// The destination that replaces that of packets.
     pub redirect: Option<Box<Redirect>>,
-    /// N6 interfaces towards which packets from one UE to another turn round instead of leaving; none
-    /// with an outer header.
+    /// N6 interfaces whose packets from one UE to another are switched locally instead of leaving;
+    /// none with an outer header.
     pub local_switching: InterfaceSet,
-    /// Positions in [`SessionRules::fars`]: each sends a copy of every packet, whatever becomes of
-    /// the packet.
+    /// Positions in [`SessionRules::fars`]: each sends a copy of every packet, dropped ones
+    /// included.
     pub duplicates: ArrayVec<u16, DUPLICATES_PER_FAR_MAX>,
 }
 
@@ -268,9 +268,9 @@ bitflags! {
 }
 
 impl ApplyAction {
-    /// What becomes of a packet: exactly one of them is set.
+    /// What happens to a packet: exactly one of them is set.
     pub const FATES: Self = Self::DROP.union(Self::FORW).union(Self::BUFF);
-    /// Whatever the control plane is told of.
+    /// Actions that notify the control plane.
     pub const NOTICES: Self = Self::NOCP.union(Self::BDPN).union(Self::DDPN);
 }
 
@@ -319,7 +319,7 @@ impl HeaderCreation {
 /// The far end of a GTP-U tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GtpuTunnel {
-    /// TEID that the far end listens to.
+    /// TEID of the far end.
     pub teid: Teid,
     /// Address of the far end.
     pub addr: IpAddr,
@@ -363,19 +363,19 @@ pub struct QerMeter {
     pub uplink: RateLimit,
     /// Towards the UE.
     pub downlink: RateLimit,
-    /// Which of the session's buckets it has. Written by the publisher, so that a QER keeps its
-    /// bucket while its session changes; zero until then.
+    /// The number of its bucket in the session. The data plane writes it and keeps it while the QER
+    /// exists; zero until then.
     pub bucket: u8,
     /// The rate is shared with other sessions. Spec: TS 29.244 §8.2.10 (QER Correlation ID).
     pub shared: Option<SharedRateId>,
-    /// What of its rates is guaranteed, uplink and downlink.
+    /// The guaranteed share of its rates, uplink and downlink.
     pub guaranteed: [GuaranteedShare; 2],
-    /// Which bucket measures a guarantee below the rate, as of `bucket`.
+    /// The number of the bucket that measures a guarantee below the rate; see `bucket`.
     pub guaranteed_bucket: Option<u8>,
 }
 
-/// What of a rate is guaranteed: what no aggregate holds up, and what waits where a transmit queue is
-/// full. Spec: TS 29.244 §8.2.9.
+/// The guaranteed share of a rate. No aggregate delays it, and its packets wait if a transmit queue
+/// is full. Spec: TS 29.244 §8.2.9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum GuaranteedShare {
     /// Nothing.
@@ -387,22 +387,22 @@ pub enum GuaranteedShare {
     Within(RateLimit),
 }
 
-/// What of a packet's rate is guaranteed, by the bucket that measures it.
+/// The guarantee of a packet, by the bucket that measures it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Guarantee {
     /// Nothing.
     #[default]
     Nothing,
-    /// What the buckets of its maximum bit rates let pass.
+    /// All that conforms to its maximum bit rates.
     Whole,
-    /// What this bucket of the session lets pass, too.
+    /// What also conforms to this bucket of the session.
     Bucket(u8),
 }
 
 /// Names a rate that PFCP sessions share, one bucket for each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedRateId {
-    /// The CP function: correlation IDs of several are apart.
+    /// The CP function, which assigns the correlation IDs.
     pub cp: u32,
     /// Its QER Correlation ID.
     pub correlation: u32,
@@ -430,7 +430,7 @@ impl QerMeter {
         }
     }
 
-    /// The same by the bucket that the publisher gave it; nothing where none was left.
+    /// The same by bucket; nothing if no bucket was left for it.
     #[inline]
     #[must_use]
     pub const fn guarantee(&self, direction: Direction) -> Guarantee {
@@ -456,14 +456,14 @@ impl QerEntry {
     }
 }
 
-/// Everything a worker needs to treat packets of one PFCP session, as it is compiled; workers look
-/// at it as [`PublishedRules`](crate::PublishedRules).
+/// All rules of one PFCP session, as the control side states them. The compiler turns them into
+/// [`PublishedRules`](crate::PublishedRules), which workers read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRules {
     /// Our own session endpoint identifier, for reports and traces.
     pub up_seid: Seid,
-    /// The publication that these rules came with, so that a worker sees that rules changed.
-    /// Written by the publisher; zero until then.
+    /// The change that these rules came with, by which workers see that rules changed. The data
+    /// plane writes it; zero until then.
     pub generation: DeltaId,
     /// The slice whose rates the session shares.
     pub slice: SliceId,
@@ -475,16 +475,16 @@ pub struct SessionRules {
     pub ue: Vec<UeAddresses>,
     /// All networks behind the UE that the session's PDRs name; sources in them are not spoofed.
     pub ue_networks: Vec<IpPrefix>,
-    /// Local tunnels whose packets are not [`TunnelSide::RAN`], and what they are instead.
+    /// Local tunnels whose packets are not [`TunnelSide::RAN`], with their sides.
     pub tunnel_sides: Vec<(Teid, TunnelSide)>,
     /// PDRs of packets from the UE, by ascending precedence.
     pub uplink: Vec<PdrEntry>,
     /// PDRs of packets towards the UE, by ascending precedence.
     pub downlink: Vec<PdrEntry>,
-    /// The SDF filters of these PDRs, compiled. Written by the publisher; `None` until then, and
-    /// without filters.
+    /// The matchers of the SDF filters of these PDRs. The compiler writes them; `None` until then,
+    /// and without filters.
     pub matchers: Option<Box<Matchers>>,
-    /// FARs, in the order that [`PdrEntry::far`] counts; behind them what they duplicate to.
+    /// FARs, in the order that [`PdrEntry::far`] counts; behind them those of their duplicates.
     pub fars: Vec<FarEntry>,
     /// QERs, in the order that [`PdrEntry::qers`] counts.
     pub qers: Vec<QerEntry>,
@@ -493,7 +493,7 @@ pub struct SessionRules {
 }
 
 impl SessionRules {
-    /// What packets in the local tunnel `teid` are.
+    /// The side of packets in the local tunnel `teid`.
     #[inline]
     #[must_use]
     pub fn tunnel_side(&self, teid: Teid) -> TunnelSide {

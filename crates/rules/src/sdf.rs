@@ -117,7 +117,7 @@ impl PacketFilter {
         }
     }
 
-    /// True when `flow`, travelling in `direction`, belongs to this service data flow.
+    /// True when `flow`, traveling in `direction`, belongs to this service data flow.
     #[must_use]
     pub fn matches(&self, direction: Direction, flow: &FlowSelector) -> bool {
         let (remote, remote_port, local, local_port) = match direction {

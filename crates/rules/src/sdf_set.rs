@@ -12,8 +12,8 @@ use crate::sdf::{FlowSelector, PacketFilter};
 
 /// SDF filters of which one must match. A clone shares them.
 ///
-/// More filters than a PDR may carry of its own, as applications have, are compiled once and asked
-/// as a whole; fewer are compiled into the matcher of each session.
+/// More filters than a PDR carries of its own, as applications have, get one matcher that all
+/// sessions share; fewer go into the matcher of each session.
 #[derive(Clone, Default)]
 pub struct SdfSet(Option<Arc<SdfSetContents>>);
 
@@ -24,7 +24,7 @@ struct SdfSetContents {
 }
 
 impl SdfSet {
-    /// True when the set is asked as a whole.
+    /// True if the set has a matcher of its own.
     #[must_use]
     pub fn is_compiled(&self) -> bool {
         self.matcher().is_some()
@@ -48,7 +48,7 @@ impl SdfSet {
 }
 
 impl Candidate {
-    /// True when a filter of the PDR, whose filters are `sdf`, does match.
+    /// True if a filter of the PDR, whose filters are `sdf`, matches.
     #[inline]
     #[must_use]
     pub fn is_confirmed(self, sdf: &SdfSet, direction: Direction, flow: &FlowSelector) -> bool {

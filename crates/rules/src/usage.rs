@@ -17,21 +17,21 @@ use crate::sdf::PacketFilter;
 pub struct UrrEntry {
     /// The rule's identifier, for reports and traces.
     pub id: UrrId,
-    /// Where its usage is counted.
+    /// The counters of its usage.
     pub slot: UsageSlot,
-    /// Distinguishes the entries that one URR has over time: a worker tells each limit and the
+    /// Distinguishes the entries that one URR has over time: a worker reports each limit and the
     /// first packet once per generation.
     pub generation: u32,
-    /// Counter values at which the control plane is told.
+    /// Counter values that are reported.
     pub report: UsageLimits,
     /// Counter values from which on packets are stopped.
     pub quota: UsageLimits,
-    /// Dropped downlink packets and octets at which the control plane is told; `u64::MAX` is never.
+    /// Dropped downlink packets and octets that are reported; `u64::MAX` for never.
     pub report_dropped: (u64, u64),
     /// The quota is used up or withdrawn: packets are stopped.
     pub stopped: bool,
-    /// What is done with packets that are stopped: position in `SessionRules::fars`. Without it
-    /// they are dropped.
+    /// The FAR of packets that are stopped: position in `SessionRules::fars`. Without one they are
+    /// dropped.
     pub quota_far: Option<u16>,
     /// Traffic that passes, and counts, although packets are stopped.
     pub exempt: Vec<PacketFilter>,
@@ -39,7 +39,7 @@ pub struct UrrEntry {
     pub pool: Option<u16>,
     /// Of a credit pool, whose usage is its own; without any for other URRs.
     pub members: PoolMembers,
-    /// Tell the first packet of this generation.
+    /// Report the first packet of this generation.
     pub report_start: bool,
     /// Count what a closed gate stops, too.
     pub before_qos: bool,
@@ -54,13 +54,13 @@ pub const POOL_WEIGHT_ONE: u64 = 1_000_000;
 pub struct PoolMembers {
     /// The counters, each with its weight. Unit: millionths.
     pub of: Vec<(UsageSlot, u64)>,
-    /// What is added to the weighted octets, uplink and downlink, so that they do not jump when
-    /// other counters make up the pool.
+    /// Octets added to the weighted ones, uplink and downlink, so that the sum does not jump when
+    /// members change.
     pub base_bytes: (u64, u64),
 }
 
 impl PoolMembers {
-    /// Weighted octets uplink and downlink; `volume` tells those of one member.
+    /// Weighted octets uplink and downlink; `volume` returns those of one member.
     #[must_use]
     pub fn bytes(&self, volume: impl Fn(UsageSlot) -> (u64, u64)) -> (u64, u64) {
         let mut sum = (0_u128, 0_u128);
