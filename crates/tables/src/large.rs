@@ -1,10 +1,9 @@
-//! Large arrays that packets visit at random: zeroed memory of their own, on large pages where the
+//! Large arrays that packets visit at random: zeroed memory of their own, on large pages if the
 //! kernel has them.
 //!
-//! Memory that was never written costs nothing, so an array may be made for the most that there can
-//! be. At a million sessions a 4 KiB page for each line costs a page walk for each packet; the
-//! kernel is asked for transparent huge pages before the memory is touched. Where it refuses, the
-//! array is as any other.
+//! Memory that was never written costs nothing, so arrays have their maximum size. At a million
+//! sessions 4 KiB pages cost a page walk for each packet, so the array requests transparent huge
+//! pages before it touches the memory. Without them it is slower, not wrong.
 
 use core::fmt;
 use core::ops::Deref;
@@ -30,13 +29,12 @@ mod mapped {
 
     use super::Deref;
 
-    /// Below this, pages fit into the processor's translation caches anyway. Unit: octets.
+    /// Smaller arrays fit into the processor's translation caches with any pages. Unit: octets.
     const ADVISED_MIN: usize = 4 << 20;
 
     /// An array of fixed length.
     ///
-    /// Ownership: owns a private mapping of `len` elements from `start` on, or none when that is
-    /// no octet.
+    /// Ownership: owns a private mapping of `len` elements from `start` on; none if empty.
     pub(crate) struct LargeArray<T> {
         start: NonNull<T>,
         len: usize,
@@ -100,7 +98,7 @@ mod mapped {
         start.cast()
     }
 
-    /// As any allocation that fails.
+    /// Fails like any allocation.
     fn out_of_memory() -> ! {
         std::alloc::handle_alloc_error(std::alloc::Layout::new::<u8>())
     }
@@ -144,7 +142,7 @@ mod mapped {
 mod modeled {
     use super::Deref;
 
-    /// An array of default elements: loom's atomics are no plain memory.
+    /// An array of default elements, since loom's atomics are not plain memory.
     pub(crate) struct LoomArray<T>(Box<[T]>);
 
     impl<T: Default> LoomArray<T> {

@@ -1,10 +1,10 @@
 //! Lookup tables of the data plane and their publication to the workers.
 //!
 //! The control thread owns the [`Publisher`] and the [`NeighborCache`]; each worker owns one
-//! [`Reader`] and opens a [`View`] at every burst boundary. Nothing a worker calls here allocates,
+//! [`TablesReader`] and opens a [`TablesView`] at every burst boundary. Nothing a worker calls here allocates,
 //! locks, waits or makes a system call; all memory is allocated by [`build`].
 //!
-//! Invariant: what a worker found through a [`View`] stays as it is until that worker opens the
+//! Invariant: what a worker found through a [`TablesView`] stays as it is until that worker opens the
 //! next one (quiescent-state-based reclamation, [`publish`]).
 //!
 //! Does not live here: which sessions exist (`session`), what happens to packets (`datapath`).

@@ -1,7 +1,7 @@
 //! Publication from one writer to several readers: quiescent-state-based reclamation (QSBR).
 //!
 //! The writer swaps pointers in slots and counts an epoch up; each reader announces the epoch it
-//! has seen when it holds no reference ([`ReadHandle::observe`]). What was retired in epoch *e* is
+//! has seen when it holds no reference ([`SlotReader::observe`]). What was retired in epoch *e* is
 //! freed when every reader that is online has announced *e* or later. A reader pays one load and
 //! one store per observation, without a fence.
 //!
@@ -27,7 +27,7 @@ const OFFLINE: u64 = u64::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u64);
 
-/// What writer and readers share.
+/// What writer and readers share: the slots, the epoch and the announcements.
 ///
 /// Ownership: a pointer in a slot owns its box. The writer alone stores into slots.
 struct PublishedSlots<T> {
@@ -43,7 +43,7 @@ impl<T> Drop for PublishedSlots<T> {
         for slot in self.slots.iter() {
             if let Some(value) = NonNull::new(slot.load(Ordering::Acquire)) {
                 // JUSTIFICATION: the slots own what they point to.
-                // SAFETY: the pointer came from `Box::into_raw` in `Writer::swap`, which keeps no
+                // SAFETY: the pointer came from `Box::into_raw` in `SlotWriter::swap`, which keeps no
                 // copy, and writer and readers are gone: each holds an `Arc` of this.
                 drop(unsafe { Box::from_raw(value.as_ptr()) });
             }
@@ -69,7 +69,7 @@ impl<T> RetiredValue<T> {
     /// # Safety
     /// No reader may hold or be able to obtain a reference to the value.
     unsafe fn into_box(self) -> Box<T> {
-        // JUSTIFICATION: the inverse of `Box::into_raw` in `Writer::swap`.
+        // JUSTIFICATION: the inverse of `Box::into_raw` in `SlotWriter::swap`.
         // SAFETY: the pointer came from there, exists once, and the caller excludes readers.
         unsafe { Box::from_raw(self.0.as_ptr()) }
     }
@@ -95,7 +95,7 @@ pub fn slots<T: Send + Sync>(slots: usize, readers: usize) -> (SlotWriter<T>, Ve
 /// The only writer of a set of slots.
 pub struct SlotWriter<T> {
     shared: Arc<PublishedSlots<T>>,
-    /// The last epoch closed: the value of `Shared::epoch`.
+    /// The last epoch closed: the value of `PublishedSlots::epoch`.
     epoch: u64,
     /// Values that left their slots, with the epoch in which they did.
     retired: VecDeque<(Epoch, RetiredValue<T>)>,
@@ -108,8 +108,8 @@ impl<T: Send + Sync> SlotWriter<T> {
         self.shared.slots.len()
     }
 
-    /// Puts `value` into `slot` and retires what was there; tells whether there was something.
-    /// Out of range, the value is dropped and nothing changes.
+    /// Puts `value` into `slot` and retires what was there; returns whether there was something. A
+    /// value out of range is dropped.
     pub fn swap(&mut self, slot: usize, value: Option<Box<T>>) -> bool {
         debug_assert!(slot < self.shared.slots.len(), "slot {slot} out of range");
         let Some(cell) = self.shared.slots.get(slot) else { return false };
@@ -121,16 +121,16 @@ impl<T: Send + Sync> SlotWriter<T> {
         old.is_some()
     }
 
-    /// The writer's own look into a slot.
+    /// What a slot holds, for the writer.
     #[must_use]
     pub fn get(&self, slot: usize) -> Option<&T> {
         let value = self.shared.slots.get(slot)?.load(Ordering::Relaxed);
-        // JUSTIFICATION: see `Guard::get`.
+        // JUSTIFICATION: see `SlotGuard::get`.
         // SAFETY: null or a live box; only `swap` replaces it, which needs `&mut self`.
         unsafe { value.as_ref() }
     }
 
-    /// The epoch that changes made now belong to: the one that [`Writer::advance`] closes next.
+    /// The epoch that changes made now belong to: the one that [`SlotWriter::advance`] closes next.
     #[must_use]
     pub fn next_epoch(&self) -> Epoch {
         Epoch(self.epoch.saturating_add(1))
@@ -154,14 +154,14 @@ impl<T: Send + Sync> SlotWriter<T> {
         Epoch(announced.min().unwrap_or(OFFLINE).min(self.epoch))
     }
 
-    /// True when a reader has observed `epoch`, and while it is offline.
+    /// True if a reader has observed `epoch` or is offline.
     #[must_use]
     pub fn has_passed(&self, reader: usize, epoch: Epoch) -> bool {
         let announced = self.shared.announced.get(reader);
         announced.is_none_or(|cell| cell.load(Ordering::Acquire) >= epoch.0)
     }
 
-    /// Takes back the oldest value that no reader can see any more.
+    /// Returns the oldest retired value if no reader can still see it.
     pub fn reclaim(&mut self) -> Option<Box<T>> {
         let epoch = self.retired.front()?.0;
         if epoch > self.passed() {
@@ -211,13 +211,13 @@ impl<T: Send + Sync> SlotReader<T> {
         shared.announced[self.reader].store(epoch, Ordering::Release);
         if !self.online {
             self.online = true;
-            // Pairs with the fence in `Writer::passed`.
+            // Pairs with the fence in `SlotWriter::passed`.
             fence(Ordering::SeqCst);
         }
         SlotGuard { shared }
     }
 
-    /// Announces that this reader looks at nothing until it observes again.
+    /// Announces that this reader holds no reference until it observes again.
     pub fn go_offline(&mut self) {
         self.online = false;
         self.shared.announced[self.reader].store(OFFLINE, Ordering::Release);
@@ -265,7 +265,7 @@ impl<'a, T: Send + Sync> SlotGuard<'a, T> {
         unsafe { value.as_ref() }
     }
 
-    /// Asks for the cache line of the slot itself.
+    /// Prefetches the cache line of the slot.
     #[inline]
     pub fn prefetch_slot(self, slot: usize) {
         if let Some(cell) = self.shared.slots.get(slot) {
@@ -273,7 +273,7 @@ impl<'a, T: Send + Sync> SlotGuard<'a, T> {
         }
     }
 
-    /// Asks for the first cache line of what the slot holds.
+    /// Prefetches the first cache line of what the slot holds. Reads the slot.
     #[inline]
     pub fn prefetch(self, slot: usize) {
         if let Some(value) = self.get(slot) {

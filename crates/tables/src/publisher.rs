@@ -1,8 +1,9 @@
-//! The control thread's side: applies rule deltas and tells when every worker runs them.
+//! The control thread's side: applies rule deltas and returns those that every worker runs.
 //!
-//! Order of one delta: keys appear, rules are swapped, keys disappear. So a packet that finds the
-//! session sees its rules before or after the change, never a mixture. What the change retired is
-//! freed when all workers have passed a burst boundary.
+//! Steps of one delta: bind its rules to these tables, compile them, add keys, swap the rules,
+//! remove keys. So a packet that finds the session sees its rules before or after the change, never
+//! a mixture. The publisher frees what the change retired once all workers have passed a burst
+//! boundary.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;
@@ -40,12 +41,12 @@ use crate::usage::UsageTable;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
-/// What went wrong on the control side without being anybody's fault at the time.
+/// Counters of the publisher: changes, and what found no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PublisherCounters {
     /// Deltas applied.
     pub deltas_applied: u64,
-    /// Keys that found no room: packets with them meet no session.
+    /// Keys that found no room: packets with them find no session.
     pub keys_refused: u64,
     /// Deltas for a session beyond `sessions_max`; nothing of them was applied.
     pub sessions_out_of_range: u64,
@@ -53,15 +54,15 @@ pub struct PublisherCounters {
     pub peers_without_route: u64,
     /// Next hops that found no room.
     pub next_hops_refused: u64,
-    /// FARs whose GTP-U peer found no room: its signalling counts as a stranger's.
+    /// FARs whose GTP-U peer found no room: its signaling is limited like that of an unknown peer.
     pub peers_refused: u64,
-    /// QERs whose shared rate found no room: it is their session's own.
+    /// QERs whose shared rate found no room: their session does not share it.
     pub shared_rates_refused: u64,
 }
 
 /// Builds the tables: the publisher and one reader per worker, in the order of worker ids.
 ///
-/// Allocates everything that readers ever look at, session rules excepted.
+/// Allocates all that readers read, except session rules.
 ///
 /// # Errors
 /// [`TablesError`]: the first mistake in the configuration.
@@ -148,13 +149,13 @@ fn local_switching_interfaces(config: &TablesConfig, domain: DomainId) -> Interf
     }
 }
 
-/// A delta that some worker may not run yet.
+/// A delta that was not yet returned as observed.
 #[derive(Debug)]
 struct UnobservedDelta {
     since: Epoch,
     id: DeltaId,
     session: SessionIndex,
-    /// The fast paths that workers read from then on.
+    /// The fast paths that become active with it.
     written: Option<[(Direction, WrittenRule); 2]>,
 }
 
@@ -172,11 +173,12 @@ pub struct Publisher {
     next_hops: NextHopWriter,
     gtpu_peers: GtpuPeerWriter,
     shared_rates: SharedRateNumbers,
-    /// Next hops out of the reach of hosts that packets ask for.
+    /// Next hops reserved for gateways and GTP-U peers: hosts that packets are sent to get none of
+    /// them.
     demand_reserve: usize,
-    /// Deltas that some worker may not run yet, in order.
+    /// Deltas that were not yet returned as observed, in order.
     unobserved: VecDeque<UnobservedDelta>,
-    /// The last step that was taken for the workers to show that they take theirs.
+    /// The epoch of the last [`Publisher::probe`].
     probe: Epoch,
     worker_counters: Vec<Arc<WorkerCounters>>,
     usage: std::sync::Arc<UsageTable>,
@@ -184,10 +186,10 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Carries out a delta. [`Publisher::poll_observed`] tells when all workers run it.
+    /// Applies a delta. [`Publisher::poll_observed`] returns its id once all workers run it.
     ///
-    /// Fills in the next hop of every FAR that creates a GTP-U header. Cannot fail: what finds no
-    /// room is counted in [`PublisherCounters`]; a FAR then keeps [`NextHopIndex::NONE`].
+    /// Cannot fail: [`PublisherCounters`] count what finds no room. A FAR without room for its next
+    /// hop keeps [`NextHopIndex::NONE`].
     pub fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
         let RuleDelta { session, keys, rules } = delta;
         self.counters.deltas_applied += 1;
@@ -233,7 +235,7 @@ impl Publisher {
         self.unobserved.push_back(UnobservedDelta { since, id, session, written: Some(written) });
     }
 
-    /// Writes next hops, buckets and shared rates into rules: what only these tables can say of them.
+    /// Binds rules to these tables: writes their next hops, buckets and shared rates.
     fn bind(&mut self, id: DeltaId, session: SessionIndex, rules: &mut SessionRules) {
         rules.generation = id;
         self.resolve_next_hops(rules);
@@ -261,7 +263,7 @@ impl Publisher {
         }
     }
 
-    /// Frees what no worker can see any more and returns the oldest delta that all workers run and
+    /// Frees what no worker can read any more. Returns the oldest delta that all workers run and
     /// that was not returned before. Call until it returns `None`.
     pub fn poll_observed(&mut self) -> Option<DeltaId> {
         while let Some(rules) = self.rules.reclaim() {
@@ -289,13 +291,13 @@ impl Publisher {
         Some(id)
     }
 
-    /// Takes a step of publication that changes nothing, for [`Publisher::has_passed_probe`].
+    /// Closes an epoch without a change, for [`Publisher::has_passed_probe`].
     pub fn probe(&mut self) {
         self.probe = self.rules.advance();
     }
 
-    /// True when a worker has passed a burst boundary since the last [`Publisher::probe`], and while
-    /// it is offline.
+    /// True if a worker has passed a burst boundary since the last [`Publisher::probe`], or is
+    /// offline.
     #[must_use]
     pub fn has_passed_probe(&self, worker: WorkerId) -> bool {
         self.rules.has_passed(usize::from(worker.0), self.probe)
@@ -319,8 +321,8 @@ impl Publisher {
         &self.tables.interfaces
     }
 
-    /// The index of a station that packets ask for, created if absent. `None` when there is no room
-    /// (counted) or when `addr` is no neighbor on the interface.
+    /// The next hop of a neighbor that packets are sent to, created if absent. `None` without room
+    /// (counted), and if `addr` is no neighbor on the interface.
     pub fn ensure_next_hop(
         &mut self,
         interface: InterfaceId,
@@ -333,7 +335,7 @@ impl Publisher {
         self.ensure(interface, addr, self.demand_reserve)
     }
 
-    /// The index of a station, if there is one.
+    /// The next hop of a neighbor, if there is one.
     #[must_use]
     pub fn find_next_hop(&self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex> {
         self.tables.next_hops.lookup(interface, addr)
@@ -351,8 +353,8 @@ impl Publisher {
         self.tables.next_hops.capacity()
     }
 
-    /// Publishes a link-layer address: one store, seen by workers at once. `stale` asks workers to
-    /// leave a mark when they use it ([`Publisher::take_used`]).
+    /// Publishes a link-layer address: one store, visible to workers at once. Workers mark a
+    /// `stale` one when they use it ([`Publisher::take_used`]).
     pub fn set_mac(&mut self, index: NextHopIndex, mac: MacAddr, stale: bool) {
         self.next_hops.set_mac(index, Some(mac), stale);
     }
@@ -367,8 +369,8 @@ impl Publisher {
         self.next_hops.take_used(index)
     }
 
-    /// Forgets a next hop unless it is pinned; tells whether it did. Its index is used again when
-    /// all workers have passed a burst boundary.
+    /// Removes a next hop unless it is pinned; returns whether it did. Its index is reused once all
+    /// workers have passed a burst boundary.
     pub fn remove_next_hop(&mut self, index: NextHopIndex) -> bool {
         let removed = self.next_hops.remove(index, self.rules.next_epoch());
         if removed {
@@ -383,7 +385,7 @@ impl Publisher {
         self.next_hops.is_pinned(index)
     }
 
-    /// A next hop that became pinned or unpinned since this was last asked about it.
+    /// A next hop that became pinned or unpinned since it was last returned here.
     pub fn take_pin_change(&mut self) -> Option<NextHopIndex> {
         self.next_hops.take_changed()
     }
@@ -394,13 +396,13 @@ impl Publisher {
         self.next_hops.len()
     }
 
-    /// What was forwarded for a session since it was installed.
+    /// Forwarded packets and octets of a session since it was installed.
     #[must_use]
     pub fn session_traffic(&self, session: SessionIndex) -> SessionTraffic {
         self.tables.fast_rules.traffic(session)
     }
 
-    /// What a QER's bucket of one direction let pass and what not.
+    /// Packets and octets that passed a QER's bucket of one direction, and that exceeded it.
     #[must_use]
     pub fn meter_traffic(
         &self,
@@ -488,7 +490,8 @@ impl Publisher {
         Some((self.ues.get_mut(domain)?, self.tables.ues.get(domain)?))
     }
 
-    /// Gives every QER with a rate the buckets that it had, or some that no other QER has had last.
+    /// Gives every QER with a rate the buckets that it had, or free ones, if possible none that the
+    /// last rules used.
     fn assign_buckets(&self, session: SessionIndex, rules: &mut SessionRules) {
         let before = self.rules.get(session.0 as usize).map_or(&[][..], PublishedRules::qers);
         let had = |id| before.iter().find(|qer| qer.id == id).and_then(|qer| qer.meter);
@@ -496,7 +499,7 @@ impl Publisher {
             .iter()
             .filter_map(|qer| qer.meter)
             .fold(0, |set, meter| set | bit(meter.bucket) | meter.guaranteed_bucket.map_or(0, bit));
-        // What the last rules left is taken last: a worker may run these still.
+        // Buckets of the last rules are taken last: a worker may still run these rules.
         let fresh = |taken: &mut u64| {
             let free = match *taken | left {
                 u64::MAX => taken.trailing_ones(),
@@ -510,7 +513,8 @@ impl Publisher {
         };
         let kept = rules.qers.iter().filter_map(|qer| had(qer.id));
         let mut taken = kept.fold(0, |set, meter| set | bit(meter.bucket));
-        // There are as many buckets as a session may have QERs: only guarantees find none.
+        // There are as many buckets as a session has QERs at most, so only guarantees may find
+        // none.
         for qer in &mut rules.qers {
             let Some(meter) = &mut qer.meter else { continue };
             let known = had(qer.id).map(|known| known.bucket);
@@ -528,7 +532,7 @@ impl Publisher {
         }
     }
 
-    /// Counts the shared rates that rules name; a rate without room is the session's own.
+    /// Takes the shared rates that rules name; without room for one the session does not share it.
     fn take_shared_rates(&mut self, rules: &mut SessionRules) {
         for meter in rules.qers.iter_mut().filter_map(|qer| qer.meter.as_mut()) {
             let Some(id) = meter.shared else { continue };
@@ -553,7 +557,7 @@ impl Publisher {
             let shared = meter.shared.and_then(|id| self.shared_rates.number(id));
             meters.set_shared(session, meter.bucket, shared);
             for direction in DIRECTIONS {
-                // What waits behind a closed gate goes nowhere.
+                // Packets that wait behind a closed gate are dropped.
                 let limit = match qer.gate(direction) {
                     Gate::Open => meter.limit(direction),
                     Gate::Closed => RateLimit::CLOSED,
@@ -636,7 +640,7 @@ fn shared_rates(qers: &[QerEntry]) -> impl Iterator<Item = SharedRateId> {
     qers.iter().filter_map(|qer| qer.meter?.shared)
 }
 
-/// The set of one bucket.
+/// A bucket as a bit.
 fn bit(bucket: u8) -> u64 {
     1 << (u32::from(bucket) % u64::BITS)
 }

@@ -1,4 +1,4 @@
-//! The workers' side: one [`Reader`] per worker, one [`View`] per burst.
+//! The workers' side: one [`TablesReader`] per worker, one [`TablesView`] per burst.
 
 use core::net::IpAddr;
 
@@ -25,11 +25,11 @@ use crate::teid::TeidTable;
 use crate::ues::{UeAddressMatch, UeTable};
 use crate::usage::{UsageTable, UsageView};
 
-/// What all workers look at.
+/// What all workers read.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) teids: Arc<TeidTable>,
-    /// Of each routing domain; never empty.
+    /// By routing domain; never empty.
     pub(crate) ues: Box<[UeTable]>,
     pub(crate) next_hops: Arc<NextHopTable>,
     pub(crate) gtpu_peers: Arc<GtpuPeers>,
@@ -41,9 +41,9 @@ pub(crate) struct Tables {
     pub(crate) interfaces: Box<[Interface]>,
 }
 
-/// The tables as one worker sees them. Starts offline; the first [`Reader::observe`] goes online.
+/// The tables as one worker sees them. Starts offline; the first [`TablesReader::observe`] goes online.
 ///
-/// An online reader that stops observing holds up every publication: go offline, or drop it.
+/// An online reader that stops observing delays every publication: take it offline, or drop it.
 #[derive(Debug)]
 pub struct TablesReader {
     pub(crate) worker: WorkerId,
@@ -75,7 +75,7 @@ impl TablesReader {
         }
     }
 
-    /// Stops holding up publication until the next [`Reader::observe`].
+    /// Stops delaying publication until the next [`TablesReader::observe`].
     pub fn go_offline(&mut self) {
         self.rules.go_offline();
     }
@@ -113,7 +113,7 @@ impl<'a> TablesView<'a> {
     ///
     /// Shape:   reads `teids[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss. The shorter
     ///          of the two slices decides n.
-    /// Cost:    two passes with prefetch over the direct index, or the foreign table's buckets where
+    /// Cost:    two passes with prefetch over the direct index, or the hash table's buckets where
     ///          the index has another TEID. No allocation, no clock.
     /// Spec:    TS 29.281 §5.1.
     /// Errors:  none; a miss is the caller's `DropReason::TeidUnknown`.
@@ -125,7 +125,7 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// The UEs of a routing domain; of one beyond the last, those of the last.
+    /// The UEs of a routing domain; those of the last domain if there is none of this number.
     #[inline]
     #[must_use]
     pub fn ues(&self, domain: DomainId) -> &'a UeTable {
@@ -134,7 +134,7 @@ impl<'a> TablesView<'a> {
         &domains[usize::from(domain.0).min(last)]
     }
 
-    /// Asks for the cache line of [`View::session_of_teid`].
+    /// Prefetches the cache line of [`TablesView::session_of_teid`].
     #[inline]
     pub fn prefetch_teid(&self, teid: Teid) {
         self.tables.teids.prefetch(teid);
@@ -156,8 +156,7 @@ impl<'a> TablesView<'a> {
         self.rules.get(session.0 as usize)
     }
 
-    /// Where what the usual packet of one direction of a session needs is; `None` for
-    /// [`SessionIndex::NONE`].
+    /// The slot of the fast rule of one direction of a session; `None` for [`SessionIndex::NONE`].
     #[inline]
     #[must_use]
     pub fn fast_rule_slot(
@@ -168,28 +167,29 @@ impl<'a> TablesView<'a> {
         self.tables.fast_rules.slot(session, direction)
     }
 
-    /// Asks for the cache line of [`View::fast_rule_slot`] and [`View::count_session`].
+    /// Prefetches the cache line of [`TablesView::fast_rule_slot`] and
+    /// [`TablesView::count_session`].
     #[inline]
     pub fn prefetch_fast_rule(&self, session: SessionIndex, direction: Direction) {
         self.tables.fast_rules.prefetch(session, direction);
     }
 
-    /// Asks for the cache line where [`View::rules`] begins. First of two prefetch passes.
+    /// Prefetches the cache line that [`TablesView::rules`] reads. First of two prefetch passes.
     #[inline]
     pub fn prefetch_slot(&self, session: SessionIndex) {
         self.rules.prefetch_slot(session.0 as usize);
     }
 
-    /// Asks for the first cache line of a session's rules. Second of two prefetch passes: reads
-    /// the line that [`View::prefetch_slot`] asked for.
+    /// Prefetches the first cache line of a session's rules. Second of two passes: reads the line
+    /// that [`TablesView::prefetch_slot`] prefetched.
     #[inline]
     pub fn prefetch_rules(&self, session: SessionIndex) {
         self.rules.prefetch(session.0 as usize);
     }
 
-    /// The way to `addr` among the routes and connected prefixes of the interfaces `within` the set:
-    /// GTP-U interfaces if `role` is one of theirs, else N6 interfaces.
-    /// `None` without a route, and for our own, network and broadcast addresses.
+    /// The next hop towards `addr` among the routes and connected prefixes of the interfaces
+    /// `within` the set: GTP-U interfaces if `role` is one of theirs, else N6 interfaces. `None`
+    /// without a route, and for our own, network and broadcast addresses.
     #[inline]
     #[must_use]
     pub fn route(
@@ -210,13 +210,13 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// The interface that a packet from a UE to `addr`, which would leave to a data network through
-    /// one of `within`, arrives on when it turns round: its destination is a UE, or a network behind
-    /// one with a longer prefix than the route that it would take. `None` without such a UE, and in
-    /// domains whose UEs do not reach each other so.
+    /// The interface on which a packet from a UE to `addr` arrives again if it is switched locally
+    /// instead of leaving to a data network through one of `within`. Its destination then is a UE,
+    /// or a network behind one with a longer prefix than the route. `None` without such a UE, and
+    /// in domains without local switching.
     ///
-    /// Cost: as of [`View::block_gateway`] for destinations far from all UEs; else a search among the
-    ///       routes and one among the UEs.
+    /// Cost: that of [`TablesView::block_gateway`] for destinations far from all UEs; else a search
+    /// among the routes and one among the UEs.
     #[inline]
     #[must_use]
     pub fn local_switching_interface(
@@ -254,7 +254,7 @@ impl<'a> TablesView<'a> {
         is_nearest.then_some(interface)
     }
 
-    /// What is known of the neighbor `addr` on `interface`; `None` for a station that nobody sends to.
+    /// What is known of the neighbor `addr` on `interface`; `None` unless packets are sent to it.
     #[must_use]
     pub fn neighbor(&self, interface: InterfaceId, addr: IpAddr) -> Option<KnownNeighbor> {
         self.tables.next_hops.neighbor(interface, addr)
@@ -266,8 +266,8 @@ impl<'a> TablesView<'a> {
         &self.tables.gtpu_peers
     }
 
-    /// True when `addr` is ours for packets that may leave through `within`: no route of a data network
-    /// leads to it. Addresses on N6 interfaces are ours in their routing domain alone.
+    /// True if `addr` is ours for packets that leave through `within`: no route of a data network
+    /// leads to it. Addresses on N6 interfaces are ours only in their routing domain.
     #[must_use]
     pub fn is_own(&self, within: InterfaceSet, addr: IpAddr) -> bool {
         let target = self.tables.routes.lookup(InterfaceRole::N6, within, addr);
@@ -276,7 +276,7 @@ impl<'a> TablesView<'a> {
 
     /// The next hop of `index`, `None` if the index names none.
     ///
-    /// Cost:    one cache line. Tells the control thread that a stale entry is in use.
+    /// Cost:    one cache line. Marks a stale entry as used, for the control thread.
     #[inline]
     #[must_use]
     pub fn next_hop(&self, index: NextHopIndex) -> Option<NextHop> {
@@ -290,8 +290,9 @@ impl<'a> TablesView<'a> {
         self.tables.next_hops.resolved(index)
     }
 
-    /// A number that destinations in a data network share, of both families: where one gateway leads
-    /// to them, [`View::block_gateway`] tells it by the number. Zero says nothing.
+    /// The number of the block of an IPv4 destination in a data network, by which
+    /// [`TablesView::block_gateway`] finds the one gateway that leads to the whole block. Zero if
+    /// there is no such gateway.
     ///
     /// Cost: one bit of 8 KiB behind a default route, else one octet of 64 KiB.
     #[inline]
@@ -316,8 +317,8 @@ impl<'a> TablesView<'a> {
         self.tables.routes.block_gateway(within, block)
     }
 
-    /// The station towards `addr` by the routes of the data networks through interfaces `within`
-    /// the set. `None` without one, and where there is a station to find first.
+    /// The next hop towards `addr` by the routes of the data networks through interfaces `within`
+    /// the set. `None` without one, and if its neighbor is not known yet.
     #[inline(never)]
     #[must_use]
     pub fn next_hop_towards(&self, within: InterfaceSet, addr: IpAddr) -> Option<NextHopIndex> {
@@ -327,9 +328,9 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// Asks for the usage counters that an express names. Reads the line that
-    /// [`ExpressHome::prefetch`] asked for. True when packets choose among expresses: then it asks
-    /// for what a packet of the family needs to choose.
+    /// Prefetches the usage counters of a fast rule. Reads the line that [`FastRuleSlot::prefetch`]
+    /// prefetched. True if there is a selector instead: then prefetches what selects for a packet
+    /// of the family.
     #[inline]
     pub fn prefetch_fast_rule_usage(
         &self,
@@ -354,27 +355,27 @@ impl<'a> TablesView<'a> {
         choice.inspect(|choice| choice.prefetch(is_v6)).is_some()
     }
 
-    /// What packets of one direction choose their express by, if there are several.
+    /// The selector of one direction, if there are several fast rules.
     #[inline]
     #[must_use]
     pub fn fast_rule_selector(&self, home: FastRuleSlot<'a>) -> Option<FastRuleSelector<'a>> {
         home.selector(self.rules)
     }
 
-    /// Asks for the usage counters of an express that was chosen.
+    /// Prefetches the usage counters of a selected fast rule.
     #[inline]
     pub fn prefetch_selected_usage(&self, chosen: SelectedFastRule<'a>) {
         chosen.fast_rule().usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
 
-    /// The first two buckets of a direction of a session, as expresses use them.
+    /// The first two buckets of a direction of a session, for fast rules.
     #[inline]
     #[must_use]
     pub fn meter_pair(&self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
         self.tables.meters.pair(session, direction)
     }
 
-    /// Who waits behind the first of these buckets that `which` names.
+    /// The queue behind the first bucket that `which` names.
     #[inline]
     #[must_use]
     pub fn meter_queue(
@@ -386,7 +387,7 @@ impl<'a> TablesView<'a> {
         self.tables.meters.queue(session, direction, which)
     }
 
-    /// Asks for the cache lines of [`View::meter_pair`] and [`View::waiting`].
+    /// Prefetches the cache lines of [`TablesView::meter_pair`] and [`TablesView::meter_queue`].
     #[inline]
     pub fn prefetch_meter_queue(&self, session: SessionIndex, direction: Direction) {
         self.tables.meters.prefetch_queue(session, direction);
@@ -399,20 +400,20 @@ impl<'a> TablesView<'a> {
         self.tables.rate_changes.count()
     }
 
-    /// The change of rates behind the first `seen` ones.
+    /// The change of rates after the first `seen` ones.
     #[must_use]
     pub fn rate_change(&self, seen: u64) -> NextRateChange {
         self.tables.rate_changes.next(seen)
     }
 
-    /// False where no session has ever shared a rate.
+    /// False if no session has ever shared a rate.
     #[inline]
     #[must_use]
     pub fn any_shared_rate(&self) -> bool {
         self.tables.meters.shared().is_used()
     }
 
-    /// A bucket of a direction of a session; `None` where no rules have it.
+    /// A bucket of a direction of a session; `None` if no rules have it.
     #[inline]
     #[must_use]
     pub fn meter(
@@ -431,13 +432,13 @@ impl<'a> TablesView<'a> {
         &self.tables.aggregates
     }
 
-    /// Asks for the cache line of a next hop.
+    /// Prefetches the cache line of a next hop.
     #[inline]
     pub fn prefetch_next_hop(&self, index: NextHopIndex) {
         self.tables.next_hops.prefetch(index);
     }
 
-    /// True without further routing domains than the first.
+    /// True if there is one routing domain.
     #[inline]
     #[must_use]
     pub fn is_one_domain(&self) -> bool {

@@ -2,7 +2,7 @@
 //! table for the others.
 //!
 //! `session` chooses TEIDs so that their low `teid_slot_bits` are unique; a TEID given by a peer
-//! takes its place in the index too when it is free and goes to the foreign table when it is not.
+//! takes its place in the index too when it is free and goes to the hash table when it is not.
 //! Spec: TS 29.281 §5.1.
 
 use core::fmt;
@@ -83,7 +83,7 @@ pub(crate) struct TeidWriter {
 }
 
 impl TeidWriter {
-    /// An empty index of `2^slot_bits` places and a foreign table for `foreign_capacity` TEIDs.
+    /// An empty index of `2^slot_bits` places and a hash table for `foreign_capacity` TEIDs.
     pub(crate) fn new(slot_bits: u8, foreign_capacity: usize, seed: u64, table: u64) -> Self {
         let foreign = KeyWriter::new(foreign_capacity, seed, table);
         let places = 1_u32 << slot_bits;

@@ -1,8 +1,8 @@
-//! Where UEs are among the destinations of data networks, coarsely: packets to blocks and areas with
-//! UEs are searched for, so that they can turn round, and all others are not.
+//! Which blocks and areas of destinations contain UEs. Packets to these take a search, which finds
+//! UEs for local switching; packets to all others do not.
 //!
-//! An IPv4 block is a /16. An IPv6 area is one of 2^16 parts by a hash of the upper 48 bits: whoever
-//! shares one with UEs is searched for, and found as before.
+//! An IPv4 block is a /16. An IPv6 area is one of 2^16 parts by a hash of the upper 48 bits;
+//! destinations that share an area with UEs take the search and find their route as before.
 
 use core::net::Ipv6Addr;
 use core::ops::RangeInclusive;
@@ -24,7 +24,7 @@ fn members(len: u8, bits: u8) -> RangeInclusive<u16> {
     0..=last
 }
 
-/// How many keys of UEs each block and each area has. The publisher's.
+/// How many keys of UEs each block and each area has. Belongs to the publisher.
 #[derive(Debug)]
 pub(crate) struct UeAreas {
     v4: Vec<u32>,
@@ -37,8 +37,7 @@ impl UeAreas {
         Self { v4: vec![0; AREAS], v6: vec![0; AREAS] }
     }
 
-    /// A key appeared, of a domain whose UEs reach each other without its data network, which is
-    /// behind `within`.
+    /// Adds a key of a domain with local switching, whose data network is behind `within`.
     pub(crate) fn add(&mut self, routes: &Routes, within: InterfaceSet, key: SessionKey) {
         let is_first = |count: &mut u32| {
             *count += 1;
@@ -47,7 +46,7 @@ impl UeAreas {
         self.count(routes, (within, key), is_first, true);
     }
 
-    /// A key that was added disappeared.
+    /// Removes a key that was added.
     pub(crate) fn remove(&mut self, routes: &Routes, within: InterfaceSet, key: SessionKey) {
         let was_last = |count: &mut u32| {
             *count = count.saturating_sub(1);

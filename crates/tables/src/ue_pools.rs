@@ -1,6 +1,7 @@
 //! Sessions by UE IPv4 address inside the configured pools: a direct index, one load and no hash.
 //!
-//! It does not matter who chose the address. Addresses outside the pools have a hash table.
+//! The index serves addresses of the pools, whoever chose them. Addresses outside the pools are in
+//! a hash table.
 
 use core::fmt;
 
@@ -28,14 +29,14 @@ impl UePoolIndex {
 ///
 /// PERF: usually there is one pool; a loop over all costs more than the look at the first.
 pub(crate) struct UePools {
-    /// Without an address where there is none.
+    /// Empty if there is none.
     first: UePoolIndex,
     further: Box<[UePoolIndex]>,
 }
 
 impl UePools {
-    /// An empty index of `pools`, in their order as far as `left` addresses reach, which it takes
-    /// from there; all domains have `UE_POOL_INDEX_MAX`.
+    /// An empty index of `pools`, in their order, as long as `left` addresses suffice; subtracts
+    /// its own. All domains together have `UE_POOL_INDEX_MAX`.
     pub(crate) fn new(pools: impl IntoIterator<Item = Ipv4Prefix>, left: &mut usize) -> Self {
         let mut indexed = Vec::new();
         for pool in pools {
@@ -68,7 +69,7 @@ impl UePools {
         self.further.iter().find_map(|pool| pool.entry(addr))
     }
 
-    /// Asks for the entry of `addr`; tells whether there is one.
+    /// Prefetches the entry of `addr`; returns whether there is one.
     #[inline]
     pub(crate) fn prefetch(&self, addr: u32) -> bool {
         self.entry(addr).map(prefetch::read).is_some()

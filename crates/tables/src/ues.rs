@@ -19,27 +19,27 @@ pub struct UeTable {
     v4: Arc<KeyTable>,
     v6: Arc<KeyTable>,
     framed: Arc<FramedRoutes>,
-    /// The N6 interfaces of the domain, if its UEs reach each other without them.
+    /// The N6 interfaces of the domain, if it switches packets between its UEs locally.
     local_switching: InterfaceSet,
 }
 
-/// Why an address is a UE's.
+/// How an address belongs to a UE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UeAddressMatch {
     /// It is the UE's own.
     Address,
-    /// It is in a network behind the UE, of a prefix of so many bits.
+    /// It is in a network behind the UE, with a prefix of this length.
     Framed(u32),
 }
 
 impl UeTable {
-    /// The N6 interfaces of the domain, if its UEs reach each other without them.
+    /// The N6 interfaces of the domain, if it switches packets between its UEs locally.
     #[inline]
     pub(crate) fn local_switching(&self) -> InterfaceSet {
         self.local_switching
     }
 
-    /// Whether a UE has an IPv4 address.
+    /// How an IPv4 address belongs to a UE; `None` if it does not.
     pub(crate) fn match_v4(&self, addr: u32) -> Option<UeAddressMatch> {
         let session = match self.pools.lookup(addr) {
             Some(session) => session,
@@ -51,7 +51,7 @@ impl UeTable {
         }
     }
 
-    /// Whether a UE has the IPv6 addresses of a key.
+    /// How the IPv6 addresses of a key belong to a UE; `None` if they do not.
     pub(crate) fn match_v6(&self, key: u64) -> Option<UeAddressMatch> {
         match self.v6.session(key).is_some() {
             true => Some(UeAddressMatch::Address),
@@ -59,7 +59,7 @@ impl UeTable {
         }
     }
 
-    /// Prefetches the cache line that [`Ues::session_v4`] reads.
+    /// Prefetches the cache line that [`UeTable::session_v4`] reads.
     #[inline]
     pub fn prefetch_v4(&self, addr: u32) {
         if !self.pools.prefetch(addr) {
@@ -88,7 +88,7 @@ impl UeTable {
         if session.is_some() { session } else { self.framed.session_v4(addr) }
     }
 
-    /// Prefetches the cache line that [`Ues::session_v6`] reads.
+    /// Prefetches the cache line that [`UeTable::session_v6`] reads.
     #[inline]
     pub fn prefetch_v6(&self, key: u64) {
         self.v6.prefetch(key);
@@ -117,7 +117,7 @@ impl UeTable {
         }
     }
 
-    /// Finds the session of every UE IPv6 key. Shape and cost as of [`Ues::lookup_v4`].
+    /// Finds the session of every UE IPv6 key. Shape and cost: see [`UeTable::lookup_v4`].
     #[inline]
     pub fn lookup_v6(&self, keys: &[u64], out: &mut [SessionIndex]) {
         keys.iter().for_each(|key| self.prefetch_v6(*key));
@@ -137,7 +137,7 @@ pub(crate) struct UeWriter {
 
 impl UeWriter {
     /// No UEs, with room for `sessions_max` addresses of each kind, and the tables for the workers.
-    /// `pools` take IPv4 addresses; `switched` is as of [`Ues::switched`].
+    /// `pools` take IPv4 addresses; for `local_switching` see [`UeTable::local_switching`].
     pub(crate) fn new(
         sessions_max: usize,
         seed: u64,
