@@ -207,28 +207,11 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
         let (duration, drain) = (ticks(config.duration_ns), ticks(config.drain_ns));
         let burst = config.burst.clamp(1, adit_types::limits::BURST_MAX);
         let patience = LatenessLimits { late_max: ticks(config.late_max_ns), burst };
-        let seconds = if config.timeline { config.duration_ns / 1_000_000_000 + 1 } else { 1 };
-        let seconds = usize::try_from(seconds).unwrap_or(1);
-        // Memory first: it takes its time.
-        let tallies: Vec<StreamTally> =
-            self.streams.iter().map(|_| StreamTally::new(seconds)).collect();
+        // Memory first: its allocation takes time.
+        let tallies = self.tallies(config);
         let start = self.clock.ticks() + ticks(START_DELAY_NS);
         let mut streams = self.start(config, tallies, start, duration);
-        let second_end = if config.timeline { start + hz } else { u64::MAX };
-        let absence_min = ticks(config.absence_ns_min).max(1);
-        let mut run = TrialState {
-            start,
-            second: 0,
-            second_end,
-            gap_max: 0,
-            absence_min,
-            absences: 0,
-            absent: 0,
-            last: start,
-            other_frames: 0,
-            window: ticks(config.window_ns),
-            window_gaps: vec![0; windows(config)],
-        };
+        let mut run = TrialState::new(config, start, hz);
         let quiet = ticks(config.quiet_ns);
         let mut heard = (0, 0);
         let ports = self.ports.clone();
@@ -275,16 +258,14 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
         publish(live, &streams);
         let asked = if complete { start + duration } else { start };
         let end = sending_end.unwrap_or(start).max(asked).max(start + 1);
-        TrialOutcome {
-            sending_ns: ns_of_ticks(end - start, hz).max(1),
-            gap_ns_max: ns_of_ticks(run.gap_max, hz),
-            window_gaps_ns: run.window_gaps.iter().map(|gap| ns_of_ticks(*gap, hz)).collect(),
-            absences: run.absences,
-            absent_ns: ns_of_ticks(run.absent, hz),
-            other_frames: run.other_frames,
-            complete,
-            streams: streams.into_iter().map(|stream| outcome(stream, config.timeline)).collect(),
-        }
+        let streams = streams.into_iter().map(|stream| outcome(stream, config.timeline)).collect();
+        run.outcome(end, hz, complete, streams)
+    }
+
+    fn tallies(&self, config: &TrialConfig) -> Vec<StreamTally> {
+        let seconds = if config.timeline { config.duration_ns / NS_PER_S + 1 } else { 1 };
+        let seconds = usize::try_from(seconds).unwrap_or(1);
+        self.streams.iter().map(|_| StreamTally::new(seconds)).collect()
     }
 
     fn start(
@@ -377,6 +358,43 @@ fn ticks_short(hz: u64) -> u64 {
 }
 
 impl TrialState {
+    fn new(config: &TrialConfig, start: u64, hz: u64) -> Self {
+        let ticks = |ns: u64| scaled(ns, hz, NS_PER_S);
+        Self {
+            start,
+            second: 0,
+            second_end: if config.timeline { start + hz } else { u64::MAX },
+            gap_max: 0,
+            absence_min: ticks(config.absence_ns_min).max(1),
+            absences: 0,
+            absent: 0,
+            last: start,
+            other_frames: 0,
+            window: ticks(config.window_ns),
+            window_gaps: vec![0; windows(config)],
+        }
+    }
+
+    /// The outcome of a trial that sent until `end`.
+    fn outcome(
+        self,
+        end: u64,
+        hz: u64,
+        complete: bool,
+        streams: Vec<StreamOutcome>,
+    ) -> TrialOutcome {
+        TrialOutcome {
+            sending_ns: ns_of_ticks(end - self.start, hz).max(1),
+            gap_ns_max: ns_of_ticks(self.gap_max, hz),
+            window_gaps_ns: self.window_gaps.iter().map(|gap| ns_of_ticks(*gap, hz)).collect(),
+            absences: self.absences,
+            absent_ns: ns_of_ticks(self.absent, hz),
+            other_frames: self.other_frames,
+            complete,
+            streams,
+        }
+    }
+
     #[inline]
     fn turn(&mut self, now: u64, hz: u64) {
         if now > self.last {

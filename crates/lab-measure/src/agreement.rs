@@ -12,7 +12,7 @@ const DIFFERENCE_MAX_PPM: u64 = 50_000;
 
 /// What the tester sent and received in all trials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
+pub struct TesterTotals {
     /// Packets that the target's queues took.
     pub sent: u64,
     /// Packets that came back, each copy counted.
@@ -38,7 +38,7 @@ pub struct PeakRates {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
     /// The tester's.
-    pub tester: Totals,
+    pub tester: TesterTotals,
     /// Packets that the target says it received.
     pub target_received: u64,
     /// Packets that the target says it sent.
@@ -53,7 +53,7 @@ pub struct Agreement {
 impl Agreement {
     /// Compares; `None` where the target's counters are of no known form.
     #[must_use]
-    pub fn of(tester: Totals, counters: &Value) -> Option<Self> {
+    pub fn of(tester: TesterTotals, counters: &Value) -> Option<Self> {
         let number = |names: [&str; 2]| {
             names.iter().find_map(|name| counters.get(*name).and_then(Value::as_u64))
         };
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn counters_of_both_kinds_of_target_are_compared() {
-        let tester = Totals { sent: 1000, received: 900, fastest_pps: 500 };
+        let tester = TesterTotals { sent: 1000, received: 900, fastest_pps: 500 };
         let adit = serde_json::json!({"received_pkts": 1010, "transmitted_pkts": 900});
         let agreement = Agreement::of(tester, &adit).unwrap();
         assert_eq!(agreement.difference_ppm, 9900);

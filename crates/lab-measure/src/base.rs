@@ -1,42 +1,15 @@
 //! What the reports of all measurements of a target begin and end with.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::agreement::Agreement;
-use super::report::{Figure, Recorder, ReportHeader, TrialReport, write};
+use super::report::{Figure, Recorder, ReportHeader, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;
 use adit_lab_process::stop::{Interrupted, Stop};
 use adit_lab_smf::exchange::ProcedureReport;
-
-/// Where a report goes.
-#[derive(Debug, Clone, clap::Args)]
-pub struct OutputArguments {
-    /// Print the report as JSON; progress goes to standard error.
-    #[arg(long)]
-    pub json: bool,
-    /// Also write the report to this file.
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
-}
-
-impl OutputArguments {
-    /// Writes a finished report where it shall go, or has it printed.
-    ///
-    /// # Errors
-    /// The file or standard output cannot be written.
-    pub fn deliver<T: Serialize>(&self, report: &T, print: impl FnOnce(&T)) -> Result<()> {
-        write(report, self.json, self.out.as_deref())?;
-        if !self.json {
-            print(report);
-        }
-        Ok(())
-    }
-}
 
 /// The part that all reports have alike.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use adit_lab_process::stop::Stop;
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Parser, Subcommand};
 
 /// A measurement, or work on the reports of measurements.
 #[derive(Debug, Subcommand)]
@@ -45,18 +45,23 @@ impl MeasureCommand {
             Self::Ramp(arguments) => crate::ramp::run(arguments, stop),
             Self::Soak(arguments) => crate::soak::run(arguments, stop),
             Self::Rates(arguments) => crate::rates::run(arguments, stop),
-            Self::Run(arguments) => crate::experiment::run(arguments, stop),
+            Self::Run(arguments) => crate::experiment::run(arguments, check_options, stop),
             Self::Report(arguments) => crate::experiment::render(arguments),
             Self::Machine => crate::machine::run(),
-            Self::Compare(arguments) => crate::compare::run(arguments, stop),
+            Self::Compare(arguments) => crate::compare::run(arguments, check_options, stop),
         }
     }
 }
 
 /// The command line of the measurements alone, for experiment files and tests.
-#[derive(Debug, clap::Parser)]
+#[derive(Debug, Parser)]
 #[command(name = "adit-lab")]
 pub(crate) struct MeasureCli {
     #[command(subcommand)]
     pub(crate) command: MeasureCommand,
+}
+
+/// Checks the words of a subcommand and its options.
+pub(crate) fn check_options(words: &[String]) -> Result<(), clap::Error> {
+    MeasureCli::try_parse_from(words).map(|_| ())
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::report::Figure;
+use crate::experiment::file::OptionCheck;
 use crate::experiment::paired;
 use adit_lab_process::stop::Stop;
 
@@ -71,9 +72,9 @@ pub struct FigureRatio {
 ///
 /// # Errors
 /// A file cannot be read or is no report; the reports have no figure in common.
-pub fn run(arguments: &CompareArguments, stop: &Stop) -> Result<bool> {
+pub fn run(arguments: &CompareArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
     if arguments.paired {
-        return run_paired(arguments, stop);
+        return run_paired(arguments, check, stop);
     }
     let (a, b) = (read(&arguments.a)?, read(&arguments.b)?);
     for (report, path) in [(&a, &arguments.a), (&b, &arguments.b)] {
@@ -100,9 +101,9 @@ pub fn run(arguments: &CompareArguments, stop: &Stop) -> Result<bool> {
 }
 
 /// Runs two experiments in turns and prints the ratios.
-fn run_paired(arguments: &CompareArguments, stop: &Stop) -> Result<bool> {
+fn run_paired(arguments: &CompareArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
     let CompareArguments { a, b, rounds, quick, json, .. } = arguments;
-    let pairs = paired::run(a, b, *rounds, *quick, stop)?;
+    let pairs = paired::run(a, b, *rounds, *quick, check, stop)?;
     if *json {
         println!("{}", serde_json::to_string_pretty(&pairs)?);
         return Ok(true);

@@ -2,6 +2,7 @@
 //! and how it is told.
 #![deny(unsafe_code)]
 
+mod absence;
 mod agreement;
 mod base;
 mod bench;
@@ -20,6 +21,7 @@ mod ramp;
 mod rates;
 mod report;
 mod rig;
+mod run_report;
 mod saturate;
 mod search;
 mod selftest;

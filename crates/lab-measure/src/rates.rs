@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::base::{OutputArguments, ReportBase};
+use super::base::ReportBase;
 use super::bench::TestbedArguments;
 use super::groups::{self, SessionGroup};
+use super::report::OutputArguments;
 use super::report::{Figure, StreamReport, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;

@@ -1,18 +1,43 @@
 //! What a report says, in the form that is written and read as JSON.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::absence::Absence;
 use super::bench::Testbed;
 use super::machine::{Machine, StealTime};
 use super::progress::mpps;
-use super::validity::Absence;
 use adit_lab_engine::histogram::{CurvePoint, Latency, LatencySummary};
 use adit_lab_engine::trial::{StreamOutcome, TrialOutcome};
+
+/// Where a report goes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct OutputArguments {
+    /// Print the report as JSON; progress goes to standard error.
+    #[arg(long)]
+    pub json: bool,
+    /// Also write the report to this file.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+impl OutputArguments {
+    /// Writes a finished report where it shall go, or has it printed.
+    ///
+    /// # Errors
+    /// The file or standard output cannot be written.
+    pub fn deliver<T: Serialize>(&self, report: &T, print: impl FnOnce(&T)) -> Result<()> {
+        write(report, self.json, self.out.as_deref())?;
+        if !self.json {
+            print(report);
+        }
+        Ok(())
+    }
+}
 
 /// What every report begins with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,15 +10,15 @@ use std::time::Duration;
 use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::agreement::Totals;
+use super::absence::{Absence, absence_ns_min};
+use super::agreement::TesterTotals;
 use super::bench::{Testbed, TestbedArguments, on_core};
 use super::drive::{AnyEngine, UnlinkedPorts};
 use super::progress::mpps;
 use super::report::{Recorder, TrialReport};
 use super::selftest;
-use super::target::{RunningTarget, TargetAccess, TargetArguments, TargetKind};
+use super::target::{LINK_TIMEOUT, RunningTarget, TargetAccess, TargetArguments, TargetKind};
 use super::traffic::{Size, TrafficDirection};
-use super::validity::{Absence, absence_ns_min};
 use adit_lab_engine::frame::Template;
 use adit_lab_engine::pacer::{OfferedRate, RateStep};
 use adit_lab_engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
@@ -32,8 +32,9 @@ use adit_lab_smf::exchange::ProcedureReport;
 
 /// First TEID at the gNBs.
 pub const GNB_TEID: u32 = 0x4000_0000;
-pub const LINK_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time for the UPF to answer an Association Setup Request.
 pub const ASSOCIATION_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time for a neighbor to answer.
 pub const ARP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Trial that shows whether packets come back at all.
 const FIRST_PPS: u64 = 2000;
@@ -93,7 +94,7 @@ pub struct Rig {
     churn: Option<Churn>,
     cpu: Option<std::collections::BTreeMap<u16, u64>>,
     /// What all trials sent and received.
-    pub totals: Totals,
+    pub totals: TesterTotals,
 }
 
 impl Rig {
@@ -115,27 +116,7 @@ impl Rig {
         let bench = Testbed::start(bench_arguments, devices)?;
         let mut recorder = Recorder::start(measurement, &bench);
         let core = arguments.core(&bench)?;
-        let started = arguments.start.is_some()
-            || matches!(arguments.target, TargetKind::Adit | TargetKind::Testpmd);
-        if started || arguments.target_core.is_some() {
-            let cores = arguments.worker_cores(&bench, core);
-            recorder.cores("target", &cores);
-            if cores.len() < usize::from(arguments.workers) {
-                recorder.warn(format!(
-                    "{} workers were asked for, and this machine has cores for {} beside the tester's",
-                    arguments.workers,
-                    cores.len()
-                ));
-            }
-        } else {
-            recorder.warn(
-                "the target runs elsewhere: whether it shares the tester's core is not known",
-            );
-        }
-        if core == bench.core() && started {
-            recorder
-                .warn(format!("tester and target shared core {core}: the figures are of neither"));
-        }
+        record_cores(arguments, &bench, core, &mut recorder);
         let ceiling = match calibrate {
             Some(size) => Some(selftest::ceiling(&bench, size, &reach, stop)?),
             None => None,
@@ -171,7 +152,7 @@ impl Rig {
             live: TrialProgress::default(),
             churn: None,
             cpu: None,
-            totals: Totals::default(),
+            totals: TesterTotals::default(),
         };
         if arguments.is_upf() {
             rig.establish(stop)?;
@@ -466,6 +447,29 @@ impl Rig {
             serve_while(&self.bench, || engine.serve(), || smf.delete_all(|| Ok(())))?;
         }
         Ok(counters)
+    }
+}
+
+/// Notes the target's cores, and warns if tester and target may disturb each other.
+fn record_cores(arguments: &TargetArguments, bench: &Testbed, core: u16, recorder: &mut Recorder) {
+    let started = arguments.start.is_some()
+        || matches!(arguments.target, TargetKind::Adit | TargetKind::Testpmd);
+    if started || arguments.target_core.is_some() {
+        let cores = arguments.worker_cores(bench, core);
+        recorder.cores("target", &cores);
+        if cores.len() < usize::from(arguments.workers) {
+            recorder.warn(format!(
+                "{} workers were asked for, and this machine has cores for {} beside the tester's",
+                arguments.workers,
+                cores.len()
+            ));
+        }
+    } else {
+        recorder
+            .warn("the target runs elsewhere: whether it shares the tester's core is not known");
+    }
+    if core == bench.core() && started {
+        recorder.warn(format!("tester and target shared core {core}: the figures are of neither"));
     }
 }
 

@@ -12,10 +12,10 @@ use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
-use super::base::OutputArguments;
 use super::bench::{Testbed, TestbedArguments, memif_socket, on_core};
 use super::drive::TESTER_MACS;
 use super::progress::mpps;
+use super::report::OutputArguments;
 use super::report::{Figure, Recorder, ReportHeader, print_rates};
 use super::rig::{ARP_TIMEOUT, ASSOCIATION_TIMEOUT, GNB_TEID, serve_while};
 use super::target::{OuterFamily, RunningTarget, TargetArguments, TargetKind};

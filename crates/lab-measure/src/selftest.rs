@@ -13,10 +13,10 @@ use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::base::OutputArguments;
 use super::bench::{Testbed, TestbedArguments, memif_socket, on_core, wait_for_links};
 use super::drive::AnyEngine;
 use super::progress::mpps;
+use super::report::OutputArguments;
 use super::report::{Figure, Recorder, ReportHeader, TrialReport};
 use super::target::TargetAccess;
 use super::traffic::{Size, rate_pps};
@@ -27,7 +27,7 @@ use adit_lab_engine::neighbor::Neighbors;
 use adit_lab_engine::pacer::{OfferedRate, RateStep};
 use adit_lab_engine::plan::{PlanConfig, SessionOrder, draw_plan};
 use adit_lab_engine::stream::StreamConfig;
-use adit_lab_engine::trial::{Engine, TrialConfig, TrialOutcome, TrialProgress};
+use adit_lab_engine::trial::{Engine, TrialConfig, TrialProgress};
 use adit_lab_process::stop::{Interrupted, Stop, environment};
 
 /// Sessions of the self test.
@@ -353,8 +353,7 @@ fn plant(
     let mut engine = Engine::new(io, bench.clock(), Neighbors::default(), 2);
     engine.set_streams(streams(&arguments.size, true)?);
     let target_io = WorkerIo::new(vec![target_0, target_1], bench.pool());
-    let mut clock = bench.clock();
-    let delay = clock.ticks_of_ns(DELAY_NS);
+    let delay = bench.clock().ticks_of_ns(DELAY_NS);
     let mut forwarder = Forwarder::new(target_io, None, arguments.one_in, delay);
     let faults =
         [None, Some(Fault::Drop), Some(Fault::Duplicate), Some(Fault::Reorder), Some(Fault::Delay)];
@@ -370,21 +369,9 @@ fn plant(
                 return Ok(());
             }
             forwarder.plant(fault);
-            let done = AtomicBool::new(false);
-            let outcome = std::thread::scope(|scope| -> Result<TrialOutcome> {
-                let target = scope.spawn(|| {
-                    on_core(bench.eal(), target_core, || {
-                        while !done.load(Ordering::Relaxed) {
-                            forwarder.step(clock.ticks());
-                        }
-                        Ok(())
-                    })
-                });
-                let what = format!("selftest, fault {name}");
-                let outcome = bench.on_tester(live, &what, || Ok(engine.run(&config, live, stop)));
-                done.store(true, Ordering::Relaxed);
-                target.join().map_err(|_| anyhow!("the forwarder's thread panicked"))??;
-                outcome
+            let what = format!("selftest, fault {name}");
+            let outcome = while_forwarding(bench, target_core, &mut forwarder, || {
+                bench.on_tester(live, &what, || Ok(engine.run(&config, live, stop)))
             })?;
             let fault = FaultReport {
                 fault: name.to_owned(),
@@ -403,6 +390,31 @@ fn plant(
     }
     drop((engine, forwarder));
     Ok(())
+}
+
+/// Runs `work` while `forwarder` forwards on `core`.
+fn while_forwarding<T>(
+    bench: &Testbed,
+    core: u16,
+    forwarder: &mut Forwarder<WorkerIo>,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let done = AtomicBool::new(false);
+    let mut clock = bench.clock();
+    std::thread::scope(|scope| {
+        let target = scope.spawn(|| {
+            on_core(bench.eal(), core, || {
+                while !done.load(Ordering::Relaxed) {
+                    forwarder.step(clock.ticks());
+                }
+                Ok(())
+            })
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        target.join().map_err(|_| anyhow!("the forwarder's thread panicked"))??;
+        result
+    })
 }
 
 fn figures(report: &SelftestReport) -> Vec<Figure> {

@@ -18,7 +18,6 @@ use serde_json::Value;
 
 use super::bench::{Testbed, memif_socket};
 use super::machine::StealTime;
-use super::rig::LINK_TIMEOUT;
 use adit_lab_engine::frame::{Endpoints, FrameFormat, TesterTunnel, UePacketKind};
 use adit_lab_engine::memif::{Listener, Memif};
 use adit_lab_engine::neighbor::PortAddresses;
@@ -30,6 +29,8 @@ use adit_lab_process::stop::{Stop, environment};
 use adit_lab_smf::bulk::{SessionsConfig, TeidAllocation};
 use adit_lab_smf::{LabSmf, SessionProfile, SmfOptions};
 
+/// Time for the target to start and connect its ports.
+pub const LINK_TIMEOUT: Duration = Duration::from_secs(20);
 /// Where the tester listens for PFCP, and `adit` when it is started here.
 const SMF: &str = "127.77.0.1:8805";
 const ADIT_N4: &str = "127.77.0.2:8805";

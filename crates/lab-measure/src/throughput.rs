@@ -5,9 +5,10 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::base::{OutputArguments, ReportBase};
+use super::base::ReportBase;
 use super::bench::TestbedArguments;
 use super::progress::mpps;
+use super::report::OutputArguments;
 use super::report::{Figure, TrialReport, print_rates};
 use super::rig::{Rig, TrialCase};
 use super::search::{Bound, Method, Offered, search};

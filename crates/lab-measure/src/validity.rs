@@ -5,61 +5,15 @@
 //! is offered in that time. Packets beyond those were lost by the target itself, so most trials on a
 //! busy machine say something all the same: the loss is between a least and the whole.
 
-use serde::{Deserialize, Serialize};
-
 use super::report::TrialReport;
 use super::search::{Measured, Offered};
 use adit_lab_engine::clock::{NS_PER_S, scaled};
 
-/// Absences are looked for from this on: several turns of the tester's loop, and a timer tick.
-/// Unit: ns.
-const ABSENCE_NS_MIN: u64 = 50_000;
-const ABSENCE_NS_MAX: u64 = 1_000_000;
 /// A trial shows its rate met although the tester was absent for a while, if it had at least this
 /// share of the rate: for the rest of the time it had all of it. Unit: percent.
 const OFFERED_PERCENT_MIN: u64 = 95;
 /// A tester that was present sends the rate but for this. Unit: parts per thousand.
 const RATE_SLACK_PERMILLE: u64 = 1;
-
-/// The shortest absence that can lose a packet: until then a queue of `queue_pkts` holds what comes
-/// at `pps`. Unit: ns.
-#[must_use]
-pub fn absence_ns_min(pps: u64, queue_pkts: u64) -> u64 {
-    let until_full = scaled(queue_pkts, NS_PER_S, pps.max(1));
-    until_full.clamp(ABSENCE_NS_MIN, ABSENCE_NS_MAX)
-}
-
-/// Who was kept from running in a trial.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Absence {
-    /// How often the tester was absent for so long that a queue could overflow.
-    pub count: u64,
-    /// How long in all. Unit: ns.
-    pub tester_ns: u64,
-    /// How long the target's threads waited for its core, as far as the kernel tells. Unit: ns.
-    pub target_ns: Option<u64>,
-    /// Packets that may have been lost for that.
-    pub excused: u64,
-}
-
-impl Absence {
-    /// In a trial at `pps` over queues of `queue_pkts` on both sides.
-    #[must_use]
-    pub fn of(
-        count: u64,
-        tester_ns: u64,
-        target_ns: Option<u64>,
-        pps: u64,
-        queue_pkts: u64,
-    ) -> Self {
-        let due_in = |ns: u64| scaled(ns, pps, NS_PER_S);
-        let on_its_way = count.saturating_mul(2 * queue_pkts).min(due_in(tester_ns));
-        // What the target's queue holds is not lost.
-        let offered = due_in(target_ns.unwrap_or(0));
-        let unserved = if offered > queue_pkts { offered } else { 0 };
-        Self { count, tester_ns, target_ns, excused: on_its_way + unserved }
-    }
-}
 
 impl TrialReport {
     /// Whether the rate was offered, and why not.
@@ -105,6 +59,7 @@ impl TrialReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::absence::Absence;
     use crate::report::StreamReport;
 
     /// A second at 1 Mpps.
@@ -145,12 +100,5 @@ mod tests {
         // A target that waited 20 ms for its core did not serve 20,000 packets; 1 ms fits its queue.
         let of = |ns| Absence::of(0, 0, Some(ns), 1_000_000, 1024).excused;
         assert_eq!((of(20_000_000), of(1_000_000)), (20_000, 0));
-    }
-
-    #[test]
-    fn absence_counts_from_where_a_queue_overflows() {
-        assert_eq!(absence_ns_min(5_120_000, 1024), 200_000);
-        assert_eq!(absence_ns_min(0, 1024), ABSENCE_NS_MAX);
-        assert_eq!(absence_ns_min(100_000_000, 1024), ABSENCE_NS_MIN);
     }
 }

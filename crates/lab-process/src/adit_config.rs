@@ -105,15 +105,10 @@ impl AditConfig<'_> {
             vlan => format!("vlan = {vlan}\n"),
         });
         let (n3, n6) = (quoted(&self.n3), quoted(&self.n6));
-        let instance = self.n6_instance.map(|name| format!("network_instance = \"{name}\"\n"));
-        let n6_instance = instance.unwrap_or_default();
-        // The other end has one queue pair.
+        let n6_instance = self.n6_instance_text();
+        // The tester's memif has one queue pair.
         let queues = if workers.len() > 1 { "rx_queues = 1\n" } else { "" };
-        // What waits may have half of the packet buffers that fragments of the workers leave.
-        let waiting = self.qos.and_then(|qos| qos.queue_pkts).unwrap_or(0);
-        let fragments = u32::try_from(workers.len() * 512).unwrap_or(0);
-        let mbufs = if waiting > 0 { 2 * (waiting + MBUFS) } else { MBUFS } + fragments;
-        let memory = if waiting > 0 { 256 + mbufs / 1024 * MBUF_BYTES / 1024 } else { 256 };
+        let PacketMemory { memory, mbufs } = self.packet_memory();
         let mut text = format!(
             r#"[node]
 id = "{n4}"
@@ -165,17 +160,39 @@ port = "core"
 addresses = [{n6}]
 {n6_instance}{n6_vlan}"#
         );
-        for (prefix, next_hop) in &self.routes {
-            // Writing to a string cannot fail.
-            let _ = write!(
-                text,
-                "\n[[route]]\ninterface = \"n6\"\nprefix = \"{prefix}\"\nnext_hop = \"{next_hop}\"\n"
-            );
-        }
-        text.extend(self.qos.map(Qos::text));
+        text.extend(std::iter::once(self.routes_text()).chain(self.qos.map(Qos::text)));
+        // Writing to a string cannot fail.
         let _ = write!(text, "\n[admin]\nsocket = \"{}\"\n", self.socket.display());
         text
     }
+
+    fn n6_instance_text(&self) -> String {
+        self.n6_instance.map_or_else(String::new, |name| format!("network_instance = \"{name}\"\n"))
+    }
+
+    fn routes_text(&self) -> String {
+        let route = |(prefix, next_hop): &(&str, String)| {
+            format!(
+                "\n[[route]]\ninterface = \"n6\"\nprefix = \"{prefix}\"\nnext_hop = \"{next_hop}\"\n"
+            )
+        };
+        self.routes.iter().map(route).collect()
+    }
+
+    /// The queues of rates may hold half of the packet buffers that fragments leave.
+    fn packet_memory(&self) -> PacketMemory {
+        let queued = self.qos.and_then(|qos| qos.queue_pkts).unwrap_or(0);
+        let fragments = u32::try_from(self.workers.len() * 512).unwrap_or(0);
+        let mbufs = if queued > 0 { 2 * (queued + MBUFS) } else { MBUFS } + fragments;
+        let memory = if queued > 0 { 256 + mbufs / 1024 * MBUF_BYTES / 1024 } else { 256 };
+        PacketMemory { memory, mbufs }
+    }
+}
+
+/// Memory of DPDK in MiB, and packet buffers.
+struct PacketMemory {
+    memory: u32,
+    mbufs: u32,
 }
 
 fn quoted(addresses: &[String]) -> String {

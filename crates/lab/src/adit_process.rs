@@ -129,7 +129,7 @@ impl Adit {
         let socket = dir.join("admin.sock");
         let log = dir.join(format!("adit-{}.log", device.name()));
         let has_corp = topology.corp.is_some();
-        let mut text = configuration(device, cores, (topology.ipv6, has_corp), &socket);
+        let mut text = configuration(device, cores, topology.ipv6, has_corp, &socket);
         if has_corp {
             text += &corp_sections(device);
         }
@@ -209,7 +209,8 @@ network_instance = "corp"
 fn configuration(
     device: PacketDevice,
     cores: CoreAssignment,
-    (ipv6, has_corp): (bool, bool),
+    ipv6: bool,
+    has_corp: bool,
     socket: &Path,
 ) -> String {
     let addresses = |v4: Ipv4Addr, v6: Ipv6Addr| {
@@ -251,12 +252,8 @@ mod tests {
         let cores = CoreAssignment::among(&[0, 1, 2, 3]);
         assert_eq!(cores, CoreAssignment { main: 0, worker: 1 });
         assert_eq!(CoreAssignment::among(&[5]), CoreAssignment { main: 5, worker: 5 });
-        let text = configuration(
-            PacketDevice::AfXdp,
-            cores,
-            (true, false),
-            Path::new("/run/x/admin.sock"),
-        );
+        let text =
+            configuration(PacketDevice::AfXdp, cores, true, false, Path::new("/run/x/admin.sock"));
         assert!(text.contains("device = \"net_af_xdp0,iface=n3\""));
         assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
         assert!(text.contains("workers = [1]"));
@@ -264,7 +261,8 @@ mod tests {
         let text = configuration(
             PacketDevice::AfPacket,
             cores,
-            (false, false),
+            false,
+            false,
             Path::new("/run/x/admin.sock"),
         );
         assert!(text.contains("device = \"net_af_packet1,iface=n6\""));

@@ -25,12 +25,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::report::Reference;
+use crate::run_report::Reference;
 use adit_lab_process::stop::environment;
 
 /// Subcommands that measure; the first one has no target.
@@ -41,6 +40,9 @@ const OWN: [&str; 2] = ["json", "out"];
 const PATHS: [&str; 2] = ["rule-profile", "groups"];
 /// Plots that references can name.
 pub const PLOTS: [&str; 4] = ["rate-by-size", "rate-by-sessions", "latency-by-size", "rate"];
+
+/// Checks the words of a subcommand and its options against the command line.
+pub type OptionCheck = fn(&[String]) -> Result<(), clap::Error>;
 
 /// One experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,16 +108,17 @@ pub fn overrides(set: &[String]) -> Result<Vec<(String, String)>> {
 ///
 /// # Errors
 /// A sentence with file, line and key.
-pub fn read(path: &Path, overrides: &[(String, String)]) -> Result<Experiment> {
+pub fn read(path: &Path, overrides: &[(String, String)], check: OptionCheck) -> Result<Experiment> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| environment(format!("{}: {error}", path.display())))?;
-    let source = ExperimentSource { path, text: &text };
+    let source = ExperimentSource { path, text: &text, check };
     source.experiment(overrides)
 }
 
 struct ExperimentSource<'t> {
     path: &'t Path,
     text: &'t str,
+    check: OptionCheck,
 }
 
 type TomlTable<'t> = DeTable<'t>;
@@ -200,7 +203,7 @@ impl ExperimentSource<'_> {
         let measure =
             MeasurementSpec { run: run.to_owned(), full: options.clone(), quick: Options::new() };
         let words = std::iter::once("adit-lab".to_owned()).chain(measure.command(false));
-        let Err(error) = crate::command::MeasureCli::try_parse_from(words) else { return Ok(()) };
+        let Err(error) = (self.check)(&words.collect::<Vec<_>>()) else { return Ok(()) };
         let named = context(&error, ContextKind::InvalidArg);
         let name = named.trim_start_matches("--").split([' ', '=']).next().unwrap_or_default();
         let at = options.get(name).and_then(|setting| setting.span.clone());
@@ -361,9 +364,10 @@ fn context(error: &clap::Error, kind: ContextKind) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::check_options;
 
     fn parse(text: &str) -> Result<Experiment> {
-        ExperimentSource { path: Path::new("x.toml"), text }.experiment(&[])
+        ExperimentSource { path: Path::new("x.toml"), text, check: check_options }.experiment(&[])
     }
 
     const GOOD: &str = r#"
@@ -442,7 +446,8 @@ points = [[64, 5.17], [128, 5]]
     #[test]
     fn override_of_the_command_line_reaches_the_measurements_that_have_it() {
         let overrides = overrides(&["rate-max=1M".to_owned()]).unwrap();
-        let source = ExperimentSource { path: Path::new("x.toml"), text: GOOD };
+        let source =
+            ExperimentSource { path: Path::new("x.toml"), text: GOOD, check: check_options };
         let experiment = source.experiment(&overrides).unwrap();
         assert!(experiment.measures[0].command(true).contains(&"--rate-max=1M".to_owned()));
         assert_eq!(experiment.measures[1].command(true), ["selftest"]);
@@ -455,7 +460,7 @@ points = [[64, 5.17], [128, 5]]
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "toml") {
-                read(&path, &[]).unwrap();
+                read(&path, &[], check_options).unwrap();
                 count += 1;
             }
         }

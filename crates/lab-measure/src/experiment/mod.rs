@@ -7,16 +7,15 @@
 mod child;
 pub mod file;
 pub mod paired;
-pub mod report;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
-use self::file::{Experiment, MeasurementSpec};
-use self::report::{ExperimentReport, ExperimentRunReport, MeasurementReport};
+use self::file::{Experiment, MeasurementSpec, OptionCheck};
 use crate::page;
+use crate::run_report::{ExperimentReport, ExperimentRunReport, MeasurementReport};
 use adit_lab_process::stop::{Interrupted, Stop, environment};
 
 /// Options of `adit-lab run`.
@@ -54,9 +53,9 @@ pub struct ReportArguments {
 ///
 /// # Errors
 /// A file is not an experiment; the report cannot be written; [`Interrupted`], after it was.
-pub fn run(arguments: &RunArguments, stop: &Stop) -> Result<bool> {
+pub fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
     let overrides = file::overrides(&arguments.set)?;
-    let read = |path: &PathBuf| file::read(path, &overrides);
+    let read = |path: &PathBuf| file::read(path, &overrides, check);
     let experiments = arguments.files.iter().map(read).collect::<Result<Vec<_>>>()?;
     if arguments.check {
         return Ok(true);
@@ -73,7 +72,7 @@ pub fn run(arguments: &RunArguments, stop: &Stop) -> Result<bool> {
         experiments: Vec::new(),
     };
     for experiment in &experiments {
-        report.experiments.push(ExperimentReport::of(experiment));
+        report.experiments.push(empty_report(experiment));
         for (index, measure) in experiment.measures.iter().enumerate() {
             if stop.is_raised() {
                 break;
@@ -95,6 +94,18 @@ pub fn run(arguments: &RunArguments, stop: &Stop) -> Result<bool> {
         println!("problem: {problem}");
     }
     if stop.is_raised() { Err(Interrupted.into()) } else { Ok(problems.is_empty()) }
+}
+
+/// The report of an experiment without measurements.
+fn empty_report(experiment: &Experiment) -> ExperimentReport {
+    ExperimentReport {
+        file: experiment.path.display().to_string(),
+        title: experiment.title.clone(),
+        about: experiment.about.clone(),
+        references: experiment.references.clone(),
+        measurements: Vec::new(),
+        planned: experiment.measures.len(),
+    }
 }
 
 fn one(

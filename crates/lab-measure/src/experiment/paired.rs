@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::child;
-use super::file::{self, Experiment};
+use super::file::{self, Experiment, OptionCheck};
 use crate::report::Figure;
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::Stop;
@@ -34,8 +34,15 @@ pub struct Paired {
 ///
 /// # Errors
 /// A file is no experiment, a measurement failed, nothing is common; interrupted.
-pub fn run(a: &Path, b: &Path, rounds: u32, quick: bool, stop: &Stop) -> Result<Vec<Paired>> {
-    let experiments = [file::read(a, &[])?, file::read(b, &[])?];
+pub fn run(
+    a: &Path,
+    b: &Path,
+    rounds: u32,
+    quick: bool,
+    check: OptionCheck,
+    stop: &Stop,
+) -> Result<Vec<Paired>> {
+    let experiments = [file::read(a, &[], check)?, file::read(b, &[], check)?];
     let mut results: [Vec<Vec<Figure>>; 2] = Default::default();
     let mut warnings = Vec::new();
     for round in 0..rounds {

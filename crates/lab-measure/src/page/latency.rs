@@ -6,9 +6,9 @@ use super::axis::{Axis, figure};
 use super::svg::{LineStyle, Plot, Series};
 use super::throughput::reference_series;
 use super::{mpps, table, us};
-use crate::experiment::report::Reference;
 use crate::latency::{LatencyReport, PointReport};
 use crate::report::{SecondReport, StreamReport};
+use crate::run_report::Reference;
 
 /// Plots and tables.
 pub fn body(out: &mut String, report: &LatencyReport, references: &[Reference]) {

@@ -13,11 +13,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::svg::{escape, put};
-use crate::experiment::report::{
-    ExperimentReport, ExperimentRunReport, MeasurementReport, Reference,
-};
 use crate::machine::Machine;
 use crate::report::ReportHeader;
+use crate::run_report::{ExperimentReport, ExperimentRunReport, MeasurementReport, Reference};
 
 const STYLE: &str = include_str!("style.css");
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::experiment::report::ExperimentReport;
+use crate::run_report::ExperimentReport;
 
 fn report(measurement: Value, references: Vec<Reference>) -> ExperimentRunReport {
     ExperimentRunReport {

@@ -6,8 +6,8 @@ use super::axis::{Axis, figure};
 use super::bars::{self, ChartBar};
 use super::svg::{LineStyle, Plot, Series};
 use super::{mpps, table};
-use crate::experiment::report::Reference;
 use crate::report::Figure;
+use crate::run_report::Reference;
 use crate::throughput::{CaseReport, ThroughputReport, ThroughputRun};
 use crate::traffic::TrafficDirection;
 

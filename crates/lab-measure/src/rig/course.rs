@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result};
 
 use super::{DRAIN_NS, LATE_MAX_NS, Rig};
+use crate::absence::absence_ns_min;
 use crate::groups::SessionGroup;
-use crate::validity::absence_ns_min;
 use adit_lab_engine::pacer::RateStep;
 use adit_lab_engine::plan::{PlanConfig, SessionOrder, draw_plan};
 use adit_lab_engine::trial::{TrialConfig, TrialOutcome};

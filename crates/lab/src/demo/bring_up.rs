@@ -130,15 +130,13 @@ impl Network {
             let ready = get_ready(&mut adit, &smf, &gnb, stop);
             ready.map(|echo| (adit, echo))
         };
-        let (adit, echo, device, af_xdp_refused) = match arguments.datapath {
-            DatapathChoice::AfXdp => {
-                started(start(PacketDevice::AfXdp)?, PacketDevice::AfXdp, None)
-            }
+        let ((adit, echo), device, af_xdp_refused) = match arguments.datapath {
+            DatapathChoice::AfXdp => (start(PacketDevice::AfXdp)?, PacketDevice::AfXdp, None),
             DatapathChoice::AfPacket => {
-                started(start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, None)
+                (start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, None)
             }
             DatapathChoice::Auto => match start(PacketDevice::AfXdp) {
-                Ok(running) => started(running, PacketDevice::AfXdp, None),
+                Ok(running) => (running, PacketDevice::AfXdp, None),
                 Err(error) if error.is::<Interrupted>() || error.is::<EnvironmentError>() => {
                     return Err(error);
                 }
@@ -146,7 +144,7 @@ impl Network {
                     live.print_line(&format!("AF_XDP does not work here: {error:#}"));
                     // The first line is the reason; the log follows it.
                     let why = error.to_string().lines().next().unwrap_or_default().to_owned();
-                    started(start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, Some(why))
+                    (start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, Some(why))
                 }
             },
         };
@@ -159,14 +157,6 @@ impl Network {
     pub fn dir(&self) -> &Path {
         &self.dir.0
     }
-}
-
-fn started(
-    (adit, echo): (Adit, Duration),
-    device: PacketDevice,
-    refused: Option<String>,
-) -> (Adit, Duration, PacketDevice, Option<String>) {
-    (adit, echo, device, refused)
 }
 
 fn get_ready(adit: &mut Adit, smf: &LabSmf, gnb: &Gnb, stop: &Stop) -> Result<Duration> {

@@ -49,7 +49,7 @@ impl Endpoint {
         &self,
         teid: Teid,
         qfi: Qfi,
-        flow: (SocketAddrV4, SocketAddrV4),
+        flow: [SocketAddrV4; 2],
         numbers: std::ops::Range<u32>,
     ) -> Result<()> {
         self.send_long(teid, qfi, flow, numbers, PAYLOAD)
@@ -63,7 +63,7 @@ impl Endpoint {
         &self,
         teid: Teid,
         qfi: Qfi,
-        (from, to): (SocketAddrV4, SocketAddrV4),
+        [from, to]: [SocketAddrV4; 2],
         numbers: std::ops::Range<u32>,
         payload: usize,
     ) -> Result<()> {

@@ -69,7 +69,7 @@ pub fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
     let (gnb, session) = session_over_ipv6(context)?;
     let probe = ProbeSockets::open(context, PORT)?;
     let wire = Ipv4Capture::open(&context.network.topology.dn)?;
-    let flow = (SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
+    let flow = [SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT)];
     let (own, qfi) =
         (session.established().uplink_teid, Qfi::new(ScenarioRules::QFI).context("a QFI")?);
     let before = reassembled(context)?;
@@ -181,11 +181,11 @@ impl<'a> FragmentProbe<'a> {
         let ue = self.context.ue.ipv4();
         send(&self.dn, &self.ue, FULL)?;
         let told =
-            self.dn_wire.seen(self.context, |packet| fragmentation_needed(packet, (DN, ue)))?;
+            self.dn_wire.seen(self.context, |packet| fragmentation_needed(packet, DN, ue))?;
         ensure!(told == [FITS_N3], "downlink with DF: the sender was told {told:?}");
         send(&self.ue, &self.dn, BEYOND)?;
         let told =
-            self.ran_wire.seen(self.context, |packet| fragmentation_needed(packet, (ue, DN)))?;
+            self.ran_wire.seen(self.context, |packet| fragmentation_needed(packet, ue, DN))?;
         ensure!(told == [MTU], "uplink with DF: the sender was told {told:?}");
         let passed = at_server(self.context, &self.dn_wire)?;
         ensure!(passed.is_empty(), "uplink with DF: {passed:?} arrived");
@@ -235,7 +235,7 @@ fn carry(what: &str, from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<()>
 }
 
 /// The MTU in an ICMP error about a packet between these addresses.
-fn fragmentation_needed(packet: &[u8], (src, dst): (Ipv4Addr, Ipv4Addr)) -> Option<u16> {
+fn fragmentation_needed(packet: &[u8], src: Ipv4Addr, dst: Ipv4Addr) -> Option<u16> {
     const UNREACHABLE: u8 = 3;
     const FRAGMENTATION_NEEDED: u8 = 4;
     let (ip, message) = Ipv4Header::parse(packet).ok()?;

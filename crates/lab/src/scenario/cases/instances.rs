@@ -50,7 +50,7 @@ pub fn network_instance(context: &ScenarioContext<'_>) -> Result<String> {
 
     both("internet", &probe)?;
     none("of internet, in corp", &receive(&corp_server, 0, context.stop)?)?;
-    gnb.send(corp_session.established().uplink_teid, qfi, (ue, server), 0..DATAGRAMS)?;
+    gnb.send(corp_session.established().uplink_teid, qfi, [ue, server], 0..DATAGRAMS)?;
     all("corp, uplink", &receive(&corp_server, DATAGRAMS, context.stop)?)?;
     none("of corp, in internet", &probe.receive_uplink(0)?)?;
     send(&corp_server, ue.into(), 0..DATAGRAMS)?;

@@ -71,7 +71,7 @@ fn exchange(
     from: LabUe,
     to: &ScenarioContext<'_>,
 ) -> Result<Vec<(Teid, u32)>> {
-    let flow = (SocketAddrV4::new(from.ipv4(), PORT), SocketAddrV4::new(to.ue.ipv4(), PORT));
+    let flow = [SocketAddrV4::new(from.ipv4(), PORT), SocketAddrV4::new(to.ue.ipv4(), PORT)];
     let qfi = Qfi::new(ScenarioRules::QFI).context("a QFI")?;
     gnb.send(session.established().uplink_teid, qfi, flow, 0..DATAGRAMS)?;
     gnb.receive(to, usize::try_from(DATAGRAMS)?)

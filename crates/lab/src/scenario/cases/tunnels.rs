@@ -102,7 +102,7 @@ pub fn n9(context: &ScenarioContext<'_>) -> Result<String> {
     ensure!(arrived.iter().copied().eq((0..DATAGRAMS).map(|n| (BEYOND, n))), "{arrived:?}");
     none("past the other UPF", &probe.receive_uplink(DATAGRAMS)?)?;
     let own = session.established().second_teid.context("adit gave no F-TEID towards N9")?;
-    let flow = (SocketAddrV4::new(DN, PORT), SocketAddrV4::new(context.ue.ipv4(), PORT));
+    let flow = [SocketAddrV4::new(DN, PORT), SocketAddrV4::new(context.ue.ipv4(), PORT)];
     peer.send(own, Qfi::new(ScenarioRules::QFI).context("a QFI")?, flow, 0..DATAGRAMS)?;
     all("from the other UPF", &probe.receive_downlink(DATAGRAMS)?)?;
     session.end()?;
@@ -153,7 +153,7 @@ pub fn ipv6_n3(context: &ScenarioContext<'_>) -> Result<String> {
     let (gnb, session) = session_over_ipv6(context)?;
     let tunnel = teid(context.index(), Leg::First);
     let probe = ProbeSockets::open(context, PORT)?;
-    let flow = (SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
+    let flow = [SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT)];
     let own = session.established().uplink_teid;
     gnb.send(own, Qfi::new(ScenarioRules::QFI).context("a QFI")?, flow, 0..DATAGRAMS)?;
     all("uplink", &probe.receive_uplink(DATAGRAMS)?)?;

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::file::Experiment;
 use crate::agreement::Agreement;
 
 /// Figures from elsewhere, shown beside ours.
@@ -63,21 +62,6 @@ pub struct MeasurementReport {
     pub error: Option<String>,
     /// Its own report.
     pub report: Option<Value>,
-}
-
-impl ExperimentReport {
-    /// Nothing measured yet.
-    #[must_use]
-    pub fn of(experiment: &Experiment) -> Self {
-        Self {
-            file: experiment.path.display().to_string(),
-            title: experiment.title.clone(),
-            about: experiment.about.clone(),
-            references: experiment.references.clone(),
-            measurements: Vec::new(),
-            planned: experiment.measures.len(),
-        }
-    }
 }
 
 impl ExperimentRunReport {
