@@ -1,7 +1,7 @@
 //! End Markers: which FARs leave a tunnel, and for which QoS flow.
 //!
-//! Each FAR that asks gets one, also if several leave the same tunnel: control planes count them.
-//! Spec: TS 29.244 §5.3.2, §8.2.40 (SNDEM); TS 23.501 §5.8.2.9.
+//! Each FAR that requests one gets one, even if several leave the same tunnel: control planes count
+//! them. Spec: TS 29.244 §5.3.2, §8.2.40 (SNDEM); TS 23.501 §5.8.2.9.
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel};
 use adit_types::{FarId, InterfaceSet, Qfi};
@@ -21,7 +21,7 @@ pub struct EndMarker {
     pub qfi: Option<Qfi>,
 }
 
-/// The End Markers that a change asks for, of FARs that forward into a tunnel before it.
+/// The End Markers that a change requests, of FARs that forward into a tunnel before it.
 pub(crate) fn requested(
     known: RuleCatalog<'_>,
     before: &Records,
@@ -42,8 +42,8 @@ pub(crate) fn requested(
     change.update_fars.iter().filter(asks).filter_map(marker).collect()
 }
 
-/// Those of them whose FARs have left their tunnel. One that buffers from now on has not gone
-/// anywhere yet.
+/// Those of them whose FARs have left their tunnel. A FAR that buffers from now on has not left
+/// yet.
 pub(crate) fn of_left_tunnels(asked: Vec<(FarId, EndMarker)>, after: &[Far]) -> Vec<EndMarker> {
     let has_left = |(id, marker): &(FarId, EndMarker)| {
         after.iter().find(|far| far.id == *id).is_none_or(|far| {

@@ -12,7 +12,7 @@ use crate::pack::Pack;
 use crate::record::{Bar, Far, Pdr, Qer, Records, TrafficEndpoint, Urr};
 use crate::usage::SessionUsage;
 
-/// A PFCP session as it rests in the store: its rule records are packed. Spec: TS 29.244 §5.2.
+/// A PFCP session in the store, with packed rule records. Spec: TS 29.244 §5.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
     /// Names the index, too.
@@ -22,11 +22,11 @@ pub struct Session {
     origin: OwnerId,
     cp_seid: Seid,
     cp_addresses: CpAddresses,
-    /// The records, the measurements, and what is raised when buffered packets are to be discarded.
+    /// The records, the measurements, and the epoch of buffered packets.
     packed: Box<[u8]>,
 }
 
-/// The addresses of a [`CpFSeid`], in few octets for the usual ones.
+/// The addresses of a [`CpFSeid`]; one IPv4 address takes the fewest octets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CpAddresses {
     /// An IPv4 address.
@@ -44,11 +44,11 @@ impl CpAddresses {
     }
 }
 
-/// What of a session its compiled rules carry besides its records.
+/// The parts of a session besides its records that its rules contain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionIdentity<'a> {
     pub up_seid: Seid,
-    /// Who established it: whose correlation IDs its QERs name.
+    /// The owner that established it, whose correlation IDs its QERs name.
     pub origin: OwnerId,
     pub buffer_epoch: u32,
     /// The packet rates of its QERs.
@@ -57,7 +57,7 @@ pub(crate) struct SessionIdentity<'a> {
 
 const _: () = assert!(size_of::<Session>() == 56, "of millions");
 
-/// A PFCP session while it is looked at or changed.
+/// A PFCP session, unpacked to be read or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenSession {
     pub up_seid: Seid,
@@ -71,7 +71,7 @@ pub(crate) struct OpenSession {
 }
 
 impl OpenSession {
-    /// What its rules are compiled for, as they are.
+    /// The identity that its rules are compiled for.
     pub fn identity<'a>(&self, packet_rates: &'a PacketRates) -> SessionIdentity<'a> {
         let &Self { up_seid, index, origin, buffer_epoch, .. } = self;
         SessionIdentity { up_seid, origin, buffer_epoch, packet_rates: packet_rates.of(index) }
@@ -105,7 +105,7 @@ fn packed(records: &Records, usage: &SessionUsage, buffer_epoch: u32) -> Box<[u8
 }
 
 impl Session {
-    /// The session to look at, or to change and [`OpenSession::close`].
+    /// The session, to read, or to change and [`OpenSession::close`].
     pub(crate) fn open(&self) -> OpenSession {
         let &Self { up_seid, owner, origin, .. } = self;
         let (index, cp) = (self.index(), self.cp_f_seid());
@@ -209,7 +209,7 @@ impl Session {
         self.records().urrs
     }
 
-    /// Time without packets after which the control plane is told.
+    /// Time without packets after which the session reports inactivity.
     #[must_use]
     pub fn inactivity_timer(&self) -> Option<Nanos> {
         self.records().inactivity_timer

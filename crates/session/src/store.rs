@@ -1,4 +1,4 @@
-//! The session store: all sessions, who holds which key, and the doors that change them.
+//! The session store: all sessions, and which session holds which key.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -32,12 +32,12 @@ pub struct StoreConfig {
     pub sessions_max: usize,
     /// What rules may name.
     pub provisioning: Provisioning,
-    /// Start of the random SEIDs and TEID tags. From the operating system's random source in
-    /// operation: whoever knows it can guess TEIDs.
+    /// Start of the random SEIDs and TEID tags. In operation it comes from the operating system's
+    /// random source: it suffices to guess TEIDs.
     pub seed: u64,
 }
 
-/// Everything that was chosen for one change.
+/// All that was chosen for one change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Created {
     pub pdrs: Vec<CreatedPdr>,
@@ -50,7 +50,7 @@ pub(crate) struct Created {
 pub struct CreatedUe {
     /// The PDR.
     pub pdr: PdrId,
-    /// The addresses that were chosen, without those that were given.
+    /// The chosen addresses, without the given ones.
     pub addresses: UeAddresses,
     /// Which address of packets is the UE's, as the request said.
     pub side: UeSide,
@@ -78,11 +78,11 @@ pub struct CreatedPdr {
 
 /// All PFCP sessions of the node.
 ///
-/// Every delta that a change returns is owed one [`SessionStore::reclaim`] of its session, once all
-/// workers run it; deltas of one session are reclaimed in the order in which they were returned.
-/// Until then the TEIDs that we chose and the delta removes, and of a deleted session also its index
-/// and SEID, are given to nobody. UE addresses and TEIDs given by the control plane are free at once:
-/// deltas are applied in order, so a key leads to its old or its new session and never to both.
+/// The caller owes each delta one [`SessionStore::reclaim`] of its session once all workers run it,
+/// in the order of the deltas. Until then the store does not reuse chosen TEIDs that the delta
+/// removes, nor index and SEID of a deleted session. UE addresses and TEIDs given by the control
+/// plane are free at once: deltas are applied in order, so a key leads to its old or its new
+/// session and never to both.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionStore {
     pub(crate) provisioning: Provisioning,
@@ -113,16 +113,16 @@ pub struct SessionStore {
     pub(crate) last_commit: Option<Seid>,
     /// The commit that has begun and not ended; `None` between calls, unless one unwound.
     pub(crate) open_commit: Option<OpenCommit>,
-    /// The next commit panics half way. For tests of what contains it.
+    /// The next commit panics half way, for tests of its containment.
     pub(crate) fault_in_commit: bool,
 }
 
-/// What one delta takes away and its reclaim sets free.
+/// What one delta removes and its reclaim frees.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RetiredResources {
     /// TEIDs and UE addresses that we chose.
     pub keys: Vec<SessionKey>,
-    /// The delta removes the session itself: its index, and with it its SEID, waits.
+    /// The delta removes the session: its index and SEID wait, too.
     pub is_last: bool,
     /// URRs whose last usage is to be read.
     pub usage: Vec<EndedMeasurement>,
@@ -159,7 +159,8 @@ impl SessionStore {
             provisioning: config.provisioning,
             pfds: Pfds::default(),
             keys_max: sessions_max,
-            // All room at once, untouched: growth would move all sessions while N4 waits.
+            // Reserves all memory at once, untouched: growth would move all sessions while N4
+            // waits.
             sessions: Vec::with_capacity(sessions_max),
             len: 0,
             ues: UeClaims::with_capacity(sessions_max),
@@ -180,8 +181,8 @@ impl SessionStore {
         }
     }
 
-    /// Sets free what the oldest delta of `session` that was not reclaimed yet took away. To be
-    /// called once per delta, when all workers run it; without such a delta it does nothing.
+    /// Frees what the oldest delta of `session` removed that was not reclaimed yet. To be called
+    /// once per delta, when all workers run it; does nothing without such a delta.
     pub fn reclaim(&mut self, session: SessionIndex) {
         let Some(queue) = self.retired.get_mut(&session) else { return };
         let retired = queue.pop_front().unwrap_or_default();
@@ -228,7 +229,7 @@ impl SessionStore {
         self.sessions.iter().flatten()
     }
 
-    /// The sessions of at most `count` indices from `first` on, and the index behind these; `None`
+    /// The sessions of at most `count` indices from `first` on, and the index after these; `None`
     /// when no session has a higher one.
     pub fn sessions_from(
         &self,
@@ -274,7 +275,7 @@ impl SessionStore {
         self.tunnel_index.users(tunnel, first).filter_map(|index| self.session_at(index))
     }
 
-    /// The GTP-U peers that FARs send to behind this one, or from the first one on, in ascending
+    /// The GTP-U peers that FARs send to, after this one or from the first one on, in ascending
     /// order, with the sides that they are on.
     pub fn peers_after(
         &self,
@@ -307,8 +308,8 @@ impl SessionStore {
     }
 
     /// Low bits of a TEID chosen here that are a dense position below `1 << slot_bits()`; at most
-    /// one TEID with a given value of these bits is in use or waits for its reclaim. TEIDs given by
-    /// the control plane keep to no such rule.
+    /// one TEID with a given value of these bits is in use or waits for its reclaim. This does not
+    /// hold for TEIDs given by the control plane.
     #[must_use]
     pub const fn slot_bits(&self) -> u32 {
         self.teids.slot_bits()
@@ -333,7 +334,7 @@ impl SessionStore {
         &self.provisioning
     }
 
-    /// Guaranteed bit rates of all sessions together, and what may be guaranteed.
+    /// Guaranteed bit rates of all sessions together, and the capacity for them.
     #[must_use]
     pub fn guaranteed(&self) -> (Rates, Rates) {
         self.guaranteed.all()

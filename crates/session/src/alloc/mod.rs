@@ -1,4 +1,4 @@
-//! What we give away: SEIDs, TEIDs, session indices, UE addresses.
+//! Allocators of SEIDs, TEIDs, session indices, UE addresses and usage slots.
 //!
 //! Each allocator first plans without changing anything, so that a change refused later has left no
 //! trace, and then commits the plan.
@@ -21,8 +21,9 @@ pub(crate) use teid::{Holder, TeidAllocator, TeidPlan};
 pub(crate) use ue_ip::{UeIpAllocator, UePlan};
 pub(crate) use usage_slot::UsageSlotAllocator;
 
-/// The random numbers of one allocator; another `stream` for each, so that no value of one tells
-/// anything about the other. `StdRng` is a stream cipher: its past output does not tell its future.
+/// The random numbers of one allocator; another `stream` for each, so that values of one reveal
+/// nothing about the other. `StdRng` is a stream cipher: its past output does not reveal its
+/// future.
 fn rng(seed: u64, stream: usize) -> StdRng {
     let mut root = StdRng::seed_from_u64(seed);
     let mut key = <StdRng as SeedableRng>::Seed::default();

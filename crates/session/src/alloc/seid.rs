@@ -1,7 +1,7 @@
 //! SEIDs: the session's index in the low bits, a random tag in the high bits.
 //!
-//! The index finds the session without a table. Whoever does not know a SEID has to guess 40 bits,
-//! about as hard as with 64 random bits of which millions are in use.
+//! The index finds the session without a table. An outsider has to guess 40 bits, which is about as
+//! hard as guessing one of millions of 64-bit SEIDs.
 
 use adit_types::limits::SESSIONS_MAX;
 use adit_types::{Seid, SessionIndex};

@@ -2,7 +2,7 @@
 
 use adit_types::SessionIndex;
 
-/// Hands out indices below a maximum; the one released last goes first, which keeps them dense.
+/// Allocates indices below a maximum; reuses the one released last first, which keeps them dense.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionIndexAllocator {
     fresh: usize,
@@ -15,7 +15,7 @@ impl SessionIndexAllocator {
         Self { fresh: 0, max, free: Vec::new() }
     }
 
-    /// The index that [`Self::take`] will hand out; `None` when all are in use.
+    /// The index that [`Self::take`] allocates next; `None` when all are in use.
     pub fn peek(&self) -> Option<SessionIndex> {
         match self.free.last() {
             Some(&index) => Some(index),

@@ -1,7 +1,7 @@
 //! TEIDs: a dense position in the low bits, a random tag in the high bits.
 //!
-//! The position lets workers index a table; the tag keeps an outsider from guessing a live TEID and
-//! keeps packets of a tunnel's previous life out of its next one.
+//! The position lets workers index a table; the tag keeps an outsider from guessing a live TEID,
+//! and packets of a former tunnel out of a new one at its position.
 //!
 //! A position is of the same group of owners as its session ([`adit_types::Owners`]) while the group
 //! has any, so that a NIC finds the owner in a TEID's low bits. In a group, positions are taken
@@ -16,7 +16,7 @@ use rand::rngs::StdRng;
 /// Bits of a TEID that stay random, at least: one guess in 256 hits a live tunnel.
 const TAG_BITS_MIN: u32 = 8;
 
-/// Gives TEIDs away and knows who has which, the ones given by the control plane included.
+/// Allocates TEIDs and maps each to its session, including those given by the control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TeidAllocator {
     slot_bits: u32,
@@ -33,7 +33,7 @@ pub(crate) struct TeidAllocator {
 struct TeidGroup {
     /// The first that was never taken.
     fresh: u32,
-    /// Positions below that nobody has, longest free first.
+    /// Free positions below it, longest free first.
     free: VecDeque<u32>,
 }
 
@@ -48,7 +48,7 @@ struct TeidSlot {
 /// Of a position that nobody uses.
 const FREE: SessionIndex = SessionIndex::NONE;
 
-/// Of a position whose TEID workers may still know.
+/// A position whose TEID workers may still know.
 const RETIRED: SessionIndex = SessionIndex(u32::MAX - 1);
 
 /// Who has a TEID.
@@ -157,13 +157,14 @@ impl TeidAllocator {
         }
     }
 
-    /// True when `teid` can be restored to its position: nobody has that.
+    /// True if `teid` can be restored to its position because that is free.
     pub fn is_restorable(&self, teid: Teid) -> bool {
         self.user_of(self.slot_of(teid)) == FREE
     }
 
-    /// Records that `session` has `teid` again, which an allocator of a former run chose. It has its
-    /// position again, so that no other TEID is chosen there; without that it counts as given.
+    /// Records that `session` has `teid` again, which an allocator of a former run chose. If its
+    /// position is free it takes that, so no other TEID is chosen there; otherwise it counts as
+    /// given.
     pub fn restore(&mut self, teid: Teid, session: SessionIndex) {
         let slot = self.slot_of(teid);
         if self.holder(teid) != Holder::Nobody || !self.is_restorable(teid) {
@@ -224,7 +225,7 @@ impl TeidAllocator {
         ((slot >> OWNER_GROUP_SHIFT) / self.group_count()) << OWNER_GROUP_SHIFT | low
     }
 
-    /// The positions of a group that nobody has, in the order in which they are taken.
+    /// The free positions of a group, in the order in which they are taken.
     fn available(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
         let end = (1 << self.slot_bits) / self.group_count();
         let TeidGroup { fresh, free } = &self.groups[position(group)];
@@ -245,8 +246,8 @@ impl TeidAllocator {
         }
     }
 
-    /// A TEID at position `slot` that nobody has and that was not the last one there. Ends after as
-    /// many steps as TEIDs were given at this position, plus the last one and zero.
+    /// A free TEID at position `slot` that was not the last one there. Ends after as many steps as
+    /// TEIDs were given at this position, plus the last one and zero.
     fn tag(&self, slot: u32, rng: &mut StdRng, avoid: impl Fn(Teid) -> bool) -> Option<Teid> {
         let last = self.slots.get(position(slot)).map(|slot| slot.teid);
         let tag_mask = u32::MAX >> self.slot_bits;

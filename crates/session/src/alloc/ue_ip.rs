@@ -28,7 +28,7 @@ struct UeAddressPool {
     range: Range,
     /// The first position that was never taken.
     fresh: u64,
-    /// Positions below `fresh` that nobody has, longest free first.
+    /// Free positions below `fresh`, longest free first.
     free: VecDeque<u64>,
     /// Positions in use or waiting for their reclaim.
     held: HashMap<u64, AddressHold>,
@@ -49,7 +49,7 @@ struct Range {
     count: u64,
 }
 
-/// An address chosen but not yet given away.
+/// An address that is chosen and not yet allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UePlan {
     pool: usize,
@@ -164,7 +164,7 @@ impl UeIpAllocator {
         (0..).zip(&self.pools).filter(|(_, pool)| fits(pool)).map(|(at, _)| at).collect()
     }
 
-    /// True when `key` was given away from one of `candidates`.
+    /// True if `key` was allocated from one of `candidates`.
     pub fn is_from(&self, candidates: &[usize], key: SessionKey) -> bool {
         let mut pools = candidates.iter().filter_map(|&at| self.pools.get(at));
         pools.any(|pool| pool.is_used(key))
@@ -221,7 +221,7 @@ impl UeIpAllocator {
 }
 
 impl UeAddressPool {
-    /// Where an address of a domain of the pool stands in it.
+    /// The position of an address of the pool.
     fn position(&self, key: SessionKey) -> Option<u64> {
         key.domain().filter(|domain| self.domains.contains(*domain))?;
         self.range.position(key)

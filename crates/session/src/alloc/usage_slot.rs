@@ -2,7 +2,7 @@
 
 use adit_types::UsageSlot;
 
-/// Hands out slots below a maximum; the one released last goes first, which keeps them dense.
+/// Allocates slots below a maximum; reuses the one released last first, which keeps them dense.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UsageSlotAllocator {
     fresh: u32,

@@ -1,8 +1,8 @@
-//! When which session has something to do next.
+//! The next deadline of each session.
 //!
 //! One entry per session, ordered by time: a session's earliest timer. A set instead of a timing
 //! wheel: the control thread changes a few thousand entries per second at most, and a set is exact,
-//! bounded by the number of sessions, and tells the next moment at once.
+//! bounded by the number of sessions, and returns the next deadline at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 

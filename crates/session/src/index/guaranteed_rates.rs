@@ -24,8 +24,7 @@ struct GuaranteeLevel {
 }
 
 impl GuaranteedRates {
-    /// Nothing guaranteed yet of what `policy` has for it: no guarantee goes beyond a rate that
-    /// sessions share.
+    /// The capacity of `policy`, with nothing guaranteed. A rate that sessions share bounds it.
     pub fn new(policy: &QosPolicy) -> Self {
         let least = |one: BitRate, other: BitRate| one.min(other);
         let all = Rates {
@@ -38,13 +37,13 @@ impl GuaranteedRates {
         Self { levels, by_session: HashMap::new() }
     }
 
-    /// What all sessions are guaranteed, and what they may be.
+    /// The sum of all guarantees, and the capacity for them.
     pub fn all(&self) -> (Rates, Rates) {
         self.levels.first().map(|level| (level.sum, level.capacity)).unwrap_or_default()
     }
 
-    /// Tells whether a session of `slice` may have these QERs. One that asks for no more than it has
-    /// may, even where the capacity was cut.
+    /// Checks whether a session of `slice` may have these QERs. One that needs no more than it has
+    /// may, even if the capacity is smaller.
     ///
     /// # Errors
     /// [`Refusal::GuaranteedRatesExhausted`]. Spec: TS 29.244 §8.2.9; TS 23.501 §5.7.2.5.
@@ -69,7 +68,7 @@ impl GuaranteedRates {
         }
     }
 
-    /// A session of `slice` has these QERs from now on, none when it ends.
+    /// Sets the QERs of a session of `slice`; none when it ends.
     pub fn set(&mut self, session: SessionIndex, slice: SliceId, qers: &[Qer]) {
         let after = sum_of(qers);
         if let Some((slice, before)) = self.by_session.get(&session).copied() {
@@ -104,7 +103,7 @@ impl GuaranteedRates {
     }
 }
 
-/// That of all sessions, and that of the slice.
+/// The levels of a slice: that of all sessions, and its own.
 fn levels_of(slice: SliceId) -> impl Iterator<Item = usize> {
     let own = Some(usize::from(slice.0)).filter(|own| *own != 0);
     core::iter::once(0).chain(own)

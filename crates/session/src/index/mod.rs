@@ -1,4 +1,4 @@
-//! What the store keeps of all sessions together, so that nothing searches for them.
+//! Indices over all sessions, so that nothing searches for one.
 
 mod deadlines;
 mod guaranteed_rates;

@@ -1,6 +1,6 @@
-//! What passed of packet rates, by session and QER.
+//! Packet rates and their counts, by session and QER.
 //!
-//! Few sessions have one. What passed belongs to a QER as long as that exists, whatever its rate.
+//! Few sessions have one. The counts belong to a QER as long as it exists, whatever its rate.
 //!
 //! Spec: TS 29.244 §8.2.63, §8.2.139.
 
@@ -24,7 +24,7 @@ impl PacketRates {
         self.0.get(&session).map_or(&[], Vec::as_slice)
     }
 
-    /// What becomes of them when a session has `qers` at `now`, of which `created` are new.
+    /// The packet rates of a session with `qers` at `now`, of which `created` are new.
     pub fn plan(
         &self,
         now: Nanos,
@@ -60,20 +60,20 @@ impl PacketRates {
     }
 }
 
-/// A rate that goes on where the control plane says.
+/// A rate that continues from the status that the control plane gives.
 fn begun(qer: &Qer, rate: PacketRateMeter) -> PacketRateMeter {
     let Some(status) = qer.packet_status else { return rate };
     let both = [(Direction::Uplink, status.uplink), (Direction::Downlink, status.downlink)];
     for (direction, left) in both {
         let Some(left) = left else { continue };
-        // Without a number for the additional rate nothing of it was used.
+        // Without a number the additional rate is unused.
         let additional = left.additional.unwrap_or(u16::MAX);
         rate.resume(direction, left.packets, additional, status.until);
     }
     rate
 }
 
-/// The packet rate of a QER, with what passed of it.
+/// The packet rate of a QER, with its counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QerPacketRate {
     /// The QER.
@@ -84,7 +84,7 @@ pub struct QerPacketRate {
 }
 
 impl QerPacketRate {
-    /// What is left at `now` in uplink and downlink, where there is a rate.
+    /// What is left at `now` in uplink and downlink, if there is a rate.
     #[must_use]
     pub fn left(&self, now: Nanos) -> [Option<PacketsLeft>; 2] {
         [Direction::Uplink, Direction::Downlink].map(|direction| self.rate.left(direction, now))

@@ -1,4 +1,4 @@
-//! Rates that sessions share: how many there are, and by how many sessions each is named.
+//! Rates that sessions share, and how many sessions name each.
 //!
 //! Spec: TS 29.244 §8.2.10 (QER Correlation ID).
 
@@ -10,7 +10,7 @@ use crate::cp_function::OwnerId;
 use crate::record::Qer;
 use crate::refusal::Refusal;
 
-/// The shared rates of all sessions, those that workers may still know included.
+/// The shared rates of all sessions, including those that workers may still use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SharedRates {
     max: usize,
@@ -28,7 +28,7 @@ impl SharedRates {
         self.users.len()
     }
 
-    /// Tells whether a session may name these rates.
+    /// Checks whether a session may name these rates.
     ///
     /// # Errors
     /// [`Refusal::SharedRatesExhausted`].

@@ -1,8 +1,8 @@
 //! The far ends of GTP-U tunnels that FARs lead to: which sessions use a tunnel, and how many
 //! tunnels lead to a peer.
 //!
-//! Kept along with commits, because a peer's word about a tunnel must find its sessions among many
-//! without a search. Spec: TS 29.281 §7.3.1 (Error Indication), §7.2.1 (paths).
+//! Each commit updates the index, so an Error Indication finds the sessions of its tunnel without a
+//! search. Spec: TS 29.281 §7.3.1 (Error Indication), §7.2.1 (paths).
 
 use core::net::IpAddr;
 use core::ops::Bound;
@@ -22,13 +22,13 @@ enum PeerSide {
     Core,
 }
 
-/// A peer and how many tunnel users it has, on each side; never none at all.
+/// A peer, with the number of its tunnel users on each side. It has at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TunnelPeer {
     number: PeerNumber,
     access: usize,
     core: usize,
-    /// All that FARs named since there is the peer.
+    /// All interfaces that FARs named since the peer appeared.
     interfaces: InterfaceSet,
 }
 
@@ -54,7 +54,7 @@ impl TunnelPeer {
     }
 }
 
-/// Stands for the address of a peer, so that a user of a tunnel takes few octets.
+/// A number instead of the peer's address, to save memory per tunnel user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct PeerNumber(u32);
 
@@ -68,13 +68,14 @@ pub(crate) struct TunnelIndex {
     peers: BTreeMap<IpAddr, TunnelPeer>,
     /// Numbers that peers had who are gone.
     free: Vec<PeerNumber>,
-    /// Peers that appeared or disappeared on a side since somebody took notice, and whether they
-    /// were peers then.
+    /// Peers that appeared or disappeared on a side since [`TunnelIndex::take_changed`] returned
+    /// them, and whether they were peers then.
     changed: BTreeMap<IpAddr, bool>,
 }
 
 impl TunnelIndex {
-    /// The session `index` changed its rules. `interfaces` returns those that forwarding may use.
+    /// Updates the tunnels of the session `index`. `interfaces` returns those that forwarding may
+    /// use.
     pub fn change(
         &mut self,
         index: SessionIndex,
@@ -97,7 +98,7 @@ impl TunnelIndex {
         }
     }
 
-    /// Forgets all that the session uses. For what a fault left behind: it looks at everything.
+    /// Removes all users of the session. For recovery from a fault: it visits every user.
     pub fn forget(&mut self, index: SessionIndex) {
         let users: Vec<TunnelUser> =
             self.users.iter().filter(|user| user.2 == index).copied().collect();
@@ -140,7 +141,7 @@ impl TunnelIndex {
         if peer.access == 0 && peer.core == 0 {
             self.free.push(peer.number);
             self.peers.remove(&tunnel.addr);
-            // One that came and went meanwhile concerns nobody.
+            // A peer that appeared and disappeared meanwhile is not reported.
             if self.changed.get(&tunnel.addr) == Some(&false) {
                 self.changed.remove(&tunnel.addr);
             }
@@ -163,7 +164,7 @@ impl TunnelIndex {
         users.map(|user| user.2).filter(move |&index| last.replace(index) != Some(index))
     }
 
-    /// The peers behind this one, in ascending order, with the sides that they are on.
+    /// The peers after this one, in ascending order, with the sides that they are on.
     pub fn peers_after(
         &self,
         peer: Option<IpAddr>,

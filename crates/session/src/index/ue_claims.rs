@@ -86,7 +86,7 @@ impl UeClaims {
             SessionKey::UeIpv6(_, upper) => drop(claims.v6.remove(&upper)),
             SessionKey::Framed(_, prefix) => drop(claims.framed.remove(&prefix)),
         }
-        // Only domains in use remain behind the first, so that stores with the same claims are equal.
+        // Removes empty domains at the end, so that stores with the same claims are equal.
         let is_unused = |last: &DomainClaims| *last == DomainClaims::default();
         while self.domains.len() > 1 && self.domains.last().is_some_and(is_unused) {
             self.domains.pop();

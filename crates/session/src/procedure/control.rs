@@ -1,4 +1,4 @@
-//! Who controls a session, and where: changes that no worker has to learn.
+//! Owner and CP F-SEID of sessions: changes that do not concern workers.
 //!
 //! Spec: TS 29.244 §5.22 (sessions controlled by an SMF set).
 
@@ -14,7 +14,7 @@ use crate::update;
 use crate::usage::SessionUsage;
 
 impl SessionStore {
-    /// Judges a change without carrying it out: of the session `up_seid`, or of a new one of `owner`.
+    /// Checks a change without committing it: of the session `up_seid`, or of a new one of `owner`.
     ///
     /// # Errors
     /// The first [`Refusal`].

@@ -17,9 +17,8 @@ use crate::store::{RetiredResources, SessionStore};
 use crate::update::compile;
 
 impl SessionStore {
-    /// Takes what `owner` says about applications: wholly or not at all. Sessions that begin or
-    /// change from now on act on it; the others once they are compiled anew
-    /// ([`SessionStore::recompile_naming`]).
+    /// Provisions PFDs of `owner`, all or none. Sessions that begin or change from now on use them,
+    /// others once they are compiled again ([`SessionStore::recompile_naming`]).
     ///
     /// # Errors
     /// A [`PfdRefusal`]; nothing has changed then.
@@ -32,19 +31,18 @@ impl SessionStore {
         Ok(self.replace_pfds(after))
     }
 
-    /// Forgets all that `owner` said about applications, as [`SessionStore::provision_pfds`] does.
+    /// Withdraws all PFDs of `owner`; see [`SessionStore::provision_pfds`].
     pub fn withdraw_pfds(&mut self, owner: OwnerId) -> ChangedApplications {
         self.replace_pfds(self.pfds.without(owner))
     }
 
-    /// Counts what `from` said about applications as said by `to`, as
-    /// [`SessionStore::provision_pfds`] does.
+    /// Hands the PFDs of `from` over to `to`; see [`SessionStore::provision_pfds`].
     pub fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> ChangedApplications {
         self.replace_pfds(self.pfds.handed_over(from, to))
     }
 
-    /// The rules of the session at `index`, compiled with the PFDs of now, if they name one of the
-    /// applications; owed one [`SessionStore::reclaim`].
+    /// The rules of the session at `index`, compiled with the current PFDs, if they name one of the
+    /// applications. The delta is owed one [`SessionStore::reclaim`].
     ///
     /// Everything is computed before the first write.
     pub fn recompile_naming(
@@ -63,7 +61,7 @@ impl SessionStore {
         Some(RuleDelta { session: index, keys: Vec::new(), rules: Some(Box::new(rules)) })
     }
 
-    /// What control planes said about applications, by ascending identifier.
+    /// Applications with PFDs, by ascending identifier.
     pub fn provided_applications(&self) -> impl Iterator<Item = ProvidedApplication<'_>> {
         self.pfds.applications.iter().flat_map(|(id, all)| {
             let latest = all.last().map(|provided| provided.owner);

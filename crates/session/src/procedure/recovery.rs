@@ -1,7 +1,7 @@
-//! What is left to do after a commit that unwound: remove its session, wholly.
+//! Recovery from a commit that unwound: it removes the session.
 //!
 //! Until a commit begins nothing is written, so an unwind leaves the store as it was. From then on
-//! the store remembers what the commit is about; whoever contains the unwind calls
+//! the store remembers what the commit concerns; the caller that contains the unwind calls
 //! [`SessionStore::recover`] before any other method.
 
 use adit_rules::{KeyChange, RuleDelta, SessionKey};
@@ -70,7 +70,7 @@ impl SessionStore {
         Some(RuleDelta { session: index, keys, rules: None })
     }
 
-    /// Takes a TEID from the session; returns it if it waits for a reclaim that nobody owes yet.
+    /// Takes a TEID from the session; returns it if its reclaim must still be scheduled.
     fn recover_teid(&mut self, teid: Teid, index: SessionIndex) -> Option<Teid> {
         let owed = self.retired.get(&index).into_iter().flatten();
         let mut owed = owed.flat_map(|retired| &retired.keys);
@@ -83,7 +83,7 @@ impl SessionStore {
         }
     }
 
-    /// Lets the next commit panic half way. For tests of what contains it.
+    /// Lets the next commit panic half way, for tests of its containment.
     #[doc(hidden)]
     pub fn inject_fault_in_commit(&mut self) {
         self.fault_in_commit = true;

@@ -36,14 +36,14 @@ pub struct Established {
 pub struct Modified {
     /// What to publish; `None` when nothing changes for packets.
     pub delta: Option<RuleDelta>,
-    /// Usage that was asked for, up to the modification.
+    /// Usage that the request queries, up to the modification.
     pub reports: Vec<UsageReport>,
-    /// Packet rates that were asked for.
+    /// Packet rates that the request queries.
     pub packet_rates: Vec<QerPacketRate>,
     /// PDRs, created or updated, whose F-TEID was chosen here, in the order of the change.
     pub created: Vec<CreatedPdr>,
-    /// What FARs that leave their tunnel say in it, once all workers run the change: one for each
-    /// FAR that asks.
+    /// End Markers of FARs that leave their tunnel, one for each FAR that requests one; sent once
+    /// all workers run the change.
     pub end_markers: Vec<EndMarker>,
     /// PDRs whose UE address was chosen here.
     pub created_ues: Vec<CreatedUe>,
@@ -146,7 +146,7 @@ impl SessionStore {
         owned.into_iter().filter_map(|up_seid| self.delete(up_seid).ok()).collect()
     }
 
-    /// Begins the commit of `compiled` and takes its session out of its place.
+    /// Begins the commit of `compiled` and removes its session from the store.
     fn begin_commit(&mut self, session: &OpenSession, compiled: &Compiled) {
         self.mark_commit(session.up_seid, session.index, compiled);
         drop(self.remove_session(session.index));

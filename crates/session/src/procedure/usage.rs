@@ -1,4 +1,4 @@
-//! What time and workers' events make of measurements.
+//! Time and workers' events: what they change of measurements.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::usage::{
 };
 
 impl SessionStore {
-    /// Names the counters that workers write. Without it every URR measures nothing.
+    /// Sets the source of the counters that workers write. Without one every URR measures nothing.
     pub fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
         self.usage = UsageHandle(source);
     }
 
-    /// Takes notice that a worker found a limit reached.
+    /// Handles the event of a worker that a limit is reached.
     pub fn handle_usage_limit(
         &mut self,
         now: Nanos,
@@ -29,13 +29,13 @@ impl SessionStore {
         generation: u32,
     ) -> Option<UsageOutcome> {
         let measures = self.session(up_seid)?.open().usage.measures;
-        // A limit of an earlier generation was dealt with, or is met again by this one.
+        // A limit of an earlier generation was handled already, or this one reaches it again.
         let is_current = |m: &Measurement| m.slot == slot && m.generation == generation;
         measures.iter().any(is_current).then_some(())?;
         self.advance(now, up_seid, None)
     }
 
-    /// Takes notice of the first packet of a generation.
+    /// Handles the first packet of a generation.
     pub fn handle_traffic_started(
         &mut self,
         now: Nanos,
@@ -45,8 +45,8 @@ impl SessionStore {
         self.advance(now, up_seid, Some(started))
     }
 
-    /// Takes notice that a GTP-U peer announced the end of the traffic in a tunnel of the session.
-    /// Spec: TS 29.244 §8.2.19 (REEMR).
+    /// Handles an End Marker that a GTP-U peer sent in a tunnel of the session. Spec: TS 29.244
+    /// §8.2.19 (REEMR).
     pub fn handle_end_marker(&mut self, now: Nanos, session: SessionIndex) -> Option<UsageOutcome> {
         let source = Arc::clone(&self.usage.0);
         let session = self.session_at_mut(session)?;
@@ -76,8 +76,8 @@ impl SessionStore {
         self.deadlines.next()
     }
 
-    /// The last usage of URRs that the oldest delta of `session` not reclaimed yet takes away. To
-    /// be asked once all workers run that delta, before its [`SessionStore::reclaim`].
+    /// The last usage of URRs that the oldest delta of `session` removes which was not reclaimed
+    /// yet. To be called once all workers run that delta, before its [`SessionStore::reclaim`].
     pub fn final_reports(&mut self, now: Nanos, session: SessionIndex) -> Vec<UsageReport> {
         let mut reports = Vec::new();
         let retired = self.retired.get_mut(&session).and_then(|queue| queue.front_mut());

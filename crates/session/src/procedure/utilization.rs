@@ -6,9 +6,9 @@ use crate::alloc::percent;
 use crate::store::SessionStore;
 
 impl SessionStore {
-    /// The fullest of what sessions take: session indices, TEIDs, usage counters, and the pool of UE
-    /// addresses with the fewest left. What waits for its reclaim counts as taken.
-    /// Unit: per cent, 0 to 100.
+    /// The utilization of what is scarcest among session indices, TEIDs, usage counters, and the
+    /// pool of UE addresses with the fewest left. What waits for its reclaim counts as taken. Unit:
+    /// per cent, 0 to 100.
     #[must_use]
     pub fn fill_percent(&self) -> u8 {
         let reserved = self.reserved();
