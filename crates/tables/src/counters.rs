@@ -166,7 +166,7 @@ counters! {
     locally_switched_pkts, "Packets from one UE to another that turned round inside; their outcome is that of the other UE's session.";
     originated_pkts, "Packets that Adit made itself and transmitted: ARP, ICMP, GTP-U echo.";
     originated_lost_pkts, "Packets that Adit made itself and could not transmit.";
-    express_pkts, "Packets that needed nothing but their session's express; among the transmitted ones.";
+    express_pkts, "Packets that took the fast path; among the transmitted ones.";
     duplicated_pkts, "Copies of packets that FARs asked for, transmitted.";
     duplicates_lost_pkts, "Copies that could not be made or transmitted: no buffer, no way out, too big.";
     fragments_added_pkts, "Packets that fragmentation added: the fragments of each packet but the first.";

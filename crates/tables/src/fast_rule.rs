@@ -1,13 +1,13 @@
-//! Expresses by session index: one cache line per session and direction.
+//! Fast rules by session index: one cache line per session and direction.
 //!
-//! The control thread alone writes what rules say; workers read it. A line is a sequence lock: a
-//! reader that meets a line while it is written has none, and asks the rules instead. A new line is
-//! read only after every worker has passed a burst boundary with its rules: by then the workers have
-//! carried out what the control thread asked for before, End Markers above all. What a line
-//! names (usage slots, next hops) is released only after every worker has passed a burst boundary
-//! without the rules that the line was compiled from.
+//! The control thread alone writes rules; workers read them. A cell is a sequence lock with one writer
+//! and many readers: a reader that meets a cell while it is written finds no fast rule, and its packet
+//! takes the stages. Workers read a new rule only after every worker passed a burst boundary with the
+//! rules that it was compiled from: by then they ran earlier commands such as End Markers. The usage
+//! slots and next hops of a rule are released only after every worker passed a burst boundary without
+//! those rules.
 //!
-//! The rest of the line is the session's traffic, written by the worker that owns the session.
+//! The rest of the line counts the session's traffic, written by the worker that owns the session.
 
 use core::{fmt, ops, ptr};
 

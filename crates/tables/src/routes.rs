@@ -483,8 +483,8 @@ impl Routes {
     }
 
     /// Keeps packets of UEs that may leave through one of `within` from an address of ours. Nothing
-    /// leads to it, so no gateway leads to the whole block around it, and the express leaves its
-    /// packets to the stages. To be called before all other targets: the first of a prefix counts.
+    /// leads to it, so no gateway leads to the whole block around it, and its packets take the
+    /// stages. To be called before all other targets: the first of a prefix counts.
     fn insert_own(&mut self, addr: IpAddr, within: InterfaceSet) {
         let host = match addr {
             IpAddr::V4(addr) => Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4),

@@ -134,6 +134,36 @@ pub fn rules() -> SessionRules {
         v4: Some(UE.parse().unwrap()),
         v6: Some("2001:db8:45::/64".parse().unwrap()),
     };
+    let [uplink, downlink] = pdrs(ue);
+    let qer = QerEntry {
+        id: QerId(1),
+        gate_uplink: Gate::Open,
+        gate_downlink: Gate::Open,
+        qfi: Qfi::new(9),
+        rqi: false,
+        ppi: None,
+        meter: None,
+        packet_rate: None,
+    };
+    SessionRules {
+        generation: DeltaId::default(),
+        slice: adit_types::SliceId(0),
+        buffer_epoch: 0,
+        up_seid: Seid(1),
+        ue: vec![ue],
+        ue_networks: vec![],
+        tunnel_sides: vec![],
+        uplink: vec![uplink],
+        downlink: vec![downlink],
+        matchers: None,
+        fars: fars().into(),
+        qers: vec![qer],
+        urrs: Vec::new(),
+    }
+}
+
+/// The PDRs of [`rules`]: uplink and downlink.
+fn pdrs(ue: UeAddresses) -> [PdrEntry; 2] {
     let uplink = PdrEntry {
         id: PdrId(1),
         precedence: Precedence(100),
@@ -159,6 +189,11 @@ pub fn rules() -> SessionRules {
         far: 1,
         ..uplink.clone()
     };
+    [uplink, downlink]
+}
+
+/// The FARs of [`rules`]: to the data network and to the gNB.
+fn fars() -> [FarEntry; 2] {
     let to_n6 = FarEntry {
         id: FarId(1),
         action: ApplyAction::FORW,
@@ -181,31 +216,7 @@ pub fn rules() -> SessionRules {
         local_switching: InterfaceSet::NONE,
         ..to_n6.clone()
     };
-    let qer = QerEntry {
-        id: QerId(1),
-        gate_uplink: Gate::Open,
-        gate_downlink: Gate::Open,
-        qfi: Qfi::new(9),
-        rqi: false,
-        ppi: None,
-        meter: None,
-        packet_rate: None,
-    };
-    SessionRules {
-        generation: DeltaId::default(),
-        slice: adit_types::SliceId(0),
-        buffer_epoch: 0,
-        up_seid: Seid(1),
-        ue: vec![ue],
-        ue_networks: vec![],
-        tunnel_sides: vec![],
-        uplink: vec![uplink],
-        downlink: vec![downlink],
-        matchers: None,
-        fars: vec![to_n6, to_gnb],
-        qers: vec![qer],
-        urrs: Vec::new(),
-    }
+    [to_n6, to_gnb]
 }
 
 pub fn tunnel(teid: u32, addr: &str) -> HeaderCreation {
@@ -229,7 +240,7 @@ impl PipelineFixture {
         scene
     }
 
-    /// The same without VLANs, so that usual packets take the express.
+    /// The same without VLANs, so that usual packets take the fast path.
     pub fn usual(rules: SessionRules) -> Self {
         Self::usual_of(64, rules)
     }
