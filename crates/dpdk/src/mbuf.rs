@@ -178,7 +178,7 @@ impl PacketBuf for Mbuf {
     }
 
     /// See [`PacketBuf::replace_front`]; refused for a packet of several segments.
-    // PERF: once per packet of the express.
+    // PERF (adit-lab saturate): once per packet of the fast path.
     #[inline(always)]
     fn replace_front(&mut self, cut: usize, add: usize, keep: usize) -> Option<&mut [u8]> {
         let contiguous = self.is_contiguous();

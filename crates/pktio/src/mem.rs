@@ -133,7 +133,7 @@ impl PacketBuf for MemBuf {
         fits
     }
 
-    // PERF: once per packet of the express.
+    // PERF (datapath): once per packet of the fast path.
     #[inline(always)]
     fn replace_front(&mut self, cut: usize, add: usize, keep: usize) -> Option<&mut [u8]> {
         let inner = &mut *self.0;

@@ -201,7 +201,8 @@ impl PackedFastRule {
     /// The source that an uplink packet of a family must have: an IPv4 address, or the key of an IPv6
     /// one.
     ///
-    /// PERF: mixed bursts select by family without branching: the branch is unpredictable.
+    /// PERF (datapath --mixed): mixed bursts select by family without branching: the branch is
+    /// unpredictable.
     #[inline(always)]
     #[must_use]
     pub fn source(&self, is_v6: bool) -> FastRuleUe<u64> {
@@ -217,7 +218,7 @@ impl PackedFastRule {
     /// True when a downlink packet of a family that came on one of the interfaces `on` matches. `dst`
     /// is its IPv4 destination, or the key of its IPv6 one; it led to the session.
     ///
-    /// PERF: see [`PackedFastRule::source`].
+    /// PERF (datapath --mixed): see [`PackedFastRule::source`].
     #[inline(always)]
     #[must_use]
     pub fn matches_downlink(&self, on: InterfaceSet, dst: u64, is_v6: bool) -> bool {

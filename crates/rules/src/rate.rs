@@ -188,7 +188,7 @@ impl Bucket {
 
     /// When the packet begins, its time in whole nanoseconds, and the remaining fraction.
     #[inline(always)]
-    // PERF: part of [`Bucket::charged`].
+    // PERF (rules/rate): part of [`Bucket::charged`].
     const fn charge_parts(self, limit: RateLimit, now: Nanos, bytes: u16) -> (u64, u64, u64) {
         // A price has 48 bits and a length 16; the fraction is below 2^24.
         let cost = (limit.price() * bytes as u64).wrapping_add(self.fraction);
@@ -197,7 +197,7 @@ impl Bucket {
     }
 
     /// The same while times are below 2^62 nanoseconds.
-    // PERF: once per packet and bucket; nothing saturates.
+    // PERF (rules/rate): once per packet and bucket; nothing saturates.
     #[inline(always)]
     #[must_use]
     pub const fn charged(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {

@@ -67,7 +67,7 @@ impl<P> QueueNode<P> {
 
 /// A queue of packets, or room for one.
 ///
-/// PERF: one cache line, and never moved: a release touches flows at random.
+/// PERF (shaper/shaper): one cache line, and never moved: a release touches flows at random.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub struct FlowQueue {

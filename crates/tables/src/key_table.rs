@@ -50,7 +50,8 @@ const _: () = assert!(size_of::<KeyBucket>() == 64, "one bucket is one cache lin
 impl KeyBucket {
     /// Position of `key`, or `None`.
     ///
-    /// PERF: compares every key of a bucket, so that no branch depends on the position of the match.
+    /// PERF (tables/lookup): compares every key of a bucket, so that no branch depends on the
+    /// position of the match.
     #[inline]
     fn position(&self, key: u64) -> Option<usize> {
         let found = (0..).zip(&self.keys).fold(0_u32, |found, (at, cell)| {

@@ -2,7 +2,8 @@
 
 /// Asks for the cache line that starts `place`, to be read soon.
 #[inline(always)]
-// PERF: a call would cost more than the hint saves; must be inlined into the first lookup pass.
+// PERF (tables/lookup): a call would cost more than the hint saves; must be inlined into the first
+// lookup pass.
 pub fn read<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
     {

@@ -27,7 +27,8 @@ impl UePoolIndex {
 
 /// The pools, readers' and writer's side in one: an entry is one word.
 ///
-/// PERF: usually there is one pool; a loop over all costs more than the look at the first.
+/// PERF (tables/lookup): usually there is one pool; a loop over all costs more than the look at the
+/// first.
 pub(crate) struct UePools {
     /// Empty if there is none.
     first: UePoolIndex,

@@ -6,8 +6,8 @@
 //! What is not exactly so is `None`, which says nothing about it: the walk of [`crate::parse`]
 //! tells.
 //!
-//! PERF: these functions are inlined whole: a call would pass what was recognized through memory.
-//! Spec: RFC 791; RFC 8200; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.2.
+//! PERF (wire/usual): these functions are inlined whole: a call would pass what was recognized
+//! through memory. Spec: RFC 791; RFC 8200; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.2.
 
 use core::hint::select_unpredictable;
 use core::mem::offset_of;
@@ -154,7 +154,7 @@ impl<const WORDS: usize> OctetPattern<WORDS> {
 
     /// True when `frame` begins so.
     ///
-    /// PERF: without a branch between the words, so that they are compared as vectors.
+    /// PERF (wire/usual): without a branch between the words, so that they are compared as vectors.
     #[inline]
     fn fits(&self, frame: &[u8]) -> bool {
         let (words, _) = frame.as_chunks::<8>();
@@ -307,7 +307,7 @@ pub fn ordering_key(frame: &[u8], tunnels: Option<Ipv4Addr>) -> OrderingKey {
 
 /// True when a frame seems to carry IPv6, in a G-PDU or, without `tunnels`, as it is. Only a guess.
 ///
-/// PERF: without a branch on what is seen.
+/// PERF (wire/usual): without a branch on what is seen.
 #[inline(always)]
 #[must_use]
 pub fn guess_is_v6(frame: &[u8], tunnels: bool) -> bool {
@@ -398,7 +398,8 @@ fn usual_ipv6(packet: &[u8]) -> Option<UsualIp> {
 
 /// True when the words of an IPv4 header sum up to all ones.
 ///
-/// PERF: modulo 2^16 - 1 the order of octets does not matter, so words are added as they lie.
+/// PERF (wire/usual): modulo 2^16 - 1 the order of octets does not matter, so words are added as
+/// they lie.
 #[inline]
 fn is_checksum_valid(header: &[u8; 20]) -> bool {
     let (words, _) = header.as_chunks::<4>();
@@ -467,7 +468,7 @@ pub fn usual_dst(packet: &[u8], is_v6: bool) -> Option<IpAddr> {
 
 /// Writes an Ethernet header without a tag.
 ///
-/// PERF: without a branch on the family, which nothing predicts in mixed bursts.
+/// PERF (datapath --mixed): without a branch on the family, which nothing predicts in mixed bursts.
 #[inline(always)]
 pub fn emit_usual_link(
     header: &mut [u8; EthernetHeader::LEN],
@@ -483,8 +484,8 @@ pub fn emit_usual_link(
 
 /// Makes a usual packet, which has a hop left, one hop older. No change below 20 octets.
 ///
-/// PERF: without a branch on the family, which nothing predicts where both are mixed.
-/// Spec: RFC 1812 §5.3.1; RFC 1624 §3; RFC 8200 §3.
+/// PERF (datapath --mixed): without a branch on the family, which nothing predicts where both are
+/// mixed. Spec: RFC 1812 §5.3.1; RFC 1624 §3; RFC 8200 §3.
 #[inline(always)]
 pub fn decrement_usual_hops(packet: &mut [u8], is_v6: bool) {
     let Some(header) = packet.first_chunk_mut::<20>() else { return };
@@ -509,7 +510,7 @@ const fn fold_checksum(sum: u32) -> u16 {
 /// The usual outer headers that leave through one interface: untagged Ethernet, IPv4, UDP without a
 /// checksum, GTP-U with at most one PDU Session Container.
 ///
-/// PERF: what does not change from packet to packet is written as a whole.
+/// PERF (wire/usual): what does not change from packet to packet is written as a whole.
 #[derive(Debug, Clone, Copy)]
 pub struct UsualOuter {
     headers: [u8; EXTENDED_LEN],

@@ -41,7 +41,7 @@ pub(super) struct BurstContext<'v, 'l> {
 impl<'v, 'l> BurstContext<'v, 'l> {
     /// A burst that arrived on `arrival`.
     #[inline(always)]
-    // PERF: once per burst, in place.
+    // PERF (datapath): once per burst, in place.
     pub fn new(arrival: InterfaceId, leases: &'l mut Leases, contended: RateSet) -> Self {
         Self {
             arrival: InterfaceSet::only(arrival),
@@ -60,7 +60,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     }
 
     /// The hop of an uplink packet towards the data networks of the interfaces `within`.
-    // PERF: once per uplink packet.
+    // PERF (datapath): once per uplink packet.
     #[inline(always)]
     pub fn hop_to_block<B: PacketBuf>(
         &mut self,
@@ -104,7 +104,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     }
 
     /// The hop `index` of a downlink packet.
-    // PERF: once per downlink packet.
+    // PERF (datapath): once per downlink packet.
     #[inline(always)]
     pub fn hop_to(
         &mut self,

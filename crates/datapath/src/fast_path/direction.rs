@@ -52,7 +52,8 @@ pub(super) trait FastDirection {
     /// Rewrites a packet that meets the conditions of `rule`, and counts it for its session and
     /// URRs. `None`: the packet is unchanged and takes the stages.
     ///
-    /// PERF: mixed bursts select by family without branching: it is unpredictable.
+    /// PERF (datapath --mixed): mixed bursts select by family without branching: it is
+    /// unpredictable.
     fn rewrite<'v, B: PacketBuf>(
         ctx: &StepContext<'v>,
         rule: &FastRuleLine<'v>,
@@ -85,7 +86,7 @@ impl FastDirection for FastUplink {
     }
 
     /// Decapsulates a packet.
-    // PERF: once per packet.
+    // PERF (datapath): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf>(
         ctx: &StepContext<'v>,
@@ -143,7 +144,7 @@ impl FastDirection for FastDownlink {
     }
 
     /// Encapsulates a packet.
-    // PERF: once per packet.
+    // PERF (datapath): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf>(
         ctx: &StepContext<'v>,

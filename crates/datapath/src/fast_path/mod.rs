@@ -188,7 +188,7 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
 /// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Lines
 /// that another worker writes stay in its cache.
 #[inline(always)]
-// PERF: once per burst; the loops are those of the caller.
+// PERF (datapath): once per burst; the loops are those of the caller.
 fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     ues: &UeTable,
@@ -241,7 +241,7 @@ fn hand_off_foreign<B: PacketBuf>(
 
 /// Prefetches the usage lines of every packet. Returns whether SDF filters select the rule of some.
 #[inline(always)]
-// PERF: once per burst; the loop is one of the caller.
+// PERF (datapath): once per burst; the loop is one of the caller.
 fn prefetch_usage<'v, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     packets: &FastPackets<'v>,
@@ -270,7 +270,7 @@ struct RewrittenBurst<'v> {
 /// Rewrites the packets that meet the conditions of their fast rules, and marks the others as not
 /// usual.
 #[inline(always)]
-// PERF: once per burst; the loop is one of the caller.
+// PERF (datapath): once per burst; the loop is one of the caller.
 fn rewrite_all<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     arrival: InterfaceId,

@@ -10,8 +10,8 @@ pub(super) const NO_TX_LINK: InterfaceId = InterfaceId(u8::MAX);
 
 /// One packet of a burst.
 ///
-/// PERF: written field by field into its column and read by reference; moved as a whole, it goes
-/// through the stack in pieces that its reader waits for.
+/// PERF (datapath): written field by field into its column and read by reference; moved as a whole,
+/// it goes through the stack in pieces that its reader waits for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FastPacket<'v> {
     pub direction: Direction,

@@ -49,7 +49,7 @@ pub(super) fn join_queue<B: PacketBuf>(
 /// it leaves at once; `None` if the stages decide. After this only a malformed buffer can stop the
 /// packet.
 #[inline(always)]
-// PERF: once per packet with rates.
+// PERF (datapath --rates police): once per packet with rates.
 pub(super) fn pass_rates(
     ctx: &StepContext<'_>,
     direction: Direction,

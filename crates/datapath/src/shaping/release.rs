@@ -66,7 +66,7 @@ struct FlowTurn<'v> {
 impl<'v, Io: PacketIo> Releaser<'_, 'v, Io> {
     /// When a flow is served again whose rates open `at`.
     #[inline(always)]
-    // PERF: by value, so that turns stay in registers.
+    // PERF (datapath --rates wait): by value, so that turns stay in registers.
     fn next_turn(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
         match self.shared.rates && (is_sending || self.last_sender == Some(key)) {
             false => at,
@@ -75,7 +75,8 @@ impl<'v, Io: PacketIo> Releaser<'_, 'v, Io> {
     }
 }
 
-// PERF: each method is called once per turn, and most turns have one packet.
+// PERF (datapath --rates wait): each method is called once per turn, and most turns have one
+// packet.
 impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> {
     type Turn = FlowTurn<'v>;
 

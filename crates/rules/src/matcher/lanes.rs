@@ -178,7 +178,7 @@ pub(super) fn scan<F: LaneFamily, const LINES: usize, const FULL: bool>(
 }
 
 /// The least meta, not below `floor`, of the lanes of one group that match.
-// PERF: a call would pass the key through memory for every group.
+// PERF (rules/matcher): a call would pass the key through memory for every group.
 #[inline(always)]
 fn compare<F: LaneFamily, const LINES: usize, const FULL: bool>(
     group: &[MatcherLine; LINES],
@@ -215,7 +215,7 @@ fn compare<F: LaneFamily, const LINES: usize, const FULL: bool>(
 
 /// Of the bits that are different in word `at` of an address, those that a prefix covers.
 #[inline(always)]
-// PERF: see `compare`.
+// PERF (rules/matcher): see `compare`.
 fn prefix_part(at: usize, different: Quad, len: Quad) -> Quad {
     #[allow(clippy::cast_possible_truncation, reason = "at most 128")]
     let end = Quad::splat((at as u32 + 1) * 32);
@@ -224,7 +224,7 @@ fn prefix_part(at: usize, different: Quad, len: Quad) -> Quad {
 
 /// Negative where `port` is outside of the range: then one of the differences is.
 #[inline(always)]
-// PERF: see `compare`.
+// PERF (rules/matcher): see `compare`.
 fn outside(range: Quad, port: Quad) -> Quad {
     let (first, last) = (range.and(Quad::splat(0xffff)), range.shifted_right::<16>());
     port.minus(first).or(last.minus(port))

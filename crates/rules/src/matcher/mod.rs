@@ -48,7 +48,7 @@ impl FlowKey {
     /// The key of a packet of which only the fields that lie at fixed places are known.
     #[inline(always)]
     #[must_use]
-    // PERF: a call would pass the words through memory twice.
+    // PERF (rules/matcher): a call would pass the words through memory twice.
     pub fn of_usual(direction: Direction, is_v6: bool, flow: &UsualFlow) -> Self {
         let UsualFlow { src, dst, src_port, dst_port, protocol, tos } = flow;
         let (remote, remote_port, local, local_port) = match direction {
@@ -303,7 +303,7 @@ impl<'a> MatcherView<'a> {
     }
 
     /// The first PDR whose filters the packet matches.
-    #[inline(always)] // PERF: see `from`.
+    #[inline(always)] // PERF (rules/matcher): see `from`.
     #[must_use]
     pub fn first(self, key: &FlowKey) -> Option<Candidate> {
         self.from(key, 0)
@@ -314,7 +314,7 @@ impl<'a> MatcherView<'a> {
         self.from(key, lanes::floor_behind(last.pdr))
     }
 
-    // PERF: a call would pass the key through memory.
+    // PERF (rules/matcher): a call would pass the key through memory.
     #[inline(always)]
     fn from(self, key: &FlowKey, floor: u32) -> Option<Candidate> {
         let root = self.roots[usize::from(key.is_v6)];

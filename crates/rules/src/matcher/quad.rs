@@ -1,7 +1,7 @@
 //! Four words at once: vector instructions of x86-64-v3, and the same in plain code.
 //!
-//! PERF: left to itself the compiler turns a comparison of four filters into scalar code of three
-//! times the length, above all for shifts by lane.
+//! PERF (rules/matcher): left to itself the compiler turns a comparison of four filters into scalar
+//! code of three times the length, above all for shifts by lane.
 
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
 pub(super) use vector::Quad;
@@ -17,7 +17,7 @@ mod vector {
     #[derive(Clone, Copy)]
     pub struct Quad(m128i);
 
-    // PERF: one instruction each, which must not become a call.
+    // PERF (rules/matcher): one instruction each, which must not become a call.
     impl Quad {
         #[inline(always)]
         pub fn load(words: &[u32; 4]) -> Self {
