@@ -95,10 +95,21 @@ const G_PDU_LEN: usize = size_of::<FrameGPdu>();
 /// The same with one container.
 const EXTENDED_LEN: usize = size_of::<FrameExtended>();
 
-/// Octets of the same headers that a length field counts: from IPv4, from UDP and behind GTP-U's.
-const IP_HEADERS_LEN: u16 = (G_PDU_LEN - ETHERNET_LEN) as u16;
-const UDP_AT: u16 = Ipv4Header::LEN as u16;
-const CONTAINER_LEN: u16 = (EXTENDED_LEN - G_PDU_LEN) as u16;
+/// A length of headers, as length fields hold it.
+#[allow(clippy::cast_possible_truncation, reason = "below 100")]
+const fn header_len(len: usize) -> u16 {
+    len as u16
+}
+
+/// Octets of the headers from IPv4 on, which GTP-U's length does not count.
+const IP_HEADERS_LEN: u16 = header_len(G_PDU_LEN - ETHERNET_LEN);
+
+/// Octets of an IPv4 header, which UDP's length does not count.
+const IPV4_LEN: u16 = header_len(Ipv4Header::LEN);
+const IPV6_LEN: u16 = header_len(Ipv6Header::LEN);
+
+/// Octets of the optional fields of GTP-U with one container.
+const CONTAINER_LEN: u16 = header_len(EXTENDED_LEN - G_PDU_LEN);
 
 /// Where fields are in a frame.
 mod at {
@@ -350,7 +361,7 @@ fn g_pdu_with<const OFFSET: usize>(frame: &[u8], verify: bool) -> Option<UsualGP
     let (outer, _) = FrameGPdu::ref_from_prefix(frame).ok()?;
     let total_len = outer.ip.total_len();
     let is_whole = usize::from(total_len) + ETHERNET_LEN <= frame.len()
-        && outer.udp.len().wrapping_add(UDP_AT) == total_len
+        && outer.udp.len().wrapping_add(IPV4_LEN) == total_len
         && outer.gtpu.len().wrapping_add(IP_HEADERS_LEN) == total_len;
     if !is_whole || verify && !is_checksum_valid(outer.ip.as_bytes().first_chunk()?) {
         return None;
@@ -387,7 +398,7 @@ fn usual_ipv4(packet: &[u8], verify: bool) -> Option<UsualIp> {
 #[inline(always)]
 fn usual_ipv6(packet: &[u8]) -> Option<UsualIp> {
     let (ip, _) = Ipv6Header::ref_from_prefix(packet).ok()?;
-    let total_len = ip.payload_len().checked_add(Ipv6Header::LEN as u16)?;
+    let total_len = ip.payload_len().checked_add(IPV6_LEN)?;
     let is_upper = matches!(ip.next_header(), protocol::TCP | protocol::UDP | protocol::ICMPV6);
     if !is_upper || ip.hop_limit() <= 1 || usize::from(total_len) > packet.len() {
         return None;
@@ -617,7 +628,7 @@ impl UsualOuter {
         out[at::TOTAL_LEN..][..2].copy_from_slice(&ip_len.to_be_bytes());
         out[at::CHECKSUM..][..2].copy_from_slice(&fold_checksum(sum).to_be_bytes());
         out[at::DST..][..4].copy_from_slice(&dst.to_be_bytes());
-        out[at::UDP_LEN..][..2].copy_from_slice(&(ip_len - UDP_AT).to_be_bytes());
+        out[at::UDP_LEN..][..2].copy_from_slice(&(ip_len - IPV4_LEN).to_be_bytes());
         out[at::GTPU_LEN..][..2].copy_from_slice(&(ip_len - IP_HEADERS_LEN).to_be_bytes());
         out[at::TEID..][..4].copy_from_slice(&tunnel.teid.0.to_be_bytes());
     }

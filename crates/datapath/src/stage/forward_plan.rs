@@ -72,7 +72,7 @@ pub(super) fn plan_forwarding<'v>(
     let dst = target.as_ref().map_or(ip.addrs, |target| target.addrs).dst();
     if let Some(egress) = local_egress(ctx, arrival, matched, dst) {
         return Ok(ForwardPlan {
-            egress: egress,
+            egress,
             is_switched: true,
             outer,
             target,
@@ -83,7 +83,7 @@ pub(super) fn plan_forwarding<'v>(
     let egress =
         find_egress(ctx, matched, dst).ok_or_else(|| no_egress_reason(ctx, matched, dst))?;
     let divided_to = check_mtu(egress.interface.mtu_bytes, outer.as_ref(), ip)?;
-    Ok(ForwardPlan { egress: egress, is_switched: false, outer, target, is_routed, divided_to })
+    Ok(ForwardPlan { egress, is_switched: false, outer, target, is_routed, divided_to })
 }
 
 /// Reduces `buf` to the user's packet, with decremented TTL if it is routed.
