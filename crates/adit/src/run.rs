@@ -35,7 +35,7 @@ use adit_host::n4_socket::N4Socket;
 /// Buffers that a worker's thread keeps for itself.
 const MEMPOOL_CACHE_MBUFS: u32 = 256;
 
-/// Workers that take no step for so long after they were told to stop are given up.
+/// Time after which adit ends without a worker that does not stop.
 const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A worker's thread, running or done.
@@ -218,7 +218,7 @@ struct OpenPort {
 
 /// Opens every port with a transmit queue for each worker and as many receive queues as the port
 /// has, at most one for each; returns the ports and each worker's share. Where queues are fewer than
-/// workers, each port goes on with the worker behind the last one that got a queue.
+/// workers, each port continues with the worker after the last one that got a queue.
 fn open_ports(
     eal: &Eal,
     config: &Config,

@@ -18,7 +18,7 @@ const ROWS_TOGETHER: usize = 512;
 /// Prints what the adit that listens at `socket` answers.
 ///
 /// # Errors
-/// As of [`client::request`]; of the output.
+/// As for [`client::request`]; those of the output.
 pub fn show(
     socket: &Path,
     question: &AdminQuestion,

@@ -1,4 +1,4 @@
-//! From a checked configuration to the values that each room wants.
+//! From a checked configuration to the configuration of each room.
 
 use std::net::IpAddr;
 

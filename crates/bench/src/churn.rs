@@ -1,9 +1,9 @@
 //! `adit bench churn`: does a worker lose packets while sessions come and change?
 //!
 //! A worker forwards at a steady rate on one core, in both directions, while the control thread
-//! establishes or modifies sessions through the node on another. What the worker is late with waits
-//! in a receive ring of the usual length, and is lost beyond that. Time is that which the worker
-//! had its core: what a shared machine takes away is not counted as lateness.
+//! establishes or modifies sessions through the node on another. Packets that the worker has not yet
+//! received wait in a receive ring of the usual length; further ones are lost. Time is the worker's
+//! CPU time: time that a shared machine takes away does not count.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -191,7 +191,7 @@ impl ChurnWorker {
             };
             let now = Nanos(u64::try_from(self.clock.elapsed().as_nanos())?);
             if due < burst {
-                // An idle step, as of a worker that polls: it observes publications.
+                // An idle step of a polling worker: it observes publications.
                 self.worker.step(now, &mut self.io);
                 continue;
             }

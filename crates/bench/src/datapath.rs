@@ -1,10 +1,10 @@
 //! `adit bench datapath`: TSC cycles that one worker step costs per packet.
 //!
-//! A burst of packets for sessions drawn at random is written into buffers, then one
-//! `Worker::step` receives, treats and sends it. Only the step is between the two readings of the
-//! counter; they are part of the figure (about 25 cycles a burst). Packets are in the cache, having
-//! just been written; session state is wherever the previous bursts left it. The floor is the same
-//! without a worker: packets received, their addresses swapped, and sent.
+//! The bench writes a burst of packets of random sessions into buffers, then one `Worker::step`
+//! receives, processes and sends it. The figure is the step and the two reads of the counter (about
+//! 25 cycles a burst). Packets are in the cache, because they were just written; session state is
+//! where the previous bursts left it. The floor is the same without a worker: receive, swap the
+//! addresses, send.
 
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 //!
 //! A packet that is dropped at a stage has run the stages before it: the rows from `s1_parse` to
 //! `s6_apply` are cumulative, each the price of a packet that leaves there. `all stages` is
-//! transmitted without the express.
+//! transmitted without the fast path.
 
 use adit_rules::{ApplyAction, DropReason, Gate};
 use serde_json::{Value, json};

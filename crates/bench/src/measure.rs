@@ -36,7 +36,7 @@ pub enum ExpectedOutcome {
     Dropped(DropReason),
     /// Held by a FAR that buffers.
     Buffered,
-    /// Sent, dropped by a rate, or waiting for one; time goes on as of [`network::BURST_TIME`].
+    /// Sent, dropped by a rate, or waiting for one; virtual time advances by [`network::BURST_TIME`].
     Shaped,
 }
 

@@ -1,8 +1,8 @@
 //! `adit bench memory`: the resident memory of this process with many PFCP sessions, everything
 //! counted.
 //!
-//! Sessions are established through the node, and each has had a packet in both directions, so that
-//! no counter is memory that was never touched.
+//! The node establishes the sessions, and each gets a packet in both directions, so that all of its
+//! counters are in resident memory.
 
 use adit_datapath::Worker;
 use adit_types::limits::BURST_DEFAULT;

@@ -51,7 +51,7 @@ pub enum BenchPacket {
 pub enum Quirk {
     /// Nothing.
     None,
-    /// A sequence number, which is right and seldom: no express.
+    /// A sequence number, which is valid and rare: not for the fast path.
     Sequence,
     /// Another EtherType.
     EtherType,

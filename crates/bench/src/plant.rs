@@ -90,7 +90,7 @@ impl BenchControlPlane {
     /// The same for one session; others may still wait for the workers.
     ///
     /// # Errors
-    /// As of [`BenchControlPlane::modify`].
+    /// As for [`BenchControlPlane::modify`].
     pub fn modify_one(&mut self, number: u32) -> anyhow::Result<()> {
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         let known = self.known(number)?;

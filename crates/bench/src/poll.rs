@@ -1,4 +1,4 @@
-//! `adit bench poll`: what an idle worker takes of its core, and how soon the first packet after a
+//! `adit bench poll`: the CPU share of an idle worker, and how soon the first packet after a
 //! silence leaves, for each way to wait.
 //!
 //! A worker runs on a core of its own over a port in memory. Another thread waits for a random time,
@@ -55,7 +55,7 @@ enum WaitMode {
     Naps,
 }
 
-/// A port in memory that another thread puts packets into; tells when they leave.
+/// A port in memory that another thread fills; records when packets leave.
 struct RingIo {
     rx: rtrb::Consumer<BenchBuf>,
     left_at: Arc<AtomicU64>,
@@ -99,13 +99,13 @@ pub fn run(core: u16, packets: usize, output: &BenchOutput) -> anyhow::Result<()
     report::print("poll", &rows, output)
 }
 
-/// What the worker's thread and the one that asks share.
+/// What the worker's thread shares with the sender.
 #[derive(Debug, Default)]
 struct PollBenchState {
     stop: AtomicBool,
-    /// The time that the worker's thread has run, told while this is set. Unit: nanoseconds.
+    /// CPU time of the worker's thread. Unit: nanoseconds.
     spent: AtomicU64,
-    /// When the worker told. Unit: nanoseconds.
+    /// When the worker wrote `spent`. Unit: nanoseconds.
     told_at: AtomicU64,
 }
 
@@ -173,7 +173,7 @@ fn run_worker(
     Ok(())
 }
 
-/// What the worker told last: when, and how long it had run. Unit: nanoseconds.
+/// Time and CPU time of the last report of the worker. Unit: nanoseconds.
 fn read_thread_time(shared: &PollBenchState) -> (u64, u64) {
     loop {
         let at = shared.told_at.load(Ordering::Acquire);

@@ -1,9 +1,9 @@
 //! `adit bench publication`: what a session modification costs the control side, and what it costs
 //! the packets of a worker that sees it.
 //!
-//! One thread does both in turns, so that nothing waits and the figures are cycles: some handovers
-//! (the downlink FAR gets another tunnel) are changed, published and reclaimed, then one step
-//! receives a burst for sessions that may be among those changed.
+//! One thread does both in turns, so nothing waits and the figures are cycles: it changes, publishes
+//! and reclaims some handovers (the downlink FAR gets another tunnel), then one step receives a burst
+//! of random sessions, some of them just changed.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! How the rows of a bench are told.
+//! How the rows of a bench are printed and written.
 
 use std::path::PathBuf;
 

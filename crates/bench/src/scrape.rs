@@ -1,8 +1,8 @@
 //! `adit bench scrape`: what reading the counters costs the packets.
 //!
-//! One thread steps; another takes snapshots of its counters at some rate, or none, in turns. What
-//! a snapshot costs is too little to be seen once a second, so that it is taken often and the cost
-//! of one is told: the cycles that all steps took more, by the snapshots that were taken.
+//! One thread steps; another takes snapshots of its counters, in turns at some rate and not at all.
+//! A snapshot per second costs too little to be measured, so the bench takes many and reports the
+//! cost of one: the additional cycles of all steps, divided by the number of snapshots.
 
 use std::hint::black_box;
 use std::sync::Arc;

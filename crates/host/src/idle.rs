@@ -1,10 +1,10 @@
-//! What a worker does without packets: it asks its ports again and again, or it sleeps.
+//! What a worker does without packets: it polls its ports, or it sleeps.
 //!
-//! A worker that sleeps wakes up when one of its ports has packets, when another worker hands it some
-//! or the control thread a command, which ring its [`Doorbell`], and after a while. Where a driver
-//! has nothing to wait for (memif, NICs without interrupts), the while is a nap: as short as keeps
-//! the worker at [`SHARE`] of its core, by what its last naps cost. It is offline for publication
-//! while it sleeps, so that no answer to the control plane waits for it.
+//! A sleeping worker wakes up when one of its ports has packets, when its [`Doorbell`] rings (another
+//! worker hands it packets, or the control thread a command), and after a timeout. If a driver has no
+//! file descriptor to wait for (memif, NICs without interrupts), the timeout is short: [`SHARE`] times
+//! the measured cost of the last sleeps. A sleeping worker is offline for publication, so no answer to
+//! the control plane waits for it.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -24,16 +24,16 @@ const AWAKE: Nanos = Nanos::from_micros(50);
 /// what waits too long in a FAR that buffers are seen.
 const SLEEP_MAX: Nanos = Nanos::from_millis(20);
 
-/// Naps are this many times as long as they cost, so that they take a twenty-fifth of a core.
+/// A timed sleep lasts this many times its cost, so that sleeping takes 4 % of a core.
 const SHARE: u64 = 24;
 
-/// Bounds of a nap: one that is shorter is not worth its cost anywhere; in one that is longer, the
-/// queues of a port fill up at rates that are common.
-const NAP_MIN: Nanos = Nanos::from_micros(20);
-const NAP_MAX: Nanos = Nanos::from_millis(1);
+/// Bounds of a timed sleep: a shorter one is never worth its cost; during a longer one the queues of
+/// a port overflow at common rates.
+const TIMED_SLEEP_MIN: Nanos = Nanos::from_micros(20);
+const TIMED_SLEEP_MAX: Nanos = Nanos::from_millis(1);
 
-/// What a nap costs before one was taken.
-const NAP_COST: Nanos = Nanos::from_micros(2);
+/// Assumed cost of a timed sleep before the first one is measured.
+const TIMED_SLEEP_COST: Nanos = Nanos::from_micros(2);
 
 /// Wakes one worker up.
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ impl Doorbell {
         fence(Ordering::SeqCst);
         let DoorbellState { is_asleep, event } = &*self.0;
         if is_asleep.load(Ordering::Relaxed) && is_asleep.swap(false, Ordering::AcqRel) {
-            // The counter is full only if the worker has been told often enough.
+            // A full counter is a pending wake-up.
             let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
         }
     }
@@ -84,7 +84,7 @@ impl Doorbell {
 /// What a worker does without packets.
 #[derive(Debug)]
 pub enum IdlePolicy {
-    /// It looks again, after others on its core had their turn if it shares one.
+    /// It polls again; if it shares its core, it yields first.
     Busy {
         /// Another thread runs on the core.
         shares_core: bool,
@@ -94,8 +94,8 @@ pub enum IdlePolicy {
 }
 
 impl IdlePolicy {
-    /// To be called after every step; `rest` must make the worker offline for publication. Tells how
-    /// long the worker slept.
+    /// Call after every step; `rest` must take the worker offline for publication. Returns how long the
+    /// worker slept.
     #[inline]
     pub fn after_step(
         &mut self,
@@ -122,20 +122,20 @@ pub struct Sleeper {
     /// Readable while ports have packets.
     ports: Vec<OwnedFd>,
     /// `None` when every port wakes the worker.
-    nap: Option<TimedSleep>,
+    timed_sleep: Option<TimedSleep>,
     idle_since: Option<Nanos>,
     is_dozing: bool,
 }
 
 impl Sleeper {
-    /// For the thread that it puts to sleep, of which it sets the timer slack. `ports` become
-    /// readable with packets; `None` when one of the worker's ports has no such descriptor.
+    /// For the calling thread, whose timer slack it sets. `ports` become readable with packets; `None`
+    /// if one of the worker's ports has no such descriptor.
     pub fn new(bell: Doorbell, ports: Option<Vec<OwnedFd>>) -> Self {
-        let nap = ports.is_none().then(TimedSleep::new);
-        // Without it sleeps last 50 microseconds longer; refused, they do.
+        let timed_sleep = ports.is_none().then(TimedSleep::new);
+        // Best effort: without it sleeps last 50 microseconds longer.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let ports = ports.unwrap_or_default();
-        Self { bell, ports, nap, idle_since: None, is_dozing: false }
+        Self { bell, ports, timed_sleep, idle_since: None, is_dozing: false }
     }
 
     fn after_step(&mut self, is_idle: bool, now: impl Fn() -> Nanos, rest: impl FnOnce()) -> Nanos {
@@ -155,7 +155,7 @@ impl Sleeper {
         }
         let now = now();
         let since = *self.idle_since.get_or_insert_with(|| {
-            self.nap.iter_mut().for_each(TimedSleep::begin);
+            self.timed_sleep.iter_mut().for_each(TimedSleep::begin);
             now
         });
         if now.since(since) >= AWAKE {
@@ -166,48 +166,48 @@ impl Sleeper {
     }
 
     fn sleep(&mut self) {
-        let span = self.nap.as_mut().map_or(SLEEP_MAX, TimedSleep::span);
+        let span = self.timed_sleep.as_mut().map_or(SLEEP_MAX, TimedSleep::span);
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
         let descriptors = self.ports.iter().map(AsFd::as_fd).chain([self.bell.0.event.as_fd()]);
         let mut sources: Vec<_> =
             descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        // An interruption is as good as a timeout.
+        // An interruption counts as a timeout.
         let _ = poll(&mut sources, Some(&timeout));
         self.bell.wake();
     }
 }
 
-/// How long naps are.
+/// The length of timed sleeps.
 #[derive(Debug)]
 struct TimedSleep {
-    /// What one costs, by the last of them.
+    /// Cost of one: a moving average. Unit: nanoseconds.
     cost: u64,
-    /// The thread's time when the last one began. Unit: nanoseconds.
+    /// CPU time of the thread when the last one began. Unit: nanoseconds.
     spent: Option<u64>,
 }
 
 impl TimedSleep {
     const fn new() -> Self {
-        Self { cost: NAP_COST.0, spent: None }
+        Self { cost: TIMED_SLEEP_COST.0, spent: None }
     }
 
-    /// What was spent before now was spent on packets.
+    /// The CPU time until now was spent on packets.
     const fn begin(&mut self) {
         self.spent = None;
     }
 
-    /// How long the next one is.
+    /// The length of the next one.
     fn span(&mut self) -> Nanos {
         let spent = thread_time();
         if let Some(before) = self.spent.replace(spent) {
             let cost = spent.saturating_sub(before);
             self.cost = (7 * self.cost + cost) / 8;
         }
-        Nanos(self.cost * SHARE).clamp(NAP_MIN, NAP_MAX)
+        Nanos(self.cost * SHARE).clamp(TIMED_SLEEP_MIN, TIMED_SLEEP_MAX)
     }
 }
 
-/// The time that the calling thread has run. Unit: nanoseconds.
+/// CPU time of the calling thread. Unit: nanoseconds.
 pub fn thread_time() -> u64 {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
     let (s, ns) = (u64::try_from(tv_sec).unwrap_or(0), u64::try_from(tv_nsec).unwrap_or(0));
@@ -278,8 +278,8 @@ mod tests {
     #[test]
     fn nap_stays_within_its_bounds_whatever_it_costs() {
         for cost in [0, 2_000, 17_000, u64::MAX / SHARE] {
-            let mut nap = TimedSleep { cost, spent: None };
-            assert!((NAP_MIN..=NAP_MAX).contains(&nap.span()), "{cost}");
+            let mut sleep = TimedSleep { cost, spent: None };
+            assert!((TIMED_SLEEP_MIN..=TIMED_SLEEP_MAX).contains(&sleep.span()), "{cost}");
         }
     }
 }

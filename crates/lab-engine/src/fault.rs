@@ -1,5 +1,5 @@
 //! A target with planted faults: a forwarder between two ports that drops, duplicates, reorders or
-//! delays one packet in N. It proves that the engine finds what it must find.
+//! delays one packet in N. It shows that the engine detects them.
 
 use std::collections::VecDeque;
 

@@ -101,7 +101,7 @@ pub struct TesterTunnel {
     pub psc: Option<PduSessionContainer>,
 }
 
-/// What all frames of a stream have alike.
+/// What all frames of a stream share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameFormat {
     /// Hardware address of the sending port.
@@ -163,7 +163,7 @@ enum UeAddress {
 enum OuterTemplate {
     /// `sum` of the IP header without its checksum.
     V4 { ip_at: usize, sum: Sum },
-    /// `pseudo` header of the UDP checksum, which IPv6 wants. Spec: RFC 8200 §8.1.
+    /// `pseudo` header of the UDP checksum, which IPv6 requires. Spec: RFC 8200 §8.1.
     V6 { ip_at: usize, pseudo: Sum },
 }
 

@@ -15,7 +15,7 @@ pub struct Latency {
     differences: u64,
 }
 
-/// What is told of the latencies of many packets.
+/// Summary of the latencies of many packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Packets.

@@ -2,8 +2,9 @@
 //!
 //! One thread sends open-loop after a schedule and receives; each packet carries a stamp with its
 //! stream, session, sequence number and intended send time, so that loss, duplication, reordering
-//! and latency come from this side alone. Nothing here knows a UPF, a socket or a wall clock: ports
-//! are [`adit_pktio::PacketIo`], time is [`Clock`].
+//! and latency are measured on this side alone. The engine knows no UPF, socket or wall clock: ports
+//! are [`adit_pktio::PacketIo`], time is a [`TickClock`](clock::TickClock). [`memif`] is the tester's
+//! end of a memif.
 #![deny(unsafe_code)]
 
 pub mod clock;

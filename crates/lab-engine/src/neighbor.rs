@@ -1,4 +1,4 @@
-//! What a port must say besides probe packets, so that the target talks to it: ARP and neighbor
+//! What a port must send besides probe packets for a target to use it: ARP and neighbor
 //! discovery both ways, and answers to GTP-U Echo Requests over either family.
 
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ pub struct PortAddresses {
 #[derive(Debug, Default)]
 pub struct Neighbors {
     ports: Vec<PortAddresses>,
-    /// Who was heard of.
+    /// Neighbors whose hardware address is known.
     known: HashMap<IpAddr, MacAddr>,
     /// Echo Requests answered.
     pub echoes_answered: u64,
@@ -60,7 +60,7 @@ impl Neighbors {
         Self { ports, ..Self::default() }
     }
 
-    /// The hardware address of a neighbor that was heard of.
+    /// The hardware address of a known neighbor.
     #[must_use]
     pub fn known(&self, address: IpAddr) -> Option<MacAddr> {
         self.known.get(&address).copied()
@@ -204,7 +204,7 @@ fn ipv6_frame(
     Some(frame)
 }
 
-/// What a solicitation tells of its sender, or an advertisement of its target.
+/// The address pair in a solicitation (sender) or an advertisement (target).
 fn advertised(frame: &[u8]) -> Option<(Ipv6Addr, MacAddr)> {
     let (_, packet) = EthernetHeader::parse(frame).ok()?;
     let (ip, message) = Ipv6Header::parse(packet).ok()?;

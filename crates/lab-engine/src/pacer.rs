@@ -39,7 +39,7 @@ pub struct Schedule {
     start: u64,
     /// Due time of the next packet after `start`. Unit: 2^-16 ticks.
     next: u64,
-    /// Time between packets, zero for [`Rate::Max`]. Unit: 2^-16 ticks.
+    /// Time between packets, zero for [`OfferedRate::Max`]. Unit: 2^-16 ticks.
     interval: u64,
     /// No packet of this step is due at or after this. Unit: 2^-16 ticks after `start`.
     end: u64,
@@ -129,7 +129,7 @@ impl Schedule {
         if self.interval == 0 { elapsed } else { self.next }
     }
 
-    /// True for [`Rate::Max`].
+    /// True for [`OfferedRate::Max`].
     #[must_use]
     pub fn is_unpaced(&self) -> bool {
         self.interval == 0

@@ -19,7 +19,7 @@ pub const SESSIONS_MAX: u32 = 1 << 24;
 /// Streams that a stamp can tell apart.
 pub const STREAMS_MAX: usize = 1 << STREAM_BITS;
 
-/// Trials that follow each other and can be told apart, from 1 on.
+/// Trials with different tags, from 1 on; then tags repeat.
 pub const TRIALS: u8 = 15;
 
 const STREAM_BITS: u32 = 4;

@@ -5,7 +5,7 @@ use super::histogram::Latency;
 use super::stamp::Stamp;
 use super::windows::Windows;
 
-/// Sequence numbers behind the highest that are told apart: 65 ms at 16 Mpps.
+/// Sequence numbers behind the highest one that the window holds: 65 ms at 16 Mpps.
 pub const WINDOW: u32 = 1 << 20;
 
 const WORD_BITS: u32 = u64::BITS;
@@ -22,7 +22,7 @@ pub enum ArrivalOrder {
     },
     /// It came before.
     Duplicate,
-    /// So far behind that it cannot be told whether it came before; counts as lost.
+    /// Behind the window: a duplicate cannot be recognized; counts as lost.
     TooLate,
     /// A number that was never sent.
     NeverSent,

@@ -1,4 +1,4 @@
-//! What the engine asks of ports beyond [`PacketIo`]: to write and to read frames where they lie.
+//! What the engine needs of ports beyond [`PacketIo`]: to write and read frames in place.
 //!
 //! Drivers with buffers of their own need none of it. A port without a driver gives its rings' memory
 //! away for the moment, so that frames are written once and copied never.

@@ -23,9 +23,9 @@ pub struct Absence {
     pub count: u64,
     /// How long in all. Unit: ns.
     pub tester_ns: u64,
-    /// How long the target's threads waited for its core, as far as the kernel tells. Unit: ns.
+    /// How long the target's threads waited for its core, if the kernel reports it. Unit: ns.
     pub target_ns: Option<u64>,
-    /// Packets that may have been lost for that.
+    /// Packets that these absences can explain as lost.
     pub excused: u64,
 }
 

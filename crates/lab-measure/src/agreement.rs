@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use adit_lab_engine::clock::scaled;
 
-/// Counts farther apart than this are told. Unit: parts per million.
+/// A larger difference of counts is reported. Unit: parts per million.
 const DIFFERENCE_MAX_PPM: u64 = 50_000;
 
 /// What the tester sent and received in all trials.
@@ -23,7 +23,7 @@ pub struct TesterTotals {
     pub fastest_pps: u64,
 }
 
-/// The highest rate that the tester saw and that the target itself tells.
+/// The highest rates that the tester measured and that the target reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakRates {
     /// The tester's. Unit: packets per second.
@@ -45,7 +45,7 @@ pub struct Agreement {
     pub target_sent: u64,
     /// The larger of the two differences. Unit: parts per million.
     pub difference_ppm: u64,
-    /// The highest rates, where the target tells its own.
+    /// The highest rates, if the target reports its own.
     #[serde(default)]
     pub rates: Option<PeakRates>,
 }

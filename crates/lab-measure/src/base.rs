@@ -11,7 +11,7 @@ use super::target::TargetArguments;
 use adit_lab_process::stop::{Interrupted, Stop};
 use adit_lab_smf::exchange::ProcedureReport;
 
-/// The part that all reports have alike.
+/// The part that all reports share.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ReportBase {
     /// Machine, time, warnings.
@@ -51,7 +51,7 @@ impl ReportBase {
     /// notes why it ended early, if it did.
     ///
     /// # Errors
-    /// The sessions of a target that goes on living cannot be deleted.
+    /// The sessions of a target that keeps running cannot be deleted.
     pub fn close(
         &mut self,
         mut rig: Rig,

@@ -1,5 +1,5 @@
-//! The measurements of `adit-lab`, each a subcommand: what is offered to a target, what is read off,
-//! and how it is told.
+//! The measurements of `adit-lab`, each a subcommand: what they offer to a target, what they measure,
+//! and how they report it.
 #![deny(unsafe_code)]
 
 mod absence;

@@ -21,10 +21,10 @@ pub struct Machine {
     /// Kernel release.
     pub kernel: String,
     /// Kernel parameters that bear on speed: isolation, ticks, idle states, mitigations, pages.
-    /// Others stay out: a command line may carry what is nobody else's business.
+    /// Others stay out: a command line may contain secrets.
     #[serde(default)]
     pub kernel_parameters: Vec<String>,
-    /// Vulnerability and mitigation, as the kernel tells.
+    /// Vulnerability and mitigation, as the kernel reports them.
     pub mitigations: BTreeMap<String, String>,
     /// Hugepages reserved, by page size.
     pub hugepages: BTreeMap<String, u64>,
@@ -44,7 +44,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads what the system tells.
+    /// Reads the properties of this machine.
     #[must_use]
     pub fn read() -> Self {
         let cpuinfo = read("/proc/cpuinfo");

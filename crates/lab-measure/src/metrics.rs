@@ -1,4 +1,4 @@
-//! One metric of a target, in Prometheus' text form over HTTP.
+//! One metric of a target, in Prometheus text format over HTTP.
 
 use std::io::Read;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! `adit-lab ramp`: more and more sessions with traffic, until the target gives way.
+//! `adit-lab ramp`: adds sessions with traffic until the target reaches a limit.
 //!
 //! After the gateway study: so many sessions at a rate, a wait, a sample; then more by a factor.
 //! When a limit is reached, back off once to the count before and go on with a fifth of the growth;
@@ -245,7 +245,7 @@ fn print_round(index: usize, round: &RoundReport) {
     );
 }
 
-/// What is told of each round; last whether it was the end.
+/// Columns of a round; the last one names the limit.
 pub const COLUMNS: [&str; 9] = [
     "round",
     "sessions",

@@ -21,7 +21,7 @@ use adit_lab_process::stop::{Interrupted, Stop, environment};
 
 /// Length of a window. Unit: ns.
 const WINDOW_NS: u64 = 100_000_000;
-/// Windows in which the tester was away for longer are told apart: a quarter percent of a window.
+/// Longest absence of the tester in a quiet window: 0.25 % of it.
 const QUIET_GAP_NS: u64 = WINDOW_NS / 400;
 /// Sessions of a group that are shown one by one at most.
 const EACH_MAX: usize = 8;

@@ -1,4 +1,4 @@
-//! What a report says, in the form that is written and read as JSON.
+//! The parts of a report, as they are written and read in JSON.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

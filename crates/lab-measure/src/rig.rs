@@ -162,7 +162,7 @@ impl Rig {
         Ok((rig, recorder))
     }
 
-    /// Association and sessions, while the tester's thread speaks for the ports: the UPF asks for
+    /// Association and sessions, while the tester's thread answers on the ports: the UPF resolves
     /// link-layer addresses meanwhile.
     fn establish(&mut self, stop: &Stop) -> Result<()> {
         let arguments = &self.arguments;
@@ -436,7 +436,7 @@ impl Rig {
         }
     }
 
-    /// What the target counted, and the end of its sessions where it goes on living.
+    /// Returns the target's counters, and deletes the sessions of a target that keeps running.
     ///
     /// # Errors
     /// The sessions cannot be deleted.
@@ -485,7 +485,7 @@ fn fastest_second(outcome: &TrialOutcome) -> u64 {
     fastest.max(outcome.pps(outcome.sum(|stream| stream.arrivals.received)))
 }
 
-/// Runs `work` here while a thread on the tester's core speaks for the ports by calling `serve`.
+/// Runs `work` here while a thread on the tester's core answers on the ports by calling `serve`.
 pub(super) fn serve_while<T>(
     bench: &Testbed,
     mut serve: impl FnMut() + Send,

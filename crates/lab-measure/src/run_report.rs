@@ -43,7 +43,7 @@ pub struct ExperimentReport {
     pub file: String,
     /// Its title.
     pub title: String,
-    /// What it asks.
+    /// Its question.
     pub about: String,
     /// Figures from elsewhere.
     pub references: Vec<Reference>,

@@ -1,9 +1,9 @@
-//! `adit-lab saturate`: how much adit and testpmd forward over memif when more is offered than they
-//! can take, in one run and in turns.
+//! `adit-lab saturate`: the rates that adit and testpmd forward over memif under overload, in one run
+//! and in turns.
 //!
-//! Both run as processes on the target's core; while one is measured the other is stopped. The
+//! Both run as processes on the target's core; while one is measured, the other is stopped. The
 //! tester is on its own core and writes frames straight into the target's memory ([`adit_lab_engine::memif`]),
-//! so that the target is what limits. testpmd swaps addresses (macswap) on one memif; adit forwards
+//! so the target is the limit. testpmd swaps addresses (macswap) on one memif; adit forwards
 //! between two, N3 and N6. Both get frames of the length that enters in that direction.
 
 use std::time::Instant;
@@ -33,7 +33,7 @@ use adit_lab_smf::exchange::ProcedureReport;
 
 /// Packets handed over at once.
 const BURST: u16 = 32;
-/// Turns of the loop between two looks at the clock.
+/// Iterations of the loop between two reads of the clock.
 const CLOCK_TURNS: u32 = 64;
 /// Traffic before a measurement, after the other target had the core. Unit: ns.
 const WARM_UP_NS: u64 = 100_000_000;

@@ -3,9 +3,8 @@
 //! `binary` is RFC 2544: trials of one length, the interval halved until the precision is reached.
 //! `mlr` follows MLRsearch (draft-ietf-bmwg-mlrsearch): short trials narrow the interval, long ones
 //! confirm it, and a long trial that fails is repeated, since one hiccup of a shared host fails it;
-//! two of three decide. Trials that do not say whether the goal was met are repeated by both, within
-//! bounds; a rate that stays unclear, or that the tester cannot offer, was not met, and the result
-//! says why it ends there.
+//! two of three decide. Both repeat undecided trials, within bounds. A rate that stays undecided, or
+//! that the tester cannot offer, counts as not met; the result names the reason.
 
 use std::collections::BTreeSet;
 

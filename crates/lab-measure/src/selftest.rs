@@ -1,4 +1,4 @@
-//! `adit-lab selftest`: what the tester itself can do and gets wrong, on ports back to back in one
+//! `adit-lab selftest`: highest rate and errors of the tester itself, on ports back to back in one
 //! process, and whether it finds faults that were planted.
 
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -374,7 +374,7 @@ impl TargetArguments {
         LabSmf::bind(self.smf, self.n4, self.node_id.as_deref(), options)
     }
 
-    /// What is wanted of the sessions that are there from the start.
+    /// The sessions to establish at the start.
     ///
     /// # Errors
     /// The rule profile cannot be read.
@@ -467,7 +467,7 @@ impl TargetArguments {
     }
 }
 
-/// A target that was started here, and a folder for its files; both gone when dropped, in this order. It may be
+/// A target that the tester started, and a folder for its files; drop ends and removes them. It may be
 /// paused when the tester is killed, so it is killed then, too.
 #[derive(Debug)]
 pub struct RunningTarget {
@@ -594,7 +594,7 @@ impl RunningTarget {
         line.split_whitespace().next()?.parse().ok()
     }
 
-    /// What the target itself counted, as far as it tells; ends a testpmd, which tells only then.
+    /// The counters of the target, if it has any; ends a testpmd, which prints them only then.
     pub fn counters(&mut self, stop: &Stop) -> Option<Value> {
         match self.kind {
             TargetKind::Adit => {

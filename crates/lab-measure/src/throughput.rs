@@ -21,7 +21,7 @@ use adit_lab_process::stop::{Stop, environment};
 /// Loss of half a percent. Unit: parts per billion.
 const PARTIAL_LOSS_PPB: u64 = 5_000_000;
 
-/// Length of the trial at the maximum rate where the target tells its rate second by second. Unit: ns.
+/// Duration of the trial at the maximum rate if the target reports its rate each second. Unit: ns.
 const BY_SECOND_NS: u64 = 3_000_000_000;
 
 /// Search method.
@@ -152,7 +152,7 @@ pub struct ThroughputRun {
     /// Why not a higher one.
     #[serde(default)]
     pub plr_bound: Option<Bound>,
-    /// What came back when as much as possible was offered: RFC 2285 §3.6.2, FRMOL.
+    /// Received rate at the maximum offered load: RFC 2285 §3.6.2, FRMOL.
     pub mrr_pps: Option<u64>,
     /// The most that came back in any trial: the maximum rate, RFC 2285 §3.6.3, MFR.
     #[serde(default)]
@@ -251,7 +251,7 @@ fn one_run(
     run: &mut ThroughputRun,
     stop: &Stop,
 ) -> Result<()> {
-    // The target tells its rate second by second.
+    // The target reports its rate each second.
     let by_second = arguments.target.target_rates;
     let length = arguments.short_trial.max(if by_second { BY_SECOND_NS } else { 0 });
     let mut most = rig.trial(case, OfferedRate::Max, length, by_second, stop)?;

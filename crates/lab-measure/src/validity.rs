@@ -1,9 +1,9 @@
-//! What a trial says of the target, where tester or target were kept from their cores meanwhile.
+//! What a trial shows of the target if tester or target did not get their cores all the time.
 //!
-//! While the tester is absent it neither sends nor receives: what can be lost for that is what was on
-//! its way, which the queues of both sides hold. While the target waits for a core, it can lose what
-//! is offered in that time. Packets beyond those were lost by the target itself, so most trials on a
-//! busy machine say something all the same: the loss is between a least and the whole.
+//! An absent tester neither sends nor receives: at most the packets in the queues of both sides are
+//! lost because of it. A target that waits for a core loses at most the packets offered in that time.
+//! Any further loss is the target's, so most trials on a busy machine still decide: the target's loss
+//! is between these bounds.
 
 use super::report::TrialReport;
 use super::search::{Measured, Offered};

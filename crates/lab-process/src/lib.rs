@@ -1,5 +1,5 @@
-//! What every part of `adit-lab` starts from: child processes and their folders, the `adit` under
-//! test with its configuration, and how the lab ends.
+//! What every part of `adit-lab` needs: child processes and their folders, the `adit` under test and
+//! its configuration, signals and errors.
 #![deny(unsafe_code)]
 
 pub mod adit_binary;

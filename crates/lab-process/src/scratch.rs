@@ -20,7 +20,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a folder whose name tells this process and `what`, and removes those of processes that
+    /// Makes a folder named after this process and `what`, and removes those of processes that
     /// were killed.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Ending early: the flag that SIGINT and SIGTERM raise, and the errors that choose an exit status.
+//! How the lab ends: the flag that SIGINT and SIGTERM raise, and the errors that choose the exit status.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// How often a waiting loop looks at the flag.
+/// How often a waiting loop reads the flag.
 pub const POLL: Duration = Duration::from_millis(20);
 
 /// The user or the system asked the lab to end. Exit status 130.

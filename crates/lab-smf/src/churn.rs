@@ -112,7 +112,7 @@ impl Churn {
         self.exchange.report()
     }
 
-    /// Brings every session back to its first state, and tells what happened.
+    /// Brings every session back to its first state, and returns the report of all changes.
     ///
     /// # Errors
     /// Those of `watch`; a request stayed unanswered.

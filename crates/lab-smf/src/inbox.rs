@@ -1,5 +1,4 @@
-//! What adit tells the SMF on its own account: Session Report Requests and Node Report Requests,
-//! until somebody looks at them.
+//! Session Report Requests and Node Report Requests of the UPF, until a caller takes them.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

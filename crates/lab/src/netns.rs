@@ -1,7 +1,7 @@
 //! Network namespaces: made with `ip netns`, entered by short-lived threads, removed on drop.
 //!
-//! A socket or TUN device that is opened inside [`Namespace::enter`] stays in its namespace,
-//! whichever thread uses it later. Programs are started through [`Namespace::command`].
+//! A socket or TUN device that is opened inside [`NetNamespace::enter`] stays in its namespace,
+//! whichever thread uses it later. Programs are started through [`NetNamespace::command`].
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -67,7 +67,7 @@ pub struct N4Settings {
     pub heartbeat_interval: Nanos,
     pub t1: Nanos,
     pub n1_retries: u8,
-    /// Who is heard; empty: everybody.
+    /// Peers that may use N4; empty: all.
     pub allow: Vec<IpNet>,
     /// Requests per second of one peer; zero: no limit.
     pub peer_requests_per_s_max: u32,
@@ -112,7 +112,7 @@ pub struct DatapathSettings {
 /// What a worker does while there are no packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PollMode {
-    /// It asks its ports again and again.
+    /// It polls on.
     Busy,
     /// It sleeps after a while.
     Adaptive,

@@ -89,7 +89,7 @@ fn slices(qos: &mut ConfigSection<'_, '_>, interfaces: &[InterfaceSettings]) -> 
             downlink: mbps(section.integer_optional("downlink_mbps_max", 1..=MBPS_MAX)),
         };
         if !section.has("s_nssai") && !section.has("network_instance") {
-            let what = "is absent, as network_instance is; the rates of all sessions are qos.uplink.mbps_max and qos.downlink.mbps_max";
+            let what = "is missing, and so is network_instance: write one of them; for all sessions write qos.uplink.mbps_max and qos.downlink.mbps_max";
             section.problem("s_nssai", what);
         }
         let serves = |name: &str| {

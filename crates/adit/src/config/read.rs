@@ -131,7 +131,10 @@ fn read_n4(mut n4: ConfigSection<'_, '_>) -> N4Settings {
     let expects = "an address with a UDP port such as \"10.0.4.2:8805\"";
     let listen: Option<SocketAddr> = n4.parsed("listen", expects);
     if listen.is_some_and(|listen| listen.ip().is_unspecified() || listen.port() == 0) {
-        n4.problem("listen", "takes one address and port of this host; peers are told of them");
+        n4.problem(
+            "listen",
+            "takes one address and port of this host: adit sends them to its peers",
+        );
     }
     let listen = listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8805)));
     let connect: Vec<SocketAddr> = n4.parsed_list("connect", false, expects);
@@ -428,7 +431,10 @@ fn check_tunnel_addresses(
     if role.is_gtpu()
         && let Some(known) = before.iter().find(is_same)
     {
-        let what = format!("interface \"{}\" has this address, and its F-TEIDs do", known.name);
+        let what = format!(
+            "interface \"{}\" has this address already; F-TEIDs need different ones",
+            known.name
+        );
         section.problem("addresses", what);
     }
 }

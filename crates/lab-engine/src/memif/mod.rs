@@ -1,8 +1,7 @@
-//! The server's end of a memif, without a driver: packets are written where the client reads them
-//! and read where it wrote them.
+//! The server's end of a memif, without a driver: the tester writes and reads frames in the client's
+//! memory.
 //!
-//! With DPDK's driver on both sides a tester on one core is no faster than what it tests. Here it
-//! writes frames into the client's memory and reads those that come back there.
+//! With DPDK's driver on both sides a tester on one core is no faster than its target.
 //!
 //! Spec: memif protocol version 2.0; messages of 128 octets on a socket of type SEQPACKET. The
 //! server greets, acknowledges what the client announces (regions, rings), and confirms.

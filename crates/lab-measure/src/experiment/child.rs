@@ -61,7 +61,7 @@ fn wait(child: &mut Child, stop: &Stop) -> Result<std::process::ExitStatus> {
         }
         if stop.is_raised() && !told {
             told = true;
-            // A terminal told it already; being told twice does no harm.
+            // The terminal has sent it already; a second signal does no harm.
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
             let _ = pid.map(|pid| kill_process(pid, Signal::INT));
         }

@@ -51,7 +51,7 @@ pub struct Experiment {
     pub path: PathBuf,
     /// Its title.
     pub title: String,
-    /// What it asks.
+    /// Its question.
     pub about: String,
     /// Its measurements, in their order.
     pub measures: Vec<MeasurementSpec>,

@@ -1,4 +1,4 @@
-//! `adit-lab run FILE…`: experiments as files, run one measurement after the other, and told in one
+//! `adit-lab run FILE…`: runs the measurements of experiment files one after the other and writes one
 //! report.
 //!
 //! Each measurement is a subcommand of this program and runs in a process of its own, since DPDK

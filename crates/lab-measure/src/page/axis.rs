@@ -13,7 +13,7 @@ enum Scale {
     Loss { max: f64 },
 }
 
-/// The smallest loss that is told from none. Unit: percent.
+/// The smallest loss that differs from none. Unit: percent.
 const LOSS_FLOOR: f64 = 1e-6;
 /// Ticks of a linear axis, about.
 const TICKS: f64 = 5.0;

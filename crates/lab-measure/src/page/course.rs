@@ -1,4 +1,4 @@
-//! The sections of measurements that go on for a while: ramp and soak.
+//! The sections of long measurements: ramp and soak.
 
 use super::axis::{Axis, figure};
 use super::svg::{LineStyle, Plot, Series, escape, put};

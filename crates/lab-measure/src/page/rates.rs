@@ -1,4 +1,4 @@
-//! The section of rates: what was offered, what came, and the limit, over time.
+//! The section of `rates`: offered and received rates and the limit, over time.
 
 use super::axis::Axis;
 use super::svg::{LineStyle, Plot, Series, escape, put};

@@ -1,4 +1,4 @@
-//! Judgements of windows that are filled by hand.
+//! Judgments of windows with given contents.
 
 use clap::Parser;
 

@@ -1,4 +1,4 @@
-//! Sessions that come, go and change while the rig stands.
+//! Establishment, deletion and change of sessions during a measurement.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Groups of sessions, each with a course of its own.
+//! Groups of sessions, each with its own sequence of rates.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

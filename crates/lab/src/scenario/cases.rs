@@ -1,5 +1,5 @@
-//! The scenarios. Here are those of PDRs, QERs and FARs that forward or drop; the others are in
-//! rooms of their own.
+//! The scenarios: those of PDRs, QERs and FARs that forward or drop; the others are in modules of
+//! their own.
 
 mod addresses;
 mod applications;

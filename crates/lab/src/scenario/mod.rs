@@ -1,4 +1,4 @@
-//! `adit-lab scenario`: for each kind of rule, real packets that visibly obey it.
+//! `adit-lab scenario`: checks with real packets that adit applies each kind of rule.
 //!
 //! One network serves all scenarios; each has a UE and a PFCP session of its own.
 

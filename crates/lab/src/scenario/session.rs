@@ -1,4 +1,4 @@
-//! The session of a scenario: rules in the words of the scenario, PFCP behind them.
+//! The session of a scenario: its rules, and the PFCP procedures that establish and change them.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -121,7 +121,7 @@ impl ScenarioRules<'_> {
     };
 }
 
-/// A scenario's session. It is deleted by [`Session::end`].
+/// A scenario's session. [`ScenarioSession::end`] deletes it.
 #[derive(Debug)]
 pub struct ScenarioSession<'a> {
     context: &'a ScenarioContext<'a>,

@@ -1,4 +1,4 @@
-//! FARs that buffer, and what is told and done then. Spec: TS 29.244 §5.2.4, §7.5.8.2.
+//! FARs that buffer, and the reports that follow. Spec: TS 29.244 §5.2.4, §7.5.8.2.
 
 use adit_pfcp::grouped::{CreateBar, UpdateFar};
 use adit_pfcp::ie::{ApplyAction, DownlinkDataNotificationDelay, PfcpSmReqFlags, ReportType};
@@ -21,7 +21,7 @@ fn establish<'a>(context: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>
     context.establish_with(&ScenarioRules { bars: &bars, ..ScenarioRules::USUAL })
 }
 
-/// The UE is idle: packets wait and are told of; after paging they arrive, in order and first.
+/// The UE is idle: adit buffers packets and reports them; after paging they arrive first, in order.
 pub fn buffer(context: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(context)?;
     let probe = ProbeSockets::open(context, PORT)?;

@@ -1,4 +1,4 @@
-//! Packets from one UE to another turn round in adit, or leave to the data network.
+//! Packets from one UE to another stay inside adit, or leave to the data network.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 

@@ -1,4 +1,4 @@
-//! Outer headers and GTP-U signalling: End Marker, DSCP, N9, IPv6, Error Indication, echo.
+//! Outer headers and GTP-U signaling: End Marker, DSCP, N9, IPv6, Error Indication, echo.
 
 use std::net::{IpAddr, SocketAddrV4};
 use std::sync::atomic::Ordering;
@@ -164,7 +164,7 @@ pub fn ipv6_n3(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("both directions passed through GTP-U over IPv6".to_owned())
 }
 
-/// The gNB does not know its TEID any more: the SMF is told. Spec: TS 29.244 §5.10.
+/// The gNB lost its TEID: adit reports it to the SMF. Spec: TS 29.244 §5.10.
 pub fn error_indication(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let probe = ProbeSockets::open(context, PORT)?;

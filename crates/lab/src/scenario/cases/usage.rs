@@ -1,4 +1,4 @@
-//! URRs: what is reported is what was sent, to the octet. Spec: TS 29.244 §5.2.2.
+//! URRs: adit reports exactly the octets that were sent. Spec: TS 29.244 §5.2.2.
 
 use adit_pfcp::grouped::{CreateUrr, UpdateUrr};
 use adit_pfcp::ie::{
@@ -65,7 +65,7 @@ pub fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("{reports} reports and the last one tell all of {} octets", 2 * sent))
 }
 
-/// Traffic passes up to the quota, is told of, and passes again after a new one.
+/// Traffic passes up to the quota, adit reports it, and a new quota lets traffic pass again.
 pub fn quota(context: &ScenarioContext<'_>) -> Result<String> {
     let quota = || VolumeQuota { total: Some(2 * LOOK_BYTES), ..VolumeQuota::default() };
     let session = establish(
@@ -86,7 +86,7 @@ pub fn quota(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("stopped after {} octets, as reported, and went on with a new quota", usage.total()))
 }
 
-/// The first packet is told of.
+/// adit reports the first packet.
 pub fn start_of_traffic(context: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(context, urr(ReportingTriggers::START))?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -97,7 +97,7 @@ pub fn start_of_traffic(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("the first packet was reported".to_owned())
 }
 
-/// A session without packets is told of. Spec: TS 29.244 §5.11.3.
+/// adit reports a session without packets. Spec: TS 29.244 §5.11.3.
 pub fn inactivity(context: &ScenarioContext<'_>) -> Result<String> {
     let inactivity = Some(UserPlaneInactivityTimer(1));
     let session = context.establish_with(&ScenarioRules { inactivity, ..ScenarioRules::USUAL })?;
