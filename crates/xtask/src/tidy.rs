@@ -5,6 +5,7 @@ mod loops;
 mod modules;
 mod regions;
 mod rooms;
+mod shared_text;
 mod source;
 mod type_names;
 
@@ -23,6 +24,7 @@ pub fn run() -> anyhow::Result<()> {
     type_names::check(&files, &mut findings);
     functions::check(&files, &mut findings);
     loops::check(&files, &mut findings);
+    shared_text::check(&files, &mut findings)?;
     if findings.is_empty() {
         println!("tidy: {} rooms in order", rooms::count());
         return Ok(());

@@ -31,16 +31,17 @@ pub(super) struct OracleOuterHeader {
 impl OracleOuterHeader {
     /// Octets that it adds to the IP packet.
     pub fn len(&self) -> usize {
-        let ip = if self.header.addr().is_ipv4() { 20 } else { 40 };
-        let gtpu = match self.container {
-            None => 8,
-            Some(container) if container.ppi.is_some() => 20,
-            Some(_) => 16,
+        let ip = match self.header.addr() {
+            IpAddr::V4(_) => 20,
+            IpAddr::V6(_) => 40,
         };
-        match self.header {
-            HeaderCreation::Gtpu(_) => ip + 8 + gtpu,
-            HeaderCreation::Udp { .. } => ip + 8,
-            HeaderCreation::Ip { .. } => ip,
+        // UDP, GTP-U, and an extension header, which is longer with a paging policy.
+        ip + match (self.header, self.container) {
+            (HeaderCreation::Ip { .. }, _) => 0,
+            (HeaderCreation::Udp { .. }, _) => 8,
+            (HeaderCreation::Gtpu(_), None) => 8 + 8,
+            (HeaderCreation::Gtpu(_), Some(OracleContainer { ppi: None, .. })) => 8 + 16,
+            (HeaderCreation::Gtpu(_), Some(_)) => 8 + 20,
         }
     }
 }

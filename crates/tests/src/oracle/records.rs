@@ -152,41 +152,38 @@ impl OracleSession {
     fn withdraw(&mut self, withdrawal: Withdrawal) {
         match withdrawal {
             Withdrawal::Pdr(id, part) => {
+                let keeps = |other| part != other;
                 let pdr = self.stated.iter_mut().find(|pdr| pdr.id == id).unwrap();
-                match part {
-                    PdrPart::OuterHeaderRemoval => {
-                        (pdr.outer_header_removal, pdr.container_deletion) = (None, false);
-                    }
-                    PdrPart::Far => pdr.far = None,
-                    PdrPart::Urrs => pdr.urrs = Vec::new(),
-                    PdrPart::Qers => pdr.qers = Vec::new(),
-                    PdrPart::ActivationTime => pdr.times.activation = None,
-                    PdrPart::DeactivationTime => pdr.times.deactivation = None,
-                }
+                let keeps_header = keeps(PdrPart::OuterHeaderRemoval);
+                pdr.outer_header_removal = pdr.outer_header_removal.filter(|_| keeps_header);
+                pdr.container_deletion &= keeps_header;
+                pdr.far = pdr.far.filter(|_| keeps(PdrPart::Far));
+                pdr.urrs.retain(|_| keeps(PdrPart::Urrs));
+                pdr.qers.retain(|_| keeps(PdrPart::Qers));
+                let times = &mut pdr.times;
+                times.activation = times.activation.filter(|_| keeps(PdrPart::ActivationTime));
+                times.deactivation =
+                    times.deactivation.filter(|_| keeps(PdrPart::DeactivationTime));
             }
             Withdrawal::Far(id, part) => {
                 let far = self.fars.iter_mut().find(|far| far.id == id).unwrap();
-                match (part, &mut far.forwarding) {
-                    (FarPart::Bar, _) => far.bar = None,
-                    (FarPart::TransportLevelMarking, Some(parts)) => {
-                        parts.transport_level_marking = None;
-                    }
-                    (FarPart::TransportLevelMarking | FarPart::InterfaceType, _) => {}
+                far.bar = far.bar.filter(|_| part != FarPart::Bar);
+                if let (FarPart::TransportLevelMarking, Some(parts)) = (part, &mut far.forwarding) {
+                    parts.transport_level_marking = None;
                 }
             }
             Withdrawal::Qer(id, part) => {
+                let keeps = |other| part != other;
                 let qer = self.qers.iter_mut().find(|qer| qer.id == id).unwrap();
-                match part {
-                    QerPart::Correlation => qer.correlation = None,
-                    QerPart::Mbr => qer.mbr = None,
-                    QerPart::Gbr => qer.gbr = None,
-                    QerPart::AveragingWindow => qer.averaging_window_ms = None,
-                    QerPart::PacketRate => qer.packet_rate = None,
-                    QerPart::Qfi => qer.qfi = None,
-                    QerPart::Rqi => qer.rqi = false,
-                    QerPart::Ppi => qer.ppi = None,
-                    QerPart::ControlIndications => {}
-                }
+                qer.rqi &= keeps(QerPart::Rqi);
+                qer.qfi = qer.qfi.filter(|_| keeps(QerPart::Qfi));
+                qer.ppi = qer.ppi.filter(|_| keeps(QerPart::Ppi));
+                qer.mbr = qer.mbr.filter(|_| keeps(QerPart::Mbr));
+                qer.gbr = qer.gbr.filter(|_| keeps(QerPart::Gbr));
+                qer.packet_rate = qer.packet_rate.filter(|_| keeps(QerPart::PacketRate));
+                qer.correlation = qer.correlation.filter(|_| keeps(QerPart::Correlation));
+                let window = &mut qer.averaging_window_ms;
+                *window = window.filter(|_| keeps(QerPart::AveragingWindow));
             }
             Withdrawal::Urr(id, UrrPart::VolumeQuota) => {
                 self.usage.get_mut(&id).unwrap().quota = None;
@@ -286,19 +283,33 @@ fn with_chosen(stated: Option<UeMatch>, chosen: UeAddresses) -> UeMatch {
     UeMatch { addresses, side: UeSide::Source }
 }
 
-fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
-    let update = update.clone();
-    pdr.precedence = update.precedence.unwrap_or(pdr.precedence);
-    if let Some(stated) = update.pdi {
-        pdr.pdi = completed(&pdr.pdi, stated);
+/// A statement about something that a rule always has: without one it stays.
+fn restate<T: Clone>(what: &mut T, stated: Option<&T>) {
+    if let Some(stated) = stated {
+        what.clone_from(stated);
     }
-    pdr.outer_header_removal = update.outer_header_removal.or(pdr.outer_header_removal);
-    pdr.container_deletion = update.container_deletion.unwrap_or(pdr.container_deletion);
-    pdr.far = update.far.or(pdr.far);
-    pdr.urrs = update.urrs.unwrap_or_else(|| pdr.urrs.clone());
-    pdr.qers = update.qers.unwrap_or_else(|| pdr.qers.clone());
-    pdr.predefined.retain(|name| !update.deactivate.contains(name));
-    pdr.predefined.extend(update.activate);
+}
+
+/// A statement about something that a rule may be without: without one it stays.
+fn restate_part<T: Clone>(what: &mut Option<T>, stated: &Option<T>) {
+    if stated.is_some() {
+        what.clone_from(stated);
+    }
+}
+
+fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
+    if let Some(stated) = &update.pdi {
+        pdr.pdi = completed(&pdr.pdi, stated.clone());
+    }
+    restate(&mut pdr.precedence, update.precedence.as_ref());
+    restate(&mut pdr.container_deletion, update.container_deletion.as_ref());
+    restate(&mut pdr.urrs, update.urrs.as_ref());
+    restate(&mut pdr.qers, update.qers.as_ref());
+    restate_part(&mut pdr.outer_header_removal, &update.outer_header_removal);
+    restate_part(&mut pdr.far, &update.far);
+    let stays = |name: &&Box<str>| !update.deactivate.contains(name);
+    let names = pdr.predefined.iter().filter(stays).chain(&update.activate);
+    pdr.predefined = names.cloned().collect();
 }
 
 /// A PDI that names no traffic, or none in the tunnel from Access that there was, states only some
@@ -333,52 +344,47 @@ fn completed(former: &PdiSpec, stated: PdiSpec) -> PdiSpec {
     all
 }
 
+/// Sets of duplicating parameters have no identifier: the first statement is about the first set.
 fn update_far(far: &mut Far, update: &FarUpdate) {
-    far.action = update.action.unwrap_or(far.action);
-    far.bar = update.bar.or(far.bar);
-    for (at, parts) in update.duplicating.iter().enumerate() {
-        let updated = update_forwarding(far.duplicating.get(at), parts);
-        match far.duplicating.get_mut(at) {
-            Some(known) => *known = updated,
-            None => far.duplicating.push(updated),
-        }
+    restate(&mut far.action, update.action.as_ref());
+    restate_part(&mut far.bar, &update.bar);
+    if let Some(stated) = &update.forwarding {
+        far.forwarding = Some(updated_forwarding(far.forwarding.take(), stated));
     }
-    if let Some(parts) = &update.forwarding {
-        far.forwarding = Some(update_forwarding(far.forwarding.as_ref(), parts));
-    }
+    let mut former = core::mem::take(&mut far.duplicating).into_iter();
+    let stated = update.duplicating.iter();
+    far.duplicating = stated.map(|stated| updated_forwarding(former.next(), stated)).collect();
+    far.duplicating.extend(former);
 }
 
-fn update_forwarding(before: Option<&Forwarding>, parts: &ForwardingUpdate) -> Forwarding {
-    let parts = parts.clone();
-    let destination = parts.destination.or(before.map(|b| b.destination)).unwrap();
-    let before = before.cloned().unwrap_or(Forwarding::new(destination));
-    Forwarding {
-        destination,
-        network_instance: parts
-            .network_instance
-            .or(before.network_instance)
-            .filter(|name| !name.is_empty()),
-        outer_header_creation: parts
-            .outer_header_creation
-            .or(before.outer_header_creation.filter(|_| !parts.withdraw_outer_header)),
-        transport_level_marking: parts.transport_level_marking.or(before.transport_level_marking),
-        redirect: parts.redirect.unwrap_or(before.redirect),
-        policy: parts.policy.unwrap_or(before.policy),
-        // Neither decides what becomes of a packet.
-        interface_type: None,
-        linked_endpoint: None,
+/// Forwarding parameters after a statement about them, as far as they decide about packets.
+fn updated_forwarding(former: Option<Forwarding>, stated: &ForwardingUpdate) -> Forwarding {
+    let mut now = former.unwrap_or_else(|| Forwarding::new(stated.destination.unwrap()));
+    (now.interface_type, now.linked_endpoint) = (None, None);
+    restate(&mut now.destination, stated.destination.as_ref());
+    restate(&mut now.redirect, stated.redirect.as_ref());
+    restate(&mut now.policy, stated.policy.as_ref());
+    restate_part(&mut now.transport_level_marking, &stated.transport_level_marking);
+    if stated.withdraw_outer_header {
+        now.outer_header_creation = None;
     }
+    restate_part(&mut now.outer_header_creation, &stated.outer_header_creation);
+    restate_part(&mut now.network_instance, &stated.network_instance);
+    if now.network_instance.as_deref() == Some("") {
+        now.network_instance = None;
+    }
+    now
 }
 
 fn update_qer(qer: &mut Qer, update: &QerUpdate) {
-    qer.gates = update.gates.unwrap_or(qer.gates);
-    qer.mbr = update.mbr.or(qer.mbr);
-    qer.packet_rate = update.packet_rate.or(qer.packet_rate);
-    qer.averaging_window_ms = update.averaging_window_ms.or(qer.averaging_window_ms);
-    qer.correlation = update.correlation.or(qer.correlation);
-    qer.qfi = update.qfi.or(qer.qfi);
-    qer.rqi = update.rqi.unwrap_or(qer.rqi);
-    qer.ppi = update.ppi.or(qer.ppi);
+    restate(&mut qer.gates, update.gates.as_ref());
+    restate(&mut qer.rqi, update.rqi.as_ref());
+    restate_part(&mut qer.qfi, &update.qfi);
+    restate_part(&mut qer.ppi, &update.ppi);
+    restate_part(&mut qer.mbr, &update.mbr);
+    restate_part(&mut qer.averaging_window_ms, &update.averaging_window_ms);
+    restate_part(&mut qer.packet_rate, &update.packet_rate);
+    restate_part(&mut qer.correlation, &update.correlation);
 }
 
 /// The FAR leads to the RAN, and nobody said into which tunnel. Spec: TS 29.244 §7.5.2.3.
