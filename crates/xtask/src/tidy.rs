@@ -3,6 +3,7 @@
 mod functions;
 mod loops;
 mod modules;
+mod promises;
 mod regions;
 mod rooms;
 mod shared_text;
@@ -25,6 +26,7 @@ pub fn run() -> anyhow::Result<()> {
     functions::check(&files, &mut findings);
     loops::check(&files, &mut findings);
     shared_text::check(&files, &mut findings)?;
+    promises::check(&metadata, &files, &mut findings)?;
     if findings.is_empty() {
         println!("tidy: {} rooms in order", rooms::count());
         return Ok(());
