@@ -3,11 +3,12 @@
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 DEMO_ARGS ?=
 
-.PHONY: help run test build bench bench-memif lab coverage clean
+.PHONY: help run test fuzz build bench bench-memif lab coverage clean
 
 help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
 	@echo "make test   everything CI runs: format, lints, tidy, tests, namespace scenarios"
+	@echo "make fuzz   every fuzz target for five minutes (SECONDS=...)"
 	@echo "make bench  every bench of adit on this machine, into docs/benchmarks (about 4 minutes)"
 	@echo "make bench-memif  what adit and dpdk-testpmd forward over memif, in turns, and their ratio"
 	@echo "make lab    the tester's own test and the short experiments on memif; writes lab-report/"
@@ -25,11 +26,18 @@ test:
 	@scripts/install.sh test
 	cargo fmt --check
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
-	cargo check --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --bins
 	cargo xtask tidy
 	cargo build --quiet --package adit --package adit-lab
 	cargo test --quiet --workspace
 	RUSTFLAGS="--cfg loom" cargo test --quiet --package adit-tables --target-dir target/loom --test loom_publish
+	cargo xtask miri
+	cargo xtask fuzz --quick --seconds 5
+
+# Each target for SECONDS; finds go to crates/tests/regressions, where `make test` replays them.
+SECONDS ?= 300
+fuzz:
+	@scripts/install.sh test
+	cargo xtask fuzz --seconds $(SECONDS)
 
 bench: build
 	cargo xtask perf suite

@@ -35,3 +35,11 @@ if ! command -v cargo >/dev/null 2>&1; then
     echo "distribution has one); it fetches the toolchain that rust-toolchain.toml names." >&2
     exit 1
 fi
+
+# Miri needs a nightly toolchain. Without rustup, or without a network, its tests are skipped.
+if [ "${1:-}" = test ] && command -v rustup >/dev/null 2>&1; then
+    if ! cargo +nightly miri --version >/dev/null 2>&1; then
+        rustup toolchain install nightly --profile minimal --component miri --component rust-src \
+            >/dev/null 2>&1 || true
+    fi
+fi

@@ -32,18 +32,30 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
 /// An explicit target keeps the flags away from build scripts.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// Runs `only`, or all targets, for `seconds` each.
+/// How the targets are built and how long each runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+pub struct FuzzOptions {
+    /// Time for each target.
+    #[arg(long, default_value_t = 60)]
+    pub seconds: u64,
+    /// Build with few optimizations: quick to build, slow to run.
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// Runs `only`, or all targets, one after another.
 ///
 /// # Errors
 /// When the targets cannot be built, and after all have run when one found something.
-pub fn run(seconds: u64, only: &[String]) -> anyhow::Result<()> {
+pub fn run(options: FuzzOptions, only: &[String]) -> anyhow::Result<()> {
     if let Some(unknown) = only.iter().find(|name| !TARGETS.contains(&name.as_str())) {
         bail!("there is no target {unknown}; the targets are {}", TARGETS.join(", "));
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let fuzz = root.join("fuzz");
+    let profile = if options.quick { "quick" } else { "release" };
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--bins", "--target", TRIPLE])
+        .args(["build", "--quiet", "--profile", profile, "--bins", "--target", TRIPLE])
         .current_dir(&fuzz)
         .env("RUSTFLAGS", COVERAGE)
         .env("CARGO_TARGET_DIR", fuzz.join("target"))
@@ -54,7 +66,7 @@ pub fn run(seconds: u64, only: &[String]) -> anyhow::Result<()> {
     let mut broken = Vec::new();
     for name in TARGETS {
         if (only.is_empty() || only.iter().any(|wanted| wanted == name))
-            && !run_one(&root, name, seconds)?
+            && !run_one(&root, profile, name, options.seconds)?
         {
             broken.push(name);
         }
@@ -66,18 +78,18 @@ pub fn run(seconds: u64, only: &[String]) -> anyhow::Result<()> {
 }
 
 /// True when nothing was found.
-fn run_one(root: &Path, name: &str, seconds: u64) -> anyhow::Result<bool> {
+fn run_one(root: &Path, profile: &str, name: &str, seconds: u64) -> anyhow::Result<bool> {
     let corpus = root.join("fuzz/corpus").join(name);
     let finds = root.join("crates/tests/regressions").join(name);
     let seeds = root.join("fuzz/seeds").join(name);
     fs::create_dir_all(&corpus)?;
     fs::create_dir_all(&finds)?;
-    let binary = root.join("fuzz/target").join(TRIPLE).join("release").join(name);
+    let binary = root.join("fuzz/target").join(TRIPLE).join(profile).join(name);
     println!("{name}: {seconds} s");
     let status = Command::new(&binary)
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-artifact_prefix={}/", finds.display()))
-        .args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=0"])
+        .args(["-timeout=10", "-rss_limit_mb=2048", "-verbosity=0"])
         .args([&corpus, &seeds])
         .status()
         .with_context(|| format!("cannot run {}", binary.display()))?;

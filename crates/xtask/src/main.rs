@@ -1,7 +1,8 @@
-//! Chores of the workspace: `cargo xtask tidy`, `fuzz`, `spec`, `perf`, `aarch64`.
+//! Chores of the workspace: `cargo xtask tidy`, `fuzz`, `miri`, `spec`, `perf`, `aarch64`.
 
 mod aarch64;
 mod fuzz;
+mod miri;
 mod perf;
 mod spec;
 mod tidy;
@@ -21,12 +22,13 @@ enum Chore {
     Tidy,
     /// Build the fuzz targets and run them one after another.
     Fuzz {
-        /// Time for each target.
-        #[arg(long, default_value_t = 60)]
-        seconds: u64,
+        #[command(flatten)]
+        options: fuzz::FuzzOptions,
         /// Targets; all without.
         targets: Vec<String>,
     },
+    /// Run unit tests of the rooms with unsafe code in Miri.
+    Miri,
     /// Measure: the bench suite, or two revisions against each other.
     Perf {
         #[command(subcommand)]
@@ -45,7 +47,8 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match XtaskCli::parse().chore {
         Chore::Tidy => tidy::run(),
-        Chore::Fuzz { seconds, targets } => fuzz::run(seconds, &targets),
+        Chore::Fuzz { options, targets } => fuzz::run(options, &targets),
+        Chore::Miri => miri::run(),
         Chore::Perf { perf } => perf::run(&perf),
         Chore::Aarch64 => aarch64::run(),
         Chore::Spec { check } => spec::run(check),

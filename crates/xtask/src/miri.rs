@@ -1,0 +1,66 @@
+//! Runs unit tests in Miri, which finds undefined behavior that a run on the processor hides.
+//!
+//! Only rooms whose memory Miri can follow take part: tables, packet buffers and queues. DPDK is foreign
+//! code, and loops of many rounds would take minutes; the same tests run without Miri as well.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// A package, the programs of it that run, and the tests that do not: their names contain one of
+/// these.
+struct MiriTests {
+    package: &'static str,
+    programs: &'static [&'static str],
+    skipped: &'static [&'static str],
+}
+
+const TESTS: &[MiriTests] = &[
+    MiriTests { package: "adit-pktio", programs: &["--lib"], skipped: &[] },
+    MiriTests { package: "adit-shaper", programs: &["--lib"], skipped: &[] },
+    MiriTests {
+        package: "adit-tables",
+        programs: &["--lib", "--test", "publish_memory"],
+        skipped: &[
+            // Thousands of rounds.
+            "workers_together_get_the_rate",
+            "reader_never_sees_a_mixture",
+            // Asks the kernel for large pages and reads /proc.
+            "dropped_array_leaves_no_mapping",
+            "large_array_begins_as_zeros",
+        ],
+    },
+];
+
+/// Runs all, or says why not. With `CI` in the environment a missing Miri is an error.
+///
+/// # Errors
+/// When a test fails or Miri finds something.
+pub fn run() -> anyhow::Result<()> {
+    let is_there = Command::new("cargo").args(["+nightly", "miri", "--version"]).output();
+    if !is_there.is_ok_and(|output| output.status.success()) {
+        let reason =
+            "no Miri: rustup toolchain install nightly --component miri --component rust-src";
+        if std::env::var_os("CI").is_some() {
+            bail!("{reason}");
+        }
+        println!("skipped: {reason}");
+        return Ok(());
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    for tests in TESTS {
+        let mut command = Command::new("cargo");
+        // Cargo sets these for the toolchain that built this program.
+        command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
+        command.current_dir(&root).args(["+nightly", "miri", "test", "--quiet"]);
+        command.args(tests.programs);
+        command.args(["--target-dir", "target/miri", "--package", tests.package, "--"]);
+        command.args(tests.skipped.iter().flat_map(|name| ["--skip", name]));
+        let status = command.status().context("cannot run cargo miri")?;
+        if !status.success() {
+            bail!("{} in Miri: {status}", tests.package);
+        }
+    }
+    Ok(())
+}
