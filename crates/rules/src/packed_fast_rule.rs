@@ -169,16 +169,12 @@ impl PackedFastRule {
         flags & METERS != 0
     }
 
-    /// The usage slots in these two words, which begin at [`PackedFastRule::URR_WORDS`]; out of range
-    /// without a URR.
+    /// The usage slots in the last two words of a rule; out of range without a URR.
     #[inline]
     #[must_use]
     pub fn slots_in(urrs: [u64; FAST_RULE_URRS_MAX]) -> [UsageSlot; FAST_RULE_URRS_MAX] {
         urrs.map(|urr| UsageSlot(halves(urr).0))
     }
-
-    /// The first of the words of URRs.
-    pub const URR_WORDS: usize = URRS;
 
     /// The usage slots of its URRs, out of range without a URR.
     #[inline]

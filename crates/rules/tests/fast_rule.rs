@@ -1,4 +1,4 @@
-//! Which sources the express of uplink takes.
+//! Which sources the fast rule of uplink matches.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -76,10 +76,10 @@ fn rules(ue: Vec<UeAddresses>, ue_networks: Vec<IpPrefix>, pdr: PdrEntry) -> Ses
     }
 }
 
-/// The sources of both families; `None` without an express.
+/// The sources of both families; `None` without a fast rule.
 fn sources(rules: &SessionRules) -> Option<(FastRuleUe<Ipv4Addr>, FastRuleUe<u64>)> {
-    let express = FastRule::compile(rules, Direction::Uplink)?;
-    Some((express.ue_v4, express.ue_v6))
+    let rule = FastRule::compile(rules, Direction::Uplink)?;
+    Some((rule.ue_v4, rule.ue_v6))
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn source_of_a_pdr_that_names_none_is_the_only_one_of_the_session() {
 }
 
 #[test]
-fn networks_behind_a_ue_without_an_address_have_no_express() {
+fn networks_behind_a_ue_without_an_address_have_no_fast_rule() {
     let pdr = pdr(UeAddresses::default(), networks());
     assert_eq!(sources(&rules(vec![v4(ONE)], networks(), pdr)), None);
 }

@@ -62,11 +62,11 @@ pub struct SessionChange {
     pub remove_urrs: Vec<UrrId>,
     /// URRs to report at once; removed and new ones do not count.
     pub query_urrs: Vec<UrrId>,
-    /// QERs whose packet rates are asked for. Spec: TS 29.244 §7.5.4.22.
+    /// QERs whose packet rates are queried. Spec: TS 29.244 §7.5.4.22.
     pub query_packet_rates: Vec<QerId>,
     /// Report all URRs at once.
     pub query_all_urrs: bool,
-    /// What reports that are asked for carry, so that they are known again.
+    /// The query reference that requested reports carry.
     pub query_reference: Option<u32>,
     /// The user plane inactivity timer; zero ends it.
     pub inactivity_timer: Option<Nanos>,
@@ -74,7 +74,7 @@ pub struct SessionChange {
     pub s_nssai: Option<SliceIdentity>,
     /// When the request came: measurements and timers begin here.
     pub at: Nanos,
-    /// Parts of rules that are taken away, after all updates.
+    /// Parts of rules to withdraw, after all updates.
     pub withdrawals: Vec<Withdrawal>,
     /// The control plane's new endpoint; ignored by an establishment, which names it separately.
     pub cp_f_seid: Option<CpFSeid>,
@@ -89,7 +89,7 @@ pub struct PdrSpec {
     pub precedence: Precedence,
     /// What packets must look like.
     pub pdi: PdiSpec,
-    /// What to take off in front of the inner packet.
+    /// The outer header to remove.
     pub outer_header_removal: Option<HeaderRemoval>,
     /// The PDU Session Container goes with the outer header, instead of being carried on.
     pub container_deletion: bool,

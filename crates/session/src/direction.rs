@@ -11,7 +11,7 @@ use adit_types::{Direction, Teid};
 
 use crate::record::{Pdi, Pdr, Records};
 
-/// Where the FARs of a tunnel's PDRs lead. FARs without a destination say nothing.
+/// The destinations of the FARs of a tunnel's PDRs. FARs without a destination do not count.
 #[derive(Debug, Clone, Copy, Default)]
 struct TunnelDestinations {
     to_access: bool,
@@ -30,7 +30,8 @@ impl TunnelDestinations {
     const fn direction(self, source: SourceInterface) -> Direction {
         let is_downlink = match source {
             SourceInterface::Core | SourceInterface::SgiLanN6Lan => true,
-            // Where a UE's packets turn round among others, they are the UE's.
+            // If some of a tunnel's packets turn back to the RAN, all are uplink, as the UE sent
+            // them.
             SourceInterface::Access => self.to_access && !self.elsewhere,
             SourceInterface::CpFunction => self.to_access || !self.elsewhere,
         };

@@ -1,10 +1,10 @@
-//! Records as few octets: how sessions rest in the store.
+//! The packed form of records, in which sessions rest in the store.
 //!
-//! Of millions of sessions the control plane touches a few at a time, while most parts of a rule
-//! are absent in most rules. A structure is packed as one bit for each of its fields and, behind
-//! them, the fields that are not *absent*: not zero, false, empty, `None` or the first alternative.
-//! Integers take seven bits an octet. Equal values have equal octets. What is packed lives in this
-//! process only: it has no version, and nobody else writes it.
+//! The control plane changes a few of millions of sessions at a time, and most parts of a rule are
+//! absent in most rules. A structure is packed as one bit for each of its fields and, behind them,
+//! the fields that are not *absent*: not zero, false, empty, `None` or the first alternative.
+//! Integers take seven bits an octet. Equal values have equal octets. Packed values live in this
+//! process only; they have no version.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ macro_rules! packed_enum {
             }
 
             fn pack(&self, out: &mut Vec<u8>) {
-                // Names every alternative, so that none is forgotten.
+                // Lists every alternative, so that none is missing.
                 match self {
                     Self::$first $(| Self::$rest)* => {}
                 }

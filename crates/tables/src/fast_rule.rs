@@ -33,6 +33,7 @@ const READABLE: u64 = 1 << 24;
 
 const _: () = assert!(SEQUENCE | SELECTOR | READABLE == PackedFastRule::PUBLISHER_FLAGS);
 const _: () = assert!(usize::BITS == u64::BITS, "a word fits a pointer");
+const _: () = assert!(REST == 2 + FAST_RULE_URRS_MAX, "URRs come last");
 
 /// A fast rule or a selector in front of the session's traffic.
 #[derive(Default)]
@@ -292,10 +293,9 @@ impl<'a> FastRuleSlot<'a> {
         if head & (READABLE | SELECTOR) != READABLE {
             return None;
         }
-        // The first word is not among them.
-        let urr =
-            |at: usize| cell.words[PackedFastRule::URR_WORDS - 1 + at].load(Ordering::Relaxed);
-        let slots = PackedFastRule::slots_in(core::array::from_fn(urr));
+        let [_, _, urrs @ ..] = &cell.words;
+        let slots =
+            PackedFastRule::slots_in(urrs.each_ref().map(|urr| urr.load(Ordering::Relaxed)));
         Some((slots, PackedFastRule::has_meters(head)))
     }
 }

@@ -1,4 +1,4 @@
-//! Which express a packet takes whose session has SDF filters.
+//! Which fast rule a packet takes whose session has SDF filters.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod support;
@@ -61,21 +61,21 @@ fn packet_takes_the_fast_rule_of_its_pdr_among_the_first_sixteen() {
     rules.ue = vec![UeAddresses { v4: Some(UE), v6: None }];
     rules.uplink = (1..=16_u8).map(|n| pdr(n.into(), Some([20, 0, 0, n]))).collect();
     rules.uplink.push(pdr(17, None));
-    // Each has an express of its own, as their tunnels differ.
+    // Each has a fast rule of its own, as their tunnels differ.
     readers[0].observe();
     publisher.apply(id(1), install(0, &[], rules));
     readers[0].observe();
     assert_eq!(publisher.poll_observed(), Some(id(1)));
     let view = readers[0].observe();
     let home = view.fast_rule_slot(SessionIndex(0), Direction::Uplink).unwrap();
-    let choice = view.fast_rule_selector(home).unwrap();
+    let selector = view.fast_rule_selector(home).unwrap();
     for n in [1, 2, 15] {
-        let express = choice.find(&towards([20, 0, 0, n])).unwrap().fast_rule();
-        assert_eq!(express.source(false), FastRuleUe::Only(u64::from(UE.to_bits())));
+        let rule = selector.find(&towards([20, 0, 0, n])).unwrap().fast_rule();
+        assert_eq!(rule.source(false), FastRuleUe::Only(u64::from(UE.to_bits())));
         let teid = |n: u8| Teid(u32::from(n) + 100);
-        assert!(express.matches_uplink(InterfaceSet::ALL, teid(n), None));
-        assert!(!express.matches_uplink(InterfaceSet::ALL, teid(n + 1), None));
+        assert!(rule.matches_uplink(InterfaceSet::ALL, teid(n), None));
+        assert!(!rule.matches_uplink(InterfaceSet::ALL, teid(n + 1), None));
     }
-    assert!(choice.find(&towards([20, 0, 0, 16])).is_none(), "fifteen expresses at most");
-    assert!(choice.find(&towards([20, 0, 0, 17])).is_none(), "the seventeenth PDR has none");
+    assert!(selector.find(&towards([20, 0, 0, 16])).is_none(), "fifteen fast rules at most");
+    assert!(selector.find(&towards([20, 0, 0, 17])).is_none(), "the seventeenth PDR has none");
 }

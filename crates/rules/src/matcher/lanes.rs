@@ -35,7 +35,7 @@ impl MatcherLine {
         Self(core::array::from_fn(|column| core::array::from_fn(|lane| half(column * 4 + lane))))
     }
 
-    /// The inverse of [`Line::of_words`].
+    /// The inverse of [`MatcherLine::of_words`].
     #[inline]
     #[must_use]
     pub fn words(&self) -> [u64; 8] {

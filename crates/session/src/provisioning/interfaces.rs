@@ -38,10 +38,11 @@ impl Provisioning {
 
     /// The GTP-U interfaces of one side's tunnels.
     ///
-    /// Among those that serve the network instance these count, each as far as it leaves any: of the
-    /// role that the 3GPP Interface Type names; with the very name of the network instance; of the
-    /// role of the side, which is N3 of Access, N9 of Core, N4-u of the CP function. N4-u interfaces
-    /// are for the CP function alone, which takes N3 without one.
+    /// The interfaces that serve the network instance, narrowed in three steps; a step that would
+    /// leave none is skipped. The steps keep those of the role that the 3GPP Interface Type names;
+    /// those with the name of the network instance; those of the role of the side: N3 for Access,
+    /// N9 for Core, N4-u for the CP function. Only the CP function uses N4-u interfaces; without
+    /// one it uses N3.
     pub(crate) fn tunnel_interfaces(&self, side: GtpuSide<'_>) -> InterfaceSet {
         let GtpuSide { role, reference, network_instance } = side;
         let of_role = |wanted| self.set_of(|interface| interface.role == wanted);
@@ -91,8 +92,8 @@ impl Provisioning {
         }
     }
 
-    /// The N6 interfaces towards which packets that are forwarded with `parts` turn round to other UEs
-    /// instead of leaving: as the forwarding policy says, or else the interfaces.
+    /// The N6 interfaces whose packets between UEs are switched locally if they are forwarded with
+    /// `parts`: by the forwarding policy, or else by the interfaces.
     pub(crate) fn switched_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
         if parts.outer_header_creation.is_some() || !parts.leads_to_a_data_network() {
             return InterfaceSet::NONE;

@@ -45,8 +45,8 @@ pub struct LocalInterface {
     pub addresses: LocalAddresses,
     /// The routing domain; of N6 interfaces only.
     pub domain: DomainId,
-    /// Packets from one UE to another turn round instead of leaving through this interface; of N6
-    /// interfaces only.
+    /// Packets from one UE to another are switched locally instead of leaving through this
+    /// interface; of N6 interfaces only.
     pub local_switching: bool,
 }
 

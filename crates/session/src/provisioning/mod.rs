@@ -26,7 +26,7 @@ pub struct Provisioning {
     /// Our logical interfaces, by `InterfaceId`. Without any, every network instance is accepted
     /// and means all interfaces.
     pub interfaces: Vec<LocalInterface>,
-    /// Pools of UE addresses that we give away; prefixes do not overlap.
+    /// Pools of UE addresses that we allocate from; prefixes do not overlap.
     pub ue_pools: Vec<UePool>,
     /// Applications that PDIs may name; identifiers differ.
     pub applications: Vec<Application>,
@@ -36,12 +36,12 @@ pub struct Provisioning {
     pub predefined_rules: Vec<PredefinedRule>,
     /// How rates are enforced.
     pub qos: QosPolicy,
-    /// What of requests is read otherwise than the standard says.
+    /// Deviations from the standard in how requests are read.
     pub tolerances: Tolerances,
 }
 
-/// What control planes may mean otherwise than the standard says, where that harms those that keep
-/// to it. All off unless the operator says so.
+/// Requests of some control planes that deviate from the standard, if reading them their way harms
+/// control planes that keep to it. All off by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tolerances {
     /// PDRs from Access that ask for an F-TEID without a CHOOSE ID share one per network instance
@@ -56,13 +56,13 @@ pub struct ProvisionedForwardingPolicy {
     pub id: Box<str>,
     /// The network instance whose interfaces and routes are used, whatever the FAR names.
     pub network_instance: Option<Box<str>>,
-    /// The station that packets without an outer header go to.
+    /// The next hop of packets without an outer header.
     pub steering: Steering,
-    /// Differentiated services code point: of the outer header where the FAR demands none, of the
-    /// packet where it has no outer header. Range: 0..=63.
+    /// Differentiated services code point: of the outer header if the FAR demands none, of the
+    /// packet if it has no outer header. Range: 0..=63.
     pub dscp: Option<u8>,
-    /// Whether packets from one UE to another turn round instead of leaving; absent is as the N6
-    /// interfaces say.
+    /// Whether packets from one UE to another are switched locally instead of leaving; by default
+    /// as the N6 interfaces say.
     pub local_switching: Option<bool>,
 }
 
@@ -82,7 +82,7 @@ pub struct UePool {
     pub network_instance: Option<Box<str>>,
     /// UE IP address Pool Identity, by which the control plane may name it.
     pub identity: Option<Box<str>>,
-    /// The network slice whose UEs it is for, as CP functions are told.
+    /// The network slice of its UEs, as CP functions learn it.
     pub s_nssai: Option<SliceIdentity>,
     /// The addresses: IPv4 ones, or IPv6 /64s of a prefix of at most 64 bits.
     pub prefix: AddrMatch,

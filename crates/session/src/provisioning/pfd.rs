@@ -1,8 +1,8 @@
-//! Packet Flow Descriptions: what control planes tell about applications.
+//! Packet Flow Descriptions: applications that control planes describe.
 //!
 //! The PFDs of an application hold for the sessions of the whole node. Every control plane adds and
-//! removes its own; of several that describe one application the latest word is in effect, and what
-//! another one said comes back when that is withdrawn. PFDs take precedence over a configured
+//! removes its own. If several describe one application, the latest description is in effect; when
+//! it is withdrawn, the one before takes its place. PFDs take precedence over a configured
 //! application of the same identifier. Spec: TS 29.244 §6.2.5, §7.4.3.1.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +17,7 @@ use adit_types::limits::{
 use crate::cp_function::OwnerId;
 use crate::sdf_text::{self, SdfTextError};
 
-/// What a control plane says about applications. Without any application all that it said before
-/// is withdrawn.
+/// The PFDs that a control plane provisions. Without any application all its PFDs are withdrawn.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PfdProvision {
     /// The applications; identifiers differ.
@@ -55,8 +54,7 @@ pub enum PfdRefusal {
     TooManyBytes,
 }
 
-/// The applications that mean something else than before: sessions that name one are to be compiled
-/// anew.
+/// The applications whose PFDs in effect changed: sessions that name one must be compiled again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedApplications(pub(crate) Arc<BTreeSet<Arc<str>>>);
 
@@ -169,7 +167,7 @@ impl Pfds {
         after
     }
 
-    /// The applications that mean something else in `after`.
+    /// The applications whose PFDs in effect differ in `after`.
     pub(crate) fn changed(&self, after: &Self) -> BTreeSet<Arc<str>> {
         let ids = self.applications.keys().chain(after.applications.keys());
         ids.filter(|id| self.filters(id) != after.filters(id)).cloned().collect()

@@ -5,28 +5,27 @@ use adit_types::{BitRate, Nanos, SliceId};
 
 use crate::record::{Qer, Rates, Records, SliceIdentity};
 
-/// How the rates of QERs are enforced, as far as the QERs leave it open.
+/// How the rates of QERs are enforced, for all that QERs do not say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QosPolicy {
     /// Towards the data network.
     pub uplink: Enforcement,
     /// Towards the UE.
     pub downlink: Enforcement,
-    /// How far a flow whose excess is dropped may be ahead of its rate, where its QER has no
-    /// averaging window.
+    /// The bucket depth of a flow whose excess is dropped, if its QER has no averaging window.
     pub burst: Nanos,
-    /// How far a flow whose excess waits may be ahead of its rate: more than a worker is late.
+    /// The bucket depth of a flow whose excess waits: longer than a worker may be late.
     pub shaping_burst: Nanos,
     /// Guaranteed bit rates of all sessions together; what is beyond is refused.
     pub gbr_max: Rates,
-    /// What all sessions together may send: the rate of the links behind, or of what was bought.
+    /// What all sessions together may send: the rate of the links, or the licensed rate.
     pub total: Rates,
     /// Slices with rates of their own, at most `limits::SLICES_MAX`.
     pub slices: Vec<Slice>,
 }
 
 /// Sessions that share a rate: those of a network slice, of a data network, or of one in the other.
-/// What it does not say, any session has. A session belongs to the first slice that fits.
+/// An absent condition fits all sessions. A session belongs to the first slice that fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
     /// S-NSSAI that the control plane gave the session. Spec: TS 29.244 §8.2.176.
@@ -37,7 +36,7 @@ pub struct Slice {
     pub rates: Rates,
 }
 
-/// What becomes of the excess of one direction.
+/// How the excess of one direction is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Enforcement {
     /// Of QERs with a guaranteed bit rate.
@@ -51,8 +50,8 @@ pub struct Enforcement {
 }
 
 impl Default for QosPolicy {
-    /// Policing, as far ahead as the averaging window that QoS flows have by default, 2 s, lets them.
-    /// Spec: TS 23.501 §5.7.3.6, table 5.7.4-1.
+    /// Policing, with the bucket depth of the default averaging window of QoS flows, 2 s. Spec: TS
+    /// 23.501 §5.7.3.6, table 5.7.4-1.
     fn default() -> Self {
         let (uplink, downlink) = (Enforcement::default(), Enforcement::default());
         let (burst, shaping_burst) = (Nanos::from_millis(20), Nanos::from_millis(2));
@@ -63,12 +62,12 @@ impl Default for QosPolicy {
 }
 
 impl QosPolicy {
-    /// A flow may be ahead of its rate by this share of its averaging window: within a window no more
-    /// passes than the rate says and a hundredth.
+    /// The bucket depth is this share of the averaging window, so at most 1 % more than the rate
+    /// passes within a window.
     const WINDOW_SHARE: u64 = 100;
 
-    /// Where excess is dropped, two packets of an Ethernet link fit a depth, so that a flow that sends
-    /// at its rate loses no time while it has just sent. Unit: octets.
+    /// If excess is dropped, two packets of an Ethernet link fit the depth, so that a flow that
+    /// sends at its rate loses no credit right after a packet. Unit: octets.
     const DEPTH_BYTES_MIN: u64 = 3000;
 
     /// The rates that sessions share, uplink and downlink: first those of all sessions, then by slice.

@@ -15,7 +15,7 @@ pub(super) struct Draft {
     pub teid_requests: Vec<TeidRequest>,
     /// Buffered packets are to be discarded.
     pub drop_buffered: bool,
-    /// As of [`Change::is_restoration`].
+    /// See [`SessionChange::is_restoration`](crate::SessionChange::is_restoration).
     pub is_restoration: bool,
     /// The same for UE addresses.
     pub ue_requests: Vec<UeAddressRequest>,
@@ -25,21 +25,21 @@ pub(super) struct Draft {
     pub created_qers: Vec<QerId>,
 }
 
-/// What wants something of us.
+/// The rule that requests an identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChoiceTarget {
     Pdr(PdrId),
     TrafficEndpoint(TrafficEndpointId),
 }
 
-/// What wants UE addresses of us.
+/// A request to choose UE addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UeAddressRequest {
     pub target: ChoiceTarget,
     pub choose: ChooseUe,
 }
 
-/// What wants a TEID of us.
+/// A request to choose a TEID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TeidRequest {
     pub target: ChoiceTarget,
@@ -49,13 +49,13 @@ pub(super) struct TeidRequest {
 }
 
 impl Draft {
-    /// Takes what an earlier part of the change wanted for `target` back.
+    /// Withdraws requests of an earlier part of the change for `target`.
     pub fn forget(&mut self, target: ChoiceTarget) {
         self.teid_requests.retain(|wanted| wanted.target != target);
         self.ue_requests.retain(|wanted| wanted.target != target);
     }
 
-    /// The F-TEID as far as it is given; notes what is wanted.
+    /// The F-TEID if it is given; otherwise records the request.
     pub fn provide_f_teid(&mut self, target: ChoiceTarget, spec: FTeidSpec) -> Option<LocalFTeid> {
         match spec {
             FTeidSpec::Given { teid, v4, v6 } => Some(LocalFTeid { teid, v4, v6 }),
@@ -66,7 +66,7 @@ impl Draft {
         }
     }
 
-    /// Notes the UE addresses that are wanted.
+    /// Records the request of UE addresses.
     pub fn request_ue(&mut self, target: ChoiceTarget, choose: Option<ChooseUe>) {
         self.ue_requests.extend(choose.map(|choose| UeAddressRequest { target, choose }));
     }

@@ -1,4 +1,4 @@
-//! What earlier stages have found of rules.
+//! Properties of rules that several stages use.
 
 use adit_types::Teid;
 

@@ -1,7 +1,7 @@
 //! Stage 1: apply the change to a scratch copy of the records.
 //!
-//! Looks at one rule at a time: identifiers that exist or not, filters that can be parsed. What
-//! rules mean to each other and to other sessions is the next stage's.
+//! Looks at one rule at a time: identifiers that exist or not, filters that can be parsed. The next
+//! stage checks rules against each other and against other sessions.
 
 use adit_rules::{PacketFilter, SourceInterface};
 use adit_types::{PdrId, UrrId};

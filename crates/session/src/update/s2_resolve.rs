@@ -1,4 +1,4 @@
-//! Stage 2: check that the rules fit each other, us, and the other sessions; choose TEIDs.
+//! Stage 2: check the rules against each other, the configuration and other sessions; choose TEIDs.
 //!
 //! Reads the store and writes nothing to it; TEIDs are only planned here. The checks of single
 //! rules are in `check`.
@@ -22,7 +22,7 @@ use crate::session::OpenSession;
 use crate::store::{Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, SessionStore};
 use crate::usage::UsageChange;
 
-/// A change that nothing can refuse any more.
+/// A change that can no longer be refused.
 #[derive(Debug, Default)]
 pub(crate) struct Resolved {
     /// All rules after the change.
@@ -287,7 +287,7 @@ fn check_claims_of_chosen(
     endpoints.try_for_each(|known| check_endpoint(store, index, known, scope.of_endpoints()))
 }
 
-/// True when another session, or one that workers may still know, has the key.
+/// True if another session has the key, or one that workers may still know.
 fn is_others(store: &SessionStore, index: SessionIndex, key: SessionKey) -> bool {
     match key {
         SessionKey::Teid(teid) => {
@@ -325,7 +325,7 @@ fn check_endpoint(
     Ok(())
 }
 
-/// What the answer says: F-TEIDs and UE addresses by PDR and by traffic endpoint.
+/// The chosen F-TEIDs and UE addresses, by PDR and by traffic endpoint, for the response.
 fn created(
     records: &Records,
     f_teids: &[(ChoiceTarget, LocalFTeid)],

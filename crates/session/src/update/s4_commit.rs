@@ -1,6 +1,6 @@
-//! Stage 4: write the change into the store and say what workers have to learn. Cannot fail.
+//! Stage 4: write the change into the store and return the delta for the data plane. Cannot fail.
 //!
-//! Everything that is computed is computed before the first write, by [`compile_change`].
+//! [`compile_change`] computes everything before the first write.
 
 use adit_rules::{KeyChange, RuleDelta, SessionKey, SessionRules, SharedRateId};
 use adit_types::SessionIndex;
@@ -125,7 +125,7 @@ fn epoch_after(session: &OpenSession, drop_buffered: bool) -> u32 {
     session.buffer_epoch.wrapping_add(u32::from(drop_buffered))
 }
 
-/// Commits `resolved` as the new rules of `session`, which is not in its place meanwhile.
+/// Commits `resolved` as the new rules of `session`, which is outside of the store meanwhile.
 pub(crate) fn commit(
     store: &mut SessionStore,
     mut session: OpenSession,

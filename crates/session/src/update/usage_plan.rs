@@ -11,8 +11,8 @@ use crate::usage::{
 };
 
 impl SessionStore {
-    /// Plans the measurements of `session` after a change to `resolved`. Reads only. Slots are
-    /// there: stage 2 counted them.
+    /// Plans the measurements of `session` after a change to `resolved`. Reads only. Stage 2 has
+    /// checked that there are enough slots.
     pub(crate) fn plan_usage(&self, session: &OpenSession, resolved: &Resolved) -> UsagePlan {
         let source = &*self.usage.0;
         let UsageChange { at, removed, updated, withdrawn, queried, query_reference } =

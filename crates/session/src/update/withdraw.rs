@@ -5,7 +5,7 @@ use crate::change::{FarPart, PdrPart, QerPart, UrrPart, Withdrawal};
 use crate::record::{Far, Pdr, Qer, UrrSettings};
 use crate::refusal::Refusal;
 
-/// Carries out `withdrawals`. What a rule cannot be without is missed by the checks that follow.
+/// Applies `withdrawals`. Later checks refuse a rule that lacks a required part.
 pub(super) fn withdraw(draft: &mut Draft, withdrawals: &[Withdrawal]) -> Result<(), Refusal> {
     let Draft { records, usage, .. } = draft;
     for &withdrawal in withdrawals {

@@ -1,4 +1,4 @@
-//! PDRs that begin and cease to match at a time of their own.
+//! PDRs with activation and deactivation times.
 //!
 //! Keys and claims stay as they are meanwhile: packets for a PDR that does not match yet belong to
 //! its session. Spec: TS 29.244 §5.2.1 (deferred PDR activation and deactivation).

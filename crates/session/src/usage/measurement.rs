@@ -1,9 +1,9 @@
 //! Usage arithmetic: measurements, thresholds, quotas and timers of one URR.
 //!
-//! Octets, packets and active time only grow; whatever is measured is the difference between two
-//! readings, exact in 64 bits. A report ends a measurement and begins the next one, and thresholds
-//! count from there again; a quota counts from the last report before it was provisioned, until it
-//! is replaced. Spec: TS 29.244 §5.2.2.
+//! Octets, packets and active time only grow; a measurement is the difference between two readings,
+//! exact in 64 bits. A report ends a measurement and begins the next one, from which thresholds
+//! count again. A quota counts from the last report before it was provisioned until it is replaced.
+//! Spec: TS 29.244 §5.2.2.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::change::UrrPart;
 use crate::pack::packed;
 use crate::record::{Monitoring, TimeMechanism, Urr, UrrSettings, UsageTriggers, Volumes};
 
-/// Time without packets after which traffic counts as stopped when the URR does not say.
+/// Time without packets after which traffic counts as stopped, unless the URR sets it.
 const STOP_OF_TRAFFIC: Nanos = Nanos::from_secs(60);
 
 /// Nanoseconds of a second.
@@ -97,7 +97,7 @@ pub(crate) struct Reading {
     pub counts: UsageCounts,
     /// Time that was measured as active, with the whole of intervals that have begun.
     pub active: Nanos,
-    /// The same without what is ahead of the interval that has begun.
+    /// The same without the rest of the interval that has begun.
     pub passed: Nanos,
     /// Events.
     pub events: u64,
@@ -129,7 +129,7 @@ impl Limit<Volumes> {
         self.limits_from(0, 0).reached(ul_bytes, dl_bytes)
     }
 
-    /// As values of counters that stand at these values at the base.
+    /// The limits as counter values, for counters that have these values at the base.
     fn limits_from(&self, ul_bytes: u64, dl_bytes: u64) -> UsageLimits {
         let limit =
             |base: u64, value: Option<u64>| value.map_or(u64::MAX, |v| base.saturating_add(v));
@@ -187,9 +187,9 @@ pub(crate) struct Measurement {
     mechanism: Option<TimeMechanism>,
     /// Of a credit pool, whose usage is its own.
     members: PoolMembers,
-    /// Packets, uplink and downlink, that do not show when other members make up the pool.
+    /// Packets, uplink and downlink, of former members of the pool.
     members_base_pkts: (u64, u64),
-    /// Reports that may still be made, if they are numbered.
+    /// Remaining reports, if their number is limited.
     reports_left: Option<u16>,
     stopped: bool,
     /// Since when the quota holding time runs without packets.
@@ -250,7 +250,7 @@ impl Measurement {
         measure
     }
 
-    /// Puts new thresholds, quotas and timers into force. `urr` is the rule after the change.
+    /// Applies new thresholds, quotas and timers. `urr` is the rule after the change.
     pub fn provision(&mut self, new: &UrrSettings, urr: &Urr, now: Nanos) {
         let base = self.base;
         replace(&mut self.volume_threshold, new.volume_threshold, base);
@@ -286,7 +286,7 @@ impl Measurement {
         }
     }
 
-    /// Ends what `urr`, the rule after the change, has no more. Without any quota traffic passes.
+    /// Ends what `urr`, the rule after the change, no longer has. Without any quota traffic passes.
     pub fn withdraw(&mut self, part: UrrPart, urr: &Urr) {
         match part {
             UrrPart::Period => self.next_period = None,
@@ -376,7 +376,7 @@ impl Measurement {
         }
     }
 
-    /// The latest moment of activity that `reading` knows of, not before `since`.
+    /// The latest activity in `reading`, not before `since`.
     fn last_active(reading: &Reading, since: Nanos) -> Nanos {
         reading.counts.last.map_or(since, |last| last.max(since))
     }
@@ -385,8 +385,8 @@ impl Measurement {
     fn split(&mut self, reading: &Reading) {
         while self.monitoring.first().is_some_and(|monitoring| monitoring.at <= reading.at) {
             let monitoring = self.monitoring.remove(0);
-            // Updates bring new times, also passed ones, while no report is due: what is beyond
-            // belongs to the last part.
+            // An update can set passed times while no report is due; usage after them belongs to
+            // the last part.
             if self.splits.len() < MONITORING_TIMES_PER_URR_MAX {
                 self.splits.push(*reading);
             }
@@ -423,14 +423,14 @@ impl Measurement {
         }
     }
 
-    /// Stops time when no packet came for long enough; tells when traffic stopped or an envelope
-    /// closed just now. The time until it was noticed counts. Spec: TS 29.244 §8.2.18, §8.2.81.
+    /// Stops time when no packet came for long enough; returns when traffic stopped or an envelope
+    /// closed just now. The time until this is detected counts. Spec: TS 29.244 §8.2.18, §8.2.81.
     fn idle(&mut self, urr: &Urr, reading: &Reading) -> UsageTriggers {
         let mut due = UsageTriggers::empty();
         let end = self.running_until(urr, reading).filter(|end| *end <= reading.at);
         if let (Some(since), Some(end)) = (self.running, end) {
             self.active += end.since(since);
-            // A packet behind the envelope opened the next one before this one was seen to close.
+            // A packet after the envelope opened the next one before the close was detected.
             let last = Self::last_active(reading, since);
             self.running = (self.mechanism.is_some() && last >= end).then_some(last);
             due.set(UsageTriggers::ENVELOPE_CLOSURE, self.mechanism.is_some());
@@ -448,7 +448,7 @@ impl Measurement {
         urr.method.duration || self.mechanism.is_some()
     }
 
-    /// Takes notice of the first packet after a while, which may belong to an application.
+    /// Handles the first packet after a pause, which may belong to an application.
     pub fn start_traffic(
         &mut self,
         urr: &Urr,
@@ -457,7 +457,8 @@ impl Measurement {
     ) -> UsageTriggers {
         if self.measures_time(urr) && self.running.is_none() && !urr.information().inactive {
             self.running = Some(at);
-            // Workers tell a start once per generation, and this one may be over before it is heard.
+            // Workers report a start once per generation; this one may be over when the event
+            // arrives.
             self.renewed = true;
         }
         if core::mem::replace(&mut self.started, true) {
@@ -474,7 +475,7 @@ impl Measurement {
         UsageTriggers::START_OF_TRAFFIC
     }
 
-    /// Does what is due, and says what there is to report.
+    /// Does what is due, and returns the triggers to report.
     pub fn advance(&mut self, urr: &Urr, source: &dyn UsageSource, now: Nanos) -> UsageTriggers {
         let mut due = self.idle(urr, &self.read(source, now));
         let reading = self.read(source, now);
@@ -501,7 +502,7 @@ impl Measurement {
             due |= UsageTriggers::PERIODIC;
         }
         due &= urr.triggers;
-        // A report that holds no more time stamps is made, asked for or not.
+        // A report is due when it holds no more time stamps, with or without a trigger.
         due.set(
             UsageTriggers::EVENT_THRESHOLD,
             due.contains(UsageTriggers::EVENT_THRESHOLD)
@@ -657,7 +658,7 @@ impl Measurement {
         core::mem::take(&mut self.renewed)
     }
 
-    /// When [`Measure::advance`] has something to do if no packet comes.
+    /// When [`Measurement::advance`] has something to do if no packet comes.
     pub fn deadline(&self, urr: &Urr, source: &dyn UsageSource, now: Nanos) -> Option<Nanos> {
         let reading = self.read(source, now);
         let reports = self.reports_left != Some(0);
@@ -757,7 +758,7 @@ packed!(Measurement {
     renewed,
 });
 
-/// Puts `value`, if there is one, in force from `base` on.
+/// Applies `value`, if there is one, from `base` on.
 fn replace<T>(limit: &mut Option<Limit<T>>, value: Option<T>, base: Reading) {
     if let Some(value) = value {
         *limit = Some(Limit { value, base });

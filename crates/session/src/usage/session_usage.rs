@@ -1,5 +1,4 @@
-//! All measurements of one session, and the doors of the store through which time and workers'
-//! events reach them.
+//! All measurements of one session.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::change::UrrPart;
 use crate::pack::packed;
 use crate::record::{Records, Urr, UrrUpdate, UsageTriggers};
 
-/// Where counters are read. Takes no part in comparisons of stores.
+/// The source of counters. Comparisons of stores ignore it.
 #[derive(Debug, Clone)]
 pub(crate) struct UsageHandle(pub Arc<dyn UsageSource>);
 
@@ -90,7 +89,7 @@ pub struct TrafficStart {
     pub pdr: PdrId,
 }
 
-/// What an event or the passage of time led to.
+/// What an event or a timer caused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageOutcome {
     /// Our SEID of the session.
@@ -227,7 +226,7 @@ impl SessionUsage {
         }
     }
 
-    /// Takes out the measurements of URRs that are removed, also those that are created again.
+    /// Removes the measurements of URRs that are removed, including those that are created again.
     pub(crate) fn end(
         &mut self,
         before: &Records,
@@ -278,12 +277,12 @@ impl SessionUsage {
             .filter_map(|urr| self.measure(urr.id)?.deadline(urr, source, now))
             .chain(activity.and_then(|(activity, timer)| activity.deadline(source, timer)))
             .chain(activation::next(records, now));
-        // NOTE: a deadline that passed without effect must not come back at once.
+        // NOTE: a deadline that passed without effect must not return at once.
         deadlines.min().map(|at| at.max(now + Nanos::from_millis(1)))
     }
 }
 
-/// Does what is due for every URR; says what there is to report, in the order of the records.
+/// Does what is due for every URR; returns the triggers to report, in the order of the records.
 pub(crate) fn advance_urrs(
     usage: &mut SessionUsage,
     records: &Records,
