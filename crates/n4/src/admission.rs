@@ -1,10 +1,10 @@
-//! Who may speak to the node, and how much.
+//! Which peers the node accepts, and at what rate.
 //!
-//! An address outside the allow-list is not heard at all. Requests of an address pass a token
+//! Datagrams of an address outside the allow-list are discarded. Requests of an address pass a token
 //! bucket: its own when it has an association, else one of a fixed number of buckets that all
-//! strangers share, so that nobody makes the node remember them. Heartbeat Requests have buckets of
-//! their own; those of known addresses take no token, so that nobody who speaks in a peer's name
-//! makes it believe that we are dead.
+//! unknown addresses share, so that these cost no memory. Heartbeat Requests have buckets of
+//! their own; those of known addresses take no token, so that spoofed requests
+//! in a peer's name do not silence this node.
 
 use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
@@ -35,10 +35,10 @@ impl PeerPrefix {
     }
 }
 
-/// What peers may do. The default lets everybody in, without limits.
+/// What peers may do. The default accepts all peers, without limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerPolicy {
-    /// Who is heard, besides the configured peers. Empty: everybody.
+    /// Accepted addresses, besides the configured peers. Empty: all.
     pub allow: Vec<PeerPrefix>,
     /// Requests per second of one peer, in the long run. Zero: no limit.
     pub requests_per_s_max: u32,
@@ -46,7 +46,7 @@ pub struct PeerPolicy {
     pub requests_burst: u32,
     /// Sessions of one association at most.
     pub sessions_per_association_max: usize,
-    /// Who may say that it belongs to which SMF set. Empty: everybody to any, as the standard has it.
+    /// The members of SMF sets. Empty: any peer may claim any set, as in the standard.
     pub smf_sets: Vec<SmfSetMembers>,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// `configured` are heard whatever the policy says. `seed` keeps outsiders from choosing the
+    /// `configured` are accepted whatever the policy says. `seed` keeps outsiders from choosing the
     /// bucket that they share.
     pub fn new(policy: PeerPolicy, configured: Vec<IpAddr>, seed: u32) -> Self {
         let PeerPolicy { requests_per_s_max, requests_burst, .. } = policy;
@@ -143,7 +143,7 @@ impl Admission {
         }
     }
 
-    /// True when datagrams of `peer` are heard.
+    /// True if datagrams of `peer` are accepted.
     pub fn is_allowed(&self, peer: IpAddr) -> bool {
         self.policy.allow.is_empty()
             || self.policy.allow.iter().any(|prefix| prefix.contains(peer))

@@ -1,6 +1,6 @@
 //! Work on many sessions, done a bounded part at a time.
 //!
-//! What one message or timer means for more sessions than [`SESSIONS_PER_TURN_MAX`] is a job: an
+//! Work of one message or timer on more sessions than [`SESSIONS_PER_TURN_MAX`] is a job: an
 //! association that ended, PFDs that changed, a set that is deleted. Jobs take turns, so that a
 //! large one delays no other, and the answers to other requests leave in between. The answer to the
 //! request that began a job waits under the job's mark, a [`DeltaId`] that no change has, until all
@@ -11,23 +11,21 @@ use std::collections::VecDeque;
 
 use adit_rules::{DeltaId, GtpuTunnel};
 use adit_session::{ChangedApplications, OwnerId, Session, SessionStore};
-use adit_types::limits::{BACKGROUND_CHANGES_MAX, SESSIONS_PER_TURN_MAX};
-use adit_types::{Nanos, Seid, SessionIndex};
+use adit_types::limits::SESSIONS_PER_TURN_MAX;
+use adit_types::{Seid, SessionIndex};
 
-use crate::answers::Condition;
 use crate::association::NodeIdentity;
-use crate::node::Node;
-use crate::session_state::{MemberCursor, ReportItem, SessionStates, SetKey};
+use crate::session_state::{MemberCursor, SessionStates, SetKey};
 use crate::sessions::Sessions;
 
-/// Places for sessions that are looked through to find the next one.
+/// Places of the session table that are searched for the next session.
 const PLACES_PER_PART: usize = 16;
 
 /// Names one job, in the order of their beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobId(pub u64);
 
-/// Who waits for a job: what this peer asks for next is answered behind it.
+/// The peer that waits for a job: its next requests are answered after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobWaiter {
     pub address: IpAddr,
@@ -40,14 +38,14 @@ impl JobWaiter {
     }
 }
 
-/// What is to be done to many sessions.
+/// Work on many sessions.
 #[derive(Debug)]
 pub(crate) enum JobTask {
     /// Ends the sessions of an association that ended, or what is left of their reports.
     EndAssociation { owner: OwnerId, next: SessionIndex },
-    /// Lets the sessions of an association meet another fate.
+    /// Applies a disposition to the sessions of an association.
     Transition { owner: OwnerId, number: u64 },
-    /// Compiles the sessions anew that name applications whose PFDs changed.
+    /// Recompiles the sessions that name applications whose PFDs changed.
     Recompile { changed: ChangedApplications, next: SessionIndex },
     /// Deletes the sessions of sets that an association, or another one of its SMF set, controls.
     DeleteSets { owner: OwnerId, keys: VecDeque<SetKey>, next: MemberCursor },
@@ -68,11 +66,11 @@ pub(crate) enum JobTask {
 }
 
 /// One session's part of a task.
-enum SessionTask {
+pub(crate) enum SessionTask {
     /// This session is not concerned.
     Skip,
     End(Seid),
-    /// A session that was gone but for its reports.
+    /// A session that is gone except for its reports.
     EndReports(Seid),
     ApplyDisposition(Seid),
     /// If this association controls it.
@@ -84,28 +82,28 @@ enum SessionTask {
 }
 
 #[derive(Debug)]
-struct BacklogJob {
-    id: JobId,
+pub(crate) struct BacklogJob {
+    pub id: JobId,
     waiter: Option<JobWaiter>,
-    task: JobTask,
+    pub task: JobTask,
     /// The last change made.
-    last: Option<DeltaId>,
-    /// All sessions were looked at.
-    is_done: bool,
+    pub last: Option<DeltaId>,
+    /// All sessions were processed.
+    pub is_done: bool,
 }
 
 /// All jobs.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     /// In the order of their turns.
-    jobs: VecDeque<BacklogJob>,
-    /// Jobs that looked at all sessions and wait for the workers to run this change, their last.
-    ended: VecDeque<(DeltaId, JobId)>,
+    pub jobs: VecDeque<BacklogJob>,
+    /// Jobs that processed all sessions, and their last change, which workers do not run yet.
+    pub ended: VecDeque<(DeltaId, JobId)>,
     last_id: u64,
-    /// Sessions that may be looked at until the next turn.
-    allowance: usize,
-    /// Sessions that were looked at, in all.
-    touched: u64,
+    /// Sessions that may be processed until the next turn.
+    pub allowance: usize,
+    /// Sessions processed, in total.
+    pub touched: u64,
 }
 
 impl Backlog {
@@ -161,16 +159,16 @@ impl Backlog {
         self.jobs.iter().any(|job| job.id == id) || self.ended.iter().any(|(_, job)| *job == id)
     }
 
-    fn push(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> JobId {
+    pub fn push(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> JobId {
         self.last_id += 1;
         let id = JobId(self.last_id);
         self.jobs.push_back(BacklogJob { id, waiter, task, last: None, is_done: false });
         id
     }
 
-    /// Takes out a job whose sessions were all looked at, and for which no earlier job of its peer
+    /// Takes out a job that processed all its sessions, and for which no earlier job of its peer
     /// is left.
-    fn take_ended(&mut self) -> Option<BacklogJob> {
+    pub fn take_ended(&mut self) -> Option<BacklogJob> {
         let is_held = |job: &BacklogJob| {
             let earlier = self.jobs.iter().filter(|other| other.id < job.id);
             let mut waiters = earlier.filter_map(|other| other.waiter.as_ref());
@@ -189,129 +187,11 @@ impl Backlog {
     }
 }
 
-impl Node {
-    /// How many jobs on many sessions have not ended: they are not done, or workers do not run their
-    /// last change yet.
-    #[must_use]
-    pub fn pending_jobs_len(&self) -> usize {
-        self.backlog.open_len()
-    }
-
-    /// Begins a job. Its end is a condition for the answer to the message that is being handled.
-    pub(crate) fn start_job(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> Condition {
-        Condition::JobEnded(self.backlog.push(waiter, task))
-    }
-
-    /// Lets what the peer asks for wait for its jobs, if there are any.
-    pub(crate) fn wait_for_jobs(&mut self, waiter: JobWaiter) -> Option<Condition> {
-        let waits = self.backlog.has_job_for(&waiter);
-        waits.then(|| self.start_job(Some(waiter), JobTask::Wait))
-    }
-
-    /// Allows another turn's share of sessions and goes on with the jobs.
-    pub(crate) fn begin_turn(&mut self, now: Nanos) {
-        self.backlog.allowance = SESSIONS_PER_TURN_MAX;
-        self.sessions.states.begin_turn();
-        self.advance_jobs(now);
-    }
-
-    /// Goes on with the jobs, as far as this turn allows and the workers keep up.
-    pub(crate) fn advance_jobs(&mut self, now: Nanos) {
-        self.end_jobs(now);
-        while self.has_job_to_do() && self.backlog.allowance > 0 {
-            self.advance_job(now);
-            self.backlog.jobs.rotate_left(1);
-            self.end_jobs(now);
-        }
-    }
-
-    /// True when a job could go on at once.
-    pub(crate) fn has_job_to_do(&self) -> bool {
-        self.pending_len() < BACKGROUND_CHANGES_MAX
-            && self.backlog.jobs.iter().any(|job| !job.is_done)
-    }
-
-    /// Sessions that jobs have looked at since the node was made: at most
-    /// [`SESSIONS_PER_TURN_MAX`] more after each [`Node::handle_timeout`].
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn sessions_touched_by_jobs(&self) -> u64 {
-        self.backlog.touched
-    }
-
-    /// Looks at one session for the job whose turn it is.
-    fn advance_job(&mut self, now: Nanos) {
-        let Some(job) = self.backlog.jobs.front_mut().filter(|job| !job.is_done) else { return };
-        let (id, part) = (job.id, next_session_task(&mut job.task, &mut self.sessions));
-        let Some(part) = part else {
-            job.is_done = true;
-            return;
-        };
-        // From here on the job stands behind the session, whatever happens to it.
-        self.backlog.take_allowance();
-        let mut change = None;
-        let removed = self.run_contained("a job", |node| change = node.run_session_task(now, part));
-        let change = change.or(removed);
-        let job = self.backlog.jobs.front_mut().filter(|job| job.id == id);
-        if let (Some(job), Some(change)) = (job, change) {
-            job.last = Some(change);
-        }
-    }
-
-    fn run_session_task(&mut self, now: Nanos, part: SessionTask) -> Option<DeltaId> {
-        match part {
-            SessionTask::Skip => None,
-            SessionTask::End(up_seid) => self.end_session_with_association(up_seid),
-            SessionTask::EndReports(up_seid) => {
-                self.discard_reports(up_seid);
-                None
-            }
-            SessionTask::ApplyDisposition(up_seid) => {
-                let ended = self.apply_disposition(up_seid);
-                self.send_reports(now);
-                ended
-            }
-            SessionTask::Delete(up_seid, by) => {
-                self.apply_disposition(up_seid);
-                let owner = self.sessions.store().session(up_seid)?.owner();
-                self.shares_control(by, owner).then_some(())?;
-                self.counters.scalars.sessions_deleted += 1;
-                self.delete_session(up_seid)
-            }
-            SessionTask::Recompile(index, changed) => self.sessions.recompile(index, &changed),
-            SessionTask::Move(up_seid, by, to) => {
-                self.move_control(by, up_seid, to);
-                None
-            }
-            SessionTask::Report(up_seid, tunnel) => {
-                self.report(now, up_seid, ReportItem::ErrorIndication { tunnel });
-                None
-            }
-        }
-    }
-
-    /// Ends the jobs that are done: their answers leave when workers run the last change of each.
-    fn end_jobs(&mut self, now: Nanos) {
-        while let Some(BacklogJob { id, last, .. }) = self.backlog.take_ended() {
-            match last.filter(|last| self.sessions.is_pending(*last)) {
-                Some(last) => self.backlog.ended.push_back((last, id)),
-                None => self.meet(now, Condition::JobEnded(id)),
-            }
-        }
-    }
-
-    /// All workers run the change `id`: the jobs end whose last change it was.
-    pub(crate) fn end_jobs_behind(&mut self, now: Nanos, id: DeltaId) {
-        while let Some(at) = self.backlog.ended.iter().position(|(last, _)| *last <= id)
-            && let Some((_, job)) = self.backlog.ended.remove(at)
-        {
-            self.meet(now, Condition::JobEnded(job));
-        }
-    }
-}
-
 /// The next session of a task; `None` when there is none left. The task stands behind it then.
-fn next_session_task(task: &mut JobTask, sessions: &mut Sessions) -> Option<SessionTask> {
+pub(crate) fn next_session_task(
+    task: &mut JobTask,
+    sessions: &mut Sessions,
+) -> Option<SessionTask> {
     Some(match task {
         JobTask::Wait => return None,
         JobTask::EndAssociation { owner, next } => match sessions.states.pop_ended(*owner) {

@@ -1,4 +1,4 @@
-//! What the node counted: messages by type, refusals by Cause, and everything discarded.
+//! The counters of the node: messages by type, refusals by Cause, and everything discarded.
 
 use adit_pfcp::{Cause, MessageType};
 
@@ -41,7 +41,7 @@ scalars! {
     refused_pending_full,
     /// Datagrams discarded: their source is not in the allow-list.
     discarded_peer_not_allowed,
-    /// Requests discarded: their peer asks for more than its rate.
+    /// Requests discarded: their peer exceeds its rate.
     discarded_over_rate,
     /// Establishments refused: the association has as many sessions as it may.
     refused_sessions_per_association_full,
@@ -63,7 +63,7 @@ scalars! {
     sessions_retained,
     /// Peers that named an SMF set, or alternative addresses, that `smf_sets` does not give them.
     smf_set_claims_refused,
-    /// Refused session requests whose errors were not told in the log: others were just before.
+    /// Refused session requests whose errors were not logged, because others were just before.
     refusals_not_told,
     /// Messages whose handling ended in a fault of ours.
     faults,
@@ -142,7 +142,7 @@ scalars! {
     sessions_given_up,
     /// Session Set Deletion Requests that the peer refused.
     session_set_deletions_refused,
-    /// GTP-U peers that told of a restart.
+    /// Restarts of GTP-U peers.
     gtpu_peers_restarted,
     /// GTP-U paths of which the delay was asked for and is not measured: too many are.
     paths_not_measured,
@@ -252,6 +252,11 @@ impl N4Counters {
         all.extend(refused.map(|(code, &count)| (format!("refused_cause_{code}"), count)));
         all
     }
+}
+
+/// A count as a counter's width.
+pub(crate) fn as_count(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What this UP function can do, as it tells its peers: only what it does.
+//! The UP Function Features that this node announces: only those that it implements.
 
 use adit_pfcp::ie::UpFunctionFeatures;
 
-use crate::node::NodeConfig;
+use crate::config::NodeConfig;
 
 /// F-TEID allocation (FTUP), traffic endpoints (PDIU), also several in a PDI (MTE), framed routes
 /// (FRRT), deferred activation of PDRs (DPDRA), reading of bundled messages (BUNDL), sessions
@@ -11,7 +11,7 @@ use crate::node::NodeConfig;
 /// data delivery status (DDDS), End Markers (EMPU), packet counts in usage reports (MNOP), the
 /// quota validity time (VTIME), quota actions (QUOAC), the last usage of sessions before their
 /// association is released (EPFAR), delays of GTP-U paths (GPQM), packet rates (CIOT), and UE address allocation (UEIP)
-/// where there are pools.
+/// if there are pools.
 /// Spec: TS 29.244 §8.2.25.
 pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
     let mut features = UpFunctionFeatures::FTUP

@@ -13,7 +13,7 @@ pub(crate) fn network_instance(ie: NetworkInstance<'_>) -> Box<str> {
     }
 }
 
-/// Octets as text, with replacement characters where they are no UTF-8.
+/// Octets as text, with replacement characters for invalid UTF-8.
 pub(crate) fn text(octets: &[u8]) -> Box<str> {
     String::from_utf8_lossy(octets).into()
 }

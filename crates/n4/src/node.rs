@@ -1,75 +1,44 @@
-//! The node: its few doors, and how a message finds its procedure.
+//! The node: its entry points, and the dispatch of a message to its procedure.
 //!
 //! Requests pass the response cache, then their procedure; accepted changes wait in `pending` for
 //! their publication. Spec: TS 29.244 §6.4, §7.6.
 
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::DefaultHasher;
 
 use adit_pfcp::{Cause, Header, MessageBody, MessageType, PfcpDatagram, RawMessage};
 use adit_rules::{DeltaId, RuleDelta, WorkerCommand};
-use adit_session::{Session, SessionStore, StoreConfig, UsageReport};
+use adit_session::{Session, SessionStore, UsageReport};
 use adit_types::limits::PENDING_MAX;
 use adit_types::{Nanos, Seid};
 
-use crate::admission::{Admission, PeerPolicy};
+use crate::admission::Admission;
 use crate::answers::{Answers, Condition, EncodedResponse};
-use crate::association::{NodeEvent, NodeIdentity, PfcpPeer};
 use crate::backlog::Backlog;
-use crate::containment::{FaultKinds, FaultPoint, TurnFaults};
-use crate::contested_setup::ContestedSetup;
+use crate::config::NodeConfig;
+use crate::containment::{FaultPoint, Faults};
 use crate::counters::N4Counters;
 use crate::csid::own_set_key;
+use crate::drain::Drains;
+use crate::event::NodeEvent;
+use crate::load::Load;
 use crate::ntp::NtpClock;
-use crate::path::{PathConfig, Paths};
+use crate::path::Paths;
 use crate::path_qos::PathQos;
-use crate::procedure::drain::Drains;
-use crate::procedure::load::Load;
-use crate::response_cache::{RequestKey, RequestStatus, ResponseCache};
+use crate::peers::Peers;
+use crate::response_cache::{RequestKey, RequestStatus};
 use crate::session_state::SessionInformation;
 use crate::sessions::{FollowUp, PendingChange, Sessions};
 use crate::setup::Setups;
+use crate::setup::canonical;
 use crate::transaction::{RequestPurpose, Retransmission, Transactions};
 use crate::ue_pools::PoolUsage;
 
 /// Octets of the longest message that we send: a response with 64 Created PDRs of two addresses
 /// each and 128 usage reports, or an association message with a Node ID of 255 octets, stays below.
 pub(crate) const OWN_MESSAGE_BYTES_MAX: usize = 32_768;
-
-/// What a node is made for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeConfig {
-    /// Our Node ID.
-    pub node_id: NodeIdentity,
-    /// Our N4 address: the one in our F-SEIDs.
-    pub address: IpAddr,
-    /// CP functions that we set up an association with. At most one per address.
-    pub connect: Vec<SocketAddr>,
-    /// Time between two Heartbeat Requests to one peer.
-    pub heartbeat_interval: Nanos,
-    /// Time without a response before a request is sent again. Spec: TS 29.244 §6.4 (T1).
-    pub t1: Nanos,
-    /// How often a request is sent again before it has failed. Spec: TS 29.244 §6.4 (N1).
-    pub n1: u32,
-    /// When this node started. Unit: seconds since 1900-01-01 (NTP). Differs after every restart.
-    pub recovery_time_stamp: u32,
-    /// Start of our sequence numbers.
-    pub seed: u32,
-    /// Who is heard, and how much.
-    pub policy: PeerPolicy,
-    /// How GTP-U paths are watched.
-    pub paths: PathConfig,
-    /// The session store.
-    pub store: StoreConfig,
-}
-
-impl NodeConfig {
-    pub(crate) const fn retransmission(&self) -> Retransmission {
-        Retransmission { t1: self.t1, n1: self.n1 }
-    }
-}
 
 /// A datagram to send from the PFCP socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,9 +75,19 @@ impl ReceivedMessage<'_> {
     }
 }
 
-/// An address by which a peer is known: IPv4 even if a dual-stack socket mapped it.
-pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
-    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+/// The end of the node.
+#[derive(Debug, Default)]
+pub(crate) struct Shutdown {
+    pub is_stopping: bool,
+    /// When the last usage of all sessions is announced to the CP functions.
+    pub prepare_releases_at: Option<Nanos>,
+}
+
+/// The receiver of an own request, and its SEID in a session related one.
+#[derive(Debug, Clone, Copy)]
+struct RequestAddress {
+    to: SocketAddr,
+    seid: Option<Seid>,
 }
 
 /// A PFCP node in the role of a UP function.
@@ -121,37 +100,20 @@ pub struct Node {
     pub(crate) sessions: Sessions,
     /// Answers that wait for the workers or for jobs.
     pub(crate) answers: Answers,
-    pub(crate) peers: BTreeMap<IpAddr, PfcpPeer>,
+    pub(crate) peers: Peers,
     pub(crate) paths: Paths,
     pub(crate) path_qos: PathQos,
-    /// Setups that wait for whether the holder of their Node ID lives.
-    pub(crate) contested_setups: Vec<ContestedSetup>,
-    pub(crate) setups: Setups,
     pub(crate) transactions: Transactions<RequestPurpose>,
     pub(crate) events: VecDeque<NodeEvent>,
     pub(crate) counters: N4Counters,
-    pub(crate) last_owner: u32,
-    pub(crate) fault: Option<FaultPoint>,
-    pub(crate) is_stopping: bool,
+    pub(crate) shutdown: Shutdown,
     pub(crate) load: Load,
-    /// Of the busiest worker. Unit: per cent.
-    pub(crate) worker_saturation: u8,
-    /// Workers that take no step.
-    pub(crate) standing_workers: usize,
-    /// When the errors of a refused request may be told again.
+    /// When the errors of a refused request may be logged again.
     pub(crate) next_finding: Nanos,
     pub(crate) pool_usage: PoolUsage,
     pub(crate) drains: Drains,
-    /// When the CP functions are told to expect the last usage of all sessions, because we stop.
-    pub(crate) prepare_releases_at: Option<Nanos>,
-    /// Alternative addresses, and the address of the association that lists them.
-    pub(crate) aliases: BTreeMap<IpAddr, IpAddr>,
-    pub(crate) fault_kinds: FaultKinds,
-    pub(crate) turn_faults: TurnFaults,
+    pub(crate) faults: Faults,
     pub(crate) backlog: Backlog,
-    /// Of associations that ended: what is left to be forgotten, a part in each turn.
-    pub(crate) old_caches: Vec<ResponseCache>,
-    admission: Admission,
     pub(crate) transmits: VecDeque<Transmit>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) ntp_clock: NtpClock,
@@ -166,30 +128,19 @@ impl Node {
         Self {
             sessions: Sessions::new(config.store.clone(), own_set_key(&config)),
             answers: Answers::default(),
-            peers: BTreeMap::new(),
+            peers: Peers::new(Setups::new(&config.connect, config.t1), admission),
             paths: Paths::new(config.paths, config.store.seed),
             path_qos: PathQos::default(),
-            contested_setups: Vec::new(),
-            setups: Setups::new(&config.connect, config.t1),
             transactions: Transactions::new(config.seed),
             events: VecDeque::new(),
             counters: N4Counters::default(),
-            last_owner: 0,
-            fault: None,
-            is_stopping: false,
+            shutdown: Shutdown::default(),
             load: Load::default(),
-            worker_saturation: 0,
-            standing_workers: 0,
             next_finding: Nanos(0),
             pool_usage: PoolUsage::default(),
             drains: Drains::new(),
-            prepare_releases_at: None,
-            aliases: BTreeMap::new(),
-            fault_kinds: FaultKinds::new(),
-            turn_faults: TurnFaults::default(),
+            faults: Faults::default(),
             backlog: Backlog::new(),
-            old_caches: Vec::new(),
-            admission,
             transmits: VecDeque::new(),
             scratch: vec![0; OWN_MESSAGE_BYTES_MAX],
             ntp_clock: NtpClock::from_seconds(config.recovery_time_stamp),
@@ -203,7 +154,7 @@ impl Node {
     pub fn handle_datagram(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
         let from = canonical(from);
         self.counters.scalars.datagrams_received += 1;
-        if !self.admission.is_allowed(from.ip()) {
+        if !self.peers.admission.is_allowed(from.ip()) {
             self.counters.scalars.discarded_peer_not_allowed += 1;
             return;
         }
@@ -217,7 +168,7 @@ impl Node {
                     self.counters.count_received(header.message_type);
                     let is_heartbeat = header.message_type == MessageType::HEARTBEAT_REQUEST;
                     let is_first = is_heartbeat && !core::mem::replace(&mut has_heartbeat, true);
-                    if is_first && self.is_known(from.ip())
+                    if is_first && self.peers.is_known(from.ip())
                         || self.admit(now, from, header.message_type)
                     {
                         self.handle_contained(&ReceivedMessage { now, from, header, body });
@@ -287,7 +238,7 @@ impl Node {
     /// Drops the answers that wait for a condition: a retransmission runs the request again.
     fn abandon_answers(&mut self, condition: Condition) {
         for EncodedResponse { peer, key, .. } in self.answers.drop_awaiting(condition) {
-            if let Some(peer) = self.peers.get_mut(&peer) {
+            if let Some(peer) = self.peers.get_mut(peer) {
                 peer.cache.abandon(&key);
             }
         }
@@ -353,12 +304,10 @@ impl Node {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let lifetime = self.config.retransmission().span();
-        let idle = self.peers.values().filter(|peer| peer.association.is_none());
-        let forget = idle.filter_map(|peer| Some(peer.cache.newest()? + lifetime)).min();
         [
             self.transactions.poll_timeout(),
-            self.setups.poll_timeout().filter(|_| !self.is_stopping),
-            self.next_heartbeat(),
+            self.peers.setups.poll_timeout().filter(|_| !self.shutdown.is_stopping),
+            self.peers.next_heartbeat(),
             self.sessions.states.next_delayed_notice(),
             self.sessions.states.has_more_reports().then_some(Nanos(0)),
             self.next_path_deadline(),
@@ -367,8 +316,8 @@ impl Node {
             self.next_pool_usage(),
             self.sessions.store().usage_timeout(),
             self.next_drain_deadline(),
-            self.prepare_releases_at,
-            forget,
+            self.shutdown.prepare_releases_at,
+            self.peers.next_idle(lifetime),
             (self.has_job_to_do() || self.has_drain_to_do()).then_some(Nanos(0)),
         ]
         .into_iter()
@@ -402,13 +351,13 @@ impl Node {
         }
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> &N4Counters {
         &self.counters
     }
 
-    /// What the node was made for.
+    /// The configuration.
     #[must_use]
     pub fn config(&self) -> &NodeConfig {
         &self.config
@@ -423,14 +372,7 @@ impl Node {
     /// Answered requests that are remembered for retransmissions, over all peers.
     #[must_use]
     pub fn response_cache_len(&self) -> usize {
-        self.peers.values().map(|peer| peer.cache.len()).sum()
-    }
-
-    /// True for an address of an association, and for a configured one. The first heartbeat in each
-    /// datagram of such an address is answered, so that no flood in its name costs it its
-    /// association: what the socket delivers is the bound.
-    fn is_known(&self, address: IpAddr) -> bool {
-        self.association_for(address).is_some() || self.admission.is_configured(address)
+        self.peers.cached_len()
     }
 
     /// Takes a token for a message; responses need none, because they answer us.
@@ -438,10 +380,8 @@ impl Node {
         if message_type.info().is_some_and(|info| !info.is_request) {
             return true;
         }
-        let peer = self.peers.get_mut(&from.ip()).filter(|peer| peer.association.is_some());
-        let own = peer.map(|peer| &mut peer.buckets);
         let is_heartbeat = message_type == MessageType::HEARTBEAT_REQUEST;
-        let admitted = self.admission.admit(now, from.ip(), own, is_heartbeat);
+        let admitted = self.peers.admit(now, from.ip(), is_heartbeat);
         self.counters.scalars.discarded_over_rate += u64::from(!admitted);
         admitted
     }
@@ -509,10 +449,10 @@ impl Node {
         procedure: fn(&mut Self, &ReceivedMessage<'_>),
     ) {
         let lifetime = self.config.retransmission().span();
-        if self.aliases.contains_key(&request.peer()) {
-            self.peers.entry(request.peer()).or_default();
+        if self.peers.is_alias(request.peer()) {
+            self.peers.entry(request.peer());
         }
-        let Some(peer) = self.peers.get_mut(&request.peer()) else {
+        let Some(peer) = self.peers.get_mut(request.peer()) else {
             return procedure(self, request);
         };
         peer.cache.expire(request.now, lifetime);
@@ -551,7 +491,7 @@ impl Node {
             return self.deliver(request.now, response);
         }
         self.answers.hold(response, open);
-        if let Some(peer) = self.peers.get_mut(&peer) {
+        if let Some(peer) = self.peers.get_mut(peer) {
             peer.cache.begin(key);
         }
     }
@@ -567,7 +507,7 @@ impl Node {
     pub(crate) fn forget_answer(&mut self, request: &ReceivedMessage<'_>) {
         let (peer, key) = (request.peer(), request.key());
         self.answers.drop_all(|response| response.peer == peer && response.key == key);
-        if let Some(peer) = self.peers.get_mut(&peer) {
+        if let Some(peer) = self.peers.get_mut(peer) {
             peer.cache.abandon(&key);
         }
     }
@@ -575,7 +515,7 @@ impl Node {
     /// Sends an answer and remembers it for retransmissions, if the peer has a record.
     pub(crate) fn deliver(&mut self, now: Nanos, answer: EncodedResponse) {
         let EncodedResponse { peer, to, key, message_type, bytes } = answer;
-        if let Some(peer) = self.peers.get_mut(&peer) {
+        if let Some(peer) = self.peers.get_mut(peer) {
             self.counters.scalars.response_cache_evicted +=
                 peer.cache.answer(now, key, bytes.clone());
         }
@@ -602,7 +542,7 @@ impl Node {
         purpose: RequestPurpose,
         timers: Retransmission,
     ) {
-        self.send_own(now, (to, None), body, purpose, timers);
+        self.send_own(now, RequestAddress { to, seid: None }, body, purpose, timers);
     }
 
     /// Sends a session related request; `seid` is the receiver's. Returns its sequence number,
@@ -615,17 +555,19 @@ impl Node {
         body: &M,
         purpose: RequestPurpose,
     ) -> Option<u32> {
-        self.send_own(now, (to, Some(seid)), body, purpose, self.config.retransmission())
+        let address = RequestAddress { to, seid: Some(seid) };
+        self.send_own(now, address, body, purpose, self.config.retransmission())
     }
 
     fn send_own<'m, M: MessageBody<'m>>(
         &mut self,
         now: Nanos,
-        (to, seid): (SocketAddr, Option<Seid>),
+        address: RequestAddress,
         body: &M,
         purpose: RequestPurpose,
         timers: Retransmission,
     ) -> Option<u32> {
+        let RequestAddress { to, seid } = address;
         let sequence = self.transactions.reserve_sequence();
         let bytes = self.encode(seid, sequence, body)?;
         self.transactions.insert(now, sequence, to, bytes.clone(), purpose, timers);

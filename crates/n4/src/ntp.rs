@@ -1,7 +1,7 @@
 //! The relation between the node's monotonic clock and the time of day.
 //!
-//! PFCP tells moments in seconds since 1900-01-01 (NTP), in 32 bits that wrap in 2036; a moment is
-//! read as the nearest one. Spec: TS 29.244 §8.2.15; RFC 5905 §6.
+//! PFCP encodes time in seconds since 1900-01-01 (NTP), in 32 bits that wrap in 2036. A value is read
+//! as the nearest such time. Spec: TS 29.244 §8.2.15; RFC 5905 §6.
 
 use adit_types::Nanos;
 
@@ -55,24 +55,38 @@ impl NtpClock {
     }
 }
 
+/// True when `seen` is a later time than `known`; NTP seconds wrap around in 2036.
+pub(crate) fn is_newer(seen: u32, known: u32) -> bool {
+    let ahead = seen.wrapping_sub(known);
+    ahead != 0 && ahead < 1 << 31
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn moment_of_a_time_of_day_is_the_nearest_ahead_and_never_before_now() {
-        let wall = NtpClock::from_nanos(10 * SECOND + 1);
+        let ntp_clock = NtpClock::from_nanos(10 * SECOND + 1);
         let now = Nanos(5 * SECOND);
-        assert_eq!(wall.seconds(now), 15);
-        assert_eq!(wall.instant(now, 17), Nanos(7 * SECOND - 1));
-        assert_eq!(wall.seconds(wall.instant(now, 17)), 17);
-        assert_eq!(wall.instant(now, 15), now);
-        assert_eq!(wall.instant(now, 3), now);
-        let stamp = wall.time_stamp(Nanos(SECOND / 2));
+        assert_eq!(ntp_clock.seconds(now), 15);
+        assert_eq!(ntp_clock.instant(now, 17), Nanos(7 * SECOND - 1));
+        assert_eq!(ntp_clock.seconds(ntp_clock.instant(now, 17)), 17);
+        assert_eq!(ntp_clock.instant(now, 15), now);
+        assert_eq!(ntp_clock.instant(now, 3), now);
+        let stamp = ntp_clock.time_stamp(Nanos(SECOND / 2));
         assert_eq!(stamp >> 28, 10 << 4 | 8, "half a second");
-        assert_eq!(wall.instant_of_time_stamp(Nanos(0), stamp), Nanos(SECOND - 1));
-        assert_eq!(wall.instant_of_time_stamp(now, 17 << 32), Nanos(7 * SECOND - 1));
+        assert_eq!(ntp_clock.instant_of_time_stamp(Nanos(0), stamp), Nanos(SECOND - 1));
+        assert_eq!(ntp_clock.instant_of_time_stamp(now, 17 << 32), Nanos(7 * SECOND - 1));
         let late = NtpClock::from_seconds(u32::MAX);
         assert_eq!(late.instant(Nanos(0), 1), Nanos(2 * SECOND), "over the end of the era");
+    }
+
+    #[test]
+    fn later_time_stamp_is_newer_across_the_wrap() {
+        assert!(is_newer(2, 1));
+        assert!(!is_newer(1, 1));
+        assert!(!is_newer(1, 2));
+        assert!(is_newer(5, u32::MAX));
     }
 }

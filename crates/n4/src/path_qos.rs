@@ -2,8 +2,8 @@
 //!
 //! Each path and traffic class of interest gets an Echo Request a second; half of the round trip
 //! is the packet delay. Every CP function has a window of its own over the delays of a path: it
-//! ends with a periodic report, and with a report of a crossed threshold where there is no period.
-//! Paths whose requests stay unanswered have no delay to tell; `path` tells of those.
+//! ends with a periodic report, and with a report of a crossed threshold if there is no period.
+//! Paths whose requests stay unanswered have no delay; `path` reports those.
 //! Spec: TS 29.244 §5.24.5, §7.4.4.1.3, §7.4.5.1.5; TS 23.501 §5.33.3.3.
 
 use core::net::IpAddr;
@@ -20,8 +20,6 @@ use adit_types::limits::{
 };
 use adit_types::{InterfaceSet, Nanos};
 
-use crate::association::as_count;
-use crate::node::Node;
 use crate::refusal::Rejected;
 
 /// Time between two measurements of one path: the shortest period of reports has one.
@@ -33,7 +31,7 @@ const PROBE_PHASES: u64 = 64;
 /// Measurements of a window that no period ends.
 const WINDOW_SAMPLES: u64 = 10;
 
-/// This bit of a sequence number tells that the Echo Request measures; those of `path` lack it.
+/// This bit of a sequence number marks Echo Requests that measure; those of `path` lack it.
 pub(crate) const MEASURES: u16 = 0x8000;
 
 /// What is measured: a GTP-U peer, and the ToS or Traffic Class of the Echo Request.
@@ -177,7 +175,7 @@ impl DelayWindow {
     }
 }
 
-/// One control of a CP function, and what it gathered.
+/// One control of a CP function, and its measurements.
 #[derive(Debug)]
 struct PathMonitor {
     control: PathQosControl,
@@ -208,7 +206,7 @@ impl PathMonitor {
         keys
     }
 
-    /// Takes a measurement, and what it makes worth a report.
+    /// Takes a measurement. Returns a report if one is due.
     fn measured(&mut self, now: Nanos, key: PathClassKey, delay: Nanos) -> Option<PathDelays> {
         let control = &self.control;
         let window = self.windows.get_mut(&key)?;
@@ -268,7 +266,7 @@ impl PathMonitor {
     }
 }
 
-/// What a CP function is told of one path.
+/// The report of one path to a CP function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PathDelays {
     pub peer: IpAddr,
@@ -281,7 +279,7 @@ pub(crate) struct PathDelays {
     pub delays: Vec<(Option<TransportLevelMarking>, PacketDelays<Nanos>)>,
 }
 
-/// An Echo Request that measures, and what is known of it.
+/// An Echo Request that measures.
 #[derive(Debug, Clone, Copy)]
 struct DelayProbe {
     /// How many windows its measurements are for; never zero.
@@ -300,14 +298,14 @@ pub(crate) struct PathQos {
     deadlines: BTreeSet<(Nanos, PathClassKey)>,
     commands: VecDeque<WorkerCommand>,
     last_sequence: u16,
-    /// Peers that CP functions named, and have yet to be looked at for them.
+    /// Peers that CP functions named and that are not processed yet.
     named_peers: VecDeque<(OwnerId, IpAddr)>,
     scan: PeerScan,
     /// A path was left out for want of room since the last scan began.
     has_left_out: bool,
 }
 
-/// The scan of all peers for new path controls; each turn looks at a bounded number.
+/// The scan of all peers for new path controls; a bounded number in each turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum PeerScan {
     #[default]
@@ -317,7 +315,7 @@ enum PeerScan {
 }
 
 impl PathQos {
-    /// Replaces what a CP function asked for.
+    /// Replaces the controls of a CP function.
     pub fn set(&mut self, now: Nanos, owner: OwnerId, controls: Vec<PathQosControl>) {
         self.forget(owner);
         if controls.is_empty() {
@@ -338,7 +336,7 @@ impl PathQos {
         }
     }
 
-    /// How many peers may be looked at in one turn.
+    /// How many peers may be processed in one turn.
     pub fn peers_per_turn(&self) -> usize {
         let watches: usize = self.monitors.values().map(Vec::len).sum();
         (PEER_VISITS_PER_TURN_MAX / (1 + watches)).max(1)
@@ -351,12 +349,12 @@ impl PathQos {
         };
     }
 
-    /// The next peer that a CP function named and that is to be looked at.
+    /// The next named peer to process.
     pub fn take_named_peer(&mut self) -> Option<(OwnerId, IpAddr)> {
         self.named_peers.pop_front()
     }
 
-    /// Behind which peer the next ones are to be looked at; `None` when there is nothing to do.
+    /// The peer behind which the scan continues; `None` if no scan runs.
     pub fn scan_position(&mut self) -> Option<Option<IpAddr>> {
         match self.scan {
             PeerScan::Behind { .. } if self.monitors.is_empty() => self.scan = PeerScan::Done,
@@ -369,7 +367,7 @@ impl PathQos {
         None
     }
 
-    /// Peers up to `last` were looked at; all of them with `None`.
+    /// Peers up to `last` were scanned; all of them with `None`.
     pub const fn scanned(&mut self, last: Option<IpAddr>) {
         self.scan = match (self.scan, last) {
             (PeerScan::Behind { again, .. }, Some(_)) => PeerScan::Behind { peer: last, again },
@@ -380,7 +378,7 @@ impl PathQos {
         };
     }
 
-    /// Takes in which sides a GTP-U peer is on. Returns how many paths found no room.
+    /// Updates the sides that a GTP-U peer is on. Returns how many paths found no room.
     pub fn set_peer(&mut self, now: Nanos, peer: IpAddr, sides: PeerSides) -> usize {
         let owners: Vec<OwnerId> = self.monitors.keys().copied().collect();
         let left_out = owners.into_iter().map(|owner| self.set_peer_of(now, owner, peer, sides));
@@ -431,7 +429,7 @@ impl PathQos {
         left_out
     }
 
-    /// One window less is over this path.
+    /// A window over this path ended.
     fn release(&mut self, key: PathClassKey) {
         let Some(probe) = self.probes.get_mut(&key) else { return };
         probe.windows -= 1;
@@ -444,7 +442,7 @@ impl PathQos {
         }
     }
 
-    /// Asks the paths whose turn it is, a bounded number of them.
+    /// Sends the Echo Requests that are due, a bounded number of them.
     pub fn send_due_probes(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some(&(_, key)) = self.deadlines.first().filter(|(due, _)| *due <= now) else {
@@ -479,8 +477,8 @@ impl PathQos {
         self.complete(peer, sequence, |probe| probe.sent = Some(at))
     }
 
-    /// A worker took an Echo Response at `at`. It may be known before its request: two workers
-    /// tell of them.
+    /// A worker received an Echo Response at `at`. Its event may arrive before that of the request,
+    /// because two workers send them.
     pub fn answered(
         &mut self,
         peer: IpAddr,
@@ -534,37 +532,6 @@ impl PathQos {
         let asked = self.deadlines.first().map(|(due, _)| *due);
         let reports = self.monitors.values().flatten().map(|watch| watch.next_report);
         asked.into_iter().chain(reports.filter(|&at| at != Nanos::NEVER)).min()
-    }
-}
-
-impl Node {
-    /// Does what is due for measurements of paths.
-    pub(crate) fn measure_paths(&mut self, now: Nanos) {
-        self.scan_peers(now);
-        self.path_qos.send_due_probes(now);
-        let reports = self.path_qos.due_reports(now);
-        if !reports.is_empty() {
-            self.report_path_delays(now, reports);
-        }
-    }
-
-    /// Looks at the next peers for what CP functions asked for newly.
-    fn scan_peers(&mut self, now: Nanos) {
-        let most = self.path_qos.peers_per_turn();
-        for _ in 0..most {
-            let Some((owner, peer)) = self.path_qos.take_named_peer() else { break };
-            let sides = self.sessions.store().peer_sides(peer);
-            let left_out = self.path_qos.set_peer_of(now, owner, peer, sides);
-            self.counters.scalars.paths_not_measured += as_count(left_out);
-        }
-        let Some(behind) = self.path_qos.scan_position() else { return };
-        let peers: Vec<_> = self.sessions.store().peers_after(behind).take(most).collect();
-        for &(peer, sides) in &peers {
-            let left_out = self.path_qos.set_peer(now, peer, sides);
-            self.counters.scalars.paths_not_measured += as_count(left_out);
-        }
-        let is_last = peers.len() < most;
-        self.path_qos.scanned(peers.last().filter(|_| !is_last).map(|(peer, _)| *peer));
     }
 }
 

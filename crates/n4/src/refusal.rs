@@ -1,4 +1,4 @@
-//! Why a request is refused, in the words of the protocol.
+//! The protocol's reason for a refusal.
 //!
 //! The one place where a session [`Refusal`] becomes a Cause, an Offending IE and a Failed Rule
 //! ID. Spec: TS 29.244 §8.2.1, §8.2.22, §8.2.80.
@@ -8,7 +8,7 @@ use adit_pfcp::{Cause, DecodeError, IeType};
 use adit_session::{Refusal, RuleId, UsageTriggers};
 use adit_types::IpPrefix;
 
-/// What a response says about a refused request.
+/// The refusal of a request, as its response carries it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rejected {
     pub cause: Cause,
@@ -25,7 +25,7 @@ impl Rejected {
         Self { cause, offending_ie: Some(ie), failed_rule: None }
     }
 
-    /// Cause 76: the IE demands something that we do not do.
+    /// Cause 76: the IE demands an unsupported function.
     pub const fn unsupported(ie: IeType) -> Self {
         Self::with_ie(Cause::ServiceNotSupported, ie)
     }
@@ -73,7 +73,7 @@ const fn rule_id_ie(rule: RuleId) -> IeType {
     }
 }
 
-/// What a reporting trigger depends on.
+/// The IE that a reporting trigger depends on.
 fn trigger_ie(trigger: UsageTriggers) -> IeType {
     let ies = [
         (UsageTriggers::PERIODIC, IeType::MEASUREMENT_PERIOD),

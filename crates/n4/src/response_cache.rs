@@ -26,7 +26,7 @@ pub(crate) struct RequestKey {
     pub digest: u64,
 }
 
-/// What is known of a request.
+/// Whether a request was seen before.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RequestStatus<'a> {
     /// Never seen, or long ago.
@@ -54,7 +54,7 @@ pub(crate) struct ResponseCache {
 }
 
 impl ResponseCache {
-    /// What is known of `key`; answers older than `lifetime` are not.
+    /// The status of `key`; answers older than `lifetime` count as unknown.
     pub fn find(&self, now: Nanos, lifetime: Nanos, key: &RequestKey) -> RequestStatus<'_> {
         match self.entries.get(key) {
             Some(ResponseCacheEntry::InProgress) => RequestStatus::InProgress,

@@ -239,7 +239,7 @@ impl Sessions {
         self.commit_stored(up_seid, None);
     }
 
-    /// The next session that has yet to meet the disposition `number` of its association.
+    /// The next session to which the disposition `number` of its association is not applied.
     pub fn next_transition(&mut self, owner: OwnerId, number: u64) -> Option<Seid> {
         self.transitions.next(owner, number, &self.store)
     }

@@ -4,14 +4,19 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use adit_pfcp::PFCP_PORT;
+use adit_pfcp::{Header, PFCP_PORT};
+use adit_session::OwnerId;
 use adit_types::Nanos;
 
-use crate::node::canonical;
 use crate::transaction::RequestPurpose;
 
 /// The longest pause between two attempts.
 const PAUSE_MAX: Nanos = Nanos::from_secs(60);
+
+/// An address by which a peer is known: IPv4 even if a dual-stack socket mapped it.
+pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SetupProgress {
@@ -19,7 +24,7 @@ enum SetupProgress {
     Waiting(Nanos),
     /// A request is in flight.
     Requested,
-    /// The peer has an association, whoever asked for it.
+    /// The peer has an association, whoever requested it.
     Connected,
 }
 
@@ -114,6 +119,16 @@ impl Setups {
     fn at(&mut self, address: IpAddr) -> impl Iterator<Item = &mut ConfiguredSetup> {
         self.setups.iter_mut().filter(move |setup| setup.to.ip() == address)
     }
+}
+
+/// An Association Setup Request that waits until it is known whether the holder of its Node ID is
+/// alive.
+#[derive(Debug)]
+pub(crate) struct ContestedSetup {
+    pub holder: OwnerId,
+    pub from: SocketAddr,
+    pub header: Header,
+    pub body: Vec<u8>,
 }
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ use adit_pfcp::{IeType, MessageType};
 pub enum Acts {
     /// Wholly.
     Yes,
-    /// Understood, with an effect in part or a precise refusal; the text tells what is missing.
+    /// Understood, with a partial effect or a precise refusal; the text names what is missing.
     Partly(&'static str),
-    /// Not at all: the text names the function that this release leaves out, and is empty where it
-    /// is only not done yet.
+    /// Not at all: the text names the function that this release leaves out, and is empty if it is
+    /// only not implemented yet.
     No(&'static str),
 }
 
@@ -271,7 +271,7 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::PFCPASREQ_FLAGS, Acts::Partly("UUPSI is not sent: no IPUPS here; received: taken")),
 ];
 
-/// IEs of reports that a UP function sends when it has something to tell.
+/// IEs of reports that a UP function sends on its own.
 const NOT_TOLD: &[(IeType, &str)] = &[
     (IeType::APPLICATION_INSTANCE_ID, "not sent: applications are told apart by name alone"),
     (IeType::FLOW_INFORMATION, "not sent: applications are told apart by name alone"),

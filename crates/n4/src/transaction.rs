@@ -11,7 +11,7 @@ use adit_pfcp::SEQUENCE_MAX;
 use adit_session::OwnerId;
 use adit_types::{Nanos, Seid};
 
-/// What an own request is for.
+/// The purpose of an own request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestPurpose {
     /// Is the peer of this association alive?
@@ -34,17 +34,17 @@ pub(crate) enum RequestPurpose {
         /// The association.
         owner: OwnerId,
     },
-    /// The end of our set of sessions, told to this association.
+    /// The end of our set of sessions, reported to this association.
     SessionSetDeletion {
         /// The association.
         owner: OwnerId,
     },
-    /// What this association is told about user plane paths.
+    /// A report about user plane paths to this association.
     NodeReport {
         /// The association.
         owner: OwnerId,
     },
-    /// What a session reports.
+    /// A report of a session.
     SessionReport {
         /// Our identifier of the session.
         up_seid: Seid,
@@ -96,7 +96,7 @@ pub(crate) struct OwnRequest<P> {
     due: Nanos,
 }
 
-/// What became due.
+/// A request that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DueRequest<P> {
     /// Send these bytes again.
@@ -105,7 +105,7 @@ pub(crate) enum DueRequest<P> {
         to: SocketAddr,
         /// The request as sent before.
         bytes: Vec<u8>,
-        /// What it is for.
+        /// Its purpose.
         purpose: P,
     },
     /// No response after N1 retransmissions.

@@ -43,7 +43,7 @@ fn scene(qer: CreateQer<'static>) -> Scene {
 }
 
 impl Scene {
-    /// A worker lets packets of uplink pass, as many as may; tells how many.
+    /// A worker lets packets of uplink pass, as many as may; returns how many.
     fn pass(&self, pkts: usize) -> usize {
         let qers = &self.rules.as_ref().unwrap().qers;
         let rate =

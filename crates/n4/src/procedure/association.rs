@@ -16,21 +16,20 @@ use adit_types::Nanos;
 use adit_types::limits::PATH_CONTROLS_MAX;
 
 use crate::answers::Condition;
-use crate::association::{
-    AcceptedAssociation, AssociationParameters, AssociationRefusal, DownReason, NodeEvent,
-    NodeIdentity, SetupFailure,
-};
+use crate::association::{AssociationParameters, NodeIdentity};
 use crate::backlog::JobWaiter;
+use crate::event::{DownReason, NodeEvent, SetupFailure};
 use crate::features::up_function_features;
 use crate::node::{Node, ReceivedMessage};
 use crate::path_qos::PathQosControl;
+use crate::procedure::association_life::{AcceptedAssociation, AssociationRefusal};
 use crate::refusal::Rejected;
 use crate::smf_set::SmfSet;
 use crate::transaction::RequestPurpose;
 use crate::ue_pools::PoolAnnouncement;
 
 impl Node {
-    /// Sets up an association that a CP function asks for. One that exists with this address ends
+    /// Sets up an association that a CP function requests. One that exists with this address ends
     /// first, with its sessions, whether the peer restarted or not: we keep no sessions over it.
     /// Spec: TS 29.244 §6.2.6.2.2.
     pub(crate) fn handle_association_setup(&mut self, request: &ReceivedMessage<'_>) {
@@ -39,7 +38,7 @@ impl Node {
         }
     }
 
-    /// The same for a setup whose Node ID is free, or has a holder that lives.
+    /// The same for a setup whose Node ID is free, or has a holder that is alive.
     pub(crate) fn decide_association_setup(&mut self, request: &ReceivedMessage<'_>) {
         match self.accept_association(request) {
             Ok(up) => self.respond_to_accepted_setup(request, up),
@@ -79,7 +78,7 @@ impl Node {
     }
 
     fn set_nf_instance(&mut self, address: IpAddr, id: Option<NfInstanceId>) {
-        if let Some(peer) = self.peers.get_mut(&address) {
+        if let Some(peer) = self.peers.get_mut(address) {
             peer.nf_instance_id = id.map(|id| id.0);
         }
     }
@@ -210,7 +209,7 @@ impl Node {
     }
 
     fn retry_setup(&mut self, now: Nanos, position: usize, failure: SetupFailure) {
-        if let Some((to, retry_after)) = self.setups.failed(now, position) {
+        if let Some((to, retry_after)) = self.peers.setups.failed(now, position) {
             self.events.push_back(NodeEvent::SetupFailed { to, failure, retry_after });
         }
     }
@@ -242,7 +241,7 @@ impl Node {
         request: &ReceivedMessage<'_>,
     ) -> Result<Option<OwnerId>, Rejected> {
         let none = Rejected::new(Cause::NoEstablishedAssociation);
-        let known = self.association_for(request.peer()).ok_or(none)?;
+        let known = self.peers.association_for(request.peer()).ok_or(none)?;
         let (address, owner) = (known.address, known.owner);
         let message = AssociationUpdateRequest::decode_body(request.body)?;
         if NodeIdentity::from_ie(&message.node_id) != known.node_id {
@@ -254,7 +253,7 @@ impl Node {
         let told = SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses);
         let known = self.association(address).and_then(|known| known.smf_set.id.clone());
         let told = self.authorized_smf_set(address, SmfSet { id: told.id.or(known), ..told });
-        let Some(association) = self.association_mut(address) else { return Err(none) };
+        let Some(association) = self.peers.association_mut(address) else { return Err(none) };
         if let Some(features) = message.cp_function_features {
             association.cp_function_features = u64::from(features.bits());
         }
@@ -266,7 +265,7 @@ impl Node {
         }
         let flags = message.pfcp_au_req_flags.unwrap_or_default();
         let owner = association.owner;
-        self.refresh_aliases();
+        self.peers.refresh_aliases();
         Ok(flags.contains(PfcpAuReqFlags::PARPS).then_some(owner))
     }
 
@@ -324,8 +323,8 @@ impl Node {
     }
 }
 
-/// Which delays of GTP-U paths a CP function asks for: `None` when it says nothing, nothing at all
-/// when it sends the IE with length zero.
+/// The path delays that a CP function requests: `None` without the IE, empty with an IE of length
+/// zero.
 ///
 /// # Errors
 /// As [`PathQosControl::from_ie`]; Cause 75 for more than [`PATH_CONTROLS_MAX`].

@@ -1,8 +1,8 @@
 //! The DL Buffering Duration: how long downlink data is buffered before it is discarded.
 //!
 //! A CP function gives it with a BAR in its response to a report of downlink data: it cannot page
-//! the UE now. When it is over, what is buffered goes, and the next packet is reported again. A
-//! change of what the FARs do ends it. Spec: TS 29.244 §7.5.9.2, §8.2.29.
+//! the UE now. At its end the buffered packets are discarded, and the next packet is reported again.
+//! A change of the FARs' actions cancels it. Spec: TS 29.244 §7.5.9.2, §8.2.29.
 
 use adit_pfcp::ie::DlBufferingDuration;
 use adit_rules::ApplyAction;
@@ -13,7 +13,7 @@ use adit_types::{BarId, FarId, Nanos, Seid};
 use crate::node::Node;
 
 impl Node {
-    /// Starts the duration that a response gave, or ends the one before if it has no end.
+    /// Starts the duration in a response; an infinite one cancels the previous one.
     pub(crate) fn limit_buffering(
         &mut self,
         now: Nanos,
@@ -33,7 +33,7 @@ impl Node {
         }
     }
 
-    /// Discards what sessions buffered for as long as they should.
+    /// Discards the packets of sessions whose buffering duration is over.
     pub(crate) fn end_due_buffering(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some((up_seid, bar)) = self.sessions.states.take_buffering_end(now) else { return };

@@ -1,5 +1,5 @@
-//! What responses to reports say about the control of a session: another SMF of the set is to have
-//! the report, or gave another CP F-SEID. Spec: TS 29.244 §5.22, §7.5.9.1.
+//! Changes of control in responses to reports: redirection to another SMF of the set, and another CP
+//! F-SEID. Spec: TS 29.244 §5.22, §7.5.9.1.
 
 use core::net::IpAddr;
 
@@ -24,8 +24,8 @@ impl Node {
         let address = if self.config.address.is_ipv4() { v4 } else { v6 };
         let owner = self.sessions.store().session(up_seid).map(adit_session::Session::owner);
         let (Some(address), Some(owner)) = (address, owner) else { return false };
-        let follows =
-            self.controls(address, owner) && self.sessions.states.redirect_report(up_seid, address);
+        let follows = self.peers.controls(address, owner)
+            && self.sessions.states.redirect_report(up_seid, address);
         self.counters.scalars.reports_redirected += u64::from(follows);
         follows
     }
@@ -45,8 +45,10 @@ impl Node {
             return;
         }
         let before = session.owner();
-        let owner = self.association_for(response.peer()).map(|association| association.owner);
-        let owner = owner.filter(|&owner| self.shares_control(owner, before)).unwrap_or(before);
+        let owner =
+            self.peers.association_for(response.peer()).map(|association| association.owner);
+        let owner =
+            owner.filter(|&owner| self.peers.shares_control(owner, before)).unwrap_or(before);
         let cp = CpFSeid { seid: given.seid, v4: given.v4, v6: given.v6 };
         self.sessions.set_control(up_seid, owner, cp);
         self.sessions.states.forget_former_cp(up_seid);

@@ -1,4 +1,4 @@
-//! IEs that demand something that this UP function does not do.
+//! IEs that demand a function that this UP function lacks.
 //!
 //! Optional IEs may be ignored only while nothing is lost by it; these are refused instead, in
 //! messages and at any depth of their rules. Unknown IEs are ignored. Spec: TS 29.244 §7.6.9.
@@ -11,7 +11,7 @@ use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 use crate::refusal::Rejected;
 use crate::support::unannounced;
 
-/// Groups whose members are looked at.
+/// Groups whose members are checked.
 const GROUPS: &[IeType] = &[
     IeType::CREATE_PDR,
     IeType::UPDATE_PDR,
@@ -61,7 +61,7 @@ pub(crate) const DEMANDS: &[IeType] = &[
     IeType::ETHERNET_CONTEXT_INFORMATION,
 ];
 
-/// Refuses a body that demands what we do not do.
+/// Refuses a body that demands an unsupported function.
 ///
 /// # Errors
 /// Cause 76 with the first such IE, and the rule that contains it.

@@ -1,51 +1,25 @@
 //! The usage of all sessions, reported before their association is released.
 //!
 //! Sessions end one after another, a bounded number at a time, and each reports its last usage. When
-//! all is acknowledged, or given up, the CP function is told so, or its release request is carried
+//! all is acknowledged, or given up, the CP function is notified, or its release request is carried
 //! out. Only for CP functions with EPFAR. Spec: TS 29.244 §5.18, §6.2.7, §6.2.8.
 
-use core::net::SocketAddr;
-use std::collections::BTreeMap;
-
-use adit_pfcp::Header;
 use adit_pfcp::ie::{AssociationReleaseRequest, CpFunctionFeatures, PfcpAuReqFlags};
 use adit_pfcp::message::AssociationUpdateRequest;
 use adit_session::OwnerId;
 use adit_types::limits::DRAIN_SESSIONS_MAX;
 use adit_types::{Nanos, SessionIndex};
 
-use crate::association::as_count;
+use crate::counters::as_count;
+use crate::drain::{Drain, WaitingRelease};
 use crate::node::{Node, ReceivedMessage};
 use crate::transaction::RequestPurpose;
-
-/// A release request whose sessions have yet to report.
-#[derive(Debug)]
-struct WaitingRelease {
-    from: SocketAddr,
-    header: Header,
-    body: Vec<u8>,
-    /// When the association goes, whatever is reported by then.
-    until: Nanos,
-}
-
-/// An association whose sessions end.
-#[derive(Debug)]
-pub(crate) struct Drain {
-    /// Sessions below this index have ended.
-    next: SessionIndex,
-    release: Option<WaitingRelease>,
-    /// The CP function knows that all usage was reported.
-    is_notified: bool,
-}
-
-/// All associations whose sessions end.
-pub(crate) type Drains = BTreeMap<OwnerId, Drain>;
 
 impl Node {
     /// Ends all sessions of an association, so that they report their last usage before it is
     /// released. False when its CP function does not take such reports; nothing happens then.
     pub(crate) fn prepare_release(&mut self, now: Nanos, owner: OwnerId) -> bool {
-        let takes = self.cp_function_has(owner, CpFunctionFeatures::EPFAR);
+        let takes = self.peers.cp_function_has(owner, CpFunctionFeatures::EPFAR);
         if takes && !self.drains.contains_key(&owner) {
             let next = SessionIndex(0);
             self.drains.insert(owner, Drain { next, release: None, is_notified: false });
@@ -54,14 +28,12 @@ impl Node {
         takes
     }
 
-    /// Tells the CP functions with EPFAR that their associations are going to be released, and
+    /// Announces the release of their associations to the CP functions with EPFAR, and
     /// begins to end their sessions.
     pub(crate) fn prepare_releases(&mut self, now: Nanos) {
-        let to = |a: &crate::Association| (a.owner, SocketAddr::new(a.address, a.port));
-        let associations: Vec<(OwnerId, SocketAddr)> = self.associations().map(to).collect();
         let node_id = self.config.node_id.clone();
-        for (owner, to) in associations {
-            if self.cp_function_has(owner, CpFunctionFeatures::EPFAR)
+        for (owner, to) in self.peers.destinations() {
+            if self.peers.cp_function_has(owner, CpFunctionFeatures::EPFAR)
                 && !self.drains.contains_key(&owner)
             {
                 let mut body = AssociationUpdateRequest::new(node_id.to_ie());
@@ -91,7 +63,7 @@ impl Node {
             body: request.body.to_vec(),
             until: request.now + self.config.retransmission().span(),
         });
-        if let Some(peer) = self.peers.get_mut(&request.peer()) {
+        if let Some(peer) = self.peers.get_mut(request.peer()) {
             peer.cache.begin(request.key());
         }
         self.advance_drains(request.now);
@@ -155,10 +127,10 @@ impl Node {
         }
     }
 
-    /// Tells that the usage of all sessions was sent. Spec: TS 29.244 §8.2.77 (URSS).
+    /// Reports that the usage of all sessions was sent. Spec: TS 29.244 §8.2.77 (URSS).
     fn notify_all_usage_sent(&mut self, now: Nanos, owner: OwnerId) {
-        let association = self.associations().find(|association| association.owner == owner);
-        let to = association.map(|a| SocketAddr::new(a.address, a.port));
+        let association = self.peers.association_of(owner);
+        let to = association.map(|a| a.socket());
         let Some(to) = to else { return };
         let node_id = self.config.node_id.clone();
         let mut body = AssociationUpdateRequest::new(node_id.to_ie());

@@ -1,4 +1,4 @@
-//! IEs of UE addresses and traffic endpoints, to the words of the session store and back.
+//! IEs of UE addresses and traffic endpoints, to the types of the session store and back.
 //!
 //! Spec: TS 29.244 §7.5.2.7, §7.5.3.2, §7.5.3.5, §8.2.62.
 
@@ -19,7 +19,7 @@ use adit_session::{
 };
 use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix, PdrId};
 
-use super::rule_decode::f_teid;
+use super::decode::f_teid;
 use crate::name;
 use crate::refusal::Rejected;
 
@@ -142,7 +142,7 @@ pub(super) fn update(group: &UpdateTrafficEndpoint<'_>) -> Result<TrafficEndpoin
     spec!(group)
 }
 
-/// What was chosen, in the words of the codec; groups of a response borrow from it.
+/// The chosen identifiers as the codec's types; groups of a response borrow from it.
 #[derive(Debug, Default)]
 pub(super) struct ChosenIdentifiers {
     pdrs: Vec<(adit_types::PdrId, Vec<FTeid>, Vec<UeIpAddress>)>,

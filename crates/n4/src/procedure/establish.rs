@@ -10,8 +10,8 @@ use crate::answers::Condition;
 use crate::containment::FaultPoint;
 use crate::csid;
 use crate::node::{Node, ReceivedMessage};
+use crate::procedure::decode::RequestTime;
 use crate::procedure::endpoint_decode::ChosenIdentifiers;
-use crate::procedure::urr_decode::RequestTime;
 use crate::procedure::{demand, endpoint_decode, rule_decode, urr_decode};
 use crate::refusal::Rejected;
 use crate::session_state::SessionInformation;
@@ -32,9 +32,9 @@ impl Node {
 
     fn establish(&mut self, request: &ReceivedMessage<'_>) -> Result<NewSession, Rejected> {
         // INTEROP: the peer is known by its address; some SMFs name another of their Node IDs here.
-        let owner = self.association_for(request.peer()).map(|association| association.owner);
+        let owner = self.peers.association_for(request.peer()).map(|association| association.owner);
         let owner = owner.ok_or(Rejected::new(Cause::NoEstablishedAssociation))?;
-        if self.standing_workers > 0 {
+        if self.load.standing_workers > 0 {
             self.counters.scalars.refused_worker_stands_still += 1;
             return Err(Rejected::new(Cause::EntityInCongestion));
         }
@@ -57,7 +57,7 @@ impl Node {
         let cp = CpFSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 };
         let sets = set_keys(message.fq_csids, message.group_id)?;
         let mut change = self.change_of_establishment(request.now, &message)?;
-        // RESTI tells that we once chose the F-TEIDs and UE addresses that are given now.
+        // With RESTI, this node once chose the F-TEIDs and UE addresses that are given now.
         // Spec: TS 29.244 §8.2.136.
         change.is_restoration = flags.contains(PfcpSeReqFlags::RESTI);
         let information = SessionInformation::of_establishment(&message)?;

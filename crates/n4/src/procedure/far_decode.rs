@@ -1,4 +1,4 @@
-//! Duplicating Parameters, Redirect Information and Forwarding Policy to the words of the session
+//! Duplicating Parameters, Redirect Information and Forwarding Policy to the types of the session
 //! store. Spec: TS 29.244 §7.5.2.3, §7.5.4.3.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ use adit_rules::Redirect;
 use adit_session::{Forwarding, ForwardingUpdate, Provisioning};
 
 use crate::name;
-use crate::procedure::rule_decode::{creation, destination, marking, unusable};
+use crate::procedure::decode::{creation, destination, marking, unusable};
 use crate::refusal::Rejected;
 
 pub(super) fn duplicating(

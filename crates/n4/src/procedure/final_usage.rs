@@ -11,16 +11,16 @@ use adit_rules::DeltaId;
 use adit_session::{CpFSeid, OwnerId, UsageReport, UsageTriggers};
 use adit_types::{Nanos, Seid};
 
-use crate::association::as_count;
+use crate::counters::as_count;
 use crate::node::Node;
 use crate::session_state::{EndedSession, RemainingReports, ReportItem};
 use crate::sessions::FollowUp;
 
-/// Where a report goes.
+/// The receiver of a report.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReportDestination {
     pub to: SocketAddr,
-    /// The receiver's SEID; zero where it is told the former one's F-SEID instead.
+    /// The receiver's SEID; zero if the request carries the former one's F-SEID instead.
     pub cp_seid: Seid,
     pub owner: OwnerId,
     /// The CP F-SEID that another SMF of the set gave.
@@ -28,24 +28,17 @@ pub(crate) struct ReportDestination {
 }
 
 impl Node {
-    /// True when the CP function of an association knows this feature.
-    pub(crate) fn cp_function_has(&self, owner: OwnerId, feature: CpFunctionFeatures) -> bool {
-        let association = self.associations().find(|association| association.owner == owner);
-        let features = association.map_or(0, |association| association.cp_function_features);
-        features & u64::from(feature.bits()) != 0
-    }
-
-    /// A session that is about to go, if its CP function hears of its last usage.
+    /// A session that is about to end, if its CP function accepts its last usage.
     pub(crate) fn ended_session(&self, up_seid: Seid, by_us: bool) -> Option<EndedSession> {
         let destination = self.report_destination(up_seid)?;
         let feature = if by_us { CpFunctionFeatures::EPFAR } else { CpFunctionFeatures::ARDR };
         let owner = destination.owner;
-        self.cp_function_has(owner, feature).then_some(())?;
+        self.peers.cp_function_has(owner, feature).then_some(())?;
         let (to, cp_seid) = (destination.to, destination.cp_seid);
         Some(EndedSession { to, cp_seid, owner, by_us, is_read: false })
     }
 
-    /// Deletes a session by our own decision; its last usage is reported if the CP function takes
+    /// Deletes a session by this node's decision; its last usage is reported if the CP function takes
     /// such reports (EPFAR), and lost if not. `None` when there is no such session.
     pub(crate) fn end_locally(&mut self, up_seid: Seid) -> Option<DeltaId> {
         if let Some(ended) = self.apply_disposition(up_seid) {

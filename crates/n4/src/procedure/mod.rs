@@ -4,25 +4,41 @@
 //! the change. Spec: TS 29.244 §6.2, §6.3.
 
 mod association;
-pub(crate) mod buffering_duration;
-pub(crate) mod control_change;
+mod association_life;
+mod buffering_duration;
+mod containment;
+mod contested_setup;
+mod control_change;
+mod data_plane;
+mod decode;
 mod delete;
 pub(crate) mod demand;
-pub(crate) mod drain;
+mod drain;
 mod endpoint_decode;
 mod establish;
 mod far_decode;
-pub(crate) mod final_usage;
-pub(crate) mod load;
+mod final_usage;
+mod findings;
+mod give_up;
+mod header_error;
+mod heartbeat;
+mod jobs;
+mod load;
 mod modify;
-pub(crate) mod node_report;
-pub(crate) mod packet_rates;
+mod node_report;
+mod packet_rates;
+mod path_qos;
+mod paths;
 mod pfd;
 mod reject;
 mod release;
-pub(crate) mod report;
+mod report;
 mod rule_decode;
 mod session_set;
+mod smf_set;
+mod timers;
+mod transition;
+mod ue_pools;
 mod urr_decode;
 mod usage;
 mod withdraw_decode;
@@ -51,11 +67,11 @@ impl Node {
     ) -> Result<(Seid, Seid), RefusalWithSeid> {
         request.header.seid.and_then(|up_seid| self.apply_disposition(up_seid));
         let refused = |cause| RefusalWithSeid { seid: Seid(0), rejected: Rejected::new(cause) };
-        let association = self.association_for(request.peer());
+        let association = self.peers.association_for(request.peer());
         let association = association.ok_or(refused(Cause::NoEstablishedAssociation))?;
         let session =
             request.header.seid.and_then(|up_seid| self.sessions.store().session(up_seid));
-        let session = session.filter(|s| self.shares_control(association.owner, s.owner()));
+        let session = session.filter(|s| self.peers.shares_control(association.owner, s.owner()));
         let session = session.ok_or(refused(Cause::SessionContextNotFound))?;
         Ok((session.up_seid(), session.cp_f_seid().seid))
     }

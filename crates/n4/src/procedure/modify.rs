@@ -11,9 +11,9 @@ use adit_types::{FarId, Nanos, Seid};
 use crate::answers::Condition;
 use crate::containment::FaultPoint;
 use crate::node::{Node, ReceivedMessage};
+use crate::procedure::decode::RequestTime;
 use crate::procedure::endpoint_decode::ChosenIdentifiers;
 use crate::procedure::packet_rates::status_report;
-use crate::procedure::urr_decode::RequestTime;
 use crate::procedure::usage::{additional, event_time_stamps, usage_report};
 use crate::procedure::{
     RefusalWithSeid, demand, endpoint_decode, rule_decode, urr_decode, withdraw_decode,
@@ -76,7 +76,7 @@ impl Node {
 
     /// Another SMF of the set controls the session from now on. Spec: TS 29.244 §5.22.3.
     fn take_control(&mut self, request: &ReceivedMessage<'_>, up_seid: Seid) {
-        let owner = self.association_for(request.peer()).map(|association| association.owner);
+        let owner = self.peers.association_for(request.peer()).map(|association| association.owner);
         let session = self.sessions.store().session(up_seid);
         let (Some(owner), Some(session)) = (owner, session) else { return };
         let (before, cp) = (session.owner(), session.cp_f_seid());
@@ -204,14 +204,17 @@ impl Node {
         let information = self.control_information(request.peer());
         body.load_control_information = information.load;
         body.overload_control_information = information.overload;
-        let wall = self.ntp_clock;
-        let events: Vec<_> = reports.iter().map(|r| event_time_stamps(r, wall)).collect();
-        let reports: Vec<_> =
-            reports.iter().zip(&events).map(|(r, events)| usage_report(r, wall, events)).collect();
+        let ntp_clock = self.ntp_clock;
+        let events: Vec<_> = reports.iter().map(|r| event_time_stamps(r, ntp_clock)).collect();
+        let reports: Vec<_> = reports
+            .iter()
+            .zip(&events)
+            .map(|(r, events)| usage_report(r, ntp_clock, events))
+            .collect();
         body.usage_reports = reports.as_slice().into();
         body.additional_usage_reports = additional(&later);
         let packet_rates: Vec<_> =
-            packet_rates.iter().map(|rate| status_report(rate, request.now, wall)).collect();
+            packet_rates.iter().map(|rate| status_report(rate, request.now, ntp_clock)).collect();
         body.packet_rate_status_reports = packet_rates.as_slice().into();
         self.respond(request, Some(cp_seid), &body, change.map(Condition::Observed));
         self.report_behind_answer(request.now, up_seid, later, change);
@@ -247,7 +250,7 @@ impl Node {
     }
 }
 
-/// FARs whose action the change states anew: their first packet is told of again.
+/// FARs whose action the change sets: their next packet is reported again.
 fn activated_fars(change: &SessionChange) -> Vec<FarId> {
     let updated = change.update_fars.iter().filter(|update| update.action.is_some());
     let updated = updated.map(|update| update.id);

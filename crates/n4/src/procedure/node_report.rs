@@ -1,12 +1,11 @@
-//! Node reports: what happened to GTP-U peers and the user plane paths towards them.
+//! Node reports: events of GTP-U peers and of the user plane paths to them.
 //!
-//! Every associated CP function is told of paths that failed and recovered; of peers that restarted,
-//! if it knows such reports (RPGUR); of delays, if it asked for them. It has one request in flight;
+//! Every associated CP function gets reports of paths that failed and recovered; of peers that
+//! restarted, if it supports such reports (RPGUR); of delays, if it requested them. It has one request in flight;
 //! what happens meanwhile waits, one state per GTP-U peer, and leaves in the next request. A failure
-//! that is over before it was told is not told. Spec: TS 29.244 §6.2.5, §7.4.5.1.
+//! that is over before it was reported is not reported. Spec: TS 29.244 §6.2.5, §7.4.5.1.
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adit_pfcp::MessageBody;
 use adit_pfcp::grouped::{
@@ -20,128 +19,51 @@ use adit_pfcp::ie::{
 use adit_pfcp::message::{NodeReportRequest, NodeReportResponse};
 use adit_session::OwnerId;
 use adit_types::Nanos;
-use adit_types::limits::{NODE_REPORT_DELAYS_MAX, NODE_REPORT_PEERS_MAX, PATHS_TO_REPORT_MAX};
 
-use crate::association::as_count;
+use crate::counters::as_count;
 use crate::node::{Node, ReceivedMessage};
 use crate::path_qos::PathDelays;
+use crate::path_reports::{NodeReportBatch, ReportedPathState};
 use crate::transaction::RequestPurpose;
 
-/// State of a user plane path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReportedPathState {
-    Failed,
-    Recovered,
-}
-
-/// What one CP function has yet to be told.
-#[derive(Debug, Default)]
-pub(crate) struct PathReports {
-    waiting: BTreeMap<IpAddr, ReportedPathState>,
-    restarted: BTreeSet<IpAddr>,
-    delays: VecDeque<PathDelays>,
-    in_flight: bool,
-}
-
-/// What one request tells.
-#[derive(Debug)]
-struct NodeReportBatch {
-    paths: Vec<(IpAddr, ReportedPathState)>,
-    restarted: Vec<IpAddr>,
-    delays: Vec<PathDelays>,
-}
-
-impl PathReports {
-    /// False when there is no room.
-    fn push(&mut self, gtpu_peer: IpAddr, path: ReportedPathState) -> bool {
-        match self.waiting.get(&gtpu_peer) {
-            Some(ReportedPathState::Failed) if path == ReportedPathState::Recovered => {
-                self.waiting.remove(&gtpu_peer);
-                true
-            }
-            None if self.waiting.len() >= PATHS_TO_REPORT_MAX => false,
-            _ => {
-                self.waiting.insert(gtpu_peer, path);
-                true
-            }
-        }
-    }
-
-    fn push_restart(&mut self, gtpu_peer: IpAddr) -> bool {
-        let has_room = self.restarted.len() < PATHS_TO_REPORT_MAX;
-        if has_room {
-            self.restarted.insert(gtpu_peer);
-        }
-        has_room
-    }
-
-    fn push_delays(&mut self, delays: PathDelays) -> bool {
-        let has_room = self.delays.len() < PATHS_TO_REPORT_MAX;
-        if has_room {
-            self.delays.push_back(delays);
-        }
-        has_room
-    }
-
-    /// What the next request tells; it counts as in flight from now on.
-    fn start(&mut self) -> Option<NodeReportBatch> {
-        let is_idle =
-            self.waiting.is_empty() && self.restarted.is_empty() && self.delays.is_empty();
-        if self.in_flight || is_idle {
-            return None;
-        }
-        self.in_flight = true;
-        let paths = std::iter::from_fn(|| self.waiting.pop_first()).take(NODE_REPORT_PEERS_MAX);
-        let paths = paths.collect();
-        let restarted = std::iter::from_fn(|| self.restarted.pop_first());
-        let restarted = restarted.take(NODE_REPORT_PEERS_MAX).collect();
-        let count = self.delays.len().min(NODE_REPORT_DELAYS_MAX);
-        let delays = self.delays.drain(..count).collect();
-        Some(NodeReportBatch { paths, restarted, delays })
-    }
-}
-
 impl Node {
-    /// Tells all CP functions that the path towards a GTP-U peer does not work any more.
+    /// Reports to all CP functions that the path to a GTP-U peer failed.
     /// Spec: TS 29.244 §7.4.5.1.2; TS 23.527 §5.4.
     pub fn report_path_failure(&mut self, now: Nanos, gtpu_peer: IpAddr) {
         self.report_path(now, gtpu_peer, ReportedPathState::Failed);
     }
 
-    /// Tells all CP functions that the path towards a GTP-U peer works again.
+    /// Reports to all CP functions that the path to a GTP-U peer recovered.
     /// Spec: TS 29.244 §7.4.5.1.3; TS 23.527 §5.4.
     pub fn report_path_recovery(&mut self, now: Nanos, gtpu_peer: IpAddr) {
         self.report_path(now, gtpu_peer, ReportedPathState::Recovered);
     }
 
     fn report_path(&mut self, now: Nanos, gtpu_peer: IpAddr, path: ReportedPathState) {
-        let associated = self.peers.values_mut().filter(|peer| peer.association.is_some());
+        let associated = self.peers.iter_mut().filter(|peer| peer.association.is_some());
         let lost = associated.filter_map(|peer| (!peer.paths.push(gtpu_peer, path)).then_some(()));
         self.counters.scalars.node_reports_lost_queue_full += as_count(lost.count());
         self.send_node_reports(now);
     }
 
-    /// Tells the CP functions that know such reports that a GTP-U peer restarted.
+    /// Reports a restart of a GTP-U peer to the CP functions that support such reports.
     /// Spec: TS 29.244 §7.4.5.1.6; TS 23.007 §18A.
     pub(crate) fn report_peer_restart(&mut self, now: Nanos, gtpu_peer: IpAddr) {
         let feature = u64::from(CpFunctionFeatures::RPGUR.bits());
-        let knows = |peer: &&mut crate::association::PfcpPeer| {
+        let knows = |peer: &&mut crate::peers::PfcpPeer| {
             let association = peer.association.as_ref();
             association.is_some_and(|a| a.cp_function_features & feature != 0)
         };
-        let peers = self.peers.values_mut().filter(knows);
+        let peers = self.peers.iter_mut().filter(knows);
         let lost = peers.filter_map(|peer| (!peer.paths.push_restart(gtpu_peer)).then_some(()));
         self.counters.scalars.node_reports_lost_queue_full += as_count(lost.count());
         self.send_node_reports(now);
     }
 
-    /// Tells CP functions the delays that they asked for. Spec: TS 29.244 §7.4.5.1.5.
+    /// Reports to CP functions the delays that they requested. Spec: TS 29.244 §7.4.5.1.5.
     pub(crate) fn report_path_delays(&mut self, now: Nanos, reports: Vec<(OwnerId, PathDelays)>) {
         for (owner, delays) in reports {
-            let is_of = |peer: &&mut crate::association::PfcpPeer| {
-                peer.association.as_ref().is_some_and(|association| association.owner == owner)
-            };
-            let peer = self.peers.values_mut().find(is_of);
+            let peer = self.peers.peer_of_mut(owner);
             let lost = peer.is_some_and(|peer| !peer.paths.push_delays(delays));
             self.counters.scalars.node_reports_lost_queue_full += u64::from(lost);
         }
@@ -151,10 +73,10 @@ impl Node {
     fn send_node_reports(&mut self, now: Nanos) {
         let due: Vec<_> = self
             .peers
-            .values_mut()
+            .iter_mut()
             .filter_map(|peer| {
                 let association = peer.association.as_ref()?;
-                let to = SocketAddr::new(association.address, association.port);
+                let to = association.socket();
                 Some((association.owner, to, peer.paths.start()?))
             })
             .collect();
@@ -178,13 +100,13 @@ impl Node {
         let restarted: Vec<_> =
             batch.restarted.iter().map(|&peer| remote_gtpu_peer(peer)).collect();
         let information: Vec<_> = batch.delays.iter().map(information).collect();
-        let wall = self.ntp_clock;
+        let ntp_clock = self.ntp_clock;
         let delays = batch.delays.iter().zip(&information).map(|(delays, information)| {
             let (peer, at) =
-                (remote_gtpu_peer(delays.peer), EventTimeStamp(wall.seconds(delays.at)));
+                (remote_gtpu_peer(delays.peer), EventTimeStamp(ntp_clock.seconds(delays.at)));
             let information = information.as_slice().into();
             let mut report = GtpuPathQosReport::new(peer, delays.triggers, at, information);
-            report.start_time = Some(StartTime(wall.seconds(delays.start)));
+            report.start_time = Some(StartTime(ntp_clock.seconds(delays.start)));
             report
         });
         let delays: Vec<_> = delays.collect();
@@ -231,12 +153,10 @@ impl Node {
         self.finish_node_report(response.now, owner);
     }
 
-    /// The node report in flight is over, whatever became of it.
+    /// The node report in flight ended, whatever its outcome.
     pub(crate) fn finish_node_report(&mut self, now: Nanos, owner: OwnerId) {
-        for peer in self.peers.values_mut() {
-            if peer.association.as_ref().is_some_and(|association| association.owner == owner) {
-                peer.paths.in_flight = false;
-            }
+        if let Some(peer) = self.peers.peer_of_mut(owner) {
+            peer.paths.in_flight = false;
         }
         self.send_node_reports(now);
     }
@@ -263,7 +183,7 @@ fn information(delays: &PathDelays) -> Vec<PathQosInformation<'static>> {
     groups.collect()
 }
 
-/// Whole milliseconds, rounded up: what takes time is not told to take none.
+/// Whole milliseconds, rounded up: no delay is reported as none.
 fn millis(span: Nanos) -> u32 {
     u32::try_from(span.0.div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }

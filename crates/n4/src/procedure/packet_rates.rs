@@ -9,7 +9,7 @@ use adit_rules::{PacketLimit, PacketQuota, PacketsLeft};
 use adit_session::{PacketAllowance, PacketLimits, PacketStatus, QerPacketRate};
 use adit_types::Nanos;
 
-use super::urr_decode::RequestTime;
+use super::decode::RequestTime;
 use crate::ntp::NtpClock;
 use crate::refusal::Rejected;
 
@@ -41,10 +41,10 @@ fn quota(limit: ie::PacketRateLimit) -> PacketQuota {
     PacketQuota { pkts_max: limit.packets_max, unit: Nanos::from_secs(seconds) }
 }
 
-/// What an earlier session left. Spec: TS 29.244 §8.2.139.
+/// The status that an earlier session left. Spec: TS 29.244 §8.2.139.
 pub(super) fn status(
     ie: ie::PacketRateStatus,
-    RequestTime { now, ntp_clock: wall }: RequestTime,
+    RequestTime { now, ntp_clock }: RequestTime,
 ) -> PacketStatus {
     let remaining = |left: ie::RemainingPackets| PacketAllowance {
         packets: left.packets,
@@ -53,7 +53,7 @@ pub(super) fn status(
     PacketStatus {
         uplink: ie.uplink.map(remaining),
         downlink: ie.downlink.map(remaining),
-        until: wall.instant_of_time_stamp(now, ie.validity_time),
+        until: ntp_clock.instant_of_time_stamp(now, ie.validity_time),
     }
 }
 
@@ -67,23 +67,24 @@ pub(super) fn is_reported(indications: QerControlIndications) -> Result<bool, Re
     }
 }
 
-/// What is left of a QER's packet rates at `now`. The one validity time that there is room for is the
+/// The rest of a QER's packet rates at `now`. The IE has one validity time: the
 /// later one of both directions, so that no direction passes more than its rate.
 /// Spec: TS 29.244 §7.5.5.4, §7.5.7.1.
 pub(crate) fn status_report(
     rate: &QerPacketRate,
     now: Nanos,
-    wall: NtpClock,
+    ntp_clock: NtpClock,
 ) -> PacketRateStatusReport<'static> {
     let both = rate.left(now);
     let until = both.iter().flatten().map(|left| left.until).max().unwrap_or(now);
     let has_additional = both.iter().flatten().any(|left| left.additional.is_some());
     let [uplink, downlink] = both.map(|left| {
         let PacketsLeft { packets, additional, .. } = left?;
-        // Told for both directions or for none.
+        // Present for both directions or for none.
         let additional = has_additional.then(|| additional.unwrap_or(0));
         Some(ie::RemainingPackets { packets, additional })
     });
-    let status = ie::PacketRateStatus { uplink, downlink, validity_time: wall.time_stamp(until) };
+    let status =
+        ie::PacketRateStatus { uplink, downlink, validity_time: ntp_clock.time_stamp(until) };
     PacketRateStatusReport::new(rate.qer, status)
 }

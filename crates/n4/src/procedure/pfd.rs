@@ -43,7 +43,7 @@ impl Node {
         request: &ReceivedMessage<'_>,
     ) -> Result<ChangedApplications, Rejected> {
         let unknown = Rejected::new(Cause::NoEstablishedAssociation);
-        let association = self.association_for(request.peer()).ok_or(unknown)?;
+        let association = self.peers.association_for(request.peer()).ok_or(unknown)?;
         let (owner, node_id) = (association.owner, association.node_id.clone());
         self.refuse_beyond_jobs()?;
         let message = PfdManagementRequest::decode_body(request.body)?;
@@ -67,7 +67,7 @@ impl Node {
         self.respond(request, None, &body, after);
     }
 
-    /// Forgets the PFDs of an association that ended; what its peer asks for next waits for that.
+    /// Removes the PFDs of an association that ended; the peer's next requests wait for that.
     pub(crate) fn withdraw_pfds_of(&mut self, owner: OwnerId, waiter: JobWaiter) {
         let changed = self.sessions.withdraw_pfds(owner);
         self.recompile(changed, Some(waiter));
@@ -79,7 +79,7 @@ impl Node {
         self.recompile(changed, None);
     }
 
-    /// Begins to compile the sessions anew that name one of the applications. Returns the end of the
+    /// Begins to recompile the sessions that name one of the applications. Returns the end of the
     /// job, if there is anything to do.
     fn recompile(
         &mut self,

@@ -1,14 +1,11 @@
-//! The release of associations that we ask for, before this node stops.
+//! The release of associations that this node requests before it stops.
 //!
 //! Only a CP function releases an association; the UP function asks it to, with a time that it
 //! grants. Spec: TS 29.244 §6.2.7.3, §6.2.8, §7.4.4.3.
 
-use core::net::SocketAddr;
-
 use adit_pfcp::MessageBody;
 use adit_pfcp::ie::{AssociationReleaseRequest, GracefulReleasePeriod, Timer};
 use adit_pfcp::message::{AssociationUpdateRequest, AssociationUpdateResponse};
-use adit_session::OwnerId;
 use adit_types::Nanos;
 
 use crate::node::{Node, ReceivedMessage};
@@ -19,14 +16,12 @@ impl Node {
     /// association from now on. The sessions live until the CP function releases them; those of a
     /// CP function with EPFAR end after half the time, so that their usage is reported.
     pub fn start_release(&mut self, now: Nanos, period: Nanos) {
-        self.is_stopping = true;
-        self.prepare_releases_at = Some(now + Nanos(period.0 / 2));
-        let to = |a: &crate::Association| (a.owner, SocketAddr::new(a.address, a.port));
-        let associations: Vec<(OwnerId, SocketAddr)> = self.associations().map(to).collect();
+        self.shutdown.is_stopping = true;
+        self.shutdown.prepare_releases_at = Some(now + Nanos(period.0 / 2));
         let secs = period.to_duration().as_secs();
         let timer = Timer::from_secs(u32::try_from(secs).unwrap_or(u32::MAX));
         let node_id = self.config.node_id.clone();
-        for (owner, to) in associations {
+        for (owner, to) in self.peers.destinations() {
             let mut body = AssociationUpdateRequest::new(node_id.to_ie());
             body.association_release_request = Some(AssociationReleaseRequest::SARR);
             body.graceful_release_period = Some(GracefulReleasePeriod(timer));

@@ -1,4 +1,4 @@
-//! Session reports: what a session tells the CP function that controls it.
+//! Session reports, from a session to the CP function that controls it.
 //!
 //! Each session has at most one Session Report Request in flight; what happens meanwhile waits in a
 //! bounded queue and leaves together in the next one. An item equal to one that waits is merged into
@@ -21,12 +21,13 @@ use adit_session::{Far, OwnerId, Records, Session, TrafficStart};
 use adit_types::limits::{ERROR_INDICATION_USERS_MAX, TIMERS_PER_TURN_MAX};
 use adit_types::{FarId, Nanos, PdrId, Seid, SessionIndex};
 
-use crate::association::as_count;
 use crate::backlog::JobTask;
 use crate::containment::FaultPoint;
+use crate::counters::as_count;
 use crate::node::Node;
 use crate::ntp::NtpClock;
 use crate::procedure::final_usage::ReportDestination;
+use crate::procedure::paths::EchoResponse;
 use crate::procedure::usage::{event_time_stamps, usage_report};
 use crate::session_state::{DownlinkDataNotice, EndedSession, NotifiedData, ReportItem};
 use crate::transaction::RequestPurpose;
@@ -38,7 +39,7 @@ fn item_time_stamps(item: &ReportItem, ntp_clock: NtpClock) -> Vec<EventTimeStam
     }
 }
 
-/// The FAR of `pdr` if it asks to be told of such data. Spec: TS 29.244 §8.2.26.
+/// The FAR of `pdr` if it requests notifications of such data. Spec: TS 29.244 §8.2.26.
 fn notifying_far(session: &Session, pdr: PdrId, delivery: Option<DataDelivery>) -> Option<Far> {
     let Records { pdrs, fars, .. } = session.records();
     let pdr = pdrs.into_iter().find(|known| known.id == pdr)?;
@@ -69,7 +70,11 @@ struct SessionReportGroups<'a> {
 
 impl<'a> SessionReportGroups<'a> {
     /// `events` are the time stamps of the items' events.
-    fn new(items: &'a [ReportItem], events: &'a [Vec<EventTimeStamp>], wall: NtpClock) -> Self {
+    fn new(
+        items: &'a [ReportItem],
+        events: &'a [Vec<EventTimeStamp>],
+        ntp_clock: NtpClock,
+    ) -> Self {
         let mut batch = Self::default();
         for (item, events) in items.iter().zip(events) {
             match item {
@@ -90,7 +95,7 @@ impl<'a> SessionReportGroups<'a> {
                 }
                 ReportItem::Usage(report) => {
                     batch.report_type |= ReportType::USAR;
-                    batch.usage.push(usage_report(report, wall, events));
+                    batch.usage.push(usage_report(report, ntp_clock, events));
                 }
                 ReportItem::Inactivity => batch.report_type |= ReportType::UPIR,
             }
@@ -119,7 +124,7 @@ impl<'a> SessionReportGroups<'a> {
 }
 
 impl Node {
-    /// Takes what a worker told. Events that are not about sessions change nothing.
+    /// Processes an event of a worker. Events that do not concern sessions change nothing.
     pub fn handle_event(&mut self, now: Nanos, event: WorkerEvent) {
         self.run_contained("an event of a worker", |node| node.dispatch_event(now, event));
     }
@@ -136,7 +141,8 @@ impl Node {
                 self.report_error_indication(now, GtpuTunnel { teid, addr: peer });
             }
             WorkerEvent::EchoResponse { peer, sequence, recovery, at } => {
-                self.handle_echo_response(now, (peer, sequence), recovery, at);
+                let response = EchoResponse { peer, sequence, started: recovery, at };
+                self.handle_echo_response(now, response);
             }
             WorkerEvent::EchoRequest { peer, recovery } => {
                 self.on_unsolicited_recovery(now, peer, recovery)
@@ -162,8 +168,8 @@ impl Node {
         }
     }
 
-    /// Tells the CP function of downlink data once per activation of its FAR, after the delay that
-    /// the FAR's BAR asks for. Spec: TS 29.244 §5.2.3.1, §8.2.26, §8.2.28.
+    /// Notifies the CP function of downlink data once per activation of its FAR, after the delay of
+    /// the FAR's BAR. Spec: TS 29.244 §5.2.3.1, §8.2.26, §8.2.28.
     fn handle_downlink_data(
         &mut self,
         now: Nanos,
@@ -193,7 +199,7 @@ impl Node {
         }
     }
 
-    /// Reports downlink data, unless nobody wants to know any more.
+    /// Reports downlink data, unless its FAR does not request it any more.
     fn notify(&mut self, now: Nanos, up_seid: Seid, notification: DownlinkDataNotice) {
         let DownlinkDataNotice { data: NotifiedData { far, pdr, delivery }, service } =
             notification;
@@ -221,7 +227,7 @@ impl Node {
         }
     }
 
-    /// The next packet of these FARs is told of, whatever was told before.
+    /// The next packet of these FARs is reported, whatever was reported before.
     pub(crate) fn rearm_notifications(&mut self, up_seid: Seid, fars: &[FarId]) {
         self.sessions.states.forget_notified(up_seid, Some(fars));
     }
@@ -251,7 +257,7 @@ impl Node {
         self.report_all(now, up_seid, vec![item]);
     }
 
-    /// The same for several items, which leave together where they fit together.
+    /// The same for several items, which leave in one request if they fit.
     pub(crate) fn report_all(&mut self, now: Nanos, up_seid: Seid, items: Vec<ReportItem>) {
         if items.is_empty() {
             return;
@@ -288,7 +294,7 @@ impl Node {
     /// Sends what may be sent in this turn.
     pub(crate) fn send_reports(&mut self, now: Nanos) {
         while let Some((up_seid, items)) = self.sessions.states.start_report() {
-            // Its reports begin anew where it goes.
+            // A session that moves reports to its new CP function.
             self.apply_disposition(up_seid);
             if !self.sessions.states.is_reporting(up_seid) {
                 continue;
@@ -298,9 +304,10 @@ impl Node {
                 continue;
             };
             let ReportDestination { to, cp_seid, owner, former } = destination;
-            let wall = self.ntp_clock;
-            let events: Vec<_> = items.iter().map(|item| item_time_stamps(item, wall)).collect();
-            let batch = SessionReportGroups::new(&items, &events, wall);
+            let ntp_clock = self.ntp_clock;
+            let events: Vec<_> =
+                items.iter().map(|item| item_time_stamps(item, ntp_clock)).collect();
+            let batch = SessionReportGroups::new(&items, &events, ntp_clock);
             let mut body = batch.body();
             body.old_cp_f_seid = former.map(|cp| FSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 });
             body.pfcp_sr_req_flags = self.sessions.states.report_flags(up_seid);
@@ -323,7 +330,7 @@ impl Node {
         }
         let session: &Session = self.sessions.store().session(up_seid)?;
         let owner = session.owner();
-        let association = self.associations().find(|association| association.owner == owner)?;
+        let association = self.peers.association_of(owner)?;
         let cp = session.cp_f_seid();
         let (v4, v6) = (cp.v4.map(IpAddr::V4), cp.v6.map(IpAddr::V6));
         let address = if self.config.address.is_ipv4() { v4 } else { v6 };
@@ -338,15 +345,15 @@ impl Node {
         Some(ReportDestination { to, cp_seid, owner, former })
     }
 
-    /// Takes notice that a report stayed without a response.
+    /// A report stayed without a response.
     pub(crate) fn on_report_lost(&mut self, now: Nanos, up_seid: Seid, items: usize) {
-        // The address fell silent: its reports go where the session goes.
+        // If the session moves, its reports move with it.
         self.apply_disposition(up_seid);
         if !self.sessions.states.is_reporting(up_seid) {
             return self.send_reports(now);
         }
         self.counters.scalars.reports_lost_no_response += as_count(items);
-        // Whoever missed the report is told again when more data comes.
+        // The next packet is reported again.
         self.sessions.states.forget_notified(up_seid, None);
         self.sessions.states.finish_report(up_seid);
         self.send_reports(now);

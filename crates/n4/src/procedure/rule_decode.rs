@@ -1,37 +1,26 @@
-//! IEs of PDRs, FARs and QERs to the words of the session store.
+//! IEs of PDRs, FARs and QERs to the types of the session store.
 //!
-//! Only form is judged here: whether rules fit each other is the store's to say.
+//! Only form is checked here; the store checks whether rules fit each other.
 //! Spec: TS 29.244 §7.5.2, §7.5.4.
-
-use core::net::IpAddr;
 
 use adit_pfcp::grouped::{
     CreateBar, CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, UpdateBar, UpdateFar,
     UpdateForwardingParameters, UpdatePdr, UpdateQer,
 };
-use adit_pfcp::ie::{
-    self, GateState, Nullable, OuterHeaderDescription, OuterHeaderRemovalDescription,
-};
-use adit_pfcp::{Cause, IeType, Repeated};
-use adit_rules::{
-    ApplyAction, DestinationInterface, Gate, GtpuTunnel, HeaderCreation, HeaderRemoval,
-    SourceInterface,
-};
+use adit_pfcp::ie::{self, GateState, Nullable, OuterHeaderRemovalDescription};
+use adit_pfcp::{IeType, Repeated};
+use adit_rules::{ApplyAction, Gate, HeaderRemoval, SourceInterface};
 use adit_session::{
-    Bar, BarUpdate, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, InterfaceType,
-    LocalAddresses, PdiSpec, PdrSpec, PdrTimes, PdrUpdate, Provisioning, Qer, QerGates, QerUpdate,
-    Rates, RuleId, SdfSpec, TrafficEndpointId,
+    Bar, BarUpdate, Far, FarUpdate, Forwarding, ForwardingUpdate, InterfaceType, PdiSpec, PdrSpec,
+    PdrTimes, PdrUpdate, Provisioning, Qer, QerGates, QerUpdate, Rates, RuleId, TrafficEndpointId,
 };
 
 use crate::name;
-use crate::procedure::urr_decode::RequestTime;
+use crate::procedure::decode::{
+    RequestTime, creation, destination, f_teid, marking, sdf, unusable,
+};
 use crate::procedure::{endpoint_decode, far_decode, packet_rates};
 use crate::refusal::Rejected;
-
-/// A value that is well-formed and not ours to act on: Cause 73.
-pub(super) fn unusable(ie: IeType) -> Rejected {
-    Rejected::with_ie(Cause::RuleCreationModificationFailure, ie)
-}
 
 pub(super) fn create_pdr(group: &CreatePdr<'_>, when: RequestTime) -> Result<PdrSpec, Rejected> {
     let id = group.pdr_id;
@@ -146,30 +135,6 @@ fn source(interface: ie::SourceInterface) -> Result<SourceInterface, Rejected> {
     }
 }
 
-pub(super) fn f_teid(ie: ie::FTeid) -> FTeidSpec {
-    match ie {
-        ie::FTeid::Given { teid, addr } => FTeidSpec::Given { teid, v4: addr.v4(), v6: addr.v6() },
-        ie::FTeid::Choose { v4, v6, choose_id } => FTeidSpec::Choose { v4, v6, choose_id },
-    }
-}
-
-pub(super) fn application(id: ie::ApplicationId<'_>) -> Box<str> {
-    name::text(id.0)
-}
-
-pub(super) fn sdf(filter: ie::SdfFilter<'_>) -> Result<SdfSpec, Rejected> {
-    let text = filter.flow_description.map(core::str::from_utf8).transpose();
-    let text = text.map_err(|_| unusable(IeType::SDF_FILTER))?;
-    Ok(SdfSpec {
-        flow_description: text.map(Box::from),
-        tos: filter.tos_traffic_class.map(|[value, mask]| (value, mask)),
-        spi: filter.security_parameter_index,
-        flow_label: filter.flow_label,
-        filter_id: filter.filter_id.map(|id| id.0),
-        bidirectional: filter.filter_id.is_some(),
-    })
-}
-
 fn removal(ie: ie::OuterHeaderRemoval) -> Result<HeaderRemoval, Rejected> {
     use OuterHeaderRemovalDescription as D;
     match ie.description {
@@ -280,55 +245,6 @@ fn forwarding_update(
     })
 }
 
-pub(super) fn destination(
-    interface: ie::DestinationInterface,
-) -> Result<DestinationInterface, Rejected> {
-    match interface {
-        ie::DestinationInterface::Access => Ok(DestinationInterface::Access),
-        ie::DestinationInterface::Core => Ok(DestinationInterface::Core),
-        ie::DestinationInterface::SgiLanN6Lan => Ok(DestinationInterface::SgiLanN6Lan),
-        ie::DestinationInterface::CpFunction => Ok(DestinationInterface::CpFunction),
-        ie::DestinationInterface::LiFunction => Ok(DestinationInterface::LiFunction),
-        ie::DestinationInterface::FivegVnInternal | ie::DestinationInterface::Unknown(_) => {
-            Err(unusable(IeType::DESTINATION_INTERFACE))
-        }
-    }
-}
-
-/// One kind of header is created: GTP-U, UDP or IP. VLAN tags and multicast transport are not.
-/// Where both families are offered, IPv4 is taken if `local` has it.
-/// Spec: TS 29.244 §8.2.56.
-pub(super) fn creation(
-    ie: ie::OuterHeaderCreation,
-    local: LocalAddresses,
-) -> Result<HeaderCreation, Rejected> {
-    use OuterHeaderDescription as D;
-    let unusable = unusable(IeType::OUTER_HEADER_CREATION);
-    // N19 and N6 only tell what the tunnel is for.
-    let kinds = ie.description & !(D::N19 | D::N6);
-    let is_only = |families: D| !kinds.is_empty() && families.contains(kinds);
-    let (v4, v6) = (ie.v4.map(IpAddr::V4), ie.v6.map(IpAddr::V6));
-    let addr = if local.v4.is_some() { v4.or(v6) } else { v6.or(v4) }.ok_or(unusable)?;
-    if is_only(D::GTPU_UDP_IPV4 | D::GTPU_UDP_IPV6) {
-        let teid = ie.teid.ok_or(unusable)?;
-        return Ok(HeaderCreation::Gtpu(GtpuTunnel { teid, addr }));
-    }
-    if is_only(D::UDP_IPV4 | D::UDP_IPV6) {
-        let port = ie.port.ok_or(unusable)?;
-        return Ok(HeaderCreation::Udp { addr, port });
-    }
-    if is_only(D::IPV4 | D::IPV6) {
-        return Ok(HeaderCreation::Ip { addr });
-    }
-    Err(unusable)
-}
-
-/// The octet to write: the value where the mask allows it.
-pub(super) fn marking(ie: ie::TransportLevelMarking) -> u8 {
-    let [value, mask] = ie.0.to_be_bytes();
-    value & mask
-}
-
 pub(super) fn create_bar(group: &CreateBar<'_>) -> Bar {
     Bar {
         id: group.bar_id,
@@ -337,7 +253,7 @@ pub(super) fn create_bar(group: &CreateBar<'_>) -> Bar {
     }
 }
 
-/// A BAR's update in a modification, where a buffering duration has no place.
+/// A BAR's update in a modification, which has no buffering duration.
 pub(super) fn update_bar(group: &UpdateBar<'_>) -> Result<BarUpdate, Rejected> {
     if group.dl_buffering_duration.is_some() {
         let rejected = Rejected::unsupported(IeType::DL_BUFFERING_DURATION);
@@ -346,7 +262,7 @@ pub(super) fn update_bar(group: &UpdateBar<'_>) -> Result<BarUpdate, Rejected> {
     Ok(update_bar_of_report(group))
 }
 
-/// A BAR's update in the response to a report, but for its buffering duration.
+/// A BAR's update in the response to a report, without its buffering duration.
 pub(super) fn update_bar_of_report(group: &UpdateBar<'_>) -> BarUpdate {
     let count = group.suggested_buffering_packets_count.map(|count| count.0.into());
     let delay = IeType::DOWNLINK_DATA_NOTIFICATION_DELAY;

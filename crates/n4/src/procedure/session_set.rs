@@ -17,8 +17,9 @@ use adit_session::OwnerId;
 use adit_types::{Seid, SessionIndex};
 
 use crate::answers::Condition;
-use crate::association::{Association, NodeIdentity, as_count};
+use crate::association::{Association, NodeIdentity};
 use crate::backlog::{JobTask, JobWaiter};
+use crate::counters::as_count;
 use crate::node::{Node, ReceivedMessage};
 use crate::refusal::Rejected;
 use crate::session_state::{SetKey, set_keys};
@@ -99,11 +100,11 @@ impl Node {
     pub(crate) fn move_control(&mut self, by: OwnerId, up_seid: Seid, to: IpAddr) {
         self.apply_disposition(up_seid);
         let Some(session) = self.sessions.store().session(up_seid) else { return };
-        if !self.shares_control(by, session.owner()) {
+        if !self.peers.shares_control(by, session.owner()) {
             return;
         }
-        let successor = self.association_for(to).map(|association| association.owner);
-        let successor = successor.filter(|&successor| self.shares_control(by, successor));
+        let successor = self.peers.association_for(to).map(|association| association.owner);
+        let successor = successor.filter(|&successor| self.peers.shares_control(by, successor));
         let owner = successor.unwrap_or(session.owner());
         let cp = session.cp_f_seid().at(to);
         self.sessions.set_control(up_seid, owner, cp);
@@ -144,7 +145,7 @@ impl Node {
         if !listed.is_empty() {
             let known = self.associations().map(|association| association.owner);
             let heirs: Vec<OwnerId> =
-                known.filter(|&other| self.shares_control(owner, other)).collect();
+                known.filter(|&other| self.peers.shares_control(owner, other)).collect();
             // Those whose sessions are on their way to them come first.
             let owners = self
                 .sessions
@@ -177,7 +178,7 @@ impl Node {
         request: &ReceivedMessage<'_>,
         node_id: &NodeIdentity,
     ) -> Result<OwnerId, Rejected> {
-        let association = self.association_for(request.peer());
+        let association = self.peers.association_for(request.peer());
         let association = association.filter(|association| association.node_id == *node_id);
         let association = association.map(|association: &Association| association.owner);
         association.ok_or(Rejected::new(Cause::NoEstablishedAssociation))

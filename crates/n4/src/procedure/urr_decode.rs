@@ -1,4 +1,4 @@
-//! IEs of URRs to the words of the session store. Spec: TS 29.244 §7.5.2.4, §7.5.4.4.
+//! IEs of URRs to the types of the session store. Spec: TS 29.244 §7.5.2.4, §7.5.4.4.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,10 @@ use adit_session::{
 };
 use adit_types::{Nanos, UrrId};
 
-use crate::ntp::NtpClock;
-use crate::procedure::rule_decode;
+use crate::procedure::decode::{self, RequestTime};
 use crate::refusal::Rejected;
 
-/// Our words for the reporting triggers that we act on.
+/// The reporting triggers that have an effect.
 const TRIGGERS: [(ReportingTriggers, UsageTriggers); 16] = [
     (ReportingTriggers::PERIO, UsageTriggers::PERIODIC),
     (ReportingTriggers::VOLTH, UsageTriggers::VOLUME_THRESHOLD),
@@ -34,13 +33,6 @@ const TRIGGERS: [(ReportingTriggers, UsageTriggers); 16] = [
     (ReportingTriggers::EVEQU, UsageTriggers::EVENT_QUOTA),
     (ReportingTriggers::REEMR, UsageTriggers::END_MARKER),
 ];
-
-/// When a request came, and what time of day that was.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestTime {
-    pub now: Nanos,
-    pub ntp_clock: NtpClock,
-}
 
 /// One monitoring time, with what counts from then on.
 macro_rules! monitoring {
@@ -156,18 +148,18 @@ fn linked(ids: Repeated<'_, ie::LinkedUrrId>) -> Option<Vec<UrrId>> {
     (!ids.is_empty()).then(|| ids.into_iter().collect())
 }
 
-/// What a quota action spares; `None` without any.
+/// Traffic that a quota action exempts; `None` without any.
 fn exempted<'a>(
     flows: Repeated<'a, ie::SdfFilter<'a>>,
     applications: Repeated<'a, ie::ApplicationId<'a>>,
 ) -> Result<Option<Exempted>, Rejected> {
-    let flows: Result<Vec<_>, Rejected> = flows.into_iter().map(rule_decode::sdf).collect();
-    let applications = applications.into_iter().map(rule_decode::application).collect();
+    let flows: Result<Vec<_>, Rejected> = flows.into_iter().map(decode::sdf).collect();
+    let applications = applications.into_iter().map(decode::application).collect();
     let exempted = Exempted { flows: flows?, applications };
     Ok((exempted != Exempted::default()).then_some(exempted))
 }
 
-/// What a credit pool counts; `None` for other URRs.
+/// The members of a credit pool; `None` for other URRs.
 fn aggregated<'a>(
     groups: Repeated<'a, AggregatedUrrs<'a>>,
 ) -> Result<Option<Vec<Aggregated>>, Rejected> {
@@ -225,7 +217,7 @@ fn triggers(ie: ReportingTriggers) -> Result<UsageTriggers, Rejected> {
     }
 }
 
-/// Reduced application detection information asks us to say less than we ever say.
+/// Reduced application detection information requests less than the reports contain.
 fn information(ie: ie::MeasurementInformation) -> Result<MeasurementInformation, Rejected> {
     use ie::MeasurementInformation as Information;
     if ie.intersects(Information::SSPOC | Information::ASPOC | Information::CIAM) {

@@ -24,7 +24,7 @@ use crate::node::Node;
 use crate::ntp::NtpClock;
 use crate::session_state::ReportItem;
 
-/// The words of the codec for what made a report.
+/// The triggers of the codec for ours.
 const TRIGGERS: [(UsageTriggers, UsageReportTrigger); 20] = [
     (UsageTriggers::PERIODIC, UsageReportTrigger::PERIO),
     (UsageTriggers::VOLUME_THRESHOLD, UsageReportTrigger::VOLTH),
@@ -51,15 +51,15 @@ const TRIGGERS: [(UsageTriggers, UsageReportTrigger); 20] = [
 /// When the events of a report happened.
 pub(crate) fn event_time_stamps(
     report: &adit_session::UsageReport,
-    wall: NtpClock,
+    ntp_clock: NtpClock,
 ) -> Vec<EventTimeStamp> {
-    report.events.iter().map(|&at| EventTimeStamp(wall.seconds(at))).collect()
+    report.events.iter().map(|&at| EventTimeStamp(ntp_clock.seconds(at))).collect()
 }
 
-/// A report in the words of the codec; `events` are its [`event_time_stamps`].
+/// A report as the codec's type; `events` are its [`event_time_stamps`].
 pub(crate) fn usage_report<'a>(
     report: &'a adit_session::UsageReport,
-    wall: NtpClock,
+    ntp_clock: NtpClock,
     events: &'a [EventTimeStamp],
 ) -> UsageReport<'a> {
     let mut trigger = UsageReportTrigger::empty();
@@ -68,8 +68,8 @@ pub(crate) fn usage_report<'a>(
     }
     let mut group = UsageReport::new(report.urr, UrSeqn(report.sequence), trigger);
     if !(report.triggers & !UsageTriggers::NOTICES).is_empty() {
-        group.start_time = Some(StartTime(wall.seconds(report.start)));
-        group.end_time = Some(EndTime(wall.seconds(report.end)));
+        group.start_time = Some(StartTime(ntp_clock.seconds(report.start)));
+        group.end_time = Some(EndTime(ntp_clock.seconds(report.end)));
     }
     group.volume_measurement = report.volume.map(|volume| VolumeMeasurement {
         total: Some(volume.ul_bytes.wrapping_add(volume.dl_bytes)),
@@ -81,11 +81,11 @@ pub(crate) fn usage_report<'a>(
     });
     group.duration_measurement =
         report.duration_s.map(|s| DurationMeasurement(u32::try_from(s).unwrap_or(u32::MAX)));
-    group.time_of_first_packet = report.first.map(|at| TimeOfFirstPacket(wall.seconds(at)));
-    group.time_of_last_packet = report.last.map(|at| TimeOfLastPacket(wall.seconds(at)));
+    group.time_of_first_packet = report.first.map(|at| TimeOfFirstPacket(ntp_clock.seconds(at)));
+    group.time_of_last_packet = report.last.map(|at| TimeOfLastPacket(ntp_clock.seconds(at)));
     group.usage_information = usage_information(report);
     group.query_urr_reference = report.query_reference.map(QueryUrrReference);
-    // Single flows of an application are not told apart, so that there is no instance to name.
+    // The flows of an application are not distinguished, so there is no instance to name.
     group.application_detection_information = report
         .application
         .as_deref()
@@ -105,7 +105,7 @@ fn usage_information(report: &adit_session::UsageReport) -> Option<UsageInformat
     (!information.is_empty()).then_some(information)
 }
 
-/// Tells how many reports follow in session reports. Spec: TS 29.244 §8.2.91.
+/// The number of reports that follow in session reports. Spec: TS 29.244 §8.2.91.
 pub(crate) fn additional(
     later: &[adit_session::UsageReport],
 ) -> Option<AdditionalUsageReportsInformation> {
@@ -119,9 +119,9 @@ impl Node {
         self.sessions.set_usage_source(source);
     }
 
-    /// Tells the time of day at zero of the clock that `now` is read from, in nanoseconds since
-    /// 1900-01-01. To be repeated now and then, because the clocks drift apart. Until the first
-    /// time the zero is the recovery time stamp.
+    /// Sets the time of day at zero of the clock that `now` is read from, in nanoseconds since
+    /// 1900-01-01. To be repeated regularly, because the clocks drift apart. Until the first call
+    /// the zero is the recovery time stamp.
     pub const fn set_time_of_day(&mut self, at_zero: u64) {
         self.ntp_clock = NtpClock::from_nanos(at_zero);
     }
@@ -230,17 +230,18 @@ mod tests {
 
     #[test]
     fn as_many_full_reports_as_a_message_may_carry_fit_it() {
-        let wall = NtpClock::from_seconds(1);
+        let ntp_clock = NtpClock::from_seconds(1);
         let report = full();
-        let events = event_time_stamps(&report, wall);
-        let group = usage_report(&report, wall, &events);
+        let events = event_time_stamps(&report, ntp_clock);
+        let group = usage_report(&report, ntp_clock, &events);
         let groups = vec![group; REPORT_ITEMS_PER_REQUEST_MAX];
         let mut request = SessionReportRequest::new(ReportType::USAR);
         request.usage_reports = groups.as_slice().into();
         assert!(len(&request) < OWN_MESSAGE_BYTES_MAX);
         // Notices, which name applications, are in no answer.
         let report = adit_session::UsageReport { application: None, ..full() };
-        let groups = vec![usage_report(&report, wall, &events); USAGE_REPORTS_PER_RESPONSE_MAX];
+        let groups =
+            vec![usage_report(&report, ntp_clock, &events); USAGE_REPORTS_PER_RESPONSE_MAX];
         let mut response = SessionModificationResponse::new(adit_pfcp::Cause::RequestAccepted);
         response.usage_reports = groups.as_slice().into();
         assert!(len(&response) < OWN_MESSAGE_BYTES_MAX - 12_288, "with room for what was created");

@@ -1,4 +1,4 @@
-//! Members of length zero in updates of rules: what they take away. Spec: TS 29.244 §5.6.3.
+//! Members of length zero in updates of rules: the settings that they withdraw. Spec: TS 29.244 §5.6.3.
 
 use adit_pfcp::grouped::{UpdateBar, UpdateFar, UpdatePdr, UpdateQer, UpdateUrr};
 use adit_pfcp::ie::Nullable;
@@ -54,7 +54,7 @@ const URR: [(IeType, UrrPart); 21] = [
     (IeType::FAR_ID, UrrPart::QuotaFar),
 ];
 
-/// The parts that `withdrawn` names; what we do not act on is no part.
+/// The parts that `withdrawn` names; IEs without effect have none.
 fn parts<P: Copy>(withdrawn: Withdrawn, table: &'static [(IeType, P)]) -> impl Iterator<Item = P> {
     withdrawn
         .iter()

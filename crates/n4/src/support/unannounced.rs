@@ -8,7 +8,7 @@ use adit_pfcp::IeType;
 /// One such function.
 #[derive(Debug)]
 pub(crate) struct Unannounced {
-    /// What the documents say.
+    /// The text of the documents.
     pub text: &'static str,
     /// IEs that are refused in the messages and rules that contain them.
     pub refused: &'static [IeType],
@@ -111,7 +111,7 @@ pub(crate) fn is_refused(ie: IeType) -> bool {
     UNANNOUNCED.iter().any(|row| row.refused.contains(&ie))
 }
 
-/// What the documents say of `ie`, if it is one of these.
+/// The text of the documents on `ie`, if it is one of these.
 pub(crate) fn text(ie: IeType) -> Option<&'static str> {
     let of = |row: &&Unannounced| row.refused.contains(&ie) || row.within.contains(&ie);
     UNANNOUNCED.iter().find(of).map(|row| row.text)

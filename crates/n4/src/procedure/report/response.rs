@@ -1,4 +1,4 @@
-//! Responses to session reports, and what they ask for. Spec: TS 29.244 §7.5.9.
+//! Responses to session reports, and the changes that they request. Spec: TS 29.244 §7.5.9.
 
 use adit_pfcp::ie::PfcpSrRspFlags;
 use adit_pfcp::message::SessionReportResponse;

@@ -1,4 +1,4 @@
-//! What is due in each turn of the control thread.
+//! The work of each turn of the control thread.
 
 use adit_pfcp::MessageType;
 use adit_types::Nanos;
@@ -12,10 +12,10 @@ use crate::transaction::{DueRequest, RequestPurpose};
 type TimerActivity = (&'static str, fn(&mut Node, Nanos));
 
 impl Node {
-    /// Does what is due by `now`: retransmissions, heartbeats, setups, forgetting.
+    /// Processes what is due by `now`: retransmissions, heartbeats, setups, expiry.
     ///
-    /// At most a bounded part of it: what is left is due at once, and what other peers asked for
-    /// goes in between.
+    /// A bounded part of it: the rest is due at once, and requests of other peers are processed in
+    /// between.
     pub fn handle_timeout(&mut self, now: Nanos) {
         self.count_faulty_turns();
         self.begin_turn(now);
@@ -37,24 +37,24 @@ impl Node {
         for (name, activity) in activities {
             self.run_contained(name, |node| activity(node, now));
         }
-        // Those that began just now, with what is left of this turn's share.
+        // Jobs that began just now, with the rest of this turn's share.
         self.advance_jobs(now);
-        self.forget_idle_peers(now);
+        self.peers.forget_idle(now, self.config.retransmission().span());
     }
 
     fn prepare_due_releases(&mut self, now: Nanos) {
-        if self.prepare_releases_at.take_if(|at| *at <= now).is_some() {
+        if self.shutdown.prepare_releases_at.take_if(|at| *at <= now).is_some() {
             self.prepare_releases(now);
         }
     }
 
     fn request_due_associations(&mut self, now: Nanos) {
-        while !self.is_stopping
-            && let Some((position, to)) = self.setups.poll_due(now)
+        while !self.shutdown.is_stopping
+            && let Some((position, to)) = self.peers.setups.poll_due(now)
         {
             // The sessions that the peer had end first.
             match self.backlog.has_job_at(to.ip()) {
-                true => self.setups.postponed(now, position),
+                true => self.peers.setups.postponed(now, position),
                 false => self.request_association(now, position, to),
             }
         }
@@ -70,7 +70,7 @@ impl Node {
                 Some(DueRequest::Retransmit {
                     purpose: RequestPurpose::SessionReport { owner, .. },
                     ..
-                }) if !self.associations().any(|association| association.owner == owner) => {}
+                }) if self.peers.association_of(owner).is_none() => {}
                 Some(DueRequest::Retransmit { to, bytes, .. }) => {
                     self.counters.scalars.own_retransmissions += 1;
                     if let Some(&message_type) = bytes.get(1) {

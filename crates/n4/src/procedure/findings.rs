@@ -1,8 +1,8 @@
 //! Everything that is wrong with a refused session request.
 //!
-//! The answer names the first error alone. The others are found by cutting what was named out of
-//! the request and judging the rest again, a bounded number of times and only as often as somebody
-//! may read it. An error that may only follow from what was cut is not told.
+//! The answer names the first error only. The others are found by removing the named IE from the
+//! request and checking the rest again, a bounded number of times and at most once per second. An
+//! error that may only result from a removal is not reported.
 //! Spec: TS 29.244 §7.6.
 
 use core::fmt::Write as _;
@@ -13,16 +13,16 @@ use adit_pfcp::{Cause, Ie, IeIter, IeType, MessageBody, MessageType, RawIe};
 use adit_types::limits::FINDINGS_MAX;
 use adit_types::{BarId, FarId, Nanos, PdrId, QerId, Seid, UrrId};
 
-use crate::association::NodeEvent;
+use crate::event::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
 use crate::procedure::demand;
 use crate::refusal::Rejected;
 
-/// Time between two requests whose errors are all told.
+/// Time between two requests whose errors are all logged.
 const TELL_INTERVAL: Nanos = Nanos::from_secs(1);
 
 impl Node {
-    /// Tells all errors of a refused request, unless others were told just before.
+    /// Logs all errors of a refused request, unless others were logged less than a second before.
     pub(crate) fn log_refusal(&mut self, request: &ReceivedMessage<'_>, first: Rejected) {
         if self.next_finding > request.now {
             self.counters.scalars.refusals_not_told += 1;
@@ -56,7 +56,7 @@ impl Node {
         findings
     }
 
-    /// Judges a session request without carrying it out.
+    /// Checks a session request without carrying it out.
     fn judge(&self, request: &ReceivedMessage<'_>, body: &[u8]) -> Result<(), Rejected> {
         let (up_seid, change) = match request.header.message_type {
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
@@ -72,7 +72,7 @@ impl Node {
             }
             _ => return Ok(()),
         };
-        let association = self.association_for(request.peer());
+        let association = self.peers.association_for(request.peer());
         let owner = association.map(|association| association.owner).unwrap_or_default();
         Ok(self.sessions.store().judge(owner, up_seid, change)?)
     }

@@ -1,8 +1,6 @@
-//! Heartbeats in both directions, and what they tell about a peer.
+//! Heartbeats in both directions, and the peer restarts that they reveal.
 //!
 //! Spec: TS 29.244 §6.2.2, §7.4.2.
-
-use core::net::SocketAddr;
 
 use adit_pfcp::MessageBody;
 use adit_pfcp::ie::RecoveryTimeStamp;
@@ -10,8 +8,10 @@ use adit_pfcp::message::{HeartbeatRequest, HeartbeatResponse};
 use adit_session::OwnerId;
 use adit_types::Nanos;
 
-use crate::association::{DownReason, RestartClaim};
+use crate::association::RestartClaim;
+use crate::event::DownReason;
 use crate::node::{Node, ReceivedMessage};
+use crate::ntp::is_newer;
 use crate::transaction::RequestPurpose;
 
 impl Node {
@@ -20,7 +20,7 @@ impl Node {
     /// A newer Recovery Time Stamp may mean that the peer restarted: its response to a heartbeat of
     /// ours decides, which is sent at once. INTEROP: some control planes write the time of sending
     /// into every request, and their true time stamp into responses; once a response has shown so,
-    /// the requests of that peer are not looked at any more. Spec: TS 29.244 §8.2.65.
+    /// the requests of that peer are ignored. Spec: TS 29.244 §8.2.65.
     pub(crate) fn handle_heartbeat_request(&mut self, request: &ReceivedMessage<'_>) {
         let Ok(message) = HeartbeatRequest::decode_body(request.body) else {
             self.counters.scalars.discarded_malformed_request += 1;
@@ -28,7 +28,7 @@ impl Node {
         };
         let seen = message.recovery_time_stamp.0;
         let mut is_stale = false;
-        if let Some(association) = self.association_mut(request.peer()) {
+        if let Some(association) = self.peers.association_mut(request.peer()) {
             let known = association.recovery_time_stamp;
             if !association.is_time_stamp_unknown && is_newer(seen, known) {
                 let claim = association.restart_claim;
@@ -61,7 +61,7 @@ impl Node {
             return;
         };
         let interval = self.config.heartbeat_interval;
-        let Some(association) = self.association_mut(response.peer()) else { return };
+        let Some(association) = self.peers.association_mut(response.peer()) else { return };
         association.heartbeat_in_flight = false;
         association.next_heartbeat = response.now + interval;
         let seen = message.recovery_time_stamp.0;
@@ -80,52 +80,20 @@ impl Node {
     }
 
     pub(crate) fn send_due_heartbeats(&mut self, now: Nanos) {
-        let associations = self.peers.values_mut().filter_map(|peer| peer.association.as_mut());
-        let due = associations.filter(|a| !a.heartbeat_in_flight && a.next_heartbeat <= now);
-        let due: Vec<(OwnerId, SocketAddr)> = due
-            .map(|association| {
-                association.heartbeat_in_flight = true;
-                (association.owner, SocketAddr::new(association.address, association.port))
-            })
-            .collect();
-        for (owner, to) in due {
+        for (owner, to) in self.peers.take_due_heartbeats(now) {
             let body = HeartbeatRequest::new(RecoveryTimeStamp(self.config.recovery_time_stamp));
             self.send_request(now, to, &body, RequestPurpose::Heartbeat { owner });
         }
     }
 
-    pub(crate) fn next_heartbeat(&self) -> Option<Nanos> {
-        let idle = self.associations().filter(|association| !association.heartbeat_in_flight);
-        idle.map(|association| association.next_heartbeat).min()
-    }
-
     /// No response to a heartbeat after N1 retransmissions: the association is lost.
     pub(crate) fn on_heartbeats_lost(&mut self, now: Nanos, owner: OwnerId) {
-        let lost = self.associations().find(|association| association.owner == owner);
+        let lost = self.peers.association_of(owner);
         if let Some(address) = lost.map(|association| association.address) {
             if self.move_to_alternative(now, address) {
                 return;
             }
             self.end_association(now, address, DownReason::HeartbeatsLost);
         }
-    }
-}
-
-/// True when `seen` is a later time than `known`; NTP seconds wrap around in 2036.
-pub(crate) fn is_newer(seen: u32, known: u32) -> bool {
-    let ahead = seen.wrapping_sub(known);
-    ahead != 0 && ahead < 1 << 31
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn later_time_stamp_is_newer_across_the_wrap() {
-        assert!(is_newer(2, 1));
-        assert!(!is_newer(1, 1));
-        assert!(!is_newer(1, 2));
-        assert!(is_newer(5, u32::MAX));
     }
 }

@@ -2,38 +2,30 @@
 //!
 //! The setup waits while the holder is probed by Heartbeat Requests in quick succession: it is
 //! refused as soon as the holder answers, and accepted when the holder stays silent for T1. Nobody
-//! takes an association from a living peer by naming it, and a peer that moved need not wait until
+//! takes an association from a live peer by claiming its Node ID, and a peer that moved does not wait until
 //! its old address has missed N1 heartbeats at their usual pace. Spec: TS 29.244 §6.2.6.2.2.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 
+use adit_pfcp::MessageBody;
 use adit_pfcp::ie::RecoveryTimeStamp;
 use adit_pfcp::message::{AssociationSetupRequest, HeartbeatRequest};
-use adit_pfcp::{Header, MessageBody};
 use adit_session::OwnerId;
 use adit_types::Nanos;
 use adit_types::limits::CONTESTS_MAX;
 
-use crate::association::{Association, NodeIdentity};
+use crate::association::NodeIdentity;
 use crate::node::{Node, ReceivedMessage};
+use crate::setup::ContestedSetup;
 use crate::transaction::{RequestPurpose, Retransmission};
-
-/// A setup that waits.
-#[derive(Debug)]
-pub(crate) struct ContestedSetup {
-    holder: OwnerId,
-    from: SocketAddr,
-    header: Header,
-    body: Vec<u8>,
-}
 
 impl Node {
     /// Keeps a setup whose Node ID another address has, and probes that address. False when the
     /// setup can be decided now.
     pub(crate) fn hold_contested_setup(&mut self, request: &ReceivedMessage<'_>) -> bool {
         // A retransmission takes the place of the request that it repeats.
-        self.contested_setups.retain(|contest| contest.from.ip() != request.peer());
-        if self.is_stopping || self.contested_setups.len() >= CONTESTS_MAX {
+        self.peers.contested_setups.retain(|contest| contest.from.ip() != request.peer());
+        if self.shutdown.is_stopping || self.peers.contested_setups.len() >= CONTESTS_MAX {
             return false;
         }
         let Ok(message) = AssociationSetupRequest::decode_body(request.body) else { return false };
@@ -42,7 +34,12 @@ impl Node {
             return false;
         };
         let ReceivedMessage { from, header, body, .. } = *request;
-        self.contested_setups.push(ContestedSetup { holder, from, header, body: body.to_vec() });
+        self.peers.contested_setups.push(ContestedSetup {
+            holder,
+            from,
+            header,
+            body: body.to_vec(),
+        });
         true
     }
 
@@ -54,8 +51,8 @@ impl Node {
         claimant: IpAddr,
         node_id: &NodeIdentity,
     ) -> Option<OwnerId> {
-        let holder = self.other_holder(claimant, node_id);
-        let (owner, to) = holder.map(|a| (a.owner, SocketAddr::new(a.address, a.port)))?;
+        let holder = self.peers.other_holder(claimant, node_id);
+        let (owner, to) = holder.map(|a| (a.owner, a.socket()))?;
         let probe = RequestPurpose::Probe { owner };
         if !self.transactions.any(|purpose| *purpose == probe) {
             let Retransmission { t1, n1 } = self.config.retransmission();
@@ -66,29 +63,24 @@ impl Node {
         Some(owner)
     }
 
-    /// The association that has `node_id` at another address than `claimant`.
-    pub(crate) fn other_holder(
-        &self,
-        claimant: IpAddr,
-        node_id: &NodeIdentity,
-    ) -> Option<&Association> {
-        self.associations().find(|known| known.address != claimant && known.node_id == *node_id)
-    }
-
     /// Decides the setups whose holder went without having been found dead.
     pub(crate) fn decide_setups_without_holder(&mut self, now: Nanos) {
-        let lives = |owner| self.associations().any(|association| association.owner == owner);
-        let gone =
-            self.contested_setups.iter().map(|contest| contest.holder).find(|&owner| !lives(owner));
+        let lives = |owner| self.peers.association_of(owner).is_some();
+        let gone = self
+            .peers
+            .contested_setups
+            .iter()
+            .map(|contest| contest.holder)
+            .find(|&owner| !lives(owner));
         if let Some(owner) = gone {
             self.decide_contested_setups(now, owner);
         }
     }
 
-    /// Decides the setups that waited for whether `holder` lives: the association that still has
+    /// Decides the setups that waited for the probe of `holder`: the association that still has
     /// the Node ID keeps it.
     pub(crate) fn decide_contested_setups(&mut self, now: Nanos, holder: OwnerId) {
-        let waited = self.contested_setups.extract_if(.., |contest| contest.holder == holder);
+        let waited = self.peers.contested_setups.extract_if(.., |contest| contest.holder == holder);
         let waited: Vec<ContestedSetup> = waited.collect();
         for ContestedSetup { from, header, body, .. } in waited {
             self.decide_association_setup(&ReceivedMessage { now, from, header, body: &body });

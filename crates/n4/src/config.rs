@@ -1,0 +1,44 @@
+//! The configuration of a node.
+
+use core::net::{IpAddr, SocketAddr};
+
+use adit_session::StoreConfig;
+use adit_types::Nanos;
+
+use crate::admission::PeerPolicy;
+use crate::association::NodeIdentity;
+use crate::path::PathConfig;
+use crate::transaction::Retransmission;
+
+/// The configuration of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// Our Node ID.
+    pub node_id: NodeIdentity,
+    /// Our N4 address: the one in our F-SEIDs.
+    pub address: IpAddr,
+    /// CP functions that we set up an association with. At most one per address.
+    pub connect: Vec<SocketAddr>,
+    /// Time between two Heartbeat Requests to one peer.
+    pub heartbeat_interval: Nanos,
+    /// Time without a response before a request is sent again. Spec: TS 29.244 §6.4 (T1).
+    pub t1: Nanos,
+    /// How often a request is sent again before it has failed. Spec: TS 29.244 §6.4 (N1).
+    pub n1: u32,
+    /// When this node started. Unit: seconds since 1900-01-01 (NTP). Differs after every restart.
+    pub recovery_time_stamp: u32,
+    /// Start of our sequence numbers.
+    pub seed: u32,
+    /// Which peers are accepted, and at what rate.
+    pub policy: PeerPolicy,
+    /// How GTP-U paths are watched.
+    pub paths: PathConfig,
+    /// The session store.
+    pub store: StoreConfig,
+}
+
+impl NodeConfig {
+    pub(crate) const fn retransmission(&self) -> Retransmission {
+        Retransmission { t1: self.t1, n1: self.n1 }
+    }
+}

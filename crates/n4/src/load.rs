@@ -1,0 +1,98 @@
+//! Load and overload control information in responses.
+//!
+//! The load is the greatest of: the used share of the store (sessions, TEIDs, usage counters, the
+//! fullest pool of UE addresses), the used share of waiting requests and reports, and the saturation
+//! of the busiest worker; 100 % while a worker takes no step. It is reported when it changed by a step,
+//! with a sequence number of its own. Overload begins at 95 % of the capacity.
+//! Spec: TS 29.244 §6.2.3, §6.2.4, §7.5.3.3, §7.5.3.4.
+
+use adit_pfcp::grouped::{LoadControlInformation, OverloadControlInformation};
+
+/// Percentage points of load that trigger a report.
+const LOAD_STEP: u8 = 5;
+
+/// Load from which on CP functions shall send less. Unit: per cent.
+const OVERLOAD_FROM: u8 = 95;
+
+/// How long CP functions act on a reported overload. Unit: seconds.
+pub(crate) const OVERLOAD_VALIDITY_S: u32 = 30;
+
+/// A metric and the number of its last change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ReportedMetric {
+    pub metric: u8,
+    pub sequence: u32,
+}
+
+/// The last computed metrics, the same for all CP functions.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Load {
+    /// Of the busiest worker. Unit: per cent.
+    pub worker_saturation: u8,
+    /// Workers that take no step.
+    pub standing_workers: usize,
+    pub load: ReportedMetric,
+    pub overload: ReportedMetric,
+}
+
+/// Sequence numbers of the last report to a CP function.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LoadReported {
+    pub load: u32,
+    pub overload: u32,
+}
+
+/// The information in a response.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LoadAndOverload {
+    pub load: Option<LoadControlInformation<'static>>,
+    pub overload: Option<OverloadControlInformation<'static>>,
+}
+
+impl Load {
+    /// Updates the metrics. Unit: per cent, 0 to 100.
+    pub fn update(&mut self, percent: u8) {
+        let stepped = percent - percent % LOAD_STEP;
+        if stepped != self.load.metric {
+            self.load =
+                ReportedMetric { metric: stepped, sequence: self.load.sequence.wrapping_add(1) };
+        }
+        // From none at the beginning of the last twentieth to all at its end.
+        let reduction = percent.saturating_sub(OVERLOAD_FROM).saturating_mul(20).min(100);
+        if reduction != self.overload.metric {
+            let sequence = self.overload.sequence.wrapping_add(1);
+            self.overload = ReportedMetric { metric: reduction, sequence };
+        }
+    }
+}
+
+pub(crate) fn percent(part: usize, whole: usize) -> u8 {
+    u8::try_from((part * 100 / whole).min(100)).unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_number_counts_changes_of_the_metric_only() {
+        let mut load = Load::default();
+        for (percent, expected) in [(0, (0, 0)), (4, (0, 0)), (5, (5, 1)), (9, (5, 1)), (0, (0, 2))]
+        {
+            load.update(percent);
+            assert_eq!((load.load.metric, load.load.sequence), expected);
+        }
+        assert_eq!(load.overload, ReportedMetric::default());
+    }
+
+    #[test]
+    fn overload_grows_over_the_last_twentieth_and_ends() {
+        let mut load = Load::default();
+        let metric = |percent| {
+            load.update(percent);
+            load.overload.metric
+        };
+        assert_eq!([95, 96, 99, 100, 50].map(metric), [0, 20, 80, 100, 0]);
+        assert_eq!(load.overload.sequence, 4);
+    }
+}

@@ -1,0 +1,82 @@
+//! Reports about user plane paths that wait for CP functions.
+
+use core::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use adit_types::limits::{NODE_REPORT_DELAYS_MAX, NODE_REPORT_PEERS_MAX, PATHS_TO_REPORT_MAX};
+
+use crate::path_qos::PathDelays;
+
+/// State of a user plane path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReportedPathState {
+    Failed,
+    Recovered,
+}
+
+/// The reports that wait for one CP function.
+#[derive(Debug, Default)]
+pub(crate) struct PathReports {
+    waiting: BTreeMap<IpAddr, ReportedPathState>,
+    pub restarted: BTreeSet<IpAddr>,
+    pub delays: VecDeque<PathDelays>,
+    pub in_flight: bool,
+}
+
+/// The reports of one request.
+#[derive(Debug)]
+pub(crate) struct NodeReportBatch {
+    pub paths: Vec<(IpAddr, ReportedPathState)>,
+    pub restarted: Vec<IpAddr>,
+    pub delays: Vec<PathDelays>,
+}
+
+impl PathReports {
+    /// False when there is no room.
+    pub fn push(&mut self, gtpu_peer: IpAddr, path: ReportedPathState) -> bool {
+        match self.waiting.get(&gtpu_peer) {
+            Some(ReportedPathState::Failed) if path == ReportedPathState::Recovered => {
+                self.waiting.remove(&gtpu_peer);
+                true
+            }
+            None if self.waiting.len() >= PATHS_TO_REPORT_MAX => false,
+            _ => {
+                self.waiting.insert(gtpu_peer, path);
+                true
+            }
+        }
+    }
+
+    pub fn push_restart(&mut self, gtpu_peer: IpAddr) -> bool {
+        let has_room = self.restarted.len() < PATHS_TO_REPORT_MAX;
+        if has_room {
+            self.restarted.insert(gtpu_peer);
+        }
+        has_room
+    }
+
+    pub fn push_delays(&mut self, delays: PathDelays) -> bool {
+        let has_room = self.delays.len() < PATHS_TO_REPORT_MAX;
+        if has_room {
+            self.delays.push_back(delays);
+        }
+        has_room
+    }
+
+    /// The reports of the next request, which counts as in flight from now on.
+    pub fn start(&mut self) -> Option<NodeReportBatch> {
+        let is_idle =
+            self.waiting.is_empty() && self.restarted.is_empty() && self.delays.is_empty();
+        if self.in_flight || is_idle {
+            return None;
+        }
+        self.in_flight = true;
+        let paths = std::iter::from_fn(|| self.waiting.pop_first()).take(NODE_REPORT_PEERS_MAX);
+        let paths = paths.collect();
+        let restarted = std::iter::from_fn(|| self.restarted.pop_first());
+        let restarted = restarted.take(NODE_REPORT_PEERS_MAX).collect();
+        let count = self.delays.len().min(NODE_REPORT_DELAYS_MAX);
+        let delays = self.delays.drain(..count).collect();
+        Some(NodeReportBatch { paths, restarted, delays })
+    }
+}

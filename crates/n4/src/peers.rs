@@ -1,0 +1,352 @@
+//! The peers: addresses with an association, and those whose answers are remembered.
+//!
+//! A peer is an IP address; it has at most one association. A datagram from an address without a
+//! peer record leaves nothing behind. Spec: TS 29.244 §6.2.6.
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+
+use adit_pfcp::ie::CpFunctionFeatures;
+use adit_session::OwnerId;
+use adit_types::Nanos;
+use adit_types::limits::ASSOCIATIONS_MAX;
+
+use crate::admission::{Admission, AdmissionBuckets};
+use crate::association::{Association, NodeIdentity};
+use crate::load::LoadReported;
+use crate::path_reports::PathReports;
+use crate::response_cache::ResponseCache;
+use crate::setup::{ContestedSetup, Setups};
+use crate::ue_pools::PoolUsageReported;
+
+/// Steps in one turn that forget what is left of the response caches of associations that ended.
+const OLD_CACHE_STEPS_PER_TURN: usize = 32;
+
+/// One peer address.
+#[derive(Debug, Default)]
+pub(crate) struct PfcpPeer {
+    pub association: Option<Association>,
+    pub cache: ResponseCache,
+    pub buckets: AdmissionBuckets,
+    pub paths: PathReports,
+    pub load_reported: LoadReported,
+    pub pool_usage_reported: PoolUsageReported,
+    /// The NF instance that its CP function said it is.
+    pub nf_instance_id: Option<[u8; 16]>,
+}
+
+/// All peers, and the setups under way.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    by_address: BTreeMap<IpAddr, PfcpPeer>,
+    /// Alternative addresses, and the address of the association that lists them.
+    aliases: BTreeMap<IpAddr, IpAddr>,
+    /// Setups that wait until it is known whether the holder of their Node ID is alive.
+    pub contested_setups: Vec<ContestedSetup>,
+    /// Setups that this node requests.
+    pub setups: Setups,
+    pub admission: Admission,
+    /// Of associations that ended: forgotten a bounded part in each turn.
+    old_caches: Vec<ResponseCache>,
+    last_owner: u32,
+}
+
+impl Peers {
+    /// No associations.
+    pub fn new(setups: Setups, admission: Admission) -> Self {
+        Self {
+            by_address: BTreeMap::new(),
+            aliases: BTreeMap::new(),
+            contested_setups: Vec::new(),
+            setups,
+            admission,
+            old_caches: Vec::new(),
+            last_owner: 0,
+        }
+    }
+
+    /// The peer at an address.
+    pub fn get(&self, address: IpAddr) -> Option<&PfcpPeer> {
+        self.by_address.get(&address)
+    }
+
+    /// The peer at an address, to be changed.
+    pub fn get_mut(&mut self, address: IpAddr) -> Option<&mut PfcpPeer> {
+        self.by_address.get_mut(&address)
+    }
+
+    /// The peer at an address, which becomes one if it is none.
+    pub fn entry(&mut self, address: IpAddr) -> &mut PfcpPeer {
+        self.by_address.entry(address).or_default()
+    }
+
+    /// All peers, by address.
+    pub fn iter(&self) -> impl Iterator<Item = &PfcpPeer> {
+        self.by_address.values()
+    }
+
+    /// All peers, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut PfcpPeer> {
+        self.by_address.values_mut()
+    }
+
+    /// The association at an address.
+    pub fn association(&self, address: IpAddr) -> Option<&Association> {
+        self.get(address)?.association.as_ref()
+    }
+
+    /// The association at an address, to be changed.
+    pub fn association_mut(&mut self, address: IpAddr) -> Option<&mut Association> {
+        self.get_mut(address)?.association.as_mut()
+    }
+
+    /// All associations, by address.
+    pub fn associations(&self) -> impl Iterator<Item = &Association> {
+        self.iter().filter_map(|peer| peer.association.as_ref())
+    }
+
+    /// The association that `owner` names.
+    pub fn association_of(&self, owner: OwnerId) -> Option<&Association> {
+        self.associations().find(|association| association.owner == owner)
+    }
+
+    /// The peer of the association that `owner` names.
+    pub fn peer_of_mut(&mut self, owner: OwnerId) -> Option<&mut PfcpPeer> {
+        let is_of = |association: &Association| association.owner == owner;
+        self.iter_mut().find(|peer| peer.association.as_ref().is_some_and(is_of))
+    }
+
+    /// Names and addresses of all associations.
+    pub fn destinations(&self) -> Vec<(OwnerId, SocketAddr)> {
+        self.associations().map(|a| (a.owner, a.socket())).collect()
+    }
+
+    /// The association under which requests of an address run: its own, else the one that lists it
+    /// as an alternative address.
+    pub fn association_for(&self, address: IpAddr) -> Option<&Association> {
+        let other = || self.association(*self.aliases.get(&address)?);
+        self.association(address).or_else(other)
+    }
+
+    /// True for an alternative address of an association.
+    pub fn is_alias(&self, address: IpAddr) -> bool {
+        self.aliases.contains_key(&address)
+    }
+
+    /// True for an address of an association, and for a configured one.
+    pub fn is_known(&self, address: IpAddr) -> bool {
+        self.association_for(address).is_some() || self.admission.is_configured(address)
+    }
+
+    /// The association that has `node_id` at another address than `claimant`.
+    pub fn other_holder(&self, claimant: IpAddr, node_id: &NodeIdentity) -> Option<&Association> {
+        self.associations().find(|known| known.address != claimant && known.node_id == *node_id)
+    }
+
+    /// True if requests of `address` may act on the sessions of `owner`.
+    pub fn controls(&self, address: IpAddr, owner: OwnerId) -> bool {
+        let association = self.association_for(address);
+        association.is_some_and(|association| self.shares_control(association.owner, owner))
+    }
+
+    /// True for the same association, and for two of one SMF set.
+    pub fn shares_control(&self, one: OwnerId, other: OwnerId) -> bool {
+        let set = |owner| self.association_of(owner)?.smf_set.id.as_ref();
+        one == other || set(one).is_some_and(|id| set(other) == Some(id))
+    }
+
+    /// Another association of the same SMF set.
+    pub fn successor_of(&self, owner: OwnerId) -> Option<&Association> {
+        self.associations()
+            .find(|other| other.owner != owner && self.shares_control(owner, other.owner))
+    }
+
+    /// True if the CP function of an association announced this feature.
+    pub fn cp_function_has(&self, owner: OwnerId, feature: CpFunctionFeatures) -> bool {
+        self.association_of(owner).is_some_and(|association| association.has(feature))
+    }
+
+    /// Takes a token for a request.
+    pub fn admit(&mut self, now: Nanos, from: IpAddr, is_heartbeat: bool) -> bool {
+        let peer = self.by_address.get_mut(&from).filter(|peer| peer.association.is_some());
+        let own = peer.map(|peer| &mut peer.buckets);
+        self.admission.admit(now, from, own, is_heartbeat)
+    }
+
+    /// When the next Heartbeat Request is due.
+    pub fn next_heartbeat(&self) -> Option<Nanos> {
+        let idle = self.associations().filter(|association| !association.heartbeat_in_flight);
+        idle.map(|association| association.next_heartbeat).min()
+    }
+
+    /// The associations whose Heartbeat Request is due; it counts as in flight from now on.
+    pub fn take_due_heartbeats(&mut self, now: Nanos) -> Vec<(OwnerId, SocketAddr)> {
+        let associations = self.iter_mut().filter_map(|peer| peer.association.as_mut());
+        let due = associations.filter(|a| !a.heartbeat_in_flight && a.next_heartbeat <= now);
+        let due = due.map(|association| {
+            association.heartbeat_in_flight = true;
+            (association.owner, association.socket())
+        });
+        due.collect()
+    }
+
+    /// Lists the alternative addresses anew: those of associations changed.
+    pub fn refresh_aliases(&mut self) {
+        let aliases = self.associations().flat_map(|association| {
+            let alternatives = association.smf_set.alternatives.iter();
+            alternatives.map(|&alternative| (alternative, association.address))
+        });
+        self.aliases = aliases.collect();
+    }
+
+    /// Takes the association from its address, with everything that waits for the peer.
+    pub fn detach(&mut self, address: IpAddr) -> Option<Association> {
+        let peer = self.by_address.get_mut(&address)?;
+        let association = peer.association.take()?;
+        self.old_caches.push(core::mem::take(&mut peer.cache));
+        peer.paths = PathReports::default();
+        peer.load_reported = LoadReported::default();
+        (peer.pool_usage_reported, peer.nf_instance_id) = (None, None);
+        Some(association)
+    }
+
+    /// Makes room for an association at an address: an idle peer gives way. False without room.
+    pub fn make_room_for(&mut self, address: IpAddr) -> bool {
+        if self.by_address.contains_key(&address) || self.by_address.len() < ASSOCIATIONS_MAX {
+            return true;
+        }
+        let idle = self.by_address.iter().find(|(_, peer)| peer.association.is_none());
+        let Some(idle) = idle.map(|(&address, _)| address) else { return false };
+        let removed = self.by_address.remove(&idle);
+        self.old_caches.extend(removed.map(|peer| peer.cache));
+        true
+    }
+
+    /// A name for a new association.
+    pub const fn next_owner(&mut self) -> OwnerId {
+        self.last_owner = self.last_owner.wrapping_add(1);
+        OwnerId(self.last_owner)
+    }
+
+    /// Forgets peers that have no association and nothing to replay. `lifetime` is that of
+    /// remembered answers.
+    pub fn forget_idle(&mut self, now: Nanos, lifetime: Nanos) {
+        self.by_address.retain(|_, peer| {
+            peer.cache.expire(now, lifetime);
+            peer.association.is_some() || !peer.cache.is_empty()
+        });
+        for _ in 0..OLD_CACHE_STEPS_PER_TURN {
+            if !self.old_caches.last_mut().is_none_or(ResponseCache::shrink) {
+                self.old_caches.pop();
+            }
+        }
+    }
+
+    /// When the last answer of a peer without association is forgotten next.
+    pub fn next_idle(&self, lifetime: Nanos) -> Option<Nanos> {
+        let idle = self.iter().filter(|peer| peer.association.is_none());
+        idle.filter_map(|peer| Some(peer.cache.newest()? + lifetime)).min()
+    }
+
+    /// Answered requests that are remembered for retransmissions.
+    pub fn cached_len(&self) -> usize {
+        self.iter().map(|peer| peer.cache.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::PeerPolicy;
+    use crate::association::RestartClaim;
+    use crate::smf_set::SmfSet;
+
+    fn address(host: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, host])
+    }
+
+    fn peers() -> Peers {
+        let setups = Setups::new(&[], Nanos(1));
+        Peers::new(setups, Admission::new(PeerPolicy::default(), Vec::new(), 1))
+    }
+
+    /// Adds an association of the SMF set `set`, with one alternative address.
+    fn associate(peers: &mut Peers, host: u8, set: Option<&[u8]>, alternative: u8) -> OwnerId {
+        let owner = peers.next_owner();
+        let id = set.map(<[u8]>::to_vec);
+        let association = Association {
+            node_id: NodeIdentity::Fqdn(format!("smf{host}")),
+            address: address(host),
+            port: 8805,
+            owner,
+            recovery_time_stamp: 1,
+            since: Nanos(0),
+            cp_function_features: u64::from(CpFunctionFeatures::EPFAR.bits()),
+            smf_set: SmfSet { id, alternatives: vec![address(alternative)] },
+            is_time_stamp_unknown: false,
+            restart_claim: RestartClaim::None,
+            next_heartbeat: Nanos(u64::from(host)),
+            heartbeat_in_flight: false,
+        };
+        peers.entry(address(host)).association = Some(association);
+        peers.refresh_aliases();
+        owner
+    }
+
+    #[test]
+    fn alternative_address_acts_for_its_association_and_its_set_only() {
+        let mut peers = peers();
+        let one = associate(&mut peers, 1, Some(b"set"), 11);
+        let two = associate(&mut peers, 2, Some(b"set"), 12);
+        let other = associate(&mut peers, 3, None, 13);
+        assert_eq!(peers.association_for(address(11)).map(|a| a.owner), Some(one));
+        assert!(peers.is_known(address(11)) && !peers.is_known(address(99)));
+        assert!(peers.controls(address(11), two) && !peers.controls(address(11), other));
+        assert_eq!(peers.successor_of(one).map(|a| a.owner), Some(two));
+        assert!(peers.successor_of(other).is_none());
+        assert!(peers.cp_function_has(one, CpFunctionFeatures::EPFAR));
+        peers.detach(address(1));
+        peers.refresh_aliases();
+        assert!(!peers.is_alias(address(11)) && peers.association_of(one).is_none());
+    }
+
+    #[test]
+    fn heartbeat_is_due_once_until_it_is_answered() {
+        let mut peers = peers();
+        let one = associate(&mut peers, 1, None, 11);
+        associate(&mut peers, 9, None, 19);
+        assert_eq!(peers.next_heartbeat(), Some(Nanos(1)));
+        let due = peers.take_due_heartbeats(Nanos(5));
+        assert_eq!(due, [(one, SocketAddr::new(address(1), 8805))]);
+        assert!(peers.take_due_heartbeats(Nanos(5)).is_empty());
+        assert_eq!(peers.next_heartbeat(), Some(Nanos(9)), "of the other one");
+    }
+
+    #[test]
+    fn idle_peer_gives_way_to_an_association_and_an_association_does_not() {
+        let mut peers = peers();
+        for host in 0..ASSOCIATIONS_MAX {
+            let octets = u32::try_from(host).unwrap().to_be_bytes();
+            peers.entry(IpAddr::from(octets));
+        }
+        assert!(peers.make_room_for(address(1)));
+        associate(&mut peers, 1, None, 11);
+        assert!(peers.make_room_for(address(1)), "it is there");
+        while peers.by_address.values().any(|peer| peer.association.is_none()) {
+            let idle = peers.by_address.iter().find(|(_, peer)| peer.association.is_none());
+            let idle = idle.map(|(&address, _)| address).unwrap();
+            let association = peers.association(address(1)).cloned();
+            peers.entry(idle).association = association;
+        }
+        assert!(!peers.make_room_for(address(2)));
+    }
+
+    #[test]
+    fn peer_without_association_and_answers_is_forgotten() {
+        let mut peers = peers();
+        associate(&mut peers, 1, None, 11);
+        peers.entry(address(2));
+        peers.forget_idle(Nanos(0), Nanos(10));
+        assert!(peers.get(address(1)).is_some() && peers.get(address(2)).is_none());
+    }
+}

@@ -1,0 +1,232 @@
+//! How associations begin and end. Spec: TS 29.244 §6.2.6, §6.2.8.
+
+use core::net::IpAddr;
+
+use adit_rules::DeltaId;
+use adit_session::OwnerId;
+use adit_types::{Nanos, Seid, SessionIndex};
+
+use crate::answers::Condition;
+use crate::association::{Association, AssociationParameters, NodeIdentity, RestartClaim};
+use crate::backlog::{JobTask, JobWaiter};
+use crate::counters::as_count;
+use crate::event::{DownReason, NodeEvent};
+use crate::node::Node;
+use crate::session_state::{DiscardedReports, RemainingReports};
+use crate::sessions::DeletedSession;
+use crate::transition::SessionDisposition;
+
+/// An association that was set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AcceptedAssociation {
+    /// The last change to be published before the setup may be answered.
+    pub last: Option<Condition>,
+    /// The sessions of the association before were kept.
+    pub retained: bool,
+}
+
+/// Why an association cannot come into being.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AssociationRefusal {
+    NodeIdInUse,
+    TooMany,
+    Stopping,
+}
+
+impl Node {
+    /// The association of a peer address.
+    #[must_use]
+    pub fn association(&self, address: IpAddr) -> Option<&Association> {
+        self.peers.association(address)
+    }
+
+    /// The NF instance that the CP function at `address` said it is. Spec: TS 29.244 §8.2.175.
+    #[must_use]
+    pub fn nf_instance_id(&self, address: IpAddr) -> Option<[u8; 16]> {
+        self.peers.get(address)?.nf_instance_id
+    }
+
+    /// All associations, by address.
+    pub fn associations(&self) -> impl Iterator<Item = &Association> {
+        self.peers.associations()
+    }
+
+    /// Sets up an association, after ending the one that the address has. The answer waits for the
+    /// condition in the result, if sessions had to end.
+    ///
+    /// A Node ID that is associated from another address is refused, so that nobody deletes
+    /// another peer's sessions by claiming its Node ID; `contested_setup` probes that address before.
+    pub(crate) fn create_association(
+        &mut self,
+        now: Nanos,
+        facts: AssociationParameters,
+    ) -> Result<AcceptedAssociation, AssociationRefusal> {
+        let AssociationParameters {
+            address,
+            node_id,
+            recovery_time_stamp,
+            cp_function_features,
+            ..
+        } = facts;
+        if self.shutdown.is_stopping {
+            return Err(AssociationRefusal::Stopping);
+        }
+        self.refuse_node_id_of_other(address, &node_id)?;
+        if !self.peers.make_room_for(address) {
+            self.counters.scalars.refused_associations_full += 1;
+            return Err(AssociationRefusal::TooMany);
+        }
+        let reason = match self.association(address) {
+            Some(known) if known.recovery_time_stamp != recovery_time_stamp => {
+                DownReason::PeerRestarted
+            }
+            _ => DownReason::SetUpAgain,
+        };
+        // Another SMF of the set at an address that the association moved to inherits it.
+        let inherits = self.association(address).is_some_and(|known| {
+            let set = &known.smf_set.id;
+            known.node_id != node_id && set.is_some() && *set == facts.smf_set.id
+        });
+        let wish = if inherits { Some(&[][..]) } else { facts.retain.as_deref() };
+        let retained = wish.and_then(|listed| self.retain_sessions(now, address, listed));
+        let owner = match retained {
+            Some(retained) => retained,
+            None => {
+                self.end_association(now, address, reason);
+                self.peers.next_owner()
+            }
+        };
+        // The peer's former sessions are gone before it gets the answer.
+        let waiter = JobWaiter { address, node_id: node_id.clone() };
+        let last = if facts.requested_by_us { None } else { self.wait_for_jobs(waiter) };
+        self.peers.setups.connected(address);
+        let setups = &self.peers.setups;
+        self.transactions.cancel(|purpose| setups.is_attempt_at(*purpose, address));
+        let association = Association {
+            node_id: node_id.clone(),
+            address,
+            port: self.peers.setups.port_of(address),
+            owner,
+            recovery_time_stamp,
+            since: now,
+            cp_function_features,
+            smf_set: facts.smf_set,
+            is_time_stamp_unknown: false,
+            restart_claim: RestartClaim::None,
+            next_heartbeat: now + self.config.heartbeat_interval,
+            heartbeat_in_flight: false,
+        };
+        self.peers.entry(address).association = Some(association);
+        self.path_qos.set(now, owner, facts.path_controls);
+        self.counters.scalars.associations_up += 1;
+        let requested_by_us = facts.requested_by_us;
+        self.events.push_back(NodeEvent::AssociationUp { address, node_id, requested_by_us });
+        self.peers.refresh_aliases();
+        Ok(AcceptedAssociation { last, retained: retained.is_some() && facts.retain.is_some() })
+    }
+
+    /// Ends the association of `address` and keeps its sessions: those that are controlled from one of
+    /// `listed`, or all if it is empty. Returns their owner.
+    fn retain_sessions(
+        &mut self,
+        now: Nanos,
+        address: IpAddr,
+        listed: &[IpAddr],
+    ) -> Option<OwnerId> {
+        let known = self.association(address)?;
+        let (owner, node_id) = (known.owner, known.node_id.clone());
+        if !listed.is_empty() {
+            let waiter = JobWaiter { address, node_id };
+            self.begin_transition(
+                owner,
+                SessionDisposition::Retain { at: listed.into() },
+                Some(waiter),
+            );
+            // The sessions of a small association are gone before the rest is counted.
+            self.advance_jobs(now);
+        }
+        self.detach_association(address)?;
+        let sessions = self.sessions.store().owned_count(owner);
+        self.counters.scalars.sessions_retained += as_count(sessions);
+        self.events.push_back(NodeEvent::SessionsRetained { address, sessions });
+        Some(owner)
+    }
+
+    /// Takes the association from its address, with everything that waits for the peer.
+    fn detach_association(&mut self, address: IpAddr) -> Option<Association> {
+        let association = self.peers.detach(address)?;
+        self.path_qos.forget(association.owner);
+        self.answers.drop_all(|response| response.peer == address);
+        self.transactions.cancel(|purpose| purpose.is_of(association.owner));
+        self.drains.remove(&association.owner);
+        Some(association)
+    }
+
+    /// Ends the association of `address` if there is one: its sessions go in a job, answers that
+    /// still wait are not sent any more, and the answered requests are forgotten, because a peer
+    /// that restarts counts its sequence numbers anew. Answers that need the sessions to be gone wait
+    /// ([`Node::wait_for_jobs`]).
+    pub(crate) fn end_association(&mut self, now: Nanos, address: IpAddr, reason: DownReason) {
+        let Some(owner) = self.association(address).map(|association| association.owner) else {
+            return;
+        };
+        let failed = matches!(reason, DownReason::HeartbeatsLost | DownReason::PeerRestarted);
+        let is_handed_over = failed && self.hand_over_sessions(owner);
+        let sessions = if is_handed_over { 0 } else { self.sessions.store().owned_count(owner) };
+        let Some(association) = self.detach_association(address) else { return };
+        let waiter = JobWaiter { address, node_id: association.node_id.clone() };
+        if !is_handed_over {
+            self.abandon_sessions(owner);
+        }
+        if sessions > 0 || self.sessions.states.ended_len(owner) > 0 {
+            let task = JobTask::EndAssociation { owner, next: SessionIndex(0) };
+            self.start_job(Some(waiter.clone()), task);
+        }
+        self.withdraw_pfds_of(owner, waiter);
+        self.peers.refresh_aliases();
+        self.peers.setups.disconnected(now, address);
+        self.counters.scalars.associations_down += 1;
+        self.counters.scalars.sessions_removed_with_association += as_count(sessions);
+        let node_id = association.node_id;
+        if reason == DownReason::PeerRestarted {
+            self.counters.scalars.peers_restarted += 1;
+            self.events.push_back(NodeEvent::PeerRestarted { address, node_id: node_id.clone() });
+        }
+        self.events.push_back(NodeEvent::AssociationDown { address, node_id, sessions, reason });
+        // Another SMF of the set may have inherited reports.
+        self.send_reports(now);
+    }
+
+    /// Deletes a session without telling its CP function.
+    pub(crate) fn delete_session(&mut self, up_seid: Seid) -> Option<DeltaId> {
+        let deleted = self.sessions.delete(up_seid, RemainingReports::KeepUsageInFlight)?;
+        Some(self.forget_discarded(deleted))
+    }
+
+    /// Gives up the requests whose reports went with a session. Returns the change that deleted it.
+    pub(crate) fn forget_discarded(&mut self, deleted: DeletedSession) -> DeltaId {
+        self.drop_reports(deleted.discarded);
+        deleted.change
+    }
+
+    /// Gives up the request of discarded reports, and counts the usage that is lost.
+    pub(crate) fn drop_reports(&mut self, discarded: DiscardedReports) {
+        if let Some(sequence) = discarded.sequence {
+            self.transactions.close(sequence);
+        }
+        self.counters.scalars.usage_reports_lost_with_association += as_count(discarded.usage);
+    }
+
+    fn refuse_node_id_of_other(
+        &mut self,
+        address: IpAddr,
+        node_id: &NodeIdentity,
+    ) -> Result<(), AssociationRefusal> {
+        let holder = self.peers.other_holder(address, node_id).map(|other| other.address);
+        let Some(held_by) = holder else { return Ok(()) };
+        let node_id = node_id.clone();
+        self.counters.scalars.refused_node_id_of_other_address += 1;
+        self.events.push_back(NodeEvent::NodeIdConflict { from: address, held_by, node_id });
+        Err(AssociationRefusal::NodeIdInUse)
+    }
+}

@@ -1,0 +1,120 @@
+//! Panics are contained where they occur; see [`crate::containment`].
+
+use core::any::Any;
+use core::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use adit_pfcp::{Cause, MessageType};
+use adit_rules::DeltaId;
+use adit_types::limits::TURNS_WITH_FAULT_MAX;
+
+use crate::answers::Condition;
+use crate::containment::{CONTAINED, FaultPoint, text};
+use crate::event::NodeEvent;
+use crate::node::{Node, ReceivedMessage};
+use crate::session_state::RemainingReports;
+
+impl Node {
+    /// Handles one message and contains its panics.
+    pub(crate) fn handle_contained(&mut self, request: &ReceivedMessage<'_>) {
+        let commits = self.sessions.store().commits();
+        let before = CONTAINED.replace(true);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.handle_message(request)));
+        CONTAINED.set(before);
+        self.faults.injected = None;
+        if let Err(panic) = outcome {
+            self.recover_from_fault(request, commits, panic.as_ref());
+        }
+    }
+
+    /// Runs work that no message requested, and contains its panics. Returns the change that removes
+    /// a session that a panic left half changed.
+    pub(crate) fn run_contained(
+        &mut self,
+        activity: &'static str,
+        work: impl FnOnce(&mut Self),
+    ) -> Option<DeltaId> {
+        let commits = self.sessions.store().commits();
+        let before = CONTAINED.replace(true);
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(self)));
+        CONTAINED.set(before);
+        let panic = outcome.err()?;
+        self.faults.injected = None;
+        self.counters.scalars.faults += 1;
+        self.faults.turns.in_this_turn = true;
+        let text = text(panic.as_ref()).to_owned();
+        if self.faults.is_new_kind(activity, &text) {
+            self.events.push_back(NodeEvent::InternalFault { activity, text });
+        }
+        let wrote = self.sessions.store().commits() != commits;
+        if wrote { self.remove_session_at_fault() } else { None }
+    }
+
+    /// A turn begins. Ends the thread when the last turns all had a fault.
+    pub(crate) fn count_faulty_turns(&mut self) {
+        let turns = self.faults.begin_turn();
+        if turns >= TURNS_WITH_FAULT_MAX {
+            resume_unwind(Box::new("the same fault again and again"));
+        }
+    }
+
+    fn recover_from_fault(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+        commits: u64,
+        panic: &(dyn Any + Send),
+    ) {
+        self.counters.scalars.faults += 1;
+        let wrote = self.sessions.store().commits() != commits;
+        let after = if wrote { self.remove_session_at_fault() } else { None };
+        let after = after.map(Condition::Observed);
+        self.forget_answer(request);
+        self.report_fault(request.peer(), request.header.message_type, text(panic));
+        if !self.refuse_request(request, Cause::SystemFailure, after) {
+            self.counters.scalars.discarded_after_fault += 1;
+        }
+    }
+
+    /// Removes the session whose change was interrupted. Returns the change.
+    fn remove_session_at_fault(&mut self) -> Option<DeltaId> {
+        let up_seid = self.sessions.store().last_commit()?;
+        // The change took the measurements with it.
+        let id = match self.sessions.recover(RemainingReports::KeepUsageInFlight) {
+            Some(deleted) => Some(self.forget_discarded(deleted)),
+            None => self.end_locally(up_seid),
+        };
+        self.counters.scalars.sessions_removed_after_fault += u64::from(id.is_some());
+        id
+    }
+
+    fn report_fault(&mut self, from: IpAddr, message_type: MessageType, text: &str) {
+        if !self.faults.is_new_kind(message_type.name(), text) {
+            return;
+        }
+        let text = text.to_owned();
+        self.events.push_back(NodeEvent::Fault { from, message_type: message_type.name(), text });
+    }
+
+    /// Panics at `point` of the next message that reaches it. For tests.
+    #[doc(hidden)]
+    pub fn inject_fault(&mut self, point: FaultPoint) {
+        match point {
+            FaultPoint::Commit => self.sessions.inject_fault_in_commit(),
+            FaultPoint::Start
+            | FaultPoint::Answer
+            | FaultPoint::Timer
+            | FaultPoint::Event
+            | FaultPoint::Published => self.faults.injected = Some(point),
+        }
+    }
+
+    pub(crate) fn fail_if_injected(&mut self, point: FaultPoint) {
+        if self.faults.injected == Some(point) {
+            self.faults.injected = None;
+            #[allow(clippy::panic, reason = "injected by a test")]
+            {
+                panic!("fault injected at {point:?}");
+            }
+        }
+    }
+}

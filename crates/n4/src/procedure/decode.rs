@@ -1,0 +1,98 @@
+//! Values that IEs of several kinds of rules share, from IEs to the types of the session store.
+
+use core::net::IpAddr;
+
+use adit_pfcp::ie::{self, OuterHeaderDescription};
+use adit_pfcp::{Cause, IeType};
+use adit_rules::{DestinationInterface, GtpuTunnel, HeaderCreation};
+use adit_session::{FTeidSpec, LocalAddresses, SdfSpec};
+use adit_types::Nanos;
+
+use crate::name;
+use crate::ntp::NtpClock;
+use crate::refusal::Rejected;
+
+/// When a request came, and what time of day that was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestTime {
+    pub now: Nanos,
+    pub ntp_clock: NtpClock,
+}
+
+/// A value that is well-formed and not ours to act on: Cause 73.
+pub(super) fn unusable(ie: IeType) -> Rejected {
+    Rejected::with_ie(Cause::RuleCreationModificationFailure, ie)
+}
+
+pub(super) fn f_teid(ie: ie::FTeid) -> FTeidSpec {
+    match ie {
+        ie::FTeid::Given { teid, addr } => FTeidSpec::Given { teid, v4: addr.v4(), v6: addr.v6() },
+        ie::FTeid::Choose { v4, v6, choose_id } => FTeidSpec::Choose { v4, v6, choose_id },
+    }
+}
+
+pub(super) fn application(id: ie::ApplicationId<'_>) -> Box<str> {
+    name::text(id.0)
+}
+
+pub(super) fn sdf(filter: ie::SdfFilter<'_>) -> Result<SdfSpec, Rejected> {
+    let text = filter.flow_description.map(core::str::from_utf8).transpose();
+    let text = text.map_err(|_| unusable(IeType::SDF_FILTER))?;
+    Ok(SdfSpec {
+        flow_description: text.map(Box::from),
+        tos: filter.tos_traffic_class.map(|[value, mask]| (value, mask)),
+        spi: filter.security_parameter_index,
+        flow_label: filter.flow_label,
+        filter_id: filter.filter_id.map(|id| id.0),
+        bidirectional: filter.filter_id.is_some(),
+    })
+}
+
+pub(super) fn destination(
+    interface: ie::DestinationInterface,
+) -> Result<DestinationInterface, Rejected> {
+    match interface {
+        ie::DestinationInterface::Access => Ok(DestinationInterface::Access),
+        ie::DestinationInterface::Core => Ok(DestinationInterface::Core),
+        ie::DestinationInterface::SgiLanN6Lan => Ok(DestinationInterface::SgiLanN6Lan),
+        ie::DestinationInterface::CpFunction => Ok(DestinationInterface::CpFunction),
+        ie::DestinationInterface::LiFunction => Ok(DestinationInterface::LiFunction),
+        ie::DestinationInterface::FivegVnInternal | ie::DestinationInterface::Unknown(_) => {
+            Err(unusable(IeType::DESTINATION_INTERFACE))
+        }
+    }
+}
+
+/// One kind of header is created: GTP-U, UDP or IP. VLAN tags and multicast transport are not.
+/// Where both families are offered, IPv4 is taken if `local` has it.
+/// Spec: TS 29.244 §8.2.56.
+pub(super) fn creation(
+    ie: ie::OuterHeaderCreation,
+    local: LocalAddresses,
+) -> Result<HeaderCreation, Rejected> {
+    use OuterHeaderDescription as D;
+    let unusable = unusable(IeType::OUTER_HEADER_CREATION);
+    // N19 and N6 only name the purpose of the tunnel.
+    let kinds = ie.description & !(D::N19 | D::N6);
+    let is_only = |families: D| !kinds.is_empty() && families.contains(kinds);
+    let (v4, v6) = (ie.v4.map(IpAddr::V4), ie.v6.map(IpAddr::V6));
+    let addr = if local.v4.is_some() { v4.or(v6) } else { v6.or(v4) }.ok_or(unusable)?;
+    if is_only(D::GTPU_UDP_IPV4 | D::GTPU_UDP_IPV6) {
+        let teid = ie.teid.ok_or(unusable)?;
+        return Ok(HeaderCreation::Gtpu(GtpuTunnel { teid, addr }));
+    }
+    if is_only(D::UDP_IPV4 | D::UDP_IPV6) {
+        let port = ie.port.ok_or(unusable)?;
+        return Ok(HeaderCreation::Udp { addr, port });
+    }
+    if is_only(D::IPV4 | D::IPV6) {
+        return Ok(HeaderCreation::Ip { addr });
+    }
+    Err(unusable)
+}
+
+/// The octet to write: the value under its mask.
+pub(super) fn marking(ie: ie::TransportLevelMarking) -> u8 {
+    let [value, mask] = ie.0.to_be_bytes();
+    value & mask
+}

@@ -1,0 +1,117 @@
+//! Reports of GTP-U paths that fail and recover; see [`crate::path`].
+
+use core::net::IpAddr;
+use core::ops::Bound;
+
+use adit_session::PeerSides;
+use adit_types::Nanos;
+use adit_types::limits::TIMERS_PER_TURN_MAX;
+
+use crate::counters::as_count;
+use crate::event::NodeEvent;
+use crate::node::Node;
+use crate::path::{EchoOutcome, PathEntry, PathTransition};
+use crate::path_qos::MEASURES;
+
+/// An Echo Response that a worker received at `at`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EchoResponse {
+    pub peer: IpAddr,
+    pub sequence: u16,
+    /// When its sender started.
+    pub started: Option<u32>,
+    pub at: Nanos,
+}
+
+impl Node {
+    /// Processes what is due for paths, a bounded part of it.
+    pub(crate) fn watch_paths(&mut self, now: Nanos) {
+        for _ in 0..self.path_qos.peers_per_turn() {
+            let Some(peer) = self.sessions.take_changed_peer() else { break };
+            let sides = self.sessions.store().peer_sides(peer);
+            self.paths.set_peer(now, peer, sides != PeerSides::default());
+            let left_out = self.path_qos.set_peer(now, peer, sides);
+            self.counters.scalars.paths_not_measured += as_count(left_out);
+        }
+        self.paths.has_peers_left = self.sessions.store().has_changed_peer();
+        let mut allowance = TIMERS_PER_TURN_MAX;
+        while let Some(turn) = self.paths.poll_due(now, &mut allowance) {
+            self.report_path_transition(now, turn);
+        }
+    }
+
+    /// Processes an Echo Response.
+    pub(crate) fn handle_echo_response(&mut self, now: Nanos, response: EchoResponse) {
+        let EchoResponse { peer, sequence, started, at } = response;
+        if sequence & MEASURES != 0 {
+            let reports = self.path_qos.answered(peer, sequence, at);
+            self.report_path_delays(now, reports);
+            started
+                .into_iter()
+                .for_each(|started| self.on_unsolicited_recovery(now, peer, started));
+            return;
+        }
+        let EchoOutcome { transition, is_restart } =
+            self.paths.answered(now, peer, sequence, started);
+        if let Some(transition) = transition {
+            self.report_path_transition(now, transition);
+        }
+        if is_restart {
+            self.on_gtpu_peer_restarted(now, peer);
+        }
+    }
+
+    /// Takes the start time that a GTP-U peer sent unasked. Addresses that no FAR sends to are not
+    /// remembered.
+    pub(crate) fn on_unsolicited_recovery(&mut self, now: Nanos, peer: IpAddr, started: u32) {
+        let is_peer = self.sessions.store().peer_sides(peer) != PeerSides::default();
+        self.paths.set_peer(now, peer, is_peer);
+        self.paths.note_unproven_start(now, peer, started);
+    }
+
+    fn report_path_transition(&mut self, now: Nanos, turn: PathTransition) {
+        match turn {
+            PathTransition::Failed(peer) => {
+                self.counters.scalars.path_failures += 1;
+                self.events.push_back(NodeEvent::PathDown { peer });
+                self.report_path_failure(now, peer);
+            }
+            PathTransition::Recovered(peer) => {
+                self.counters.scalars.path_recoveries += 1;
+                self.events.push_back(NodeEvent::PathUp { peer });
+                self.report_path_recovery(now, peer);
+            }
+        }
+    }
+
+    /// When a path is due next. Peers that changed since the last turn are processed in the next one,
+    /// whenever that is.
+    pub(crate) fn next_path_deadline(&self) -> Option<Nanos> {
+        let due = self.paths.deadlines.first().map(|(due, _)| *due);
+        if self.paths.has_peers_left { Some(Nanos(0)) } else { due }
+    }
+
+    /// The paths to all GTP-U peers, by address; empty while none are watched.
+    pub fn paths(&self) -> impl Iterator<Item = PathEntry> + '_ {
+        self.paths_behind(None)
+    }
+
+    /// The same behind the path to `peer`, or from the first one on.
+    pub fn paths_behind(&self, peer: Option<IpAddr>) -> impl Iterator<Item = PathEntry> + '_ {
+        let first = peer.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.paths.paths.range((first, Bound::Unbounded));
+        let watched = behind.filter(|_| self.paths.is_on());
+        watched.map(|(&peer, path)| PathEntry {
+            peer,
+            state: path.state,
+            requests: path.requests,
+            responses: path.responses,
+        })
+    }
+
+    pub(crate) fn on_gtpu_peer_restarted(&mut self, now: Nanos, peer: IpAddr) {
+        self.counters.scalars.gtpu_peers_restarted += 1;
+        self.events.push_back(NodeEvent::GtpuPeerRestarted { peer });
+        self.report_peer_restart(now, peer);
+    }
+}
