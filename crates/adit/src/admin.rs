@@ -28,7 +28,7 @@ use document::DocumentWriter;
 /// Octets of a request at most; a longer one is refused.
 const REQUEST_BYTES_MAX: u64 = 4096;
 
-/// Patience with a peer that connects and says nothing, and with the control thread.
+/// How long to wait for the request of a client, and for the control thread.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Niceness of the threads that make JSON: they share a core with the control thread.
@@ -43,11 +43,11 @@ struct AdminRequest {
     session: Option<String>,
 }
 
-/// What is asked for.
+/// A question of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminQuestion {
     pub topic: Topic,
-    /// Only this session, where the topic is sessions' rates: an UP SEID or an address of the UE.
+    /// Only this session, by its UP SEID or an address of its UE. For the topic `qos`.
     pub session: Option<String>,
 }
 
@@ -131,8 +131,8 @@ impl AdminServer {
         Ok(Self { listener, file: Some((path.to_owned(), inode)) })
     }
 
-    /// Answers requests for ever, each client on a thread of its own; `ask` brings a question to
-    /// the control thread and its answer back. Clients beyond [`ADMIN_CLIENTS_MAX`] are refused.
+    /// Answers requests forever, each client on a thread of its own. `ask` passes a question to
+    /// the control thread and returns its answer. Clients beyond [`ADMIN_CLIENTS_MAX`] are refused.
     pub fn serve<F>(&self, ask: F)
     where
         F: Fn(&AdminQuestion, PageCursor) -> Option<AdminAnswer> + Clone + Send + 'static,
@@ -225,7 +225,7 @@ where
 {
     let thread = std::thread::Builder::new().name("adit-admin-client".to_owned());
     let serve = move || {
-        // Refused, the client is served all the same.
+        // Without the niceness the client is served all the same.
         let _ = rustix::process::nice(NICENESS);
         if let Err(error) = answer(&stream, ask) {
             tracing::debug!(%error, "admin request failed");
@@ -238,7 +238,7 @@ where
 fn refuse(stream: &UnixStream) -> std::io::Result<()> {
     stream.set_nonblocking(true)?;
     let what = format!("{ADMIN_CLIENTS_MAX} clients are being served; try again");
-    // A client that does not take it is refused without a word.
+    // A client that does not read the text is refused without it.
     let _ = { stream }.write_all(format!("{}\n", error(&what)).as_bytes());
     Ok(())
 }

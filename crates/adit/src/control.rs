@@ -37,11 +37,11 @@ const OBSERVED_PER_TURN: usize = 512;
 /// Datagrams sent in one turn.
 const SENT_PER_TURN: usize = 512;
 
-/// Longest sleep: bounds the delay of workers' events and of `adit show`.
+/// Longest sleep. It bounds the delay of workers' events and of `adit show`.
 const SLEEP_MAX: Nanos = Nanos::from_millis(1);
 
-/// Time for which the control thread only yields while workers have yet to observe a change: longer
-/// than a burst takes.
+/// How long the control thread yields instead of sleeping while a change is not observed. Longer than
+/// a burst takes.
 const YIELD_MAX: Nanos = Nanos::from_micros(200);
 
 /// Its shortest sleep after that.
@@ -73,7 +73,7 @@ pub struct ControlParts {
 pub struct ControlPort {
     pub config: config::PortSettings,
     pub port: Port,
-    /// What came of steering packets to the owners of their sessions.
+    /// Whether the port steers packets to the owners of their sessions.
     pub steering: Vec<PortSteering>,
 }
 
@@ -81,9 +81,9 @@ pub struct ControlPort {
 pub struct ControlThread {
     pub parts: ControlParts,
     pub neighbors: NeighborCache,
-    /// Datagrams that the socket did not take; the peer's retransmission or ours repairs them.
+    /// Datagrams that the socket refused. A retransmission, the peer's or ours, repairs the loss.
     pub datagrams_unsent: u64,
-    /// Commands that a full ring did not take.
+    /// Commands lost because the ring was full.
     pub commands_lost: u64,
     /// When the time of day is read next.
     next_time_of_day: Nanos,
@@ -94,11 +94,11 @@ pub struct ControlThread {
 
 impl ControlThread {
     pub fn new(parts: ControlParts) -> Self {
-        let neighbours = NeighborCache::new(&parts.publisher);
+        let neighbors = NeighborCache::new(&parts.publisher);
         let standstill = Standstill::new(&parts.cores, parts.clock.now());
         Self {
             parts,
-            neighbors: neighbours,
+            neighbors,
             datagrams_unsent: 0,
             commands_lost: 0,
             next_time_of_day: Nanos(0),
@@ -107,8 +107,8 @@ impl ControlThread {
         }
     }
 
-    /// Runs until `stop`, then asks the peers to release their associations and waits for them a
-    /// little.
+    /// Runs until `stop`. Then asks the peers to release their associations and waits for them for
+    /// [`RELEASE_MAX`] at most.
     pub fn run(&mut self, questions: &Receiver<AdminQuery>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             self.turn(questions);
@@ -142,13 +142,13 @@ impl ControlThread {
         self.log_events();
         // One page in a turn: further clients wait, the control planes do not.
         if let Ok(query) = questions.try_recv() {
-            // The asker may have lost patience.
+            // The client may have given up.
             let _ = query.answer.send(snapshot::answer(self, &query.question, query.cursor));
         }
         self.sleep(now);
     }
 
-    /// Tells the node what time of day it is and how saturated the workers are, once per second.
+    /// Updates the time of day and the saturation of the workers in the node, once per second.
     fn update_node_clock(&mut self, now: Nanos) {
         if now < self.next_time_of_day {
             return;
@@ -171,7 +171,7 @@ impl ControlThread {
         }
     }
 
-    /// Tells the operator and the node of workers that take no step.
+    /// Reports workers that take no step to the operator and to the node.
     fn watch_workers(&mut self, now: Nanos) {
         let changes = self.standstill.check(now, &mut self.parts.publisher);
         if !changes.is_empty() {
@@ -190,7 +190,7 @@ impl ControlThread {
         }
     }
 
-    /// Hands deltas to the workers and tells the node which of them all workers run.
+    /// Publishes changes, and returns to the node those that all workers run.
     fn publish(&mut self, now: Nanos) {
         let ControlParts { node, publisher, commands, bells, .. } = &mut self.parts;
         node.apply_changes(publisher, |command| {
@@ -214,7 +214,7 @@ impl ControlThread {
         }
     }
 
-    /// The first worker speaks for all: every worker has a transmit queue on every port.
+    /// The first worker sends for all: every worker has a transmit queue on every port.
     fn send_command(&mut self, command: WorkerCommand) {
         let sent = self.parts.commands.first_mut().is_some_and(|ring| ring.push(command).is_ok());
         self.commands_lost += u64::from(!sent);
@@ -237,8 +237,8 @@ impl ControlThread {
         }
     }
 
-    /// Waits for a datagram, but not beyond the next timer, and at first not at all while workers
-    /// have yet to observe a change.
+    /// Waits for a datagram until the next timer. While a change is not observed, yields at first
+    /// and then sleeps for short spans.
     fn sleep(&mut self, now: Nanos) {
         if self.parts.node.has_transmit() {
             return;
@@ -258,13 +258,12 @@ impl ControlThread {
         let span = next.since(now).min(longest);
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
         let mut sources = [PollFd::new(&self.parts.socket, PollFlags::IN)];
-        // An interruption is as good as a timeout.
+        // An interruption acts as a timeout.
         let _ = poll(&mut sources, Some(&timeout));
     }
 }
 
-/// How long the control thread sleeps after workers have had a change for `waited` without observing
-/// it; `None`: it only lets others have its core.
+/// How long the control thread sleeps when a change was not observed for `waited`; `None` to yield.
 fn sleep_while_unobserved(waited: Nanos) -> Option<Nanos> {
     (waited >= YIELD_MAX).then(|| Nanos(waited.0 / 8).clamp(SLEEP_MIN, SLEEP_MAX))
 }

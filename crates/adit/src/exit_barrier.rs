@@ -1,18 +1,18 @@
-//! A gate that threads leave together.
+//! A barrier that threads leave together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many threads are inside.
+/// Counts the threads that have not arrived.
 #[derive(Debug, Clone, Default)]
 pub struct ExitBarrier(Arc<AtomicUsize>);
 
-/// A place inside; given up when dropped, so that a thread that ends early holds nobody up.
+/// A thread's place. Dropping it counts as arrival, so that a thread that fails blocks nobody.
 #[derive(Debug)]
 pub struct ExitBarrierPlace(ExitBarrier);
 
 impl ExitBarrier {
-    /// A place inside. To be taken for all threads before the first of them leaves.
+    /// A place for a thread. Take the places of all threads before the first of them waits.
     pub fn join(&self) -> ExitBarrierPlace {
         self.0.fetch_add(1, Ordering::Relaxed);
         ExitBarrierPlace(self.clone())
@@ -20,7 +20,8 @@ impl ExitBarrier {
 }
 
 impl ExitBarrierPlace {
-    /// Leaves, and returns when all have left. What each did before is visible to all then.
+    /// Arrives, and returns when all have arrived. What each thread did before is then visible to
+    /// all.
     pub fn wait_for_all(self) {
         let ExitBarrier(count) = self.0.clone();
         drop(self);

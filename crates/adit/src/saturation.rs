@@ -1,6 +1,6 @@
 //! How saturated a worker is: the share of its turns that found as many packets as a turn takes.
 //!
-//! A worker polls, so that the time it is awake tells nothing; full bursts tell that packets wait.
+//! A worker polls, so its busy time says nothing; full bursts show that packets wait.
 //! One word per worker, written by it and read by the control thread.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Saturation {
     }
 }
 
-/// What a worker counts.
+/// The counts of a worker.
 #[derive(Debug)]
 pub struct SaturationMeter {
     gauge: Saturation,
@@ -45,7 +45,7 @@ impl SaturationMeter {
         self.store_reading();
     }
 
-    /// Counts a sleep as the turns that it took the place of.
+    /// Counts a sleep as the idle turns that it replaced.
     #[inline]
     pub fn count_sleep(&mut self, span: Nanos) {
         if span > Nanos(0) {

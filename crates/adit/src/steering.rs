@@ -21,10 +21,10 @@ const GROUP_MASK: u32 = (OWNER_GROUPS - 1) << OWNER_GROUP_SHIFT;
 /// A position with fewer bits than this does not name a group.
 const GROUP_BITS: u32 = u32::BITS - GROUP_MASK.leading_zeros();
 
-/// What one kind of key leads to on a port.
+/// Whether a port steers by one kind of key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortSteering {
-    /// For people: which field, and of which headers.
+    /// Field and headers, as text.
     pub key: String,
     pub outcome: SteeringOutcome,
 }

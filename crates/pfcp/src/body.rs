@@ -1,8 +1,8 @@
 //! The tables of messages and grouped IEs: one macro row per member drives decoder, encoder,
 //! documentation and the tables that can be queried.
 //!
-//! Presence decides what a defect means. A mandatory member that is absent refuses the message
-//! (Cause 66); an expected member with lying lengths refuses it (68); an incorrect value refuses
+//! Presence decides what a defect means. An absent mandatory member refuses the message (Cause 66);
+//! an expected member with wrong lengths refuses it (68); an incorrect value refuses
 //! it (69), except for an optional leaf directly in a message, which counts as absent. In groups
 //! an incorrect optional member refuses the message too: a rule that lost a filter would match
 //! more than it was meant to. A member of presence `D` is mandatory for us as a sender; without it
@@ -23,7 +23,7 @@ pub enum Presence {
     Mandatory,
     /// Present under a condition that only the receiver's logic can check.
     Conditional,
-    /// Present at the sender's will.
+    /// Optional.
     Optional,
 }
 
@@ -106,7 +106,7 @@ pub struct Withdrawn {
 }
 
 impl Withdrawn {
-    /// Nothing, of a body with these members.
+    /// No withdrawals from a body with these members.
     pub(crate) const fn of(members: &'static [Member], rows: u64) -> Self {
         Self { members, rows }
     }
@@ -138,9 +138,9 @@ impl PartialEq for Withdrawn {
     }
 }
 
-/// What a member means that its sender left out, although others always send it.
+/// The default of a member that some senders leave out.
 pub(crate) trait WhenAbsent {
-    /// The value that the receiver takes.
+    /// The value that the receiver assumes.
     const ABSENT: Self;
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Walked {
     pub withdrawn: u64,
 }
 
-/// Where one IE stands in a body, and which row of the table it met.
+/// The position of one IE in a body, and its row of the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub ie: RawIe<'a>,

@@ -16,7 +16,7 @@ pub enum HeaderError {
     /// The length field reaches beyond the datagram: the answer to a request has Cause 68.
     /// Spec: TS 29.244 §7.6.3.
     LengthBeyondDatagram {
-        /// The header. The rest of the datagram is what came of the body.
+        /// The header. The rest of the datagram is the part of the body that arrived.
         header: Header,
     },
     /// The length field is smaller than the rest of the header. Discarded silently.
@@ -55,9 +55,9 @@ impl core::error::Error for HeaderError {}
 /// Why the value of one IE cannot be decoded; the walker adds type and offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IeError {
-    /// Too few octets for what the IE says that it contains.
+    /// Fewer octets than the IE announces.
     Length,
-    /// The octets are there and make no sense.
+    /// The value is invalid.
     Value,
     /// A defect of an IE inside this grouped IE.
     Nested(DecodeError),
@@ -70,9 +70,9 @@ pub enum DecodeErrorKind {
     MandatoryMissing,
     /// A conditional IE is absent although its condition holds: Cause 67.
     ConditionalMissing,
-    /// A length field lies or an IE is too short: Cause 68.
+    /// A length field is wrong or an IE is too short: Cause 68.
     InvalidLength,
-    /// An IE has a value that makes no sense: Cause 69.
+    /// An IE has an invalid value: Cause 69.
     Incorrect,
 }
 

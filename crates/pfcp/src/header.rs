@@ -30,7 +30,7 @@ pub const SEQUENCE_MAX: u32 = 0x00ff_ffff;
 pub struct Header {
     /// Type of the message.
     pub message_type: MessageType,
-    /// The receiver's SEID; present exactly with S = 1. Zero where the sender does not know it.
+    /// The receiver's SEID; present exactly with S = 1. Zero if the sender does not know it.
     pub seid: Option<Seid>,
     /// Sequence number, 0..=[`SEQUENCE_MAX`].
     pub sequence: u32,
@@ -82,7 +82,7 @@ pub struct RawMessage<'a> {
 /// Iterates over the messages of one UDP payload: one, or several with Follow On.
 ///
 /// After an error that leaves no trustworthy length the walk ends. Octets behind the last message
-/// are ignored; [`Datagram::remaining`] tells how many.
+/// are ignored; [`Datagram::remaining`] is their number.
 #[derive(Debug, Clone)]
 pub struct PfcpDatagram<'a> {
     rest: &'a [u8],

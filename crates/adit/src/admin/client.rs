@@ -1,4 +1,4 @@
-//! The asking side of the admin socket.
+//! The client of the admin socket.
 
 use core::fmt;
 use std::io::{BufReader, Read, Write};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{AdminQuestion, AdminRequest, PATIENCE};
 
-/// Takes a document piece by piece.
+/// Receives a document piece by piece.
 pub trait DocumentSink {
     /// A list begins, under this key of the document.
     ///
@@ -33,7 +33,7 @@ pub trait DocumentSink {
     fn member(&mut self, key: String, value: Value) -> anyhow::Result<()>;
 }
 
-/// Asks the adit that listens at `socket`, and gives its answer to `sink` while it comes.
+/// Asks the adit that listens at `socket`, and passes its answer to `sink` as it arrives.
 ///
 /// # Errors
 /// A sentence when nothing listens there, the answer is cut short, or adit refuses; what `sink`
@@ -55,7 +55,7 @@ pub fn request(
         session: question.session.clone(),
     })?;
     line.push(b'\n');
-    // One that refuses at once may be gone; its answer says why.
+    // An adit that refuses at once may have closed the socket; its answer says why.
     let _ = stream.write_all(&line);
     take(BufReader::new(stream), sink)
 }
@@ -72,12 +72,12 @@ fn take(document: impl Read, sink: &mut impl DocumentSink) -> anyhow::Result<()>
     }
 }
 
-/// Gives members and rows to a sink.
+/// Passes members and rows to a sink.
 struct DocumentReader<'s, S> {
     sink: &'s mut S,
-    /// What adit says instead of an answer.
+    /// The error that adit returned instead of an answer.
     refused: Option<String>,
-    /// What the sink says.
+    /// The error of the sink.
     failed: Option<anyhow::Error>,
 }
 

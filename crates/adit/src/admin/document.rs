@@ -1,4 +1,4 @@
-//! An answer as JSON text, written while it is gathered.
+//! An answer as JSON text, written while its pages arrive.
 
 use std::io::Write;
 

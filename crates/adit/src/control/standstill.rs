@@ -1,13 +1,13 @@
-//! Workers that take no step although they should.
+//! Detects workers that take no step although they should.
 
 use adit_tables::Publisher;
 use adit_types::{Nanos, WorkerId};
 use tracing::{info, warn};
 
-/// A worker without a step for this long stands still.
+/// A worker without a step for this long counts as stopped.
 const STANDSTILL: Nanos = Nanos::from_secs(1);
 
-/// Time between two looks at the workers.
+/// Time between two checks of the workers.
 const LOOK_INTERVAL: Nanos = Nanos::from_millis(100);
 
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ struct WatchedWorker {
     is_stopped: bool,
 }
 
-/// A turn of a worker.
+/// A worker stopped, or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StandstillChange {
     Stopped { worker: WorkerId, core: u16, since: Nanos },
@@ -39,12 +39,12 @@ impl Standstill {
         Self { workers: cores.iter().map(watched).collect(), next: now }
     }
 
-    /// How many stand still.
+    /// How many workers are stopped.
     pub fn count(&self) -> usize {
         self.workers.iter().filter(|worker| worker.is_stopped).count()
     }
 
-    /// Looks at the workers now and then; returns what changed.
+    /// Checks the workers once per interval; returns what changed.
     pub fn check(&mut self, now: Nanos, publisher: &mut Publisher) -> Vec<StandstillChange> {
         if now < self.next {
             return Vec::new();
@@ -72,7 +72,7 @@ impl Standstill {
     }
 }
 
-/// Tells the operator.
+/// Logs a change for the operator.
 pub fn log(change: StandstillChange) {
     match change {
         StandstillChange::Stopped { worker, core, since } => warn!(

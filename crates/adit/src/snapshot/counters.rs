@@ -127,12 +127,18 @@ struct ControlRow {
     peers_without_route: u64,
     next_hops_refused: u64,
     peers_refused: u64,
-    neighbour_solicits: u64,
-    neighbour_failures: u64,
-    neighbour_wanted_refused: u64,
-    neighbour_seen_refused: u64,
-    neighbour_mac_changes: u64,
-    neighbour_claims_refuted: u64,
+    #[serde(rename = "neighbour_solicits")]
+    neighbor_solicits: u64,
+    #[serde(rename = "neighbour_failures")]
+    neighbor_failures: u64,
+    #[serde(rename = "neighbour_wanted_refused")]
+    neighbor_wanted_refused: u64,
+    #[serde(rename = "neighbour_seen_refused")]
+    neighbor_seen_refused: u64,
+    #[serde(rename = "neighbour_mac_changes")]
+    neighbor_mac_changes: u64,
+    #[serde(rename = "neighbour_claims_refuted")]
+    neighbor_claims_refuted: u64,
     commands_lost: u64,
     n4_datagrams_unsent: u64,
     n4_datagrams_dropped_by_kernel: u64,
@@ -152,12 +158,12 @@ impl ControlRow {
             peers_without_route: publisher.peers_without_route,
             next_hops_refused: publisher.next_hops_refused,
             peers_refused: publisher.peers_refused,
-            neighbour_solicits: neighbors.solicits,
-            neighbour_failures: neighbors.failures,
-            neighbour_wanted_refused: neighbors.wanted_refused,
-            neighbour_seen_refused: neighbors.seen_refused,
-            neighbour_mac_changes: neighbors.mac_changes,
-            neighbour_claims_refuted: neighbors.claims_refuted,
+            neighbor_solicits: neighbors.solicits,
+            neighbor_failures: neighbors.failures,
+            neighbor_wanted_refused: neighbors.wanted_refused,
+            neighbor_seen_refused: neighbors.seen_refused,
+            neighbor_mac_changes: neighbors.mac_changes,
+            neighbor_claims_refuted: neighbors.claims_refuted,
             commands_lost: control.commands_lost + neighbors.commands_lost,
             n4_datagrams_unsent: control.datagrams_unsent,
             n4_datagrams_dropped_by_kernel: socket.dropped(),

@@ -1,4 +1,4 @@
-//! `adit show associations`, `neighbours`, `paths` and `applications`.
+//! `adit show` of associations, neighbors, paths and applications.
 
 use std::collections::BTreeSet;
 

@@ -54,7 +54,7 @@ pub fn qos(control: &ControlThread, wanted: Option<&str>, cursor: PageCursor) ->
         Some(from) => Some(PageCursor { list: cursor.list, from }),
         None => is_first.then_some(PageCursor { list: 1, from }),
     };
-    let totals = next.is_none().then(|| Totals::of(control));
+    let totals = next.is_none().then(|| QosTotals::of(control));
     let members = Box::new(move || totals.map(|totals| members(&totals)).unwrap_or_default());
     let list = LISTS.get(usize::from(cursor.list)).copied();
     AdminAnswer::Page(AnswerPage { list, rows, members, next })
@@ -79,14 +79,14 @@ struct DirectionalRates<T> {
 
 /// What belongs to no single session.
 #[derive(Serialize)]
-struct Totals {
+struct QosTotals {
     shared: Vec<SharedRateRow>,
     guaranteed_bps: DirectionalRates<u64>,
     /// `None` without a limit.
     guaranteed_max_bps: DirectionalRates<Option<u64>>,
 }
 
-impl Totals {
+impl QosTotals {
     fn of(control: &ControlThread) -> Self {
         let (sum, capacity) = control.parts.node.store().guaranteed();
         let limit = |rate: BitRate| Some(rate.as_bps()).filter(|bps| *bps != u64::MAX);

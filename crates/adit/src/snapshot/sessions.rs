@@ -84,7 +84,12 @@ impl SessionRow {
             fars: records.fars.iter().map(FarRow::of).collect(),
             qers: records.qers.iter().map(QerRow::of).collect(),
             bars: records.bars.iter().map(BarRow::of).collect(),
-            urrs: records.urrs.iter().zip(&usage).map(UrrRow::of).collect(),
+            urrs: records
+                .urrs
+                .iter()
+                .zip(&usage)
+                .map(|(urr, usage)| UrrRow::of(urr, usage))
+                .collect(),
             information: information.as_ref().map(InformationRow::of),
             inactivity_timer_s: timer.map(|timer| timer.to_duration().as_secs()),
         }
@@ -266,7 +271,7 @@ struct UrrRow {
 }
 
 impl UrrRow {
-    fn of((urr, usage): (&adit_session::Urr, &RunningUsage)) -> Self {
+    fn of(urr: &adit_session::Urr, usage: &RunningUsage) -> Self {
         Self {
             id: urr.id.0,
             measures_volume: urr.method.volume,

@@ -47,8 +47,8 @@ impl OuterHeaderDescription {
     const V6: Self = Self::GTPU_UDP_IPV6.union(Self::UDP_IPV6).union(Self::IPV6);
 }
 
-/// Headers to put in front of a packet. The description tells which fields are present; on encode
-/// an absent field that it demands is written as zeros.
+/// Headers to put in front of a packet. The description says which fields are present; the encoder
+/// writes zeros for a field that the description demands and that is absent.
 /// Spec: TS 29.244 §8.2.56.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct OuterHeaderCreation {

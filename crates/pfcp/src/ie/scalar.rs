@@ -347,7 +347,7 @@ impl<'a> Ie<'a> for Multiplier {
 pub struct AdditionalUsageReportsInformation {
     /// AURI: further reports follow.
     pub more: bool,
-    /// How many, 0..=32767; 0 where the number is unknown.
+    /// How many, 0..=32767; 0 if the number is unknown.
     pub count: u16,
 }
 
@@ -397,7 +397,7 @@ impl<'a> Ie<'a> for SNssai {
 pub struct OffendingIeInformation<'a> {
     /// Its type.
     pub ie_type: IeType,
-    /// Its value; empty where the IE was missing.
+    /// Its value; empty if the IE was missing.
     pub value: &'a [u8],
 }
 

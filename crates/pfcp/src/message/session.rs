@@ -17,7 +17,7 @@ use crate::ie::{
     SNssai, TraceInformation, UserId, UserPlaneInactivityTimer,
 };
 
-/// A response without Cause accepts: whoever refuses says why.
+/// A response without Cause accepts, because a refusal has a Cause.
 impl WhenAbsent for Cause {
     const ABSENT: Self = Self::RequestAccepted;
 }

@@ -41,7 +41,7 @@ fn check_with(octets: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>, ie_type: 
 
 macro_rules! leaves {
     (owned: $($owned:ty),*; borrowed: $($borrowed:ident),*;) => {
-        /// Checks every type with the same octets and tells how many types there are.
+        /// Checks every type with the same octets and returns how many types there are.
         pub fn check_all(octets: &[u8]) -> usize {
             let mut count = 0;
             $( check::<$owned>(octets); count += 1; )*
