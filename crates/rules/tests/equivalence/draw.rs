@@ -129,7 +129,7 @@ impl<'a> ByteChoices<'a> {
             precedence: Precedence(number.into()),
             source,
             interfaces: self.interfaces(),
-            teid: if is_uplink == !self.rarely(16) { Some(Teid(7)) } else { None },
+            teid: if is_uplink != self.rarely(16) { Some(Teid(7)) } else { None },
             qfis: (0..[0, 0, 0, 1, 5][usize::from(self.below(5))]).map(|_| self.qfi()).collect(),
             ue: if self.below(2) == 1 { self.ue() } else { UeAddresses::default() },
             ue_networks: self.networks(),

@@ -43,11 +43,11 @@ pub fn forwarded(rules: &SessionRules, own: &[IpAddr], packet: &UsualPacket) -> 
         _ => {}
     }
     let pdr = rules.pdrs(direction).iter().find(|pdr| matches(pdr, packet, ue, direction))?;
-    let strips = match (direction, pdr.outer_header_removal) {
-        (Direction::Uplink, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp)) => true,
-        (Direction::Downlink, None) => true,
-        _ => false,
-    };
+    let strips = matches!(
+        (direction, pdr.outer_header_removal),
+        (Direction::Uplink, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp))
+            | (Direction::Downlink, None)
+    );
     let far = rules.fars.get(usize::from(pdr.far))?;
     if !strips || !only_forwards(far) {
         return None;
