@@ -32,12 +32,12 @@ use self::packet::FastPacket;
 use self::rates::{join_queue, prefetch_queues};
 use self::recognize::{recognize_all, recognize_mixed};
 use self::select::select_rules;
-use self::send::{FastFrames, send_all, send_some};
+use self::send::{send_all, send_some};
 use self::ticket::QueueTicket;
 use crate::columns::BurstColumn;
 use crate::context::StepContext;
 use crate::handoff::Handoff;
-use crate::interfaces::{TxLink, UsualLink};
+use crate::interfaces::UsualLink;
 use crate::shaping::Shaping;
 use crate::tally::StepTally;
 use crate::worker_state::WorkerState;
@@ -147,8 +147,10 @@ fn forward_one<'v, Io: PacketIo, D: FastDirection>(
     }
 }
 
-/// All passes over a burst behind recognition. `are_usual`: every packet is.
+/// The passes over a burst behind recognition, in the loop for one direction and the families that
+/// are there. `are_usual`: every packet is.
 #[inline(never)]
+// PERF: the loop is in this body: inlined from a function of its own it spills more registers.
 fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -159,11 +161,74 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     state: &mut WorkerState<Io::Buf>,
 ) {
     let Some(arrival) = D::arrival(origin.link) else { return };
+    let is_shaping = prepare::<_, D, F>(ctx, origin, arrival, packets, rx, state);
+    let WorkerState { buffering, shaping: Shaping { queues, leases, .. }, .. } = &mut *state;
+    let mut burst = BurstContext::new(arrival, leases, queues.contended());
+    let is_shared = !ctx.view.aggregates().is_empty();
+    let mut left = BurstColumn::<SessionIndex>::new();
+    // Some packets are not usual, or packets of their sessions are buffered or were left to the
+    // stages.
+    let mut is_watched = !are_usual || !buffering.is_empty();
+    let mut any_queued = false;
+    let [mut received_bytes, mut sent_bytes] = [0, 0];
+    for (buf, packet) in rx.iter_mut().zip(packets.iter_mut()) {
+        let takes_stages = is_watched
+            && (!packet.is_usual
+                || left.contains(&packet.session)
+                || buffering.has_packets_of(packet.session));
+        let rule = match (takes_stages, packet.selected) {
+            (true, _) => None,
+            (false, None) => packet.slot.and_then(FastRuleSlot::read),
+            (false, Some(selected)) => Some(selected.fast_rule()),
+        };
+        let rewritten = rule.and_then(|rule| {
+            let is_unlimited = rule.meters() == 0 && !is_shared;
+            let ticket = || QueueTicket::of(&rule);
+            if is_shaping && !is_unlimited && !join_queue::<_, D>(queues, ticket(), packet) {
+                return None;
+            }
+            let traits = PacketTraits { is_v6: F::is_v6(packet), is_unlimited };
+            D::rewrite(ctx, &rule, packet, traits, &mut burst, buf)
+        });
+        let Some(rewritten) = rewritten else {
+            // As many are pushed as there are packets.
+            left.push(packet.session);
+            packet.is_usual = false;
+            is_watched = true;
+            continue;
+        };
+        packet.tx_link = rewritten.tx_link.id;
+        if !rewritten.ticket.is_none() {
+            packet.ticket = rewritten.ticket;
+            any_queued = true;
+        }
+        received_bytes += rewritten.received_len;
+        sent_bytes += rewritten.frame_len;
+    }
+    let only_link = burst.only_link().filter(|_| !any_queued && left.is_empty());
+    state.tally.receive_fast(arrival, packets.len() - left.len(), received_bytes);
+    match only_link {
+        Some(link) => send_all::<Io, D>(io, link, rx, sent_bytes, packets, state),
+        None => send_some::<Io, D>(ctx, io, packets, rx, state),
+    }
+}
+
+/// Finds sessions and fast rules of a burst, hands off packets of other workers, and prefetches what
+/// the rewrite reads. Returns whether packets with rates may have to join a queue.
+#[inline(always)]
+// PERF: once per burst; the loops are those of the caller.
+fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
+    ctx: &StepContext<'v>,
+    origin: BurstOrigin<'_>,
+    arrival: InterfaceId,
+    packets: &mut FastPackets<'v>,
+    rx: &mut Burst<B>,
+    state: &mut WorkerState<B>,
+) -> bool {
     let view = &ctx.view;
     let WorkerState { shaping, handoff, tally, .. } = state;
-    let is_alone = handoff.is_alone();
     find_sessions::<_, D, F>(view, view.ues(origin.link.domain), handoff, packets);
-    if !is_alone {
+    if !handoff.is_alone() {
         hand_off_foreign(handoff, origin.port, arrival, packets, rx, tally);
     }
     let has_selectors = prefetch_usage::<D, F>(view, packets);
@@ -174,15 +239,7 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     if has_selectors {
         select_rules::<_, F>(D::DIRECTION, view, rx, packets);
     }
-    let rewritten = rewrite_all::<Io, D, F>(ctx, arrival, are_usual, packets, rx, state);
-    state.tally.receive_fast(arrival, packets.len() - rewritten.left, rewritten.received_bytes);
-    match rewritten.only_link {
-        Some(link) => {
-            let frames = FastFrames { bufs: rx, bytes: rewritten.sent_bytes };
-            send_all::<Io, D>(io, link, frames, packets, state);
-        }
-        None => send_some::<Io, D>(ctx, io, packets, rx, state),
-    }
+    is_shaping
 }
 
 /// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Lines
@@ -253,79 +310,4 @@ fn prefetch_usage<'v, D: FastDirection, F: FamilyMix>(
         has_selectors |= view.prefetch_fast_rule_usage(slot, packet.session, D::DIRECTION, is_v6);
     }
     has_selectors
-}
-
-/// What the pass over a burst rewrote.
-struct RewrittenBurst<'v> {
-    /// Octets of the rewritten packets, as received.
-    received_bytes: usize,
-    /// Octets of their frames.
-    sent_bytes: usize,
-    /// Packets for the stages.
-    left: usize,
-    /// The link of all packets, if all leave at once through the same one.
-    only_link: Option<&'v TxLink>,
-}
-
-/// Rewrites the packets that meet the conditions of their fast rules, and marks the others as not
-/// usual.
-#[inline(always)]
-// PERF (datapath): once per burst; the loop is one of the caller.
-fn rewrite_all<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
-    ctx: &StepContext<'v>,
-    arrival: InterfaceId,
-    are_usual: bool,
-    packets: &mut FastPackets<'v>,
-    rx: &mut Burst<Io::Buf>,
-    state: &mut WorkerState<Io::Buf>,
-) -> RewrittenBurst<'v> {
-    let WorkerState { buffering, shaping, .. } = state;
-    let is_shaping = shaping.may_hold_packets();
-    let is_shared = !ctx.view.aggregates().is_empty();
-    let Shaping { queues, leases, .. } = shaping;
-    let mut burst = BurstContext::new(arrival, leases, queues.contended());
-    let mut left = BurstColumn::<SessionIndex>::new();
-    // Some packets are not usual, or packets of their sessions are buffered or were left to the
-    // stages.
-    let mut is_watched = !are_usual || !buffering.is_empty();
-    let mut any_queued = false;
-    let [mut received_bytes, mut sent_bytes] = [0, 0];
-    for (buf, packet) in rx.iter_mut().zip(packets.iter_mut()) {
-        let takes_stages = is_watched
-            && (!packet.is_usual
-                || left.contains(&packet.session)
-                || buffering.has_packets_of(packet.session));
-        let rule = match (takes_stages, packet.selected) {
-            (true, _) => None,
-            (false, None) => packet.slot.and_then(FastRuleSlot::read),
-            (false, Some(selected)) => Some(selected.fast_rule()),
-        };
-        let rewritten = rule.and_then(|rule| {
-            let is_unlimited = rule.meters() == 0 && !is_shared;
-            if is_shaping
-                && !is_unlimited
-                && !join_queue(queues, D::DIRECTION, QueueTicket::of(&rule), packet)
-            {
-                return None;
-            }
-            let traits = PacketTraits { is_v6: F::is_v6(packet), is_unlimited };
-            D::rewrite(ctx, &rule, packet, traits, &mut burst, buf)
-        });
-        let Some(rewritten) = rewritten else {
-            // As many are pushed as there are packets.
-            left.push(packet.session);
-            packet.is_usual = false;
-            is_watched = true;
-            continue;
-        };
-        packet.tx_link = rewritten.tx_link.id;
-        if !rewritten.ticket.is_none() {
-            packet.ticket = rewritten.ticket;
-            any_queued = true;
-        }
-        received_bytes += rewritten.received_len;
-        sent_bytes += rewritten.frame_len;
-    }
-    let only_link = burst.only_link().filter(|_| !any_queued && left.is_empty());
-    RewrittenBurst { received_bytes, sent_bytes, left: left.len(), only_link }
 }

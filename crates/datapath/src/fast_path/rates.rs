@@ -7,6 +7,7 @@ use adit_types::{Direction, Nanos};
 
 use super::FastPackets;
 use super::burst::BurstContext;
+use super::direction::FastDirection;
 use super::packet::FastPacket;
 use super::ticket::QueueTicket;
 use crate::aggregates::{Sharing, arriving};
@@ -32,13 +33,12 @@ pub(super) fn prefetch_queues<B: PacketBuf>(
 /// Has a packet join its queue if that exists: writes its ticket. Returns false if the queue is full:
 /// the stages drop and count the packet.
 #[inline(never)]
-pub(super) fn join_queue<B: PacketBuf>(
+pub(super) fn join_queue<B: PacketBuf, D: FastDirection>(
     queues: &ShapingQueues<B>,
-    direction: Direction,
     ticket: QueueTicket,
     packet: &mut FastPacket<'_>,
 ) -> bool {
-    let Some(queue) = queues.find(&ticket.key(packet.session, direction)) else {
+    let Some(queue) = queues.find(&ticket.key(packet.session, D::DIRECTION)) else {
         return queues.has_room(0);
     };
     packet.ticket = ticket.with_queue(queue);

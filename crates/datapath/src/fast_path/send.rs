@@ -13,13 +13,6 @@ use crate::origin::Origin;
 use crate::shaping::ReadyFrame;
 use crate::worker_state::WorkerState;
 
-/// Frames for one port.
-pub(super) struct FastFrames<'b, B> {
-    pub bufs: &'b mut Burst<B>,
-    /// Octets of all frames.
-    pub bytes: usize,
-}
-
 /// Sends the rewritten packets of a burst of which some take the stages, wait for their rates, or
 /// leave through another link than others.
 #[inline(never)]
@@ -47,39 +40,37 @@ pub(super) fn send_some<Io: PacketIo, D: FastDirection>(
             continue;
         }
         if let Some(last) = last.filter(|last| last.id != tx_link.id) {
-            let frames = FastFrames { bufs: &mut leaving, bytes: mem::take(&mut bytes) };
             let packets = packets.get(..at).unwrap_or_default();
-            send_all::<Io, D>(io, last, frames, packets, state);
+            send_all::<Io, D>(io, last, &mut leaving, mem::take(&mut bytes), packets, state);
         }
         last = Some(tx_link);
         bytes += buf.data().len();
         leaving.push(buf);
     }
     if let Some(tx_link) = last {
-        let frames = FastFrames { bufs: &mut leaving, bytes };
-        send_all::<Io, D>(io, tx_link, frames, packets, state);
+        send_all::<Io, D>(io, tx_link, &mut leaving, bytes, packets, state);
     }
     rx.extend(staying);
 }
 
-/// Sends `frames` through one link. They are the frames of the last of `packets` that leave through
+/// Sends `frames` of `bytes` octets through one link. They are the frames of the last of `packets` that leave through
 /// it. Frames that the port does not take are queued or dropped.
 pub(super) fn send_all<Io: PacketIo, D: FastDirection>(
     io: &mut Io,
     tx_link: &TxLink,
-    frames: FastFrames<'_, Io::Buf>,
+    frames: &mut Burst<Io::Buf>,
+    bytes: usize,
     packets: &[FastPacket<'_>],
     state: &mut WorkerState<Io::Buf>,
 ) {
-    let FastFrames { bufs, bytes } = frames;
-    let queued = bufs.len();
+    let queued = frames.len();
     if !state.queues.backlog.blocks(tx_link.port) {
-        io.tx_burst(tx_link.port, bufs);
+        io.tx_burst(tx_link.port, frames);
     }
-    let sent = queued.saturating_sub(bufs.len());
+    let sent = queued.saturating_sub(frames.len());
     let mut sent_bytes = bytes;
-    if !bufs.is_empty() {
-        let refused = take_back::<_, D>(tx_link, bufs, packets, state);
+    if !frames.is_empty() {
+        let refused = take_back::<_, D>(tx_link, frames, packets, state);
         sent_bytes = sent_bytes.saturating_sub(refused);
     }
     state.tally.transmit_many(tx_link.id, D::DIRECTION, sent, sent_bytes);
