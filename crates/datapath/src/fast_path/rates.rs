@@ -68,7 +68,7 @@ pub(super) fn pass_rates(
     if packet.ticket.is_none() && pair.pass(which, ctx.now, packet.len) {
         return Some(QueueTicket::NONE);
     }
-    queue_or_drop(pair, which, ctx.now, packet.ticket.or(QueueTicket::of(rule)))
+    queue_or_drop(pair, which, ctx.now, packet.ticket.or_of(rule))
 }
 
 /// `ticket`, if the closed buckets shape. If they police, the stages drop the packet.
@@ -92,7 +92,7 @@ fn pass_shared(
     burst: &mut BurstContext<'_, '_>,
 ) -> Option<QueueTicket> {
     let which = rule.meters();
-    let ticket = packet.ticket.or(QueueTicket::of(rule));
+    let ticket = packet.ticket.or_of(rule);
     let sharing = Sharing { slice: rule.slice(), guarantee: Guarantee::Nothing };
     let pair = ctx.view.meter_pair(packet.session, direction)?;
     let queue = || pair.can_wait(which, ctx.now).then_some(ticket);

@@ -52,10 +52,10 @@ impl QueueTicket {
         Self(self.0 | (index as u64 + 1) << INDEX_SHIFT)
     }
 
-    /// This one, or `other` if this is [`QueueTicket::NONE`].
+    /// This one, or that of `rule` if this is [`QueueTicket::NONE`].
     #[inline]
-    pub const fn or(self, other: Self) -> Self {
-        if self.0 == 0 { other } else { self }
+    pub fn or_of(self, rule: &FastRuleLine<'_>) -> Self {
+        if self.is_none() { Self::of(rule) } else { self }
     }
 
     /// The key of the queue.
