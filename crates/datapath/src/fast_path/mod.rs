@@ -150,7 +150,7 @@ fn forward_one<'v, Io: PacketIo, D: FastDirection>(
 /// The passes over a burst behind recognition, in the loop for one direction and the families that
 /// are there. `are_usual`: every packet is.
 #[inline(never)]
-// PERF: the loop is in this body: inlined from a function of its own it spills more registers.
+// PERF (datapath): the loop is in this body: inlined from a function of its own it spills more registers.
 fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -216,7 +216,7 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
 /// Finds sessions and fast rules of a burst, hands off packets of other workers, and prefetches what
 /// the rewrite reads. Returns whether packets with rates may have to join a queue.
 #[inline(always)]
-// PERF: once per burst; the loops are those of the caller.
+// PERF (datapath): once per burst; the loops are those of the caller.
 fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     origin: BurstOrigin<'_>,
