@@ -251,7 +251,7 @@ impl RateRow {
                     passed_bytes: traffic.passed_bytes,
                     dropped_pkts: traffic.dropped_pkts,
                     dropped_bytes: traffic.dropped_bytes,
-                    queued_pkts: traffic.queued_pkts.into(),
+                    queued_pkts: traffic.queued_pkts,
                     delay_us: traffic.delay.0 / 1000,
                 });
             }

@@ -230,6 +230,9 @@ fn check_file(room: &Room, file: &SourceFile, findings: &mut Vec<String>) {
     }
     // This file names what it looks for.
     if !shown.ends_with("xtask/src/tidy/rooms.rs") {
+        for (index, _) in file.text.lines().enumerate().filter(|(_, line)| line.contains("PERF:")) {
+            findings.push(format!("{shown}:{}: name the bench: PERF (BENCH)", index + 1));
+        }
         check_code(room, file, in_tests, findings);
     }
 }
@@ -302,6 +305,7 @@ mod tests {
         assert_eq!(of("adit-session", path, "fn f() { unsafe { g() } }").len(), 1);
         assert_eq!(of("adit-session", path, "fn f() { Instant::now(); }").len(), 1);
         assert_eq!(of("adit-session", path, "fn f() { todo!() }").len(), 1);
+        assert_eq!(of("adit-session", path, "// PERF: why\nfn f() {}").len(), 1);
         assert_eq!(of("adit-session", "crates/session/src/utils.rs", "").len(), 1);
         assert_eq!(of("adit-session", path, &"\n".repeat(801)).len(), 1);
         assert_eq!(
