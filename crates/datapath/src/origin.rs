@@ -14,7 +14,7 @@ pub(crate) enum Origin {
     Guaranteed(Direction),
     /// A copy of a user packet, by Duplicating Parameters of its FAR.
     Copy,
-    /// Adit made it: ARP, neighbor discovery, ICMP, GTP-U signalling.
+    /// Adit made it: ARP, neighbor discovery, ICMP, GTP-U signaling.
     Own,
 }
 

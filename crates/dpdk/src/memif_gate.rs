@@ -1,7 +1,7 @@
 //! Keeps the memif driver's connection handling out of its bursts.
 //!
-//! The driver frees a connection's memory on another thread as soon as the peer is gone, also while
-//! a burst uses it. `adit-dpdk-sys/memif_gate.c` tells how its handlers are made to wait.
+//! The driver frees a connection's memory on another thread as soon as the peer is gone, even while
+//! a burst uses it. `adit-dpdk-sys/memif_gate.c` makes its handlers wait.
 
 use adit_dpdk_sys as sys;
 

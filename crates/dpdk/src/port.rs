@@ -174,7 +174,7 @@ impl Port {
         })
     }
 
-    /// Starts a port, and tells how many receive queues it has.
+    /// Starts a port. Returns it with the number of its receive queues.
     fn start(eal: &Eal, config: &PortConfig<'_>) -> Result<(StartedPort, u16), PortError> {
         let attached = AttachedDevice::attach(eal, config.device)?;
         let id = attached.id();

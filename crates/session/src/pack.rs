@@ -240,7 +240,7 @@ impl Pack for bool {
     }
 }
 
-/// Within a structure only: its bit tells whether there is a value.
+/// Within a structure only: its bit is set if there is a value.
 impl<T: Pack> Pack for Option<T> {
     fn absent() -> Self {
         None

@@ -196,7 +196,7 @@ impl FramedWriter {
         }
     }
 
-    /// Removes `prefix` if it leads to `session`; tells whether it did. Its place is free again
+    /// Removes `prefix` if it leads to `session`; returns true if it did. Its place is free again
     /// when [`FramedWriter::reclaim`] is told that `epoch`, the one in progress, has passed.
     pub(crate) fn remove(&mut self, prefix: IpPrefix, session: SessionIndex, epoch: Epoch) -> bool {
         match prefix {

@@ -63,8 +63,8 @@ impl TablesReader {
     /// Opens a view: the burst boundary.
     ///
     /// Cost:    one load of a shared line, one store to the worker's own line.
-    /// Threads: announces that nothing from earlier views is in use any more; the borrow checker
-    ///          sees to it, because a view borrows the reader.
+    /// Threads: announces that nothing from earlier views is in use any more. The borrow checker
+    ///          ensures it, because a view borrows the reader.
     #[inline]
     pub fn observe(&mut self) -> TablesView<'_> {
         TablesView {

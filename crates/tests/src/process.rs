@@ -113,7 +113,7 @@ fn finish(child: &mut Child, limit: Duration) -> Output {
     fn drain(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
         std::thread::spawn(move || {
             let mut all = Vec::new();
-            // What a killed process leaves half-written is read as far as it goes.
+            // A killed process can leave half a line: the rest is missing, and that is no error.
             let _ = from.read_to_end(&mut all);
             all
         })

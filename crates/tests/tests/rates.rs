@@ -229,7 +229,7 @@ impl RateTest {
         }
     }
 
-    /// Lets time pass, and tells what left of flows together in each of some windows, and of each.
+    /// Lets time pass. Returns the octets that left: of all flows per window, and of each flow.
     fn together(&mut self, flows: &[usize], windows: usize) -> (Vec<u64>, Vec<u64>) {
         let (mut sums, mut each) = (Vec::new(), vec![0; flows.len()]);
         for _ in 0..windows {

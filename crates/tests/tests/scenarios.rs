@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use adit_tests::leftovers::{assert_nothing_left, interfaces, namespaces};
 use adit_tests::process::{ChildProcess, binary, is_root, skip};
 
-/// The kinds of rules and signalling whose effect must have been seen.
+/// The kinds of rules and signaling whose effect must have been seen.
 const SCENARIOS: &[&str] = &[
     "gate",
     "packet-rate",

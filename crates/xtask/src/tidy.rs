@@ -9,6 +9,7 @@ mod rooms;
 mod shared_text;
 mod source;
 mod type_names;
+mod words;
 
 use anyhow::{Context, bail};
 use cargo_metadata::MetadataCommand;
@@ -27,6 +28,7 @@ pub fn run() -> anyhow::Result<()> {
     loops::check(&files, &mut findings);
     shared_text::check(&files, &mut findings)?;
     promises::check(&metadata, &files, &mut findings)?;
+    words::check(&metadata, &files, &mut findings)?;
     if findings.is_empty() {
         println!("tidy: {} rooms in order", rooms::count());
         return Ok(());

@@ -16,7 +16,7 @@ use crate::egress::egress_to_hop;
 use crate::origin::Origin;
 use crate::originate::end_marker::{TunnelEndMarker, write};
 use crate::resume::review_session;
-use crate::slow::gtpu_signalling::report;
+use crate::slow::gtpu_signaling::report;
 use crate::slow::limiter::SlowLimits;
 use crate::slow::outcome::settle;
 use crate::worker_state::WorkerState;

@@ -7,7 +7,7 @@ mod arp;
 mod end_marker;
 mod gtpu_echo;
 mod gtpu_error;
-mod gtpu_signalling;
+mod gtpu_signaling;
 mod http_redirect;
 mod icmp;
 mod icmp_error;
@@ -21,7 +21,7 @@ use adit_rules::{DropReason, PuntReason};
 use adit_wire::gtpu::GtpuMessageType;
 
 use self::end_marker::ReceivedEndMarker;
-use self::gtpu_signalling::ReceivedSignaling;
+use self::gtpu_signaling::ReceivedSignaling;
 pub(crate) use self::limiter::SlowLimits;
 use self::outcome::settle;
 use crate::context::StepContext;
@@ -92,11 +92,11 @@ fn handle<Io: PacketIo>(
             let message = buf.data().get(usize::from(message_offset)..).unwrap_or_default();
             let received = ReceivedSignaling { ip: &ip, src_port, gtpu: &gtpu, message };
             if gtpu.message_type == GtpuMessageType::ECHO_REQUEST {
-                gtpu_signalling::on_echo(ctx, limits, state, &received);
+                gtpu_signaling::on_echo(ctx, limits, state, &received);
                 let echo = gtpu_echo::Echo { src_port, sequence: gtpu.sequence.unwrap_or(0) };
                 return gtpu_echo::answer(ctx, io, state, link, buf, &ip, &echo);
             }
-            gtpu_signalling::handle(ctx, limits, state, &received)
+            gtpu_signaling::handle(ctx, limits, state, &received)
         }
     }
 }

@@ -228,7 +228,7 @@ fn echo_request_that_tells_when_its_sender_started_is_reported_and_answered() {
 }
 
 #[test]
-fn gtpu_signalling_is_consumed_and_reported() {
+fn gtpu_signaling_is_consumed_and_reported() {
     let mut scene = PipelineFixture::new();
     let message = |kind, teid| {
         PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu_message(kind, teid)

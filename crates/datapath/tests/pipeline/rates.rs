@@ -65,7 +65,7 @@ fn urr(before_qos: bool) -> UrrEntry {
     }
 }
 
-/// Sends one packet each `every`, `count` times; tells how many left.
+/// Sends one packet each `every`, `count` times; returns how many left.
 fn offer(scene: &mut PipelineFixture, direction: Direction, every: Nanos, count: usize) -> usize {
     let (port, out, frame) = match direction {
         Direction::Uplink => (N3, N6, uplink().build()),

@@ -79,12 +79,12 @@ fn security_parameter_index_is_found_in_esp_and_ah_of_both_families() {
 /// Spec: TS 29.244 §8.2.5 (FL).
 #[test]
 fn flow_label_is_compared_in_ipv6_only() {
-    let labelled = |label| PacketFilter { flow_label: Some(label), ..PacketFilter::ANY };
+    let labeled = |label| PacketFilter { flow_label: Some(label), ..PacketFilter::ANY };
     let frame = |outer, up| v6(outer, up).flow_label(0x12345).udp(1, 2).build();
-    assert_matches(&labelled(0x12345), frame, true);
-    assert_matches(&labelled(0x12344), frame, false);
-    assert_matches(&labelled(0), |outer, up| v6(outer, up).udp(1, 2).build(), true);
-    assert_matches(&labelled(0), |outer, up| v4(outer, up).udp(1, 2).build(), false);
+    assert_matches(&labeled(0x12345), frame, true);
+    assert_matches(&labeled(0x12344), frame, false);
+    assert_matches(&labeled(0), |outer, up| v6(outer, up).udp(1, 2).build(), true);
+    assert_matches(&labeled(0), |outer, up| v4(outer, up).udp(1, 2).build(), false);
 }
 
 /// A flow description speaks of downlink: its source is the destination of uplink packets.

@@ -99,7 +99,7 @@ impl DemoView {
         }
     }
 
-    /// Tells how many PFCP sessions exist.
+    /// Shows how many PFCP sessions exist.
     pub fn sessions(&self, count: usize) {
         self.shared.state().sessions = count;
     }

@@ -47,9 +47,9 @@ pub(super) type OracleDue = (OracleBucket, bool, u128);
 /// When all that passed the buckets that sessions share would have passed.
 pub type OracleSharedDue = BTreeMap<(u32, bool), u128>;
 
-/// Takes a packet of `octets` octets to the buckets of its QERs at `now`. A bucket that is further
-/// ahead than its rate leads to owes that to another rate, and is only full. Tells whether the packet
-/// passes, and what becomes of the buckets.
+/// Charges a packet of `octets` octets to the buckets of its QERs at `now`. A bucket further ahead than
+/// its rate can cause has that debt from another rate, and counts as full. Returns true if the packet
+/// passes, and the new state of the buckets.
 pub(super) fn charge(
     (session, shared_due): (&OracleSession, &OracleSharedDue),
     qers: &[&Qer],

@@ -49,7 +49,7 @@ impl Default for ExpectedStep {
 }
 
 impl ExpectedStep {
-    /// Takes the copies of a packet; tells whether there were any.
+    /// Expects the copies of a packet. Returns true if there are any.
     pub fn expect_copies(&mut self, verdict: &OracleVerdict) -> bool {
         for copy in &verdict.copies {
             match copy {

@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Runs `work` and tells how often it allocated.
+/// Runs `work`. Returns the number of its allocations.
 pub fn allocations(work: impl FnOnce()) -> usize {
     COUNT.set(Some(0));
     work();

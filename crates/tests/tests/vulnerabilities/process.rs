@@ -55,7 +55,7 @@ impl Attacker {
 
     /// Sends without looking at answers; every so often the process must show that it lives.
     fn send_unanswered(&self, number: usize, bytes: &[u8]) {
-        // Too long for a datagram: as far as it goes.
+        // A datagram holds no more.
         self.socket.send(&bytes[..bytes.len().min(60_000)]).unwrap();
         if number.is_multiple_of(100) {
             self.assert_alive();

@@ -61,7 +61,7 @@ pub fn read(metadata: &Metadata) -> anyhow::Result<Vec<SourceFile>> {
 ///
 /// # Errors
 /// When a folder cannot be read.
-fn with_extension(folder: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> {
+pub fn with_extension(folder: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
