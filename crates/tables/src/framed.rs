@@ -122,7 +122,8 @@ impl FramedPrefixesWriter {
     fn insert(
         &mut self,
         lengths: &FramedPrefixes,
-        (bits, len): (u64, u8),
+        bits: u64,
+        len: u8,
         session: SessionIndex,
     ) -> Result<bool, KeyRefused> {
         // A prefix as long as a key is an address key.
@@ -136,7 +137,8 @@ impl FramedPrefixesWriter {
     fn remove(
         &mut self,
         lengths: &FramedPrefixes,
-        (bits, len): (u64, u8),
+        bits: u64,
+        len: u8,
         session: SessionIndex,
         epoch: Epoch,
     ) -> bool {
@@ -186,27 +188,27 @@ impl FramedWriter {
         match prefix {
             IpPrefix::V4(prefix) if prefix.len() < 32 => {
                 let bits = ipv4_key(prefix.addr().to_bits());
-                self.v4.insert(&self.routes.v4, (bits, prefix.len()), session)
+                self.v4.insert(&self.routes.v4, bits, prefix.len(), session)
             }
             IpPrefix::V4(_) => Err(KeyRefused::Reserved),
             IpPrefix::V6(prefix) => {
                 let bits = ue_ipv6_key(prefix.addr());
-                self.v6.insert(&self.routes.v6, (bits, prefix.len()), session)
+                self.v6.insert(&self.routes.v6, bits, prefix.len(), session)
             }
         }
     }
 
-    /// Removes `prefix` if it leads to `session`; returns true if it did. Its place is free again
-    /// when [`FramedWriter::reclaim`] is told that `epoch`, the one in progress, has passed.
+    /// Removes `prefix` if it leads to `session`; returns whether it did. Its place is free again
+    /// once [`FramedWriter::reclaim`] learns that `epoch`, the current one, has passed.
     pub(crate) fn remove(&mut self, prefix: IpPrefix, session: SessionIndex, epoch: Epoch) -> bool {
         match prefix {
             IpPrefix::V4(prefix) => {
                 let bits = ipv4_key(prefix.addr().to_bits());
-                self.v4.remove(&self.routes.v4, (bits, prefix.len()), session, epoch)
+                self.v4.remove(&self.routes.v4, bits, prefix.len(), session, epoch)
             }
             IpPrefix::V6(prefix) => {
                 let bits = ue_ipv6_key(prefix.addr());
-                self.v6.remove(&self.routes.v6, (bits, prefix.len()), session, epoch)
+                self.v6.remove(&self.routes.v6, bits, prefix.len(), session, epoch)
             }
         }
     }

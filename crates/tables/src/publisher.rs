@@ -136,7 +136,7 @@ fn ues(config: &TablesConfig) -> (Vec<UeWriter>, Vec<UeTable>) {
             let pools = config.ue_pools_v4.iter().filter(|pool| pool.0 == domain);
             let pools = UePools::new(pools.map(|pool| pool.1), &mut left);
             let switched = local_switching_interfaces(config, domain);
-            UeWriter::new(config.sessions_max, config.seed, (domain, switched), pools)
+            UeWriter::new(config.sessions_max, config.seed, domain, switched, pools)
         })
         .unzip()
 }

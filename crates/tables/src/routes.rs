@@ -347,7 +347,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
     }
 
     /// True with a target on one of `within` of this very prefix.
-    fn has(&self, within: InterfaceSet, (prefix, mask): (K, K)) -> bool {
+    fn has(&self, within: InterfaceSet, prefix: K, mask: K) -> bool {
         let length = self.0.iter().find(|length| length.mask == mask);
         length.is_some_and(|length| length.find(within, prefix).is_some())
     }
@@ -535,10 +535,10 @@ impl Routes {
     pub(crate) fn has_network_route(&self, within: InterfaceSet, prefix: IpPrefix) -> bool {
         match prefix {
             IpPrefix::V4(prefix) => {
-                self.n6.v4.has(within, (prefix.addr().to_bits(), mask_v4(prefix)))
+                self.n6.v4.has(within, prefix.addr().to_bits(), mask_v4(prefix))
             }
             IpPrefix::V6(prefix) => {
-                self.n6.v6.has(within, (prefix.addr().to_bits(), mask_v6(prefix)))
+                self.n6.v6.has(within, prefix.addr().to_bits(), mask_v6(prefix))
             }
         }
     }

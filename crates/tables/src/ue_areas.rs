@@ -43,7 +43,7 @@ impl UeAreas {
             *count += 1;
             *count == 1
         };
-        self.count(routes, (within, key), is_first, true);
+        self.count(routes, within, key, is_first, true);
     }
 
     /// Removes a key that was added.
@@ -52,14 +52,15 @@ impl UeAreas {
             *count = count.saturating_sub(1);
             *count == 0
         };
-        self.count(routes, (within, key), was_last, false);
+        self.count(routes, within, key, was_last, false);
     }
 
-    /// Changes the counts of a key, and marks the blocks or areas for which that says true.
+    /// Changes the counts of a key, and marks the blocks or areas for which `change` returns true.
     fn count(
         &mut self,
         routes: &Routes,
-        (within, key): (InterfaceSet, SessionKey),
+        within: InterfaceSet,
+        key: SessionKey,
         change: impl Fn(&mut u32) -> bool,
         has_ues: bool,
     ) {
@@ -70,7 +71,8 @@ impl UeAreas {
                 let addr = Ipv6Addr::from_bits(u128::from(key) << 64);
                 Ipv6Prefix::containing(addr, 64).map(IpPrefix::V6)
             }
-            // As long as a route of the data network, a network behind a UE gets nothing from there.
+            // A network behind a UE gets no packets from there while a route of the data network
+            // has the same prefix.
             SessionKey::Framed(_, prefix) => {
                 Some(prefix).filter(|prefix| !routes.has_network_route(within, *prefix))
             }

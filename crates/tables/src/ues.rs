@@ -141,7 +141,8 @@ impl UeWriter {
     pub(crate) fn new(
         sessions_max: usize,
         seed: u64,
-        (domain, switched): (DomainId, InterfaceSet),
+        domain: DomainId,
+        local_switching: InterfaceSet,
         pools: UePools,
     ) -> (Self, UeTable) {
         // Tables of the same seed differ by their numbers; those below belong to no domain.
@@ -155,7 +156,7 @@ impl UeWriter {
             v4: Arc::clone(v4.table()),
             v6: Arc::clone(v6.table()),
             framed: Arc::clone(framed.routes()),
-            local_switching: switched,
+            local_switching,
         };
         (Self { v4, v6, framed }, ues)
     }
