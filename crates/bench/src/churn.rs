@@ -16,10 +16,10 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
+use super::control_plane::{BenchControlPlane, rate};
 use super::io::{BenchBuf, BenchIo};
 use super::network::BenchSession;
 use super::packet::write_packet;
-use super::plant::{BenchControlPlane, rate};
 use super::{measure, report, smf};
 use crate::report::BenchOutput;
 
@@ -51,33 +51,34 @@ pub struct ChurnBenchConfig {
 /// When a request is refused or a packet is dropped.
 pub fn run(plan: &ChurnBenchConfig, output: &BenchOutput) -> anyhow::Result<()> {
     let extra = u32::try_from(ESTABLISHMENTS_PER_S_MAX)?.saturating_mul(plan.seconds);
-    let mut plant = BenchControlPlane::new(plan.resident + extra, 1)?;
+    let mut control = BenchControlPlane::new(plan.resident + extra, 1)?;
     eprintln!("establishing {} sessions", plan.resident);
-    plant.establish(0, plan.resident)?;
+    control.establish(0, plan.resident)?;
     let active: Vec<BenchSession> = (0..)
-        .zip(&plant.sessions)
-        .map(|(number, known)| crate::plant::bench_session(number, *known))
+        .zip(&control.sessions)
+        .map(|(number, known)| crate::control_plane::bench_session(number, *known))
         .collect();
-    let mut lane = ChurnWorker::new(&mut plant, active)?;
+    let mut lane = ChurnWorker::new(&mut control, active)?;
     let duration = Duration::from_secs(plan.seconds.into());
     let wait = |_: &mut BenchControlPlane| {
         std::thread::sleep(duration);
         Ok(0)
     };
 
-    let free = lane.run(&mut plant, None, wait)?;
+    let free = lane.run(&mut control, None, wait)?;
     let pace = free.pkts_per_s() * LOAD_PERCENT / 100;
-    let quiet = lane.run(&mut plant, Some(pace), wait)?;
+    let quiet = lane.run(&mut control, Some(pace), wait)?;
     let mut next = plan.resident;
-    let establishing = lane.run(&mut plant, Some(pace), |plant| {
+    let establishing = lane.run(&mut control, Some(pace), |control| {
         let (started, first) = (Instant::now(), next);
         while started.elapsed() < duration && next < plan.resident + extra {
-            plant.establish(next, 1000.min(plan.resident + extra - next))?;
+            control.establish(next, 1000.min(plan.resident + extra - next))?;
             next += 1000;
         }
         Ok(next - first)
     })?;
-    let modifying = lane.run(&mut plant, Some(pace), |plant| modify(plan, plant, duration))?;
+    let modifying =
+        lane.run(&mut control, Some(pace), |control| modify(plan, control, duration))?;
     let document = json!({
         "bench": "churn",
         "rules_per_session": smf::RULES_PER_SESSION,
@@ -94,7 +95,7 @@ pub fn run(plan: &ChurnBenchConfig, output: &BenchOutput) -> anyhow::Result<()> 
 /// Modifies sessions at the rate of the plan. Returns how many.
 fn modify(
     plan: &ChurnBenchConfig,
-    plant: &mut BenchControlPlane,
+    control: &mut BenchControlPlane,
     duration: Duration,
 ) -> anyhow::Result<u32> {
     let mut random = SmallRng::seed_from_u64(2);
@@ -102,13 +103,13 @@ fn modify(
     while started.elapsed() < duration {
         let due = started.elapsed().as_secs_f64() * f64::from(plan.modifications_per_s);
         if f64::from(done) < due {
-            plant.modify_one(random.random_range(0..plan.resident))?;
+            control.modify_one(random.random_range(0..plan.resident))?;
             done += 1;
         } else {
-            plant.poll()?;
+            control.poll()?;
         }
     }
-    plant.settle()?;
+    control.settle()?;
     Ok(done)
 }
 
@@ -133,8 +134,8 @@ struct ChurnPhase {
 }
 
 impl ChurnWorker {
-    fn new(plant: &mut BenchControlPlane, active: Vec<BenchSession>) -> anyhow::Result<Self> {
-        let reader = plant.readers.pop().context("one worker")?;
+    fn new(control: &mut BenchControlPlane, active: Vec<BenchSession>) -> anyhow::Result<Self> {
+        let reader = control.readers.pop().context("one worker")?;
         let spare = (0..BURST_DEFAULT).map(|_| BenchBuf::take()).collect();
         Ok(Self {
             worker: measure::worker(reader, BURST_DEFAULT, measure::SHAPED_PKTS_FEW),
@@ -149,22 +150,22 @@ impl ChurnWorker {
     /// how many changes it made.
     fn run(
         &mut self,
-        plant: &mut BenchControlPlane,
+        control: &mut BenchControlPlane,
         pace: Option<u64>,
         changes: impl FnOnce(&mut BenchControlPlane) -> anyhow::Result<u32>,
     ) -> anyhow::Result<ChurnPhase> {
-        let before = plant.publisher.snapshot();
+        let before = control.publisher.snapshot();
         let stop = AtomicBool::new(false);
         let (mut phase, changes, elapsed) = std::thread::scope(|scope| {
             let lane = scope.spawn(|| self.forward(pace, &stop));
             let started = Instant::now();
-            let changes = changes(plant);
+            let changes = changes(control);
             let elapsed = started.elapsed();
             stop.store(true, Ordering::Relaxed);
             let phase = lane.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the worker failed")));
             anyhow::Ok((phase?, changes?, elapsed))
         })?;
-        let after = plant.publisher.snapshot();
+        let after = control.publisher.snapshot();
         ensure!(after.identity_holds(), "the packet identity does not hold");
         phase.forwarded = after.transmitted_pkts() - before.transmitted_pkts();
         (phase.changes, phase.elapsed) = (changes, elapsed);

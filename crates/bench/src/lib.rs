@@ -3,6 +3,7 @@
 
 mod churn;
 pub mod command;
+pub mod control_plane;
 mod datapath;
 mod io;
 mod kinds;
@@ -11,7 +12,6 @@ mod memory;
 mod n4;
 mod network;
 mod packet;
-pub mod plant;
 mod poll;
 mod publication;
 mod report;

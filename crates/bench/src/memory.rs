@@ -10,9 +10,9 @@ use adit_types::{Direction, Nanos, PortId};
 use anyhow::{Context, ensure};
 use serde_json::json;
 
+use super::control_plane::BenchControlPlane;
 use super::io::{BenchBuf, BenchIo};
 use super::packet::write_packet;
-use super::plant::BenchControlPlane;
 use super::{measure, report, smf};
 use crate::report::BenchOutput;
 
@@ -22,16 +22,16 @@ use crate::report::BenchOutput;
 /// When a session is refused or a packet is not forwarded.
 pub fn run(count: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let at_start = resident_bytes()?;
-    let mut plant = BenchControlPlane::new(count, 1)?;
+    let mut control = BenchControlPlane::new(count, 1)?;
     let with_tables = resident_bytes()?;
     eprintln!("establishing {count} sessions");
-    plant.establish(0, count)?;
+    control.establish(0, count)?;
     let with_sessions = resident_bytes()?;
     eprintln!("sending a packet each way for each session");
-    let reader = plant.readers.pop().context("one worker")?;
+    let reader = control.readers.pop().context("one worker")?;
     let mut worker = measure::worker(reader, BURST_DEFAULT, measure::SHAPED_PKTS_FEW);
     for direction in [Direction::Uplink, Direction::Downlink] {
-        send_to_all(&mut worker, &plant, direction)?;
+        send_to_all(&mut worker, &control, direction)?;
     }
     let with_traffic = resident_bytes()?;
     let per_session = |bytes: u64| bytes / u64::from(count.max(1));
@@ -55,19 +55,21 @@ pub fn run(count: u32, output: &BenchOutput) -> anyhow::Result<()> {
 /// Forwards one packet for each session.
 fn send_to_all(
     worker: &mut Worker<BenchIo>,
-    plant: &BenchControlPlane,
+    control: &BenchControlPlane,
     direction: Direction,
 ) -> anyhow::Result<()> {
     let rx_port = PortId(u16::from(direction == Direction::Downlink));
     let spare = (0..BURST_DEFAULT).map(|_| BenchBuf::take()).collect();
     let mut io = BenchIo { sent: spare, ..BenchIo::new(rx_port) };
-    let mut numbers = 0..u32::try_from(plant.sessions.len())?;
+    let mut numbers = 0..u32::try_from(control.sessions.len())?;
     let mut forwarded = 0;
-    while forwarded < plant.sessions.len() {
+    while forwarded < control.sessions.len() {
         for number in numbers.by_ref().take(BURST_DEFAULT) {
             let mut buf = io.sent.pop().context("a spare buffer")?;
-            let session =
-                crate::plant::bench_session(number, plant.sessions[usize::try_from(number)?]);
+            let session = crate::control_plane::bench_session(
+                number,
+                control.sessions[usize::try_from(number)?],
+            );
             write_packet(&mut buf, direction, session, crate::network::DN_ADDR)?;
             io.ready.push(buf);
         }

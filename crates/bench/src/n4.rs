@@ -20,7 +20,7 @@ use serde_json::json;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::plant::{BenchControlPlane, rate, refusal};
+use super::control_plane::{BenchControlPlane, rate, refusal};
 use super::{report, smf};
 use crate::report::BenchOutput;
 use adit_host::n4_socket::N4Socket;
@@ -41,24 +41,24 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// When a request is refused or the loopback loses a datagram for good.
 pub fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let (decode_ns, message_bytes) = decode()?;
-    let mut plant = BenchControlPlane::new(resident + 2 * measured, 0)?;
+    let mut control = BenchControlPlane::new(resident + 2 * measured, 0)?;
     eprintln!("establishing {resident} resident sessions");
-    plant.establish(0, resident)?;
-    let established = timed(measured, || plant.establish(resident, measured))?;
-    let modified = timed(measured.min(resident), || plant.modify(0, measured.min(resident)))?;
-    let deleted = timed(measured, || plant.delete(resident, measured))?;
-    let sessions = plant.node.store().len();
+    control.establish(0, resident)?;
+    let established = timed(measured, || control.establish(resident, measured))?;
+    let modified = timed(measured.min(resident), || control.modify(0, measured.min(resident)))?;
+    let deleted = timed(measured, || control.delete(resident, measured))?;
+    let sessions = control.node.store().len();
     ensure!(sessions == usize::try_from(resident)?, "{sessions} sessions are left");
     eprintln!("establishing {measured} sessions over a loopback socket");
-    let (mut plant, over_socket) = over_socket(plant, resident + measured, measured)?;
+    let (mut control, over_socket) = over_socket(control, resident + measured, measured)?;
     let mut buf = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::pfd_management(&mut buf).context("the request fits its buffer")?;
-    let (pfds_ms, pfds_turn_ms) = longest_turn(&mut plant, &buf[..len])?;
-    let (hand_over_ms, hand_over_turn_ms) = hand_over(&mut plant)?;
-    eprintln!("ending the association of {} sessions", plant.node.store().len());
+    let (pfds_ms, pfds_turn_ms) = longest_turn(&mut control, &buf[..len])?;
+    let (hand_over_ms, hand_over_turn_ms) = hand_over(&mut control)?;
+    eprintln!("ending the association of {} sessions", control.node.store().len());
     let len = smf::association_release(&mut buf).context("the request fits its buffer")?;
-    let (end_ms, end_turn_ms) = longest_turn(&mut plant, &buf[..len])?;
-    ensure!(plant.node.store().is_empty(), "sessions are left");
+    let (end_ms, end_turn_ms) = longest_turn(&mut control, &buf[..len])?;
+    ensure!(control.node.store().is_empty(), "sessions are left");
     let document = json!({
         "bench": "n4",
         "rules_per_session": smf::RULES_PER_SESSION,
@@ -83,30 +83,30 @@ pub fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result
 
 /// How long it takes until another SMF of the set has all sessions of one that started anew, and the
 /// longest turn meanwhile. The first one has them back then.
-fn hand_over(plant: &mut BenchControlPlane) -> anyhow::Result<(f64, f64)> {
+fn hand_over(control: &mut BenchControlPlane) -> anyhow::Result<(f64, f64)> {
     let second = std::net::Ipv4Addr::from_bits(smf::CP_ADDR.to_bits() + 1);
     let from = |addr| SocketAddr::from((addr, adit_pfcp::PFCP_PORT));
     let now = Nanos::from_secs(3500);
     let mut buf = [0; smf::REQUEST_BYTES_MAX];
     let no_room = "the request fits its buffer";
     let len = smf::joining_set(&mut buf).context(no_room)?;
-    plant.node.handle_datagram(now, from(smf::CP_ADDR), &buf[..len]);
+    control.node.handle_datagram(now, from(smf::CP_ADDR), &buf[..len]);
     let len = smf::association_setup_in_set(&mut buf, second, 1).context(no_room)?;
-    plant.node.handle_datagram(now, from(second), &buf[..len]);
-    ensure!(plant.node.associations().count() == 2, "the second SMF has no association");
+    control.node.handle_datagram(now, from(second), &buf[..len]);
+    ensure!(control.node.associations().count() == 2, "the second SMF has no association");
     let len = smf::association_setup_in_set(&mut buf, smf::CP_ADDR, 2).context(no_room)?;
-    let took = longest_turn(plant, &buf[..len])?;
-    let sessions_of = |plant: &BenchControlPlane, addr: std::net::Ipv4Addr| {
-        let association = plant.node.association(addr.into());
-        association.map_or(0, |association| plant.node.store().owned_count(association.owner))
+    let took = longest_turn(control, &buf[..len])?;
+    let sessions_of = |control: &BenchControlPlane, addr: std::net::Ipv4Addr| {
+        let association = control.node.association(addr.into());
+        association.map_or(0, |association| control.node.store().owned_count(association.owner))
     };
-    let all = plant.node.store().len();
-    ensure!(sessions_of(plant, second) == all, "sessions were left behind");
+    let all = control.node.store().len();
+    ensure!(sessions_of(control, second) == all, "sessions were left behind");
     let len = smf::association_setup_in_set(&mut buf, second, 2).context(no_room)?;
-    plant.node.handle_datagram(now, from(second), &buf[..len]);
+    control.node.handle_datagram(now, from(second), &buf[..len]);
     let len = smf::heartbeat(&mut buf).context(no_room)?;
-    longest_turn(plant, &buf[..len])?;
-    ensure!(sessions_of(plant, smf::CP_ADDR) == all, "sessions were left behind");
+    longest_turn(control, &buf[..len])?;
+    ensure!(sessions_of(control, smf::CP_ADDR) == all, "sessions were left behind");
     Ok(took)
 }
 
@@ -151,21 +151,21 @@ fn visit(datagram: &[u8]) -> usize {
 
 /// Hands over a request, then a heartbeat in each turn until all that follows is done. Returns how
 /// long that took and the longest turn. Unit: milliseconds.
-fn longest_turn(plant: &mut BenchControlPlane, request: &[u8]) -> anyhow::Result<(f64, f64)> {
+fn longest_turn(control: &mut BenchControlPlane, request: &[u8]) -> anyhow::Result<(f64, f64)> {
     let mut heartbeat = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::heartbeat(&mut heartbeat).context("the request fits its buffer")?;
     let now = Nanos::from_secs(3500);
     // What the time since the last request made due is not measured.
-    plant.turn(now, &heartbeat[..len], |_| ());
+    control.turn(now, &heartbeat[..len], |_| ());
     let (started, mut longest, mut datagram) = (Instant::now(), Duration::ZERO, request);
     loop {
         let (turn, mut answers) = (Instant::now(), 0);
-        plant.turn(now, datagram, |_| answers += 1);
+        control.turn(now, datagram, |_| answers += 1);
         longest = longest.max(turn.elapsed());
         ensure!(answers > 0 || datagram == request, "a heartbeat was not answered");
         datagram = &heartbeat[..len];
-        let is_done = plant.node.poll_timeout().is_none_or(|at| at > now);
-        if is_done && plant.publisher.unobserved() == 0 {
+        let is_done = control.node.poll_timeout().is_none_or(|at| at > now);
+        if is_done && control.publisher.unobserved() == 0 {
             let ms = |span: Duration| (span.as_secs_f64() * 1e5).round() / 100.0;
             return Ok((ms(started.elapsed()), ms(longest)));
         }
@@ -174,7 +174,7 @@ fn longest_turn(plant: &mut BenchControlPlane, request: &[u8]) -> anyhow::Result
 
 /// Establishments per second with the node behind a socket of its own, on a thread of its own.
 fn over_socket(
-    mut plant: BenchControlPlane,
+    mut control: BenchControlPlane,
     first: u32,
     count: u32,
 ) -> anyhow::Result<(BenchControlPlane, u64)> {
@@ -191,7 +191,7 @@ fn over_socket(
             let elapsed = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let now = Nanos::from_secs(1800) + Nanos(elapsed);
             let taken = server.receive(64, |peer, request| {
-                plant.turn(now, request, |response| responses.push((peer, response.to_vec())));
+                control.turn(now, request, |response| responses.push((peer, response.to_vec())));
             });
             for (peer, response) in responses.drain(..) {
                 // A response that the socket does not take shows as a missing one at the client.
@@ -201,14 +201,14 @@ fn over_socket(
                 break;
             }
         }
-        (plant, server.dropped())
+        (control, server.dropped())
     });
     let result = drive(address, first, count);
     stop.store(true, Ordering::Relaxed);
-    let Ok((plant, dropped)) = thread.join() else { bail!("the node's thread failed") };
+    let Ok((control, dropped)) = thread.join() else { bail!("the node's thread failed") };
     let elapsed = result.with_context(|| format!("the kernel dropped {dropped} requests"))?;
     ensure!(dropped == 0, "the kernel dropped {dropped} requests");
-    Ok((plant, rate(count, elapsed)))
+    Ok((control, rate(count, elapsed)))
 }
 
 /// Keeps [`WINDOW`] requests outstanding until `count` were accepted; returns the time.

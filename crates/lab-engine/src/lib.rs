@@ -21,6 +21,6 @@ pub mod stream;
 pub mod tally;
 #[cfg(test)]
 mod tests;
+pub mod traffic_io;
 pub mod trial;
 pub mod windows;
-pub mod wire;

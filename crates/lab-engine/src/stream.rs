@@ -12,7 +12,7 @@ use super::pacer::Schedule;
 use super::plan::PlannedPacket;
 use super::stamp::{Stamp, time_units};
 use super::tally::StreamTally;
-use super::wire::TrafficIo;
+use super::traffic_io::TrafficIo;
 
 /// What a stream is made of; the same over many trials.
 #[derive(Debug, Clone)]

@@ -19,8 +19,8 @@ use super::neighbor::Neighbors;
 use super::pacer::{OfferedRate, RateStep};
 use super::plan::{PlanConfig, SessionOrder, draw_plan};
 use super::stream::StreamConfig;
+use super::traffic_io::TrafficIo;
 use super::trial::{Engine, StreamOutcome, TrialConfig, TrialOutcome, TrialProgress};
-use super::wire::TrafficIo;
 use crate::memif::{Ports, mirrored};
 use adit_lab_process::stop::Stop;
 

@@ -16,8 +16,8 @@ use super::pacer::{RateStep, Schedule};
 use super::stamp::{STREAMS_MAX, TRIALS, stream_of, tag, time_units};
 use super::stream::{LatenessLimits, Sending, StreamConfig, TrialStream};
 use super::tally::{Arrivals, StreamTally};
+use super::traffic_io::TrafficIo;
 use super::windows::Windows;
-use super::wire::TrafficIo;
 use adit_lab_process::stop::Stop;
 
 /// What a trial shall do.

@@ -5,12 +5,12 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::base::ReportBase;
-use super::bench::TestbedArguments;
 use super::progress::mpps;
 use super::report::{Figure, TrialReport};
 use super::rig::{Rig, TrialCase};
 use super::search::{Method, search};
 use super::target::TargetArguments;
+use super::testbed::TestbedArguments;
 use super::throughput::CaseArguments;
 use super::traffic::{Size, TrafficDirection, rate_pps, span_ns};
 use adit_lab_engine::pacer::OfferedRate;

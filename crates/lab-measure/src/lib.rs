@@ -4,11 +4,10 @@
 
 mod absence;
 mod agreement;
+mod any_engine;
 mod base;
-mod bench;
 pub mod command;
 mod compare;
-mod drive;
 mod experiment;
 mod groups;
 mod latency;
@@ -27,6 +26,7 @@ mod search;
 mod selftest;
 mod soak;
 mod target;
+mod testbed;
 mod throughput;
 pub mod traffic;
 mod validity;

@@ -10,10 +10,10 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::base::ReportBase;
-use super::bench::TestbedArguments;
 use super::report::{Figure, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;
+use super::testbed::TestbedArguments;
 use super::throughput::CaseArguments;
 use super::traffic::{rate_pps, span_ns};
 use adit_lab_engine::clock::scaled;

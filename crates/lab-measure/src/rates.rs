@@ -7,12 +7,12 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::base::ReportBase;
-use super::bench::TestbedArguments;
 use super::groups::{self, SessionGroup};
 use super::report::OutputArguments;
 use super::report::{Figure, StreamReport, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;
+use super::testbed::TestbedArguments;
 use super::traffic::span_ns;
 use adit_lab_engine::clock::{NS_PER_S, scaled};
 use adit_lab_engine::trial::TrialOutcome;

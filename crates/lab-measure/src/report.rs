@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::absence::Absence;
-use super::bench::Testbed;
 use super::machine::{Machine, StealTime};
 use super::progress::mpps;
+use super::testbed::Testbed;
 use adit_lab_engine::histogram::{CurvePoint, Latency, LatencySummary};
 use adit_lab_engine::trial::{StreamOutcome, TrialOutcome};
 

@@ -12,12 +12,12 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::absence::{Absence, absence_ns_min};
 use super::agreement::TesterTotals;
-use super::bench::{Testbed, TestbedArguments, on_core};
-use super::drive::{AnyEngine, UnlinkedPorts};
+use super::any_engine::{AnyEngine, UnlinkedPorts};
 use super::progress::mpps;
 use super::report::{Recorder, TrialReport};
 use super::selftest;
 use super::target::{LINK_TIMEOUT, RunningTarget, TargetAccess, TargetArguments, TargetKind};
+use super::testbed::{Testbed, TestbedArguments, on_core};
 use super::traffic::{Size, TrafficDirection};
 use adit_lab_engine::frame::Template;
 use adit_lab_engine::pacer::{OfferedRate, RateStep};

@@ -12,13 +12,13 @@ use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
-use super::bench::{Testbed, TestbedArguments, memif_socket, on_core};
-use super::drive::TESTER_MACS;
+use super::any_engine::TESTER_MACS;
 use super::progress::mpps;
 use super::report::OutputArguments;
 use super::report::{Figure, Recorder, ReportHeader, print_rates};
 use super::rig::{ARP_TIMEOUT, ASSOCIATION_TIMEOUT, GNB_TEID, serve_while};
 use super::target::{OuterFamily, RunningTarget, TargetArguments, TargetKind};
+use super::testbed::{Testbed, TestbedArguments, memif_socket, on_core};
 use super::traffic::span_ns;
 use adit_lab_engine::clock::{NS_PER_S, scaled};
 use adit_lab_engine::frame::Template;

@@ -13,12 +13,12 @@ use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::bench::{Testbed, TestbedArguments, memif_socket, on_core, wait_for_links};
-use super::drive::AnyEngine;
+use super::any_engine::AnyEngine;
 use super::progress::mpps;
 use super::report::OutputArguments;
 use super::report::{Figure, Recorder, ReportHeader, TrialReport};
 use super::target::TargetAccess;
+use super::testbed::{Testbed, TestbedArguments, memif_socket, on_core, wait_for_links};
 use super::traffic::{Size, rate_pps};
 use adit_lab_engine::clock::{NS_PER_S, TickClock};
 use adit_lab_engine::fault::{DELAY_NS, Fault, Forwarder, found};

@@ -16,8 +16,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::bench::{Testbed, memif_socket};
 use super::machine::StealTime;
+use super::testbed::{Testbed, memif_socket};
 use adit_lab_engine::frame::{Endpoints, FrameFormat, TesterTunnel, UePacketKind};
 use adit_lab_engine::memif::{Listener, Memif};
 use adit_lab_engine::neighbor::PortAddresses;

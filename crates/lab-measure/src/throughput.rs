@@ -6,13 +6,13 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::base::ReportBase;
-use super::bench::TestbedArguments;
 use super::progress::mpps;
 use super::report::OutputArguments;
 use super::report::{Figure, TrialReport, print_rates};
 use super::rig::{Rig, TrialCase};
 use super::search::{Bound, Method, Offered, search};
 use super::target::TargetArguments;
+use super::testbed::TestbedArguments;
 use super::traffic::{Size, TrafficDirection, order, rate_pps, span_ns};
 use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_engine::plan::SessionOrder;

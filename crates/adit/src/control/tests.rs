@@ -9,7 +9,7 @@ use super::*;
 use crate::admin::{AdminAnswer, AdminQuestion, PageCursor};
 use crate::cli::Topic;
 use crate::run;
-use adit_bench::{plant::BenchControlPlane, smf};
+use adit_bench::{control_plane::BenchControlPlane, smf};
 
 /// A control thread without ports, over the sessions of `plant`.
 fn control(plant: BenchControlPlane) -> ControlThread {

@@ -22,7 +22,7 @@ use rustix::net::{
     SocketFlags, SocketType, accept_with, bind, listen, recvmsg, send, socket_with,
 };
 
-use crate::wire::TrafficIo;
+use crate::traffic_io::TrafficIo;
 use adit_lab_process::stop::environment;
 pub use mirror::{Mirror, mirrored};
 use shared::{MemifRegion, MemifRing};

@@ -46,7 +46,7 @@ impl BenchControlPlane {
     pub fn new(sessions_max: u32, workers: usize) -> anyhow::Result<Self> {
         let max = usize::try_from(sessions_max)?;
         let (node, publisher, readers) = super::sessions::control_side(max, workers)?;
-        let mut plant = Self {
+        let mut control = Self {
             node,
             publisher,
             readers,
@@ -57,9 +57,9 @@ impl BenchControlPlane {
         };
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         let len = smf::association_setup(&mut buf).context("the request fits its buffer")?;
-        plant.turn(Nanos(1), &buf[..len], |_| {});
-        ensure!(plant.node.associations().count() == 1, "the association was refused");
-        Ok(plant)
+        control.turn(Nanos(1), &buf[..len], |_| {});
+        ensure!(control.node.associations().count() == 1, "the association was refused");
+        Ok(control)
     }
 
     /// Establishes `count` sessions from number `first` on.

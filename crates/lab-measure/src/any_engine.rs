@@ -6,14 +6,14 @@ use adit_dpdk::{Port, WorkerIo};
 use adit_types::{MacAddr, PortId};
 use anyhow::Result;
 
-use super::bench::{Testbed, wait_for_links};
 use super::target::RunningTarget;
+use super::testbed::{Testbed, wait_for_links};
 use adit_lab_engine::clock::TscClock;
 use adit_lab_engine::memif::{Listener, Memif, Ports};
 use adit_lab_engine::neighbor::{Neighbors, PortAddresses};
 use adit_lab_engine::stream::StreamConfig;
+use adit_lab_engine::traffic_io::TrafficIo;
 use adit_lab_engine::trial::{Engine, TrialConfig, TrialOutcome, TrialProgress};
-use adit_lab_engine::wire::TrafficIo;
 use adit_lab_process::stop::{POLL, Stop};
 
 /// Hardware addresses of the tester's ports on memif: N3 or the only one, and N6.
