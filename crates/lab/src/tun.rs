@@ -2,7 +2,7 @@
 //!
 //! JUSTIFICATION: a TUN device gets its name through `ioctl(TUNSETIFF)`, for which neither the
 //! standard library nor rustix has a safe call.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "an ioctl without a safe call, see above")]
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;

@@ -291,12 +291,15 @@ macro_rules! bodies {
 
             $crate::body::bodies!(@new [] [] $( ($field $presence $ty) )*);
 
-            // A message without members leaves these unused.
-            #[allow(unused_variables)]
+            #[allow(unused_variables, reason = "a message can have no members")]
             fn decode_members(body: &'a [u8], lenient: bool)
                 -> Result<Self, $crate::error::DecodeError>
             {
-                #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+                #[allow(
+                    non_camel_case_types,
+                    clippy::upper_case_acronyms,
+                    reason = "variants have the names of fields"
+                )]
                 #[repr(u32)]
                 enum Row { $( $field, )* Count }
                 const { assert!((Row::Count as u32) <= 64, "the mask of rows has 64 bits") };
@@ -389,7 +392,11 @@ macro_rules! bodies {
     (@new [$($arg:tt)*] [$($init:tt)*]) => {
         /// With the mandatory members; all others absent.
         #[must_use]
-        #[allow(clippy::too_many_arguments, clippy::new_without_default)]
+        #[allow(
+            clippy::too_many_arguments,
+            clippy::new_without_default,
+            reason = "one argument for each mandatory member, whatever their number"
+        )]
         pub fn new($($arg)*) -> Self {
             Self {
                 $($init)*

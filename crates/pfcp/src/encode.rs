@@ -74,20 +74,20 @@ impl<'b> PfcpWriter<'b> {
 
     /// Appends one octet. Errors as [`Self::bytes`].
     #[inline]
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn u8(&mut self, value: u8) -> Result<(), NoRoom> {
         self.bytes(&[value])
     }
 
     /// Appends two octets, most significant first. Errors as [`Self::bytes`].
     #[inline]
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn u16(&mut self, value: u16) -> Result<(), NoRoom> {
         self.bytes(&value.to_be_bytes())
     }
 
     /// Appends the low three octets. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn u24(&mut self, value: u32) -> Result<(), NoRoom> {
         let [_, rest @ ..] = value.to_be_bytes();
         self.bytes(&rest)
@@ -95,32 +95,32 @@ impl<'b> PfcpWriter<'b> {
 
     /// Appends four octets, most significant first. Errors as [`Self::bytes`].
     #[inline]
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn u32(&mut self, value: u32) -> Result<(), NoRoom> {
         self.bytes(&value.to_be_bytes())
     }
 
     /// Appends the low five octets. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn u40(&mut self, value: u64) -> Result<(), NoRoom> {
         let [_, _, _, rest @ ..] = value.to_be_bytes();
         self.bytes(&rest)
     }
 
     /// Appends eight octets, most significant first. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn u64(&mut self, value: u64) -> Result<(), NoRoom> {
         self.bytes(&value.to_be_bytes())
     }
 
     /// Appends an address if there is one. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn ipv4(&mut self, addr: Option<Ipv4Addr>) -> Result<(), NoRoom> {
         addr.map_or(Ok(()), |a| self.bytes(&a.octets()))
     }
 
     /// Appends an address if there is one. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn ipv6(&mut self, addr: Option<Ipv6Addr>) -> Result<(), NoRoom> {
         addr.map_or(Ok(()), |a| self.bytes(&a.octets()))
     }
@@ -144,21 +144,21 @@ impl<'b> PfcpWriter<'b> {
     }
 
     /// Appends one IE under its own type. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn put<'a, T: Ie<'a>>(&mut self, ie: &T) -> Result<(), NoRoom> {
         self.put_as(T::TYPE, ie)
     }
 
     /// Appends one IE under another type with the same contents, such as the three Usage Report
     /// IEs. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn put_as<'a, T: Ie<'a>>(&mut self, ie_type: IeType, ie: &T) -> Result<(), NoRoom> {
         self.group(ie_type, |w| ie.encode(w))
     }
 
     /// Appends an IE whose value `fill` writes, usually member IEs of a group.
     /// Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn group(
         &mut self,
         ie_type: IeType,
@@ -169,7 +169,7 @@ impl<'b> PfcpWriter<'b> {
     }
 
     /// Appends an IE of uninterpreted contents, as received. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn raw(&mut self, ie: &RawIe<'_>) -> Result<(), NoRoom> {
         self.group(ie.ie_type, |w| {
             if let Some(enterprise_id) = ie.enterprise_id {
@@ -181,7 +181,7 @@ impl<'b> PfcpWriter<'b> {
 
     /// Appends a message, header first, and returns its length in octets.
     /// Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn message(
         &mut self,
         message_type: MessageType,
@@ -194,7 +194,7 @@ impl<'b> PfcpWriter<'b> {
 
     /// Appends a message with a given header (Message Priority, Follow On) and returns its length
     /// in octets. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc)]
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn message_with(
         &mut self,
         header: &Header,

@@ -7,7 +7,7 @@
 //! Ring (memif 2.0), little endian: cookie (octets 0 to 3), flags (4, 5), head (6, 7), tail (64,
 //! 65), descriptors of 16 octets from 128 on. Descriptor: flags (0, 1), region (2, 3), length (4 to
 //! 7), offset (8 to 11), metadata (12 to 15).
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "memory that another process writes, see above")]
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
