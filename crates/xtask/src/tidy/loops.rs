@@ -13,7 +13,6 @@ use super::source::SourceFile;
 const IN_LOOPS_MAX: &[(&str, usize)] = &[
     ("crates/adit/src/main.rs", 2),
     ("crates/datapath/src/lib.rs", 21),
-    ("crates/n4/src/lib.rs", 25),
     ("crates/pfcp/src/lib.rs", 9),
     ("crates/shaper/src/lib.rs", 2),
     ("crates/tests/src/lib.rs", 7),
