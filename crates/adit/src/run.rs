@@ -400,8 +400,12 @@ fn start_worker(
         while !stop.load(Ordering::Relaxed) {
             let report = worker.step(clock.now(), &mut io);
             meter.count_turn(report.received >= burst);
-            if !report.given.is_empty() {
-                report.given.iter().filter_map(|to| parts.bells.get(to)).for_each(Doorbell::ring);
+            if !report.handed_to.is_empty() {
+                report
+                    .handed_to
+                    .iter()
+                    .filter_map(|to| parts.bells.get(to))
+                    .for_each(Doorbell::ring);
             }
             meter.count_sleep(pause.after_step(report.idle, || clock.now(), || worker.rest()));
         }

@@ -93,9 +93,9 @@ impl FastRuleCell {
 
     /// The fast rule, if the cell holds one that may be read.
     #[inline]
-    fn read(&self) -> Option<FastRuleLine<'_>> {
+    fn read(&self) -> Option<FastRuleSnapshot<'_>> {
         let (head, words) = self.read_if(READABLE)?;
-        Some(FastRuleLine { rule: words.to_rule(head), cell: self })
+        Some(FastRuleSnapshot { rule: words.to_rule(head), cell: self })
     }
 
     /// The words of a selector, if the cell holds one that may be read.
@@ -202,18 +202,18 @@ impl FastRuleTable {
 
     /// The fast rule of one direction; `None` without one, and while it is written.
     #[cfg(test)]
-    fn get(&self, session: SessionIndex, direction: Direction) -> Option<FastRuleLine<'_>> {
-        self.slot(session, direction)?.read()
+    fn get(&self, session: SessionIndex, direction: Direction) -> Option<FastRuleSnapshot<'_>> {
+        self.cell_ref(session, direction)?.read()
     }
 
     /// The cell of one direction of a session.
     #[inline]
-    pub(crate) fn slot(
+    pub(crate) fn cell_ref(
         &self,
         session: SessionIndex,
         direction: Direction,
-    ) -> Option<FastRuleSlot<'_>> {
-        self.cell(session, direction).map(FastRuleSlot)
+    ) -> Option<FastRuleCellRef<'_>> {
+        self.cell(session, direction).map(FastRuleCellRef)
     }
 
     #[inline]
@@ -262,15 +262,15 @@ impl fmt::Debug for FastRuleTable {
 
 /// The cell of one direction of a session, which holds its fast rule or selector.
 #[derive(Clone, Copy)]
-pub struct FastRuleSlot<'a>(pub(crate) &'a FastRuleCell);
+pub struct FastRuleCellRef<'a>(pub(crate) &'a FastRuleCell);
 
-impl fmt::Debug for FastRuleSlot<'_> {
+impl fmt::Debug for FastRuleCellRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FastRuleSlot").finish_non_exhaustive()
     }
 }
 
-impl<'a> FastRuleSlot<'a> {
+impl<'a> FastRuleCellRef<'a> {
     /// Prefetches its cache line.
     #[inline]
     pub fn prefetch(self) {
@@ -280,7 +280,7 @@ impl<'a> FastRuleSlot<'a> {
     /// The fast rule; `None` without one, and while it is written.
     #[inline]
     #[must_use]
-    pub fn read(self) -> Option<FastRuleLine<'a>> {
+    pub fn read(self) -> Option<FastRuleSnapshot<'a>> {
         self.0.read()
     }
 
@@ -302,18 +302,18 @@ impl<'a> FastRuleSlot<'a> {
 
 /// The fast rule of one session and direction, as a worker read it at one moment.
 #[derive(Clone, Copy)]
-pub struct FastRuleLine<'a> {
+pub struct FastRuleSnapshot<'a> {
     rule: PackedFastRule,
     cell: &'a FastRuleCell,
 }
 
-impl fmt::Debug for FastRuleLine<'_> {
+impl fmt::Debug for FastRuleSnapshot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FastRuleLine").field("rule", &self.rule).finish_non_exhaustive()
     }
 }
 
-impl ops::Deref for FastRuleLine<'_> {
+impl ops::Deref for FastRuleSnapshot<'_> {
     type Target = PackedFastRule;
 
     #[inline(always)]
@@ -322,7 +322,7 @@ impl ops::Deref for FastRuleLine<'_> {
     }
 }
 
-impl<'a> FastRuleLine<'a> {
+impl<'a> FastRuleSnapshot<'a> {
     /// The fast rule in a line behind a matcher, of the session whose traffic `cell` counts.
     #[inline]
     pub(crate) fn of_line(line: &MatcherLine, cell: &'a FastRuleCell) -> Self {
@@ -422,7 +422,7 @@ mod tests {
         const WRITES: u32 = 20_000;
         let table = FastRuleTable::new(2);
         let done = AtomicBool::new(false);
-        let is_whole = |line: &FastRuleLine<'_>| {
+        let is_whole = |line: &FastRuleSnapshot<'_>| {
             let NextHopIndex(seed) = line.next_hop();
             let expected = downlink(seed);
             let flags = line.flags() & !PackedFastRule::PUBLISHER_FLAGS;

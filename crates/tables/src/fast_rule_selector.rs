@@ -10,7 +10,7 @@ use adit_rules::{FlowKey, MatcherLine, MatcherRoot, PublishedRules};
 use adit_types::{Direction, SessionIndex};
 
 use crate::fast_rule::{
-    CellWords, FastRuleCell, FastRuleLine, FastRuleSlot, FastRuleTable, WrittenRule,
+    CellWords, FastRuleCell, FastRuleCellRef, FastRuleSnapshot, FastRuleTable, WrittenRule,
 };
 use crate::prefetch;
 use crate::publish::SlotGuard;
@@ -73,7 +73,7 @@ impl FastRuleTable {
     }
 }
 
-impl<'g> FastRuleSlot<'g> {
+impl<'g> FastRuleCellRef<'g> {
     /// The selector of one direction; `None` without one, and while it is written.
     #[inline]
     pub(crate) fn selector(
@@ -131,7 +131,7 @@ impl<'a> SelectedFastRule<'a> {
     /// The fast rule.
     #[inline]
     #[must_use]
-    pub fn fast_rule(self) -> FastRuleLine<'a> {
-        FastRuleLine::of_line(self.line, self.cell)
+    pub fn fast_rule(self) -> FastRuleSnapshot<'a> {
+        FastRuleSnapshot::of_line(self.line, self.cell)
     }
 }

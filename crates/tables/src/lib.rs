@@ -49,7 +49,7 @@ pub use counters::{
     Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAYS, SessionTraffic, Snapshot,
     WorkerCounters,
 };
-pub use fast_rule::{FastRuleLine, FastRuleSlot};
+pub use fast_rule::{FastRuleCellRef, FastRuleSnapshot};
 pub use fast_rule_selector::{FastRuleSelector, SelectedFastRule};
 pub use gtpu_peers::GtpuPeers;
 pub use key_table::{KeyRefused, KeyTable, KeyWriter};

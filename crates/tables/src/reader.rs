@@ -12,7 +12,7 @@ use adit_types::{
 use crate::aggregates::Aggregates;
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
-use crate::fast_rule::{FastRuleSlot, FastRuleTable};
+use crate::fast_rule::{FastRuleCellRef, FastRuleTable};
 use crate::fast_rule_selector::{FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
 use crate::meters::{Meter, MeterPair, MeterQueue, MeterTable};
@@ -159,12 +159,12 @@ impl<'a> TablesView<'a> {
     /// The slot of the fast rule of one direction of a session; `None` for [`SessionIndex::NONE`].
     #[inline]
     #[must_use]
-    pub fn fast_rule_slot(
+    pub fn fast_rule_cell(
         &self,
         session: SessionIndex,
         direction: Direction,
-    ) -> Option<FastRuleSlot<'a>> {
-        self.tables.fast_rules.slot(session, direction)
+    ) -> Option<FastRuleCellRef<'a>> {
+        self.tables.fast_rules.cell_ref(session, direction)
     }
 
     /// Prefetches the cache line of [`TablesView::fast_rule_slot`] and
@@ -334,7 +334,7 @@ impl<'a> TablesView<'a> {
     #[inline]
     pub fn prefetch_fast_rule_usage(
         &self,
-        home: FastRuleSlot<'a>,
+        home: FastRuleCellRef<'a>,
         session: SessionIndex,
         direction: Direction,
         is_v6: bool,
@@ -350,7 +350,7 @@ impl<'a> TablesView<'a> {
     }
 
     #[inline(never)]
-    fn prefetch_selector(&self, home: FastRuleSlot<'a>, is_v6: bool) -> bool {
+    fn prefetch_selector(&self, home: FastRuleCellRef<'a>, is_v6: bool) -> bool {
         let choice = self.fast_rule_selector(home);
         choice.inspect(|choice| choice.prefetch(is_v6)).is_some()
     }
@@ -358,7 +358,7 @@ impl<'a> TablesView<'a> {
     /// The selector of one direction, if there are several fast rules.
     #[inline]
     #[must_use]
-    pub fn fast_rule_selector(&self, home: FastRuleSlot<'a>) -> Option<FastRuleSelector<'a>> {
+    pub fn fast_rule_selector(&self, home: FastRuleCellRef<'a>) -> Option<FastRuleSelector<'a>> {
         home.selector(self.rules)
     }
 

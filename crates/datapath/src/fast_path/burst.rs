@@ -20,7 +20,7 @@ pub(super) struct ResolvedHop<'v> {
 }
 
 /// What leads to no hop.
-const NO_HOP: u64 = u64::MAX;
+const NEVER_REUSED: u64 = u64::MAX;
 
 /// What the packets of one direction of a burst share.
 pub(super) struct BurstContext<'v, 'l> {
@@ -45,7 +45,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     pub fn new(arrival: InterfaceId, leases: &'l mut Leases, contended: RateSet) -> Self {
         Self {
             arrival: InterfaceSet::only(arrival),
-            hops: [(NO_HOP, None); 2],
+            hops: [(NEVER_REUSED, None); 2],
             tx_link: None,
             is_one_link: true,
             leases,
@@ -62,7 +62,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     /// The hop of an uplink packet towards the data networks of the interfaces `within`.
     // PERF (datapath): once per uplink packet.
     #[inline(always)]
-    pub fn hop_to_block<B: PacketBuf>(
+    pub fn hop_to_network<B: PacketBuf>(
         &mut self,
         ctx: &StepContext<'v>,
         within: InterfaceSet,
@@ -95,7 +95,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
                 if ctx.view.local_switching_interface(within, dst).is_some() {
                     return None;
                 }
-                (NO_HOP, ctx.view.next_hop_towards(within, dst)?)
+                (NEVER_REUSED, ctx.view.next_hop_towards(within, dst)?)
             }
         };
         let hop = self.resolve(ctx, next_hop)?;

@@ -2,7 +2,7 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::{FAST_RULE_URRS_MAX, FastRuleUe};
-use adit_tables::{CountableUsage, FastRuleLine, TablesView, UeTable};
+use adit_tables::{CountableUsage, FastRuleSnapshot, TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, SessionIndex};
 use adit_wire::ethernet::EthernetHeader;
 use adit_wire::{UsualTunnel, decrement_usual_hops, emit_usual_link};
@@ -56,7 +56,7 @@ pub(super) trait FastDirection {
     /// unpredictable.
     fn rewrite<'v, B: PacketBuf>(
         ctx: &StepContext<'v>,
-        rule: &FastRuleLine<'v>,
+        rule: &FastRuleSnapshot<'v>,
         packet: &FastPacket<'v>,
         traits: PacketTraits,
         burst: &mut BurstContext<'v, '_>,
@@ -90,17 +90,17 @@ impl FastDirection for FastUplink {
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf>(
         ctx: &StepContext<'v>,
-        rule: &FastRuleLine<'v>,
+        rule: &FastRuleSnapshot<'v>,
         packet: &FastPacket<'v>,
         PacketTraits { is_v6, is_unlimited }: PacketTraits,
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
-        let is_from_ue = is_ue_source(rule.source(is_v6), is_v6, packet.ue_key);
+        let is_from_ue = accepts_source(rule.source(is_v6), is_v6, packet.ue_key);
         if !is_from_ue || !rule.matches_uplink(burst.arrival, packet.teid, packet.qfi) {
             return None;
         }
-        let hop = burst.hop_to_block(ctx, rule.egress(), packet, is_v6, buf)?;
+        let hop = burst.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
         let usage = countable_usage(ctx, rule, packet)?;
         if packet.len > hop.tx_link.mtu_bytes {
             return None;
@@ -148,7 +148,7 @@ impl FastDirection for FastDownlink {
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf>(
         ctx: &StepContext<'v>,
-        rule: &FastRuleLine<'v>,
+        rule: &FastRuleSnapshot<'v>,
         packet: &FastPacket<'v>,
         PacketTraits { is_v6, is_unlimited }: PacketTraits,
         burst: &mut BurstContext<'v, '_>,
@@ -186,7 +186,7 @@ impl FastDirection for FastDownlink {
 
 /// True if `source`, a lookup key, is the UE's address.
 #[inline(always)]
-fn is_ue_source(ue: FastRuleUe<u64>, is_v6: bool, source: u64) -> bool {
+fn accepts_source(ue: FastRuleUe<u64>, is_v6: bool, source: u64) -> bool {
     match ue {
         FastRuleUe::Only(only) => only == source,
         FastRuleUe::Any => is_forwardable(is_v6, source),
@@ -199,7 +199,7 @@ fn is_ue_source(ue: FastRuleUe<u64>, is_v6: bool, source: u64) -> bool {
 #[inline(always)]
 fn countable_usage<'v>(
     ctx: &StepContext<'v>,
-    rule: &FastRuleLine<'_>,
+    rule: &FastRuleSnapshot<'_>,
     packet: &FastPacket<'_>,
 ) -> Option<[Option<CountableUsage<'v>>; FAST_RULE_URRS_MAX]> {
     let mut usage = [None; FAST_RULE_URRS_MAX];
@@ -215,7 +215,7 @@ fn countable_usage<'v>(
 fn count_packet(
     ctx: &StepContext<'_>,
     direction: Direction,
-    rule: &FastRuleLine<'_>,
+    rule: &FastRuleSnapshot<'_>,
     usage: [Option<CountableUsage<'_>>; FAST_RULE_URRS_MAX],
     packet: &FastPacket<'_>,
 ) {

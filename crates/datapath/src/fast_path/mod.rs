@@ -22,14 +22,14 @@ mod ticket;
 use core::mem;
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_tables::{FastRuleSlot, TablesView, UeTable};
+use adit_tables::{FastRuleCellRef, TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 
 use self::burst::BurstContext;
 use self::direction::{FastDirection, FastDownlink, FastUplink, PacketTraits};
 use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
 use self::packet::FastPacket;
-use self::rates::{join_queue, prefetch_queues};
+use self::rates::{assign_ticket, prefetch_queues};
 use self::recognize::{recognize_all, recognize_mixed};
 use self::select::select_rules;
 use self::send::{send_all, send_some};
@@ -87,10 +87,10 @@ pub(crate) fn forward_usual<Io: PacketIo>(
     let (origin, counts) = (BurstOrigin { port, link }, BurstCounts { usual, v6 });
     match (uplink == packets.len(), uplink == 0) {
         (true, _) => {
-            forward_one::<Io, FastUplink>(ctx, io, origin, counts, &mut packets, rx, state)
+            forward_direction::<Io, FastUplink>(ctx, io, origin, counts, &mut packets, rx, state)
         }
         (_, true) => {
-            forward_one::<Io, FastDownlink>(ctx, io, origin, counts, &mut packets, rx, state);
+            forward_direction::<Io, FastDownlink>(ctx, io, origin, counts, &mut packets, rx, state);
         }
         _ => forward_both(ctx, io, origin, &packets, rx, state),
     }
@@ -121,14 +121,14 @@ fn forward_both<'v, Io: PacketIo>(
         v6: packets.iter().filter(|packet| packet.is_v6).count(),
     };
     let (up, down) = (counts(&uplink), counts(&downlink));
-    forward_one::<Io, FastUplink>(ctx, io, origin, up, &mut uplink, &mut tunneled, state);
-    forward_one::<Io, FastDownlink>(ctx, io, origin, down, &mut downlink, &mut plain, state);
+    forward_direction::<Io, FastUplink>(ctx, io, origin, up, &mut uplink, &mut tunneled, state);
+    forward_direction::<Io, FastDownlink>(ctx, io, origin, down, &mut downlink, &mut plain, state);
     rx.extend(tunneled);
     rx.extend(plain);
 }
 
 /// Forwards a burst of one direction, by the loop for the address families that are in it.
-fn forward_one<'v, Io: PacketIo, D: FastDirection>(
+fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
     ctx: &StepContext<'v>,
     io: &mut Io,
     origin: BurstOrigin<'_>,
@@ -164,27 +164,27 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     let is_shaping = prepare::<_, D, F>(ctx, origin, arrival, packets, rx, state);
     let WorkerState { buffering, shaping: Shaping { queues, leases, .. }, .. } = &mut *state;
     let mut burst = BurstContext::new(arrival, leases, queues.contended());
-    let is_shared = !ctx.view.aggregates().is_empty();
-    let mut left = BurstColumn::<SessionIndex>::new();
+    let has_aggregates = !ctx.view.aggregates().is_empty();
+    let mut left_to_stages = BurstColumn::<SessionIndex>::new();
     // Some packets are not usual, or packets of their sessions are buffered or were left to the
     // stages.
-    let mut is_watched = !are_usual || !buffering.is_empty();
+    let mut check_each = !are_usual || !buffering.is_empty();
     let mut any_queued = false;
     let [mut received_bytes, mut sent_bytes] = [0, 0];
     for (buf, packet) in rx.iter_mut().zip(packets.iter_mut()) {
-        let takes_stages = is_watched
+        let takes_stages = check_each
             && (!packet.is_usual
-                || left.contains(&packet.session)
+                || left_to_stages.contains(&packet.session)
                 || buffering.has_packets_of(packet.session));
         let rule = match (takes_stages, packet.selected) {
             (true, _) => None,
-            (false, None) => packet.slot.and_then(FastRuleSlot::read),
+            (false, None) => packet.cell.and_then(FastRuleCellRef::read),
             (false, Some(selected)) => Some(selected.fast_rule()),
         };
         let rewritten = rule.and_then(|rule| {
-            let is_unlimited = rule.meters() == 0 && !is_shared;
+            let is_unlimited = rule.meters() == 0 && !has_aggregates;
             let ticket = || QueueTicket::of(&rule);
-            if is_shaping && !is_unlimited && !join_queue::<_, D>(queues, ticket(), packet) {
+            if is_shaping && !is_unlimited && !assign_ticket::<_, D>(queues, ticket(), packet) {
                 return None;
             }
             let traits = PacketTraits { is_v6: F::is_v6(packet), is_unlimited };
@@ -192,9 +192,9 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
         });
         let Some(rewritten) = rewritten else {
             // As many are pushed as there are packets.
-            left.push(packet.session);
+            left_to_stages.push(packet.session);
             packet.is_usual = false;
-            is_watched = true;
+            check_each = true;
             continue;
         };
         packet.tx_link = rewritten.tx_link.id;
@@ -205,8 +205,8 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
         received_bytes += rewritten.received_len;
         sent_bytes += rewritten.frame_len;
     }
-    let only_link = burst.only_link().filter(|_| !any_queued && left.is_empty());
-    state.tally.receive_fast(arrival, packets.len() - left.len(), received_bytes);
+    let only_link = burst.only_link().filter(|_| !any_queued && left_to_stages.is_empty());
+    state.tally.receive_fast(arrival, packets.len() - left_to_stages.len(), received_bytes);
     match only_link {
         Some(link) => send_all::<Io, D>(io, link, rx, sent_bytes, packets, state),
         None => send_some::<Io, D>(ctx, io, packets, rx, state),
@@ -256,8 +256,8 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     let find = |packet: &mut FastPacket<'v>| {
         packet.session = D::session(view, ues, packet, F::is_v6(packet));
         if is_alone || handoff.owns(packet.session) {
-            packet.slot = view.fast_rule_slot(packet.session, D::DIRECTION);
-            packet.slot.inspect(|slot| slot.prefetch());
+            packet.cell = view.fast_rule_cell(packet.session, D::DIRECTION);
+            packet.cell.inspect(|slot| slot.prefetch());
         }
     };
     if F::ARE_MIXED && D::DIRECTION == Direction::Downlink {
@@ -305,7 +305,7 @@ fn prefetch_usage<'v, D: FastDirection, F: FamilyMix>(
 ) -> bool {
     let mut has_selectors = false;
     for packet in packets {
-        let Some(slot) = packet.slot else { continue };
+        let Some(slot) = packet.cell else { continue };
         let is_v6 = F::is_v6(packet);
         has_selectors |= view.prefetch_fast_rule_usage(slot, packet.session, D::DIRECTION, is_v6);
     }

@@ -1,6 +1,6 @@
 //! What the fast path knows of one packet.
 
-use adit_tables::{FastRuleLine, FastRuleSlot, SelectedFastRule};
+use adit_tables::{FastRuleCellRef, FastRuleSnapshot, SelectedFastRule};
 use adit_types::{Direction, InterfaceId, Qfi, SessionIndex, Teid};
 
 use super::ticket::QueueTicket;
@@ -39,7 +39,7 @@ pub(super) struct FastPacket<'v> {
     /// The queue that it has to join. Written when that is known.
     pub ticket: QueueTicket,
     /// Where its session's fast rule is. Written when the session is looked up.
-    pub slot: Option<FastRuleSlot<'v>>,
+    pub cell: Option<FastRuleCellRef<'v>>,
     /// Its fast rule, if SDF filters selected one.
     pub selected: Option<SelectedFastRule<'v>>,
 }
@@ -59,7 +59,7 @@ impl FastPacket<'static> {
         session: SessionIndex::NONE,
         ue_key: 0,
         ticket: QueueTicket::NONE,
-        slot: None,
+        cell: None,
         selected: None,
     };
 }
@@ -67,9 +67,9 @@ impl FastPacket<'static> {
 impl<'v> FastPacket<'v> {
     /// Its fast rule; `None` without one, and while the control thread writes it.
     #[inline]
-    pub fn rule(&self) -> Option<FastRuleLine<'v>> {
+    pub fn rule(&self) -> Option<FastRuleSnapshot<'v>> {
         match self.selected {
-            None => self.slot.and_then(FastRuleSlot::read),
+            None => self.cell.and_then(FastRuleCellRef::read),
             Some(selected) => Some(selected.fast_rule()),
         }
     }

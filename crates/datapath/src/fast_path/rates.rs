@@ -2,7 +2,7 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::{Excess, Guarantee};
-use adit_tables::{FastRuleLine, MeterPair, TablesView, prefetch};
+use adit_tables::{FastRuleSnapshot, MeterPair, TablesView, prefetch};
 use adit_types::{Direction, Nanos};
 
 use super::FastPackets;
@@ -33,7 +33,7 @@ pub(super) fn prefetch_queues<B: PacketBuf>(
 /// Has a packet join its queue if that exists: writes its ticket. Returns false if the queue is full:
 /// the stages drop and count the packet.
 #[inline(never)]
-pub(super) fn join_queue<B: PacketBuf, D: FastDirection>(
+pub(super) fn assign_ticket<B: PacketBuf, D: FastDirection>(
     queues: &ShapingQueues<B>,
     ticket: QueueTicket,
     packet: &mut FastPacket<'_>,
@@ -53,7 +53,7 @@ pub(super) fn join_queue<B: PacketBuf, D: FastDirection>(
 pub(super) fn pass_rates(
     ctx: &StepContext<'_>,
     direction: Direction,
-    rule: &FastRuleLine<'_>,
+    rule: &FastRuleSnapshot<'_>,
     packet: &FastPacket<'_>,
     burst: &mut BurstContext<'_, '_>,
 ) -> Option<QueueTicket> {
@@ -68,12 +68,12 @@ pub(super) fn pass_rates(
     if packet.ticket.is_none() && pair.pass(which, ctx.now, packet.len) {
         return Some(QueueTicket::NONE);
     }
-    queue_or_drop(pair, which, ctx.now, packet.ticket.or_of(rule))
+    ticket_if_shaped(pair, which, ctx.now, packet.ticket.or_of(rule))
 }
 
 /// `ticket`, if the closed buckets shape. If they police, the stages drop the packet.
 #[inline(never)]
-fn queue_or_drop(
+fn ticket_if_shaped(
     pair: MeterPair<'_>,
     which: u64,
     now: Nanos,
@@ -87,7 +87,7 @@ fn queue_or_drop(
 fn pass_shared(
     ctx: &StepContext<'_>,
     direction: Direction,
-    rule: &FastRuleLine<'_>,
+    rule: &FastRuleSnapshot<'_>,
     packet: &FastPacket<'_>,
     burst: &mut BurstContext<'_, '_>,
 ) -> Option<QueueTicket> {

@@ -2,7 +2,7 @@
 
 use adit_rules::{FAST_RULE_METERS_MAX, Guarantee};
 use adit_shaper::{FlowIndex, QueueKey};
-use adit_tables::FastRuleLine;
+use adit_tables::FastRuleSnapshot;
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX};
 use adit_types::{Direction, SessionIndex};
 
@@ -40,7 +40,7 @@ impl QueueTicket {
 
     /// The ticket of packets of a fast rule.
     #[inline]
-    pub fn of(rule: &FastRuleLine<'_>) -> Self {
+    pub fn of(rule: &FastRuleSnapshot<'_>) -> Self {
         let guarantee = if rule.is_guaranteed() { Guarantee::Whole } else { Guarantee::Nothing };
         let tag = Sharing { slice: rule.slice(), guarantee }.tag();
         Self(IS_TICKET | u64::from(tag) << TAG_SHIFT | rule.meters())
@@ -54,7 +54,7 @@ impl QueueTicket {
 
     /// This one, or that of `rule` if this is [`QueueTicket::NONE`].
     #[inline]
-    pub fn or_of(self, rule: &FastRuleLine<'_>) -> Self {
+    pub fn or_of(self, rule: &FastRuleSnapshot<'_>) -> Self {
         if self.is_none() { Self::of(rule) } else { self }
     }
 

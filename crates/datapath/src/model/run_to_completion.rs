@@ -32,7 +32,7 @@ pub struct StepReport {
     /// Nothing was received, commanded or waiting: the caller may pause.
     pub idle: bool,
     /// Workers that packets were handed to: those that pause must be woken.
-    pub given: WorkerSet,
+    pub handed_to: WorkerSet,
 }
 
 /// What a step polls.
@@ -81,7 +81,7 @@ pub(crate) fn step<Io: PacketIo>(
     if !idle {
         publish_counts(ctx, waited, state);
     }
-    StepReport { received, idle, given: state.handoff.take_notified() }
+    StepReport { received, idle, handed_to: state.handoff.take_notified() }
 }
 
 /// Runs commands, and sends packets that waited and may leave by now. Returns whether there was
@@ -240,14 +240,14 @@ fn join_fragments<Io: PacketIo>(
 fn take_over<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
-    bursts: usize,
+    port_count: usize,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let mut taken = 0;
     state.tally.set_taken_over(true);
     for source in 0..state.handoff.sources() {
-        for _ in 0..=2 * bursts {
+        for _ in 0..=2 * port_count {
             let Some(port) = state.handoff.take(source, rx) else { break };
             taken += rx.len();
             process(ctx, io, port, rx, state);
