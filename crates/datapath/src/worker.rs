@@ -1,5 +1,7 @@
-//! A worker: what one core of the packet path owns. How it works is a matter of the execution model
-//! ([`crate::model`]).
+//! A worker: what one core of the packet path owns. The execution model ([`crate::model`]) says how it
+//! runs.
+//!
+//! PDR, FAR, QER, URR and SDF filter are the rules of TS 29.244 §5.2 throughout this crate.
 
 use adit_pktio::{Burst, PacketIo};
 use adit_rules::{WorkerCommand, WorkerEvent};
@@ -30,7 +32,8 @@ pub struct WorkerConfig {
     /// Most packets that wait for the rates of their QERs; cut to `limits::SHAPED_PKTS_MAX`. Each
     /// occupies a whole buffer of the driver's pool.
     pub shaped_pkts_max: usize,
-    /// When this node started, for Echo Requests and Echo Responses; `None`: not sent.
+    /// When this node started: the Recovery Time Stamp of Echo Requests and Echo Responses. `None`:
+    /// they are sent without this information element.
     /// Unit: seconds since 1900-01-01 00:00 UTC. Spec: TS 23.007 §18A.
     pub recovery_time_stamp: Option<u32>,
 }
@@ -39,8 +42,8 @@ impl WorkerConfig {
     fn capacity(&self, ports: usize, sessions: usize) -> WorkerCapacity {
         let buffered_pkts = self.buffer_pkts_max.min(BUFFER_PKTS_MAX);
         let shaped_pkts = self.shaped_pkts_max.min(SHAPED_PKTS_MAX);
-        // All packets that wait may be switched to other UEs in one step, with those of a burst and of
-        // fragments that arrive with it.
+        // One step may switch to other UEs all packets that wait, a received burst, and as many
+        // packets joined from its fragments.
         let switched_pkts = buffered_pkts + shaped_pkts + 2 * BURST_MAX;
         WorkerCapacity { ports, sessions, buffered_pkts, shaped_pkts, switched_pkts }
     }
@@ -104,10 +107,11 @@ impl<Io: PacketIo> Worker<Io> {
     ///
     /// Shape:   polls every port of the configuration once.
     /// Cost:    no allocation, lock, system call or clock of its own; one driver call per port to
-    ///          receive and one per port with frames to transmit. Counters are added once at the end.
-    /// Units:   `now` is monotonic; time that goes back only delays timeouts.
-    /// Threads: a burst boundary of the tables: the worker keeps no reference from one step to the
-    ///          next.
+    ///          receive, and at least one per burst and port with frames to transmit. Counters are
+    ///          added once at the end.
+    /// Units:   `now` is in nanoseconds of a monotonic clock; if it goes back, timeouts are late.
+    /// Threads: starts with a quiescent state of the tables: the worker keeps no reference from one
+    ///          step to the next.
     #[inline(never)]
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, interfaces, limits, rx, state } = self;
@@ -118,15 +122,17 @@ impl<Io: PacketIo> Worker<Io> {
         run_to_completion::step(&ctx, io, plan, limits, rx, state)
     }
 
-    /// Takes the worker offline for publication until its next step. For a worker that pauses longer
-    /// than a publication may take.
+    /// Declares the worker offline until its next step, so that publication does not wait for it. Call
+    /// it before a pause.
     pub fn rest(&mut self) {
         self.reader.go_offline();
     }
 
-    /// Ends the worker: every packet that waits becomes a counted drop, so that the packet identity
-    /// closes, and publication does not wait for the worker any more. Nothing is transmitted. Call it
-    /// when no worker takes a step any more: packets on their way between workers would be lost.
+    /// Ends the worker: drops and counts every packet that waits, so that the packet identity holds,
+    /// and declares the worker offline. Transmits nothing. Call it after the last step of all workers:
+    /// a packet that is handed over later would be lost uncounted.
+    ///
+    /// The packets return to the pool of `_io`, which has to exist until then.
     pub fn drain(&mut self, _io: &mut Io) {
         let Self { reader, interfaces, rx, state, .. } = self;
         let (now, recovery_time_stamp) = (Nanos(0), None);

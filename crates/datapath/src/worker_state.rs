@@ -55,9 +55,10 @@ pub(crate) struct WorkerState<B> {
     pub events: Events,
     /// The counts of the step.
     pub tally: StepTally,
-    /// The last burst had packets of both address families.
+    /// The lookup keys of the last burst seemed to be of both address families: a hint which recognition
+    /// loop to use next.
     pub are_families_mixed: bool,
-    /// When a copy last requested a neighbor.
+    /// When a duplicated packet last requested the address of a neighbor.
     neighbor_requested_at: Option<Nanos>,
 }
 
@@ -84,8 +85,8 @@ impl<B: PacketBuf> WorkerState<B> {
         }
     }
 
-    /// True while commands wait. Commands that were given before rules that this worker sees are
-    /// among them, unless it ran them.
+    /// True while commands are pending. Every command issued before the rules that this worker sees has
+    /// either run or is pending.
     #[inline]
     pub fn has_commands(&self) -> bool {
         !self.commands.is_empty()
@@ -101,7 +102,8 @@ impl<B: PacketBuf> WorkerState<B> {
             + self.queues.backlog.len()
     }
 
-    /// Requests the neighbor of `egress`: one of all neighbors per [`REQUEST_INTERVAL`].
+    /// Requests the link-layer address of the neighbor of `egress`; at most one request per
+    /// [`REQUEST_INTERVAL`], whatever the neighbor.
     #[cold]
     fn request_neighbor(&mut self, now: Nanos, egress: &Egress<'_>) {
         if self.neighbor_requested_at.is_none_or(|at| now.since(at) >= REQUEST_INTERVAL) {

@@ -1,22 +1,24 @@
-//! The fast rule: what the usual packet of one direction of a session needs, in one cache line.
+//! The fast rule: the conditions and the forwarding of the usual packet of one direction of a session.
 //!
-//! Most packets match the first PDR of their direction, or the one that the matcher of the session's SDF
-//! filters selects, pass open gates and leave by a FAR that only forwards. For them a [`FastRule`] says all
-//! that the rules say. [`SessionRules`](crate::SessionRules) decide on a packet that does not match it, and
-//! on all packets when there is none. A fast rule decides nothing that the rules decide otherwise.
+//! Most packets match the first PDR of their direction, or the PDR that the session's SDF filters select;
+//! the gates of its QERs are open, and its FAR only forwards. For these packets a [`FastRule`] holds all
+//! that the rules require, and forwards them exactly as the rules do. All other packets are processed by
+//! [`SessionRules`](crate::SessionRules). A [`PackedFastRule`](crate::PackedFastRule) is the same rule in a
+//! layout that fits a cache line.
 
 use core::net::Ipv4Addr;
 
 use adit_types::{InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot};
 use arrayvec::ArrayVec;
 
-/// URRs of one fast rule; PDRs with more have none.
+/// Most URRs of one fast rule; a PDR with more gets no fast rule.
 pub const FAST_RULE_URRS_MAX: usize = 2;
 
-/// QoS flows that one fast rule names; PDRs with more have none.
+/// Most QoS flows that one fast rule names; a PDR with more gets no fast rule.
 pub const FAST_RULE_QFIS_MAX: usize = 4;
 
-/// Buckets that a fast rule can name: those with the lowest numbers. PDRs with others have none.
+/// A fast rule can name the token buckets (meters) with numbers below this; a PDR with others gets no
+/// fast rule.
 pub const FAST_RULE_METERS_MAX: usize = 2;
 
 /// Where a fast rule counts for a URR.
@@ -50,7 +52,7 @@ pub struct FastRule {
     pub ue_v6: FastRuleUe<u64>,
     /// What differs between the directions.
     pub forwarding: FastRuleForwarding,
-    /// The first buckets of the session that the packet has to pass.
+    /// The token buckets that the packet has to pass: item n is bucket n of the session and direction.
     pub meters: [bool; FAST_RULE_METERS_MAX],
     /// The slice whose rates the packet shares.
     pub slice: SliceId,
@@ -67,7 +69,7 @@ pub enum FastRuleForwarding {
     Uplink {
         /// The local tunnel.
         teid: Teid,
-        /// QoS flows that packets carry; empty matches any and none.
+        /// QoS flows that packets carry; empty: any, or no PDU Session Container.
         qfis: ArrayVec<Qfi, FAST_RULE_QFIS_MAX>,
         /// Interfaces whose routes packets take.
         egress: InterfaceSet,

@@ -2,7 +2,7 @@
 //!
 //! | word | bits 63..32 | bits 31..0 |
 //! |---|---|---|
-//! | flags | uplink: four QFIs, 255 for none; downlink: ToS, then QFI | see below |
+//! | flags | see below | see below |
 //! | 0 | uplink: TEID of the local tunnel; downlink: TEID of the far end | the UE's IPv4 address |
 //! | 1, uplink | key of the UE's IPv6 prefix | the rest of the key |
 //! | 1, downlink | interfaces that packets arrive on | the same key, folded to 32 bits |
@@ -10,9 +10,21 @@
 //! | 2, downlink | IPv4 address of the far end | next hop |
 //! | 3 and 4 | usage slot of a URR | its generation |
 //!
-//! Bits 16 to 31 of the flags, from the lowest: guaranteed; slice (4 bits); the two buckets; two bits of
-//! the publisher; IPv4 has a UE, and takes any; the same of IPv6; writes a PDU Session Container; with
-//! reflective QoS; takes any QoS flow. The publisher also has the lowest 16 bits.
+//! | bits of the flags | |
+//! |---|---|
+//! | 0..16 | the publisher's |
+//! | 16 | the rate of the buckets is guaranteed |
+//! | 17..21 | slice |
+//! | 21, 22 | packets have to pass the first bucket, the second bucket |
+//! | 23, 24 | the publisher's |
+//! | 25, 26 | IPv4 packets match; with any UE address |
+//! | 27, 28 | IPv6 packets match; with any UE address |
+//! | 29 | downlink: writes a PDU Session Container |
+//! | 30 | downlink: with the reflective QoS indication |
+//! | 31 | uplink: any QoS flow, or no PDU Session Container |
+//! | 32..64, uplink | four QFIs of 8 bits, 255 for none |
+//! | 32..40, downlink | type of service |
+//! | 40..48, downlink | QFI |
 
 use core::net::Ipv4Addr;
 
@@ -24,7 +36,7 @@ use crate::fast_rule::{
 };
 use crate::matcher::MatcherLine;
 
-/// Words behind the flags.
+/// Words after the flags.
 pub const FAST_RULE_WORDS: usize = 5;
 
 /// The word where the URRs begin.
@@ -50,11 +62,11 @@ const _: () = assert!(V4_ANY == V4 << 1);
 const HAS_QFI: u64 = 1 << 29;
 const REFLECTIVE: u64 = 1 << 30;
 const ANY_QFI: u64 = 1 << 31;
-/// Four octets of uplink.
+/// Uplink: four QFIs, one octet each.
 const QFIS_SHIFT: u32 = 32;
-/// One octet of downlink.
+/// Downlink: type of service, one octet.
 const TOS_SHIFT: u32 = 32;
-/// One octet of downlink.
+/// Downlink: one octet.
 const QFI_SHIFT: u32 = 40;
 
 /// No QoS flow.
@@ -63,8 +75,8 @@ const NO_QFI: u8 = u8::MAX;
 /// No URR.
 const NO_URR: u64 = u64::MAX;
 
-/// A fast rule in its final layout: the meaning of a [`FastRule`] without its shape. Of the two
-/// directions only the one that it was compiled for means something.
+/// A [`FastRule`] in the layout that workers read. It does not hold its direction: call only the methods
+/// of the direction that it was compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedFastRule {
     flags: u64,
@@ -123,7 +135,7 @@ fn pack_ue<A>(ue: FastRuleUe<A>, usual: u64, any: u64, value: impl FnOnce(A) -> 
 }
 
 impl PackedFastRule {
-    /// Bits of the flags that belong to whoever publishes the rule; zero until then.
+    /// Bits of the flags that the publisher sets; zero until then.
     pub const PUBLISHER_FLAGS: u64 = 0xffff | 0b11 << 23;
 
     /// The rule of [`PackedFastRule::flags`] and [`PackedFastRule::words`].
@@ -147,7 +159,7 @@ impl PackedFastRule {
         self.words
     }
 
-    /// The rule in a line behind a matcher.
+    /// The rule as a line after a matcher's own.
     #[must_use]
     pub fn to_line(&self) -> MatcherLine {
         let [a, b, c, d, e] = self.words;
@@ -162,7 +174,7 @@ impl PackedFastRule {
         Self { flags, words: [a, b, c, d, e] }
     }
 
-    /// True when packets have to pass a bucket, as these flags say.
+    /// True if `flags` are of a rule whose packets have to pass a bucket.
     #[inline]
     #[must_use]
     pub const fn has_meters(flags: u64) -> bool {
@@ -184,8 +196,8 @@ impl PackedFastRule {
         Self::slots_in(urrs)
     }
 
-    /// True when an uplink packet matches, its source aside: it came in the tunnel `teid` on one of the
-    /// interfaces `on`.
+    /// True if an uplink packet matches, apart from its source ([`PackedFastRule::source`]): it arrived in
+    /// the tunnel `teid` on one of the interfaces `on`, and in a QoS flow of the rule if it names any.
     #[inline]
     #[must_use]
     pub fn matches_uplink(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
@@ -194,8 +206,8 @@ impl PackedFastRule {
             && (self.flags & ANY_QFI != 0 || qfi.is_some_and(|qfi| self.has_qfi(qfi)))
     }
 
-    /// The source that an uplink packet of a family must have: an IPv4 address, or the key of an IPv6
-    /// one.
+    /// The source that an uplink packet of a family must have, as a lookup key: the IPv4 address, or the
+    /// key of the IPv6 address.
     ///
     /// PERF (datapath --mixed): mixed bursts select by family without branching: the branch is
     /// unpredictable.
@@ -211,8 +223,9 @@ impl PackedFastRule {
         }
     }
 
-    /// True when a downlink packet of a family that came on one of the interfaces `on` matches. `dst`
-    /// is its IPv4 destination, or the key of its IPv6 one; it led to the session.
+    /// True if a downlink packet matches: it arrived on one of the interfaces `on`, and its destination
+    /// is the UE. `dst`: the lookup key by which its session was found, which is the IPv4 address or the
+    /// key of the IPv6 address.
     ///
     /// PERF (datapath --mixed): see [`PackedFastRule::source`].
     #[inline(always)]
@@ -319,8 +332,8 @@ const fn halves(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }
 
-/// Half of an IPv6 key. Only one key reaches this rule, so 32 bits detect a key of before or after a
-/// change.
+/// An IPv6 key hashed to 32 bits. The lookup already matched the whole key, so the comparison only has to
+/// notice that the UE's prefix changed in between; a collision is possible but improbable.
 #[inline]
 const fn folded(key: u64) -> u32 {
     let (high, low) = halves(key);

@@ -1,13 +1,18 @@
 //! Fast rules by session index: one cache line per session and direction.
 //!
-//! The control thread alone writes rules; workers read them. A cell is a sequence lock with one writer
-//! and many readers: a reader that meets a cell while it is written finds no fast rule, and its packet
-//! takes the stages. Workers read a new rule only after every worker passed a burst boundary with the
-//! rules that it was compiled from: by then they ran earlier commands such as End Markers. The usage
-//! slots and next hops of a rule are released only after every worker passed a burst boundary without
-//! those rules.
+//! A cell is a sequence lock: the publisher (control thread) writes, workers read. A worker that reads a
+//! cell during a write finds no fast rule, and its packet takes the stages. A change takes effect in this
+//! order:
 //!
-//! The rest of the line counts the session's traffic, written by the worker that owns the session.
+//! 1. The publisher clears the cells of the session: its packets take the stages.
+//! 2. It publishes the new rules, and writes the fast rules that were compiled from them. Workers do not
+//!    read them yet.
+//! 3. Every worker passes a quiescent state. From then on it uses the new rules, and each earlier command,
+//!    such as an End Marker, has run or is pending. While one is pending, no packet takes the fast path.
+//! 4. The publisher activates the fast rules. The usage slots and next hops that only the former rules
+//!    name are released.
+//!
+//! The rest of the line counts the session's traffic; the worker that owns the session writes it.
 
 use core::{fmt, ops, ptr};
 
@@ -20,11 +25,11 @@ use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence};
 
-/// Words behind the first one.
+/// Words after the first one.
 const REST: usize = FAST_RULE_WORDS - 1;
 
-/// Bits of the head below are the sequence number. 16 bits may wrap: no reader misses 2^15 writes
-/// between its loads.
+/// The sequence number: the low bits of the head. It wraps after 2^15 writes, each of which adds two; no
+/// reader is delayed for that many writes between its two loads.
 const SEQUENCE: u64 = (1 << 16) - 1;
 /// The cell holds a selector ([`crate::fast_rule_selector`]) instead of a fast rule.
 const SELECTOR: u64 = 1 << 23;
@@ -42,7 +47,8 @@ const _: () = assert!(REST == 2 + FAST_RULE_URRS_MAX, "URRs come last");
 pub(crate) struct FastRuleCell {
     /// The flags of the rule and the sequence number of the cell.
     head: AtomicU64,
-    /// Of a selector: where its lines begin. Of a fast rule: its first word, as a pointer to nothing.
+    /// Of a selector: the address of its lines; a pointer, because an integer would lose its provenance.
+    /// Of a fast rule: its first word, as a pointer without provenance that is never dereferenced.
     first: AtomicPtr<MatcherLine>,
     words: [AtomicU64; REST],
     pkts: Counter,
@@ -76,7 +82,7 @@ impl CellWords {
 }
 
 impl FastRuleCell {
-    /// Writes a cell and returns its sequence number; for the one writer.
+    /// Writes a cell and returns its sequence number. For the publisher only.
     fn write(&self, flags: u64, CellWords { first, words }: CellWords) -> u64 {
         let sequence = self.head.load(Ordering::Relaxed);
         let odd = (sequence + 1) & SEQUENCE;
@@ -91,25 +97,26 @@ impl FastRuleCell {
         even
     }
 
-    /// The fast rule, if the cell holds one that may be read.
+    /// The fast rule, if the cell holds an active one.
     #[inline]
     fn read(&self) -> Option<FastRuleSnapshot<'_>> {
         let (head, words) = self.read_if(READABLE)?;
         Some(FastRuleSnapshot { rule: words.to_rule(head), cell: self })
     }
 
-    /// The words of a selector, if the cell holds one that may be read.
+    /// The words of a selector, if the cell holds an active one.
     #[inline]
     pub(crate) fn read_selector(&self) -> Option<CellWords> {
         self.read_if(READABLE | SELECTOR).map(|(_, words)| words)
     }
 
-    /// Writes the words of a selector, which nobody reads until it is activated; for the one writer.
+    /// Writes the words of a selector. Workers do not read them before [`FastRuleTable::activate`]. For the
+    /// publisher only.
     pub(crate) fn write_selector(&self, words: CellWords) -> WrittenRule {
         WrittenRule(self.write(SELECTOR, words))
     }
 
-    /// Head and words of one moment, if the cell is of this kind and may be read.
+    /// Head and words of one moment, if the cell is of this kind and active.
     #[inline]
     fn read_if(&self, kind: u64) -> Option<(u64, CellWords)> {
         let head = self.head.load(Ordering::Acquire);
@@ -160,15 +167,15 @@ impl FastRuleTable {
         session: SessionIndex,
         direction: Direction,
     ) -> Option<&FastRuleCell> {
-        let lines = self.0.get(session.0 as usize)?;
+        let cells = self.0.get(session.0 as usize)?;
         Some(match direction {
-            Direction::Uplink => &lines.uplink,
-            Direction::Downlink => &lines.downlink,
+            Direction::Uplink => &cells.uplink,
+            Direction::Downlink => &cells.downlink,
         })
     }
 
-    /// Replaces the fast rule of one direction. Nobody reads the new one before
-    /// [`FastRuleTable::activate`] gets what this returns. For the publisher only.
+    /// Replaces the fast rule of one direction. Workers do not read the new one before
+    /// [`FastRuleTable::activate`] is called with the value that this returns. For the publisher only.
     pub(crate) fn set(
         &self,
         session: SessionIndex,
@@ -193,14 +200,14 @@ impl FastRuleTable {
         direction: Direction,
         WrittenRule(sequence): WrittenRule,
     ) {
-        let Some(line) = self.cell(session, direction) else { return };
-        let head = line.head.load(Ordering::Relaxed);
+        let Some(cell) = self.cell(session, direction) else { return };
+        let head = cell.head.load(Ordering::Relaxed);
         if head & SEQUENCE == sequence {
-            line.head.store(head | READABLE, Ordering::Release);
+            cell.head.store(head | READABLE, Ordering::Release);
         }
     }
 
-    /// The fast rule of one direction; `None` without one, and while it is written.
+    /// The fast rule of one direction; `None` if there is none, or while it is written.
     #[cfg(test)]
     fn get(&self, session: SessionIndex, direction: Direction) -> Option<FastRuleSnapshot<'_>> {
         self.cell_ref(session, direction)?.read()
@@ -218,17 +225,17 @@ impl FastRuleTable {
 
     #[inline]
     pub(crate) fn prefetch(&self, session: SessionIndex, direction: Direction) {
-        if let Some(line) = self.cell(session, direction) {
-            prefetch::read(line);
+        if let Some(cell) = self.cell(session, direction) {
+            prefetch::read(cell);
         }
     }
 
     /// Counts forwarded packets of a session; see [`crate::TablesView::count_session`].
     #[inline]
     pub(crate) fn count(&self, session: SessionIndex, direction: Direction, pkts: u64, bytes: u64) {
-        let Some(line) = self.cell(session, direction) else { return };
-        line.pkts.add(pkts);
-        line.bytes.add(bytes);
+        let Some(cell) = self.cell(session, direction) else { return };
+        cell.pkts.add(pkts);
+        cell.bytes.add(bytes);
     }
 
     /// What was counted for `session`.
@@ -247,9 +254,9 @@ impl FastRuleTable {
     /// Counts from zero again. Only while no worker can have found the session.
     pub(crate) fn reset_traffic(&self, session: SessionIndex) {
         for direction in [Direction::Uplink, Direction::Downlink] {
-            let Some(line) = self.cell(session, direction) else { return };
-            line.pkts.set(0);
-            line.bytes.set(0);
+            let Some(cell) = self.cell(session, direction) else { return };
+            cell.pkts.set(0);
+            cell.bytes.set(0);
         }
     }
 }
@@ -266,7 +273,7 @@ pub struct FastRuleCellRef<'a>(pub(crate) &'a FastRuleCell);
 
 impl fmt::Debug for FastRuleCellRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FastRuleSlot").finish_non_exhaustive()
+        f.debug_struct("FastRuleCellRef").finish_non_exhaustive()
     }
 }
 
@@ -277,15 +284,16 @@ impl<'a> FastRuleCellRef<'a> {
         prefetch::read(self.0);
     }
 
-    /// The fast rule; `None` without one, and while it is written.
+    /// The fast rule; `None` if there is none, or while it is written.
     #[inline]
     #[must_use]
     pub fn read(self) -> Option<FastRuleSnapshot<'a>> {
         self.0.read()
     }
 
-    /// The usage slots of the fast rule and whether it has buckets, to be prefetched ahead of
-    /// [`FastRuleSlot::read`]. They may be of two moments; slots without a URR are out of range.
+    /// The usage slots of the fast rule and whether it has buckets, to prefetch them before
+    /// [`FastRuleCellRef::read`]. During a write they may belong to different rules; slots without a URR
+    /// are out of range.
     #[inline]
     pub(crate) fn usage_slots(self) -> Option<([UsageSlot; FAST_RULE_URRS_MAX], bool)> {
         let Self(cell) = self;
@@ -300,7 +308,7 @@ impl<'a> FastRuleCellRef<'a> {
     }
 }
 
-/// The fast rule of one session and direction, as a worker read it at one moment.
+/// A consistent copy of the fast rule of one session and direction, with the cell that counts its traffic.
 #[derive(Clone, Copy)]
 pub struct FastRuleSnapshot<'a> {
     rule: PackedFastRule,
@@ -309,7 +317,7 @@ pub struct FastRuleSnapshot<'a> {
 
 impl fmt::Debug for FastRuleSnapshot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FastRuleLine").field("rule", &self.rule).finish_non_exhaustive()
+        f.debug_struct("FastRuleSnapshot").field("rule", &self.rule).finish_non_exhaustive()
     }
 }
 
@@ -323,7 +331,7 @@ impl ops::Deref for FastRuleSnapshot<'_> {
 }
 
 impl<'a> FastRuleSnapshot<'a> {
-    /// The fast rule in a line behind a matcher, of the session whose traffic `cell` counts.
+    /// The fast rule in a line after a matcher's own, of the session whose traffic `cell` counts.
     #[inline]
     pub(crate) fn of_line(line: &MatcherLine, cell: &'a FastRuleCell) -> Self {
         Self { rule: PackedFastRule::of_line(line), cell }
@@ -391,7 +399,7 @@ mod tests {
     #[test]
     fn fast_rule_is_read_once_it_is_active_and_never_after_another_one() {
         let table = FastRuleTable::new(2);
-        let get = || table.get(SESSION, Direction::Downlink).map(|line| line.next_hop().0);
+        let get = || table.get(SESSION, Direction::Downlink).map(|rule| rule.next_hop().0);
         let first = table.set(SESSION, Direction::Downlink, Some(&downlink(1)));
         assert_eq!(get(), None);
         let second = table.set(SESSION, Direction::Downlink, Some(&downlink(2)));
@@ -422,11 +430,11 @@ mod tests {
         const WRITES: u32 = 20_000;
         let table = FastRuleTable::new(2);
         let done = AtomicBool::new(false);
-        let is_whole = |line: &FastRuleSnapshot<'_>| {
-            let NextHopIndex(seed) = line.next_hop();
+        let is_whole = |rule: &FastRuleSnapshot<'_>| {
+            let NextHopIndex(seed) = rule.next_hop();
             let expected = downlink(seed);
-            let flags = line.flags() & !PackedFastRule::PUBLISHER_FLAGS;
-            (flags, line.words()) == (expected.flags(), expected.words())
+            let flags = rule.flags() & !PackedFastRule::PUBLISHER_FLAGS;
+            (flags, rule.words()) == (expected.flags(), expected.words())
         };
         thread::scope(|scope| {
             scope.spawn(|| {

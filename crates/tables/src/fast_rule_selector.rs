@@ -1,7 +1,8 @@
-//! Several fast rules of one direction: the SDF filters of the session select the one of a packet.
+//! Several fast rules of one direction: SDF filters select the one that applies to a packet.
 //!
-//! A selector looks up lines of the published rules of its session. The cell of the session refers to
-//! them, so that a packet does not visit the rules themselves on its way to the lines.
+//! The matcher of the filters and the fast rules are lines in the memory of the session's published
+//! rules. The session's cell holds the address of these lines, so a packet reads them without a visit to
+//! the published rules.
 
 use core::fmt;
 
@@ -15,7 +16,7 @@ use crate::fast_rule::{
 use crate::prefetch;
 use crate::publish::SlotGuard;
 
-/// Leads packets of one direction of a session to their fast rule.
+/// Selects the fast rules of packets of one direction of a session.
 #[derive(Clone, Copy)]
 pub struct FastRuleSelector<'a> {
     view: SelectorView<'a>,
@@ -42,8 +43,9 @@ impl fmt::Debug for SelectedFastRule<'_> {
     }
 }
 
-/// The words of a cell that refers to the lines of published rules: where they begin, both roots, the
-/// numbers of the selector, and in one word the number of all lines above that of the matcher's.
+/// The words of a cell that refers to the lines of published rules: their address, the IPv4 root, the
+/// IPv6 root, the fast-rule number of each PDR, and the counts of lines: upper half all, lower half the
+/// matcher's own.
 fn to_words(
     selector: PackedSelector,
     rules: &PublishedRules,
@@ -58,8 +60,9 @@ fn to_words(
 }
 
 impl FastRuleTable {
-    /// Lets packets of one direction select among fast rules. For the publisher only, with the rules
-    /// that it published last for this session.
+    /// Replaces the fast rule of one direction by a selector. `rules` are those published last for this
+    /// session. Workers do not read the selector before [`FastRuleTable::activate`] is called with the
+    /// value that this returns. For the publisher only.
     pub(crate) fn set_selector(
         &self,
         session: SessionIndex,
@@ -74,7 +77,7 @@ impl FastRuleTable {
 }
 
 impl<'g> FastRuleCellRef<'g> {
-    /// The selector of one direction; `None` without one, and while it is written.
+    /// The selector of one direction; `None` if there is none, or while it is written.
     #[inline]
     pub(crate) fn selector(
         self,
@@ -83,12 +86,12 @@ impl<'g> FastRuleCellRef<'g> {
         let Self(cell) = self;
         let CellWords { first, words } = cell.read_selector()?;
         let [v4, v6, numbers, counts] = words;
-        // JUSTIFICATION: the lines are as many as the session's filters need; room of a fixed size
-        // would cost all sessions what few have.
-        // SAFETY: the words are of one moment and of a selector, so `first` and the count were taken
-        // from the lines of published rules, which do not change. The publisher replaces the words
-        // before those rules leave their slot, so the guard keeps the lines alive as if it had loaded
-        // the rules from there.
+        // JUSTIFICATION: the number of lines depends on the session's filters; a fixed room in the cell
+        // would take memory of all sessions for the few that have filters.
+        // SAFETY: `read_selector` returns the words of one selector, so `first` and the count are those
+        // of the lines of published rules, which never change. The publisher replaces the words before
+        // those rules leave their slot, so the guard keeps the lines alive as if it had loaded the rules
+        // from the slot.
         let lines =
             unsafe { core::slice::from_raw_parts(first.cast_const(), (counts >> 32) as usize) };
         let roots = [v4, v6].map(MatcherRoot::from_bits);

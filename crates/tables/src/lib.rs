@@ -1,8 +1,8 @@
 //! Lookup tables of the data plane and their publication to the workers.
 //!
 //! The control thread owns the [`Publisher`] and the [`NeighborCache`]; each worker owns one
-//! [`TablesReader`] and opens a [`TablesView`] at every burst boundary. Nothing a worker calls here allocates,
-//! locks, waits or makes a system call; all memory is allocated by [`build`].
+//! [`TablesReader`] and opens a [`TablesView`] at every step: a quiescent state. Nothing a worker calls here
+//! allocates, locks, waits or makes a system call; all memory is allocated by [`build`].
 //!
 //! Invariant: what a worker found through a [`TablesView`] stays as it is until that worker opens the
 //! next one (quiescent-state-based reclamation, [`publish`]).

@@ -1,7 +1,7 @@
 //! Next hops: stations on our links, by dense index, and their link-layer addresses.
 //!
 //! The control thread creates, resolves and removes them; workers read. Index and identity
-//! (interface and address) of a next hop are bound until every worker has passed a burst boundary
+//! (interface and address) of a next hop are bound until every worker has passed a quiescent state
 //! after its removal. The link-layer address is one atomic word and changes at any time.
 
 use core::fmt;

@@ -296,7 +296,7 @@ impl Publisher {
         self.probe = self.rules.advance();
     }
 
-    /// True if a worker has passed a burst boundary since the last [`Publisher::probe`], or is
+    /// True if a worker has passed a quiescent state since the last [`Publisher::probe`], or is
     /// offline.
     #[must_use]
     pub fn has_passed_probe(&self, worker: WorkerId) -> bool {
@@ -370,7 +370,7 @@ impl Publisher {
     }
 
     /// Removes a next hop unless it is pinned; returns whether it did. Its index is reused once all
-    /// workers have passed a burst boundary.
+    /// workers have passed a quiescent state.
     pub fn remove_next_hop(&mut self, index: NextHopIndex) -> bool {
         let removed = self.next_hops.remove(index, self.rules.next_epoch());
         if removed {
@@ -615,8 +615,8 @@ impl Publisher {
     }
 }
 
-/// The workers as a data plane: a change is in effect when every worker has passed a burst boundary
-/// with it.
+/// The workers as a data plane: a change is in effect once every worker has passed a quiescent state
+/// after it.
 impl DataPlane for Publisher {
     fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
         Self::apply(self, id, delta);

@@ -60,7 +60,7 @@ impl TablesReader {
         self.worker
     }
 
-    /// Opens a view: the burst boundary.
+    /// Opens a view. This is the worker's quiescent state.
     ///
     /// Cost:    one load of a shared line, one store to the worker's own line.
     /// Threads: announces that nothing from earlier views is in use any more. The borrow checker
@@ -99,7 +99,7 @@ impl TablesReader {
     }
 }
 
-/// The tables between two burst boundaries of one worker.
+/// The tables between two quiescent states of one worker.
 #[derive(Debug, Clone, Copy)]
 pub struct TablesView<'a> {
     rules: SlotGuard<'a, PublishedRules>,
@@ -156,7 +156,7 @@ impl<'a> TablesView<'a> {
         self.rules.get(session.0 as usize)
     }
 
-    /// The slot of the fast rule of one direction of a session; `None` for [`SessionIndex::NONE`].
+    /// The cell of one direction of a session; `None` for [`SessionIndex::NONE`].
     #[inline]
     #[must_use]
     pub fn fast_rule_cell(
@@ -167,7 +167,7 @@ impl<'a> TablesView<'a> {
         self.tables.fast_rules.cell_ref(session, direction)
     }
 
-    /// Prefetches the cache line of [`TablesView::fast_rule_slot`] and
+    /// Prefetches the cache line of [`TablesView::fast_rule_cell`] and
     /// [`TablesView::count_session`].
     #[inline]
     pub fn prefetch_fast_rule(&self, session: SessionIndex, direction: Direction) {
@@ -328,44 +328,44 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// Prefetches the usage counters of a fast rule. Reads the line that [`FastRuleSlot::prefetch`]
+    /// Prefetches the usage counters of a fast rule. Reads the line that [`FastRuleCellRef::prefetch`]
     /// prefetched. True if there is a selector instead: then prefetches what selects for a packet
     /// of the family.
     #[inline]
     pub fn prefetch_fast_rule_usage(
         &self,
-        home: FastRuleCellRef<'a>,
+        cell: FastRuleCellRef<'a>,
         session: SessionIndex,
         direction: Direction,
         is_v6: bool,
     ) -> bool {
-        if let Some((slots, is_metered)) = home.usage_slots() {
+        if let Some((slots, is_metered)) = cell.usage_slots() {
             slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
             if is_metered {
                 self.tables.meters.prefetch(session, direction);
             }
             return false;
         }
-        self.prefetch_selector(home, is_v6)
+        self.prefetch_selector(cell, is_v6)
     }
 
     #[inline(never)]
-    fn prefetch_selector(&self, home: FastRuleCellRef<'a>, is_v6: bool) -> bool {
-        let choice = self.fast_rule_selector(home);
-        choice.inspect(|choice| choice.prefetch(is_v6)).is_some()
+    fn prefetch_selector(&self, cell: FastRuleCellRef<'a>, is_v6: bool) -> bool {
+        let selector = self.fast_rule_selector(cell);
+        selector.inspect(|selector| selector.prefetch(is_v6)).is_some()
     }
 
     /// The selector of one direction, if there are several fast rules.
     #[inline]
     #[must_use]
-    pub fn fast_rule_selector(&self, home: FastRuleCellRef<'a>) -> Option<FastRuleSelector<'a>> {
-        home.selector(self.rules)
+    pub fn fast_rule_selector(&self, cell: FastRuleCellRef<'a>) -> Option<FastRuleSelector<'a>> {
+        cell.selector(self.rules)
     }
 
     /// Prefetches the usage counters of a selected fast rule.
     #[inline]
-    pub fn prefetch_selected_usage(&self, chosen: SelectedFastRule<'a>) {
-        chosen.fast_rule().usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+    pub fn prefetch_selected_usage(&self, selected: SelectedFastRule<'a>) {
+        selected.fast_rule().usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
 
     /// The first two buckets of a direction of a session, for fast rules.

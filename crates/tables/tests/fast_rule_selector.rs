@@ -67,8 +67,8 @@ fn packet_takes_the_fast_rule_of_its_pdr_among_the_first_sixteen() {
     readers[0].observe();
     assert_eq!(publisher.poll_observed(), Some(id(1)));
     let view = readers[0].observe();
-    let home = view.fast_rule_cell(SessionIndex(0), Direction::Uplink).unwrap();
-    let selector = view.fast_rule_selector(home).unwrap();
+    let cell = view.fast_rule_cell(SessionIndex(0), Direction::Uplink).unwrap();
+    let selector = view.fast_rule_selector(cell).unwrap();
     for n in [1, 2, 15] {
         let rule = selector.find(&towards([20, 0, 0, n])).unwrap().fast_rule();
         assert_eq!(rule.source(false), FastRuleUe::Only(u64::from(UE.to_bits())));

@@ -1,6 +1,7 @@
 //! What the packets of a burst share: their arrival, next hops and shared rates.
 //!
-//! Most packets share a next hop, so each family remembers the last one.
+//! Most packets share a next hop, so the last one is kept: in uplink one per family of the user's packet,
+//! in downlink one for both families.
 
 use adit_pktio::PacketBuf;
 use adit_shaper::RateSet;
@@ -19,14 +20,15 @@ pub(super) struct ResolvedHop<'v> {
     pub tx_link: &'v TxLink,
 }
 
-/// What leads to no hop.
+/// A key that no packet has: the hop stored with it is never reused.
 const NEVER_REUSED: u64 = u64::MAX;
 
 /// What the packets of one direction of a burst share.
 pub(super) struct BurstContext<'v, 'l> {
     /// The interface that they arrived on.
     pub arrival: InterfaceSet,
-    /// The last hop of each family, by what led there.
+    /// The last hop and the key that it was found by. Uplink: of each family, by block and interfaces.
+    /// Downlink: both families use the first entry, by next-hop index.
     hops: [(u64, Option<ResolvedHop<'v>>); 2],
     /// The link of the last hop.
     tx_link: Option<&'v TxLink>,
@@ -59,7 +61,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         self.tx_link.filter(|_| self.is_one_link)
     }
 
-    /// The hop of an uplink packet towards the data networks of the interfaces `within`.
+    /// The hop of an uplink packet to a data network through one of the interfaces `within`.
     // PERF (datapath): once per uplink packet.
     #[inline(always)]
     pub fn hop_to_network<B: PacketBuf>(
@@ -77,8 +79,9 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         }
     }
 
-    /// Looks up the hop of a packet in `frame`. Other packets of its block share it if one gateway
-    /// leads to the whole block. Packets to another UE take the stages, which switch them locally.
+    /// Looks up the hop of the uplink packet in `frame`. If one gateway leads to the whole block of its
+    /// destination, later packets to the block reuse the hop. `None` if the packet goes to another UE:
+    /// the stages switch it locally.
     #[cold]
     #[inline(never)]
     fn find_hop(

@@ -184,7 +184,7 @@ impl FastDirection for FastDownlink {
     }
 }
 
-/// True if `source`, a lookup key, is the UE's address.
+/// True if a rule whose UE address is `ue` accepts `source`, a lookup key, as the source of a packet.
 #[inline(always)]
 fn accepts_source(ue: FastRuleUe<u64>, is_v6: bool, source: u64) -> bool {
     match ue {

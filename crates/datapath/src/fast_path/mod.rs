@@ -2,9 +2,10 @@
 //! rule.
 //!
 //! A packet whose layout is recognized (`adit_wire::usual`) and that meets the conditions of its
-//! session's fast rule (`adit_rules::FastRule`) is rewritten, counted and sent at once. Every other
-//! packet stays in the burst and takes the stages: they alone drop, answer, buffer and report. Later
-//! packets of the same session in the burst follow it there, so their order is kept.
+//! session's fast rule (`adit_rules::FastRule`) is rewritten, counted, and sent or queued for its rate.
+//! Every other packet stays in the burst and takes the stages. Later packets of the same session in the
+//! burst follow it there, so their order is kept. Only the stages apply rules that drop, answer, buffer
+//! or report; the fast path itself loses a packet only if a queue or a hand-off ring is full.
 //!
 //! The passes over a burst: recognize, look up sessions, hand off packets of other workers, select
 //! rules by SDF filters, rewrite, send. Each pass prefetches the cache lines that the next one reads.
@@ -61,9 +62,11 @@ struct BurstCounts {
 
 /// Forwards the usual packets of a burst. The others stay in `rx`, in order within each direction.
 ///
-/// Shape:   takes from `rx` what it forwards. n ≤ BURST_MAX.
-/// Cost:    one cache line each of the key table, the fast rule with the session's counters, each
-///          URR's usage and the next hop; the pass before prefetches it. No allocation, no clock.
+/// Shape:   removes from `rx` every packet that it sends, queues for its rate or hands off; the rest
+///          stay for the stages. n ≤ BURST_MAX.
+/// Cost:    per packet one cache line of the key table, one of the fast rule and the session's
+///          counters, one per URR, and one of the next hop. Each line is prefetched one pass before it
+///          is read. No allocation, no clock.
 /// Spec:    see the stages.
 /// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`.
 pub(crate) fn forward_usual<Io: PacketIo>(
@@ -127,7 +130,7 @@ fn forward_both<'v, Io: PacketIo>(
     rx.extend(plain);
 }
 
-/// Forwards a burst of one direction, by the loop for the address families that are in it.
+/// Forwards a burst of one direction, in the loop for the address families that occur in it.
 fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -147,8 +150,8 @@ fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
     }
 }
 
-/// The passes over a burst behind recognition, in the loop for one direction and the families that
-/// are there. `are_usual`: every packet is.
+/// Takes a recognized burst of one direction through the other passes. Compiled once for each direction
+/// and family mix. `are_usual`: every packet is usual.
 #[inline(never)]
 // PERF (datapath): the loop is in this body: inlined from a function of its own it spills more registers.
 fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
@@ -166,8 +169,8 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     let mut burst = BurstContext::new(arrival, leases, queues.contended());
     let has_aggregates = !ctx.view.aggregates().is_empty();
     let mut left_to_stages = BurstColumn::<SessionIndex>::new();
-    // Some packets are not usual, or packets of their sessions are buffered or were left to the
-    // stages.
+    // False while every packet is usual, none was left to the stages, and the worker buffers no packet
+    // of any session.
     let mut check_each = !are_usual || !buffering.is_empty();
     let mut any_queued = false;
     let [mut received_bytes, mut sent_bytes] = [0, 0];
@@ -191,7 +194,7 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
             D::rewrite(ctx, &rule, packet, traits, &mut burst, buf)
         });
         let Some(rewritten) = rewritten else {
-            // As many are pushed as there are packets.
+            // Never overflows: at most one push per packet of the burst.
             left_to_stages.push(packet.session);
             packet.is_usual = false;
             check_each = true;
@@ -213,10 +216,10 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     }
 }
 
-/// Finds sessions and fast rules of a burst, hands off packets of other workers, and prefetches what
-/// the rewrite reads. Returns whether packets with rates may have to join a queue.
+/// Finds the session and the fast rule of each packet, hands off packets of other workers' sessions, and
+/// prefetches what the rewrite reads. Returns whether packets with rates may have to wait in a queue.
 #[inline(always)]
-// PERF (datapath): once per burst; the loops are those of the caller.
+// PERF (datapath): one caller; no call per burst.
 fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     origin: BurstOrigin<'_>,
@@ -242,10 +245,10 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     is_shaping
 }
 
-/// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Lines
-/// that another worker writes stay in its cache.
+/// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Those of
+/// other workers' sessions are not read: their cache lines stay with the owner, which writes them.
 #[inline(always)]
-// PERF (datapath): once per burst; the loops are those of the caller.
+// PERF (datapath): one caller; no call per burst.
 fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     ues: &UeTable,
@@ -257,7 +260,7 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
         packet.session = D::session(view, ues, packet, F::is_v6(packet));
         if is_alone || handoff.owns(packet.session) {
             packet.cell = view.fast_rule_cell(packet.session, D::DIRECTION);
-            packet.cell.inspect(|slot| slot.prefetch());
+            packet.cell.inspect(|cell| cell.prefetch());
         }
     };
     if F::ARE_MIXED && D::DIRECTION == Direction::Downlink {
@@ -271,7 +274,7 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     }
 }
 
-/// Hands off the packets whose sessions another worker owns, before anything of these is read.
+/// Hands off the packets whose sessions another worker owns, before anything of these sessions is read.
 #[inline(never)]
 fn hand_off_foreign<B: PacketBuf>(
     handoff: &mut Handoff<B>,
@@ -296,18 +299,19 @@ fn hand_off_foreign<B: PacketBuf>(
     }
 }
 
-/// Prefetches the usage lines of every packet. Returns whether SDF filters select the rule of some.
+/// Prefetches the cache lines of the URRs of every packet. Returns whether SDF filters select the fast
+/// rule of any packet.
 #[inline(always)]
-// PERF (datapath): once per burst; the loop is one of the caller.
+// PERF (datapath): one caller; no call per burst.
 fn prefetch_usage<'v, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     packets: &FastPackets<'v>,
 ) -> bool {
     let mut has_selectors = false;
     for packet in packets {
-        let Some(slot) = packet.cell else { continue };
+        let Some(cell) = packet.cell else { continue };
         let is_v6 = F::is_v6(packet);
-        has_selectors |= view.prefetch_fast_rule_usage(slot, packet.session, D::DIRECTION, is_v6);
+        has_selectors |= view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION, is_v6);
     }
     has_selectors
 }

@@ -10,8 +10,8 @@ pub(super) const NO_TX_LINK: InterfaceId = InterfaceId(u8::MAX);
 
 /// One packet of a burst.
 ///
-/// PERF (datapath): written field by field into its column and read by reference; moved as a whole,
-/// it goes through the stack in pieces that its reader waits for.
+/// PERF (datapath): written field by field into its column and read by reference. A copy of the whole
+/// goes through the stack, where loads wider than the stores before them stall (no store forwarding).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FastPacket<'v> {
     pub direction: Direction,
@@ -24,7 +24,8 @@ pub(super) struct FastPacket<'v> {
     pub qfi: Option<Qfi>,
     /// Where the user's packet begins. Unit: octets.
     pub offset: u8,
-    /// In uplink the block of its destination (`TablesView::network_block_v4`).
+    /// Uplink: number of the block of data-network addresses that its destination is in; zero unless one
+    /// gateway leads to the whole block (`TablesView::network_block_v4`).
     pub network_block: u8,
     /// The interface that it leaves through. Written when it is rewritten.
     pub tx_link: InterfaceId,
@@ -36,9 +37,9 @@ pub(super) struct FastPacket<'v> {
     pub session: SessionIndex,
     /// The UE's address in the user's packet, as a lookup key.
     pub ue_key: u64,
-    /// The queue that it has to join. Written when that is known.
+    /// The queue that it has to join. Written once the queue is known.
     pub ticket: QueueTicket,
-    /// Where its session's fast rule is. Written when the session is looked up.
+    /// The cell of its session and direction. Written when the session is looked up.
     pub cell: Option<FastRuleCellRef<'v>>,
     /// Its fast rule, if SDF filters selected one.
     pub selected: Option<SelectedFastRule<'v>>,
@@ -65,7 +66,7 @@ impl FastPacket<'static> {
 }
 
 impl<'v> FastPacket<'v> {
-    /// Its fast rule; `None` without one, and while the control thread writes it.
+    /// Its fast rule; `None` if there is none, or while the control thread writes it.
     #[inline]
     pub fn rule(&self) -> Option<FastRuleSnapshot<'v>> {
         match self.selected {

@@ -30,8 +30,8 @@ pub(super) fn prefetch_queues<B: PacketBuf>(
     }
 }
 
-/// Has a packet join its queue if that exists: writes its ticket. Returns false if the queue is full:
-/// the stages drop and count the packet.
+/// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet. Returns false if the
+/// packet would find no room: then the stages drop and count it.
 #[inline(never)]
 pub(super) fn assign_ticket<B: PacketBuf, D: FastDirection>(
     queues: &ShapingQueues<B>,
@@ -71,8 +71,9 @@ pub(super) fn pass_rates(
     ticket_if_shaped(pair, which, ctx.now, packet.ticket.or_of(rule))
 }
 
-/// `ticket`, if the closed buckets shape. If they police, the stages drop the packet.
+/// `ticket` if the buckets that are closed shape; `None` if one polices: the stages drop the packet.
 #[inline(never)]
+// PERF (datapath --rates police): out of line because it is rare.
 fn ticket_if_shaped(
     pair: MeterPair<'_>,
     which: u64,
@@ -82,7 +83,7 @@ fn ticket_if_shaped(
     pair.can_wait(which, now).then_some(ticket)
 }
 
-/// [`pass_rates`] for a packet that shares rates with other sessions.
+/// [`pass_rates`] while any rate shared between sessions is configured.
 #[inline(never)]
 fn pass_shared(
     ctx: &StepContext<'_>,

@@ -30,7 +30,7 @@ impl PacketMix {
     const UPLINK: u64 = 1 << 16;
     /// The lookup key is that of an IPv6 UE.
     const V6: u64 = 1 << 32;
-    /// Only the stages can tell the session.
+    /// Only the stages can find the session.
     const UNKNOWN: Self = Self(1 << 48);
 
     /// One packet.
@@ -69,7 +69,8 @@ pub(super) fn recognize_all<'v, B: PacketBuf>(
     mix
 }
 
-/// The same for a burst that is expected to have both families: one family after the other.
+/// Like [`recognize_all`], for a burst that is expected to hold both families: recognizes one family
+/// after the other. Packets that are [`PacketMix::UNKNOWN`] keep a blank entry.
 #[inline(never)]
 pub(super) fn recognize_mixed<'v, B: PacketBuf>(
     view: &TablesView<'v>,
@@ -159,11 +160,13 @@ fn recognize<'v, B: PacketBuf>(
     PacketMix::one(packet.direction, packet.is_v6, 0)
 }
 
-/// What the order of a session's packets needs of one that is not usual.
+/// The entry of a packet that is not usual: it finds the session, whose later packets then follow this
+/// one to the stages. `None` if only the stages can find the session.
 #[cold]
 fn unusual_packet<'v>(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Option<FastPacket<'v>> {
     const BLANK: FastPacket<'static> = FastPacket::BLANK;
     Some(match ordering_key(frame, tunnels) {
+        // As an IPv6 key: cut to 32 bits, `NO_KEY` would be an IPv4 address.
         OrderingKey::Nothing => FastPacket { is_v6: true, ue_key: NO_KEY, ..BLANK },
         OrderingKey::Tunneled(teid) => FastPacket { direction: Direction::Uplink, teid, ..BLANK },
         OrderingKey::PlainV4(dst) => FastPacket { ue_key: u64::from(dst.to_bits()), ..BLANK },

@@ -22,7 +22,7 @@ pub(super) fn select_rules<'v, B: PacketBuf, F: FamilyMix>(
     packets: &mut FastPackets<'v>,
 ) {
     let select = |(buf, packet): (&B, &mut FastPacket<'v>)| {
-        let selector = packet.cell.and_then(|slot| view.fast_rule_selector(slot));
+        let selector = packet.cell.and_then(|cell| view.fast_rule_selector(cell));
         let selector = selector.filter(|_| packet.is_usual);
         packet.selected = selector.and_then(|selector| match F::is_v6(packet) {
             false => find::<_, false>(direction, &selector, packet, buf),

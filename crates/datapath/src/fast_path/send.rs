@@ -53,8 +53,8 @@ pub(super) fn send_some<Io: PacketIo, D: FastDirection>(
     rx.extend(staying);
 }
 
-/// Sends `frames` of `bytes` octets through one link. They are the frames of the last of `packets` that leave through
-/// it. Frames that the port does not take are queued or dropped.
+/// Sends `frames`, in sum `bytes` octets, through `tx_link`. They belong to the last `frames.len()`
+/// entries of `packets` that leave through it. Frames that the port does not take are queued or dropped.
 pub(super) fn send_all<Io: PacketIo, D: FastDirection>(
     io: &mut Io,
     tx_link: &TxLink,
@@ -76,8 +76,8 @@ pub(super) fn send_all<Io: PacketIo, D: FastDirection>(
     state.tally.transmit_many(tx_link.id, D::DIRECTION, sent, sent_bytes);
 }
 
-/// Queues or drops the frames that a port did not take: the last ones that leave through `tx_link`.
-/// Returns how many octets they have.
+/// Queues or drops the frames that a port did not take. They belong to the last `refused.len()` entries of
+/// `packets` that leave through `tx_link`. Returns how many octets they have.
 #[cold]
 fn take_back<B: PacketBuf, D: FastDirection>(
     tx_link: &TxLink,

@@ -1,7 +1,8 @@
 //! Run to completion: one worker takes each burst from receive to transmit.
 //!
 //! A step runs commands, releases packets that waited, polls each port once, takes every burst through
-//! the fast path and the stages, transmits, and then runs the slow path.
+//! the fast path and the stages, and transmits. Then it takes over packets that other workers received
+//! for sessions of this one, and runs the slow path.
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
@@ -29,9 +30,10 @@ use crate::worker_state::WorkerState;
 pub struct StepReport {
     /// Packets received, and taken over from other workers.
     pub received: usize,
-    /// Nothing was received, commanded or waiting: the caller may pause.
+    /// Nothing was received, no command ran, and no waiting packet could move: the caller may pause.
+    /// Packets may still wait for a FAR or for fragments.
     pub idle: bool,
-    /// Workers that packets were handed to: those that pause must be woken.
+    /// Workers that packets were handed to: the caller wakes those of them that pause.
     pub handed_to: WorkerSet,
 }
 
@@ -42,7 +44,7 @@ pub(crate) struct PollPlan<'c> {
     pub ports: &'c [PortId],
     /// Packets per port, 1..=`BURST_MAX`.
     pub burst: usize,
-    /// One more than the highest port of all workers.
+    /// One more than the highest port of all workers: limits how many bursts are taken over.
     pub port_count: usize,
 }
 
@@ -157,8 +159,9 @@ fn forward_burst<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    // Only the stages can place a command such as an End Marker between packets. Commands that arrive
-    // from here on belong to fast rules that become readable in a later step.
+    // While a command is pending every packet takes the stages: only they can place, for example, an
+    // End Marker between two packets. A command that arrives after this check does not matter: the fast
+    // rules that follow it become readable in a later step.
     if !state.has_commands() {
         forward_usual(ctx, io, port, rx, state);
         if rx.is_empty() {
@@ -191,7 +194,8 @@ fn run_stages<Io: PacketIo>(
     run_lane(ctx, io, port, &mut lanes.downlink_v6, state);
 }
 
-/// Takes one lane through the stages after parsing.
+/// Takes one lane, the packets of a burst with the same kind of lookup key, through the stages after
+/// parsing.
 fn run_lane<'v, Io: PacketIo, K: LaneKind>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -257,7 +261,7 @@ fn take_over<Io: PacketIo>(
     taken
 }
 
-/// Drops everything that waits, so that the packet identity closes. Nothing is transmitted.
+/// Drops every packet that waits, so that the packet identity holds. Nothing is transmitted.
 pub(crate) fn drain<B: PacketBuf>(
     ctx: &StepContext<'_>,
     rx: &mut Burst<B>,

@@ -27,7 +27,7 @@ pub use selector::{PackedSelector, SelectorView};
 /// What a data plane runs for one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompiledSession {
-    /// The rules, with the matchers of their SDF filters and, behind these, the fast rules that a
+    /// The rules, with the matchers of their SDF filters and, after these, the fast rules that a
     /// selector leads to.
     pub rules: PublishedRules,
     /// The fast path of uplink and downlink.

@@ -1,6 +1,6 @@
 //! Several fast rules of one direction: the SDF filters of the session select the one of a packet.
 //!
-//! The fast rules stand behind the lines of the compiled matcher. They belong to the published rules
+//! The fast rules follow the lines of the compiled matcher. They belong to the published rules
 //! and live as long as these; sessions without filters pay nothing for them.
 
 use adit_types::Direction;
@@ -17,7 +17,7 @@ const PDRS_MAX: usize = 16;
 /// The number of PDRs without a fast rule.
 const NONE: u64 = 0xf;
 
-/// Which of the fast rules behind a matcher each PDR has: four bits for each of the first 16 PDRs, from
+/// Which of the fast rules after a matcher each PDR has: four bits for each of the first 16 PDRs, from
 /// the lowest; 15 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FastRuleNumbers(u64);
@@ -37,7 +37,7 @@ impl FastRuleNumbers {
     }
 }
 
-/// Leads from a matcher to the fast rules behind it.
+/// Selects among the fast rules after a matcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedSelector {
     /// Lines of the matcher itself, in front of the fast rules.
@@ -103,7 +103,7 @@ impl PackedSelector {
 pub struct SelectorView<'a> {
     selector: PackedSelector,
     roots: [MatcherRoot; 2],
-    /// Those of the matcher, behind them one for each fast rule.
+    /// Those of the matcher, then one for each fast rule.
     lines: &'a [MatcherLine],
 }
 

@@ -49,7 +49,7 @@ impl MatcherLine {
 pub(super) trait LaneFamily {
     /// Words of an address.
     const WORDS: usize;
-    /// Ports of the remote side, behind them those of the local side, behind them meta.
+    /// Ports of the remote side, then those of the local side, then meta.
     const PORTS: usize;
     /// Type of service and the length of the local prefix.
     const FINE: usize;

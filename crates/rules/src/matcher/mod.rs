@@ -199,7 +199,7 @@ impl Matcher {
         MatcherView { roots: self.roots, lines: &self.lines }
     }
 
-    /// Cache lines of the matcher, and behind them those that were appended.
+    /// Cache lines of the matcher, then those that were appended.
     #[must_use]
     pub const fn lines(&self) -> &[MatcherLine] {
         &self.lines
