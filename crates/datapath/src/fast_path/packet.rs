@@ -66,7 +66,7 @@ impl FastPacket<'static> {
 }
 
 impl<'v> FastPacket<'v> {
-    /// Its fast rule; `None` if there is none, or while the control thread writes it.
+    /// Its fast rule; `None` if there is none, or while it is written.
     #[inline]
     pub fn rule(&self) -> Option<FastRuleSnapshot<'v>> {
         match self.selected {

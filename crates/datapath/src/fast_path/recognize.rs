@@ -30,7 +30,7 @@ impl PacketMix {
     const UPLINK: u64 = 1 << 16;
     /// The lookup key is that of an IPv6 UE.
     const V6: u64 = 1 << 32;
-    /// Only the stages can find the session.
+    /// Only the stages can find the session. One such packet sends its whole burst to the stages.
     const UNKNOWN: Self = Self(1 << 48);
 
     /// One packet.
