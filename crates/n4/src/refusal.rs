@@ -110,7 +110,7 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::TooManyPredefinedRules
         | Refusal::TooManyKeys => (Cause::NoResourcesAvailable, None),
         Refusal::GuaranteedRatesExhausted => (Cause::NoResourcesAvailable, Some(IeType::GBR)),
-        Refusal::SharedRatesExhausted => {
+        Refusal::CorrelatedRatesExhausted => {
             (Cause::NoResourcesAvailable, Some(IeType::QER_CORRELATION_ID))
         }
         Refusal::DuplicateRule { rule: id } | Refusal::UnknownRule { rule: id } => {

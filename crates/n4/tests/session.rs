@@ -410,7 +410,7 @@ fn qer_correlation_ids_are_shared_by_sessions_and_bounded() {
         modify_with(u32::from(sequence), up_seid, |body| body.create_qers = qers.into())
     };
     let accepted = (Cause::RequestAccepted, None, None);
-    let shared = |bench: &Bench| bench.node.store().reserved().shared_rates;
+    let shared = |bench: &Bench| bench.node.store().reserved().correlated_rates;
     for (sequence, session, correlation, expected) in [(4, 0, 7, 1), (5, 1, 7, 1), (6, 1, 8, 2)] {
         let request = with(sequence, sessions[session], correlation);
         assert_eq!(refusal(&bench.answer(smf(10), &request)), accepted);

@@ -44,8 +44,8 @@ pub use published::{
 };
 pub use rate::{Bucket, Excess, RateLimit, SharedBucket};
 pub use rule::{
-    ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, Guarantee, GuaranteedShare,
-    HeaderCreation, HeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules, SharedRateId,
+    ApplyAction, CorrelatedRateId, DestinationInterface, FarEntry, Gate, GtpuTunnel, Guarantee,
+    GuaranteedShare, HeaderCreation, HeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules,
     SourceInterface, TunnelSide, UeAddresses,
 };
 pub use sdf::{FlowSelector, PacketFilter};

@@ -367,7 +367,7 @@ pub struct QerMeter {
     /// exists; zero until then.
     pub bucket: u8,
     /// The rate is shared with other sessions. Spec: TS 29.244 §8.2.10 (QER Correlation ID).
-    pub shared: Option<SharedRateId>,
+    pub shared: Option<CorrelatedRateId>,
     /// The guaranteed share of its rates, uplink and downlink.
     pub guaranteed: [GuaranteedShare; 2],
     /// The number of the bucket that measures a guarantee below the rate; see `bucket`.
@@ -401,7 +401,7 @@ pub enum Guarantee {
 
 /// Names a rate that PFCP sessions share, one bucket for each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SharedRateId {
+pub struct CorrelatedRateId {
     /// The CP function, which assigns the correlation IDs.
     pub cp: u32,
     /// Its QER Correlation ID.

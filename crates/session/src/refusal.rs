@@ -68,8 +68,8 @@ pub enum Refusal {
     SessionTableFull,
     /// The guaranteed bit rates of all sessions together would exceed what may be guaranteed.
     GuaranteedRatesExhausted,
-    /// More rates would be shared than `limits::shared_rates_max`.
-    SharedRatesExhausted,
+    /// There would be more correlated rates than `limits::correlated_rates_max`.
+    CorrelatedRatesExhausted,
     /// Created although it exists, or named twice in one list of the change.
     DuplicateRule {
         /// The rule.
@@ -514,7 +514,7 @@ impl Refusal {
             | Self::TooManyKeys
             | Self::UsageSlotsExhausted
             | Self::GuaranteedRatesExhausted
-            | Self::SharedRatesExhausted
+            | Self::CorrelatedRatesExhausted
             | Self::TeidsExhausted
             | Self::DuplicateTrafficEndpoint { .. }
             | Self::UnknownTrafficEndpoint { .. }
@@ -624,7 +624,7 @@ impl Refusal {
             Self::GuaranteedRatesExhausted => {
                 "the guaranteed bit rates exceed the capacity for them"
             }
-            Self::SharedRatesExhausted => "too many different QER Correlation IDs",
+            Self::CorrelatedRatesExhausted => "too many different QER Correlation IDs",
             Self::TooManySdfFilters { .. } => "too many SDF filters in one PDR",
             Self::FarMissing { .. } => "the PDR names no FAR",
             Self::UnknownFar { .. } => "the PDR names an unknown FAR",

@@ -3,8 +3,8 @@
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use adit_rules::{GtpuTunnel, SessionKey, SharedRateId, UeAddresses};
-use adit_types::limits::{shared_rates_max, usage_slots_max};
+use adit_rules::{CorrelatedRateId, GtpuTunnel, SessionKey, UeAddresses};
+use adit_types::limits::{correlated_rates_max, usage_slots_max};
 use adit_types::{InterfaceSet, PdrId, Seid, SessionIndex, UsageSlot};
 
 use crate::alloc::{
@@ -12,10 +12,10 @@ use crate::alloc::{
     seid_index,
 };
 use crate::cp_function::OwnerId;
+use crate::index::CorrelatedRates;
 use crate::index::Deadlines;
 use crate::index::GuaranteedRates;
 use crate::index::PacketRates;
-use crate::index::SharedRates;
 use crate::index::UeClaims;
 use crate::index::{PeerSides, TunnelIndex};
 use crate::provisioning::Pfds;
@@ -94,7 +94,7 @@ pub struct SessionStore {
     pub(crate) ues: UeClaims,
     pub(crate) tunnel_index: TunnelIndex,
     pub(crate) guaranteed: GuaranteedRates,
-    pub(crate) shared_rates: SharedRates,
+    pub(crate) correlated_rates: CorrelatedRates,
     pub(crate) packet_rates: PacketRates,
     pub(crate) teids: TeidAllocator,
     pub(crate) ue_pools: UeIpAllocator,
@@ -129,7 +129,7 @@ pub(crate) struct RetiredResources {
     /// Usage counters of them.
     pub usage_slots: Vec<UsageSlot>,
     /// Rates that the session shares no more.
-    pub shared_rates: Vec<SharedRateId>,
+    pub correlated_rates: Vec<CorrelatedRateId>,
 }
 
 /// A commit that has begun.
@@ -140,8 +140,8 @@ pub(crate) struct OpenCommit {
     pub keys: Vec<SessionKey>,
     /// Usage counters of the session, before or after.
     pub usage_slots: Vec<UsageSlot>,
-    /// Shared rates of the session, before or after.
-    pub shared_rates: Vec<SharedRateId>,
+    /// Correlated rates of the session, before or after.
+    pub correlated_rates: Vec<CorrelatedRateId>,
 }
 
 impl SessionStore {
@@ -155,7 +155,7 @@ impl SessionStore {
             }),
             guaranteed: GuaranteedRates::new(&config.provisioning.qos),
             packet_rates: PacketRates::default(),
-            shared_rates: SharedRates::new(shared_rates_max(sessions_max)),
+            correlated_rates: CorrelatedRates::new(correlated_rates_max(sessions_max)),
             provisioning: config.provisioning,
             pfds: Pfds::default(),
             keys_max: sessions_max,
@@ -199,7 +199,7 @@ impl SessionStore {
         for slot in retired.usage_slots {
             self.usage_slots.release(slot);
         }
-        self.shared_rates.release(retired.shared_rates);
+        self.correlated_rates.release(retired.correlated_rates);
         if retired.is_last {
             self.indices.release(session);
         }
@@ -324,7 +324,7 @@ impl SessionStore {
             ues: self.ue_pools.reserved_count(),
             framed_routes: self.ues.framed_count(),
             usage_slots: self.usage_slots.reserved_count(),
-            shared_rates: self.shared_rates.count(),
+            correlated_rates: self.correlated_rates.count(),
         }
     }
 
@@ -401,7 +401,7 @@ pub struct ReservedCounts {
     /// Usage counters.
     pub usage_slots: usize,
     /// Rates that sessions share.
-    pub shared_rates: usize,
+    pub correlated_rates: usize,
 }
 
 fn position(index: SessionIndex) -> usize {

@@ -13,6 +13,7 @@
 mod aggregates;
 mod area_bits;
 mod config;
+mod correlated_rates;
 mod counters;
 mod fast_rule;
 #[allow(unsafe_code, reason = "lines of what readers may still see")]
@@ -34,7 +35,6 @@ mod publisher;
 mod rate_changes;
 mod reader;
 mod routes;
-mod shared_rates;
 mod sync;
 mod teid;
 mod ue_areas;

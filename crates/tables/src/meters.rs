@@ -4,7 +4,7 @@
 //! sessions have no more: one for the rate of the session, one for that of the flow. Further
 //! buckets are in arrays that are allocated when a session first needs them.
 //!
-//! A bucket may refer to one that sessions share (`shared_rates`). Then the shared bucket decides,
+//! A bucket may refer to one that sessions share (`correlated_rates`). Then the shared bucket decides,
 //! and the session's own bucket follows it and counts.
 //!
 //! The control thread writes a bucket's limit, which fast rules use; workers read a fast rule only
@@ -17,10 +17,10 @@ use adit_rules::{Bucket, RateLimit};
 use adit_types::limits::RULES_PER_SESSION_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
+use crate::correlated_rates::{CorrelatedRate, CorrelatedRateTable};
 use crate::counters::Counter;
 use crate::large::LargeArray;
 use crate::prefetch;
-use crate::shared_rates::{SharedRate, SharedRateTable};
 use crate::sync::MadeOnce;
 
 /// Buckets in one cache line.
@@ -102,13 +102,13 @@ pub(crate) struct MeterTable {
     sessions: usize,
     first: MeterLevel,
     further: [MadeOnce<MeterLevel>; LINES_MAX - 1],
-    shared: SharedRateTable,
+    shared: CorrelatedRateTable,
 }
 
 impl MeterTable {
     pub(crate) fn new(sessions: usize) -> Self {
         let further = core::array::from_fn(|_| MadeOnce::new());
-        let shared = SharedRateTable::new(sessions);
+        let shared = CorrelatedRateTable::new(sessions);
         Self { sessions, first: MeterLevel::new(sessions), further, shared }
     }
 
@@ -174,7 +174,7 @@ impl MeterTable {
     }
 
     /// The buckets that sessions share.
-    pub(crate) const fn shared(&self) -> &SharedRateTable {
+    pub(crate) const fn shared(&self) -> &CorrelatedRateTable {
         &self.shared
     }
 
@@ -454,7 +454,7 @@ impl MeterQueue<'_> {
 pub struct Meter<'a> {
     cell: &'a MeterCell,
     excess: &'a ExcessCounters,
-    shared: Option<SharedRate<'a>>,
+    shared: Option<CorrelatedRate<'a>>,
 }
 
 impl<'a> Meter<'a> {
@@ -496,7 +496,7 @@ impl<'a> Meter<'a> {
     /// How many QERs share the bucket; `None` if it is the session's own.
     #[must_use]
     pub fn sharers(&self) -> Option<u64> {
-        self.shared.map(SharedRate::users)
+        self.shared.map(CorrelatedRate::users)
     }
 
     /// The limit as the control thread set it last.

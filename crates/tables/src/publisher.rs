@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 
 use adit_rules::compile::{CompiledSession, FastPath, OwnAddresses, compile};
 use adit_rules::{
-    DataPlane, DeltaId, Gate, GuaranteedShare, KeyChange, PublishedRules, QerEntry, QerMeter,
-    RateLimit, RuleDelta, SessionKey, SessionRules, Shapes, SharedRateId, UsageSource,
+    CorrelatedRateId, DataPlane, DeltaId, Gate, GuaranteedShare, KeyChange, PublishedRules,
+    QerEntry, QerMeter, RateLimit, RuleDelta, SessionKey, SessionRules, Shapes, UsageSource,
 };
 use adit_types::limits::{UE_POOL_INDEX_MAX, usage_slots_max};
 use adit_types::{
@@ -21,6 +21,7 @@ use adit_types::{
 
 use crate::aggregates::Aggregates;
 use crate::config::{Interface, TablesConfig, TablesError, check, networks};
+use crate::correlated_rates::CorrelatedRateNumbers;
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
 use crate::fast_rule::{FastRuleTable, WrittenRule};
 use crate::gtpu_peers::GtpuPeerWriter;
@@ -31,7 +32,6 @@ use crate::publish::{Epoch, SlotWriter, slots};
 use crate::rate_changes::RateChangeRing;
 use crate::reader::{Tables, TablesReader};
 use crate::routes::{RouteTarget, Routes};
-use crate::shared_rates::SharedRateNumbers;
 use crate::sync::Arc;
 use crate::teid::TeidWriter;
 use crate::ue_areas::UeAreas;
@@ -56,8 +56,8 @@ pub struct PublisherCounters {
     pub next_hops_refused: u64,
     /// FARs whose GTP-U peer found no room: its signaling is limited like that of an unknown peer.
     pub peers_refused: u64,
-    /// QERs whose shared rate found no room: their session does not share it.
-    pub shared_rates_refused: u64,
+    /// QERs whose correlated rate found no room: their session does not share it.
+    pub correlated_rates_refused: u64,
 }
 
 /// Builds the tables: the publisher and one reader per worker, in the order of worker ids.
@@ -115,7 +115,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<TablesReader>), Tab
         ue_areas: UeAreas::new(),
         next_hops,
         gtpu_peers,
-        shared_rates: SharedRateNumbers::default(),
+        correlated_rates: CorrelatedRateNumbers::default(),
         demand_reserve: config.next_hops_max / 4,
         unobserved: VecDeque::new(),
         probe,
@@ -172,7 +172,7 @@ pub struct Publisher {
     ue_areas: UeAreas,
     next_hops: NextHopWriter,
     gtpu_peers: GtpuPeerWriter,
-    shared_rates: SharedRateNumbers,
+    correlated_rates: CorrelatedRateNumbers,
     /// Next hops reserved for gateways and GTP-U peers: hosts that packets are sent to get none of
     /// them.
     demand_reserve: usize,
@@ -235,11 +235,11 @@ impl Publisher {
         self.unobserved.push_back(UnobservedDelta { since, id, session, written: Some(written) });
     }
 
-    /// Binds rules to these tables: writes their next hops, buckets and shared rates.
+    /// Binds rules to these tables: writes their next hops, buckets and correlated rates.
     fn bind(&mut self, id: DeltaId, session: SessionIndex, rules: &mut SessionRules) {
         rules.generation = id;
         self.resolve_next_hops(rules);
-        self.take_shared_rates(rules);
+        self.take_correlated_rates(rules);
         self.assign_buckets(session, rules);
     }
 
@@ -274,8 +274,8 @@ impl Publisher {
                     self.gtpu_peers.release(tunnel.addr, self.rules.next_epoch());
                 }
             }
-            for id in shared_rates(rules.qers()) {
-                self.shared_rates.release(self.tables.meters.shared(), id);
+            for id in correlated_rates(rules.qers()) {
+                self.correlated_rates.release(self.tables.meters.shared(), id);
             }
         }
         let (passed, epoch) = (self.rules.passed(), self.rules.next_epoch());
@@ -532,13 +532,13 @@ impl Publisher {
         }
     }
 
-    /// Takes the shared rates that rules name; without room for one the session does not share it.
-    fn take_shared_rates(&mut self, rules: &mut SessionRules) {
+    /// Takes the correlated rates that rules name; without room for one the session does not share it.
+    fn take_correlated_rates(&mut self, rules: &mut SessionRules) {
         for meter in rules.qers.iter_mut().filter_map(|qer| qer.meter.as_mut()) {
             let Some(id) = meter.shared else { continue };
-            if self.shared_rates.take(self.tables.meters.shared(), id).is_none() {
+            if self.correlated_rates.take(self.tables.meters.shared(), id).is_none() {
                 meter.shared = None;
-                self.counters.shared_rates_refused += 1;
+                self.counters.correlated_rates_refused += 1;
             }
         }
     }
@@ -554,7 +554,7 @@ impl Publisher {
             }
         }
         for (qer, meter) in qers.iter().filter_map(|qer| Some((qer, qer.meter?))) {
-            let shared = meter.shared.and_then(|id| self.shared_rates.number(id));
+            let shared = meter.shared.and_then(|id| self.correlated_rates.number(id));
             meters.set_shared(session, meter.bucket, shared);
             for direction in DIRECTIONS {
                 // Packets that wait behind a closed gate are dropped.
@@ -635,8 +635,8 @@ impl DataPlane for Publisher {
     }
 }
 
-/// The shared rates that QERs name.
-fn shared_rates(qers: &[QerEntry]) -> impl Iterator<Item = SharedRateId> {
+/// The correlated rates that QERs name.
+fn correlated_rates(qers: &[QerEntry]) -> impl Iterator<Item = CorrelatedRateId> {
     qers.iter().filter_map(|qer| qer.meter?.shared)
 }
 

@@ -409,7 +409,7 @@ impl<'a> TablesView<'a> {
     /// False if no session has ever shared a rate.
     #[inline]
     #[must_use]
-    pub fn any_shared_rate(&self) -> bool {
+    pub fn any_correlated_rate(&self) -> bool {
         self.tables.meters.shared().is_used()
     }
 

@@ -6,8 +6,8 @@ mod support;
 use std::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{
-    DropReason, Excess, Gate, GuaranteedShare, KeyChange, PuntReason, QerEntry, QerMeter,
-    RateLimit, RuleDelta, SessionKey, SessionRules, SharedRateId,
+    CorrelatedRateId, DropReason, Excess, Gate, GuaranteedShare, KeyChange, PuntReason, QerEntry,
+    QerMeter, RateLimit, RuleDelta, SessionKey, SessionRules,
 };
 use adit_tables::{
     Interface, Publisher, SessionTraffic, TablesConfig, TablesError, TablesReader, TablesView, Via,
@@ -418,7 +418,7 @@ fn bucket_that_no_qer_names_any_more_is_shared_with_nobody() {
             uplink: limit,
             downlink: limit,
             bucket: 0,
-            shared: Some(SharedRateId { cp: 1, correlation: number }),
+            shared: Some(CorrelatedRateId { cp: 1, correlation: number }),
             guaranteed: [GuaranteedShare::Nothing; 2],
             guaranteed_bucket: None,
         }),

@@ -257,7 +257,7 @@ impl World {
         Ok(established.up_seid)
     }
 
-    /// The change without shared rates where several workers would share them: nobody says in which
+    /// The change without correlated rates where several workers would share them: nobody says in which
     /// order.
     fn without_contended_rates(&self, change: &SessionChange) -> SessionChange {
         let mut change = change.clone();
@@ -269,7 +269,7 @@ impl World {
     }
 
     /// A rate that no QER names any more, and that workers do not know any more, is forgotten.
-    fn forget_shared_rates(&mut self) {
+    fn forget_correlated_rates(&mut self) {
         let Oracle { sessions, shared_due, .. } = &mut self.oracle;
         let qers = || sessions.iter().flat_map(|(_, session)| &session.qers);
         let names = |id: u32| qers().any(|qer| qer.mbr.is_some() && qer.correlation == Some(id));
@@ -366,7 +366,7 @@ impl World {
             self.check_final_reports(session);
             self.store.reclaim(session);
         }
-        self.forget_shared_rates();
+        self.forget_correlated_rates();
         assert!(self.unobserved.is_empty(), "all workers stepped, yet a change is not observed");
     }
 

@@ -562,7 +562,7 @@ fn sessions_of_two_workers_share_a_rate_by_its_correlation_id() {
         let (sums, each) = stage.together(&flows, 5);
         check(excess, &sums, rate, 1400);
         assert_eq!(each[0], 0);
-        assert_eq!(stage.publisher.counters().shared_rates_refused, 0);
+        assert_eq!(stage.publisher.counters().correlated_rates_refused, 0);
     }
 }
 

@@ -28,7 +28,7 @@ pub const fn usage_slots_max(sessions_max: usize) -> usize {
 /// Rates that sessions share by QER Correlation IDs, in a process with `sessions_max` PFCP sessions:
 /// one for each, those that workers may still know included.
 #[must_use]
-pub const fn shared_rates_max(sessions_max: usize) -> usize {
+pub const fn correlated_rates_max(sessions_max: usize) -> usize {
     sessions_max
 }
 

@@ -80,7 +80,7 @@ struct DirectionalRates<T> {
 /// What belongs to no single session.
 #[derive(Serialize)]
 struct QosTotals {
-    shared: Vec<SharedRateRow>,
+    shared: Vec<AggregateRow>,
     guaranteed_bps: DirectionalRates<u64>,
     /// `None` without a limit.
     guaranteed_max_bps: DirectionalRates<Option<u64>>,
@@ -92,7 +92,7 @@ impl QosTotals {
         let limit = |rate: BitRate| Some(rate.as_bps()).filter(|bps| *bps != u64::MAX);
         let (uplink, downlink) = (sum.uplink.as_bps(), sum.downlink.as_bps());
         Self {
-            shared: SharedRateRow::all(control),
+            shared: AggregateRow::all(control),
             guaranteed_bps: DirectionalRates { uplink, downlink },
             guaranteed_max_bps: DirectionalRates {
                 uplink: limit(capacity.uplink),
@@ -127,9 +127,9 @@ fn search(store: &SessionStore, wanted: &str, from: PagePosition) -> Result<Page
     found.or(next).ok_or_else(unknown)
 }
 
-/// A rate that sessions share, in one direction.
+/// The rate of a slice, or of all sessions, in one direction.
 #[derive(Serialize)]
-struct SharedRateRow {
+struct AggregateRow {
     s_nssai: Option<String>,
     network_instance: Option<String>,
     direction: String,
@@ -138,7 +138,7 @@ struct SharedRateRow {
     passed_bytes: u64,
 }
 
-impl SharedRateRow {
+impl AggregateRow {
     fn all(control: &ControlThread) -> Vec<Self> {
         let aggregates = control.parts.publisher.aggregates();
         let mut rows = Vec::new();

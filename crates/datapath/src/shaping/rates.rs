@@ -89,7 +89,7 @@ impl SharingInUse {
     #[inline]
     pub fn of(ctx: &StepContext<'_>) -> Self {
         let aggregates = !ctx.view.aggregates().is_empty();
-        Self { aggregates, rates: ctx.view.any_shared_rate() }
+        Self { aggregates, rates: ctx.view.any_correlated_rate() }
     }
 }
 

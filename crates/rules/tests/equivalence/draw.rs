@@ -4,10 +4,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, FarEntry, FlowSelector, Gate, GtpuTunnel,
-    GuaranteedShare, HeaderCreation, HeaderRemoval, PacketFilter, PdrEntry, PoolMembers, QerEntry,
-    QerMeter, RateLimit, SessionRules, SharedRateId, SourceInterface, Steering, TunnelSide,
-    UeAddresses, UrrEntry, UsageLimits,
+    ApplyAction, CorrelatedRateId, DeltaId, DestinationInterface, FarEntry, FlowSelector, Gate,
+    GtpuTunnel, GuaranteedShare, HeaderCreation, HeaderRemoval, PacketFilter, PdrEntry,
+    PoolMembers, QerEntry, QerMeter, RateLimit, SessionRules, SourceInterface, Steering,
+    TunnelSide, UeAddresses, UrrEntry, UsageLimits,
 };
 use adit_types::{
     BitRate, Direction, FarId, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, Nanos, NextHopIndex,
@@ -221,7 +221,7 @@ impl<'a> ByteChoices<'a> {
             GuaranteedShare::Whole,
             GuaranteedShare::Within(limit),
         ];
-        let shared = SharedRateId { cp: 1, correlation: 1 };
+        let shared = CorrelatedRateId { cp: 1, correlation: 1 };
         let meter = QerMeter {
             uplink: self.pick(&limits),
             downlink: self.pick(&limits),

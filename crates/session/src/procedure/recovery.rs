@@ -33,15 +33,15 @@ impl SessionStore {
         self.usage_slots.take_planned(plan.slots_taken);
         self.generation = plan.generation;
         let usage_slots = plan.all_slots.clone();
-        self.shared_rates.take(compiled.new_rates());
-        let shared_rates = compiled.all_rates();
-        self.open_commit = Some(OpenCommit { index, keys, usage_slots, shared_rates });
+        self.correlated_rates.take(compiled.new_rates());
+        let correlated_rates = compiled.all_rates();
+        self.open_commit = Some(OpenCommit { index, keys, usage_slots, correlated_rates });
     }
 
     /// Removes the session of a commit that did not end. Returns the delta that removes it from
     /// the workers, or `None` when every commit ended.
     pub fn recover(&mut self) -> Option<RuleDelta> {
-        let OpenCommit { index, keys, usage_slots, shared_rates } = self.open_commit.take()?;
+        let OpenCommit { index, keys, usage_slots, correlated_rates } = self.open_commit.take()?;
         drop(self.remove_session(index));
         self.tunnel_index.forget(index);
         self.packet_rates.set(index, Vec::new());
@@ -64,7 +64,8 @@ impl SessionStore {
             }
         }
         let (is_last, usage) = (true, Vec::new());
-        let retired = RetiredResources { keys: waiting, is_last, usage, usage_slots, shared_rates };
+        let retired =
+            RetiredResources { keys: waiting, is_last, usage, usage_slots, correlated_rates };
         self.retired.entry(index).or_default().push_back(retired);
         let keys = keys.into_iter().map(KeyChange::Remove).collect();
         Some(RuleDelta { session: index, keys, rules: None })

@@ -12,7 +12,7 @@ use super::found::has_teid;
 use super::{check, choose_f_teid, choose_ue, endpoints, exemption, pool, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::direction::{self, Directions};
-use crate::index::shared_rates;
+use crate::index::correlated_rates;
 use crate::keys::{self, Scope};
 use crate::provisioning::DomainSet;
 use crate::provisioning::RuleCatalog;
@@ -61,7 +61,7 @@ pub(super) fn resolve(
     let mut records = draft.records;
     let (index, before) = (session.index, &session.records);
     check_counts(&records)?;
-    store.shared_rates.check(&shared_rates(session.origin, &records.qers))?;
+    store.correlated_rates.check(&correlated_rates(session.origin, &records.qers))?;
     endpoints::link(&mut records)?;
     let slice = store.provisioning.qos.slice_of(&records);
     store.guaranteed.check(index, slice, &records.qers)?;

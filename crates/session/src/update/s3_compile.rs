@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use super::found::resolved;
 use super::predefined::{self, PredefinedAdditions};
 use crate::direction::Directions;
-use crate::index::shared_rate;
+use crate::index::correlated_rate;
 use crate::keys::Scope;
 use crate::provisioning::RuleCatalog;
 use crate::record::{Far, Forwarding, Pdi, Pdr, Qer, Records};
@@ -242,7 +242,7 @@ fn filters(known: RuleCatalog<'_>, pdr: &Pdr) -> Option<SdfSet> {
 fn qer(known: RuleCatalog<'_>, identity: &SessionIdentity<'_>, qer: &Qer) -> QerEntry {
     let mut rates = identity.packet_rates.iter().filter(|_| qer.packet_rate.is_some());
     let packet_rate = rates.find(|(id, _)| *id == qer.id).map(|(_, rate)| Box::new(rate.clone()));
-    let shared = shared_rate(identity.origin, qer);
+    let shared = correlated_rate(identity.origin, qer);
     QerEntry {
         id: qer.id,
         gate_uplink: qer.gates.uplink,

@@ -2,14 +2,14 @@
 //!
 //! [`compile_change`] computes everything before the first write.
 
-use adit_rules::{KeyChange, RuleDelta, SessionKey, SessionRules, SharedRateId};
+use adit_rules::{CorrelatedRateId, KeyChange, RuleDelta, SessionKey, SessionRules};
 use adit_types::SessionIndex;
 
 use super::s2_resolve::Resolved;
 use super::s3_compile::compile;
 use super::usage_plan::UsagePlan;
 use crate::index::QerPacketRates;
-use crate::index::shared_rates;
+use crate::index::correlated_rates;
 use crate::keys;
 use crate::record::Records;
 use crate::session::{OpenSession, SessionIdentity};
@@ -35,8 +35,8 @@ pub(crate) struct Compiled {
     claims_after: Vec<SessionKey>,
     key_changes: Vec<KeyChange>,
     rules: Option<Box<SessionRules>>,
-    rates_before: Vec<SharedRateId>,
-    rates_after: Vec<SharedRateId>,
+    rates_before: Vec<CorrelatedRateId>,
+    rates_after: Vec<CorrelatedRateId>,
     /// Nothing changes for packets.
     unchanged: bool,
     usage: UsagePlan,
@@ -58,13 +58,13 @@ impl Compiled {
         &self.usage
     }
 
-    /// Shared rates that the session names after and did not before.
-    pub fn new_rates(&self) -> impl Iterator<Item = SharedRateId> {
+    /// Correlated rates that the session names after and did not before.
+    pub fn new_rates(&self) -> impl Iterator<Item = CorrelatedRateId> {
         keys::difference(&self.rates_after, &self.rates_before)
     }
 
-    /// Shared rates that the session names before or after.
-    pub fn all_rates(&self) -> Vec<SharedRateId> {
+    /// Correlated rates that the session names before or after.
+    pub fn all_rates(&self) -> Vec<CorrelatedRateId> {
         self.rates_before.iter().copied().chain(self.new_rates()).collect()
     }
 
@@ -104,7 +104,7 @@ pub(crate) fn compile_change(
         && key_changes.is_empty()
         && keys::difference(&claims_before, &claims_after).next().is_none()
         && rules.as_deref() == Some(&compile(identity, before, &session.usage));
-    let rates = |records: &Records| shared_rates(session.origin, &records.qers);
+    let rates = |records: &Records| correlated_rates(session.origin, &records.qers);
     let (rates_before, rates_after) = (rates(before), rates(after));
     Compiled {
         kind: fate,
@@ -177,7 +177,7 @@ pub(crate) fn commit(
             is_last: fate == ChangeKind::Delete,
             usage: usage.ended,
             usage_slots: usage.slots_retired,
-            shared_rates: keys::difference(&rates_before, &rates_after).collect(),
+            correlated_rates: keys::difference(&rates_before, &rates_after).collect(),
         });
     }
     store.open_commit = None;

@@ -156,7 +156,7 @@ fn guarantee_is_compiled_whether_or_not_sessions_share_rates() {
 }
 
 #[test]
-fn shared_rate_is_reserved_from_its_first_session_to_the_reclaim_of_its_last() {
+fn correlated_rate_is_reserved_from_its_first_session_to_the_reclaim_of_its_last() {
     let mut store = store(4);
     let mbr = Some(Rates { uplink: BitRate::from_kbps(8), downlink: BitRate::from_kbps(8) });
     let sharing = |last| {
@@ -165,14 +165,14 @@ fn shared_rate_is_reserved_from_its_first_session_to_the_reclaim_of_its_last() {
         change
     };
     let up_seids = [1, 2].map(|last| store.establish(OWNER, CP, sharing(last)).unwrap().up_seid);
-    assert_eq!(store.reserved().shared_rates, 1);
+    assert_eq!(store.reserved().correlated_rates, 1);
     let indices = up_seids.map(|up_seid| store.session(up_seid).unwrap().index());
     indices.iter().for_each(|index| store.reclaim(*index));
     for (up_seid, left) in up_seids.into_iter().zip([1, 0]) {
         let deleted = store.delete(up_seid).unwrap().session;
-        assert_eq!(store.reserved().shared_rates, 1, "workers may know it");
+        assert_eq!(store.reserved().correlated_rates, 1, "workers may know it");
         store.reclaim(deleted);
-        assert_eq!(store.reserved().shared_rates, left);
+        assert_eq!(store.reserved().correlated_rates, left);
     }
 }
 

@@ -6,15 +6,15 @@
 
 use std::collections::HashMap;
 
-use adit_rules::{Bucket, RateLimit, SharedBucket, SharedRateId};
-use adit_types::limits::shared_rates_max;
+use adit_rules::{Bucket, CorrelatedRateId, RateLimit, SharedBucket};
+use adit_types::limits::correlated_rates_max;
 use adit_types::{Direction, Nanos};
 
 use crate::counters::Counter;
 use crate::large::LargeArray;
 use crate::sync::{AtomicU64, MadeOnce, Ordering};
 
-/// One direction of a shared rate.
+/// One direction of a correlated rate.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
@@ -28,17 +28,17 @@ struct SharedCell {
 
 /// The shared buckets of all sessions. Allocated with the first one.
 #[derive(Debug)]
-pub(crate) struct SharedRateTable {
+pub(crate) struct CorrelatedRateTable {
     capacity: usize,
     cells: MadeOnce<LargeArray<[SharedCell; 2]>>,
 }
 
-impl SharedRateTable {
+impl CorrelatedRateTable {
     pub(crate) fn new(sessions_max: usize) -> Self {
-        Self { capacity: shared_rates_max(sessions_max), cells: MadeOnce::new() }
+        Self { capacity: correlated_rates_max(sessions_max), cells: MadeOnce::new() }
     }
 
-    /// False if there never was a shared rate.
+    /// False if there never was a correlated rate.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
         self.cells.get().is_some()
@@ -46,19 +46,19 @@ impl SharedRateTable {
 
     /// The bucket of one direction of a rate.
     #[inline]
-    pub(crate) fn get(&self, number: usize, direction: Direction) -> Option<SharedRate<'_>> {
+    pub(crate) fn get(&self, number: usize, direction: Direction) -> Option<CorrelatedRate<'_>> {
         let [uplink, downlink] = self.cells.get()?.get(number)?;
         Some(match direction {
-            Direction::Uplink => SharedRate(uplink),
-            Direction::Downlink => SharedRate(downlink),
+            Direction::Uplink => CorrelatedRate(uplink),
+            Direction::Downlink => CorrelatedRate(downlink),
         })
     }
 }
 
-/// The numbers of shared rates. Belongs to the publisher.
+/// The numbers of correlated rates. Belongs to the publisher.
 #[derive(Debug, Default)]
-pub(crate) struct SharedRateNumbers {
-    numbered: HashMap<SharedRateId, NumberedRate>,
+pub(crate) struct CorrelatedRateNumbers {
+    numbered: HashMap<CorrelatedRateId, NumberedRate>,
     /// Numbers that are not in use any more.
     free: Vec<usize>,
 }
@@ -69,9 +69,13 @@ struct NumberedRate {
     users: u64,
 }
 
-impl SharedRateNumbers {
+impl CorrelatedRateNumbers {
     /// Counts a QER that names a rate, and returns its number. `None` if there are too many rates.
-    pub(crate) fn take(&mut self, table: &SharedRateTable, id: SharedRateId) -> Option<usize> {
+    pub(crate) fn take(
+        &mut self,
+        table: &CorrelatedRateTable,
+        id: CorrelatedRateId,
+    ) -> Option<usize> {
         let cells = table.cells.get_or_init(|| LargeArray::zeroed(table.capacity));
         if !self.numbered.contains_key(&id) {
             // Every number ever assigned is in use or free.
@@ -90,12 +94,12 @@ impl SharedRateNumbers {
     }
 
     /// The number of a rate that some QER names.
-    pub(crate) fn number(&self, id: SharedRateId) -> Option<usize> {
+    pub(crate) fn number(&self, id: CorrelatedRateId) -> Option<usize> {
         self.numbered.get(&id).map(|known| known.number)
     }
 
     /// Counts a QER less: no worker uses it any more.
-    pub(crate) fn release(&mut self, table: &SharedRateTable, id: SharedRateId) {
+    pub(crate) fn release(&mut self, table: &CorrelatedRateTable, id: CorrelatedRateId) {
         let Some(known) = self.numbered.get_mut(&id) else { return };
         known.users -= 1;
         if let Some(cells) = table.cells.get().and_then(|cells| cells.get(known.number)) {
@@ -108,11 +112,11 @@ impl SharedRateNumbers {
     }
 }
 
-/// One direction of a shared rate, as workers use it.
+/// One direction of a correlated rate, as workers use it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SharedRate<'a>(&'a SharedCell);
+pub(crate) struct CorrelatedRate<'a>(&'a SharedCell);
 
-impl SharedRate<'_> {
+impl CorrelatedRate<'_> {
     /// The bucket, by `limit`.
     #[inline]
     pub(crate) fn bucket(self, limit: RateLimit, now: Nanos) -> Bucket {
@@ -151,17 +155,17 @@ mod tests {
 
     use super::*;
 
-    const ID: SharedRateId = SharedRateId { cp: 1, correlation: 7 };
+    const ID: CorrelatedRateId = CorrelatedRateId { cp: 1, correlation: 7 };
 
     #[test]
     fn rate_keeps_its_number_while_a_qer_names_it() {
-        let (table, mut numbers) = (SharedRateTable::new(2), SharedRateNumbers::default());
-        let other_cp = SharedRateId { cp: 2, ..ID };
+        let (table, mut numbers) = (CorrelatedRateTable::new(2), CorrelatedRateNumbers::default());
+        let other_cp = CorrelatedRateId { cp: 2, ..ID };
         assert!(table.get(0, Direction::Uplink).is_none());
         let first = numbers.take(&table, ID).unwrap();
         assert_eq!(numbers.take(&table, ID), Some(first));
         assert_ne!(numbers.take(&table, other_cp), Some(first));
-        assert_eq!(numbers.take(&table, SharedRateId { cp: 3, ..ID }), None, "no room");
+        assert_eq!(numbers.take(&table, CorrelatedRateId { cp: 3, ..ID }), None, "no room");
         let limit = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Policed);
         let now = Nanos::from_secs(1);
         let uplink = table.get(first, Direction::Uplink).unwrap();
@@ -171,7 +175,7 @@ mod tests {
         assert_eq!((numbers.number(ID), uplink.users()), (Some(first), 1));
         numbers.release(&table, ID);
         assert_eq!((numbers.number(ID), uplink.users()), (None, 0));
-        assert_eq!(numbers.take(&table, SharedRateId { cp: 3, ..ID }), Some(first));
+        assert_eq!(numbers.take(&table, CorrelatedRateId { cp: 3, ..ID }), Some(first));
         assert!(uplink.bucket(limit, now).is_open(limit, now), "it begins anew");
     }
 
@@ -182,7 +186,7 @@ mod tests {
         const THREADS: usize = 4;
         const ROUNDS: u64 = 2000;
         const LEN: u16 = 1500;
-        let (table, mut numbers) = (SharedRateTable::new(2), SharedRateNumbers::default());
+        let (table, mut numbers) = (CorrelatedRateTable::new(2), CorrelatedRateNumbers::default());
         let number = numbers.take(&table, ID).unwrap();
         // An octet takes 80 ns, exactly; the depth is a whole number of its units.
         let depth = Nanos(160 << 16);

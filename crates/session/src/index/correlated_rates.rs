@@ -4,21 +4,21 @@
 
 use std::collections::HashMap;
 
-use adit_rules::SharedRateId;
+use adit_rules::CorrelatedRateId;
 
 use crate::cp_function::OwnerId;
 use crate::record::Qer;
 use crate::refusal::Refusal;
 
-/// The shared rates of all sessions, including those that workers may still use.
+/// The correlated rates of all sessions, including those that workers may still use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SharedRates {
+pub(crate) struct CorrelatedRates {
     max: usize,
     /// Sessions that name a rate, and changes that left it and wait for their reclaim.
-    users: HashMap<SharedRateId, usize>,
+    users: HashMap<CorrelatedRateId, usize>,
 }
 
-impl SharedRates {
+impl CorrelatedRates {
     pub fn new(max: usize) -> Self {
         Self { max, users: HashMap::new() }
     }
@@ -31,24 +31,24 @@ impl SharedRates {
     /// Checks whether a session may name these rates.
     ///
     /// # Errors
-    /// [`Refusal::SharedRatesExhausted`].
-    pub fn check(&self, named: &[SharedRateId]) -> Result<(), Refusal> {
+    /// [`Refusal::CorrelatedRatesExhausted`].
+    pub fn check(&self, named: &[CorrelatedRateId]) -> Result<(), Refusal> {
         let new = named.iter().filter(|id| !self.users.contains_key(id)).count();
         match new > 0 && self.users.len() + new > self.max {
-            true => Err(Refusal::SharedRatesExhausted),
+            true => Err(Refusal::CorrelatedRatesExhausted),
             false => Ok(()),
         }
     }
 
     /// A session names these from now on.
-    pub fn take(&mut self, ids: impl IntoIterator<Item = SharedRateId>) {
+    pub fn take(&mut self, ids: impl IntoIterator<Item = CorrelatedRateId>) {
         for id in ids {
             *self.users.entry(id).or_default() += 1;
         }
     }
 
     /// No worker runs the rules of one session that named these.
-    pub fn release(&mut self, ids: impl IntoIterator<Item = SharedRateId>) {
+    pub fn release(&mut self, ids: impl IntoIterator<Item = CorrelatedRateId>) {
         for id in ids {
             let Some(users) = self.users.get_mut(&id) else { continue };
             *users -= 1;
@@ -61,14 +61,14 @@ impl SharedRates {
 
 /// The rate that a QER shares. Correlation IDs are those of the CP function that established the
 /// session, whoever controls it later.
-pub(crate) fn shared_rate(cp: OwnerId, qer: &Qer) -> Option<SharedRateId> {
+pub(crate) fn correlated_rate(cp: OwnerId, qer: &Qer) -> Option<CorrelatedRateId> {
     let correlation = qer.correlation.filter(|_| qer.mbr.is_some())?;
-    Some(SharedRateId { cp: cp.0, correlation })
+    Some(CorrelatedRateId { cp: cp.0, correlation })
 }
 
 /// The rates that a session shares, in ascending order.
-pub(crate) fn shared_rates(cp: OwnerId, qers: &[Qer]) -> Vec<SharedRateId> {
-    let mut ids: Vec<_> = qers.iter().filter_map(|qer| shared_rate(cp, qer)).collect();
+pub(crate) fn correlated_rates(cp: OwnerId, qers: &[Qer]) -> Vec<CorrelatedRateId> {
+    let mut ids: Vec<_> = qers.iter().filter_map(|qer| correlated_rate(cp, qer)).collect();
     ids.sort_unstable();
     ids.dedup();
     ids
@@ -81,23 +81,23 @@ mod tests {
     use super::*;
     use crate::record::Rates;
 
-    fn id(correlation: u32) -> SharedRateId {
-        SharedRateId { cp: 1, correlation }
+    fn id(correlation: u32) -> CorrelatedRateId {
+        CorrelatedRateId { cp: 1, correlation }
     }
 
     #[test]
     fn rate_counts_once_until_its_last_session_left_it() {
-        let mut rates = SharedRates::new(2);
+        let mut rates = CorrelatedRates::new(2);
         rates.check(&[id(1), id(2)]).unwrap();
         rates.take([id(1), id(2)]);
         rates.take([id(1)]);
         rates.check(&[id(1), id(2)]).unwrap();
-        assert_eq!(rates.check(&[id(1), id(3)]), Err(Refusal::SharedRatesExhausted));
+        assert_eq!(rates.check(&[id(1), id(3)]), Err(Refusal::CorrelatedRatesExhausted));
         rates.release([id(1), id(2)]);
         assert_eq!(rates.count(), 1);
         rates.check(&[id(1), id(3)]).unwrap();
         rates.release([id(1)]);
-        assert_eq!(rates, SharedRates::new(2));
+        assert_eq!(rates, CorrelatedRates::new(2));
     }
 
     #[test]
@@ -105,6 +105,6 @@ mod tests {
         let mbr = Some(Rates { uplink: BitRate::from_kbps(1), downlink: BitRate::from_kbps(1) });
         let qer = |correlation, mbr| Qer { correlation, mbr, ..Qer::default() };
         let qers = [qer(Some(9), mbr), qer(Some(9), mbr), qer(Some(8), None), qer(None, mbr)];
-        assert_eq!(shared_rates(OwnerId(1), &qers), [id(9)]);
+        assert_eq!(correlated_rates(OwnerId(1), &qers), [id(9)]);
     }
 }
