@@ -1,8 +1,8 @@
-//! Rates that a packet shares with other sessions: that of its slice, and that of all sessions.
+//! The aggregates that a packet passes: the rate of its slice, and that of all sessions.
 //!
 //! They never stop guaranteed packets: those pass and are charged, and other packets wait for them. A
 //! full transmit queue does not drop guaranteed packets either ([`crate::tx_backlog`]). Other packets
-//! pass while the rates are open, and take turns otherwise.
+//! pass while the aggregates are open; otherwise they take turns, or are dropped if the rate polices.
 
 use adit_rules::{Excess, Guarantee, PublishedPdr, PublishedRules};
 use adit_shaper::{RateSet, TurnContext};
@@ -12,37 +12,37 @@ use adit_types::{Direction, Nanos, SessionIndex, SliceId};
 
 use crate::context::StepContext;
 
-/// Shared rates: two directions of each slice, and of all sessions together.
+/// Numbers of aggregates: two directions of each slice, and of all sessions together.
 #[allow(clippy::cast_possible_truncation, reason = "asserted")]
-pub(crate) const SHARED_RATES: u8 = 2 * (SLICES_MAX as u8 + 1);
+pub(crate) const AGGREGATE_RATES: u8 = 2 * (SLICES_MAX as u8 + 1);
 
 const _: () = assert!(SLICES_MAX < 32);
 
 /// The scope of all sessions.
 const ALL: SliceId = SliceId(0);
 
-/// Which rates a packet shares, and what is guaranteed to it.
+/// What decides how a packet passes the aggregates: its slice, and what is guaranteed to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sharing {
+pub(crate) struct AggregateTerms {
     pub slice: SliceId,
     pub guarantee: Guarantee,
 }
 
-/// A shared rate that does not admit a packet yet.
+/// An aggregate that does not admit a packet yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClosedRate {
-    /// The number of the first rate that the packet shares.
-    pub own_rate: u8,
-    /// The number of the one that is closed.
+    /// The number of the packet's first aggregate, in whose ring its flow waits.
+    pub ring_rate: u8,
+    /// The number of the aggregate that is closed.
     pub rate: u8,
     /// When that opens.
     pub at: Nanos,
-    /// What becomes of the packet.
+    /// What happens to the packet.
     pub excess: Excess,
 }
 
-impl Sharing {
-    /// The sharing of a packet by its rules.
+impl AggregateTerms {
+    /// The terms of packets of `pdr`.
     pub fn of(rules: &PublishedRules, pdr: &PublishedPdr, direction: Direction) -> Self {
         let meters = rules.qers_of(pdr).filter_map(|qer| qer.meter);
         let mut guarantees = meters.map(|meter| meter.guarantee(direction));
@@ -50,7 +50,7 @@ impl Sharing {
         Self { slice: rules.slice(), guarantee }
     }
 
-    /// The same as a number: zero without slice and guarantee.
+    /// The terms as a number: zero without slice and guarantee.
     #[inline]
     pub const fn tag(self) -> u16 {
         let guarantee = match self.guarantee {
@@ -61,7 +61,7 @@ impl Sharing {
         guarantee << 8 | self.slice.0 as u16
     }
 
-    /// The inverse of [`Sharing::tag`].
+    /// The inverse of [`AggregateTerms::tag`].
     pub const fn of_tag(tag: u16) -> Self {
         let [slice, guarantee] = tag.to_le_bytes();
         let guarantee = match guarantee {
@@ -72,23 +72,23 @@ impl Sharing {
         Self { slice: SliceId(slice), guarantee }
     }
 
-    /// The shared rates of one direction: the slice's first, then that of all sessions.
-    fn rates<'v>(
+    /// The aggregates of one direction: the slice's first, then that of all sessions.
+    fn aggregates<'v>(
         self,
         ctx: &StepContext<'v>,
         direction: Direction,
     ) -> impl Iterator<Item = (SliceId, &'v Aggregate)> {
         let aggregates = ctx.view.aggregates();
         let own = Some(self.slice).filter(|slice| *slice != ALL);
-        let levels = own.into_iter().chain([ALL]);
-        levels.filter_map(move |level| Some((level, aggregates.get(level, direction)?)))
+        let scopes = own.into_iter().chain([ALL]);
+        scopes.filter_map(move |scope| Some((scope, aggregates.get(scope, direction)?)))
     }
 
-    /// Checks whether the shared rates admit a packet of a flow that has the turn `turn`: they are
-    /// open, and no other flow has its turn first. Guarantees do not matter here.
+    /// Checks whether the aggregates admit a packet of a flow that has the turn `turn`: they are open,
+    /// and no other flow has its turn first. Guarantees do not matter here.
     ///
     /// # Errors
-    /// The first rate that the packet has to wait for.
+    /// The first aggregate that the packet has to wait for.
     pub fn check_open(
         self,
         ctx: &StepContext<'_>,
@@ -96,23 +96,23 @@ impl Sharing {
         direction: Direction,
         turn: TurnContext,
     ) -> Result<(), ClosedRate> {
-        let mut own_rate = None;
-        for (level, aggregate) in self.rates(ctx, direction) {
-            let rate = number(level, direction);
-            let own_rate = *own_rate.get_or_insert(rate);
+        let mut ring_rate = None;
+        for (scope, aggregate) in self.aggregates(ctx, direction) {
+            let rate = number(scope, direction);
+            let ring_rate = *ring_rate.get_or_insert(rate);
             let excess = aggregate.limit().excess();
-            // A flow that has its turn at the second rate had it at the first one.
+            // The slice's ring is a member of the ring of all sessions: a turn there includes one here.
             let had_turn = turn.rate == Some(rate) || turn.rate == Some(number(ALL, direction));
             if turn.contended.contains(rate) && !had_turn {
-                return Err(ClosedRate { own_rate, rate, at: ctx.now, excess });
+                return Err(ClosedRate { ring_rate, rate, at: ctx.now, excess });
             }
-            let opened = leases.check_open(aggregate, level, direction, ctx.now);
-            opened.map_err(|at| ClosedRate { own_rate, rate, at, excess })?;
+            let opened = leases.check_open(aggregate, scope, direction, ctx.now);
+            opened.map_err(|at| ClosedRate { ring_rate, rate, at, excess })?;
         }
         Ok(())
     }
 
-    /// Charges a packet of `bytes` octets to the shared rates.
+    /// Charges a packet of `bytes` octets to the aggregates.
     pub fn charge(
         self,
         ctx: &StepContext<'_>,
@@ -120,8 +120,8 @@ impl Sharing {
         direction: Direction,
         bytes: u16,
     ) {
-        for (level, aggregate) in self.rates(ctx, direction) {
-            leases.charge(aggregate, level, direction, ctx.now, bytes);
+        for (scope, aggregate) in self.aggregates(ctx, direction) {
+            leases.charge(aggregate, scope, direction, ctx.now, bytes);
         }
     }
 
@@ -175,7 +175,7 @@ pub(crate) const fn arriving(contended: RateSet) -> TurnContext {
     TurnContext { rate: None, contended }
 }
 
-/// The number of a shared rate.
+/// The number of an aggregate.
 const fn number(slice: SliceId, direction: Direction) -> u8 {
     slice.0 << 1 | direction as u8
 }
@@ -188,13 +188,13 @@ mod tests {
     fn tag_says_what_is_shared() {
         for guarantee in [Guarantee::Nothing, Guarantee::Whole, Guarantee::Bucket(63)] {
             for slice in [0, 15] {
-                let sharing = Sharing { slice: SliceId(slice), guarantee };
-                assert_eq!(Sharing::of_tag(sharing.tag()), sharing);
+                let terms = AggregateTerms { slice: SliceId(slice), guarantee };
+                assert_eq!(AggregateTerms::of_tag(terms.tag()), terms);
             }
         }
-        let nothing = Sharing { slice: ALL, guarantee: Guarantee::Nothing };
+        let nothing = AggregateTerms { slice: ALL, guarantee: Guarantee::Nothing };
         assert_eq!(nothing.tag(), 0);
         let last = number(SliceId(15), Direction::Downlink);
-        assert_eq!(last, SHARED_RATES - 1);
+        assert_eq!(last, AGGREGATE_RATES - 1);
     }
 }

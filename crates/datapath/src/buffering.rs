@@ -41,9 +41,12 @@ pub(crate) struct BufferedPacket<B> {
 pub(crate) struct BufferedSession {
     pub session: SessionIndex,
     pub up_seid: Seid,
-    /// The rules that the packets were held by.
+    /// The generation of the rules when its first packet came. Later rules release the packets.
     pub generation: DeltaId,
+    /// [`PublishedRules::buffer_epoch`] when its first packet came. Rules with another one discard the
+    /// packets.
     pub epoch: u32,
+    /// The slot of its oldest packet.
     pub first: u32,
     last: u32,
     pub count: u32,
@@ -113,18 +116,19 @@ impl<B: PacketBuf> Buffering<B> {
         (at != NONE).then_some(at as usize)
     }
 
-    /// Appends a packet to those of its session. Returns false, and drops the packet, without room.
+    /// Appends a packet to those of its session. Returns false, and drops the packet, if the session has
+    /// `session_pkts_max` packets or there is no room.
     pub fn push(
         &mut self,
         packet: OwnedPacket<B>,
         rules: &PublishedRules,
-        max: u16,
+        session_pkts_max: u16,
         now: Nanos,
     ) -> bool {
         let session = packet.session;
         let known = self.position(session);
         let count = known.map_or(0, |at| self.waiting[at].count);
-        if count >= u32::from(max) || self.by_session.len() <= session.0 as usize {
+        if count >= u32::from(session_pkts_max) || self.by_session.len() <= session.0 as usize {
             return false;
         }
         let Some(slot) = self.free.pop() else { return false };
@@ -156,8 +160,8 @@ impl<B: PacketBuf> Buffering<B> {
         true
     }
 
-    /// Takes a session out of the list. Its packets stay in their slots.
-    pub fn take(&mut self, at: usize) -> BufferedSession {
+    /// Removes a session from the list. Its packets stay in their slots.
+    pub fn take_session(&mut self, at: usize) -> BufferedSession {
         let waiting = self.waiting.swap_remove(at);
         self.by_session[waiting.session.0 as usize] = NONE;
         if let (Some(moved), Ok(at)) = (self.waiting.get(at), u32::try_from(at)) {
@@ -174,7 +178,7 @@ impl<B: PacketBuf> Buffering<B> {
     }
 
     /// Takes the packet in `slot`. Returns it, and the slot of the next one.
-    pub fn take_in(&mut self, slot: u32) -> Option<(OwnedPacket<B>, u32)> {
+    pub fn take_with_next(&mut self, slot: u32) -> Option<(OwnedPacket<B>, u32)> {
         let BufferedPacket { packet, next, .. } = self.take_packet(slot)?;
         Some((packet, next))
     }
@@ -198,7 +202,7 @@ impl<B: PacketBuf> Buffering<B> {
 
     /// Discards all packets of the session at `at`.
     pub fn discard(&mut self, at: usize, tally: &mut StepTally) {
-        let mut slot = self.take(at).first;
+        let mut slot = self.take_session(at).first;
         while let Some(held) = self.take_packet(slot) {
             tally.drop(DropReason::BufferDiscarded);
             slot = held.next;
@@ -233,8 +237,8 @@ impl<B: PacketBuf> Buffering<B> {
         }
     }
 
-    /// True if `notice` was not sent lately.
-    pub fn is_due(&mut self, session: SessionIndex, notice: Notice) -> bool {
+    /// Returns true if `notice` was not sent lately, and remembers it as sent.
+    pub fn claim_notice(&mut self, session: SessionIndex, notice: Notice) -> bool {
         let hash = (session.0 as usize).wrapping_mul(31).wrapping_add(usize::from(notice.pdr.0));
         let Some(last) = self.notices.get_mut(hash % NOTICES) else { return true };
         let is_known = last.is_some_and(|last| {

@@ -108,13 +108,13 @@ fn release<Io: PacketIo>(
     state: &mut WorkerState<Io::Buf>,
     at: usize,
 ) {
-    let BufferedSession { mut first, count, .. } = state.buffering.take(at);
+    let BufferedSession { mut first, count, .. } = state.buffering.take_session(at);
     let mut left = count as usize;
     while left > 0 {
         let mut lane = ResumedLane::new();
         for _ in 0..left.min(BURST_MAX) {
             left -= 1;
-            let Some((packet, next)) = state.buffering.take_in(first) else { break };
+            let Some((packet, next)) = state.buffering.take_with_next(first) else { break };
             first = next;
             lane.push_owned(packet, &ctx.view);
         }

@@ -31,7 +31,7 @@ struct BacklogFrame<B> {
 struct PortBacklog<B> {
     /// First in, first out.
     frames: VecDeque<BacklogFrame<B>>,
-    /// Since when the port takes none of them.
+    /// When the port began to reject all of them.
     refusing_since: Option<Nanos>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct TxBacklog<B> {
 }
 
 impl<B: PacketBuf> TxBacklog<B> {
-    /// None waits for any of `count` ports. Reserves all memory that will be used.
+    /// An empty backlog for `count` ports. Reserves all memory that will be used.
     pub fn new(count: usize) -> Self {
         let queue = || PortBacklog {
             frames: VecDeque::with_capacity(TX_WAITING_PKTS_MAX),

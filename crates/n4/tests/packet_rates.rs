@@ -50,7 +50,7 @@ impl Scene {
             qers.iter().find(|qer| qer.id == QerId(7)).unwrap().packet_rate.as_ref().unwrap();
         let now = self.bench.now;
         let one = |_: &usize| {
-            let is_open = rate.is_open(Direction::Uplink, now);
+            let is_open = rate.admits_or_counts_drop(Direction::Uplink, now);
             if is_open {
                 rate.pass(Direction::Uplink, now);
             }

@@ -60,8 +60,8 @@ impl PacketWindow {
 #[derive(Debug, Default)]
 struct PacketWindowCell {
     until: AtomicU64,
-    /// Packets that passed, and above them the length in microseconds.
-    passed: AtomicU64,
+    /// Packets that passed, and above them the window's length in microseconds.
+    passed_and_unit: AtomicU64,
 }
 
 /// Bits of the packets that passed.
@@ -70,7 +70,7 @@ const PASSED_BITS: u32 = 16;
 impl PacketWindowCell {
     fn load(&self) -> PacketWindow {
         let until = Nanos(self.until.load(Ordering::Acquire));
-        let word = self.passed.load(Ordering::Relaxed);
+        let word = self.passed_and_unit.load(Ordering::Relaxed);
         #[allow(clippy::cast_possible_truncation, reason = "the low 16 bits")]
         PacketWindow { until, passed: word as u16, unit: Nanos((word >> PASSED_BITS) * 1000) }
     }
@@ -78,7 +78,7 @@ impl PacketWindowCell {
     fn store(&self, PacketWindow { until, passed, unit }: PacketWindow) {
         // A reader that sees the new end sees no older count, so a new window never looks used up.
         let word = ((unit.0 / 1000) << PASSED_BITS) | u64::from(passed);
-        self.passed.store(word, Ordering::Relaxed);
+        self.passed_and_unit.store(word, Ordering::Relaxed);
         self.until.store(until.0, Ordering::Release);
     }
 }
@@ -121,7 +121,7 @@ impl PacketRateMeter {
     /// Rates from `since` on, with no packet counted. A direction without a rate lets all packets
     /// pass.
     ///
-    /// Units: of time are multiples of a microsecond.
+    /// Units: each [`PacketQuota::unit`] is a multiple of a microsecond.
     #[must_use]
     pub fn new(limits: [Option<PacketLimit>; 2], since: Nanos) -> Self {
         Self { limits, since, counts: Arc::default() }
@@ -168,10 +168,10 @@ impl PacketRateMeter {
         })
     }
 
-    /// True if a packet may pass at `now`; otherwise counts the drop. For the worker that owns the
+    /// Returns true if a packet may pass at `now`; otherwise counts it as dropped. For the worker that owns the
     /// session only.
     #[must_use]
-    pub fn is_open(&self, direction: Direction, now: Nanos) -> bool {
+    pub fn admits_or_counts_drop(&self, direction: Direction, now: Nanos) -> bool {
         let Some(limit) = self.limit(direction) else { return true };
         let is_open = self.open_window(limit, direction, now).is_some();
         if !is_open {
@@ -189,8 +189,9 @@ impl PacketRateMeter {
         }
     }
 
-    /// Leaves the windows of a direction this many packets until `until`, or until the end of a
-    /// window that begins now. To be called before a worker has the rate.
+    /// Continues the windows of another session: so many packets of a direction may still pass until
+    /// `until`, but no longer than a window that begins with these limits. Call it before a worker has
+    /// the rate.
     pub fn resume(&self, direction: Direction, packets: u16, additional: u16, until: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
         let window = |quota: PacketQuota, left: u16| PacketWindow {
@@ -198,10 +199,10 @@ impl PacketRateMeter {
             passed: quota.pkts_max.saturating_sub(left),
             unit: Nanos(0),
         };
-        let course = self.direction_counts(direction);
-        course.plain.store(window(limit.plain, packets));
+        let counts = self.direction_counts(direction);
+        counts.plain.store(window(limit.plain, packets));
         if let Some(quota) = limit.additional {
-            course.additional.store(window(quota, additional));
+            counts.additional.store(window(quota, additional));
         }
     }
 
@@ -209,14 +210,14 @@ impl PacketRateMeter {
     #[must_use]
     pub fn left(&self, direction: Direction, now: Nanos) -> Option<PacketsLeft> {
         let PacketLimit { plain, additional } = self.limit(direction)?;
-        let course = self.direction_counts(direction);
+        let counts = self.direction_counts(direction);
         let of = |cell: &PacketWindowCell, quota: PacketQuota| {
             let PacketWindow { until, passed, .. } = cell.load().at(quota, self.since, now);
             // Without a packet no window has begun.
             (quota.pkts_max.saturating_sub(passed), if passed == 0 { now } else { until })
         };
-        let (packets, first) = of(&course.plain, plain);
-        let further = additional.map(|quota| of(&course.additional, quota));
+        let (packets, first) = of(&counts.plain, plain);
+        let further = additional.map(|quota| of(&counts.additional, quota));
         let until = further.map_or(first, |(_, until)| until.max(first));
         Some(PacketsLeft { packets, additional: further.map(|(left, _)| left), until })
     }
@@ -269,7 +270,7 @@ mod tests {
     /// Packets of `count` at `now` that pass.
     fn passed(rate: &PacketRateMeter, count: usize, now: Nanos) -> usize {
         let pass = |_: &usize| {
-            let is_open = rate.is_open(UL, now);
+            let is_open = rate.admits_or_counts_drop(UL, now);
             if is_open {
                 rate.pass(UL, now);
             }
@@ -286,7 +287,7 @@ mod tests {
         assert_eq!(passed(&rate, 5, first + HOUR - Nanos(1)), 0);
         assert_eq!(passed(&rate, 5, first + HOUR), 3);
         assert_eq!(rate.dropped(UL), 2 + 5 + 2);
-        assert!(rate.is_open(Direction::Downlink, first), "no rate there");
+        assert!(rate.admits_or_counts_drop(Direction::Downlink, first), "no rate there");
         assert_eq!(rate.left(Direction::Downlink, first), None);
     }
 

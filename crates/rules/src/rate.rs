@@ -11,7 +11,13 @@ use adit_types::{BitRate, Nanos};
 /// Fraction bits of a price.
 const PRICE_FRACTION_BITS: u32 = 24;
 
-/// Bits below the price in one word: the depth, and above it the excess.
+// The word of a `RateLimit`, from bit 0:
+//
+//  0..15  depth of the bucket, unit 2^16 ns
+// 15      packets beyond the rate are shaped
+// 16..64  price: the time of one octet, unit 2^-24 ns
+
+/// Bits of the depth.
 const DEPTH_BITS: u32 = 15;
 const SHAPED: u64 = 1 << DEPTH_BITS;
 const PRICE_SHIFT: u32 = DEPTH_BITS + 1;
@@ -19,7 +25,7 @@ const PRICE_SHIFT: u32 = DEPTH_BITS + 1;
 /// The unit of a depth is 2^this nanoseconds.
 const DEPTH_UNIT_BITS: u32 = 16;
 
-/// The highest price that fits the word.
+/// The highest price: one less than 48 bits hold, so that no rate equals [`RateLimit::CLOSED`].
 const PRICE_MAX: u64 = (1 << (u64::BITS - PRICE_SHIFT)) - 2;
 
 /// Longest IP packet. Unit: octets.
@@ -35,8 +41,8 @@ pub enum Excess {
     Shaped,
 }
 
-/// A rate, its burst size and what happens to the excess, as the time of one octet and the depth of
-/// the bucket. One word, so a writer and its readers share it.
+/// A rate, its burst size and what happens to the excess, stored as the time of one octet and the depth
+/// of the bucket. One word, so that it is written and read atomically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RateLimit(u64);
 
@@ -55,9 +61,10 @@ impl RateLimit {
 
     /// A limit of `rate` with a bucket of `depth`. A rate of zero lets nothing pass.
     ///
-    /// Units: the price is rounded up to 2^-24 ns per octet, so that the rate is never exceeded; it
-    ///        is missed by less than 8 parts in 10^7 at 100 Gb/s, and in proportion below. The depth
-    ///        is rounded up to 65.5 µs, and is at most 2.147 s. Below 500 bit/s the rate is 500 bit/s.
+    /// Units: the price is rounded up to 2^-24 ns per octet, so that the rate is not exceeded; it is
+    ///        missed by less than 8 parts in 10^7 at 100 Gb/s, and in proportion below. The price is
+    ///        at most 2^24 ns per octet, so a rate below 477 bit/s becomes 477 bit/s: the only case
+    ///        in which a rate is exceeded. The depth is rounded up to 65.5 µs, and is at most 2.147 s.
     #[must_use]
     pub const fn new(rate: BitRate, depth: Nanos, excess: Excess) -> Self {
         const SECOND: u128 = (8 * 1_000_000_000) << PRICE_FRACTION_BITS;
@@ -178,7 +185,7 @@ impl Bucket {
         }
     }
 
-    /// The bucket after a packet of `bytes` octets passed at `now`.
+    /// The bucket after a packet of `bytes` octets passed at `now`. Times saturate.
     #[inline]
     #[must_use]
     pub const fn after(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
@@ -188,7 +195,7 @@ impl Bucket {
 
     /// When the packet begins, its time in whole nanoseconds, and the remaining fraction.
     #[inline(always)]
-    // PERF (rules/rate): part of [`Bucket::charged`].
+    // PERF (rules/rate): part of [`Bucket::after_unsaturated`].
     const fn charge_parts(self, limit: RateLimit, now: Nanos, bytes: u16) -> (u64, u64, u64) {
         // A price has 48 bits and a length 16; the fraction is below 2^24.
         let cost = (limit.price() * bytes as u64).wrapping_add(self.fraction);
@@ -196,11 +203,11 @@ impl Bucket {
         (begin, cost >> PRICE_FRACTION_BITS, cost & ((1 << PRICE_FRACTION_BITS) - 1))
     }
 
-    /// The same while times are below 2^62 nanoseconds.
+    /// [`Bucket::after`] without saturation: times are below 2^62 nanoseconds.
     // PERF (rules/rate): once per packet and bucket; nothing saturates.
     #[inline(always)]
     #[must_use]
-    pub const fn charged(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
+    pub const fn after_unsaturated(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
         let (begin, time, fraction) = self.charge_parts(limit, now, bytes);
         Self { due: begin.wrapping_add(time), fraction }
     }
@@ -217,26 +224,26 @@ impl Bucket {
         if room >= 0 {
             return true;
         }
-        // The longest packet, and the fraction of a nanosecond before it.
+        // The greatest debt: the longest packet, and up to a nanosecond for the fraction before it.
         let most = ((limit.price() * PACKET_BYTES_MAX) >> PRICE_FRACTION_BITS).cast_signed() + 1;
         limit.0 & SHAPED != 0 && room + most >= 0
     }
 
-    /// The same bucket, or an empty one if it is further ahead than `limit` can lead to: such a
+    /// The bucket, or one without credit or debt if it is further ahead than `limit` can lead to: such
     /// debt dates from a former limit, and is forgiven.
     #[inline]
     #[must_use]
     pub const fn without_former_debt(self, limit: RateLimit, now: Nanos) -> Self {
-        // The fraction of a nanosecond before the last packet.
+        // A nanosecond for the fraction before the last packet.
         self.without_debt_beyond(limit, now, Nanos(1))
     }
 
-    /// The same, with `margin` added to what `limit` can lead to.
+    /// [`Bucket::without_former_debt`], but debt of up to `margin` more stays.
     const fn without_debt_beyond(self, limit: RateLimit, now: Nanos, margin: Nanos) -> Self {
-        let empty = now.0.saturating_add(limit.depth_ns());
-        let most = empty.saturating_add(limit.time_of(PACKET_BYTES_MAX).0);
+        let without_credit = now.0.saturating_add(limit.depth_ns());
+        let most = without_credit.saturating_add(limit.time_of(PACKET_BYTES_MAX).0);
         let is_beyond = self.due > most.saturating_add(margin.0);
-        if is_beyond { Self { due: empty, fraction: 0 } } else { self }
+        if is_beyond { Self { due: without_credit, fraction: 0 } } else { self }
     }
 }
 
@@ -356,7 +363,7 @@ mod tests {
                         || limit.excess() == Excess::Shaped
                             && bucket.without_former_debt(limit, now) == bucket;
                     assert_eq!(bucket.admits_waiting(limit, now), expected, "{limit:?} {ahead}");
-                    let paid = bucket.charged(limit, now, MTU);
+                    let paid = bucket.after_unsaturated(limit, now, MTU);
                     assert_eq!(paid, bucket.after(limit, now, MTU));
                 }
             }

@@ -1,4 +1,4 @@
-//! What the queues, and whoever serves them, say to each other about a flow.
+//! The types by which the queues and their caller describe flows, packets and turns.
 
 use adit_types::{Direction, Nanos, SessionIndex};
 
@@ -47,11 +47,11 @@ pub struct QueuedPacket<P> {
     pub packet: P,
     /// Octets that count for its rates.
     pub bytes: u16,
-    /// Since when it waits.
+    /// When it began to wait.
     pub since: Nanos,
 }
 
-/// There is no room for a packet.
+/// No packet can be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueFull;
 
@@ -62,15 +62,16 @@ pub enum Eligibility {
     Now,
     /// Not before.
     At(Nanos),
-    /// When it has its turn at the rates that it shares.
+    /// When it has its turn at the shared rates.
     InTurn {
-        /// The number of the first shared rate. The flow waits in its ring.
-        own_rate: u8,
-        /// The closed rate: `own_rate`, or a rate that all flows of `own_rate` share with others.
+        /// The shared rate in whose ring the flow waits: the first that it shares.
+        ring_rate: u8,
+        /// The closed rate: `ring_rate`, or another that all flows of `ring_rate` share.
         rate: u8,
         /// When the closed rate admits packets again.
         at: Nanos,
-        /// What the flow may send in a round. Shares are proportional to it. Unit: octets.
+        /// What the flow may send in a round; less than 512 counts as 512. From there on, shares are
+        /// proportional to it. Unit: octets.
         quantum: u32,
     },
     /// Never: all packets of the flow are to be dropped.
@@ -80,16 +81,16 @@ pub enum Eligibility {
 /// In which turn a flow is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnContext {
-    /// It has its turn at this shared rate; `None`: its own time has come.
+    /// The shared rate whose ring is being served; `None` if the wheel woke the flow itself.
     pub rate: Option<u8>,
     /// The shared rates that flows wait for.
     pub contended: RateSet,
 }
 
-/// What becomes of a flow that is reviewed before its time.
+/// What happens to a flow that is reviewed before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReviewOutcome {
-    /// It is served with the flows that are due.
+    /// Its rates are checked when it is served next; see [`Queues::review`](crate::Queues::review).
     Recheck,
     /// Its packets leave now.
     Release,

@@ -1,13 +1,19 @@
-//! Packets that wait for their rates: queues by flow, and the wheel that wakes them.
+//! Packets that wait for their rates: a queue for each flow, and a timing wheel that wakes flows.
+//!
+//! A *flow* is one queue: the packets of one direction of a session that pass the same buckets
+//! ([`QueueKey`]). It is neither a 5-tuple nor a QoS flow.
 //!
 //! After Carousel (SIGCOMM 2017), with flows in the wheel instead of packets. A flow is in the wheel
 //! once, at the time when its first packet may leave. When that time has come, as many packets leave
-//! as the flow's rates admit by then. So a slot that many flows share never lets a flow exceed its
-//! rate, a change of a rate affects packets that wait already, and the horizon of the wheel is no
-//! limit: a flow beyond it is checked again at its end.
+//! as the flow's rates admit by then. So
 //!
-//! Rates that flows share are the second level. The flows that wait for a shared rate take turns by
-//! deficit round robin (SIGCOMM 1995), and the wheel wakes the rate instead of its flows.
+//! - no flow exceeds its rate, however many flows share a slot;
+//! - a change of a rate applies to packets that already wait;
+//! - a flow may wait beyond the horizon of the wheel: it is checked again with the last slot.
+//!
+//! Flows can share rates, here *shared rates* (in the data plane the rates of slices and of all
+//! sessions). The flows that wait for a shared rate take turns by deficit round robin (SIGCOMM 1995),
+//! and the wheel wakes the rate instead of its flows.
 //!
 //! The crate knows neither clock, rules nor rates: `now` is an argument, and the caller decides which
 //! packet may leave ([`FlowServer`]). It allocates at construction only.

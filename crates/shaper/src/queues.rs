@@ -28,9 +28,9 @@ pub struct QueuesConfig {
     pub pkts_max: usize,
     /// Packets of one flow.
     pub flow_pkts_max: u32,
-    /// Sessions; every index is below.
+    /// Session indexes are below this.
     pub sessions_max: usize,
-    /// Rates that flows share, at most 64; every rate number is below.
+    /// Numbers of shared rates are below this; at most 64.
     pub shared_rates: u8,
 }
 
@@ -65,7 +65,7 @@ impl<P> QueueNode<P> {
     }
 }
 
-/// A queue of packets, or room for one.
+/// One flow: its queue of packets. Or a free place for one.
 ///
 /// PERF (shaper/shaper): one cache line, and never moved: a release touches flows at random.
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ pub struct FlowQueue {
     count: u32,
     /// The next flow of the same direction and session, or the next free one.
     sibling: u32,
-    /// The shared rate in whose ring it waits, if it has a quantum there.
+    /// The shared rate in whose ring it waits; valid while `share.quantum` is not zero.
     ring: u8,
     share: RoundShare,
 }
@@ -123,11 +123,11 @@ pub struct Queues<P> {
     free_flow: u32,
     /// The first flow of each session and direction, as the complement of its index: zero is none, so
     /// pages of sessions that never waited take no memory.
-    by_line: Vec<u32>,
+    by_direction_slot: Vec<u32>,
     /// Indexes of flows, followed by those of rings.
     wheel: Wheel,
     rings: Vec<RateRing>,
-    /// The rings with flows.
+    /// Shared rates whose rings have members.
     contended: RateSet,
 }
 
@@ -140,7 +140,7 @@ impl<P> Queues<P> {
             0 => 0,
             most => most + BURST_MAX,
         };
-        // Each is followed by the next one; the last one by none.
+        // Each free node or flow is linked to the one after it; the last to an index out of range.
         let nexts = || (1..).take(pkts_max);
         let node = |next| QueueNode { packet: None, since: Nanos(0), next, bytes: 0 };
         let flow = |sibling| FlowQueue { sibling, ..FlowQueue::FREE };
@@ -151,7 +151,7 @@ impl<P> Queues<P> {
             free_node: 0,
             flows: nexts().map(flow).collect(),
             free_flow: 0,
-            by_line: vec![!NONE; if pkts_max == 0 { 0 } else { lines }],
+            by_direction_slot: vec![!NONE; if pkts_max == 0 { 0 } else { lines }],
             wheel: Wheel::new(pkts_max + usize::from(config.shared_rates), config.shared_rates),
             rings: vec![
                 RateRing { state: RingState::Idle, weight: 0, share: RoundShare::NONE };
@@ -185,7 +185,7 @@ impl<P> Queues<P> {
     /// The first flow of a session's direction.
     #[inline]
     fn head(&self, session: SessionIndex, direction: Direction) -> u32 {
-        self.by_line.get(session.line(direction)).map_or(NONE, |head| !head)
+        self.by_direction_slot.get(session.direction_slot(direction)).map_or(NONE, |head| !head)
     }
 
     /// True when packets of this direction of a session wait.
@@ -215,9 +215,9 @@ impl<P> Queues<P> {
         self.flows.get(flow as usize).map_or(0, |flow| flow.count)
     }
 
-    /// True if there is room for a packet of a flow with `flow_len` packets. A flow takes at most as
-    /// much as it leaves to others. A whole burst may be checked before any of it is pushed: the
-    /// capacity exceeds the limits by a burst.
+    /// True if a flow with `flow_len` packets may queue one more. A flow may be no longer than the room
+    /// that is left (dynamic threshold, Choudhury and Hahne 1998, alpha = 1). A whole burst may be
+    /// checked before any of it is pushed: the capacity exceeds the limits by a burst.
     #[inline]
     #[must_use]
     pub fn has_room(&self, flow_len: u32) -> bool {
@@ -245,11 +245,11 @@ impl<P> Queues<P> {
         None
     }
 
-    /// Appends a packet to its flow. A new flow is served at its `eligibility`.
+    /// Appends a packet to its flow. A new flow is first served at its `eligibility`. Does not check the
+    /// limits of [`Queues::has_room`]; the caller does that first.
     ///
     /// # Errors
-    /// [`QueueFull`] without room ([`Queues::has_room`]), or for a session out of range; the packet is
-    /// dropped.
+    /// [`QueueFull`] if all nodes are in use or the session is out of range; the packet is dropped.
     pub fn push(
         &mut self,
         key: QueueKey,
@@ -262,7 +262,7 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Appends a packet to a flow with packets.
+    /// Appends a packet to a flow with packets. Does not check the limits of [`Queues::has_room`].
     ///
     /// # Errors
     /// See [`Queues::push`].
@@ -286,7 +286,7 @@ impl<P> Queues<P> {
         Ok(())
     }
 
-    /// Makes a flow of its first packet.
+    /// Makes a flow from its first packet.
     ///
     /// # Errors
     /// See [`Queues::push`].
@@ -296,7 +296,8 @@ impl<P> Queues<P> {
         eligibility: Eligibility,
         held: QueuedPacket<P>,
     ) -> Result<(), QueueFull> {
-        let Some(head) = self.by_line.get_mut(key.session.line(key.direction)) else {
+        let Some(head) = self.by_direction_slot.get_mut(key.session.direction_slot(key.direction))
+        else {
             return Err(QueueFull);
         };
         let (first, number) = (self.free_node, self.free_flow);
@@ -318,12 +319,12 @@ impl<P> Queues<P> {
         match eligibility {
             Eligibility::Now | Eligibility::Never => self.wheel.insert(number, Nanos(0)),
             Eligibility::At(at) => self.wheel.insert(number, at),
-            Eligibility::InTurn { own_rate, rate, at, quantum } => {
-                self.join_ring(number, own_rate, quantum);
-                if self.rings.get(usize::from(own_rate)).is_none() {
+            Eligibility::InTurn { ring_rate, rate, at, quantum } => {
+                self.join_ring(number, ring_rate, quantum);
+                if self.rings.get(usize::from(ring_rate)).is_none() {
                     self.wheel.insert(number, at);
-                } else if self.rings[usize::from(own_rate)].state == RingState::Idle {
-                    self.schedule_ring(own_rate, rate, at);
+                } else if self.rings[usize::from(ring_rate)].state == RingState::Idle {
+                    self.schedule_ring(ring_rate, rate, at);
                 }
             }
         }
@@ -332,19 +333,18 @@ impl<P> Queues<P> {
     /// Releases packets that may leave by `now`, until `limit` packets left and the turn of the last
     /// flow ended. Returns how many left.
     ///
-    /// `eligibility` decides when a flow's next packet, of so many octets, may leave. `release` takes
-    /// each packet: with true if it leaves, with false if its flow never may send it.
+    /// `admit` is [`FlowServer::admit`] and `release` is [`FlowServer::take`].
     pub fn release(
         &mut self,
         now: Nanos,
         limit: usize,
-        eligibility: impl FnMut(&QueueKey, u16, TurnContext) -> Eligibility,
+        admit: impl FnMut(&QueueKey, u16, TurnContext) -> Eligibility,
         release: impl FnMut(&QueueKey, bool, QueuedPacket<P>),
     ) -> usize {
-        self.serve(now, limit, &mut PerPacket { eligibility, release })
+        self.serve(now, limit, &mut PerPacket { admit, release })
     }
 
-    /// [`Queues::release`] by a server that knows turns.
+    /// [`Queues::release`] with a server that keeps state during a turn.
     pub fn serve(&mut self, now: Nanos, limit: usize, server: &mut impl FlowServer<P>) -> usize {
         self.wheel.advance(now);
         let (mut gone, mut prefetched) = (0, 0);
@@ -371,7 +371,7 @@ impl<P> Queues<P> {
     /// Cost: two passes over [`PREFETCHED_TURNS`] flows: the flows, then their first packets and rates.
     fn prefetch_due(&self, server: &impl FlowServer<P>) {
         let next = || {
-            let due = self.wheel.due_numbers().take(PREFETCHED_TURNS);
+            let due = self.wheel.due_ids().take(PREFETCHED_TURNS);
             due.filter_map(|number| self.flows.get(number as usize))
         };
         next().for_each(|flow| server.prefetch(flow));
@@ -386,7 +386,7 @@ impl<P> Queues<P> {
     fn serve_flow(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
         let flow = self.flows.get_mut(number as usize).filter(|flow| flow.count > 0);
         let Some(flow) = flow else { return 0 };
-        let at = TurnContext { rate: None, contended: self.contended };
+        let context = TurnContext { rate: None, contended: self.contended };
         let mut turn = server.begin_turn(&flow.key);
         let mut gone = 0;
         let again = loop {
@@ -397,7 +397,7 @@ impl<P> Queues<P> {
                 break Some(later);
             }
             let Some(node) = self.nodes.get_mut(flow.first as usize) else { break None };
-            let may_leave = match server.eligibility(&mut turn, node.bytes, at) {
+            let may_leave = match server.admit(&mut turn, node.bytes, context) {
                 Eligibility::Now => true,
                 Eligibility::Never => false,
                 later => break Some(later),
@@ -419,8 +419,8 @@ impl<P> Queues<P> {
         gone as usize
     }
 
-    /// Takes everything that waits, at the end of time: packets that are pushed later are never
-    /// released.
+    /// Takes all packets. Advances the wheel to the end of time: packets that are pushed later are not
+    /// scheduled correctly any more, so the caller pushes none.
     pub fn drain(&mut self, mut take: impl FnMut(QueuedPacket<P>)) {
         self.release(
             Nanos::NEVER,
@@ -430,7 +430,7 @@ impl<P> Queues<P> {
         );
     }
 
-    /// Takes everything of one direction of a session that waits.
+    /// Takes all packets of one direction of a session.
     pub fn take_all(
         &mut self,
         session: SessionIndex,
@@ -441,8 +441,8 @@ impl<P> Queues<P> {
     }
 
     /// Reviews the flows of one direction of a session before their time. `take` gets the packets of
-    /// flows that are to be released, with true, or dropped, with false. The others are served by the
-    /// next release.
+    /// flows that are to be released, with true, or dropped, with false. The others are checked by the
+    /// next release or, if they wait in a ring, when the ring has its turn.
     pub fn review(
         &mut self,
         session: SessionIndex,
@@ -505,9 +505,9 @@ impl<P> Queues<P> {
     /// Frees a flow without packets, which is in no list.
     fn remove_flow(&mut self, number: u32) {
         let flow = &mut self.flows[number as usize];
-        let (line, next) = (flow.key.session.line(flow.key.direction), flow.sibling);
+        let (line, next) = (flow.key.session.direction_slot(flow.key.direction), flow.sibling);
         flow.sibling = core::mem::replace(&mut self.free_flow, number);
-        let Some(head) = self.by_line.get_mut(line) else { return };
+        let Some(head) = self.by_direction_slot.get_mut(line) else { return };
         if *head == !number {
             *head = !next;
             return;

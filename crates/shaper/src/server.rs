@@ -5,41 +5,42 @@ use crate::flow::{Eligibility, QueueKey, QueuedPacket, TurnContext};
 /// Decides which packets of flows may leave, and takes those that do.
 ///
 /// For each turn of a flow: [`begin_turn`](Self::begin_turn), then for each packet
-/// [`blocked_until`](Self::blocked_until), [`eligibility`](Self::eligibility) and
+/// [`blocked_until`](Self::blocked_until), [`admit`](Self::admit) and
 /// [`take`](Self::take), then [`end_turn`](Self::end_turn).
 pub trait FlowServer<P> {
-    /// What it looked up of the flow whose turn it is.
+    /// State of one turn, such as the flow's buckets.
     type Turn;
 
     /// Prefetches what the turn of a flow reads.
     fn prefetch_flow(&self, _key: &QueueKey) {}
 
-    /// Prefetches a place that is read soon.
+    /// Prefetches a value that is read soon.
     fn prefetch<T>(&self, _place: &T) {}
 
-    /// A flow has its turn.
+    /// Begins the turn of a flow.
     fn begin_turn(&mut self, key: &QueueKey) -> Self::Turn;
 
-    /// Why the flow's next packet may not leave now, if that is known without its length.
+    /// Checks, before the next packet is read, whether the flow is blocked whatever that packet's
+    /// length. Returns when the packet may leave; `None` if [`FlowServer::admit`] decides.
     fn blocked_until(&mut self, _turn: &mut Self::Turn) -> Option<Eligibility> {
         None
     }
 
-    /// When the flow's next packet, of `bytes` octets, may leave. A packet that may leave now is taken
-    /// next. Called only if [`FlowServer::blocked_until`] has just returned `None`.
-    fn eligibility(&mut self, turn: &mut Self::Turn, bytes: u16, at: TurnContext) -> Eligibility;
+    /// Admits the flow's next packet, of `bytes` octets, and charges its rates; or returns when it may
+    /// leave. An admitted packet is taken next. Called only if [`FlowServer::blocked_until`] has just returned `None`.
+    fn admit(&mut self, turn: &mut Self::Turn, bytes: u16, context: TurnContext) -> Eligibility;
 
-    /// Takes a packet. `may_leave` is false if the flow never may: the packet is to be dropped.
+    /// Takes a packet: to send it, or with `may_leave` false to drop it (see [`Eligibility::Never`]).
     fn take(&mut self, turn: &mut Self::Turn, may_leave: bool, held: QueuedPacket<P>);
 
-    /// The turn is over.
+    /// Ends the turn.
     fn end_turn(&mut self, turn: Self::Turn);
 }
 
 /// A server of two closures, without state for a turn.
 #[derive(Debug)]
 pub(crate) struct PerPacket<E, T> {
-    pub(crate) eligibility: E,
+    pub(crate) admit: E,
     pub(crate) release: T,
 }
 
@@ -54,8 +55,8 @@ where
         *key
     }
 
-    fn eligibility(&mut self, turn: &mut QueueKey, bytes: u16, at: TurnContext) -> Eligibility {
-        (self.eligibility)(turn, bytes, at)
+    fn admit(&mut self, turn: &mut QueueKey, bytes: u16, context: TurnContext) -> Eligibility {
+        (self.admit)(turn, bytes, context)
     }
 
     fn take(&mut self, turn: &mut QueueKey, may_leave: bool, held: QueuedPacket<P>) {

@@ -1,127 +1,127 @@
-//! A timing wheel: numbers become due slot by slot, in the order of insertion within a slot.
+//! A timing wheel: ids become due slot by slot, in the order of insertion within a slot.
 
 use adit_types::Nanos;
 
 /// Width of a slot: 2^this nanoseconds, 32.8 µs.
 const SLOT_BITS: u32 = 15;
 
-/// Width of a slot. A number becomes due at most one slot late.
+/// Width of a slot. An id becomes due at most one slot late.
 pub const SLOT: Nanos = Nanos(1 << SLOT_BITS);
 
-/// Slots. Numbers that are due after the last one, 134 ms ahead, become due at its end.
+/// Slots. Ids that are due after the last one, 134 ms ahead, become due with it.
 const SLOTS: u64 = 4096;
 
-/// No number.
+/// No id.
 const NONE: u32 = u32::MAX;
 
 /// Neighbors in a list. Each list is a ring through a link of its own.
 #[derive(Debug, Clone, Copy)]
 struct WheelLink {
     next: u32,
-    last: u32,
+    prev: u32,
 }
 
-/// Numbers below a capacity, each at most once, by the time at which they are due.
+/// Ids below a capacity, each at most once, by the time at which they are due.
 ///
 /// Cost: constant to insert and to remove; to advance, constant for each slot that passed, and at
 ///       most for all slots. An empty wheel advances at once.
 #[derive(Debug)]
 pub struct Wheel {
-    /// The links of the numbers, followed by those of each slot's list, of the list of due numbers,
-    /// and of further lists.
+    /// The links of the ids, followed by those of each slot's list, of the list of due ids, and of the
+    /// extra lists.
     links: Box<[WheelLink]>,
     capacity: u32,
-    /// The first slot that did not pass yet, counted from time zero.
+    /// The first slot that has not expired, counted from time zero.
     cursor: u64,
-    /// Numbers in lists.
+    /// Ids in lists.
     len: usize,
 }
 
 impl Wheel {
-    /// An empty wheel for numbers below `capacity`, and `further` lists beside its slots.
+    /// An empty wheel for ids below `capacity`, with `extra_lists` lists that no time applies to.
     #[must_use]
-    pub fn new(capacity: usize, further: u8) -> Self {
+    pub fn new(capacity: usize, extra_lists: u8) -> Self {
         let capacity = u32::try_from(capacity).unwrap_or(NONE >> 1);
-        let number = |_| WheelLink { next: NONE, last: NONE };
+        let unlinked = |_| WheelLink { next: NONE, prev: NONE };
         #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
-        let lists = capacity..=capacity + SLOTS as u32 + u32::from(further);
-        let list = |at| WheelLink { next: at, last: at };
-        let links = (0..capacity).map(number).chain(lists.map(list)).collect();
+        let lists = capacity..=capacity + SLOTS as u32 + u32::from(extra_lists);
+        let empty_list = |at| WheelLink { next: at, prev: at };
+        let links = (0..capacity).map(unlinked).chain(lists.map(empty_list)).collect();
         Self { links, capacity, cursor: 0, len: 0 }
     }
 
-    /// Inserts `number`, which is in no list, to be due at `at`, or with the last slot if `at` is
-    /// later. Never early, and at most one slot late. Numbers out of range are ignored.
-    pub fn insert(&mut self, number: u32, at: Nanos) {
+    /// Inserts `id`, which is in no list, to be due at `at`: never early, at most one slot late. Beyond
+    /// the horizon it is due with the last slot, before `at`; the caller checks it again. Ids out of
+    /// range are ignored.
+    pub fn insert(&mut self, id: u32, at: Nanos) {
         let slot = at.0.div_ceil(1 << SLOT_BITS);
         let slot = slot.clamp(self.cursor, self.cursor + SLOTS - 1);
-        self.append(self.slot(slot), number);
+        self.append(self.slot(slot), id);
     }
 
-    /// Inserts `number`, which is in no list, after the numbers that are due.
-    pub fn insert_due(&mut self, number: u32) {
-        self.append(self.due(), number);
+    /// Inserts `id`, which is in no list, after the ids that are due.
+    pub fn insert_due(&mut self, id: u32) {
+        self.append(self.due(), id);
     }
 
-    /// Appends `number`, which is in no list, to a further list.
-    pub fn append_to(&mut self, further: u8, number: u32) {
-        self.append(self.further(further), number);
+    /// Appends `id`, which is in no list, to an extra list.
+    pub fn append_to(&mut self, extra_list: u8, id: u32) {
+        self.append(self.extra_list(extra_list), id);
     }
 
-    /// The number that has been longest in a further list.
+    /// The id that has been longest in an extra list.
     #[must_use]
-    pub fn first_of(&self, further: u8) -> Option<u32> {
-        let list = self.further(further);
+    pub fn first_of(&self, extra_list: u8) -> Option<u32> {
+        let list = self.extra_list(extra_list);
         let first = self.links.get(list as usize)?.next;
         (first != list).then_some(first)
     }
 
-    /// A further list.
-    fn further(&self, number: u8) -> u32 {
+    /// An extra list.
+    fn extra_list(&self, number: u8) -> u32 {
         self.due() + 1 + u32::from(number)
     }
 
-    /// Takes `number` out of its list, if it is in one.
-    pub fn remove(&mut self, number: u32) {
-        let Some(link) = self.links.get_mut(number as usize).filter(|_| number < self.capacity)
-        else {
+    /// Takes `id` out of its list, if it is in one.
+    pub fn remove(&mut self, id: u32) {
+        let Some(link) = self.links.get_mut(id as usize).filter(|_| id < self.capacity) else {
             return;
         };
-        let WheelLink { next, last } =
-            core::mem::replace(link, WheelLink { next: NONE, last: NONE });
+        let WheelLink { next, prev } =
+            core::mem::replace(link, WheelLink { next: NONE, prev: NONE });
         if next != NONE {
-            self.links[last as usize].next = next;
-            self.links[next as usize].last = last;
+            self.links[prev as usize].next = next;
+            self.links[next as usize].prev = prev;
             self.len -= 1;
         }
     }
 
-    /// Advances to `now`: numbers that are due by then can be taken.
+    /// Advances to `now`: ids that are due by then can be taken with [`Wheel::take`].
     pub fn advance(&mut self, now: Nanos) {
         let end = (now.0 >> SLOT_BITS) + 1;
         if self.len > 0 {
-            // All numbers are within so many slots.
+            // After a round of the wheel every slot has expired once.
             let passed = end.saturating_sub(self.cursor).min(SLOTS);
             for slot in self.cursor..self.cursor + passed {
-                self.pass(self.slot(slot));
+                self.expire_slot(self.slot(slot));
             }
         }
         self.cursor = self.cursor.max(end);
     }
 
-    /// Takes the number that has been due longest.
+    /// Takes the id that has been due longest.
     pub fn take(&mut self) -> Option<u32> {
         let due = self.due();
-        let number = self.links[due as usize].next;
-        if number == due {
+        let id = self.links[due as usize].next;
+        if id == due {
             return None;
         }
-        self.remove(number);
-        Some(number)
+        self.remove(id);
+        Some(id)
     }
 
-    /// The due numbers, in the order of [`Wheel::take`].
-    pub fn due_numbers(&self) -> impl Iterator<Item = u32> {
+    /// The due ids, in the order of [`Wheel::take`].
+    pub fn due_ids(&self) -> impl Iterator<Item = u32> {
         let (due, mut at) = (self.due(), self.due());
         core::iter::from_fn(move || {
             at = self.links.get(at as usize)?.next;
@@ -136,35 +136,35 @@ impl Wheel {
         self.capacity + at
     }
 
-    /// The list of due numbers.
+    /// The list of due ids.
     fn due(&self) -> u32 {
         #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
-        let behind = SLOTS as u32;
-        self.capacity + behind
+        let slots = SLOTS as u32;
+        self.capacity + slots
     }
 
-    /// Appends a number to a list.
-    fn append(&mut self, list: u32, number: u32) {
-        if number >= self.capacity || list as usize >= self.links.len() {
+    /// Appends an id to a list.
+    fn append(&mut self, list: u32, id: u32) {
+        if id >= self.capacity || list as usize >= self.links.len() {
             return;
         }
-        let last = core::mem::replace(&mut self.links[list as usize].last, number);
-        self.links[last as usize].next = number;
-        self.links[number as usize] = WheelLink { next: list, last };
+        let prev = core::mem::replace(&mut self.links[list as usize].prev, id);
+        self.links[prev as usize].next = id;
+        self.links[id as usize] = WheelLink { next: list, prev };
         self.len += 1;
     }
 
-    /// Moves the numbers of a slot to the due ones.
-    fn pass(&mut self, list: u32) {
-        let WheelLink { next: first, last } = self.links[list as usize];
+    /// Appends the ids of a slot to the due ones.
+    fn expire_slot(&mut self, list: u32) {
+        let WheelLink { next: first, prev: last } = self.links[list as usize];
         if first == list {
             return;
         }
         let due = self.due();
-        self.links[list as usize] = WheelLink { next: list, last: list };
-        let behind = core::mem::replace(&mut self.links[due as usize].last, last);
-        self.links[behind as usize].next = first;
-        self.links[first as usize].last = behind;
+        self.links[list as usize] = WheelLink { next: list, prev: list };
+        let tail = core::mem::replace(&mut self.links[due as usize].prev, last);
+        self.links[tail as usize].next = first;
+        self.links[first as usize].prev = tail;
         self.links[last as usize].next = due;
     }
 }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_due_by_slot_and_in_order_of_insertion() {
+    fn ids_are_due_by_slot_and_in_order_of_insertion() {
         let mut wheel = Wheel::new(8, 0);
         let slot = 1 << SLOT_BITS;
         wheel.insert(3, Nanos(2 * slot));
@@ -208,7 +208,7 @@ mod tests {
         wheel.remove(5);
         assert_eq!((wheel.take(), wheel.take()), (Some(6), None));
         wheel.append_to(0, 5);
-        assert_eq!(wheel.first_of(0), None, "there is no further list");
+        assert_eq!(wheel.first_of(0), None, "there is no extra list");
         wheel.insert(8, Nanos(0));
         assert_eq!(taken(&mut wheel, Nanos::from_secs(9)), [], "out of range");
     }

@@ -39,7 +39,7 @@ impl RateGate {
             let had_turn = standing.rate == Some(*rate) || standing.rate == Some(OUTER);
             if standing.contended.contains(*rate) && !had_turn || self.left[*at] <= 0 {
                 return Eligibility::InTurn {
-                    own_rate: levels[0].0,
+                    ring_rate: levels[0].0,
                     rate: *rate,
                     at: self.opens,
                     quantum,
@@ -147,7 +147,7 @@ proptest! {
         queues.release(now, 1, |_, _, _| Eligibility::Now, |_, _, _| ());
         for packet in 0..per_flow {
             for (number, quantum) in quanta.iter().enumerate() {
-                let pace = Eligibility::InTurn { own_rate: INNER, rate: INNER, at: now + SLOT, quantum: *quantum };
+                let pace = Eligibility::InTurn { ring_rate: INNER, rate: INNER, at: now + SLOT, quantum: *quantum };
                 let held = QueuedPacket { packet, bytes: 1500, since: now };
                 queues.push(flow(number, true), || pace, held).unwrap();
             }

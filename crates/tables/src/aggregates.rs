@@ -1,9 +1,10 @@
-//! Rates that many sessions share: of a slice, and of all sessions together.
+//! Aggregates: the rates of a slice, and of all sessions together.
 //!
 //! Sessions of one slice have several owners, so several workers write the bucket of an aggregate. They
 //! do so rarely: a worker takes a *lease*, the octets of [`LEASE_TIME`], and charges packets to it in
 //! memory of its own ([`Leases`]). Leases are never returned. So each worker exceeds the rate by at
-//! most one lease and one packet, once.
+//! most one lease and one packet, once. Guaranteed packets, which pass a closed rate too, may run one
+//! more lease into debt before the bucket is charged.
 
 use core::fmt;
 
@@ -16,10 +17,11 @@ use crate::sync::{AtomicU64, Ordering};
 /// A lease is what the rate admits within this time.
 const LEASE_TIME: Nanos = Nanos::from_micros(50);
 
-/// Range of a lease: one packet, and more than any rate needs in 20 µs. Unit: octets.
+/// Least and greatest lease: one packet, and what 42 Gb/s admit within [`LEASE_TIME`]. So above 42 Gb/s
+/// leases are shorter in time. Unit: octets.
 const LEASE_BYTES: (u64, u64) = (1500, 1 << 18);
 
-/// One shared rate.
+/// The rate of one slice, or of all sessions, in one direction.
 #[repr(align(64))]
 pub struct Aggregate {
     limit: RateLimit,
@@ -60,9 +62,9 @@ impl Aggregate {
 
     /// Charges `bytes` octets if the bucket is open, or always with `force`. Returns whether it did.
     ///
-    /// Threads: retries only if another worker took a lease in between.
+    /// Threads: any worker; a compare-exchange that another worker's lease makes fail is repeated.
     fn take(&self, now: Nanos, bytes: u64, force: bool) -> bool {
-        // Rounded up, to a nanosecond of a lease.
+        // Rounded up to whole nanoseconds, so a lease costs at most one nanosecond too much.
         let cost = self.limit.time_of(bytes).0.saturating_add(1);
         let taken = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due| {
             let is_open = Bucket { due, fraction: 0 }.is_open(self.limit, now);
@@ -81,7 +83,7 @@ impl fmt::Debug for Aggregate {
     }
 }
 
-/// All shared rates, by slice. The first is that of all sessions.
+/// All aggregates by slice; slice zero stands for all sessions.
 #[derive(Debug, Default)]
 pub struct Aggregates(Box<[[Option<Aggregate>; 2]]>);
 
@@ -89,7 +91,7 @@ pub struct Aggregates(Box<[[Option<Aggregate>; 2]]>);
 const SCOPES: usize = SLICES_MAX + 1;
 
 impl Aggregates {
-    /// Rates of uplink and downlink by slice, first those of all sessions together.
+    /// Aggregates with these limits: uplink and downlink by slice, first those of all sessions.
     pub(crate) fn new(limits: &[[RateLimit; 2]]) -> Self {
         let aggregate =
             |limit: RateLimit| (limit != RateLimit::UNLIMITED).then(|| Aggregate::new(limit));
@@ -101,14 +103,14 @@ impl Aggregates {
         }
     }
 
-    /// True without shared rates.
+    /// True without aggregates.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The rate that a slice, or `SliceId(0)` for all sessions, shares in one direction.
+    /// The aggregate of a slice, or with `SliceId(0)` of all sessions, in one direction.
     #[inline]
     #[must_use]
     pub fn get(&self, slice: SliceId, direction: Direction) -> Option<&Aggregate> {

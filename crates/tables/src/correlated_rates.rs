@@ -1,4 +1,4 @@
-//! Buckets that sessions share, by QER Correlation ID.
+//! Correlated rates: buckets that sessions share by QER Correlation ID.
 //!
 //! Each is one atomic word per direction, charged by compare-exchange: workers share it exactly,
 //! without leases. A UE has two or three sessions, so their workers seldom contend. The publisher
@@ -26,7 +26,7 @@ struct SharedCell {
     users: Counter,
 }
 
-/// The shared buckets of all sessions. Allocated with the first one.
+/// The buckets of all correlated rates. Allocated with the first one.
 #[derive(Debug)]
 pub(crate) struct CorrelatedRateTable {
     capacity: usize,
@@ -98,7 +98,7 @@ impl CorrelatedRateNumbers {
         self.numbered.get(&id).map(|known| known.number)
     }
 
-    /// Counts a QER less: no worker uses it any more.
+    /// Releases a rate for one QER that no worker uses any more.
     pub(crate) fn release(&mut self, table: &CorrelatedRateTable, id: CorrelatedRateId) {
         let Some(known) = self.numbered.get_mut(&id) else { return };
         known.users -= 1;

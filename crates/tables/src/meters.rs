@@ -4,12 +4,15 @@
 //! sessions have no more: one for the rate of the session, one for that of the flow. Further
 //! buckets are in arrays that are allocated when a session first needs them.
 //!
-//! A bucket may refer to one that sessions share (`correlated_rates`). Then the shared bucket decides,
-//! and the session's own bucket follows it and counts.
+//! A bucket may be linked to one that sessions share (`correlated_rates`). Then the shared bucket
+//! decides; the session's own bucket copies its state and counts.
 //!
-//! The control thread writes a bucket's limit, which fast rules use; workers read a fast rule only
-//! after all of them run the rules that the limit belongs to. The stages take the limit from the
-//! rules. The worker that owns the session writes everything else.
+//! Fast rules and waiting packets use the limit that is stored with the bucket; the stages use the one
+//! in the rules. Workers read a fast rule only after all of them run the rules that the limit belongs
+//! to.
+//!
+//! Threads: the control thread writes the limit and the link to a shared bucket, and resets a bucket
+//!          that no published rules name. The worker that owns the session writes everything else.
 
 use core::fmt;
 
@@ -35,7 +38,9 @@ const LINES_MAX: usize = RULES_PER_SESSION_MAX.div_ceil(PER_LINE);
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
 struct MeterCell {
+    /// See [`Bucket::due`]. Unit: nanoseconds.
     due: Counter,
+    /// See [`Bucket::fraction`]. Unit: 2^-24 ns.
     fraction: Counter,
     /// Octets that passed.
     passed: Counter,
@@ -52,7 +57,7 @@ struct MeterLine([MeterCell; PER_LINE]);
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<MeterLine>() == 64, "one cache line");
 
-/// Counts of packets that did not pass at once. Apart from the bucket, because they are rare.
+/// Counts of packets that waited or were dropped. In a table of their own, because they are rare.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
@@ -65,20 +70,20 @@ struct ExcessCounters {
 }
 
 /// Two buckets of each direction, for all sessions.
-struct MeterLevel {
+struct MeterPairTable {
     /// For each session uplink, then downlink.
     lines: LargeArray<MeterLine>,
     excess: LargeArray<[ExcessCounters; PER_LINE]>,
-    /// The shared bucket that each one refers to, counted from one; zero is none. Written by the
-    /// control thread, and allocated when a session first shares a rate.
+    /// The number of the shared bucket that each bucket is linked to, plus one; zero is none. Written
+    /// by the control thread, and allocated when a session first shares a rate.
     shared: MadeOnce<LargeArray<[Counter; PER_LINE]>>,
 }
 
-impl MeterLevel {
+impl MeterPairTable {
     fn new(sessions: usize) -> Self {
         let lines = sessions.saturating_mul(2);
-        let (lines, stopped) = (LargeArray::zeroed(lines), LargeArray::zeroed(lines));
-        Self { lines, excess: stopped, shared: MadeOnce::new() }
+        let (lines, excess) = (LargeArray::zeroed(lines), LargeArray::zeroed(lines));
+        Self { lines, excess, shared: MadeOnce::new() }
     }
 }
 
@@ -100,8 +105,8 @@ pub struct MeterTraffic {
 /// The buckets of all sessions.
 pub(crate) struct MeterTable {
     sessions: usize,
-    first: MeterLevel,
-    further: [MadeOnce<MeterLevel>; LINES_MAX - 1],
+    first: MeterPairTable,
+    further: [MadeOnce<MeterPairTable>; LINES_MAX - 1],
     shared: CorrelatedRateTable,
 }
 
@@ -109,11 +114,11 @@ impl MeterTable {
     pub(crate) fn new(sessions: usize) -> Self {
         let further = core::array::from_fn(|_| MadeOnce::new());
         let shared = CorrelatedRateTable::new(sessions);
-        Self { sessions, first: MeterLevel::new(sessions), further, shared }
+        Self { sessions, first: MeterPairTable::new(sessions), further, shared }
     }
 
     #[inline]
-    fn level(&self, bucket: u8) -> Option<&MeterLevel> {
+    fn pairs(&self, bucket: u8) -> Option<&MeterPairTable> {
         match usize::from(bucket) / PER_LINE {
             0 => Some(&self.first),
             at => self.further.get(at - 1)?.get(),
@@ -127,7 +132,7 @@ impl MeterTable {
         session: SessionIndex,
         direction: Direction,
     ) -> Option<MeterPair<'_>> {
-        self.first.lines.get(session.line(direction)).map(MeterPair)
+        self.first.lines.get(session.direction_slot(direction)).map(MeterPair)
     }
 
     /// The packets that wait for the first of the buckets `which`, of [`MeterTable::pair`].
@@ -138,20 +143,20 @@ impl MeterTable {
         direction: Direction,
         which: u64,
     ) -> Option<MeterQueue<'_>> {
-        let [first, second] = self.first.excess.get(session.line(direction))?;
+        let [first, second] = self.first.excess.get(session.direction_slot(direction))?;
         Some(MeterQueue(if which & 1 != 0 { first } else { second }))
     }
 
     #[inline]
     pub(crate) fn prefetch_queue(&self, session: SessionIndex, direction: Direction) {
-        let line = session.line(direction);
+        let line = session.direction_slot(direction);
         self.first.lines.get(line).inspect(|line| prefetch::read(*line));
         self.first.excess.get(line).inspect(|line| prefetch::read(*line));
     }
 
     #[inline]
     pub(crate) fn prefetch(&self, session: SessionIndex, direction: Direction) {
-        if let Some(line) = self.first.lines.get(session.line(direction)) {
+        if let Some(line) = self.first.lines.get(session.direction_slot(direction)) {
             prefetch::read(line);
         }
     }
@@ -163,14 +168,14 @@ impl MeterTable {
         direction: Direction,
         bucket: u8,
     ) -> Option<Meter<'_>> {
-        let level = self.level(bucket)?;
-        let (at, of_line) = (session.line(direction), usize::from(bucket) % PER_LINE);
-        let cell = level.lines.get(at)?.0.get(of_line)?;
-        let shared = level.shared.get().and_then(|shared| {
+        let table = self.pairs(bucket)?;
+        let (at, of_line) = (session.direction_slot(direction), usize::from(bucket) % PER_LINE);
+        let cell = table.lines.get(at)?.0.get(of_line)?;
+        let shared = table.shared.get().and_then(|shared| {
             let number = shared.get(at)?.get(of_line)?.load();
             self.shared.get(usize::try_from(number).ok()?.checked_sub(1)?, direction)
         });
-        Some(Meter { cell, excess: level.excess.get(at)?.get(of_line)?, shared })
+        Some(Meter { cell, excess: table.excess.get(at)?.get(of_line)?, shared })
     }
 
     /// The buckets that sessions share.
@@ -178,18 +183,18 @@ impl MeterTable {
         &self.shared
     }
 
-    /// Has a bucket of both directions refer to a shared one, or to none. For the publisher only.
+    /// Links a bucket of both directions to a shared one, or to none. For the publisher only.
     pub(crate) fn set_shared(&self, session: SessionIndex, bucket: u8, shared: Option<usize>) {
-        let Some(level) = self.level(bucket) else { return };
+        let Some(table) = self.pairs(bucket) else { return };
         let number = shared.map_or(0, |at| at as u64 + 1);
-        if number == 0 && level.shared.get().is_none() {
+        if number == 0 && table.shared.get().is_none() {
             return;
         }
         let numbers =
-            level.shared.get_or_init(|| LargeArray::zeroed(self.sessions.saturating_mul(2)));
+            table.shared.get_or_init(|| LargeArray::zeroed(self.sessions.saturating_mul(2)));
         for direction in [Direction::Uplink, Direction::Downlink] {
             let of_line = usize::from(bucket) % PER_LINE;
-            let number_of = numbers.get(session.line(direction));
+            let number_of = numbers.get(session.direction_slot(direction));
             number_of.and_then(|line| line.get(of_line)).inspect(|cell| cell.set(number));
         }
     }
@@ -197,12 +202,12 @@ impl MeterTable {
     /// Allocates bucket `bucket` of all sessions. For the publisher only.
     pub(crate) fn make_room(&self, bucket: u8) {
         let further = (usize::from(bucket) / PER_LINE).checked_sub(1);
-        if let Some(level) = further.and_then(|at| self.further.get(at)) {
-            level.get_or_init(|| MeterLevel::new(self.sessions));
+        if let Some(table) = further.and_then(|at| self.further.get(at)) {
+            table.get_or_init(|| MeterPairTable::new(self.sessions));
         }
     }
 
-    /// Sets the limit that fast rules use. For the publisher only.
+    /// Sets the limit that fast rules and waiting packets use. For the publisher only.
     pub(crate) fn set_limit(
         &self,
         session: SessionIndex,
@@ -215,16 +220,16 @@ impl MeterTable {
         }
     }
 
-    /// Empties a bucket of both directions. Only while no published rules name it.
+    /// Resets a bucket of both directions: full credit, counts zero. Only while no published rules name
+    /// it.
     pub(crate) fn reset(&self, session: SessionIndex, bucket: u8) {
         for direction in [Direction::Uplink, Direction::Downlink] {
-            let Some(Meter { cell, excess: stopped, .. }) = self.meter(session, direction, bucket)
-            else {
+            let Some(Meter { cell, excess, .. }) = self.meter(session, direction, bucket) else {
                 return;
             };
             let MeterCell { due, fraction, passed, limit: _ } = cell;
-            // Packets of the session that had the bucket before may still wait.
-            let ExcessCounters { dropped_pkts, dropped_bytes, queued_pkts: _, delay_ns } = stopped;
+            // Packets may still wait since the last use of the bucket.
+            let ExcessCounters { dropped_pkts, dropped_bytes, queued_pkts: _, delay_ns } = excess;
             for counter in [due, fraction, passed, dropped_pkts, dropped_bytes, delay_ns] {
                 // A page that was never written takes no memory.
                 if counter.load() != 0 {
@@ -241,7 +246,7 @@ impl fmt::Debug for MeterTable {
     }
 }
 
-/// The first two buckets of one direction of a session, with the limits that fast rules use.
+/// The first two buckets of one direction of a session, with the limits stored beside them.
 #[derive(Debug, Clone, Copy)]
 pub struct MeterPair<'a>(&'a MeterLine);
 
@@ -280,8 +285,8 @@ impl<'a> MeterPair<'a> {
         true
     }
 
-    /// Takes the buckets `which` out for a turn of packets that leave at `now`; see
-    /// [`MeterPair::pass`]. `None` if one of them is closed for good.
+    /// Reads the buckets `which` for a turn of packets that leave at `now`; see [`MeterPair::pass`].
+    /// `None` if one of their limits is [`RateLimit::CLOSED`].
     #[inline]
     #[must_use]
     pub fn turn(self, which: u64, now: Nanos) -> Option<PairTurn<'a>> {
@@ -298,9 +303,9 @@ impl<'a> MeterPair<'a> {
         Some(PairTurn { line, which, now, pair: [first, second], passed: 0 })
     }
 
-    /// True if those of the buckets `which` that are closed at `now` shape: packets may wait for
-    /// them. Also false if the debt of a bucket dates from a former limit; [`Meter::is_open`]
-    /// forgives that.
+    /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes. False,
+    /// too, if a bucket has debt from a former limit: the stages take such a packet, and
+    /// [`Meter::is_open`] forgives the debt.
     #[inline]
     #[must_use]
     pub fn can_wait(self, which: u64, now: Nanos) -> bool {
@@ -328,7 +333,7 @@ impl MeterCell {
     #[inline(always)]
     // PERF (datapath --rates police): see its caller.
     fn charge(&self, asked: &PeekedBucket, now: Nanos, bytes: u16) {
-        self.commit(asked.bucket.charged(asked.limit, now, bytes), bytes);
+        self.commit(asked.bucket.after_unsaturated(asked.limit, now, bytes), bytes);
     }
 
     #[inline]
@@ -369,7 +374,7 @@ pub struct PairTurn<'a> {
     line: &'a MeterLine,
     which: u64,
     now: Nanos,
-    /// A bucket that is not charged has no limit.
+    /// A bucket that is not among `which` has no limit, so it is always open.
     pair: [(RateLimit, Bucket); PER_LINE],
     /// Octets of the packets that left.
     passed: u64,
@@ -393,8 +398,8 @@ impl PairTurn<'_> {
     #[inline]
     pub fn pass(&mut self, bytes: u16) {
         let [(a, first), (b, second)] = &mut self.pair;
-        *first = first.charged(*a, self.now, bytes);
-        *second = second.charged(*b, self.now, bytes);
+        *first = first.after_unsaturated(*a, self.now, bytes);
+        *second = second.after_unsaturated(*b, self.now, bytes);
         self.passed += u64::from(bytes);
     }
 
@@ -499,13 +504,13 @@ impl<'a> Meter<'a> {
         self.shared.map(CorrelatedRate::users)
     }
 
-    /// The limit as the control thread set it last.
+    /// The limit that the control thread set last.
     #[must_use]
     pub fn limit(&self) -> RateLimit {
         self.cell.limit()
     }
 
-    /// When [`Meter::is_open`] becomes true; `None` never.
+    /// When [`Meter::is_open`] becomes true; `None` if never.
     #[must_use]
     pub fn opens_at(&self, limit: RateLimit, now: Nanos) -> Option<Nanos> {
         let own = || self.cell.bucket();

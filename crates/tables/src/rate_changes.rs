@@ -1,4 +1,4 @@
-//! Sessions whose rates changed lately, so that workers review their queues.
+//! Sessions whose rates changed lately: workers review their queues.
 //!
 //! A ring that the control thread writes and each worker reads at its own pace. The control thread
 //! writes an entry before it swaps the rules: a worker that has the rules finds the entry.
@@ -9,7 +9,7 @@ use adit_types::limits::RATE_CHANGES_LEN;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bits of the session index in an entry. The lower bits of the change follow above.
+/// Bits of the session index in an entry; above it are the lower 40 bits of the change's [`DeltaId`].
 const SESSION_BITS: u32 = 24;
 
 const _: () = assert!(adit_types::limits::SESSIONS_MAX <= 1 << SESSION_BITS);
@@ -22,12 +22,13 @@ pub(crate) struct RateChangeRing {
     entries: Box<[AtomicU64]>,
 }
 
-/// A change of a session's rules, of which some have rates.
+/// A change of the rules of a session that has rates before or after it, or any change while aggregates
+/// are configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateChange {
     /// The session.
     pub session: SessionIndex,
-    /// The lower bits of the change.
+    /// The lower 40 bits of its [`DeltaId`].
     change: u64,
 }
 
@@ -36,6 +37,7 @@ impl RateChange {
     #[inline]
     #[must_use]
     pub const fn is_included_in(&self, generation: DeltaId) -> bool {
+        // 40 bits, compared modulo 2^40: the shift makes the sign bit that of their difference.
         let since = generation.0.wrapping_sub(self.change) << SESSION_BITS;
         since.cast_signed() >= 0
     }
@@ -81,7 +83,8 @@ impl RateChangeRing {
             return NextRateChange::None;
         }
         let bits = self.entry(seen).map_or(0, |entry| entry.load(Ordering::Acquire));
-        // The control thread may be writing the next entry into this place.
+        // The ring has been filled since: the control thread may already overwrite this entry, before
+        // it counts the new one.
         if ahead() >= RATE_CHANGES_LEN as u64 {
             return NextRateChange::Lost;
         }

@@ -1,8 +1,8 @@
 //! Usage counters of URRs: one cache line per usage slot.
 //!
-//! The worker that owns the session alone writes its lines; the control thread reads them with
-//! relaxed loads. Counters continue when a slot is reused: a measurement
-//! remembers the values that it began with.
+//! Only the worker that owns the session writes its lines; the control thread reads them with relaxed
+//! loads. Counters are not reset when a slot is reused: a measurement remembers the values that it
+//! began with.
 
 use core::fmt;
 
@@ -16,13 +16,13 @@ use crate::large::LargeArray;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum UsageMark {
-    /// A limit that is reported.
-    Report = 1 << 0,
-    /// The quota.
+    /// The volume threshold was reached.
+    Threshold = 1 << 0,
+    /// The volume quota was reached.
     Quota = 1 << 1,
-    /// The first packet.
+    /// The first packet was counted.
     Start = 1 << 2,
-    /// The limit of dropped downlink packets.
+    /// The limit of dropped downlink packets was reached.
     Dropped = 1 << 3,
 }
 
@@ -43,13 +43,13 @@ struct UsageLine {
     last: Counter,
     /// Generation, and which of its marks were reported.
     marks: Counter,
-    /// While the octets of both directions are below, the generation reaches no limit and there is
-    /// nothing to report.
-    countable_below: Counter,
+    /// While the octets of both directions stay below this, no limit is reached and nothing is to be
+    /// reported: packets are counted without checks. Unit: octets.
+    unchecked_below: Counter,
 }
 
 impl UsageLine {
-    /// Counts one packet, and gives its time as the counters hold it: never zero.
+    /// Counts one packet. Returns its time as it is stored: never zero.
     #[inline]
     fn count(&self, direction: Direction, bytes: u64, now: Nanos) -> u64 {
         let (bytes_counter, pkts_counter) = match direction {
@@ -70,7 +70,7 @@ impl UsageLine {
     }
 }
 
-/// Downlink packets that rules dropped. Apart, because few URRs count them.
+/// Downlink packets that rules dropped. In a table of their own, because few URRs count them.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 struct DroppedUsage {
@@ -117,11 +117,11 @@ impl UsageSource for UsageTable {
     }
 }
 
-/// Counters that a packet is clear to be counted in.
+/// Counters in which a packet can be counted without checks.
 #[derive(Debug, Clone, Copy)]
-pub struct CountableUsage<'a>(&'a UsageLine);
+pub struct UncheckedUsage<'a>(&'a UsageLine);
 
-impl CountableUsage<'_> {
+impl UncheckedUsage<'_> {
     /// Counts the packet.
     #[inline]
     pub fn count(self, direction: Direction, bytes: u64, now: Nanos) {
@@ -159,7 +159,7 @@ impl<'a> UsageView<'a> {
         if line.marks.load() >> MARK_BITS != generation {
             line.marks.set(generation << MARK_BITS);
             line.first.set(moment);
-            line.countable_below.set(0);
+            line.unchecked_below.set(0);
         } else if line.first.load() == 0 {
             line.first.set(moment);
         }
@@ -203,32 +203,33 @@ impl<'a> UsageView<'a> {
         } else {
             line.marks.set(generation << MARK_BITS | mark as u64);
             line.first.set(0);
-            line.countable_below.set(0);
+            line.unchecked_below.set(0);
         }
     }
 
-    /// The counters of a URR, if a packet of `bytes` octets reaches none of its limits and is not
-    /// the first of its generation.
+    /// The counters of a URR, if a packet of `bytes` octets can be counted without checks: it reaches no
+    /// limit and is not the first of its generation.
     #[inline]
     #[must_use]
-    pub fn countable(&self, urr: &FastRuleUrr, bytes: u64) -> Option<CountableUsage<'a>> {
+    pub fn unchecked(&self, urr: &FastRuleUrr, bytes: u64) -> Option<UncheckedUsage<'a>> {
         let line = self.line(urr.slot)?;
         let is_clear = line.marks.load() >> MARK_BITS == u64::from(urr.generation)
-            && line.octets().saturating_add(bytes) < line.countable_below.load();
-        is_clear.then_some(CountableUsage(line))
+            && line.octets().saturating_add(bytes) < line.unchecked_below.load();
+        is_clear.then_some(UncheckedUsage(line))
     }
 
-    /// Works out how many octets of the URR are clear, after a packet of its generation was counted.
+    /// Updates up to how many octets the URR's packets are counted without checks. Called after a packet
+    /// of its generation was counted.
     #[inline]
-    pub fn update_countable(&self, urr: &PublishedUrr) {
+    pub fn update_unchecked(&self, urr: &PublishedUrr) {
         let Some(line) = self.line(urr.slot) else { return };
         let (uplink, downlink) = self.volume(urr.slot);
         let is_reported = urr.report.reached(uplink, downlink);
-        let waits_to_tell = urr.report_start && self.is_unreported(urr, UsageMark::Start)
-            || is_reported && self.is_unreported(urr, UsageMark::Report)
+        let has_pending_report = urr.report_start && self.is_unreported(urr, UsageMark::Start)
+            || is_reported && self.is_unreported(urr, UsageMark::Threshold)
             || urr.quota().reached(uplink, downlink);
-        if waits_to_tell {
-            line.countable_below.set(0);
+        if has_pending_report {
+            line.unchecked_below.set(0);
             return;
         }
         let report = match is_reported {
@@ -236,7 +237,7 @@ impl<'a> UsageView<'a> {
             false => urr.report.distance(uplink, downlink),
         };
         let left = report.min(urr.quota().distance(uplink, downlink));
-        line.countable_below.set(line.octets().saturating_add(left));
+        line.unchecked_below.set(line.octets().saturating_add(left));
     }
 
     #[inline]

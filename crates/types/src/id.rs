@@ -68,10 +68,10 @@ impl SessionIndex {
         Self(self.0.saturating_add(1))
     }
 
-    /// Where one direction of the session stands in a table of both directions of each.
+    /// The index of one direction of the session in a table of both directions of all sessions.
     #[inline]
     #[must_use]
-    pub const fn line(self, direction: Direction) -> usize {
+    pub const fn direction_slot(self, direction: Direction) -> usize {
         (self.0 as usize) << 1 | direction.index()
     }
 

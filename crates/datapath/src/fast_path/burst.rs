@@ -1,4 +1,4 @@
-//! What the packets of a burst share: their arrival, next hops and shared rates.
+//! What the packets of a burst share: their arrival, next hops and aggregates.
 //!
 //! Most packets share a next hop, so the last one is kept: in uplink one per family of the user's packet,
 //! in downlink one for both families.
@@ -34,9 +34,9 @@ pub(super) struct BurstContext<'v, 'l> {
     tx_link: Option<&'v TxLink>,
     /// All hops had that link.
     is_one_link: bool,
-    /// Octets leased from shared rates.
+    /// Octets leased from aggregates.
     pub leases: &'l mut Leases,
-    /// Shared rates that packets wait for.
+    /// Aggregates that packets wait for.
     pub contended: RateSet,
 }
 

@@ -2,7 +2,7 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::{FAST_RULE_URRS_MAX, FastRuleUe};
-use adit_tables::{CountableUsage, FastRuleSnapshot, TablesView, UeTable};
+use adit_tables::{FastRuleSnapshot, TablesView, UeTable, UncheckedUsage};
 use adit_types::{Direction, InterfaceId, SessionIndex};
 use adit_wire::ethernet::EthernetHeader;
 use adit_wire::{UsualTunnel, decrement_usual_hops, emit_usual_link};
@@ -101,7 +101,7 @@ impl FastDirection for FastUplink {
             return None;
         }
         let hop = burst.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
-        let usage = countable_usage(ctx, rule, packet)?;
+        let usage = unchecked_usage(ctx, rule, packet)?;
         if packet.len > hop.tx_link.mtu_bytes {
             return None;
         }
@@ -159,7 +159,7 @@ impl FastDirection for FastDownlink {
         }
         let hop = burst.hop_to(ctx, rule.next_hop())?;
         let outer = hop.tx_link.outer.as_ref()?;
-        let usage = countable_usage(ctx, rule, packet)?;
+        let usage = unchecked_usage(ctx, rule, packet)?;
         let (teid, dst) = rule.tunnel();
         let (tos, marking) = (rule.tos(), rule.marking());
         let tunnel = UsualTunnel { dst_mac: hop.mac, dst, tos, teid, marking };
@@ -197,15 +197,15 @@ fn accepts_source(ue: FastRuleUe<u64>, is_v6: bool, source: u64) -> bool {
 /// The usage counters of the URRs. `None` if the packet might reach a limit of one or has to be
 /// reported.
 #[inline(always)]
-fn countable_usage<'v>(
+fn unchecked_usage<'v>(
     ctx: &StepContext<'v>,
     rule: &FastRuleSnapshot<'_>,
     packet: &FastPacket<'_>,
-) -> Option<[Option<CountableUsage<'v>>; FAST_RULE_URRS_MAX]> {
+) -> Option<[Option<UncheckedUsage<'v>>; FAST_RULE_URRS_MAX]> {
     let mut usage = [None; FAST_RULE_URRS_MAX];
     for (usage, urr) in usage.iter_mut().zip(rule.urrs()) {
         let Some(urr) = urr else { break };
-        *usage = Some(ctx.view.usage().countable(&urr, u64::from(packet.len))?);
+        *usage = Some(ctx.view.usage().unchecked(&urr, u64::from(packet.len))?);
     }
     Some(usage)
 }
@@ -216,7 +216,7 @@ fn count_packet(
     ctx: &StepContext<'_>,
     direction: Direction,
     rule: &FastRuleSnapshot<'_>,
-    usage: [Option<CountableUsage<'_>>; FAST_RULE_URRS_MAX],
+    usage: [Option<UncheckedUsage<'_>>; FAST_RULE_URRS_MAX],
     packet: &FastPacket<'_>,
 ) {
     let bytes = u64::from(packet.len);

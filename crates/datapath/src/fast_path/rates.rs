@@ -10,7 +10,7 @@ use super::burst::BurstContext;
 use super::direction::FastDirection;
 use super::packet::FastPacket;
 use super::ticket::QueueTicket;
-use crate::aggregates::{Sharing, arriving};
+use crate::aggregates::{AggregateTerms, arriving};
 use crate::context::StepContext;
 use crate::shaping::{Shaping, ShapingQueues};
 
@@ -58,7 +58,7 @@ pub(super) fn pass_rates(
     burst: &mut BurstContext<'_, '_>,
 ) -> Option<QueueTicket> {
     if !ctx.view.aggregates().is_empty() {
-        return pass_shared(ctx, direction, rule, packet, burst);
+        return pass_aggregates(ctx, direction, rule, packet, burst);
     }
     let which = rule.meters();
     if which == 0 {
@@ -83,9 +83,9 @@ fn ticket_if_shaped(
     pair.can_wait(which, now).then_some(ticket)
 }
 
-/// [`pass_rates`] while any rate shared between sessions is configured.
+/// [`pass_rates`] while aggregates are configured.
 #[inline(never)]
-fn pass_shared(
+fn pass_aggregates(
     ctx: &StepContext<'_>,
     direction: Direction,
     rule: &FastRuleSnapshot<'_>,
@@ -94,7 +94,7 @@ fn pass_shared(
 ) -> Option<QueueTicket> {
     let which = rule.meters();
     let ticket = packet.ticket.or_of(rule);
-    let sharing = Sharing { slice: rule.slice(), guarantee: Guarantee::Nothing };
+    let terms = AggregateTerms { slice: rule.slice(), guarantee: Guarantee::Nothing };
     let pair = ctx.view.meter_pair(packet.session, direction)?;
     let queue = || pair.can_wait(which, ctx.now).then_some(ticket);
     if !packet.ticket.is_none() {
@@ -102,13 +102,13 @@ fn pass_shared(
     }
     if !rule.is_guaranteed()
         && let Err(closed) =
-            sharing.check_open(ctx, burst.leases, direction, arriving(burst.contended))
+            terms.check_open(ctx, burst.leases, direction, arriving(burst.contended))
     {
         return if closed.excess == Excess::Shaped { queue() } else { None };
     }
     if !pair.pass(which, ctx.now, packet.len) {
         return queue();
     }
-    sharing.charge(ctx, burst.leases, direction, packet.len);
+    terms.charge(ctx, burst.leases, direction, packet.len);
     Some(QueueTicket::NONE)
 }

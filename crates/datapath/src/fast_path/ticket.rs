@@ -6,14 +6,14 @@ use adit_tables::FastRuleSnapshot;
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX};
 use adit_types::{Direction, SessionIndex};
 
-use crate::aggregates::Sharing;
+use crate::aggregates::AggregateTerms;
 
 /// The queue that a packet has to join before it leaves. Bits:
 ///
 /// ```text
 /// 63      set in every ticket
 /// 32..63  index of the queue, counted from one; zero if the queue does not exist yet
-/// 16..32  tag of the queue's key (`Sharing::tag`)
+/// 16..32  tag of the queue's key (`AggregateTerms::tag`)
 /// 0..16   the session's buckets that the queue waits for
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl QueueTicket {
     #[inline]
     pub fn of(rule: &FastRuleSnapshot<'_>) -> Self {
         let guarantee = if rule.is_guaranteed() { Guarantee::Whole } else { Guarantee::Nothing };
-        let tag = Sharing { slice: rule.slice(), guarantee }.tag();
+        let tag = AggregateTerms { slice: rule.slice(), guarantee }.tag();
         Self(IS_TICKET | u64::from(tag) << TAG_SHIFT | rule.meters())
     }
 

@@ -15,7 +15,7 @@ use crate::tx_queues::TxQueues;
 /// When changes are reviewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReviewTime {
-    /// At the beginning of a step: reviewed changes are done.
+    /// At the beginning of a step: a change is reviewed for the last time.
     StepBegin,
     /// In the middle of a step: packets in hand may still join queues by older rules, so the same
     /// changes are reviewed again at the beginning of the next step.
@@ -23,12 +23,13 @@ pub(crate) enum ReviewTime {
 }
 
 impl<B: PacketBuf> Shaping<B> {
-    /// Reviews the queues of sessions whose rates changed. The packets of a queue that no PDR leads
-    /// into any more leave before later packets; other queues are served by their new rates.
+    /// Reviews the queues of sessions whose rates changed. The packets of a queue that no PDR uses any
+    /// more leave before later packets; other queues are served by their new rates.
     ///
     /// Cost:    one load while nothing changed; per change, a load for each direction and the packets
     ///          that wait.
-    /// Threads: whoever has new rules of a session finds their change here.
+    /// Threads: the publisher writes a change before it swaps the rules, so a worker that sees new rules
+    ///          also sees their change.
     #[inline]
     pub fn review_changes<Io: PacketIo<Buf = B>>(
         &mut self,
@@ -44,7 +45,7 @@ impl<B: PacketBuf> Shaping<B> {
             return;
         }
         let seen = match self.is_empty() {
-            // Only the rules of the last change may not have been swapped yet.
+            // No packet waits: skip all changes whose rules are published.
             true => published_count(ctx, count),
             false => self.review_new(ctx, io, tx, tally),
         };
@@ -53,7 +54,7 @@ impl<B: PacketBuf> Shaping<B> {
         }
     }
 
-    /// Reviews the changes since the last ones. Returns how many changes were reviewed ever.
+    /// Reviews the new changes. Returns the number of changes reviewed since the start.
     #[cold]
     fn review_new<Io: PacketIo<Buf = B>>(
         &mut self,
@@ -98,7 +99,8 @@ impl<B: PacketBuf> Shaping<B> {
     }
 }
 
-/// `count`, or one less if the rules of the last of so many changes are not published yet.
+/// How many of the first `count` changes have published rules: all, or all but the last, because the
+/// publisher swaps the rules right after it writes their change.
 fn published_count(ctx: &StepContext<'_>, count: u64) -> u64 {
     let last = count.wrapping_sub(1);
     match ctx.view.rate_change(last) {
@@ -107,17 +109,17 @@ fn published_count(ctx: &StepContext<'_>, count: u64) -> u64 {
     }
 }
 
-/// True if workers find the rules of a change.
+/// True if the rules of a change are published.
 fn is_published(ctx: &StepContext<'_>, change: &RateChange) -> bool {
     ctx.view.rules(change.session).is_none_or(|rules| change.is_included_in(rules.generation))
 }
 
-/// What becomes of a queue by new rules: its packets leave if no PDR leads into it any more, and are
-/// dropped if all gates are closed.
+/// What happens to a queue by new rules: its packets leave if no PDR uses it any more, and are dropped
+/// if the gates of all its PDRs are closed.
 fn review_queue(rules: &PublishedRules, key: QueueKey) -> ReviewOutcome {
     let direction = key.direction;
-    let leads_into = |pdr: &&PublishedPdr| queue_key_of(key.session, rules, pdr, direction) == key;
-    let mut pdrs = rules.pdrs(direction).iter().filter(leads_into).peekable();
+    let uses_queue = |pdr: &&PublishedPdr| queue_key_of(key.session, rules, pdr, direction) == key;
+    let mut pdrs = rules.pdrs(direction).iter().filter(uses_queue).peekable();
     if pdrs.peek().is_none() {
         return ReviewOutcome::Release;
     }

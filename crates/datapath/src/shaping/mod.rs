@@ -1,9 +1,9 @@
 //! Packets that wait for the rates of their QERs, ready to leave.
 //!
-//! Waiting is the last thing that happens to a packet: it is rewritten and counted as used before. It
-//! passes its buckets when it leaves, by the limits of that moment. When the tunnel of its session is
-//! left, its waiting packets leave at once, before the End Marker. So do the packets of a queue that no
-//! PDR of the session leads into any more.
+//! Packets wait last: they are already rewritten and counted in URRs. Their rates are charged when they
+//! leave, by the limits of that moment. When a session moves to another tunnel, its waiting downlink
+//! packets leave at once, before the End Marker. So do the packets of a queue that no PDR of the
+//! session uses any more.
 
 mod changes;
 mod rates;
@@ -19,7 +19,7 @@ use adit_types::{Direction, Nanos, SessionIndex};
 pub(crate) use self::changes::ReviewTime;
 pub(crate) use self::rates::{buckets, queue_key};
 use self::rates::{charge, first_eligibility, meter_queue, meters};
-use crate::aggregates::{SHARED_RATES, Sharing, arriving};
+use crate::aggregates::{AGGREGATE_RATES, AggregateTerms, arriving};
 use crate::context::StepContext;
 use crate::interfaces::TxTarget;
 use crate::origin::Origin;
@@ -58,9 +58,9 @@ pub(crate) type ShapingQueues<B> = Queues<ReadyFrame<B>>;
 /// The packets of one worker that wait for rates.
 pub(crate) struct Shaping<B> {
     pub queues: ShapingQueues<B>,
-    /// Octets leased from shared rates.
+    /// Octets leased from aggregates.
     pub leases: Leases,
-    /// Changes of rates that were reviewed.
+    /// Changes of rates that were reviewed since the start.
     rate_changes_seen: u64,
 }
 
@@ -71,7 +71,7 @@ impl<B: PacketBuf> Shaping<B> {
             pkts_max: pkts_max.min(SHAPED_PKTS_MAX),
             flow_pkts_max: SHAPED_PKTS_PER_FLOW_MAX,
             sessions_max,
-            shared_rates: SHARED_RATES,
+            shared_rates: AGGREGATE_RATES,
         });
         Self { queues, leases: Leases::default(), rate_changes_seen: 0 }
     }
@@ -135,22 +135,22 @@ impl<B: PacketBuf> Shaping<B> {
         queues.push(key, || first_eligibility(ctx, leases, key, turn), held).is_ok()
     }
 
-    /// Checks whether the shared rates admit a packet that arrives now.
+    /// Checks whether the aggregates admit a packet that arrives now.
     ///
     /// # Errors
-    /// What becomes of the packet otherwise.
-    pub fn check_shared(&mut self, ctx: &StepContext<'_>, key: QueueKey) -> Result<(), Excess> {
+    /// What happens to the packet otherwise.
+    pub fn check_aggregates(&mut self, ctx: &StepContext<'_>, key: QueueKey) -> Result<(), Excess> {
         let Self { queues, leases, .. } = self;
-        let sharing = Sharing::of_tag(key.tag);
-        if sharing.is_guaranteed(ctx, key.session, key.direction) {
+        let terms = AggregateTerms::of_tag(key.tag);
+        if terms.is_guaranteed(ctx, key.session, key.direction) {
             return Ok(());
         }
-        let opened = sharing.check_open(ctx, leases, key.direction, arriving(queues.contended()));
+        let opened = terms.check_open(ctx, leases, key.direction, arriving(queues.contended()));
         opened.map_err(|closed| closed.excess)
     }
 
-    /// Sends all waiting downlink packets of a session, whatever its rates say: later packets must not
-    /// overtake them.
+    /// Sends all waiting downlink packets of a session without checking its rates: later packets must
+    /// not overtake them.
     pub fn release_session<Io: PacketIo<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
@@ -171,7 +171,7 @@ impl<B: PacketBuf> Shaping<B> {
     }
 }
 
-/// Drops a waiting packet because a gate was closed.
+/// Drops a waiting packet because a gate was closed or a rate set to zero. Both count as `GateClosed`.
 #[cold]
 fn discard<B>(
     ctx: &StepContext<'_>,
@@ -186,7 +186,7 @@ fn discard<B>(
     tally.drop(DropReason::GateClosed);
 }
 
-/// Sends a waiting packet whatever its rates say, and charges them.
+/// Sends a waiting packet without checking its rates, and charges them.
 fn send_unchecked<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

@@ -7,12 +7,13 @@ use adit_shaper::{Eligibility, QueueKey, SLOT, TurnContext};
 use adit_tables::{Leases, Meter, MeterQueue, PairTurn, TablesView};
 use adit_types::{Direction, Nanos, SessionIndex};
 
-use crate::aggregates::{ClosedRate, Sharing};
+use crate::aggregates::{AggregateTerms, ClosedRate};
 use crate::columns::Matched;
 use crate::context::StepContext;
 
-/// At most 32 sharers of a rate go first. 32 slots stay below the bucket depth, so no rate is lost.
-const SHARERS_BEHIND_MAX: u64 = 32;
+/// Most sharers that a queue lets go first: 32 slots are 1.05 ms. Bucket depths above that lose no rate;
+/// smaller ones may.
+const SHARERS_AHEAD_MAX: u64 = 32;
 
 /// The buckets that a packet has to pass, with their limits by its rules.
 #[inline]
@@ -45,7 +46,7 @@ pub(super) fn queue_key_of(
 ) -> QueueKey {
     let buckets =
         buckets_of(rules, pdr, direction).fold(0, |set, (_, bucket)| set | 1 << (bucket % 64));
-    QueueKey { session, direction, buckets, tag: Sharing::of(rules, pdr, direction).tag() }
+    QueueKey { session, direction, buckets, tag: AggregateTerms::of(rules, pdr, direction).tag() }
 }
 
 /// The buckets of a queue, without those that no rules have any more.
@@ -76,24 +77,25 @@ pub(super) fn meter_queue<'v>(view: &TablesView<'v>, key: QueueKey) -> Option<Me
     }
 }
 
-/// What sessions share at present.
+/// Which rates sessions share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SharingInUse {
-    /// Rates of a slice, or of all sessions.
+    /// Aggregates are configured.
     pub aggregates: bool,
-    /// A rate with a QER Correlation ID: of some session, at some time.
-    pub rates: bool,
+    /// Some session had a correlated rate at some time.
+    pub correlated_rates: bool,
 }
 
 impl SharingInUse {
     #[inline]
     pub fn of(ctx: &StepContext<'_>) -> Self {
         let aggregates = !ctx.view.aggregates().is_empty();
-        Self { aggregates, rates: ctx.view.any_correlated_rate() }
+        Self { aggregates, correlated_rates: ctx.view.any_correlated_rate() }
     }
 }
 
-/// The pair of buckets of a queue, if it has no others, shares none, and none is closed for good.
+/// The pair of buckets of a queue, if these are all its rates: it has no other buckets, no aggregates,
+/// no correlated rate, and no limit of the pair is [`RateLimit::CLOSED`].
 #[inline]
 pub(super) fn own_pair<'v>(
     ctx: &StepContext<'v>,
@@ -101,9 +103,9 @@ pub(super) fn own_pair<'v>(
     shared: SharingInUse,
 ) -> Option<PairTurn<'v>> {
     if shared.aggregates
-        || matches!(Sharing::of_tag(key.tag).guarantee, Guarantee::Bucket(_))
+        || matches!(AggregateTerms::of_tag(key.tag).guarantee, Guarantee::Bucket(_))
         || key.buckets >= 1 << FAST_RULE_METERS_MAX
-        || shared.rates && sharers(ctx, key) > 0
+        || shared.correlated_rates && sharers(ctx, key) > 0
     {
         return None;
     }
@@ -148,26 +150,30 @@ pub(super) fn eligibility(
     if own != Eligibility::Now || ctx.view.aggregates().is_empty() {
         return own;
     }
-    let sharing = Sharing::of_tag(key.tag);
-    let guarantee = guarantee_opens_at(ctx, key, sharing);
+    let terms = AggregateTerms::of_tag(key.tag);
+    let guarantee = guarantee_opens_at(ctx, key, terms);
     if guarantee.is_some_and(|at| at <= ctx.now) {
         return Eligibility::Now;
     }
-    match (sharing.check_open(ctx, leases, key.direction, turn), guarantee) {
+    match (terms.check_open(ctx, leases, key.direction, turn), guarantee) {
         (Ok(()), _) => Eligibility::Now,
-        // Traffic above its guarantee takes no turn. Nor does a queue whose shared rate polices: its
+        // Traffic above its guarantee takes no turn. Nor does a queue whose aggregate polices: its
         // wait would cost others their packets.
         (Err(_), Some(at)) => Eligibility::At(at),
         (Err(ClosedRate { excess: Excess::Policed, at, .. }), None) => Eligibility::At(at),
-        (Err(ClosedRate { own_rate, rate, at, .. }), None) => {
-            Eligibility::InTurn { own_rate, rate, at, quantum: quantum(ctx, key) }
+        (Err(ClosedRate { ring_rate, rate, at, .. }), None) => {
+            Eligibility::InTurn { ring_rate, rate, at, quantum: quantum(ctx, key) }
         }
     }
 }
 
 /// When the guarantee of a queue admits a packet; `None` if nothing is guaranteed.
-fn guarantee_opens_at(ctx: &StepContext<'_>, key: QueueKey, sharing: Sharing) -> Option<Nanos> {
-    match sharing.guarantee {
+fn guarantee_opens_at(
+    ctx: &StepContext<'_>,
+    key: QueueKey,
+    terms: AggregateTerms,
+) -> Option<Nanos> {
+    match terms.guarantee {
         Guarantee::Nothing => None,
         Guarantee::Whole => Some(ctx.now),
         Guarantee::Bucket(bucket) => {
@@ -182,8 +188,8 @@ fn guarantee_opens_at(ctx: &StepContext<'_>, key: QueueKey, sharing: Sharing) ->
     }
 }
 
-/// The quantum of a queue in the rounds of a shared rate: what its own rate admits in a millisecond;
-/// without a rate of its own, what 100 Mb/s do. Unit: octets.
+/// The quantum of a queue in the rounds of an aggregate: what its lowest rate admits in a millisecond,
+/// but at most 2^17. A queue without a rate counts as one of 100 Mb/s. Unit: octets.
 fn quantum(ctx: &StepContext<'_>, key: QueueKey) -> u32 {
     const WITHOUT_RATE: u64 = 12_500;
     const MOST: u64 = 1 << 17;
@@ -193,7 +199,7 @@ fn quantum(ctx: &StepContext<'_>, key: QueueKey) -> u32 {
     u32::try_from(quantum).unwrap_or(u32::MAX)
 }
 
-/// Charges the buckets, shared rates and guarantee of a packet that leaves. Returns whether the packet
+/// Charges the buckets, aggregates and guarantee of a packet that leaves. Returns whether the packet
 /// is guaranteed.
 pub(super) fn charge(
     ctx: &StepContext<'_>,
@@ -202,19 +208,20 @@ pub(super) fn charge(
     bytes: u16,
 ) -> bool {
     meters(&ctx.view, key).for_each(|meter| meter.pass(meter.limit(), ctx.now, bytes));
-    let sharing = Sharing::of_tag(key.tag);
-    sharing.charge(ctx, leases, key.direction, bytes);
-    sharing.charge_guarantee(ctx, key.session, key.direction, bytes)
+    let terms = AggregateTerms::of_tag(key.tag);
+    terms.charge(ctx, leases, key.direction, bytes);
+    terms.charge_guarantee(ctx, key.session, key.direction, bytes)
 }
 
-/// QERs that share rates with a queue, its own included; zero if all its rates are its session's.
+/// How many QERs share the queue's correlated rate, its own included; the most if it has several, zero
+/// if it has none.
 fn sharers(ctx: &StepContext<'_>, key: QueueKey) -> u64 {
     meters(&ctx.view, key).filter_map(|meter| meter.sharers()).max().unwrap_or(0)
 }
 
-/// When a queue that sent and has to wait until `at` is served again: after those that share its rates
-/// and sent nothing.
+/// When a queue that sent a packet and is closed until `at` is served again: one slot later per sharer
+/// of its correlated rate, so after those that have not sent.
 #[inline(never)]
 pub(super) fn behind_sharers(ctx: &StepContext<'_>, key: QueueKey, at: Nanos) -> Nanos {
-    at.max(ctx.now) + Nanos(SLOT.0 * sharers(ctx, key).min(SHARERS_BEHIND_MAX))
+    at.max(ctx.now) + Nanos(SLOT.0 * sharers(ctx, key).min(SHARERS_AHEAD_MAX))
 }

@@ -9,7 +9,7 @@ use adit_types::limits::BURST_MAX;
 
 use super::rates::{SharingInUse, behind_sharers, charge, eligibility, meter_queue, own_pair};
 use super::{ReadyFrame, Shaping, discard, send};
-use crate::aggregates::Sharing;
+use crate::aggregates::AggregateTerms;
 use crate::context::StepContext;
 use crate::origin::Origin;
 use crate::tally::StepTally;
@@ -46,7 +46,7 @@ struct Releaser<'e, 'v, Io: PacketIo> {
     tx: &'e mut TxQueues<Io::Buf>,
     tally: &'e mut StepTally,
     shared: SharingInUse,
-    /// The flow that sent last, if sessions share rates.
+    /// The flow that sent last, if there are correlated rates.
     last_sender: Option<QueueKey>,
     /// The next packet of the turn is guaranteed.
     is_guaranteed: bool,
@@ -68,7 +68,7 @@ impl<'v, Io: PacketIo> Releaser<'_, 'v, Io> {
     #[inline(always)]
     // PERF (datapath --rates wait): by value, so that turns stay in registers.
     fn next_turn(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
-        match self.shared.rates && (is_sending || self.last_sender == Some(key)) {
+        match self.shared.correlated_rates && (is_sending || self.last_sender == Some(key)) {
             false => at,
             true => behind_sharers(self.ctx, key, at),
         }
@@ -94,7 +94,7 @@ impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> 
     fn begin_turn(&mut self, key: &QueueKey) -> FlowTurn<'v> {
         let pair = own_pair(self.ctx, *key, self.shared);
         // With a pair of buckets and no others, all of the flow is guaranteed or nothing.
-        self.is_guaranteed = Sharing::of_tag(key.tag).guarantee == Guarantee::Whole;
+        self.is_guaranteed = AggregateTerms::of_tag(key.tag).guarantee == Guarantee::Whole;
         FlowTurn { key: *key, pair, sent: 0, delay: Nanos(0) }
     }
 
@@ -105,13 +105,13 @@ impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> 
     }
 
     #[inline(always)]
-    fn eligibility(&mut self, turn: &mut FlowTurn<'v>, bytes: u16, at: TurnContext) -> Eligibility {
+    fn admit(&mut self, turn: &mut FlowTurn<'v>, bytes: u16, context: TurnContext) -> Eligibility {
         let eligibility = match &mut turn.pair {
             Some(pair) => {
                 pair.pass(bytes);
                 Eligibility::Now
             }
-            None => match pass(self.ctx, self.leases, turn.key, bytes, at) {
+            None => match pass(self.ctx, self.leases, turn.key, bytes, context) {
                 Ok(is_guaranteed) => {
                     self.is_guaranteed = is_guaranteed;
                     Eligibility::Now
@@ -154,7 +154,7 @@ impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> 
         }
         if sent > 0 {
             meter_queue(&self.ctx.view, key).inspect(|queue| queue.remove(sent, delay));
-            if self.shared.rates {
+            if self.shared.correlated_rates {
                 self.last_sender = Some(key);
             }
         }

@@ -69,7 +69,7 @@ pub(crate) fn notify<B: PacketBuf>(
     let Matched { rules, pdr, .. } = matched;
     let (up_seid, generation, at) = (rules.up_seid, rules.generation, ctx.now);
     let notice = Notice { up_seid, generation, pdr: pdr.id, delivery, at };
-    if state.buffering.is_due(packet.session, notice) {
+    if state.buffering.claim_notice(packet.session, notice) {
         let event = WorkerEvent::DownlinkData {
             session: up_seid,
             pdr: pdr.id,

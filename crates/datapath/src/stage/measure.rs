@@ -157,12 +157,12 @@ impl<'v> UsageMeter<'v> {
     #[inline]
     fn report_limits(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut StepTally) {
         if self.is_reached(urr, &urr.report) {
-            self.report(urr, UsageMark::Report, events, tally);
+            self.report(urr, UsageMark::Threshold, events, tally);
         }
         if self.is_reached(urr, &urr.quota()) {
             self.report(urr, UsageMark::Quota, events, tally);
         }
-        self.usage.update_countable(urr);
+        self.usage.update_unchecked(urr);
     }
 
     /// Reports a used-up quota that a packet met. Only a quota of zero was not reported before.

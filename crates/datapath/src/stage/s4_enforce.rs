@@ -4,7 +4,7 @@ use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, Excess, Guarantee};
 use adit_types::SessionIndex;
 
-use crate::aggregates::Sharing;
+use crate::aggregates::AggregateTerms;
 use crate::columns::{BurstLane, LaneKind, Matched, PacketVerdict};
 use crate::context::StepContext;
 use crate::events::Events;
@@ -77,7 +77,7 @@ enum Passage {
 /// Charges a packet of `bytes` octets to all buckets of its PDR's QERs, or to none.
 ///
 /// # Errors
-/// `RateExceeded`; `AggregateExceeded` for shared rates; `ShapingQueueFull` without room to wait.
+/// `RateExceeded`; `AggregateExceeded` for aggregates; `ShapingQueueFull` without room to wait.
 #[inline]
 fn pass_rates<B: PacketBuf>(
     ctx: &StepContext<'_>,
@@ -101,15 +101,15 @@ fn pass_rates<B: PacketBuf>(
         is_open = false;
     }
     let is_shared = !ctx.view.aggregates().is_empty();
-    let sharing = Sharing::of(matched.rules, matched.pdr, matched.direction);
-    if !is_metered && !is_shared && sharing.guarantee == Guarantee::Nothing {
+    let terms = AggregateTerms::of(matched.rules, matched.pdr, matched.direction);
+    if !is_metered && !is_shared && terms.guarantee == Guarantee::Nothing {
         return Ok(Passage::Plain);
     }
     let key = (is_shared || shaping.queues.has_packets_of(session, matched.direction))
         .then(|| queue_key(session, matched));
     let queue_len = key.map_or(0, |key| shaping.queues.flow_len(&key));
     if let Some(key) = key.filter(|_| is_shared && is_open && queue_len == 0) {
-        match shaping.check_shared(ctx, key) {
+        match shaping.check_aggregates(ctx, key) {
             Ok(()) => {}
             Err(Excess::Policed) => return Err(DropReason::AggregateExceeded),
             Err(Excess::Shaped) => is_open = false,
@@ -120,9 +120,9 @@ fn pass_rates<B: PacketBuf>(
             meter(bucket).inspect(|meter| meter.pass(limit, ctx.now, bytes));
         }
         if is_shared {
-            sharing.charge(ctx, &mut shaping.leases, matched.direction, bytes);
+            terms.charge(ctx, &mut shaping.leases, matched.direction, bytes);
         }
-        return Ok(match sharing.charge_guarantee(ctx, session, matched.direction, bytes) {
+        return Ok(match terms.charge_guarantee(ctx, session, matched.direction, bytes) {
             true => Passage::Guaranteed,
             false => Passage::Plain,
         });

@@ -38,7 +38,7 @@ pub(crate) fn s5_account<B: PacketBuf, S: LaneKind>(
         let PacketVerdict::Pass(matched) = verdict else { continue };
         let direction = matched.direction;
         let bytes = u64::from(ip.total_len);
-        if !packet_rates(matched).all(|rate| rate.is_open(direction, ctx.now)) {
+        if !packet_rates(matched).all(|rate| rate.admits_or_counts_drop(direction, ctx.now)) {
             UsageMeter::new(ctx, matched).count_gated(matched, direction, bytes, events, tally);
             *verdict = PacketVerdict::Drop(DropReason::PacketRateExceeded);
             continue;

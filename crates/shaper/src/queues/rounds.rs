@@ -1,4 +1,4 @@
-//! Rates that flows share: the flows that wait for one take turns by deficit round robin.
+//! Shared rates: the flows that wait for one take turns by deficit round robin.
 //!
 //! The flows that wait for a rate form its ring. If the rate is in turn limited by another shared rate,
 //! the ring itself is a member of that rate's ring. Each member may send its quantum in a round.
@@ -17,16 +17,16 @@ const QUANTUM_MIN: u32 = 512;
 pub(super) struct RoundShare {
     /// What it may send in a round. Unit: octets.
     pub(super) quantum: u32,
-    /// What it may send yet. Unit: octets.
+    /// What it may still send in this round. Unit: octets.
     pub(super) credit: u32,
-    /// It got its quantum of this round.
+    /// Its quantum of this round was added to `credit`.
     pub(super) has_quantum: bool,
 }
 
 impl RoundShare {
     pub(super) const NONE: Self = Self { quantum: 0, credit: 0, has_quantum: false };
 
-    /// Gives it its quantum of this round, once.
+    /// Adds the quantum to the credit, once per round.
     pub(super) fn give_quantum(&mut self) {
         if !core::mem::replace(&mut self.has_quantum, true) {
             self.credit = self.credit.saturating_add(self.quantum);
@@ -71,13 +71,13 @@ pub(super) enum MemberResult {
     Removed,
     /// It used its quantum.
     QuantumUsed,
-    /// It goes on with its turn when this is over.
+    /// It keeps its turn: the service of the ring ends.
     Stopped(RingEnd),
 }
 
 /// How the turn of a flow ended.
 enum FlowEnd {
-    /// It has no packet or no credit left: the next member has its turn.
+    /// It has no packets, or too little credit for the next one: the next member has its turn.
     Next,
     /// It waits for its own rate and leaves the ring.
     Leaves(Nanos),
@@ -89,11 +89,11 @@ enum FlowEnd {
 pub(super) enum RingEnd {
     /// It has no members.
     Empty,
-    /// This rate is closed until then.
-    Closed(u8, Nanos),
+    /// `rate` is closed.
+    Closed { rate: u8, until: Nanos },
     /// The ring used its quantum.
     Exhausted,
-    /// The release reached its limit.
+    /// The release reached its limit of packets.
     Limit,
 }
 
@@ -101,9 +101,9 @@ pub(super) enum RingEnd {
 pub(super) struct ServiceBudget<'b> {
     /// The rate whose turn it is.
     served: u8,
-    /// Octets that the ring may send yet.
+    /// Octets that the ring may still send.
     credit: u32,
-    /// Packets that the release may send yet.
+    /// Packets that the release may still send.
     pkts: &'b mut usize,
 }
 
@@ -118,8 +118,8 @@ impl<P> Queues<P> {
         self.contended.set(rate, true);
     }
 
-    /// Has a ring with members, which waits for nothing, wait for a closed rate: in the wheel for its
-    /// own rate, in the ring of another one for that.
+    /// Schedules a ring that has members and is in no list: into the wheel if its own rate is closed,
+    /// into the ring of the other rate if that one is.
     pub(super) fn schedule_ring(&mut self, own: u8, closed: u8, at: Nanos) {
         let number = self.number_of_ring(own);
         let other = usize::from(closed);
@@ -153,7 +153,7 @@ impl<P> Queues<P> {
         let mut budget = ServiceBudget { served: rate, credit: u32::MAX, pkts: &mut left };
         match self.serve_ring(rate, &mut budget, server) {
             RingEnd::Empty => self.rings[usize::from(rate)].state = RingState::Idle,
-            RingEnd::Closed(closed, at) => self.schedule_ring(rate, closed, at),
+            RingEnd::Closed { rate: closed, until } => self.schedule_ring(rate, closed, until),
             RingEnd::Exhausted | RingEnd::Limit => {
                 self.wheel.insert_due(self.number_of_ring(rate));
             }
@@ -198,6 +198,7 @@ impl<P> Queues<P> {
         self.rings[at].share.give_quantum();
         let credit = self.rings[at].share.credit;
         let mut budget = ServiceBudget { served: outer.served, credit, pkts: &mut *outer.pkts };
+        // A ring is never served within itself.
         let end = match inner == outer.served {
             true => RingEnd::Empty,
             false => self.serve_ring(inner, &mut budget, server),
@@ -210,13 +211,13 @@ impl<P> Queues<P> {
                 return MemberResult::QuantumUsed;
             }
             RingEnd::Limit => return MemberResult::Stopped(end),
-            RingEnd::Closed(closed, _) if closed != inner => return MemberResult::Stopped(end),
-            RingEnd::Empty | RingEnd::Closed(..) => {}
+            RingEnd::Closed { rate, .. } if rate != inner => return MemberResult::Stopped(end),
+            RingEnd::Empty | RingEnd::Closed { .. } => {}
         }
         (share.has_quantum, share.credit) = (false, 0);
         self.wheel.remove(self.number_of_ring(inner));
         match end {
-            RingEnd::Closed(_, at) => self.schedule_ring(inner, inner, at),
+            RingEnd::Closed { until, .. } => self.schedule_ring(inner, inner, until),
             _ => self.rings[at].state = RingState::Idle,
         }
         MemberResult::Removed
@@ -234,7 +235,7 @@ impl<P> Queues<P> {
             self.wheel.remove(number);
             return MemberResult::Removed;
         };
-        let at = TurnContext { rate: Some(budget.served), contended: self.contended };
+        let context = TurnContext { rate: Some(budget.served), contended: self.contended };
         flow.share.give_quantum();
         let mut turn = server.begin_turn(&flow.key);
         let end = loop {
@@ -253,17 +254,17 @@ impl<P> Queues<P> {
                 break FlowEnd::Ring(RingEnd::Exhausted);
             }
             let blocked = server.blocked_until(&mut turn);
-            let may_leave =
-                match blocked.unwrap_or_else(|| server.eligibility(&mut turn, bytes, at)) {
-                    Eligibility::Now => true,
-                    Eligibility::Never => false,
-                    Eligibility::At(at) => break FlowEnd::Leaves(at),
-                    Eligibility::InTurn { rate: closed, at, quantum, .. } => {
-                        let ring = &mut self.rings[usize::from(rate)];
-                        ring.set_quantum(&mut flow.share, quantum.max(QUANTUM_MIN));
-                        break FlowEnd::Ring(RingEnd::Closed(closed, at));
-                    }
-                };
+            let may_leave = match blocked.unwrap_or_else(|| server.admit(&mut turn, bytes, context))
+            {
+                Eligibility::Now => true,
+                Eligibility::Never => false,
+                Eligibility::At(at) => break FlowEnd::Leaves(at),
+                Eligibility::InTurn { rate: closed, at, quantum, .. } => {
+                    let ring = &mut self.rings[usize::from(rate)];
+                    ring.set_quantum(&mut flow.share, quantum.max(QUANTUM_MIN));
+                    break FlowEnd::Ring(RingEnd::Closed { rate: closed, until: at });
+                }
+            };
             if let Some(held) = node.take(flow, &mut self.free_node) {
                 server.take(&mut turn, may_leave, held);
             }
