@@ -209,8 +209,8 @@ impl PackedFastRule {
     /// The source that an uplink packet of a family must have, as a lookup key: the IPv4 address, or the
     /// key of the IPv6 address.
     ///
-    /// PERF (datapath --mixed): mixed bursts select by family without branching: the branch is
-    /// unpredictable.
+    /// PERF (adit bench datapath --mixed): mixed bursts select by family without branching: the
+    /// branch is unpredictable.
     #[inline(always)]
     #[must_use]
     pub fn source(&self, is_v6: bool) -> FastRuleUe<u64> {
@@ -227,7 +227,7 @@ impl PackedFastRule {
     /// is the UE. `dst`: the lookup key by which its session was found, which is the IPv4 address or the
     /// key of the IPv6 address.
     ///
-    /// PERF (datapath --mixed): see [`PackedFastRule::source`].
+    /// PERF (adit bench datapath --mixed): see [`PackedFastRule::source`].
     #[inline(always)]
     #[must_use]
     pub fn matches_downlink(&self, on: InterfaceSet, dst: u64, is_v6: bool) -> bool {

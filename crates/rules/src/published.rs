@@ -65,8 +65,8 @@ struct RareRules {
 
 /// The QERs of a session, and its slice.
 ///
-/// PERF (publication): a shape begins at a cache line, away from its reference count, which changes
-/// whenever a session comes or goes.
+/// PERF (adit bench publication): a shape begins at a cache line, away from its reference count,
+/// which changes whenever a session comes or goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]
 pub(crate) struct QerList(pub Vec<QerEntry>, pub SliceId);

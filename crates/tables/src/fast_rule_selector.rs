@@ -105,7 +105,8 @@ impl<'a> FastRuleSelector<'a> {
     #[inline]
     pub(crate) fn prefetch(&self, is_v6: bool) {
         let lines = self.view.first_lines(is_v6);
-        // PERF (datapath --sdf): no branch between one line and two, as families differ in that.
+        // PERF (adit bench datapath --sdf): no branch between one line and two, as families differ
+        // in that.
         if let (Some(first), Some(last)) = (lines.first(), lines.last()) {
             prefetch::read(first);
             prefetch::read(last);
@@ -116,7 +117,7 @@ impl<'a> FastRuleSelector<'a> {
     }
 
     /// The fast rule of the packet of `key`. `None` when only the rules decide.
-    // PERF (datapath --sdf): a call would pass the key through memory.
+    // PERF (adit bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     #[must_use]
     pub fn find(&self, key: &FlowKey) -> Option<SelectedFastRule<'a>> {

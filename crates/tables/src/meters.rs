@@ -257,8 +257,8 @@ impl<'a> MeterPair<'a> {
     /// Charges a packet of `bytes` octets to the buckets `which` (bit n is bucket n) if all of them
     /// are open at `now`. Returns whether it did. For the worker that owns the session only; no
     /// limit may be [`RateLimit::CLOSED`].
-    // PERF (datapath --rates police): once per packet; without branches in between, so that each
-    // word is loaded once.
+    // PERF (adit bench datapath --rates police): once per packet; without branches in between, so
+    // that each word is loaded once.
     #[inline(always)]
     #[must_use]
     pub fn pass(self, which: u64, now: Nanos, bytes: u16) -> bool {
@@ -323,7 +323,7 @@ impl MeterCell {
 
     /// The bucket at `now`. No fast rule has a closed limit.
     #[inline(always)]
-    // PERF (datapath --rates police): see its caller.
+    // PERF (adit bench datapath --rates police): see its caller.
     fn peek(&self, now: Nanos) -> PeekedBucket {
         let (bucket, limit) = (self.bucket(), self.limit());
         PeekedBucket { room: bucket.room(limit, now), bucket, limit }
@@ -331,7 +331,7 @@ impl MeterCell {
 
     /// Charges a packet of `bytes` octets to a bucket that was peeked at.
     #[inline(always)]
-    // PERF (datapath --rates police): see its caller.
+    // PERF (adit bench datapath --rates police): see its caller.
     fn charge(&self, asked: &PeekedBucket, now: Nanos, bytes: u16) {
         self.commit(asked.bucket.after_unsaturated(asked.limit, now, bytes), bytes);
     }

@@ -302,8 +302,8 @@ pub fn parse_gtpu(bytes: &[u8]) -> Result<GtpuPacket, Malformed> {
     let mut payload = rest;
     if header.flags() & FLAG_E != 0 {
         payload = match (optional.next_extension(), rest) {
-            // PERF (kinds): the one chain that G-PDUs of 5G have: a PDU Session Container of one
-            // unit.
+            // PERF (adit bench kinds): the one chain that G-PDUs of 5G have: a PDU Session Container
+            // of one unit.
             (ExtensionType::PDU_SESSION_CONTAINER, &[1, a, b, 0, ref payload @ ..]) => {
                 packet.psc = Some(PduSessionContainer::parse(&[a, b])?);
                 payload

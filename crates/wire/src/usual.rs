@@ -479,7 +479,8 @@ pub fn usual_dst(packet: &[u8], is_v6: bool) -> Option<IpAddr> {
 
 /// Writes an Ethernet header without a tag.
 ///
-/// PERF (datapath --mixed): without a branch on the family, which nothing predicts in mixed bursts.
+/// PERF (adit bench datapath --mixed): without a branch on the family, which nothing predicts in
+/// mixed bursts.
 #[inline(always)]
 pub fn emit_usual_link(
     header: &mut [u8; EthernetHeader::LEN],
@@ -495,8 +496,9 @@ pub fn emit_usual_link(
 
 /// Makes a usual packet, which has a hop left, one hop older. No change below 20 octets.
 ///
-/// PERF (datapath --mixed): without a branch on the family, which nothing predicts where both are
-/// mixed. Spec: RFC 1812 §5.3.1; RFC 1624 §3; RFC 8200 §3.
+/// PERF (adit bench datapath --mixed): without a branch on the family, which nothing predicts where
+/// both are mixed.
+/// Spec: RFC 1812 §5.3.1; RFC 1624 §3; RFC 8200 §3.
 #[inline(always)]
 pub fn decrement_usual_hops(packet: &mut [u8], is_v6: bool) {
     let Some(header) = packet.first_chunk_mut::<20>() else { return };

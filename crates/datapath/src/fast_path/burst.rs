@@ -43,7 +43,7 @@ pub(super) struct BurstContext<'v, 'l> {
 impl<'v, 'l> BurstContext<'v, 'l> {
     /// A burst that arrived on `arrival`.
     #[inline(always)]
-    // PERF (datapath): once per burst, in place.
+    // PERF (adit bench datapath): once per burst, in place.
     pub fn new(arrival: InterfaceId, leases: &'l mut Leases, contended: RateSet) -> Self {
         Self {
             arrival: InterfaceSet::only(arrival),
@@ -62,7 +62,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     }
 
     /// The hop of an uplink packet to a data network through one of the interfaces `within`.
-    // PERF (datapath): once per uplink packet.
+    // PERF (adit bench datapath): once per uplink packet.
     #[inline(always)]
     pub fn hop_to_network<B: PacketBuf>(
         &mut self,
@@ -107,7 +107,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     }
 
     /// The hop `index` of a downlink packet.
-    // PERF (datapath): once per downlink packet.
+    // PERF (adit bench datapath): once per downlink packet.
     #[inline(always)]
     pub fn hop_to(
         &mut self,

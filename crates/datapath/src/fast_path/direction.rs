@@ -52,7 +52,7 @@ pub(super) trait FastDirection {
     /// Rewrites a packet that meets the conditions of `rule`, and counts it for its session and
     /// URRs. `None`: the packet is unchanged and takes the stages.
     ///
-    /// PERF (datapath --mixed): mixed bursts select by family without branching: it is
+    /// PERF (adit bench datapath --mixed): mixed bursts select by family without branching: it is
     /// unpredictable.
     fn rewrite<'v, B: PacketBuf>(
         ctx: &StepContext<'v>,
@@ -86,7 +86,7 @@ impl FastDirection for FastUplink {
     }
 
     /// Decapsulates a packet.
-    // PERF (datapath): once per packet.
+    // PERF (adit bench datapath): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf>(
         ctx: &StepContext<'v>,
@@ -144,7 +144,7 @@ impl FastDirection for FastDownlink {
     }
 
     /// Encapsulates a packet.
-    // PERF (datapath): once per packet.
+    // PERF (adit bench datapath): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf>(
         ctx: &StepContext<'v>,

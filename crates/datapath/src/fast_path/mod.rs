@@ -153,7 +153,8 @@ fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
 /// Takes a recognized burst of one direction through the other passes. Compiled once for each direction
 /// and family mix. `are_usual`: every packet is usual.
 #[inline(never)]
-// PERF (datapath): the loop is in this body: inlined from a function of its own it spills more registers.
+// PERF (adit bench datapath): the loop is in this body: inlined from a function of its own it spills
+// more registers.
 fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -219,7 +220,7 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
 /// Finds the session and the fast rule of each packet, hands off packets of other workers' sessions, and
 /// prefetches what the rewrite reads. Returns whether packets with rates may have to wait in a queue.
 #[inline(always)]
-// PERF (datapath): one caller; no call per burst.
+// PERF (adit bench datapath): one caller; no call per burst.
 fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     origin: BurstOrigin<'_>,
@@ -248,7 +249,7 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
 /// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Those of
 /// other workers' sessions are not read: their cache lines stay with the owner, which writes them.
 #[inline(always)]
-// PERF (datapath): one caller; no call per burst.
+// PERF (adit bench datapath): one caller; no call per burst.
 fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     ues: &UeTable,
@@ -302,7 +303,7 @@ fn hand_off_foreign<B: PacketBuf>(
 /// Prefetches the cache lines of the URRs of every packet. Returns whether SDF filters select the fast
 /// rule of any packet.
 #[inline(always)]
-// PERF (datapath): one caller; no call per burst.
+// PERF (adit bench datapath): one caller; no call per burst.
 fn prefetch_usage<'v, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     packets: &FastPackets<'v>,

@@ -10,8 +10,9 @@ pub(super) const NO_TX_LINK: InterfaceId = InterfaceId(u8::MAX);
 
 /// One packet of a burst.
 ///
-/// PERF (datapath): written field by field into its column and read by reference. A copy of the whole
-/// goes through the stack, where loads wider than the stores before them stall (no store forwarding).
+/// PERF (adit bench datapath): written field by field into its column and read by reference. A copy
+/// of the whole goes through the stack, where loads wider than the stores before them stall (no
+/// store forwarding).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FastPacket<'v> {
     pub direction: Direction,

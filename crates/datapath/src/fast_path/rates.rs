@@ -49,7 +49,7 @@ pub(super) fn assign_ticket<B: PacketBuf, D: FastDirection>(
 /// it leaves at once; `None` if the stages decide. After this only a malformed buffer can stop the
 /// packet.
 #[inline(always)]
-// PERF (datapath --rates police): once per packet with rates.
+// PERF (adit bench datapath --rates police): once per packet with rates.
 pub(super) fn pass_rates(
     ctx: &StepContext<'_>,
     direction: Direction,
@@ -73,7 +73,7 @@ pub(super) fn pass_rates(
 
 /// `ticket` if the buckets that are closed shape; `None` if one polices: the stages drop the packet.
 #[inline(never)]
-// PERF (datapath --rates police): out of line because it is rare.
+// PERF (adit bench datapath --rates police): out of line because it is rare.
 fn ticket_if_shaped(
     pair: MeterPair<'_>,
     which: u64,

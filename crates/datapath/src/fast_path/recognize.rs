@@ -97,7 +97,7 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf>(
 
 /// Recognizes one packet, and prefetches the line that its session is looked up in. Calls `put`
 /// unless the packet is unknown.
-// PERF (datapath): a call would pass what was recognized through memory.
+// PERF (adit bench datapath): a call would pass what was recognized through memory.
 #[inline(always)]
 fn recognize<'v, B: PacketBuf>(
     view: &TablesView<'v>,

@@ -46,7 +46,7 @@ pub(super) fn select_rules<'v, B: PacketBuf, F: FamilyMix>(
 
 /// Finds the fast rule of one packet. Fragments take the stages, which know the ports of the first
 /// fragment.
-// PERF (datapath --sdf): a call would pass the key through memory.
+// PERF (adit bench datapath --sdf): a call would pass the key through memory.
 #[inline(always)]
 fn find<'v, B: PacketBuf, const IS_V6: bool>(
     direction: Direction,

@@ -50,7 +50,7 @@ pub(crate) struct PollPlan<'c> {
 
 /// Runs one step. `rx` is room for a burst, and empty between steps.
 #[inline(always)]
-// PERF (datapath): part of `Worker::step`, which is one function.
+// PERF (adit bench datapath): part of `Worker::step`, which is one function.
 pub(crate) fn step<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -89,7 +89,7 @@ pub(crate) fn step<Io: PacketIo>(
 /// Runs commands, and sends packets that waited and may leave by now. Returns whether there was
 /// anything to do.
 #[inline(always)]
-// PERF (datapath): as above.
+// PERF (adit bench datapath): as above.
 fn release_waiting<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

@@ -97,7 +97,7 @@ impl<B: PacketBuf> Shaping<B> {
 
     /// Queues a frame that its rates do not admit yet; drops it as `ShapingQueueFull` without room.
     /// `queue` is its queue, if that exists. `bytes` are the octets of the user's packet.
-    // PERF (datapath --rates wait): once per packet that waits; a call would pass the packet
+    // PERF (adit bench datapath --rates wait): once per packet that waits; a call would pass the packet
     // through memory.
     #[inline(always)]
     pub fn enqueue(

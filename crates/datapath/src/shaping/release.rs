@@ -66,7 +66,7 @@ struct FlowTurn<'v> {
 impl<'v, Io: PacketIo> Releaser<'_, 'v, Io> {
     /// When a flow is served again whose rates open `at`.
     #[inline(always)]
-    // PERF (datapath --rates wait): by value, so that turns stay in registers.
+    // PERF (adit bench datapath --rates wait): by value, so that turns stay in registers.
     fn next_turn(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
         match self.shared.correlated_rates && (is_sending || self.last_sender == Some(key)) {
             false => at,
@@ -75,7 +75,7 @@ impl<'v, Io: PacketIo> Releaser<'_, 'v, Io> {
     }
 }
 
-// PERF (datapath --rates wait): each method is called once per turn, and most turns have one
+// PERF (adit bench datapath --rates wait): each method is called once per turn, and most turns have one
 // packet.
 impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> {
     type Turn = FlowTurn<'v>;
