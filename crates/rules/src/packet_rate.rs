@@ -189,9 +189,9 @@ impl PacketRateMeter {
         }
     }
 
-    /// Continues the windows of another session: so many packets of a direction may still pass until
-    /// `until`, but no longer than a window that begins with these limits. Call it before a worker has
-    /// the rate.
+    /// Continues the windows of another session: `packets` and `additional` packets of a direction may
+    /// still pass until `until`, or until a window that begins with these limits would end. Call it
+    /// before a worker has the rate.
     pub fn resume(&self, direction: Direction, packets: u16, additional: u16, until: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
         let window = |quota: PacketQuota, left: u16| PacketWindow {

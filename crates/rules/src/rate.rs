@@ -13,7 +13,7 @@ const PRICE_FRACTION_BITS: u32 = 24;
 
 // The word of a `RateLimit`, from bit 0:
 //
-//  0..15  depth of the bucket, unit 2^16 ns
+// 0..15   depth of the bucket, unit 2^16 ns
 // 15      packets beyond the rate are shaped
 // 16..64  price: the time of one octet, unit 2^-24 ns
 

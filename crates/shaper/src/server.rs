@@ -27,7 +27,8 @@ pub trait FlowServer<P> {
     }
 
     /// Admits the flow's next packet, of `bytes` octets, and charges its rates; or returns when it may
-    /// leave. An admitted packet is taken next. Called only if [`FlowServer::blocked_until`] has just returned `None`.
+    /// leave. An admitted packet is taken next. Called only if [`FlowServer::blocked_until`] has just
+    /// returned `None`.
     fn admit(&mut self, turn: &mut Self::Turn, bytes: u16, context: TurnContext) -> Eligibility;
 
     /// Takes a packet: to send it, or with `may_leave` false to drop it (see [`Eligibility::Never`]).

@@ -62,7 +62,7 @@ impl Aggregate {
 
     /// Charges `bytes` octets if the bucket is open, or always with `force`. Returns whether it did.
     ///
-    /// Threads: any worker; a compare-exchange that another worker's lease makes fail is repeated.
+    /// Threads: any worker. Tries again only if another worker charged the bucket in between.
     fn take(&self, now: Nanos, bytes: u64, force: bool) -> bool {
         // Rounded up to whole nanoseconds, so a lease costs at most one nanosecond too much.
         let cost = self.limit.time_of(bytes).0.saturating_add(1);

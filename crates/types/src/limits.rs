@@ -25,14 +25,14 @@ pub const fn usage_slots_max(sessions_max: usize) -> usize {
     sessions_max.saturating_mul(2).saturating_add(RULES_PER_SESSION_MAX)
 }
 
-/// Rates that sessions share by QER Correlation IDs, in a process with `sessions_max` PFCP sessions:
+/// Correlated rates: those that sessions share by QER Correlation ID, in a process with `sessions_max` PFCP sessions:
 /// one for each, those that workers may still know included.
 #[must_use]
 pub const fn correlated_rates_max(sessions_max: usize) -> usize {
     sessions_max
 }
 
-/// Changes of rates that a worker may not have looked at; beyond, it looks at all that waits.
+/// Changes of rates by which a worker can be behind; beyond that it reviews all its queues.
 pub const RATE_CHANGES_LEN: usize = 1024;
 
 /// Shapes of compiled rules of each kind that are remembered, so that sessions share them: those of

@@ -186,7 +186,7 @@ fn excess_that_waits_leaves_in_order_at_the_rate() {
 }
 
 #[test]
-fn excess_of_a_shared_rate_waits_and_leaves_in_order() {
+fn excess_of_an_aggregate_waits_and_leaves_in_order() {
     let slow = [limit(144, Excess::Shaped); 2];
     let of_slice = SessionRules { slice: SliceId(1), ..rules() };
     let cases = [

@@ -1,4 +1,4 @@
-//! Rates that sessions share, and how many sessions name each.
+//! Correlated rates: those that sessions share by QER Correlation ID, and how many sessions name each.
 //!
 //! Spec: TS 29.244 §8.2.10 (QER Correlation ID).
 

@@ -137,6 +137,7 @@ impl<P> Queues<P> {
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "flows have numbers of 32 bits")]
+    /// The number of a ring in the wheel, where rings follow flows.
     fn number_of_ring(&self, rate: u8) -> u32 {
         self.flows.len() as u32 + u32::from(rate)
     }

@@ -102,7 +102,7 @@ fn what_exceeds_a_guarantee_does_not_go_ahead() {
 }
 
 #[test]
-fn shared_rate_is_kept_by_several_workers_together() {
+fn aggregate_is_kept_by_several_workers_together() {
     for excess in BOTH {
         for workers in [1, 3] {
             let mut stage = RateTest::with(sharing(excess, 10 * TOTAL), workers, 64);
@@ -157,7 +157,7 @@ fn slice_keeps_its_rate_inside_that_of_all_and_disturbs_nobody() {
 }
 
 #[test]
-fn backlog_of_one_session_costs_others_nothing_where_the_shared_rate_drops() {
+fn backlog_of_one_session_costs_others_nothing_where_the_aggregate_drops() {
     let mut stage = RateTest::with(sharing(Excess::Policed, TOTAL), 1, 16);
     let busy = stage.session((150 * MBIT, 150 * MBIT));
     stage.flow(busy, Direction::Downlink, 1400, 180 * MBIT);
@@ -174,7 +174,7 @@ fn backlog_of_one_session_costs_others_nothing_where_the_shared_rate_drops() {
 }
 
 #[test]
-fn closed_gate_stops_what_waits_for_a_shared_rate_alone() {
+fn closed_gate_stops_what_waits_for_an_aggregate_alone() {
     let mut stage = RateTest::with(sharing(Excess::Shaped, TOTAL), 1, 16);
     for _ in 0..2 {
         let session = stage.session((UNLIMITED, UNLIMITED));
