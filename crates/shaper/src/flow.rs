@@ -60,7 +60,7 @@ pub struct QueueFull;
 pub enum Eligibility {
     /// Now.
     Now,
-    /// Not before.
+    /// At this time, or later.
     At(Nanos),
     /// When it has its turn at the shared rates.
     InTurn {

@@ -135,7 +135,7 @@ impl<P> Queues<P> {
     /// No packets. Reserves all memory that will be used.
     #[must_use]
     pub fn new(config: QueuesConfig) -> Self {
-        let lines = config.sessions_max.saturating_mul(2);
+        let direction_slots = config.sessions_max.saturating_mul(2);
         let pkts_max = match config.pkts_max {
             0 => 0,
             most => most + BURST_MAX,
@@ -151,7 +151,7 @@ impl<P> Queues<P> {
             free_node: 0,
             flows: nexts().map(flow).collect(),
             free_flow: 0,
-            by_direction_slot: vec![!NONE; if pkts_max == 0 { 0 } else { lines }],
+            by_direction_slot: vec![!NONE; if pkts_max == 0 { 0 } else { direction_slots }],
             wheel: Wheel::new(pkts_max + usize::from(config.shared_rates), config.shared_rates),
             rings: vec![
                 RateRing { state: RingState::Idle, weight: 0, share: RoundShare::NONE };
@@ -419,8 +419,8 @@ impl<P> Queues<P> {
         gone as usize
     }
 
-    /// Takes all packets. Advances the wheel to the end of time: packets that are pushed later are not
-    /// scheduled correctly any more, so the caller pushes none.
+    /// Takes all packets. The wheel advances to the end of time, so packets that are pushed later are
+    /// never released.
     pub fn drain(&mut self, mut take: impl FnMut(QueuedPacket<P>)) {
         self.release(
             Nanos::NEVER,
@@ -505,9 +505,9 @@ impl<P> Queues<P> {
     /// Frees a flow without packets, which is in no list.
     fn remove_flow(&mut self, number: u32) {
         let flow = &mut self.flows[number as usize];
-        let (line, next) = (flow.key.session.direction_slot(flow.key.direction), flow.sibling);
+        let (slot, next) = (flow.key.session.direction_slot(flow.key.direction), flow.sibling);
         flow.sibling = core::mem::replace(&mut self.free_flow, number);
-        let Some(head) = self.by_direction_slot.get_mut(line) else { return };
+        let Some(head) = self.by_direction_slot.get_mut(slot) else { return };
         if *head == !number {
             *head = !next;
             return;
