@@ -168,8 +168,8 @@ impl PacketRateMeter {
         })
     }
 
-    /// Returns true if a packet may pass at `now`; otherwise counts it as dropped. For the worker that owns the
-    /// session only.
+    /// Returns true if a packet may pass at `now`; otherwise counts it as dropped. For the worker that
+    /// owns the session only.
     #[must_use]
     pub fn admits_or_counts_drop(&self, direction: Direction, now: Nanos) -> bool {
         let Some(limit) = self.limit(direction) else { return true };
