@@ -70,7 +70,7 @@ struct PrefixLength<K> {
 #[derive(Debug)]
 struct Lpm<K>(Vec<PrefixLength<K>>);
 
-/// Places of [`Blocks`]: one per /16.
+/// Entries of [`Ipv4Blocks`]: one per /16.
 const BLOCKS: usize = 1 << 16;
 
 /// The number of destinations that no one gateway leads to: they are searched for.
@@ -572,19 +572,19 @@ impl Routes {
         }
     }
 
-    /// See [`crate::View::network_block_v4`].
+    /// See [`crate::TablesView::network_block_v4`].
     #[inline]
     pub(crate) fn network_block_v4(&self, addr: u32) -> u8 {
         self.n6.v4_blocks.number(addr)
     }
 
-    /// See [`crate::View::network_block_v6`].
+    /// See [`crate::TablesView::network_block_v6`].
     #[inline]
     pub(crate) fn network_block_v6(&self, upper: u64) -> u8 {
         self.n6.v6_spans.number(upper)
     }
 
-    /// See [`crate::View::block_gateway`].
+    /// See [`crate::TablesView::block_gateway`].
     #[inline]
     pub(crate) fn block_gateway(&self, within: InterfaceSet, block: u8) -> Option<NextHopIndex> {
         self.n6.gateways.find(within, block).map(|(_, index)| index)
