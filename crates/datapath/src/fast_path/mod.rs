@@ -38,7 +38,7 @@ use self::ticket::QueueTicket;
 use crate::columns::BurstColumn;
 use crate::context::StepContext;
 use crate::handoff::Handoff;
-use crate::interfaces::UsualLink;
+use crate::interfaces::{TxLink, UsualLink};
 use crate::shaping::Shaping;
 use crate::tally::StepTally;
 use crate::worker_state::WorkerState;
@@ -153,8 +153,6 @@ fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
 /// Takes a recognized burst of one direction through the other passes. Compiled once for each direction
 /// and family mix. `are_usual`: every packet is usual.
 #[inline(never)]
-// PERF (adit bench datapath): the loop is in this body: inlined from a function of its own it spills
-// more registers.
 fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -165,8 +163,42 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     state: &mut WorkerState<Io::Buf>,
 ) {
     let Some(arrival) = D::arrival(origin.link) else { return };
-    let is_shaping = prepare::<_, D, F>(ctx, origin, arrival, packets, rx, state);
-    let WorkerState { buffering, shaping: Shaping { queues, leases, .. }, .. } = &mut *state;
+    prepare::<_, D, F>(ctx, origin, arrival, packets, rx, state);
+    let rewritten = rewrite_all::<_, D, F>(ctx, arrival, are_usual, packets, rx, state);
+    let left_to_stages = rewritten.left_to_stages;
+    state.tally.receive_fast(arrival, packets.len() - left_to_stages, rewritten.received_bytes);
+    match rewritten.only_link {
+        Some(link) => send_all::<Io, D>(io, link, rx, rewritten.sent_bytes, packets, state),
+        None => send_some::<Io, D>(ctx, io, packets, rx, state),
+    }
+}
+
+/// What [`rewrite_all`] did to a burst.
+struct RewrittenBurst<'v> {
+    /// Octets of the rewritten packets as received.
+    received_bytes: usize,
+    /// Octets of their frames.
+    sent_bytes: usize,
+    /// Packets that take the stages.
+    left_to_stages: usize,
+    /// The link of the whole burst, if all its packets leave at once through one link.
+    only_link: Option<&'v TxLink>,
+}
+
+/// Rewrites the packets that meet the conditions of their fast rules, and marks the others as not usual.
+#[inline(never)]
+// PERF (adit bench datapath): a function of its own has registers for its loop; a call per burst.
+fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
+    ctx: &StepContext<'v>,
+    arrival: InterfaceId,
+    are_usual: bool,
+    packets: &mut FastPackets<'v>,
+    rx: &mut Burst<B>,
+    state: &mut WorkerState<B>,
+) -> RewrittenBurst<'v> {
+    let WorkerState { buffering, shaping, .. } = state;
+    let is_shaping = shaping.may_hold_packets();
+    let Shaping { queues, leases, .. } = shaping;
     let mut burst = BurstContext::new(arrival, leases, queues.contended());
     let has_aggregates = !ctx.view.aggregates().is_empty();
     let mut left_to_stages = BurstColumn::<SessionIndex>::new();
@@ -210,15 +242,12 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
         sent_bytes += rewritten.frame_len;
     }
     let only_link = burst.only_link().filter(|_| !any_queued && left_to_stages.is_empty());
-    state.tally.receive_fast(arrival, packets.len() - left_to_stages.len(), received_bytes);
-    match only_link {
-        Some(link) => send_all::<Io, D>(io, link, rx, sent_bytes, packets, state),
-        None => send_some::<Io, D>(ctx, io, packets, rx, state),
-    }
+    let left_to_stages = left_to_stages.len();
+    RewrittenBurst { received_bytes, sent_bytes, left_to_stages, only_link }
 }
 
 /// Finds the session and the fast rule of each packet, hands off packets of other workers' sessions, and
-/// prefetches what the rewrite reads. Returns whether packets with rates may have to wait in a queue.
+/// prefetches what the rewrite reads.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
 fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
@@ -228,7 +257,7 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     packets: &mut FastPackets<'v>,
     rx: &mut Burst<B>,
     state: &mut WorkerState<B>,
-) -> bool {
+) {
     let view = &ctx.view;
     let WorkerState { shaping, handoff, tally, .. } = state;
     find_sessions::<_, D, F>(view, view.ues(origin.link.domain), handoff, packets);
@@ -236,14 +265,12 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
         hand_off_foreign(handoff, origin.port, arrival, packets, rx, tally);
     }
     let has_selectors = prefetch_usage::<D, F>(view, packets);
-    let is_shaping = shaping.may_hold_packets();
-    if is_shaping {
+    if shaping.may_hold_packets() {
         prefetch_queues(view, D::DIRECTION, shaping, packets);
     }
     if has_selectors {
         select_rules::<_, F>(D::DIRECTION, view, rx, packets);
     }
-    is_shaping
 }
 
 /// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Those of
