@@ -307,9 +307,8 @@ fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
     restate(&mut pdr.qers, update.qers.as_ref());
     restate_part(&mut pdr.outer_header_removal, &update.outer_header_removal);
     restate_part(&mut pdr.far, &update.far);
-    let stays = |name: &&Box<str>| !update.deactivate.contains(name);
-    let names = pdr.predefined.iter().filter(stays).chain(&update.activate);
-    pdr.predefined = names.cloned().collect();
+    pdr.predefined.retain(|name| !update.deactivate.contains(name));
+    pdr.predefined.extend(update.activate.iter().cloned());
 }
 
 /// A PDI that names no traffic, or none in the tunnel from Access that there was, states only some
