@@ -5,13 +5,13 @@
 //! value borrows from the datagram, every encoder writes into the caller's buffer.
 //! Invariant: no input makes this crate panic or read outside the slice that it was given.
 //!
-//! Data flow: a UDP payload enters through [`Datagram`], becomes [`RawMessage`] and then
+//! Data flow: a UDP payload enters through [`PfcpDatagram`], becomes [`RawMessage`] and then
 //! [`Message`]; answers leave through [`encode`] or [`PfcpWriter`].
 //!
 //! ```
 //! use adit_pfcp::ie::{NodeId, RecoveryTimeStamp};
 //! use adit_pfcp::message::{AssociationSetupRequest, AssociationSetupResponse};
-//! use adit_pfcp::{Cause, Datagram, Message, encode};
+//! use adit_pfcp::{Cause, PfcpDatagram, Message, encode};
 //!
 //! let node_id = NodeId::Ipv4([192, 0, 2, 1].into());
 //! let mut request = [0; 1500];
@@ -19,7 +19,7 @@
 //! let len = encode(&mut request, None, 7, &body)?;
 //!
 //! let mut answer = [0; 1500];
-//! for raw in Datagram::new(&request[..len]) {
+//! for raw in PfcpDatagram::new(&request[..len]) {
 //!     let raw = raw?;
 //!     if let Message::AssociationSetupRequest(setup) = Message::decode(&raw)? {
 //!         assert_eq!(setup.node_id, node_id);
