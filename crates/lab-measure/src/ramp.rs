@@ -89,6 +89,30 @@ pub struct RoundReport {
     pub trial: TrialReport,
 }
 
+impl RoundReport {
+    /// The row of the round in a table with [`COLUMNS`]. `at` counts rounds from 1; `p99_us` is the 99th
+    /// percentile of latency, formatted.
+    pub(crate) fn row(&self, at: u32, p99_us: String) -> Vec<String> {
+        let or_dash =
+            |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
+        vec![
+            at.to_string(),
+            self.sessions.to_string(),
+            self.established_per_s.to_string(),
+            self.failed.to_string(),
+            self.drop_ppm.to_string(),
+            p99_us,
+            or_dash(self.cpu_percent),
+            or_dash(self.memory_kib.map(|kib| kib / 1024)),
+            match (&self.limit, self.back_off) {
+                (Some(limit), _) => limit.clone(),
+                (None, true) => "backed off".to_owned(),
+                (None, false) => String::new(),
+            },
+        ]
+    }
+}
+
 /// The report of `adit-lab ramp`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RampReport {
@@ -261,24 +285,9 @@ pub const COLUMNS: [&str; 9] = [
 fn print(report: &RampReport) {
     let mut table = comfy_table::Table::new();
     table.set_header(COLUMNS);
-    let or_dash = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
-    for (index, round) in (1u32..).zip(&report.rounds) {
+    for (at, round) in (1u32..).zip(&report.rounds) {
         let p99 = round.trial.streams.iter().map(|stream| stream.latency.p99_ns).max();
-        table.add_row([
-            index.to_string(),
-            round.sessions.to_string(),
-            round.established_per_s.to_string(),
-            round.failed.to_string(),
-            round.drop_ppm.to_string(),
-            (p99.unwrap_or(0) / 1000).to_string(),
-            or_dash(round.cpu_percent),
-            or_dash(round.memory_kib.map(|kib| kib / 1024)),
-            match (&round.limit, round.back_off) {
-                (Some(limit), _) => limit.clone(),
-                (None, true) => "backed off".to_owned(),
-                (None, false) => String::new(),
-            },
-        ]);
+        table.add_row(round.row(at, (p99.unwrap_or(0) / 1000).to_string()));
     }
     println!("{table}");
     report.base.print();

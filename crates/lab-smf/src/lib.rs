@@ -7,7 +7,7 @@
 //! establishments from [`rules::LabSessionRules`].
 //!
 //! The SMF requires nothing that a UPF may lack: it gives TEIDs and UE addresses unless told
-//! otherwise, and asks for the rules of a plain PDU session unless a [`SessionProfile`] has more.
+//! otherwise, and sends the rules of a plain PDU session unless a [`SessionProfile`] has more.
 //! Spec: TS 29.244 §6.2, §6.3, §6.4, §7.4, §7.5.
 #![deny(unsafe_code)]
 

@@ -10,14 +10,12 @@ use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, HeaderCreation};
 use adit_tables::Interface;
 use adit_types::MacAddr;
-use adit_wire::encapsulate::OUTER_TTL;
-use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
-use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::udp::{self, UdpHeader};
 use adit_wire::{IpAddrs, Malformed, protocol};
 
 use crate::egress::{ether_type_of, prepend, prepend_link};
 use crate::interfaces::source_addr;
+use crate::originate::ip::OwnIpHeader;
 
 /// Puts a UDP or IP header and its link header in front of the IP packet in `buf`.
 ///
@@ -48,7 +46,13 @@ pub(super) fn encapsulate<B: PacketBuf>(
         _ if is_ipv4 => protocol::IPV4,
         _ => protocol::IPV6,
     };
-    put_ip(buf, tos, protocol, addrs)?;
+    let len = buf.data().len();
+    let ip = OwnIpHeader { src, dst, protocol, tos, payload_len: length(len)? };
+    if dst.is_ipv4() {
+        // The length field of IPv4 counts the header as well.
+        length(len + ip.len())?;
+    }
+    emit(ip.emit(prepend(buf, ip.len())?))?;
     prepend_link(buf, interface, dst_mac, ether_type_of(dst))
 }
 
@@ -62,42 +66,6 @@ fn put_udp<B: PacketBuf>(buf: &mut B, port: u16, addrs: IpAddrs) -> Result<(), D
         IpAddrs::V6 { src, dst } => udp::checksum_ipv6(src, dst, datagram),
     };
     emit(UdpHeader::new(port, port, len, sum).emit(datagram))
-}
-
-fn put_ip<B: PacketBuf>(
-    buf: &mut B,
-    tos: u8,
-    protocol: u8,
-    addrs: IpAddrs,
-) -> Result<(), DropReason> {
-    let len = buf.data().len();
-    match addrs {
-        IpAddrs::V4 { src, dst } => {
-            let header = Ipv4Header::new(&Ipv4Fields {
-                tos,
-                total_len: length(len + Ipv4Header::LEN)?,
-                identification: 0,
-                dont_fragment: true,
-                ttl: OUTER_TTL,
-                protocol,
-                src,
-                dst,
-            });
-            emit(header.emit(prepend(buf, Ipv4Header::LEN)?))
-        }
-        IpAddrs::V6 { src, dst } => {
-            let header = Ipv6Header::new(&Ipv6Fields {
-                traffic_class: tos,
-                flow_label: 0,
-                payload_len: length(len)?,
-                next_header: protocol,
-                hop_limit: OUTER_TTL,
-                src,
-                dst,
-            });
-            emit(header.emit(prepend(buf, Ipv6Header::LEN)?))
-        }
-    }
 }
 
 fn length(len: usize) -> Result<u16, DropReason> {

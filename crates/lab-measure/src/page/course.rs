@@ -41,25 +41,7 @@ pub fn ramp(out: &mut String, report: &RampReport) {
     out.push_str("</div>\n");
     let rows: Vec<Vec<String>> = (1u32..)
         .zip(rounds)
-        .map(|(at, round)| {
-            let or_dash =
-                |value: Option<u64>| value.map_or("–".into(), |value| value.to_string());
-            vec![
-                at.to_string(),
-                round.sessions.to_string(),
-                round.established_per_s.to_string(),
-                round.failed.to_string(),
-                round.drop_ppm.to_string(),
-                figure(us(p99(&round.trial))),
-                or_dash(round.cpu_percent),
-                or_dash(round.memory_kib.map(|kib| kib / 1024)),
-                match (&round.limit, round.back_off) {
-                    (Some(limit), _) => limit.clone(),
-                    (None, true) => "backed off".to_owned(),
-                    (None, false) => String::new(),
-                },
-            ]
-        })
+        .map(|(at, round)| round.row(at, figure(us(p99(&round.trial)))))
         .collect();
     table(out, &COLUMNS, &rows);
 }

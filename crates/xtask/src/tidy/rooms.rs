@@ -168,7 +168,7 @@ const FLOOR_FIVE: &[&str] = &[
     "xtask",
 ];
 
-/// Rooms that workers run through: no lock, nothing made on first use, nothing of a thread's own.
+/// Rooms that workers run through: no lock, no lazy initialization, no thread-local.
 const LOCK_FREE: &[&str] =
     &["adit-types", "adit-wire", "adit-rules", "adit-pktio", "adit-tables", "adit-datapath"];
 /// Files where the control side of the publication takes one.
