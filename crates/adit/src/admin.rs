@@ -5,7 +5,7 @@
 //! on the thread of the client, and sent at once, so that neither time nor memory grows with the
 //! number of sessions. The socket's file is readable and writable by its owner only.
 
-pub mod client;
+pub(crate) mod client;
 mod document;
 
 use core::net::IpAddr;
@@ -45,7 +45,7 @@ struct AdminRequest {
 
 /// A question of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AdminQuestion {
+pub(crate) struct AdminQuestion {
     pub topic: Topic,
     /// Only this session, by its UP SEID or an address of its UE. For the topic `qos`.
     pub session: Option<String>,
@@ -53,7 +53,7 @@ pub struct AdminQuestion {
 
 /// Where the next page of an answer begins; the default is the first page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PageCursor {
+pub(crate) struct PageCursor {
     /// Which list of the topic, counted from zero.
     pub list: u8,
     pub from: PagePosition,
@@ -61,7 +61,7 @@ pub struct PageCursor {
 
 /// A place in a list. Entries may come and go between two pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PagePosition {
+pub(crate) enum PagePosition {
     #[default]
     Start,
     /// At this index of a session or next hop.
@@ -73,10 +73,10 @@ pub enum PagePosition {
 }
 
 /// JSON that is made of gathered values on the thread of the client.
-pub type Deferred<T> = Box<dyn FnOnce() -> T + Send>;
+pub(crate) type Deferred<T> = Box<dyn FnOnce() -> T + Send>;
 
 /// A part of an answer.
-pub struct AnswerPage {
+pub(crate) struct AnswerPage {
     /// The list that the rows belong to; without one there are no rows.
     pub list: Option<&'static str>,
     pub rows: Deferred<Vec<Value>>,
@@ -87,14 +87,14 @@ pub struct AnswerPage {
 }
 
 /// What the control thread says to a [`Query`].
-pub enum AdminAnswer {
+pub(crate) enum AdminAnswer {
     Page(AnswerPage),
     /// A sentence.
     Refused(String),
 }
 
 /// A question for the control thread, with the place to put the answer.
-pub struct AdminQuery {
+pub(crate) struct AdminQuery {
     pub question: AdminQuestion,
     pub cursor: PageCursor,
     pub answer: Sender<AdminAnswer>,
@@ -102,7 +102,7 @@ pub struct AdminQuery {
 
 /// The listening socket. Its file is removed when this is dropped.
 #[derive(Debug)]
-pub struct AdminServer {
+pub(crate) struct AdminServer {
     listener: UnixListener,
     /// The file, and the device and inode that it had; none for a second handle.
     file: Option<(PathBuf, (u64, u64))>,
@@ -113,7 +113,7 @@ impl AdminServer {
     ///
     /// # Errors
     /// When `path` is something else than a socket without a listener, or cannot be created.
-    pub fn bind(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
         let hint = || {
             format!(
                 "cannot listen at {}; set admin.socket to a path that adit may write",
@@ -133,7 +133,7 @@ impl AdminServer {
 
     /// Answers requests forever, each client on a thread of its own. `ask` passes a question to
     /// the control thread and returns its answer. Clients beyond [`ADMIN_CLIENTS_MAX`] are refused.
-    pub fn serve<F>(&self, ask: F)
+    pub(crate) fn serve<F>(&self, ask: F)
     where
         F: Fn(&AdminQuestion, PageCursor) -> Option<AdminAnswer> + Clone + Send + 'static,
     {
@@ -155,7 +155,7 @@ impl AdminServer {
     ///
     /// # Errors
     /// When the process is out of file descriptors.
-    pub fn listener(&self) -> std::io::Result<Self> {
+    pub(crate) fn listener(&self) -> std::io::Result<Self> {
         Ok(Self { listener: self.listener.try_clone()?, file: None })
     }
 }
@@ -244,7 +244,7 @@ fn refuse(stream: &UnixStream) -> std::io::Result<()> {
 }
 
 /// Waits for the control thread's answer, within bounds.
-pub fn ask(
+pub(crate) fn ask(
     queries: &Sender<AdminQuery>,
     question: &AdminQuestion,
     cursor: PageCursor,

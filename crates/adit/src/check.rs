@@ -11,7 +11,7 @@ use crate::wiring;
 ///
 /// # Errors
 /// Every mistake in the file.
-pub fn check(path: &Path, json: bool) -> anyhow::Result<()> {
+pub(crate) fn check(path: &Path, json: bool) -> anyhow::Result<()> {
     let config = Config::load(path)?;
     let derived = derived(&config);
     if json {

@@ -6,18 +6,18 @@ use adit_bench::command::BenchCommand;
 use clap::{Parser, Subcommand, ValueEnum};
 
 /// Default socket between `adit run` and `adit show`.
-pub const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
+pub(crate) const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
 
 /// A 5G User Plane Function.
 #[derive(Debug, Parser)]
 #[command(name = "adit", version, about, max_term_width = 100)]
-pub struct AditCli {
+pub(crate) struct AditCli {
     #[command(subcommand)]
     pub command: AditCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum AditCommand {
+pub(crate) enum AditCommand {
     /// Run the user plane until SIGTERM or Ctrl-C.
     Run {
         /// Configuration file; adit.example.toml explains every key.
@@ -55,7 +55,7 @@ pub enum AditCommand {
 
 /// State that `adit show` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Topic {
+pub(crate) enum Topic {
     /// PFCP associations with control plane functions.
     Associations,
     /// PFCP sessions with their rules and traffic.
@@ -76,7 +76,7 @@ pub enum Topic {
 
 impl Topic {
     /// The name of the topic on the admin socket.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Associations => "associations",
             Self::Sessions => "sessions",

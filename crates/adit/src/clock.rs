@@ -5,14 +5,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use adit_types::Nanos;
 
 /// Seconds from 1900-01-01 to 1970-01-01. Spec: RFC 5905 §6.
-pub const NTP_UNIX_OFFSET_S: u64 = 2_208_988_800;
+pub(crate) const NTP_UNIX_OFFSET_S: u64 = 2_208_988_800;
 
 /// Fraction bits of the scale: 40 keep the error of an hour below 10 ns at any frequency seen.
 const SCALE_BITS: u32 = 40;
 
 /// A clock that every thread can read without a system call. Starts at zero when made.
 #[derive(Debug, Clone, Copy)]
-pub struct ProcessClock {
+pub(crate) struct ProcessClock {
     base: u64,
     /// Nanoseconds per tick, times 2^[`SCALE_BITS`].
     scale: u64,
@@ -21,21 +21,21 @@ pub struct ProcessClock {
 impl ProcessClock {
     /// A clock over a counter of `tsc_hz` ticks per second.
     #[must_use]
-    pub fn new(tsc_hz: u64) -> Self {
+    pub(crate) fn new(tsc_hz: u64) -> Self {
         Self { base: adit_dpdk::tsc(), scale: scale(tsc_hz) }
     }
 
     /// Time since the clock was made.
     #[inline]
     #[must_use]
-    pub fn now(&self) -> Nanos {
+    pub(crate) fn now(&self) -> Nanos {
         self.at(adit_dpdk::tsc())
     }
 
     /// The time of day at zero of this clock. Unit: nanoseconds since 1900-01-01 00:00 UTC.
     /// Differs over time by the drift between the two clocks.
     #[must_use]
-    pub fn time_of_day_at_zero(&self) -> Option<u64> {
+    pub(crate) fn time_of_day_at_zero(&self) -> Option<u64> {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
         let ntp = u64::try_from(unix.as_nanos()).ok()? + NTP_UNIX_OFFSET_S * 1_000_000_000;
         ntp.checked_sub(self.now().0)

@@ -51,7 +51,7 @@ const SLEEP_MIN: Nanos = Nanos::from_micros(20);
 const RELEASE_MAX: Nanos = Nanos::from_secs(1);
 
 /// Everything that the control thread owns.
-pub struct ControlParts {
+pub(crate) struct ControlParts {
     pub clock: ProcessClock,
     pub node: Node,
     pub publisher: Publisher,
@@ -70,7 +70,7 @@ pub struct ControlParts {
 }
 
 /// A port, for `adit show`.
-pub struct ControlPort {
+pub(crate) struct ControlPort {
     pub config: config::PortSettings,
     pub port: Port,
     /// Whether the port steers packets to the owners of their sessions.
@@ -78,7 +78,7 @@ pub struct ControlPort {
 }
 
 /// The control thread's state.
-pub struct ControlThread {
+pub(crate) struct ControlThread {
     pub parts: ControlParts,
     pub neighbors: NeighborCache,
     /// Datagrams that the socket refused. A retransmission, the peer's or ours, repairs the loss.
@@ -93,7 +93,7 @@ pub struct ControlThread {
 }
 
 impl ControlThread {
-    pub fn new(parts: ControlParts) -> Self {
+    pub(crate) fn new(parts: ControlParts) -> Self {
         let neighbors = NeighborCache::new(&parts.publisher);
         let standstill = Standstill::new(&parts.cores, parts.clock.now());
         Self {
@@ -109,7 +109,7 @@ impl ControlThread {
 
     /// Runs until `stop`. Then asks the peers to release their associations and waits for them for
     /// [`RELEASE_MAX`] at most.
-    pub fn run(&mut self, questions: &Receiver<AdminQuery>, stop: &AtomicBool) {
+    pub(crate) fn run(&mut self, questions: &Receiver<AdminQuery>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             self.turn(questions);
         }
@@ -124,7 +124,7 @@ impl ControlThread {
     }
 
     /// Workers that take no step.
-    pub fn workers_standing_still(&self) -> usize {
+    pub(crate) fn workers_standing_still(&self) -> usize {
         self.standstill.count()
     }
 

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counts the threads that have not arrived.
 #[derive(Debug, Clone, Default)]
-pub struct ExitBarrier(Arc<AtomicUsize>);
+pub(crate) struct ExitBarrier(Arc<AtomicUsize>);
 
 /// A thread's place. Dropping it counts as arrival, so that a thread that fails blocks nobody.
 #[derive(Debug)]
-pub struct ExitBarrierPlace(ExitBarrier);
+pub(crate) struct ExitBarrierPlace(ExitBarrier);
 
 impl ExitBarrier {
     /// A place for a thread. Take the places of all threads before the first of them waits.
-    pub fn join(&self) -> ExitBarrierPlace {
+    pub(crate) fn join(&self) -> ExitBarrierPlace {
         self.0.fetch_add(1, Ordering::Relaxed);
         ExitBarrierPlace(self.clone())
     }
@@ -22,7 +22,7 @@ impl ExitBarrier {
 impl ExitBarrierPlace {
     /// Arrives, and returns when all have arrived. What each thread did before is then visible to
     /// all.
-    pub fn wait_for_all(self) {
+    pub(crate) fn wait_for_all(self) {
         let ExitBarrier(count) = self.0.clone();
         drop(self);
         while count.load(Ordering::Acquire) > 0 {

@@ -12,7 +12,7 @@ use crate::clock::NTP_UNIX_OFFSET_S;
 
 /// When this process starts to serve. Spec: TS 29.244 §8.2.65, TS 29.281 §8.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecoveryTime {
+pub(crate) struct RecoveryTime {
     /// Unit: seconds since 1970-01-01 00:00 UTC.
     unix_s: u64,
 }
@@ -22,7 +22,7 @@ impl RecoveryTime {
     ///
     /// # Errors
     /// The system's clock is before 1970.
-    pub fn next() -> anyhow::Result<Self> {
+    pub(crate) fn next() -> anyhow::Result<Self> {
         Ok(Self::after(unix_now()?))
     }
 
@@ -32,7 +32,7 @@ impl RecoveryTime {
 
     /// Seconds since 1900-01-01 00:00 UTC, modulo 2^32. Spec: RFC 5905 §6.
     #[must_use]
-    pub fn time_stamp(self) -> u32 {
+    pub(crate) fn time_stamp(self) -> u32 {
         let ntp_s = (self.unix_s + NTP_UNIX_OFFSET_S) & u64::from(u32::MAX);
         u32::try_from(ntp_s).unwrap_or_default()
     }
@@ -46,7 +46,7 @@ impl RecoveryTime {
     ///
     /// # Errors
     /// The system's clock is before 1970.
-    pub fn wait(self) -> anyhow::Result<()> {
+    pub(crate) fn wait(self) -> anyhow::Result<()> {
         std::thread::sleep(self.left(unix_now()?));
         Ok(())
     }

@@ -45,7 +45,7 @@ pub(crate) type WorkerThread = JoinHandle<anyhow::Result<()>>;
 ///
 /// # Errors
 /// A sentence that names what could not be started and what to do.
-pub fn run(path: &Path) -> anyhow::Result<()> {
+pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     let config = Config::load(path)?;
     start_log();
     silence_contained_panics();

@@ -16,30 +16,30 @@ const IDLE_TURN: Nanos = Nanos(128);
 
 /// What the control thread reads. Unit: per cent.
 #[derive(Debug, Clone, Default)]
-pub struct Saturation(Arc<AtomicU8>);
+pub(crate) struct Saturation(Arc<AtomicU8>);
 
 impl Saturation {
     /// The last reading.
-    pub fn percent(&self) -> u8 {
+    pub(crate) fn percent(&self) -> u8 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// The counts of a worker.
 #[derive(Debug)]
-pub struct SaturationMeter {
+pub(crate) struct SaturationMeter {
     gauge: Saturation,
     turns: u32,
     full: u32,
 }
 
 impl SaturationMeter {
-    pub fn new(gauge: Saturation) -> Self {
+    pub(crate) fn new(gauge: Saturation) -> Self {
         Self { gauge, turns: 0, full: 0 }
     }
 
     /// Counts a turn. Cost: two additions, and one store in many turns.
-    pub fn count_turn(&mut self, is_full: bool) {
+    pub(crate) fn count_turn(&mut self, is_full: bool) {
         self.turns += 1;
         self.full += u32::from(is_full);
         self.store_reading();
@@ -47,7 +47,7 @@ impl SaturationMeter {
 
     /// Counts a sleep as the idle turns that it replaced.
     #[inline]
-    pub fn count_sleep(&mut self, span: Nanos) {
+    pub(crate) fn count_sleep(&mut self, span: Nanos) {
         if span > Nanos(0) {
             let turns = u32::try_from(span.0 / IDLE_TURN.0).unwrap_or(TURNS);
             self.turns += turns.min(TURNS - self.turns);

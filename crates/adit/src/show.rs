@@ -19,7 +19,7 @@ const ROWS_TOGETHER: usize = 512;
 ///
 /// # Errors
 /// As for [`client::request`]; those of the output.
-pub fn show(
+pub(crate) fn show(
     socket: &Path,
     question: &AdminQuestion,
     as_json: bool,
@@ -36,7 +36,7 @@ pub fn show(
 }
 
 /// A whole document of `topic` as text.
-pub fn render(topic: Topic, document: &Value) -> String {
+pub(crate) fn render(topic: Topic, document: &Value) -> String {
     let mut text = Vec::new();
     let mut printer = Printer::new(topic, &mut text);
     let printed = printer.document(document).and_then(|()| printer.finish());

@@ -15,10 +15,10 @@ use serde_json::{Map, Value};
 use crate::admin::{AdminAnswer, AdminQuestion, AnswerPage, PageCursor, PagePosition};
 use crate::cli::Topic;
 use crate::control::ControlThread;
-pub use counters::counters;
+pub(crate) use counters::counters;
 
 /// The next page of the answer to a question. Cost: independent of the number of sessions.
-pub fn answer(
+pub(crate) fn answer(
     control: &ControlThread,
     question: &AdminQuestion,
     cursor: PageCursor,

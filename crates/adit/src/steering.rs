@@ -23,14 +23,14 @@ const GROUP_BITS: u32 = u32::BITS - GROUP_MASK.leading_zeros();
 
 /// Whether a port steers by one kind of key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PortSteering {
+pub(crate) struct PortSteering {
     /// Field and headers, as text.
     pub key: String,
     pub outcome: SteeringOutcome,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SteeringOutcome {
+pub(crate) enum SteeringOutcome {
     /// The port took so many rules.
     Accepted(usize),
     /// The port took none, and why.
@@ -51,7 +51,7 @@ impl fmt::Display for SteeringOutcome {
 
 /// A [`PortSteering`] as the admin socket shows it.
 #[derive(Debug, Serialize)]
-pub struct SteeringRow {
+pub(crate) struct SteeringRow {
     key: String,
     result: &'static str,
     rules: usize,
@@ -59,7 +59,7 @@ pub struct SteeringRow {
 }
 
 impl SteeringRow {
-    pub fn of(steering: &PortSteering) -> Self {
+    pub(crate) fn of(steering: &PortSteering) -> Self {
         let (result, rules, reason) = match &steering.outcome {
             SteeringOutcome::Accepted(rules) => ("accepted", *rules, None),
             SteeringOutcome::Refused(reason) => ("refused", 0, Some(reason.clone())),
@@ -71,7 +71,7 @@ impl SteeringRow {
 
 /// Tries to steer packets of `port`. `queues` are its receive queues, by worker; TEIDs have their
 /// position in the low `slot_bits`.
-pub fn steer(
+pub(crate) fn steer(
     config: &Config,
     id: PortId,
     port: &Port,

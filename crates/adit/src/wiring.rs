@@ -17,7 +17,7 @@ use adit_types::{DomainId, InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
 use crate::config::{self, Config, IpNet, NodeIdSetting};
 
 /// What the environment abstraction layer is started with.
-pub fn eal(config: &Config) -> EalConfig {
+pub(crate) fn eal(config: &Config) -> EalConfig {
     EalConfig {
         hugepages: config.dpdk.hugepages,
         memory_mib: config.dpdk.memory_mib,
@@ -81,7 +81,12 @@ fn provisioning(config: &Config) -> Provisioning {
 }
 
 /// What the lookup tables are built with; `macs` are the ports' own addresses, by `PortId`.
-pub fn tables(config: &Config, macs: &[MacAddr], teid_slot_bits: u8, seed: u64) -> TablesConfig {
+pub(crate) fn tables(
+    config: &Config,
+    macs: &[MacAddr],
+    teid_slot_bits: u8,
+    seed: u64,
+) -> TablesConfig {
     let domains = config::domains(&config.interfaces);
     let interface =
         |((index, interface), domain): ((u8, &config::InterfaceSettings), _)| Interface {
@@ -146,7 +151,7 @@ fn peer_prefix(net: IpNet) -> Option<PeerPrefix> {
 }
 
 /// What the PFCP node is made with.
-pub fn node(
+pub(crate) fn node(
     config: &Config,
     sequence_seed: u32,
     secret_seed: u64,

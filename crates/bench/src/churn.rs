@@ -36,7 +36,7 @@ const ESTABLISHMENTS_PER_S_MAX: u64 = 300_000;
 const SAMPLES_MAX: usize = 1 << 21;
 
 /// What is measured.
-pub struct ChurnBenchConfig {
+pub(crate) struct ChurnBenchConfig {
     /// Sessions in place, all of them with traffic.
     pub resident: u32,
     /// Modifications per second of sessions with traffic.
@@ -49,7 +49,7 @@ pub struct ChurnBenchConfig {
 ///
 /// # Errors
 /// When a request is refused or a packet is dropped.
-pub fn run(plan: &ChurnBenchConfig, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(plan: &ChurnBenchConfig, output: &BenchOutput) -> anyhow::Result<()> {
     let extra = u32::try_from(ESTABLISHMENTS_PER_S_MAX)?.saturating_mul(plan.seconds);
     let mut control = BenchControlPlane::new(plan.resident + extra, 1)?;
     eprintln!("establishing {} sessions", plan.resident);

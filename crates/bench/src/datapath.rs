@@ -17,7 +17,7 @@ use crate::report::BenchOutput;
 
 /// What is measured.
 #[derive(Debug)]
-pub struct DatapathBenchOptions {
+pub(crate) struct DatapathBenchOptions {
     /// Session counts.
     pub counts: Vec<usize>,
     /// Sessions with packets.
@@ -34,7 +34,7 @@ pub struct DatapathBenchOptions {
 ///
 /// # Errors
 /// When sessions cannot be established, or not every packet was forwarded.
-pub fn run(wish: &DatapathBenchOptions, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(wish: &DatapathBenchOptions, output: &BenchOutput) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for &count in &wish.counts {
         eprintln!("establishing {count} sessions");

@@ -16,16 +16,16 @@ thread_local! {
 
 /// A buffer that goes back to its thread's pool when dropped, as an mbuf does. One pointer wide.
 #[derive(Debug)]
-pub struct BenchBuf(Option<MemBuf>);
+pub(crate) struct BenchBuf(Option<MemBuf>);
 
 impl BenchBuf {
     /// A buffer of the pool, or a new one.
-    pub fn take() -> Self {
+    pub(crate) fn take() -> Self {
         Self(Some(POOL.with_borrow_mut(Vec::pop).unwrap_or_default()))
     }
 
     /// Makes this buffer hold `packet`, whose IPv4 checksum the port has found right.
-    pub fn reset(&mut self, packet: &[u8]) {
+    pub(crate) fn reset(&mut self, packet: &[u8]) {
         let buf = self.get_mut();
         buf.reset(packet);
         buf.set_rx_checksum(RxChecksum::Good);
@@ -104,7 +104,7 @@ impl PacketBuf for BenchBuf {
 const MORE_BURSTS_MAX: usize = 64;
 
 /// Two ports: packets prepared in `ready` arrive at `rx_port`, everything sent lands in `sent`.
-pub struct BenchIo {
+pub(crate) struct BenchIo {
     pub rx_port: PortId,
     pub ready: Burst<BenchBuf>,
     pub sent: Burst<BenchBuf>,
@@ -115,23 +115,23 @@ pub struct BenchIo {
 
 impl BenchIo {
     /// Ports where packets arrive at `rx_port`, which sent nothing yet.
-    pub fn new(rx_port: PortId) -> Self {
+    pub(crate) fn new(rx_port: PortId) -> Self {
         let more = Vec::with_capacity(MORE_BURSTS_MAX);
         Self { rx_port, ready: Burst::new(), sent: Burst::new(), more, macs: network::MACS }
     }
 
     /// Packets that were sent.
-    pub fn sent_pkts(&self) -> usize {
+    pub(crate) fn sent_pkts(&self) -> usize {
         self.sent.len() + self.more.iter().map(|burst| burst.len()).sum::<usize>()
     }
 
     /// Brings what was sent into one burst, whose room is for what one burst became.
-    pub fn gather(&mut self) {
+    pub(crate) fn gather(&mut self) {
         self.sent.extend(self.more.drain(..).flatten());
     }
 
     /// Forgets what was sent.
-    pub fn clear_sent(&mut self) {
+    pub(crate) fn clear_sent(&mut self) {
         self.sent.clear();
         self.more.clear();
     }

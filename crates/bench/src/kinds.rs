@@ -89,7 +89,12 @@ const KINDS: [BenchPacketKind; 18] = [
 ///
 /// # Errors
 /// When a packet had another outcome than its kind has.
-pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(
+    count: usize,
+    packets: usize,
+    burst: usize,
+    output: &BenchOutput,
+) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     let usual = establish(USUAL, count)?;
     let plan = |kind: &BenchPacketKind| WorkerBenchConfig {

@@ -25,11 +25,11 @@ const WARM_UP_SHARE: usize = 10;
 const WARM_UP_PER_SESSION: usize = 4;
 
 /// Packets that a worker holds while FARs buffer.
-pub const BUFFER_PKTS_MAX: usize = 512;
+pub(crate) const BUFFER_PKTS_MAX: usize = 512;
 
 /// What must become of every packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExpectedOutcome {
+pub(crate) enum ExpectedOutcome {
     /// Transmitted.
     Forwarded,
     /// Dropped for this reason.
@@ -42,7 +42,7 @@ pub enum ExpectedOutcome {
 
 /// What is measured.
 #[derive(Debug, Clone, Copy)]
-pub struct WorkerBenchConfig {
+pub(crate) struct WorkerBenchConfig {
     /// The packets.
     pub packet: BenchPacket,
     /// What must become of them.
@@ -57,14 +57,14 @@ pub struct WorkerBenchConfig {
 
 impl WorkerBenchConfig {
     /// Packets before the measurement.
-    pub fn warm_up(&self) -> usize {
+    pub(crate) fn warm_up(&self) -> usize {
         (self.packets / WARM_UP_SHARE).max(WARM_UP_PER_SESSION * self.active)
     }
 }
 
 /// Cycles per packet over all bursts of one measurement.
 #[derive(Debug, Clone, Copy)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// Over all.
     pub mean: f64,
     /// Of the median burst.
@@ -75,7 +75,7 @@ pub struct Figures {
 
 impl Figures {
     /// Of the cycles of each burst; sorts them.
-    pub fn of(cycles: &mut [u64], burst: usize) -> Self {
+    pub(crate) fn of(cycles: &mut [u64], burst: usize) -> Self {
         cycles.sort_unstable();
         #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
         let per_packet = |cycles: u64| cycles as f64 / burst as f64;
@@ -90,10 +90,14 @@ impl Figures {
 }
 
 /// Packets that a worker has room for where none waits for a rate.
-pub const SHAPED_PKTS_FEW: usize = SHAPED_PKTS_MAX / 16;
+pub(crate) const SHAPED_PKTS_FEW: usize = SHAPED_PKTS_MAX / 16;
 
 /// A worker without others. Events and commands of the control thread are no part of a bench.
-pub fn worker(reader: TablesReader, burst: usize, shaped_pkts_max: usize) -> Worker<BenchIo> {
+pub(crate) fn worker(
+    reader: TablesReader,
+    burst: usize,
+    shaped_pkts_max: usize,
+) -> Worker<BenchIo> {
     let (events, _) = rtrb::RingBuffer::new(EVENT_RING_LEN);
     let (_, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
     let config = WorkerConfig {
@@ -108,7 +112,7 @@ pub fn worker(reader: TablesReader, burst: usize, shaped_pkts_max: usize) -> Wor
 }
 
 /// A worker and what it works on.
-pub struct WorkerBench {
+pub(crate) struct WorkerBench {
     worker: Worker<BenchIo>,
     io: BenchIo,
     random: SmallRng,
@@ -119,14 +123,14 @@ pub struct WorkerBench {
 
 impl WorkerBench {
     /// A worker that looks at tables of its own.
-    pub fn new(reader: TablesReader) -> Self {
+    pub(crate) fn new(reader: TablesReader) -> Self {
         let worker = worker(reader, BURST_MAX, SHAPED_PKTS_MAX);
         let io = BenchIo::new(PortId(0));
         Self { worker, io, random: SmallRng::seed_from_u64(1), step: 0, step_time: Nanos(1) }
     }
 
     /// Writes one burst, which the next step will receive.
-    pub fn prepare(
+    pub(crate) fn prepare(
         &mut self,
         packet: BenchPacket,
         sessions: &[BenchSession],
@@ -147,7 +151,7 @@ impl WorkerBench {
     }
 
     /// Runs one step over what was prepared. Returns its cycles and how many packets were sent.
-    pub fn step(&mut self) -> anyhow::Result<(u64, usize)> {
+    pub(crate) fn step(&mut self) -> anyhow::Result<(u64, usize)> {
         self.step += 1;
         let wanted = self.io.ready.len();
         let now = Nanos(self.step * self.step_time.0);
@@ -171,7 +175,10 @@ impl Drop for WorkerBench {
 ///
 /// # Errors
 /// When not every packet had the outcome that was expected of it.
-pub fn measure(resident: &mut BenchNode, plan: &WorkerBenchConfig) -> anyhow::Result<Figures> {
+pub(crate) fn measure(
+    resident: &mut BenchNode,
+    plan: &WorkerBenchConfig,
+) -> anyhow::Result<Figures> {
     let BenchNode { publisher, bench, sessions, .. } = resident;
     let active = sessions.get(..plan.active.min(sessions.len())).context("active sessions")?;
     let (steps, warm_up) = steps(plan);
@@ -219,7 +226,10 @@ fn outcome_count(before: &Snapshot, after: &Snapshot, outcome: ExpectedOutcome) 
 ///
 /// # Errors
 /// None for the packets of this bench.
-pub fn floor(sessions: &[BenchSession], plan: &WorkerBenchConfig) -> anyhow::Result<Figures> {
+pub(crate) fn floor(
+    sessions: &[BenchSession],
+    plan: &WorkerBenchConfig,
+) -> anyhow::Result<Figures> {
     let port = plan.packet.rx_port();
     let mut io = BenchIo::new(port);
     let mut random = SmallRng::seed_from_u64(1);
@@ -260,7 +270,7 @@ fn swap_macs(buf: &mut BenchBuf) {
 }
 
 /// The tables with `count` sessions in them.
-pub struct BenchNode {
+pub(crate) struct BenchNode {
     pub store: SessionStore,
     pub publisher: Publisher,
     /// The worker that measures.
@@ -269,7 +279,7 @@ pub struct BenchNode {
 }
 
 /// Establishes and publishes `count` sessions for one worker.
-pub fn establish(profile: BenchProfile, count: usize) -> anyhow::Result<BenchNode> {
+pub(crate) fn establish(profile: BenchProfile, count: usize) -> anyhow::Result<BenchNode> {
     let Populated { store, publisher, reader, sessions } = sessions::populate(profile, count)?;
     Ok(BenchNode { store, publisher, bench: WorkerBench::new(reader), sessions })
 }

@@ -20,7 +20,7 @@ use crate::report::BenchOutput;
 ///
 /// # Errors
 /// When a session is refused or a packet is not forwarded.
-pub fn run(count: u32, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(count: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let at_start = resident_bytes()?;
     let mut control = BenchControlPlane::new(count, 1)?;
     let with_tables = resident_bytes()?;

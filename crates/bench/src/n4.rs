@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// When a request is refused or the loopback loses a datagram for good.
-pub fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let (decode_ns, message_bytes) = decode()?;
     let mut control = BenchControlPlane::new(resident + 2 * measured, 0)?;
     eprintln!("establishing {resident} resident sessions");

@@ -5,26 +5,26 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_types::{MacAddr, Nanos, Seid, Teid};
 
-pub const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
-pub const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
-pub const DN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 6, 1]);
-pub const N3_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
-pub const GNB_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
-pub const DN_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
-pub const QFI: u8 = 9;
+pub(crate) const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
+pub(crate) const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
+pub(crate) const DN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 6, 1]);
+pub(crate) const N3_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
+pub(crate) const GNB_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
+pub(crate) const DN_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
+pub(crate) const QFI: u8 = 9;
 
 /// Length of the inner IP packet. Unit: octets.
-pub const INNER_LEN: u16 = 64;
+pub(crate) const INNER_LEN: u16 = 64;
 
 /// Virtual time of one burst of 32 packets where rates matter: 10.7 million packets a second.
-pub const BURST_TIME: Nanos = Nanos(3000);
+pub(crate) const BURST_TIME: Nanos = Nanos(3000);
 
 /// PDRs with an SDF filter in each direction, and the far end's port of the first.
-pub const FILTERED_PDRS: u16 = 4;
-pub const FILTER_PORT: u16 = 5000;
+pub(crate) const FILTERED_PDRS: u16 = 4;
+pub(crate) const FILTER_PORT: u16 = 5000;
 
 /// The IPv6 prefix of a UE that has this IPv4 address in other measurements.
-pub fn ue6(ue: Ipv4Addr) -> Ipv6Addr {
+pub(crate) fn ue6(ue: Ipv4Addr) -> Ipv6Addr {
     let first = Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 0);
     Ipv6Addr::from_bits(first.to_bits() + (u128::from(ue.to_bits() & 0xff_ffff) << 64))
 }
@@ -42,7 +42,7 @@ pub struct BenchSession {
 
 /// The IP version of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BenchIpVersion {
+pub(crate) enum BenchIpVersion {
     /// IPv4.
     V4,
     /// IPv6.

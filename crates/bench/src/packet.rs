@@ -29,7 +29,7 @@ const SEQUENCE_FLAG: u8 = 0x02;
 
 /// What a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BenchPacket {
+pub(crate) enum BenchPacket {
     /// A G-PDU from the gNB.
     Uplink {
         /// With a PDU Session Container.
@@ -48,7 +48,7 @@ pub enum BenchPacket {
 
 /// What is unusual about an uplink packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quirk {
+pub(crate) enum Quirk {
     /// Nothing.
     None,
     /// A sequence number, which is valid and rare: not for the fast path.
@@ -63,22 +63,22 @@ pub enum Quirk {
 
 impl BenchPacket {
     /// A usual uplink packet.
-    pub const UPLINK: Self = Self::uplink(BenchIpVersion::V4);
+    pub(crate) const UPLINK: Self = Self::uplink(BenchIpVersion::V4);
     /// A usual downlink packet.
-    pub const DOWNLINK: Self = Self::Downlink { family: BenchIpVersion::V4 };
+    pub(crate) const DOWNLINK: Self = Self::Downlink { family: BenchIpVersion::V4 };
 
     /// A usual uplink packet of a family.
-    pub const fn uplink(family: BenchIpVersion) -> Self {
+    pub(crate) const fn uplink(family: BenchIpVersion) -> Self {
         Self::Uplink { container: true, family, quirk: Quirk::None }
     }
 
     /// True from the gNB.
-    pub const fn is_uplink(self) -> bool {
+    pub(crate) const fn is_uplink(self) -> bool {
         matches!(self, Self::Uplink { .. })
     }
 
     /// The port that such packets arrive on.
-    pub const fn rx_port(self) -> PortId {
+    pub(crate) const fn rx_port(self) -> PortId {
         PortId(if self.is_uplink() { 0 } else { 1 })
     }
 
@@ -86,7 +86,7 @@ impl BenchPacket {
     ///
     /// # Errors
     /// None for the lengths of this bench.
-    pub fn write(
+    pub(crate) fn write(
         self,
         frame: &mut [u8; 256],
         session: BenchSession,
@@ -143,7 +143,7 @@ impl BenchPacket {
 ///
 /// # Errors
 /// None for the lengths of this bench.
-pub fn write_packet(
+pub(crate) fn write_packet(
     buf: &mut BenchBuf,
     direction: Direction,
     session: BenchSession,

@@ -90,7 +90,7 @@ impl PacketIo for RingIo {
 ///
 /// # Errors
 /// When the core cannot be had, or a packet does not leave.
-pub fn run(core: u16, packets: usize, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(core: u16, packets: usize, output: &BenchOutput) -> anyhow::Result<()> {
     let clock = BenchClock(Instant::now());
     let mut rows = Vec::new();
     for way in [WaitMode::Busy, WaitMode::Woken, WaitMode::Naps] {

@@ -28,7 +28,12 @@ const PER_STEP: [usize; 3] = [0, 1, 8];
 ///
 /// # Errors
 /// When a modification is refused or a packet is not forwarded.
-pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(
+    count: usize,
+    packets: usize,
+    burst: usize,
+    output: &BenchOutput,
+) -> anyhow::Result<()> {
     eprintln!("establishing {count} sessions");
     let mut resident = establish(BenchProfile::USUAL, count)?;
     let mut rows = Vec::new();

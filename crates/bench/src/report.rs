@@ -34,7 +34,7 @@ pub struct BenchOutput {
 }
 
 /// One decimal.
-pub fn rounded(figure: f64) -> f64 {
+pub(crate) fn rounded(figure: f64) -> f64 {
     (figure * 10.0).round() / 10.0
 }
 
@@ -42,7 +42,7 @@ pub fn rounded(figure: f64) -> f64 {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write(document: &Value, output: &BenchOutput) -> anyhow::Result<bool> {
+pub(crate) fn write(document: &Value, output: &BenchOutput) -> anyhow::Result<bool> {
     let text = serde_json::to_string_pretty(document)?;
     if let Some(path) = &output.out {
         std::fs::write(path, format!("{text}\n"))
@@ -58,7 +58,7 @@ pub fn write(document: &Value, output: &BenchOutput) -> anyhow::Result<bool> {
 ///
 /// # Errors
 /// As for [`write`].
-pub fn print(bench: &str, rows: &[Value], output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn print(bench: &str, rows: &[Value], output: &BenchOutput) -> anyhow::Result<()> {
     if write(&json!({ "bench": bench, "rows": rows }), output)? {
         return Ok(());
     }
@@ -85,7 +85,7 @@ pub fn print(bench: &str, rows: &[Value], output: &BenchOutput) -> anyhow::Resul
 ///
 /// # Errors
 /// As for [`write`].
-pub fn flat(document: &Value, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn flat(document: &Value, output: &BenchOutput) -> anyhow::Result<()> {
     if !write(document, output)? {
         for (name, value) in document.as_object().into_iter().flatten() {
             println!("{:45} {value}", name.replace('_', " "));

@@ -39,7 +39,12 @@ struct ScrapeInterval {
 ///
 /// # Errors
 /// When a packet is not forwarded.
-pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(
+    count: usize,
+    packets: usize,
+    burst: usize,
+    output: &BenchOutput,
+) -> anyhow::Result<()> {
     let BenchNode { publisher, mut bench, sessions, .. } = establish(BenchProfile::USUAL, count)?;
     let counters = publisher.worker_counters().to_vec();
     let steps = packets.div_ceil(burst);
@@ -66,7 +71,7 @@ pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> 
 }
 
 /// Cycles per second of the time stamp counter, by the clock of the system.
-pub fn tsc_hz() -> f64 {
+pub(crate) fn tsc_hz() -> f64 {
     let (start, ticks) = (Instant::now(), adit_dpdk::tsc());
     std::thread::sleep(Duration::from_millis(100));
     let (elapsed, ticks) = (start.elapsed(), adit_dpdk::tsc().wrapping_sub(ticks));

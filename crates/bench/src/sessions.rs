@@ -35,7 +35,7 @@ const FLOW_QER: QerId = QerId(2);
 const UES_START: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 
 /// Rules of one session, as the report names them.
-pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 2 QER, 1 URR";
+pub(crate) const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 2 QER, 1 URR";
 
 /// The tables of a UPF with an N3 and an N6 interface, whose neighbors are known.
 fn tables(
@@ -98,7 +98,7 @@ fn store(sessions_max: usize, rates: BenchRates) -> StoreConfig {
 }
 
 /// A PFCP node, the publisher that carries out its changes, and a reader for each worker.
-pub fn control_side(
+pub(crate) fn control_side(
     sessions_max: usize,
     workers: usize,
 ) -> anyhow::Result<(Node, Publisher, Vec<TablesReader>)> {
@@ -126,7 +126,7 @@ fn ue4(number: u32) -> Ipv4Addr {
 }
 
 /// The tables with sessions in them, and no worker yet.
-pub struct Populated {
+pub(crate) struct Populated {
     pub store: SessionStore,
     pub publisher: Publisher,
     pub reader: TablesReader,
@@ -134,7 +134,7 @@ pub struct Populated {
 }
 
 /// Establishes and publishes `count` sessions for one worker, which the caller makes.
-pub fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Populated> {
+pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Populated> {
     let mut store = SessionStore::new(store(count, profile.rates));
     let (mut publisher, readers) =
         tables(count, store.slot_bits(), 1, profile.given_keys, profile.rates)?;
@@ -158,7 +158,7 @@ pub fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Populated
 
 /// What the sessions of a measurement have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BenchProfile {
+pub(crate) struct BenchProfile {
     /// The UEs have an IPv6 prefix instead of an IPv4 address.
     pub v6: bool,
     /// The UEs have both.
@@ -234,7 +234,7 @@ impl BenchRates {
 
 impl BenchProfile {
     /// Two PDRs with a FAR each, a session and a flow QER with open gates, a URR.
-    pub const USUAL: Self = Self {
+    pub(crate) const USUAL: Self = Self {
         v6: false,
         dual: false,
         given_keys: false,
@@ -247,7 +247,7 @@ impl BenchProfile {
     };
 
     /// Which families its packets have.
-    pub const fn family(self) -> BenchIpVersion {
+    pub(crate) const fn family(self) -> BenchIpVersion {
         match (self.dual, self.v6) {
             (true, _) => BenchIpVersion::Mixed,
             (false, true) => BenchIpVersion::V6,
@@ -256,7 +256,7 @@ impl BenchProfile {
     }
 
     /// The rules of one session, as reports name them.
-    pub const fn rules(self) -> &'static str {
+    pub(crate) const fn rules(self) -> &'static str {
         if self.filtered { "10 PDR (8 SDF), 2 FAR, 2 QER, 1 URR" } else { RULES_PER_SESSION }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct ClosedRate {
 
 impl AggregateTerms {
     /// The terms of packets of `pdr`.
-    pub fn of(rules: &PublishedRules, pdr: &PublishedPdr, direction: Direction) -> Self {
+    pub(crate) fn of(rules: &PublishedRules, pdr: &PublishedPdr, direction: Direction) -> Self {
         let meters = rules.qers_of(pdr).filter_map(|qer| qer.meter);
         let mut guarantees = meters.map(|meter| meter.guarantee(direction));
         let guarantee = guarantees.find(|of| *of != Guarantee::Nothing).unwrap_or_default();
@@ -52,7 +52,7 @@ impl AggregateTerms {
 
     /// The terms as a number: zero without slice and guarantee.
     #[inline]
-    pub const fn tag(self) -> u16 {
+    pub(crate) const fn tag(self) -> u16 {
         let guarantee = match self.guarantee {
             Guarantee::Nothing => 0,
             Guarantee::Whole => 1,
@@ -62,7 +62,7 @@ impl AggregateTerms {
     }
 
     /// The inverse of [`AggregateTerms::tag`].
-    pub const fn of_tag(tag: u16) -> Self {
+    pub(crate) const fn of_tag(tag: u16) -> Self {
         let [slice, guarantee] = tag.to_le_bytes();
         let guarantee = match guarantee {
             0 => Guarantee::Nothing,
@@ -89,7 +89,7 @@ impl AggregateTerms {
     ///
     /// # Errors
     /// The first aggregate that the packet has to wait for.
-    pub fn check_open(
+    pub(crate) fn check_open(
         self,
         ctx: &StepContext<'_>,
         leases: &mut Leases,
@@ -113,7 +113,7 @@ impl AggregateTerms {
     }
 
     /// Charges a packet of `bytes` octets to the aggregates.
-    pub fn charge(
+    pub(crate) fn charge(
         self,
         ctx: &StepContext<'_>,
         leases: &mut Leases,
@@ -139,7 +139,7 @@ impl AggregateTerms {
 
     /// True if a packet is guaranteed, provided that its other buckets admit it.
     #[inline]
-    pub fn is_guaranteed(
+    pub(crate) fn is_guaranteed(
         self,
         ctx: &StepContext<'_>,
         session: SessionIndex,
@@ -155,7 +155,7 @@ impl AggregateTerms {
     /// Charges a packet of `bytes` octets to its guarantee. Returns whether the packet is
     /// guaranteed: the bucket was open.
     #[inline]
-    pub fn charge_guarantee(
+    pub(crate) fn charge_guarantee(
         self,
         ctx: &StepContext<'_>,
         session: SessionIndex,

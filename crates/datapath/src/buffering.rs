@@ -76,7 +76,7 @@ pub(crate) struct Buffering<B> {
 
 impl<B: PacketBuf> Buffering<B> {
     /// Room for `pkts_max` packets of `sessions_max` sessions. Reserves all memory that will be used.
-    pub fn new(pkts_max: usize, sessions_max: usize) -> Self {
+    pub(crate) fn new(pkts_max: usize, sessions_max: usize) -> Self {
         let pkts_max = pkts_max.min(BUFFER_PKTS_MAX);
         let mut packets = Vec::new();
         packets.resize_with(pkts_max, || None);
@@ -92,33 +92,33 @@ impl<B: PacketBuf> Buffering<B> {
 
     /// Packets that wait.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.packets.len() - self.free.len()
     }
 
     /// True when packets of `session` wait.
     #[inline]
-    pub fn has_packets_of(&self, session: SessionIndex) -> bool {
+    pub(crate) fn has_packets_of(&self, session: SessionIndex) -> bool {
         !self.waiting.is_empty()
             && self.by_session.get(session.0 as usize).is_some_and(|at| *at != NONE)
     }
 
     /// True without packets.
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// The position of a session in the list of sessions with packets.
     #[inline]
-    pub fn position(&self, session: SessionIndex) -> Option<usize> {
+    pub(crate) fn position(&self, session: SessionIndex) -> Option<usize> {
         let at = *self.by_session.get(session.0 as usize)?;
         (at != NONE).then_some(at as usize)
     }
 
     /// Appends a packet to those of its session. Returns false, and drops the packet, if the session has
     /// `session_pkts_max` packets or there is no room.
-    pub fn push(
+    pub(crate) fn push(
         &mut self,
         packet: OwnedPacket<B>,
         rules: &PublishedRules,
@@ -161,7 +161,7 @@ impl<B: PacketBuf> Buffering<B> {
     }
 
     /// Removes a session from the list. Its packets stay in their slots.
-    pub fn take_session(&mut self, at: usize) -> BufferedSession {
+    pub(crate) fn take_session(&mut self, at: usize) -> BufferedSession {
         let waiting = self.waiting.swap_remove(at);
         self.by_session[waiting.session.0 as usize] = NONE;
         if let (Some(moved), Ok(at)) = (self.waiting.get(at), u32::try_from(at)) {
@@ -178,30 +178,30 @@ impl<B: PacketBuf> Buffering<B> {
     }
 
     /// Takes the packet in `slot`. Returns it, and the slot of the next one.
-    pub fn take_with_next(&mut self, slot: u32) -> Option<(OwnedPacket<B>, u32)> {
+    pub(crate) fn take_with_next(&mut self, slot: u32) -> Option<(OwnedPacket<B>, u32)> {
         let BufferedPacket { packet, next, .. } = self.take_packet(slot)?;
         Some((packet, next))
     }
 
     /// The session at `at` in the list of sessions with packets.
-    pub fn session_at(&self, at: usize) -> Option<BufferedSession> {
+    pub(crate) fn session_at(&self, at: usize) -> Option<BufferedSession> {
         self.waiting.get(at).copied()
     }
 
     /// Sessions with packets.
-    pub fn sessions(&self) -> usize {
+    pub(crate) fn sessions(&self) -> usize {
         self.waiting.len()
     }
 
     /// The position of the next session to be reviewed, in turn.
-    pub fn next_review(&mut self) -> Option<usize> {
+    pub(crate) fn next_review(&mut self) -> Option<usize> {
         let at = self.cursor.checked_rem(self.waiting.len())?;
         self.cursor = at + 1;
         Some(at)
     }
 
     /// Discards all packets of the session at `at`.
-    pub fn discard(&mut self, at: usize, tally: &mut StepTally) {
+    pub(crate) fn discard(&mut self, at: usize, tally: &mut StepTally) {
         let mut slot = self.take_session(at).first;
         while let Some(held) = self.take_packet(slot) {
             tally.drop(DropReason::BufferDiscarded);
@@ -210,7 +210,7 @@ impl<B: PacketBuf> Buffering<B> {
     }
 
     /// Discards the oldest packets of a session that waited too long. Returns whether there were any.
-    pub fn discard_late(&mut self, at: usize, now: Nanos, tally: &mut StepTally) -> bool {
+    pub(crate) fn discard_late(&mut self, at: usize, now: Nanos, tally: &mut StepTally) -> bool {
         let mut found = false;
         loop {
             let first = self.waiting[at].first;
@@ -231,14 +231,14 @@ impl<B: PacketBuf> Buffering<B> {
     }
 
     /// Drops everything that waits.
-    pub fn drain(&mut self, tally: &mut StepTally) {
+    pub(crate) fn drain(&mut self, tally: &mut StepTally) {
         while let Some(at) = self.waiting.len().checked_sub(1) {
             self.discard(at, tally);
         }
     }
 
     /// Returns true if `notice` was not sent lately, and remembers it as sent.
-    pub fn claim_notice(&mut self, session: SessionIndex, notice: Notice) -> bool {
+    pub(crate) fn claim_notice(&mut self, session: SessionIndex, notice: Notice) -> bool {
         let hash = (session.0 as usize).wrapping_mul(31).wrapping_add(usize::from(notice.pdr.0));
         let Some(last) = self.notices.get_mut(hash % NOTICES) else { return true };
         let is_known = last.is_some_and(|last| {

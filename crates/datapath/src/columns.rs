@@ -37,7 +37,7 @@ impl OuterHeader {
     /// Spec: TS 29.244 §8.2.64. A tunneled packet whose PDR removes nothing would leave with the
     /// outer header of the previous hop, which names us as its destination: that does not fit either.
     #[inline]
-    pub const fn fits(self, removal: Option<HeaderRemoval>) -> bool {
+    pub(crate) const fn fits(self, removal: Option<HeaderRemoval>) -> bool {
         match self {
             Self::None => removal.is_none(),
             Self::GtpuUdpIpv4 => {
@@ -77,7 +77,7 @@ pub(crate) struct PacketArrival {
 impl PacketArrival {
     /// The QoS flow of the outer header.
     #[inline]
-    pub fn qfi(&self) -> Option<Qfi> {
+    pub(crate) fn qfi(&self) -> Option<Qfi> {
         self.container.map(|container| container.qfi)
     }
 }
@@ -113,14 +113,14 @@ pub(crate) struct Matched<'v> {
 impl Matched<'_> {
     /// How the packet is counted when it leaves.
     #[inline]
-    pub const fn origin(&self) -> Origin {
+    pub(crate) const fn origin(&self) -> Origin {
         Origin::user(self.direction, self.is_guaranteed)
     }
 
     /// True if the packet comes from the CP function or goes there: UE and CP function are on one
     /// link. Spec: TS 29.244 §5.3.
     #[inline]
-    pub fn is_of_cp_function(&self) -> bool {
+    pub(crate) fn is_of_cp_function(&self) -> bool {
         self.pdr.source == SourceInterface::CpFunction
             || self.far.destination == DestinationInterface::CpFunction
     }
@@ -235,7 +235,7 @@ pub(crate) struct BurstLane<'v, B, S: LaneKind> {
 impl<B, S: LaneKind> BurstLane<'_, B, S> {
     /// An empty lane.
     #[inline]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             bufs: BurstColumn::new(),
             arrivals: BurstColumn::new(),
@@ -249,7 +249,7 @@ impl<B, S: LaneKind> BurstLane<'_, B, S> {
     /// Appends one packet whose payload is not parsed yet. At most `BURST_MAX` are appended: a lane is
     /// part of one burst.
     #[inline]
-    pub fn push(&mut self, buf: B, arrival: PacketArrival, key: S::Key) {
+    pub(crate) fn push(&mut self, buf: B, arrival: PacketArrival, key: S::Key) {
         self.bufs.push(buf);
         self.arrivals.push(arrival);
         self.keys.push(key);
@@ -257,20 +257,20 @@ impl<B, S: LaneKind> BurstLane<'_, B, S> {
 
     /// Appends one packet with its IP header.
     #[inline]
-    pub fn push_ip(&mut self, buf: B, arrival: PacketArrival, ip: IpPacket, key: S::Key) {
+    pub(crate) fn push_ip(&mut self, buf: B, arrival: PacketArrival, ip: IpPacket, key: S::Key) {
         self.push(buf, arrival, key);
         self.ips.push(ip);
     }
 
     /// Packets in the lane.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
     /// True without packets.
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 }
@@ -288,7 +288,7 @@ pub(crate) struct BurstLanes<'v, B> {
 impl<B> BurstLanes<'_, B> {
     /// Empty lanes.
     #[inline]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             tunneled: BurstLane::new(),
             downlink_v4: BurstLane::new(),

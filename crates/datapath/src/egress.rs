@@ -28,24 +28,24 @@ pub(crate) struct Egress<'v> {
 impl<'v> Egress<'v> {
     /// The egress of a frame that does not leave, but arrives on `interface`.
     #[inline]
-    pub fn loopback(interface: &'v Interface, station: IpAddr) -> Self {
+    pub(crate) fn loopback(interface: &'v Interface, station: IpAddr) -> Self {
         Self { interface, station, index: NextHopIndex::NONE, mac: Some(interface.mac) }
     }
 
     /// Port and interface.
     #[inline]
-    pub const fn target(&self) -> TxTarget {
+    pub(crate) const fn target(&self) -> TxTarget {
         TxTarget::of(self.interface)
     }
 
     /// The request to resolve the neighbor's link-layer address.
-    pub const fn neighbor_unresolved(&self) -> WorkerEvent {
+    pub(crate) const fn neighbor_unresolved(&self) -> WorkerEvent {
         WorkerEvent::NeighborUnresolved { interface: self.interface.id, addr: self.station }
     }
 
     /// The link-layer address to write: zeros while it is unknown, to be filled in later.
     #[inline]
-    pub fn mac_or_blank(&self) -> MacAddr {
+    pub(crate) fn mac_or_blank(&self) -> MacAddr {
         self.mac.unwrap_or_default()
     }
 }

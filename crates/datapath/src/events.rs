@@ -10,12 +10,12 @@ pub(crate) struct Events(Producer<WorkerEvent>);
 
 impl Events {
     /// Events into `ring`.
-    pub fn new(ring: Producer<WorkerEvent>) -> Self {
+    pub(crate) fn new(ring: Producer<WorkerEvent>) -> Self {
         Self(ring)
     }
 
     /// Sends one event. Returns whether the ring took it.
-    pub fn push(&mut self, tally: &mut StepTally, event: WorkerEvent) -> bool {
+    pub(crate) fn push(&mut self, tally: &mut StepTally, event: WorkerEvent) -> bool {
         let is_sent = self.0.push(event).is_ok();
         if !is_sent {
             tally.lose_event();
@@ -25,7 +25,7 @@ impl Events {
 
     /// Sends an event that any station can cause, while half of the ring is free. The other half is
     /// for events that the control thread waits for.
-    pub fn push_unsolicited(&mut self, tally: &mut StepTally, event: WorkerEvent) {
+    pub(crate) fn push_unsolicited(&mut self, tally: &mut StepTally, event: WorkerEvent) {
         if self.0.slots() > self.0.buffer().capacity() / 2 {
             self.push(tally, event);
         } else {

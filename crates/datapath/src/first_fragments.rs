@@ -36,14 +36,14 @@ pub(crate) struct FirstFragments(Box<[Option<(PacketKey, Nanos, FirstFragment)>;
 
 impl FirstFragments {
     /// No packet. Reserves all memory that will be used.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Box::new([None; REMEMBERED]))
     }
 
     /// Remembers the ports of a first fragment, and returns them for later fragments of its packet. A
     /// later fragment that arrives before the first is matched without ports.
     #[cold]
-    pub fn first_of(
+    pub(crate) fn first_of(
         &mut self,
         now: Nanos,
         session: SessionIndex,

@@ -40,20 +40,20 @@ pub(crate) struct Fragments<B> {
 
 impl<B: PacketBuf> Fragments<B> {
     /// Nothing arrived. Reserves all memory that will be used.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (reassembly, first_fragments) = (Reassembly::new(), FirstFragments::new());
         Self { arrived: BurstColumn::new(), reassembly, first_fragments }
     }
 
     /// True when fragments wait for the end of their burst.
     #[inline]
-    pub fn any_arrived(&self) -> bool {
+    pub(crate) fn any_arrived(&self) -> bool {
         !self.arrived.is_empty()
     }
 
     /// Keeps the fragment of a tunnel packet until the end of the burst.
     #[cold]
-    pub fn add(&mut self, arrived: ArrivedFragment<B>, tally: &mut StepTally) {
+    pub(crate) fn add(&mut self, arrived: ArrivedFragment<B>, tally: &mut StepTally) {
         if self.arrived.try_push(arrived).is_err() {
             // A burst has no more packets than there is room for.
             tally.drop(DropReason::ReassemblyFull);
@@ -63,7 +63,7 @@ impl<B: PacketBuf> Fragments<B> {
     /// Joins the fragments that arrived in the burst. Whole packets go into `whole`; fragments of other
     /// workers' datagrams are handed off.
     #[cold]
-    pub fn join(
+    pub(crate) fn join(
         &mut self,
         now: Nanos,
         port: PortId,

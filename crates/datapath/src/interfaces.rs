@@ -26,18 +26,18 @@ pub(crate) struct VlanLink {
 impl VlanLink {
     /// The interface that owns `addr`.
     #[inline]
-    pub fn owner(&self, addr: IpAddr) -> Option<&Interface> {
+    pub(crate) fn owner(&self, addr: IpAddr) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.owns(addr))
     }
 
     /// The interface with `addr` as another address of its subnet.
-    pub fn neighbor_side(&self, addr: IpAddr) -> Option<&Interface> {
+    pub(crate) fn neighbor_side(&self, addr: IpAddr) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.is_neighbor(addr))
     }
 
     /// The interface that counts frames without an address of ours.
     #[inline]
-    pub fn first(&self) -> Option<InterfaceId> {
+    pub(crate) fn first(&self) -> Option<InterfaceId> {
         self.interfaces.first().map(|interface| interface.id)
     }
 }
@@ -51,7 +51,7 @@ pub(crate) struct LinkId {
 
 impl LinkId {
     /// The port that the link is on.
-    pub const fn port(self) -> PortId {
+    pub(crate) const fn port(self) -> PortId {
         self.port
     }
 }
@@ -68,7 +68,7 @@ impl<'a> PortLinks<'a> {
     ///
     /// Cost: a scan over the VLANs of one port, of which there are few.
     #[inline]
-    pub fn find(self, vlan: VlanId) -> Option<(LinkId, &'a VlanLink)> {
+    pub(crate) fn find(self, vlan: VlanId) -> Option<(LinkId, &'a VlanLink)> {
         let at = self.links.iter().position(|link| link.vlan == vlan)?;
         let position = u8::try_from(at).ok()?;
         Some((LinkId { port: self.port, position }, &self.links[at]))
@@ -92,7 +92,7 @@ pub(crate) struct UsualLink {
 impl UsualLink {
     /// True if `ip` may be the outer header of a tunnel.
     #[inline]
-    pub fn is_own(&self, ip: &UsualIp) -> bool {
+    pub(crate) fn is_own(&self, ip: &UsualIp) -> bool {
         !self.own.is_empty() && self.own.contains(&(ip.is_v6, ip.dst))
     }
 }
@@ -120,7 +120,7 @@ pub(crate) struct TxTarget {
 impl TxTarget {
     /// The target of frames through `interface`.
     #[inline]
-    pub const fn of(interface: &Interface) -> Self {
+    pub(crate) const fn of(interface: &Interface) -> Self {
         Self { port: interface.port, interface: interface.id }
     }
 }
@@ -143,7 +143,7 @@ pub(crate) struct TxLink {
 impl TxLink {
     /// Port and interface.
     #[inline]
-    pub const fn target(&self) -> TxTarget {
+    pub(crate) const fn target(&self) -> TxTarget {
         TxTarget { port: self.port, interface: self.id }
     }
 }
@@ -159,7 +159,7 @@ pub(crate) struct Interfaces {
 
 impl Interfaces {
     /// Arranges `interfaces`, whose ids are their positions.
-    pub fn new(interfaces: &[Interface]) -> Self {
+    pub(crate) fn new(interfaces: &[Interface]) -> Self {
         let mut all = Self {
             ports: Vec::new(),
             usual: Vec::new(),
@@ -195,47 +195,47 @@ impl Interfaces {
     }
 
     /// One more than the highest port in use.
-    pub fn port_count(&self) -> usize {
+    pub(crate) fn port_count(&self) -> usize {
         self.ports.len()
     }
 
     /// The links of `port`.
-    pub fn of_port(&self, port: PortId) -> PortLinks<'_> {
+    pub(crate) fn of_port(&self, port: PortId) -> PortLinks<'_> {
         let links = self.ports.get(usize::from(port.0)).map_or(&[][..], Vec::as_slice);
         PortLinks { port, links }
     }
 
     /// What the usual packet on `port` is compared with.
     #[inline]
-    pub fn usual(&self, port: PortId) -> Option<&UsualLink> {
+    pub(crate) fn usual(&self, port: PortId) -> Option<&UsualLink> {
         self.usual.get(usize::from(port.0))?.as_ref()
     }
 
     /// The link that `id` names.
-    pub fn at(&self, id: LinkId) -> Option<&VlanLink> {
+    pub(crate) fn at(&self, id: LinkId) -> Option<&VlanLink> {
         self.ports.get(usize::from(id.port.0))?.get(usize::from(id.position))
     }
 
     /// The interface of `id`.
     #[inline]
-    pub fn get(&self, id: InterfaceId) -> Option<&Interface> {
+    pub(crate) fn get(&self, id: InterfaceId) -> Option<&Interface> {
         self.by_id.get(usize::from(id.0))
     }
 
     /// The transmit link of the interface `id`, if it is untagged.
     #[inline]
-    pub fn tx_link(&self, id: InterfaceId) -> Option<&TxLink> {
+    pub(crate) fn tx_link(&self, id: InterfaceId) -> Option<&TxLink> {
         self.tx_links.get(usize::from(id.0))?.as_ref()
     }
 
     /// The GTP-U interface that owns `addr`. No two of them share an address.
-    pub fn gtpu_owner(&self, addr: IpAddr) -> Option<&Interface> {
+    pub(crate) fn gtpu_owner(&self, addr: IpAddr) -> Option<&Interface> {
         self.by_id.iter().find(|interface| interface.role.is_gtpu() && interface.owns(addr))
     }
 
     /// The address, of the family of `ue`, that errors to a UE come from: the first of `within` towards
     /// a data network.
-    pub fn n6_source(&self, within: InterfaceSet, ue: IpAddr) -> Option<IpAddr> {
+    pub(crate) fn n6_source(&self, within: InterfaceSet, ue: IpAddr) -> Option<IpAddr> {
         let mut n6 = self.by_id.iter().filter(|interface| {
             interface.role == InterfaceRole::N6 && within.contains(interface.id)
         });

@@ -25,18 +25,18 @@ pub(crate) struct SwitchedQueue<B> {
 
 impl<B: PacketBuf> SwitchedQueue<B> {
     /// Room for `room` packets. Reserves all memory that will be used.
-    pub fn new(room: usize) -> Self {
+    pub(crate) fn new(room: usize) -> Self {
         Self { frames: VecDeque::with_capacity(room), room }
     }
 
     /// Packets that wait for the end of the burst.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.frames.len()
     }
 
     /// Appends a frame that arrives on `port`.
-    pub fn push(&mut self, port: PortId, buf: B, tally: &mut StepTally) {
+    pub(crate) fn push(&mut self, port: PortId, buf: B, tally: &mut StepTally) {
         if self.frames.len() >= self.room {
             // There is room for a burst and for all packets that may be released.
             tally.drop(DropReason::TxQueueFull);
@@ -47,7 +47,7 @@ impl<B: PacketBuf> SwitchedQueue<B> {
     }
 
     /// Moves the first frames, up to a burst of one port, to `burst`; returns their port.
-    pub fn take(&mut self, burst: &mut Burst<B>) -> Option<PortId> {
+    pub(crate) fn take(&mut self, burst: &mut Burst<B>) -> Option<PortId> {
         let port = self.frames.front()?.0;
         while burst.remaining_capacity() > 0
             && let Some((_, buf)) = self.frames.pop_front_if(|(other, _)| *other == port)

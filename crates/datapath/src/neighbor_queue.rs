@@ -62,7 +62,7 @@ pub(crate) struct NeighborQueue<B> {
 
 impl<B: PacketBuf> NeighborQueue<B> {
     /// No packets. Reserves all memory that will be used.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             stations: Vec::with_capacity(STATIONS_MAX),
             packets: VecDeque::with_capacity(NEIGHBOR_PENDING_PKTS_MAX),
@@ -71,7 +71,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
 
     /// Packets that wait.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.packets.len()
     }
 
@@ -79,7 +79,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
     ///
     /// Errors: none; without room the packet is dropped as `NeighborQueueFull`.
     #[cold]
-    pub fn hold(
+    pub(crate) fn hold(
         &mut self,
         now: Nanos,
         buf: B,
@@ -129,7 +129,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
     ///
     /// Cost: one next-hop line per neighbor; packets are read only if one of them leaves.
     #[cold]
-    pub fn release<Io: PacketIo<Buf = B>>(
+    pub(crate) fn release<Io: PacketIo<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         io: &mut Io,
@@ -178,7 +178,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
     }
 
     /// Drops everything that waits.
-    pub fn drain(&mut self, tally: &mut StepTally) {
+    pub(crate) fn drain(&mut self, tally: &mut StepTally) {
         for _ in self.packets.drain(..) {
             tally.drop(DropReason::NeighborUnresolved);
         }

@@ -21,7 +21,7 @@ pub(crate) enum Origin {
 impl Origin {
     /// The origin of a user packet.
     #[inline]
-    pub const fn user(direction: Direction, is_guaranteed: bool) -> Self {
+    pub(crate) const fn user(direction: Direction, is_guaranteed: bool) -> Self {
         match is_guaranteed {
             true => Self::Guaranteed(direction),
             false => Self::Received(direction),
@@ -30,7 +30,7 @@ impl Origin {
 
     /// Counts a frame that its port does not take and that is not queued either.
     #[cold]
-    pub fn count_lost(self, tally: &mut StepTally) {
+    pub(crate) fn count_lost(self, tally: &mut StepTally) {
         match self {
             Self::Received(_) | Self::Guaranteed(_) => tally.drop(DropReason::TxQueueFull),
             Self::Copy => tally.lose_duplicate(),

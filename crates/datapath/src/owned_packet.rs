@@ -37,7 +37,7 @@ pub(crate) struct MatchedIds {
 
 impl MatchedIds {
     /// The identifiers of `matched`.
-    pub fn new(matched: &Matched<'_>) -> Self {
+    pub(crate) fn new(matched: &Matched<'_>) -> Self {
         let Matched { rules, pdr, far, direction, .. } = *matched;
         let before =
             alternatives(rules, direction, pdr.id).take_while(|other| !core::ptr::eq(*other, pdr));
@@ -83,7 +83,7 @@ fn alternatives(
 
 impl<'v, B, K: LaneKind> BurstLane<'v, B, K> {
     /// Appends a packet that was classified before, with its rules of now.
-    pub fn push_owned(&mut self, packet: OwnedPacket<B>, view: &TablesView<'v>) {
+    pub(crate) fn push_owned(&mut self, packet: OwnedPacket<B>, view: &TablesView<'v>) {
         self.verdicts.push(packet.matched.resolve(view, packet.session));
         self.bufs.push(packet.buf);
         self.arrivals.push(packet.arrival);

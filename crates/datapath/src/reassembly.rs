@@ -116,7 +116,7 @@ pub(crate) struct Reassembly<B> {
 
 impl<B: PacketBuf> Reassembly<B> {
     /// No fragments. Reserves all memory that will be used.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut places = Vec::new();
         places.resize_with(REASSEMBLY_DATAGRAMS_MAX, || None);
         let (held, used, cursor, expire_at) = (0, 0, 0, Nanos(0));
@@ -125,7 +125,7 @@ impl<B: PacketBuf> Reassembly<B> {
 
     /// Fragments that wait.
     #[inline]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.held
     }
 
@@ -133,7 +133,7 @@ impl<B: PacketBuf> Reassembly<B> {
     ///
     /// Cost:   reads eight places and the fragments of one datagram; copies a whole datagram.
     /// Errors: none; a fragment that does not wait is dropped by name.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         now: Nanos,
         key: DatagramKey,
@@ -183,7 +183,7 @@ impl<B: PacketBuf> Reassembly<B> {
 
     /// Drops datagrams that waited too long. Returns whether there were any.
     #[inline]
-    pub fn expire(&mut self, now: Nanos, tally: &mut StepTally) -> bool {
+    pub(crate) fn expire(&mut self, now: Nanos, tally: &mut StepTally) -> bool {
         self.used > 0 && now >= self.expire_at && self.expire_some(now, tally)
     }
 
@@ -205,7 +205,7 @@ impl<B: PacketBuf> Reassembly<B> {
     }
 
     /// Drops everything that waits.
-    pub fn drain(&mut self, tally: &mut StepTally) {
+    pub(crate) fn drain(&mut self, tally: &mut StepTally) {
         for at in 0..self.places.len() {
             self.discard(at, DropReason::ReassemblyTimeout, tally);
         }

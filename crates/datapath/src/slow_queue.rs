@@ -115,19 +115,19 @@ pub(crate) struct SlowQueue<B> {
 
 impl<B> SlowQueue<B> {
     /// An empty queue.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { packets: ArrayVec::new() }
     }
 
     /// True without packets.
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
     /// Queues a received packet; without room it is dropped as `SlowQueueFull`.
     #[cold]
-    pub fn push(&mut self, buf: B, link: LinkId, task: SlowTask, tally: &mut StepTally) {
+    pub(crate) fn push(&mut self, buf: B, link: LinkId, task: SlowTask, tally: &mut StepTally) {
         if self.packets.try_push(SlowPacket { buf, work: SlowWork::Local(link, task) }).is_err() {
             tally.drop(DropReason::SlowQueueFull);
         }
@@ -136,7 +136,12 @@ impl<B> SlowQueue<B> {
     /// Queues a received packet to be answered for its destination; without room it is dropped as
     /// `SlowQueueFull`.
     #[cold]
-    pub fn push_redirected(&mut self, buf: B, redirected: Redirected, tally: &mut StepTally) {
+    pub(crate) fn push_redirected(
+        &mut self,
+        buf: B,
+        redirected: Redirected,
+        tally: &mut StepTally,
+    ) {
         let work = SlowWork::Redirected(redirected);
         if self.packets.try_push(SlowPacket { buf, work }).is_err() {
             tally.drop(DropReason::SlowQueueFull);
@@ -145,14 +150,14 @@ impl<B> SlowQueue<B> {
 
     /// Queues an error about a packet that was counted as dropped; without room it is not sent.
     #[cold]
-    pub fn push_error(&mut self, buf: B, error: IcmpError) {
+    pub(crate) fn push_error(&mut self, buf: B, error: IcmpError) {
         // The packet has its outcome already, and errors may be omitted (RFC 1812 §4.3.2.8).
         self.push_notice(buf, SlowWork::Error(error));
     }
 
     /// Queues an answer to a GTP-U message that was counted as dropped; without room it is not sent.
     #[cold]
-    pub fn push_gtpu_error(&mut self, buf: B, error: GtpuError) {
+    pub(crate) fn push_gtpu_error(&mut self, buf: B, error: GtpuError) {
         self.push_notice(buf, SlowWork::GtpuError(error));
     }
 

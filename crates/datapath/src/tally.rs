@@ -77,7 +77,7 @@ struct StepSums {
 
 impl StepTally {
     /// Nothing counted.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             sums: StepSums::default(),
             is_taken_over: false,
@@ -93,38 +93,38 @@ impl StepTally {
     }
 
     /// One burst with packets arrived.
-    pub fn burst(&mut self) {
+    pub(crate) fn burst(&mut self) {
         self.sums.bursts += 1;
     }
 
     /// Says whether packets that arrive from here on are taken over from another worker.
-    pub fn set_taken_over(&mut self, is_taking: bool) {
+    pub(crate) fn set_taken_over(&mut self, is_taking: bool) {
         self.is_taken_over = is_taking;
     }
 
     /// Says whether packets that arrive from here on arrived before: as fragments, or from another UE.
-    pub fn set_recirculated(&mut self, is_again: bool) {
+    pub(crate) fn set_recirculated(&mut self, is_again: bool) {
         self.is_recirculated = is_again;
     }
 
     /// One packet was switched from one UE to another.
-    pub fn switch_locally(&mut self) {
+    pub(crate) fn switch_locally(&mut self) {
         self.sums.locally_switched += 1;
     }
 
     /// One packet was fragmented into `pkts` more than itself.
-    pub fn add_fragments(&mut self, pkts: usize) {
+    pub(crate) fn add_fragments(&mut self, pkts: usize) {
         self.sums.fragments_added += pkts as u64;
     }
 
     /// Packets went to another worker.
-    pub fn hand_off(&mut self, pkts: usize) {
+    pub(crate) fn hand_off(&mut self, pkts: usize) {
         self.sums.handed_off += pkts as u64;
     }
 
     /// One packet of `bytes` octets arrived.
     #[inline]
-    pub fn receive(&mut self, bytes: usize) {
+    pub(crate) fn receive(&mut self, bytes: usize) {
         self.receive_many(1, bytes);
     }
 
@@ -142,7 +142,7 @@ impl StepTally {
 
     /// The packet that arrived belongs to `interface`.
     #[inline]
-    pub fn receive_on(&mut self, interface: InterfaceId, bytes: usize) {
+    pub(crate) fn receive_on(&mut self, interface: InterfaceId, bytes: usize) {
         self.receive_many_on(interface, 1, bytes);
     }
 
@@ -158,14 +158,14 @@ impl StepTally {
     }
 
     /// Packets of `bytes` octets together arrived on `interface` and took the fast path.
-    pub fn receive_fast(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
+    pub(crate) fn receive_fast(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
         self.sums.fast_path += pkts as u64;
         self.receive_many(pkts, bytes);
         self.receive_many_on(interface, pkts, bytes);
     }
 
     /// Received packets of `bytes` octets together left through `interface`.
-    pub fn transmit_many(
+    pub(crate) fn transmit_many(
         &mut self,
         interface: InterfaceId,
         direction: Direction,
@@ -190,64 +190,64 @@ impl StepTally {
 
     /// One packet was dropped.
     #[inline]
-    pub fn drop(&mut self, reason: DropReason) {
+    pub(crate) fn drop(&mut self, reason: DropReason) {
         self.sums.dropped += 1;
         self.drops[reason.index()] += 1;
     }
 
     /// One packet was consumed by the slow path.
     #[inline]
-    pub fn punt(&mut self, reason: PuntReason) {
+    pub(crate) fn punt(&mut self, reason: PuntReason) {
         self.sums.punted += 1;
         self.punts[reason.index()] += 1;
     }
 
     /// One packet leaves after it waited for its rates.
-    pub fn delay(&mut self, delay: Nanos) {
+    pub(crate) fn delay(&mut self, delay: Nanos) {
         self.is_delayed = true;
         self.delays[delay_slot(delay, SHAPING_DELAYS)] += 1;
     }
 
     /// Packets of `bytes` octets together that Adit made left through `interface`.
-    pub fn originate(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
+    pub(crate) fn originate(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
         self.sums.originated += pkts as u64;
         self.transmit_many_on(interface, pkts, bytes);
     }
 
     /// One packet of our own was not made or not transmitted.
-    pub fn lose_originated(&mut self) {
+    pub(crate) fn lose_originated(&mut self) {
         self.sums.originated_lost += 1;
     }
 
     /// Copies of packets, of `bytes` octets together, left through `interface`.
-    pub fn duplicate(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
+    pub(crate) fn duplicate(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
         self.sums.duplicated += pkts as u64;
         self.transmit_many_on(interface, pkts, bytes);
     }
 
     /// One copy of a packet could not be made or transmitted.
-    pub fn lose_duplicate(&mut self) {
+    pub(crate) fn lose_duplicate(&mut self) {
         self.sums.duplicates_lost += 1;
     }
 
     /// One guaranteed packet waits: the transmit queue of its port is full.
-    pub fn wait_for_port(&mut self) {
+    pub(crate) fn wait_for_port(&mut self) {
         self.sums.tx_waited += 1;
     }
 
     /// One event found its ring full.
-    pub fn lose_event(&mut self) {
+    pub(crate) fn lose_event(&mut self) {
         self.sums.events_lost += 1;
     }
 
     /// One event was dropped by a limit.
-    pub fn drop_event(&mut self) {
+    pub(crate) fn drop_event(&mut self) {
         self.sums.events_limited += 1;
     }
 
     /// True if every packet that arrived or waited has one outcome. `before` and `after`: packets that
     /// waited at the beginning and at the end of the step.
-    pub fn identity_holds(&self, before: usize, after: usize) -> bool {
+    pub(crate) fn identity_holds(&self, before: usize, after: usize) -> bool {
         let StepSums { received, taken_over, fragments_added, handed_off, .. } = self.sums;
         let StepSums { uplink, downlink, dropped, punted, .. } = self.sums;
         let state = uplink.pkts + downlink.pkts + dropped + punted + handed_off;
@@ -259,7 +259,12 @@ impl StepTally {
     /// `waiting`. Readers see all of it or nothing.
     ///
     /// Cost: once per step that did something; skips what is zero.
-    pub fn flush(&mut self, counters: &WorkerCounters, buffered: usize, waiting: WaitingCounts) {
+    pub(crate) fn flush(
+        &mut self,
+        counters: &WorkerCounters,
+        buffered: usize,
+        waiting: WaitingCounts,
+    ) {
         counters.update(|counters| {
             counters.buffered_pkts.set(buffered as u64);
             counters.buffered_by_far_pkts.set(waiting.by_far as u64);

@@ -44,7 +44,7 @@ pub(crate) struct TxBacklog<B> {
 
 impl<B: PacketBuf> TxBacklog<B> {
     /// An empty backlog for `count` ports. Reserves all memory that will be used.
-    pub fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         let queue = || PortBacklog {
             frames: VecDeque::with_capacity(TX_WAITING_PKTS_MAX),
             refusing_since: None,
@@ -54,20 +54,20 @@ impl<B: PacketBuf> TxBacklog<B> {
 
     /// Frames that wait.
     #[inline]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
     /// True while frames wait for `port`: it gets no others.
     #[inline]
-    pub fn blocks(&self, port: PortId) -> bool {
+    pub(crate) fn blocks(&self, port: PortId) -> bool {
         let queue = |port: PortId| self.ports.get(usize::from(port.0));
         self.len != 0 && queue(port).is_some_and(|queue| !queue.frames.is_empty())
     }
 
     /// Queues a guaranteed frame that its port did not take, while there is room; drops others.
     #[cold]
-    pub fn queue_or_drop(
+    pub(crate) fn queue_or_drop(
         &mut self,
         TxTarget { port, interface }: TxTarget,
         buf: B,
@@ -88,7 +88,12 @@ impl<B: PacketBuf> TxBacklog<B> {
 
     /// Sends frames that wait, as many as the ports take. Call it once per step, before other frames.
     #[cold]
-    pub fn send<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, now: Nanos, tally: &mut StepTally) {
+    pub(crate) fn send<Io: PacketIo<Buf = B>>(
+        &mut self,
+        io: &mut Io,
+        now: Nanos,
+        tally: &mut StepTally,
+    ) {
         for (port, queue) in (0u16..).zip(&mut self.ports) {
             let before = queue.frames.len();
             queue.send(io, PortId(port), tally);
@@ -103,7 +108,7 @@ impl<B: PacketBuf> TxBacklog<B> {
     }
 
     /// Drops everything that waits.
-    pub fn drain(&mut self, tally: &mut StepTally) {
+    pub(crate) fn drain(&mut self, tally: &mut StepTally) {
         for queue in &mut self.ports {
             self.len -= queue.drop_all(tally);
         }

@@ -47,7 +47,7 @@ pub(crate) struct TxQueues<B> {
 
 impl<B: PacketBuf> TxQueues<B> {
     /// Empty queues for `count` ports, and room for `switched` frames to other UEs.
-    pub fn new(count: usize, switched: usize) -> Self {
+    pub(crate) fn new(count: usize, switched: usize) -> Self {
         let queue = || PortTxQueue { burst: Burst::new(), runs: BurstColumn::new() };
         let ports = core::iter::repeat_with(queue).take(count).collect();
         Self { ports, switched: SwitchedQueue::new(switched), backlog: TxBacklog::new(count) }
@@ -57,7 +57,7 @@ impl<B: PacketBuf> TxQueues<B> {
     #[inline(always)]
     // PERF (adit bench kinds): once per packet of the stages, and that waited; a call would pass the
     // frame through memory.
-    pub fn push<Io: PacketIo<Buf = B>>(
+    pub(crate) fn push<Io: PacketIo<Buf = B>>(
         &mut self,
         io: &mut Io,
         tally: &mut StepTally,
@@ -84,7 +84,7 @@ impl<B: PacketBuf> TxQueues<B> {
 
     /// Transmits everything queued.
     #[inline]
-    pub fn flush<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, tally: &mut StepTally) {
+    pub(crate) fn flush<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, tally: &mut StepTally) {
         for (port, queue) in (0u16..).zip(&mut self.ports) {
             if !queue.burst.is_empty() {
                 transmit(io, PortId(port), queue, &mut self.backlog, tally);

@@ -64,7 +64,7 @@ pub(crate) struct WorkerState<B> {
 
 impl<B: PacketBuf> WorkerState<B> {
     /// No packets. Reserves all memory that will be used.
-    pub fn new(
+    pub(crate) fn new(
         capacity: WorkerCapacity,
         events: Producer<WorkerEvent>,
         commands: Consumer<WorkerCommand>,
@@ -88,12 +88,12 @@ impl<B: PacketBuf> WorkerState<B> {
     /// True while commands are pending. Every command issued before the rules that this worker sees has
     /// either run or is pending.
     #[inline]
-    pub fn has_commands(&self) -> bool {
+    pub(crate) fn has_commands(&self) -> bool {
         !self.commands.is_empty()
     }
 
     /// Packets that wait, for whatever reason.
-    pub fn packets_waiting(&self) -> usize {
+    pub(crate) fn packets_waiting(&self) -> usize {
         self.unresolved.len()
             + self.buffering.len()
             + self.shaping.len()
@@ -115,7 +115,7 @@ impl<B: PacketBuf> WorkerState<B> {
     /// Sends the frame in `buf` by `egress`, or queues it until the neighbor's address is known.
     /// Copies and Adit's own frames are not queued: senders of the latter try again.
     #[inline]
-    pub fn send<Io: PacketIo<Buf = B>>(
+    pub(crate) fn send<Io: PacketIo<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         io: &mut Io,
@@ -143,7 +143,7 @@ impl<B: PacketBuf> WorkerState<B> {
     }
 
     /// Sends a frame of our own through an interface.
-    pub fn originate<Io: PacketIo<Buf = B>>(
+    pub(crate) fn originate<Io: PacketIo<Buf = B>>(
         &mut self,
         io: &mut Io,
         interface: &adit_tables::Interface,

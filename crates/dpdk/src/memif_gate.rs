@@ -24,7 +24,7 @@ impl MemifGate {
     /// # Errors
     /// `ENOTSUP` when the driver did not register its handlers here, as in a program that exports no
     /// symbols; `ENOSPC` when all slots are taken: 512 queues of memif ports in one process.
-    pub fn of(device: &Device) -> Result<Option<Self>, Errno> {
+    pub(crate) fn of(device: &Device) -> Result<Option<Self>, Errno> {
         if !device.is_driver("net_memif") {
             return Ok(None);
         }
@@ -41,7 +41,7 @@ impl MemifGate {
     ///
     /// Cost: one store and one fence on a line of the queue's own.
     #[inline]
-    pub fn enter(&self) -> Option<MemifGateGuard<'_>> {
+    pub(crate) fn enter(&self) -> Option<MemifGateGuard<'_>> {
         // SAFETY: the slot was taken and not given back; the queue is used by one thread at a time.
         unsafe { sys::adit_memif_gate_enter(self.slot) }.then_some(MemifGateGuard(self))
     }

@@ -11,14 +11,14 @@ const ABSENCE_NS_MAX: u64 = 1_000_000;
 /// The shortest absence that can lose a packet: until then a queue of `queue_pkts` holds what comes
 /// at `pps`. Unit: ns.
 #[must_use]
-pub fn absence_ns_min(pps: u64, queue_pkts: u64) -> u64 {
+pub(crate) fn absence_ns_min(pps: u64, queue_pkts: u64) -> u64 {
     let until_full = scaled(queue_pkts, NS_PER_S, pps.max(1));
     until_full.clamp(ABSENCE_NS_MIN, ABSENCE_NS_MAX)
 }
 
 /// Who was kept from running in a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Absence {
+pub(crate) struct Absence {
     /// How often the tester was absent for so long that a queue could overflow.
     pub count: u64,
     /// How long in all. Unit: ns.
@@ -32,7 +32,7 @@ pub struct Absence {
 impl Absence {
     /// In a trial at `pps` over queues of `queue_pkts` on both sides.
     #[must_use]
-    pub fn of(
+    pub(crate) fn of(
         count: u64,
         tester_ns: u64,
         target_ns: Option<u64>,

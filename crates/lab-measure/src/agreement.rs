@@ -12,7 +12,7 @@ const DIFFERENCE_MAX_PPM: u64 = 50_000;
 
 /// What the tester sent and received in all trials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TesterTotals {
+pub(crate) struct TesterTotals {
     /// Packets that the target's queues took.
     pub sent: u64,
     /// Packets that came back, each copy counted.
@@ -25,7 +25,7 @@ pub struct TesterTotals {
 
 /// The highest rates that the tester measured and that the target reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PeakRates {
+pub(crate) struct PeakRates {
     /// The tester's. Unit: packets per second.
     pub tester_pps: u64,
     /// The target's. Unit: packets per second.
@@ -36,7 +36,7 @@ pub struct PeakRates {
 
 /// Both sides' counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Agreement {
+pub(crate) struct Agreement {
     /// The tester's.
     pub tester: TesterTotals,
     /// Packets that the target says it received.
@@ -53,7 +53,7 @@ pub struct Agreement {
 impl Agreement {
     /// Compares; `None` where the target's counters are of no known form.
     #[must_use]
-    pub fn of(tester: TesterTotals, counters: &Value) -> Option<Self> {
+    pub(crate) fn of(tester: TesterTotals, counters: &Value) -> Option<Self> {
         let number = |names: [&str; 2]| {
             names.iter().find_map(|name| counters.get(*name).and_then(Value::as_u64))
         };
@@ -73,14 +73,14 @@ impl Agreement {
 
     /// True when both sides agree within 5 %.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         let rates = self.rates.map_or(0, |rates| rates.difference_ppm);
         self.difference_ppm.max(rates) <= DIFFERENCE_MAX_PPM
     }
 
     /// A sentence when they do not.
     #[must_use]
-    pub fn complaint(&self) -> Option<String> {
+    pub(crate) fn complaint(&self) -> Option<String> {
         (!self.holds()).then(|| format!("tester and target disagree: {self}"))
     }
 }

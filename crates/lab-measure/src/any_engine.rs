@@ -17,12 +17,12 @@ use adit_lab_engine::trial::{Engine, TrialConfig, TrialOutcome, TrialProgress};
 use adit_lab_process::stop::{POLL, Stop};
 
 /// Hardware addresses of the tester's ports on memif: N3 or the only one, and N6.
-pub const TESTER_MACS: [MacAddr; 2] =
+pub(crate) const TESTER_MACS: [MacAddr; 2] =
     [MacAddr([2, 0xad, 0x17, 0, 0, 3]), MacAddr([2, 0xad, 0x17, 0, 0, 6])];
 
 /// An engine and its ports. Dropped in order: ports are left before they are closed.
 #[derive(Debug)]
-pub enum AnyEngine {
+pub(crate) enum AnyEngine {
     /// On DPDK ports.
     Dpdk(Box<Engine<WorkerIo, TscClock>>, Vec<Port>),
     /// On memifs.
@@ -31,7 +31,7 @@ pub enum AnyEngine {
 
 /// Ports that are open and wait for their links.
 #[derive(Debug)]
-pub enum UnlinkedPorts {
+pub(crate) enum UnlinkedPorts {
     /// DPDK ports and their names.
     Dpdk(Vec<String>, Vec<Port>, WorkerIo),
     /// Sockets for clients.
@@ -43,7 +43,7 @@ impl UnlinkedPorts {
     ///
     /// # Errors
     /// DPDK refuses one.
-    pub fn dpdk(bench: &Testbed, names: &[String]) -> Result<Self> {
+    pub(crate) fn dpdk(bench: &Testbed, names: &[String]) -> Result<Self> {
         let (mut ports, mut queues) = (Vec::new(), Vec::new());
         for name in names {
             let (port, queue) = bench.open(name)?;
@@ -57,7 +57,7 @@ impl UnlinkedPorts {
     ///
     /// # Errors
     /// A name is taken.
-    pub fn memif(sockets: &[String]) -> Result<Self> {
+    pub(crate) fn memif(sockets: &[String]) -> Result<Self> {
         Ok(Self::Memif(sockets.iter().map(|name| Listener::bind(name)).collect::<Result<_>>()?))
     }
 
@@ -66,7 +66,7 @@ impl UnlinkedPorts {
     ///
     /// # Errors
     /// The target ends; a link does not come up within `timeout`; `stop` was raised.
-    pub fn drive(
+    pub(crate) fn drive(
         self,
         bench: &Testbed,
         target: &mut RunningTarget,
@@ -107,13 +107,18 @@ macro_rules! either {
 impl AnyEngine {
     /// An engine on DPDK ports.
     #[must_use]
-    pub fn dpdk(bench: &Testbed, io: WorkerIo, ports: Vec<Port>, neighbors: Neighbors) -> Self {
+    pub(crate) fn dpdk(
+        bench: &Testbed,
+        io: WorkerIo,
+        ports: Vec<Port>,
+        neighbors: Neighbors,
+    ) -> Self {
         Self::Dpdk(Box::new(Engine::new(io, bench.clock(), neighbors, ports.len())), ports)
     }
 
     /// An engine on memifs.
     #[must_use]
-    pub fn memif(bench: &Testbed, ports: Ports, neighbors: Neighbors) -> Self {
+    pub(crate) fn memif(bench: &Testbed, ports: Ports, neighbors: Neighbors) -> Self {
         let count = ports.memifs.len();
         Self::Memif(Box::new(Engine::new(ports, bench.clock(), neighbors, count)))
     }
@@ -122,13 +127,13 @@ impl AnyEngine {
     ///
     /// # Errors
     /// Memory cannot be shared.
-    pub fn mirrored(bench: &Testbed) -> Result<Self> {
+    pub(crate) fn mirrored(bench: &Testbed) -> Result<Self> {
         Ok(Self::memif(bench, Ports::mirrored(TESTER_MACS.to_vec())?, Neighbors::default()))
     }
 
     /// Hardware address of a port; `None` where there is no such port.
     #[must_use]
-    pub fn mac(&self, port: usize) -> Option<MacAddr> {
+    pub(crate) fn mac(&self, port: usize) -> Option<MacAddr> {
         match self {
             Self::Dpdk(_, ports) => ports.get(port).map(|port| port.info().mac),
             Self::Memif(engine) => engine.io.macs.get(port).copied(),
@@ -137,7 +142,7 @@ impl AnyEngine {
 
     /// Packets that each queue towards the target holds, `descriptors` those of DPDK ports.
     #[must_use]
-    pub fn queue_pkts(&self, descriptors: u16) -> u64 {
+    pub(crate) fn queue_pkts(&self, descriptors: u16) -> u64 {
         match self {
             Self::Dpdk(..) => descriptors.into(),
             Self::Memif(engine) => {
@@ -149,22 +154,22 @@ impl AnyEngine {
 
     /// Frequency of the clock. Unit: Hz.
     #[must_use]
-    pub fn hz(&self) -> u64 {
+    pub(crate) fn hz(&self) -> u64 {
         either!(self, engine => engine.clock.hz)
     }
 
     /// See [`Engine::set_streams`].
-    pub fn set_streams(&mut self, streams: Vec<StreamConfig>) {
+    pub(crate) fn set_streams(&mut self, streams: Vec<StreamConfig>) {
         either!(self, engine => engine.set_streams(streams));
     }
 
     /// See [`Engine::serve`].
-    pub fn serve(&mut self) {
+    pub(crate) fn serve(&mut self) {
         either!(self, engine => engine.serve());
     }
 
     /// See [`Engine::run_beside`].
-    pub fn run_beside(
+    pub(crate) fn run_beside(
         &mut self,
         config: &TrialConfig,
         live: &TrialProgress,
@@ -175,12 +180,17 @@ impl AnyEngine {
     }
 
     /// See [`Engine::run`].
-    pub fn run(&mut self, config: &TrialConfig, live: &TrialProgress, stop: &Stop) -> TrialOutcome {
+    pub(crate) fn run(
+        &mut self,
+        config: &TrialConfig,
+        live: &TrialProgress,
+        stop: &Stop,
+    ) -> TrialOutcome {
         self.run_beside(config, live, stop, &mut || {})
     }
 
     /// Asks for the link-layer address of a neighbor until it is known; `None` after `timeout`.
-    pub fn resolve(
+    pub(crate) fn resolve(
         &mut self,
         port: PortId,
         address: std::net::IpAddr,

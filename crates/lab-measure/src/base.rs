@@ -13,7 +13,7 @@ use adit_lab_smf::exchange::ProcedureReport;
 
 /// The part that all reports share.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct ReportBase {
+pub(crate) struct ReportBase {
     /// Machine, time, warnings.
     #[serde(flatten)]
     pub header: ReportHeader,
@@ -37,7 +37,7 @@ pub struct ReportBase {
 impl ReportBase {
     /// What is known once the rig stands.
     #[must_use]
-    pub fn of(arguments: &TargetArguments, rig: &Rig) -> Self {
+    pub(crate) fn of(arguments: &TargetArguments, rig: &Rig) -> Self {
         Self {
             target: arguments.target.name().to_owned(),
             sessions: arguments.sessions,
@@ -52,7 +52,7 @@ impl ReportBase {
     ///
     /// # Errors
     /// The sessions of a target that keeps running cannot be deleted.
-    pub fn close(
+    pub(crate) fn close(
         &mut self,
         mut rig: Rig,
         mut recorder: Recorder,
@@ -76,7 +76,7 @@ impl ReportBase {
     }
 
     /// Prints what follows the table of each measurement.
-    pub fn print(&self) {
+    pub(crate) fn print(&self) {
         if let Some(ceiling) = &self.ceiling {
             println!("tester's own ceiling: {}", super::progress::mpps(ceiling.received_pps));
         }

@@ -51,7 +51,7 @@ struct AnyMachine {
 
 /// One figure of both reports. Ratios are in parts per thousand of A.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FigureRatio {
+pub(crate) struct FigureRatio {
     /// The figure.
     pub name: String,
     /// Its unit.
@@ -72,7 +72,7 @@ pub struct FigureRatio {
 ///
 /// # Errors
 /// A file cannot be read or is no report; the reports have no figure in common.
-pub fn run(arguments: &CompareArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
+pub(crate) fn run(arguments: &CompareArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
     if arguments.paired {
         return run_paired(arguments, check, stop);
     }

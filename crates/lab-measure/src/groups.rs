@@ -27,7 +27,7 @@ const GROUPS_MAX: usize = STREAMS_MAX / 2;
 
 /// Sessions that are alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionGroup {
+pub(crate) struct SessionGroup {
     /// Its name.
     pub name: String,
     /// Index of its first session.
@@ -90,7 +90,7 @@ impl GroupValue {
 ///
 /// # Errors
 /// A sentence with the file, and line or group.
-pub fn read(path: &Path) -> Result<Vec<SessionGroup>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<SessionGroup>> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| environment(format!("{}: {error}", path.display())))?;
     parse(&text).map_err(|error| environment(format!("{}, {error}", path.display())))
@@ -150,7 +150,7 @@ impl GroupSection {
 impl SessionGroup {
     /// What each session offers in a direction (0 uplink, 1 downlink), in turns. Unit: bit/s.
     #[must_use]
-    pub fn offered_bps(&self, direction: usize) -> &[u64] {
+    pub(crate) fn offered_bps(&self, direction: usize) -> &[u64] {
         self.offered_bps.get(direction).map_or(&[], Vec::as_slice)
     }
 
@@ -164,7 +164,7 @@ impl SessionGroup {
 
     /// The longest of its packets. Unit: octets.
     #[must_use]
-    pub fn len_max(&self) -> u64 {
+    pub(crate) fn len_max(&self) -> u64 {
         let longest = self.size.lens.iter().max().copied().unwrap_or(0);
         u64::try_from(longest).unwrap_or(u64::MAX)
     }
@@ -172,7 +172,7 @@ impl SessionGroup {
     /// The course of a direction (0 uplink, 1 downlink): its rates in turns of `step_ns` until
     /// `duration_ns`, over all its sessions.
     #[must_use]
-    pub fn course(&self, direction: usize, step_ns: u64, duration_ns: u64) -> Vec<RateStep> {
+    pub(crate) fn course(&self, direction: usize, step_ns: u64, duration_ns: u64) -> Vec<RateStep> {
         let rates = self.offered_bps(direction);
         let (octets, packets) = self.len();
         let pps = |bps: u64| {
@@ -191,7 +191,7 @@ impl SessionGroup {
 
     /// What all its sessions may get together in a direction. Unit: bit/s.
     #[must_use]
-    pub fn limit_bps(&self, direction: usize) -> Option<u64> {
+    pub(crate) fn limit_bps(&self, direction: usize) -> Option<u64> {
         if self.share_bps.is_some() {
             return self.share_bps;
         }
@@ -201,7 +201,7 @@ impl SessionGroup {
 
     /// True when its sessions share one rate.
     #[must_use]
-    pub fn shares(&self) -> bool {
+    pub(crate) fn shares(&self) -> bool {
         self.rules.correlation_id.is_some() || self.share_bps.is_some()
     }
 }

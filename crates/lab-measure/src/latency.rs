@@ -47,7 +47,7 @@ pub struct LatencyArguments {
 
 /// One rate of one case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct PointReport {
+pub(crate) struct PointReport {
     /// Direction, size, active sessions.
     pub case: String,
     /// Which streams ran.
@@ -64,7 +64,7 @@ pub struct PointReport {
 
 /// The report of `adit-lab latency`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LatencyReport {
+pub(crate) struct LatencyReport {
     /// Machine, target, figures.
     #[serde(flatten)]
     pub base: ReportBase,
@@ -79,7 +79,7 @@ pub struct LatencyReport {
 /// # Errors
 /// The rig cannot be built, the target ended, a rate is above the tester's ceiling;
 /// [`Interrupted`](adit_lab_process::stop::Interrupted), after the report was written.
-pub fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
+pub(crate) fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
     let cases = arguments.cases.cases(&arguments.target)?;
     let calibration = arguments.cases.calibration(&cases);
     let (mut rig, mut recorder) =

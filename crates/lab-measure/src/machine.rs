@@ -11,7 +11,7 @@ use adit_lab_engine::clock::{NS_PER_S, scaled};
 
 /// What a figure depends on besides the programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// Processor.
     pub cpu: String,
     /// Processors online.
@@ -46,7 +46,7 @@ pub struct Machine {
 impl Machine {
     /// Reads the properties of this machine.
     #[must_use]
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
         let cpu = model.map_or("unknown", |rest| rest.trim_start_matches(['\t', ' ', ':']));
@@ -72,7 +72,7 @@ impl Machine {
 ///
 /// # Errors
 /// None but those of the serializer.
-pub fn run() -> Result<bool> {
+pub(crate) fn run() -> Result<bool> {
     let machine =
         Machine { dpdk: adit_dpdk::version(), tsc_hz: measured_tsc_hz(), ..Machine::read() };
     let steal = StealTime::default().since_ms(&StealTime::now());
@@ -191,12 +191,12 @@ fn memory_mib() -> u64 {
 
 /// Time that the hypervisor gave to others, by processor. Unit: 10 ms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StealTime(BTreeMap<String, u64>);
+pub(crate) struct StealTime(BTreeMap<String, u64>);
 
 impl StealTime {
     /// Reads the counters.
     #[must_use]
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self(Self::parse(&read("/proc/stat")))
     }
 
@@ -214,7 +214,7 @@ impl StealTime {
     /// What was stolen since `self`, or since the start of the machine where `self` does not know a
     /// processor. Unit: ms.
     #[must_use]
-    pub fn since_ms(&self, now: &Self) -> BTreeMap<String, u64> {
+    pub(crate) fn since_ms(&self, now: &Self) -> BTreeMap<String, u64> {
         let since = |cpu: &String, ticks: &u64| {
             let before = self.0.get(cpu).copied().unwrap_or(0);
             ticks.saturating_sub(before) * 10

@@ -14,7 +14,7 @@ const ANSWER_MAX: u64 = 16 << 20;
 ///
 /// # Errors
 /// Nobody answers, or the answer does not have the metric.
-pub fn read(address: SocketAddr, name: &str) -> Result<u64> {
+pub(crate) fn read(address: SocketAddr, name: &str) -> Result<u64> {
     let answer = fetch(address).with_context(|| format!("read metrics of {address}"))?;
     parse(&answer, name).with_context(|| format!("the metrics of {address} have no \"{name}\""))
 }

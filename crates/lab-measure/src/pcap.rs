@@ -19,7 +19,7 @@ const ETHERNET_HEADER: usize = 2 * size_of::<MacAddr>() + 2;
 ///
 /// # Errors
 /// A sentence when the file cannot be read, or is no capture of Ethernet or IP packets.
-pub fn lengths(path: &Path) -> Result<BTreeMap<usize, u32>, String> {
+pub(crate) fn lengths(path: &Path) -> Result<BTreeMap<usize, u32>, String> {
     let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     read(file).ok_or_else(|| {
         format!("{} is no pcap or pcapng file of Ethernet or IP packets", path.display())

@@ -10,7 +10,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Prints a line each second until `done`; overwrites it on a terminal.
-pub fn watch(live: &TrialProgress, what: &str, done: &AtomicBool) {
+pub(crate) fn watch(live: &TrialProgress, what: &str, done: &AtomicBool) {
     let is_terminal = std::io::stderr().is_terminal();
     let mut last = Instant::now();
     let mut before = counts(live);
@@ -55,7 +55,7 @@ fn counts(live: &TrialProgress) -> (u64, u64) {
 
 /// A rate for people.
 #[must_use]
-pub fn mpps(pps: u64) -> String {
+pub(crate) fn mpps(pps: u64) -> String {
     if pps >= 1_000_000 {
         format!("{}.{:03} Mpps", pps / 1_000_000, pps % 1_000_000 / 1000)
     } else {

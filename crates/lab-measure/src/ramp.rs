@@ -68,7 +68,7 @@ pub struct RampArguments {
 
 /// One round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct RoundReport {
+pub(crate) struct RoundReport {
     /// Sessions.
     pub sessions: u32,
     /// Sessions established in this round per second.
@@ -115,7 +115,7 @@ impl RoundReport {
 
 /// The report of `adit-lab ramp`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RampReport {
+pub(crate) struct RampReport {
     /// Machine, target, figures.
     #[serde(flatten)]
     pub base: ReportBase,
@@ -130,7 +130,7 @@ pub struct RampReport {
 /// # Errors
 /// The rig cannot be built, the target ended; [`Interrupted`](adit_lab_process::stop::Interrupted), after the
 /// report was written.
-pub fn run(arguments: &RampArguments, stop: &Stop) -> Result<bool> {
+pub(crate) fn run(arguments: &RampArguments, stop: &Stop) -> Result<bool> {
     let mut target = arguments.target.clone();
     if !target.is_upf() {
         return Err(environment("a ramp needs a target with sessions: --target adit or upf"));
@@ -270,7 +270,7 @@ fn print_round(index: usize, round: &RoundReport) {
 }
 
 /// Columns of a round; the last one names the limit.
-pub const COLUMNS: [&str; 9] = [
+pub(crate) const COLUMNS: [&str; 9] = [
     "round",
     "sessions",
     "established/s",

@@ -59,7 +59,7 @@ pub struct RatesArguments {
 
 /// The report of `adit-lab rates`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct RatesReport {
+pub(crate) struct RatesReport {
     /// Machine, target, figures.
     #[serde(flatten)]
     pub base: ReportBase,
@@ -79,7 +79,7 @@ pub struct RatesReport {
 
 /// One direction of one group. Rates count the octets of IP packets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct GroupReport {
+pub(crate) struct GroupReport {
     /// Name and direction, as the stream of the trial is called.
     pub name: String,
     /// Sessions.
@@ -106,7 +106,7 @@ pub struct GroupReport {
 
 /// Windows in which less was offered than the limit allows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BelowLimit {
+pub(crate) struct BelowLimit {
     /// How many.
     pub windows: u64,
     /// Received, of what was offered. Unit: parts per million more.
@@ -115,7 +115,7 @@ pub struct BelowLimit {
 
 /// How well a limit was held, in windows that were offered more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RateAccuracy {
+pub(crate) struct RateAccuracy {
     /// Windows.
     pub windows: u64,
     /// What came in them. Unit: bit/s.
@@ -145,7 +145,7 @@ pub struct RateAccuracy {
 /// # Errors
 /// The groups cannot be read, the rig cannot be built, the target ended; [`Interrupted`], after the
 /// report was written.
-pub fn run(arguments: &RatesArguments, stop: &Stop) -> Result<bool> {
+pub(crate) fn run(arguments: &RatesArguments, stop: &Stop) -> Result<bool> {
     let groups = groups::read(&arguments.groups)?;
     arguments.check(&groups)?;
     let mut target = arguments.target.clone();
@@ -428,14 +428,14 @@ fn figures(groups: &[GroupReport]) -> Vec<Figure> {
 
 /// Parts per million as percent with their sign.
 #[must_use]
-pub fn percent(ppm: i64) -> String {
+pub(crate) fn percent(ppm: i64) -> String {
     let sign = if ppm < 0 { "−" } else { "" };
     let size = ppm.unsigned_abs();
     format!("{sign}{}.{:03} %", size / 10_000, size % 10_000 / 10)
 }
 
 /// Headings of [`row`].
-pub const COLUMNS: [&str; 12] = [
+pub(crate) const COLUMNS: [&str; 12] = [
     "group",
     "sessions",
     "limit, Mb/s",
@@ -452,7 +452,7 @@ pub const COLUMNS: [&str; 12] = [
 
 /// A group as a row of a table; errors are those from the limit.
 #[must_use]
-pub fn row(group: &GroupReport, stream: &StreamReport) -> [String; 12] {
+pub(crate) fn row(group: &GroupReport, stream: &StreamReport) -> [String; 12] {
     let mbps = |bps: u64| format!("{}.{:03}", bps / 1_000_000, bps % 1_000_000 / 1000);
     let ms = |ns: u64| format!("{}.{:03}", ns / 1_000_000, ns % 1_000_000 / 1000);
     let of = |value: &dyn Fn(&RateAccuracy) -> String| {
@@ -481,7 +481,7 @@ pub fn row(group: &GroupReport, stream: &StreamReport) -> [String; 12] {
 }
 
 /// The groups with their streams.
-pub fn rows(report: &RatesReport) -> impl Iterator<Item = (&GroupReport, &StreamReport)> {
+pub(crate) fn rows(report: &RatesReport) -> impl Iterator<Item = (&GroupReport, &StreamReport)> {
     report.groups.iter().filter_map(|group| {
         let stream = report.trial.streams.iter().find(|stream| stream.name == group.name)?;
         Some((group, stream))

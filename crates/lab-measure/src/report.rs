@@ -16,7 +16,7 @@ use adit_lab_engine::trial::{StreamOutcome, TrialOutcome};
 
 /// Where a report goes.
 #[derive(Debug, Clone, clap::Args)]
-pub struct OutputArguments {
+pub(crate) struct OutputArguments {
     /// Print the report as JSON; progress goes to standard error.
     #[arg(long)]
     pub json: bool,
@@ -30,7 +30,7 @@ impl OutputArguments {
     ///
     /// # Errors
     /// The file or standard output cannot be written.
-    pub fn deliver<T: Serialize>(&self, report: &T, print: impl FnOnce(&T)) -> Result<()> {
+    pub(crate) fn deliver<T: Serialize>(&self, report: &T, print: impl FnOnce(&T)) -> Result<()> {
         write(report, self.json, self.out.as_deref())?;
         if !self.json {
             print(report);
@@ -41,7 +41,7 @@ impl OutputArguments {
 
 /// What every report begins with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReportHeader {
+pub(crate) struct ReportHeader {
     /// `adit-lab` and its version.
     pub tool: String,
     /// The subcommand.
@@ -62,7 +62,7 @@ pub struct ReportHeader {
 
 /// A figure of a report, from one run or several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Figure {
+pub(crate) struct Figure {
     /// What it is; equal in reports of equal measurements.
     pub name: String,
     /// Its unit.
@@ -80,7 +80,7 @@ pub struct Figure {
 impl Figure {
     /// The figure of these runs.
     #[must_use]
-    pub fn of(name: &str, unit: &str, values: &[u64]) -> Self {
+    pub(crate) fn of(name: &str, unit: &str, values: &[u64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_unstable();
         let at = |index: usize| sorted.get(index).copied().unwrap_or(0);
@@ -97,7 +97,7 @@ impl Figure {
 
 /// Begins a report and ends it.
 #[derive(Debug)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     header: ReportHeader,
     steal: StealTime,
 }
@@ -105,7 +105,7 @@ pub struct Recorder {
 impl Recorder {
     /// Notes machine and time.
     #[must_use]
-    pub fn start(measurement: &str, bench: &Testbed) -> Self {
+    pub(crate) fn start(measurement: &str, bench: &Testbed) -> Self {
         let mut machine = Machine::read();
         machine.dpdk = bench.eal().version();
         machine.tsc_hz = bench.eal().tsc_hz();
@@ -125,7 +125,7 @@ impl Recorder {
     }
 
     /// Adds a warning, once.
-    pub fn warn(&mut self, text: impl Into<String>) {
+    pub(crate) fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.header.warnings.contains(&text) {
             eprintln!("warning: {text}");
@@ -134,13 +134,13 @@ impl Recorder {
     }
 
     /// Names the cores of a role.
-    pub fn cores(&mut self, role: &str, cores: &[u16]) {
+    pub(crate) fn cores(&mut self, role: &str, cores: &[u16]) {
         self.header.machine.core_map.insert(role.to_owned(), cores.to_vec());
     }
 
     /// The header of the finished report.
     #[must_use]
-    pub fn finish(mut self, complete: bool) -> ReportHeader {
+    pub(crate) fn finish(mut self, complete: bool) -> ReportHeader {
         self.header.complete = complete;
         self.header.steal_ms = self.steal.since_ms(&StealTime::now());
         let stolen: u64 = self.header.steal_ms.values().sum();
@@ -153,7 +153,7 @@ impl Recorder {
 
 /// One stream of one trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct StreamReport {
+pub(crate) struct StreamReport {
     /// `uplink`, `downlink`, or the ports.
     pub name: String,
     /// Packets that should have come: sent, and not taken by the target.
@@ -196,7 +196,7 @@ pub struct StreamReport {
 
 /// One second of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct SecondReport {
+pub(crate) struct SecondReport {
     /// Packets that came.
     pub received: u64,
     /// Latency of those.
@@ -205,7 +205,7 @@ pub struct SecondReport {
 
 /// One trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct TrialReport {
+pub(crate) struct TrialReport {
     /// Rate that was asked for over all streams; `None` for the maximum. Unit: packets per second.
     pub rate_pps: Option<u64>,
     /// How long packets were sent. Unit: ns.
@@ -263,7 +263,12 @@ impl StreamReport {
 impl TrialReport {
     /// The report of a trial whose streams have these names.
     #[must_use]
-    pub fn new(rate_pps: Option<u64>, names: &[&str], outcome: &TrialOutcome, hz: u64) -> Self {
+    pub(crate) fn new(
+        rate_pps: Option<u64>,
+        names: &[&str],
+        outcome: &TrialOutcome,
+        hz: u64,
+    ) -> Self {
         let offered = outcome.sum(StreamOutcome::offered);
         let missed = outcome.sum(|stream| stream.sending.missed);
         let names = names.iter().copied().chain(std::iter::repeat("stream"));
@@ -302,7 +307,7 @@ const SHORT_SHARE_MAX: u64 = 200;
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write<T: Serialize>(report: &T, json: bool, out: Option<&Path>) -> Result<()> {
+pub(crate) fn write<T: Serialize>(report: &T, json: bool, out: Option<&Path>) -> Result<()> {
     let text = serde_json::to_string_pretty(report).context("write the report as JSON")?;
     if let Some(path) = out {
         std::fs::write(path, format!("{text}\n"))
@@ -315,7 +320,7 @@ pub fn write<T: Serialize>(report: &T, json: bool, out: Option<&Path>) -> Result
 }
 
 /// Prints rates: what they are of, their median and range, and out of how many `runs`.
-pub fn print_rates(of: &str, runs: &str, figures: &[Figure]) {
+pub(crate) fn print_rates(of: &str, runs: &str, figures: &[Figure]) {
     let mut table = comfy_table::Table::new();
     table.set_header([of, "median", "lowest", "highest", runs]);
     for figure in figures {

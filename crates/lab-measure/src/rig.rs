@@ -31,11 +31,11 @@ use adit_lab_smf::churn::Churn;
 use adit_lab_smf::exchange::ProcedureReport;
 
 /// First TEID at the gNBs.
-pub const GNB_TEID: u32 = 0x4000_0000;
+pub(crate) const GNB_TEID: u32 = 0x4000_0000;
 /// Time for the UPF to answer an Association Setup Request.
-pub const ASSOCIATION_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const ASSOCIATION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for a neighbor to answer.
-pub const ARP_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ARP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Trial that shows whether packets come back at all.
 const FIRST_PPS: u64 = 2000;
 const FIRST_NS: u64 = 500_000_000;
@@ -52,7 +52,7 @@ const CEILING_SHARE_PERCENT: u64 = 90;
 
 /// What the trials of one case offer.
 #[derive(Debug, Clone)]
-pub struct TrialCase {
+pub(crate) struct TrialCase {
     /// Which streams run.
     pub direction: TrafficDirection,
     /// Sizes of the UEs' packets.
@@ -66,14 +66,14 @@ pub struct TrialCase {
 impl TrialCase {
     /// The name of the case in reports.
     #[must_use]
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{} {}, {} active", self.direction.name(), self.size.title(), self.active)
     }
 }
 
 /// Everything that a trial needs. Dropped in order: ports are closed before DPDK ends.
 #[derive(Debug)]
-pub struct Rig {
+pub(crate) struct Rig {
     engine: AnyEngine,
     smf: Option<LabSmf>,
     /// The target.
@@ -103,7 +103,7 @@ impl Rig {
     ///
     /// # Errors
     /// Any of that fails, with its reason; [`Interrupted`].
-    pub fn build(
+    pub(crate) fn build(
         measurement: &str,
         bench_arguments: &TestbedArguments,
         arguments: &TargetArguments,
@@ -247,7 +247,7 @@ impl Rig {
     ///
     /// # Errors
     /// A size that cannot be, or more active sessions than there are.
-    pub fn set_case(&mut self, case: &TrialCase) -> Result<()> {
+    pub(crate) fn set_case(&mut self, case: &TrialCase) -> Result<()> {
         let arguments = &self.arguments;
         let active = usize::try_from(case.active).unwrap_or(usize::MAX);
         let all = &self.sessions.uplink_teids;
@@ -360,7 +360,7 @@ impl Rig {
 
     /// Frequency of the tester's clock. Unit: Hz.
     #[must_use]
-    pub fn hz(&self) -> u64 {
+    pub(crate) fn hz(&self) -> u64 {
         self.engine.hz()
     }
 
@@ -368,7 +368,7 @@ impl Rig {
     ///
     /// # Errors
     /// The target has ended; [`Interrupted`].
-    pub fn trial(
+    pub(crate) fn trial(
         &mut self,
         case: &TrialCase,
         rate: OfferedRate,
@@ -394,7 +394,7 @@ impl Rig {
 
     /// # Errors
     /// The rate is above what the tester itself can do, as far as that was measured.
-    pub fn refuse_above_ceiling(&self, pps: u64) -> Result<()> {
+    pub(crate) fn refuse_above_ceiling(&self, pps: u64) -> Result<()> {
         match self.ceiling.as_ref().map(|ceiling| ceiling.received_pps) {
             Some(ceiling) if pps > ceiling => Err(environment(format!(
                 "a rate of {} is above the tester's own ceiling on this machine ({})",
@@ -406,7 +406,7 @@ impl Rig {
     }
 
     /// Warns of results near the tester's ceiling, and of a shared core, where it was seen.
-    pub fn judge(&self, recorder: &mut Recorder, what: &str, pps: u64) {
+    pub(crate) fn judge(&self, recorder: &mut Recorder, what: &str, pps: u64) {
         let Some(ceiling) = self.ceiling.as_ref().map(|ceiling| ceiling.received_pps) else {
             return;
         };
@@ -420,7 +420,7 @@ impl Rig {
     }
 
     /// Warns when the target's threads used the tester's core since the first trial.
-    pub fn judge_cores(&self, recorder: &mut Recorder) {
+    pub(crate) fn judge_cores(&self, recorder: &mut Recorder) {
         let (Some(before), now) = (&self.cpu, self.target.cpu_by_core()) else { return };
         let used = |core: u16| {
             let before = before.get(&core).copied().unwrap_or(0);
@@ -440,7 +440,7 @@ impl Rig {
     ///
     /// # Errors
     /// The sessions cannot be deleted.
-    pub fn finish(&mut self, stop: &Stop) -> Result<Option<serde_json::Value>> {
+    pub(crate) fn finish(&mut self, stop: &Stop) -> Result<Option<serde_json::Value>> {
         let counters = self.target.counters(stop);
         if let Some(smf) = self.smf.as_mut().filter(|_| self.arguments.target == TargetKind::Upf) {
             let engine = &mut self.engine;

@@ -10,7 +10,7 @@ use crate::agreement::Agreement;
 
 /// Figures from elsewhere, shown beside ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Reference {
+pub(crate) struct Reference {
     /// The plot: `rate-by-size`, `rate-by-sessions`, `latency-by-size`, or `rate`.
     pub plot: String,
     /// Whose figures.
@@ -23,7 +23,7 @@ pub struct Reference {
 
 /// All of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ExperimentRunReport {
+pub(crate) struct ExperimentRunReport {
     /// `adit-lab` and its version.
     pub tool: String,
     /// Start. Unit: seconds since 1970-01-01.
@@ -38,7 +38,7 @@ pub struct ExperimentRunReport {
 
 /// One experiment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ExperimentReport {
+pub(crate) struct ExperimentReport {
     /// Its file.
     pub file: String,
     /// Its title.
@@ -55,7 +55,7 @@ pub struct ExperimentReport {
 
 /// One measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct MeasurementReport {
+pub(crate) struct MeasurementReport {
     /// Subcommand and options; the same by hand repeats it.
     pub command: Vec<String>,
     /// Why it failed, if it did.
@@ -67,7 +67,7 @@ pub struct MeasurementReport {
 impl ExperimentRunReport {
     /// True when no measurement is missing, failed or incomplete.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.experiments.iter().all(|experiment| {
             experiment.measurements.len() == experiment.planned
                 && experiment.measurements.iter().all(MeasurementReport::is_whole)
@@ -76,7 +76,7 @@ impl ExperimentRunReport {
 
     /// What went wrong, a sentence each.
     #[must_use]
-    pub fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for experiment in &self.experiments {
             for measurement in &experiment.measurements {
@@ -97,7 +97,7 @@ impl ExperimentRunReport {
     ///
     /// # Errors
     /// The text is neither.
-    pub fn of_json(path: &Path, text: &str) -> Result<Self> {
+    pub(crate) fn of_json(path: &Path, text: &str) -> Result<Self> {
         let value: Value =
             serde_json::from_str(text).with_context(|| format!("{} is no JSON", path.display()))?;
         if value.get("experiments").is_some() {
@@ -143,7 +143,7 @@ impl MeasurementReport {
 
     /// What tester and target counted.
     #[must_use]
-    pub fn agreement(&self) -> Option<Agreement> {
+    pub(crate) fn agreement(&self) -> Option<Agreement> {
         let value = self.report.as_ref()?.get("agreement")?;
         serde_json::from_value(value.clone()).ok()
     }

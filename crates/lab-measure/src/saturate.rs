@@ -69,7 +69,7 @@ pub struct SaturateArguments {
 
 /// One measurement.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct SaturationInterval {
+pub(crate) struct SaturationInterval {
     /// `adit` or `testpmd`.
     pub target: String,
     /// `uplink` or `downlink`.
@@ -88,7 +88,7 @@ pub struct SaturationInterval {
 
 /// Forwarded rates of one direction against each other.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RateRatio {
+pub(crate) struct RateRatio {
     /// `uplink` or `downlink`.
     pub direction: String,
     /// Octets of a frame that enters.
@@ -103,7 +103,7 @@ pub struct RateRatio {
 
 /// The report of `adit-lab saturate`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct SaturateReport {
+pub(crate) struct SaturateReport {
     /// Machine, time, warnings.
     #[serde(flatten)]
     pub header: ReportHeader,
@@ -127,7 +127,7 @@ pub struct SaturateReport {
 ///
 /// # Errors
 /// A target cannot be started or reached, its packets come back wrong, or `stop` was raised.
-pub fn run(arguments: &SaturateArguments, stop: &Stop) -> Result<bool> {
+pub(crate) fn run(arguments: &SaturateArguments, stop: &Stop) -> Result<bool> {
     let bench = Testbed::start(&arguments.bench, &[])?;
     let mut recorder = Recorder::start("saturate", &bench);
     let core = arguments.target.core(&bench)?;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// How to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub(crate) enum Method {
     /// Trials of one length until the interval is at most `precision_pps` wide.
     Binary {
         /// Length of a trial. Unit: ns.
@@ -34,7 +34,7 @@ pub enum Method {
 
 /// Whether a trial had the rate that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offered {
+pub(crate) enum Offered {
     /// It had.
     Whole,
     /// The tester was kept from running.
@@ -45,7 +45,7 @@ pub enum Offered {
 
 /// What one trial says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// Share of the offered packets that did not come. Unit: parts per billion.
     pub loss_ppb: u64,
     /// The part of it that the target lost for certain. Unit: parts per billion.
@@ -57,7 +57,7 @@ pub struct Measured {
 /// Why a result is not higher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Bound {
+pub(crate) enum Bound {
     /// The target lost more than the goal allows at the next higher rate.
     Target,
     /// The tester cannot offer the next higher rate.
@@ -68,7 +68,7 @@ pub enum Bound {
 
 /// What was found for one goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SearchResult {
+pub(crate) struct SearchResult {
     /// The goal: at most this share lost. Unit: parts per billion.
     pub goal_ppb: u64,
     /// The highest rate that met it; zero when none did. Unit: packets per second.
@@ -97,7 +97,7 @@ const INITIAL_WIDTH_FACTOR: u64 = 4;
 ///
 /// # Errors
 /// Those of `trial`.
-pub fn search(
+pub(crate) fn search(
     method: Method,
     goals: &[u64],
     max_pps: u64,

@@ -46,7 +46,7 @@ const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Which ports are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SelftestLink {
+pub(crate) enum SelftestLink {
     /// This program's own memif, whose packets come back on the same core: the ceiling for adit and
     /// testpmd.
     Memif,
@@ -88,7 +88,7 @@ pub struct SelftestArguments {
 
 /// A planted fault and what was found of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FaultReport {
+pub(crate) struct FaultReport {
     /// The fault; `none` is the forwarder alone.
     pub fault: String,
     /// Packets that met it.
@@ -110,7 +110,7 @@ impl FaultReport {
 
 /// The report of a self test.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct SelftestReport {
+pub(crate) struct SelftestReport {
     /// Machine, time, warnings.
     #[serde(flatten)]
     pub header: ReportHeader,
@@ -138,7 +138,7 @@ pub struct SelftestReport {
 ///
 /// # Errors
 /// The ports cannot be opened; [`Interrupted`].
-pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
+pub(crate) fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
     let wires = devices(arguments.wire, arguments.faults);
     let bench = Testbed::start(&arguments.bench, &wires)?;
     let mut recorder = Recorder::start("selftest", &bench);
@@ -431,7 +431,7 @@ fn figures(report: &SelftestReport) -> Vec<Figure> {
 ///
 /// # Errors
 /// The ports cannot be opened; a size that cannot be; [`Interrupted`].
-pub fn ceiling(
+pub(crate) fn ceiling(
     bench: &Testbed,
     size: &Size,
     reach: &TargetAccess,

@@ -70,7 +70,7 @@ pub struct SoakArguments {
 
 /// One interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct IntervalReport {
+pub(crate) struct IntervalReport {
     /// The trial.
     pub trial: TrialReport,
     /// Memory of the target at its end. Unit: KiB.
@@ -79,7 +79,7 @@ pub struct IntervalReport {
 
 /// The report of `adit-lab soak`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct SoakReport {
+pub(crate) struct SoakReport {
     /// Machine, target, figures.
     #[serde(flatten)]
     pub base: ReportBase,
@@ -97,7 +97,7 @@ pub struct SoakReport {
 ///
 /// # Errors
 /// The rig cannot be built, the target ended; [`Interrupted`], after the report was written.
-pub fn run(arguments: &SoakArguments, stop: &Stop) -> Result<bool> {
+pub(crate) fn run(arguments: &SoakArguments, stop: &Stop) -> Result<bool> {
     let target = &arguments.target;
     if arguments.churn.is_some() && !target.is_upf() {
         return Err(environment("--churn needs a target with sessions: --target adit or upf"));
@@ -224,7 +224,7 @@ fn findings(report: &SoakReport) -> Vec<String> {
 
 /// 99th percentile of the slower stream. Unit: ns.
 #[must_use]
-pub fn p99(trial: &TrialReport) -> u64 {
+pub(crate) fn p99(trial: &TrialReport) -> u64 {
     trial.streams.iter().map(|stream| stream.latency.p99_ns).max().unwrap_or(0)
 }
 

@@ -30,7 +30,7 @@ use adit_lab_smf::bulk::{SessionsConfig, TeidAllocation};
 use adit_lab_smf::{LabSmf, SessionProfile, SmfOptions};
 
 /// Time for the target to start and connect its ports.
-pub const LINK_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const LINK_TIMEOUT: Duration = Duration::from_secs(20);
 /// Where the tester listens for PFCP, and `adit` when it is started here.
 const SMF: &str = "127.77.0.1:8805";
 const ADIT_N4: &str = "127.77.0.2:8805";
@@ -41,7 +41,7 @@ const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum TargetKind {
+pub(crate) enum TargetKind {
     /// `adit`, started here on memif.
     Adit,
     /// `dpdk-testpmd` in mode macswap, started here on memif.
@@ -55,7 +55,7 @@ pub enum TargetKind {
 impl TargetKind {
     /// The word of the command line.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Adit => "adit",
             Self::Testpmd => "testpmd",
@@ -67,7 +67,7 @@ impl TargetKind {
 
 /// What a target is reached through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TargetAccess {
+pub(crate) enum TargetAccess {
     /// DPDK ports, by their device strings.
     Dpdk(Vec<String>),
     /// The tester's own end of memifs, by the names of their sockets; the target is their client.
@@ -77,7 +77,7 @@ pub enum TargetAccess {
 /// Rules of each session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum TargetRules {
+pub(crate) enum TargetRules {
     /// Two PDRs with a FAR each.
     Plain,
     /// And a QER with the QFI.
@@ -89,7 +89,7 @@ pub enum TargetRules {
 /// Who chooses uplink TEIDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum TeidChoice {
+pub(crate) enum TeidChoice {
     /// The tester.
     Given,
     /// The UPF.
@@ -99,7 +99,7 @@ pub enum TeidChoice {
 /// IP version under GTP-U on N3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum OuterFamily {
+pub(crate) enum OuterFamily {
     /// IPv4.
     Ipv4,
     /// IPv6.
@@ -108,7 +108,7 @@ pub enum OuterFamily {
 
 /// Options that name the target.
 #[derive(Debug, Clone, clap::Args)]
-pub struct TargetArguments {
+pub(crate) struct TargetArguments {
     /// The target to measure.
     #[arg(long, value_enum, default_value_t = TargetKind::Adit)]
     pub target: TargetKind,
@@ -259,13 +259,13 @@ pub struct TargetArguments {
 impl TargetArguments {
     /// True for a target that speaks PFCP.
     #[must_use]
-    pub fn is_upf(&self) -> bool {
+    pub(crate) fn is_upf(&self) -> bool {
         matches!(self.target, TargetKind::Adit | TargetKind::Upf)
     }
 
     /// Addresses of the UEs and their server.
     #[must_use]
-    pub fn endpoints(&self) -> Endpoints {
+    pub(crate) fn endpoints(&self) -> Endpoints {
         Endpoints {
             ue_v4: self.ue,
             ue_v6: self.ue6,
@@ -276,7 +276,7 @@ impl TargetArguments {
 
     /// GTP-U address of the UPF.
     #[must_use]
-    pub fn upf_n3_address(&self) -> IpAddr {
+    pub(crate) fn upf_n3_address(&self) -> IpAddr {
         match self.n3_family {
             OuterFamily::Ipv4 => self.upf_n3.into(),
             OuterFamily::Ipv6 => self.upf_n3_v6.into(),
@@ -285,7 +285,7 @@ impl TargetArguments {
 
     /// Addresses of the gNBs; those over IPv6 differ in the low 32 bits.
     #[must_use]
-    pub fn gnb_addresses(&self) -> Vec<IpAddr> {
+    pub(crate) fn gnb_addresses(&self) -> Vec<IpAddr> {
         let nth = |k: u32| -> IpAddr {
             match self.n3_family {
                 OuterFamily::Ipv4 => Ipv4Addr::from_bits(self.gnb.to_bits().wrapping_add(k)).into(),
@@ -302,7 +302,7 @@ impl TargetArguments {
 
     /// What the tester's ports speak for: the gNBs on N3, the data network on N6.
     #[must_use]
-    pub fn port_addresses(&self, macs: [MacAddr; 2]) -> Vec<PortAddresses> {
+    pub(crate) fn port_addresses(&self, macs: [MacAddr; 2]) -> Vec<PortAddresses> {
         let [n3, n6] = macs;
         let gnbs = self.gnb_addresses();
         let v4 = |address: &IpAddr| if let IpAddr::V4(v4) = address { Some(*v4) } else { None };
@@ -327,13 +327,13 @@ impl TargetArguments {
 
     /// Whose link-layer addresses frames of N3 and N6 go to.
     #[must_use]
-    pub fn next_hops(&self) -> [(PortId, IpAddr); 2] {
+    pub(crate) fn next_hops(&self) -> [(PortId, IpAddr); 2] {
         [(PortId(0), self.upf_n3_address()), (PortId(1), self.upf_n6.into())]
     }
 
     /// The QFI.
     #[must_use]
-    pub fn qfi(&self) -> Option<Qfi> {
+    pub(crate) fn qfi(&self) -> Option<Qfi> {
         Qfi::new(self.qfi)
     }
 
@@ -341,7 +341,7 @@ impl TargetArguments {
     ///
     /// # Errors
     /// The file of the profile cannot be read.
-    pub fn profile(&self) -> Result<SessionProfile> {
+    pub(crate) fn profile(&self) -> Result<SessionProfile> {
         if let Some(path) = &self.rule_profile {
             return SessionProfile::read(path);
         }
@@ -355,7 +355,7 @@ impl TargetArguments {
 
     /// Who chooses uplink TEIDs.
     #[must_use]
-    pub fn teid_choice(&self) -> TeidAllocation {
+    pub(crate) fn teid_choice(&self) -> TeidAllocation {
         let default =
             if self.target == TargetKind::Adit { TeidChoice::Chosen } else { TeidChoice::Given };
         match self.teids.unwrap_or(default) {
@@ -368,7 +368,7 @@ impl TargetArguments {
     ///
     /// # Errors
     /// Its address or Node ID cannot be used.
-    pub fn lab_smf(&self) -> Result<LabSmf> {
+    pub(crate) fn lab_smf(&self) -> Result<LabSmf> {
         let options =
             SmfOptions { window: self.window, rate: self.request_rate, keeps_reports: false };
         LabSmf::bind(self.smf, self.n4, self.node_id.as_deref(), options)
@@ -378,7 +378,7 @@ impl TargetArguments {
     ///
     /// # Errors
     /// The rule profile cannot be read.
-    pub fn sessions_config(&self, gnb_teid: u32) -> Result<SessionsConfig> {
+    pub(crate) fn sessions_config(&self, gnb_teid: u32) -> Result<SessionsConfig> {
         Ok(SessionsConfig {
             count: self.first_sessions.unwrap_or(self.sessions),
             endpoints: self.endpoints(),
@@ -395,14 +395,14 @@ impl TargetArguments {
 
     /// The VLAN of the access or the core side.
     #[must_use]
-    pub fn vlan(&self, is_access: bool) -> VlanId {
+    pub(crate) fn vlan(&self, is_access: bool) -> VlanId {
         let given = if is_access { self.vlan_n3 } else { self.vlan_n6 };
         given.and_then(VlanId::new).unwrap_or(VlanId::UNTAGGED)
     }
 
     /// Frames of one direction, between these hardware addresses.
     #[must_use]
-    pub fn form(&self, uplink: bool, src_mac: MacAddr, dst_mac: MacAddr) -> FrameFormat {
+    pub(crate) fn form(&self, uplink: bool, src_mac: MacAddr, dst_mac: MacAddr) -> FrameFormat {
         let psc = (!self.no_psc).then(|| self.qfi().map(PduSessionContainer::uplink)).flatten();
         FrameFormat {
             src_mac,
@@ -423,7 +423,7 @@ impl TargetArguments {
     ///
     /// # Errors
     /// An option is missing.
-    pub fn reach(&self) -> Result<TargetAccess> {
+    pub(crate) fn reach(&self) -> Result<TargetAccess> {
         let given = |option: &Option<String>, name: &str| {
             option.clone().ok_or_else(|| {
                 environment(format!("this target needs {name} DEVICE, a DPDK device string"))
@@ -445,7 +445,7 @@ impl TargetArguments {
     ///
     /// # Errors
     /// It would be the tester's, and that was not allowed.
-    pub fn core(&self, bench: &Testbed) -> Result<u16> {
+    pub(crate) fn core(&self, bench: &Testbed) -> Result<u16> {
         let core = self.target_core.or_else(|| bench.other_core()).unwrap_or_else(|| bench.core());
         if core == bench.core() && !self.allow_shared_core {
             return Err(environment(format!(
@@ -461,7 +461,7 @@ impl TargetArguments {
     /// The cores of the target's workers, the first of them `core`: as many as were asked for and as
     /// there are beside the tester's.
     #[must_use]
-    pub fn worker_cores(&self, bench: &Testbed, core: u16) -> Vec<u16> {
+    pub(crate) fn worker_cores(&self, bench: &Testbed, core: u16) -> Vec<u16> {
         let others = bench.other_cores().filter(|other| *other != core);
         std::iter::once(core).chain(others).take(usize::from(self.workers)).collect()
     }
@@ -470,7 +470,7 @@ impl TargetArguments {
 /// A target that the tester started, and a folder for its files; drop ends and removes them. It may be
 /// paused when the tester is killed, so it is killed then, too.
 #[derive(Debug)]
-pub struct RunningTarget {
+pub(crate) struct RunningTarget {
     process: Option<Process>,
     /// Those of its workers.
     cores: Vec<u16>,
@@ -485,7 +485,7 @@ impl RunningTarget {
     ///
     /// # Errors
     /// The program is missing or cannot be started.
-    pub fn start(arguments: &TargetArguments, bench: &Testbed, core: u16) -> Result<Self> {
+    pub(crate) fn start(arguments: &TargetArguments, bench: &Testbed, core: u16) -> Result<Self> {
         let dir = Scratch::create(arguments.target.name())?;
         let log = dir.path().join("target.log");
         let kind = arguments.target;
@@ -529,7 +529,7 @@ impl RunningTarget {
     ///
     /// # Errors
     /// It ends or does not come; it says something unknown; `stop` was raised.
-    pub fn accept(&mut self, listener: &Listener, stop: &Stop) -> Result<Memif> {
+    pub(crate) fn accept(&mut self, listener: &Listener, stop: &Stop) -> Result<Memif> {
         listener.accept(LINK_TIMEOUT, || stop.check().and_then(|()| self.check()))
     }
 
@@ -537,7 +537,7 @@ impl RunningTarget {
     ///
     /// # Errors
     /// It has ended; the text has the last lines of its log.
-    pub fn check(&mut self) -> Result<()> {
+    pub(crate) fn check(&mut self) -> Result<()> {
         let Some(process) = &mut self.process else { return Ok(()) };
         match process.poll()? {
             None => Ok(()),
@@ -548,18 +548,18 @@ impl RunningTarget {
     }
 
     /// Keeps it from running until [`Self::resume`].
-    pub fn pause(&self) {
+    pub(crate) fn pause(&self) {
         self.process.iter().for_each(Process::pause);
     }
 
     /// Lets it run again.
-    pub fn resume(&self) {
+    pub(crate) fn resume(&self) {
         self.process.iter().for_each(Process::resume);
     }
 
     /// The last lines of its log.
     #[must_use]
-    pub fn log_tail(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
         let lines: Vec<&str> = text.lines().collect();
@@ -568,7 +568,7 @@ impl RunningTarget {
 
     /// CPU time of its threads by core, since the start. Unit: 10 ms.
     #[must_use]
-    pub fn cpu_by_core(&self) -> BTreeMap<u16, u64> {
+    pub(crate) fn cpu_by_core(&self) -> BTreeMap<u16, u64> {
         let pid = self.process.as_ref().map(Process::id);
         pid.map_or_else(BTreeMap::new, cpu_by_core)
     }
@@ -576,7 +576,7 @@ impl RunningTarget {
     /// How long its threads on its workers' cores have waited to run; `None` where the kernel does not tell or
     /// it was not started here.
     #[must_use]
-    pub fn waited(&self) -> Option<RunQueueWait> {
+    pub(crate) fn waited(&self) -> Option<RunQueueWait> {
         let pid = self.process.as_ref().map(Process::id)?;
         Some(RunQueueWait {
             cores: self.cores.clone(),
@@ -587,7 +587,7 @@ impl RunningTarget {
 
     /// Memory of the process, where it was started here. Unit: KiB.
     #[must_use]
-    pub fn memory_kib(&self) -> Option<u64> {
+    pub(crate) fn memory_kib(&self) -> Option<u64> {
         let pid = self.process.as_ref()?.id();
         let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -595,7 +595,7 @@ impl RunningTarget {
     }
 
     /// The counters of the target, if it has any; ends a testpmd, which prints them only then.
-    pub fn counters(&mut self, stop: &Stop) -> Option<Value> {
+    pub(crate) fn counters(&mut self, stop: &Stop) -> Option<Value> {
         match self.kind {
             TargetKind::Adit => {
                 let mut command = Command::new(self.adit.as_ref()?);
@@ -618,7 +618,7 @@ impl RunningTarget {
 
 /// A look at how long the threads of some cores have waited to run.
 #[derive(Debug, Clone)]
-pub struct RunQueueWait {
+pub(crate) struct RunQueueWait {
     cores: Vec<u16>,
     /// While others ran there.
     threads_ns: u64,
@@ -629,7 +629,7 @@ pub struct RunQueueWait {
 impl RunQueueWait {
     /// The time between two looks. Unit: ns.
     #[must_use]
-    pub fn until(&self, now: &Self) -> u64 {
+    pub(crate) fn until(&self, now: &Self) -> u64 {
         let stolen_ms = self.steal.since_ms(&now.steal);
         let stolen_ms = self.cores.iter().filter_map(|core| stolen_ms.get(&core.to_string()));
         let waited = now.threads_ns.saturating_sub(self.threads_ns);

@@ -20,7 +20,7 @@ const DATA_ROOM_BYTES: u16 = 2048 + 128;
 
 /// Options of the tester's side, the same for all measurements.
 #[derive(Debug, Clone, clap::Args)]
-pub struct TestbedArguments {
+pub(crate) struct TestbedArguments {
     /// CPU core of the tester; default: the first one that this process may use.
     #[arg(long, value_name = "CPU")]
     pub core: Option<u16>,
@@ -43,14 +43,14 @@ pub struct TestbedArguments {
 impl TestbedArguments {
     /// The tester's core.
     #[must_use]
-    pub fn tester_core(&self) -> u16 {
+    pub(crate) fn tester_core(&self) -> u16 {
         self.core.or_else(|| allowed_cores().first().copied()).unwrap_or(0)
     }
 }
 
 /// The cores that this process may use.
 #[must_use]
-pub fn allowed_cores() -> Vec<u16> {
+pub(crate) fn allowed_cores() -> Vec<u16> {
     let Ok(set) = sched_getaffinity(None) else { return vec![0] };
     let cores = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
     cores.filter_map(|cpu| u16::try_from(cpu).ok()).collect()
@@ -58,7 +58,7 @@ pub fn allowed_cores() -> Vec<u16> {
 
 /// DPDK and the pool of packet buffers.
 #[derive(Debug)]
-pub struct Testbed {
+pub(crate) struct Testbed {
     eal: Eal,
     pool: Mempool,
     arguments: TestbedArguments,
@@ -71,7 +71,7 @@ impl Testbed {
     ///
     /// # Errors
     /// DPDK does not start, with its reason; a device string is none.
-    pub fn start(arguments: &TestbedArguments, devices: &[String]) -> Result<Self> {
+    pub(crate) fn start(arguments: &TestbedArguments, devices: &[String]) -> Result<Self> {
         let cores = allowed_cores();
         let devices = devices.iter().map(|text| device(text)).collect::<Result<Vec<_>>>()?;
         let config = EalConfig {
@@ -98,7 +98,7 @@ impl Testbed {
     ///
     /// # Errors
     /// The device string is none, or DPDK refuses the port, with its reason.
-    pub fn open(&self, text: &str) -> Result<(Port, WorkerPort)> {
+    pub(crate) fn open(&self, text: &str) -> Result<(Port, WorkerPort)> {
         let device = device(text)?;
         let config = PortConfig {
             device: &device,
@@ -120,25 +120,25 @@ impl Testbed {
 
     /// The pool, for [`adit_dpdk::WorkerIo`].
     #[must_use]
-    pub fn pool(&self) -> Mempool {
+    pub(crate) fn pool(&self) -> Mempool {
         self.pool.clone()
     }
 
     /// DPDK.
     #[must_use]
-    pub fn eal(&self) -> &Eal {
+    pub(crate) fn eal(&self) -> &Eal {
         &self.eal
     }
 
     /// The clock of the engine.
     #[must_use]
-    pub fn clock(&self) -> TscClock {
+    pub(crate) fn clock(&self) -> TscClock {
         TscClock { hz: self.eal.tsc_hz() }
     }
 
     /// The tester's core.
     #[must_use]
-    pub fn core(&self) -> u16 {
+    pub(crate) fn core(&self) -> u16 {
         self.arguments.core.or_else(|| self.cores.first().copied()).unwrap_or(0)
     }
 
@@ -147,7 +147,7 @@ impl Testbed {
     ///
     /// # Errors
     /// Those of `work`; the kernel refuses.
-    pub fn on_all_cores<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn on_all_cores<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut set = CpuSet::new();
         self.cores.iter().for_each(|core| set.set(usize::from(*core)));
         sched_setaffinity(None, &set).context("widen the affinity of this thread")?;
@@ -158,12 +158,12 @@ impl Testbed {
 
     /// A core of the process that is not the tester's, if there is one.
     #[must_use]
-    pub fn other_core(&self) -> Option<u16> {
+    pub(crate) fn other_core(&self) -> Option<u16> {
         self.other_cores().next()
     }
 
     /// The cores of the process but the tester's.
-    pub fn other_cores(&self) -> impl Iterator<Item = u16> + '_ {
+    pub(crate) fn other_cores(&self) -> impl Iterator<Item = u16> + '_ {
         self.cores.iter().copied().filter(|core| *core != self.core())
     }
 
@@ -171,7 +171,7 @@ impl Testbed {
     ///
     /// # Errors
     /// Those of `work`; the thread cannot be pinned or registered.
-    pub fn on_tester<T: Send>(
+    pub(crate) fn on_tester<T: Send>(
         &self,
         live: &TrialProgress,
         what: &str,
@@ -195,7 +195,7 @@ impl Testbed {
 ///
 /// # Errors
 /// Those of `work`; the thread cannot be pinned or registered.
-pub fn on_core<T>(eal: &Eal, core: u16, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn on_core<T>(eal: &Eal, core: u16, work: impl FnOnce() -> Result<T>) -> Result<T> {
     pin_current_thread(core).map_err(|error| environment(error.to_string()))?;
     let guard = register_thread(eal).context("register a thread with DPDK")?;
     let result = work();
@@ -209,7 +209,7 @@ fn device(text: &str) -> Result<Device> {
 
 /// A name for a memif socket of this process, in the abstract namespace.
 #[must_use]
-pub fn memif_socket(name: &str) -> String {
+pub(crate) fn memif_socket(name: &str) -> String {
     format!("/adit-lab-{}-{name}.sock", std::process::id())
 }
 
@@ -217,7 +217,7 @@ pub fn memif_socket(name: &str) -> String {
 ///
 /// # Errors
 /// A port has no link after `timeout`; `stop` was raised.
-pub fn wait_for_links(
+pub(crate) fn wait_for_links(
     ports: &[(&str, &Port)],
     timeout: std::time::Duration,
     stop: &adit_lab_process::stop::Stop,

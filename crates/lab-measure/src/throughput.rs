@@ -27,7 +27,7 @@ const BY_SECOND_NS: u64 = 3_000_000_000;
 /// Search method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Search {
+pub(crate) enum Search {
     /// Short trials narrow, long ones confirm; after MLRsearch.
     Mlr,
     /// Trials of one length, halving; RFC 2544.
@@ -70,7 +70,7 @@ pub struct ThroughputArguments {
 
 /// What is offered, and where the report goes.
 #[derive(Debug, Clone, clap::Args)]
-pub struct CaseArguments {
+pub(crate) struct CaseArguments {
     /// Lengths of the UEs' IP packets: bytes, `imix`, `pcap:FILE`, or
     /// `LENGTH:WEIGHT/…`.
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "64")]
@@ -105,7 +105,7 @@ impl CaseArguments {
     ///
     /// # Errors
     /// A payload too short for the stamp, or too long.
-    pub fn cases(&self, target: &TargetArguments) -> Result<Vec<TrialCase>> {
+    pub(crate) fn cases(&self, target: &TargetArguments) -> Result<Vec<TrialCase>> {
         let all = [target.sessions];
         let active = if self.active.is_empty() { &all[..] } else { &self.active };
         let payload = |len: &usize| {
@@ -132,14 +132,14 @@ impl CaseArguments {
 
     /// The size with which the tester's ceiling is measured, unless that is left out.
     #[must_use]
-    pub fn calibration<'c>(&self, cases: &'c [TrialCase]) -> Option<&'c Size> {
+    pub(crate) fn calibration<'c>(&self, cases: &'c [TrialCase]) -> Option<&'c Size> {
         cases.first().filter(|_| !self.no_calibration).map(|case| &case.size)
     }
 }
 
 /// One search of one case.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct ThroughputRun {
+pub(crate) struct ThroughputRun {
     /// Highest rate without loss. Unit: packets per second.
     pub ndr_pps: Option<u64>,
     /// Lowest rate that was not seen to be without loss.
@@ -163,7 +163,7 @@ pub struct ThroughputRun {
 
 /// One case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CaseReport {
+pub(crate) struct CaseReport {
     /// Direction, size, active sessions.
     pub name: String,
     /// Which streams ran.
@@ -178,7 +178,7 @@ pub struct CaseReport {
 
 /// The report of `adit-lab throughput`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ThroughputReport {
+pub(crate) struct ThroughputReport {
     /// Machine, target, figures.
     #[serde(flatten)]
     pub base: ReportBase,
@@ -193,7 +193,7 @@ pub struct ThroughputReport {
 /// # Errors
 /// The rig cannot be built, the target ended; [`Interrupted`](adit_lab_process::stop::Interrupted), after the
 /// report was written.
-pub fn run(arguments: &ThroughputArguments, stop: &Stop) -> Result<bool> {
+pub(crate) fn run(arguments: &ThroughputArguments, stop: &Stop) -> Result<bool> {
     let cases = arguments.cases.cases(&arguments.target)?;
     let calibration = arguments.cases.calibration(&cases);
     let built = Rig::build("throughput", &arguments.bench, &arguments.target, calibration, stop)?;

@@ -18,7 +18,7 @@ const RATE_SLACK_PERMILLE: u64 = 1;
 impl TrialReport {
     /// Whether the rate was offered, and why not.
     #[must_use]
-    pub fn offering(&self) -> Offered {
+    pub(crate) fn offering(&self) -> Offered {
         let (Some(rate), true) = (self.rate_pps, self.tester_limited) else {
             return Offered::Whole;
         };
@@ -36,7 +36,7 @@ impl TrialReport {
 
     /// What the trial says to a search.
     #[must_use]
-    pub fn measured(&self) -> Measured {
+    pub(crate) fn measured(&self) -> Measured {
         let offered: u64 = self.streams.iter().map(|stream| stream.offered).sum();
         let lost: u64 = self.streams.iter().map(|stream| stream.lost).sum();
         let least = lost.saturating_sub(self.absence.excused);
@@ -50,7 +50,7 @@ impl TrialReport {
     /// True when tester or target were kept from their cores so that the trial says less than it
     /// should.
     #[must_use]
-    pub fn is_disturbed(&self) -> bool {
+    pub(crate) fn is_disturbed(&self) -> bool {
         let measured = self.measured();
         measured.offered == Offered::Interrupted || measured.least_ppb < measured.loss_ppb
     }

@@ -24,7 +24,7 @@ const HEARTBEAT_INTERVAL_MS: u32 = 1000;
 
 /// The way by which adit gets its packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PacketDevice {
+pub(crate) enum PacketDevice {
     /// `net_af_xdp`.
     AfXdp,
     /// `net_af_packet`.
@@ -34,7 +34,7 @@ pub enum PacketDevice {
 impl PacketDevice {
     /// The name that the command line uses.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::AfXdp => "AF_XDP",
             Self::AfPacket => "AF_PACKET",
@@ -52,7 +52,7 @@ impl PacketDevice {
 
 /// CPU cores of adit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CoreAssignment {
+pub(crate) struct CoreAssignment {
     /// Core of everything but the worker.
     pub main: usize,
     /// Core of the worker.
@@ -63,7 +63,7 @@ impl CoreAssignment {
     /// The first two of the cores that this process may use; one core does both where there is
     /// only one.
     #[must_use]
-    pub fn among(allowed: &[usize]) -> Self {
+    pub(crate) fn among(allowed: &[usize]) -> Self {
         let main = allowed.first().copied().unwrap_or(0);
         Self { main, worker: allowed.get(1).copied().unwrap_or(main) }
     }
@@ -71,7 +71,7 @@ impl CoreAssignment {
 
 /// How to ask a running adit.
 #[derive(Debug, Clone)]
-pub struct Admin {
+pub(crate) struct Admin {
     binary: PathBuf,
     socket: PathBuf,
     dir: PathBuf,
@@ -80,7 +80,7 @@ pub struct Admin {
 impl Admin {
     /// The path of the admin socket.
     #[must_use]
-    pub fn socket(&self) -> &Path {
+    pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
@@ -88,7 +88,7 @@ impl Admin {
     ///
     /// # Errors
     /// adit does not answer, or not in JSON; `stop` was raised.
-    pub fn show(&self, topic: &str, stop: &Stop) -> Result<Value> {
+    pub(crate) fn show(&self, topic: &str, stop: &Stop) -> Result<Value> {
         let mut command = Command::new(&self.binary);
         command.args(["show", topic, "--json", "--socket"]).arg(&self.socket);
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -105,7 +105,7 @@ impl Admin {
 
 /// A running adit. Dropping it ends the process.
 #[derive(Debug)]
-pub struct Adit {
+pub(crate) struct Adit {
     process: Process,
     admin: Admin,
     log: PathBuf,
@@ -117,7 +117,7 @@ impl Adit {
     ///
     /// # Errors
     /// The configuration cannot be written or the program not be started.
-    pub fn start(
+    pub(crate) fn start(
         binary: &Path,
         topology: &Topology,
         dir: &Path,
@@ -145,7 +145,7 @@ impl Adit {
 
     /// How to ask it.
     #[must_use]
-    pub fn admin(&self) -> &Admin {
+    pub(crate) fn admin(&self) -> &Admin {
         &self.admin
     }
 
@@ -153,7 +153,7 @@ impl Adit {
     ///
     /// # Errors
     /// adit has ended; the text says why, in the last words of its log.
-    pub fn check_running(&mut self) -> Result<()> {
+    pub(crate) fn check_running(&mut self) -> Result<()> {
         match self.process.poll()? {
             None => Ok(()),
             Some(status) => Err(anyhow!("adit ended ({status}): {}", self.last_words())),
@@ -167,7 +167,7 @@ impl Adit {
 
     /// The last lines of the log.
     #[must_use]
-    pub fn log_tail(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().collect();
@@ -181,7 +181,7 @@ impl Adit {
     ///
     /// # Errors
     /// The system does not tell the status.
-    pub fn terminate(&mut self) -> Result<ExitStatus> {
+    pub(crate) fn terminate(&mut self) -> Result<ExitStatus> {
         self.process.terminate()
     }
 }

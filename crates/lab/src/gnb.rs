@@ -31,7 +31,7 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmm
 use adit_lab_process::stop::Stop;
 
 /// Octets in front of an uplink packet: GTP-U header, optional part, PDU Session Container.
-pub const UL_HEADERS: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
+pub(crate) const UL_HEADERS: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
 /// Room for one packet with its headers.
 const SLOT_BYTES: usize = 2048;
 /// Packets sent by one system call, and read from one UE before the next has its turn.
@@ -46,7 +46,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Which of the two gNB tunnels of a UE: before or after its path switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leg {
+pub(crate) enum Leg {
     /// The tunnel of the establishment.
     First,
     /// The tunnel after the path switch.
@@ -55,7 +55,7 @@ pub enum Leg {
 
 /// The TEID that the gNB gives to the UE of index `ue` (from 0) on `leg`.
 #[must_use]
-pub fn teid(ue: u8, leg: Leg) -> Teid {
+pub(crate) fn teid(ue: u8, leg: Leg) -> Teid {
     Teid(TEID_TAG | u32::from(ue) << 8 | u32::from(leg == Leg::Second))
 }
 
@@ -71,7 +71,7 @@ fn ue_of(teid: Teid) -> Option<(usize, Leg)> {
 
 /// Counters of one direction.
 #[derive(Debug, Default)]
-pub struct GnbTraffic {
+pub(crate) struct GnbTraffic {
     /// G-PDUs.
     pub pkts: AtomicU64,
     /// Octets of their inner packets.
@@ -87,7 +87,7 @@ impl GnbTraffic {
 
 /// What the gNB counts. Written by its threads, read by anyone.
 #[derive(Debug, Default)]
-pub struct GnbCounters {
+pub(crate) struct GnbCounters {
     /// Towards adit.
     pub uplink: GnbTraffic,
     /// From adit.
@@ -141,7 +141,7 @@ struct GnbState {
 
 /// A running gNB. Dropping it ends its threads and, with them, the UE devices.
 #[derive(Debug)]
-pub struct Gnb {
+pub(crate) struct Gnb {
     shared: Arc<GnbState>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -151,7 +151,12 @@ impl Gnb {
     ///
     /// # Errors
     /// The socket or the devices cannot be prepared.
-    pub fn start(socket: UdpSocket, upf: Ipv4Addr, qfi: Qfi, devices: Vec<File>) -> Result<Self> {
+    pub(crate) fn start(
+        socket: UdpSocket,
+        upf: Ipv4Addr,
+        qfi: Qfi,
+        devices: Vec<File>,
+    ) -> Result<Self> {
         socket.set_read_timeout(Some(IDLE)).context("receive timeout of the gNB socket")?;
         sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BYTES)
             .context("receive buffer of the gNB socket")?;
@@ -189,7 +194,7 @@ impl Gnb {
     }
 
     /// Lets uplink packets of the UE of index `ue` pass, towards adit's `teid`; zero stops them.
-    pub fn connect(&self, ue: usize, teid: Teid) {
+    pub(crate) fn connect(&self, ue: usize, teid: Teid) {
         if let Some(ue) = self.shared.ues.get(ue) {
             ue.uplink_teid.store(teid.0, Ordering::Release);
         }
@@ -197,33 +202,33 @@ impl Gnb {
 
     /// With `forgotten`, the gNB answers the packets of a UE with Error Indications, as after a
     /// restart. Spec: TS 29.281 §7.3.1.
-    pub fn forget(&self, ue: usize, forgotten: bool) {
+    pub(crate) fn forget(&self, ue: usize, forgotten: bool) {
         if let Some(ue) = self.shared.ues.get(ue) {
             ue.forgotten.store(forgotten, Ordering::Release);
         }
     }
 
     /// With `silent`, Echo Requests stay unanswered, as if the gNB were unreachable.
-    pub fn silence(&self, silent: bool) {
+    pub(crate) fn silence(&self, silent: bool) {
         self.shared.silent.store(silent, Ordering::Release);
     }
 
     /// The counters.
     #[must_use]
-    pub fn counters(&self) -> &GnbCounters {
+    pub(crate) fn counters(&self) -> &GnbCounters {
         &self.shared.counters
     }
 
     /// Downlink packets that carried `qfi`, over all UEs.
     #[must_use]
-    pub fn qfi_pkts(&self, qfi: Qfi) -> u64 {
+    pub(crate) fn qfi_pkts(&self, qfi: Qfi) -> u64 {
         let pkts = self.shared.qfi_pkts.get(usize::from(qfi.value()));
         pkts.map_or(0, |pkts| pkts.load(Ordering::Relaxed))
     }
 
     /// Downlink packets of one UE on each leg: first, second.
     #[must_use]
-    pub fn leg_pkts(&self, ue: usize) -> (u64, u64) {
+    pub(crate) fn leg_pkts(&self, ue: usize) -> (u64, u64) {
         self.shared.ues.get(ue).map_or((0, 0), |ue| {
             (ue.first_leg_pkts.load(Ordering::Relaxed), ue.second_leg_pkts.load(Ordering::Relaxed))
         })
@@ -233,7 +238,7 @@ impl Gnb {
     ///
     /// # Errors
     /// No response with a Recovery IE within `timeout`; `stop` was raised.
-    pub fn echo(&self, timeout: Duration, stop: &Stop) -> Result<Duration> {
+    pub(crate) fn echo(&self, timeout: Duration, stop: &Stop) -> Result<Duration> {
         let before = self.counters().echo_received.load(Ordering::Relaxed);
         let start = Instant::now();
         let mut request = [0; 16];
@@ -442,7 +447,7 @@ impl GnbState {
 }
 
 /// Fills the octets in front of an uplink packet of `len` octets. `None` if it is too long.
-pub fn write_ul_headers(out: &mut [u8], teid: Teid, qfi: Qfi, len: usize) -> Option<()> {
+pub(crate) fn write_ul_headers(out: &mut [u8], teid: Teid, qfi: Qfi, len: usize) -> Option<()> {
     let body = u16::try_from(len + UL_HEADERS - GtpuHeader::LEN).ok()?;
     let (header, rest) = out.split_at_mut_checked(GtpuHeader::LEN)?;
     let (optional, extension) = rest.split_at_mut_checked(GtpuOptional::LEN)?;

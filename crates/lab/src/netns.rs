@@ -19,7 +19,7 @@ const NETNS_DIR: &str = "/run/netns";
 
 /// A network namespace that this process made. Dropping it removes it with every device in it.
 #[derive(Debug)]
-pub struct NetNamespace {
+pub(crate) struct NetNamespace {
     name: String,
     link: File,
 }
@@ -29,7 +29,7 @@ impl NetNamespace {
     ///
     /// # Errors
     /// When `ip netns add` fails: the kernel has no network namespaces, or they may not be made here.
-    pub fn create(name: String) -> Result<Self> {
+    pub(crate) fn create(name: String) -> Result<Self> {
         ip(&["netns", "add", &name]).map_err(|error| {
             environment(format!(
                 "cannot make a network namespace ({error}); run on a machine or container that \
@@ -51,7 +51,7 @@ impl NetNamespace {
 
     /// The name that `ip netns` lists.
     #[must_use]
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
@@ -59,7 +59,7 @@ impl NetNamespace {
     ///
     /// # Errors
     /// Those of `work`; the namespace cannot be entered; `work` panicked.
-    pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    pub(crate) fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 move_into_link_name_space(self.link.as_fd(), Some(LinkNameSpaceType::Network))
@@ -73,7 +73,7 @@ impl NetNamespace {
     /// A command that will run inside the namespace, in its own process group, and that the kernel
     /// terminates when the thread that started it ends. Start it from the main thread.
     #[must_use]
-    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
         command
             .arg(format!("--net={NETNS_DIR}/{}", self.name))
@@ -88,7 +88,7 @@ impl NetNamespace {
     ///
     /// # Errors
     /// The first line that `ip` refuses, with its words.
-    pub fn ip_batch(&self, options: &[&str], lines: &str) -> Result<()> {
+    pub(crate) fn ip_batch(&self, options: &[&str], lines: &str) -> Result<()> {
         let mut child = Command::new("ip")
             .args(options)
             .args(["-n", &self.name, "-batch", "-"])
@@ -113,7 +113,7 @@ impl NetNamespace {
     ///
     /// # Errors
     /// A parameter exists and cannot be written.
-    pub fn sysctl(&self, settings: &[(&str, &str)]) -> Result<()> {
+    pub(crate) fn sysctl(&self, settings: &[(&str, &str)]) -> Result<()> {
         self.enter(|| {
             for (key, value) in settings {
                 let path = format!("/proc/sys/net/{key}");
@@ -139,7 +139,7 @@ impl Drop for NetNamespace {
 ///
 /// # Errors
 /// A namespace or directory of such a lab is there and cannot be removed.
-pub fn remove_stale(prefixes: &[&str], dir: &Path, dir_prefix: &str) -> Result<Vec<String>> {
+pub(crate) fn remove_stale(prefixes: &[&str], dir: &Path, dir_prefix: &str) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for name in entries(Path::new(NETNS_DIR)) {
         if prefixes.iter().any(|prefix| is_stale(&name, prefix)) && remove_namespace(&name)? {

@@ -37,7 +37,7 @@ const ADVERTISEMENT_BYTES: usize = 16 + 32 + 8;
 
 /// What the router says to one UE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RouterLink {
+pub(crate) struct RouterLink {
     /// adit's TEID of the PDR from the CP function.
     pub teid: Teid,
     /// The /64 of the UE.
@@ -59,7 +59,7 @@ struct RouterState {
 
 /// A running router. Dropping it ends its thread.
 #[derive(Debug)]
-pub struct Router {
+pub(crate) struct Router {
     shared: Arc<RouterState>,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,7 +69,7 @@ impl Router {
     ///
     /// # Errors
     /// The socket or the thread cannot be prepared.
-    pub fn start(socket: UdpSocket, upf: Ipv4Addr) -> Result<Self> {
+    pub(crate) fn start(socket: UdpSocket, upf: Ipv4Addr) -> Result<Self> {
         socket.set_read_timeout(Some(IDLE)).context("receive timeout of the router's socket")?;
         let shared = Arc::new(RouterState {
             socket,
@@ -86,19 +86,19 @@ impl Router {
     }
 
     /// Answers what adit sends to our `teid`.
-    pub fn serve(&self, teid: Teid, link: RouterLink) {
+    pub(crate) fn serve(&self, teid: Teid, link: RouterLink) {
         self.shared.links().insert(teid, link);
     }
 
     /// Router solicitations that were answered.
     #[must_use]
-    pub fn answered(&self) -> u64 {
+    pub(crate) fn answered(&self) -> u64 {
         self.shared.answered.load(Ordering::Relaxed)
     }
 
     /// Messages that were neither a right solicitation of a known UE nor an Echo Request.
     #[must_use]
-    pub fn unexpected(&self) -> u64 {
+    pub(crate) fn unexpected(&self) -> u64 {
         self.shared.unexpected.load(Ordering::Relaxed)
     }
 }

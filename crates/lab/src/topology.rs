@@ -29,76 +29,76 @@ use crate::tun;
 use adit_lab_process::stop::environment;
 
 /// Names of the namespaces end in the process identifier of the lab.
-pub const PREFIXES: [&str; 4] = ["adit-ran-", "adit-upf-", "adit-dn-", CORP_PREFIX];
+pub(crate) const PREFIXES: [&str; 4] = ["adit-ran-", "adit-upf-", "adit-dn-", CORP_PREFIX];
 const CORP_PREFIX: &str = "adit-corp-";
 /// The link of the second data network.
-pub const CORP_LINK: &str = "corp";
+pub(crate) const CORP_LINK: &str = "corp";
 
 /// The SMF's PFCP address.
-pub const SMF: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 1);
+pub(crate) const SMF: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 1);
 /// adit's PFCP address.
-pub const ADIT_N4: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 2);
+pub(crate) const ADIT_N4: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 2);
 /// The gNB's GTP-U address.
-pub const GNB: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
+pub(crate) const GNB: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
 /// adit's GTP-U address.
-pub const ADIT_N3: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
+pub(crate) const ADIT_N3: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
 /// The SMF's GTP-U address: N4-u shares N3's link.
-pub const SMF_GTPU: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 8);
+pub(crate) const SMF_GTPU: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 8);
 /// Another User Plane Function beside the gNB.
-pub const PEER_UPF: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 9);
+pub(crate) const PEER_UPF: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 9);
 /// The gNB's IPv6 address.
-pub const GNB_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1);
+pub(crate) const GNB_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1);
 /// adit's IPv6 address towards the gNB.
-pub const ADIT_N3_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
+pub(crate) const ADIT_N3_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
 /// The server in the data network.
-pub const DN: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
+pub(crate) const DN: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
 /// Another station on the link of the data network.
-pub const STATION: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 9);
+pub(crate) const STATION: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 9);
 /// adit's address in the data network.
-pub const ADIT_N6: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
+pub(crate) const ADIT_N6: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
 /// The server's IPv6 address.
-pub const DN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
+pub(crate) const DN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
 /// adit's IPv6 address in the data network.
-pub const ADIT_N6_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2);
+pub(crate) const ADIT_N6_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2);
 
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
 /// MTU of a UE: 1500 less the outer IPv4, UDP and GTP-U headers with a PDU Session Container
 /// (20 + 8 + 16), rounded down.
-pub const UE_MTU: u16 = 1400;
+pub(crate) const UE_MTU: u16 = 1400;
 
 /// UEs at most: their addresses are the hosts of 10.45.0.0/24 from .2 on.
-pub const UES_MAX: u8 = 250;
+pub(crate) const UES_MAX: u8 = 250;
 
 /// Routing tables of the UEs begin behind this number.
 const TABLE_BASE: u32 = 1000;
 
 /// One UE: a number from 1, and what follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LabUe(pub u8);
+pub(crate) struct LabUe(pub u8);
 
 impl LabUe {
     /// The TUN device.
     #[must_use]
-    pub fn device(self) -> String {
+    pub(crate) fn device(self) -> String {
         format!("ue{}", self.0)
     }
 
     /// The IPv4 address of its PDU session.
     #[must_use]
-    pub fn ipv4(self) -> Ipv4Addr {
+    pub(crate) fn ipv4(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 45, 0, self.0.saturating_add(1))
     }
 
     /// The IPv6 address of its PDU session, the first host of a /64 of its own.
     #[must_use]
-    pub fn ipv6(self) -> Ipv6Addr {
+    pub(crate) fn ipv6(self) -> Ipv6Addr {
         Ipv6Addr::new(0x2001, 0xdb8, 0x45, u16::from(self.0), 0, 0, 0, 1)
     }
 
     /// The /64 of its PDU session.
     #[must_use]
-    pub fn prefix(self) -> Ipv6Addr {
+    pub(crate) fn prefix(self) -> Ipv6Addr {
         Ipv6Addr::from_bits(self.ipv6().to_bits() >> 64 << 64)
     }
 
@@ -109,7 +109,7 @@ impl LabUe {
 
 /// The namespaces; dropping them removes all devices.
 #[derive(Debug)]
-pub struct Topology {
+pub(crate) struct Topology {
     /// gNB, SMF and UEs.
     pub ran: NetNamespace,
     /// adit.
@@ -150,7 +150,7 @@ impl Topology {
     ///
     /// # Errors
     /// The machine does not allow namespaces or veth devices.
-    pub fn create(pid: u32, corp: bool) -> Result<Self> {
+    pub(crate) fn create(pid: u32, corp: bool) -> Result<Self> {
         let [ran, upf, dn, second] = PREFIXES;
         let create = |prefix: &str| NetNamespace::create(format!("{prefix}{pid}"));
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
@@ -238,7 +238,7 @@ impl Topology {
     ///
     /// # Errors
     /// The kernel has no TUN driver, or refuses a device.
-    pub fn create_ues(&self, count: u8) -> Result<Vec<File>> {
+    pub(crate) fn create_ues(&self, count: u8) -> Result<Vec<File>> {
         let devices =
             self.ran.enter(|| (1..=count).map(|n| tun::open(&LabUe(n).device())).collect())?;
         let mut lines = String::new();
@@ -261,7 +261,7 @@ impl Topology {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn autoconfigure(&self, ue: LabUe) -> Result<()> {
+    pub(crate) fn autoconfigure(&self, ue: LabUe) -> Result<()> {
         let (device, addr) = (ue.device(), ue.ipv6());
         let [accept, solicit, default_route] =
             ["accept_ra", "router_solicitations", "accept_ra_defrtr"]
@@ -280,7 +280,7 @@ impl Topology {
     ///
     /// # Errors
     /// `ip` cannot be run.
-    pub fn is_autoconfigured(&self, ue: LabUe) -> Result<bool> {
+    pub(crate) fn is_autoconfigured(&self, ue: LabUe) -> Result<bool> {
         let device = ue.device();
         let mut command: Command = self.ran.command("ip");
         let output = command
@@ -295,7 +295,7 @@ impl Topology {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn give_address(&self, ue: LabUe, addr: Ipv4Addr) -> Result<()> {
+    pub(crate) fn give_address(&self, ue: LabUe, addr: Ipv4Addr) -> Result<()> {
         let (device, table) = (ue.device(), ue.table());
         self.ran.ip_batch(
             &[],
@@ -307,7 +307,7 @@ impl Topology {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn set_mtu(&self, ue: LabUe, mtu_bytes: u16) -> Result<()> {
+    pub(crate) fn set_mtu(&self, ue: LabUe, mtu_bytes: u16) -> Result<()> {
         self.ran.ip_batch(&[], &format!("link set {} mtu {mtu_bytes}\n", ue.device()))
     }
 
@@ -316,7 +316,7 @@ impl Topology {
     ///
     /// # Errors
     /// The kernel has no macvlan devices, or refuses.
-    pub fn add_station(&self) -> Result<&'static str> {
+    pub(crate) fn add_station(&self) -> Result<&'static str> {
         const DEVICE: &str = "station";
         let add = format!("link add {DEVICE} link n6 type macvlan mode bridge\n");
         self.dn.ip_batch(&[], &add).map_err(|error| {

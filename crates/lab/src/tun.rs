@@ -32,7 +32,7 @@ const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>())
 ///
 /// # Errors
 /// The kernel has no TUN driver, the caller is not privileged, or the name is taken or too long.
-pub fn open(name: &str) -> Result<File> {
+pub(crate) fn open(name: &str) -> Result<File> {
     let mut request =
         InterfaceRequest { name: [0; IFNAMSIZ], flags: IFF_TUN | IFF_NO_PI, rest: [0; 22] };
     // The kernel wants a terminating zero.

@@ -130,7 +130,7 @@ pub(crate) struct Admission {
 impl Admission {
     /// `configured` are accepted whatever the policy says. `seed` keeps outsiders from choosing the
     /// bucket that they share.
-    pub fn new(policy: PeerPolicy, configured: Vec<IpAddr>, seed: u32) -> Self {
+    pub(crate) fn new(policy: PeerPolicy, configured: Vec<IpAddr>, seed: u32) -> Self {
         let PeerPolicy { requests_per_s_max, requests_burst, .. } = policy;
         let limited = requests_per_s_max > 0;
         Self {
@@ -144,19 +144,19 @@ impl Admission {
     }
 
     /// True if datagrams of `peer` are accepted.
-    pub fn is_allowed(&self, peer: IpAddr) -> bool {
+    pub(crate) fn is_allowed(&self, peer: IpAddr) -> bool {
         self.policy.allow.is_empty()
             || self.policy.allow.iter().any(|prefix| prefix.contains(peer))
             || self.is_configured(peer)
     }
 
     /// True for a configured peer.
-    pub fn is_configured(&self, peer: IpAddr) -> bool {
+    pub(crate) fn is_configured(&self, peer: IpAddr) -> bool {
         self.configured.contains(&peer)
     }
 
     /// Takes a token for one request. `own` are the buckets of a peer with an association.
-    pub fn admit(
+    pub(crate) fn admit(
         &mut self,
         now: Nanos,
         peer: IpAddr,

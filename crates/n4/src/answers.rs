@@ -37,7 +37,7 @@ pub(crate) struct EncodedResponse {
 
 impl EncodedResponse {
     /// Appends an IE; false if it exceeds a message.
-    pub fn append(
+    pub(crate) fn append(
         &mut self,
         scratch: &mut [u8],
         put: impl FnOnce(&mut PfcpWriter<'_>) -> Result<(), NoRoom>,
@@ -75,12 +75,12 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// How many answers wait.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
     /// Keeps an answer until all conditions are met, of which there must be one at least.
-    pub fn hold(&mut self, response: EncodedResponse, open: Vec<Condition>) {
+    pub(crate) fn hold(&mut self, response: EncodedResponse, open: Vec<Condition>) {
         debug_assert!(!open.is_empty(), "it would never leave");
         self.last_number += 1;
         for condition in &open {
@@ -90,19 +90,19 @@ impl Answers {
     }
 
     /// True while an answer waits for this condition.
-    pub fn is_awaited(&self, condition: Condition) -> bool {
+    pub(crate) fn is_awaited(&self, condition: Condition) -> bool {
         self.by_condition.contains_key(&condition)
     }
 
     /// The first answer that waits for this condition.
-    pub fn awaiting_mut(&mut self, condition: Condition) -> Option<&mut EncodedResponse> {
+    pub(crate) fn awaiting_mut(&mut self, condition: Condition) -> Option<&mut EncodedResponse> {
         let number = self.by_condition.get(&condition)?.first()?;
         self.waiting.get_mut(number).map(|waiting| &mut waiting.response)
     }
 
     /// A condition is met. Returns the answers that wait for nothing else, in the order in which
     /// they began to wait.
-    pub fn meet(&mut self, condition: Condition) -> Vec<EncodedResponse> {
+    pub(crate) fn meet(&mut self, condition: Condition) -> Vec<EncodedResponse> {
         let mut complete = Vec::new();
         for number in self.by_condition.remove(&condition).unwrap_or_default() {
             let Some(waiting) = self.waiting.get_mut(&number) else { continue };
@@ -115,13 +115,13 @@ impl Answers {
     }
 
     /// Drops the answers that wait for this condition. Returns whose and to what they were.
-    pub fn drop_awaiting(&mut self, condition: Condition) -> Vec<EncodedResponse> {
+    pub(crate) fn drop_awaiting(&mut self, condition: Condition) -> Vec<EncodedResponse> {
         let numbers = self.by_condition.get(&condition).cloned().unwrap_or_default();
         numbers.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 
     /// Drops the answers that `is_meant` names.
-    pub fn drop_all(&mut self, is_meant: impl Fn(&EncodedResponse) -> bool) {
+    pub(crate) fn drop_all(&mut self, is_meant: impl Fn(&EncodedResponse) -> bool) {
         let meant = self.waiting.iter().filter(|(_, waiting)| is_meant(&waiting.response));
         let numbers: Vec<u64> = meant.map(|(number, _)| *number).collect();
         for number in numbers {

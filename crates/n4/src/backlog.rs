@@ -107,7 +107,7 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             jobs: VecDeque::new(),
             ended: VecDeque::new(),
@@ -118,30 +118,30 @@ impl Backlog {
     }
 
     /// How many jobs have not ended.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.jobs.len()
     }
 
     /// True when a job of this peer has not ended.
-    pub fn has_job_for(&self, waiter: &JobWaiter) -> bool {
+    pub(crate) fn has_job_for(&self, waiter: &JobWaiter) -> bool {
         let mut waiters = self.jobs.iter().filter_map(|job| job.waiter.as_ref());
         waiters.any(|other| other.is_same_peer(waiter))
     }
 
     /// True when a job of the peer at `address` has not ended.
-    pub fn has_job_at(&self, address: IpAddr) -> bool {
+    pub(crate) fn has_job_at(&self, address: IpAddr) -> bool {
         let mut waiters = self.jobs.iter().filter_map(|job| job.waiter.as_ref());
         waiters.any(|waiter| waiter.address == address)
     }
 
     /// True when an Error Indication for `tunnel` is being reported.
-    pub fn reports_tunnel(&self, tunnel: GtpuTunnel) -> bool {
+    pub(crate) fn reports_tunnel(&self, tunnel: GtpuTunnel) -> bool {
         let is_it = |job: &BacklogJob| matches!(job.task, JobTask::ReportTunnel { tunnel: of, .. } if of == tunnel);
         self.jobs.iter().any(is_it)
     }
 
     /// Takes one session of this turn's share, if there is one left.
-    pub fn take_allowance(&mut self) -> bool {
+    pub(crate) fn take_allowance(&mut self) -> bool {
         let Some(rest) = self.allowance.checked_sub(1) else { return false };
         self.allowance = rest;
         self.touched += 1;
@@ -150,16 +150,16 @@ impl Backlog {
 
     /// How many jobs have not ended wholly: they are not done, or workers do not run their last
     /// change yet.
-    pub fn open_len(&self) -> usize {
+    pub(crate) fn open_len(&self) -> usize {
         self.jobs.len() + self.ended.len()
     }
 
     /// True for such a job.
-    pub fn is_open(&self, id: JobId) -> bool {
+    pub(crate) fn is_open(&self, id: JobId) -> bool {
         self.jobs.iter().any(|job| job.id == id) || self.ended.iter().any(|(_, job)| *job == id)
     }
 
-    pub fn push(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> JobId {
+    pub(crate) fn push(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> JobId {
         self.last_id += 1;
         let id = JobId(self.last_id);
         self.jobs.push_back(BacklogJob { id, waiter, task, last: None, is_done: false });
@@ -168,7 +168,7 @@ impl Backlog {
 
     /// Takes out a job that processed all its sessions, and for which no earlier job of its peer
     /// is left.
-    pub fn take_ended(&mut self) -> Option<BacklogJob> {
+    pub(crate) fn take_ended(&mut self) -> Option<BacklogJob> {
         let is_held = |job: &BacklogJob| {
             let earlier = self.jobs.iter().filter(|other| other.id < job.id);
             let mut waiters = earlier.filter_map(|other| other.waiter.as_ref());

@@ -52,13 +52,13 @@ pub(crate) struct Faults {
 
 impl Faults {
     /// True if a fault is to be reported: the first of its kind, while there is room for kinds.
-    pub fn is_new_kind(&mut self, activity: &'static str, text: &str) -> bool {
+    pub(crate) fn is_new_kind(&mut self, activity: &'static str, text: &str) -> bool {
         let kind = (activity, text.to_owned());
         self.kinds.len() < FAULT_KINDS_MAX && self.kinds.insert(kind)
     }
 
     /// A turn begins. Returns how many turns in a row had a fault.
-    pub const fn begin_turn(&mut self) -> u32 {
+    pub(crate) const fn begin_turn(&mut self) -> u32 {
         let had = core::mem::replace(&mut self.turns.in_this_turn, false);
         self.turns.turns_in_a_row = if had { self.turns.turns_in_a_row + 1 } else { 0 };
         self.turns.turns_in_a_row

@@ -51,7 +51,7 @@ pub(crate) struct LoadAndOverload {
 
 impl Load {
     /// Updates the metrics. Unit: per cent, 0 to 100.
-    pub fn update(&mut self, percent: u8) {
+    pub(crate) fn update(&mut self, percent: u8) {
         let stepped = percent - percent % LOAD_STEP;
         if stepped != self.load.metric {
             self.load =

@@ -59,11 +59,11 @@ pub(crate) struct ReceivedMessage<'a> {
 }
 
 impl ReceivedMessage<'_> {
-    pub fn peer(&self) -> IpAddr {
+    pub(crate) fn peer(&self) -> IpAddr {
         self.from.ip()
     }
 
-    pub fn key(&self) -> RequestKey {
+    pub(crate) fn key(&self) -> RequestKey {
         let mut digest = DefaultHasher::new();
         (self.header.seid, self.body).hash(&mut digest);
         RequestKey {

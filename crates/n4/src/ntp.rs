@@ -13,17 +13,17 @@ pub(crate) struct NtpClock(u64);
 
 impl NtpClock {
     /// A clock whose zero is at `seconds` since 1900-01-01.
-    pub fn from_seconds(seconds: u32) -> Self {
+    pub(crate) fn from_seconds(seconds: u32) -> Self {
         Self(u64::from(seconds) * SECOND)
     }
 
     /// A clock whose zero is at `nanoseconds` since 1900-01-01.
-    pub const fn from_nanos(nanoseconds: u64) -> Self {
+    pub(crate) const fn from_nanos(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
 
     /// The time of day at `at`. Unit: seconds, the low 32 bits.
-    pub fn seconds(self, at: Nanos) -> u32 {
+    pub(crate) fn seconds(self, at: Nanos) -> u32 {
         let seconds = self.0.saturating_add(at.0) / SECOND;
         #[allow(clippy::cast_possible_truncation, reason = "the era is not transmitted")]
         let low = (seconds & 0xffff_ffff) as u32;
@@ -31,13 +31,13 @@ impl NtpClock {
     }
 
     /// The time of day at `at` as a time stamp of 64 bits: seconds, and 32 bits of their fraction.
-    pub fn time_stamp(self, at: Nanos) -> u64 {
+    pub(crate) fn time_stamp(self, at: Nanos) -> u64 {
         let below = self.0.saturating_add(at.0) % SECOND;
         (u64::from(self.seconds(at)) << 32) | ((below << 32) / SECOND)
     }
 
     /// The monotonic moment of a time stamp, to the second above; `now` if that has passed.
-    pub fn instant_of_time_stamp(self, now: Nanos, time_stamp: u64) -> Nanos {
+    pub(crate) fn instant_of_time_stamp(self, now: Nanos, time_stamp: u64) -> Nanos {
         #[allow(clippy::cast_possible_truncation, reason = "the upper half of 64 bits")]
         let seconds = (time_stamp >> 32) as u32;
         let above = u32::from(time_stamp & u64::from(u32::MAX) != 0);
@@ -45,7 +45,7 @@ impl NtpClock {
     }
 
     /// The monotonic moment of a time of day; `now` if that has passed.
-    pub fn instant(self, now: Nanos, ntp: u32) -> Nanos {
+    pub(crate) fn instant(self, now: Nanos, ntp: u32) -> Nanos {
         let ahead = ntp.wrapping_sub(self.seconds(now));
         if ahead == 0 || ahead > u32::MAX / 2 {
             return now;

@@ -102,7 +102,7 @@ pub(crate) struct Paths {
 
 impl Paths {
     /// `secret` is random and not disclosed.
-    pub fn new(config: PathConfig, secret: u64) -> Self {
+    pub(crate) fn new(config: PathConfig, secret: u64) -> Self {
         Self {
             config,
             paths: BTreeMap::new(),
@@ -114,11 +114,11 @@ impl Paths {
     }
 
     /// The next Echo Request for any one worker.
-    pub fn poll_command(&mut self) -> Option<WorkerCommand> {
+    pub(crate) fn poll_command(&mut self) -> Option<WorkerCommand> {
         self.commands.pop_front()
     }
 
-    pub const fn is_on(&self) -> bool {
+    pub(crate) const fn is_on(&self) -> bool {
         self.config.echo_interval.0 > 0
     }
 
@@ -153,7 +153,7 @@ impl Paths {
 
     /// Adds or removes a peer. The first request waits an interval, so that a short-lived peer gets
     /// none.
-    pub fn set_peer(&mut self, now: Nanos, peer: IpAddr, is_peer: bool) {
+    pub(crate) fn set_peer(&mut self, now: Nanos, peer: IpAddr, is_peer: bool) {
         if !is_peer {
             if let Some(path) = self.paths.remove(&peer) {
                 self.deadlines.remove(&(path.due, peer));
@@ -174,7 +174,7 @@ impl Paths {
 
     /// Sends what is due, `allowance` requests and changes at most; returns a path that failed. Call
     /// until it returns `None`.
-    pub fn poll_due(&mut self, now: Nanos, allowance: &mut usize) -> Option<PathTransition> {
+    pub(crate) fn poll_due(&mut self, now: Nanos, allowance: &mut usize) -> Option<PathTransition> {
         while let Some(&(due, peer)) = self.deadlines.first()
             && due <= now
             && let Some(rest) = allowance.checked_sub(1)
@@ -217,7 +217,7 @@ impl Paths {
 
     /// Takes a response and the start time of its sender. A response to no request of the present
     /// round changes nothing.
-    pub fn answered(
+    pub(crate) fn answered(
         &mut self,
         now: Nanos,
         peer: IpAddr,
@@ -241,7 +241,7 @@ impl Paths {
     }
 
     /// Takes an unproven start time of a peer. If it is later than the known one, a round begins.
-    pub fn note_unproven_start(&mut self, now: Nanos, peer: IpAddr, started: u32) {
+    pub(crate) fn note_unproven_start(&mut self, now: Nanos, peer: IpAddr, started: u32) {
         let t3 = self.config.t3;
         let path = self.paths.get_mut(&peer);
         if path.is_some_and(|path| path.start.needs_probe(now, t3, started)) {

@@ -64,7 +64,7 @@ impl PathQosControl {
     /// # Errors
     /// Cause 67 without what its triggers need, or without any path; 69 without a trigger; 75 for
     /// more traffic classes than fit. Spec: TS 29.244 §7.4.4.1.3.
-    pub fn from_ie(ie: &GtpuPathQosControlInformation<'_>) -> Result<Self, Rejected> {
+    pub(crate) fn from_ie(ie: &GtpuPathQosControlInformation<'_>) -> Result<Self, Rejected> {
         let missing = |ie| Err(Rejected::with_ie(Cause::ConditionalIeMissing, ie));
         let peers = ie.remote_gtpu_peers.into_iter();
         let peers: BTreeSet<IpAddr> =
@@ -316,7 +316,7 @@ enum PeerScan {
 
 impl PathQos {
     /// Replaces the controls of a CP function.
-    pub fn set(&mut self, now: Nanos, owner: OwnerId, controls: Vec<PathQosControl>) {
+    pub(crate) fn set(&mut self, now: Nanos, owner: OwnerId, controls: Vec<PathQosControl>) {
         self.forget(owner);
         if controls.is_empty() {
             return;
@@ -329,7 +329,7 @@ impl PathQos {
     }
 
     /// Forgets a CP function.
-    pub fn forget(&mut self, owner: OwnerId) {
+    pub(crate) fn forget(&mut self, owner: OwnerId) {
         self.named_peers.retain(|&(of, _)| of != owner);
         for watch in self.monitors.remove(&owner).into_iter().flatten() {
             watch.windows.into_keys().for_each(|key| self.release(key));
@@ -337,7 +337,7 @@ impl PathQos {
     }
 
     /// How many peers may be processed in one turn.
-    pub fn peers_per_turn(&self) -> usize {
+    pub(crate) fn peers_per_turn(&self) -> usize {
         let watches: usize = self.monitors.values().map(Vec::len).sum();
         (PEER_VISITS_PER_TURN_MAX / (1 + watches)).max(1)
     }
@@ -350,12 +350,12 @@ impl PathQos {
     }
 
     /// The next named peer to process.
-    pub fn take_named_peer(&mut self) -> Option<(OwnerId, IpAddr)> {
+    pub(crate) fn take_named_peer(&mut self) -> Option<(OwnerId, IpAddr)> {
         self.named_peers.pop_front()
     }
 
     /// The peer behind which the scan continues; `None` if no scan runs.
-    pub fn scan_position(&mut self) -> Option<Option<IpAddr>> {
+    pub(crate) fn scan_position(&mut self) -> Option<Option<IpAddr>> {
         match self.scan {
             PeerScan::Behind { .. } if self.monitors.is_empty() => self.scan = PeerScan::Done,
             PeerScan::Behind { peer, .. } => {
@@ -368,7 +368,7 @@ impl PathQos {
     }
 
     /// Peers up to `last` were scanned; all of them with `None`.
-    pub const fn scanned(&mut self, last: Option<IpAddr>) {
+    pub(crate) const fn scanned(&mut self, last: Option<IpAddr>) {
         self.scan = match (self.scan, last) {
             (PeerScan::Behind { again, .. }, Some(_)) => PeerScan::Behind { peer: last, again },
             (PeerScan::Behind { again: true, .. }, None) => {
@@ -379,14 +379,14 @@ impl PathQos {
     }
 
     /// Updates the sides that a GTP-U peer is on. Returns how many paths found no room.
-    pub fn set_peer(&mut self, now: Nanos, peer: IpAddr, sides: PeerSides) -> usize {
+    pub(crate) fn set_peer(&mut self, now: Nanos, peer: IpAddr, sides: PeerSides) -> usize {
         let owners: Vec<OwnerId> = self.monitors.keys().copied().collect();
         let left_out = owners.into_iter().map(|owner| self.set_peer_of(now, owner, peer, sides));
         left_out.sum()
     }
 
     /// The same for one CP function.
-    pub fn set_peer_of(
+    pub(crate) fn set_peer_of(
         &mut self,
         now: Nanos,
         owner: OwnerId,
@@ -443,7 +443,7 @@ impl PathQos {
     }
 
     /// Sends the Echo Requests that are due, a bounded number of them.
-    pub fn send_due_probes(&mut self, now: Nanos) {
+    pub(crate) fn send_due_probes(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some(&(_, key)) = self.deadlines.first().filter(|(due, _)| *due <= now) else {
                 return;
@@ -468,18 +468,23 @@ impl PathQos {
     }
 
     /// The next Echo Request for any one worker.
-    pub fn poll_command(&mut self) -> Option<WorkerCommand> {
+    pub(crate) fn poll_command(&mut self) -> Option<WorkerCommand> {
         self.commands.pop_front()
     }
 
     /// A worker sent an Echo Request at `at`.
-    pub fn sent(&mut self, peer: IpAddr, sequence: u16, at: Nanos) -> Vec<(OwnerId, PathDelays)> {
+    pub(crate) fn sent(
+        &mut self,
+        peer: IpAddr,
+        sequence: u16,
+        at: Nanos,
+    ) -> Vec<(OwnerId, PathDelays)> {
         self.complete(peer, sequence, |probe| probe.sent = Some(at))
     }
 
     /// A worker received an Echo Response at `at`. Its event may arrive before that of the request,
     /// because two workers send them.
-    pub fn answered(
+    pub(crate) fn answered(
         &mut self,
         peer: IpAddr,
         sequence: u16,
@@ -509,7 +514,7 @@ impl PathQos {
     }
 
     /// The periodic reports that are due, those over further windows left for the next turn.
-    pub fn due_reports(&mut self, now: Nanos) -> Vec<(OwnerId, PathDelays)> {
+    pub(crate) fn due_reports(&mut self, now: Nanos) -> Vec<(OwnerId, PathDelays)> {
         let watches = self.monitors.iter_mut();
         let watches = watches.flat_map(|(&owner, all)| all.iter_mut().map(move |w| (owner, w)));
         let (mut reports, mut windows) = (Vec::new(), 0);
@@ -524,7 +529,7 @@ impl PathQos {
     }
 
     /// When there is something to do next.
-    pub fn next_deadline(&self) -> Option<Nanos> {
+    pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         let has_peers_left = self.scan != PeerScan::Done || !self.named_peers.is_empty();
         if has_peers_left && !self.monitors.is_empty() {
             return Some(Nanos(0));

@@ -33,7 +33,7 @@ pub(crate) struct NodeReportBatch {
 
 impl PathReports {
     /// False when there is no room.
-    pub fn push(&mut self, gtpu_peer: IpAddr, path: ReportedPathState) -> bool {
+    pub(crate) fn push(&mut self, gtpu_peer: IpAddr, path: ReportedPathState) -> bool {
         match self.waiting.get(&gtpu_peer) {
             Some(ReportedPathState::Failed) if path == ReportedPathState::Recovered => {
                 self.waiting.remove(&gtpu_peer);
@@ -47,7 +47,7 @@ impl PathReports {
         }
     }
 
-    pub fn push_restart(&mut self, gtpu_peer: IpAddr) -> bool {
+    pub(crate) fn push_restart(&mut self, gtpu_peer: IpAddr) -> bool {
         let has_room = self.restarted.len() < PATHS_TO_REPORT_MAX;
         if has_room {
             self.restarted.insert(gtpu_peer);
@@ -55,7 +55,7 @@ impl PathReports {
         has_room
     }
 
-    pub fn push_delays(&mut self, delays: PathDelays) -> bool {
+    pub(crate) fn push_delays(&mut self, delays: PathDelays) -> bool {
         let has_room = self.delays.len() < PATHS_TO_REPORT_MAX;
         if has_room {
             self.delays.push_back(delays);
@@ -64,7 +64,7 @@ impl PathReports {
     }
 
     /// The reports of the next request, which counts as in flight from now on.
-    pub fn start(&mut self) -> Option<NodeReportBatch> {
+    pub(crate) fn start(&mut self) -> Option<NodeReportBatch> {
         let is_idle =
             self.waiting.is_empty() && self.restarted.is_empty() && self.delays.is_empty();
         if self.in_flight || is_idle {

@@ -23,7 +23,7 @@ pub(crate) struct PeerStart {
 
 impl PeerStart {
     /// Takes the start time in a response to a request of ours; true if the peer restarted.
-    pub fn learn(&mut self, started: u32) -> bool {
+    pub(crate) fn learn(&mut self, started: u32) -> bool {
         let candidate = self.candidate.take();
         if !self.is_later(started) {
             return false;
@@ -36,12 +36,12 @@ impl PeerStart {
     }
 
     /// True if a second response is needed now: once per `pause`.
-    pub fn needs_confirmation(&mut self, now: Nanos, pause: Nanos) -> bool {
+    pub(crate) fn needs_confirmation(&mut self, now: Nanos, pause: Nanos) -> bool {
         self.candidate.is_some() && has_elapsed(&mut self.confirmed_at, now, pause)
     }
 
     /// True if a hint needs a request now: once per `pause`.
-    pub fn needs_probe(&mut self, now: Nanos, pause: Nanos, started: u32) -> bool {
+    pub(crate) fn needs_probe(&mut self, now: Nanos, pause: Nanos, started: u32) -> bool {
         self.is_later(started) && has_elapsed(&mut self.hinted_at, now, pause)
     }
 

@@ -53,7 +53,7 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// No associations.
-    pub fn new(setups: Setups, admission: Admission) -> Self {
+    pub(crate) fn new(setups: Setups, admission: Admission) -> Self {
         Self {
             by_address: BTreeMap::new(),
             aliases: BTreeMap::new(),
@@ -66,121 +66,125 @@ impl Peers {
     }
 
     /// The peer at an address.
-    pub fn get(&self, address: IpAddr) -> Option<&PfcpPeer> {
+    pub(crate) fn get(&self, address: IpAddr) -> Option<&PfcpPeer> {
         self.by_address.get(&address)
     }
 
     /// The peer at an address, to be changed.
-    pub fn get_mut(&mut self, address: IpAddr) -> Option<&mut PfcpPeer> {
+    pub(crate) fn get_mut(&mut self, address: IpAddr) -> Option<&mut PfcpPeer> {
         self.by_address.get_mut(&address)
     }
 
     /// The peer at an address, which becomes one if it is none.
-    pub fn entry(&mut self, address: IpAddr) -> &mut PfcpPeer {
+    pub(crate) fn entry(&mut self, address: IpAddr) -> &mut PfcpPeer {
         self.by_address.entry(address).or_default()
     }
 
     /// All peers, by address.
-    pub fn iter(&self) -> impl Iterator<Item = &PfcpPeer> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PfcpPeer> {
         self.by_address.values()
     }
 
     /// All peers, to be changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut PfcpPeer> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PfcpPeer> {
         self.by_address.values_mut()
     }
 
     /// The association at an address.
-    pub fn association(&self, address: IpAddr) -> Option<&Association> {
+    pub(crate) fn association(&self, address: IpAddr) -> Option<&Association> {
         self.get(address)?.association.as_ref()
     }
 
     /// The association at an address, to be changed.
-    pub fn association_mut(&mut self, address: IpAddr) -> Option<&mut Association> {
+    pub(crate) fn association_mut(&mut self, address: IpAddr) -> Option<&mut Association> {
         self.get_mut(address)?.association.as_mut()
     }
 
     /// All associations, by address.
-    pub fn associations(&self) -> impl Iterator<Item = &Association> {
+    pub(crate) fn associations(&self) -> impl Iterator<Item = &Association> {
         self.iter().filter_map(|peer| peer.association.as_ref())
     }
 
     /// The association that `owner` names.
-    pub fn association_of(&self, owner: OwnerId) -> Option<&Association> {
+    pub(crate) fn association_of(&self, owner: OwnerId) -> Option<&Association> {
         self.associations().find(|association| association.owner == owner)
     }
 
     /// The peer of the association that `owner` names.
-    pub fn peer_of_mut(&mut self, owner: OwnerId) -> Option<&mut PfcpPeer> {
+    pub(crate) fn peer_of_mut(&mut self, owner: OwnerId) -> Option<&mut PfcpPeer> {
         let is_of = |association: &Association| association.owner == owner;
         self.iter_mut().find(|peer| peer.association.as_ref().is_some_and(is_of))
     }
 
     /// Names and addresses of all associations.
-    pub fn destinations(&self) -> Vec<(OwnerId, SocketAddr)> {
+    pub(crate) fn destinations(&self) -> Vec<(OwnerId, SocketAddr)> {
         self.associations().map(|a| (a.owner, a.socket())).collect()
     }
 
     /// The association under which requests of an address run: its own, else the one that lists it
     /// as an alternative address.
-    pub fn association_for(&self, address: IpAddr) -> Option<&Association> {
+    pub(crate) fn association_for(&self, address: IpAddr) -> Option<&Association> {
         let other = || self.association(*self.aliases.get(&address)?);
         self.association(address).or_else(other)
     }
 
     /// True for an alternative address of an association.
-    pub fn is_alias(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_alias(&self, address: IpAddr) -> bool {
         self.aliases.contains_key(&address)
     }
 
     /// True for an address of an association, and for a configured one.
-    pub fn is_known(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_known(&self, address: IpAddr) -> bool {
         self.association_for(address).is_some() || self.admission.is_configured(address)
     }
 
     /// The association that has `node_id` at another address than `claimant`.
-    pub fn other_holder(&self, claimant: IpAddr, node_id: &NodeIdentity) -> Option<&Association> {
+    pub(crate) fn other_holder(
+        &self,
+        claimant: IpAddr,
+        node_id: &NodeIdentity,
+    ) -> Option<&Association> {
         self.associations().find(|known| known.address != claimant && known.node_id == *node_id)
     }
 
     /// True if requests of `address` may act on the sessions of `owner`.
-    pub fn controls(&self, address: IpAddr, owner: OwnerId) -> bool {
+    pub(crate) fn controls(&self, address: IpAddr, owner: OwnerId) -> bool {
         let association = self.association_for(address);
         association.is_some_and(|association| self.shares_control(association.owner, owner))
     }
 
     /// True for the same association, and for two of one SMF set.
-    pub fn shares_control(&self, one: OwnerId, other: OwnerId) -> bool {
+    pub(crate) fn shares_control(&self, one: OwnerId, other: OwnerId) -> bool {
         let set = |owner| self.association_of(owner)?.smf_set.id.as_ref();
         one == other || set(one).is_some_and(|id| set(other) == Some(id))
     }
 
     /// Another association of the same SMF set.
-    pub fn successor_of(&self, owner: OwnerId) -> Option<&Association> {
+    pub(crate) fn successor_of(&self, owner: OwnerId) -> Option<&Association> {
         self.associations()
             .find(|other| other.owner != owner && self.shares_control(owner, other.owner))
     }
 
     /// True if the CP function of an association announced this feature.
-    pub fn cp_function_has(&self, owner: OwnerId, feature: CpFunctionFeatures) -> bool {
+    pub(crate) fn cp_function_has(&self, owner: OwnerId, feature: CpFunctionFeatures) -> bool {
         self.association_of(owner).is_some_and(|association| association.has(feature))
     }
 
     /// Takes a token for a request.
-    pub fn admit(&mut self, now: Nanos, from: IpAddr, is_heartbeat: bool) -> bool {
+    pub(crate) fn admit(&mut self, now: Nanos, from: IpAddr, is_heartbeat: bool) -> bool {
         let peer = self.by_address.get_mut(&from).filter(|peer| peer.association.is_some());
         let own = peer.map(|peer| &mut peer.buckets);
         self.admission.admit(now, from, own, is_heartbeat)
     }
 
     /// When the next Heartbeat Request is due.
-    pub fn next_heartbeat(&self) -> Option<Nanos> {
+    pub(crate) fn next_heartbeat(&self) -> Option<Nanos> {
         let idle = self.associations().filter(|association| !association.heartbeat_in_flight);
         idle.map(|association| association.next_heartbeat).min()
     }
 
     /// The associations whose Heartbeat Request is due; it counts as in flight from now on.
-    pub fn take_due_heartbeats(&mut self, now: Nanos) -> Vec<(OwnerId, SocketAddr)> {
+    pub(crate) fn take_due_heartbeats(&mut self, now: Nanos) -> Vec<(OwnerId, SocketAddr)> {
         let associations = self.iter_mut().filter_map(|peer| peer.association.as_mut());
         let due = associations.filter(|a| !a.heartbeat_in_flight && a.next_heartbeat <= now);
         let due = due.map(|association| {
@@ -191,7 +195,7 @@ impl Peers {
     }
 
     /// Lists the alternative addresses anew: those of associations changed.
-    pub fn refresh_aliases(&mut self) {
+    pub(crate) fn refresh_aliases(&mut self) {
         let aliases = self.associations().flat_map(|association| {
             let alternatives = association.smf_set.alternatives.iter();
             alternatives.map(|&alternative| (alternative, association.address))
@@ -200,7 +204,7 @@ impl Peers {
     }
 
     /// Takes the association from its address, with everything that waits for the peer.
-    pub fn detach(&mut self, address: IpAddr) -> Option<Association> {
+    pub(crate) fn detach(&mut self, address: IpAddr) -> Option<Association> {
         let peer = self.by_address.get_mut(&address)?;
         let association = peer.association.take()?;
         self.old_caches.push(core::mem::take(&mut peer.cache));
@@ -211,7 +215,7 @@ impl Peers {
     }
 
     /// Makes room for an association at an address: an idle peer gives way. False without room.
-    pub fn make_room_for(&mut self, address: IpAddr) -> bool {
+    pub(crate) fn make_room_for(&mut self, address: IpAddr) -> bool {
         if self.by_address.contains_key(&address) || self.by_address.len() < ASSOCIATIONS_MAX {
             return true;
         }
@@ -223,14 +227,14 @@ impl Peers {
     }
 
     /// A name for a new association.
-    pub const fn next_owner(&mut self) -> OwnerId {
+    pub(crate) const fn next_owner(&mut self) -> OwnerId {
         self.last_owner = self.last_owner.wrapping_add(1);
         OwnerId(self.last_owner)
     }
 
     /// Forgets peers that have no association and nothing to replay. `lifetime` is that of
     /// remembered answers.
-    pub fn forget_idle(&mut self, now: Nanos, lifetime: Nanos) {
+    pub(crate) fn forget_idle(&mut self, now: Nanos, lifetime: Nanos) {
         self.by_address.retain(|_, peer| {
             peer.cache.expire(now, lifetime);
             peer.association.is_some() || !peer.cache.is_empty()
@@ -243,13 +247,13 @@ impl Peers {
     }
 
     /// When the last answer of a peer without association is forgotten next.
-    pub fn next_idle(&self, lifetime: Nanos) -> Option<Nanos> {
+    pub(crate) fn next_idle(&self, lifetime: Nanos) -> Option<Nanos> {
         let idle = self.iter().filter(|peer| peer.association.is_none());
         idle.filter_map(|peer| Some(peer.cache.newest()? + lifetime)).min()
     }
 
     /// Answered requests that are remembered for retransmissions.
-    pub fn cached_len(&self) -> usize {
+    pub(crate) fn cached_len(&self) -> usize {
         self.iter().map(|peer| peer.cache.len()).sum()
     }
 }

@@ -17,21 +17,21 @@ pub(crate) struct Rejected {
 }
 
 impl Rejected {
-    pub const fn new(cause: Cause) -> Self {
+    pub(crate) const fn new(cause: Cause) -> Self {
         Self { cause, offending_ie: None, failed_rule: None }
     }
 
-    pub const fn with_ie(cause: Cause, ie: IeType) -> Self {
+    pub(crate) const fn with_ie(cause: Cause, ie: IeType) -> Self {
         Self { cause, offending_ie: Some(ie), failed_rule: None }
     }
 
     /// Cause 76: the IE demands an unsupported function.
-    pub const fn unsupported(ie: IeType) -> Self {
+    pub(crate) const fn unsupported(ie: IeType) -> Self {
         Self::with_ie(Cause::ServiceNotSupported, ie)
     }
 
     /// Names the rule at fault, unless a more precise one is named already.
-    pub fn in_rule(self, rule: RuleId) -> Self {
+    pub(crate) fn in_rule(self, rule: RuleId) -> Self {
         Self { failed_rule: self.failed_rule.or(Some(failed_rule(rule))), ..self }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct ResponseCache {
 
 impl ResponseCache {
     /// The status of `key`; answers older than `lifetime` count as unknown.
-    pub fn find(&self, now: Nanos, lifetime: Nanos, key: &RequestKey) -> RequestStatus<'_> {
+    pub(crate) fn find(&self, now: Nanos, lifetime: Nanos, key: &RequestKey) -> RequestStatus<'_> {
         match self.entries.get(key) {
             Some(ResponseCacheEntry::InProgress) => RequestStatus::InProgress,
             Some(ResponseCacheEntry::Answered { bytes, at }) if now.since(*at) < lifetime => {
@@ -66,20 +66,20 @@ impl ResponseCache {
     }
 
     /// True when no further request may wait for publication.
-    pub fn is_full_of_pending(&self) -> bool {
+    pub(crate) fn is_full_of_pending(&self) -> bool {
         self.in_progress >= PENDING_PER_PEER_MAX
     }
 
     /// Remembers that `key` runs. The caller checked [`Self::is_full_of_pending`] and that the
     /// request is new.
-    pub fn begin(&mut self, key: RequestKey) {
+    pub(crate) fn begin(&mut self, key: RequestKey) {
         debug_assert!(!matches!(self.entries.get(&key), Some(ResponseCacheEntry::InProgress)));
         self.in_progress += 1;
         self.entries.insert(key, ResponseCacheEntry::InProgress);
     }
 
     /// Forgets `key` if its answer waits for publication.
-    pub fn abandon(&mut self, key: &RequestKey) {
+    pub(crate) fn abandon(&mut self, key: &RequestKey) {
         if matches!(self.entries.get(key), Some(ResponseCacheEntry::InProgress)) {
             self.entries.remove(key);
             self.in_progress -= 1;
@@ -87,7 +87,7 @@ impl ResponseCache {
     }
 
     /// Remembers the answer to `key`. Returns how many older answers gave way (0 or 1).
-    pub fn answer(&mut self, now: Nanos, key: RequestKey, bytes: Vec<u8>) -> u64 {
+    pub(crate) fn answer(&mut self, now: Nanos, key: RequestKey, bytes: Vec<u8>) -> u64 {
         let before = self.entries.insert(key, ResponseCacheEntry::Answered { bytes, at: now });
         self.in_progress -= usize::from(matches!(before, Some(ResponseCacheEntry::InProgress)));
         self.answered.push_back((now, key));
@@ -100,7 +100,7 @@ impl ResponseCache {
 
     /// Forgets answers older than `lifetime`: at most [`ANSWERS_FORGOTTEN_PER_STEP`]. Returns how
     /// many.
-    pub fn expire(&mut self, now: Nanos, lifetime: Nanos) -> usize {
+    pub(crate) fn expire(&mut self, now: Nanos, lifetime: Nanos) -> usize {
         let is_due =
             |oldest: Option<&(Nanos, _)>| oldest.is_some_and(|o| now.since(o.0) >= lifetime);
         let mut forgotten = 0;
@@ -112,7 +112,7 @@ impl ResponseCache {
     }
 
     /// Forgets answers whatever their age, a bounded number of them. False when there is none left.
-    pub fn shrink(&mut self) -> bool {
+    pub(crate) fn shrink(&mut self) -> bool {
         self.expire(Nanos::NEVER, Nanos(0)) > 0
     }
 
@@ -126,17 +126,17 @@ impl ResponseCache {
     }
 
     /// When the last answer was given, if one is remembered.
-    pub fn newest(&self) -> Option<Nanos> {
+    pub(crate) fn newest(&self) -> Option<Nanos> {
         self.answered.back().map(|(at, _)| *at)
     }
 
     /// True when nothing is remembered.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// Requests remembered.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 }

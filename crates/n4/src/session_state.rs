@@ -151,7 +151,7 @@ pub(crate) struct SessionStates {
 
 impl SessionStates {
     /// No sessions. `own_set` is the set of this node, see [`Self::assign_sets`].
-    pub fn new(own_set: SetKey) -> Self {
+    pub(crate) fn new(own_set: SetKey) -> Self {
         Self {
             live: LiveStates::default(),
             ended: BTreeMap::new(),
@@ -164,7 +164,7 @@ impl SessionStates {
 
     /// Ends the state of a session. `remaining` decides about its reports; all else is forgotten.
     /// Returns what went with it.
-    pub fn end(&mut self, up_seid: Seid, remaining: RemainingReports) -> DiscardedReports {
+    pub(crate) fn end(&mut self, up_seid: Seid, remaining: RemainingReports) -> DiscardedReports {
         let session = seid_index(up_seid);
         self.unassign_sets(session);
         self.cancel_buffering_end(up_seid);
@@ -174,20 +174,20 @@ impl SessionStates {
     }
 
     /// The CP F-SEID that the former SMF gave; see [`Self::keep_former_cp`].
-    pub fn former_cp(&self, up_seid: Seid) -> Option<CpFSeid> {
+    pub(crate) fn former_cp(&self, up_seid: Seid) -> Option<CpFSeid> {
         self.live.activity(up_seid)?.former_cp
     }
 
     /// Keeps the CP F-SEID of an SMF whose successor has not taken the session over yet; the first
     /// one of several successions stays.
-    pub fn keep_former_cp(&mut self, up_seid: Seid, cp: CpFSeid) {
+    pub(crate) fn keep_former_cp(&mut self, up_seid: Seid, cp: CpFSeid) {
         self.live.edit_activity(up_seid, |activity| {
             activity.former_cp.get_or_insert(cp);
         });
     }
 
     /// The successor took the session over.
-    pub fn forget_former_cp(&mut self, up_seid: Seid) {
+    pub(crate) fn forget_former_cp(&mut self, up_seid: Seid) {
         if self.former_cp(up_seid).is_some() {
             self.live.edit_activity(up_seid, |activity| activity.former_cp = None);
         }

@@ -126,7 +126,7 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// No sessions. `own_set` is the set of this node.
-    pub fn new(config: StoreConfig, own_set: SetKey) -> Self {
+    pub(crate) fn new(config: StoreConfig, own_set: SetKey) -> Self {
         Self {
             store: SessionStore::new(config),
             states: SessionStates::new(own_set),
@@ -139,12 +139,12 @@ impl Sessions {
     }
 
     /// The rules of the sessions.
-    pub const fn store(&self) -> &SessionStore {
+    pub(crate) const fn store(&self) -> &SessionStore {
         &self.store
     }
 
     /// The rules of the sessions, to be changed past [`Self::commit`]. For tests.
-    pub const fn store_mut(&mut self) -> &mut SessionStore {
+    pub(crate) const fn store_mut(&mut self) -> &mut SessionStore {
         &mut self.store
     }
 
@@ -186,7 +186,7 @@ impl Sessions {
     ///
     /// # Errors
     /// What the store refuses; nothing has changed then.
-    pub fn establish(
+    pub(crate) fn establish(
         &mut self,
         context: EstablishmentContext,
         change: SessionChange,
@@ -205,7 +205,7 @@ impl Sessions {
     ///
     /// # Errors
     /// What the store refuses; nothing has changed then.
-    pub fn modify(
+    pub(crate) fn modify(
         &mut self,
         up_seid: Seid,
         change: SessionChange,
@@ -216,20 +216,24 @@ impl Sessions {
     }
 
     /// Deletes a session. `None` if there is no such session.
-    pub fn delete(&mut self, up_seid: Seid, remaining: RemainingReports) -> Option<DeletedSession> {
+    pub(crate) fn delete(
+        &mut self,
+        up_seid: Seid,
+        remaining: RemainingReports,
+    ) -> Option<DeletedSession> {
         let delta = self.store.delete(up_seid).ok()?;
         Some(self.commit_removed(up_seid, delta, remaining))
     }
 
     /// Removes the session whose commit a panic interrupted. `None` if every commit ended.
-    pub fn recover(&mut self, remaining: RemainingReports) -> Option<DeletedSession> {
+    pub(crate) fn recover(&mut self, remaining: RemainingReports) -> Option<DeletedSession> {
         let up_seid = self.store.last_commit()?;
         let delta = self.store.recover()?;
         Some(self.commit_removed(up_seid, delta, remaining))
     }
 
     /// Gives a session to `owner`, with `cp` as the endpoint of the CP function.
-    pub fn set_control(&mut self, up_seid: Seid, owner: OwnerId, cp: CpFSeid) {
+    pub(crate) fn set_control(&mut self, up_seid: Seid, owner: OwnerId, cp: CpFSeid) {
         let Some(session) = self.store.session(up_seid) else { return };
         let (index, before) = (session.index(), session.owner());
         self.store.set_control(up_seid, owner, cp);
@@ -240,18 +244,18 @@ impl Sessions {
     }
 
     /// The next session to which the disposition `number` of its association is not applied.
-    pub fn next_transition(&mut self, owner: OwnerId, number: u64) -> Option<Seid> {
+    pub(crate) fn next_transition(&mut self, owner: OwnerId, number: u64) -> Option<Seid> {
         self.transitions.next(owner, number, &self.store)
     }
 
     /// Takes out a session that is gone except for its last reports, if nobody receives these any
     /// more because the sessions of its association go elsewhere.
-    pub fn take_ended(&mut self, owner: OwnerId) -> Option<Seid> {
+    pub(crate) fn take_ended(&mut self, owner: OwnerId) -> Option<Seid> {
         if self.transitions.strands_ended(owner) { self.states.pop_ended(owner) } else { None }
     }
 
     /// Compiles a session anew if it names one of the applications.
-    pub fn recompile(
+    pub(crate) fn recompile(
         &mut self,
         session: SessionIndex,
         changed: &ChangedApplications,
@@ -262,7 +266,7 @@ impl Sessions {
     }
 
     /// A worker reached a limit of usage. Returns what to report; the delta is published.
-    pub fn on_usage_limit(
+    pub(crate) fn on_usage_limit(
         &mut self,
         now: Nanos,
         up_seid: Seid,
@@ -274,7 +278,7 @@ impl Sessions {
     }
 
     /// A worker saw the first packet of a measurement; otherwise as [`Self::on_usage_limit`].
-    pub fn on_traffic_started(
+    pub(crate) fn on_traffic_started(
         &mut self,
         now: Nanos,
         up_seid: Seid,
@@ -285,13 +289,17 @@ impl Sessions {
     }
 
     /// A worker received an End Marker; otherwise as [`Self::on_usage_limit`].
-    pub fn on_end_marker(&mut self, now: Nanos, session: SessionIndex) -> Option<UsageOutcome> {
+    pub(crate) fn on_end_marker(
+        &mut self,
+        now: Nanos,
+        session: SessionIndex,
+    ) -> Option<UsageOutcome> {
         let outcome = self.store.handle_end_marker(now, session);
         self.commit_usage(outcome)
     }
 
     /// The next session whose usage is due by `now`; otherwise as [`Self::on_usage_limit`].
-    pub fn poll_usage(&mut self, now: Nanos) -> Option<UsageOutcome> {
+    pub(crate) fn poll_usage(&mut self, now: Nanos) -> Option<UsageOutcome> {
         let outcome = self.store.poll_usage(now);
         self.commit_usage(outcome)
     }
@@ -303,7 +311,7 @@ impl Sessions {
     }
 
     /// Names the counters in which workers count usage.
-    pub fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
+    pub(crate) fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
         self.store.set_usage_source(source);
     }
 
@@ -311,7 +319,7 @@ impl Sessions {
     ///
     /// # Errors
     /// What is wrong with the PFDs; nothing has changed then.
-    pub fn provision_pfds(
+    pub(crate) fn provision_pfds(
         &mut self,
         owner: OwnerId,
         provision: PfdProvision,
@@ -320,42 +328,42 @@ impl Sessions {
     }
 
     /// Removes the PFDs of an association.
-    pub fn withdraw_pfds(&mut self, owner: OwnerId) -> ChangedApplications {
+    pub(crate) fn withdraw_pfds(&mut self, owner: OwnerId) -> ChangedApplications {
         self.store.withdraw_pfds(owner)
     }
 
     /// Gives the PFDs of an association to another one.
-    pub fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> ChangedApplications {
+    pub(crate) fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> ChangedApplications {
         self.store.hand_over_pfds(from, to)
     }
 
     /// The next GTP-U peer whose sides may have changed.
-    pub fn take_changed_peer(&mut self) -> Option<core::net::IpAddr> {
+    pub(crate) fn take_changed_peer(&mut self) -> Option<core::net::IpAddr> {
         self.store.take_changed_peer()
     }
 
     /// Lets the next commit panic half way. For tests.
-    pub fn inject_fault_in_commit(&mut self) {
+    pub(crate) fn inject_fault_in_commit(&mut self) {
         self.store.inject_fault_in_commit();
     }
 
     /// Changes that are on their way to the workers.
-    pub fn pending_len(&self) -> usize {
+    pub(crate) fn pending_len(&self) -> usize {
         self.pending.len()
     }
 
     /// True until all workers run the change.
-    pub fn is_pending(&self, id: DeltaId) -> bool {
+    pub(crate) fn is_pending(&self, id: DeltaId) -> bool {
         self.pending.contains_key(&id)
     }
 
     /// A change that is on its way to the workers.
-    pub fn pending_mut(&mut self, id: DeltaId) -> Option<&mut PendingChange> {
+    pub(crate) fn pending_mut(&mut self, id: DeltaId) -> Option<&mut PendingChange> {
         self.pending.get_mut(&id)
     }
 
     /// The pending changes of a session, the latest first.
-    pub fn pending_of(
+    pub(crate) fn pending_of(
         &mut self,
         up_seid: Seid,
     ) -> impl Iterator<Item = (DeltaId, &mut PendingChange)> {
@@ -364,12 +372,17 @@ impl Sessions {
     }
 
     /// All workers run the change `id`, and no End Marker before it is of use any more.
-    pub fn take_observed(&mut self, id: DeltaId) -> Option<PendingChange> {
+    pub(crate) fn take_observed(&mut self, id: DeltaId) -> Option<PendingChange> {
         self.pending.remove(&id)
     }
 
     /// Reads the last usage of what a change took away, and frees it: all workers run the change.
-    pub fn reclaim(&mut self, now: Nanos, id: DeltaId, session: SessionIndex) -> Vec<UsageReport> {
+    pub(crate) fn reclaim(
+        &mut self,
+        now: Nanos,
+        id: DeltaId,
+        session: SessionIndex,
+    ) -> Vec<UsageReport> {
         let usage = self.store.final_reports(now, session);
         self.store.reclaim(session);
         while self.end_markers.front().is_some_and(|(change, _)| *change <= id) {
@@ -380,7 +393,7 @@ impl Sessions {
 
     /// Queues End Markers that workers send when they begin to run the change `id`.
     /// Spec: TS 29.244 §5.2.3.3; TS 23.501 §5.8.2.9.
-    pub fn send_end_markers(&mut self, id: DeltaId, markers: Vec<EndMarker>) {
+    pub(crate) fn send_end_markers(&mut self, id: DeltaId, markers: Vec<EndMarker>) {
         let Some(session) = self.pending.get(&id).map(|pending| pending.session) else { return };
         for EndMarker { tunnel, interfaces, qfi } in markers {
             let change = id;
@@ -390,12 +403,12 @@ impl Sessions {
     }
 
     /// The next command that every worker must have before the change `id`.
-    pub fn poll_command_before(&mut self, id: DeltaId) -> Option<WorkerCommand> {
+    pub(crate) fn poll_command_before(&mut self, id: DeltaId) -> Option<WorkerCommand> {
         self.end_markers.pop_front_if(|(change, _)| *change <= id).map(|(_, command)| command)
     }
 
     /// The next change to publish, in order.
-    pub fn poll_delta(&mut self) -> Option<(DeltaId, RuleDelta)> {
+    pub(crate) fn poll_delta(&mut self) -> Option<(DeltaId, RuleDelta)> {
         self.deltas.pop_front()
     }
 }

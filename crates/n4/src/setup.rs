@@ -45,7 +45,7 @@ pub(crate) struct Setups {
 impl Setups {
     /// Peers to be tried at once. `first_pause` is the pause after the first failure; it doubles
     /// with every further one up to [`PAUSE_MAX`].
-    pub fn new(peers: &[SocketAddr], first_pause: Nanos) -> Self {
+    pub(crate) fn new(peers: &[SocketAddr], first_pause: Nanos) -> Self {
         let setup = |&to| ConfiguredSetup {
             to: canonical(to),
             progress: SetupProgress::Waiting(Nanos(0)),
@@ -55,7 +55,7 @@ impl Setups {
     }
 
     /// The next peer whose attempt is due; it counts as requested from now on.
-    pub fn poll_due(&mut self, now: Nanos) -> Option<(usize, SocketAddr)> {
+    pub(crate) fn poll_due(&mut self, now: Nanos) -> Option<(usize, SocketAddr)> {
         let due = |setup: &ConfiguredSetup| matches!(setup.progress, SetupProgress::Waiting(at) if at <= now);
         let position = self.setups.iter().position(due)?;
         let setup = &mut self.setups[position];
@@ -64,7 +64,7 @@ impl Setups {
     }
 
     /// When the next attempt is due.
-    pub fn poll_timeout(&self) -> Option<Nanos> {
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         let waiting = self.setups.iter().filter_map(|setup| match setup.progress {
             SetupProgress::Waiting(at) => Some(at),
             SetupProgress::Requested | SetupProgress::Connected => None,
@@ -73,7 +73,7 @@ impl Setups {
     }
 
     /// The attempt failed. Returns the peer and the pause until the next attempt.
-    pub fn failed(&mut self, now: Nanos, position: usize) -> Option<(SocketAddr, Nanos)> {
+    pub(crate) fn failed(&mut self, now: Nanos, position: usize) -> Option<(SocketAddr, Nanos)> {
         let setup = self.setups.get_mut(position)?;
         let pause = setup.pause;
         setup.progress = SetupProgress::Waiting(now + pause);
@@ -82,21 +82,21 @@ impl Setups {
     }
 
     /// The attempt is put off, because the last association has not ended wholly.
-    pub fn postponed(&mut self, now: Nanos, position: usize) {
+    pub(crate) fn postponed(&mut self, now: Nanos, position: usize) {
         if let Some(setup) = self.setups.get_mut(position) {
             setup.progress = SetupProgress::Waiting(now + self.first_pause);
         }
     }
 
     /// The peer at `address` has an association.
-    pub fn connected(&mut self, address: IpAddr) {
+    pub(crate) fn connected(&mut self, address: IpAddr) {
         for setup in self.at(address) {
             setup.progress = SetupProgress::Connected;
         }
     }
 
     /// The association of the peer at `address` ended.
-    pub fn disconnected(&mut self, now: Nanos, address: IpAddr) {
+    pub(crate) fn disconnected(&mut self, now: Nanos, address: IpAddr) {
         let first_pause = self.first_pause;
         for setup in self.at(address) {
             setup.pause = first_pause;
@@ -105,13 +105,13 @@ impl Setups {
     }
 
     /// True when `purpose` is an attempt at the peer at `address`.
-    pub fn is_attempt_at(&self, purpose: RequestPurpose, address: IpAddr) -> bool {
+    pub(crate) fn is_attempt_at(&self, purpose: RequestPurpose, address: IpAddr) -> bool {
         let RequestPurpose::AssociationSetup { position } = purpose else { return false };
         self.setups.get(position).is_some_and(|setup| setup.to.ip() == address)
     }
 
     /// The UDP port that requests to `address` go to: the configured one, or PFCP's.
-    pub fn port_of(&self, address: IpAddr) -> u16 {
+    pub(crate) fn port_of(&self, address: IpAddr) -> u16 {
         let setup = self.setups.iter().find(|setup| setup.to.ip() == address);
         setup.map_or(PFCP_PORT, |setup| setup.to.port())
     }

@@ -57,7 +57,7 @@ pub(crate) enum RequestPurpose {
 
 impl RequestPurpose {
     /// True for a node related request to the peer of the association.
-    pub fn is_of(self, association: OwnerId) -> bool {
+    pub(crate) fn is_of(self, association: OwnerId) -> bool {
         match self {
             Self::Heartbeat { owner }
             | Self::Probe { owner }
@@ -80,7 +80,7 @@ pub(crate) struct Retransmission {
 
 impl Retransmission {
     /// The longest time over which copies of one request are sent: T1 * (N1 + 1).
-    pub const fn span(self) -> Nanos {
+    pub(crate) const fn span(self) -> Nanos {
         Nanos(self.t1.0.saturating_mul(self.n1 as u64 + 1))
     }
 }
@@ -124,13 +124,13 @@ pub(crate) struct Transactions<P> {
 
 impl<P: Copy> Transactions<P> {
     /// No requests; the first gets `first_sequence` (its low 24 bits).
-    pub fn new(first_sequence: u32) -> Self {
+    pub(crate) fn new(first_sequence: u32) -> Self {
         let next_sequence = first_sequence & SEQUENCE_MAX;
         Self { next_sequence, open: BTreeMap::new(), due: BTreeSet::new() }
     }
 
     /// A sequence number that no open request has.
-    pub fn reserve_sequence(&mut self) -> u32 {
+    pub(crate) fn reserve_sequence(&mut self) -> u32 {
         debug_assert!(self.open.len() < 1 << 20, "own requests are few");
         while self.open.contains_key(&self.next_sequence) {
             self.next_sequence = (self.next_sequence + 1) & SEQUENCE_MAX;
@@ -141,7 +141,7 @@ impl<P: Copy> Transactions<P> {
     }
 
     /// Keeps a request that the caller sends now, and sends again at these intervals.
-    pub fn insert(
+    pub(crate) fn insert(
         &mut self,
         now: Nanos,
         sequence: u32,
@@ -157,13 +157,13 @@ impl<P: Copy> Transactions<P> {
     }
 
     /// True when an open request has a purpose that `is_meant` names.
-    pub fn any(&self, is_meant: impl Fn(&P) -> bool) -> bool {
+    pub(crate) fn any(&self, is_meant: impl Fn(&P) -> bool) -> bool {
         self.open.values().any(|request| is_meant(&request.purpose))
     }
 
     /// The request that a response from `peer` with `sequence` and `response_type` answers, if
     /// `expects` agrees that its purpose is answered by such a response; it is then closed.
-    pub fn take(
+    pub(crate) fn take(
         &mut self,
         peer: SocketAddr,
         sequence: u32,
@@ -178,14 +178,14 @@ impl<P: Copy> Transactions<P> {
 
     /// The request to `peer` with a purpose that `expects` names, whatever its sequence number; it
     /// is then closed.
-    pub fn take_of(&mut self, peer: SocketAddr, expects: impl Fn(&P) -> bool) -> Option<P> {
+    pub(crate) fn take_of(&mut self, peer: SocketAddr, expects: impl Fn(&P) -> bool) -> Option<P> {
         let is_meant = |request: &OwnRequest<P>| request.to == peer && expects(&request.purpose);
         let sequence = *self.open.iter().find(|(_, request)| is_meant(request))?.0;
         self.close(sequence).map(|request| request.purpose)
     }
 
     /// Gives up the requests that `which` names.
-    pub fn cancel(&mut self, which: impl Fn(&P) -> bool) {
+    pub(crate) fn cancel(&mut self, which: impl Fn(&P) -> bool) {
         let Self { open, due, .. } = self;
         open.retain(|&sequence, request| {
             let goes = which(&request.purpose);
@@ -197,14 +197,14 @@ impl<P: Copy> Transactions<P> {
     }
 
     /// Closes the request with `sequence`, if it is open.
-    pub fn close(&mut self, sequence: u32) -> Option<OwnRequest<P>> {
+    pub(crate) fn close(&mut self, sequence: u32) -> Option<OwnRequest<P>> {
         let request = self.open.remove(&sequence)?;
         self.due.remove(&(request.due, sequence));
         Some(request)
     }
 
     /// The next request that is due by `now`, if any; call until `None`.
-    pub fn poll_due(&mut self, now: Nanos) -> Option<DueRequest<P>> {
+    pub(crate) fn poll_due(&mut self, now: Nanos) -> Option<DueRequest<P>> {
         let &(at, sequence) = self.due.first().filter(|(at, _)| *at <= now)?;
         let request = self.open.get_mut(&sequence)?;
         if request.retransmissions_left > 0 {
@@ -219,7 +219,7 @@ impl<P: Copy> Transactions<P> {
     }
 
     /// When the next request becomes due.
-    pub fn poll_timeout(&self) -> Option<Nanos> {
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         self.due.first().map(|(at, _)| *at)
     }
 }

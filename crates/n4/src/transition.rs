@@ -38,7 +38,7 @@ struct Transition {
 
 impl Transition {
     /// The disposition of a session, if it is not applied yet; it counts as applied from now on.
-    pub fn take(&mut self, session: SessionIndex) -> Option<SessionDisposition> {
+    pub(crate) fn take(&mut self, session: SessionIndex) -> Option<SessionDisposition> {
         let is_due = match self.current.take_if(|current| *current == session) {
             Some(_) => true,
             None => session >= self.next && self.settled.insert(session),
@@ -56,7 +56,7 @@ pub(crate) struct Transitions {
 
 impl Transitions {
     /// Begins one; returns its number.
-    pub fn begin(&mut self, owner: OwnerId, fate: SessionDisposition) -> u64 {
+    pub(crate) fn begin(&mut self, owner: OwnerId, fate: SessionDisposition) -> u64 {
         self.last_number += 1;
         let (number, next) = (self.last_number, SessionIndex(0));
         let transition =
@@ -67,7 +67,12 @@ impl Transitions {
 
     /// The next session to which the disposition `number` is not applied; the transition ends without
     /// one.
-    pub fn next(&mut self, owner: OwnerId, number: u64, store: &SessionStore) -> Option<Seid> {
+    pub(crate) fn next(
+        &mut self,
+        owner: OwnerId,
+        number: u64,
+        store: &SessionStore,
+    ) -> Option<Seid> {
         let all = self.of.get_mut(&owner)?;
         let transition = all.iter_mut().find(|transition| transition.number == number)?;
         while let Some(session) = store.next_owned(owner, transition.next) {
@@ -87,7 +92,7 @@ impl Transitions {
 
     /// True if sessions of an association that ended go elsewhere: those that are gone except for
     /// their last reports then have no receiver, because only their former CP function knows them.
-    pub fn strands_ended(&self, owner: OwnerId) -> bool {
+    pub(crate) fn strands_ended(&self, owner: OwnerId) -> bool {
         let stays = |transition: &Transition| match transition.disposition {
             SessionDisposition::Move { to, .. } => to == owner,
             SessionDisposition::Retain { .. } => true,
@@ -97,12 +102,16 @@ impl Transitions {
     }
 
     /// The next disposition of a session that is not applied yet; it counts as applied from now on.
-    pub fn take(&mut self, owner: OwnerId, session: SessionIndex) -> Option<SessionDisposition> {
+    pub(crate) fn take(
+        &mut self,
+        owner: OwnerId,
+        session: SessionIndex,
+    ) -> Option<SessionDisposition> {
         self.of.get_mut(&owner)?.iter_mut().find_map(|transition| transition.take(session))
     }
 
     /// Exempts a session that the association got now.
-    pub fn exempt(&mut self, owner: OwnerId, session: SessionIndex) {
+    pub(crate) fn exempt(&mut self, owner: OwnerId, session: SessionIndex) {
         for transition in self.of.get_mut(&owner).into_iter().flatten() {
             if session >= transition.next {
                 transition.settled.insert(session);
@@ -111,7 +120,7 @@ impl Transitions {
     }
 
     /// Who gets the sessions of an association that ended, if they are on their way.
-    pub fn successor(&self, owner: OwnerId) -> Option<OwnerId> {
+    pub(crate) fn successor(&self, owner: OwnerId) -> Option<OwnerId> {
         self.of.get(&owner)?.iter().find_map(|transition| match transition.disposition {
             SessionDisposition::Move { to, .. } => Some(to),
             SessionDisposition::Retain { .. } | SessionDisposition::End => None,
@@ -119,7 +128,7 @@ impl Transitions {
     }
 
     /// The associations that ended and whose sessions go to one of these.
-    pub fn predecessors_of(&self, heirs: &[OwnerId]) -> Vec<OwnerId> {
+    pub(crate) fn predecessors_of(&self, heirs: &[OwnerId]) -> Vec<OwnerId> {
         let is_theirs = |owner: &OwnerId| {
             let heir = self.successor(*owner).filter(|heir| heir != owner);
             heir.is_some_and(|heir| heirs.contains(&heir))
@@ -128,7 +137,7 @@ impl Transitions {
     }
 
     /// Redirects what is on its way to `heir`. Returns whose sessions these are.
-    pub fn redirect(&mut self, heir: OwnerId, fate: &SessionDisposition) -> Vec<OwnerId> {
+    pub(crate) fn redirect(&mut self, heir: OwnerId, fate: &SessionDisposition) -> Vec<OwnerId> {
         let mut diverted = Vec::new();
         for (&owner, all) in &mut self.of {
             for transition in all {
@@ -143,7 +152,7 @@ impl Transitions {
     }
 
     /// The sessions of an association end, whatever else was to become of them.
-    pub fn drop_of(&mut self, owner: OwnerId) {
+    pub(crate) fn drop_of(&mut self, owner: OwnerId) {
         self.of.remove(&owner);
     }
 }

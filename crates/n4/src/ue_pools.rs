@@ -60,7 +60,7 @@ pub(crate) struct PoolAnnouncement<'a> {
 
 impl<'a> PoolAnnouncement<'a> {
     /// Of the pools that have an identity.
-    pub fn new(pools: &'a [UePool]) -> Self {
+    pub(crate) fn new(pools: &'a [UePool]) -> Self {
         let parts = announced(pools).map(|(_, pool, identity)| {
             let identity = [UeIpAddressPoolIdentity(identity.as_bytes())];
             (pool, identity, slice(pool).into_iter().collect())
@@ -69,7 +69,7 @@ impl<'a> PoolAnnouncement<'a> {
     }
 
     /// UE IP Address Pool Information groups. Spec: TS 29.244 §7.4.4.1.
-    pub fn groups(&self) -> Vec<UeIpAddressPoolInformation<'_>> {
+    pub(crate) fn groups(&self) -> Vec<UeIpAddressPoolInformation<'_>> {
         let groups = self.pools.iter().map(|(pool, identity, slices)| {
             let mut group = UeIpAddressPoolInformation::new(identity.into());
             let network_instance = pool.network_instance.as_deref();

@@ -18,7 +18,7 @@ impl<T> Default for ShapeSet<T> {
 
 impl<T: Hash + Eq> ShapeSet<T> {
     /// The shape of the set that equals `shape`, which is added if there is none.
-    pub fn share(&mut self, shape: T) -> Arc<T> {
+    pub(crate) fn share(&mut self, shape: T) -> Arc<T> {
         if let Some(known) = self.0.get(&shape) {
             return Arc::clone(known);
         }

@@ -48,7 +48,7 @@ pub(crate) struct Directions<'r> {
 }
 
 impl<'r> Directions<'r> {
-    pub fn new(records: &'r Records) -> Self {
+    pub(crate) fn new(records: &'r Records) -> Self {
         let mut tunnels: Vec<(Teid, TunnelDestinations)> = Vec::new();
         for pdr in &records.pdrs {
             for pdi in pdr.pdi.each().filter(|pdi| !pdi.source.is_network()) {
@@ -71,7 +71,7 @@ impl<'r> Directions<'r> {
     }
 
     /// The direction of packets that match the alternative `pdi` of `pdr`.
-    pub fn of(&self, pdr: &Pdr, pdi: &Pdi) -> Direction {
+    pub(crate) fn of(&self, pdr: &Pdr, pdi: &Pdi) -> Direction {
         let leads = match (pdi.source, pdi.f_teid) {
             (SourceInterface::Core | SourceInterface::SgiLanN6Lan, _) => {
                 TunnelDestinations::default()
@@ -85,7 +85,7 @@ impl<'r> Directions<'r> {
     }
 
     /// True when PDRs lead packets of the tunnel both to the RAN and elsewhere.
-    pub fn is_mixed(&self, teid: Teid) -> bool {
+    pub(crate) fn is_mixed(&self, teid: Teid) -> bool {
         let TunnelDestinations { to_access, elsewhere } = self.leads(teid);
         to_access && elsewhere
     }

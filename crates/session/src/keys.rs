@@ -26,7 +26,7 @@ pub(crate) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    pub fn new(own: &'a Provisioning, records: &Records) -> Self {
+    pub(crate) fn new(own: &'a Provisioning, records: &Records) -> Self {
         let union = |sets: &mut dyn Iterator<Item = DomainSet>| {
             sets.fold(DomainSet::NONE, DomainSet::union)
         };
@@ -54,7 +54,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The domains in which the session claims the UEs of `pdi`.
-    pub fn of_claims(&self, pdi: &Pdi) -> DomainSet {
+    pub(crate) fn of_claims(&self, pdi: &Pdi) -> DomainSet {
         match is_plain_downlink(pdi) {
             true => self.of(pdi).union(self.of_any_ue),
             false => self.session,
@@ -62,18 +62,18 @@ impl<'a> Scope<'a> {
     }
 
     /// The domains in which it claims the UEs of traffic endpoints.
-    pub const fn of_endpoints(&self) -> DomainSet {
+    pub(crate) const fn of_endpoints(&self) -> DomainSet {
         self.session
     }
 
     /// The domains from whose pools an address for `pdi` is chosen. Once it has the address, the session
     /// claims it in these.
-    pub fn of_choice(&self, pdi: &Pdi) -> DomainSet {
+    pub(crate) fn of_choice(&self, pdi: &Pdi) -> DomainSet {
         if is_plain_downlink(pdi) { self.of(pdi) } else { self.session }
     }
 
     /// The domains in which the session may claim an address.
-    pub const fn of_all_claims(&self) -> DomainSet {
+    pub(crate) const fn of_all_claims(&self) -> DomainSet {
         self.session.union(self.of_any_ue)
     }
 
@@ -84,7 +84,7 @@ impl<'a> Scope<'a> {
 
     /// The interfaces that packets of `pdi` arrive on: those that own its F-TEID's addresses, or
     /// without an F-TEID those of its network instance.
-    pub fn arrival_interfaces(&self, pdi: &Pdi) -> InterfaceSet {
+    pub(crate) fn arrival_interfaces(&self, pdi: &Pdi) -> InterfaceSet {
         match (&pdi.f_teid, pdi.network_instance.as_deref()) {
             (Some(f_teid), _) => self.own.owners(f_teid),
             (None, Some(name)) => self.own.interfaces_of(Some(name)),
@@ -94,7 +94,7 @@ impl<'a> Scope<'a> {
 
     /// The interfaces that forwarding with `parts` uses: see [`Provisioning::forwarding_interfaces`].
     /// Without a network instance only interfaces of the session's domains.
-    pub fn forwarding_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
+    pub(crate) fn forwarding_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
         let all = self.own.forwarding_interfaces(parts);
         match self.own.network_instance_of(parts) {
             None if !parts.is_gtpu() => all.intersection(self.own.interfaces_in(self.unnamed)),

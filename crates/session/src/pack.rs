@@ -103,20 +103,20 @@ pub(crate) struct PresenceBits {
 }
 
 impl PresenceBits {
-    pub const fn of(bits: u64) -> Self {
+    pub(crate) const fn of(bits: u64) -> Self {
         Self { bits, at: 0 }
     }
 
-    pub const fn bits(self) -> u64 {
+    pub(crate) const fn bits(self) -> u64 {
         self.bits
     }
 
-    pub fn push(&mut self, is_present: bool) {
+    pub(crate) fn push(&mut self, is_present: bool) {
         self.bits |= u64::from(is_present) << self.at;
         self.at += 1;
     }
 
-    pub fn next(&mut self) -> bool {
+    pub(crate) fn next(&mut self) -> bool {
         let is_present = self.bits >> self.at & 1 == 1;
         self.at += 1;
         is_present

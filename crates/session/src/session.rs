@@ -72,13 +72,13 @@ pub(crate) struct OpenSession {
 
 impl OpenSession {
     /// The identity that its rules are compiled for.
-    pub fn identity<'a>(&self, packet_rates: &'a PacketRates) -> SessionIdentity<'a> {
+    pub(crate) fn identity<'a>(&self, packet_rates: &'a PacketRates) -> SessionIdentity<'a> {
         let &Self { up_seid, index, origin, buffer_epoch, .. } = self;
         SessionIdentity { up_seid, origin, buffer_epoch, packet_rates: packet_rates.of(index) }
     }
 
     /// The session as it rests in the store.
-    pub fn close(&self) -> Session {
+    pub(crate) fn close(&self) -> Session {
         let &Self { up_seid, index, owner, origin, cp, ref records, buffer_epoch, ref usage } =
             self;
         debug_assert_eq!(seid_index(up_seid), index, "a SEID names its session's index");

@@ -25,6 +25,7 @@ macro_rules! fixed_header {
     ($name:ident, $len:literal) => {
         const _: () = assert!(size_of::<$name>() == $len);
 
+        #[allow(unreachable_pub, reason = "the layouts are public and private ones")]
         impl $name {
             /// Octets of this header.
             pub const LEN: usize = $len;

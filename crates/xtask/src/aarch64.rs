@@ -21,7 +21,7 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Where the packages keep what pkg-config reads.
 const PKG_CONFIG: &str = "usr/lib/aarch64-linux-gnu/pkgconfig";
 
-pub fn run() -> anyhow::Result<()> {
+pub(crate) fn run() -> anyhow::Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     std::fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
     let folder = target.canonicalize()?.join("aarch64-headers");

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 /// All targets, those that find most first.
-pub const TARGETS: [&str; 9] = [
+pub(crate) const TARGETS: [&str; 9] = [
     "n4_sequence",
     "pfcp_message",
     "pfcp_leaf_ies",
@@ -34,7 +34,7 @@ const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 /// How the targets are built and how long each runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
-pub struct FuzzOptions {
+pub(crate) struct FuzzOptions {
     /// Time for each target.
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
@@ -47,7 +47,7 @@ pub struct FuzzOptions {
 ///
 /// # Errors
 /// When the targets cannot be built, and after all have run when one found something.
-pub fn run(options: FuzzOptions, only: &[String]) -> anyhow::Result<()> {
+pub(crate) fn run(options: FuzzOptions, only: &[String]) -> anyhow::Result<()> {
     if let Some(unknown) = only.iter().find(|name| !TARGETS.contains(&name.as_str())) {
         bail!("there is no target {unknown}; the targets are {}", TARGETS.join(", "));
     }

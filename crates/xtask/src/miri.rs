@@ -32,7 +32,7 @@ const TESTS: &[MiriTests] = &[
 ///
 /// # Errors
 /// When a test fails or Miri finds something.
-pub fn run() -> anyhow::Result<()> {
+pub(crate) fn run() -> anyhow::Result<()> {
     let is_there = Command::new("cargo").args(["+nightly", "miri", "--version"]).output();
     if !is_there.is_ok_and(|output| output.status.success()) {
         let reason =

@@ -18,7 +18,7 @@ use cargo_metadata::MetadataCommand;
 ///
 /// # Errors
 /// When something is found, and when a file cannot be read or parsed.
-pub fn run() -> anyhow::Result<()> {
+pub(crate) fn run() -> anyhow::Result<()> {
     let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
     let files = source::read(&metadata)?;
     let mut findings = Vec::new();

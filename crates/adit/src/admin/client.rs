@@ -38,7 +38,7 @@ pub trait DocumentSink {
 /// # Errors
 /// A sentence when nothing listens there, the answer is cut short, or adit refuses; what `sink`
 /// says.
-pub fn request(
+pub(crate) fn request(
     socket: &Path,
     question: &AdminQuestion,
     sink: &mut impl DocumentSink,

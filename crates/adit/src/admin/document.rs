@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::AnswerPage;
 
 /// Writes one document. Rows of lists have a line each.
-pub struct DocumentWriter<W> {
+pub(super) struct DocumentWriter<W> {
     out: W,
     is_begun: bool,
     list: Option<&'static str>,
@@ -16,7 +16,7 @@ pub struct DocumentWriter<W> {
 }
 
 impl<W: Write> DocumentWriter<W> {
-    pub fn new(out: W) -> Self {
+    pub(super) fn new(out: W) -> Self {
         Self { out, is_begun: false, list: None, rows: 0 }
     }
 
@@ -24,7 +24,7 @@ impl<W: Write> DocumentWriter<W> {
     ///
     /// # Errors
     /// Of the output.
-    pub fn page(&mut self, page: AnswerPage) -> anyhow::Result<()> {
+    pub(super) fn page(&mut self, page: AnswerPage) -> anyhow::Result<()> {
         if let Some(list) = page.list {
             if self.list != Some(list) {
                 self.end_list()?;
@@ -50,7 +50,7 @@ impl<W: Write> DocumentWriter<W> {
     ///
     /// # Errors
     /// Of the output.
-    pub fn finish(mut self) -> anyhow::Result<()> {
+    pub(super) fn finish(mut self) -> anyhow::Result<()> {
         self.end_list()?;
         self.out.write_all(if self.is_begun { b"}\n" } else { b"{}\n" })?;
         Ok(self.out.flush()?)
@@ -60,7 +60,7 @@ impl<W: Write> DocumentWriter<W> {
     ///
     /// # Errors
     /// Of the output; when the document has begun: it then ends where it is, which its reader sees.
-    pub fn refuse(mut self, error: &Value) -> anyhow::Result<()> {
+    pub(super) fn refuse(mut self, error: &Value) -> anyhow::Result<()> {
         if self.is_begun {
             bail!("the answer was cut short: {error}");
         }

@@ -8,11 +8,11 @@ use super::IpNet;
 use super::section::ConfigSection;
 
 /// Why no more packets may wait.
-pub const HALF_OF_MBUFS: &str = "half of the dpdk.mempool_mbufs that tunnel packets in fragments \
+pub(super) const HALF_OF_MBUFS: &str = "half of the dpdk.mempool_mbufs that tunnel packets in fragments \
                                         leave (512 for each worker): traffic needs the rest";
 
 /// The section's `network_instance`, if it has one.
-pub fn read_network_instance(section: &mut ConfigSection<'_, '_>) -> Option<String> {
+pub(super) fn read_network_instance(section: &mut ConfigSection<'_, '_>) -> Option<String> {
     let name: Option<String> =
         section.parsed_optional("network_instance", "a name such as \"internet\"");
     let is_name = |name: &String| {
@@ -25,7 +25,7 @@ pub fn read_network_instance(section: &mut ConfigSection<'_, '_>) -> Option<Stri
 }
 
 /// The first address of the prefix.
-pub fn network(net: IpNet) -> Option<IpAddr> {
+pub(super) fn network(net: IpNet) -> Option<IpAddr> {
     Some(match net.addr {
         IpAddr::V4(addr) => Ipv4Prefix::containing(addr, net.len)?.addr().into(),
         IpAddr::V6(addr) => Ipv6Prefix::containing(addr, net.len)?.addr().into(),

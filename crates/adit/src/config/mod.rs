@@ -17,14 +17,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use adit_dpdk::{Device, HugepageMode};
-pub use adit_session::{PredefinedRule, QosPolicy, Tolerances};
+pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, VlanId};
 
-pub use section::ConfigProblem;
+pub(crate) use section::ConfigProblem;
 
 /// A checked configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub(crate) struct Config {
     pub node_id: NodeIdSetting,
     pub n4: N4Settings,
     pub gtpu: GtpuSettings,
@@ -54,14 +54,14 @@ pub struct Config {
 
 /// Node ID of the UP function. Spec: TS 29.244 §8.2.38.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodeIdSetting {
+pub(crate) enum NodeIdSetting {
     Ipv4(Ipv4Addr),
     Ipv6(Ipv6Addr),
     Fqdn(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct N4Settings {
+pub(crate) struct N4Settings {
     pub listen: SocketAddr,
     pub connect: Vec<SocketAddr>,
     pub heartbeat_interval: Nanos,
@@ -83,7 +83,7 @@ pub struct N4Settings {
 
 /// The control plane functions of an SMF set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SmfSetSettings {
+pub(crate) struct SmfSetSettings {
     /// SMF Set ID, an FQDN.
     pub id: String,
     /// Their addresses; never empty.
@@ -92,7 +92,7 @@ pub struct SmfSetSettings {
 
 /// GTP-U path management. Spec: TS 29.281 §7.2.1, §11.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GtpuSettings {
+pub(crate) struct GtpuSettings {
     /// Time between two Echo Requests to one peer; zero for none.
     pub echo_interval: Nanos,
     pub t3: Nanos,
@@ -100,7 +100,7 @@ pub struct GtpuSettings {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DatapathSettings {
+pub(crate) struct DatapathSettings {
     /// CPU core of each worker, by `WorkerId`.
     pub workers: Vec<u16>,
     /// What each worker does without packets, by `WorkerId`.
@@ -111,7 +111,7 @@ pub struct DatapathSettings {
 
 /// What a worker does while there are no packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PollMode {
+pub(crate) enum PollMode {
     /// It polls on.
     Busy,
     /// It sleeps after a while.
@@ -119,7 +119,7 @@ pub enum PollMode {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DpdkSettings {
+pub(crate) struct DpdkSettings {
     pub hugepages: HugepageMode,
     pub memory_mib: u32,
     pub mempool_mbufs: u32,
@@ -130,7 +130,7 @@ pub struct DpdkSettings {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PortSettings {
+pub(crate) struct PortSettings {
     pub name: String,
     pub device: Device,
     /// Receive queues, at most one for each worker; `None`: as many as the device offers.
@@ -139,7 +139,7 @@ pub struct PortSettings {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InterfaceSettings {
+pub(crate) struct InterfaceSettings {
     pub name: String,
     pub role: InterfaceRole,
     pub port: PortId,
@@ -156,7 +156,7 @@ pub struct InterfaceSettings {
 
 impl InterfaceSettings {
     /// True when this interface serves the network instance of something, or that names none.
-    pub fn serves(&self, wanted: Option<&str>) -> bool {
+    pub(crate) fn serves(&self, wanted: Option<&str>) -> bool {
         let both = self.network_instance.as_deref().zip(wanted);
         both.is_none_or(|(own, wanted)| own.eq_ignore_ascii_case(wanted))
     }
@@ -165,7 +165,7 @@ impl InterfaceSettings {
 /// The routing domain of each interface. If every N6 interface names its network instance, each of
 /// these names is a domain; if one serves all names, they share one domain, since its packets may be
 /// of any of them.
-pub fn domains(interfaces: &[InterfaceSettings]) -> Vec<DomainId> {
+pub(crate) fn domains(interfaces: &[InterfaceSettings]) -> Vec<DomainId> {
     let n6 = || interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
     let lower =
         |known: &InterfaceSettings| known.network_instance.as_deref().map(str::to_ascii_lowercase);
@@ -187,7 +187,7 @@ pub fn domains(interfaces: &[InterfaceSettings]) -> Vec<DomainId> {
 
 /// The routing domains, without repetition, whose UEs may be of a network instance; without a name
 /// all of them.
-pub fn domains_of(
+pub(crate) fn domains_of(
     interfaces: &[InterfaceSettings],
     network_instance: Option<&str>,
 ) -> Vec<DomainId> {
@@ -206,14 +206,14 @@ fn domains_where(
 }
 
 /// The routing domains, without repetition, some of whose packets between UEs do not leave.
-pub fn switched_domains(config: &Config) -> Vec<DomainId> {
+pub(crate) fn switched_domains(config: &Config) -> Vec<DomainId> {
     let by_policy =
         config.forwarding_policies.iter().any(|policy| policy.local_switching == Some(true));
     domains_where(&config.interfaces, |known| by_policy || known.local_switching)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RouteSettings {
+pub(crate) struct RouteSettings {
     /// Position in [`Config::interfaces`].
     pub interface: usize,
     pub prefix: IpNet,
@@ -222,7 +222,7 @@ pub struct RouteSettings {
 
 /// An application that PDRs may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApplicationSettings {
+pub(crate) struct ApplicationSettings {
     pub id: String,
     /// Never empty.
     pub filters: Vec<adit_rules::PacketFilter>,
@@ -230,7 +230,7 @@ pub struct ApplicationSettings {
 
 /// A forwarding policy that FARs may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForwardingPolicySettings {
+pub(crate) struct ForwardingPolicySettings {
     pub id: String,
     pub network_instance: Option<String>,
     /// Stations on the link of an N6 interface that serves the network instance.
@@ -244,7 +244,7 @@ pub struct ForwardingPolicySettings {
 
 /// Addresses to give to UEs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UePoolSettings {
+pub(crate) struct UePoolSettings {
     pub network_instance: Option<String>,
     /// UE IP address Pool Identity.
     pub identity: Option<String>,
@@ -257,7 +257,7 @@ pub struct UePoolSettings {
 
 /// An address with a prefix length; host bits may be set where an interface address is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IpNet {
+pub(crate) struct IpNet {
     pub addr: IpAddr,
     pub len: u8,
 }
@@ -285,7 +285,7 @@ impl Config {
     ///
     /// # Errors
     /// Every mistake in the file, by line.
-    pub fn parse(text: &str) -> Result<Self, Vec<ConfigProblem>> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Vec<ConfigProblem>> {
         read::parse(text)
     }
 
@@ -293,7 +293,7 @@ impl Config {
     ///
     /// # Errors
     /// A sentence when the file cannot be read, else every mistake in it, one line each.
-    pub fn load(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn load(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| anyhow::anyhow!("cannot read {}: {error}", path.display()))?;
         Self::parse(&text).map_err(|problems| {
@@ -306,20 +306,20 @@ impl Config {
 
     /// Packets that one worker holds at most while they wait for rates: an equal share.
     #[must_use]
-    pub fn shaped_pkts_per_worker(&self) -> usize {
+    pub(crate) fn shaped_pkts_per_worker(&self) -> usize {
         self.shaped_pkts_max / self.datapath.workers.len().max(1)
     }
 
     /// Packets that one worker holds at most while FARs buffer: an equal share.
     #[must_use]
-    pub fn buffer_pkts_per_worker(&self) -> usize {
+    pub(crate) fn buffer_pkts_per_worker(&self) -> usize {
         self.buffer_pkts_max / self.datapath.workers.len().max(1)
     }
 
     /// The first N3 interface and its position.
     #[cfg(test)]
     #[must_use]
-    pub fn n3(&self) -> (usize, &InterfaceSettings) {
+    pub(crate) fn n3(&self) -> (usize, &InterfaceSettings) {
         self.interfaces
             .iter()
             .enumerate()

@@ -12,7 +12,7 @@ use super::section::ConfigSection;
 const QFI_MAX: u8 = 63;
 
 /// The `[[predefined_rule]]` sections.
-pub fn read(
+pub(super) fn read(
     root: &mut ConfigSection<'_, '_>,
     applications: &[ApplicationSettings],
 ) -> Vec<PredefinedRule> {

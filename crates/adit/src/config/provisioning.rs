@@ -30,7 +30,7 @@ const NAME_BYTES_MAX: usize = 100;
 const UE_POOLS_MAX: usize = 1024;
 
 /// The `[[ue_pool]]` sections.
-pub fn read_ue_pools(
+pub(super) fn read_ue_pools(
     root: &mut ConfigSection<'_, '_>,
     interfaces: &[InterfaceSettings],
 ) -> Vec<UePoolSettings> {
@@ -63,11 +63,11 @@ pub fn read_ue_pools(
 }
 
 /// A network slice in text.
-pub struct SliceText(pub SliceIdentity);
+pub(super) struct SliceText(pub SliceIdentity);
 
 impl SliceText {
     /// What it looks like.
-    pub const EXPECTS: &str =
+    pub(super) const EXPECTS: &str =
         "a slice such as \"1\" or \"1-00a1b2\": SST, and SD of six hexadecimal digits";
 }
 
@@ -86,7 +86,7 @@ impl FromStr for SliceText {
 }
 
 /// The `[[application]]` sections.
-pub fn read_applications(root: &mut ConfigSection<'_, '_>) -> Vec<ApplicationSettings> {
+pub(super) fn read_applications(root: &mut ConfigSection<'_, '_>) -> Vec<ApplicationSettings> {
     let sections = root.tables("application");
     if sections.len() > APPLICATIONS_MAX {
         root.problem("application", format!("write at most {APPLICATIONS_MAX} applications"));
@@ -105,7 +105,7 @@ pub fn read_applications(root: &mut ConfigSection<'_, '_>) -> Vec<ApplicationSet
 }
 
 /// The `[[forwarding_policy]]` sections.
-pub fn read_forwarding_policies(
+pub(super) fn read_forwarding_policies(
     root: &mut ConfigSection<'_, '_>,
     interfaces: &[InterfaceSettings],
 ) -> Vec<ForwardingPolicySettings> {

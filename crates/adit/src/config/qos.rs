@@ -25,7 +25,7 @@ struct QosDirectionSection {
 }
 
 /// The section, and how many packets may wait; `half` of the packet buffers is the most.
-pub fn read(
+pub(super) fn read(
     mut qos: ConfigSection<'_, '_>,
     half: usize,
     interfaces: &[InterfaceSettings],

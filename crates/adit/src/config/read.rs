@@ -26,7 +26,7 @@ use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 /// the packet buffers.
 const BUFFER_PKTS_DEFAULT: usize = 4096;
 
-pub fn parse(text: &str) -> Result<Config, Vec<ConfigProblem>> {
+pub(super) fn parse(text: &str) -> Result<Config, Vec<ConfigProblem>> {
     let document = ConfigDocument::new(text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {

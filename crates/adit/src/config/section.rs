@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 /// One mistake in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConfigProblem {
+pub(crate) struct ConfigProblem {
     /// Line of the file, from 1.
     pub line: usize,
     /// Key path, such as `interface[1].addresses`.
@@ -33,25 +33,25 @@ impl fmt::Display for ConfigProblem {
 }
 
 /// A file while it is being read.
-pub struct ConfigDocument<'i> {
+pub(super) struct ConfigDocument<'i> {
     input: &'i str,
     problems: RefCell<Vec<ConfigProblem>>,
 }
 
 impl<'i> ConfigDocument<'i> {
-    pub fn new(input: &'i str) -> Self {
+    pub(super) fn new(input: &'i str) -> Self {
         Self { input, problems: RefCell::default() }
     }
 
     /// Every problem noted so far, by line.
-    pub fn problems(self) -> Vec<ConfigProblem> {
+    pub(super) fn problems(self) -> Vec<ConfigProblem> {
         let mut problems = self.problems.into_inner();
         problems.sort();
         problems.dedup();
         problems
     }
 
-    pub fn note(&self, offset: usize, path: &str, what: impl Into<String>) {
+    pub(super) fn note(&self, offset: usize, path: &str, what: impl Into<String>) {
         let line = 1 + self.input.bytes().take(offset).filter(|byte| *byte == b'\n').count();
         self.problems.borrow_mut().push(ConfigProblem {
             line,
@@ -62,7 +62,7 @@ impl<'i> ConfigDocument<'i> {
 }
 
 /// One table of the file, or an empty one where the file has none.
-pub struct ConfigSection<'d, 'i> {
+pub(super) struct ConfigSection<'d, 'i> {
     document: &'d ConfigDocument<'i>,
     table: Option<&'d DeTable<'i>>,
     path: String,
@@ -71,7 +71,7 @@ pub struct ConfigSection<'d, 'i> {
 }
 
 impl<'d, 'i> ConfigSection<'d, 'i> {
-    pub fn root(document: &'d ConfigDocument<'i>, table: &'d DeTable<'i>) -> Self {
+    pub(super) fn root(document: &'d ConfigDocument<'i>, table: &'d DeTable<'i>) -> Self {
         Self {
             document,
             table: Some(table),
@@ -82,12 +82,12 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// True when the file has `key` here.
-    pub fn has(&self, key: &str) -> bool {
+    pub(super) fn has(&self, key: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(key))
     }
 
     /// The table at `key`; an absent one reads as empty.
-    pub fn table(&mut self, key: &'static str) -> ConfigSection<'d, 'i> {
+    pub(super) fn table(&mut self, key: &'static str) -> ConfigSection<'d, 'i> {
         let path = self.path_of(key);
         let found = self.value(key);
         let table = found.and_then(|value| match value.get_ref() {
@@ -106,7 +106,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// The tables of the array at `key`, written `[[key]]`; an absent array reads as empty.
-    pub fn tables(&mut self, key: &'static str) -> Vec<ConfigSection<'d, 'i>> {
+    pub(super) fn tables(&mut self, key: &'static str) -> Vec<ConfigSection<'d, 'i>> {
         let path = self.path_of(key);
         let Some(value) = self.value(key) else { return Vec::new() };
         let DeValue::Array(items) = value.get_ref() else {
@@ -128,7 +128,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// An integer within `range`. Without a default the key must be there.
-    pub fn integer<T>(
+    pub(super) fn integer<T>(
         &mut self,
         key: &'static str,
         range: RangeInclusive<T>,
@@ -149,7 +149,11 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// Like [`Section::integer`], for a key that may be absent.
-    pub fn integer_optional<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Option<T>
+    pub(super) fn integer_optional<T>(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<T>,
+    ) -> Option<T>
     where
         T: Copy + PartialOrd + fmt::Display + TryFrom<i64>,
     {
@@ -158,7 +162,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// True or false, for a key that may be absent.
-    pub fn boolean_optional(&mut self, key: &'static str) -> Option<bool> {
+    pub(super) fn boolean_optional(&mut self, key: &'static str) -> Option<bool> {
         let value = self.value(key)?;
         let read = value.get_ref().as_bool();
         if read.is_none() {
@@ -168,7 +172,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// The integers of a list, each within `range`.
-    pub fn integers<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Vec<T>
+    pub(super) fn integers<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Vec<T>
     where
         T: Copy + PartialOrd + fmt::Display + TryFrom<i64>,
     {
@@ -191,19 +195,23 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// A text that parses as `T`. `expects` says what to write, with an example.
-    pub fn parsed<T: FromStr>(&mut self, key: &'static str, expects: &str) -> Option<T> {
+    pub(super) fn parsed<T: FromStr>(&mut self, key: &'static str, expects: &str) -> Option<T> {
         let value = self.value_or_required(key, false)?;
         self.parse_value(key, value, expects)
     }
 
     /// Like [`Section::parsed`], for a key that may be absent.
-    pub fn parsed_optional<T: FromStr>(&mut self, key: &'static str, expects: &str) -> Option<T> {
+    pub(super) fn parsed_optional<T: FromStr>(
+        &mut self,
+        key: &'static str,
+        expects: &str,
+    ) -> Option<T> {
         let value = self.value(key)?;
         self.parse_value(key, value, expects)
     }
 
     /// The texts of a list, each parsed as `T`.
-    pub fn parsed_list<T: FromStr>(
+    pub(super) fn parsed_list<T: FromStr>(
         &mut self,
         key: &'static str,
         required: bool,
@@ -214,7 +222,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// A name from a fixed set.
-    pub fn choice<T: Copy>(
+    pub(super) fn choice<T: Copy>(
         &mut self,
         key: &'static str,
         choices: &[(&str, T)],
@@ -231,7 +239,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// A name from a fixed set for each of `count` things: one for all, or a list with one for each.
-    pub fn choice_each<T: Copy>(
+    pub(super) fn choice_each<T: Copy>(
         &mut self,
         key: &'static str,
         choices: &[(&str, T)],
@@ -258,7 +266,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// A list of names from a fixed set; an absent list is empty.
-    pub fn choices<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> Vec<T> {
+    pub(super) fn choices<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> Vec<T> {
         let mut found = Vec::new();
         for item in self.list(key, false) {
             let text = item.get_ref().as_str();
@@ -276,7 +284,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// Notes a problem with `key` of this table.
-    pub fn problem(&self, key: &str, what: impl Into<String>) {
+    pub(super) fn problem(&self, key: &str, what: impl Into<String>) {
         let offset = self
             .table
             .and_then(|table| table.get(key))
@@ -285,7 +293,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     }
 
     /// Notes every key that no getter asked for.
-    pub fn finish(self) {
+    pub(super) fn finish(self) {
         let Some(table) = self.table else { return };
         for key in table.keys() {
             let name: &str = key.get_ref();

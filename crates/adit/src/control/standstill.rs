@@ -20,32 +20,32 @@ struct WatchedWorker {
 
 /// A worker stopped, or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StandstillChange {
+pub(super) enum StandstillChange {
     Stopped { worker: WorkerId, core: u16, since: Nanos },
     Resumed { worker: WorkerId, core: u16, after: Nanos },
 }
 
 /// All workers.
 #[derive(Debug, Default)]
-pub struct Standstill {
+pub(super) struct Standstill {
     workers: Vec<WatchedWorker>,
     next: Nanos,
 }
 
 impl Standstill {
     /// The workers on these cores, by `WorkerId`, at `now`.
-    pub fn new(cores: &[u16], now: Nanos) -> Self {
+    pub(super) fn new(cores: &[u16], now: Nanos) -> Self {
         let watched = |&core| WatchedWorker { core, seen: now, is_stopped: false };
         Self { workers: cores.iter().map(watched).collect(), next: now }
     }
 
     /// How many workers are stopped.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.workers.iter().filter(|worker| worker.is_stopped).count()
     }
 
     /// Checks the workers once per interval; returns what changed.
-    pub fn check(&mut self, now: Nanos, publisher: &mut Publisher) -> Vec<StandstillChange> {
+    pub(super) fn check(&mut self, now: Nanos, publisher: &mut Publisher) -> Vec<StandstillChange> {
         if now < self.next {
             return Vec::new();
         }
@@ -73,7 +73,7 @@ impl Standstill {
 }
 
 /// Logs a change for the operator.
-pub fn log(change: StandstillChange) {
+pub(super) fn log(change: StandstillChange) {
     match change {
         StandstillChange::Stopped { worker, core, since } => warn!(
             %worker,

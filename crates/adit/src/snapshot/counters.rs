@@ -34,12 +34,12 @@ impl GatheredCounters {
     }
 }
 
-pub fn page(control: &ControlThread) -> AnswerPage {
+pub(super) fn page(control: &ControlThread) -> AnswerPage {
     whole(GatheredCounters::of(control), document)
 }
 
 /// The whole document at once, when nothing waits for the control thread any more.
-pub fn counters(control: &ControlThread) -> Value {
+pub(crate) fn counters(control: &ControlThread) -> Value {
     Value::Object(document(GatheredCounters::of(control)))
 }
 

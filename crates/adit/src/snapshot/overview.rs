@@ -27,7 +27,7 @@ struct AssociationRow {
     nf_instance: Option<String>,
 }
 
-pub fn associations(control: &ControlThread) -> AnswerPage {
+pub(super) fn associations(control: &ControlThread) -> AnswerPage {
     let node = &control.parts.node;
     let row = |association: &Association| AssociationRow {
         node_id: association.node_id.to_string(),
@@ -56,7 +56,7 @@ struct NeighborRow {
     pinned: bool,
 }
 
-pub fn neighbors(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
+pub(super) fn neighbors(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
     let first = NextHopIndex(index(cursor.from));
     let (entries, next) = control.neighbors.entries_from(first, ROWS_PER_PAGE_MAX);
     let named = |entry: NeighborEntry| {
@@ -91,7 +91,7 @@ struct PathRow {
     responses: u64,
 }
 
-pub fn paths(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
+pub(super) fn paths(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
     let behind = match cursor.from {
         PagePosition::Behind(peer) => Some(peer),
         _ => None,
@@ -127,7 +127,7 @@ struct ApplicationRow {
 }
 
 /// Configured applications, and those that CP functions describe by PFDs, which take precedence.
-pub fn applications(control: &ControlThread) -> AnswerPage {
+pub(super) fn applications(control: &ControlThread) -> AnswerPage {
     let node = &control.parts.node;
     let store = node.store();
     let source = |owner| {

@@ -14,7 +14,7 @@ struct PortsDocument {
     ports: Vec<PortRow>,
 }
 
-pub fn page(control: &ControlThread) -> AnswerPage {
+pub(super) fn page(control: &ControlThread) -> AnswerPage {
     let ports = control.parts.ports.iter().map(PortRow::of).collect();
     whole(PortsDocument { ports }, |document| document)
 }

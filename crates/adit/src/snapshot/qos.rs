@@ -21,7 +21,11 @@ const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 const LISTS: [&str; 2] = ["rates", "packet_rates"];
 
 /// The rates of all sessions, or of one by its UP SEID or an address of its UE.
-pub fn qos(control: &ControlThread, wanted: Option<&str>, cursor: PageCursor) -> AdminAnswer {
+pub(super) fn qos(
+    control: &ControlThread,
+    wanted: Option<&str>,
+    cursor: PageCursor,
+) -> AdminAnswer {
     let store = control.parts.node.store();
     let (first, count) = match (wanted, cursor.from) {
         (_, PagePosition::Only(index)) => (index, 1),

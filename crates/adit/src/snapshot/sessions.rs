@@ -24,7 +24,7 @@ struct GatheredSession {
     information: Option<SessionInformation>,
 }
 
-pub fn page(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
+pub(super) fn page(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
     let (node, publisher) = (&control.parts.node, &control.parts.publisher);
     let cp_nodes: BTreeMap<OwnerId, Arc<str>> = node
         .associations()
@@ -97,7 +97,7 @@ impl SessionRow {
 }
 
 /// The addresses and networks of a session's UE.
-pub fn ues(records: &Records) -> Vec<String> {
+pub(super) fn ues(records: &Records) -> Vec<String> {
     let mut ues = BTreeSet::new();
     for pdi in records.pdrs.iter().flat_map(|pdr| pdr.pdi.each()) {
         let ue = pdi.ue_addresses();

@@ -44,7 +44,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     /// A burst that arrived on `arrival`.
     #[inline(always)]
     // PERF (adit bench datapath): once per burst, in place.
-    pub fn new(arrival: InterfaceId, leases: &'l mut Leases, contended: RateSet) -> Self {
+    pub(super) fn new(arrival: InterfaceId, leases: &'l mut Leases, contended: RateSet) -> Self {
         Self {
             arrival: InterfaceSet::only(arrival),
             hops: [(NEVER_REUSED, None); 2],
@@ -57,14 +57,14 @@ impl<'v, 'l> BurstContext<'v, 'l> {
 
     /// The link of all hops, if it was the same one.
     #[inline]
-    pub fn only_link(&self) -> Option<&'v TxLink> {
+    pub(super) fn only_link(&self) -> Option<&'v TxLink> {
         self.tx_link.filter(|_| self.is_one_link)
     }
 
     /// The hop of an uplink packet to a data network through one of the interfaces `within`.
     // PERF (adit bench datapath): once per uplink packet.
     #[inline(always)]
-    pub fn hop_to_network<B: PacketBuf>(
+    pub(super) fn hop_to_network<B: PacketBuf>(
         &mut self,
         ctx: &StepContext<'v>,
         within: InterfaceSet,
@@ -109,7 +109,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     /// The hop `index` of a downlink packet.
     // PERF (adit bench datapath): once per downlink packet.
     #[inline(always)]
-    pub fn hop_to(
+    pub(super) fn hop_to(
         &mut self,
         ctx: &StepContext<'v>,
         index: NextHopIndex,

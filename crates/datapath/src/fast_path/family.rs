@@ -56,13 +56,13 @@ pub(super) struct FamilyOrder {
 impl FamilyOrder {
     /// The order of no packet.
     #[inline(always)]
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { positions: [0; BURST_MAX], v4: 0, v6: 0 }
     }
 
     /// The order of recognized packets.
     #[inline]
-    pub fn of(packets: &[FastPacket<'_>]) -> Self {
+    pub(super) fn of(packets: &[FastPacket<'_>]) -> Self {
         let mut order = Self::new();
         packets.iter().for_each(|packet| order.push(packet.is_v6));
         order
@@ -71,7 +71,7 @@ impl FamilyOrder {
     /// Adds the next packet of a burst.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, reason = "a burst is short")]
-    pub fn push(&mut self, is_v6: bool) {
+    pub(super) fn push(&mut self, is_v6: bool) {
         let position = self.v4 + self.v6;
         let at = select_unpredictable(is_v6, BURST_MAX - 1 - self.v6 % BURST_MAX, self.v4);
         self.positions[at % BURST_MAX] = position as u8;
@@ -82,7 +82,7 @@ impl FamilyOrder {
     /// Positions in the burst of the IPv4 packets, then of the IPv6 packets, these in reverse order of
     /// arrival: for recognition, lookups and prefetches only. Packets are sent in the order of arrival.
     #[inline]
-    pub fn families(&self) -> [&[u8]; 2] {
+    pub(super) fn families(&self) -> [&[u8]; 2] {
         let range =
             |from: usize, len: usize| self.positions.get(from..from + len).unwrap_or_default();
         [range(0, self.v4), range(BURST_MAX.saturating_sub(self.v6), self.v6)]

@@ -48,7 +48,7 @@ pub(super) struct FastPacket<'v> {
 
 impl FastPacket<'static> {
     /// A packet of which nothing is known.
-    pub const BLANK: Self = Self {
+    pub(super) const BLANK: Self = Self {
         direction: Direction::Downlink,
         is_usual: false,
         is_v6: false,
@@ -69,7 +69,7 @@ impl FastPacket<'static> {
 impl<'v> FastPacket<'v> {
     /// Its fast rule; `None` if there is none, or while it is written.
     #[inline]
-    pub fn rule(&self) -> Option<FastRuleSnapshot<'v>> {
+    pub(super) fn rule(&self) -> Option<FastRuleSnapshot<'v>> {
         match self.selected {
             None => self.cell.and_then(FastRuleCellRef::read),
             Some(selected) => Some(selected.fast_rule()),

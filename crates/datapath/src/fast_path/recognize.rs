@@ -46,7 +46,7 @@ impl PacketMix {
     }
 
     /// Packets that are recognized, uplink, IPv6, and unknown.
-    pub fn counts(self) -> [usize; 4] {
+    pub(super) fn counts(self) -> [usize; 4] {
         let [a, b, c, d, e, f, g, h] = self.0.to_le_bytes();
         [[a, b], [c, d], [e, f], [g, h]].map(|pair| u16::from_le_bytes(pair).into())
     }

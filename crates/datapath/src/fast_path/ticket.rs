@@ -30,17 +30,17 @@ const _: () =
 
 impl QueueTicket {
     /// The packet leaves at once.
-    pub const NONE: Self = Self(0);
+    pub(super) const NONE: Self = Self(0);
 
     /// True for [`QueueTicket::NONE`].
     #[inline]
-    pub const fn is_none(self) -> bool {
+    pub(super) const fn is_none(self) -> bool {
         self.0 == 0
     }
 
     /// The ticket of packets of a fast rule.
     #[inline]
-    pub fn of(rule: &FastRuleSnapshot<'_>) -> Self {
+    pub(super) fn of(rule: &FastRuleSnapshot<'_>) -> Self {
         let guarantee = if rule.is_guaranteed() { Guarantee::Whole } else { Guarantee::Nothing };
         let tag = AggregateTerms { slice: rule.slice(), guarantee }.tag();
         Self(IS_TICKET | u64::from(tag) << TAG_SHIFT | rule.meters())
@@ -48,20 +48,20 @@ impl QueueTicket {
 
     /// The same for a queue that exists.
     #[inline]
-    pub const fn with_queue(self, FlowIndex(index): FlowIndex) -> Self {
+    pub(super) const fn with_queue(self, FlowIndex(index): FlowIndex) -> Self {
         Self(self.0 | (index as u64 + 1) << INDEX_SHIFT)
     }
 
     /// This one, or that of `rule` if this is [`QueueTicket::NONE`].
     #[inline]
-    pub fn or_of(self, rule: &FastRuleSnapshot<'_>) -> Self {
+    pub(super) fn or_of(self, rule: &FastRuleSnapshot<'_>) -> Self {
         if self.is_none() { Self::of(rule) } else { self }
     }
 
     /// The key of the queue.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "a tag has 16 bits")]
-    pub const fn key(self, session: SessionIndex, direction: Direction) -> QueueKey {
+    pub(super) const fn key(self, session: SessionIndex, direction: Direction) -> QueueKey {
         let tag = (self.0 >> TAG_SHIFT) as u16;
         QueueKey { session, direction, buckets: self.0 & BUCKETS, tag }
     }
@@ -69,7 +69,7 @@ impl QueueTicket {
     /// The queue, if it exists.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "an index has 31 bits")]
-    pub fn queue(self) -> Option<FlowIndex> {
+    pub(super) fn queue(self) -> Option<FlowIndex> {
         let index = ((self.0 & !IS_TICKET) >> INDEX_SHIFT) as u32;
         index.checked_sub(1).map(FlowIndex)
     }

@@ -25,7 +25,7 @@ pub(crate) struct OwnIpHeader {
 
 impl OwnIpHeader {
     /// Octets of the header.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         if self.dst.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN }
     }
 
@@ -33,7 +33,7 @@ impl OwnIpHeader {
     ///
     /// # Errors
     /// `Truncated` without room; `BadVersion` for addresses of different families.
-    pub fn emit(&self, packet: &mut [u8]) -> Result<(), Malformed> {
+    pub(crate) fn emit(&self, packet: &mut [u8]) -> Result<(), Malformed> {
         let Self { protocol, tos, payload_len, .. } = *self;
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => Ipv4Header::new(&Ipv4Fields {

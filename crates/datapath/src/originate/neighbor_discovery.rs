@@ -33,7 +33,7 @@ pub(crate) struct AdvertisementTarget {
 
 impl AdvertisementTarget {
     /// All nodes of the link, unasked.
-    pub fn all_nodes() -> Self {
+    pub(crate) fn all_nodes() -> Self {
         Self { addr: ALL_NODES, mac: multicast_mac(ALL_NODES), is_solicited: false }
     }
 }

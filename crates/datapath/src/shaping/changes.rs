@@ -31,7 +31,7 @@ impl<B: PacketBuf> Shaping<B> {
     /// Threads: the publisher writes a change before it swaps the rules, so a worker that sees new rules
     ///          also sees their change.
     #[inline]
-    pub fn review_changes<Io: PacketIo<Buf = B>>(
+    pub(crate) fn review_changes<Io: PacketIo<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         io: &mut Io,

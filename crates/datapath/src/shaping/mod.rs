@@ -40,14 +40,14 @@ pub(crate) struct ReadyFrame<B> {
 impl<B: PacketBuf> ReadyFrame<B> {
     /// The frame in `buf`, which leaves through `target`.
     #[inline]
-    pub fn new(buf: B, target: TxTarget) -> Self {
+    pub(crate) fn new(buf: B, target: TxTarget) -> Self {
         // No frame is longer than 65535 octets.
         let len = u16::try_from(buf.data().len()).unwrap_or(u16::MAX);
         Self { buf, len, target, is_switched: false }
     }
 
     /// The frame in `buf`, which is switched to another UE at `target`.
-    pub fn switched(buf: B, target: TxTarget) -> Self {
+    pub(crate) fn switched(buf: B, target: TxTarget) -> Self {
         Self { is_switched: true, ..Self::new(buf, target) }
     }
 }
@@ -66,7 +66,7 @@ pub(crate) struct Shaping<B> {
 
 impl<B: PacketBuf> Shaping<B> {
     /// Room for `pkts_max` packets of `sessions_max` sessions. Reserves all memory that will be used.
-    pub fn new(pkts_max: usize, sessions_max: usize) -> Self {
+    pub(crate) fn new(pkts_max: usize, sessions_max: usize) -> Self {
         let queues = Queues::new(QueuesConfig {
             pkts_max: pkts_max.min(SHAPED_PKTS_MAX),
             flow_pkts_max: SHAPED_PKTS_PER_FLOW_MAX,
@@ -78,20 +78,20 @@ impl<B: PacketBuf> Shaping<B> {
 
     /// Packets that wait.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queues.len()
     }
 
     /// True if no packet waits.
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
     /// True if a packet with rates may have to join a queue or be dropped: packets wait, or there is
     /// no room for any. With full queues the stages drop packets before they count them.
     #[inline]
-    pub fn may_hold_packets(&self) -> bool {
+    pub(crate) fn may_hold_packets(&self) -> bool {
         !self.queues.is_empty() || !self.queues.has_room(0)
     }
 
@@ -100,7 +100,7 @@ impl<B: PacketBuf> Shaping<B> {
     // PERF (adit bench datapath --rates wait): once per packet that waits; a call would pass the packet
     // through memory.
     #[inline(always)]
-    pub fn enqueue(
+    pub(crate) fn enqueue(
         &mut self,
         ctx: &StepContext<'_>,
         tally: &mut StepTally,
@@ -139,7 +139,11 @@ impl<B: PacketBuf> Shaping<B> {
     ///
     /// # Errors
     /// What happens to the packet otherwise.
-    pub fn check_aggregates(&mut self, ctx: &StepContext<'_>, key: QueueKey) -> Result<(), Excess> {
+    pub(crate) fn check_aggregates(
+        &mut self,
+        ctx: &StepContext<'_>,
+        key: QueueKey,
+    ) -> Result<(), Excess> {
         let Self { queues, leases, .. } = self;
         let terms = AggregateTerms::of_tag(key.tag);
         if terms.is_guaranteed(ctx, key.session, key.direction) {
@@ -151,7 +155,7 @@ impl<B: PacketBuf> Shaping<B> {
 
     /// Sends all waiting downlink packets of a session without checking its rates: later packets must
     /// not overtake them.
-    pub fn release_session<Io: PacketIo<Buf = B>>(
+    pub(crate) fn release_session<Io: PacketIo<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         io: &mut Io,
@@ -166,7 +170,7 @@ impl<B: PacketBuf> Shaping<B> {
     }
 
     /// Drops everything that waits. The counters of sessions stay as they are.
-    pub fn drain(&mut self, tally: &mut StepTally) {
+    pub(crate) fn drain(&mut self, tally: &mut StepTally) {
         self.queues.drain(|_| tally.drop(DropReason::ShapingQueueFull));
     }
 }

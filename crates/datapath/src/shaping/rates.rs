@@ -88,7 +88,7 @@ pub(super) struct SharingInUse {
 
 impl SharingInUse {
     #[inline]
-    pub fn of(ctx: &StepContext<'_>) -> Self {
+    pub(super) fn of(ctx: &StepContext<'_>) -> Self {
         let aggregates = !ctx.view.aggregates().is_empty();
         Self { aggregates, correlated_rates: ctx.view.any_correlated_rate() }
     }

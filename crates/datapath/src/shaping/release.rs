@@ -22,7 +22,7 @@ const RELEASES_PER_STEP_MAX: usize = 4 * BURST_MAX;
 impl<B: PacketBuf> Shaping<B> {
     /// Sends the packets that their rates admit by now.
     #[inline(never)]
-    pub fn release<Io: PacketIo<Buf = B>>(
+    pub(crate) fn release<Io: PacketIo<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         io: &mut Io,

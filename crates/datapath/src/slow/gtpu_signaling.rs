@@ -30,7 +30,7 @@ impl ReceivedSignaling<'_> {
     }
 
     /// The sender's position among the peers that sessions send to; `None` for a stranger.
-    pub fn position(&self, ctx: &StepContext<'_>) -> Option<u32> {
+    pub(super) fn position(&self, ctx: &StepContext<'_>) -> Option<u32> {
         ctx.view.gtpu_peers().position(self.ip.addrs.src())
     }
 }

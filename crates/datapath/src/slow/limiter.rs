@@ -15,10 +15,10 @@ impl RefillRate {
     /// The order of magnitude that host stacks use for errors, and enough at once for a traceroute
     /// of three probes over 16 hops. Spec: RFC 4443 §2.4 (f) and RFC 1812 §4.3.2.8 demand a bound
     /// and leave its value open.
-    pub const USUAL: Self = Self { token: Nanos(1_000_000), burst: 50 };
+    pub(crate) const USUAL: Self = Self { token: Nanos(1_000_000), burst: 50 };
 
     /// For all strangers together: 100 messages a second.
-    pub const STRANGERS: Self = Self { token: Nanos(10_000_000), burst: 20 };
+    pub(crate) const STRANGERS: Self = Self { token: Nanos(10_000_000), burst: 20 };
 }
 
 /// A token bucket that is full at first. Unit: packets.
@@ -32,12 +32,12 @@ pub(crate) struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { spent: 0, filled_at: Nanos(0) }
     }
 
     /// Takes a token if there is one.
-    pub fn take(&mut self, now: Nanos, rate: RefillRate) -> bool {
+    pub(crate) fn take(&mut self, now: Nanos, rate: RefillRate) -> bool {
         let earned = now.since(self.filled_at).0 / rate.token.0;
         if earned >= self.spent {
             self.spent = 0;
@@ -73,7 +73,7 @@ impl PeerBuckets {
     }
 
     /// Takes a token for a message of the peer, or about the neighbor, at `position`, or of a stranger.
-    pub fn take(&mut self, now: Nanos, position: Option<u32>) -> bool {
+    pub(crate) fn take(&mut self, now: Nanos, position: Option<u32>) -> bool {
         let own = position.and_then(|position| self.known.get_mut(position as usize % Self::KNOWN));
         match own {
             Some(own) => own.take(now, RefillRate::USUAL),
@@ -105,7 +105,7 @@ pub(crate) struct SlowLimits {
 
 impl SlowLimits {
     /// Full buckets.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             icmp: TokenBucket::new(),
             gtpu: PeerBuckets::new(RefillRate::USUAL),

@@ -23,7 +23,7 @@ pub(crate) struct UsageMeter<'v> {
 impl<'v> UsageMeter<'v> {
     /// A meter of a packet that `matched` belongs to.
     #[inline]
-    pub fn new(ctx: &StepContext<'v>, matched: &Matched<'_>) -> Self {
+    pub(crate) fn new(ctx: &StepContext<'v>, matched: &Matched<'_>) -> Self {
         let (session, pdr) = (matched.rules.up_seid, matched.pdr.id);
         Self { usage: ctx.view.usage(), now: ctx.now, session, pdr }
     }
@@ -34,7 +34,7 @@ impl<'v> UsageMeter<'v> {
     /// # Errors
     /// `QuotaExhausted`, or why the FAR of the quota action drops.
     #[inline]
-    pub fn pass(
+    pub(crate) fn pass(
         &self,
         matched: &mut Matched<'_>,
         flow: impl Fn() -> FlowSelector,
@@ -73,7 +73,7 @@ impl<'v> UsageMeter<'v> {
 
     /// Counts a packet that gates or rates stopped, for URRs that measure before QoS enforcement.
     #[cold]
-    pub fn count_gated(
+    pub(crate) fn count_gated(
         &self,
         matched: &Matched<'_>,
         direction: Direction,
@@ -91,7 +91,7 @@ impl<'v> UsageMeter<'v> {
 
     /// Counts a packet that rules dropped, towards the UE only. Spec: TS 29.244 §8.2.49.
     #[cold]
-    pub fn count_dropped(
+    pub(crate) fn count_dropped(
         &self,
         matched: &Matched<'_>,
         direction: Direction,

@@ -39,7 +39,7 @@ pub(crate) struct CreatedHeader {
 impl CreatedHeader {
     /// Octets in front of the inner packet, without the link header.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let ip = if self.header.addr().is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
         match self.header {
             HeaderCreation::Gtpu(_) => ip + UdpHeader::LEN + gtpu_len(self.container.as_ref()),

@@ -35,7 +35,7 @@ impl RedirectTarget {
     /// # Errors
     /// `RedirectUnmatched` without an address of the packet's family.
     #[cold]
-    pub fn new(
+    pub(super) fn new(
         redirect: &Redirect,
         ip: &IpPacket,
         direction: Direction,
@@ -61,7 +61,7 @@ impl RedirectTarget {
 
     /// Writes them into `packet`, whose header was `ip`, and corrects the checksums.
     #[cold]
-    pub fn write(&self, packet: &mut [u8], ip: &IpPacket) {
+    pub(super) fn write(&self, packet: &mut [u8], ip: &IpPacket) {
         let (addr, at_v4, at_v6) = match self.direction {
             Direction::Uplink => (self.addrs.dst(), 16, 24),
             Direction::Downlink => (self.addrs.src(), 12, 8),

@@ -19,43 +19,43 @@ use adit_types::{
 };
 use rtrb::{Consumer, Producer, RingBuffer};
 
-pub const N3: PortId = PortId(0);
-pub const N6: PortId = PortId(1);
+pub(crate) const N3: PortId = PortId(0);
+pub(crate) const N6: PortId = PortId(1);
 /// Carries N3 with VLAN 30, and N3 and N6 together untagged.
-pub const MIXED: PortId = PortId(2);
+pub(crate) const MIXED: PortId = PortId(2);
 
-pub const IF_N3: InterfaceId = InterfaceId(0);
-pub const IF_N6: InterfaceId = InterfaceId(1);
-pub const IF_N6_VLAN: InterfaceId = InterfaceId(2);
-pub const IF_N3_VLAN: InterfaceId = InterfaceId(3);
+pub(crate) const IF_N3: InterfaceId = InterfaceId(0);
+pub(crate) const IF_N6: InterfaceId = InterfaceId(1);
+pub(crate) const IF_N6_VLAN: InterfaceId = InterfaceId(2);
+pub(crate) const IF_N3_VLAN: InterfaceId = InterfaceId(3);
 
-pub const N3_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa0]);
-pub const N6_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa1]);
-pub const MIXED_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa2]);
-pub const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xb0]);
-pub const GATEWAY_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xc0]);
-pub const VLAN_GATEWAY_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xc1]);
+pub(crate) const N3_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa0]);
+pub(crate) const N6_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa1]);
+pub(crate) const MIXED_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa2]);
+pub(crate) const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xb0]);
+pub(crate) const GATEWAY_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xc0]);
+pub(crate) const VLAN_GATEWAY_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xc1]);
 
-pub const N3_ADDR: &str = "192.168.10.1";
-pub const N3_V6: &str = "2001:db8:10::1";
-pub const GNB: &str = "192.168.10.2";
-pub const GNB_V6: &str = "2001:db8:10::2";
-pub const N6_ADDR: &str = "10.6.0.1";
-pub const N6_V6: &str = "2001:db8:6::1";
+pub(crate) const N3_ADDR: &str = "192.168.10.1";
+pub(crate) const N3_V6: &str = "2001:db8:10::1";
+pub(crate) const GNB: &str = "192.168.10.2";
+pub(crate) const GNB_V6: &str = "2001:db8:10::2";
+pub(crate) const N6_ADDR: &str = "10.6.0.1";
+pub(crate) const N6_V6: &str = "2001:db8:6::1";
 /// Where N4 listens: no interface of the datapath.
-pub const N4_ADDR: &str = "203.0.113.4";
-pub const N4_V6: &str = "2001:db8:4::4";
-pub const UE: &str = "10.45.0.2";
-pub const UE_V6: &str = "2001:db8:45::2";
-pub const SERVER: &str = "8.8.8.8";
-pub const SERVER_V6: &str = "2001:db8:ffff::8";
-pub const TEID: u32 = 0x100;
-pub const GNB_TEID: u32 = 0xabcd;
+pub(crate) const N4_ADDR: &str = "203.0.113.4";
+pub(crate) const N4_V6: &str = "2001:db8:4::4";
+pub(crate) const UE: &str = "10.45.0.2";
+pub(crate) const UE_V6: &str = "2001:db8:45::2";
+pub(crate) const SERVER: &str = "8.8.8.8";
+pub(crate) const SERVER_V6: &str = "2001:db8:ffff::8";
+pub(crate) const TEID: u32 = 0x100;
+pub(crate) const GNB_TEID: u32 = 0xabcd;
 /// When the UPF started, as it tells GTP-U peers.
-pub const STARTED: u32 = 3_900_000_000;
-pub const SESSION: SessionIndex = SessionIndex(7);
+pub(crate) const STARTED: u32 = 3_900_000_000;
+pub(crate) const SESSION: SessionIndex = SessionIndex(7);
 
-pub struct PipelineFixture {
+pub(crate) struct PipelineFixture {
     pub io: MemIo,
     pub worker: Worker<MemIo>,
     pub publisher: Publisher,
@@ -87,7 +87,7 @@ fn interface(
 }
 
 /// The tables of every scene.
-pub fn config() -> TablesConfig {
+pub(crate) fn config() -> TablesConfig {
     let (n3, n6) = (InterfaceRole::N3, InterfaceRole::N6);
     let route = |interface, prefix: &str, next_hop: &str| Route {
         interface,
@@ -121,7 +121,7 @@ pub fn config() -> TablesConfig {
 }
 
 /// The tables of scenes whose ports carry one interface each.
-pub fn usual_config() -> TablesConfig {
+pub(crate) fn usual_config() -> TablesConfig {
     let mut config = config();
     config.interfaces.truncate(2);
     config.routes.retain(|route| route.interface == IF_N6);
@@ -129,7 +129,7 @@ pub fn usual_config() -> TablesConfig {
 }
 
 /// The session of [`UE`]: both families, QFI 9, one PDR and FAR each way.
-pub fn rules() -> SessionRules {
+pub(crate) fn rules() -> SessionRules {
     let ue = UeAddresses {
         v4: Some(UE.parse().unwrap()),
         v6: Some("2001:db8:45::/64".parse().unwrap()),
@@ -219,18 +219,18 @@ fn fars() -> [FarEntry; 2] {
     [to_n6, to_gnb]
 }
 
-pub fn tunnel(teid: u32, addr: &str) -> HeaderCreation {
+pub(crate) fn tunnel(teid: u32, addr: &str) -> HeaderCreation {
     HeaderCreation::Gtpu(GtpuTunnel { teid: Teid(teid), addr: addr.parse().unwrap() })
 }
 
 impl PipelineFixture {
     /// Session installed, gateways and gNB resolved.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(rules())
     }
 
     /// The same with other rules.
-    pub fn with(rules: SessionRules) -> Self {
+    pub(crate) fn with(rules: SessionRules) -> Self {
         let mut scene = Self::unresolved(rules);
         scene.resolve(IF_N3, GNB, GNB_MAC);
         scene.resolve(IF_N3, GNB_V6, GNB_MAC);
@@ -241,17 +241,17 @@ impl PipelineFixture {
     }
 
     /// The same without VLANs, so that usual packets take the fast path.
-    pub fn usual(rules: SessionRules) -> Self {
+    pub(crate) fn usual(rules: SessionRules) -> Self {
         Self::usual_of(64, rules)
     }
 
     /// The same with room for so many sessions.
-    pub fn usual_of(sessions_max: usize, rules: SessionRules) -> Self {
+    pub(crate) fn usual_of(sessions_max: usize, rules: SessionRules) -> Self {
         Self::usual_with(TablesConfig { sessions_max, ..usual_config() }, rules)
     }
 
     /// The same with tables of ports that carry one interface each.
-    pub fn usual_with(tables: TablesConfig, rules: SessionRules) -> Self {
+    pub(crate) fn usual_with(tables: TablesConfig, rules: SessionRules) -> Self {
         let mut scene = Self::built(tables, rules);
         scene.resolve(IF_N3, GNB, GNB_MAC);
         scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
@@ -259,7 +259,7 @@ impl PipelineFixture {
     }
 
     /// The same with N3 and N6 on one link, where usual packets of both directions arrive together.
-    pub fn on_one_link(rules: SessionRules) -> Self {
+    pub(crate) fn on_one_link(rules: SessionRules) -> Self {
         let mut tables = usual_config();
         for interface in &mut tables.interfaces {
             (interface.port, interface.mac) = (N3, N3_MAC);
@@ -271,7 +271,7 @@ impl PipelineFixture {
     }
 
     /// The same with rates that sessions share, uplink and downlink: of all, then by slice.
-    pub fn sharing(aggregates: Vec<[RateLimit; 2]>, rules: SessionRules) -> Self {
+    pub(crate) fn sharing(aggregates: Vec<[RateLimit; 2]>, rules: SessionRules) -> Self {
         let mut scene = Self::built(TablesConfig { aggregates, ..config() }, rules);
         scene.resolve(IF_N3, GNB, GNB_MAC);
         scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
@@ -279,7 +279,7 @@ impl PipelineFixture {
     }
 
     /// The same with another MTU towards the data network.
-    pub fn with_n6_mtu(mtu_bytes: u16, rules: SessionRules) -> Self {
+    pub(crate) fn with_n6_mtu(mtu_bytes: u16, rules: SessionRules) -> Self {
         let mut tables = config();
         tables.interfaces[usize::from(IF_N6.0)].mtu_bytes = mtu_bytes;
         let mut scene = Self::built(tables, rules);
@@ -290,12 +290,12 @@ impl PipelineFixture {
     }
 
     /// The same without any neighbor.
-    pub fn unresolved(rules: SessionRules) -> Self {
+    pub(crate) fn unresolved(rules: SessionRules) -> Self {
         Self::built(config(), rules)
     }
 
     /// The same with tables of any kind and without any neighbor.
-    pub fn built(tables: TablesConfig, rules: SessionRules) -> Self {
+    pub(crate) fn built(tables: TablesConfig, rules: SessionRules) -> Self {
         let (publisher, mut readers) = build(tables).unwrap();
         let (event_tx, events) = RingBuffer::new(256);
         let (commands, command_rx) = RingBuffer::new(64);
@@ -316,7 +316,7 @@ impl PipelineFixture {
     }
 
     /// Publishes rules for the session, with its keys, and lets the worker see them.
-    pub fn install(&mut self, rules: SessionRules) {
+    pub(crate) fn install(&mut self, rules: SessionRules) {
         self.deltas += 1;
         let keys = vec![
             KeyChange::Add(SessionKey::Teid(Teid(TEID))),
@@ -333,50 +333,50 @@ impl PipelineFixture {
     }
 
     /// Publishes the hardware address of a neighbor.
-    pub fn resolve(&mut self, interface: InterfaceId, addr: &str, mac: MacAddr) {
+    pub(crate) fn resolve(&mut self, interface: InterfaceId, addr: &str, mac: MacAddr) {
         let index = self.publisher.ensure_next_hop(interface, addr.parse().unwrap()).unwrap();
         self.publisher.set_mac(index, mac, false);
     }
 
     /// One step; checks the identity.
-    pub fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         self.worker.step(self.now, &mut self.io);
         let counts = self.counts();
         assert!(counts.identity_holds(), "{counts:?}");
     }
 
     /// One frame in, one step, all frames out of `out`.
-    pub fn pass(&mut self, port: PortId, frame: &[u8], out: PortId) -> Vec<Vec<u8>> {
+    pub(crate) fn pass(&mut self, port: PortId, frame: &[u8], out: PortId) -> Vec<Vec<u8>> {
         self.io.inject(port, frame);
         self.step();
         self.sent(out)
     }
 
     /// Frames sent on `port` so far.
-    pub fn sent(&mut self, port: PortId) -> Vec<Vec<u8>> {
+    pub(crate) fn sent(&mut self, port: PortId) -> Vec<Vec<u8>> {
         self.io.take_sent(port).iter().map(|buf: &MemBuf| buf.data().to_vec()).collect()
     }
 
-    pub fn counts(&self) -> Snapshot {
+    pub(crate) fn counts(&self) -> Snapshot {
         self.publisher.snapshot()
     }
 
-    pub fn dropped(&self, reason: DropReason) -> u64 {
+    pub(crate) fn dropped(&self, reason: DropReason) -> u64 {
         self.counts().drops[reason.index()]
     }
 
-    pub fn punted(&self, reason: PuntReason) -> u64 {
+    pub(crate) fn punted(&self, reason: PuntReason) -> u64 {
         self.counts().punts[reason.index()]
     }
 
     /// Takes all events.
-    pub fn take_events(&mut self) -> Vec<WorkerEvent> {
+    pub(crate) fn take_events(&mut self) -> Vec<WorkerEvent> {
         core::iter::from_fn(|| self.events.pop().ok()).collect()
     }
 
     /// Injects one frame that must be dropped for `reason` and nothing else.
     #[track_caller]
-    pub fn assert_drops(&mut self, port: PortId, frame: &[u8], reason: DropReason) {
+    pub(crate) fn assert_drops(&mut self, port: PortId, frame: &[u8], reason: DropReason) {
         let (before, dropped) = (self.dropped(reason), self.counts().dropped_pkts());
         self.io.inject(port, frame);
         self.step();
@@ -387,29 +387,29 @@ impl PipelineFixture {
 }
 
 /// An uplink frame up to and including the PDU Session Container of QFI 9.
-pub fn tunneled() -> PacketBuilder {
+pub(crate) fn tunneled() -> PacketBuilder {
     PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID).psc_ul(9)
 }
 
 /// An uplink frame with an IPv4 packet of the UE.
-pub fn uplink() -> PacketBuilder {
+pub(crate) fn uplink() -> PacketBuilder {
     tunneled().ipv4(UE, SERVER).udp(4000, 53).payload(b"question")
 }
 
 /// A frame from the gateway.
-pub fn from_gateway() -> PacketBuilder {
+pub(crate) fn from_gateway() -> PacketBuilder {
     PacketBuilder::ethernet(N6_MAC, GATEWAY_MAC)
 }
 
 /// A downlink frame with an IPv4 packet for the UE.
-pub fn downlink() -> PacketBuilder {
+pub(crate) fn downlink() -> PacketBuilder {
     from_gateway().ipv4(SERVER, UE).udp(53, 4000).payload(b"answer")
 }
 
-pub fn ip(addr: &str) -> IpAddr {
+pub(crate) fn ip(addr: &str) -> IpAddr {
     addr.parse().unwrap()
 }
 
-pub fn v4(addr: &str) -> Ipv4Addr {
+pub(crate) fn v4(addr: &str) -> Ipv4Addr {
     addr.parse().unwrap()
 }

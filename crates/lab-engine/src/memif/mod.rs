@@ -40,14 +40,14 @@ const BURST: u16 = 64;
 
 /// Kinds of messages.
 mod kind {
-    pub const ACK: u16 = 1;
-    pub const HELLO: u16 = 2;
-    pub const INIT: u16 = 3;
-    pub const ADD_REGION: u16 = 4;
-    pub const ADD_RING: u16 = 5;
-    pub const CONNECT: u16 = 6;
-    pub const CONNECTED: u16 = 7;
-    pub const DISCONNECT: u16 = 8;
+    pub(super) const ACK: u16 = 1;
+    pub(super) const HELLO: u16 = 2;
+    pub(super) const INIT: u16 = 3;
+    pub(super) const ADD_REGION: u16 = 4;
+    pub(super) const ADD_RING: u16 = 5;
+    pub(super) const CONNECT: u16 = 6;
+    pub(super) const CONNECTED: u16 = 7;
+    pub(super) const DISCONNECT: u16 = 8;
 }
 
 /// Flag of a ring that carries packets from the client.

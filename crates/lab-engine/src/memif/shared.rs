@@ -32,7 +32,7 @@ const FLAG_MASK_INTERRUPT: u16 = 1;
 ///
 /// Invariant: `start` is the start of a mapping of `len` octets that lives as long as this value.
 #[derive(Debug)]
-pub struct MemifRegion {
+pub(super) struct MemifRegion {
     start: NonNull<u8>,
     len: usize,
 }
@@ -45,7 +45,7 @@ impl MemifRegion {
     ///
     /// # Errors
     /// The file is shorter than that, or cannot be mapped.
-    pub fn map(file: &OwnedFd, len: u64) -> Result<Self> {
+    pub(super) fn map(file: &OwnedFd, len: u64) -> Result<Self> {
         let size = rustix::fs::fstat(file).context("ask for the size of a memif region")?.st_size;
         if u64::try_from(size).unwrap_or(0) < len || len == 0 {
             bail!("the memif client announced a region of {len} octets and has {size}");
@@ -95,7 +95,7 @@ impl Drop for MemifRegion {
 /// One ring in a region of the client, from the server's side: this side consumes what the client
 /// offers up to `head` and says so with `tail`, in both directions.
 #[derive(Debug)]
-pub struct MemifRing {
+pub(super) struct MemifRing {
     place: RingPlace,
     mask: u16,
     /// The next descriptor of this side.
@@ -107,7 +107,7 @@ impl MemifRing {
     ///
     /// # Errors
     /// It does not lie within its region, or is no ring.
-    pub fn open(regions: &[MemifRegion], place: RingPlace) -> Result<Self> {
+    pub(super) fn open(regions: &[MemifRegion], place: RingPlace) -> Result<Self> {
         let Some(size) = 1_u16.checked_shl(place.log2_size.into()) else {
             bail!("the memif client announced a ring of 2^{} descriptors", place.log2_size);
         };
@@ -126,7 +126,7 @@ impl MemifRing {
     }
 
     /// Descriptors of the ring.
-    pub fn len(&self) -> u16 {
+    pub(super) fn len(&self) -> u16 {
         self.mask + 1
     }
 
@@ -141,13 +141,13 @@ impl MemifRing {
 
     /// Descriptors that the client offers: free buffers to fill, or packets to take.
     #[inline]
-    pub fn offered(&self, regions: &[MemifRegion]) -> u16 {
+    pub(super) fn offered(&self, regions: &[MemifRegion]) -> u16 {
         self.word(regions, HEAD_AT).load(Ordering::Acquire).wrapping_sub(self.next)
     }
 
     /// Gives the first `count` offered descriptors back.
     #[inline]
-    pub fn pass(&mut self, regions: &[MemifRegion], count: u16) {
+    pub(super) fn pass(&mut self, regions: &[MemifRegion], count: u16) {
         self.next = self.next.wrapping_add(count);
         self.word(regions, TAIL_AT).store(self.next, Ordering::Release);
     }
@@ -173,7 +173,7 @@ impl MemifRing {
     /// The packet of the `index`-th offered descriptor; `None` where the client's descriptor points
     /// out of its region.
     #[inline]
-    pub fn packet<'r>(&self, regions: &'r [MemifRegion], index: u16) -> Option<&'r [u8]> {
+    pub(super) fn packet<'r>(&self, regions: &'r [MemifRegion], index: u16) -> Option<&'r [u8]> {
         let (region, length, offset) = self.descriptor(regions, index)?;
         let start = regions.get(region)?.at(offset, length)?;
         // SAFETY: within the mapping; an offered buffer is this side's until it is passed, and
@@ -183,7 +183,7 @@ impl MemifRing {
 
     /// Asks for the first octets of that packet, which another core has written.
     #[inline]
-    pub fn prefetch(&self, regions: &[MemifRegion], index: u16) {
+    pub(super) fn prefetch(&self, regions: &[MemifRegion], index: u16) {
         let Some((region, length, offset)) = self.descriptor(regions, index) else { return };
         if let Some(packet) = regions.get(region).and_then(|region| region.at(offset, length)) {
             prefetch(packet.as_ptr());
@@ -193,14 +193,14 @@ impl MemifRing {
 
     /// Octets of the packet of the `index`-th offered descriptor.
     #[inline]
-    pub fn packet_len(&self, regions: &[MemifRegion], index: u16) -> usize {
+    pub(super) fn packet_len(&self, regions: &[MemifRegion], index: u16) -> usize {
         self.descriptor(regions, index).map_or(0, |(_, length, _)| length)
     }
 
     /// The free buffer of the `index`-th offered descriptor, which becomes a packet of `len` octets;
     /// `None` where it is shorter than that.
     #[inline]
-    pub fn fill<'r>(
+    pub(super) fn fill<'r>(
         &mut self,
         regions: &'r mut [MemifRegion],
         index: u16,

@@ -13,7 +13,7 @@ use adit_lab_process::stop::{POLL, Stop};
 
 /// How a measurement ended.
 #[derive(Debug)]
-pub struct ChildExit {
+pub(super) struct ChildExit {
     /// The last words of one that failed.
     pub error: Option<String>,
 }
@@ -23,7 +23,7 @@ pub struct ChildExit {
 ///
 /// # Errors
 /// It cannot be started.
-pub fn run(words: &[String], out: &Path, stop: &Stop) -> Result<ChildExit> {
+pub(super) fn run(words: &[String], out: &Path, stop: &Stop) -> Result<ChildExit> {
     let program = std::env::current_exe().context("find this program")?;
     // When this program is killed, the measurement still writes what it has.
     let mut command = owned(program, "INT");

@@ -39,14 +39,14 @@ const OWN: [&str; 2] = ["json", "out"];
 /// Options that are paths, relative to the experiment file.
 const PATHS: [&str; 2] = ["rule-profile", "groups"];
 /// Plots that references can name.
-pub const PLOTS: [&str; 4] = ["rate-by-size", "rate-by-sessions", "latency-by-size", "rate"];
+pub(crate) const PLOTS: [&str; 4] = ["rate-by-size", "rate-by-sessions", "latency-by-size", "rate"];
 
 /// Checks the words of a subcommand and its options against the command line.
-pub type OptionCheck = fn(&[String]) -> Result<(), clap::Error>;
+pub(crate) type OptionCheck = fn(&[String]) -> Result<(), clap::Error>;
 
 /// One experiment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Experiment {
+pub(crate) struct Experiment {
     /// Its file.
     pub path: PathBuf,
     /// Its title.
@@ -61,7 +61,7 @@ pub struct Experiment {
 
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MeasurementSpec {
+pub(crate) struct MeasurementSpec {
     /// The subcommand.
     pub run: String,
     full: Options,
@@ -81,7 +81,7 @@ struct Setting {
 impl MeasurementSpec {
     /// Subcommand and options.
     #[must_use]
-    pub fn command(&self, quick: bool) -> Vec<String> {
+    pub(crate) fn command(&self, quick: bool) -> Vec<String> {
         let options = if quick { &self.quick } else { &self.full };
         let words = options.iter().map(|(name, setting)| match &setting.value {
             Some(value) => format!("--{name}={value}"),
@@ -95,7 +95,7 @@ impl MeasurementSpec {
 ///
 /// # Errors
 /// One has no `=`.
-pub fn overrides(set: &[String]) -> Result<Vec<(String, String)>> {
+pub(crate) fn overrides(set: &[String]) -> Result<Vec<(String, String)>> {
     set.iter()
         .map(|text| match text.trim_start_matches("--").split_once('=') {
             Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
@@ -108,7 +108,11 @@ pub fn overrides(set: &[String]) -> Result<Vec<(String, String)>> {
 ///
 /// # Errors
 /// A sentence with file, line and key.
-pub fn read(path: &Path, overrides: &[(String, String)], check: OptionCheck) -> Result<Experiment> {
+pub(crate) fn read(
+    path: &Path,
+    overrides: &[(String, String)],
+    check: OptionCheck,
+) -> Result<Experiment> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| environment(format!("{}: {error}", path.display())))?;
     let source = ExperimentSource { path, text: &text, check };

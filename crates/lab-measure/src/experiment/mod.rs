@@ -5,8 +5,8 @@
 //! starts once in a process and a target that failed must not spoil the next.
 
 mod child;
-pub mod file;
-pub mod paired;
+pub(crate) mod file;
+pub(crate) mod paired;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -53,7 +53,7 @@ pub struct ReportArguments {
 ///
 /// # Errors
 /// A file is not an experiment; the report cannot be written; [`Interrupted`], after it was.
-pub fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
+pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
     let overrides = file::overrides(&arguments.set)?;
     let read = |path: &PathBuf| file::read(path, &overrides, check);
     let experiments = arguments.files.iter().map(read).collect::<Result<Vec<_>>>()?;
@@ -140,7 +140,7 @@ fn write(report: &ExperimentRunReport, folder: &Path) -> Result<()> {
 ///
 /// # Errors
 /// A file cannot be read or is no report; the page cannot be written.
-pub fn render(arguments: &ReportArguments) -> Result<bool> {
+pub(crate) fn render(arguments: &ReportArguments) -> Result<bool> {
     let mut whole: Option<ExperimentRunReport> = None;
     for path in &arguments.files {
         let text =

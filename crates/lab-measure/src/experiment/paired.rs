@@ -15,7 +15,7 @@ use adit_lab_process::stop::Stop;
 
 /// A figure of both experiments. Ratios are in parts per thousand of A, one of each round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Paired {
+pub(crate) struct Paired {
     /// The figure.
     pub name: String,
     /// Its unit.
@@ -34,7 +34,7 @@ pub struct Paired {
 ///
 /// # Errors
 /// A file is no experiment, a measurement failed, nothing is common; interrupted.
-pub fn run(
+pub(crate) fn run(
     a: &Path,
     b: &Path,
     rounds: u32,

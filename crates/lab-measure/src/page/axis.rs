@@ -20,7 +20,7 @@ const TICKS: f64 = 5.0;
 
 /// A tick: its place from 0 to 1, and its text.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tick {
+pub(super) struct Tick {
     /// Place.
     pub at: f64,
     /// Text.
@@ -29,7 +29,7 @@ pub struct Tick {
 
 /// One axis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Axis {
+pub(super) struct Axis {
     /// What is shown, with its unit.
     pub label: String,
     scale: Scale,
@@ -38,7 +38,7 @@ pub struct Axis {
 impl Axis {
     /// From zero to the largest of the values.
     #[must_use]
-    pub fn linear(label: &str, values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn linear(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let max = values.fold(0.0, f64::max);
         let max = if max > 0.0 { max * 1.05 } else { 1.0 };
         Self { label: label.to_owned(), scale: Scale::Linear { min: 0.0, max } }
@@ -46,7 +46,7 @@ impl Axis {
 
     /// Between the smallest and the largest of the values above zero.
     #[must_use]
-    pub fn log(label: &str, values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn log(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let (mut min, mut max) = (f64::INFINITY, 0.0f64);
         for value in values.filter(|value| *value > 0.0) {
             (min, max) = (min.min(value), max.max(value));
@@ -60,21 +60,21 @@ impl Axis {
 
     /// Percentiles from 0 up to the highest of the values below 100.
     #[must_use]
-    pub fn percentile(label: &str, values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn percentile(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let max = values.filter(|value| *value < 100.0).map(nines).fold(1.0, f64::max);
         Self { label: label.to_owned(), scale: Scale::Nines { max } }
     }
 
     /// Shares lost, in percent.
     #[must_use]
-    pub fn loss(label: &str, values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn loss(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let max = values.fold(LOSS_FLOOR * 10.0, f64::max).log10().ceil();
         Self { label: label.to_owned(), scale: Scale::Loss { max } }
     }
 
     /// The place of a value, from 0 to 1; what lies outside is at the edge.
     #[must_use]
-    pub fn at(&self, value: f64) -> f64 {
+    pub(super) fn at(&self, value: f64) -> f64 {
         let place = match self.scale {
             Scale::Linear { min, max } => (value - min) / (max - min),
             Scale::Log { min, max } => (value.max(f64::MIN_POSITIVE).log10() - min) / (max - min),
@@ -89,7 +89,7 @@ impl Axis {
 
     /// The ticks, in their order.
     #[must_use]
-    pub fn ticks(&self) -> Vec<Tick> {
+    pub(super) fn ticks(&self) -> Vec<Tick> {
         let values: Vec<f64> = match self.scale {
             Scale::Linear { min, max } => linear_ticks(min, max),
             Scale::Log { min, max } => log_ticks(min, max),
@@ -148,7 +148,7 @@ fn log_ticks(min: f64, max: f64) -> Vec<f64> {
 
 /// A number without digits that say nothing.
 #[must_use]
-pub fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -170,7 +170,7 @@ pub fn number(value: f64) -> String {
 
 /// A measured value: what two measurements may differ in is shown.
 #[must_use]
-pub fn figure(value: f64) -> String {
+pub(super) fn figure(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         size if size >= 1000.0 => group(&format!("{value:.0}")),

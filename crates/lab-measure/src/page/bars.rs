@@ -12,7 +12,7 @@ const FOOT: f64 = 44.0;
 
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ChartBar {
+pub(super) struct ChartBar {
     /// What it is.
     pub name: String,
     /// Its length.
@@ -25,7 +25,7 @@ pub struct ChartBar {
 
 /// A `figure` element.
 #[must_use]
-pub fn html(title: &str, label: &str, bars: &[ChartBar]) -> String {
+pub(super) fn html(title: &str, label: &str, bars: &[ChartBar]) -> String {
     let reach = |bar: &ChartBar| bar.spread.map_or(bar.value, |(_, high)| high.max(bar.value));
     let axis = Axis::linear(label, bars.iter().map(reach));
     let rows: f64 = bars.iter().map(|_| ROW).sum();

@@ -26,7 +26,7 @@ fn one(name: &str, values: impl Iterator<Item = f64>) -> Vec<Series> {
 }
 
 /// Plots and the table of the rounds.
-pub fn ramp(out: &mut String, report: &RampReport) {
+pub(super) fn ramp(out: &mut String, report: &RampReport) {
     let rounds = &report.rounds;
     let sessions = rounds.iter().map(|round| f64::from(round.sessions));
     let lost = rounds.iter().map(|round| mpps(round.drop_ppm) * 1e6);
@@ -47,7 +47,7 @@ pub fn ramp(out: &mut String, report: &RampReport) {
 }
 
 /// Plots by interval, what changed, and what was found.
-pub fn soak(out: &mut String, report: &SoakReport) {
+pub(super) fn soak(out: &mut String, report: &SoakReport) {
     let intervals = &report.intervals;
     let rate = intervals.iter().map(|interval| mpps(interval.trial.received_pps));
     let lost = intervals.iter().map(|interval| mpps(interval.trial.loss_ppb) * 1e3);

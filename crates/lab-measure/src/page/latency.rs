@@ -11,7 +11,7 @@ use crate::report::{SecondReport, StreamReport};
 use crate::run_report::Reference;
 
 /// Plots and tables.
-pub fn body(out: &mut String, report: &LatencyReport, references: &[Reference]) {
+pub(super) fn body(out: &mut String, report: &LatencyReport, references: &[Reference]) {
     let mut cases: Vec<&str> = report.points.iter().map(|point| &*point.case).collect();
     cases.dedup();
     out.push_str("<div class=\"plots\">");

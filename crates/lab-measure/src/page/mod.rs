@@ -21,7 +21,7 @@ const STYLE: &str = include_str!("style.css");
 
 /// The page of a report.
 #[must_use]
-pub fn render(report: &ExperimentRunReport) -> String {
+pub(crate) fn render(report: &ExperimentRunReport) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\

@@ -9,7 +9,7 @@ use crate::rates::{COLUMNS, GroupReport, RatesReport, row, rows};
 const GROUPS_MIN: usize = 3;
 
 /// Plots, the table, and what was found.
-pub fn body(out: &mut String, report: &RatesReport) {
+pub(super) fn body(out: &mut String, report: &RatesReport) {
     out.push_str("<div class=\"plots\">");
     for group in &report.groups {
         out.push_str(&course(group, report.window_ns));

@@ -7,7 +7,7 @@ use crate::report::TrialReport;
 use crate::selftest::SelftestReport;
 
 /// Tiles and tables.
-pub fn body(out: &mut String, report: &SelftestReport) {
+pub(super) fn body(out: &mut String, report: &SelftestReport) {
     out.push_str("<div class=\"tiles\">");
     let mut tile = |value: String, name: &str| {
         put(

@@ -18,7 +18,7 @@ const REFERENCE_COLORS: usize = 3;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Series {
+pub(super) struct Series {
     /// What the legend says.
     pub name: String,
     /// Its points by x.
@@ -32,14 +32,14 @@ pub struct Series {
 impl Series {
     /// A line of our own.
     #[must_use]
-    pub fn new(name: &str, points: Vec<(f64, f64)>) -> Self {
+    pub(super) fn new(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.to_owned(), points, spread: Vec::new(), is_reference: false }
     }
 }
 
 /// A plot.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plot {
+pub(super) struct Plot {
     /// Its heading.
     pub title: String,
     /// Horizontal.
@@ -54,7 +54,7 @@ pub struct Plot {
 
 /// How points are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LineStyle {
+pub(super) enum LineStyle {
     /// Marked and joined.
     Both,
     /// Joined: they are too many to mark.
@@ -66,7 +66,7 @@ pub enum LineStyle {
 impl Plot {
     /// A `figure` element with heading, plot and legend.
     #[must_use]
-    pub fn html(&self) -> String {
+    pub(super) fn html(&self) -> String {
         let mut out = format!(
             "<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
              aria-label=\"{}\">",
@@ -228,13 +228,13 @@ fn place_y(at: f64) -> f64 {
 }
 
 /// Appends; writing to a string cannot fail.
-pub fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+pub(super) fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
 /// Text that is safe within HTML, also in attributes.
 #[must_use]
-pub fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

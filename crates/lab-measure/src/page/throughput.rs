@@ -15,7 +15,7 @@ const DIRECTIONS: [TrafficDirection; 3] =
     [TrafficDirection::Uplink, TrafficDirection::Downlink, TrafficDirection::Duplex];
 
 /// Plots and tables.
-pub fn body(out: &mut String, report: &ThroughputReport, references: &[Reference]) {
+pub(super) fn body(out: &mut String, report: &ThroughputReport, references: &[Reference]) {
     out.push_str("<div class=\"plots\">");
     let cases = &report.cases;
     let sizes: BTreeSet<Option<u32>> = cases.iter().map(|case| case.size.bytes()).collect();
@@ -94,7 +94,7 @@ fn rates(
 }
 
 /// The references of a plot as lines.
-pub fn reference_series(plot: &str, references: &[Reference]) -> Vec<Series> {
+pub(super) fn reference_series(plot: &str, references: &[Reference]) -> Vec<Series> {
     let wanted = references.iter().filter(|reference| reference.plot == plot);
     wanted
         .map(|reference| Series {

@@ -12,7 +12,7 @@ use adit_lab_smf::exchange::ProcedureReport;
 impl Rig {
     /// Sessions that are established.
     #[must_use]
-    pub fn session_count(&self) -> u32 {
+    pub(crate) fn session_count(&self) -> u32 {
         u32::try_from(self.sessions.uplink_teids.len()).unwrap_or(u32::MAX)
     }
 
@@ -20,7 +20,7 @@ impl Rig {
     ///
     /// # Errors
     /// The target has no sessions or has ended; a request stayed unanswered.
-    pub fn grow(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
+    pub(crate) fn grow(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
         let config = self.arguments.sessions_config(GNB_TEID)?;
         let from = self.session_count();
         let smf = self.smf.as_mut().context("this target has no sessions")?;
@@ -41,7 +41,7 @@ impl Rig {
     ///
     /// # Errors
     /// As for [`Self::grow`]; a deletion was refused.
-    pub fn shrink(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
+    pub(crate) fn shrink(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
         let from = self.session_count();
         let smf = self.smf.as_mut().context("this target has no sessions")?;
         let target = &mut self.target;
@@ -65,7 +65,7 @@ impl Rig {
     ///
     /// # Errors
     /// The target has no sessions.
-    pub fn begin_churn(
+    pub(crate) fn begin_churn(
         &mut self,
         pattern: ChurnPattern,
         rate: u64,
@@ -87,7 +87,7 @@ impl Rig {
     ///
     /// # Errors
     /// The target has ended; a request stayed unanswered.
-    pub fn end_churn(&mut self) -> Result<Option<ProcedureReport>> {
+    pub(crate) fn end_churn(&mut self) -> Result<Option<ProcedureReport>> {
         let Some(churn) = self.churn.take() else { return Ok(None) };
         let smf = self.smf.as_mut().context("this target has no sessions")?;
         smf.wait_for_answers()?;

@@ -18,7 +18,7 @@ impl Rig {
     ///
     /// # Errors
     /// A size that cannot be, or more sessions than there are.
-    pub fn set_groups(&mut self, groups: &[SessionGroup]) -> Result<()> {
+    pub(crate) fn set_groups(&mut self, groups: &[SessionGroup]) -> Result<()> {
         let gnbs = self.arguments.gnb_addresses();
         let mut streams = Vec::new();
         for group in groups {
@@ -47,7 +47,7 @@ impl Rig {
     ///
     /// # Errors
     /// The target has ended.
-    pub fn follow(
+    pub(crate) fn follow(
         &mut self,
         courses: Vec<Vec<RateStep>>,
         duration_ns: u64,

@@ -25,7 +25,7 @@ use adit_lab_smf::identity::SmfIdentity;
 use adit_lab_smf::{LabSmf, SmfOptions};
 
 /// The QoS flow of every PDU session.
-pub const QFI: u8 = 9;
+pub(crate) const QFI: u8 = 9;
 const RUN_DIR: &str = "/run";
 const DIR_PREFIX: &str = "adit-lab-";
 /// Time for adit to start and to answer the association, and then to answer an echo.
@@ -54,7 +54,7 @@ impl Drop for RunDir {
 
 /// What a run needs beyond the demo's network.
 #[derive(Debug, Clone, Copy)]
-pub struct BringUpOptions<'a> {
+pub(crate) struct BringUpOptions<'a> {
     /// TOML that is added to adit's configuration.
     pub sections: &'a str,
     /// The second data network; the network instances are `internet` and `corp` then.
@@ -64,7 +64,7 @@ pub struct BringUpOptions<'a> {
 /// Everything that runs. Fields are dropped from the first to the last: what uses a namespace or
 /// the directory goes before it.
 #[derive(Debug)]
-pub struct Network {
+pub(crate) struct Network {
     /// The User Plane Function under test.
     pub adit: Adit,
     /// The control function.
@@ -89,7 +89,7 @@ impl Network {
     ///
     /// # Errors
     /// [`EnvironmentError`] when the machine lacks something; adit does not get ready.
-    pub fn bring_up(
+    pub(crate) fn bring_up(
         arguments: &DemoArguments,
         plan: BringUpOptions<'_>,
         live: &DemoView,
@@ -154,7 +154,7 @@ impl Network {
 
     /// The directory of this run.
     #[must_use]
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir.0
     }
 }

@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Where progress goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DemoOutput {
+pub(crate) enum DemoOutput {
     /// Standard output.
     Stdout,
     /// Standard error, because standard output is for one JSON document.
@@ -22,7 +22,7 @@ pub enum DemoOutput {
 
 impl DemoOutput {
     /// Prints a line and flushes it. A closed terminal is no reason to fail.
-    pub fn line(self, text: &str) {
+    pub(crate) fn line(self, text: &str) {
         self.write(&format!("{text}\n"));
     }
 
@@ -66,7 +66,7 @@ impl DemoViewState {
 
 /// The view. Dropping it ends its thread.
 #[derive(Debug)]
-pub struct DemoView {
+pub(crate) struct DemoView {
     shared: Arc<DemoViewState>,
     thread: Option<JoinHandle<()>>,
 }
@@ -74,7 +74,7 @@ pub struct DemoView {
 impl DemoView {
     /// A view that has nothing to show yet.
     #[must_use]
-    pub fn new(output: DemoOutput) -> Self {
+    pub(crate) fn new(output: DemoOutput) -> Self {
         let shared = DemoViewState {
             output,
             terminal: output.is_terminal(),
@@ -85,13 +85,13 @@ impl DemoView {
     }
 
     /// Begins to show adit's counters.
-    pub fn watch(&mut self, admin: Admin) {
+    pub(crate) fn watch(&mut self, admin: Admin) {
         let shared = Arc::clone(&self.shared);
         self.thread = Some(thread::spawn(move || run(&shared, &admin)));
     }
 
     /// Names what happens now.
-    pub fn phase(&self, phase: &str) {
+    pub(crate) fn phase(&self, phase: &str) {
         let mut state = self.shared.state();
         phase.clone_into(&mut state.phase);
         if !self.shared.terminal {
@@ -100,12 +100,12 @@ impl DemoView {
     }
 
     /// Shows how many PFCP sessions exist.
-    pub fn sessions(&self, count: usize) {
+    pub(crate) fn sessions(&self, count: usize) {
         self.shared.state().sessions = count;
     }
 
     /// Prints a line that stays, above the table.
-    pub fn print_line(&self, text: &str) {
+    pub(crate) fn print_line(&self, text: &str) {
         let mut state = self.shared.state();
         let clear = clear(&state);
         state.drawn_lines = 0;
@@ -113,7 +113,7 @@ impl DemoView {
     }
 
     /// Ends the thread and takes the table off the screen.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.shared.stop.raise();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()

@@ -1,10 +1,10 @@
 //! `adit-lab demo`: brings a small 5G network up around adit, runs real programs through it, and
 //! checks what comes out. Everything that it makes is gone when [`run`] returns.
 
-pub mod bring_up;
-pub mod live;
+pub(crate) mod bring_up;
+pub(crate) mod live;
 mod programs;
-pub mod report;
+pub(crate) mod report;
 mod steps;
 
 use anyhow::Result;
@@ -24,7 +24,7 @@ use adit_lab_process::stop::{Interrupted, Stop};
 /// # Errors
 /// The demo could not be carried out: [`adit_lab_process::stop::EnvironmentError`] when the machine lacks
 /// something, [`adit_lab_process::stop::Interrupted`] after a signal.
-pub fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
+pub(crate) fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { DemoOutput::Stderr } else { DemoOutput::Stdout };
     let mut live = DemoView::new(output);
     let qos =

@@ -18,9 +18,9 @@ use adit_lab_process::process::{Process, Program, ProgramOutput, is_installed};
 use adit_lab_process::stop::{Stop, environment};
 
 /// Pings per UE.
-pub const PINGS: u32 = 5;
+pub(super) const PINGS: u32 = 5;
 /// Octets of the file that is downloaded.
-pub const HTTP_BYTES: usize = 16 << 20;
+pub(super) const HTTP_BYTES: usize = 16 << 20;
 
 const IPERF_PORT: u16 = 5201;
 const HTTP_PORT: u16 = 80;
@@ -41,7 +41,7 @@ const NEEDED: [(&str, &str); 7] = [
 
 /// # Errors
 /// One sentence with the packages that bring all missing programs.
-pub fn check_installed() -> Result<()> {
+pub(super) fn check_installed() -> Result<()> {
     let mut packages: Vec<&str> = NEEDED
         .iter()
         .filter(|(program, _)| !is_installed(program))
@@ -76,7 +76,7 @@ fn http_server_kind() -> Option<HttpServer> {
 
 /// What a ping run reports.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct PingResult {
+pub(super) struct PingResult {
     /// Echo requests sent.
     pub sent: u32,
     /// Answers received.
@@ -88,7 +88,7 @@ pub struct PingResult {
 impl PingResult {
     /// Every request was answered.
     #[must_use]
-    pub fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.sent > 0 && self.sent == self.received
     }
 }
@@ -97,7 +97,7 @@ impl PingResult {
 ///
 /// # Errors
 /// ping cannot be started.
-pub fn start_ping(
+pub(super) fn start_ping(
     topology: &Topology,
     dir: &Path,
     ue: LabUe,
@@ -120,7 +120,7 @@ pub fn start_ping(
 ///
 /// # Errors
 /// ping reported no statistics; its complaint is in the text.
-pub fn ping_result(output: &ProgramOutput) -> Result<PingResult> {
+pub(super) fn ping_result(output: &ProgramOutput) -> Result<PingResult> {
     let parse = || {
         let line = output.stdout.lines().find(|line| line.contains("packets transmitted"))?;
         let mut numbers = line.split(", ").map(|part| part.split(' ').next());
@@ -135,7 +135,7 @@ pub fn ping_result(output: &ProgramOutput) -> Result<PingResult> {
 
 /// The servers in the data network. Dropping them ends them.
 #[derive(Debug)]
-pub struct Servers {
+pub(super) struct Servers {
     _iperf: Process,
     _http: Process,
     content: Vec<u8>,
@@ -147,7 +147,7 @@ impl Servers {
     ///
     /// # Errors
     /// A server cannot be started or does not listen within five seconds.
-    pub fn start(dn: &NetNamespace, dir: &Path, stop: &Stop) -> Result<Self> {
+    pub(super) fn start(dn: &NetNamespace, dir: &Path, stop: &Stop) -> Result<Self> {
         let root = dir.join("www");
         fs::create_dir(&root).context("make the directory of the HTTP server")?;
         let mut content = vec![0; HTTP_BYTES];
@@ -172,7 +172,7 @@ impl Servers {
     ///
     /// # Errors
     /// curl fails, or the content differs.
-    pub fn download(
+    pub(super) fn download(
         &self,
         topology: &Topology,
         dir: &Path,
@@ -201,7 +201,7 @@ impl Servers {
 
 /// A verified download.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct HttpResult {
+pub(super) struct HttpResult {
     /// Octets received, all equal to those sent.
     pub bytes: usize,
     /// Mean rate of the content.
@@ -254,7 +254,7 @@ fn is_listening(table: &str, port: u16) -> bool {
 
 /// Kind of an iperf3 run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Iperf {
+pub(super) enum Iperf {
     /// TCP from the UE to the data network.
     TcpUplink,
     /// TCP from the data network to the UE.
@@ -268,7 +268,7 @@ pub enum Iperf {
 
 /// What an iperf3 run reports, as the receiver saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct IperfResult {
+pub(super) struct IperfResult {
     /// Payload octets that arrived.
     pub bytes: u64,
     /// Rate at the receiver.
@@ -283,7 +283,7 @@ pub struct IperfResult {
 ///
 /// # Errors
 /// iperf3 fails; the text is its own.
-pub fn iperf(
+pub(super) fn iperf(
     topology: &Topology,
     dir: &Path,
     ue: LabUe,

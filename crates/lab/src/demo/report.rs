@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// One checked statement.
 #[derive(Debug, Clone, Serialize)]
-pub struct DemoCheck {
+pub(crate) struct DemoCheck {
     /// What was tried.
     pub name: String,
     /// What came out, with units.
@@ -22,18 +22,18 @@ pub struct DemoCheck {
 
 impl DemoCheck {
     /// A check with its verdict.
-    pub fn new(name: impl Into<String>, ok: bool, result: impl Into<String>) -> Self {
+    pub(crate) fn new(name: impl Into<String>, ok: bool, result: impl Into<String>) -> Self {
         Self { name: name.into(), result: result.into(), ok, figures: Value::Null }
     }
 
     /// The check of something that could not be carried out.
-    pub fn failed(name: impl Into<String>, error: &anyhow::Error) -> Self {
+    pub(crate) fn failed(name: impl Into<String>, error: &anyhow::Error) -> Self {
         Self::new(name, false, format!("{error:#}"))
     }
 
     /// Adds the figures behind the result.
     #[must_use]
-    pub fn with(mut self, figures: &impl Serialize) -> Self {
+    pub(crate) fn with(mut self, figures: &impl Serialize) -> Self {
         self.figures = serde_json::to_value(figures).unwrap_or_default();
         self
     }
@@ -41,7 +41,7 @@ impl DemoCheck {
 
 /// adit's packet counters, as `adit show counters --json` gives them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct AditCounters {
+pub(crate) struct AditCounters {
     /// Packets received from ports.
     pub received_pkts: u64,
     /// Of those, transmitted.
@@ -79,7 +79,7 @@ impl AditCounters {
     ///
     /// # Errors
     /// A counter is missing.
-    pub fn read(document: &Value) -> Result<Self> {
+    pub(crate) fn read(document: &Value) -> Result<Self> {
         let number = |name: &str| {
             document[name].as_u64().with_context(|| format!("adit's counters lack {name}"))
         };
@@ -113,7 +113,7 @@ impl AditCounters {
     /// The packet identity, added up here and not taken from adit's verdict:
     /// received + fragments added = transmitted + Σ drops + Σ punts + buffered.
     #[must_use]
-    pub fn identity(&self) -> DemoCheck {
+    pub(crate) fn identity(&self) -> DemoCheck {
         let outcomes =
             self.transmitted_pkts + self.dropped_pkts + self.punted_pkts + self.buffered_pkts;
         let adds_up = outcomes == self.received_pkts + self.fragments_added_pkts;
@@ -139,7 +139,7 @@ impl AditCounters {
 
 /// The whole result.
 #[derive(Debug, Clone, Serialize)]
-pub struct DemoReport {
+pub(crate) struct DemoReport {
     /// Every check passed.
     pub ok: bool,
     /// What adit ran on: "AF_XDP" or "AF_PACKET".
@@ -159,7 +159,7 @@ pub struct DemoReport {
 impl DemoReport {
     /// The summary for a terminal.
     #[must_use]
-    pub fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let mut checks = new_table();
         checks.set_header(["check", "result", ""]);
         for check in &self.checks {
@@ -200,7 +200,7 @@ fn new_table() -> Table {
 
 /// A rate for people, in the unit that leaves one to four digits before the point.
 #[must_use]
-pub fn rate(bps: f64) -> String {
+pub(crate) fn rate(bps: f64) -> String {
     if bps >= 1e9 { format!("{:.2} Gb/s", bps / 1e9) } else { format!("{:.1} Mb/s", bps / 1e6) }
 }
 

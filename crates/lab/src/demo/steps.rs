@@ -34,7 +34,7 @@ const SETTLE: Duration = Duration::from_millis(300);
 
 /// A run in progress.
 #[derive(Debug)]
-pub struct DemoSteps<'a> {
+pub(super) struct DemoSteps<'a> {
     arguments: &'a DemoArguments,
     /// The network.
     pub network: &'a mut Network,
@@ -50,7 +50,7 @@ pub struct DemoSteps<'a> {
 
 impl<'a> DemoSteps<'a> {
     /// A run before its first step.
-    pub fn new(
+    pub(super) fn new(
         arguments: &'a DemoArguments,
         network: &'a mut Network,
         live: &'a DemoView,
@@ -114,7 +114,7 @@ impl<'a> DemoSteps<'a> {
     ///
     /// # Errors
     /// A session is refused: the rest of the demo would test nothing.
-    pub fn attach(&mut self) -> Result<()> {
+    pub(super) fn attach(&mut self) -> Result<()> {
         self.live.phase("PFCP sessions");
         for ue in self.ues() {
             let index = ue.0 - 1;
@@ -149,7 +149,7 @@ impl<'a> DemoSteps<'a> {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn traffic(&mut self, servers: &Servers) -> Result<()> {
+    pub(super) fn traffic(&mut self, servers: &Servers) -> Result<()> {
         if self.has_ipv6() {
             self.check("IPv6 prefix by SLAAC", Self::autoconfigure)?;
         }
@@ -304,7 +304,7 @@ impl<'a> DemoSteps<'a> {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn detach(&mut self, stop: &'a Stop) -> Result<()> {
+    pub(super) fn detach(&mut self, stop: &'a Stop) -> Result<()> {
         self.stop = stop;
         self.check("downlink QFI", |s| Ok(s.qfi()))?;
         self.check("gNB's view of GTP-U", |s| Ok(s.gtpu()))?;
@@ -400,7 +400,7 @@ impl<'a> DemoSteps<'a> {
 
     /// The result of the run.
     #[must_use]
-    pub fn finish(self) -> DemoReport {
+    pub(super) fn finish(self) -> DemoReport {
         DemoReport {
             ok: self.checks.iter().all(|check| check.ok),
             datapath: self.network.device.name().to_owned(),

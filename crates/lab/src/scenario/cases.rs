@@ -37,7 +37,7 @@ const QFI: u8 = ScenarioRules::QFI;
 
 /// One scenario. What it returns is what was seen.
 #[derive(Debug)]
-pub struct ScenarioCase {
+pub(super) struct ScenarioCase {
     /// Its name on the command line.
     pub name: &'static str,
     /// Runs it.
@@ -45,7 +45,7 @@ pub struct ScenarioCase {
 }
 
 /// All scenarios.
-pub const CASES: &[ScenarioCase] = &[
+pub(super) const CASES: &[ScenarioCase] = &[
     ScenarioCase { name: "gate", run: gate },
     ScenarioCase { name: "packet-rate", run: rates::packet_rate },
     ScenarioCase { name: "far", run: far },

@@ -16,7 +16,7 @@ use crate::gnb::{UL_HEADERS, write_ul_headers};
 
 /// A socket of the RAN on the port of GTP-U.
 #[derive(Debug)]
-pub struct Endpoint {
+pub(super) struct Endpoint {
     socket: UdpSocket,
     upf: SocketAddr,
 }
@@ -26,7 +26,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The socket cannot be bound.
-    pub fn open(
+    pub(super) fn open(
         context: &ScenarioContext<'_>,
         own: impl Into<std::net::IpAddr> + Send,
         upf: impl Into<std::net::IpAddr>,
@@ -45,7 +45,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The socket fails.
-    pub fn send(
+    pub(super) fn send(
         &self,
         teid: Teid,
         qfi: Qfi,
@@ -59,7 +59,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The socket fails.
-    pub fn send_long(
+    pub(super) fn send_long(
         &self,
         teid: Teid,
         qfi: Qfi,
@@ -81,7 +81,11 @@ impl Endpoint {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn receive(&self, context: &ScenarioContext<'_>, count: usize) -> Result<Vec<(Teid, u32)>> {
+    pub(super) fn receive(
+        &self,
+        context: &ScenarioContext<'_>,
+        count: usize,
+    ) -> Result<Vec<(Teid, u32)>> {
         let mut all = Vec::new();
         let mut end = Instant::now() + PATIENCE;
         let mut buffer = [0; 2048];

@@ -8,7 +8,7 @@ use super::probe::{DATAGRAMS, ProbeSockets};
 ///
 /// # Errors
 /// They do not.
-pub fn all(what: &str, arrived: &[u32]) -> Result<()> {
+pub(super) fn all(what: &str, arrived: &[u32]) -> Result<()> {
     if !arrived.iter().copied().eq(0..DATAGRAMS) {
         bail!("{what}: of {DATAGRAMS} datagrams arrived {arrived:?}");
     }
@@ -19,7 +19,7 @@ pub fn all(what: &str, arrived: &[u32]) -> Result<()> {
 ///
 /// # Errors
 /// One does.
-pub fn none(what: &str, arrived: &[u32]) -> Result<()> {
+pub(super) fn none(what: &str, arrived: &[u32]) -> Result<()> {
     if !arrived.is_empty() {
         bail!("{what}: {arrived:?} arrived, nothing should");
     }
@@ -30,7 +30,7 @@ pub fn none(what: &str, arrived: &[u32]) -> Result<()> {
 ///
 /// # Errors
 /// They do not.
-pub fn both(what: &str, probe: &ProbeSockets) -> Result<()> {
+pub(super) fn both(what: &str, probe: &ProbeSockets) -> Result<()> {
     all(&format!("{what}, uplink"), &probe.uplink()?)?;
     all(&format!("{what}, downlink"), &probe.downlink()?)
 }

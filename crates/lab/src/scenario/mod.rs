@@ -65,7 +65,7 @@ struct ScenarioResult {
 }
 
 /// The names that the command line knows.
-pub fn names() -> PossibleValuesParser {
+pub(crate) fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(CASES.iter().map(|case| case.name).chain([ALL]))
 }
 
@@ -73,7 +73,7 @@ pub fn names() -> PossibleValuesParser {
 ///
 /// # Errors
 /// The network could not be brought up; interrupted.
-pub fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
+pub(crate) fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { DemoOutput::Stderr } else { DemoOutput::Stdout };
     let live = DemoView::new(output);
     let network = Network::bring_up(&demo_arguments(arguments)?, PLAN, &live, stop)?;

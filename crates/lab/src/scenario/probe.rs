@@ -10,19 +10,19 @@ use crate::topology::DN;
 use adit_lab_process::stop::Stop;
 
 /// Time for the last datagram to arrive, and after which a missing one is lost.
-pub const PATIENCE: Duration = Duration::from_millis(400);
+pub(super) const PATIENCE: Duration = Duration::from_millis(400);
 /// Time for a copy to arrive behind the last expected datagram.
-pub const COPY_PATIENCE: Duration = Duration::from_millis(60);
+pub(super) const COPY_PATIENCE: Duration = Duration::from_millis(60);
 /// Datagrams of one look.
-pub const DATAGRAMS: u32 = 5;
+pub(super) const DATAGRAMS: u32 = 5;
 /// Octets of a datagram: its number and padding.
-pub const PAYLOAD: usize = 100;
+pub(super) const PAYLOAD: usize = 100;
 /// Octets of its IPv4 packet: what volumes count.
-pub const PACKET_BYTES: u64 = 20 + 8 + 100;
+pub(super) const PACKET_BYTES: u64 = 20 + 8 + 100;
 
 /// A socket at each end.
 #[derive(Debug)]
-pub struct ProbeSockets {
+pub(super) struct ProbeSockets {
     ue: UdpSocket,
     dn: UdpSocket,
     ue_addr: SocketAddr,
@@ -35,7 +35,7 @@ impl ProbeSockets {
     ///
     /// # Errors
     /// A socket cannot be bound.
-    pub fn open(context: &ScenarioContext<'_>, port: u16) -> Result<Self> {
+    pub(super) fn open(context: &ScenarioContext<'_>, port: u16) -> Result<Self> {
         Self::open_from(context, context.ue.ipv4(), port)
     }
 
@@ -43,7 +43,11 @@ impl ProbeSockets {
     ///
     /// # Errors
     /// A socket cannot be bound.
-    pub fn open_from(context: &ScenarioContext<'_>, ue: Ipv4Addr, port: u16) -> Result<Self> {
+    pub(super) fn open_from(
+        context: &ScenarioContext<'_>,
+        ue: Ipv4Addr,
+        port: u16,
+    ) -> Result<Self> {
         let topology = &context.network.topology;
         let bind = |addr: SocketAddr| {
             let socket = UdpSocket::bind(addr).with_context(|| format!("bind {addr}"))?;
@@ -60,7 +64,7 @@ impl ProbeSockets {
     ///
     /// # Errors
     /// Interrupted; the socket fails.
-    pub fn uplink(&self) -> Result<Vec<u32>> {
+    pub(super) fn uplink(&self) -> Result<Vec<u32>> {
         self.send_uplink(0..DATAGRAMS)?;
         self.receive_uplink(DATAGRAMS)
     }
@@ -69,7 +73,7 @@ impl ProbeSockets {
     ///
     /// # Errors
     /// The socket fails.
-    pub fn send_uplink(&self, numbers: std::ops::Range<u32>) -> Result<()> {
+    pub(super) fn send_uplink(&self, numbers: std::ops::Range<u32>) -> Result<()> {
         send(&self.ue, self.dn_addr, numbers)
     }
 
@@ -77,7 +81,7 @@ impl ProbeSockets {
     ///
     /// # Errors
     /// Interrupted; the socket fails.
-    pub fn downlink(&self) -> Result<Vec<u32>> {
+    pub(super) fn downlink(&self) -> Result<Vec<u32>> {
         self.send_downlink(0..DATAGRAMS)?;
         self.receive_downlink(DATAGRAMS)
     }
@@ -86,7 +90,7 @@ impl ProbeSockets {
     ///
     /// # Errors
     /// The socket fails.
-    pub fn send_downlink(&self, numbers: std::ops::Range<u32>) -> Result<()> {
+    pub(super) fn send_downlink(&self, numbers: std::ops::Range<u32>) -> Result<()> {
         send(&self.dn, self.ue_addr, numbers)
     }
 
@@ -94,7 +98,7 @@ impl ProbeSockets {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn receive_uplink(&self, count: u32) -> Result<Vec<u32>> {
+    pub(super) fn receive_uplink(&self, count: u32) -> Result<Vec<u32>> {
         receive(&self.dn, count, &self.stop)
     }
 
@@ -102,7 +106,7 @@ impl ProbeSockets {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn receive_downlink(&self, count: u32) -> Result<Vec<u32>> {
+    pub(super) fn receive_downlink(&self, count: u32) -> Result<Vec<u32>> {
         receive(&self.ue, count, &self.stop)
     }
 }
@@ -111,7 +115,7 @@ impl ProbeSockets {
 ///
 /// # Errors
 /// The socket fails.
-pub fn send(from: &UdpSocket, to: SocketAddr, numbers: std::ops::Range<u32>) -> Result<()> {
+pub(super) fn send(from: &UdpSocket, to: SocketAddr, numbers: std::ops::Range<u32>) -> Result<()> {
     for number in numbers {
         let mut datagram = [0; PAYLOAD];
         if let Some(head) = datagram.first_chunk_mut() {
@@ -126,7 +130,7 @@ pub fn send(from: &UdpSocket, to: SocketAddr, numbers: std::ops::Range<u32>) -> 
 ///
 /// # Errors
 /// Interrupted.
-pub fn receive(at: &UdpSocket, count: u32, stop: &Stop) -> Result<Vec<u32>> {
+pub(super) fn receive(at: &UdpSocket, count: u32, stop: &Stop) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     let count = usize::try_from(count)?;
     let mut end = Instant::now() + PATIENCE;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use adit_lab_process::stop::Stop;
 use adit_lab_smf::inbox::ReportedUsage;
 use adit_lab_smf::rules::{FlowPdr, LabSessionRules, forward};
-pub use adit_lab_smf::single::QER;
+pub(super) use adit_lab_smf::single::QER;
 use adit_lab_smf::single::{DOWNLINK_FAR, LabSession, UPLINK_FAR, UPLINK_PDR};
 use adit_pfcp::Message;
 use adit_pfcp::grouped::{
@@ -27,22 +27,22 @@ use crate::gnb::{Leg, teid};
 use crate::topology::{GNB, LabUe};
 
 /// The FAR to the data network.
-pub const TO_CORE: FarId = UPLINK_FAR;
+pub(super) const TO_CORE: FarId = UPLINK_FAR;
 /// The FAR to the gNB.
-pub const TO_ACCESS: FarId = DOWNLINK_FAR;
+pub(super) const TO_ACCESS: FarId = DOWNLINK_FAR;
 /// A FAR that drops.
-pub const NOWHERE: FarId = FarId(3);
+pub(super) const NOWHERE: FarId = FarId(3);
 /// The first uplink PDR; it has the TEID.
-pub const UPLINK: PdrId = UPLINK_PDR;
+pub(super) const UPLINK: PdrId = UPLINK_PDR;
 /// The downlink PDR.
-pub const DOWNLINK: PdrId = PdrId(100);
+pub(super) const DOWNLINK: PdrId = PdrId(100);
 
 /// Time for a report to come: adit's timers, and a machine under load.
 const REPORT_LIMIT: Duration = Duration::from_secs(8);
 
 /// What a scenario works with.
 #[derive(Debug)]
-pub struct ScenarioContext<'a> {
+pub(super) struct ScenarioContext<'a> {
     /// The network.
     pub network: &'a Network,
     /// Raised to end early.
@@ -52,13 +52,13 @@ pub struct ScenarioContext<'a> {
 }
 
 /// The PDR that forwards everything uplink.
-pub const ALL_UPLINK: FlowPdr<'static> = FlowPdr::all_traffic(UPLINK, PRECEDENCE, TO_CORE);
+pub(super) const ALL_UPLINK: FlowPdr<'static> = FlowPdr::all_traffic(UPLINK, PRECEDENCE, TO_CORE);
 /// Precedence of the PDRs for all traffic.
 const PRECEDENCE: u32 = 100;
 
 /// The rules of a session where they differ from the usual.
 #[derive(Debug, Clone, Copy)]
-pub struct ScenarioRules<'r> {
+pub(super) struct ScenarioRules<'r> {
     /// The uplink PDRs.
     pub uplinks: &'r [FlowPdr<'r>],
     /// The QFI of both directions.
@@ -97,10 +97,10 @@ pub struct ScenarioRules<'r> {
 
 impl ScenarioRules<'_> {
     /// The QFI of most scenarios.
-    pub const QFI: u8 = 9;
+    pub(super) const QFI: u8 = 9;
 
     /// Everything is forwarded both ways.
-    pub const USUAL: Self = Self {
+    pub(super) const USUAL: Self = Self {
         uplinks: &[ALL_UPLINK],
         qfi: Self::QFI,
         urrs: &[],
@@ -123,7 +123,7 @@ impl ScenarioRules<'_> {
 
 /// A scenario's session. [`ScenarioSession::end`] deletes it.
 #[derive(Debug)]
-pub struct ScenarioSession<'a> {
+pub(super) struct ScenarioSession<'a> {
     context: &'a ScenarioContext<'a>,
     established: LabSession,
 }
@@ -131,7 +131,7 @@ pub struct ScenarioSession<'a> {
 impl<'a> ScenarioContext<'a> {
     /// Index of the UE at the gNB.
     #[must_use]
-    pub fn index(&self) -> u8 {
+    pub(super) fn index(&self) -> u8 {
         self.ue.0.saturating_sub(1)
     }
 
@@ -140,7 +140,11 @@ impl<'a> ScenarioContext<'a> {
     ///
     /// # Errors
     /// adit refuses; interrupted.
-    pub fn establish(&'a self, uplinks: &[FlowPdr<'_>], qfi: u8) -> Result<ScenarioSession<'a>> {
+    pub(super) fn establish(
+        &'a self,
+        uplinks: &[FlowPdr<'_>],
+        qfi: u8,
+    ) -> Result<ScenarioSession<'a>> {
         self.establish_with(&ScenarioRules { uplinks, qfi, ..ScenarioRules::USUAL })
     }
 
@@ -148,7 +152,10 @@ impl<'a> ScenarioContext<'a> {
     ///
     /// # Errors
     /// adit refuses; interrupted.
-    pub fn establish_with(&'a self, rules: &ScenarioRules<'_>) -> Result<ScenarioSession<'a>> {
+    pub(super) fn establish_with(
+        &'a self,
+        rules: &ScenarioRules<'_>,
+    ) -> Result<ScenarioSession<'a>> {
         let to_gnb = OuterHeaderCreation::gtpu_ipv4(teid(self.index(), Leg::First), GNB);
         let v6 = rules.n3_over_ipv6;
         let given = (!rules.ue_from_pool).then(|| rules.ue.unwrap_or_else(|| self.ue.ipv4()));
@@ -179,7 +186,7 @@ impl<'a> ScenarioContext<'a> {
 
     /// The SMF's SEID of the scenario's session.
     #[must_use]
-    pub fn cp_seid(&self) -> Seid {
+    pub(super) fn cp_seid(&self) -> Seid {
         Seid(u64::from(self.ue.0))
     }
 }
@@ -216,7 +223,7 @@ fn fars<'r>(rules: &ScenarioRules<'r>, to_gnb: OuterHeaderCreation) -> [CreateFa
 impl ScenarioSession<'_> {
     /// The SEID and TEID that adit gave.
     #[must_use]
-    pub fn established(&self) -> &LabSession {
+    pub(super) fn established(&self) -> &LabSession {
         &self.established
     }
 
@@ -224,7 +231,7 @@ impl ScenarioSession<'_> {
     ///
     /// # Errors
     /// adit refuses; interrupted.
-    pub fn modify(&self, request: &SessionModificationRequest<'_>) -> Result<()> {
+    pub(super) fn modify(&self, request: &SessionModificationRequest<'_>) -> Result<()> {
         self.context
             .network
             .smf
@@ -235,7 +242,7 @@ impl ScenarioSession<'_> {
     ///
     /// # Errors
     /// As for [`Self::modify`].
-    pub fn apply(&self, far: FarId, action: ApplyAction) -> Result<()> {
+    pub(super) fn apply(&self, far: FarId, action: ApplyAction) -> Result<()> {
         let fars = [UpdateFar { apply_action: Some(action), ..UpdateFar::new(far) }];
         let none = SessionModificationRequest::new();
         self.modify(&SessionModificationRequest { update_fars: (&fars).into(), ..none })
@@ -246,7 +253,11 @@ impl ScenarioSession<'_> {
     ///
     /// # Errors
     /// As for [`Self::modify`].
-    pub fn forward(&self, far: FarId, parameters: UpdateForwardingParameters<'_>) -> Result<()> {
+    pub(super) fn forward(
+        &self,
+        far: FarId,
+        parameters: UpdateForwardingParameters<'_>,
+    ) -> Result<()> {
         let update_forwarding_parameters = Some(parameters);
         let fars = [UpdateFar { update_forwarding_parameters, ..UpdateFar::new(far) }];
         let none = SessionModificationRequest::new();
@@ -257,7 +268,7 @@ impl ScenarioSession<'_> {
     ///
     /// # Errors
     /// As for [`Self::modify`].
-    pub fn enforce(&self, qer: UpdateQer<'_>) -> Result<()> {
+    pub(super) fn enforce(&self, qer: UpdateQer<'_>) -> Result<()> {
         let none = SessionModificationRequest::new();
         self.modify(&SessionModificationRequest { update_qers: (&[qer]).into(), ..none })
     }
@@ -266,7 +277,7 @@ impl ScenarioSession<'_> {
     ///
     /// # Errors
     /// None comes in time; interrupted.
-    pub fn report<T>(
+    pub(super) fn report<T>(
         &self,
         what: &str,
         mut pick: impl FnMut(&SessionReportRequest<'_>) -> Option<T>,
@@ -289,7 +300,7 @@ impl ScenarioSession<'_> {
     ///
     /// # Errors
     /// As for [`Self::report`].
-    pub fn usage(&self, what: &str, triggers: UsageReportTrigger) -> Result<ReportedUsage> {
+    pub(super) fn usage(&self, what: &str, triggers: UsageReportTrigger) -> Result<ReportedUsage> {
         self.report(what, |report| {
             let mut usages = report.usage_reports.iter().map(|usage| ReportedUsage::of(&usage));
             usages.find(|usage| usage.trigger.intersects(triggers))
@@ -300,7 +311,7 @@ impl ScenarioSession<'_> {
     ///
     /// # Errors
     /// adit refuses; interrupted.
-    pub fn end(self) -> Result<Vec<ReportedUsage>> {
+    pub(super) fn end(self) -> Result<Vec<ReportedUsage>> {
         let context = self.context;
         let usages =
             context.network.smf.delete_session(&self.established, || context.stop.check())?;

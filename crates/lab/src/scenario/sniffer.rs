@@ -25,7 +25,7 @@ const QUIET: Duration = Duration::from_millis(300);
 
 /// One GTP-U message over IPv4 from adit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CapturedGtpu {
+pub(super) struct CapturedGtpu {
     /// Type of service of the outer header.
     pub tos: u8,
     /// Type of the message.
@@ -36,7 +36,7 @@ pub struct CapturedGtpu {
 
 /// A raw socket in the RAN, open from now on.
 #[derive(Debug)]
-pub struct Sniffer {
+pub(super) struct Sniffer {
     socket: OwnedFd,
     tunnels: [Teid; 2],
 }
@@ -46,7 +46,7 @@ impl Sniffer {
     ///
     /// # Errors
     /// The system has no raw sockets.
-    pub fn open(context: &ScenarioContext<'_>) -> Result<Self> {
+    pub(super) fn open(context: &ScenarioContext<'_>) -> Result<Self> {
         let socket = open(&context.network.topology.ran)?;
         Ok(Self {
             socket,
@@ -58,7 +58,7 @@ impl Sniffer {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn seen(&self, context: &ScenarioContext<'_>) -> Result<Vec<CapturedGtpu>> {
+    pub(super) fn seen(&self, context: &ScenarioContext<'_>) -> Result<Vec<CapturedGtpu>> {
         let of_ue = |packet: &[u8]| read(packet).filter(|seen| self.tunnels.contains(&seen.teid));
         arrived(&self.socket, context, of_ue)
     }
@@ -66,7 +66,7 @@ impl Sniffer {
 
 /// A raw socket in the data network, open from now on.
 #[derive(Debug)]
-pub struct ServerSniffer {
+pub(super) struct ServerSniffer {
     socket: OwnedFd,
     ue: Ipv4Addr,
 }
@@ -76,7 +76,7 @@ impl ServerSniffer {
     ///
     /// # Errors
     /// The system has no raw sockets.
-    pub fn open(context: &ScenarioContext<'_>) -> Result<Self> {
+    pub(super) fn open(context: &ScenarioContext<'_>) -> Result<Self> {
         Ok(Self { socket: open(&context.network.topology.dn)?, ue: context.ue.ipv4() })
     }
 
@@ -85,7 +85,7 @@ impl ServerSniffer {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn seen(&self, context: &ScenarioContext<'_>) -> Result<Vec<u8>> {
+    pub(super) fn seen(&self, context: &ScenarioContext<'_>) -> Result<Vec<u8>> {
         arrived(&self.socket, context, |packet| {
             let (ip, _) = Ipv4Header::parse(packet).ok()?;
             (ip.src() == self.ue).then_some(ip.tos())
@@ -96,7 +96,7 @@ impl ServerSniffer {
 /// A packet socket, open from now on: it sees the IPv4 packets that come to the devices of a
 /// namespace before the kernel puts fragments together.
 #[derive(Debug)]
-pub struct Ipv4Capture {
+pub(super) struct Ipv4Capture {
     socket: OwnedFd,
 }
 
@@ -105,7 +105,7 @@ impl Ipv4Capture {
     ///
     /// # Errors
     /// The system has no packet sockets.
-    pub fn open(namespace: &NetNamespace) -> Result<Self> {
+    pub(super) fn open(namespace: &NetNamespace) -> Result<Self> {
         let socket = namespace.enter(|| {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, Some(eth::IP))
@@ -119,7 +119,7 @@ impl Ipv4Capture {
     ///
     /// # Errors
     /// Interrupted.
-    pub fn seen<T>(
+    pub(super) fn seen<T>(
         &self,
         context: &ScenarioContext<'_>,
         read: impl Fn(&[u8]) -> Option<T>,

@@ -153,7 +153,7 @@ pub(super) struct ChosenIdentifiers {
 
 impl ChosenIdentifiers {
     /// Gathers F-TEIDs and UE addresses by PDR and by traffic endpoint.
-    pub fn new(
+    pub(super) fn new(
         f_teids: &[adit_session::CreatedPdr],
         ues: &[adit_session::CreatedUe],
         endpoints: &[adit_session::CreatedTrafficEndpoint],
@@ -179,12 +179,12 @@ impl ChosenIdentifiers {
     }
 
     /// The same, of which PDRs that existed before are answered as updated.
-    pub fn updating(self, updated: Vec<PdrId>) -> Self {
+    pub(super) fn updating(self, updated: Vec<PdrId>) -> Self {
         Self { updated, ..self }
     }
 
     /// Created PDR groups. Spec: TS 29.244 §7.5.3.2.
-    pub fn created_pdrs(&self) -> Vec<CreatedPdr<'_>> {
+    pub(super) fn created_pdrs(&self) -> Vec<CreatedPdr<'_>> {
         let new = self.pdrs.iter().filter(|(pdr, ..)| !self.updated.contains(pdr));
         let groups = new.map(|(pdr, f_teids, ues)| {
             let mut group = CreatedPdr::new(*pdr);
@@ -196,7 +196,7 @@ impl ChosenIdentifiers {
     }
 
     /// Updated PDR groups. Spec: TS 29.244 §7.5.9.3.
-    pub fn updated_pdrs(&self) -> Vec<UpdatedPdr<'_>> {
+    pub(super) fn updated_pdrs(&self) -> Vec<UpdatedPdr<'_>> {
         let updated = self.pdrs.iter().filter(|(pdr, ..)| self.updated.contains(pdr));
         let groups = updated.map(|(pdr, f_teids, ues)| {
             let mut group = UpdatedPdr::new(*pdr);
@@ -208,7 +208,7 @@ impl ChosenIdentifiers {
     }
 
     /// Created Traffic Endpoint groups. Spec: TS 29.244 §7.5.3.5.
-    pub fn created_endpoints(&self) -> Vec<CreatedTrafficEndpoint<'_>> {
+    pub(super) fn created_endpoints(&self) -> Vec<CreatedTrafficEndpoint<'_>> {
         let groups = self.endpoints.iter().map(|(id, f_teids, ues)| {
             let mut group = CreatedTrafficEndpoint::new(ie::TrafficEndpointId(id.0));
             group.local_f_teids = f_teids.as_slice().into();

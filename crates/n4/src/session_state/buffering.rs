@@ -13,7 +13,7 @@ pub(super) struct BufferingEnd {
 
 impl SessionStates {
     /// Packets that the FARs with this BAR buffer are to be discarded at `at`.
-    pub fn set_buffering_end(&mut self, up_seid: Seid, bar: BarId, at: Nanos) {
+    pub(crate) fn set_buffering_end(&mut self, up_seid: Seid, bar: BarId, at: Nanos) {
         self.cancel_buffering_end(up_seid);
         let end = BufferingEnd { at, bar };
         self.live.edit_activity(up_seid, |activity| activity.buffering_end = Some(end));
@@ -21,7 +21,7 @@ impl SessionStates {
     }
 
     /// The session buffers without a limit.
-    pub fn cancel_buffering_end(&mut self, up_seid: Seid) {
+    pub(crate) fn cancel_buffering_end(&mut self, up_seid: Seid) {
         let end = self.live.activity(up_seid).and_then(|activity| activity.buffering_end);
         if let Some(BufferingEnd { at, .. }) = end {
             self.buffering_ends.remove(&(at, up_seid));
@@ -30,7 +30,7 @@ impl SessionStates {
     }
 
     /// Takes out a session whose buffering ends by `now`.
-    pub fn take_buffering_end(&mut self, now: Nanos) -> Option<(Seid, BarId)> {
+    pub(crate) fn take_buffering_end(&mut self, now: Nanos) -> Option<(Seid, BarId)> {
         let &(_, up_seid) = self.buffering_ends.first().filter(|(at, _)| *at <= now)?;
         let BufferingEnd { bar, .. } = self.live.activity(up_seid)?.buffering_end?;
         self.cancel_buffering_end(up_seid);
@@ -38,7 +38,7 @@ impl SessionStates {
     }
 
     /// When the next session stops buffering.
-    pub fn next_buffering_end(&self) -> Option<Nanos> {
+    pub(crate) fn next_buffering_end(&self) -> Option<Nanos> {
         self.buffering_ends.first().map(|(at, _)| *at)
     }
 }

@@ -69,13 +69,13 @@ impl SessionInformation {
 
 impl SessionStates {
     /// What the CP function said of a session; `None` if nothing.
-    pub fn information(&self, session: SessionIndex) -> Option<&SessionInformation> {
+    pub(crate) fn information(&self, session: SessionIndex) -> Option<&SessionInformation> {
         let information = &self.live.get(session)?.information;
         (!information.is_empty()).then_some(information)
     }
 
     /// Replaces the parts that `news` has.
-    pub fn update_information(&mut self, session: SessionIndex, news: SessionInformation) {
+    pub(crate) fn update_information(&mut self, session: SessionIndex, news: SessionInformation) {
         if !news.is_empty() {
             self.live.edit(session, |state| state.information.update(news));
         }

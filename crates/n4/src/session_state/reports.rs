@@ -227,12 +227,12 @@ pub(crate) struct DiscardedReports {
 
 impl SessionStates {
     /// Allows another turn's share of report requests.
-    pub const fn begin_turn(&mut self) {
+    pub(crate) const fn begin_turn(&mut self) {
         self.reports.started = 0;
     }
 
     /// True if only the share of this turn kept a request from being sent.
-    pub fn has_more_reports(&self) -> bool {
+    pub(crate) fn has_more_reports(&self) -> bool {
         self.reports.started >= REPORTS_PER_TURN_MAX
             && !self.reports.ready.is_empty()
             && self.reports.total.in_flight < REPORTS_IN_FLIGHT_MAX
@@ -260,7 +260,7 @@ impl SessionStates {
     }
 
     /// Queues an item. An item equal to one that waits is merged into it. False without room.
-    pub fn push_report(&mut self, up_seid: Seid, owner: OwnerId, item: ReportItem) -> bool {
+    pub(crate) fn push_report(&mut self, up_seid: Seid, owner: OwnerId, item: ReportItem) -> bool {
         let queue = self.queue(up_seid);
         if queue.is_some_and(|queue| queue.waiting.contains(&item)) {
             return true;
@@ -286,7 +286,7 @@ impl SessionStates {
     }
 
     /// The next session whose turn it is, with the items of its next request.
-    pub fn start_report(&mut self) -> Option<(Seid, Vec<ReportItem>)> {
+    pub(crate) fn start_report(&mut self) -> Option<(Seid, Vec<ReportItem>)> {
         if self.reports.total.in_flight >= REPORTS_IN_FLIGHT_MAX {
             return None;
         }
@@ -309,17 +309,17 @@ impl SessionStates {
     }
 
     /// True while a request of this session is in flight, or being made.
-    pub fn is_reporting(&self, up_seid: Seid) -> bool {
+    pub(crate) fn is_reporting(&self, up_seid: Seid) -> bool {
         self.queue(up_seid).is_some_and(ReportQueue::is_in_flight)
     }
 
     /// Keeps the sequence number of the request in flight.
-    pub fn set_report_sequence(&mut self, up_seid: Seid, sequence: u32) {
+    pub(crate) fn set_report_sequence(&mut self, up_seid: Seid, sequence: u32) {
         self.edit_queue(up_seid, |queue| queue.sequence = Some(sequence));
     }
 
     /// Ends the request in flight of a session, whatever its outcome.
-    pub fn finish_report(&mut self, up_seid: Seid) {
+    pub(crate) fn finish_report(&mut self, up_seid: Seid) {
         let waits = self.edit_queue(up_seid, |queue| {
             queue.sending.clear();
             queue.sequence = None;
@@ -352,7 +352,7 @@ impl SessionStates {
 
     /// Sends the items in flight to another SMF of the set instead; false after too many
     /// redirections.
-    pub fn redirect_report(&mut self, up_seid: Seid, to: IpAddr) -> bool {
+    pub(crate) fn redirect_report(&mut self, up_seid: Seid, to: IpAddr) -> bool {
         let is_redirected = self.edit_queue(up_seid, |queue| {
             let may_redirect = queue.redirects < REPORT_REDIRECTS_MAX;
             if may_redirect {
@@ -369,13 +369,13 @@ impl SessionStates {
     }
 
     /// Where the reports of a session are redirected to.
-    pub fn report_redirect(&self, up_seid: Seid) -> Option<IpAddr> {
+    pub(crate) fn report_redirect(&self, up_seid: Seid) -> Option<IpAddr> {
         self.queue(up_seid)?.redirect
     }
 
     /// Gives the reports of a session to `to`; items in flight are to be sent anew. Returns the
     /// sequence number that they had.
-    pub fn hand_over_reports(&mut self, up_seid: Seid, to: OwnerId) -> Option<u32> {
+    pub(crate) fn hand_over_reports(&mut self, up_seid: Seid, to: OwnerId) -> Option<u32> {
         let sequence = self.requeue(up_seid);
         let moved = self.edit_queue(up_seid, |queue| {
             queue.redirect = None;
@@ -410,31 +410,31 @@ impl SessionStates {
     }
 
     /// The session is gone except for its last reports.
-    pub fn add_ended(&mut self, up_seid: Seid, session: EndedSession) {
+    pub(crate) fn add_ended(&mut self, up_seid: Seid, session: EndedSession) {
         self.ended_of.entry(session.owner).or_default().insert(up_seid);
         let none = EndedState { session: None, queue: None };
         self.ended.entry(up_seid).or_insert(none).session = Some(session);
     }
 
     /// A session that is gone except for its last reports.
-    pub fn ended(&self, up_seid: Seid) -> Option<&EndedSession> {
+    pub(crate) fn ended(&self, up_seid: Seid) -> Option<&EndedSession> {
         self.ended.get(&up_seid)?.session.as_ref()
     }
 
     /// The last usage of a session was read. Returns the association that it belonged to.
-    pub fn set_last_usage_read(&mut self, up_seid: Seid) -> Option<OwnerId> {
+    pub(crate) fn set_last_usage_read(&mut self, up_seid: Seid) -> Option<OwnerId> {
         let session = self.ended.get_mut(&up_seid)?.session.as_mut()?;
         session.is_read = true;
         Some(session.owner)
     }
 
     /// How many sessions of an association are gone except for their last reports.
-    pub fn ended_len(&self, owner: OwnerId) -> usize {
+    pub(crate) fn ended_len(&self, owner: OwnerId) -> usize {
         self.ended_of.get(&owner).map_or(0, BTreeSet::len)
     }
 
     /// Takes out one of them; its queue is left.
-    pub fn pop_ended(&mut self, owner: OwnerId) -> Option<Seid> {
+    pub(crate) fn pop_ended(&mut self, owner: OwnerId) -> Option<Seid> {
         let up_seid = *self.ended_of.get(&owner)?.first()?;
         self.forget_ended(up_seid);
         Some(up_seid)
@@ -460,7 +460,7 @@ impl SessionStates {
     }
 
     /// Forgets a session that is gone once its last report was answered.
-    pub fn forget_if_reported(&mut self, up_seid: Seid) {
+    pub(crate) fn forget_if_reported(&mut self, up_seid: Seid) {
         if self.queue(up_seid).is_none() && self.ended(up_seid).is_some_and(|ended| ended.is_read) {
             self.forget_ended(up_seid);
         }
@@ -468,7 +468,7 @@ impl SessionStates {
     }
 
     /// Forgets all reports of a session, live or ended.
-    pub fn discard_reports(&mut self, up_seid: Seid) -> DiscardedReports {
+    pub(crate) fn discard_reports(&mut self, up_seid: Seid) -> DiscardedReports {
         self.forget_notified(up_seid, None);
         let discarded = self.edit_queue(up_seid, |queue| queue.end(RemainingReports::Discard));
         self.drop_empty_ended(up_seid);
@@ -476,12 +476,12 @@ impl SessionStates {
     }
 
     /// True while a request of this session is in flight that carries usage.
-    pub fn has_unacknowledged_usage(&self, up_seid: Seid) -> bool {
+    pub(crate) fn has_unacknowledged_usage(&self, up_seid: Seid) -> bool {
         self.queue(up_seid).is_some_and(ReportQueue::carries_usage)
     }
 
     /// Remembers a notification; false if it was sent before, or without room.
-    pub fn note_notified(&mut self, up_seid: Seid, data: NotifiedData) -> bool {
+    pub(crate) fn note_notified(&mut self, up_seid: Seid, data: NotifiedData) -> bool {
         let notified = self.live.activity(up_seid).map_or(&[][..], |a| &a.notified);
         let is_new = !notified.contains(&data) && notified.len() < REPORT_ITEMS_PER_SESSION_MAX;
         if is_new {
@@ -492,7 +492,7 @@ impl SessionStates {
 
     /// Forgets the notifications of a session, or those of some of its FARs: the next packet is
     /// reported again.
-    pub fn forget_notified(&mut self, up_seid: Seid, fars: Option<&[FarId]>) {
+    pub(crate) fn forget_notified(&mut self, up_seid: Seid, fars: Option<&[FarId]>) {
         if self.live.activity(up_seid).is_none() {
             return;
         }
@@ -503,37 +503,37 @@ impl SessionStates {
     }
 
     /// Delays a notification until `at`; beyond the bound it is due at once.
-    pub fn delay_notice(&mut self, at: Nanos, up_seid: Seid, notice: DownlinkDataNotice) {
+    pub(crate) fn delay_notice(&mut self, at: Nanos, up_seid: Seid, notice: DownlinkDataNotice) {
         let at = if self.reports.delayed.len() < REPORT_ITEMS_MAX { at } else { Nanos(0) };
         self.reports.delayed_total += 1;
         self.reports.delayed.insert((at, self.reports.delayed_total), (up_seid, notice));
     }
 
     /// Takes out a notification that is due by `now`.
-    pub fn take_delayed_notice(&mut self, now: Nanos) -> Option<(Seid, DownlinkDataNotice)> {
+    pub(crate) fn take_delayed_notice(&mut self, now: Nanos) -> Option<(Seid, DownlinkDataNotice)> {
         let entry = self.reports.delayed.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(entry.remove())
     }
 
     /// When the next delayed notification is due.
-    pub fn next_delayed_notice(&self) -> Option<Nanos> {
+    pub(crate) fn next_delayed_notice(&self) -> Option<Nanos> {
         self.reports.delayed.first_key_value().map(|(&(at, _), _)| at)
     }
 
     /// The association ended: its reports take no room any more, whatever their number. They are
     /// discarded with its sessions, one after another.
-    pub fn abandon_reports(&mut self, owner: OwnerId) {
+    pub(crate) fn abandon_reports(&mut self, owner: OwnerId) {
         let counts = self.reports.counts.remove(&owner).unwrap_or_default();
         self.reports.total.replace(counts, ReportCounts::default());
     }
 
     /// Items that wait, of all sessions.
-    pub const fn waiting_reports_len(&self) -> usize {
+    pub(crate) const fn waiting_reports_len(&self) -> usize {
         self.reports.total.waiting
     }
 
     /// Usage of a session that waits for its turn.
-    pub fn waiting_usage(&self, up_seid: Seid) -> Vec<UsageReport> {
+    pub(crate) fn waiting_usage(&self, up_seid: Seid) -> Vec<UsageReport> {
         let waiting = self.queue(up_seid).into_iter().flat_map(|queue| &queue.waiting);
         let usage = waiting.filter_map(|item| match item {
             ReportItem::Usage(report) => Some(report.clone()),
@@ -543,7 +543,7 @@ impl SessionStates {
     }
 
     /// The flags of a session's request: PSDBU in the last one of a session that this node ended.
-    pub fn report_flags(&self, up_seid: Seid) -> Option<PfcpSrReqFlags> {
+    pub(crate) fn report_flags(&self, up_seid: Seid) -> Option<PfcpSrReqFlags> {
         let ended = self.ended(up_seid).filter(|ended| ended.by_us)?;
         let is_last = self.queue(up_seid).is_some_and(|queue| queue.waiting.is_empty());
         (ended.is_read && is_last).then_some(PfcpSrReqFlags::PSDBU)

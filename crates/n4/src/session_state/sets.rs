@@ -31,7 +31,7 @@ pub(super) struct SetMembership {
 }
 
 impl SetMembership {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 }
@@ -47,7 +47,7 @@ pub(super) struct SetIndex {
 }
 
 impl SetIndex {
-    pub fn new(own: SetKey) -> Self {
+    pub(super) fn new(own: SetKey) -> Self {
         Self { own, members: HashMap::new(), sessions: 0, last_serial: 0 }
     }
 }
@@ -61,7 +61,7 @@ pub(crate) struct MemberCursor {
 
 impl MemberCursor {
     /// Moves to the beginning of another set.
-    pub const fn rewind(&mut self) {
+    pub(crate) const fn rewind(&mut self) {
         self.next = SessionIndex(0);
     }
 }
@@ -69,7 +69,7 @@ impl MemberCursor {
 impl SessionStates {
     /// Replaces the sets of a session. A session with a set of its CP function also enters our own
     /// set, and stays there for life.
-    pub fn assign_sets(&mut self, session: SessionIndex, mut keys: Vec<SetKey>) {
+    pub(crate) fn assign_sets(&mut self, session: SessionIndex, mut keys: Vec<SetKey>) {
         let was_in_own = self.is_in_own_set(session);
         let serial = self.membership(session).map(|membership| membership.serial);
         self.unassign_sets(session);
@@ -111,22 +111,26 @@ impl SessionStates {
     }
 
     /// How many sessions are in our own set.
-    pub fn own_set_len(&self) -> usize {
+    pub(crate) fn own_set_len(&self) -> usize {
         self.sets.members.get(&self.sets.own).map_or(0, BTreeSet::len)
     }
 
     /// True for a session in our own set.
-    pub fn is_in_own_set(&self, session: SessionIndex) -> bool {
+    pub(crate) fn is_in_own_set(&self, session: SessionIndex) -> bool {
         self.membership(session).is_some_and(|sets| sets.keys.contains(&self.sets.own))
     }
 
     /// The beginning of any set, with the members that it has now.
-    pub const fn set_cursor(&self) -> MemberCursor {
+    pub(crate) const fn set_cursor(&self) -> MemberCursor {
         MemberCursor { next: SessionIndex(0), last_serial: self.sets.last_serial }
     }
 
     /// The next session of a set; advances the cursor behind it.
-    pub fn next_member(&self, key: &SetKey, cursor: &mut MemberCursor) -> Option<SessionIndex> {
+    pub(crate) fn next_member(
+        &self,
+        key: &SetKey,
+        cursor: &mut MemberCursor,
+    ) -> Option<SessionIndex> {
         let is_seen = |session: &&SessionIndex| {
             self.membership(**session).is_some_and(|sets| sets.serial <= cursor.last_serial)
         };
@@ -136,7 +140,7 @@ impl SessionStates {
     }
 
     /// Sessions in any set.
-    pub const fn sets_len(&self) -> usize {
+    pub(crate) const fn sets_len(&self) -> usize {
         self.sets.sessions
     }
 }

@@ -7,7 +7,7 @@ use crate::octets::{accepted, establishment, group, ie, labels, text};
 use crate::smf::*;
 
 /// Open5GS: PDRs 1 and 2 of an IPv4 session; all else that stands in its establishment.
-pub fn open5gs_rest() -> Vec<Vec<u8>> {
+pub(crate) fn open5gs_rest() -> Vec<Vec<u8>> {
     use IeType as T;
     vec![
         group(
@@ -55,17 +55,17 @@ pub fn open5gs_rest() -> Vec<Vec<u8>> {
     ]
 }
 
-pub fn open5gs_pdrs() -> Vec<Vec<u8>> {
+pub(crate) fn open5gs_pdrs() -> Vec<Vec<u8>> {
     open5gs_pdrs_of("06 0a2d0002")
 }
 
 /// The same for a UE with these addresses.
-pub fn open5gs_pdrs_of(ue: &str) -> Vec<Vec<u8>> {
+pub(crate) fn open5gs_pdrs_of(ue: &str) -> Vec<Vec<u8>> {
     open5gs_pdrs_with(ue, "0f05")
 }
 
 /// The same with this F-TEID towards the RAN.
-pub fn open5gs_pdrs_with(ue: &str, f_teid: &str) -> Vec<Vec<u8>> {
+pub(crate) fn open5gs_pdrs_with(ue: &str, f_teid: &str) -> Vec<Vec<u8>> {
     use IeType as T;
     let down = group(
         T::PDI,
@@ -113,12 +113,12 @@ pub fn open5gs_pdrs_with(ue: &str, f_teid: &str) -> Vec<Vec<u8>> {
 }
 
 /// Open5GS: PDR 3 from the CP function to the UE, PDR 4 and FAR 3 for router solicitations to it.
-pub fn open5gs_cp_function() -> Vec<Vec<u8>> {
+pub(crate) fn open5gs_cp_function() -> Vec<Vec<u8>> {
     open5gs_cp_function_with("07", "0f05")
 }
 
 /// The same with these F-TEIDs towards the SMF and the RAN.
-pub fn open5gs_cp_function_with(cp: &str, ran: &str) -> Vec<Vec<u8>> {
+pub(crate) fn open5gs_cp_function_with(cp: &str, ran: &str) -> Vec<Vec<u8>> {
     use IeType as T;
     let from_cp = [ie(T::SOURCE_INTERFACE, "03"), ie(T::F_TEID, cp)];
     let solicitation = [
@@ -159,12 +159,12 @@ pub fn open5gs_cp_function_with(cp: &str, ran: &str) -> Vec<Vec<u8>> {
 }
 
 /// An Open5GS session of PDRs 1 and 2, and what its answer said.
-pub fn open5gs(bench: &mut Bench) -> crate::octets::Outcome {
+pub(crate) fn open5gs(bench: &mut Bench) -> crate::octets::Outcome {
     accepted(bench, &establishment(2, &[open5gs_pdrs(), open5gs_rest()].concat()))
 }
 
 /// Open5GS's first modification: the tunnel of the gNB.
-pub fn open5gs_tunnel(far: &str, flags: Option<&str>) -> Vec<u8> {
+pub(crate) fn open5gs_tunnel(far: &str, flags: Option<&str>) -> Vec<u8> {
     use IeType as T;
     let flags = flags.map(|flags| ie(T::PFCPSMREQ_FLAGS, flags)).unwrap_or_default();
     group(
@@ -190,7 +190,7 @@ pub fn open5gs_tunnel(far: &str, flags: Option<&str>) -> Vec<u8> {
 }
 
 /// Open5GS's second QoS flow: PDRs 5 and 6, which asks for CHOOSE ID 5 again, FARs 4 and 5, QER 2.
-pub fn open5gs_flow(filters: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub(crate) fn open5gs_flow(filters: &[Vec<u8>]) -> Vec<Vec<u8>> {
     use IeType as T;
     let filters = filters.concat();
     let pdr = |id, pdi: [Vec<u8>; 2], removal: Vec<u8>, far| {
@@ -235,7 +235,7 @@ pub fn open5gs_flow(filters: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 /// free5GC: two pairs of PDRs with one TEID of its own; the FARs to Access have no tunnel.
-pub fn free5gc_establishment() -> Vec<u8> {
+pub(crate) fn free5gc_establishment() -> Vec<u8> {
     use IeType as T;
     let uplink = |id, filter: Vec<u8>| {
         let pdi = [
@@ -299,7 +299,7 @@ fn pdr(id: &str, pdi: Vec<u8>, removal: Vec<u8>, far: &str) -> Vec<u8> {
 }
 
 /// free5GC's tunnel of the gNB.
-pub fn free5gc_tunnel(action: &str, teid: &str, flags: &str) -> Vec<u8> {
+pub(crate) fn free5gc_tunnel(action: &str, teid: &str, flags: &str) -> Vec<u8> {
     use IeType as T;
     let header = ie(T::OUTER_HEADER_CREATION, &format!("0100 {teid} c6336402"));
     let parts = [
@@ -313,7 +313,7 @@ pub fn free5gc_tunnel(action: &str, teid: &str, flags: &str) -> Vec<u8> {
 }
 
 /// SD-Core: two pairs of PDRs; the second pair's rule has no text.
-pub fn sd_core_establishment() -> Vec<u8> {
+pub(crate) fn sd_core_establishment() -> Vec<u8> {
     use IeType as T;
     let filter = || crate::octets::sdf("permit out udp from 10.9.0.0/16 to assigned");
     let pdi = |interface, f_teid: Vec<u8>, filter: Vec<u8>| {
@@ -353,12 +353,12 @@ pub fn sd_core_establishment() -> Vec<u8> {
 }
 
 /// OAI: PDR 1 and FAR 1 of the uplink alone, in an establishment or at a Service Request.
-pub fn oai_uplink(precedence: &str) -> [Vec<u8>; 2] {
+pub(crate) fn oai_uplink(precedence: &str) -> [Vec<u8>; 2] {
     oai_uplink_of(precedence, "02 0c010002")
 }
 
 /// The same for a UE with this address.
-pub fn oai_uplink_of(precedence: &str, ue: &str) -> [Vec<u8>; 2] {
+pub(crate) fn oai_uplink_of(precedence: &str, ue: &str) -> [Vec<u8>; 2] {
     use IeType as T;
     let pdi = [
         ie(T::SOURCE_INTERFACE, "00"),
@@ -385,14 +385,14 @@ pub fn oai_uplink_of(precedence: &str, ue: &str) -> [Vec<u8>; 2] {
 }
 
 /// OAI's establishment, whose header has the SMF's own SEID.
-pub fn oai_establishment() -> Vec<u8> {
+pub(crate) fn oai_establishment() -> Vec<u8> {
     let mut request = establishment(2, &oai_uplink("00000000"));
     request[4..12].copy_from_slice(&Seid(crate::octets::CP_SEID).0.to_be_bytes());
     request
 }
 
 /// OAI's downlink: created with the tunnel, with the interface type of S1-U on the side of N6.
-pub fn oai_downlink() -> [Vec<u8>; 2] {
+pub(crate) fn oai_downlink() -> [Vec<u8>; 2] {
     use IeType as T;
     let parts = [
         ie(T::DESTINATION_INTERFACE, "00"),

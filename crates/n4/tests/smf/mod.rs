@@ -21,20 +21,20 @@ use adit_pfcp::{Message, MessageBody, PfcpDatagram, RawMessage};
 use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
 use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
-pub const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-pub const N3: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-pub const GNB: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
-pub const UPF_STARTED: u32 = 3_900_000_000;
-pub const SMF_STARTED: u32 = 3_800_000_000;
-pub const T1: Nanos = Nanos::from_secs(3);
-pub const N1: u32 = 3;
-pub const HEARTBEAT_INTERVAL: Nanos = Nanos::from_secs(10);
+pub(crate) const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(crate) const N3: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+pub(crate) const GNB: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
+pub(crate) const UPF_STARTED: u32 = 3_900_000_000;
+pub(crate) const SMF_STARTED: u32 = 3_800_000_000;
+pub(crate) const T1: Nanos = Nanos::from_secs(3);
+pub(crate) const N1: u32 = 3;
+pub(crate) const HEARTBEAT_INTERVAL: Nanos = Nanos::from_secs(10);
 
-pub fn smf(host: u8) -> SocketAddr {
+pub(crate) fn smf(host: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, host], 8805))
 }
 
-pub fn config() -> NodeConfig {
+pub(crate) fn config() -> NodeConfig {
     NodeConfig {
         node_id: NodeIdentity::Fqdn("upf.example".to_owned()),
         address: IpAddr::V4(UPF),
@@ -55,48 +55,52 @@ pub fn config() -> NodeConfig {
 }
 
 /// One N3 and one N6 interface that serve any network instance.
-pub fn interfaces() -> Vec<LocalInterface> {
+pub(crate) fn interfaces() -> Vec<LocalInterface> {
     vec![
         LocalInterface::of_role(InterfaceRole::N3, LocalAddresses { v4: Some(N3), v6: None }),
         LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default()),
     ]
 }
 
-pub fn encode<'a, M: MessageBody<'a>>(seid: Option<Seid>, sequence: u32, body: &M) -> Vec<u8> {
+pub(crate) fn encode<'a, M: MessageBody<'a>>(
+    seid: Option<Seid>,
+    sequence: u32,
+    body: &M,
+) -> Vec<u8> {
     let mut buf = vec![0xa5; 8192];
     let len = adit_pfcp::encode(&mut buf, seid, sequence, body).unwrap();
     buf.truncate(len);
     buf
 }
 
-pub fn setup(sequence: u32, node: Ipv4Addr, started: u32) -> Vec<u8> {
+pub(crate) fn setup(sequence: u32, node: Ipv4Addr, started: u32) -> Vec<u8> {
     let node_id = ie::NodeId::Ipv4(node);
     encode(None, sequence, &AssociationSetupRequest::new(node_id, RecoveryTimeStamp(started)))
 }
 
-pub fn release(sequence: u32, node: Ipv4Addr) -> Vec<u8> {
+pub(crate) fn release(sequence: u32, node: Ipv4Addr) -> Vec<u8> {
     encode(None, sequence, &AssociationReleaseRequest::new(ie::NodeId::Ipv4(node)))
 }
 
-pub fn heartbeat(sequence: u32, started: u32) -> Vec<u8> {
+pub(crate) fn heartbeat(sequence: u32, started: u32) -> Vec<u8> {
     encode(None, sequence, &HeartbeatRequest::new(RecoveryTimeStamp(started)))
 }
 
 /// A list of IEs for a message; lives as long as the test process, which spares lifetimes.
-pub fn list<T, const N: usize>(items: [T; N]) -> &'static [T] {
+pub(crate) fn list<T, const N: usize>(items: [T; N]) -> &'static [T] {
     Box::leak(Box::new(items))
 }
 
 /// The parts of a session that tests vary.
 #[derive(Debug, Clone, Copy)]
-pub struct SessionScript {
+pub(crate) struct SessionScript {
     pub cp_seid: Seid,
     pub ue: Ipv4Addr,
     pub gnb_teid: Teid,
 }
 
 impl SessionScript {
-    pub fn new(cp_seid: u64, number: u16) -> Self {
+    pub(crate) fn new(cp_seid: u64, number: u16) -> Self {
         let [hi, lo] = number.to_be_bytes();
         Self {
             cp_seid: Seid(cp_seid),
@@ -107,7 +111,7 @@ impl SessionScript {
 }
 
 /// Builds an establishment of two PDRs, two FARs and a QER, after `edit` had its way.
-pub fn establish_with(
+pub(crate) fn establish_with(
     sequence: u32,
     script: &SessionScript,
     edit: impl FnOnce(&mut SessionEstablishmentRequest<'static>),
@@ -143,12 +147,12 @@ pub fn establish_with(
     encode(Some(Seid(0)), sequence, &body)
 }
 
-pub fn establish(sequence: u32, script: &SessionScript) -> Vec<u8> {
+pub(crate) fn establish(sequence: u32, script: &SessionScript) -> Vec<u8> {
     establish_with(sequence, script, |_| {})
 }
 
 /// An establishment that leaves the UE's IPv4 address to the UP function.
-pub fn choosing(sequence: u32, cp_seid: u64) -> Vec<u8> {
+pub(crate) fn choosing(sequence: u32, cp_seid: u64) -> Vec<u8> {
     establish_with(sequence, &SessionScript::new(cp_seid, 1), |body| {
         let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
         for (pdr, destination) in pdrs.iter_mut().zip([false, true]) {
@@ -159,7 +163,7 @@ pub fn choosing(sequence: u32, cp_seid: u64) -> Vec<u8> {
     })
 }
 
-pub fn modify_with(
+pub(crate) fn modify_with(
     sequence: u32,
     up_seid: Seid,
     edit: impl FnOnce(&mut SessionModificationRequest<'static>),
@@ -170,7 +174,7 @@ pub fn modify_with(
 }
 
 /// A handover: the downlink FAR's tunnel changes.
-pub fn move_to(sequence: u32, up_seid: Seid, teid: Teid) -> Vec<u8> {
+pub(crate) fn move_to(sequence: u32, up_seid: Seid, teid: Teid) -> Vec<u8> {
     let mut parameters = UpdateForwardingParameters::new();
     let header = OuterHeaderCreation::gtpu_ipv4(teid, GNB);
     parameters.outer_header_creation = Some(Nullable::Value(header));
@@ -179,59 +183,59 @@ pub fn move_to(sequence: u32, up_seid: Seid, teid: Teid) -> Vec<u8> {
     modify_with(sequence, up_seid, |body| body.update_fars = list([far]).into())
 }
 
-pub fn delete(sequence: u32, up_seid: Seid) -> Vec<u8> {
+pub(crate) fn delete(sequence: u32, up_seid: Seid) -> Vec<u8> {
     encode(Some(up_seid), sequence, &SessionDeletionRequest::new())
 }
 
 /// The only message of a datagram.
-pub fn raw(bytes: &[u8]) -> RawMessage<'_> {
+pub(crate) fn raw(bytes: &[u8]) -> RawMessage<'_> {
     let mut datagram = PfcpDatagram::new(bytes);
     let message = datagram.next().unwrap().unwrap();
     assert!(datagram.next().is_none());
     message
 }
 
-pub fn decode(bytes: &[u8]) -> Message<'_> {
+pub(crate) fn decode(bytes: &[u8]) -> Message<'_> {
     Message::decode(&raw(bytes)).unwrap()
 }
 
 /// A node, virtual time, and a publisher that acts at once or on demand.
-pub struct Bench {
+pub(crate) struct Bench {
     pub node: Node,
     pub now: Nanos,
 }
 
 impl Bench {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(config())
     }
 
-    pub fn with(config: NodeConfig) -> Self {
+    pub(crate) fn with(config: NodeConfig) -> Self {
         Self { node: Node::new(config), now: Nanos(0) }
     }
 
     /// A node with an association with `smf(10)`.
-    pub fn associated() -> Self {
+    pub(crate) fn associated() -> Self {
         let mut bench = Self::new();
         bench.associate(10);
         bench
     }
 
-    pub fn associate(&mut self, host: u8) {
+    pub(crate) fn associate(&mut self, host: u8) {
         let sent = self.ask(smf(host), &setup(1, Ipv4Addr::new(192, 0, 2, host), SMF_STARTED));
         let Message::AssociationSetupResponse(body) = decode(&sent[0].bytes) else { panic!() };
         assert!(body.cause.is_accepted());
     }
 
     /// Hands over a datagram, publishes everything, and returns what is sent.
-    pub fn ask(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<Transmit> {
+    pub(crate) fn ask(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<Transmit> {
         self.node.handle_datagram(self.now, from, bytes);
         self.publish_all();
         self.sent()
     }
 
     /// The one response to a request.
-    pub fn answer(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn answer(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<u8> {
         let mut sent = self.ask(from, bytes);
         assert_eq!(sent.len(), 1, "one answer");
         assert_eq!(sent[0].to, from, "to the source address and port");
@@ -240,7 +244,12 @@ impl Bench {
 
     /// A heartbeat of `from` shows a newer time stamp, and so does its response to our probe.
     /// Returns what is sent then.
-    pub fn restart(&mut self, from: SocketAddr, sequence: u32, started: u32) -> Vec<Transmit> {
+    pub(crate) fn restart(
+        &mut self,
+        from: SocketAddr,
+        sequence: u32,
+        started: u32,
+    ) -> Vec<Transmit> {
         self.answer(from, &heartbeat(sequence, started));
         let probe = self.run_until(self.now);
         let probe = probe.iter().find(|sent| sent.to == from && sent.bytes[1] == 1).unwrap();
@@ -248,14 +257,14 @@ impl Bench {
         self.ask(from, &encode(None, raw(&probe.bytes).header.sequence, &body))
     }
 
-    pub fn publish_all(&mut self) {
+    pub(crate) fn publish_all(&mut self) {
         while let Some((id, _)) = self.node.poll_delta() {
             self.node.handle_published(self.now, id);
         }
     }
 
     /// Publishes everything, and everything that follows from it at once.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.publish_all();
         while self.node.poll_timeout().is_some_and(|at| at <= self.now) {
             self.node.handle_timeout(self.now);
@@ -263,16 +272,21 @@ impl Bench {
         }
     }
 
-    pub fn sent(&mut self) -> Vec<Transmit> {
+    pub(crate) fn sent(&mut self) -> Vec<Transmit> {
         std::iter::from_fn(|| self.node.poll_transmit()).collect()
     }
 
-    pub fn events(&mut self) -> Vec<adit_n4::NodeEvent> {
+    pub(crate) fn events(&mut self) -> Vec<adit_n4::NodeEvent> {
         std::iter::from_fn(|| self.node.poll_event()).collect()
     }
 
     /// Establishes a session and returns our SEID.
-    pub fn session(&mut self, from: SocketAddr, sequence: u32, script: &SessionScript) -> Seid {
+    pub(crate) fn session(
+        &mut self,
+        from: SocketAddr,
+        sequence: u32,
+        script: &SessionScript,
+    ) -> Seid {
         let bytes = self.answer(from, &establish(sequence, script));
         let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
         assert!(body.cause.is_accepted(), "{:?}", body);
@@ -280,7 +294,7 @@ impl Bench {
     }
 
     /// Moves time on to `until`, handling every timeout on the way; returns what is sent.
-    pub fn run_until(&mut self, until: Nanos) -> Vec<Transmit> {
+    pub(crate) fn run_until(&mut self, until: Nanos) -> Vec<Transmit> {
         let mut all = Vec::new();
         while let Some(at) = self.node.poll_timeout().filter(|&at| at <= until) {
             self.now = self.now.max(at);

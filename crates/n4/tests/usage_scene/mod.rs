@@ -17,7 +17,7 @@ use adit_types::{Nanos, Seid, UrrId, UsageSlot};
 use crate::smf::*;
 
 #[derive(Debug, Default)]
-pub struct Counters(Mutex<BTreeMap<UsageSlot, UsageCounts>>);
+pub(crate) struct Counters(Mutex<BTreeMap<UsageSlot, UsageCounts>>);
 
 impl UsageSource for Counters {
     fn usage(&self, slot: UsageSlot, _: u32) -> UsageCounts {
@@ -26,24 +26,24 @@ impl UsageSource for Counters {
 }
 
 /// A node whose worker is the test.
-pub struct Scene {
+pub(crate) struct Scene {
     pub bench: Bench,
     pub counters: Arc<Counters>,
     pub up_seid: Seid,
     pub rules: Option<SessionRules>,
 }
 
-pub fn urr(id: u32, triggers: ReportingTriggers) -> CreateUrr<'static> {
+pub(crate) fn urr(id: u32, triggers: ReportingTriggers) -> CreateUrr<'static> {
     let mut urr = CreateUrr::new(UrrId(id), MeasurementMethod::VOLUM, triggers);
     urr.measurement_information = Some(MeasurementInformation::MNOP);
     urr
 }
 
-pub fn threshold(total: u64) -> Option<VolumeThreshold> {
+pub(crate) fn threshold(total: u64) -> Option<VolumeThreshold> {
     Some(VolumeThreshold { total: Some(total), ..VolumeThreshold::default() })
 }
 
-pub fn with_urrs(
+pub(crate) fn with_urrs(
     body: &mut SessionEstablishmentRequest<'static>,
     urrs: &'static [CreateUrr<'static>],
 ) {
@@ -57,16 +57,16 @@ pub fn with_urrs(
 }
 
 impl Scene {
-    pub fn new<const N: usize>(urrs: [CreateUrr<'static>; N]) -> Self {
+    pub(crate) fn new<const N: usize>(urrs: [CreateUrr<'static>; N]) -> Self {
         Self::with(|body| with_urrs(body, list(urrs)))
     }
 
-    pub fn with(edit: impl FnOnce(&mut SessionEstablishmentRequest<'static>)) -> Self {
+    pub(crate) fn with(edit: impl FnOnce(&mut SessionEstablishmentRequest<'static>)) -> Self {
         Self::on(Bench::associated(), edit)
     }
 
     /// A session on a node that is associated with `smf(10)`.
-    pub fn on(
+    pub(crate) fn on(
         mut bench: Bench,
         edit: impl FnOnce(&mut SessionEstablishmentRequest<'static>),
     ) -> Self {
@@ -81,25 +81,25 @@ impl Scene {
     }
 
     /// Sends a request of the SMF; the workers run every change at once.
-    pub fn ask(&mut self, request: &[u8]) -> Vec<Transmit> {
+    pub(crate) fn ask(&mut self, request: &[u8]) -> Vec<Transmit> {
         self.bench.node.handle_datagram(self.bench.now, smf(10), request);
         self.publish();
         self.bench.sent()
     }
 
-    pub fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         while let Some((id, delta)) = self.bench.node.poll_delta() {
             self.rules = delta.rules.map(|rules| *rules);
             self.bench.node.handle_published(self.bench.now, id);
         }
     }
 
-    pub fn count(&self, at: usize, ul_bytes: u64, dl_bytes: u64) {
+    pub(crate) fn count(&self, at: usize, ul_bytes: u64, dl_bytes: u64) {
         let slot = self.rules.as_ref().unwrap().urrs[at].slot;
         self.count_in(slot, ul_bytes, dl_bytes);
     }
 
-    pub fn count_in(&self, slot: UsageSlot, ul_bytes: u64, dl_bytes: u64) {
+    pub(crate) fn count_in(&self, slot: UsageSlot, ul_bytes: u64, dl_bytes: u64) {
         let mut counters = self.counters.0.lock().unwrap();
         let counts = counters.entry(slot).or_default();
         counts.ul_bytes += ul_bytes;
@@ -110,7 +110,7 @@ impl Scene {
     }
 
     /// A worker tells that a limit was reached.
-    pub fn limit(&mut self, at: usize) -> Vec<Transmit> {
+    pub(crate) fn limit(&mut self, at: usize) -> Vec<Transmit> {
         let urr = &self.rules.as_ref().unwrap().urrs[at];
         let (slot, generation) = (urr.slot, urr.generation);
         let event = WorkerEvent::UsageLimit { session: self.up_seid, slot, generation };
@@ -120,7 +120,7 @@ impl Scene {
     }
 
     /// Moves time on; returns what is sent.
-    pub fn run_until(&mut self, until: Nanos) -> Vec<Transmit> {
+    pub(crate) fn run_until(&mut self, until: Nanos) -> Vec<Transmit> {
         let mut all = Vec::new();
         while let Some(at) = self.bench.node.poll_timeout().filter(|&at| at <= until) {
             self.bench.now = self.bench.now.max(at);
@@ -132,19 +132,19 @@ impl Scene {
         all
     }
 
-    pub fn acknowledge(&mut self, request: &Transmit) -> Vec<Transmit> {
+    pub(crate) fn acknowledge(&mut self, request: &Transmit) -> Vec<Transmit> {
         let sequence = raw(&request.bytes).header.sequence;
         let body = SessionReportResponse::new(Cause::RequestAccepted);
         self.ask(&encode(Some(self.up_seid), sequence, &body))
     }
 }
 
-pub fn report_request(transmit: &Transmit) -> (ReportType, Vec<UsageReport<'_>>) {
+pub(crate) fn report_request(transmit: &Transmit) -> (ReportType, Vec<UsageReport<'_>>) {
     let Message::SessionReportRequest(body) = decode(&transmit.bytes) else { panic!() };
     (body.report_type, body.usage_reports.iter().collect())
 }
 
-pub fn volume(report: &UsageReport<'_>) -> (u64, u64, u64, u64) {
+pub(crate) fn volume(report: &UsageReport<'_>) -> (u64, u64, u64, u64) {
     let volume = report.volume_measurement.unwrap();
     let (ul, dl) = (volume.uplink.unwrap(), volume.downlink.unwrap());
     assert_eq!(volume.total, Some(ul + dl));

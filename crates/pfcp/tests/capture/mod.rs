@@ -35,7 +35,7 @@ fn pcap(datagrams: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// What `tshark` prints about the datagrams, `None` where it is not installed.
-pub fn read_with(mut tshark: Command, datagrams: &[Vec<u8>]) -> Option<String> {
+pub(crate) fn read_with(mut tshark: Command, datagrams: &[Vec<u8>]) -> Option<String> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("adit-pfcp-{}-{number}.pcap", std::process::id()));

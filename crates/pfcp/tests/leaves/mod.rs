@@ -8,7 +8,7 @@ use adit_pfcp::{Cause, PfcpWriter};
 use adit_types::{BarId, FarId, PdrId, Precedence, QerId, Qfi, UrrId};
 
 /// The value of an IE.
-pub fn encoded<'a, T: Ie<'a>>(ie: &T) -> Vec<u8> {
+pub(super) fn encoded<'a, T: Ie<'a>>(ie: &T) -> Vec<u8> {
     let mut buf = [0xa5; 4096];
     let mut w = PfcpWriter::new(&mut buf);
     ie.encode(&mut w).unwrap();
@@ -42,7 +42,7 @@ fn check_with(octets: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>, ie_type: 
 macro_rules! leaves {
     (owned: $($owned:ty),*; borrowed: $($borrowed:ident),*;) => {
         /// Checks every type with the same octets and returns how many types there are.
-        pub fn check_all(octets: &[u8]) -> usize {
+        pub(crate) fn check_all(octets: &[u8]) -> usize {
             let mut count = 0;
             $( check::<$owned>(octets); count += 1; )*
             $(
@@ -57,7 +57,7 @@ macro_rules! leaves {
         }
 
         /// A valid value of the leaf IE `ie_type` made from `octets`, if they are one.
-        pub fn canonical(ie_type: IeType, octets: &[u8]) -> Option<Vec<u8>> {
+        pub(crate) fn canonical(ie_type: IeType, octets: &[u8]) -> Option<Vec<u8>> {
             $( if ie_type == <$owned as Ie<'_>>::TYPE {
                 return <$owned>::decode(octets).ok().map(|ie| encoded(&ie));
             } )*

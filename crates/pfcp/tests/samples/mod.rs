@@ -11,12 +11,12 @@ use adit_types::{
     BarId, BitRate, FarId, MacAddr, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId,
 };
 
-pub const V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-pub const V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-pub const SEQUENCE: u32 = 0x0001_0203;
-pub const SEID: Seid = Seid(0x1122_3344_5566_7788);
+pub(crate) const V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(crate) const V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+pub(crate) const SEQUENCE: u32 = 0x0001_0203;
+pub(crate) const SEID: Seid = Seid(0x1122_3344_5566_7788);
 
-pub fn node_id() -> NodeId<'static> {
+pub(crate) fn node_id() -> NodeId<'static> {
     NodeId::Fqdn(Fqdn::from_text("smf.example.org").unwrap())
 }
 
@@ -27,7 +27,7 @@ fn octets<'a, M: MessageBody<'a>>(body: &M) -> Vec<u8> {
     buf[..len].to_vec()
 }
 
-pub fn f_teid() -> FTeid {
+pub(crate) fn f_teid() -> FTeid {
     FTeid::Given { teid: Teid(0x0102_0304), addr: FTeidAddress::V4V6(V4, V6) }
 }
 
@@ -46,7 +46,7 @@ fn volume(n: u64) -> VolumeMeasurement {
     }
 }
 
-pub fn with_pdi(visit: impl FnOnce(Pdi<'_>)) {
+pub(crate) fn with_pdi(visit: impl FnOnce(Pdi<'_>)) {
     let ue = [
         UeIpAddress { v4: Some(Ipv4Addr::new(10, 45, 0, 2)), destination: true, ..<_>::default() },
         UeIpAddress { v6: Some(V6), v6_prefix_len: Some(56), ..<_>::default() },
@@ -92,7 +92,7 @@ pub fn with_pdi(visit: impl FnOnce(Pdi<'_>)) {
     });
 }
 
-pub fn forwarding() -> ForwardingParameters<'static> {
+pub(crate) fn forwarding() -> ForwardingParameters<'static> {
     ForwardingParameters {
         network_instance: Some(NetworkInstance(b"internet")),
         redirect_information: Some(RedirectInformation {
@@ -111,7 +111,7 @@ pub fn forwarding() -> ForwardingParameters<'static> {
     }
 }
 
-pub fn qer(id: u32) -> CreateQer<'static> {
+pub(crate) fn qer(id: u32) -> CreateQer<'static> {
     CreateQer {
         qer_correlation_id: Some(QerCorrelationId(77)),
         mbr: Some(Mbr::new(BitRate::from_kbps(20_000), BitRate::from_kbps(100_000))),
@@ -137,7 +137,7 @@ pub fn qer(id: u32) -> CreateQer<'static> {
     }
 }
 
-pub fn with_urr(visit: impl FnOnce(CreateUrr<'_>)) {
+pub(crate) fn with_urr(visit: impl FnOnce(CreateUrr<'_>)) {
     let linked = [LinkedUrrId(2)];
     let aggregated =
         [AggregatedUrrs::new(AggregatedUrrId(3), Multiplier { digits: 5, exponent: -1 })];
@@ -182,7 +182,7 @@ pub fn with_urr(visit: impl FnOnce(CreateUrr<'_>)) {
     });
 }
 
-pub fn usage_report() -> UsageReport<'static> {
+pub(crate) fn usage_report() -> UsageReport<'static> {
     UsageReport {
         start_time: Some(StartTime(3_900_000_000)),
         end_time: Some(EndTime(3_900_000_060)),
@@ -208,7 +208,7 @@ pub fn usage_report() -> UsageReport<'static> {
     }
 }
 
-pub fn establishment(visit: impl FnOnce(&SessionEstablishmentRequest<'_>)) {
+pub(crate) fn establishment(visit: impl FnOnce(&SessionEstablishmentRequest<'_>)) {
     with_pdi(|pdi| {
         with_urr(|urr| {
             let (urr_ids, qer_ids) = ([UrrId(1)], [QerId(1)]);
@@ -537,7 +537,7 @@ fn session_responses(visit: &mut impl FnMut(Vec<u8>)) {
 }
 
 /// Calls `visit` with every example.
-pub fn each(mut visit: impl FnMut(Vec<u8>)) {
+pub(crate) fn each(mut visit: impl FnMut(Vec<u8>)) {
     node_messages(&mut visit);
     establishment(|m| visit(octets(m)));
     modification(|m| visit(octets(m)));

@@ -19,7 +19,7 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    pub const ANY: Self = Self { words: [0; 4], len: 0 };
+    pub(crate) const ANY: Self = Self { words: [0; 4], len: 0 };
 
     /// First and last value of a word of the addresses.
     fn word_range(self, word: usize) -> (u32, u32) {
@@ -57,12 +57,12 @@ pub(super) const EVERYWHERE: KeyRegion = [(0, u32::MAX); SPLIT_WORDS];
 
 impl FilterEntry {
     /// True when it takes more than the plain lines.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.local.len > 0 || self.tos.1 != 0
     }
 
     /// The box.
-    pub fn region(&self) -> KeyRegion {
+    pub(crate) fn region(&self) -> KeyRegion {
         let mut region = EVERYWHERE;
         for word in 0..4 {
             region[REMOTE + word] = self.remote.word_range(word);
@@ -78,7 +78,7 @@ impl FilterEntry {
     }
 
     /// True when no packet of the region misses it.
-    pub fn covers(&self, region: &KeyRegion) -> bool {
+    pub(crate) fn covers(&self, region: &KeyRegion) -> bool {
         let own = self.region();
         let is_around =
             |(own, other): (&(u32, u32), &(u32, u32))| own.0 <= other.0 && own.1 >= other.1;

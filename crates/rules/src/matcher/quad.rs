@@ -15,81 +15,81 @@ mod vector {
 
     /// Four words.
     #[derive(Clone, Copy)]
-    pub struct Quad(m128i);
+    pub(crate) struct Quad(m128i);
 
     // PERF (rules/matcher): one instruction each, which must not become a call.
     impl Quad {
         #[inline(always)]
-        pub fn load(words: &[u32; 4]) -> Self {
+        pub(crate) fn load(words: &[u32; 4]) -> Self {
             Self(m128i::from(*words))
         }
 
         #[inline(always)]
-        pub fn splat(word: u32) -> Self {
+        pub(crate) fn splat(word: u32) -> Self {
             Self(set_splat_i32_m128i(word.cast_signed()))
         }
 
         #[inline(always)]
-        pub fn and(self, other: Self) -> Self {
+        pub(crate) fn and(self, other: Self) -> Self {
             Self(bitand_m128i(self.0, other.0))
         }
 
         #[inline(always)]
-        pub fn or(self, other: Self) -> Self {
+        pub(crate) fn or(self, other: Self) -> Self {
             Self(bitor_m128i(self.0, other.0))
         }
 
         #[inline(always)]
-        pub fn xor(self, other: Self) -> Self {
+        pub(crate) fn xor(self, other: Self) -> Self {
             Self(bitxor_m128i(self.0, other.0))
         }
 
         /// Wraps around.
         #[inline(always)]
-        pub fn minus(self, other: Self) -> Self {
+        pub(crate) fn minus(self, other: Self) -> Self {
             Self(sub_i32_m128i(self.0, other.0))
         }
 
         /// The difference, zero where it would be negative; of words below 2^15.
         #[inline(always)]
-        pub fn minus_at_least_zero(self, other: Self) -> Self {
+        pub(crate) fn minus_at_least_zero(self, other: Self) -> Self {
             Self(sub_saturating_u16_m128i(self.0, other.0))
         }
 
         #[inline(always)]
-        pub fn shifted_right<const BITS: i32>(self) -> Self {
+        pub(crate) fn shifted_right<const BITS: i32>(self) -> Self {
             Self(shr_imm_u32_m128i::<BITS>(self.0))
         }
 
         /// Every word by its own number of bits; by 32 and more, zero.
         #[inline(always)]
-        pub fn shifted_right_by(self, bits: Self) -> Self {
+        pub(crate) fn shifted_right_by(self, bits: Self) -> Self {
             Self(shr_each_u32_m128i(self.0, bits.0))
         }
 
         /// All ones where the words are zero, zero elsewhere.
         #[inline(always)]
-        pub fn is_zero(self) -> Self {
+        pub(crate) fn is_zero(self) -> Self {
             Self(cmp_eq_mask_i32_m128i(self.0, set_splat_i32_m128i(0)))
         }
 
         /// All ones where the word is not below `floor`, zero elsewhere.
         #[inline(always)]
-        pub fn is_from(self, floor: u32) -> Self {
+        pub(crate) fn is_from(self, floor: u32) -> Self {
             let floor = set_splat_i32_m128i(floor.cast_signed());
             Self(cmp_eq_mask_i32_m128i(max_u32_m128i(self.0, floor), self.0))
         }
 
         /// These words where `mask` is all ones, all ones elsewhere.
         #[inline(always)]
-        pub fn or_max_unless(self, mask: Self) -> Self {
+        pub(crate) fn or_max_unless(self, mask: Self) -> Self {
             let unless = bitandnot_m128i(mask.0, set_splat_i32_m128i(-1));
             Self(bitor_m128i(self.0, unless))
         }
 
         /// The least word.
         #[inline(always)]
-        pub fn least(self) -> u32 {
+        pub(crate) fn least(self) -> u32 {
             let swapped = shuffle_ai_f32_all_m128i::<0b01_00_11_10>(self.0);
             let halves = min_u32_m128i(self.0, swapped);
             let swapped = shuffle_ai_f32_all_m128i::<0b10_11_00_01>(halves);
@@ -104,58 +104,58 @@ mod scalar {
 
     /// Four words.
     #[derive(Clone, Copy)]
-    pub struct ScalarQuad([u32; 4]);
+    pub(super) struct ScalarQuad([u32; 4]);
 
     impl ScalarQuad {
-        pub const fn load(words: &[u32; 4]) -> Self {
+        pub(super) const fn load(words: &[u32; 4]) -> Self {
             Self(*words)
         }
 
-        pub const fn splat(word: u32) -> Self {
+        pub(super) const fn splat(word: u32) -> Self {
             Self([word; 4])
         }
 
-        pub fn and(self, other: Self) -> Self {
+        pub(super) fn and(self, other: Self) -> Self {
             Self(from_fn(|at| self.0[at] & other.0[at]))
         }
 
-        pub fn or(self, other: Self) -> Self {
+        pub(super) fn or(self, other: Self) -> Self {
             Self(from_fn(|at| self.0[at] | other.0[at]))
         }
 
-        pub fn xor(self, other: Self) -> Self {
+        pub(super) fn xor(self, other: Self) -> Self {
             Self(from_fn(|at| self.0[at] ^ other.0[at]))
         }
 
-        pub fn minus(self, other: Self) -> Self {
+        pub(super) fn minus(self, other: Self) -> Self {
             Self(from_fn(|at| self.0[at].wrapping_sub(other.0[at])))
         }
 
-        pub fn minus_at_least_zero(self, other: Self) -> Self {
+        pub(super) fn minus_at_least_zero(self, other: Self) -> Self {
             Self(from_fn(|at| self.0[at].saturating_sub(other.0[at])))
         }
 
-        pub fn shifted_right<const BITS: i32>(self) -> Self {
+        pub(super) fn shifted_right<const BITS: i32>(self) -> Self {
             self.shifted_right_by(Self::splat(BITS.cast_unsigned()))
         }
 
-        pub fn shifted_right_by(self, bits: Self) -> Self {
+        pub(super) fn shifted_right_by(self, bits: Self) -> Self {
             Self(from_fn(|at| self.0[at].checked_shr(bits.0[at]).unwrap_or(0)))
         }
 
-        pub fn is_zero(self) -> Self {
+        pub(super) fn is_zero(self) -> Self {
             Self(self.0.map(|word| if word == 0 { u32::MAX } else { 0 }))
         }
 
-        pub fn is_from(self, floor: u32) -> Self {
+        pub(super) fn is_from(self, floor: u32) -> Self {
             Self(self.0.map(|word| if word >= floor { u32::MAX } else { 0 }))
         }
 
-        pub fn or_max_unless(self, mask: Self) -> Self {
+        pub(super) fn or_max_unless(self, mask: Self) -> Self {
             Self(from_fn(|at| self.0[at] | !mask.0[at]))
         }
 
-        pub fn least(self) -> u32 {
+        pub(super) fn least(self) -> u32 {
             self.0.into_iter().fold(u32::MAX, u32::min)
         }
     }

@@ -17,7 +17,7 @@ use adit_types::{
 use super::UsualPacket;
 
 /// Addresses of the UPF.
-pub const OWN: [IpAddr; 2] = [
+pub(super) const OWN: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 45, 0, 3)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 3, 0, 0, 0, 1)),
 ];
@@ -37,10 +37,10 @@ fn host_v6(number: u8) -> Ipv6Addr {
 }
 
 /// Choices taken one after the other; past the end every choice is zero.
-pub struct ByteChoices<'a>(core::slice::Iter<'a, u8>);
+pub(super) struct ByteChoices<'a>(core::slice::Iter<'a, u8>);
 
 impl<'a> ByteChoices<'a> {
-    pub fn new(data: &'a [u8]) -> Self {
+    pub(super) fn new(data: &'a [u8]) -> Self {
         Self(data.iter())
     }
 
@@ -82,7 +82,7 @@ impl<'a> ByteChoices<'a> {
     }
 
     /// Rules of one session, bound.
-    pub fn rules(&mut self) -> SessionRules {
+    pub(super) fn rules(&mut self) -> SessionRules {
         let fars: Vec<FarEntry> = (0..4).map(|number| self.far(number)).collect();
         let qers: Vec<QerEntry> = (0..3).map(|number| self.qer(number)).collect();
         let urrs: Vec<UrrEntry> = (0..3).map(|number| self.urr(number)).collect();
@@ -261,7 +261,7 @@ impl<'a> ByteChoices<'a> {
     }
 
     /// A packet of the session's tunnel, or towards its UE.
-    pub fn packet(&mut self) -> UsualPacket {
+    pub(super) fn packet(&mut self) -> UsualPacket {
         let number = [1, 1, 2, 3][usize::from(self.below(4))];
         let (ue, host): (IpAddr, IpAddr) = match self.below(2) {
             0 => (ue_v4(number).into(), self.pick(&HOSTS).into()),

@@ -14,11 +14,11 @@ use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, Teid};
 use core::net::{IpAddr, Ipv4Addr};
 
 use draw::ByteChoices;
-pub use walk::Forwarded;
+pub(super) use walk::Forwarded;
 
 /// A packet as the fast path recognizes it.
 #[derive(Debug, Clone, Copy)]
-pub struct UsualPacket {
+pub(super) struct UsualPacket {
     /// The tunnel that it came in and its QoS flow; a packet of a data network has none.
     pub tunnel: Option<(Teid, Option<Qfi>)>,
     /// The interface that it came on.
@@ -34,7 +34,7 @@ impl UsualPacket {
 
 /// Packets that took the fast path: uplink and downlink by a single rule, then by a selector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FastPathCounts {
+pub(super) struct FastPathCounts {
     pub single: [usize; 2],
     pub selected: [usize; 2],
 }
@@ -43,7 +43,7 @@ pub struct FastPathCounts {
 ///
 /// # Panics
 /// When the fast path takes a packet that the rules treat in another way.
-pub fn run(data: &[u8]) -> FastPathCounts {
+pub(super) fn run(data: &[u8]) -> FastPathCounts {
     let mut choices = ByteChoices::new(data);
     let rules = choices.rules();
     let own: OwnAddresses = draw::OWN.into_iter().collect();

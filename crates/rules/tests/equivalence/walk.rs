@@ -13,7 +13,7 @@ use super::UsualPacket;
 
 /// How a packet is forwarded, as far as a fast rule can say it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Forwarded {
+pub(crate) struct Forwarded {
     /// To a data network by the routes of these interfaces.
     pub egress: Option<InterfaceSet>,
     /// Into a tunnel: far end, next hop, type of service.
@@ -27,7 +27,11 @@ pub struct Forwarded {
 }
 
 /// What becomes of a packet. `None` when it is not forwarded, or with an effect that no fast rule has.
-pub fn forwarded(rules: &SessionRules, own: &[IpAddr], packet: &UsualPacket) -> Option<Forwarded> {
+pub(super) fn forwarded(
+    rules: &SessionRules,
+    own: &[IpAddr],
+    packet: &UsualPacket,
+) -> Option<Forwarded> {
     let flow = &packet.flow;
     let side = packet.tunnel.map(|(teid, _)| rules.tunnel_side(teid));
     if side.is_some_and(|side| side != TunnelSide::RAN) {

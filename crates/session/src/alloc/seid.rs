@@ -26,18 +26,18 @@ pub(crate) struct SeidPlan {
 }
 
 impl SeidPlan {
-    pub const fn seid(&self) -> Seid {
+    pub(crate) const fn seid(&self) -> Seid {
         self.seid
     }
 }
 
 impl SeidAllocator {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { rng: super::rng(seed, 1) }
     }
 
     /// Draws a SEID for the session `index`.
-    pub fn plan(&self, index: SessionIndex) -> SeidPlan {
+    pub(crate) fn plan(&self, index: SessionIndex) -> SeidPlan {
         let mut rng = self.rng.clone();
         loop {
             let tag: u64 = rng.random();
@@ -48,7 +48,7 @@ impl SeidAllocator {
         }
     }
 
-    pub fn commit(&mut self, plan: SeidPlan) {
+    pub(crate) fn commit(&mut self, plan: SeidPlan) {
         self.rng = plan.rng;
     }
 }

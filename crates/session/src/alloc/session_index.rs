@@ -11,12 +11,12 @@ pub(crate) struct SessionIndexAllocator {
 }
 
 impl SessionIndexAllocator {
-    pub const fn new(max: usize) -> Self {
+    pub(crate) const fn new(max: usize) -> Self {
         Self { fresh: 0, max, free: Vec::new() }
     }
 
     /// The index that [`Self::take`] allocates next; `None` when all are in use.
-    pub fn peek(&self) -> Option<SessionIndex> {
+    pub(crate) fn peek(&self) -> Option<SessionIndex> {
         match self.free.last() {
             Some(&index) => Some(index),
             None if self.fresh < self.max => u32::try_from(self.fresh).ok().map(SessionIndex),
@@ -25,21 +25,21 @@ impl SessionIndexAllocator {
     }
 
     /// Reserves the index that [`Self::peek`] showed.
-    pub fn take(&mut self) {
+    pub(crate) fn take(&mut self) {
         if self.free.pop().is_none() && self.fresh < self.max {
             self.fresh += 1;
         }
     }
 
-    pub fn release(&mut self, index: SessionIndex) {
+    pub(crate) fn release(&mut self, index: SessionIndex) {
         self.free.push(index);
     }
 
-    pub const fn max_count(&self) -> usize {
+    pub(crate) const fn max_count(&self) -> usize {
         self.max
     }
 
-    pub const fn reserved_count(&self) -> usize {
+    pub(crate) const fn reserved_count(&self) -> usize {
         self.fresh - self.free.len()
     }
 }

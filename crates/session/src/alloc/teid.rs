@@ -68,14 +68,14 @@ pub(crate) struct TeidPlan {
 }
 
 impl TeidPlan {
-    pub fn teids(&self) -> &[Teid] {
+    pub(crate) fn teids(&self) -> &[Teid] {
         &self.teids
     }
 }
 
 impl TeidAllocator {
     /// An allocator with two TEIDs per session, as far as the tag leaves room.
-    pub fn new(sessions_max: usize, seed: u64) -> Self {
+    pub(crate) fn new(sessions_max: usize, seed: u64) -> Self {
         let slots = sessions_max.max(1).saturating_mul(2).next_power_of_two();
         let slot_bits = slots.trailing_zeros().min(32 - TAG_BITS_MIN);
         let groups = OWNER_GROUPS.min(1 << slot_bits >> OWNER_GROUP_SHIFT).max(1);
@@ -89,20 +89,20 @@ impl TeidAllocator {
         }
     }
 
-    pub const fn slot_bits(&self) -> u32 {
+    pub(crate) const fn slot_bits(&self) -> u32 {
         self.slot_bits
     }
 
-    pub fn reserved_count(&self) -> usize {
+    pub(crate) fn reserved_count(&self) -> usize {
         self.reserved + self.given.len()
     }
 
     /// TEIDs in use that the control plane gave.
-    pub fn given_count(&self) -> usize {
+    pub(crate) fn given_count(&self) -> usize {
         self.given.len()
     }
 
-    pub fn holder(&self, teid: Teid) -> Holder {
+    pub(crate) fn holder(&self, teid: Teid) -> Holder {
         if let Some(&session) = self.given.get(&teid) {
             return Holder::Session(session);
         }
@@ -118,7 +118,7 @@ impl TeidAllocator {
 
     /// Draws `count` TEIDs for `session` other than those to `avoid`; `None` when there are not
     /// enough.
-    pub fn plan(
+    pub(crate) fn plan(
         &self,
         session: SessionIndex,
         count: usize,
@@ -139,7 +139,7 @@ impl TeidAllocator {
     }
 
     /// Gives the planned TEIDs to `session`.
-    pub fn commit(&mut self, plan: TeidPlan, session: SessionIndex) {
+    pub(crate) fn commit(&mut self, plan: TeidPlan, session: SessionIndex) {
         if let Some(rng) = plan.rng {
             self.rng = rng;
         }
@@ -151,21 +151,21 @@ impl TeidAllocator {
     }
 
     /// Records that the control plane gave `teid` to `session`, unless it was chosen for it here.
-    pub fn ensure_given(&mut self, teid: Teid, session: SessionIndex) {
+    pub(crate) fn ensure_given(&mut self, teid: Teid, session: SessionIndex) {
         if self.holder(teid) == Holder::Nobody {
             self.given.insert(teid, session);
         }
     }
 
     /// True if `teid` can be restored to its position because that is free.
-    pub fn is_restorable(&self, teid: Teid) -> bool {
+    pub(crate) fn is_restorable(&self, teid: Teid) -> bool {
         self.user_of(self.slot_of(teid)) == FREE
     }
 
     /// Records that `session` has `teid` again, which an allocator of a former run chose. If its
     /// position is free it takes that, so no other TEID is chosen there; otherwise it counts as
     /// given.
-    pub fn restore(&mut self, teid: Teid, session: SessionIndex) {
+    pub(crate) fn restore(&mut self, teid: Teid, session: SessionIndex) {
         let slot = self.slot_of(teid);
         if self.holder(teid) != Holder::Nobody || !self.is_restorable(teid) {
             return self.ensure_given(teid, session);
@@ -179,7 +179,7 @@ impl TeidAllocator {
     }
 
     /// Takes `teid` from its session. True when it was chosen here and waits for its reclaim.
-    pub fn retire(&mut self, teid: Teid) -> bool {
+    pub(crate) fn retire(&mut self, teid: Teid) -> bool {
         if self.given.remove(&teid).is_some() {
             return false;
         }
@@ -188,7 +188,7 @@ impl TeidAllocator {
     }
 
     /// Makes a retired TEID's position available again, behind all others.
-    pub fn reclaim(&mut self, teid: Teid) {
+    pub(crate) fn reclaim(&mut self, teid: Teid) {
         self.set_user(teid, FREE);
         let (slot, number) = (self.slot_of(teid), self.number_of(self.slot_of(teid)));
         let group = self.group_mut(slot);

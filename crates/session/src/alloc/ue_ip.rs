@@ -59,7 +59,7 @@ pub(crate) struct UePlan {
 
 impl UePlan {
     /// Position of the pool.
-    pub const fn pool(&self) -> usize {
+    pub(crate) const fn pool(&self) -> usize {
         self.pool
     }
 }
@@ -105,7 +105,7 @@ impl Range {
 }
 
 impl UeIpAllocator {
-    pub fn new(pools: &[UePool], domains_of: impl Fn(Option<&str>) -> DomainSet) -> Self {
+    pub(crate) fn new(pools: &[UePool], domains_of: impl Fn(Option<&str>) -> DomainSet) -> Self {
         let pool = |config: &UePool| UeAddressPool {
             config: config.clone(),
             domains: domains_of(config.network_instance.as_deref()),
@@ -117,17 +117,17 @@ impl UeIpAllocator {
         Self { pools: pools.iter().map(pool).collect() }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pools.is_empty()
     }
 
     /// Addresses in use or waiting for their reclaim.
-    pub fn reserved_count(&self) -> usize {
+    pub(crate) fn reserved_count(&self) -> usize {
         self.pools.iter().map(|pool| pool.held.len()).sum()
     }
 
     /// How full the fullest pool is, 0 without pools. Unit: per cent.
-    pub fn fill_percent(&self) -> u8 {
+    pub(crate) fn fill_percent(&self) -> u8 {
         let fill = |pool: &UeAddressPool| {
             let count = usize::try_from(pool.range.count).unwrap_or(usize::MAX);
             super::percent(pool.held.len(), count)
@@ -137,14 +137,14 @@ impl UeIpAllocator {
 
     /// Addresses of each pool in use or waiting for their reclaim, and all of them, in the order of
     /// the configuration.
-    pub fn usage(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn usage(&self) -> impl Iterator<Item = (u64, u64)> {
         let used = |pool: &UeAddressPool| u64::try_from(pool.held.len()).unwrap_or(u64::MAX);
         self.pools.iter().map(move |pool| (used(pool), pool.range.count))
     }
 
     /// Pools of the family and of one of the routing domains that serve the network instance, if there
     /// is one; if pools are named, only these.
-    pub fn candidates(
+    pub(crate) fn candidates(
         &self,
         is_v4: bool,
         network_instance: Option<&str>,
@@ -165,13 +165,17 @@ impl UeIpAllocator {
     }
 
     /// True if `key` was allocated from one of `candidates`.
-    pub fn is_from(&self, candidates: &[usize], key: SessionKey) -> bool {
+    pub(crate) fn is_from(&self, candidates: &[usize], key: SessionKey) -> bool {
         let mut pools = candidates.iter().filter_map(|&at| self.pools.get(at));
         pools.any(|pool| pool.is_used(key))
     }
 
     /// Chooses an address of the first pool that has one which is not `taken`.
-    pub fn plan(&self, candidates: &[usize], taken: impl Fn(SessionKey) -> bool) -> Option<UePlan> {
+    pub(crate) fn plan(
+        &self,
+        candidates: &[usize],
+        taken: impl Fn(SessionKey) -> bool,
+    ) -> Option<UePlan> {
         candidates.iter().find_map(|&at| {
             let pool = self.pools.get(at)?;
             let position = pool.find(&taken)?;
@@ -179,7 +183,7 @@ impl UeIpAllocator {
         })
     }
 
-    pub fn commit(&mut self, plans: &[UePlan]) {
+    pub(crate) fn commit(&mut self, plans: &[UePlan]) {
         for plan in plans {
             if let Some(pool) = self.pools.get_mut(plan.pool) {
                 pool.take(plan.position);
@@ -188,7 +192,7 @@ impl UeIpAllocator {
     }
 
     /// Takes `key` from its session. True when it was chosen here and waits for its reclaim.
-    pub fn retire(&mut self, key: SessionKey) -> bool {
+    pub(crate) fn retire(&mut self, key: SessionKey) -> bool {
         let mut pools = self.pools.iter_mut();
         pools.any(|pool| match pool.position(key).and_then(|at| pool.held.get_mut(&at)) {
             Some(hold) if *hold == AddressHold::Used => {
@@ -200,7 +204,7 @@ impl UeIpAllocator {
     }
 
     /// True when `key` waits for its reclaim.
-    pub fn is_retired(&self, key: SessionKey) -> bool {
+    pub(crate) fn is_retired(&self, key: SessionKey) -> bool {
         let mut pools = self.pools.iter();
         pools.any(|pool| {
             let position = pool.position(key);
@@ -209,7 +213,7 @@ impl UeIpAllocator {
     }
 
     /// Makes a retired address available again, behind all others.
-    pub fn reclaim(&mut self, key: SessionKey) {
+    pub(crate) fn reclaim(&mut self, key: SessionKey) {
         for pool in &mut self.pools {
             let Some(position) = pool.position(key) else { continue };
             if pool.held.get(&position) == Some(&AddressHold::Retired) {

@@ -11,17 +11,17 @@ pub(crate) struct UsageSlotAllocator {
 }
 
 impl UsageSlotAllocator {
-    pub fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Self { fresh: 0, max: u32::try_from(max).unwrap_or(u32::MAX), free: Vec::new() }
     }
 
     /// Slots that can still be taken.
-    pub fn available(&self) -> usize {
+    pub(crate) fn available(&self) -> usize {
         self.free.len() + usize::try_from(self.max - self.fresh).unwrap_or(usize::MAX)
     }
 
     /// The slot that is taken after `ahead` others; `None` when all are in use.
-    pub fn peek(&self, ahead: usize) -> Option<UsageSlot> {
+    pub(crate) fn peek(&self, ahead: usize) -> Option<UsageSlot> {
         if let Some(at) = self.free.len().checked_sub(ahead + 1) {
             return self.free.get(at).copied();
         }
@@ -30,17 +30,17 @@ impl UsageSlotAllocator {
     }
 
     /// Takes the first `count` slots that [`Self::peek`] shows.
-    pub fn take_planned(&mut self, count: usize) {
+    pub(crate) fn take_planned(&mut self, count: usize) {
         let reused = count.min(self.free.len());
         self.free.truncate(self.free.len() - reused);
         self.fresh += u32::try_from(count - reused).unwrap_or(0);
     }
 
-    pub fn release(&mut self, slot: UsageSlot) {
+    pub(crate) fn release(&mut self, slot: UsageSlot) {
         self.free.push(slot);
     }
 
-    pub fn reserved_count(&self) -> usize {
+    pub(crate) fn reserved_count(&self) -> usize {
         usize::try_from(self.fresh).unwrap_or(usize::MAX) - self.free.len()
     }
 }

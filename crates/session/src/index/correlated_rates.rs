@@ -19,12 +19,12 @@ pub(crate) struct CorrelatedRates {
 }
 
 impl CorrelatedRates {
-    pub fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Self { max, users: HashMap::new() }
     }
 
     /// Rates that are shared, or may be.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.users.len()
     }
 
@@ -32,7 +32,7 @@ impl CorrelatedRates {
     ///
     /// # Errors
     /// [`Refusal::CorrelatedRatesExhausted`].
-    pub fn check(&self, named: &[CorrelatedRateId]) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, named: &[CorrelatedRateId]) -> Result<(), Refusal> {
         let new = named.iter().filter(|id| !self.users.contains_key(id)).count();
         match new > 0 && self.users.len() + new > self.max {
             true => Err(Refusal::CorrelatedRatesExhausted),
@@ -41,14 +41,14 @@ impl CorrelatedRates {
     }
 
     /// A session names these from now on.
-    pub fn take(&mut self, ids: impl IntoIterator<Item = CorrelatedRateId>) {
+    pub(crate) fn take(&mut self, ids: impl IntoIterator<Item = CorrelatedRateId>) {
         for id in ids {
             *self.users.entry(id).or_default() += 1;
         }
     }
 
     /// No worker runs the rules of one session that named these.
-    pub fn release(&mut self, ids: impl IntoIterator<Item = CorrelatedRateId>) {
+    pub(crate) fn release(&mut self, ids: impl IntoIterator<Item = CorrelatedRateId>) {
         for id in ids {
             let Some(users) = self.users.get_mut(&id) else { continue };
             *users -= 1;

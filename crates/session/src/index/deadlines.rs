@@ -17,7 +17,7 @@ pub(crate) struct Deadlines {
 
 impl Deadlines {
     /// Replaces the deadline of a session.
-    pub fn set(&mut self, session: SessionIndex, deadline: Option<Nanos>) {
+    pub(crate) fn set(&mut self, session: SessionIndex, deadline: Option<Nanos>) {
         let before = match deadline {
             Some(at) => self.by_session.insert(session, at),
             None => self.by_session.remove(&session),
@@ -31,12 +31,12 @@ impl Deadlines {
     }
 
     /// The earliest deadline.
-    pub fn next(&self) -> Option<Nanos> {
+    pub(crate) fn next(&self) -> Option<Nanos> {
         self.ordered.first().map(|(at, _)| *at)
     }
 
     /// Takes out a session whose deadline is not after `now`.
-    pub fn take_due(&mut self, now: Nanos) -> Option<SessionIndex> {
+    pub(crate) fn take_due(&mut self, now: Nanos) -> Option<SessionIndex> {
         let &(at, session) = self.ordered.first().filter(|(at, _)| *at <= now)?;
         self.ordered.remove(&(at, session));
         self.by_session.remove(&session);

@@ -25,7 +25,7 @@ struct GuaranteeLevel {
 
 impl GuaranteedRates {
     /// The capacity of `policy`, with nothing guaranteed. A rate that sessions share bounds it.
-    pub fn new(policy: &QosPolicy) -> Self {
+    pub(crate) fn new(policy: &QosPolicy) -> Self {
         let least = |one: BitRate, other: BitRate| one.min(other);
         let all = Rates {
             uplink: least(policy.gbr_max.uplink, policy.total.uplink),
@@ -38,7 +38,7 @@ impl GuaranteedRates {
     }
 
     /// The sum of all guarantees, and the capacity for them.
-    pub fn all(&self) -> (Rates, Rates) {
+    pub(crate) fn all(&self) -> (Rates, Rates) {
         self.levels.first().map(|level| (level.sum, level.capacity)).unwrap_or_default()
     }
 
@@ -47,7 +47,7 @@ impl GuaranteedRates {
     ///
     /// # Errors
     /// [`Refusal::GuaranteedRatesExhausted`]. Spec: TS 29.244 §8.2.9; TS 23.501 §5.7.2.5.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         session: SessionIndex,
         slice: SliceId,
@@ -69,7 +69,7 @@ impl GuaranteedRates {
     }
 
     /// Sets the QERs of a session of `slice`; none when it ends.
-    pub fn set(&mut self, session: SessionIndex, slice: SliceId, qers: &[Qer]) {
+    pub(crate) fn set(&mut self, session: SessionIndex, slice: SliceId, qers: &[Qer]) {
         let after = sum_of(qers);
         if let Some((slice, before)) = self.by_session.get(&session).copied() {
             self.count(slice, before, |sum, rate| sum.saturating_sub(rate));

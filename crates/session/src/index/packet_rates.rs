@@ -20,12 +20,12 @@ pub(crate) struct PacketRates(HashMap<SessionIndex, QerPacketRates>);
 
 impl PacketRates {
     /// Those of a session.
-    pub fn of(&self, session: SessionIndex) -> &[(QerId, PacketRateMeter)] {
+    pub(crate) fn of(&self, session: SessionIndex) -> &[(QerId, PacketRateMeter)] {
         self.0.get(&session).map_or(&[], Vec::as_slice)
     }
 
     /// The packet rates of a session with `qers` at `now`, of which `created` are new.
-    pub fn plan(
+    pub(crate) fn plan(
         &self,
         now: Nanos,
         session: SessionIndex,
@@ -51,7 +51,7 @@ impl PacketRates {
     }
 
     /// A session has these from now on.
-    pub fn set(&mut self, session: SessionIndex, rates: QerPacketRates) {
+    pub(crate) fn set(&mut self, session: SessionIndex, rates: QerPacketRates) {
         if rates.is_empty() {
             self.0.remove(&session);
         } else {

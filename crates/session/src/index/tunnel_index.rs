@@ -76,7 +76,7 @@ pub(crate) struct TunnelIndex {
 impl TunnelIndex {
     /// Updates the tunnels of the session `index`. `interfaces` returns those that forwarding may
     /// use.
-    pub fn change(
+    pub(crate) fn change(
         &mut self,
         index: SessionIndex,
         before: &Records,
@@ -99,7 +99,7 @@ impl TunnelIndex {
     }
 
     /// Removes all users of the session. For recovery from a fault: it visits every user.
-    pub fn forget(&mut self, index: SessionIndex) {
+    pub(crate) fn forget(&mut self, index: SessionIndex) {
         let users: Vec<TunnelUser> =
             self.users.iter().filter(|user| user.2 == index).copied().collect();
         for (number, teid, _, side) in users {
@@ -149,7 +149,7 @@ impl TunnelIndex {
     }
 
     /// The sessions that send into `tunnel`, by ascending index from `first` on.
-    pub fn users(
+    pub(crate) fn users(
         &self,
         tunnel: GtpuTunnel,
         first: SessionIndex,
@@ -165,7 +165,7 @@ impl TunnelIndex {
     }
 
     /// The peers after this one, in ascending order, with the sides that they are on.
-    pub fn peers_after(
+    pub(crate) fn peers_after(
         &self,
         peer: Option<IpAddr>,
     ) -> impl Iterator<Item = (IpAddr, PeerSides)> + '_ {
@@ -174,22 +174,22 @@ impl TunnelIndex {
     }
 
     /// The sides that a peer is on; none of an address that is no peer.
-    pub fn sides(&self, addr: IpAddr) -> PeerSides {
+    pub(crate) fn sides(&self, addr: IpAddr) -> PeerSides {
         self.peers.get(&addr).map_or(PeerSides::default(), TunnelPeer::sides)
     }
 
     /// A peer that appeared or disappeared on a side since it was last returned here.
-    pub fn take_changed(&mut self) -> Option<IpAddr> {
+    pub(crate) fn take_changed(&mut self) -> Option<IpAddr> {
         self.changed.pop_first().map(|(addr, _)| addr)
     }
 
     /// True when there is one.
-    pub fn has_changed(&self) -> bool {
+    pub(crate) fn has_changed(&self) -> bool {
         !self.changed.is_empty()
     }
 
     /// The interfaces that FARs named for a peer; all of an address that is none.
-    pub fn interfaces(&self, addr: IpAddr) -> InterfaceSet {
+    pub(crate) fn interfaces(&self, addr: IpAddr) -> InterfaceSet {
         self.peers.get(&addr).map_or(InterfaceSet::ALL, |peer| peer.interfaces)
     }
 }

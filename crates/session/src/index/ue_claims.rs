@@ -26,7 +26,7 @@ pub(crate) struct UeClaims {
 impl UeClaims {
     /// No claims, with room for `sessions_max` addresses of each kind in the first domain: growth
     /// would move all of them while N4 waits.
-    pub fn with_capacity(sessions_max: usize) -> Self {
+    pub(crate) fn with_capacity(sessions_max: usize) -> Self {
         let claims = DomainClaims {
             v4: HashMap::with_capacity(sessions_max),
             v6: HashMap::with_capacity(sessions_max),
@@ -40,7 +40,7 @@ impl UeClaims {
     }
 
     /// The session that holds `key`.
-    pub fn holder(&self, key: SessionKey) -> Option<SessionIndex> {
+    pub(crate) fn holder(&self, key: SessionKey) -> Option<SessionIndex> {
         let found = match key {
             SessionKey::Teid(_) => None,
             SessionKey::UeIpv4(domain, addr) => self.at(domain)?.v4.get(&addr),
@@ -52,7 +52,7 @@ impl UeClaims {
 
     /// The session with an address of its UE, in the first domain where there is one; for IPv6 an
     /// address of its /64.
-    pub fn session_of_ue(&self, addr: IpAddr) -> Option<SessionIndex> {
+    pub(crate) fn session_of_ue(&self, addr: IpAddr) -> Option<SessionIndex> {
         let find = |domain: &DomainClaims| match addr {
             IpAddr::V4(addr) => domain.v4.get(&addr).copied(),
             IpAddr::V6(addr) => domain.v6.get(&ue_ipv6_key(addr)).copied(),
@@ -61,7 +61,7 @@ impl UeClaims {
     }
 
     /// Gives `key` to `session`.
-    pub fn insert(&mut self, key: SessionKey, session: SessionIndex) {
+    pub(crate) fn insert(&mut self, key: SessionKey, session: SessionIndex) {
         let Some(domain) = key.domain() else { return };
         let at = usize::from(domain.0);
         if self.domains.len() <= at {
@@ -77,7 +77,7 @@ impl UeClaims {
     }
 
     /// Takes `key` from whoever holds it.
-    pub fn remove(&mut self, key: SessionKey) {
+    pub(crate) fn remove(&mut self, key: SessionKey) {
         let claims = key.domain().and_then(|domain| self.domains.get_mut(usize::from(domain.0)));
         let Some(claims) = claims else { return };
         match key {
@@ -94,13 +94,13 @@ impl UeClaims {
     }
 
     /// Framed routes of all sessions.
-    pub fn framed_count(&self) -> usize {
+    pub(crate) fn framed_count(&self) -> usize {
         self.domains.iter().map(|claims| claims.framed.len()).sum()
     }
 
     /// True when some domain has no room for those of `keys` that nobody holds: of each kind of
     /// address there may be `keys_max`.
-    pub fn exceeds(&self, keys: &[SessionKey], keys_max: usize) -> bool {
+    pub(crate) fn exceeds(&self, keys: &[SessionKey], keys_max: usize) -> bool {
         let is_new = |key: &&SessionKey| self.holder(**key).is_none();
         let mut new: HashMap<DomainId, [usize; 3]> = HashMap::new();
         for key in keys.iter().filter(is_new) {

@@ -14,13 +14,13 @@ pub(crate) struct RuleCatalog<'a> {
 
 impl<'a> RuleCatalog<'a> {
     /// The filters of an application, if it is known. PFDs take precedence over the configuration.
-    pub fn application(&self, id: &str) -> Option<&'a SdfSet> {
+    pub(crate) fn application(&self, id: &str) -> Option<&'a SdfSet> {
         self.pfds.filters(id).or_else(|| self.configured.application(id))
     }
 
     /// The predefined rules of these names and groups, each once, in the order of the
     /// configuration.
-    pub fn predefined<'n>(
+    pub(crate) fn predefined<'n>(
         &self,
         names: &'n [Box<str>],
     ) -> impl Iterator<Item = &'a PredefinedRule> + use<'a, 'n> {

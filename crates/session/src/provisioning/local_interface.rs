@@ -55,33 +55,33 @@ pub struct LocalInterface {
 pub(crate) struct DomainSet(u32);
 
 impl DomainSet {
-    pub const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
     /// The first domain alone.
-    pub const FIRST: Self = Self(1);
+    pub(crate) const FIRST: Self = Self(1);
 
-    pub const fn with(self, domain: DomainId) -> Self {
+    pub(crate) const fn with(self, domain: DomainId) -> Self {
         Self(self.0 | 1_u32.wrapping_shl(domain.0 as u32))
     }
 
-    pub const fn union(self, other: Self) -> Self {
+    pub(crate) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// These, or without any `others`.
-    pub const fn or(self, others: Self) -> Self {
+    pub(crate) const fn or(self, others: Self) -> Self {
         if self.0 == 0 { others } else { self }
     }
 
-    pub const fn contains(self, domain: DomainId) -> bool {
+    pub(crate) const fn contains(self, domain: DomainId) -> bool {
         self.0 & 1_u32.wrapping_shl(domain.0 as u32) != 0
     }
 
-    pub const fn intersects(self, other: Self) -> bool {
+    pub(crate) const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
     /// The domains, in ascending order.
-    pub fn iter(self) -> impl Iterator<Item = DomainId> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = DomainId> {
         (0..32).map(DomainId).filter(move |domain| self.contains(*domain))
     }
 }
@@ -115,14 +115,14 @@ pub(crate) struct GtpuSide<'a> {
 
 impl<'a> GtpuSide<'a> {
     /// The side that packets of `pdi` come from.
-    pub fn of_pdi(pdi: &'a Pdi) -> Self {
+    pub(crate) fn of_pdi(pdi: &'a Pdi) -> Self {
         Self::of_source(pdi.source, pdi.interface_type, pdi.network_instance.as_deref())
     }
 
     /// The side that packets come from. A type that cannot be of this side is ignored.
     /// INTEROP: some control planes send the type of another interface.
     /// Spec: TS 29.244 §8.2.2, §8.2.118.
-    pub fn of_source(
+    pub(crate) fn of_source(
         source: SourceInterface,
         reference: Option<InterfaceType>,
         network_instance: Option<&'a str>,
@@ -138,7 +138,7 @@ impl<'a> GtpuSide<'a> {
 
     /// The side that packets leave to; for the type of interface see [`GtpuSide::of_source`].
     /// Spec: TS 29.244 §8.2.24, §8.2.118.
-    pub fn of_destination(
+    pub(crate) fn of_destination(
         destination: DestinationInterface,
         reference: Option<InterfaceType>,
         network_instance: Option<&'a str>,

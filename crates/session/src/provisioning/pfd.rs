@@ -98,7 +98,7 @@ pub(crate) struct Provided {
 
 impl Pfds {
     /// The filters of an application, if a control plane described it.
-    pub fn filters(&self, id: &str) -> Option<&SdfSet> {
+    pub(crate) fn filters(&self, id: &str) -> Option<&SdfSet> {
         self.applications.get(id)?.last().map(|provided| &provided.filters)
     }
 

@@ -50,13 +50,17 @@ pub(super) struct TeidRequest {
 
 impl Draft {
     /// Withdraws requests of an earlier part of the change for `target`.
-    pub fn forget(&mut self, target: ChoiceTarget) {
+    pub(super) fn forget(&mut self, target: ChoiceTarget) {
         self.teid_requests.retain(|wanted| wanted.target != target);
         self.ue_requests.retain(|wanted| wanted.target != target);
     }
 
     /// The F-TEID if it is given; otherwise records the request.
-    pub fn provide_f_teid(&mut self, target: ChoiceTarget, spec: FTeidSpec) -> Option<LocalFTeid> {
+    pub(super) fn provide_f_teid(
+        &mut self,
+        target: ChoiceTarget,
+        spec: FTeidSpec,
+    ) -> Option<LocalFTeid> {
         match spec {
             FTeidSpec::Given { teid, v4, v6 } => Some(LocalFTeid { teid, v4, v6 }),
             FTeidSpec::Choose { v4, v6, choose_id } => {
@@ -67,7 +71,7 @@ impl Draft {
     }
 
     /// Records the request of UE addresses.
-    pub fn request_ue(&mut self, target: ChoiceTarget, choose: Option<ChooseUe>) {
+    pub(super) fn request_ue(&mut self, target: ChoiceTarget, choose: Option<ChooseUe>) {
         self.ue_requests.extend(choose.map(|choose| UeAddressRequest { target, choose }));
     }
 }

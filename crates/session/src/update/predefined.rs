@@ -61,7 +61,7 @@ pub(super) struct PredefinedAdditions {
 
 impl PredefinedAdditions {
     /// What the rules of `records` need.
-    pub fn new(known: RuleCatalog<'_>, records: &Records) -> Self {
+    pub(super) fn new(known: RuleCatalog<'_>, records: &Records) -> Self {
         let (first_far, first_qer) = (records.fars.len(), records.qers.len());
         let mut brought = Self { first_far, first_qer, ..Self::default() };
         for rule in records.pdrs.iter().flat_map(|pdr| known.predefined(&pdr.predefined)) {

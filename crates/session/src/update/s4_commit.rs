@@ -54,22 +54,22 @@ pub(crate) struct Committed {
 
 impl Compiled {
     /// What becomes of measurements.
-    pub const fn usage(&self) -> &UsagePlan {
+    pub(crate) const fn usage(&self) -> &UsagePlan {
         &self.usage
     }
 
     /// Correlated rates that the session names after and did not before.
-    pub fn new_rates(&self) -> impl Iterator<Item = CorrelatedRateId> {
+    pub(crate) fn new_rates(&self) -> impl Iterator<Item = CorrelatedRateId> {
         keys::difference(&self.rates_after, &self.rates_before)
     }
 
     /// Correlated rates that the session names before or after.
-    pub fn all_rates(&self) -> Vec<CorrelatedRateId> {
+    pub(crate) fn all_rates(&self) -> Vec<CorrelatedRateId> {
         self.rates_before.iter().copied().chain(self.new_rates()).collect()
     }
 
     /// Every claim of the session, before or after; lookup keys are claims.
-    pub fn all_keys(&self) -> Vec<SessionKey> {
+    pub(crate) fn all_keys(&self) -> Vec<SessionKey> {
         let added = keys::difference(&self.claims_after, &self.claims_before);
         self.claims_before.iter().copied().chain(added).collect()
     }

@@ -207,7 +207,7 @@ pub(crate) struct Measurement {
 
 impl Measurement {
     /// A measurement that begins now. Counters of a reused slot go on from where they stand.
-    pub fn new(
+    pub(crate) fn new(
         urr: &Urr,
         slot: UsageSlot,
         generation: u32,
@@ -251,7 +251,7 @@ impl Measurement {
     }
 
     /// Applies new thresholds, quotas and timers. `urr` is the rule after the change.
-    pub fn provision(&mut self, new: &UrrSettings, urr: &Urr, now: Nanos) {
+    pub(crate) fn provision(&mut self, new: &UrrSettings, urr: &Urr, now: Nanos) {
         let base = self.base;
         replace(&mut self.volume_threshold, new.volume_threshold, base);
         replace(&mut self.time_threshold, new.time_threshold, base);
@@ -287,7 +287,7 @@ impl Measurement {
     }
 
     /// Ends what `urr`, the rule after the change, no longer has. Without any quota traffic passes.
-    pub fn withdraw(&mut self, part: UrrPart, urr: &Urr) {
+    pub(crate) fn withdraw(&mut self, part: UrrPart, urr: &Urr) {
         match part {
             UrrPart::Period => self.next_period = None,
             UrrPart::VolumeThreshold => self.volume_threshold = None,
@@ -344,7 +344,7 @@ impl Measurement {
     }
 
     /// Makes a credit pool of these counters; what was measured before stays.
-    pub fn pool(&mut self, of: Vec<(UsageSlot, u64)>, source: &dyn UsageSource) {
+    pub(crate) fn pool(&mut self, of: Vec<(UsageSlot, u64)>, source: &dyn UsageSource) {
         if self.members.of == of {
             return;
         }
@@ -363,7 +363,7 @@ impl Measurement {
     }
 
     /// Reads counters and active time.
-    pub fn read(&self, source: &dyn UsageSource, now: Nanos) -> Reading {
+    pub(crate) fn read(&self, source: &dyn UsageSource, now: Nanos) -> Reading {
         let counts = self.counts(source);
         let elapsed = self.running.map(|since| now.since(since));
         let consumed = elapsed.map_or(Nanos(0), |elapsed| self.consumed(elapsed));
@@ -449,7 +449,7 @@ impl Measurement {
     }
 
     /// Handles the first packet after a pause, which may belong to an application.
-    pub fn start_traffic(
+    pub(crate) fn start_traffic(
         &mut self,
         urr: &Urr,
         at: Nanos,
@@ -476,7 +476,12 @@ impl Measurement {
     }
 
     /// Does what is due, and returns the triggers to report.
-    pub fn advance(&mut self, urr: &Urr, source: &dyn UsageSource, now: Nanos) -> UsageTriggers {
+    pub(crate) fn advance(
+        &mut self,
+        urr: &Urr,
+        source: &dyn UsageSource,
+        now: Nanos,
+    ) -> UsageTriggers {
         let mut due = self.idle(urr, &self.read(source, now));
         let reading = self.read(source, now);
         self.split(&reading);
@@ -569,7 +574,7 @@ impl Measurement {
 
     /// Ends the measurement with a report, or several when monitoring times split it, and begins
     /// the next one. Notices end no measurement.
-    pub fn report(
+    pub(crate) fn report(
         &mut self,
         urr: &Urr,
         source: &dyn UsageSource,
@@ -654,12 +659,17 @@ impl Measurement {
     }
 
     /// True once after a measurement or a part of one began.
-    pub fn take_renewed(&mut self) -> bool {
+    pub(crate) fn take_renewed(&mut self) -> bool {
         core::mem::take(&mut self.renewed)
     }
 
     /// When [`Measurement::advance`] has something to do if no packet comes.
-    pub fn deadline(&self, urr: &Urr, source: &dyn UsageSource, now: Nanos) -> Option<Nanos> {
+    pub(crate) fn deadline(
+        &self,
+        urr: &Urr,
+        source: &dyn UsageSource,
+        now: Nanos,
+    ) -> Option<Nanos> {
         let reading = self.read(source, now);
         let reports = self.reports_left != Some(0);
         let asks = |trigger| reports && urr.triggers.contains(trigger);
@@ -688,7 +698,7 @@ impl Measurement {
     }
 
     /// What workers run; `quota_far` is the position of the quota action's FAR.
-    pub fn entry(&self, urr: &Urr, quota_far: Option<u16>) -> UrrEntry {
+    pub(crate) fn entry(&self, urr: &Urr, quota_far: Option<u16>) -> UrrEntry {
         let asks = |trigger| urr.triggers.contains(trigger);
         let limits =
             |limit: Option<Limit<Volumes>>| limit.map_or(UsageLimits::NONE, |limit| limit.limits());
@@ -717,7 +727,7 @@ impl Measurement {
     }
 
     /// The measurement's volume so far, and whether a quota stops packets.
-    pub fn running(&self, source: &dyn UsageSource) -> (UsageVolume, bool) {
+    pub(crate) fn running(&self, source: &dyn UsageSource) -> (UsageVolume, bool) {
         (self.read(source, self.base.at).volume_since(&self.base), self.stopped)
     }
 }

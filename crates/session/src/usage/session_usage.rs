@@ -123,7 +123,7 @@ impl SessionUsage {
 
     /// Workers' entries of all URRs in the order of the records, and then of the inactivity timer,
     /// without what they exempt.
-    pub fn entries(&self, records: &Records) -> Vec<UrrEntry> {
+    pub(crate) fn entries(&self, records: &Records) -> Vec<UrrEntry> {
         let far = |urr: &Urr| {
             let id = urr.settings.quota_far?;
             let at = records.fars.iter().position(|far| far.id == id)?;
@@ -138,7 +138,7 @@ impl SessionUsage {
         measured.chain(self.activity.map(|activity| activity.entry())).collect()
     }
 
-    pub const fn has_activity(&self) -> bool {
+    pub(crate) const fn has_activity(&self) -> bool {
         self.activity.is_some()
     }
 

@@ -13,44 +13,44 @@ use adit_session::{
 };
 use adit_types::{FarId, InterfaceRole, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
-pub const N3: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-pub const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-pub const OWNER: OwnerId = OwnerId(1);
-pub const CP: CpFSeid = CpFSeid { seid: Seid(9), v4: None, v6: None };
-pub const CHOOSE: FTeidSpec = FTeidSpec::Choose { v4: true, v6: false, choose_id: None };
+pub(crate) const N3: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(crate) const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+pub(crate) const OWNER: OwnerId = OwnerId(1);
+pub(crate) const CP: CpFSeid = CpFSeid { seid: Seid(9), v4: None, v6: None };
+pub(crate) const CHOOSE: FTeidSpec = FTeidSpec::Choose { v4: true, v6: false, choose_id: None };
 
-pub fn store(sessions_max: usize) -> SessionStore {
+pub(crate) fn store(sessions_max: usize) -> SessionStore {
     store_with(sessions_max, Provisioning::default())
 }
 
 /// With one N3 and one N6 interface that serve any network instance, unless there are others.
-pub fn store_with(sessions_max: usize, mut provisioning: Provisioning) -> SessionStore {
+pub(crate) fn store_with(sessions_max: usize, mut provisioning: Provisioning) -> SessionStore {
     if provisioning.interfaces.is_empty() {
         provisioning.interfaces = interfaces();
     }
     SessionStore::new(StoreConfig { sessions_max, provisioning, seed: 1 })
 }
 
-pub fn interfaces() -> Vec<LocalInterface> {
+pub(crate) fn interfaces() -> Vec<LocalInterface> {
     vec![
         LocalInterface::of_role(InterfaceRole::N3, LocalAddresses { v4: Some(N3), v6: None }),
         LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default()),
     ]
 }
 
-pub fn ue(last: u8) -> Ipv4Addr {
+pub(crate) fn ue(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 45, 0, last)
 }
 
-pub fn ue_match(last: u8, side: UeSide) -> UeMatch {
+pub(crate) fn ue_match(last: u8, side: UeSide) -> UeMatch {
     UeMatch { addresses: UeAddresses { v4: Some(ue(last)), v6: None }, side }
 }
 
-pub fn given(teid: u32) -> FTeidSpec {
+pub(crate) fn given(teid: u32) -> FTeidSpec {
     FTeidSpec::Given { teid: Teid(teid), v4: Some(N3), v6: None }
 }
 
-pub fn pdi(source: SourceInterface) -> PdiSpec {
+pub(crate) fn pdi(source: SourceInterface) -> PdiSpec {
     PdiSpec {
         source,
         traffic_endpoints: Vec::new(),
@@ -68,7 +68,7 @@ pub fn pdi(source: SourceInterface) -> PdiSpec {
 }
 
 /// PDR 1 (uplink, chosen F-TEID) with FAR 1.
-pub fn uplink(last: u8) -> PdrSpec {
+pub(crate) fn uplink(last: u8) -> PdrSpec {
     PdrSpec {
         id: PdrId(1),
         precedence: Precedence(100),
@@ -89,7 +89,7 @@ pub fn uplink(last: u8) -> PdrSpec {
 }
 
 /// PDR 2 (downlink) with FAR 2.
-pub fn downlink(last: u8) -> PdrSpec {
+pub(crate) fn downlink(last: u8) -> PdrSpec {
     PdrSpec {
         id: PdrId(2),
         precedence: Precedence(100),
@@ -107,7 +107,7 @@ pub fn downlink(last: u8) -> PdrSpec {
     }
 }
 
-pub fn far(id: u32, destination: DestinationInterface) -> Far {
+pub(crate) fn far(id: u32, destination: DestinationInterface) -> Far {
     let outer_header_creation = (destination == DestinationInterface::Access).then(|| tunnel(5));
     Far {
         bar: None,
@@ -118,16 +118,16 @@ pub fn far(id: u32, destination: DestinationInterface) -> Far {
     }
 }
 
-pub fn tunnel(teid: u32) -> HeaderCreation {
+pub(crate) fn tunnel(teid: u32) -> HeaderCreation {
     HeaderCreation::Gtpu(GtpuTunnel { teid: Teid(teid), addr: IpAddr::V4(GNB) })
 }
 
-pub fn qer(id: u32) -> Qer {
+pub(crate) fn qer(id: u32) -> Qer {
     Qer { id: QerId(id), qfi: Qfi::new(9), ..Qer::default() }
 }
 
 /// The usual session of one UE: a PDR, FAR per direction and a QER.
-pub fn session(last: u8) -> SessionChange {
+pub(crate) fn session(last: u8) -> SessionChange {
     SessionChange {
         create_pdrs: vec![uplink(last), downlink(last)],
         create_fars: vec![far(1, DestinationInterface::Core), far(2, DestinationInterface::Access)],
@@ -136,12 +136,15 @@ pub fn session(last: u8) -> SessionChange {
     }
 }
 
-pub fn flow(text: &str) -> SdfSpec {
+pub(crate) fn flow(text: &str) -> SdfSpec {
     SdfSpec { flow_description: Some(text.into()), ..SdfSpec::default() }
 }
 
 /// The new rules of all sessions that name a changed application.
-pub fn recompiled(store: &mut SessionStore, changed: &ChangedApplications) -> Vec<RuleDelta> {
+pub(crate) fn recompiled(
+    store: &mut SessionStore,
+    changed: &ChangedApplications,
+) -> Vec<RuleDelta> {
     let indices: Vec<_> = store.sessions().map(adit_session::Session::index).collect();
     indices.into_iter().filter_map(|index| store.recompile_naming(index, changed)).collect()
 }

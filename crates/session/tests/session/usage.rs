@@ -50,11 +50,11 @@ fn time_urr(triggers: UsageTriggers, settings: UrrSettings) -> Urr {
 }
 
 impl UsageFixture {
-    pub fn new(urrs: Vec<Urr>) -> Self {
+    pub(crate) fn new(urrs: Vec<Urr>) -> Self {
         Self::with(urrs, |_| {})
     }
 
-    pub fn with(urrs: Vec<Urr>, edit: impl FnOnce(&mut SessionChange)) -> Self {
+    pub(crate) fn with(urrs: Vec<Urr>, edit: impl FnOnce(&mut SessionChange)) -> Self {
         let counters = Arc::new(ManualCounters::default());
         let mut store = store(4);
         store.set_usage_source(Arc::clone(&counters) as Arc<dyn UsageSource>);
@@ -77,12 +77,12 @@ impl UsageFixture {
         scene
     }
 
-    pub fn observe(&mut self, delta: &RuleDelta) {
+    pub(crate) fn observe(&mut self, delta: &RuleDelta) {
         self.urrs = delta.rules.as_ref().map_or(Vec::new(), |rules| rules.urrs.clone());
     }
 
     /// Counts packets for a URR by its position.
-    pub fn count(&self, at: usize, now: Nanos, ul_bytes: u64, dl_bytes: u64) {
+    pub(crate) fn count(&self, at: usize, now: Nanos, ul_bytes: u64, dl_bytes: u64) {
         let mut counters = self.counters.0.lock().unwrap();
         let counts = counters.entry(self.urrs[at].slot).or_default();
         counts.ul_bytes += ul_bytes;
@@ -92,7 +92,7 @@ impl UsageFixture {
         counts.last = Some(now);
     }
 
-    pub fn outcome(&mut self, outcome: Option<UsageOutcome>) -> Vec<UsageReport> {
+    pub(crate) fn outcome(&mut self, outcome: Option<UsageOutcome>) -> Vec<UsageReport> {
         let Some(outcome) = outcome else { return Vec::new() };
         if let Some(delta) = outcome.delta {
             self.observe(&delta);
@@ -102,14 +102,14 @@ impl UsageFixture {
     }
 
     /// A worker tells that a limit of the URR was reached.
-    pub fn limit(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
+    pub(crate) fn limit(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
         let UrrEntry { slot, generation, .. } = self.urrs[at];
         let outcome = self.store.handle_usage_limit(now, self.up_seid, slot, generation);
         self.outcome(outcome)
     }
 
     /// A worker tells the first packet.
-    pub fn start(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
+    pub(crate) fn start(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
         assert!(self.urrs[at].report_start);
         let UrrEntry { slot, generation, .. } = self.urrs[at];
         let started = TrafficStart { slot, generation, at: now, pdr: PdrId(1) };
@@ -118,7 +118,7 @@ impl UsageFixture {
     }
 
     /// Lets time pass; returns what was reported and when.
-    pub fn run_until(&mut self, until: Nanos) -> Vec<(Nanos, UsageReport)> {
+    pub(crate) fn run_until(&mut self, until: Nanos) -> Vec<(Nanos, UsageReport)> {
         let mut all = Vec::new();
         while let Some(at) = self.store.usage_timeout().filter(|at| *at <= until) {
             while let Some(outcome) = self.store.poll_usage(at) {
@@ -129,7 +129,7 @@ impl UsageFixture {
         all
     }
 
-    pub fn modify(&mut self, change: SessionChange) -> Vec<UsageReport> {
+    pub(crate) fn modify(&mut self, change: SessionChange) -> Vec<UsageReport> {
         let modified = self.store.modify(self.up_seid, change).unwrap();
         let mut reports = modified.reports;
         if let Some(delta) = modified.delta {

@@ -13,10 +13,10 @@ use adit_types::{
     SessionIndex, Teid, VlanId,
 };
 
-pub const N3: InterfaceId = InterfaceId(0);
-pub const N6: InterfaceId = InterfaceId(1);
+pub(crate) const N3: InterfaceId = InterfaceId(0);
+pub(crate) const N6: InterfaceId = InterfaceId(1);
 
-pub fn interface(id: u8, role: InterfaceRole, v4: &str, v6: &str) -> Interface {
+pub(crate) fn interface(id: u8, role: InterfaceRole, v4: &str, v6: &str) -> Interface {
     Interface {
         id: InterfaceId(id),
         role,
@@ -30,7 +30,7 @@ pub fn interface(id: u8, role: InterfaceRole, v4: &str, v6: &str) -> Interface {
     }
 }
 
-pub fn config(workers: usize) -> TablesConfig {
+pub(crate) fn config(workers: usize) -> TablesConfig {
     TablesConfig {
         sessions_max: 64,
         teid_slot_bits: 6,
@@ -53,7 +53,7 @@ pub fn config(workers: usize) -> TablesConfig {
     }
 }
 
-pub fn route(interface: u8, prefix: &str, next_hop: &str) -> Route {
+pub(crate) fn route(interface: u8, prefix: &str, next_hop: &str) -> Route {
     Route {
         interface: InterfaceId(interface),
         prefix: prefix.parse().unwrap(),
@@ -61,12 +61,12 @@ pub fn route(interface: u8, prefix: &str, next_hop: &str) -> Route {
     }
 }
 
-pub fn ip(text: &str) -> IpAddr {
+pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
 /// Rules marked with `seid`, with one FAR towards each peer.
-pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
+pub(crate) fn rules(seid: u64, peers: &[&str]) -> SessionRules {
     let far = |(id, peer): (u32, &&str)| FarEntry {
         id: FarId(id),
         action: ApplyAction::FORW,
@@ -102,7 +102,7 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
     }
 }
 
-pub fn install(session: u32, keys: &[SessionKey], rules: SessionRules) -> RuleDelta {
+pub(crate) fn install(session: u32, keys: &[SessionKey], rules: SessionRules) -> RuleDelta {
     RuleDelta {
         session: SessionIndex(session),
         keys: keys.iter().map(|key| KeyChange::Add(*key)).collect(),
@@ -110,7 +110,7 @@ pub fn install(session: u32, keys: &[SessionKey], rules: SessionRules) -> RuleDe
     }
 }
 
-pub fn uninstall(session: u32, keys: &[SessionKey]) -> RuleDelta {
+pub(crate) fn uninstall(session: u32, keys: &[SessionKey]) -> RuleDelta {
     RuleDelta {
         session: SessionIndex(session),
         keys: keys.iter().map(|key| KeyChange::Remove(*key)).collect(),
@@ -118,14 +118,14 @@ pub fn uninstall(session: u32, keys: &[SessionKey]) -> RuleDelta {
     }
 }
 
-pub fn teid(value: u32) -> SessionKey {
+pub(crate) fn teid(value: u32) -> SessionKey {
     SessionKey::Teid(Teid(value))
 }
 
-pub fn ue(last: u8) -> SessionKey {
+pub(crate) fn ue(last: u8) -> SessionKey {
     SessionKey::UeIpv4(DomainId(0), Ipv4Addr::new(10, 45, 0, last))
 }
 
-pub fn id(n: u64) -> DeltaId {
+pub(crate) fn id(n: u64) -> DeltaId {
     DeltaId(n)
 }

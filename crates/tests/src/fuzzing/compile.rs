@@ -5,6 +5,6 @@
 mod equivalence;
 
 /// Octets draw the rules of a session and packets.
-pub fn equivalence(data: &[u8]) {
+pub(super) fn equivalence(data: &[u8]) {
     equivalence::run(data);
 }

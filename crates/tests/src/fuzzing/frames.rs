@@ -19,7 +19,7 @@ use super::input::FuzzInput;
 const FRAME_BYTES_MAX: usize = 1518;
 
 /// The parse walk over octets taken as a frame, as an IP packet and as a GTP-U message.
-pub fn gtpu(data: &[u8]) {
+pub(super) fn gtpu(data: &[u8]) {
     if let Ok(frame) = parse_frame(data) {
         walk_ip(&data[usize::from(frame.l3_offset)..]);
     }
@@ -64,7 +64,7 @@ fn fresh_world() -> World {
 }
 
 /// Frames for a pipeline with three sessions, which the oracle judges too.
-pub fn datapath(data: &[u8]) {
+pub(super) fn datapath(data: &[u8]) {
     let mut input = FuzzInput::new(data);
     WORLD.with_borrow_mut(|world| {
         let world = world.get_or_insert_with(fresh_world);

@@ -290,7 +290,7 @@ struct SequenceRun<'a> {
 }
 
 /// Runs the sequence that `data` describes.
-pub fn run(data: &[u8]) {
+pub(super) fn run(data: &[u8]) {
     let empty = Node::new(config()).store().reserved();
     let mut run = SequenceRun {
         input: FuzzInput::new(data),

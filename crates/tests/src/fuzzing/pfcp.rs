@@ -6,7 +6,7 @@ use adit_pfcp::{Ignored, Message, PfcpDatagram, PfcpWriter, RawMessage};
 use super::leaves;
 
 /// Datagrams: whatever decodes is walked wholly and decodes to the same once encoded.
-pub fn message(data: &[u8]) {
+pub(super) fn message(data: &[u8]) {
     let mut buf = vec![0; 2 * data.len() + 64];
     for raw in PfcpDatagram::new(data).flatten() {
         let Ok(message) = Message::decode(&raw) else { continue };
@@ -42,13 +42,13 @@ fn walk_ignored(message: &Message<'_>) {
 }
 
 /// Every leaf IE with the same octets.
-pub fn leaf_ies(data: &[u8]) {
+pub(super) fn leaf_ies(data: &[u8]) {
     // Every prefix of every prefix is tried for every IE.
     leaves::check_all(&data[..data.len().min(48)]);
 }
 
 /// The contents of a PFD and the flow description in them.
-pub fn pfd_contents(data: &[u8]) {
+pub(super) fn pfd_contents(data: &[u8]) {
     let Ok(contents) = PfdContents::decode(data) else { return };
     let mut buf = vec![0; data.len() + 2];
     let mut w = PfcpWriter::new(&mut buf);

@@ -8,7 +8,7 @@ use adit_types::Direction;
 
 /// Flow descriptions: any text is refused or becomes a filter of bounded size, whatever the white
 /// space, and the filter can be matched.
-pub fn flow_description(data: &[u8]) {
+pub(super) fn flow_description(data: &[u8]) {
     let Ok(text) = core::str::from_utf8(data) else { return };
     let filter = match parse_flow_description(text) {
         Ok(filter) => filter,

@@ -30,7 +30,7 @@ pub(super) struct OracleOuterHeader {
 
 impl OracleOuterHeader {
     /// Octets that it adds to the IP packet.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         let ip = match self.header.addr() {
             IpAddr::V4(_) => 20,
             IpAddr::V6(_) => 40,

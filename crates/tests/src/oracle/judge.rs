@@ -183,7 +183,7 @@ struct OracleTunnel {
 }
 
 /// What becomes of a packet, or why it is dropped.
-pub type OracleExit = Result<OracleOutcome, DropReason>;
+pub(super) type OracleExit = Result<OracleOutcome, DropReason>;
 
 impl Oracle {
     /// Says what becomes of `frame`, received on `port`.

@@ -9,11 +9,11 @@ use adit_types::{Nanos, QerId};
 use super::OracleSession;
 
 /// A window's end, what passed in it, and the unit of time that it is one of, if that is known.
-pub type OracleRateWindow = (Nanos, u64, Option<Nanos>);
+pub(super) type OracleRateWindow = (Nanos, u64, Option<Nanos>);
 
 /// A window that a packet leaves behind: of a QER's additional rate or of the plain one, and of a
 /// direction (true is uplink).
-pub type OracleWindowKey = (QerId, bool, bool);
+pub(super) type OracleWindowKey = (QerId, bool, bool);
 
 /// Asks the packet rates of some QERs at `now`. The windows that a packet leaves behind, `None` where
 /// it may not pass.

@@ -50,7 +50,7 @@ impl Default for ExpectedStep {
 
 impl ExpectedStep {
     /// Expects the copies of a packet. Returns true if there are any.
-    pub fn expect_copies(&mut self, verdict: &OracleVerdict) -> bool {
+    pub(super) fn expect_copies(&mut self, verdict: &OracleVerdict) -> bool {
         for copy in &verdict.copies {
             match copy {
                 Ok(OracleOutcome::Forward { port, frames, .. }) => {
@@ -67,7 +67,7 @@ impl ExpectedStep {
     }
 
     /// Compares with the counters before and after, and with the frames that left by port.
-    pub fn compare(
+    pub(super) fn compare(
         &self,
         before: &Snapshot,
         after: &Snapshot,

@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Runs `work`. Returns the number of its allocations.
-pub fn allocations(work: impl FnOnce()) -> usize {
+pub(crate) fn allocations(work: impl FnOnce()) -> usize {
     COUNT.set(Some(0));
     work();
     COUNT.take().unwrap()

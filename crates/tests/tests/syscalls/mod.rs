@@ -34,7 +34,7 @@ extern "C" fn on_sigsys(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut c_vo
 
 /// Runs `work`; returns what it returned and the number of the first system call that it made, which
 /// was not carried out. Where the kernel cannot tell, says so once and finds none.
-pub fn first_syscall<T>(work: impl FnOnce() -> T) -> (T, Option<i32>) {
+pub(crate) fn first_syscall<T>(work: impl FnOnce() -> T) -> (T, Option<i32>) {
     let selector = SELECTOR.with(core::ptr::from_ref);
     SEEN.with(|seen| seen.store(NONE, Ordering::Relaxed));
     // SAFETY: zero is a valid `sigaction`: no flags, an empty mask.

@@ -6,7 +6,7 @@ const GROUPED: [u16; 22] =
 
 /// One IE of a message.
 #[derive(Debug, Clone)]
-pub struct IeSpan {
+pub(crate) struct IeSpan {
     pub ie_type: u16,
     /// Type of the group that it is in; zero at the top.
     pub group: u16,
@@ -17,12 +17,12 @@ pub struct IeSpan {
 }
 
 impl IeSpan {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.end - self.start - 4
     }
 
     /// True when its first octet is the message's octet `at`.
-    pub fn starts_at(&self, at: usize) -> bool {
+    pub(crate) fn starts_at(&self, at: usize) -> bool {
         self.start == at
     }
 }
@@ -41,7 +41,7 @@ fn put_u16(message: &mut [u8], at: usize, value: u16) {
 }
 
 /// All IEs of a message that is in order, groups before their members.
-pub fn ies(message: &[u8]) -> Vec<IeSpan> {
+pub(crate) fn ies(message: &[u8]) -> Vec<IeSpan> {
     let mut found = Vec::new();
     walk(message, header_len(message), message.len(), 0, &[], &mut found);
     found
@@ -68,7 +68,7 @@ fn walk(
 }
 
 /// The message without the IE and its siblings of the same type; every length around is right.
-pub fn without(message: &[u8], ie: &IeSpan) -> Vec<u8> {
+pub(crate) fn without(message: &[u8], ie: &IeSpan) -> Vec<u8> {
     let gone = |other: &&IeSpan| other.ie_type == ie.ie_type && other.parents == ie.parents;
     let all = ies(message);
     let mut rest = message.to_vec();
@@ -84,14 +84,14 @@ pub fn without(message: &[u8], ie: &IeSpan) -> Vec<u8> {
 }
 
 /// The message with another value in the IE's length field and nothing else changed.
-pub fn with_length(message: &[u8], ie: &IeSpan, len: u16) -> Vec<u8> {
+pub(crate) fn with_length(message: &[u8], ie: &IeSpan, len: u16) -> Vec<u8> {
     let mut lie = message.to_vec();
     put_u16(&mut lie, ie.start + 2, len);
     lie
 }
 
 /// The message with the IE's value replaced by `value`; every length around is right.
-pub fn with_value(message: &[u8], ie: &IeSpan, value: &[u8]) -> Vec<u8> {
+pub(crate) fn with_value(message: &[u8], ie: &IeSpan, value: &[u8]) -> Vec<u8> {
     let mut other = message.to_vec();
     other.splice(ie.start + 4..ie.end, value.iter().copied());
     put_u16(&mut other, ie.start + 2, u16::try_from(value.len()).unwrap());
@@ -103,7 +103,7 @@ pub fn with_value(message: &[u8], ie: &IeSpan, value: &[u8]) -> Vec<u8> {
 }
 
 /// The message with octets behind its last IE, within its length.
-pub fn with_tail(message: &[u8], tail: &[u8]) -> Vec<u8> {
+pub(crate) fn with_tail(message: &[u8], tail: &[u8]) -> Vec<u8> {
     let mut longer = [message, tail].concat();
     let len = u16_at(message, 2) + u16::try_from(tail.len()).unwrap();
     put_u16(&mut longer, 2, len);
@@ -111,7 +111,7 @@ pub fn with_tail(message: &[u8], tail: &[u8]) -> Vec<u8> {
 }
 
 /// The message with another value in its header's length field.
-pub fn with_message_length(message: &[u8], len: u16) -> Vec<u8> {
+pub(crate) fn with_message_length(message: &[u8], len: u16) -> Vec<u8> {
     let mut lie = message.to_vec();
     put_u16(&mut lie, 2, len);
     lie

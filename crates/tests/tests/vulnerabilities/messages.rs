@@ -17,14 +17,14 @@ use adit_types::{BarId, FarId, PdrId, Precedence, QerId, Seid, Teid, UrrId};
 
 use crate::smf::*;
 
-pub const NODE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+pub(crate) const NODE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 
-pub fn update(sequence: u32) -> Vec<u8> {
+pub(crate) fn update(sequence: u32) -> Vec<u8> {
     encode(None, sequence, &AssociationUpdateRequest::new(NodeId::Ipv4(NODE)))
 }
 
 /// The rules that [`full_modification`] touches exist after this one.
-pub fn preparation(sequence: u32, up_seid: Seid) -> Vec<u8> {
+pub(crate) fn preparation(sequence: u32, up_seid: Seid) -> Vec<u8> {
     modify_with(sequence, up_seid, |body| {
         let far = |id| CreateFar::new(FarId(id), ApplyAction::DROP);
         body.create_fars = list([far(30)]).into();
@@ -37,7 +37,7 @@ pub fn preparation(sequence: u32, up_seid: Seid) -> Vec<u8> {
 }
 
 /// A URR with a member of every kind.
-pub fn urr(id: u32) -> CreateUrr<'static> {
+pub(crate) fn urr(id: u32) -> CreateUrr<'static> {
     let triggers = ReportingTriggers::PERIO | ReportingTriggers::VOLTH | ReportingTriggers::VOLQU;
     let mut urr = CreateUrr::new(UrrId(id), MeasurementMethod::VOLUM, triggers);
     urr.measurement_period = Some(MeasurementPeriod(3600));
@@ -48,7 +48,7 @@ pub fn urr(id: u32) -> CreateUrr<'static> {
 }
 
 /// A BAR with what a notification and the buffers follow.
-pub fn bar(id: u8) -> CreateBar<'static> {
+pub(crate) fn bar(id: u8) -> CreateBar<'static> {
     let mut bar = CreateBar::new(BarId(id));
     bar.downlink_data_notification_delay = Some(DownlinkDataNotificationDelay(2));
     bar.suggested_buffering_packets_count = Some(SuggestedBufferingPacketsCount(5));
@@ -56,7 +56,7 @@ pub fn bar(id: u8) -> CreateBar<'static> {
 }
 
 /// A traffic endpoint whose F-TEID we choose.
-pub fn endpoint(id: u8) -> CreateTrafficEndpoint<'static> {
+pub(crate) fn endpoint(id: u8) -> CreateTrafficEndpoint<'static> {
     let mut endpoint = CreateTrafficEndpoint::new(TrafficEndpointId(id));
     endpoint.local_f_teid = Some(FTeid::Choose { v4: true, v6: false, choose_id: None });
     endpoint
@@ -64,7 +64,7 @@ pub fn endpoint(id: u8) -> CreateTrafficEndpoint<'static> {
 
 /// An establishment whose PDRs name a traffic endpoint, have a URR and a BAR, and leave the UE's
 /// address to us.
-pub fn rich_establishment(sequence: u32, script: &SessionScript) -> Vec<u8> {
+pub(crate) fn rich_establishment(sequence: u32, script: &SessionScript) -> Vec<u8> {
     establish_with(sequence, script, |body| {
         let choose = |destination| {
             list([UeIpAddress { choose_v4: true, destination, ..UeIpAddress::default() }]).into()
@@ -92,7 +92,7 @@ pub fn rich_establishment(sequence: u32, script: &SessionScript) -> Vec<u8> {
     })
 }
 
-pub fn pdr(id: u16, far: u32, ue: u8) -> CreatePdr<'static> {
+pub(crate) fn pdr(id: u16, far: u32, ue: u8) -> CreatePdr<'static> {
     let ue = UeIpAddress {
         v4: Some(Ipv4Addr::new(10, 99, 0, ue)),
         destination: true,
@@ -105,7 +105,7 @@ pub fn pdr(id: u16, far: u32, ue: u8) -> CreatePdr<'static> {
 }
 
 /// Creates, updates and removes a rule of every kind.
-pub fn full_modification(sequence: u32, up_seid: Seid) -> Vec<u8> {
+pub(crate) fn full_modification(sequence: u32, up_seid: Seid) -> Vec<u8> {
     modify_with(sequence, up_seid, |body: &mut SessionModificationRequest<'static>| {
         body.create_pdrs = list([pdr(31, 31, 131)]).into();
         body.create_fars = list([CreateFar::new(FarId(31), ApplyAction::DROP)]).into();
@@ -143,7 +143,7 @@ pub fn full_modification(sequence: u32, up_seid: Seid) -> Vec<u8> {
 }
 
 /// Every request in order, for a session of `smf(10)` that [`preparation`] prepared.
-pub fn all(up_seid: Seid) -> Vec<(&'static str, Vec<u8>)> {
+pub(crate) fn all(up_seid: Seid) -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("heartbeat", heartbeat(20, SMF_STARTED)),
         ("association setup", setup(21, NODE, SMF_STARTED)),

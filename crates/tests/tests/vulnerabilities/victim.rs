@@ -13,7 +13,7 @@ use crate::smf::*;
 
 /// What a node said to a datagram.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum NodeAnswer {
+pub(crate) enum NodeAnswer {
     Nothing,
     /// A response without a Cause.
     Other,
@@ -22,7 +22,7 @@ pub enum NodeAnswer {
 }
 
 impl NodeAnswer {
-    pub fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         let (cause, ie, rule) = match decode(bytes) {
             Message::AssociationSetupResponse(b) => (b.cause, None, None),
             Message::AssociationUpdateResponse(b) => (b.cause, None, None),
@@ -40,7 +40,7 @@ impl NodeAnswer {
 }
 
 /// The usual node with a pool of IPv4 UE addresses.
-pub fn config_with_pool(prefix: &str) -> adit_n4::NodeConfig {
+pub(crate) fn config_with_pool(prefix: &str) -> adit_n4::NodeConfig {
     let prefix = AddrMatch::V4(prefix.parse().unwrap());
     let pool = UePool { network_instance: None, identity: None, s_nssai: None, prefix };
     let mut config = config();
@@ -48,7 +48,7 @@ pub fn config_with_pool(prefix: &str) -> adit_n4::NodeConfig {
     config
 }
 
-pub struct Victim {
+pub(crate) struct Victim {
     pub bench: Bench,
     /// The session of `smf(10)`, CP SEID 0xa10.
     pub session: Seid,
@@ -57,11 +57,11 @@ pub struct Victim {
 }
 
 impl Victim {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(config_with_pool("10.60.0.0/24"))
     }
 
-    pub fn with(config: adit_n4::NodeConfig) -> Self {
+    pub(crate) fn with(config: adit_n4::NodeConfig) -> Self {
         let mut bench = Bench::with(config);
         bench.associate(10);
         bench.associate(11);
@@ -78,7 +78,7 @@ impl Victim {
     /// Hands the datagram over. Unless it is accepted, nothing may have changed; in any case the
     /// node lives, and nothing waits.
     #[track_caller]
-    pub fn send(&mut self, from: SocketAddr, bytes: &[u8]) -> NodeAnswer {
+    pub(crate) fn send(&mut self, from: SocketAddr, bytes: &[u8]) -> NodeAnswer {
         let (store, identities) = (self.bench.node.store().clone(), self.identities());
         let sent = self.bench.ask(from, bytes);
         assert!(sent.iter().all(|sent| sent.to == from), "{sent:?}");
@@ -95,7 +95,7 @@ impl Victim {
 
     /// As [`Self::send`] from the associated `smf(10)`, and it must not be accepted.
     #[track_caller]
-    pub fn refuses(&mut self, bytes: &[u8]) -> NodeAnswer {
+    pub(crate) fn refuses(&mut self, bytes: &[u8]) -> NodeAnswer {
         let said = self.send(smf(10), bytes);
         assert_ne!(said, NodeAnswer::Accepted);
         said
@@ -110,7 +110,7 @@ impl Victim {
 
     /// The sessions are there and can be modified and deleted, and a new one established.
     #[track_caller]
-    pub fn assert_sessions_usable(&mut self) {
+    pub(crate) fn assert_sessions_usable(&mut self) {
         for (from, up_seid) in [(smf(10), self.session), (smf(11), self.stranger)] {
             let moved = self.send(from, &move_to(0x00e0_0001, up_seid, adit_types::Teid(0x7777)));
             assert_eq!(moved, NodeAnswer::Accepted);
@@ -122,7 +122,7 @@ impl Victim {
 
     /// As [`Self::assert_sessions_usable`] where the store is full.
     #[track_caller]
-    pub fn assert_sessions_usable_when_full(&mut self) {
+    pub(crate) fn assert_sessions_usable_when_full(&mut self) {
         assert_eq!(self.send(smf(10), &delete(0x00e0_0000, self.session)), NodeAnswer::Accepted);
         let script = SessionScript::new(0xb11, 210);
         self.session = self.bench.session(smf(10), 0x00e0_0010, &script);
@@ -133,7 +133,7 @@ impl Victim {
 
     /// So many sessions, and the two of the beginning among them.
     #[track_caller]
-    pub fn assert_alive_with(&mut self, sessions: usize) {
+    pub(crate) fn assert_alive_with(&mut self, sessions: usize) {
         assert_eq!(self.bench.node.store().len(), sessions);
         for up_seid in [self.session, self.stranger] {
             assert!(self.bench.node.store().session(up_seid).is_some());

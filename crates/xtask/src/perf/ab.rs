@@ -20,7 +20,7 @@ const FIGURE: &str = "cycles_per_packet_median_burst";
 const NAMES: [&str; 5] = ["direction", "sessions", "active_sessions", "burst_pkts", "keys"];
 
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The revision to compare with: a commit, branch or tag.
     revision: String,
     /// Options of `adit bench datapath` that both understand.
@@ -107,7 +107,7 @@ impl Interrupt {
     }
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let root = root()?;
     let mut command = Command::new("git");
     command.current_dir(&root).args(["rev-parse", "--verify", "--quiet"]);

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Perf {
+pub(crate) enum Perf {
     /// Run every bench of target/release/adit and write docs/benchmarks/DATE-MACHINE.json.
     Suite {
         /// A tenth of the packets, and no case with a million sessions.
@@ -25,7 +25,7 @@ pub enum Perf {
     Ab(ab::Arguments),
 }
 
-pub fn run(perf: &Perf) -> anyhow::Result<()> {
+pub(crate) fn run(perf: &Perf) -> anyhow::Result<()> {
     match perf {
         Perf::Suite { quick, out } => suite::run(*quick, out.as_deref()),
         Perf::Ab(arguments) => ab::run(arguments),

@@ -47,7 +47,7 @@ const BENCHES: [SuiteBench; 11] = [
 ];
 
 /// Runs everything and writes the document.
-pub fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
+pub(super) fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
     let root = root()?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let release = target.join("release");

@@ -19,7 +19,7 @@ const LONG_FUNCTIONS_MAX: &[(&str, usize)] =
 
 /// Adds a finding for each package with more long functions or more tuple parameters than the tables
 /// allow.
-pub fn check(files: &[SourceFile], findings: &mut Vec<String>) {
+pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     check_against(files, LONG_FUNCTIONS_MAX, TUPLE_PARAMETERS_MAX, findings);
 }
 

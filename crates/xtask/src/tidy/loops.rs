@@ -18,7 +18,7 @@ const IN_LOOPS_MAX: &[(&str, usize)] = &[
 ];
 
 /// Adds a finding for each crate of which more modules are part of loops than the table says.
-pub fn check(files: &[SourceFile], findings: &mut Vec<String>) {
+pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     check_against(files, IN_LOOPS_MAX, findings);
 }
 

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 16;
 type ModuleIndex = usize;
 
 /// A crate's modules.
-pub struct Crate<'a> {
+pub(super) struct Crate<'a> {
     modules: Vec<Module<'a>>,
 }
 
@@ -51,7 +51,7 @@ enum PathTarget {
 
 impl<'a> Crate<'a> {
     /// The crate whose root is the file at `root`, and whose other files are among `files`.
-    pub fn new(root: &str, files: &'a [SourceFile]) -> Option<Self> {
+    pub(super) fn new(root: &str, files: &'a [SourceFile]) -> Option<Self> {
         let by_path: HashMap<&str, &SourceFile> =
             files.iter().map(|file| (file.path.as_str(), file)).collect();
         let mut all = Self { modules: Vec::new() };
@@ -137,7 +137,7 @@ impl<'a> Crate<'a> {
     }
 
     /// For each module that is a file, its path and those of the modules that it imports from.
-    pub fn imports(&self) -> BTreeMap<&str, BTreeSet<&str>> {
+    pub(super) fn imports(&self) -> BTreeMap<&str, BTreeSet<&str>> {
         let mut imports: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (index, module) in self.modules.iter().enumerate() {
             let own = module.file;

@@ -18,7 +18,7 @@ const BENCHES: &str = "BenchCommand";
 ///
 /// # Errors
 /// When the document cannot be read.
-pub fn check(
+pub(super) fn check(
     metadata: &Metadata,
     files: &[SourceFile],
     findings: &mut Vec<String>,

@@ -2,7 +2,7 @@
 
 /// What a part of a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Region {
+pub(super) enum Region {
     /// Code.
     Code,
     /// A comment, documentation included.
@@ -12,7 +12,7 @@ pub enum Region {
 }
 
 /// The parts of a file with the lines in which they begin, counted from one. No part has a line end.
-pub fn regions(text: &str) -> Vec<(usize, Region, &str)> {
+pub(super) fn regions(text: &str) -> Vec<(usize, Region, &str)> {
     let mut parts = Vec::new();
     let mut rest = text;
     let mut line = 1;

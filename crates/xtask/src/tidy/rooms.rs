@@ -182,7 +182,7 @@ const LINES_MAX: usize = 800;
 
 /// Adds a finding for each package that imports what it may not, and each file with code that has its
 /// place elsewhere.
-pub fn check(metadata: &Metadata, files: &[SourceFile], findings: &mut Vec<String>) {
+pub(super) fn check(metadata: &Metadata, files: &[SourceFile], findings: &mut Vec<String>) {
     for package in metadata.workspace_packages() {
         let Some(room) = ROOMS.iter().find(|room| room.package == package.name.as_str()) else {
             findings.push(format!("{}: not in the table of rooms", package.name));
@@ -196,7 +196,7 @@ pub fn check(metadata: &Metadata, files: &[SourceFile], findings: &mut Vec<Strin
 }
 
 /// The number of rooms.
-pub fn count() -> usize {
+pub(super) fn count() -> usize {
     ROOMS.len()
 }
 

@@ -31,7 +31,7 @@ type Token = (String, usize);
 ///
 /// # Errors
 /// When a file is no sequence of tokens.
-pub fn check(files: &[SourceFile], findings: &mut Vec<String>) -> anyhow::Result<()> {
+pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) -> anyhow::Result<()> {
     let is_product =
         |file: &&SourceFile| PRODUCT.contains(&file.package.as_str()) && !file.is_program();
     let mut product = Vec::new();

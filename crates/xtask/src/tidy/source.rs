@@ -7,7 +7,7 @@ use anyhow::Context;
 use cargo_metadata::Metadata;
 
 /// One Rust file.
-pub struct SourceFile {
+pub(super) struct SourceFile {
     /// Its package.
     pub package: String,
     /// Its path from the root of the workspace.
@@ -23,7 +23,7 @@ impl SourceFile {
     ///
     /// # Errors
     /// When the text is no Rust.
-    pub fn new(package: &str, path: &str, text: &str) -> anyhow::Result<Self> {
+    pub(super) fn new(package: &str, path: &str, text: &str) -> anyhow::Result<Self> {
         Ok(Self {
             package: package.to_owned(),
             path: path.to_owned(),
@@ -33,7 +33,7 @@ impl SourceFile {
     }
 
     /// True for tests, benches and examples: programs that Cargo builds beside the room.
-    pub fn is_program(&self) -> bool {
+    pub(super) fn is_program(&self) -> bool {
         let folders = ["/tests/", "/benches/", "/examples/"];
         !self.path.contains("/src/") && folders.iter().any(|folder| self.path.contains(folder))
     }
@@ -43,7 +43,7 @@ impl SourceFile {
 ///
 /// # Errors
 /// When a file cannot be read or parsed.
-pub fn read(metadata: &Metadata) -> anyhow::Result<Vec<SourceFile>> {
+pub(super) fn read(metadata: &Metadata) -> anyhow::Result<Vec<SourceFile>> {
     let root = metadata.workspace_root.as_std_path();
     let mut files = Vec::new();
     for package in metadata.workspace_packages() {
@@ -61,7 +61,7 @@ pub fn read(metadata: &Metadata) -> anyhow::Result<Vec<SourceFile>> {
 ///
 /// # Errors
 /// When a folder cannot be read.
-pub fn with_extension(folder: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn with_extension(folder: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -83,7 +83,7 @@ pub fn with_extension(folder: &Path, extension: &str) -> anyhow::Result<Vec<Path
 
 /// True when an attribute compiles its item for tests only: `#[test]`, or a `cfg` that requires
 /// `test`.
-pub fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+pub(super) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         if attribute.path().is_ident("test") {
             return true;

@@ -14,7 +14,7 @@ struct TypeDefinition {
 }
 
 /// Adds a finding for each name that stands for two types.
-pub fn check(files: &[SourceFile], findings: &mut Vec<String>) {
+pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     let mut by_name: BTreeMap<String, Vec<TypeDefinition>> = BTreeMap::new();
     for file in files {
         let mut names = TypeNames::default();

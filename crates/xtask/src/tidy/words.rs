@@ -105,7 +105,7 @@ const FOREIGN: &[&str] = &["fuzz/target", "lab-report"];
 ///
 /// # Errors
 /// When a document cannot be read.
-pub fn check(
+pub(super) fn check(
     metadata: &Metadata,
     files: &[SourceFile],
     findings: &mut Vec<String>,

@@ -14,7 +14,7 @@ use crate::scenario::session::{ScenarioContext, ScenarioRules};
 const POOL: [u8; 3] = [10, 45, 200];
 
 /// The SMF leaves the address to adit: traffic of the address that it got passes, of another not.
-pub fn ue_pool(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn ue_pool(context: &ScenarioContext<'_>) -> Result<String> {
     let session =
         context.establish_with(&ScenarioRules { ue_from_pool: true, ..ScenarioRules::USUAL })?;
     let addr = session.established().ue_ipv4.context("adit gave no address")?;
@@ -31,7 +31,7 @@ pub fn ue_pool(context: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// A router behind the UE: its network is reached and sends, another network does not.
-pub fn framed_route(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn framed_route(context: &ScenarioContext<'_>) -> Result<String> {
     const BEHIND: Ipv4Addr = Ipv4Addr::new(10, 45, 210, 7);
     const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 45, 211, 7);
     let framed_routes = [FramedRoute(b"10.45.210.0/24 0.0.0.0 1")];

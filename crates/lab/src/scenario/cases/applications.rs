@@ -38,7 +38,7 @@ fn provide(context: &ScenarioContext<'_>, texts: &[&str]) -> Result<()> {
 }
 
 /// The PFDs of an application decide which packets match, also after they changed.
-pub fn pfd(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn pfd(context: &ScenarioContext<'_>) -> Result<String> {
     provide(context, &["permit out 17 from any 5001 to assigned"])?;
     let only = FlowPdr { application: Some(APPLICATION), ..ALL_UPLINK };
     let session =
@@ -56,7 +56,7 @@ pub fn pfd(context: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// A predefined rule acts in the PDR that activates it, until it is deactivated.
-pub fn predefined(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn predefined(context: &ScenarioContext<'_>) -> Result<String> {
     let special = PdrId(2);
     let named = FlowPdr { id: special, precedence: 50, predefined: Some(RULE), ..ALL_UPLINK };
     let uplinks = [ALL_UPLINK, named];

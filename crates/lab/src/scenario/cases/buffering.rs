@@ -22,7 +22,7 @@ fn establish<'a>(context: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>
 }
 
 /// The UE is idle: adit buffers packets and reports them; after paging they arrive first, in order.
-pub fn buffer(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn buffer(context: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(context)?;
     let probe = ProbeSockets::open(context, PORT)?;
     both("FORW", &probe)?;
@@ -44,7 +44,7 @@ pub fn buffer(context: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// DROBU discards what waits; what comes later passes. Spec: TS 29.244 §8.2.31.
-pub fn discard(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn discard(context: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(context)?;
     let probe = ProbeSockets::open(context, PORT)?;
     session.apply(TO_ACCESS, ApplyAction::BUFF)?;

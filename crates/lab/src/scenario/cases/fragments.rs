@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Without DF, what is too long arrives in two fragments that make up the packet; with DF, the
 /// sender receives the MTU by ICMP. The gNB's kernel fragments the uplink tunnel packets.
-pub fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
     context.network.topology.set_mtu(context.ue, BEYOND)?;
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let view = FragmentProbe::open(context)?;
@@ -62,7 +62,7 @@ pub fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
 
 /// Tunnel packets that arrive in two fragments are put together, and their packets leave whole.
 /// Over IPv6: the kernel puts IPv4 fragments together before DPDK's AF_PACKET ports see them.
-pub fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
     if !context.network.topology.ipv6 {
         return Ok("not tried: the kernel has no IPv6".to_owned());
     }

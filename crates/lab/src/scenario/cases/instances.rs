@@ -24,7 +24,7 @@ const CORP_TEID: Teid = Teid(0xc0);
 const CORP_UE: LabUe = LabUe(200);
 
 /// The same UE address is a UE of its own in each; its server has the same address, too.
-pub fn network_instance(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn network_instance(context: &ScenarioContext<'_>) -> Result<String> {
     let corp = context.network.topology.corp.as_ref().context("a second data network")?;
     let (ue, server) = (SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
     let corp_server = corp.enter(|| {

@@ -24,7 +24,7 @@ const OUTSIDE: ForwardingPolicy<'static> = ForwardingPolicy(b"outside");
 
 /// Both UEs reach each other and N6 carries nothing; with the policy, N6 carries everything, and
 /// the data network, which is no router, returns nothing.
-pub fn local_switching(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn local_switching(context: &ScenarioContext<'_>) -> Result<String> {
     let other = ScenarioContext { network: context.network, stop: context.stop, ue: OTHER };
     let gnb = Endpoint::open(context, PEER_UPF, ADIT_N3)?;
     let wire = Ipv4Capture::open(&context.network.topology.dn)?;

@@ -20,7 +20,7 @@ const POLICY: ForwardingPolicy<'static> = ForwardingPolicy(b"firewall");
 const MARKED: u8 = 18 << 2;
 
 /// With the policy, packets go by another station and carry its DSCP; without it, straight.
-pub fn forwarding_policy(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn forwarding_policy(context: &ScenarioContext<'_>) -> Result<String> {
     let dn = &context.network.topology.dn;
     let station = match context.network.topology.add_station() {
         Err(error) if error.is::<EnvironmentError>() => return Ok(format!("not tried: {error}")),

@@ -18,7 +18,7 @@ const HOUR: u8 = 2;
 
 /// The first packets of an hour pass in uplink, the others are counted, and downlink is free. A
 /// higher rate goes on with what passed.
-pub fn packet_rate(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn packet_rate(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish(&[ALL_UPLINK], QFI)?;
     let probe = ProbeSockets::open(context, PORT)?;
     both("without a packet rate", &probe)?;

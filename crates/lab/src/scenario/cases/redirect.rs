@@ -39,7 +39,7 @@ fn to(address_type: RedirectAddressType, address: &str) -> RedirectInformation<'
 
 /// A client gets the URL from port 80 of any host, other ports are dropped. With an address, its
 /// connection reaches another server, and works when the answers get the address that it asked.
-pub fn redirect(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn redirect(context: &ScenarioContext<'_>) -> Result<String> {
     let url = to(RedirectAddressType::Url, PORTAL);
     let session =
         context.establish_with(&ScenarioRules { redirect: Some(url), ..ScenarioRules::USUAL })?;

@@ -34,7 +34,7 @@ const DSCP_MASK: u8 = 0xfc;
 
 /// SNDEM: the old tunnel ends with an End Marker, the new one has none.
 /// Spec: TS 29.244 §5.2.3.1, TS 29.281 §7.3.2.
-pub fn end_marker(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn end_marker(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let probe = ProbeSockets::open(context, PORT)?;
     let sniffer = Sniffer::open(context)?;
@@ -62,7 +62,7 @@ fn switch_with_end_marker(session: &ScenarioSession<'_>, to: Teid) -> Result<()>
 }
 
 /// Transport level marking is the DSCP of the outer header. Spec: TS 29.244 §5.4.5.
-pub fn dscp(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn dscp(context: &ScenarioContext<'_>) -> Result<String> {
     let marking = Some(TransportLevelMarking(u16::from_be_bytes([EXPEDITED, DSCP_MASK])));
     let session = context.establish_with(&ScenarioRules { marking, ..ScenarioRules::USUAL })?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -76,7 +76,7 @@ pub fn dscp(context: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// Between two UPFs: uplink leaves by a tunnel, downlink comes by one. Spec: TS 23.501 §5.6.4.
-pub fn n9(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn n9(context: &ScenarioContext<'_>) -> Result<String> {
     const BEYOND: Teid = Teid(0x0909_0909);
     const FROM_PEER: PdrId = PdrId(101);
     let peer = Endpoint::open(context, PEER_UPF, ADIT_N3)?;
@@ -110,7 +110,7 @@ pub fn n9(context: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// Uplink packets go to the server, and a copy of each by a tunnel. Spec: TS 29.244 §5.2.3.
-pub fn duplicate(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn duplicate(context: &ScenarioContext<'_>) -> Result<String> {
     const COPIES: Teid = Teid(0x0d0d_0d0d);
     let peer = Endpoint::open(context, PEER_UPF, ADIT_N3)?;
     let copy = DuplicatingParameters {
@@ -146,7 +146,7 @@ pub(super) fn session_over_ipv6<'a>(
 }
 
 /// The tunnel to the gNB is over IPv6. Spec: TS 29.281 §4.4.1.
-pub fn ipv6_n3(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn ipv6_n3(context: &ScenarioContext<'_>) -> Result<String> {
     if !context.network.topology.ipv6 {
         return Ok("not tried: the kernel has no IPv6".to_owned());
     }
@@ -165,7 +165,7 @@ pub fn ipv6_n3(context: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// The gNB lost its TEID: adit reports it to the SMF. Spec: TS 29.244 §5.10.
-pub fn error_indication(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn error_indication(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let probe = ProbeSockets::open(context, PORT)?;
     let ue = usize::from(context.index());
@@ -186,7 +186,7 @@ pub fn error_indication(context: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// A G-PDU with a TEID that nobody has is answered. Spec: TS 29.281 §7.3.1.
-pub fn unknown_teid(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn unknown_teid(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let probe = ProbeSockets::open(context, PORT)?;
     let gnb = &context.network.gnb;
@@ -205,7 +205,7 @@ pub fn unknown_teid(context: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// A gNB that answers no echo has a failed path, until it answers. Spec: TS 29.244 §7.4.5.1.
-pub fn echo_path(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn echo_path(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let gnb = &context.network.gnb;
     context.network.smf.inbox().clear();

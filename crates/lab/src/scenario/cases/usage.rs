@@ -32,7 +32,7 @@ fn establish<'a>(
 
 /// Each time the threshold is reached a report comes; together with the last one they tell exactly
 /// what the lab sent.
-pub fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
     let total = Some(3 * LOOK_BYTES);
     let session = establish(
         context,
@@ -66,7 +66,7 @@ pub fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// Traffic passes up to the quota, adit reports it, and a new quota lets traffic pass again.
-pub fn quota(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn quota(context: &ScenarioContext<'_>) -> Result<String> {
     let quota = || VolumeQuota { total: Some(2 * LOOK_BYTES), ..VolumeQuota::default() };
     let session = establish(
         context,
@@ -87,7 +87,7 @@ pub fn quota(context: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// adit reports the first packet.
-pub fn start_of_traffic(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn start_of_traffic(context: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(context, urr(ReportingTriggers::START))?;
     let probe = ProbeSockets::open(context, PORT)?;
     all("traffic", &probe.uplink()?)?;
@@ -98,7 +98,7 @@ pub fn start_of_traffic(context: &ScenarioContext<'_>) -> Result<String> {
 }
 
 /// adit reports a session without packets. Spec: TS 29.244 §5.11.3.
-pub fn inactivity(context: &ScenarioContext<'_>) -> Result<String> {
+pub(super) fn inactivity(context: &ScenarioContext<'_>) -> Result<String> {
     let inactivity = Some(UserPlaneInactivityTimer(1));
     let session = context.establish_with(&ScenarioRules { inactivity, ..ScenarioRules::USUAL })?;
     let probe = ProbeSockets::open(context, PORT)?;
