@@ -16,6 +16,7 @@ mod framed_route;
 mod index;
 mod keys;
 mod pack;
+mod packed_record;
 mod procedure;
 mod provisioning;
 mod record;
@@ -38,6 +39,7 @@ pub use framed_route::{
     FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,
 };
 pub use index::{PeerSides, QerPacketRate};
+pub use packed_record::{PackedRecord, PackedRecordError};
 pub use procedure::{Established, Modified};
 pub use provisioning::{
     Application, ChangedApplications, Enforcement, LocalAddresses, LocalInterface, PfdApplication,

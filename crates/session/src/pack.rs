@@ -1,10 +1,12 @@
-//! The packed form of records, in which sessions rest in the store.
+//! How values are packed into octets. Sessions rest in the store as a `PackedRecord`.
 //!
-//! The control plane changes a few of millions of sessions at a time, and most parts of a rule are
-//! absent in most rules. A structure is packed as one bit for each of its fields and, behind them,
-//! the fields that are not *absent*: not zero, false, empty, `None` or the first alternative.
-//! Integers take seven bits an octet. Equal values have equal octets. Packed values live in this
-//! process only; they have no version.
+//! The control plane changes few of millions of sessions at a time, and most parts of a rule are
+//! absent in most rules. A structure is packed as one bit per field, followed by the fields that
+//! are not *absent*: not zero, false, empty, `None` or the first alternative. Integers take seven
+//! bits an octet. Equal values have equal octets.
+//!
+//! The octets say neither type nor length, so a change of a structure (a field added, removed or
+//! moved) changes the format: raise `PackedRecord::VERSION` with it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use adit_types::{Nanos, QerId, Seid, SessionIndex};
 use crate::alloc::seid_index;
 use crate::cp_function::{CpFSeid, OwnerId};
 use crate::index::PacketRates;
-use crate::pack::Pack;
+use crate::packed_record::{PackedRecord, RecordParts};
 use crate::record::{Bar, Far, Pdr, Qer, Records, TrafficEndpoint, Urr};
 use crate::usage::SessionUsage;
 
@@ -22,8 +22,7 @@ pub struct Session {
     origin: OwnerId,
     cp_seid: Seid,
     cp_addresses: CpAddresses,
-    /// The records, the measurements, and the epoch of buffered packets.
-    packed: Box<[u8]>,
+    record: PackedRecord,
 }
 
 /// The addresses of a [`CpFSeid`]; one IPv4 address takes the fewest octets.
@@ -88,20 +87,9 @@ impl OpenSession {
             origin,
             cp_seid: cp.seid,
             cp_addresses: CpAddresses::of(cp),
-            packed: packed(records, usage, buffer_epoch),
+            record: PackedRecord::pack(records, usage, buffer_epoch),
         }
     }
-}
-
-/// Octets that most sessions fit in.
-const PACKED_BYTES_USUAL: usize = 512;
-
-fn packed(records: &Records, usage: &SessionUsage, buffer_epoch: u32) -> Box<[u8]> {
-    let mut octets = Vec::with_capacity(PACKED_BYTES_USUAL);
-    records.pack(&mut octets);
-    usage.pack(&mut octets);
-    buffer_epoch.pack(&mut octets);
-    Box::from(&*octets)
 }
 
 impl Session {
@@ -109,23 +97,20 @@ impl Session {
     pub(crate) fn open(&self) -> OpenSession {
         let &Self { up_seid, owner, origin, .. } = self;
         let (index, cp) = (self.index(), self.cp_f_seid());
-        let (records, usage, buffer_epoch) = self.unpacked();
+        let RecordParts { records, usage, buffer_epoch } = self.record.parts();
         OpenSession { up_seid, index, owner, origin, cp, records, buffer_epoch, usage }
     }
 
     /// Replaces records and measurements.
     pub(crate) fn write_back(&mut self, records: &Records, usage: &SessionUsage) {
-        let (.., buffer_epoch) = self.unpacked();
-        self.packed = packed(records, usage, buffer_epoch);
+        let RecordParts { buffer_epoch, .. } = self.record.parts();
+        self.record = PackedRecord::pack(records, usage, buffer_epoch);
     }
 
-    fn unpacked(&self) -> (Records, SessionUsage, u32) {
-        let mut octets = &*self.packed;
-        let unpacked = Records::unpack(&mut octets).zip(SessionUsage::unpack(&mut octets));
-        let Some(((records, usage), buffer_epoch)) = unpacked.zip(u32::unpack(&mut octets)) else {
-            unreachable!("a session's octets are those that it was packed into")
-        };
-        (records, usage, buffer_epoch)
+    /// The record, as it rests in the store and as a store outside of this process keeps it.
+    #[must_use]
+    pub const fn packed_record(&self) -> &PackedRecord {
+        &self.record
     }
 
     /// All rules, each kind in the order of creation.
@@ -133,11 +118,7 @@ impl Session {
     /// Cost: unpacks them, like the accessors of each kind below.
     #[must_use]
     pub fn records(&self) -> Records {
-        let mut octets = &*self.packed;
-        let Some(records) = Records::unpack(&mut octets) else {
-            unreachable!("a session's octets are those that it was packed into")
-        };
-        records
+        self.record.records()
     }
 
     /// Our identifier of the session.

@@ -13,6 +13,7 @@ mod framed;
 mod interface_type;
 mod interfaces;
 mod model;
+mod packed_record;
 mod pfd;
 mod predefined;
 mod provisioned;
