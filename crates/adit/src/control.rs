@@ -9,8 +9,9 @@ use std::sync::mpsc::Receiver;
 
 use adit_dpdk::Port;
 use adit_n4::{Node, NodeEvent};
+use adit_neighbor::NeighborCache;
 use adit_rules::{WorkerCommand, WorkerEvent};
-use adit_tables::{NeighborCache, Publisher};
+use adit_tables::Publisher;
 use adit_types::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};

@@ -1,13 +1,14 @@
 //! Lookup tables of the data plane and their publication to the workers.
 //!
-//! The control thread owns the [`Publisher`] and the [`NeighborCache`]; each worker owns one
-//! [`TablesReader`] and opens a [`TablesView`] at every step: a quiescent state. Nothing a worker calls here
-//! allocates, locks, waits or makes a system call; all memory is allocated by [`build`].
+//! The control thread owns the [`Publisher`]; each worker owns one [`TablesReader`] and opens a
+//! [`TablesView`] at every step: a quiescent state. Nothing a worker calls here allocates, locks, waits or
+//! makes a system call; [`build`] allocates all memory.
 //!
 //! Invariant: what a worker found through a [`TablesView`] stays as it is until that worker opens the
 //! next one (quiescent-state-based reclamation, [`publish`]).
 //!
-//! Does not live here: which sessions exist (`session`), what happens to packets (`datapath`).
+//! Does not live here: which sessions exist (`session`), which link-layer address a neighbor has
+//! (`neighbor`), what happens to packets (`datapath`).
 #![deny(unsafe_code)]
 
 mod aggregates;
@@ -25,7 +26,6 @@ mod key_table;
 #[allow(unsafe_code, reason = "advice to the kernel about memory")]
 mod large;
 mod meters;
-mod neighbor;
 mod next_hop;
 #[allow(unsafe_code, reason = "prefetch intrinsics")]
 mod prefetch;
@@ -54,7 +54,6 @@ pub use fast_rule_selector::{FastRuleSelector, SelectedFastRule};
 pub use gtpu_peers::GtpuPeers;
 pub use key_table::{KeyRefused, KeyTable, KeyWriter};
 pub use meters::{Meter, MeterPair, MeterQueue, MeterTraffic, PairTurn};
-pub use neighbor::{NeighborCache, NeighborCounters, NeighborEntry, NeighborState};
 pub use next_hop::{KnownNeighbor, NextHop, NextHopRef, Via};
 pub use prefetch::read as prefetch;
 pub use publisher::{Publisher, PublisherCounters, build};

@@ -8,6 +8,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::VecDeque;
 
+pub use adit_rules::NextHop;
 use adit_types::{InterfaceId, MacAddr, NextHopIndex};
 
 use crate::key_table::{KeyTable, KeyWriter};
@@ -25,17 +26,6 @@ const IDENTITY_V6: u32 = 1 << 8;
 
 /// Bit of the identity word: the entry names a next hop.
 const IDENTITY_VALID: u32 = 1 << 9;
-
-/// A next hop as a worker sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NextHop {
-    /// The interface on whose link it is.
-    pub interface: InterfaceId,
-    /// Its address.
-    pub addr: IpAddr,
-    /// Its link-layer address, `None` until it is resolved.
-    pub mac: Option<MacAddr>,
-}
 
 /// What the tables know of a neighbor whose link-layer address was learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

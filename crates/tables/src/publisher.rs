@@ -10,8 +10,9 @@ use std::collections::VecDeque;
 
 use adit_rules::compile::{CompiledSession, FastPath, OwnAddresses, compile};
 use adit_rules::{
-    CorrelatedRateId, DataPlane, DeltaId, Gate, GuaranteedShare, KeyChange, PublishedRules,
-    QerEntry, QerMeter, RateLimit, RuleDelta, SessionKey, SessionRules, Shapes, UsageSource,
+    CorrelatedRateId, DataPlane, DeltaId, Gate, GuaranteedShare, KeyChange, NextHop, NextHops,
+    PublishedRules, QerEntry, QerMeter, RateLimit, RuleDelta, SessionKey, SessionRules, Shapes,
+    UsageSource,
 };
 use adit_types::limits::{UE_POOL_INDEX_MAX, usage_slots_max};
 use adit_types::{
@@ -27,7 +28,7 @@ use crate::fast_rule::{FastRuleTable, WrittenRule};
 use crate::gtpu_peers::GtpuPeerWriter;
 use crate::key_table::KeyRefused;
 use crate::meters::{MeterTable, MeterTraffic};
-use crate::next_hop::{NextHop, NextHopWriter};
+use crate::next_hop::NextHopWriter;
 use crate::publish::{Epoch, SlotWriter, slots};
 use crate::rate_changes::RateChangeRing;
 use crate::reader::{Tables, TablesReader};
@@ -341,32 +342,10 @@ impl Publisher {
         self.tables.next_hops.lookup(interface, addr)
     }
 
-    /// The next hop of `index`.
-    #[must_use]
-    pub fn next_hop(&self, index: NextHopIndex) -> Option<NextHop> {
-        self.tables.next_hops.peek(index)
-    }
-
-    /// Next hops at most; every index is below.
-    #[must_use]
-    pub fn next_hops_max(&self) -> usize {
-        self.tables.next_hops.capacity()
-    }
-
     /// Publishes a link-layer address: one store, visible to workers at once. Workers mark a
-    /// `stale` one when they use it ([`Publisher::take_used`]).
+    /// `stale` one when they use it ([`NextHops::take_used`]).
     pub fn set_mac(&mut self, index: NextHopIndex, mac: MacAddr, stale: bool) {
         self.next_hops.set_mac(index, Some(mac), stale);
-    }
-
-    /// Makes a next hop unresolved.
-    pub fn clear_mac(&mut self, index: NextHopIndex) {
-        self.next_hops.set_mac(index, None, false);
-    }
-
-    /// True when a worker used a stale next hop since the last call.
-    pub fn take_used(&mut self, index: NextHopIndex) -> bool {
-        self.next_hops.take_used(index)
     }
 
     /// Removes a next hop unless it is pinned; returns whether it did. Its index is reused once all
@@ -383,11 +362,6 @@ impl Publisher {
     #[must_use]
     pub fn is_pinned(&self, index: NextHopIndex) -> bool {
         self.next_hops.is_pinned(index)
-    }
-
-    /// A next hop that became pinned or unpinned since it was last returned here.
-    pub fn take_pin_change(&mut self) -> Option<NextHopIndex> {
-        self.next_hops.take_changed()
     }
 
     /// Next hops in use.
@@ -632,6 +606,57 @@ impl DataPlane for Publisher {
 
     fn usage_source(&self) -> std::sync::Arc<dyn UsageSource> {
         self.usage()
+    }
+}
+
+impl NextHops for Publisher {
+    fn interface_ids(&self) -> Vec<InterfaceId> {
+        self.tables.interfaces.iter().map(|interface| interface.id).collect()
+    }
+
+    fn is_own_address(&self, interface: InterfaceId, addr: IpAddr, mac: MacAddr) -> bool {
+        let own = self.tables.interfaces.get(usize::from(interface.0));
+        own.is_none_or(|own| own.owns(addr) || own.mac == mac)
+    }
+
+    fn next_hops_max(&self) -> usize {
+        self.tables.next_hops.capacity()
+    }
+
+    fn next_hop(&self, index: NextHopIndex) -> Option<NextHop> {
+        self.tables.next_hops.peek(index)
+    }
+
+    fn find_next_hop(&self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex> {
+        Self::find_next_hop(self, interface, addr)
+    }
+
+    fn ensure_next_hop(&mut self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex> {
+        Self::ensure_next_hop(self, interface, addr)
+    }
+
+    fn remove_next_hop(&mut self, index: NextHopIndex) -> bool {
+        Self::remove_next_hop(self, index)
+    }
+
+    fn set_mac(&mut self, index: NextHopIndex, mac: MacAddr, stale: bool) {
+        Self::set_mac(self, index, mac, stale);
+    }
+
+    fn clear_mac(&mut self, index: NextHopIndex) {
+        self.next_hops.set_mac(index, None, false);
+    }
+
+    fn take_used(&mut self, index: NextHopIndex) -> bool {
+        self.next_hops.take_used(index)
+    }
+
+    fn is_pinned(&self, index: NextHopIndex) -> bool {
+        Self::is_pinned(self, index)
+    }
+
+    fn take_pin_change(&mut self) -> Option<NextHopIndex> {
+        self.next_hops.take_changed()
     }
 }
 

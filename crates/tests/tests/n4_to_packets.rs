@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use adit_datapath::{Worker, WorkerConfig};
 use adit_n4::{Node, NodeConfig, Transmit};
+use adit_neighbor::NeighborCache;
 use adit_pfcp::Message;
 use adit_pfcp::grouped::{
     ApplicationIdsPfds, CreatePdr, CreateTrafficEndpoint, Pdi, PfdContext, UpdatePdr,
@@ -31,7 +32,7 @@ use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
 use adit_session::{
     PredefinedAction, PredefinedDetection, PredefinedRule, QosPolicy, parse_flow_description,
 };
-use adit_tables::{NeighborCache, Publisher};
+use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::oracle::{OracleInterface, OracleRoute};
 use adit_tests::world::{WorldLayout, control, station_mac};
@@ -89,7 +90,7 @@ impl ControlSide {
         let node = Node::new(config);
         let (store, publisher, readers) = control(&layout(workers));
         assert_eq!(store.slot_bits(), node.store().slot_bits());
-        let neighbours = NeighborCache::new(&publisher);
+        let neighbors = NeighborCache::new(&publisher);
         let (mut events, mut commands, mut made) = (Vec::new(), Vec::new(), Vec::new());
         let handoffs = adit_datapath::connect(workers, 1024);
         for (reader, handoff) in readers.into_iter().zip(handoffs) {
@@ -109,7 +110,7 @@ impl ControlSide {
             let worker = Worker::new(config, reader, event_tx, command_rx);
             made.push(worker.with_handoff(handoff));
         }
-        (Self { node, publisher, neighbors: neighbours, events, commands }, made)
+        (Self { node, publisher, neighbors, events, commands }, made)
     }
 
     fn turn(&mut self, now: Nanos) -> Vec<Transmit> {

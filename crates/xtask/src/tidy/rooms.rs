@@ -34,6 +34,7 @@ const ROOMS: &[Room] = &[
     Room { package: "adit-session", imports: &["adit-types", "adit-rules"], may: &[] },
     Room { package: "adit-shaper", imports: &["adit-types"], may: &[] },
     Room { package: "adit-tables", imports: &["adit-types", "adit-rules"], may: &[Unsafe] },
+    Room { package: "adit-neighbor", imports: &["adit-types", "adit-rules"], may: &[] },
     Room {
         package: "adit-n4",
         imports: &["adit-types", "adit-rules", "adit-pfcp", "adit-session"],
@@ -86,6 +87,7 @@ const ROOMS: &[Room] = &[
             "adit-pktio",
             "adit-session",
             "adit-tables",
+            "adit-neighbor",
             "adit-n4",
             "adit-datapath",
             "adit-dpdk",

@@ -20,6 +20,7 @@ const PRODUCT: &[&str] = &[
     "adit-session",
     "adit-shaper",
     "adit-tables",
+    "adit-neighbor",
     "adit-n4",
     "adit-datapath",
 ];

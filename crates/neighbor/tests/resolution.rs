@@ -1,14 +1,15 @@
-//! The neighbor cache under virtual time.
+//! The neighbor cache over the tables, under virtual time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
 mod support;
 
 use std::net::IpAddr;
 
-use adit_rules::{AddressConflict, WorkerCommand, WorkerEvent};
-use adit_tables::{NeighborCache, NeighborEntry, NeighborState, Publisher, TablesReader, build};
+use adit_neighbor::{NeighborCache, NeighborEntry, NeighborState};
+use adit_rules::{AddressConflict, DeltaId, NextHops, WorkerCommand, WorkerEvent};
+use adit_tables::{Publisher, TablesReader, build};
 use adit_types::{InterfaceId, MacAddr, Nanos, NextHopIndex};
-use support::{N3, N6, config, id, install, ip, rules, uninstall};
+use support::{N3, N6, config, install, ip, uninstall};
 
 const HOST: &str = "198.51.100.9";
 const MAC_A: MacAddr = MacAddr([2, 0xa, 0, 0, 0, 1]);
@@ -271,7 +272,7 @@ fn advertisement_with_override_replaces_the_address_at_once() {
 fn doubted_gateway_is_asked_without_traffic_at_a_bounded_rate() {
     let mut bench = NeighborFixture::new();
     let peer = "192.0.2.7";
-    bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
+    bench.publisher.apply(DeltaId(1), install(peer));
     bench.cache.handle_changes(bench.now, &mut bench.publisher);
     bench.cache.handle_event(bench.now, answer(N3, peer), &mut bench.publisher);
     bench.questions(Nanos(0));
@@ -340,14 +341,14 @@ fn gateway_is_resolved_without_traffic_and_tried_for_ever() {
 fn peer_of_a_far_is_kept_resolved_and_ages_out_with_its_rules() {
     let mut bench = NeighborFixture::new();
     let peer = "192.0.2.7";
-    bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
+    bench.publisher.apply(DeltaId(1), install(peer));
     bench.cache.handle_changes(bench.now, &mut bench.publisher);
     assert_eq!(bench.pass(Nanos(0)), [(0, None)]);
     let seen = answer(N3, peer);
     bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
     assert_eq!(bench.pass(secs(30)), [(30_000, Some(MAC_A))], "probed without being used");
     bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
-    bench.publisher.apply(id(2), uninstall(0, &[]));
+    bench.publisher.apply(DeltaId(2), uninstall());
     bench.reader.observe();
     while bench.publisher.poll_observed().is_some() {}
     bench.cache.handle_changes(bench.now, &mut bench.publisher);
@@ -360,7 +361,7 @@ fn peer_of_a_far_is_kept_resolved_and_ages_out_with_its_rules() {
 fn pinned_peer_that_fails_its_probes_is_looked_for_again() {
     let mut bench = NeighborFixture::new();
     let peer = "192.0.2.7";
-    bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
+    bench.publisher.apply(DeltaId(1), install(peer));
     bench.cache.handle_changes(bench.now, &mut bench.publisher);
     bench.questions(Nanos(0));
     let seen = answer(N3, peer);
@@ -381,7 +382,7 @@ fn host_that_becomes_a_peer_while_stale_is_probed_at_once() {
     bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
     bench.pass(secs(31));
     assert_eq!(bench.state(peer), Some(NeighborState::Stale));
-    bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
+    bench.publisher.apply(DeltaId(1), install(peer));
     bench.cache.handle_changes(bench.now, &mut bench.publisher);
     assert_eq!(bench.state(peer), Some(NeighborState::Probe));
 }

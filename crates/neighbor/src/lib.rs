@@ -1,0 +1,14 @@
+//! Neighbor resolution: which link-layer address a next hop has.
+//!
+//! The control thread owns the [`NeighborCache`]. Workers report what they receive, the cache decides,
+//! and [`adit_rules::NextHops`] publishes what it decided. Solicitations leave as worker commands.
+//!
+//! Does not live here: the table of next hops (`tables`), ARP and Neighbor Discovery messages (`wire`,
+//! `datapath::slow`).
+#![forbid(unsafe_code)]
+
+mod cache;
+mod entry;
+
+pub use cache::NeighborCache;
+pub use entry::{NeighborCounters, NeighborEntry, NeighborState};
