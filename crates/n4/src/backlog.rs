@@ -269,3 +269,85 @@ fn next_member(
         keys.pop_front();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{TUNNEL, establish, sessions};
+
+    fn waiter(host: u8) -> JobWaiter {
+        let address = IpAddr::from([192, 0, 2, host]);
+        JobWaiter { address, node_id: NodeIdentity::Fqdn(format!("smf{host}")) }
+    }
+
+    fn end(backlog: &mut Backlog, id: JobId, last: Option<DeltaId>) {
+        for job in backlog.jobs.iter_mut().filter(|job| job.id == id) {
+            (job.is_done, job.last) = (true, last);
+        }
+    }
+
+    #[test]
+    fn job_ends_after_the_earlier_ones_of_its_peer_and_with_their_last_change() {
+        let mut backlog = Backlog::new();
+        let first = backlog.push(Some(waiter(1)), JobTask::Wait);
+        let second = backlog.push(Some(waiter(1)), JobTask::Wait);
+        let other = backlog.push(Some(waiter(2)), JobTask::Wait);
+        end(&mut backlog, second, Some(DeltaId(3)));
+        end(&mut backlog, other, None);
+        assert_eq!(backlog.take_ended().map(|job| (job.id, job.last)), Some((other, None)));
+        assert!(backlog.take_ended().is_none(), "the first job of the peer is under way");
+        assert!(backlog.has_job_for(&waiter(1)) && !backlog.has_job_at(waiter(2).address));
+        end(&mut backlog, first, Some(DeltaId(8)));
+        assert_eq!(backlog.take_ended().map(|job| job.id), Some(first));
+        let ended = backlog.take_ended().map(|job| (job.id, job.last));
+        assert_eq!(ended, Some((second, Some(DeltaId(8)))), "the later one of both changes");
+        assert_eq!(backlog.len(), 0);
+    }
+
+    #[test]
+    fn job_is_open_until_workers_run_its_last_change() {
+        let mut backlog = Backlog::new();
+        let id = backlog.push(None, JobTask::Wait);
+        end(&mut backlog, id, Some(DeltaId(1)));
+        let job = backlog.take_ended().unwrap();
+        backlog.ended.extend(job.last.map(|last| (last, job.id)));
+        assert_eq!((backlog.is_open(id), backlog.len(), backlog.open_len()), (true, 0, 1));
+        backlog.ended.clear();
+        assert!(!backlog.is_open(id));
+    }
+
+    #[test]
+    fn turn_has_its_share_of_sessions() {
+        let mut backlog = Backlog::new();
+        let taken = core::iter::from_fn(|| backlog.take_allowance().then_some(())).count();
+        assert_eq!((taken, backlog.touched), (SESSIONS_PER_TURN_MAX, taken as u64));
+    }
+
+    #[test]
+    fn task_names_each_session_that_it_concerns_once() {
+        let mut sessions = sessions();
+        let (one, other) = (OwnerId(1), OwnerId(2));
+        let seids: Vec<Seid> = [(1, one), (2, other), (3, one)]
+            .map(|(last, owner)| establish(&mut sessions, owner, last).up_seid)
+            .into();
+        let cursor = sessions.states.set_cursor();
+        let mut named = |mut task| -> Vec<Seid> {
+            let mut next = || next_session_task(&mut task, &mut sessions);
+            core::iter::from_fn(&mut next)
+                .map(|task| match task {
+                    SessionTask::End(seid)
+                    | SessionTask::Delete(seid, _)
+                    | SessionTask::Report(seid, _) => seid,
+                    _ => panic!("another kind of task"),
+                })
+                .collect()
+        };
+        let next = SessionIndex(0);
+        assert_eq!(named(JobTask::EndAssociation { owner: one, next }), [seids[0], seids[2]]);
+        assert_eq!(named(JobTask::ReportTunnel { tunnel: TUNNEL, next }), seids);
+        let keys = [SetKey::Group(vec![6]), SetKey::Group(vec![7])].into();
+        let next = cursor;
+        assert_eq!(named(JobTask::DeleteSets { owner: one, keys, next }), seids);
+        assert!(named(JobTask::Wait).is_empty());
+    }
+}

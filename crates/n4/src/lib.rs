@@ -19,6 +19,8 @@ mod csid;
 mod drain;
 mod event;
 mod features;
+#[cfg(test)]
+mod fixture;
 mod load;
 mod name;
 mod node;

@@ -249,3 +249,78 @@ impl Paths {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 2));
+    const CONFIG: PathConfig = PathConfig { echo_interval: Nanos(100), t3: Nanos(10), n3: 2 };
+
+    fn paths() -> Paths {
+        let mut paths = Paths::new(CONFIG, 1);
+        paths.set_peer(Nanos(0), PEER, true);
+        paths
+    }
+
+    /// The sequence numbers of the requests that are sent at `now`, and the path that failed.
+    fn poll(paths: &mut Paths, now: u64) -> (Vec<u16>, Option<PathTransition>) {
+        let mut allowance = 10;
+        let failed = paths.poll_due(Nanos(now), &mut allowance);
+        let commands = core::iter::from_fn(|| paths.poll_command());
+        let sequence = |command| match command {
+            WorkerCommand::SendEchoRequest { sequence, .. } => sequence,
+            _ => panic!("another command"),
+        };
+        (commands.map(sequence).collect(), failed)
+    }
+
+    #[test]
+    fn path_fails_after_n3_requests_and_recovers_with_a_response() {
+        let mut paths = paths();
+        assert!(poll(&mut paths, 99).0.is_empty(), "the first request waits an interval");
+        let first = poll(&mut paths, 100).0[0];
+        assert_eq!(poll(&mut paths, 110), (vec![(first + 1) & !MEASURES], None));
+        assert_eq!(poll(&mut paths, 120), (Vec::new(), Some(PathTransition::Failed(PEER))));
+        assert_eq!(paths.paths[&PEER].state, PathState::Down);
+        let sequence = poll(&mut paths, 220).0[0];
+        let outcome = paths.answered(Nanos(221), PEER, sequence, None);
+        assert_eq!(outcome.transition, Some(PathTransition::Recovered(PEER)));
+        assert_eq!(paths.deadlines, [(Nanos(321), PEER)].into(), "the next round");
+    }
+
+    #[test]
+    fn only_a_response_to_a_request_of_the_round_counts() {
+        let mut paths = paths();
+        let sequence = poll(&mut paths, 100).0[0];
+        for other in [sequence.wrapping_sub(1), sequence.wrapping_add(1)] {
+            assert_eq!(paths.answered(Nanos(101), PEER, other, None), EchoOutcome::default());
+        }
+        assert_eq!(paths.paths[&PEER].responses, 0);
+        poll(&mut paths, 110);
+        paths.answered(Nanos(111), PEER, sequence, None);
+        paths.answered(Nanos(112), PEER, sequence, None);
+        let path = &paths.paths[&PEER];
+        assert_eq!((path.state, path.responses), (PathState::Up, 1), "the first of two requests");
+    }
+
+    #[test]
+    fn restart_takes_two_responses_with_the_later_start() {
+        let mut paths = paths();
+        let mut answered = |started| {
+            let at = paths.deadlines.first().unwrap().0;
+            let sequence = poll(&mut paths, at.0).0[0];
+            paths.answered(at, PEER, sequence, Some(started)).is_restart
+        };
+        let restarts = [7, 7, 7, 9, 9, 8].map(&mut answered);
+        assert_eq!(restarts, [false, false, false, false, true, false]);
+    }
+
+    #[test]
+    fn peer_that_no_far_sends_to_leaves_no_deadline() {
+        let mut paths = paths();
+        paths.set_peer(Nanos(0), PEER, false);
+        assert!(paths.paths.is_empty() && paths.deadlines.is_empty());
+        assert_eq!(poll(&mut paths, 1000), (Vec::new(), None));
+    }
+}

@@ -80,3 +80,50 @@ impl PathReports {
         Some(NodeReportBatch { paths, restarted, delays })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(number: usize) -> IpAddr {
+        IpAddr::V4(u32::try_from(number).unwrap().into())
+    }
+
+    #[test]
+    fn recovery_cancels_a_failure_that_was_not_reported() {
+        let mut reports = PathReports::default();
+        assert!(reports.push(host(1), ReportedPathState::Failed));
+        assert!(reports.push(host(1), ReportedPathState::Recovered));
+        assert!(reports.start().is_none());
+        assert!(reports.push(host(1), ReportedPathState::Recovered));
+        let batch = reports.start().unwrap();
+        assert_eq!(batch.paths, [(host(1), ReportedPathState::Recovered)]);
+    }
+
+    #[test]
+    fn one_request_is_in_flight_and_holds_a_bounded_number_of_peers() {
+        let mut reports = PathReports::default();
+        for number in 0..=NODE_REPORT_PEERS_MAX {
+            assert!(reports.push(host(number), ReportedPathState::Failed));
+        }
+        assert!(reports.push_restart(host(1)));
+        let batch = reports.start().unwrap();
+        assert_eq!((batch.paths.len(), batch.restarted), (NODE_REPORT_PEERS_MAX, vec![host(1)]));
+        assert!(reports.start().is_none(), "one is in flight");
+        reports.in_flight = false;
+        assert_eq!(reports.start().map(|batch| batch.paths.len()), Some(1));
+    }
+
+    #[test]
+    fn peers_beyond_the_bound_are_refused_and_known_ones_updated() {
+        let mut reports = PathReports::default();
+        for number in 0..PATHS_TO_REPORT_MAX {
+            assert!(reports.push(host(number), ReportedPathState::Failed));
+            assert!(reports.push_restart(host(number)));
+        }
+        assert!(!reports.push(host(PATHS_TO_REPORT_MAX), ReportedPathState::Failed));
+        assert!(!reports.push_restart(host(PATHS_TO_REPORT_MAX)));
+        assert!(reports.push(host(0), ReportedPathState::Recovered));
+        assert!(reports.push(host(PATHS_TO_REPORT_MAX), ReportedPathState::Failed));
+    }
+}

@@ -149,7 +149,7 @@ impl Sessions {
     }
 
     /// Carries a change out beyond the store: the state of a session that is gone ends, and the
-    /// workers get its delta.
+    /// workers get its delta. The store has the session's new record already.
     fn commit(&mut self, change: CommittedChange) -> Commit {
         let CommittedChange { up_seid, record, delta } = change;
         let discarded = match record {
@@ -410,5 +410,145 @@ impl Sessions {
     /// The next change to publish, in order.
     pub(crate) fn poll_delta(&mut self) -> Option<(DeltaId, RuleDelta)> {
         self.deltas.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_rules::KeyChange;
+    use adit_session::{PackedRecord, ReservedCounts};
+    use adit_types::{FarId, InterfaceSet, PdrId};
+
+    use super::*;
+    use crate::fixture::{TUNNEL, establish, forwarding, sessions};
+
+    const ONE: OwnerId = OwnerId(1);
+    const OTHER: OwnerId = OwnerId(2);
+
+    /// A change that packets notice: the PDR and its FAR go.
+    fn emptying() -> SessionChange {
+        let (remove_pdrs, remove_fars) = (vec![PdrId(1)], vec![FarId(1)]);
+        SessionChange { remove_pdrs, remove_fars, ..SessionChange::default() }
+    }
+
+    /// Publishes the next change and has all workers run it. Returns its name and its delta.
+    fn observe(sessions: &mut Sessions) -> Option<(DeltaId, RuleDelta)> {
+        let (id, delta) = sessions.poll_delta()?;
+        let change = sessions.take_observed(id).unwrap();
+        assert_eq!(change.session, delta.session);
+        sessions.reclaim(Nanos(0), id, delta.session);
+        Some((id, delta))
+    }
+
+    fn record(sessions: &Sessions, up_seid: Seid) -> Option<PackedRecord> {
+        sessions.store().session(up_seid).map(|session| session.packed_record().clone())
+    }
+
+    #[test]
+    fn each_change_of_a_session_is_published_once_and_in_order() {
+        let mut sessions = sessions();
+        let NewSession { up_seid, index, change, .. } = establish(&mut sessions, ONE, 1);
+        let modified = sessions.modify(up_seid, emptying()).unwrap().change;
+        let deleted = sessions.delete(up_seid, RemainingReports::Discard).unwrap().change;
+        assert_eq!((change, modified, deleted), (DeltaId(1), Some(DeltaId(2)), DeltaId(3)));
+        assert_eq!((sessions.pending_len(), sessions.is_pending(deleted)), (3, true));
+        let latest_first: Vec<_> = sessions.pending_of(up_seid).map(|(id, _)| id.0).collect();
+        assert_eq!(latest_first, [3, 2, 1]);
+        for id in [1, 2, 3] {
+            let (known, delta) = observe(&mut sessions).unwrap();
+            assert_eq!((known, delta.session), (DeltaId(id), index));
+            assert_eq!(delta.rules.is_some(), id < 3, "the last one removes the session");
+            let is_key_added = matches!(*delta.keys, [KeyChange::Add(_)]);
+            assert_eq!((delta.keys.len(), is_key_added), (usize::from(id < 3), id == 1));
+        }
+        assert!(observe(&mut sessions).is_none() && sessions.pending_len() == 0);
+    }
+
+    #[test]
+    fn session_leaves_every_index_with_its_deletion() {
+        let mut sessions = sessions();
+        let NewSession { up_seid, index, .. } = establish(&mut sessions, ONE, 1);
+        assert!(sessions.states.information(index).is_some());
+        let store = sessions.store();
+        assert_eq!((store.len(), store.owned_count(ONE), sessions.states.sets_len()), (1, 1, 1));
+        assert_eq!(store.tunnel_users(TUNNEL).count(), 1);
+        sessions.delete(up_seid, RemainingReports::Discard).unwrap();
+        assert!(sessions.delete(up_seid, RemainingReports::Discard).is_none());
+        assert!(sessions.states.information(index).is_none());
+        let store = sessions.store();
+        assert_eq!((store.len(), store.owned_count(ONE), sessions.states.sets_len()), (0, 0, 0));
+        assert_eq!(store.tunnel_users(TUNNEL).count(), 0);
+        assert_ne!(store.reserved(), ReservedCounts::default(), "workers may know it");
+        while observe(&mut sessions).is_some() {}
+        assert_eq!(sessions.store().reserved(), ReservedCounts::default());
+    }
+
+    #[test]
+    fn record_of_a_session_is_stored_when_its_change_is_committed() {
+        let mut sessions = sessions();
+        let up_seid = establish(&mut sessions, ONE, 1).up_seid;
+        let full = record(&sessions, up_seid);
+        sessions.modify(up_seid, emptying()).unwrap();
+        let empty = record(&sessions, up_seid);
+        assert!(full.is_some() && empty.is_some() && full != empty);
+        sessions.delete(up_seid, RemainingReports::Discard);
+        assert_eq!(record(&sessions, up_seid), None);
+    }
+
+    #[test]
+    fn change_that_packets_do_not_notice_or_that_is_refused_publishes_nothing() {
+        let mut sessions = sessions();
+        let up_seid = establish(&mut sessions, ONE, 1).up_seid;
+        observe(&mut sessions);
+        let cp = CpFSeid { seid: Seid(10), ..CpFSeid::default() };
+        let change = SessionChange { cp_f_seid: Some(cp), ..SessionChange::default() };
+        assert_eq!(sessions.modify(up_seid, change).unwrap().change, None);
+        assert_eq!(sessions.store().session(up_seid).unwrap().cp_f_seid(), cp);
+        let before = sessions.store().clone();
+        assert!(sessions.modify(up_seid, forwarding(1)).is_err(), "the rules exist");
+        assert_eq!(*sessions.store(), before);
+        assert_eq!((sessions.pending_len(), sessions.poll_delta()), (0, None));
+    }
+
+    #[test]
+    fn session_that_moves_belongs_to_its_new_owner_without_a_publication() {
+        let mut sessions = sessions();
+        let up_seid = establish(&mut sessions, ONE, 1).up_seid;
+        observe(&mut sessions);
+        sessions.set_control(up_seid, OTHER, CpFSeid::default());
+        let store = sessions.store();
+        assert_eq!((store.owned_count(ONE), store.owned_count(OTHER)), (0, 1));
+        assert_eq!((sessions.pending_len(), sessions.poll_delta()), (0, None));
+    }
+
+    #[test]
+    fn end_markers_go_before_their_change_and_not_after_it() {
+        let mut sessions = sessions();
+        let NewSession { change, .. } = establish(&mut sessions, ONE, 1);
+        let later = establish(&mut sessions, ONE, 2).change;
+        let marker = EndMarker { tunnel: TUNNEL, interfaces: InterfaceSet::ALL, qfi: None };
+        sessions.send_end_markers(change, vec![marker, marker]);
+        sessions.send_end_markers(later, vec![marker]);
+        let is_of = |command, id| matches!(command, Some(WorkerCommand::SendEndMarker { change, .. }) if change == id);
+        assert!(is_of(sessions.poll_command_before(change), change));
+        observe(&mut sessions);
+        assert!(sessions.poll_command_before(change).is_none(), "too late for the second one");
+        assert!(is_of(sessions.poll_command_before(later), later));
+    }
+
+    #[test]
+    fn session_whose_commit_unwound_is_removed_like_a_deleted_one() {
+        let mut sessions = sessions();
+        let NewSession { up_seid, index, .. } = establish(&mut sessions, ONE, 1);
+        observe(&mut sessions);
+        assert!(sessions.recover(RemainingReports::Discard).is_none(), "every commit ended");
+        sessions.inject_fault_in_commit();
+        let change = std::panic::AssertUnwindSafe(|| drop(sessions.modify(up_seid, emptying())));
+        assert!(std::panic::catch_unwind(change).is_err());
+        let removed = sessions.recover(RemainingReports::Discard).unwrap().change;
+        assert!(sessions.states.information(index).is_none() && sessions.store().is_empty());
+        let (id, delta) = observe(&mut sessions).unwrap();
+        assert_eq!((id, delta.rules), (removed, None));
+        assert_eq!(sessions.store().reserved(), ReservedCounts::default());
     }
 }

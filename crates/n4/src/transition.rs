@@ -156,3 +156,44 @@ impl Transitions {
         self.of.remove(&owner);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{establish, sessions};
+
+    const ONE: OwnerId = OwnerId(1);
+    const HEIR: OwnerId = OwnerId(2);
+    const MOVE: SessionDisposition =
+        SessionDisposition::Move { to: HEIR, address: IpAddr::V4(core::net::Ipv4Addr::LOCALHOST) };
+
+    #[test]
+    fn disposition_is_applied_once_to_each_session_that_was_there_at_the_beginning() {
+        let mut sessions = sessions();
+        let [first, second] = [1, 2].map(|last| establish(&mut sessions, ONE, last));
+        let mut transitions = Transitions::default();
+        let number = transitions.begin(ONE, MOVE);
+        let later = establish(&mut sessions, ONE, 3);
+        transitions.exempt(ONE, later.index);
+        assert_eq!(transitions.take(ONE, second.index), Some(MOVE), "before its turn");
+        assert_eq!(transitions.take(ONE, second.index), None);
+        assert_eq!(transitions.next(ONE, number, sessions.store()), Some(first.up_seid));
+        assert_eq!(transitions.take(ONE, first.index), Some(MOVE));
+        assert_eq!(transitions.next(ONE, number, sessions.store()), None, "no other is left");
+        assert!(transitions.of.is_empty());
+    }
+
+    #[test]
+    fn sessions_on_their_way_follow_when_their_heir_ends() {
+        let mut transitions = Transitions::default();
+        transitions.begin(ONE, MOVE);
+        assert_eq!(transitions.successor(ONE), Some(HEIR));
+        assert_eq!(transitions.predecessors_of(&[HEIR]), [ONE]);
+        assert!(transitions.strands_ended(ONE) && !transitions.strands_ended(HEIR));
+        assert_eq!(transitions.redirect(HEIR, &SessionDisposition::End), [ONE]);
+        assert_eq!(transitions.successor(ONE), None);
+        assert_eq!(transitions.take(ONE, SessionIndex(0)), Some(SessionDisposition::End));
+        transitions.drop_of(ONE);
+        assert!(!transitions.strands_ended(ONE));
+    }
+}
