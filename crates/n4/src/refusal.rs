@@ -73,6 +73,13 @@ const fn rule_id_ie(rule: RuleId) -> IeType {
     }
 }
 
+const fn interface_ie(rule: RuleId) -> IeType {
+    match rule {
+        RuleId::Far(_) => IeType::DESTINATION_INTERFACE,
+        _ => IeType::SOURCE_INTERFACE,
+    }
+}
+
 /// The IE that a reporting trigger depends on.
 fn trigger_ie(trigger: UsageTriggers) -> IeType {
     let ies = [
@@ -97,126 +104,83 @@ const fn framed_route_ie(prefix: IpPrefix) -> IeType {
     }
 }
 
-fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
-    let rule = Cause::RuleCreationModificationFailure;
-    let missing = Cause::ConditionalIeMissing;
-    match refusal {
-        Refusal::UnknownSession { .. } => (Cause::SessionContextNotFound, None),
-        Refusal::SessionTableFull
-        | Refusal::TeidsExhausted
-        | Refusal::TooManyRules { .. }
-        | Refusal::TooManyTrafficEndpoints
-        | Refusal::UsageSlotsExhausted
-        | Refusal::TooManyPredefinedRules
-        | Refusal::TooManyKeys => (Cause::NoResourcesAvailable, None),
-        Refusal::GuaranteedRatesExhausted => (Cause::NoResourcesAvailable, Some(IeType::GBR)),
-        Refusal::CorrelatedRatesExhausted => {
-            (Cause::NoResourcesAvailable, Some(IeType::QER_CORRELATION_ID))
+/// Defines [`cause_and_ie`] by a table: Cause, Offending IE (`-` for none), and the refusals that
+/// lead to them. The compiler checks that no refusal is missing.
+macro_rules! causes {
+    (
+        $($cause:ident, $ie:tt: $($name:ident $({ $($field:tt)+ })?),+;)+
+    ) => {
+        fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
+            match refusal {
+                $($(Refusal::$name { $($($field)+,)? .. })|+ => (Cause::$cause, causes!(@ $ie)),)+
+            }
         }
-        Refusal::DuplicateRule { rule: id } | Refusal::UnknownRule { rule: id } => {
-            (rule, Some(rule_id_ie(*id)))
-        }
-        Refusal::FarMissing { .. } => (missing, Some(IeType::FAR_ID)),
-        Refusal::UnknownFar { .. } => (rule, Some(IeType::FAR_ID)),
-        Refusal::UnknownBar { .. } => (rule, Some(IeType::BAR_ID)),
-        Refusal::TooManyQers { .. } | Refusal::UnknownQer { .. } => (rule, Some(IeType::QER_ID)),
-        Refusal::TooManyUrrs { .. } | Refusal::UnknownUrr { .. } => (rule, Some(IeType::URR_ID)),
-        Refusal::UnknownLinkedUrr { .. } => (rule, Some(IeType::LINKED_URR_ID)),
-        Refusal::UnknownQuotaFar { .. } => (rule, Some(IeType::FAR_ID)),
-        Refusal::MeasuresNothing { .. } => (rule, Some(IeType::MEASUREMENT_METHOD)),
-        Refusal::TooManyMonitoringTimes { .. } => {
-            (Cause::NoResourcesAvailable, Some(IeType::ADDITIONAL_MONITORING_TIME))
-        }
-        Refusal::TooManyExemptedApplications { .. } => {
-            (Cause::NoResourcesAvailable, Some(IeType::APPLICATION_ID))
-        }
-        Refusal::TimeIntervalZero { .. } => {
-            (Cause::MandatoryIeIncorrect, Some(IeType::TIME_QUOTA_MECHANISM))
-        }
-        Refusal::TriggerIncomplete { trigger, .. } => (missing, Some(trigger_ie(*trigger))),
-        Refusal::UnsupportedInterface { rule: RuleId::Far(_) } => {
-            (rule, Some(IeType::DESTINATION_INTERFACE))
-        }
-        Refusal::UnsupportedInterface { .. } => (rule, Some(IeType::SOURCE_INTERFACE)),
-        Refusal::UnknownNetworkInstance { .. } => (rule, Some(IeType::NETWORK_INSTANCE)),
-        Refusal::UnsupportedOuterHeaderRemoval { .. } => (rule, Some(IeType::OUTER_HEADER_REMOVAL)),
-        Refusal::FTeidZero { .. }
-        | Refusal::FTeidWithoutAddress { .. }
-        | Refusal::ForeignAddress { .. }
-        | Refusal::FTeidTaken { .. }
-        | Refusal::FTeidSidesDiffer { .. }
-        | Refusal::FTeidDirectionsDiffer { .. }
-        | Refusal::FTeidFamilyUnavailable { .. } => (rule, Some(IeType::F_TEID)),
-        Refusal::UeAddressMissing { .. }
-        | Refusal::UeAddressInvalid { .. }
-        | Refusal::UePrefixTooShort { .. }
-        | Refusal::UeSideUnsupported { .. }
-        | Refusal::UePrefixInvalid { .. }
-        | Refusal::UeAddressTaken { .. } => (rule, Some(IeType::UE_IP_ADDRESS)),
-        Refusal::FramedRouteInvalid { prefix, .. } | Refusal::FramedRouteTaken { prefix, .. } => {
-            (rule, Some(framed_route_ie(*prefix)))
-        }
-        Refusal::TooManyUeNetworks { .. } => {
-            (Cause::NoResourcesAvailable, Some(IeType::FRAMED_ROUTE))
-        }
-        Refusal::AggregatedUrrUnusable { .. } => (rule, Some(IeType::AGGREGATED_URR_ID)),
-        Refusal::PoolMeasuresOthers { .. } => {
-            (Cause::ServiceNotSupported, Some(IeType::MEASUREMENT_METHOD))
-        }
-        Refusal::ExemptedFlowInvalid { .. } => (rule, Some(IeType::SDF_FILTER)),
-        Refusal::UnknownApplication { .. } | Refusal::UnknownExemptedApplication { .. } => {
-            (Cause::UnknownApplicationId, Some(IeType::APPLICATION_ID))
-        }
-        Refusal::UnknownPredefinedRule { .. } => {
-            (Cause::UnknownPredefinedRule, Some(IeType::ACTIVATE_PREDEFINED_RULES))
-        }
-        Refusal::InactivePredefinedRule { .. } => {
-            (Cause::UnknownPredefinedRule, Some(IeType::DEACTIVATE_PREDEFINED_RULES))
-        }
-        Refusal::PredefinedRuleNotAlone { .. } => (rule, Some(IeType::ACTIVATE_PREDEFINED_RULES)),
-        Refusal::ApplicationNotAlone { .. } => (rule, Some(IeType::APPLICATION_ID)),
-        Refusal::NoUePool { .. } => (rule, Some(IeType::UE_IP_ADDRESS)),
-        Refusal::UnknownUePool { .. } => (rule, Some(IeType::UE_IP_ADDRESS_POOL_IDENTITY)),
-        Refusal::UePoolsExhausted { .. } => {
-            (Cause::AllDynamicAddressesOccupied, Some(IeType::UE_IP_ADDRESS))
-        }
-        Refusal::DuplicateTrafficEndpoint { .. }
-        | Refusal::UnknownTrafficEndpoint { .. }
-        | Refusal::UnknownTrafficEndpointOfPdr { .. }
-        | Refusal::TrafficEndpointNotAlone { .. }
-        | Refusal::TooManyTrafficEndpointsOfPdr { .. }
-        | Refusal::UnknownLinkedEndpoint { .. }
-        | Refusal::TrafficEndpointUnusable { .. } => (rule, Some(IeType::TRAFFIC_ENDPOINT_ID)),
-        Refusal::TooManySdfFilters { .. }
-        | Refusal::SdfInvalid { .. }
-        | Refusal::SdfFlowLabelInvalid { .. }
-        | Refusal::SdfWithoutId { .. }
-        | Refusal::DuplicateSdfFilter { .. }
-        | Refusal::UnknownSdfFilter { .. } => (rule, Some(IeType::SDF_FILTER)),
-        Refusal::UnsupportedAction { .. } | Refusal::ContradictoryAction { .. } => {
-            (rule, Some(IeType::APPLY_ACTION))
-        }
-        Refusal::FarWithoutForwardingParameters { .. } => {
-            (missing, Some(IeType::FORWARDING_PARAMETERS))
-        }
-        Refusal::FarWithoutDuplicatingParameters { .. } => {
-            (missing, Some(IeType::DUPLICATING_PARAMETERS))
-        }
-        Refusal::TooManyDuplicates { .. } => {
-            (Cause::NoResourcesAvailable, Some(IeType::DUPLICATING_PARAMETERS))
-        }
-        Refusal::RedirectInvalid { .. } | Refusal::RedirectUnusable { .. } => {
-            (rule, Some(IeType::REDIRECT_INFORMATION))
-        }
-        Refusal::UnknownForwardingPolicy { .. } => {
-            (Cause::InvalidForwardingPolicy, Some(IeType::FORWARDING_POLICY))
-        }
-        Refusal::FarWithoutDestination { .. } => (missing, Some(IeType::DESTINATION_INTERFACE)),
-        Refusal::FarWithoutOuterHeader { .. } => (missing, Some(IeType::OUTER_HEADER_CREATION)),
-        Refusal::TunnelInvalid { .. } | Refusal::TunnelFamilyUnavailable { .. } => {
-            (rule, Some(IeType::OUTER_HEADER_CREATION))
-        }
-    }
+    };
+    (@ -) => { None };
+    (@ ($ie:expr)) => { Some($ie) };
+    (@ $ie:ident) => { Some(IeType::$ie) };
+}
+
+causes! {
+    SessionContextNotFound, -: UnknownSession;
+    NoResourcesAvailable, -:
+        SessionTableFull, TeidsExhausted, UsageSlotsExhausted, TooManyRules, TooManyKeys,
+        TooManyTrafficEndpoints, TooManyPredefinedRules;
+    NoResourcesAvailable, GBR: GuaranteedRatesExhausted;
+    NoResourcesAvailable, QER_CORRELATION_ID: CorrelatedRatesExhausted;
+    NoResourcesAvailable, ADDITIONAL_MONITORING_TIME: TooManyMonitoringTimes;
+    NoResourcesAvailable, APPLICATION_ID: TooManyExemptedApplications;
+    NoResourcesAvailable, FRAMED_ROUTE: TooManyUeNetworks;
+    NoResourcesAvailable, DUPLICATING_PARAMETERS: TooManyDuplicates;
+    AllDynamicAddressesOccupied, UE_IP_ADDRESS: UePoolsExhausted;
+
+    MandatoryIeIncorrect, TIME_QUOTA_MECHANISM: TimeIntervalZero;
+    ServiceNotSupported, MEASUREMENT_METHOD: PoolMeasuresOthers;
+    UnknownApplicationId, APPLICATION_ID: UnknownApplication, UnknownExemptedApplication;
+    UnknownPredefinedRule, ACTIVATE_PREDEFINED_RULES: UnknownPredefinedRule;
+    UnknownPredefinedRule, DEACTIVATE_PREDEFINED_RULES: InactivePredefinedRule;
+    InvalidForwardingPolicy, FORWARDING_POLICY: UnknownForwardingPolicy;
+
+    ConditionalIeMissing, FAR_ID: FarMissing;
+    ConditionalIeMissing, (trigger_ie(*trigger)): TriggerIncomplete { trigger };
+    ConditionalIeMissing, FORWARDING_PARAMETERS: FarWithoutForwardingParameters;
+    ConditionalIeMissing, DUPLICATING_PARAMETERS: FarWithoutDuplicatingParameters;
+    ConditionalIeMissing, DESTINATION_INTERFACE: FarWithoutDestination;
+    ConditionalIeMissing, OUTER_HEADER_CREATION: FarWithoutOuterHeader;
+
+    RuleCreationModificationFailure, (rule_id_ie(*rule)):
+        DuplicateRule { rule }, UnknownRule { rule };
+    RuleCreationModificationFailure, FAR_ID: UnknownFar, UnknownQuotaFar;
+    RuleCreationModificationFailure, BAR_ID: UnknownBar;
+    RuleCreationModificationFailure, QER_ID: TooManyQers, UnknownQer;
+    RuleCreationModificationFailure, URR_ID: TooManyUrrs, UnknownUrr;
+    RuleCreationModificationFailure, LINKED_URR_ID: UnknownLinkedUrr;
+    RuleCreationModificationFailure, AGGREGATED_URR_ID: AggregatedUrrUnusable;
+    RuleCreationModificationFailure, MEASUREMENT_METHOD: MeasuresNothing;
+    RuleCreationModificationFailure, (interface_ie(*rule)): UnsupportedInterface { rule };
+    RuleCreationModificationFailure, NETWORK_INSTANCE: UnknownNetworkInstance;
+    RuleCreationModificationFailure, OUTER_HEADER_REMOVAL: UnsupportedOuterHeaderRemoval;
+    RuleCreationModificationFailure, F_TEID:
+        FTeidZero, FTeidWithoutAddress, ForeignAddress, FTeidTaken, FTeidSidesDiffer,
+        FTeidDirectionsDiffer, FTeidFamilyUnavailable;
+    RuleCreationModificationFailure, UE_IP_ADDRESS:
+        UeAddressMissing, UeAddressInvalid, UePrefixTooShort, UeSideUnsupported, UePrefixInvalid,
+        UeAddressTaken, NoUePool;
+    RuleCreationModificationFailure, UE_IP_ADDRESS_POOL_IDENTITY: UnknownUePool;
+    RuleCreationModificationFailure, (framed_route_ie(*prefix)):
+        FramedRouteInvalid { prefix }, FramedRouteTaken { prefix };
+    RuleCreationModificationFailure, SDF_FILTER:
+        TooManySdfFilters, SdfInvalid, SdfFlowLabelInvalid, SdfWithoutId, DuplicateSdfFilter,
+        UnknownSdfFilter, ExemptedFlowInvalid;
+    RuleCreationModificationFailure, APPLICATION_ID: ApplicationNotAlone;
+    RuleCreationModificationFailure, ACTIVATE_PREDEFINED_RULES: PredefinedRuleNotAlone;
+    RuleCreationModificationFailure, TRAFFIC_ENDPOINT_ID:
+        DuplicateTrafficEndpoint, UnknownTrafficEndpoint, UnknownTrafficEndpointOfPdr,
+        TrafficEndpointNotAlone, TooManyTrafficEndpointsOfPdr, UnknownLinkedEndpoint,
+        TrafficEndpointUnusable;
+    RuleCreationModificationFailure, APPLY_ACTION: UnsupportedAction, ContradictoryAction;
+    RuleCreationModificationFailure, REDIRECT_INFORMATION: RedirectInvalid, RedirectUnusable;
+    RuleCreationModificationFailure, OUTER_HEADER_CREATION: TunnelInvalid, TunnelFamilyUnavailable;
 }
 
 #[cfg(test)]
