@@ -465,18 +465,20 @@ impl Pack for IpPrefix {
     }
 }
 
+/// The value that the octets of `value` are unpacked to, none of which is left over.
+#[cfg(test)]
+pub(crate) fn repacked<T: Pack>(value: &T) -> T {
+    let mut out = Vec::new();
+    value.pack(&mut out);
+    let mut rest = &out[..];
+    let again = T::unpack(&mut rest).unwrap();
+    assert!(rest.is_empty(), "{rest:?} left over");
+    again
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn repacked<T: Pack>(value: &T) -> T {
-        let mut out = Vec::new();
-        value.pack(&mut out);
-        let mut rest = &out[..];
-        let again = T::unpack(&mut rest).unwrap();
-        assert!(rest.is_empty(), "{rest:?} left over");
-        again
-    }
 
     #[test]
     fn integers_of_every_length_come_back() {

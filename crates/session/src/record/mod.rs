@@ -24,6 +24,7 @@ pub use interface_type::InterfaceType;
 pub use pdr::{Pdi, Pdr, ReplaceablePdiParts};
 pub use pdr_times::PdrTimes;
 pub use qer::{PacketAllowance, PacketLimits, PacketStatus, Qer, QerGates, Rates};
+pub(crate) use sdf::SdfError;
 pub use sdf::{Sdf, SdfSpec};
 pub use slice_identity::SliceIdentity;
 pub use traffic_endpoint::{TrafficEndpoint, TrafficEndpointId};

@@ -1,21 +1,18 @@
-//! How records rest in the store.
+//! How records are packed; SDF filters: `sdf`.
 
-use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
     ApplyAction, DestinationInterface, Gate, GtpuTunnel, HeaderCreation, HeaderRemoval,
-    PacketFilter, PacketLimit, PacketQuota, PoolMembers, Redirect, SourceInterface, UeAddresses,
-    UsageCounts,
+    PacketLimit, PacketQuota, PoolMembers, Redirect, SourceInterface, UeAddresses, UsageCounts,
 };
 
 use super::{
     Aggregated, Bar, ChosenFTeid, DroppedThreshold, Exempted, Far, Forwarding, InterfaceType,
     LocalFTeid, MeasurementInformation, MeasurementMethod, Monitoring, PacketAllowance,
     PacketLimits, PacketStatus, Pdi, Pdr, PdrTimes, Qer, QerGates, Rates, Records,
-    ReplaceablePdiParts, Sdf, TimeMechanism, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide,
-    Urr, UrrSettings, UsageTriggers, Volumes,
+    ReplaceablePdiParts, TimeMechanism, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr,
+    UrrSettings, UsageTriggers, Volumes,
 };
 use crate::pack::{Pack, packed, packed_enum};
-use crate::record::SdfSpec;
 use crate::record::SliceIdentity;
 
 packed!(Records {
@@ -65,10 +62,6 @@ packed!(LocalFTeid { teid, v4, v6 });
 packed!(UeMatch { addresses, side });
 packed!(UeAddresses { v4, v6 });
 packed!(PdrTimes { activation, deactivation });
-packed!(Sdf { spec, filter });
-packed!(SdfSpec { flow_description, tos, spi, flow_label, filter_id, bidirectional });
-packed!(PacketFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label });
-packed!(PortRange { first, last });
 packed!(TrafficEndpoint {
     id,
     f_teid,
@@ -199,38 +192,6 @@ packed_number! {
     UsageTriggers: |of: &Self| of.bits(), Self::from_bits_retain;
 }
 
-impl Pack for AddrMatch {
-    fn absent() -> Self {
-        Self::Any
-    }
-
-    fn is_absent(&self) -> bool {
-        *self == Self::Any
-    }
-
-    fn pack(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Any => out.push(0),
-            Self::V4(prefix) => {
-                out.push(1);
-                prefix.pack(out);
-            }
-            Self::V6(prefix) => {
-                out.push(2);
-                prefix.pack(out);
-            }
-        }
-    }
-
-    fn unpack(from: &mut &[u8]) -> Option<Self> {
-        match u8::unpack(from)? {
-            0 => Some(Self::Any),
-            1 => Pack::unpack(from).map(Self::V4),
-            _ => Pack::unpack(from).map(Self::V6),
-        }
-    }
-}
-
 /// Nothing stands for its absence: it is optional wherever it stands.
 impl Pack for HeaderCreation {
     fn absent() -> Self {
@@ -315,42 +276,14 @@ impl Pack for Redirect {
 mod tests {
     use core::net::{Ipv4Addr, Ipv6Addr};
 
+    use adit_rules::PacketFilter;
     use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
     use super::*;
+    use crate::pack::repacked;
+    use crate::record::{Sdf, SdfSpec};
 
     const V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-
-    fn repacked<T: Pack>(value: &T) -> T {
-        let mut out = Vec::new();
-        value.pack(&mut out);
-        let mut rest = &out[..];
-        let again = T::unpack(&mut rest).unwrap();
-        assert!(rest.is_empty(), "{rest:?} left over");
-        again
-    }
-
-    #[test]
-    fn filters_of_every_kind_come_back() {
-        let sides = [
-            AddrMatch::Any,
-            AddrMatch::V4("203.0.113.0/24".parse().unwrap()),
-            AddrMatch::V6("2001:db8::/61".parse().unwrap()),
-        ];
-        for (remote, local) in sides.iter().flat_map(|a| sides.iter().map(move |b| (*a, *b))) {
-            let filter = PacketFilter {
-                protocol: Some(0),
-                remote,
-                remote_ports: vec![PortRange { first: 0, last: 0 }],
-                local,
-                local_ports: vec![PortRange { first: 1, last: 2 }, PortRange { first: 9, last: 9 }],
-                tos: Some((0, 0xfc)),
-                spi: Some(0),
-                flow_label: Some(0xf_ffff),
-            };
-            assert_eq!(repacked(&filter), filter);
-        }
-    }
 
     #[test]
     fn forwarding_parameters_of_every_kind_come_back() {

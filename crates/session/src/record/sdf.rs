@@ -1,6 +1,15 @@
-//! SDF filters of PDRs.
+//! SDF filters of PDRs: as requested, what they match, and how they are packed.
+//!
+//! Outside of this file nothing in `session` looks into a filter.
 
 use adit_rules::PacketFilter;
+use adit_rules::sdf::{AddrMatch, PortRange};
+
+use crate::pack::{Pack, packed};
+use crate::sdf_text::{self, SdfTextError};
+
+/// Flow labels have 20 bits. Spec: RFC 8200 §3.
+const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 
 /// An SDF filter as requested. With an identifier and nothing else it refers to a bidirectional
 /// filter of another PDR of the session. Spec: TS 29.244 §8.2.5.
@@ -25,8 +34,38 @@ pub struct SdfSpec {
 pub struct Sdf {
     /// As the control plane provided it.
     pub spec: SdfSpec,
-    /// What it matches; of a reference, what the filter referred to matches.
+    /// What it matches; a reference matches what the filter that it refers to matches.
     pub filter: PacketFilter,
+}
+
+/// Why a filter cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SdfError {
+    /// It is bidirectional and has no identifier.
+    WithoutId,
+    /// The flow label has this value, of more than 20 bits.
+    FlowLabel(u32),
+    /// The flow description is invalid.
+    Text(SdfTextError),
+}
+
+impl SdfSpec {
+    /// The filter, with what its own conditions match; [`Sdf::reference`] says if it has none.
+    ///
+    /// INTEROP: a filter without any part matches every packet; some control planes send it for
+    /// rules without a text.
+    pub(crate) fn provide(self) -> Result<Sdf, SdfError> {
+        if self.bidirectional && self.filter_id.is_none() {
+            return Err(SdfError::WithoutId);
+        }
+        if let Some(flow_label) = self.flow_label.filter(|&label| label > FLOW_LABEL_MAX) {
+            return Err(SdfError::FlowLabel(flow_label));
+        }
+        let described = self.flow_description.as_deref().map(sdf_text::parse).transpose();
+        let described = described.map_err(SdfError::Text)?.unwrap_or(PacketFilter::ANY);
+        let Self { tos, spi, flow_label, .. } = self;
+        Ok(Sdf { spec: self, filter: PacketFilter { tos, spi, flow_label, ..described } })
+    }
 }
 
 impl Sdf {
@@ -39,5 +78,89 @@ impl Sdf {
             || spec.spi.is_some()
             || spec.flow_label.is_some();
         if has_condition { None } else { spec.filter_id }
+    }
+}
+
+packed!(Sdf { spec, filter });
+packed!(SdfSpec { flow_description, tos, spi, flow_label, filter_id, bidirectional });
+packed!(PacketFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label });
+packed!(PortRange { first, last });
+
+impl Pack for AddrMatch {
+    fn absent() -> Self {
+        Self::Any
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == Self::Any
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Any => out.push(0),
+            Self::V4(prefix) => {
+                out.push(1);
+                prefix.pack(out);
+            }
+            Self::V6(prefix) => {
+                out.push(2);
+                prefix.pack(out);
+            }
+        }
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        match u8::unpack(from)? {
+            0 => Some(Self::Any),
+            1 => Pack::unpack(from).map(Self::V4),
+            _ => Pack::unpack(from).map(Self::V6),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::repacked;
+
+    #[test]
+    fn filters_of_every_kind_come_back() {
+        let sides = [
+            AddrMatch::Any,
+            AddrMatch::V4("203.0.113.0/24".parse().unwrap()),
+            AddrMatch::V6("2001:db8::/61".parse().unwrap()),
+        ];
+        for (remote, local) in sides.iter().flat_map(|a| sides.iter().map(move |b| (*a, *b))) {
+            let filter = PacketFilter {
+                protocol: Some(0),
+                remote,
+                remote_ports: vec![PortRange { first: 0, last: 0 }],
+                local,
+                local_ports: vec![PortRange { first: 1, last: 2 }, PortRange { first: 9, last: 9 }],
+                tos: Some((0, 0xfc)),
+                spi: Some(0),
+                flow_label: Some(0xf_ffff),
+            };
+            assert_eq!(repacked(&filter), filter);
+        }
+    }
+
+    #[test]
+    fn filter_that_cannot_be_used_is_refused_by_kind() {
+        let refused = |spec: SdfSpec| spec.provide().unwrap_err();
+        let spec = || SdfSpec::default();
+        let text = |text: &str| Some(Box::from(text));
+        let mixed = text("permit out ip from 10.0.0.1 to ::1");
+        assert_eq!(refused(SdfSpec { bidirectional: true, ..spec() }), SdfError::WithoutId);
+        let large = FLOW_LABEL_MAX + 1;
+        let flow_label = Some(large);
+        assert_eq!(refused(SdfSpec { flow_label, ..spec() }), SdfError::FlowLabel(large));
+        assert_eq!(
+            refused(SdfSpec { flow_description: mixed, ..spec() }),
+            SdfError::Text(SdfTextError::FamilyMismatch)
+        );
+        assert_eq!(spec().provide().unwrap().filter, PacketFilter::ANY);
+        let reference = SdfSpec { filter_id: Some(7), ..spec() }.provide().unwrap();
+        assert_eq!(reference.reference(), Some(7));
     }
 }

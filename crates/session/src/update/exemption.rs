@@ -2,14 +2,12 @@
 //! its quota action. Spec: TS 29.244 §7.5.2.4 (QUASF).
 
 use adit_rules::PacketFilter;
-use adit_types::PdrId;
 use adit_types::limits::{EXEMPTED_APPLICATIONS_PER_URR_MAX, SDF_FILTERS_PER_PDR_MAX};
 
 use crate::provisioning::RuleCatalog;
 use crate::record::SdfSpec;
 use crate::record::{Exempted, Records, Urr};
 use crate::refusal::Refusal;
-use crate::update::s1_provide::provide_sdf;
 
 /// Checks that every exemption names traffic. An application that the URR exempts since before may
 /// have lost its PFDs meanwhile.
@@ -46,6 +44,6 @@ fn filter(spec: &SdfSpec) -> Option<PacketFilter> {
     if *spec == SdfSpec::default() {
         return None;
     }
-    let sdf = provide_sdf(PdrId(0), spec.clone()).ok()?;
+    let sdf = spec.clone().provide().ok()?;
     sdf.reference().is_none().then_some(sdf.filter)
 }

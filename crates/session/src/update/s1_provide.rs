@@ -3,23 +3,20 @@
 //! Looks at one rule at a time: identifiers that exist or not, filters that can be parsed. The next
 //! stage checks rules against each other and against other sessions.
 
-use adit_rules::{PacketFilter, SourceInterface};
+use adit_rules::SourceInterface;
 use adit_types::{PdrId, UrrId};
 
 use crate::change::{
     BarUpdate, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate, QerUpdate, SessionChange,
 };
 use crate::record::{
-    Bar, Far, Forwarding, Pdi, Pdr, Qer, Records, ReplaceablePdiParts, Sdf, SdfSpec, Urr, UrrUpdate,
+    Bar, Far, Forwarding, Pdi, Pdr, Qer, Records, ReplaceablePdiParts, Sdf, SdfError, SdfSpec, Urr,
+    UrrUpdate,
 };
 use crate::refusal::{Refusal, RuleId};
-use crate::sdf_text;
 use crate::update::draft::{ChoiceTarget, Draft, RuleRecord, distinct, find};
 use crate::update::{endpoints, withdraw};
 use crate::usage::activation;
-
-/// Flow labels have 20 bits. Spec: RFC 8200 §3.
-const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 
 /// Applies removals, then creations, then updates.
 pub(super) fn provide(records: Records, change: SessionChange) -> Result<Draft, Refusal> {
@@ -283,23 +280,12 @@ impl Draft {
     }
 }
 
-/// INTEROP: a filter without any part matches every packet; some control planes send it for rules
-/// without a text.
-pub(super) fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
-    if spec.bidirectional && spec.filter_id.is_none() {
-        return Err(Refusal::SdfWithoutId { pdr });
-    }
-    if let Some(flow_label) = spec.flow_label.filter(|&label| label > FLOW_LABEL_MAX) {
-        return Err(Refusal::SdfFlowLabelInvalid { pdr, flow_label });
-    }
-    let mut filter = match spec.flow_description.as_deref() {
-        Some(text) => sdf_text::parse(text).map_err(|error| Refusal::SdfInvalid { pdr, error })?,
-        None => PacketFilter::ANY,
-    };
-    filter.tos = spec.tos;
-    filter.spi = spec.spi;
-    filter.flow_label = spec.flow_label;
-    Ok(Sdf { spec, filter })
+fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
+    spec.provide().map_err(|error| match error {
+        SdfError::WithoutId => Refusal::SdfWithoutId { pdr },
+        SdfError::FlowLabel(flow_label) => Refusal::SdfFlowLabelInvalid { pdr, flow_label },
+        SdfError::Text(error) => Refusal::SdfInvalid { pdr, error },
+    })
 }
 
 fn update_far(far: &mut Far, update: FarUpdate) -> Result<(), Refusal> {
