@@ -113,6 +113,7 @@ impl AggregateTerms {
     }
 
     /// Charges a packet of `bytes` octets to the aggregates.
+    #[inline]
     pub(crate) fn charge(
         self,
         ctx: &StepContext<'_>,
@@ -120,9 +121,7 @@ impl AggregateTerms {
         direction: Direction,
         bytes: u16,
     ) {
-        for (scope, aggregate) in self.aggregates(ctx, direction) {
-            leases.charge(aggregate, scope, direction, ctx.now, bytes);
-        }
+        leases.charge(ctx.view.aggregates(), self.slice, direction, ctx.now, bytes);
     }
 
     /// The bucket of its guarantee, if it has one of its own and that is open.

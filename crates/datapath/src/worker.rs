@@ -84,7 +84,7 @@ impl<Io: PacketIo> Worker<Io> {
         config.burst = config.burst.clamp(1, BURST_MAX);
         let interfaces = Interfaces::new(reader.interfaces());
         let capacity = config.capacity(interfaces.port_count(), reader.sessions_max());
-        let state = WorkerState::new(capacity, events, commands);
+        let state = WorkerState::new(capacity, reader.leases(), events, commands);
         Self { config, reader, interfaces, limits: SlowLimits::new(), rx: Burst::new(), state }
     }
 

@@ -2,6 +2,7 @@
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_tables::Leases;
 use adit_types::Nanos;
 use rtrb::{Consumer, Producer};
 
@@ -66,6 +67,7 @@ impl<B: PacketBuf> WorkerState<B> {
     /// No packets. Reserves all memory that will be used.
     pub(crate) fn new(
         capacity: WorkerCapacity,
+        leases: Leases,
         events: Producer<WorkerEvent>,
         commands: Consumer<WorkerCommand>,
     ) -> Self {
@@ -74,7 +76,7 @@ impl<B: PacketBuf> WorkerState<B> {
             queues: TxQueues::new(capacity.ports, capacity.switched_pkts),
             unresolved: NeighborQueue::new(),
             buffering: Buffering::new(capacity.buffered_pkts, capacity.sessions),
-            shaping: Shaping::new(capacity.shaped_pkts, capacity.sessions),
+            shaping: Shaping::new(capacity.shaped_pkts, capacity.sessions, leases),
             handoff: Handoff::alone(),
             fragments: Fragments::new(),
             slow: SlowQueue::new(),

@@ -106,6 +106,11 @@ const _: () = assert!(size_of::<FlowQueue>() == 64, "one cache line");
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowIndex(pub u32);
 
+impl FlowIndex {
+    /// No flow.
+    pub const NONE: Self = Self(NONE);
+}
+
 /// The packets of one worker that wait for their rates.
 ///
 /// The packets of a flow leave in the order in which they came. Flows that are due at the same time
@@ -175,11 +180,18 @@ impl<P> Queues<P> {
         self.len == 0
     }
 
-    /// The first flow of one direction of a session, to be prefetched.
+    /// The first flow of one direction of a session, or [`FlowIndex::NONE`].
     #[inline]
     #[must_use]
-    pub fn first_flow(&self, session: SessionIndex, direction: Direction) -> Option<&FlowQueue> {
-        self.flows.get(self.head(session, direction) as usize)
+    pub fn first_flow(&self, session: SessionIndex, direction: Direction) -> FlowIndex {
+        FlowIndex(self.head(session, direction))
+    }
+
+    /// A flow, to be prefetched.
+    #[inline]
+    #[must_use]
+    pub fn flow(&self, FlowIndex(flow): FlowIndex) -> Option<&FlowQueue> {
+        self.flows.get(flow as usize)
     }
 
     /// The first flow of a session's direction.
@@ -205,7 +217,7 @@ impl<P> Queues<P> {
     #[inline]
     #[must_use]
     pub fn find(&self, key: &QueueKey) -> Option<FlowIndex> {
-        self.find_from(self.head(key.session, key.direction), key)
+        self.find_from(self.first_flow(key.session, key.direction), key)
     }
 
     /// Packets of a flow that wait.
@@ -232,10 +244,11 @@ impl<P> Queues<P> {
         self.contended
     }
 
-    /// Finds a flow among `head` and its siblings.
+    /// [`Queues::find`] with the [`Queues::first_flow`] of the session of `key`.
     #[inline]
-    fn find_from(&self, head: u32, key: &QueueKey) -> Option<FlowIndex> {
-        let mut at = head;
+    #[must_use]
+    pub fn find_from(&self, FlowIndex(first): FlowIndex, key: &QueueKey) -> Option<FlowIndex> {
+        let mut at = first;
         while let Some(flow) = self.flows.get(at as usize) {
             if (flow.key.buckets, flow.key.tag) == (key.buckets, key.tag) {
                 return Some(FlowIndex(at));
@@ -320,13 +333,19 @@ impl<P> Queues<P> {
             Eligibility::Now | Eligibility::Never => self.wheel.insert(number, Nanos(0)),
             Eligibility::At(at) => self.wheel.insert(number, at),
             Eligibility::InTurn { ring_rate, rate, at, quantum } => {
-                self.join_ring(number, ring_rate, quantum);
-                if self.rings.get(usize::from(ring_rate)).is_none() {
-                    self.wheel.insert(number, at);
-                } else if self.rings[usize::from(ring_rate)].state == RingState::Idle {
-                    self.schedule_ring(ring_rate, rate, at);
-                }
+                self.schedule_in_ring(number, ring_rate, rate, at, quantum);
             }
+        }
+    }
+
+    /// Puts a flow, which is in no list, into the ring of `ring_rate`, or without one into the wheel.
+    #[inline(never)]
+    fn schedule_in_ring(&mut self, number: u32, ring_rate: u8, rate: u8, at: Nanos, quantum: u32) {
+        self.join_ring(number, ring_rate, quantum);
+        match self.rings.get(usize::from(ring_rate)) {
+            None => self.wheel.insert(number, at),
+            Some(ring) if ring.state == RingState::Idle => self.schedule_ring(ring_rate, rate, at),
+            Some(_) => {}
         }
     }
 

@@ -87,6 +87,9 @@ impl fmt::Debug for Aggregate {
 #[derive(Debug, Default)]
 pub struct Aggregates(Box<[[Option<Aggregate>; 2]]>);
 
+/// The slice that stands for all sessions.
+const ALL_SESSIONS: SliceId = SliceId(0);
+
 /// Slices, and all sessions together.
 const SCOPES: usize = SLICES_MAX + 1;
 
@@ -122,19 +125,40 @@ impl Aggregates {
 #[derive(Debug)]
 pub struct Leases([[i64; 2]; SCOPES]);
 
-impl Default for Leases {
-    fn default() -> Self {
-        Self([[0; 2]; SCOPES])
-    }
-}
+/// The lease where no aggregate is configured: it is never used up.
+const ENDLESS_LEASE: i64 = i64::MAX;
 
 impl Leases {
+    /// No octets leased of `aggregates`.
+    #[must_use]
+    pub fn new(aggregates: &Aggregates) -> Self {
+        let mut left = [[ENDLESS_LEASE; 2]; SCOPES];
+        for (left, aggregates) in left.iter_mut().zip(&aggregates.0) {
+            *left = aggregates.each_ref().map(|of| if of.is_some() { 0 } else { ENDLESS_LEASE });
+        }
+        Self(left)
+    }
+
+    #[inline]
+    const fn left(&mut self, slice: SliceId, direction: Direction) -> &mut i64 {
+        &mut self.0[slice.0 as usize % SCOPES][direction.index()]
+    }
+
+    /// True while leases of the slice and of all sessions admit a packet of any length.
+    #[inline]
+    #[must_use]
+    pub const fn admit(&self, slice: SliceId, direction: Direction) -> bool {
+        let Self(left) = self;
+        let of_slice = left[slice.0 as usize % SCOPES][direction.index()];
+        let of_all = left[0][direction.index()];
+        of_slice > 0 && of_all > 0
+    }
+
     /// Checks whether `aggregate`, the one of `slice` and `direction`, admits a packet of any length at
     /// `now`. Takes a lease if none is left.
     ///
     /// # Errors
     /// When it opens.
-    #[inline]
     pub fn check_open(
         &mut self,
         aggregate: &Aggregate,
@@ -142,7 +166,7 @@ impl Leases {
         direction: Direction,
         now: Nanos,
     ) -> Result<(), Nanos> {
-        let left = &mut self.0[usize::from(slice.0) % SCOPES][direction.index()];
+        let left = self.left(slice, direction);
         if *left > 0 {
             return Ok(());
         }
@@ -154,19 +178,41 @@ impl Leases {
         Ok(())
     }
 
-    /// Charges `bytes` octets, whether or not as many are left. A worker that exceeds its lease by more
-    /// than another lease charges `aggregate`, even if its rate is closed.
+    /// Charges a packet of `bytes` octets to the leases of its slice and of all sessions, whether or not as
+    /// many are left. A worker that exceeds a lease by more than another one charges the aggregate,
+    /// even if its rate is closed.
     #[inline]
     pub fn charge(
         &mut self,
-        aggregate: &Aggregate,
+        aggregates: &Aggregates,
         slice: SliceId,
         direction: Direction,
         now: Nanos,
         bytes: u16,
     ) {
-        let left = &mut self.0[usize::from(slice.0) % SCOPES][direction.index()];
-        *left -= i64::from(bytes);
+        let is_over = |left: &mut i64| {
+            *left -= i64::from(bytes);
+            *left < 0
+        };
+        if is_over(self.left(slice, direction)) {
+            self.settle(aggregates, slice, direction, now);
+        }
+        if slice != ALL_SESSIONS && is_over(self.left(ALL_SESSIONS, direction)) {
+            self.settle(aggregates, ALL_SESSIONS, direction, now);
+        }
+    }
+
+    /// Charges what a worker used beyond its lease to the aggregate, if that is more than another lease.
+    #[cold]
+    fn settle(
+        &mut self,
+        aggregates: &Aggregates,
+        slice: SliceId,
+        direction: Direction,
+        now: Nanos,
+    ) {
+        let left = self.left(slice, direction);
+        let Some(aggregate) = aggregates.get(slice, direction) else { return };
         if *left < -aggregate.lease {
             aggregate.take(now, left.unsigned_abs(), true);
             *left = 0;
@@ -205,13 +251,13 @@ mod tests {
     fn workers_together_get_the_rate_and_a_lease_each() {
         let shared = aggregates(1_000_000, Nanos::from_millis(1));
         let aggregate = shared.get(AT.0, AT.1).unwrap();
-        let mut workers = [Leases::default(), Leases::default(), Leases::default()];
+        let mut workers = [(); 3].map(|()| Leases::new(&shared));
         let (mut bytes, mut now) = (0_u64, Nanos::from_secs(1));
         let end = now + Nanos::from_millis(100);
         while now < end {
             for worker in &mut workers {
                 if worker.check_open(aggregate, AT.0, AT.1, now).is_ok() {
-                    worker.charge(aggregate, AT.0, AT.1, now, 1000);
+                    worker.charge(&shared, AT.0, AT.1, now, 1000);
                     bytes += 1000;
                 }
             }
@@ -227,11 +273,11 @@ mod tests {
     fn what_is_charged_whatever_the_rate_says_is_owed_by_what_asks() {
         let shared = aggregates(8000, Nanos(0));
         let aggregate = shared.get(AT.0, AT.1).unwrap();
-        let (mut one, mut other) = (Leases::default(), Leases::default());
+        let [mut one, mut other] = [(); 2].map(|()| Leases::new(&shared));
         let now = Nanos::from_secs(1);
         // 1 MB/s: 100 packets of 1000 octets are a tenth of a second.
         for _ in 0..100 {
-            one.charge(aggregate, AT.0, AT.1, now, 1000);
+            one.charge(&shared, AT.0, AT.1, now, 1000);
         }
         let opens = other.check_open(aggregate, AT.0, AT.1, now).unwrap_err();
         let late = opens.since(now);

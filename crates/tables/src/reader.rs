@@ -9,7 +9,7 @@ use adit_types::{
     SessionIndex, Teid, WorkerId,
 };
 
-use crate::aggregates::Aggregates;
+use crate::aggregates::{Aggregates, Leases};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
 use crate::fast_rule::{FastRuleCellRef, FastRuleTable};
@@ -54,6 +54,12 @@ pub struct TablesReader {
 }
 
 impl TablesReader {
+    /// The leases of a worker that has leased nothing yet.
+    #[must_use]
+    pub fn leases(&self) -> Leases {
+        Leases::new(&self.tables.aggregates)
+    }
+
     /// The worker that this reader is for.
     #[must_use]
     pub const fn worker(&self) -> WorkerId {

@@ -30,7 +30,7 @@ use self::burst::BurstContext;
 use self::direction::{FastDirection, FastDownlink, FastUplink, PacketTraits};
 use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
 use self::packet::FastPacket;
-use self::rates::{assign_ticket, prefetch_queues};
+use self::rates::{assign_ticket, find_first_queues};
 use self::recognize::{recognize_all, recognize_mixed};
 use self::select::select_rules;
 use self::send::{send_all, send_some};
@@ -266,7 +266,7 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     }
     let has_selectors = prefetch_usage::<D, F>(view, packets);
     if shaping.may_hold_packets() {
-        prefetch_queues(view, D::DIRECTION, shaping, packets);
+        find_first_queues(view, D::DIRECTION, shaping, packets);
     }
     if has_selectors {
         select_rules::<_, F>(D::DIRECTION, view, rx, packets);

@@ -1,5 +1,6 @@
 //! What the fast path knows of one packet.
 
+use adit_shaper::FlowIndex;
 use adit_tables::{FastRuleCellRef, FastRuleSnapshot, SelectedFastRule};
 use adit_types::{Direction, InterfaceId, Qfi, SessionIndex, Teid};
 
@@ -36,6 +37,8 @@ pub(super) struct FastPacket<'v> {
     pub teid: Teid,
     /// Written when the session is looked up.
     pub session: SessionIndex,
+    /// The first queue of its session and direction. Written if packets wait for their rates.
+    pub first_queue: FlowIndex,
     /// The UE's address in the user's packet, as a lookup key.
     pub ue_key: u64,
     /// The queue that it has to join. Written once the queue is known.
@@ -59,6 +62,7 @@ impl FastPacket<'static> {
         len: 0,
         teid: Teid(0),
         session: SessionIndex::NONE,
+        first_queue: FlowIndex::NONE,
         ue_key: 0,
         ticket: QueueTicket::NONE,
         cell: None,

@@ -14,16 +14,17 @@ use crate::aggregates::{AggregateTerms, arriving};
 use crate::context::StepContext;
 use crate::shaping::{Shaping, ShapingQueues};
 
-/// Prefetches the queues that packets may have to join.
+/// Writes the first queue of each packet's session, and prefetches it: the packet may have to join.
 #[inline(never)]
-pub(super) fn prefetch_queues<B: PacketBuf>(
+pub(super) fn find_first_queues<B: PacketBuf>(
     view: &TablesView<'_>,
     direction: Direction,
     shaping: &Shaping<B>,
-    packets: &FastPackets<'_>,
+    packets: &mut FastPackets<'_>,
 ) {
     for packet in packets {
-        if let Some(queue) = shaping.queues.first_flow(packet.session, direction) {
+        packet.first_queue = shaping.queues.first_flow(packet.session, direction);
+        if let Some(queue) = shaping.queues.flow(packet.first_queue) {
             prefetch(queue);
             view.prefetch_meter_queue(packet.session, direction);
         }
@@ -38,7 +39,8 @@ pub(super) fn assign_ticket<B: PacketBuf, D: FastDirection>(
     ticket: QueueTicket,
     packet: &mut FastPacket<'_>,
 ) -> bool {
-    let Some(queue) = queues.find(&ticket.key(packet.session, D::DIRECTION)) else {
+    let key = ticket.key(packet.session, D::DIRECTION);
+    let Some(queue) = queues.find_from(packet.first_queue, &key) else {
         return queues.has_room(0);
     };
     packet.ticket = ticket.with_queue(queue);
@@ -100,7 +102,9 @@ fn pass_aggregates(
     if !packet.ticket.is_none() {
         return queue();
     }
-    if !rule.is_guaranteed()
+    let is_open = burst.contended.is_empty() && burst.leases.admit(terms.slice, direction);
+    if !is_open
+        && !rule.is_guaranteed()
         && let Err(closed) =
             terms.check_open(ctx, burst.leases, direction, arriving(burst.contended))
     {

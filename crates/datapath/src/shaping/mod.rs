@@ -66,14 +66,14 @@ pub(crate) struct Shaping<B> {
 
 impl<B: PacketBuf> Shaping<B> {
     /// Room for `pkts_max` packets of `sessions_max` sessions. Reserves all memory that will be used.
-    pub(crate) fn new(pkts_max: usize, sessions_max: usize) -> Self {
+    pub(crate) fn new(pkts_max: usize, sessions_max: usize, leases: Leases) -> Self {
         let queues = Queues::new(QueuesConfig {
             pkts_max: pkts_max.min(SHAPED_PKTS_MAX),
             flow_pkts_max: SHAPED_PKTS_PER_FLOW_MAX,
             sessions_max,
             shared_rates: AGGREGATE_RATES,
         });
-        Self { queues, leases: Leases::default(), rate_changes_seen: 0 }
+        Self { queues, leases, rate_changes_seen: 0 }
     }
 
     /// Packets that wait.
