@@ -270,6 +270,25 @@ mod tests {
     }
 
     #[test]
+    fn leases_admit_packets_until_they_are_used_up() {
+        let shared = aggregates(1_000_000, Nanos::from_millis(1));
+        let aggregate = shared.get(AT.0, AT.1).unwrap();
+        let mut leases = Leases::new(&shared);
+        assert!(leases.admit(SliceId(0), AT.1), "nothing limits all sessions");
+        assert!(leases.admit(AT.0, Direction::Downlink), "nor this direction of the slice");
+        assert!(!leases.admit(AT.0, AT.1), "nothing is leased yet");
+        let now = Nanos::from_secs(1);
+        leases.check_open(aggregate, AT.0, AT.1, now).unwrap();
+        // A lease of 50 µs at 1 Gb/s is 6250 octets.
+        for _ in 0..7 {
+            assert!(leases.admit(AT.0, AT.1));
+            leases.charge(&shared, AT.0, AT.1, now, 1000);
+        }
+        assert!(!leases.admit(AT.0, AT.1));
+        assert_eq!(aggregate.taken_bytes(), 6250);
+    }
+
+    #[test]
     fn what_is_charged_whatever_the_rate_says_is_owed_by_what_asks() {
         let shared = aggregates(8000, Nanos(0));
         let aggregate = shared.get(AT.0, AT.1).unwrap();
