@@ -7,23 +7,18 @@ mod standstill;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
-use adit_dpdk::Port;
-use adit_n4::{Node, NodeEvent};
+use adit_host::idle::Doorbell;
+use adit_n4::NodeEvent;
 use adit_neighbor::NeighborCache;
-use adit_rules::{WorkerCommand, WorkerEvent};
-use adit_tables::Publisher;
+use adit_rules::WorkerCommand;
 use adit_types::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 
 use crate::admin::AdminQuery;
-use crate::clock::ProcessClock;
-use crate::config;
+use crate::control_parts::ControlParts;
 use crate::saturation::Saturation;
-use crate::snapshot;
-use crate::steering::PortSteering;
-use adit_host::idle::Doorbell;
-use adit_host::n4_socket::N4Socket;
+use crate::snapshot::{self, ControlView};
 use standstill::Standstill;
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.
@@ -51,41 +46,14 @@ const SLEEP_MIN: Nanos = Nanos::from_micros(20);
 /// Longest wait for CP functions to release their associations when adit stops.
 const RELEASE_MAX: Nanos = Nanos::from_secs(1);
 
-/// Everything that the control thread owns.
-pub(crate) struct ControlParts {
-    pub clock: ProcessClock,
-    pub node: Node,
-    pub publisher: Publisher,
-    pub socket: N4Socket,
-    pub events: Vec<rtrb::Consumer<WorkerEvent>>,
-    pub commands: Vec<rtrb::Producer<WorkerCommand>>,
-    /// What wakes each worker, by worker.
-    pub bells: Vec<Doorbell>,
-    /// The core of each worker.
-    pub cores: Vec<u16>,
-    /// How saturated each worker is.
-    pub saturations: Vec<Saturation>,
-    /// Names of the interfaces, by `InterfaceId`.
-    pub names: Vec<String>,
-    pub ports: Vec<ControlPort>,
-}
-
-/// A port, for `adit show`.
-pub(crate) struct ControlPort {
-    pub config: config::PortSettings,
-    pub port: Port,
-    /// Whether the port steers packets to the owners of their sessions.
-    pub steering: Vec<PortSteering>,
-}
-
 /// The control thread's state.
 pub(crate) struct ControlThread {
-    pub parts: ControlParts,
-    pub neighbors: NeighborCache,
+    parts: ControlParts,
+    neighbors: NeighborCache,
     /// Datagrams that the socket refused. A retransmission, the peer's or ours, repairs the loss.
-    pub datagrams_unsent: u64,
+    datagrams_unsent: u64,
     /// Commands lost because the ring was full.
-    pub commands_lost: u64,
+    commands_lost: u64,
     /// When the time of day is read next.
     next_time_of_day: Nanos,
     standstill: Standstill,
@@ -124,9 +92,15 @@ impl ControlThread {
         self.log_events();
     }
 
-    /// Workers that take no step.
-    pub(crate) fn workers_standing_still(&self) -> usize {
-        self.standstill.count()
+    /// What `adit show` reads.
+    pub(crate) fn view(&self) -> ControlView<'_> {
+        ControlView {
+            parts: &self.parts,
+            neighbors: &self.neighbors,
+            datagrams_unsent: self.datagrams_unsent,
+            commands_lost: self.commands_lost,
+            workers_standing_still: self.standstill.count(),
+        }
     }
 
     fn turn(&mut self, questions: &Receiver<AdminQuery>) {
@@ -144,7 +118,8 @@ impl ControlThread {
         // One page in a turn: further clients wait, the control planes do not.
         if let Ok(query) = questions.try_recv() {
             // The client may have given up.
-            let _ = query.answer.send(snapshot::answer(self, &query.question, query.cursor));
+            let _ =
+                query.answer.send(snapshot::answer(&self.view(), &query.question, query.cursor));
         }
         self.sleep(now);
     }

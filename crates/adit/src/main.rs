@@ -7,6 +7,7 @@ mod cli;
 mod clock;
 mod config;
 mod control;
+mod control_parts;
 mod exit_barrier;
 mod recovery_time;
 mod run;

@@ -24,7 +24,8 @@ use tracing::{error, info, warn};
 use crate::admin::{self, AdminServer};
 use crate::clock::ProcessClock;
 use crate::config::{Config, PollMode};
-use crate::control::{ControlParts, ControlPort, ControlThread};
+use crate::control::ControlThread;
+use crate::control_parts::{ControlParts, ControlPort};
 use crate::exit_barrier::ExitBarrier;
 use crate::recovery_time::RecoveryTime;
 use crate::saturation::{Saturation, SaturationMeter};
@@ -486,7 +487,7 @@ fn finish(
         }
     }
     let Ok(control) = control else { bail!("the control thread stopped by a fault in adit") };
-    let counters = snapshot::counters(&control);
+    let counters = snapshot::counters(&control.view());
     println!("{}", show::render(crate::cli::Topic::Counters, &counters));
     drop(control);
     failed.map_or(Ok(()), Err)

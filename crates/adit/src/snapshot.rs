@@ -9,17 +9,27 @@ mod ports;
 mod qos;
 mod sessions;
 
+use adit_neighbor::NeighborCache;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::admin::{AdminAnswer, AdminQuestion, AnswerPage, PageCursor, PagePosition};
 use crate::cli::Topic;
-use crate::control::ControlThread;
+use crate::control_parts::ControlParts;
 pub(crate) use counters::counters;
+
+/// What the documents show of the control thread.
+pub(crate) struct ControlView<'a> {
+    pub parts: &'a ControlParts,
+    pub neighbors: &'a NeighborCache,
+    pub datagrams_unsent: u64,
+    pub commands_lost: u64,
+    pub workers_standing_still: usize,
+}
 
 /// The next page of the answer to a question. Cost: independent of the number of sessions.
 pub(crate) fn answer(
-    control: &ControlThread,
+    control: &ControlView<'_>,
     question: &AdminQuestion,
     cursor: PageCursor,
 ) -> AdminAnswer {

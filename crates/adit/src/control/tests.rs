@@ -8,8 +8,10 @@ use signal_hook::iterator::Signals;
 use super::*;
 use crate::admin::{AdminAnswer, AdminQuestion, PageCursor};
 use crate::cli::Topic;
+use crate::clock::ProcessClock;
 use crate::run;
 use adit_bench::{control_plane::BenchControlPlane, smf};
+use adit_host::n4_socket::N4Socket;
 
 /// A control thread without ports, over the sessions of `plant`.
 fn control(plant: BenchControlPlane) -> ControlThread {
@@ -147,7 +149,7 @@ fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
     let unknown = AdminQuestion { topic: Topic::Qos, session: Some("10.99.9.9".to_owned()) };
     let mut cursor = PageCursor::default();
     let refused = loop {
-        match snapshot::answer(&control, &unknown, cursor) {
+        match snapshot::answer(&control.view(), &unknown, cursor) {
             AdminAnswer::Page(page) => cursor = page.next.unwrap(),
             AdminAnswer::Refused(what) => break what,
         }

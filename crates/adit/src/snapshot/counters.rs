@@ -7,9 +7,8 @@ use adit_tables::Snapshot;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{members, value, whole};
+use super::{ControlView, members, value, whole};
 use crate::admin::AnswerPage;
-use crate::control::ControlThread;
 
 /// All counters of the process, as they were in one turn of the control thread.
 struct GatheredCounters {
@@ -22,7 +21,7 @@ struct GatheredCounters {
 }
 
 impl GatheredCounters {
-    fn of(control: &ControlThread) -> Self {
+    fn of(control: &ControlView<'_>) -> Self {
         let workers = control.parts.publisher.worker_counters();
         Self {
             all: control.parts.publisher.snapshot(),
@@ -34,12 +33,12 @@ impl GatheredCounters {
     }
 }
 
-pub(super) fn page(control: &ControlThread) -> AnswerPage {
+pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     whole(GatheredCounters::of(control), document)
 }
 
 /// The whole document at once, when nothing waits for the control thread any more.
-pub(crate) fn counters(control: &ControlThread) -> Value {
+pub(crate) fn counters(control: &ControlView<'_>) -> Value {
     Value::Object(document(GatheredCounters::of(control)))
 }
 
@@ -147,7 +146,7 @@ struct ControlRow {
 }
 
 impl ControlRow {
-    fn of(control: &ControlThread) -> Self {
+    fn of(control: &ControlView<'_>) -> Self {
         let publisher = control.parts.publisher.counters();
         let neighbors = control.neighbors.counters();
         let socket = &control.parts.socket;
@@ -168,7 +167,7 @@ impl ControlRow {
             n4_datagrams_unsent: control.datagrams_unsent,
             n4_datagrams_dropped_by_kernel: socket.dropped(),
             n4_receive_buffer_bytes: socket.receive_buffer_bytes(),
-            workers_standing_still: control.workers_standing_still(),
+            workers_standing_still: control.workers_standing_still,
         }
     }
 }

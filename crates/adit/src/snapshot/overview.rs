@@ -8,9 +8,8 @@ use adit_types::NextHopIndex;
 use adit_types::limits::ROWS_PER_PAGE_MAX;
 use serde::Serialize;
 
-use super::{index, list, whole};
+use super::{ControlView, index, list, whole};
 use crate::admin::{AnswerPage, PageCursor, PagePosition};
-use crate::control::ControlThread;
 
 #[derive(Serialize)]
 struct AssociationsDocument {
@@ -27,7 +26,7 @@ struct AssociationRow {
     nf_instance: Option<String>,
 }
 
-pub(super) fn associations(control: &ControlThread) -> AnswerPage {
+pub(super) fn associations(control: &ControlView<'_>) -> AnswerPage {
     let node = &control.parts.node;
     let row = |association: &Association| AssociationRow {
         node_id: association.node_id.to_string(),
@@ -56,7 +55,7 @@ struct NeighborRow {
     pinned: bool,
 }
 
-pub(super) fn neighbors(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
+pub(super) fn neighbors(control: &ControlView<'_>, cursor: PageCursor) -> AnswerPage {
     let first = NextHopIndex(index(cursor.from));
     let (entries, next) = control.neighbors.entries_from(first, ROWS_PER_PAGE_MAX);
     let named = |entry: NeighborEntry| {
@@ -91,7 +90,7 @@ struct PathRow {
     responses: u64,
 }
 
-pub(super) fn paths(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
+pub(super) fn paths(control: &ControlView<'_>, cursor: PageCursor) -> AnswerPage {
     let behind = match cursor.from {
         PagePosition::Behind(peer) => Some(peer),
         _ => None,
@@ -127,7 +126,7 @@ struct ApplicationRow {
 }
 
 /// Configured applications, and those that CP functions describe by PFDs, which take precedence.
-pub(super) fn applications(control: &ControlThread) -> AnswerPage {
+pub(super) fn applications(control: &ControlView<'_>) -> AnswerPage {
     let node = &control.parts.node;
     let store = node.store();
     let source = |owner| {

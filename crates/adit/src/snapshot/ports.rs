@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::whole;
+use super::{ControlView, whole};
 use crate::admin::AnswerPage;
-use crate::control::{ControlPort, ControlThread};
+use crate::control_parts::ControlPort;
 use crate::steering::SteeringRow;
 
 #[derive(Serialize)]
@@ -14,7 +14,7 @@ struct PortsDocument {
     ports: Vec<PortRow>,
 }
 
-pub(super) fn page(control: &ControlThread) -> AnswerPage {
+pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let ports = control.parts.ports.iter().map(PortRow::of).collect();
     whole(PortsDocument { ports }, |document| document)
 }

@@ -11,9 +11,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::sessions::ues;
-use super::{members, value};
+use super::{ControlView, members, value};
 use crate::admin::{AdminAnswer, AnswerPage, Deferred, PageCursor, PagePosition};
-use crate::control::ControlThread;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
@@ -22,7 +21,7 @@ const LISTS: [&str; 2] = ["rates", "packet_rates"];
 
 /// The rates of all sessions, or of one by its UP SEID or an address of its UE.
 pub(super) fn qos(
-    control: &ControlThread,
+    control: &ControlView<'_>,
     wanted: Option<&str>,
     cursor: PageCursor,
 ) -> AdminAnswer {
@@ -91,7 +90,7 @@ struct QosTotals {
 }
 
 impl QosTotals {
-    fn of(control: &ControlThread) -> Self {
+    fn of(control: &ControlView<'_>) -> Self {
         let (sum, capacity) = control.parts.node.store().guaranteed();
         let limit = |rate: BitRate| Some(rate.as_bps()).filter(|bps| *bps != u64::MAX);
         let (uplink, downlink) = (sum.uplink.as_bps(), sum.downlink.as_bps());
@@ -143,7 +142,7 @@ struct AggregateRow {
 }
 
 impl AggregateRow {
-    fn all(control: &ControlThread) -> Vec<Self> {
+    fn all(control: &ControlView<'_>) -> Vec<Self> {
         let aggregates = control.parts.publisher.aggregates();
         let mut rows = Vec::new();
         let policy = &control.parts.node.store().provisioning().qos;
@@ -195,7 +194,7 @@ struct SessionRates {
 }
 
 impl SessionRates {
-    fn of(control: &ControlThread, session: &Session) -> Self {
+    fn of(control: &ControlView<'_>, session: &Session) -> Self {
         let publisher = &control.parts.publisher;
         let compiled = publisher.rules(session.index()).map_or(&[][..], |rules| rules.qers());
         let traffic = |meter: &QerMeter| {

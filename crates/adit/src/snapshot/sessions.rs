@@ -11,9 +11,8 @@ use adit_types::SessionIndex;
 use adit_types::limits::SESSIONS_PER_PAGE_MAX;
 use serde::Serialize;
 
-use super::{index, list};
+use super::{ControlView, index, list};
 use crate::admin::{AnswerPage, PageCursor, PagePosition};
-use crate::control::ControlThread;
 
 /// What the control thread gathers of one session; its records are still packed.
 struct GatheredSession {
@@ -24,7 +23,7 @@ struct GatheredSession {
     information: Option<SessionInformation>,
 }
 
-pub(super) fn page(control: &ControlThread, cursor: PageCursor) -> AnswerPage {
+pub(super) fn page(control: &ControlView<'_>, cursor: PageCursor) -> AnswerPage {
     let (node, publisher) = (&control.parts.node, &control.parts.publisher);
     let cp_nodes: BTreeMap<OwnerId, Arc<str>> = node
         .associations()

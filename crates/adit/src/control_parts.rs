@@ -1,0 +1,40 @@
+//! What the control thread is assembled from.
+
+use adit_dpdk::Port;
+use adit_host::idle::Doorbell;
+use adit_host::n4_socket::N4Socket;
+use adit_n4::Node;
+use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_tables::Publisher;
+
+use crate::clock::ProcessClock;
+use crate::config;
+use crate::saturation::Saturation;
+use crate::steering::PortSteering;
+
+/// Everything that the control thread owns.
+pub(crate) struct ControlParts {
+    pub clock: ProcessClock,
+    pub node: Node,
+    pub publisher: Publisher,
+    pub socket: N4Socket,
+    pub events: Vec<rtrb::Consumer<WorkerEvent>>,
+    pub commands: Vec<rtrb::Producer<WorkerCommand>>,
+    /// What wakes each worker, by worker.
+    pub bells: Vec<Doorbell>,
+    /// The core of each worker.
+    pub cores: Vec<u16>,
+    /// How saturated each worker is.
+    pub saturations: Vec<Saturation>,
+    /// Names of the interfaces, by `InterfaceId`.
+    pub names: Vec<String>,
+    pub ports: Vec<ControlPort>,
+}
+
+/// A port, for `adit show`.
+pub(crate) struct ControlPort {
+    pub config: config::PortSettings,
+    pub port: Port,
+    /// Whether the port steers packets to the owners of their sessions.
+    pub steering: Vec<PortSteering>,
+}
