@@ -12,9 +12,10 @@
 
 use core::fmt;
 
-use crate::error::{DecodeError, DecodeErrorKind, IeError};
-use crate::ie::{Ie, IeIter, IeType, RawIe};
+use crate::ie::{DecodeError, DecodeErrorKind, Ie, IeError, IeIter, IeType, RawIe, offset16};
+use crate::message_type::MessageType;
 use crate::repeated::Repeated;
+use crate::writer::{NoRoom, PfcpWriter};
 
 /// Presence of a member in a message or grouped IE. Spec: TS 29.244 §7.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,24 @@ pub struct Member {
     pub repeatable: bool,
     /// True when length zero withdraws what an earlier message set.
     pub is_nullable: bool,
+}
+
+/// The typed body of one message type.
+pub trait MessageBody<'a>: Sized {
+    /// The type.
+    const TYPE: MessageType;
+
+    /// Decodes the IEs behind the header.
+    ///
+    /// # Errors
+    /// The first [`DecodeError`]; it knows the Cause, the Offending IE and the failing rule.
+    fn decode_body(body: &'a [u8]) -> Result<Self, DecodeError>;
+
+    /// Appends the IEs.
+    ///
+    /// # Errors
+    /// [`NoRoom`] when the buffer is full.
+    fn encode_body(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom>;
 }
 
 /// The IEs of a message or group that were skipped: unknown, unexpected there, from another
@@ -175,10 +194,6 @@ pub(crate) fn missing(ie: IeType, body: &[u8]) -> DecodeError {
     DecodeError::new(DecodeErrorKind::MandatoryMissing, ie, offset16(body.len()))
 }
 
-pub(crate) fn offset16(offset: usize) -> u16 {
-    u16::try_from(offset).unwrap_or(u16::MAX)
-}
-
 /// Takes a member that may occur once.
 #[inline]
 pub(crate) fn take_one<'a, T: Ie<'a>>(
@@ -293,7 +308,7 @@ macro_rules! bodies {
 
             #[allow(unused_variables, reason = "a message can have no members")]
             fn decode_members(body: &'a [u8], lenient: bool)
-                -> Result<Self, $crate::error::DecodeError>
+                -> Result<Self, $crate::ie::DecodeError>
             {
                 #[allow(
                     non_camel_case_types,
@@ -333,8 +348,8 @@ macro_rules! bodies {
                 })
             }
 
-            fn encode_members(&self, w: &mut $crate::encode::PfcpWriter<'_>)
-                -> Result<(), $crate::encode::NoRoom>
+            fn encode_members(&self, w: &mut $crate::writer::PfcpWriter<'_>)
+                -> Result<(), $crate::writer::NoRoom>
             {
                 $( $crate::body::bodies!(@put $presence $ie, self.$field, w); )*
                 for ie_type in self.withdrawn.iter() {
@@ -486,31 +501,31 @@ macro_rules! bodies {
         impl<'a> $crate::ie::Ie<'a> for $name<'a> {
             const TYPE: $crate::ie::IeType = $crate::ie::IeType::$type;
 
-            fn decode(value: &'a [u8]) -> Result<Self, $crate::error::IeError> {
+            fn decode(value: &'a [u8]) -> Result<Self, $crate::ie::IeError> {
                 Self::decode_members(value, false).map_err(|error| {
                     $( let error = $crate::body::with_rule(
                         error, $crate::ie::FailedRuleId::$rule, value); )?
-                    $crate::error::IeError::Nested(error)
+                    $crate::ie::IeError::Nested(error)
                 })
             }
 
-            fn encode(&self, w: &mut $crate::encode::PfcpWriter<'_>)
-                -> Result<(), $crate::encode::NoRoom>
+            fn encode(&self, w: &mut $crate::writer::PfcpWriter<'_>)
+                -> Result<(), $crate::writer::NoRoom>
             {
                 self.encode_members(w)
             }
         }
     };
     (@impl message $name:ident $type:ident) => {
-        impl<'a> $crate::message::MessageBody<'a> for $name<'a> {
-            const TYPE: $crate::message::MessageType = $crate::message::MessageType::$type;
+        impl<'a> $crate::body::MessageBody<'a> for $name<'a> {
+            const TYPE: $crate::message_type::MessageType = $crate::message_type::MessageType::$type;
 
-            fn decode_body(body: &'a [u8]) -> Result<Self, $crate::error::DecodeError> {
+            fn decode_body(body: &'a [u8]) -> Result<Self, $crate::ie::DecodeError> {
                 Self::decode_members(body, true)
             }
 
-            fn encode_body(&self, w: &mut $crate::encode::PfcpWriter<'_>)
-                -> Result<(), $crate::encode::NoRoom>
+            fn encode_body(&self, w: &mut $crate::writer::PfcpWriter<'_>)
+                -> Result<(), $crate::writer::NoRoom>
             {
                 self.encode_members(w)
             }

@@ -11,11 +11,12 @@
 //! ```
 //! Spec: TS 29.244 §7.2.2.
 
+use core::fmt;
+
 use adit_types::Seid;
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::HeaderError;
-use crate::message::MessageType;
+use crate::message_type::MessageType;
+use crate::writer::{NoRoom, PfcpWriter};
 
 const FLAG_S: u8 = 0x01;
 const FLAG_MP: u8 = 0x02;
@@ -54,14 +55,14 @@ impl Header {
         }
     }
 
-    pub(crate) fn flags(&self) -> u8 {
+    fn flags(&self) -> u8 {
         (VERSION << 5)
             | if self.seid.is_some() { FLAG_S } else { 0 }
             | if self.priority.is_some() { FLAG_MP } else { 0 }
             | if self.follow_on { FLAG_FO } else { 0 }
     }
 
-    pub(crate) fn encode_tail(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
+    fn encode_tail(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         if let Some(seid) = self.seid {
             w.u64(seid.0)?;
         }
@@ -69,6 +70,84 @@ impl Header {
         w.u8((self.priority.unwrap_or(0) & 0x0f) << 4)
     }
 }
+
+impl PfcpWriter<'_> {
+    /// Appends a message, header first, and returns its length in octets.
+    /// Errors as [`Self::bytes`].
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
+    pub fn message(
+        &mut self,
+        message_type: MessageType,
+        seid: Option<Seid>,
+        sequence: u32,
+        fill: impl FnOnce(&mut Self) -> Result<(), NoRoom>,
+    ) -> Result<usize, NoRoom> {
+        self.message_with(&Header::new(message_type, seid, sequence), fill)
+    }
+
+    /// Appends a message with a given header (Message Priority, Follow On) and returns its length
+    /// in octets. Errors as [`Self::bytes`].
+    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
+    pub fn message_with(
+        &mut self,
+        header: &Header,
+        fill: impl FnOnce(&mut Self) -> Result<(), NoRoom>,
+    ) -> Result<usize, NoRoom> {
+        let start = self.len();
+        self.u8(header.flags())?;
+        self.u8(header.message_type.0)?;
+        self.length_prefixed(|w| {
+            header.encode_tail(w)?;
+            fill(w)
+        })?;
+        Ok(self.len() - start)
+    }
+}
+
+/// Why a datagram or a part of it is no PFCP message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderError {
+    /// Fewer octets than the header needs. The message is discarded silently.
+    /// Spec: TS 29.244 §7.6.3.
+    Truncated,
+    /// The length field reaches beyond the datagram: the answer to a request has Cause 68.
+    /// Spec: TS 29.244 §7.6.3.
+    LengthBeyondDatagram {
+        /// The header. The rest of the datagram is the part of the body that arrived.
+        header: Header,
+    },
+    /// The length field is smaller than the rest of the header. Discarded silently.
+    LengthTooShort,
+    /// A session related message without SEID in its header (S = 0). Discarded silently.
+    SeidAbsent {
+        /// Type of the message.
+        message_type: MessageType,
+        /// Sequence number of the message.
+        sequence: u32,
+    },
+    /// The version is not 1: the answer is a Version Not Supported Response.
+    /// Spec: TS 29.244 §7.6.2.
+    VersionNotSupported {
+        /// The version that the peer sent.
+        version: u8,
+        /// The sequence number, read as in version 1; the answer repeats it.
+        sequence: u32,
+    },
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("shorter than a PFCP header"),
+            Self::LengthBeyondDatagram { .. } => f.write_str("length field beyond the datagram"),
+            Self::LengthTooShort => f.write_str("length field shorter than the header"),
+            Self::SeidAbsent { message_type, .. } => write!(f, "{message_type} without SEID"),
+            Self::VersionNotSupported { version, .. } => write!(f, "PFCP version {version}"),
+        }
+    }
+}
+
+impl core::error::Error for HeaderError {}
 
 /// A message whose header is decoded and whose body is bounded, not yet decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

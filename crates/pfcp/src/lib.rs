@@ -33,23 +33,20 @@
 #![forbid(unsafe_code)]
 
 mod body;
-mod cause;
-mod encode;
-mod error;
 pub mod grouped;
 mod header;
 pub mod ie;
 pub mod message;
+mod message_type;
 mod repeated;
+mod writer;
 
 pub use body::{Ignored, Member, Presence, Withdrawn};
-pub use cause::Cause;
-pub use encode::{NoRoom, PfcpWriter, encode};
-pub use error::{DecodeError, DecodeErrorKind, HeaderError, IeError};
-pub use header::{Header, PfcpDatagram, RawMessage, SEQUENCE_MAX};
-pub use ie::{Ie, IeIter, IeType, RawIe};
-pub use message::{Message, MessageBody, MessageType};
+pub use header::{Header, HeaderError, PfcpDatagram, RawMessage, SEQUENCE_MAX};
+pub use ie::{Cause, DecodeError, DecodeErrorKind, Ie, IeError, IeIter, IeType, RawIe};
+pub use message::{Message, MessageBody, MessageType, encode};
 pub use repeated::Repeated;
+pub use writer::{NoRoom, PfcpWriter};
 
 /// UDP port of PFCP on either side. Spec: TS 29.244 §4.2.2.
 pub const PFCP_PORT: u16 = 8805;

@@ -1,13 +1,9 @@
-//! The writer: IEs, groups and messages into a caller's buffer, lengths patched afterwards.
+//! Writes into a caller's buffer. A length is patched when what it counts has been written.
+//!
+//! IEs and messages add their own methods where they are defined (`ie/put.rs`, `header.rs`).
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
-
-use adit_types::Seid;
-
-use crate::header::Header;
-use crate::ie::{Ie, IeType, RawIe};
-use crate::message::{MessageBody, MessageType};
 
 /// The buffer, or a 16-bit length field, is too small for what was to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,19 +16,6 @@ impl fmt::Display for NoRoom {
 }
 
 impl core::error::Error for NoRoom {}
-
-/// Encodes one message with its header and returns its length in octets.
-///
-/// # Errors
-/// [`NoRoom`] when `buf` is too small; its contents are then unspecified.
-pub fn encode<'a, M: MessageBody<'a>>(
-    buf: &mut [u8],
-    seid: Option<Seid>,
-    sequence: u32,
-    body: &M,
-) -> Result<usize, NoRoom> {
-    PfcpWriter::new(buf).message(M::TYPE, seid, sequence, |w| body.encode_body(w))
-}
 
 /// Appends to a buffer. After [`NoRoom`] the contents are unspecified.
 #[derive(Debug)]
@@ -143,75 +126,8 @@ impl<'b> PfcpWriter<'b> {
         self.bytes(bytes)
     }
 
-    /// Appends one IE under its own type. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
-    pub fn put<'a, T: Ie<'a>>(&mut self, ie: &T) -> Result<(), NoRoom> {
-        self.put_as(T::TYPE, ie)
-    }
-
-    /// Appends one IE under another type with the same contents, such as the three Usage Report
-    /// IEs. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
-    pub fn put_as<'a, T: Ie<'a>>(&mut self, ie_type: IeType, ie: &T) -> Result<(), NoRoom> {
-        self.group(ie_type, |w| ie.encode(w))
-    }
-
-    /// Appends an IE whose value `fill` writes, usually member IEs of a group.
-    /// Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
-    pub fn group(
-        &mut self,
-        ie_type: IeType,
-        fill: impl FnOnce(&mut Self) -> Result<(), NoRoom>,
-    ) -> Result<(), NoRoom> {
-        self.u16(ie_type.0)?;
-        self.length_prefixed(fill)
-    }
-
-    /// Appends an IE of uninterpreted contents, as received. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
-    pub fn raw(&mut self, ie: &RawIe<'_>) -> Result<(), NoRoom> {
-        self.group(ie.ie_type, |w| {
-            if let Some(enterprise_id) = ie.enterprise_id {
-                w.u16(enterprise_id)?;
-            }
-            w.bytes(ie.value)
-        })
-    }
-
-    /// Appends a message, header first, and returns its length in octets.
-    /// Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
-    pub fn message(
-        &mut self,
-        message_type: MessageType,
-        seid: Option<Seid>,
-        sequence: u32,
-        fill: impl FnOnce(&mut Self) -> Result<(), NoRoom>,
-    ) -> Result<usize, NoRoom> {
-        self.message_with(&Header::new(message_type, seid, sequence), fill)
-    }
-
-    /// Appends a message with a given header (Message Priority, Follow On) and returns its length
-    /// in octets. Errors as [`Self::bytes`].
-    #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
-    pub fn message_with(
-        &mut self,
-        header: &Header,
-        fill: impl FnOnce(&mut Self) -> Result<(), NoRoom>,
-    ) -> Result<usize, NoRoom> {
-        let start = self.at;
-        self.u8(header.flags())?;
-        self.u8(header.message_type.0)?;
-        self.length_prefixed(|w| {
-            header.encode_tail(w)?;
-            fill(w)
-        })?;
-        Ok(self.at - start)
-    }
-
     /// Writes a two-octet length and then what it counts.
-    fn length_prefixed(
+    pub(crate) fn length_prefixed(
         &mut self,
         fill: impl FnOnce(&mut Self) -> Result<(), NoRoom>,
     ) -> Result<(), NoRoom> {

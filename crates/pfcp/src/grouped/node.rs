@@ -1,11 +1,10 @@
 //! Grouped IEs of associations, load and failures.
 
 use crate::body::bodies;
-use crate::cause::Cause;
 use crate::ie::{
-    AlternativeSmfIpAddress, ApplicationId, AveragePacketDelay, CpIpAddress, CpPfcpEntityIpAddress,
-    EventTimeStamp, FailedRuleId, FqCsid, GroupId, GtpuPathInterfaceType, IpVersion,
-    MaximumPacketDelay, MeasurementPeriod, Metric, MinimumPacketDelay, NetworkInstance,
+    AlternativeSmfIpAddress, ApplicationId, AveragePacketDelay, Cause, CpIpAddress,
+    CpPfcpEntityIpAddress, EventTimeStamp, FailedRuleId, FqCsid, GroupId, GtpuPathInterfaceType,
+    IpVersion, MaximumPacketDelay, MeasurementPeriod, Metric, MinimumPacketDelay, NetworkInstance,
     NumberOfUeIpAddresses, OciFlags, OffendingIeInformation, PfcpTimer, PfdContents,
     QosReportTrigger, RemoteGtpuPeer, SNssai, SequenceNumber, StartTime, TransportLevelMarking,
     UeIpAddressPoolIdentity, ValidityTimer,

@@ -4,9 +4,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::{Seid, Teid};
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{DestinationInterface, Ie, IeReader, IeType, NetworkInstance, SourceInterface};
+use crate::ie::{
+    DestinationInterface, Ie, IeError, IeReader, IeType, NetworkInstance, SourceInterface,
+};
+use crate::writer::{NoRoom, PfcpWriter};
 
 fn bit(condition: bool, mask: u8) -> u8 {
     if condition { mask } else { 0 }

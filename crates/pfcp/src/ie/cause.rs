@@ -1,6 +1,8 @@
 //! Cause values. Spec: TS 29.244 §8.2.1, table 8.2.1-1.
 
-crate::ie::code_points! {
+use super::{DecodeError, DecodeErrorKind, code_points};
+
+code_points! {
     /// Outcome of a request.
     Cause, CAUSE, mask 0xff {
         1 RequestAccepted "Request accepted",
@@ -38,5 +40,18 @@ impl Cause {
     pub const fn is_accepted(self) -> bool {
         let code = self.code();
         code >= 1 && code < 64
+    }
+}
+
+impl DecodeError {
+    /// The Cause of an error response. Spec: TS 29.244 §8.2.1.
+    #[must_use]
+    pub const fn cause(&self) -> Cause {
+        match self.kind {
+            DecodeErrorKind::MandatoryMissing => Cause::MandatoryIeMissing,
+            DecodeErrorKind::ConditionalMissing => Cause::ConditionalIeMissing,
+            DecodeErrorKind::InvalidLength => Cause::InvalidLength,
+            DecodeErrorKind::Incorrect => Cause::MandatoryIeIncorrect,
+        }
     }
 }

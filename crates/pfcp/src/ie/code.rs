@@ -45,13 +45,13 @@ macro_rules! code_points {
         impl<'a> $crate::ie::Ie<'a> for $name {
             const TYPE: $crate::ie::IeType = $crate::ie::IeType::$type;
 
-            fn decode(value: &'a [u8]) -> Result<Self, $crate::error::IeError> {
-                let code = *value.first().ok_or($crate::error::IeError::Length)?;
+            fn decode(value: &'a [u8]) -> Result<Self, $crate::ie::IeError> {
+                let code = *value.first().ok_or($crate::ie::IeError::Length)?;
                 Ok(Self::from_code(code & $mask))
             }
 
-            fn encode(&self, w: &mut $crate::encode::PfcpWriter<'_>)
-                -> Result<(), $crate::encode::NoRoom>
+            fn encode(&self, w: &mut $crate::writer::PfcpWriter<'_>)
+                -> Result<(), $crate::writer::NoRoom>
             {
                 w.u8(self.code() & $mask)
             }

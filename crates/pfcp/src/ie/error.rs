@@ -1,56 +1,8 @@
-//! What can be wrong with bytes: headers, IEs, and the Cause that each defect turns into.
+//! What can be wrong with IEs.
 
 use core::fmt;
 
-use crate::cause::Cause;
-use crate::header::Header;
 use crate::ie::{FailedRuleId, IeType};
-use crate::message::MessageType;
-
-/// Why a datagram or a part of it is no PFCP message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeaderError {
-    /// Fewer octets than the header needs. The message is discarded silently.
-    /// Spec: TS 29.244 §7.6.3.
-    Truncated,
-    /// The length field reaches beyond the datagram: the answer to a request has Cause 68.
-    /// Spec: TS 29.244 §7.6.3.
-    LengthBeyondDatagram {
-        /// The header. The rest of the datagram is the part of the body that arrived.
-        header: Header,
-    },
-    /// The length field is smaller than the rest of the header. Discarded silently.
-    LengthTooShort,
-    /// A session related message without SEID in its header (S = 0). Discarded silently.
-    SeidAbsent {
-        /// Type of the message.
-        message_type: MessageType,
-        /// Sequence number of the message.
-        sequence: u32,
-    },
-    /// The version is not 1: the answer is a Version Not Supported Response.
-    /// Spec: TS 29.244 §7.6.2.
-    VersionNotSupported {
-        /// The version that the peer sent.
-        version: u8,
-        /// The sequence number, read as in version 1; the answer repeats it.
-        sequence: u32,
-    },
-}
-
-impl fmt::Display for HeaderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => f.write_str("shorter than a PFCP header"),
-            Self::LengthBeyondDatagram { .. } => f.write_str("length field beyond the datagram"),
-            Self::LengthTooShort => f.write_str("length field shorter than the header"),
-            Self::SeidAbsent { message_type, .. } => write!(f, "{message_type} without SEID"),
-            Self::VersionNotSupported { version, .. } => write!(f, "PFCP version {version}"),
-        }
-    }
-}
-
-impl core::error::Error for HeaderError {}
 
 /// Why the value of one IE cannot be decoded; the walker adds type and offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,17 +55,6 @@ impl DecodeError {
         Self::new(DecodeErrorKind::ConditionalMissing, ie, 0)
     }
 
-    /// The Cause of an error response. Spec: TS 29.244 §8.2.1.
-    #[must_use]
-    pub const fn cause(&self) -> Cause {
-        match self.kind {
-            DecodeErrorKind::MandatoryMissing => Cause::MandatoryIeMissing,
-            DecodeErrorKind::ConditionalMissing => Cause::ConditionalIeMissing,
-            DecodeErrorKind::InvalidLength => Cause::InvalidLength,
-            DecodeErrorKind::Incorrect => Cause::MandatoryIeIncorrect,
-        }
-    }
-
     /// The value of the Offending IE. Spec: TS 29.244 §8.2.22.
     #[must_use]
     pub const fn offending_ie(&self) -> IeType {
@@ -152,3 +93,8 @@ impl fmt::Display for DecodeError {
 }
 
 impl core::error::Error for DecodeError {}
+
+/// An offset as errors give it; 65,535 for those beyond.
+pub(crate) fn offset16(offset: usize) -> u16 {
+    u16::try_from(offset).unwrap_or(u16::MAX)
+}

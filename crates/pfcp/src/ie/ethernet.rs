@@ -2,9 +2,8 @@
 
 use adit_types::MacAddr;
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeReader, IeType};
+use crate::ie::{Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 /// A VLAN tag with presence flags, as C-TAG and S-TAG encode it.
 ///

@@ -1,9 +1,8 @@
 //! IEs that are a set of named bits. Bit 1 of octet 5 is the lowest bit of the integer, bit 1 of
 //! octet 6 is bit 8, and so on. Bits without a name are kept.
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeType};
+use crate::ie::{Ie, IeError, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 /// A row set is `Name: integer, IE_CONST, at least N octets on decode, M on encode`.
 /// The encoder leaves out trailing zero octets beyond M.

@@ -1,8 +1,7 @@
 //! SDF Filter and Flow Information.
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeReader, IeType};
+use crate::ie::{Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 /// Identifier of an SDF filter within a PFCP session. Spec: TS 29.244 §8.2.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

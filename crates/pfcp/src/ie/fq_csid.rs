@@ -2,9 +2,8 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeReader, IeType};
+use crate::ie::{Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 /// Most connection set identifiers in one IE: their number has four bits.
 const CSIDS_MAX: usize = 15;

@@ -4,9 +4,8 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_types::Teid;
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{EthernetVlanTag, Ie, IeReader, IeType};
+use crate::ie::{EthernetVlanTag, Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 bitflags::bitflags! {
     /// Which headers to create. The high octet is octet 5, the low one octet 6.

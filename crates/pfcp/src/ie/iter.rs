@@ -1,9 +1,7 @@
 //! The walk over IEs: type, length, and for enterprise types the enterprise identifier.
 //! Spec: TS 29.244 §8.1.1.
 
-use crate::body::offset16;
-use crate::error::{DecodeError, DecodeErrorKind};
-use crate::ie::IeType;
+use crate::ie::{DecodeError, DecodeErrorKind, IeType, offset16};
 
 /// One IE, its value uninterpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

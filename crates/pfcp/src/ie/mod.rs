@@ -5,7 +5,9 @@
 //! Decoding ignores octets behind the known ones, which later releases add, and spare bits.
 
 mod address;
+mod cause;
 mod code;
+mod error;
 mod ethernet;
 mod flags;
 mod flow;
@@ -16,6 +18,7 @@ mod node_id;
 mod octets;
 mod pfd;
 mod policy;
+mod put;
 mod rate;
 mod reader;
 mod rule_id;
@@ -25,17 +28,19 @@ mod trace;
 mod user_id;
 mod volume;
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
+use crate::writer::{NoRoom, PfcpWriter};
 
 pub use address::{
     AlternativeSmfIpAddress, CpIpAddress, CpPfcpEntityIpAddress, FSeid, FTeid, FTeidAddress,
     RemoteGtpuPeer, SourceIpAddress, UeIpAddress, UserPlaneIpResourceInformation,
 };
+pub use cause::Cause;
 pub(crate) use code::code_points;
 pub use code::{
     DestinationInterface, FramedRouting, InterfaceType, PdnType, RatType, SourceInterface,
 };
+pub(crate) use error::offset16;
+pub use error::{DecodeError, DecodeErrorKind, IeError};
 pub use ethernet::{CTag, EthernetFilterId, EthernetVlanTag, Ethertype, MacAddressFields, STag};
 pub use flags::{
     ApplyAction, AssociationReleaseRequest, CpFunctionFeatures, DataStatus,
@@ -65,18 +70,18 @@ pub use rate::{
     PacketRateStatus, RateLimits, RemainingPackets,
 };
 pub(crate) use reader::IeReader;
-pub use rule_id::FailedRuleId;
+pub use rule_id::{FailedRuleId, MarId, SrrId};
 pub use scalar::{
     ActivationTime, AdditionalUsageReportsInformation, AggregatedUrrId, AveragePacketDelay,
     AveragingWindow, DeactivationTime, DlBufferingDuration, DlBufferingSuggestedPacketCount,
     DlDataPacketsSize, DownlinkDataNotificationDelay, DownlinkDataServiceInformation,
     DurationMeasurement, EndTime, EthernetInactivityTimer, EventQuota, EventThreshold,
-    EventTimeStamp, GracefulReleasePeriod, InactivityDetectionTime, LinkedUrrId, MarId,
+    EventTimeStamp, GracefulReleasePeriod, InactivityDetectionTime, LinkedUrrId,
     MaximumPacketDelay, MeasurementPeriod, Metric, MinimumPacketDelay, MonitoringTime, Multiplier,
     NumberOfReports, NumberOfUeIpAddresses, OffendingIe, OffendingIeInformation,
     PagingPolicyIndicator, PfcpTimer, QerCorrelationId, QueryUrrReference, QuotaHoldingTime,
-    QuotaValidityTime, RecoveryTimeStamp, SNssai, SequenceNumber, SrrId, StartTime,
-    SubsequentEventQuota, SubsequentEventThreshold, SubsequentTimeQuota, SubsequentTimeThreshold,
+    QuotaValidityTime, RecoveryTimeStamp, SNssai, SequenceNumber, StartTime, SubsequentEventQuota,
+    SubsequentEventThreshold, SubsequentTimeQuota, SubsequentTimeThreshold,
     SuggestedBufferingPacketsCount, TimeOfFirstPacket, TimeOfLastPacket, TimeQuota,
     TimeQuotaMechanism, TimeThreshold, Timer, TrafficEndpointId, TransportLevelMarking, UrSeqn,
     UserPlaneInactivityTimer, ValidityTimer,

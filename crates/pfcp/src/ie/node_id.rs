@@ -3,9 +3,8 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeReader, IeType};
+use crate::ie::{Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 /// The longest name in octets on the wire. Spec: RFC 1035 §2.3.4.
 const FQDN_MAX: usize = 255;

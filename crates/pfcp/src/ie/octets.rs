@@ -1,8 +1,7 @@
 //! IEs that are a string of octets.
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeReader, IeType};
+use crate::ie::{Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 macro_rules! octet_strings {
     ($( $(#[$doc:meta])* $name:ident, $type:ident, $min:literal; )*) => { $(

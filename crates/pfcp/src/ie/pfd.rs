@@ -1,8 +1,7 @@
 //! PFD contents: what a packet flow description consists of.
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeReader, IeType};
+use crate::ie::{Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 /// A packet flow description. The additional fields are lists, each entry behind a two-octet
 /// length, kept as octets. Spec: TS 29.244 §8.2.39.

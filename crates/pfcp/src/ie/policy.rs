@@ -1,8 +1,7 @@
 //! Redirect Information, Forwarding Policy and Header Enrichment.
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeReader, IeType};
+use crate::ie::{Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 crate::ie::code_points! {
     /// What a redirect address is. Spec: TS 29.244 §8.2.20.

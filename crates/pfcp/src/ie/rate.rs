@@ -2,9 +2,8 @@
 
 use adit_types::BitRate;
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeReader, IeType};
+use crate::ie::{Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 /// State of one gate. Spec: TS 29.244 §8.2.7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

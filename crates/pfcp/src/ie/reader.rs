@@ -2,7 +2,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::error::IeError;
+use crate::ie::IeError;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IeReader<'a> {

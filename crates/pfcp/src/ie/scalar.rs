@@ -2,9 +2,8 @@
 
 use adit_types::{BarId, FarId, PdrId, Precedence, QerId, Qfi, UrrId};
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{FramedRouting, Ie, IeReader, IeType};
+use crate::ie::{FailedRuleId, FramedRouting, Ie, IeError, IeReader, IeType, MarId, SrrId};
+use crate::writer::{NoRoom, PfcpWriter};
 
 macro_rules! integer_ie {
     ($( $name:ty, $type:ident, $width:ident; )*) => { $(
@@ -43,6 +42,8 @@ integer_ie! {
     UrrId, URR_ID, u32;
     BarId, BAR_ID, u8;
     Precedence, PRECEDENCE, u32;
+    MarId, MAR_ID, u16;
+    SrrId, SRR_ID, u8;
     FramedRouting, FRAMED_ROUTING, u32;
 }
 
@@ -123,10 +124,6 @@ scalars! {
     TrafficEndpointId, TRAFFIC_ENDPOINT_ID, u8;
     /// Unit: packets. Spec: TS 29.244 §8.2.100.
     SuggestedBufferingPacketsCount, SUGGESTED_BUFFERING_PACKETS_COUNT, u8;
-    /// Identifier of a Multi-Access Rule. Spec: TS 29.244 §8.2.123.
-    MarId, MAR_ID, u16;
-    /// Identifier of a Session Reporting Rule. Spec: TS 29.244 §8.2.151.
-    SrrId, SRR_ID, u8;
     /// Unit: octets. Spec: TS 29.244 §8.2.173.
     DlDataPacketsSize, DL_DATA_PACKETS_SIZE, u16;
     /// Unit: milliseconds. Spec: TS 29.244 §8.2.162.
@@ -142,6 +139,45 @@ scalars! {
 impl From<IeType> for OffendingIe {
     fn from(ie: IeType) -> Self {
         Self(ie.0)
+    }
+}
+
+impl<'a> Ie<'a> for FailedRuleId {
+    const TYPE: IeType = IeType::FAILED_RULE_ID;
+
+    fn decode(value: &'a [u8]) -> Result<Self, IeError> {
+        let mut r = IeReader::new(value);
+        Ok(match r.u8()? & 0x1f {
+            0 => Self::Pdr(PdrId(r.u16()?)),
+            1 => Self::Far(FarId(r.u32()?)),
+            2 => Self::Qer(QerId(r.u32()?)),
+            3 => Self::Urr(UrrId(r.u32()?)),
+            4 => Self::Bar(BarId(r.u8()?)),
+            5 => Self::Mar(MarId(r.u16()?)),
+            6 => Self::Srr(SrrId(r.u8()?)),
+            _ => return Err(IeError::Value),
+        })
+    }
+
+    fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
+        w.u8(match self {
+            Self::Pdr(_) => 0,
+            Self::Far(_) => 1,
+            Self::Qer(_) => 2,
+            Self::Urr(_) => 3,
+            Self::Bar(_) => 4,
+            Self::Mar(_) => 5,
+            Self::Srr(_) => 6,
+        })?;
+        match self {
+            Self::Pdr(id) => w.u16(id.0),
+            Self::Far(id) => w.u32(id.0),
+            Self::Qer(id) => w.u32(id.0),
+            Self::Urr(id) => w.u32(id.0),
+            Self::Bar(id) => w.u8(id.0),
+            Self::Mar(id) => w.u16(id.0),
+            Self::Srr(id) => w.u8(id.0),
+        }
     }
 }
 

@@ -2,9 +2,8 @@
 
 use core::net::IpAddr;
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeReader, IeType};
+use crate::ie::{Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 /// Trace control parameters. Spec: TS 29.244 §8.2.108; TS 32.422.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

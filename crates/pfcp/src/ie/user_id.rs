@@ -1,8 +1,7 @@
 //! User ID: identities of the subscriber, each behind a one-octet length.
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeReader, IeType};
+use crate::ie::{Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 /// Identities of a user, in the order of their flags. Spec: TS 29.244 §8.2.101.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -1,8 +1,7 @@
 //! Volumes: thresholds, quotas and measurements.
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::IeError;
-use crate::ie::{Ie, IeReader, IeType};
+use crate::ie::{Ie, IeError, IeReader, IeType};
+use crate::writer::{NoRoom, PfcpWriter};
 
 /// One octet of presence flags and then the present fields of eight octets, in order of the bits.
 macro_rules! volumes {

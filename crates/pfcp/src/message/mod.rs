@@ -2,12 +2,15 @@
 
 mod node;
 mod session;
-mod table;
 
-use crate::encode::{NoRoom, PfcpWriter};
-use crate::error::DecodeError;
+use adit_types::Seid;
+
 use crate::header::RawMessage;
+use crate::ie::DecodeError;
+use crate::writer::{NoRoom, PfcpWriter};
 
+pub use crate::body::MessageBody;
+pub use crate::message_type::{MESSAGE_TABLE, MessageInfo, MessageType, Relation};
 pub use node::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest,
     AssociationSetupResponse, AssociationUpdateRequest, AssociationUpdateResponse,
@@ -21,24 +24,18 @@ pub use session::{
     SessionEstablishmentResponse, SessionModificationRequest, SessionModificationResponse,
     SessionReportRequest, SessionReportResponse,
 };
-pub use table::{MESSAGE_TABLE, MessageInfo, MessageType, Relation};
 
-/// The typed body of one message type.
-pub trait MessageBody<'a>: Sized {
-    /// The type.
-    const TYPE: MessageType;
-
-    /// Decodes the IEs behind the header.
-    ///
-    /// # Errors
-    /// The first [`DecodeError`]; it knows the Cause, the Offending IE and the failing rule.
-    fn decode_body(body: &'a [u8]) -> Result<Self, DecodeError>;
-
-    /// Appends the IEs.
-    ///
-    /// # Errors
-    /// [`NoRoom`] when the buffer is full.
-    fn encode_body(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom>;
+/// Encodes one message with its header and returns its length in octets.
+///
+/// # Errors
+/// [`NoRoom`] when `buf` is too small; its contents are then unspecified.
+pub fn encode<'a, M: MessageBody<'a>>(
+    buf: &mut [u8],
+    seid: Option<Seid>,
+    sequence: u32,
+    body: &M,
+) -> Result<usize, NoRoom> {
+    PfcpWriter::new(buf).message(M::TYPE, seid, sequence, |w| body.encode_body(w))
 }
 
 macro_rules! messages {

@@ -1,16 +1,15 @@
 //! Node related messages. Spec: TS 29.244 §7.4.
 
 use crate::body::bodies;
-use crate::cause::Cause;
 use crate::grouped::{
     ApplicationIdsPfds, GtpuPathQosControlInformation, GtpuPathQosReport, PeerUpRestartReport,
     SessionChangeInfo, SessionRetentionInformation, UeIpAddressPoolInformation,
     UeIpAddressUsageInformation, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
 use crate::ie::{
-    AlternativeSmfIpAddress, CpFunctionFeatures, FqCsid, GracefulReleasePeriod, NfInstanceId,
-    NodeId, NodeReportType, Nullable, OffendingIe, PfcpAsReqFlags, PfcpAsRspFlags, PfcpAuReqFlags,
-    RecoveryTimeStamp, SmfSetId, SourceIpAddress, UpFunctionFeatures,
+    AlternativeSmfIpAddress, Cause, CpFunctionFeatures, FqCsid, GracefulReleasePeriod,
+    NfInstanceId, NodeId, NodeReportType, Nullable, OffendingIe, PfcpAsReqFlags, PfcpAsRspFlags,
+    PfcpAuReqFlags, RecoveryTimeStamp, SmfSetId, SourceIpAddress, UpFunctionFeatures,
     UserPlaneIpResourceInformation, VendorSpecificNodeReportType,
 };
 

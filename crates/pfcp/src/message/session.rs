@@ -1,7 +1,6 @@
 //! Session related messages. Spec: TS 29.244 §7.5.
 
 use crate::body::{WhenAbsent, bodies};
-use crate::cause::Cause;
 use crate::grouped::{
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, CreatedPdr,
     CreatedTrafficEndpoint, DownlinkDataReport, ErrorIndicationReport, LoadControlInformation,
@@ -11,10 +10,10 @@ use crate::grouped::{
     UpdateTrafficEndpoint, UpdateUrr, UpdatedPdr, UsageReport,
 };
 use crate::ie::{
-    AdditionalUsageReportsInformation, AlternativeSmfIpAddress, ApnDnn, FSeid, FTeid, FailedRuleId,
-    FqCsid, GroupId, NodeId, OffendingIe, PdnType, PfcpSdRspFlags, PfcpSeReqFlags, PfcpSmReqFlags,
-    PfcpSrReqFlags, PfcpSrRspFlags, QueryUrrReference, RatType, RecoveryTimeStamp, ReportType,
-    SNssai, TraceInformation, UserId, UserPlaneInactivityTimer,
+    AdditionalUsageReportsInformation, AlternativeSmfIpAddress, ApnDnn, Cause, FSeid, FTeid,
+    FailedRuleId, FqCsid, GroupId, NodeId, OffendingIe, PdnType, PfcpSdRspFlags, PfcpSeReqFlags,
+    PfcpSmReqFlags, PfcpSrReqFlags, PfcpSrRspFlags, QueryUrrReference, RatType, RecoveryTimeStamp,
+    ReportType, SNssai, TraceInformation, UserId, UserPlaneInactivityTimer,
 };
 
 /// A response without Cause accepts, because a refusal has a Cause.
