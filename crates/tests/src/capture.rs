@@ -1,4 +1,4 @@
-//! Frames as a capture file, and what tshark reads in them.
+//! Frames as a capture file, and their fields as tshark reads them.
 
 use std::io::Write;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 /// Frames with a MAC header.
 const LINKTYPE_ETHERNET: u32 = 1;
 
-/// Words in a dissection that tell of something wrong.
+/// Words by which a dissection marks a mistake.
 pub const MARKS: [&str; 5] =
     ["Malformed", "Expert Info (Error", "Expert Info (Warning", "incorrect", "not decoded"];
 
@@ -60,7 +60,7 @@ fn tshark(frames: &[Vec<u8>], args: &[&str]) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// The whole dissection of each frame; `None` where there is no tshark.
+/// The whole dissection of each frame; `None` without tshark.
 #[must_use]
 pub fn dissect(frames: &[Vec<u8>]) -> Option<Vec<String>> {
     let text = tshark(frames, &["-V"])?;

@@ -21,17 +21,16 @@ use crate::process::{TestNamespace, is_root, run};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The devices of adit's ports, in the order in which the configurations have them.
+/// The devices of adit's ports, in the order of the configurations.
 const DEVICES: [&str; 3] = ["n3", "n6", "n7"];
 
-/// What every operator is shown, and what these tests run.
+/// The document with the configurations that operators read and these tests run.
 const DOCUMENT: &str = include_str!("../../../docs/interop.md");
 
-/// The configurations of `docs/interop.md`, each of which is for the control plane that its first
-/// line names.
+/// The configurations of `docs/interop.md`. The first line of each names its control plane.
 ///
 /// # Panics
-/// When a block is none.
+/// When a block is not a configuration.
 #[must_use]
 pub fn configurations() -> Vec<(String, String)> {
     let blocks = DOCUMENT.split("```toml\n").skip(1);
@@ -43,8 +42,8 @@ pub fn configurations() -> Vec<(String, String)> {
     named.collect()
 }
 
-/// The configuration for a control plane, with the devices, cores and paths of the tests and with
-/// timers that do not make them wait.
+/// The configuration for a control plane, with the devices, cores and paths of the tests and with short
+/// timers.
 fn configuration(control_plane: &str, dir: &Path) -> String {
     let all = configurations();
     let (_, text) = all.iter().find(|(name, _)| name == control_plane).unwrap();
@@ -68,18 +67,18 @@ fn configuration(control_plane: &str, dir: &Path) -> String {
         let port = port.as_table_mut().unwrap();
         let device = format!("net_af_packet{number},iface={}", DEVICES[number]);
         port.insert("device".to_owned(), device.into());
-        // What the veth devices have.
+        // The MTU of the veth devices.
         port.insert("mtu_bytes".to_owned(), 1500.into());
     }
     if control_plane == "SD-Core" {
-        // It asks for addresses only where there is a pool, and is tried with and without asking.
+        // With a pool, the control plane requests addresses; the tests run both.
         let pool = "[[ue_pool]]\nnetwork_instance = \"internet\"\nprefix = \"172.251.0.0/16\"";
         table.extend(pool.parse::<Table>().unwrap());
     }
     table.to_string()
 }
 
-/// Namespaces and links; the UPF's namespace is taken out by the daemon.
+/// Namespaces and links. The daemon removes the namespace of the UPF.
 fn network(purpose: &str) -> (TestNamespace, TestNamespace) {
     let world = TestNamespace::new(&format!("{purpose}-world"));
     let upf = TestNamespace::new(&format!("{purpose}-upf"));
@@ -106,7 +105,7 @@ fn network(purpose: &str) -> (TestNamespace, TestNamespace) {
     }
     for device in DEVICES {
         upf.ip(&["link", "set", device, "up", "arp", "off"]);
-        // A wire carries whole checksums and no segments beyond its MTU.
+        // Without offloads, as on a wire: whole checksums, and no segment longer than the MTU.
         let mut ethtool = world.command(Path::new("ethtool"));
         let off = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
         let output = run(ethtool.args(["-K", device]).args(off), LIMIT);
@@ -153,8 +152,8 @@ pub struct AttachedDaemon {
 }
 
 impl AttachedDaemon {
-    /// Starts `adit` with the configuration that `docs/interop.md` has for the control plane. `None`,
-    /// told to the reader, where that cannot be.
+    /// Starts `adit` with the configuration of `docs/interop.md` for the control plane. `None`, with the
+    /// reason printed, if the machine cannot run it.
     ///
     /// # Panics
     /// When it does not start.
@@ -171,7 +170,7 @@ impl AttachedDaemon {
     /// Runs a profile of `program` and returns its cases.
     ///
     /// # Panics
-    /// When it ends with an error or prints what is no case.
+    /// When it ends with an error or prints anything but cases.
     #[must_use]
     pub fn run(&mut self, program: &Path, profile: &str) -> Vec<Value> {
         let mut command = self.world.command(program);
@@ -197,17 +196,17 @@ impl AttachedDaemon {
         self.daemon.as_ref().unwrap()
     }
 
-    /// Ends the daemon, which must be content with itself.
+    /// Ends the daemon.
     ///
     /// # Panics
-    /// When it is not.
+    /// When it ends with an error.
     pub fn end(mut self) {
         let output = self.daemon.take().unwrap().stop();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
 
-/// A running script: lines of JSON come, lines of text go. Dropping it ends the process.
+/// A running script: it writes lines of JSON and reads lines of text. Dropping it ends the process.
 struct ScriptProcess {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -220,7 +219,7 @@ impl ScriptProcess {
         Self { child, lines }
     }
 
-    /// The next line, or `None` once the script has ended well.
+    /// The next line, or `None` after the script has ended with success.
     fn next(&mut self) -> Option<Value> {
         let Some(line) = self.lines.next() else {
             let status = self.child.wait().unwrap();
@@ -237,7 +236,7 @@ impl ScriptProcess {
 
 impl Drop for ScriptProcess {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It can have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

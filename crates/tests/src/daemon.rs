@@ -1,5 +1,5 @@
 //! A running `adit` for foreign control functions: N4 on the loopback device of a namespace, ports
-//! that carry nothing.
+//! without traffic.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -21,7 +21,7 @@ const SHOW_LIMIT: Duration = Duration::from_secs(10);
 /// A running `adit`. Dropping it ends the process and the namespace.
 #[derive(Debug)]
 pub struct Daemon {
-    // Before the namespace that it lives in.
+    // Dropped before its namespace.
     process: ChildProcess,
     namespace: TestNamespace,
     adit: PathBuf,
@@ -30,7 +30,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `adit` and waits until it answers. `None`, told to the reader, where that cannot be.
+    /// Starts `adit` and waits until it answers. `None`, with the reason printed, if the machine cannot
+    /// run it.
     ///
     /// # Panics
     /// When it does not start.
@@ -39,8 +40,8 @@ impl Daemon {
         Self::start_with(purpose, |dir| configuration(sessions_max, dir))
     }
 
-    /// The same with the file that `configuration` writes; it is given the folder that the daemon
-    /// has for its sockets. See [`node`] and [`interfaces`].
+    /// As [`Self::start`], with the configuration that `configuration` returns for the folder of the
+    /// daemon's sockets. See [`node`] and [`interfaces`].
     ///
     /// # Panics
     /// When it does not start.
@@ -52,7 +53,7 @@ impl Daemon {
         Self::start_in(TestNamespace::new(purpose), configuration)
     }
 
-    /// The same in a namespace that has devices already.
+    /// As [`Self::start_with`], in a namespace that has devices already.
     ///
     /// # Panics
     /// When it does not start.
@@ -69,7 +70,7 @@ impl Daemon {
         Some(Self { process, namespace, adit, config, dir }.wait_until_ready())
     }
 
-    /// Kills the process, as a fault would end it, and starts it again.
+    /// Kills the process, like a fault, and starts it again.
     ///
     /// # Panics
     /// When it does not start.
@@ -100,7 +101,7 @@ impl Daemon {
         self.dir.path()
     }
 
-    /// A command that will run in the namespace of the daemon.
+    /// A command to run in the namespace of the daemon.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         self.namespace.command(program)
@@ -133,7 +134,7 @@ impl Daemon {
         self.show("sessions")["sessions"].as_array().unwrap().len()
     }
 
-    /// Asks the daemon to end, and waits for it.
+    /// Tells the daemon to end, and waits for it.
     ///
     /// # Panics
     /// When it does not end.
@@ -168,7 +169,7 @@ pub fn cores() -> Vec<usize> {
     ranges.flatten().collect()
 }
 
-/// The sections of the configuration that have nothing to do with packets, with workers on `cores`.
+/// All sections of the configuration but ports and interfaces, with workers on `cores`.
 #[must_use]
 pub fn node(sessions_max: usize, cores: &[usize], dir: &Path) -> String {
     let socket = dir.join("admin.sock");

@@ -1,4 +1,4 @@
-//! Programs in Go, built from the modules under `interop/` with the versions that those pin.
+//! Programs in Go, built from the modules under `interop/` with the pinned versions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use crate::process::{run, skip};
 
-/// A first build fetches and compiles everything that a module names.
+/// Longest build. The first one fetches and compiles all dependencies.
 const BUILD_LIMIT: Duration = Duration::from_secs(600);
 
-/// Mistakes in a foreign program that would hide what the test is about, and their correction.
+/// A correction of mistakes in a foreign program that would hide what the test checks.
 #[derive(Debug, Clone, Copy)]
 pub struct SourcePatch {
     /// The module.
     pub module: &'static str,
-    /// Files within the module, texts that are in them, and what is built instead of these.
+    /// Files within the module, texts in them, and their replacements.
     pub changes: &'static [(&'static str, &'static str, &'static str)],
 }
 
 impl SourcePatch {
-    /// Copies the module to `target`, corrects it there, and returns a `go.mod` that is that of
-    /// `source` but names the copy.
+    /// Copies the module to `target`, corrects the copy, and returns the `go.mod` of `source` with the copy
+    /// in place of the module.
     fn apply(&self, mut go: Command, source: &Path, target: &Path) -> PathBuf {
         let listed = run(go.args(["list", "-m", "-f", "{{.Dir}}", self.module]), BUILD_LIMIT);
         assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
@@ -47,14 +47,14 @@ impl SourcePatch {
     }
 }
 
-/// As [`build_patched`], as it is.
+/// As [`build_patched`], without corrections.
 #[must_use]
 pub fn build(module: &str, packages: &[&str]) -> Option<PathBuf> {
     build_patched(module, packages, None)
 }
 
 /// Builds `packages` of the module `interop/<module>` and returns the folder with the binaries.
-/// `None`, told to the reader, where there is no Go or its modules cannot be had.
+/// `None`, with the reason printed, without Go or without its modules.
 ///
 /// # Panics
 /// When the module does not compile; when something is missing and the environment says `CI`.
@@ -71,7 +71,7 @@ pub fn build_patched(
     }
     let go = || {
         let mut command = Command::new("go");
-        // The toolchain at hand: a download of another one is not ours to start.
+        // Only the installed toolchain: a test does not download another one.
         command.current_dir(&source).env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
         command
     };

@@ -1,4 +1,4 @@
-//! What a lab may leave behind when it ends: nothing.
+//! A lab that ends leaves nothing behind.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 /// Namespaces of the lab with process identifier `pid`.
 ///
 /// # Panics
-/// When a name is no text.
+/// When a name is not text.
 #[must_use]
 pub fn namespaces(pid: u32) -> BTreeSet<String> {
     let Ok(entries) = fs::read_dir("/run/netns") else { return BTreeSet::new() };
@@ -14,8 +14,7 @@ pub fn namespaces(pid: u32) -> BTreeSet<String> {
     names.filter(|name| name.ends_with(&format!("-{pid}"))).collect()
 }
 
-/// Processes whose parent is, or was, the lab: those in its namespaces or with its folder in their
-/// command line.
+/// Processes of the lab: those in its namespaces or with its folder in their command line.
 fn processes_started_by(pid: u32) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -39,8 +38,8 @@ pub fn interfaces() -> BTreeSet<String> {
     names.map(|(name, _)| name.trim().to_owned()).collect()
 }
 
-/// Namespaces, processes, interfaces and files of the lab `pid` are gone; `before` are the
-/// interfaces from before it.
+/// Checks that namespaces, processes, interfaces and files of the lab `pid` are gone. `before`: the
+/// interfaces before it started.
 ///
 /// # Panics
 /// When something is left.

@@ -1,4 +1,4 @@
-//! System tests: an oracle that the pipeline is compared with, and what the tests share.
+//! System tests: the oracle that judges the pipeline, and what the tests share.
 //!
 //! The tests are in `tests/`. Here live the slow, obvious UPF ([`oracle`]), random sessions and
 //! packets ([`scenario`]), the pipeline in a box ([`world`]), captures for tshark ([`capture`]) and

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 pub use adit_testkit::{skip, skip_on_this_machine};
 
-/// The binary `name` beside the test executable's folder, or `None` (told to the reader) when it
-/// was not built.
+/// The binary `name` beside the folder of the test executable; `None`, with the reason printed, if it was
+/// not built.
 ///
 /// # Panics
-/// When it was not built and the environment says `CI`: a job must not be green by silence.
+/// When it was not built and `CI` is in the environment: a job must not pass because it skips tests.
 #[must_use]
 pub fn binary(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().unwrap();
@@ -23,7 +23,7 @@ pub fn binary(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// True for root where network namespaces may be made; else says why the test does nothing.
+/// True if this process can create network namespaces, as root can; else prints why the test skips.
 #[must_use]
 pub fn is_root() -> bool {
     // SAFETY: geteuid has no preconditions and cannot fail.
@@ -39,7 +39,7 @@ pub fn is_root() -> bool {
     may
 }
 
-/// Runs a command to its end; at most `limit`, then it is killed and the test fails.
+/// Runs a command to its end. After `limit` kills it and fails the test.
 ///
 /// # Panics
 /// When it cannot be started or does not end.
@@ -47,7 +47,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Output {
     ChildProcess::start(command).finish(limit)
 }
 
-/// A process with pipes, which does not outlive this value.
+/// A process with pipes. Dropping it ends the process.
 #[derive(Debug)]
 pub struct ChildProcess {
     child: Child,
@@ -72,7 +72,7 @@ impl ChildProcess {
     /// Reads standard error up to a line with `word`.
     ///
     /// # Panics
-    /// When it ends before.
+    /// When the process ends first.
     pub fn wait_for(&mut self, word: &str) {
         let mut reader = BufReader::with_capacity(1, self.child.stderr.take().unwrap());
         let mut said = String::new();
@@ -94,7 +94,7 @@ impl ChildProcess {
     /// Waits for its end and collects what it wrote.
     ///
     /// # Panics
-    /// When it does not end within `limit`; it is killed then.
+    /// When it does not end within `limit`; kills it first.
     #[must_use]
     pub fn finish(mut self, limit: Duration) -> Output {
         finish(&mut self.child, limit)
@@ -103,7 +103,7 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It can have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -113,7 +113,7 @@ fn finish(child: &mut Child, limit: Duration) -> Output {
     fn drain(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
         std::thread::spawn(move || {
             let mut all = Vec::new();
-            // A killed process can leave half a line: the rest is missing, and that is no error.
+            // A killed process can leave half a line.
             let _ = from.read_to_end(&mut all);
             all
         })
@@ -140,7 +140,7 @@ fn finish(child: &mut Child, limit: Duration) -> Output {
     Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
 }
 
-/// A network namespace that ends with its value.
+/// A network namespace. Dropping it removes the namespace.
 #[derive(Debug)]
 pub struct TestNamespace {
     name: String,
@@ -150,7 +150,7 @@ impl TestNamespace {
     /// A namespace whose loopback interface is up.
     ///
     /// # Panics
-    /// Without the right to make one.
+    /// Without the right to create one.
     #[must_use]
     pub fn new(purpose: &str) -> Self {
         let name = format!("adit-test-{purpose}-{}", std::process::id());
@@ -171,7 +171,7 @@ impl TestNamespace {
         ip(&[&["-n", &self.name], args].concat());
     }
 
-    /// A command that will run in the namespace.
+    /// A command to run in the namespace.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");

@@ -46,7 +46,7 @@ pub const HOSTS: [&str; 11] = [
     "2001:db8:6::88",
 ];
 
-/// Stations that are resolved from the beginning.
+/// Stations that are resolved at the start.
 const STATIONS: [&str; 11] = [
     "10.0.3.1",
     "10.0.3.254",
@@ -65,7 +65,7 @@ fn addr(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// True once in `n`.
+/// True with probability 1 in `n`.
 pub fn one_chance_in(rng: &mut StdRng, n: u32) -> bool {
     rng.random_ratio(1, n)
 }
@@ -247,7 +247,7 @@ pub fn world(layout: &WorldLayout) -> World {
     world
 }
 
-/// Networks behind UEs that nest in each other, hold addresses of UEs, and are as long as one.
+/// Networks behind UEs: nested, around addresses of UEs, and of the length of an address.
 const NETWORKS: [&str; 9] = [
     "10.60.0.0/16",
     "10.60.1.0/24",
@@ -260,7 +260,7 @@ const NETWORKS: [&str; 9] = [
     "2001:db8:45::/56",
 ];
 
-/// Few PDRs have any, because two sessions cannot have the same.
+/// Few PDRs have any, because no two sessions can have the same.
 fn networks(rng: &mut StdRng, one_in_n: u32) -> Vec<IpPrefix> {
     let count = if one_chance_in(rng, one_in_n) { rng.random_range(1..=2) } else { 0 };
     (0..count).filter_map(|_| NETWORKS.choose(rng)?.parse().ok()).collect()
@@ -328,7 +328,7 @@ fn endpoint(rng: &mut StdRng, id: TrafficEndpointId, ue: ScenarioUe) -> TrafficE
     }
 }
 
-/// Lets a PDI take over what traffic endpoints of its direction have.
+/// Lets a PDI refer to traffic endpoints of its direction.
 fn link(rng: &mut StdRng, pdi: &mut PdiSpec) {
     // Those of the CP function keep their tunnels.
     if pdi.source == SourceInterface::CpFunction {
@@ -480,7 +480,7 @@ fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: ScenarioUe) -> PdrSpec {
     }
 }
 
-/// Of a rule or of a group.
+/// The name of a rule or of a group.
 fn predefined_name(rng: &mut StdRng) -> Box<str> {
     let rule = RULES.choose(rng).unwrap();
     rule.group.filter(|_| one_chance_in(rng, 2)).unwrap_or(rule.name).into()
@@ -499,8 +499,8 @@ fn volumes(octets: u64) -> Option<Volumes> {
     Some(Volumes { total: Some(octets), ..Volumes::default() })
 }
 
-/// URR 1 measures before QoS enforcement and has no quota, so that the order in which stages take
-/// the packets of a lane does not matter.
+/// URR 1 measures before QoS enforcement and has no quota, so the order in which stages process the
+/// packets of a lane does not matter.
 fn urr(rng: &mut StdRng, id: u32) -> Urr {
     let method = MeasurementMethod { volume: true, ..MeasurementMethod::default() };
     let mut settings = UrrSettings::default();
@@ -535,7 +535,7 @@ fn urr_change(rng: &mut StdRng, change: &mut SessionChange) {
         0 => change.query_urrs.push(UrrId(id)),
         1 => change.query_all_urrs = true,
         2 => {
-            // Removed and created again: PDRs do not name it any more.
+            // Removed and created again: no PDR names it now.
             change.remove_urrs.push(UrrId(id));
             change.create_urrs.push(urr(rng, id));
         }
@@ -562,7 +562,7 @@ fn tunnel(rng: &mut StdRng) -> HeaderCreation {
     HeaderCreation::Gtpu(GtpuTunnel { teid, addr: addr(peer) })
 }
 
-/// Mostly none or one that every layout has; sometimes one that few or none have.
+/// Mostly none or one of every layout; sometimes one of few layouts or of none.
 fn network_instance(rng: &mut StdRng) -> Option<Box<str>> {
     match rng.random_range(0..40) {
         0 => Some("nowhere".into()),
@@ -606,7 +606,7 @@ fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
             },
             network_instance: network_instance(rng),
             outer_header_creation: match (!is_uplink || to_n9, is_uplink && one_chance_in(rng, 8)) {
-                // The tunnel to the RAN is not known yet.
+                // The tunnel to the RAN is still unknown.
                 (true, _) if !is_uplink && one_chance_in(rng, 16) => None,
                 (true, _) => Some(tunnel(rng)),
                 (false, true) => Some(n6_tunnel(rng)),
@@ -641,8 +641,8 @@ fn policy(rng: &mut StdRng) -> Option<Box<str>> {
     one_chance_in(rng, 20).then(|| Box::from(*ids.choose(rng).unwrap()))
 }
 
-/// Sometimes adds DUPL and its parameters: copies to peers, to data networks, to where the packet
-/// itself goes.
+/// Sometimes adds DUPL and its parameters: copies to peers, to data networks, to the destination of the
+/// packet itself.
 fn duplicating(rng: &mut StdRng, action: ApplyAction) -> (ApplyAction, Vec<Forwarding>) {
     if !one_chance_in(rng, 5) {
         return (action, Vec::new());
@@ -701,7 +701,7 @@ fn qer(rng: &mut StdRng, id: u32) -> Qer {
     }
 }
 
-/// Packet rates that flows of these tests exceed, most of them, in windows that end within a test.
+/// Packet rates that most flows of these tests exceed, in windows that end within a test.
 fn packet_limits(rng: &mut StdRng) -> PacketLimits {
     let quota = |rng: &mut StdRng| PacketQuota {
         pkts_max: *[0, 1, 2, 5, 1000].choose(rng).unwrap(),
@@ -724,14 +724,14 @@ fn packet_status(rng: &mut StdRng) -> PacketStatus {
 }
 
 /// Rates at which an octet takes a whole number of thirds of a nanosecond: zero, some that flows of
-/// these tests exceed, and some that they do not.
+/// these tests exceed, and some that none exceeds.
 fn rates(rng: &mut StdRng) -> Rates {
     const KBPS: [u64; 9] = [0, 8, 64, 300, 1000, 3000, 10_000, 1_000_000, 8_000_000];
     let mut rate = || BitRate::from_kbps(*KBPS.choose(rng).unwrap());
     Rates { uplink: rate(), downlink: rate() }
 }
 
-/// One of few: sessions are to share their rates.
+/// One of few, so that sessions share rates.
 fn correlation(rng: &mut StdRng) -> Option<u32> {
     one_chance_in(rng, 4).then(|| rng.random_range(1..=2))
 }
@@ -749,7 +749,7 @@ pub fn establishment(rng: &mut StdRng) -> SessionChange {
     change
 }
 
-/// Lets all rules towards data networks name the same one, in which another session may have the same
+/// Lets all rules towards data networks name one network; in another, another session can have the same
 /// addresses.
 fn of_one_instance(rng: &mut StdRng, change: &mut SessionChange) {
     let name = if one_chance_in(rng, 3) { "ims" } else { "internet" };
@@ -805,7 +805,7 @@ fn unusual(rng: &mut StdRng) -> SessionChange {
 }
 
 /// Sometimes an uplink PDR defines a bidirectional filter that a downlink PDR refers to.
-/// A session as most are: a PDR and a FAR each way, two QERs, and often a URR.
+/// A usual session: a PDR and a FAR each way, two QERs, and often a URR.
 fn usual(rng: &mut StdRng) -> SessionChange {
     let mut change = plain_session(rng.random_range(1..=25), "10.0.3.1");
     change.create_qers.push(qer(rng, 2));
@@ -889,8 +889,7 @@ pub fn modification(rng: &mut StdRng, session: &OracleSession) -> SessionChange 
     change
 }
 
-/// What control planes do with a UE that is idle: FARs buffer or forward, and rules come and go while
-/// packets wait.
+/// What control planes do with an idle UE: FARs buffer or forward, and rules change while packets wait.
 fn idle_change(rng: &mut StdRng, session: &OracleSession, change: &mut SessionChange) {
     let towards_ue = |pdr: &&PdrSpec| pdr.id.0 > 4 || session.fars.len() == 2 && pdr.id.0 == 2;
     let Some(known) = session.pdrs.iter().find(towards_ue) else { return };
@@ -901,7 +900,7 @@ fn idle_change(rng: &mut StdRng, session: &OracleSession, change: &mut SessionCh
         0..3 => change.update_fars.extend(session.fars.iter().skip(1).map(|far| act(far.id))),
         3 => change.update_fars.extend(known.far.map(act)),
         4 => {
-            // The same traffic by a rule in front, and the other way round.
+            // A rule in front detects the same traffic, or is removed.
             let taken = |id: &u16| session.pdrs.iter().any(|pdr| pdr.id.0 == *id);
             let free = (11..=14).find(|id| !taken(id));
             let far = other.or(known.far);

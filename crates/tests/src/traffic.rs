@@ -1,4 +1,4 @@
-//! Random packets: most of them about sessions that exist, some wrong in one way, some in many.
+//! Random packets: most belong to sessions that exist; some have one mistake, some have many.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -30,13 +30,13 @@ pub fn packet(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     if one_chance_in(rng, 8) {
         mutate(rng, &mut frame);
     }
-    // Draws of its own: what follows of a seed stays the same.
+    // A generator of its own: the other packets of a seed stay the same.
     let seed =
         frame.iter().fold(oracle.now.0, |sum, octet| sum * 31 % 0xffff_fffb + u64::from(*octet));
     fragment_of_known_packet(&mut StdRng::seed_from_u64(seed), oracle).unwrap_or((port, frame))
 }
 
-/// A packet as most are: IPv4 in both headers, with a QoS flow uplink.
+/// A usual packet: IPv4 in both headers, with a QoS flow uplink.
 pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let Some((_, session)) = oracle.sessions.choose(rng) else { return packet(rng, oracle) };
     let is_uplink = one_chance_in(rng, 2);
@@ -139,7 +139,7 @@ fn host(rng: &mut StdRng, is_ipv4: bool) -> IpAddr {
     **same.choose(rng).unwrap()
 }
 
-/// Now and then an address of some session's UE, or in a network behind it.
+/// Sometimes an address of a session's UE, or of a network behind it.
 fn other_ue(rng: &mut StdRng, oracle: &Oracle, is_ipv4: bool) -> Option<IpAddr> {
     let (_, session) = oracle.sessions.choose(rng).filter(|_| one_chance_in(rng, 3))?;
     let ue = ue_of(rng, Some(session));
@@ -206,7 +206,7 @@ fn special(rng: &mut StdRng, builder: PacketBuilder, is_ipv4: bool) -> PacketBui
     }
 }
 
-/// Now and then a later fragment of a packet whose first fragment passed.
+/// Sometimes a later fragment of a packet whose first fragment passed.
 fn fragment_of_known_packet(rng: &mut StdRng, oracle: &Oracle) -> Option<(u16, Vec<u8>)> {
     if !one_chance_in(rng, 12) {
         return None;
@@ -295,7 +295,7 @@ fn uplink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
         builder.ipv4("10.0.3.1", interface.v4.0)
     };
     let mut builder = match outer_v6 && one_chance_in(rng, 2) {
-        // With a checksum, which is wrong now and then.
+        // With a checksum, which is sometimes wrong.
         true if one_chance_in(rng, 5) => builder.udp(2152, 2152).overwrite(6, &[1, 2]).gtpu(teid),
         true => builder.udp(2152, 2152).gtpu(teid),
         false => builder.gtpu(teid),
@@ -318,7 +318,7 @@ fn uplink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     (interface.port, builder.build())
 }
 
-/// Source and destination that routers do not forward, some of which no packet has.
+/// Source and destination that no router forwards; some are invalid in any packet.
 fn on_link(rng: &mut StdRng, ue: IpAddr) -> (IpAddr, IpAddr) {
     let pairs: &[[&str; 2]] = match ue.is_ipv4() {
         true => &[
@@ -376,7 +376,7 @@ fn n6_header(rng: &mut StdRng, builder: PacketBuilder, src: IpAddr, ue: IpAddr) 
     }
 }
 
-/// What is addressed to ourselves.
+/// A packet that is addressed to ourselves.
 fn control(rng: &mut StdRng, oracle: &Oracle, interface: &OracleInterface) -> Vec<u8> {
     let builder = link(rng, interface);
     let v4 = |builder: PacketBuilder| builder.ipv4("10.0.3.1", interface.v4.0);

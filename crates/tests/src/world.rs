@@ -1,7 +1,7 @@
-//! The pipeline in a box: store, publisher and workers over in-memory ports, with the oracle beside.
+//! The pipeline in a box: store, publisher and workers over in-memory ports, beside the oracle.
 //!
-//! Requests and packets go to both sides; after every step the outcomes are compared packet by
-//! packet. All stations that may be resolved are known by [`station_mac`].
+//! Both sides get the same requests and packets. After every step, outcomes are compared packet by
+//! packet. [`station_mac`] is the hardware address of every station that can be resolved.
 
 mod expected;
 mod local_switching;
@@ -44,16 +44,16 @@ pub const APPLICATIONS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Pools of UE addresses: fewer than sessions may want.
+/// Pools of UE addresses: fewer addresses than sessions can request.
 const UE_POOLS: [&str; 2] = ["10.61.0.0/29", "2001:db8:61::/61"];
 
-/// Packets that a worker holds while FARs buffer.
+/// Most packets that a worker holds while FARs buffer.
 const BUFFER_PKTS: usize = 256;
 
-/// Packets that wait for their rates at most.
+/// Most packets that wait for their rates.
 const SHAPED_PKTS: usize = 256;
 
-/// How a world is laid out.
+/// The configuration of a world.
 #[derive(Debug, Clone)]
 pub struct WorldLayout {
     /// Interfaces in configuration order.
@@ -66,7 +66,7 @@ pub struct WorldLayout {
     pub sessions_max: usize,
     /// How rates are enforced.
     pub qos: QosPolicy,
-    /// Start of all randomness.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
@@ -84,7 +84,7 @@ pub struct InjectedFrame {
 /// A packet that waits for a hardware address.
 #[derive(Debug, Clone)]
 struct AwaitingNeighbor {
-    /// The worker that treats it.
+    /// The worker that processes it.
     worker: usize,
     interface: usize,
     station: IpAddr,
@@ -95,15 +95,15 @@ struct AwaitingNeighbor {
 #[derive(Debug, Clone)]
 struct AwaitingRules {
     by: OracleBufferedBy,
-    /// The worker that treats it.
+    /// The worker that processes it.
     worker: usize,
     arrival: InjectedFrame,
     since: Nanos,
-    /// It had copies already.
+    /// Its copies left before.
     is_copied: bool,
 }
 
-/// Both sides.
+/// The pipeline and the oracle.
 pub struct World {
     /// The oracle.
     pub oracle: Oracle,
@@ -115,7 +115,7 @@ pub struct World {
     pub ios: Vec<MemIo>,
     /// Virtual time.
     pub now: Nanos,
-    /// Packets that left by the rules that held them although they would match others by now.
+    /// Packets that left by the rules that held them although they match others now.
     pub kept_their_rules: u64,
     /// Later fragments of which the first was known.
     pub known_fragments: u64,
@@ -124,19 +124,19 @@ pub struct World {
     /// Commands to each worker.
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
     unobserved: VecDeque<(DeltaId, SessionIndex)>,
-    /// Removed URRs whose last report is to come, by session, with their usage.
+    /// Removed URRs whose last report is due, by session, with their usage.
     ending: Vec<(SessionIndex, UrrId, OracleUsage)>,
     deltas: u64,
     awaiting_neighbor: Vec<AwaitingNeighbor>,
     awaiting_rules: Vec<AwaitingRules>,
-    /// Packets that came back for other UEs, and whose.
+    /// Packets that came back for other UEs, with the session of the sender.
     locally_switched: Vec<(u64, InjectedFrame)>,
-    /// Since when parts of tunnel packets wait.
+    /// Since when fragments of tunnel packets wait.
     reassembling: Vec<Nanos>,
     /// The session whose packets wait and whose rules changed since the last step, and whether its
     /// packets are to be dropped.
     changed: Option<(Seid, bool)>,
-    /// Stations that copies would have gone to in this step.
+    /// Unresolved stations of copies of this step.
     copied: Vec<(usize, IpAddr)>,
     /// Limits that URRs reached, not handled yet.
     limits: VecDeque<(Seid, UsageSlot, u32)>,
@@ -148,7 +148,7 @@ impl core::fmt::Debug for World {
     }
 }
 
-/// The hardware address of a station: told by its address.
+/// The hardware address of a station, derived from its IP address.
 #[must_use]
 pub fn station_mac(addr: IpAddr) -> [u8; 6] {
     match addr {
@@ -221,7 +221,7 @@ impl World {
         world
     }
 
-    /// Makes a station's hardware address known to both sides.
+    /// Gives both sides the hardware address of a station.
     pub fn learn(&mut self, interface: usize, station: IpAddr) {
         self.oracle.neighbors.insert((interface, station), station_mac(station));
         self.publish_neighbors();
@@ -239,7 +239,7 @@ impl World {
     /// Establishes a session on both sides.
     ///
     /// # Errors
-    /// The store's refusal; neither side has changed then.
+    /// The store's refusal; neither side changes.
     pub fn establish(&mut self, change: &SessionChange) -> Result<Seid, Refusal> {
         let change = &self.without_contended_rates(change);
         let established = self.store.establish(OwnerId(1), CpFSeid::default(), change.clone())?;
@@ -257,8 +257,8 @@ impl World {
         Ok(established.up_seid)
     }
 
-    /// The change without correlated rates where several workers would share them: nobody says in which
-    /// order.
+    /// The change, without correlated rates if several workers would share them: the order of their
+    /// packets is undefined.
     fn without_contended_rates(&self, change: &SessionChange) -> SessionChange {
         let mut change = change.clone();
         if self.workers.len() > 1 {
@@ -268,7 +268,7 @@ impl World {
         change
     }
 
-    /// A rate that no QER names any more, and that workers do not know any more, is forgotten.
+    /// Forgets the rates that neither a QER nor a worker names now.
     fn forget_correlated_rates(&mut self) {
         let Oracle { sessions, shared_due, .. } = &mut self.oracle;
         let qers = || sessions.iter().flat_map(|(_, session)| &session.qers);
@@ -318,8 +318,8 @@ impl World {
         Ok(())
     }
 
-    /// The rules of a session change. At most one session with packets that wait changes between
-    /// two steps, because the order of several is the worker's choice.
+    /// Records that the rules of a session change. Between two steps only one session with waiting packets
+    /// changes: the worker chooses the order of several.
     fn mark_changed(&mut self, seid: Seid, drop: bool) {
         let waits = self.has_buffered(seid);
         if let Some((other, dropped)) = self.changed.filter(|_| waits) {
@@ -330,12 +330,12 @@ impl World {
         }
     }
 
-    /// True when packets wait for `seid`.
+    /// True if packets of `seid` wait.
     fn has_buffered(&self, seid: Seid) -> bool {
         self.awaiting_rules.iter().any(|packet| packet.by.seid == seid)
     }
 
-    /// True when a step must come before `seid` may change.
+    /// True if a step must precede a change of `seid`.
     #[must_use]
     pub fn must_step_before(&self, seid: Seid) -> bool {
         self.changed.is_some_and(|(other, _)| other != seid)
@@ -350,9 +350,9 @@ impl World {
         assert_eq!(self.publisher.poll_observed(), None, "observed before any worker stepped");
     }
 
-    /// Takes the answers to publications, which must come in order and be complete. Every worker
-    /// steps, and again where one may have handed packets to another that had stepped before: packets
-    /// to the owner of their session, and those between UEs to that of the other one.
+    /// Collects the answers to publications, which must be complete and in order. Every worker takes a
+    /// step, and further ones while workers can still hand packets over: to the owner of their session,
+    /// or, between UEs, to the owner of the other session.
     fn settle(&mut self) {
         let rounds = self.workers.len().min(3);
         for _ in 0..rounds {
@@ -370,8 +370,8 @@ impl World {
         assert!(self.unobserved.is_empty(), "all workers stepped, yet a change is not observed");
     }
 
-    /// Gives frames to the first worker alone, runs a step, and returns what left and through
-    /// which port.
+    /// Gives frames to the first worker, runs a step, and returns the frames that left with their
+    /// ports.
     pub fn transmit(&mut self, frames: &[(u16, Vec<u8>)]) -> Vec<(u16, Vec<u8>)> {
         let arrival = |(port, frame): &(u16, Vec<u8>)| InjectedFrame {
             worker: 0,
@@ -381,7 +381,7 @@ impl World {
         self.transmit_from(&frames.iter().map(arrival).collect::<Vec<_>>())
     }
 
-    /// Gives frames to the workers, runs a step of all, and returns what left and through which port.
+    /// Gives frames to the workers, runs a step of all, and returns the frames that left with their ports.
     pub fn transmit_from(&mut self, arrivals: &[InjectedFrame]) -> Vec<(u16, Vec<u8>)> {
         for InjectedFrame { worker, port, frame } in arrivals {
             self.ios[*worker].inject(PortId(*port), frame);
@@ -401,8 +401,8 @@ impl World {
     /// Gives `arrivals` to both sides, runs one step of every worker and compares.
     ///
     /// # Errors
-    /// What differs. Packets that leave keep no state behind, so each is tried again alone to find
-    /// the one that differs.
+    /// What differs. Packets that leave change no state, so each is tried again alone to find the one that
+    /// differs.
     pub fn exchange(&mut self, arrivals: &[InjectedFrame]) -> Result<(), String> {
         let Err(difference) = self.exchange_once(arrivals) else { return Ok(()) };
         self.awaiting_neighbor.clear();
@@ -440,9 +440,9 @@ impl World {
         }
         let changed = self.changed.take();
         self.expect_reviewed(changed, &mut expected);
-        // A session's owner treats what it received itself first and then what others handed over,
-        // worker by worker. Each polls ports in order and takes the lanes of each burst one after
-        // the other; quotas make the order matter.
+        // The owner of a session processes what it received itself first, then what others handed over,
+        // worker by worker. Each polls ports in order and processes the lanes of a burst one after the
+        // other. Quotas make the order matter.
         let mut ordered: Vec<(usize, &InjectedFrame)> = Vec::new();
         for arrival in arrivals {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
@@ -464,7 +464,8 @@ impl World {
             let order = session.zip(verdict.lane);
             self.expect_outcome(
                 &mut expected,
-                (treated_by, arrival),
+                treated_by,
+                arrival,
                 verdict.outcome,
                 order,
                 is_copied,
@@ -478,7 +479,7 @@ impl World {
         self.check_traffic()
     }
 
-    /// The worker that treats a packet of the session at a position: its owner.
+    /// The worker that processes packets of the session at a position: its owner.
     fn processing_worker(&self, arrival: &InjectedFrame, session: Option<usize>) -> usize {
         let Some(session) = session else { return arrival.worker };
         let seid = self.oracle.sessions[session].0;
@@ -486,7 +487,7 @@ impl World {
         usize::from(Owners::new(self.workers.len()).of(index).0)
     }
 
-    /// Takes a step, and compares what all workers did with what is expected.
+    /// Runs a step of all workers and compares the result with what is expected.
     fn compare(
         &mut self,
         expected: &ExpectedStep,
@@ -512,8 +513,8 @@ impl World {
         Ok(())
     }
 
-    /// Packets that waited for the session that changed are judged again; others may have waited
-    /// too long.
+    /// Judges the waiting packets of the session that changed again, and expects those that waited too
+    /// long to be dropped.
     fn expect_reviewed(&mut self, changed: Option<(Seid, bool)>, expected: &mut ExpectedStep) {
         let discarded = DropReason::BufferDiscarded.index();
         let mut again = Vec::new();
@@ -528,21 +529,21 @@ impl World {
             }
         }
         for AwaitingRules { by, worker, arrival, is_copied, .. } in again {
-            let waited = (&by, is_copied);
-            let verdict = self.oracle.judge_buffered(waited, arrival.port, &arrival.frame);
+            let (port, frame) = (arrival.port, &arrival.frame);
+            let verdict = self.oracle.judge_buffered(&by, is_copied, port, frame);
             let leaves = matches!(verdict.outcome, OracleOutcome::Forward { .. });
             let anew = || self.oracle.judge(arrival.port, &arrival.frame).outcome;
             self.kept_their_rules += u64::from(leaves && anew() != verdict.outcome);
             self.count(&verdict);
             let is_copied = expected.expect_copies(&verdict) || is_copied;
-            // Of whatever lane: packets that waited keep the order of their session.
+            // In any lane, packets that waited keep the order of their session.
             let order = Some((by.seid.0, OracleLane::Tunneled));
-            self.expect_outcome(expected, (worker, &arrival), verdict.outcome, order, is_copied);
+            self.expect_outcome(expected, worker, &arrival, verdict.outcome, order, is_copied);
         }
     }
 
-    /// Adds a packet to the counters of its session and of the URRs that measure it, and to the rates
-    /// that it passed.
+    /// Charges a packet to the counters of its session, to the URRs that measure it, and to the rates that
+    /// it passed.
     fn count(&mut self, verdict: &oracle::OracleVerdict) {
         if let Some((id, part)) = verdict.first_fragment {
             self.oracle.first_fragments.insert(id, (self.now, part));
@@ -572,7 +573,8 @@ impl World {
         *traffic = (traffic.0 + 1, traffic.1 + octets);
     }
 
-    /// Packets that waited for a station which is known by now, or that waited too long.
+    /// Expects packets whose station is resolved now to leave, and those that waited too long to be
+    /// dropped.
     fn expect_release(&mut self, expected: &mut ExpectedStep) {
         let held = core::mem::take(&mut self.awaiting_neighbor);
         for mut packet in held {
@@ -588,10 +590,10 @@ impl World {
         }
     }
 
-    /// Lets time pass until everything that waits has waited too long.
+    /// Lets time pass until every waiting packet has waited too long.
     ///
     /// # Errors
-    /// What differs from dropping it.
+    /// What differs from dropping them.
     pub fn expire_neighbor_waits(&mut self) -> Result<(), String> {
         self.now += Nanos::from_secs(3);
         self.forget_expired();
@@ -613,7 +615,8 @@ impl World {
         Ok(())
     }
 
-    /// Packets that waited too long for other rules, or for other parts, are gone after the next step.
+    /// Expects packets that waited too long for other rules, or for other fragments, to be dropped in the
+    /// next step.
     fn forget_expired(&mut self) {
         let now = self.now;
         self.awaiting_rules.retain(|packet| now.since(packet.since) < Nanos::from_secs(60));
@@ -624,12 +627,13 @@ impl World {
         self.events.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
     }
 
-    /// `worker` treats the packet; `order` names what it keeps its order with; `is_copied` tells that
-    /// its copies were made.
+    /// Expects an outcome from `worker`. `order`: the packets that it keeps its order with. `is_copied`:
+    /// its copies left before.
     fn expect_outcome(
         &mut self,
         expected: &mut ExpectedStep,
-        (worker, arrival): (usize, &InjectedFrame),
+        worker: usize,
+        arrival: &InjectedFrame,
         outcome: OracleOutcome,
         order: Option<(u64, OracleLane)>,
         is_copied: bool,
@@ -686,7 +690,7 @@ impl World {
         }
     }
 
-    /// Packets that wait for a station whose address is still unknown.
+    /// Packets that wait for a station that is not resolved.
     #[must_use]
     pub fn unresolved_stations(&self) -> Vec<(usize, IpAddr)> {
         self.awaiting_neighbor.iter().map(|held| (held.interface, held.station)).collect()
@@ -697,7 +701,7 @@ impl World {
         counters.iter().map(|worker| Snapshot::sum([&**worker])).collect()
     }
 
-    /// Drains the events; nobody may be wanted whom nobody waits for.
+    /// Drains the events. Workers must not request stations that no packet waits for.
     fn check_events(&mut self) -> Result<(), String> {
         for ring in &mut self.events {
             while let Ok(event) = ring.pop() {
@@ -732,7 +736,7 @@ impl World {
         Ok(())
     }
 
-    /// Adds usage reports to what the oracle knows as reported.
+    /// Adds usage reports to the reported usage of the oracle.
     fn take_reports(&mut self, seid: Seid, reports: &[UsageReport]) {
         let session = self.oracle.sessions.iter_mut().find(|(known, _)| *known == seid);
         let session = &mut session.unwrap().1;
@@ -744,7 +748,7 @@ impl World {
         }
     }
 
-    /// What was reported and what is measured since makes all that the oracle measured.
+    /// Checks that reported usage and usage since then add up to what the oracle measured.
     fn check_usage(&self) -> Result<(), String> {
         for (seid, session) in &self.oracle.sessions {
             for so_far in self.store.running_usage(self.store.session(*seid).unwrap()) {
@@ -762,7 +766,7 @@ impl World {
         Ok(())
     }
 
-    /// The last reports of what a change removed close its account.
+    /// Checks the last reports of the URRs that a change removed.
     fn check_final_reports(&mut self, session: SessionIndex) {
         for report in self.store.final_reports(self.now, session) {
             let same = |(index, urr, _): &(SessionIndex, UrrId, OracleUsage)| {
@@ -776,7 +780,7 @@ impl World {
         }
     }
 
-    /// Takes the pipeline's session counters as the oracle's, so that only new differences show.
+    /// Sets the oracle's session counters to the pipeline's, so that only new differences show.
     fn trust_session_counters(&mut self) {
         for (seid, session) in &mut self.oracle.sessions {
             let index = self.store.session(*seid).unwrap().index();
@@ -806,7 +810,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the workers; the identity must close.
+    /// Ends the workers. Every packet must have one outcome.
     pub fn drain(&mut self) {
         for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
             worker.drain(io);
@@ -832,12 +836,12 @@ pub fn control(layout: &WorldLayout) -> (SessionStore, Publisher, Vec<TablesRead
         seed: layout.seed,
         interfaces: (0..)
             .zip(&layout.interfaces)
-            .map(|at| interface(&layout.interfaces, at))
+            .map(|(id, own)| interface(&layout.interfaces, InterfaceId(id), own))
             .collect(),
         own_addrs: vec![oracle::N4_ADDR.into()],
         routes: layout.routes.iter().map(route).collect(),
         aggregates: layout.qos.aggregates(),
-        // Some policy wants it whatever the interfaces say.
+        // A policy can order it whatever the interfaces say.
         local_switching_domains: vec![DomainId(0), DomainId(1)],
         ue_pools_v4: UE_POOLS
             .iter()
@@ -850,7 +854,7 @@ pub fn control(layout: &WorldLayout) -> (SessionStore, Publisher, Vec<TablesRead
     (store, publisher, readers)
 }
 
-/// The network instances of a layout, and what does not depend on it.
+/// The network instances of a layout, and settings that every layout shares.
 fn provisioning(layout: &WorldLayout) -> Provisioning {
     let interface = |interface: &oracle::OracleInterface| LocalInterface {
         role: role(interface),
@@ -903,7 +907,7 @@ fn predefined_rule(rule: &oracle::predefined::OraclePredefinedRule) -> Predefine
     }
 }
 
-/// The second one is the data network "ims" where each has a name, all else is of the first.
+/// The second domain is the data network "ims", if all data networks have names; all else is in the first.
 fn domain(all: &[oracle::OracleInterface], interface: &oracle::OracleInterface) -> DomainId {
     let is_network = |known: &&oracle::OracleInterface| known.role == oracle::OracleRole::N6;
     let are_separate = all.iter().filter(is_network).all(|known| known.network_instance.is_some());
@@ -949,10 +953,11 @@ fn port_macs(interfaces: &[oracle::OracleInterface]) -> Vec<MacAddr> {
 
 fn interface(
     all: &[oracle::OracleInterface],
-    (id, interface): (u8, &oracle::OracleInterface),
+    id: InterfaceId,
+    interface: &oracle::OracleInterface,
 ) -> Interface {
     Interface {
-        id: InterfaceId(id),
+        id,
         role: role(interface),
         domain: domain(all, interface),
         port: PortId(interface.port),

@@ -1,10 +1,10 @@
-//! The compiler of rules: its fast paths treat packets as the rules do.
+//! The compiler of rules: its fast rules process packets like the rules.
 
 #[allow(missing_docs, reason = "shared with the tests of adit-rules, where it is private")]
 #[path = "../../../rules/tests/equivalence/mod.rs"]
 mod equivalence;
 
-/// Octets draw the rules of a session and packets.
+/// The octets choose the rules of a session, and packets.
 pub(super) fn equivalence(data: &[u8]) {
     equivalence::run(data);
 }

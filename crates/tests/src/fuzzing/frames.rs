@@ -1,4 +1,4 @@
-//! What arrives on the wire.
+//! Frames from the wire.
 
 use core::cell::RefCell;
 
@@ -15,7 +15,7 @@ use crate::world::{InjectedFrame, World};
 
 use super::input::FuzzInput;
 
-/// Longest frame that is tried: that of the interfaces' MTU with a VLAN tag.
+/// Longest frame: the MTU of the interfaces with a VLAN tag.
 const FRAME_BYTES_MAX: usize = 1518;
 
 /// The parse walk over octets taken as a frame, as an IP packet and as a GTP-U message.
@@ -63,7 +63,7 @@ fn fresh_world() -> World {
     world
 }
 
-/// Frames for a pipeline with three sessions, which the oracle judges too.
+/// Frames for a pipeline with three sessions, and for the oracle.
 pub(super) fn datapath(data: &[u8]) {
     let mut input = FuzzInput::new(data);
     WORLD.with_borrow_mut(|world| {
@@ -86,7 +86,7 @@ fn arrival(input: &mut FuzzInput<'_>, world: &World) -> InjectedFrame {
     let own = &world.oracle.interfaces[port];
     let link = PacketBuilder::ethernet(MacAddr(own.mac), MacAddr([2, 4, 10, 0, 3, 7]));
     let frame = match choice >> 1 & 3 {
-        // Whatever it is.
+        // As it is.
         0 => octets,
         // Behind a MAC header that is for us.
         1 => {

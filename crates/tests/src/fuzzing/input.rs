@@ -1,6 +1,6 @@
 //! Structured input: choices taken one after the other from the octets of a fuzzer.
 
-/// What is left of the input. Past its end every choice is zero.
+/// The rest of the input. Past its end every choice is zero.
 #[derive(Debug)]
 pub(super) struct FuzzInput<'a> {
     rest: &'a [u8],
@@ -31,7 +31,7 @@ impl<'a> FuzzInput<'a> {
         drawn % n
     }
 
-    /// As many octets as the next one says, or what is left.
+    /// As many octets as the next one says, or all that are left.
     pub(super) fn bytes(&mut self) -> &'a [u8] {
         let len = usize::from(self.u8()).min(self.rest.len());
         let (head, rest) = self.rest.split_at(len);

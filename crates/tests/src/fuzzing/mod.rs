@@ -1,6 +1,6 @@
 //! What the fuzz targets do with their input, so that tests can replay what fuzzing found.
 //!
-//! Each function takes any octets and panics when an invariant is broken. The targets in `fuzz/`
+//! Each function takes any octets and panics if an invariant does not hold. The targets in `fuzz/`
 //! and the replay in `tests/regressions.rs` both call them through [`TARGETS`].
 
 mod compile;
@@ -14,7 +14,7 @@ mod text;
 #[path = "../../../pfcp/tests/leaves/mod.rs"]
 mod leaves;
 
-/// A target: its name, which is that of its folder of inputs, and what it does.
+/// A target: its name, which is also that of its folder of inputs, and its function.
 pub type FuzzTarget = (&'static str, fn(&[u8]));
 
 /// All targets but `config`, which needs the daemon.

@@ -1,8 +1,8 @@
 //! Sequences of datagrams against the PFCP node of a UP function, with two CP functions.
 //!
 //! The input chooses among valid messages of either peer, damages some, acknowledges publications
-//! now or later, and lets time pass. State stays within its bounds all the time, and once both
-//! peers have fallen silent nothing is left of them.
+//! now or later, and lets time pass. State stays within its bounds all the time. After both peers fall
+//! silent, nothing is left of them.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::collections::VecDeque;
@@ -60,7 +60,7 @@ fn config() -> NodeConfig {
     }
 }
 
-/// A predefined rule of a group, by an application that PFDs may replace.
+/// A predefined rule of a group, with an application that PFDs can replace.
 fn provisioning() -> Provisioning {
     let rule = PredefinedRule {
         name: "rule".into(),
@@ -98,8 +98,8 @@ fn node_id(peer: usize) -> ie::NodeId<'static> {
     ie::NodeId::Ipv4(addr)
 }
 
-/// A session of two PDRs with a TEID of our choice, numbered so that UEs differ; odd ones have an
-/// SDF filter, and every other even one an application that PFDs describe.
+/// A session of two PDRs with a TEID that the node chooses; its number makes its UE unique. Odd ones have
+/// an SDF filter, and every other even one an application that PFDs describe.
 fn establishment(peer: usize, number: u8) -> Vec<u8> {
     let ue = UeIpAddress { v4: Some(Ipv4Addr::new(10, 45, 0, number)), ..<_>::default() };
     let (ue_up, ue_down) = ([ue], [UeIpAddress { destination: true, ..ue }]);
@@ -187,7 +187,7 @@ fn modifications() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Messages of one peer that are not about sessions of its own.
+/// Messages of one peer about anything but its own sessions.
 fn node_messages(peer: usize) -> Vec<Vec<u8>> {
     let id = node_id(peer);
     let started = RecoveryTimeStamp(3_800_000_000);
@@ -237,7 +237,7 @@ fn node_messages(peer: usize) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Responses to what the node may have asked.
+/// Responses to requests that the node can have sent.
 fn responses(peer: usize) -> Vec<Vec<u8>> {
     vec![
         octets(&HeartbeatResponse::new(RecoveryTimeStamp(3_800_000_000))),
@@ -372,7 +372,7 @@ impl SequenceRun<'_> {
         }
     }
 
-    /// A SEID of the node's, or a wrong one.
+    /// A SEID of the node, or a wrong one.
     fn seid(&mut self) -> Seid {
         match self.input.below(self.seids.len() + 1) {
             0 => Seid(self.input.u8().into()),
@@ -419,7 +419,7 @@ impl SequenceRun<'_> {
         self.send(peer, bytes);
     }
 
-    /// Something that a worker saw.
+    /// An event of a worker.
     fn event(&mut self) {
         let session = self.seid();
         let choice = self.input.u8();
@@ -461,7 +461,7 @@ impl SequenceRun<'_> {
         self.now = until;
     }
 
-    /// Takes what the node wants to do, and learns from it.
+    /// Collects the output of the node, and the identifiers in it.
     fn drain(&mut self) {
         while let Some((id, _)) = self.node.poll_delta() {
             self.unpublished.push_back(id);
@@ -498,7 +498,7 @@ impl SequenceRun<'_> {
         assert_eq!(self.node.counters().scalars.faults, 0, "a panic was contained");
     }
 
-    /// Nobody answers any more, and all publications are seen.
+    /// Lets both peers be silent and all publications be observed.
     fn fall_silent(&mut self) {
         for _ in 0..8 {
             self.publish(self.unpublished.len());

@@ -5,14 +5,14 @@ use adit_pfcp::{Ignored, Message, PfcpDatagram, PfcpWriter, RawMessage};
 
 use super::leaves;
 
-/// Datagrams: whatever decodes is walked wholly and decodes to the same once encoded.
+/// Datagrams: a message that decodes can be walked, and decodes to the same after encoding.
 pub(super) fn message(data: &[u8]) {
     let mut buf = vec![0; 2 * data.len() + 64];
     for raw in PfcpDatagram::new(data).flatten() {
         let Ok(message) = Message::decode(&raw) else { continue };
         let written =
             PfcpWriter::new(&mut buf).message_with(&raw.header, |w| message.encode_body(w));
-        // Values of one octet that encode as more do not fit a length of 65,535 any more.
+        // IEs can become longer by encoding, and then exceed a length of 65,535.
         let Ok(len) = written else { continue };
         let again = only(&buf[..len]);
         assert_eq!(again.header.message_type, raw.header.message_type);
@@ -26,7 +26,7 @@ pub(super) fn message(data: &[u8]) {
 fn only(octets: &[u8]) -> RawMessage<'_> {
     let mut datagram = PfcpDatagram::new(octets);
     let header_and_body = datagram.next().expect("a message").expect("a header");
-    // Follow On promises another message, which is not there.
+    // Follow On announces another message, which is absent.
     assert!(datagram.next().is_none_or(|next| next.is_err()));
     header_and_body
 }

@@ -6,8 +6,8 @@ use adit_rules::sdf::FlowSelector;
 use adit_session::{PORT_RANGES_MAX, parse_flow_description};
 use adit_types::Direction;
 
-/// Flow descriptions: any text is refused or becomes a filter of bounded size, whatever the white
-/// space, and the filter can be matched.
+/// Flow descriptions: any text is refused or becomes a filter of bounded size that packets can match;
+/// white space makes no difference.
 pub(super) fn flow_description(data: &[u8]) {
     let Ok(text) = core::str::from_utf8(data) else { return };
     let filter = match parse_flow_description(text) {
@@ -36,7 +36,7 @@ pub(super) fn flow_description(data: &[u8]) {
             flow_label: 0,
         };
         let back = FlowSelector { src: dst, dst: src, src_port: u16::MAX, dst_port: 53, ..flow };
-        // The way back of a flow belongs to the same service data flow.
+        // Both directions of a flow belong to one service data flow.
         assert_eq!(
             filter.matches(Direction::Downlink, &flow),
             filter.matches(Direction::Uplink, &back)

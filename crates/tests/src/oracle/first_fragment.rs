@@ -1,5 +1,5 @@
-//! What the first part of a fragmented user packet tells of the others: they have no upper-layer
-//! header, and filters treat them like the first.
+//! First fragments of user packets: filters match later fragments, which have no upper-layer header, by
+//! the header of the first.
 //! Spec: TS 29.244 §5.2.1A; RFC 791 §3.2; RFC 8200 §4.5.
 
 use core::net::IpAddr;
@@ -9,11 +9,11 @@ use adit_types::{Nanos, Seid};
 
 use super::packet::OracleIp;
 
-/// How long a first part is remembered.
+/// How long a first fragment is known.
 const REMEMBERED: Nanos = Nanos::from_secs(5);
 
-/// What the parts of one packet of a session have in common: addresses, identification and, in IPv4,
-/// the protocol.
+/// What all fragments of one packet of a session share: addresses, identification and, in IPv4, the
+/// protocol.
 pub type FragmentedPacketId = (Seid, IpAddr, IpAddr, u32, Option<u8>);
 
 /// The protocol of a packet, and the front of its upper layer.
@@ -26,14 +26,14 @@ pub struct OracleFirstFragment {
 }
 
 impl OracleFirstFragment {
-    /// The front of the upper layer: ports and SPIs lie there.
+    /// The front of the upper layer, with ports or SPI.
     #[must_use]
     pub fn front(&self) -> &[u8] {
         &self.front[..self.len]
     }
 }
 
-/// The first parts that passed, and when.
+/// The first fragments that passed, and when.
 pub type OracleFirstFragments = BTreeMap<FragmentedPacketId, (Nanos, OracleFirstFragment)>;
 
 /// The packet that a fragment of a session is a part of.
@@ -42,7 +42,7 @@ pub(super) fn id(seid: Seid, ip: &OracleIp) -> FragmentedPacketId {
     (seid, ip.src, ip.dst, ip.identification, protocol)
 }
 
-/// What a first fragment tells.
+/// The header of a first fragment.
 pub(super) fn of(ip: &OracleIp, packet: &[u8]) -> OracleFirstFragment {
     let upper = &packet[ip.upper..ip.len];
     let (mut front, len) = ([0; 8], upper.len().min(8));
@@ -50,7 +50,7 @@ pub(super) fn of(ip: &OracleIp, packet: &[u8]) -> OracleFirstFragment {
     OracleFirstFragment { protocol: ip.protocol, front, len }
 }
 
-/// What was told of a packet not too long ago.
+/// The first fragment of a packet, if it passed recently.
 pub(super) fn known(
     parts: &OracleFirstFragments,
     now: Nanos,

@@ -1,24 +1,12 @@
-//! Writing the frames that leave.
+//! Writes the frames that leave.
 
 use core::net::IpAddr;
 
 use adit_rules::{GtpuTunnel, HeaderCreation};
 
 use super::OracleInterface;
+use super::checksum::{OracleAddrs, checksum, udp_sum};
 use super::packet::{OracleContainer, OracleIp, u16_at};
-
-/// The Internet checksum over `bytes`, octet pair by octet pair. Spec: RFC 1071.
-#[must_use]
-pub fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u64 = 0;
-    for pair in bytes.chunks(2) {
-        sum += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
-    }
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    !(sum as u16)
-}
 
 /// The outer header that a FAR creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +34,7 @@ impl OracleOuterHeader {
     }
 }
 
-/// The inner packet one hop further.
+/// The inner packet after one hop: TTL or hop limit less one.
 pub(super) fn next_hop_packet(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if packet[0] >> 4 == 6 {
@@ -61,8 +49,8 @@ pub(super) fn next_hop_packet(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The IPv4 packet in parts of at most `mtu` octets. Options whose first bit is not set stay with the
-/// first part. Spec: RFC 791 §3.1, §3.2.
+/// Fragments of at most `mtu` octets of an IPv4 packet. Options without the copied flag stay in the
+/// first. Spec: RFC 791 §3.1, §3.2.
 pub(super) fn fragment_ipv4(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     let (header, mut data) = packet.split_at(usize::from(packet[0] & 15) * 4);
     let mut copied = Vec::new();
@@ -121,13 +109,22 @@ pub(super) fn set_traffic_class(packet: &mut [u8], dscp: u8) {
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Replaces the far side's address and port. Checksums keep whatever error they had.
+/// The redirection target, which replaces the far side.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OracleRedirectTarget {
+    pub addr: IpAddr,
+    /// `None` keeps the port.
+    pub port: Option<u16>,
+}
+
+/// Replaces the far side's address and port. A wrong checksum stays wrong by as much.
 pub(super) fn redirect(
     packet: &mut [u8],
     ip: &OracleIp,
     is_uplink: bool,
-    (addr, port): (IpAddr, Option<u16>),
+    target: OracleRedirectTarget,
 ) {
+    let OracleRedirectTarget { addr, port } = target;
     let before = packet.to_vec();
     let octets = match addr {
         IpAddr::V4(addr) => addr.octets().to_vec(),
@@ -160,7 +157,7 @@ pub(super) fn redirect(
     if !has_sum || is_udp && before[sum_at..sum_at + 2] == [0, 0] {
         return;
     }
-    // The header's own checksum is not part of what the upper layer's covers.
+    // The upper layer's checksum does not cover that of the header.
     let mut covered = before.clone();
     if addr.is_ipv4() {
         covered[10..12].copy_from_slice(&packet[10..12]);
@@ -171,7 +168,7 @@ pub(super) fn redirect(
     }
 }
 
-/// Corrects the checksum at `at` for all words that are not as `before`. Spec: RFC 1624 §3.
+/// Corrects the checksum at `at` for all words that differ from `before`. Spec: RFC 1624 §3.
 fn correct_checksum(packet: &mut [u8], before: &[u8], at: usize) {
     let mut sum = u64::from(!u16_at(packet, at));
     for word in (0..before.len() & !1).step_by(2).filter(|word| *word != at) {
@@ -208,37 +205,40 @@ pub(super) fn tunnel(
     outer: &OracleOuterHeader,
     inner: &[u8],
 ) -> Vec<u8> {
-    let (src, dst): (IpAddr, IpAddr) = match outer.header.addr() {
-        IpAddr::V4(dst) => (interface.v4.0.into(), dst.into()),
-        IpAddr::V6(dst) => (interface.v6.0.into(), dst.into()),
-    };
+    let addrs = addrs_to(interface, outer.header.addr());
     let (protocol, upper) = match outer.header {
         HeaderCreation::Gtpu(tunnel) => {
             let g_pdu = g_pdu(tunnel.teid.0, outer.container, inner);
-            (17, udp(2152, (src, dst), src.is_ipv6(), &g_pdu))
+            (17, udp(2152, addrs, addrs.src.is_ipv6(), &g_pdu))
         }
-        HeaderCreation::Udp { port, .. } => (17, udp(port, (src, dst), true, inner)),
+        HeaderCreation::Udp { port, .. } => (17, udp(port, addrs, true, inner)),
         HeaderCreation::Ip { .. } if inner[0] >> 4 == 4 => (4, inner.to_vec()),
         HeaderCreation::Ip { .. } => (41, inner.to_vec()),
     };
-    encapsulate(src, dst, outer.tos, protocol, &upper)
+    encapsulate(addrs, outer.tos, protocol, &upper)
 }
 
-/// An End Marker on its way into `tunnel`. Spec: TS 29.281 §7.3.2.
+/// An End Marker in `tunnel`. Spec: TS 29.281 §7.3.2.
 pub(super) fn end_marker(interface: &OracleInterface, tunnel: GtpuTunnel, tos: u8) -> Vec<u8> {
-    let src: IpAddr = match tunnel.addr {
+    let addrs = addrs_to(interface, tunnel.addr);
+    let mut message = vec![0x30, 254, 0, 0];
+    message.extend_from_slice(&tunnel.teid.0.to_be_bytes());
+    encapsulate(addrs, tos, 17, &udp(2152, addrs, true, &message))
+}
+
+/// The addresses of a packet from the interface to `dst`.
+fn addrs_to(interface: &OracleInterface, dst: IpAddr) -> OracleAddrs {
+    let src = match dst {
         IpAddr::V4(_) => interface.v4.0.into(),
         IpAddr::V6(_) => interface.v6.0.into(),
     };
-    let mut message = vec![0x30, 254, 0, 0];
-    message.extend_from_slice(&tunnel.teid.0.to_be_bytes());
-    encapsulate(src, tunnel.addr, tos, 17, &udp(2152, (src, tunnel.addr), true, &message))
+    OracleAddrs { src, dst }
 }
 
 /// The IP packet around `upper`.
-fn encapsulate(src: IpAddr, dst: IpAddr, tos: u8, protocol: u8, upper: &[u8]) -> Vec<u8> {
+fn encapsulate(addrs: OracleAddrs, tos: u8, protocol: u8, upper: &[u8]) -> Vec<u8> {
     let len = upper.len() as u16;
-    match (src, dst) {
+    match (addrs.src, addrs.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let mut packet = vec![0x45, tos];
             packet.extend_from_slice(&(20 + len).to_be_bytes());
@@ -254,7 +254,7 @@ fn encapsulate(src: IpAddr, dst: IpAddr, tos: u8, protocol: u8, upper: &[u8]) ->
             let mut packet = (0x6000_0000 | u32::from(tos) << 20).to_be_bytes().to_vec();
             packet.extend_from_slice(&len.to_be_bytes());
             packet.extend_from_slice(&[protocol, 64]);
-            packet.extend_from_slice(&[octets(src), octets(dst)].concat());
+            packet.extend_from_slice(&addrs.octets());
             packet.extend_from_slice(upper);
             packet
         }
@@ -283,15 +283,8 @@ fn g_pdu(teid: u32, container: Option<OracleContainer>, inner: &[u8]) -> Vec<u8>
     gtpu
 }
 
-fn octets(addr: IpAddr) -> Vec<u8> {
-    match addr {
-        IpAddr::V4(addr) => addr.octets().to_vec(),
-        IpAddr::V6(addr) => addr.octets().to_vec(),
-    }
-}
-
 /// A UDP datagram from and to `port`. Spec: RFC 768.
-fn udp(port: u16, addrs: (IpAddr, IpAddr), has_checksum: bool, payload: &[u8]) -> Vec<u8> {
+fn udp(port: u16, addrs: OracleAddrs, has_checksum: bool, payload: &[u8]) -> Vec<u8> {
     let len = (8 + payload.len()) as u16;
     let mut udp: Vec<u8> = [port, port, len, 0].iter().flat_map(|f| f.to_be_bytes()).collect();
     udp.extend_from_slice(payload);
@@ -303,13 +296,4 @@ fn udp(port: u16, addrs: (IpAddr, IpAddr), has_checksum: bool, payload: &[u8]) -
         udp[6..8].copy_from_slice(&sum.to_be_bytes());
     }
     udp
-}
-
-/// The checksum over pseudo header and datagram: zero when the datagram has the right one.
-pub(super) fn udp_sum(addrs: (IpAddr, IpAddr), datagram: &[u8]) -> u16 {
-    let mut pseudo = [octets(addrs.0), octets(addrs.1)].concat();
-    pseudo.extend_from_slice(&(datagram.len() as u32).to_be_bytes());
-    pseudo.extend_from_slice(&[0, 0, 0, 17]);
-    pseudo.extend_from_slice(datagram);
-    checksum(&pseudo)
 }

@@ -1,4 +1,4 @@
-//! Network instances as routing domains: which data networks a session's rules are of.
+//! Network instances as routing domains: the data networks that a session's rules apply to.
 
 use adit_rules::DestinationInterface;
 use adit_session::PdrSpec;
@@ -7,16 +7,16 @@ use super::records::OracleSession;
 use super::{Oracle, OracleRole};
 
 impl Oracle {
-    /// Every data network has a name, so that a UE address may be used once in each.
+    /// True if every data network has a name: each can then use the same UE addresses.
     pub(super) fn are_separate(&self) -> bool {
         let mut networks =
             self.interfaces.iter().filter(|interface| interface.role == OracleRole::N6);
         networks.all(|interface| interface.network_instance.is_some())
     }
 
-    /// True when a rule of the session with `name`, or without one, is about the interface at `at`.
-    /// Between separate data networks, a rule without a name is about those that the session names
-    /// elsewhere.
+    /// True if a rule of the session with `name`, or without one, applies to the interface at `at`. If
+    /// data networks are separate, a rule without a name applies to those that other rules of the session
+    /// name.
     pub(super) fn is_about(&self, session: &OracleSession, name: Option<&str>, at: usize) -> bool {
         let interface = &self.interfaces[at];
         if name.is_some() || interface.role != OracleRole::N6 || !self.are_separate() {
@@ -27,16 +27,15 @@ impl Oracle {
     }
 
     /// The interfaces of the data networks that a rule of the session with `name`, or without one,
-    /// is about.
+    /// applies to.
     pub(super) fn networks(&self, session: &OracleSession, name: Option<&str>) -> Vec<usize> {
         let all = 0..self.interfaces.len();
         let is_one = |at: &usize| self.interfaces[*at].role == OracleRole::N6;
         all.filter(|at| is_one(at) && self.is_about(session, name, *at)).collect()
     }
 
-    /// The data networks that the session names: where its packets come from without a tunnel, and
-    /// where its FARs send them without one. Names of networks that we do not have say
-    /// nothing.
+    /// The data networks that the session names: those that its packets come from or that its FARs send
+    /// them to, without a tunnel. Unknown names do not count.
     fn names<'a>(&'a self, session: &'a OracleSession) -> Vec<&'a str> {
         let from = session.pdrs.iter().filter(|pdr| is_from_a_network(pdr));
         let from = from.filter_map(|pdr| pdr.pdi.network_instance.as_deref());
@@ -56,7 +55,7 @@ impl Oracle {
         all.filter(is_known).collect()
     }
 
-    /// The network instance of a forwarding policy counts before that of the FAR.
+    /// The network instance of the forwarding policy or, without one, of the FAR.
     pub(super) fn name_of<'a>(&self, parts: &'a adit_session::Forwarding) -> Option<&'a str> {
         let policies = super::POLICIES.iter();
         let policy = policies.clone().find(|policy| Some(policy.id) == parts.policy.as_deref());
@@ -64,7 +63,7 @@ impl Oracle {
     }
 }
 
-/// The PDR's packets arrive without a tunnel.
+/// True if packets of the PDR arrive without a tunnel.
 pub(super) fn is_from_a_network(pdr: &PdrSpec) -> bool {
     pdr.pdi.source.is_network() && pdr.pdi.f_teid.is_none()
 }

@@ -12,9 +12,8 @@ impl Oracle {
     /// The position of the interface on which a packet of `pdr`, from a tunnel, comes back on its way
     /// to `dst` through one of `networks`. `None` if it leaves.
     ///
-    /// It comes back if a UE has the address, or a network behind a UE with more bits than any route
-    /// has. A station that the policy names, our own addresses and those that nobody may have go
-    /// before.
+    /// It comes back if a UE has the address, or if a network behind a UE has a longer prefix than every
+    /// route. It leaves if the policy names a station, or if the address is ours or belongs to no host.
     pub(super) fn switches_locally_at(
         &self,
         pdr: &PdrSpec,

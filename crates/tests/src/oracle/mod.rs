@@ -1,16 +1,23 @@
-//! A slow, obvious UPF: what the pipeline must do, said the short way.
+//! A slow, obvious UPF: what the pipeline must do, in few words.
 //!
 //! It holds the rules as the control plane stated them, scans sessions and PDRs one by one, reads
 //! packets by fixed offsets, and computes every checksum from the beginning. It shares identifiers,
-//! reasons and the records of a change with the product, and nothing that decides: not the compiled
-//! rules, not the tables, not the header views.
+//! reasons and the records of a change with the product, but nothing that decides: neither compiled
+//! rules nor tables nor header views.
 //! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 8200, 1812.
 
+mod arrival;
 mod buffering;
+mod checksum;
+mod classify;
+mod end_marker;
+mod enforce;
 mod first_fragment;
+mod forward;
 mod frame;
 mod instance;
 mod judge;
+mod keys;
 mod local_switching;
 mod packet;
 mod packet_rate;
@@ -19,18 +26,22 @@ mod rate;
 mod records;
 mod sdf;
 mod side;
+mod verdict;
 
-pub use buffering::OracleBufferedBy;
+pub use checksum::checksum;
 pub use first_fragment::{FragmentedPacketId, OracleFirstFragment, OracleFirstFragments};
-pub use frame::checksum;
-pub use judge::{OracleLane, OracleNeighbors, OracleOutcome, OracleVerdict};
 pub use packet::OracleIp;
+pub use packet_rate::{OracleRateWindow, OracleRateWindows, OracleWindowKey};
 pub use rate::{OracleBucket, OracleSharedDue};
 pub use records::{ChosenByUpf, OracleSession, OracleSessions, OracleUsage};
+pub use verdict::{
+    OracleBufferedBy, OracleExit, OracleLane, OracleNeighbors, OracleOutcome, OracleVerdict,
+};
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::DestinationInterface;
+use adit_session::Forwarding;
 use adit_types::Nanos;
 
 /// What is behind an interface.
@@ -136,14 +147,14 @@ pub struct OraclePolicy {
     pub next_hop: Option<Ipv4Addr>,
     /// The code point that packets leave with.
     pub dscp: Option<u8>,
-    /// Packets between UEs come back; `None` is as the interface says.
+    /// Packets between UEs come back; `None` leaves it to the interface.
     pub local_switching: Option<bool>,
 }
 
 /// Where N4 listens in every world: on no interface.
 pub const N4_ADDR: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 
-/// A policy that says nothing.
+/// A policy without any setting.
 const POLICY: OraclePolicy = OraclePolicy {
     id: "",
     network_instance: None,
@@ -161,6 +172,12 @@ pub const POLICIES: [OraclePolicy; 5] = [
     OraclePolicy { id: "inside", local_switching: Some(true), ..POLICY },
 ];
 
+/// The policy that forwarding parameters name.
+fn policy_of(forwarding: &Forwarding) -> Option<&'static OraclePolicy> {
+    let id = forwarding.policy.as_deref()?;
+    Some(POLICIES.iter().find(|policy| policy.id == id).unwrap())
+}
+
 /// The UPF.
 #[derive(Debug, Clone)]
 pub struct Oracle {
@@ -174,17 +191,17 @@ pub struct Oracle {
     pub sessions: OracleSessions,
     /// Stations whose hardware address is known.
     pub neighbors: OracleNeighbors,
-    /// How far the rates are that sessions share, by QER Correlation ID and direction.
+    /// Due times of the rates that sessions share, by QER Correlation ID and direction.
     pub shared_due: OracleSharedDue,
-    /// What first fragments told.
+    /// First fragments that passed.
     pub first_fragments: OracleFirstFragments,
     /// Virtual time.
     pub now: Nanos,
 }
 
 impl Oracle {
-    /// An address of ours that packets which may leave through `within` could be routed to: that of
-    /// N4, those towards the RAN, and those in the data networks themselves.
+    /// True for an address of ours that a packet for the interfaces `within` could be routed to: that of
+    /// N4, those of N3 and N9, and those in the data networks of `within`.
     #[must_use]
     pub fn is_own(&self, within: &[usize], addr: IpAddr) -> bool {
         let is_at = |at: usize| {
@@ -198,9 +215,9 @@ impl Oracle {
         addr == IpAddr::V4(N4_ADDR) || (0..self.interfaces.len()).any(|at| is_near(at) && is_at(at))
     }
 
-    /// The interfaces that tunnels to `destination` leave through: those that have the very name are
-    /// better than those that serve every one, and among these those of the side's own role. The CP
-    /// function is behind all interfaces of N3.
+    /// The interfaces for tunnels to `destination`. An interface with the network instance precedes one
+    /// that serves any, and then one of the destination's own role precedes the others. The CP function is
+    /// behind all interfaces of N3.
     #[must_use]
     pub fn transport(
         &self,
@@ -237,8 +254,8 @@ impl Oracle {
         Some((at, station?))
     }
 
-    /// The longest prefix with `addr` on one of `within`: its bits, the interface and the station, if
-    /// it is not one that nobody may have.
+    /// The longest prefix with `addr` on one of `within`: its length, the interface, and the station
+    /// unless no host can have the address.
     fn best_route(&self, within: &[usize], addr: IpAddr) -> Option<(u8, usize, Option<IpAddr>)> {
         let side = |at: &usize| within.contains(at);
         let mut best: Option<(u8, usize, Option<IpAddr>)> = None;
@@ -266,7 +283,7 @@ impl Oracle {
     }
 }
 
-/// True when the first `len` bits of both addresses, of one family, agree.
+/// True if both addresses are of one family and agree in their first `len` bits.
 #[must_use]
 pub fn in_prefix(addr: IpAddr, prefix: IpAddr, len: u8) -> bool {
     let (a, b): (Vec<u8>, Vec<u8>) = match (addr, prefix) {

@@ -1,12 +1,12 @@
-//! Reading packets by fixed offsets.
+//! Reads packets by fixed offsets.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::DropReason;
 
-use super::frame::checksum;
+use super::checksum::checksum;
 
-/// What an IP header says. Offsets count from its first octet.
+/// The fields of an IP header. Offsets count from its first octet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OracleIp {
     /// Source address.
@@ -27,13 +27,13 @@ pub struct OracleIp {
     pub flow_label: u32,
     /// Part of a fragmented packet.
     pub is_fragment: bool,
-    /// A part without the upper-layer header.
+    /// A fragment without the upper-layer header.
     pub is_later_fragment: bool,
-    /// Further parts follow.
+    /// Further fragments follow.
     pub is_more: bool,
-    /// Where the data of a part begins.
+    /// Where the data of a fragment begins.
     pub fragment_data: usize,
-    /// What the parts of one packet have in common.
+    /// Identification, which all fragments of a packet share.
     pub identification: u32,
     /// The sender forbids fragmentation.
     pub dont_fragment: bool,
@@ -95,8 +95,8 @@ fn ipv4(bytes: &[u8]) -> Result<OracleIp, OracleIpError> {
     })
 }
 
-/// Extension headers that are walked over: hop-by-hop, routing, fragment, destination, mobility,
-/// HIP, shim6. At most eight. Spec: RFC 8200 §4; IANA IPv6 extension header types.
+/// Extension headers that the walk skips, at most eight: hop-by-hop, routing, fragment, destination,
+/// mobility, HIP, shim6. Spec: RFC 8200 §4; IANA IPv6 extension header types.
 pub(super) const IPV6_EXTENSIONS: [u8; 7] = [0, 43, 44, 60, 135, 139, 140];
 
 fn ipv6(bytes: &[u8]) -> Result<OracleIp, OracleIpError> {
@@ -166,7 +166,7 @@ pub(super) struct OracleGtpu {
     pub end: usize,
 }
 
-/// A PDU Session Container as it stands in a packet.
+/// A PDU Session Container of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OracleContainer {
     pub is_downlink: bool,
@@ -242,7 +242,7 @@ fn container(content: &[u8]) -> Result<OracleContainer, DropReason> {
     })
 }
 
-/// Addresses that a router keeps to itself. Spec: RFC 1812 §5.3.7; RFC 4291 §2.5.
+/// False for addresses that no router forwards. Spec: RFC 1812 §5.3.7; RFC 4291 §2.5.
 pub(super) fn is_forwardable(addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(addr) => {

@@ -1,24 +1,43 @@
-//! Packet rates: so many packets in a window that begins with the first one behind the last window.
+//! Packet rates: so many packets per window. A window begins with the first packet after the last one.
 //!
 //! Spec: TS 29.244 §8.2.63.
+
+use std::collections::BTreeMap;
 
 use adit_rules::PacketQuota;
 use adit_session::Qer;
 use adit_types::{Nanos, QerId};
 
-use super::OracleSession;
+/// The window of a packet rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OracleRateWindow {
+    /// When it ends.
+    pub until: Nanos,
+    /// Packets that passed in it.
+    pub passed: u64,
+    /// Its length, if it is known.
+    pub unit: Option<Nanos>,
+}
 
-/// A window's end, what passed in it, and the unit of time that it is one of, if that is known.
-pub(super) type OracleRateWindow = (Nanos, u64, Option<Nanos>);
+/// The rate that a window belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OracleWindowKey {
+    /// The QER.
+    pub qer: QerId,
+    /// Its additional rate, not the plain one.
+    pub is_additional: bool,
+    /// Of uplink packets.
+    pub is_uplink: bool,
+}
 
-/// A window that a packet leaves behind: of a QER's additional rate or of the plain one, and of a
-/// direction (true is uplink).
-pub(super) type OracleWindowKey = (QerId, bool, bool);
+/// The windows of packet rates.
+pub type OracleRateWindows = BTreeMap<OracleWindowKey, OracleRateWindow>;
 
-/// Asks the packet rates of some QERs at `now`. The windows that a packet leaves behind, `None` where
-/// it may not pass.
+/// Charges a packet to the packet rates of `qers` at `now`. Returns the new state of each window that
+/// counts it, or `None` if it must not pass. `since`: when QERs got their packet rates.
 pub(super) fn charge(
-    session: &OracleSession,
+    windows: &OracleRateWindows,
+    since: &BTreeMap<QerId, Nanos>,
     qers: &[&Qer],
     is_uplink: bool,
     now: Nanos,
@@ -29,27 +48,25 @@ pub(super) fn charge(
         let Some(limit) = (if is_uplink { limits.uplink } else { limits.downlink }) else {
             continue;
         };
-        let quotas = [(false, Some(limit.plain)), (true, limit.additional)];
-        let window = |(is_additional, quota): (bool, Option<PacketQuota>)| {
-            let PacketQuota { pkts_max, unit } = quota?;
-            let key = (qer.id, is_additional, is_uplink);
-            let (until, count) = match session.windows.get(&key).copied() {
-                Some((until, count, of)) if of == Some(unit) => (until, count),
+        let charged = |is_additional: bool, PacketQuota { pkts_max, unit }: PacketQuota| {
+            let key = OracleWindowKey { qer: qer.id, is_additional, is_uplink };
+            let (until, count) = match windows.get(&key) {
+                Some(window) if window.unit == Some(unit) => (window.until, window.passed),
                 // Of another rate, or of another session.
-                Some((until, count, _)) => {
-                    (until.min(session.packet_rates_since[&qer.id] + unit), count)
-                }
+                Some(window) => (window.until.min(since[&qer.id] + unit), window.passed),
                 None => (now, 0),
             };
             let (until, count) = if until <= now { (now + unit, 0) } else { (until, count) };
-            (count < u64::from(pkts_max)).then_some((key, (until, count + 1, Some(unit))))
+            let window = OracleRateWindow { until, passed: count + 1, unit: Some(unit) };
+            (count < u64::from(pkts_max)).then_some((key, window))
         };
-        passed.push(quotas.into_iter().find_map(window)?);
+        let plain = charged(false, limit.plain);
+        passed.push(plain.or_else(|| charged(true, limit.additional?))?);
     }
     Some(passed)
 }
 
-/// The windows that a QER begins with, where an earlier session left some.
+/// The windows that a QER begins with if an earlier session left some.
 pub(super) fn begun(qer: &Qer) -> Vec<(OracleWindowKey, OracleRateWindow)> {
     let mut windows = Vec::new();
     let limits = qer.packet_rate.unwrap_or_default();
@@ -64,7 +81,8 @@ pub(super) fn begun(qer: &Qer) -> Vec<(OracleWindowKey, OracleRateWindow)> {
         for (is_additional, quota, left) in quotas {
             let Some(quota) = quota else { continue };
             let passed = u64::from(quota.pkts_max.saturating_sub(left));
-            windows.push(((qer.id, is_additional, is_uplink), (status.until, passed, None)));
+            let key = OracleWindowKey { qer: qer.id, is_additional, is_uplink };
+            windows.push((key, OracleRateWindow { until: status.until, passed, unit: None }));
         }
     }
     windows

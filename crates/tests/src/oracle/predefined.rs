@@ -1,6 +1,6 @@
-//! Predefined rules: what they make of the PDRs that activate them.
+//! Predefined rules, and the PDRs that activate them.
 //!
-//! Every world has the same ones, here as text. Spec: TS 29.244 §7.5.2.2, §8.2.72.
+//! All worlds have the same rules, here as text. Spec: TS 29.244 §7.5.2.2, §8.2.72.
 
 use adit_rules::ApplyAction;
 use adit_session::{Far, PdrSpec, Qer, SdfSpec};
@@ -11,13 +11,13 @@ use adit_types::{FarId, Precedence, QerId, Qfi};
 pub struct OraclePredefinedRule {
     /// Its name.
     pub name: &'static str,
-    /// Its group's.
+    /// The name of its group.
     pub group: Option<&'static str>,
     /// Its own precedence.
     pub precedence: Option<u32>,
     /// One flow description.
     pub text: &'static str,
-    /// It drops; else it forwards as its PDR does.
+    /// It drops; else the FAR of the PDR applies.
     pub drops: bool,
     /// QoS flow that it marks with.
     pub qfi: Option<u8>,
@@ -48,7 +48,7 @@ const fn rule(name: &'static str, text: &'static str) -> OraclePredefinedRule {
     OraclePredefinedRule { name, group: None, precedence: None, text, drops: false, qfi: None }
 }
 
-/// What a PDR stands for: itself, or one PDR for each of its active rules.
+/// The readings of a PDR: itself, or one PDR for each of its active rules.
 pub(super) fn readings(pdr: &PdrSpec) -> Vec<(PdrSpec, Option<&'static OraclePredefinedRule>)> {
     if pdr.predefined.is_empty() {
         return vec![(pdr.clone(), None)];
@@ -68,7 +68,7 @@ pub(super) fn readings(pdr: &PdrSpec) -> Vec<(PdrSpec, Option<&'static OraclePre
 }
 
 impl OraclePredefinedRule {
-    /// The FAR that it brings along.
+    /// The FAR of the rule itself.
     pub(super) fn far(&self) -> Option<Far> {
         let (id, action) = (FarId(u32::MAX), ApplyAction::DROP);
         self.drops.then_some(Far {
@@ -80,7 +80,7 @@ impl OraclePredefinedRule {
         })
     }
 
-    /// The QER that it brings along.
+    /// The QER of the rule itself.
     pub(super) fn qer(&self) -> Option<Qer> {
         Some(Qer { id: QerId(u32::MAX), qfi: Qfi::new(self.qfi?), ..Qer::default() })
     }

@@ -1,7 +1,7 @@
-//! Maximum bit rates: a bucket that is ahead of its rate by more than its depth lets nothing pass.
+//! Maximum bit rates: no packet passes a bucket that is ahead of its rate by more than its depth.
 //!
-//! Time counts in thirds of a nanosecond, of which an octet takes a whole number at every rate of
-//! these tests.
+//! The unit of time is a third of a nanosecond: at every rate of these tests an octet takes a whole
+//! number of them.
 //! Spec: TS 29.244 §5.4.4, §8.2.8, §8.2.115.
 
 use std::collections::BTreeMap;
@@ -13,23 +13,23 @@ use super::OracleSession;
 
 const PER_NS: u128 = 3;
 
-/// How far ahead a bucket may be without an averaging window. Unit: nanoseconds.
+/// Depth of a bucket without an averaging window. Unit: nanoseconds.
 const DEPTH_NS: u64 = 20_000_000;
 
-/// A depth is rounded up to a multiple of this. Unit: nanoseconds.
+/// Depths are multiples of this, rounded up. Unit: nanoseconds.
 const DEPTH_UNIT_NS: u128 = 65_536;
 
-/// So many of them a depth has at most.
+/// The deepest bucket. Unit: [`DEPTH_UNIT_NS`].
 const DEPTH_UNITS_MAX: u128 = 32_767;
 
-/// Octets that fit every depth.
+/// Every bucket holds as much. Unit: octets.
 const LEAST: u128 = 3000;
 
 /// Octets of the longest packet.
 const LONGEST: u128 = 65_535;
 
-/// A bucket that is further ahead than its rate leads to by this much more owes that to another rate
-/// where sessions share it. Unit: nanoseconds.
+/// A shared bucket whose debt exceeds what its rate can cause by more than this has it from another rate.
+/// Unit: nanoseconds.
 const SHARED_MARGIN_NS: u128 = 1 << 27;
 
 /// A bucket of a session, or one of all sessions whose QERs name a correlation.
@@ -41,17 +41,18 @@ pub enum OracleBucket {
     Shared(u32),
 }
 
-/// By bucket and direction (true is uplink), when all that passed would have passed at the rate.
+/// Bucket, direction (true is uplink) and due time: when all that passed would have passed at the rate.
 pub(super) type OracleDue = (OracleBucket, bool, u128);
 
-/// When all that passed the buckets that sessions share would have passed.
+/// Due times of the buckets that sessions share.
 pub type OracleSharedDue = BTreeMap<(u32, bool), u128>;
 
-/// Charges a packet of `octets` octets to the buckets of its QERs at `now`. A bucket further ahead than
-/// its rate can cause has that debt from another rate, and counts as full. Returns true if the packet
-/// passes, and the new state of the buckets.
+/// Charges a packet of `octets` octets to the buckets of its QERs at `now`. Returns true if the packet
+/// passes, and the new state of the buckets. A debt beyond what the rate can cause dates from another
+/// rate: such a bucket counts as full.
 pub(super) fn charge(
-    (session, shared_due): (&OracleSession, &OracleSharedDue),
+    session: &OracleSession,
+    shared_due: &OracleSharedDue,
     qers: &[&Qer],
     is_uplink: bool,
     now: Nanos,
@@ -91,13 +92,13 @@ pub(super) fn charge(
         if due > now + depth {
             return (false, full);
         }
-        // Of two QERs with one bucket each is paid, and what the one left is another rate's to the other.
+        // Two QERs with one bucket both charge it; the second sees the debt of the first as another rate's.
         let before = passed.iter().rev().find(|(known, ..)| *known == bucket);
         let before = before.map(|(.., due)| if *due > most { now + depth } else { *due });
         let due = before.unwrap_or(due).max(now) + octet * u128::from(octets);
         passed.push((bucket, is_uplink, due));
         if bucket != own {
-            // Its own goes along.
+            // The own bucket follows the shared one.
             passed.push((own, is_uplink, due));
         }
     }

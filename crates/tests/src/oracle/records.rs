@@ -11,16 +11,16 @@ use adit_session::{
 };
 use adit_types::{Nanos, QerId, Seid, UrrId};
 
-use super::packet_rate;
+use super::packet_rate::{self, OracleRateWindows};
 
 /// One PFCP session.
 #[derive(Debug, Clone, Default)]
 pub struct OracleSession {
-    /// PDRs with what was chosen and what their traffic endpoints have.
+    /// PDRs, completed by what we chose and by their traffic endpoints.
     pub pdrs: Vec<PdrSpec>,
-    /// PDRs as they were stated, with what was chosen.
+    /// PDRs as the control plane stated them, completed by what we chose.
     stated: Vec<PdrSpec>,
-    /// Traffic endpoints, with what was chosen.
+    /// Traffic endpoints, completed by what we chose.
     pub endpoints: Vec<TrafficEndpointSpec>,
     /// FARs.
     pub fars: Vec<Far>,
@@ -32,11 +32,11 @@ pub struct OracleSession {
     pub urrs: Vec<Urr>,
     /// Their usage.
     pub usage: BTreeMap<UrrId, OracleUsage>,
-    /// How far the rates of QERs are, by QER and direction; the oracle's own unit.
+    /// Due times of QERs, by QER and direction, in the unit of `rate`.
     pub due: BTreeMap<(QerId, bool), u128>,
     /// The windows of their packet rates.
-    pub windows: BTreeMap<packet_rate::OracleWindowKey, packet_rate::OracleRateWindow>,
-    /// Since when QERs have their packet rates.
+    pub windows: OracleRateWindows,
+    /// When QERs got their packet rates.
     pub packet_rates_since: BTreeMap<QerId, Nanos>,
     /// Packets and octets that passed uplink.
     pub uplink: (u64, u64),
@@ -44,7 +44,7 @@ pub struct OracleSession {
     pub downlink: (u64, u64),
 }
 
-/// What the answer to a request said that the UPF chose.
+/// What the UPF chose, as the answer to a request says.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChosenByUpf<'a> {
     /// F-TEIDs of PDRs.
@@ -65,7 +65,7 @@ pub struct OracleUsage {
     pub measured: (u64, u64),
     /// Of them, octets reported.
     pub reported: (u64, u64),
-    /// The quota: from how many octets on, and how many.
+    /// The quota: the octets that were measured before it, and its size.
     pub quota: Option<(u64, u64)>,
 }
 
@@ -85,14 +85,14 @@ impl OracleUsage {
 }
 
 impl OracleSession {
-    /// Does what an accepted request asked for: removals, creations, updates.
+    /// Carries out an accepted request: removals, creations, updates.
     /// Spec: TS 29.244 §7.5.2, §7.5.4.
     pub fn apply(&mut self, change: &SessionChange, chosen: ChosenByUpf<'_>) {
         self.apply_endpoints(change, chosen.endpoints);
         self.stated.retain(|pdr| !change.remove_pdrs.contains(&pdr.id));
         self.fars.retain(|far| !change.remove_fars.contains(&far.id));
         self.qers.retain(|qer| !change.remove_qers.contains(&qer.id));
-        self.windows.retain(|(qer, ..), _| !change.remove_qers.contains(qer));
+        self.windows.retain(|key, _| !change.remove_qers.contains(&key.qer));
         self.bars.retain(|bar| !change.remove_bars.contains(&bar.id));
         self.bars.extend(change.create_bars.iter().copied());
         for update in &change.update_bars {
@@ -148,7 +148,7 @@ impl OracleSession {
         self.pdrs = self.stated.iter().flat_map(|pdr| self.linked(pdr)).collect();
     }
 
-    /// Takes a part of a rule away, as far as it decides about packets. Spec: TS 29.244 §5.6.3.
+    /// Withdraws a part of a rule, if it decides about packets. Spec: TS 29.244 §5.6.3.
     fn withdraw(&mut self, withdrawal: Withdrawal) {
         match withdrawal {
             Withdrawal::Pdr(id, part) => {
@@ -195,7 +195,7 @@ impl OracleSession {
         }
     }
 
-    /// Traffic endpoints go with their PDRs; an update replaces what it has.
+    /// Removal of a traffic endpoint removes its PDRs; an update replaces what it states.
     /// Spec: TS 29.244 §7.5.4.13, §7.5.4.14.
     fn apply_endpoints(&mut self, change: &SessionChange, chosen: &[CreatedTrafficEndpoint]) {
         for id in &change.remove_traffic_endpoints {
@@ -232,7 +232,7 @@ impl OracleSession {
         }
     }
 
-    /// The PDR, once with what each of its traffic endpoints has. Spec: TS 29.244 §5.2.1A.2A.
+    /// The PDR, once for each of its traffic endpoints. Spec: TS 29.244 §5.2.1A.2A.
     fn linked(&self, pdr: &PdrSpec) -> Vec<PdrSpec> {
         let with_parts = |id| {
             let endpoint = self.endpoints.iter().find(|known| known.id == id).unwrap();
@@ -276,21 +276,21 @@ fn given(f_teid: LocalFTeid) -> FTeidSpec {
     FTeidSpec::Given { teid: f_teid.teid, v4: f_teid.v4, v6: f_teid.v6 }
 }
 
-/// The addresses that were stated and those that were chosen beside them.
+/// The addresses that the control plane stated, completed by those that we chose.
 fn with_chosen(stated: Option<UeMatch>, chosen: UeAddresses) -> UeMatch {
     let given = stated.map(|ue| ue.addresses).unwrap_or_default();
     let addresses = UeAddresses { v4: given.v4.or(chosen.v4), v6: given.v6.or(chosen.v6) };
     UeMatch { addresses, side: UeSide::Source }
 }
 
-/// A statement about something that a rule always has: without one it stays.
+/// Updates a part that a rule always has. An update that does not state it keeps it.
 fn restate<T: Clone>(what: &mut T, stated: Option<&T>) {
     if let Some(stated) = stated {
         what.clone_from(stated);
     }
 }
 
-/// A statement about something that a rule may be without: without one it stays.
+/// Updates an optional part. An update that does not state it keeps it.
 fn restate_part<T: Clone>(what: &mut Option<T>, stated: &Option<T>) {
     if stated.is_some() {
         what.clone_from(stated);
@@ -311,8 +311,8 @@ fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
     pdr.predefined.extend(update.activate.iter().cloned());
 }
 
-/// A PDI that names no traffic, or none in the tunnel from Access that there was, states only some
-/// parts.
+/// A PDI without an F-TEID, a traffic endpoint and a UE states only some parts; the others stay. With a
+/// tunnel from Access a UE alone is a part, too.
 fn completed(former: &PdiSpec, stated: PdiSpec) -> PdiSpec {
     let has_ue = stated.ue.is_some()
         || stated.choose_ue.is_some()
@@ -343,7 +343,7 @@ fn completed(former: &PdiSpec, stated: PdiSpec) -> PdiSpec {
     all
 }
 
-/// Sets of duplicating parameters have no identifier: the first statement is about the first set.
+/// Sets of duplicating parameters have no identifier: the first update applies to the first set.
 fn update_far(far: &mut Far, update: &FarUpdate) {
     restate(&mut far.action, update.action.as_ref());
     restate_part(&mut far.bar, &update.bar);
@@ -356,7 +356,7 @@ fn update_far(far: &mut Far, update: &FarUpdate) {
     far.duplicating.extend(former);
 }
 
-/// Forwarding parameters after a statement about them, as far as they decide about packets.
+/// Forwarding parameters after an update, in those parts that decide about packets.
 fn updated_forwarding(former: Option<Forwarding>, stated: &ForwardingUpdate) -> Forwarding {
     let mut now = former.unwrap_or_else(|| Forwarding::new(stated.destination.unwrap()));
     (now.interface_type, now.linked_endpoint) = (None, None);
@@ -386,7 +386,7 @@ fn update_qer(qer: &mut Qer, update: &QerUpdate) {
     restate_part(&mut qer.correlation, &update.correlation);
 }
 
-/// The FAR leads to the RAN, and nobody said into which tunnel. Spec: TS 29.244 §7.5.2.3.
+/// True if the FAR leads to the RAN and has no tunnel yet. Spec: TS 29.244 §7.5.2.3.
 pub(super) fn waits_for_tunnel(far: &Far) -> bool {
     far.forwarding.as_ref().is_some_and(|parts| {
         parts.destination == DestinationInterface::Access && parts.outer_header_creation.is_none()

@@ -1,15 +1,15 @@
-//! Where user packets come from, and which way they travel.
+//! The sides that user packets come from, and their directions.
 
 use core::net::IpAddr;
 
 use adit_rules::{DestinationInterface, DropReason, SourceInterface};
 use adit_session::{Far, PdrSpec};
 
-use super::judge::{is_ue, local_teid};
+use super::keys::{is_ue, local_teid};
 use super::packet::{OracleIp, is_forwardable};
 use super::records::OracleSession;
 
-/// What a packet is by the way that it came.
+/// The direction of a packet, by how it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OracleDirection {
     /// The side that its tunnel leads to; `None` without a tunnel.
@@ -18,7 +18,7 @@ pub(super) struct OracleDirection {
     pub from_ue: bool,
 }
 
-/// What packets in the tunnel `teid` of the session are, or those without a tunnel.
+/// The direction of packets in the tunnel `teid` of the session, or of those without a tunnel.
 pub(super) fn of(session: &OracleSession, teid: Option<u32>) -> OracleDirection {
     let naming = || session.pdrs.iter().filter(|pdr| local_teid(pdr) == teid);
     let tunnel = teid.and_then(|_| naming().next()).map(|pdr| pdr.pdi.source);
@@ -26,7 +26,7 @@ pub(super) fn of(session: &OracleSession, teid: Option<u32>) -> OracleDirection 
     OracleDirection { tunnel, from_ue }
 }
 
-/// True when packets that the PDR detects travel away from the UE.
+/// True if packets of the PDR travel away from the UE.
 pub(super) fn is_from_ue(session: &OracleSession, pdr: &PdrSpec) -> bool {
     match (pdr.pdi.source, local_teid(pdr)) {
         (SourceInterface::Access, None) => true,
@@ -35,8 +35,8 @@ pub(super) fn is_from_ue(session: &OracleSession, pdr: &PdrSpec) -> bool {
     }
 }
 
-/// Packets of the RAN are the UE's unless each FAR with a destination sends them back to the RAN;
-/// the CP function sends to the UE unless it sends to networks alone.
+/// Packets from the RAN travel away from the UE unless every FAR with a destination sends them back to
+/// the RAN. Packets from the CP function travel to the UE unless all FARs send them to networks.
 fn leaves<'a>(
     session: &OracleSession,
     source: SourceInterface,
@@ -54,7 +54,7 @@ fn leaves<'a>(
     }
 }
 
-/// Nobody sends in a UE's name, and nothing strange reaches a UE from a tunnel.
+/// Checks the UE's address in a packet from a tunnel: the source uplink, the destination downlink.
 pub(super) fn check_ue(
     session: &OracleSession,
     side: OracleDirection,
@@ -64,7 +64,7 @@ pub(super) fn check_ue(
     let Some(source) = side.tunnel else { return Ok(()) };
     let is_right = match source {
         SourceInterface::Access if side.from_ue => src,
-        // Forwarded data of the UE, in whichever direction.
+        // Forwarded data of the UE, in either direction.
         SourceInterface::Access => src || dst,
         SourceInterface::CpFunction if side.from_ue => true,
         _ => dst,
@@ -76,12 +76,12 @@ pub(super) fn check_ue(
     }
 }
 
-/// No router forwards the packet.
+/// True if no router forwards the packet.
 pub(super) fn is_on_link(ip: &OracleIp) -> bool {
     !is_forwardable(ip.src) || !is_forwardable(ip.dst)
 }
 
-/// Addresses that some packet on a link may have.
+/// True if a packet on a link can have these addresses.
 pub(super) fn is_possible_on_link(ip: &OracleIp) -> bool {
     let is_group = |addr: IpAddr| {
         addr.is_multicast() || matches!(addr, IpAddr::V4(addr) if addr.is_broadcast())
@@ -93,7 +93,7 @@ pub(super) fn is_possible_on_link(ip: &OracleIp) -> bool {
     !is_nobody(ip.src) && !is_nobody(ip.dst) && !is_group(ip.src) && !ip.dst.is_unspecified()
 }
 
-/// The CP function sends the packet or gets it.
+/// True if the CP function sends or receives the packet.
 pub(super) fn is_of_cp(pdr: &PdrSpec, destination: Option<DestinationInterface>) -> bool {
     pdr.pdi.source == SourceInterface::CpFunction
         || destination == Some(DestinationInterface::CpFunction)

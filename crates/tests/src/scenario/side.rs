@@ -41,7 +41,7 @@ pub(super) fn cp_function(rng: &mut StdRng, change: &mut SessionChange) {
     let mut to_cp = pdr(rng, 5, SourceInterface::Access, f_teid, TO_CP);
     let text = *texts.choose(rng).unwrap();
     to_cp.pdi.sdf.push(SdfSpec { flow_description: Some(text.into()), ..SdfSpec::default() });
-    // Mostly to the UE, sometimes to a network.
+    // Mostly to the UE, sometimes to a data network.
     let far = if one_chance_in(rng, 5) { rng.random_range(1..=3) } else { rng.random_range(4..=6) };
     let from_cp = pdr(rng, 15, SourceInterface::CpFunction, CHOOSE, FarId(far));
     change.create_pdrs.extend([to_cp, from_cp]);
@@ -53,7 +53,7 @@ pub(super) fn forwarding(rng: &mut StdRng, change: &mut SessionChange) {
     change.create_pdrs.push(pdr(rng, 16, SourceInterface::Access, CHOOSE, far));
 }
 
-/// A FAR that leads to another side than before.
+/// A FAR that leads to another side than before an update.
 pub(super) fn turned_far(rng: &mut StdRng, id: FarId) -> FarUpdate {
     let destination = *[
         DestinationInterface::Access,

@@ -1,4 +1,4 @@
-//! What a step of all workers must do, and the comparison with what it did.
+//! The expected result of a step of all workers, and its comparison with the actual one.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -12,12 +12,12 @@ use crate::oracle::{OracleLane, OracleOutcome, OracleVerdict};
 /// Port, order that is kept, octets.
 pub(super) type ExpectedFrame = (u16, OrderingGroup, Vec<u8>);
 
-/// Session (its SEID for packets that waited for other rules, else its place), or worker and port of
-/// arrival without one, and lane; for packets that waited for a station the worker alone. Frames
-/// with the same leave in the order in which they came.
+/// What frames keep their order with: session (its SEID for packets that waited for other rules, else its
+/// position) or, without one, worker and port of arrival; and lane. For packets that waited for a
+/// station, the worker alone.
 pub(super) type OrderingGroup = (u64, Option<OracleLane>);
 
-/// What a step of all workers must do.
+/// The expected result of a step of all workers.
 #[derive(Debug)]
 pub(super) struct ExpectedStep {
     pub forwarded: Vec<ExpectedFrame>,
@@ -29,7 +29,7 @@ pub(super) struct ExpectedStep {
     /// Copies: port and octets.
     pub copies: Vec<(u16, Vec<u8>)>,
     pub copies_lost: u64,
-    /// Interface and unknown station of copies that are lost.
+    /// Interface and unresolved station of copies that are dropped.
     pub wanted: Vec<(usize, IpAddr)>,
 }
 

@@ -1,11 +1,11 @@
-//! Packets from one UE to another: they take part in the same exchange a second time.
+//! Packets from one UE to another, which the same step processes a second time.
 
 use super::expected::ExpectedStep;
 use super::{InjectedFrame, World};
 use crate::oracle::{OracleLane, OracleOutcome, OracleVerdict};
 
 impl World {
-    /// What becomes of the packets that came back in this step.
+    /// Expects the outcomes of packets that came back in this step.
     pub(super) fn expect_locally_switched(&mut self, expected: &mut ExpectedStep) {
         let mut back = core::mem::take(&mut self.locally_switched);
         back.sort_by_cached_key(|(_, arrival)| self.judge(arrival).lane);
@@ -18,13 +18,7 @@ impl World {
             // The packets of one UE to another keep their order.
             let order = verdict.session.map(|to| 1 << 63 | from << 24 | to as u64);
             let order = order.zip(verdict.lane);
-            self.expect_outcome(
-                expected,
-                (treated_by, &arrival),
-                verdict.outcome,
-                order,
-                is_copied,
-            );
+            self.expect_outcome(expected, treated_by, &arrival, verdict.outcome, order, is_copied);
         }
     }
 
@@ -32,7 +26,7 @@ impl World {
         self.oracle.judge(arrival.port, &arrival.frame)
     }
 
-    /// What becomes of a packet that comes back for another UE.
+    /// Expects the outcome of a packet that comes back for another UE.
     #[must_use]
     pub fn judge_locally_switched(&self, arrival: &InjectedFrame) -> Option<OracleVerdict> {
         match self.judge(arrival).outcome {
@@ -41,9 +35,9 @@ impl World {
         }
     }
 
-    /// True when the order of a packet among others decides what becomes of it, which is said for
-    /// packets of one lane only: it comes back to a session with rates or quotas, to wait, or in no
-    /// lane of such.
+    /// True if the packet must arrive alone, because its order among packets of other lanes is undefined
+    /// and decides outcomes: it comes back to a session with rates or quotas, waits, is copied, or is an
+    /// End Marker.
     #[must_use]
     pub fn must_be_switched_alone(&self, arrival: &InjectedFrame) -> bool {
         let Some(OracleVerdict { session, lane, outcome, copies, .. }) =
@@ -65,7 +59,7 @@ impl World {
         is_limited || waits || !copies.is_empty() || lane == Some(OracleLane::EndMarker)
     }
 
-    /// True when the next step may release packets for other UEs, which may not come with others.
+    /// True if the next step can release packets for other UEs. No others may arrive with them.
     #[must_use]
     pub fn releases_uplink_packets(&self) -> bool {
         let is_from_ue = |seid| {
