@@ -20,6 +20,24 @@ use counting::allocations;
 const CP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 const GNB: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
+const INTERNET: Option<NetworkInstance<'static>> = Some(NetworkInstance(b"internet"));
+
+/// To the data network, and into the tunnel of the gNB.
+fn fars() -> [CreateFar<'static>; 2] {
+    let towards = |destination| ForwardingParameters {
+        network_instance: INTERNET,
+        ..ForwardingParameters::new(destination)
+    };
+    let outer_header_creation = Some(OuterHeaderCreation::gtpu_ipv4(Teid(7), GNB));
+    let access =
+        ForwardingParameters { outer_header_creation, ..towards(DestinationInterface::Access) };
+    let far = |id, parameters| CreateFar {
+        forwarding_parameters: Some(parameters),
+        ..CreateFar::new(FarId(id), ApplyAction::FORW)
+    };
+    [far(1, towards(DestinationInterface::Core)), far(2, access)]
+}
+
 /// What SMFs send for a PDU session: two PDRs, two FARs, a QER and a URR.
 fn establishment() -> Vec<u8> {
     let ue = UeIpAddress { v4: Some(Ipv4Addr::new(10, 45, 0, 2)), ..<_>::default() };
@@ -27,7 +45,6 @@ fn establishment() -> Vec<u8> {
     let (qer_ids, urr_ids) = ([QerId(1)], [UrrId(1)]);
     let text = b"permit out ip from any to assigned";
     let filters = [SdfFilter { flow_description: Some(text), ..<_>::default() }];
-    let internet = Some(NetworkInstance(b"internet"));
     let qfis = [Qfi::new(9).unwrap()];
     let up = CreatePdr {
         outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into()),
@@ -39,7 +56,7 @@ fn establishment() -> Vec<u8> {
             Precedence(255),
             Pdi {
                 local_f_teid: Some(FTeid::Choose { v4: true, v6: false, choose_id: Some(1) }),
-                network_instance: internet,
+                network_instance: INTERNET,
                 ue_ip_addresses: Repeated::from(&up_ue),
                 sdf_filters: Repeated::from(&filters),
                 qfis: Repeated::from(&qfis),
@@ -55,30 +72,14 @@ fn establishment() -> Vec<u8> {
             PdrId(2),
             Precedence(255),
             Pdi {
-                network_instance: internet,
+                network_instance: INTERNET,
                 ue_ip_addresses: Repeated::from(&down_ue),
                 sdf_filters: Repeated::from(&filters),
                 ..Pdi::new(SourceInterface::Core)
             },
         )
     };
-    let forwarding =
-        |parameters| Some(ForwardingParameters { network_instance: internet, ..parameters });
-    let fars = [
-        CreateFar {
-            forwarding_parameters: forwarding(ForwardingParameters::new(
-                DestinationInterface::Core,
-            )),
-            ..CreateFar::new(FarId(1), ApplyAction::FORW)
-        },
-        CreateFar {
-            forwarding_parameters: forwarding(ForwardingParameters {
-                outer_header_creation: Some(OuterHeaderCreation::gtpu_ipv4(Teid(7), GNB)),
-                ..ForwardingParameters::new(DestinationInterface::Access)
-            }),
-            ..CreateFar::new(FarId(2), ApplyAction::FORW)
-        },
-    ];
+    let fars = fars();
     let qers = [CreateQer {
         qfi: Qfi::new(9),
         mbr: Some(Mbr::new(BitRate::from_kbps(20_000), BitRate::from_kbps(100_000))),

@@ -600,8 +600,74 @@ fn pdr_of_two_traffic_endpoints_takes_packets_of_both_tunnels() {
     assert_eq!(upf.turn().1.len(), 2);
 }
 
-/// What a worker's thread is asked to do: take these frames.
+/// Frames that a worker's thread receives, by port.
 type FramesToInject = Vec<(PortId, Vec<u8>)>;
+
+/// A worker on a thread of its own: takes steps and injects frames until the sender is gone.
+fn run_worker(mut worker: Worker<MemIo>, frames: &mpsc::Receiver<FramesToInject>, start: Instant) {
+    let mut io = MemIo::new(&MACS);
+    loop {
+        match frames.try_recv() {
+            Ok(frames) => frames.iter().for_each(|(port, f)| io.inject(*port, f)),
+            Err(mpsc::TryRecvError::Empty) => std::thread::yield_now(),
+            Err(mpsc::TryRecvError::Disconnected) => break,
+        }
+        worker.step(elapsed(start), &mut io);
+    }
+    worker.drain(&mut io);
+}
+
+fn elapsed(start: Instant) -> Nanos {
+    Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap())
+}
+
+/// The control side of workers that run.
+struct RunningUpf {
+    control: ControlSide,
+    jobs: Vec<mpsc::Sender<FramesToInject>>,
+    start: Instant,
+    sequence: u32,
+}
+
+impl RunningUpf {
+    /// Sends a request of the SMF and returns the answer. Without the neighbor cache: its announcements
+    /// are not under test.
+    fn ask(&mut self, request: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
+        self.sequence += 1;
+        let ControlSide { node, publisher, .. } = &mut self.control;
+        node.handle_datagram(elapsed(self.start), smf::smf(10), &request(self.sequence));
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            while let Some((id, delta)) = node.poll_delta() {
+                publisher.apply(id, delta);
+            }
+            while let Some(id) = publisher.poll_observed() {
+                node.handle_published(elapsed(self.start), id);
+            }
+            if let Some(answer) = node.poll_transmit() {
+                return answer.bytes;
+            }
+            assert!(Instant::now() < end, "no answer");
+            std::thread::yield_now();
+        }
+    }
+
+    /// How many frames leave when every worker receives `frames`: the owner of their session forwards
+    /// them all.
+    fn forwarded(&self, frames: &[(PortId, Vec<u8>)]) -> usize {
+        let before = self.control.publisher.snapshot();
+        self.jobs.iter().for_each(|job| job.send(frames.to_vec()).unwrap());
+        let due = before.received_pkts + (frames.len() * self.jobs.len()) as u64;
+        loop {
+            let sum = self.control.publisher.snapshot();
+            if sum.received_pkts == due && sum.handed_off_pkts == sum.taken_over_pkts {
+                let sent = sum.transmitted_pkts() - before.transmitted_pkts();
+                return usize::try_from(sent).unwrap();
+            }
+            std::thread::yield_now();
+        }
+    }
+}
 
 #[test]
 fn accepted_sessions_of_running_workers_lose_no_packet() {
@@ -609,77 +675,32 @@ fn accepted_sessions_of_running_workers_lose_no_packet() {
     const ROUNDS: u32 = 100;
     let (mut control, workers) = ControlSide::new(WORKERS);
     let start = Instant::now();
-    let now = move || Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap());
     for (interface, station) in [(0, smf::GNB), (1, GATEWAY)] {
         let id = adit_types::InterfaceId(interface);
         let index = control.publisher.ensure_next_hop(id, station.into()).unwrap();
         control.publisher.set_mac(index, MacAddr(station_mac(station.into())), false);
     }
-    std::thread::scope(|scope| {
-        let mut jobs = Vec::new();
-        for mut worker in workers {
+    let control = std::thread::scope(|scope| {
+        let spawn = |worker| {
             let (sender, receiver) = mpsc::channel::<FramesToInject>();
-            jobs.push(sender);
-            scope.spawn(move || {
-                let mut io = MemIo::new(&MACS);
-                loop {
-                    match receiver.try_recv() {
-                        Ok(frames) => frames.iter().for_each(|(port, f)| io.inject(*port, f)),
-                        Err(mpsc::TryRecvError::Empty) => std::thread::yield_now(),
-                        Err(mpsc::TryRecvError::Disconnected) => break,
-                    }
-                    worker.step(now(), &mut io);
-                }
-                worker.drain(&mut io);
-            });
-        }
-        // Every worker receives the frames; the owner of their session forwards them all.
-        let forwarded = |control: &ControlSide, frames: &[(PortId, Vec<u8>)]| -> usize {
-            let before = control.publisher.snapshot();
-            jobs.iter().for_each(|job| job.send(frames.to_vec()).unwrap());
-            let due = before.received_pkts + (frames.len() * WORKERS) as u64;
-            loop {
-                let sum = control.publisher.snapshot();
-                if sum.received_pkts == due && sum.handed_off_pkts == sum.taken_over_pkts {
-                    let sent = sum.transmitted_pkts() - before.transmitted_pkts();
-                    return usize::try_from(sent).unwrap();
-                }
-                std::thread::yield_now();
-            }
+            scope.spawn(move || run_worker(worker, &receiver, start));
+            sender
         };
-        let mut sequence = 0;
-        let mut ask = |control: &mut ControlSide, request: &dyn Fn(u32) -> Vec<u8>| {
-            sequence += 1;
-            control.node.handle_datagram(now(), smf::smf(10), &request(sequence));
-            let end = Instant::now() + Duration::from_secs(10);
-            loop {
-                // Without the neighbor cache: its announcements are not under test.
-                while let Some((id, delta)) = control.node.poll_delta() {
-                    control.publisher.apply(id, delta);
-                }
-                while let Some(id) = control.publisher.poll_observed() {
-                    control.node.handle_published(now(), id);
-                }
-                if let Some(answer) = control.node.poll_transmit() {
-                    return answer.bytes;
-                }
-                assert!(Instant::now() < end, "no answer");
-                std::thread::yield_now();
-            }
-        };
-        ask(&mut control, &|n| smf::setup(n, [192, 0, 2, 10].into(), smf::SMF_STARTED));
+        let jobs = workers.into_iter().map(spawn).collect();
+        let mut upf = RunningUpf { control, jobs, start, sequence: 0 };
+        upf.ask(|n| smf::setup(n, [192, 0, 2, 10].into(), smf::SMF_STARTED));
         for round in 0..ROUNDS {
             let number = u16::try_from(round % 7).unwrap();
             let script = smf::SessionScript::new(0x100 + u64::from(round), number);
-            let (seid, teid) = accepted(&ask(&mut control, &|n| smf::establish(n, &script)));
+            let (seid, teid) = accepted(&upf.ask(|n| smf::establish(n, &script)));
             let frames = [(PortId(0), uplink(&script, teid)), (PortId(1), downlink(&script))];
-            assert_eq!(forwarded(&control, &frames), 2 * WORKERS, "round {round}");
-            ask(&mut control, &|n| smf::move_to(n, seid, Teid(0x4000 + round)));
-            assert_eq!(forwarded(&control, &frames), 2 * WORKERS, "round {round}, moved");
-            ask(&mut control, &|n| smf::delete(n, seid));
-            assert_eq!(forwarded(&control, &frames), 0, "round {round}, deleted");
+            assert_eq!(upf.forwarded(&frames), 2 * WORKERS, "round {round}");
+            upf.ask(|n| smf::move_to(n, seid, Teid(0x4000 + round)));
+            assert_eq!(upf.forwarded(&frames), 2 * WORKERS, "round {round}, moved");
+            upf.ask(|n| smf::delete(n, seid));
+            assert_eq!(upf.forwarded(&frames), 0, "round {round}, deleted");
         }
-        drop(jobs);
+        upf.control
     });
     let sum = control.publisher.snapshot();
     assert!(sum.identity_holds(), "{sum:?}");

@@ -224,6 +224,26 @@ fn establish_sessions() -> Vec<EstablishedSession> {
         .collect()
 }
 
+/// The gNB and the data network.
+fn open_stations(eal: &Eal, pool: &Mempool, dir: &Path) -> [MemifStation; 2] {
+    [(0, smf::GNB), (1, Ipv4Addr::new(10, 0, 6, 1))].map(|(number, addr)| {
+        let device = memif(dir, number, "client").parse().unwrap();
+        let config = PortConfig {
+            device: &device,
+            rx_queues: 2,
+            tx_queues: 2,
+            rx_descriptors: 256,
+            tx_descriptors: 256,
+            mtu_bytes: 1500,
+            promiscuous: false,
+            mempool: pool,
+        };
+        let (port, rx, tx) = Port::open(eal, &config).unwrap();
+        let mac = port.info().mac;
+        MemifStation { port, rx, tx, mac, addr, upf: None }
+    })
+}
+
 /// The gNB, the data network and the SMF of the test: every packet must come back.
 fn exchange(dir: &Path) {
     let config = EalConfig {
@@ -236,22 +256,7 @@ fn exchange(dir: &Path) {
     let guard = register_thread(&eal).ok();
     let pool = MempoolConfig { mbufs: 4095, cache: 64, ..MempoolConfig::default() };
     let pool = Mempool::create(&eal, &pool).unwrap();
-    let mut stations = [(0, smf::GNB), (1, Ipv4Addr::new(10, 0, 6, 1))].map(|(number, addr)| {
-        let device = memif(dir, number, "client").parse().unwrap();
-        let config = PortConfig {
-            device: &device,
-            rx_queues: 2,
-            tx_queues: 2,
-            rx_descriptors: 256,
-            tx_descriptors: 256,
-            mtu_bytes: 1500,
-            promiscuous: false,
-            mempool: &pool,
-        };
-        let (port, rx, tx) = Port::open(&eal, &config).unwrap();
-        let mac = port.info().mac;
-        MemifStation { port, rx, tx, mac, addr, upf: None }
-    });
+    let mut stations = open_stations(&eal, &pool, dir);
     let end = Instant::now() + Duration::from_secs(30);
     while stations.iter().any(|station| !station.port.details().unwrap().link_up) {
         assert!(Instant::now() < end, "memif does not connect");

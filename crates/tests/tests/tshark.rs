@@ -174,7 +174,13 @@ fn tshark_reads_user_traffic_without_a_mark() {
             ("udp.checksum.status", "1"),
         ],
     );
+    cases.check();
+}
+
+#[test]
+fn tshark_reads_user_traffic_in_a_vlan_without_a_mark() {
     let (mut world, _) = upf(30);
+    let mut cases = TsharkCases::default();
     cases.add(
         "downlink in a VLAN",
         &mut world,
@@ -214,7 +220,7 @@ fn tshark_reads_reflective_qos_and_paging_policy_without_a_mark() {
     cases.check();
 }
 
-/// Spec: TS 29.281 §7.2.1, §7.2.3, §7.3.1, §7.3.2.
+/// Spec: TS 29.281 §7.2.3, §7.3.1.
 #[test]
 fn tshark_reads_gtpu_signaling_without_a_mark() {
     let (mut world, teids) = upf(0);
@@ -251,6 +257,14 @@ fn tshark_reads_gtpu_signaling_without_a_mark() {
         0,
         &[("ip.dst", "10.0.3.1"), ("gtp.message", "0x1f"), ("gtp.teid", "0x00000000")],
     );
+    cases.check();
+}
+
+/// Spec: TS 29.281 §7.2.1, §7.3.2.
+#[test]
+fn tshark_reads_gtpu_signaling_by_command_without_a_mark() {
+    let (mut world, _) = upf(0);
+    let mut cases = TsharkCases::default();
     let (v4, v6) = ("10.0.3.1".parse().unwrap(), "2001:db8:3::1".parse().unwrap());
     let end_marker = |addr| WorkerCommand::SendEndMarker {
         tunnel: GtpuTunnel { teid: Teid(0x101), addr },
@@ -338,6 +352,13 @@ fn tshark_reads_answers_without_a_mark() {
         0,
         &[("icmpv6.type", "129"), ("icmpv6.checksum.status", "1")],
     );
+    cases.check();
+}
+
+#[test]
+fn tshark_reads_neighbor_answers_without_a_mark() {
+    let (mut world, _) = upf(0);
+    let mut cases = TsharkCases::default();
     let mut request = vec![0, 1, 8, 0, 6, 4, 0, 1, 2, 0xaa, 0, 0, 0, 1, 10, 0, 3, 1];
     request.extend([0, 0, 0, 0, 0, 0, 10, 0, 3, 2]);
     cases.add(

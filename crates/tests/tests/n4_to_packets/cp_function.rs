@@ -69,121 +69,80 @@ fn user_id() -> Vec<u8> {
     [&[7][..], &imsi, &imeisv, &[2, 0x21, 0x43]].concat()
 }
 
-/// PDRs 1 to 4, FARs 1 to 3, URR 1, QER 1 and BAR 1.
-fn establish(sequence: u32) -> Vec<u8> {
+fn source(side: u8) -> Vec<u8> {
+    ie(20, &[side])
+}
+
+fn f_teid(octets: &[u8]) -> Vec<u8> {
+    ie(21, octets)
+}
+
+fn interface_type(code: u8) -> Vec<u8> {
+    ie(160, &[code])
+}
+
+/// PDRs 1 to 4: to the UE, from it, from the SMF, and router solicitations to the SMF.
+fn create_pdrs() -> Vec<Vec<u8>> {
     let ue_v6: std::net::Ipv6Addr = UE_V6.parse().unwrap();
     let ue = ie(93, &[&[0x07][..], &UE.octets(), &ue_v6.octets()].concat());
-    let source = |side: u8| ie(20, &[side]);
-    let interface_type = |code: u8| ie(160, &[code]);
-    let f_teid = |octets: &[u8]| ie(21, octets);
     let text = b"permit out 58 from ff02::2/128 to assigned";
     let sdf = ie(23, &[&[1, 0, 0, 0x2a][..], text].concat());
+    let urr_id = ie(81, &[0, 0, 0, 1]);
+    let pdi = |members: &[Vec<u8>]| group(2, members);
+    let from_access = |last: Vec<u8>| {
+        pdi(&[source(0), f_teid(&[0x0f, 5]), network_instance(), last, interface_type(11)])
+    };
+    let to_ue = pdi(&[source(1), network_instance(), ue, interface_type(17)]);
+    let pdr = |id: u8, value: u32, members: &[Vec<u8>]| {
+        group(1, &[&[pdr_id(id), precedence(value)][..], members].concat())
+    };
+    vec![
+        pdr(1, 0xffff, &[to_ue, far_id(1), urr_id, qer_id()]),
+        pdr(2, 0xffff, &[from_access(ie(124, &[1])), removal(), far_id(2), qer_id()]),
+        pdr(3, 0xff, &[pdi(&[source(3), f_teid(&[7])]), removal(), far_id(1)]),
+        pdr(4, 0xff, &[from_access(sdf), removal(), far_id(3)]),
+    ]
+}
+
+/// FARs 1 to 3: FAR 1 buffers, FAR 2 leads to the data network, FAR 3 to the SMF.
+fn create_fars() -> Vec<Vec<u8>> {
     let to_smf = [&[1, 0, 0, 0, 0, 1][..], &SMF_U.octets()].concat();
-    let buffering = [far_id(1), ie(44, &[0x0c, 0]), ie(88, &[1])];
     let forward = |members: &[Vec<u8>]| group(4, members);
+    let to_network = forward(&[ie(42, &[1]), network_instance(), interface_type(17)]);
+    vec![
+        group(3, &[far_id(1), ie(44, &[0x0c, 0]), ie(88, &[1])]),
+        group(3, &[far_id(2), ie(44, &[2, 0]), to_network]),
+        group(3, &[far_id(3), ie(44, &[2, 0]), forward(&[ie(42, &[3]), ie(84, &to_smf)])]),
+    ]
+}
+
+/// PDRs 1 to 4, FARs 1 to 3, URR 1, QER 1 and BAR 1.
+fn establish(sequence: u32) -> Vec<u8> {
     let node = Ipv4Addr::new(192, 0, 2, 10).octets();
-    message(
-        50,
-        Seid(0),
-        sequence,
+    let urr = group(
+        6,
         &[
-            ie(60, &[&[0][..], &node].concat()),
-            ie(57, &[&[2, 0, 0, 0, 0, 0, 0, 0, 0x11][..], &node].concat()),
-            group(
-                1,
-                &[
-                    pdr_id(1),
-                    precedence(0xffff),
-                    group(2, &[source(1), network_instance(), ue, interface_type(17)]),
-                    far_id(1),
-                    ie(81, &[0, 0, 0, 1]),
-                    qer_id(),
-                ],
-            ),
-            group(
-                1,
-                &[
-                    pdr_id(2),
-                    precedence(0xffff),
-                    group(
-                        2,
-                        &[
-                            source(0),
-                            f_teid(&[0x0f, 5]),
-                            network_instance(),
-                            ie(124, &[1]),
-                            interface_type(11),
-                        ],
-                    ),
-                    removal(),
-                    far_id(2),
-                    qer_id(),
-                ],
-            ),
-            group(
-                1,
-                &[
-                    pdr_id(3),
-                    precedence(0xff),
-                    group(2, &[source(3), f_teid(&[7])]),
-                    removal(),
-                    far_id(1),
-                ],
-            ),
-            group(
-                1,
-                &[
-                    pdr_id(4),
-                    precedence(0xff),
-                    group(
-                        2,
-                        &[
-                            source(0),
-                            f_teid(&[0x0f, 5]),
-                            network_instance(),
-                            sdf,
-                            interface_type(11),
-                        ],
-                    ),
-                    removal(),
-                    far_id(3),
-                ],
-            ),
-            group(3, &buffering),
-            group(
-                3,
-                &[
-                    far_id(2),
-                    ie(44, &[2, 0]),
-                    forward(&[ie(42, &[1]), network_instance(), interface_type(17)]),
-                ],
-            ),
-            group(3, &[far_id(3), ie(44, &[2, 0]), forward(&[ie(42, &[3]), ie(84, &to_smf)])]),
-            group(
-                6,
-                &[
-                    ie(81, &[0, 0, 0, 1]),
-                    ie(62, &[2]),
-                    ie(37, &[2, 0, 0]),
-                    ie(31, &[1, 0, 0, 0, 0, 6, 0x40, 0, 0]),
-                ],
-            ),
-            group(
-                7,
-                &[
-                    qer_id(),
-                    ie(25, &[0]),
-                    ie(26, &[0, 0, 0x0f, 0x42, 0x40, 0, 0, 0x0f, 0x42, 0x40]),
-                    ie(124, &[1]),
-                ],
-            ),
-            group(85, &[ie(88, &[1])]),
-            ie(113, &[3]),
-            ie(141, &user_id()),
-            ie(159, b"\x08internet"),
-            ie(257, &[1, 0xff, 0xff, 0xff]),
+            ie(81, &[0, 0, 0, 1]),
+            ie(62, &[2]),
+            ie(37, &[2, 0, 0]),
+            ie(31, &[1, 0, 0, 0, 0, 6, 0x40, 0, 0]),
         ],
-    )
+    );
+    let rates = ie(26, &[0, 0, 0x0f, 0x42, 0x40, 0, 0, 0x0f, 0x42, 0x40]);
+    let qer = group(7, &[qer_id(), ie(25, &[0]), rates, ie(124, &[1])]);
+    let node_id = ie(60, &[&[0][..], &node].concat());
+    let f_seid = ie(57, &[&[2, 0, 0, 0, 0, 0, 0, 0, 0x11][..], &node].concat());
+    let further = [
+        urr,
+        qer,
+        group(85, &[ie(88, &[1])]),
+        ie(113, &[3]),
+        ie(141, &user_id()),
+        ie(159, b"\x08internet"),
+        ie(257, &[1, 0xff, 0xff, 0xff]),
+    ];
+    let ies = [&[node_id, f_seid][..], &create_pdrs(), &create_fars(), &further].concat();
+    message(50, Seid(0), sequence, &ies)
 }
 
 /// FAR 1 forwards to the gNB.

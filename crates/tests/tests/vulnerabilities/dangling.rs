@@ -19,9 +19,30 @@ use crate::victim::{NodeAnswer, Victim};
 
 type Edit = fn(&mut SessionModificationRequest<'static>);
 
+/// A mistake in a modification: what it is, and the IE and rule that the refusal names.
+type Dangling = (&'static str, Edit, IeType, FailedRuleId);
+
+/// Each modification is refused whole, what stands before the mistake included.
+fn assert_refused_whole(cases: &[Dangling]) {
+    let mut victim = Victim::new();
+    for (number, (name, edit, ie, rule)) in (100..).zip(cases) {
+        let request = modify_with(number, victim.session, |body| {
+            edit(body);
+            if body.create_qers.is_empty() {
+                let qer = CreateQer::new(QerId(500), GateStatus::OPEN);
+                body.create_qers = list([qer]).into();
+            }
+        });
+        let cause = Cause::RuleCreationModificationFailure;
+        let expected = NodeAnswer::Refused(cause, Some(*ie), Some(*rule));
+        assert_eq!(victim.refuses(&request), expected, "{name}");
+    }
+    victim.assert_sessions_usable();
+}
+
 #[test]
 fn modification_with_a_dangling_reference_is_refused_whole() {
-    let cases: [(&str, Edit, IeType, FailedRuleId); 12] = [
+    assert_refused_whole(&[
         (
             "Update PDR of no PDR",
             |b| b.update_pdrs = list([UpdatePdr::new(PdrId(77))]).into(),
@@ -70,6 +91,12 @@ fn modification_with_a_dangling_reference_is_refused_whole() {
             IeType::QER_ID,
             FailedRuleId::Pdr(PdrId(1)),
         ),
+    ]);
+}
+
+#[test]
+fn modification_that_makes_a_rule_name_no_rule_is_refused_whole() {
+    assert_refused_whole(&[
         (
             "Create PDR that names no FAR",
             |b| b.create_pdrs = list([messages::pdr(50, 77, 50)]).into(),
@@ -104,29 +131,33 @@ fn modification_with_a_dangling_reference_is_refused_whole() {
             IeType::FAR_ID,
             FailedRuleId::Far(FarId(1)),
         ),
-    ];
+    ]);
+}
+
+/// As above for rules of usage, buffering and traffic endpoints. The refusal names the IE that names
+/// what is not there.
+fn assert_refused_for(cases: &[(&'static str, Edit, IeType)]) {
     let mut victim = Victim::new();
-    for (number, (name, edit, ie, rule)) in (100..).zip(cases) {
-        // What stands before the mistake in the same request must not happen either.
+    for (number, (name, edit, ie)) in (300..).zip(cases) {
         let request = modify_with(number, victim.session, |body| {
             edit(body);
-            if body.create_qers.is_empty() {
-                let qer = CreateQer::new(QerId(500), GateStatus::OPEN);
-                body.create_qers = list([qer]).into();
-            }
+            let qer = CreateQer::new(QerId(500), GateStatus::OPEN);
+            body.create_qers = list([qer]).into();
         });
-        let expected =
-            NodeAnswer::Refused(Cause::RuleCreationModificationFailure, Some(ie), Some(rule));
-        assert_eq!(victim.refuses(&request), expected, "{name}");
+        let said = victim.refuses(&request);
+        let named = matches!(
+            said,
+            NodeAnswer::Refused(Cause::RuleCreationModificationFailure, Some(named), _)
+                if named == *ie
+        );
+        assert!(named, "{name}: {said:?}");
     }
     victim.assert_sessions_usable();
 }
 
-/// As above for rules of usage, buffering and traffic endpoints: the number of the IE that names
-/// what is not there.
 #[test]
-fn modification_with_a_dangling_reference_to_a_newer_rule_is_refused_whole() {
-    let cases: [(&str, Edit, IeType); 13] = [
+fn modification_with_a_dangling_reference_to_a_urr_is_refused_whole() {
+    assert_refused_for(&[
         (
             "Update URR of no URR",
             |b| b.update_urrs = list([UpdateUrr::new(UrrId(77))]).into(),
@@ -170,6 +201,12 @@ fn modification_with_a_dangling_reference_to_a_newer_rule_is_refused_whole() {
             },
             IeType::URR_ID,
         ),
+    ]);
+}
+
+#[test]
+fn modification_with_a_dangling_reference_to_a_bar_or_endpoint_is_refused_whole() {
+    assert_refused_for(&[
         (
             "Update BAR of no BAR",
             |b| b.update_bars = list([UpdateBar::new(BarId(77))]).into(),
@@ -224,22 +261,7 @@ fn modification_with_a_dangling_reference_to_a_newer_rule_is_refused_whole() {
             },
             IeType::TRAFFIC_ENDPOINT_ID,
         ),
-    ];
-    let mut victim = Victim::new();
-    for (number, (name, edit, ie)) in (300..).zip(cases) {
-        let request = modify_with(number, victim.session, |body| {
-            edit(body);
-            let qer = CreateQer::new(QerId(500), GateStatus::OPEN);
-            body.create_qers = list([qer]).into();
-        });
-        let said = victim.refuses(&request);
-        let named = matches!(
-            said,
-            NodeAnswer::Refused(Cause::RuleCreationModificationFailure, Some(named), _) if named == ie
-        );
-        assert!(named, "{name}: {said:?}");
-    }
-    victim.assert_sessions_usable();
+    ]);
 }
 
 /// Removing what others name leaves nobody with the name of nothing.
