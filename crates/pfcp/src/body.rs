@@ -1,13 +1,16 @@
 //! The tables of messages and grouped IEs: one macro row per member drives decoder, encoder,
 //! documentation and the tables that can be queried.
 //!
-//! Presence decides what a defect means. An absent mandatory member refuses the message (Cause 66);
-//! an expected member with wrong lengths refuses it (68); an incorrect value refuses
-//! it (69), except for an optional leaf directly in a message, which counts as absent. In groups
-//! an incorrect optional member refuses the message too: a rule that lost a filter would match
-//! more than it was meant to. A member of presence `D` is mandatory for us as a sender; without it
-//! the receiver takes [`WhenAbsent::ABSENT`]. Unknown and unexpected IEs and further copies of a member that may
-//! occur once are skipped, and remain visible in [`Ignored`].
+//! Presence decides what a defect means:
+//!
+//! - An absent mandatory member refuses the message with Cause 66, a wrong length with 68, an incorrect
+//!   value with 69.
+//! - An incorrect optional leaf directly in a message counts as absent. In a group it refuses the message:
+//!   a rule that lost a filter would match more than its sender meant.
+//! - We always send a member of presence `D`. If a sender omits it, [`WhenAbsent::ABSENT`] is its value.
+//! - The decoder skips unknown and unexpected IEs and further copies of a member that occurs once.
+//!   [`Ignored`] lists them.
+//!
 //! Spec: TS 29.244 §7.6.6 to §7.6.10.
 
 use core::fmt;
@@ -125,12 +128,12 @@ pub struct Withdrawn {
 }
 
 impl Withdrawn {
-    /// No withdrawals from a body with these members.
+    /// The withdrawals in `rows`, one bit for each of `members`.
     pub(crate) const fn of(members: &'static [Member], rows: u64) -> Self {
         Self { members, rows }
     }
 
-    /// Withdraws the member `ie`. Returns false when the body has no such member that can be.
+    /// Withdraws the member `ie`. Returns false if it is not a nullable member of the body.
     pub fn insert(&mut self, ie: IeType) -> bool {
         let row = self.members.iter().position(|member| member.ie == ie && member.is_nullable);
         self.rows |= row.map_or(0, |row| 1 << row);
@@ -157,7 +160,7 @@ impl PartialEq for Withdrawn {
     }
 }
 
-/// The default of a member that some senders leave out.
+/// The default of a member that some senders omit.
 pub(crate) trait WhenAbsent {
     /// The value that the receiver assumes.
     const ABSENT: Self;
@@ -216,7 +219,8 @@ pub(crate) fn take_one<'a, T: Ie<'a>>(
     Ok(())
 }
 
-/// Notes a member of length zero; `Some` of any other. One that comes with a value, too, is an error.
+/// Records a member of length zero and returns `None`; returns any other member. A body with both a null
+/// and a value of a member is an error.
 #[inline]
 pub(crate) fn take_null<'a>(
     has_value: bool,
@@ -236,7 +240,7 @@ pub(crate) fn take_null<'a>(
     }
 }
 
-/// Where the occurrences of a repeatable member lie in a body.
+/// The octets of a body from the first occurrence of a repeatable member to the last.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Span {
     start: usize,
@@ -275,8 +279,8 @@ pub(crate) fn take_several<'a, T: Ie<'a>>(
 
 /// Defines messages or grouped IEs. A row is `name: presence IE_CONST => Type`; presence is one of
 /// `M`, `C`, `O`, and `Ms`, `Cs`, `Os` for a member that may occur several times, `N` and `Ns` for a
-/// conditional one that length zero withdraws, or `D` for one
-/// that is always written and, where a sender leaves it out, has the value of [`WhenAbsent`].
+/// conditional one that length zero withdraws, or `D` for one that we always write and that is
+/// [`WhenAbsent::ABSENT`] if a sender omits it.
 macro_rules! bodies {
     ($(
         $(#[$doc:meta])*
@@ -405,7 +409,7 @@ macro_rules! bodies {
             [$($arg)*] [$($init)* $field: Default::default(),] $($rest)*);
     };
     (@new [$($arg:tt)*] [$($init:tt)*]) => {
-        /// With the mandatory members; all others absent.
+        /// A body with its mandatory members only.
         #[must_use]
         #[allow(
             clippy::too_many_arguments,
@@ -535,7 +539,7 @@ macro_rules! bodies {
 
 pub(crate) use bodies;
 
-/// Names the rule that an error lies in, if its identifier can be read.
+/// Adds the rule that contains the error, if its identifier is readable.
 #[cold]
 pub(crate) fn with_rule<'a, T: Ie<'a>>(
     error: DecodeError,

@@ -16,7 +16,7 @@ pub enum Relation {
     Session,
 }
 
-/// What the table says about one message type.
+/// A row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageInfo {
     /// The number.
@@ -82,7 +82,7 @@ message_table! {
 }
 
 impl MessageType {
-    /// What the table says, `None` for a type that Release 17 does not define.
+    /// The row of the table, `None` for a type that Release 17 does not define.
     #[must_use]
     pub fn info(self) -> Option<&'static MessageInfo> {
         let row = MESSAGE_TABLE.binary_search_by_key(&self, |info| info.message_type).ok()?;
@@ -107,7 +107,7 @@ impl MessageType {
         self.info().is_some_and(|info| info.is_request)
     }
 
-    /// The type of the response to a request, `None` for all else.
+    /// The type of the response to a request, else `None`.
     #[must_use]
     pub fn response(self) -> Option<Self> {
         self.is_request().then_some(Self(self.0 + 1))

@@ -6,8 +6,8 @@ use crate::ie::{Ie, IeIter, IeType};
 
 /// All IEs of one type in a message or group, in order of arrival.
 ///
-/// A decoded list borrows the octets that contain it; every item was decoded once while the
-/// message was, so that iteration cannot fail, and is decoded again when iterated.
+/// A decoded list borrows the octets that contain it. Decoding the message has decoded every item, so
+/// iteration cannot fail; it decodes the items again.
 /// A list to encode borrows a slice of items: `Repeated::from(&items[..])`.
 #[derive(Clone, Copy)]
 pub struct Repeated<'a, T> {

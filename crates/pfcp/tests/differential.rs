@@ -106,24 +106,32 @@ fn dynamic(id: u32) -> u32 {
     id & 0x7fff_ffff
 }
 
+/// The value of an IE.
+fn typed<'a, T: Ie<'a>>(ie: &RawIe<'a>) -> T {
+    T::decode(ie.value).unwrap()
+}
+
 /// What we read in an IE, under tshark's names.
 fn read(seen: &mut Seen<'_>, ie: &RawIe<'_>) {
-    macro_rules! typed {
-        ($ty:ty) => {
-            <$ty>::decode(ie.value).unwrap()
-        };
-    }
+    read_identifier(seen, ie);
+    read_interface(seen, ie);
+    read_address(seen, ie);
+    read_rate(seen, ie);
+    read_usage(seen, ie);
+}
+
+fn read_identifier(seen: &mut Seen<'_>, ie: &RawIe<'_>) {
     match ie.ie_type {
-        IeType::PDR_ID => seen.put("pfcp.pdr_id", typed!(PdrId).0),
-        IeType::FAR_ID => seen.put("pfcp.far_id", dynamic(typed!(FarId).0)),
-        IeType::QER_ID => seen.put("pfcp.qer_id", dynamic(typed!(QerId).0)),
-        IeType::URR_ID => seen.put("pfcp.urr_id", dynamic(typed!(UrrId).0)),
-        IeType::LINKED_URR_ID => seen.put("pfcp.urr_id", dynamic(typed!(LinkedUrrId).0)),
+        IeType::PDR_ID => seen.put("pfcp.pdr_id", typed::<PdrId>(ie).0),
+        IeType::FAR_ID => seen.put("pfcp.far_id", dynamic(typed::<FarId>(ie).0)),
+        IeType::QER_ID => seen.put("pfcp.qer_id", dynamic(typed::<QerId>(ie).0)),
+        IeType::URR_ID => seen.put("pfcp.urr_id", dynamic(typed::<UrrId>(ie).0)),
+        IeType::LINKED_URR_ID => seen.put("pfcp.urr_id", dynamic(typed::<LinkedUrrId>(ie).0)),
         IeType::AGGREGATED_URR_ID => {
-            seen.put("pfcp.urr_id", dynamic(typed!(AggregatedUrrId).0));
+            seen.put("pfcp.urr_id", dynamic(typed::<AggregatedUrrId>(ie).0));
         }
-        IeType::BAR_ID => seen.put("pfcp.bar_id", typed!(BarId).0),
-        IeType::FAILED_RULE_ID => match typed!(FailedRuleId) {
+        IeType::BAR_ID => seen.put("pfcp.bar_id", typed::<BarId>(ie).0),
+        IeType::FAILED_RULE_ID => match typed::<FailedRuleId>(ie) {
             FailedRuleId::Pdr(id) => seen.put("pfcp.pdr_id", id.0),
             FailedRuleId::Far(id) => seen.put("pfcp.far_id", dynamic(id.0)),
             FailedRuleId::Qer(id) => seen.put("pfcp.qer_id", dynamic(id.0)),
@@ -131,87 +139,111 @@ fn read(seen: &mut Seen<'_>, ie: &RawIe<'_>) {
             FailedRuleId::Bar(id) => seen.put("pfcp.bar_id", id.0),
             _ => {}
         },
-        IeType::CAUSE => seen.put("pfcp.cause", typed!(Cause).code()),
+        IeType::CAUSE => seen.put("pfcp.cause", typed::<Cause>(ie).code()),
+        _ => {}
+    }
+}
+
+fn read_interface(seen: &mut Seen<'_>, ie: &RawIe<'_>) {
+    match ie.ie_type {
         IeType::SOURCE_INTERFACE => {
-            seen.put("pfcp.source_interface", typed!(SourceInterface).code());
+            seen.put("pfcp.source_interface", typed::<SourceInterface>(ie).code());
         }
         IeType::DESTINATION_INTERFACE => {
-            seen.put("pfcp.dst_interface", typed!(DestinationInterface).code());
+            seen.put("pfcp.dst_interface", typed::<DestinationInterface>(ie).code());
         }
         IeType::REMOTE_GTP_U_PEER => {
-            let interface = typed!(RemoteGtpuPeer).destination_interface;
+            let interface = typed::<RemoteGtpuPeer>(ie).destination_interface;
             seen.maybe("pfcp.dst_interface", interface.map(DestinationInterface::code));
         }
         IeType::USER_PLANE_IP_RESOURCE_INFORMATION => {
-            let interface = typed!(UserPlaneIpResourceInformation).source_interface;
+            let interface = typed::<UserPlaneIpResourceInformation>(ie).source_interface;
             seen.maybe("pfcp.source_interface", interface.map(SourceInterface::code));
         }
-        IeType::PDN_TYPE => seen.put("pfcp.pdn_type", typed!(PdnType).code()),
-        IeType::QFI => seen.put("pfcp.qfi_value", format!("{:#04x}", typed!(Qfi).value())),
+        IeType::PDN_TYPE => seen.put("pfcp.pdn_type", typed::<PdnType>(ie).code()),
+        IeType::QFI => seen.put("pfcp.qfi_value", format!("{:#04x}", typed::<Qfi>(ie).value())),
         IeType::DOWNLINK_DATA_SERVICE_INFORMATION => {
-            let info = typed!(DownlinkDataServiceInformation);
+            let info = typed::<DownlinkDataServiceInformation>(ie);
             seen.maybe("pfcp.qfi_value", info.qfi.map(|qfi| format!("{:#04x}", qfi.value())));
         }
+        _ => {}
+    }
+}
+
+fn read_address(seen: &mut Seen<'_>, ie: &RawIe<'_>) {
+    match ie.ie_type {
         IeType::F_TEID => {
-            if let FTeid::Given { teid, addr } = typed!(FTeid) {
+            if let FTeid::Given { teid, addr } = typed::<FTeid>(ie) {
                 seen.put("pfcp.f_teid.teid", format!("{:#010x}", teid.0));
                 seen.maybe("pfcp.f_teid.ipv4_addr", addr.v4());
             }
         }
-        IeType::F_SEID => seen.put("pfcp.seid", format!("{:#018x}", typed!(FSeid).seid.0)),
-        IeType::UE_IP_ADDRESS => seen.maybe("pfcp.ue_ip_addr_ipv4", typed!(UeIpAddress).v4),
+        IeType::F_SEID => seen.put("pfcp.seid", format!("{:#018x}", typed::<FSeid>(ie).seid.0)),
+        IeType::UE_IP_ADDRESS => seen.maybe("pfcp.ue_ip_addr_ipv4", typed::<UeIpAddress>(ie).v4),
         IeType::OUTER_HEADER_CREATION => {
-            let creation = typed!(OuterHeaderCreation);
+            let creation = typed::<OuterHeaderCreation>(ie);
             let teid = creation.teid.map(|teid| format!("{:#010x}", teid.0));
             seen.maybe("pfcp.outer_hdr_creation.teid", teid);
             seen.maybe("pfcp.outer_hdr_creation.ipv4", creation.v4);
             seen.maybe("pfcp.outer_hdr_creation.ipv6", creation.v6);
         }
+        _ => {}
+    }
+}
+
+fn read_rate(seen: &mut Seen<'_>, ie: &RawIe<'_>) {
+    match ie.ie_type {
         IeType::GATE_STATUS => {
             let code = |gate| u8::from(gate == GateState::Closed);
-            seen.put("pfcp.gate_status.ulgate", code(typed!(GateStatus).uplink));
-            seen.put("pfcp.gate_status.dlgate", code(typed!(GateStatus).downlink));
+            seen.put("pfcp.gate_status.ulgate", code(typed::<GateStatus>(ie).uplink));
+            seen.put("pfcp.gate_status.dlgate", code(typed::<GateStatus>(ie).downlink));
         }
         IeType::MBR => {
-            seen.put("pfcp.ul_mbr", typed!(Mbr).0.uplink.as_bps() / 1000);
-            seen.put("pfcp.dl_mbr", typed!(Mbr).0.downlink.as_bps() / 1000);
+            seen.put("pfcp.ul_mbr", typed::<Mbr>(ie).0.uplink.as_bps() / 1000);
+            seen.put("pfcp.dl_mbr", typed::<Mbr>(ie).0.downlink.as_bps() / 1000);
         }
         IeType::GBR => {
-            seen.put("pfcp.ul_gbr", typed!(Gbr).0.uplink.as_bps() / 1000);
-            seen.put("pfcp.dl_gbr", typed!(Gbr).0.downlink.as_bps() / 1000);
+            seen.put("pfcp.ul_gbr", typed::<Gbr>(ie).0.uplink.as_bps() / 1000);
+            seen.put("pfcp.dl_gbr", typed::<Gbr>(ie).0.downlink.as_bps() / 1000);
         }
+        _ => {}
+    }
+}
+
+fn read_usage(seen: &mut Seen<'_>, ie: &RawIe<'_>) {
+    match ie.ie_type {
         IeType::VOLUME_THRESHOLD => {
-            let volume = typed!(VolumeThreshold);
+            let volume = typed::<VolumeThreshold>(ie);
             seen.maybe("pfcp.volume_threshold.tovol", volume.total);
             seen.maybe("pfcp.volume_threshold.ulvol", volume.uplink);
             seen.maybe("pfcp.volume_threshold.dlvol", volume.downlink);
         }
         IeType::VOLUME_QUOTA => {
-            let volume = typed!(VolumeQuota);
+            let volume = typed::<VolumeQuota>(ie);
             seen.maybe("pfcp.volume_quota.tovol", volume.total);
             seen.maybe("pfcp.volume_quota.ulvol", volume.uplink);
             seen.maybe("pfcp.volume_quota.dlvol", volume.downlink);
         }
         IeType::VOLUME_MEASUREMENT => {
-            let volume = typed!(VolumeMeasurement);
+            let volume = typed::<VolumeMeasurement>(ie);
             seen.maybe("pfcp.volume_measurement.tovol", volume.total);
             seen.maybe("pfcp.volume_measurement.dlvol", volume.downlink);
             seen.maybe("pfcp.volume_measurement.ulnop", volume.uplink_packets);
         }
-        IeType::TIME_THRESHOLD => seen.put("pfcp.time_threshold", typed!(TimeThreshold).0),
-        IeType::TIME_QUOTA => seen.put("pfcp.time_quota", typed!(TimeQuota).0),
+        IeType::TIME_THRESHOLD => seen.put("pfcp.time_threshold", typed::<TimeThreshold>(ie).0),
+        IeType::TIME_QUOTA => seen.put("pfcp.time_quota", typed::<TimeQuota>(ie).0),
         IeType::QUOTA_HOLDING_TIME => {
-            seen.put("pfcp.quota_holding_time", typed!(QuotaHoldingTime).0);
+            seen.put("pfcp.quota_holding_time", typed::<QuotaHoldingTime>(ie).0);
         }
         IeType::MEASUREMENT_PERIOD => {
-            seen.put("pfcp.measurement_period", typed!(MeasurementPeriod).0);
+            seen.put("pfcp.measurement_period", typed::<MeasurementPeriod>(ie).0);
         }
         IeType::INACTIVITY_DETECTION_TIME => {
-            seen.put("pfcp.inactivity_detection_time", typed!(InactivityDetectionTime).0);
+            seen.put("pfcp.inactivity_detection_time", typed::<InactivityDetectionTime>(ie).0);
         }
-        IeType::METRIC => seen.put("pfcp.metric", typed!(Metric).0),
-        IeType::SEQUENCE_NUMBER => seen.put("pfcp.sequence_number", typed!(SequenceNumber).0),
-        IeType::UR_SEQN => seen.put("pfcp.ur_seqn", typed!(UrSeqn).0),
+        IeType::METRIC => seen.put("pfcp.metric", typed::<Metric>(ie).0),
+        IeType::SEQUENCE_NUMBER => seen.put("pfcp.sequence_number", typed::<SequenceNumber>(ie).0),
+        IeType::UR_SEQN => seen.put("pfcp.ur_seqn", typed::<UrSeqn>(ie).0),
         _ => {}
     }
 }

@@ -47,9 +47,9 @@ bodies! {
         additional_monitoring_times: Os ADDITIONAL_MONITORING_TIME =>
             AdditionalMonitoringTime<'a>,
         number_of_reports: O NUMBER_OF_REPORTS => NumberOfReports,
-        /// Applications that a quota action spares.
+        /// Applications that the quota action exempts.
         exempted_application_ids: Os APPLICATION_ID => ApplicationId<'a>,
-        /// Flows that a quota action spares.
+        /// Flows that the quota action exempts.
         exempted_sdf_filters: Os SDF_FILTER => SdfFilter<'a>,
     }
 

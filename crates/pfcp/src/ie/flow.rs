@@ -8,8 +8,8 @@ use crate::writer::{NoRoom, PfcpWriter};
 pub struct SdfFilterId(pub u32);
 
 /// A service data flow filter. A filter with only [`Self::filter_id`] refers to one with the same
-/// identifier in another PDI of the session. INTEROP: one without any part comes from control planes
-/// whose rule has no text.
+/// identifier in another PDI of the session. INTEROP: control planes whose rule has no text send a filter
+/// without any part.
 ///
 /// ```text
 /// octet 5: spare(8-6) BID(5) FL(4) SPI(3) TTC(2) FD(1); octet 6 spare; then the parts in order
@@ -25,7 +25,7 @@ pub struct SdfFilter<'a> {
     pub security_parameter_index: Option<u32>,
     /// FL: IPv6 flow label, 20 bits.
     pub flow_label: Option<u32>,
-    /// BID: identifier that a bidirectional filter is referred by.
+    /// BID: identifier by which others refer to a bidirectional filter.
     pub filter_id: Option<SdfFilterId>,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Ie<'a> for SdfFilter<'a> {
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
         let mut r = IeReader::new(value);
         let [flags, _spare] = r.array()?;
-        // Conditions that later releases add cannot be left out: more would match than was meant.
+        // A condition of a later release cannot be ignored: the filter would match more than its sender meant.
         if flags & 0xe0 != 0 && flags & 0x1f == 0 {
             return Err(IeError::Value);
         }

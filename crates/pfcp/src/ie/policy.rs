@@ -34,7 +34,7 @@ impl RedirectAddressType {
 /// Where uplink traffic is redirected to. Addresses are text. Spec: TS 29.244 §8.2.20.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RedirectInformation<'a> {
-    /// What the addresses are.
+    /// Type of the address.
     pub address_type: RedirectAddressType,
     /// The address; empty with type Port.
     pub address: &'a [u8],

@@ -61,7 +61,7 @@ impl RateLimits {
         Ok(Self { uplink: BitRate::from_kbps(r.u40()?), downlink: BitRate::from_kbps(r.u40()?) })
     }
 
-    /// Rounds up to whole kilobits per second: a limit is never written smaller than it is.
+    /// Rounds up to whole kilobits per second: no limit becomes smaller on the wire.
     fn encode(self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u40(self.uplink.as_bps().div_ceil(1000).min(KBPS_MAX))?;
         w.u40(self.downlink.as_bps().div_ceil(1000).min(KBPS_MAX))

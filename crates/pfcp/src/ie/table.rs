@@ -1,9 +1,9 @@
 //! The one table of IE types. Spec: TS 29.244 §8.1.2, table 8.1.2-1.
 //!
 //! A row is `number CONST "name" "clause" shape minimum-length null status`. The minimum length is that of
-//! a value which is not null; `nullable` IEs may have length zero where that withdraws a setting,
-//! `maybe_empty` ones have no fixed part. `raw` IEs have no typed form here: they are skipped, and
-//! visible in [`Ignored`](crate::Ignored).
+//! a value that is not null. Length zero withdraws a setting from `nullable` IEs; `maybe_empty` ones have
+//! no fixed part. The decoder skips `raw` IEs, which have no typed form here, and lists them in
+//! [`Ignored`](crate::Ignored).
 
 use core::fmt;
 
@@ -26,7 +26,7 @@ pub enum Shape {
 pub enum NullLength {
     /// Length zero withdraws a setting.
     Nullable,
-    /// The value has no fixed part, so that length zero is a value like another.
+    /// The value has no fixed part, so length zero is a value like any other.
     MaybeEmpty,
     /// Length zero is invalid.
     NeverEmpty,
@@ -41,7 +41,7 @@ pub enum Status {
     Raw,
 }
 
-/// What the table says about one IE.
+/// A row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IeInfo {
     /// The number.
@@ -52,7 +52,7 @@ pub struct IeInfo {
     pub clause: &'static str,
     /// Whether it contains further IEs.
     pub shape: Shape,
-    /// The least octets of a value that is not null.
+    /// The shortest value that is not null. Unit: octets.
     pub min_len: u16,
     /// Whether length zero is allowed.
     pub null_length: NullLength,
@@ -415,7 +415,7 @@ ie_table! {
 }
 
 impl IeType {
-    /// What the table says, `None` for a type that Release 17 does not define.
+    /// The row of the table, `None` for a type that Release 17 does not define.
     #[must_use]
     pub fn info(self) -> Option<&'static IeInfo> {
         let row = IE_TABLE.binary_search_by_key(&self, |info| info.ie_type).ok()?;

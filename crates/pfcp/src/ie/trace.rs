@@ -1,4 +1,4 @@
-//! Trace Information: what to trace of a session, and whom to tell.
+//! Trace Information: what to trace of a session, and who collects it.
 
 use core::net::IpAddr;
 

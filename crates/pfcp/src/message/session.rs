@@ -150,7 +150,7 @@ bodies! {
 
     /// Spec: TS 29.244 §7.5.9.1.
     message SessionReportResponse = SESSION_REPORT_RESPONSE {
-        /// INTEROP: some control planes leave it out; they accept.
+        /// INTEROP: some control planes omit it when they accept.
         cause: D CAUSE => Cause,
         offending_ie: C OFFENDING_IE => OffendingIe,
         update_bar: C UPDATE_BAR_SESSION_REPORT_RESPONSE => UpdateBar<'a>,

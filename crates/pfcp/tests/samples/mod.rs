@@ -208,6 +208,14 @@ pub(crate) fn usage_report() -> UsageReport<'static> {
     }
 }
 
+fn user_id() -> UserId<'static> {
+    UserId {
+        imsi: Some(&[0x00, 0x01, 0x01, 0x21, 0x43, 0x65, 0x87, 0xf9]),
+        nai: Some(b"user@example.org"),
+        ..<_>::default()
+    }
+}
+
 pub(crate) fn establishment(visit: impl FnOnce(&SessionEstablishmentRequest<'_>)) {
     with_pdi(|pdi| {
         with_urr(|urr| {
@@ -260,11 +268,7 @@ pub(crate) fn establishment(visit: impl FnOnce(&SessionEstablishmentRequest<'_>)
                 create_traffic_endpoints: Repeated::from(&endpoints),
                 pdn_type: Some(PdnType::Ipv4),
                 user_plane_inactivity_timer: Some(UserPlaneInactivityTimer(3600)),
-                user_id: Some(UserId {
-                    imsi: Some(&[0x00, 0x01, 0x01, 0x21, 0x43, 0x65, 0x87, 0xf9]),
-                    nai: Some(b"user@example.org"),
-                    ..<_>::default()
-                }),
+                user_id: Some(user_id()),
                 apn_dnn: Some(ApnDnn(b"\x08internet")),
                 pfcp_se_req_flags: Some(PfcpSeReqFlags::RESTI),
                 recovery_time_stamp: Some(RecoveryTimeStamp(3_900_000_000)),
@@ -335,13 +339,17 @@ fn modification(visit: impl FnOnce(&SessionModificationRequest<'_>)) {
     });
 }
 
-fn node_messages(visit: &mut impl FnMut(Vec<u8>)) {
+fn heartbeat_messages(visit: &mut impl FnMut(Vec<u8>)) {
     let recovery = RecoveryTimeStamp(3_900_000_000);
     visit(octets(&HeartbeatRequest {
         source_ip_address: Some(SourceIpAddress { v4: Some(V4), ..<_>::default() }),
         ..HeartbeatRequest::new(recovery)
     }));
     visit(octets(&HeartbeatResponse::new(recovery)));
+}
+
+fn association_setup_messages(visit: &mut impl FnMut(Vec<u8>)) {
+    let recovery = RecoveryTimeStamp(3_900_000_000);
     let resources = [UserPlaneIpResourceInformation {
         teid_range: Some((2, 0x40)),
         v4: Some(V4),
@@ -371,6 +379,9 @@ fn node_messages(visit: &mut impl FnMut(Vec<u8>)) {
         ue_ip_address_pools: Repeated::from(&pools),
         ..AssociationSetupResponse::new(NodeId::Ipv4(V4), Cause::RequestAccepted, recovery)
     }));
+}
+
+fn association_update_messages(visit: &mut impl FnMut(Vec<u8>)) {
     let usages = [UeIpAddressUsageInformation::new(
         SequenceNumber(1),
         Metric(40),
@@ -403,6 +414,9 @@ fn node_messages(visit: &mut impl FnMut(Vec<u8>)) {
     visit(octets(&adit_pfcp::message::AssociationReleaseRequest::new(node_id())));
     visit(octets(&AssociationReleaseResponse::new(node_id(), Cause::NoEstablishedAssociation)));
     visit(octets(&VersionNotSupportedResponse::new()));
+}
+
+fn report_messages(visit: &mut impl FnMut(Vec<u8>)) {
     let peers = [RemoteGtpuPeer { v4: Some(V4), ..<_>::default() }];
     let information = [PathQosInformation {
         minimum_packet_delay: Some(MinimumPacketDelay(1)),
@@ -432,7 +446,9 @@ fn node_messages(visit: &mut impl FnMut(Vec<u8>)) {
         )
     }));
     visit(octets(&NodeReportResponse::new(node_id(), Cause::RequestAccepted)));
-    set_messages(visit);
+}
+
+fn set_deletion_messages(visit: &mut impl FnMut(Vec<u8>)) {
     let fq_csids = [
         FqCsid::new(FqCsidNode::Ipv4(V4), &[0, 7, 1, 2], Some(2)).unwrap(),
         FqCsid::new(FqCsidNode::Ipv6(V6), &[0, 9], None).unwrap(),
@@ -538,7 +554,12 @@ fn session_responses(visit: &mut impl FnMut(Vec<u8>)) {
 
 /// Calls `visit` with every example.
 pub(crate) fn each(mut visit: impl FnMut(Vec<u8>)) {
-    node_messages(&mut visit);
+    heartbeat_messages(&mut visit);
+    association_setup_messages(&mut visit);
+    association_update_messages(&mut visit);
+    report_messages(&mut visit);
+    set_messages(&mut visit);
+    set_deletion_messages(&mut visit);
     establishment(|m| visit(octets(m)));
     modification(|m| visit(octets(m)));
     session_responses(&mut visit);
