@@ -1,7 +1,5 @@
 //! Functions that are read in one sitting: their length, and parameters that are tuples.
 
-use std::collections::BTreeMap;
-
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
@@ -10,55 +8,20 @@ use super::source::{SourceFile, is_for_tests};
 /// Longest function, from its signature to its closing brace. Unit: lines.
 const LINES_MAX: usize = 70;
 
-/// Parameters that are tuples, by package, outside tests. Numbers here only go down.
-const TUPLE_PARAMETERS_MAX: &[(&str, usize)] = &[("adit-tests", 13)];
-
-/// Functions beyond [`LINES_MAX`], by package. Numbers here only go down.
-const LONG_FUNCTIONS_MAX: &[(&str, usize)] = &[("adit-pfcp", 3), ("adit-tests", 11)];
-
-/// Adds a finding for each package with more long functions or more tuple parameters than the tables
-/// allow.
+/// Adds a finding for each function that is too long, and for each parameter outside tests that is a
+/// tuple.
 pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
-    check_against(files, LONG_FUNCTIONS_MAX, TUPLE_PARAMETERS_MAX, findings);
-}
-
-fn check_against(
-    files: &[SourceFile],
-    long_max: &[(&str, usize)],
-    tuples_max: &[(&str, usize)],
-    findings: &mut Vec<String>,
-) {
-    let mut long: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let mut tuples: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for file in files {
         let mut functions = Functions { for_tests: file.is_program(), ..Functions::default() };
         functions.visit_file(&file.syntax);
-        let shown = functions
-            .long
-            .iter()
-            .map(|(name, line, lines)| format!("{}:{line}: {name} has {lines} lines", file.path));
-        long.entry(&file.package).or_default().extend(shown);
-        let places = functions.tuples.iter().map(|line| format!("{}:{line}", file.path));
-        tuples.entry(&file.package).or_default().extend(places);
-    }
-    let allowed = |table: &[(&str, usize)], package: &str| {
-        table.iter().find(|(name, _)| *name == package).map_or(0, |(_, most)| *most)
-    };
-    for (package, functions) in long {
-        let most = allowed(long_max, package);
-        if functions.len() > most {
-            let beyond = format!("beyond {LINES_MAX} lines, {most} are allowed in {package}");
-            findings.extend(functions.iter().map(|function| format!("{function} ({beyond})")));
-        }
-    }
-    for (package, places) in tuples {
-        let most = allowed(tuples_max, package);
-        if places.len() > most {
+        for (name, line, lines) in functions.long {
             findings.push(format!(
-                "{package}: {} parameters are tuples, {most} are allowed: {}",
-                places.len(),
-                places.join(", ")
+                "{}:{line}: {name} has {lines} lines, {LINES_MAX} at most",
+                file.path
             ));
+        }
+        for line in functions.tuples {
+            findings.push(format!("{}:{line}: a parameter is a tuple: name its parts", file.path));
         }
     }
 }
@@ -134,10 +97,9 @@ impl<'ast> Visit<'ast> for Functions {
 mod tests {
     use super::*;
 
-    fn findings(path: &str, text: &str, most: &[(&str, usize)]) -> Vec<String> {
+    fn findings(path: &str, text: &str) -> Vec<String> {
         let mut findings = Vec::new();
-        let files = [SourceFile::new("adit-x", path, text).unwrap()];
-        check_against(&files, &[], most, &mut findings);
+        check(&[SourceFile::new("adit-x", path, text).unwrap()], &mut findings);
         findings
     }
 
@@ -145,32 +107,38 @@ mod tests {
     fn function_of_71_lines_is_found_and_of_70_is_not() {
         let of = |lines: usize| format!("impl S {{\nfn long() {{{}}}\n}}", "\n".repeat(lines - 1));
         let path = "crates/a/src/lib.rs";
-        assert_eq!(findings(path, &of(70), &[]), Vec::<String>::new());
+        assert_eq!(findings(path, &of(70)), Vec::<String>::new());
         assert_eq!(
-            findings(path, &of(71), &[]),
-            ["crates/a/src/lib.rs:2: long has 71 lines (beyond 70 lines, 0 are allowed in adit-x)"]
+            findings(path, &of(71)),
+            ["crates/a/src/lib.rs:2: long has 71 lines, 70 at most"]
         );
     }
 
     #[test]
-    fn tuple_parameters_beyond_the_number_of_their_room_are_found() {
-        let text = "fn f((a, b): (u8, u8)) {}\ntrait T { fn g(&self, pair: &(u8, u8), unit: ()); }";
-        let path = "crates/a/src/lib.rs";
-        assert_eq!(findings(path, text, &[("adit-x", 2)]), Vec::<String>::new());
+    fn long_function_of_a_test_is_found() {
+        let text = format!("#[test]\nfn long() {{{}}}", "\n".repeat(70));
         assert_eq!(
-            findings(path, text, &[("adit-x", 1)]),
-            ["adit-x: 2 parameters are tuples, 1 are allowed: \
-              crates/a/src/lib.rs:1, crates/a/src/lib.rs:2"]
+            findings("crates/a/tests/it.rs", &text),
+            ["crates/a/tests/it.rs:2: long has 71 lines, 70 at most"]
+        );
+    }
+
+    #[test]
+    fn tuple_parameters_are_found() {
+        let text = "fn f((a, b): (u8, u8)) {}\ntrait T { fn g(&self, pair: &(u8, u8), unit: ()); }";
+        assert_eq!(
+            findings("crates/a/src/lib.rs", text),
+            [
+                "crates/a/src/lib.rs:1: a parameter is a tuple: name its parts",
+                "crates/a/src/lib.rs:2: a parameter is a tuple: name its parts"
+            ]
         );
     }
 
     #[test]
     fn tuple_parameters_of_tests_are_free() {
         let text = "#[cfg(test)] mod tests { fn f(pair: (u8, u8)) {} }";
-        assert_eq!(findings("crates/a/src/lib.rs", text, &[]), Vec::<String>::new());
-        assert_eq!(
-            findings("crates/a/tests/it.rs", "fn f(a: (u8,)) {}", &[]),
-            Vec::<String>::new()
-        );
+        assert_eq!(findings("crates/a/src/lib.rs", text), Vec::<String>::new());
+        assert_eq!(findings("crates/a/tests/it.rs", "fn f(a: (u8,)) {}"), Vec::<String>::new());
     }
 }
