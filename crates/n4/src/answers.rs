@@ -1,7 +1,8 @@
-//! Answers that wait for conditions, such as that all workers run a change.
+//! Responses that wait for conditions, such as that all workers run a change.
 //!
-//! An answer leaves when the last of its conditions is met. A further condition, such as that a
-//! record is durable, is a further [`Condition`] and a call of [`Answers::meet`].
+//! A response leaves when the last of its conditions is met. A further kind of condition, for
+//! example that a record is durable, takes a variant of [`Condition`] and a call of
+//! [`Answers::meet`].
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
@@ -13,10 +14,10 @@ use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
 use crate::backlog::JobId;
 use crate::response_cache::RequestKey;
 
-/// Octets of a message in front of what its length field counts.
+/// Octets at the start of a message that its length field does not count.
 const LENGTH_END: usize = 4;
 
-/// What must happen before an answer leaves.
+/// What must happen before a response leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Condition {
     /// All workers run this change.
@@ -36,7 +37,7 @@ pub(crate) struct EncodedResponse {
 }
 
 impl EncodedResponse {
-    /// Appends an IE; false if it exceeds a message.
+    /// Appends an IE. Returns false, and appends nothing, if the message would become too long.
     pub(crate) fn append(
         &mut self,
         scratch: &mut [u8],
@@ -65,7 +66,7 @@ struct WaitingAnswer {
     open: Vec<Condition>,
 }
 
-/// All answers that wait, by number.
+/// All waiting responses, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     waiting: BTreeMap<u64, WaitingAnswer>,
@@ -74,12 +75,12 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// How many answers wait.
+    /// How many responses wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Keeps an answer until all conditions are met, of which there must be one at least.
+    /// Keeps a response until all conditions in `open` are met. `open` must not be empty.
     pub(crate) fn hold(&mut self, response: EncodedResponse, open: Vec<Condition>) {
         debug_assert!(!open.is_empty(), "it would never leave");
         self.last_number += 1;
@@ -89,18 +90,18 @@ impl Answers {
         self.waiting.insert(self.last_number, WaitingAnswer { response, open });
     }
 
-    /// True while an answer waits for this condition.
+    /// True while a response waits for this condition.
     pub(crate) fn is_awaited(&self, condition: Condition) -> bool {
         self.by_condition.contains_key(&condition)
     }
 
-    /// The first answer that waits for this condition.
+    /// The first response that waits for this condition.
     pub(crate) fn awaiting_mut(&mut self, condition: Condition) -> Option<&mut EncodedResponse> {
         let number = self.by_condition.get(&condition)?.first()?;
         self.waiting.get_mut(number).map(|waiting| &mut waiting.response)
     }
 
-    /// A condition is met. Returns the answers that wait for nothing else, in the order in which
+    /// A condition is met. Returns the responses that wait for nothing else, in the order in which
     /// they began to wait.
     pub(crate) fn meet(&mut self, condition: Condition) -> Vec<EncodedResponse> {
         let mut complete = Vec::new();
@@ -114,13 +115,13 @@ impl Answers {
         complete
     }
 
-    /// Drops the answers that wait for this condition. Returns whose and to what they were.
+    /// Drops the responses that wait for this condition, and returns them.
     pub(crate) fn drop_awaiting(&mut self, condition: Condition) -> Vec<EncodedResponse> {
         let numbers = self.by_condition.get(&condition).cloned().unwrap_or_default();
         numbers.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 
-    /// Drops the answers that `is_meant` names.
+    /// Drops the responses for which `is_meant` is true.
     pub(crate) fn drop_all(&mut self, is_meant: impl Fn(&EncodedResponse) -> bool) {
         let meant = self.waiting.iter().filter(|(_, waiting)| is_meant(&waiting.response));
         let numbers: Vec<u64> = meant.map(|(number, _)| *number).collect();

@@ -1,10 +1,10 @@
 //! Work on many sessions, done a bounded part at a time.
 //!
-//! Work of one message or timer on more sessions than [`SESSIONS_PER_TURN_MAX`] is a job: an
-//! association that ended, PFDs that changed, a set that is deleted. Jobs take turns, so that a
-//! large one delays no other, and the answers to other requests leave in between. The answer to the
-//! request that began a job waits under the job's mark, a [`DeltaId`] that no change has, until all
-//! workers run the last change of the job and of earlier jobs of the same peer.
+//! A message or timer that concerns many sessions (an association ended, PFDs changed, a set is
+//! deleted) begins a job. Each turn processes [`SESSIONS_PER_TURN_MAX`] sessions at most. Jobs take
+//! turns, so that a large one does not delay the others, and responses to other requests leave in
+//! between. The response to the request that began a job waits until all workers run the last
+//! change of the job and of earlier jobs of the same peer.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;
@@ -67,10 +67,10 @@ pub(crate) enum JobTask {
 
 /// One session's part of a task.
 pub(crate) enum SessionTask {
-    /// This session is not concerned.
+    /// The task does not concern this session.
     Skip,
     End(Seid),
-    /// A session that is gone except for its reports.
+    /// A session of which only reports are left.
     EndReports(Seid),
     ApplyDisposition(Seid),
     /// If this association controls it.
@@ -100,7 +100,7 @@ pub(crate) struct Backlog {
     /// Jobs that processed all sessions, and their last change, which workers do not run yet.
     pub ended: VecDeque<(DeltaId, JobId)>,
     last_id: u64,
-    /// Sessions that may be processed until the next turn.
+    /// Sessions that can be processed until the next turn.
     pub allowance: usize,
     /// Sessions processed, in total.
     pub touched: u64,
@@ -148,13 +148,13 @@ impl Backlog {
         true
     }
 
-    /// How many jobs have not ended wholly: they are not done, or workers do not run their last
-    /// change yet.
+    /// How many jobs are open: they are not done, or some worker does not run their last change
+    /// yet.
     pub(crate) fn open_len(&self) -> usize {
         self.jobs.len() + self.ended.len()
     }
 
-    /// True for such a job.
+    /// True for an open job.
     pub(crate) fn is_open(&self, id: JobId) -> bool {
         self.jobs.iter().any(|job| job.id == id) || self.ended.iter().any(|(_, job)| *job == id)
     }
@@ -187,7 +187,7 @@ impl Backlog {
     }
 }
 
-/// The next session of a task; `None` when there is none left. The task stands behind it then.
+/// The next session of a task, which then continues after it; `None` if no session is left.
 pub(crate) fn next_session_task(
     task: &mut JobTask,
     sessions: &mut Sessions,

@@ -1,10 +1,10 @@
 //! A panic while one message is handled costs that message, not the process; one of a timer, a
 //! worker's event or an observed change costs that.
 //!
-//! Session changes are judged and compiled before the store is written, so a panic up to then has
-//! changed nothing. Later ones cost the session: the rules on both sides may differ then
-//! are. The request is answered with Cause 77, once, and the next datagram finds a node that works.
-//! What fails turn after turn is not contained for ever: the thread ends, and with it the process.
+//! Session changes are checked and compiled before the store is written, so a panic up to then has
+//! changed nothing. A later panic costs the session, because its rules here and at the control
+//! plane may differ. The request is answered once, with Cause 77, and the node handles the next
+//! datagram. Faults turn after turn are not contained forever: the thread ends, and with it the process.
 
 use core::any::Any;
 use core::cell::Cell;
@@ -17,7 +17,7 @@ thread_local! {
 }
 
 /// True while a panic of this thread is contained: a panic hook need not print it, because
-/// [`NodeEvent::Fault`] reports it.
+/// [`NodeEvent::Fault`](crate::NodeEvent::Fault) reports it.
 #[must_use]
 pub fn is_contained() -> bool {
     CONTAINED.get()

@@ -1,7 +1,7 @@
 //! The node: its entry points, and the dispatch of a message to its procedure.
 //!
-//! Requests pass the response cache, then their procedure; accepted changes wait in `pending` for
-//! their publication. Spec: TS 29.244 §6.4, §7.6.
+//! A request passes the response cache, then its procedure. The response to an accepted change
+//! waits in `answers` until all workers run the change. Spec: TS 29.244 §6.4, §7.6.
 
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
@@ -36,20 +36,21 @@ use crate::setup::canonical;
 use crate::transaction::{RequestPurpose, Retransmission, Transactions};
 use crate::ue_pools::PoolUsage;
 
-/// Octets of the longest message that we send: a response with 64 Created PDRs of two addresses
-/// each and 128 usage reports, or an association message with a Node ID of 255 octets, stays below.
+/// Octets of the longest message that we send. A response with 64 Created PDRs of two addresses
+/// each and 128 usage reports fits, and so does an association message with a Node ID of 255
+/// octets.
 pub(crate) const OWN_MESSAGE_BYTES_MAX: usize = 32_768;
 
 /// A datagram to send from the PFCP socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to.
+    /// The destination.
     pub to: SocketAddr,
     /// The payload.
     pub bytes: Vec<u8>,
 }
 
-/// A request under treatment.
+/// A message that is being handled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceivedMessage<'a> {
     pub now: Nanos,
@@ -79,11 +80,11 @@ impl ReceivedMessage<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Shutdown {
     pub is_stopping: bool,
-    /// When the last usage of all sessions is announced to the CP functions.
+    /// When this node announces the last usage of all sessions to the CP functions.
     pub prepare_releases_at: Option<Nanos>,
 }
 
-/// The receiver of an own request, and its SEID in a session related one.
+/// The receiver of a request of ours, and its SEID if the request is session related.
 #[derive(Debug, Clone, Copy)]
 struct RequestAddress {
     to: SocketAddr,
@@ -93,12 +94,12 @@ struct RequestAddress {
 /// A PFCP node in the role of a UP function.
 ///
 /// After every `handle_*` call drain [`Node::poll_delta`], [`Node::poll_transmit`] and
-/// [`Node::poll_event`], and ask [`Node::poll_timeout`] when to call [`Node::handle_timeout`].
+/// [`Node::poll_event`]. [`Node::poll_timeout`] returns when to call [`Node::handle_timeout`].
 #[derive(Debug)]
 pub struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) sessions: Sessions,
-    /// Answers that wait for the workers or for jobs.
+    /// Responses that wait for the workers or for jobs.
     pub(crate) answers: Answers,
     pub(crate) peers: Peers,
     pub(crate) paths: Paths,
@@ -120,7 +121,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node without peers. Its first [`Node::handle_timeout`] starts the configured setups.
+    /// A node without peers. Its first [`Node::handle_timeout`] starts the configured association
+    /// setups.
     #[must_use]
     pub fn new(config: NodeConfig) -> Self {
         let configured = config.connect.iter().map(|&peer| canonical(peer).ip()).collect();
@@ -148,9 +150,10 @@ impl Node {
         }
     }
 
-    /// Takes a datagram that `from` sent to the PFCP socket. Never panics, whatever it contains.
+    /// Handles a datagram that `from` sent to the PFCP socket. Never panics, whatever the datagram
+    /// contains.
     ///
-    /// IPv4-mapped IPv6 addresses count as IPv4; [`Transmit::to`] is never a mapped one.
+    /// IPv4-mapped IPv6 addresses count as IPv4 addresses; [`Transmit::to`] is never a mapped one.
     pub fn handle_datagram(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
         let from = canonical(from);
         self.counters.scalars.datagrams_received += 1;
@@ -185,8 +188,8 @@ impl Node {
         }
     }
 
-    /// All workers run the change `id`: its answer leaves, and what it took away is freed. To be
-    /// called in the order in which [`Node::poll_delta`] returned the changes.
+    /// All workers run the change `id`: sends its response and frees what it removed. Call it in
+    /// the order in which [`Node::poll_delta`] returned the changes.
     pub fn handle_published(&mut self, now: Nanos, id: DeltaId) {
         if let Some(change) = self.sessions.take_observed(id) {
             let faults = self.counters.scalars.faults;
@@ -201,7 +204,7 @@ impl Node {
     fn complete_change(&mut self, now: Nanos, id: DeltaId, change: PendingChange) {
         self.fail_if_injected(FaultPoint::Published);
         let PendingChange { up_seid, session, mut usage, follow_up } = change;
-        // No worker counts any more for what the change took away.
+        // No worker counts for removed rules any more.
         usage.extend(self.sessions.reclaim(now, id, session));
         match follow_up {
             FollowUp::Nothing => {
@@ -228,14 +231,14 @@ impl Node {
         }
     }
 
-    /// A condition is met: the answers that wait for nothing else leave.
+    /// A condition is met: sends the responses that wait for nothing else.
     pub(crate) fn meet(&mut self, now: Nanos, condition: Condition) {
         for response in self.answers.meet(condition) {
             self.deliver(now, response);
         }
     }
 
-    /// Drops the answers that wait for a condition: a retransmission runs the request again.
+    /// Drops the responses that wait for a condition. A retransmission then runs the request again.
     fn abandon_answers(&mut self, condition: Condition) {
         for EncodedResponse { peer, key, .. } in self.answers.drop_awaiting(condition) {
             if let Some(peer) = self.peers.get_mut(peer) {
@@ -244,11 +247,11 @@ impl Node {
         }
     }
 
-    /// Reports usage that had no room in an answer. If the session was deleted meanwhile, the usage
-    /// leaves with the last usage of that.
+    /// Reports usage that did not fit in a response. If the session was deleted meanwhile, its last
+    /// usage includes it.
     fn report_later(&mut self, now: Nanos, up_seid: Seid, later: Vec<UsageReport>) {
         let is_gone = !later.is_empty() && self.sessions.store().session(up_seid).is_none();
-        // Nothing follows the deletion of a session.
+        // No report may follow the end of a session.
         let answers = &self.answers;
         let ends = |(id, change): &(DeltaId, &mut PendingChange)| {
             matches!(change.follow_up, FollowUp::ReportLastUsage)
@@ -283,24 +286,25 @@ impl Node {
         Some(command)
     }
 
-    /// The next command that every worker must have before the change `id` is published.
+    /// The next command that every worker must receive before the change `id` is published.
     pub fn poll_command_before(&mut self, id: DeltaId) -> Option<WorkerCommand> {
         let command = self.sessions.poll_command_before(id)?;
         self.counters.scalars.end_markers_commanded += 1;
         Some(command)
     }
 
-    /// The next change to publish, in order; [`Node::poll_command_before`] goes before it.
+    /// The next change to publish, in order. Send the commands of [`Node::poll_command_before`]
+    /// first.
     pub fn poll_delta(&mut self) -> Option<(DeltaId, RuleDelta)> {
         self.sessions.poll_delta()
     }
 
-    /// The next change of state worth a log line.
+    /// The next event to log.
     pub fn poll_event(&mut self) -> Option<NodeEvent> {
         self.events.pop_front()
     }
 
-    /// When [`Node::handle_timeout`] has something to do next.
+    /// When to call [`Node::handle_timeout`] next; `None` if nothing is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let lifetime = self.config.retransmission().span();
@@ -331,20 +335,20 @@ impl Node {
         self.sessions.store()
     }
 
-    /// The sessions, to put many of them there without a request for each. For tests.
+    /// The sessions, to be changed without requests. For tests.
     #[doc(hidden)]
     pub const fn store_mut(&mut self) -> &mut SessionStore {
         self.sessions.store_mut()
     }
 
-    /// What the CP function said of the session `up_seid`; `None` if nothing.
+    /// What the CP function said about the session `up_seid`; `None` if nothing.
     #[must_use]
     pub fn session_information(&self, up_seid: Seid) -> Option<&SessionInformation> {
         let index = self.store().session(up_seid)?.index();
         self.sessions.states.information(index)
     }
 
-    /// Keeps what the CP function said anew of a session.
+    /// Stores new information of the CP function about a session.
     pub(crate) fn update_information(&mut self, up_seid: Seid, news: SessionInformation) {
         if let Some(index) = self.store().session(up_seid).map(Session::index) {
             self.sessions.states.update_information(index, news);
@@ -363,19 +367,19 @@ impl Node {
         &self.config
     }
 
-    /// Changes that wait for their publication, and jobs on many sessions that have not ended.
+    /// Number of changes that some worker does not run yet, and of jobs that have not ended.
     #[must_use]
     pub fn pending_len(&self) -> usize {
         self.sessions.pending_len() + self.backlog.open_len()
     }
 
-    /// Answered requests that are remembered for retransmissions, over all peers.
+    /// Number of responses, of all peers, that are kept for retransmitted requests.
     #[must_use]
     pub fn response_cache_len(&self) -> usize {
         self.peers.cached_len()
     }
 
-    /// Takes a token for a message; responses need none, because they answer us.
+    /// Takes a token for a message. Responses need none: they answer requests of ours.
     fn admit(&mut self, now: Nanos, from: SocketAddr, message_type: MessageType) -> bool {
         if message_type.info().is_some_and(|info| !info.is_request) {
             return true;
@@ -441,8 +445,8 @@ impl Node {
         }
     }
 
-    /// Runs `procedure` unless the request is a retransmission: that gets the same answer again,
-    /// or none while the answer waits for its publication. Spec: TS 29.244 §6.4.
+    /// Runs `procedure` unless the request is a retransmission, which gets the same response again,
+    /// or none while the response still waits for its conditions. Spec: TS 29.244 §6.4.
     fn run_once(
         &mut self,
         request: &ReceivedMessage<'_>,
@@ -474,7 +478,7 @@ impl Node {
         }
     }
 
-    /// Answers a request when all `conditions` are met: at once if there are none.
+    /// Sends the response to a request once all `conditions` are met; at once if there are none.
     pub(crate) fn respond<'m, M: MessageBody<'m>>(
         &mut self,
         request: &ReceivedMessage<'_>,
@@ -503,7 +507,7 @@ impl Node {
         }
     }
 
-    /// Drops an answer to `request` that waits.
+    /// Drops a waiting response to `request`.
     pub(crate) fn forget_answer(&mut self, request: &ReceivedMessage<'_>) {
         let (peer, key) = (request.peer(), request.key());
         self.answers.drop_all(|response| response.peer == peer && response.key == key);
@@ -512,7 +516,7 @@ impl Node {
         }
     }
 
-    /// Sends an answer and remembers it for retransmissions, if the peer has a record.
+    /// Sends a response, and keeps it for retransmissions if the peer has a record.
     pub(crate) fn deliver(&mut self, now: Nanos, answer: EncodedResponse) {
         let EncodedResponse { peer, to, key, message_type, bytes } = answer;
         if let Some(peer) = self.peers.get_mut(peer) {
@@ -522,7 +526,7 @@ impl Node {
         self.transmit(message_type, to, bytes);
     }
 
-    /// Sends a request and keeps it until its response, or its failure.
+    /// Sends a request and keeps it until it is answered or has failed.
     pub(crate) fn send_request<'m, M: MessageBody<'m>>(
         &mut self,
         now: Nanos,
@@ -545,8 +549,8 @@ impl Node {
         self.send_own(now, RequestAddress { to, seid: None }, body, purpose, timers);
     }
 
-    /// Sends a session related request; `seid` is the receiver's. Returns its sequence number,
-    /// `None` when it exceeds a message. Spec: TS 29.244 §7.2.2.4.2.
+    /// Sends a session related request; `seid` is the receiver's. Returns its sequence number, or
+    /// `None` if it exceeds a message. Spec: TS 29.244 §7.2.2.4.2.
     pub(crate) fn send_session_request<'m, M: MessageBody<'m>>(
         &mut self,
         now: Nanos,
@@ -579,13 +583,13 @@ impl Node {
         self.counters.count_refused(cause);
     }
 
-    /// Sends bytes that need no response and are not remembered.
+    /// Sends bytes without keeping them for a retransmission.
     pub(crate) fn transmit(&mut self, message_type: MessageType, to: SocketAddr, bytes: Vec<u8>) {
         self.counters.count_sent(message_type);
         self.transmits.push_back(Transmit { to, bytes });
     }
 
-    /// Answers without remembering: for requests that may safely run twice.
+    /// Sends a response without keeping it: for requests that can safely run twice.
     pub(crate) fn respond_unremembered<'m, M: MessageBody<'m>>(
         &mut self,
         request: &ReceivedMessage<'_>,

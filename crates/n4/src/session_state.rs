@@ -1,10 +1,9 @@
-//! What the node knows of a session besides its rules, which the session store keeps.
+//! What the node knows about a session besides its rules, which the session store keeps.
 //!
 //! A [`SessionState`] begins with the establishment and ends in one place, [`SessionStates::end`].
-//! What outlives the session, its last reports, becomes an [`EndedState`] there, which ends with
-//! the response to the last one. A session without state takes no memory: absent and empty are the
-//! same. The indices beside the states (members of sets, deadlines, order of reports) hold session
-//! names only, and only this module writes them.
+//! Last reports outlive the session: they become an [`EndedState`], which ends with the response to
+//! the last one. An empty state is not stored. The indices beside the states (members of sets,
+//! deadlines, order of reports) hold session names only, and only this module writes them.
 
 mod buffering;
 mod information;
@@ -42,15 +41,15 @@ struct RareState {
     activity: Option<Box<SessionActivity>>,
 }
 
-/// What procedures under way remember of a session.
+/// What procedures under way store about a session.
 #[derive(Debug, Default)]
 struct SessionActivity {
-    /// The session: its index alone does not tell it from a later one.
+    /// The session. Its index alone does not distinguish it from a later one.
     up_seid: Seid,
     buffering_end: Option<BufferingEnd>,
-    /// The CP F-SEID that the former SMF gave, until the SMF that inherited the session takes over.
+    /// The CP F-SEID of the former SMF, until the SMF that inherits the session takes over.
     former_cp: Option<CpFSeid>,
-    /// Downlink data that was reported since its FAR was activated.
+    /// Downlink data reported since its FAR was activated.
     notified: Vec<NotifiedData>,
     queue: Option<ReportQueue>,
 }
@@ -76,10 +75,10 @@ impl SessionActivity {
     }
 }
 
-/// What is left of a session that is gone.
+/// The rest of a session that is gone.
 #[derive(Debug)]
 struct EndedState {
-    /// Where its last reports go; none while only a request in flight is left.
+    /// Where its last reports go; `None` if only a request in flight is left.
     session: Option<EndedSession>,
     queue: Option<ReportQueue>,
 }
@@ -98,7 +97,7 @@ impl LiveStates {
         (activity.up_seid == up_seid).then_some(activity)
     }
 
-    /// Edits a state, which is created for this if absent and removed if empty afterwards.
+    /// Edits a state: creates it if absent, and removes it if it is empty afterwards.
     fn edit<T>(&mut self, session: SessionIndex, edit: impl FnOnce(&mut SessionState) -> T) -> T {
         let state = self.0.entry(session).or_default();
         let edited = edit(state);
@@ -162,8 +161,8 @@ impl SessionStates {
         }
     }
 
-    /// Ends the state of a session. `remaining` decides about its reports; all else is forgotten.
-    /// Returns what went with it.
+    /// Ends the state of a session. `remaining` decides about its reports; everything else is
+    /// dropped. Returns the dropped reports.
     pub(crate) fn end(&mut self, up_seid: Seid, remaining: RemainingReports) -> DiscardedReports {
         let session = seid_index(up_seid);
         self.unassign_sets(session);
@@ -178,15 +177,15 @@ impl SessionStates {
         self.live.activity(up_seid)?.former_cp
     }
 
-    /// Keeps the CP F-SEID of an SMF whose successor has not taken the session over yet; the first
-    /// one of several successions stays.
+    /// Stores the CP F-SEID of an SMF whose successor has not taken over the session yet. After
+    /// several successions the first one stays.
     pub(crate) fn keep_former_cp(&mut self, up_seid: Seid, cp: CpFSeid) {
         self.live.edit_activity(up_seid, |activity| {
             activity.former_cp.get_or_insert(cp);
         });
     }
 
-    /// The successor took the session over.
+    /// The successor has taken over the session.
     pub(crate) fn forget_former_cp(&mut self, up_seid: Seid) {
         if self.former_cp(up_seid).is_some() {
             self.live.edit_activity(up_seid, |activity| activity.former_cp = None);

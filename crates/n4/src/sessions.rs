@@ -1,8 +1,8 @@
 //! The sessions: their rules, their states, and their changes on the way to the workers.
 //!
-//! The session store is private here. Each change of a session, by a message, a timer, usage or
-//! this node itself, leaves one [`CommittedChange`], and [`Sessions::commit`] is the only function
-//! that takes one. Whatever must learn of every change is called there.
+//! Only this module changes the session store. Each change of a session, by a message, a timer,
+//! usage or this node itself, leaves one [`CommittedChange`], and [`Sessions::commit`] is the only
+//! function that takes one. It calls whatever must know every change.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ enum RecordChange {
 struct CommittedChange {
     up_seid: Seid,
     record: RecordChange,
-    /// What workers have to learn; `None` if nothing changes for packets.
+    /// What to publish; `None` if nothing changes for packets.
     delta: Option<RuleDelta>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct NewSession {
     pub created_endpoints: Vec<CreatedTrafficEndpoint>,
 }
 
-/// What a CP function says of a session that it establishes, besides its rules.
+/// What a CP function says about a session that it establishes, besides its rules.
 #[derive(Debug)]
 pub(crate) struct EstablishmentContext {
     pub owner: OwnerId,
@@ -79,34 +79,34 @@ pub(crate) struct ModifiedSession {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeletedSession {
     pub change: DeltaId,
-    /// Reports that went with it.
+    /// Its reports that nobody receives.
     pub discarded: DiscardedReports,
 }
 
-/// What follows when all workers run a change.
+/// What to do once all workers run a change.
 #[derive(Debug, Default)]
 pub(crate) enum FollowUp {
     #[default]
     Nothing,
-    /// Usage that had no room in the answer is reported behind it.
+    /// Report usage that did not fit in the response, after the response.
     ReportUsage(Vec<UsageReport>),
-    /// The CP function deleted the session.
+    /// The CP function deleted the session: complete the response.
     Deleted {
-        /// Packet rates whose status the answer reports.
+        /// Packet rates whose status the response reports.
         packet_rates: Vec<QerPacketRate>,
-        /// Who receives usage that has no room in the answer.
+        /// Who receives usage that does not fit in the response.
         overflow: Option<EndedSession>,
     },
-    /// This node deleted the session; its last usage is reported.
+    /// This node deleted the session: report its last usage.
     ReportLastUsage,
 }
 
-/// A change that is on its way to the workers.
+/// A change that some worker does not run yet.
 #[derive(Debug)]
 pub(crate) struct PendingChange {
     pub up_seid: Seid,
     pub session: SessionIndex,
-    /// Usage for the answer, before what is read when the change is observed.
+    /// Usage for the response; the usage that is read when the change is observed follows it.
     pub usage: Vec<UsageReport>,
     pub follow_up: FollowUp,
 }
@@ -120,7 +120,7 @@ pub(crate) struct Sessions {
     last_change: u64,
     pending: BTreeMap<DeltaId, PendingChange>,
     deltas: VecDeque<(DeltaId, RuleDelta)>,
-    /// Commands that go before their change.
+    /// Commands that workers receive before their change.
     end_markers: VecDeque<(DeltaId, WorkerCommand)>,
 }
 
@@ -148,8 +148,8 @@ impl Sessions {
         &mut self.store
     }
 
-    /// Carries a change out beyond the store: the state of a session that is gone ends, and the
-    /// workers get its delta. The store has the session's new record already.
+    /// Applies a change outside of the store, which already has the session's new record: ends the
+    /// state of a session that is gone, and queues the delta for the workers.
     fn commit(&mut self, change: CommittedChange) -> Commit {
         let CommittedChange { up_seid, record, delta } = change;
         let discarded = match record {
@@ -185,7 +185,7 @@ impl Sessions {
     /// Establishes a session.
     ///
     /// # Errors
-    /// What the store refuses; nothing has changed then.
+    /// The store's refusal; nothing has changed then.
     pub(crate) fn establish(
         &mut self,
         context: EstablishmentContext,
@@ -204,7 +204,7 @@ impl Sessions {
     /// Modifies a session.
     ///
     /// # Errors
-    /// What the store refuses; nothing has changed then.
+    /// The store's refusal; nothing has changed then.
     pub(crate) fn modify(
         &mut self,
         up_seid: Seid,
@@ -248,13 +248,13 @@ impl Sessions {
         self.transitions.next(owner, number, &self.store)
     }
 
-    /// Takes out a session that is gone except for its last reports, if nobody receives these any
-    /// more because the sessions of its association go elsewhere.
+    /// Takes out a session of which only last reports are left, if nobody receives them because the
+    /// sessions of its association go elsewhere.
     pub(crate) fn take_ended(&mut self, owner: OwnerId) -> Option<Seid> {
         if self.transitions.strands_ended(owner) { self.states.pop_ended(owner) } else { None }
     }
 
-    /// Compiles a session anew if it names one of the applications.
+    /// Recompiles a session if it names one of the applications.
     pub(crate) fn recompile(
         &mut self,
         session: SessionIndex,
@@ -265,7 +265,7 @@ impl Sessions {
         self.commit_stored(up_seid, Some(delta))
     }
 
-    /// A worker reached a limit of usage. Returns what to report; the delta is published.
+    /// A worker reached a limit of usage. Commits the change and returns what to report.
     pub(crate) fn on_usage_limit(
         &mut self,
         now: Nanos,
@@ -277,7 +277,8 @@ impl Sessions {
         self.commit_usage(outcome)
     }
 
-    /// A worker saw the first packet of a measurement; otherwise as [`Self::on_usage_limit`].
+    /// A worker received the first packet of a measurement; otherwise like
+    /// [`Self::on_usage_limit`].
     pub(crate) fn on_traffic_started(
         &mut self,
         now: Nanos,
@@ -288,7 +289,7 @@ impl Sessions {
         self.commit_usage(outcome)
     }
 
-    /// A worker received an End Marker; otherwise as [`Self::on_usage_limit`].
+    /// A worker received an End Marker; otherwise like [`Self::on_usage_limit`].
     pub(crate) fn on_end_marker(
         &mut self,
         now: Nanos,
@@ -298,7 +299,7 @@ impl Sessions {
         self.commit_usage(outcome)
     }
 
-    /// The next session whose usage is due by `now`; otherwise as [`Self::on_usage_limit`].
+    /// The next session whose usage is due by `now`; otherwise like [`Self::on_usage_limit`].
     pub(crate) fn poll_usage(&mut self, now: Nanos) -> Option<UsageOutcome> {
         let outcome = self.store.poll_usage(now);
         self.commit_usage(outcome)
@@ -310,7 +311,7 @@ impl Sessions {
         Some(outcome)
     }
 
-    /// Names the counters in which workers count usage.
+    /// Sets the counters in which workers count usage.
     pub(crate) fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
         self.store.set_usage_source(source);
     }
@@ -318,7 +319,7 @@ impl Sessions {
     /// Replaces PFDs; see [`SessionStore::provision_pfds`].
     ///
     /// # Errors
-    /// What is wrong with the PFDs; nothing has changed then.
+    /// Why the PFDs are refused; nothing has changed then.
     pub(crate) fn provision_pfds(
         &mut self,
         owner: OwnerId,
@@ -332,7 +333,7 @@ impl Sessions {
         self.store.withdraw_pfds(owner)
     }
 
-    /// Gives the PFDs of an association to another one.
+    /// Moves the PFDs of an association to another one.
     pub(crate) fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> ChangedApplications {
         self.store.hand_over_pfds(from, to)
     }
@@ -342,12 +343,12 @@ impl Sessions {
         self.store.take_changed_peer()
     }
 
-    /// Lets the next commit panic half way. For tests.
+    /// Makes the next commit panic half way. For tests.
     pub(crate) fn inject_fault_in_commit(&mut self) {
         self.store.inject_fault_in_commit();
     }
 
-    /// Changes that are on their way to the workers.
+    /// How many changes some worker does not run yet.
     pub(crate) fn pending_len(&self) -> usize {
         self.pending.len()
     }
@@ -357,7 +358,7 @@ impl Sessions {
         self.pending.contains_key(&id)
     }
 
-    /// A change that is on its way to the workers.
+    /// A change that some worker does not run yet.
     pub(crate) fn pending_mut(&mut self, id: DeltaId) -> Option<&mut PendingChange> {
         self.pending.get_mut(&id)
     }
@@ -371,12 +372,13 @@ impl Sessions {
         changes.filter(move |(_, change)| change.up_seid == up_seid)
     }
 
-    /// All workers run the change `id`, and no End Marker before it is of use any more.
+    /// Takes out the change `id`: all workers run it.
     pub(crate) fn take_observed(&mut self, id: DeltaId) -> Option<PendingChange> {
         self.pending.remove(&id)
     }
 
-    /// Reads the last usage of what a change took away, and frees it: all workers run the change.
+    /// Reads the last usage of what a change removed, and frees that: all workers run the change.
+    /// Drops End Markers that should have gone before it.
     pub(crate) fn reclaim(
         &mut self,
         now: Nanos,
@@ -402,7 +404,7 @@ impl Sessions {
         }
     }
 
-    /// The next command that every worker must have before the change `id`.
+    /// The next command that every worker must receive before the change `id`.
     pub(crate) fn poll_command_before(&mut self, id: DeltaId) -> Option<WorkerCommand> {
         self.end_markers.pop_front_if(|(change, _)| *change <= id).map(|(_, command)| command)
     }
@@ -529,7 +531,7 @@ mod tests {
         let marker = EndMarker { tunnel: TUNNEL, interfaces: InterfaceSet::ALL, qfi: None };
         sessions.send_end_markers(change, vec![marker, marker]);
         sessions.send_end_markers(later, vec![marker]);
-        let is_of = |command, id| matches!(command, Some(WorkerCommand::SendEndMarker { change, .. }) if change == id);
+        let is_of = |command: Option<WorkerCommand>, id| matches!(command, Some(WorkerCommand::SendEndMarker { change, .. }) if change == id);
         assert!(is_of(sessions.poll_command_before(change), change));
         observe(&mut sessions);
         assert!(sessions.poll_command_before(change).is_none(), "too late for the second one");

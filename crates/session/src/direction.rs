@@ -1,9 +1,9 @@
 //! The direction of the traffic that PDRs detect.
 //!
-//! Data networks send downlink. Packets of the RAN and of the CP function have the direction that
-//! FARs give them: what goes back to the RAN is data forwarded for a handover or a message of the CP
-//! function to the UE, hence downlink. A tunnel has one direction, since PDRs of one direction are
-//! matched together.
+//! Packets from data networks are downlink. The FAR decides about packets from the RAN and from the
+//! CP function: those that it sends to the RAN are downlink, as data forwarded for a handover or
+//! messages of the CP function to the UE. A tunnel has one direction, because PDRs of one direction
+//! are matched together.
 //! Spec: TS 29.244 §5.3; TS 23.502 §4.9.1.3 (indirect data forwarding).
 
 use adit_rules::{DestinationInterface, SourceInterface};
@@ -11,7 +11,7 @@ use adit_types::{Direction, Teid};
 
 use crate::record::{Pdi, Pdr, Records};
 
-/// The destinations of the FARs of a tunnel's PDRs. FARs without a destination do not count.
+/// Where the FARs of a tunnel's PDRs send packets. FARs without a destination do not count.
 #[derive(Debug, Clone, Copy, Default)]
 struct TunnelDestinations {
     to_access: bool,
@@ -30,8 +30,7 @@ impl TunnelDestinations {
     const fn direction(self, source: SourceInterface) -> Direction {
         let is_downlink = match source {
             SourceInterface::Core | SourceInterface::SgiLanN6Lan => true,
-            // If some of a tunnel's packets turn back to the RAN, all are uplink, as the UE sent
-            // them.
+            // If only some of a tunnel's packets return to the RAN, the UE sent all of them.
             SourceInterface::Access => self.to_access && !self.elsewhere,
             SourceInterface::CpFunction => self.to_access || !self.elsewhere,
         };
@@ -78,13 +77,13 @@ impl<'r> Directions<'r> {
             }
             (_, Some(f_teid)) => self.leads(f_teid.teid),
             (SourceInterface::CpFunction, None) => TunnelDestinations::of(self.records, pdr),
-            // It matches packets of every tunnel from the RAN.
+            // The PDR matches packets of every tunnel from the RAN.
             (SourceInterface::Access, None) => TunnelDestinations::default(),
         };
         leads.direction(pdi.source)
     }
 
-    /// True when PDRs lead packets of the tunnel both to the RAN and elsewhere.
+    /// True when packets of the tunnel go both to the RAN and elsewhere.
     pub(crate) fn is_mixed(&self, teid: Teid) -> bool {
         let TunnelDestinations { to_access, elsewhere } = self.leads(teid);
         to_access && elsewhere
@@ -99,8 +98,8 @@ impl<'r> Directions<'r> {
     }
 }
 
-/// True when the PDR detects packets of the RAN that leave the UE: those that its own FAR does not
-/// send back to the RAN.
+/// True when the PDR detects packets that the UE sent: from the RAN, and its own FAR does not send
+/// them back to the RAN.
 pub(crate) fn is_of_ue(records: &Records, pdr: &Pdr) -> bool {
     pdr.pdi.source == SourceInterface::Access && !TunnelDestinations::of(records, pdr).to_access
 }

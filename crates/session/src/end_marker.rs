@@ -17,11 +17,11 @@ pub struct EndMarker {
     pub tunnel: GtpuTunnel,
     /// The interfaces that lead there.
     pub interfaces: InterfaceSet,
-    /// The QoS flow of these packets, if all are of one.
+    /// The QoS flow of these packets; `None` if there are several.
     pub qfi: Option<Qfi>,
 }
 
-/// The End Markers that a change requests, of FARs that forward into a tunnel before it.
+/// The End Markers that a change requests of FARs that forward into a tunnel before the change.
 pub(crate) fn requested(
     known: RuleCatalog<'_>,
     before: &Records,
@@ -42,8 +42,8 @@ pub(crate) fn requested(
     change.update_fars.iter().filter(asks).filter_map(marker).collect()
 }
 
-/// Those of them whose FARs have left their tunnel. A FAR that buffers from now on has not left
-/// yet.
+/// The requested End Markers whose FARs have left their tunnel. A FAR that now buffers has not left
+/// it yet.
 pub(crate) fn of_left_tunnels(asked: Vec<(FarId, EndMarker)>, after: &[Far]) -> Vec<EndMarker> {
     let has_left = |(id, marker): &(FarId, EndMarker)| {
         after.iter().find(|far| far.id == *id).is_none_or(|far| {
@@ -53,7 +53,7 @@ pub(crate) fn of_left_tunnels(asked: Vec<(FarId, EndMarker)>, after: &[Far]) -> 
     asked.into_iter().filter(has_left).map(|(_, marker)| marker).collect()
 }
 
-/// The one QoS flow that packets of a FAR are marked with; none if there are several.
+/// The QoS flow that all packets of a FAR are marked with; `None` if there are several.
 fn qfi(known: RuleCatalog<'_>, records: &Records, far: FarId) -> Option<Qfi> {
     let pdrs = records.pdrs.iter().filter(|pdr| pdr.far == Some(far));
     let mut qfis: Vec<Qfi> = pdrs.flat_map(|pdr| marks(known, records, pdr)).collect();
@@ -64,8 +64,8 @@ fn qfi(known: RuleCatalog<'_>, records: &Records, far: FarId) -> Option<Qfi> {
     }
 }
 
-/// The QoS flows that a PDR marks packets with: that of its first QER with one, unless a predefined
-/// rule brings its own.
+/// The QoS flows that a PDR marks packets with: the first one that its QERs name, or those of its
+/// predefined rules.
 fn marks(known: RuleCatalog<'_>, records: &Records, pdr: &Pdr) -> Vec<Qfi> {
     let qer = |id| records.qers.iter().find(|qer| qer.id == id);
     let own = pdr.qers.iter().find_map(|id| qer(*id)?.qfi);

@@ -1,8 +1,7 @@
 //! The text of a framed route: a prefix, and optionally a gateway and metrics.
 //!
-//! The UE is the way to the prefix, whatever gateway the text names, and one session has a prefix,
-//! so metrics have nothing to decide: both are checked and dropped. Spec: TS 29.244 §8.2.109,
-//! §8.2.111; RFC 2865 §5.22; RFC 3162 §2.5.
+//! Gateway and metrics are checked and dropped: the UE is always the gateway, and only one session
+//! can have a prefix. Spec: TS 29.244 §8.2.109, §8.2.111; RFC 2865 §5.22; RFC 3162 §2.5.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -10,16 +9,16 @@ use core::str::FromStr;
 
 use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix, PrefixError};
 
-/// Why a text is no framed route.
+/// Why a text is not a framed route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FramedRouteError {
-    /// The first word is no prefix of the family.
+    /// The first word is not a prefix of the family.
     Prefix(PrefixError),
-    /// The second word is no address of the family.
+    /// The second word is not an address of the family.
     Gateway,
-    /// A further word is no decimal number.
+    /// A further word is not a decimal number.
     Metric,
-    /// The octets are no text of words with single spaces between them.
+    /// The octets are not words separated by single spaces.
     Text,
 }
 
@@ -36,11 +35,11 @@ impl fmt::Display for FramedRouteError {
 
 impl core::error::Error for FramedRouteError {}
 
-/// Reads a Framed-Route such as `192.168.1.0/24 0.0.0.0 1`. Without a length the class of the
-/// address decides.
+/// Reads a Framed-Route such as `192.168.1.0/24 0.0.0.0 1`. Without a prefix length, the class of
+/// the address decides.
 ///
 /// # Errors
-/// [`FramedRouteError`] for anything else, and for bits set behind the prefix length.
+/// [`FramedRouteError`] for any other text, and for bits set behind the prefix length.
 pub fn parse_ipv4(octets: &[u8]) -> Result<IpPrefix, FramedRouteError> {
     let destination = words::<Ipv4Addr>(octets)?;
     let prefix = match destination.parse::<Ipv4Addr>() {
@@ -53,7 +52,7 @@ pub fn parse_ipv4(octets: &[u8]) -> Result<IpPrefix, FramedRouteError> {
 /// Reads a Framed-IPv6-Route such as `2001:db8:1::/48 :: 1`.
 ///
 /// # Errors
-/// [`FramedRouteError`] for anything else, a missing prefix length included.
+/// [`FramedRouteError`] for any other text, and for a missing prefix length.
 pub fn parse_ipv6(octets: &[u8]) -> Result<IpPrefix, FramedRouteError> {
     let destination = words::<Ipv6Addr>(octets)?;
     let prefix: Result<Ipv6Prefix, _> = destination.parse();

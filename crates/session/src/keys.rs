@@ -1,7 +1,7 @@
 //! Keys of a session, derived from its records.
 //!
-//! *Claims* are what no other session may use; *keys* are what workers find the session by. Every
-//! key is a claim; a UE address that only uplink PDRs name may be a claim without being a key.
+//! No other session may use a session's *claims*; workers find the session by its *keys*. Every key
+//! is a claim. A UE address that only uplink PDRs name may be a claim without being a key.
 
 use core::net::IpAddr;
 
@@ -12,8 +12,8 @@ use crate::provisioning::DomainSet;
 use crate::provisioning::Provisioning;
 use crate::record::{Forwarding, Pdi, Records, TrafficEndpoint};
 
-/// The routing domains that a session's rules belong to. A rule without a network instance belongs to
-/// the domains that the session's other rules name, and to all domains if none names one.
+/// The routing domains that a session's rules belong to. A rule without a network instance belongs
+/// to the domains that the session's other rules name, and to all domains if none names one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope<'a> {
     own: &'a Provisioning,
@@ -61,13 +61,13 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The domains in which it claims the UEs of traffic endpoints.
+    /// The domains in which the session claims the UEs of traffic endpoints.
     pub(crate) const fn of_endpoints(&self) -> DomainSet {
         self.session
     }
 
-    /// The domains from whose pools an address for `pdi` is chosen. Once it has the address, the session
-    /// claims it in these.
+    /// The domains from whose pools an address for `pdi` is chosen, and in which the session then
+    /// claims it.
     pub(crate) fn of_choice(&self, pdi: &Pdi) -> DomainSet {
         if is_plain_downlink(pdi) { self.of(pdi) } else { self.session }
     }
@@ -82,8 +82,8 @@ impl<'a> Scope<'a> {
         if is_plain_downlink(pdi) { self.of_claims(pdi) } else { self.of_any_ue }
     }
 
-    /// The interfaces that packets of `pdi` arrive on: those that own its F-TEID's addresses, or
-    /// without an F-TEID those of its network instance.
+    /// The interfaces that packets of `pdi` arrive on: the owners of its F-TEID's addresses or,
+    /// without an F-TEID, those of its network instance.
     pub(crate) fn arrival_interfaces(&self, pdi: &Pdi) -> InterfaceSet {
         match (&pdi.f_teid, pdi.network_instance.as_deref()) {
             (Some(f_teid), _) => self.own.owners(f_teid),
@@ -92,8 +92,9 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The interfaces that forwarding with `parts` uses: see [`Provisioning::forwarding_interfaces`].
-    /// Without a network instance only interfaces of the session's domains.
+    /// The interfaces that forwarding with `parts` uses: see
+    /// [`Provisioning::forwarding_interfaces`]. Without a network instance these are interfaces of
+    /// the session's domains only.
     pub(crate) fn forwarding_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
         let all = self.own.forwarding_interfaces(parts);
         match self.own.network_instance_of(parts) {
@@ -123,7 +124,7 @@ pub(crate) fn keys(own: &Provisioning, records: &Records) -> Vec<SessionKey> {
     sorted(pdis(records).flat_map(|pdi| teid(pdi).chain(ues(pdi, scope.of_keys(pdi)))))
 }
 
-/// Everything that a traffic endpoint names, in `domains`.
+/// The claims of a traffic endpoint, in `domains`.
 pub(crate) fn of_endpoint(
     endpoint: &TrafficEndpoint,
     domains: DomainSet,
@@ -161,7 +162,7 @@ pub(crate) fn ue(addresses: UeAddresses) -> impl Iterator<Item = SessionKey> {
     v4.into_iter().chain(v6)
 }
 
-/// The address behind a UE key; `None` of a TEID.
+/// The address of a UE key; `None` for a TEID.
 pub(crate) fn addr(key: SessionKey) -> Option<IpAddr> {
     match key {
         SessionKey::Teid(_) => None,

@@ -21,13 +21,13 @@ pub(crate) trait Pack: Sized {
     /// The value that a structure leaves out.
     fn absent() -> Self;
 
-    /// True of [`Pack::absent`].
+    /// True for [`Pack::absent`].
     fn is_absent(&self) -> bool;
 
     /// Appends the value.
     fn pack(&self, out: &mut Vec<u8>);
 
-    /// Takes a value off the front; `None` when what is there was not packed.
+    /// Takes a value off the front; `None` if the octets there are not a packed value.
     fn unpack(from: &mut &[u8]) -> Option<Self>;
 }
 
@@ -78,7 +78,7 @@ macro_rules! packed_enum {
             }
 
             fn pack(&self, out: &mut Vec<u8>) {
-                // Lists every alternative, so that none is missing.
+                // Exhaustive: fails to compile if an alternative is missing.
                 match self {
                     Self::$first $(| Self::$rest)* => {}
                 }
@@ -225,7 +225,7 @@ impl Pack for u8 {
     }
 }
 
-/// Of a structure the bit says all.
+/// Within a structure only: its bit is the value.
 impl Pack for bool {
     fn absent() -> Self {
         false
@@ -279,7 +279,7 @@ impl<T: Pack> Pack for Vec<T> {
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
         let len = usize::try_from(u64::unpack(from)?).ok()?;
-        // An element takes no more memory than it has octets here, within a factor.
+        // Each element takes an octet at least, so a wrong length reserves bounded memory.
         let mut elements = Self::with_capacity(len.min(from.len()));
         for _ in 0..len {
             elements.push(T::unpack(from)?);
@@ -307,7 +307,7 @@ impl<A: Pack, B: Pack> Pack for (A, B) {
     }
 }
 
-/// Text of either kind of owner.
+/// Text in a box or shared.
 macro_rules! packed_text {
     ($($type:ty),+) => { $(
         impl Pack for $type {
@@ -397,7 +397,7 @@ impl Pack for IpAddr {
     }
 }
 
-/// Prefixes of one family.
+/// Prefixes of one family: the length, then the octets that it covers.
 macro_rules! packed_prefix {
     ($($type:ty, $addr:ty;)+) => { $(
         impl Pack for $type {
@@ -465,7 +465,7 @@ impl Pack for IpPrefix {
     }
 }
 
-/// The value that the octets of `value` are unpacked to, none of which is left over.
+/// Packs and unpacks a value; no octet may be left over.
 #[cfg(test)]
 pub(crate) fn repacked<T: Pack>(value: &T) -> T {
     let mut out = Vec::new();

@@ -1,6 +1,6 @@
 //! Why a change was refused: which rule, which reference, which limit.
 //!
-//! `n4` maps every variant once to a Cause, an Offending IE and a Failed Rule ID.
+//! `n4` maps every refusal to a Cause, an Offending IE and a Failed Rule ID.
 //! Spec: TS 29.244 §8.2.1, §8.2.22, §8.2.80.
 
 use core::fmt;
@@ -106,29 +106,29 @@ refusals! {
         /// The identifier.
         up_seid: Seid,
     } => None, "no such session";
-    /// As many sessions exist (or wait for their reclaim) as the configuration allows.
+    /// The configured number of sessions exists; sessions that wait for their reclaim count.
     SessionTableFull => None, "the session table is full";
     /// The guaranteed bit rates of all sessions together would exceed what may be guaranteed.
     GuaranteedRatesExhausted => None, "the guaranteed bit rates exceed the capacity for them";
-    /// There would be more correlated rates than `limits::correlated_rates_max`.
+    /// All sessions together would exceed `limits::correlated_rates_max` correlated rates.
     CorrelatedRatesExhausted => None, "too many different QER Correlation IDs";
-    /// Created although it exists, or named twice in one list of the change.
+    /// It is created and exists already, or one list of the change names it twice.
     DuplicateRule {
         /// The rule.
         rule: RuleId,
     } => Some(rule), "the rule exists already or is named twice";
-    /// Updated or removed although it does not exist.
+    /// It is updated or removed and does not exist.
     UnknownRule {
         /// The rule.
         rule: RuleId,
     } => Some(rule), "no such rule";
-    /// The session would have more rules of one kind than `limits::RULES_PER_SESSION_MAX`.
+    /// The session would exceed `limits::RULES_PER_SESSION_MAX` rules of one kind.
     TooManyRules {
         /// The kind.
         kind: RuleKind,
     } => None, "too many rules of one kind";
-    /// The session would have more lookup keys than `limits::KEYS_PER_SESSION_MAX`, or all sessions
-    /// together more of one kind than there may be sessions.
+    /// The session would exceed `limits::KEYS_PER_SESSION_MAX` lookup keys, or all sessions
+    /// together would have more keys of one kind than the maximum number of sessions.
     TooManyKeys => None, "too many TEIDs and UE addresses";
     /// The PDR names more QERs than `limits::QERS_PER_PDR_MAX`.
     TooManyQers {
@@ -161,34 +161,34 @@ refusals! {
         /// The FAR.
         far: FarId,
     } => Some(RuleId::Urr(urr)), "the quota action is an unknown FAR";
-    /// A flow that the URR exempts is unusable, or there are too many.
+    /// The URR exempts an unusable flow, or too many flows.
     ExemptedFlowInvalid {
         /// The URR.
         urr: UrrId,
     } => Some(RuleId::Urr(urr)), "an exempted flow of the URR is unusable";
-    /// An application that the URR exempts is not known.
+    /// The URR exempts an unknown application.
     UnknownExemptedApplication {
         /// The URR.
         urr: UrrId,
     } => Some(RuleId::Urr(urr)), "the URR exempts an unknown application";
-    /// The URR exempts more applications than fit.
+    /// The URR exempts more applications than `limits::EXEMPTED_APPLICATIONS_PER_URR_MAX`.
     TooManyExemptedApplications {
         /// The URR.
         urr: UrrId,
     } => Some(RuleId::Urr(urr)), "the URR exempts too many applications";
-    /// A credit pool cannot have this URR: it is unknown, a pool itself, or in a pool already.
+    /// The credit pool names a URR that is unknown, a pool itself, or in another pool.
     AggregatedUrrUnusable {
         /// The pool.
         urr: UrrId,
         /// The URR that it names.
         aggregated: UrrId,
     } => Some(RuleId::Urr(urr)), "the credit pool cannot have this URR";
-    /// The credit pool measures something besides volume.
+    /// The credit pool measures more than volume.
     PoolMeasuresOthers {
         /// The pool.
         urr: UrrId,
     } => Some(RuleId::Urr(urr)), "credit pools measure volume only";
-    /// The URR has more monitoring times than fit.
+    /// The URR has more monitoring times than `limits::MONITORING_TIMES_PER_URR_MAX`.
     TooManyMonitoringTimes {
         /// The URR.
         urr: UrrId,
@@ -203,11 +203,11 @@ refusals! {
         /// The URR.
         urr: UrrId,
     } => Some(RuleId::Urr(urr)), "the URR measures nothing";
-    /// The URR asks for reports without what they depend on.
+    /// The URR requests reports and lacks what they depend on.
     TriggerIncomplete {
         /// The URR.
         urr: UrrId,
-        /// What it asks for.
+        /// The requested trigger.
         trigger: UsageTriggers,
     } => Some(RuleId::Urr(urr)), "a reporting trigger lacks what it depends on";
     /// All usage counters are in use.
@@ -236,29 +236,29 @@ refusals! {
         /// The QER.
         qer: QerId,
     } => Some(RuleId::Pdr(pdr)), "the PDR names an unknown QER";
-    /// The FAR's destination is the LI function, which receives copies alone.
+    /// The FAR forwards to the LI function, which receives copies only.
     UnsupportedInterface {
         /// The FAR.
         rule: RuleId,
     } => Some(rule), "the LI function receives duplicates only";
-    /// No interface that the rule could use belongs to the network instance that it names.
+    /// The rule names a network instance that none of its possible interfaces belongs to.
     UnknownNetworkInstance {
         /// The PDR or FAR.
         rule: RuleId,
     } => Some(rule), "no interface of this network instance";
-    /// The PDR removes an outer header of a kind not supported yet.
+    /// The PDR removes an outer header of an unsupported kind.
     UnsupportedOuterHeaderRemoval {
         /// The PDR.
         pdr: PdrId,
         /// The kind.
         removal: HeaderRemoval,
     } => Some(RuleId::Pdr(pdr)), "outer header removal not supported";
-    /// A TEID of zero was given. Spec: TS 29.281 §5.1.
+    /// The given TEID is zero. Spec: TS 29.281 §5.1.
     FTeidZero {
         /// The PDR.
         pdr: PdrId,
     } => Some(RuleId::Pdr(pdr)), "the given TEID is zero";
-    /// The F-TEID names no address, whether given or to be chosen.
+    /// The F-TEID, given or to be chosen, names no address.
     FTeidWithoutAddress {
         /// The PDR.
         pdr: PdrId,
@@ -277,14 +277,14 @@ refusals! {
         /// The TEID.
         teid: Teid,
     } => Some(RuleId::Pdr(pdr)), "the given TEID is taken";
-    /// The TEID belongs to PDRs of different source interfaces; a tunnel comes from one side.
+    /// PDRs of different source interfaces share the TEID; a tunnel comes from one side.
     FTeidSidesDiffer {
         /// The PDR.
         pdr: PdrId,
         /// The TEID.
         teid: Teid,
     } => Some(RuleId::Pdr(pdr)), "PDRs of different source interfaces share the TEID";
-    /// PDRs lead packets of a tunnel from the CP function both to the RAN and elsewhere.
+    /// PDRs forward packets of a tunnel from the CP function both to the RAN and elsewhere.
     FTeidDirectionsDiffer {
         /// The PDR.
         pdr: PdrId,
@@ -292,19 +292,19 @@ refusals! {
         teid: Teid,
     } => Some(RuleId::Pdr(pdr)),
         "PDRs of the CP function share the TEID, and their FARs lead to the RAN and elsewhere";
-    /// An F-TEID was to be chosen only in address families in which we have no address.
+    /// An F-TEID is to be chosen in address families in which we have no address.
     FTeidFamilyUnavailable {
         /// The PDR.
         pdr: PdrId,
     } => Some(RuleId::Pdr(pdr)), "no local address of the wanted family";
     /// No TEID is left to choose.
     TeidsExhausted => None, "no TEID is left";
-    /// The UE IP Address names no address.
+    /// The UE IP Address contains no address.
     UeAddressMissing {
         /// The PDR.
         pdr: PdrId,
     } => Some(RuleId::Pdr(pdr)), "the UE IP address names no address";
-    /// The UE address is none that a UE can have.
+    /// A UE cannot have this address.
     UeAddressInvalid {
         /// The PDR.
         pdr: PdrId,
@@ -318,7 +318,7 @@ refusals! {
         /// The prefix.
         prefix: Ipv6Prefix,
     } => Some(RuleId::Pdr(pdr)), "UE IPv6 prefixes below 64 bits are not supported";
-    /// The UE address is to be the destination of packets that come from the UE's side.
+    /// The UE address is the destination in a PDR that detects packets from the UE.
     UeSideUnsupported {
         /// The PDR.
         pdr: PdrId,
@@ -330,14 +330,14 @@ refusals! {
         /// The address, or the first one of the prefix.
         addr: IpAddr,
     } => Some(RuleId::Pdr(pdr)), "the UE address belongs to another session";
-    /// The UE address or prefix beyond one per family is none that a UE can have.
+    /// A UE cannot have this further address or prefix.
     UePrefixInvalid {
         /// The PDR.
         pdr: PdrId,
         /// The prefix.
         prefix: IpPrefix,
     } => Some(RuleId::Pdr(pdr)), "not a prefix of a UE";
-    /// The framed route holds addresses that no host behind a UE can have.
+    /// The framed route contains addresses that no host behind a UE can have.
     FramedRouteInvalid {
         /// The PDR.
         pdr: PdrId,
@@ -368,27 +368,27 @@ refusals! {
         /// The traffic endpoint.
         id: TrafficEndpointId,
     } => Some(RuleId::Far(far)), "the FAR is linked to no traffic endpoint";
-    /// No pool of ours has addresses of the wanted family for the network instance.
+    /// No configured pool has addresses of this family for the network instance.
     NoUePool {
-        /// The PDR, unless a traffic endpoint asked.
+        /// The PDR; `None` if a traffic endpoint requests the address.
         pdr: Option<PdrId>,
     } => of_pdr(pdr), "no pool of UE addresses for this network instance";
-    /// None of the pools that the control plane names exists for the family and network instance.
+    /// No pool that the control plane names exists for the family and the network instance.
     UnknownUePool {
-        /// The PDR, unless a traffic endpoint asked.
+        /// The PDR; `None` if a traffic endpoint requests the address.
         pdr: Option<PdrId>,
     } => of_pdr(pdr), "no such pool of UE addresses";
-    /// All addresses of the pools are in use or wait for their reclaim.
+    /// Every address of the pools is in use or waits for its reclaim.
     UePoolsExhausted {
-        /// The PDR, unless a traffic endpoint asked.
+        /// The PDR; `None` if a traffic endpoint requests the address.
         pdr: Option<PdrId>,
     } => of_pdr(pdr), "all UE addresses of the pool are occupied";
-    /// Created although it exists, or named twice in one list of the change.
+    /// It is created and exists already, or one list of the change names it twice.
     DuplicateTrafficEndpoint {
         /// The traffic endpoint.
         id: TrafficEndpointId,
     } => None, "the traffic endpoint exists already or is named twice";
-    /// Updated or removed although it does not exist.
+    /// It is updated or removed and does not exist.
     UnknownTrafficEndpoint {
         /// The traffic endpoint.
         id: TrafficEndpointId,
@@ -398,20 +398,20 @@ refusals! {
         /// The PDR.
         pdr: PdrId,
     } => Some(RuleId::Pdr(pdr)), "the PDR names no traffic endpoint of the session";
-    /// The PDR names a traffic endpoint and a tunnel or UE address of its own.
+    /// The PDR names a traffic endpoint and also a tunnel or UE address of its own.
     TrafficEndpointNotAlone {
         /// The PDR.
         pdr: PdrId,
     } => Some(RuleId::Pdr(pdr)), "a tunnel or UE address beside a traffic endpoint";
-    /// The traffic endpoint's F-TEID is not ours to give, or it or the UE address belongs to
-    /// another session.
+    /// We cannot choose or accept the traffic endpoint's F-TEID, or another session has its F-TEID
+    /// or its UE address.
     TrafficEndpointUnusable {
         /// The traffic endpoint.
         id: TrafficEndpointId,
     } => None, "the traffic endpoint is taken or not ours";
-    /// The session would have more traffic endpoints than `limits::RULES_PER_SESSION_MAX`.
+    /// The session would exceed `limits::RULES_PER_SESSION_MAX` traffic endpoints.
     TooManyTrafficEndpoints => None, "too many traffic endpoints";
-    /// The PDR names an application that is not configured.
+    /// The PDR names an unknown application.
     UnknownApplication {
         /// The PDR.
         pdr: PdrId,
@@ -421,28 +421,28 @@ refusals! {
         /// The PDR.
         pdr: PdrId,
     } => Some(RuleId::Pdr(pdr)), "SDF filters beside an application";
-    /// The PDR activates a predefined rule that is not configured.
+    /// The PDR activates an unknown predefined rule.
     UnknownPredefinedRule {
         /// The PDR.
         pdr: PdrId,
     } => Some(RuleId::Pdr(pdr)), "no such predefined rule";
-    /// A predefined rule is to be deactivated that the PDR did not activate under this name.
+    /// The PDR deactivates a predefined rule that it did not activate under this name.
     InactivePredefinedRule {
         /// The PDR.
         pdr: PdrId,
     } => Some(RuleId::Pdr(pdr)), "the predefined rule is not active";
-    /// The PDR activates predefined rules and has SDF filters or an application of its own.
+    /// The PDR activates predefined rules and also has SDF filters or an application.
     PredefinedRuleNotAlone {
         /// The PDR.
         pdr: PdrId,
     } => Some(RuleId::Pdr(pdr)), "SDF filters or an application beside predefined rules";
-    /// More predefined rules would be active than `limits::PREDEFINED_RULES_PER_SESSION_MAX`.
+    /// The session would exceed `limits::PREDEFINED_RULES_PER_SESSION_MAX` active predefined rules.
     TooManyPredefinedRules => None, "too many predefined rules";
-    /// The flow description cannot be understood or used.
+    /// The flow description is invalid or not supported.
     SdfInvalid {
         /// The PDR.
         pdr: PdrId,
-        /// What is wrong with it.
+        /// The reason.
         error: SdfTextError,
     } => Some(RuleId::Pdr(pdr)), "the flow description is invalid";
     /// The flow label exceeds 20 bits.
@@ -452,7 +452,7 @@ refusals! {
         /// The value.
         flow_label: u32,
     } => Some(RuleId::Pdr(pdr)), "the flow label exceeds 20 bits";
-    /// The SDF filter is bidirectional and has no identifier.
+    /// The SDF filter is bidirectional without an identifier.
     SdfWithoutId {
         /// The PDR.
         pdr: PdrId,
@@ -478,69 +478,70 @@ refusals! {
         /// The BAR.
         bar: BarId,
     } => Some(RuleId::Far(far)), "the FAR names an unknown BAR";
-    /// The action sets a flag that is not supported yet, or an unknown one.
+    /// The action sets an unsupported or unknown flag.
     UnsupportedAction {
         /// The FAR.
         far: FarId,
         /// The action.
         action: ApplyAction,
     } => Some(RuleId::Far(far)), "the apply action is not supported";
-    /// Not exactly one of DROP and FORW is set.
+    /// The action sets not exactly one of DROP, FORW and BUFF, or flags that need another one.
     ContradictoryAction {
         /// The FAR.
         far: FarId,
         /// The action.
         action: ApplyAction,
     } => Some(RuleId::Far(far)), "the flags of the apply action contradict each other";
-    /// The FAR forwards and has no forwarding parameters.
+    /// The FAR forwards without forwarding parameters.
     FarWithoutForwardingParameters {
         /// The FAR.
         far: FarId,
     } => Some(RuleId::Far(far)), "FORW without forwarding parameters";
-    /// Forwarding parameters are provided for the first time, without a destination.
+    /// The FAR's first forwarding parameters have no destination.
     FarWithoutDestination {
         /// The FAR.
         far: FarId,
     } => Some(RuleId::Far(far)), "forwarding parameters without a destination";
-    /// The FAR forwards to the CP function, or duplicates to Access or to the LI function, without
-    /// creating an outer header.
+    /// The FAR forwards to the CP function, or duplicates to Access or the LI function, and creates
+    /// no outer header.
     FarWithoutOuterHeader {
         /// The FAR.
         far: FarId,
     } => Some(RuleId::Far(far)),
         "FORW to the CP function, or DUPL to a tunnel, without an outer header";
-    /// The outer header's TEID is zero or its address is none of a host.
+    /// The outer header's TEID is zero, or its address is not a host's.
     TunnelInvalid {
         /// The FAR.
         far: FarId,
     } => Some(RuleId::Far(far)), "the outer header's TEID or address is invalid";
-    /// The outer header is of an address family in which we have no address.
+    /// We have no address of the outer header's family.
     TunnelFamilyUnavailable {
         /// The FAR.
         far: FarId,
     } => Some(RuleId::Far(far)), "no local address of the tunnel's family";
-    /// The FAR duplicates, but does not say where to.
+    /// The FAR duplicates without duplicating parameters.
     FarWithoutDuplicatingParameters {
         /// The FAR.
         far: FarId,
     } => Some(RuleId::Far(far)), "DUPL without duplicating parameters";
-    /// More than `limits::DUPLICATES_PER_FAR_MAX` sets of duplicating parameters.
+    /// The FAR has more than `limits::DUPLICATES_PER_FAR_MAX` sets of duplicating parameters.
     TooManyDuplicates {
         /// The FAR.
         far: FarId,
     } => Some(RuleId::Far(far)), "too many duplicating parameters in one FAR";
-    /// The redirect address is none of another host, the port is zero, or the URL is empty, too long
-    /// or not of printable ASCII.
+    /// The redirect address is not another host's, the port is zero, or the URL is empty, too long
+    /// or not printable ASCII.
     RedirectInvalid {
         /// The FAR.
         far: FarId,
     } => Some(RuleId::Far(far)), "the redirect address or URL is invalid";
-    /// A PDR towards the UE has a FAR that redirects to a URL, which only requests can be.
+    /// A PDR towards the UE has a FAR that redirects to a URL; only requests of UEs can be
+    /// redirected.
     RedirectUnusable {
         /// The PDR.
         pdr: PdrId,
     } => Some(RuleId::Pdr(pdr)), "redirection to a URL towards the UE";
-    /// The operator configured no such forwarding policy.
+    /// The forwarding policy is not configured.
     UnknownForwardingPolicy {
         /// The FAR.
         far: FarId,

@@ -1,8 +1,8 @@
 //! Flow descriptions: the subset of IPFilterRule that PFCP uses.
 //!
-//! `permit out <protocol|ip> from <address> [ports] to <address> [ports]`, where an address is
-//! `any`, `assigned`, an IPv4 or IPv6 address or prefix, and ports are numbers and ranges separated
-//! by commas. Everything else of RFC 6733 is refused by name.
+//! `permit out <protocol|ip> from <address> [ports] to <address> [ports]`. An address is `any`,
+//! `assigned`, or an IPv4 or IPv6 address or prefix. Ports are numbers and ranges separated by
+//! commas. Every other form of RFC 6733 is refused with an error of its own.
 //! Spec: TS 29.244 §8.2.5; TS 29.212 §5.4.2; RFC 6733 §4.3.1.
 
 use core::fmt;
@@ -12,27 +12,27 @@ use adit_rules::PacketFilter;
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_types::{Ipv4Prefix, Ipv6Prefix};
 
-/// Port ranges in one list of a filter: the data path walks them one by one.
+/// Port ranges in one list of a filter at most: workers compare them one by one.
 pub const PORT_RANGES_MAX: usize = 16;
 
-/// Why a text is no flow description that we can use.
+/// Why a flow description is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SdfTextError {
     /// The action is not `permit` (`deny` is not usable in PFCP).
     Action,
     /// The direction is not `out` (`in` is not usable in PFCP).
     Direction,
-    /// The protocol is neither `ip` nor a name that we know, nor a number of 0..=255.
+    /// The protocol is not `ip`, a known name, or a number of 0..=255.
     Protocol,
     /// `from` is missing.
     From,
-    /// The address behind `from` is none.
+    /// `from` is not followed by an address.
     Source,
     /// The ports of the source are not a list of numbers and ascending ranges.
     SourcePorts,
     /// `to` is missing.
     To,
-    /// The address behind `to` is none.
+    /// `to` is not followed by an address.
     Destination,
     /// The ports of the destination are not a list of numbers and ascending ranges.
     DestinationPorts,
@@ -73,7 +73,7 @@ impl core::error::Error for SdfTextError {}
 /// Parses a flow description. The source becomes the remote side, the destination the local one.
 ///
 /// # Errors
-/// [`SdfTextError`] with the first thing that is wrong.
+/// The first [`SdfTextError`].
 pub fn parse(text: &str) -> Result<PacketFilter, SdfTextError> {
     let mut words = FlowDescriptionWords { rest: text };
     words.keyword("permit", SdfTextError::Action)?;
@@ -81,11 +81,11 @@ pub fn parse(text: &str) -> Result<PacketFilter, SdfTextError> {
     parse_flow(words)
 }
 
-/// Parses a flow description of a PFD, whose direction may be "in", too: from the UE, so that the
-/// source is the local side. Spec: RFC 6733 §4.3.1; TS 29.122 §5.11.2.1.
+/// Parses a flow description of a PFD. Its direction can also be `in`, from the UE: then the source
+/// is the local side. Spec: RFC 6733 §4.3.1; TS 29.122 §5.11.2.1.
 ///
 /// # Errors
-/// [`SdfTextError`] with the first thing that is wrong.
+/// The first [`SdfTextError`].
 pub(crate) fn parse_pfd(text: &str) -> Result<PacketFilter, SdfTextError> {
     let mut words = FlowDescriptionWords { rest: text };
     words.keyword("permit", SdfTextError::Action)?;
@@ -101,7 +101,7 @@ pub(crate) fn parse_pfd(text: &str) -> Result<PacketFilter, SdfTextError> {
     }
 }
 
-/// What follows the direction.
+/// Parses what follows the direction.
 fn parse_flow(mut words: FlowDescriptionWords<'_>) -> Result<PacketFilter, SdfTextError> {
     let protocol = match words.next().ok_or(SdfTextError::Protocol)? {
         "ip" => None,
@@ -131,8 +131,8 @@ fn parse_flow(mut words: FlowDescriptionWords<'_>) -> Result<PacketFilter, SdfTe
     }
 }
 
-/// Protocols by the names that control planes use for them. INTEROP: the standard wants numbers;
-/// policies are written with names, and control planes hand them on.
+/// Protocols by name. INTEROP: the standard wants numbers, but control planes hand on the names of
+/// their policies.
 const PROTOCOLS: [(&str, u8); 14] = [
     ("icmp", 1),
     ("igmp", 2),
@@ -150,7 +150,7 @@ const PROTOCOLS: [(&str, u8); 14] = [
     ("sctp", 132),
 ];
 
-/// The number of a protocol's name, in letters of either case.
+/// The number of a protocol by its name, in upper or lower case.
 fn protocol(name: &str) -> Option<u8> {
     let found = PROTOCOLS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, number)| *number)
@@ -183,7 +183,7 @@ impl<'a> FlowDescriptionWords<'a> {
         if self.next() == Some(keyword) { Ok(()) } else { Err(error) }
     }
 
-    /// A list of ports, empty when the next word does not begin one.
+    /// A list of ports; empty if the next word is not part of one.
     fn ports(&mut self, error: SdfTextError) -> Result<Vec<PortRange>, SdfTextError> {
         let mut ranges = Vec::new();
         let begins =
@@ -210,7 +210,7 @@ fn port_range(word: &str) -> Option<PortRange> {
     (range.first <= range.last).then_some(range)
 }
 
-/// Bits behind the prefix length do not matter, as in an IPFilterRule.
+/// Ignores bits behind the prefix length, as IPFilterRules do.
 fn address(word: Option<&str>, error: SdfTextError) -> Result<AddrMatch, SdfTextError> {
     let word = word.ok_or(error)?;
     if word == "any" || word == "assigned" {

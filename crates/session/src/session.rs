@@ -15,7 +15,7 @@ use crate::usage::SessionUsage;
 /// A PFCP session in the store, with packed rule records. Spec: TS 29.244 §5.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// Names the index, too.
+    /// Contains the index.
     pub(crate) up_seid: Seid,
     pub(crate) owner: OwnerId,
     /// Who established the session.
@@ -25,12 +25,12 @@ pub struct Session {
     record: PackedRecord,
 }
 
-/// The addresses of a [`CpFSeid`]; one IPv4 address takes the fewest octets.
+/// The addresses of a [`CpFSeid`]: compact for the usual case, one IPv4 address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CpAddresses {
-    /// An IPv4 address.
+    /// One IPv4 address.
     V4(Ipv4Addr),
-    /// Any others.
+    /// Any other addresses.
     Other(Box<(Option<Ipv4Addr>, Option<Ipv6Addr>)>),
 }
 
@@ -43,11 +43,11 @@ impl CpAddresses {
     }
 }
 
-/// The parts of a session besides its records that its rules contain.
+/// What the rules of a session contain besides its records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionIdentity<'a> {
     pub up_seid: Seid,
-    /// The owner that established it, whose correlation IDs its QERs name.
+    /// The owner that established the session; QER correlation IDs are unique per owner.
     pub origin: OwnerId,
     pub buffer_epoch: u32,
     /// The packet rates of its QERs.
@@ -70,7 +70,7 @@ pub(crate) struct OpenSession {
 }
 
 impl OpenSession {
-    /// The identity that its rules are compiled for.
+    /// What its rules are compiled with.
     pub(crate) fn identity<'a>(&self, packet_rates: &'a PacketRates) -> SessionIdentity<'a> {
         let &Self { up_seid, index, origin, buffer_epoch, .. } = self;
         SessionIdentity { up_seid, origin, buffer_epoch, packet_rates: packet_rates.of(index) }
@@ -127,13 +127,13 @@ impl Session {
         self.up_seid
     }
 
-    /// Dense index under which workers know the session.
+    /// Dense index by which workers know the session.
     #[must_use]
     pub const fn index(&self) -> SessionIndex {
         seid_index(self.up_seid)
     }
 
-    /// To whom the session belongs.
+    /// The association that the session belongs to.
     #[must_use]
     pub const fn owner(&self) -> OwnerId {
         self.owner

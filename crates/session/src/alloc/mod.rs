@@ -1,7 +1,7 @@
 //! Allocators of SEIDs, TEIDs, session indices, UE addresses and usage slots.
 //!
-//! Each allocator first plans without changing anything, so that a change refused later has left no
-//! trace, and then commits the plan.
+//! An allocator first makes a plan, which changes nothing, and then commits it: a change that is
+//! refused in between leaves no trace.
 
 mod percent;
 mod seid;
@@ -21,9 +21,9 @@ pub(crate) use teid::{Holder, TeidAllocator, TeidPlan};
 pub(crate) use ue_ip::{UeIpAllocator, UePlan};
 pub(crate) use usage_slot::UsageSlotAllocator;
 
-/// The random numbers of one allocator; another `stream` for each, so that values of one reveal
-/// nothing about the other. `StdRng` is a stream cipher: its past output does not reveal its
-/// future.
+/// The random numbers of one allocator. Each allocator has a `stream` of its own, so that its
+/// values reveal nothing about another one's. `StdRng` is a stream cipher: its past output does not
+/// reveal its future output.
 fn rng(seed: u64, stream: usize) -> StdRng {
     let mut root = StdRng::seed_from_u64(seed);
     let mut key = <StdRng as SeedableRng>::Seed::default();

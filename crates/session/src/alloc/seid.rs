@@ -1,7 +1,7 @@
 //! SEIDs: the session's index in the low bits, a random tag in the high bits.
 //!
-//! The index finds the session without a table. An outsider has to guess 40 bits, which is about as
-//! hard as guessing one of millions of 64-bit SEIDs.
+//! The index finds the session without a table. An outsider has to guess 40 bits, about as hard as
+//! guessing one of millions of 64-bit SEIDs.
 
 use adit_types::limits::SESSIONS_MAX;
 use adit_types::{Seid, SessionIndex};
@@ -13,13 +13,13 @@ const INDEX_BITS: u32 = 24;
 
 const _: () = assert!(SESSIONS_MAX <= 1 << INDEX_BITS, "an index fits");
 
-/// Draws SEIDs. Zero and all ones are never drawn.
+/// Draws SEIDs, never zero or all ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeidAllocator {
     rng: StdRng,
 }
 
-/// A SEID drawn but not yet given away.
+/// A SEID that is drawn and not in use yet.
 pub(crate) struct SeidPlan {
     seid: Seid,
     rng: StdRng,

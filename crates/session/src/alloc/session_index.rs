@@ -1,8 +1,8 @@
-//! Session indices: dense, so that workers keep per-session state in arrays.
+//! Session indices. They are dense, so that workers can keep the state of sessions in arrays.
 
 use adit_types::SessionIndex;
 
-/// Allocates indices below a maximum; reuses the one released last first, which keeps them dense.
+/// Allocates indices below a maximum. Reuses the index released last first, which keeps them dense.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionIndexAllocator {
     fresh: usize,
@@ -24,7 +24,7 @@ impl SessionIndexAllocator {
         }
     }
 
-    /// Reserves the index that [`Self::peek`] showed.
+    /// Reserves the index that [`Self::peek`] returns.
     pub(crate) fn take(&mut self) {
         if self.free.pop().is_none() && self.fresh < self.max {
             self.fresh += 1;

@@ -1,11 +1,11 @@
 //! TEIDs: a dense position in the low bits, a random tag in the high bits.
 //!
-//! The position lets workers index a table; the tag keeps an outsider from guessing a live TEID,
-//! and packets of a former tunnel out of a new one at its position.
+//! Workers index a table by the position. The tag keeps outsiders from guessing a live TEID, and
+//! keeps packets of a former tunnel out of a new one at the same position.
 //!
-//! A position is of the same group of owners as its session ([`adit_types::Owners`]) while the group
-//! has any, so that a NIC finds the owner in a TEID's low bits. In a group, positions are taken
-//! afresh while there are any, then in the order of their release.
+//! While free positions last, a TEID has a position in the group of owners of its session
+//! ([`adit_types::Owners`]), so that a NIC finds the owner in the low bits. A group first hands out
+//! positions that were never taken, then free ones in the order of their release.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,10 +13,10 @@ use adit_types::{OWNER_GROUP_SHIFT, OWNER_GROUPS, SessionIndex, Teid};
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Bits of a TEID that stay random, at least: one guess in 256 hits a live tunnel.
+/// Least number of random bits of a TEID: one guess in 256 hits a live tunnel.
 const TAG_BITS_MIN: u32 = 8;
 
-/// Allocates TEIDs and maps each to its session, including those given by the control plane.
+/// Allocates TEIDs and maps each TEID to its session, those given by the control plane included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TeidAllocator {
     slot_bits: u32,
@@ -31,9 +31,9 @@ pub(crate) struct TeidAllocator {
 /// The positions of one group of owners, numbered from zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct TeidGroup {
-    /// The first that was never taken.
+    /// The first position that was never taken; later ones may be restored.
     fresh: u32,
-    /// Free positions below it, longest free first.
+    /// Free positions below `fresh`, longest free first.
     free: VecDeque<u32>,
 }
 
@@ -45,10 +45,10 @@ struct TeidSlot {
     user: SessionIndex,
 }
 
-/// Of a position that nobody uses.
+/// The user of a free position.
 const FREE: SessionIndex = SessionIndex::NONE;
 
-/// A position whose TEID workers may still know.
+/// The user of a position whose TEID workers may still know.
 const RETIRED: SessionIndex = SessionIndex(u32::MAX - 1);
 
 /// Who has a TEID.
@@ -60,7 +60,7 @@ pub(crate) enum Holder {
     Retired,
 }
 
-/// TEIDs drawn but not yet given away.
+/// TEIDs that are drawn and not in use yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TeidPlan {
     teids: Vec<Teid>,
@@ -74,7 +74,7 @@ impl TeidPlan {
 }
 
 impl TeidAllocator {
-    /// An allocator with two TEIDs per session, as far as the tag leaves room.
+    /// An allocator with two TEIDs per session, or fewer if the tag would become too short.
     pub(crate) fn new(sessions_max: usize, seed: u64) -> Self {
         let slots = sessions_max.max(1).saturating_mul(2).next_power_of_two();
         let slot_bits = slots.trailing_zeros().min(32 - TAG_BITS_MIN);
@@ -150,21 +150,20 @@ impl TeidAllocator {
         }
     }
 
-    /// Records that the control plane gave `teid` to `session`, unless it was chosen for it here.
+    /// Records that the control plane gave `teid` to `session`, unless we chose it.
     pub(crate) fn ensure_given(&mut self, teid: Teid, session: SessionIndex) {
         if self.holder(teid) == Holder::Nobody {
             self.given.insert(teid, session);
         }
     }
 
-    /// True if `teid` can be restored to its position because that is free.
+    /// True if `teid` can be restored: its position is free.
     pub(crate) fn is_restorable(&self, teid: Teid) -> bool {
         self.user_of(self.slot_of(teid)) == FREE
     }
 
-    /// Records that `session` has `teid` again, which an allocator of a former run chose. If its
-    /// position is free it takes that, so no other TEID is chosen there; otherwise it counts as
-    /// given.
+    /// Records that `session` has `teid` again, which a former run chose. If its position is free,
+    /// the TEID takes it, and no other TEID is chosen there; otherwise the TEID counts as given.
     pub(crate) fn restore(&mut self, teid: Teid, session: SessionIndex) {
         let slot = self.slot_of(teid);
         if self.holder(teid) != Holder::Nobody || !self.is_restorable(teid) {
@@ -178,7 +177,7 @@ impl TeidAllocator {
         self.write(slot, TeidSlot { teid, user: session });
     }
 
-    /// Takes `teid` from its session. True when it was chosen here and waits for its reclaim.
+    /// Takes `teid` from its session. True if it was chosen here: then it waits for its reclaim.
     pub(crate) fn retire(&mut self, teid: Teid) -> bool {
         if self.given.remove(&teid).is_some() {
             return false;
@@ -187,7 +186,7 @@ impl TeidAllocator {
         true
     }
 
-    /// Makes a retired TEID's position available again, behind all others.
+    /// Makes the position of a retired TEID available again, after all others.
     pub(crate) fn reclaim(&mut self, teid: Teid) {
         self.set_user(teid, FREE);
         let (slot, number) = (self.slot_of(teid), self.number_of(self.slot_of(teid)));
@@ -246,8 +245,8 @@ impl TeidAllocator {
         }
     }
 
-    /// A free TEID at position `slot` that was not the last one there. Ends after as many steps as
-    /// TEIDs were given at this position, plus the last one and zero.
+    /// A free TEID at position `slot` other than the last one there. Cost: one step for each TEID
+    /// given at this position, and two more for the last one and zero.
     fn tag(&self, slot: u32, rng: &mut StdRng, avoid: impl Fn(Teid) -> bool) -> Option<Teid> {
         let last = self.slots.get(position(slot)).map(|slot| slot.teid);
         let tag_mask = u32::MAX >> self.slot_bits;
@@ -270,7 +269,7 @@ impl TeidAllocator {
         self.slots[position(slot)] = value;
     }
 
-    /// Removes `slot` from the free ones; those passed over go to the back.
+    /// Removes `slot` from the free positions; those passed over go to the end of the queue.
     fn take_slot(&mut self, slot: u32) {
         self.reserved += 1;
         let (group, number) = (self.group_of(slot), self.number_of(slot));

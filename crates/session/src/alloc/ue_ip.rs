@@ -1,7 +1,8 @@
 //! UE addresses from the operator's pools: IPv4 addresses and IPv6 /64 prefixes.
 //!
-//! An address is taken afresh while there are any, then in the order of their release, so that a
-//! UE's former address rests as long as possible. Spec: TS 23.501 §5.8.2.2; TS 29.244 §5.21.
+//! A pool first hands out addresses that were never taken, then free ones in the order of their
+//! release, so that a UE's former address rests as long as possible.
+//! Spec: TS 23.501 §5.8.2.2; TS 29.244 §5.21.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +24,7 @@ pub(crate) struct UeIpAllocator {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct UeAddressPool {
     config: UePool,
-    /// The routing domains that it is for.
+    /// The routing domains that it serves.
     domains: DomainSet,
     range: Range,
     /// The first position that was never taken.
@@ -49,7 +50,7 @@ struct Range {
     count: u64,
 }
 
-/// An address that is chosen and not yet allocated.
+/// An address that is chosen and not allocated yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UePlan {
     pool: usize,
@@ -58,15 +59,15 @@ pub(crate) struct UePlan {
 }
 
 impl UePlan {
-    /// Position of the pool.
+    /// The position of the pool in the configuration.
     pub(crate) const fn pool(&self) -> usize {
         self.pool
     }
 }
 
 impl Range {
-    /// All addresses of an IPv4 prefix but the network's and the broadcast address, or all /64s of
-    /// an IPv6 prefix.
+    /// All addresses of an IPv4 prefix except the network's and the broadcast address, or all /64s
+    /// of an IPv6 prefix.
     fn of(prefix: AddrMatch) -> Self {
         match prefix {
             AddrMatch::V4(prefix) => {
@@ -135,15 +136,15 @@ impl UeIpAllocator {
         self.pools.iter().map(fill).max().unwrap_or(0)
     }
 
-    /// Addresses of each pool in use or waiting for their reclaim, and all of them, in the order of
-    /// the configuration.
+    /// For each pool, in the order of the configuration: the addresses in use or waiting for their
+    /// reclaim, and all addresses.
     pub(crate) fn usage(&self) -> impl Iterator<Item = (u64, u64)> {
         let used = |pool: &UeAddressPool| u64::try_from(pool.held.len()).unwrap_or(u64::MAX);
         self.pools.iter().map(move |pool| (used(pool), pool.range.count))
     }
 
-    /// Pools of the family and of one of the routing domains that serve the network instance, if there
-    /// is one; if pools are named, only these.
+    /// The pools of the family that serve one of the routing domains and, if given, the network
+    /// instance and one of the identities.
     pub(crate) fn candidates(
         &self,
         is_v4: bool,
@@ -170,7 +171,7 @@ impl UeIpAllocator {
         pools.any(|pool| pool.is_used(key))
     }
 
-    /// Chooses an address of the first pool that has one which is not `taken`.
+    /// Chooses an address that is not `taken`, from the first pool that has one.
     pub(crate) fn plan(
         &self,
         candidates: &[usize],
@@ -191,7 +192,7 @@ impl UeIpAllocator {
         }
     }
 
-    /// Takes `key` from its session. True when it was chosen here and waits for its reclaim.
+    /// Takes `key` from its session. True if it was chosen here: then it waits for its reclaim.
     pub(crate) fn retire(&mut self, key: SessionKey) -> bool {
         let mut pools = self.pools.iter_mut();
         pools.any(|pool| match pool.position(key).and_then(|at| pool.held.get_mut(&at)) {
@@ -212,7 +213,7 @@ impl UeIpAllocator {
         })
     }
 
-    /// Makes a retired address available again, behind all others.
+    /// Makes a retired address available again, after all others.
     pub(crate) fn reclaim(&mut self, key: SessionKey) {
         for pool in &mut self.pools {
             let Some(position) = pool.position(key) else { continue };
@@ -225,7 +226,7 @@ impl UeIpAllocator {
 }
 
 impl UeAddressPool {
-    /// The position of an address of the pool.
+    /// The position of an address in the pool; `None` for other addresses.
     fn position(&self, key: SessionKey) -> Option<u64> {
         key.domain().filter(|domain| self.domains.contains(*domain))?;
         self.range.position(key)
@@ -236,14 +237,15 @@ impl UeAddressPool {
         position.and_then(|position| self.held.get(&position)) == Some(&AddressHold::Used)
     }
 
-    /// Ends after as many steps as addresses of the pool are taken without being held.
+    /// The next free position. Cost: one step for each address of the pool that the control plane
+    /// gave to a session.
     fn find(&self, taken: impl Fn(SessionKey) -> bool) -> Option<u64> {
         let fresh = self.fresh..self.range.count;
         let is_free = |position: &u64| !taken(self.range.key(*position));
         fresh.chain(self.free.iter().copied()).find(is_free)
     }
 
-    /// Takes a position; those passed over stay free.
+    /// Takes a position; positions passed over stay free.
     fn take(&mut self, position: u64) {
         if position >= self.fresh {
             self.free.extend(self.fresh..position);
@@ -258,7 +260,7 @@ impl UeAddressPool {
     }
 }
 
-/// The addresses that keys of one or two families stand for.
+/// The addresses of keys, one per family at most.
 pub(crate) fn addresses(keys: impl IntoIterator<Item = SessionKey>) -> UeAddresses {
     let mut addresses = UeAddresses::default();
     for key in keys {

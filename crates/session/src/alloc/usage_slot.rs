@@ -1,8 +1,8 @@
-//! Usage slots: where workers count for a URR.
+//! Usage slots: the places in which workers count for URRs.
 
 use adit_types::UsageSlot;
 
-/// Allocates slots below a maximum; reuses the one released last first, which keeps them dense.
+/// Allocates slots below a maximum. Reuses the slot released last first, which keeps them dense.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UsageSlotAllocator {
     fresh: u32,
@@ -15,12 +15,12 @@ impl UsageSlotAllocator {
         Self { fresh: 0, max: u32::try_from(max).unwrap_or(u32::MAX), free: Vec::new() }
     }
 
-    /// Slots that can still be taken.
+    /// How many slots are free.
     pub(crate) fn available(&self) -> usize {
         self.free.len() + usize::try_from(self.max - self.fresh).unwrap_or(usize::MAX)
     }
 
-    /// The slot that is taken after `ahead` others; `None` when all are in use.
+    /// The slot that is taken next after `ahead` others; `None` if there is none.
     pub(crate) fn peek(&self, ahead: usize) -> Option<UsageSlot> {
         if let Some(at) = self.free.len().checked_sub(ahead + 1) {
             return self.free.get(at).copied();
@@ -29,7 +29,7 @@ impl UsageSlotAllocator {
         (fresh < self.max).then_some(UsageSlot(fresh))
     }
 
-    /// Takes the first `count` slots that [`Self::peek`] shows.
+    /// Takes the first `count` slots that [`Self::peek`] returns.
     pub(crate) fn take_planned(&mut self, count: usize) {
         let reused = count.min(self.free.len());
         self.free.truncate(self.free.len() - reused);

@@ -9,6 +9,6 @@ pub struct Bar {
     pub id: BarId,
     /// Time between the first buffered packet and its report. Unit: 50 ms. Spec: §8.2.28.
     pub notification_delay: u8,
-    /// Packets to hold at most; what the limits allow without one. Spec: §8.2.100.
+    /// Packets to buffer at most; `None`: `limits::BUFFER_PKTS_DEFAULT`. Spec: §8.2.100.
     pub suggested_pkts: Option<u16>,
 }

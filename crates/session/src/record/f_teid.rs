@@ -15,10 +15,10 @@ pub struct LocalFTeid {
     pub v6: Option<Ipv6Addr>,
 }
 
-/// A TEID that was chosen here and the CHOOSE ID that it was chosen for. Spec: TS 29.244 §8.2.3.
+/// A TEID that we chose, and the CHOOSE ID that it was chosen for. Spec: TS 29.244 §8.2.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChosenFTeid {
-    /// The CHOOSE ID; `None` of a TEID that was chosen in a former run, as long as no PDR has said.
+    /// The CHOOSE ID; `None` for a TEID of a former run until a PDR names its CHOOSE ID.
     pub choose_id: Option<u8>,
     /// The TEID.
     pub teid: Teid,

@@ -29,17 +29,17 @@ pub struct Forwarding {
     pub destination: DestinationInterface,
     /// Name of the network instance whose interfaces and routes are used.
     pub network_instance: Option<Box<str>>,
-    /// What to put in front of packets. Towards Access nothing is forwarded without it.
+    /// The header to put in front of packets. Without it nothing is forwarded to Access.
     pub outer_header_creation: Option<HeaderCreation>,
     /// Traffic class octet of the outer header.
     pub transport_level_marking: Option<u8>,
-    /// The reference point that packets leave to.
+    /// The reference point through which packets leave.
     pub interface_type: Option<InterfaceType>,
-    /// The traffic endpoint that receives the other direction of the traffic.
+    /// The traffic endpoint that the traffic in the other direction arrives at.
     pub linked_endpoint: Option<TrafficEndpointId>,
-    /// Where packets go instead of to their destination.
+    /// Where packets go instead of their destination.
     pub redirect: Option<Redirect>,
-    /// Identifier of the forwarding policy that the operator configured.
+    /// Identifier of a configured forwarding policy.
     pub policy: Option<Box<str>>,
 }
 
@@ -59,7 +59,7 @@ impl Forwarding {
         }
     }
 
-    /// True towards Access while the control plane has told no tunnel.
+    /// True for forwarding to Access until the control plane names the tunnel.
     #[must_use]
     pub fn lacks_tunnel(&self) -> bool {
         self.destination == DestinationInterface::Access && self.outer_header_creation.is_none()
@@ -71,7 +71,7 @@ impl Forwarding {
         self.outer_header_creation.is_some_and(|outer| outer.tunnel().is_some())
     }
 
-    /// True when packets leave to a data network, without a GTP-U tunnel.
+    /// True when packets leave to a data network: without a GTP-U tunnel.
     #[must_use]
     pub fn leads_to_a_data_network(&self) -> bool {
         use DestinationInterface::{Core, SgiLanN6Lan};

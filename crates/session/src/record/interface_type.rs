@@ -1,4 +1,4 @@
-//! The reference point of an interface, and the sides that it can be on.
+//! Reference points of interfaces, and the sides that they can be on.
 
 use adit_rules::{DestinationInterface, SourceInterface};
 use adit_types::InterfaceRole;
@@ -20,12 +20,12 @@ enum Sides {
     Network,
     /// Towards the control plane function.
     Cp,
-    /// One that we do not know or do not serve.
+    /// Unknown or not served.
     None,
 }
 
 impl InterfaceType {
-    /// Source and destination interfaces tell the direction: Access is the side of the UE.
+    /// Sides in terms of source and destination interfaces: Access is the side of the UE.
     /// Spec: TS 29.244 §8.2.2, §8.2.24, §8.2.118.
     const fn sides(self) -> Sides {
         match self.0 {
@@ -46,7 +46,7 @@ impl InterfaceType {
         }
     }
 
-    /// The role of our interface at this reference point; none of one that has no tunnels.
+    /// The role of our interface at this reference point; `None` if it has no tunnels.
     pub(crate) const fn role(self) -> Option<InterfaceRole> {
         match self.sides() {
             Sides::Access => Some(InterfaceRole::N3),

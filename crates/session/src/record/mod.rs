@@ -1,7 +1,7 @@
 //! Rule records: what the control plane provided, with references by identifier.
 //!
-//! The control plane's view, kept for modification and display. Workers never see it; they run what
-//! `update::s3_compile` makes of it.
+//! The control plane's view, kept for modification and display. Workers never see it: they run the
+//! rules that `update::s3_compile` makes of it.
 
 mod bar;
 mod f_teid;
@@ -51,11 +51,11 @@ pub struct Records {
     pub traffic_endpoints: Vec<TrafficEndpoint>,
     /// URRs.
     pub urrs: Vec<Urr>,
-    /// Time without packets after which the control plane is told.
+    /// Time without packets after which the session reports inactivity.
     pub inactivity_timer: Option<Nanos>,
-    /// F-TEIDs by the CHOOSE ID that they were chosen for, the latest last; a PDR or a traffic
-    /// endpoint has each.
+    /// The chosen F-TEIDs that a PDR or a traffic endpoint has, with their CHOOSE IDs; the latest
+    /// last.
     pub chosen: Vec<ChosenFTeid>,
-    /// The network slice, if the control plane told it.
+    /// The network slice, if the control plane named one.
     pub s_nssai: Option<SliceIdentity>,
 }

@@ -162,7 +162,7 @@ packed_enum!(HeaderRemoval { GtpuUdpIpv4, GtpuUdpIpv6, UdpIpv4, UdpIpv6, Ipv4, I
 packed_enum!(UeSide { Source, Destination });
 packed_enum!(Gate { Open, Closed });
 
-/// Implements [`Pack`] for what is a number.
+/// Implements [`Pack`] for types that wrap a number.
 macro_rules! packed_number {
     ($($type:ty: $number:expr, $of:expr;)+) => { $(
         impl Pack for $type {
@@ -192,7 +192,7 @@ packed_number! {
     UsageTriggers: |of: &Self| of.bits(), Self::from_bits_retain;
 }
 
-/// Nothing stands for its absence: it is optional wherever it stands.
+/// Has no absent value: every field of this type is optional.
 impl Pack for HeaderCreation {
     fn absent() -> Self {
         Self::Ip { addr: Pack::absent() }
@@ -229,7 +229,7 @@ impl Pack for HeaderCreation {
     }
 }
 
-/// Of an address the parts that there are.
+/// The parts of [`Redirect::Address`].
 struct RedirectAddress {
     v4: Option<core::net::Ipv4Addr>,
     v6: Option<core::net::Ipv6Addr>,
@@ -238,7 +238,7 @@ struct RedirectAddress {
 
 packed!(RedirectAddress { v4, v6, port });
 
-/// Nothing stands for its absence: it is optional wherever it stands.
+/// Has no absent value: every field of this type is optional.
 impl Pack for Redirect {
     fn absent() -> Self {
         Self::Url(Box::from(""))

@@ -10,13 +10,13 @@ use crate::record::{InterfaceType, LocalFTeid, PdrTimes, Sdf, TrafficEndpointId,
 pub struct Pdr {
     /// Identifier, unique within the session.
     pub id: PdrId,
-    /// Lower is evaluated first; equal values by ascending identifier.
+    /// Lower values are evaluated first, equal ones by ascending identifier.
     pub precedence: Precedence,
-    /// What packets must look like.
+    /// The packets that it matches.
     pub pdi: Pdi,
-    /// What to take off in front of the inner packet.
+    /// The header to remove in front of the inner packet.
     pub outer_header_removal: Option<HeaderRemoval>,
-    /// The PDU Session Container goes with the outer header, instead of being carried on.
+    /// Removes the PDU Session Container with the outer header instead of carrying it on.
     pub container_deletion: bool,
     /// The FAR to apply. Present in every stored PDR unless its predefined rules drop all packets.
     pub far: Option<FarId>,
@@ -26,10 +26,10 @@ pub struct Pdr {
     pub urrs: Vec<UrrId>,
     /// When it begins and ceases to match.
     pub times: PdrTimes,
-    /// It matches packets, according to `times` when the session last changed.
+    /// It matched packets by `times` when the session last changed.
     pub is_active: bool,
-    /// Names of the active predefined rules and groups, without repetition. With any, packets must
-    /// match one of the rules.
+    /// Names of the active predefined rules and groups, without repetition. If there are any,
+    /// packets must match one of the rules.
     pub predefined: Vec<Box<str>>,
 }
 
@@ -40,11 +40,12 @@ pub struct Pdi {
     pub source: SourceInterface,
     /// The reference point that packets arrive at; a traffic endpoint may name another.
     pub interface_type: Option<InterfaceType>,
-    /// The traffic endpoints whose parts this PDI takes over: those of the first stand here.
+    /// The traffic endpoints whose parts this PDI takes over; the fields below have those of the
+    /// first.
     pub traffic_endpoints: Vec<TrafficEndpointId>,
     /// This PDI with the parts of each further traffic endpoint.
     pub further: Vec<Pdi>,
-    /// What the control plane stated beside the traffic endpoints.
+    /// The parts that the control plane provided beside the traffic endpoints.
     pub own: ReplaceablePdiParts,
     /// The local tunnel that packets must arrive in.
     pub f_teid: Option<LocalFTeid>,
@@ -60,7 +61,7 @@ pub struct Pdi {
     pub qfis: Vec<Qfi>,
     /// Service data flow filters.
     pub sdf: Vec<Sdf>,
-    /// The application that packets must belong to; there are no filters beside it.
+    /// The application that packets must belong to; excludes filters.
     pub application: Option<Box<str>>,
 }
 

@@ -13,8 +13,8 @@ pub struct PdrTimes {
 }
 
 impl PdrTimes {
-    /// True when the PDR matches at `now`: the later of the times that have passed decides, before
-    /// both the PDR waits for its activation. Of equal times the deactivation counts.
+    /// True when the PDR matches at `now`. The later of the times that have passed decides, and the
+    /// deactivation if they are equal; before both, a PDR with an activation does not match.
     #[must_use]
     pub fn is_active(self, now: Nanos) -> bool {
         let passed = |at: Option<Nanos>| at.filter(|at| *at <= now);

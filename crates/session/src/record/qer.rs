@@ -12,18 +12,18 @@ pub struct Qer {
     pub correlation: Option<u32>,
     /// Gates of both directions.
     pub gates: QerGates,
-    /// Maximum rates; absent without a limit.
+    /// Maximum rates; `None`: no limit.
     pub mbr: Option<Rates>,
-    /// Guaranteed rates; absent without a guarantee.
+    /// Guaranteed rates; `None`: no guarantee.
     pub gbr: Option<Rates>,
-    /// Time over which the rates are averaged; absent is the default of the configuration. Unit:
-    /// milliseconds. Spec: TS 29.244 §8.2.115; TS 23.501 §5.7.3.6.
+    /// Time over which the rates are averaged; `None`: the configured default. Unit: milliseconds.
+    /// Spec: TS 29.244 §8.2.115; TS 23.501 §5.7.3.6.
     pub averaging_window_ms: Option<u32>,
-    /// Packets in a unit of time; absent without a limit.
+    /// Packets per unit of time; `None`: no limit.
     pub packet_rate: Option<PacketLimits>,
-    /// What the packet rate began with.
+    /// The status with which the packet rate began.
     pub packet_status: Option<PacketStatus>,
-    /// The status of the packet rate is reported when the session ends. Spec: TS 29.244 §8.2.174
+    /// Reports the status of the packet rate when the session ends. Spec: TS 29.244 §8.2.174
     /// (RCSR).
     pub reports_packets: bool,
     /// QoS flow that downlink packets are marked with.
@@ -43,7 +43,7 @@ pub struct QerGates {
     pub downlink: Gate,
 }
 
-/// Packet rates of both directions; absent without a limit. Spec: TS 29.244 §8.2.63.
+/// Packet rates of both directions; `None`: no limit. Spec: TS 29.244 §8.2.63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketLimits {
     /// Towards the data network.
@@ -52,14 +52,14 @@ pub struct PacketLimits {
     pub downlink: Option<PacketLimit>,
 }
 
-/// What an earlier session left of packet rates. Spec: TS 29.244 §8.2.139.
+/// The rest of a packet rate that an earlier session left. Spec: TS 29.244 §8.2.139.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketStatus {
-    /// Towards the data network; absent where nothing was used.
+    /// Towards the data network; `None` if nothing was used.
     pub uplink: Option<PacketAllowance>,
-    /// Towards the UE; absent where nothing was used.
+    /// Towards the UE; `None` if nothing was used.
     pub downlink: Option<PacketAllowance>,
-    /// Until when this holds.
+    /// The end of its validity.
     pub until: Nanos,
 }
 

@@ -8,7 +8,7 @@ use crate::record::{InterfaceType, LocalFTeid, UeMatch};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrafficEndpointId(pub u8);
 
-/// A traffic endpoint. PDRs that name it take over what it has. Spec: TS 29.244 §7.5.2.7.
+/// A traffic endpoint. PDRs that name it take over its parts. Spec: TS 29.244 §7.5.2.7.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrafficEndpoint {
     /// Identifier.
@@ -25,12 +25,12 @@ pub struct TrafficEndpoint {
     pub framed_routes: Vec<IpPrefix>,
     /// The reference point that packets arrive at.
     pub interface_type: Option<InterfaceType>,
-    /// QoS flows in ascending order, without repetition; empty leaves those of the PDRs.
+    /// QoS flows in ascending order, without repetition; if empty, PDRs keep their own.
     pub qfis: Vec<Qfi>,
 }
 
 impl TrafficEndpoint {
-    /// One without parts.
+    /// A traffic endpoint without parts.
     #[must_use]
     pub const fn new(id: TrafficEndpointId) -> Self {
         Self {

@@ -6,7 +6,7 @@ use bitflags::bitflags;
 use crate::record::SdfSpec;
 
 bitflags! {
-    /// Why usage is reported: of a URR, what it asks for; of a report, what happened.
+    /// Why usage is reported: what a URR requests, or what caused a report.
     /// Spec: TS 29.244 §8.2.19, §8.2.41.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct UsageTriggers: u32 {
@@ -34,15 +34,15 @@ bitflags! {
         const QUOTA_VALIDITY_TIME = 1 << 10;
         /// The user plane inactivity timer ran out.
         const INACTIVITY = 1 << 11;
-        /// The control plane asked. Of reports only.
+        /// The control plane queried. In reports only.
         const IMMEDIATE = 1 << 12;
-        /// The session or the URR ended. Of reports only.
+        /// The session or the URR ended. In reports only.
         const TERMINATION = 1 << 13;
-        /// Usage before the monitoring time. Of reports only.
+        /// Usage before the monitoring time. In reports only.
         const MONITORING_TIME = 1 << 14;
-        /// The session ended by our decision. Of reports only.
+        /// We ended the session. In reports only.
         const TERMINATION_BY_UP = 1 << 15;
-        /// As many events happened as the threshold says.
+        /// An event threshold was reached.
         const EVENT_THRESHOLD = 1 << 16;
         /// An event quota is used up.
         const EVENT_QUOTA = 1 << 17;
@@ -54,9 +54,10 @@ bitflags! {
 }
 
 impl UsageTriggers {
-    /// What is told without ending a measurement.
+    /// Triggers whose reports do not end a measurement.
     pub const NOTICES: Self = Self::START_OF_TRAFFIC.union(Self::END_MARKER);
-    /// What is reported because the control plane asked or the measurement is over.
+    /// Triggers of reports that no URR requests: the control plane queried, or the measurement is
+    /// over.
     pub const UNASKED: Self = Self::IMMEDIATE
         .union(Self::TERMINATION)
         .union(Self::TERMINATION_BY_UP)
@@ -70,8 +71,8 @@ pub struct MeasurementMethod {
     pub volume: bool,
     /// Duration.
     pub duration: bool,
-    /// Events: starts of the traffic that its PDRs detect, the first one and those after the
-    /// inactivity detection time.
+    /// Events. An event is the start of detected traffic: the first packet, and the first one after
+    /// the inactivity detection time.
     pub event: bool,
 }
 
@@ -79,8 +80,8 @@ pub struct MeasurementMethod {
 /// TS 32.299 §6.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimeMechanism {
-    /// Consecutive intervals, up to and with the first one without packets (CTP); else one interval,
-    /// and another one with the next packet after it (DTP).
+    /// True: consecutive intervals up to and including the first one without packets (CTP). False:
+    /// one interval, and the next one begins with the next packet after it (DTP).
     pub is_continuous: bool,
     /// The base time interval; never zero.
     pub interval: Nanos,
@@ -93,7 +94,7 @@ impl TimeMechanism {
         Nanos((elapsed.0 / interval + 1).saturating_mul(interval))
     }
 
-    /// When an envelope that began at `since` closes, unless packets come after `last`.
+    /// When an envelope that began at `since` closes if no packet comes after `last`.
     pub(crate) fn end(self, since: Nanos, last: Nanos) -> Nanos {
         match self.is_continuous {
             true => since + self.consumed(last.since(since)) + self.interval,
@@ -102,7 +103,7 @@ impl TimeMechanism {
     }
 }
 
-/// Octets by direction; absent is unlimited. Spec: TS 29.244 §8.2.13, §8.2.50.
+/// Octets by direction; `None`: unlimited. Spec: TS 29.244 §8.2.13, §8.2.50.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Volumes {
     /// Both directions together.
@@ -116,13 +117,13 @@ pub struct Volumes {
 /// How a URR measures. Spec: TS 29.244 §8.2.68.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct MeasurementInformation {
-    /// Count what QERs drop, too.
+    /// Counts packets that QERs drop, too.
     pub before_qos: bool,
-    /// Measure nothing.
+    /// Measures nothing.
     pub inactive: bool,
-    /// Time runs from the creation on, not from the first packet.
+    /// Starts the time at the creation instead of at the first packet.
     pub immediate_start: bool,
-    /// Report numbers of packets.
+    /// Reports numbers of packets.
     pub packets: bool,
 }
 
@@ -138,13 +139,13 @@ pub struct DroppedThreshold {
 /// A URR of a credit pool. Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Aggregated {
-    /// The URR whose usage counts for the pool, too.
+    /// The URR whose usage counts for the pool as well.
     pub urr: UrrId,
     /// The multiplier. Unit: millionths.
     pub weight: u64,
 }
 
-/// Traffic that a quota action spares. Spec: TS 29.244 §7.5.2.4.
+/// Traffic that a quota action does not apply to. Spec: TS 29.244 §7.5.2.4.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Exempted {
     /// Service data flows.
@@ -153,13 +154,13 @@ pub struct Exempted {
     pub applications: Vec<Box<str>>,
 }
 
-/// A point in time at which usage is split, and what counts from then on.
+/// A time at which usage is split, and the limits from then on.
 /// Spec: TS 29.244 §5.2.2.2, §8.2.15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Monitoring {
     /// When.
     pub at: Nanos,
-    /// Replaces the volume threshold; the rest of the old one counts on without it.
+    /// Replaces the volume threshold; `None` keeps the rest of the former one.
     pub volume_threshold: Option<Volumes>,
     /// Replaces the time threshold.
     pub time_threshold: Option<Nanos>,
@@ -190,10 +191,10 @@ pub struct UrrSettings {
     pub event_threshold: Option<u64>,
     /// Events that may happen.
     pub event_quota: Option<u64>,
-    /// How time is consumed; without it by the second, until no packet came for the inactivity
+    /// How time is consumed; `None`: by the second, until no packet came for the inactivity
     /// detection time.
     pub time_mechanism: Option<TimeMechanism>,
-    /// Reports that are made; afterwards only queries and the end of the URR yield one.
+    /// Number of reports; afterwards only queries and the end of the URR cause one.
     pub reports_max: Option<u16>,
     /// Time without packets after which a quota is withdrawn.
     pub quota_holding_time: Option<Nanos>,
@@ -201,19 +202,19 @@ pub struct UrrSettings {
     pub quota_validity_time: Option<Nanos>,
     /// Dropped downlink traffic after which usage is reported.
     pub dropped_threshold: Option<DroppedThreshold>,
-    /// When usage is split, by time.
+    /// When usage is split, in ascending order.
     pub monitoring: Vec<Monitoring>,
-    /// Time without packets after which time stops being measured.
+    /// Time without packets after which the measurement of time stops.
     pub inactivity_detection_time: Option<Nanos>,
-    /// Reports of these URRs make this one report, too.
+    /// Reports of these URRs cause a report of this one.
     pub linked: Option<Vec<UrrId>>,
     /// How it measures.
     pub information: Option<MeasurementInformation>,
-    /// Makes the URR a credit pool of these.
+    /// Makes the URR a credit pool of these URRs.
     pub aggregated: Option<Vec<Aggregated>>,
-    /// What passes although a quota is used up.
+    /// Traffic that passes after a quota is used up.
     pub exempted: Option<Exempted>,
-    /// What is done with packets beyond the quota; without it they are dropped.
+    /// The FAR for packets beyond the quota; `None`: they are dropped.
     pub quota_far: Option<FarId>,
 }
 
@@ -224,7 +225,7 @@ pub struct Urr {
     pub id: UrrId,
     /// What it measures.
     pub method: MeasurementMethod,
-    /// When it reports.
+    /// The reports that it requests.
     pub triggers: UsageTriggers,
     /// Everything else.
     pub settings: UrrSettings,
@@ -237,9 +238,9 @@ pub struct UrrUpdate {
     pub id: UrrId,
     /// Replaces what it measures.
     pub method: Option<MeasurementMethod>,
-    /// Replaces when it reports.
+    /// Replaces the requested reports.
     pub triggers: Option<UsageTriggers>,
-    /// Replaces what is present. A quota or threshold counts from the last report on.
+    /// Replaces the parts that are present. Their quotas and thresholds count from the last report.
     pub settings: UrrSettings,
 }
 
@@ -250,7 +251,7 @@ impl Urr {
         self.settings.information.unwrap_or_default()
     }
 
-    /// Carries out an update.
+    /// Applies an update.
     pub(crate) fn update(&mut self, update: UrrUpdate) {
         self.method = update.method.unwrap_or(self.method);
         self.triggers = update.triggers.unwrap_or(self.triggers);

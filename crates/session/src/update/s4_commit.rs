@@ -150,8 +150,8 @@ pub(crate) fn commit(
     store.deadlines.set(index, usage.deadline);
     store.teids.commit(resolved.teids, index);
     session.buffer_epoch = epoch_after(&session, resolved.drop_buffered);
-    let SessionStore { tunnel_index: far_ends, provisioning, .. } = store;
-    far_ends.change(index, &before, &session.records, |parts| {
+    let SessionStore { tunnel_index, provisioning, .. } = store;
+    tunnel_index.change(index, &before, &session.records, |parts| {
         provisioning.forwarding_interfaces(parts)
     });
     let slice = store.provisioning.qos.slice_of(&session.records);

@@ -98,7 +98,8 @@ pub struct UsageOutcome {
     pub reports: Vec<UsageReport>,
     /// No packet came for the time of the user plane inactivity timer.
     pub inactive: bool,
-    /// What to publish; owed one [`SessionStore::reclaim`].
+    /// What to publish; owed one
+    /// [`SessionStore::reclaim`](crate::SessionStore::reclaim).
     pub delta: Option<RuleDelta>,
 }
 
