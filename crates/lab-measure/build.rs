@@ -1,4 +1,4 @@
-//! Names the revision of the sources, which every report carries.
+//! Passes the git revision to the crate; every report contains it.
 
 use std::process::Command;
 

@@ -1,36 +1,35 @@
-//! How long tester or target did not get their cores, and how many packets that can lose.
+//! How long the tester or the target did not run on its core, and how many packets that can lose.
 
 use adit_lab_engine::clock::{NS_PER_S, scaled};
 use serde::{Deserialize, Serialize};
 
-/// Absences are looked for from this on: several turns of the tester's loop, and a timer tick.
-/// Unit: ns.
+/// Shorter absences never count: several iterations of the tester's loop, or a timer tick. Unit: ns.
 const ABSENCE_NS_MIN: u64 = 50_000;
 const ABSENCE_NS_MAX: u64 = 1_000_000;
 
-/// The shortest absence that can lose a packet: until then a queue of `queue_pkts` holds what comes
-/// at `pps`. Unit: ns.
+/// The shortest absence that can lose a packet: a queue of `queue_pkts` holds the packets of a shorter
+/// one at `pps`. Clamped to 50 µs … 1 ms. Unit: ns.
 #[must_use]
 pub(crate) fn absence_ns_min(pps: u64, queue_pkts: u64) -> u64 {
     let until_full = scaled(queue_pkts, NS_PER_S, pps.max(1));
     until_full.clamp(ABSENCE_NS_MIN, ABSENCE_NS_MAX)
 }
 
-/// Who was kept from running in a trial.
+/// Absences of tester and target during a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Absence {
-    /// How often the tester was absent for so long that a queue could overflow.
+    /// How often the tester was absent long enough for a queue to overflow.
     pub count: u64,
-    /// How long in all. Unit: ns.
+    /// Total time of these absences. Unit: ns.
     pub tester_ns: u64,
     /// How long the target's threads waited for its core, if the kernel reports it. Unit: ns.
     pub target_ns: Option<u64>,
-    /// Packets that these absences can explain as lost.
+    /// Upper bound of the packets lost by these absences.
     pub excused: u64,
 }
 
 impl Absence {
-    /// In a trial at `pps` over queues of `queue_pkts` on both sides.
+    /// Absences in a trial at `pps` over queues of `queue_pkts` on both sides.
     #[must_use]
     pub(crate) fn of(
         count: u64,
@@ -41,7 +40,7 @@ impl Absence {
     ) -> Self {
         let due_in = |ns: u64| scaled(ns, pps, NS_PER_S);
         let on_its_way = count.saturating_mul(2 * queue_pkts).min(due_in(tester_ns));
-        // What the target's queue holds is not lost.
+        // The target's queue holds the packets of a short wait.
         let offered = due_in(target_ns.unwrap_or(0));
         let unserved = if offered > queue_pkts { offered } else { 0 };
         Self { count, tester_ns, target_ns, excused: on_its_way + unserved }

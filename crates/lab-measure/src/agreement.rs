@@ -1,4 +1,4 @@
-//! Tester against target: what both counted of the same packets.
+//! Compares the tester's and the target's counts of the same packets.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use serde_json::Value;
 
 use adit_lab_engine::clock::scaled;
 
-/// A larger difference of counts is reported. Unit: parts per million.
+/// Largest difference of counts without a warning. Unit: parts per million.
 const DIFFERENCE_MAX_PPM: u64 = 50_000;
 
 /// What the tester sent and received in all trials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TesterTotals {
-    /// Packets that the target's queues took.
+    /// Packets that the target's queues accepted.
     pub sent: u64,
     /// Packets that came back, each copy counted.
     pub received: u64,
-    /// Highest rate of packets coming back, in trials of two seconds and more: one of the target's
-    /// seconds lies within. Unit: packets per second.
+    /// Highest received rate in trials of at least two seconds, which contain one whole second of the
+    /// target's statistics. Unit: packets per second.
     #[serde(default)]
     pub fastest_pps: u64,
 }
 
-/// The highest rates that the tester measured and that the target reports.
+/// The highest rates, as the tester measured them and as the target reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PeakRates {
     /// The tester's. Unit: packets per second.
@@ -51,13 +51,13 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
-    /// Compares; `None` where the target's counters are of no known form.
+    /// Compares the counts; `None` if the target's counters have no known format.
     #[must_use]
     pub(crate) fn of(tester: TesterTotals, counters: &Value) -> Option<Self> {
         let number = |names: [&str; 2]| {
             names.iter().find_map(|name| counters.get(*name).and_then(Value::as_u64))
         };
-        // adit's names, then those of testpmd's statistics.
+        // Names in adit, then in testpmd's statistics.
         let target_received = number(["received_pkts", "rx_packets"])?;
         let target_sent = number(["transmitted_pkts", "tx_packets"])?;
         let difference_ppm =
@@ -78,14 +78,14 @@ impl Agreement {
         self.difference_ppm.max(rates) <= DIFFERENCE_MAX_PPM
     }
 
-    /// A sentence when they do not.
+    /// The warning if they do not agree.
     #[must_use]
     pub(crate) fn complaint(&self) -> Option<String> {
         (!self.holds()).then(|| format!("tester and target disagree: {self}"))
     }
 }
 
-/// The share by which two counts differ. Unit: parts per million.
+/// Relative difference of two counts. Unit: parts per million.
 fn apart(a: u64, b: u64) -> u64 {
     if a == b { 0 } else { scaled(a.abs_diff(b), 1_000_000, a.max(b)) }
 }

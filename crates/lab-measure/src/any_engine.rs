@@ -1,4 +1,4 @@
-//! The engine on the ports of its target: those of DPDK, or this program's own memif.
+//! The engine on DPDK ports or on the tester's own memif.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ use adit_lab_engine::traffic_io::TrafficIo;
 use adit_lab_engine::trial::{Engine, TrialConfig, TrialOutcome, TrialProgress};
 use adit_lab_process::stop::{POLL, Stop};
 
-/// Hardware addresses of the tester's ports on memif: N3 or the only one, and N6.
+/// MAC addresses of the tester's memif ports: N3 (or the only port), and N6.
 pub(crate) const TESTER_MACS: [MacAddr; 2] =
     [MacAddr([2, 0xad, 0x17, 0, 0, 3]), MacAddr([2, 0xad, 0x17, 0, 0, 6])];
 
-/// An engine and its ports. Dropped in order: ports are left before they are closed.
+/// An engine and its ports. Fields drop in order: the engine releases the ports before they close.
 #[derive(Debug)]
 pub(crate) enum AnyEngine {
     /// On DPDK ports.
@@ -29,7 +29,7 @@ pub(crate) enum AnyEngine {
     Memif(Box<Engine<Ports, TscClock>>),
 }
 
-/// Ports that are open and wait for their links.
+/// Open ports that wait for their links.
 #[derive(Debug)]
 pub(crate) enum UnlinkedPorts {
     /// DPDK ports and their names.
@@ -42,7 +42,7 @@ impl UnlinkedPorts {
     /// Opens DPDK ports.
     ///
     /// # Errors
-    /// DPDK refuses one.
+    /// DPDK refuses a port.
     pub(crate) fn dpdk(bench: &Testbed, names: &[String]) -> Result<Self> {
         let (mut ports, mut queues) = (Vec::new(), Vec::new());
         for name in names {
@@ -56,13 +56,13 @@ impl UnlinkedPorts {
     /// Listens for memif clients.
     ///
     /// # Errors
-    /// A name is taken.
+    /// A socket name is taken.
     pub(crate) fn memif(sockets: &[String]) -> Result<Self> {
         Ok(Self::Memif(sockets.iter().map(|name| Listener::bind(name)).collect::<Result<_>>()?))
     }
 
-    /// Waits for the links and makes an engine. `addresses` are those that it answers for, by the
-    /// hardware addresses of its ports.
+    /// Waits for the links and makes an engine. `addresses` returns the addresses that the engine answers
+    /// for, given the MAC addresses of its ports.
     ///
     /// # Errors
     /// The target ends; a link does not come up within `timeout`; `stop` was raised.
@@ -94,7 +94,7 @@ impl UnlinkedPorts {
     }
 }
 
-/// The same on either kind of ports.
+/// Evaluates an expression on either kind of engine.
 macro_rules! either {
     ($drive:expr, $engine:ident => $work:expr) => {
         match $drive {
@@ -123,15 +123,15 @@ impl AnyEngine {
         Self::Memif(Box::new(Engine::new(ports, bench.clock(), neighbors, count)))
     }
 
-    /// An engine whose packets come back at once, on the port on which they were sent.
+    /// An engine on memifs that return each packet at once, on the port that sent it.
     ///
     /// # Errors
-    /// Memory cannot be shared.
+    /// The shared memory cannot be created.
     pub(crate) fn mirrored(bench: &Testbed) -> Result<Self> {
         Ok(Self::memif(bench, Ports::mirrored(TESTER_MACS.to_vec())?, Neighbors::default()))
     }
 
-    /// Hardware address of a port; `None` where there is no such port.
+    /// MAC address of a port; `None` if there is no such port.
     #[must_use]
     pub(crate) fn mac(&self, port: usize) -> Option<MacAddr> {
         match self {
@@ -140,7 +140,7 @@ impl AnyEngine {
         }
     }
 
-    /// Packets that each queue towards the target holds, `descriptors` those of DPDK ports.
+    /// Capacity of each queue towards the target, in packets. DPDK queues hold `descriptors`.
     #[must_use]
     pub(crate) fn queue_pkts(&self, descriptors: u16) -> u64 {
         match self {
@@ -189,7 +189,8 @@ impl AnyEngine {
         self.run_beside(config, live, stop, &mut || {})
     }
 
-    /// Asks for the link-layer address of a neighbor until it is known; `None` after `timeout`.
+    /// Resolves the MAC address of a neighbor by ARP or neighbor discovery; `None` after `timeout` or when
+    /// `stop` is raised.
     pub(crate) fn resolve(
         &mut self,
         port: PortId,

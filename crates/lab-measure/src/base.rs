@@ -1,4 +1,4 @@
-//! What the reports of all measurements of a target begin and end with.
+//! The parts that the reports of all measurements of a target have in common.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -11,31 +11,31 @@ use super::target::TargetArguments;
 use adit_lab_process::stop::{Interrupted, Stop};
 use adit_lab_smf::exchange::ProcedureReport;
 
-/// The part that all reports share.
+/// The fields that all reports share.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ReportBase {
     /// Machine, time, warnings.
     #[serde(flatten)]
     pub header: ReportHeader,
-    /// What was measured.
+    /// The kind of target.
     pub target: String,
     /// Sessions.
     pub sessions: u32,
-    /// How they were established.
+    /// Duration and failures of their establishment.
     pub established: Option<ProcedureReport>,
     /// The tester's own ceiling.
     pub ceiling: Option<TrialReport>,
     /// The figures to compare.
     pub figures: Vec<Figure>,
-    /// What tester and target counted of the same packets.
+    /// Comparison of the tester's and the target's counts.
     #[serde(default)]
     pub agreement: Option<Agreement>,
-    /// What the target itself counted, in its own form.
+    /// The target's own counters, in its format.
     pub target_counters: Option<Value>,
 }
 
 impl ReportBase {
-    /// What is known once the rig stands.
+    /// Fills in what is known once the rig is built.
     #[must_use]
     pub(crate) fn of(arguments: &TargetArguments, rig: &Rig) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl ReportBase {
         Ok(())
     }
 
-    /// Prints what follows the table of each measurement.
+    /// Prints ceiling, comparison of counts and warnings, after the table of the measurement.
     pub(crate) fn print(&self) {
         if let Some(ceiling) = &self.ceiling {
             println!("tester's own ceiling: {}", super::progress::mpps(ceiling.received_pps));

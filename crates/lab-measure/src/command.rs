@@ -32,10 +32,10 @@ pub enum MeasureCommand {
 }
 
 impl MeasureCommand {
-    /// Runs the subcommand. False when it found something wrong with the target.
+    /// Runs the subcommand. Returns false if it found something wrong with the target.
     ///
     /// # Errors
-    /// The measurement cannot be carried out, or was interrupted.
+    /// The measurement failed or was interrupted.
     pub fn run(&self, stop: &Stop) -> Result<bool> {
         match self {
             Self::Selftest(arguments) => crate::selftest::run(arguments, stop),
@@ -53,7 +53,7 @@ impl MeasureCommand {
     }
 }
 
-/// The command line of the measurements alone, for experiment files and tests.
+/// The measurements' part of the command line, for experiment files and tests.
 #[derive(Debug, Parser)]
 #[command(name = "adit-lab")]
 pub(crate) struct MeasureCli {
@@ -61,7 +61,7 @@ pub(crate) struct MeasureCli {
     pub(crate) command: MeasureCommand,
 }
 
-/// Checks the words of a subcommand and its options.
+/// Checks a subcommand and its options; the first word is the program's name.
 pub(crate) fn check_options(words: &[String]) -> Result<(), clap::Error> {
     MeasureCli::try_parse_from(words).map(|_| ())
 }

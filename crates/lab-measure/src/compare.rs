@@ -1,5 +1,5 @@
-//! `adit-lab compare A.json B.json`: the figures that two reports have in common, as ratios with
-//! their spread.
+//! `adit-lab compare A.json B.json`: prints ratios, with their spread, of the figures that two reports
+//! have in common.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ pub struct CompareArguments {
     json: bool,
 }
 
-/// What comparing needs of a report, whatever its measurement.
+/// The fields of any report that the comparison needs.
 #[derive(Debug, Deserialize)]
 struct AnyReport {
     complete: bool,
@@ -62,16 +62,16 @@ pub(crate) struct FigureRatio {
     pub b: u64,
     /// B / A, median to median.
     pub ratio_permille: u64,
-    /// The lowest that the spread of both allows.
+    /// Lowest B / highest A.
     pub ratio_permille_min: u64,
-    /// The highest that the spread of both allows.
+    /// Highest B / lowest A.
     pub ratio_permille_max: u64,
 }
 
 /// Prints the comparison.
 ///
 /// # Errors
-/// A file cannot be read or is no report; the reports have no figure in common.
+/// A file cannot be read or is not a report; the reports have no figure in common.
 pub(crate) fn run(arguments: &CompareArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
     if arguments.paired {
         return run_paired(arguments, check, stop);
@@ -130,7 +130,7 @@ fn run_paired(arguments: &CompareArguments, check: OptionCheck, stop: &Stop) -> 
 
 fn read(path: &Path) -> Result<AnyReport> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} is no report", path.display()))
+    serde_json::from_str(&text).with_context(|| format!("{} is not a report", path.display()))
 }
 
 fn ratios(a: &[Figure], b: &[Figure]) -> Vec<FigureRatio> {
@@ -150,7 +150,7 @@ fn ratios(a: &[Figure], b: &[Figure]) -> Vec<FigureRatio> {
         .collect()
 }
 
-/// `value / of` in parts per thousand; zero where `of` is zero.
+/// `value / of` in parts per thousand; zero if `of` is zero.
 fn permille(value: u64, of: u64) -> u64 {
     if of == 0 { 0 } else { adit_lab_engine::clock::scaled(value, 1000, of) }
 }

@@ -1,12 +1,12 @@
-//! Files of groups: sessions with the same rules that are offered the same rates.
+//! Group files: each group is a set of sessions with equal rules and equal offered rates.
 //!
 //! ```toml
 //! [[group]]
 //! name = "limited"
-//! sessions = 4                  # of the group; the next group has those behind them
-//! size = 1052                   # octets of IP, or a mix; default 1000
-//! uplink = ["800M", "1.2G"]     # bit/s offered by each session, in turns of --step
-//! downlink = "100M"             # or always; nothing without
+//! sessions = 4                  # number of sessions; groups take consecutive sessions
+//! size = 1052                   # octets of the IP packet, or a mix; default 1000
+//! uplink = ["800M", "1.2G"]     # bit/s offered by each session, each for --step in turn
+//! downlink = "100M"             # one constant rate; if missing, no traffic
 //! rules = { qfi = 9, rate-qers = 1, mbr-kbps = 1_000_000 }   # as in a rule profile
 //! ```
 
@@ -22,23 +22,23 @@ use adit_lab_engine::stamp::STREAMS_MAX;
 use adit_lab_process::stop::environment;
 use adit_lab_smf::SessionProfile;
 
-/// Groups at most: each has an uplink and a downlink stream.
+/// Maximum number of groups: each has an uplink and a downlink stream.
 const GROUPS_MAX: usize = STREAMS_MAX / 2;
 
-/// Sessions that are alike.
+/// A group of sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionGroup {
     /// Its name.
     pub name: String,
     /// Index of its first session.
     pub first: u32,
-    /// How many there are.
+    /// Number of sessions.
     pub sessions: u32,
     /// Sizes of its packets.
     pub size: Size,
-    /// What each session offers on uplink and downlink, in turns. Unit: bit/s of IP packets.
+    /// Rates that each session offers in turn, uplink and downlink. Unit: bit/s of IP packets.
     pub offered_bps: [Vec<u64>; 2],
-    /// What all of it may get in each direction of a rate that it shares with other groups. Unit: bit/s.
+    /// The group's part, per direction, of a rate that it shares with other groups. Unit: bit/s.
     pub share_bps: Option<u64>,
     /// Its rules.
     pub rules: SessionProfile,
@@ -64,14 +64,14 @@ struct GroupSection {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expects a text or a number")]
+#[serde(untagged, expecting = "expected a string or a number")]
 enum GroupValue {
     Text(String),
     Number(u64),
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expects a rate such as \"1.2G\", or a list of them")]
+#[serde(untagged, expecting = "expected a rate such as \"1.2G\", or a list of rates")]
 enum GroupValues {
     One(GroupValue),
     Many(Vec<GroupValue>),
@@ -89,7 +89,7 @@ impl GroupValue {
 /// Reads a file.
 ///
 /// # Errors
-/// A sentence with the file, and line or group.
+/// The message names the file, and the line or group.
 pub(crate) fn read(path: &Path) -> Result<Vec<SessionGroup>> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| environment(format!("{}: {error}", path.display())))?;
@@ -103,7 +103,7 @@ fn parse(text: &str) -> Result<Vec<SessionGroup>, String> {
         format!("line {line}: {}", error.message())
     })?;
     if file.group.is_empty() || file.group.len() > GROUPS_MAX {
-        return Err(format!("1 to {GROUPS_MAX} groups are possible, not {}", file.group.len()));
+        return Err(format!("expected 1 to {GROUPS_MAX} groups, not {}", file.group.len()));
     }
     let mut groups: Vec<SessionGroup> = Vec::new();
     for section in &file.group {
@@ -120,11 +120,11 @@ fn parse(text: &str) -> Result<Vec<SessionGroup>, String> {
 
 impl GroupSection {
     fn group(&self, first: u32) -> Result<SessionGroup, String> {
-        /// Sessions of one address plan.
+        /// Maximum number of sessions in one address plan.
         const SESSIONS_MAX: u32 = 1 << 24;
         self.rules.check().map_err(|(key, what)| format!("rules, {key}: {what}"))?;
         if self.sessions == 0 || first.saturating_add(self.sessions) > SESSIONS_MAX {
-            return Err(format!("sessions are 1 to {SESSIONS_MAX} in all"));
+            return Err(format!("expected 1 to {SESSIONS_MAX} sessions in total"));
         }
         let rates = |words: &Option<GroupValues>| -> Result<Vec<u64>, String> {
             let words = match words {
@@ -148,13 +148,13 @@ impl GroupSection {
 }
 
 impl SessionGroup {
-    /// What each session offers in a direction (0 uplink, 1 downlink), in turns. Unit: bit/s.
+    /// Rates that each session offers in turn in a direction (0 uplink, 1 downlink). Unit: bit/s.
     #[must_use]
     pub(crate) fn offered_bps(&self, direction: usize) -> &[u64] {
         self.offered_bps.get(direction).map_or(&[], Vec::as_slice)
     }
 
-    /// Mean length of its packets in octets, as a fraction.
+    /// Mean length of its packets in octets, as numerator and denominator.
     fn len(&self) -> (u64, u64) {
         let weights = self.size.weights.iter().copied().map(u64::from);
         let lens = self.size.lens.iter().map(|len| u64::try_from(*len).unwrap_or(u64::MAX));
@@ -162,15 +162,15 @@ impl SessionGroup {
         (octets, weights.sum::<u64>().max(1))
     }
 
-    /// The longest of its packets. Unit: octets.
+    /// Length of its longest packet. Unit: octets.
     #[must_use]
     pub(crate) fn len_max(&self) -> u64 {
         let longest = self.size.lens.iter().max().copied().unwrap_or(0);
         u64::try_from(longest).unwrap_or(u64::MAX)
     }
 
-    /// The course of a direction (0 uplink, 1 downlink): its rates in turns of `step_ns` until
-    /// `duration_ns`, over all its sessions.
+    /// The rates of a direction (0 uplink, 1 downlink) over all sessions of the group, each for `step_ns` in
+    /// turn until `duration_ns`.
     #[must_use]
     pub(crate) fn course(&self, direction: usize, step_ns: u64, duration_ns: u64) -> Vec<RateStep> {
         let rates = self.offered_bps(direction);
@@ -189,7 +189,7 @@ impl SessionGroup {
         }
     }
 
-    /// What all its sessions may get together in a direction. Unit: bit/s.
+    /// Total rate that the rules allow its sessions in a direction. Unit: bit/s.
     #[must_use]
     pub(crate) fn limit_bps(&self, direction: usize) -> Option<u64> {
         if self.share_bps.is_some() {
@@ -199,7 +199,7 @@ impl SessionGroup {
         Some(if self.shares() { limit } else { limit.saturating_mul(u64::from(self.sessions)) })
     }
 
-    /// True when its sessions share one rate.
+    /// True if its sessions share one rate.
     #[must_use]
     pub(crate) fn shares(&self) -> bool {
         self.rules.correlation_id.is_some() || self.share_bps.is_some()
@@ -254,9 +254,9 @@ downlink = 8000
     fn mistakes_are_named_with_line_or_group() {
         for (from, to, wanted) in [
             ("sessions = 2", "session = 2", "line 11: unknown field `session`"),
-            ("\"1M\"", "\"fast\"", "group limited: \"fast\" is no bit rate"),
-            ("size = 1250", "size = 5", "group limited: \"5\" is no size"),
-            ("sessions = 2", "sessions = 0", "group free: sessions are 1 to"),
+            ("\"1M\"", "\"fast\"", "group limited: \"fast\" is not a bit rate"),
+            ("size = 1250", "size = 5", "group limited: \"5\" is not a size"),
+            ("sessions = 2", "sessions = 0", "group free: expected 1 to"),
             ("\"free\"", "\"limited\"", "group limited: another has the same name"),
             ("rate-qers = 1,", "", "group limited: rules, mbr-kbps: there are no rate-qers"),
         ] {

@@ -1,5 +1,5 @@
-//! `adit-lab latency`: the distribution of the latency at fixed rates, or at shares of the rate
-//! without loss.
+//! `adit-lab latency`: measures the latency distribution at fixed rates or at shares of the loss-free
+//! rate.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -16,9 +16,9 @@ use super::traffic::{Size, TrafficDirection, rate_pps, span_ns};
 use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_process::stop::Stop;
 
-/// Length of the trials that look for the rate without loss. Unit: ns.
+/// Length of the trials that search for the loss-free rate. Unit: ns.
 const SEARCH_NS: u64 = 1_000_000_000;
-/// Width of the last interval of that search. Unit: parts per thousand.
+/// Final interval of that search. Unit: parts per thousand of the rate.
 const SEARCH_WIDTH_PERMILLE: u64 = 20;
 
 /// Options of `adit-lab latency`.
@@ -56,7 +56,7 @@ pub(crate) struct PointReport {
     pub size: Size,
     /// Sessions with traffic.
     pub active: u32,
-    /// Share of the rate without loss; `None` for a fixed rate. Unit: percent.
+    /// Share of the loss-free rate; `None` for a fixed rate. Unit: percent.
     pub share_percent: Option<u64>,
     /// The trial, with timeline and percentile curve.
     pub trial: TrialReport,
@@ -68,7 +68,7 @@ pub(crate) struct LatencyReport {
     /// Machine, target, figures.
     #[serde(flatten)]
     pub base: ReportBase,
-    /// The rates without loss that shares refer to, by case.
+    /// The loss-free rates that shares refer to, by case.
     pub loss_free_pps: Vec<(String, u64)>,
     /// The measurements.
     pub points: Vec<PointReport>,
@@ -77,7 +77,7 @@ pub(crate) struct LatencyReport {
 /// Runs the measurement.
 ///
 /// # Errors
-/// The rig cannot be built, the target ended, a rate is above the tester's ceiling;
+/// The rig cannot be built, the target ended, or a rate is above the tester's ceiling.
 /// [`Interrupted`](adit_lab_process::stop::Interrupted), after the report was written.
 pub(crate) fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
     let cases = arguments.cases.cases(&arguments.target)?;
@@ -147,7 +147,7 @@ fn measure(
     Ok(())
 }
 
-/// The rate without loss, roughly.
+/// Searches for the loss-free rate with little precision.
 fn find(rig: &mut Rig, case: &TrialCase, stop: &Stop) -> Result<u64> {
     let most = rig.trial(case, OfferedRate::Max, SEARCH_NS, false, stop)?;
     let max = (most.received_pps.saturating_mul(3) / 2).max(1000);

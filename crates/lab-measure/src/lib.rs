@@ -1,5 +1,4 @@
-//! The measurements of `adit-lab`, each a subcommand: what they offer to a target, what they measure,
-//! and how they report it.
+//! The measurements of `adit-lab` and their reports. Each measurement is a subcommand.
 #![deny(unsafe_code)]
 
 mod absence;

@@ -1,4 +1,4 @@
-//! The machine, as each report must name it.
+//! The properties of the machine that every report contains.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use adit_lab_engine::clock::{NS_PER_S, scaled};
 
-/// What a figure depends on besides the programs.
+/// Properties of the machine that figures depend on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     /// Processor.
@@ -20,13 +20,13 @@ pub(crate) struct Machine {
     pub tsc_hz: u64,
     /// Kernel release.
     pub kernel: String,
-    /// Kernel parameters that bear on speed: isolation, ticks, idle states, mitigations, pages.
-    /// Others stay out: a command line may contain secrets.
+    /// Kernel parameters that affect speed: isolation, ticks, idle states, mitigations, pages.
+    /// Others are left out, since a command line may contain secrets.
     #[serde(default)]
     pub kernel_parameters: Vec<String>,
-    /// Vulnerability and mitigation, as the kernel reports them.
+    /// State of mitigation by vulnerability, as the kernel reports it.
     pub mitigations: BTreeMap<String, String>,
-    /// Hugepages reserved, by page size.
+    /// Number of reserved hugepages by page size.
     pub hugepages: BTreeMap<String, u64>,
     /// Transparent hugepages: the kernel's modes, the chosen one in brackets.
     #[serde(default)]
@@ -39,7 +39,7 @@ pub(crate) struct Machine {
     pub dpdk: String,
     /// Revision of the sources of this program.
     pub git_revision: String,
-    /// Core of the tester, and those of the target where they are known.
+    /// Cores of the tester, and of the target if known.
     pub core_map: BTreeMap<String, Vec<u16>>,
 }
 
@@ -68,10 +68,10 @@ impl Machine {
     }
 }
 
-/// Prints the machine, and the time stolen since it started, as one JSON document.
+/// Prints the machine and the steal time since its boot as one JSON document.
 ///
 /// # Errors
-/// None but those of the serializer.
+/// The serializer fails.
 pub(crate) fn run() -> Result<bool> {
     let machine =
         Machine { dpdk: adit_dpdk::version(), tsc_hz: measured_tsc_hz(), ..Machine::read() };
@@ -81,7 +81,7 @@ pub(crate) fn run() -> Result<bool> {
     Ok(true)
 }
 
-/// The time stamp counter against the clock of the system, to the nearest MHz. Unit: Hz.
+/// Measures the time stamp counter against the system clock, to the nearest MHz. Unit: Hz.
 fn measured_tsc_hz() -> u64 {
     const SPAN: Duration = Duration::from_millis(100);
     let (start, ticks) = (Instant::now(), adit_dpdk::tsc());
@@ -91,7 +91,7 @@ fn measured_tsc_hz() -> u64 {
     (scaled(ticks, NS_PER_S, ns.max(1)) + 500_000) / 1_000_000 * 1_000_000
 }
 
-/// Kernel parameters by name, those of a module by its name and a dot.
+/// Names of kernel parameters; a name with a dot covers all parameters of a module.
 const SPEED_PARAMETERS: &[&str] = &[
     "amd_iommu",
     "amd_pstate",
@@ -143,16 +143,15 @@ const SPEED_PARAMETERS: &[&str] = &[
     "tsc",
 ];
 
-/// The parameters of a kernel command line that bear on speed, in its order. What follows `--`
-/// belongs to the first process.
+/// The parameters of a kernel command line that affect speed. Arguments after `--` belong to init.
 fn speed_parameters(command_line: &str) -> Vec<String> {
-    let bears_on_speed = |parameter: &&str| {
+    let affects_speed = |parameter: &&str| {
         let name = parameter.split('=').next().unwrap_or_default();
         let module = name.find('.').and_then(|dot| name.get(..=dot));
         SPEED_PARAMETERS.iter().any(|known| name == *known || module == Some(known))
     };
     let kernels = command_line.split_whitespace().take_while(|parameter| *parameter != "--");
-    kernels.filter(bears_on_speed).map(str::to_owned).collect()
+    kernels.filter(affects_speed).map(str::to_owned).collect()
 }
 
 fn read(path: &str) -> String {
@@ -189,7 +188,7 @@ fn memory_mib() -> u64 {
     kib.unwrap_or_default() / 1024
 }
 
-/// Time that the hypervisor gave to others, by processor. Unit: 10 ms.
+/// Steal time by processor. Unit: 10 ms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StealTime(BTreeMap<String, u64>);
 
@@ -211,8 +210,7 @@ impl StealTime {
             .collect()
     }
 
-    /// What was stolen since `self`, or since the start of the machine where `self` does not know a
-    /// processor. Unit: ms.
+    /// Steal time since `self`, or since boot for a processor that `self` does not contain. Unit: ms.
     #[must_use]
     pub(crate) fn since_ms(&self, now: &Self) -> BTreeMap<String, u64> {
         let since = |cpu: &String, ticks: &u64| {
@@ -228,14 +226,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machine_tells_what_every_linux_has() {
+    fn machine_has_the_properties_of_every_linux() {
         let machine = Machine::read();
         assert!(machine.cpus >= 1 && machine.memory_mib > 100, "{machine:?}");
         assert!(!machine.kernel.is_empty() && !machine.git_revision.is_empty());
     }
 
     #[test]
-    fn kernel_parameters_are_those_that_bear_on_speed() {
+    fn kernel_parameters_are_those_that_affect_speed() {
         let line = "root=UUID=1-2 isolcpus=1-3 nohz_full=1-3 quiet processor.max_cstate=1 \
                     token=secret hugepages=4 nokaslr=1 idle_hint=x nosmt -- --key nohz=off\n";
         let kept =

@@ -1,19 +1,19 @@
-//! One metric of a target, in Prometheus text format over HTTP.
+//! Reads one metric of a target in Prometheus text format over HTTP.
 
 use std::io::Read;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
 
-/// Time for the whole answer. Unit: seconds.
+/// Timeout for the whole response. Unit: seconds.
 const TIMEOUT_S: u64 = 3;
-/// Octets of an answer at most.
+/// Maximum length of a response. Unit: octets.
 const ANSWER_MAX: u64 = 16 << 20;
 
 /// The sum of all series of a metric, rounded down.
 ///
 /// # Errors
-/// Nobody answers, or the answer does not have the metric.
+/// No valid response, or the response does not have the metric.
 pub(crate) fn read(address: SocketAddr, name: &str) -> Result<u64> {
     let answer = fetch(address).with_context(|| format!("read metrics of {address}"))?;
     parse(&answer, name).with_context(|| format!("the metrics of {address} have no \"{name}\""))

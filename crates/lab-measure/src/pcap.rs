@@ -8,21 +8,21 @@ use std::path::Path;
 use adit_types::MacAddr;
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 
-/// Octets that are read at once, at first: most blocks fit.
+/// Initial size of the read buffer, enough for most blocks. Unit: octets.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Octets of a block at most.
+/// Maximum length of a block. Unit: octets.
 const BLOCK_BYTES_MAX: usize = 64 << 20;
 /// Ethernet header without VLAN.
 const ETHERNET_HEADER: usize = 2 * size_of::<MacAddr>() + 2;
 
-/// How many packets have which length. Unit of the keys: octets of IP.
+/// Counts packets by length. Unit of the keys: octets of the IP packet.
 ///
 /// # Errors
-/// A sentence when the file cannot be read, or is no capture of Ethernet or IP packets.
+/// The file cannot be read, or is not a capture of Ethernet or IP packets.
 pub(crate) fn lengths(path: &Path) -> Result<BTreeMap<usize, u32>, String> {
     let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     read(file).ok_or_else(|| {
-        format!("{} is no pcap or pcapng file of Ethernet or IP packets", path.display())
+        format!("{} is not a pcap or pcapng file of Ethernet or IP packets", path.display())
     })
 }
 
@@ -45,7 +45,7 @@ fn read(input: impl Read + Send) -> Option<BTreeMap<usize, u32>> {
                 }
                 reader.refill().ok()?;
             }
-            // A capture that was cut off ends here.
+            // A truncated capture ends here.
             Err(PcapError::Eof | PcapError::UnexpectedEof | PcapError::Incomplete(_)) => break,
             Err(_) => return None,
         }
@@ -61,7 +61,7 @@ struct LengthCounts {
 }
 
 impl LengthCounts {
-    /// `None` if a packet is not of Ethernet or IP.
+    /// Returns `None` for a link type other than Ethernet and IP.
     fn add(&mut self, block: &PcapBlockOwned<'_>) -> Option<()> {
         let (interface, len) = match block {
             PcapBlockOwned::LegacyHeader(header) => {
@@ -88,7 +88,7 @@ impl LengthCounts {
     }
 }
 
-/// Octets in front of IP.
+/// Length of the link-layer header; `None` for an unknown link type.
 fn link_header(link: Linktype) -> Option<usize> {
     match link {
         Linktype::ETHERNET => Some(ETHERNET_HEADER),

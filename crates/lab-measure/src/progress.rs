@@ -1,4 +1,4 @@
-//! The live line on standard error while a trial runs.
+//! The progress line on standard error while a trial runs.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use adit_lab_engine::trial::TrialProgress;
 const INTERVAL: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Prints a line each second until `done`; overwrites it on a terminal.
+/// Prints a line each second until `done`. On a terminal each line overwrites the last.
 pub(crate) fn watch(live: &TrialProgress, what: &str, done: &AtomicBool) {
     let is_terminal = std::io::stderr().is_terminal();
     let mut last = Instant::now();
@@ -37,7 +37,7 @@ pub(crate) fn watch(live: &TrialProgress, what: &str, done: &AtomicBool) {
         );
         if is_terminal {
             eprint!("\r\x1b[K{line}");
-            // A lost line of progress harms nobody.
+            // Losing a progress line is harmless.
             let _ = std::io::stderr().flush();
         } else {
             eprintln!("{line}");
@@ -53,7 +53,7 @@ fn counts(live: &TrialProgress) -> (u64, u64) {
     (live.sent.load(Ordering::Relaxed), live.received.load(Ordering::Relaxed))
 }
 
-/// A rate for people.
+/// Formats a rate in kpps or Mpps.
 #[must_use]
 pub(crate) fn mpps(pps: u64) -> String {
     if pps >= 1_000_000 {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_told_in_their_unit() {
+    fn rates_have_a_fitting_unit() {
         assert_eq!(mpps(12_345_678), "12.345 Mpps");
         assert_eq!(mpps(12_040), "12.040 kpps");
     }

@@ -1,8 +1,8 @@
 //! `adit-lab ramp`: adds sessions with traffic until the target reaches a limit.
 //!
-//! After the gateway study: so many sessions at a rate, a wait, a sample; then more by a factor.
-//! When a limit is reached, back off once to the count before and go on with a fifth of the growth;
-//! the second limit ends it.
+//! Each round establishes sessions, waits, and samples loss and CPU time at a fixed rate. The number of
+//! sessions then grows by a factor. At the first limit the ramp goes back once to the last number of
+//! sessions within the limits and continues with a fifth of the growth; the next limit ends it.
 
 use std::time::{Duration, Instant};
 
@@ -20,11 +20,11 @@ use adit_lab_engine::clock::scaled;
 use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_process::stop::{Stop, environment};
 
-/// How often a sample is taken in which the tester itself failed.
+/// Attempts to take an undisturbed sample.
 const SAMPLES_MAX: u32 = 3;
 
-/// Options of `adit-lab ramp`. `--sessions` is the most that are tried, `--request-rate` the rate
-/// at which they are established.
+/// Options of `adit-lab ramp`. `--sessions` is the largest number tried, `--request-rate` the rate of
+/// establishment.
 #[derive(Debug, clap::Args)]
 pub struct RampArguments {
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub struct RampArguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 10,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     growth: u32,
-    /// Rounds at most.
+    /// Maximum number of rounds.
     #[arg(long, value_name = "N", default_value_t = 11,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -54,14 +54,14 @@ pub struct RampArguments {
     /// Duration of the sample.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_ns)]
     sample: u64,
-    /// Packets lost at most, in parts per million.
+    /// Limit of packet loss, in parts per million.
     #[arg(long, value_name = "PPM", default_value_t = 2000)]
     drop_ppm: u64,
-    /// CPU time of the target at most, in percent of one core. A polling target uses 100 % per
+    /// Limit of the target's CPU time, in percent of one core. A polling target uses 100 % per
     /// worker.
     #[arg(long, value_name = "PERCENT")]
     cpu: Option<u64>,
-    /// Refused sessions per round at most.
+    /// Limit of refused sessions per round.
     #[arg(long, value_name = "N", default_value_t = 0)]
     failed: u64,
 }
@@ -77,13 +77,13 @@ pub(crate) struct RoundReport {
     pub failed: u64,
     /// Packets lost. Unit: parts per million.
     pub drop_ppm: u64,
-    /// CPU time of the target, in percent of one core; `None` where it was not started here.
+    /// CPU time of the target, in percent of one core; `None` unless the tester started the target.
     pub cpu_percent: Option<u64>,
-    /// Memory of the target; `None` where it was not started here. Unit: KiB.
+    /// Resident memory of the target; `None` unless the tester started it. Unit: KiB.
     pub memory_kib: Option<u64>,
-    /// The limit that was reached.
+    /// The limit that the round reached.
     pub limit: Option<String>,
-    /// The count was gone back to.
+    /// True for the round after the ramp went back to fewer sessions.
     pub back_off: bool,
     /// The sample.
     pub trial: TrialReport,
@@ -128,8 +128,8 @@ pub(crate) struct RampReport {
 /// Runs the ramp.
 ///
 /// # Errors
-/// The rig cannot be built, the target ended; [`Interrupted`](adit_lab_process::stop::Interrupted), after the
-/// report was written.
+/// The rig cannot be built, or the target ended. [`Interrupted`](adit_lab_process::stop::Interrupted),
+/// after the report was written.
 pub(crate) fn run(arguments: &RampArguments, stop: &Stop) -> Result<bool> {
     let mut target = arguments.target.clone();
     if !target.is_upf() {

@@ -1,5 +1,5 @@
-//! `adit-lab rates`: what comes of rates that are offered in turns, in windows of 100 ms, against the
-//! maximum bit rates of the sessions' QERs.
+//! `adit-lab rates`: offers changing rates and compares the received rates, in windows of 100 ms, with
+//! the maximum bit rates of the sessions' QERs.
 
 use std::path::PathBuf;
 
@@ -23,9 +23,9 @@ use adit_lab_process::stop::{Interrupted, Stop, environment};
 const WINDOW_NS: u64 = 100_000_000;
 /// Longest absence of the tester in a quiet window: 0.25 % of it.
 const QUIET_GAP_NS: u64 = WINDOW_NS / 400;
-/// Sessions of a group that are shown one by one at most.
+/// Groups with at most this many sessions report each session.
 const EACH_MAX: usize = 8;
-/// Sessions times windows at most: a GiB for each stream.
+/// Maximum of sessions times windows: 1 GiB per stream.
 const CELLS_MAX: u64 = 1 << 27;
 const DIRECTIONS: [&str; 2] = ["uplink", "downlink"];
 const PPM: u64 = 1_000_000;
@@ -67,83 +67,83 @@ pub(crate) struct RatesReport {
     pub window_ns: u64,
     /// Time after a change of the rate until windows count. Unit: ns.
     pub settle_ns: u64,
-    /// The whole, with a stream for each direction of each group.
+    /// The whole trial, with a stream for each direction of each group.
     pub trial: TrialReport,
-    /// Longest time in which the tester did not run, by window. Unit: ns.
+    /// Longest absence of the tester in each window. Unit: ns.
     pub gaps_ns: Vec<u64>,
-    /// The groups by direction, those that were offered something.
+    /// Groups by direction, if the direction has traffic.
     pub groups: Vec<GroupReport>,
-    /// What is beyond the tolerance, a sentence each.
+    /// One sentence for each result beyond the tolerance.
     pub findings: Vec<String>,
 }
 
 /// One direction of one group. Rates count the octets of IP packets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct GroupReport {
-    /// Name and direction, as the stream of the trial is called.
+    /// Name and direction; also the name of the stream in the trial.
     pub name: String,
     /// Sessions.
     pub sessions: u32,
     /// Sizes.
     pub size: String,
-    /// What all sessions may get together. Unit: bit/s.
+    /// Total rate that the rules allow all sessions. Unit: bit/s.
     pub limit_bps: Option<u64>,
-    /// They share it: it is not a limit of each.
+    /// True if the sessions share this limit.
     pub shared: bool,
-    /// Offered to all of them, by window. Unit: bit/s.
+    /// Offered rate of all sessions by window. Unit: bit/s.
     pub offered_bps: Vec<u64>,
-    /// Received from all of them, by window. Unit: bit/s.
+    /// Received rate of all sessions by window. Unit: bit/s.
     pub received_bps: Vec<u64>,
-    /// Received from each, by window, where they are few. Unit: bit/s.
+    /// Received rate of each session by window, for 2 to 8 sessions. Unit: bit/s.
     pub each_bps: Vec<Vec<u64>>,
-    /// Packets that came behind a later one of their own session.
+    /// Packets that arrived after a later packet of their session.
     pub reordered: u64,
-    /// Against the limit, where one was exceeded by what was offered.
+    /// Accuracy in windows whose offered rate exceeds the limit.
     pub accuracy: Option<RateAccuracy>,
-    /// Against what was offered, in windows that offered no more than the limit.
+    /// Received against offered, in windows that offer no more than the limit.
     pub below: Option<BelowLimit>,
 }
 
-/// Windows in which less was offered than the limit allows.
+/// Windows whose offered rate is within the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BelowLimit {
-    /// How many.
+    /// Number of windows.
     pub windows: u64,
-    /// Received, of what was offered. Unit: parts per million more.
+    /// Difference of received from offered octets. Unit: parts per million of the offered ones.
     pub error_ppm: i64,
 }
 
-/// How well a limit was held, in windows that were offered more.
+/// Accuracy of a limit, in windows whose offered rate exceeds it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RateAccuracy {
-    /// Windows.
+    /// Number of windows.
     pub windows: u64,
-    /// What came in them. Unit: bit/s.
+    /// Mean received rate. Unit: bit/s.
     pub mean_bps: u64,
-    /// Its difference from the limit. Unit: parts per million of it.
+    /// Difference of the mean from the limit. Unit: parts per million of the limit.
     pub error_ppm: i64,
-    /// That of the window and session farthest from its limit; of all sessions together where they
-    /// are many or share the limit.
+    /// Error of the window and session farthest from its limit; of the sum of all sessions if there
+    /// are more than eight or they share the limit.
     pub worst_window_ppm: i64,
-    /// What one packet makes in a window.
+    /// Contribution of one packet in one window.
     pub window_packet_ppm: u64,
-    /// Windows in which the tester was never away for longer than a quarter percent of them.
+    /// Number of windows without an absence of the tester above 0.25 % of the window.
     pub quiet_windows: u64,
-    /// The worst of those.
+    /// Error of the worst quiet window.
     pub worst_quiet_ppm: i64,
-    /// Mean over the sessions of their differences' sizes, each over all windows. Like the two below
-    /// it is zero for sessions that share a limit.
+    /// Mean absolute error of a session over all windows. This field and the two below are zero for
+    /// sessions that share a limit.
     pub session_mean_ppm: u64,
-    /// The difference of the session farthest from its limit.
+    /// Error of the session farthest from its limit, over all windows.
     pub session_worst_ppm: i64,
-    /// What one packet makes over all windows.
+    /// Contribution of one packet over all windows.
     pub session_packet_ppm: u64,
 }
 
-/// Runs the measurement. True when every limit was held within the tolerance.
+/// Runs the measurement. Returns true if every limit was held within the tolerance.
 ///
 /// # Errors
-/// The groups cannot be read, the rig cannot be built, the target ended; [`Interrupted`], after the
+/// The groups cannot be read, the rig cannot be built, or the target ended. [`Interrupted`], after the
 /// report was written.
 pub(crate) fn run(arguments: &RatesArguments, stop: &Stop) -> Result<bool> {
     let groups = groups::read(&arguments.groups)?;
@@ -162,7 +162,7 @@ pub(crate) fn run(arguments: &RatesArguments, stop: &Stop) -> Result<bool> {
     report.base.figures = figures(&report.groups);
     report.findings = findings(&report, arguments.tolerance);
     if report.trial.tester_limited {
-        recorder.warn("the tester could not offer what was asked for");
+        recorder.warn("the tester could not offer the requested rates");
     }
     for finding in &report.findings {
         recorder.warn(finding.clone());
@@ -178,22 +178,26 @@ impl RatesArguments {
             if ns.is_multiple_of(WINDOW_NS) {
                 return Ok(());
             }
-            Err(environment(format!("{name} is no multiple of {} ms", WINDOW_NS / 1_000_000)))
+            Err(environment(format!("{name} is not a multiple of {} ms", WINDOW_NS / 1_000_000)))
         };
         of_windows("--duration", self.duration)?;
         of_windows("--step", self.step)?;
         let turns = groups.iter().flat_map(|group| &group.offered_bps).any(|all| all.len() > 1);
         if self.settle >= if turns { self.step.min(self.duration) } else { self.duration } {
-            return Err(environment("--settle leaves no window that counts: --step, --duration"));
+            return Err(environment(
+                "--settle leaves no window that counts; shorten it, or lengthen --step and --duration",
+            ));
         }
         let sessions: u64 = groups.iter().map(|group| u64::from(group.sessions)).sum();
         if sessions * (self.duration / WINDOW_NS) > CELLS_MAX {
-            return Err(environment("so many sessions for so long take too much memory"));
+            return Err(environment(
+                "sessions × duration take too much memory; reduce the sessions or --duration",
+            ));
         }
         Ok(())
     }
 
-    /// What of a course a window belongs to: its turn, and whether it counts.
+    /// The index of the rate that a window belongs to, and whether the window counts.
     fn turn_of(&self, window: usize, turns: usize) -> (usize, bool) {
         let at = u64::try_from(window).unwrap_or(u64::MAX).saturating_mul(WINDOW_NS);
         if turns < 2 {
@@ -227,7 +231,7 @@ fn names(group: &SessionGroup) -> [String; 2] {
     DIRECTIONS.map(|direction| format!("{}, {direction}", group.name))
 }
 
-/// The reports of all groups and directions that were offered something.
+/// The reports of all groups and directions with traffic.
 fn judge(
     arguments: &RatesArguments,
     groups: &[SessionGroup],
@@ -245,7 +249,7 @@ fn judge(
         .collect()
 }
 
-/// One direction of one group, its first `count` windows.
+/// The first `count` windows of one direction of one group.
 struct GroupWindows<'a> {
     arguments: &'a RatesArguments,
     group: &'a SessionGroup,
@@ -281,7 +285,7 @@ impl GroupWindows<'_> {
         }
     }
 
-    /// The windows that count, those with more offered than the limit or the others.
+    /// The windows that count and whose offered rate is above the limit, or not above it.
     fn counting(&self, above: bool) -> Vec<usize> {
         let offered = self.group.offered_bps(self.direction);
         let sessions = u64::from(self.group.sessions);
@@ -366,18 +370,18 @@ fn sum(octets: &[u32]) -> u64 {
     octets.iter().map(|octets| u64::from(*octets)).sum()
 }
 
-/// Bits per second of octets in so many windows.
+/// Bits per second of `octets` in `windows` windows.
 fn bps(octets: u64, windows: u64) -> u64 {
     scaled(octets, 8 * NS_PER_S, WINDOW_NS.saturating_mul(windows))
 }
 
-/// How much more `is` is than `should`. Unit: parts per million.
+/// Difference of `is` from `should`. Unit: parts per million of `should`.
 fn error_ppm(is: u64, should: u64) -> i64 {
     let size = i64::try_from(scaled(is.abs_diff(should), PPM, should)).unwrap_or(i64::MAX);
     if is < should { -size } else { size }
 }
 
-/// The error of the largest size.
+/// The error with the largest absolute value.
 fn farthest(errors: impl Iterator<Item = i64>) -> i64 {
     errors.max_by_key(|error| error.unsigned_abs()).unwrap_or(0)
 }
@@ -397,12 +401,13 @@ fn findings(report: &RatesReport, tolerance_ppm: u64) -> Vec<String> {
             .filter(|below| below.error_ppm < 0 && below.error_ppm.unsigned_abs() > tolerance_ppm)
         {
             let percent = percent(-below.error_ppm);
-            findings.push(format!("{name}: {percent} was lost of what the limit allows"));
+            findings.push(format!("{name}: {percent} lost within the limit"));
         }
         if group.reordered > 0 {
             let count = group.reordered;
-            findings
-                .push(format!("{name}: {count} packets came behind later ones of their session"));
+            findings.push(format!(
+                "{name}: {count} packets arrived after later packets of their session"
+            ));
         }
     }
     findings
@@ -426,7 +431,7 @@ fn figures(groups: &[GroupReport]) -> Vec<Figure> {
     figures
 }
 
-/// Parts per million as percent with their sign.
+/// Formats parts per million as a signed percentage.
 #[must_use]
 pub(crate) fn percent(ppm: i64) -> String {
     let sign = if ppm < 0 { "−" } else { "" };
@@ -434,7 +439,7 @@ pub(crate) fn percent(ppm: i64) -> String {
     format!("{sign}{}.{:03} %", size / 10_000, size % 10_000 / 10)
 }
 
-/// Headings of [`row`].
+/// Column headings of [`row`].
 pub(crate) const COLUMNS: [&str; 12] = [
     "group",
     "sessions",
@@ -450,7 +455,7 @@ pub(crate) const COLUMNS: [&str; 12] = [
     "p50 / p99, ms",
 ];
 
-/// A group as a row of a table; errors are those from the limit.
+/// Formats a group as a row of a table. Errors are relative to the limit.
 #[must_use]
 pub(crate) fn row(group: &GroupReport, stream: &StreamReport) -> [String; 12] {
     let mbps = |bps: u64| format!("{}.{:03}", bps / 1_000_000, bps % 1_000_000 / 1000);

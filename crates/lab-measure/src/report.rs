@@ -1,4 +1,4 @@
-//! The parts of a report, as they are written and read in JSON.
+//! The parts of a report and their JSON format.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::testbed::Testbed;
 use adit_lab_engine::histogram::{CurvePoint, Latency, LatencySummary};
 use adit_lab_engine::trial::{StreamOutcome, TrialOutcome};
 
-/// Where a report goes.
+/// Options for the destination of a report.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct OutputArguments {
     /// Print the report as JSON; progress goes to standard error.
@@ -26,7 +26,7 @@ pub(crate) struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// Writes a finished report where it shall go, or has it printed.
+    /// Writes a finished report to the file and, as JSON or by `print`, to standard output.
     ///
     /// # Errors
     /// The file or standard output cannot be written.
@@ -39,14 +39,14 @@ impl OutputArguments {
     }
 }
 
-/// What every report begins with.
+/// The first fields of every report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReportHeader {
     /// `adit-lab` and its version.
     pub tool: String,
     /// The subcommand.
     pub measurement: String,
-    /// False when it was interrupted: the results are those until then.
+    /// False if the measurement ended early; the results are those until then.
     pub complete: bool,
     /// The command line.
     pub command: Vec<String>,
@@ -54,7 +54,7 @@ pub(crate) struct ReportHeader {
     pub started_unix_s: u64,
     /// The machine.
     pub machine: Machine,
-    /// Time that the hypervisor gave to others during the run, by processor. Unit: ms.
+    /// Steal time during the run, by processor. Unit: ms.
     pub steal_ms: BTreeMap<String, u64>,
     /// What a reader must know before using a figure.
     pub warnings: Vec<String>,
@@ -63,7 +63,7 @@ pub(crate) struct ReportHeader {
 /// A figure of a report, from one run or several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// What it is; equal in reports of equal measurements.
+    /// Name; the same in all reports of the same measurement.
     pub name: String,
     /// Its unit.
     pub unit: String,
@@ -73,7 +73,7 @@ pub(crate) struct Figure {
     pub min: u64,
     /// Highest of the runs.
     pub max: u64,
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
 }
 
@@ -95,7 +95,7 @@ impl Figure {
     }
 }
 
-/// Begins a report and ends it.
+/// Collects the header of a report during a measurement.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     header: ReportHeader,
@@ -103,7 +103,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Notes machine and time.
+    /// Starts a report: records machine and time.
     #[must_use]
     pub(crate) fn start(measurement: &str, bench: &Testbed) -> Self {
         let mut machine = Machine::read();
@@ -124,7 +124,7 @@ impl Recorder {
         Self { header, steal: StealTime::now() }
     }
 
-    /// Adds a warning, once.
+    /// Adds a warning unless the report has it already.
     pub(crate) fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.header.warnings.contains(&text) {
@@ -133,7 +133,7 @@ impl Recorder {
         }
     }
 
-    /// Names the cores of a role.
+    /// Records the cores of a role.
     pub(crate) fn cores(&mut self, role: &str, cores: &[u16]) {
         self.header.machine.core_map.insert(role.to_owned(), cores.to_vec());
     }
@@ -145,7 +145,7 @@ impl Recorder {
         self.header.steal_ms = self.steal.since_ms(&StealTime::now());
         let stolen: u64 = self.header.steal_ms.values().sum();
         if stolen > 0 {
-            self.warn(format!("the hypervisor took {stolen} ms of CPU time during the run"));
+            self.warn(format!("the hypervisor stole {stolen} ms of CPU time during the run"));
         }
         self.header
     }
@@ -154,42 +154,42 @@ impl Recorder {
 /// One stream of one trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StreamReport {
-    /// `uplink`, `downlink`, or the ports.
+    /// Name: `uplink`, `downlink`, or the ports.
     pub name: String,
-    /// Packets that should have come: sent, and not taken by the target.
+    /// Packets sent or refused by the target's queue: those that should arrive.
     pub offered: u64,
     /// Packets sent.
     pub sent: u64,
-    /// Packets that the target's queue did not take in time; lost.
+    /// Packets that the target's queue did not accept in time; they count as lost.
     pub refused: u64,
-    /// Packets that the tester itself could not send in time; not lost, but the rate was less.
+    /// Packets that the tester could not send in time. They do not count as lost, but lower the rate.
     pub missed: u64,
-    /// Packets that came, each counted once.
+    /// Packets that arrived, without duplicates.
     pub received: u64,
-    /// Packets that did not come.
+    /// Packets that did not arrive.
     pub lost: u64,
-    /// Further copies.
+    /// Duplicates.
     pub duplicates: u64,
-    /// Packets behind one with a higher number.
+    /// Packets that arrived after one with a higher sequence number.
     pub reordered: u64,
-    /// The farthest that one lay behind. Unit: packets.
+    /// Largest distance of a reordered packet from the highest sequence number before it. Unit: packets.
     pub reorder_extent_max: u64,
-    /// Packets that came after a million others; counted as lost.
+    /// Packets more than a million sequence numbers behind; they count as lost.
     pub too_late: u64,
-    /// Packets on another port or in another tunnel than theirs.
+    /// Packets on the wrong port or in the wrong tunnel.
     pub misdelivered: u64,
-    /// Packets of another trial or of a number that was never sent.
+    /// Packets of another trial or with a sequence number that was never sent.
     pub foreign: u64,
-    /// Octets of the frames that came.
+    /// Octets of the received frames.
     pub bytes_received: u64,
     /// Latency from the intended send time.
     pub latency: LatencySummary,
-    /// How late bursts left behind their schedule: the tester's own error.
+    /// Delay of bursts behind their schedule, which is the tester's own error.
     pub lateness: LatencySummary,
     /// Percentile curve of the latency, in trials with a timeline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<CurvePoint>,
-    /// Second by second, in trials with a timeline.
+    /// Results by second, in trials with a timeline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<SecondReport>,
 }
@@ -197,32 +197,32 @@ pub(crate) struct StreamReport {
 /// One second of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SecondReport {
-    /// Packets that came.
+    /// Packets received.
     pub received: u64,
-    /// Latency of those.
+    /// Their latency.
     pub latency: LatencySummary,
 }
 
 /// One trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TrialReport {
-    /// Rate that was asked for over all streams; `None` for the maximum. Unit: packets per second.
+    /// Requested rate of all streams together; `None` for the maximum. Unit: packets per second.
     pub rate_pps: Option<u64>,
-    /// How long packets were sent. Unit: ns.
+    /// Duration of sending. Unit: ns.
     pub duration_ns: u64,
-    /// Offered over all streams. Unit: packets per second.
+    /// Offered rate of all streams together. Unit: packets per second.
     pub offered_pps: u64,
-    /// Received over all streams. Unit: packets per second.
+    /// Received rate of all streams together. Unit: packets per second.
     pub received_pps: u64,
-    /// Share of the offered packets that did not come. Unit: parts per billion.
+    /// Share of the offered packets that did not arrive. Unit: parts per billion.
     pub loss_ppb: u64,
-    /// The longest time in which the tester did not run. Unit: ns.
+    /// Longest absence of the tester. Unit: ns.
     pub gap_ns_max: u64,
-    /// Frames that were no probe packets of the trial, such as ARP.
+    /// Frames other than probe packets of the trial, such as ARP.
     pub other_frames: u64,
-    /// The tester did not keep the rate.
+    /// True if the tester did not keep the rate.
     pub tester_limited: bool,
-    /// Who was kept from running meanwhile.
+    /// Absences of tester and target.
     #[serde(default)]
     pub absence: Absence,
     /// The streams.
@@ -261,7 +261,7 @@ impl StreamReport {
 }
 
 impl TrialReport {
-    /// The report of a trial whose streams have these names.
+    /// The report of a trial; `names` are those of its streams.
     #[must_use]
     pub(crate) fn new(
         rate_pps: Option<u64>,
@@ -298,12 +298,12 @@ impl TrialReport {
     }
 }
 
-/// A tester that missed more than one in this many did not keep the rate.
+/// The tester did not keep the rate if it missed more than one packet in this many…
 const MISSED_SHARE_MAX: u64 = 1000;
-/// Nor did one that was late at the end, so that the rate was less by more than one in this many.
+/// … or if the offered rate was lower than requested by more than one packet in this many.
 const SHORT_SHARE_MAX: u64 = 200;
 
-/// Writes a report: to `out`, and to standard output as JSON when asked for.
+/// Writes a report to `out` and, with `json`, to standard output.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -319,7 +319,7 @@ pub(crate) fn write<T: Serialize>(report: &T, json: bool, out: Option<&Path>) ->
     Ok(())
 }
 
-/// Prints rates: what they are of, their median and range, and out of how many `runs`.
+/// Prints a table of rates by case with median, range and the number of `runs`.
 pub(crate) fn print_rates(of: &str, runs: &str, figures: &[Figure]) {
     let mut table = comfy_table::Table::new();
     table.set_header([of, "median", "lowest", "highest", runs]);
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!((trial.loss_ppb, trial.tester_limited), (50_000_000, false));
         let trial = TrialReport::new(Some(1000), &["uplink"], &outcome(1900, 0, 100, 1900), 1);
         assert_eq!((trial.loss_ppb, trial.tester_limited), (0, true));
-        // Two seconds, of which the last packets left late.
+        // Two seconds; the last packets left late.
         let trial = TrialReport::new(Some(1000), &["uplink"], &outcome(1980, 0, 0, 1980), 1);
         assert!(trial.tester_limited);
     }

@@ -1,4 +1,4 @@
-//! The rig of a measurement: tester, target and sessions, ready for trials.
+//! The rig of a measurement: the tester, the target and its sessions.
 
 mod change;
 mod course;
@@ -36,21 +36,22 @@ pub(crate) const GNB_TEID: u32 = 0x4000_0000;
 pub(crate) const ASSOCIATION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for a neighbor to answer.
 pub(crate) const ARP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Trial that shows whether packets come back at all.
+/// Rate of the first trial, which shows whether packets come back at all.
 const FIRST_PPS: u64 = 2000;
 const FIRST_NS: u64 = 500_000_000;
 const DRAIN_NS: u64 = 500_000_000;
-/// Nothing that comes by itself comes later than this after the packet before it; where sessions
-/// become idle, the target holds packets for longer.
+/// A trial ends when no packet has arrived for this long. Targets that buffer packets of idle sessions
+/// hold them for longer.
 const QUIET_NS: u64 = 100_000_000;
-/// A packet later than this is given up: longer than a time slice that somebody else gets.
+/// The tester does not send a packet that is later than this, which exceeds a time slice of another
+/// process. Unit: ns.
 const LATE_MAX_NS: u64 = 10_000_000;
-/// Trials at least this long have a whole second of the target's statistics within. Unit: ns.
+/// Trials of at least this length contain a whole second of the target's statistics. Unit: ns.
 const RATE_NS_MIN: u64 = 2_000_000_000;
-/// A result above this share of the tester's own ceiling is marked.
+/// Results above this share of the tester's own ceiling get a warning.
 const CEILING_SHARE_PERCENT: u64 = 90;
 
-/// What the trials of one case offer.
+/// The traffic of a trial, apart from its rate.
 #[derive(Debug, Clone)]
 pub(crate) struct TrialCase {
     /// Which streams run.
@@ -59,7 +60,7 @@ pub(crate) struct TrialCase {
     pub size: Size,
     /// Sessions with traffic.
     pub active: u32,
-    /// Their order.
+    /// Order of the sessions in the traffic.
     pub order: SessionOrder,
 }
 
@@ -71,7 +72,7 @@ impl TrialCase {
     }
 }
 
-/// Everything that a trial needs. Dropped in order: ports are closed before DPDK ends.
+/// Everything that a trial needs. Fields drop in order: ports close before DPDK ends.
 #[derive(Debug)]
 pub(crate) struct Rig {
     engine: AnyEngine,
@@ -83,26 +84,26 @@ pub(crate) struct Rig {
     next_hops: [MacAddr; 2],
     sessions: UpfSessionIds,
     burst: usize,
-    /// Packets that a queue of either side holds.
+    /// Capacity of a queue on either side. Unit: packets.
     queue_pkts: u64,
-    /// How the sessions were established.
+    /// Duration and failures of the establishment.
     pub established: Option<ProcedureReport>,
-    /// The tester's own ceiling. Unit: packets per second.
+    /// The trial that measured the tester's own ceiling.
     pub ceiling: Option<TrialReport>,
     live: TrialProgress,
-    /// Changes of sessions beside the trials.
+    /// Changes of sessions during the trials.
     churn: Option<Churn>,
     cpu: Option<std::collections::BTreeMap<u16, u64>>,
-    /// What all trials sent and received.
+    /// Packets sent and received in all trials.
     pub totals: TesterTotals,
 }
 
 impl Rig {
-    /// Measures the tester, starts the target, establishes the sessions, and sees packets come
-    /// back.
+    /// Measures the tester's ceiling, starts the target, establishes the sessions, and verifies that
+    /// packets come back.
     ///
     /// # Errors
-    /// Any of that fails, with its reason; [`Interrupted`].
+    /// A step fails; [`Interrupted`].
     pub(crate) fn build(
         measurement: &str,
         bench_arguments: &TestbedArguments,
@@ -162,8 +163,8 @@ impl Rig {
         Ok((rig, recorder))
     }
 
-    /// Association and sessions, while the tester's thread answers on the ports: the UPF resolves
-    /// link-layer addresses meanwhile.
+    /// Establishes association and sessions. Meanwhile the tester's thread serves the ports, since the UPF
+    /// resolves MAC addresses.
     fn establish(&mut self, stop: &Stop) -> Result<()> {
         let arguments = &self.arguments;
         let mut smf = arguments.lab_smf()?;
@@ -189,7 +190,7 @@ impl Rig {
         Ok(())
     }
 
-    /// The link-layer addresses of the UPF on N3 and N6.
+    /// Resolves the UPF's MAC addresses on N3 and N6.
     fn resolve(&mut self, stop: &Stop) -> Result<()> {
         let wanted = self.arguments.next_hops();
         let engine = &mut self.engine;
@@ -202,13 +203,15 @@ impl Rig {
         stop.check()?;
         for ((slot, found), (_, address)) in self.next_hops.iter_mut().zip(found).zip(wanted) {
             *slot = found.with_context(|| {
-                format!("no answer to who has {address} (ARP, neighbor discovery) within {ARP_TIMEOUT:?}")
+                format!(
+                    "no answer to ARP or neighbor discovery for {address} within {ARP_TIMEOUT:?}"
+                )
             })?;
         }
         Ok(())
     }
 
-    /// Sees that packets come back before anything is measured.
+    /// Verifies that packets come back, before any measurement.
     fn first_packets(&mut self, stop: &Stop) -> Result<()> {
         for direction in [TrafficDirection::Uplink, TrafficDirection::Downlink] {
             let case = TrialCase {
@@ -231,7 +234,7 @@ impl Rig {
             let sum = |figure: fn(&StreamOutcome) -> u64| outcome.sum(figure);
             if sum(|stream| stream.arrivals.received) == 0 {
                 bail!(
-                    "of {} {} packets none came back ({} on a wrong port or in a wrong tunnel, {} \
+                    "none of {} {} packets came back ({} on a wrong port or in a wrong tunnel, {} \
                      other frames): the target does not forward them",
                     sum(|stream| stream.sending.sent),
                     direction.name(),
@@ -243,10 +246,10 @@ impl Rig {
         Ok(())
     }
 
-    /// Makes frames and plan of a case.
+    /// Makes the frames and the transmit plan of a case.
     ///
     /// # Errors
-    /// A size that cannot be, or more active sessions than there are.
+    /// A size is impossible, or `active` exceeds the number of sessions.
     pub(crate) fn set_case(&mut self, case: &TrialCase) -> Result<()> {
         let arguments = &self.arguments;
         let active = usize::try_from(case.active).unwrap_or(usize::MAX);
@@ -274,7 +277,7 @@ impl Rig {
         Ok(())
     }
 
-    /// A stream of one direction.
+    /// Makes the stream of one direction.
     fn stream(
         &self,
         uplink: bool,
@@ -328,7 +331,7 @@ impl Rig {
         self.run_trial(&config, what, stop)
     }
 
-    /// Runs one trial and counts it in the totals.
+    /// Runs one trial and adds it to the totals.
     fn run_trial(&mut self, config: &TrialConfig, what: &str, stop: &Stop) -> Result<TrialOutcome> {
         let (engine, live) = (&mut self.engine, &self.live);
         let outcome = match &mut self.churn {
@@ -364,7 +367,7 @@ impl Rig {
         self.engine.hz()
     }
 
-    /// Runs one trial of the case that was set.
+    /// Runs one trial of the case set by [`Self::set_case`].
     ///
     /// # Errors
     /// The target has ended; [`Interrupted`].
@@ -393,7 +396,7 @@ impl Rig {
     }
 
     /// # Errors
-    /// The rate is above what the tester itself can do, as far as that was measured.
+    /// The rate is above the tester's measured ceiling.
     pub(crate) fn refuse_above_ceiling(&self, pps: u64) -> Result<()> {
         match self.ceiling.as_ref().map(|ceiling| ceiling.received_pps) {
             Some(ceiling) if pps > ceiling => Err(environment(format!(
@@ -405,7 +408,7 @@ impl Rig {
         }
     }
 
-    /// Warns of results near the tester's ceiling, and of a shared core, where it was seen.
+    /// Warns if a result is near the tester's ceiling.
     pub(crate) fn judge(&self, recorder: &mut Recorder, what: &str, pps: u64) {
         let Some(ceiling) = self.ceiling.as_ref().map(|ceiling| ceiling.received_pps) else {
             return;
@@ -419,7 +422,8 @@ impl Rig {
         }
     }
 
-    /// Warns when the target's threads used the tester's core since the first trial.
+    /// Warns if the target's threads spent more than a tenth of their CPU time on the tester's core since
+    /// the first trial.
     pub(crate) fn judge_cores(&self, recorder: &mut Recorder) {
         let (Some(before), now) = (&self.cpu, self.target.cpu_by_core()) else { return };
         let used = |core: u16| {
@@ -450,7 +454,7 @@ impl Rig {
     }
 }
 
-/// Notes the target's cores, and warns if tester and target may disturb each other.
+/// Records the target's cores, and warns if tester and target can disturb each other.
 fn record_cores(arguments: &TargetArguments, bench: &Testbed, core: u16, recorder: &mut Recorder) {
     let started = arguments.start.is_some()
         || matches!(arguments.target, TargetKind::Adit | TargetKind::Testpmd);
@@ -459,22 +463,23 @@ fn record_cores(arguments: &TargetArguments, bench: &Testbed, core: u16, recorde
         recorder.cores("target", &cores);
         if cores.len() < usize::from(arguments.workers) {
             recorder.warn(format!(
-                "{} workers were asked for, and this machine has cores for {} beside the tester's",
+                "{} workers requested, but this machine has cores for {} beside the tester's",
                 arguments.workers,
                 cores.len()
             ));
         }
     } else {
-        recorder
-            .warn("the target runs elsewhere: whether it shares the tester's core is not known");
+        recorder.warn("adit-lab did not start the target: it may share the tester's core");
     }
     if core == bench.core() && started {
-        recorder.warn(format!("tester and target shared core {core}: the figures are of neither"));
+        recorder.warn(format!(
+            "tester and target shared core {core}: the figures are valid for neither"
+        ));
     }
 }
 
-/// The highest rate of packets coming back in a whole second, or that of the trial where its seconds
-/// were not kept apart. Unit: packets per second.
+/// The highest received rate of a whole second, but at least the average of the trial. Unit: packets
+/// per second.
 fn fastest_second(outcome: &TrialOutcome) -> u64 {
     let whole = usize::try_from(outcome.sending_ns / 1_000_000_000).unwrap_or(0);
     let of_second = |at: usize| -> u64 {
@@ -485,7 +490,7 @@ fn fastest_second(outcome: &TrialOutcome) -> u64 {
     fastest.max(outcome.pps(outcome.sum(|stream| stream.arrivals.received)))
 }
 
-/// Runs `work` here while a thread on the tester's core answers on the ports by calling `serve`.
+/// Runs `work` on this thread while a thread on the tester's core calls `serve` to answer on the ports.
 pub(super) fn serve_while<T>(
     bench: &Testbed,
     mut serve: impl FnMut() + Send,
@@ -509,7 +514,7 @@ pub(super) fn serve_while<T>(
     })
 }
 
-/// Runs `work` on a registered thread on the tester's core, without a line of progress.
+/// Runs `work` on a registered thread on the tester's core, without a progress line.
 fn on_tester_quietly<T: Send>(bench: &Testbed, work: impl FnOnce() -> T + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), || Ok(work())));

@@ -1,4 +1,4 @@
-//! What `adit-lab run` writes: the experiments with the reports of their measurements.
+//! The report of `adit-lab run`: experiments with the reports of their measurements.
 
 use std::path::Path;
 
@@ -8,29 +8,29 @@ use serde_json::Value;
 
 use crate::agreement::Agreement;
 
-/// Figures from elsewhere, shown beside ours.
+/// Figures from another source, shown beside the measured ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reference {
     /// The plot: `rate-by-size`, `rate-by-sessions`, `latency-by-size`, or `rate`.
     pub plot: String,
-    /// Whose figures.
+    /// Source of the figures, for the legend.
     pub label: String,
-    /// The machine that they were measured on.
+    /// The machine of the source.
     pub machine: String,
     /// x and y in the units of the plot.
     pub points: Vec<[f64; 2]>,
 }
 
-/// All of it.
+/// The report of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ExperimentRunReport {
     /// `adit-lab` and its version.
     pub tool: String,
     /// Start. Unit: seconds since 1970-01-01.
     pub started_unix_s: u64,
-    /// Short forms were run.
+    /// True if the measurements ran in their short form.
     pub quick: bool,
-    /// Every measurement ended well.
+    /// True if every measurement succeeded.
     pub complete: bool,
     /// The experiments.
     pub experiments: Vec<ExperimentReport>,
@@ -43,20 +43,20 @@ pub(crate) struct ExperimentReport {
     pub file: String,
     /// Its title.
     pub title: String,
-    /// Its question.
+    /// The question that it answers.
     pub about: String,
-    /// Figures from elsewhere.
+    /// Figures from other sources.
     pub references: Vec<Reference>,
-    /// Its measurements, as far as they were run.
+    /// The measurements that ran.
     pub measurements: Vec<MeasurementReport>,
-    /// How many it has.
+    /// Number of measurements in the file.
     pub planned: usize,
 }
 
 /// One measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct MeasurementReport {
-    /// Subcommand and options; the same by hand repeats it.
+    /// Subcommand and options; `adit-lab` with these repeats the measurement.
     pub command: Vec<String>,
     /// Why it failed, if it did.
     pub error: Option<String>,
@@ -65,7 +65,7 @@ pub(crate) struct MeasurementReport {
 }
 
 impl ExperimentRunReport {
-    /// True when no measurement is missing, failed or incomplete.
+    /// True if no measurement is missing, failed or incomplete.
     #[must_use]
     pub(crate) fn is_whole(&self) -> bool {
         self.experiments.iter().all(|experiment| {
@@ -74,7 +74,7 @@ impl ExperimentRunReport {
         })
     }
 
-    /// What went wrong, a sentence each.
+    /// One sentence for each problem.
     #[must_use]
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -93,20 +93,20 @@ impl ExperimentRunReport {
         problems
     }
 
-    /// Reads a report of a run, or makes one of the report of a single measurement.
+    /// Reads the report of a run, or wraps the report of a single measurement in one.
     ///
     /// # Errors
     /// The text is neither.
     pub(crate) fn of_json(path: &Path, text: &str) -> Result<Self> {
-        let value: Value =
-            serde_json::from_str(text).with_context(|| format!("{} is no JSON", path.display()))?;
+        let value: Value = serde_json::from_str(text)
+            .with_context(|| format!("{} is not JSON", path.display()))?;
         if value.get("experiments").is_some() {
             return serde_json::from_value(value)
-                .with_context(|| format!("{} is no report", path.display()));
+                .with_context(|| format!("{} is not a report", path.display()));
         }
         let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
         let Some(measurement) = text("measurement") else {
-            bail!("{} is no report of adit-lab", path.display());
+            bail!("{} is not a report of adit-lab", path.display());
         };
         let command = value.get("command").and_then(|words| {
             let words = words.as_array()?.iter().skip(1);
@@ -141,7 +141,7 @@ impl MeasurementReport {
         self.error.is_none() && complete.and_then(Value::as_bool) == Some(true)
     }
 
-    /// What tester and target counted.
+    /// Comparison of the tester's and the target's counts.
     #[must_use]
     pub(crate) fn agreement(&self) -> Option<Agreement> {
         let value = self.report.as_ref()?.get("agreement")?;

@@ -1,10 +1,10 @@
-//! `adit-lab saturate`: the rates that adit and testpmd forward over memif under overload, in one run
-//! and in turns.
+//! `adit-lab saturate`: overloads adit and testpmd in turns over memif, in one run, and compares their
+//! rates.
 //!
-//! Both run as processes on the target's core; while one is measured, the other is stopped. The
-//! tester is on its own core and writes frames straight into the target's memory ([`adit_lab_engine::memif`]),
-//! so the target is the limit. testpmd swaps addresses (macswap) on one memif; adit forwards
-//! between two, N3 and N6. Both get frames of the length that enters in that direction.
+//! Both targets run on the same core; while one is measured, the other is paused. The tester has its own
+//! core and writes frames straight into the target's memory ([`adit_lab_engine::memif`]), so that the
+//! target is the bottleneck. testpmd swaps MAC addresses (macswap) on one memif; adit forwards between
+//! two, N3 and N6. Both receive frames of the same length.
 
 use std::time::Instant;
 
@@ -31,16 +31,17 @@ use adit_lab_process::stop::{POLL, Stop, environment};
 use adit_lab_smf::LabSmf;
 use adit_lab_smf::exchange::ProcedureReport;
 
-/// Packets handed over at once.
+/// Packets per burst.
 const BURST: u16 = 32;
-/// Iterations of the loop between two reads of the clock.
+/// Iterations of the tester's loop between two reads of the clock.
 const CLOCK_TURNS: u32 = 64;
-/// Traffic before a measurement, after the other target had the core. Unit: ns.
+/// Duration of traffic before each measurement, which warms up the core. Unit: ns.
 const WARM_UP_NS: u64 = 100_000_000;
-/// Octets of GTP-U with a PDU Session Container over IPv4: what adit adds or takes away.
+/// Octets of the outer IPv4, UDP and GTP-U headers with a PDU Session Container.
 const TUNNEL_LEN: usize = 20 + 8 + 16;
 const TUNNEL_LEN_PLAIN: usize = 20 + 8 + 8;
-/// A target that found its receive ring full in fewer turns than this was not saturated.
+/// The tester must find the target's receive ring full in this share of its turns: otherwise the target
+/// was not saturated.
 const FULL_PERMILLE_MIN: u64 = 500;
 
 /// Options of `adit-lab saturate`.
@@ -78,22 +79,22 @@ pub(crate) struct SaturationInterval {
     pub frame_len_in_bytes: usize,
     /// Frames that came back. Unit: packets per second.
     pub forwarded_pps: u64,
-    /// Cycles of the target's core for each: its time stamp counter's rate by `forwarded_pps`.
+    /// TSC cycles per packet: TSC frequency divided by `forwarded_pps`.
     pub cycles_per_packet: f64,
-    /// Of a thousand turns of the tester, those that found the target's receive ring full.
+    /// Share of the tester's turns that found the target's receive ring full.
     pub ring_full_permille: u64,
-    /// Frames of another length than expected.
+    /// Frames that came back with another length than expected.
     pub others: u64,
 }
 
-/// Forwarded rates of one direction against each other.
+/// Ratio of both targets' rates in one direction.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RateRatio {
     /// `uplink` or `downlink`.
     pub direction: String,
     /// Octets of a frame that enters.
     pub frame_len_in_bytes: usize,
-    /// Median over the turns of adit's rate by testpmd's. Unit: thousandths.
+    /// Median over the rounds of adit's rate divided by testpmd's. Unit: thousandths.
     pub median_permille: u64,
     /// The lowest.
     pub min_permille: u64,
@@ -107,19 +108,19 @@ pub(crate) struct SaturateReport {
     /// Machine, time, warnings.
     #[serde(flatten)]
     pub header: ReportHeader,
-    /// Sessions, all with traffic, at random.
+    /// Number of sessions. All have traffic, in random order.
     pub sessions: u32,
     /// Rules of each.
     pub rules: String,
-    /// How they were established.
+    /// Duration and failures of their establishment.
     pub established: Option<ProcedureReport>,
-    /// adit by testpmd.
+    /// Ratio of adit to testpmd by direction.
     pub ratios: Vec<RateRatio>,
     /// The figures to compare.
     pub figures: Vec<Figure>,
-    /// Every measurement, in its order.
+    /// Every measurement in order.
     pub spells: Vec<SaturationInterval>,
-    /// What adit counted.
+    /// adit's own counters.
     pub target_counters: Option<serde_json::Value>,
 }
 
@@ -167,16 +168,16 @@ struct SaturatedTarget {
     _smf: Option<LabSmf>,
 }
 
-/// What is sent in one direction, and what comes back.
+/// The traffic of one direction: sent and expected frames.
 struct SaturationStream {
     direction: &'static str,
     /// The port.
     tx: usize,
     template: Template,
     plan: std::sync::Arc<[PlannedPacket]>,
-    /// Octets of a frame that comes back.
+    /// Octets of a frame that comes back correctly.
     len_back: usize,
-    /// TEID of session 0 in what comes back.
+    /// TEID of session 0 in returned frames; `None` without a tunnel.
     teid_back: Option<u32>,
 }
 
@@ -263,7 +264,7 @@ fn stream(
     });
     let len = template.frame_len();
     let has_qfi = options.profile()?.qfi.is_some();
-    // What the header of IPv6 has more.
+    // The IPv6 header is 20 octets longer.
     let more = if options.n3_family == OuterFamily::Ipv6 { 20 } else { 0 };
     let len_back = match (uplink, has_qfi) {
         (true, _) => len - form.tunnel.map_or(0, |tunnel| more + tunnel_len(tunnel.psc.is_some())),
@@ -283,7 +284,7 @@ const fn tunnel_len(with_container: bool) -> usize {
     if with_container { TUNNEL_LEN } else { TUNNEL_LEN_PLAIN }
 }
 
-/// Answers what waits on all ports.
+/// Answers ARP and neighbor discovery on all ports.
 fn serve(ports: &mut Ports, neighbors: &mut Neighbors) {
     use adit_pktio::{Burst, PacketIo};
     for port in (0..).map(PortId).take(ports.memifs.len()) {
@@ -296,7 +297,7 @@ fn serve(ports: &mut Ports, neighbors: &mut Neighbors) {
     }
 }
 
-/// The hardware addresses of the UPF on N3 and N6, and an answer to its own questions.
+/// Resolves the UPF's MAC addresses on N3 and N6, and answers the UPF's own requests meanwhile.
 fn resolve(
     options: &TargetArguments,
     ports: &mut Ports,
@@ -311,7 +312,7 @@ fn resolve(
             return Ok([n3, n6]);
         }
         if Instant::now() > end {
-            bail!("the UPF did not tell its link-layer addresses within {ARP_TIMEOUT:?}");
+            bail!("the UPF did not answer ARP within {ARP_TIMEOUT:?}");
         }
         for (port, address) in wanted {
             neighbors.send_request(ports, port, address);
@@ -364,7 +365,7 @@ fn take_turns(
     Ok(())
 }
 
-/// What a flood found.
+/// Result of a flood.
 #[derive(Default)]
 struct FloodResult {
     ticks: u64,
@@ -376,7 +377,7 @@ struct FloodResult {
 }
 
 impl FloodResult {
-    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
     fn spell(&self, target: &str, stream: &SaturationStream, hz: u64) -> SaturationInterval {
         let cycles = self.ticks as f64 / self.forwarded.max(1) as f64;
         SaturationInterval {
@@ -391,8 +392,8 @@ impl FloodResult {
     }
 }
 
-/// Sends as much as the target's ring takes, and counts what comes back; `warm_up` and `span` in
-/// ticks.
+/// Sends as much as the target's ring accepts, and counts the returned frames. `warm_up` and `span` are
+/// in ticks.
 fn flood(memifs: &mut [Memif], stream: &SaturationStream, warm_up: u64, span: u64) -> FloodResult {
     let mut cursor = 0;
     let mut found = FloodResult::default();
@@ -423,7 +424,7 @@ fn flood(memifs: &mut [Memif], stream: &SaturationStream, warm_up: u64, span: u6
     found
 }
 
-/// Hands one burst over, or as much as there is room for; returns how many.
+/// Sends up to one burst; returns the number of packets that fit.
 #[inline]
 fn send(memif: &mut Memif, stream: &SaturationStream, cursor: &mut usize) -> u16 {
     let len = stream.template.frame_len();
@@ -440,7 +441,7 @@ fn send(memif: &mut Memif, stream: &SaturationStream, cursor: &mut usize) -> u16
     count
 }
 
-/// Counts what came back, by length; looks into the first of each burst.
+/// Counts returned frames by length, and checks the content of the first of each burst.
 #[inline]
 fn take(memif: &mut Memif, stream: &SaturationStream, found: &mut FloodResult) {
     let count = memif.waiting();
@@ -461,7 +462,7 @@ fn take(memif: &mut Memif, stream: &SaturationStream, found: &mut FloodResult) {
     memif.release(count);
 }
 
-/// The frame is a probe, in the tunnel of its session.
+/// True if the frame is a probe in the tunnel of its session.
 fn is_right(frame: &[u8], stream: &SaturationStream) -> bool {
     probe(frame).is_some_and(|probe| match stream.teid_back {
         Some(first) => probe.teid.map(|t| t.0) == Some(first.wrapping_add(probe.stamp.session)),
@@ -498,7 +499,7 @@ fn conclude(report: &mut SaturateReport, recorder: &mut Recorder) {
     for spell in &report.spells {
         if spell.ring_full_permille < FULL_PERMILLE_MIN {
             recorder.warn(format!(
-                "{} {}: its receive ring was full in {} ‰ of the tester's turns only; it may be \
+                "{} {}: its receive ring was full in only {} ‰ of the tester's turns; it may be \
                  faster",
                 spell.target, spell.direction, spell.ring_full_permille
             ));

@@ -1,24 +1,24 @@
-//! The search for the highest rate at which a loss goal is met.
+//! Searches for the highest rate that meets a loss goal.
 //!
-//! `binary` is RFC 2544: trials of one length, the interval halved until the precision is reached.
-//! `mlr` follows MLRsearch (draft-ietf-bmwg-mlrsearch): short trials narrow the interval, long ones
-//! confirm it, and a long trial that fails is repeated, since one hiccup of a shared host fails it;
-//! two of three decide. Both repeat undecided trials, within bounds. A rate that stays undecided, or
-//! that the tester cannot offer, counts as not met; the result names the reason.
+//! `binary` is RFC 2544: trials of one length halve the interval down to the precision.
+//! `mlr` follows MLRsearch (draft-ietf-bmwg-mlrsearch): short trials narrow the interval and long ones
+//! confirm it. A long trial that fails is repeated, since one hiccup of a shared host fails it; two
+//! failures of three trials decide. Both methods repeat undecided trials, within bounds. A rate that
+//! stays undecided, or that the tester cannot offer, counts as not met; the result names the reason.
 
 use std::collections::BTreeSet;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-/// How to search.
+/// Search method and its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     /// Trials of one length until the interval is at most `precision_pps` wide.
     Binary {
         /// Length of a trial. Unit: ns.
         trial_ns: u64,
-        /// Width of the last interval. Unit: packets per second.
+        /// Width of the final interval. Unit: packets per second.
         precision_pps: u64,
     },
     /// Short trials first, then long ones, until the interval is narrow relative to the rate.
@@ -27,28 +27,29 @@ pub(crate) enum Method {
         initial_ns: u64,
         /// Length of the trials that count. Unit: ns.
         final_ns: u64,
-        /// Width of the last interval. Unit: parts per thousand of the rate.
+        /// Width of the final interval. Unit: parts per thousand of the rate.
         width_permille: u64,
     },
 }
 
-/// Whether a trial had the rate that was asked for.
+/// Whether a trial offered the requested rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offered {
-    /// It had.
+    /// It did.
     Whole,
-    /// The tester was kept from running.
+    /// No: the tester lost its core for some time.
     Interrupted,
-    /// The tester cannot send and receive as fast.
+    /// No: the tester cannot send and receive at this rate.
     BeyondTester,
 }
 
-/// What one trial says.
+/// Result of one trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Measured {
-    /// Share of the offered packets that did not come. Unit: parts per billion.
+    /// Share of the offered packets that did not arrive. Unit: parts per billion.
     pub loss_ppb: u64,
-    /// The part of it that the target lost for certain. Unit: parts per billion.
+    /// Lower bound of the target's own loss: absences of tester or target explain the rest. Unit: parts per
+    /// billion.
     pub least_ppb: u64,
     /// Whether the rate was offered.
     pub offered: Offered,
@@ -62,38 +63,38 @@ pub(crate) enum Bound {
     Target,
     /// The tester cannot offer the next higher rate.
     Tester,
-    /// Every trial at the next higher rate was disturbed.
+    /// Every trial at the next higher rate was disturbed by absences.
     Disturbed,
 }
 
-/// What was found for one goal.
+/// The search result for one goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SearchResult {
     /// The goal: at most this share lost. Unit: parts per billion.
     pub goal_ppb: u64,
-    /// The highest rate that met it; zero when none did. Unit: packets per second.
+    /// The highest rate that met it; zero if none did. Unit: packets per second.
     pub rate_pps: u64,
-    /// The lowest rate that was not seen to; `None` when the highest offered rate met it.
+    /// The lowest tried rate that did not meet it; `None` if the highest offered rate met it.
     pub upper_pps: Option<u64>,
-    /// Why not.
+    /// Why `upper_pps` did not meet it.
     pub bound: Option<Bound>,
 }
 
-/// Trials of one rate at most, where the first ones are short.
+/// Maximum number of short trials of one rate.
 const SHORT_TRIALS_MAX: u32 = 3;
-/// Trials of one rate at most, where they count: three that decide, and one that says nothing.
+/// Maximum number of trials of one rate that count: three that decide, and one undecided.
 const TRIALS_MAX: u32 = 4;
-/// Repetitions of trials that say nothing, in one search: where there are more, the machine is too
-/// busy for another to help.
+/// Maximum number of repetitions of undecided trials per search. Beyond it the machine is too busy for
+/// another repetition to help.
 const UNCLEAR_MAX: u32 = 16;
-/// No rate below this part of the highest is looked for: the result is then zero.
+/// The search ends with zero below this fraction of the highest rate.
 const RANGE_MAX: u64 = 1000;
 
-/// Short trials stop at an interval this much wider than the last.
+/// Short trials narrow the interval to this multiple of the final width.
 const INITIAL_WIDTH_FACTOR: u64 = 4;
 
-/// Searches for each of the goals (share lost at most, in parts per billion; the strictest first)
-/// between zero and `max_pps`. `trial` runs one trial of a rate and a length in ns.
+/// Searches between zero and `max_pps` for each of the goals: maximum loss in parts per billion, the
+/// strictest first. `trial` runs one trial, given its rate and its length in ns.
 ///
 /// # Errors
 /// Those of `trial`.
@@ -132,7 +133,7 @@ pub(crate) fn search(
         .collect()
 }
 
-/// A trial that was run.
+/// A finished trial.
 #[derive(Debug, Clone, Copy)]
 struct SearchTrial {
     rate: u64,
@@ -140,7 +141,7 @@ struct SearchTrial {
     measured: Measured,
 }
 
-/// What the trials of one rate say of one goal.
+/// Results of the trials of one rate for one goal.
 #[derive(Debug, Clone, Copy, Default)]
 struct Votes {
     trials: u32,
@@ -162,7 +163,8 @@ impl Votes {
         }
     }
 
-    /// `needed` trials that failed decide, and one that met the goal unless another failed.
+    /// True (met) after two trials that met the goal, or one if none failed. False after `needed` failed
+    /// trials, or if the tester cannot offer the rate. `None` if undecided.
     fn verdict(self, needed: u32) -> Option<bool> {
         if self.met > 1 || (self.met == 1 && self.failed == 0) {
             return Some(true);
@@ -187,17 +189,17 @@ struct Searcher<'t> {
     unclear_left: u32,
 }
 
-/// An interval whose ends were tried.
+/// An interval of rates with tried ends.
 #[derive(Debug, Clone, Copy)]
 struct Interval {
-    /// Met the goal; zero without a trial.
+    /// The highest rate that met the goal; zero if none.
     low: u64,
-    /// Did not meet the goal, or `None` when the highest rate met it.
+    /// The lowest rate that did not meet the goal; `None` if the highest rate met it.
     high: Option<u64>,
 }
 
 impl Searcher<'_> {
-    /// What the trials of a rate say that were at least this long.
+    /// Votes of the trials of a rate that lasted at least `duration`.
     fn votes(&self, goal: u64, rate: u64, duration: u64) -> Votes {
         let mut votes = Votes::default();
         let same = self.known.iter().filter(|known| known.rate == rate);
@@ -206,8 +208,8 @@ impl Searcher<'_> {
         votes
     }
 
-    /// True when the goal is met at a rate. With `counts` two of three trials decide a failure.
-    /// Trials that were run before for another goal count too.
+    /// Returns whether a rate meets the goal. With `counts`, two of three trials decide a failure.
+    /// Earlier trials for other goals count too.
     fn meets(&mut self, goal: u64, rate: u64, duration: u64, counts: bool) -> Result<bool> {
         let (needed, trials_max) = if counts { (2, TRIALS_MAX) } else { (1, SHORT_TRIALS_MAX) };
         loop {
@@ -252,7 +254,7 @@ impl Searcher<'_> {
         self.narrow(goal, confirmed, max, last, width, true)
     }
 
-    /// What earlier trials of at least this length say of a goal.
+    /// The interval of a goal according to earlier trials of at least this length.
     fn known_interval(&self, goal: u64, max: u64, duration: u64) -> Interval {
         let rates: BTreeSet<u64> = self.known.iter().map(|known| known.rate).collect();
         let mut interval = Interval { low: 0, high: None };
@@ -270,7 +272,7 @@ impl Searcher<'_> {
         interval
     }
 
-    /// Tries the ends of an interval with long trials and widens it where they disagree.
+    /// Tries the ends of an interval with long trials, and widens it if they disagree.
     fn confirm(&mut self, goal: u64, rough: Interval, max: u64, duration: u64) -> Result<Interval> {
         let mut step = rough.high.unwrap_or(max).saturating_sub(rough.low).max(max / 1000).max(1);
         let mut low = rough.low;
@@ -297,7 +299,7 @@ impl Searcher<'_> {
         }
     }
 
-    /// Halves an interval until it is narrow.
+    /// Halves an interval until it is narrow enough.
     fn narrow(
         &mut self,
         goal: u64,
@@ -331,7 +333,7 @@ mod tests {
     const MLR: Method = Method::Mlr { initial_ns: 1, final_ns: 10, width_permille: 5 };
     const PLR: u64 = 5_000_000;
 
-    /// Loses what exceeds `capacity`, in parts per billion.
+    /// The loss of a target that drops packets above `capacity`, in parts per billion.
     fn loss(rate: u64, capacity: u64) -> u64 {
         rate.saturating_sub(capacity) * 1_000_000_000 / rate
     }
@@ -362,7 +364,7 @@ mod tests {
         let ndr = found[0];
         assert!(ndr.rate_pps <= 4_321_987 && ndr.rate_pps > 4_321_887, "{ndr:?}");
         assert!(ndr.upper_pps.unwrap() - ndr.rate_pps <= 100);
-        // 0.5 % more than the capacity may be offered.
+        // At a goal of 0.5 % loss, the offered rate exceeds the capacity by 0.5 %.
         assert!((4_343_000..4_344_000).contains(&found[1].rate_pps), "{:?}", found[1]);
     }
 
@@ -397,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn mlr_search_survives_hiccups_and_trials_that_say_nothing() {
+    fn mlr_search_survives_hiccups_and_undecided_trials() {
         let mut count = 0u64;
         let (found, _) = run(MLR, 20_000_000, |rate, _| {
             count += 1;
@@ -430,7 +432,7 @@ mod tests {
 
     #[test]
     fn disturbed_trials_are_repeated_within_bounds_and_named_as_the_reason() {
-        // Above 3 Mpps something that absences explain is lost each time.
+        // Above 3 Mpps each trial loses packets that absences explain.
         let (found, trials) = run(MLR, 20_000_000, |rate, _| Measured {
             loss_ppb: if rate > 3_000_000 { 10_000_000 } else { 0 },
             least_ppb: 0,

@@ -1,5 +1,5 @@
-//! `adit-lab selftest`: highest rate and errors of the tester itself, on ports back to back in one
-//! process, and whether it finds faults that were planted.
+//! `adit-lab selftest`: measures the tester's own highest rate and errors on back-to-back ports in one
+//! process, and whether it detects planted faults.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -30,29 +30,28 @@ use adit_lab_engine::stream::StreamConfig;
 use adit_lab_engine::trial::{Engine, TrialConfig, TrialProgress};
 use adit_lab_process::stop::{Interrupted, Stop, environment};
 
-/// Sessions of the self test.
+/// Sessions of the self-test.
 const SESSIONS: usize = 100_000;
-/// Rate of the look at time stamps. Unit: packets per second and stream.
+/// Rate of the time stamp measurement. Unit: packets per second and stream.
 const QUIET_PPS: u64 = 50_000;
-/// Trials of the ceiling before another measurement, of which the best counts: what disturbs one
-/// trial makes the tester slower, and nothing makes it faster than it is.
+/// Trials of the tester's ceiling before a measurement. The best one counts, since disturbances only
+/// slow the tester down.
 const CEILING_TRIALS: usize = 3;
 /// Length of each. Unit: ns.
 const CEILING_NS: u64 = 400_000_000;
-/// Trials of one fault at most, while they are disturbed.
+/// Maximum number of trials of one fault; disturbed trials are repeated.
 const FAULT_TRIALS_MAX: usize = 3;
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Which ports are joined.
+/// Ports of the self-test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SelftestLink {
-    /// This program's own memif, whose packets come back on the same core: the ceiling for adit and
-    /// testpmd.
+    /// The tester's own memif, which returns packets on the same core: the ceiling for adit and testpmd.
     Memif,
-    /// Two memif ports of DPDK, joined: the ceiling for targets on DPDK ports.
+    /// Two joined memif ports of DPDK: the ceiling for targets on DPDK ports.
     Dpdk,
-    /// Two rings: no driver to speak of.
+    /// Two joined ring ports of DPDK, almost without driver cost.
     Ring,
 }
 
@@ -86,39 +85,39 @@ pub struct SelftestArguments {
     output: OutputArguments,
 }
 
-/// A planted fault and what was found of it.
+/// A planted fault and its detection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FaultReport {
     /// The fault; `none` is the forwarder alone.
     pub fault: String,
-    /// Packets that met it.
+    /// Packets that got the fault.
     pub planted: u64,
-    /// Packets in which it was found.
+    /// Packets in which the tester detected it.
     pub found: u64,
     /// The trial.
     pub trial: TrialReport,
 }
 
 impl FaultReport {
-    /// The tester was away for long enough that nothing overtook a packet which was held, or the
-    /// forwarder for so long that it did not take packets.
+    /// True if the tester was absent so long that no packet overtook a delayed one, or the forwarder so
+    /// long that its queue was full.
     fn is_disturbed(&self) -> bool {
         let refused: u64 = self.trial.streams.iter().map(|stream| stream.refused).sum();
         self.trial.gap_ns_max >= DELAY_NS / 2 || refused > 0
     }
 }
 
-/// The report of a self test.
+/// The report of a self-test.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SelftestReport {
     /// Machine, time, warnings.
     #[serde(flatten)]
     pub header: ReportHeader,
-    /// What joined the ports.
+    /// Ports of the self-test.
     pub wire: SelftestLink,
     /// Lengths of the UEs' IP packets.
     pub size: Size,
-    /// Packets per second that one core sends and receives at once.
+    /// Packets per second that one core sends and receives at the same time.
     pub ceiling_pps: u64,
     /// The trial of the ceiling.
     pub ceiling: Option<TrialReport>,
@@ -130,11 +129,11 @@ pub(crate) struct SelftestReport {
     pub faults: Vec<FaultReport>,
     /// The figures to compare.
     pub figures: Vec<Figure>,
-    /// Every check held.
+    /// True if every check passed.
     pub passed: bool,
 }
 
-/// Runs the self test. True when every check held.
+/// Runs the self-test. Returns true if every check passed.
 ///
 /// # Errors
 /// The ports cannot be opened; [`Interrupted`].
@@ -178,7 +177,7 @@ pub(crate) fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
     if complete { Ok(report.passed) } else { Err(Interrupted.into()) }
 }
 
-/// Device strings: those of the wire, then two pairs around the forwarder.
+/// Device strings: the ports of the self-test, then two memif pairs around the forwarder.
 fn devices(wire: SelftestLink, faults: bool) -> Vec<String> {
     let mut devices = match wire {
         SelftestLink::Memif => Vec::new(),
@@ -191,7 +190,7 @@ fn devices(wire: SelftestLink, faults: bool) -> Vec<String> {
     devices
 }
 
-/// The memifs between tester and forwarder, with the number of the first device.
+/// Names of the memifs between tester and forwarder, with the number of their first device.
 const FORWARDER: [(&str, u32); 2] = [("fault0", 2), ("fault1", 4)];
 
 /// Device strings of both ends of a memif.
@@ -201,7 +200,7 @@ fn pair(name: &str, first: u32) -> [String; 2] {
     [end(first, "server"), end(first + 1, "client")]
 }
 
-/// An engine whose ports are joined or give back what is sent on them.
+/// An engine on joined ports, or on ports that return each packet.
 fn back_to_back(
     bench: &Testbed,
     wire: SelftestLink,
@@ -228,7 +227,7 @@ fn open(bench: &Testbed, names: &[&str], stop: &Stop) -> Result<(Vec<Port>, Work
     Ok((ports, WorkerIo::new(queues, bench.pool())))
 }
 
-/// Uplink from port 0, downlink from port 1.
+/// The streams: uplink from port 0, downlink from port 1.
 fn streams(size: &Size, cross: bool) -> Result<Vec<StreamConfig>> {
     let teids: Vec<u32> = (1u32..).take(SESSIONS).collect();
     let plan = draw_plan(&PlanConfig {
@@ -335,7 +334,7 @@ fn plant(
     stop: &Stop,
 ) -> Result<()> {
     let target_core = bench.other_core().unwrap_or_else(|| {
-        recorder.warn("tester and forwarder shared a core: there is only one");
+        recorder.warn("tester and forwarder share the only core");
         bench.core()
     });
     recorder.cores("forwarder", &[target_core]);
@@ -385,7 +384,7 @@ fn plant(
             if !again {
                 break;
             }
-            eprintln!("fault {name}: tester or forwarder were kept from their cores");
+            eprintln!("fault {name}: tester or forwarder lost their cores for some time");
         }
     }
     drop((engine, forwarder));
@@ -426,11 +425,11 @@ fn figures(report: &SelftestReport) -> Vec<Figure> {
     std::iter::once(ceiling).chain(quiet).collect()
 }
 
-/// What one core sends and receives at once with these sizes, where no target limits it: the best of
-/// three short trials on ports of the kind that reach the target.
+/// The tester's ceiling: the rate that one core sends and receives at the same time with these sizes,
+/// without a target. The best of three short trials on ports of the same kind as the target's.
 ///
 /// # Errors
-/// The ports cannot be opened; a size that cannot be; [`Interrupted`].
+/// The ports cannot be opened; a size is impossible; [`Interrupted`].
 pub(crate) fn ceiling(
     bench: &Testbed,
     size: &Size,
@@ -459,7 +458,7 @@ pub(crate) fn ceiling(
     best.ok_or_else(|| anyhow!("no trial was run"))
 }
 
-/// A sentence for each check that did not hold.
+/// One sentence for each failed check.
 fn failures(report: &SelftestReport) -> Vec<String> {
     let mut failures = Vec::new();
     if report.ceiling_pps == 0 {
@@ -476,15 +475,13 @@ fn failures(report: &SelftestReport) -> Vec<String> {
         if planted != found {
             failures.push(format!("fault {fault}: {planted} planted, {found} found"));
         } else if *planted == 0 && fault != "none" {
-            failures.push(format!(
-                "fault {fault}: no packet met it; --duration is too short for one in so many"
-            ));
+            failures.push(format!("fault {fault}: no packet got it; use a longer --duration"));
         }
     }
     failures
 }
 
-/// A sentence for each trial that says little, since the tester was kept from its core.
+/// One sentence for each trial disturbed by an absence of the tester.
 fn disturbed(report: &SelftestReport) -> Vec<String> {
     let trials = report.quiet.iter().chain(&report.half).filter(|trial| trial.tester_limited);
     trials

@@ -1,5 +1,4 @@
-//! `adit-lab soak`: a fixed load for a time, with sessions that change beside it, and a look at
-//! whether the target leaks or drifts.
+//! `adit-lab soak`: holds a fixed load while sessions change, and detects leaks and drift of the target.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,11 +20,13 @@ use adit_lab_process::stop::{Interrupted, Stop, environment};
 use adit_lab_smf::churn::ChurnPattern;
 use adit_lab_smf::exchange::ProcedureReport;
 
-/// Memory that may be gained between the first and the last third. Unit: parts per thousand.
+/// Growth of memory between the first and the last third that counts as a leak, if it also exceeds
+/// [`LEAK_KIB`]. Unit: parts per thousand.
 const LEAK_PERMILLE: u64 = 20;
-/// And in any case. Unit: KiB.
+/// Growth of memory that never counts as a leak. Unit: KiB.
 const LEAK_KIB: u64 = 2048;
-/// A median of the last third above this share of the first third's is a drift. Unit: percent.
+/// Median latency of the last third, relative to the first third's, above which it is a drift. Unit:
+/// percent.
 const DRIFT_PERCENT: u64 = 150;
 
 /// Options of `adit-lab soak`.
@@ -73,7 +74,7 @@ pub struct SoakArguments {
 pub(crate) struct IntervalReport {
     /// The trial.
     pub trial: TrialReport,
-    /// Memory of the target at its end. Unit: KiB.
+    /// Memory of the target at the end of the interval. Unit: KiB.
     pub memory_kib: Option<u64>,
 }
 
@@ -83,20 +84,20 @@ pub(crate) struct SoakReport {
     /// Machine, target, figures.
     #[serde(flatten)]
     pub base: ReportBase,
-    /// What changed beside the traffic.
+    /// How sessions changed.
     pub churn: Option<ChurnPattern>,
-    /// How its requests went.
+    /// Duration and failures of the change requests.
     pub churned: Option<ProcedureReport>,
     /// The intervals.
     pub intervals: Vec<IntervalReport>,
-    /// What was found; empty when the target neither leaks nor drifts.
+    /// Leaks, drifts and refusals; empty if there were none.
     pub findings: Vec<String>,
 }
 
-/// Runs the soak. True when nothing was found.
+/// Runs the soak. Returns true if there are no findings.
 ///
 /// # Errors
-/// The rig cannot be built, the target ended; [`Interrupted`], after the report was written.
+/// The rig cannot be built, or the target ended. [`Interrupted`], after the report was written.
 pub(crate) fn run(arguments: &SoakArguments, stop: &Stop) -> Result<bool> {
     let target = &arguments.target;
     if arguments.churn.is_some() && !target.is_upf() {
@@ -138,11 +139,11 @@ fn measure(
     let all = rig.session_count();
     let changing = arguments.churn_sessions.unwrap_or((all / 10).max(1)).min(all);
     if arguments.churn == Some(ChurnPattern::Recreate) {
-        // A TEID that the UPF chooses anew would not be that of the plan.
+        // Recreated sessions can get new TEIDs from the UPF, which the transmit plan does not know.
         case.active = case.active.min(all - changing);
         if case.active == 0 {
             return Err(environment(
-                "--churn recreate needs sessions besides those that it deletes",
+                "--churn recreate needs sessions beyond those that it deletes",
             ));
         }
     }
@@ -189,7 +190,7 @@ fn intervals(
     Ok(())
 }
 
-/// Leaks, drifts and refusals, a sentence each.
+/// One sentence for each leak, drift or refusal.
 fn findings(report: &SoakReport) -> Vec<String> {
     let mut findings = Vec::new();
     if let Some(churned) = report.churned.as_ref().filter(|churned| churned.failed > 0) {
@@ -222,14 +223,14 @@ fn findings(report: &SoakReport) -> Vec<String> {
     findings
 }
 
-/// 99th percentile of the slower stream. Unit: ns.
+/// 99th percentile of the latency, of the slower stream. Unit: ns.
 #[must_use]
 pub(crate) fn p99(trial: &TrialReport) -> u64 {
     trial.streams.iter().map(|stream| stream.latency.p99_ns).max().unwrap_or(0)
 }
 
-/// Medians of the first and the last third, without the first interval, in which memory is
-/// touched; `None` when there are too few.
+/// Medians of the first and the last third, without the first interval, in which the target touches
+/// memory for the first time; `None` for too few intervals.
 fn thirds(values: &[u64]) -> Option<(u64, u64)> {
     let settled = values.get(1..).filter(|settled| settled.len() >= 6)?;
     let third = settled.len() / 3;
@@ -307,7 +308,7 @@ mod tests {
         );
         let drift = (0..9).map(|at| interval(100_000, 10_000 + at * 4000)).collect();
         assert!(found(drift)[0].starts_with("p99 latency drifted from"));
-        // Memory is touched in the first interval.
+        // The first interval does not count.
         let first = (0..9).map(|at| interval(if at == 0 { 1000 } else { 100_000 }, 1)).collect();
         assert!(found(first).is_empty());
     }

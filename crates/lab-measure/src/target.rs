@@ -1,5 +1,5 @@
-//! The target of a measurement: started here or running already, reached through ports and, for a
-//! UPF, through PFCP.
+//! The target of a measurement. The tester starts it or finds it running, and reaches it through ports
+//! and, for a UPF, through PFCP.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,29 +31,29 @@ use adit_lab_smf::{LabSmf, SessionProfile, SmfOptions};
 
 /// Time for the target to start and connect its ports.
 pub(crate) const LINK_TIMEOUT: Duration = Duration::from_secs(20);
-/// Where the tester listens for PFCP, and `adit` when it is started here.
+/// Default PFCP address of the tester, and of the `adit` that the tester starts.
 const SMF: &str = "127.77.0.1:8805";
 const ADIT_N4: &str = "127.77.0.2:8805";
-/// Lines of a target's log that are shown when it fails.
+/// Number of lines shown from the log of a failed target.
 const LOG_TAIL_LINES: usize = 12;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is measured.
+/// Kind of target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TargetKind {
-    /// `adit`, started here on memif.
+    /// `adit`, started by the tester on memif.
     Adit,
-    /// `dpdk-testpmd` in mode macswap, started here on memif.
+    /// `dpdk-testpmd` in mode macswap, started by the tester on memif.
     Testpmd,
-    /// A UPF that runs already or that `--start` starts.
+    /// A UPF that is running or that `--start` starts.
     Upf,
-    /// Anything that sends back on `--port` what it receives there.
+    /// Anything that returns on `--port` what it receives there.
     L2,
 }
 
 impl TargetKind {
-    /// The word of the command line.
+    /// Its name on the command line.
     #[must_use]
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -65,12 +65,12 @@ impl TargetKind {
     }
 }
 
-/// What a target is reached through.
+/// How the tester reaches a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TargetAccess {
-    /// DPDK ports, by their device strings.
+    /// Through DPDK ports with these device strings.
     Dpdk(Vec<String>),
-    /// The tester's own end of memifs, by the names of their sockets; the target is their client.
+    /// Through the tester's own memifs with these socket names; the target connects as client.
     Memif(Vec<String>),
 }
 
@@ -80,9 +80,9 @@ pub(crate) enum TargetAccess {
 pub(crate) enum TargetRules {
     /// Two PDRs with a FAR each.
     Plain,
-    /// And a QER with the QFI.
+    /// The same, and a QER with the QFI.
     Qos,
-    /// And a URR that measures volume.
+    /// The same, and a URR that measures volume.
     Usage,
 }
 
@@ -106,7 +106,7 @@ pub(crate) enum OuterFamily {
     Ipv6,
 }
 
-/// Options that name the target.
+/// Options of the target.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct TargetArguments {
     /// The target to measure.
@@ -245,10 +245,10 @@ pub(crate) struct TargetArguments {
     #[arg(long, value_name = "N", default_value_t = 1000,
         value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     pub sessions: u32,
-    /// Sessions from the start, where a measurement adds the others.
+    /// Sessions at the start, for a measurement that adds the others.
     #[arg(skip)]
     pub first_sessions: Option<u32>,
-    /// The rules of the first sessions, where a measurement has several: how many have which.
+    /// Rule profiles by number of consecutive sessions, for a measurement with several profiles.
     #[arg(skip)]
     pub profiles: Vec<(u32, SessionProfile)>,
     /// Headers of the UEs' packets.
@@ -257,7 +257,7 @@ pub(crate) struct TargetArguments {
 }
 
 impl TargetArguments {
-    /// True for a target that speaks PFCP.
+    /// True for a target with PFCP.
     #[must_use]
     pub(crate) fn is_upf(&self) -> bool {
         matches!(self.target, TargetKind::Adit | TargetKind::Upf)
@@ -283,7 +283,7 @@ impl TargetArguments {
         }
     }
 
-    /// Addresses of the gNBs; those over IPv6 differ in the low 32 bits.
+    /// Addresses of the gNBs. IPv6 addresses differ in the low 32 bits.
     #[must_use]
     pub(crate) fn gnb_addresses(&self) -> Vec<IpAddr> {
         let nth = |k: u32| -> IpAddr {
@@ -300,7 +300,7 @@ impl TargetArguments {
         (0..self.gnbs).map(nth).collect()
     }
 
-    /// What the tester's ports speak for: the gNBs on N3, the data network on N6.
+    /// Addresses that the tester's ports answer for: the gNBs on N3, the data network on N6.
     #[must_use]
     pub(crate) fn port_addresses(&self, macs: [MacAddr; 2]) -> Vec<PortAddresses> {
         let [n3, n6] = macs;
@@ -325,7 +325,7 @@ impl TargetArguments {
         ]
     }
 
-    /// Whose link-layer addresses frames of N3 and N6 go to.
+    /// Ports and next hops of the frames to N3 and N6.
     #[must_use]
     pub(crate) fn next_hops(&self) -> [(PortId, IpAddr); 2] {
         [(PortId(0), self.upf_n3_address()), (PortId(1), self.upf_n6.into())]
@@ -364,7 +364,7 @@ impl TargetArguments {
         }
     }
 
-    /// The tester's side of N4, not associated yet.
+    /// The tester's SMF, before association.
     ///
     /// # Errors
     /// Its address or Node ID cannot be used.
@@ -393,14 +393,14 @@ impl TargetArguments {
         })
     }
 
-    /// The VLAN of the access or the core side.
+    /// The VLAN of N3 (`is_access`) or N6.
     #[must_use]
     pub(crate) fn vlan(&self, is_access: bool) -> VlanId {
         let given = if is_access { self.vlan_n3 } else { self.vlan_n6 };
         given.and_then(VlanId::new).unwrap_or(VlanId::UNTAGGED)
     }
 
-    /// Frames of one direction, between these hardware addresses.
+    /// Format of the frames of one direction, between these MAC addresses.
     #[must_use]
     pub(crate) fn form(&self, uplink: bool, src_mac: MacAddr, dst_mac: MacAddr) -> FrameFormat {
         let psc = (!self.no_psc).then(|| self.qfi().map(PduSessionContainer::uplink)).flatten();
@@ -419,7 +419,7 @@ impl TargetArguments {
         }
     }
 
-    /// What the target is reached through: its N3 and N6, or the one port of an L2 target.
+    /// How the tester reaches the target: through its N3 and N6, or through the port of an L2 target.
     ///
     /// # Errors
     /// An option is missing.
@@ -441,16 +441,16 @@ impl TargetArguments {
         }
     }
 
-    /// The target's core, where it is started here.
+    /// The core of a target that the tester starts.
     ///
     /// # Errors
-    /// It would be the tester's, and that was not allowed.
+    /// It is the tester's core, and `--allow-shared-core` is missing.
     pub(crate) fn core(&self, bench: &Testbed) -> Result<u16> {
         let core = self.target_core.or_else(|| bench.other_core()).unwrap_or_else(|| bench.core());
         if core == bench.core() && !self.allow_shared_core {
             return Err(environment(format!(
-                "tester and target would share core {core}, which measures neither; name others \
-                 with --core and --target-core, or insist with --allow-shared-core"
+                "tester and target would share core {core}, which makes figures invalid; choose others \
+                 with --core and --target-core, or use --allow-shared-core"
             )));
         }
         Ok(core)
@@ -458,8 +458,8 @@ impl TargetArguments {
 }
 
 impl TargetArguments {
-    /// The cores of the target's workers, the first of them `core`: as many as were asked for and as
-    /// there are beside the tester's.
+    /// The cores of the target's workers, `core` first. Fewer than `--workers` if the machine lacks cores
+    /// beside the tester's.
     #[must_use]
     pub(crate) fn worker_cores(&self, bench: &Testbed, core: u16) -> Vec<u16> {
         let others = bench.other_cores().filter(|other| *other != core);
@@ -467,12 +467,12 @@ impl TargetArguments {
     }
 }
 
-/// A target that the tester started, and a folder for its files; drop ends and removes them. It may be
-/// paused when the tester is killed, so it is killed then, too.
+/// A target with a folder for its files. Drop stops a target that the tester started and removes the
+/// folder. If the tester is killed, the target is killed too, since it may be paused.
 #[derive(Debug)]
 pub(crate) struct RunningTarget {
     process: Option<Process>,
-    /// Those of its workers.
+    /// Cores of its workers.
     cores: Vec<u16>,
     kind: TargetKind,
     dir: Scratch,
@@ -481,7 +481,7 @@ pub(crate) struct RunningTarget {
 }
 
 impl RunningTarget {
-    /// Starts the target, or nothing where it runs already.
+    /// Starts the target, unless it runs already.
     ///
     /// # Errors
     /// The program is missing or cannot be started.
@@ -525,34 +525,34 @@ impl RunningTarget {
         Ok(running)
     }
 
-    /// Waits for it to come as the client of a memif.
+    /// Waits until the target connects as the client of a memif.
     ///
     /// # Errors
-    /// It ends or does not come; it says something unknown; `stop` was raised.
+    /// The target ends, does not connect, or violates the protocol; `stop` was raised.
     pub(crate) fn accept(&mut self, listener: &Listener, stop: &Stop) -> Result<Memif> {
         listener.accept(LINK_TIMEOUT, || stop.check().and_then(|()| self.check()))
     }
 
-    /// Errors once the target has ended.
+    /// Checks that the target runs.
     ///
     /// # Errors
-    /// It has ended; the text has the last lines of its log.
+    /// It has ended; the message contains the last lines of its log.
     pub(crate) fn check(&mut self) -> Result<()> {
         let Some(process) = &mut self.process else { return Ok(()) };
         match process.poll()? {
             None => Ok(()),
             Some(status) => {
-                bail!("the target ended ({status}); its last words:\n{}", self.log_tail())
+                bail!("the target ended ({status}); end of its log:\n{}", self.log_tail())
             }
         }
     }
 
-    /// Keeps it from running until [`Self::resume`].
+    /// Pauses the target until [`Self::resume`].
     pub(crate) fn pause(&self) {
         self.process.iter().for_each(Process::pause);
     }
 
-    /// Lets it run again.
+    /// Resumes the target.
     pub(crate) fn resume(&self) {
         self.process.iter().for_each(Process::resume);
     }
@@ -573,8 +573,8 @@ impl RunningTarget {
         pid.map_or_else(BTreeMap::new, cpu_by_core)
     }
 
-    /// How long its threads on its workers' cores have waited to run; `None` where the kernel does not tell or
-    /// it was not started here.
+    /// Time that its threads on its workers' cores have waited to run; `None` if the kernel does not report
+    /// it or the tester did not start the target.
     #[must_use]
     pub(crate) fn waited(&self) -> Option<RunQueueWait> {
         let pid = self.process.as_ref().map(Process::id)?;
@@ -585,7 +585,7 @@ impl RunningTarget {
         })
     }
 
-    /// Memory of the process, where it was started here. Unit: KiB.
+    /// Resident memory of the process; `None` unless the tester started it. Unit: KiB.
     #[must_use]
     pub(crate) fn memory_kib(&self) -> Option<u64> {
         let pid = self.process.as_ref()?.id();
@@ -594,7 +594,7 @@ impl RunningTarget {
         line.split_whitespace().next()?.parse().ok()
     }
 
-    /// The counters of the target, if it has any; ends a testpmd, which prints them only then.
+    /// The counters of the target, if it has any. Ends a testpmd, which prints them only at its end.
     pub(crate) fn counters(&mut self, stop: &Stop) -> Option<Value> {
         match self.kind {
             TargetKind::Adit => {
@@ -616,18 +616,18 @@ impl RunningTarget {
     }
 }
 
-/// A look at how long the threads of some cores have waited to run.
+/// Accumulated waiting time of the threads on some cores.
 #[derive(Debug, Clone)]
 pub(crate) struct RunQueueWait {
     cores: Vec<u16>,
-    /// While others ran there.
+    /// While other threads ran on the core.
     threads_ns: u64,
-    /// While the hypervisor ran something else.
+    /// While the hypervisor ran something else on it.
     steal: StealTime,
 }
 
 impl RunQueueWait {
-    /// The time between two looks. Unit: ns.
+    /// Waiting time from `self` to `now`. Unit: ns.
     #[must_use]
     pub(crate) fn until(&self, now: &Self) -> u64 {
         let stolen_ms = self.steal.since_ms(&now.steal);
@@ -637,12 +637,12 @@ impl RunQueueWait {
     }
 }
 
-/// How long a process's threads on these cores were ready without running. Unit: ns.
+/// Total time that a process's threads on these cores were ready but did not run. Unit: ns.
 fn waiting_ns(pid: u32, cores: &[u16]) -> Option<u64> {
     let mut sum = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
         let read = |name: &str| fs::read_to_string(task.path().join(name)).ok();
-        // Its time on a core, its time in a run queue, its time slices.
+        // Fields of schedstat: time on a core, time in a run queue, number of time slices.
         let (Some(stat), Some(times)) = (read("stat"), read("schedstat")) else { continue };
         let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
         let core = rest.split(' ').nth(36).and_then(|core| core.parse().ok());
@@ -653,13 +653,13 @@ fn waiting_ns(pid: u32, cores: &[u16]) -> Option<u64> {
     Some(sum)
 }
 
-/// CPU time of a process's threads by the core on which each was last seen. Unit: 10 ms.
+/// CPU time of a process's threads by the core on which each ran last. Unit: 10 ms.
 fn cpu_by_core(pid: u32) -> BTreeMap<u16, u64> {
     let mut cores = BTreeMap::new();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     for task in tasks {
         let text = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        // The name is in parentheses and may have blanks; state is the first field behind it.
+        // The name is in parentheses and may contain blanks; the state follows it.
         let Some((_, rest)) = text.rsplit_once(") ") else { continue };
         let fields: Vec<&str> = rest.split(' ').collect();
         let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
@@ -690,7 +690,7 @@ fn testpmd(bench: &Testbed, core: u16, rates: bool) -> Result<Command> {
     }
     let socket = memif_socket("l2");
     command.arg(format!("--vdev=net_memif0,role=client,id=0,socket={socket}"));
-    // Without a period of statistics it waits for a key and ends at once.
+    // Without --stats-period testpmd waits for a key, finds no terminal and ends at once.
     let period = if rates { 1 } else { 3600 };
     command.args(["--", "--forward-mode=macswap", "--nb-cores=1"]);
     command.arg(format!("--stats-period={period}"));
@@ -698,7 +698,7 @@ fn testpmd(bench: &Testbed, core: u16, rates: bool) -> Result<Command> {
     Ok(command)
 }
 
-/// The accumulated statistics that testpmd prints at its end.
+/// Parses the accumulated statistics that testpmd prints at its end.
 fn testpmd_counters(log: &str) -> Option<Value> {
     let (_, end) = log.rsplit_once("Accumulated forward statistics")?;
     let number = |name: &str| {
@@ -715,7 +715,7 @@ fn testpmd_counters(log: &str) -> Option<Value> {
     }))
 }
 
-/// adit's configuration: its workers on `cores`, everything else with the tester.
+/// adit's configuration: workers on `cores`, all other threads on `main_core`.
 fn adit_configuration(
     arguments: &TargetArguments,
     main_core: u16,

@@ -1,4 +1,4 @@
-//! The tester's side of a bench: DPDK, its ports, and the thread that runs the engine.
+//! The tester's side of a measurement: DPDK, its ports, and the thread that runs the engine.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,15 +62,15 @@ pub(crate) struct Testbed {
     eal: Eal,
     pool: Mempool,
     arguments: TestbedArguments,
-    /// Those of the process, before this thread was confined.
+    /// Cores of the process, before this thread was pinned.
     cores: Vec<u16>,
 }
 
 impl Testbed {
-    /// Starts DPDK on this thread, which is confined to the tester's core.
+    /// Starts DPDK on this thread, which is pinned to the tester's core from then on.
     ///
     /// # Errors
-    /// DPDK does not start, with its reason; a device string is none.
+    /// DPDK does not start; a device string is invalid.
     pub(crate) fn start(arguments: &TestbedArguments, devices: &[String]) -> Result<Self> {
         let cores = allowed_cores();
         let devices = devices.iter().map(|text| device(text)).collect::<Result<Vec<_>>>()?;
@@ -97,7 +97,7 @@ impl Testbed {
     /// Opens a port with one queue each way.
     ///
     /// # Errors
-    /// The device string is none, or DPDK refuses the port, with its reason.
+    /// The device string is invalid, or DPDK refuses the port.
     pub(crate) fn open(&self, text: &str) -> Result<(Port, WorkerPort)> {
         let device = device(text)?;
         let config = PortConfig {
@@ -124,7 +124,7 @@ impl Testbed {
         self.pool.clone()
     }
 
-    /// DPDK.
+    /// The EAL.
     #[must_use]
     pub(crate) fn eal(&self) -> &Eal {
         &self.eal
@@ -142,11 +142,11 @@ impl Testbed {
         self.arguments.core.or_else(|| self.cores.first().copied()).unwrap_or(0)
     }
 
-    /// Runs `work` with this thread allowed on every core of the process, as a child that is started
-    /// by it will be; afterwards it is confined again.
+    /// Runs `work` while this thread may use every core of the process, so that child processes inherit
+    /// that affinity. Afterwards the thread is pinned again.
     ///
     /// # Errors
-    /// Those of `work`; the kernel refuses.
+    /// Those of `work`; the kernel refuses the affinity.
     pub(crate) fn on_all_cores<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut set = CpuSet::new();
         self.cores.iter().for_each(|core| set.set(usize::from(*core)));
@@ -156,18 +156,18 @@ impl Testbed {
         result
     }
 
-    /// A core of the process that is not the tester's, if there is one.
+    /// A core of the process other than the tester's, if there is one.
     #[must_use]
     pub(crate) fn other_core(&self) -> Option<u16> {
         self.other_cores().next()
     }
 
-    /// The cores of the process but the tester's.
+    /// The cores of the process other than the tester's.
     pub(crate) fn other_cores(&self) -> impl Iterator<Item = u16> + '_ {
         self.cores.iter().copied().filter(|core| *core != self.core())
     }
 
-    /// Runs `work` on a thread pinned to the tester's core, while this one prints progress.
+    /// Runs `work` on a thread pinned to the tester's core, while this thread prints progress.
     ///
     /// # Errors
     /// Those of `work`; the thread cannot be pinned or registered.
@@ -191,7 +191,7 @@ impl Testbed {
     }
 }
 
-/// Pins and registers the calling thread, then runs `work`.
+/// Pins the calling thread, registers it with DPDK, and runs `work`.
 ///
 /// # Errors
 /// Those of `work`; the thread cannot be pinned or registered.
@@ -229,7 +229,7 @@ pub(crate) fn wait_for_links(
         let Some((name, _)) = down else { return Ok(()) };
         if std::time::Instant::now() >= end {
             bail!(
-                "port {name}: no link within {timeout:?}; does the target run, with the other end?"
+                "port {name}: no link within {timeout:?}; check that the target runs and has opened the other end"
             );
         }
         watch()?;

@@ -1,5 +1,5 @@
-//! `adit-lab throughput`: the highest rate without loss, the highest with half a percent lost, and
-//! the maximum, by size, direction and number of active sessions.
+//! `adit-lab throughput`: finds the loss-free rate, the highest rate with at most 0.5 % loss, and the
+//! maximum rate, by size, direction and number of active sessions.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -18,7 +18,7 @@ use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_engine::plan::SessionOrder;
 use adit_lab_process::stop::{Stop, environment};
 
-/// Loss of half a percent. Unit: parts per billion.
+/// A loss of 0.5 %. Unit: parts per billion.
 const PARTIAL_LOSS_PPB: u64 = 5_000_000;
 
 /// Duration of the trial at the maximum rate if the target reports its rate each second. Unit: ns.
@@ -68,7 +68,7 @@ pub struct ThroughputArguments {
     runs: u32,
 }
 
-/// What is offered, and where the report goes.
+/// Options of the offered traffic and of the report.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CaseArguments {
     /// Lengths of the UEs' IP packets: bytes, `imix`, `pcap:FILE`, or
@@ -101,10 +101,10 @@ pub(crate) struct CaseArguments {
 }
 
 impl CaseArguments {
-    /// Every combination.
+    /// All combinations of direction, size and number of active sessions.
     ///
     /// # Errors
-    /// A payload too short for the stamp, or too long.
+    /// A payload is too short for the stamp, or too long.
     pub(crate) fn cases(&self, target: &TargetArguments) -> Result<Vec<TrialCase>> {
         let all = [target.sessions];
         let active = if self.active.is_empty() { &all[..] } else { &self.active };
@@ -130,7 +130,7 @@ impl CaseArguments {
         Ok(cases)
     }
 
-    /// The size with which the tester's ceiling is measured, unless that is left out.
+    /// The size for measuring the tester's ceiling; `None` with `--no-calibration`.
     #[must_use]
     pub(crate) fn calibration<'c>(&self, cases: &'c [TrialCase]) -> Option<&'c Size> {
         cases.first().filter(|_| !self.no_calibration).map(|case| &case.size)
@@ -140,24 +140,24 @@ impl CaseArguments {
 /// One search of one case.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ThroughputRun {
-    /// Highest rate without loss. Unit: packets per second.
+    /// Loss-free rate. Unit: packets per second.
     pub ndr_pps: Option<u64>,
-    /// Lowest rate that was not seen to be without loss.
+    /// Lowest tried rate that was not loss-free. Unit: packets per second.
     pub ndr_upper_pps: Option<u64>,
-    /// Why not.
+    /// Why the loss-free rate is not higher.
     #[serde(default)]
     pub ndr_bound: Option<Bound>,
-    /// Highest rate at which half a percent was lost at most.
+    /// Highest rate with at most 0.5 % loss. Unit: packets per second.
     pub plr_pps: Option<u64>,
-    /// Why not a higher one.
+    /// Why that rate is not higher.
     #[serde(default)]
     pub plr_bound: Option<Bound>,
-    /// Received rate at the maximum offered load: RFC 2285 §3.6.2, FRMOL.
+    /// Received rate at the maximum offered load: FRMOL, RFC 2285 §3.6.2. Unit: packets per second.
     pub mrr_pps: Option<u64>,
-    /// The most that came back in any trial: the maximum rate, RFC 2285 §3.6.3, MFR.
+    /// Highest received rate of all trials: MFR, RFC 2285 §3.6.3. Unit: packets per second.
     #[serde(default)]
     pub mfr_pps: Option<u64>,
-    /// Every trial, in its order.
+    /// Every trial in order.
     pub trials: Vec<TrialReport>,
 }
 
@@ -172,7 +172,7 @@ pub(crate) struct CaseReport {
     pub size: Size,
     /// Sessions with traffic.
     pub active: u32,
-    /// The searches.
+    /// Repetitions of the search.
     pub runs: Vec<ThroughputRun>,
 }
 
@@ -182,7 +182,7 @@ pub(crate) struct ThroughputReport {
     /// Machine, target, figures.
     #[serde(flatten)]
     pub base: ReportBase,
-    /// How was searched.
+    /// Search method.
     pub method: Search,
     /// The cases.
     pub cases: Vec<CaseReport>,
@@ -191,8 +191,8 @@ pub(crate) struct ThroughputReport {
 /// Runs the measurement.
 ///
 /// # Errors
-/// The rig cannot be built, the target ended; [`Interrupted`](adit_lab_process::stop::Interrupted), after the
-/// report was written.
+/// The rig cannot be built, or the target ended. [`Interrupted`](adit_lab_process::stop::Interrupted),
+/// after the report was written.
 pub(crate) fn run(arguments: &ThroughputArguments, stop: &Stop) -> Result<bool> {
     let cases = arguments.cases.cases(&arguments.target)?;
     let calibration = arguments.cases.calibration(&cases);
@@ -251,7 +251,7 @@ fn one_run(
     run: &mut ThroughputRun,
     stop: &Stop,
 ) -> Result<()> {
-    // The target reports its rate each second.
+    // With --target-rates the target reports its rate each second.
     let by_second = arguments.target.target_rates;
     let length = arguments.short_trial.max(if by_second { BY_SECOND_NS } else { 0 });
     let mut most = rig.trial(case, OfferedRate::Max, length, by_second, stop)?;
@@ -288,18 +288,18 @@ fn one_run(
     Ok(())
 }
 
-/// One trial in one line.
+/// Describes a trial in one line.
 fn describe_trial(trial: &TrialReport) -> String {
     let ppm = |ppb: u64| ppb / 1000;
     let measured = trial.measured();
     let mut line =
         format!("{} lost {} ppm", mpps(trial.rate_pps.unwrap_or_default()), ppm(measured.loss_ppb));
     if measured.least_ppb < measured.loss_ppb {
-        line += &format!(", {} or more by the target", ppm(measured.least_ppb));
+        line += &format!(", at least {} of them by the target", ppm(measured.least_ppb));
     }
     match measured.offered {
         Offered::Whole => {}
-        Offered::Interrupted => line += ", the tester was kept from running",
+        Offered::Interrupted => line += ", the tester lost its core for some time",
         Offered::BeyondTester => {
             line += &format!(", the tester offered no more than {}", mpps(trial.offered_pps));
         }
@@ -307,11 +307,11 @@ fn describe_trial(trial: &TrialReport) -> String {
     line
 }
 
-/// A sentence for each rate that does not end where the target's does.
+/// One sentence for each rate that something other than the target bounds.
 fn bounds(cases: &[CaseReport]) -> Vec<String> {
     let mut sentences = Vec::new();
     for case in cases {
-        let mut tell = |what: &str, bound: fn(&ThroughputRun) -> Option<Bound>| {
+        let mut explain = |what: &str, bound: fn(&ThroughputRun) -> Option<Bound>| {
             let any = |wanted| case.runs.iter().any(|run| bound(run) == Some(wanted));
             let why = if any(Bound::Tester) {
                 "the tester cannot offer more"
@@ -322,19 +322,19 @@ fn bounds(cases: &[CaseReport]) -> Vec<String> {
             };
             sentences.push(format!("{what}, {}: {why}; the target may be faster", case.name));
         };
-        tell("loss-free rate", |run| run.ndr_bound);
-        tell("0.5 %-loss rate", |run| run.plr_bound);
+        explain("loss-free rate", |run| run.ndr_bound);
+        explain("0.5 %-loss rate", |run| run.plr_bound);
     }
     sentences
 }
 
-/// A sentence when many trials said less of the target than they should.
+/// A warning if absences disturbed more than a tenth of the trials.
 fn disturbed(cases: &[CaseReport]) -> Option<String> {
     let trials = || cases.iter().flat_map(|case| &case.runs).flat_map(|run| &run.trials);
     let (all, bad) = (trials().count(), trials().filter(|trial| trial.is_disturbed()).count());
     (bad * 10 > all).then(|| {
         format!(
-            "tester or target were kept from their cores in {bad} of {all} trials, which were \
+            "tester or target lost their cores during {bad} of {all} trials, which were \
              repeated; rates may be too low"
         )
     })

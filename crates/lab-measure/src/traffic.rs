@@ -1,4 +1,4 @@
-//! What traffic is offered: directions, sizes, order of the sessions.
+//! The offered traffic: directions, sizes, order of the sessions.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -16,16 +16,16 @@ use adit_lab_engine::stamp::STAMP_BYTES;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TrafficDirection {
-    /// G-PDUs from the gNBs.
+    /// G-PDUs from the gNBs to N3.
     Uplink,
-    /// IP packets from the data network.
+    /// IP packets from the data network to N6.
     Downlink,
-    /// Both, half of the rate each.
+    /// Both, each with half of the rate.
     Duplex,
 }
 
 impl TrafficDirection {
-    /// The word of the command line.
+    /// Its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl TrafficDirection {
         }
     }
 
-    /// The rates of the uplink and the downlink stream, for one over both.
+    /// The rates of the uplink and downlink streams for a total rate.
     #[must_use]
     pub fn rates(self, rate: OfferedRate) -> Vec<OfferedRate> {
         let half = match rate {
@@ -53,7 +53,7 @@ impl TrafficDirection {
 /// Lengths of the UEs' IP packets with their weights.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
-    /// As written.
+    /// As the user wrote it.
     pub name: String,
     /// Octets of IP.
     pub lens: Vec<usize>,
@@ -62,31 +62,34 @@ pub struct Size {
 }
 
 impl Size {
-    /// Packets with a payload of `len` octets behind their UDP or TCP header.
+    /// Packets with a payload of `len` octets after their UDP or TCP header.
     ///
     /// # Errors
-    /// A sentence when the payload has no room for the stamp, or the packet none on a port.
+    /// The payload is too short for the stamp, or the packet too long.
     pub fn of_payload(inner: UePacketKind, len: usize) -> Result<Self, String> {
         let headers = inner.len_min() - STAMP_BYTES;
         if len < STAMP_BYTES || len + headers > LEN_MAX {
-            return Err(format!("a payload has {STAMP_BYTES} to {} bytes", LEN_MAX - headers));
+            return Err(format!(
+                "a payload must have {STAMP_BYTES} to {} bytes",
+                LEN_MAX - headers
+            ));
         }
         let name = format!("{len} B payload");
         Ok(Self { name, lens: vec![len + headers], weights: vec![1] })
     }
 
-    /// The lengths of the packets in a capture, as often as there; those too short for a stamp are
-    /// lengthened, those too long for a port cut.
+    /// The distribution of packet lengths in a capture. Packets too short for a stamp are lengthened,
+    /// packets above 1500 octets shortened.
     ///
     /// # Errors
-    /// A sentence when there is no such file, or it is no capture.
+    /// The file cannot be read or is not a capture.
     pub fn of_pcap(path: &Path) -> Result<Self, String> {
         let mut sizes = std::collections::BTreeMap::new();
         for (len, count) in pcap::lengths(path)? {
             let weight: &mut u32 = sizes.entry(len.clamp(LEN_MIN, PCAP_LEN_MAX)).or_insert(0);
             *weight = weight.saturating_add(count);
         }
-        // The sum of all weights has 32 bits.
+        // The sum of all weights must fit 32 bits.
         let total: u64 = sizes.values().map(|weight| u64::from(*weight)).sum();
         let divisor = u32::try_from(total / (1 << 30) + 1).unwrap_or(u32::MAX);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -97,7 +100,7 @@ impl Size {
         })
     }
 
-    /// The name, with its unit where it is a bare number.
+    /// The name, with a unit if it is a bare number.
     #[must_use]
     pub fn title(&self) -> String {
         let is_number = self.name.bytes().all(|byte| byte.is_ascii_digit());
@@ -112,11 +115,11 @@ impl Size {
     }
 }
 
-/// Octets of IP at most.
+/// Maximum length of an IP packet. Unit: octets.
 const LEN_MAX: usize = 9000;
-/// Octets of the shortest UDP packet over IPv4 with a stamp.
+/// Length of the shortest UDP packet over IPv4 with a stamp. Unit: octets.
 const LEN_MIN: usize = 40;
-/// Octets of IP at most that are taken from a capture.
+/// Longer packets of a capture count with this length. Unit: octets.
 const PCAP_LEN_MAX: usize = 1500;
 
 /// Frames of 86, 592 and 1522 bytes with FCS, the largest with a VLAN tag, as IP packets.
@@ -125,7 +128,7 @@ const IMIX: &str = "68:7/574:4/1500:1";
 impl FromStr for Size {
     type Err = String;
 
-    /// `64`, `imix`, `pcap:FILE`, or lengths with weights as `68:7/574:4/1500:1`.
+    /// Parses `64`, `imix`, `pcap:FILE`, or lengths with weights such as `68:7/574:4/1500:1`.
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("pcap:") {
             return Self::of_pcap(Path::new(path));
@@ -135,7 +138,7 @@ impl FromStr for Size {
         for part in list.split('/') {
             let (len, weight) = part.split_once(':').unwrap_or((part, "1"));
             let wrong =
-                || format!("\"{part}\" is no size: a length in bytes, LENGTH:WEIGHT/…, or imix");
+                || format!("\"{part}\" is not a size: a length in bytes, LENGTH:WEIGHT/…, or imix");
             let len = len.parse().map_err(|_| wrong())?;
             let weight = weight.parse().ok().filter(|weight| (1..=1000).contains(weight));
             if !(28..=LEN_MAX).contains(&len) {
@@ -148,10 +151,10 @@ impl FromStr for Size {
     }
 }
 
-/// `random`, `sequential`, or `zipf` with an exponent, as `zipf:1.1`.
+/// Parses `random`, `sequential`, `zipf`, or `zipf` with an exponent such as `zipf:1.1`.
 ///
 /// # Errors
-/// A sentence for any other text.
+/// Any other text.
 pub fn order(text: &str) -> Result<SessionOrder, String> {
     match text.split_once(':') {
         None if text == "random" => Ok(SessionOrder::Random),
@@ -159,31 +162,31 @@ pub fn order(text: &str) -> Result<SessionOrder, String> {
         None if text == "zipf" => Ok(SessionOrder::Zipf { s: 1.0 }),
         Some(("zipf", s)) => match s.parse() {
             Ok(s) if (0.01..=10.0).contains(&s) => Ok(SessionOrder::Zipf { s }),
-            _ => Err("the exponent of zipf is between 0.01 and 10".to_owned()),
+            _ => Err("the exponent of zipf must be between 0.01 and 10".to_owned()),
         },
-        _ => Err("an order is random, sequential, zipf or zipf:EXPONENT".to_owned()),
+        _ => Err("the order must be random, sequential, zipf or zipf:EXPONENT".to_owned()),
     }
 }
 
-/// A rate in packets per second: a number with k or M behind it, and `pps` if wanted.
+/// Parses a rate in packets per second: a number, optionally with k, M or G, and optionally `pps`.
 ///
 /// # Errors
-/// A sentence for any other text.
+/// Any other text.
 pub fn rate_pps(text: &str) -> Result<u64, String> {
     scaled_number(text.strip_suffix("pps").unwrap_or(text))
-        .ok_or_else(|| format!("\"{text}\" is no rate such as 1000000, 500k or 1.5Mpps"))
+        .ok_or_else(|| format!("\"{text}\" is not a rate such as 1000000, 500k or 1.5Mpps"))
 }
 
-/// A rate in bits per second: a number with k, M or G behind it.
+/// Parses a rate in bits per second: a number, optionally with k, M or G.
 ///
 /// # Errors
-/// A sentence for any other text.
+/// Any other text.
 pub fn bit_rate(text: &str) -> Result<u64, String> {
     scaled_number(text)
-        .ok_or_else(|| format!("\"{text}\" is no bit rate such as 64000, 500k, 20M or 1.2G"))
+        .ok_or_else(|| format!("\"{text}\" is not a bit rate such as 64000, 500k, 20M or 1.2G"))
 }
 
-/// A number above zero with k, M or G behind it.
+/// Parses a positive number, optionally with k, M or G.
 fn scaled_number(text: &str) -> Option<u64> {
     let scales = [('k', 1000u64), ('M', 1_000_000), ('G', 1_000_000_000)];
     let found = scales.iter().find_map(|(unit, scale)| Some((text.strip_suffix(*unit)?, *scale)));
@@ -200,10 +203,10 @@ fn scaled_number(text: &str) -> Option<u64> {
     value.filter(|value| *value > 0)
 }
 
-/// A span of time: a number with s or ms behind it. Returns ns.
+/// Parses a time span in s, the default unit, or ms. Returns ns.
 ///
 /// # Errors
-/// A sentence for any other text.
+/// Any other text, or more than a day.
 pub fn span_ns(text: &str) -> Result<u64, String> {
     let (number, scale) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(number), _) => (number, 1_000_000u64),
@@ -213,7 +216,7 @@ pub fn span_ns(text: &str) -> Result<u64, String> {
     let value = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
     value
         .filter(|ns| (1_000_000..=86_400_000_000_000).contains(ns))
-        .ok_or_else(|| format!("\"{text}\" is no time such as 10s or 500ms, a day at most"))
+        .ok_or_else(|| format!("\"{text}\" is not a time such as 10s or 500ms, at most one day"))
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! What a trial shows of the target if tester or target did not get their cores all the time.
+//! What a trial says about the target if tester or target lost their cores for some time.
 //!
-//! An absent tester neither sends nor receives: at most the packets in the queues of both sides are
-//! lost because of it. A target that waits for a core loses at most the packets offered in that time.
-//! Any further loss is the target's, so most trials on a busy machine still decide: the target's loss
-//! is between these bounds.
+//! An absent tester neither sends nor receives, so that at most the packets in the queues of both sides
+//! are lost. A target that waits for a core loses at most the packets offered in that time. Any further
+//! loss is the target's own. So most trials on a busy machine still decide a search: the target's loss
+//! lies between these bounds.
 
 use super::report::TrialReport;
 use super::search::{Measured, Offered};
 use adit_lab_engine::clock::{NS_PER_S, scaled};
 
-/// A trial shows its rate met although the tester was absent for a while, if it had at least this
-/// share of the rate: for the rest of the time it had all of it. Unit: percent.
+/// A trial with absences of the tester still counts if it offered at least this share of the rate:
+/// outside of the absences it offered the full rate. Unit: percent.
 const OFFERED_PERCENT_MIN: u64 = 95;
-/// A tester that was present sends the rate but for this. Unit: parts per thousand.
+/// Shortfall of the rate that is accepted from a tester that was present. Unit: parts per thousand.
 const RATE_SLACK_PERMILLE: u64 = 1;
 
 impl TrialReport {
-    /// Whether the rate was offered, and why not.
+    /// Whether the tester offered the rate, or why it did not.
     #[must_use]
     pub(crate) fn offering(&self) -> Offered {
         let (Some(rate), true) = (self.rate_pps, self.tester_limited) else {
@@ -34,7 +34,7 @@ impl TrialReport {
         }
     }
 
-    /// What the trial says to a search.
+    /// The result of the trial for a search.
     #[must_use]
     pub(crate) fn measured(&self) -> Measured {
         let offered: u64 = self.streams.iter().map(|stream| stream.offered).sum();
@@ -47,8 +47,7 @@ impl TrialReport {
         }
     }
 
-    /// True when tester or target were kept from their cores so that the trial says less than it
-    /// should.
+    /// True if absences of tester or target make the trial less conclusive.
     #[must_use]
     pub(crate) fn is_disturbed(&self) -> bool {
         let measured = self.measured();
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn tester_that_is_too_slow_is_told_from_one_that_was_absent() {
+    fn slow_tester_is_distinguished_from_an_absent_one() {
         let present = Absence::default();
         assert_eq!(trial(1_000_000, 0, 0, present).offering(), Offered::Whole);
         assert_eq!(trial(900_000, 100_000, 0, present).offering(), Offered::BeyondTester);

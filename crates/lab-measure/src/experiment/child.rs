@@ -1,4 +1,4 @@
-//! One measurement as a process of this program.
+//! Runs one measurement as a child process of this program.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,21 +14,21 @@ use adit_lab_process::stop::{POLL, Stop};
 /// How a measurement ended.
 #[derive(Debug)]
 pub(super) struct ChildExit {
-    /// The last words of one that failed.
+    /// The error that a failed measurement printed.
     pub error: Option<String>,
 }
 
-/// Runs `adit-lab` with these words, its report going to `out`; when `stop` is raised it is asked to
-/// end and waited for, since it still writes what it measured.
+/// Runs `adit-lab` with these arguments and `--out out`. When `stop` is raised, interrupts the child and
+/// waits for it, since it still writes its report.
 ///
 /// # Errors
-/// It cannot be started.
+/// The child cannot be started.
 pub(super) fn run(words: &[String], out: &Path, stop: &Stop) -> Result<ChildExit> {
     let program = std::env::current_exe().context("find this program")?;
-    // When this program is killed, the measurement still writes what it has.
+    // SIGINT when this program dies: the measurement still writes its report.
     let mut command = owned(program, "INT");
     command.args(words).arg("--out").arg(out).stdin(Stdio::null()).stderr(Stdio::piped());
-    // What is printed as JSON here stands alone on standard output.
+    // Standard output is for this program's own JSON.
     command.stdout(std::io::stderr());
     let mut child = command.spawn().context("start a measurement")?;
     let mut stderr = child.stderr.take().context("standard error of a measurement")?;
@@ -61,7 +61,7 @@ fn wait(child: &mut Child, stop: &Stop) -> Result<std::process::ExitStatus> {
         }
         if stop.is_raised() && !told {
             told = true;
-            // The terminal has sent it already; a second signal does no harm.
+            // The terminal may have sent SIGINT already; a second one is harmless.
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
             let _ = pid.map(|pid| kill_process(pid, Signal::INT));
         }

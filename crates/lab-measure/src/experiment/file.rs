@@ -4,15 +4,15 @@
 //! title = "Throughput by payload"
 //! about = "Does the rate depend on the size?"
 //!
-//! [options]                    # of every measurement of a target
+//! [options]                    # for every measurement of a target
 //! sessions = 1000
 //!
 //! [[measure]]
-//! run = "throughput"           # a subcommand; the rest are its options
+//! run = "throughput"           # a subcommand; the other keys are its options
 //! payload = [64, 1400]
-//! quick = { trial = "300ms" }  # instead, in the short form
+//! quick = { trial = "300ms" }  # replaces options in the short form
 //!
-//! [[reference]]                # figures from elsewhere, in the same plot
+//! [[reference]]                # figures from another source, in the same plot
 //! plot = "rate-by-size"
 //! label = "study 2020, uplink"
 //! machine = "Xeon E5-2650 v4, one core"
@@ -32,30 +32,30 @@ use toml::de::{DeTable, DeValue};
 use crate::run_report::Reference;
 use adit_lab_process::stop::environment;
 
-/// Subcommands that measure; the first one has no target.
+/// Subcommands that measure. `selftest` has no target and takes no common options.
 const MEASUREMENTS: [&str; 6] = ["selftest", "throughput", "latency", "ramp", "soak", "rates"];
-/// Options that `run` itself sets.
+/// Options that `adit-lab run` itself sets.
 const OWN: [&str; 2] = ["json", "out"];
 /// Options that are paths, relative to the experiment file.
 const PATHS: [&str; 2] = ["rule-profile", "groups"];
-/// Plots that references can name.
+/// Plots that a reference can name.
 pub(crate) const PLOTS: [&str; 4] = ["rate-by-size", "rate-by-sessions", "latency-by-size", "rate"];
 
-/// Checks the words of a subcommand and its options against the command line.
+/// Parses a command line and returns clap's error, if any.
 pub(crate) type OptionCheck = fn(&[String]) -> Result<(), clap::Error>;
 
 /// One experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Experiment {
-    /// Its file.
+    /// Path of its file.
     pub path: PathBuf,
     /// Its title.
     pub title: String,
-    /// Its question.
+    /// The question that it answers.
     pub about: String,
-    /// Its measurements, in their order.
+    /// Its measurements in the order of the file.
     pub measures: Vec<MeasurementSpec>,
-    /// Figures from elsewhere.
+    /// Figures from other sources.
     pub references: Vec<Reference>,
 }
 
@@ -68,18 +68,18 @@ pub(crate) struct MeasurementSpec {
     quick: Options,
 }
 
-/// Options by name; `None` is a switch that is on.
+/// Options by name, without `--`.
 type Options = BTreeMap<String, Setting>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Setting {
     value: Option<String>,
-    /// Where the file says so; `None` on the command line.
+    /// Position in the file; `None` for `--set`.
     span: Option<Range<usize>>,
 }
 
 impl MeasurementSpec {
-    /// Subcommand and options.
+    /// The subcommand and its options as command-line arguments.
     #[must_use]
     pub(crate) fn command(&self, quick: bool) -> Vec<String> {
         let options = if quick { &self.quick } else { &self.full };
@@ -91,10 +91,10 @@ impl MeasurementSpec {
     }
 }
 
-/// Reads `OPTION=VALUE` of the command line.
+/// Parses the `OPTION=VALUE` arguments of `--set`.
 ///
 /// # Errors
-/// One has no `=`.
+/// An argument has no `=`.
 pub(crate) fn overrides(set: &[String]) -> Result<Vec<(String, String)>> {
     set.iter()
         .map(|text| match text.trim_start_matches("--").split_once('=') {
@@ -104,10 +104,10 @@ pub(crate) fn overrides(set: &[String]) -> Result<Vec<(String, String)>> {
         .collect()
 }
 
-/// Reads a file; every form of every measurement is checked against its subcommand.
+/// Reads a file and checks both forms of every measurement against its subcommand.
 ///
 /// # Errors
-/// A sentence with file, line and key.
+/// The message names file, line and key.
 pub(crate) fn read(
     path: &Path,
     overrides: &[(String, String)],
@@ -155,7 +155,11 @@ impl ExperimentSource<'_> {
             .map(|(table, span)| self.measure(table, &span, &options, overrides))
             .collect::<Result<Vec<_>>>()?;
         if measures.is_empty() {
-            return Err(self.problem(&(0..0), "measure", "there is nothing to measure"));
+            return Err(self.problem(
+                &(0..0),
+                "measure",
+                "is missing; expected at least one [[measure]]",
+            ));
         }
         let references = self
             .tables(root, "reference")?
@@ -174,10 +178,17 @@ impl ExperimentSource<'_> {
     ) -> Result<MeasurementSpec> {
         let run = self.text_of(table, "run")?;
         let run = run.ok_or_else(|| {
-            self.problem(span, "run", format!("is missing; one of {}", MEASUREMENTS.join(", ")))
+            self.problem(
+                span,
+                "run",
+                format!("is missing; expected one of {}", MEASUREMENTS.join(", ")),
+            )
         })?;
         if !MEASUREMENTS.contains(&run.as_str()) {
-            let what = format!("\"{run}\" is no measurement; one of {}", MEASUREMENTS.join(", "));
+            let what = format!(
+                "\"{run}\" is not a measurement; expected one of {}",
+                MEASUREMENTS.join(", ")
+            );
             return Err(self.problem(&self.span_of(table, "run"), "run", what));
         }
         let mut full = if run == "selftest" { Options::new() } else { common.clone() };
@@ -191,7 +202,7 @@ impl ExperimentSource<'_> {
             for form in [&mut full, &mut quick] {
                 let mut with = form.clone();
                 with.insert(name.clone(), setting.clone());
-                // Only where the subcommand has it: `core` is for all, `trial` for some.
+                // Skip measurements whose subcommand does not have the option.
                 if self.check(&run, &with, span).is_ok() || form.contains_key(name) {
                     *form = with;
                 }
@@ -202,7 +213,7 @@ impl ExperimentSource<'_> {
         Ok(MeasurementSpec { run, full, quick })
     }
 
-    /// Asks the subcommand whether it takes the options.
+    /// Checks the options against the subcommand.
     fn check(&self, run: &str, options: &Options, span: &Range<usize>) -> Result<()> {
         let measure =
             MeasurementSpec { run: run.to_owned(), full: options.clone(), quick: Options::new() };
@@ -217,9 +228,9 @@ impl ExperimentSource<'_> {
                 let hint = if similar.is_empty() {
                     String::new()
                 } else {
-                    format!("; \"{}\" is", similar.trim_start_matches("--"))
+                    format!("; did you mean \"{}\"?", similar.trim_start_matches("--"))
                 };
-                format!("is no option of {run}{hint}")
+                format!("is not an option of {run}{hint}")
             }
             _ => match std::error::Error::source(&error) {
                 Some(source) => source.to_string(),
@@ -246,7 +257,11 @@ impl ExperimentSource<'_> {
             }
             let name = name.replace('_', "-");
             if OWN.contains(&name.as_str()) {
-                return Err(self.problem(&key.span(), &name, "adit-lab run sets this itself"));
+                return Err(self.problem(
+                    &key.span(),
+                    &name,
+                    "adit-lab run sets this option itself",
+                ));
             }
             if matches!(value.get_ref(), DeValue::Boolean(false)) {
                 continue;
@@ -274,7 +289,7 @@ impl ExperimentSource<'_> {
             DeValue::Integer(number) => Ok(number.as_str().replace('_', "")),
             DeValue::Float(number) => Ok(number.as_str().replace('_', "")),
             other => {
-                let what = format!("expects a text or a number, not {}", other.type_str());
+                let what = format!("expected a string or a number, not {}", other.type_str());
                 Err(self.problem(&value.span(), key, what))
             }
         }
@@ -287,11 +302,11 @@ impl ExperimentSource<'_> {
         };
         let (plot, label, machine) = (text("plot")?, text("label")?, text("machine")?);
         if !PLOTS.contains(&plot.as_str()) {
-            let what = format!("\"{plot}\" is no plot; one of {}", PLOTS.join(", "));
+            let what = format!("\"{plot}\" is not a plot; expected one of {}", PLOTS.join(", "));
             return Err(self.problem(&self.span_of(table, "plot"), "plot", what));
         }
         let wrong = || {
-            let what = "expects pairs of numbers, as [[64, 5.17], [128, 5.17]]";
+            let what = "expected pairs of numbers such as [[64, 5.17], [128, 5.17]]";
             self.problem(&self.span_of(table, "points"), "points", what)
         };
         let number = |value: &TomlValue<'_>| {
@@ -312,7 +327,7 @@ impl ExperimentSource<'_> {
             let name: &str = key.get_ref();
             if !known.contains(&name) {
                 let of = if of.is_empty() { "an experiment" } else { of };
-                let what = format!("is no key of {of}; those are {}", known.join(", "));
+                let what = format!("is not a key of {of}; expected one of {}", known.join(", "));
                 return Err(self.problem(&key.span(), name, what));
             }
         }
@@ -323,7 +338,7 @@ impl ExperimentSource<'_> {
         let Some(value) = table.get(key) else { return Ok(None) };
         match value.get_ref().as_str() {
             Some(text) => Ok(Some(text.to_owned())),
-            None => Err(self.problem(&value.span(), key, "expects a text")),
+            None => Err(self.problem(&value.span(), key, "expected a string")),
         }
     }
 
@@ -333,7 +348,7 @@ impl ExperimentSource<'_> {
 
     fn table<'v>(&self, value: &'v TomlValue<'_>, key: &str) -> Result<&'v TomlTable<'v>> {
         let table = value.get_ref().as_table();
-        table.ok_or_else(|| self.problem(&value.span(), key, "expects a table"))
+        table.ok_or_else(|| self.problem(&value.span(), key, "expected a table"))
     }
 
     /// The tables of an array of tables.
@@ -344,7 +359,7 @@ impl ExperimentSource<'_> {
     ) -> Result<Vec<(&'v TomlTable<'v>, Range<usize>)>> {
         let Some(value) = root.get(key) else { return Ok(Vec::new()) };
         let wrong = |span: &Range<usize>| {
-            self.problem(span, key, format!("expects tables, each begun with [[{key}]]"))
+            self.problem(span, key, format!("expected tables that start with [[{key}]]"))
         };
         let array = value.get_ref().as_array().ok_or_else(|| wrong(&value.span()))?;
         array
@@ -412,20 +427,23 @@ points = [[64, 5.17], [128, 5]]
     #[test]
     fn wrong_file_is_named_with_line_and_key() {
         let cases = [
-            ("title = \"T\"", "x.toml, line 1, measure: there is nothing to measure"),
-            ("title = \"T\"\nx = 1", "x.toml, line 2, x: is no key of an experiment"),
+            (
+                "title = \"T\"",
+                "x.toml, line 1, measure: is missing; expected at least one [[measure]]",
+            ),
+            ("title = \"T\"\nx = 1", "x.toml, line 2, x: is not a key of an experiment"),
             ("titel", "x.toml, line 1: not TOML"),
             (
                 "title = \"T\"\n[[measure]]\nrun = \"fly\"",
-                "x.toml, line 3, run: \"fly\" is no meas",
+                "x.toml, line 3, run: \"fly\" is not a meas",
             ),
             (
                 "title = \"T\"\n[[measure]]\nrun = \"latency\"\n\ntrail = \"5s\"",
-                "x.toml, line 5, trail: is no option of latency",
+                "x.toml, line 5, trail: is not an option of latency",
             ),
             (
                 "title = \"T\"\n[[measure]]\nrun = \"throughput\"\ntrial = \"10m\"",
-                "x.toml, line 4, trial: \"10m\" is no time",
+                "x.toml, line 4, trial: \"10m\" is not a time",
             ),
             (
                 "title = \"T\"\n[[measure]]\nrun = \"throughput\"\nquick = { method = \"x\" }",
@@ -433,12 +451,12 @@ points = [[64, 5.17], [128, 5]]
             ),
             (
                 "title = \"T\"\n[options]\nout = \"x\"\n[[measure]]\nrun = \"selftest\"",
-                "x.toml, line 3, out: adit-lab run sets this itself",
+                "x.toml, line 3, out: adit-lab run sets this option itself",
             ),
             (
                 "title = \"T\"\n[[measure]]\nrun = \"selftest\"\n[[reference]]\nplot = \"x\"\n\
                  label = \"\"\nmachine = \"\"",
-                "x.toml, line 5, plot: \"x\" is no plot",
+                "x.toml, line 5, plot: \"x\" is not a plot",
             ),
         ];
         for (text, wanted) in cases {

@@ -1,8 +1,7 @@
-//! `adit-lab run FILE…`: runs the measurements of experiment files one after the other and writes one
-//! report.
+//! `adit-lab run FILE…`: runs the measurements of experiment files in sequence and writes one report.
 //!
-//! Each measurement is a subcommand of this program and runs in a process of its own, since DPDK
-//! starts once in a process and a target that failed must not spoil the next.
+//! Each measurement is a subcommand of this program and runs in its own process: a process can start
+//! DPDK only once, and a failed measurement must not affect the next.
 
 mod child;
 pub(crate) mod file;
@@ -49,10 +48,12 @@ pub struct ReportArguments {
     html: PathBuf,
 }
 
-/// Runs the experiments. True when every measurement ended well and agreed with its target.
+/// Runs the experiments. Returns true if every measurement succeeded and its counts agree with the
+/// target's.
 ///
 /// # Errors
-/// A file is not an experiment; the report cannot be written; [`Interrupted`], after it was.
+/// A file is not an experiment; the report cannot be written. [`Interrupted`], after the report was
+/// written.
 pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
     let overrides = file::overrides(&arguments.set)?;
     let read = |path: &PathBuf| file::read(path, &overrides, check);
@@ -61,7 +62,7 @@ pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> 
         return Ok(true);
     }
     std::fs::create_dir_all(&arguments.out).map_err(|error| {
-        environment(format!("cannot make the folder {}: {error}", arguments.out.display()))
+        environment(format!("cannot create the folder {}: {error}", arguments.out.display()))
     })?;
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
     let mut report = ExperimentRunReport {
@@ -82,7 +83,7 @@ pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> 
             if let Some(last) = report.experiments.last_mut() {
                 last.measurements.push(result);
             }
-            // After each measurement, so that a crash of this program costs one only.
+            // After each measurement, so that a crash of this program loses only one.
             write(&report, &arguments.out)?;
         }
     }
@@ -96,7 +97,7 @@ pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> 
     if stop.is_raised() { Err(Interrupted.into()) } else { Ok(problems.is_empty()) }
 }
 
-/// The report of an experiment without measurements.
+/// The report of an experiment before its first measurement.
 fn empty_report(experiment: &Experiment) -> ExperimentReport {
     ExperimentReport {
         file: experiment.path.display().to_string(),
@@ -120,10 +121,10 @@ fn one(
     let command = measure.command(arguments.quick);
     let ended = child::run(&command, &out, stop)?;
     let text = std::fs::read_to_string(&out).ok();
-    // Its content goes into the report of the whole.
+    // Its content is part of the common report.
     let _ = std::fs::remove_file(&out);
     let report = text.and_then(|text| serde_json::from_str(&text).ok());
-    let error = ended.error.or_else(|| report.is_none().then(|| "it left no report".to_owned()));
+    let error = ended.error.or_else(|| report.is_none().then(|| "it wrote no report".to_owned()));
     Ok(MeasurementReport { command, error, report })
 }
 
@@ -136,10 +137,10 @@ fn write(report: &ExperimentRunReport, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes one page of reports that were written before.
+/// Renders earlier reports as one page.
 ///
 /// # Errors
-/// A file cannot be read or is no report; the page cannot be written.
+/// A file cannot be read or is not a report; the page cannot be written.
 pub(crate) fn render(arguments: &ReportArguments) -> Result<bool> {
     let mut whole: Option<ExperimentRunReport> = None;
     for path in &arguments.files {

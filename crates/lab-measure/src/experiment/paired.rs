@@ -1,5 +1,5 @@
-//! `adit-lab compare --paired A.toml B.toml`: two experiments in turns, so that what changes on the
-//! machine meanwhile meets both.
+//! `adit-lab compare --paired A.toml B.toml`: runs two experiments in turns, so that slow changes of the
+//! machine affect both alike.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::report::Figure;
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::Stop;
 
-/// A figure of both experiments. Ratios are in parts per thousand of A, one of each round.
+/// A figure of both experiments. Ratios are in parts per thousand of A, one per round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Paired {
     /// The figure.
@@ -26,14 +26,15 @@ pub(crate) struct Paired {
     pub b: Figure,
     /// B / A round by round.
     pub ratio_permille: Figure,
-    /// One of them was within 10 % of the tester's own ceiling.
+    /// True if a result was within 10 % of the tester's own ceiling.
     pub at_ceiling: bool,
 }
 
-/// Runs both, `rounds` times, the order changing from round to round.
+/// Runs both experiments `rounds` times, in alternating order.
 ///
 /// # Errors
-/// A file is no experiment, a measurement failed, nothing is common; interrupted.
+/// A file is not an experiment; a measurement failed; the experiments have no figure in common;
+/// interrupted.
 pub(crate) fn run(
     a: &Path,
     b: &Path,
@@ -76,7 +77,7 @@ fn figures(
     for measure in &experiment.measures {
         let ended = child::run(&measure.command(quick), &out, stop)?;
         let text = std::fs::read_to_string(&out).unwrap_or_default();
-        // Its content was read; the next measurement may write none.
+        // The next measurement may write no report: it must not find this one.
         let _ = std::fs::remove_file(&out);
         stop.check()?;
         if let Some(error) = ended.error {

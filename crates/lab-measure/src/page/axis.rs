@@ -1,42 +1,42 @@
-//! Axes of plots: from values to places, and the ticks between.
+//! Axes of plots: map values to positions and choose ticks.
 
-/// How values lie along an axis.
+/// How an axis maps values to positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Scale {
-    /// Evenly.
+    /// Linear.
     Linear { min: f64, max: f64 },
-    /// By their decimal logarithm.
+    /// Logarithmic. `min` and `max` are exponents of ten.
     Log { min: f64, max: f64 },
-    /// Percentiles by their nines: 90, 99, 99.9 … are equally far apart.
+    /// Percentiles by their nines: 90, 99, 99.9 … are equally far apart. `max` counts nines.
     Nines { max: f64 },
-    /// Shares lost by their logarithm, with zero at the foot.
+    /// Loss on a logarithmic scale, with zero at the bottom. `max` is an exponent of ten.
     Loss { max: f64 },
 }
 
-/// The smallest loss that differs from none. Unit: percent.
+/// The smallest loss that the axis distinguishes from zero. Unit: percent.
 const LOSS_FLOOR: f64 = 1e-6;
-/// Ticks of a linear axis, about.
+/// Approximate number of ticks on a linear axis.
 const TICKS: f64 = 5.0;
 
-/// A tick: its place from 0 to 1, and its text.
+/// A tick.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
-    /// Place.
+    /// Position along the axis, from 0 to 1.
     pub at: f64,
-    /// Text.
+    /// Label.
     pub text: String,
 }
 
 /// One axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Axis {
-    /// What is shown, with its unit.
+    /// Label: the quantity and its unit.
     pub label: String,
     scale: Scale,
 }
 
 impl Axis {
-    /// From zero to the largest of the values.
+    /// A linear axis from zero to 5 % above the largest value.
     #[must_use]
     pub(super) fn linear(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let max = values.fold(0.0, f64::max);
@@ -44,7 +44,7 @@ impl Axis {
         Self { label: label.to_owned(), scale: Scale::Linear { min: 0.0, max } }
     }
 
-    /// Between the smallest and the largest of the values above zero.
+    /// A logarithmic axis from the smallest to the largest positive value.
     #[must_use]
     pub(super) fn log(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let (mut min, mut max) = (f64::INFINITY, 0.0f64);
@@ -58,21 +58,21 @@ impl Axis {
         Self { label: label.to_owned(), scale: Scale::Log { min: min.log10(), max: max.log10() } }
     }
 
-    /// Percentiles from 0 up to the highest of the values below 100.
+    /// An axis of percentiles from 0 to the highest value below 100.
     #[must_use]
     pub(super) fn percentile(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let max = values.filter(|value| *value < 100.0).map(nines).fold(1.0, f64::max);
         Self { label: label.to_owned(), scale: Scale::Nines { max } }
     }
 
-    /// Shares lost, in percent.
+    /// An axis of loss in percent.
     #[must_use]
     pub(super) fn loss(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let max = values.fold(LOSS_FLOOR * 10.0, f64::max).log10().ceil();
         Self { label: label.to_owned(), scale: Scale::Loss { max } }
     }
 
-    /// The place of a value, from 0 to 1; what lies outside is at the edge.
+    /// The position of a value, from 0 to 1. Values outside the axis lie on its edge.
     #[must_use]
     pub(super) fn at(&self, value: f64) -> f64 {
         let place = match self.scale {
@@ -87,7 +87,7 @@ impl Axis {
         place.clamp(0.0, 1.0)
     }
 
-    /// The ticks, in their order.
+    /// The ticks in ascending order.
     #[must_use]
     pub(super) fn ticks(&self) -> Vec<Tick> {
         let values: Vec<f64> = match self.scale {
@@ -115,7 +115,7 @@ impl Axis {
     }
 }
 
-/// A power of ten, with its exponent where the number has many zeros.
+/// Formats a value. 10⁻³ to 10⁻⁸ are written with an exponent.
 fn power(value: f64) -> String {
     const EXPONENTS: [&str; 6] = ["⁻³", "⁻⁴", "⁻⁵", "⁻⁶", "⁻⁷", "⁻⁸"];
     let mut exponents = (3..).map(|exponent: i32| 10f64.powi(-exponent)).zip(EXPONENTS);
@@ -146,7 +146,7 @@ fn log_ticks(min: f64, max: f64) -> Vec<f64> {
     values.filter(inside).collect()
 }
 
-/// A number without digits that say nothing.
+/// Formats a number for a tick: few digits, no trailing zeros.
 #[must_use]
 pub(super) fn number(value: f64) -> String {
     if value == 0.0 {
@@ -168,7 +168,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// A measured value: what two measurements may differ in is shown.
+/// Formats a measured value with the digits in which measurements can differ.
 #[must_use]
 pub(super) fn figure(value: f64) -> String {
     match value.abs() {
@@ -180,7 +180,7 @@ pub(super) fn figure(value: f64) -> String {
     }
 }
 
-/// Digits in groups of three.
+/// Separates digits into groups of three.
 fn group(digits: &str) -> String {
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {

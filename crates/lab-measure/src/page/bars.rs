@@ -1,4 +1,4 @@
-//! Horizontal bars, for figures that have no x.
+//! Horizontal bar charts, for figures without an x value.
 
 use super::axis::{Axis, figure};
 use super::svg::{escape, put};
@@ -13,17 +13,17 @@ const FOOT: f64 = 44.0;
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ChartBar {
-    /// What it is.
+    /// Label.
     pub name: String,
-    /// Its length.
+    /// Value, which is the length of the bar.
     pub value: f64,
-    /// Lowest and highest of several runs.
+    /// Lowest and highest value of several runs.
     pub spread: Option<(f64, f64)>,
-    /// A figure from elsewhere.
+    /// True for a figure from another source.
     pub is_reference: bool,
 }
 
-/// A `figure` element.
+/// Renders the bars as a `figure` element.
 #[must_use]
 pub(super) fn html(title: &str, label: &str, bars: &[ChartBar]) -> String {
     let reach = |bar: &ChartBar| bar.spread.map_or(bar.value, |(_, high)| high.max(bar.value));

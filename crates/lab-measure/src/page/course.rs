@@ -1,4 +1,4 @@
-//! The sections of long measurements: ramp and soak.
+//! The sections of measurements with a time course: ramp and soak.
 
 use super::axis::{Axis, figure};
 use super::svg::{LineStyle, Plot, Series, escape, put};
@@ -6,7 +6,7 @@ use super::{mpps, table, us};
 use crate::ramp::{COLUMNS, RampReport};
 use crate::soak::{SoakReport, p99};
 
-/// Points by their number, from 1.
+/// Points whose x is the number of the value, from 1.
 fn numbered(values: impl Iterator<Item = f64>) -> Vec<(f64, f64)> {
     (1u32..).zip(values).map(|(at, value)| (f64::from(at), value)).collect()
 }
@@ -25,7 +25,7 @@ fn one(name: &str, values: impl Iterator<Item = f64>) -> Vec<Series> {
     vec![Series::new(name, numbered(values))]
 }
 
-/// Plots and the table of the rounds.
+/// Renders plots and the table of the rounds.
 pub(super) fn ramp(out: &mut String, report: &RampReport) {
     let rounds = &report.rounds;
     let sessions = rounds.iter().map(|round| f64::from(round.sessions));
@@ -46,7 +46,7 @@ pub(super) fn ramp(out: &mut String, report: &RampReport) {
     table(out, &COLUMNS, &rows);
 }
 
-/// Plots by interval, what changed, and what was found.
+/// Renders plots by interval, the session changes, and the findings.
 pub(super) fn soak(out: &mut String, report: &SoakReport) {
     let intervals = &report.intervals;
     let rate = intervals.iter().map(|interval| mpps(interval.trial.received_pps));
@@ -64,7 +64,7 @@ pub(super) fn soak(out: &mut String, report: &SoakReport) {
         let latency = &churned.latency;
         table(
             out,
-            &["changes", "per second", "refused", "sent again", "p50, µs", "p99, µs", "max, µs"],
+            &["changes", "per second", "refused", "retransmitted", "p50, µs", "p99, µs", "max, µs"],
             &[vec![
                 churned.count.to_string(),
                 churned.per_second.to_string(),
@@ -81,7 +81,7 @@ pub(super) fn soak(out: &mut String, report: &SoakReport) {
     }
     if report.findings.is_empty() {
         out.push_str(
-            "<p><span class=\"good\">Steady</span>: no leak and no drift was found.</p>\n",
+            "<p><span class=\"good\">Steady</span>: the measurement found no leak and no drift.</p>\n",
         );
     }
 }

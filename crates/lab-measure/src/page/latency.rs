@@ -1,4 +1,4 @@
-//! The latency section: percentile curves, latency by size, and second by second.
+//! The latency section: percentile curves, latency by size, and latency over time.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::latency::{LatencyReport, PointReport};
 use crate::report::{SecondReport, StreamReport};
 use crate::run_report::Reference;
 
-/// Plots and tables.
+/// Renders plots and tables.
 pub(super) fn body(out: &mut String, report: &LatencyReport, references: &[Reference]) {
     let mut cases: Vec<&str> = report.points.iter().map(|point| &*point.case).collect();
     cases.dedup();
@@ -40,7 +40,7 @@ pub(super) fn body(out: &mut String, report: &LatencyReport, references: &[Refer
     table(out, &header, &report.points.iter().flat_map(rows).collect::<Vec<_>>());
 }
 
-/// What a point is called in a legend.
+/// The name of a point in a legend.
 fn name(point: &PointReport) -> String {
     let rate = figure(mpps(point.trial.offered_pps));
     match point.share_percent {
@@ -85,7 +85,7 @@ fn timeline(case: &str, points: &[&PointReport]) -> String {
     let mut series = Vec::new();
     for point in points {
         for (stream, name) in streams(point) {
-            // What comes after the last second are stragglers.
+            // Packets that arrive after the last whole second are stragglers.
             let whole = usize::try_from(point.trial.duration_ns / 1_000_000_000).unwrap_or(0);
             let seconds = stream.timeline.get(..whole).unwrap_or(&stream.timeline);
             let p50 = line(seconds, |second| second.latency.p50_ns);

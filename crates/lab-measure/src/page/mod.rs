@@ -1,4 +1,4 @@
-//! Reports as one HTML page that needs nothing else: style, plots and figures are within.
+//! Renders reports as one self-contained HTML page with styles, plots and figures.
 
 mod axis;
 mod bars;
@@ -19,7 +19,7 @@ use crate::run_report::{ExperimentReport, ExperimentRunReport, MeasurementReport
 
 const STYLE: &str = include_str!("style.css");
 
-/// The page of a report.
+/// Renders a report.
 #[must_use]
 pub(crate) fn render(report: &ExperimentRunReport) -> String {
     let mut out = format!(
@@ -35,7 +35,7 @@ pub(crate) fn render(report: &ExperimentRunReport) -> String {
         put(&mut out, format_args!("<p class=\"bad\">{text}</p>\n"));
     }
     if report.quick {
-        let text = "Short form: trials of fractions of a second that show whether everything works. \
+        let text = "Short form: trials of fractions of a second, to test that everything works. \
                     For figures, run the experiments without --quick.";
         put(&mut out, format_args!("<p class=\"soft\">{text}</p>\n"));
     }
@@ -50,7 +50,7 @@ pub(crate) fn render(report: &ExperimentRunReport) -> String {
     out
 }
 
-/// The report of a measurement in its own form.
+/// Deserializes the report of a measurement; `None` if it is missing or of another type.
 fn read<T: DeserializeOwned>(measurement: &MeasurementReport) -> Option<T> {
     serde_json::from_value(measurement.report.clone()?).ok()
 }
@@ -70,10 +70,7 @@ fn section(out: &mut String, experiment: &ExperimentReport) {
     }
     let missing = experiment.planned.saturating_sub(experiment.measurements.len());
     if missing > 0 {
-        put(
-            out,
-            format_args!("<p class=\"bad\">{missing} of its measurements were not run.</p>\n"),
-        );
+        put(out, format_args!("<p class=\"bad\">{missing} of its measurements did not run.</p>\n"));
     }
     machines(out, &experiment.references);
 }
@@ -122,7 +119,7 @@ fn unreadable(out: &mut String) {
     out.push_str("<p class=\"bad\">This version cannot read the report of the measurement.</p>\n");
 }
 
-/// Warnings, cores and stolen time of one measurement.
+/// Renders warnings, cores and steal time of one measurement.
 fn notes(out: &mut String, header: &ReportHeader) {
     if !header.warnings.is_empty() {
         out.push_str("<ul class=\"warnings\">");
@@ -145,12 +142,12 @@ fn notes(out: &mut String, header: &ReportHeader) {
     );
 }
 
-/// Where the figures from elsewhere come from.
+/// Lists the sources of reference figures.
 fn machines(out: &mut String, references: &[Reference]) {
     if references.is_empty() {
         return;
     }
-    out.push_str("<p class=\"soft\">Figures from elsewhere, on other machines: ");
+    out.push_str("<p class=\"soft\">Figures from other sources, measured on other machines: ");
     let texts: Vec<String> = references
         .iter()
         .map(|reference| format!("{} ({})", reference.label, reference.machine))
@@ -188,7 +185,7 @@ fn machine(out: &mut String, machine: &Machine) {
     );
 }
 
-/// A table; the first column is text.
+/// Renders a table. The first column is text.
 fn table(out: &mut String, header: &[&str], rows: &[Vec<String>]) {
     out.push_str("<div class=\"scroll\"><table><thead><tr>");
     for name in header {
@@ -205,18 +202,19 @@ fn table(out: &mut String, header: &[&str], rows: &[Vec<String>]) {
     out.push_str("</tbody></table></div>\n");
 }
 
-/// Packets per second as millions.
+/// Converts packets per second to Mpps.
 fn mpps(pps: u64) -> f64 {
     // Exact below 2^53.
     pps as f64 / 1e6
 }
 
-/// Nanoseconds as microseconds.
+/// Converts nanoseconds to microseconds.
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// Date and time of day. Spec: the civil calendar, days counted from 0000-03-01.
+/// Formats a time as date and time of day, UTC. The arithmetic counts days from 0000-03-01, so that a
+/// leap day is the last day of its year.
 fn utc(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
     let (era, day) = (days / 146_097, days % 146_097);

@@ -1,14 +1,14 @@
-//! The section of `rates`: offered and received rates and the limit, over time.
+//! The section of `rates`: offered rate, received rate and limit over time.
 
 use super::axis::Axis;
 use super::svg::{LineStyle, Plot, Series, escape, put};
 use super::{mpps, table};
 use crate::rates::{COLUMNS, GroupReport, RatesReport, row, rows};
 
-/// Groups whose errors make a plot at least.
+/// Fewer groups than this get no plot of errors.
 const GROUPS_MIN: usize = 3;
 
-/// Plots, the table, and what was found.
+/// Renders plots, the table and the findings.
 pub(super) fn body(out: &mut String, report: &RatesReport) {
     out.push_str("<div class=\"plots\">");
     for group in &report.groups {
@@ -36,7 +36,7 @@ pub(super) fn body(out: &mut String, report: &RatesReport) {
     }
 }
 
-/// Rates of one group over time.
+/// Plots the rates of one group over time.
 fn course(group: &GroupReport, window_ns: u64) -> String {
     let width = mpps(window_ns) / 1e3;
     let line = |rates: &[u64]| -> Vec<(f64, f64)> {
@@ -71,7 +71,7 @@ fn course(group: &GroupReport, window_ns: u64) -> String {
     Plot { title, x, y, series, look: LineStyle::Line }.html()
 }
 
-/// How far the sessions of many groups are from their limits.
+/// Plots the errors of groups against their limits.
 fn errors(groups: &[GroupReport]) -> String {
     let judged: Vec<_> = groups
         .iter()

@@ -1,4 +1,4 @@
-//! The section of the tester's own test.
+//! The section of the tester's self-test.
 
 use super::axis::figure;
 use super::svg::{escape, put};
@@ -6,7 +6,7 @@ use super::{mpps, table, us};
 use crate::report::TrialReport;
 use crate::selftest::SelftestReport;
 
-/// Tiles and tables.
+/// Renders tiles and tables.
 pub(super) fn body(out: &mut String, report: &SelftestReport) {
     out.push_str("<div class=\"tiles\">");
     let mut tile = |value: String, name: &str| {
@@ -30,7 +30,7 @@ pub(super) fn body(out: &mut String, report: &SelftestReport) {
         tile(format!("{} µs", figure(us(own.p50_ns))), "own latency, median");
         tile(format!("{} µs", figure(us(own.p99_9_ns))), "own latency, p99.9");
         let late = &stream.lateness;
-        tile(format!("{} µs", figure(us(late.p99_9_ns))), "packets leave late, p99.9");
+        tile(format!("{} µs", figure(us(late.p99_9_ns))), "send delay behind schedule, p99.9");
     }
     tile(if report.passed { "passed".into() } else { "failed".into() }, "every check");
     out.push_str("</div>\n");

@@ -1,36 +1,36 @@
-//! Line plots as SVG whose colors come from the style of the page.
+//! Line plots as SVG. The page's style sheet sets their colors.
 
 use std::fmt::Write;
 
 use super::axis::{Axis, figure};
 
-/// Size of a plot, and its margins. Unit: that of the view box.
+/// Size of a plot and its margins, in units of the view box.
 const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 330.0;
 const LEFT: f64 = 80.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 46.0;
-/// Colors of the style; further series begin again.
+/// Colors in the style sheet; further series reuse them in order.
 const COLORS: usize = 8;
-/// Those of figures from elsewhere.
+/// Colors in the style sheet for reference figures.
 const REFERENCE_COLORS: usize = 3;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Series {
-    /// What the legend says.
+    /// Name in the legend.
     pub name: String,
-    /// Its points by x.
+    /// Points (x, y), ascending in x.
     pub points: Vec<(f64, f64)>,
-    /// Lowest and highest of several runs at each x.
+    /// x with the lowest and highest value of several runs.
     pub spread: Vec<(f64, f64, f64)>,
-    /// A figure from elsewhere.
+    /// True for figures from another source.
     pub is_reference: bool,
 }
 
 impl Series {
-    /// A line of our own.
+    /// A series of measured figures.
     #[must_use]
     pub(super) fn new(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.to_owned(), points, spread: Vec::new(), is_reference: false }
@@ -42,9 +42,9 @@ impl Series {
 pub(super) struct Plot {
     /// Its heading.
     pub title: String,
-    /// Horizontal.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Vertical.
+    /// Vertical axis.
     pub y: Axis,
     /// The lines.
     pub series: Vec<Series>,
@@ -55,16 +55,16 @@ pub(super) struct Plot {
 /// How points are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineStyle {
-    /// Marked and joined.
+    /// With markers, joined by a line.
     Both,
-    /// Joined: they are too many to mark.
+    /// Joined by a line without markers, for many points.
     Line,
-    /// Marked: they are no function of x.
+    /// Markers only: one x can have several points.
     Marks,
 }
 
 impl Plot {
-    /// A `figure` element with heading, plot and legend.
+    /// Renders a `figure` element with heading, plot and legend.
     #[must_use]
     pub(super) fn html(&self) -> String {
         let mut out = format!(
@@ -227,12 +227,12 @@ fn place_y(at: f64) -> f64 {
     HEIGHT - BOTTOM - at * (HEIGHT - BOTTOM - TOP)
 }
 
-/// Appends; writing to a string cannot fail.
+/// Appends formatted text. Writing to a string cannot fail.
 pub(super) fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// Text that is safe within HTML, also in attributes.
+/// Escapes text for HTML content and attributes.
 #[must_use]
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

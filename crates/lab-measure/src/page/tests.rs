@@ -59,7 +59,7 @@ fn trial(rate: u64, loss_ppb: u64) -> Value {
 }
 
 #[test]
-fn page_stands_alone_and_shows_figures_beside_those_from_elsewhere() {
+fn page_is_self_contained_and_shows_figures_beside_references() {
     let reference = Reference {
         plot: "rate-by-size".to_owned(),
         label: "study 2020".to_owned(),
@@ -88,7 +88,7 @@ fn page_stands_alone_and_shows_figures_beside_those_from_elsewhere() {
 }
 
 #[test]
-fn planted_faults_show_with_what_was_found_of_them() {
+fn planted_faults_show_with_their_detection() {
     let mut trial = trial(1_000_000, 1000);
     trial["streams"] = json!([crate::report::StreamReport {
         name: "uplink".to_owned(),
@@ -188,7 +188,7 @@ fn page_of_failed_or_missing_measurements_says_so() {
     report.experiments[0].measurements[0].report = None;
     report.experiments[0].planned = 3;
     let page = render(&report);
-    for wanted in ["Incomplete", "Failed: the UPF refused", "2 of its measurements were not run"] {
+    for wanted in ["Incomplete", "Failed: the UPF refused", "2 of its measurements did not run"] {
         assert!(page.contains(wanted), "{wanted}");
     }
 }

@@ -14,7 +14,7 @@ use crate::traffic::TrafficDirection;
 const DIRECTIONS: [TrafficDirection; 3] =
     [TrafficDirection::Uplink, TrafficDirection::Downlink, TrafficDirection::Duplex];
 
-/// Plots and tables.
+/// Renders plots and tables.
 pub(super) fn body(out: &mut String, report: &ThroughputReport, references: &[Reference]) {
     out.push_str("<div class=\"plots\">");
     let cases = &report.cases;
@@ -93,7 +93,7 @@ fn rates(
     Plot { title: title.to_owned(), x: axis, y, series, look: LineStyle::Both }.html()
 }
 
-/// The references of a plot as lines.
+/// The reference figures of a plot as series.
 pub(super) fn reference_series(plot: &str, references: &[Reference]) -> Vec<Series> {
     let wanted = references.iter().filter(|reference| reference.plot == plot);
     wanted
@@ -136,7 +136,7 @@ fn bars(cases: &[CaseReport], references: &[Reference]) -> String {
     bars::html(&title, "Mpps", &bars)
 }
 
-/// Every trial as a point: rate against loss.
+/// Plots the loss of every trial against its rate.
 fn loss(direction: TrafficDirection, cases: &[CaseReport]) -> String {
     let cases: Vec<&CaseReport> = cases.iter().filter(|case| case.direction == direction).collect();
     let mut series = Vec::new();

@@ -17,7 +17,7 @@ fn arguments(more: &[&str]) -> RatesArguments {
     }
 }
 
-/// A group of `sessions` that may have 8 Mb/s each: 100 000 octets in a window.
+/// A group of `sessions` with 8 Mb/s each: 100 000 octets per window.
 fn group(sessions: u32, offered: &[u64], correlation_id: Option<u32>) -> SessionGroup {
     use adit_lab_smf::profile::Kbps;
     let mbr_kbps = Some(Kbps::Both(8000));
@@ -40,7 +40,7 @@ fn group(sessions: u32, offered: &[u64], correlation_id: Option<u32>) -> Session
     }
 }
 
-/// What comes of windows with these octets, by window and session.
+/// The outcome of a trial with these octets by window and session.
 fn outcome(offered: &[&[u32]], received: &[&[u32]]) -> TrialOutcome {
     let mut windows = Windows::new(0, WINDOW_NS, offered.len(), 0, offered[0].len());
     let times = |index: usize| u64::try_from(index).unwrap() * WINDOW_NS;
@@ -161,8 +161,8 @@ fn findings_name_what_is_beyond_the_tolerance() {
         found(report(accuracy(-10_001), below(-123_456), 3)),
         [
             "g: the mean is −1.000 % from the limit",
-            "g: 12.345 % was lost of what the limit allows",
-            "g: 3 packets came behind later ones of their session",
+            "g: 12.345 % lost within the limit",
+            "g: 3 packets arrived after later packets of their session",
         ]
     );
 }
@@ -173,7 +173,7 @@ fn lengths_that_leave_nothing_to_count_are_refused() {
     let check = |more: &[&str]| arguments(more).check(&turns).map_err(|error| error.to_string());
     assert_eq!(check(&[]), Ok(()));
     for (more, wanted) in [
-        (["--duration", "1050ms"], "--duration is no multiple of 100 ms"),
+        (["--duration", "1050ms"], "--duration is not a multiple of 100 ms"),
         (["--step", "1s"], "--settle leaves no window that counts"),
         (["--duration", "1s"], "--settle leaves no window that counts"),
         (["--duration", "86400s"], ""),

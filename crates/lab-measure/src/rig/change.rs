@@ -1,4 +1,4 @@
-//! Establishment, deletion and change of sessions during a measurement.
+//! Establishes, deletes and changes sessions during a measurement.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use adit_lab_smf::churn::{Churn, ChurnPattern};
 use adit_lab_smf::exchange::ProcedureReport;
 
 impl Rig {
-    /// Sessions that are established.
+    /// Number of established sessions.
     #[must_use]
     pub(crate) fn session_count(&self) -> u32 {
         u32::try_from(self.sessions.uplink_teids.len()).unwrap_or(u32::MAX)
     }
 
-    /// Establishes sessions until there are `count`; refusals are counted.
+    /// Establishes sessions until there are `count`. Refusals are counted in the report.
     ///
     /// # Errors
-    /// The target has no sessions or has ended; a request stayed unanswered.
+    /// The target does not support sessions or has ended; a request was not answered.
     pub(crate) fn grow(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
         let config = self.arguments.sessions_config(GNB_TEID)?;
         let from = self.session_count();
@@ -61,10 +61,10 @@ impl Rig {
         Ok(report)
     }
 
-    /// Lets sessions change beside the trials from now on: the last `count` of them.
+    /// Starts to change the last `count` sessions during the following trials.
     ///
     /// # Errors
-    /// The target has no sessions.
+    /// The target does not support sessions.
     pub(crate) fn begin_churn(
         &mut self,
         pattern: ChurnPattern,
@@ -83,10 +83,10 @@ impl Rig {
         Ok(())
     }
 
-    /// Ends the changes, every session back in its first state.
+    /// Ends the changes and returns every session to its first state.
     ///
     /// # Errors
-    /// The target has ended; a request stayed unanswered.
+    /// The target has ended; a request was not answered.
     pub(crate) fn end_churn(&mut self) -> Result<Option<ProcedureReport>> {
         let Some(churn) = self.churn.take() else { return Ok(None) };
         let smf = self.smf.as_mut().context("this target has no sessions")?;

@@ -14,10 +14,10 @@ use adit_lab_engine::trial::{TrialConfig, TrialOutcome};
 use adit_lab_process::stop::Stop;
 
 impl Rig {
-    /// Makes two streams of each group, its uplink and its downlink. Their sessions take turns.
+    /// Makes an uplink and a downlink stream for each group. The packets of its sessions alternate.
     ///
     /// # Errors
-    /// A size that cannot be, or more sessions than there are.
+    /// A size is impossible, or the groups have more sessions than the target.
     pub(crate) fn set_groups(&mut self, groups: &[SessionGroup]) -> Result<()> {
         let gnbs = self.arguments.gnb_addresses();
         let mut streams = Vec::new();
@@ -43,7 +43,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Runs one trial in which each stream follows its course.
+    /// Runs one trial in which each stream follows its sequence of rates.
     ///
     /// # Errors
     /// The target has ended.
