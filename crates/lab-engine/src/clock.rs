@@ -1,20 +1,20 @@
-//! Time of the engine: ticks of a counter that runs evenly.
+//! Time of the engine: ticks of a counter with constant frequency.
 
-/// A counter of ticks.
+/// A clock that counts ticks.
 pub trait TickClock {
-    /// The ticks now. Never goes back on one thread.
+    /// The current ticks. Monotonic on one thread.
     fn ticks(&mut self) -> u64;
 
-    /// Ticks of a second.
+    /// Ticks per second.
     fn hz(&self) -> u64;
 
-    /// The ticks of a span of nanoseconds.
+    /// Converts nanoseconds to ticks.
     fn ticks_of_ns(&self, ns: u64) -> u64 {
         scaled(ns, self.hz(), NS_PER_S)
     }
 }
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 pub const NS_PER_S: u64 = 1_000_000_000;
 
 /// The time stamp counter.
@@ -35,20 +35,20 @@ impl TickClock for TscClock {
     }
 }
 
-/// `value * numerator / denominator`, without overflow on the way; saturates.
+/// `value * numerator / denominator` without intermediate overflow. Saturates.
 #[must_use]
 pub fn scaled(value: u64, numerator: u64, denominator: u64) -> u64 {
     let wide = u128::from(value) * u128::from(numerator) / u128::from(denominator.max(1));
     u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds of `ticks` of a counter of `hz`.
+/// Converts `ticks` of a counter with frequency `hz` to nanoseconds.
 #[must_use]
 pub fn ns_of_ticks(ticks: u64, hz: u64) -> u64 {
     scaled(ticks, NS_PER_S, hz)
 }
 
-/// The low half of a number.
+/// The low 32 bits of a number.
 #[inline]
 #[must_use]
 #[allow(clippy::cast_possible_truncation, reason = "the low half is wanted")]

@@ -1,5 +1,5 @@
-//! A target with planted faults: a forwarder between two ports that drops, duplicates, reorders or
-//! delays one packet in N. It shows that the engine detects them.
+//! A target with planted faults, to test that the engine detects them: a forwarder between two ports
+//! that drops, duplicates, reorders or delays one packet in N.
 
 use std::collections::VecDeque;
 
@@ -12,25 +12,25 @@ use super::inspect::probe;
 use super::stamp::TIME_SHIFT;
 use super::trial::{StreamOutcome, TrialOutcome};
 
-/// What happens to the chosen packets.
+/// The planted fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fault {
-    /// They vanish.
+    /// The forwarder drops the packet.
     Drop,
-    /// They leave twice.
+    /// The forwarder sends the packet twice.
     Duplicate,
-    /// They leave after the packet behind them.
+    /// The forwarder sends the packet after the next one.
     Reorder,
-    /// They leave [`DELAY_NS`] later.
+    /// The forwarder sends the packet [`DELAY_NS`] later.
     Delay,
 }
 
-/// Time by which [`Fault::Delay`] holds a packet. Unit: ns.
+/// Delay of [`Fault::Delay`]. Unit: ns.
 pub const DELAY_NS: u64 = 1_000_000;
 
 impl Fault {
-    /// The word for it in reports.
+    /// Its name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,8 +42,8 @@ impl Fault {
     }
 }
 
-/// Packets in which the figures of a trial show the fault; without one, any fault. What the
-/// forwarder did not take for want of CPU time met no fault. `hz` is the frequency of the engine's
+/// Number of packets in which a trial shows the fault; with `None`, any fault. Packets that the
+/// forwarder did not accept for lack of CPU time do not count. `hz` is the frequency of the engine's
 /// clock.
 #[must_use]
 pub fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
@@ -55,7 +55,7 @@ pub fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
         Some(Fault::Drop) => outcome.sum(vanished),
         Some(Fault::Duplicate) => outcome.sum(|stream| stream.arrivals.duplicates),
         Some(Fault::Reorder) => outcome.sum(|stream| stream.arrivals.reordered),
-        // Others overtake a packet that is held, and each that was overtaken must be as late as that.
+        // Others overtake a delayed packet, and each overtaken packet must be late by the delay.
         Some(Fault::Delay) => outcome.sum(|stream| {
             let least = stream.arrivals.reorder_latency_min.unwrap_or(0);
             let is_late = ns_of_ticks(u64::from(least) << TIME_SHIFT, hz) >= DELAY_NS;
@@ -64,7 +64,7 @@ pub fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
     }
 }
 
-/// A fault for one probe packet in `one_in`.
+/// Injects a fault into one probe packet in `one_in`.
 #[derive(Debug)]
 pub struct FaultInjector<B> {
     fault: Option<Fault>,
@@ -73,13 +73,13 @@ pub struct FaultInjector<B> {
     delay: u64,
     held: VecDeque<(u64, B)>,
     behind_next: Option<B>,
-    /// Packets that the fault met.
+    /// Packets that got the fault.
     pub met: u64,
 }
 
 impl<B: PacketBuf> FaultInjector<B> {
-    /// The fault meets the probe packet in the middle of each `one_in`, so that a trial of any number
-    /// of them has packets behind the last that was met; `delay` is [`DELAY_NS`] in ticks.
+    /// The middle probe packet of each `one_in` gets the fault, so that further packets follow the last
+    /// faulty one. `delay` is [`DELAY_NS`] in ticks.
     #[must_use]
     pub fn new(fault: Option<Fault>, one_in: u64, delay: u64) -> Self {
         let one_in = one_in.max(1);
@@ -87,13 +87,12 @@ impl<B: PacketBuf> FaultInjector<B> {
         Self { fault, one_in, passed: one_in / 2, delay, held, behind_next: None, met: 0 }
     }
 
-    /// Begins anew with another fault. Packets that are held are dropped.
+    /// Restarts with another fault. Drops held packets.
     fn plant(&mut self, fault: Option<Fault>) {
         *self = Self::new(fault, self.one_in, self.delay);
     }
 
-    /// Takes one received packet and appends what leaves now to `out`. `copy` makes the second
-    /// packet of a duplicate.
+    /// Processes one received packet and appends the packets to send to `out`. `copy` makes a duplicate.
     pub fn pass(
         &mut self,
         now: u64,
@@ -136,7 +135,7 @@ impl<B: PacketBuf> FaultInjector<B> {
         }
     }
 
-    /// Appends delayed packets whose time has come.
+    /// Appends delayed packets that are due.
     pub fn release(&mut self, now: u64, out: &mut Burst<B>) {
         while !out.is_full() && self.held.front().is_some_and(|(due, _)| *due <= now) {
             if let Some((_, buf)) = self.held.pop_front() {
@@ -146,8 +145,8 @@ impl<B: PacketBuf> FaultInjector<B> {
     }
 }
 
-/// Forwards between port 0 and port 1, with a fault each way. Nothing is lost here but by a fault: a
-/// way whose port takes nothing receives nothing.
+/// Forwards between port 0 and port 1 with a fault in each direction. Only faults lose packets: while
+/// its transmit port is full, a direction does not receive.
 #[derive(Debug)]
 pub struct Forwarder<I: PacketIo> {
     /// The two ports.
@@ -164,7 +163,7 @@ struct FaultyLink<B> {
 }
 
 impl<I: PacketIo> Forwarder<I> {
-    /// The same fault both ways.
+    /// A forwarder with the same fault in both directions.
     #[must_use]
     pub fn new(io: I, fault: Option<Fault>, one_in: u64, delay: u64) -> Self {
         let ways = [(PortId(0), PortId(1)), (PortId(1), PortId(0))].map(|(from, to)| FaultyLink {
@@ -176,23 +175,23 @@ impl<I: PacketIo> Forwarder<I> {
         Self { io, ways }
     }
 
-    /// Packets that the fault met so far.
+    /// Packets that got the fault so far.
     #[must_use]
     pub fn faults_injected(&self) -> u64 {
         self.ways.iter().map(|way| way.injector.met).sum()
     }
 
-    /// Changes the fault and counts anew; packets that are held are dropped.
+    /// Changes the fault and resets the counts. Drops held packets.
     pub fn plant(&mut self, fault: Option<Fault>) {
         self.ways.iter_mut().for_each(|way| way.injector.plant(fault));
     }
 
-    /// Forwards one burst each way.
+    /// Forwards one burst in each direction.
     pub fn step(&mut self, now: u64) {
         for way in &mut self.ways {
             if way.out.is_empty() {
                 let mut burst = Burst::new();
-                // Less than half a burst, so that duplicates and released packets have room.
+                // A quarter of a burst, so that duplicates and delayed packets fit, too.
                 self.io.rx_burst(way.from, BURST_MAX / 4, &mut burst);
                 for buf in burst.drain(..) {
                     let io = &mut self.io;

@@ -1,7 +1,6 @@
-//! Frames: templates made once, copied into buffers and completed for each packet.
+//! Frame templates. The engine copies a template into a buffer and completes it for each packet.
 //!
-//! Lengths are fixed in the template; a packet gets its UE address, tunnel, gNB, stamp, and the
-//! checksums that follow from them.
+//! The template fixes all lengths. Each packet gets its UE address, tunnel, gNB, stamp and checksums.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +22,7 @@ use super::stamp::{STAMP_BYTES, Stamp};
 /// UDP or TCP port of both ends of the probe packets.
 pub const PROBE_PORT: u16 = 47_127;
 
-/// What the UEs' packets look like.
+/// Protocols of the UEs' packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UePacketKind {
@@ -38,7 +37,7 @@ pub enum UePacketKind {
 }
 
 impl UePacketKind {
-    /// True over IPv6.
+    /// True for IPv6.
     #[must_use]
     pub const fn is_ipv6(self) -> bool {
         matches!(self, Self::Udp6 | Self::Tcp6)
@@ -56,14 +55,14 @@ impl UePacketKind {
         self.ip_header_len() + if self.is_tcp() { TcpHeader::LEN } else { UdpHeader::LEN }
     }
 
-    /// The shortest packet that holds a stamp. Unit: octets of IP.
+    /// Length of the shortest IP packet with a stamp. Unit: octets.
     #[must_use]
     pub const fn len_min(self) -> usize {
         self.headers_len() + STAMP_BYTES
     }
 }
 
-/// Addresses of the UEs and of the one server that they talk to.
+/// Addresses of the UEs and of their server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoints {
     /// IPv4 address of session 0; session *k* has the *k*-th after it.
@@ -90,45 +89,45 @@ impl Endpoints {
     }
 }
 
-/// The tunnel in which packets are sent.
+/// The tunnel of sent packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TesterTunnel {
     /// GTP-U address of the UPF; its family is that of the outer headers.
     pub upf: IpAddr,
-    /// Address of a gNB; the low 32 bits are those of each packet's.
+    /// Address of a gNB. Each packet replaces the low 32 bits.
     pub gnb: IpAddr,
-    /// PDU Session Container, or none.
+    /// PDU Session Container; `None` for G-PDUs without one.
     pub psc: Option<PduSessionContainer>,
 }
 
-/// What all frames of a stream share.
+/// The fields that all frames of a stream share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameFormat {
-    /// Hardware address of the sending port.
+    /// MAC address of the sending port.
     pub src_mac: MacAddr,
-    /// Hardware address of the next hop.
+    /// MAC address of the next hop.
     pub dst_mac: MacAddr,
     /// VLAN, or untagged.
     pub vlan: VlanId,
-    /// GTP-U around the packet, or none.
+    /// GTP-U tunnel; `None` for plain IP.
     pub tunnel: Option<TesterTunnel>,
-    /// The UE is the source.
+    /// True if the UE is the source.
     pub uplink: bool,
-    /// Kind of the UEs' packets.
+    /// Protocols of the UEs' packets.
     pub inner: UePacketKind,
-    /// Addresses within.
+    /// Addresses of the UEs' packets.
     pub endpoints: Endpoints,
 }
 
-/// Why there is no such frame.
+/// Why a frame is impossible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameError {
-    /// The packet has no room for its headers and the stamp.
+    /// The packet is too short for its headers and the stamp.
     TooShort {
         /// Shortest IP packet.
         min: usize,
     },
-    /// The packet exceeds what its length fields hold.
+    /// The packet is longer than its length fields allow.
     TooLong,
 }
 
@@ -136,7 +135,10 @@ impl std::fmt::Display for FrameError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TooShort { min } => {
-                write!(f, "headers and stamp of these packets need {min} bytes of IP at least")
+                write!(
+                    f,
+                    "headers and stamp of these packets need an IP packet of at least {min} bytes"
+                )
             }
             Self::TooLong => f.write_str("the packet is longer than 65,535 bytes"),
         }
@@ -151,14 +153,14 @@ impl From<Malformed> for FrameError {
     }
 }
 
-/// Where the UE's address goes, and the sum of everything else that the IP header checksum covers.
+/// Position of the UE's address, and the checksum over the rest of the IP header.
 #[derive(Debug, Clone, Copy)]
 enum UeAddress {
     V4 { at: usize, checksum_at: usize, sum: Sum, first: u32 },
     V6 { at: usize, first: u64 },
 }
 
-/// The outer headers' varying part.
+/// The variable part of the outer headers.
 #[derive(Debug, Clone, Copy)]
 enum OuterTemplate {
     /// `sum` of the IP header without its checksum.
@@ -167,13 +169,13 @@ enum OuterTemplate {
     V6 { ip_at: usize, pseudo: Sum },
 }
 
-/// A frame of one stream and size that lacks what differs between packets.
+/// A frame of one stream and size without the fields that differ between packets.
 #[derive(Debug)]
 pub struct Template {
     bytes: Vec<u8>,
     outer: Option<OuterTemplate>,
     ue: UeAddress,
-    /// Where the TCP or UDP checksum goes, and the sum of everything but UE address and stamp.
+    /// Position of the TCP or UDP checksum, and the sum of everything except UE address and stamp.
     upper: Option<(usize, Sum)>,
     stamp_at: usize,
     is_tcp: bool,
@@ -181,7 +183,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// A frame whose inner IP packet has `len` octets.
+    /// A template whose inner IP packet has `len` octets.
     ///
     /// # Errors
     /// See [`FrameError`].
@@ -207,14 +209,14 @@ impl Template {
         Ok(Self { bytes, outer, ue, upper, stamp_at, is_tcp, ip_len })
     }
 
-    /// Octets of the frame, without FCS.
+    /// Length of the frame without FCS. Unit: octets.
     #[inline]
     #[must_use]
     pub fn frame_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Octets of the UE's IP packet within.
+    /// Length of the UE's IP packet. Unit: octets.
     #[inline]
     #[must_use]
     pub fn ip_len(&self) -> u32 {
@@ -259,7 +261,7 @@ impl Template {
 }
 
 impl OuterTemplate {
-    /// Of a frame with no gNB, source port and TEID yet.
+    /// Computes the template from a frame whose gNB, source port and TEID are zero.
     fn new(tunnel: &TesterTunnel, vlan: VlanId, frame: &[u8]) -> Self {
         let ip_at = adit_wire::ethernet::link_len(vlan);
         if let IpAddr::V6(upf) = tunnel.upf {
@@ -290,7 +292,7 @@ impl OuterTemplate {
         put(out, udp + 12, entry.teid.to_be_bytes());
     }
 
-    /// The checksum over everything else, last.
+    /// Writes the UDP checksum, which covers everything else, last.
     #[inline]
     fn sum_up(&self, out: &mut [u8], entry: &PlannedPacket) {
         let Self::V6 { ip_at, pseudo } = *self else { return };
@@ -315,7 +317,7 @@ fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
     }
 }
 
-/// Everything in front of the inner packet.
+/// All headers before the inner packet.
 fn front(form: &FrameFormat, inner_len: u16) -> Result<Vec<u8>, FrameError> {
     let FrameFormat { src_mac, dst_mac, vlan, .. } = *form;
     if let Some(TesterTunnel { upf: IpAddr::V6(upf), gnb, psc }) = form.tunnel {
@@ -365,7 +367,7 @@ fn front(form: &FrameFormat, inner_len: u16) -> Result<Vec<u8>, FrameError> {
     Ok(bytes)
 }
 
-/// The inner packet with a UE address, checksums and stamp of zero.
+/// The inner packet with zero as UE address, checksums and stamp.
 fn inner_packet(form: &FrameFormat, len: u16) -> Result<Vec<u8>, FrameError> {
     let mut bytes = vec![0; usize::from(len)];
     let ip_len = form.inner.ip_header_len();
@@ -373,7 +375,7 @@ fn inner_packet(form: &FrameFormat, len: u16) -> Result<Vec<u8>, FrameError> {
     let endpoints = &form.endpoints;
     let upper_len = len.saturating_sub(u16::try_from(ip_len).unwrap_or_default());
     if form.inner.is_ipv6() {
-        // The interface identifier of every UE is 1; the prefix comes with the packet.
+        // The interface identifier of every UE is 1; each packet has its own prefix.
         let ue = Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 1);
         let server = endpoints.server_v6;
         let (src, dst) = if form.uplink { (ue, server) } else { (server, ue) };
@@ -412,7 +414,7 @@ fn inner_packet(form: &FrameFormat, len: u16) -> Result<Vec<u8>, FrameError> {
     Ok(bytes)
 }
 
-/// The sum of pseudo header and segment of a packet whose UE address and stamp are zero.
+/// The checksum of pseudo header and segment, with zero as UE address and stamp.
 fn upper_sum(form: &FrameFormat, packet: &[u8]) -> Sum {
     let ip_len = form.inner.ip_header_len();
     let segment = packet.get(ip_len..).unwrap_or_default();
@@ -516,7 +518,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn uplink_frame_is_a_right_g_pdu_of_its_session() {
+    fn uplink_frame_is_a_valid_g_pdu_of_its_session() {
         for inner in
             [UePacketKind::Udp4, UePacketKind::Udp6, UePacketKind::Tcp4, UePacketKind::Tcp6]
         {
@@ -548,14 +550,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn g_pdu_over_ipv6_has_its_gnb_and_a_right_udp_checksum() {
+    fn g_pdu_over_ipv6_has_its_gnb_and_a_valid_udp_checksum() {
         for inner in
             [UePacketKind::Udp4, UePacketKind::Udp6, UePacketKind::Tcp4, UePacketKind::Tcp6]
         {
             for (psc, vlan) in [(false, 0), (true, 0), (true, 7)] {
                 let mut form = over_ipv6(form(inner, true, psc));
                 form.vlan = VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED);
-                // Odd lengths have a last octet that is summed with a zero behind it.
+                // The checksum pads odd lengths with a zero octet.
                 for len in [100, 101] {
                     let bytes = frame(&form, len);
                     let link = parse_frame(&bytes).unwrap();
@@ -576,7 +578,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn downlink_frame_is_a_right_packet_to_its_ue() {
+    fn downlink_frame_is_a_valid_packet_to_its_ue() {
         for inner in
             [UePacketKind::Udp4, UePacketKind::Udp6, UePacketKind::Tcp4, UePacketKind::Tcp6]
         {

@@ -1,4 +1,4 @@
-//! Latency of a stream: an HDR histogram of three significant digits, and the jitter.
+//! Latency of a stream: an HDR histogram with three significant digits, and the jitter.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use super::stamp::TIME_SHIFT;
 pub struct Latency {
     histogram: Histogram<u64>,
     previous: Option<u32>,
-    /// Sum of the differences between neighbors.
+    /// Sum of the absolute differences between consecutive latencies.
     differences: u64,
 }
 
@@ -56,7 +56,7 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// Empty, with all the memory that it will ever need.
+    /// An empty histogram with all the memory that it will need.
     #[must_use]
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, u64::from(u32::MAX), 3)
@@ -73,7 +73,7 @@ impl Latency {
         }
     }
 
-    /// Adds what `other` holds.
+    /// Adds the latencies of `other`.
     pub fn merge(&mut self, other: &Self) {
         if self.histogram.add(&other.histogram).is_err() {
             unreachable!("both have the same bounds")
@@ -81,7 +81,7 @@ impl Latency {
         self.differences += other.differences;
     }
 
-    /// The figures, for a clock of `hz`.
+    /// The summary, for a clock with frequency `hz`.
     #[must_use]
     pub fn summary(&self, hz: u64) -> LatencySummary {
         let count = self.histogram.len();
@@ -110,7 +110,7 @@ impl Latency {
         }
     }
 
-    /// The percentile curve with ever finer steps towards 100, for plots.
+    /// The percentile curve for plots, with finer steps towards 100.
     #[must_use]
     pub fn curve(&self, hz: u64) -> Vec<CurvePoint> {
         self.histogram

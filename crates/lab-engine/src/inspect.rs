@@ -1,4 +1,4 @@
-//! Finds the stamp in a received frame, whatever the target put around it.
+//! Finds the stamp in a received frame, with or without a tunnel.
 
 use adit_types::Teid;
 use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
@@ -12,11 +12,11 @@ use super::stamp::Stamp;
 pub struct ProbePacket {
     /// Its stamp.
     pub stamp: Stamp,
-    /// The tunnel it came in.
+    /// TEID of its tunnel; `None` without one.
     pub teid: Option<Teid>,
 }
 
-/// The probe packet in an Ethernet frame, or `None` for anything else.
+/// Parses the probe packet in an Ethernet frame; `None` for anything else.
 #[inline]
 #[must_use]
 pub fn probe(frame: &[u8]) -> Option<ProbePacket> {
@@ -35,7 +35,7 @@ pub fn probe(frame: &[u8]) -> Option<ProbePacket> {
     Some(ProbePacket { stamp: stamp(upper, protocol)?, teid: None })
 }
 
-/// Length of the UE's IP packet in a frame that [`probe`] takes, by its own header. Unit: octets.
+/// Length of the UE's IP packet according to its header, in a frame that [`probe`] accepts. Unit: octets.
 #[must_use]
 pub fn ip_len(frame: &[u8]) -> Option<u32> {
     let (packet, is_ipv4) = network_layer(frame)?;
@@ -70,8 +70,8 @@ fn network_layer(frame: &[u8]) -> Option<(&[u8], bool)> {
     }
 }
 
-/// What follows the IP header, and its protocol number. Extension headers are not looked behind:
-/// probes have none.
+/// The payload of the IP packet and its protocol number. Does not skip extension headers: probes have
+/// none.
 #[inline]
 fn upper_layer(packet: &[u8], is_ipv4: bool) -> Option<(&[u8], u8)> {
     if is_ipv4 {
@@ -137,7 +137,7 @@ mod tests {
     fn frame_cut_anywhere_gives_a_probe_or_nothing() {
         let bytes = frame(&form(UePacketKind::Tcp6, true, true), 120);
         for len in 0..bytes.len() {
-            // Only the stamp matters, so that a cut behind it may go unseen.
+            // A cut after the stamp may go undetected.
             assert!(probe(&bytes[..len]).is_none() || len > bytes.len() - 60, "{len}");
         }
         let mut other = frame(&form(UePacketKind::Udp4, false, false), 60);

@@ -1,5 +1,5 @@
-//! What a port must send besides probe packets for a target to use it: ARP and neighbor
-//! discovery both ways, and answers to GTP-U Echo Requests over either family.
+//! Traffic besides probe packets that a target needs: ARP and neighbor discovery in both directions,
+//! and answers to GTP-U Echo Requests over IPv4 and IPv6.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,12 +20,12 @@ use adit_wire::neighbor::{
 use adit_wire::udp::{UdpHeader, checksum_ipv6};
 use adit_wire::{parse_gtpu, protocol};
 
-/// Octets of both addresses of a frame, and the type of a VLAN tag. Spec: IEEE 802.1Q.
+/// Octets of both MAC addresses of a frame.
 const ADDRESSES_LEN: usize = 12;
 const TAG_TYPE: [u8; 2] = [0x81, 0x00];
-/// Octets of Ethernet, IPv4 without options and UDP.
+/// Length of the Ethernet, IPv4 (without options) and UDP headers.
 const HEADERS_LEN: usize = 14 + 20 + 8;
-/// Octets of Ethernet and IPv6.
+/// Length of the Ethernet and IPv6 headers.
 const IPV6_HEADERS_LEN: usize = EthernetHeader::LEN + Ipv6Header::LEN;
 
 /// The addresses of one port.
@@ -33,7 +33,7 @@ const IPV6_HEADERS_LEN: usize = EthernetHeader::LEN + Ipv6Header::LEN;
 pub struct PortAddresses {
     /// The port.
     pub port: PortId,
-    /// Its hardware address.
+    /// Its MAC address.
     pub mac: MacAddr,
     /// VLAN of all its frames, or untagged.
     pub vlan: VlanId,
@@ -43,31 +43,31 @@ pub struct PortAddresses {
     pub ipv6: Vec<Ipv6Addr>,
 }
 
-/// Speaks for all ports of the engine.
+/// Answers and sends requests for the addresses of all ports.
 #[derive(Debug, Default)]
 pub struct Neighbors {
     ports: Vec<PortAddresses>,
-    /// Neighbors whose hardware address is known.
+    /// MAC addresses of known neighbors.
     known: HashMap<IpAddr, MacAddr>,
     /// Echo Requests answered.
     pub echoes_answered: u64,
 }
 
 impl Neighbors {
-    /// Speaks for these addresses.
+    /// Answers for these addresses.
     #[must_use]
     pub fn new(ports: Vec<PortAddresses>) -> Self {
         Self { ports, ..Self::default() }
     }
 
-    /// The hardware address of a known neighbor.
+    /// The MAC address of a neighbor, if known.
     #[must_use]
     pub fn known(&self, address: IpAddr) -> Option<MacAddr> {
         self.known.get(&address).copied()
     }
 
-    /// Sends an ARP request or a Neighbor Solicitation for `target` on `port`. False when there is no
-    /// address to ask from, or no buffer or room for it.
+    /// Sends an ARP request or a Neighbor Solicitation for `target` on `port`. Returns false if the port
+    /// has no source address, or no buffer or space is free.
     pub fn send_request<I: PacketIo>(&self, io: &mut I, port: PortId, target: IpAddr) -> bool {
         let Some(own) = self.ports.iter().find(|own| own.port == port) else { return false };
         let question = match target {
@@ -79,7 +79,7 @@ impl Neighbors {
         replace(&mut buf, &question) && send(io, own, buf)
     }
 
-    /// Looks at a frame that is no probe packet; answers it where an answer is due.
+    /// Processes a frame that is not a probe packet, and answers it if necessary.
     #[cold]
     pub fn receive<I: PacketIo>(&mut self, io: &mut I, port: PortId, mut buf: I::Buf) {
         let Some(own) = self.ports.iter().find(|own| own.port == port) else { return };
@@ -140,7 +140,7 @@ fn send<I: PacketIo>(io: &mut I, own: &PortAddresses, mut buf: I::Buf) -> bool {
     io.tx_burst(own.port, &mut burst) == 1
 }
 
-/// Takes the tag of a VLAN off a frame; others stay as they are.
+/// Removes the tag of `vlan` from a frame. Other frames stay unchanged.
 fn untag<B: PacketBuf>(buf: &mut B, vlan: VlanId) {
     let Some((front, rest)) = buf.data().split_at_checked(ADDRESSES_LEN + 4) else { return };
     let [.., a, b, hi, lo] = front else { return };
@@ -151,7 +151,7 @@ fn untag<B: PacketBuf>(buf: &mut B, vlan: VlanId) {
     }
 }
 
-/// Makes `frame` the content of a buffer.
+/// Replaces the content of a buffer.
 fn replace<B: PacketBuf>(buf: &mut B, frame: &[u8]) -> bool {
     let have = buf.data().len();
     let fits = if have > frame.len() {
@@ -184,7 +184,7 @@ fn solicitation(own: &PortAddresses, target: Ipv6Addr) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// A frame with `len` octets of zero behind its IPv6 header.
+/// A frame with `len` zero octets after its IPv6 header.
 fn ipv6_frame(
     src_mac: MacAddr,
     dst_mac: MacAddr,
@@ -204,7 +204,7 @@ fn ipv6_frame(
     Some(frame)
 }
 
-/// The address pair in a solicitation (sender) or an advertisement (target).
+/// The IPv6 and MAC address in a solicitation (of its sender) or an advertisement (of its target).
 fn advertised(frame: &[u8]) -> Option<(Ipv6Addr, MacAddr)> {
     let (_, packet) = EthernetHeader::parse(frame).ok()?;
     let (ip, message) = Ipv6Header::parse(packet).ok()?;
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn echo_request_over_ipv6_is_answered_with_a_right_checksum() {
+    fn echo_request_over_ipv6_is_answered_with_a_valid_checksum() {
         let (mut neighbors, mut io) = neighbors();
         let mut frame = ipv6_frame(UPF_MAC, MAC, UPF_V6, OWN_V6, protocol::UDP, 8 + 12).unwrap();
         let datagram = &mut frame[IPV6_HEADERS_LEN..];
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn frame_cut_anywhere_is_passed_over() {
+    fn frame_cut_anywhere_is_ignored() {
         let (mut neighbors, mut io) = neighbors();
         assert!(neighbors.send_request(&mut io, PORT, UPF.into()));
         let frame = io.take_sent(PORT).remove(0);

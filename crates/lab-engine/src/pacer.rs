@@ -1,25 +1,25 @@
-//! The schedule of an open loop: when each packet is due, whatever happened to those before it.
+//! The schedule of an open loop: the due time of each packet is independent of earlier packets.
 
 use super::clock::{NS_PER_S, scaled};
 
 /// Fraction bits of a time in the schedule.
 const FRACTION_BITS: u32 = 16;
 
-/// How fast packets are due.
+/// The rate of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfferedRate {
     /// Packets per second.
     Pps(u64),
-    /// As fast as the port takes them; each is intended when it is sent.
+    /// As fast as the port accepts them. The intended time of a packet is its send time.
     Max,
 }
 
-/// A rate for a time.
+/// A rate and its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateStep {
-    /// How fast packets are due.
+    /// The rate of packets.
     pub rate: OfferedRate,
-    /// For how long; the end of the trial ends the last step in any case. Unit: ns.
+    /// Duration. The end of the trial ends the last step in any case. Unit: ns.
     pub ns: u64,
 }
 
@@ -31,7 +31,7 @@ impl RateStep {
     }
 }
 
-/// When packets of one stream are due.
+/// Due times of the packets of one stream.
 ///
 /// Invariant: due times never depend on how late packets were sent.
 #[derive(Debug, Clone)]
@@ -41,9 +41,9 @@ pub struct Schedule {
     next: u64,
     /// Time between packets, zero for [`OfferedRate::Max`]. Unit: 2^-16 ticks.
     interval: u64,
-    /// No packet of this step is due at or after this. Unit: 2^-16 ticks after `start`.
+    /// End of this step. Unit: 2^-16 ticks after `start`.
     end: u64,
-    /// Interval and end of the steps that follow, the next one last.
+    /// Interval and end of the following steps, in reverse order.
     rest: Vec<(u64, u64)>,
 }
 
@@ -51,8 +51,8 @@ pub struct Schedule {
 const NEVER: u64 = u64::MAX;
 
 impl Schedule {
-    /// A schedule of `duration` ticks from `start` on, for a clock of `hz`, step by step. A rate of
-    /// zero has no packet, and neither has what follows the last step.
+    /// A schedule of `steps` for `duration` ticks from `start`, for a clock with frequency `hz`. No packets
+    /// are due at rate zero and after the last step.
     #[must_use]
     pub fn new(steps: &[RateStep], hz: u64, start: u64, duration: u64) -> Self {
         let mut at = 0u64;
@@ -62,7 +62,7 @@ impl Schedule {
                 let interval = match step.rate {
                     OfferedRate::Max => 0,
                     OfferedRate::Pps(0) => NEVER,
-                    // Rounded, never zero: at least one packet in 2^16 of a tick.
+                    // Rounded, at least one unit.
                     OfferedRate::Pps(pps) => (((hz << FRACTION_BITS) + pps / 2) / pps).max(1),
                 };
                 at = at.saturating_add(step.ns);
@@ -75,7 +75,7 @@ impl Schedule {
         schedule
     }
 
-    /// Goes to the next step; false when there is none.
+    /// Advances to the next step; false if there is none.
     #[cold]
     fn proceed(&mut self) -> bool {
         let Some((interval, end)) = self.rest.pop() else { return false };
@@ -85,7 +85,7 @@ impl Schedule {
         true
     }
 
-    /// The intended time of the next packet that is due at `now`, or `None` when none is.
+    /// The intended time of the next packet due at `now`; `None` if no packet is due.
     #[inline]
     pub fn take_due(&mut self, now: u64) -> Option<u64> {
         let elapsed = now.saturating_sub(self.start) << FRACTION_BITS;
@@ -105,7 +105,7 @@ impl Schedule {
         Some(intended)
     }
 
-    /// Gives up packets that are due longer than `late_max` ticks; returns how many.
+    /// Skips packets that are late by more than `late_max` ticks. Returns their number.
     pub fn skip_late(&mut self, now: u64, late_max: u64) -> u64 {
         let elapsed = now.saturating_sub(self.start) << FRACTION_BITS;
         let limit = elapsed.saturating_sub(late_max << FRACTION_BITS);
@@ -123,7 +123,7 @@ impl Schedule {
         }
     }
 
-    /// Where the schedule stands: at its next packet or, unpaced, at `elapsed`.
+    /// The position in the schedule: the due time of the next packet or, if unpaced, `elapsed`.
     #[inline]
     fn position(&self, elapsed: u64) -> u64 {
         if self.interval == 0 { elapsed } else { self.next }
@@ -135,7 +135,7 @@ impl Schedule {
         self.interval == 0
     }
 
-    /// True when nothing will be due any more.
+    /// True if no further packet will be due.
     #[must_use]
     pub fn is_over(&self, now: u64) -> bool {
         let elapsed = now.saturating_sub(self.start) << FRACTION_BITS;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_keep_their_intended_time_however_late_they_are_asked_for() {
+    fn packets_keep_their_intended_time_however_late_they_are_sent() {
         let mut schedule =
             Schedule::new(&RateStep::always(OfferedRate::Pps(1_000_000)), HZ, 1000, HZ);
         assert!(due(&mut schedule, 999).is_empty());
@@ -176,12 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn late_packets_are_given_up_and_counted() {
+    fn late_packets_are_skipped_and_counted() {
         let mut schedule = Schedule::new(&RateStep::always(OfferedRate::Pps(1_000_000)), HZ, 0, HZ);
         assert_eq!(schedule.skip_late(2600 * 100, 2600 * 10), 90);
         assert_eq!(due(&mut schedule, 2600 * 100).first(), Some(&(90 * 2600)));
         assert_eq!(schedule.skip_late(2600 * 100, 2600 * 10), 0);
-        // Nothing beyond the end is given up.
+        // Packets after the end are not skipped.
         assert_eq!(schedule.skip_late(HZ * 9, 0) + 101, 1_000_000);
     }
 
@@ -208,10 +208,10 @@ mod tests {
         assert_eq!((within(0, ms), within(ms, 3 * ms), within(3 * ms, 4 * ms)), (1000, 0, 500));
         assert_eq!(times.len(), 1500);
         assert!(schedule.is_over(10 * ms));
-        // What is late in several steps is given up in all of them.
+        // Late packets of several steps are skipped in all of them.
         let mut schedule = Schedule::new(&steps, HZ, 0, HZ);
         assert_eq!(schedule.skip_late(10 * ms, ms), 1500);
-        // And the end of the trial cuts a step.
+        // The end of the trial cuts a step.
         let mut schedule = Schedule::new(&steps, HZ, 0, ms / 2);
         assert_eq!(due(&mut schedule, 10 * ms).len(), 500);
     }

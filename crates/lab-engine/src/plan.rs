@@ -1,23 +1,23 @@
-//! The order of sessions and sizes, drawn before the measurement and walked in a circle.
+//! The order of sessions and sizes: drawn at random before the measurement, then used cyclically.
 
 use std::net::IpAddr;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// Entries of a plan at least: more than any UPF remembers of the past.
+/// Minimum number of entries of a plan: more than the history that a UPF's caches keep.
 const ENTRIES_MIN: usize = 1 << 16;
-/// Entries of a plan at most: 64 MiB.
+/// Maximum number of entries of a plan: 64 MiB.
 const ENTRIES_MAX: usize = 1 << 22;
 
-/// In which order sessions have their turn.
+/// Order of the sessions in the traffic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SessionOrder {
-    /// Each time any session, all alike.
+    /// Uniformly at random.
     Random,
     /// One after the other.
     Sequential,
-    /// Session *k* (from 1) with a frequency of 1 / k^s.
+    /// Zipf's law: session *k* (from 1) has a frequency proportional to 1 / k^s.
     Zipf {
         /// The exponent, above zero.
         s: f64,
@@ -39,16 +39,16 @@ pub struct PlannedPacket {
     pub size: u16,
 }
 
-/// What a plan is drawn from.
+/// Parameters of a plan.
 #[derive(Debug)]
 pub struct PlanConfig<'a> {
-    /// Uplink TEID of each session; as many as there are sessions with traffic, at least one.
+    /// Uplink TEID of each session with traffic, at least one.
     pub teids: &'a [u32],
     /// Index of the first of these sessions.
     pub first: usize,
     /// gNB addresses of one family, at least one; session *k* is at gNB *k* modulo their number.
     pub gnbs: &'a [IpAddr],
-    /// Source UDP ports of a gNB, counted up from 2152; at least one.
+    /// Number of source UDP ports of a gNB, from 2152; at least one.
     pub source_ports: u16,
     /// Weight of each frame size, at least one above zero.
     pub weights: &'a [u32],
@@ -65,7 +65,7 @@ pub fn draw_plan(config: &PlanConfig<'_>) -> Vec<PlannedPacket> {
     let active = config.teids.len().max(1);
     let wanted = active.saturating_mul(4).clamp(ENTRIES_MIN, ENTRIES_MAX);
     let count = match config.order {
-        // Whole rounds, so that the circle has no seam.
+        // Whole rounds, so that the order continues from the last entry to the first.
         SessionOrder::Sequential => wanted.div_ceil(active) * active,
         SessionOrder::Random | SessionOrder::Zipf { .. } => wanted,
     };
@@ -73,7 +73,7 @@ pub fn draw_plan(config: &PlanConfig<'_>) -> Vec<PlannedPacket> {
         SessionOrder::Zipf { s } => zipf(active, s),
         SessionOrder::Random | SessionOrder::Sequential => Vec::new(),
     };
-    let weights = cumulated_weights(config.weights);
+    let weights = cumulative_weights(config.weights);
     (0..count)
         .map(|turn| {
             let session = match config.order {
@@ -113,7 +113,7 @@ fn entry(config: &PlanConfig<'_>, session: usize, size: u16) -> PlannedPacket {
     }
 }
 
-/// The cumulated frequencies of Zipf's law.
+/// The cumulative distribution of Zipf's law.
 fn zipf(count: usize, s: f64) -> Vec<f64> {
     let mut rank = 0.0f64;
     let mut sum = 0.0f64;
@@ -125,7 +125,7 @@ fn zipf(count: usize, s: f64) -> Vec<f64> {
     (0..count).map(next).collect()
 }
 
-fn cumulated_weights(weights: &[u32]) -> Vec<u32> {
+fn cumulative_weights(weights: &[u32]) -> Vec<u32> {
     let mut sum = 0u32;
     let next = |weight: &u32| {
         sum = sum.saturating_add(*weight);
@@ -134,7 +134,7 @@ fn cumulated_weights(weights: &[u32]) -> Vec<u32> {
     weights.iter().map(next).collect()
 }
 
-/// An index by its weight, of the weights' running sums.
+/// Draws an index by weight, given the cumulative weights.
 fn weighted(sums: &[u32], rng: &mut SmallRng) -> u16 {
     let total = sums.last().copied().unwrap_or(0);
     if sums.len() < 2 || total == 0 {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn sequential_order_takes_sessions_in_turn_and_closes_its_circle() {
+    fn sequential_order_takes_sessions_in_turn_also_across_the_end() {
         let plan = plan(SessionOrder::Sequential, 1000, &[1]);
         assert_eq!(plan.len() % 1000, 0);
         assert!(

@@ -4,37 +4,37 @@
 //! ```text
 //! octets 1     tag: trial (4 bits), stream (4 bits)
 //! octets 2-4   session index
-//! octets 5-8   sequence number, one count for each stream
+//! octets 5-8   sequence number within the stream
 //! octets 9-12  intended send time in units of 4 ticks, low 32 bits
 //! ```
 
 use super::clock::low32;
 
-/// Octets of a stamp.
+/// Length of a stamp. Unit: octets.
 pub const STAMP_BYTES: usize = 12;
 
-/// Sessions that a stamp can tell apart.
+/// Number of sessions that a stamp can distinguish.
 pub const SESSIONS_MAX: u32 = 1 << 24;
 
-/// Streams that a stamp can tell apart.
+/// Number of streams that a stamp can distinguish.
 pub const STREAMS_MAX: usize = 1 << STREAM_BITS;
 
-/// Trials with different tags, from 1 on; then tags repeat.
+/// Number of trials with different tags, from 1; then tags repeat.
 pub const TRIALS: u8 = 15;
 
 const STREAM_BITS: u32 = 4;
 
-/// Ticks are counted in units of 2^this: at 2.6 GHz 1.5 ns, unambiguous for 6.6 s.
+/// The stamp counts time in units of 2^`TIME_SHIFT` ticks: at 2.6 GHz 1.5 ns, wrapping after 6.6 s.
 pub const TIME_SHIFT: u32 = 2;
 
-/// Which packet of which trial this is.
+/// Identifies a packet of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Trial and stream; see [`tag`].
     pub tag: u8,
     /// Session index, below [`SESSIONS_MAX`].
     pub session: u32,
-    /// Number in its stream, low 32 bits.
+    /// Sequence number in its stream, low 32 bits.
     pub sequence: u32,
     /// Intended send time; see [`time_units`].
     pub intended: u32,
@@ -53,7 +53,7 @@ pub const fn stream_of(tag: u8) -> u8 {
     tag & ((1 << STREAM_BITS) - 1)
 }
 
-/// The stamp's form of a time in ticks.
+/// Converts ticks to the stamp's unit of time, low 32 bits.
 #[inline]
 #[must_use]
 pub const fn time_units(ticks: u64) -> u32 {
@@ -74,7 +74,7 @@ impl Stamp {
         bytes
     }
 
-    /// Reads the stamp at the front of `bytes`, or `None` when they are too few.
+    /// Parses the stamp at the start of `bytes`; `None` if they are too short.
     #[inline]
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {

@@ -1,4 +1,4 @@
-//! One stream: packets of one direction from a port, expected on another.
+//! One stream: packets of one direction, sent on one port and expected on another.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use super::stamp::{Stamp, time_units};
 use super::tally::StreamTally;
 use super::traffic_io::TrafficIo;
 
-/// What a stream is made of; the same over many trials.
+/// Configuration of a stream, for many trials.
 #[derive(Debug, Clone)]
 pub struct StreamConfig {
-    /// Where packets are sent.
+    /// Port that sends the packets.
     pub tx: PortId,
-    /// Where they must arrive.
+    /// Port on which they must arrive.
     pub rx: PortId,
     /// One frame for each size of the plan.
     pub templates: Arc<[Template]>,
     /// Sessions and sizes.
     pub plan: Arc<[PlannedPacket]>,
-    /// TEID of session 0 on the receiving side; session *k* has the *k*-th after it. `None` where
-    /// packets come back without tunnel, or in the one they were sent in.
+    /// TEID of session 0 on the receiving side; session *k* has the *k*-th after it. `None` if packets
+    /// arrive without a tunnel, or in the tunnel in which they were sent.
     pub rx_teid: Option<u32>,
 }
 
 impl StreamConfig {
-    /// The lowest session of the plan, and how many there are from it to the highest.
+    /// The lowest session of the plan, and the number of sessions from it to the highest.
     #[must_use]
     pub fn sessions(&self) -> (u32, usize) {
         let sessions = || self.plan.iter().map(|entry| entry.session);
@@ -40,23 +40,23 @@ impl StreamConfig {
     }
 }
 
-/// What was sent, and what could not be.
+/// Counts of sent and unsent packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sending {
-    /// Packets that the port took.
+    /// Packets that the port accepted.
     pub sent: u64,
     /// Octets of their frames.
     pub bytes: u64,
-    /// Packets given up because the port took none for too long: the target is at fault.
+    /// Packets skipped because the port was full for too long: the target is too slow.
     pub refused: u64,
-    /// Packets given up because this side was late or out of buffers.
+    /// Packets skipped because the tester was late or out of buffers.
     pub missed: u64,
 }
 
 /// One stream in one trial.
 #[derive(Debug)]
 pub struct TrialStream<B> {
-    /// What it is made of.
+    /// Its configuration.
     pub config: StreamConfig,
     /// Tag of its packets.
     pub tag: u8,
@@ -64,30 +64,30 @@ pub struct TrialStream<B> {
     cursor: usize,
     next_sequence: u64,
     pending: Burst<B>,
-    /// The port did not take all at once since packets were made last.
+    /// True if the port has refused packets since packets were last created.
     blocked: bool,
-    /// What was sent.
+    /// Sent packets.
     pub sending: Sending,
-    /// What arrived.
+    /// Received packets.
     pub tally: StreamTally,
-    /// How late packets left, by the first of each burst.
+    /// Delay of the first packet of each burst behind its intended time.
     pub lateness: Latency,
 }
 
-/// When a packet that could not leave is given up.
+/// Limits of lateness and burst size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LatenessLimits {
-    /// Longest delay behind the intended time. Unit: ticks.
+    /// The stream skips packets that are later than this. Unit: ticks.
     pub late_max: u64,
-    /// Packets of one burst at most.
+    /// Maximum number of packets per burst.
     pub burst: usize,
 }
 
 impl<B: PacketBuf> TrialStream<B> {
-    /// A stream about to start.
+    /// A stream before its first packet.
     #[must_use]
     pub fn new(config: StreamConfig, tag: u8, schedule: Schedule, tally: StreamTally) -> Self {
-        // The two directions walk the plan from different places.
+        // The two directions start at different positions of the plan.
         let cursor = if tag & 1 == 0 { 0 } else { config.plan.len() / 2 };
         Self {
             config,
@@ -103,31 +103,31 @@ impl<B: PacketBuf> TrialStream<B> {
         }
     }
 
-    /// Numbers that were given to packets.
+    /// Number of sequence numbers used.
     #[inline]
     #[must_use]
     pub fn numbered(&self) -> u64 {
         self.next_sequence
     }
 
-    /// True when nothing will be sent any more.
+    /// True if the stream will send no further packet.
     #[must_use]
     pub fn is_over(&self, now: u64) -> bool {
         self.pending.is_empty() && self.schedule.is_over(now)
     }
 
-    /// Sends what is due at `now`. Cost: no allocation; each frame is written once.
+    /// Sends the packets due at `now`. Cost: no allocation; each frame is written once.
     #[inline]
-    pub fn send<I, C>(&mut self, io: &mut I, clock: &mut C, now: u64, patience: LatenessLimits)
+    pub fn send<I, C>(&mut self, io: &mut I, clock: &mut C, now: u64, limits: LatenessLimits)
     where
         I: TrafficIo<Buf = B>,
         C: TickClock,
     {
         if I::IS_DIRECT {
-            return self.write(io, clock, now, patience);
+            return self.write(io, clock, now, limits);
         }
         if self.pending.is_empty() {
-            self.fill(io, now, patience);
+            self.fill(io, now, limits);
             if self.pending.is_empty() {
                 return;
             }
@@ -142,18 +142,18 @@ impl<B: PacketBuf> TrialStream<B> {
         if !self.pending.is_empty() {
             self.blocked = true;
             let now = clock.ticks();
-            self.sending.refused += self.schedule.skip_late(now, patience.late_max);
+            self.sending.refused += self.schedule.skip_late(now, limits.late_max);
         }
     }
 
-    /// Makes the packets that are due.
+    /// Creates the packets that are due.
     #[inline]
-    fn fill<I: TrafficIo<Buf = B>>(&mut self, io: &mut I, now: u64, patience: LatenessLimits) {
-        self.give_up_late(now, patience);
+    fn fill<I: TrafficIo<Buf = B>>(&mut self, io: &mut I, now: u64, limits: LatenessLimits) {
+        self.give_up_late(now, limits);
         let mut intended = [0u64; adit_types::limits::BURST_MAX];
         let mut count = 0;
         let mut first = None;
-        for slot in intended.iter_mut().take(patience.burst) {
+        for slot in intended.iter_mut().take(limits.burst) {
             let Some(time) = self.schedule.take_due(now) else { break };
             first.get_or_insert(time);
             *slot = time;
@@ -170,11 +170,11 @@ impl<B: PacketBuf> TrialStream<B> {
         self.pending = pending;
     }
 
-    /// Counts packets that are too late to be sent.
+    /// Skips and counts packets that are too late.
     #[inline]
-    fn give_up_late(&mut self, now: u64, patience: LatenessLimits) {
-        let late = self.schedule.skip_late(now, patience.late_max);
-        // What is late behind packets that the port took late is so because of the port.
+    fn give_up_late(&mut self, now: u64, limits: LatenessLimits) {
+        let late = self.schedule.skip_late(now, limits.late_max);
+        // After a refusal by the port, lateness is the port's fault.
         if std::mem::take(&mut self.blocked) {
             self.sending.refused += late;
         } else {
@@ -182,8 +182,8 @@ impl<B: PacketBuf> TrialStream<B> {
         }
     }
 
-    /// Writes the next packet of the plan where `room` says; returns the octets of its frame, or
-    /// zero without that much room.
+    /// Writes the next packet of the plan into the memory that `room` returns for its length. Returns the
+    /// length of its frame, or zero if there is no room.
     #[inline]
     fn make<'r>(&mut self, intended: u64, room: impl FnOnce(usize) -> Option<&'r mut [u8]>) -> u64 {
         let Some(entry) = self.config.plan.get(self.cursor) else { return 0 };
@@ -205,25 +205,25 @@ impl<B: PacketBuf> TrialStream<B> {
         template.frame_len() as u64
     }
 
-    /// Writes what is due at `now` into the memory of a direct port, as far as there is room.
+    /// Writes the packets due at `now` into the memory of a direct port while there is room.
     #[inline]
-    fn write<I, C>(&mut self, io: &mut I, clock: &mut C, now: u64, patience: LatenessLimits)
+    fn write<I, C>(&mut self, io: &mut I, clock: &mut C, now: u64, limits: LatenessLimits)
     where
         I: TrafficIo<Buf = B>,
         C: TickClock,
     {
-        self.give_up_late(now, patience);
+        self.give_up_late(now, limits);
         let port = self.config.tx;
         let room = io.room(port);
         let mut count = 0;
-        while count < room.min(patience.burst) {
+        while count < room.min(limits.burst) {
             let Some(intended) = self.schedule.take_due(now) else { break };
             if count == 0 {
                 self.lateness.record(time_units(now - intended));
             }
             let bytes = self.make(intended, |len| io.slot(port, count, len));
             if bytes == 0 {
-                // A frame longer than the port's buffers.
+                // The frame is longer than the port's buffers.
                 self.sending.refused += 1;
                 break;
             }
@@ -234,13 +234,13 @@ impl<B: PacketBuf> TrialStream<B> {
             io.commit(port, count);
             self.sending.sent += count as u64;
         }
-        if count == room && room < patience.burst {
+        if count == room && room < limits.burst {
             self.blocked = true;
-            self.sending.refused += self.schedule.skip_late(clock.ticks(), patience.late_max);
+            self.sending.refused += self.schedule.skip_late(clock.ticks(), limits.late_max);
         }
     }
 
-    /// Gives up what the port did not take. Without a pace it was not due yet.
+    /// Discards the packets that the port did not accept. Without pacing they were not due yet.
     pub fn abandon(&mut self) {
         if !self.schedule.is_unpaced() {
             self.sending.refused += self.pending.len() as u64;

@@ -1,40 +1,40 @@
-//! What arrived of one stream: loss, duplication, reordering, latency.
+//! Received packets of one stream: loss, duplication, reordering, latency.
 
 use super::clock::low32;
 use super::histogram::Latency;
 use super::stamp::Stamp;
 use super::windows::Windows;
 
-/// Sequence numbers behind the highest one that the window holds: 65 ms at 16 Mpps.
+/// Size of the window of sequence numbers below the highest one: 65 ms at 16 Mpps.
 pub const WINDOW: u32 = 1 << 20;
 
 const WORD_BITS: u32 = u64::BITS;
 
-/// How one packet stands to those before it.
+/// Order of a packet relative to earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArrivalOrder {
-    /// Ahead of all before it.
+    /// Its number is above all earlier ones.
     InOrder,
-    /// Behind a packet with a higher number (RFC 4737). It came `extent` numbers late.
+    /// It arrived after a packet with a higher number (RFC 4737).
     Reordered {
-        /// How far it lies behind the highest.
+        /// Distance from the highest number.
         extent: u32,
     },
-    /// It came before.
+    /// A packet with this number arrived before.
     Duplicate,
-    /// Behind the window: a duplicate cannot be recognized; counts as lost.
+    /// Below the window, where duplicates cannot be recognized; counts as lost.
     TooLate,
     /// A number that was never sent.
     NeverSent,
 }
 
-/// Which of the last [`WINDOW`] sequence numbers came.
+/// The received ones among the last [`WINDOW`] sequence numbers.
 ///
-/// Invariant: the place of each of those numbers says whether it came.
+/// Invariant: the bit of each of those numbers is set if it was received.
 #[derive(Debug)]
 pub struct SequenceWindow {
     bits: Box<[u64]>,
-    /// One above the highest number seen.
+    /// One above the highest number received.
     next: u64,
 }
 
@@ -45,14 +45,14 @@ impl Default for SequenceWindow {
 }
 
 impl SequenceWindow {
-    /// Nothing came yet.
+    /// A window without received numbers.
     #[must_use]
     pub fn new() -> Self {
         let words = usize::try_from(WINDOW / WORD_BITS).unwrap_or_default();
         Self { bits: vec![0; words].into_boxed_slice(), next: 0 }
     }
 
-    /// Notes the arrival of the number with the given low 32 bits, of which `sent` went out.
+    /// Records the arrival of the number with the given low 32 bits. `sent` numbers have been sent.
     #[inline]
     pub fn note(&mut self, sequence: u32, sent: u64) -> ArrivalOrder {
         let ahead = sequence.wrapping_sub(low32(self.next)).cast_signed();
@@ -87,7 +87,7 @@ impl SequenceWindow {
         ArrivalOrder::Reordered { extent: behind - 1 }
     }
 
-    /// Clears the places of the numbers from `from` to below `to` that did not come.
+    /// Clears the bits of the numbers from `from` to below `to`.
     #[cold]
     fn forget(&mut self, from: u64, to: u64) {
         let first = from.max(to.saturating_sub(u64::from(WINDOW)));
@@ -108,43 +108,43 @@ fn place(sequence: u32) -> (usize, u64) {
     (word, 1 << (index % WORD_BITS))
 }
 
-/// Counters of what arrived of one stream.
+/// Counters of received packets of one stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arrivals {
-    /// Packets that came, each counted once.
+    /// Packets received, without duplicates.
     pub received: u64,
-    /// Further copies.
+    /// Duplicates.
     pub duplicates: u64,
-    /// Packets behind one with a higher number.
+    /// Packets that arrived after one with a higher number.
     pub reordered: u64,
-    /// The farthest that one lay behind. Unit: packets.
+    /// Largest distance of a reordered packet from the highest number. Unit: packets.
     pub reorder_extent_max: u64,
-    /// The shortest latency of those packets; `None` without any. Unit: that of the stamp.
+    /// Shortest latency of reordered packets; `None` without any. Unit: that of the stamp.
     pub reorder_latency_min: Option<u32>,
-    /// Packets beyond the window of sequence numbers; they count as lost.
+    /// Packets below the window of sequence numbers; they count as lost.
     pub too_late: u64,
-    /// Packets on another port or in another tunnel than theirs; not counted as received.
+    /// Packets on the wrong port or in the wrong tunnel; not counted as received.
     pub misdelivered: u64,
-    /// Packets of a number that was never sent, or of another trial.
+    /// Packets with a number that was never sent, or of another trial.
     pub foreign: u64,
     /// Octets of the frames received.
     pub bytes: u64,
 }
 
-/// What arrived of one stream in one trial.
+/// Received packets of one stream in one trial.
 #[derive(Debug, Default)]
 pub struct StreamTally {
     window: SequenceWindow,
     /// The counters.
     pub arrivals: Arrivals,
-    /// The latencies, by second of the trial; the last takes all that follows.
+    /// Latencies by second of the trial. The last entry also has all later packets.
     pub latency: Vec<Latency>,
-    /// Octets by window and session, where they are kept.
+    /// Octets by window and session, if recorded.
     pub windows: Option<Windows>,
 }
 
 impl StreamTally {
-    /// Nothing came; with room for the latencies of `seconds`.
+    /// An empty tally with memory for the latencies of `seconds`.
     #[must_use]
     pub fn new(seconds: usize) -> Self {
         let seconds = seconds.max(1);
@@ -156,8 +156,8 @@ impl StreamTally {
         }
     }
 
-    /// Notes a packet of this stream in the given second, `now` in units of the stamp. False for one
-    /// that does not count as received.
+    /// Records a packet of this stream in the given second. `now` is in the stamp's unit. Returns false if
+    /// the packet does not count as received.
     #[inline]
     pub fn note(&mut self, stamp: Stamp, now: u32, len: usize, sent: u64, second: usize) -> bool {
         let arrivals = &mut self.arrivals;
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn window_tells_order_duplicates_and_numbers_never_sent() {
+    fn window_recognizes_order_duplicates_and_numbers_never_sent() {
         let mut window = SequenceWindow::new();
         let note = |window: &mut SequenceWindow, sequence| window.note(sequence, 100);
         assert_eq!(note(&mut window, 0), ArrivalOrder::InOrder);

@@ -26,7 +26,7 @@ use adit_lab_process::stop::Stop;
 
 const HZ: u64 = 1_000_000_000;
 
-/// Advances by 100 ns with each look.
+/// A clock that advances by 100 ns with each read.
 #[derive(Debug, Clone, Default)]
 struct VirtualClock(Rc<RefCell<u64>>);
 
@@ -48,9 +48,9 @@ type WireQueue = Rc<RefCell<VecDeque<MemBuf>>>;
 struct Wires {
     rx: [WireQueue; 2],
     tx: [WireQueue; 2],
-    /// Packets that a wire holds.
+    /// Capacity of a wire. Unit: packets.
     room: usize,
-    /// Something between the wires that moves with each receive call.
+    /// A forwarder between the wires that runs a step with each receive call.
     target: Option<Rc<RefCell<ForwarderUnderTest>>>,
 }
 
@@ -97,13 +97,13 @@ impl PacketIo for Wires {
 
 impl TrafficIo for Wires {}
 
-/// Two wires back to back: what leaves port 0 arrives on port 1, and the other way round.
+/// Two wires back to back: packets from port 0 arrive on port 1, and the other way round.
 fn back_to_back(room: usize) -> Wires {
     let [a, b]: [WireQueue; 2] = Default::default();
     Wires { rx: [Rc::clone(&a), Rc::clone(&b)], tx: [b, a], room, target: None }
 }
 
-/// A target between port 0 and port 1.
+/// A forwarder between port 0 and port 1.
 fn through(fault: Option<Fault>, one_in: u64, clock: &VirtualClock) -> Wires {
     let [a, b, c, d]: [WireQueue; 4] = Default::default();
     let target = Wires {
@@ -143,7 +143,7 @@ fn streams() -> Vec<StreamConfig> {
     vec![stream(0, 1, true), stream(1, 0, false)]
 }
 
-/// A trial without rates and length.
+/// A configuration without rates and duration.
 fn config() -> TrialConfig {
     TrialConfig {
         courses: Vec::new(),
@@ -219,7 +219,7 @@ fn course_is_followed_step_by_step_and_counted_by_window_and_session() {
         let sum = |window: &[u32]| window.iter().copied().map(u64::from).sum::<u64>();
         let (offered, received): (Vec<u64>, Vec<u64>) =
             (windows.offered().map(sum).collect(), windows.received().map(sum).collect());
-        // A packet sent at the end of a window comes in the next.
+        // A packet sent at the end of a window arrives in the next.
         assert!(offered.iter().zip(&received).all(|(a, b)| a.abs_diff(*b) <= 64 * 8));
         offered
     };
@@ -244,7 +244,7 @@ fn trial_on_a_wire_that_takes_nothing_counts_all_as_refused() {
 
 #[test]
 fn packets_late_behind_a_slow_port_are_refused_and_none_is_missed() {
-    // One packet in each 300 ns or so, where 10 in 1 µs are due.
+    // The port accepts about one packet per 300 ns, but 10 per 1 µs are due.
     let outcome = run(
         back_to_back(1),
         VirtualClock::default(),
@@ -268,7 +268,7 @@ fn trial_that_is_interrupted_says_so() {
     assert!(outcome.sum(|stream| stream.sending.sent) < 1000);
 }
 
-/// The streams of the other tests, each expected where it was sent.
+/// The streams of the other tests, expected on the port that sent them.
 fn mirrored_streams() -> Vec<StreamConfig> {
     streams().into_iter().map(|stream| StreamConfig { rx: stream.tx, ..stream }).collect()
 }
@@ -298,7 +298,7 @@ fn frames_written_into_rings_come_back_in_order_and_at_their_rate() {
 
 #[test]
 fn frames_for_which_a_ring_has_no_room_are_refused() {
-    // Nobody takes what is sent.
+    // Nobody consumes the packets.
     let (memif, _mirror) = mirrored().unwrap();
     let room = u64::from(memif.ring_len());
     let ports = Ports::new(vec![memif], vec![MacAddr([2, 0, 0, 0, 0, 1])]);
@@ -320,7 +320,7 @@ const FAULTS: [Option<Fault>; 5] =
 
 #[test]
 fn planted_faults_show_in_the_numbers_and_only_there() {
-    // A divisor of each stream's packets and one that is none.
+    // One value divides the number of packets of each stream, the other does not.
     for (one_in, wanted) in [(500, 40), (700, 28)] {
         for fault in FAULTS {
             let clock = VirtualClock::default();
@@ -380,7 +380,7 @@ fn delay_shorter_than_the_planted_one_is_not_found() {
     let target = Rc::clone(wires.target.as_ref().unwrap());
     let outcome = run(wires, clock, &[OfferedRate::Pps(200_000)], 50, &Stop::default());
     let met = target.borrow().forwarder.faults_injected();
-    // Seen with a clock of 2 % more ticks in a second the same delay is less than a millisecond.
+    // For a clock with 2 % more ticks per second, the same delay is less than a millisecond.
     let found = |hz| found(Some(Fault::Delay), &outcome, hz);
     assert_eq!((met, found(HZ), found(HZ + HZ / 50)), (20, 20, 0));
 }

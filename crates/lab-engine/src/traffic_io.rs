@@ -1,34 +1,34 @@
-//! What the engine needs of ports beyond [`PacketIo`]: to write and read frames in place.
+//! An extension of [`PacketIo`] to write and read frames in place.
 //!
-//! Drivers with buffers of their own need none of it. A port without a driver gives its rings' memory
-//! away for the moment, so that frames are written once and copied never.
+//! Drivers with their own buffers use the defaults. A direct port, such as the tester's memif, lends the
+//! memory of its rings, so that the engine writes each frame once and never copies it.
 
 use adit_dpdk::WorkerIo;
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_types::PortId;
 use adit_types::limits::BURST_MAX;
 
-/// Ports of the engine.
+/// The ports of the engine.
 pub trait TrafficIo: PacketIo {
-    /// Frames are written with [`Self::slot`], not into buffers.
+    /// True for a direct port: the engine writes frames into [`Self::slot`] instead of buffers.
     const IS_DIRECT: bool = false;
 
-    /// Frames that a direct port takes now.
+    /// Number of frames that a direct port accepts now.
     fn room(&self, _port: PortId) -> usize {
         0
     }
 
-    /// Where the `index`-th frame goes, `index` below [`Self::room`]; `None` where there are not `len`
+    /// Memory for the `index`-th frame, `index` below [`Self::room`]; `None` if it is shorter than `len`
     /// octets.
     fn slot(&mut self, _port: PortId, _index: usize, _len: usize) -> Option<&mut [u8]> {
         None
     }
 
-    /// Sends the first `count` frames that were written.
+    /// Sends the first `count` written frames.
     fn commit(&mut self, _port: PortId, _count: usize) {}
 
-    /// Shows a burst of received frames to `take`; those that it does not take are appended to
-    /// `rest`. Returns how many there were.
+    /// Calls `take` for each frame of a received burst, and appends the frames that it rejects to `rest`.
+    /// Returns the number of received frames.
     #[inline]
     fn receive(
         &mut self,

@@ -1,7 +1,7 @@
-//! One trial: some seconds of traffic at one rate, and what became of it.
+//! One trial: traffic for some seconds, and its outcome.
 //!
-//! The loop sends what is due on each stream, then receives on each port; it ends when everything
-//! came back or the wait for stragglers is over.
+//! The loop sends the due packets of each stream, then receives on each port. It ends when all packets
+//! have returned or the wait for stragglers is over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,98 +20,98 @@ use super::traffic_io::TrafficIo;
 use super::windows::Windows;
 use adit_lab_process::stop::Stop;
 
-/// What a trial shall do.
+/// Configuration of a trial.
 #[derive(Debug, Clone)]
 pub struct TrialConfig {
-    /// Rates of each stream, in their order; a stream without any sends nothing.
+    /// Sequence of rates of each stream. A stream without rates sends nothing.
     pub courses: Vec<Vec<RateStep>>,
-    /// How long packets are sent. Unit: ns.
+    /// Duration of sending. Unit: ns.
     pub duration_ns: u64,
-    /// How long the last packets are waited for at most. Unit: ns.
+    /// Maximum wait for the last packets. Unit: ns.
     pub drain_ns: u64,
-    /// The wait ends earlier once nothing has come for so long. Unit: ns.
+    /// The wait ends earlier if no packet has arrived for this long. Unit: ns.
     pub quiet_ns: u64,
-    /// A packet later than this is given up. Unit: ns.
+    /// The tester skips packets that are later than this. Unit: ns.
     pub late_max_ns: u64,
-    /// This side was absent when it neither sent nor received for so long. Unit: ns.
+    /// The tester counts as absent if it neither sent nor received for this long. Unit: ns.
     pub absence_ns_min: u64,
-    /// Packets of one burst at most, 1 to 64.
+    /// Maximum number of packets per burst, 1 to 64.
     pub burst: usize,
-    /// Keep the latencies of each second apart.
+    /// Records latencies by second.
     pub timeline: bool,
-    /// Keep the octets of each session and of windows this long apart; zero does not. Unit: ns.
+    /// Records octets by session and window of this length; zero disables it. Unit: ns.
     pub window_ns: u64,
 }
 
-/// Progress, written by the engine's thread and read by any.
+/// Progress of a trial. The engine's thread writes, any thread reads.
 #[derive(Debug, Default)]
 pub struct TrialProgress {
     /// Packets sent in this trial.
     pub sent: AtomicU64,
     /// Packets received in this trial.
     pub received: AtomicU64,
-    /// Rate of this trial over all streams; zero for none. Unit: packets per second.
+    /// Rate of this trial, of all streams together; zero for none. Unit: packets per second.
     pub rate_pps: AtomicU64,
 }
 
 impl TrialProgress {
-    /// Forgets the packets of the trial before.
+    /// Resets the counts for a new trial.
     pub fn restart(&self) {
         self.sent.store(0, Ordering::Relaxed);
         self.received.store(0, Ordering::Relaxed);
     }
 }
 
-/// What became of one stream.
+/// Outcome of one stream.
 #[derive(Debug, Clone)]
 pub struct StreamOutcome {
-    /// What was sent.
+    /// Sent packets.
     pub sending: Sending,
-    /// What arrived.
+    /// Received packets.
     pub arrivals: Arrivals,
     /// Latency of all packets.
     pub latency: Latency,
     /// Latency of each second, with a timeline.
     pub seconds: Vec<Latency>,
-    /// How late packets left.
+    /// Delay of sent packets behind their intended time.
     pub lateness: Latency,
-    /// Octets by window and session, where they were kept.
+    /// Octets by window and session, if recorded.
     pub windows: Option<Windows>,
 }
 
 impl StreamOutcome {
-    /// Packets that should have come: those sent and those that the target did not take.
+    /// Packets that should arrive: those sent, and those that the target did not accept.
     #[must_use]
     pub fn offered(&self) -> u64 {
         self.sending.sent + self.sending.refused
     }
 
-    /// Packets that did not come.
+    /// Packets that did not arrive.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.offered().saturating_sub(self.arrivals.received)
     }
 }
 
-/// What became of one trial.
+/// Outcome of one trial.
 #[derive(Debug, Clone)]
 pub struct TrialOutcome {
-    /// The streams, in their order.
+    /// The streams in order.
     pub streams: Vec<StreamOutcome>,
-    /// How long packets were sent: the length that was asked for, unless this side was late at its
-    /// end or was interrupted. Unit: ns.
+    /// Duration of sending: the configured one, unless the tester was late at the end or interrupted. Unit:
+    /// ns.
     pub sending_ns: u64,
-    /// The longest time in which this side neither sent nor received. Unit: ns.
+    /// Longest absence of the tester. Unit: ns.
     pub gap_ns_max: u64,
-    /// The longest such time that ended in each window, where windows were kept. Unit: ns.
+    /// Longest absence that ended in each window, if windows are recorded. Unit: ns.
     pub window_gaps_ns: Vec<u64>,
-    /// How often this side was absent.
+    /// Number of absences of at least [`TrialConfig::absence_ns_min`].
     pub absences: u64,
-    /// How long in all. Unit: ns.
+    /// Total time of these absences. Unit: ns.
     pub absent_ns: u64,
-    /// Frames that were no probe packets of this trial.
+    /// Frames other than probe packets of this trial.
     pub other_frames: u64,
-    /// False when it was interrupted.
+    /// False if the trial was interrupted.
     pub complete: bool,
 }
 
@@ -128,7 +128,7 @@ impl TrialOutcome {
         scaled(packets, NS_PER_S, self.sending_ns)
     }
 
-    /// Share of the offered packets that did not come. Unit: parts per billion.
+    /// Share of the offered packets that did not arrive. Unit: parts per billion.
     #[must_use]
     pub fn loss_ppb(&self) -> u64 {
         let offered = self.sum(StreamOutcome::offered);
@@ -143,7 +143,7 @@ pub struct Engine<I: TrafficIo, C> {
     pub io: I,
     /// The clock.
     pub clock: C,
-    /// Speaks ARP and echo.
+    /// Answers ARP, neighbor discovery and echo.
     pub neighbors: Neighbors,
     ports: Vec<PortId>,
     streams: Vec<StreamConfig>,
@@ -156,15 +156,15 @@ struct TrialState {
     second: usize,
     second_end: u64,
     gap_max: u64,
-    /// Gaps from this on are absences. Unit: ticks.
+    /// Gaps of at least this length are absences. Unit: ticks.
     absence_min: u64,
     absences: u64,
     absent: u64,
     last: u64,
     other_frames: u64,
-    /// Length of a window, zero without. Unit: ticks.
+    /// Length of a window; zero for no windows. Unit: ticks.
     window: u64,
-    /// Longest gap of each. Unit: ticks.
+    /// Longest gap of each window. Unit: ticks.
     window_gaps: Vec<u64>,
 }
 
@@ -176,23 +176,23 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
         Self { io, clock, neighbors, ports, streams: Vec::new(), trial: 0 }
     }
 
-    /// Replaces the streams; those beyond [`STREAMS_MAX`] are left out.
+    /// Replaces the streams. Ignores streams beyond [`STREAMS_MAX`].
     pub fn set_streams(&mut self, mut streams: Vec<StreamConfig>) {
         streams.truncate(STREAMS_MAX);
         self.streams = streams;
     }
 
-    /// Answers what waits on the ports, and throws probe packets away.
+    /// Receives and answers frames on all ports, and discards probe packets.
     pub fn serve(&mut self) {
         self.discard_received();
     }
 
-    /// Runs one trial. Ends early when `stop` is raised; the outcome says so.
+    /// Runs one trial. If `stop` is raised, ends early with an incomplete outcome.
     pub fn run(&mut self, config: &TrialConfig, live: &TrialProgress, stop: &Stop) -> TrialOutcome {
         self.run_beside(config, live, stop, &mut || {})
     }
 
-    /// Runs one trial; `beside` is called every few hundred microseconds and must not wait.
+    /// Runs one trial, and calls `beside` every few hundred microseconds. `beside` must not block.
     pub fn run_beside(
         &mut self,
         config: &TrialConfig,
@@ -206,14 +206,14 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
         let ticks = |ns: u64| scaled(ns, hz, NS_PER_S);
         let (duration, drain) = (ticks(config.duration_ns), ticks(config.drain_ns));
         let burst = config.burst.clamp(1, adit_types::limits::BURST_MAX);
-        let patience = LatenessLimits { late_max: ticks(config.late_max_ns), burst };
-        // Memory first: its allocation takes time.
+        let limits = LatenessLimits { late_max: ticks(config.late_max_ns), burst };
+        // Allocate before the start, since it takes time.
         let tallies = self.tallies(config);
         let start = self.clock.ticks() + ticks(START_DELAY_NS);
         let mut streams = self.start(config, tallies, start, duration);
         let mut run = TrialState::new(config, start, hz);
         let quiet = ticks(config.quiet_ns);
-        let mut heard = (0, 0);
+        let mut last_arrival = (0, 0);
         let ports = self.ports.clone();
         let mut sending_end = None;
         let mut complete = true;
@@ -223,12 +223,12 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
             match sending_end {
                 None => {
                     for stream in &mut streams {
-                        stream.send(&mut self.io, &mut self.clock, now, patience);
+                        stream.send(&mut self.io, &mut self.clock, now, limits);
                     }
                     complete = !stop.is_raised();
                     let over = streams.iter().all(|stream| stream.is_over(now));
-                    // A port that takes nothing at the end is not waited for.
-                    let stuck = now > start + duration + patience.late_max;
+                    // Do not wait for a port that accepts no packets at the end.
+                    let stuck = now > start + duration + limits.late_max;
                     if over || stuck || !complete {
                         streams.iter_mut().for_each(TrialStream::abandon);
                         sending_end = Some(now);
@@ -237,10 +237,10 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
                 Some(end) => {
                     let received: u64 = streams.iter().map(|s| s.tally.arrivals.received).sum();
                     let sent: u64 = streams.iter().map(|s| s.sending.sent).sum();
-                    if received != heard.0 {
-                        heard = (received, now);
+                    if received != last_arrival.0 {
+                        last_arrival = (received, now);
                     }
-                    let nothing_comes = now > heard.1.max(end) + quiet;
+                    let nothing_comes = now > last_arrival.1.max(end) + quiet;
                     let all_came = received == sent && now > end + ticks_short(hz);
                     if now > end + drain || nothing_comes || all_came {
                         break;
@@ -292,7 +292,7 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
             .collect()
     }
 
-    /// Empties the receive queues of what came before.
+    /// Discards earlier packets in the receive queues.
     fn discard_received(&mut self) {
         let mut burst = Burst::new();
         for port in self.ports.clone() {
@@ -309,7 +309,7 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
         }
     }
 
-    /// Receives one burst of each port.
+    /// Receives one burst from each port.
     #[inline]
     fn receive(
         &mut self,
@@ -332,7 +332,7 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
         }
     }
 
-    /// Hands frames that are no probe packets to the neighbors.
+    /// Passes frames that are not probe packets to [`Neighbors`].
     #[cold]
     fn receive_others(&mut self, port: PortId, burst: &mut Burst<I::Buf>) {
         for buf in burst.drain(..) {
@@ -343,16 +343,16 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
     }
 }
 
-/// Time between the call and the first packet, for the memory to be touched.
+/// Time between the call and the first packet, in which the engine touches its memory. Unit: ns.
 const START_DELAY_NS: u64 = 100_000;
-/// Bursts that are thrown away at most before a trial.
+/// Maximum number of bursts to discard before a trial.
 const DISCARD_BURSTS_MAX: usize = 1 << 12;
-/// Turns of the loop between two calls of what runs beside.
+/// Iterations of the loop between two calls of `beside`.
 const BESIDE_TURNS: u64 = 1 << 8;
-/// Turns of the loop between two looks of the outside.
+/// Iterations of the loop between two updates of [`TrialProgress`].
 const LIVE_TURNS: u64 = 1 << 10;
 
-/// A millisecond, in which duplicates of the last packets may still come.
+/// A millisecond, in which duplicates of the last packets may still arrive. Unit: ticks.
 fn ticks_short(hz: u64) -> u64 {
     hz / 1000
 }
@@ -416,7 +416,7 @@ impl TrialState {
         debug_assert!(self.start <= self.last);
     }
 
-    /// Keeps the gap before `now`, in ticks, for its window.
+    /// Records the gap before `now`, in ticks, for its window.
     #[inline]
     fn note_window(&mut self, now: u64) {
         let window = usize::try_from(now.saturating_sub(self.start) / self.window);
@@ -426,7 +426,7 @@ impl TrialState {
     }
 }
 
-/// Counts a frame; false when it is no probe packet of this trial.
+/// Counts a frame. Returns false if it is not a probe packet of this trial.
 #[inline]
 fn note<B>(
     frame: &[u8],
@@ -463,7 +463,7 @@ where
     true
 }
 
-/// Windows of a trial, the last one cut where its length is none of theirs.
+/// Number of windows of a trial. The last one may be shorter.
 fn windows(config: &TrialConfig) -> usize {
     let count = config.duration_ns.checked_div(config.window_ns).unwrap_or(0);
     usize::try_from(count).unwrap_or(0)

@@ -1,9 +1,9 @@
-//! Octets offered and received, by window of time and by session.
+//! Offered and received octets by time window and session.
 
-/// Counts of one stream in one trial. Rates count the octets of the UEs' IP packets, as QERs do.
+/// Octets of one stream in one trial. Counts the octets of the UEs' IP packets, as QERs do.
 /// Spec: TS 29.244 §8.2.8; TS 23.501 §5.7.1.8.
 ///
-/// Invariant: memory is taken at the start, and nothing beyond it is counted.
+/// Allocates only at the start, and ignores packets outside of its windows and sessions.
 #[derive(Debug, Clone, Default)]
 pub struct Windows {
     start: u64,
@@ -11,18 +11,17 @@ pub struct Windows {
     window: u64,
     first: u32,
     sessions: usize,
-    /// Octets of each window, and within it of each session.
+    /// Octets by window, and by session within a window.
     offered: Vec<u32>,
     received: Vec<u32>,
-    /// The highest sequence number of each session and one.
+    /// One above the highest sequence number of each session.
     next: Vec<u64>,
-    /// Packets behind one of their own session with a higher number.
+    /// Packets that arrived after one of their session with a higher number.
     pub reordered: u64,
 }
 
 impl Windows {
-    /// `count` windows of `window` ticks from `start` on, for the sessions `first` to
-    /// `first + sessions - 1`.
+    /// `count` windows of `window` ticks from `start`, for the sessions `first` to `first + sessions - 1`.
     #[must_use]
     pub fn new(start: u64, window: u64, count: usize, first: u32, sessions: usize) -> Self {
         let cells = count.saturating_mul(sessions);
@@ -44,7 +43,7 @@ impl Windows {
         (session < self.sessions).then_some(window.checked_mul(self.sessions)? + session)
     }
 
-    /// Notes a packet of `bytes` octets that is meant to be sent at `at`.
+    /// Records an offered packet of `bytes` octets with the intended send time `at`.
     pub fn offer(&mut self, at: u64, session: u32, bytes: u32) {
         let cell = self.cell(at, session);
         if let Some(cell) = cell.and_then(|cell| self.offered.get_mut(cell)) {
@@ -52,7 +51,7 @@ impl Windows {
         }
     }
 
-    /// Notes a packet that came at `at`, with the low half of its sequence number.
+    /// Records a packet received at `at`, with the low 32 bits of its sequence number.
     pub fn receive(&mut self, at: u64, session: u32, bytes: u32, sequence: u32) {
         let cell = self.cell(at, session);
         if let Some(cell) = cell.and_then(|cell| self.received.get_mut(cell)) {
@@ -67,18 +66,18 @@ impl Windows {
         }
     }
 
-    /// Sessions.
+    /// Number of sessions.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions
     }
 
-    /// Octets offered in each window to each session.
+    /// Offered octets by window, each by session.
     pub fn offered(&self) -> impl Iterator<Item = &[u32]> {
         self.offered.chunks(self.sessions.max(1))
     }
 
-    /// Octets received in each window from each session.
+    /// Received octets by window, each by session.
     pub fn received(&self) -> impl Iterator<Item = &[u32]> {
         self.received.chunks(self.sessions.max(1))
     }
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_told_within_a_session_only() {
+    fn reordering_counts_within_a_session_only() {
         let mut windows = Windows::new(0, 100, 1, 0, 2);
         for (session, sequence) in [(0, 1), (0, 5), (1, 2), (1, 3), (0, 7)] {
             windows.receive(0, session, 10, sequence);
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_told_where_the_sequence_number_wraps() {
+    fn reordering_counts_where_the_sequence_number_wraps() {
         let mut windows = Windows::new(0, 100, 1, 0, 1);
         for number in [0x7fff_fff0u32, 0xffff_fff0, 3, 0xffff_fff1, 4] {
             windows.receive(0, 0, 1, number);

@@ -80,7 +80,7 @@ impl Agreement {
 
     /// The warning if they do not agree.
     #[must_use]
-    pub(crate) fn complaint(&self) -> Option<String> {
+    pub(crate) fn warning(&self) -> Option<String> {
         (!self.holds()).then(|| format!("tester and target disagree: {self}"))
     }
 }
@@ -130,7 +130,7 @@ mod tests {
         assert!(agreement.holds());
         let testpmd = serde_json::json!({"rx_packets": 1000, "tx_packets": 990});
         let agreement = Agreement::of(tester, &testpmd).unwrap();
-        assert!(agreement.complaint().unwrap().contains("9.0909 % apart"), "{agreement}");
+        assert!(agreement.warning().unwrap().contains("9.0909 % apart"), "{agreement}");
         let told = serde_json::json!({"rx_packets": 1000, "tx_packets": 900, "tx_pps_max": 400});
         let agreement = Agreement::of(tester, &told).unwrap();
         assert_eq!(agreement.rates.unwrap().difference_ppm, 200_000);

@@ -63,7 +63,7 @@ impl ReportBase {
         self.target_counters = rig.finish(&Stop::default())?;
         self.agreement =
             self.target_counters.as_ref().and_then(|counters| Agreement::of(totals, counters));
-        if let Some(warning) = self.agreement.as_ref().and_then(Agreement::complaint) {
+        if let Some(warning) = self.agreement.as_ref().and_then(Agreement::warning) {
             recorder.warn(warning);
         }
         match result {

@@ -85,8 +85,8 @@ impl ExperimentRunReport {
                     problems.push(format!("{}, {name}: {error}", experiment.title));
                 }
                 let agreement = measurement.agreement();
-                if let Some(complaint) = agreement.as_ref().and_then(Agreement::complaint) {
-                    problems.push(format!("{}, {name}: {complaint}", experiment.title));
+                if let Some(warning) = agreement.as_ref().and_then(Agreement::warning) {
+                    problems.push(format!("{}, {name}: {warning}", experiment.title));
                 }
             }
         }

@@ -554,7 +554,7 @@ mod tests {
             assert_eq!(sentences, [wanted]);
         }
         let [sentence] = &failures(&report(&[("drop", 0, 0)]))[..] else { panic!("one sentence") };
-        assert!(sentence.contains("no packet met it"), "{sentence}");
+        assert!(sentence.contains("no packet got it"), "{sentence}");
     }
 
     #[test]

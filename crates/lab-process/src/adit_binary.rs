@@ -1,4 +1,4 @@
-//! The `adit` that the lab starts.
+//! Finds the `adit` binary that the lab starts.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::stop::environment;
 
-/// The binary under test: `given`, or `adit` beside this program.
+/// The binary under test: `given`, or `adit` in the directory of this program.
 ///
 /// # Errors
 /// It does not exist.

@@ -4,28 +4,28 @@ use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// What becomes of packets beyond a maximum bit rate.
+/// What adit does with packets beyond a maximum bit rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ExcessAction {
-    /// They are dropped: policing.
+    /// Drop them (policing).
     Drop,
-    /// They wait: shaping.
+    /// Queue them (shaping).
     Wait,
 }
 
-/// How rates are enforced, alike for both directions and every kind of QER.
+/// Enforcement of rates, the same for both directions and every kind of QER.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Qos {
-    /// What becomes of the excess.
+    /// Treatment of packets beyond a rate.
     pub excess: ExcessAction,
-    /// Packets that wait at most; `None` is adit's default.
+    /// Maximum number of queued packets; `None` for adit's default.
     pub queue_pkts: Option<u32>,
-    /// What all sessions share in each direction, if they do. Unit: Mb/s.
+    /// Aggregate rate of all sessions per direction; `None` for no limit. Unit: Mb/s.
     pub shared_mbps: Option<u32>,
 }
 
 impl Qos {
-    /// Its sections of the file.
+    /// The `[qos]` sections of the configuration file.
     #[must_use]
     pub fn text(self) -> String {
         let excess = match self.excess {
@@ -47,36 +47,35 @@ impl Qos {
     }
 }
 
-/// Packet buffers beside those of packets that wait.
+/// Packet buffers in addition to those of queued packets.
 const MBUFS: u32 = 16_384;
-/// Octets of memory for each packet buffer: twice what it takes, since the pool wants it in large
-/// pieces.
+/// Memory per packet buffer: twice its size, since the pool allocates in large pieces. Unit: octets.
 const MBUF_BYTES: u32 = 5120;
 
-/// What differs between the adits of the lab.
+/// The variable parts of adit's configuration.
 #[derive(Debug)]
 pub struct AditConfig<'a> {
     /// Node ID and N4 address.
     pub n4: Ipv4Addr,
     /// N4 port.
     pub n4_port: u16,
-    /// Heartbeats, T1, and N1. Units: ms, ms, requests.
+    /// Interval of heartbeats. Unit: ms.
     pub heartbeat_ms: u32,
-    /// Time until a request is sent again. Unit: ms.
+    /// T1: time until adit retransmits a request. Unit: ms.
     pub t1_ms: u32,
-    /// Requests are taken without limit: the SMF is the tester.
+    /// Disables the limit of requests per second, since the SMF is the tester.
     pub unlimited_requests: bool,
-    /// PFCP sessions.
+    /// Maximum number of PFCP sessions.
     pub sessions_max: u32,
-    /// Core of everything but the workers.
+    /// Core of all threads except the workers.
     pub main_core: usize,
     /// Cores of the workers.
     pub workers: Vec<usize>,
-    /// How rates are enforced; `None` leaves it to adit.
+    /// Enforcement of rates; `None` for adit's defaults.
     pub qos: Option<Qos>,
     /// Device strings of the access and the core side.
     pub devices: [String; 2],
-    /// Largest IP packets on both. Unit: octets.
+    /// MTUs of both. Unit: octets.
     pub mtu_bytes: [u16; 2],
     /// Addresses on N3, with their prefix lengths.
     pub n3: Vec<String>,
@@ -84,16 +83,16 @@ pub struct AditConfig<'a> {
     pub n6: Vec<String>,
     /// Prefixes with their next hops on N6.
     pub routes: Vec<(&'a str, String)>,
-    /// Network instance of N6; without one it serves every name.
+    /// Network instance of N6; `None` for an interface that serves every name.
     pub n6_instance: Option<&'a str>,
     /// VLANs of N3 and N6; zero for none.
     pub vlans: [u16; 2],
-    /// Admin socket.
+    /// Path of the admin socket.
     pub socket: &'a Path,
 }
 
 impl AditConfig<'_> {
-    /// The file.
+    /// The configuration file.
     #[must_use]
     pub fn text(&self) -> String {
         let Self { n4, n4_port, heartbeat_ms, t1_ms, sessions_max, main_core, workers, .. } = self;
@@ -179,7 +178,8 @@ addresses = [{n6}]
         self.routes.iter().map(route).collect()
     }
 
-    /// The queues of rates may hold half of the packet buffers that fragments leave.
+    /// Sizes the packet memory. adit limits the queues of rates to half of the packet buffers that
+    /// fragments leave.
     fn packet_memory(&self) -> PacketMemory {
         let queued = self.qos.and_then(|qos| qos.queue_pkts).unwrap_or(0);
         let fragments = u32::try_from(self.workers.len() * 512).unwrap_or(0);
@@ -189,7 +189,7 @@ addresses = [{n6}]
     }
 }
 
-/// Memory of DPDK in MiB, and packet buffers.
+/// DPDK's memory in MiB, and the number of packet buffers.
 struct PacketMemory {
     memory: u32,
     mbufs: u32,

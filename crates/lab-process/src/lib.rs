@@ -1,5 +1,5 @@
-//! What every part of `adit-lab` needs: child processes and their folders, the `adit` under test and
-//! its configuration, signals and errors.
+//! Common parts of `adit-lab`: child processes and their folders, the `adit` under test and its
+//! configuration, signals and errors.
 #![deny(unsafe_code)]
 
 pub mod adit_binary;

@@ -1,4 +1,4 @@
-//! Child processes that never outlive their owner, and programs that run to their end.
+//! Child processes that do not outlive their owner, and programs that run to completion.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,8 +16,8 @@ use crate::stop::{POLL, Stop, environment};
 /// Time between SIGTERM and SIGKILL.
 const TERM_WAIT: Duration = Duration::from_secs(3);
 
-/// A running child in a process group of its own. Dropping it ends the whole group: SIGTERM first,
-/// SIGKILL after three seconds.
+/// A running child in its own process group. Drop ends the whole group: SIGTERM first, SIGKILL after
+/// three seconds.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -29,7 +29,7 @@ impl Process {
     /// Starts `command` with its output in the files `stdout` and `stderr`, which may be the same.
     ///
     /// # Errors
-    /// The files cannot be made or the program cannot be started.
+    /// The files cannot be created, or the program cannot be started.
     pub fn start(name: &str, mut command: Command, stdout: &Path, stderr: &Path) -> Result<Self> {
         let out = File::create(stdout).with_context(|| format!("create {}", stdout.display()))?;
         let err = if stdout == stderr {
@@ -54,7 +54,7 @@ impl Process {
     /// The exit status if the child has ended.
     ///
     /// # Errors
-    /// The system refuses to tell.
+    /// The system call fails.
     pub fn poll(&mut self) -> Result<Option<ExitStatus>> {
         if self.ended.is_none() {
             self.ended =
@@ -63,11 +63,10 @@ impl Process {
         Ok(self.ended)
     }
 
-    /// Asks the child to end (SIGTERM), insists after three seconds (SIGKILL), and returns its exit
-    /// status.
+    /// Ends the child with SIGTERM, or with SIGKILL after three seconds, and returns its exit status.
     ///
     /// # Errors
-    /// The system refuses to tell the status.
+    /// The wait for the child fails.
     pub fn terminate(&mut self) -> Result<ExitStatus> {
         self.signal(Signal::TERM);
         self.resume();
@@ -86,18 +85,18 @@ impl Process {
         }
     }
 
-    /// Keeps it from running until [`Self::resume`].
+    /// Pauses the process group until [`Self::resume`].
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it run again.
+    /// Resumes the process group.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
     fn signal(&self, signal: Signal) {
-        // An ended child was waited for, so its identifier may belong to somebody else.
+        // The identifier of an ended child can belong to another process.
         if self.ended.is_none() {
             let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
             let _ = pid.map(|pid| kill_process_group(pid, signal));
@@ -116,18 +115,18 @@ impl Drop for Process {
     }
 }
 
-/// What a program that ran to its end left.
+/// Result of a program that ended.
 #[derive(Debug)]
 pub struct ProgramOutput {
-    /// Its exit status was zero.
+    /// True if its exit status was zero.
     pub success: bool,
     /// Its standard output.
     pub stdout: String,
-    /// The last line of its standard error, or how it ended.
-    pub complaint: String,
+    /// The last line of its standard error or, if empty, its exit status.
+    pub error_line: String,
 }
 
-/// A program that is expected to end by itself.
+/// A program that should end by itself.
 #[derive(Debug)]
 pub struct Program {
     process: Process,
@@ -137,7 +136,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `command`; its output goes to files in `dir` that are called after `name`.
+    /// Starts `command` with output to files in `dir` named after `name`.
     ///
     /// # Errors
     /// As [`Process::start`].
@@ -151,7 +150,7 @@ impl Program {
     /// Waits for the end.
     ///
     /// # Errors
-    /// `stop` was raised; the program is still running after its timeout.
+    /// `stop` was raised; the program still runs after its timeout.
     pub fn wait(mut self, stop: &Stop) -> Result<ProgramOutput> {
         let status = loop {
             stop.check()?;
@@ -165,7 +164,7 @@ impl Program {
         };
         let read = |path: &Path| fs::read(path).map(|b| String::from_utf8_lossy(&b).into_owned());
         let stderr = read(&self.stderr).context("read a program's errors")?;
-        let complaint = stderr.trim().lines().next_back().map_or_else(
+        let error_line = stderr.trim().lines().next_back().map_or_else(
             || match (status.code(), status.signal()) {
                 (Some(code), _) => format!("exit status {code}"),
                 (None, signal) => format!("signal {}", signal.unwrap_or_default()),
@@ -173,13 +172,13 @@ impl Program {
             str::to_owned,
         );
         let stdout = read(&self.stdout).context("read a program's output")?;
-        Ok(ProgramOutput { success: status.success(), stdout, complaint })
+        Ok(ProgramOutput { success: status.success(), stdout, error_line })
     }
 }
 
-/// A command that runs `program` and that the kernel sends `signal` (`TERM`, `KILL` …) when the
-/// thread that started it ends, however that ends: start it from the main thread. Without `setpriv`
-/// of util-linux it is a plain command.
+/// A command that runs `program` and receives `signal` (`TERM`, `KILL` …) from the kernel when the
+/// thread that started it ends for any reason, so start it from the main thread. Without `setpriv` of
+/// util-linux it is a plain command.
 #[must_use]
 pub fn owned(program: impl AsRef<OsStr>, signal: &str) -> Command {
     if !is_installed("setpriv") {
@@ -190,7 +189,7 @@ pub fn owned(program: impl AsRef<OsStr>, signal: &str) -> Command {
     command
 }
 
-/// True when `program` lies on the search path, `/usr/sbin` and `/sbin` included.
+/// True if `program` is on the search path, including `/usr/sbin` and `/sbin`.
 #[must_use]
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -212,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn program_reports_output_and_complaint() {
+    fn program_reports_output_and_error_line() {
         let dir = dir("output");
         let mut command = Command::new("sh");
         command.args(["-c", "echo said; echo wrong >&2; exit 3"]).process_group(0);
         let program = Program::start(&dir, "sh", command, Duration::from_secs(5)).unwrap();
         let output = program.wait(&Stop::default()).unwrap();
         assert!(!output.success);
-        assert_eq!((output.stdout.as_str(), output.complaint.as_str()), ("said\n", "wrong"));
+        assert_eq!((output.stdout.as_str(), output.error_line.as_str()), ("said\n", "wrong"));
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -239,7 +238,7 @@ mod tests {
         };
         drop(process);
         let gone = || match fs::read_to_string(format!("/proc/{pid}/stat")) {
-            // The reaper of orphans may take its time to collect it.
+            // Init may not have reaped it yet.
             Ok(stat) => stat.contains(") Z "),
             Err(_) => true,
         };
@@ -257,7 +256,7 @@ mod tests {
             return;
         }
         let dir = dir("owned");
-        // The shell is the owner of its child, which is what `owned` makes of `sleep`.
+        // The shell starts `sleep` through `owned`, so it is the owner.
         let sleep = owned("sleep", "KILL");
         let words = std::iter::once(sleep.get_program()).chain(sleep.get_args());
         let line: Vec<&str> = words.map(|word| word.to_str().unwrap()).collect();

@@ -1,8 +1,8 @@
 //! Folders for the files of one run, in the system's temporary folder.
 //!
-//! Each holds a file that its owner keeps locked. The kernel unlocks it when the owner ends, however
-//! that ends, so the next run knows which folders are left of runs that were killed, whatever
-//! process has their number now.
+//! The owner of a folder locks a file in it. The kernel releases the lock when the owner ends for any
+//! reason, so the next run can remove the folders of killed runs, even if their process identifiers are
+//! in use again.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 const PREFIX: &str = "adit-lab-";
 const LOCK: &str = "lock";
 
-/// A folder, gone when dropped.
+/// A folder. Drop removes it.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -20,8 +20,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a folder named after this process and `what`, and removes those of processes that
-    /// were killed.
+    /// Creates a folder named after this process and `what`, and removes those of killed processes.
     ///
     /// # Errors
     /// The temporary folder cannot be written.
@@ -37,7 +36,7 @@ impl Scratch {
         Ok(Self { path, _lock: lock })
     }
 
-    /// The folder.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -46,12 +45,13 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Best effort: what is left now goes with the next run.
+        // Best effort: the next run removes what remains.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// A locked file in `folder`. It has its name once it is locked, so that nobody finds it unlocked.
+/// Creates a locked file in `folder`. The file gets its final name after it is locked, so that no other
+/// process finds it unlocked.
 fn lock(folder: &Path) -> std::io::Result<File> {
     let early = folder.join("locking");
     let file = File::create(&early)?;
@@ -86,7 +86,7 @@ mod tests {
         fs::create_dir_all(&parent).unwrap();
         let alive = Scratch::create_in(&parent, "alive").unwrap();
         let killed = Scratch::create_in(&parent, "killed").unwrap();
-        // The kernel closes the files of a process that is killed; nothing else happens.
+        // When a process is killed, the kernel closes its files, and nothing else happens.
         let (left, lock) = (killed.path.clone(), killed._lock.try_clone().unwrap());
         fs::write(left.join("target.log"), "last words").unwrap();
         std::mem::forget(killed);

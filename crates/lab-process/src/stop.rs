@@ -1,4 +1,4 @@
-//! How the lab ends: the flag that SIGINT and SIGTERM raise, and the errors that choose the exit status.
+//! The flag that SIGINT, SIGTERM and SIGHUP raise, and the errors that determine the exit status.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// How often a waiting loop reads the flag.
+/// Interval in which waiting loops read the flag.
 pub const POLL: Duration = Duration::from_millis(20);
 
-/// The user or the system asked the lab to end. Exit status 130.
+/// A signal ended the lab. Exit status 130.
 #[derive(Debug)]
 pub struct Interrupted;
 
@@ -24,7 +24,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The machine or the command line lacks something; the text says what to do. Exit status 2.
+/// The machine or the command line lacks something; the message says what to do. Exit status 2.
 #[derive(Debug)]
 pub struct EnvironmentError(String);
 
@@ -36,13 +36,13 @@ impl fmt::Display for EnvironmentError {
 
 impl std::error::Error for EnvironmentError {}
 
-/// An [`EnvironmentError`] error.
+/// Makes an [`EnvironmentError`].
 #[must_use]
 pub fn environment(text: impl Into<String>) -> anyhow::Error {
     EnvironmentError(text.into()).into()
 }
 
-/// A shared flag that says "end now".
+/// A shared flag that asks all threads to end.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -76,7 +76,7 @@ impl Stop {
         if self.is_raised() { Err(Interrupted.into()) } else { Ok(()) }
     }
 
-    /// Waits for `span`, or less when the flag is raised.
+    /// Waits for `span`, or until the flag is raised.
     ///
     /// # Errors
     /// [`Interrupted`] when the flag was raised.

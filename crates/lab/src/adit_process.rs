@@ -1,4 +1,4 @@
-//! The `adit` under test: its configuration, its process, and what `adit show` answers.
+//! The `adit` under test: its configuration, its process, and `adit show`.
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -16,13 +16,13 @@ use adit_lab_process::adit_config::AditConfig;
 use adit_lab_process::process::{Process, Program};
 use adit_lab_process::stop::Stop;
 
-/// Lines of adit's log that are shown after a failure.
+/// Number of lines of adit's log shown after a failure.
 const LOG_TAIL_LINES: usize = 20;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
-/// adit's heartbeats come often, so that a short demo sees some.
+/// Interval of adit's heartbeats: short, so that a short demo receives some.
 const HEARTBEAT_INTERVAL_MS: u32 = 1000;
 
-/// The way by which adit gets its packets.
+/// DPDK driver of adit's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PacketDevice {
     /// `net_af_xdp`.
@@ -32,7 +32,7 @@ pub(crate) enum PacketDevice {
 }
 
 impl PacketDevice {
-    /// The name that the command line uses.
+    /// Its name on the command line.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -53,15 +53,14 @@ impl PacketDevice {
 /// CPU cores of adit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CoreAssignment {
-    /// Core of everything but the worker.
+    /// Core of all threads except the worker.
     pub main: usize,
     /// Core of the worker.
     pub worker: usize,
 }
 
 impl CoreAssignment {
-    /// The first two of the cores that this process may use; one core does both where there is
-    /// only one.
+    /// The first two cores that this process may use. A single core serves for both.
     #[must_use]
     pub(crate) fn among(allowed: &[usize]) -> Self {
         let main = allowed.first().copied().unwrap_or(0);
@@ -69,7 +68,7 @@ impl CoreAssignment {
     }
 }
 
-/// How to ask a running adit.
+/// Access to the admin socket of a running adit.
 #[derive(Debug, Clone)]
 pub(crate) struct Admin {
     binary: PathBuf,
@@ -84,20 +83,20 @@ impl Admin {
         &self.socket
     }
 
-    /// What `adit show TOPIC --json` prints.
+    /// Runs `adit show TOPIC --json`.
     ///
     /// # Errors
-    /// adit does not answer, or not in JSON; `stop` was raised.
+    /// adit does not answer, or its answer is not JSON; `stop` was raised.
     pub(crate) fn show(&self, topic: &str, stop: &Stop) -> Result<Value> {
         let mut command = Command::new(&self.binary);
         command.args(["show", topic, "--json", "--socket"]).arg(&self.socket);
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        // The live view and the checks ask at the same time.
-        let asker = rustix::thread::gettid().as_raw_nonzero();
-        let name = format!("show-{topic}-{asker}");
+        // The live view and the checks run commands at the same time: each thread has its own files.
+        let thread = rustix::thread::gettid().as_raw_nonzero();
+        let name = format!("show-{topic}-{thread}");
         let output = Program::start(&self.dir, &name, command, SHOW_TIMEOUT)?.wait(stop)?;
         if !output.success {
-            bail!("adit show {topic}: {}", output.complaint);
+            bail!("adit show {topic}: {}", output.error_line);
         }
         serde_json::from_str(&output.stdout).with_context(|| format!("adit show {topic}: not JSON"))
     }
@@ -116,7 +115,7 @@ impl Adit {
     /// its configuration.
     ///
     /// # Errors
-    /// The configuration cannot be written or the program not be started.
+    /// The configuration cannot be written, or the program cannot be started.
     pub(crate) fn start(
         binary: &Path,
         topology: &Topology,
@@ -136,32 +135,32 @@ impl Adit {
         text += sections;
         fs::write(&config, text).context("write adit's configuration")?;
         let mut command = topology.upf.command(binary);
-        // The log goes to a file and from there to people: without colors.
+        // Parts of the log are shown to people: no escape sequences.
         command.args(["run", "--config"]).arg(&config).env("NO_COLOR", "1");
         let process = Process::start("adit", command, &log, &log)?;
         let admin = Admin { binary: binary.to_owned(), socket, dir: dir.to_owned() };
         Ok(Self { process, admin, log })
     }
 
-    /// How to ask it.
+    /// Access to its admin socket.
     #[must_use]
     pub(crate) fn admin(&self) -> &Admin {
         &self.admin
     }
 
-    /// Errors once the process has ended.
+    /// Checks that adit runs.
     ///
     /// # Errors
-    /// adit has ended; the text says why, in the last words of its log.
+    /// adit has ended; the message contains the last line of its log.
     pub(crate) fn check_running(&mut self) -> Result<()> {
         match self.process.poll()? {
             None => Ok(()),
-            Some(status) => Err(anyhow!("adit ended ({status}): {}", self.last_words())),
+            Some(status) => Err(anyhow!("adit ended ({status}): {}", self.last_log_line())),
         }
     }
 
     /// The last line of the log.
-    fn last_words(&self) -> String {
+    fn last_log_line(&self) -> String {
         self.log_tail().lines().next_back().unwrap_or_default().to_owned()
     }
 
@@ -177,16 +176,16 @@ impl Adit {
         lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
     }
 
-    /// Asks adit to end and returns its exit status.
+    /// Terminates adit and returns its exit status.
     ///
     /// # Errors
-    /// The system does not tell the status.
+    /// The signal or the wait for the process fails.
     pub(crate) fn terminate(&mut self) -> Result<ExitStatus> {
         self.process.terminate()
     }
 }
 
-/// The port and the interface of the second data network.
+/// Configuration sections for the port and interface of the second data network.
 fn corp_sections(device: PacketDevice) -> String {
     let device = device.argument(2, CORP_LINK);
     format!(

@@ -1,8 +1,8 @@
-//! gNB emulation: one GTP-U endpoint in the RAN namespace, with a TUN device behind each tunnel.
+//! gNB emulation: one GTP-U endpoint in the RAN namespace, with a TUN device for each UE.
 //!
-//! Uplink, a packet that a program sends through `ue<N>` leaves as a G-PDU with a PDU Session
-//! Container; downlink, a G-PDU is checked (TEID, QFI) and its packet handed to `ue<N>`. One thread
-//! per direction. Both directions are counted, so that the lab knows without asking adit.
+//! Uplink: the gNB sends each packet that a program writes to `ue<N>` as a G-PDU with a PDU Session
+//! Container. Downlink: the gNB checks TEID and QFI of a G-PDU and writes its packet to `ue<N>`. Each
+//! direction has a thread and its own counters, independent of adit's.
 //! Spec: TS 29.281 §4.4, §5.1, §7.2; TS 38.415 §5.5.
 
 use std::fs::File;
@@ -30,30 +30,31 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmm
 
 use adit_lab_process::stop::Stop;
 
-/// Octets in front of an uplink packet: GTP-U header, optional part, PDU Session Container.
+/// Length of the uplink headers: GTP-U header, optional fields, PDU Session Container. Unit: octets.
 pub(crate) const UL_HEADERS: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
-/// Room for one packet with its headers.
+/// Buffer size for one packet with its headers.
 const SLOT_BYTES: usize = 2048;
-/// Packets sent by one system call, and read from one UE before the next has its turn.
+/// Maximum number of packets that one system call sends, and that the gNB reads from one UE before it
+/// serves the next.
 const BATCH_PKTS: usize = 32;
-/// How long a thread waits before it looks whether it should end.
+/// Interval in which idle threads check whether to end.
 const IDLE: Duration = Duration::from_millis(100);
-/// Socket buffer: what arrives while the downlink thread waits for its core.
+/// Socket buffer size: it holds what arrives while the downlink thread waits for a core.
 const SOCKET_BYTES: usize = 8 << 20;
-/// gNB TEIDs carry this in their high octets, so that a foreign TEID is noticed.
+/// High octets of all gNB TEIDs, to recognize foreign TEIDs.
 const TEID_TAG: u32 = 0x6e62_0000;
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Which of the two gNB tunnels of a UE: before or after its path switch.
+/// One of a UE's two gNB tunnels: before or after the path switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leg {
-    /// The tunnel of the establishment.
+    /// The tunnel of the session establishment.
     First,
     /// The tunnel after the path switch.
     Second,
 }
 
-/// The TEID that the gNB gives to the UE of index `ue` (from 0) on `leg`.
+/// The gNB's TEID for the UE with index `ue` (from 0) on `leg`.
 #[must_use]
 pub(crate) fn teid(ue: u8, leg: Leg) -> Teid {
     Teid(TEID_TAG | u32::from(ue) << 8 | u32::from(leg == Leg::Second))
@@ -72,9 +73,9 @@ fn ue_of(teid: Teid) -> Option<(usize, Leg)> {
 /// Counters of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct GnbTraffic {
-    /// G-PDUs.
+    /// Number of G-PDUs.
     pub pkts: AtomicU64,
-    /// Octets of their inner packets.
+    /// Octets of the inner packets.
     pub bytes: AtomicU64,
 }
 
@@ -85,26 +86,26 @@ impl GnbTraffic {
     }
 }
 
-/// What the gNB counts. Written by its threads, read by anyone.
+/// The gNB's counters. Its threads write, any thread reads.
 #[derive(Debug, Default)]
 pub(crate) struct GnbCounters {
     /// Towards adit.
     pub uplink: GnbTraffic,
     /// From adit.
     pub downlink: GnbTraffic,
-    /// Uplink packets that the kernel did not take.
+    /// Uplink packets that the kernel did not accept for sending.
     pub uplink_lost: AtomicU64,
     /// Downlink packets without a downlink PDU Session Container of the expected QFI.
     pub qfi_mismatches: AtomicU64,
-    /// G-PDUs with a TEID that the gNB never gave.
+    /// G-PDUs with a TEID that the gNB never assigned.
     pub unknown_teids: AtomicU64,
-    /// Messages that are no GTP-U, or of a type that a gNB does not expect.
+    /// Malformed messages, and messages of a type that a gNB does not expect.
     pub malformed: AtomicU64,
-    /// Error Indications: adit does not know a TEID that the gNB used.
+    /// Error Indications received: adit does not know a TEID that the gNB used.
     pub error_indications: AtomicU64,
-    /// Packets that a TUN device did not take.
+    /// Packets that a TUN device did not accept.
     pub tun_refused: AtomicU64,
-    /// End Markers.
+    /// End Markers received.
     pub end_markers: AtomicU64,
     /// Echo Requests answered.
     pub echo_answered: AtomicU64,
@@ -112,19 +113,19 @@ pub(crate) struct GnbCounters {
     pub echo_received: AtomicU64,
 }
 
-/// One UE as the gNB sees it.
+/// The gNB's state of one UE.
 #[derive(Debug)]
 struct UeTunnel {
     device: File,
-    /// adit's TEID, zero before the session exists.
+    /// adit's TEID; zero before the session exists.
     uplink_teid: AtomicU32,
     first_leg_pkts: AtomicU64,
     second_leg_pkts: AtomicU64,
-    /// The gNB knows none of its TEIDs.
+    /// True if the gNB treats the UE's TEIDs as unknown.
     forgotten: AtomicBool,
 }
 
-/// What both threads share.
+/// State that both threads share.
 #[derive(Debug)]
 struct GnbState {
     socket: UdpSocket,
@@ -132,14 +133,14 @@ struct GnbState {
     qfi: Qfi,
     ues: Vec<UeTunnel>,
     counters: GnbCounters,
-    /// Downlink packets by the QFI of their container.
+    /// Downlink packets by the QFI in their PDU Session Container.
     qfi_pkts: [AtomicU64; 64],
-    /// Echo Requests stay unanswered.
+    /// True if the gNB does not answer Echo Requests.
     silent: AtomicBool,
     stop: Stop,
 }
 
-/// A running gNB. Dropping it ends its threads and, with them, the UE devices.
+/// A running gNB. Drop ends its threads, which closes the UE devices.
 #[derive(Debug)]
 pub(crate) struct Gnb {
     shared: Arc<GnbState>,
@@ -193,14 +194,14 @@ impl Gnb {
         Ok(gnb)
     }
 
-    /// Lets uplink packets of the UE of index `ue` pass, towards adit's `teid`; zero stops them.
+    /// Forwards uplink packets of the UE with index `ue` to adit's `teid`; zero stops them.
     pub(crate) fn connect(&self, ue: usize, teid: Teid) {
         if let Some(ue) = self.shared.ues.get(ue) {
             ue.uplink_teid.store(teid.0, Ordering::Release);
         }
     }
 
-    /// With `forgotten`, the gNB answers the packets of a UE with Error Indications, as after a
+    /// With `forgotten`, the gNB answers downlink packets of a UE with Error Indications, as after a
     /// restart. Spec: TS 29.281 §7.3.1.
     pub(crate) fn forget(&self, ue: usize, forgotten: bool) {
         if let Some(ue) = self.shared.ues.get(ue) {
@@ -208,7 +209,7 @@ impl Gnb {
         }
     }
 
-    /// With `silent`, Echo Requests stay unanswered, as if the gNB were unreachable.
+    /// With `silent`, the gNB does not answer Echo Requests, as if it were unreachable.
     pub(crate) fn silence(&self, silent: bool) {
         self.shared.silent.store(silent, Ordering::Release);
     }
@@ -219,14 +220,14 @@ impl Gnb {
         &self.shared.counters
     }
 
-    /// Downlink packets that carried `qfi`, over all UEs.
+    /// Number of downlink packets with `qfi`, of all UEs.
     #[must_use]
     pub(crate) fn qfi_pkts(&self, qfi: Qfi) -> u64 {
         let pkts = self.shared.qfi_pkts.get(usize::from(qfi.value()));
         pkts.map_or(0, |pkts| pkts.load(Ordering::Relaxed))
     }
 
-    /// Downlink packets of one UE on each leg: first, second.
+    /// Numbers of downlink packets of one UE through its first and second tunnel.
     #[must_use]
     pub(crate) fn leg_pkts(&self, ue: usize) -> (u64, u64) {
         self.shared.ues.get(ue).map_or((0, 0), |ue| {
@@ -234,7 +235,7 @@ impl Gnb {
         })
     }
 
-    /// Sends an Echo Request to adit, again each second, and waits for the response.
+    /// Sends an Echo Request to adit each second until the response arrives. Returns the round-trip time.
     ///
     /// # Errors
     /// No response with a Recovery IE within `timeout`; `stop` was raised.
@@ -273,7 +274,7 @@ impl Drop for Gnb {
     }
 }
 
-/// Packets waiting to be sent, each with [`UL_HEADERS`] octets of room in front.
+/// Packets to send, each after [`UL_HEADERS`] octets of headers.
 struct Slots {
     slots: Vec<[u8; SLOT_BYTES]>,
     lens: Vec<usize>,
@@ -308,7 +309,7 @@ impl GnbState {
         let timeout = Timespec::try_from(IDLE).ok();
         while !self.stop.is_raised() {
             events.clear();
-            // An interrupted or failed wait is tried again; the flag ends the loop.
+            // Repeat an interrupted or failed wait; the flag ends the loop.
             let spare = rustix::buffer::spare_capacity(&mut events);
             if epoll::wait(epoll, spare, timeout.as_ref()).is_err() {
                 thread::sleep(Duration::from_millis(1));
@@ -323,14 +324,14 @@ impl GnbState {
         }
     }
 
-    /// Reads what a UE sends, up to one batch, and sends it to adit.
+    /// Reads up to one batch of a UE's packets and sends them to adit.
     fn uplink_burst(&self, ue: &UeTunnel, slots: &mut Slots) {
         let teid = Teid(ue.uplink_teid.load(Ordering::Acquire));
         slots.lens.clear();
         while let Some(slot) = slots.packet() {
             let (headers, packet) = slot.split_at_mut(UL_HEADERS);
             let Ok(len @ 1..) = (&ue.device).read(packet) else { break };
-            // Without a PDU session a UE has no radio bearer: its packets go nowhere.
+            // A UE without a PDU session has no radio bearer: discard its packets.
             if teid.0 == 0 || write_ul_headers(headers, teid, self.qfi, len).is_none() {
                 continue;
             }
@@ -369,8 +370,8 @@ impl GnbState {
     fn run_downlink(&self) {
         let mut message = vec![0; usize::from(u16::MAX)];
         while !self.stop.is_raised() {
-            // A timeout is how this thread gets to see the flag; other errors are transient
-            // (an ICMP error of an earlier send).
+            // After a timeout the loop checks the flag. Other errors are transient, such as an ICMP error
+            // of an earlier send.
             let Ok((len, from)) = self.socket.recv_from(&mut message) else { continue };
             let bytes = message.get(..len).unwrap_or_default();
             match parse_gtpu(bytes) {
@@ -422,7 +423,7 @@ impl GnbState {
         }
     }
 
-    /// Tells adit that nobody has `teid`.
+    /// Sends an Error Indication for `teid` to adit.
     fn refuse(&self, teid: Teid) {
         let Ok(own) = self.socket.local_addr() else { return };
         let mut message = [0; ERROR_INDICATION_LEN_MAX];
@@ -430,7 +431,7 @@ impl GnbState {
         let Ok(len) = emit_error_indication(&mut message, &indication, None) else {
             unreachable!("there is room for the longest Error Indication")
         };
-        // Lost like any datagram; the next packet brings another one.
+        // If it is lost, the next packet causes another one.
         let _ = self.socket.send_to(message.get(..len).unwrap_or_default(), self.upf);
     }
 
@@ -439,14 +440,14 @@ impl GnbState {
         let Ok(len) = emit_echo_response(&mut response, sequence, None) else {
             unreachable!("an Echo Response has 14 octets")
         };
-        // TS 29.281 §4.4.2.2: the response goes to where the request came from.
+        // TS 29.281 §4.4.2.2: the response goes to the source of the request.
         if self.socket.send_to(response.get(..len).unwrap_or_default(), from).is_ok() {
             count(&self.counters.echo_answered);
         }
     }
 }
 
-/// Fills the octets in front of an uplink packet of `len` octets. `None` if it is too long.
+/// Writes the headers of an uplink packet of `len` octets; `None` if it is too long.
 pub(crate) fn write_ul_headers(out: &mut [u8], teid: Teid, qfi: Qfi, len: usize) -> Option<()> {
     let body = u16::try_from(len + UL_HEADERS - GtpuHeader::LEN).ok()?;
     let (header, rest) = out.split_at_mut_checked(GtpuHeader::LEN)?;
@@ -474,7 +475,7 @@ mod tests {
 
     const QFI: u8 = 9;
 
-    /// A gNB whose UE device is one end of a pair of sockets that keep message boundaries.
+    /// A gNB whose UE device is one end of a SOCK_SEQPACKET pair.
     fn gnb_on_loopback() -> (Gnb, UdpSocket, File) {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
         let (device, program): (OwnedFd, OwnedFd) =
@@ -553,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn echo_is_answered_and_its_response_is_noticed() {
+    fn echo_is_answered_and_its_response_is_counted() {
         let (gnb, upf, _program) = gnb_on_loopback();
         let gnb_addr = gnb.shared.socket.local_addr().unwrap();
         upf.send_to(&[0x32, 1, 0, 4, 0, 0, 0, 0, 0, 7, 0, 0], gnb_addr).unwrap();
@@ -586,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_gnb_answers_no_echo_until_it_speaks_again() {
+    fn silent_gnb_answers_no_echo_until_silence_ends() {
         let (gnb, upf, _program) = gnb_on_loopback();
         let gnb_addr = gnb.shared.socket.local_addr().unwrap();
         let mut message = [0; 100];

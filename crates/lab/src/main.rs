@@ -1,5 +1,5 @@
 //! `adit-lab`: emulates SMF, gNB, UEs and data network around a real `adit` and checks the result. It
-//! shares only the codecs with the planes of adit, so its verdict is independent.
+//! shares codecs and drivers with adit but no logic, so that its verdict is independent.
 #![deny(unsafe_code)]
 
 mod adit_process;
@@ -116,7 +116,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// 2 if the machine or the command line is at fault, 130 after Ctrl-C (as in a shell), else 1.
+/// 2 if the machine or the command line causes the error, 130 after Ctrl-C (as in a shell), else 1.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<EnvironmentError>() {
         ExitCode::from(2)

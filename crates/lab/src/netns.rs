@@ -1,7 +1,7 @@
-//! Network namespaces: made with `ip netns`, entered by short-lived threads, removed on drop.
+//! Network namespaces: `ip netns` creates them, short-lived threads enter them, drop removes them.
 //!
 //! A socket or TUN device that is opened inside [`NetNamespace::enter`] stays in its namespace,
-//! whichever thread uses it later. Programs are started through [`NetNamespace::command`].
+//! whichever thread uses it later. [`NetNamespace::command`] starts programs.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -17,7 +17,7 @@ use adit_lab_process::stop::environment;
 
 const NETNS_DIR: &str = "/run/netns";
 
-/// A network namespace that this process made. Dropping it removes it with every device in it.
+/// A network namespace of this process. Drop removes it and every device in it.
 #[derive(Debug)]
 pub(crate) struct NetNamespace {
     name: String,
@@ -25,14 +25,15 @@ pub(crate) struct NetNamespace {
 }
 
 impl NetNamespace {
-    /// Makes the namespace `name` and brings its loopback device up.
+    /// Creates the namespace `name` and brings its loopback device up.
     ///
     /// # Errors
-    /// When `ip netns add` fails: the kernel has no network namespaces, or they may not be made here.
+    /// `ip netns add` fails: the kernel has no network namespaces, or this process has no right to create
+    /// them.
     pub(crate) fn create(name: String) -> Result<Self> {
         ip(&["netns", "add", &name]).map_err(|error| {
             environment(format!(
-                "cannot make a network namespace ({error}); run on a machine or container that \
+                "cannot create a network namespace ({error}); run on a machine or container that \
                  may make them (CAP_SYS_ADMIN, CAP_NET_ADMIN)"
             ))
         })?;
@@ -55,7 +56,7 @@ impl NetNamespace {
         &self.name
     }
 
-    /// Runs `work` on a thread inside the namespace and returns what it returns.
+    /// Runs `work` on a thread inside the namespace and returns its result.
     ///
     /// # Errors
     /// Those of `work`; the namespace cannot be entered; `work` panicked.
@@ -70,8 +71,8 @@ impl NetNamespace {
         })
     }
 
-    /// A command that will run inside the namespace, in its own process group, and that the kernel
-    /// terminates when the thread that started it ends. Start it from the main thread.
+    /// A command that runs inside the namespace in its own process group. The kernel terminates it when
+    /// the thread that started it ends, so start it from the main thread.
     #[must_use]
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
@@ -87,7 +88,7 @@ impl NetNamespace {
     /// Runs `ip` commands, one per line, in the namespace.
     ///
     /// # Errors
-    /// The first line that `ip` refuses, with its words.
+    /// `ip` refuses a line; the message is its own.
     pub(crate) fn ip_batch(&self, options: &[&str], lines: &str) -> Result<()> {
         let mut child = Command::new("ip")
             .args(options)
@@ -98,7 +99,7 @@ impl NetNamespace {
             .spawn()
             .map_err(|error| environment(format!("cannot run ip ({error}): install iproute2")))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A refused line closes the pipe; the status below tells why.
+            // A refused line closes the pipe; ip's error output has the reason.
             let _ = stdin.write_all(lines.as_bytes());
         }
         let output = child.wait_with_output().context("wait for ip")?;
@@ -108,8 +109,8 @@ impl NetNamespace {
         Ok(())
     }
 
-    /// Sets kernel parameters under `/proc/sys/net` of the namespace; those that this kernel does
-    /// not have are left out.
+    /// Sets kernel parameters under `/proc/sys/net` of the namespace. Skips those that this kernel does
+    /// not have.
     ///
     /// # Errors
     /// A parameter exists and cannot be written.
@@ -129,16 +130,16 @@ impl NetNamespace {
 impl Drop for NetNamespace {
     fn drop(&mut self) {
         if let Err(error) = ip(&["netns", "del", &self.name]) {
-            eprintln!("adit-lab: namespace {} is left behind: {error}", self.name);
+            eprintln!("adit-lab: cannot remove namespace {}: {error}", self.name);
         }
     }
 }
 
-/// Removes the namespaces and the directories of labs whose process is gone. Returns the names of
-/// those that it removed itself: another lab that starts now may be at the same work.
+/// Removes the namespaces and directories of labs whose process is gone. Returns the names of those
+/// that this call removed: a lab that starts at the same time may remove some, too.
 ///
 /// # Errors
-/// A namespace or directory of such a lab is there and cannot be removed.
+/// A namespace or directory of such a lab cannot be removed.
 pub(crate) fn remove_stale(prefixes: &[&str], dir: &Path, dir_prefix: &str) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for name in entries(Path::new(NETNS_DIR)) {
@@ -163,7 +164,7 @@ fn remove_namespace(name: &str) -> Result<bool> {
     }
 }
 
-/// Removes `dir` with what is in it; false if another process was faster.
+/// Removes `dir` and its contents; false if another process was faster.
 fn remove_dir(dir: &Path) -> Result<bool> {
     match fs::remove_dir_all(dir) {
         Ok(()) => Ok(true),
@@ -177,7 +178,7 @@ fn entries(dir: &Path) -> Vec<String> {
     read.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// True for `<prefix><pid>` with a process that does not exist.
+/// True for `<prefix><pid>` if the process does not exist.
 fn is_stale(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix)
         .and_then(|pid| pid.parse::<u32>().ok())
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn labs_that_start_together_share_the_removal_of_what_is_stale() {
+    fn labs_that_start_together_share_the_removal_of_stale_namespaces() {
         if !rustix::process::geteuid().is_root() {
             adit_testkit::skip("not root");
             return;

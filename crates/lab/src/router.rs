@@ -1,8 +1,8 @@
-//! The SMF's user plane: a router that answers the router solicitations of UEs over N4-u.
+//! The SMF's user plane: a router that answers the Router Solicitations of UEs over N4-u.
 //!
-//! adit takes a solicitation out of the UE's tunnel and sends it on in GTP-U by the FAR towards the
-//! CP function. The advertisement enters adit by the tunnel of the PDR from the CP function and
-//! leaves to the UE by the session's downlink FAR.
+//! adit forwards a solicitation from the UE's tunnel to the CP function, by the FAR with that
+//! destination. The advertisement enters adit through the tunnel of the PDR with the CP function as
+//! source, and the session's downlink FAR sends it to the UE.
 //! Spec: TS 29.244 §5.3; TS 23.501 §5.8.2.2.3; RFC 4861 §4.1, §4.2, §6.1, §6.2; RFC 4862 §5.5.
 
 use std::collections::HashMap;
@@ -30,15 +30,15 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 const ROUTER_SOLICITATION: u8 = 133;
 const ROUTER_ADVERTISEMENT: u8 = 134;
-/// A receiver takes neighbor discovery only if no router forwarded it.
+/// Receivers accept neighbor discovery only with this hop limit: no router has forwarded it.
 const HOP_LIMIT: u8 = 255;
-/// Octets of an advertisement with Prefix Information and MTU.
+/// Length of an advertisement with Prefix Information and MTU. Unit: octets.
 const ADVERTISEMENT_BYTES: usize = 16 + 32 + 8;
 
-/// What the router says to one UE.
+/// Contents of the advertisement to one UE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RouterLink {
-    /// adit's TEID of the PDR from the CP function.
+    /// adit's TEID in the PDR with the CP function as source.
     pub teid: Teid,
     /// The /64 of the UE.
     pub prefix: Ipv6Addr,
@@ -57,7 +57,7 @@ struct RouterState {
     stop: Stop,
 }
 
-/// A running router. Dropping it ends its thread.
+/// A running router. Drop ends its thread.
 #[derive(Debug)]
 pub(crate) struct Router {
     shared: Arc<RouterState>,
@@ -85,18 +85,18 @@ impl Router {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Answers what adit sends to our `teid`.
+    /// Answers solicitations that adit sends to the SMF's `teid`.
     pub(crate) fn serve(&self, teid: Teid, link: RouterLink) {
         self.shared.links().insert(teid, link);
     }
 
-    /// Router solicitations that were answered.
+    /// Number of answered Router Solicitations.
     #[must_use]
     pub(crate) fn answered(&self) -> u64 {
         self.shared.answered.load(Ordering::Relaxed)
     }
 
-    /// Messages that were neither a right solicitation of a known UE nor an Echo Request.
+    /// Number of messages other than valid solicitations of known UEs and Echo Requests.
     #[must_use]
     pub(crate) fn unexpected(&self) -> u64 {
         self.shared.unexpected.load(Ordering::Relaxed)
@@ -122,7 +122,7 @@ impl RouterState {
     fn run(&self) {
         let mut message = vec![0; usize::from(u16::MAX)];
         while !self.stop.is_raised() {
-            // A timeout is how this thread gets to see the flag; other errors are transient.
+            // After a timeout the loop checks the flag; other errors are transient.
             let Ok((len, from)) = self.socket.recv_from(&mut message) else { continue };
             let bytes = message.get(..len).unwrap_or_default();
             if self.answer(bytes, from).is_none() {
@@ -153,7 +153,7 @@ impl RouterState {
     }
 }
 
-/// The sender of a valid Router Solicitation. Spec: RFC 4861 §6.1.1.
+/// The sender of a Router Solicitation; `None` if it is not valid. Spec: RFC 4861 §6.1.1.
 fn solicitation(packet: &[u8]) -> Option<Ipv6Addr> {
     let (ip, payload) = Ipv6Header::parse(packet).ok()?;
     let pseudo = PseudoHeader { src: ip.src(), dst: ip.dst() };
@@ -162,15 +162,16 @@ fn solicitation(packet: &[u8]) -> Option<Ipv6Addr> {
     (icmp.kind() == ROUTER_SOLICITATION && icmp.code() == 0).then_some(ip.src())
 }
 
-/// A G-PDU with the Router Advertisement to `sender`: the prefix is for addresses and not on link.
+/// A G-PDU with the Router Advertisement to `sender`: the prefix is autonomous and not on-link.
 /// Spec: RFC 4861 §4.2, §4.6.2, §4.6.4; TS 23.501 §5.8.2.2.3.
 fn advertisement(link: &RouterLink, sender: Ipv6Addr) -> Option<Vec<u8>> {
     let dst = if sender.is_unspecified() { ALL_NODES } else { sender };
     let mut icmp = Vec::with_capacity(ADVERTISEMENT_BYTES);
-    // Hop limit 64, no flags, the longest router lifetime; the UE chooses its own times.
+    // Hop limit 64, no flags, maximum router lifetime; reachable time and retransmission timer zero:
+    // unspecified.
     icmp.extend([ROUTER_ADVERTISEMENT, 0, 0, 0, 64, 0, 0xff, 0xff]);
     icmp.extend([0; 8]);
-    // Prefix Information: four units, 64 bits, autonomous; valid and preferred without end.
+    // Prefix Information: length of four units, 64 bits, autonomous; infinite lifetimes.
     icmp.extend([3, 4, 64, 0x40]);
     icmp.extend([0xff; 8]);
     icmp.extend([0; 4]);
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn solicitation_counts_only_when_nobody_forwarded_it() {
+    fn solicitation_is_valid_only_if_no_router_forwarded_it() {
         assert_eq!(solicitation(&solicit(255)), Some(UE));
         assert_eq!(solicitation(&solicit(254)), None);
         let mut wrong = solicit(255);
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn advertisement_has_the_prefix_and_a_right_checksum() {
+    fn advertisement_has_the_prefix_and_a_valid_checksum() {
         let message = advertisement(&LINK, UE).unwrap();
         let gtpu = parse_gtpu(&message).unwrap();
         assert_eq!((gtpu.message_type, gtpu.teid), (GtpuMessageType::G_PDU, LINK.teid));

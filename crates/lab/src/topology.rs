@@ -7,14 +7,13 @@
 //!  SMF's GTP-U  10.0.3.8
 //!  (another UPF  10.0.3.9)
 //!  UEs  ue1, ue2, … (TUN)              n6 (10.0.6.2, adit's) ───────── n6 10.0.6.1
-//!                                                                    (another station 10.0.6.9)
-//!                                                                 adit-corp-PID, if asked for
+//!                                                                    (second station 10.0.6.9)
+//!                                                                 adit-corp-PID (optional)
 //!                                     corp (10.0.6.2, adit's) ───── corp 10.0.6.1
 //! ```
 //!
-//! The devices `n3` and `n6` of the UPF belong to adit: the kernel there has no address on them and
-//! answers no ARP. What the other ends send leaves with checksums filled in and unsegmented, as a
-//! NIC would put it on the wire.
+//! The devices `n3` and `n6` of the UPF belong to adit: the kernel has no address on them and does not
+//! answer ARP. The other ends send packets with complete checksums and unsegmented, as on a wire.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -28,7 +27,7 @@ use crate::netns::NetNamespace;
 use crate::tun;
 use adit_lab_process::stop::environment;
 
-/// Names of the namespaces end in the process identifier of the lab.
+/// Prefixes of the namespaces' names; the lab's process identifier follows.
 pub(crate) const PREFIXES: [&str; 4] = ["adit-ran-", "adit-upf-", "adit-dn-", CORP_PREFIX];
 const CORP_PREFIX: &str = "adit-corp-";
 /// The link of the second data network.
@@ -44,7 +43,7 @@ pub(crate) const GNB: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
 pub(crate) const ADIT_N3: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
 /// The SMF's GTP-U address: N4-u shares N3's link.
 pub(crate) const SMF_GTPU: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 8);
-/// Another User Plane Function beside the gNB.
+/// A second UPF on the link of the gNB.
 pub(crate) const PEER_UPF: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 9);
 /// The gNB's IPv6 address.
 pub(crate) const GNB_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1);
@@ -52,7 +51,7 @@ pub(crate) const GNB_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 
 pub(crate) const ADIT_N3_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
 /// The server in the data network.
 pub(crate) const DN: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
-/// Another station on the link of the data network.
+/// A second station on the link of the data network.
 pub(crate) const STATION: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 9);
 /// adit's address in the data network.
 pub(crate) const ADIT_N6: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
@@ -63,17 +62,17 @@ pub(crate) const ADIT_N6_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0,
 
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
-/// MTU of a UE: 1500 less the outer IPv4, UDP and GTP-U headers with a PDU Session Container
+/// MTU of a UE: 1500 minus the outer IPv4, UDP and GTP-U headers with a PDU Session Container
 /// (20 + 8 + 16), rounded down.
 pub(crate) const UE_MTU: u16 = 1400;
 
-/// UEs at most: their addresses are the hosts of 10.45.0.0/24 from .2 on.
+/// Maximum number of UEs: their addresses are the hosts of 10.45.0.0/24 from .2.
 pub(crate) const UES_MAX: u8 = 250;
 
-/// Routing tables of the UEs begin behind this number.
+/// UE number N has the routing table with this number plus N.
 const TABLE_BASE: u32 = 1000;
 
-/// One UE: a number from 1, and what follows from it.
+/// One UE by its number, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LabUe(pub u8);
 
@@ -90,7 +89,7 @@ impl LabUe {
         Ipv4Addr::new(10, 45, 0, self.0.saturating_add(1))
     }
 
-    /// The IPv6 address of its PDU session, the first host of a /64 of its own.
+    /// The IPv6 address of its PDU session, the first host of its own /64.
     #[must_use]
     pub(crate) fn ipv6(self) -> Ipv6Addr {
         Ipv6Addr::new(0x2001, 0xdb8, 0x45, u16::from(self.0), 0, 0, 0, 1)
@@ -107,18 +106,18 @@ impl LabUe {
     }
 }
 
-/// The namespaces; dropping them removes all devices.
+/// The namespaces. Drop removes them with all devices.
 #[derive(Debug)]
 pub(crate) struct Topology {
     /// gNB, SMF and UEs.
     pub ran: NetNamespace,
-    /// adit.
+    /// The namespace of adit.
     pub upf: NetNamespace,
     /// The data network.
     pub dn: NetNamespace,
-    /// A second data network, in which everything has the IPv4 addresses of the first.
+    /// A second data network with the same IPv4 addresses as the first.
     pub corp: Option<NetNamespace>,
-    /// The kernel has IPv6.
+    /// True if the kernel has IPv6.
     pub ipv6: bool,
 }
 
@@ -133,11 +132,11 @@ const V6_QUIET: [(&str, &str); 8] = [
     ("ipv6/conf/default/router_solicitations", "0"),
 ];
 
-/// A reply may come back by another device than the one that strict routing expects.
-const LOOSE: [(&str, &str); 2] =
+/// No reverse path filter: a reply may arrive on a device other than that of the route back.
+const NO_RP_FILTER: [(&str, &str); 2] =
     [("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/default/rp_filter", "0")];
 
-/// No kernel forwarding past adit, and no IPv6 on the devices that come.
+/// The kernel does not forward packets past adit, and new devices have no IPv6.
 const UPF_QUIET: [(&str, &str); 4] = [
     ("ipv4/ip_forward", "0"),
     ("ipv6/conf/all/disable_ipv6", "1"),
@@ -146,7 +145,8 @@ const UPF_QUIET: [(&str, &str); 4] = [
 ];
 
 impl Topology {
-    /// Makes namespaces, links, addresses and routes; those of the second data network with `corp`.
+    /// Creates namespaces, links, addresses and routes, with `corp` also those of the second data
+    /// network.
     ///
     /// # Errors
     /// The machine does not allow namespaces or veth devices.
@@ -158,7 +158,7 @@ impl Topology {
         let corp = if corp { Some(create(second)?) } else { None };
         let topology = Self { ran, upf, dn, corp, ipv6 };
         for namespace in [&topology.ran, &topology.dn] {
-            namespace.sysctl(&LOOSE)?;
+            namespace.sysctl(&NO_RP_FILTER)?;
             namespace.sysctl(&V6_QUIET)?;
         }
         topology.upf.sysctl(&UPF_QUIET)?;
@@ -170,7 +170,7 @@ impl Topology {
     }
 
     fn link_up_corp(&self, corp: &NetNamespace) -> Result<()> {
-        corp.sysctl(&LOOSE)?;
+        corp.sysctl(&NO_RP_FILTER)?;
         corp.sysctl(&[("ipv6/conf/default/disable_ipv6", "1")])?;
         let (one, other) = ("numrxqueues 1 numtxqueues 1", corp.name());
         self.upf.ip_batch(
@@ -199,7 +199,9 @@ impl Topology {
             one = "numrxqueues 1 numtxqueues 1",
         );
         self.upf.ip_batch(&[], &links).map_err(|error| {
-            environment(format!("cannot make veth devices in {upf} ({error}): run `modprobe veth`"))
+            environment(format!(
+                "cannot create veth devices in {upf} ({error}): run `modprobe veth`"
+            ))
         })?;
         self.upf.ip_batch(
             &[],
@@ -233,8 +235,8 @@ impl Topology {
         as_on_a_wire(&self.dn, "n6")
     }
 
-    /// Makes the TUN devices of the UEs `1..=count`, each with addresses, MTU and a routing table
-    /// of its own. The devices live as long as the files, which are in the order of the UEs.
+    /// Creates the TUN devices of the UEs `1..=count`, each with addresses, MTU and its own routing
+    /// table. The devices live as long as the returned files, which are in the order of the UEs.
     ///
     /// # Errors
     /// The kernel has no TUN driver, or refuses a device.
@@ -256,8 +258,8 @@ impl Topology {
 }
 
 impl Topology {
-    /// Takes a UE's IPv6 address away and lets its kernel find it: with a link-local address of the
-    /// same interface identifier it solicits routers. Spec: RFC 4862 §5; TS 23.501 §5.8.2.2.3.
+    /// Removes a UE's IPv6 address and starts autoconfiguration: a link-local address with the same
+    /// interface identifier makes the kernel solicit routers. Spec: RFC 4862 §5; TS 23.501 §5.8.2.2.3.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -266,7 +268,7 @@ impl Topology {
         let [accept, solicit, default_route] =
             ["accept_ra", "router_solicitations", "accept_ra_defrtr"]
                 .map(|key| format!("ipv6/conf/{device}/{key}"));
-        // The UE's routing table has its default route.
+        // The UE's routing table has a default route already.
         self.ran.sysctl(&[(&*accept, "1"), (&*solicit, "3"), (&*default_route, "0")])?;
         let identifier =
             Ipv6Addr::from_bits(LINK_LOCAL.to_bits() | (addr.to_bits() & u128::from(u64::MAX)));
@@ -276,10 +278,10 @@ impl Topology {
         self.ran.ip_batch(&["-6"], &lines)
     }
 
-    /// True when the kernel has given a UE its address, in the prefix that was advertised.
+    /// True if the kernel has assigned the UE its address in the advertised prefix.
     ///
     /// # Errors
-    /// `ip` cannot be run.
+    /// `ip` cannot run.
     pub(crate) fn is_autoconfigured(&self, ue: LabUe) -> Result<bool> {
         let device = ue.device();
         let mut command: Command = self.ran.command("ip");
@@ -291,7 +293,7 @@ impl Topology {
         Ok(String::from_utf8_lossy(&output.stdout).contains(&wanted))
     }
 
-    /// Gives a UE a further IPv4 address.
+    /// Adds an IPv4 address to a UE.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -311,8 +313,8 @@ impl Topology {
         self.ran.ip_batch(&[], &format!("link set {} mtu {mtu_bytes}\n", ue.device()))
     }
 
-    /// Puts a station with [`STATION`] and a MAC address of its own on the link of the data
-    /// network, and returns the name of its device. Whatever comes there reaches the server.
+    /// Adds a station with the address [`STATION`] and its own MAC address to the link of the data
+    /// network, and returns the name of its device. Packets that it receives reach the server.
     ///
     /// # Errors
     /// The kernel has no macvlan devices, or refuses.
@@ -320,9 +322,9 @@ impl Topology {
         const DEVICE: &str = "station";
         let add = format!("link add {DEVICE} link n6 type macvlan mode bridge\n");
         self.dn.ip_batch(&[], &add).map_err(|error| {
-            environment(format!("cannot make a macvlan device ({error}): run `modprobe macvlan`"))
+            environment(format!("cannot create a macvlan device ({error}): run `modprobe macvlan`"))
         })?;
-        // Each device answers for its own address only.
+        // Each device answers ARP for its own address only.
         self.dn.sysctl(&[("ipv4/conf/all/arp_ignore", "1")])?;
         let lines = format!(
             "link set {DEVICE} multicast off addrgenmode none\n\
@@ -335,8 +337,8 @@ impl Topology {
 
 fn ue_lines(lines: &mut String, ue: LabUe) -> std::fmt::Result {
     let (device, addr, table) = (ue.device(), ue.ipv4(), ue.table());
-    // Without link-local addresses and multicast, the kernel sends nothing on its own account. The
-    // queue holds a whole TCP window, so that packets are lost in the network or not at all.
+    // Without link-local addresses and multicast, the kernel itself sends nothing. The queue holds a
+    // whole TCP window, so that this device loses no packets.
     writeln!(lines, "link set {device} mtu {UE_MTU} txqueuelen 4000")?;
     writeln!(lines, "link set {device} multicast off addrgenmode none")?;
     writeln!(lines, "link set {device} up")?;
@@ -354,8 +356,7 @@ fn ue_lines_v6(lines: &mut String, ue: LabUe) -> std::fmt::Result {
     writeln!(lines, "rule add oif {device} lookup {table}")
 }
 
-/// Turns off what would hand adit packets that a wire cannot carry: partial checksums and
-/// segments beyond the MTU.
+/// Turns off offloads that would pass packets to adit with partial checksums or beyond the MTU.
 fn as_on_a_wire(namespace: &NetNamespace, device: &str) -> Result<()> {
     let features = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
     let mut command: Command = namespace.command("ethtool");

@@ -14,7 +14,7 @@ use adit_lab_process::stop::environment;
 
 const IFNAMSIZ: usize = 16;
 const IFF_TUN: u16 = 0x0001;
-/// No four octets of packet information in front of each packet.
+/// Packets have no leading packet information (four octets).
 const IFF_NO_PI: u16 = 0x1000;
 
 /// `struct ifreq` of `linux/if.h` as `TUNSETIFF` uses it: name, flags, and the rest of the union.
@@ -27,15 +27,15 @@ struct InterfaceRequest {
 
 const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());
 
-/// Creates the TUN device `name` in the network namespace of the calling thread. One read gives
-/// one IP packet, one write takes one; reads do not block. The device lives as long as the file.
+/// Creates the TUN device `name` in the network namespace of the calling thread. One read returns
+/// one IP packet, one write sends one; reads do not block. The device lives as long as the file.
 ///
 /// # Errors
 /// The kernel has no TUN driver, the caller is not privileged, or the name is taken or too long.
 pub(crate) fn open(name: &str) -> Result<File> {
     let mut request =
         InterfaceRequest { name: [0; IFNAMSIZ], flags: IFF_TUN | IFF_NO_PI, rest: [0; 22] };
-    // The kernel wants a terminating zero.
+    // The name needs a terminating zero.
     request
         .name
         .get_mut(..name.len())
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn device_name_without_room_for_its_end_is_refused() {
+    fn device_name_without_room_for_its_terminator_is_refused() {
         let error = open("sixteen-letters-").unwrap_err();
         assert!(error.to_string().contains("too long"), "{error}");
     }

@@ -1,5 +1,5 @@
-//! A memif client in this process that gives each packet back, without touching it: what is sent
-//! and received beside it on the same core is no faster with any client.
+//! A memif client in this process that returns each packet without touching it. It costs less than any
+//! other client, so it shows the ceiling of a tester on the same core.
 
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
@@ -11,19 +11,19 @@ use super::shared::{
 };
 use super::{Memif, RingPlace};
 
-/// The sizes of DPDK's driver.
+/// The default ring size of DPDK's driver.
 const LOG2_RING_LEN: u8 = 10;
 const RING_LEN: u16 = 1 << LOG2_RING_LEN;
 const BUFFER_LEN: u32 = 2048;
 const RING_OCTETS: usize = DESCRIPTORS_AT + (DESCRIPTOR_LEN << LOG2_RING_LEN);
-/// The ring to the client lies first, then the one from it, then their buffers.
+/// Offsets of the rings: first the ring to the client, then the ring from it, then their buffers.
 const RINGS: [usize; 2] = [0, RING_OCTETS];
 
-/// The client's end. Its memory is the server's too.
+/// The client's end. It shares its memory with the server's end.
 #[derive(Debug)]
 pub struct Mirror {
     region: MemifRegion,
-    /// Packets taken so far.
+    /// Packets consumed so far, modulo 2^16.
     taken: u16,
 }
 
@@ -46,7 +46,7 @@ pub fn mirrored() -> Result<(Memif, Mirror)> {
             buffer_at += BUFFER_LEN;
         }
     }
-    // All buffers of the first ring may be filled.
+    // Offer all buffers of the first ring to the server.
     mirror.word(RINGS[0] + HEAD_AT).store(RING_LEN, Ordering::Release);
     let regions = vec![MemifRegion::map(&file, region_len)?];
     let open = |offset| {
@@ -57,7 +57,7 @@ pub fn mirrored() -> Result<(Memif, Mirror)> {
 }
 
 impl Mirror {
-    /// Gives back what was sent, as far as there is room.
+    /// Returns sent packets while there is room.
     #[inline]
     pub fn mirror_packets(&mut self) {
         let [to, from] = RINGS;

@@ -1,7 +1,5 @@
-//! The server's end of a memif, without a driver: the tester writes and reads frames in the client's
-//! memory.
-//!
-//! With DPDK's driver on both sides a tester on one core is no faster than its target.
+//! The server's end of a memif without a driver: the tester writes and reads frames in the client's
+//! memory. With DPDK's driver on both ends, a tester on one core would be no faster than its target.
 //!
 //! Spec: memif protocol version 2.0; messages of 128 octets on a socket of type SEQPACKET. The
 //! server greets, acknowledges what the client announces (regions, rings), and confirms.
@@ -30,15 +28,15 @@ use shared::{MemifRegion, MemifRing};
 const MESSAGE_LEN: usize = 128;
 const VERSION: u16 = 0x0200;
 const LOG2_RING_SIZE_MAX: u8 = 14;
-/// How long one look at the socket waits.
+/// Receive timeout of the socket.
 const LOOK: Duration = Duration::from_millis(20);
 const MTU_BYTES: u16 = 1600;
-/// The longest packet that a [`MemBuf`] takes.
+/// Length of the longest packet that fits a [`MemBuf`].
 const PACKET_LEN_MAX: usize = BUF_BYTES - HEADROOM_BYTES;
-/// Packets that are looked at in one go.
+/// Maximum number of packets per receive call.
 const BURST: u16 = 64;
 
-/// Kinds of messages.
+/// Message types.
 mod kind {
     pub(super) const ACK: u16 = 1;
     pub(super) const HELLO: u16 = 2;
@@ -53,7 +51,7 @@ mod kind {
 /// Flag of a ring that carries packets from the client.
 const RING_FROM_CLIENT: u16 = 1;
 
-/// Where a ring lies.
+/// Location of a ring.
 #[derive(Debug, Clone, Copy)]
 struct RingPlace {
     region: usize,
@@ -61,14 +59,14 @@ struct RingPlace {
     log2_size: u8,
 }
 
-/// A socket in the abstract namespace on which one client is expected.
+/// A listening socket in the abstract namespace for one client.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
 }
 
 impl Listener {
-    /// Listens on `name`, as a client's `socket=` says it.
+    /// Listens on `name`, the value of the client's `socket=` parameter.
     ///
     /// # Errors
     /// The name is taken.
@@ -83,10 +81,10 @@ impl Listener {
         Ok(Self { socket })
     }
 
-    /// Waits for the client and agrees with it on its memory.
+    /// Waits for the client and runs the handshake.
     ///
     /// # Errors
-    /// Those of `watch`; no client within `timeout`; it says something unknown.
+    /// Those of `watch`; no client within `timeout`; the client violates the protocol.
     pub fn accept(
         &self,
         timeout: Duration,
@@ -110,11 +108,11 @@ impl Listener {
     }
 }
 
-/// What the client has announced so far.
+/// State of the handshake: what the client has announced so far.
 struct Handshake {
     socket: OwnedFd,
     regions: Vec<MemifRegion>,
-    /// To the client, from the client.
+    /// The ring to the client, and the ring from it.
     rings: [Option<RingPlace>; 2],
 }
 
@@ -123,7 +121,7 @@ impl Handshake {
         let mut hello = [0; MESSAGE_LEN];
         put(&mut hello, 34, &VERSION.to_le_bytes());
         put(&mut hello, 36, &VERSION.to_le_bytes());
-        // One region and one ring each way: the highest index of each is zero.
+        // One region and one ring per direction: the highest index of each is zero.
         put(&mut hello, 44, &[LOG2_RING_SIZE_MAX]);
         self.send_message(kind::HELLO, hello)?;
         loop {
@@ -166,7 +164,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// The next message and the file that came with it; `None` when there is none yet.
+    /// The next message and its file descriptor, if any; `None` if no message has arrived.
     fn receive_message(&self) -> Result<Option<([u8; MESSAGE_LEN], Option<OwnedFd>)>> {
         let mut message = [0; MESSAGE_LEN];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -225,81 +223,81 @@ pub struct Memif {
 }
 
 impl Memif {
-    /// Packets that a ring holds.
+    /// Capacity of a ring. Unit: packets.
     #[must_use]
     pub fn ring_len(&self) -> u16 {
         self.to.len()
     }
 
-    /// Packets that the client has room for.
+    /// Number of packets that the client can accept.
     #[inline]
     pub fn room(&self) -> u16 {
         self.to.offered(&self.regions)
     }
 
-    /// The buffer of the `index`-th packet to send, `index` below [`Self::room`]; `None` where it is
-    /// shorter than `len`.
+    /// The buffer of the `index`-th packet to send, `index` below [`Self::room`]; `None` if it is shorter
+    /// than `len`.
     #[inline]
     pub fn fill(&mut self, index: u16, len: usize) -> Option<&mut [u8]> {
         self.to.fill(&mut self.regions, index, len)
     }
 
-    /// Hands the first `count` filled buffers over.
+    /// Sends the first `count` filled buffers.
     #[inline]
     pub fn send(&mut self, count: u16) {
         self.to.pass(&self.regions, count);
     }
 
-    /// Packets of the client that wait.
+    /// Number of received packets.
     #[inline]
     pub fn waiting(&self) -> u16 {
         self.from.offered(&self.regions)
     }
 
-    /// The `index`-th waiting packet, `index` below [`Self::waiting`].
+    /// The `index`-th received packet, `index` below [`Self::waiting`].
     #[inline]
     pub fn packet(&self, index: u16) -> Option<&[u8]> {
         self.from.packet(&self.regions, index)
     }
 
-    /// Fetches the headers of the `index`-th waiting packet into the cache.
+    /// Prefetches the headers of the `index`-th received packet.
     #[inline]
     pub fn prefetch(&self, index: u16) {
         self.from.prefetch(&self.regions, index);
     }
 
-    /// Octets of the `index`-th waiting packet.
+    /// Length of the `index`-th received packet. Unit: octets.
     #[inline]
     pub fn packet_len(&self, index: u16) -> usize {
         self.from.packet_len(&self.regions, index)
     }
 
-    /// Gives the first `count` waiting packets back.
+    /// Returns the buffers of the first `count` received packets to the client.
     #[inline]
     pub fn release(&mut self, count: u16) {
         self.from.pass(&self.regions, count);
     }
 }
 
-/// Several memifs as ports. Packets in buffers are copied; the engine writes and reads in the rings.
+/// Several memifs as ports. As [`TrafficIo`] they give access to the rings; as [`PacketIo`] they copy.
 #[derive(Debug)]
 pub struct Ports {
     /// The ports, by [`PortId`].
     pub memifs: Vec<Memif>,
-    /// Their hardware addresses.
+    /// Their MAC addresses.
     pub macs: Vec<MacAddr>,
-    /// The clients that have no thread of their own, by [`PortId`].
+    /// The clients in this process, by [`PortId`], if any.
     mirrors: Vec<Mirror>,
 }
 
 impl Ports {
-    /// Ports with these hardware addresses.
+    /// Ports with these MAC addresses.
     #[must_use]
     pub fn new(memifs: Vec<Memif>, macs: Vec<MacAddr>) -> Self {
         Self { memifs, macs, mirrors: Vec::new() }
     }
 
-    /// Ports that give back what is sent on them.
+    /// Ports that return every packet.
     ///
     /// # Errors
     /// The memory cannot be shared.
@@ -406,14 +404,14 @@ mod tests {
     const BUFFER_LEN: u32 = 256;
     const REGION_LEN: u32 = 2 * RING_LEN + 8 * BUFFER_LEN;
 
-    /// A client whose memory is a file that it reads and writes as such.
+    /// A client that accesses its memory through file I/O.
     struct MemifTestClient {
         socket: OwnedFd,
         memory: std::fs::File,
     }
 
     impl MemifTestClient {
-        /// Rings of four descriptors, the first to the client, each with its buffers.
+        /// Two rings of four descriptors with their buffers; the first one leads to the client.
         fn new(name: &str) -> Self {
             let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None);
             let socket = socket.unwrap();
@@ -514,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_of_the_client_is_seen_and_given_back() {
+    fn packet_of_the_client_is_received_and_released() {
         let (mut memif, client) = pair("from");
         assert_eq!(client.read::<2>(RING_LEN + 4), [1, 0], "no interrupts are wanted");
         client.write(2 * RING_LEN + 4 * BUFFER_LEN, b"packet");

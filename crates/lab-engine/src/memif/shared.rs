@@ -25,10 +25,10 @@ pub(super) const TAIL_AT: usize = 64;
 pub(super) const DESCRIPTORS_AT: usize = 128;
 pub(super) const DESCRIPTOR_LEN: usize = 16;
 const CACHE_LINE: usize = 64;
-/// The consumer polls: no interrupt is wanted.
+/// The consumer polls and needs no interrupts.
 const FLAG_MASK_INTERRUPT: u16 = 1;
 
-/// One region of the client, mapped.
+/// A mapped region of the client.
 ///
 /// Invariant: `start` is the start of a mapping of `len` octets that lives as long as this value.
 #[derive(Debug)]
@@ -46,19 +46,19 @@ impl MemifRegion {
     /// # Errors
     /// The file is shorter than that, or cannot be mapped.
     pub(super) fn map(file: &OwnedFd, len: u64) -> Result<Self> {
-        let size = rustix::fs::fstat(file).context("ask for the size of a memif region")?.st_size;
+        let size = rustix::fs::fstat(file).context("read the size of a memif region")?.st_size;
         if u64::try_from(size).unwrap_or(0) < len || len == 0 {
             bail!("the memif client announced a region of {len} octets and has {size}");
         }
         let len = usize::try_from(len).context("size of a memif region")?;
         let (read, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: no address is asked for; the file is as long as the mapping.
+        // SAFETY: the kernel chooses the address; the file is as long as the mapping.
         let start = unsafe { mmap(core::ptr::null_mut(), len, read, flags, file, 0) };
         let start = NonNull::new(start.context("map a memif region")?.cast());
         Ok(Self { start: start.context("map a memif region")?, len })
     }
 
-    /// The address of `len` octets at `offset`, or `None` outside.
+    /// The address of `len` octets at `offset`; `None` outside of the region.
     #[inline]
     fn at(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
         if offset.checked_add(len)? > self.len {
@@ -86,19 +86,19 @@ impl MemifRegion {
 
 impl Drop for MemifRegion {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `Region::map`; nothing borrows from it any more. A failure leaves
-        // memory mapped, which does no harm.
+        // SAFETY: the mapping of `MemifRegion::map`; nothing borrows from it any more. A failure leaves
+        // memory mapped, which is harmless.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-/// One ring in a region of the client, from the server's side: this side consumes what the client
-/// offers up to `head` and says so with `tail`, in both directions.
+/// One ring in a region of the client, seen from the server. In both directions the client offers
+/// descriptors up to `head`, and the server consumes them and advances `tail`.
 #[derive(Debug)]
 pub(super) struct MemifRing {
     place: RingPlace,
     mask: u16,
-    /// The next descriptor of this side.
+    /// The server's next descriptor.
     next: u16,
 }
 
@@ -106,7 +106,7 @@ impl MemifRing {
     /// The ring at `place`.
     ///
     /// # Errors
-    /// It does not lie within its region, or is no ring.
+    /// It is not within its region, or its cookie is wrong.
     pub(super) fn open(regions: &[MemifRegion], place: RingPlace) -> Result<Self> {
         let Some(size) = 1_u16.checked_shl(place.log2_size.into()) else {
             bail!("the memif client announced a ring of 2^{} descriptors", place.log2_size);
@@ -119,13 +119,13 @@ impl MemifRing {
         }
         let cookie = region.atomic_u32(place.offset).map(|cookie| cookie.load(Ordering::Acquire));
         if cookie != Some(COOKIE) {
-            bail!("the memif client announced a ring that is none");
+            bail!("the memif client announced a ring with a wrong cookie");
         }
         ring.word(regions, FLAGS_AT).store(FLAG_MASK_INTERRUPT, Ordering::Release);
         Ok(ring)
     }
 
-    /// Descriptors of the ring.
+    /// Number of descriptors.
     pub(super) fn len(&self) -> u16 {
         self.mask + 1
     }
@@ -139,20 +139,20 @@ impl MemifRing {
         word
     }
 
-    /// Descriptors that the client offers: free buffers to fill, or packets to take.
+    /// Number of descriptors that the client offers: free buffers, or packets.
     #[inline]
     pub(super) fn offered(&self, regions: &[MemifRegion]) -> u16 {
         self.word(regions, HEAD_AT).load(Ordering::Acquire).wrapping_sub(self.next)
     }
 
-    /// Gives the first `count` offered descriptors back.
+    /// Returns the first `count` offered descriptors to the client.
     #[inline]
     pub(super) fn pass(&mut self, regions: &[MemifRegion], count: u16) {
         self.next = self.next.wrapping_add(count);
         self.word(regions, TAIL_AT).store(self.next, Ordering::Release);
     }
 
-    /// Where the `index`-th offered descriptor lies in its region.
+    /// Offset of the `index`-th offered descriptor in its region.
     #[inline]
     fn descriptor_at(&self, index: u16) -> usize {
         let slot = usize::from(self.next.wrapping_add(index) & self.mask);
@@ -170,18 +170,17 @@ impl MemifRing {
         Some((usize::from(number), usize::try_from(length).ok()?, usize::try_from(offset).ok()?))
     }
 
-    /// The packet of the `index`-th offered descriptor; `None` where the client's descriptor points
-    /// out of its region.
+    /// The packet of the `index`-th offered descriptor; `None` if the descriptor points out of its region.
     #[inline]
     pub(super) fn packet<'r>(&self, regions: &'r [MemifRegion], index: u16) -> Option<&'r [u8]> {
         let (region, length, offset) = self.descriptor(regions, index)?;
         let start = regions.get(region)?.at(offset, length)?;
         // SAFETY: within the mapping; an offered buffer is this side's until it is passed, and
-        // whoever holds `&mut Ring` to pass it ends this borrow's use of `index`.
+        // `pass` needs `&mut MemifRing`, which ends this borrow's use of `index`.
         Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), length) })
     }
 
-    /// Asks for the first octets of that packet, which another core has written.
+    /// Prefetches the first octets of that packet, which another core has written.
     #[inline]
     pub(super) fn prefetch(&self, regions: &[MemifRegion], index: u16) {
         let Some((region, length, offset)) = self.descriptor(regions, index) else { return };
@@ -191,14 +190,14 @@ impl MemifRing {
         }
     }
 
-    /// Octets of the packet of the `index`-th offered descriptor.
+    /// Length of the packet of the `index`-th offered descriptor. Unit: octets.
     #[inline]
     pub(super) fn packet_len(&self, regions: &[MemifRegion], index: u16) -> usize {
         self.descriptor(regions, index).map_or(0, |(_, length, _)| length)
     }
 
-    /// The free buffer of the `index`-th offered descriptor, which becomes a packet of `len` octets;
-    /// `None` where it is shorter than that.
+    /// The buffer of the `index`-th offered descriptor, to fill with a packet of `len` octets; `None` if it
+    /// is shorter.
     #[inline]
     pub(super) fn fill<'r>(
         &mut self,
@@ -220,7 +219,7 @@ impl MemifRing {
     }
 }
 
-/// Asks for the cache line at `place`, wherever that points.
+/// Prefetches the cache line at `place`, which need not be valid.
 #[inline]
 fn prefetch(place: *const u8) {
     #[cfg(target_arch = "x86_64")]

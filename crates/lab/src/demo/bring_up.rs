@@ -1,4 +1,4 @@
-//! From nothing to a running network: namespaces, UEs, gNB, SMF and adit.
+//! Brings the network up: namespaces, UEs, gNB, SMF and adit.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -28,11 +28,11 @@ use adit_lab_smf::{LabSmf, SmfOptions};
 pub(crate) const QFI: u8 = 9;
 const RUN_DIR: &str = "/run";
 const DIR_PREFIX: &str = "adit-lab-";
-/// Time for adit to start and to answer the association, and then to answer an echo.
+/// Timeout for adit to start and answer the association, and again to answer an echo.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 const ECHO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The directory of one run. Dropping it removes it.
+/// The directory of one run. Drop removes it.
 #[derive(Debug)]
 struct RunDir(PathBuf);
 
@@ -47,37 +47,37 @@ impl RunDir {
 impl Drop for RunDir {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("adit-lab: {} is left behind: {error}", self.0.display());
+            eprintln!("adit-lab: cannot remove {}: {error}", self.0.display());
         }
     }
 }
 
-/// What a run needs beyond the demo's network.
+/// Additions to the demo's network.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BringUpOptions<'a> {
-    /// TOML that is added to adit's configuration.
+    /// TOML to append to adit's configuration.
     pub sections: &'a str,
-    /// The second data network; the network instances are `internet` and `corp` then.
+    /// Adds the second data network; the network instances are then `internet` and `corp`.
     pub corp: bool,
 }
 
-/// Everything that runs. Fields are dropped from the first to the last: what uses a namespace or
-/// the directory goes before it.
+/// Everything that runs. Fields drop in order: users of a namespace or of the directory come before
+/// it.
 #[derive(Debug)]
 pub(crate) struct Network {
-    /// The User Plane Function under test.
+    /// The UPF under test.
     pub adit: Adit,
-    /// The control function.
+    /// The SMF.
     pub smf: LabSmf,
-    /// The control function's user plane.
+    /// The SMF's user plane.
     pub router: Router,
     /// The RAN.
     pub gnb: Gnb,
     /// The namespaces.
     pub topology: Topology,
-    /// What adit runs on.
+    /// The driver of adit's ports.
     pub device: PacketDevice,
-    /// Why AF_XDP was not taken though it was tried.
+    /// Why AF_XDP failed, if it was tried.
     pub af_xdp_refused: Option<String>,
     /// Round-trip time of the GTP-U echo.
     pub echo: Duration,
@@ -85,10 +85,10 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Makes the network and waits until adit has an association and answers a GTP-U echo.
+    /// Creates the network and waits until adit has an association and answers a GTP-U echo.
     ///
     /// # Errors
-    /// [`EnvironmentError`] when the machine lacks something; adit does not get ready.
+    /// [`EnvironmentError`] if the machine lacks something; adit does not become ready in time.
     pub(crate) fn bring_up(
         arguments: &DemoArguments,
         plan: BringUpOptions<'_>,
@@ -101,7 +101,7 @@ impl Network {
         programs::check_installed()?;
         let binary = find_binary(arguments.adit.as_deref())?;
         for name in remove_stale(&PREFIXES, Path::new(RUN_DIR), DIR_PREFIX)? {
-            live.print_line(&format!("removed {name}, left behind by a lab that was killed"));
+            live.print_line(&format!("removed {name} of a lab that was killed"));
         }
         let qfi = Qfi::new(QFI).context("the QFI has six bits")?;
         let affinity = Affinity::new()?;
@@ -142,7 +142,7 @@ impl Network {
                 }
                 Err(error) => {
                     live.print_line(&format!("AF_XDP does not work here: {error:#}"));
-                    // The first line is the reason; the log follows it.
+                    // The first line is the reason; the rest is adit's log.
                     let why = error.to_string().lines().next().unwrap_or_default().to_owned();
                     (start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, Some(why))
                 }
@@ -167,7 +167,7 @@ fn get_ready(adit: &mut Adit, smf: &LabSmf, gnb: &Gnb, stop: &Stop) -> Result<Du
         if error.is::<Interrupted>() {
             return error;
         }
-        // Nobody sees this log later: another adit may be started, or the run ends.
+        // This log is not accessible later: another adit starts, or the run ends.
         anyhow!("{error:#}\nthe last lines of its log:\n{}", adit.log_tail())
     })
 }
@@ -176,7 +176,7 @@ fn bind(addr: SocketAddr) -> Result<UdpSocket> {
     UdpSocket::bind(addr).with_context(|| format!("bind {addr}"))
 }
 
-/// The CPU cores of this process, and those that it leaves to adit.
+/// The CPU cores of this process and of adit.
 #[derive(Debug)]
 struct Affinity {
     all: CpuSet,
@@ -185,7 +185,7 @@ struct Affinity {
 }
 
 impl Affinity {
-    /// Chooses adit's cores and takes this thread off the worker's.
+    /// Chooses adit's cores and moves this thread off the worker's core.
     fn new() -> Result<Self> {
         let all = sched_getaffinity(None).context("read the CPU affinity")?;
         let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
@@ -199,7 +199,7 @@ impl Affinity {
         Ok(affinity)
     }
 
-    /// Lets this thread run anywhere; what it starts then inherits that.
+    /// Allows this thread, and what it starts from now on, every core of the process.
     fn allow_all(&self) -> Result<()> {
         sched_setaffinity(None, &self.all).context("set the CPU affinity")
     }

@@ -1,4 +1,4 @@
-//! The live view: a table that is drawn anew each second on a terminal, a line per second elsewhere.
+//! The live view: a table that is redrawn each second on a terminal, or a line per second elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use adit_lab_process::stop::Stop;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Where progress goes.
+/// Destination of progress output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DemoOutput {
     /// Standard output.
@@ -21,7 +21,7 @@ pub(crate) enum DemoOutput {
 }
 
 impl DemoOutput {
-    /// Prints a line and flushes it. A closed terminal is no reason to fail.
+    /// Prints a line and flushes it. Ignores errors such as a closed terminal.
     pub(crate) fn line(self, text: &str) {
         self.write(&format!("{text}\n"));
     }
@@ -41,12 +41,12 @@ impl DemoOutput {
     }
 }
 
-/// What the demo tells the view.
+/// The state that the view shows.
 #[derive(Debug, Default)]
 struct DemoProgress {
     phase: String,
     sessions: usize,
-    /// Lines of the table on the screen now.
+    /// Number of lines of the table on the screen.
     drawn_lines: usize,
 }
 
@@ -64,7 +64,7 @@ impl DemoViewState {
     }
 }
 
-/// The view. Dropping it ends its thread.
+/// The view. Drop ends its thread.
 #[derive(Debug)]
 pub(crate) struct DemoView {
     shared: Arc<DemoViewState>,
@@ -72,7 +72,7 @@ pub(crate) struct DemoView {
 }
 
 impl DemoView {
-    /// A view that has nothing to show yet.
+    /// An empty view.
     #[must_use]
     pub(crate) fn new(output: DemoOutput) -> Self {
         let shared = DemoViewState {
@@ -84,13 +84,13 @@ impl DemoView {
         Self { shared: Arc::new(shared), thread: None }
     }
 
-    /// Begins to show adit's counters.
+    /// Starts to show adit's counters.
     pub(crate) fn watch(&mut self, admin: Admin) {
         let shared = Arc::clone(&self.shared);
         self.thread = Some(thread::spawn(move || run(&shared, &admin)));
     }
 
-    /// Names what happens now.
+    /// Shows the current phase.
     pub(crate) fn phase(&self, phase: &str) {
         let mut state = self.shared.state();
         phase.clone_into(&mut state.phase);
@@ -112,7 +112,7 @@ impl DemoView {
         self.shared.output.write(&format!("{clear}{text}\n"));
     }
 
-    /// Ends the thread and takes the table off the screen.
+    /// Ends the thread and erases the table.
     pub(crate) fn finish(&mut self) {
         self.shared.stop.raise();
         if let Some(thread) = self.thread.take()
@@ -141,7 +141,7 @@ struct CounterSample {
 fn run(shared: &DemoViewState, admin: &Admin) {
     let mut before: Option<CounterSample> = None;
     while shared.stop.sleep(PERIOD).is_ok() {
-        // adit may be on its way down; then there is nothing to show.
+        // adit may be ending.
         let Ok(document) = admin.show("counters", &shared.stop) else { continue };
         let Ok(counters) = AditCounters::read(&document) else { continue };
         let now = CounterSample { at: Instant::now(), counters };
@@ -184,7 +184,7 @@ fn table(state: &DemoProgress, up: &str, down: &str, counters: &AditCounters) ->
     rows.iter().map(|(name, value)| format!("  {name:<9} {value:.85}\n")).collect()
 }
 
-/// Moves the cursor to the first line of the table and erases from there on.
+/// Moves the cursor to the first line of the table and erases everything from there.
 fn clear(state: &DemoProgress) -> String {
     if state.drawn_lines == 0 {
         String::new()

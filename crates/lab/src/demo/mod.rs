@@ -1,5 +1,5 @@
-//! `adit-lab demo`: brings a small 5G network up around adit, runs real programs through it, and
-//! checks what comes out. Everything that it makes is gone when [`run`] returns.
+//! `adit-lab demo`: brings up a small 5G network around adit, runs real programs through it, and
+//! checks the results. [`run`] removes everything that it created.
 
 pub(crate) mod bring_up;
 pub(crate) mod live;
@@ -19,11 +19,11 @@ use crate::topology::{DN, LabUe};
 use adit_lab_process::adit_config::Qos;
 use adit_lab_process::stop::{Interrupted, Stop};
 
-/// Runs the demo and prints its summary. True when every check passed.
+/// Runs the demo and prints its summary. Returns true if every check passed.
 ///
 /// # Errors
-/// The demo could not be carried out: [`adit_lab_process::stop::EnvironmentError`] when the machine lacks
-/// something, [`adit_lab_process::stop::Interrupted`] after a signal.
+/// [`adit_lab_process::stop::EnvironmentError`] if the machine lacks something,
+/// [`adit_lab_process::stop::Interrupted`] after a signal, or another error that ends the demo.
 pub(crate) fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { DemoOutput::Stderr } else { DemoOutput::Stdout };
     let mut live = DemoView::new(output);
@@ -39,11 +39,11 @@ pub(crate) fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     live.watch(network.adit.admin().clone());
     let result = drive(arguments, &mut network, &mut live, stop);
     live.finish();
-    let worth_a_look = match &result {
+    let show_log = match &result {
         Ok(report) => !report.ok,
         Err(error) => !error.is::<Interrupted>(),
     };
-    if worth_a_look {
+    if show_log {
         eprintln!("adit-lab: the last lines of adit's log:\n{}", network.adit.log_tail());
     }
     let report = result?;
@@ -68,13 +68,13 @@ fn drive(
     if arguments.keep {
         keep(&steps, stop);
     }
-    // After Ctrl-C in --keep the end is still carried out and checked.
+    // With --keep, Ctrl-C starts the final steps and checks instead of skipping them.
     let until_done = if arguments.keep { Stop::default() } else { stop.clone() };
     steps.detach(&until_done)?;
     Ok(steps.finish())
 }
 
-/// Says how to use the UEs, and waits for a signal.
+/// Prints how to use the UEs, and waits for a signal.
 fn keep(steps: &DemoSteps<'_>, stop: &Stop) {
     let topology = &steps.network.topology;
     let (ran, device) = (topology.ran.name(), LabUe(1).device());
@@ -88,6 +88,6 @@ fn keep(steps: &DemoSteps<'_>, stop: &Stop) {
          \x20 adit show sessions --socket {socket}\n",
         dn = topology.dn.name(),
     ));
-    steps.live.phase("stays up until Ctrl-C");
+    steps.live.phase("up until Ctrl-C");
     while stop.sleep(std::time::Duration::from_secs(1)).is_ok() {}
 }

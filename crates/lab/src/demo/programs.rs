@@ -19,7 +19,7 @@ use adit_lab_process::stop::{Stop, environment};
 
 /// Pings per UE.
 pub(super) const PINGS: u32 = 5;
-/// Octets of the file that is downloaded.
+/// Size of the downloaded file. Unit: octets.
 pub(super) const HTTP_BYTES: usize = 16 << 20;
 
 const IPERF_PORT: u16 = 5201;
@@ -28,7 +28,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(5);
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 const FILE: &str = "download.bin";
 
-/// Programs that the demo needs, with the Debian packages that bring them.
+/// Programs that the demo needs, with their Debian packages.
 const NEEDED: [(&str, &str); 7] = [
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
@@ -40,7 +40,7 @@ const NEEDED: [(&str, &str); 7] = [
 ];
 
 /// # Errors
-/// One sentence with the packages that bring all missing programs.
+/// Programs are missing; the message names the packages to install.
 pub(super) fn check_installed() -> Result<()> {
     let mut packages: Vec<&str> = NEEDED
         .iter()
@@ -74,19 +74,19 @@ fn http_server_kind() -> Option<HttpServer> {
     is_installed("python3").then_some(HttpServer::Python)
 }
 
-/// What a ping run reports.
+/// Result of a ping run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct PingResult {
     /// Echo requests sent.
     pub sent: u32,
-    /// Answers received.
+    /// Echo replies received.
     pub received: u32,
     /// Mean round-trip time.
     pub rtt_ms_mean: f64,
 }
 
 impl PingResult {
-    /// Every request was answered.
+    /// True if every request was answered.
     #[must_use]
     pub(super) fn is_complete(&self) -> bool {
         self.sent > 0 && self.sent == self.received
@@ -116,10 +116,10 @@ pub(super) fn start_ping(
     Program::start(dir, &format!("ping{family}-{}", ue.0), command, timeout)
 }
 
-/// Reads what ping printed.
+/// Parses the output of ping.
 ///
 /// # Errors
-/// ping reported no statistics; its complaint is in the text.
+/// ping printed no statistics; the message contains its error output.
 pub(super) fn ping_result(output: &ProgramOutput) -> Result<PingResult> {
     let parse = || {
         let line = output.stdout.lines().find(|line| line.contains("packets transmitted"))?;
@@ -130,10 +130,10 @@ pub(super) fn ping_result(output: &ProgramOutput) -> Result<PingResult> {
         let mean = rtt.and_then(|line| line.split(" = ").nth(1)?.split('/').nth(1)?.parse().ok());
         Some(PingResult { sent, received, rtt_ms_mean: mean.unwrap_or(f64::NAN) })
     };
-    parse().with_context(|| format!("ping: {}", output.complaint))
+    parse().with_context(|| format!("ping: {}", output.error_line))
 }
 
-/// The servers in the data network. Dropping them ends them.
+/// The servers in the data network. Drop ends them.
 #[derive(Debug)]
 pub(super) struct Servers {
     _iperf: Process,
@@ -146,10 +146,10 @@ impl Servers {
     /// listen.
     ///
     /// # Errors
-    /// A server cannot be started or does not listen within five seconds.
+    /// A server cannot be started, or does not listen in time.
     pub(super) fn start(dn: &NetNamespace, dir: &Path, stop: &Stop) -> Result<Self> {
         let root = dir.join("www");
-        fs::create_dir(&root).context("make the directory of the HTTP server")?;
+        fs::create_dir(&root).context("create the directory of the HTTP server")?;
         let mut content = vec![0; HTTP_BYTES];
         StdRng::from_os_rng().fill_bytes(&mut content);
         fs::write(root.join(FILE), &content).context("write the file to download")?;
@@ -188,11 +188,11 @@ impl Servers {
             .arg(format!("http://{DN}:{HTTP_PORT}/{FILE}"));
         let output = Program::start(dir, "curl", command, DOWNLOAD_TIMEOUT)?.wait(stop)?;
         if !output.success {
-            bail!("{}", output.complaint);
+            bail!("{}", output.error_line);
         }
         let received = fs::read(&target).context("read the downloaded file")?;
         if received != self.content {
-            bail!("{} octets received, and they differ from what was sent", received.len());
+            bail!("received {} octets that differ from the original", received.len());
         }
         let rate: f64 = output.stdout.trim().parse().context("curl's rate")?;
         Ok(HttpResult { bytes: received.len(), rate_bps: rate * 8.0 })
@@ -202,7 +202,7 @@ impl Servers {
 /// A verified download.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct HttpResult {
-    /// Octets received, all equal to those sent.
+    /// Octets received and verified.
     pub bytes: usize,
     /// Mean rate of the content.
     pub rate_bps: f64,
@@ -266,23 +266,23 @@ pub(super) enum Iperf {
     },
 }
 
-/// What an iperf3 run reports, as the receiver saw it.
+/// Result of an iperf3 run, at the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct IperfResult {
-    /// Payload octets that arrived.
+    /// Payload octets received.
     pub bytes: u64,
     /// Rate at the receiver.
     pub rate_bps: f64,
-    /// TCP segments sent again; absent for UDP.
+    /// TCP segments retransmitted; `None` for UDP.
     pub retransmits: Option<u64>,
-    /// UDP datagrams lost and sent; absent for TCP.
+    /// UDP datagrams lost and sent; `None` for TCP.
     pub lost_of_sent: Option<(u64, u64)>,
 }
 
 /// Runs iperf3 from `ue` for `seconds`.
 ///
 /// # Errors
-/// iperf3 fails; the text is its own.
+/// iperf3 fails; the message contains its error output.
 pub(super) fn iperf(
     topology: &Topology,
     dir: &Path,
@@ -302,7 +302,7 @@ pub(super) fn iperf(
             command.arg("--reverse");
         }
         Iperf::UdpUplink { rate_bps } => {
-            // The payload that fills an IPv4 packet of the UE's MTU.
+            // Payload of an IPv4 packet with the UE's MTU.
             let payload = crate::topology::UE_MTU - 28;
             command.args(["--udp", "--bitrate", &rate_bps.to_string()]);
             command.args(["--length", &payload.to_string()]);
@@ -311,7 +311,7 @@ pub(super) fn iperf(
     let timeout = Duration::from_secs(u64::from(seconds) + 20);
     let output = Program::start(dir, "iperf3", command, timeout)?.wait(stop)?;
     let report: Value = serde_json::from_str(&output.stdout)
-        .with_context(|| format!("iperf3 printed no report: {}", output.complaint))?;
+        .with_context(|| format!("iperf3 printed no report: {}", output.error_line))?;
     if let Some(error) = report["error"].as_str() {
         bail!("{error}");
     }
@@ -352,7 +352,7 @@ mod tests {
         ProgramOutput {
             success: true,
             stdout: stdout.to_owned(),
-            complaint: "a complaint".to_owned(),
+            error_line: "an error".to_owned(),
         }
     }
 
@@ -371,9 +371,9 @@ mod tests {
     }
 
     #[test]
-    fn ping_without_statistics_gives_its_complaint() {
+    fn ping_without_statistics_gives_its_error_output() {
         let error = ping_result(&output("")).unwrap_err();
-        assert_eq!(error.to_string(), "ping: a complaint");
+        assert_eq!(error.to_string(), "ping: an error");
     }
 
     #[test]
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn iperf_report_without_figures_is_no_result() {
+    fn iperf_report_without_figures_gives_no_result() {
         assert_eq!(iperf_result(&json!({}), Iperf::TcpUplink), None);
         let silent = json!({"sum": {"bytes": 0, "seconds": 1.0, "packets": 0, "lost_packets": 0}});
         assert_eq!(iperf_result(&silent, Iperf::UdpUplink { rate_bps: 1 }), None);

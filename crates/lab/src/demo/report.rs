@@ -1,4 +1,4 @@
-//! What the demo found: checks, adit's counters, and the summary for people and machines.
+//! The result of the demo: checks, adit's counters, and the summary as text and JSON.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 
-/// One checked statement.
+/// One check.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct DemoCheck {
-    /// What was tried.
+    /// What the check tests.
     pub name: String,
-    /// What came out, with units.
+    /// The result, with units.
     pub result: String,
-    /// It came out as it should.
+    /// True if the check passed.
     pub ok: bool,
     /// The figures behind `result`, `null` if there are none.
     pub figures: Value,
 }
 
 impl DemoCheck {
-    /// A check with its verdict.
+    /// A check and its verdict.
     pub(crate) fn new(name: impl Into<String>, ok: bool, result: impl Into<String>) -> Self {
         Self { name: name.into(), result: result.into(), ok, figures: Value::Null }
     }
 
-    /// The check of something that could not be carried out.
+    /// A check that failed with an error.
     pub(crate) fn failed(name: impl Into<String>, error: &anyhow::Error) -> Self {
         Self::new(name, false, format!("{error:#}"))
     }
@@ -39,7 +39,7 @@ impl DemoCheck {
     }
 }
 
-/// adit's packet counters, as `adit show counters --json` gives them.
+/// adit's packet counters from `adit show counters --json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct AditCounters {
     /// Packets received from ports.
@@ -50,15 +50,15 @@ pub(crate) struct AditCounters {
     pub dropped_pkts: u64,
     /// Of those, handed to the control thread: the sum of `punts`.
     pub punted_pkts: u64,
-    /// Of those, held now.
+    /// Of those, currently buffered.
     pub buffered_pkts: u64,
-    /// Packets that fragmentation added to the received ones.
+    /// Additional packets that fragmentation created.
     pub fragments_added_pkts: u64,
-    /// Packets between UEs that did not leave to a data network.
+    /// Packets between UEs that adit switched locally.
     pub locally_switched_pkts: u64,
-    /// Packets that adit made itself and transmitted.
+    /// Packets that adit created and transmitted.
     pub originated_pkts: u64,
-    /// User packets transmitted towards the data network, and their octets on the wire.
+    /// User packets transmitted towards the data network.
     pub uplink_pkts: u64,
     /// Octets of the uplink packets on the wire.
     pub uplink_bytes: u64,
@@ -66,16 +66,16 @@ pub(crate) struct AditCounters {
     pub downlink_pkts: u64,
     /// Octets of the downlink packets on the wire.
     pub downlink_bytes: u64,
-    /// Drops by reason, without the reasons that never occurred.
+    /// Drops by reason; only reasons that occurred.
     pub drops: BTreeMap<String, u64>,
-    /// Punts by reason, without the reasons that never occurred.
+    /// Punts by reason; only reasons that occurred.
     pub punts: BTreeMap<String, u64>,
-    /// adit's own verdict on the packet identity.
+    /// adit's own check of the packet identity.
     pub identity_holds: bool,
 }
 
 impl AditCounters {
-    /// Reads the document of adit.
+    /// Reads adit's JSON document.
     ///
     /// # Errors
     /// A counter is missing.
@@ -110,7 +110,7 @@ impl AditCounters {
         })
     }
 
-    /// The packet identity, added up here and not taken from adit's verdict:
+    /// Checks the packet identity independently of adit's own check:
     /// received + fragments added = transmitted + Σ drops + Σ punts + buffered.
     #[must_use]
     pub(crate) fn identity(&self) -> DemoCheck {
@@ -119,7 +119,7 @@ impl AditCounters {
         let adds_up = outcomes == self.received_pkts + self.fragments_added_pkts;
         let verdict = match (adds_up, self.identity_holds) {
             (true, true) => "",
-            (true, false) => " (adit says that it does not hold)",
+            (true, false) => " (adit's own check fails)",
             (false, _) => " (does not add up)",
         };
         DemoCheck::new(
@@ -137,20 +137,20 @@ impl AditCounters {
     }
 }
 
-/// The whole result.
+/// The result of the demo.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct DemoReport {
-    /// Every check passed.
+    /// True if every check passed.
     pub ok: bool,
-    /// What adit ran on: "AF_XDP" or "AF_PACKET".
+    /// The driver of adit's ports: "AF_XDP" or "AF_PACKET".
     pub datapath: String,
-    /// Why AF_XDP was not taken though `auto` was asked for.
+    /// Why AF_XDP failed, with `--datapath auto`.
     pub af_xdp_refused: Option<String>,
-    /// UEs attached.
+    /// Number of UEs.
     pub ues: u8,
     /// Length of each iperf3 run.
     pub iperf_s: u32,
-    /// The checks in the order in which they were made.
+    /// The checks in order.
     pub checks: Vec<DemoCheck>,
     /// adit's counters at the end.
     pub counters: Option<AditCounters>,
@@ -198,7 +198,7 @@ fn new_table() -> Table {
     table
 }
 
-/// A rate for people, in the unit that leaves one to four digits before the point.
+/// Formats a rate with a unit that leaves one to four digits before the point.
 #[must_use]
 pub(crate) fn rate(bps: f64) -> String {
     if bps >= 1e9 { format!("{:.2} Gb/s", bps / 1e9) } else { format!("{:.1} Mb/s", bps / 1e6) }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_fails_on_a_missing_packet_and_on_adits_own_doubt() {
+    fn identity_fails_on_a_missing_packet_and_if_adits_own_check_fails() {
         let mut lost = document();
         lost["punts"]["arp"] = json!(2);
         assert!(!AditCounters::read(&lost).unwrap().identity().ok);

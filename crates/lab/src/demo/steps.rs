@@ -1,4 +1,4 @@
-//! The steps of the demo, each ending in a check.
+//! The steps of the demo; each ends in a check.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,10 +24,11 @@ use adit_lab_smf::single::{LabSession, PduSession};
 
 const UDP_RATE_BPS: u64 = 50_000_000;
 const PING_INTERVAL_S: f32 = 0.2;
-/// Pings that run while the path of a UE is switched: two seconds of them.
+/// Pings during the path switch of a UE: two seconds.
 const SWITCH_PINGS: u32 = 40;
 const SWITCH_INTERVAL_S: f32 = 0.05;
-/// A UE whose solicitation or its answer is lost solicits again after four seconds.
+/// Timeout of autoconfiguration. If a solicitation or its answer is lost, a UE solicits again after
+/// four seconds.
 const SLAAC_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time for packets in flight to arrive before counters are compared.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -44,7 +45,7 @@ pub(super) struct DemoSteps<'a> {
     sessions: Vec<LabSession>,
     checks: Vec<DemoCheck>,
     counters: Option<AditCounters>,
-    /// adit has ended, by itself or at the end: nothing more can be tried.
+    /// True once adit has ended: further steps are skipped.
     adit_ended: bool,
 }
 
@@ -82,8 +83,8 @@ impl<'a> DemoSteps<'a> {
         self.network.topology.ipv6
     }
 
-    /// Records what `step` finds; only an interruption ends the run. Once adit has ended, steps are
-    /// left out.
+    /// Runs `step` and records its check. Only an interruption ends the run. Skips the step if adit has
+    /// ended.
     fn check(
         &mut self,
         name: &str,
@@ -174,8 +175,8 @@ impl<'a> DemoSteps<'a> {
         Ok(())
     }
 
-    /// Every UE solicits a router: the SMF, behind adit, which advertises the prefix of the UE's PDU
-    /// session. The kernel of the UE makes its address of it.
+    /// Every UE solicits a router. The SMF answers through adit with the prefix of the UE's PDU session,
+    /// and the UE's kernel configures its address.
     fn autoconfigure(&mut self) -> Result<DemoCheck> {
         let network = &*self.network;
         for ue in self.ues() {
@@ -209,8 +210,8 @@ impl<'a> DemoSteps<'a> {
         Ok(DemoCheck::new("IPv6 prefix by SLAAC", ok, text).with(&figures))
     }
 
-    /// TCP of UE 1 through a maximum bit rate of its QER. The rate counts IP packets, the goodput
-    /// their payloads.
+    /// TCP of UE 1 through a maximum bit rate of its QER. The limit counts IP packets, the goodput their
+    /// payloads.
     fn limited_tcp(&mut self, name: &str, kind: Iperf, mbr_bps: u64) -> Result<DemoCheck> {
         let session = self.sessions.first().context("ue1 has no session")?;
         let limit = BitRate::from_bps(mbr_bps);
@@ -220,7 +221,7 @@ impl<'a> DemoSteps<'a> {
         let share = result.rate_bps / mbr_bps as f64 * 100.0;
         let retransmits = result.retransmits.unwrap_or_default();
         let text = format!(
-            "goodput {}, {share:.1} % of the limit, {retransmits} segments sent again",
+            "goodput {}, {share:.1} % of the limit, {retransmits} segments retransmitted",
             rate(result.rate_bps)
         );
         let figures = json!({ "mbr_bps": mbr_bps, "iperf": result });
@@ -240,8 +241,8 @@ impl<'a> DemoSteps<'a> {
         Ok(ping_check(name, &results))
     }
 
-    /// Moves UE 1 to another gNB tunnel while pings run: none may be lost, and downlink packets
-    /// must come by the new tunnel only.
+    /// Moves UE 1 to another gNB tunnel while pings run. No ping may be lost, and after the answer downlink
+    /// packets must use only the new tunnel.
     fn switch_path(&mut self) -> Result<DemoCheck> {
         let (topology, dir) = (&self.network.topology, self.network.dir());
         let (ue, target) = (LabUe(1), DN.into());
@@ -251,14 +252,14 @@ impl<'a> DemoSteps<'a> {
         let new = teid(0, Leg::Second);
         let tunnel = OuterHeaderCreation::gtpu_ipv4(new, GNB);
         self.network.smf.switch_path(session, tunnel, || self.stop.check())?;
-        // The answer says that the workers run the new rule; this is for packets under way.
+        // After the answer the workers use the new rule; wait for packets already sent.
         self.stop.sleep(Duration::from_millis(20))?;
         let (old_at_switch, _) = self.network.gnb.leg_pkts(0);
         let result = ping_result(&ping.wait(self.stop)?)?;
         let (old, new) = self.network.gnb.leg_pkts(0);
         let moved = old == old_at_switch && new > 0;
         let text = format!(
-            "{} of {} pings answered; {new} packets by the new tunnel, {} by the old one since",
+            "{} of {} pings answered; then {new} packets through the new tunnel, {} through the old one",
             result.received,
             result.sent,
             old - old_at_switch
@@ -274,7 +275,7 @@ impl<'a> DemoSteps<'a> {
     fn tcp(&mut self, name: &str, kind: Iperf) -> Result<DemoCheck> {
         let result = self.run_iperf(kind)?;
         let retransmits =
-            result.retransmits.map_or(String::new(), |n| format!(", {n} segments sent again"));
+            result.retransmits.map_or(String::new(), |n| format!(", {n} segments retransmitted"));
         let text = format!("{}{retransmits}", rate(result.rate_bps));
         Ok(DemoCheck::new(name, result.bytes > 0, text).with(&result))
     }
@@ -287,7 +288,7 @@ impl<'a> DemoSteps<'a> {
     }
 
     fn http(&mut self, servers: &Servers) -> Result<DemoCheck> {
-        // The second UE, so that not everything runs through one session.
+        // The second UE, to use another session.
         let ue = LabUe(self.arguments.ues.min(2));
         let network = &*self.network;
         let result = servers.download(&network.topology, network.dir(), ue, self.stop)?;
@@ -300,7 +301,7 @@ impl<'a> DemoSteps<'a> {
         Ok(DemoCheck::new("HTTP download", true, text).with(&result))
     }
 
-    /// Compares counters, ends the sessions and adit.
+    /// Compares counters, deletes the sessions and ends adit.
     ///
     /// # Errors
     /// Interrupted.
@@ -374,12 +375,12 @@ impl<'a> DemoSteps<'a> {
         Ok(check)
     }
 
-    /// Neither side may have seen packets that the other one never sent. Fewer is possible: kernel
-    /// queues between the two drop when they are full.
+    /// Checks that neither side received more packets than the other sent. Fewer is possible: full kernel
+    /// queues between them drop packets.
     fn agreement(&self) -> DemoCheck {
         let name = "adit and gNB agree";
         let Some(counters) = &self.counters else {
-            return DemoCheck::new(name, false, "adit's counters are not known");
+            return DemoCheck::new(name, false, "adit's counters are unknown");
         };
         let gnb = self.network.gnb.counters();
         let (sent, received) = (load(&gnb.uplink.pkts), load(&gnb.downlink.pkts));
@@ -398,7 +399,7 @@ impl<'a> DemoSteps<'a> {
         Ok(DemoCheck::new("end of adit", status.success(), format!("{status} after SIGTERM")))
     }
 
-    /// The result of the run.
+    /// The report of the run.
     #[must_use]
     pub(super) fn finish(self) -> DemoReport {
         DemoReport {

@@ -1,5 +1,4 @@
-//! The scenarios: those of PDRs, QERs and FARs that forward or drop; the others are in modules of
-//! their own.
+//! All scenarios. This module holds those of PDRs, QERs and simple FARs.
 
 mod addresses;
 mod applications;
@@ -28,19 +27,19 @@ use crate::gnb::{Leg, teid};
 use crate::topology::GNB;
 use adit_lab_smf::rules::FlowPdr;
 
-/// Ports of the server.
+/// UDP ports of the server.
 const PORT: u16 = 5001;
 const OTHER_PORT: u16 = 5002;
-/// Matches what goes to `PORT`: the filter is written for the downlink.
+/// Matches packets to `PORT`. Flow descriptions give the downlink direction.
 const TO_PORT: &str = "permit out 17 from any 5001 to assigned";
 const QFI: u8 = ScenarioRules::QFI;
 
-/// One scenario. What it returns is what was seen.
+/// One scenario.
 #[derive(Debug)]
 pub(super) struct ScenarioCase {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Runs it.
+    /// Runs it and returns a summary of what it observed.
     pub run: fn(&ScenarioContext<'_>) -> Result<String>,
 }
 
@@ -97,7 +96,7 @@ fn gate(context: &ScenarioContext<'_>) -> Result<String> {
     set(GateState::Open, GateState::Open)?;
     both("gates open again", &probe)?;
     session.end()?;
-    Ok("each direction stopped and passed with its gate".to_owned())
+    Ok("the gate of each direction stops and passes its packets".to_owned())
 }
 
 /// Apply Action FORW and DROP. Spec: TS 29.244 §5.2.1.
@@ -116,7 +115,7 @@ fn far(context: &ScenarioContext<'_>) -> Result<String> {
     session.end()?;
     none("after deletion, uplink", &probe.uplink()?)?;
     none("after deletion, downlink", &probe.downlink()?)?;
-    Ok("FORW passes, DROP drops, and nothing passes after deletion".to_owned())
+    Ok("FORW passes, DROP drops, no packet passes after deletion".to_owned())
 }
 
 /// QFI of a QER in the downlink PDU Session Container. Spec: TS 38.415 §5.5.2.1.
@@ -132,13 +131,13 @@ fn qfi(context: &ScenarioContext<'_>) -> Result<String> {
         let before = count(qfi);
         all("downlink", &probe.downlink()?)?;
         let seen = count(qfi).zip(before).map(|(after, before)| after - before);
-        ensure!(seen == Some(DATAGRAMS.into()), "gNB saw {seen:?} packets of QFI {qfi}");
+        ensure!(seen == Some(DATAGRAMS.into()), "the gNB received {seen:?} packets with QFI {qfi}");
     }
     session.end()?;
-    Ok("the gNB saw QFI 9, 5 and 63, each from the change on".to_owned())
+    Ok("the gNB received QFI 9, 5 and 63, each right after its change".to_owned())
 }
 
-/// An SDF filter lets one flow pass. Spec: TS 29.244 §5.2.1A.2, §8.2.5.
+/// An SDF filter passes one flow. Spec: TS 29.244 §5.2.1A.2, §8.2.5.
 fn sdf(context: &ScenarioContext<'_>) -> Result<String> {
     let only = FlowPdr { sdf: Some(TO_PORT), ..ALL_UPLINK };
     let session = context.establish(&[only], QFI)?;
@@ -150,7 +149,7 @@ fn sdf(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("port {PORT} passes, port {OTHER_PORT} does not"))
 }
 
-/// Of two PDRs that match, the one of the lower precedence value. Spec: TS 29.244 §8.2.11.
+/// Of two matching PDRs, the one with the lower precedence value applies. Spec: TS 29.244 §8.2.11.
 fn precedence(context: &ScenarioContext<'_>) -> Result<String> {
     let special = PdrId(2);
     let drop =
@@ -169,21 +168,21 @@ fn precedence(context: &ScenarioContext<'_>) -> Result<String> {
     session.modify(&SessionModificationRequest { update_pdrs: (&pdrs).into(), ..request })?;
     none("special PDR first again", &probe.uplink()?)?;
     session.end()?;
-    Ok("the PDR of the lower value decided, after each change anew".to_owned())
+    Ok("the PDR with the lower precedence value applied, also after each change".to_owned())
 }
 
-/// Another tunnel towards the gNB. Spec: TS 23.502 §4.9.1.2.
+/// The downlink FAR changes to another gNB tunnel. Spec: TS 23.502 §4.9.1.2.
 fn path_switch(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish(&[ALL_UPLINK], QFI)?;
     let probe = ProbeSockets::open(context, PORT)?;
     let legs = || context.network.gnb.leg_pkts(usize::from(context.index()));
     all("first tunnel", &probe.downlink()?)?;
-    ensure!(legs() == (DATAGRAMS.into(), 0), "by the tunnels came {:?}", legs());
+    ensure!(legs() == (DATAGRAMS.into(), 0), "packets by tunnel: {:?}", legs());
     let new = teid(context.index(), Leg::Second);
     let tunnel = OuterHeaderCreation::gtpu_ipv4(new, GNB);
     context.network.smf.switch_path(session.established(), tunnel, || context.stop.check())?;
     all("second tunnel", &probe.downlink()?)?;
-    ensure!(legs() == (DATAGRAMS.into(), DATAGRAMS.into()), "by the tunnels came {:?}", legs());
+    ensure!(legs() == (DATAGRAMS.into(), DATAGRAMS.into()), "packets by tunnel: {:?}", legs());
     session.end()?;
-    Ok("all packets came by the new tunnel from the answer on".to_owned())
+    Ok("after the answer all packets used the new tunnel".to_owned())
 }

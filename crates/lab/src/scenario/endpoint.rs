@@ -1,4 +1,4 @@
-//! A GTP-U endpoint of a scenario's own: a gNB over IPv6, another UPF.
+//! A GTP-U endpoint for one scenario: a gNB over IPv6, or another UPF.
 
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::probe::{COPY_PATIENCE, PATIENCE, PAYLOAD};
 use super::session::ScenarioContext;
 use crate::gnb::{UL_HEADERS, write_ul_headers};
 
-/// A socket of the RAN on the port of GTP-U.
+/// A socket in the RAN on the GTP-U port.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     socket: UdpSocket,
@@ -22,7 +22,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Binds `own`; G-PDUs go to `upf`.
+    /// Opens an endpoint at `own` that sends to `upf`.
     ///
     /// # Errors
     /// The socket cannot be bound.
@@ -55,7 +55,7 @@ impl Endpoint {
         self.send_long(teid, qfi, flow, numbers, PAYLOAD)
     }
 
-    /// As [`Self::send`], with datagrams of `payload` octets, four at least.
+    /// As [`Self::send`], with datagrams of `payload` octets, at least four.
     ///
     /// # Errors
     /// The socket fails.
@@ -77,7 +77,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The TEID and number of up to `count` datagrams that come by a tunnel, in their order.
+    /// Receives up to `count` datagrams from tunnels, and returns their TEIDs and numbers in order of
+    /// arrival. A duplicate adds a further entry.
     ///
     /// # Errors
     /// Interrupted.
@@ -89,7 +90,7 @@ impl Endpoint {
         let mut all = Vec::new();
         let mut end = Instant::now() + PATIENCE;
         let mut buffer = [0; 2048];
-        // One more than expected would be a copy.
+        // One datagram more than expected is a duplicate.
         while Instant::now() < end && all.len() <= count {
             context.stop.check()?;
             let Ok(len) = self.socket.recv(&mut buffer) else { continue };
@@ -102,7 +103,7 @@ impl Endpoint {
     }
 }
 
-/// An IPv4 packet with a UDP datagram of `payload` octets that begins with its number.
+/// An IPv4 packet with a UDP datagram of `payload` octets that starts with its number.
 fn datagram(from: SocketAddrV4, to: SocketAddrV4, number: u32, payload: usize) -> Vec<u8> {
     let udp_len = u16::try_from(UdpHeader::LEN + payload).unwrap_or(u16::MAX);
     let fields = Ipv4Fields {
@@ -117,7 +118,7 @@ fn datagram(from: SocketAddrV4, to: SocketAddrV4, number: u32, payload: usize) -
     };
     let mut packet = vec![0; usize::from(fields.total_len)];
     let (header, rest) = packet.split_at_mut(20);
-    // Over IPv4 a checksum of zero says that there is none (RFC 768).
+    // Over IPv4 a checksum of zero means no checksum (RFC 768).
     let written = Ipv4Header::new(&fields)
         .emit(header)
         .and_then(|()| UdpHeader::new(from.port(), to.port(), udp_len, 0).emit(rest));

@@ -1,32 +1,32 @@
-//! What must arrive.
+//! Checks of the datagrams that arrived.
 
 use anyhow::{Result, bail};
 
 use super::probe::{DATAGRAMS, ProbeSockets};
 
-/// All datagrams must arrive, in their order and once.
+/// Checks that all datagrams arrived once and in order.
 ///
 /// # Errors
-/// They do not.
+/// They did not.
 pub(super) fn all(what: &str, arrived: &[u32]) -> Result<()> {
     if !arrived.iter().copied().eq(0..DATAGRAMS) {
-        bail!("{what}: of {DATAGRAMS} datagrams arrived {arrived:?}");
+        bail!("{what}: expected {DATAGRAMS} datagrams in order, {arrived:?} arrived");
     }
     Ok(())
 }
 
-/// No datagram may arrive.
+/// Checks that no datagram arrived.
 ///
 /// # Errors
-/// One does.
+/// One did.
 pub(super) fn none(what: &str, arrived: &[u32]) -> Result<()> {
     if !arrived.is_empty() {
-        bail!("{what}: {arrived:?} arrived, nothing should");
+        bail!("{what}: expected no datagram, {arrived:?} arrived");
     }
     Ok(())
 }
 
-/// Both directions pass.
+/// Checks that both directions pass.
 ///
 /// # Errors
 /// They do not.

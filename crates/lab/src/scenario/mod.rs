@@ -1,6 +1,6 @@
 //! `adit-lab scenario`: checks with real packets that adit applies each kind of rule.
 //!
-//! One network serves all scenarios; each has a UE and a PFCP session of its own.
+//! All scenarios share one network. Each has its own UE and PFCP session.
 
 mod cases;
 mod endpoint;
@@ -23,7 +23,7 @@ use crate::topology::LabUe;
 use crate::{DemoArguments, ScenarioArguments};
 use adit_lab_process::stop::{Interrupted, Stop};
 
-/// What the scenarios need of adit's configuration beyond the demo's.
+/// Additions to adit's configuration for the scenarios.
 const SECTIONS: &str = r#"
 [gtpu]
 echo_interval_ms = 1000
@@ -49,34 +49,34 @@ id = "outside"
 local_switching = false
 "#;
 
-const PLAN: BringUpOptions<'static> = BringUpOptions { sections: SECTIONS, corp: true };
+const NETWORK: BringUpOptions<'static> = BringUpOptions { sections: SECTIONS, corp: true };
 
-/// Name of all scenarios together.
+/// The name for all scenarios.
 const ALL: &str = "all";
 
-/// What came out of one scenario.
+/// The result of one scenario.
 #[derive(Debug, Serialize)]
 struct ScenarioResult {
     name: &'static str,
     ok: bool,
-    /// What was seen, or what went wrong.
+    /// What the scenario observed, or its error.
     result: String,
     seconds: f64,
 }
 
-/// The names that the command line knows.
+/// Possible values on the command line.
 pub(crate) fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(CASES.iter().map(|case| case.name).chain([ALL]))
 }
 
-/// Runs one scenario or all. True when every one passed.
+/// Runs one scenario or all. Returns true if every one passed.
 ///
 /// # Errors
 /// The network could not be brought up; interrupted.
 pub(crate) fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { DemoOutput::Stderr } else { DemoOutput::Stdout };
     let live = DemoView::new(output);
-    let network = Network::bring_up(&demo_arguments(arguments)?, PLAN, &live, stop)?;
+    let network = Network::bring_up(&demo_arguments(arguments)?, NETWORK, &live, stop)?;
     let mut outcomes = Vec::new();
     for (ue, case) in (1..).map(LabUe).zip(CASES) {
         if arguments.name != ALL && arguments.name != case.name {
@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
     Ok(ok)
 }
 
-/// The network of the demo with a UE for every scenario.
+/// Arguments for the demo's network with one UE per scenario.
 fn demo_arguments(arguments: &ScenarioArguments) -> Result<DemoArguments> {
     Ok(DemoArguments {
         mbr: Vec::new(),

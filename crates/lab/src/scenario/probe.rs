@@ -1,4 +1,4 @@
-//! Numbered datagrams between a UE and the data network, and which of them arrive.
+//! Sends numbered datagrams between a UE and the data network, and reports which arrive.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -9,18 +9,18 @@ use super::session::ScenarioContext;
 use crate::topology::DN;
 use adit_lab_process::stop::Stop;
 
-/// Time for the last datagram to arrive, and after which a missing one is lost.
+/// A datagram that has not arrived after this time is lost.
 pub(super) const PATIENCE: Duration = Duration::from_millis(400);
-/// Time for a copy to arrive behind the last expected datagram.
+/// Time after the last expected datagram in which a duplicate can arrive.
 pub(super) const COPY_PATIENCE: Duration = Duration::from_millis(60);
-/// Datagrams of one look.
+/// Datagrams per probe.
 pub(super) const DATAGRAMS: u32 = 5;
 /// Octets of a datagram: its number and padding.
 pub(super) const PAYLOAD: usize = 100;
-/// Octets of its IPv4 packet: what volumes count.
+/// Octets of its IPv4 packet, which volume measurement counts.
 pub(super) const PACKET_BYTES: u64 = 20 + 8 + 100;
 
-/// A socket at each end.
+/// A socket at the UE and one at the server.
 #[derive(Debug)]
 pub(super) struct ProbeSockets {
     ue: UdpSocket,
@@ -31,7 +31,7 @@ pub(super) struct ProbeSockets {
 }
 
 impl ProbeSockets {
-    /// A flow between the stage's UE and `port` of the server.
+    /// Opens a flow between the scenario's UE and `port` of the server.
     ///
     /// # Errors
     /// A socket cannot be bound.
@@ -60,7 +60,7 @@ impl ProbeSockets {
         Ok(Self { ue, dn, ue_addr, dn_addr, stop: context.stop.clone() })
     }
 
-    /// Sends [`DATAGRAMS`] from the UE; the numbers of those that arrive, in their order.
+    /// Sends [`DATAGRAMS`] from the UE. Returns the numbers of those that arrive, in order of arrival.
     ///
     /// # Errors
     /// Interrupted; the socket fails.
@@ -77,7 +77,7 @@ impl ProbeSockets {
         send(&self.ue, self.dn_addr, numbers)
     }
 
-    /// Sends [`DATAGRAMS`] to the UE; the numbers of those that arrive, in their order.
+    /// Sends [`DATAGRAMS`] to the UE. Returns the numbers of those that arrive, in order of arrival.
     ///
     /// # Errors
     /// Interrupted; the socket fails.
@@ -94,7 +94,7 @@ impl ProbeSockets {
         send(&self.dn, self.ue_addr, numbers)
     }
 
-    /// The numbers of up to `count` datagrams that arrive at the server.
+    /// Receives up to `count` datagrams at the server. Returns their numbers.
     ///
     /// # Errors
     /// Interrupted.
@@ -102,7 +102,7 @@ impl ProbeSockets {
         receive(&self.dn, count, &self.stop)
     }
 
-    /// The numbers of up to `count` datagrams that arrive at the UE.
+    /// Receives up to `count` datagrams at the UE. Returns their numbers.
     ///
     /// # Errors
     /// Interrupted.
@@ -126,7 +126,7 @@ pub(super) fn send(from: &UdpSocket, to: SocketAddr, numbers: std::ops::Range<u3
     Ok(())
 }
 
-/// The numbers of up to `count` datagrams that arrive.
+/// Receives up to `count` datagrams. Returns their numbers; a duplicate adds a further entry.
 ///
 /// # Errors
 /// Interrupted.
@@ -135,7 +135,7 @@ pub(super) fn receive(at: &UdpSocket, count: u32, stop: &Stop) -> Result<Vec<u32
     let count = usize::try_from(count)?;
     let mut end = Instant::now() + PATIENCE;
     let mut datagram = [0; 2048];
-    // One more than expected would be a copy.
+    // One datagram more than expected is a duplicate.
     while Instant::now() < end && numbers.len() <= count {
         stop.check()?;
         let Ok(len) = at.recv(&mut datagram) else { continue };

@@ -1,4 +1,4 @@
-//! The session of a scenario: its rules, and the PFCP procedures that establish and change them.
+//! The PFCP session of a scenario: its rules, and the procedures that establish and change it.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -37,15 +37,15 @@ pub(super) const UPLINK: PdrId = UPLINK_PDR;
 /// The downlink PDR.
 pub(super) const DOWNLINK: PdrId = PdrId(100);
 
-/// Time for a report to come: adit's timers, and a machine under load.
+/// Timeout for a report; covers adit's timers on a machine under load.
 const REPORT_LIMIT: Duration = Duration::from_secs(8);
 
-/// What a scenario works with.
+/// The environment of a scenario.
 #[derive(Debug)]
 pub(super) struct ScenarioContext<'a> {
     /// The network.
     pub network: &'a Network,
-    /// Raised to end early.
+    /// Raised to stop early.
     pub stop: &'a Stop,
     /// The scenario's UE.
     pub ue: LabUe,
@@ -56,16 +56,16 @@ pub(super) const ALL_UPLINK: FlowPdr<'static> = FlowPdr::all_traffic(UPLINK, PRE
 /// Precedence of the PDRs for all traffic.
 const PRECEDENCE: u32 = 100;
 
-/// The rules of a session where they differ from the usual.
+/// The rules of a session; [`ScenarioRules::USUAL`] has the default of each field.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScenarioRules<'r> {
     /// The uplink PDRs.
     pub uplinks: &'r [FlowPdr<'r>],
     /// The QFI of both directions.
     pub qfi: u8,
-    /// URRs of all these PDRs.
+    /// URRs of all PDRs.
     pub urrs: &'r [CreateUrr<'r>],
-    /// BARs; the first one is that of the FAR to the gNB.
+    /// BARs. The FAR to the gNB has the first one.
     pub bars: &'r [CreateBar<'r>],
     /// Further PDRs.
     pub more_pdrs: &'r [CreatePdr<'r>],
@@ -73,25 +73,25 @@ pub(super) struct ScenarioRules<'r> {
     pub framed_routes: &'r [FramedRoute<'r>],
     /// A tunnel towards the core.
     pub to_core: Option<OuterHeaderCreation>,
-    /// Where uplink packets are redirected to.
+    /// Redirection of uplink packets.
     pub redirect: Option<RedirectInformation<'r>>,
-    /// A policy that adit's configuration has, for uplink packets.
+    /// A forwarding policy in adit's configuration, for uplink packets.
     pub policy: Option<ForwardingPolicy<'r>>,
-    /// Copies of uplink packets.
+    /// Duplication of uplink packets.
     pub duplicates: &'r [DuplicatingParameters<'r>],
-    /// Another tunnel towards the access than the gNB's.
+    /// A tunnel towards the access instead of the gNB's.
     pub to_access: Option<OuterHeaderCreation>,
     /// The DSCP of outer headers towards the access.
     pub marking: Option<TransportLevelMarking>,
-    /// The time without packets that is reported.
+    /// The User Plane Inactivity Timer.
     pub inactivity: Option<UserPlaneInactivityTimer>,
-    /// adit chooses the UE's IPv4 address.
+    /// True if adit allocates the UE's IPv4 address.
     pub ue_from_pool: bool,
-    /// The F-TEID has an IPv6 address; packets from the gNB's TUN devices are not connected.
+    /// True for an F-TEID with an IPv6 address. The gNB's TUN devices are not connected to it.
     pub n3_over_ipv6: bool,
     /// The network instance of the data network.
     pub network_instance: Option<NetworkInstance<'r>>,
-    /// Another UE IPv4 address than that of the stage's UE.
+    /// An IPv4 address instead of that of the scenario's UE.
     pub ue: Option<Ipv4Addr>,
 }
 
@@ -99,7 +99,7 @@ impl ScenarioRules<'_> {
     /// The QFI of most scenarios.
     pub(super) const QFI: u8 = 9;
 
-    /// Everything is forwarded both ways.
+    /// Forwards everything in both directions.
     pub(super) const USUAL: Self = Self {
         uplinks: &[ALL_UPLINK],
         qfi: Self::QFI,
@@ -121,7 +121,7 @@ impl ScenarioRules<'_> {
     };
 }
 
-/// A scenario's session. [`ScenarioSession::end`] deletes it.
+/// The session of a scenario. [`ScenarioSession::end`] deletes it.
 #[derive(Debug)]
 pub(super) struct ScenarioSession<'a> {
     context: &'a ScenarioContext<'a>,
@@ -135,8 +135,8 @@ impl<'a> ScenarioContext<'a> {
         self.ue.0.saturating_sub(1)
     }
 
-    /// Establishes the scenario's session: these uplink PDRs on one TEID, a downlink PDR, the three
-    /// FARs, and a QER with open gates and `qfi`.
+    /// Establishes the scenario's session: `uplinks` on one TEID, a downlink PDR, the three FARs, and a
+    /// QER with open gates and `qfi`.
     ///
     /// # Errors
     /// adit refuses; interrupted.
@@ -221,13 +221,13 @@ fn fars<'r>(rules: &ScenarioRules<'r>, to_gnb: OuterHeaderCreation) -> [CreateFa
 }
 
 impl ScenarioSession<'_> {
-    /// The SEID and TEID that adit gave.
+    /// The SEID and TEIDs that adit allocated.
     #[must_use]
     pub(super) fn established(&self) -> &LabSession {
         &self.established
     }
 
-    /// Changes rules; the workers use them when this returns.
+    /// Changes rules. The workers use them once this returns.
     ///
     /// # Errors
     /// adit refuses; interrupted.
@@ -273,10 +273,10 @@ impl ScenarioSession<'_> {
         self.modify(&SessionModificationRequest { update_qers: (&[qer]).into(), ..none })
     }
 
-    /// Waits for a Session Report Request about this session of which `pick` makes something.
+    /// Waits for a Session Report Request about this session for which `pick` returns a value.
     ///
     /// # Errors
-    /// None comes in time; interrupted.
+    /// None arrives in time; interrupted.
     pub(super) fn report<T>(
         &self,
         what: &str,
@@ -296,7 +296,7 @@ impl ScenarioSession<'_> {
         )
     }
 
-    /// Waits for a usage report of one of `triggers`.
+    /// Waits for a usage report with one of `triggers`.
     ///
     /// # Errors
     /// As for [`Self::report`].
@@ -307,7 +307,7 @@ impl ScenarioSession<'_> {
         })
     }
 
-    /// Deletes the session and returns the last usage of its URRs.
+    /// Deletes the session and returns the final usage reports of its URRs.
     ///
     /// # Errors
     /// adit refuses; interrupted.

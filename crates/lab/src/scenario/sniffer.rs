@@ -1,4 +1,4 @@
-//! Packets with their IP header: what the socket of a gNB or a server cannot see.
+//! Captures packets with their IP headers, which the sockets of gNB and server do not show.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::netns::NetNamespace;
 use crate::topology::ADIT_N3;
 use adit_lab_process::stop::POLL;
 
-/// Time without a message after which no more is expected.
+/// A capture ends after this time without a message.
 const QUIET: Duration = Duration::from_millis(300);
 
 /// One GTP-U message over IPv4 from adit.
@@ -34,7 +34,7 @@ pub(super) struct CapturedGtpu {
     pub teid: Teid,
 }
 
-/// A raw socket in the RAN, open from now on.
+/// A raw socket in the RAN.
 #[derive(Debug)]
 pub(super) struct Sniffer {
     socket: OwnedFd,
@@ -42,7 +42,7 @@ pub(super) struct Sniffer {
 }
 
 impl Sniffer {
-    /// Sees what comes by the tunnels of the stage's UE.
+    /// Starts to capture GTP-U messages in the tunnels of the scenario's UE.
     ///
     /// # Errors
     /// The system has no raw sockets.
@@ -54,7 +54,7 @@ impl Sniffer {
         })
     }
 
-    /// What came since the sniffer was opened or asked, in order; waits until no more comes.
+    /// Returns, in order, the messages since the start or the last call. Waits until no more arrive.
     ///
     /// # Errors
     /// Interrupted.
@@ -64,7 +64,7 @@ impl Sniffer {
     }
 }
 
-/// A raw socket in the data network, open from now on.
+/// A raw socket in the data network.
 #[derive(Debug)]
 pub(super) struct ServerSniffer {
     socket: OwnedFd,
@@ -72,7 +72,7 @@ pub(super) struct ServerSniffer {
 }
 
 impl ServerSniffer {
-    /// Sees the UDP datagrams of the stage's UE.
+    /// Starts to capture UDP datagrams of the scenario's UE.
     ///
     /// # Errors
     /// The system has no raw sockets.
@@ -80,8 +80,8 @@ impl ServerSniffer {
         Ok(Self { socket: open(&context.network.topology.dn)?, ue: context.ue.ipv4() })
     }
 
-    /// Type of service of what came since the sniffer was opened or asked, in order; waits until
-    /// no more comes.
+    /// Returns, in order, the type of service of the datagrams since the start or the last call. Waits
+    /// until no more arrive.
     ///
     /// # Errors
     /// Interrupted.
@@ -93,15 +93,15 @@ impl ServerSniffer {
     }
 }
 
-/// A packet socket, open from now on: it sees the IPv4 packets that come to the devices of a
-/// namespace before the kernel puts fragments together.
+/// A packet socket that receives the IPv4 packets of all devices of a namespace before the kernel
+/// reassembles fragments.
 #[derive(Debug)]
 pub(super) struct Ipv4Capture {
     socket: OwnedFd,
 }
 
 impl Ipv4Capture {
-    /// Sees what comes to `namespace`.
+    /// Starts to capture IPv4 packets in `namespace`.
     ///
     /// # Errors
     /// The system has no packet sockets.
@@ -114,8 +114,8 @@ impl Ipv4Capture {
         Ok(Self { socket })
     }
 
-    /// What `read` makes of the packets that came since the wire was opened or asked, in order;
-    /// waits until no more comes.
+    /// Applies `read` to the packets since the start or the last call, in order. Waits until no more
+    /// arrive.
     ///
     /// # Errors
     /// Interrupted.
@@ -128,7 +128,7 @@ impl Ipv4Capture {
     }
 }
 
-/// A socket that gets a copy of each UDP datagram of a namespace, IPv4 header included.
+/// Opens a socket that receives a copy of each UDP datagram in a namespace, with its IPv4 header.
 fn open(namespace: &NetNamespace) -> Result<OwnedFd> {
     namespace.enter(|| {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -137,7 +137,7 @@ fn open(namespace: &NetNamespace) -> Result<OwnedFd> {
     })
 }
 
-/// What `read` makes of the packets that wait or come until [`QUIET`] passes without one.
+/// Applies `read` to the packets that arrive until [`QUIET`] passes without one.
 fn arrived<T>(
     socket: &OwnedFd,
     context: &ScenarioContext<'_>,
@@ -159,7 +159,7 @@ fn arrived<T>(
     Ok(all)
 }
 
-/// What an IPv4 packet is, if it is GTP-U from adit.
+/// Parses an IPv4 packet; `None` unless it is GTP-U from adit.
 fn read(packet: &[u8]) -> Option<CapturedGtpu> {
     let (ip, datagram) = Ipv4Header::parse(packet).ok()?;
     let (udp, message) = UdpHeader::parse(datagram).ok()?;

@@ -1,4 +1,4 @@
-//! UE addresses that adit gives, and networks behind a UE. Spec: TS 29.244 §5.16, §5.21.
+//! UE addresses from adit's pool, and networks behind a UE. Spec: TS 29.244 §5.16, §5.21.
 
 use std::net::Ipv4Addr;
 
@@ -10,27 +10,27 @@ use crate::scenario::expect::{both, none};
 use crate::scenario::probe::ProbeSockets;
 use crate::scenario::session::{ScenarioContext, ScenarioRules};
 
-/// The octets that all addresses of the configured pool begin with.
+/// The first octets of all addresses in the configured pool.
 const POOL: [u8; 3] = [10, 45, 200];
 
-/// The SMF leaves the address to adit: traffic of the address that it got passes, of another not.
+/// adit allocates the UE's address: traffic with that address passes, with another one it does not.
 pub(super) fn ue_pool(context: &ScenarioContext<'_>) -> Result<String> {
     let session =
         context.establish_with(&ScenarioRules { ue_from_pool: true, ..ScenarioRules::USUAL })?;
-    let addr = session.established().ue_ipv4.context("adit gave no address")?;
+    let addr = session.established().ue_ipv4.context("adit allocated no address")?;
     let [a, b, c, host] = addr.octets();
-    ensure!([a, b, c] == POOL, "{addr} is not of the pool");
+    ensure!([a, b, c] == POOL, "{addr} is not in the pool");
     let topology = &context.network.topology;
     topology.give_address(context.ue, addr)?;
     both("the address of the pool", &ProbeSockets::open_from(context, addr, PORT)?)?;
-    let stolen = Ipv4Addr::from([a, b, c, host.wrapping_add(1)]);
-    topology.give_address(context.ue, stolen)?;
-    none("another address", &ProbeSockets::open_from(context, stolen, PORT)?.uplink()?)?;
+    let spoofed = Ipv4Addr::from([a, b, c, host.wrapping_add(1)]);
+    topology.give_address(context.ue, spoofed)?;
+    none("another address", &ProbeSockets::open_from(context, spoofed, PORT)?.uplink()?)?;
     session.end()?;
-    Ok(format!("adit gave {addr}, which works; a stolen address does not"))
+    Ok(format!("adit allocated {addr}, which works; another address does not"))
 }
 
-/// A router behind the UE: its network is reached and sends, another network does not.
+/// A router behind the UE: its network can receive and send, another network cannot.
 pub(super) fn framed_route(context: &ScenarioContext<'_>) -> Result<String> {
     const BEHIND: Ipv4Addr = Ipv4Addr::new(10, 45, 210, 7);
     const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 45, 211, 7);
@@ -46,5 +46,5 @@ pub(super) fn framed_route(context: &ScenarioContext<'_>) -> Result<String> {
     none("another network, uplink", &elsewhere.uplink()?)?;
     none("another network, downlink", &elsewhere.downlink()?)?;
     session.end()?;
-    Ok("the network behind the UE is reached and may send, another one not".to_owned())
+    Ok("the network behind the UE receives and sends, another one does not".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Applications and rules that PDRs name. Spec: TS 29.244 §5.2.1A.2, §6.2.5.
+//! Applications and predefined rules. Spec: TS 29.244 §5.2.1A.2, §6.2.5.
 
 use adit_pfcp::grouped::{ApplicationIdsPfds, PfdContext, UpdatePdr};
 use adit_pfcp::ie::{ApplicationId, DeactivatePredefinedRules, PfdContents};
@@ -13,14 +13,14 @@ use crate::scenario::session::{ALL_UPLINK, ScenarioContext, ScenarioRules};
 use adit_lab_smf::rules::FlowPdr;
 
 const APPLICATION: &str = "scenario";
-/// Drops what goes to [`OTHER_PORT`]; `scenario::SECTIONS` configures it.
+/// Drops packets to [`OTHER_PORT`]; `scenario::SECTIONS` configures it.
 const RULE: &str = "blocked";
 
 fn flow(text: &str) -> PfdContents<'_> {
     PfdContents { flow_description: Some(text.as_bytes()), ..PfdContents::default() }
 }
 
-/// Gives the application these flow descriptions; without any it is withdrawn.
+/// Provisions the application with these flow descriptions; removes it if there are none.
 fn provide(context: &ScenarioContext<'_>, texts: &[&str]) -> Result<()> {
     let contents: Vec<_> = texts.iter().map(|text| [flow(text)]).collect();
     let contexts: Vec<_> =
@@ -37,7 +37,7 @@ fn provide(context: &ScenarioContext<'_>, texts: &[&str]) -> Result<()> {
     context.network.smf.manage_pfds(&request, || context.stop.check())
 }
 
-/// The PFDs of an application decide which packets match, also after they changed.
+/// The PFDs of an application decide which packets match, also after a change.
 pub(super) fn pfd(context: &ScenarioContext<'_>) -> Result<String> {
     provide(context, &["permit out 17 from any 5001 to assigned"])?;
     let only = FlowPdr { application: Some(APPLICATION), ..ALL_UPLINK };
@@ -52,10 +52,10 @@ pub(super) fn pfd(context: &ScenarioContext<'_>) -> Result<String> {
     all("the new port", &other.uplink()?)?;
     session.end()?;
     provide(context, &[])?;
-    Ok("what the PFDs said passed, after each change anew".to_owned())
+    Ok("packets that match the PFDs passed, also after each change".to_owned())
 }
 
-/// A predefined rule acts in the PDR that activates it, until it is deactivated.
+/// A predefined rule applies in the PDR that activates it, until it is deactivated.
 pub(super) fn predefined(context: &ScenarioContext<'_>) -> Result<String> {
     let special = PdrId(2);
     let named = FlowPdr { id: special, precedence: 50, predefined: Some(RULE), ..ALL_UPLINK };

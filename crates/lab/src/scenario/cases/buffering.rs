@@ -1,4 +1,4 @@
-//! FARs that buffer, and the reports that follow. Spec: TS 29.244 §5.2.4, §7.5.8.2.
+//! FARs that buffer, and Downlink Data Reports. Spec: TS 29.244 §5.2.4, §7.5.8.2.
 
 use adit_pfcp::grouped::{CreateBar, UpdateFar};
 use adit_pfcp::ie::{ApplyAction, DownlinkDataNotificationDelay, PfcpSmReqFlags, ReportType};
@@ -21,7 +21,8 @@ fn establish<'a>(context: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>
     context.establish_with(&ScenarioRules { bars: &bars, ..ScenarioRules::USUAL })
 }
 
-/// The UE is idle: adit buffers packets and reports them; after paging they arrive first, in order.
+/// For an idle UE adit buffers packets and reports the first. After paging, the buffered packets arrive
+/// first, in order.
 pub(super) fn buffer(context: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(context)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -30,8 +31,8 @@ pub(super) fn buffer(context: &ScenarioContext<'_>) -> Result<String> {
     none("BUFF, downlink", &probe.downlink()?)?;
     let pdrs = session.report("Downlink Data Report", |report| {
         let data = report.downlink_data_report?;
-        let told = report.report_type.contains(ReportType::DLDR);
-        told.then(|| data.pdr_ids.iter().collect::<Vec<_>>())
+        let is_data_report = report.report_type.contains(ReportType::DLDR);
+        is_data_report.then(|| data.pdr_ids.iter().collect::<Vec<_>>())
     })?;
     ensure!(pdrs == [DOWNLINK], "the report names {pdrs:?}");
     all("BUFF, uplink", &probe.uplink()?)?;
@@ -40,10 +41,10 @@ pub(super) fn buffer(context: &ScenarioContext<'_>) -> Result<String> {
     let arrived = probe.receive_downlink(2 * DATAGRAMS)?;
     ensure!(arrived.iter().copied().eq(0..2 * DATAGRAMS), "after FORW arrived {arrived:?}");
     session.end()?;
-    Ok(format!("one report, then {DATAGRAMS} packets that waited and {DATAGRAMS} new, in order"))
+    Ok(format!("one report, then {DATAGRAMS} buffered and {DATAGRAMS} new packets, in order"))
 }
 
-/// DROBU discards what waits; what comes later passes. Spec: TS 29.244 §8.2.31.
+/// DROBU discards buffered packets; later packets pass. Spec: TS 29.244 §8.2.31.
 pub(super) fn discard(context: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(context)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -58,5 +59,5 @@ pub(super) fn discard(context: &ScenarioContext<'_>) -> Result<String> {
     none("DROBU and FORW", &probe.receive_downlink(DATAGRAMS)?)?;
     all("afterwards", &probe.downlink()?)?;
     session.end()?;
-    Ok(format!("{DATAGRAMS} packets that waited were discarded, later ones pass"))
+    Ok(format!("{DATAGRAMS} buffered packets were discarded, later ones pass"))
 }

@@ -1,4 +1,4 @@
-//! Packets beyond the MTU, both ways, and tunnel packets that arrive in fragments.
+//! Packets above the MTU in both directions, and tunnel packets that arrive in fragments.
 //! Spec: RFC 791 §3.2; RFC 1191 §3; TS 29.281 §4.2.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -26,19 +26,19 @@ use crate::topology::{ADIT_N3, DN};
 
 /// MTU of adit's N3 and N6.
 const MTU: u16 = 1500;
-/// What fits N3 behind the outer IPv4, UDP and GTP-U headers with a PDU Session Container.
+/// Largest inner packet that fits N3 with outer IPv4, UDP and GTP-U headers and a PDU Session Container.
 const FITS_N3: u16 = MTU - (20 + 8 + 16);
-/// Octets of a packet that fits N6, and N3 only without outer headers.
+/// Length of a packet that fits N6, but not N3 with outer headers. Unit: octets.
 const FULL: u16 = 1500;
-/// Octets of a packet that fits neither.
+/// Length of a packet that fits neither. Unit: octets.
 const BEYOND: u16 = 1700;
-/// Headers of IPv4 and UDP.
+/// Length of the IPv4 and UDP headers.
 const HEADERS: u16 = 20 + 8;
-/// Time for one datagram to arrive.
+/// Timeout for one datagram.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Without DF, what is too long arrives in two fragments that make up the packet; with DF, the
-/// sender receives the MTU by ICMP. The gNB's kernel fragments the uplink tunnel packets.
+/// Without DF, a packet above the MTU arrives in two fragments. With DF, the sender receives the MTU by
+/// ICMP. The gNB's kernel fragments the uplink tunnel packets.
 pub(super) fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
     context.network.topology.set_mtu(context.ue, BEYOND)?;
     let session = context.establish_with(&ScenarioRules::USUAL)?;
@@ -55,16 +55,16 @@ pub(super) fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
     session.end()?;
     let [down, up] = [down, up].map(|pieces| pieces.iter().map(|p| p.bytes).collect::<Vec<_>>());
     Ok(format!(
-        "fragments of {down:?} octets downlink, {up:?} uplink; with DF the senders were told \
+        "fragments of {down:?} octets downlink, {up:?} uplink; with DF the senders received \
          {FITS_N3} and {MTU}"
     ))
 }
 
-/// Tunnel packets that arrive in two fragments are put together, and their packets leave whole.
-/// Over IPv6: the kernel puts IPv4 fragments together before DPDK's AF_PACKET ports see them.
+/// adit reassembles tunnel packets that arrive in two fragments. The test uses IPv6, since the kernel
+/// reassembles IPv4 fragments before DPDK's AF_PACKET ports receive them.
 pub(super) fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
     if !context.network.topology.ipv6 {
-        return Ok("not tried: the kernel has no IPv6".to_owned());
+        return Ok("skipped: the kernel has no IPv6".to_owned());
     }
     let (gnb, session) = session_over_ipv6(context)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -79,15 +79,15 @@ pub(super) fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
     let whole = (0..DATAGRAMS).map(|_| Piece::whole(FULL));
     ensure!(pieces.iter().copied().eq(whole), "N6 had {pieces:?}");
     let fragments = reassembled(context)? - before;
-    ensure!(fragments == u64::from(DATAGRAMS), "adit counts {fragments} further fragments");
+    ensure!(fragments == u64::from(DATAGRAMS), "adit counts {fragments} reassembled fragments");
     session.end()?;
-    Ok(format!("{DATAGRAMS} tunnel packets in two fragments each were put together"))
+    Ok(format!("{DATAGRAMS} tunnel packets in two fragments each were reassembled"))
 }
 
-/// An IPv4 packet as the wire has it.
+/// An IPv4 packet on the wire, which can be a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
-    /// Octets of the original's payload before it.
+    /// Fragment offset. Unit: octets.
     offset: u16,
     more_fragments: bool,
     /// Total length.
@@ -108,19 +108,19 @@ impl Piece {
     }
 }
 
-/// Two fragments, in their order, that fit the MTU and make up a packet of `bytes` octets.
+/// Checks for two fragments, in order, that fit the MTU and cover a packet of `bytes` octets.
 fn check_divided(what: &str, pieces: &[Piece], bytes: u16, mtu: u16) -> Result<()> {
-    // Each but the last is as long as the MTU and the unit of offsets, eight octets, allow.
+    // The first is as long as the MTU and the unit of offsets, eight octets, allow.
     let first = (mtu - 20) / 8 * 8;
     let wanted = [
         Piece { offset: 0, more_fragments: true, bytes: first + 20 },
         Piece { offset: first, more_fragments: false, bytes: bytes - first },
     ];
-    ensure!(pieces == wanted, "{what}: the wire had {pieces:?} instead of {wanted:?}");
+    ensure!(pieces == wanted, "{what}: expected {wanted:?}, found {pieces:?}");
     Ok(())
 }
 
-/// A socket and the wire at each end.
+/// A socket and a capture at each end.
 struct FragmentProbe<'a> {
     context: &'a ScenarioContext<'a>,
     ue: UdpSocket,
@@ -141,9 +141,9 @@ impl<'a> FragmentProbe<'a> {
         })
     }
 
-    /// Whether packets of both ends leave without DF.
+    /// Sets whether both ends send without DF.
     fn may_fragment(&self, may: bool) -> Result<()> {
-        // With PROBE, packets carry DF whatever the kernel knows of the path.
+        // With PROBE, packets have DF whatever path MTU the kernel has learned.
         let mode = if may { Ipv4PathMtuDiscovery::DONT } else { Ipv4PathMtuDiscovery::PROBE };
         for socket in [&self.ue, &self.dn] {
             set_ip_mtu_discover(socket, mode).context("set IP_MTU_DISCOVER")?;
@@ -151,14 +151,14 @@ impl<'a> FragmentProbe<'a> {
         Ok(())
     }
 
-    /// The inner packets of the G-PDUs that a packet of `bytes` octets to the UE becomes; it must
-    /// arrive.
+    /// Sends a packet of `bytes` octets to the UE, which must arrive, and returns the inner packets of its
+    /// G-PDUs.
     fn downlink(&self, bytes: u16) -> Result<Vec<Piece>> {
         carry("downlink", &self.dn, &self.ue, bytes)?;
         let tunnel = teid(self.context.index(), Leg::First);
         self.ran_wire.seen(self.context, |packet| {
             let (outer, datagram) = Ipv4Header::parse(packet).ok()?;
-            // A fragment of a tunnel packet is none of the G-PDUs that are to come.
+            // Skip fragments of tunnel packets.
             if outer.src() != ADIT_N3 || Piece::of(outer) != Piece::whole(outer.total_len()) {
                 return None;
             }
@@ -170,30 +170,31 @@ impl<'a> FragmentProbe<'a> {
         })
     }
 
-    /// What a packet of `bytes` octets from the UE becomes on N6; it must arrive.
+    /// Sends a packet of `bytes` octets from the UE, which must arrive, and returns its packets on N6.
     fn uplink(&self, bytes: u16) -> Result<Vec<Piece>> {
         carry("uplink", &self.ue, &self.dn, bytes)?;
         at_server(self.context, &self.dn_wire)
     }
 
-    /// Packets beyond the MTU do not pass; their senders receive the MTU by ICMP.
+    /// Checks that packets with DF above the MTU do not pass and that their senders receive the MTU by
+    /// ICMP.
     fn refused(&self) -> Result<()> {
         let ue = self.context.ue.ipv4();
         send(&self.dn, &self.ue, FULL)?;
-        let told =
+        let mtus =
             self.dn_wire.seen(self.context, |packet| fragmentation_needed(packet, DN, ue))?;
-        ensure!(told == [FITS_N3], "downlink with DF: the sender was told {told:?}");
+        ensure!(mtus == [FITS_N3], "downlink with DF: the sender received {mtus:?}");
         send(&self.ue, &self.dn, BEYOND)?;
-        let told =
+        let mtus =
             self.ran_wire.seen(self.context, |packet| fragmentation_needed(packet, ue, DN))?;
-        ensure!(told == [MTU], "uplink with DF: the sender was told {told:?}");
+        ensure!(mtus == [MTU], "uplink with DF: the sender received {mtus:?}");
         let passed = at_server(self.context, &self.dn_wire)?;
         ensure!(passed.is_empty(), "uplink with DF: {passed:?} arrived");
         Ok(())
     }
 }
 
-/// The packets of the stage's UE that came to the server.
+/// The packets of the scenario's UE at the server.
 fn at_server(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<Vec<Piece>> {
     let ue = context.ue.ipv4();
     wire.seen(context, |packet| {
@@ -202,7 +203,8 @@ fn at_server(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<Vec<Pi
     })
 }
 
-/// Fragments of tunnel packets, but one of each, whose data went on with that of the one.
+/// adit's count of fragments that it merged into another: one less than the fragments of each tunnel
+/// packet.
 fn reassembled(context: &ScenarioContext<'_>) -> Result<u64> {
     let document = context.network.adit.admin().show("counters", context.stop)?;
     Ok(AditCounters::read(&document)?.punts.get("reassembled").copied().unwrap_or(0))
@@ -218,23 +220,27 @@ fn bind(namespace: &NetNamespace, addr: Ipv4Addr) -> Result<UdpSocket> {
 
 /// Sends a packet of `bytes` octets, and returns its payload.
 fn send(from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<Vec<u8>> {
-    // 251 is prime: octets at other places than their own are noticed.
+    // 251 is prime, so that a wrong offset is detected.
     let payload: Vec<u8> = (0..=250).cycle().take(usize::from(bytes - HEADERS)).collect();
     from.send_to(&payload, to.local_addr()?).context("send")?;
     Ok(payload)
 }
 
-/// Sends a packet of `bytes` octets, which must arrive as it was.
+/// Sends a packet of `bytes` octets and checks that it arrives unchanged.
 fn carry(what: &str, from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<()> {
     let sent = send(from, to, bytes)?;
     let mut arrived = [0; 2048];
     let len = to.recv(&mut arrived);
     let len = len.with_context(|| format!("{what}: no packet of {bytes} octets arrived"))?;
-    ensure!(arrived.get(..len) == Some(&sent[..]), "{what}: another packet arrived than was sent");
+    ensure!(
+        arrived.get(..len) == Some(&sent[..]),
+        "{what}: the received packet differs from the sent one"
+    );
     Ok(())
 }
 
-/// The MTU in an ICMP error about a packet between these addresses.
+/// The MTU in an ICMP Fragmentation Needed about a packet between these addresses; `None` for any other
+/// packet.
 fn fragmentation_needed(packet: &[u8], src: Ipv4Addr, dst: Ipv4Addr) -> Option<u16> {
     const UNREACHABLE: u8 = 3;
     const FRAGMENTATION_NEEDED: u8 = 4;

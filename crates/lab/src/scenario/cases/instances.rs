@@ -16,14 +16,15 @@ use crate::scenario::session::{ScenarioContext, ScenarioRules};
 use crate::topology::{ADIT_N3, DN, LabUe, PEER_UPF};
 
 const INTERNET: NetworkInstance<'static> = NetworkInstance(b"internet");
-/// `scenario::PLAN` creates it.
+/// `scenario::NETWORK` creates it.
 const CORP: NetworkInstance<'static> = NetworkInstance(b"corp");
-/// The tunnel of the UE there, to the address of another gNB.
+/// The TEID of the UE there, at another gNB's address.
 const CORP_TEID: Teid = Teid(0xc0);
-/// Stands for the UE there: numbers and SEIDs of the scenarios' UEs are smaller.
+/// The UE there. The UEs of the scenarios have smaller numbers and SEIDs.
 const CORP_UE: LabUe = LabUe(200);
 
-/// The same UE address is a UE of its own in each; its server has the same address, too.
+/// Two UEs have the same address in two network instances, and their servers have the same address,
+/// too.
 pub(super) fn network_instance(context: &ScenarioContext<'_>) -> Result<String> {
     let corp = context.network.topology.corp.as_ref().context("a second data network")?;
     let (ue, server) = (SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));

@@ -1,4 +1,4 @@
-//! Packets from one UE to another stay inside adit, or leave to the data network.
+//! Packets from one UE to another: adit switches them locally, or sends them to the data network.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -17,13 +17,13 @@ use crate::scenario::session::{ScenarioContext, ScenarioRules, ScenarioSession, 
 use crate::scenario::sniffer::Ipv4Capture;
 use crate::topology::{ADIT_N3, LabUe, PEER_UPF};
 
-/// The other UE: no scenario's own.
+/// The other UE, which no scenario uses.
 const OTHER: LabUe = LabUe(240);
-/// `scenario::SECTIONS` configures it: packets to UEs leave, too.
+/// A policy without local switching; `scenario::SECTIONS` configures it.
 const OUTSIDE: ForwardingPolicy<'static> = ForwardingPolicy(b"outside");
 
-/// Both UEs reach each other and N6 carries nothing; with the policy, N6 carries everything, and
-/// the data network, which is no router, returns nothing.
+/// The UEs exchange packets without N6. With the policy all packets take N6, and the data network, which
+/// does not route, returns none.
 pub(super) fn local_switching(context: &ScenarioContext<'_>) -> Result<String> {
     let other = ScenarioContext { network: context.network, stop: context.stop, ue: OTHER };
     let gnb = Endpoint::open(context, PEER_UPF, ADIT_N3)?;
@@ -37,7 +37,7 @@ pub(super) fn local_switching(context: &ScenarioContext<'_>) -> Result<String> {
         ensure!(is_all(&arrived, tunnel), "at {} arrived {arrived:?}", to.ue.ipv4());
     }
     let left = at_network(context, &wire)?;
-    ensure!(left == 0, "N6 had {left} packets between UEs");
+    ensure!(left == 0, "N6 carried {left} packets between UEs");
     let turned = switched(context)? - before;
     ensure!(turned == 2 * u64::from(DATAGRAMS), "adit counts {turned} packets between UEs");
     let outside = UpdateForwardingParameters {
@@ -49,22 +49,20 @@ pub(super) fn local_switching(context: &ScenarioContext<'_>) -> Result<String> {
         let arrived = exchange(&gnb, session, from, to)?;
         ensure!(arrived.is_empty(), "with the policy, {arrived:?} arrived by a tunnel");
         let left = at_network(context, &wire)?;
-        ensure!(left == DATAGRAMS, "with the policy, N6 had {left} packets");
+        ensure!(left == DATAGRAMS, "with the policy, N6 carried {left} packets");
     }
     here.end()?;
     there.end()?;
-    Ok(format!(
-        "{turned} packets between two UEs and none of them on N6; with the policy all of them there"
-    ))
+    Ok(format!("{turned} packets between two UEs, none of them on N6; with the policy, all on N6"))
 }
 
-/// A session whose tunnel leads to the scenario's own gNB.
+/// Establishes a session whose tunnel leads to the scenario's own gNB endpoint.
 fn establish<'a>(context: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>> {
     let tunnel = OuterHeaderCreation::gtpu_ipv4(teid(context.index(), Leg::First), PEER_UPF);
     context.establish_with(&ScenarioRules { to_access: Some(tunnel), ..ScenarioRules::USUAL })
 }
 
-/// Sends datagrams from one UE to the other; what comes back by tunnels.
+/// Sends datagrams from one UE to the other. Returns what arrives through tunnels.
 fn exchange(
     gnb: &Endpoint,
     session: &ScenarioSession<'_>,
@@ -81,7 +79,7 @@ fn is_all(arrived: &[(Teid, u32)], tunnel: Teid) -> bool {
     arrived.iter().copied().eq((0..DATAGRAMS).map(|number| (tunnel, number)))
 }
 
-/// How many packets between the two UEs have come to the data network.
+/// Number of packets between the two UEs in the data network.
 fn at_network(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<u32> {
     let ues: [Ipv4Addr; 2] = [context.ue.ipv4(), OTHER.ipv4()];
     let seen = wire.seen(context, |packet| {

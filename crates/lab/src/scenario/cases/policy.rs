@@ -1,4 +1,4 @@
-//! Policies of adit's configuration that FARs name. Spec: TS 29.244 §8.2.23.
+//! Forwarding policies: FARs name policies of adit's configuration. Spec: TS 29.244 §8.2.23.
 
 use std::fs;
 
@@ -14,16 +14,16 @@ use crate::scenario::session::{ScenarioContext, ScenarioRules, TO_CORE};
 use crate::scenario::sniffer::ServerSniffer;
 use adit_lab_process::stop::EnvironmentError;
 
-/// `scenario::SECTIONS` configures it: by `STATION`, with DSCP 18.
+/// A policy with next hop `STATION` and DSCP 18; `scenario::SECTIONS` configures it.
 const POLICY: ForwardingPolicy<'static> = ForwardingPolicy(b"firewall");
 /// DSCP 18 as type of service.
 const MARKED: u8 = 18 << 2;
 
-/// With the policy, packets go by another station and carry its DSCP; without it, straight.
+/// With the policy, packets take another next hop and carry its DSCP; without it, neither.
 pub(super) fn forwarding_policy(context: &ScenarioContext<'_>) -> Result<String> {
     let dn = &context.network.topology.dn;
     let station = match context.network.topology.add_station() {
-        Err(error) if error.is::<EnvironmentError>() => return Ok(format!("not tried: {error}")),
+        Err(error) if error.is::<EnvironmentError>() => return Ok(format!("skipped: {error}")),
         station => station?,
     };
     let session =
@@ -36,16 +36,16 @@ pub(super) fn forwarding_policy(context: &ScenarioContext<'_>) -> Result<String>
         Ok((received(dn, station)? - before, sniffer.seen(context)?))
     };
     let (pkts, tos) = by_station("with the policy")?;
-    ensure!(pkts >= DATAGRAMS.into(), "only {pkts} packets came by the policy's next hop");
-    ensure!(all_are(&tos, MARKED), "with the policy, types of service {tos:?}");
+    ensure!(pkts >= DATAGRAMS.into(), "only {pkts} packets took the policy's next hop");
+    ensure!(all_are(&tos, MARKED), "with the policy: type of service {tos:?}");
     let forwarding_policy = Some(Nullable::Null);
     let without =
         UpdateForwardingParameters { forwarding_policy, ..UpdateForwardingParameters::new() };
     session.forward(TO_CORE, without)?;
     let (pkts, tos) = by_station("without the policy")?;
     // Broadcasts reach the station, too.
-    ensure!(pkts < DATAGRAMS.into(), "{pkts} packets still came by the policy's next hop");
-    ensure!(all_are(&tos, 0), "without the policy, types of service {tos:?}");
+    ensure!(pkts < DATAGRAMS.into(), "{pkts} packets still took the policy's next hop");
+    ensure!(all_are(&tos, 0), "without the policy: type of service {tos:?}");
     both("afterwards", &probe)?;
     session.end()?;
     Ok("another next hop and DSCP 18 with the policy, neither without".to_owned())
@@ -55,12 +55,12 @@ fn all_are(seen: &[u8], tos: u8) -> bool {
     seen.iter().copied().eq((0..DATAGRAMS).map(|_| tos))
 }
 
-/// Packets that a device of the namespace has received.
+/// Number of packets that a device of the namespace has received.
 fn received(namespace: &NetNamespace, device: &str) -> Result<u64> {
     let table = namespace
         .enter(|| fs::read_to_string("/proc/thread-self/net/dev").context("read the devices"))?;
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device));
     let fields = line.and_then(|line| line.strip_prefix(':')).context("no such device")?;
-    // Octets, then packets.
+    // The first field counts octets, the second packets.
     fields.split_whitespace().nth(1).and_then(|pkts| pkts.parse().ok()).context("no such count")
 }

@@ -1,4 +1,4 @@
-//! Rates of QERs that whole packets show. Spec: TS 29.244 §8.2.63.
+//! Packet rates of QERs. Spec: TS 29.244 §8.2.63.
 
 use adit_pfcp::grouped::UpdateQer;
 use adit_pfcp::ie::{PacketRate, PacketRateLimit};
@@ -11,13 +11,13 @@ use crate::scenario::expect::{all, both};
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
 use crate::scenario::session::{ALL_UPLINK, QER, ScenarioContext};
 
-/// Packets that pass in uplink in an hour.
+/// Maximum number of uplink packets per hour.
 const PKTS_MAX: u16 = 3;
-/// Code of an hour.
+/// Time unit of the packet rate: hour.
 const HOUR: u8 = 2;
 
-/// The first packets of an hour pass in uplink, the others are counted, and downlink is free. A
-/// higher rate goes on with what passed.
+/// Within an hour, uplink packets up to the maximum pass, and adit counts and drops the others;
+/// downlink is not limited. A higher maximum admits further packets in the same hour.
 pub(super) fn packet_rate(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish(&[ALL_UPLINK], QFI)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -37,13 +37,13 @@ pub(super) fn packet_rate(context: &ScenarioContext<'_>) -> Result<String> {
     let drops = dropped(context)? - before;
     ensure!(
         drops == u64::from(DATAGRAMS) - u64::from(PKTS_MAX),
-        "{drops} packets are counted as packet_rate_exceeded"
+        "adit counts {drops} packets as packet_rate_exceeded"
     );
     all("downlink", &probe.downlink()?)?;
-    ensure!(left(context)? == 0, "adit show qos tells {} packets left", left(context)?);
+    ensure!(left(context)? == 0, "adit show qos reports {} packets left", left(context)?);
     limit(PKTS_MAX + 2)?;
     let arrived = probe.uplink()?;
-    ensure!(arrived == [0, 1], "{arrived:?} arrived of the two more");
+    ensure!(arrived == [0, 1], "{arrived:?} arrived after the maximum grew by two");
     session.end()?;
     Ok(format!("{PKTS_MAX} of {DATAGRAMS} packets passed in an hour, then two more"))
 }
@@ -54,7 +54,7 @@ fn dropped(context: &ScenarioContext<'_>) -> Result<u64> {
     Ok(drops.get("packet_rate_exceeded").copied().unwrap_or(0))
 }
 
-/// Packets that adit says are left for the stage's UE.
+/// The remaining packets of the scenario's UE, according to adit.
 fn left(context: &ScenarioContext<'_>) -> Result<u64> {
     let document = context.network.adit.admin().show("qos", context.stop)?;
     let ue = context.ue.ipv4().to_string();

@@ -1,4 +1,4 @@
-//! FARs that redirect, seen by a real HTTP client. Spec: TS 29.244 §7.5.2.3, §8.2.20.
+//! FARs that redirect, tested with a real HTTP client. Spec: TS 29.244 §7.5.2.3, §8.2.20.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -19,17 +19,17 @@ use crate::topology::DN;
 use adit_lab_process::process::{Program, ProgramOutput};
 use adit_lab_process::stop::POLL;
 
-/// A host that nobody has.
+/// An address without a host.
 const HOST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 80);
 const HTTP: u16 = 80;
 const OTHER_PORT: u16 = 8080;
 const PORTAL: &str = "http://portal.example/login";
-/// What the server says about itself.
+/// The page of the server.
 const PAGE: &str = "this is the other server";
-/// Time for an answer that comes, and after which none comes.
+/// Timeout of the client.
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_millis(700);
-/// A server waits this long for a request.
+/// Timeout of the server for a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 
 fn to(address_type: RedirectAddressType, address: &str) -> RedirectInformation<'_> {
@@ -37,15 +37,16 @@ fn to(address_type: RedirectAddressType, address: &str) -> RedirectInformation<'
     RedirectInformation { address_type, address, other_address: &[], port: None }
 }
 
-/// A client gets the URL from port 80 of any host, other ports are dropped. With an address, its
-/// connection reaches another server, and works when the answers get the address that it asked.
+/// With a URL, a client receives it from port 80 of any host, and adit drops packets to other ports.
+/// With an address, the client's connection reaches another server. It works if a downlink rule gives
+/// the answers the address that the client used.
 pub(super) fn redirect(context: &ScenarioContext<'_>) -> Result<String> {
     let url = to(RedirectAddressType::Url, PORTAL);
     let session =
         context.establish_with(&ScenarioRules { redirect: Some(url), ..ScenarioRules::USUAL })?;
     let answer = ask(context, HTTP, CLIENT_LIMIT)?;
     let wanted = format!("302 {PORTAL}");
-    ensure!(answer.stdout == wanted, "to a URL: {:?} ({})", answer.stdout, answer.complaint);
+    ensure!(answer.stdout == wanted, "to a URL: {:?} ({})", answer.stdout, answer.error_line);
     dropped(context)?;
 
     let (server, host) = (DN.to_string(), HOST.to_string());
@@ -59,20 +60,24 @@ pub(super) fn redirect(context: &ScenarioContext<'_>) -> Result<String> {
     redirecting(TO_ACCESS, &host)?;
     let (answer, clients) = served(context, || ask(context, HTTP, CLIENT_LIMIT))?;
     let wanted = format!("{PAGE}200 ");
-    ensure!(answer.stdout == wanted, "to a server: {:?} ({})", answer.stdout, answer.complaint);
-    ensure!(clients == [context.ue.ipv4()], "the server was asked by {clients:?}");
+    ensure!(answer.stdout == wanted, "to a server: {:?} ({})", answer.stdout, answer.error_line);
+    ensure!(clients == [context.ue.ipv4()], "the server had requests from {clients:?}");
 
     let redirect_information = Some(Nullable::Null);
     let none = UpdateForwardingParameters::new();
     session.forward(TO_ACCESS, UpdateForwardingParameters { redirect_information, ..none })?;
     let (answer, clients) = served(context, || ask(context, HTTP, SILENCE))?;
-    ensure!(!answer.success, "answers of another address were taken: {:?}", answer.stdout);
-    ensure!(clients.is_empty(), "a server whose answers are foreign was asked by {clients:?}");
+    ensure!(
+        !answer.success,
+        "the client accepted answers from another address: {:?}",
+        answer.stdout
+    );
+    ensure!(clients.is_empty(), "a server with a foreign address had requests from {clients:?}");
     session.end()?;
     Ok(format!("{HOST} answered 302 {PORTAL}, then with the page of {DN}"))
 }
 
-/// With a redirection to a URL, only HTTP is answered; adit counts what it drops.
+/// With a redirection to a URL, adit answers only HTTP, and drops and counts other packets.
 fn dropped(context: &ScenarioContext<'_>) -> Result<()> {
     let count = || -> Result<u64> {
         let document = context.network.adit.admin().show("counters", context.stop)?;
@@ -83,17 +88,18 @@ fn dropped(context: &ScenarioContext<'_>) -> Result<()> {
     let answer = ask(context, OTHER_PORT, SILENCE)?;
     ensure!(!answer.success, "port {OTHER_PORT} answered {:?}", answer.stdout);
     let attempts = count()? - before;
-    ensure!(attempts > 0, "no segment to port {OTHER_PORT} is counted as redirect_unmatched");
+    ensure!(attempts > 0, "adit counts no segment to port {OTHER_PORT} as redirect_unmatched");
     none("no TCP", &ProbeSockets::open(context, PORT)?.uplink()?)?;
     let datagrams = count()? - before - attempts;
     ensure!(
         datagrams >= DATAGRAMS.into(),
-        "{datagrams} of {DATAGRAMS} datagrams are counted as redirect_unmatched"
+        "adit counts {datagrams} of {DATAGRAMS} datagrams as redirect_unmatched"
     );
     Ok(())
 }
 
-/// Asks [`HOST`] as the stage's UE. The output is the page, the status and the new location.
+/// Requests a page from [`HOST`] as the scenario's UE. The output has the page, the status and the new
+/// location.
 fn ask(context: &ScenarioContext<'_>, port: u16, limit: Duration) -> Result<ProgramOutput> {
     let mut command = context.network.topology.ran.command("curl");
     command
@@ -104,7 +110,7 @@ fn ask(context: &ScenarioContext<'_>, port: u16, limit: Duration) -> Result<Prog
     Program::start(context.network.dir(), "curl", command, limit + CLIENT_LIMIT)?.wait(context.stop)
 }
 
-/// What `work` returns and who asked the server in the data network while it ran.
+/// Runs `work` with a server in the data network. Returns its result and the addresses of the clients.
 fn served<T>(
     context: &ScenarioContext<'_>,
     work: impl FnOnce() -> Result<T>,
@@ -112,7 +118,7 @@ fn served<T>(
     let listener = context.network.topology.dn.enter(|| {
         TcpListener::bind((DN, HTTP)).with_context(|| format!("listen at {DN}:{HTTP}"))
     })?;
-    listener.set_nonblocking(true).context("a listener that does not block")?;
+    listener.set_nonblocking(true).context("set the listener to nonblocking")?;
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
         let server = scope.spawn(|| serve(&listener, &ended));
@@ -126,7 +132,7 @@ fn served<T>(
 fn serve(listener: &TcpListener, ended: &AtomicBool) -> Result<Vec<Ipv4Addr>> {
     let mut clients = Vec::new();
     loop {
-        // Looked at first: who came before the end is accepted.
+        // Read before accept, so that clients from before the end are served.
         let is_last = ended.load(Ordering::Acquire);
         match listener.accept() {
             Ok((stream, SocketAddr::V4(client))) => {
@@ -148,7 +154,7 @@ fn respond(mut stream: TcpStream) -> Result<()> {
     let mut part = [0; 1024];
     while !request.ends_with(b"\r\n\r\n") {
         let len = stream.read(&mut part)?;
-        ensure!(len > 0, "the request has no end");
+        ensure!(len > 0, "the request is incomplete");
         request.extend_from_slice(part.get(..len).unwrap_or_default());
     }
     let len = PAGE.len();

@@ -26,13 +26,14 @@ use crate::scenario::session::{
 use crate::scenario::sniffer::Sniffer;
 use crate::topology::{ADIT_N3, ADIT_N3_V6, DN, GNB, GNB_V6, PEER_UPF};
 
-/// A path fails an interval and two timeouts after its last answer; a machine under load is slower.
+/// Timeout for a path report. A path fails one interval and two timeouts after its last answer, later
+/// on a machine under load.
 const PATH_LIMIT: Duration = Duration::from_secs(15);
 /// Expedited Forwarding as type of service (RFC 3246), and its mask.
 const EXPEDITED: u8 = 46 << 2;
 const DSCP_MASK: u8 = 0xfc;
 
-/// SNDEM: the old tunnel ends with an End Marker, the new one has none.
+/// SNDEM: an End Marker is the last message of the old tunnel; the new tunnel has none.
 /// Spec: TS 29.244 §5.2.3.1, TS 29.281 §7.3.2.
 pub(super) fn end_marker(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
@@ -45,8 +46,8 @@ pub(super) fn end_marker(context: &ScenarioContext<'_>) -> Result<String> {
     let seen = sniffer.seen(context)?;
     let by = |teid| seen.iter().filter(move |seen| seen.teid == teid).map(|seen| seen.kind);
     let pdus = || std::iter::repeat_n(GtpuMessageType::G_PDU, DATAGRAMS.try_into().unwrap_or(0));
-    ensure!(by(first).eq(pdus().chain([GtpuMessageType::END_MARKER])), "the wire had {seen:?}");
-    ensure!(by(second).eq(pdus()), "the wire had {seen:?}");
+    ensure!(by(first).eq(pdus().chain([GtpuMessageType::END_MARKER])), "captured {seen:?}");
+    ensure!(by(second).eq(pdus()), "captured {seen:?}");
     session.end()?;
     Ok("one End Marker, the last message of the old tunnel".to_owned())
 }
@@ -61,7 +62,7 @@ fn switch_with_end_marker(session: &ScenarioSession<'_>, to: Teid) -> Result<()>
     session.forward(TO_ACCESS, parameters)
 }
 
-/// Transport level marking is the DSCP of the outer header. Spec: TS 29.244 §5.4.5.
+/// Transport Level Marking sets the DSCP of the outer header. Spec: TS 29.244 §5.4.5.
 pub(super) fn dscp(context: &ScenarioContext<'_>) -> Result<String> {
     let marking = Some(TransportLevelMarking(u16::from_be_bytes([EXPEDITED, DSCP_MASK])));
     let session = context.establish_with(&ScenarioRules { marking, ..ScenarioRules::USUAL })?;
@@ -75,7 +76,8 @@ pub(super) fn dscp(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("{marked} outer headers carry DSCP 46"))
 }
 
-/// Between two UPFs: uplink leaves by a tunnel, downlink comes by one. Spec: TS 23.501 §5.6.4.
+/// N9 between two UPFs: uplink packets leave through a tunnel, downlink packets arrive through one.
+/// Spec: TS 23.501 §5.6.4.
 pub(super) fn n9(context: &ScenarioContext<'_>) -> Result<String> {
     const BEYOND: Teid = Teid(0x0909_0909);
     const FROM_PEER: PdrId = PdrId(101);
@@ -101,7 +103,7 @@ pub(super) fn n9(context: &ScenarioContext<'_>) -> Result<String> {
     let arrived = peer.receive(context, DATAGRAMS.try_into().unwrap_or(0))?;
     ensure!(arrived.iter().copied().eq((0..DATAGRAMS).map(|n| (BEYOND, n))), "{arrived:?}");
     none("past the other UPF", &probe.receive_uplink(DATAGRAMS)?)?;
-    let own = session.established().second_teid.context("adit gave no F-TEID towards N9")?;
+    let own = session.established().second_teid.context("adit allocated no F-TEID towards N9")?;
     let flow = [SocketAddrV4::new(DN, PORT), SocketAddrV4::new(context.ue.ipv4(), PORT)];
     peer.send(own, Qfi::new(ScenarioRules::QFI).context("a QFI")?, flow, 0..DATAGRAMS)?;
     all("from the other UPF", &probe.receive_downlink(DATAGRAMS)?)?;
@@ -109,7 +111,8 @@ pub(super) fn n9(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("uplink went to the other UPF, downlink came from it".to_owned())
 }
 
-/// Uplink packets go to the server, and a copy of each by a tunnel. Spec: TS 29.244 §5.2.3.
+/// DUPL: uplink packets reach the server, and a copy of each leaves through a tunnel.
+/// Spec: TS 29.244 §5.2.3.
 pub(super) fn duplicate(context: &ScenarioContext<'_>) -> Result<String> {
     const COPIES: Teid = Teid(0x0d0d_0d0d);
     let peer = Endpoint::open(context, PEER_UPF, ADIT_N3)?;
@@ -126,12 +129,12 @@ pub(super) fn duplicate(context: &ScenarioContext<'_>) -> Result<String> {
     session.apply(TO_CORE, ApplyAction::FORW)?;
     both("without DUPL", &probe)?;
     let copies = peer.receive(context, 0)?;
-    ensure!(copies.is_empty(), "without DUPL came {copies:?}");
+    ensure!(copies.is_empty(), "without DUPL, {copies:?} arrived");
     session.end()?;
     Ok(format!("{DATAGRAMS} packets and {DATAGRAMS} copies, no copy without DUPL"))
 }
 
-/// A session whose tunnels are over IPv6, and the gNB's end of them.
+/// Establishes a session with tunnels over IPv6, and opens the gNB's endpoint.
 pub(super) fn session_over_ipv6<'a>(
     context: &'a ScenarioContext<'a>,
 ) -> Result<(Endpoint, ScenarioSession<'a>)> {
@@ -145,10 +148,10 @@ pub(super) fn session_over_ipv6<'a>(
     Ok((gnb, session))
 }
 
-/// The tunnel to the gNB is over IPv6. Spec: TS 29.281 §4.4.1.
+/// Both directions pass through a tunnel over IPv6. Spec: TS 29.281 §4.4.1.
 pub(super) fn ipv6_n3(context: &ScenarioContext<'_>) -> Result<String> {
     if !context.network.topology.ipv6 {
-        return Ok("not tried: the kernel has no IPv6".to_owned());
+        return Ok("skipped: the kernel has no IPv6".to_owned());
     }
     let (gnb, session) = session_over_ipv6(context)?;
     let tunnel = teid(context.index(), Leg::First);
@@ -164,7 +167,7 @@ pub(super) fn ipv6_n3(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("both directions passed through GTP-U over IPv6".to_owned())
 }
 
-/// The gNB lost its TEID: adit reports it to the SMF. Spec: TS 29.244 §5.10.
+/// The gNB does not know its TEID any more: adit reports it to the SMF. Spec: TS 29.244 §5.10.
 pub(super) fn error_indication(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -175,17 +178,19 @@ pub(super) fn error_indication(context: &ScenarioContext<'_>) -> Result<String> 
     context.network.gnb.forget(ue, false);
     dropped?;
     let f_teid = session.report("Error Indication Report", |report| {
-        let told = report.report_type.contains(ReportType::ERIR);
-        told.then_some(report.error_indication_report?.remote_f_teids.first()?)
+        let is_error_indication = report.report_type.contains(ReportType::ERIR);
+        is_error_indication.then_some(report.error_indication_report?.remote_f_teids.first()?)
     })?;
     session.end()?;
-    let FTeid::Given { teid: told, addr } = f_teid else { unreachable!("reports choose nothing") };
-    ensure!(told == teid(context.index(), Leg::First), "the report names TEID {told}");
+    let FTeid::Given { teid: reported, addr } = f_teid else {
+        unreachable!("reports choose nothing")
+    };
+    ensure!(reported == teid(context.index(), Leg::First), "the report names TEID {reported}");
     ensure!(addr.v4() == Some(GNB), "the report names {addr:?}");
-    Ok("the SMF was told of the gNB's tunnel".to_owned())
+    Ok("adit reported the gNB's tunnel to the SMF".to_owned())
 }
 
-/// A G-PDU with a TEID that nobody has is answered. Spec: TS 29.281 §7.3.1.
+/// adit answers a G-PDU with an unknown TEID with an Error Indication. Spec: TS 29.281 §7.3.1.
 pub(super) fn unknown_teid(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -197,14 +202,15 @@ pub(super) fn unknown_teid(context: &ScenarioContext<'_>) -> Result<String> {
     gnb.connect(usize::from(context.index()), Teid(known.0 ^ 0x4000_0001));
     none("unknown TEID", &probe.uplink()?)?;
     let seen = count() - before;
-    ensure!(seen > 0, "no Error Indication came");
+    ensure!(seen > 0, "no Error Indication arrived");
     gnb.connect(usize::from(context.index()), known);
     all("own TEID again", &probe.uplink()?)?;
     session.end()?;
     Ok(format!("{seen} Error Indications for {DATAGRAMS} packets"))
 }
 
-/// A gNB that answers no echo has a failed path, until it answers. Spec: TS 29.244 §7.4.5.1.
+/// adit reports the failure of the path to a gNB that answers no echo, and its recovery.
+/// Spec: TS 29.244 §7.4.5.1.
 pub(super) fn echo_path(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let gnb = &context.network.gnb;
@@ -213,18 +219,18 @@ pub(super) fn echo_path(context: &ScenarioContext<'_>) -> Result<String> {
     let failed = node_report(context, NodeReportType::UPFR).and_then(|()| path_state(context));
     gnb.silence(false);
     let state = failed?;
-    ensure!(state == "down", "the path failed, and adit shows it {state}");
+    ensure!(state == "down", "the path failed, but adit shows it as {state}");
     node_report(context, NodeReportType::UPRR)?;
     let state = path_state(context)?;
-    ensure!(state == "up", "the path recovered, and adit shows it {state}");
+    ensure!(state == "up", "the path recovered, but adit shows it as {state}");
     session.end()?;
-    Ok("the SMF was told that the path failed, and that it recovered".to_owned())
+    Ok("adit reported to the SMF that the path failed, and that it recovered".to_owned())
 }
 
 /// The state of the path to the gNB, as adit shows it.
 fn path_state(context: &ScenarioContext<'_>) -> Result<String> {
     let shown = context.network.adit.admin().show("paths", context.stop)?;
-    let paths = shown["paths"].as_array().context("adit's paths are no list")?;
+    let paths = shown["paths"].as_array().context("adit's paths are not a list")?;
     let path = paths.iter().find(|path| path["peer"] == GNB.to_string());
     let state = path.and_then(|path| path["state"].as_str());
     Ok(state.context("adit shows no path to the gNB")?.to_owned())
@@ -248,7 +254,7 @@ fn node_report(context: &ScenarioContext<'_>, kind: NodeReportType) -> Result<()
                 report.user_plane_path_failure_report.and_then(|r| r.remote_gtpu_peers.first());
             let recovered =
                 report.user_plane_path_recovery_report.and_then(|r| r.remote_gtpu_peers.first());
-            // A peer of an earlier scenario may fail meanwhile.
+            // Skip a peer of an earlier scenario, which can fail meanwhile.
             failed.or(recovered).and_then(addr).filter(|peer| *peer == GNB).map(drop)
         },
     )

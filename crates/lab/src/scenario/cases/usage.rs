@@ -16,8 +16,8 @@ use crate::scenario::session::{ScenarioContext, ScenarioRules, ScenarioSession};
 use adit_lab_smf::inbox::ReportedUsage;
 
 const URR: UrrId = UrrId(1);
-/// Octets of one look in one direction.
-const LOOK_BYTES: u64 = PACKET_BYTES * DATAGRAMS as u64;
+/// Octets of one probe in one direction.
+const PROBE_BYTES: u64 = PACKET_BYTES * DATAGRAMS as u64;
 
 fn urr(triggers: ReportingTriggers) -> CreateUrr<'static> {
     CreateUrr::new(URR, MeasurementMethod::VOLUM, triggers)
@@ -30,10 +30,10 @@ fn establish<'a>(
     context.establish_with(&ScenarioRules { urrs: &[urr], ..ScenarioRules::USUAL })
 }
 
-/// Each time the threshold is reached a report comes; together with the last one they tell exactly
-/// what the lab sent.
+/// adit reports each time the volume reaches the threshold. Together with the final report, the reports
+/// contain exactly the octets sent.
 pub(super) fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
-    let total = Some(3 * LOOK_BYTES);
+    let total = Some(3 * PROBE_BYTES);
     let session = establish(
         context,
         CreateUrr {
@@ -45,7 +45,7 @@ pub(super) fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
     let mut usages = Vec::new();
     for round in 1..=4u64 {
         both("traffic", &probe)?;
-        // Two looks a round: the threshold is reached in the second round and in the third.
+        // Two probes per round: the volume reaches the threshold in rounds two and three.
         if matches!(round, 2 | 3) {
             usages.push(session.usage("report of VOLTH", UsageReportTrigger::VOLTH)?);
         }
@@ -54,20 +54,20 @@ pub(super) fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
     usages.extend(session.end()?);
     let sum = |part: fn(&ReportedUsage) -> Option<u64>| usages.iter().filter_map(part).sum::<u64>();
     let (uplink, downlink) = (sum(|usage| usage.volume.uplink), sum(|usage| usage.volume.downlink));
-    let sent = 4 * LOOK_BYTES;
+    let sent = 4 * PROBE_BYTES;
     ensure!(
         (uplink, downlink) == (sent, sent),
-        "sent {sent} octets each way; the {} reports say {uplink} and {downlink}",
+        "sent {sent} octets each way; the {} reports contain {uplink} and {downlink}",
         usages.len()
     );
-    let last = usages.last().context("no report came with the deletion")?;
+    let last = usages.last().context("the deletion has no report")?;
     ensure!(last.trigger.contains(UsageReportTrigger::TERMR), "the last report is {last:?}");
-    Ok(format!("{reports} reports and the last one tell all of {} octets", 2 * sent))
+    Ok(format!("{reports} reports and the final one contain all {} octets", 2 * sent))
 }
 
-/// Traffic passes up to the quota, adit reports it, and a new quota lets traffic pass again.
+/// Traffic passes up to the quota, and adit reports it. A new quota passes traffic again.
 pub(super) fn quota(context: &ScenarioContext<'_>) -> Result<String> {
-    let quota = || VolumeQuota { total: Some(2 * LOOK_BYTES), ..VolumeQuota::default() };
+    let quota = || VolumeQuota { total: Some(2 * PROBE_BYTES), ..VolumeQuota::default() };
     let session = establish(
         context,
         CreateUrr { volume_quota: Some(quota()), ..urr(ReportingTriggers::VOLQU) },
@@ -75,7 +75,7 @@ pub(super) fn quota(context: &ScenarioContext<'_>) -> Result<String> {
     let probe = ProbeSockets::open(context, PORT)?;
     both("within the quota", &probe)?;
     let usage = session.usage("report of VOLQU", UsageReportTrigger::VOLQU)?;
-    ensure!(usage.total() == 2 * LOOK_BYTES, "the report says {:?}", usage.volume);
+    ensure!(usage.total() == 2 * PROBE_BYTES, "the report says {:?}", usage.volume);
     none("quota exhausted, uplink", &probe.uplink()?)?;
     none("quota exhausted, downlink", &probe.downlink()?)?;
     let urrs = [UpdateUrr { volume_quota: Some(quota()), ..UpdateUrr::new(URR) }];
@@ -83,7 +83,10 @@ pub(super) fn quota(context: &ScenarioContext<'_>) -> Result<String> {
     session.modify(&SessionModificationRequest { update_urrs: (&urrs).into(), ..request })?;
     all("a new quota", &probe.uplink()?)?;
     session.end()?;
-    Ok(format!("stopped after {} octets, as reported, and went on with a new quota", usage.total()))
+    Ok(format!(
+        "stopped after {} octets, as reported, and continued with a new quota",
+        usage.total()
+    ))
 }
 
 /// adit reports the first packet.
@@ -93,11 +96,11 @@ pub(super) fn start_of_traffic(context: &ScenarioContext<'_>) -> Result<String> 
     all("traffic", &probe.uplink()?)?;
     let usage = session.usage("report of START", UsageReportTrigger::START)?;
     session.end()?;
-    ensure!(usage.urr == URR, "the report is of {:?}", usage.urr);
-    Ok("the first packet was reported".to_owned())
+    ensure!(usage.urr == URR, "the report is about {:?}", usage.urr);
+    Ok("adit reported the first packet".to_owned())
 }
 
-/// adit reports a session without packets. Spec: TS 29.244 §5.11.3.
+/// adit reports a session without traffic. Spec: TS 29.244 §5.11.3.
 pub(super) fn inactivity(context: &ScenarioContext<'_>) -> Result<String> {
     let inactivity = Some(UserPlaneInactivityTimer(1));
     let session = context.establish_with(&ScenarioRules { inactivity, ..ScenarioRules::USUAL })?;
@@ -107,5 +110,5 @@ pub(super) fn inactivity(context: &ScenarioContext<'_>) -> Result<String> {
         report.report_type.contains(ReportType::UPIR).then_some(())
     })?;
     session.end()?;
-    Ok("one second without packets was reported".to_owned())
+    Ok("adit reported one second without packets".to_owned())
 }
