@@ -1,9 +1,9 @@
 //! The local admin socket: one request line in, one JSON document out, then the connection closes.
 //!
-//! A request is a JSON object such as `{"show":"sessions"}`. An answer is the document of the topic,
-//! or `{"error":"…"}`. The control thread gathers an answer page by page; JSON is made of it here,
-//! on the thread of the client, and sent at once, so that neither time nor memory grows with the
-//! number of sessions. The socket's file is readable and writable by its owner only.
+//! A request is a JSON object such as `{"show":"sessions"}`. The answer is the document of the topic,
+//! or `{"error":"…"}`. The control thread gathers an answer page by page. The client's thread converts
+//! each page to JSON and sends it at once, so that neither the control thread's turn nor memory grows
+//! with the number of sessions. Only its owner can read and write the socket's file.
 
 pub(crate) mod client;
 mod document;
@@ -25,13 +25,13 @@ use serde_json::{Map, Value};
 use crate::cli::Topic;
 use document::DocumentWriter;
 
-/// Octets of a request at most; a longer one is refused.
+/// Maximum length of a request; adit refuses longer ones. Unit: octets.
 const REQUEST_BYTES_MAX: u64 = 4096;
 
-/// How long to wait for the request of a client, and for the control thread.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout for the request of a client, and for the control thread.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Niceness of the threads that make JSON: they share a core with the control thread.
+/// Niceness of the clients' threads, which share a core with the control thread.
 const NICENESS: i32 = 10;
 
 /// One request on the socket.
@@ -43,76 +43,76 @@ struct AdminRequest {
     session: Option<String>,
 }
 
-/// A question of a client.
+/// What a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AdminQuestion {
     pub topic: Topic,
-    /// Only this session, by its UP SEID or an address of its UE. For the topic `qos`.
+    /// Only this session, by its UP SEID or an address of its UE. Only for the topic `qos`.
     pub session: Option<String>,
 }
 
-/// Where the next page of an answer begins; the default is the first page.
+/// Start of a page of an answer; the default is the first page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PageCursor {
-    /// Which list of the topic, counted from zero.
+    /// Index of the list in the document.
     pub list: u8,
     pub from: PagePosition,
 }
 
-/// A place in a list. Entries may come and go between two pages.
+/// A position in a list. Entries may appear and disappear between two pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum PagePosition {
     #[default]
     Start,
-    /// At this index of a session or next hop.
+    /// At the session or next hop with this index.
     Index(u32),
-    /// Behind this address.
+    /// After this address.
     Behind(IpAddr),
-    /// At the session of this index, and nowhere else.
+    /// Only the session with this index.
     Only(u32),
 }
 
-/// JSON that is made of gathered values on the thread of the client.
+/// A conversion of gathered values to JSON that runs on the client's thread.
 pub(crate) type Deferred<T> = Box<dyn FnOnce() -> T + Send>;
 
 /// A part of an answer.
 pub(crate) struct AnswerPage {
-    /// The list that the rows belong to; without one there are no rows.
+    /// The list of the rows; `None` for a page without rows.
     pub list: Option<&'static str>,
     pub rows: Deferred<Vec<Value>>,
-    /// Members of the document besides its lists.
+    /// Members of the document other than lists.
     pub members: Deferred<Map<String, Value>>,
-    /// Where the next page begins; `None` after the last one.
+    /// Start of the next page; `None` after the last one.
     pub next: Option<PageCursor>,
 }
 
-/// What the control thread says to a [`Query`].
+/// The control thread's answer to an [`AdminQuery`].
 pub(crate) enum AdminAnswer {
     Page(AnswerPage),
-    /// A sentence.
+    /// Why the control thread refuses the question.
     Refused(String),
 }
 
-/// A question for the control thread, with the place to put the answer.
+/// A question for the control thread, with the channel for the answer.
 pub(crate) struct AdminQuery {
     pub question: AdminQuestion,
     pub cursor: PageCursor,
     pub answer: Sender<AdminAnswer>,
 }
 
-/// The listening socket. Its file is removed when this is dropped.
+/// The listening socket. Drop removes its file.
 #[derive(Debug)]
 pub(crate) struct AdminServer {
     listener: UnixListener,
-    /// The file, and the device and inode that it had; none for a second handle.
+    /// Path, device and inode of the file; `None` for a second handle.
     file: Option<(PathBuf, (u64, u64))>,
 }
 
 impl AdminServer {
-    /// Listens at `path`, replacing the socket that a dead process left there, and nothing else.
+    /// Listens at `path`. Replaces a socket without a listener, but nothing else.
     ///
     /// # Errors
-    /// When `path` is something else than a socket without a listener, or cannot be created.
+    /// `path` exists and is not a socket without a listener, or cannot be created.
     pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
         let hint = || {
             format!(
@@ -131,8 +131,8 @@ impl AdminServer {
         Ok(Self { listener, file: Some((path.to_owned(), inode)) })
     }
 
-    /// Answers requests forever, each client on a thread of its own. `ask` passes a question to
-    /// the control thread and returns its answer. Clients beyond [`ADMIN_CLIENTS_MAX`] are refused.
+    /// Answers requests forever, with a thread per client. `ask` passes a question to the control thread
+    /// and returns its answer. Refuses clients beyond [`ADMIN_CLIENTS_MAX`].
     pub(crate) fn serve<F>(&self, ask: F)
     where
         F: Fn(&AdminQuestion, PageCursor) -> Option<AdminAnswer> + Clone + Send + 'static,
@@ -154,7 +154,7 @@ impl AdminServer {
     /// A second handle to the same socket, for the serving thread.
     ///
     /// # Errors
-    /// When the process is out of file descriptors.
+    /// The process is out of file descriptors.
     pub(crate) fn listener(&self) -> std::io::Result<Self> {
         Ok(Self { listener: self.listener.try_clone()?, file: None })
     }
@@ -170,16 +170,14 @@ impl Drop for AdminServer {
     }
 }
 
-/// Removes the socket at `path` if nobody listens there any more.
+/// Removes the socket at `path` if no process listens there.
 ///
 /// # Errors
-/// When there is anything else; it is left as it is.
+/// There is anything else at `path`, which stays unchanged.
 fn remove_dead_socket(path: &Path) -> anyhow::Result<()> {
     let known = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        known => {
-            known.with_context(|| format!("cannot look at admin.socket {}", path.display()))?
-        }
+        known => known.with_context(|| format!("cannot read admin.socket {}", path.display()))?,
     };
     let kind = known.file_type();
     if !kind.is_socket() {
@@ -190,7 +188,7 @@ fn remove_dead_socket(path: &Path) -> anyhow::Result<()> {
             _ => "a device or pipe",
         };
         bail!(
-            "admin.socket {} is {kind}, not a socket; it was left as it is: set admin.socket to \
+            "admin.socket {} is {kind}, not a socket; adit left it unchanged: set admin.socket to \
              another path, or remove it",
             path.display()
         );
@@ -218,14 +216,14 @@ fn inode(path: &Path) -> std::io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|known| (known.dev(), known.ino()))
 }
 
-/// Serves one client on a thread of its own, which holds a place as long as it lives.
+/// Serves one client on its own thread, which occupies a place until it ends.
 fn start<F>(stream: UnixStream, place: Arc<()>, ask: F) -> std::io::Result<()>
 where
     F: Fn(&AdminQuestion, PageCursor) -> Option<AdminAnswer> + Send + 'static,
 {
     let thread = std::thread::Builder::new().name("adit-admin-client".to_owned());
     let serve = move || {
-        // Without the niceness the client is served all the same.
+        // If this fails, the thread serves the client at normal priority.
         let _ = rustix::process::nice(NICENESS);
         if let Err(error) = answer(&stream, ask) {
             tracing::debug!(%error, "admin request failed");
@@ -237,8 +235,8 @@ where
 
 fn refuse(stream: &UnixStream) -> std::io::Result<()> {
     stream.set_nonblocking(true)?;
-    let what = format!("{ADMIN_CLIENTS_MAX} clients are being served; try again");
-    // A client that does not read the text is refused without it.
+    let what = format!("adit is serving {ADMIN_CLIENTS_MAX} clients already; try again");
+    // Best effort: the client may not read it.
     let _ = { stream }.write_all(format!("{}\n", error(&what)).as_bytes());
     Ok(())
 }
@@ -251,15 +249,15 @@ pub(crate) fn ask(
 ) -> Option<AdminAnswer> {
     let (answer, result) = std::sync::mpsc::channel();
     queries.send(AdminQuery { question: question.clone(), cursor, answer }).ok()?;
-    result.recv_timeout(PATIENCE).ok()
+    result.recv_timeout(TIMEOUT).ok()
 }
 
 fn answer(
     stream: &UnixStream,
     ask: impl Fn(&AdminQuestion, PageCursor) -> Option<AdminAnswer>,
 ) -> anyhow::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let mut writer = DocumentWriter::new(std::io::BufWriter::new(stream));

@@ -1,4 +1,4 @@
-//! `adit check`: reads a configuration and prints what follows from it.
+//! `adit check`: checks a configuration and prints the values derived from it.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ fn derived(config: &Config) -> Value {
     })
 }
 
-/// What becomes of a port's queues.
+/// Describes the receive queues of a port.
 fn queues(config: &Config, port: &config::PortSettings) -> String {
     let workers = config.datapath.workers.len();
     let name = &port.name;
@@ -68,6 +68,8 @@ fn queues(config: &Config, port: &config::PortSettings) -> String {
         None if workers == 1 => format!("{name} has 1 for its worker"),
         None => format!("{name} has up to {workers}, one for each worker"),
         Some(queues) if queues == workers => format!("{name} has {queues}, one for each worker"),
-        Some(queues) => format!("{name} has {queues}; other workers' packets are handed to them"),
+        Some(queues) => {
+            format!("{name} has {queues}; the workers hand packets of other workers' sessions over")
+        }
     }
 }

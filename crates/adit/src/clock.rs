@@ -7,10 +7,10 @@ use adit_types::Nanos;
 /// Seconds from 1900-01-01 to 1970-01-01. Spec: RFC 5905 §6.
 pub(crate) const NTP_UNIX_OFFSET_S: u64 = 2_208_988_800;
 
-/// Fraction bits of the scale: 40 keep the error of an hour below 10 ns at any frequency seen.
+/// Fraction bits of the scale. 40 bits keep the error below 10 ns per hour at common frequencies.
 const SCALE_BITS: u32 = 40;
 
-/// A clock that every thread can read without a system call. Starts at zero when made.
+/// A clock that every thread can read without a system call. It starts at zero.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProcessClock {
     base: u64,
@@ -19,21 +19,21 @@ pub(crate) struct ProcessClock {
 }
 
 impl ProcessClock {
-    /// A clock over a counter of `tsc_hz` ticks per second.
+    /// A clock on a counter with `tsc_hz` ticks per second.
     #[must_use]
     pub(crate) fn new(tsc_hz: u64) -> Self {
         Self { base: adit_dpdk::tsc(), scale: scale(tsc_hz) }
     }
 
-    /// Time since the clock was made.
+    /// Time since the clock's start.
     #[inline]
     #[must_use]
     pub(crate) fn now(&self) -> Nanos {
         self.at(adit_dpdk::tsc())
     }
 
-    /// The time of day at zero of this clock. Unit: nanoseconds since 1900-01-01 00:00 UTC.
-    /// Differs over time by the drift between the two clocks.
+    /// The time of day at zero of this clock. The result changes over time by the drift between the two
+    /// clocks. Unit: nanoseconds since 1900-01-01 00:00 UTC.
     #[must_use]
     pub(crate) fn time_of_day_at_zero(&self) -> Option<u64> {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;

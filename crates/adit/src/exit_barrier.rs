@@ -1,18 +1,18 @@
-//! A barrier that threads leave together.
+//! A barrier that releases all threads together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the threads that have not arrived.
+/// The barrier; counts the threads that have not arrived.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExitBarrier(Arc<AtomicUsize>);
 
-/// A thread's place. Dropping it counts as arrival, so that a thread that fails blocks nobody.
+/// A thread's place. Drop counts as arrival, so that a thread that fails does not block the others.
 #[derive(Debug)]
 pub(crate) struct ExitBarrierPlace(ExitBarrier);
 
 impl ExitBarrier {
-    /// A place for a thread. Take the places of all threads before the first of them waits.
+    /// Returns a place for a thread. Call this for all threads before the first of them waits.
     pub(crate) fn join(&self) -> ExitBarrierPlace {
         self.0.fetch_add(1, Ordering::Relaxed);
         ExitBarrierPlace(self.clone())
@@ -20,8 +20,8 @@ impl ExitBarrier {
 }
 
 impl ExitBarrierPlace {
-    /// Arrives, and returns when all have arrived. What each thread did before is then visible to
-    /// all.
+    /// Arrives, and returns once all threads have arrived. Everything that a thread did before is then
+    /// visible to all.
     pub(crate) fn wait_for_all(self) {
         let ExitBarrier(count) = self.0.clone();
         drop(self);
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_through_before_the_last_has_left() {
+    fn no_thread_passes_before_the_last_arrives() {
         let (gate, left) = (ExitBarrier::default(), AtomicUsize::new(0));
         let inside: Vec<_> = (0..4).map(|_| gate.join()).collect();
         std::thread::scope(|scope| {
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn place_given_up_by_a_failure_holds_nobody_up() {
+    fn dropped_place_blocks_no_thread() {
         let gate = ExitBarrier::default();
         let (inside, failed) = (gate.join(), gate.join());
         drop(failed);

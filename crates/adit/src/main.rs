@@ -27,8 +27,8 @@ use signal_hook::consts::SIGPIPE;
 
 use cli::{AditCli, AditCommand};
 
-/// Sessions are many small allocations of a few sizes, made and freed between short-lived ones:
-/// an allocator that keeps sizes apart does not leave holes.
+/// Sessions consist of many small allocations of a few sizes, between short-lived ones. An allocator
+/// with separate size classes avoids fragmentation.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -46,11 +46,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever reads our output may have seen enough: we end as other tools do, without a word.
+/// Makes SIGPIPE end the process silently, as in other tools, when the reader of our output closes it.
 fn end_at_closed_pipe() {
     let always = Arc::new(AtomicBool::new(true));
     let status = 128 + SIGPIPE;
-    // Refused, the end is a sentence instead.
+    // If this fails, a closed pipe causes an error message instead.
     let _ = signal_hook::flag::register_conditional_shutdown(SIGPIPE, status, always);
 }
 

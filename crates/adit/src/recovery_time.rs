@@ -1,8 +1,8 @@
-//! The Recovery Time Stamp of this start.
+//! The Recovery Time Stamp of this process.
 //!
-//! It counts whole seconds, so two starts within one second would look like one to peers. The
-//! process therefore names the next second and answers nobody before that second begins: a later
-//! start, which begins after the last answer of this one, names a later second.
+//! The stamp counts whole seconds, so peers could not distinguish two starts within one second. adit
+//! therefore uses the next second and answers no peer before it begins. A later process starts after the
+//! last answer of this one, so it uses a later second.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use crate::clock::NTP_UNIX_OFFSET_S;
 
-/// When this process starts to serve. Spec: TS 29.244 §8.2.65, TS 29.281 §8.2.
+/// The time at which this process starts to serve. Spec: TS 29.244 §8.2.65, TS 29.281 §8.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecoveryTime {
     /// Unit: seconds since 1970-01-01 00:00 UTC.
@@ -37,7 +37,7 @@ impl RecoveryTime {
         u32::try_from(ntp_s).unwrap_or_default()
     }
 
-    /// Time left until the second begins; at most one second, whatever the system's clock does.
+    /// Time until the second begins; at most one second, even if the system's clock jumps.
     fn left(self, unix_now: Duration) -> Duration {
         Duration::from_secs(self.unix_s).saturating_sub(unix_now).min(Duration::from_secs(1))
     }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn start_behind_the_last_answer_has_a_later_time_stamp() {
+    fn start_after_the_last_answer_has_a_later_time_stamp() {
         for (start_ms, last_answer_ms) in [(10_200, 11_000), (10_999, 11_001), (11_000, 12_000)] {
             let first = RecoveryTime::after(Duration::from_millis(start_ms));
             let answered = Duration::from_millis(last_answer_ms);

@@ -1,4 +1,4 @@
-//! `adit run`: starts everything, waits for a signal, stops everything in reverse.
+//! `adit run`: starts all threads, waits for a signal, and stops all threads in reverse order.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -33,10 +33,10 @@ use crate::{show, snapshot, steering, wiring};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
 use adit_host::n4_socket::N4Socket;
 
-/// Buffers that a worker's thread keeps for itself.
+/// Size of a worker's cache of packet buffers.
 const MEMPOOL_CACHE_MBUFS: u32 = 256;
 
-/// Time after which adit ends without a worker that does not stop.
+/// Timeout for the workers to stop; then adit ends without them.
 const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A worker's thread, running or done.
@@ -45,7 +45,7 @@ pub(crate) type WorkerThread = JoinHandle<anyhow::Result<()>>;
 /// Runs the user plane described by the file at `path` until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// A sentence that names what could not be started and what to do.
+/// The message names what could not start and what to do.
 pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     let config = Config::load(path)?;
     start_log();
@@ -54,7 +54,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         warn!("n4.allow is empty: any address may set up an association");
     }
     check_cores(&config)?;
-    // Blocked before any thread starts, so that a signal reaches this thread only.
+    // Before any other thread starts, so that all of them leave these signals to this thread.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let server = AdminServer::bind(&config.admin_socket)?;
     let socket = bind_n4(&config)?;
@@ -104,11 +104,10 @@ pub(crate) struct Threads {
 }
 
 /// Waits for a signal, or for a thread that ends by itself, and stops the control thread and the
-/// workers.
+/// workers. A supervisor can then restart the process, which is useless without one of its threads.
 ///
 /// # Errors
-/// Names the thread that ended by itself: what the others do without it helps nobody, and a supervisor
-/// starts the process anew.
+/// A thread ended by itself; the message names it.
 pub(crate) fn supervise(
     signals: &mut Signals,
     threads: Threads,
@@ -141,7 +140,7 @@ fn start_log() {
         .init();
 }
 
-/// A panic that the PFCP node contains becomes one line of its log; all others print as ever.
+/// Suppresses the message of panics that the PFCP node contains and logs itself.
 fn silence_contained_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -190,7 +189,7 @@ fn bind_n4(config: &Config) -> anyhow::Result<N4Socket> {
         warn!(
             wanted_kib = wanted / 1024,
             granted_kib = granted / 1024,
-            "the kernel grants the N4 socket less room than n4.receive_buffer_kib; raise \
+            "the kernel gives the N4 socket a smaller receive buffer than n4.receive_buffer_kib; raise \
              net.core.rmem_max or give adit CAP_NET_ADMIN"
         );
     }
@@ -211,15 +210,15 @@ fn mempool(eal: &Eal, config: &Config) -> anyhow::Result<Mempool> {
     )
 }
 
-/// A port, and the receive queue of each worker, by worker.
+/// A port, and the number of each worker's receive queue, by worker.
 struct OpenPort {
     port: Port,
     queues: Vec<Option<u16>>,
 }
 
-/// Opens every port with a transmit queue for each worker and as many receive queues as the port
-/// has, at most one for each; returns the ports and each worker's share. Where queues are fewer than
-/// workers, each port continues with the worker after the last one that got a queue.
+/// Opens every port with a transmit queue per worker and as many receive queues as the port has, at most
+/// one per worker. Returns the ports and the queues of each worker. With fewer queues than workers, each
+/// port continues with the worker after the last one that got a queue.
 fn open_ports(
     eal: &Eal,
     config: &Config,
@@ -246,8 +245,8 @@ fn open_ports(
         let (info, rx_queues) = (opened.info(), rx.len());
         if port.rx_queues.is_some_and(|queues| usize::from(queues) > rx_queues) {
             bail!(
-                "port \"{}\" ({}) offers {rx_queues} receive queues; lower its rx_queues, and its \
-                 packets are handed to the other workers",
+                "port \"{}\" ({}) offers only {rx_queues} receive queues; lower its rx_queues: \
+                 workers hand its packets over to each other",
                 port.name,
                 port.device
             );
@@ -269,7 +268,7 @@ fn open_ports(
     Ok((ports, io))
 }
 
-/// What one worker needs besides its ports.
+/// The parts of one worker besides its ports.
 struct WorkerParts {
     id: WorkerId,
     core: u16,
@@ -277,7 +276,7 @@ struct WorkerParts {
     events: rtrb::Producer<WorkerEvent>,
     commands: rtrb::Consumer<WorkerCommand>,
     handoff: Handoff<Mbuf>,
-    /// The bells of all workers, by worker.
+    /// The doorbells of all workers, by worker.
     bells: Vec<Doorbell>,
     recovery_time_stamp: u32,
     saturation: Saturation,
@@ -357,7 +356,7 @@ fn serve_admin(
     queries: mpsc::Sender<admin::AdminQuery>,
 ) -> anyhow::Result<JoinHandle<()>> {
     let serving = server.listener().context("cannot serve the admin socket")?;
-    // Ends with the process: it holds nothing that must be given back.
+    // The thread ends with the process; it has nothing to release.
     spawn("adit-admin", move || {
         serving.serve(move |question, cursor| admin::ask(&queries, question, cursor))
     })
@@ -380,7 +379,7 @@ fn start_worker(
         shaped_pkts_max: config.shaped_pkts_per_worker(),
         recovery_time_stamp: Some(parts.recovery_time_stamp),
     };
-    // A worker that shares its core with the control thread must leave it time.
+    // A worker that shares its core with the control thread must yield to it.
     let shares_core = parts.core == config.datapath.main_core;
     let at = usize::from(parts.id.0);
     let poll = config.datapath.poll.get(at).copied().unwrap_or(PollMode::Busy);
@@ -410,7 +409,7 @@ fn start_worker(
             }
             meter.count_sleep(pause.after_step(report.idle, || clock.now(), || worker.rest()));
         }
-        // Whoever still takes steps may hand packets over.
+        // Other workers may hand packets over until they have stopped, too.
         inside.wait_for_all();
         worker.drain(&mut io);
         drop(worker);
@@ -437,7 +436,7 @@ fn ended<T>(thread: &JoinHandle<T>) -> Option<String> {
     thread.is_finished().then(|| name_of(thread))
 }
 
-/// Waits until all threads have ended, `limit` at most; returns the name of one that has not.
+/// Waits up to `limit` until all threads have ended. Returns the name of one that has not.
 fn first_unfinished<T>(threads: &[JoinHandle<T>], limit: Duration) -> Option<String> {
     let deadline = Instant::now() + limit;
     loop {
@@ -449,7 +448,7 @@ fn first_unfinished<T>(threads: &[JoinHandle<T>], limit: Duration) -> Option<Str
     }
 }
 
-/// Returns at the first signal, or the name of a thread that has ended by itself.
+/// Waits for a signal or the end of a thread. Returns the name of a thread that ended by itself.
 fn wait(signals: &mut Signals, ended: impl Fn() -> Option<String>) -> Option<String> {
     loop {
         if signals.pending().next().is_some() {
@@ -462,8 +461,8 @@ fn wait(signals: &mut Signals, ended: impl Fn() -> Option<String>) -> Option<Str
     }
 }
 
-/// Stops the control thread, which needs the workers while associations are released; then the
-/// workers; then prints the last counters.
+/// Stops the control thread first, which needs the workers to release associations, then the workers.
+/// Then prints the final counters.
 fn finish(
     stop_control: &AtomicBool,
     control: JoinHandle<ControlThread>,
@@ -474,7 +473,7 @@ fn finish(
     let control = control.join();
     stop.store(true, Ordering::Relaxed);
     if let Some(thread) = first_unfinished(&threads, WORKER_STOP_LIMIT) {
-        // It may hold packets and queues for ever: only the end of the process takes them back.
+        // It may hold packets and queues: only the end of the process releases them.
         error!(thread, "a worker does not stop; adit ends without it");
         std::process::exit(1);
     }

@@ -1,31 +1,31 @@
-//! How saturated a worker is: the share of its turns that found as many packets as a turn takes.
+//! Saturation of a worker: the share of its steps with a full burst.
 //!
-//! A worker polls, so its busy time says nothing; full bursts show that packets wait.
-//! One word per worker, written by it and read by the control thread.
+//! A worker polls, so its CPU time says nothing about load; full bursts show that packets wait. Each
+//! worker writes one word, which the control thread reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use adit_types::Nanos;
 
-/// Turns between two readings: some hundredths of a second.
+/// Steps per reading: about 8 ms without packets, longer under load.
 const TURNS: u32 = 1 << 16;
 
-/// How long a turn without packets takes, roughly.
+/// Approximate duration of a step without packets.
 const IDLE_TURN: Nanos = Nanos(128);
 
-/// What the control thread reads. Unit: per cent.
+/// The latest reading of a worker. Unit: percent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Saturation(Arc<AtomicU8>);
 
 impl Saturation {
-    /// The last reading.
+    /// The latest reading.
     pub(crate) fn percent(&self) -> u8 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The counts of a worker.
+/// The worker's side: counts steps.
 #[derive(Debug)]
 pub(crate) struct SaturationMeter {
     gauge: Saturation,
@@ -38,14 +38,14 @@ impl SaturationMeter {
         Self { gauge, turns: 0, full: 0 }
     }
 
-    /// Counts a turn. Cost: two additions, and one store in many turns.
+    /// Counts a step. Cost: two additions, and one store per [`TURNS`] steps.
     pub(crate) fn count_turn(&mut self, is_full: bool) {
         self.turns += 1;
         self.full += u32::from(is_full);
         self.store_reading();
     }
 
-    /// Counts a sleep as the idle turns that it replaced.
+    /// Counts a sleep as the idle steps that it replaced.
     #[inline]
     pub(crate) fn count_sleep(&mut self, span: Nanos) {
         if span > Nanos(0) {

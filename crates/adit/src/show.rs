@@ -1,6 +1,6 @@
-//! `adit show`: the documents of the admin socket as tables for people, or as they are.
+//! `adit show`: prints documents of the admin socket as tables or as JSON.
 //!
-//! Lists are printed while they come, so that memory does not grow with the number of sessions.
+//! Prints lists while they arrive, so that memory does not grow with the number of sessions.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::admin::AdminQuestion;
 use crate::admin::client::{self, DocumentSink};
 use crate::cli::Topic;
 
-/// Rows that are arranged together: columns of later ones are as wide, or wider.
+/// Number of rows that determine the widths of columns; later rows can only widen them.
 const ROWS_TOGETHER: usize = 512;
 
-/// Prints what the adit that listens at `socket` answers.
+/// Prints the answer of the adit that listens at `socket`.
 ///
 /// # Errors
 /// As for [`client::request`]; those of the output.
@@ -35,17 +35,17 @@ pub(crate) fn show(
     printer.finish()
 }
 
-/// A whole document of `topic` as text.
+/// Renders a whole document of `topic` as text.
 pub(crate) fn render(topic: Topic, document: &Value) -> String {
     let mut text = Vec::new();
     let mut printer = Printer::new(topic, &mut text);
     let printed = printer.document(document).and_then(|()| printer.finish());
-    debug_assert!(printed.is_ok(), "memory takes it");
+    debug_assert!(printed.is_ok(), "writing to memory does not fail");
     String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned()
 }
 
-/// The lists of a topic that are tables, and their columns. Lists but the first are not shown
-/// without rows.
+/// The lists of a topic that are shown as tables, with their columns. Except for the first list, empty
+/// lists are not shown.
 fn lists(topic: Topic) -> &'static [(&'static str, &'static [&'static str])] {
     match topic {
         Topic::Associations => {
@@ -117,26 +117,26 @@ fn lists(topic: Topic) -> &'static [(&'static str, &'static [&'static str])] {
     }
 }
 
-/// A list on its way to a table.
+/// A list being printed as a table.
 struct List {
     name: &'static str,
     columns: &'static [&'static str],
-    /// Rows that were not printed yet.
+    /// Rows not printed yet.
     rows: Vec<Value>,
-    /// Widths of the columns, once rows were printed.
+    /// Widths of the columns; `None` before the first rows are printed.
     widths: Option<Vec<u16>>,
     count: usize,
     is_first: bool,
 }
 
-/// Prints a document as text while it comes.
+/// Prints a document as text while it arrives.
 struct Printer<'o, W> {
     topic: Topic,
     out: &'o mut W,
     list: Option<List>,
-    /// Something was printed.
+    /// True once something has been printed.
     is_begun: bool,
-    /// What is printed at the end, of topics that are no lists.
+    /// Members to print at the end, for topics without lists.
     whole: Map<String, Value>,
     key: String,
 }
@@ -147,7 +147,7 @@ impl<'o, W: Write> Printer<'o, W> {
         Self { topic, out, list: None, is_begun: false, whole, key }
     }
 
-    /// Takes a whole document.
+    /// Processes a whole document.
     fn document(&mut self, document: &Value) -> anyhow::Result<()> {
         for (key, value) in document.as_object().into_iter().flatten() {
             match value {
@@ -182,7 +182,7 @@ impl<'o, W: Write> Printer<'o, W> {
         Ok(())
     }
 
-    /// Prints the rows that wait.
+    /// Prints the pending rows.
     fn print(&mut self, list: &mut List) -> anyhow::Result<()> {
         let is_new = list.widths.is_none();
         if list.rows.is_empty() && !(is_new && list.is_first) {
@@ -201,7 +201,7 @@ impl<'o, W: Write> Printer<'o, W> {
             table.add_row(cells);
         }
         if let Some(widths) = &list.widths {
-            // A boundary counts the space on both sides.
+            // The width includes the space on both sides.
             let widths = widths.iter().map(|width| Width::Fixed(width.saturating_add(2)));
             table.set_constraints(widths.map(ColumnConstraint::LowerBoundary));
         }
@@ -247,19 +247,19 @@ impl<W: Write> DocumentSink for Printer<'_, W> {
     }
 }
 
-/// Where a [`JsonPrinter`] is in its document.
+/// Position of a [`JsonPrinter`] in its document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
     Outside,
-    /// Behind a member.
+    /// After a member.
     Members,
     /// In a list, before its first row.
     NewList,
-    /// In a list, behind a row.
+    /// In a list, after a row.
     List,
 }
 
-/// Prints a document as JSON while it comes, indented by two spaces.
+/// Prints a document as JSON while it arrives, indented by two spaces.
 struct JsonPrinter<'o, W> {
     out: &'o mut W,
     depth: Depth,
@@ -290,10 +290,10 @@ impl<W: Write> JsonPrinter<'_, W> {
         Ok(self.out.flush()?)
     }
 
-    /// Writes a value whose first line is indented already.
+    /// Writes a value after the indentation of its first line.
     fn value(&mut self, value: &Value, indent: &str) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(value)?;
-        // NOTE: within strings a line feed is escaped.
+        // Strings contain no raw line feeds: JSON escapes them.
         Ok(self.out.write_all(text.replace('\n', &format!("\n{indent}")).as_bytes())?)
     }
 }
@@ -317,7 +317,7 @@ impl<W: Write> DocumentSink for JsonPrinter<'_, W> {
     }
 }
 
-/// The ports, and for each, what spreads its packets over the workers and what it lost.
+/// Renders the ports, with the distribution of their packets over workers and their losses.
 fn ports(document: &Value) -> String {
     let mut text = table(
         document,
@@ -387,7 +387,7 @@ fn table(document: &Value, key: &str, columns: &[&str]) -> String {
     format!("{table}\n{} {key}", rows.len())
 }
 
-/// Scalars by name, then each group with its non-zero members.
+/// Renders scalars by name, then each group with its non-zero members.
 fn counters(members: &Map<String, Value>) -> String {
     let mut text = String::new();
     let mut scalars = new_table();
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_long_list_are_printed_while_they_come_under_one_header() {
+    fn rows_of_a_long_list_are_printed_while_they_arrive_under_one_header() {
         let mut out = Vec::new();
         let mut printer = Printer::new(Topic::Paths, &mut out);
         printer.list("paths").unwrap();
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_tell_what_spreads_their_packets() {
+    fn ports_show_how_their_packets_are_distributed() {
         let document = json!({ "ports": [{
             "name": "access", "link_speed_mbps": 10_000, "rss": [], "rss_reason": "one receive queue",
             "steering": [

@@ -1,9 +1,9 @@
-//! Which packets a port should give to which queue, so that they arrive at the owner of their
-//! session: flow rules (`rte_flow`) where the NIC takes them, RSS where it does not, and the hand-off
-//! between workers for whatever arrives elsewhere.
+//! Steers packets to the receive queue of the worker that owns their session: by flow rules (`rte_flow`)
+//! if the NIC accepts them, else by RSS. Workers hand over packets that arrive at another worker.
 //!
-//! A rule compares the bits that name the owner's group (`types::Owners`) in a TEID or an address of
-//! a UE pool, so each port needs 64 rules for each of them, whatever the number of sessions.
+//! A rule compares the bits of a TEID or UE pool address that identify the owner's group
+//! (`types::Owners`). So each port needs 64 rules per kind of key, independent of the number of
+//! sessions.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,28 +14,28 @@ use serde::Serialize;
 
 use crate::config::{Config, InterfaceSettings, IpNet};
 
-/// The bits of a number that name the owner's group: those above the lowest one, which two
-/// neighboring sessions do not share.
+/// The bits of a session's position that identify the owner's group. The lowest bit, in which
+/// consecutive sessions differ, is not among them.
 const GROUP_MASK: u32 = (OWNER_GROUPS - 1) << OWNER_GROUP_SHIFT;
 
-/// A position with fewer bits than this does not name a group.
+/// A position with fewer bits than this does not identify a group.
 const GROUP_BITS: u32 = u32::BITS - GROUP_MASK.leading_zeros();
 
-/// Whether a port steers by one kind of key.
+/// Result of steering one kind of key on a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PortSteering {
-    /// Field and headers, as text.
+    /// The kind of key, as text.
     pub key: String,
     pub outcome: SteeringOutcome,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SteeringOutcome {
-    /// The port took so many rules.
+    /// The port accepted this many rules.
     Accepted(usize),
-    /// The port took none, and why.
+    /// The port refused the rules, for this reason.
     Refused(String),
-    /// The port was not asked, and why.
+    /// adit did not try, for this reason.
     NotTried(String),
 }
 
@@ -69,8 +69,8 @@ impl SteeringRow {
     }
 }
 
-/// Tries to steer packets of `port`. `queues` are its receive queues, by worker; TEIDs have their
-/// position in the low `slot_bits`.
+/// Tries to install flow rules on `port`. `queues` are its receive queues, by worker. The low `slot_bits`
+/// of a TEID are the position of its session.
 pub(crate) fn steer(
     config: &Config,
     id: PortId,
@@ -92,7 +92,7 @@ pub(crate) fn steer(
     tried.collect()
 }
 
-/// The rules for each kind of key that arrives at a port, or why there are none.
+/// The rules for each kind of key that arrives at a port, or the reason for none.
 fn plan(
     config: &Config,
     id: PortId,
@@ -115,7 +115,7 @@ fn plan(
     plan
 }
 
-/// From a group, shifted, to the keys that name it; or why none do.
+/// Maps a shifted group to the key that identifies it; or the reason why no key does.
 type FlowKeyOfGroup = Result<Box<dyn Fn(u32) -> FlowRuleKey>, String>;
 
 /// The kinds of keys that arrive through an interface.
@@ -150,8 +150,7 @@ fn keys(
     }
 }
 
-/// Each group, shifted to where a key has it, and its owner's queue. Groups whose owner has no queue
-/// are left out.
+/// The shifted groups with their owners' queues. Omits groups whose owner has no queue.
 fn groups(queues: &[Option<u16>]) -> Result<Vec<(u32, u16)>, String> {
     if queues.len() < 2 {
         return Err("there is one worker".to_owned());
@@ -165,7 +164,7 @@ fn groups(queues: &[Option<u16>]) -> Result<Vec<(u32, u16)>, String> {
     Ok(groups.map(|(group, queue)| (group << OWNER_GROUP_SHIFT, queue)).collect())
 }
 
-/// The pools whose UEs are reached through an interface.
+/// The pools whose UEs an interface reaches.
 fn pools<'a>(
     config: &'a Config,
     interface: &'a InterfaceSettings,
@@ -175,8 +174,8 @@ fn pools<'a>(
     pools.map(|pool| pool.prefix)
 }
 
-/// From a group, shifted, to the addresses of `pool` that name it; `None` where the pool has too few
-/// bits. UEs have a /64 in IPv6.
+/// Maps a shifted group to the addresses of `pool` that identify it; `None` if the pool has too few
+/// bits. An IPv6 UE has a /64.
 fn ue_key(pool: IpNet) -> Option<Box<dyn Fn(u32) -> FlowRuleKey>> {
     match pool.addr {
         std::net::IpAddr::V4(addr) => {
@@ -207,7 +206,7 @@ mod tests {
 
     const CONFIG: &str = include_str!("../../../adit.example.toml");
 
-    /// The queue of the first rule that a TEID obeys.
+    /// The queue of the first rule that matches a TEID.
     fn queue_of_teid(rules: &[FlowRule], wanted: u32) -> Option<u16> {
         let obeys = |rule: &&FlowRule| match rule.key {
             FlowRuleKey::TeidOverIpv4 { teid, mask } => wanted & mask == teid,

@@ -1,4 +1,4 @@
-//! From a checked configuration to the configuration of each room.
+//! Derives the configuration of each room from the checked configuration.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use adit_types::{DomainId, InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
 
 use crate::config::{self, Config, IpNet, NodeIdSetting};
 
-/// What the environment abstraction layer is started with.
+/// Configuration of the EAL.
 pub(crate) fn eal(config: &Config) -> EalConfig {
     EalConfig {
         hugepages: config.dpdk.hugepages,
@@ -28,12 +28,12 @@ pub(crate) fn eal(config: &Config) -> EalConfig {
     }
 }
 
-/// What the session store is made with.
+/// Configuration of the session store.
 fn store(config: &Config, seed: u64) -> StoreConfig {
     StoreConfig { sessions_max: config.sessions_max, provisioning: provisioning(config), seed }
 }
 
-/// What rules may refer to by name.
+/// Objects that rules refer to by name.
 fn provisioning(config: &Config) -> Provisioning {
     let domains = config::domains(&config.interfaces);
     let interface = |(interface, domain): (&config::InterfaceSettings, DomainId)| LocalInterface {
@@ -80,7 +80,7 @@ fn provisioning(config: &Config) -> Provisioning {
     }
 }
 
-/// What the lookup tables are built with; `macs` are the ports' own addresses, by `PortId`.
+/// Configuration of the lookup tables; `macs` are the ports' addresses, by `PortId`.
 pub(crate) fn tables(
     config: &Config,
     macs: &[MacAddr],
@@ -150,7 +150,7 @@ fn peer_prefix(net: IpNet) -> Option<PeerPrefix> {
     }
 }
 
-/// What the PFCP node is made with.
+/// Configuration of the PFCP node.
 pub(crate) fn node(
     config: &Config,
     sequence_seed: u32,

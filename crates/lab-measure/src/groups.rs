@@ -258,7 +258,7 @@ downlink = 8000
             ("size = 1250", "size = 5", "group limited: \"5\" is not a size"),
             ("sessions = 2", "sessions = 0", "group free: expected 1 to"),
             ("\"free\"", "\"limited\"", "group limited: another has the same name"),
-            ("rate-qers = 1,", "", "group limited: rules, mbr-kbps: there are no rate-qers"),
+            ("rate-qers = 1,", "", "group limited: rules, mbr-kbps: needs rate-qers"),
         ] {
             let error = parse(&GOOD.replace(from, to)).unwrap_err();
             assert!(error.starts_with(wanted), "{error}");

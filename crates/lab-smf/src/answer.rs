@@ -1,4 +1,4 @@
-//! Whether the UPF accepted a request, and when the SMF started.
+//! Checks of the UPF's answers, and the SMF's Recovery Time Stamp.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,11 +9,11 @@ use anyhow::{Result, anyhow, bail};
 /// Seconds from 1900-01-01 to 1970-01-01.
 const NTP_OFFSET_S: u64 = 2_208_988_800;
 
-/// A Recovery Time Stamp of now.
+/// A Recovery Time Stamp with the current time.
 #[must_use]
 pub fn recovery_time_stamp() -> RecoveryTimeStamp {
     let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
-    // The field holds the low 32 bits; the next era begins in 2036.
+    // The field holds the low 32 bits; the next NTP era begins in 2036.
     let era_s = (unix_s + NTP_OFFSET_S) & u64::from(u32::MAX);
     RecoveryTimeStamp(u32::try_from(era_s).unwrap_or(u32::MAX))
 }
@@ -21,7 +21,7 @@ pub fn recovery_time_stamp() -> RecoveryTimeStamp {
 /// Checks the Cause of an answer.
 ///
 /// # Errors
-/// The request was refused; the text has Cause and offending IE.
+/// The UPF refused the request; the message has Cause and Offending IE.
 pub fn accepted(request: &str, cause: Cause, offending_ie: Option<u16>) -> Result<()> {
     if cause == Cause::RequestAccepted {
         return Ok(());
@@ -30,7 +30,7 @@ pub fn accepted(request: &str, cause: Cause, offending_ie: Option<u16>) -> Resul
     bail!("the UPF refused a PFCP {request} Request with \"{cause}\"{offending}")
 }
 
-/// The error for an answer of another type than that of the request.
+/// The error for an answer whose type does not match the request.
 #[must_use]
 pub fn unexpected(message: &Message<'_>) -> anyhow::Error {
     anyhow!("the UPF answered with an unexpected {}", message.message_type())

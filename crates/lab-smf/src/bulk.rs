@@ -1,5 +1,4 @@
-//! Procedures over many sessions: establish, modify and delete them at a rate, or as fast as the
-//! UPF answers.
+//! Procedures for many sessions: establishment and deletion at a rate, or as fast as the UPF answers.
 
 pub mod requests;
 
@@ -27,21 +26,21 @@ pub enum TeidAllocation {
 /// The sessions to establish.
 #[derive(Debug, Clone)]
 pub struct SessionsConfig {
-    /// Their number.
+    /// Number of sessions.
     pub count: u32,
-    /// UE addresses.
+    /// Addresses of the UEs and of their server.
     pub endpoints: Endpoints,
-    /// The UEs have an IPv6 prefix instead of an IPv4 address.
+    /// True if the UEs have an IPv6 prefix instead of an IPv4 address.
     pub ipv6: bool,
     /// gNB addresses; session *k* is at gNB *k* modulo their number.
     pub gnbs: Vec<IpAddr>,
     /// TEID of session 0 at its gNB; session *k* has the *k*-th after it.
     pub gnb_teid: u32,
-    /// GTP-U address of the UPF, of the family of the gNBs.
+    /// GTP-U address of the UPF, of the same family as the gNBs'.
     pub upf: IpAddr,
     /// Who chooses the uplink TEIDs.
     pub teids: TeidAllocation,
-    /// The rules of the sessions behind those of `profiles`.
+    /// The rules of the sessions after those of `profiles`.
     pub profile: SessionProfile,
     /// The rules of the first sessions, each profile with the number of its sessions.
     pub profiles: Vec<(u32, SessionProfile)>,
@@ -49,7 +48,7 @@ pub struct SessionsConfig {
     pub network_instances: [Option<String>; 2],
 }
 
-/// Identifiers that the UPF gave, by session.
+/// Identifiers allocated by the UPF, by session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpfSessionIds {
     /// The UPF's SEIDs.
@@ -59,10 +58,10 @@ pub struct UpfSessionIds {
 }
 
 impl LabSmf {
-    /// Establishes all sessions. Returns what the UPF gave, and how long it took.
+    /// Establishes all sessions. Returns the UPF's identifiers and a report.
     ///
     /// # Errors
-    /// Those of `watch`; a refusal, with its Cause; a request that stayed unanswered.
+    /// Those of `watch`; a refusal, with its Cause; a request was not answered.
     pub fn establish_all(
         &mut self,
         config: &SessionsConfig,
@@ -73,7 +72,8 @@ impl LabSmf {
         Ok((sessions, report))
     }
 
-    /// Establishes the sessions of a range; `tolerant` counts refusals instead of ending.
+    /// Establishes the sessions of a range. With `tolerant`, refusals are counted instead of returned as an
+    /// error.
     ///
     /// # Errors
     /// As for [`Self::establish_all`].
@@ -95,7 +95,7 @@ impl LabSmf {
         Ok(report)
     }
 
-    /// Notes the UPF's SEIDs, which answers to its reports carry.
+    /// Sets the UPF's SEIDs for the answers to its reports.
     pub fn set_sessions(&mut self, sessions: &UpfSessionIds) {
         self.state.up_seids().clone_from(&sessions.up_seids);
     }

@@ -1,4 +1,4 @@
-//! Changes of sessions beside traffic: handovers, idle and active UEs, sessions that come and go.
+//! Changes of sessions during traffic: handovers, idle and active UEs, deletion and establishment.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -15,19 +15,19 @@ use crate::exchange::{Exchange, Procedure, ProcedureReport};
 use crate::identity::SmfIdentity;
 use crate::smf::LabSmf;
 
-/// What changes.
+/// Kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChurnPattern {
-    /// The downlink tunnel goes to the next gNB.
+    /// Move the downlink tunnel to the next gNB.
     Handover,
-    /// Downlink packets are buffered, and forwarded again after a time.
+    /// Buffer downlink packets, and forward them again after a time.
     Idle,
-    /// UpfSessionIds without traffic are deleted and established again.
+    /// Delete sessions without traffic, and establish them again.
     Recreate,
 }
 
-/// UpfSessionIds that change one after the other, at a rate. Each has one request in flight at most.
+/// Changes sessions in turn at a rate. Each session has at most one request in flight.
 #[derive(Debug)]
 pub struct Churn {
     exchange: Exchange,
@@ -38,7 +38,7 @@ pub struct Churn {
 #[derive(Debug, Clone, Copy)]
 struct SessionUpdateStep {
     session: u32,
-    /// It undoes the first.
+    /// True for the change that undoes the first.
     is_second: bool,
 }
 
@@ -48,26 +48,26 @@ struct ChurnJob {
     config: SessionsConfig,
     identity: SmfIdentity,
     sessions: UpfSessionIds,
-    /// First session that changes.
+    /// Index of the first session that changes.
     first: u32,
-    /// Which of those that change are away from their first state, or lost.
+    /// True for each session that is not in its first state, or lost.
     away: Vec<bool>,
     away_count: u32,
     cursor: usize,
-    /// Changed once, and when the second change is due.
+    /// Sessions after their first change, with the due time of the second.
     waiting: VecDeque<(Instant, u32)>,
     idle: Duration,
-    /// Requests that are not answered, by index.
+    /// Unanswered requests by index.
     open: HashMap<u32, SessionUpdateStep>,
-    /// How often each session was changed; gNBs are taken in turn.
+    /// Number of handovers of each session, which selects its gNB.
     moves: Vec<u32>,
-    /// No further first change.
+    /// True once no session may leave its first state any more.
     closing: bool,
 }
 
 impl Churn {
-    /// `rate` requests per second over the sessions of `range`; an idle UE becomes
-    /// active after `idle`.
+    /// Changes the sessions of `range` with `rate` requests per second. An idle UE becomes active after
+    /// `idle`.
     #[must_use]
     pub fn new(
         pattern: ChurnPattern,
@@ -97,25 +97,25 @@ impl Churn {
         Self { exchange: Exchange::new(0..u32::MAX, Some(rate), true), work }
     }
 
-    /// Does what is due; never waits when the socket does not.
+    /// Sends due requests and processes answers. Does not block if the socket does not.
     ///
     /// # Errors
-    /// A request stayed unanswered.
+    /// A request was not answered.
     pub fn step(&mut self, smf: &mut LabSmf) -> Result<()> {
         smf.step(&mut self.exchange, &mut self.work)
     }
 
-    /// What happened until now.
+    /// The report of the changes so far.
     #[cfg(test)]
     #[must_use]
     pub fn report(&self) -> ProcedureReport {
         self.exchange.report()
     }
 
-    /// Brings every session back to its first state, and returns the report of all changes.
+    /// Returns every session to its first state. Returns the report of all changes.
     ///
     /// # Errors
-    /// Those of `watch`; a request stayed unanswered.
+    /// Those of `watch`; a request was not answered.
     pub fn finish(
         mut self,
         smf: &mut LabSmf,
@@ -139,7 +139,7 @@ impl Churn {
 }
 
 impl ChurnJob {
-    /// What to do next, if anything.
+    /// The next change, if one is due.
     fn choose(&mut self) -> Option<SessionUpdateStep> {
         let due = |(due, _): &(Instant, u32)| self.closing || *due <= Instant::now();
         if self.waiting.front().is_some_and(due) {
@@ -215,7 +215,7 @@ impl Procedure for ChurnJob {
             self.waiting.push_back((Instant::now() + self.idle, step.session));
             return result;
         }
-        // A session that was not established again stays away, and is not waited for.
+        // A session that could not be established again is lost; `finish` does not wait for it.
         let is_lost = self.pattern == ChurnPattern::Recreate && step.is_second && result.is_err();
         let place = self.place(step.session);
         if let Some(away) = self.away.get_mut(place) {

@@ -1,4 +1,4 @@
-//! Requests to the UPF: a window of them in flight, at a rate, sent again until they are answered.
+//! Sends requests to the UPF at a rate with a window in flight, and retransmits unanswered ones.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,42 +12,42 @@ use adit_lab_engine::histogram::{Latency, LatencySummary};
 
 use crate::smf::{LOOK, LabSmf, N1, T1, receive};
 
-/// Datagrams that are taken in one step.
+/// Maximum number of datagrams received per step.
 const RECEIVED_MAX: usize = 64;
 
-/// What is asked for each session.
+/// The requests of a procedure, one per session.
 pub trait Procedure {
-    /// Writes the request of an index; zero octets where there is none to send.
+    /// Writes the request for an index and returns its length, zero for no request.
     ///
     /// # Errors
-    /// It does not fit.
+    /// The request does not fit.
     fn encode(&mut self, index: u32, sequence: u32, out: &mut [u8]) -> Result<usize>;
 
-    /// Looks at the answer.
+    /// Processes the answer.
     ///
     /// # Errors
-    /// It is a refusal, or no answer to this.
+    /// The answer is a refusal or of another type.
     fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()>;
 }
 
-/// A run of one procedure over many sessions.
+/// Result of a procedure for many sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ProcedureReport {
-    /// Requests that were answered.
+    /// Number of answered requests.
     pub count: u64,
     /// From the first request to the last answer. Unit: ns.
     pub duration_ns: u64,
     /// Procedures per second.
     pub per_second: u64,
-    /// Requests that had to be sent again.
+    /// Number of retransmissions.
     pub retransmissions: u64,
-    /// Refusals, if they are counted.
+    /// Number of refusals, if tolerated.
     #[serde(default)]
     pub failed: u64,
-    /// The first of them.
+    /// The first refusal.
     #[serde(default)]
     pub first_failure: Option<String>,
-    /// From the first sending of a request to its answer.
+    /// Time from the first transmission of a request to its answer.
     pub latency: LatencySummary,
 }
 
@@ -60,15 +60,15 @@ struct InFlight {
     sendings: u32,
 }
 
-/// A procedure over many sessions, under way.
+/// A procedure for many sessions in progress.
 #[derive(Debug)]
 pub struct Exchange {
     next: u32,
     end: u32,
     done: u64,
-    /// Requests per second; `None` as fast as the window allows.
+    /// Requests per second; `None` for as many as the window allows.
     rate: Option<u64>,
-    /// Answers that were refusals are counted instead of ending it.
+    /// True if refusals are counted instead of returned as an error.
     tolerant: bool,
     failed: u64,
     first_failure: Option<String>,
@@ -81,7 +81,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Nothing sent yet.
+    /// A procedure before its first request.
     #[must_use]
     pub fn new(range: Range<u32>, rate: Option<u64>, tolerant: bool) -> Self {
         let now = Instant::now();
@@ -102,20 +102,20 @@ impl Exchange {
         }
     }
 
-    /// True when everything was answered.
+    /// True once every request has been answered.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.next >= self.end && self.in_flight.is_empty()
     }
 
-    /// Requests that may have begun by now.
+    /// Number of requests that the rate allows until now.
     fn due(&self) -> u64 {
         let Some(rate) = self.rate else { return u64::MAX };
         let elapsed = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
         scaled(elapsed, rate, 1_000_000).saturating_add(1)
     }
 
-    /// What it came to.
+    /// The report so far.
     #[must_use]
     pub fn report(&self) -> ProcedureReport {
         let duration_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -132,11 +132,11 @@ impl Exchange {
 }
 
 impl LabSmf {
-    /// One step of a procedure: sends what is due, takes what has come, sends again what was not
-    /// answered. Waits as long as the socket's receive timeout where nothing comes.
+    /// One step of a procedure: sends due requests, processes answers, retransmits unanswered requests.
+    /// Waits up to the socket's receive timeout for an answer.
     ///
     /// # Errors
-    /// A refusal, unless they are counted; a request that stayed unanswered.
+    /// A refusal, unless tolerated; a request was not answered.
     pub fn step(&mut self, exchange: &mut Exchange, procedure: &mut dyn Procedure) -> Result<()> {
         self.send_due(exchange, procedure)?;
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -169,7 +169,7 @@ impl LabSmf {
             if result.is_err() || exchange.in_flight.is_empty() {
                 break;
             }
-            // The window has room again.
+            // The window has space again.
             if exchange.in_flight.len() < self.options.window && exchange.next < exchange.end {
                 break;
             }
@@ -197,7 +197,7 @@ impl LabSmf {
             }
             let datagram = self.out.get(..len).unwrap_or_default().to_vec();
             let now = Instant::now();
-            // A full socket buffer is repaired by sending again.
+            // After a full socket buffer the retransmission repeats it.
             let _ = self.state.socket.send_to(&datagram, self.state.peer);
             let request = InFlight { index, datagram, first: now, last: now, sendings: 1 };
             exchange.in_flight.insert(sequence, request);
@@ -210,7 +210,7 @@ impl LabSmf {
         for request in unanswered.filter(|request| request.last.elapsed() >= T1) {
             if request.sendings > N1 {
                 bail!(
-                    "the UPF at {} left the request of session {} unanswered {} times",
+                    "the UPF at {} did not answer the request of session {} after {} transmissions",
                     self.state.peer,
                     request.index,
                     request.sendings

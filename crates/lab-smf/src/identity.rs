@@ -1,4 +1,4 @@
-//! The address and Node ID that the SMF has on N4.
+//! The address and Node ID of the SMF on N4.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use anyhow::Result;
 pub struct SmfIdentity {
     /// The address in its F-SEIDs.
     pub address: IpAddr,
-    /// Its Node ID if that is not the address: another address or a domain name.
+    /// Its Node ID, an address or a domain name; `None` if it is `address`.
     pub name: Option<String>,
 }
 
@@ -24,7 +24,9 @@ impl SmfIdentity {
         let is_wrong =
             |name: &&str| name.parse::<IpAddr>().is_err() && Fqdn::from_text(name).is_none();
         if let Some(name) = name.filter(is_wrong) {
-            return Err(environment(format!("--node-id {name}: neither an address nor a name")));
+            return Err(environment(format!(
+                "--node-id {name}: neither an address nor a domain name"
+            )));
         }
         Ok(Self { address, name: name.map(str::to_owned) })
     }

@@ -1,4 +1,4 @@
-//! Session Report Requests and Node Report Requests of the UPF, until a caller takes them.
+//! Stores Session Report Requests and Node Report Requests of the UPF until a caller takes them.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,33 +12,33 @@ use anyhow::{Result, bail};
 
 use adit_lab_process::stop::POLL;
 
-/// ReportedUsage of one URR as adit reported it.
+/// A usage report of one URR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportedUsage {
     /// The URR.
     pub urr: UrrId,
-    /// Why it was reported.
+    /// Its triggers.
     pub trigger: UsageReportTrigger,
-    /// What was measured; all absent without a volume.
+    /// The measured volume; all fields absent if there is none.
     pub volume: VolumeMeasurement,
 }
 
 impl ReportedUsage {
-    /// The figures of a report.
+    /// Extracts the figures of a usage report.
     #[must_use]
     pub fn of(report: &UsageReport<'_>) -> Self {
         let volume = report.volume_measurement.unwrap_or_default();
         Self { urr: report.urr_id, trigger: report.usage_report_trigger, volume }
     }
 
-    /// Octets of both directions.
+    /// Total volume. Unit: octets.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.volume.total.unwrap_or(0)
     }
 }
 
-/// Requests in the order of their arrival, each once however often adit sent it.
+/// Requests in the order of arrival, without retransmissions.
 #[derive(Debug, Default)]
 pub struct Inbox {
     state: Mutex<InboxState>,
@@ -51,7 +51,7 @@ struct InboxState {
 }
 
 impl Inbox {
-    /// Keeps a request, unless it is a retransmission.
+    /// Stores a request, unless it is a retransmission.
     pub fn put(&self, sequence: u32, datagram: &[u8]) {
         let mut state = self.lock();
         if state.sequences.insert(sequence) {
@@ -59,12 +59,12 @@ impl Inbox {
         }
     }
 
-    /// Forgets what nobody looked at.
+    /// Discards all requests.
     pub fn clear(&self) {
         self.lock().datagrams.clear();
     }
 
-    /// Takes out the first request of which `pick` makes something. It gets the SEID of the header.
+    /// Removes the first request for which `pick` returns a value. `pick` gets the SEID of the header.
     pub fn take<T>(
         &self,
         mut pick: impl FnMut(Option<Seid>, &Message<'_>) -> Option<T>,
@@ -81,10 +81,10 @@ impl Inbox {
         Some(found)
     }
 
-    /// As [`Self::take`], waiting for it to come.
+    /// As [`Self::take`], but waits for the request.
     ///
     /// # Errors
-    /// Those of `watch`; nothing of the kind comes within `limit`.
+    /// Those of `watch`; no such request arrives within `limit`.
     pub fn wait<T>(
         &self,
         what: &str,
@@ -98,14 +98,14 @@ impl Inbox {
                 return Ok(found);
             }
             if Instant::now() >= end {
-                bail!("no {what} came within {limit:?}; the SMF got {}", self.describe());
+                bail!("no {what} within {limit:?}; the SMF received {}", self.describe());
             }
             watch()?;
             std::thread::sleep(POLL);
         }
     }
 
-    /// The messages that wait, for a complaint.
+    /// Describes the stored messages, for an error message.
     fn describe(&self) -> String {
         let state = self.lock();
         let kinds: Vec<String> = state

@@ -1,13 +1,12 @@
-//! The SMF of `adit-lab`: one PFCP association over a UDP socket, with sessions one at a time or by
-//! the million.
+//! The SMF of `adit-lab`: one PFCP association over a UDP socket, for single sessions or millions.
 //!
-//! [`LabSmf`] holds the socket and answers the UPF's requests on a thread of its own. Single
-//! procedures ([`single`]) wait for their answer; procedures over many sessions ([`bulk`],
-//! [`churn`]) keep a window of requests in flight ([`exchange`]). All of them build their
-//! establishments from [`rules::LabSessionRules`].
+//! [`LabSmf`] owns the socket and answers the UPF's requests on its own thread. Procedures for single
+//! sessions ([`single`]) wait for their answer; procedures for many sessions ([`bulk`], [`churn`]) keep
+//! a window of requests in flight ([`exchange`]). All of them build establishments from
+//! [`rules::LabSessionRules`].
 //!
-//! The SMF requires nothing that a UPF may lack: it gives TEIDs and UE addresses unless told
-//! otherwise, and sends the rules of a plain PDU session unless a [`SessionProfile`] has more.
+//! By default the SMF requires no optional feature of the UPF: it allocates TEIDs and UE addresses
+//! itself, and sends the rules of a plain PDU session. A [`SessionProfile`] adds rules.
 //! Spec: TS 29.244 §6.2, §6.3, §6.4, §7.4, §7.5.
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Rules of the sessions: how many PDRs, SDF filters, QERs and URRs each has.
+//! Rule profiles: the number of PDRs, SDF filters, QERs and URRs of each session.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use adit_lab_process::stop::environment;
 
-/// PDRs of a direction at most: an establishment must fit a datagram.
+/// Maximum number of PDRs with SDF filters per direction: an establishment must fit a datagram.
 const FLOWS_MAX: u8 = 64;
 
 /// Bit rates of both directions. Unit: kbit/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "expects kbit/s, one number or [uplink, downlink]")]
+#[serde(untagged, expecting = "expected kbit/s: one number or [uplink, downlink]")]
 pub enum Kbps {
-    /// The same.
+    /// The same for both directions.
     Both(u64),
     /// Uplink and downlink.
     Each([u64; 2]),
@@ -33,27 +33,26 @@ impl Kbps {
     }
 }
 
-/// The rules of each session: per direction one PDR for all traffic behind `flows` PDRs with SDF
-/// filters, and a FAR for each direction.
+/// The rules of each session: per direction a FAR, `flows` PDRs with SDF filters, and a PDR of lower
+/// priority for all traffic.
 ///
-/// Probe packets match no filter, so that each is compared with all of them, or with `match_flow`
-/// the last.
+/// Probe packets match no filter or, with `match_flow`, the last one, so that the UPF compares each
+/// packet with all filters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct SessionProfile {
-    /// The PDRs have a QER with open gates and this QFI, which makes the UPF write a PDU Session
-    /// Container.
+    /// QFI of a QER with open gates on all PDRs. It makes the UPF add a PDU Session Container.
     pub qfi: Option<u8>,
-    /// PDRs with SDF filters per direction.
+    /// Number of PDRs with SDF filters per direction.
     pub flows: u8,
-    /// Probe packets match the last of them.
+    /// True if probe packets match the last of these filters.
     pub match_flow: bool,
-    /// Further QERs of every PDR, with a maximum bit rate each.
+    /// Number of further QERs on every PDR, each with a maximum bit rate.
     pub rate_qers: u8,
-    /// Maximum bit rate of those.
+    /// Maximum bit rate of these QERs.
     pub mbr_kbps: Option<Kbps>,
-    /// QER Correlation ID of the first of those; the others follow. UpfSessionIds with the same share the
-    /// rates.
+    /// QER Correlation ID of the first of these QERs; the others have the next numbers. Sessions with the
+    /// same identifiers share the rates.
     pub correlation_id: Option<u32>,
     /// Maximum bit rate of the QER with the QFI.
     pub flow_mbr_kbps: Option<Kbps>,
@@ -61,9 +60,9 @@ pub struct SessionProfile {
     pub flow_gbr_kbps: Option<Kbps>,
     /// Averaging window of all QERs with a rate. Unit: ms.
     pub averaging_window_ms: Option<u32>,
-    /// URRs of every PDR that measure volume.
+    /// Number of URRs on every PDR that measure volume.
     pub urrs: u8,
-    /// Volume after which each URR reports; without, it never does. Unit: octets.
+    /// Volume threshold of each URR; `None` for no reports. Unit: octets.
     pub urr_threshold_bytes: Option<u64>,
 }
 
@@ -71,7 +70,7 @@ impl SessionProfile {
     /// Reads a file.
     ///
     /// # Errors
-    /// A sentence with file, line and key.
+    /// The message names file, line and key.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| environment(format!("{}: {error}", path.display())))?;
@@ -94,36 +93,36 @@ impl SessionProfile {
         Ok(profile)
     }
 
-    /// Names a key whose value cannot be, and why.
+    /// Checks the values.
     ///
     /// # Errors
-    /// There is one.
+    /// The key of an invalid value, and why it is invalid.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let wrong = |key, what: &str| Err((key, what.to_owned()));
         if self.qfi.is_some_and(|qfi| Qfi::new(qfi).is_none()) {
-            return wrong("qfi", "a QFI is between 0 and 63");
+            return wrong("qfi", "a QFI must be between 0 and 63");
         }
         if self.flows > FLOWS_MAX {
-            return Err(("flows", format!("{FLOWS_MAX} at most")));
+            return Err(("flows", format!("at most {FLOWS_MAX}")));
         }
         if self.rate_qers > 8 || self.urrs > 8 {
-            return wrong(if self.urrs > 8 { "urrs" } else { "rate-qers" }, "8 at most");
+            return wrong(if self.urrs > 8 { "urrs" } else { "rate-qers" }, "at most 8");
         }
         if self.match_flow && self.flows == 0 {
-            return wrong("match-flow", "there are no flows to match");
+            return wrong("match-flow", "needs flows to match");
         }
         for (rate, key) in
             [(self.flow_mbr_kbps, "flow-mbr-kbps"), (self.flow_gbr_kbps, "flow-gbr-kbps")]
         {
             if rate.is_some() && self.qfi.is_none() {
-                return wrong(key, "there is no qfi, whose QER has it");
+                return wrong(key, "needs qfi, whose QER has this rate");
             }
         }
         if self.mbr_kbps.is_some() && self.rate_qers == 0 {
-            return wrong("mbr-kbps", "there are no rate-qers, which have it");
+            return wrong("mbr-kbps", "needs rate-qers, which have this rate");
         }
         if self.correlation_id.is_some() && self.mbr_kbps.is_none() {
-            return wrong("correlation-id", "there is no mbr-kbps to share");
+            return wrong("correlation-id", "needs mbr-kbps, the rate to share");
         }
         Ok(())
     }
@@ -159,18 +158,18 @@ mod tests {
         let profile = SessionProfile::parse(text).unwrap();
         assert_eq!((profile.qfi(), profile.flows, profile.urrs), (Qfi::new(9), 16, 1));
         for (text, wanted) in [
-            ("qfi = 64", ", line 1, qfi: a QFI is between 0 and 63"),
-            ("qfi = 9\nflows = 65", ", line 2, flows: 64 at most"),
-            ("urrs = 9", ", line 1, urrs: 8 at most"),
-            ("match-flow = true", ", line 1, match-flow: there are no flows to match"),
+            ("qfi = 64", ", line 1, qfi: a QFI must be between 0 and 63"),
+            ("qfi = 9\nflows = 65", ", line 2, flows: at most 64"),
+            ("urrs = 9", ", line 1, urrs: at most 8"),
+            ("match-flow = true", ", line 1, match-flow: needs flows to match"),
             ("\nflow = 1", ", line 2, flow: unknown field `flow`"),
             ("flows = \"many\"", ", line 1, flows: invalid type"),
-            ("flow-mbr-kbps = 5", ", line 1, flow-mbr-kbps: there is no qfi"),
-            ("mbr-kbps = 5", ", line 1, mbr-kbps: there are no rate-qers"),
-            ("correlation-id = 5", ", line 1, correlation-id: there is no mbr-kbps"),
+            ("flow-mbr-kbps = 5", ", line 1, flow-mbr-kbps: needs qfi"),
+            ("mbr-kbps = 5", ", line 1, mbr-kbps: needs rate-qers"),
+            ("correlation-id = 5", ", line 1, correlation-id: needs mbr-kbps"),
             (
                 "rate-qers = 1\nmbr-kbps = [5]",
-                ", line 2, mbr-kbps: expects kbit/s, one number or [",
+                ", line 2, mbr-kbps: expected kbit/s: one number or [",
             ),
         ] {
             let error = SessionProfile::parse(text).unwrap_err();

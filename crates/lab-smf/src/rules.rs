@@ -1,4 +1,4 @@
-//! The rules of a PFCP session, from which its establishment is built.
+//! The rules of a PFCP session, and the establishment request built from them.
 
 use adit_pfcp::grouped::{
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi,
@@ -22,11 +22,11 @@ pub struct FlowPdr<'r> {
     pub precedence: u32,
     /// Its FAR.
     pub far: FarId,
-    /// A flow description, unless every packet matches.
+    /// Flow description; `None` to match every packet.
     pub sdf: Option<&'r str>,
-    /// An application that packets must belong to.
+    /// Application that packets must match.
     pub application: Option<&'r str>,
-    /// A predefined rule that is active in the PDR.
+    /// Predefined rule that the PDR activates.
     pub predefined: Option<&'r str>,
 }
 
@@ -51,11 +51,11 @@ pub struct LabSessionRules<'r> {
     pub framed_routes: &'r [FramedRoute<'r>],
     /// Network instances of the access and the core side.
     pub network_instances: [Option<NetworkInstance<'r>>; 2],
-    /// PDRs of packets from the access side.
+    /// PDRs for packets from the access side.
     pub uplinks: &'r [FlowPdr<'r>],
-    /// PDRs of packets from the core side.
+    /// PDRs for packets from the core side.
     pub downlinks: &'r [FlowPdr<'r>],
-    /// Further PDRs, sent as they are.
+    /// Further PDRs, sent unchanged.
     pub more_pdrs: &'r [CreatePdr<'r>],
     /// The FARs.
     pub fars: &'r [CreateFar<'r>],
@@ -65,12 +65,12 @@ pub struct LabSessionRules<'r> {
     pub urrs: &'r [CreateUrr<'r>],
     /// The BARs.
     pub bars: &'r [CreateBar<'r>],
-    /// The time without packets that the UPF reports.
+    /// The User Plane Inactivity Timer.
     pub inactivity: Option<UserPlaneInactivityTimer>,
 }
 
 impl<'r> LabSessionRules<'r> {
-    /// Calls `send` with the Session Establishment Request.
+    /// Builds the Session Establishment Request and passes it to `send`.
     pub fn with_request<T>(
         &self,
         identity: &SmfIdentity,
@@ -145,7 +145,7 @@ impl<'r> LabSessionRules<'r> {
         }
     }
 
-    /// The outer header of uplink packets, of the family of the F-TEID.
+    /// The outer header to remove from uplink packets: IPv4 or IPv6, as the F-TEID.
     fn outer_header(&self) -> OuterHeaderRemovalDescription {
         let is_v6 = match self.f_teid {
             FTeid::Given { addr, .. } => matches!(addr, FTeidAddress::V6(_)),

@@ -1,4 +1,4 @@
-//! Procedures of one session at a time, as the demo and the scenarios need them.
+//! Procedures for single sessions, for the demo and the scenarios.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -33,13 +33,13 @@ pub const DOWNLINK_FAR: FarId = FarId(2);
 pub const QER: QerId = QerId(1);
 
 const DOWNLINK_PDR: PdrId = PdrId(2);
-/// Rules between UE and SMF: a PDR from the SMF by the downlink FAR, and a PDR and a FAR to it.
+/// Rules between UE and SMF: a PDR from the SMF with the downlink FAR, and a PDR and FAR to the SMF.
 const FROM_SMF_PDR: PdrId = PdrId(3);
 const TO_SMF_PDR: PdrId = PdrId(4);
 const TO_SMF_FAR: FarId = FarId(3);
-/// CHOOSE ID of the F-TEID that the gNB gets.
+/// CHOOSE ID of the F-TEID for the gNB.
 const GNB_TUNNEL: u8 = 5;
-/// Packets of a UE that go to the SMF.
+/// Packets of a UE for the SMF: Router Solicitations.
 const SOLICITATIONS: &str = "permit out 58 from ff02::2/128 to assigned";
 const PRECEDENCE: u32 = 100;
 const SMF_PRECEDENCE: Precedence = Precedence(50);
@@ -59,18 +59,18 @@ pub struct PduSession {
     pub gnb_teid: Teid,
     /// The QFI of both directions.
     pub qfi: Qfi,
-    /// The SMF's own tunnel, if it answers router solicitations of the UE.
+    /// The SMF's tunnel endpoint, if it answers Router Solicitations of the UE.
     pub router: Option<(Ipv4Addr, Teid)>,
 }
 
-/// Identifiers and addresses that the UPF gave.
+/// Identifiers and addresses that the UPF allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LabSession {
     /// The UPF's SEID.
     pub up_seid: Seid,
     /// The UPF's TEID for uplink packets.
     pub uplink_teid: Teid,
-    /// The UPF's TEID of another PDR with a TEID of its own: that from the SMF, if any.
+    /// The UPF's TEID of another PDR with its own TEID, such as the one from the SMF.
     pub second_teid: Option<Teid>,
     /// The UE's IPv4 address, if the UPF chose it.
     pub ue_ipv4: Option<Ipv4Addr>,
@@ -125,8 +125,8 @@ impl LabSmf {
     /// Establishes a session with these rules.
     ///
     /// # Errors
-    /// Those of `watch`; the UPF refuses (with its Cause), does not answer, or leaves out what it
-    /// had to choose.
+    /// Those of `watch`; the UPF refuses (with its Cause), does not answer, or omits an identifier that it
+    /// had to allocate.
     pub fn establish_session(
         &self,
         rules: &LabSessionRules<'_>,
@@ -144,8 +144,7 @@ impl LabSmf {
         }
     }
 
-    /// Moves the downlink of a session to another tunnel. The UPF's workers use it when this
-    /// returns.
+    /// Moves the downlink of a session to another tunnel. The UPF's workers use it once this returns.
     ///
     /// # Errors
     /// As for [`Self::modify_session`].
@@ -169,7 +168,7 @@ impl LabSmf {
         self.modify_session(session, &request, watch)
     }
 
-    /// Gives the QER of a session this maximum bit rate in both directions.
+    /// Sets the maximum bit rate of a session's QER in both directions.
     ///
     /// # Errors
     /// As for [`Self::modify_session`].
@@ -187,7 +186,7 @@ impl LabSmf {
         self.modify_session(session, &request, watch)
     }
 
-    /// Changes the rules of a session. The UPF's workers use them when this returns.
+    /// Changes the rules of a session. The UPF's workers use them once this returns.
     ///
     /// # Errors
     /// Those of `watch`; the UPF refuses or does not answer.
@@ -207,7 +206,7 @@ impl LabSmf {
         }
     }
 
-    /// Provides PFDs of applications.
+    /// Provisions PFDs of applications.
     ///
     /// # Errors
     /// As for [`Self::modify_session`].
@@ -226,7 +225,7 @@ impl LabSmf {
         }
     }
 
-    /// Deletes a session and returns the last usage of its URRs.
+    /// Deletes a session and returns the final usage reports of its URRs.
     ///
     /// # Errors
     /// As for [`Self::modify_session`].
@@ -280,7 +279,7 @@ fn smf_far(addr: Ipv4Addr, teid: Teid) -> CreateFar<'static> {
 fn lab_session(response: &SessionEstablishmentResponse<'_>) -> Result<LabSession> {
     let offending = response.offending_ie.map(|ie| ie.0);
     accepted("Session Establishment", response.cause, offending)?;
-    let up_f_seid = response.up_f_seid.context("the UPF accepted without an F-SEID")?;
+    let up_f_seid = response.up_f_seid.context("the UPF accepted but sent no F-SEID")?;
     let teid_of = |pdr: &CreatedPdr<'_>| match pdr.local_f_teids.first() {
         Some(FTeid::Given { teid, .. }) if teid.0 != 0 => Some(teid),
         _ => None,
@@ -289,7 +288,7 @@ fn lab_session(response: &SessionEstablishmentResponse<'_>) -> Result<LabSession
     let uplink_teid = created()
         .find(|pdr| pdr.pdr_id == UPLINK_PDR)
         .and_then(|pdr| teid_of(&pdr))
-        .context("the UPF accepted without the F-TEID that it had to choose")?;
+        .context("the UPF accepted but sent no F-TEID, which it had to allocate")?;
     Ok(LabSession {
         up_seid: up_f_seid.seid,
         uplink_teid,
@@ -339,7 +338,7 @@ mod tests {
         (LabSmf::start(socket, peer, identity, options).unwrap(), upf)
     }
 
-    /// Receives one request in the place of a UPF and answers it with what `respond` writes.
+    /// Receives one request in place of a UPF and answers it with what `respond` writes.
     fn serve(
         upf: &UdpSocket,
         respond: impl FnOnce(&Message<'_>, &RawMessage<'_>, &mut [u8]) -> usize,

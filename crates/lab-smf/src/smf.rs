@@ -25,31 +25,31 @@ use crate::answer::{accepted, recovery_time_stamp, unexpected};
 use crate::identity::SmfIdentity;
 use crate::inbox::Inbox;
 
-/// Time until an unanswered request is sent again.
+/// Time until the SMF retransmits an unanswered request.
 pub const T1: Duration = Duration::from_secs(1);
-/// How often an unanswered request is sent again.
+/// Maximum number of retransmissions of a request.
 pub const N1: u32 = 4;
-/// How long one look at the socket waits, and how often unanswered requests are looked for.
+/// Receive timeout of the socket, and interval of the search for unanswered requests.
 pub const LOOK: Duration = Duration::from_millis(2);
-/// Octets of a message at most: what a datagram holds.
+/// Maximum length of a message: it must fit a datagram. Unit: octets.
 pub const MESSAGE_BYTES: usize = 60_000;
-/// Socket buffer: a window of answers and more.
+/// Socket buffer size: more than a window of answers. Unit: octets.
 const SOCKET_BYTES: usize = 8 << 20;
-/// Octets of a single request or an answer.
+/// Maximum length of a single request or an answer. Unit: octets.
 const SINGLE_MESSAGE_BYTES: usize = 2048;
 
-/// How the SMF sends the requests of procedures over many sessions, and what it keeps.
+/// Options for procedures for many sessions and for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SmfOptions {
-    /// Requests in flight at most.
+    /// Maximum number of requests in flight.
     pub window: usize,
-    /// Requests that begin per second; `None` for as many as the window allows.
+    /// New requests per second; `None` for as many as the window allows.
     pub rate: Option<u64>,
-    /// Reports of the UPF go to the [`Inbox`]; otherwise they are answered and dropped.
+    /// True if reports of the UPF go to the [`Inbox`]; otherwise the SMF answers and drops them.
     pub keeps_reports: bool,
 }
 
-/// What the SMF shares with the thread that listens.
+/// State that the SMF shares with its listening thread.
 #[derive(Debug)]
 pub(crate) struct LabSmfState {
     pub(crate) socket: UdpSocket,
@@ -57,16 +57,16 @@ pub(crate) struct LabSmfState {
     pub(crate) identity: SmfIdentity,
     sequence: AtomicU32,
     started: RecoveryTimeStamp,
-    /// The UPF's SEIDs: the one of our SEID *n* is at *n* - 1. Answers to reports carry them.
+    /// The UPF's SEIDs, for the answers to reports. Index: the SMF's SEID minus one.
     up_seids: Mutex<Vec<u64>>,
-    /// Single requests that wait for their answer, by sequence number.
+    /// Single requests that wait for an answer, by sequence number.
     pending: Mutex<HashMap<u32, Sender<Vec<u8>>>>,
     keeps_reports: bool,
     inbox: Inbox,
     heartbeats_answered: AtomicU64,
 }
 
-/// An SMF with one UPF. Dropping it ends its thread.
+/// An SMF with one UPF. Drop ends its thread.
 #[derive(Debug)]
 pub struct LabSmf {
     pub(crate) state: Arc<LabSmfState>,
@@ -77,7 +77,7 @@ pub struct LabSmf {
 }
 
 impl LabSmf {
-    /// Binds `local` and listens; sends nothing yet.
+    /// Binds `local` and starts to listen. Sends nothing.
     ///
     /// # Errors
     /// The address cannot be used; `node_id` is neither an address nor a name.
@@ -94,7 +94,7 @@ impl LabSmf {
         Self::start(socket, peer, identity, options)
     }
 
-    /// Listens on `socket`; sends nothing yet.
+    /// Starts to listen on `socket`. Sends nothing.
     ///
     /// # Errors
     /// The socket or the thread cannot be prepared.
@@ -129,11 +129,10 @@ impl LabSmf {
         Ok(smf)
     }
 
-    /// Sets the association up. The UPF may still be starting, so the request is repeated until
-    /// `timeout`.
+    /// Sets up the association. Repeats the request until `timeout`, since the UPF may still be starting.
     ///
     /// # Errors
-    /// Those of `watch`; no answer within `timeout`; refused, with its Cause.
+    /// Those of `watch`; no answer within `timeout`; a refusal, with its Cause.
     pub fn associate(&self, timeout: Duration, watch: impl FnMut() -> Result<()>) -> Result<()> {
         let request =
             AssociationSetupRequest::new(self.state.identity.node_id(), self.state.started);
@@ -162,13 +161,13 @@ impl LabSmf {
         }
     }
 
-    /// Heartbeat Requests of the UPF that were answered.
+    /// Number of answered Heartbeat Requests of the UPF.
     #[must_use]
     pub fn heartbeats_answered(&self) -> u64 {
         self.state.heartbeats_answered.load(Ordering::Relaxed)
     }
 
-    /// Reports of the UPF, with [`SmfOptions::keeps_reports`].
+    /// Reports of the UPF, if [`SmfOptions::keeps_reports`].
     #[must_use]
     pub fn inbox(&self) -> &Inbox {
         &self.state.inbox
@@ -180,7 +179,7 @@ impl LabSmf {
         &self.state.identity
     }
 
-    /// Sends a request, again every T1 up to N1 times, and returns the datagram that answers it.
+    /// Sends a request, retransmits it every T1 at most N1 times, and returns the datagram that answers it.
     ///
     /// # Errors
     /// Those of `watch`; no answer.
@@ -229,15 +228,15 @@ impl LabSmf {
         )
     }
 
-    /// Listens on a thread of its own until the next procedure over many sessions, or drop. The
-    /// thread answers the UPF and hands answers to the single requests that wait for them.
+    /// Listens on its own thread until the next procedure for many sessions, or drop. The thread answers
+    /// the UPF's requests and passes answers to the single requests that wait for them.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub fn answer_in_background(&mut self) -> Result<()> {
         self.stop_listening();
         let socket = &self.state.socket;
-        // Long sleeps: the tester may share the core of this thread.
+        // A long timeout, since the tester may share the core of this thread.
         socket.set_nonblocking(false).context("mode of the SMF socket")?;
         socket.set_read_timeout(Some(T1 / 4)).context("receive timeout of the SMF socket")?;
         let (state, stop) = (Arc::clone(&self.state), Stop::default());
@@ -248,7 +247,7 @@ impl LabSmf {
         Ok(())
     }
 
-    /// Steps of an exchange wait for answers.
+    /// Makes the steps of an exchange wait for answers.
     ///
     /// # Errors
     /// The socket's mode cannot be changed.
@@ -259,7 +258,7 @@ impl LabSmf {
         socket.set_read_timeout(Some(LOOK)).context("receive timeout of the SMF socket")
     }
 
-    /// Steps of an exchange take the answers that have come, and never wait.
+    /// Makes the steps of an exchange process only answers that have arrived, without waiting.
     ///
     /// # Errors
     /// The socket's mode cannot be changed.
@@ -290,12 +289,12 @@ impl LabSmfState {
         self.sequence.fetch_add(1, Ordering::Relaxed) % SEQUENCE_MAX + 1
     }
 
-    /// The UPF's SEIDs, by ours less one.
+    /// The UPF's SEIDs. Index: the SMF's SEID minus one.
     pub(crate) fn up_seids(&self) -> MutexGuard<'_, Vec<u64>> {
         lock(&self.up_seids)
     }
 
-    /// Notes the UPF's SEID of one session.
+    /// Sets the UPF's SEID of one session.
     pub(crate) fn set_up_seid(&self, ours: Seid, theirs: Seid) {
         let Some(at) = ours.0.checked_sub(1).and_then(|at| usize::try_from(at).ok()) else {
             return;
@@ -316,7 +315,7 @@ impl LabSmfState {
                 if raw.header.message_type.is_request() {
                     self.answer(&raw, datagram, from);
                 } else if let Some(sender) = lock(&self.pending).get(&raw.header.sequence) {
-                    // The request may have given up meanwhile.
+                    // The request may have timed out meanwhile.
                     let _ = sender.send(datagram.to_vec());
                 }
             }
@@ -358,7 +357,7 @@ impl LabSmfState {
     }
 }
 
-/// The entry of a request among those that wait for their answer; removed on drop.
+/// The entry of a request that waits for its answer. Drop removes it.
 struct PendingRequest<'s> {
     state: &'s LabSmfState,
     sequence: u32,
@@ -381,7 +380,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One datagram and its sender, or `None` if none came within the receive timeout.
+/// Receives one datagram and its sender; `None` if none arrives within the receive timeout.
 pub(crate) fn receive<'b>(
     socket: &UdpSocket,
     buffer: &'b mut [u8],
@@ -390,9 +389,9 @@ pub(crate) fn receive<'b>(
     Some((buffer.get(..len)?, from))
 }
 
-/// The message of a datagram that answers a single request.
+/// Decodes the message of a datagram that answers a single request.
 pub(crate) fn message(datagram: &[u8]) -> Result<Message<'_>> {
     let raw = PfcpDatagram::new(datagram).next().context("an empty answer")?;
-    let raw = raw.map_err(|error| anyhow!("the UPF's answer has a bad header: {error:?}"))?;
+    let raw = raw.map_err(|error| anyhow!("the UPF's answer has a malformed header: {error:?}"))?;
     Message::decode(&raw).map_err(|error| anyhow!("the UPF's answer is malformed: {error:?}"))
 }

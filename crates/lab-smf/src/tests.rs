@@ -51,7 +51,7 @@ fn plain(count: u32) -> SessionsConfig {
     config(count, SessionProfile { qfi: Some(9), urrs: 1, ..SessionProfile::default() })
 }
 
-/// What the UPF knows of a session.
+/// The UPF's state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct MockUpfSession {
     rules: [usize; 3],
@@ -124,8 +124,7 @@ impl MockUpf {
         }
     }
 
-    /// Serves until `stop`; every 41st request is lost, and answers come from a cache when it is
-    /// asked again.
+    /// Serves until `stop`. Loses every 41st request, and answers retransmissions from a cache.
     fn serve(mut self, socket: &UdpSocket, stop: &Stop) -> Self {
         let mut buffer = vec![0; MESSAGE_BYTES];
         let mut count = 0u32;
@@ -193,7 +192,7 @@ fn refusal_ends_the_procedure_and_names_session_and_cause_unless_it_is_counted()
 }
 
 #[test]
-fn node_id_is_the_address_or_what_was_asked_for() {
+fn node_id_is_the_address_or_the_given_one() {
     for (wanted, seen) in [
         (None, "127.0.0.1"),
         (Some("2001:db8::7"), "2001:db8::7"),
@@ -203,14 +202,14 @@ fn node_id_is_the_address_or_what_was_asked_for() {
         assert_eq!(upf.node_id, seen);
     }
     let error = SmfIdentity::new(UPF.into(), Some("a..b")).unwrap_err().to_string();
-    assert_eq!(error, "--node-id a..b: neither an address nor a name");
+    assert_eq!(error, "--node-id a..b: neither an address nor a domain name");
 }
 
 #[test]
 fn rate_of_requests_is_kept() {
     let (report, _) =
         with_upf(None, None, Some(500), |smf| smf.establish_all(&plain(30), || Ok(())).unwrap().1);
-    // The first is due at once.
+    // The first request is due at once.
     assert!(report.duration_ns >= 29 * 2_000_000, "{report:?}");
 }
 
@@ -274,7 +273,7 @@ fn rates_of_a_profile_stand_in_the_request() {
     assert_eq!(qers.len(), 3);
 }
 
-/// Runs a pattern over the last 40 of 60 sessions until 300 requests were answered.
+/// Runs a pattern with the last 40 of 60 sessions until 300 requests are answered.
 fn churn(pattern: ChurnPattern) -> (ProcedureReport, MockUpf) {
     with_upf(None, None, None, |smf| {
         let config = plain(60);

@@ -12,32 +12,31 @@ use serde_json::Value;
 
 use super::{AdminQuestion, AdminRequest, PATIENCE};
 
-/// Receives a document piece by piece.
+/// Receives a document as a stream.
 pub trait DocumentSink {
-    /// A list begins, under this key of the document.
+    /// A list starts, with this key in the document.
     ///
     /// # Errors
-    /// Of the output.
+    /// Those of the output.
     fn list(&mut self, key: &str) -> anyhow::Result<()>;
 
     /// The next row of the list.
     ///
     /// # Errors
-    /// Of the output.
+    /// Those of the output.
     fn row(&mut self, row: Value) -> anyhow::Result<()>;
 
-    /// A member of the document that is no list.
+    /// A member of the document other than a list.
     ///
     /// # Errors
-    /// Of the output.
+    /// Those of the output.
     fn member(&mut self, key: String, value: Value) -> anyhow::Result<()>;
 }
 
-/// Asks the adit that listens at `socket`, and passes its answer to `sink` as it arrives.
+/// Sends a request to the adit that listens at `socket`, and passes its answer to `sink` as it arrives.
 ///
 /// # Errors
-/// A sentence when nothing listens there, the answer is cut short, or adit refuses; what `sink`
-/// says.
+/// Nothing listens there, the answer is incomplete, or adit refuses; those of `sink`.
 pub(crate) fn request(
     socket: &Path,
     question: &AdminQuestion,
@@ -55,7 +54,7 @@ pub(crate) fn request(
         session: question.session.clone(),
     })?;
     line.push(b'\n');
-    // An adit that refuses at once may have closed the socket; its answer says why.
+    // An overloaded adit may close the socket before it reads the request; its answer has the reason.
     let _ = stream.write_all(&line);
     take(BufReader::new(stream), sink)
 }
@@ -75,7 +74,7 @@ fn take(document: impl Read, sink: &mut impl DocumentSink) -> anyhow::Result<()>
 /// Passes members and rows to a sink.
 struct DocumentReader<'s, S> {
     sink: &'s mut S,
-    /// The error that adit returned instead of an answer.
+    /// The error that adit returned instead of a document.
     refused: Option<String>,
     /// The error of the sink.
     failed: Option<anyhow::Error>,

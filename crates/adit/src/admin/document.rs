@@ -1,4 +1,4 @@
-//! An answer as JSON text, written while its pages arrive.
+//! Writes an answer as JSON text while its pages arrive.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::AnswerPage;
 
-/// Writes one document. Rows of lists have a line each.
+/// Writes one document, with one line per row of a list.
 pub(super) struct DocumentWriter<W> {
     out: W,
     is_begun: bool,
@@ -20,10 +20,10 @@ impl<W: Write> DocumentWriter<W> {
         Self { out, is_begun: false, list: None, rows: 0 }
     }
 
-    /// Writes a page behind those before it.
+    /// Writes the next page.
     ///
     /// # Errors
-    /// Of the output.
+    /// Those of the output.
     pub(super) fn page(&mut self, page: AnswerPage) -> anyhow::Result<()> {
         if let Some(list) = page.list {
             if self.list != Some(list) {
@@ -49,7 +49,7 @@ impl<W: Write> DocumentWriter<W> {
     /// Ends the document.
     ///
     /// # Errors
-    /// Of the output.
+    /// Those of the output.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         self.end_list()?;
         self.out.write_all(if self.is_begun { b"}\n" } else { b"{}\n" })?;
@@ -59,7 +59,8 @@ impl<W: Write> DocumentWriter<W> {
     /// Writes `error` instead of a document.
     ///
     /// # Errors
-    /// Of the output; when the document has begun: it then ends where it is, which its reader sees.
+    /// Those of the output. If part of the document has been written, it stays incomplete, which the reader
+    /// detects.
     pub(super) fn refuse(mut self, error: &Value) -> anyhow::Result<()> {
         if self.is_begun {
             bail!("the answer was cut short: {error}");

@@ -1,4 +1,4 @@
-//! Values that several sections of the file have.
+//! Values that occur in several sections.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use adit_types::{Ipv4Prefix, Ipv6Prefix};
 use super::IpNet;
 use super::section::ConfigSection;
 
-/// Why no more packets may wait.
+/// The upper limit of waiting packets, for error messages.
 pub(super) const HALF_OF_MBUFS: &str = "half of the dpdk.mempool_mbufs that tunnel packets in fragments \
                                         leave (512 for each worker): traffic needs the rest";
 

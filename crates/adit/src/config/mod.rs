@@ -1,7 +1,7 @@
-//! The configuration file: read, checked as a whole, and turned into values that cannot be wrong.
+//! The configuration file: read, checked as a whole, and converted to valid values.
 //!
-//! Nothing outside this module sees TOML. A [`Config`] exists only when every key is known, every
-//! value is in range and every reference resolves.
+//! Only this module uses TOML. A [`Config`] exists only if every key is known, every value is in range
+//! and every reference resolves.
 
 mod fields;
 mod predefined;
@@ -28,9 +28,10 @@ pub(crate) struct Config {
     pub node_id: NodeIdSetting,
     pub n4: N4Settings,
     pub gtpu: GtpuSettings,
-    /// PFCP sessions at most, 1 to `limits::SESSIONS_MAX`.
+    /// Maximum number of PFCP sessions, 1 to `limits::SESSIONS_MAX`.
     pub sessions_max: usize,
-    /// Packets that all workers together hold while FARs buffer; 0 to `limits::BUFFER_PKTS_MAX`.
+    /// Maximum number of packets that FARs buffer, of all workers together; 0 to
+    /// `limits::BUFFER_PKTS_MAX`.
     pub buffer_pkts_max: usize,
     pub datapath: DatapathSettings,
     pub dpdk: DpdkSettings,
@@ -47,7 +48,7 @@ pub(crate) struct Config {
     /// Predefined rules; names differ from each other and from those of groups.
     pub predefined_rules: Vec<PredefinedRule>,
     pub qos: QosPolicy,
-    /// Packets that all workers together hold while they wait for the rates of their QERs.
+    /// Maximum number of packets queued for QER rates, of all workers together.
     pub shaped_pkts_max: usize,
     pub admin_socket: PathBuf,
 }
@@ -67,17 +68,17 @@ pub(crate) struct N4Settings {
     pub heartbeat_interval: Nanos,
     pub t1: Nanos,
     pub n1_retries: u8,
-    /// Peers that may use N4; empty: all.
+    /// Peers that may use N4. Empty: all.
     pub allow: Vec<IpNet>,
-    /// Requests per second of one peer; zero: no limit.
+    /// Maximum number of requests per second of one peer. Zero: no limit.
     pub peer_requests_per_s_max: u32,
     pub peer_requests_burst: u32,
     pub sessions_per_association_max: usize,
-    /// Who may say that it belongs to which SMF set; empty: everybody to any.
+    /// SMF sets with their members. Empty: any peer may claim any set.
     pub smf_sets: Vec<SmfSetSettings>,
-    /// Room of the socket for datagrams that wait. Unit: octets.
+    /// Receive buffer of the socket. Unit: octets.
     pub receive_buffer_bytes: usize,
-    /// What control planes may mean otherwise than the standard says.
+    /// Accepted deviations of control planes from the standard.
     pub tolerances: Tolerances,
 }
 
@@ -86,14 +87,14 @@ pub(crate) struct N4Settings {
 pub(crate) struct SmfSetSettings {
     /// SMF Set ID, an FQDN.
     pub id: String,
-    /// Their addresses; never empty.
+    /// Prefixes of their addresses; never empty.
     pub members: Vec<IpNet>,
 }
 
 /// GTP-U path management. Spec: TS 29.281 §7.2.1, §11.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GtpuSettings {
-    /// Time between two Echo Requests to one peer; zero for none.
+    /// Interval of Echo Requests to one peer. Zero: none.
     pub echo_interval: Nanos,
     pub t3: Nanos,
     pub n3_requests: u8,
@@ -103,16 +104,16 @@ pub(crate) struct GtpuSettings {
 pub(crate) struct DatapathSettings {
     /// CPU core of each worker, by `WorkerId`.
     pub workers: Vec<u16>,
-    /// What each worker does without packets, by `WorkerId`.
+    /// Behavior of each worker without packets, by `WorkerId`.
     pub poll: Vec<PollMode>,
     pub main_core: u16,
     pub burst_pkts: usize,
 }
 
-/// What a worker does while there are no packets.
+/// Behavior of a worker without packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PollMode {
-    /// It polls on.
+    /// It continues to poll.
     Busy,
     /// It sleeps after a while.
     Adaptive,
@@ -133,7 +134,7 @@ pub(crate) struct DpdkSettings {
 pub(crate) struct PortSettings {
     pub name: String,
     pub device: Device,
-    /// Receive queues, at most one for each worker; `None`: as many as the device offers.
+    /// Number of receive queues, at most one per worker. `None`: as many as the device offers.
     pub rx_queues: Option<u16>,
     pub mtu_bytes: u16,
 }
@@ -144,27 +145,27 @@ pub(crate) struct InterfaceSettings {
     pub role: InterfaceRole,
     pub port: PortId,
     pub vlan: VlanId,
-    /// Our address and the length of its link's prefix.
+    /// adit's address and the prefix length of its link.
     pub v4: Option<(Ipv4Addr, u8)>,
     pub v6: Option<(Ipv6Addr, u8)>,
-    /// The network instance that it belongs to; without one it serves all of them.
+    /// Its network instance. `None`: it serves all of them.
     pub network_instance: Option<String>,
-    /// Packets from one UE to another turn round instead of leaving through it. Of n6 only; n6
-    /// interfaces of one routing domain agree.
+    /// True if adit switches packets between UEs locally instead of sending them through this interface.
+    /// For n6 only; n6 interfaces of one routing domain have the same value.
     pub local_switching: bool,
 }
 
 impl InterfaceSettings {
-    /// True when this interface serves the network instance of something, or that names none.
+    /// True if this interface serves `wanted`. `None` as `wanted` fits every interface.
     pub(crate) fn serves(&self, wanted: Option<&str>) -> bool {
         let both = self.network_instance.as_deref().zip(wanted);
         both.is_none_or(|(own, wanted)| own.eq_ignore_ascii_case(wanted))
     }
 }
 
-/// The routing domain of each interface. If every N6 interface names its network instance, each of
-/// these names is a domain; if one serves all names, they share one domain, since its packets may be
-/// of any of them.
+/// The routing domain of each interface. If every N6 interface names its network instance, each name is
+/// a domain. If one N6 interface serves all names, all share one domain, since its packets can belong to
+/// any of them.
 pub(crate) fn domains(interfaces: &[InterfaceSettings]) -> Vec<DomainId> {
     let n6 = || interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
     let lower =
@@ -185,8 +186,7 @@ pub(crate) fn domains(interfaces: &[InterfaceSettings]) -> Vec<DomainId> {
     interfaces.iter().map(domain).collect()
 }
 
-/// The routing domains, without repetition, whose UEs may be of a network instance; without a name
-/// all of them.
+/// The routing domains of a network instance, without repetition; all of them without a name.
 pub(crate) fn domains_of(
     interfaces: &[InterfaceSettings],
     network_instance: Option<&str>,
@@ -194,7 +194,7 @@ pub(crate) fn domains_of(
     domains_where(interfaces, |known| known.serves(network_instance))
 }
 
-/// The routing domains, without repetition, of the N6 interfaces that fit.
+/// The routing domains of matching N6 interfaces, without repetition.
 fn domains_where(
     interfaces: &[InterfaceSettings],
     fits: impl Fn(&InterfaceSettings) -> bool,
@@ -205,7 +205,7 @@ fn domains_where(
     found.into_iter().collect()
 }
 
-/// The routing domains, without repetition, some of whose packets between UEs do not leave.
+/// The routing domains with local switching of some packets, without repetition.
 pub(crate) fn switched_domains(config: &Config) -> Vec<DomainId> {
     let by_policy =
         config.forwarding_policies.iter().any(|policy| policy.local_switching == Some(true));
@@ -233,29 +233,29 @@ pub(crate) struct ApplicationSettings {
 pub(crate) struct ForwardingPolicySettings {
     pub id: String,
     pub network_instance: Option<String>,
-    /// Stations on the link of an N6 interface that serves the network instance.
+    /// A station on the link of an N6 interface that serves the network instance.
     pub next_hop_v4: Option<Ipv4Addr>,
     pub next_hop_v6: Option<Ipv6Addr>,
     /// 0 to 63.
     pub dscp: Option<u8>,
-    /// Overrides [`Interface::local_switching`] for the policy's packets.
+    /// Overrides [`InterfaceSettings::local_switching`] for the policy's packets.
     pub local_switching: Option<bool>,
 }
 
-/// Addresses to give to UEs.
+/// Addresses to allocate to UEs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UePoolSettings {
     pub network_instance: Option<String>,
     /// UE IP address Pool Identity.
     pub identity: Option<String>,
-    /// The slice whose UEs it is for.
+    /// The slice whose UEs use the pool; `None` for all.
     pub s_nssai: Option<adit_session::SliceIdentity>,
-    /// IPv4, or IPv6 of at most 64 bits. Overlaps no other pool of its routing domain, and neither
-    /// the link of an interface of it nor that of a GTP-U interface.
+    /// IPv4, or IPv6 of at most 64 bits. Does not overlap other pools or links of its routing domain, nor
+    /// links of GTP-U interfaces.
     pub prefix: IpNet,
 }
 
-/// An address with a prefix length; host bits may be set where an interface address is meant.
+/// An address with a prefix length. Interface addresses have host bits set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IpNet {
     pub addr: IpAddr,
@@ -284,7 +284,7 @@ impl Config {
     /// Reads and checks `text`.
     ///
     /// # Errors
-    /// Every mistake in the file, by line.
+    /// All mistakes in the file, by line.
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<ConfigProblem>> {
         read::parse(text)
     }
@@ -292,7 +292,7 @@ impl Config {
     /// Reads and checks the file at `path`.
     ///
     /// # Errors
-    /// A sentence when the file cannot be read, else every mistake in it, one line each.
+    /// The file cannot be read, or has mistakes; the message has one line per mistake.
     pub(crate) fn load(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| anyhow::anyhow!("cannot read {}: {error}", path.display()))?;
@@ -304,13 +304,13 @@ impl Config {
         })
     }
 
-    /// Packets that one worker holds at most while they wait for rates: an equal share.
+    /// Maximum number of packets that one worker queues for rates: an equal share.
     #[must_use]
     pub(crate) fn shaped_pkts_per_worker(&self) -> usize {
         self.shaped_pkts_max / self.datapath.workers.len().max(1)
     }
 
-    /// Packets that one worker holds at most while FARs buffer: an equal share.
+    /// Maximum number of packets that one worker buffers for FARs: an equal share.
     #[must_use]
     pub(crate) fn buffer_pkts_per_worker(&self) -> usize {
         self.buffer_pkts_max / self.datapath.workers.len().max(1)

@@ -1,4 +1,4 @@
-//! Rules that control planes activate by name: the `[[predefined_rule]]` sections.
+//! The `[[predefined_rule]]` sections: rules that control planes activate by name.
 
 use adit_session::{PredefinedAction, PredefinedDetection, PredefinedRule};
 use adit_types::limits::PREDEFINED_RULES_MAX;
@@ -25,8 +25,10 @@ pub(super) fn read(
     for (at, (section, rule)) in sections.into_iter().zip(&rules).enumerate() {
         let is_name = rules.iter().take(at).any(|other| other.name == rule.name);
         if is_name || rules.iter().any(|other| other.group.as_ref() == Some(&rule.name)) {
-            let what =
-                format!("\"{}\" is taken already: rules and groups need own names", rule.name);
+            let what = format!(
+                "\"{}\" is taken already; names of rules and groups must differ",
+                rule.name
+            );
             section.problem("name", what);
         }
         section.finish();
@@ -56,7 +58,7 @@ fn read_rule(
     PredefinedRule { name: name.into(), group, precedence, detection, action, qfi }
 }
 
-/// By `application` or by `flow_descriptions`.
+/// Reads `application` or `flow_descriptions`.
 fn read_detection(
     section: &mut ConfigSection<'_, '_>,
     applications: &[ApplicationSettings],

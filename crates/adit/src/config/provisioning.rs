@@ -1,4 +1,4 @@
-//! What rules may refer to by name: pools of UE addresses, applications.
+//! Objects that rules refer to by name: UE pools, applications and forwarding policies.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -14,19 +14,20 @@ use super::{
     domains_of,
 };
 
-/// Applications at most.
+/// Maximum number of applications.
 const APPLICATIONS_MAX: usize = 1024;
 
-/// Forwarding policies at most.
+/// Maximum number of forwarding policies.
 const FORWARDING_POLICIES_MAX: usize = 1024;
 
-/// Octets of a Forwarding Policy Identifier, whose length is one octet. Spec: TS 29.244 §8.2.23.
+/// Maximum length of a Forwarding Policy Identifier: its length field has one octet. Unit: octets.
+/// Spec: TS 29.244 §8.2.23.
 const POLICY_ID_BYTES_MAX: usize = 255;
 
-/// Octets of a pool's identity at most.
+/// Maximum length of a pool's identity. Unit: octets.
 const NAME_BYTES_MAX: usize = 100;
 
-/// Pools of UE addresses at most.
+/// Maximum number of UE pools.
 const UE_POOLS_MAX: usize = 1024;
 
 /// The `[[ue_pool]]` sections.
@@ -62,11 +63,11 @@ pub(super) fn read_ue_pools(
     pools
 }
 
-/// A network slice in text.
+/// A network slice, parsed from text.
 pub(super) struct SliceText(pub SliceIdentity);
 
 impl SliceText {
-    /// What it looks like.
+    /// Its format, for error messages.
     pub(super) const EXPECTS: &str =
         "a slice such as \"1\" or \"1-00a1b2\": SST, and SD of six hexadecimal digits";
 }
@@ -126,7 +127,7 @@ pub(super) fn read_forwarding_policies(
         let network_instance = read_network_instance(&mut section);
         let next_hop_v4 = section.parsed_optional("next_hop_v4", "an IPv4 address");
         let next_hop_v6 = section.parsed_optional("next_hop_v6", "an IPv6 address");
-        // The default is no code point.
+        // The default is not a valid code point and means none.
         let dscp = Some(section.integer("dscp", 0..=63, Some(u8::MAX))).filter(|dscp| *dscp < 64);
         let local_switching = section.boolean_optional("local_switching");
         let policy = ForwardingPolicySettings {
@@ -144,7 +145,7 @@ pub(super) fn read_forwarding_policies(
     policies
 }
 
-/// What a policy names must be there.
+/// Checks that the objects that a policy names exist.
 fn check_policy(
     section: &ConfigSection<'_, '_>,
     policy: &ForwardingPolicySettings,
@@ -207,11 +208,11 @@ fn check_pool(
 ) {
     let prefix = pool.prefix;
     if network(prefix) != Some(prefix.addr) {
-        section.problem("prefix", format!("{prefix} has bits set behind its length"));
+        section.problem("prefix", format!("{prefix} has host bits set; clear them"));
     }
     let special = prefix.addr.is_multicast() || prefix.addr.is_loopback();
     if prefix.len < 8 || special || prefix.addr.is_unspecified() {
-        section.problem("prefix", format!("{prefix} holds addresses that no UE can have"));
+        section.problem("prefix", format!("{prefix} contains addresses that no UE can have"));
     }
     if prefix.addr.is_ipv6() && prefix.len > 64 {
         section.problem("prefix", "takes an IPv6 prefix of at most 64 bits: each UE gets a /64");
@@ -240,7 +241,7 @@ fn check_pool(
     }
 }
 
-/// True when both have an address in common.
+/// True if both have an address in common.
 fn overlap(a: IpNet, b: IpNet) -> bool {
     let len = a.len.min(b.len);
     a.addr.is_ipv4() == b.addr.is_ipv4()

@@ -1,4 +1,4 @@
-//! The `[qos]` section: how rates are enforced, and which ones sessions share.
+//! The `[qos]` section: enforcement of rates, and aggregate rates.
 
 use adit_rules::Excess;
 use adit_session::{Enforcement, QosPolicy, Rates, Slice};
@@ -10,21 +10,20 @@ use super::fields::{HALF_OF_MBUFS, read_network_instance};
 use super::provisioning::SliceText;
 use super::section::ConfigSection;
 
-/// Packets that wait for their rates, unless the file says otherwise; never more than half of the
-/// packet buffers.
+/// Default maximum of packets queued for rates, at most half of the packet buffers.
 const QUEUE_PKTS_DEFAULT: usize = 4096;
 
 /// The highest rate. Unit: Mb/s.
 const MBPS_MAX: u64 = 100_000_000;
 
-/// What is read of one direction.
+/// The values of one direction.
 struct QosDirectionSection {
     enforcement: Enforcement,
     gbr_max: BitRate,
     total: BitRate,
 }
 
-/// The section, and how many packets may wait; `half` of the packet buffers is the most.
+/// Reads the section, and the maximum number of queued packets, at most `half` of the packet buffers.
 pub(super) fn read(
     mut qos: ConfigSection<'_, '_>,
     half: usize,
@@ -58,8 +57,7 @@ fn direction(mut section: ConfigSection<'_, '_>) -> QosDirectionSection {
     const CHOICES: [(&str, Excess); 2] = [("drop", Excess::Policed), ("wait", Excess::Shaped)];
     let mut excess =
         |key, default| section.choice(key, &CHOICES, Some(default)).unwrap_or_default();
-    // Guaranteed flows are real-time; the others are TCP, most of all, which waits better than it
-    // loses.
+    // Guaranteed flows are real-time. Most others are TCP, which suffers less from delay than from loss.
     let gbr = excess("gbr", Excess::Policed);
     let (flow, session) = (excess("flow", Excess::Shaped), excess("session", Excess::Shaped));
     let shared = excess("shared", Excess::Shaped);
@@ -69,7 +67,7 @@ fn direction(mut section: ConfigSection<'_, '_>) -> QosDirectionSection {
     QosDirectionSection { enforcement: Enforcement { gbr, flow, session, shared }, gbr_max, total }
 }
 
-/// A rate, without one no limit.
+/// Converts a rate; `None` is no limit.
 fn mbps(rate: Option<u64>) -> BitRate {
     rate.map_or(BitRate::from_bps(u64::MAX), |mbps| BitRate::from_kbps(mbps * 1000))
 }

@@ -1,4 +1,4 @@
-//! From TOML text to a [`Config`]: one function a section, then the checks across sections.
+//! Reads TOML text into a [`Config`]: one function per section, then checks across sections.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,8 +22,7 @@ use super::{
 use super::{predefined, provisioning, qos};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
-/// Packets that wait in FARs that buffer, unless the file says otherwise; never more than half of
-/// the packet buffers.
+/// Default maximum of packets buffered by FARs, at most half of the packet buffers.
 const BUFFER_PKTS_DEFAULT: usize = 4096;
 
 pub(super) fn parse(text: &str) -> Result<Config, Vec<ConfigProblem>> {
@@ -113,7 +112,7 @@ impl std::str::FromStr for NodeIdSetting {
     }
 }
 
-/// Labels of letters, digits and hyphens, at most 63 octets each; one of them has a letter.
+/// True for labels of letters, digits and hyphens with at most 63 octets each, if one of them has a letter.
 /// Spec: RFC 1035 §2.3.1.
 fn is_fqdn(text: &str) -> bool {
     let label = |label: &str| {
@@ -139,7 +138,7 @@ fn read_n4(mut n4: ConfigSection<'_, '_>) -> N4Settings {
     let listen = listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8805)));
     let connect: Vec<SocketAddr> = n4.parsed_list("connect", false, expects);
     if connect.iter().any(|peer| peer.is_ipv4() != listen.is_ipv4()) {
-        n4.problem("connect", "names a peer of another address family than n4.listen");
+        n4.problem("connect", "names a peer with another address family than n4.listen");
     }
     let heartbeat_ms = n4.integer("heartbeat_interval_ms", 100..=3_600_000u64, Some(10_000));
     let t1_ms = n4.integer("t1_ms", 10..=60_000u64, Some(3000));
@@ -174,7 +173,7 @@ fn read_n4(mut n4: ConfigSection<'_, '_>) -> N4Settings {
     }
 }
 
-/// Who may say that it belongs to which SMF set. Spec: TS 29.244 §8.2.128.
+/// Reads the SMF sets with their members. Spec: TS 29.244 §8.2.128.
 fn read_smf_sets(n4: &mut ConfigSection<'_, '_>) -> Vec<SmfSetSettings> {
     let mut sets: Vec<SmfSetSettings> = Vec::new();
     for mut section in n4.tables("smf_sets") {
@@ -221,7 +220,7 @@ fn read_datapath(mut datapath: ConfigSection<'_, '_>) -> DatapathSettings {
     if workers.is_empty() || workers.len() > WORKERS_MAX {
         datapath.problem("workers", format!("takes 1 to {WORKERS_MAX} CPU cores, such as [1]"));
     } else if cores.len() != workers.len() {
-        datapath.problem("workers", "names a CPU core twice; each worker needs one of its own");
+        datapath.problem("workers", "names a CPU core twice; each worker needs its own");
     }
     let burst_pkts = datapath.integer("burst_pkts", 1..=BURST_MAX, Some(BURST_DEFAULT));
     let kinds = [("busy", PollMode::Busy), ("adaptive", PollMode::Adaptive)];
@@ -230,7 +229,7 @@ fn read_datapath(mut datapath: ConfigSection<'_, '_>) -> DatapathSettings {
     DatapathSettings { workers, poll, main_core, burst_pkts }
 }
 
-/// Buffers that packets which wait for one reason may have: half of those that no fragments hold.
+/// Maximum number of buffers for packets that wait for one reason: half of those that fragments leave.
 fn half_of_mbufs(dpdk: &DpdkSettings, workers: usize) -> usize {
     let all = usize::try_from(dpdk.mempool_mbufs).unwrap_or(usize::MAX);
     all.saturating_sub(workers * REASSEMBLY_FRAGMENTS_MAX) / 2
@@ -292,16 +291,16 @@ fn read_ports(
         let workers = u16::try_from(workers).unwrap_or(u16::MAX).max(1);
         let rx_queues = section.integer_optional("rx_queues", 1..=workers);
         if let Some((offered, argument)) = device.as_ref().and_then(queues_of_arguments) {
-            // The kernel spreads packets over all sockets that the driver opens.
+            // The kernel distributes packets over all sockets that the driver opens.
             if offered != workers {
                 let what = format!(
-                    "has {offered} queue pairs, and each of {workers} workers needs one that no \
-                     other has; write {argument}={workers} into it, or change datapath.workers"
+                    "has {offered} queue pairs, but each of {workers} workers needs one of its \
+                     own; write {argument}={workers} into it, or change datapath.workers"
                 );
                 section.problem("device", what);
             } else if rx_queues.is_some_and(|queues| queues != workers) {
                 let what =
-                    format!("takes {workers}: packets come on all queue pairs of this device");
+                    format!("takes {workers}: packets arrive on all queue pairs of this device");
                 section.problem("rx_queues", what);
             }
         }
@@ -312,8 +311,8 @@ fn read_ports(
     (port_names, ports)
 }
 
-/// How many queue pairs the arguments of a device ask for, and by which argument, where a driver
-/// makes no more than that.
+/// The number of queue pairs in a device's arguments, and the name of the argument, for drivers whose
+/// arguments determine the number.
 fn queues_of_arguments(device: &Device) -> Option<(u16, &'static str)> {
     let argument = match device {
         _ if device.is_driver("net_af_packet") => "qpairs",
@@ -323,7 +322,7 @@ fn queues_of_arguments(device: &Device) -> Option<(u16, &'static str)> {
     Some((device.argument(argument).map_or(Some(1), |text| text.parse().ok())?, argument))
 }
 
-/// The section's `name`, which no other section of its kind may have.
+/// Reads the section's `name`, which must be unique among sections of its kind.
 fn read_name(
     section: &mut ConfigSection<'_, '_>,
     names: &mut BTreeMap<String, usize>,
@@ -394,13 +393,14 @@ fn read_interfaces(root: &mut ConfigSection<'_, '_>, ports: &[String]) -> Vec<In
     }
     for (index, port) in ports.iter().enumerate() {
         if !interfaces.iter().any(|interface| usize::from(interface.port.0) == index) {
-            root.problem("port", format!("port \"{port}\" is used by no interface; remove it"));
+            root.problem("port", format!("no interface uses port \"{port}\"; remove it"));
         }
     }
     interfaces
 }
 
-/// A packet between UEs that does not leave belongs to a routing domain, not to one of its interfaces.
+/// N6 interfaces of one routing domain must agree on local switching, since a locally switched packet
+/// belongs to the domain and not to an interface.
 fn check_local_switching(root: &ConfigSection<'_, '_>, interfaces: &[InterfaceSettings]) {
     let all: Vec<_> = interfaces.iter().zip(domains(interfaces)).collect();
     let networks = || all.iter().filter(|(known, _)| known.role == InterfaceRole::N6);
@@ -408,13 +408,14 @@ fn check_local_switching(root: &ConfigSection<'_, '_>, interfaces: &[InterfaceSe
         let first = networks().find(|(_, other)| other == domain).map_or(*known, |other| other.0);
         if first.local_switching != known.local_switching {
             let names = format!("\"{}\" and \"{}\"", first.name, known.name);
-            let what = format!("{names} are of one routing domain; give both one local_switching");
+            let what =
+                format!("{names} are in one routing domain; give both the same local_switching");
             root.problem("interface", what);
         }
     }
 }
 
-/// An address of a GTP-U interface is part of F-TEIDs, which must not name two interfaces.
+/// Addresses of GTP-U interfaces must differ, since an F-TEID must identify one interface.
 fn check_tunnel_addresses(
     section: &ConfigSection<'_, '_>,
     role: InterfaceRole,
@@ -432,7 +433,7 @@ fn check_tunnel_addresses(
         && let Some(known) = before.iter().find(is_same)
     {
         let what = format!(
-            "interface \"{}\" has this address already; F-TEIDs need different ones",
+            "interface \"{}\" has this address already; addresses of GTP-U interfaces must differ",
             known.name
         );
         section.problem("addresses", what);
@@ -446,7 +447,7 @@ fn read_port_name(section: &mut ConfigSection<'_, '_>, ports: &[String]) -> Port
     let found = ports.iter().position(|port| *port == wanted);
     if found.is_none() {
         let names: Vec<_> = ports.iter().map(|port| format!("\"{port}\"")).collect();
-        let what = format!("there is no port \"{wanted}\"; there is {}", names.join(", "));
+        let what = format!("there is no port \"{wanted}\"; known ports: {}", names.join(", "));
         section.problem("port", what);
     }
     PortId(found.and_then(|index| u16::try_from(index).ok()).unwrap_or(0))
@@ -467,7 +468,7 @@ fn read_addresses(section: &mut ConfigSection<'_, '_>) -> InterfaceAddresses {
             section.problem("addresses", "takes at most one address of each family");
         }
         if net.addr.is_unspecified() || net.addr.is_multicast() || net.addr.is_loopback() {
-            section.problem("addresses", format!("{} is no address of a station", net.addr));
+            section.problem("addresses", format!("{} is not a host address", net.addr));
         }
     }
     if v4.is_none() && v6.is_none() {
@@ -504,13 +505,14 @@ fn read_route(
         wanted.as_ref().and_then(|wanted| interfaces.iter().position(|i| i.name == *wanted));
     if let (Some(wanted), None) = (&wanted, found) {
         let names: Vec<_> = interfaces.iter().map(|i| format!("\"{}\"", i.name)).collect();
-        let what = format!("there is no interface \"{wanted}\"; there is {}", names.join(", "));
+        let what =
+            format!("there is no interface \"{wanted}\"; known interfaces: {}", names.join(", "));
         section.problem("interface", what);
     }
     if let Some(prefix) = prefix
         && network(prefix) != Some(prefix.addr)
     {
-        section.problem("prefix", format!("{prefix} has bits set behind its length"));
+        section.problem("prefix", format!("{prefix} has host bits set; clear them"));
     }
     if let (Some(prefix), Some(next_hop)) = (prefix, next_hop)
         && prefix.addr.is_ipv4() != next_hop.is_ipv4()
@@ -526,15 +528,15 @@ fn read_route(
     if let (Some(prefix), Some(index)) = (prefix, found)
         && is_taken(interfaces, before, prefix, index)
     {
-        let what = format!("{prefix} has a route in the same network instance already");
+        let what = format!("{prefix} already has a route in this network instance");
         section.problem("prefix", what);
     }
     section.finish();
     Some(RouteSettings { interface: found?, prefix: prefix?, next_hop: next_hop? })
 }
 
-/// True when another route, or an interface's own link, leads to `prefix` in the same role and
-/// network instance as interface `index`.
+/// True if another route, or an interface's link, leads to `prefix` in the same role and network
+/// instance as interface `index`.
 fn is_taken(
     interfaces: &[InterfaceSettings],
     routes: &[RouteSettings],
@@ -556,7 +558,7 @@ fn is_taken(
         || (0..interfaces.len()).any(|at| kind(at) == kind(index) && is_link(&interfaces[at]))
 }
 
-/// True when `addr` is another station on the interface's link.
+/// True if `addr` is another station on the interface's link.
 fn on_link(interface: &InterfaceSettings, addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(addr) => interface.v4.is_some_and(|(own, len)| {

@@ -1,7 +1,7 @@
-//! Reading a TOML table key by key while collecting every mistake instead of stopping at the first.
+//! Reads a TOML table key by key and collects all mistakes instead of stopping at the first.
 //!
-//! A getter always returns a usable value: what the file says, the default, or a stand-in after a
-//! problem was noted. The caller refuses the whole file when [`ConfigDocument::problems`] is not empty.
+//! A getter always returns a usable value: the one in the file, the default, or a substitute after it
+//! has noted a problem. The caller refuses the file unless [`ConfigDocument::problems`] is empty.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// A file while it is being read.
+/// The file, and the problems found so far.
 pub(super) struct ConfigDocument<'i> {
     input: &'i str,
     problems: RefCell<Vec<ConfigProblem>>,
@@ -43,7 +43,7 @@ impl<'i> ConfigDocument<'i> {
         Self { input, problems: RefCell::default() }
     }
 
-    /// Every problem noted so far, by line.
+    /// All problems noted so far, by line.
     pub(super) fn problems(self) -> Vec<ConfigProblem> {
         let mut problems = self.problems.into_inner();
         problems.sort();
@@ -61,7 +61,7 @@ impl<'i> ConfigDocument<'i> {
     }
 }
 
-/// One table of the file, or an empty one where the file has none.
+/// One table of the file; empty if the file does not have it.
 pub(super) struct ConfigSection<'d, 'i> {
     document: &'d ConfigDocument<'i>,
     table: Option<&'d DeTable<'i>>,
@@ -81,12 +81,12 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         }
     }
 
-    /// True when the file has `key` here.
+    /// True if the table has `key`.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(key))
     }
 
-    /// The table at `key`; an absent one reads as empty.
+    /// The table at `key`; empty if absent.
     pub(super) fn table(&mut self, key: &'static str) -> ConfigSection<'d, 'i> {
         let path = self.path_of(key);
         let found = self.value(key);
@@ -96,7 +96,10 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
                 self.document.note(
                     value.span().start,
                     &path,
-                    format!("is a table, written [{key}], not {}", with_article(other.type_str())),
+                    format!(
+                        "must be a table, written [{key}], not {}",
+                        with_article(other.type_str())
+                    ),
                 );
                 None
             }
@@ -105,12 +108,12 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         ConfigSection { document: self.document, table, path, offset, known: BTreeSet::new() }
     }
 
-    /// The tables of the array at `key`, written `[[key]]`; an absent array reads as empty.
+    /// The tables of the array at `key`, written `[[key]]`; none if absent.
     pub(super) fn tables(&mut self, key: &'static str) -> Vec<ConfigSection<'d, 'i>> {
         let path = self.path_of(key);
         let Some(value) = self.value(key) else { return Vec::new() };
         let DeValue::Array(items) = value.get_ref() else {
-            let what = format!("is an array of tables, each written [[{key}]]");
+            let what = format!("must be an array of tables, each written [[{key}]]");
             self.document.note(value.span().start, &path, what);
             return Vec::new();
         };
@@ -118,7 +121,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
             let path = format!("{path}[{index}]");
             let table = item.get_ref().as_table();
             if table.is_none() {
-                let what = format!("is a table, written [[{key}]]");
+                let what = format!("must be a table, written [[{key}]]");
                 self.document.note(item.span().start, &path, what);
             }
             let offset = item.span().start;
@@ -127,7 +130,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         items.iter().enumerate().map(section).collect()
     }
 
-    /// An integer within `range`. Without a default the key must be there.
+    /// An integer within `range`. Without a default the key is required.
     pub(super) fn integer<T>(
         &mut self,
         key: &'static str,
@@ -148,7 +151,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         })
     }
 
-    /// Like [`Section::integer`], for a key that may be absent.
+    /// As [`Self::integer`], for an optional key.
     pub(super) fn integer_optional<T>(
         &mut self,
         key: &'static str,
@@ -161,7 +164,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         Some(self.integer(key, range, None))
     }
 
-    /// True or false, for a key that may be absent.
+    /// A boolean, for an optional key.
     pub(super) fn boolean_optional(&mut self, key: &'static str) -> Option<bool> {
         let value = self.value(key)?;
         let read = value.get_ref().as_bool();
@@ -194,13 +197,13 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         numbers
     }
 
-    /// A text that parses as `T`. `expects` says what to write, with an example.
+    /// A string that parses as `T`. `expects` describes the format, with an example.
     pub(super) fn parsed<T: FromStr>(&mut self, key: &'static str, expects: &str) -> Option<T> {
         let value = self.value_or_required(key, false)?;
         self.parse_value(key, value, expects)
     }
 
-    /// Like [`Section::parsed`], for a key that may be absent.
+    /// As [`Self::parsed`], for an optional key.
     pub(super) fn parsed_optional<T: FromStr>(
         &mut self,
         key: &'static str,
@@ -210,7 +213,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         self.parse_value(key, value, expects)
     }
 
-    /// The texts of a list, each parsed as `T`.
+    /// The strings of a list, each parsed as `T`.
     pub(super) fn parsed_list<T: FromStr>(
         &mut self,
         key: &'static str,
@@ -221,7 +224,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         items.into_iter().filter_map(|item| self.parse_value(key, item, expects)).collect()
     }
 
-    /// A name from a fixed set.
+    /// A value from a fixed set of names.
     pub(super) fn choice<T: Copy>(
         &mut self,
         key: &'static str,
@@ -238,7 +241,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         found
     }
 
-    /// A name from a fixed set for each of `count` things: one for all, or a list with one for each.
+    /// A value from a fixed set of names for each of `count` items: one for all, or a list.
     pub(super) fn choice_each<T: Copy>(
         &mut self,
         key: &'static str,
@@ -265,7 +268,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         found
     }
 
-    /// A list of names from a fixed set; an absent list is empty.
+    /// A list of values from a fixed set of names; empty if absent.
     pub(super) fn choices<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> Vec<T> {
         let mut found = Vec::new();
         for item in self.list(key, false) {
@@ -292,7 +295,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         self.document.note(offset, &self.path_of(key), what);
     }
 
-    /// Notes every key that no getter asked for.
+    /// Notes every key that no getter has read.
     pub(super) fn finish(self) {
         let Some(table) = self.table else { return };
         for key in table.keys() {
@@ -338,7 +341,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         }
     }
 
-    #[allow(clippy::unused_self, reason = "reads as a getter beside the others")]
+    #[allow(clippy::unused_self, reason = "uniform with the other getters")]
     fn as_integer(&self, value: &Spanned<DeValue<'_>>) -> Option<i64> {
         let integer = value.get_ref().as_integer()?;
         i64::from_str_radix(integer.as_str(), integer.radix()).ok()
@@ -376,7 +379,7 @@ fn with_article(noun: &str) -> String {
     format!("{} {noun}", if vowel { "an" } else { "a" })
 }
 
-/// True when one name is the other with at most two characters changed, added or left out.
+/// True if the edit distance of two names is at most two.
 fn similar(a: &str, b: &str) -> bool {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! The requests for one session of many, and what their answers give.
+//! Requests for one of many sessions, and the evaluation of their answers.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -24,11 +24,11 @@ use crate::profile::{Kbps, SessionProfile};
 use crate::rules::{FlowPdr, LabSessionRules, forward};
 use crate::single::{DOWNLINK_FAR, UPLINK_FAR, UPLINK_PDR};
 
-/// A volume threshold that nobody reaches: the URR measures and never reports.
+/// A volume threshold beyond reach: the URR measures but never reports.
 const NEVER_BYTES: u64 = 1 << 60;
-/// PDRs of the uplink have odd identifiers, those of the downlink even ones.
+/// Identifier of the first downlink PDR. Uplink PDRs have odd identifiers, downlink PDRs even ones.
 const DOWNLINK_PDR: PdrId = PdrId(2);
-/// Precedence of the PDRs for all traffic; those with filters go before.
+/// Precedence of the PDRs for all traffic; PDRs with filters have lower values.
 const PRECEDENCE: u32 = 255;
 
 /// Establishes sessions.
@@ -38,7 +38,7 @@ pub struct Establishment<'c> {
     pub config: &'c SessionsConfig,
     /// The SMF.
     pub identity: &'c SmfIdentity,
-    /// What the UPF gave.
+    /// Identifiers allocated by the UPF.
     pub sessions: &'c mut UpfSessionIds,
 }
 
@@ -46,7 +46,7 @@ pub struct Establishment<'c> {
 struct ProfileRules {
     qers: Vec<CreateQer<'static>>,
     urrs: Vec<CreateUrr<'static>>,
-    /// Both directions use the same, written for the downlink.
+    /// Flow descriptions of both directions, in downlink notation.
     flows: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ impl SessionsConfig {
         }
     }
 
-    /// Octets of an establishment.
+    /// Writes a Session Establishment Request and returns its length.
     pub(crate) fn establishment(
         &self,
         identity: &SmfIdentity,
@@ -189,7 +189,7 @@ impl SessionsConfig {
             .context("encode an establishment")
     }
 
-    /// Notes what the UPF gave for a session.
+    /// Records the identifiers that the UPF allocated for a session.
     pub(crate) fn established(
         &self,
         index: u32,
@@ -234,18 +234,18 @@ impl Procedure for Establishment<'_> {
     }
 }
 
-/// What a modification changes in the downlink FAR of a session.
+/// Change of the downlink FAR of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FarModification {
-    /// The tunnel: the UE has moved this often.
+    /// Moves the tunnel; the number counts the UE's handovers.
     Move(u32),
-    /// Packets are buffered: the UE is idle.
+    /// Buffers packets: the UE is idle.
     Idle,
-    /// Packets are forwarded.
+    /// Forwards packets: the UE is active.
     Active,
 }
 
-/// Octets of a modification.
+/// Writes a Session Modification Request and returns its length.
 pub fn modification(
     config: &SessionsConfig,
     up_seid: u64,
@@ -281,7 +281,7 @@ pub fn modification(
     encode(out, Some(Seid(up_seid)), sequence, &request).context("encode a modification")
 }
 
-/// Looks at the answer to a modification.
+/// Checks the answer to a modification.
 pub fn modified(index: u32, message: &Message<'_>) -> Result<()> {
     let Message::SessionModificationResponse(response) = message else {
         bail!("the UPF answered a modification with {}", message.message_type())
@@ -298,13 +298,13 @@ pub struct Deletion<'s> {
     pub up_seids: &'s [u64],
 }
 
-/// Octets of a deletion.
+/// Writes a Session Deletion Request and returns its length.
 pub fn deletion(up_seid: u64, sequence: u32, out: &mut [u8]) -> Result<usize> {
     let request = SessionDeletionRequest::new();
     encode(out, Some(Seid(up_seid)), sequence, &request).context("encode a deletion")
 }
 
-/// Looks at the answer to a deletion.
+/// Checks the answer to a deletion.
 pub fn deleted(index: u32, message: &Message<'_>) -> Result<()> {
     let Message::SessionDeletionResponse(response) = message else {
         bail!("the UPF answered a deletion with {}", message.message_type())
