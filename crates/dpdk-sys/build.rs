@@ -13,11 +13,11 @@ const DPDK_VERSION_MIN: &str = "22.11";
 /// First DPDK with another `rte_mbuf`: its fields moved into anonymous unions.
 const DPDK_VERSION_BELOW: &str = "24.03";
 
-/// Shared libraries that hold the bound functions; drivers are plugins that the EAL loads.
+/// Shared libraries with the bound functions; drivers are plugins that the EAL loads.
 const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
-/// What is bound: exactly what `adit-dpdk` calls and their close kin. A short list keeps the build
-/// short.
+/// Patterns of bound functions: those that `adit-dpdk` calls and a few related ones. A short list keeps
+/// the build fast.
 const FUNCTIONS: [&str; 13] = [
     "rte_(openlog_stream|log_set_global_level|log_get_global_level|version|strerror|get_tsc_hz|rdtsc)",
     "rte_eal_(init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type|get_runtime_dir)",
@@ -34,7 +34,7 @@ const FUNCTIONS: [&str; 13] = [
     "adit_memif_gate_(guards|take|give_back|enter|leave)",
 ];
 
-/// Structures that the bound functions name are followed; these are added.
+/// Types bound in addition to those that the bound functions use.
 const TYPES: [&str; 3] = [
     "rte_mbuf",
     "rte_eth_(conf|dev_info|stats|link|xstat|xstat_name)",
@@ -70,7 +70,7 @@ fn fail(reason: &str) -> ! {
     exit(1)
 }
 
-/// DPDK's own compiler flags; emits the link search path on the way.
+/// DPDK's compiler flags. Also emits the link search path.
 fn dpdk_flags() -> Vec<String> {
     let missing = format!(
         "DPDK from {DPDK_VERSION_MIN} on and below {DPDK_VERSION_BELOW} was not found by \
@@ -96,9 +96,9 @@ fn dpdk_flags() -> Vec<String> {
     }
 }
 
-/// The instruction set, as a flag that follows DPDK's own and so overrides its `-march=corei7`.
+/// A flag for the instruction set, which follows DPDK's flags and so overrides `-march=corei7`.
 ///
-/// DPDK's headers need SSE4.2, hence x86-64-v2 at least.
+/// DPDK's headers need SSE4.2, so at least x86-64-v2.
 fn baseline_flag() -> Option<String> {
     if env::var("CARGO_CFG_TARGET_ARCH").as_deref() != Ok("x86_64") {
         return None;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keeps the memif driver's control side out of its bursts.
+ * Prevents the memif driver's control side from running during bursts.
  *
  * The driver handles its control socket on the EAL's interrupt thread. When the peer disconnects
  * or dies, that thread unmaps the shared memory and frees the regions while a worker may be inside
  * a burst on them: the worker reads freed memory and dies (net/memif, DPDK 22.11 to 24.11). The
  * driver has no lock for this.
  *
- * The three functions of the EAL with which the driver registers its handlers are defined here
- * again. A program's own definition precedes that of a shared library, so the driver, which is a
- * plugin, calls these. They pass everything on, with the driver's handlers behind a gate: a handler
- * runs when no queue of a memif port is inside a burst, and bursts do nothing meanwhile.
+ * This file redefines the three EAL functions with which the driver registers its handlers. A
+ * program's own definition precedes that of a shared library, so the driver, which is a plugin,
+ * calls these. They forward to the EAL's functions, with the driver's handlers behind a gate: a
+ * handler runs while no queue of a memif port is inside a burst, and bursts do nothing meanwhile.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,7 +23,7 @@
 
 #include "memif_gate.h"
 
-/* The driver has two handlers: of its listening socket, and of a connection. */
+/* The driver has two handlers: one for its listening socket, one for connections. */
 #define HANDLERS_MAX 4
 #define SLOTS_MAX 512
 #define CACHE_LINE 64
@@ -49,7 +49,7 @@ int adit_memif_gate_take(void)
 	return -1;
 }
 
-/* Gives a slot back. Its queue is outside a burst, and stays there. */
+/* Releases a slot. Its queue is outside a burst and enters no further one. */
 void adit_memif_gate_give_back(int slot)
 {
 	__atomic_store_n(&slots[slot].taken, 0, __ATOMIC_RELEASE);
@@ -101,7 +101,7 @@ static bool is_memif(rte_intr_callback_fn handler)
 	       strstr(info.dli_fname, "rte_net_memif") != NULL;
 }
 
-/* The gated form of a handler of the driver, the handler itself of others. */
+/* Returns the gated form of a handler of the driver; any other handler unchanged. */
 static rte_intr_callback_fn behind_gate(rte_intr_callback_fn handler)
 {
 	if (!is_memif(handler))

@@ -1,9 +1,9 @@
-//! `adit bench churn`: does a worker lose packets while sessions come and change?
+//! `adit bench churn`: counts the packets that a worker loses while sessions are established and modified.
 //!
-//! A worker forwards at a steady rate on one core, in both directions, while the control thread
-//! establishes or modifies sessions through the node on another. Packets that the worker has not yet
-//! received wait in a receive ring of the usual length; further ones are lost. Time is the worker's
-//! CPU time: time that a shared machine takes away does not count.
+//! A worker on one core forwards in both directions at a constant rate, while the control thread on
+//! another core establishes or modifies sessions through the node. Packets that the worker has not yet
+//! received wait in a receive ring of common length; further ones are lost. Time is the worker's CPU
+//! time, so that time stolen on a shared machine does not count.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,32 +23,32 @@ use super::packet::write_packet;
 use super::{measure, report, smf};
 use crate::report::BenchOutput;
 
-/// Packets that wait for a late worker. Unit: descriptors of the port.
+/// Length of the receive ring. Unit: descriptors.
 const RX_RING: u64 = 4096;
 
-/// The share of the rate without losses that packets are offered at.
+/// Offered rate, in percent of the loss-free rate.
 const LOAD_PERCENT: u64 = 80;
 
-/// Sessions established in the phase that establishes, per second at most.
+/// Maximum number of sessions established per second, in the phase that establishes.
 const ESTABLISHMENTS_PER_S_MAX: u64 = 300_000;
 
-/// Steps whose cycles are kept in one phase.
+/// Maximum number of steps with recorded cycles per phase.
 const SAMPLES_MAX: usize = 1 << 21;
 
-/// What is measured.
+/// Parameters of the bench.
 pub(crate) struct ChurnBenchConfig {
-    /// Sessions in place, all of them with traffic.
+    /// Established sessions, all with traffic.
     pub resident: u32,
     /// Modifications per second of sessions with traffic.
     pub modifications_per_s: u32,
-    /// Of each phase. Unit: seconds.
+    /// Duration of each phase. Unit: seconds.
     pub seconds: u32,
 }
 
 /// Measures and prints.
 ///
 /// # Errors
-/// When a request is refused or a packet is dropped.
+/// A request is refused or a packet is dropped.
 pub(crate) fn run(plan: &ChurnBenchConfig, output: &BenchOutput) -> anyhow::Result<()> {
     let extra = u32::try_from(ESTABLISHMENTS_PER_S_MAX)?.saturating_mul(plan.seconds);
     let mut control = BenchControlPlane::new(plan.resident + extra, 1)?;
@@ -92,7 +92,7 @@ pub(crate) fn run(plan: &ChurnBenchConfig, output: &BenchOutput) -> anyhow::Resu
     report::flat(&document, output)
 }
 
-/// Modifies sessions at the rate of the plan. Returns how many.
+/// Modifies sessions at the configured rate. Returns their number.
 fn modify(
     plan: &ChurnBenchConfig,
     control: &mut BenchControlPlane,
@@ -113,7 +113,7 @@ fn modify(
     Ok(done)
 }
 
-/// The worker with its packets.
+/// The worker and its packets.
 struct ChurnWorker {
     worker: Worker<BenchIo>,
     io: BenchIo,
@@ -122,14 +122,14 @@ struct ChurnWorker {
     clock: Instant,
 }
 
-/// What one phase led to.
+/// Result of one phase.
 struct ChurnPhase {
     changes: u32,
     elapsed: Duration,
     offered: u64,
     forwarded: u64,
     late_max: u64,
-    /// Of the steps that had packets.
+    /// Cycles of each step with packets.
     cycles: Vec<u64>,
 }
 
@@ -146,8 +146,8 @@ impl ChurnWorker {
         })
     }
 
-    /// Forwards at `pace` packets a second, or as fast as it can, while `changes` runs; it returns
-    /// how many changes it made.
+    /// Forwards at `pace` packets per second, or at full speed, while `changes` runs. `changes` returns the
+    /// number of its changes.
     fn run(
         &mut self,
         control: &mut BenchControlPlane,
@@ -175,13 +175,13 @@ impl ChurnWorker {
     fn forward(&mut self, pace: Option<u64>, stop: &AtomicBool) -> anyhow::Result<ChurnPhase> {
         let burst = BURST_DEFAULT as u64;
         let (mut offered, mut late_max) = (0, 0);
-        // Written to beforehand, so that no page of it is missing while the worker runs.
+        // Touch all pages beforehand, to avoid page faults while the worker runs.
         let mut cycles = vec![u64::MAX; SAMPLES_MAX];
         cycles.clear();
         let started = Instant::now();
         let core_started_ns = core_time_ns()?;
         while !stop.load(Ordering::Relaxed) {
-            // Read without a pace, too, so that it costs every phase the same.
+            // Read the clock at full speed, too, so that its cost is the same in every phase.
             let elapsed_ns = core_time_ns()? - core_started_ns;
             let due = match pace {
                 Some(pace) => {
@@ -197,7 +197,7 @@ impl ChurnWorker {
                 continue;
             }
             late_max = late_max.max(due);
-            // What the ring does not hold is lost.
+            // Packets beyond the ring's length are lost.
             offered += due.saturating_sub(RX_RING);
             self.write_burst()?;
             let start = adit_dpdk::tsc();
@@ -216,7 +216,7 @@ impl ChurnWorker {
         Ok(ChurnPhase { changes: 0, elapsed, offered, forwarded: 0, late_max, cycles })
     }
 
-    /// A burst of one direction; they alternate at random.
+    /// Writes a burst of one direction, chosen at random.
     fn write_burst(&mut self) -> anyhow::Result<()> {
         let is_uplink = self.random.random();
         let direction = if is_uplink { Direction::Uplink } else { Direction::Downlink };
@@ -230,20 +230,20 @@ impl ChurnWorker {
     }
 }
 
-/// Time that this thread had a core.
+/// CPU time of this thread.
 fn core_time_ns() -> anyhow::Result<u64> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Ok(u64::try_from(time.tv_sec)? * 1_000_000_000 + u64::try_from(time.tv_nsec)?)
 }
 
 impl ChurnPhase {
-    /// Of a phase that offers as fast as it can.
+    /// Rate of a phase at full speed.
     fn pkts_per_s(&self) -> u64 {
         rate(u32::try_from(self.forwarded).unwrap_or(u32::MAX), self.elapsed)
     }
 
     fn row(&self) -> Value {
-        #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+        #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
         let per_packet = |cycles: u64| (cycles as f64 / BURST_DEFAULT as f64 * 10.0).round() / 10.0;
         let at = |share: usize| {
             let place = (self.cycles.len() * share / 100).min(self.cycles.len().saturating_sub(1));

@@ -1,5 +1,4 @@
-//! The control side in this process, with the SMF that drives it: what the benches of sessions,
-//! memory and churn share.
+//! The control side in this process and the SMF that drives it, for the benches of N4, memory and churn.
 
 use adit_n4::Node;
 use adit_pfcp::{Cause, Message, PfcpDatagram};
@@ -10,10 +9,10 @@ use anyhow::{Context, bail, ensure};
 use super::network::BenchSession;
 use super::smf;
 
-/// Changes that may wait for the workers before the next request is handled.
+/// Maximum number of changes that wait for the workers before the next request.
 const UNOBSERVED_MAX: usize = 256;
 
-/// What the control plane knows of an established session.
+/// Identifiers of an established session.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BenchSessionIds {
     /// The SEID of the UP function.
@@ -22,14 +21,14 @@ pub struct BenchSessionIds {
     pub uplink_teid: Teid,
 }
 
-/// The node with its publisher. Without workers a delta is observed at once.
+/// The node and its publisher. Without workers every delta is observed at once.
 #[derive(Debug)]
 pub struct BenchControlPlane {
     /// The PFCP node.
     pub node: Node,
     /// The publisher of its rules.
     pub publisher: Publisher,
-    /// One for each worker, until they are taken.
+    /// Readers of the workers, until the workers take them.
     pub readers: Vec<TablesReader>,
     /// By the number of the session.
     pub sessions: Vec<BenchSessionIds>,
@@ -42,7 +41,7 @@ impl BenchControlPlane {
     /// An associated node for `sessions_max` sessions, numbered from zero.
     ///
     /// # Errors
-    /// When the association is refused.
+    /// The association is refused.
     pub fn new(sessions_max: u32, workers: usize) -> anyhow::Result<Self> {
         let max = usize::try_from(sessions_max)?;
         let (node, publisher, readers) = super::sessions::control_side(max, workers)?;
@@ -62,10 +61,10 @@ impl BenchControlPlane {
         Ok(control)
     }
 
-    /// Establishes `count` sessions from number `first` on.
+    /// Establishes `count` sessions from number `first`.
     ///
     /// # Errors
-    /// When one is refused.
+    /// A request is refused.
     pub fn establish(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         for number in first..first + count {
@@ -76,10 +75,10 @@ impl BenchControlPlane {
         self.settle()
     }
 
-    /// Hands the tunnels of `count` sessions from number `first` on over to another gNB TEID.
+    /// Moves `count` sessions from number `first` to another gNB TEID.
     ///
     /// # Errors
-    /// When one is refused.
+    /// A request is refused.
     pub fn modify(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
         for number in first..first + count {
             self.modify_one(number)?;
@@ -87,7 +86,7 @@ impl BenchControlPlane {
         self.settle()
     }
 
-    /// The same for one session; others may still wait for the workers.
+    /// As [`Self::modify`] for one session, without waiting for the workers.
     ///
     /// # Errors
     /// As for [`BenchControlPlane::modify`].
@@ -101,10 +100,10 @@ impl BenchControlPlane {
         self.request(&buf[..len])
     }
 
-    /// Deletes `count` sessions from number `first` on.
+    /// Deletes `count` sessions from number `first`.
     ///
     /// # Errors
-    /// When one is refused.
+    /// A request is refused.
     pub fn delete(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         for number in first..first + count {
@@ -121,7 +120,7 @@ impl BenchControlPlane {
         known.copied().context("the session was established")
     }
 
-    /// Handles one request, and waits while too many changes are on their way to the workers.
+    /// Handles one request, and waits while too many changes are unobserved.
     fn request(&mut self, datagram: &[u8]) -> anyhow::Result<()> {
         self.requests += 1;
         let now = self.now();
@@ -135,18 +134,18 @@ impl BenchControlPlane {
         Ok(())
     }
 
-    /// Carries on with what waits for the workers.
+    /// Processes changes that the workers have observed.
     ///
     /// # Errors
-    /// When a request was refused.
+    /// A request was refused.
     pub fn poll(&mut self) -> anyhow::Result<()> {
         self.exchange(self.now())
     }
 
-    /// Waits until every request was answered.
+    /// Waits until every request is answered.
     ///
     /// # Errors
-    /// When one was refused.
+    /// A request was refused.
     pub fn settle(&mut self) -> anyhow::Result<()> {
         while self.publisher.unobserved() > 0 {
             self.exchange(self.now())?;
@@ -165,7 +164,7 @@ impl BenchControlPlane {
         Nanos(1 + 20_000 * self.requests as u64)
     }
 
-    /// Carries changes to the workers and answers back.
+    /// Publishes changes and collects answers.
     fn exchange(&mut self, now: Nanos) -> anyhow::Result<()> {
         self.node.apply_changes(&mut self.publisher, |_| {});
         self.node.conclude_changes(now, &mut self.publisher, usize::MAX);
@@ -178,7 +177,7 @@ impl BenchControlPlane {
         }
     }
 
-    /// Takes notice of a response.
+    /// Processes a response.
     fn on_response(&mut self, response: &[u8]) {
         let Some(Ok(raw)) = PfcpDatagram::new(response).next() else { return };
         let cause = match Message::decode(&raw) {
@@ -217,7 +216,7 @@ impl BenchControlPlane {
     }
 }
 
-/// The Cause of an establishment that was not accepted.
+/// The Cause of a refused establishment; `None` if it was accepted.
 pub fn refusal(response: &[u8]) -> Option<Cause> {
     let raw = PfcpDatagram::new(response).next()?.ok()?;
     match Message::decode(&raw) {
@@ -228,7 +227,7 @@ pub fn refusal(response: &[u8]) -> Option<Cause> {
     }
 }
 
-/// Things per second.
+/// Events per second.
 pub fn rate(count: u32, elapsed: std::time::Duration) -> u64 {
     let per_s = f64::from(count) / elapsed.as_secs_f64().max(1e-9);
     #[allow(
@@ -240,7 +239,7 @@ pub fn rate(count: u32, elapsed: std::time::Duration) -> u64 {
     rounded
 }
 
-/// What packets of session `number` need to know.
+/// The data that packets of session `number` need.
 pub fn bench_session(number: u32, known: BenchSessionIds) -> BenchSession {
     BenchSession { teid: known.uplink_teid, ue: smf::ue_addr(number), up_seid: known.up_seid }
 }

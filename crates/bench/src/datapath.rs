@@ -1,10 +1,9 @@
 //! `adit bench datapath`: TSC cycles that one worker step costs per packet.
 //!
-//! The bench writes a burst of packets of random sessions into buffers, then one `Worker::step`
-//! receives, processes and sends it. The figure is the step and the two reads of the counter (about
-//! 25 cycles a burst). Packets are in the cache, because they were just written; session state is
-//! where the previous bursts left it. The floor is the same without a worker: receive, swap the
-//! addresses, send.
+//! The bench writes a burst of packets of random sessions into buffers; then one `Worker::step`
+//! receives, processes and sends it. The figure includes the two reads of the TSC (about 25 cycles per
+//! burst). Packets are in the cache, since they were just written; session state is where the previous
+//! bursts left it. The floor is the same without a worker: receive, swap the MAC addresses, send.
 
 use serde_json::{Value, json};
 
@@ -15,7 +14,7 @@ use super::report;
 use super::sessions::{BenchProfile, BenchRates};
 use crate::report::BenchOutput;
 
-/// What is measured.
+/// Parameters of the bench.
 #[derive(Debug)]
 pub(crate) struct DatapathBenchOptions {
     /// Session counts.
@@ -24,7 +23,7 @@ pub(crate) struct DatapathBenchOptions {
     pub active: usize,
     /// Packets of each measurement.
     pub packets: usize,
-    /// Packets of one burst.
+    /// Burst sizes.
     pub bursts: Vec<usize>,
     /// Rules and keys of the sessions.
     pub profile: BenchProfile,
@@ -33,7 +32,7 @@ pub(crate) struct DatapathBenchOptions {
 /// Measures every session count and burst in both directions and prints the result.
 ///
 /// # Errors
-/// When sessions cannot be established, or not every packet was forwarded.
+/// Sessions cannot be established, or a packet was not forwarded.
 pub(crate) fn run(wish: &DatapathBenchOptions, output: &BenchOutput) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for &count in &wish.counts {

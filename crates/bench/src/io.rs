@@ -1,4 +1,4 @@
-//! A packet source and sink in memory that leaves no work of its own inside the measured step.
+//! A packet source and sink in memory that adds almost no work to the measured step.
 
 use std::cell::RefCell;
 use std::mem;
@@ -10,21 +10,21 @@ use adit_types::{MacAddr, PortId};
 use super::network;
 
 thread_local! {
-    /// Buffers whose packets were dropped: the mempool of this thread.
+    /// Free buffers: the mempool of this thread.
     static POOL: RefCell<Vec<MemBuf>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer that goes back to its thread's pool when dropped, as an mbuf does. One pointer wide.
+/// A buffer that returns to its thread's pool on drop, as an mbuf does. Its size is one pointer.
 #[derive(Debug)]
 pub(crate) struct BenchBuf(Option<MemBuf>);
 
 impl BenchBuf {
-    /// A buffer of the pool, or a new one.
+    /// Takes a buffer from the pool, or allocates one.
     pub(crate) fn take() -> Self {
         Self(Some(POOL.with_borrow_mut(Vec::pop).unwrap_or_default()))
     }
 
-    /// Makes this buffer hold `packet`, whose IPv4 checksum the port has found right.
+    /// Fills this buffer with `packet`, and marks its IPv4 checksum as verified by the port.
     pub(crate) fn reset(&mut self, packet: &[u8]) {
         let buf = self.get_mut();
         buf.reset(packet);
@@ -100,7 +100,7 @@ impl PacketBuf for BenchBuf {
     }
 }
 
-/// Further bursts that a step of the bench sends at most: what a worker releases, in parts.
+/// Maximum number of further bursts that a step sends: packets that a worker releases.
 const MORE_BURSTS_MAX: usize = 64;
 
 /// Two ports: packets prepared in `ready` arrive at `rx_port`, everything sent lands in `sent`.
@@ -108,29 +108,29 @@ pub(crate) struct BenchIo {
     pub rx_port: PortId,
     pub ready: Burst<BenchBuf>,
     pub sent: Burst<BenchBuf>,
-    /// What was sent behind the first burst.
+    /// Packets sent after the first burst.
     pub more: Vec<Burst<BenchBuf>>,
     pub macs: [MacAddr; 2],
 }
 
 impl BenchIo {
-    /// Ports where packets arrive at `rx_port`, which sent nothing yet.
+    /// Ports with packets arriving at `rx_port`, before the first step.
     pub(crate) fn new(rx_port: PortId) -> Self {
         let more = Vec::with_capacity(MORE_BURSTS_MAX);
         Self { rx_port, ready: Burst::new(), sent: Burst::new(), more, macs: network::MACS }
     }
 
-    /// Packets that were sent.
+    /// Number of sent packets.
     pub(crate) fn sent_pkts(&self) -> usize {
         self.sent.len() + self.more.iter().map(|burst| burst.len()).sum::<usize>()
     }
 
-    /// Brings what was sent into one burst, whose room is for what one burst became.
+    /// Moves sent packets into one burst. They must fit one burst.
     pub(crate) fn gather(&mut self) {
         self.sent.extend(self.more.drain(..).flatten());
     }
 
-    /// Forgets what was sent.
+    /// Discards sent packets.
     pub(crate) fn clear_sent(&mut self) {
         self.sent.clear();
         self.more.clear();

@@ -1,8 +1,8 @@
 //! `adit bench kinds`: cycles of each kind of packet, and of each stage.
 //!
-//! A packet that is dropped at a stage has run the stages before it: the rows from `s1_parse` to
-//! `s6_apply` are cumulative, each the price of a packet that leaves there. `all stages` is
-//! transmitted without the fast path.
+//! A packet dropped at a stage has run the stages before it. So the rows from `s1_parse` to `s6_apply`
+//! are cumulative: each has the cost of a packet that ends there. `all stages` is a packet forwarded
+//! without the fast path.
 
 use adit_rules::{ApplyAction, DropReason, Gate};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ const CLOSED: BenchProfile = BenchProfile { gate: Gate::Closed, ..USUAL };
 const DROP: BenchProfile = BenchProfile { action: ApplyAction::DROP, ..USUAL };
 const BUFF: BenchProfile = BenchProfile { action: ApplyAction::BUFF, ..USUAL };
 
-/// Kinds with the same profile follow each other: they share their sessions.
+/// Kinds with the same profile are adjacent, since they share their sessions.
 const KINDS: [BenchPacketKind; 18] = [
     forwarded("uplink", BenchPacket::UPLINK, USUAL),
     forwarded("downlink", BenchPacket::DOWNLINK, USUAL),
@@ -88,7 +88,7 @@ const KINDS: [BenchPacketKind; 18] = [
 /// Measures each kind with `count` sessions and prints the result.
 ///
 /// # Errors
-/// When a packet had another outcome than its kind has.
+/// A packet had an unexpected outcome.
 pub(crate) fn run(
     count: usize,
     packets: usize,
@@ -105,7 +105,7 @@ pub(crate) fn run(
         burst,
     };
     let bare = floor(&usual.sessions, &plan(&KINDS[0]))?;
-    rows.push(row("floor: addresses swapped, no worker", count, burst, &bare));
+    rows.push(row("floor: MAC swap, no worker", count, burst, &bare));
     drop(usual);
     for kind in &KINDS {
         let mut resident = establish(kind.profile, count)?;

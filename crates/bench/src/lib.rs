@@ -1,4 +1,4 @@
-//! `adit bench`: measurements of parts of adit in this process.
+//! `adit bench`: measures parts of adit in this process.
 #![deny(unsafe_code)]
 
 mod churn;

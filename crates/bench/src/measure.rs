@@ -1,4 +1,4 @@
-//! One measurement: bursts of packets through `Worker::step`, timed step by step.
+//! One measurement: bursts of packets through `Worker::step`; each step is timed.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -18,45 +18,44 @@ use super::network::{self, BenchSession};
 use super::packet::BenchPacket;
 use super::sessions::{self, BenchProfile, Populated};
 
-/// Packets before the measurement, so that caches and branch predictors have seen the traffic: one
-/// for this many of those measured …
+/// Warm-up of caches and branch predictors: one packet for this many measured packets …
 const WARM_UP_SHARE: usize = 10;
-/// … and at least this many for each session with traffic, so that the pages of nearly all are there.
+/// … and at least this many per session with traffic, which touches the pages of nearly all sessions.
 const WARM_UP_PER_SESSION: usize = 4;
 
-/// Packets that a worker holds while FARs buffer.
+/// Maximum number of packets that a worker buffers for FARs.
 pub(crate) const BUFFER_PKTS_MAX: usize = 512;
 
-/// What must become of every packet.
+/// Required outcome of every packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExpectedOutcome {
     /// Transmitted.
     Forwarded,
     /// Dropped for this reason.
     Dropped(DropReason),
-    /// Held by a FAR that buffers.
+    /// Buffered by a FAR.
     Buffered,
-    /// Sent, dropped by a rate, or waiting for one; virtual time advances by [`network::BURST_TIME`].
+    /// Sent, dropped by a rate, or queued for one. Virtual time advances by [`network::BURST_TIME`].
     Shaped,
 }
 
-/// What is measured.
+/// Parameters of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkerBenchConfig {
     /// The packets.
     pub packet: BenchPacket,
-    /// What must become of them.
+    /// Their required outcome.
     pub outcome: ExpectedOutcome,
-    /// Sessions with traffic, at random among the first of those resident.
+    /// Number of sessions with traffic: the first ones, in random order.
     pub active: usize,
-    /// Packets measured.
+    /// Number of measured packets.
     pub packets: usize,
-    /// Packets of one burst.
+    /// Packets per burst.
     pub burst: usize,
 }
 
 impl WorkerBenchConfig {
-    /// Packets before the measurement.
+    /// Number of warm-up packets.
     pub(crate) fn warm_up(&self) -> usize {
         (self.packets / WARM_UP_SHARE).max(WARM_UP_PER_SESSION * self.active)
     }
@@ -65,34 +64,34 @@ impl WorkerBenchConfig {
 /// Cycles per packet over all bursts of one measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Figures {
-    /// Over all.
+    /// Mean of all packets.
     pub mean: f64,
-    /// Of the median burst.
+    /// Median over the bursts.
     pub median: f64,
-    /// Of the slowest burst in a hundred.
+    /// 99th percentile over the bursts.
     pub p99: f64,
 }
 
 impl Figures {
-    /// Of the cycles of each burst; sorts them.
+    /// Computes the figures from the cycles of each burst. Sorts `cycles`.
     pub(crate) fn of(cycles: &mut [u64], burst: usize) -> Self {
         cycles.sort_unstable();
-        #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+        #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
         let per_packet = |cycles: u64| cycles as f64 / burst as f64;
         let at = |share: usize| {
             let index = (cycles.len() * share / 100).min(cycles.len().saturating_sub(1));
             cycles.get(index).copied().unwrap_or(0)
         };
-        #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+        #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
         let mean = cycles.iter().sum::<u64>() as f64 / (cycles.len() * burst).max(1) as f64;
         Self { mean, median: per_packet(at(50)), p99: per_packet(at(99)) }
     }
 }
 
-/// Packets that a worker has room for where none waits for a rate.
+/// Queue capacity of a worker in benches without queued packets.
 pub(crate) const SHAPED_PKTS_FEW: usize = SHAPED_PKTS_MAX / 16;
 
-/// A worker without others. Events and commands of the control thread are no part of a bench.
+/// A single worker. Nobody reads its events or sends it commands.
 pub(crate) fn worker(
     reader: TablesReader,
     burst: usize,
@@ -111,25 +110,25 @@ pub(crate) fn worker(
     Worker::new(config, reader, events, commands)
 }
 
-/// A worker and what it works on.
+/// A worker and its packets.
 pub(crate) struct WorkerBench {
     worker: Worker<BenchIo>,
     io: BenchIo,
     random: SmallRng,
     step: u64,
-    /// Time that passes with each step.
+    /// Virtual time per step.
     pub step_time: Nanos,
 }
 
 impl WorkerBench {
-    /// A worker that looks at tables of its own.
+    /// A worker that reads the tables of `reader`.
     pub(crate) fn new(reader: TablesReader) -> Self {
         let worker = worker(reader, BURST_MAX, SHAPED_PKTS_MAX);
         let io = BenchIo::new(PortId(0));
         Self { worker, io, random: SmallRng::seed_from_u64(1), step: 0, step_time: Nanos(1) }
     }
 
-    /// Writes one burst, which the next step will receive.
+    /// Writes one burst for the next step.
     pub(crate) fn prepare(
         &mut self,
         packet: BenchPacket,
@@ -150,12 +149,12 @@ impl WorkerBench {
         Ok(())
     }
 
-    /// Runs one step over what was prepared. Returns its cycles and how many packets were sent.
+    /// Runs one step on the prepared burst. Returns its cycles and the number of sent packets.
     pub(crate) fn step(&mut self) -> anyhow::Result<(u64, usize)> {
         self.step += 1;
         let wanted = self.io.ready.len();
         let now = Nanos(self.step * self.step_time.0);
-        // What was written into buffers is in the cache, not on its way there.
+        // Complete the stores to the buffers before the timed step.
         fence(Ordering::SeqCst);
         let start = adit_dpdk::tsc();
         let report = self.worker.step(now, &mut self.io);
@@ -174,7 +173,7 @@ impl Drop for WorkerBench {
 /// Measures.
 ///
 /// # Errors
-/// When not every packet had the outcome that was expected of it.
+/// A packet had an unexpected outcome.
 pub(crate) fn measure(
     resident: &mut BenchNode,
     plan: &WorkerBenchConfig,
@@ -203,7 +202,7 @@ pub(crate) fn measure(
     Ok(Figures::of(&mut cycles, plan.burst))
 }
 
-/// Steps measured and steps before; where packets are held, no more than there is room for.
+/// Numbers of measured and of warm-up steps. Limited by the capacity if the outcome is `Buffered`.
 fn steps(plan: &WorkerBenchConfig) -> (usize, usize) {
     if plan.outcome == ExpectedOutcome::Buffered {
         return (BUFFER_PKTS_MAX / plan.burst.max(1), 0);
@@ -222,7 +221,7 @@ fn outcome_count(before: &Snapshot, after: &Snapshot, outcome: ExpectedOutcome) 
     }
 }
 
-/// The floor: the same packets received, read and written once, and sent; no worker.
+/// The floor: receives, reads, writes and sends the same packets once, without a worker.
 ///
 /// # Errors
 /// None for the packets of this bench.
@@ -260,7 +259,7 @@ pub(crate) fn floor(
     Ok(Figures::of(&mut cycles, plan.burst))
 }
 
-/// What testpmd's macswap does with a packet.
+/// Swaps the MAC addresses, as testpmd's macswap does.
 #[inline]
 fn swap_macs(buf: &mut BenchBuf) {
     if let Some((front, _)) = buf.data_mut().split_first_chunk_mut::<12>() {
@@ -269,11 +268,11 @@ fn swap_macs(buf: &mut BenchBuf) {
     }
 }
 
-/// The tables with `count` sessions in them.
+/// Tables with established sessions, and their worker.
 pub(crate) struct BenchNode {
     pub store: SessionStore,
     pub publisher: Publisher,
-    /// The worker that measures.
+    /// The measured worker.
     pub bench: WorkerBench,
     pub sessions: Vec<BenchSession>,
 }

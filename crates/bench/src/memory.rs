@@ -1,7 +1,6 @@
-//! `adit bench memory`: the resident memory of this process with many PFCP sessions, everything
-//! counted.
+//! `adit bench memory`: the resident memory of the whole process with many PFCP sessions.
 //!
-//! The node establishes the sessions, and each gets a packet in both directions, so that all of its
+//! The node establishes the sessions, and each receives a packet in both directions, so that all its
 //! counters are in resident memory.
 
 use adit_datapath::Worker;
@@ -19,7 +18,7 @@ use crate::report::BenchOutput;
 /// Measures with `count` sessions and one worker.
 ///
 /// # Errors
-/// When a session is refused or a packet is not forwarded.
+/// A session is refused or a packet is not forwarded.
 pub(crate) fn run(count: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let at_start = resident_bytes()?;
     let mut control = BenchControlPlane::new(count, 1)?;

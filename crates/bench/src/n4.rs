@@ -1,10 +1,10 @@
-//! `adit bench n4`: what a PFCP session costs on the control side.
+//! `adit bench n4`: cost of a PFCP session on the control side.
 //!
-//! Decoding one typical establishment with every rule visited; establishments, modifications and
-//! deletions through the whole node in this process (decode, session change, publication,
-//! response); establishments over a loopback socket with a window of requests outstanding, as an SMF
-//! would keep; and the longest turns while PFDs change, while another SMF of a set takes over all
-//! sessions, and while their association ends. Another peer waits that long for its heartbeat.
+//! Measures the decoding of a typical establishment with all its rules; establishments, modifications
+//! and deletions through the whole node in this process (decoding, session change, publication,
+//! response); establishments over a loopback socket with a window of outstanding requests, as from an
+//! SMF; and the longest turns while PFDs change, while another SMF of a set takes over all sessions, and
+//! while their association ends. During such a turn other peers wait for their heartbeats.
 
 use std::hint::black_box;
 use std::net::{SocketAddr, UdpSocket};
@@ -26,19 +26,19 @@ use crate::report::BenchOutput;
 use adit_host::n4_socket::N4Socket;
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
-/// Decodings measured.
+/// Number of measured decodings.
 const DECODINGS: u32 = 1_000_000;
 
-/// Requests that the client keeps outstanding on the socket.
+/// Requests that the client keeps outstanding.
 const WINDOW: u32 = 200;
 
-/// Patience with a response on the loopback.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout for a response over the loopback socket.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Measures with `resident` sessions in place, establishing `measured` more in each way.
+/// Establishes `resident` sessions, then `measured` more in each measurement.
 ///
 /// # Errors
-/// When a request is refused or the loopback loses a datagram for good.
+/// A request is refused, or the loopback socket loses a datagram.
 pub(crate) fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let (decode_ns, message_bytes) = decode()?;
     let mut control = BenchControlPlane::new(resident + 2 * measured, 0)?;
@@ -81,8 +81,8 @@ pub(crate) fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow:
     report::flat(&document, output)
 }
 
-/// How long it takes until another SMF of the set has all sessions of one that started anew, and the
-/// longest turn meanwhile. The first one has them back then.
+/// Restarts an SMF of a set, so that another SMF takes over its sessions, and moves them back. Returns
+/// the duration of the takeover and the longest turn. Unit: milliseconds.
 fn hand_over(control: &mut BenchControlPlane) -> anyhow::Result<(f64, f64)> {
     let second = std::net::Ipv4Addr::from_bits(smf::CP_ADDR.to_bits() + 1);
     let from = |addr| SocketAddr::from((addr, adit_pfcp::PFCP_PORT));
@@ -101,23 +101,23 @@ fn hand_over(control: &mut BenchControlPlane) -> anyhow::Result<(f64, f64)> {
         association.map_or(0, |association| control.node.store().owned_count(association.owner))
     };
     let all = control.node.store().len();
-    ensure!(sessions_of(control, second) == all, "sessions were left behind");
+    ensure!(sessions_of(control, second) == all, "sessions were not handed over");
     let len = smf::association_setup_in_set(&mut buf, second, 2).context(no_room)?;
     control.node.handle_datagram(now, from(second), &buf[..len]);
     let len = smf::heartbeat(&mut buf).context(no_room)?;
     longest_turn(control, &buf[..len])?;
-    ensure!(sessions_of(control, smf::CP_ADDR) == all, "sessions were left behind");
+    ensure!(sessions_of(control, smf::CP_ADDR) == all, "sessions were not handed over");
     Ok(took)
 }
 
-/// The rate of `count` things.
+/// Runs `run` and returns the rate of its `count` events.
 fn timed(count: u32, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u64> {
     let started = Instant::now();
     run()?;
     Ok(rate(count, started.elapsed()))
 }
 
-/// Nanoseconds of one decoding with every rule visited, and the request's octets.
+/// Measures the decoding of one request with all its rules. Returns nanoseconds and the request's length.
 fn decode() -> anyhow::Result<(f64, usize)> {
     let mut buf = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::establishment(&mut buf, 1, 1).context("the request fits its buffer")?;
@@ -131,7 +131,7 @@ fn decode() -> anyhow::Result<(f64, usize)> {
     Ok(((ns * 10.0).round() / 10.0, len))
 }
 
-/// Decodes a datagram and visits every rule; returns how many rules there are.
+/// Decodes a datagram and visits every rule. Returns the number of rules.
 fn visit(datagram: &[u8]) -> usize {
     let mut rules = 0;
     for raw in PfcpDatagram::new(datagram).flatten() {
@@ -149,13 +149,13 @@ fn visit(datagram: &[u8]) -> usize {
     rules
 }
 
-/// Hands over a request, then a heartbeat in each turn until all that follows is done. Returns how
-/// long that took and the longest turn. Unit: milliseconds.
+/// Handles a request, then a heartbeat in each turn until the resulting job is done. Returns the total
+/// time and the longest turn. Unit: milliseconds.
 fn longest_turn(control: &mut BenchControlPlane, request: &[u8]) -> anyhow::Result<(f64, f64)> {
     let mut heartbeat = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::heartbeat(&mut heartbeat).context("the request fits its buffer")?;
     let now = Nanos::from_secs(3500);
-    // What the time since the last request made due is not measured.
+    // An unmeasured turn for the timers that are due since the last request.
     control.turn(now, &heartbeat[..len], |_| ());
     let (started, mut longest, mut datagram) = (Instant::now(), Duration::ZERO, request);
     loop {
@@ -172,7 +172,7 @@ fn longest_turn(control: &mut BenchControlPlane, request: &[u8]) -> anyhow::Resu
     }
 }
 
-/// Establishments per second with the node behind a socket of its own, on a thread of its own.
+/// Establishments per second over a socket, with the node on its own thread.
 fn over_socket(
     mut control: BenchControlPlane,
     first: u32,
@@ -194,7 +194,7 @@ fn over_socket(
                 control.turn(now, request, |response| responses.push((peer, response.to_vec())));
             });
             for (peer, response) in responses.drain(..) {
-                // A response that the socket does not take shows as a missing one at the client.
+                // If this fails, the client misses the response.
                 let _ = server.send_to(&response, peer);
             }
             if taken.is_err() {
@@ -211,11 +211,11 @@ fn over_socket(
     Ok((control, rate(count, elapsed)))
 }
 
-/// Keeps [`WINDOW`] requests outstanding until `count` were accepted; returns the time.
+/// Keeps [`WINDOW`] requests outstanding until `count` are accepted. Returns the time.
 fn drive(address: std::net::SocketAddr, first: u32, count: u32) -> anyhow::Result<Duration> {
     let client = UdpSocket::bind((smf::CP_ADDR, 0))?;
     client.connect(address)?;
-    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_read_timeout(Some(TIMEOUT))?;
     let mut request = [0; smf::REQUEST_BYTES_MAX];
     let mut response = vec![0; PFCP_MESSAGE_BYTES_MAX];
     let started = Instant::now();

@@ -1,5 +1,4 @@
-//! The network around the bench: its addresses, its sessions as packets see them, and the size and
-//! pace of its packets.
+//! The network around the bench: addresses, sessions, and the size and rate of packets.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,20 +15,20 @@ pub(crate) const QFI: u8 = 9;
 /// Length of the inner IP packet. Unit: octets.
 pub(crate) const INNER_LEN: u16 = 64;
 
-/// Virtual time of one burst of 32 packets where rates matter: 10.7 million packets a second.
+/// Virtual time per burst of 32 packets in benches with rates: 10.7 million packets per second.
 pub(crate) const BURST_TIME: Nanos = Nanos(3000);
 
-/// PDRs with an SDF filter in each direction, and the far end's port of the first.
+/// Number of PDRs with SDF filters per direction, and the remote port of the first.
 pub(crate) const FILTERED_PDRS: u16 = 4;
 pub(crate) const FILTER_PORT: u16 = 5000;
 
-/// The IPv6 prefix of a UE that has this IPv4 address in other measurements.
+/// The IPv6 prefix of the UE with this IPv4 address.
 pub(crate) fn ue6(ue: Ipv4Addr) -> Ipv6Addr {
     let first = Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 0);
     Ipv6Addr::from_bits(first.to_bits() + (u128::from(ue.to_bits() & 0xff_ffff) << 64))
 }
 
-/// One established session, as far as packets need it.
+/// The data of an established session that packets need.
 #[derive(Debug, Clone, Copy)]
 pub struct BenchSession {
     /// The TEID that the gNB sends to.
@@ -47,6 +46,6 @@ pub(crate) enum BenchIpVersion {
     V4,
     /// IPv6.
     V6,
-    /// Either, at random; with filters, each packet matches one of its family.
+    /// Either, at random. With filters, each packet matches one of its family.
     Mixed,
 }

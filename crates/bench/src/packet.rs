@@ -21,41 +21,41 @@ const NETWORK_HOSTS: u32 = 80 << 24;
 /// The same in IPv6.
 const NETWORK6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 8, 0, 0, 0, 0, 0);
 
-/// Octets of Ethernet.
+/// Length of the Ethernet header.
 const LINK_LEN: usize = 14;
-/// Place of the GTP-U flags behind Ethernet, IPv4 and UDP.
+/// Offset of the GTP-U flags, after Ethernet, IPv4 and UDP.
 const GTPU_AT: usize = LINK_LEN + 20 + 8;
 const SEQUENCE_FLAG: u8 = 0x02;
 
-/// What a packet is.
+/// A kind of packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BenchPacket {
     /// A G-PDU from the gNB.
     Uplink {
         /// With a PDU Session Container.
         container: bool,
-        /// That of the UE's packet.
+        /// IP version of the UE's packet.
         family: BenchIpVersion,
-        /// What is unusual about it.
+        /// Its deviation from a usual packet.
         quirk: Quirk,
     },
     /// An IP packet from the data network.
     Downlink {
-        /// IPv4 or IPv6.
+        /// IP version.
         family: BenchIpVersion,
     },
 }
 
-/// What is unusual about an uplink packet.
+/// Deviation of an uplink packet from a usual one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quirk {
-    /// Nothing.
+    /// None.
     None,
-    /// A sequence number, which is valid and rare: not for the fast path.
+    /// A sequence number: valid but rare, so that the fast path does not handle it.
     Sequence,
-    /// Another EtherType.
+    /// An unknown EtherType.
     EtherType,
-    /// The TEID of no session.
+    /// An unknown TEID.
     Teid,
     /// The source address of another UE.
     Source,
@@ -72,7 +72,7 @@ impl BenchPacket {
         Self::Uplink { container: true, family, quirk: Quirk::None }
     }
 
-    /// True from the gNB.
+    /// True for packets from the gNB.
     pub(crate) const fn is_uplink(self) -> bool {
         matches!(self, Self::Uplink { .. })
     }
@@ -82,7 +82,7 @@ impl BenchPacket {
         PortId(if self.is_uplink() { 0 } else { 1 })
     }
 
-    /// Writes one packet of `session` with a random far end. Returns its octets.
+    /// Writes one packet of `session` with a random remote host. Returns its length.
     ///
     /// # Errors
     /// None for the lengths of this bench.
@@ -93,7 +93,7 @@ impl BenchPacket {
         random: &mut SmallRng,
     ) -> anyhow::Result<usize> {
         let host = NETWORK_START + random.random_range(0..NETWORK_HOSTS);
-        // Each of the filtered PDRs has a port of its own.
+        // Each PDR with a filter has its own port.
         let (Self::Uplink { family, .. } | Self::Downlink { family }) = self;
         let filters = network::FILTERED_PDRS;
         let (v6, filter) = match family {
@@ -108,7 +108,7 @@ impl BenchPacket {
         self.write_to(frame, session, host, network::FILTER_PORT + filter, v6)
     }
 
-    /// Writes one packet of `session` whose far end is `host` and `port`, of one family.
+    /// Writes one packet of `session` with the remote `host` and `port`, of one family.
     fn write_to(
         self,
         frame: &mut [u8; 256],
@@ -139,7 +139,7 @@ impl BenchPacket {
     }
 }
 
-/// Makes `buf` hold a usual packet of `session` whose far end is `host`.
+/// Fills `buf` with a usual packet of `session` with the remote `host`.
 ///
 /// # Errors
 /// None for the lengths of this bench.
@@ -159,7 +159,7 @@ pub(crate) fn write_packet(
     Ok(())
 }
 
-/// Everything in front of the UE's packet; returns its octets.
+/// Writes all headers before the UE's packet. Returns their length.
 fn write_tunnel(
     frame: &mut [u8; 256],
     teid: Teid,

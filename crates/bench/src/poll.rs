@@ -1,8 +1,8 @@
-//! `adit bench poll`: the CPU share of an idle worker, and how soon the first packet after a
-//! silence leaves, for each way to wait.
+//! `adit bench poll`: the CPU share of an idle worker, and the latency of the first packet after a
+//! pause, for each idle mode.
 //!
-//! A worker runs on a core of its own over a port in memory. Another thread waits for a random time,
-//! puts one packet into the port, and reads how long it took until the worker sent it.
+//! A worker runs on its own core on a port in memory. Another thread waits for a random time, puts one
+//! packet into the port, and measures the time until the worker sends it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,16 +26,16 @@ use super::sessions::{self, BenchProfile};
 use crate::report::BenchOutput;
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper, thread_time};
 
-/// How long the worker idles while its share of the core is measured.
+/// Duration of the measurement of an idle worker's CPU share.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// The silence before a packet: long enough to sleep. Unit: microseconds.
+/// The pause before a packet, long enough for the worker to sleep. Unit: microseconds.
 const SILENCE_US: core::ops::Range<u64> = 2000..6000;
 
-/// A packet that takes longer is lost.
+/// A packet with a higher latency counts as lost.
 const LOST: Nanos = Nanos::from_secs(1);
 
-/// Time since the bench began, for both threads.
+/// Time since the start of the bench, for both threads.
 #[derive(Debug, Clone, Copy)]
 struct BenchClock(Instant);
 
@@ -45,13 +45,13 @@ impl BenchClock {
     }
 }
 
-/// How a worker waits.
+/// How a worker waits for packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitMode {
     Busy,
     /// The port wakes the worker, as sockets do.
     Woken,
-    /// The port cannot.
+    /// The port cannot wake the worker, which takes timed sleeps.
     Naps,
 }
 
@@ -86,10 +86,10 @@ impl PacketIo for RingIo {
     }
 }
 
-/// Measures every way to wait on `core`, with `packets` packets each, and prints the result.
+/// Measures every idle mode on `core`, with `packets` packets each, and prints the result.
 ///
 /// # Errors
-/// When the core cannot be had, or a packet does not leave.
+/// The worker cannot run on the core, or a packet is lost.
 pub(crate) fn run(core: u16, packets: usize, output: &BenchOutput) -> anyhow::Result<()> {
     let clock = BenchClock(Instant::now());
     let mut rows = Vec::new();
@@ -99,14 +99,14 @@ pub(crate) fn run(core: u16, packets: usize, output: &BenchOutput) -> anyhow::Re
     report::print("poll", &rows, output)
 }
 
-/// What the worker's thread shares with the sender.
+/// State shared by the worker's thread and the sender.
 #[derive(Debug, Default)]
 struct PollBenchState {
     stop: AtomicBool,
     /// CPU time of the worker's thread. Unit: nanoseconds.
     spent: AtomicU64,
     /// When the worker wrote `spent`. Unit: nanoseconds.
-    told_at: AtomicU64,
+    reported_at: AtomicU64,
 }
 
 fn measure(way: WaitMode, core: u16, packets: usize, clock: BenchClock) -> anyhow::Result<Value> {
@@ -163,28 +163,28 @@ fn run_worker(
         let report = worker.step(clock.now(), &mut io);
         let slept = pause.after_step(report.idle, || clock.now(), || worker.rest());
         turns = turns.wrapping_add(1);
-        // Asked for its time now and then, a busy worker is not slowed down.
+        // Rarely for a busy worker, so that reading its CPU time does not slow it down.
         if slept > Nanos(0) || turns.is_multiple_of(4096) {
             shared.spent.store(thread_time(), Ordering::Relaxed);
-            shared.told_at.store(clock.now().0, Ordering::Release);
+            shared.reported_at.store(clock.now().0, Ordering::Release);
         }
     }
     worker.drain(&mut io);
     Ok(())
 }
 
-/// Time and CPU time of the last report of the worker. Unit: nanoseconds.
+/// Time of the worker's last report, and its CPU time then. Unit: nanoseconds.
 fn read_thread_time(shared: &PollBenchState) -> (u64, u64) {
     loop {
-        let at = shared.told_at.load(Ordering::Acquire);
+        let at = shared.reported_at.load(Ordering::Acquire);
         let spent = shared.spent.load(Ordering::Acquire);
-        if shared.told_at.load(Ordering::Acquire) == at {
+        if shared.reported_at.load(Ordering::Acquire) == at {
             return (at, spent);
         }
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "what two threads share")]
+#[allow(clippy::too_many_arguments, reason = "state of two threads")]
 fn send_packets(
     way: WaitMode,
     packets: usize,
@@ -221,12 +221,12 @@ fn send_packets(
         latencies.push(left.since(put_at).0);
     }
     latencies.sort_unstable();
-    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
     let us = |share: usize| {
         let at = (latencies.len() * share / 100).min(latencies.len().saturating_sub(1));
         (latencies.get(at).copied().unwrap_or(0) as f64 / 100.0).round() / 10.0
     };
-    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
     let share = after.saturating_sub(before) as f64 * 100.0 / to.saturating_sub(from).max(1) as f64;
     Ok(json!({
         "poll": match way {

@@ -1,9 +1,9 @@
-//! `adit bench publication`: what a session modification costs the control side, and what it costs
-//! the packets of a worker that sees it.
+//! `adit bench publication`: the cost of a session modification on the control side, and for the packets
+//! of a worker that observes it.
 //!
-//! One thread does both in turns, so nothing waits and the figures are cycles: it changes, publishes
-//! and reclaims some handovers (the downlink FAR gets another tunnel), then one step receives a burst
-//! of random sessions, some of them just changed.
+//! One thread alternates between both, so nothing waits and the figures are cycles. It changes, publishes
+//! and reclaims some handovers (new tunnels of downlink FARs); then one step receives a burst of random
+//! sessions, some of them just changed.
 
 use std::net::IpAddr;
 
@@ -24,10 +24,10 @@ use crate::report::BenchOutput;
 /// Modifications between two bursts.
 const PER_STEP: [usize; 3] = [0, 1, 8];
 
-/// Measures with `count` resident sessions, `packets` packets each.
+/// Measures with `count` resident sessions and `packets` packets per measurement.
 ///
 /// # Errors
-/// When a modification is refused or a packet is not forwarded.
+/// A modification is refused or a packet is not forwarded.
 pub(crate) fn run(
     count: usize,
     packets: usize,
@@ -53,7 +53,7 @@ fn measure(
     let mut random = SmallRng::seed_from_u64(7);
     let (mut cycles, mut spent) = (Vec::with_capacity(steps), 0);
     let mut number = 1 << 40;
-    // Four packets for each session, so that its pages are there.
+    // Four packets per session, to touch its pages.
     for _ in 0..(4 * sessions.len()).div_ceil(burst) {
         bench.prepare(BenchPacket::DOWNLINK, sessions, burst)?;
         bench.step()?;
@@ -81,7 +81,7 @@ fn measure(
     }
     let figures = Figures::of(&mut cycles, burst);
     let modifications = steps * per_step;
-    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
     let each = (modifications > 0).then(|| report::rounded(spent as f64 / modifications as f64));
     Ok(json!({
         "modifications_per_burst": per_step,
@@ -95,7 +95,7 @@ fn measure(
     }))
 }
 
-/// The downlink goes to another tunnel.
+/// Moves the downlink to another tunnel.
 fn handover(teid: u32) -> SessionChange {
     let gnb = GtpuTunnel { teid: Teid(teid | 1), addr: IpAddr::V4(crate::network::GNB_ADDR) };
     let forwarding = ForwardingUpdate {

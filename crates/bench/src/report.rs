@@ -1,4 +1,4 @@
-//! How the rows of a bench are printed and written.
+//! Prints and writes the results of a bench.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use anyhow::Context;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-/// Members of rows that tables leave out, since they are alike in all.
+/// Members that tables omit, since they are equal in all rows.
 const LEFT_OUT: [&str; 3] = ["order", "window_pkts", "warm_up_pkts"];
 
-/// Members that come first in tables, in this order; the others follow by name.
+/// First columns of tables, in this order; the others follow by name.
 const FIRST: [&str; 9] = [
     "poll",
     "kind",
@@ -33,12 +33,12 @@ pub struct BenchOutput {
     pub out: Option<PathBuf>,
 }
 
-/// One decimal.
+/// Rounds to one decimal.
 pub(crate) fn rounded(figure: f64) -> f64 {
     (figure * 10.0).round() / 10.0
 }
 
-/// Writes a document to the file that is wanted, and prints it if JSON is; true when it is.
+/// Writes a document to `--out` and, with `--json`, to standard output. Returns whether it printed it.
 ///
 /// # Errors
 /// The file cannot be written.

@@ -1,8 +1,8 @@
-//! `adit bench scrape`: what reading the counters costs the packets.
+//! `adit bench scrape`: the cost of counter snapshots for the packets.
 //!
-//! One thread steps; another takes snapshots of its counters, in turns at some rate and not at all.
-//! A snapshot per second costs too little to be measured, so the bench takes many and reports the
-//! cost of one: the additional cycles of all steps, divided by the number of snapshots.
+//! One thread runs steps, while another takes snapshots of its counters at different rates, including
+//! zero. One snapshot per second costs too little to measure, so the bench takes many and reports the
+//! cost of one: the additional cycles of all steps divided by the number of snapshots.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use super::report;
 use super::sessions::BenchProfile;
 use crate::report::BenchOutput;
 
-/// Snapshots per second; zero is what the others are compared with.
+/// Snapshots per second. Zero is the reference.
 const RATES: [u32; 4] = [0, 100, 1_000, 10_000];
-/// Turns, each with every rate.
+/// Rounds; each measures every rate.
 const ROUNDS: usize = 5;
-/// A step that took longer than this was interrupted, and is left out. Unit: cycles.
+/// Longer steps were interrupted and do not count. Unit: cycles.
 const INTERRUPTED_CYCLES: u64 = 100_000;
 
 /// One measurement.
@@ -35,10 +35,10 @@ struct ScrapeInterval {
     snapshots: u32,
 }
 
-/// Measures `packets` packets at each rate and turn and prints the result.
+/// Measures `packets` packets per rate and round, and prints the result.
 ///
 /// # Errors
-/// When a packet is not forwarded.
+/// A packet is not forwarded.
 pub(crate) fn run(
     count: usize,
     packets: usize,
@@ -70,17 +70,17 @@ pub(crate) fn run(
     report::print("scrape", &rows, output)
 }
 
-/// Cycles per second of the time stamp counter, by the clock of the system.
+/// Measures the frequency of the time stamp counter against the system clock. Unit: Hz.
 pub(crate) fn tsc_hz() -> f64 {
     let (start, ticks) = (Instant::now(), adit_dpdk::tsc());
     std::thread::sleep(Duration::from_millis(100));
     let (elapsed, ticks) = (start.elapsed(), adit_dpdk::tsc().wrapping_sub(ticks));
-    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
     let hz = ticks as f64 / elapsed.as_secs_f64();
     hz
 }
 
-/// Takes snapshots until `done`; returns how many.
+/// Takes snapshots until `done`. Returns their number.
 fn scrape(counters: &[Arc<WorkerCounters>], rate: u32, done: &AtomicBool) -> u32 {
     if rate == 0 {
         return 0;
@@ -113,14 +113,14 @@ fn measure_interval(
             counted += 1;
         }
     }
-    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
     let cycles_per_packet = spent as f64 / (counted * burst).max(1) as f64;
     Ok(ScrapeInterval { cycles_per_packet, steps: counted, snapshots: 0 })
 }
 
 fn row(rate: u32, own: &[ScrapeInterval], idle: &[ScrapeInterval], burst: usize, hz: f64) -> Value {
     let mut cycles: Vec<f64> = own.iter().map(|spell| spell.cycles_per_packet).collect();
-    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
     let mut costs: Vec<f64> = own
         .iter()
         .zip(idle)
@@ -135,7 +135,7 @@ fn row(rate: u32, own: &[ScrapeInterval], idle: &[ScrapeInterval], burst: usize,
         "snapshots_per_s": rate,
         "cycles_per_packet": median(&mut cycles).map(report::rounded),
         "cycles_per_snapshot": cost.map(report::rounded),
-        // The share of a core that one snapshot each second takes. Unit: parts per million.
+        // Share of a core that one snapshot per second takes. Unit: parts per million.
         "one_per_s_costs_ppm": cost.map(|cost| (cost / hz * 1e9).round() / 1e3),
         "turns": own.len(),
     })

@@ -1,4 +1,4 @@
-//! Sessions and packets of the bench: what an SMF of a private network would set up for each UE.
+//! Sessions of the bench, as the SMF of a private network sets them up.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -31,13 +31,13 @@ const N6_ADDR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2);
 const SESSION_QER: QerId = QerId(1);
 const FLOW_QER: QerId = QerId(2);
 
-/// The first UE's address; those of the others follow.
+/// Address of the first UE; the others have the next ones.
 const UES_START: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 
-/// Rules of one session, as the report names them.
+/// Rules of one session, for the report.
 pub(crate) const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 2 QER, 1 URR";
 
-/// The tables of a UPF with an N3 and an N6 interface, whose neighbors are known.
+/// Tables of a UPF with an N3 and an N6 interface and resolved neighbors.
 fn tables(
     sessions_max: usize,
     teid_slot_bits: u32,
@@ -97,7 +97,7 @@ fn store(sessions_max: usize, rates: BenchRates) -> StoreConfig {
     StoreConfig { sessions_max, provisioning, seed: 1 }
 }
 
-/// A PFCP node, the publisher that carries out its changes, and a reader for each worker.
+/// A PFCP node, the publisher of its changes, and a reader per worker.
 pub(crate) fn control_side(
     sessions_max: usize,
     workers: usize,
@@ -125,7 +125,7 @@ fn ue4(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(UES_START.to_bits() + number)
 }
 
-/// The tables with sessions in them, and no worker yet.
+/// Tables with established sessions, before there is a worker.
 pub(crate) struct Populated {
     pub store: SessionStore,
     pub publisher: Publisher,
@@ -133,7 +133,7 @@ pub(crate) struct Populated {
     pub sessions: Vec<BenchSession>,
 }
 
-/// Establishes and publishes `count` sessions for one worker, which the caller makes.
+/// Establishes and publishes `count` sessions for one worker, which the caller creates.
 pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Populated> {
     let mut store = SessionStore::new(store(count, profile.rates));
     let (mut publisher, readers) =
@@ -156,24 +156,24 @@ pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Po
     Ok(Populated { store, publisher, reader, sessions })
 }
 
-/// What the sessions of a measurement have.
+/// Properties of the sessions of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BenchProfile {
-    /// The UEs have an IPv6 prefix instead of an IPv4 address.
+    /// True if the UEs have an IPv6 prefix instead of an IPv4 address.
     pub v6: bool,
-    /// The UEs have both.
+    /// True if the UEs have both.
     pub dual: bool,
-    /// The SMF chooses uplink TEIDs (at random) and UE addresses (of no known pool), not Adit.
+    /// True if the SMF allocates uplink TEIDs (at random) and UE addresses (outside of Adit's pools).
     pub given_keys: bool,
-    /// A QER with a QFI: a PDU Session Container downlink.
+    /// True for a QER with a QFI, which adds a PDU Session Container on downlink.
     pub qfi: bool,
-    /// The gates of the QERs.
+    /// Gate status of the QERs.
     pub gate: Gate,
-    /// What the FARs do.
+    /// Apply Action of the FARs.
     pub action: ApplyAction,
-    /// The uplink goes into a tunnel to another UPF.
+    /// True if uplink packets go to another UPF through a tunnel.
     pub n9: bool,
-    /// PDRs with an SDF filter before the two that match everything.
+    /// True for PDRs with SDF filters before the two that match everything.
     pub filtered: bool,
     /// Maximum bit rates of both QERs.
     pub rates: BenchRates,
@@ -182,25 +182,25 @@ pub(crate) struct BenchProfile {
 /// Maximum bit rates of the QERs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum BenchRates {
-    /// None.
+    /// No maximum bit rates.
     None,
-    /// Beyond what is offered; excess would be dropped.
+    /// Above the offered rate, policed.
     Police,
-    /// Beyond what is offered; excess would wait.
+    /// Above the offered rate, shaped.
     Shape,
-    /// Nine tenths of what is offered; excess is dropped.
+    /// 90 % of the offered rate, policed.
     Exceed,
-    /// None, but one that all sessions share, beyond what is offered.
+    /// Only an aggregate rate of all sessions, above the offered rate.
     Shared,
-    /// A ninth above what is offered on average, without any burst, so that most packets wait.
+    /// 111 % of the mean offered rate, shaped without bursts, so that most packets are queued.
     Wait,
 }
 
-/// More than is ever offered.
+/// A rate above any offered rate.
 const PLENTY: BitRate = BitRate::from_kbps(1_000_000_000);
 
 impl BenchRates {
-    /// The rate of each of `sessions`, that packets at random meet. Unit: bits per second.
+    /// The maximum bit rate of each of `sessions` with random traffic.
     fn limit(self, sessions: usize) -> Option<BitRate> {
         let offered = 32 * 8 * INNER_LEN as u64 * 1_000_000_000 / BURST_TIME.0;
         let share = offered / (sessions as u64).max(1);
@@ -212,7 +212,7 @@ impl BenchRates {
         }
     }
 
-    /// What all sessions share, by slice and direction.
+    /// Aggregate rates by slice and direction.
     fn aggregates(self) -> Vec<[RateLimit; 2]> {
         let limit = RateLimit::new(PLENTY, Nanos::from_millis(20), Excess::Shaped);
         if self == Self::Shared { vec![[limit; 2]] } else { Vec::new() }
@@ -233,7 +233,7 @@ impl BenchRates {
 }
 
 impl BenchProfile {
-    /// Two PDRs with a FAR each, a session and a flow QER with open gates, a URR.
+    /// Two PDRs with a FAR each, a session QER and a flow QER with open gates, a URR.
     pub(crate) const USUAL: Self = Self {
         v6: false,
         dual: false,
@@ -246,7 +246,7 @@ impl BenchProfile {
         rates: BenchRates::None,
     };
 
-    /// Which families its packets have.
+    /// IP version of its packets.
     pub(crate) const fn family(self) -> BenchIpVersion {
         match (self.dual, self.v6) {
             (true, _) => BenchIpVersion::Mixed,
@@ -255,13 +255,13 @@ impl BenchProfile {
         }
     }
 
-    /// The rules of one session, as reports name them.
+    /// Rules of one session, for the report.
     pub(crate) const fn rules(self) -> &'static str {
         if self.filtered { "10 PDR (8 SDF), 2 FAR, 2 QER, 1 URR" } else { RULES_PER_SESSION }
     }
 }
 
-/// A TEID that nobody could guess from the session's number, nor find by it: a bijection.
+/// A TEID that does not reveal the session's number. The mapping is a bijection.
 fn given_teid(number: u32) -> Teid {
     Teid((number + 1).wrapping_mul(0x9e37_79b1))
 }
@@ -315,14 +315,14 @@ fn change(
     })
 }
 
-/// The PDR of one direction: with the filter number `filter`, or that of everything else.
+/// The PDR of one direction: with filter number `filter`, or for all traffic.
 fn pdr(ue: UeAddresses, f_teid: FTeidSpec, filter: Option<u16>, uplink: bool) -> PdrSpec {
     let (source, side, far) = if uplink {
         (SourceInterface::Access, UeSide::Source, 1)
     } else {
         (SourceInterface::Core, UeSide::Destination, 2)
     };
-    // Half of the filters are for the other family.
+    // The first half of the filters is for IPv4, the second for IPv6.
     let remote = |index| if index < FILTERED_PDRS / 2 { "0.0.0.0/1" } else { "2001:db8::/32" };
     let sdf = filter.map(|index| SdfSpec {
         flow_description: Some(
@@ -358,7 +358,7 @@ fn pdr(ue: UeAddresses, f_teid: FTeidSpec, filter: Option<u16>, uplink: bool) ->
     }
 }
 
-/// The session's QER has no QFI, the flow's has.
+/// The session QER has no QFI, the flow QER has one.
 fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate, limit: Option<BitRate>) -> Qer {
     Qer {
         id,
@@ -376,7 +376,7 @@ fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate, limit: Option<BitRate>) -> Qer {
     }
 }
 
-/// Volume with a threshold that the bench does not reach.
+/// A volume URR with a threshold that the bench does not reach.
 fn volume_urr() -> Urr {
     let threshold = Volumes { total: Some(1 << 50), uplink: None, downlink: None };
     Urr {

@@ -1,4 +1,4 @@
-//! The control plane side of the bench: encoded requests for session number *n*.
+//! The SMF of the bench: encodes requests for session number *n*.
 
 use std::net::Ipv4Addr;
 
@@ -20,25 +20,25 @@ use adit_pfcp::message::{
 use adit_pfcp::{NoRoom, Repeated, encode};
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId};
 
-/// Rules of one session, as the report names them.
+/// Rules of one session, for the report.
 pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 2 QER, 1 URR";
 
-/// Octets that a request of this bench fits in.
+/// Maximum length of a request. Unit: octets.
 pub const REQUEST_BYTES_MAX: usize = 1500;
 
-/// The address that the emulated control plane says it has.
+/// Address of the emulated SMF.
 pub const CP_ADDR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 
-/// The SMF set of two control planes.
+/// The SMF set of both SMFs.
 const SMF_SET: SmfSetId<'static> = SmfSetId(b"\0\x04set1\x03smf");
 
-/// Encodes the association setup. Returns its octets.
+/// Encodes an Association Setup Request. Returns its length.
 pub fn association_setup(out: &mut [u8]) -> Result<usize, NoRoom> {
     let node_id = NodeId::Ipv4(CP_ADDR);
     encode(out, None, 1, &AssociationSetupRequest::new(node_id, RecoveryTimeStamp(1)))
 }
 
-/// Encodes the setup of the association of the SMF at `addr`, which is of a set and started at `started`.
+/// Encodes the Association Setup Request of the SMF at `addr`, a member of the set started at `started`.
 pub fn association_setup_in_set(
     out: &mut [u8],
     addr: Ipv4Addr,
@@ -50,14 +50,14 @@ pub fn association_setup_in_set(
     encode(out, None, 5 + started.0, &body)
 }
 
-/// Encodes that the control plane is of the set.
+/// Encodes an Association Update Request that adds the SMF to the set.
 pub fn joining_set(out: &mut [u8]) -> Result<usize, NoRoom> {
     let mut body = AssociationUpdateRequest::new(NodeId::Ipv4(CP_ADDR));
     body.smf_set_id = Some(SMF_SET);
     encode(out, None, 5, &body)
 }
 
-/// Encodes the establishment of session `number`, whose UE address and CP SEID follow from it.
+/// Encodes the establishment of session `number`, which determines UE address and CP SEID.
 pub fn establishment(out: &mut [u8], sequence: u32, number: u32) -> Result<usize, NoRoom> {
     let ue_addr = ue_addr(number);
     let ue = |destination| UeIpAddress { v4: Some(ue_addr), destination, ..UeIpAddress::default() };
@@ -103,7 +103,7 @@ pub fn establishment(out: &mut [u8], sequence: u32, number: u32) -> Result<usize
             },
         ),
     ];
-    // The session's QER has no QFI, the flow's has.
+    // The session QER has no QFI, the flow QER has one.
     let create_qers = [
         CreateQer::new(QerId(1), GateStatus::OPEN),
         CreateQer { qfi: Qfi::new(9), ..CreateQer::new(QerId(2), GateStatus::OPEN) },
@@ -127,7 +127,7 @@ pub fn establishment(out: &mut [u8], sequence: u32, number: u32) -> Result<usize
     encode(out, Some(Seid(0)), sequence, &request)
 }
 
-/// Encodes a handover of the session's tunnel: another TEID of the gNB.
+/// Encodes a handover of the session to another gNB TEID.
 pub fn modification(
     out: &mut [u8],
     sequence: u32,
@@ -153,7 +153,7 @@ pub fn deletion(out: &mut [u8], sequence: u32, up_seid: Seid) -> Result<usize, N
     encode(out, Some(up_seid), sequence, &SessionDeletionRequest::new())
 }
 
-/// Encodes PFDs of an application that no session names.
+/// Encodes PFDs of an application that no session uses.
 pub fn pfd_management(out: &mut [u8]) -> Result<usize, NoRoom> {
     let text = b"permit out 17 from any 53 to assigned";
     let contents = [PfdContents { flow_description: Some(text), ..PfdContents::default() }];
@@ -178,12 +178,12 @@ pub fn heartbeat(out: &mut [u8]) -> Result<usize, NoRoom> {
     encode(out, None, 4, &HeartbeatRequest::new(RecoveryTimeStamp(1)))
 }
 
-/// Sequence numbers have 24 bits, and 1 is the association's.
+/// The sequence number after `requests` requests: 24 bits; the association uses 1.
 pub const fn sequence(requests: u32) -> u32 {
     (requests + 2) & adit_pfcp::SEQUENCE_MAX
 }
 
-/// The TEID that was chosen for a PDR.
+/// The TEID that the UP function allocated for a PDR.
 pub fn given_teid(created: &CreatedPdr<'_>) -> Option<Teid> {
     created.local_f_teids.iter().find_map(|f_teid| match f_teid {
         FTeid::Given { teid, .. } => Some(teid),

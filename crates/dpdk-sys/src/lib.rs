@@ -2,7 +2,7 @@
 //!
 //! Names and types are DPDK's own. Inline functions of the headers are compiled into wrappers with
 //! the same instruction set as the Rust side (see `build.rs`). Only `adit-dpdk` uses this crate: it
-//! alone knows which thread may call what, and it is where safe types begin.
+//! ensures DPDK's threading rules and provides safe types.
 #![allow(missing_docs, reason = "DPDK documents its own interface")]
 #![allow(
     non_camel_case_types,

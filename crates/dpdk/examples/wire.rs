@@ -1,4 +1,4 @@
-//! A wire between two ports: whatever one receives, the other sends. Shows whether device strings
+//! A wire between two ports: each sends the frames that the other receives. Shows whether device strings
 //! work on this machine.
 //!
 //! `wire DEVICE DEVICE [no-huge|huge] [MTU] [SECONDS]`; `QUEUES` and `DATA_ROOM` in the environment

@@ -1,4 +1,4 @@
-//! Device strings: how the configuration names a port.
+//! Device strings, which name ports in the configuration.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,8 +6,8 @@ use core::str::FromStr;
 /// Longest device name, DPDK's `RTE_ETH_NAME_MAX_LEN` without the final NUL.
 const NAME_BYTES_MAX: usize = 63;
 
-/// A port named as DPDK names it: a PCI address (`0000:3b:00.0`) or a virtual device (`net_tap0`),
-/// each with optional comma-separated driver arguments (`net_af_packet0,iface=eth1`).
+/// A port by its DPDK name: a PCI address (`0000:3b:00.0`) or a virtual device (`net_tap0`), with
+/// optional comma-separated driver arguments (`net_af_packet0,iface=eth1`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     name: String,
@@ -15,16 +15,16 @@ pub struct Device {
     kind: DeviceKind,
 }
 
-/// Which bus a device is on.
+/// Bus of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A NIC on the PCI bus, found when the EAL starts.
     Pci,
-    /// A virtual device, made when its port is opened.
+    /// A virtual device, created when its port is opened.
     Virtual,
 }
 
-/// Why a text is no device string.
+/// Why a text is not a device string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceParseError {
     /// Neither a PCI address nor a virtual network device.
@@ -33,7 +33,7 @@ pub enum DeviceParseError {
          net_af_packet0,iface=eth1"
     )]
     Unrecognized,
-    /// The name is longer than DPDK can hold.
+    /// The name is longer than DPDK's limit.
     #[error("the device name is longer than {NAME_BYTES_MAX} bytes")]
     TooLong,
     /// Blanks, control or non-ASCII characters.
@@ -42,13 +42,13 @@ pub enum DeviceParseError {
 }
 
 impl Device {
-    /// The name under which DPDK knows the port; PCI addresses with domain, in lower case.
+    /// DPDK's name of the port; PCI addresses with domain, in lower case.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The driver arguments as written, empty without any.
+    /// The driver arguments as written; empty if there are none.
     #[must_use]
     pub fn arguments(&self) -> &str {
         &self.arguments
@@ -69,8 +69,8 @@ impl Device {
         })
     }
 
-    /// True for a device of the given virtual driver, such as `net_memif`. The name starts with the
-    /// driver's, as DPDK itself decides.
+    /// True for a device of the given virtual driver, such as `net_memif`. As in DPDK, the device's name
+    /// starts with the driver's.
     #[must_use]
     pub fn is_driver(&self, driver: &str) -> bool {
         self.kind == DeviceKind::Virtual && self.name.starts_with(driver)
@@ -107,7 +107,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// `[domain:]bus:device.function` in DPDK's full form, or `None`.
+/// Converts `[domain:]bus:device.function` to DPDK's full form; `None` for any other text.
 fn pci_address(text: &str) -> Option<String> {
     let (slot, function) = text.rsplit_once('.')?;
     let mut parts = slot.rsplit(':');

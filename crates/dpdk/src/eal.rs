@@ -1,4 +1,4 @@
-//! The environment abstraction layer: one per process.
+//! The environment abstraction layer (EAL): one per process.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::errno::Errno;
 use crate::hugepages::{self, HugepageMode};
 use crate::{log, processor};
 
-/// The EAL can be started once in the life of a process, successful or not.
+/// A process can start the EAL only once, even if the start fails.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// What the EAL needs to know before it starts.
+/// Configuration of the EAL.
 #[derive(Debug, Clone)]
 pub struct EalConfig {
-    /// Where packet memory comes from.
+    /// Pages of packet memory.
     pub hugepages: HugepageMode,
-    /// Memory taken at start. Unit: MiB. Without hugepages it is all there will ever be.
+    /// Memory allocated at start. Without hugepages it cannot grow. Unit: MiB.
     pub memory_mib: u32,
     /// CPUs on which the main thread may run; empty for those of the process.
     ///
-    /// Workers are threads of our own: they call [`crate::register_thread`] and pin themselves.
+    /// Workers are not EAL threads: they call [`crate::register_thread`] and pin themselves.
     pub main_cpus: Vec<u16>,
-    /// Prefix of DPDK's runtime files; distinct for each process of a machine.
+    /// Prefix of DPDK's runtime files; must differ between the processes of a machine.
     pub file_prefix: String,
-    /// Devices that ports will be opened on.
+    /// Devices of the ports.
     pub devices: Vec<Device>,
     /// Further EAL arguments, appended as written.
     pub extra_args: Vec<String>,
@@ -47,12 +47,12 @@ impl Default for EalConfig {
     }
 }
 
-/// Something that the operator should know although the EAL started.
+/// A warning for the operator although the EAL started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EalNotice {
     /// Too few hugepages are free, so ordinary pages are used.
     #[error(
-        "{free_mib} MiB of hugepages are free and {wanted_mib} MiB are wanted: running on ordinary \
+        "{wanted_mib} MiB of hugepages are wanted, but only {free_mib} MiB are free: DPDK uses ordinary \
          pages, which is slower and excludes physical NICs without an IOMMU; reserve hugepages with \
          `sysctl vm.nr_hugepages={pages}`", pages = wanted_mib.div_ceil(2)
     )]
@@ -67,8 +67,8 @@ pub enum EalNotice {
 /// Why the EAL did not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EalError {
-    /// It was started before in this process.
-    #[error("the EAL was started before in this process; DPDK allows that once")]
+    /// This process has started the EAL before.
+    #[error("this process has started the EAL before; DPDK allows one start per process")]
     AlreadyInitialized,
     /// Hugepages are required and too few are free.
     #[error(
@@ -81,7 +81,7 @@ pub enum EalError {
         /// Free hugepages. Unit: MiB.
         free_mib: u64,
     },
-    /// An argument has a NUL in it.
+    /// An argument contains a NUL.
     #[error("EAL argument {0:?} contains a NUL character")]
     Argument(String),
     /// DPDK refused.
@@ -105,10 +105,10 @@ fn init_hint(errno: Errno) -> &'static str {
 }
 
 impl EalConfig {
-    /// The argument vector that [`Eal::init`] hands to DPDK, program name first.
+    /// The argument vector that [`Eal::init`] passes to DPDK, program name first.
     ///
     /// # Errors
-    /// [`EalError::NoHugepages`] when hugepages are required and too few are free now.
+    /// [`EalError::NoHugepages`] if hugepages are required and too few are free now.
     pub fn arguments(&self) -> Result<Vec<String>, EalError> {
         self.plan().map(|plan| plan.arguments)
     }
@@ -120,7 +120,7 @@ impl EalConfig {
         args.extend(["--file-prefix".to_owned(), self.file_prefix.clone()]);
         args.extend(["-m".to_owned(), self.memory_mib.to_string()]);
         args.extend(["--lcores".to_owned(), self.lcores()]);
-        // Neither leaves files behind; DPDK takes `--in-memory` with hugepages only.
+        // Neither option leaves files behind; DPDK accepts `--in-memory` only with hugepages.
         if has_hugepages {
             args.push("--in-memory".to_owned());
         } else {
@@ -139,7 +139,7 @@ impl EalConfig {
         Ok(EalPlan { arguments: args, notice })
     }
 
-    /// True for hugepages, with the notice that the operator should see.
+    /// Returns whether to use hugepages, and a notice for the operator.
     fn choose_pages(&self) -> Result<(bool, Option<EalNotice>), EalError> {
         let wanted_mib = self.memory_mib;
         let free_mib = hugepages::free_mib();
@@ -154,8 +154,8 @@ impl EalConfig {
         }
     }
 
-    /// One lcore, number 0, on the main CPUs: lcore numbers then never meet DPDK's limit, whatever
-    /// the machine's CPU numbers.
+    /// One lcore, number 0, on the main CPUs. So lcore numbers stay below DPDK's limit on machines with
+    /// large CPU numbers.
     fn lcores(&self) -> String {
         let cpus: Vec<String> = if self.main_cpus.is_empty() {
             processor::allowed_cpus().iter().map(ToString::to_string).collect()
@@ -195,15 +195,15 @@ struct EalHandle {
     registered_threads: AtomicUsize,
     arguments: Vec<String>,
     notice: Option<EalNotice>,
-    /// DPDK makes this folder even when it puts nothing there.
+    /// DPDK creates this folder even if it stores nothing there.
     runtime_folder: Option<String>,
 }
 
 impl Eal {
     /// Starts the EAL on the calling thread, which becomes the main lcore.
     ///
-    /// The thread is confined to `main_cpus`, and threads spawned later inherit that: workers pin
-    /// themselves. Virtual devices are not made here but by [`crate::Port::open`].
+    /// The thread is pinned to `main_cpus`, and threads spawned later inherit that affinity: workers pin
+    /// themselves. [`crate::Port::open`] creates virtual devices, not this call.
     ///
     /// # Errors
     /// See [`EalError`]. After a failure in DPDK itself the process cannot try again.
@@ -218,7 +218,7 @@ impl Eal {
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(EalError::AlreadyInitialized);
         }
-        // DPDK keeps pointers into its arguments and reorders them, hence memory that is never freed.
+        // DPDK keeps pointers into its arguments and reorders them, so they are never freed.
         let argv: &'static mut [*mut core::ffi::c_char] =
             strings.into_iter().map(CString::into_raw).collect::<Vec<_>>().leak();
         // SAFETY: `argv` holds `count` C strings that live for the rest of the process; this is the
@@ -238,19 +238,19 @@ impl Eal {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// What the operator should know although the EAL started.
+    /// The warning for the operator, if any.
     #[must_use]
     pub fn notice(&self) -> Option<EalNotice> {
         self.inner.notice
     }
 
-    /// The argument vector that DPDK got.
+    /// The argument vector passed to DPDK.
     #[must_use]
     pub fn arguments(&self) -> &[String] {
         &self.inner.arguments
     }
 
-    /// True when packet memory is on hugepages.
+    /// True if packet memory uses hugepages.
     #[must_use]
     pub fn has_hugepages(&self) -> bool {
         // SAFETY: reads the configuration of the EAL, which runs.
@@ -278,8 +278,8 @@ impl Eal {
         self.inner.registered_threads.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// True when the caller is the main lcore and no other thread has an lcore number, that is,
-    /// no other thread has a mempool cache.
+    /// True if the caller is the main lcore and no other thread has an lcore number, and so no other thread
+    /// has a mempool cache.
     pub(crate) fn is_sole_lcore(&self) -> bool {
         self.inner.main_thread == std::thread::current().id()
             && self.inner.registered_threads.load(Ordering::Acquire) == 0

@@ -4,14 +4,14 @@ use core::fmt;
 
 use adit_dpdk_sys as sys;
 
-/// An error number as DPDK calls return it, positive; zero when a driver gave none.
+/// An error number of a DPDK call, positive; zero if a driver returned none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Errno(i32);
 
 impl Errno {
     /// The error of a call that returned `code`, a negative error number or a bare -1.
     ///
-    /// Drivers answer with a bare -1 when they have no number to give; it does not mean `EPERM`.
+    /// Drivers return a bare -1 if they have no error number; it does not mean `EPERM`.
     pub(crate) fn of_return(code: i32) -> Self {
         if code == -1 { Self(0) } else { Self(code.saturating_abs()) }
     }
@@ -27,7 +27,7 @@ impl Errno {
         Self(unsafe { sys::adit_rte_errno() })
     }
 
-    /// The number, positive; zero when DPDK gave none.
+    /// The number, positive; zero if DPDK returned none.
     #[must_use]
     pub fn value(self) -> i32 {
         self.0
@@ -37,7 +37,7 @@ impl Errno {
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            0 => f.write_str("the driver gave no error number"),
+            0 => f.write_str("the driver returned no error number"),
             value => write!(f, "{}", std::io::Error::from_raw_os_error(value)),
         }
     }

@@ -1,20 +1,20 @@
-//! Whether hugepages can back packet memory.
+//! Hugepages for packet memory.
 
 use std::fs;
 
-/// Where packet memory comes from.
+/// Choice of pages for packet memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HugepageMode {
-    /// Hugepages when enough are free, ordinary pages with a notice when not.
+    /// Hugepages if enough are free; otherwise ordinary pages with a warning.
     #[default]
     Auto,
-    /// Hugepages or a refusal to start.
+    /// Hugepages; too few free ones are an error.
     Require,
     /// Ordinary pages.
     Never,
 }
 
-/// Hugepages that no process uses, in MiB, over all page sizes. Zero without kernel support.
+/// Free hugepages of all page sizes; zero without kernel support. Unit: MiB.
 pub(crate) fn free_mib() -> u64 {
     let Ok(sizes) = fs::read_dir("/sys/kernel/mm/hugepages") else {
         return 0;

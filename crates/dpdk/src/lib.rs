@@ -1,9 +1,9 @@
 //! Safe DPDK: environment, pools, packet buffers, ports and queues.
 //!
-//! Every `unsafe` of packet I/O is here. Life goes Eal → Mempool → Port → queues and is torn down in
-//! reverse, because each later thing holds the earlier ones. A packet buffer holds nothing (it is
-//! one pointer); instead a pool whose buffers are not all home is never freed, see [`Mempool`].
-//! What is not here: any opinion about traffic, and any thread.
+//! All `unsafe` code of packet I/O is here. Objects are created in the order Eal → Mempool → Port →
+//! queues and dropped in reverse, since each holds a handle on the earlier ones. A packet buffer is one
+//! pointer and holds no handle; instead, a pool is not freed before all its buffers have returned, see
+//! [`Mempool`]. This room does not interpret traffic and starts no threads.
 
 mod device;
 mod eal;

@@ -1,6 +1,6 @@
-//! DPDK's log during one operation, so that an error can carry the driver's own reason.
+//! Captures DPDK's log during an operation, so that errors contain the driver's own reason.
 //!
-//! Outside of an operation DPDK logs to standard error as ever.
+//! At other times DPDK logs to standard error as usual.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use adit_dpdk_sys as sys;
 
-/// Octets of captured log that an error keeps; the end of the log is what matters.
+/// Maximum length of captured log in an error; keeps the end. Unit: octets.
 const CAPTURE_BYTES_MAX: usize = 4096;
 
 /// The capture file in two forms: the C stream that DPDK writes and the file that is read back.
@@ -50,10 +50,10 @@ impl DpdkLogSink {
     }
 }
 
-/// Runs `operation`; hands back what DPDK logged meanwhile.
+/// Runs `operation` and returns DPDK's log of it.
 ///
-/// The text is empty when DPDK logged nothing, or when the capture could not be set up and the log
-/// went to standard error.
+/// The text is empty if DPDK logged nothing, or if the capture failed and the log went to standard
+/// error.
 pub(crate) fn capture<T>(operation: impl FnOnce() -> T) -> (T, String) {
     let mut guard = SINK.lock().unwrap_or_else(PoisonError::into_inner);
     if guard.is_none() {
@@ -70,14 +70,14 @@ pub(crate) fn capture<T>(operation: impl FnOnce() -> T) -> (T, String) {
     (outcome, sink.take_text())
 }
 
-/// Writes captured lines of a successful operation where DPDK would have written them.
+/// Writes captured lines of a successful operation to standard error.
 pub(crate) fn print_log(text: &str) {
     if !text.is_empty() {
         eprintln!("{text}");
     }
 }
 
-/// Captured lines as the tail of an error message, each on a line of its own.
+/// Formats captured lines as the end of an error message, one per line.
 pub(crate) fn log_tail(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("\n{text}") }
 }

@@ -9,8 +9,8 @@ use core::slice;
 use adit_dpdk_sys as sys;
 use adit_pktio::{Burst, PacketBuf, RxChecksum};
 
-// The accessors below read these fields directly. DPDK keeps the first cache line of the mbuf for
-// its vector drivers; a release that moves a field must be looked at.
+// The accessors below read these fields directly. DPDK keeps the layout of the first cache line stable
+// for its vector drivers; a release that moves a field needs a review.
 const _: () = assert!(offset_of!(sys::rte_mbuf, buf_addr) == 0);
 const _: () = assert!(offset_of!(sys::rte_mbuf, data_off) == 16);
 const _: () = assert!(offset_of!(sys::rte_mbuf, nb_segs) == 20);
@@ -24,10 +24,10 @@ const _: () = assert!(size_of::<Mbuf>() == size_of::<*mut sys::rte_mbuf>());
 ///
 /// Invariant: owns its mbuf chain alone (every segment direct, reference count 1); no other pointer
 /// into it exists, neither in a queue nor in another `Mbuf`. In the first segment
-/// `data_off + data_len <= buf_len`. Its pool is alive: pools are freed only when all their buffers
-/// are home. The layout is one non-null pointer, so that a slice of these is DPDK's packet array.
+/// `data_off + data_len <= buf_len`. Its pool is alive: a pool is freed only after all its buffers have
+/// returned. The layout is one non-null pointer, so that a slice of these is DPDK's packet array.
 ///
-/// `Send`, since pools take buffers back from any thread; neither `Sync` nor `Clone`.
+/// `Send`, since any thread may return buffers to a pool; neither `Sync` nor `Clone`.
 #[repr(transparent)]
 pub struct Mbuf {
     raw: NonNull<sys::rte_mbuf>,
@@ -38,7 +38,7 @@ pub struct Mbuf {
 unsafe impl Send for Mbuf {}
 
 impl Mbuf {
-    /// Takes over an mbuf.
+    /// Takes ownership of an mbuf.
     ///
     /// # Safety
     /// `raw` came from DPDK as a packet that the caller owns alone, with every segment direct.
@@ -60,9 +60,9 @@ impl Mbuf {
         unsafe { self.raw.as_mut() }
     }
 
-    /// Gives every packet of `burst` back to its pool.
+    /// Returns every packet of `burst` to its pool.
     ///
-    /// Cost: one call for all of them.
+    /// Cost: one call for all packets.
     #[inline]
     pub fn free_burst(burst: &mut Burst<Self>) {
         let count = u32::try_from(burst.len()).unwrap_or(0);
@@ -73,14 +73,14 @@ impl Mbuf {
         unsafe { sys::rte_pktmbuf_free_bulk(packets, count) };
     }
 
-    /// Room in front of the packet. Unit: bytes.
+    /// Free space before the packet. Unit: bytes.
     #[inline]
     #[must_use]
     pub fn headroom(&self) -> usize {
         usize::from(self.header().data_off)
     }
 
-    /// Room behind the packet's first segment. Unit: bytes.
+    /// Free space after the packet's first segment. Unit: bytes.
     #[inline]
     #[must_use]
     pub fn tailroom(&self) -> usize {

@@ -1,7 +1,7 @@
-//! Keeps the memif driver's connection handling out of its bursts.
+//! Prevents the memif driver from handling its connections during bursts.
 //!
-//! The driver frees a connection's memory on another thread as soon as the peer is gone, even while
-//! a burst uses it. `adit-dpdk-sys/memif_gate.c` makes its handlers wait.
+//! The driver frees a connection's memory on another thread as soon as the peer disconnects, even while
+//! a burst uses it. `dpdk-sys/memif_gate.c` makes its handlers wait.
 
 use adit_dpdk_sys as sys;
 
@@ -14,7 +14,7 @@ pub(crate) struct MemifGate {
     slot: i32,
 }
 
-/// A burst during which the connection stays as it is.
+/// A burst during which the connection does not change.
 #[derive(Debug)]
 pub(crate) struct MemifGateGuard<'a>(&'a MemifGate);
 
@@ -39,7 +39,7 @@ impl MemifGate {
 
     /// Enters a burst; `None` while the driver handles its connection.
     ///
-    /// Cost: one store and one fence on a line of the queue's own.
+    /// Cost: one store and one fence on a cache line of this queue.
     #[inline]
     pub(crate) fn enter(&self) -> Option<MemifGateGuard<'_>> {
         // SAFETY: the slot was taken and not given back; the queue is used by one thread at a time.
@@ -49,7 +49,7 @@ impl MemifGate {
 
 impl Drop for MemifGate {
     fn drop(&mut self) {
-        // SAFETY: the slot was taken, and no `Inside` borrows it any more.
+        // SAFETY: the slot was taken, and no `MemifGateGuard` borrows it any more.
         unsafe { sys::adit_memif_gate_give_back(self.slot) };
     }
 }

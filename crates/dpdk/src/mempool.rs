@@ -12,14 +12,14 @@ use crate::errno::Errno;
 use crate::log;
 use crate::mbuf::Mbuf;
 
-/// Size of a pool and of its buffers.
+/// Configuration of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MempoolConfig<'a> {
-    /// Unique in the process; at most 25 bytes.
+    /// Name, unique in the process; at most 25 bytes.
     pub name: &'a str,
-    /// Buffers in the pool; 2^n - 1 wastes no memory.
+    /// Number of buffers; 2^n - 1 wastes no memory.
     pub mbufs: u32,
-    /// Buffers that each registered thread keeps for itself; 0..=512 and at most 2/3 of `mbufs`.
+    /// Size of each registered thread's cache of buffers; 0 to 512 and at most 2/3 of `mbufs`.
     pub cache: u32,
     /// Buffer size. Unit: bytes, 128 bytes of headroom included.
     pub data_room_bytes: u16,
@@ -28,21 +28,21 @@ pub struct MempoolConfig<'a> {
 }
 
 impl Default for MempoolConfig<'_> {
-    /// 8191 buffers for frames of 2048 bytes, each thread caching 256.
+    /// 8191 buffers for frames of 2048 bytes, with a cache of 256 per thread.
     fn default() -> Self {
         Self { name: "packets", mbufs: 8191, cache: 256, data_room_bytes: 2048 + 128, socket: None }
     }
 }
 
-/// Why a pool could not be made.
+/// Why a pool could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MempoolError {
-    /// The name has a NUL in it.
+    /// The name contains a NUL.
     #[error("mempool name {0:?} contains a NUL character")]
     Name(String),
-    /// The memory is not there.
+    /// The EAL's memory is too small.
     #[error(
-        "mempool {name} of {mbufs} mbufs needs about {need_mib} MiB and the EAL has less left; \
+        "mempool {name} of {mbufs} mbufs needs about {need_mib} MiB, but the EAL has less memory left; \
          raise the configured memory or lower the number of mbufs"
     )]
     NoMemory {
@@ -54,7 +54,7 @@ pub enum MempoolError {
         need_mib: u64,
     },
     /// DPDK refused for another reason.
-    #[error("mempool {name} was refused: {errno}{}", log::log_tail(log))]
+    #[error("DPDK refused mempool {name}: {errno}{}", log::log_tail(log))]
     Refused {
         /// The pool.
         name: String,
@@ -67,10 +67,10 @@ pub enum MempoolError {
 
 /// A pool of [`Mbuf`]s; a cheap handle to share.
 ///
-/// Invariant: the pool outlives its buffers although a buffer holds no handle. When the last handle
-/// goes, the pool is freed only if every buffer is home and no other thread has a mempool cache
-/// that a buffer could just be returning to, that is, on the main thread after the workers have
-/// unregistered. Otherwise it stays, together with the EAL, until the process ends.
+/// Invariant: the pool outlives its buffers, although a buffer holds no handle. Drop of the last handle
+/// frees the pool only if every buffer has returned and no other thread has a mempool cache to which a
+/// buffer could be returning: on the main thread, after the workers have unregistered. Otherwise the
+/// pool and the EAL remain until the process ends.
 #[derive(Debug, Clone)]
 pub struct Mempool {
     inner: Arc<MempoolHandle>,
@@ -84,14 +84,14 @@ struct MempoolHandle {
     eal: Eal,
 }
 
-// SAFETY: DPDK's pools take and give buffers on any thread; the pointer itself is freed once, by
-// the last handle.
+// SAFETY: DPDK's pools allocate and free buffers on any thread; the last handle frees the pointer
+// itself, once.
 unsafe impl Send for MempoolHandle {}
 // SAFETY: as above.
 unsafe impl Sync for MempoolHandle {}
 
 impl Mempool {
-    /// Makes a pool.
+    /// Creates a pool.
     ///
     /// # Errors
     /// See [`MempoolError`].
@@ -123,7 +123,7 @@ impl Mempool {
     fn refusal(config: &MempoolConfig<'_>, errno: Errno, log: String) -> MempoolError {
         let name = config.name.to_owned();
         if matches!(errno.value(), libc::ENOMEM | libc::ENOBUFS) {
-            // An element is the data room and two cache lines of mbuf and one of pool header.
+            // An element consists of the data room, two cache lines of mbuf and one of pool header.
             let element = u64::from(config.data_room_bytes) + 3 * 64;
             let need_mib = (u64::from(config.mbufs) * element).div_ceil(1 << 20);
             return MempoolError::NoMemory { name, mbufs: config.mbufs, need_mib };
@@ -131,7 +131,7 @@ impl Mempool {
         MempoolError::Refused { name, errno, log }
     }
 
-    /// An empty buffer with full headroom, or `None` when the pool is exhausted.
+    /// Allocates an empty buffer with full headroom; `None` if the pool is exhausted.
     #[inline]
     #[must_use]
     pub fn alloc(&self) -> Option<Mbuf> {
@@ -141,10 +141,10 @@ impl Mempool {
         Some(unsafe { Mbuf::from_raw(raw) })
     }
 
-    /// Appends `count` empty buffers with full headroom to `burst`, as far as it has room; all of
-    /// them or, when the pool has not as many left, none. Returns how many.
+    /// Appends `count` empty buffers with full headroom to `burst`, or as many as fit it; none if the pool
+    /// has fewer left. Returns their number.
     ///
-    /// Cost: one call, which writes the buffers' pointers straight into `burst`.
+    /// Cost: one call, which writes the buffers' pointers directly into `burst`.
     #[inline]
     pub fn alloc_burst(&self, count: usize, burst: &mut Burst<Mbuf>) -> usize {
         let wanted = count.min(burst.remaining_capacity());
@@ -163,13 +163,13 @@ impl Mempool {
         wanted
     }
 
-    /// Buffers at home, in the ring or in a cache. Racy while others run; for display and tests.
+    /// Free buffers, in the ring or in caches. Inexact while other threads run; for display and tests.
     #[must_use]
     pub fn available(&self) -> u32 {
         self.inner.available()
     }
 
-    /// Buffers that exist.
+    /// Total number of buffers.
     #[must_use]
     pub fn mbufs(&self) -> u32 {
         self.inner.mbufs
@@ -202,9 +202,9 @@ impl MempoolHandle {
 impl Drop for MempoolHandle {
     fn drop(&mut self) {
         if self.eal.is_sole_lcore() && self.available() == self.mbufs {
-            // SAFETY: every buffer is home. A thread without lcore number returns a buffer through
-            // the ring only, whose count includes it once the thread is done; nobody else has a
-            // cache. No handle is left to take a buffer out.
+            // SAFETY: every buffer has returned. A thread without lcore number returns buffers
+            // through the ring only, whose count includes a buffer once the thread is done; no other
+            // thread has a cache. No handle is left to allocate a buffer.
             unsafe { sys::rte_mempool_free(self.raw.as_ptr()) };
         } else {
             core::mem::forget(self.eal.clone());

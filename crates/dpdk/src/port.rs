@@ -1,4 +1,4 @@
-//! Ports: opening, description, counters.
+//! Opens ports; their description and counters.
 
 mod attach;
 mod error;
@@ -28,51 +28,50 @@ pub use error::PortError;
 pub use flow::{FlowRefusal, FlowRule, FlowRuleKey};
 pub use queue::{RxQueue, TxQueue};
 
-/// How to open a port.
+/// Configuration of a port.
 #[derive(Debug, Clone, Copy)]
 pub struct PortConfig<'a> {
-    /// The device; a virtual one is made now.
+    /// The device. [`Port::open`] creates a virtual one.
     pub device: &'a Device,
-    /// Receive queues at most; a device that offers fewer gets as many as it offers.
+    /// Maximum number of receive queues; fewer if the device offers fewer.
     pub rx_queues: u16,
-    /// Transmit queues, one for each worker.
+    /// Number of transmit queues, one per worker.
     pub tx_queues: u16,
-    /// Receive descriptors of each queue; cut to what the driver takes.
+    /// Receive descriptors per queue, adjusted to the driver's limits.
     pub rx_descriptors: u16,
-    /// Transmit descriptors of each queue; cut to what the driver takes.
+    /// Transmit descriptors per queue, adjusted to the driver's limits.
     pub tx_descriptors: u16,
-    /// Largest IP packet. Unit: bytes, Ethernet header excluded. A virtual device on a kernel
-    /// interface leaves that interface's own MTU alone.
+    /// MTU, without the Ethernet header. A virtual device on a kernel interface does not change that
+    /// interface's MTU. Unit: bytes.
     pub mtu_bytes: u16,
-    /// Receive frames for any hardware address.
+    /// Receive frames to any MAC address.
     pub promiscuous: bool,
-    /// Where received packets go. Its buffers must hold a whole frame: there is no scatter.
+    /// Pool of received packets. Its buffers must hold a whole frame, since scatter is not used.
     pub mempool: &'a Mempool,
 }
 
-/// What an operator wants to see of a port.
+/// Description of a port for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortDetails {
     /// The DPDK driver.
     pub driver: String,
-    /// The port's own hardware address.
+    /// The port's MAC address.
     pub mac: MacAddr,
-    /// Largest IP packet. Unit: bytes.
+    /// MTU. Unit: bytes.
     pub mtu_bytes: u16,
-    /// Receive queues that the device offers.
+    /// Number of receive queues that the device offers.
     pub rx_queues_max: u16,
-    /// Transmit queues that the device offers.
+    /// Number of transmit queues that the device offers.
     pub tx_queues_max: u16,
-    /// The link is up.
+    /// True if the link is up.
     pub link_up: bool,
     /// Link speed, `None` when unknown. Unit: Mb/s.
     pub link_speed_mbps: Option<u32>,
-    /// Headers whose fields RSS hashes, by DPDK's names; empty where the device spreads frames in
-    /// another way, or not at all.
+    /// Headers whose fields RSS hashes, by DPDK's names; empty if the device does not use RSS.
     pub rss: Vec<&'static str>,
-    /// The device can spread frames by RSS.
+    /// True if the device supports RSS.
     pub can_rss: bool,
-    /// What the device does for received and for sent packets, by DPDK's names.
+    /// Receive and transmit offloads in use, by DPDK's names.
     pub offloads: Vec<String>,
 }
 
@@ -91,13 +90,13 @@ pub struct PortStats {
     pub imissed: u64,
     /// Packets received with an error.
     pub ierrors: u64,
-    /// Packets that failed to be sent.
+    /// Packets that could not be sent.
     pub oerrors: u64,
     /// Packets lost because the pool was empty.
     pub rx_nombuf: u64,
 }
 
-/// A running port, for the control thread. It stops when this and all its queues are gone.
+/// A running port, for the control thread. It stops once this value and all its queues are dropped.
 #[derive(Debug)]
 pub struct Port {
     running: Arc<StartedPort>,
@@ -111,10 +110,10 @@ pub struct Port {
 /// Invariant: started from construction to drop; the pool outlives it.
 #[derive(Debug)]
 struct StartedPort {
-    /// Dropped after the port was stopped, and before the pool handle.
+    /// Drops after the port is stopped, and before the pool handle.
     attached: AttachedDevice,
     promiscuous: bool,
-    /// Flow rules were created.
+    /// True once flow rules have been created.
     has_flow_rules: AtomicBool,
     _pool: Mempool,
 }
@@ -131,7 +130,7 @@ impl Drop for StartedPort {
             flow::flush(self.id());
         }
         if self.promiscuous {
-            // SAFETY: takes any number. A kernel interface would stay promiscuous otherwise.
+            // SAFETY: takes any number. Otherwise a kernel interface would stay promiscuous.
             unsafe { sys::rte_eth_promiscuous_disable(self.id()) };
         }
         // SAFETY: the port was started, and no queue handle is left.
@@ -140,10 +139,10 @@ impl Drop for StartedPort {
 }
 
 impl Port {
-    /// Opens and starts a port; hands out one handle for each of its queues.
+    /// Opens and starts a port. Returns one handle per queue.
     ///
     /// # Errors
-    /// See [`PortError`]; nothing of the port remains then.
+    /// See [`PortError`]. The port is then closed.
     pub fn open(
         eal: &Eal,
         config: &PortConfig<'_>,
@@ -235,7 +234,7 @@ impl Port {
         })
     }
 
-    /// What a worker must know about the port; fixed while it runs.
+    /// Properties of the port for workers; constant while it runs.
     #[must_use]
     pub fn info(&self) -> PortInfo {
         self.info
@@ -253,10 +252,10 @@ impl Port {
         self.running.id()
     }
 
-    /// What an operator wants to see, with the link as it is now.
+    /// Description of the port with its current link state.
     ///
     /// # Errors
-    /// The driver's reason, for instance after a NIC was pulled.
+    /// The driver's reason, for instance after a NIC was removed.
     pub fn details(&self) -> Result<PortDetails, Errno> {
         let id = self.running.id();
         let offer = ffi::dev_info(id)?;
@@ -275,7 +274,7 @@ impl Port {
         })
     }
 
-    /// The counters now.
+    /// The current counters.
     ///
     /// # Errors
     /// The driver's reason.
@@ -292,7 +291,7 @@ impl Port {
     }
 }
 
-/// Refuses what the device does not offer, before anything is set up.
+/// Checks the configuration against the device's capabilities before setup.
 fn check_offer(config: &PortConfig<'_>, offer: &sys::rte_eth_dev_info) -> Result<(), PortError> {
     let device = || config.device.to_string();
     if config.tx_queues > offer.max_tx_queues {

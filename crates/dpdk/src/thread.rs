@@ -1,4 +1,4 @@
-//! Threads as DPDK sees them: lcore numbers.
+//! Registration of threads with DPDK: lcore numbers.
 
 use core::marker::PhantomData;
 
@@ -7,28 +7,28 @@ use adit_dpdk_sys as sys;
 use crate::eal::Eal;
 use crate::errno::Errno;
 
-/// Why a thread got no lcore number.
+/// Why a thread could not be registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// The thread has one, or is the main lcore.
+    /// The thread is registered already, or is the main lcore.
     #[error("this thread is an lcore already")]
     AlreadyRegistered,
-    /// DPDK refused, mostly because every lcore number is taken.
+    /// DPDK refused, usually because every lcore number is taken.
     #[error("DPDK gave this thread no lcore number: {0}; at most {max} threads can have one",
         max = sys::RTE_MAX_LCORE)]
     Refused(Errno),
 }
 
-/// The calling thread's lcore number, given back when dropped.
+/// The calling thread's lcore number. Drop releases it.
 ///
-/// Invariant: lives and dies on the thread that made it.
+/// Invariant: does not leave the thread that created it.
 #[derive(Debug)]
 pub struct ThreadGuard {
     eal: Eal,
     same_thread: PhantomData<*const ()>,
 }
 
-/// Gives the calling thread an lcore number, and with it a cache in every mempool.
+/// Registers the calling thread: assigns an lcore number and a cache in every mempool.
 ///
 /// Threads: each worker calls this once before it touches a queue or a pool.
 ///

@@ -1,4 +1,4 @@
-//! The ports of one worker as the datapath sees them.
+//! The ports of one worker, for the datapath.
 
 use std::os::fd::OwnedFd;
 
@@ -9,19 +9,19 @@ use crate::mbuf::Mbuf;
 use crate::mempool::Mempool;
 use crate::port::{RxQueue, TxQueue};
 
-/// One worker's share of a port.
+/// The queues of a port that belong to one worker.
 #[derive(Debug)]
 pub struct WorkerPort {
-    /// The queue that only this worker receives from; `None` where the port has fewer than there are
-    /// workers.
+    /// The receive queue of this worker; `None` if the port has fewer queues than there are workers and
+    /// none is left.
     pub rx: Option<RxQueue>,
-    /// The queue that only this worker sends on.
+    /// The transmit queue of this worker.
     pub tx: TxQueue,
-    /// What is fixed about the port; see [`crate::Port::info`].
+    /// Constant properties of the port; see [`crate::Port::info`].
     pub info: PortInfo,
 }
 
-/// All ports of one worker, indexed by [`PortId`], and the pool for packets of its own.
+/// All ports of one worker, by [`PortId`], and the pool for packets that it creates.
 ///
 /// Threads: moves to the worker and stays there. Drop it before the worker's
 /// [`crate::ThreadGuard`].
@@ -44,15 +44,15 @@ impl WorkerIo {
         ports.filter(|(_, port)| port.rx.is_some()).map(|(id, _)| PortId(id))
     }
 
-    /// Descriptors that are readable while one of the worker's queues has packets, duplicated;
-    /// `None` when there is a queue without one.
+    /// Duplicated descriptors that are readable while a queue of the worker has packets; `None` if a queue
+    /// has no descriptor.
     #[must_use]
     pub fn sockets(&self) -> Option<Vec<OwnedFd>> {
         let queues = self.ports.iter().filter_map(|port| port.rx.as_ref());
         queues.map(|rx| rx.socket()?.try_clone_to_owned().ok()).collect()
     }
 
-    /// How many ports there are; a [`PortId`] at or above this is a programmer's error.
+    /// Number of ports. A [`PortId`] at or above it is a programming error.
     #[must_use]
     pub fn port_count(&self) -> usize {
         self.ports.len()

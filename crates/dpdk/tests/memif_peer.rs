@@ -1,7 +1,7 @@
-//! A memif port whose peer is killed again and again, in both roles: bursts go on meanwhile.
+//! A memif port, in both roles, survives repeated kills of its peer while bursts continue.
 //!
-//! Each test runs in a process of its own, made from this test's executable: the EAL starts once in
-//! a process, and a fault of the driver ends the process.
+//! Each test runs in its own process, started from this test's executable: a process can start the EAL
+//! only once, and a fault of the driver ends the process.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::Path;
@@ -15,10 +15,10 @@ use adit_dpdk::{
 };
 use adit_pktio::{Burst, PacketBuf};
 
-/// Tells a process what it is: `peer` or `survivor`, its role, its socket.
+/// Environment variable with the part of a process (`peer` or `survivor`), its role and its socket.
 const PART: &str = "ADIT_TEST_MEMIF";
 const KILLS: u32 = 25;
-/// Packets that the survivor receives from each peer before that is killed.
+/// Packets that the survivor receives from each peer before the kill.
 const PACKETS_PER_PEER: u64 = 2_000;
 const BURST: usize = 32;
 
@@ -60,7 +60,7 @@ fn open(role: &str, socket: &str) -> (Port, Vec<RxQueue>, Vec<TxQueue>, Mempool)
     (port, rx, tx, pool)
 }
 
-/// Sends and receives until `stop`; counts what came.
+/// Sends and receives until `stop`, and counts received packets.
 fn exchange(
     (mut rx, mut tx): (RxQueue, TxQueue),
     pool: &Mempool,
@@ -81,7 +81,7 @@ fn exchange(
     }
 }
 
-/// The work of a process that this test made; nothing in the test run itself.
+/// The child process of the tests; does nothing in the test run itself.
 #[test]
 fn memif_child() {
     let Ok(part) = std::env::var(PART) else { return };
@@ -110,7 +110,7 @@ fn memif_child() {
     });
 }
 
-/// A server that listens.
+/// Starts a server and waits until it listens.
 fn server(socket: &Path) -> Child {
     let mut server = spawn_child("peer", "server", socket);
     while !socket.exists() {

@@ -1,7 +1,7 @@
 //! Frames from a kernel interface in another network namespace and back, over AF_PACKET.
 //!
-//! Needs root: makes a veth pair between two namespaces of its own and removes both, also when it
-//! fails. Prints `skipped: reason` where that is not possible.
+//! Needs root: creates a veth pair between two namespaces and removes both, also on failure. Prints
+//! `skipped: reason` if that is not possible.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
 use std::os::fd::AsFd;
@@ -17,11 +17,11 @@ use adit_pktio::{Burst, PacketBuf};
 /// Local experimental EtherType (IEEE 802), so that nothing else answers.
 const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 
-/// Above the 1500 bytes that the driver declares.
+/// Above the 1500 bytes that the driver declares as its maximum.
 const MTU: u16 = 1600;
 
-/// Longest wait for a frame; they take microseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout for a frame; frames take microseconds.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn ip(args: &str) -> Result<(), String> {
     let output = Command::new("ip")
@@ -32,7 +32,7 @@ fn ip(args: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("`ip {args}`: {message}")) }
 }
 
-/// Two namespaces joined by a veth pair; gone when dropped.
+/// Two namespaces joined by a veth pair. Drop removes them.
 struct VethPair {
     dut: String,
     peer: String,
@@ -105,14 +105,14 @@ fn open(eal: &Eal, pool: &Mempool, text: &str) -> Result<(Port, RxQueue, TxQueue
 fn receive(rx: &mut RxQueue) -> Vec<u8> {
     let start = Instant::now();
     let mut burst = Burst::new();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < TIMEOUT {
         rx.rx_burst(32, &mut burst);
         let found = burst.drain(..).find(|packet| is_ours(packet.data()));
         if let Some(packet) = found {
             return packet.data().to_vec();
         }
     }
-    panic!("no frame within {PATIENCE:?}");
+    panic!("no frame within {TIMEOUT:?}");
 }
 
 fn send(pool: &Mempool, tx: &mut TxQueue, frame: &[u8]) {

@@ -1,6 +1,6 @@
 //! The safe layer over DPDK's own virtual devices, without hugepages or privileges.
 //!
-//! One test, since the EAL starts once in a process.
+//! One test only, since a process can start the EAL only once.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -111,7 +111,7 @@ fn pool_exhausted_allocates_nothing(pool: &Mempool) {
     let all: Vec<Mbuf> = std::iter::from_fn(|| pool.alloc()).collect();
     assert_eq!(all.len(), 2047);
     assert!(pool.alloc().is_none());
-    // Buffers go home from any thread, with or without an lcore number.
+    // Any thread can return buffers, with or without an lcore number.
     let eal = pool.eal().clone();
     let free = |packets: Vec<Mbuf>| {
         let guard = (packets.len() > 500).then(|| register_thread(&eal).unwrap());

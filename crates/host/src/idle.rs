@@ -1,10 +1,10 @@
-//! What a worker does without packets: it polls its ports, or it sleeps.
+//! Idle policy of a worker: it polls its ports, or it sleeps.
 //!
-//! A sleeping worker wakes up when one of its ports has packets, when its [`Doorbell`] rings (another
-//! worker hands it packets, or the control thread a command), and after a timeout. If a driver has no
+//! A sleeping worker wakes when one of its ports has packets, when its [`Doorbell`] rings (for packets
+//! from another worker or a command from the control thread), and after a timeout. If a driver has no
 //! file descriptor to wait for (memif, NICs without interrupts), the timeout is short: [`SHARE`] times
-//! the measured cost of the last sleeps. A sleeping worker is offline for publication, so no answer to
-//! the control plane waits for it.
+//! the measured cost of a sleep. A sleeping worker is offline for publication, so no answer to the
+//! control plane waits for it.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -16,26 +16,25 @@ use adit_types::Nanos;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A worker that finds nothing for this long goes to sleep: longer than a sleep and a wake-up cost,
-/// shorter than people wait for.
+/// A worker without packets for this long goes to sleep: longer than the cost of a sleep and wake-up.
 const AWAKE: Nanos = Nanos::from_micros(50);
 
-/// The longest sleep of a worker whose ports can all wake it. Bounds how late the end of adit and
-/// what waits too long in a FAR that buffers are seen.
+/// The longest sleep of a worker whose ports can all wake it. It bounds the delay of adit's end and of
+/// timeouts of buffered packets.
 const SLEEP_MAX: Nanos = Nanos::from_millis(20);
 
-/// A timed sleep lasts this many times its cost, so that sleeping takes 4 % of a core.
+/// Duration of a timed sleep as a multiple of its cost, so that sleeping takes 4 % of a core.
 const SHARE: u64 = 24;
 
-/// Bounds of a timed sleep: a shorter one is never worth its cost; during a longer one the queues of
-/// a port overflow at common rates.
+/// Bounds of a timed sleep. A shorter one is not worth its cost; during a longer one the queues of a
+/// port overflow at common rates.
 const TIMED_SLEEP_MIN: Nanos = Nanos::from_micros(20);
 const TIMED_SLEEP_MAX: Nanos = Nanos::from_millis(1);
 
 /// Assumed cost of a timed sleep before the first one is measured.
 const TIMED_SLEEP_COST: Nanos = Nanos::from_micros(2);
 
-/// Wakes one worker up.
+/// Wakes one worker.
 #[derive(Debug, Clone)]
 pub struct Doorbell(Arc<DoorbellState>);
 
@@ -47,18 +46,18 @@ struct DoorbellState {
 
 impl Doorbell {
     /// # Errors
-    /// The kernel's, when there are no descriptors left.
+    /// The process is out of file descriptors.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self(Arc::new(DoorbellState { is_asleep: AtomicBool::new(false), event })))
     }
 
-    /// To be called after something was put where the worker looks for it.
+    /// Call this after putting packets or a command into a ring of the worker.
     ///
     /// Cost: a fence and a load; a system call only if the worker sleeps or is about to.
     pub fn ring(&self) {
-        // Pairs with the one in `announce_sleep`: either we see that it is about to sleep, or its last look
-        // sees what was put there.
+        // Pairs with the fence in `announce_sleep`: either this load sees that the worker is about to sleep,
+        // or the worker's last step sees the new entry.
         fence(Ordering::SeqCst);
         let DoorbellState { is_asleep, event } = &*self.0;
         if is_asleep.load(Ordering::Relaxed) && is_asleep.swap(false, Ordering::AcqRel) {
@@ -67,7 +66,7 @@ impl Doorbell {
         }
     }
 
-    /// From now on the bell is rung. One more look must follow before the sleep.
+    /// From now on `ring` wakes the worker. The worker must take one more step before it sleeps.
     fn announce_sleep(&self) {
         self.0.is_asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -75,18 +74,18 @@ impl Doorbell {
 
     fn wake(&self) {
         if !self.0.is_asleep.swap(false, Ordering::AcqRel) {
-            // Rung, perhaps; nothing to read is as good.
+            // Clears a pending wake-up, if there is one.
             let _ = rustix::io::read(&self.0.event, &mut [0; 8]);
         }
     }
 }
 
-/// What a worker does without packets.
+/// Behavior of a worker without packets.
 #[derive(Debug)]
 pub enum IdlePolicy {
     /// It polls again; if it shares its core, it yields first.
     Busy {
-        /// Another thread runs on the core.
+        /// True if another thread runs on the core.
         shares_core: bool,
     },
     /// It sleeps.
@@ -94,8 +93,8 @@ pub enum IdlePolicy {
 }
 
 impl IdlePolicy {
-    /// Call after every step; `rest` must take the worker offline for publication. Returns how long the
-    /// worker slept.
+    /// Call this after every step. `rest` must take the worker offline for publication. Returns the time
+    /// that the worker slept.
     #[inline]
     pub fn after_step(
         &mut self,
@@ -121,18 +120,18 @@ pub struct Sleeper {
     bell: Doorbell,
     /// Readable while ports have packets.
     ports: Vec<OwnedFd>,
-    /// `None` when every port wakes the worker.
+    /// `None` if every port can wake the worker.
     timed_sleep: Option<TimedSleep>,
     idle_since: Option<Nanos>,
     is_dozing: bool,
 }
 
 impl Sleeper {
-    /// For the calling thread, whose timer slack it sets. `ports` become readable with packets; `None`
-    /// if one of the worker's ports has no such descriptor.
+    /// A sleeper for the calling thread; sets the thread's timer slack. `ports` are descriptors that become
+    /// readable with packets; `None` if a port of the worker has none.
     pub fn new(bell: Doorbell, ports: Option<Vec<OwnedFd>>) -> Self {
         let timed_sleep = ports.is_none().then(TimedSleep::new);
-        // Best effort: without it sleeps last 50 microseconds longer.
+        // Best effort: otherwise sleeps last 50 microseconds longer.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let ports = ports.unwrap_or_default();
         Self { bell, ports, timed_sleep, idle_since: None, is_dozing: false }
@@ -171,18 +170,18 @@ impl Sleeper {
         let descriptors = self.ports.iter().map(AsFd::as_fd).chain([self.bell.0.event.as_fd()]);
         let mut sources: Vec<_> =
             descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        // An interruption counts as a timeout.
+        // An interruption acts as a timeout.
         let _ = poll(&mut sources, Some(&timeout));
         self.bell.wake();
     }
 }
 
-/// The length of timed sleeps.
+/// Adapts the duration of timed sleeps.
 #[derive(Debug)]
 struct TimedSleep {
-    /// Cost of one: a moving average. Unit: nanoseconds.
+    /// Moving average of the CPU time of a sleep. Unit: nanoseconds.
     cost: u64,
-    /// CPU time of the thread when the last one began. Unit: nanoseconds.
+    /// CPU time of the thread at the start of the last sleep. Unit: nanoseconds.
     spent: Option<u64>,
 }
 
@@ -191,12 +190,12 @@ impl TimedSleep {
         Self { cost: TIMED_SLEEP_COST.0, spent: None }
     }
 
-    /// The CPU time until now was spent on packets.
+    /// Starts a series of sleeps: the CPU time until now was for packets.
     const fn begin(&mut self) {
         self.spent = None;
     }
 
-    /// The length of the next one.
+    /// The duration of the next sleep.
     fn span(&mut self) -> Nanos {
         let spent = thread_time();
         if let Some(before) = self.spent.replace(spent) {

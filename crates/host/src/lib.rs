@@ -1,5 +1,4 @@
-//! What the daemon takes of the kernel besides its ports: the N4 socket, and the sleep of workers
-//! without packets.
+//! Kernel services of the daemon other than ports: the N4 socket, and the sleep of idle workers.
 #![deny(unsafe_code)]
 
 pub mod idle;

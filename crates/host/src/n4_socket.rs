@@ -1,5 +1,5 @@
-//! The N4 socket: room for bursts of requests, datagrams in batches, and a count of those that the
-//! kernel dropped.
+//! The N4 socket: a large receive buffer, reception in batches, and a count of datagrams that the kernel
+//! dropped.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -14,10 +14,10 @@ use rustix::net::sockopt::{
     set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, socket_recv_buffer_size,
 };
 
-/// Room of the N4 socket: some 10,000 requests of 500 octets, each with the kernel's own records.
+/// Default receive buffer of the N4 socket: about 10,000 requests of 500 octets with the kernel's overhead.
 pub const RECEIVE_BUFFER_KIB: usize = 16_384;
 
-/// Datagrams of one system call at most.
+/// Maximum number of datagrams per system call.
 const BATCH: usize = 32;
 
 /// The UDP socket of the PFCP node.
@@ -27,35 +27,35 @@ pub struct N4Socket {
     buffers: Vec<Vec<u8>>,
     receive_buffer_bytes: usize,
     dropped: u64,
-    /// What the kernel said last of the datagrams that it dropped: 32 bits of their number.
-    told: u32,
+    /// The kernel's last count of dropped datagrams, modulo 2^32.
+    last_count: u32,
 }
 
 impl N4Socket {
-    /// Binds a socket that does not block, with room for `receive_buffer_bytes` if the kernel
-    /// grants it: `net.core.rmem_max` is the limit of processes without `CAP_NET_ADMIN`.
+    /// Binds a nonblocking socket with a receive buffer of `receive_buffer_bytes`, or less if the kernel
+    /// limits it: `net.core.rmem_max` applies to processes without `CAP_NET_ADMIN`.
     ///
     /// # Errors
-    /// The kernel's, when the address cannot be bound.
+    /// The address cannot be bound.
     pub fn bind(listen: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
         let socket = UdpSocket::bind(listen)?;
         socket.set_nonblocking(true)?;
         if set_socket_recv_buffer_size_force(&socket, receive_buffer_bytes).is_err() {
             set_socket_recv_buffer_size(&socket, receive_buffer_bytes)?;
         }
-        // The kernel reports twice the size: it counts its own records, too.
+        // The kernel reports twice the size, since it includes its own overhead.
         let receive_buffer_bytes = socket_recv_buffer_size(&socket)? / 2;
         setsockopt(&socket, RxqOvfl, &1)?;
         let buffers = (0..BATCH).map(|_| vec![0; PFCP_MESSAGE_BYTES_MAX]).collect();
-        Ok(Self { socket, buffers, receive_buffer_bytes, dropped: 0, told: 0 })
+        Ok(Self { socket, buffers, receive_buffer_bytes, dropped: 0, last_count: 0 })
     }
 
-    /// Octets that the kernel grants for datagrams that wait.
+    /// Size of the receive buffer that the kernel granted. Unit: octets.
     pub const fn receive_buffer_bytes(&self) -> usize {
         self.receive_buffer_bytes
     }
 
-    /// Datagrams that the kernel dropped for want of room, up to the one that was received last.
+    /// Number of datagrams that the kernel dropped because the buffer was full, up to the last received one.
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -72,10 +72,10 @@ impl N4Socket {
         self.socket.send_to(bytes, to)
     }
 
-    /// Gives the datagrams that wait to `take`, about `max` of them at most.
+    /// Passes waiting datagrams to `take`, at most about `max`.
     ///
     /// # Errors
-    /// The kernel's, but for what an earlier datagram of ours met: the peer is away.
+    /// Those of the kernel, except that an earlier datagram did not reach its peer.
     pub fn receive(
         &mut self,
         max: usize,
@@ -96,9 +96,9 @@ impl N4Socket {
         Ok(())
     }
 
-    /// Returns how many there were.
+    /// Receives one batch. Returns the number of datagrams.
     fn receive_batch(&mut self, take: &mut impl FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
-        let Self { socket, buffers, dropped, told, .. } = self;
+        let Self { socket, buffers, dropped, last_count, .. } = self;
         let control = nix::cmsg_space!(u32);
         let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, Some(control));
         let mut slices: Vec<_> =
@@ -111,8 +111,8 @@ impl N4Socket {
             count += 1;
             for control in datagram.cmsgs().into_iter().flatten() {
                 if let ControlMessageOwned::RxqOvfl(number) = control {
-                    *dropped += u64::from(number.wrapping_sub(*told));
-                    *told = number;
+                    *dropped += u64::from(number.wrapping_sub(*last_count));
+                    *last_count = number;
                 }
             }
             let octets = datagram.iovs().next().unwrap_or_default();

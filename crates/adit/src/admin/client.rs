@@ -10,7 +10,7 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::{AdminQuestion, AdminRequest, PATIENCE};
+use super::{AdminQuestion, AdminRequest, TIMEOUT};
 
 /// Receives a document as a stream.
 pub trait DocumentSink {
@@ -48,7 +48,7 @@ pub(crate) fn request(
             socket.display()
         )
     })?;
-    stream.set_read_timeout(Some(2 * PATIENCE))?;
+    stream.set_read_timeout(Some(2 * TIMEOUT))?;
     let mut line = serde_json::to_vec(&AdminRequest {
         show: question.topic.word().to_owned(),
         session: question.session.clone(),

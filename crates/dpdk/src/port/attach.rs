@@ -1,4 +1,4 @@
-//! From a device to an ethdev number, and back.
+//! Attaches devices: maps a device to an ethdev number, and closes it.
 
 use std::ffi::CString;
 
@@ -10,10 +10,10 @@ use crate::errno::Errno;
 use crate::port::PortError;
 use crate::port::ffi;
 
-/// An ethdev port that exists and belongs to us.
+/// An ethdev port that this value owns.
 ///
-/// Invariant: the only holder of this ethdev number; closes it, and removes a virtual device, when
-/// dropped. The port is stopped then.
+/// Invariant: the only owner of this ethdev number. Drop closes the port, which must be stopped, and
+/// removes a virtual device.
 #[derive(Debug)]
 pub(super) struct AttachedDevice {
     id: u16,
@@ -78,18 +78,18 @@ fn create_device(device: &Device, name: &CString) -> Result<(), PortError> {
     })
 }
 
-/// Drivers whose `iface=` names an interface that is there already; `net_tap` makes its own.
+/// True for drivers whose `iface=` names an existing interface; `net_tap` creates its own.
 fn needs_interface(device: &Device) -> bool {
     family(device).is_some()
 }
 
-/// The address family of the sockets that the driver will open.
+/// The address family of the driver's sockets; `None` for drivers without sockets.
 pub(super) fn family(device: &Device) -> Option<i32> {
     let families = [("net_af_packet", libc::AF_PACKET), ("net_af_xdp", libc::AF_XDP)];
     families.iter().find(|(driver, _)| device.is_driver(driver)).map(|(_, family)| *family)
 }
 
-/// Opens and closes a socket of the driver's kind: the drivers hide the kernel's reason.
+/// Opens and closes a socket of the driver's kind to get the kernel's error, which drivers hide.
 fn try_socket(family: i32) -> Result<(), Errno> {
     // SAFETY: takes three numbers.
     let descriptor = unsafe { libc::socket(family, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };

@@ -8,7 +8,7 @@ use crate::log::log_tail;
 pub enum PortError {
     /// No such PCI device is bound to a DPDK driver.
     #[error(
-        "device {device} is unknown to DPDK; {}; check the address with `lspci -D`, bind the NIC \
+        "DPDK does not know device {device}; {}; check the address with `lspci -D`, bind the NIC \
          with `dpdk-devbind.py --bind=vfio-pci {device}`, and name it when the EAL starts",
         known_ports(ports)
     )]
@@ -35,8 +35,8 @@ pub enum PortError {
         /// The device.
         device: String,
     },
-    /// A virtual device could not be made.
-    #[error("device {device} could not be made: {errno}; {}{}", attach_hint(*errno), log_tail(log))]
+    /// A virtual device could not be created.
+    #[error("cannot create device {device}: {errno}; {}{}", attach_hint(*errno), log_tail(log))]
     Attach {
         /// The device.
         device: String,
@@ -47,7 +47,7 @@ pub enum PortError {
     },
     /// The device has fewer transmit queues than there are workers.
     #[error(
-        "device {device} offers {tx_max} transmit queues, and each of {tx_wanted} workers needs one; \
+        "device {device} offers only {tx_max} transmit queues, but each of {tx_wanted} workers needs one; \
          lower the number of workers or give the device more queues"
     )]
     TooFewQueues {
@@ -66,11 +66,11 @@ pub enum PortError {
     Mtu {
         /// The device.
         device: String,
-        /// Wanted. Unit: bytes.
+        /// Configured MTU. Unit: bytes.
         mtu_bytes: u16,
-        /// Least. Unit: bytes.
+        /// Minimum. Unit: bytes.
         min: u16,
-        /// Most. Unit: bytes.
+        /// Maximum. Unit: bytes.
         max: u16,
     },
     /// A frame of MTU size does not fit a buffer of the pool.
@@ -81,14 +81,14 @@ pub enum PortError {
     DataRoom {
         /// The device.
         device: String,
-        /// Wanted. Unit: bytes.
+        /// Configured MTU. Unit: bytes.
         mtu_bytes: u16,
-        /// Least buffer size, headroom included. Unit: bytes.
+        /// Minimum buffer size, headroom included. Unit: bytes.
         need_bytes: u32,
         /// Buffer size, headroom included. Unit: bytes.
         room_bytes: u16,
     },
-    /// The driver refused a step of the opening.
+    /// The driver refused a step of the setup.
     #[error("cannot {operation} device {device}: {errno}; {}{}", attach_hint(*errno), log_tail(log))]
     Refused {
         /// The device.
@@ -103,7 +103,7 @@ pub enum PortError {
 }
 
 impl PortError {
-    /// The same error with the driver's log lines of the failed operation.
+    /// Adds the driver's log lines of the failed operation.
     pub(super) fn with_log(mut self, text: &str) -> Self {
         if let Self::Attach { log, .. } | Self::Refused { log, .. } = &mut self {
             text.clone_into(log);
@@ -126,7 +126,7 @@ fn attach_hint(errno: Errno) -> &'static str {
             "run as root or with CAP_NET_ADMIN, CAP_NET_RAW and, for AF_XDP, CAP_BPF"
         }
         libc::EBUSY => "another program holds the interface's queue or an XDP program on it",
-        // EFAULT is DPDK's answer to a name that no driver claims.
+        // DPDK returns EFAULT for a name that no driver claims.
         libc::ENODEV | libc::EFAULT => {
             "check the driver's name and whether its DPDK package is installed; DPDK's lines follow"
         }

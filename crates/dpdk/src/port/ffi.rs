@@ -1,7 +1,7 @@
-//! The ethdev calls that opening and describing a port needs, one function each.
+//! The ethdev calls to open and describe a port, one function each.
 //!
-//! Every function takes the number of a port that the caller holds. DPDK itself checks the number
-//! and answers with an error for one that does not exist.
+//! Every function takes the number of a port that the caller owns. DPDK checks the number and returns an
+//! error if the port does not exist.
 
 use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;
@@ -13,7 +13,7 @@ use super::{PortConfig, PortStats, frame};
 use crate::errno::Errno;
 use crate::mempool::Mempool;
 
-/// Room for a port name with its final NUL.
+/// Size of a port name with its final NUL.
 const NAME_SIZE: usize = sys::RTE_ETH_NAME_MAX_LEN as usize;
 
 fn check(code: i32) -> Result<(), Errno> {
@@ -66,7 +66,7 @@ pub(super) fn add_virtual(name: &CStr, arguments: &CStr) -> Result<(), Errno> {
     check(unsafe { sys::rte_eal_hotplug_add(c"vdev".as_ptr(), name.as_ptr(), arguments.as_ptr()) })
 }
 
-/// Removes a virtual device; one that is gone already is no error here.
+/// Removes a virtual device. Ignores one that does not exist any more.
 pub(super) fn remove_virtual(name: &CStr) {
     // SAFETY: two C strings.
     unsafe { sys::rte_eal_hotplug_remove(c"vdev".as_ptr(), name.as_ptr()) };
@@ -88,7 +88,7 @@ pub(super) fn driver_name(info: &sys::rte_eth_dev_info) -> String {
     unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
 }
 
-/// Queues, MTU, the IPv4 checksum check where the port has it, and RSS over several queues.
+/// Configures queues, MTU, the IPv4 checksum offload if the port has it, and RSS over several queues.
 pub(super) fn configure(
     id: u16,
     config: &PortConfig<'_>,
@@ -109,7 +109,7 @@ pub(super) fn configure(
     })
 }
 
-/// What RSS hashes where the device can: addresses and ports of IP, UDP and TCP, and TEIDs.
+/// Fields that RSS hashes if the device supports them: addresses and ports of IP, UDP and TCP, TEIDs.
 const RSS_TYPES: [(u32, &str); 7] = [
     (sys::RTE_ETH_RSS_IPV4, "ipv4"),
     (sys::RTE_ETH_RSS_NONFRAG_IPV4_UDP, "ipv4-udp"),
@@ -124,7 +124,7 @@ fn rss_fields() -> u64 {
     RSS_TYPES.iter().fold(0, |all, (bits, _)| all | u64::from(*bits))
 }
 
-/// What a port was configured with.
+/// Configuration of a port.
 fn configured(id: u16) -> Result<sys::rte_eth_conf, Errno> {
     // SAFETY: numbers and pointers only.
     let mut conf = unsafe { zeroed() };
@@ -133,14 +133,14 @@ fn configured(id: u16) -> Result<sys::rte_eth_conf, Errno> {
     Ok(conf)
 }
 
-/// What RSS hashes: the driver's word, or where it has none, what it was asked for.
+/// Fields that RSS hashes, as the driver reports; the configured ones if it does not report any.
 pub(super) fn rss(id: u16) -> Vec<&'static str> {
     // SAFETY: numbers and pointers only; no key is asked for.
-    let mut told: sys::rte_eth_rss_conf = unsafe { zeroed() };
+    let mut reported: sys::rte_eth_rss_conf = unsafe { zeroed() };
     // SAFETY: writes one structure.
-    let code = unsafe { sys::rte_eth_dev_rss_hash_conf_get(id, &raw mut told) };
+    let code = unsafe { sys::rte_eth_dev_rss_hash_conf_get(id, &raw mut reported) };
     let in_use = match code {
-        0 => told.rss_hf,
+        0 => reported.rss_hf,
         _ => configured(id).map_or(0, |conf| conf.rx_adv_conf.rss_conf.rss_hf),
     };
     let types = RSS_TYPES.iter().filter(|(bits, _)| in_use & u64::from(*bits) != 0);
@@ -209,7 +209,7 @@ pub(super) fn start(id: u16) -> Result<(), Errno> {
     check(unsafe { sys::rte_eth_dev_start(id) })
 }
 
-/// Promiscuous mode; a driver that has no such mode receives everything anyway.
+/// Enables promiscuous mode. A driver without such a mode receives everything anyway.
 pub(super) fn promiscuous(id: u16) -> Result<(), Errno> {
     // SAFETY: takes any number.
     match check(unsafe { sys::rte_eth_promiscuous_enable(id) }) {
@@ -267,8 +267,8 @@ pub(super) fn xstats(id: u16) -> Result<Vec<(String, u64)>, Errno> {
     check(got)?;
     // SAFETY: `names` has room for `count`.
     check(unsafe { sys::rte_eth_xstats_get_names(id, names.as_mut_ptr(), count.cast_unsigned()) })?;
-    // A driver that grew meanwhile returns more than fits and has written nothing; the zeros of
-    // that moment are dropped.
+    // If the number of counters has grown meanwhile, the driver returns more than fits and writes
+    // nothing; the zeros are dropped.
     let got = usize::try_from(got).unwrap_or(0);
     let valid = if got > len { 0 } else { got };
     Ok(values[..valid]

@@ -1,7 +1,7 @@
-//! Flow rules (`rte_flow`): frames that the device itself gives to a receive queue.
+//! Flow rules (`rte_flow`): the device steers matching frames to a receive queue.
 //!
-//! A rule is a pattern of headers and a queue. Drivers take what their device can do and refuse the
-//! rest; nothing tells beforehand which. Rules are created on a running port and end with it.
+//! A rule is a pattern of headers and a queue. Drivers refuse rules that their device does not support;
+//! only trying shows which. Rules are created on a running port and end with it.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -23,13 +23,13 @@ use crate::log;
 pub struct FlowRule {
     /// The VLAN of the frames.
     pub vlan: VlanId,
-    /// What their headers have.
+    /// The matching header field.
     pub key: FlowRuleKey,
     /// The receive queue.
     pub queue: u16,
 }
 
-/// A header field, compared where `mask` has ones.
+/// A header field, compared in the bits set in `mask`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowRuleKey {
     /// The TEID of G-PDUs over IPv4.
@@ -48,28 +48,28 @@ pub enum FlowRuleKey {
     },
     /// The destination of IPv4 packets.
     Ipv4Destination {
-        /// An address.
+        /// The address.
         addr: Ipv4Addr,
-        /// Which of its bits are compared.
+        /// Bits of the address to compare.
         mask: Ipv4Addr,
     },
     /// The destination of IPv6 packets.
     Ipv6Destination {
-        /// An address.
+        /// The address.
         addr: Ipv6Addr,
-        /// Which of its bits are compared.
+        /// Bits of the address to compare.
         mask: Ipv6Addr,
     },
 }
 
-/// Why a device takes no such rule.
+/// Why a device refuses a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowRefusal {
     /// DPDK's reason.
     pub errno: Errno,
-    /// The driver's own words; empty without any.
+    /// The driver's message; empty if there is none.
     pub message: String,
-    /// Rules that it had taken; they are gone.
+    /// Number of rules that it accepted before the refusal; they have been removed.
     pub taken: usize,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for FlowRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = self.errno.to_string();
         f.write_str(&reason)?;
-        // Where a driver has no words of its own, DPDK repeats the number's.
+        // If the driver has no message, DPDK repeats the text of the error number.
         if !self.message.is_empty() && !reason.contains(&self.message) {
             write!(f, ": {}", self.message)?;
         }
@@ -86,7 +86,7 @@ impl fmt::Display for FlowRefusal {
 }
 
 impl Port {
-    /// Makes the device give frames to queues by `rules`, all of them or none.
+    /// Installs `rules` on the device, all of them or none.
     ///
     /// # Errors
     /// See [`FlowRefusal`]. Most virtual devices have no flow rules at all.
@@ -178,8 +178,7 @@ fn text(error: &sys::rte_flow_error) -> String {
     unsafe { CStr::from_ptr(error.message) }.to_string_lossy().into_owned()
 }
 
-/// Octets of a header, at the start of a pattern item: all items that are used here begin with the
-/// header as it is on the wire, and what follows may be zero.
+/// A pattern item. All items used here start with the header as on the wire; the rest may be zero.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(8))]
 struct FlowItemOctets([u8; ITEM_SIZE_MAX]);
@@ -201,10 +200,10 @@ impl FlowItemOctets {
     }
 }
 
-/// A field of a header, or, without one, the header whatever it has.
+/// A header with the octets and mask of a field; `None` matches any content.
 type FlowPatternItem = (item_type::Type, Option<(FlowItemOctets, FlowItemOctets)>);
 
-/// The headers that a rule asks for, and its queue.
+/// The headers of a rule, and its queue.
 struct FlowPattern {
     headers: Vec<FlowPatternItem>,
     queue: sys::rte_flow_action_queue,
@@ -247,7 +246,7 @@ impl FlowPattern {
         Self { headers, queue: sys::rte_flow_action_queue { index: rule.queue } }
     }
 
-    /// The items in the form of DPDK, END behind them; they point into `self`.
+    /// The items in DPDK's format, terminated by END. They point into `self`.
     fn items(&self) -> Vec<sys::rte_flow_item> {
         let item = |(kind, field): &FlowPatternItem| {
             let (spec, mask) = match field {
@@ -260,7 +259,7 @@ impl FlowPattern {
         self.headers.iter().chain([&end]).map(item).collect()
     }
 
-    /// The actions in the form of DPDK; they point into `self`.
+    /// The actions in DPDK's format. They point into `self`.
     fn actions(&self) -> [sys::rte_flow_action; 2] {
         let conf = (&raw const self.queue).cast();
         let queue = action_type::RTE_FLOW_ACTION_TYPE_QUEUE;

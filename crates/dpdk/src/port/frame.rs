@@ -1,27 +1,27 @@
-//! Frame sizes: what the drivers of virtual devices really carry, which is not what they declare.
+//! Frame sizes. Drivers of virtual devices accept other sizes than they declare.
 
 use adit_dpdk_sys as sys;
 
 use super::PortConfig;
 use crate::device::{Device, DeviceKind};
 
-/// Octets of a frame around an IP packet of MTU size as DPDK counts: Ethernet header and FCS.
+/// Overhead of a frame over the MTU as DPDK counts it: Ethernet header and FCS.
 const DPDK_OVERHEAD_BYTES: u32 = 14 + 4;
 
-/// Octets of a frame around an IP packet of MTU size: Ethernet header, two VLAN tags, FCS.
+/// Overhead of a frame over the MTU: Ethernet header, two VLAN tags, FCS.
 const FRAME_OVERHEAD_BYTES: u32 = 14 + 2 * 4 + 4;
 
-/// What the kernel keeps in front of a frame in a buffer of AF_XDP (`XDP_PACKET_HEADROOM`).
+/// The kernel's headroom in an AF_XDP buffer (`XDP_PACKET_HEADROOM`).
 const XDP_HEADROOM_BYTES: u32 = 256;
 
-/// Octets in front of the IP packet in a frame slot of AF_PACKET: header and address of TPACKET_V2,
-/// aligned, Ethernet header, and a VLAN tag that the driver puts back.
+/// Octets before the IP packet in an AF_PACKET slot: aligned header and address of TPACKET_V2, Ethernet
+/// header, and a VLAN tag that the driver reinserts.
 const PACKET_SLOT_OVERHEAD_BYTES: u16 = 66 + 14 + 4;
 
 /// Slot of `net_af_packet` without `framesz=`, and buffer of `net_memif` without `bsize=`.
 const SLOT_BYTES_DEFAULT: u16 = 2048;
 
-/// The largest MTU whose frames the driver carries, as far as the device string decides it.
+/// The largest MTU that the driver supports, according to the device string.
 pub(super) fn mtu_max(device: &Device) -> u16 {
     let slot = |key| device.argument(key).map_or(Some(SLOT_BYTES_DEFAULT), |v| v.parse().ok());
     if device.is_driver("net_af_packet") {
@@ -33,16 +33,16 @@ pub(super) fn mtu_max(device: &Device) -> u16 {
     }
 }
 
-/// Smallest buffer that holds a received frame in one piece. Unit: bytes, headroom included.
+/// Size of the smallest buffer that holds a received frame in one segment. Unit: bytes, headroom included.
 pub(super) fn data_room(device: &Device, mtu_bytes: u16) -> u32 {
     let hidden = if device.is_driver("net_af_xdp") { XDP_HEADROOM_BYTES } else { 0 };
     u32::from(mtu_bytes) + FRAME_OVERHEAD_BYTES + sys::RTE_PKTMBUF_HEADROOM + hidden
 }
 
-/// The MTU that DPDK is told.
+/// The MTU to configure in DPDK.
 ///
-/// `net_af_packet`, `net_memif` and `net_tap` declare frames of 1518 bytes at most, which DPDK
-/// enforces on this number and nothing else; longer frames pass.
+/// `net_af_packet`, `net_memif` and `net_tap` declare a maximum frame of 1518 bytes. DPDK checks only
+/// the configured MTU against it; longer frames pass.
 pub(super) fn nominal_mtu(config: &PortConfig<'_>, offer: &sys::rte_eth_dev_info) -> u32 {
     let wanted = u32::from(config.mtu_bytes);
     match config.device.kind() {

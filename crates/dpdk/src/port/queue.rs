@@ -50,16 +50,16 @@ impl RxQueue {
         Self { port, port_id, queue, socket, gate, not_sync: PhantomData }
     }
 
-    /// A descriptor that is readable while the queue has packets: that of the socket, for drivers
-    /// of kernel interfaces (`net_af_packet`, `net_af_xdp`). Others have none.
+    /// A descriptor that is readable while the queue has packets: the socket of drivers of kernel
+    /// interfaces (`net_af_packet`, `net_af_xdp`). Others have none.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// Appends at most `limit` received packets to `burst`; returns how many.
+    /// Appends at most `limit` received packets to `burst`. Returns their number.
     ///
-    /// Cost: one driver call, which writes the packets' pointers straight into `burst`.
+    /// Cost: one driver call, which writes the packets' pointers directly into `burst`.
     #[inline]
     pub fn rx_burst(&mut self, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
         let inside = self.gate.as_ref().map(MemifGate::enter);
@@ -82,8 +82,8 @@ impl RxQueue {
             )
         };
         let received = usize::from(received);
-        // SAFETY: DPDK wrote `received <= wanted` non-null pointers, each to a packet that is now
-        // ours alone.
+        // SAFETY: DPDK wrote `received <= wanted` non-null pointers to packets that we now own
+        // exclusively.
         unsafe { burst.set_len(len + received) };
         received
     }
@@ -101,9 +101,10 @@ impl TxQueue {
         Self { port: Arc::clone(port), port_id: port.id(), queue, gate, not_sync: PhantomData }
     }
 
-    /// Sends `burst`; what the queue did not take stays in `burst`, in order. Returns how many went.
+    /// Sends `burst`. Packets that the queue does not accept stay in `burst`, in order. Returns the number
+    /// of sent packets.
     ///
-    /// Cost: one driver call on the packets' pointers as they lie in `burst`.
+    /// Cost: one driver call on the packets' pointers in `burst`.
     #[inline]
     pub fn tx_burst(&mut self, burst: &mut Burst<Mbuf>) -> usize {
         let inside = self.gate.as_ref().map(MemifGate::enter);
@@ -130,7 +131,7 @@ impl TxQueue {
         } else {
             // SAFETY: `sent < len`, within the burst.
             let rest = unsafe { packets.add(sent) };
-            // SAFETY: moves the pointers that DPDK did not take over those it took, within `len`.
+            // SAFETY: moves the pointers of unsent packets over those of sent ones, within `len`.
             unsafe { core::ptr::copy(rest, packets, len - sent) };
             // SAFETY: the first `len - sent` are owned packets; the stale ones behind are forgotten.
             unsafe { burst.set_len(len - sent) };

@@ -1,7 +1,7 @@
-//! What a thread can wait on for packets: the sockets that drivers of kernel interfaces open.
+//! Descriptors on which a thread can wait for packets: the sockets of drivers of kernel interfaces.
 //!
-//! DPDK does not tell them. They are the sockets of the driver's address family that are new when
-//! the port has started; a socket is readable while its queue has packets.
+//! DPDK does not report them. They are the new sockets of the driver's address family after the port
+//! has started. A socket is readable while its queue has packets.
 
 use core::mem::size_of;
 use std::collections::BTreeSet;
@@ -16,8 +16,8 @@ pub(super) fn descriptors() -> BTreeSet<RawFd> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Handles on the sockets of the receive queues of `device`, in the order of the queues. `before` are
-/// the descriptors from before it was attached. Empty when they cannot be told apart for certain.
+/// Descriptors of the receive queues of `device`, in the order of the queues. `before` are the
+/// descriptors before it was attached. Empty if the sockets cannot be identified for certain.
 pub(super) fn sockets(device: &Device, before: &BTreeSet<RawFd>, queues: u16) -> Vec<OwnedFd> {
     let Some(family) = family(device) else { return Vec::new() };
     let is_its = |fd: &RawFd| !before.contains(fd) && domain(*fd) == Some(family);
@@ -32,13 +32,13 @@ pub(super) fn sockets(device: &Device, before: &BTreeSet<RawFd>, queues: u16) ->
     if handles.len() == usize::from(queues) { handles } else { Vec::new() }
 }
 
-/// Another descriptor of the same socket.
+/// Duplicates a descriptor.
 fn duplicate(fd: RawFd) -> Option<OwnedFd> {
     // SAFETY: the descriptor is open: the driver holds it as long as the port runs.
     unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().ok()
 }
 
-/// The address family of a socket; `None` for what is no socket.
+/// The address family of a socket; `None` for any other descriptor.
 fn domain(fd: RawFd) -> Option<i32> {
     let mut domain = 0_i32;
     let mut len = libc::socklen_t::try_from(size_of::<i32>()).ok()?;
