@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Server is a UDP socket in the data network. Pings are answered by the kernel there.
+// Server is a UDP socket in the data network. The kernel there answers pings.
 type Server struct {
 	addr  *net.UDPAddr
 	conn  *net.UDPConn
 	inbox chan *datagram
 }
 
-// datagram is what a server received.
+// datagram is a datagram that a server received.
 type datagram struct {
 	from *net.UDPAddr
 	text string
@@ -48,13 +48,13 @@ func (s *Server) read() {
 	}
 }
 
-// send sends to a UE.
+// send sends a datagram to a UE.
 func (s *Server) send(to net.IP, port int, text string) error {
 	_, err := s.conn.WriteToUDP([]byte(text), &net.UDPAddr{IP: to, Port: port})
 	return err
 }
 
-// expect wants the next datagram to be this one.
+// expect checks that the next datagram is this one.
 func (s *Server) expect(from net.IP, text string) error {
 	select {
 	case got := <-s.inbox:
@@ -67,7 +67,7 @@ func (s *Server) expect(from net.IP, text string) error {
 	}
 }
 
-// quiet wants that nothing waits.
+// quiet checks that no further datagram has arrived.
 func (s *Server) quiet() error {
 	select {
 	case got := <-s.inbox:

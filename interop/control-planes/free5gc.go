@@ -17,7 +17,7 @@ var (
 type free5gc struct {
 	*World
 	upStarted time.Time
-	// The numbers of rules count for the UPF, not for a session; TEIDs are the SMF's.
+	// Rule IDs count per UPF, not per session; the SMF allocates TEIDs.
 	nextSEID         uint64
 	nextPDR          uint16
 	nextFAR, nextQER uint32
@@ -27,7 +27,7 @@ type free5gc struct {
 	fenceSession     *free5gcSession
 }
 
-// dataPath is the pair of PDRs for a QoS flow, or for all that no flow has.
+// dataPath is the pair of PDRs for a QoS flow, or for all other packets.
 type dataPath struct {
 	upPDR, downPDR uint16
 	upFAR, downFAR uint32
@@ -37,7 +37,7 @@ type dataPath struct {
 	flow           string
 }
 
-// free5gcSession is a PDU session: IPv4, whatever was asked for.
+// free5gcSession is a PDU session, always of type IPv4.
 type free5gcSession struct {
 	*free5gc
 	UE
@@ -63,7 +63,7 @@ func (f *free5gc) associate() error {
 
 func plainNI() []byte { return text(ieNetworkInstance, dnn) }
 
-// path takes the next numbers for a pair of PDRs.
+// path allocates the rule IDs for a pair of PDRs.
 func (f *free5gc) path(precedence uint32, qfi byte, flow string) dataPath {
 	f.nextPDR += 2
 	f.nextFAR += 2
@@ -73,7 +73,7 @@ func (f *free5gc) path(precedence uint32, qfi byte, flow string) dataPath {
 
 func (f *free5gc) qer() uint32 { f.nextQER++; return f.nextQER }
 
-// newSession takes the next address and TEID.
+// newSession allocates the next address and TEID.
 func (f *free5gc) newSession() *free5gcSession {
 	f.nextSEID++
 	f.nextUE++
@@ -125,7 +125,7 @@ func (s *free5gcSession) createPDRs(p dataPath) []byte {
 	)
 }
 
-// createFARs are both of a path; that of the downlink has neither a tunnel nor a Network Instance.
+// createFARs are both FARs of a path; the downlink one has neither a tunnel nor a Network Instance.
 func createFARs(p dataPath) []byte {
 	return concat(
 		createFAR(farID(p.upFAR), action(forw1), fp(dest(core), plainNI())),
@@ -138,7 +138,7 @@ func flowQER(p dataPath) []byte {
 	return createQER(qerID(p.qers[0]), tlv(ieGateStatus, hx("00")), rates(ieMBR, 100_000), rates(ieGBR, 10_000), qfiIE(p.qfi))
 }
 
-// establish is 2.2: the default path, and flows that the policy has already.
+// establish establishes the session: the default path, and the flows that the policy already has.
 func (s *free5gcSession) establish(urrs []byte, flows ...dataPath) error {
 	first := s.path(0xff, 1, "")
 	first.qers = []uint32{s.qer(), s.qer()}
@@ -162,12 +162,12 @@ func (s *free5gcSession) establish(urrs []byte, flows ...dataPath) error {
 	return err
 }
 
-// modify is a modification, which has the CP F-SEID first.
+// modify modifies the session; the request starts with the CP F-SEID.
 func (s *free5gcSession) modify(ies ...[]byte) (*parsed, error) {
 	return s.smf.ask(free5gcModify, msgModification, s.seid, s.smf.fSEID(s.cp), concat(ies...))
 }
 
-// updatePDRs are whole Update PDRs of all downlink PDRs.
+// updatePDRs are complete Update PDRs of all downlink PDRs.
 func (s *free5gcSession) updatePDRs() []byte {
 	var ies []byte
 	for _, p := range s.paths {
@@ -187,7 +187,7 @@ func (s *free5gcSession) updateFARs(apply string, flags byte) []byte {
 	return ies
 }
 
-// activate is 2.3's AN tunnel.
+// activate sets the AN tunnel.
 func (s *free5gcSession) activate() error {
 	_, err := s.modify(s.updatePDRs(), s.updateFARs(forw1, 0))
 	return err
@@ -205,7 +205,7 @@ func (s *free5gcSession) release() (*parsed, error) {
 	return s.smf.ask(free5gcModify, msgDeletion, s.seid)
 }
 
-// with opens a session for a case and releases it.
+// with runs a case with a session and releases it.
 func (f *free5gc) with(run func(*free5gcSession) error) func() error {
 	return func() error {
 		s, err := f.open()
@@ -225,7 +225,7 @@ func (s *free5gcSession) acknowledge(report *parsed) {
 	s.smf.answer(report, session, s.seid, tlv(ieCause, []byte{causeAccepted}))
 }
 
-// usage are the volumes of a URR in the Usage Reports of an answer or report.
+// usage returns the volumes of a URR in the Usage Reports of an answer or report.
 func usage(m *parsed, urr uint32) (uint64, int, error) {
 	var all []*ie.IE
 	for _, kind := range []uint16{

@@ -64,7 +64,7 @@ func (f *free5gc) basic() error {
 	if err := s.establish(nil); err != nil {
 		return err
 	}
-	// There is nowhere to send this to.
+	// There is no tunnel for this packet yet.
 	if err := f.server.send(s.v4, uePort, "before the AN tunnel"); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (f *free5gc) twoSessions() error {
 	return err
 }
 
-// gbrFlow is a path for a flow with a QER of its own.
+// gbrFlow is a path for a flow with its own QER.
 func (f *free5gc) gbrFlow(qfi byte, flow string) dataPath {
 	p := f.path(uint32(100+qfi), qfi, flow)
 	p.qers = []uint32{f.qer()}
@@ -175,7 +175,7 @@ func (f *free5gc) idle(s *free5gcSession) error {
 		if err := wantDownlinkData(report, s.paths[0].downPDR); err != nil {
 			return err
 		}
-		// The AMF takes its time.
+		// The AMF is slow.
 		if err := f.smf.repeated(report, 2); err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (f *free5gc) indicated(s *free5gcSession) error {
 	return f.bothWays(&s.UE)
 }
 
-// switchTo is a path switch with End Markers.
+// switchTo switches the path with End Markers.
 func (s *free5gcSession) switchTo(node *Node, before ...[]byte) error {
 	old, oldNode := s.down, s.node
 	s.node, s.down = node, node.tunnel()
@@ -231,7 +231,7 @@ func (f *free5gc) xn(s *free5gcSession) error {
 	if err := f.bothWays(&s.UE); err != nil {
 		return err
 	}
-	// The same tunnel with SNDEM, and BUFF: nobody left.
+	// SNDEM with the same tunnel, and with BUFF: no path ends.
 	if _, err := s.modify(s.updateFARs(buffNocp1, 2)); err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (f *free5gc) secondTunnel() error {
 	return err
 }
 
-// intermediate is the UPF between the gNB and another UPF.
+// intermediate is a session at the UPF between the gNB and another UPF.
 func (f *free5gc) intermediate() error {
 	s := f.newSession()
 	p := f.path(0xff, 1, "")
@@ -360,7 +360,7 @@ func (f *free5gc) intermediate() error {
 	return err
 }
 
-// twoURRs are those of the sheet's 2.4: before and after QoS enforcement.
+// twoURRs are a URR before QoS enforcement and one after it.
 func (s *free5gcSession) twoURRs(uplinkThreshold uint64) []byte {
 	var ies []byte
 	for _, information := range []string{"11", "10"} {
@@ -466,7 +466,7 @@ func (f *free5gc) charging() error {
 	if err := f.bothWays(&s.UE); err != nil {
 		return err
 	}
-	// Past the validity time that nobody meant, far from the quota.
+	// After the Quota Validity Time, which no trigger names, and far from the quota.
 	time.Sleep(1500 * time.Millisecond)
 	if err := f.bothWays(&s.UE); err != nil {
 		return fmt.Errorf("after the Quota Validity Time: %w", err)
@@ -489,7 +489,7 @@ func (f *free5gc) restarted() error {
 	if err := f.associate(); err != nil {
 		return err
 	}
-	// UEs come back with the addresses and TEIDs that are next.
+	// UEs return with new addresses and TEIDs.
 	if err := f.openFence(); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ const (
 	gtpuEndMarker       = 254
 	gtpuPDU             = 255
 	gtpuPort            = 2152
-	// noQFI stands for a packet without PDU Session Container.
+	// noQFI means no PDU Session Container.
 	noQFI = -1
 )
 
@@ -40,16 +40,16 @@ func (t *tunneled) String() string {
 }
 
 // Node is a GTP-U entity: a gNB, an eNB, another UPF, or the user plane of an SMF. It answers Echo
-// Requests by itself; everything else waits, in the order of arrival.
+// Requests itself and queues everything else in the order of arrival.
 type Node struct {
 	v4, v6 net.IP
 	inbox  chan *tunneled
 	conns  []*net.UDPConn
-	// nextTEID is the TEID that the next tunnel gets.
+	// nextTEID is the TEID of the next tunnel.
 	nextTEID uint32
 }
 
-// newNode binds the GTP-U port of the addresses; TEIDs of its tunnels begin behind base.
+// newNode binds the GTP-U port of the addresses. The TEIDs of its tunnels follow base.
 func newNode(base uint32, addrs ...net.IP) (*Node, error) {
 	n := &Node{inbox: make(chan *tunneled, inboxSize), nextTEID: base}
 	for _, addr := range addrs {
@@ -94,7 +94,7 @@ func (n *Node) read(conn *net.UDPConn) {
 	}
 }
 
-// readGTPU reads a GTP-U message; one that is none becomes kind 0 with all its octets.
+// readGTPU reads a GTP-U message; a malformed one becomes kind 0 with all its octets.
 func readGTPU(octets []byte) *tunneled {
 	bad := &tunneled{kind: 0, qfi: noQFI, body: octets}
 	if len(octets) < 8 || octets[0]>>4 != 3 || int(binary.BigEndian.Uint16(octets[2:]))+8 != len(octets) {
@@ -126,7 +126,7 @@ func readGTPU(octets []byte) *tunneled {
 	return got
 }
 
-// gtpuMessage is a G-PDU or End Marker, uplink with a PDU Session Container if qfi says so.
+// gtpuMessage is a G-PDU or End Marker with an uplink PDU Session Container, unless qfi is noQFI.
 func gtpuMessage(kind byte, teid uint32, pduType byte, qfi int, body []byte) []byte {
 	out := append([]byte{0x30, kind, 0, 0}, u32(teid)...)
 	if qfi != noQFI {
@@ -156,18 +156,18 @@ func (n *Node) uplink(to tunnel, qfi int, inner []byte) error {
 }
 
 // downlink sends an inner packet into a tunnel of the UPF as a user plane function or a source gNB
-// does: the container, if any, is of the downlink kind.
+// does: with a downlink PDU Session Container, if any.
 func (n *Node) downlink(to tunnel, qfi int, inner []byte) error {
 	return n.send(to.addr, gtpuMessage(gtpuPDU, to.teid, 0, qfi, inner))
 }
 
-// tunnel is a new tunnel of this node over IPv4.
+// tunnel allocates a tunnel of this node over IPv4.
 func (n *Node) tunnel() tunnel {
 	n.nextTEID++
 	return tunnel{n.nextTEID, n.v4}
 }
 
-// next is the next message that arrives.
+// next returns the next message.
 func (n *Node) next() (*tunneled, error) {
 	select {
 	case got := <-n.inbox:
@@ -177,7 +177,7 @@ func (n *Node) next() (*tunneled, error) {
 	}
 }
 
-// expect wants the next message to be a packet of this tunnel and QFI, and reads it.
+// expect checks that the next message is a packet of this tunnel and QFI, and returns it.
 func (n *Node) expect(teid uint32, qfi int) (*packet, error) {
 	got, err := n.next()
 	if err != nil {
@@ -189,7 +189,7 @@ func (n *Node) expect(teid uint32, qfi int) (*packet, error) {
 	return readPacket(got.body)
 }
 
-// endMarkers wants so many End Markers of the tunnel, and nothing else, to be what arrives next.
+// endMarkers checks that the next messages are so many End Markers of the tunnel and nothing else.
 func (n *Node) endMarkers(teid uint32, count int) error {
 	for number := range count {
 		got, err := n.next()
@@ -203,7 +203,7 @@ func (n *Node) endMarkers(teid uint32, count int) error {
 	return nil
 }
 
-// quiet wants that nothing waits.
+// quiet checks that no further message has arrived.
 func (n *Node) quiet() error {
 	select {
 	case got := <-n.inbox:

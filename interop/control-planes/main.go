@@ -1,9 +1,9 @@
 // Command control-planes sends a UPF what the SMFs of Open5GS, free5GC, SD-Core and OAI send, octet for
-// octet, and looks at every answer and at the packets that come out. go-pfcp judges the answers.
+// octet, and checks every answer and the packets that the UPF sends. go-pfcp parses the answers.
 //
-// Usage: control-planes PROFILE, in a network as world.go has it.
+// Usage: control-planes PROFILE, in the network that world.go describes.
 //
-// It prints one JSON object a line: {"name", "ok", "detail"} for each case, or {"request": "restart"},
+// It prints one JSON object per line: {"name", "ok", "detail"} for each case, or {"request": "restart"},
 // which asks for the UPF to be killed and started again and waits for a line on standard input.
 package main
 
@@ -14,7 +14,7 @@ import (
 	"os"
 )
 
-// result says how a case went; detail is what the UPF did wrong.
+// result is the result of a case; detail is what the UPF did wrong.
 type result struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -27,7 +27,7 @@ type testCase struct {
 	run  func() error
 }
 
-// profile is a control plane: its name, and its cases in a world.
+// profile is a control plane: its name and its cases.
 type profile struct {
 	name  string
 	cases func(*World) ([]testCase, error)
@@ -45,7 +45,7 @@ var (
 	out   = json.NewEncoder(os.Stdout)
 )
 
-// restartUPF has the UPF killed and started again.
+// restartUPF requests a kill and restart of the UPF.
 func restartUPF() error {
 	if err := out.Encode(map[string]string{"request": "restart"}); err != nil {
 		return err
@@ -93,7 +93,7 @@ func run(p profile) error {
 	return nil
 }
 
-// carryOut runs a case and looks at what is left behind it.
+// carryOut runs a case and checks that no packet or message is left.
 func (w *World) carryOut(one testCase) (err error) {
 	defer func() {
 		if why := recover(); why != nil {

@@ -23,7 +23,7 @@ type oai struct {
 	fenceSession *oaiSession
 }
 
-// oaiFlow is a QoS flow: an uplink PDR and FAR of these numbers, and a downlink pair one higher.
+// oaiFlow is a QoS flow: an uplink PDR and FAR with these IDs, and a downlink pair with the next ones.
 type oaiFlow struct {
 	number     uint16
 	qfi        byte
@@ -97,12 +97,12 @@ func (s *oaiSession) createUplink(f oaiFlow) []byte {
 	)
 }
 
-// downPDI is that of a downlink PDR; its 3GPP Interface Type is a default, S1-U.
+// downPDI is the PDI of a downlink PDR; its 3GPP Interface Type is S1-U, a default.
 func (s *oaiSession) downPDI(f oaiFlow) []byte {
 	return pdi(source(core), text(ieNetworkInstance, oaiCore), tlv(ieUEIPAddress, hx("06"), v4(s.v4)), f.filter, interfaceType(typeS1U))
 }
 
-// createDownlink is the downlink FAR and PDR of a flow, which come with the AN tunnel.
+// createDownlink is the downlink FAR and PDR of a flow, which are sent with the AN tunnel.
 func (s *oaiSession) createDownlink(f oaiFlow) []byte {
 	number := f.number + 1
 	return concat(
@@ -111,7 +111,7 @@ func (s *oaiSession) createDownlink(f oaiFlow) []byte {
 	)
 }
 
-// establish is an establishment whose header has the SMF's SEID.
+// establish establishes the session; the header has the SMF's SEID.
 func (s *oaiSession) establish(more ...[]byte) error {
 	answer, err := s.smf.ask(session, msgEstablishment, s.cp, nodeV4(s.smf.addr), s.smf.fSEID(s.cp),
 		s.createUplink(s.flow), concat(more...))

@@ -116,7 +116,7 @@ func (o *oai) dropping() error {
 	return s.release()
 }
 
-// moveDownlink is the handover's request: the FAR with a tunnel, and the PDR.
+// moveDownlink is the request of a handover: the FAR with a tunnel, and the PDR.
 func (s *oaiSession) moveDownlink() error {
 	_, err := s.modify(
 		updateFAR(farID(2), action(forw1), ufp(dest(access), outerV4(s.down))),
@@ -141,7 +141,7 @@ func (o *oai) secondFlow(s *oaiSession) error {
 	if _, err := s.modify(s.createDownlink(f)); err != nil {
 		return err
 	}
-	// A packet of QFI 6 that is not of the flow has no PDR.
+	// A packet with QFI 6 outside of the flow matches no PDR.
 	if err := o.sendUp(&s.UE, o.server, 6, "matches no PDR"); err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (o *oai) idle(s *oaiSession) error {
 func (o *oai) handover(s *oaiSession) error {
 	for _, node := range []*Node{o.target, o.gnb} {
 		s.node, s.down = node, node.tunnel()
-		// settled finds an End Marker.
+		// settled would find an End Marker.
 		if err := s.moveDownlink(); err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ const (
 	ieSNSSAI              = 257
 )
 
-// tlv is an IE whose value is the parts one after the other.
+// tlv is an IE whose value is the concatenation of the parts.
 func tlv(kind uint16, parts ...[]byte) []byte {
 	value := slices.Concat(parts...)
 	head := make([]byte, 4, 4+len(value))
@@ -77,7 +77,7 @@ func tlv(kind uint16, parts ...[]byte) []byte {
 	return append(head, value...)
 }
 
-// hx is the octets that the digits say.
+// hx decodes hexadecimal digits.
 func hx(digits string) []byte {
 	octets, err := hex.DecodeString(digits)
 	if err != nil {
@@ -105,7 +105,7 @@ func dest(i byte) []byte       { return tlv(ieDestination, []byte{i}) }
 func prec(v uint32) []byte     { return tlv(iePrecedence, u32(v)) }
 func action(hex string) []byte { return tlv(ieApplyAction, hx(hex)) }
 
-// label is a Network Instance or DNN as labels; text is the same as plain text.
+// label is a Network Instance or DNN as labels; text is one as plain text.
 func label(kind uint16, name string) []byte {
 	return tlv(kind, []byte{byte(len(name))}, []byte(name))
 }
@@ -114,18 +114,18 @@ func text(kind uint16, name string) []byte { return tlv(kind, []byte(name)) }
 // interfaceType is a 3GPP Interface Type.
 func interfaceType(v byte) []byte { return tlv(ieInterfaceType, []byte{v}) }
 
-// rates are an MBR or GBR, alike for uplink and downlink. Unit: kbit/s.
+// rates is an MBR or GBR, equal for uplink and downlink. Unit: kbit/s.
 func rates(kind uint16, kbps uint64) []byte {
 	five := u64(kbps)[3:]
 	return tlv(kind, five, five)
 }
 
-// sdfText is an SDF Filter with a Flow Description alone.
+// sdfText is an SDF Filter with only a Flow Description.
 func sdfText(flow string) []byte {
 	return tlv(ieSDFFilter, hx("0100"), u16(uint16(len(flow))), []byte(flow))
 }
 
-// sdfDefined is an SDF Filter with a Flow Description and its identifier; sdfNamed has the latter alone.
+// sdfDefined is an SDF Filter with a Flow Description and its identifier; sdfNamed has only the identifier.
 func sdfDefined(flow string, id uint32) []byte {
 	return tlv(ieSDFFilter, hx("1100"), u16(uint16(len(flow))), []byte(flow), u32(id))
 }
@@ -136,7 +136,7 @@ func outerV4(t tunnel) []byte {
 	return tlv(ieOuterHeaderCreation, hx("0100"), u32(t.teid), v4(t.addr))
 }
 
-// group makes functions for grouped IEs that begin with the identifier of a rule.
+// group makes functions for grouped IEs that start with the ID of a rule.
 func group(kind uint16) func(parts ...[]byte) []byte {
 	return func(parts ...[]byte) []byte { return tlv(kind, parts...) }
 }
@@ -149,15 +149,15 @@ var (
 	pdi, fp, ufp                    = group(iePDI), group(ieForwarding), group(ieUpdateForwarding)
 )
 
-// header says which octets a message begins with.
+// header has the variable octets of a message header.
 type header struct {
 	// flags is the first octet: version 1 with S (01) and MP (02).
 	flags byte
-	// last is the octet behind the sequence number: the message priority and the spare half.
+	// last is the octet after the sequence number: message priority and spare bits.
 	last byte
 }
 
-// plain has no session; session has a SEID.
+// plain is a header without SEID; session has a SEID.
 var plain, session = header{flags: 0x20}, header{flags: 0x21}
 
 // message is a datagram of these IEs.

@@ -23,16 +23,16 @@ const (
 	buffNocp1        = "0c"
 )
 
-// open5gs is the SMF of Open5GS, which is a PGW-C too.
+// open5gs is the SMF of Open5GS, which is also a PGW-C.
 type open5gs struct {
 	*World
 	// upStarted is the UPF's Recovery Time Stamp of the association.
 	upStarted time.Time
-	// userPlane is where Router Solicitations come out.
+	// userPlane receives Router Solicitations.
 	userPlane *Node
 	nextSEID  uint64
 	nextUE    byte
-	// fenceSession is that of the world's fence.
+	// fenceSession is the session of the world's fence.
 	fenceSession *open5gsSession
 }
 
@@ -40,12 +40,12 @@ type open5gs struct {
 type open5gsSession struct {
 	*open5gs
 	UE
-	// dnn is the data network, and so the Network Instance of both sides.
+	// dnn is the data network and the Network Instance of both sides.
 	dnn    string
 	cp, up uint64
 	// router is the UPF's tunnel for packets of the SMF, solicited the SMF's tunnel.
 	router, solicited tunnel
-	// fteids are those of the Created PDRs.
+	// fteids are the F-TEIDs of the Created PDRs.
 	fteids map[uint16]*ie.FTEIDFields
 }
 
@@ -86,7 +86,7 @@ func choose() []byte { return tlv(ieFTEID, hx("07")) }
 
 func removeAnyGTPU() []byte { return tlv(ieOuterHeaderRemoval, hx("06")) }
 
-// newSession takes the next addresses; family is 4, 6 or 46.
+// newSession allocates the next addresses; family is 4, 6 or 46.
 func (o *open5gs) newSession(family int) *open5gsSession {
 	o.nextSEID++
 	o.nextUE++
@@ -145,7 +145,7 @@ func (s *open5gsSession) fars() []byte {
 	)
 }
 
-// rules are those of the sheet's 1.2, with the F-TEIDs of PDR 2, 3 and 4.
+// rules are the rules of an establishment, with the F-TEIDs of PDR 2, 3 and 4.
 func (s *open5gsSession) rules(fteid2, fteid3, fteid4 []byte) []byte {
 	urr := createURR(urrID(1), tlv(ieMeasurementMethod, hx("02")),
 		tlv(ieReportingTriggers, hx("020000")), tlv(ieVolumeThreshold, hx("010000000006400000")))
@@ -161,7 +161,7 @@ func (s *open5gsSession) rules(fteid2, fteid3, fteid4 []byte) []byte {
 	)
 }
 
-// identities are the IEs behind the rules, which a UPF has no use for.
+// identities are the IEs after the rules, which a UPF does not need.
 func (s *open5gsSession) identities(slice bool) []byte {
 	ies := concat(s.pdnType(),
 		tlv(ieUserID, hx("07"), []byte{8}, hx("00101000000000f1"), []byte{8}, hx("5386240000000010"), []byte{6}, hx("691000000000")),
@@ -172,7 +172,7 @@ func (s *open5gsSession) identities(slice bool) []byte {
 	return ies
 }
 
-// establish is 1.2.
+// establish establishes the session.
 func (s *open5gsSession) establish() error {
 	answer, err := s.smf.ask(session, msgEstablishment, 0, s.nodeID(), s.smf.fSEID(s.cp),
 		s.rules(choose5(), choose(), choose5()), s.identities(true))
@@ -192,7 +192,7 @@ func (s *open5gsSession) establish() error {
 	return nil
 }
 
-// take reads the answer to an establishment: Created PDRs 2, 3 and 4.
+// take reads the Created PDRs 2, 3 and 4 in the answer to an establishment.
 func (s *open5gsSession) take(answer *parsed) error {
 	var err error
 	if s.up, err = upSEID(answer, s.cp); err != nil {
@@ -211,7 +211,7 @@ func (s *open5gsSession) take(answer *parsed) error {
 	return nil
 }
 
-// modify is a modification that must be accepted.
+// modify sends a modification, which must be accepted.
 func (s *open5gsSession) modify(ies ...[]byte) (*parsed, error) {
 	return s.smf.ask(session, msgModification, s.up, ies...)
 }
@@ -221,7 +221,7 @@ func outerBoth(t tunnel, ipv6 net.IP) []byte {
 	return tlv(ieOuterHeaderCreation, hx("0300"), u32(t.teid), v4(t.addr), v6(ipv6))
 }
 
-// forward is 1.3 for a FAR: an Update FAR with a gNB's tunnel, and flags if any.
+// forward is an Update FAR with a gNB's tunnel, and flags if any.
 func (s *open5gsSession) forward(far uint32, node *Node, t tunnel, flags ...byte) []byte {
 	outer := outerV4(t)
 	if node.v6 != nil {
@@ -234,7 +234,7 @@ func (s *open5gsSession) forward(far uint32, node *Node, t tunnel, flags ...byte
 	return updateFAR(farID(far), action(forw2), ufp(dest(access), s.ni(), outer, flag, interfaceType(typeN3)))
 }
 
-// idleFARs is 1.5: Apply Action and BAR alone.
+// idleFARs are Update FARs of an idle UE, with only Apply Action and BAR.
 func idleFARs(fars ...uint32) []byte {
 	var all []byte
 	for _, far := range fars {
@@ -243,7 +243,7 @@ func idleFARs(fars ...uint32) []byte {
 	return all
 }
 
-// open is an established session with the gNB's tunnel.
+// open establishes a session and sets the gNB's tunnel.
 func (o *open5gs) open(family int) (*open5gsSession, error) {
 	s := o.newSession(family)
 	if err := s.establish(); err != nil {
@@ -253,7 +253,7 @@ func (o *open5gs) open(family int) (*open5gsSession, error) {
 	return s, err
 }
 
-// release deletes the session and wants URR 1 to be reported.
+// release deletes the session and checks that URR 1 is reported.
 func (s *open5gsSession) release() error {
 	answer, err := s.smf.ask(session, msgDeletion, s.up)
 	if err != nil {
@@ -266,7 +266,7 @@ func (s *open5gsSession) release() error {
 	return err
 }
 
-// with opens a session for a case and releases it.
+// with runs a case with a session and releases it.
 func (o *open5gs) with(family int, run func(*open5gsSession) error) func() error {
 	return func() error {
 		s, err := o.open(family)
@@ -280,8 +280,8 @@ func (o *open5gs) with(family int, run func(*open5gsSession) error) func() error
 	}
 }
 
-// downlinkReport waits for a Downlink Data Report of one of the PDRs. The QFI, if told, must be one
-// that the SMF gave, and there must be no Paging Policy Indication but 0.
+// downlinkReport waits for a Downlink Data Report of one of the PDRs. The QFI, if present, must be one
+// that the SMF assigned, and a Paging Policy Indication must be 0.
 func (s *open5gsSession) downlinkReport(pdrs ...uint16) (*parsed, error) {
 	report, err := s.smf.report(1, s.cp)
 	if err != nil {

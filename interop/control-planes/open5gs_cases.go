@@ -9,7 +9,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 )
 
-// flowRules are 1.4's for a dedicated flow; the SDF Filters are those of the downlink and of the uplink.
+// flowRules are the rules of a dedicated flow; the SDF Filters are those of downlink and uplink.
 type flowRules struct {
 	pdr      uint16
 	far      uint32
@@ -19,13 +19,13 @@ type flowRules struct {
 	uplink   [][]byte
 }
 
-// dedicated is a flow between the flow server and the UE's port, by one filter alike in both directions.
+// dedicated is a flow between the flow server and the UE's port, with the same filter in both directions.
 func dedicated() flowRules {
 	filter := [][]byte{sdfText("permit out udp from 10.0.6.1/32 5050 to assigned 1-65535")}
 	return flowRules{5, 4, 2, 2, filter, filter}
 }
 
-// create is the flow's part of a request that adds it.
+// create has the IEs that add the flow.
 func (f flowRules) create() []byte {
 	return concat(
 		createPDR(pdrID(f.pdr), prec(1), pdi(source(core), ni(), concat(f.downlink...), interfaceType(typeN6)),
@@ -45,7 +45,7 @@ func (f flowRules) remove() []byte {
 		removeFAR(farID(f.far+1)), removeURR(urrID(f.rule)), removeQER(qerID(f.rule)))
 }
 
-// sameFTEID wants the PDRs to be created with the session's F-TEID.
+// sameFTEID checks that the PDRs are created with the session's F-TEID.
 func (s *open5gsSession) sameFTEID(answer *parsed, pdrs ...uint16) error {
 	created, _, err := createdPDRs(answer)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *open5gsSession) sameFTEID(answer *parsed, pdrs ...uint16) error {
 	return nil
 }
 
-// addFlow adds a flow and gives its downlink FAR the gNB's tunnel.
+// addFlow adds a flow and sets the gNB's tunnel in its downlink FAR.
 func (s *open5gsSession) addFlow(f flowRules) error {
 	answer, err := s.modify(f.create())
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *open5gsSession) addFlow(f flowRules) error {
 	return err
 }
 
-// lost sends an uplink datagram that no PDR matches; settled finds it if it passes.
+// lost sends an uplink datagram that matches no PDR; settled finds it if it passes.
 func (s *open5gsSession) lost(server *Server, qfi int) error {
 	return s.sendUp(&s.UE, server, qfi, s.text("matches no PDR"))
 }
@@ -130,7 +130,7 @@ func (o *open5gs) begin() error {
 	return nil
 }
 
-// addressed is what a UE with an IPv6 address does: SLAAC, then traffic.
+// addressed acts as a UE with an IPv6 address: SLAAC, then traffic.
 func addressed(s *open5gsSession) error {
 	own := net.ParseIP("fe80::a:b:c:d")
 	solicitation := icmpPacket(own, net.ParseIP("ff02::2"), 255, 133, make([]byte, 4))
@@ -207,7 +207,7 @@ func oneFlow(s *open5gsSession) error {
 	if err := s.lost(s.server, 2); err != nil {
 		return err
 	}
-	// The same flow, now to and from the other server: a patch of both PDIs.
+	// The same flow, now with the other server: partial updates of both PDIs.
 	other := sdfText("permit out udp from 10.0.6.1/32 5001 to assigned 1-65535")
 	_, err := s.modify(
 		updatePDR(pdrID(5), pdi(source(core), other, interfaceType(typeN6))),
@@ -222,7 +222,7 @@ func oneFlow(s *open5gsSession) error {
 	if err := s.carries(s.flow, 1); err != nil {
 		return fmt.Errorf("changed flow: %w", err)
 	}
-	// A change that brings no filter.
+	// A change without a filter.
 	if _, err := s.modify(updatePDR(pdrID(6), pdi(source(access), interfaceType(typeN3)))); err != nil {
 		return fmt.Errorf("PDI without SDF Filter: %w", err)
 	}
@@ -241,7 +241,7 @@ func oneFlow(s *open5gsSession) error {
 	return s.bothWays(&s.UE)
 }
 
-// carries is the world's for this session.
+// carries calls the world's function of this name for this session.
 func (s *open5gsSession) carries(server *Server, qfi int) error {
 	return s.World.carries(&s.UE, server, qfi)
 }
@@ -403,7 +403,7 @@ func idle(s *open5gsSession) error {
 	return s.carries(s.flow, 2)
 }
 
-// wantIndicated wants an Error Indication Report of a tunnel.
+// wantIndicated waits for an Error Indication Report about a tunnel.
 func wantIndicated(report *parsed, t tunnel) error {
 	indicated := report.find(ie.ErrorIndicationReport)
 	if indicated == nil {
@@ -452,7 +452,7 @@ func indicated(s *open5gsSession) error {
 	return s.bothWays(&s.UE)
 }
 
-// switchTo is a path switch of FARs in one request, with an End Marker for each.
+// switchTo switches the path of FARs in one request, with an End Marker for each.
 func (s *open5gsSession) switchTo(node *Node, fars ...uint32) error {
 	old, oldNode := s.down, s.node
 	s.node, s.down = node, node.tunnel()
@@ -484,7 +484,7 @@ func xn(s *open5gsSession) error {
 	return s.bothWays(&s.UE)
 }
 
-// forwarding creates indirect tunnels for QFI 1 and 2: PDRs and FARs from these numbers on. It returns
+// forwarding creates indirect tunnels for QFI 1 and 2: PDRs and FARs with these first IDs. It returns
 // the tunnel of the UPF.
 func (s *open5gsSession) forwarding(pdr uint16, far uint32, to tunnel) (tunnel, error) {
 	var ies []byte
@@ -536,7 +536,7 @@ func n2(s *open5gsSession) error {
 			return fmt.Errorf("the next handover has TEID %#x of the one before", indirect.teid)
 		}
 		before = indirect
-		// The first handover fails: the target hears nothing of it.
+		// The first handover fails: the target receives nothing.
 		if number > 0 {
 			if err := s.handOver(from, to, indirect, out); err != nil {
 				return err
@@ -553,7 +553,7 @@ func n2(s *open5gsSession) error {
 	return s.bothWays(&s.UE)
 }
 
-// handOver forwards packets while it switches the path; the source passes the End Marker on.
+// handOver forwards packets while it switches the path; the source forwards the End Marker.
 func (s *open5gsSession) handOver(from, to *Node, indirect, out tunnel) error {
 	for _, qfi := range []int{1, 2} {
 		if err := s.World.forwarded(from, to, indirect, out, s.UE, qfi); err != nil {
@@ -566,7 +566,7 @@ func (s *open5gsSession) handOver(from, to *Node, indirect, out tunnel) error {
 	if err := s.carries(s.server, 1); err != nil {
 		return err
 	}
-	// What was still under way at the source, then its End Marker.
+	// Packets still at the source, then its End Marker.
 	if err := s.World.forwarded(from, to, indirect, out, s.UE, 1); err != nil {
 		return err
 	}
@@ -579,7 +579,7 @@ func (s *open5gsSession) handOver(from, to *Node, indirect, out tunnel) error {
 	return nil
 }
 
-// wantDead wants the UPF to answer packets for a tunnel with an Error Indication.
+// wantDead checks that the UPF answers packets for a tunnel with an Error Indication.
 func (w *World) wantDead(ue *UE) error {
 	if err := w.sendUp(ue, w.server, ue.qfi, "into no tunnel"); err != nil {
 		return err
@@ -635,7 +635,7 @@ func (o *open5gs) released() error {
 	return o.wantDead(&s.UE)
 }
 
-// awaitRestart exchanges heartbeats until the UPF tells a newer Recovery Time Stamp.
+// awaitRestart exchanges heartbeats until the UPF sends a newer Recovery Time Stamp.
 func (s *SMF) awaitRestart(before time.Time) error {
 	started, err := s.heartbeat(s.started)
 	if err == nil && !started.After(before) {
@@ -644,7 +644,7 @@ func (s *SMF) awaitRestart(before time.Time) error {
 	return err
 }
 
-// known is the F-TEID that the UPF gave for a PDR.
+// known is the F-TEID that the UPF allocated for a PDR.
 func (s *open5gsSession) known(pdr uint16) []byte {
 	fteid := s.fteids[pdr]
 	value := concat([]byte{1}, u32(fteid.TEID), v4(fteid.IPv4Address))
@@ -655,7 +655,7 @@ func (s *open5gsSession) known(pdr uint16) []byte {
 	return tlv(ieFTEID, value)
 }
 
-// restore establishes a session again: RESTI, and the F-TEIDs known before.
+// restore establishes a session again with RESTI and its former F-TEIDs.
 func (s *open5gsSession) restore() error {
 	answer, err := s.smf.ask(session, msgEstablishment, 0, s.nodeID(), s.smf.fSEID(s.cp),
 		s.rules(s.known(2), s.known(3), s.known(4)), s.identities(true), tlv(ieSEReqFlags, hx("01")))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// epcCases are those of the SMF as PGW-C (Sxb) and of the SGW-C (Sxa).
+// epcCases are the cases of the SMF as PGW-C (Sxb) and of the SGW-C (Sxa).
 func (o *open5gs) epcCases() []testCase {
 	return []testCase{
 		{"EPC, PGW-C: attach with IPv4v6, dedicated bearer with a tunnel of its own", o.pgw},
@@ -12,7 +12,7 @@ func (o *open5gs) epcCases() []testCase {
 	}
 }
 
-// establishPDN is 1.8's session of the PGW-C.
+// establishPDN establishes a session of the PGW-C.
 func (s *open5gsSession) establishPDN() error {
 	qer := createQER(qerID(1), tlv(ieGateStatus, hx("00")), rates(ieMBR, 1_000_000))
 	rules := concat(
@@ -49,7 +49,7 @@ func (o *open5gs) pgw() error {
 	return err
 }
 
-// dedicatedBearer adds a bearer with tunnels of its own, uses it, and removes it.
+// dedicatedBearer adds a bearer with its own tunnels, uses it, and removes it.
 func (s *open5gsSession) dedicatedBearer() error {
 	filter := sdfText("permit out udp from 10.0.6.1/32 5050 to assigned 1-65535")
 	answer, err := s.modify(
@@ -108,7 +108,7 @@ type sgwSession struct {
 	bearers [2]bearer
 }
 
-// sxaPDR is a PDI of the SGW-C: an F-TEID alone.
+// sxaPDR is a PDI of the SGW-C with only an F-TEID.
 func sxaPDI(from, interfaceKind byte) []byte {
 	return pdi(source(from), choose(), ni(), interfaceType(interfaceKind))
 }
@@ -170,7 +170,7 @@ func (s *sgwSession) attach() error {
 	return s.carry(0)
 }
 
-// tunnelKnown lets a PDR and the FAR of the same number forward.
+// tunnelKnown makes a PDR and the FAR with the same ID forward.
 func (s *sgwSession) tunnelKnown(number uint16, to byte, t tunnel, interfaceKind byte, flags ...byte) error {
 	_, err := s.smf.ask(session, msgModification, s.up, known(number, to, t, interfaceKind, flags...))
 	return err
@@ -185,7 +185,7 @@ func known(number uint16, to byte, t tunnel, interfaceKind byte, flags ...byte) 
 		ufp(dest(to), ni(), outerV4(t), flag, interfaceType(interfaceKind))))
 }
 
-// carry wants packets of these bearers to pass both ways.
+// carry checks that packets of these bearers pass both ways.
 func (s *sgwSession) carry(bearers ...int) error {
 	for _, number := range bearers {
 		b := s.bearers[number]
@@ -206,7 +206,7 @@ func (s *sgwSession) fromPGW(number int, text string) error {
 	return s.pass(s.another, s.enb, b.fromPGW, b.toENB, inner)
 }
 
-// pass wants a packet that goes into a tunnel of the UPF to come out of another node's tunnel.
+// pass checks that a packet into a tunnel of the UPF arrives in another node's tunnel.
 func (s *sgwSession) pass(from, to *Node, in, out tunnel, inner []byte) error {
 	if err := from.uplink(in, noQFI, inner); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (s *sgwSession) idle() error {
 	return comesOut(s.enb, s.bearers[0].toENB, inner)
 }
 
-// handover is X2 or S1 to the target, with indirect forwarding of the default bearer in both directions.
+// handover is an X2 or S1 handover to the target, with indirect forwarding of the default bearer in both directions.
 func (s *sgwSession) handover() error {
 	target := s.target
 	down, up := target.tunnel(), target.tunnel()

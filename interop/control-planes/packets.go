@@ -13,14 +13,14 @@ const (
 	protocolICMPv6 = 58
 )
 
-// packet is what the ends look at in an IP packet.
+// packet has the fields of an IP packet that the ends check.
 type packet struct {
 	src, dst net.IP
 	protocol byte
 	hopLimit byte
-	// srcPort and dstPort are UDP's.
+	// srcPort and dstPort are the UDP ports.
 	srcPort, dstPort uint16
-	// payload is UDP's, or the whole ICMP message.
+	// payload is the UDP payload, or the whole ICMP message.
 	payload []byte
 }
 
@@ -50,7 +50,7 @@ func pseudo(src, dst net.IP, protocol byte, length int) []byte {
 	return append(head, 0, 0, byte(length>>8), byte(length), 0, 0, 0, protocol)
 }
 
-// ipPacket is a packet with that transport header and payload.
+// ipPacket is an IP packet with this transport header and payload.
 func ipPacket(src, dst net.IP, protocol, hopLimit byte, body []byte) []byte {
 	if src.To4() == nil {
 		head := []byte{0x60, 0, 0, 0, 0, 0, protocol, hopLimit}
@@ -79,7 +79,7 @@ func udpPacket(src, dst net.IP, srcPort, dstPort uint16, payload []byte) []byte 
 	return ipPacket(src, dst, protocolUDP, 64, body)
 }
 
-// icmpPacket is an ICMP or ICMPv6 message; rest is all behind the checksum.
+// icmpPacket is an ICMP or ICMPv6 message; rest is everything after the checksum.
 func icmpPacket(src, dst net.IP, hopLimit, kind byte, rest []byte) []byte {
 	body := append([]byte{kind, 0, 0, 0}, rest...)
 	if src.To4() != nil {
@@ -90,7 +90,7 @@ func icmpPacket(src, dst net.IP, hopLimit, kind byte, rest []byte) []byte {
 	return ipPacket(src, dst, protocolICMPv6, hopLimit, body)
 }
 
-// readPacket reads an IP packet without extension headers, whose transport checksum must be right.
+// readPacket reads an IP packet without extension headers; the transport checksum must be valid.
 func readPacket(octets []byte) (*packet, error) {
 	var p packet
 	var body []byte

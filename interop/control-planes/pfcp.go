@@ -29,7 +29,7 @@ const (
 	inboxSize           = 64
 )
 
-// SMF is a control function on a socket of its own. It answers heartbeats by itself; reports and
+// SMF is a CP function with its own socket. It answers heartbeats itself; reports and
 // association setups of the UPF wait until a case takes them.
 type SMF struct {
 	addr net.IP
@@ -41,11 +41,11 @@ type SMF struct {
 	mutex    sync.Mutex
 	sequence uint32
 	waiting  map[uint32]chan *parsed
-	// answered are the answers to the UPF's requests, for their repetitions.
+	// answered has the answers to the UPF's requests, for retransmissions.
 	answered map[uint32][]byte
-	// seen counts them.
+	// seen counts the transmissions of each request.
 	seen map[uint32]int
-	// broken is what the UPF sent that cannot be parsed.
+	// broken has the UPF's messages that cannot be parsed.
 	broken []string
 
 	heartbeats chan *parsed
@@ -60,7 +60,7 @@ type parsed struct {
 	octets []byte
 }
 
-// newSMF binds the standard's port of the address.
+// newSMF binds the PFCP port of the address.
 func newSMF(addr net.IP) (*SMF, error) {
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: addr, Port: pfcpPort})
 	if err != nil {
@@ -88,7 +88,7 @@ func stamp(t time.Time) []byte {
 	return u32(uint32(t.Unix() + ntpToUnix))
 }
 
-// parse has go-pfcp judge a datagram.
+// parse parses a datagram with go-pfcp.
 func parse(octets []byte) (*parsed, error) {
 	view, err := message.Parse(octets)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *SMF) read() {
 	}
 }
 
-// sort takes a message to who waits for it; the mutex is held.
+// sort passes a message to the waiting receiver. The caller holds the mutex.
 func (s *SMF) sort(got *parsed) {
 	sequence := got.Sequence()
 	switch got.MessageType() {
@@ -167,7 +167,7 @@ func put(inbox chan *parsed, got *parsed) {
 	}
 }
 
-// forget ends what belongs to a UPF that is gone.
+// forget drops the state of a UPF that has ended.
 func (s *SMF) forget() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -187,7 +187,7 @@ func drain(inbox chan *parsed) {
 	}
 }
 
-// pending is a request whose answer is awaited.
+// pending is an unanswered request.
 type pending struct {
 	smf      *SMF
 	kind     byte
@@ -207,7 +207,7 @@ func (s *SMF) send(h header, kind byte, seid uint64, ies ...[]byte) *pending {
 	return p
 }
 
-// wait returns the answer. The request is repeated as every control plane does.
+// wait returns the answer, and retransmits the request meanwhile.
 func (p *pending) wait() (*parsed, error) {
 	for range requestAttempts {
 		select {
@@ -223,7 +223,7 @@ func (p *pending) wait() (*parsed, error) {
 	return nil, fmt.Errorf("no answer to message %d", p.kind)
 }
 
-// accepted waits for an answer whose Cause is acceptance.
+// accepted waits for an answer, whose Cause must be acceptance.
 func (p *pending) accepted() (*parsed, error) {
 	got, err := p.wait()
 	if err != nil {
@@ -232,12 +232,12 @@ func (p *pending) accepted() (*parsed, error) {
 	return got, got.cause(causeAccepted)
 }
 
-// ask sends a request and waits for an answer that accepts it.
+// ask sends a request and waits for its acceptance.
 func (s *SMF) ask(h header, kind byte, seid uint64, ies ...[]byte) (*parsed, error) {
 	return s.send(h, kind, seid, ies...).accepted()
 }
 
-// find is the first IE of the type at the top of the message.
+// find returns the first IE of the type at the top level of the message.
 func (m *parsed) find(kind uint16) *ie.IE { return find(m.ies, kind) }
 
 func find(ies []*ie.IE, kind uint16) *ie.IE {
@@ -249,7 +249,7 @@ func find(ies []*ie.IE, kind uint16) *ie.IE {
 	return nil
 }
 
-// all is all IEs of the type at the top of the message.
+// all returns all IEs of the type at the top level of the message.
 func (m *parsed) all(kind uint16) []*ie.IE {
 	var found []*ie.IE
 	for _, one := range m.ies {
@@ -260,7 +260,7 @@ func (m *parsed) all(kind uint16) []*ie.IE {
 	return found
 }
 
-// cause wants that Cause, and otherwise says what the answer complains about.
+// cause checks the Cause; the error names the IE or rule that the answer reports.
 func (m *parsed) cause(want uint8) error {
 	one := m.find(ie.Cause)
 	if one == nil {
@@ -283,12 +283,12 @@ func (m *parsed) cause(want uint8) error {
 	return fmt.Errorf("%s", complaint)
 }
 
-// answer answers a report or an association setup of the UPF, and its repetitions alike.
+// answer answers a report or an association setup of the UPF, and its retransmissions.
 func (s *SMF) answer(to *parsed, h header, seid uint64, ies ...[]byte) {
 	s.answerAs(to, h, to.Sequence(), seid, ies...)
 }
 
-// answerAs is the same with a sequence number of the caller's.
+// answerAs is answer with a given sequence number.
 func (s *SMF) answerAs(to *parsed, h header, sequence uint32, seid uint64, ies ...[]byte) {
 	octets := h.message(to.MessageType()+1, seid, sequence, ies...)
 	s.mutex.Lock()
@@ -327,7 +327,7 @@ func (s *SMF) report(kind uint8, cpSEID uint64) (*parsed, error) {
 	return got, nil
 }
 
-// repeated waits until the UPF has sent a request again, so many times in all.
+// repeated waits until the UPF has sent a request so many times.
 func (s *SMF) repeated(request *parsed, times int) error {
 	for end := time.Now().Add(arrivalTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		s.mutex.Lock()
@@ -377,7 +377,7 @@ func (s *SMF) associate(nodeID, features []byte) (time.Time, error) {
 	return recoveryTimeStamp(got)
 }
 
-// wantFeatures wants UP Function Features that every control plane can read: FTUP, and 2 to 6 octets.
+// wantFeatures checks that every control plane can read the UP Function Features: FTUP, and 2 to 6 octets.
 func wantFeatures(m *parsed) error {
 	features := m.find(ie.UPFunctionFeatures)
 	if features == nil {
@@ -405,7 +405,7 @@ func nodeName(labels ...string) []byte {
 // fSEID is a CP F-SEID.
 func (s *SMF) fSEID(seid uint64) []byte { return tlv(ieFSEID, []byte{2}, u64(seid), v4(s.addr)) }
 
-// upSEID is the UPF's SEID in an answer to an establishment, with all that every SMF reads there.
+// upSEID returns the UPF's SEID in the answer to an establishment, and checks the IEs that every SMF reads.
 func upSEID(m *parsed, cpSEID uint64) (uint64, error) {
 	if m.SEID() != cpSEID {
 		return 0, fmt.Errorf("header SEID %#x, not %#x", m.SEID(), cpSEID)
@@ -427,7 +427,7 @@ func upSEID(m *parsed, cpSEID uint64) (uint64, error) {
 	return fseid.SEID, nil
 }
 
-// createdPDRs are the F-TEIDs that the UPF chose, by PDR, in the order of the answer.
+// createdPDRs returns the F-TEIDs that the UPF allocated, by PDR, in the order of the answer.
 func createdPDRs(m *parsed) (map[uint16]*ie.FTEIDFields, []uint16, error) {
 	result := map[uint16]*ie.FTEIDFields{}
 	var order []uint16
@@ -437,7 +437,7 @@ func createdPDRs(m *parsed) (map[uint16]*ie.FTEIDFields, []uint16, error) {
 			return nil, nil, err
 		}
 		if find(created.ChildIEs, ie.FTEID) == nil {
-			// It tells an address alone.
+			// It contains only an address.
 			continue
 		}
 		fteid, err := created.FTEID()

@@ -21,7 +21,7 @@ const causeFailure = 64
 // sdcore is the SMF of SD-Core.
 type sdcore struct {
 	*World
-	// smf is the world's, or another SMF in the same world.
+	// smf is the SMF of the world, or another one.
 	smf          *SMF
 	nodeID       []byte
 	upStarted    time.Time
@@ -103,7 +103,7 @@ func (r policyRule) createQER() []byte {
 	return createQER(qerID(r.number), tlv(ieGateStatus, hx("00")), qfiIE(r.qfi), rates(ieMBR, 100_000), gbr)
 }
 
-// create is 3.2's part of a rule.
+// create has the IEs that create a rule.
 func (s *sdcoreSession) create(r policyRule) []byte {
 	return concat(
 		createPDR(pdrID(r.upPDR()), prec(r.precedence), pdi(source(access), chooseNoFamily(), plainNI(), s.ueIP(), r.filter),
@@ -115,7 +115,7 @@ func (s *sdcoreSession) create(r policyRule) []byte {
 	)
 }
 
-// establish is 3.2. The first F-TEID of the answer is the session's; so is the address, if asked for.
+// establish establishes the session. The session uses the first F-TEID of the answer, and its UE address if requested.
 func (s *sdcoreSession) establish(rules ...policyRule) error {
 	s.rules = rules
 	var ies []byte
@@ -141,7 +141,7 @@ func (s *sdcoreSession) establish(rules ...policyRule) error {
 	return s.takeAddress(answer)
 }
 
-// takeAddress reads the UE IP Address of the first Created PDR, which must be there only if asked for.
+// takeAddress reads the UE IP Address of the first Created PDR, which must be present only if requested.
 func (s *sdcoreSession) takeAddress(answer *parsed) error {
 	asked := s.v4 == nil
 	for _, created := range answer.all(ie.CreatedPDR) {
@@ -164,12 +164,12 @@ func (s *sdcoreSession) takeAddress(answer *parsed) error {
 	return nil
 }
 
-// modify is a modification: the CP F-SEID first, no MP.
+// modify modifies the session; the request starts with the CP F-SEID and has no MP.
 func (s *sdcoreSession) modify(ies ...[]byte) (*parsed, error) {
 	return s.smf.ask(session, msgModification, s.seid, s.smf.fSEID(s.cp), concat(ies...))
 }
 
-// updateFARs are Update FARs of all downlink FARs, with the gNB's tunnel unless it is left out.
+// updateFARs are Update FARs of all downlink FARs, with the gNB's tunnel unless it is omitted.
 func (s *sdcoreSession) updateFARs(apply string, outer, flags []byte) []byte {
 	var ies []byte
 	for _, r := range s.rules {
@@ -178,7 +178,7 @@ func (s *sdcoreSession) updateFARs(apply string, outer, flags []byte) []byte {
 	return ies
 }
 
-// activate is 3.3's AN tunnel.
+// activate sets the AN tunnel.
 func (s *sdcoreSession) activate() error {
 	var ies []byte
 	for _, r := range s.rules {

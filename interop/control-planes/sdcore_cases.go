@@ -156,7 +156,7 @@ func (c *sdcore) flowAdded(s *sdcoreSession) error {
 	if err := c.carries(&s.UE, c.server, 1); err != nil {
 		return err
 	}
-	// A rule without text is about every packet that no rule before it is about.
+	// A rule without a flow description matches every packet that no earlier rule matches.
 	rest := policyRule{number: 3, precedence: 20, qfi: 3, filter: tlv(ieSDFFilter, hx("0000"))}
 	if err := add(rest); err != nil {
 		return fmt.Errorf("SDF Filter without text: %w", err)
@@ -179,7 +179,7 @@ func (c *sdcore) flowAdded(s *sdcoreSession) error {
 	return c.bothWays(&s.UE)
 }
 
-// deactivate is 3.3's idle, and sends packets, which are reported.
+// deactivate makes the UE idle and sends packets, which the UPF reports.
 func (s *sdcoreSession) deactivate(count int) ([]string, *parsed, error) {
 	if _, err := s.modify(s.updateFARs(buffNocp1, nil, nil)); err != nil {
 		return nil, nil, err
@@ -253,7 +253,7 @@ func (c *sdcore) unanswered(s *sdcoreSession) error {
 	if err := wantIndicated(report, s.down); err != nil {
 		return err
 	}
-	// Once, and n1_retries times again.
+	// One transmission, and n1_retries retransmissions.
 	if err := c.smf.repeated(report, 4); err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (c *sdcore) handover(s *sdcoreSession) error {
 	if err := c.bothWays(&s.UE); err != nil {
 		return err
 	}
-	// N2: settled finds an End Marker that nobody asked for.
+	// N2: settled would find an unrequested End Marker.
 	s.node, s.down = c.gnb, c.gnb.tunnel()
 	if _, err := s.modify(s.updateFARs(forw1, outerV4(s.down), nil)); err != nil {
 		return err
@@ -313,7 +313,7 @@ func (c *sdcore) restarted() error {
 	if err := c.associate(); err != nil {
 		return err
 	}
-	// It keeps its sessions, which the UPF does not know.
+	// The SMF keeps its sessions, which the UPF does not know.
 	answer, err := c.smf.send(session, msgModification, s.seid, s.smf.fSEID(s.cp), s.updateFARs(buffNocp1, nil, nil)).wait()
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The network that `crates/tests/tests/interop_control_planes.rs` makes. One namespace has all but
+// The network that `crates/tests/tests/interop_control_planes.rs` creates. One namespace has everything except
 // the UPF: control planes, RAN and data network.
 var (
 	upfN4   = net.IPv4(10, 0, 4, 2)
@@ -27,12 +27,12 @@ var (
 	imsAddr  = net.IPv4(10, 0, 7, 1)
 	dnAddrV6 = net.ParseIP("2001:db8:6::1")
 
-	// fixedUE is the UE of tests whose UPF knows no UE address.
+	// fixedUE is the UE of cases in which the UPF knows no UE address.
 	fixedUE = net.IPv4(10, 45, 9, 9)
 )
 
 const (
-	// How long something may take that must come: long, for machines under load.
+	// Timeout for expected events, long enough for machines under load.
 	arrivalTimeout  = 20 * time.Second
 	requestTimeout  = 3 * time.Second
 	requestAttempts = 5
@@ -50,13 +50,13 @@ type World struct {
 	gnb, target, another *Node
 	server, flow         *Server
 	serverV6             *Server
-	// ims is in another data network, where there is one.
+	// ims is in another data network, if there is one.
 	ims    *Server
 	serial int
 	// smf is the control plane of the profile.
 	smf *SMF
-	// fence is a session beside that of the case: what is forwarded for it has passed all that was
-	// sent before.
+	// fence is a session besides that of the case. Once its packets arrive, all packets sent
+	// before have arrived.
 	fence *UE
 }
 
@@ -68,7 +68,7 @@ type UE struct {
 	node     *Node
 	// qfi is the default QoS flow, or noQFI.
 	qfi int
-	// unmarked is that downlink packets have no QFI.
+	// unmarked is true if downlink packets have no QFI.
 	unmarked bool
 }
 
@@ -102,13 +102,13 @@ func newWorld() (*World, error) {
 	return w, err
 }
 
-// text is a payload that no other packet has.
+// text returns a unique payload.
 func (w *World) text(what string) string {
 	w.serial++
 	return fmt.Sprintf("%s %d", what, w.serial)
 }
 
-// upTo sends one datagram from the UE to a server, which must get it.
+// upTo sends one datagram from the UE to a server, which must receive it.
 func (w *World) upTo(ue *UE, s *Server, qfi int) error {
 	text := w.text("up")
 	if err := w.sendUp(ue, s, qfi, text); err != nil {
@@ -122,7 +122,7 @@ func (w *World) sendUp(ue *UE, s *Server, qfi int, text string) error {
 	return ue.node.uplink(ue.up, qfi, inner)
 }
 
-// addrFor is the UE's address of the server's family.
+// addrFor returns the UE's address of the server's family.
 func (ue *UE) addrFor(s *Server) net.IP {
 	if s.addr.IP.To4() != nil {
 		return ue.v4
@@ -130,7 +130,7 @@ func (ue *UE) addrFor(s *Server) net.IP {
 	return ue.v6
 }
 
-// downFrom sends one datagram from a server to the UE, which must come out of its tunnel with the QFI.
+// downFrom sends one datagram from a server to the UE, which must arrive in its tunnel with the QFI.
 func (w *World) downFrom(s *Server, ue *UE, qfi int) error {
 	text := w.text("down")
 	if err := s.send(ue.addrFor(s), uePort, text); err != nil {
@@ -139,7 +139,7 @@ func (w *World) downFrom(s *Server, ue *UE, qfi int) error {
 	return ue.receives(s, ue.down.teid, qfi, text)
 }
 
-// receives wants a server's datagram to be the next that comes out of a tunnel at the UE's node.
+// receives checks that a server's datagram is the next message in a tunnel at the UE's node.
 func (ue *UE) receives(s *Server, teid uint32, qfi int, text string) error {
 	got, err := ue.node.expect(teid, qfi)
 	if err != nil {
@@ -173,7 +173,7 @@ func (w *World) bothWays(ue *UE) error {
 	return nil
 }
 
-// pingFrom has the UE ping an address of the data network, whose kernel answers.
+// pingFrom pings an address of the data network from the UE; the kernel there answers.
 func (w *World) pingFrom(ue *UE, to net.IP) error {
 	from, request, reply := ue.v4, byte(8), byte(0)
 	if to.To4() == nil {
@@ -226,7 +226,7 @@ func (w *World) pingTo(ue *UE, from net.IP) error {
 	return awaitReply(conn, reply, rest)
 }
 
-// awaitReply reads a raw socket, which sees other ICMP messages too, up to the reply.
+// awaitReply reads a raw socket until the reply; the socket receives other ICMP messages, too.
 func awaitReply(conn net.PacketConn, reply byte, rest []byte) error {
 	if err := conn.SetReadDeadline(time.Now().Add(arrivalTimeout)); err != nil {
 		return err
@@ -243,7 +243,7 @@ func awaitReply(conn net.PacketConn, reply byte, rest []byte) error {
 	}
 }
 
-// servers are all there are.
+// servers returns all servers.
 func (w *World) servers() []*Server {
 	all := []*Server{w.server, w.flow, w.serverV6}
 	if w.ims != nil {
@@ -252,8 +252,8 @@ func (w *World) servers() []*Server {
 	return all
 }
 
-// settled wants that nothing arrived anywhere but what was expected. The fence's packets pass both
-// ways first: they are the last of their line.
+// settled checks that no unexpected packet arrived anywhere. The fence's packets pass both
+// ways first, and all earlier packets arrive before them.
 func (w *World) settled() error {
 	if w.fence != nil {
 		if err := w.upTo(w.fence, w.server, w.fence.qfi); err != nil {
@@ -289,7 +289,7 @@ func (w *World) clear() {
 	}
 }
 
-// carries wants datagrams to go both ways with the QFI.
+// carries checks that datagrams pass both ways with the QFI.
 func (w *World) carries(ue *UE, server *Server, qfi int) error {
 	if err := w.upTo(ue, server, qfi); err != nil {
 		return fmt.Errorf("QFI %d uplink: %w", qfi, err)
@@ -301,7 +301,7 @@ func (w *World) carries(ue *UE, server *Server, qfi int) error {
 }
 
 // forwarded sends a downlink packet of the server from the source into the indirect tunnel, which must
-// come out at the target.
+// arrive at the target.
 func (w *World) forwarded(from, to *Node, indirect, out tunnel, ue UE, qfi int) error {
 	inner := udpPacket(dnAddr, ue.v4, serverPort, uePort, []byte(w.text("forwarded")))
 	if err := from.downlink(indirect, qfi, inner); err != nil {
@@ -313,7 +313,7 @@ func (w *World) forwarded(from, to *Node, indirect, out tunnel, ue UE, qfi int) 
 	return nil
 }
 
-// comesOutWith wants an inner packet to come out of a tunnel next, with the QFI.
+// comesOutWith checks that an inner packet is the next message in a tunnel, with the QFI.
 func comesOutWith(to *Node, out tunnel, qfi int, inner []byte) error {
 	sent, err := readPacket(inner)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command go-pfcp is a control function on github.com/wmnsk/go-pfcp. It sends a UPF what SMFs send
+// Command go-pfcp is a CP function on github.com/wmnsk/go-pfcp. It sends a UPF the requests of an SMF
 // and checks every answer with the parser of that library. It prints one JSON array of results.
 //
 // Usage: go-pfcp UPF-ADDRESS N3-ADDRESS (the control functions are 127.0.0.0/8 hosts).
@@ -13,12 +13,12 @@ import (
 	"slices"
 )
 
-// Result says how a case went.
+// Result is the result of a case.
 type Result struct {
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
-	// Skipped says what the UPF does not offer.
+	// Skipped names the feature that the UPF does not offer.
 	Skipped string `json:"skipped,omitempty"`
 }
 
@@ -27,7 +27,7 @@ type notOffered string
 
 func (n notOffered) Error() string { return string(n) }
 
-// scenario is one case. What it returns as error is what the UPF did wrong.
+// scenario is one case. Its error is what the UPF did wrong.
 type scenario struct {
 	name string
 	run  func(upf *UPF) error

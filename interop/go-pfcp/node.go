@@ -10,7 +10,7 @@ import (
 	"github.com/wmnsk/go-pfcp/message"
 )
 
-// nodeScenarios need no session. Each uses an address of its own.
+// nodeScenarios need no session. Each uses its own address.
 var nodeScenarios = []scenario{
 	{"heartbeat without an association, from another port than 8805", func(upf *UPF) error {
 		smf, err := newSMF(upf, "127.0.1.1", 0)
@@ -112,7 +112,7 @@ var nodeScenarios = []scenario{
 	}},
 }
 
-// associated runs a case with an association of the address.
+// associated runs a case with an association from the address.
 func associated(upf *UPF, addr string, run func(*SMF) error) error {
 	smf, err := newSMF(upf, addr, 8805)
 	if err != nil {

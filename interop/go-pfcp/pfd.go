@@ -11,7 +11,7 @@ import (
 // Unknown Application ID. Spec: TS 29.244 §8.2.1.
 const causeUnknownApplication = 81
 
-// managePFDs provides PFDs of applications and returns the Cause.
+// managePFDs provisions PFDs of applications and returns the Cause.
 func (s *SMF) managePFDs(applications ...*ie.IE) (*ie.IE, error) {
 	request := message.NewPFDManagementRequest(s.next(), applications...)
 	answer, err := ask[*message.PFDManagementResponse](s, request)
@@ -21,7 +21,7 @@ func (s *SMF) managePFDs(applications ...*ie.IE) (*ie.IE, error) {
 	return answer.Cause, nil
 }
 
-// providePFDs wants the UPF to take PFDs.
+// providePFDs provisions PFDs, which the UPF must accept.
 func (s *SMF) providePFDs(applications ...*ie.IE) error {
 	cause, err := s.managePFDs(applications...)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *SMF) providePFDs(applications ...*ie.IE) error {
 	return wantCause(cause, ie.CauseRequestAccepted)
 }
 
-// flows is an application with flow descriptions; without any it is withdrawn.
+// flows is an application with flow descriptions; without any, the application is removed.
 func flows(id string, texts ...string) *ie.IE {
 	members := []*ie.IE{ie.NewApplicationID(id)}
 	for _, text := range texts {
@@ -40,7 +40,7 @@ func flows(id string, texts ...string) *ie.IE {
 	return ie.NewApplicationIDsPFDs(members...)
 }
 
-// named is a session whose uplink PDR names an application.
+// named is a session with an uplink PDR that names an application.
 func named(ue net.IP, id string) []*ie.IE {
 	rules := basic(ue)
 	rules[0] = uplink(1, removeGTPU, 1, nil, choosing(), ie.NewApplicationID(id))

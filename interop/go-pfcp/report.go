@@ -51,7 +51,7 @@ func (s *SMF) awaitReport(session *established, more ...*ie.IE) (*message.Sessio
 	}
 }
 
-// wantReportType wants a report of exactly these kinds.
+// wantReportType checks that a report has exactly these types.
 func wantReportType(report *message.SessionReportRequest, want uint8) error {
 	if got, err := report.ReportType.ReportType(); err != nil || got != want {
 		return fmt.Errorf("Report Type %#x (%v), not %#x", got, err, want)
@@ -71,10 +71,10 @@ func buffering(ue net.IP, teid uint32, action ...uint8) []*ie.IE {
 		ie.NewSuggestedBufferingPacketsCount(20)))
 }
 
-// thousand is how many sessions there are at once in one scenario.
+// thousand is the number of simultaneous sessions in one scenario.
 const thousand = 1000
 
-// manySessions establishes, modifies and deletes sessions that all exist at the same time.
+// manySessions establishes, modifies and deletes sessions that exist at the same time.
 func manySessions(smf *SMF, count int) error {
 	sessions := make([]*established, 0, count)
 	teids := map[uint32]bool{}

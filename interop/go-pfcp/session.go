@@ -23,7 +23,7 @@ const (
 	gnb                         = "10.0.3.1"
 )
 
-// uplink is a PDR from the access side; more is added to its PDI.
+// uplink is a PDR from the access side; more has further IEs of its PDI.
 func uplink(id uint16, removal uint8, far uint32, qers []*ie.IE, pdi ...*ie.IE) *ie.IE {
 	members := append([]*ie.IE{ie.NewSourceInterface(sourceAccess)}, pdi...)
 	return ie.NewCreatePDR(append([]*ie.IE{
@@ -32,7 +32,7 @@ func uplink(id uint16, removal uint8, far uint32, qers []*ie.IE, pdi ...*ie.IE) 
 	}, qers...)...)
 }
 
-// downlink is a PDR from the core side; more is added to its PDI.
+// downlink is a PDR from the core side; more has further IEs of its PDI.
 func downlink(id uint16, far uint32, ue net.IP, qers []*ie.IE, pdi ...*ie.IE) *ie.IE {
 	members := append([]*ie.IE{
 		ie.NewSourceInterface(sourceCore),
@@ -84,7 +84,7 @@ func withSession(smf *SMF, rules []*ie.IE, run func(*established) error) error {
 	return nil
 }
 
-// sessionScenarios share nothing but the UPF: each has an association and UEs of its own.
+// sessionScenarios share only the UPF: each has its own association and UEs.
 var sessionScenarios = []scenario{
 	{"CHOOSE gives every PDR a TEID of its own", func(upf *UPF) error {
 		return associated(upf, "127.0.2.1", func(smf *SMF) error {
@@ -253,7 +253,7 @@ var sessionScenarios = []scenario{
 	}},
 }
 
-// wantReport wants one Usage Report of URR 5 with a sequence number and no volume.
+// wantReport checks for one Usage Report of URR 5 with a sequence number and no volume.
 func wantReport(reports []*ie.IE, sequence uint32) error {
 	if len(reports) != 1 {
 		return fmt.Errorf("%d Usage Reports", len(reports))
@@ -271,7 +271,7 @@ func wantReport(reports []*ie.IE, sequence uint32) error {
 	return nil
 }
 
-// refused wants an establishment refused for a PDR.
+// refused checks that an establishment is refused because of a PDR.
 func refused(smf *SMF, rules []*ie.IE, cause uint8, offending uint16, pdr uint32) error {
 	answer, err := smf.askToEstablish(0x1002, rules...)
 	if err != nil {

@@ -20,7 +20,7 @@ type UPF struct {
 	N3   net.IP
 }
 
-// SMF is a control function with a socket of its own.
+// SMF is a CP function with its own socket.
 type SMF struct {
 	IP       net.IP
 	conn     *net.UDPConn
@@ -29,7 +29,7 @@ type SMF struct {
 	started  time.Time
 }
 
-// newSMF binds a port of the address; port 0 is any port but the standard's.
+// newSMF binds a port of the address; port 0 means any free port.
 func newSMF(upf *UPF, addr string, port int) (*SMF, error) {
 	ip := net.ParseIP(addr)
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: ip, Port: port})
@@ -90,7 +90,7 @@ func ask[T message.Message](s *SMF, request message.Message) (T, error) {
 	return typed, nil
 }
 
-// associate sets an association up with the address as Node ID.
+// associate sets up an association with the address as Node ID.
 func (s *SMF) associate() error {
 	return s.associateAs(ie.NewNodeID(s.IP.String(), "", ""))
 }
@@ -118,7 +118,7 @@ func (s *SMF) associateAs(nodeID *ie.IE) error {
 	return nil
 }
 
-// established is what the UPF gave for a session.
+// established has the UPF's identifiers of a session.
 type established struct {
 	seid  uint64
 	teids map[uint16]uint32
@@ -171,7 +171,7 @@ func (s *SMF) askToEstablish(cpSEID uint64, rules ...*ie.IE) (*message.SessionEs
 	return ask[*message.SessionEstablishmentResponse](s, request)
 }
 
-// modify changes a session, which must be accepted.
+// modify modifies a session, which the UPF must accept.
 func (s *SMF) modify(seid uint64, rules ...*ie.IE) (*message.SessionModificationResponse, error) {
 	request := message.NewSessionModificationRequest(0, 0, seid, s.next(), 0, rules...)
 	answer, err := ask[*message.SessionModificationResponse](s, request)
@@ -181,7 +181,7 @@ func (s *SMF) modify(seid uint64, rules ...*ie.IE) (*message.SessionModification
 	return answer, accepted(answer.Cause, answer.OffendingIE, nil)
 }
 
-// delete ends a session, which must be accepted.
+// delete deletes a session, which the UPF must accept.
 func (s *SMF) delete(seid uint64) (*message.SessionDeletionResponse, error) {
 	request := message.NewSessionDeletionRequest(0, 0, seid, s.next(), 0)
 	answer, err := ask[*message.SessionDeletionResponse](s, request)
