@@ -4,7 +4,8 @@
 //! Session changes are checked and compiled before the store is written, so a panic up to then has
 //! changed nothing. A later panic costs the session, because its rules here and at the control
 //! plane may differ. The request is answered once, with Cause 77, and the node handles the next
-//! datagram. Faults turn after turn are not contained forever: the thread ends, and with it the process.
+//! datagram. Faults turn after turn are not contained forever: the thread ends, and with it the
+//! process.
 
 use core::any::Any;
 use core::cell::Cell;

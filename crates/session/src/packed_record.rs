@@ -18,9 +18,9 @@ const RECORD_BYTES_USUAL: usize = 512;
 ///
 /// A store outside of this process keeps [`PackedRecord::octets`] beside the session's names
 /// ([`Session::up_seid`](crate::Session::up_seid), [`Session::owner`](crate::Session::owner),
-/// [`Session::cp_f_seid`](crate::Session::cp_f_seid)), and gets the record back by
-/// [`PackedRecord::from_octets`]. The format has no checksum. Times are readings of the clock of
-/// the node that packed them, and counters are those of its workers.
+/// [`Session::origin`](crate::Session::origin), [`Session::cp_f_seid`](crate::Session::cp_f_seid)),
+/// and gets the record back by [`PackedRecord::from_octets`]. The format has no checksum. Times are
+/// readings of the clock of the node that packed them, and counters are those of its workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedRecord(Box<[u8]>);
 

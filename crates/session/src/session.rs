@@ -139,6 +139,12 @@ impl Session {
         self.owner
     }
 
+    /// The association that established the session. Its QER correlation IDs are this one's.
+    #[must_use]
+    pub const fn origin(&self) -> OwnerId {
+        self.origin
+    }
+
     /// The control plane's endpoint.
     #[must_use]
     pub fn cp_f_seid(&self) -> CpFSeid {

@@ -24,16 +24,16 @@ use crate::record::{LocalFTeid, Rates, TrafficEndpointId, UeSide};
 use crate::session::Session;
 use crate::usage::{EndedMeasurement, UsageHandle};
 
-/// What a store is made for.
+/// The capacity of a store and what rules may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// Sessions at most, those that wait for their reclaim included; capped to
+    /// Sessions at most, including those that wait for their reclaim. Capped to
     /// `limits::SESSIONS_MAX`.
     pub sessions_max: usize,
     /// What rules may name.
     pub provisioning: Provisioning,
-    /// Start of the random SEIDs and TEID tags. In operation it comes from the operating system's
-    /// random source: it suffices to guess TEIDs.
+    /// Seed of the random SEIDs and TEID tags. Whoever knows it can guess TEIDs, so in operation it
+    /// comes from the operating system's random source.
     pub seed: u64,
 }
 
@@ -50,9 +50,9 @@ pub(crate) struct Created {
 pub struct CreatedUe {
     /// The PDR.
     pub pdr: PdrId,
-    /// The chosen addresses, without the given ones.
+    /// The addresses that were chosen; given ones are left out.
     pub addresses: UeAddresses,
-    /// Which address of packets is the UE's, as the request said.
+    /// Which address of packets is the UE's, as in the request.
     pub side: UeSide,
 }
 
@@ -78,16 +78,16 @@ pub struct CreatedPdr {
 
 /// All PFCP sessions of the node.
 ///
-/// The caller owes each delta one [`SessionStore::reclaim`] of its session once all workers run it,
-/// in the order of the deltas. Until then the store does not reuse chosen TEIDs that the delta
-/// removes, nor index and SEID of a deleted session. UE addresses and TEIDs given by the control
-/// plane are free at once: deltas are applied in order, so a key leads to its old or its new
-/// session and never to both.
+/// Once all workers run a delta, the caller calls [`SessionStore::reclaim`] for its session, once
+/// per delta and in the order of the deltas. Until then the store does not reuse chosen TEIDs that
+/// the delta removes, nor the index and SEID of a deleted session. UE addresses and TEIDs given by
+/// the control plane are free at once: deltas are applied in order, so a key leads either to its
+/// old or to its new session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionStore {
     pub(crate) provisioning: Provisioning,
     pub(crate) pfds: Pfds,
-    /// Keys of one kind in all sessions together: what the lookup tables are sized for.
+    /// Keys of one kind in all sessions together at most; lookup tables have this size.
     pub(crate) keys_max: usize,
     pub(crate) sessions: Vec<Option<Session>>,
     pub(crate) len: usize,
@@ -102,16 +102,16 @@ pub struct SessionStore {
     pub(crate) indices: SessionIndexAllocator,
     pub(crate) usage: UsageHandle,
     pub(crate) usage_slots: UsageSlotAllocator,
-    /// The generation given last to an entry of a URR.
+    /// The latest generation of an entry of a URR.
     pub(crate) generation: u32,
     pub(crate) deadlines: Deadlines,
     pub(crate) retired: HashMap<SessionIndex, VecDeque<RetiredResources>>,
     pub(crate) owned: BTreeMap<OwnerId, BTreeSet<SessionIndex>>,
-    /// Commits begun.
+    /// Number of commits begun.
     pub(crate) commits: u64,
-    /// The session of the last one.
+    /// The session of the last commit.
     pub(crate) last_commit: Option<Seid>,
-    /// The commit that has begun and not ended; `None` between calls, unless one unwound.
+    /// The commit under way. Between calls only a commit that unwound is left here.
     pub(crate) open_commit: Option<OpenCommit>,
     /// The next commit panics half way, for tests of its containment.
     pub(crate) fault_in_commit: bool,
@@ -124,11 +124,11 @@ pub(crate) struct RetiredResources {
     pub keys: Vec<SessionKey>,
     /// The delta removes the session: its index and SEID wait, too.
     pub is_last: bool,
-    /// URRs whose last usage is to be read.
+    /// Removed URRs, whose last usage is to be read.
     pub usage: Vec<EndedMeasurement>,
-    /// Usage counters of them.
+    /// Their usage counters.
     pub usage_slots: Vec<UsageSlot>,
-    /// Rates that the session shares no more.
+    /// Rates that the session no longer shares.
     pub correlated_rates: Vec<CorrelatedRateId>,
 }
 
@@ -159,8 +159,8 @@ impl SessionStore {
             provisioning: config.provisioning,
             pfds: Pfds::default(),
             keys_max: sessions_max,
-            // Reserves all memory at once, untouched: growth would move all sessions while N4
-            // waits.
+            // Reserves all memory at once and leaves it untouched: growth would stop N4 to move all
+            // sessions.
             sessions: Vec::with_capacity(sessions_max),
             len: 0,
             ues: UeClaims::with_capacity(sessions_max),
@@ -181,8 +181,8 @@ impl SessionStore {
         }
     }
 
-    /// Frees what the oldest delta of `session` removed that was not reclaimed yet. To be called
-    /// once per delta, when all workers run it; does nothing without such a delta.
+    /// Frees what the oldest unreclaimed delta of `session` removed. Call it once per delta, when
+    /// all workers run the delta. Does nothing without such a delta.
     pub fn reclaim(&mut self, session: SessionIndex) {
         let Some(queue) = self.retired.get_mut(&session) else { return };
         let retired = queue.pop_front().unwrap_or_default();
@@ -205,14 +205,14 @@ impl SessionStore {
         }
     }
 
-    /// The session that we named `up_seid`.
+    /// The session with our SEID `up_seid`.
     #[must_use]
     pub fn session(&self, up_seid: Seid) -> Option<&Session> {
         self.session_at(seid_index(up_seid)).filter(|session| session.up_seid == up_seid)
     }
 
-    /// The session with an address of its UE, in the first routing domain that has one; for IPv6 an
-    /// address of its /64.
+    /// The session of the UE with this address, or for IPv6 with its /64, in the first routing
+    /// domain that has one.
     #[must_use]
     pub fn session_of_ue(&self, addr: IpAddr) -> Option<&Session> {
         self.session_at(self.ues.session_of_ue(addr)?)
@@ -255,18 +255,18 @@ impl SessionStore {
         self.len
     }
 
-    /// True without any session.
+    /// True if there is no session.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The sessions of which a FAR sends into `tunnel`, by ascending index.
+    /// The sessions that have a FAR into `tunnel`, by ascending index.
     pub fn tunnel_users(&self, tunnel: GtpuTunnel) -> impl Iterator<Item = &Session> {
         self.tunnel_users_from(tunnel, SessionIndex(0))
     }
 
-    /// The same from this index on.
+    /// Those of them from index `first` on.
     pub fn tunnel_users_from(
         &self,
         tunnel: GtpuTunnel,
@@ -275,8 +275,8 @@ impl SessionStore {
         self.tunnel_index.users(tunnel, first).filter_map(|index| self.session_at(index))
     }
 
-    /// The GTP-U peers that FARs send to, after this one or from the first one on, in ascending
-    /// order, with the sides that they are on.
+    /// The GTP-U peers that FARs send to, with their sides, in ascending order: those after `peer`,
+    /// or all.
     pub fn peers_after(
         &self,
         peer: Option<IpAddr>,
@@ -284,13 +284,13 @@ impl SessionStore {
         self.tunnel_index.peers_after(peer)
     }
 
-    /// The sides that a GTP-U peer is on; none of an address that no FAR sends to.
+    /// The sides of a GTP-U peer; none for an address that no FAR sends to.
     #[must_use]
     pub fn peer_sides(&self, addr: IpAddr) -> PeerSides {
         self.tunnel_index.sides(addr)
     }
 
-    /// A GTP-U peer that appeared or disappeared on a side since it was last returned here.
+    /// Takes a GTP-U peer that appeared or disappeared on a side since it was last taken.
     pub fn take_changed_peer(&mut self) -> Option<IpAddr> {
         self.tunnel_index.take_changed()
     }
@@ -307,9 +307,8 @@ impl SessionStore {
         self.tunnel_index.interfaces(addr)
     }
 
-    /// Low bits of a TEID chosen here that are a dense position below `1 << slot_bits()`; at most
-    /// one TEID with a given value of these bits is in use or waits for its reclaim. This does not
-    /// hold for TEIDs given by the control plane.
+    /// How many low bits of a TEID are its position, if it was chosen here. Positions are dense. Of
+    /// the chosen TEIDs with the same position, one at most is in use or waits for its reclaim.
     #[must_use]
     pub const fn slot_bits(&self) -> u32 {
         self.teids.slot_bits()
@@ -328,7 +327,7 @@ impl SessionStore {
         }
     }
 
-    /// What the operator configured for rules to refer to.
+    /// The configuration that rules may refer to.
     #[must_use]
     pub const fn provisioning(&self) -> &Provisioning {
         &self.provisioning
@@ -351,8 +350,8 @@ impl SessionStore {
         RuleCatalog { configured: &self.provisioning, pfds: &self.pfds }
     }
 
-    /// Addresses of each pool of UE addresses in use or waiting for their reclaim, and all of them,
-    /// in the order of the configuration.
+    /// For each pool of UE addresses, in the order of the configuration: the addresses in use or
+    /// waiting for their reclaim, and all addresses.
     pub fn ue_pool_usage(&self) -> impl Iterator<Item = (u64, u64)> {
         self.ue_pools.usage()
     }

@@ -1,4 +1,5 @@
-//! Correlated rates: those that sessions share by QER Correlation ID, and how many sessions name each.
+//! Correlated rates: those that sessions share by QER Correlation ID, and how many sessions name
+//! each.
 //!
 //! Spec: TS 29.244 §8.2.10 (QER Correlation ID).
 
@@ -23,7 +24,7 @@ impl CorrelatedRates {
         Self { max, users: HashMap::new() }
     }
 
-    /// Rates that are shared, or may be.
+    /// Rates that sessions name, or that workers may still use.
     pub(crate) fn count(&self) -> usize {
         self.users.len()
     }
@@ -40,14 +41,14 @@ impl CorrelatedRates {
         }
     }
 
-    /// A session names these from now on.
+    /// A session begins to name these rates.
     pub(crate) fn take(&mut self, ids: impl IntoIterator<Item = CorrelatedRateId>) {
         for id in ids {
             *self.users.entry(id).or_default() += 1;
         }
     }
 
-    /// No worker runs the rules of one session that named these.
+    /// No worker runs rules any more with which a session named these rates.
     pub(crate) fn release(&mut self, ids: impl IntoIterator<Item = CorrelatedRateId>) {
         for id in ids {
             let Some(users) = self.users.get_mut(&id) else { continue };

@@ -8,10 +8,10 @@ use crate::provisioning::QosPolicy;
 use crate::record::{Qer, Rates};
 use crate::refusal::Refusal;
 
-/// What sessions were guaranteed.
+/// The guarantees of all sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GuaranteedRates {
-    /// Of all sessions together, and of each slice.
+    /// The levels: all sessions together, and each slice.
     levels: Vec<GuaranteeLevel>,
     /// Sessions with a guarantee.
     by_session: HashMap<SessionIndex, (SliceId, Rates)>,
@@ -24,7 +24,7 @@ struct GuaranteeLevel {
 }
 
 impl GuaranteedRates {
-    /// The capacity of `policy`, with nothing guaranteed. A rate that sessions share bounds it.
+    /// The capacity of `policy`, without guarantees. A rate that sessions share limits it.
     pub(crate) fn new(policy: &QosPolicy) -> Self {
         let least = |one: BitRate, other: BitRate| one.min(other);
         let all = Rates {
@@ -42,8 +42,8 @@ impl GuaranteedRates {
         self.levels.first().map(|level| (level.sum, level.capacity)).unwrap_or_default()
     }
 
-    /// Checks whether a session of `slice` may have these QERs. One that needs no more than it has
-    /// may, even if the capacity is smaller.
+    /// Checks the capacity for a session of `slice` with these QERs. A session that needs no more
+    /// than it already has is accepted even if the capacity is smaller.
     ///
     /// # Errors
     /// [`Refusal::GuaranteedRatesExhausted`]. Spec: TS 29.244 §8.2.9; TS 23.501 §5.7.2.5.
@@ -93,7 +93,7 @@ impl GuaranteedRates {
         }
     }
 
-    /// What a session has of one level.
+    /// The guarantee of a session in one level.
     fn of(&self, session: SessionIndex, level: usize) -> Rates {
         let (slice, rates) = self.by_session.get(&session).copied().unwrap_or_default();
         match levels_of(slice).any(|at| at == level) {

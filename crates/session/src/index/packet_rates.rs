@@ -1,6 +1,7 @@
 //! Packet rates and their counts, by session and QER.
 //!
-//! Few sessions have one. The counts belong to a QER as long as it exists, whatever its rate.
+//! Few sessions have packet rates. A QER keeps its counts as long as it exists, even if its rate
+//! changes.
 //!
 //! Spec: TS 29.244 §8.2.63, §8.2.139.
 
@@ -19,7 +20,7 @@ pub(crate) type QerPacketRates = Vec<(QerId, PacketRateMeter)>;
 pub(crate) struct PacketRates(HashMap<SessionIndex, QerPacketRates>);
 
 impl PacketRates {
-    /// Those of a session.
+    /// The packet rates of a session.
     pub(crate) fn of(&self, session: SessionIndex) -> &[(QerId, PacketRateMeter)] {
         self.0.get(&session).map_or(&[], Vec::as_slice)
     }
@@ -50,7 +51,7 @@ impl PacketRates {
         qers.iter().filter_map(planned).collect()
     }
 
-    /// A session has these from now on.
+    /// Replaces the packet rates of a session.
     pub(crate) fn set(&mut self, session: SessionIndex, rates: QerPacketRates) {
         if rates.is_empty() {
             self.0.remove(&session);

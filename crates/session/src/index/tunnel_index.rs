@@ -13,7 +13,7 @@ use adit_types::{InterfaceSet, SessionIndex, Teid};
 
 use crate::record::{Forwarding, Records};
 
-/// Where a GTP-U tunnel leads to, seen from this UPF.
+/// The side of this UPF that a GTP-U tunnel leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum PeerSide {
     /// Towards the UE: destination interface Access.
@@ -66,7 +66,7 @@ type TunnelUser = (PeerNumber, Teid, SessionIndex, PeerSide);
 pub(crate) struct TunnelIndex {
     users: BTreeSet<TunnelUser>,
     peers: BTreeMap<IpAddr, TunnelPeer>,
-    /// Numbers that peers had who are gone.
+    /// Numbers of former peers, free for reuse.
     free: Vec<PeerNumber>,
     /// Peers that appeared or disappeared on a side since [`TunnelIndex::take_changed`] returned
     /// them, and whether they were peers then.
@@ -173,22 +173,22 @@ impl TunnelIndex {
         self.peers.range((first, Bound::Unbounded)).map(|(&addr, peer)| (addr, peer.sides()))
     }
 
-    /// The sides that a peer is on; none of an address that is no peer.
+    /// The sides of a peer; none for an address that is not a peer.
     pub(crate) fn sides(&self, addr: IpAddr) -> PeerSides {
         self.peers.get(&addr).map_or(PeerSides::default(), TunnelPeer::sides)
     }
 
-    /// A peer that appeared or disappeared on a side since it was last returned here.
+    /// Takes a peer that appeared or disappeared on a side since it was last taken.
     pub(crate) fn take_changed(&mut self) -> Option<IpAddr> {
         self.changed.pop_first().map(|(addr, _)| addr)
     }
 
-    /// True when there is one.
+    /// True if there is such a peer.
     pub(crate) fn has_changed(&self) -> bool {
         !self.changed.is_empty()
     }
 
-    /// The interfaces that FARs named for a peer; all of an address that is none.
+    /// The interfaces that FARs named for a peer; all interfaces for an address that is not a peer.
     pub(crate) fn interfaces(&self, addr: IpAddr) -> InterfaceSet {
         self.peers.get(&addr).map_or(InterfaceSet::ALL, |peer| peer.interfaces)
     }
@@ -209,7 +209,7 @@ fn tunnels(records: &Records) -> impl Iterator<Item = (GtpuTunnel, PeerSide, &Fo
     })
 }
 
-/// Each tunnel once per side.
+/// Removes duplicates: each tunnel stays once per side.
 fn sorted(tunnels: impl Iterator<Item = (GtpuTunnel, PeerSide)>) -> Vec<(GtpuTunnel, PeerSide)> {
     let mut tunnels: Vec<_> = tunnels.collect();
     tunnels.sort_unstable();

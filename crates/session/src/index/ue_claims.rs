@@ -50,8 +50,8 @@ impl UeClaims {
         found.copied()
     }
 
-    /// The session with an address of its UE, in the first domain where there is one; for IPv6 an
-    /// address of its /64.
+    /// The session of the UE with this address, or for IPv6 with its /64, in the first domain that
+    /// has one.
     pub(crate) fn session_of_ue(&self, addr: IpAddr) -> Option<SessionIndex> {
         let find = |domain: &DomainClaims| match addr {
             IpAddr::V4(addr) => domain.v4.get(&addr).copied(),
@@ -76,7 +76,7 @@ impl UeClaims {
         }
     }
 
-    /// Takes `key` from whoever holds it.
+    /// Takes `key` from its session.
     pub(crate) fn remove(&mut self, key: SessionKey) {
         let claims = key.domain().and_then(|domain| self.domains.get_mut(usize::from(domain.0)));
         let Some(claims) = claims else { return };
@@ -98,8 +98,8 @@ impl UeClaims {
         self.domains.iter().map(|claims| claims.framed.len()).sum()
     }
 
-    /// True when some domain has no room for those of `keys` that nobody holds: of each kind of
-    /// address there may be `keys_max`.
+    /// True if some domain has no room for those of `keys` that no session holds. A domain has room
+    /// for `keys_max` addresses of each kind.
     pub(crate) fn exceeds(&self, keys: &[SessionKey], keys_max: usize) -> bool {
         let is_new = |key: &&SessionKey| self.holder(**key).is_none();
         let mut new: HashMap<DomainId, [usize; 3]> = HashMap::new();

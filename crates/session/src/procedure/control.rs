@@ -14,7 +14,8 @@ use crate::update;
 use crate::usage::SessionUsage;
 
 impl SessionStore {
-    /// Checks a change without committing it: of the session `up_seid`, or of a new one of `owner`.
+    /// Checks a change of the session `up_seid`, or of a new session of `owner`, without committing
+    /// it.
     ///
     /// # Errors
     /// The first [`Refusal`].
@@ -46,8 +47,8 @@ impl SessionStore {
         .map(drop)
     }
 
-    /// Gives the session `up_seid` to `owner`, with `cp` as the control plane's endpoint. False
-    /// when there is no such session.
+    /// Gives the session `up_seid` to `owner`, with `cp` as the control plane's endpoint. Returns
+    /// false if there is no such session.
     pub fn set_control(&mut self, up_seid: Seid, owner: OwnerId, cp: CpFSeid) -> bool {
         let Some(index) = self.session(up_seid).map(Session::index) else { return false };
         let Some(mut session) = self.remove_session(index) else { return false };
@@ -57,7 +58,7 @@ impl SessionStore {
         true
     }
 
-    /// Our identifiers of the sessions of `owner`, by ascending index.
+    /// The sessions of `owner`, by ascending index.
     pub fn owned_by(&self, owner: OwnerId) -> impl Iterator<Item = &Session> {
         let owned = self.owned.get(&owner).into_iter().flatten();
         owned.filter_map(|&index| self.session_at(index))

@@ -1,4 +1,5 @@
-//! What is done to sessions: each file implements a part of [`SessionStore`](crate::SessionStore).
+//! The operations on sessions. Each file implements a part of
+//! [`SessionStore`](crate::SessionStore).
 
 mod control;
 mod packet_rates;

@@ -1,4 +1,4 @@
-//! PFDs that control planes add and withdraw, and the sessions that they concern.
+//! Adds and withdraws PFDs of control planes, and recompiles the sessions that name them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::store::{RetiredResources, SessionStore};
 use crate::update::compile;
 
 impl SessionStore {
-    /// Provisions PFDs of `owner`, all or none. Sessions that begin or change from now on use them,
-    /// others once they are compiled again ([`SessionStore::recompile_naming`]).
+    /// Provisions PFDs of `owner`, all or none. Sessions that begin or change later use them,
+    /// others after [`SessionStore::recompile_naming`].
     ///
     /// # Errors
     /// A [`PfdRefusal`]; nothing has changed then.
@@ -41,10 +41,10 @@ impl SessionStore {
         self.replace_pfds(self.pfds.handed_over(from, to))
     }
 
-    /// The rules of the session at `index`, compiled with the current PFDs, if they name one of the
+    /// Recompiles the session at `index` with the current PFDs if its rules name one of the
     /// applications. The delta is owed one [`SessionStore::reclaim`].
     ///
-    /// Everything is computed before the first write.
+    /// Computes everything before the first write.
     pub fn recompile_naming(
         &mut self,
         index: SessionIndex,

@@ -1,7 +1,7 @@
 //! Recovery from a commit that unwound: it removes the session.
 //!
-//! Until a commit begins nothing is written, so an unwind leaves the store as it was. From then on
-//! the store remembers what the commit concerns; the caller that contains the unwind calls
+//! Before a commit begins nothing is written, so an unwind leaves the store as it was. During a
+//! commit the store keeps what it concerns. A caller that contains an unwind calls
 //! [`SessionStore::recover`] before any other method.
 
 use adit_rules::{KeyChange, RuleDelta, SessionKey};
@@ -12,19 +12,20 @@ use crate::store::{OpenCommit, RetiredResources, SessionStore};
 use crate::update::Compiled;
 
 impl SessionStore {
-    /// Commits begun so far. Equal before and after a call that unwound: it changed nothing.
+    /// Number of commits begun. If it is the same before and after a call that unwound, the call
+    /// changed nothing.
     #[must_use]
     pub const fn commits(&self) -> u64 {
         self.commits
     }
 
-    /// The session of the last commit begun; it may be gone.
+    /// The session of the last commit. It may be gone.
     #[must_use]
     pub const fn last_commit(&self) -> Option<Seid> {
         self.last_commit
     }
 
-    /// Marks the point from which on the store is written.
+    /// Begins a commit: from here on the store is written.
     pub(crate) fn mark_commit(&mut self, up_seid: Seid, index: SessionIndex, compiled: &Compiled) {
         let keys = compiled.all_keys();
         self.commits += 1;
@@ -38,8 +39,8 @@ impl SessionStore {
         self.open_commit = Some(OpenCommit { index, keys, usage_slots, correlated_rates });
     }
 
-    /// Removes the session of a commit that did not end. Returns the delta that removes it from
-    /// the workers, or `None` when every commit ended.
+    /// Removes the session of a commit that did not end. Returns the delta that removes the session
+    /// from the workers, or `None` if every commit ended.
     pub fn recover(&mut self) -> Option<RuleDelta> {
         let OpenCommit { index, keys, usage_slots, correlated_rates } = self.open_commit.take()?;
         drop(self.remove_session(index));
@@ -84,7 +85,7 @@ impl SessionStore {
         }
     }
 
-    /// Lets the next commit panic half way, for tests of its containment.
+    /// Makes the next commit panic half way. For tests of its containment.
     #[doc(hidden)]
     pub fn inject_fault_in_commit(&mut self) {
         self.fault_in_commit = true;

@@ -1,4 +1,4 @@
-//! Sessions begin, change and end.
+//! Establishes, modifies and deletes sessions.
 
 use adit_rules::RuleDelta;
 use adit_types::{PdrId, Seid, SessionIndex};
@@ -19,7 +19,7 @@ use crate::usage::{SessionUsage, UsageReport};
 pub struct Established {
     /// Our identifier of the session.
     pub up_seid: Seid,
-    /// Dense index under which workers know the session.
+    /// Dense index by which workers know the session.
     pub index: SessionIndex,
     /// What to publish.
     pub delta: RuleDelta,

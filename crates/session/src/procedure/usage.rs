@@ -1,4 +1,4 @@
-//! Time and workers' events: what they change of measurements.
+//! What time and the events of workers change in measurements.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl SessionStore {
         (!outcome.reports.is_empty()).then_some(outcome)
     }
 
-    /// Does what is due by `now` for one session; call until it returns `None`.
+    /// Processes one session with a deadline by `now`. Call until it returns `None`.
     pub fn poll_usage(&mut self, now: Nanos) -> Option<UsageOutcome> {
         loop {
             let session = self.deadlines.take_due(now)?;
@@ -70,14 +70,14 @@ impl SessionStore {
         }
     }
 
-    /// When [`SessionStore::poll_usage`] has something to do next.
+    /// When to call [`SessionStore::poll_usage`] next; `None` if nothing is due.
     #[must_use]
     pub fn usage_timeout(&self) -> Option<Nanos> {
         self.deadlines.next()
     }
 
-    /// The last usage of URRs that the oldest delta of `session` removes which was not reclaimed
-    /// yet. To be called once all workers run that delta, before its [`SessionStore::reclaim`].
+    /// The last usage of the URRs that the oldest unreclaimed delta of `session` removed. Call it
+    /// once all workers run that delta, before its [`SessionStore::reclaim`].
     pub fn final_reports(&mut self, now: Nanos, session: SessionIndex) -> Vec<UsageReport> {
         let mut reports = Vec::new();
         let retired = self.retired.get_mut(&session).and_then(|queue| queue.front_mut());
@@ -101,8 +101,8 @@ impl SessionStore {
         records.urrs.iter().filter_map(|urr| usage.measure(urr.id)).map(so_far).collect()
     }
 
-    /// Does what is due in one session. `None` when that changes and reports nothing. Nothing is
-    /// written before everything is computed.
+    /// Processes what is due in one session; `None` if that changes and reports nothing. Computes
+    /// everything before the first write.
     fn advance(
         &mut self,
         now: Nanos,

@@ -1,4 +1,4 @@
-//! How full the store is: a UP function derives the load that it reports from it.
+//! The utilization of the store, from which the node derives the load that it reports.
 
 use adit_types::limits::usage_slots_max;
 
@@ -6,9 +6,9 @@ use crate::alloc::percent;
 use crate::store::SessionStore;
 
 impl SessionStore {
-    /// The utilization of what is scarcest among session indices, TEIDs, usage counters, and the
-    /// pool of UE addresses with the fewest left. What waits for its reclaim counts as taken. Unit:
-    /// per cent, 0 to 100.
+    /// The utilization of the scarcest resource among session indices, TEIDs, usage counters and
+    /// each pool of UE addresses. Identifiers that wait for their reclaim count as used. Unit: per
+    /// cent, 0 to 100.
     #[must_use]
     pub fn fill_percent(&self) -> u8 {
         let reserved = self.reserved();

@@ -188,6 +188,7 @@ fn session_handed_over_has_the_endpoint_of_its_new_control_plane() {
     assert!(store.set_control(up_seid, OwnerId(3), own));
     let moved = store.session(up_seid).unwrap();
     assert_eq!((moved.owner(), moved.cp_f_seid()), (OwnerId(3), own));
+    assert_eq!(moved.origin(), OwnerId(1), "who established it");
 }
 
 #[test]
