@@ -1,6 +1,11 @@
 //! Random layouts, sessions and modifications.
 
+mod layout;
+mod modification;
 mod side;
+
+pub use layout::{layout, plain_layout, plain_session, world};
+pub use modification::modification;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,11 +14,10 @@ use adit_rules::{
     PacketLimit, PacketQuota, Redirect, SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Bar, BarUpdate, ChooseUe, Exempted, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate,
-    MeasurementInformation, MeasurementMethod, PacketAllowance, PacketLimits, PacketStatus,
-    PdiSpec, PdrSpec, PdrTimes, PdrUpdate, Qer, QerGates, QerUpdate, QosPolicy, Rates, SdfSpec,
-    SessionChange, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide, Urr, UrrSettings,
-    UrrUpdate, UsageTriggers, Volumes,
+    Bar, ChooseUe, Exempted, FTeidSpec, Far, Forwarding, MeasurementInformation, MeasurementMethod,
+    PacketAllowance, PacketLimits, PacketStatus, PdiSpec, PdrSpec, PdrTimes, Qer, QerGates, Rates,
+    SdfSpec, SessionChange, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide, Urr,
+    UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 use adit_types::{
     BarId, BitRate, FarId, IpPrefix, Ipv6Prefix, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId,
@@ -22,9 +26,9 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
+use crate::oracle::OracleSession;
 use crate::oracle::predefined::RULES;
-use crate::oracle::{OracleInterface, OracleRole, OracleRoute, OracleSession};
-use crate::world::{APPLICATIONS, World, WorldLayout};
+use crate::world::APPLICATIONS;
 
 /// GTP-U peers that FARs name: two on the link (the second unresolved at first), one behind the
 /// gateway, one without a route; both families.
@@ -46,21 +50,6 @@ pub const HOSTS: [&str; 11] = [
     "2001:db8:6::88",
 ];
 
-/// Stations that are resolved at the start.
-const STATIONS: [&str; 11] = [
-    "10.0.3.1",
-    "10.0.3.254",
-    "2001:db8:3::1",
-    "2001:db8:3::fe",
-    "10.0.6.1",
-    "2001:db8:6::1",
-    "10.0.6.77",
-    "2001:db8:6::77",
-    "10.0.7.1",
-    "10.0.4.1",
-    "10.0.9.254",
-];
-
 fn addr(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
@@ -68,183 +57,6 @@ fn addr(text: &str) -> IpAddr {
 /// True with probability 1 in `n`.
 pub fn one_chance_in(rng: &mut StdRng, n: u32) -> bool {
     rng.random_ratio(1, n)
-}
-
-fn interface(
-    role: OracleRole,
-    port: u16,
-    vlan: u16,
-    net: u16,
-    mtu_bytes: usize,
-) -> OracleInterface {
-    let v4 = Ipv4Addr::new(10, 0, u8::try_from(net).unwrap(), 2);
-    let v6 = Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, 2);
-    let mac = [2, 0, 0, 0, 0x10, u8::try_from(port).unwrap()];
-    let network_instance = match net {
-        6 => Some("internet"),
-        4 | 7 => Some("ims"),
-        _ => None,
-    };
-    OracleInterface {
-        role,
-        port,
-        vlan,
-        mac,
-        mtu_bytes,
-        v4: (v4, 24),
-        v6: (v6, 64),
-        network_instance,
-        local_switching: true,
-    }
-}
-
-/// One of the ways in which N3 and N6 share ports.
-pub fn layout(rng: &mut StdRng, seed: u64) -> WorldLayout {
-    use OracleRole::{N3, N6, N9};
-    let mtu = if one_chance_in(rng, 3) { 1400 } else { 1500 };
-    let mut interfaces = match rng.random_range(0..5) {
-        0 => vec![interface(N3, 0, 0, 3, mtu), interface(N6, 1, 0, 6, 1500)],
-        1 => vec![interface(N3, 0, 10, 3, mtu), interface(N6, 0, 20, 6, mtu)],
-        2 => vec![
-            interface(N6, 1, 0, 6, 1500),
-            interface(N3, 0, 30, 3, mtu),
-            interface(N6, 1, 7, 7, 1500),
-        ],
-        3 => vec![
-            interface(N3, 0, 0, 3, mtu),
-            interface(N9, 2, 0, 9, 1500),
-            interface(N6, 1, 0, 6, 1500),
-            interface(N3, 0, 40, 4, mtu),
-            interface(N6, 3, 0, 7, 1500),
-        ],
-        _ => vec![interface(N3, 0, 0, 3, mtu), interface(N6, 0, 0, 6, mtu)],
-    };
-    let local_switching = !one_chance_in(rng, 5);
-    interfaces.iter_mut().for_each(|known| known.local_switching = local_switching);
-    let at = |net: u8| interfaces.iter().position(|i| i.v4.0.octets()[2] == net);
-    let mut routes = Vec::new();
-    let mut route = |interface: Option<usize>, prefix: &str, len: u8, gateway: &str| {
-        if let Some(interface) = interface {
-            routes.push(OracleRoute {
-                interface,
-                prefix: (addr(prefix), len),
-                gateway: addr(gateway),
-            });
-        }
-    };
-    route(at(3), "10.99.0.0", 16, "10.0.3.254");
-    route(at(3), "2001:db8:99::", 48, "2001:db8:3::fe");
-    route(at(4), "0.0.0.0", 0, "10.0.4.1");
-    route(at(9), "10.99.0.0", 16, "10.0.9.254");
-    if one_chance_in(rng, 5) {
-        route(at(6), "8.0.0.0", 8, "10.0.6.1");
-        route(at(6), "2001:db8:8::", 48, "2001:db8:6::1");
-    } else {
-        route(at(6), "0.0.0.0", 0, "10.0.6.1");
-        route(at(6), "::", 0, "2001:db8:6::1");
-    }
-    route(at(7), "8.8.8.0", 24, "10.0.7.1");
-    route(at(7), "0.0.0.0", 0, "10.0.7.1");
-    let workers = rng.random_range(1..=3);
-    let qos = QosPolicy::default();
-    WorldLayout { interfaces, routes, workers, sessions_max: 16, qos, seed }
-}
-
-/// One N3 interface on port 0 and one N6 interface on port 1, of an MTU of 1500 bytes, with default
-/// routes on N6. One worker.
-#[must_use]
-pub fn plain_layout(n3_vlan: u16) -> WorldLayout {
-    let route = |prefix: &str, gateway: &str| OracleRoute {
-        interface: 1,
-        prefix: (addr(prefix), 0),
-        gateway: addr(gateway),
-    };
-    WorldLayout {
-        interfaces: vec![
-            interface(OracleRole::N3, 0, n3_vlan, 3, 1500),
-            interface(OracleRole::N6, 1, 0, 6, 1500),
-        ],
-        routes: vec![route("0.0.0.0", "10.0.6.1"), route("::", "2001:db8:6::1")],
-        workers: 1,
-        sessions_max: 64,
-        qos: QosPolicy::default(),
-        seed: 1,
-    }
-}
-
-/// A session like those of real control planes: UE 10.45.0.`host` and 2001:db8:45:`host`::/64, one
-/// TEID chosen by us, QFI 9 downlink, tunnel 0x100 + `host` to the peer.
-#[must_use]
-pub fn plain_session(host: u8, peer: &str) -> SessionChange {
-    let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0x45, host.into(), 0, 0, 0, 0);
-    let addresses = UeAddresses {
-        v4: Some(Ipv4Addr::new(10, 45, 0, host)),
-        v6: Ipv6Prefix::containing(v6, 64),
-    };
-    let pdr = |id: u16, is_uplink: bool| PdrSpec {
-        id: PdrId(id),
-        precedence: Precedence(100),
-        pdi: PdiSpec {
-            source: if is_uplink { SourceInterface::Access } else { SourceInterface::Core },
-            traffic_endpoints: Vec::new(),
-            interface_type: None,
-            further_ues: Vec::new(),
-            framed_routes: Vec::new(),
-            choose_ue: None,
-            f_teid: is_uplink.then_some(FTeidSpec::Choose { v4: true, v6: true, choose_id: None }),
-            network_instance: None,
-            ue: Some(UeMatch {
-                addresses,
-                side: if is_uplink { UeSide::Source } else { UeSide::Destination },
-            }),
-            qfis: Vec::new(),
-            sdf: Vec::new(),
-            application: None,
-        },
-        outer_header_removal: is_uplink.then_some(HeaderRemoval::GtpuUdpIp),
-        container_deletion: false,
-        far: Some(FarId(id.into())),
-        qers: vec![QerId(1)],
-        urrs: Vec::new(),
-        times: PdrTimes::default(),
-        predefined: Vec::new(),
-    };
-    let far = |id: u32, tunnel: Option<GtpuTunnel>| Far {
-        bar: None,
-        id: FarId(id),
-        action: ApplyAction::FORW,
-        forwarding: Some(Forwarding {
-            outer_header_creation: tunnel.map(HeaderCreation::Gtpu),
-            ..Forwarding::new(match tunnel {
-                Some(_) => DestinationInterface::Access,
-                None => DestinationInterface::Core,
-            })
-        }),
-        duplicating: Vec::new(),
-    };
-    let gnb = GtpuTunnel { teid: Teid(0x100 + u32::from(host)), addr: addr(peer) };
-    SessionChange {
-        create_pdrs: vec![pdr(1, true), pdr(2, false)],
-        create_fars: vec![far(1, None), far(2, Some(gnb))],
-        create_qers: vec![Qer { id: QerId(1), qfi: Qfi::new(9), ..Qer::default() }],
-        ..SessionChange::default()
-    }
-}
-
-/// A world in which all stations but the silent ones are resolved.
-pub fn world(layout: &WorldLayout) -> World {
-    let mut world = World::new(layout);
-    for station in STATIONS.map(addr) {
-        for at in 0..layout.interfaces.len() {
-            let OracleInterface { v4, v6, .. } = layout.interfaces[at];
-            let (own, len) =
-                if station.is_ipv4() { (v4.0.into(), v4.1) } else { (v6.0.into(), v6.1) };
-            if crate::oracle::in_prefix(station, own, len) {
-                world.learn(at, station);
-            }
-        }
-    }
-    world
 }
 
 /// Networks behind UEs: nested, around addresses of UEs, and of the length of an address.
@@ -834,162 +646,5 @@ fn share_filter(rng: &mut StdRng, pdrs: &mut [PdrSpec]) {
             pdrs[at].predefined.clear();
         }
         pdrs[last].pdi.sdf = vec![SdfSpec { filter_id: Some(9), ..SdfSpec::default() }];
-    }
-}
-
-/// A modification of a session whose rules are `session`.
-pub fn modification(rng: &mut StdRng, session: &OracleSession) -> SessionChange {
-    let mut change = SessionChange::default();
-    let known = session.pdrs.iter().find_map(|pdr| pdr.pdi.ue).filter(|_| !one_chance_in(rng, 8));
-    let ue =
-        known.map_or_else(|| ScenarioUe::pick(rng), |known| ScenarioUe::Given(known.addresses));
-    change.drop_buffered = one_chance_in(rng, 12);
-    match rng.random_range(0..16) {
-        13..16 => idle_change(rng, session, &mut change),
-        11 | 12 => endpoint_change(rng, session, ue, &mut change),
-        8 => change.update_bars.push(BarUpdate {
-            id: BarId(1),
-            notification_delay: None,
-            suggested_pkts: Some(rng.random_range(0..6)),
-        }),
-        9 | 10 => urr_change(rng, &mut change),
-        0 | 1 => change.update_qers.push(QerUpdate {
-            id: QerId(rng.random_range(1..=3)),
-            gates: Some(gates(rng)),
-            qfi: one_chance_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap()),
-            rqi: one_chance_in(rng, 2).then(|| rng.random()),
-            mbr: one_chance_in(rng, 2).then(|| rates(rng)),
-            averaging_window_ms: averaging_window_ms(rng),
-            correlation: correlation(rng).filter(|_| rng.random()),
-            packet_rate: one_chance_in(rng, 5).then(|| packet_limits(rng)),
-            ..QerUpdate::default()
-        }),
-        2 | 3 => change.update_fars.push(far_update(rng)),
-        4 => change.update_pdrs.push(pdr_update(rng, session, ue)),
-        5 => {
-            let taken = |id: &u16| session.pdrs.iter().any(|pdr| pdr.id.0 == *id);
-            let free: Vec<u16> = (1..=4).chain(11..=14).filter(|id| !taken(id)).collect();
-            if let Some(id) = free.choose(rng) {
-                let mut created = pdr(rng, *id, *id <= 4, ue);
-                if !session.endpoints.is_empty() && one_chance_in(rng, 2) {
-                    link(rng, &mut created.pdi);
-                }
-                change.create_pdrs.push(created);
-            }
-        }
-        6 => change.remove_pdrs.extend(session.pdrs.choose(rng).map(|pdr| pdr.id)),
-        _ => {
-            // Removed and created again in one request.
-            if let Some(known) = session.pdrs.choose(rng) {
-                change.remove_pdrs.push(known.id);
-                change.create_pdrs.push(pdr(rng, known.id.0, known.id.0 <= 4, ue));
-            }
-        }
-    }
-    change
-}
-
-/// What control planes do with an idle UE: FARs buffer or forward, and rules change while packets wait.
-fn idle_change(rng: &mut StdRng, session: &OracleSession, change: &mut SessionChange) {
-    let towards_ue = |pdr: &&PdrSpec| pdr.id.0 > 4 || session.fars.len() == 2 && pdr.id.0 == 2;
-    let Some(known) = session.pdrs.iter().find(towards_ue) else { return };
-    let other = session.fars.iter().map(|far| far.id).find(|id| Some(*id) != known.far);
-    let action = if one_chance_in(rng, 2) { buffering(rng) } else { ApplyAction::FORW };
-    let act = |id| FarUpdate { id, action: Some(action), ..FarUpdate::default() };
-    match rng.random_range(0..6) {
-        0..3 => change.update_fars.extend(session.fars.iter().skip(1).map(|far| act(far.id))),
-        3 => change.update_fars.extend(known.far.map(act)),
-        4 => {
-            // A rule in front detects the same traffic, or is removed.
-            let taken = |id: &u16| session.pdrs.iter().any(|pdr| pdr.id.0 == *id);
-            let free = (11..=14).find(|id| !taken(id));
-            let far = other.or(known.far);
-            let (precedence, pdi) = (Precedence(0), known.pdi.clone());
-            change.create_pdrs.extend(
-                free.filter(|_| known.pdi.traffic_endpoints.is_empty()).map(|id| PdrSpec {
-                    id: PdrId(id),
-                    precedence,
-                    pdi,
-                    far,
-                    ..known.clone()
-                }),
-            );
-            change.update_fars.extend(known.far.map(act));
-        }
-        _ => change.update_pdrs.push(PdrUpdate {
-            id: known.id,
-            precedence: None,
-            pdi: None,
-            outer_header_removal: None,
-            container_deletion: None,
-            far: other,
-            qers: None,
-            urrs: None,
-            times: PdrTimes::default(),
-            deactivate: Vec::new(),
-            activate: Vec::new(),
-        }),
-    }
-}
-
-fn far_update(rng: &mut StdRng) -> FarUpdate {
-    let id = rng.random_range(1..=6);
-    if one_chance_in(rng, 10) {
-        return side::turned_far(rng, FarId(id));
-    }
-    let is_uplink = id <= 3;
-    let access = DestinationInterface::Access;
-    FarUpdate {
-        id: FarId(id),
-        action: one_chance_in(rng, 2).then(|| match rng.random_range(0..6) {
-            0 => ApplyAction::DROP,
-            1 => ApplyAction::DROP | ApplyAction::DDPN,
-            2 => buffering(rng),
-            _ => ApplyAction::FORW,
-        }),
-        bar: one_chance_in(rng, 4).then_some(BarId(1)),
-        forwarding: rng.random_ratio(3, 4).then(|| ForwardingUpdate {
-            destination: Some(if is_uplink { DestinationInterface::Core } else { access }),
-            network_instance: None,
-            outer_header_creation: (!is_uplink && !one_chance_in(rng, 5) || one_chance_in(rng, 6))
-                .then(|| tunnel(rng)),
-            withdraw_outer_header: one_chance_in(rng, 3),
-            send_end_marker: one_chance_in(rng, 2),
-            transport_level_marking: marking(rng),
-            redirect: one_chance_in(rng, 4).then(|| redirect(rng, is_uplink)),
-            policy: one_chance_in(rng, 4).then(|| policy(rng)),
-            ..ForwardingUpdate::default()
-        }),
-        duplicating: match one_chance_in(rng, 5) {
-            true => vec![ForwardingUpdate {
-                destination: Some(access),
-                outer_header_creation: Some(tunnel(rng)),
-                ..ForwardingUpdate::default()
-            }],
-            false => Vec::new(),
-        },
-    }
-}
-
-fn pdr_update(rng: &mut StdRng, session: &OracleSession, ue: ScenarioUe) -> PdrUpdate {
-    let Some(known) = session.pdrs.choose(rng) else { return PdrUpdate::default() };
-    let is_uplink = known.id.0 <= 4;
-    let far = if is_uplink { rng.random_range(1..=3) } else { rng.random_range(4..=6) };
-    let deactivate = known.predefined.iter().filter(|_| one_chance_in(rng, 3)).cloned().collect();
-    let detects = !known.pdi.sdf.is_empty() || known.pdi.application.is_some();
-    let activate =
-        (!detects && one_chance_in(rng, 12)).then(|| predefined_name(rng)).into_iter().collect();
-    PdrUpdate {
-        deactivate,
-        activate,
-        id: known.id,
-        precedence: one_chance_in(rng, 2).then(|| Precedence(rng.random_range(0..6))),
-        pdi: one_chance_in(rng, 3).then(|| pdi(rng, is_uplink, ue)),
-        outer_header_removal: None,
-        container_deletion: None,
-        far: one_chance_in(rng, 2).then_some(FarId(far)),
-        qers: one_chance_in(rng, 2).then(|| qers_of_pdr(rng)),
-        urrs: one_chance_in(rng, 3).then(|| urrs_of_pdr(rng)),
-        times: PdrTimes::default(),
     }
 }

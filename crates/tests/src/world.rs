@@ -4,7 +4,9 @@
 //! packet. [`station_mac`] is the hardware address of every station that can be resolved.
 
 mod expected;
+mod layout;
 mod local_switching;
+mod usage;
 
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
@@ -12,63 +14,30 @@ use std::collections::{HashMap, VecDeque};
 use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::sdf::AddrMatch;
-use adit_rules::{DeltaId, DropReason, RuleDelta, Steering, WorkerCommand, WorkerEvent};
-use adit_session::{
-    Application, CpFSeid, LocalAddresses, LocalInterface, OwnerId, PredefinedAction,
-    PredefinedDetection, PredefinedRule, ProvisionedForwardingPolicy, Provisioning, QosPolicy,
-    Refusal, SessionChange, SessionStore, StoreConfig, UePool, UsageReport, parse_flow_description,
-};
-use adit_tables::{Interface, IpPrefix, Publisher, Route, Snapshot, TablesConfig, TablesReader};
+use adit_rules::{DeltaId, DropReason, RuleDelta, WorkerCommand, WorkerEvent};
+use adit_session::{CpFSeid, OwnerId, Refusal, SessionChange, SessionStore};
+use adit_tables::{Publisher, Snapshot};
 use adit_types::limits::{
     COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, NEIGHBOR_PENDING_PER_HOP_MAX,
 };
 use adit_types::{
-    DomainId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, Owners, PortId,
-    Precedence, Qfi, Seid, SessionIndex, UrrId, UsageSlot, VlanId,
+    InterfaceId, MacAddr, Nanos, Owners, PortId, Seid, SessionIndex, UrrId, UsageSlot,
 };
 
+pub use self::layout::{APPLICATIONS, WorldLayout, control};
+
 use self::expected::ExpectedStep;
-use crate::oracle::predefined::RULES;
+use self::layout::port_macs;
 use crate::oracle::{
     self, ChosenByUpf, Oracle, OracleBucket, OracleBufferedBy, OracleFirstFragments, OracleLane,
     OracleOutcome, OracleSession, OracleSharedDue, OracleUsage,
 };
-
-/// Applications that PDRs may name.
-pub const APPLICATIONS: &[(&str, &[&str])] = &[
-    ("names", &["permit out 17 from any 53 to assigned"]),
-    (
-        "video",
-        &["permit out 6 from 8.8.8.0/24 to any", "permit out ip from 2001:db8:8::/48 to assigned"],
-    ),
-];
-
-/// Pools of UE addresses: fewer addresses than sessions can request.
-const UE_POOLS: [&str; 2] = ["10.61.0.0/29", "2001:db8:61::/61"];
 
 /// Most packets that a worker holds while FARs buffer.
 const BUFFER_PKTS: usize = 256;
 
 /// Most packets that wait for their rates.
 const SHAPED_PKTS: usize = 256;
-
-/// The configuration of a world.
-#[derive(Debug, Clone)]
-pub struct WorldLayout {
-    /// Interfaces in configuration order.
-    pub interfaces: Vec<oracle::OracleInterface>,
-    /// Routes beyond the connected prefixes.
-    pub routes: Vec<oracle::OracleRoute>,
-    /// Workers, each with a queue on every port.
-    pub workers: usize,
-    /// PFCP sessions at most.
-    pub sessions_max: usize,
-    /// How rates are enforced.
-    pub qos: QosPolicy,
-    /// Seed of all randomness.
-    pub seed: u64,
-}
 
 /// A frame on its way to a worker.
 #[derive(Debug, Clone)]
@@ -736,80 +705,6 @@ impl World {
         Ok(())
     }
 
-    /// Adds usage reports to the reported usage of the oracle.
-    fn take_reports(&mut self, seid: Seid, reports: &[UsageReport]) {
-        let session = self.oracle.sessions.iter_mut().find(|(known, _)| *known == seid);
-        let session = &mut session.unwrap().1;
-        for report in reports {
-            let volume = report.volume.unwrap();
-            let usage = session.usage.get_mut(&report.urr).unwrap();
-            usage.reported.0 += volume.ul_bytes;
-            usage.reported.1 += volume.dl_bytes;
-        }
-    }
-
-    /// Checks that reported usage and usage since then add up to what the oracle measured.
-    fn check_usage(&self) -> Result<(), String> {
-        for (seid, session) in &self.oracle.sessions {
-            for so_far in self.store.running_usage(self.store.session(*seid).unwrap()) {
-                let usage = session.usage[&so_far.urr];
-                let got = (
-                    usage.reported.0 + so_far.volume.ul_bytes,
-                    usage.reported.1 + so_far.volume.dl_bytes,
-                );
-                if got != usage.measured {
-                    let urr = so_far.urr;
-                    return Err(format!("session {seid} URR {urr}: {got:?}, oracle {usage:?}"));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks the last reports of the URRs that a change removed.
-    fn check_final_reports(&mut self, session: SessionIndex) {
-        for report in self.store.final_reports(self.now, session) {
-            let same = |(index, urr, _): &(SessionIndex, UrrId, OracleUsage)| {
-                (*index, *urr) == (session, report.urr)
-            };
-            let at = self.ending.iter().position(same).unwrap();
-            let (_, _, usage) = self.ending.remove(at);
-            let volume = report.volume.unwrap();
-            let sum = (usage.reported.0 + volume.ul_bytes, usage.reported.1 + volume.dl_bytes);
-            assert_eq!(sum, usage.measured, "last report {report:?}");
-        }
-    }
-
-    /// Sets the oracle's session counters to the pipeline's, so that only new differences show.
-    fn trust_session_counters(&mut self) {
-        for (seid, session) in &mut self.oracle.sessions {
-            let index = self.store.session(*seid).unwrap().index();
-            let traffic = self.publisher.session_traffic(index);
-            session.uplink = (traffic.ul_pkts, traffic.ul_bytes);
-            session.downlink = (traffic.dl_pkts, traffic.dl_bytes);
-            for so_far in self.store.running_usage(self.store.session(*seid).unwrap()) {
-                let usage = session.usage.get_mut(&so_far.urr).unwrap();
-                usage.measured = (
-                    usage.reported.0 + so_far.volume.ul_bytes,
-                    usage.reported.1 + so_far.volume.dl_bytes,
-                );
-            }
-        }
-    }
-
-    fn check_traffic(&self) -> Result<(), String> {
-        for (seid, session) in &self.oracle.sessions {
-            let index = self.store.session(*seid).unwrap().index();
-            let traffic = self.publisher.session_traffic(index);
-            let got = ((traffic.ul_pkts, traffic.ul_bytes), (traffic.dl_pkts, traffic.dl_bytes));
-            let want = (session.uplink, session.downlink);
-            if got != want {
-                return Err(format!("session {seid} counts {got:?}, oracle {want:?}"));
-            }
-        }
-        Ok(())
-    }
-
     /// Ends the workers. Every packet must have one outcome.
     pub fn drain(&mut self) {
         for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
@@ -817,109 +712,6 @@ impl World {
         }
         let sum = self.publisher.snapshot();
         assert!(sum.identity_holds() && sum.buffered_pkts == 0, "{sum:?}");
-    }
-}
-
-/// Store, publisher and readers of a layout.
-#[must_use]
-pub fn control(layout: &WorldLayout) -> (SessionStore, Publisher, Vec<TablesReader>) {
-    let mut store = SessionStore::new(StoreConfig {
-        sessions_max: layout.sessions_max,
-        provisioning: provisioning(layout),
-        seed: layout.seed,
-    });
-    let (publisher, readers) = adit_tables::build(TablesConfig {
-        sessions_max: layout.sessions_max,
-        teid_slot_bits: store.slot_bits().try_into().unwrap(),
-        workers: layout.workers,
-        next_hops_max: 256,
-        seed: layout.seed,
-        interfaces: (0..)
-            .zip(&layout.interfaces)
-            .map(|(id, own)| interface(&layout.interfaces, InterfaceId(id), own))
-            .collect(),
-        own_addrs: vec![oracle::N4_ADDR.into()],
-        routes: layout.routes.iter().map(route).collect(),
-        aggregates: layout.qos.aggregates(),
-        // A policy can order it whatever the interfaces say.
-        local_switching_domains: vec![DomainId(0), DomainId(1)],
-        ue_pools_v4: UE_POOLS
-            .iter()
-            .filter_map(|prefix| prefix.parse().ok())
-            .flat_map(|prefix| (0..2).map(move |domain| (DomainId(domain), prefix)))
-            .collect(),
-    })
-    .unwrap();
-    store.set_usage_source(publisher.usage());
-    (store, publisher, readers)
-}
-
-/// The network instances of a layout, and settings that every layout shares.
-fn provisioning(layout: &WorldLayout) -> Provisioning {
-    let interface = |interface: &oracle::OracleInterface| LocalInterface {
-        role: role(interface),
-        domain: domain(&layout.interfaces, interface),
-        local_switching: interface.local_switching,
-        network_instance: interface.network_instance.map(Box::from),
-        addresses: LocalAddresses { v4: Some(interface.v4.0), v6: Some(interface.v6.0) },
-    };
-    let interfaces = layout.interfaces.iter().map(interface).collect();
-    let pool = |prefix: &str| UePool {
-        network_instance: None,
-        identity: None,
-        s_nssai: None,
-        prefix: match prefix.parse() {
-            Ok(v4) => AddrMatch::V4(v4),
-            Err(_) => AddrMatch::V6(prefix.parse().unwrap()),
-        },
-    };
-    let application = |(id, texts): &(&str, &[&str])| Application {
-        id: Box::from(*id),
-        filters: texts.iter().map(|text| parse_flow_description(text).unwrap()).collect(),
-    };
-    let policy = |policy: &oracle::OraclePolicy| ProvisionedForwardingPolicy {
-        id: policy.id.into(),
-        network_instance: policy.network_instance.map(Box::from),
-        steering: Steering { v4: policy.next_hop, v6: None },
-        dscp: policy.dscp,
-        local_switching: policy.local_switching,
-    };
-    Provisioning {
-        interfaces,
-        ue_pools: UE_POOLS.into_iter().map(pool).collect(),
-        applications: APPLICATIONS.iter().map(application).collect(),
-        policies: oracle::POLICIES.iter().map(policy).collect(),
-        predefined_rules: RULES.iter().map(predefined_rule).collect(),
-        qos: layout.qos.clone(),
-        tolerances: adit_session::Tolerances::default(),
-    }
-}
-
-fn predefined_rule(rule: &oracle::predefined::OraclePredefinedRule) -> PredefinedRule {
-    let filters = vec![parse_flow_description(rule.text).unwrap()];
-    PredefinedRule {
-        name: rule.name.into(),
-        group: rule.group.map(Box::from),
-        precedence: rule.precedence.map(Precedence),
-        detection: PredefinedDetection::Filters(filters.into()),
-        action: if rule.drops { PredefinedAction::Drop } else { PredefinedAction::Forward },
-        qfi: rule.qfi.and_then(Qfi::new),
-    }
-}
-
-/// The second domain is the data network "ims", if all data networks have names; all else is in the first.
-fn domain(all: &[oracle::OracleInterface], interface: &oracle::OracleInterface) -> DomainId {
-    let is_network = |known: &&oracle::OracleInterface| known.role == oracle::OracleRole::N6;
-    let are_separate = all.iter().filter(is_network).all(|known| known.network_instance.is_some());
-    let is_ims = is_network(&interface) && interface.network_instance == Some("ims");
-    DomainId(u8::from(are_separate && is_ims))
-}
-
-fn role(interface: &oracle::OracleInterface) -> InterfaceRole {
-    match interface.role {
-        oracle::OracleRole::N3 => InterfaceRole::N3,
-        oracle::OracleRole::N9 => InterfaceRole::N9,
-        oracle::OracleRole::N6 => InterfaceRole::N6,
     }
 }
 
@@ -939,43 +731,4 @@ fn describe(outcome: &OracleOutcome) -> String {
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|octet| format!("{octet:02x}")).collect()
-}
-
-fn port_macs(interfaces: &[oracle::OracleInterface]) -> Vec<MacAddr> {
-    let ports = interfaces.iter().map(|interface| interface.port).max().unwrap() + 1;
-    (0..ports)
-        .map(|port| {
-            let on = interfaces.iter().find(|interface| interface.port == port);
-            MacAddr(on.map_or([0; 6], |interface| interface.mac))
-        })
-        .collect()
-}
-
-fn interface(
-    all: &[oracle::OracleInterface],
-    id: InterfaceId,
-    interface: &oracle::OracleInterface,
-) -> Interface {
-    Interface {
-        id,
-        role: role(interface),
-        domain: domain(all, interface),
-        port: PortId(interface.port),
-        vlan: VlanId::from_tag_control(interface.vlan),
-        mac: MacAddr(interface.mac),
-        mtu_bytes: u16::try_from(interface.mtu_bytes).unwrap(),
-        v4: Some(interface.v4),
-        v6: Some(interface.v6),
-    }
-}
-
-fn route(route: &oracle::OracleRoute) -> Route {
-    Route {
-        interface: InterfaceId(u8::try_from(route.interface).unwrap()),
-        prefix: match route.prefix {
-            (IpAddr::V4(addr), len) => IpPrefix::V4(Ipv4Prefix::containing(addr, len).unwrap()),
-            (IpAddr::V6(addr), len) => IpPrefix::V6(Ipv6Prefix::containing(addr, len).unwrap()),
-        },
-        next_hop: route.gateway,
-    }
 }
