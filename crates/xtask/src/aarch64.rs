@@ -1,8 +1,8 @@
 //! `cargo xtask aarch64`: every room compiles for aarch64.
 //!
-//! DPDK's headers depend on the architecture. Those of Debian's arm64 packages are fetched with apt
-//! into the build folder, with lists and caches of its own, so that nothing is installed; clang
-//! translates them. Nothing is linked or run.
+//! DPDK's headers depend on the architecture. apt fetches those of Debian's arm64 packages into the build
+//! folder, with lists and caches there, and installs nothing. clang translates them. Nothing is linked
+//! or run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,14 +11,14 @@ use anyhow::{Context, bail};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// Packages whose headers are needed.
+/// Packages with the headers.
 const PACKAGES: [&str; 4] = ["libdpdk-dev", "libbsd-dev", "libc6-dev", "linux-libc-dev"];
 
 /// The Debian release whose DPDK is one that `adit-dpdk-sys` binds.
 const RELEASE: &str = "bookworm";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Where the packages keep what pkg-config reads.
+/// The folder of the packages that pkg-config reads.
 const PKG_CONFIG: &str = "usr/lib/aarch64-linux-gnu/pkgconfig";
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -64,7 +64,7 @@ fn fetch(folder: &Path, sysroot: &Path) -> anyhow::Result<()> {
     let mut download = vec!["download"];
     download.extend(PACKAGES);
     apt(&download)?;
-    // Unpacked aside, so that a half unpacked one is never taken for whole.
+    // Unpacked in another folder first, so an interrupted run leaves no partial one.
     let aside = folder.join("unpacking");
     for entry in std::fs::read_dir(folder.join("packages"))? {
         ran(Command::new("dpkg-deb").arg("-x").arg(entry?.path()).arg(&aside))?;
@@ -73,7 +73,7 @@ fn fetch(folder: &Path, sysroot: &Path) -> anyhow::Result<()> {
     std::fs::rename(&aside, sysroot).context("unpacked packages")
 }
 
-/// What `libdpdk.pc` requires for static linking only would take a dozen packages more.
+/// Without the requirements of `libdpdk.pc` for static linking, which need a dozen further packages.
 fn drop_private(file: &Path) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let kept = text.lines().filter(|line| !line.starts_with("Requires.private"));

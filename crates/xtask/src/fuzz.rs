@@ -1,8 +1,8 @@
 //! Builds the fuzz targets and runs them one after another.
 //!
-//! libFuzzer works with the stable toolchain; only the address sanitizer would need another one.
-//! Finds go to `crates/tests/regressions/<target>/`, where the tests replay them; what a run
-//! learned stays in `fuzz/corpus/<target>/`, outside the repository.
+//! libFuzzer runs with the stable toolchain; only the address sanitizer needs another one. Findings go to
+//! `crates/tests/regressions/<target>/`, where the tests replay them. The corpus of a run stays in
+//! `fuzz/corpus/<target>/`, outside the repository.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// All targets, those that find most first.
+/// All targets. Those that find most come first.
 pub(crate) const TARGETS: [&str; 9] = [
     "n4_sequence",
     "pfcp_message",
@@ -23,7 +23,7 @@ pub(crate) const TARGETS: [&str; 9] = [
     "config",
 ];
 
-/// The coverage that libFuzzer steers by.
+/// Flags of the coverage that guides libFuzzer.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -93,7 +93,7 @@ fn run_one(root: &Path, profile: &str, name: &str, seconds: u64) -> anyhow::Resu
         .args([&corpus, &seeds])
         .status()
         .with_context(|| format!("cannot run {}", binary.display()))?;
-    // Stays only with something in it.
+    // Fails unless the folder is empty.
     let _ = fs::remove_dir(&finds);
     Ok(status.success())
 }

@@ -24,7 +24,7 @@ enum Chore {
     Fuzz {
         #[command(flatten)]
         options: fuzz::FuzzOptions,
-        /// Targets; all without.
+        /// Targets; all if none is named.
         targets: Vec<String>,
     },
     /// Run unit tests of the rooms with unsafe code in Miri.
@@ -38,7 +38,7 @@ enum Chore {
     Aarch64,
     /// Write docs/spec from the tables in code.
     Spec {
-        /// Only tell whether what is there is up to date.
+        /// Write nothing; fail if a document is out of date.
         #[arg(long)]
         check: bool,
     },

@@ -1,15 +1,14 @@
 //! Runs unit tests in Miri, which finds undefined behavior that a run on the processor hides.
 //!
 //! Only rooms whose memory Miri can follow take part: tables, packet buffers and queues. DPDK is foreign
-//! code, and loops of many rounds would take minutes; the same tests run without Miri as well.
+//! code, and long loops take minutes in Miri. The same tests run without Miri, too.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// A package, the programs of it that run, and words of which a test's name must contain one; none for
-/// all tests.
+/// A package, its programs, and words of which a test's name must contain one; no words for all tests.
 struct MiriTests {
     package: &'static str,
     programs: &'static [&'static str],
@@ -28,7 +27,7 @@ const TESTS: &[MiriTests] = &[
     },
 ];
 
-/// Runs all, or says why not. With `CI` in the environment a missing Miri is an error.
+/// Runs all, or prints why not. With `CI` in the environment a missing Miri is an error.
 ///
 /// # Errors
 /// When a test fails or Miri finds something.

@@ -1,5 +1,6 @@
-//! The rules of the house as failing checks.
+//! The rules of the house, as checks that fail.
 
+mod benches;
 mod functions;
 mod loops;
 mod modules;
@@ -26,6 +27,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     type_names::check(&files, &mut findings);
     functions::check(&files, &mut findings);
     loops::check(&files, &mut findings);
+    benches::check(&files, &mut findings);
     shared_text::check(&files, &mut findings)?;
     promises::check(&metadata, &files, &mut findings)?;
     words::check(&metadata, &files, &mut findings)?;

@@ -1,4 +1,4 @@
-//! Two builds on one machine, in turns: a ratio that the machine's moods do not make.
+//! Two builds on one machine, in turns: changes of the machine's speed affect both alike.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -16,14 +16,14 @@ use super::{captured_stdout, read_json, root};
 /// The figure that is compared.
 const FIGURE: &str = "cycles_per_packet_median_burst";
 
-/// Members of a row that tell which case it is.
+/// Members of a row that identify its case.
 const NAMES: [&str; 5] = ["direction", "sessions", "active_sessions", "burst_pkts", "keys"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The revision to compare with: a commit, branch or tag.
     revision: String,
-    /// Options of `adit bench datapath` that both understand.
+    /// Options of `adit bench datapath` that both revisions have.
     #[arg(
         long,
         value_name = "OPTIONS",
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The worktree of the other revision; gone when dropped.
+/// The worktree of the other revision. Dropping it removes the worktree.
 struct Worktree {
     root: PathBuf,
     path: PathBuf,
@@ -49,7 +49,7 @@ struct Worktree {
 impl Worktree {
     fn add(root: &Path, path: PathBuf, commit: &str) -> anyhow::Result<Self> {
         let worktree = Self { root: root.to_owned(), path };
-        // What a killed run left.
+        // A killed run leaves its worktree.
         worktree.remove();
         let mut command = Command::new("git");
         command.current_dir(root).args(["worktree", "add", "--quiet", "--detach"]);
@@ -60,7 +60,7 @@ impl Worktree {
     fn remove(&self) {
         let mut command = Command::new("git");
         command.current_dir(&self.root).args(["worktree", "remove", "--force"]);
-        // Fails where there is none.
+        // Fails if there is none.
         let _ = command.arg(&self.path).output();
     }
 }
@@ -71,7 +71,7 @@ impl Drop for Worktree {
     }
 }
 
-/// Ends with an error once Ctrl-C was pressed.
+/// Returns an error after Ctrl-C.
 struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
@@ -83,7 +83,7 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// Runs a command in a process group of its own until it ends, or ends it.
+    /// Runs a command in a process group of its own. Ctrl-C ends the group.
     fn run(&self, command: &mut Command) -> anyhow::Result<()> {
         let text = format!("{command:?}");
         let mut child =
@@ -156,7 +156,7 @@ fn build(
     Ok(copy.to_owned())
 }
 
-/// One run of the bench: figures by case. Rows of the floor are left out.
+/// One run of the bench: figures by case, without rows of the floor.
 fn measure(
     interrupt: &Interrupt,
     binary: &Path,
@@ -173,7 +173,7 @@ fn measure(
     Ok(rows.iter().filter(|row| row["what"] != "floor").filter_map(figure).collect())
 }
 
-/// The case of a row; members that a revision does not have are left out on both sides.
+/// The case of a row, without members that only one revision has.
 fn name(row: &Value) -> String {
     let show = |name: &&str| match &row[*name] {
         Value::Null => None,

@@ -38,7 +38,7 @@ fn root() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(text))
 }
 
-/// Runs a command; what it printed, without the line end.
+/// Runs a command and returns its output without the line end.
 fn captured_stdout(command: &mut Command) -> anyhow::Result<String> {
     let shown = format!("{command:?}");
     let output = command.output().with_context(|| format!("cannot run {shown}"))?;

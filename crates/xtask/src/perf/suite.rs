@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::{captured_stdout, read_json, root, run_inheriting_output};
 
-/// One bench: its name in the document, what is measured, packets of each measurement in thousands
-/// (zero where the bench has no such option), and whether `--quick` leaves it out.
+/// One bench: its name in the document, its arguments, packets of each measurement in thousands (zero if
+/// the bench has no such option), and true if `--quick` omits it.
 struct SuiteBench {
     name: &'static str,
     arguments: &'static [&'static str],
@@ -71,7 +71,7 @@ pub(super) fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
         run_inheriting_output(command.arg("--out").arg(&part))?;
         results.insert(bench.name.to_owned(), read_json(&part)?);
     }
-    // Best effort: a left file in the build folder.
+    // Best effort: the file is in the build folder.
     let _ = std::fs::remove_file(&part);
     let after = machine(&lab)?;
     let document = json!({

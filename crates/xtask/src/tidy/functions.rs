@@ -1,4 +1,4 @@
-//! Functions that are read in one sitting: their length, and parameters that are tuples.
+//! The length of functions, and parameters that are tuples.
 
 use syn::spanned::Spanned;
 use syn::visit::Visit;
@@ -26,10 +26,10 @@ pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     }
 }
 
-/// What is found of a file's functions.
+/// Findings in a file.
 #[derive(Default)]
 struct Functions {
-    /// What is visited belongs to tests.
+    /// The visitor is in code of tests.
     for_tests: bool,
     /// Name, line and length.
     long: Vec<(String, usize, usize)>,
@@ -62,7 +62,7 @@ impl Functions {
     }
 }
 
-/// A tuple with parts, or a reference to one.
+/// True for a tuple with parts, and for a reference to one.
 fn is_tuple(ty: &syn::Type) -> bool {
     match ty {
         syn::Type::Tuple(tuple) => !tuple.elems.is_empty(),

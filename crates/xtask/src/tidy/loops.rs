@@ -1,8 +1,7 @@
-//! Modules beside each other import one way: those that import from each other are one module in two
-//! files.
+//! Modules of one parent import one way: two that import from each other are one module in two files.
 //!
-//! A module stands here with all that is below it, so at each level of a crate the rule is the same. A
-//! module and its parent are not beside each other: a parent may use its parts, and they its types.
+//! A module counts with all modules below it, so the rule is the same at each level of a crate. It does
+//! not apply to a module and its parent: a parent may use its parts, and they may use its types.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,8 +43,8 @@ fn check_against(files: &[SourceFile], most: &[(&str, usize)], findings: &mut Ve
 
 type Imports<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// The imports among the children of each module that has any. What a module imports counts for all
-/// modules that it is a part of.
+/// The imports among the children of each module. An import of a module counts for all modules that
+/// contain it.
 fn levels<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeMap<&'a str, Imports<'a>> {
     let mut levels: BTreeMap<&str, Imports<'a>> = BTreeMap::new();
     for (from, all) in imports {
@@ -60,8 +59,8 @@ fn levels<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeMap<&'a st
     levels
 }
 
-/// The modules beside each other that two modules are parts of, behind the parent of both. `None` when
-/// one is a part of the other.
+/// The closest common parent of two modules, and its two children that contain them. `None` if one
+/// contains the other.
 fn siblings<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a str, &'a str)> {
     if one == "crate" || other == "crate" {
         return None;
@@ -77,7 +76,7 @@ fn siblings<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a str, &'a s
     None
 }
 
-/// Sets of modules, each of which reaches all others of its set.
+/// The sets of modules that reach each other.
 fn loops<'a>(imports: &Imports<'a>) -> Vec<BTreeSet<&'a str>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         imports.keys().map(|from| (*from, reached(imports, from))).collect();
@@ -91,7 +90,7 @@ fn loops<'a>(imports: &Imports<'a>) -> Vec<BTreeSet<&'a str>> {
     found
 }
 
-/// What one reaches from a module in one step or more.
+/// The modules that imports lead to from `from`, in one step or more.
 fn reached<'a>(imports: &Imports<'a>, from: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut next: Vec<&str> = imports.get(from).into_iter().flatten().copied().collect();

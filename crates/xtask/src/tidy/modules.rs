@@ -1,7 +1,7 @@
-//! The modules of one crate, and what each imports from which.
+//! The modules of one crate and their imports.
 //!
-//! A name that a module passes on (`pub use`) counts as imported from where it is defined. What macros
-//! expand to is not seen; paths among a macro's tokens are.
+//! A re-exported name (`pub use`) counts as imported from the module that defines it. Paths among the
+//! tokens of a macro count; what the macro expands to does not.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -26,7 +26,7 @@ struct Module<'a> {
     /// Its path within the crate, `crate` for the root.
     name: String,
     parent: Option<ModuleIndex>,
-    /// The module whose file it stands in.
+    /// The module whose file contains it.
     file: ModuleIndex,
     children: HashMap<String, ModuleIndex>,
     defined: BTreeSet<String>,
@@ -34,7 +34,7 @@ struct Module<'a> {
     items: Vec<&'a syn::Item>,
 }
 
-/// One name that a `use` brings.
+/// One name that a `use` imports.
 struct UseLeaf {
     path: Vec<String>,
     /// The name here; `None` for a glob.
@@ -158,7 +158,7 @@ impl<'a> Crate<'a> {
         let mut paths = mentions.paths;
         for leaf in &module.uses {
             let is_named = leaf.alias.as_ref().is_some_and(|alias| mentions.first.contains(alias));
-            // A name that is only passed on is imported by those who use it.
+            // A re-export is an import of the modules that use it.
             if !leaf.is_public || is_named {
                 paths.push(leaf.path.clone());
             }
@@ -171,7 +171,7 @@ impl<'a> Crate<'a> {
         items.collect()
     }
 
-    /// What a path within a module leads to; `None` beyond the crate.
+    /// The module or item that a path within a module leads to; `None` if it is in another crate.
     fn resolve(&self, from: ModuleIndex, path: &[String], depth: usize) -> Option<PathTarget> {
         let (first, mut rest) = path.split_first()?;
         let mut at = match first.as_str() {
@@ -191,7 +191,7 @@ impl<'a> Crate<'a> {
                 name => match self.lookup(at, name, depth) {
                     Some(PathTarget::Module(module)) => module,
                     Some(item) => return Some(item),
-                    // What a macro made.
+                    // Defined by a macro.
                     None => return Some(PathTarget::ItemOf(at)),
                 },
             };
@@ -199,7 +199,7 @@ impl<'a> Crate<'a> {
         Some(PathTarget::Module(at))
     }
 
-    /// What a name within a module means.
+    /// The module or item that a name means within a module.
     fn lookup(&self, at: ModuleIndex, name: &str, depth: usize) -> Option<PathTarget> {
         let module = &self.modules[at];
         if module.defined.contains(name) {
@@ -230,7 +230,7 @@ fn folder_of(root: &str) -> &str {
     root.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// The names that a `use` brings, with their whole paths.
+/// The names that a `use` imports, with their whole paths.
 fn flatten(tree: &syn::UseTree, at: &mut Vec<String>, is_public: bool, leaves: &mut Vec<UseLeaf>) {
     let mut add = |last: &syn::Ident, alias: Option<&syn::Ident>| {
         let mut path = at.clone();
@@ -272,7 +272,7 @@ fn name_of(item: &syn::Item) -> Option<String> {
     Some(name.to_string())
 }
 
-/// What the code of a module names.
+/// The names in the code of a module.
 #[derive(Default)]
 struct Mentions {
     /// First identifiers of paths.

@@ -1,7 +1,7 @@
-//! Each promise of SPECIFICATION.md names what holds it, and that exists.
+//! Each promise of SPECIFICATION.md names tests or benches that hold it, and these exist.
 //!
-//! A line of a table is a promise; its last column names tests as `path#function` and benches as
-//! `adit bench name`, in backticks.
+//! A line of a table is a promise; its last column names tests as `path#function`, and benches as PERF
+//! notes do, in backticks.
 
 use std::fs;
 
@@ -9,12 +9,10 @@ use anyhow::Context;
 use cargo_metadata::Metadata;
 use syn::visit::Visit;
 
+use super::benches;
 use super::source::SourceFile;
 
-/// The type that parses the command line of `adit bench`.
-const BENCHES: &str = "BenchCommand";
-
-/// Adds a finding for each promise that nothing holds, and for each name of what does not exist.
+/// Adds a finding for each promise that nothing holds, and for each test or bench that does not exist.
 ///
 /// # Errors
 /// When the document cannot be read.
@@ -56,24 +54,13 @@ fn check_text(text: &str, files: &[SourceFile], findings: &mut Vec<String>) {
 }
 
 fn exists(holder: &str, files: &[SourceFile]) -> bool {
-    if let Some(bench) = holder.strip_prefix("adit bench ") {
-        return bench_commands(files).iter().any(|name| name == bench);
-    }
-    let Some((path, function)) = holder.split_once('#') else { return false };
+    let Some((path, function)) = holder.split_once('#') else {
+        return benches::exists(holder, files);
+    };
     let Some(file) = files.iter().find(|file| file.path == path) else { return false };
     let mut tests = TestFunctions::default();
     tests.visit_file(&file.syntax);
     tests.names.iter().any(|name| name == function)
-}
-
-/// The commands of `adit bench`: the variants of [`BENCHES`] in lower case.
-fn bench_commands(files: &[SourceFile]) -> Vec<String> {
-    let items = files.iter().flat_map(|file| &file.syntax.items);
-    let benches = items.filter_map(|item| match item {
-        syn::Item::Enum(item) if item.ident == BENCHES => Some(&item.variants),
-        _ => None,
-    });
-    benches.flatten().map(|variant| variant.ident.to_string().to_lowercase()).collect()
 }
 
 /// Names of the functions that a test harness runs.

@@ -1,4 +1,4 @@
-//! Code, comments and texts of a Rust file told apart.
+//! Divides a Rust file into code, comments and texts.
 
 /// What a part of a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(super) enum Region {
     Code,
     /// A comment, documentation included.
     Comment,
-    /// What stands in a string literal.
+    /// The contents of a string literal.
     Text,
 }
 

@@ -1,19 +1,19 @@
-//! The table of rooms: who may import whom, and what the code of a room may do. The table here and
-//! ARCHITECTURE.md say the same thing.
+//! The table of rooms: what a room may import, and what its code may do. ARCHITECTURE.md has the same
+//! table.
 
 use cargo_metadata::{DependencyKind, Metadata, Package};
 
 use super::regions::{Region, regions};
 use super::source::SourceFile;
 
-/// One room: its package, its floor, the rooms it may import, and what its code may do.
+/// One room: its package, the rooms that it may import, and what its code may do.
 struct Room {
     package: &'static str,
     imports: &'static [&'static str],
     may: &'static [RoomPermission],
 }
 
-/// Something that most rooms must not do.
+/// What only some rooms may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RoomPermission {
     /// Hold `unsafe` blocks.
@@ -145,16 +145,16 @@ const ROOMS: &[Room] = &[
 /// Every room of the house.
 const ANY: &[&str] = &["*"];
 
-/// Files with one reason to hold `unsafe` in a room that otherwise holds none.
+/// Files that may hold `unsafe` in rooms that may not.
 const UNSAFE_FILES: &[&str] = &["crates/lab-engine/src/memif/shared.rs", "crates/lab/src/tun.rs"];
 
 /// Rooms that only other rooms' tests may import.
 const TEST_ROOMS: &[&str] = &["adit-testkit"];
 
-/// Names that say nothing about what is inside.
+/// Names of files and folders that say nothing about their contents.
 const FORBIDDEN_NAMES: &[&str] = &["utils", "common", "helpers", "misc", "manager", "core"];
 
-/// Crates that belong to the binaries: they bring configuration, terminals and runtimes.
+/// Crates that only the binaries may import: configuration, terminals and runtimes.
 const FLOOR_FIVE_CRATES: &[&str] =
     &["serde", "serde_json", "toml", "clap", "tokio", "tracing-subscriber", "anyhow"];
 
@@ -170,20 +170,19 @@ const FLOOR_FIVE: &[&str] = &[
     "xtask",
 ];
 
-/// Rooms that workers run through: no lock, no lazy initialization, no thread-local.
+/// Rooms with code of the workers: no lock, no lazy initialization, no thread-local.
 const LOCK_FREE: &[&str] =
     &["adit-types", "adit-wire", "adit-rules", "adit-pktio", "adit-tables", "adit-datapath"];
-/// Files where the control side of the publication takes one.
+/// Files in which the control side of publication may take a lock.
 const LOCK_FILES: &[&str] = &["crates/tables/src/publish.rs", "crates/tables/src/sync.rs"];
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now", "_rdtsc"];
 const UNFINISHED: &[&str] = &["todo!(", "unimplemented!(", "#[ignore"];
 const LOCKS: &[&str] = &["Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "thread_local!"];
 
-/// Longest source file without a test in it.
+/// Longest source file.
 const LINES_MAX: usize = 800;
 
-/// Adds a finding for each package that imports what it may not, and each file with code that has its
-/// place elsewhere.
+/// Adds a finding for each import, and for each file, that the table forbids.
 pub(super) fn check(metadata: &Metadata, files: &[SourceFile], findings: &mut Vec<String>) {
     for package in metadata.workspace_packages() {
         let Some(room) = ROOMS.iter().find(|room| room.package == package.name.as_str()) else {
@@ -191,6 +190,8 @@ pub(super) fn check(metadata: &Metadata, files: &[SourceFile], findings: &mut Ve
             continue;
         };
         check_imports(room, package, findings);
+        let manifest = std::fs::read_to_string(&package.manifest_path).unwrap_or_default();
+        check_manifest(room, &manifest, findings);
         for file in files.iter().filter(|file| file.package == package.name.as_str()) {
             check_file(room, file, findings);
         }
@@ -217,6 +218,13 @@ fn check_imports(room: &Room, package: &Package, findings: &mut Vec<String>) {
     }
 }
 
+/// Lints such as `unreachable_pub` and `allow_attributes_without_reason` reach rooms that inherit them.
+fn check_manifest(room: &Room, manifest: &str, findings: &mut Vec<String>) {
+    if !manifest.contains("[lints]\nworkspace = true") {
+        findings.push(format!("{}: does not inherit the lints of the workspace", room.package));
+    }
+}
+
 fn check_file(room: &Room, file: &SourceFile, findings: &mut Vec<String>) {
     let shown = file.path.as_str();
     let in_tests = shown.contains("/tests/") || shown.ends_with("tests.rs");
@@ -227,19 +235,16 @@ fn check_file(room: &Room, file: &SourceFile, findings: &mut Vec<String>) {
         }
     }
     let lines = file.text.lines().count();
-    if lines > LINES_MAX && !in_tests && !file.text.contains("#[cfg(test)]") {
+    if lines > LINES_MAX {
         findings.push(format!("{shown}: {lines} lines; is there a second concept inside?"));
     }
     // This file names what it looks for.
     if !shown.ends_with("xtask/src/tidy/rooms.rs") {
-        for (index, _) in file.text.lines().enumerate().filter(|(_, line)| line.contains("PERF:")) {
-            findings.push(format!("{shown}:{}: name the bench: PERF (BENCH)", index + 1));
-        }
         check_code(room, file, in_tests, findings);
     }
 }
 
-/// What code of the room may not have: comments and texts may name it.
+/// Checks code only: comments and texts may name what code may not have.
 fn check_code(room: &Room, file: &SourceFile, in_tests: bool, findings: &mut Vec<String>) {
     let shown = file.path.as_str();
     let unsafe_here = room.may.contains(&Unsafe) || UNSAFE_FILES.contains(&shown);
@@ -294,6 +299,17 @@ mod tests {
         assert!(!has_unsafe("#![forbid(unsafe_code)]"));
     }
 
+    #[test]
+    fn room_without_the_lints_of_the_workspace_is_found() {
+        let found = |manifest: &str| {
+            let mut findings = Vec::new();
+            check_manifest(&ROOMS[0], manifest, &mut findings);
+            findings.len()
+        };
+        assert_eq!(found("[package]\n\n[lints]\nworkspace = true\n"), 0);
+        assert_eq!(found("[package]\n\n[lints.clippy]\npanic = \"allow\"\n"), 1);
+    }
+
     fn of(package: &str, path: &str, text: &str) -> Vec<String> {
         let room = ROOMS.iter().find(|room| room.package == package).unwrap();
         let mut findings = Vec::new();
@@ -307,9 +323,10 @@ mod tests {
         assert_eq!(of("adit-session", path, "fn f() { unsafe { g() } }").len(), 1);
         assert_eq!(of("adit-session", path, "fn f() { Instant::now(); }").len(), 1);
         assert_eq!(of("adit-session", path, "fn f() { todo!() }").len(), 1);
-        assert_eq!(of("adit-session", path, "// PERF: why\nfn f() {}").len(), 1);
         assert_eq!(of("adit-session", "crates/session/src/utils.rs", "").len(), 1);
         assert_eq!(of("adit-session", path, &"\n".repeat(801)).len(), 1);
+        assert_eq!(of("adit-session", "crates/session/tests/x.rs", &"\n".repeat(801)).len(), 1);
+        assert_eq!(of("adit-session", path, &"\n".repeat(800)), Vec::<String>::new());
         assert_eq!(
             of("adit-datapath", "crates/datapath/src/x.rs", "struct A(Mutex<u8>);").len(),
             1

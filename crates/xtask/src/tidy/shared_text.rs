@@ -1,4 +1,4 @@
-//! The oracle is written from the standard, so no longer run of its code stands in the product, too.
+//! The oracle is written from the standard: no long run of its code occurs in the product, too.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::source::{SourceFile, is_for_tests};
 
-/// Shortest run of equal tokens that counts as text in common. Runs of idioms are below it.
+/// Shortest run of equal tokens that counts as shared text. Idioms are shorter.
 const RUN_MIN: usize = 32;
 
 /// Where the oracle is.
@@ -31,7 +31,7 @@ type Token = (String, usize);
 /// Adds a finding for each run of the oracle's code that is the product's as well.
 ///
 /// # Errors
-/// When a file is no sequence of tokens.
+/// When a file has no valid tokens.
 pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) -> anyhow::Result<()> {
     let is_product =
         |file: &&SourceFile| PRODUCT.contains(&file.package.as_str()) && !file.is_program();
@@ -76,7 +76,7 @@ fn hash(run: &[Token]) -> u64 {
     hasher.finish()
 }
 
-/// How many tokens are the same from the beginning on.
+/// The length of the common prefix. Unit: tokens.
 fn common(ours: &[Token], theirs: &[Token]) -> usize {
     ours.iter().zip(theirs).take_while(|(one, other)| one.0 == other.0).count()
 }

@@ -22,7 +22,7 @@ impl SourceFile {
     /// Parses a file.
     ///
     /// # Errors
-    /// When the text is no Rust.
+    /// When the text is not Rust.
     pub(super) fn new(package: &str, path: &str, text: &str) -> anyhow::Result<Self> {
         Ok(Self {
             package: package.to_owned(),
@@ -32,7 +32,7 @@ impl SourceFile {
         })
     }
 
-    /// True for tests, benches and examples: programs that Cargo builds beside the room.
+    /// True for tests, benches and examples: programs of their own.
     pub(super) fn is_program(&self) -> bool {
         let folders = ["/tests/", "/benches/", "/examples/"];
         !self.path.contains("/src/") && folders.iter().any(|folder| self.path.contains(folder))

@@ -7,13 +7,13 @@ use syn::visit::Visit;
 
 use super::source::SourceFile;
 
-/// Where a type stands.
+/// The place of a type.
 struct TypeDefinition {
     place: String,
     in_program: bool,
 }
 
-/// Adds a finding for each name that stands for two types.
+/// Adds a finding for each name of two types.
 pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     let mut by_name: BTreeMap<String, Vec<TypeDefinition>> = BTreeMap::new();
     for file in files {

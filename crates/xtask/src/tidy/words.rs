@@ -1,4 +1,4 @@
-//! Spelling and turns of phrase, in code, comments and documents.
+//! Spelling, and turns of phrase that are not plain, in code, comments and documents.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use cargo_metadata::Metadata;
 use super::regions::{Region, regions};
 use super::source::{SourceFile, with_extension};
 
-/// British spellings, in lower case. Names of code are searched, too: their parts count.
+/// British spellings, in lower case, as parts of words and of names in code.
 const BRITISH: &[&str] = &[
     "neighbour",
     "behaviour",
@@ -56,6 +56,9 @@ const BRITISH: &[&str] = &[
     "generalis",
     "visualis",
     "analyse",
+    "customis",
+    "isation",
+    "standardis",
     "whilst",
     "amongst",
     "judgement",
@@ -63,8 +66,8 @@ const BRITISH: &[&str] = &[
     "spelt",
 ];
 
-/// What operators' programs read: counters, and a topic of `adit show` with its key in JSON. In comments
-/// they stand in backticks.
+/// Names that programs of operators read and that therefore stay: counters, and a topic of `adit show`
+/// with its key in JSON. Comments put them in backticks.
 const KEPT: &[&str] = &[
     "neighbours",
     "Neighbours",
@@ -80,7 +83,7 @@ const KEPT: &[&str] = &[
     "neighbour_wanted_refused",
 ];
 
-/// Turns that a reader has to translate, each with what to write instead.
+/// Turns that a reader has to translate, each with a replacement.
 const TURNS: &[(&str, &str)] = &[
     ("as far as that goes", "name the limit"),
     ("as far as it goes", "name the limit"),
@@ -89,6 +92,10 @@ const TURNS: &[(&str, &str)] = &[
     ("asks for a line", "prefetches"),
     ("what it has not", "say what is missing"),
     ("their chance", "say what happens to them"),
+    ("told to the reader", "printed"),
+    ("goes along", "say what happens to it"),
+    ("brings along", "say what it has"),
+    ("may be had", "is available"),
     ("sees to it", "say what it does"),
     ("ells whether", "returns, reports or says"),
     ("ells what", "returns, reports or says"),
@@ -131,7 +138,7 @@ fn names_what_it_looks_for(path: &str) -> bool {
     path.ends_with("xtask/src/tidy/words.rs")
 }
 
-/// Code and comments; texts only for turns and for words that are not kept.
+/// Checks spelling everywhere, and turns in comments and texts.
 fn check_rust(path: &str, text: &str, findings: &mut Vec<String>) {
     for (line, region, part) in regions(text) {
         let place = format!("{path}:{line}");

@@ -1,0 +1,93 @@
+//! Benches: the programs that measure, and the PERF notes that name one.
+//!
+//! Code that is written for speed has a note such as `PERF (rules/matcher): reason`. `rules/matcher` is
+//! `crates/rules/benches/matcher.rs`; `adit bench datapath --mixed` and `adit-lab saturate` are commands.
+
+use super::regions::{Region, regions};
+use super::source::SourceFile;
+
+/// Commands that measure, and the types that parse them.
+const COMMANDS: &[(&str, &str)] =
+    &[("adit bench ", "BenchCommand"), ("adit-lab ", "MeasureCommand")];
+
+/// Adds a finding for each PERF note without a bench, or with one that does not exist.
+pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
+    for file in files {
+        let comments = regions(&file.text).into_iter().filter(|part| part.1 == Region::Comment);
+        for (line, _, comment) in comments {
+            let Some((_, note)) = comment.split_once("PERF") else { continue };
+            let place = format!("{}:{line}", file.path);
+            if note.starts_with(':') {
+                findings.push(format!("{place}: name the bench: PERF (BENCH)"));
+            }
+            let bench = note.strip_prefix(" (").and_then(|note| note.split_once(')'));
+            if let Some((bench, _)) = bench.filter(|(bench, _)| !exists(bench, files)) {
+                findings.push(format!("{place}: there is no bench {bench}"));
+            }
+        }
+    }
+}
+
+/// True if the bench exists. Options of a command are not checked.
+pub(super) fn exists(bench: &str, files: &[SourceFile]) -> bool {
+    for (program, parser) in COMMANDS {
+        if let Some(command) = bench.strip_prefix(program) {
+            let command = command.split(' ').next();
+            return variants(files, parser).iter().any(|name| Some(name.as_str()) == command);
+        }
+    }
+    let Some((room, bench)) = bench.split_once('/') else { return false };
+    let path = format!("crates/{room}/benches/{bench}.rs");
+    files.iter().any(|file| file.path == path)
+}
+
+/// The variants of an enum in lower case: the subcommands that it parses.
+fn variants(files: &[SourceFile], parser: &str) -> Vec<String> {
+    let items = files.iter().flat_map(|file| &file.syntax.items);
+    let found = items.filter_map(|item| match item {
+        syn::Item::Enum(item) if item.ident == parser => Some(&item.variants),
+        _ => None,
+    });
+    found.flatten().map(|variant| variant.ident.to_string().to_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(note: &str) -> Vec<String> {
+        let sources = [
+            ("crates/x/src/lib.rs", format!("// {note}\nfn f() {{}}")),
+            ("crates/x/benches/one.rs", String::new()),
+            ("crates/b/src/lib.rs", "enum BenchCommand { Datapath(Options) }".to_owned()),
+            ("crates/l/src/lib.rs", "enum MeasureCommand { Saturate }".to_owned()),
+        ];
+        let files = sources.map(|(path, text)| SourceFile::new("adit-x", path, &text).unwrap());
+        let mut findings = Vec::new();
+        check(&files, &mut findings);
+        findings
+    }
+
+    #[test]
+    fn note_with_a_bench_that_exists_passes() {
+        let benches = ["adit bench datapath", "adit bench datapath --mixed", "adit-lab saturate"];
+        for bench in benches.into_iter().chain(["x/one"]) {
+            assert_eq!(findings(&format!("PERF ({bench}): why")), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn note_with_a_bench_that_does_not_exist_is_found() {
+        for bench in ["adit bench gone", "adit-lab gone", "x/gone", "one", "hope"] {
+            assert_eq!(
+                findings(&format!("PERF ({bench}): why")),
+                [format!("crates/x/src/lib.rs:1: there is no bench {bench}")]
+            );
+        }
+    }
+
+    #[test]
+    fn note_without_a_bench_is_found() {
+        assert_eq!(findings("PERF: why"), ["crates/x/src/lib.rs:1: name the bench: PERF (BENCH)"]);
+    }
+}
