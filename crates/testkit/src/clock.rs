@@ -9,7 +9,7 @@ pub struct SteppedClock {
 }
 
 impl SteppedClock {
-    /// A clock that shows zero.
+    /// A clock at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -21,12 +21,12 @@ impl SteppedClock {
         self.now
     }
 
-    /// Moves on by `span`.
+    /// Advances the clock by `span`.
     pub fn advance(&mut self, span: Nanos) {
         self.now += span;
     }
 
-    /// Moves on to `instant`; an instant in the past leaves the clock where it is.
+    /// Advances the clock to `instant`. An instant in the past changes nothing.
     pub fn advance_to(&mut self, instant: Nanos) {
         self.now = self.now.max(instant);
     }

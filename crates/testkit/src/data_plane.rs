@@ -1,4 +1,4 @@
-//! A data plane without packets: it records changes, and the test decides when they are in effect.
+//! A data plane without packets: it records changes, and the test decides when they take effect.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use adit_rules::{
 };
 use adit_types::{SessionIndex, UsageSlot};
 
-/// Usage that a test sets, by slot; generations do not matter.
+/// Usage that a test sets, by slot, whatever the generation.
 #[derive(Debug, Default)]
 pub struct RecordedUsage(Mutex<BTreeMap<UsageSlot, UsageCounts>>);
 
@@ -27,30 +27,30 @@ impl UsageSource for RecordedUsage {
     }
 }
 
-/// A [`DataPlane`] that keeps what it is given.
+/// A [`DataPlane`] that records its changes.
 ///
-/// Changes are in effect at once; with [`DataPlaneRecorder::hold`] they wait until
+/// Changes take effect at once; after [`DataPlaneRecorder::hold`] they wait for
 /// [`DataPlaneRecorder::release`].
 #[derive(Debug, Default)]
 pub struct DataPlaneRecorder {
-    /// Keys, each with its session, as packets would find them.
+    /// Keys with their sessions, as packets find them.
     keys: BTreeMap<SessionKey, SessionIndex>,
     /// Rules of the sessions that have some.
     rules: BTreeMap<SessionIndex, SessionRules>,
     unobserved: VecDeque<DeltaId>,
-    /// The first of `unobserved` that are in effect.
+    /// How many of `unobserved` are in effect, from the front.
     in_effect: usize,
     is_held: bool,
     usage: Arc<RecordedUsage>,
 }
 
 impl DataPlaneRecorder {
-    /// From now on changes wait before they are in effect.
+    /// From now on changes wait for [`Self::release`].
     pub fn hold(&mut self) {
         self.is_held = true;
     }
 
-    /// Puts all changes into effect, and later ones at once.
+    /// All changes take effect, and later ones at once.
     pub fn release(&mut self) {
         self.is_held = false;
         self.in_effect = self.unobserved.len();
@@ -89,8 +89,7 @@ impl DataPlaneRecorder {
 
 impl DataPlane for DataPlaneRecorder {
     /// # Panics
-    /// When the id does not ascend, a key that is added leads to another session, or a key that is
-    /// removed leads elsewhere.
+    /// When ids do not ascend, when an added key belongs to another session, or when a removed key does.
     fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
         assert!(self.unobserved.back().is_none_or(|last| *last < id), "{id:?} does not ascend");
         let RuleDelta { session, keys, rules } = delta;

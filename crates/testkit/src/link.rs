@@ -1,26 +1,26 @@
-//! A simulated datagram network: loss, duplication, delay and, because every copy draws its own
-//! delay, reordering. Virtual time; the same seed gives the same fate to the same datagrams.
+//! A simulated datagram network in virtual time: loss, duplication, delay and, because every copy has its
+//! own delay, reordering. With the same seed, the same datagrams have the same fate.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
 use adit_types::Nanos;
 
-/// How a [`Link`] treats datagrams.
+/// The faults of a [`LossyLink`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkConfig {
     /// Datagrams lost, per thousand. 1000 loses all.
     pub loss_permille: u16,
     /// Datagrams delivered twice, per thousand of those not lost.
     pub duplicate_permille: u16,
-    /// Least time on the way.
+    /// Shortest delay.
     pub delay_min: Nanos,
-    /// Most time on the way; datagrams overtake each other within the difference.
+    /// Longest delay. Within the difference, datagrams overtake each other.
     pub delay_max: Nanos,
 }
 
 impl LinkConfig {
-    /// Loses, repeats and reorders nothing; one millisecond on the way.
+    /// Loses, repeats and reorders nothing; delay of one millisecond.
     pub const PERFECT: Self = Self {
         loss_permille: 0,
         duplicate_permille: 0,
@@ -32,24 +32,24 @@ impl LinkConfig {
 /// One UDP datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkDatagram {
-    /// Who sent it.
+    /// The sender.
     pub src: SocketAddr,
-    /// Whom it is for.
+    /// The receiver.
     pub dst: SocketAddr,
     /// The payload.
     pub bytes: Vec<u8>,
 }
 
-/// What became of the datagrams sent.
+/// Counters of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkCounts {
-    /// Datagrams given to the link.
+    /// Datagrams sent.
     pub sent: u64,
     /// Of those, lost.
     pub lost: u64,
     /// Of those, delivered twice.
     pub duplicated: u64,
-    /// Copies handed out.
+    /// Copies delivered.
     pub delivered: u64,
 }
 
@@ -76,7 +76,7 @@ impl LossyLink {
         }
     }
 
-    /// Treats datagrams sent from now on differently.
+    /// Changes the faults for datagrams that are sent from now on.
     pub fn set_config(&mut self, config: LinkConfig) {
         self.config = config;
     }
@@ -95,7 +95,7 @@ impl LossyLink {
         self.schedule(now, datagram);
     }
 
-    /// The next datagram that has arrived by `now`.
+    /// The next datagram that has arrived at `now`.
     pub fn poll_delivery(&mut self, now: Nanos) -> Option<LinkDatagram> {
         if self.next_delivery()? > now {
             return None;
@@ -111,7 +111,7 @@ impl LossyLink {
         self.on_the_way.keys().next().map(|&(at, _)| at)
     }
 
-    /// What became of the datagrams so far.
+    /// The counters so far.
     #[must_use]
     pub fn counts(&self) -> LinkCounts {
         self.counts

@@ -1,8 +1,8 @@
-//! Packets for tests, written from the outside in and built with right lengths and checksums.
+//! Packets for tests, written from the outer header to the inner, with correct lengths and checksums.
 //!
 //! Each layer method adds a header; the methods behind it (`ttl`, `tos`, `extension`, `overwrite`,
-//! …) change the header added last. What belongs to no such header is a mistake of the test and
-//! panics. Wrong values come last: `overwrite` acts after lengths and checksums are in place.
+//! …) change the header added last, and panic if it has no such field. Wrong values come last:
+//! `overwrite` acts after lengths and checksums are in place.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -69,7 +69,7 @@ enum LayerKind {
 }
 
 impl PacketBuilder {
-    /// A packet that begins with whatever layer is added first.
+    /// A packet that begins with the layer that is added first.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -292,7 +292,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Computes the IPv4 header checksum again behind `overwrite`.
+    /// Computes the IPv4 header checksum after `overwrite`.
     #[must_use]
     pub fn fix_checksum(mut self) -> Self {
         let layer = self.last();
@@ -301,14 +301,14 @@ impl PacketBuilder {
         self
     }
 
-    /// What the innermost layer carries.
+    /// The payload of the innermost layer.
     #[must_use]
     pub fn payload(mut self, octets: &[u8]) -> Self {
         self.payload = octets.to_vec();
         self
     }
 
-    /// Octets behind everything, which no length field counts (Ethernet padding).
+    /// Octets behind the packet that no length field counts (Ethernet padding).
     #[must_use]
     pub fn trailer(mut self, octets: &[u8]) -> Self {
         self.trailer = octets.to_vec();
@@ -450,7 +450,7 @@ pub trait IntoIpv4 {
     /// The address.
     ///
     /// # Panics
-    /// When the text is none.
+    /// When the text is not an address.
     fn into_ipv4(self) -> Ipv4Addr;
 }
 
@@ -471,7 +471,7 @@ pub trait IntoIpv6 {
     /// The address.
     ///
     /// # Panics
-    /// When the text is none.
+    /// When the text is not an address.
     fn into_ipv6(self) -> Ipv6Addr;
 }
 

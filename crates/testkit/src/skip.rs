@@ -1,25 +1,23 @@
-//! Saying why a test does nothing.
+//! Reports why a test skips.
 
 use core::fmt::Display;
 use std::io::Write;
 
-/// Reports why a test does nothing where something is missing that can be had: root, a package, a
-/// program.
+/// Reports why a test skips if something installable is missing: root, a package, a program.
 ///
 /// # Panics
-/// When the environment says `CI`: a job must not be green by silence.
+/// When `CI` is in the environment: a job must not pass because it skips tests.
 pub fn skip(reason: impl Display) {
     assert!(std::env::var_os("CI").is_none(), "missing under CI: {reason}");
     report(reason);
 }
 
-/// Reports why a test does nothing where the machine itself lacks something: a core, a feature of
-/// its kernel.
+/// Reports why a test skips if the machine itself lacks something: a core, a feature of its kernel.
 pub fn skip_on_this_machine(reason: impl Display) {
     report(reason);
 }
 
-/// Writes past the harness, which hides what passing tests print.
+/// Writes to standard error itself: the harness hides what passing tests print.
 fn report(reason: impl Display) {
     // A closed standard error must not fail the test.
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
