@@ -13,7 +13,7 @@ const RECORD_BYTES_USUAL: usize = 512;
 /// epoch of buffered packets, packed (`pack`).
 ///
 /// The first octet is [`PackedRecord::VERSION`]. It costs one octet per session and, for a usual
-/// session (2 PDRs, 2 FARs, 2 QERs, 1 URR), no memory: its record takes 133 to 145 octets, and the
+/// session (2 PDRs, 2 FARs, 2 QERs, 1 URR), no memory: its record takes 134 to 147 octets, and the
 /// allocator has blocks of 128 and of 160.
 ///
 /// A store outside of this process keeps [`PackedRecord::octets`] beside the session's names
