@@ -2,6 +2,7 @@
 //!
 //! An IPv4 block is a /16. An IPv6 area is one of 2^16 parts by a hash of the upper 48 bits.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Blocks, and areas.
@@ -46,6 +47,17 @@ impl AreaBits {
     /// Sets all. For the one writer.
     pub(crate) fn fill(&self) {
         self.0.iter().for_each(|word| word.store(u64::MAX, Relaxed));
+    }
+
+    /// Sets a range. For the one writer.
+    pub(crate) fn set_all(&self, range: Range<usize>) {
+        for (word, first) in self.0.iter().zip((0..).step_by(64)) {
+            let (start, end) = (range.start.max(first), range.end.min(first + 64));
+            if start < end {
+                let bits = u64::MAX >> (64 - (end - start)) << (start - first);
+                word.store(word.load(Relaxed) | bits, Relaxed);
+            }
+        }
     }
 
     /// Clears the areas of addresses whose upper halves are in a range. For the one writer.

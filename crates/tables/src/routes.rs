@@ -11,6 +11,7 @@
 use core::net::IpAddr;
 use core::ops::BitAnd;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::collections::BTreeSet;
 
 use adit_types::{
     DomainId, InterfaceId, InterfaceRole, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix,
@@ -156,17 +157,32 @@ impl Ipv4Blocks {
 
     fn build(lpm: &Lpm<u32>, gateways: &mut Gateways) -> Self {
         let mut built = Self::new();
-        let mut divided = vec![false; BLOCKS];
-        for length in lpm.0.iter().filter(|length| length.mask & 0xffff != 0) {
+        let mut divided = BTreeSet::new();
+        // From one border to the next, routes are the same for all blocks.
+        let mut borders = BTreeSet::from([0, BLOCKS]);
+        for length in &lpm.0 {
             for (prefix, _) in &length.prefixes {
-                divided[usize::from(block(*prefix))] = true;
+                let blocks = [block(*prefix), block(*prefix | !length.mask)].map(usize::from);
+                borders.extend([blocks[0], blocks[1] + 1]);
+                if length.mask & 0xffff != 0 {
+                    divided.insert(blocks[0]);
+                }
             }
         }
-        for (at, _) in divided.iter().enumerate().filter(|(_, is_divided)| !**is_divided) {
-            let Ok(high) = u16::try_from(at) else { continue };
-            let addr = u32::from(high) << 16;
-            built.by_route[at] = gateways.number(|scope| lpm.lookup(scope, addr));
-            built.mark(high, false);
+        for (start, end) in borders.iter().zip(borders.iter().skip(1)) {
+            let Ok(high) = u16::try_from(*start) else { continue };
+            let number = match divided.contains(start) {
+                true => SEARCH,
+                false => gateways.number(|scope| lpm.lookup(scope, u32::from(high) << 16)),
+            };
+            if number == SEARCH {
+                continue;
+            }
+            built.by_route[*start..*end].fill(number);
+            built.numbers[*start..*end].iter_mut().for_each(|cell| *cell.get_mut() = number);
+            if number == FIRST {
+                built.first.set_all(*start..*end);
+            }
         }
         built
     }
