@@ -22,15 +22,12 @@ impl<T> fmt::Debug for LargeArray<T> {
 #[cfg(not(loom))]
 mod mapped {
     use core::marker::PhantomData;
-    use core::ptr::{self, NonNull};
+    use core::ptr::NonNull;
 
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use zerocopy::FromZeros;
 
     use super::Deref;
-
-    /// Smaller arrays fit into the processor's translation caches with any pages. Unit: octets.
-    const ADVISED_MIN: usize = 4 << 20;
+    use super::pages::{PAGE_BYTES, map, unmap};
 
     /// An array of fixed length.
     ///
@@ -73,29 +70,14 @@ mod mapped {
     /// A mapping for `len` elements.
     fn room<T>(len: usize) -> NonNull<T> {
         const {
-            assert!(align_of::<T>() <= 4096, "mappings begin at a page");
+            assert!(align_of::<T>() <= PAGE_BYTES, "mappings begin at a page");
             assert!(!core::mem::needs_drop::<T>(), "elements are never dropped");
         }
         match len.checked_mul(size_of::<T>()) {
             Some(0) => NonNull::dangling(),
-            Some(bytes) => map(bytes).cast(),
+            Some(bytes) => map(bytes).unwrap_or_else(|| out_of_memory()).cast(),
             None => out_of_memory(),
         }
-    }
-
-    fn map(bytes: usize) -> NonNull<u8> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // JUSTIFICATION: the allocator writes zeros into memory of more than usual alignment.
-        // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing.
-        let mapped = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
-        let Some(start) = mapped.ok().and_then(NonNull::new) else { out_of_memory() };
-        if bytes >= ADVISED_MIN {
-            // JUSTIFICATION: the kernel backs large pages only where it is asked to, by address.
-            // SAFETY: the mapping just made; the advice keeps its contents. An error means that
-            // there are no large pages, which costs speed only.
-            let _ = unsafe { madvise(start.as_ptr(), bytes, Advice::LinuxHugepage) };
-        }
-        start.cast()
     }
 
     /// Fails like any allocation.
@@ -130,11 +112,73 @@ mod mapped {
             let bytes = self.len * size_of::<T>();
             if bytes > 0 {
                 // JUSTIFICATION: the inverse of `map`.
-                // SAFETY: the whole mapping made there, which nothing refers to any more. It
-                // cannot fail for a mapping that exists.
-                let _ = unsafe { munmap(self.start.as_ptr().cast(), bytes) };
+                // SAFETY: the whole mapping made there, which nothing refers to any more.
+                unsafe { unmap(self.start.cast(), bytes) };
             }
         }
+    }
+}
+
+/// Zeroed memory from the kernel.
+#[cfg(not(any(loom, miri)))]
+mod pages {
+    use core::ptr::{self, NonNull};
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    /// Mappings begin at a page, whose size is at least this.
+    pub(super) const PAGE_BYTES: usize = 4096;
+
+    /// Smaller arrays fit into the processor's translation caches with any pages. Unit: octets.
+    const ADVISED_MIN: usize = 4 << 20;
+
+    /// Maps `bytes` octets.
+    pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // JUSTIFICATION: the allocator writes zeros into memory of more than usual alignment.
+        // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing.
+        let mapped = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
+        let start = NonNull::new(mapped.ok()?)?;
+        if bytes >= ADVISED_MIN {
+            // JUSTIFICATION: the kernel backs only memory with large pages whose address it is told.
+            // SAFETY: the mapping just made; the advice keeps its contents. An error means that
+            // there are no large pages, which costs speed only.
+            let _ = unsafe { madvise(start.as_ptr(), bytes, Advice::LinuxHugepage) };
+        }
+        Some(start.cast())
+    }
+
+    /// Returns a mapping to the kernel.
+    ///
+    /// # Safety
+    /// `start` and `bytes` are those of a call of [`map`], and nothing refers to its memory.
+    pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
+        // JUSTIFICATION: the inverse of `map`.
+        // SAFETY: the caller's promise. It cannot fail for a mapping that exists.
+        let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
+    }
+}
+
+/// Zeroed memory of the allocator: Miri makes no system calls.
+#[cfg(miri)]
+mod pages {
+    use core::ptr::NonNull;
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+
+    pub(super) const PAGE_BYTES: usize = 4096;
+
+    pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
+        let layout = Layout::from_size_align(bytes, PAGE_BYTES).ok()?;
+        // SAFETY: callers want one octet or more.
+        NonNull::new(unsafe { alloc_zeroed(layout) })
+    }
+
+    /// # Safety
+    /// As the mapping's.
+    pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
+        let Ok(layout) = Layout::from_size_align(bytes, PAGE_BYTES) else { return };
+        // SAFETY: the caller's promise: this memory was allocated with this layout.
+        unsafe { dealloc(start.as_ptr(), layout) }
     }
 }
 
@@ -195,6 +239,7 @@ mod tests {
         size.trim().trim_end_matches(" kB").parse().ok()
     }
 
+    #[cfg_attr(miri, ignore = "Miri's arrays are no mappings")]
     #[test]
     fn dropped_array_leaves_no_mapping_behind() {
         let before = mapped_kib().unwrap();

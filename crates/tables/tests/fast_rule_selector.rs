@@ -8,11 +8,11 @@ use std::net::Ipv4Addr;
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{
     DestinationInterface, FastRuleUe, FlowKey, FlowSelector, HeaderRemoval, PacketFilter, PdrEntry,
-    SdfSet, SourceInterface, UeAddresses,
+    SdfSet, SessionRules, SourceInterface, UeAddresses,
 };
-use adit_tables::build;
+use adit_tables::{Publisher, TablesConfig, TablesReader, build};
 use adit_types::{Direction, InterfaceSet, Ipv4Prefix, PdrId, Precedence, SessionIndex, Teid};
-use support::{config, id, install, rules};
+use support::{config, id, install, rules, uninstall};
 
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
 
@@ -52,21 +52,33 @@ fn towards(dst: [u8; 4]) -> FlowKey {
     FlowKey::new(Direction::Uplink, &flow)
 }
 
-#[test]
-fn packet_takes_the_fast_rule_of_its_pdr_among_the_first_sixteen() {
-    let (mut publisher, mut readers) = build(config(1)).unwrap();
+/// Tables without routes, which take Miri long to build.
+fn one_worker() -> (Publisher, TablesReader) {
+    let config = TablesConfig { routes: Vec::new(), ..config(1) };
+    let (publisher, mut readers) = build(config).unwrap();
+    (publisher, readers.remove(0))
+}
+
+/// Sixteen PDRs of one host each and one of all others. Each has a fast rule of its own, as their tunnels
+/// differ.
+fn seventeen_pdrs() -> SessionRules {
     let mut rules = rules(1, &["192.0.2.9"]);
     rules.fars[0].destination = DestinationInterface::Core;
     rules.fars[0].outer_header_creation = None;
     rules.ue = vec![UeAddresses { v4: Some(UE), v6: None }];
     rules.uplink = (1..=16_u8).map(|n| pdr(n.into(), Some([20, 0, 0, n]))).collect();
     rules.uplink.push(pdr(17, None));
-    // Each has a fast rule of its own, as their tunnels differ.
-    readers[0].observe();
-    publisher.apply(id(1), install(0, &[], rules));
-    readers[0].observe();
+    rules
+}
+
+#[test]
+fn packet_takes_the_fast_rule_of_its_pdr_among_the_first_sixteen() {
+    let (mut publisher, mut reader) = one_worker();
+    reader.observe();
+    publisher.apply(id(1), install(0, &[], seventeen_pdrs()));
+    reader.observe();
     assert_eq!(publisher.poll_observed(), Some(id(1)));
-    let view = readers[0].observe();
+    let view = reader.observe();
     let cell = view.fast_rule_cell(SessionIndex(0), Direction::Uplink).unwrap();
     let selector = view.fast_rule_selector(cell).unwrap();
     for n in [1, 2, 15] {
@@ -78,4 +90,28 @@ fn packet_takes_the_fast_rule_of_its_pdr_among_the_first_sixteen() {
     }
     assert!(selector.find(&towards([20, 0, 0, 16])).is_none(), "fifteen fast rules at most");
     assert!(selector.find(&towards([20, 0, 0, 17])).is_none(), "the seventeenth PDR has none");
+}
+
+/// The selector refers to memory of the published rules: Miri sees whether that is freed too early.
+#[test]
+fn selector_works_until_its_view_ends_although_its_rules_are_replaced_or_removed() {
+    let (mut publisher, mut reader) = one_worker();
+    publisher.apply(id(1), install(0, &[], seventeen_pdrs()));
+    reader.observe();
+    assert_eq!(publisher.poll_observed(), Some(id(1)));
+    for (n, delta) in [(2, install(0, &[], seventeen_pdrs())), (3, uninstall(0, &[]))] {
+        let view = reader.observe();
+        let cell = view.fast_rule_cell(SessionIndex(0), Direction::Uplink).unwrap();
+        let selector = view.fast_rule_selector(cell).unwrap();
+        publisher.apply(id(n), delta);
+        assert_eq!(publisher.poll_observed(), None, "the reader has not passed");
+        assert!(view.fast_rule_selector(cell).is_none(), "it was taken back at once");
+        let rule = selector.find(&towards([20, 0, 0, 2])).unwrap().fast_rule();
+        assert!(rule.matches_uplink(InterfaceSet::ALL, Teid(102), None));
+        reader.observe();
+        assert_eq!(publisher.poll_observed(), Some(id(n)));
+    }
+    let view = reader.observe();
+    let cell = view.fast_rule_cell(SessionIndex(0), Direction::Uplink).unwrap();
+    assert!(view.fast_rule_selector(cell).is_none());
 }
