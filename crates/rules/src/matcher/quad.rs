@@ -104,58 +104,58 @@ mod scalar {
 
     /// Four words.
     #[derive(Clone, Copy)]
-    pub(super) struct ScalarQuad([u32; 4]);
+    pub(crate) struct ScalarQuad([u32; 4]);
 
     impl ScalarQuad {
-        pub(super) const fn load(words: &[u32; 4]) -> Self {
+        pub(crate) const fn load(words: &[u32; 4]) -> Self {
             Self(*words)
         }
 
-        pub(super) const fn splat(word: u32) -> Self {
+        pub(crate) const fn splat(word: u32) -> Self {
             Self([word; 4])
         }
 
-        pub(super) fn and(self, other: Self) -> Self {
+        pub(crate) fn and(self, other: Self) -> Self {
             Self(from_fn(|at| self.0[at] & other.0[at]))
         }
 
-        pub(super) fn or(self, other: Self) -> Self {
+        pub(crate) fn or(self, other: Self) -> Self {
             Self(from_fn(|at| self.0[at] | other.0[at]))
         }
 
-        pub(super) fn xor(self, other: Self) -> Self {
+        pub(crate) fn xor(self, other: Self) -> Self {
             Self(from_fn(|at| self.0[at] ^ other.0[at]))
         }
 
-        pub(super) fn minus(self, other: Self) -> Self {
+        pub(crate) fn minus(self, other: Self) -> Self {
             Self(from_fn(|at| self.0[at].wrapping_sub(other.0[at])))
         }
 
-        pub(super) fn minus_at_least_zero(self, other: Self) -> Self {
+        pub(crate) fn minus_at_least_zero(self, other: Self) -> Self {
             Self(from_fn(|at| self.0[at].saturating_sub(other.0[at])))
         }
 
-        pub(super) fn shifted_right<const BITS: i32>(self) -> Self {
+        pub(crate) fn shifted_right<const BITS: i32>(self) -> Self {
             self.shifted_right_by(Self::splat(BITS.cast_unsigned()))
         }
 
-        pub(super) fn shifted_right_by(self, bits: Self) -> Self {
+        pub(crate) fn shifted_right_by(self, bits: Self) -> Self {
             Self(from_fn(|at| self.0[at].checked_shr(bits.0[at]).unwrap_or(0)))
         }
 
-        pub(super) fn is_zero(self) -> Self {
+        pub(crate) fn is_zero(self) -> Self {
             Self(self.0.map(|word| if word == 0 { u32::MAX } else { 0 }))
         }
 
-        pub(super) fn is_from(self, floor: u32) -> Self {
+        pub(crate) fn is_from(self, floor: u32) -> Self {
             Self(self.0.map(|word| if word >= floor { u32::MAX } else { 0 }))
         }
 
-        pub(super) fn or_max_unless(self, mask: Self) -> Self {
+        pub(crate) fn or_max_unless(self, mask: Self) -> Self {
             Self(from_fn(|at| self.0[at] | !mask.0[at]))
         }
 
-        pub(super) fn least(self) -> u32 {
+        pub(crate) fn least(self) -> u32 {
             self.0.into_iter().fold(u32::MAX, u32::min)
         }
     }
