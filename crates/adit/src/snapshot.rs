@@ -1,7 +1,7 @@
 //! The documents of the admin socket: what `adit show --json` prints.
 //!
-//! The control thread gathers typed values, a page in a turn; they become JSON on the thread of the
-//! client. Field names are an interface: they change only with an entry in the changelog.
+//! The control thread gathers typed values, one page per turn; the client's thread converts them to
+//! JSON. Field names are an interface: they change only with an entry in the changelog.
 
 mod counters;
 mod overview;
@@ -18,7 +18,7 @@ use crate::cli::Topic;
 use crate::control_parts::ControlParts;
 pub(crate) use counters::counters;
 
-/// What the documents show of the control thread.
+/// The state of the control thread that the documents show.
 pub(crate) struct ControlView<'a> {
     pub parts: &'a ControlParts,
     pub neighbors: &'a NeighborCache,
@@ -56,7 +56,7 @@ where
     AnswerPage { list: None, rows: Box::new(Vec::new), members, next: None }
 }
 
-/// A page of a document with one list. `document` makes a row of what was gathered, on the client's
+/// A page of a document with one list. `document` makes a row from gathered values, on the client's
 /// thread.
 fn list<G, D>(
     list: &'static str,
@@ -73,12 +73,12 @@ where
     AnswerPage { list: Some(list), rows, members: Box::new(Map::new), next }
 }
 
-/// A value as JSON. None of ours fails: their keys are strings, their numbers integers.
+/// Converts a value to JSON. This cannot fail: keys are strings and numbers are integers.
 fn value(document: &impl Serialize) -> Value {
     serde_json::to_value(document).unwrap_or_default()
 }
 
-/// The members of a structure as JSON.
+/// Converts the members of a structure to JSON.
 fn members(document: &impl Serialize) -> Map<String, Value> {
     match value(document) {
         Value::Object(members) => members,
@@ -86,7 +86,7 @@ fn members(document: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// The index that a page begins with.
+/// The index at which a page starts.
 const fn index(from: PagePosition) -> u32 {
     match from {
         PagePosition::Index(index) | PagePosition::Only(index) => index,

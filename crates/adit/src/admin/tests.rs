@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::client::{DocumentSink, request};
 use super::*;
 
-/// A document put together again.
+/// A document reassembled from a stream.
 #[derive(Default)]
 struct GatheredDocument {
     members: BTreeMap<String, Value>,
@@ -48,7 +48,7 @@ fn page(list: &'static str, rows: Vec<Value>, next: Option<u32>) -> AdminAnswer 
     })
 }
 
-/// Ports are one member, sessions three pages with one row each, everything else is no answer.
+/// Answers `ports` with one member and `sessions` with three pages of one row each; nothing else.
 fn answers(question: &AdminQuestion, cursor: PageCursor) -> Option<AdminAnswer> {
     match (question.topic, cursor.from) {
         (Topic::Ports, _) => {
@@ -100,7 +100,7 @@ fn silent_clients_hold_nobody_up_and_are_bounded() {
     let mut held: Vec<UnixStream> = (1..ADMIN_CLIENTS_MAX).map(|_| silent()).collect();
     assert_eq!(asked(&path, Topic::Ports).unwrap(), serde_json::json!({ "n": 1 }));
     let refused = loop {
-        // A client that was served gives its place back a little later.
+        // A served client releases its place a little later.
         match asked(&path, Topic::Ports) {
             Ok(_) => held.push(silent()),
             Err(refused) => break refused.to_string(),

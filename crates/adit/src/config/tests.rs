@@ -218,13 +218,13 @@ fn tunnel_packets_in_fragments_of_all_workers_leave_half_of_the_mbufs_to_traffic
     assert!(problems[0].to_string().contains("at least 2048"), "{}", problems[0]);
 }
 
-/// What the fuzz target `config` starts from, and what it once found: as the target judges it.
+/// The seeds and findings of the fuzz target `config`, checked as by the target.
 #[test]
 fn inputs_of_fuzzing_are_accepted_or_refused_with_problems_that_have_a_place() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut count = 0;
     for folder in ["../../fuzz/seeds/config", "../tests/regressions/config"] {
-        // Without a finding there is no folder of findings.
+        // The folder does not exist if there are no findings.
         let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
         for entry in entries {
             let octets = std::fs::read(entry.unwrap().path()).unwrap();
@@ -311,7 +311,7 @@ fn predefined_rule_is_read_and_a_wrong_one_is_refused() {
         ("precedence = 50", "precedence = -1", "predefined_rule[0].precedence"),
     ];
     for (from, to, path) in wrong {
-        // The same text stands in a comment, too.
+        // The same text is also in a comment.
         let rules = EXAMPLE.find("[[predefined_rule]]").unwrap();
         let (before, behind) = EXAMPLE.split_at(rules);
         let at = behind.find(&format!("\n{from}")).unwrap() + 1;
@@ -436,7 +436,7 @@ fn address_of_two_gtpu_interfaces_is_refused() {
     assert_eq!(paths(&problems), ["interface[3].addresses", "interface[4].addresses"]);
 }
 
-/// The example with a second data network of its own name, or of none, on a VLAN.
+/// The example with a second data network on a VLAN, with its own network instance or none.
 fn with_second_network(name: &str) -> String {
     let section = format!(
         "[[interface]]\nname = \"n6b\"\nrole = \"n6\"\nport = \"core\"\nvlan = 7\n\

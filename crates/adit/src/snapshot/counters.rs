@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use super::{ControlView, members, value, whole};
 use crate::admin::AnswerPage;
 
-/// All counters of the process, as they were in one turn of the control thread.
+/// All counters of the process in one turn of the control thread.
 struct GatheredCounters {
     all: Snapshot,
     by_worker: Vec<Snapshot>,
-    /// By interface.
+    /// Names of the interfaces.
     names: Vec<String>,
     n4: N4Counters,
     control: ControlRow,
@@ -37,12 +37,12 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     whole(GatheredCounters::of(control), document)
 }
 
-/// The whole document at once, when nothing waits for the control thread any more.
+/// The whole document at once, for the end of the process.
 pub(crate) fn counters(control: &ControlView<'_>) -> Value {
     Value::Object(document(GatheredCounters::of(control)))
 }
 
-/// Counters have names of their own at the top, and groups beside them.
+/// Scalar counters are members of the document; others are in groups.
 fn document(gathered: GatheredCounters) -> Map<String, Value> {
     let GatheredCounters { all, by_worker, names, n4, control } = gathered;
     let mut document = members(&CounterGroups {
@@ -79,7 +79,7 @@ struct CounterGroups {
     control: ControlRow,
 }
 
-/// Packets that waited for their rates, by the power of two of microseconds above their delay.
+/// Packets that were queued for rates, by their delay rounded up to a power of two of microseconds.
 fn shaping_delays(snapshot: &Snapshot) -> BTreeMap<String, u64> {
     let slots = snapshot.shaping_delays.iter().enumerate();
     let slots = slots.map(|(power, n)| match power + 1 < snapshot.shaping_delays.len() {
@@ -100,7 +100,7 @@ fn interfaces(names: &[String], snapshot: &Snapshot) -> BTreeMap<String, u64> {
     flat
 }
 
-/// The counters of each worker, by its number.
+/// The counters of each worker, by worker number.
 fn workers(by_worker: &[Snapshot]) -> BTreeMap<String, u64> {
     let mut flat = BTreeMap::new();
     for (worker, counted) in by_worker.iter().enumerate() {

@@ -125,7 +125,7 @@ struct ApplicationRow {
     in_effect: bool,
 }
 
-/// Configured applications, and those that CP functions describe by PFDs, which take precedence.
+/// Configured applications, and those from PFDs, which take precedence.
 pub(super) fn applications(control: &ControlView<'_>) -> AnswerPage {
     let node = &control.parts.node;
     let store = node.store();

@@ -16,7 +16,7 @@ use crate::admin::{AdminAnswer, AnswerPage, Deferred, PageCursor, PagePosition};
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
-/// The lists of the document, in their order.
+/// The lists of the document in order.
 const LISTS: [&str; 2] = ["rates", "packet_rates"];
 
 /// The rates of all sessions, or of one by its UP SEID or an address of its UE.
@@ -67,7 +67,7 @@ fn values(rows: impl Iterator<Item = impl Serialize>) -> Vec<Value> {
     rows.map(|row| value(&row)).collect()
 }
 
-/// An empty page that leads to `next`.
+/// An empty page with the next page at `next`.
 fn gathering(next: PageCursor) -> AnswerPage {
     let (rows, members) = (Box::new(Vec::new), Box::new(Map::new));
     AnswerPage { list: None, rows, members, next: Some(next) }
@@ -80,7 +80,7 @@ struct DirectionalRates<T> {
     downlink: T,
 }
 
-/// What belongs to no single session.
+/// Figures of all sessions together.
 #[derive(Serialize)]
 struct QosTotals {
     shared: Vec<AggregateRow>,
@@ -105,7 +105,7 @@ impl QosTotals {
     }
 }
 
-/// The wanted session, or where the search continues.
+/// The position of the wanted session, or the position at which the search continues.
 fn search(store: &SessionStore, wanted: &str, from: PagePosition) -> Result<PagePosition, String> {
     let unknown = || format!("no session has the UP SEID or UE address \"{wanted}\"");
     let only = |session: &Session| PagePosition::Only(session.index().0);
@@ -179,7 +179,7 @@ fn of_direction(rates: adit_session::Rates, direction: Direction) -> u64 {
     }
 }
 
-/// What happens to packets beyond a limit, in the word of the configuration.
+/// The configuration's word for the treatment of packets beyond a limit.
 const fn excess_word(limit: RateLimit) -> &'static str {
     match limit.excess() {
         Excess::Policed => "drop",
@@ -187,7 +187,7 @@ const fn excess_word(limit: RateLimit) -> &'static str {
     }
 }
 
-/// What the control thread gathers of the rates of one session.
+/// The rates of one session, as the control thread gathers them.
 struct SessionRates {
     session: Session,
     meters: Vec<(QerId, QerMeter, [MeterTraffic; 2])>,

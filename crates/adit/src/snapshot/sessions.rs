@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::{ControlView, index, list};
 use crate::admin::{AnswerPage, PageCursor, PagePosition};
 
-/// What the control thread gathers of one session; its records are still packed.
+/// One session, as the control thread gathers it; its records are still packed.
 struct GatheredSession {
     session: Session,
     cp_node: Option<Arc<str>>,
@@ -284,7 +284,7 @@ impl UrrRow {
     }
 }
 
-/// What the CP function said of a session; identities are masked.
+/// Information from the CP function about a session; identities are masked.
 #[derive(Serialize)]
 struct InformationRow {
     dnn: Option<String>,
