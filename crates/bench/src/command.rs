@@ -45,7 +45,7 @@ pub enum BenchCommand {
     Publication(BenchSize),
     /// Cost of a counter snapshot to the packets.
     Scrape(BenchSize),
-    /// Packets lost while sessions are established and modified beside a busy worker.
+    /// Packets that a busy worker loses while sessions are established and modified.
     Churn {
         /// Established sessions, all with traffic.
         #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
@@ -155,7 +155,7 @@ impl BenchCommand {
                 output,
             } => {
                 let usual = crate::sessions::BenchProfile::USUAL;
-                let wish = crate::datapath::DatapathBenchOptions {
+                let options = crate::datapath::DatapathBenchOptions {
                     counts: sessions,
                     active: active.unwrap_or(usize::MAX),
                     packets,
@@ -168,7 +168,7 @@ impl BenchCommand {
                         ..usual
                     },
                 };
-                crate::datapath::run(&wish, &output)
+                crate::datapath::run(&options, &output)
             }
             Self::Kinds(size) => {
                 crate::kinds::run(size.sessions, size.packets, size.burst, &size.output)

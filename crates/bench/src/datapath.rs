@@ -33,32 +33,32 @@ pub(crate) struct DatapathBenchOptions {
 ///
 /// # Errors
 /// Sessions cannot be established, or a packet was not forwarded.
-pub(crate) fn run(wish: &DatapathBenchOptions, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(options: &DatapathBenchOptions, output: &BenchOutput) -> anyhow::Result<()> {
     let mut rows = Vec::new();
-    for &count in &wish.counts {
+    for &count in &options.counts {
         eprintln!("establishing {count} sessions");
-        let family = wish.profile.family();
+        let family = options.profile.family();
         let directions = [BenchPacket::uplink(family), BenchPacket::Downlink { family }];
-        let mut resident = establish(wish.profile, count)?;
-        for &burst in &wish.bursts {
+        let mut resident = establish(options.profile, count)?;
+        for &burst in &options.bursts {
             for packet in directions {
                 let plan = WorkerBenchConfig {
                     packet,
-                    outcome: match wish.profile.rates {
+                    outcome: match options.profile.rates {
                         BenchRates::Exceed | BenchRates::Wait => ExpectedOutcome::Shaped,
                         BenchRates::None
                         | BenchRates::Police
                         | BenchRates::Shape
                         | BenchRates::Shared => ExpectedOutcome::Forwarded,
                     },
-                    active: wish.active.min(count),
-                    packets: wish.packets,
+                    active: options.active.min(count),
+                    packets: options.packets,
                     burst,
                 };
                 let bare = floor(&resident.sessions, &plan)?;
-                rows.push(row("floor", count, wish, &plan, &bare));
+                rows.push(row("floor", count, options, &plan, &bare));
                 let figures = measure(&mut resident, &plan)?;
-                rows.push(row("worker", count, wish, &plan, &figures));
+                rows.push(row("worker", count, options, &plan, &figures));
             }
         }
     }
@@ -68,7 +68,7 @@ pub(crate) fn run(wish: &DatapathBenchOptions, output: &BenchOutput) -> anyhow::
 fn row(
     what: &str,
     count: usize,
-    wish: &DatapathBenchOptions,
+    options: &DatapathBenchOptions,
     plan: &WorkerBenchConfig,
     figures: &Figures,
 ) -> Value {
@@ -79,14 +79,14 @@ fn row(
         "sessions": count,
         "active_sessions": plan.active,
         "order": "random",
-        "rules_per_session": wish.profile.rules(),
-        "families": match wish.profile.family() {
+        "rules_per_session": options.profile.rules(),
+        "families": match options.profile.family() {
             BenchIpVersion::V4 => "ipv4",
             BenchIpVersion::V6 => "ipv6",
             BenchIpVersion::Mixed => "mixed",
         },
-        "keys": if wish.profile.given_keys { "given" } else { "chosen" },
-        "rates": format!("{:?}", wish.profile.rates).to_lowercase(),
+        "keys": if options.profile.given_keys { "given" } else { "chosen" },
+        "rates": format!("{:?}", options.profile.rates).to_lowercase(),
         "frame_len_in_bytes": 14 + tunnel + INNER_LEN,
         "burst_pkts": plan.burst,
         "window_pkts": plan.packets,

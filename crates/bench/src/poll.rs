@@ -93,8 +93,8 @@ impl PacketIo for RingIo {
 pub(crate) fn run(core: u16, packets: usize, output: &BenchOutput) -> anyhow::Result<()> {
     let clock = BenchClock(Instant::now());
     let mut rows = Vec::new();
-    for way in [WaitMode::Busy, WaitMode::Woken, WaitMode::Naps] {
-        rows.push(measure(way, core, packets, clock)?);
+    for mode in [WaitMode::Busy, WaitMode::Woken, WaitMode::Naps] {
+        rows.push(measure(mode, core, packets, clock)?);
     }
     report::print("poll", &rows, output)
 }
@@ -109,7 +109,7 @@ struct PollBenchState {
     reported_at: AtomicU64,
 }
 
-fn measure(way: WaitMode, core: u16, packets: usize, clock: BenchClock) -> anyhow::Result<Value> {
+fn measure(mode: WaitMode, core: u16, packets: usize, clock: BenchClock) -> anyhow::Result<Value> {
     let populated = sessions::populate(BenchProfile::USUAL, 1)?;
     let session = *populated.sessions.first().context("one session")?;
     let (reader, _publisher) = (populated.reader, populated.publisher);
@@ -120,20 +120,20 @@ fn measure(way: WaitMode, core: u16, packets: usize, clock: BenchClock) -> anyho
     let shared = PollBenchState::default();
     std::thread::scope(|scope| {
         let worker =
-            scope.spawn(|| run_worker(way, core, reader, io, bell.clone(), clock, &shared));
-        let asked =
-            send_packets(way, packets, session, packet_source, &left_at, &bell, clock, &shared);
+            scope.spawn(|| run_worker(mode, core, reader, io, bell.clone(), clock, &shared));
+        let result =
+            send_packets(mode, packets, session, packet_source, &left_at, &bell, clock, &shared);
         shared.stop.store(true, Ordering::Relaxed);
         bell.ring();
         let ended = worker.join();
         ended.map_err(|_| anyhow::anyhow!("the worker stopped by a fault"))??;
-        asked
+        result
     })
 }
 
 /// The worker's thread.
 fn run_worker(
-    way: WaitMode,
+    mode: WaitMode,
     core: u16,
     reader: TablesReader,
     mut io: RingIo,
@@ -153,7 +153,7 @@ fn run_worker(
         recovery_time_stamp: None,
     };
     let mut worker = Worker::new(config, reader, events, commands);
-    let mut pause = match way {
+    let mut pause = match mode {
         WaitMode::Busy => IdlePolicy::Busy { shares_core: false },
         WaitMode::Woken => IdlePolicy::Adaptive(Sleeper::new(bell, Some(Vec::new()))),
         WaitMode::Naps => IdlePolicy::Adaptive(Sleeper::new(bell, None)),
@@ -186,7 +186,7 @@ fn read_thread_time(shared: &PollBenchState) -> (u64, u64) {
 
 #[allow(clippy::too_many_arguments, reason = "state of two threads")]
 fn send_packets(
-    way: WaitMode,
+    mode: WaitMode,
     packets: usize,
     session: BenchSession,
     mut port: rtrb::Producer<BenchBuf>,
@@ -208,7 +208,7 @@ fn send_packets(
         left_at.store(0, Ordering::Release);
         let put_at = clock.now();
         ensure!(port.push(buf).is_ok(), "the port is full");
-        if way == WaitMode::Woken {
+        if mode == WaitMode::Woken {
             bell.ring();
         }
         let left = loop {
@@ -229,7 +229,7 @@ fn send_packets(
     #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
     let share = after.saturating_sub(before) as f64 * 100.0 / to.saturating_sub(from).max(1) as f64;
     Ok(json!({
-        "poll": match way {
+        "poll": match mode {
             WaitMode::Busy => "busy",
             WaitMode::Woken => "adaptive, woken by the port",
             WaitMode::Naps => "adaptive, naps",

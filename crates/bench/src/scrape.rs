@@ -119,7 +119,7 @@ fn measure_interval(
 }
 
 fn row(rate: u32, own: &[ScrapeInterval], idle: &[ScrapeInterval], burst: usize, hz: f64) -> Value {
-    let mut cycles: Vec<f64> = own.iter().map(|spell| spell.cycles_per_packet).collect();
+    let mut cycles: Vec<f64> = own.iter().map(|interval| interval.cycles_per_packet).collect();
     #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
     let mut costs: Vec<f64> = own
         .iter()

@@ -84,8 +84,8 @@ fn forward(workers: &mut [WorkerIo], duration: Duration) {
     let mut longest = 0;
     while Instant::now() < end {
         let mut received = 0;
-        let ways = [(PortId(0), PortId(1)), (PortId(1), PortId(0))];
-        let turns = (0..workers.len()).flat_map(|worker| ways.map(|way| (worker, way)));
+        let links = [(PortId(0), PortId(1)), (PortId(1), PortId(0))];
+        let turns = (0..workers.len()).flat_map(|worker| links.map(|link| (worker, link)));
         for (worker, (from, to)) in turns {
             let io = &mut workers[worker];
             let mut burst = Burst::new();

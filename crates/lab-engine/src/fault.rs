@@ -74,7 +74,7 @@ pub struct FaultInjector<B> {
     held: VecDeque<(u64, B)>,
     behind_next: Option<B>,
     /// Packets that got the fault.
-    pub met: u64,
+    pub injected: u64,
 }
 
 impl<B: PacketBuf> FaultInjector<B> {
@@ -84,7 +84,7 @@ impl<B: PacketBuf> FaultInjector<B> {
     pub fn new(fault: Option<Fault>, one_in: u64, delay: u64) -> Self {
         let one_in = one_in.max(1);
         let held = VecDeque::with_capacity(1024);
-        Self { fault, one_in, passed: one_in / 2, delay, held, behind_next: None, met: 0 }
+        Self { fault, one_in, passed: one_in / 2, delay, held, behind_next: None, injected: 0 }
     }
 
     /// Restarts with another fault. Drops held packets.
@@ -105,18 +105,18 @@ impl<B: PacketBuf> FaultInjector<B> {
                 out.push(buf);
             }
         };
-        let is_met = probe(buf.data()).is_some() && {
+        let is_chosen = probe(buf.data()).is_some() && {
             self.passed += 1;
             self.passed.is_multiple_of(self.one_in)
         };
-        let Some(fault) = self.fault.filter(|_| is_met) else {
+        let Some(fault) = self.fault.filter(|_| is_chosen) else {
             push(buf);
             if let Some(held) = self.behind_next.take() {
                 push(held);
             }
             return;
         };
-        self.met += 1;
+        self.injected += 1;
         match fault {
             Fault::Drop => {}
             Fault::Duplicate => {
@@ -151,7 +151,7 @@ impl<B: PacketBuf> FaultInjector<B> {
 pub struct Forwarder<I: PacketIo> {
     /// The two ports.
     pub io: I,
-    ways: [FaultyLink<I::Buf>; 2],
+    links: [FaultyLink<I::Buf>; 2],
 }
 
 #[derive(Debug)]
@@ -166,45 +166,45 @@ impl<I: PacketIo> Forwarder<I> {
     /// A forwarder with the same fault in both directions.
     #[must_use]
     pub fn new(io: I, fault: Option<Fault>, one_in: u64, delay: u64) -> Self {
-        let ways = [(PortId(0), PortId(1)), (PortId(1), PortId(0))].map(|(from, to)| FaultyLink {
+        let links = [(PortId(0), PortId(1)), (PortId(1), PortId(0))].map(|(from, to)| FaultyLink {
             injector: FaultInjector::new(fault, one_in, delay),
             from,
             to,
             out: Burst::new(),
         });
-        Self { io, ways }
+        Self { io, links }
     }
 
     /// Packets that got the fault so far.
     #[must_use]
     pub fn faults_injected(&self) -> u64 {
-        self.ways.iter().map(|way| way.injector.met).sum()
+        self.links.iter().map(|link| link.injector.injected).sum()
     }
 
     /// Changes the fault and resets the counts. Drops held packets.
     pub fn plant(&mut self, fault: Option<Fault>) {
-        self.ways.iter_mut().for_each(|way| way.injector.plant(fault));
+        self.links.iter_mut().for_each(|link| link.injector.plant(fault));
     }
 
     /// Forwards one burst in each direction.
     pub fn step(&mut self, now: u64) {
-        for way in &mut self.ways {
-            if way.out.is_empty() {
+        for link in &mut self.links {
+            if link.out.is_empty() {
                 let mut burst = Burst::new();
                 // A quarter of a burst, so that duplicates and delayed packets fit, too.
-                self.io.rx_burst(way.from, BURST_MAX / 4, &mut burst);
+                self.io.rx_burst(link.from, BURST_MAX / 4, &mut burst);
                 for buf in burst.drain(..) {
                     let io = &mut self.io;
-                    way.injector.pass(now, buf, &mut way.out, |original| {
+                    link.injector.pass(now, buf, &mut link.out, |original| {
                         let mut copy = io.alloc()?;
                         copy.append(original.data().len())?.copy_from_slice(original.data());
                         Some(copy)
                     });
                 }
-                way.injector.release(now, &mut way.out);
+                link.injector.release(now, &mut link.out);
             }
-            if !way.out.is_empty() {
-                self.io.tx_burst(way.to, &mut way.out);
+            if !link.out.is_empty() {
+                self.io.tx_burst(link.to, &mut link.out);
             }
         }
     }

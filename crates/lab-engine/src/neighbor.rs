@@ -253,8 +253,8 @@ fn advertisement(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
     if ip.next_header() != protocol::ICMPV6 {
         return None;
     }
-    let asked = PseudoHeader { src: ip.src(), dst: ip.dst() };
-    let target = NeighborSolicitation::parse(&asked, message).ok()?.target;
+    let pseudo = PseudoHeader { src: ip.src(), dst: ip.dst() };
+    let target = NeighborSolicitation::parse(&pseudo, message).ok()?.target;
     if !own.ipv6.contains(&target) || ip.src().is_unspecified() {
         return None;
     }

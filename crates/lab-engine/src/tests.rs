@@ -327,7 +327,7 @@ fn planted_faults_show_in_the_numbers_and_only_there() {
             let wires = through(fault, one_in, &clock);
             let target = Rc::clone(wires.target.as_ref().unwrap());
             let outcome = run(wires, clock, &[OfferedRate::Pps(200_000); 2], 50, &Stop::default());
-            let met = target.borrow().forwarder.faults_injected();
+            let injected = target.borrow().forwarder.faults_injected();
             let sent = outcome.sum(|stream| stream.sending.sent);
             assert!(sent.abs_diff(20_000) <= 2, "{sent}");
             let lost = outcome.sum(|stream| stream.lost());
@@ -338,13 +338,13 @@ fn planted_faults_show_in_the_numbers_and_only_there() {
             let figures = (lost, duplicates, reordered, slow);
             match fault {
                 None => assert_eq!(figures, (0, 0, 0, 0)),
-                Some(Fault::Drop) => assert_eq!(figures, (met, 0, 0, 0)),
-                Some(Fault::Duplicate) => assert_eq!(figures, (0, met, 0, 0)),
-                Some(Fault::Reorder) => assert_eq!(figures, (0, 0, met, 0)),
-                Some(Fault::Delay) => assert_eq!(figures, (0, 0, met, 2)),
+                Some(Fault::Drop) => assert_eq!(figures, (injected, 0, 0, 0)),
+                Some(Fault::Duplicate) => assert_eq!(figures, (0, injected, 0, 0)),
+                Some(Fault::Reorder) => assert_eq!(figures, (0, 0, injected, 0)),
+                Some(Fault::Delay) => assert_eq!(figures, (0, 0, injected, 2)),
             }
-            assert_eq!(met, if fault.is_some() { wanted } else { 0 }, "{fault:?}");
-            assert_eq!(found(fault, &outcome, HZ), met, "{fault:?}");
+            assert_eq!(injected, if fault.is_some() { wanted } else { 0 }, "{fault:?}");
+            assert_eq!(found(fault, &outcome, HZ), injected, "{fault:?}");
         }
     }
 }
@@ -366,9 +366,9 @@ fn each_fault_of_one_packet_in_a_million_is_found_trial_after_trial() {
         let outcome = engine.run(&config, &TrialProgress::default(), &Stop::default());
         let sent = outcome.sum(|stream| stream.sending.sent);
         assert!(sent.abs_diff(1_000_000) <= 1, "{sent}");
-        let met = target.borrow().forwarder.faults_injected();
-        assert_eq!(met, u64::from(fault.is_some()));
-        assert_eq!(found(fault, &outcome, HZ), met, "{fault:?}");
+        let injected = target.borrow().forwarder.faults_injected();
+        assert_eq!(injected, u64::from(fault.is_some()));
+        assert_eq!(found(fault, &outcome, HZ), injected, "{fault:?}");
         assert_eq!(outcome.sum(|stream| stream.arrivals.foreign), 0, "of an earlier trial");
     }
 }
@@ -379,8 +379,8 @@ fn delay_shorter_than_the_planted_one_is_not_found() {
     let wires = through(Some(Fault::Delay), 500, &clock);
     let target = Rc::clone(wires.target.as_ref().unwrap());
     let outcome = run(wires, clock, &[OfferedRate::Pps(200_000)], 50, &Stop::default());
-    let met = target.borrow().forwarder.faults_injected();
+    let injected = target.borrow().forwarder.faults_injected();
     // For a clock with 2 % more ticks per second, the same delay is less than a millisecond.
     let found = |hz| found(Some(Fault::Delay), &outcome, hz);
-    assert_eq!((met, found(HZ), found(HZ + HZ / 50)), (20, 20, 0));
+    assert_eq!((injected, found(HZ), found(HZ + HZ / 50)), (20, 20, 0));
 }

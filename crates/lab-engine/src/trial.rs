@@ -256,8 +256,8 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
             }
         }
         publish(live, &streams);
-        let asked = if complete { start + duration } else { start };
-        let end = sending_end.unwrap_or(start).max(asked).max(start + 1);
+        let planned_end = if complete { start + duration } else { start };
+        let end = sending_end.unwrap_or(start).max(planned_end).max(start + 1);
         let streams = streams.into_iter().map(|stream| outcome(stream, config.timeline)).collect();
         run.outcome(end, hz, complete, streams)
     }

@@ -131,8 +131,9 @@ mod tests {
         let testpmd = serde_json::json!({"rx_packets": 1000, "tx_packets": 990});
         let agreement = Agreement::of(tester, &testpmd).unwrap();
         assert!(agreement.warning().unwrap().contains("9.0909 % apart"), "{agreement}");
-        let told = serde_json::json!({"rx_packets": 1000, "tx_packets": 900, "tx_pps_max": 400});
-        let agreement = Agreement::of(tester, &told).unwrap();
+        let counters =
+            serde_json::json!({"rx_packets": 1000, "tx_packets": 900, "tx_pps_max": 400});
+        let agreement = Agreement::of(tester, &counters).unwrap();
         assert_eq!(agreement.rates.unwrap().difference_ppm, 200_000);
         assert!(!agreement.holds());
         assert_eq!(Agreement::of(tester, &serde_json::json!({"x": 1})), None);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use adit_lab_engine::trial::TrialProgress;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 
 /// Prints a line each second until `done`. On a terminal each line overwrites the last.
 pub(crate) fn watch(live: &TrialProgress, what: &str, done: &AtomicBool) {
@@ -15,7 +15,7 @@ pub(crate) fn watch(live: &TrialProgress, what: &str, done: &AtomicBool) {
     let mut last = Instant::now();
     let mut before = counts(live);
     while !done.load(Ordering::Acquire) {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
         let elapsed = last.elapsed();
         if elapsed < INTERVAL {
             continue;

@@ -347,17 +347,17 @@ fn take_turns(
                 if flood.wrong > 0 {
                     bail!("{name} sent {} wrong frames back", flood.wrong);
                 }
-                let spell = flood.spell(name, stream, hz);
+                let interval = flood.interval(name, stream, hz);
                 eprintln!(
                     "turn {}: {:8} {:8} {} ({:.0} cycles), receive ring full in {} ‰ of the turns",
                     round + 1,
-                    spell.target,
-                    spell.direction,
-                    mpps(spell.forwarded_pps),
-                    spell.cycles_per_packet,
-                    spell.ring_full_permille
+                    interval.target,
+                    interval.direction,
+                    mpps(interval.forwarded_pps),
+                    interval.cycles_per_packet,
+                    interval.ring_full_permille
                 );
-                report.spells.push(spell);
+                report.spells.push(interval);
             }
             side.target.pause();
         }
@@ -378,7 +378,7 @@ struct FloodResult {
 
 impl FloodResult {
     #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
-    fn spell(&self, target: &str, stream: &SaturationStream, hz: u64) -> SaturationInterval {
+    fn interval(&self, target: &str, stream: &SaturationStream, hz: u64) -> SaturationInterval {
         let cycles = self.ticks as f64 / self.forwarded.max(1) as f64;
         SaturationInterval {
             target: target.to_owned(),
@@ -472,13 +472,13 @@ fn is_right(frame: &[u8], stream: &SaturationStream) -> bool {
 
 fn conclude(report: &mut SaturateReport, recorder: &mut Recorder) {
     for direction in ["uplink", "downlink"] {
-        let one = report.spells.iter().find(|spell| spell.direction == direction);
-        let frame_len_in_bytes = one.map_or(0, |spell| spell.frame_len_in_bytes);
+        let one = report.spells.iter().find(|interval| interval.direction == direction);
+        let frame_len_in_bytes = one.map_or(0, |interval| interval.frame_len_in_bytes);
         let of = |target: &str| -> Vec<u64> {
-            let own = |spell: &&SaturationInterval| {
-                spell.target == target && spell.direction == direction
+            let own = |interval: &&SaturationInterval| {
+                interval.target == target && interval.direction == direction
             };
-            report.spells.iter().filter(own).map(|spell| spell.forwarded_pps).collect()
+            report.spells.iter().filter(own).map(|interval| interval.forwarded_pps).collect()
         };
         let (testpmd, adit) = (of("testpmd"), of("adit"));
         let mut ratios: Vec<u64> =
@@ -496,12 +496,12 @@ fn conclude(report: &mut SaturateReport, recorder: &mut Recorder) {
             report.figures.push(Figure::of(&format!("{name}, {direction}"), "pps", &values));
         }
     }
-    for spell in &report.spells {
-        if spell.ring_full_permille < FULL_PERMILLE_MIN {
+    for interval in &report.spells {
+        if interval.ring_full_permille < FULL_PERMILLE_MIN {
             recorder.warn(format!(
                 "{} {}: its receive ring was full in only {} ‰ of the tester's turns; it may be \
                  faster",
-                spell.target, spell.direction, spell.ring_full_permille
+                interval.target, interval.direction, interval.ring_full_permille
             ));
         }
     }

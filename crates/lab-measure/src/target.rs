@@ -235,7 +235,7 @@ pub(crate) struct TargetArguments {
     /// Node ID of the tester instead of its PFCP address: an address or a domain name.
     #[arg(long, value_name = "ADDRESS|NAME")]
     pub node_id: Option<String>,
-    /// PFCP requests in flight at most.
+    /// Maximum number of PFCP requests in flight.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub window: usize,
     /// PFCP requests per second; default: as many as --window allows.

@@ -12,7 +12,7 @@ use anyhow::Result;
 use self::requests::{Deletion, Establishment};
 use crate::exchange::{Exchange, Procedure, ProcedureReport};
 use crate::profile::SessionProfile;
-use crate::smf::{LOOK, LabSmf};
+use crate::smf::{LabSmf, RECEIVE_TIMEOUT};
 
 /// Who chooses the uplink TEIDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl LabSmf {
         let mut watched = Instant::now();
         while !exchange.is_over() {
             self.step(&mut exchange, procedure)?;
-            if watched.elapsed() >= LOOK {
+            if watched.elapsed() >= RECEIVE_TIMEOUT {
                 watch()?;
                 watched = Instant::now();
             }

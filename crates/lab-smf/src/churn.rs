@@ -189,7 +189,7 @@ impl ChurnJob {
         modification(&self.config, seid, session, change, sequence, out)
     }
 
-    fn look(&mut self, step: SessionUpdateStep, message: &Message<'_>) -> Result<()> {
+    fn check_answer(&mut self, step: SessionUpdateStep, message: &Message<'_>) -> Result<()> {
         match (self.pattern, step.is_second) {
             (ChurnPattern::Recreate, false) => deleted(step.session, message),
             (ChurnPattern::Recreate, true) => {
@@ -209,7 +209,7 @@ impl Procedure for ChurnJob {
 
     fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
         let Some(step) = self.open.remove(&index) else { return Ok(()) };
-        let result = self.look(step, message);
+        let result = self.check_answer(step, message);
         let has_second = self.pattern != ChurnPattern::Handover && !step.is_second;
         if has_second && result.is_ok() {
             self.waiting.push_back((Instant::now() + self.idle, step.session));

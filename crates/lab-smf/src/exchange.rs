@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow, bail};
 use adit_lab_engine::clock::scaled;
 use adit_lab_engine::histogram::{Latency, LatencySummary};
 
-use crate::smf::{LOOK, LabSmf, N1, T1, receive};
+use crate::smf::{LabSmf, N1, RECEIVE_TIMEOUT, T1, receive};
 
 /// Maximum number of datagrams received per step.
 const RECEIVED_MAX: usize = 64;
@@ -57,7 +57,7 @@ struct InFlight {
     datagram: Vec<u8>,
     first: Instant,
     last: Instant,
-    sendings: u32,
+    transmissions: u32,
 }
 
 /// A procedure for many sessions in progress.
@@ -176,8 +176,8 @@ impl LabSmf {
         }
         self.buffer = buffer;
         result?;
-        if exchange.looked.elapsed() >= LOOK {
-            self.send_again(exchange)?;
+        if exchange.looked.elapsed() >= RECEIVE_TIMEOUT {
+            self.retransmit(exchange)?;
             exchange.looked = Instant::now();
         }
         Ok(())
@@ -199,26 +199,26 @@ impl LabSmf {
             let now = Instant::now();
             // After a full socket buffer the retransmission repeats it.
             let _ = self.state.socket.send_to(&datagram, self.state.peer);
-            let request = InFlight { index, datagram, first: now, last: now, sendings: 1 };
+            let request = InFlight { index, datagram, first: now, last: now, transmissions: 1 };
             exchange.in_flight.insert(sequence, request);
         }
         Ok(())
     }
 
-    fn send_again(&self, exchange: &mut Exchange) -> Result<()> {
+    fn retransmit(&self, exchange: &mut Exchange) -> Result<()> {
         let unanswered = exchange.in_flight.values_mut();
         for request in unanswered.filter(|request| request.last.elapsed() >= T1) {
-            if request.sendings > N1 {
+            if request.transmissions > N1 {
                 bail!(
                     "the UPF at {} did not answer the request of session {} after {} transmissions",
                     self.state.peer,
                     request.index,
-                    request.sendings
+                    request.transmissions
                 );
             }
             let _ = self.state.socket.send_to(&request.datagram, self.state.peer);
             request.last = Instant::now();
-            request.sendings += 1;
+            request.transmissions += 1;
             exchange.retransmissions += 1;
         }
         Ok(())

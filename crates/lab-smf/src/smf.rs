@@ -30,7 +30,7 @@ pub const T1: Duration = Duration::from_secs(1);
 /// Maximum number of retransmissions of a request.
 pub const N1: u32 = 4;
 /// Receive timeout of the socket, and interval of the search for unanswered requests.
-pub const LOOK: Duration = Duration::from_millis(2);
+pub const RECEIVE_TIMEOUT: Duration = Duration::from_millis(2);
 /// Maximum length of a message: it must fit a datagram. Unit: octets.
 pub const MESSAGE_BYTES: usize = 60_000;
 /// Socket buffer size: more than a window of answers. Unit: octets.
@@ -137,9 +137,9 @@ impl LabSmf {
         let request =
             AssociationSetupRequest::new(self.state.identity.node_id(), self.state.started);
         let interval = T1 / 4;
-        let sendings = timeout.as_millis().div_ceil(interval.as_millis().max(1));
-        let sendings = u32::try_from(sendings).unwrap_or(u32::MAX);
-        let response = self.send_until_answered(None, &request, sendings, interval, watch)?;
+        let transmissions = timeout.as_millis().div_ceil(interval.as_millis().max(1));
+        let transmissions = u32::try_from(transmissions).unwrap_or(u32::MAX);
+        let response = self.send_until_answered(None, &request, transmissions, interval, watch)?;
         match message(&response)? {
             Message::AssociationSetupResponse(response) => {
                 accepted("Association Setup", response.cause, None)
@@ -196,7 +196,7 @@ impl LabSmf {
         &self,
         seid: Option<Seid>,
         body: &M,
-        sendings: u32,
+        transmissions: u32,
         interval: Duration,
         mut watch: impl FnMut() -> Result<()>,
     ) -> Result<Vec<u8>> {
@@ -207,7 +207,7 @@ impl LabSmf {
         let datagram = buffer.get(..len).unwrap_or_default();
         let (sender, receiver) = mpsc::channel();
         let _pending = PendingRequest::new(&self.state, sequence, sender);
-        for _ in 0..sendings {
+        for _ in 0..transmissions {
             // The UPF may not listen yet: only a missing answer counts as a failure.
             let _ = self.state.socket.send_to(datagram, self.state.peer);
             let end = Instant::now() + interval;
@@ -224,7 +224,7 @@ impl LabSmf {
             "the UPF at {} did not answer a {} within {:?}",
             self.state.peer,
             M::TYPE,
-            interval * sendings
+            interval * transmissions
         )
     }
 
@@ -255,7 +255,7 @@ impl LabSmf {
         self.stop_listening();
         let socket = &self.state.socket;
         socket.set_nonblocking(false).context("mode of the SMF socket")?;
-        socket.set_read_timeout(Some(LOOK)).context("receive timeout of the SMF socket")
+        socket.set_read_timeout(Some(RECEIVE_TIMEOUT)).context("receive timeout of the SMF socket")
     }
 
     /// Makes the steps of an exchange process only answers that have arrived, without waiting.

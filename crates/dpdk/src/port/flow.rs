@@ -94,8 +94,8 @@ impl Port {
         let (outcome, log) = log::capture(|| self.create_each(rules));
         outcome.map_err(|(taken, errno, message)| {
             let last = log.lines().last().unwrap_or_default();
-            let told = [message.as_str(), last].into_iter().filter(|text| !text.is_empty());
-            FlowRefusal { errno, message: told.collect::<Vec<_>>().join("; "), taken }
+            let messages = [message.as_str(), last].into_iter().filter(|text| !text.is_empty());
+            FlowRefusal { errno, message: messages.collect::<Vec<_>>().join("; "), taken }
         })
     }
 

@@ -29,7 +29,7 @@ const MESSAGE_LEN: usize = 128;
 const VERSION: u16 = 0x0200;
 const LOG2_RING_SIZE_MAX: u8 = 14;
 /// Receive timeout of the socket.
-const LOOK: Duration = Duration::from_millis(20);
+const RECEIVE_TIMEOUT: Duration = Duration::from_millis(20);
 const MTU_BYTES: u16 = 1600;
 /// Length of the longest packet that fits a [`MemBuf`].
 const PACKET_LEN_MAX: usize = BUF_BYTES - HEADROOM_BYTES;
@@ -77,7 +77,8 @@ impl Listener {
         bind(&socket, &address)
             .map_err(|error| environment(format!("memif socket @{name}: {error}")))?;
         listen(&socket, 1).context("listen")?;
-        set_socket_timeout(&socket, Timeout::Recv, Some(LOOK)).context("receive timeout")?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(RECEIVE_TIMEOUT))
+            .context("receive timeout")?;
         Ok(Self { socket })
     }
 
@@ -103,7 +104,8 @@ impl Listener {
                 break socket;
             }
         };
-        set_socket_timeout(&socket, Timeout::Recv, Some(LOOK)).context("receive timeout")?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(RECEIVE_TIMEOUT))
+            .context("receive timeout")?;
         Handshake { socket, regions: Vec::new(), rings: [None; 2] }.run(check)
     }
 }

@@ -44,23 +44,23 @@ pub(super) fn run(words: &[String], out: &Path, stop: &Stop) -> Result<ChildExit
         String::from_utf8_lossy(&last).into_owned()
     });
     let status = wait(&mut child, stop)?;
-    let words = listener.join().unwrap_or_default();
-    let said = words.rsplit("adit-lab: ").next().filter(|_| words.contains("adit-lab: "));
-    let error = (!status.success()).then(|| match said {
-        Some(said) => said.trim().to_owned(),
+    let output = listener.join().unwrap_or_default();
+    let message = output.rsplit("adit-lab: ").next().filter(|_| output.contains("adit-lab: "));
+    let error = (!status.success()).then(|| match message {
+        Some(message) => message.trim().to_owned(),
         None => format!("it ended with {status}"),
     });
     Ok(ChildExit { error })
 }
 
 fn wait(child: &mut Child, stop: &Stop) -> Result<std::process::ExitStatus> {
-    let mut told = false;
+    let mut interrupted = false;
     loop {
         if let Some(status) = child.try_wait().context("wait for a measurement")? {
             return Ok(status);
         }
-        if stop.is_raised() && !told {
-            told = true;
+        if stop.is_raised() && !interrupted {
+            interrupted = true;
             // The terminal may have sent SIGINT already; a second one is harmless.
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
             let _ = pid.map(|pid| kill_process(pid, Signal::INT));

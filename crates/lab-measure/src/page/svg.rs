@@ -83,7 +83,7 @@ impl Plot {
         out
     }
 
-    /// References have colors of their own.
+    /// Returns the color class of each series; references use their own colors.
     fn colors(&self) -> Vec<String> {
         let (mut own, mut references) = (0, 0);
         self.series
