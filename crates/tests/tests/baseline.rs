@@ -1,4 +1,4 @@
-//! A processor below the baseline gets a sentence and a status, from both programs.
+//! On a processor below the baseline both programs print why they stop, and end with a status.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 #![cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
 
@@ -9,7 +9,7 @@ use adit_tests::process::{binary, run, skip};
 
 const EMULATOR: &str = "qemu-x86_64";
 
-/// Asks `program` for its version on an emulated processor; `None` without program or emulator.
+/// Runs `program --version` on an emulated processor; `None` without program or emulator.
 fn version_on(cpu: &str, program: &str) -> Option<(Option<i32>, String)> {
     let path = binary(program)?;
     if Command::new(EMULATOR).arg("-version").output().is_err() {

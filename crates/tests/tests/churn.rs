@@ -1,4 +1,4 @@
-//! No packet is lost while sessions come, change and go next to those with traffic.
+//! No packet is lost while other sessions are established, modified and deleted.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use core::net::{IpAddr, Ipv4Addr};
@@ -25,21 +25,20 @@ const N3: PortId = PortId(0);
 const N6: PortId = PortId(1);
 const NOW: Nanos = Nanos::from_secs(1);
 
-/// Sessions with traffic: those of even number have a TEID that Adit chose, the others one that
-/// the control plane gave.
+/// Sessions with traffic. Adit chose the TEIDs of even ones, the control plane those of the others.
 const STEADY: u8 = 24;
 
-/// Where the outer TEID of a downlink frame is: behind Ethernet, IPv4 and UDP headers and the first
+/// Offset of the outer TEID in a downlink frame: behind the Ethernet, IPv4 and UDP headers and the first
 /// word of the GTP-U header.
 const OUTER_TEID: core::ops::Range<usize> = 46..50;
 
-/// A session as packets and the control plane name it.
+/// The identifiers of a session in packets and on N4.
 #[derive(Debug, Clone)]
 struct EstablishedSession {
     up_seid: Seid,
     teid: Teid,
     ue: Ipv4Addr,
-    /// The TEIDs of the gNB that were given so far.
+    /// The TEIDs of the gNB so far.
     gnb: Vec<Teid>,
 }
 
@@ -60,7 +59,7 @@ impl EstablishedSession {
 struct ControlSide {
     store: SessionStore,
     publisher: Publisher,
-    /// Published changes that some worker may not run yet, in order.
+    /// Published changes that a worker possibly does not run yet, in order.
     owed: std::collections::VecDeque<SessionIndex>,
     changes: u64,
     next_teid: u32,
@@ -74,14 +73,14 @@ impl ControlSide {
         self.observe();
     }
 
-    /// Takes notice of what the workers run.
+    /// Collects the changes that all workers run.
     fn observe(&mut self) {
         while self.publisher.poll_observed().is_some() {
             self.store.reclaim(self.owed.pop_front().unwrap());
         }
     }
 
-    /// `None` when there is no room before deleted sessions are reclaimed.
+    /// `None` if the store is full until deleted sessions are reclaimed.
     fn establish(&mut self, host: u8, chooses_teid: bool) -> Option<EstablishedSession> {
         let mut change = scenario::plain_session(host, "10.0.3.1");
         self.next_teid += 1;
@@ -99,7 +98,7 @@ impl ControlSide {
         Some(EstablishedSession { up_seid: made.up_seid, teid, ue, gnb })
     }
 
-    /// Hands the session's tunnel over to another TEID of the gNB.
+    /// Moves the session's tunnel to another TEID of the gNB.
     fn hand_over(&mut self, known: &mut EstablishedSession) {
         self.next_teid += 1;
         let teid = Teid(self.next_teid << 8);
@@ -143,7 +142,7 @@ impl WorkerWithPorts {
         self.arrived += 1;
     }
 
-    /// A step; returns the outer TEIDs of the frames that left through N3.
+    /// Runs a step. Returns the outer TEIDs of the frames that left through N3.
     fn step(&mut self) -> Vec<Teid> {
         self.worker.step(NOW, &mut self.io);
         while self.events.pop().is_ok() {}
@@ -187,8 +186,8 @@ fn fleet(
     (control, lanes.collect(), steady)
 }
 
-/// Steps until no packet is on its way between workers. Each step takes a burst, and the receive
-/// queues hold a bounded number of them.
+/// Runs steps until no packet is on its way between workers. Each step receives a burst, and receive queues
+/// hold a bounded number of packets.
 fn settle(control: &ControlSide, lanes: &mut [WorkerWithPorts]) {
     const ROUNDS_MAX: usize = 10_000;
     for _ in 0..ROUNDS_MAX {
@@ -260,8 +259,8 @@ fn packets_of_sessions_that_stay_are_forwarded_whatever_changes_meanwhile() {
     }
 }
 
-/// What a downlink packet finds is a tunnel that the session has or had, and once every worker
-/// runs a change, the new one.
+/// A downlink packet leaves in a tunnel that the session has or had; after every worker runs a change, in
+/// the new one.
 #[test]
 fn downlink_packet_leaves_through_the_tunnel_before_or_after_the_change() {
     let (mut control, mut lanes, mut steady) = fleet(2, 1024);
@@ -289,11 +288,11 @@ fn downlink_packet_leaves_through_the_tunnel_before_or_after_the_change() {
     }
 }
 
-/// The same with threads: workers forward while the control thread changes sessions.
+/// As above with threads: workers forward while the control thread changes sessions.
 #[test]
 fn threads_forward_every_packet_while_the_control_thread_changes_sessions() {
     const BURSTS: u32 = 1_000;
-    /// A worker that the machine stops must not lose what others hand over.
+    /// A worker that the machine stops must not lose packets that others hand over.
     const HANDOFF: usize = 32_768;
     let (mut control, mut lanes, mut steady) = fleet(2, HANDOFF);
     let done = AtomicBool::new(false);
@@ -313,7 +312,7 @@ fn threads_forward_every_packet_while_the_control_thread_changes_sessions() {
                         lane.step();
                         std::thread::yield_now();
                     }
-                    // What others handed over arrives until they are done.
+                    // Until the others are done, they can hand packets over.
                     while !done.load(Ordering::Acquire) {
                         lane.step();
                     }
@@ -330,7 +329,7 @@ fn threads_forward_every_packet_while_the_control_thread_changes_sessions() {
                 0..8 => passing.extend(control.establish(host, rng.random())),
                 _ => control.delete(&passing.swap_remove(0)),
             }
-            // As the node does: what waits for the workers is bounded.
+            // Like the node: the number of unobserved changes is bounded.
             while control.publisher.unobserved() > 64 {
                 control.observe();
                 std::thread::yield_now();

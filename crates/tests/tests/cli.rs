@@ -1,4 +1,4 @@
-//! `adit` as an operator meets it: what it prints, its status, and what it leaves behind.
+//! `adit` as an operator sees it: what it prints, its status, and what it leaves behind.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::fs;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A configuration on two veth devices, and the folder that it and its socket are in.
+/// A configuration on two veth devices, and the folder of this file and of its socket.
 struct CliSetup {
     dir: TempDir,
     text: String,
@@ -96,8 +96,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A refusal: status 1, nothing on standard output, and one sentence that names all `words`; lines
-/// of DPDK may stand behind a sentence that announces them.
+/// A refusal: status 1, nothing on standard output, and one sentence with all `words`. Lines of DPDK follow
+/// only a sentence that announces them.
 #[track_caller]
 fn assert_refused(output: &Output, words: &[&str]) {
     let said = text(&output.stderr);
@@ -207,7 +207,7 @@ fn run_without_its_file_is_refused() {
     assert_refused(&output, &["/nonexistent/a.toml", "No such file"]);
 }
 
-/// Runs `adit run` in a namespace of its own and returns what it said and its process identifier.
+/// Runs `adit run` in a namespace of its own and returns its output and its process identifier.
 fn run_in(namespace: &TestNamespace, adit: &Path, setup: &CliSetup) -> (Output, u32) {
     let child = start(namespace, adit, setup, "error");
     let pid = child.id();
@@ -228,7 +228,7 @@ fn links(namespace: &TestNamespace) {
     }
 }
 
-/// Neither a socket nor files of DPDK.
+/// Checks that neither a socket nor files of DPDK are left.
 #[track_caller]
 fn assert_nothing_left(setup: &CliSetup, pid: u32) {
     assert!(!setup.socket().exists(), "the admin socket is left");
@@ -275,7 +275,7 @@ fn run_without_privileges_is_refused() {
     for dir in [setup.dir.path(), &run_dir] {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();
     }
-    // The folders above the binary may be closed to others.
+    // Other users possibly cannot read the folders above the binary.
     let copy = setup.dir.path().join("adit");
     fs::copy(&adit, &copy).unwrap();
     let mut command = namespace.command(Path::new("setpriv"));

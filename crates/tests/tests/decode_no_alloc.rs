@@ -106,7 +106,7 @@ fn establishment() -> Vec<u8> {
     buf
 }
 
-/// Looks at every rule and every filter in it.
+/// Walks over every rule and every filter.
 fn walk(request: &SessionEstablishmentRequest<'_>) -> usize {
     let mut seen = 0;
     for pdr in &request.create_pdrs {

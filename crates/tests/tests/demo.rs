@@ -1,4 +1,4 @@
-//! The demo with the real binaries: everything checked, nothing left behind.
+//! The demo with the real binaries: all its checks pass, and it leaves nothing behind.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use adit_tests::leftovers::{assert_nothing_left, interfaces, namespaces};
 use adit_tests::process::{ChildProcess, binary, is_root, skip};
 
-/// A lab whose adit is the one beside it.
+/// A lab that runs the adit beside it.
 fn start(arguments: &[&str]) -> Option<ChildProcess> {
     let (lab, _adit) = (binary("adit-lab")?, binary("adit")?);
     if !is_root() {

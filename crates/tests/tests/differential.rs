@@ -17,18 +17,18 @@ use rand::{Rng, SeedableRng};
 const SCENARIOS: u64 = 140;
 const PACKETS_PER_SCENARIO: usize = 2000;
 
-/// What a run did, so that a run which exercises nothing fails.
+/// What a run exercised: a run that exercises nothing fails.
 #[derive(Debug, Default)]
 struct Coverage {
     accepted: usize,
     refused: usize,
     transmitted: u64,
-    express: u64,
+    fast_path: u64,
     /// Packets that the owner of their session did not receive itself.
     handed_off: u64,
     /// Packets from one UE to another that did not leave.
     locally_switched: u64,
-    /// Packets that left by the rules that held them although they would match others.
+    /// Packets that left by the rules that held them although they match others now.
     kept_their_rules: u64,
     /// Later fragments of which the first was known.
     known_parts: u64,
@@ -61,7 +61,7 @@ fn difference_between_the_sides_is_found() {
     assert!(found.iter().any(|text| text.contains("\noracle: ")), "{found:?}");
 }
 
-/// What is told first when the oracle believes in other QERs than the pipeline.
+/// The first line of a report if oracle and pipeline have different QERs.
 fn difference_of_changed_rules(seed: u64) -> Option<String> {
     let mut rng = StdRng::seed_from_u64(seed);
     let layout = scenario::layout(&mut rng, seed);
@@ -112,7 +112,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     }
     let sum = world.publisher.snapshot();
     coverage.transmitted += sum.transmitted_pkts();
-    coverage.express += sum.express_pkts;
+    coverage.fast_path += sum.express_pkts;
     coverage.handed_off += sum.handed_off_pkts;
     coverage.locally_switched += sum.locally_switched_pkts;
     coverage.kept_their_rules += world.kept_their_rules;
@@ -124,7 +124,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
 }
 
 fn step_before(world: &mut World, seid: adit_types::Seid) -> Result<(), String> {
-    // A step may change the next session, when a URR of it reached a limit.
+    // A step can change the next session if one of its URRs reached a limit.
     while world.must_step_before(seid) {
         world.exchange(&[])?;
     }
@@ -165,7 +165,7 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<InjectedFrame> {
     in_one_lane(world, without_lonely(rng, world, arrivals))
 }
 
-/// Leaves out later parts of tunnel packets of which the first one may wait.
+/// Removes later fragments of tunnel packets whose first one can wait.
 fn without_further_parts(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedFrame> {
     arrivals.retain(|arrival| {
         let verdict = world.oracle.judge(arrival.port, &arrival.frame);
@@ -174,7 +174,7 @@ fn without_further_parts(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec
     arrivals
 }
 
-/// Leaves out packets to other UEs that must come back alone, or all others but one of them.
+/// Removes packets to other UEs that must arrive alone, or all others but one of them.
 fn without_lonely(
     rng: &mut StdRng,
     world: &World,
@@ -190,8 +190,8 @@ fn without_lonely(
     }
 }
 
-/// Leaves out packets that came another way than earlier ones of their session, if they share a rate
-/// or a quota with those: which lane of a burst is first depends on how usual its packets are.
+/// Removes packets that arrive in another lane than earlier ones of their session, if both share a rate or
+/// a quota: the order of lanes in a burst depends on how usual its packets are.
 fn in_one_lane(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedFrame> {
     let mut lanes: HashMap<usize, OracleLane> = HashMap::new();
     arrivals.retain(|arrival| {
@@ -215,7 +215,7 @@ fn in_one_lane(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedF
     arrivals
 }
 
-/// Stations that packets wait for answer now and then, or never.
+/// Stations that packets wait for sometimes answer.
 fn settle_waiting(rng: &mut StdRng, world: &mut World) -> Result<(), String> {
     let waiting = world.unresolved_stations();
     let Some((interface, station)) = waiting.first().copied() else { return Ok(()) };
@@ -242,10 +242,9 @@ fn add(sums: &mut Vec<u64>, counts: &[u64]) {
 
 fn check(coverage: &Coverage) {
     use adit_rules::{DropReason, PuntReason};
-    // What these worlds cannot cause: buffers in parts, short headroom, full queues and rings, too
-    // many requests to redirect; nothing waits for its rate (`shaping.rs` compares what does), and
-    // sessions share none. No two parts of a datagram arrive (`fragments.rs` compares those that do).
-    // FARs towards the RAN have their tunnel from the beginning.
+    // These worlds cannot cause: buffers in parts, short headroom, full queues and rings, too many
+    // requests to redirect. No packet waits for its rate (see `shaping.rs`), and no sessions share one. No
+    // two fragments of a datagram arrive (see `fragments.rs`). FARs to the RAN have a tunnel at once.
     let absent = [
         DropReason::TunnelUnknown,
         DropReason::FragmentNoBuffer,
@@ -275,7 +274,7 @@ fn check(coverage: &Coverage) {
                 .map(|reason| reason.name()),
         )
         .collect();
-    assert!(coverage.express > 3_000, "{coverage:?}");
+    assert!(coverage.fast_path > 3_000, "{coverage:?}");
     assert!(coverage.handed_off > 10_000, "{coverage:?}");
     assert!(coverage.locally_switched > 500, "{coverage:?}");
     assert!(coverage.kept_their_rules > 100, "{coverage:?}");

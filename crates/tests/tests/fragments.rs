@@ -1,5 +1,5 @@
-//! Tunnel packets in fragments, against the oracle: what becomes of the whole becomes of its parts, at
-//! whichever workers they arrive and in whatever order.
+//! Tunnel packets in fragments, against the oracle: fragments have the outcome of the whole packet,
+//! whatever workers they arrive at and in whatever order.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use adit_rules::PuntReason;
@@ -13,8 +13,7 @@ use rand::{Rng, SeedableRng};
 const SCENARIOS: u64 = 16;
 const PACKETS: usize = 300;
 
-/// The parts of an IPv4 or IPv6 packet without options, which begins at `l3` of `frame`, cut at
-/// `cuts`.
+/// The fragments, cut at `cuts`, of an IPv4 or IPv6 packet without options that begins at `l3` of `frame`.
 fn parts(frame: &[u8], l3: usize, identification: u16, cuts: &[usize]) -> Option<Vec<Vec<u8>>> {
     let (link, packet) = frame.split_at(l3);
     let is_ipv4 = packet[0] == 0x45;
@@ -71,7 +70,7 @@ fn tunnel_packets_in_fragments_leave_as_the_whole_would_from_any_workers() {
                 false => traffic::packet(&mut rng, &world.oracle),
             };
             let l3 = if frame.get(12..14) == Some(&[0x81, 0]) { 18 } else { 14 };
-            // A wrong UDP checksum over IPv4 is found in what was put together alone.
+            // Only reassembly checks the UDP checksum over IPv4.
             if frame.get(l3) == Some(&0x45) && frame.len() >= l3 + 28 {
                 frame[l3 + 26..l3 + 28].fill(0);
             }
@@ -81,7 +80,7 @@ fn tunnel_packets_in_fragments_leave_as_the_whole_would_from_any_workers() {
             else {
                 continue;
             };
-            // What rates and usage allow depends on what passed before.
+            // Rates and usage depend on earlier packets.
             let depends = !verdict.due.is_empty()
                 || !verdict.windows.is_empty()
                 || !verdict.measured.is_empty();
@@ -103,7 +102,7 @@ fn tunnel_packets_in_fragments_leave_as_the_whole_would_from_any_workers() {
                 let arrival = InjectedFrame { worker, port, frame: part.clone() };
                 sent = world.transmit_from(&[arrival]);
             }
-            // From the worker that received the last part over the one that joins to the owner.
+            // From the worker that received the last fragment to the one that reassembles, then to the owner.
             if sent.is_empty() {
                 sent = world.transmit_from(&[]);
             }

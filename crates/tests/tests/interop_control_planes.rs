@@ -11,7 +11,7 @@ use adit_tests::process::{binary, run};
 
 const NAMES: [&str; 4] = ["Open5GS", "free5GC", "SD-Core", "OAI"];
 
-/// Runs a profile, whose cases must all hold; fewer than `cases_min` mean that the script lost some.
+/// Runs a profile. All its cases must pass; fewer than `cases_min` mean that the script lost some.
 fn attach(control_plane: &str, cases_min: usize) {
     let Some(binaries) = adit_tests::go::build("control-planes", &["."]) else { return };
     let Some(mut attached) = AttachedDaemon::start(control_plane) else { return };

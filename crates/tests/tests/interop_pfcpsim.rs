@@ -15,10 +15,10 @@ use adit_tests::process::{ChildProcess, run};
 const SESSIONS: usize = 1000;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// INTEROP: pfcpsim reads every datagram into the same octets, also while it still looks at the
-/// answer before, and repeats no request: a thousand usage reports a second, which its URRs ask for,
-/// spoil or displace answers. And each of its heartbeats tells of a restart in that very second,
-/// which ends its sessions (TS 23.527 §4.2). So reports and heartbeats come once an hour.
+/// INTEROP: pfcpsim reads every datagram into one buffer, even while it processes the answer before, and
+/// repeats no request. Its URRs order a thousand usage reports a second, which overwrite answers. Each of
+/// its heartbeats reports a restart in that second, which ends its sessions (TS 23.527 §4.2). So reports
+/// and heartbeats come once an hour.
 const MEND: SourcePatch = SourcePatch {
     module: "github.com/omec-project/pfcpsim",
     changes: &[
@@ -36,13 +36,13 @@ const MEND: SourcePatch = SourcePatch {
 struct Simulator<'a> {
     daemon: &'a Daemon,
     control: PathBuf,
-    /// Ends with this value.
+    /// Dropping it ends the simulator.
     _process: ChildProcess,
 }
 
 impl<'a> Simulator<'a> {
     fn start(daemon: &'a Daemon, binaries: &Path) -> Self {
-        // It logs more than a pipe holds, and nobody reads.
+        // It logs more than a pipe holds.
         let quiet = "exec \"$0\" --interface lo >/dev/null 2>&1";
         let mut command = daemon.command(Path::new("sh"));
         let process =
@@ -77,7 +77,7 @@ impl<'a> Simulator<'a> {
     }
 }
 
-/// How many FARs buffer and tell the control plane of it.
+/// How many FARs buffer and notify the control plane.
 fn count_paging(daemon: &Daemon) -> usize {
     let shown = daemon.show("sessions");
     let sessions = shown["sessions"].as_array().unwrap();

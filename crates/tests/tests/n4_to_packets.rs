@@ -72,7 +72,7 @@ fn layout(workers: usize) -> WorldLayout {
     }
 }
 
-/// The control thread's belongings, turned by hand as its loop does.
+/// The control side, which the test turns like the loop of the control thread.
 struct ControlSide {
     node: Node,
     publisher: Publisher,
@@ -165,7 +165,7 @@ impl UpfInMemory {
         upf
     }
 
-    /// A turn of the control loop and a step, after which stations answer. Returns what is sent on
+    /// Runs a turn of the control loop and a step, then lets stations answer. Returns the datagrams sent on
     /// N4 and the user packets that left.
     fn turn(&mut self) -> (Vec<Transmit>, Vec<Vec<u8>>) {
         self.now += Nanos::from_millis(10);
@@ -201,7 +201,7 @@ impl UpfInMemory {
         self.io.inject(port, &frame.ether_type(0x0806).payload(&reply).build());
     }
 
-    /// Runs turns until nothing more happens; returns all of what left.
+    /// Runs turns until nothing happens. Returns everything that left.
     fn settle(&mut self) -> (Vec<Transmit>, Vec<Vec<u8>>) {
         let (mut answers, mut user) = (Vec::new(), Vec::new());
         for _ in 0..6 {
@@ -327,7 +327,7 @@ fn handover_deletion_and_release_reach_the_next_packet() {
     assert!(upf.control.publisher.snapshot().identity_holds());
 }
 
-/// A PFD Management Request about one application; without flow descriptions it is withdrawn.
+/// A PFD Management Request for one application; no flow descriptions withdraw it.
 fn pfds(sequence: u32, id: &'static [u8], texts: &[&'static str]) -> Vec<u8> {
     let contents = texts.iter().map(|text| PfdContents {
         flow_description: Some(text.as_bytes()),
@@ -490,7 +490,7 @@ fn establish_with_pdrs(
     })
 }
 
-/// TS 29.244 §5.16: a router behind the UE sends from its networks and is reached there.
+/// TS 29.244 §5.16: a router behind the UE sends from its networks and receives there.
 #[test]
 fn framed_routes_lead_to_their_session_and_may_be_sent_from() {
     let mut upf = UpfInMemory::new();
@@ -547,7 +547,7 @@ fn pdrs_pass_packets_between_activation_and_deactivation() {
     let mut upf = UpfInMemory::new();
     upf.associate();
     let script = smf::SessionScript::new(0x11, 1);
-    // The node's clock reads UPF_STARTED at zero.
+    // The node's clock is at UPF_STARTED at zero.
     let request = establish_with_pdrs(2, &script, |pdr| {
         pdr.activation_time = Some(ActivationTime(smf::UPF_STARTED + 10));
         pdr.deactivation_time = Some(DeactivationTime(smf::UPF_STARTED + 20));

@@ -1,5 +1,5 @@
-//! A worker's step allocates nothing and makes no system call, whatever arrives. (That it takes no
-//! lock is a matter of `cargo xtask tidy`: a free one costs no system call.)
+//! A worker's step allocates nothing and makes no system call, whatever arrives. `cargo xtask tidy` checks
+//! that it takes no lock: a free one costs no system call.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod counting;
@@ -22,7 +22,7 @@ use adit_wire::gtpu::GtpuMessageType;
 use counting::allocations;
 use syscalls::first_syscall;
 
-/// Ports whose buffers exist before the step and after it.
+/// Ports that allocate no buffer in a step.
 struct PoolIo {
     rx: [Vec<MemBuf>; 2],
     tx: Vec<MemBuf>,
@@ -78,7 +78,7 @@ const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
 
 impl AllocationTest {
-    /// A worker with one session, whose gNB is not resolved yet.
+    /// A worker with one session, whose gNB is unresolved.
     fn new() -> Self {
         Self::with(QosPolicy::default(), None, None)
     }
@@ -121,7 +121,7 @@ impl AllocationTest {
         }
     }
 
-    /// Steps over 24 copies of each frame; returns allocations and frames that left.
+    /// Runs steps over 24 copies of each frame. Returns allocations and frames that left.
     fn step(&mut self, frames: [&[u8]; 2]) -> (usize, usize) {
         for (queue, frame) in self.io.rx.iter_mut().zip(frames) {
             queue.clear();
@@ -161,10 +161,10 @@ fn counting_allocator_counts() {
 #[cfg(target_arch = "x86_64")]
 fn watcher_sees_a_system_call_and_its_absence() {
     let number = |call| i32::try_from(call).unwrap();
-    // SAFETY: takes nothing.
+    // SAFETY: no arguments, no preconditions.
     let ask = || first_syscall(|| unsafe { libc::syscall(libc::SYS_getppid) }).1;
     let first = ask();
-    // Not where the kernel cannot tell.
+    // None if the kernel cannot report system calls.
     assert!(first.is_none() || first == Some(number(libc::SYS_getppid)), "{first:?}");
     assert_eq!(first_syscall(|| core::hint::black_box(1 + 1)), (2, None));
 }
@@ -193,7 +193,7 @@ fn step_over_user_traffic_allocates_nothing() {
 fn step_over_packets_between_ues_allocates_nothing() {
     let mut bench = AllocationTest::new();
     bench.resolve_all();
-    // The UE's own address is a UE's, too.
+    // The UE's own address is one of a UE, too.
     let up = bench.uplink().ipv4("10.45.0.1", "10.45.0.1").udp(4000, 53).payload(b"question");
     let other = bench.uplink().ipv4("10.45.0.1", "10.45.0.9").udp(4000, 53).payload(b"question");
     for frame in [up.build(), other.build()] {
@@ -219,7 +219,7 @@ fn step_that_divides_and_joins_packets_allocates_nothing() {
     let (first, rest) = (part(0, true, &whole[34..114]), part(10, false, &whole[114..]));
     assert_eq!(bench.step([&first, &[]]), (0, 0));
     assert_eq!(bench.step([&rest, &[]]), (0, 1));
-    // Those that wait have waited too long.
+    // The waiting packets have waited too long.
     bench.now += Nanos::from_secs(2);
     assert_eq!(bench.step([&[], &[]]), (0, 0));
     let counts = bench.publisher.snapshot();
@@ -252,7 +252,7 @@ fn exceed(mut bench: AllocationTest, excess: Excess, reason: DropReason) {
     let down = downlink().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000).payload(b"response");
     let (up, down) = (up.build(), down.build());
     let mut all_sent = 0;
-    // 512 packets wait at most; the last steps have none to receive.
+    // At most 512 packets wait; the last steps receive none.
     for at in 0..40 {
         let frames: [&[u8]; 2] = if at < 20 { [&up, &down] } else { [&[], &[]] };
         let (allocations, sent) = bench.step(frames);
@@ -265,8 +265,8 @@ fn exceed(mut bench: AllocationTest, excess: Excess, reason: DropReason) {
     assert!(counts.drops[reason.index()] > 0 && all_sent > 20, "{excess:?}: {all_sent}");
 }
 
-/// Two workers, of which the first receives all uplink and the second all downlink; four sessions,
-/// two of each owner, one of these with a TEID that the control plane chose.
+/// Two workers: the first receives all uplink, the second all downlink. Four sessions, two of each owner;
+/// the control plane chose the TEID of one of each two.
 struct TwoWorkers {
     workers: Vec<Worker<PoolIo>>,
     ios: Vec<PoolIo>,
@@ -365,10 +365,10 @@ fn step_over_drops_and_local_traffic_allocates_nothing() {
     let no_ue = downlink().ipv4("8.8.8.8", "10.46.0.1").udp(1, 2).build();
     let short = &expired[..50];
     let cases: [([&[u8]; 2], usize); 5] = [
-        // Half of the slow path's room is for answers to what was asked.
+        // Half of the slow path's capacity is for answers to requests.
         ([&expired, &big.build()], 32),
         ([&spoofed, &no_ue], 0),
-        // Two rounds stay within the burst of Error Indications.
+        // Two rounds are within the burst of Error Indications.
         ([&unknown, &[1, 2, 3]], 24),
         ([&echo, &[]], 24),
         ([&ping, short], 24),

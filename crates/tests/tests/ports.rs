@@ -1,4 +1,4 @@
-//! Ports of a running `adit`: what `adit show ports` tells of them, and packets over several queues.
+//! Ports of a running `adit`: what `adit show ports` shows, and packets over several queues.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 #[path = "../../n4/tests/smf/mod.rs"]
@@ -23,7 +23,7 @@ use adit_types::{MacAddr, Teid};
 use adit_wire::arp::{ArpOperation, ArpPacket};
 use zerocopy::IntoBytes;
 
-/// Names a test that does the work inside the daemon's namespace, and the folder of its sockets.
+/// Environment variable of the run inside the daemon's namespace: the folder of its sockets.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
 
 /// Two cores for two workers.
@@ -63,7 +63,7 @@ fn driver_that_refuses_to_steer_is_told_with_its_reason() {
         "{steered}"
     );
     assert!(steered["reason"].as_str().unwrap().contains("not supported"), "{steered}");
-    // Addresses are compared by the kernel, if it has the classifier.
+    // The kernel matches addresses if it has the classifier.
     let steered = &core["steering"][0];
     assert_eq!(steered["key"], "UE address of 10.45.0.0/16");
     match steered["result"].as_str().unwrap() {
@@ -78,7 +78,7 @@ fn driver_that_refuses_to_steer_is_told_with_its_reason() {
 const SESSIONS: u16 = 48;
 /// Packets of each session and direction.
 const ROUNDS: u32 = 200;
-/// Packets on their way at most: far less than any ring holds.
+/// Most packets on their way: far fewer than any ring holds.
 const WINDOW: usize = 64;
 
 #[test]
@@ -115,7 +115,7 @@ fn workers_on_two_queues_of_memif_lose_nothing() {
     assert_eq!(count("0_handed_off_pkts") + count("1_handed_off_pkts"), sent / 2, "{counters}");
     for port in daemon.show("ports")["ports"].as_array().unwrap() {
         assert_eq!(port["rx_queues"], 2, "{port}");
-        // The driver forgets its counters when the other end goes.
+        // The driver clears its counters when the other end disconnects.
         assert_eq!(port["rx_queue_pkts"].as_array().unwrap().len(), 2, "{port}");
         for steered in port["steering"].as_array().unwrap() {
             assert_eq!(steered["result"], "refused", "{port}");
@@ -140,7 +140,7 @@ struct MemifStation {
     mac: MacAddr,
     /// Its address.
     addr: Ipv4Addr,
-    /// What adit's interface has, once it has asked.
+    /// The address of adit's interface, after its first ARP request.
     upf: Option<MacAddr>,
 }
 
@@ -156,7 +156,7 @@ impl MemifStation {
         }
     }
 
-    /// Frames that came on any queue; ARP requests are answered.
+    /// Receives frames from all queues, and answers ARP requests.
     fn receive(&mut self, pool: &Mempool) -> Vec<Vec<u8>> {
         let mut burst: Burst<Mbuf> = Burst::new();
         let mut frames = Vec::new();
@@ -187,7 +187,7 @@ impl MemifStation {
     }
 }
 
-/// A session as packets name it.
+/// The identifiers of a session in packets.
 struct EstablishedSession {
     teid: Teid,
     script: smf::SessionScript,
@@ -267,7 +267,7 @@ fn exchange(dir: &Path) {
         assert!(Instant::now() < end, "adit does not ask for its neighbors");
         stations.iter_mut().for_each(|station| drop(station.receive(&pool)));
     }
-    // A reply that is on its way; neighbors that are not known yet would hold a few packets.
+    // The last ARP reply has to arrive: packets wait for unresolved neighbors.
     std::thread::sleep(Duration::from_millis(200));
 
     let [gnb, network] = &mut stations;

@@ -1,5 +1,5 @@
-//! How exactly rates are kept, by a virtual clock: errors of policing and shaping, alone and beside
-//! others. `--nocapture` prints the errors that `docs/internals/qos.md` shows.
+//! The accuracy of rates in virtual time: errors of policing and shaping, alone and beside other flows.
+//! `--nocapture` prints the errors that `docs/internals/qos.md` shows.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates of a test")]
 
@@ -39,7 +39,7 @@ const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
 const MBIT: u64 = 1_000_000;
 const UNLIMITED: u64 = u64::MAX;
 
-/// Time of a step, unless a rate needs more of them.
+/// Time of a step, unless a rate needs shorter ones.
 const STEP: Nanos = Nanos::from_micros(20);
 
 /// Time over which a rate is measured.
@@ -56,7 +56,7 @@ struct EstablishedSession {
     ue: Ipv4Addr,
 }
 
-/// Packets of one size that arrive at a steady rate, and what becomes of them.
+/// Packets of one size that arrive at a steady rate, and counters of those that leave.
 #[derive(Debug, Clone)]
 struct SteadyFlow {
     direction: Direction,
@@ -64,7 +64,7 @@ struct SteadyFlow {
     /// Octets of the inner packet.
     len: u64,
     offered_bps: u64,
-    /// What is owed by now. Unit: as [`OCTET`].
+    /// The due part of the next packet. Unit: as [`OCTET`].
     owed: u128,
     offered: u64,
     /// Packets that left.
@@ -82,7 +82,7 @@ impl SteadyFlow {
     }
 }
 
-/// A UPF whose ports are memory, and whose clock is moved by hand.
+/// A UPF with ports in memory, in virtual time.
 struct RateTest {
     store: SessionStore,
     publisher: Publisher,
@@ -93,7 +93,7 @@ struct RateTest {
     deltas: u64,
     sessions: Vec<EstablishedSession>,
     flows: Vec<SteadyFlow>,
-    /// Flows that are offered by the step: the first so many.
+    /// How many flows, from the first, send packets.
     steady: usize,
     spare: Vec<MemBuf>,
 }
@@ -162,12 +162,12 @@ impl RateTest {
         self.session_of(OwnerId(1), mbr, |_| {})
     }
 
-    /// The same for a CP function, with a QER Correlation ID.
+    /// As [`Self::establish`], for a CP function and with a QER Correlation ID.
     fn correlated(&mut self, cp: OwnerId, mbr: (u64, u64), correlation: Option<u32>) -> usize {
         self.session_of(cp, mbr, |change| change.create_qers[0].correlation = correlation)
     }
 
-    /// The same for a CP function, with what `refine` makes of it.
+    /// As [`Self::establish`], for a CP function; `refine` changes the request.
     fn session_of(
         &mut self,
         cp: OwnerId,
@@ -205,7 +205,7 @@ impl RateTest {
         Owners::new(self.workers.len()).of(index)
     }
 
-    /// The same with the owner `owner`; others are established until there is one.
+    /// As [`Self::establish`], with the owner `owner`: establishes sessions until one has it.
     fn correlated_at(&mut self, owner: u8, cp: OwnerId, bps: u64, correlation: u32) -> usize {
         loop {
             let session = self.correlated(cp, (bps, bps), Some(correlation));
@@ -223,7 +223,7 @@ impl RateTest {
         self.publisher.apply(DeltaId(self.deltas), delta);
     }
 
-    /// Lets all workers see what was published.
+    /// Runs steps until all workers observe the publications.
     fn settle(&mut self) {
         for _ in 0..3 {
             for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
@@ -286,7 +286,7 @@ impl RateTest {
         self.flows.len() - 1
     }
 
-    /// Gives one packet of a flow to some worker.
+    /// Gives one packet of a flow to a random worker.
     fn offer(&mut self, flow: usize) {
         let SteadyFlow { direction, frame, offered, .. } = &mut self.flows[flow];
         let worker = usize::try_from(*offered).unwrap() % self.ios.len();
@@ -297,8 +297,8 @@ impl RateTest {
         port.rx.push_back(buf);
     }
 
-    /// Time passes, packets arrive, and all workers take a step; tells of each packet that left which
-    /// flow it is of.
+    /// Lets time pass and packets arrive, and runs a step of all workers. Returns the flow of each packet
+    /// that left.
     fn step(&mut self, time: Nanos, mut left: impl FnMut(usize)) {
         self.now += time;
         for at in 0..self.steady {
@@ -360,13 +360,13 @@ fn rates(uplink: u64, downlink: u64) -> Rates {
     Rates { uplink: BitRate::from_bps(uplink), downlink: BitRate::from_bps(downlink) }
 }
 
-/// Relative error of `bytes` in so many windows at a rate.
+/// Relative error of `bytes` in `windows` windows at a rate.
 fn error(bytes: u64, rate_bps: u64, windows: usize) -> f64 {
     let expected = rate_bps as f64 / 8.0 * 0.1 * windows as f64;
     (bytes as f64 - expected) / expected
 }
 
-/// The bound of the issue: relative error of a rate.
+/// The promised bound of the relative error of a rate.
 fn bound(excess: Excess) -> f64 {
     match excess {
         Excess::Policed => 0.01,
@@ -383,7 +383,7 @@ fn name(excess: Excess) -> &'static str {
 
 const BOTH: [Excess; 2] = [Excess::Policed, Excess::Shaped];
 
-/// Relative errors of windows at a rate: of all together, and the largest of one beyond one packet.
+/// Relative errors at a rate: of all windows together, and the largest of one window beyond one packet.
 #[track_caller]
 fn check(excess: Excess, windows: &[u64], rate_bps: u64, len: u64) -> (f64, f64) {
     let mean = error(windows.iter().sum(), rate_bps, windows.len());
@@ -446,12 +446,12 @@ fn offer_below_and_above_the_rate_in_turns() {
             let bytes: Vec<u64> = (0..6).map(|_| stage.window(STEP)[0]).collect();
             let shown: Vec<u64> = bytes.iter().map(|bytes| bytes * 80 / MBIT).collect();
             println!("| {} Mb/s | {} | {shown:?} |", offered / MBIT, name(excess));
-            // What was saved, or waits, is gone with the first window, but for a packet.
+            // After the first window, at most one packet of the depth, or of the queue, is left.
             check(excess, &bytes[2..], rate.min(offered), 1500);
             let most = rate as f64 / 80.0 * (1.0 + 0.2) + 1500.0;
             assert!(bytes.iter().all(|bytes| *bytes as f64 <= most), "{shown:?}");
         }
-        // Below the rate nothing is lost: all that was dropped was beyond the rate and the depth.
+        // Below the rate no packet is lost: only traffic beyond rate and depth is dropped.
         let flow = &stage.flows[0];
         let waiting = stage.counts().shaped_pkts;
         let dropped = stage.counts().dropped_pkts();
@@ -501,7 +501,7 @@ fn limits_on_several_workers_leave_an_unlimited_flow_alone() {
         };
         assert_eq!(stage.dropped(reason), stage.counts().dropped_pkts());
         assert!(stage.counts().handed_off_pkts > 0, "sessions are met at other workers");
-        // What is on its way between two workers arrives.
+        // Packets on their way between workers arrive.
         stage.flows.iter_mut().for_each(|flow| flow.offered_bps = 0);
         stage.step(STEP, |_| {});
         stage.step(STEP, |_| {});
@@ -517,13 +517,13 @@ fn sessions_of_two_workers_share_a_rate_by_its_correlation_id() {
         let rate = 100 * MBIT;
         let sessions = [0, 1].map(|owner| stage.correlated_at(owner, ours, rate, 7));
         assert_ne!(stage.owner(sessions[0]), stage.owner(sessions[1]));
-        // Another CP function's identifier is another one; so is another identifier.
+        // The same identifier of another CP function is another rate, and so is another identifier.
         let apart = [(other, 7), (ours, 8)].map(|(cp, id)| {
             let session = stage.correlated(cp, (rate, rate), Some(id));
             stage.flow(session, Direction::Uplink, 1400, rate / 10 * 12)
         });
         let flows = sessions.map(|at| stage.flow(at, Direction::Uplink, 1400, rate / 10 * 12));
-        // The other direction is apart, too.
+        // The other direction is another rate, too.
         let down = stage.flow(sessions[0], Direction::Downlink, 1400, rate / 10 * 12);
         stage.settle();
         stage.pass(Nanos::from_secs(1), STEP);
@@ -531,7 +531,7 @@ fn sessions_of_two_workers_share_a_rate_by_its_correlation_id() {
         let errors = check(excess, &sums, rate, 1400);
         println!("{}: two workers share 100 Mb/s: {errors:+.6?}, {each:?}", name(excess));
         if excess == Excess::Shaped {
-            // Those who wait for a rate take turns.
+            // Flows that wait for one rate take turns.
             let half = sums.iter().sum::<u64>() / 2;
             assert!(each.iter().all(|bytes| bytes.abs_diff(half) <= half / 10), "{each:?}");
         }
@@ -549,13 +549,13 @@ fn sessions_of_two_workers_share_a_rate_by_its_correlation_id() {
             for flow in flows {
                 stage.flows[flow].offered_bps = rate / 10 * 12;
             }
-            // What was saved is used up, and what waited at a higher rate is gone.
+            // The depth is used up, and packets that waited at a higher rate have left.
             stage.pass(Nanos::from_secs(1), STEP);
             let (sums, _) = stage.together(&flows, 5);
             let errors = check(excess, &sums, rate, 1400);
             println!("{}: then {} Mb/s: {errors:+.6?}", name(excess), rate / MBIT);
         }
-        // Who is left has the whole rate.
+        // The last session has the whole rate.
         for flow in [flows[0], down] {
             stage.flows[flow].offered_bps = 0;
         }
@@ -598,7 +598,7 @@ fn ten_thousand_shaped_flows_keep_their_rates() {
     let mut stage = RateTest::new(Excess::Shaped, 1, 1 << 14);
     let mut limits = Vec::new();
     for number in 0..FLOWS {
-        // 1 kb/s to 10 Mb/s, as many in each decade; short packets where they are slow.
+        // 1 kb/s to 10 Mb/s, as many in each decade; slow flows have short packets.
         let rate = 10_f64.powf(3.0 + 4.0 * number as f64 / (FLOWS - 1) as f64) as u64;
         let len = if rate < MBIT / 10 { 64 } else { 1400 };
         let direction = [Direction::Uplink, Direction::Downlink][number % 2];
@@ -620,14 +620,14 @@ fn ten_thousand_shaped_flows_keep_their_rates() {
             gone.drain(..).for_each(|flow| stage.offer(flow));
         }
     };
-    // All are taken up, and what was saved is used up.
+    // All flows are in turn, and their depths are used up.
     run(&mut stage, &mut gone, Nanos::from_millis(200));
     stage.flows.iter_mut().for_each(|flow| flow.sent = 0);
     run(&mut stage, &mut gone, Nanos::from_millis(1200));
     let mut errors = Vec::new();
     for (flow, rate) in stage.flows.iter().zip(limits) {
         assert!(flow.sent > 1, "{rate} bit/s: {}", flow.sent);
-        // What left behind the first packet took the time until the last one left.
+        // All packets but the first took the time until the last one left.
         let bits = ((flow.sent - 1) * flow.len * 8) as f64;
         let time = flow.last.since(flow.first).0 as f64 / 1e9;
         errors.push((bits / time - rate as f64) / rate as f64);

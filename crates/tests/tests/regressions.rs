@@ -1,4 +1,4 @@
-//! Inputs that fuzzing once broke something with, and the seeds it starts from.
+//! Inputs with which fuzzing found faults, and its seeds.
 //!
 //! `regressions/<target>/` holds one file per finding, `/fuzz/seeds/<target>/` valid inputs. Those of
 //! the target `config` are replayed beside the reader, in `crates/adit/src/config/tests.rs`.
@@ -39,7 +39,7 @@ fn seeds_of_every_target_break_nothing() {
     assert!(replay(&seeds) >= TARGETS.len(), "every target has a seed");
 }
 
-/// Every program under `fuzz/fuzz_targets` is replayed: by name here, or as said above.
+/// Every program under `fuzz/fuzz_targets` is replayed: by name here, or beside the reader.
 #[test]
 fn targets_are_those_that_are_replayed() {
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");

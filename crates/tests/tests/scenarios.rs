@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use adit_tests::leftovers::{assert_nothing_left, interfaces, namespaces};
 use adit_tests::process::{ChildProcess, binary, is_root, skip};
 
-/// The kinds of rules and signaling whose effect must have been seen.
+/// The kinds of rules and signaling whose effect a run must show.
 const SCENARIOS: &[&str] = &[
     "gate",
     "packet-rate",
@@ -43,7 +43,7 @@ const SCENARIOS: &[&str] = &[
     "local-switching",
 ];
 
-/// A lab whose adit is the one beside it.
+/// A lab that runs the adit beside it.
 fn start(arguments: &[&str]) -> Option<ChildProcess> {
     let (lab, _adit) = (binary("adit-lab")?, binary("adit")?);
     if !is_root() {
@@ -89,7 +89,7 @@ fn packets_obey_every_kind_of_rule() {
 #[test]
 fn interrupted_scenario_leaves_nothing() {
     let before = interfaces();
-    // It waits for seconds: the signal finds it at work.
+    // The scenario runs for seconds, so the signal arrives while it works.
     let Some(lab) = start(&["echo-path"]) else { return };
     let pid = lab.id();
     let end = Instant::now() + Duration::from_secs(30);

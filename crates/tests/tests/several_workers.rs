@@ -25,7 +25,7 @@ const N6: PortId = PortId(1);
 const SESSIONS: u8 = 40;
 const NOW: Nanos = Nanos::from_secs(1);
 
-/// A session as packets name it.
+/// The identifiers of a session in packets.
 #[derive(Debug, Clone, Copy)]
 struct EstablishedSession {
     index: SessionIndex,
@@ -49,7 +49,7 @@ impl EstablishedSession {
         frame.udp(53, 4000).payload(b"answer").build()
     }
 
-    /// The same with IP options, which are not usual.
+    /// As above, with IP options, which are unusual.
     fn options(self) -> Vec<u8> {
         let mut frame = self.downlink();
         // An IP option of four octets: none.
@@ -64,8 +64,8 @@ impl EstablishedSession {
     }
 }
 
-/// Workers over ports in memory, with sessions whose TEIDs were chosen by Adit (even) and by the
-/// control plane (odd).
+/// Workers over ports in memory. Adit chose the TEIDs of even sessions, the control plane those of odd
+/// ones.
 struct WorkerGroup {
     _store: SessionStore,
     publisher: Publisher,
@@ -158,7 +158,7 @@ fn packets_of_a_session_leave_from_its_owner_wherever_they_arrive() {
     for known in fleet.sessions.clone() {
         let own = usize::from(fleet.owners.of(known.index).0);
         let other = 1 - own;
-        // Uplink and downlink of one session arrive on different workers, either way around.
+        // Uplink and downlink of one session arrive at different workers, in both combinations.
         for (up, down) in [(own, other), (other, own)] {
             fleet.ios[up].inject(N3, &known.uplink());
             fleet.ios[down].inject(N6, &known.downlink());
@@ -167,7 +167,7 @@ fn packets_of_a_session_leave_from_its_owner_wherever_they_arrive() {
             fleet.step(own);
             assert_eq!(fleet.sent(own), 2, "{known:?}");
         }
-        // What the express does not know takes the stages, and goes to the owner all the same.
+        // Packets off the fast path take the stages, and go to the owner, too.
         fleet.ios[other].inject(N6, &known.options());
         fleet.step(other);
         fleet.step(own);
@@ -294,7 +294,7 @@ fn running_workers_count_every_packet_of_every_session_once() {
                 worker.step(NOW, io);
             }
             while !worker.step(NOW, io).idle {}
-            // Everybody has received everything; what is in the rings is all that is left.
+            // Every worker has received everything; only the rings still hold packets.
             barrier.wait();
             while !worker.step(NOW, io).idle {}
             barrier.wait();

@@ -1,8 +1,8 @@
 //! Shaping against naive queues, on a virtual clock: a list per set of rates, and exact buckets.
 //!
-//! A packet that arrives passes or waits exactly as the model says. What waits leaves in its order,
-//! never before its buckets are open, and at the first step a slot of the wheel behind that. Rates and
-//! the QERs of PDRs change meanwhile. `ADIT_SEED=n` runs one scenario again, `ADIT_SCENARIOS=n` another
+//! A packet passes or waits exactly as the model says. Waiting packets leave in order, never before their
+//! buckets are open, and at the first step one slot of the wheel after that. Meanwhile rates and the QERs
+//! of PDRs change. `ADIT_SEED=n` runs one scenario again, `ADIT_SCENARIOS=n` another
 //! number of them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -35,25 +35,25 @@ const SESSIONS: usize = 3;
 const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
 
-/// How far a flow may be ahead: a whole number of the units in which workers know it.
+/// How far a flow may be ahead: a whole number of the units of workers.
 const DEPTH_NS: u64 = 153 << 16;
 
-/// What leaves may be so late, if someone looks.
+/// Longest delay of a packet that may leave, if steps run.
 const SLOT_NS: u64 = 1 << 15;
 
-/// A step that lets so many packets go may leave others for the next one.
+/// A step that releases as many packets can leave others to the next one.
 const STEP_PKTS_MAX: usize = 256;
 
 /// Times that an octet takes at the rates of this test, all exact.
 const OCTET_NS: [u64; 5] = [8, 80, 400, 2000, 8000];
 
-/// Packets of a flow that wait here: fewer than may.
+/// Most packets of a flow that wait here: fewer than the limit.
 const WAITING_MAX: usize = 300;
 
 /// PDRs by direction: those of all packets, and those of port 53.
 const PDRS: [[u16; 2]; 2] = [[1, 3], [2, 4]];
 
-/// A mistake that the model is given, to see whether it is found.
+/// A mistake of the model that the comparison must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     None,
@@ -61,7 +61,7 @@ enum Mistake {
     DepthLess,
     DepthMore,
     LastFirst,
-    /// Packets of a flow that no PDR leads to any more wait on.
+    /// Packets of a flow without a PDR keep waiting.
     Forgotten,
 }
 
@@ -85,7 +85,7 @@ struct QueueModel {
     /// By session, direction and QER.
     due: BTreeMap<(usize, usize, u32), u64>,
     waiting: BTreeMap<FlowKeyOfModel, VecDeque<ModelPacket>>,
-    /// By direction: rules changed, and what waits was not looked at since.
+    /// By direction: rules changed, and the waiting packets are not reviewed yet.
     changed: [bool; 2],
 }
 
@@ -106,7 +106,7 @@ impl QueueModel {
         (0..2).any(|kind| self.qers[&(*session, *direction, kind)] == *qers)
     }
 
-    /// Forgives what was owed to another rate.
+    /// Cancels the debt to another rate.
     fn settle(&mut self, (session, direction, qers): &FlowKeyOfModel) {
         let (now, depth) = (self.now, self.depth());
         for qer in qers {
@@ -118,7 +118,7 @@ impl QueueModel {
         }
     }
 
-    /// Behind a change, once that has left what no PDR leads to, all that waits is looked at.
+    /// After a change, when flows without a PDR have left, reviews all waiting packets.
     fn settle_changed(&mut self, direction: usize) {
         if std::mem::take(&mut self.changed[direction]) {
             let flows = self.waiting.keys().filter(|flow| flow.1 == direction);
@@ -142,7 +142,7 @@ impl QueueModel {
         }
     }
 
-    /// A packet arrives; true when it passes.
+    /// Adds a packet. Returns true if it passes.
     fn arrive(&mut self, flow: &FlowKeyOfModel, packet: ModelPacket) -> bool {
         self.settle(flow);
         let is_alone = self.waiting.get(flow).is_none_or(VecDeque::is_empty);
@@ -154,7 +154,7 @@ impl QueueModel {
         passes
     }
 
-    /// Packets that waited left in this order, or what is wrong with that.
+    /// Removes waiting packets that left in this order, or returns what is wrong with it.
     fn leave(&mut self, left: &[u32]) -> Result<(), String> {
         for number in left {
             let is_first = |(_, queue): &(&FlowKeyOfModel, &VecDeque<ModelPacket>)| {
@@ -197,7 +197,7 @@ impl QueueModel {
     }
 }
 
-/// What a run did, so that one which exercises nothing fails.
+/// What a run exercised: a run that exercises nothing fails.
 #[derive(Debug, Default)]
 struct RunCoverage {
     passed: usize,
@@ -286,7 +286,7 @@ impl ShapingTest {
         self.model.changed = [true; 2];
     }
 
-    /// QERs of packets of a kind: now and then none at all.
+    /// QERs of packets of a kind, sometimes none.
     fn some_qers(&mut self) -> Vec<u32> {
         let sets = [&[1][..], &[1, 2], &[1, 2, 3], &[2], &[3], &[]];
         sets.choose(&mut self.rng).unwrap().to_vec()
@@ -388,7 +388,7 @@ impl ShapingTest {
         }
     }
 
-    /// Time passes, packets arrive, the worker takes a step, and both sides are compared.
+    /// Lets time pass and packets arrive, runs a step of the worker, and compares both sides.
     fn step(&mut self) -> Result<(), String> {
         let pause = match self.rng.random_range(0..200) {
             0 => self.rng.random_range(0..50_000_000),

@@ -21,7 +21,7 @@ const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
 /// Field and value, from the outside in.
 type ExpectedFields = Vec<(&'static str, &'static str)>;
 
-/// What was sent, and what it must say.
+/// Frames that were sent, and the fields that they must have.
 #[derive(Default)]
 struct TsharkCases {
     names: Vec<&'static str>,
@@ -103,7 +103,7 @@ fn from_n3_v6() -> PacketBuilder {
     PacketBuilder::ethernet(UPF[0], PEER).ipv6("2001:db8:3::1", "2001:db8:3::2")
 }
 
-/// An extension header that every endpoint must understand, and that nobody has defined.
+/// An undefined extension header that every endpoint must understand.
 const UNKNOWN_EXTENSION: u8 = 0xf0;
 
 const RQI: &str = "gtp.ext_hdr.pdu_ses_cont.rqi";

@@ -1,5 +1,5 @@
-//! An independent dissector reads what the PFCP node asks on its own account: set-up, heartbeats,
-//! reports of sessions and of the node, and the wish to be released.
+//! An independent dissector reads the requests of the PFCP node: set-up, heartbeats, reports of sessions
+//! and of the node, and the request for release.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 #![allow(dead_code, reason = "the scripted SMF serves several test programs")]
 
@@ -24,7 +24,7 @@ use adit_rules::{DataDelivery, WorkerCommand, WorkerEvent};
 use adit_tests::capture::{self, MARKS};
 use adit_types::{BarId, Nanos, PdrId, Qfi, Seid, UrrId};
 
-/// A node between control functions that answer everything, and what it sends to them.
+/// A node between control functions that answer every request, and what it sends to them.
 struct ReportExchange {
     bench: smf::Bench,
     up_seid: Seid,
@@ -61,7 +61,7 @@ impl ReportExchange {
         dialogue
     }
 
-    /// Keeps what the node sends and answers it, until it has nothing more to say.
+    /// Keeps what the node sends and answers it, until the node sends nothing.
     fn converse(&mut self, sent: Vec<Transmit>) {
         let mut queue = VecDeque::from(sent);
         while let Some(Transmit { to, bytes, .. }) = queue.pop_front() {

@@ -1,9 +1,9 @@
-//! An allocator that counts, for tests of what must not allocate.
+//! An allocator that counts, for tests of code that must not allocate.
 
 use core::cell::Cell;
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// The system's allocator; counts the allocations of a thread that asked for it.
+/// The system's allocator. It counts the allocations of a thread within [`allocations`].
 struct Counting;
 
 thread_local! {
@@ -11,7 +11,7 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that is ending has no count any more.
+    // A thread that ends has no counter.
     let _ = COUNT.try_with(|count| count.set(count.get().map(|n| n + 1)));
 }
 
@@ -36,8 +36,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // A packet buffer goes back to a pool, where the system's allocator might call the kernel:
-        // what is freed while somebody counts is kept.
+        // A packet buffer returns to a pool, but the system's allocator could call the kernel. So memory
+        // that is freed while a thread counts is kept.
         if COUNT.try_with(Cell::get).ok().flatten().is_some() {
             return;
         }

@@ -241,7 +241,7 @@ fn other_packets_of_an_open5gs_session_pass_between_ue_and_data_network() {
     upf.io.inject(PortId(1), &down(PacketBuilder::ethernet(MACS[1], PEER)).udp(1, 2).build());
     let expected = to(smf::GNB, GNB_TEID).psc_dl(1, false);
     assert_eq!(upf.settle().1, [down(expected).ttl(63).udp(1, 2).build()]);
-    // Other groups are for nobody.
+    // Nobody receives other groups.
     let names = from(smf::GNB, access).psc_ul(1).ipv6(LINK_LOCAL, "ff02::fb").udp(5353, 5353);
     upf.io.inject(PortId(0), &names.build());
     assert_eq!(upf.settle().1, Vec::<Vec<u8>>::new());

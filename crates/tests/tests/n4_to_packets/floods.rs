@@ -24,7 +24,7 @@ const MILLISECONDS: u32 = 3000;
 const FLOOD_PER_STEP: u32 = 25;
 const USER_PER_STEP: usize = 5;
 
-/// What a hostile host sends.
+/// The packets of a hostile host.
 enum Hostile {
     Frame(PortId, Vec<u8>),
     Datagram(SocketAddr, Vec<u8>),
@@ -55,7 +55,7 @@ fn recovery(started: u32) -> Vec<u8> {
     [&[231, 0, 4][..], &started.to_be_bytes()].concat()
 }
 
-/// A UPF with a session, its gNB and SMF, and what they saw.
+/// A UPF with a session, its gNB and SMF, and what they received.
 struct FloodTest {
     upf: UpfInMemory,
     script: smf::SessionScript,
@@ -131,7 +131,7 @@ impl FloodTest {
         self.upf.io.inject(N3_PORT, &answer.payload(&recovery(100)).build());
     }
 
-    /// User packets go to the stations that have always been there.
+    /// Checks that user packets go to the original stations.
     fn take_user_packet(&mut self, port: PortId, frame: &[u8]) {
         let station: IpAddr = if port == N3_PORT { smf::GNB.into() } else { GATEWAY.into() };
         assert_eq!(frame[..6], super::station_mac(station), "diverted");
@@ -206,7 +206,7 @@ fn forged_echo_messages_harm_nobody() {
             if n % 2 == 0 { GtpuMessageType::ECHO_RESPONSE } else { GtpuMessageType::ECHO_REQUEST };
         let [.., high, low] = (n / 2).wrapping_mul(40_503).to_be_bytes();
         let echo = from(smf::GNB).gtpu_message(kind, 0).sequence(u16::from_be_bytes([high, low]));
-        // Of another station, so that answers to it are told from those to the gNB.
+        // From another station, to distinguish answers to it from those to the gNB.
         let echo = match kind {
             GtpuMessageType::ECHO_RESPONSE => echo,
             _ => from(stranger(n)).gtpu_message(kind, 0).sequence(1),
@@ -263,7 +263,7 @@ fn announcement(mac: MacAddr) -> Vec<u8> {
     PacketBuilder::ethernet(MacAddr::BROADCAST, mac).ether_type(0x0806).payload(&payload).build()
 }
 
-/// As after a failover of VRRP that keeps no virtual link-layer address.
+/// A failover of VRRP without a virtual link-layer address.
 #[test]
 fn gateway_that_moved_is_followed_after_a_second_without_a_lost_packet() {
     let FloodTest { mut upf, script, teid, .. } = FloodTest::with(smf::config());

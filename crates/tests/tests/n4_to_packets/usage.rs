@@ -1,4 +1,4 @@
-//! Usage of real packets, from N4 to the octet: quotas, what they spare, pools, and the last reports.
+//! Usage of real packets, exact to the octet: quotas, exemptions, credit pools, and the last reports.
 
 use adit_n4::Transmit;
 use adit_pfcp::grouped::{AggregatedUrrs, CreateUrr};
@@ -28,7 +28,7 @@ fn uplink_to(script: &smf::SessionScript, teid: Teid, port: u16) -> Vec<u8> {
         .build()
 }
 
-/// Octets and packets of all usage reports among these messages, which are then acknowledged.
+/// Octets and packets of all usage reports among these messages. Acknowledges the reports.
 fn reported(upf: &mut UpfInMemory, sent: &[Transmit], usage: &mut (u64, u64)) -> Vec<Transmit> {
     let mut more = Vec::new();
     for transmit in sent {
@@ -47,7 +47,7 @@ fn reported(upf: &mut UpfInMemory, sent: &[Transmit], usage: &mut (u64, u64)) ->
     more
 }
 
-/// A URR with a quota of one packet of 28 octets, which spares DNS.
+/// A URR with a quota of one packet of 28 octets that exempts DNS.
 fn quota_that_spares_dns(body: &mut SessionEstablishmentRequest<'static>) {
     let mut urr = CreateUrr::new(UrrId(1), MeasurementMethod::VOLUM, ReportingTriggers::VOLQU);
     urr.volume_quota = Some(VolumeQuota { total: Some(28), ..VolumeQuota::default() });

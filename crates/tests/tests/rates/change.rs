@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What is changed in the middle of traffic.
+/// A change in the middle of traffic.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum MidTrafficChange {
     Nothing,
@@ -28,8 +28,8 @@ impl MidTrafficChange {
     }
 }
 
-/// A flow of 100 Mb/s whose QER changes after a second, beside one that is at its limit of 200 Mb/s;
-/// and for each step how many packets of the second left by then.
+/// Two flows: the first, of 100 Mb/s, has a QER that changes after a second; the second is at its limit of
+/// 200 Mb/s. Also returns how many packets of the second had left after each step.
 fn changed(excess: Excess, turn: MidTrafficChange) -> (RateTest, [u64; 2], Vec<u64>) {
     let mut stage = RateTest::new(excess, 1, 16);
     for rate in [100 * MBIT, 200 * MBIT] {
@@ -72,7 +72,7 @@ fn change_in_the_middle_of_traffic_counts_at_once_and_for_nobody_else() {
         assert!(stage.dropped(DropReason::GateClosed) > 0);
         for mbit in [10, 50, 400] {
             let (_, _, all) = expect(MidTrafficChange::Rate(mbit * MBIT));
-            // What is offered is less than the highest rate, and what waited leaves besides.
+            // Packets that waited leave besides, because the flow offers less than the highest rate.
             let rate = (mbit * MBIT).min(120 * MBIT);
             let waited = if excess == Excess::Shaped && mbit == 400 { 512 } else { 0 };
             let error = error((all - waited) * 1400, rate, 1);
@@ -86,8 +86,8 @@ fn change_in_the_middle_of_traffic_counts_at_once_and_for_nobody_else() {
     }
 }
 
-/// Of a session with a flow whose packets wait at 64 kb/s, and a second flow: the packets that leave
-/// while `change` is made and after, by flow.
+/// A session with a flow whose packets wait at 64 kb/s, and a second flow. Returns the flows of the packets
+/// that leave during `change` and after it.
 fn order_behind(change: Option<SessionChange>) -> (RateTest, Vec<usize>) {
     const WAITING: usize = 20;
     let mut stage = RateTest::one(Excess::Shaped, (64_000, 64_000));
@@ -104,7 +104,7 @@ fn order_behind(change: Option<SessionChange>) -> (RateTest, Vec<usize>) {
             return (stage, order);
         }
     }
-    // By the stages, and, once all workers run the rules, by the express.
+    // By the stages and, after all workers run the rules, on the fast path.
     for _ in 0..10 {
         stage.offer(second);
         stage.step(STEP, |flow| order.push(flow));
@@ -134,9 +134,9 @@ fn what_waits_for_a_rate_that_no_pdr_names_any_more_leaves_ahead_of_later_packet
         order_behind(Some(SessionChange { update_pdrs: vec![bare], ..SessionChange::default() }));
     assert_eq!(order, in_order());
     assert_eq!(stage.counts().shaped_pkts, 0);
-    // Those that waited, and of the others all but the first ones.
+    // The waiting packets, and all but the first of the others.
     assert!((21..30).contains(&stage.counts().express_pkts));
-    // The session ends: it leaves, too.
+    // When the session ends, the last packet leaves, too.
     let (stage, order) = order_behind(None);
     assert_eq!(order, [0; 20]);
     assert_eq!((stage.counts().shaped_pkts, stage.counts().dropped_pkts()), (0, 0));

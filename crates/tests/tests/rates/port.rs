@@ -1,4 +1,4 @@
-//! Guaranteed rates where a port is the bottleneck, and no rate is configured for it.
+//! Guaranteed rates if a port without a configured rate is the bottleneck.
 
 use std::collections::VecDeque;
 
@@ -8,26 +8,26 @@ use rand::{Rng, SeedableRng};
 use super::shared::guaranteed;
 use super::*;
 
-/// What the link behind the port takes.
+/// The rate of the link behind the port.
 const LINK: u64 = 1000 * MBIT;
 
-/// What sessions without a guarantee offer: more than four times the link's rate.
+/// The offer of sessions without a guarantee: more than four times the rate of the link.
 const OTHERS: [u64; 4] = [2400 * MBIT, 1200 * MBIT, 600 * MBIT, 300 * MBIT];
 
-/// Frames that the transmit queue of the port has room for.
+/// Length of the transmit queue of the port. Unit: frames.
 const QUEUE_LEN: usize = 64;
 
-/// Far shorter than a packet takes on the link, so that few packets arrive in one step.
+/// Time of a step: far shorter than a packet on the link, so that few packets arrive in one step.
 const SHORT_STEP: Nanos = Nanos::from_micros(1);
 
-/// A port that takes packets of one direction, and the link behind it.
+/// A port of one direction, and the link behind it.
 struct SlowPort {
     direction: Direction,
     /// Inner lengths of the frames in the transmit queue.
     queue: VecDeque<u64>,
-    /// What the link may take. Unit: as [`OCTET`].
+    /// What the link can send now. Unit: as [`OCTET`].
     credit: u128,
-    /// The link had nothing to take.
+    /// The link had nothing to send.
     idled: bool,
 }
 
@@ -36,7 +36,7 @@ impl SlowPort {
         Self { direction, queue: VecDeque::new(), credit: 0, idled: false }
     }
 
-    /// Lets `time` pass by steps, before each of which packets arrive.
+    /// Lets `time` pass in steps. Packets arrive before each step.
     fn pass(&mut self, stage: &mut RateTest, time: Nanos, mut arrive: impl FnMut(&mut RateTest)) {
         let lens: Vec<u64> = stage.flows.iter().map(|flow| flow.len).collect();
         let out = usize::from(self.direction == Direction::Uplink);
@@ -76,7 +76,7 @@ fn guaranteed_flow_loses_nothing_behind_a_port_that_is_too_slow() {
         link.idled = false;
         link.pass(&mut stage, Nanos::from_millis(300), |_| {});
         assert!(!link.idled, "the others take what it leaves");
-        // The flow ends, and what waits leaves.
+        // The flow ends, and waiting packets leave.
         stage.flows[flow].offered_bps = 0;
         link.pass(&mut stage, Nanos::from_millis(10), |_| {});
         let SteadyFlow { offered, sent, .. } = stage.flows[flow];
@@ -105,9 +105,9 @@ fn what_exceeds_a_guarantee_shares_the_rest_of_the_port_with_others() {
             stage.flow(session, direction, LEN, 0);
         }
         stage.settle();
-        // At most one packet arrives in a step, at random: of periodic flows one whose packets come just
-        // before those of another would take its room each time. The link is fast, so that the flow's
-        // own guaranteed packets take few of the places that its others come for.
+        // At most one packet arrives in a step, at random: a periodic flow just before another would take
+        // its place each time. The link is fast, so the guaranteed packets of a flow take few places from
+        // its others.
         let offered = [60 * MBIT, OTHERS[0], OTHERS[1], OTHERS[2], OTHERS[3]];
         let bits = f64::from(LEN) * 8.0;
         let chances = offered.map(|bps| bps as f64 * SHORT_STEP.0 as f64 / 1e9 / bits);
@@ -127,8 +127,7 @@ fn what_exceeds_a_guarantee_shares_the_rest_of_the_port_with_others() {
         let before = stage.flows.clone();
         link.pass(&mut stage, TIME, &mut arrive);
         assert!(!link.idled);
-        // The port takes a packet beyond guarantees or not, whosever it is: of each flow the same
-        // part. What is guaranteed has no chance to be lost.
+        // Beyond guarantees the port accepts the same part of each flow. No guaranteed packet is lost.
         let excess: u64 = offered.iter().sum::<u64>() - gbr;
         let part = (LINK - gbr) as f64 / excess as f64;
         for (at, bps) in offered.into_iter().enumerate() {
@@ -138,7 +137,7 @@ fn what_exceeds_a_guarantee_shares_the_rest_of_the_port_with_others() {
             let expected = sure + by_chance * part;
             let sent = (stage.flows[at].sent - before[at].sent) as f64;
             println!("{direction:?}: {sent} packets of {expected:.0}, {guaranteed} b/s guaranteed");
-            // A count of independent packets has a variance of its mean at most.
+            // The variance of a count of independent packets is at most its mean.
             let deviation = (by_chance * part).sqrt();
             assert!((sent - expected).abs() < 4.0 * deviation, "{sent} of {expected}");
         }

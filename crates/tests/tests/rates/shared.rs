@@ -1,4 +1,4 @@
-//! Rates that sessions share: kept exactly, guarantees ahead of everything, the rest by weight.
+//! Rates that sessions share: their accuracy, guarantees first, then the rest by weight.
 
 use adit_session::{Slice, SliceIdentity};
 
@@ -28,7 +28,7 @@ fn in_slice(stage: &mut RateTest, sst: u8, mbr: u64) -> usize {
     stage.session_of(OwnerId(1), (mbr, mbr), |change| change.s_nssai = s_nssai)
 }
 
-/// Octets of each flow in so many windows.
+/// Octets of each flow in `windows` windows.
 fn windows(stage: &mut RateTest, count: usize) -> Vec<Vec<u64>> {
     (0..count).map(|_| stage.window(STEP)).collect()
 }
@@ -145,11 +145,11 @@ fn slice_keeps_its_rate_inside_that_of_all_and_disturbs_nobody() {
     check(Excess::Shaped, &sums(&all), TOTAL, 1400);
     let shares: Vec<f64> = (0..4).map(|flow| of(&all, flow) as f64 * 8.0 / 1e6).collect();
     println!("slice of 30 Mb/s, another, and none, in 100 Mb/s: {shares:.3?} Mb/s");
-    // The first slice weighs 60 Mb/s and has its 30; the others share what it leaves.
+    // The first slice has a weight of 60 Mb/s and a rate of 30; the others share the rest.
     for (share, expected) in shares.iter().zip([20.0, 10.0, 70.0 / 1.5, 70.0 / 3.0]) {
         assert!((share - expected).abs() < expected * 0.02, "{share} of {expected}");
     }
-    // Without the others the slice still has no more than its rate.
+    // Without the others the slice still has its rate only.
     (2..4).for_each(|flow| stage.flows[flow].offered_bps = 0);
     stage.pass(Nanos::from_secs(1), STEP);
     let alone = windows(&mut stage, 5);
@@ -167,7 +167,7 @@ fn backlog_of_one_session_costs_others_nothing_where_the_aggregate_drops() {
     stage.pass(Nanos::from_secs(1), STEP);
     let windows = windows(&mut stage, 5);
     check(Excess::Policed, &sums(&windows), TOTAL, 1400);
-    // Dropped alike, it has a seventh of the rate or more.
+    // With equal loss, it has a seventh of the rate or more.
     let share = of(&windows, 1) as f64 * 8.0 / 5e5;
     println!("20 Mb/s beside a backlog of 150 Mb/s in 100 Mb/s: {share:.2} Mb/s");
     assert!(share > 8.0, "{share}");

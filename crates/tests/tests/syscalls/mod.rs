@@ -1,5 +1,5 @@
-//! Tells which system calls a piece of code makes, by Syscall User Dispatch (Linux 5.11, x86-64):
-//! while a byte says so, the kernel answers the calling thread's system calls with SIGSYS.
+//! Reports the system calls of a piece of code, by Syscall User Dispatch (Linux 5.11, x86-64): while a byte
+//! is set, the kernel answers system calls of the thread with SIGSYS.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, AtomicU8, Ordering};
@@ -22,7 +22,7 @@ thread_local! {
     static SEEN: AtomicI32 = const { AtomicI32::new(NONE) };
 }
 
-/// Notes the system call and lets everything pass from here on: its own return is one, too.
+/// Records the system call and lets all later ones pass: its own return is one, too.
 extern "C" fn on_sigsys(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     SELECTOR.with(|selector| selector.store(ALLOW, Ordering::Relaxed));
     // SAFETY: the kernel passes a whole `siginfo_t`.
@@ -32,8 +32,8 @@ extern "C" fn on_sigsys(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut c_vo
     SEEN.with(|seen| seen.store(number, Ordering::Relaxed));
 }
 
-/// Runs `work`; returns what it returned and the number of the first system call that it made, which
-/// was not carried out. Where the kernel cannot tell, says so once and finds none.
+/// Runs `work`. Returns its result and the number of its first system call, which the kernel does not carry
+/// out. If the kernel cannot report them, prints so once and finds none.
 pub(crate) fn first_syscall<T>(work: impl FnOnce() -> T) -> (T, Option<i32>) {
     let selector = SELECTOR.with(core::ptr::from_ref);
     SEEN.with(|seen| seen.store(NONE, Ordering::Relaxed));

@@ -86,7 +86,7 @@ fn mandatory_ie_that_is_absent_is_named_with_cause_66() {
 fn any_ie_that_is_absent_leaves_a_node_that_works() {
     for (name, message) in messages::all(prepared().session) {
         for ie in ies(&message) {
-            // Accepted or not: a new node each time, whose SEIDs are the same for the same seed.
+            // A new node each time, accepted or not: the same seed gives the same SEIDs.
             let mut victim = prepared();
             let said = victim.send(smf(10), &without(&message, &ie));
             let is_heartbeat = raw(&message).header.message_type == MessageType::HEARTBEAT_REQUEST;
@@ -106,7 +106,7 @@ fn empty_bodies_are_refused_or_ignored() {
             message.extend(victim.session.0.to_be_bytes());
             message.extend([0, 0, 7, 0]);
         }
-        // Without a single IE: a modification changes nothing, a deletion is in order.
+        // Without any IE, a modification changes nothing, and a deletion is valid.
         if matches!(message_type, 52 | 54) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Class 3: references to rules that are not there, or that would not be there afterwards.
+//! Class 3: references to rules that do not exist, or would not exist after the request.
 
 use adit_pfcp::grouped::{
     CreateFar, CreateQer, QueryUrr, RemoveBar, RemoveFar, RemovePdr, RemoveQer,
@@ -22,7 +22,7 @@ type Edit = fn(&mut SessionModificationRequest<'static>);
 /// A mistake in a modification: what it is, and the IE and rule that the refusal names.
 type Dangling = (&'static str, Edit, IeType, FailedRuleId);
 
-/// Each modification is refused whole, what stands before the mistake included.
+/// Each modification is refused whole, with everything before the mistake.
 fn assert_refused_whole(cases: &[Dangling]) {
     let mut victim = Victim::new();
     for (number, (name, edit, ie, rule)) in (100..).zip(cases) {
@@ -134,8 +134,8 @@ fn modification_that_makes_a_rule_name_no_rule_is_refused_whole() {
     ]);
 }
 
-/// As above for rules of usage, buffering and traffic endpoints. The refusal names the IE that names
-/// what is not there.
+/// As above for rules of usage, buffering and traffic endpoints. The refusal names the IE with the
+/// reference.
 fn assert_refused_for(cases: &[(&'static str, Edit, IeType)]) {
     let mut victim = Victim::new();
     for (number, (name, edit, ie)) in (300..).zip(cases) {
@@ -264,7 +264,7 @@ fn modification_with_a_dangling_reference_to_a_bar_or_endpoint_is_refused_whole(
     ]);
 }
 
-/// Removing what others name leaves nobody with the name of nothing.
+/// After the removal of a rule that others name, none of them names a missing rule.
 #[test]
 fn newer_rule_removed_while_it_is_named_leaves_no_dangling_name() {
     let mut victim = Victim::new();

@@ -1,4 +1,4 @@
-//! Class 4: more than there is room for.
+//! Class 4: more than the node can hold.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -121,7 +121,7 @@ fn requests_that_wait_for_the_workers_are_bounded_per_peer() {
         let (sequence, script) = (u32::from(number) + 10, SessionScript::new(1, number + 1));
         bench.node.handle_datagram(bench.now, smf(10), &establish(sequence, &script));
     }
-    // One store of 1000 sessions ends it before the limit of requests does, and both hold.
+    // The store of 1000 sessions is full before the limit of requests; both limits hold.
     assert!(bench.node.pending_len() <= PENDING_PER_PEER_MAX);
     assert!(bench.node.store().len() <= 1000);
     bench.publish_all();

@@ -8,7 +8,7 @@ use crate::messages;
 use crate::smf::*;
 use crate::victim::Victim;
 
-/// Changes some octets, cuts, doubles or joins.
+/// Changes octets, cuts a message, or joins two.
 fn mutate(rng: &mut SmallRng, all: &[(&'static str, Vec<u8>)]) -> Vec<u8> {
     let mut message = all[rng.random_range(0..all.len())].1.clone();
     for _ in 0..rng.random_range(1..8) {
@@ -30,7 +30,7 @@ fn mutate(rng: &mut SmallRng, all: &[(&'static str, Vec<u8>)]) -> Vec<u8> {
         }
     }
     if rng.random_bool(0.7) && message.len() >= 8 {
-        // A length that fits lets the mutation through to the IEs.
+        // With a valid length, the mutation reaches the IEs.
         let len = u16::try_from(message.len() - 4).unwrap_or(u16::MAX);
         message[2..4].copy_from_slice(&len.to_be_bytes());
     }
@@ -51,7 +51,7 @@ fn mutated_messages_cost_an_answer_each_and_never_the_node() {
             assert!(sent.len() <= message.len() / 8, "seed {seed} round {round}");
             assert_eq!(victim.bench.node.pending_len(), 0, "seed {seed} round {round}");
         }
-        // A mutation may have given a Node ID to another peer: the second round finds them free.
+        // A mutation can give a Node ID to another peer; the second round finds them free.
         for (sequence, host) in (0x00dd_0001..).zip([66, 11, 10, 66, 11, 10]) {
             let request = setup(sequence, [192, 0, 2, host].into(), 1);
             assert_eq!(victim.bench.ask(smf(host), &request).len(), 1, "seed {seed}");

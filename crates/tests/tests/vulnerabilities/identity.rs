@@ -1,4 +1,4 @@
-//! Class 6: who may touch what.
+//! Class 6: peers that touch what belongs to others.
 
 use adit_pfcp::Cause;
 use adit_pfcp::ie::{self, FSeid};
@@ -85,7 +85,7 @@ fn f_seid_of_another_control_function_gets_no_answer_of_ours_at_its_address() {
         body.cp_f_seid = FSeid::new(Seid(0xe2), IpAddr::V4(Ipv4Addr::new(198, 51, 100, 99)));
         body.node_id = ie::NodeId::Ipv4(NODE);
     });
-    // `send` checks that the answer goes to where the request came from.
+    // `send` checks that the answer goes to the sender of the request.
     victim.send(smf(10), &request);
 }
 

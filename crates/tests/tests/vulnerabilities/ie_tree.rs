@@ -8,7 +8,7 @@ const GROUPED: [u16; 22] =
 #[derive(Debug, Clone)]
 pub(crate) struct IeSpan {
     pub ie_type: u16,
-    /// Type of the group that it is in; zero at the top.
+    /// Type of the group that contains it; zero at the top.
     pub group: u16,
     start: usize,
     end: usize,
@@ -40,7 +40,7 @@ fn put_u16(message: &mut [u8], at: usize, value: u16) {
     message[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// All IEs of a message that is in order, groups before their members.
+/// All IEs of a valid message, groups before their members.
 pub(crate) fn ies(message: &[u8]) -> Vec<IeSpan> {
     let mut found = Vec::new();
     walk(message, header_len(message), message.len(), 0, &[], &mut found);
@@ -67,7 +67,7 @@ fn walk(
     assert_eq!(at, end, "the message is in order");
 }
 
-/// The message without the IE and its siblings of the same type; every length around is right.
+/// The message without the IE and its siblings of the same type; with correct lengths around it.
 pub(crate) fn without(message: &[u8], ie: &IeSpan) -> Vec<u8> {
     let gone = |other: &&IeSpan| other.ie_type == ie.ie_type && other.parents == ie.parents;
     let all = ies(message);
@@ -90,7 +90,7 @@ pub(crate) fn with_length(message: &[u8], ie: &IeSpan, len: u16) -> Vec<u8> {
     lie
 }
 
-/// The message with the IE's value replaced by `value`; every length around is right.
+/// The message with the IE's value replaced by `value`; with correct lengths around it.
 pub(crate) fn with_value(message: &[u8], ie: &IeSpan, value: &[u8]) -> Vec<u8> {
     let mut other = message.to_vec();
     other.splice(ie.start + 4..ie.end, value.iter().copied());

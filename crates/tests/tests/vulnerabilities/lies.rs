@@ -49,7 +49,7 @@ fn length_off_by_one_is_never_accepted() {
     }
 }
 
-/// Groups and members of theirs that length zero takes away: what is left is a rule.
+/// Groups, and members that length zero removes from them: the rest is a valid rule.
 /// Spec: TS 29.244 §5.6.3.
 const HARMLESS: [(IeType, IeType); 3] = [
     (IeType::UPDATE_FORWARDING_PARAMETERS, IeType::OUTER_HEADER_CREATION),
@@ -63,8 +63,8 @@ fn ie_of_length_zero_is_refused_where_it_matters() {
         for ie in ies(&message) {
             let mut victim = prepared();
             let said = victim.send(smf(10), &with_value(&message, &ie, &[]));
-            // An Update Forwarding Parameters without members changes nothing; a part of an update
-            // is taken away; the rest needs a value.
+            // An Update Forwarding Parameters without members changes nothing; length zero withdraws a part
+            // of an update; all other IEs need a value.
             let is_harmless = (ie.group, ie.ie_type) == (10, 11)
                 || HARMLESS.contains(&(IeType(ie.group), IeType(ie.ie_type)));
             assert_eq!(said == NodeAnswer::Accepted, is_harmless, "{name}: {ie:?} {said:?}");
@@ -95,7 +95,7 @@ fn every_prefix_of_every_message_is_refused_or_ignored() {
             let mut victim = prepared();
             let said = victim.send(smf(10), &honest);
             let boundary = ies(&message).iter().any(|ie| ie.group == 0 && ie.starts_at(len));
-            // Between two IEs a shorter modification is a modification.
+            // A modification that ends between two IEs is valid.
             assert!(said != NodeAnswer::Accepted || boundary, "{name}: {len}");
         }
     }

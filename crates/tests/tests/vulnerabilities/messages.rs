@@ -1,4 +1,4 @@
-//! One message in order of every kind, with every kind of rule in it.
+//! One valid message of every kind, with every kind of rule.
 
 use std::net::Ipv4Addr;
 
@@ -23,7 +23,7 @@ pub(crate) fn update(sequence: u32) -> Vec<u8> {
     encode(None, sequence, &AssociationUpdateRequest::new(NodeId::Ipv4(NODE)))
 }
 
-/// The rules that [`full_modification`] touches exist after this one.
+/// Creates the rules that [`full_modification`] changes.
 pub(crate) fn preparation(sequence: u32, up_seid: Seid) -> Vec<u8> {
     modify_with(sequence, up_seid, |body| {
         let far = |id| CreateFar::new(FarId(id), ApplyAction::DROP);
@@ -47,7 +47,7 @@ pub(crate) fn urr(id: u32) -> CreateUrr<'static> {
     urr
 }
 
-/// A BAR with what a notification and the buffers follow.
+/// A BAR with notification delay and buffer size.
 pub(crate) fn bar(id: u8) -> CreateBar<'static> {
     let mut bar = CreateBar::new(BarId(id));
     bar.downlink_data_notification_delay = Some(DownlinkDataNotificationDelay(2));
@@ -62,8 +62,8 @@ pub(crate) fn endpoint(id: u8) -> CreateTrafficEndpoint<'static> {
     endpoint
 }
 
-/// An establishment whose PDRs name a traffic endpoint, have a URR and a BAR, and leave the UE's
-/// address to us.
+/// An establishment whose PDRs name a traffic endpoint and have a URR and a BAR; we choose the address of
+/// the UE.
 pub(crate) fn rich_establishment(sequence: u32, script: &SessionScript) -> Vec<u8> {
     establish_with(sequence, script, |body| {
         let choose = |destination| {
@@ -142,7 +142,7 @@ pub(crate) fn full_modification(sequence: u32, up_seid: Seid) -> Vec<u8> {
     })
 }
 
-/// Every request in order, for a session of `smf(10)` that [`preparation`] prepared.
+/// Every valid request, for a session of `smf(10)` that [`preparation`] prepared.
 pub(crate) fn all(up_seid: Seid) -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("heartbeat", heartbeat(20, SMF_STARTED)),

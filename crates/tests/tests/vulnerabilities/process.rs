@@ -13,7 +13,7 @@ use crate::ie_tree::{ies, with_length, with_tail, with_value, without};
 use crate::messages;
 use crate::smf::*;
 
-/// Names a test that does the work inside the daemon's namespace.
+/// Environment variable of the run inside the daemon's namespace.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
 
 #[test]
@@ -53,16 +53,16 @@ impl Attacker {
         Some(buffer)
     }
 
-    /// Sends without looking at answers; every so often the process must show that it lives.
+    /// Sends and ignores answers. From time to time the process must answer a heartbeat.
     fn send_unanswered(&self, number: usize, bytes: &[u8]) {
-        // A datagram holds no more.
+        // The longest datagram.
         self.socket.send(&bytes[..bytes.len().min(60_000)]).unwrap();
         if number.is_multiple_of(100) {
             self.assert_alive();
         }
     }
 
-    /// Asks again when there is no answer: heartbeats are few per second, and datagrams get lost.
+    /// Sends a heartbeat until an answer arrives: the node answers few per second, and datagrams get lost.
     fn assert_alive(&self) {
         let mark = 0x00aa_bbcc;
         for _ in 0..10 {
@@ -85,7 +85,7 @@ fn attack() {
     let node = Ipv4Addr::new(127, 0, 3, 1);
     attacker.request(&setup(1, node, SMF_STARTED)).unwrap();
     let mut messages = messages::all(Seid(0x1234_5678));
-    // The association stays: a stranger may not say as much per second.
+    // The association stays: the node processes few messages of strangers per second.
     messages.retain(|(name, _)| name.starts_with("session") || *name == "path switch");
     let mut number = 0;
     let mut throw = |bytes: &[u8]| {
@@ -115,7 +115,7 @@ fn attack() {
     throw(&[]);
     throw(&vec![0x21; 60_000]);
     attacker.assert_alive();
-    // And it still does what it is for.
+    // The process still establishes sessions.
     while attacker.receive().is_some() {}
     attacker.socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     attacker.request(&setup(0x00c0_0001, node, SMF_STARTED)).unwrap();

@@ -11,7 +11,7 @@ use adit_types::Seid;
 
 use crate::smf::*;
 
-/// What a node said to a datagram.
+/// The answer of a node to a datagram.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum NodeAnswer {
     Nothing,
@@ -75,8 +75,8 @@ impl Victim {
         all.map(|a| (a.node_id.clone(), a.recovery_time_stamp)).collect()
     }
 
-    /// Hands the datagram over. Unless it is accepted, nothing may have changed; in any case the
-    /// node lives, and nothing waits.
+    /// Sends the datagram. Unless the node accepts it, nothing may change. The node still works, and no
+    /// change waits.
     #[track_caller]
     pub(crate) fn send(&mut self, from: SocketAddr, bytes: &[u8]) -> NodeAnswer {
         let (store, identities) = (self.bench.node.store().clone(), self.identities());
@@ -93,7 +93,7 @@ impl Victim {
         said
     }
 
-    /// As [`Self::send`] from the associated `smf(10)`, and it must not be accepted.
+    /// As [`Self::send`], from the associated `smf(10)`; the node must not accept it.
     #[track_caller]
     pub(crate) fn refuses(&mut self, bytes: &[u8]) -> NodeAnswer {
         let said = self.send(smf(10), bytes);
@@ -108,7 +108,7 @@ impl Victim {
         assert!(matches!(decode(&answer), Message::HeartbeatResponse(_)));
     }
 
-    /// The sessions are there and can be modified and deleted, and a new one established.
+    /// Checks that the sessions exist, can be modified and deleted, and that a new one can be established.
     #[track_caller]
     pub(crate) fn assert_sessions_usable(&mut self) {
         for (from, up_seid) in [(smf(10), self.session), (smf(11), self.stranger)] {
@@ -120,7 +120,7 @@ impl Victim {
         self.bench.session(smf(10), 0x00e0_0003, &SessionScript::new(0xb10, 10));
     }
 
-    /// As [`Self::assert_sessions_usable`] where the store is full.
+    /// As [`Self::assert_sessions_usable`], with a full store.
     #[track_caller]
     pub(crate) fn assert_sessions_usable_when_full(&mut self) {
         assert_eq!(self.send(smf(10), &delete(0x00e0_0000, self.session)), NodeAnswer::Accepted);
@@ -131,7 +131,7 @@ impl Victim {
         }
     }
 
-    /// So many sessions, and the two of the beginning among them.
+    /// Checks the number of sessions, and that the first two are among them.
     #[track_caller]
     pub(crate) fn assert_alive_with(&mut self, sessions: usize) {
         assert_eq!(self.bench.node.store().len(), sessions);
