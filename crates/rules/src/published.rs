@@ -1,8 +1,8 @@
 //! Rules as workers read them: compact, and shared between sessions if they are alike.
 //!
-//! Most of millions of sessions differ only in identifiers, addresses and counters. What they have
-//! in common is a *shape*, which exists once; a session keeps the rest. A rule dereferences to its
-//! shape, so code reads it like the entry that it comes from. Published rules are immutable.
+//! Most sessions differ only in identifiers, addresses and counters. The rest is a *shape*, which sessions
+//! share. A rule dereferences to its shape, so code reads it like the entry that it was made from.
+//! Published rules are immutable.
 
 use core::net::IpAddr;
 use core::ops::Deref;
@@ -27,7 +27,7 @@ use crate::sdf_set::SdfSet;
 use crate::shapes::ShapeSet;
 use crate::usage::{PoolMembers, UrrEntry, UsageLimits};
 
-/// All that a worker needs to process packets of one PFCP session: [`SessionRules`] in few octets.
+/// The rules of one PFCP session: [`SessionRules`] in few octets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedRules {
     /// See [`SessionRules::up_seid`].
@@ -36,9 +36,9 @@ pub struct PublishedRules {
     pub generation: DeltaId,
     /// See [`SessionRules::buffer_epoch`].
     pub buffer_epoch: u32,
-    /// PDRs of uplink, which come first in `pdrs`.
+    /// Number of uplink PDRs; `pdrs` begins with them.
     uplink_count: u16,
-    /// Addresses of [`SessionRules::ue`], which come before those that only PDRs name.
+    /// Number of addresses from [`SessionRules::ue`]; those that only PDRs name follow.
     ue_count: u16,
     /// The first addresses of the UE; most sessions have no others.
     ue: UeAddresses,
@@ -52,7 +52,7 @@ pub struct PublishedRules {
     rare: Option<Box<RareRules>>,
 }
 
-/// Parts that few sessions have.
+/// Fields that few sessions need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RareRules {
     /// The UE's addresses beyond the first ones.
@@ -65,8 +65,8 @@ struct RareRules {
 
 /// The QERs of a session, and its slice.
 ///
-/// PERF (adit bench publication): a shape begins at a cache line, away from its reference count,
-/// which changes whenever a session comes or goes.
+/// PERF (adit bench publication): the list begins at a cache line of its own, because the reference count
+/// before it changes whenever a session is established or deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]
 pub(crate) struct QerList(pub Vec<QerEntry>, pub SliceId);
@@ -121,7 +121,7 @@ pub struct FarShape {
     pub action: ApplyAction,
     pub destination: DestinationInterface,
     pub interfaces: InterfaceSet,
-    /// Without the TEID of a tunnel.
+    /// The TEID of a tunnel is zero here.
     outer_header: Option<HeaderCreation>,
     pub transport_level_marking: Option<u8>,
     pub buffer_pkts_max: u16,
@@ -163,7 +163,7 @@ pub struct UrrShape {
     pub before_qos: bool,
 }
 
-/// The shapes of published rules. Belongs to the caller of the compiler.
+/// The shapes of published rules. The caller of the compiler owns them.
 #[derive(Debug, Default)]
 pub struct Shapes {
     pdrs: ShapeSet<PdrShape>,
@@ -200,8 +200,7 @@ impl Deref for PublishedUrr {
 }
 
 impl PublishedRules {
-    /// The compact form of `rules`. Takes shapes that equal its own from `shapes`, and adds new
-    /// ones.
+    /// The compact form of `rules`. Shares equal shapes in `shapes`, and adds the others.
     #[must_use]
     pub fn new(rules: SessionRules, shapes: &mut Shapes) -> Self {
         let SessionRules {
@@ -286,7 +285,7 @@ impl PublishedRules {
         pdr.qers.iter().filter_map(|at| self.qers().get(usize::from(*at)))
     }
 
-    /// True when all gates of a PDR's QERs are open in `direction`.
+    /// True if the gates of all QERs of a PDR are open in `direction`.
     #[inline]
     #[must_use]
     pub fn gates_open(&self, pdr: &PublishedPdr, direction: Direction) -> bool {
@@ -377,7 +376,7 @@ impl PublishedUrr {
     }
 }
 
-/// The same header, with this TEID if it has one.
+/// The same header; a GTP-U header gets `teid`.
 #[inline]
 const fn with_teid(outer: HeaderCreation, teid: Teid) -> HeaderCreation {
     match outer {
@@ -388,7 +387,7 @@ const fn with_teid(outer: HeaderCreation, teid: Teid) -> HeaderCreation {
     }
 }
 
-/// Adds the UE of the PDR to `ues` unless it is there.
+/// Adds the UE of the PDR to `ues` if absent.
 fn published_pdr(pdr: PdrEntry, ues: &mut Vec<UeAddresses>, shapes: &mut Shapes) -> PublishedPdr {
     let PdrEntry {
         id,

@@ -1,22 +1,22 @@
 //! Service data flow filters: what they match.
 //!
-//! A filter is kept from the UE's point of view: the *remote* side is the "from" of a flow
-//! description (whose direction is always "out", network to UE), the *local* side its "to". In
-//! uplink the roles of source and destination are swapped while matching.
+//! Filters are stored from the UE's point of view. The *remote* side is the "from" of a flow description,
+//! whose direction is always "out" (network to UE); the *local* side is its "to". Matching swaps source and
+//! destination of uplink packets.
 //! Spec: TS 29.244 §8.2.5; TS 29.212 §5.4.2.
 
 use core::net::IpAddr;
 
 use adit_types::{Direction, Ipv4Prefix, Ipv6Prefix};
 
-/// What SDF filters see of an inner packet. Ports are zero where the packet has none.
+/// The fields of an inner packet that SDF filters compare. Ports are zero if the packet has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowSelector {
     /// Inner source address.
     pub src: IpAddr,
     /// Inner destination address.
     pub dst: IpAddr,
-    /// Upper-layer protocol behind IPv6 extension headers.
+    /// Upper-layer protocol, after IPv6 extension headers.
     pub protocol: u8,
     /// Source port.
     pub src_port: u16,
@@ -98,8 +98,8 @@ impl PacketFilter {
         flow_label: None,
     };
 
-    /// True when all remote addresses are of groups or link-local: routers forward no packet with
-    /// one of them. Spec: RFC 4291 §2.5.6, §2.7; RFC 3927 §2.7; RFC 1112 §4.
+    /// True if all remote addresses are multicast or link-local: routers forward no packets of such
+    /// addresses. Spec: RFC 4291 §2.5.6, §2.7; RFC 3927 §2.7; RFC 1112 §4.
     #[must_use]
     pub fn is_link_scoped(&self) -> bool {
         match self.remote {

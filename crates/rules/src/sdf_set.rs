@@ -12,8 +12,8 @@ use crate::sdf::{FlowSelector, PacketFilter};
 
 /// SDF filters of which one must match. A clone shares them.
 ///
-/// More filters than a PDR carries of its own, as applications have, get one matcher that all
-/// sessions share; fewer go into the matcher of each session.
+/// A set of more filters than a PDR can carry, such as an application's, has one matcher that all sessions
+/// share. The filters of a smaller set become part of each session's matcher.
 #[derive(Clone, Default)]
 pub struct SdfSet(Option<Arc<SdfSetContents>>);
 
@@ -30,7 +30,7 @@ impl SdfSet {
         self.matcher().is_some()
     }
 
-    /// True when a filter matches; false without any.
+    /// True if a filter matches; false for an empty set.
     #[must_use]
     pub fn matches(&self, direction: Direction, flow: &FlowSelector) -> bool {
         let Some(matcher) = self.matcher() else {
@@ -48,7 +48,7 @@ impl SdfSet {
 }
 
 impl Candidate {
-    /// True if a filter of the PDR, whose filters are `sdf`, matches.
+    /// True if one of `sdf`, the filters of the PDR, matches.
     #[inline]
     #[must_use]
     pub fn is_confirmed(self, sdf: &SdfSet, direction: Direction, flow: &FlowSelector) -> bool {
@@ -90,7 +90,7 @@ impl PartialEq for SdfSet {
 
 impl Eq for SdfSet {}
 
-/// By number and first filter: an application may have thousands.
+/// Hashes the number of filters and the first one: an application may have thousands.
 impl Hash for SdfSet {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.len().hash(state);

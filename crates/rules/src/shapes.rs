@@ -1,4 +1,4 @@
-//! What rules of many sessions have in common, kept once.
+//! Parts that the rules of many sessions have in common, stored once.
 
 use core::hash::Hash;
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use adit_types::limits::RULE_SHAPES_MAX;
 
-/// Shapes of one kind. A full set forgets all its shapes and starts again; rules keep theirs.
+/// Shapes of one kind. A full set drops all its shapes and starts again; rules keep theirs alive.
 #[derive(Debug)]
 pub(crate) struct ShapeSet<T>(HashSet<Arc<T>>);
 
@@ -17,7 +17,7 @@ impl<T> Default for ShapeSet<T> {
 }
 
 impl<T: Hash + Eq> ShapeSet<T> {
-    /// The shape of the set that equals `shape`, which is added if there is none.
+    /// The shape that equals `shape`. Adds it if the set has none.
     pub(crate) fn share(&mut self, shape: T) -> Arc<T> {
         if let Some(known) = self.0.get(&shape) {
             return Arc::clone(known);
@@ -44,7 +44,7 @@ mod tests {
             known.share(other);
         }
         assert!(known.0.len() <= RULE_SHAPES_MAX);
-        assert_eq!(*first, 7, "who has a shape keeps it");
+        assert_eq!(*first, 7, "an owner keeps its shape");
         assert_eq!(*known.share(7), 7);
     }
 }

@@ -5,8 +5,8 @@ use core::net::IpAddr;
 use super::{LOCAL, LOCAL_PORT, PROTOCOL, REMOTE, REMOTE_PORT, SPLIT_WORDS, address_words};
 use crate::sdf::{AddrMatch, PacketFilter, PortRange};
 
-/// Pairs of port ranges that one filter becomes entries for; with more it becomes one entry around
-/// all of them.
+/// Pairs of port ranges that become entries of their own. A filter with more becomes one entry, whose
+/// ranges contain all of its ports.
 const PORT_PAIRS_MAX: usize = 16;
 
 const ANY_PORT: (u16, u16) = (0, u16::MAX);
@@ -35,8 +35,8 @@ impl Prefix {
 pub(crate) struct FilterEntry {
     /// Position of the PDR.
     pub pdr: u16,
-    /// PDRs of the same number have the same other conditions, so that a packet that misses those
-    /// of one misses those of all.
+    /// Equal for PDRs whose other conditions are equal: a packet that misses those of one PDR misses
+    /// those of all.
     pub conditions: u16,
     pub remote: Prefix,
     pub local: Prefix,
@@ -45,18 +45,18 @@ pub(crate) struct FilterEntry {
     pub protocol: Option<u8>,
     /// Value and mask.
     pub tos: (u8, u8),
-    /// Packets in this box need a look at the filters.
+    /// The box is wider than the filter: the caller compares the filter itself.
     pub is_unsure: bool,
 }
 
-/// First and last value of every word that trees split at.
+/// First and last value of each word that trees split at.
 pub(super) type KeyRegion = [(u32, u32); SPLIT_WORDS];
 
 /// All packets.
 pub(super) const EVERYWHERE: KeyRegion = [(0, u32::MAX); SPLIT_WORDS];
 
 impl FilterEntry {
-    /// True when it takes more than the plain lines.
+    /// True if it needs the lines of local address and type of service, too.
     pub(crate) fn is_full(&self) -> bool {
         self.local.len > 0 || self.tos.1 != 0
     }
@@ -77,7 +77,7 @@ impl FilterEntry {
         region
     }
 
-    /// True when no packet of the region misses it.
+    /// True if all packets of the region match.
     pub(crate) fn covers(&self, region: &KeyRegion) -> bool {
         let own = self.region();
         let is_around =
@@ -86,7 +86,7 @@ impl FilterEntry {
     }
 }
 
-/// The entries of one address family, each filter as if it were a PDR.
+/// The entries of one address family. Each filter counts as a PDR.
 pub(super) fn of_filters(filters: &[PacketFilter], is_v6: bool) -> Vec<FilterEntry> {
     let mut entries = Vec::new();
     for (number, filter) in (0_u16..).zip(filters) {
@@ -145,7 +145,8 @@ fn side(addr: AddrMatch, is_v6: bool) -> Option<Prefix> {
     }
 }
 
-/// What a filter's local prefix asks beyond the UE's own addresses; `None` when it excludes them.
+/// The part of a filter's local prefix that the UE's own addresses leave to check; `None` if it excludes
+/// them.
 fn beyond(local: Prefix, own: Prefix) -> Option<Prefix> {
     let is_apart = (0..4).any(|word| {
         let (a, b) = (local.word_range(word), own.word_range(word));
@@ -175,7 +176,7 @@ fn ranges(ports: &[PortRange]) -> Vec<(u16, u16)> {
     ranges
 }
 
-/// One range around all.
+/// The least range that contains all.
 fn around(ranges: &[(u16, u16)]) -> (u16, u16) {
     let first = ranges.first().map_or(ANY_PORT.0, |range| range.0);
     let last = ranges.iter().map(|range| range.1).max();

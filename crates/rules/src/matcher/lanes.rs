@@ -1,10 +1,14 @@
-//! Groups of four filters, one in each lane, compared at once.
+//! Groups of four filters, one per lane, compared at once.
 //!
-//! A column is one word of each of the four; a line has four columns. Ports: the first of the range
-//! in the lower half, the last in the upper. Meta, from the top: position of the PDR (14 bits),
-//! unsure, any protocol, length of the remote prefix (8), protocol (8). Fine, from the top: nothing
-//! (8), length of the local prefix (8), mask and value of the type of service. So the least meta of
-//! the lanes that match is that of the first PDR.
+//! A column is one word of each of the four filters; a line has four columns.
+//!
+//! | column | bits, from the top |
+//! |---|---|
+//! | ports | last port of the range (16), first port (16) |
+//! | meta | position of the PDR (14), unsure (1), any protocol (1), length of the remote prefix (8), protocol (8) |
+//! | fine | zero (8), length of the local prefix (8), mask (8) and value (8) of the type of service |
+//!
+//! The position is on top, so the least meta among the lanes that match belongs to the first PDR.
 
 use super::entry::FilterEntry;
 use super::quad::Quad;
@@ -93,12 +97,12 @@ const NOTHING: u32 = u32::MAX;
 /// A range that contains no port.
 const NO_PORT: u32 = 1;
 
-/// The least meta of lanes behind those of a PDR.
+/// The least meta that a later PDR can have.
 pub(super) fn floor_behind(pdr: usize) -> u32 {
     u32::try_from(pdr + 1).map_or(NOTHING, |next| next << PDR_SHIFT)
 }
 
-/// What the least meta says.
+/// The candidate that a least meta names.
 #[inline]
 pub(super) const fn candidate(meta: u32) -> Option<Candidate> {
     if meta == NOTHING {
@@ -107,7 +111,7 @@ pub(super) const fn candidate(meta: u32) -> Option<Candidate> {
     Some(Candidate { pdr: (meta >> PDR_SHIFT) as usize, needs_check: meta & UNSURE != 0 })
 }
 
-/// Appends groups with `entries`, which are sorted by PDR. Returns how many.
+/// Appends groups of `entries`, which are sorted by PDR. Returns the number of groups.
 pub(super) fn write<F: LaneFamily>(
     entries: &[&FilterEntry],
     is_full: bool,
@@ -189,7 +193,7 @@ fn compare<F: LaneFamily, const LINES: usize, const FULL: bool>(
     let word = |at: usize| Quad::splat(key.words[at]);
     let octet = Quad::splat(0xff);
     let meta = column(F::PORTS + 2);
-    // What is not zero in the end does not match.
+    // A lane that is not zero in the end does not match.
     let mut off = outside(column(F::PORTS), word(REMOTE_PORT))
         .or(outside(column(F::PORTS + 1), word(LOCAL_PORT)))
         .shifted_right::<31>();
@@ -213,7 +217,8 @@ fn compare<F: LaneFamily, const LINES: usize, const FULL: bool>(
     meta.or_max_unless(off.is_zero().and(meta.is_from(floor))).least()
 }
 
-/// Of the bits that are different in word `at` of an address, those that a prefix covers.
+/// Of `different`, in which word `at` of two addresses differs, the bits within a prefix of `len` bits,
+/// shifted to the right.
 #[inline(always)]
 // PERF (rules/matcher): see `compare`.
 fn prefix_part(at: usize, different: Quad, len: Quad) -> Quad {
@@ -222,7 +227,7 @@ fn prefix_part(at: usize, different: Quad, len: Quad) -> Quad {
     different.shifted_right_by(end.minus_at_least_zero(len))
 }
 
-/// Negative where `port` is outside of the range: then one of the differences is.
+/// Negative if `port` is outside the range, because then one of the two differences is.
 #[inline(always)]
 // PERF (rules/matcher): see `compare`.
 fn outside(range: Quad, port: Quad) -> Quad {

@@ -1,11 +1,12 @@
 //! All SDF filters of one direction of a session, compiled for lookup.
 //!
-//! A [`Matcher`] tells which PDR's filters a packet matches first, in a few cache lines without
-//! pointers. Per address family its filters stand in groups of four lanes, compared at once
-//! ([`lanes`]); more than a few groups have a tree in front, whose leaves are groups ([`tree`]).
-//! It knows filters only: the other conditions of a PDR are asked of the caller, PDR by PDR. What
-//! lanes cannot express (an SPI, a flow label, many pairs of port ranges) is a match that is
-//! *unsure*, which the caller compares with the filters themselves.
+//! A [`Matcher`] finds the first PDR whose filters a packet matches, in a few cache lines without
+//! pointers. It holds the filters of each address family in groups of four lanes, which are compared at
+//! once ([`lanes`]). With many groups a tree selects those to compare ([`tree`]).
+//!
+//! A matcher knows filters only; the caller checks the other conditions of a PDR, PDR by PDR. Lanes cannot
+//! express an SPI, a flow label or many pairs of port ranges: such a match is *unsure*, and the caller
+//! compares the filters themselves.
 
 pub(crate) mod entry;
 mod lanes;
@@ -21,10 +22,10 @@ use entry::FilterEntry;
 pub use lanes::MatcherLine;
 use lanes::{LaneFamily, V4, V6};
 
-/// PDRs of one direction that a matcher can tell apart; longer lists have none.
+/// PDRs of one direction that a matcher can distinguish; longer lists have no matcher.
 pub const MATCHER_PDRS_MAX: usize = 1 << 13;
 
-/// Words of a key: four of the remote address, four of the local one, then what is below.
+/// Words of a key: four of the remote address, four of the local one, then these.
 const REMOTE: usize = 0;
 const LOCAL: usize = 4;
 const REMOTE_PORT: usize = 8;
@@ -35,8 +36,8 @@ const TOS: usize = 11;
 /// Words that a tree may split at: all but the type of service.
 const SPLIT_WORDS: usize = TOS;
 
-/// What a matcher sees of a packet, from the UE's point of view as in [`SdfFilter`]. An IPv4 address
-/// is the first of its four words.
+/// The fields of a packet that a matcher compares, from the UE's point of view as in [`PacketFilter`]. An
+/// IPv4 address takes the first of four words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct FlowKey {
@@ -45,7 +46,7 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    /// The key of a packet of which only the fields that lie at fixed places are known.
+    /// The key of a packet whose fields were read at fixed offsets.
     #[inline(always)]
     #[must_use]
     // PERF (rules/matcher): a call would pass the words through memory twice.
@@ -82,16 +83,16 @@ impl FlowKey {
     }
 }
 
-/// What lies at fixed places of most packets. An IPv4 address is the first of its words.
+/// The fields at fixed offsets in most packets. An IPv4 address takes the first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsualFlow {
     /// Source.
     pub src: [u32; 4],
     /// Destination.
     pub dst: [u32; 4],
-    /// Zero without ports.
+    /// Port; zero if the protocol has none.
     pub src_port: u16,
-    /// Zero without ports.
+    /// Port; zero if the protocol has none.
     pub dst_port: u16,
     /// Upper-layer protocol.
     pub protocol: u8,
@@ -115,7 +116,7 @@ fn address_words(addr: IpAddr) -> [u32; 4] {
 pub struct Candidate {
     /// Position of the PDR in its list.
     pub pdr: usize,
-    /// A filter of the PDR may match: the caller has to compare.
+    /// The match is unsure: the caller compares the filters of the PDR.
     pub needs_check: bool,
 }
 
@@ -158,7 +159,7 @@ impl MatcherRoot {
         }
     }
 
-    /// The lines that a packet of the family needs first, as far as they are few.
+    /// The lines that a packet of the family reads first, at most four.
     #[inline]
     #[must_use]
     pub fn first_lines(self, is_v6: bool) -> core::ops::Range<usize> {
@@ -177,7 +178,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles filters of which one must match: each is a candidate of its own.
+    /// Compiles filters of which one must match: each counts as a PDR.
     pub(crate) fn of_filters(filters: &[PacketFilter]) -> Option<Self> {
         if filters.len() > MATCHER_PDRS_MAX {
             return None;
@@ -192,14 +193,14 @@ impl Matcher {
         Some(Self { roots, lines: lines.into_boxed_slice() })
     }
 
-    /// The matcher as lookups want it.
+    /// The form that lookups take.
     #[inline]
     #[must_use]
     pub const fn view(&self) -> MatcherView<'_> {
         MatcherView { roots: self.roots, lines: &self.lines }
     }
 
-    /// Cache lines of the matcher, then those that were appended.
+    /// Cache lines of the matcher, then appended ones.
     #[must_use]
     pub const fn lines(&self) -> &[MatcherLine] {
         &self.lines
@@ -211,7 +212,7 @@ impl Matcher {
         self.roots
     }
 
-    /// Appends lines that lookups do not visit.
+    /// Appends lines that lookups do not read.
     pub(crate) fn append(&mut self, lines: &[MatcherLine]) {
         self.lines = [&self.lines, lines].concat().into();
     }
@@ -242,8 +243,7 @@ impl Matchers {
     }
 }
 
-/// Writes the tree and the groups of one family; `None` when there are too many lines for a
-/// [`MatcherRoot`].
+/// Writes the tree and the groups of one family; `None` if a [`MatcherRoot`] cannot address so many lines.
 fn lay_out<F: LaneFamily>(
     entries: &[FilterEntry],
     lines: &mut Vec<MatcherLine>,
@@ -273,7 +273,7 @@ fn lay_out<F: LaneFamily>(
     Some(MatcherRoot { start, groups: 0, is_full, is_tree: true })
 }
 
-/// A compiled matcher, wherever its lines are.
+/// A compiled matcher whose lines may lie anywhere.
 #[derive(Debug, Clone, Copy)]
 pub struct MatcherView<'a> {
     roots: [MatcherRoot; 2],
@@ -281,18 +281,18 @@ pub struct MatcherView<'a> {
 }
 
 impl<'a> MatcherView<'a> {
-    /// A view of lines that [`Matcher::lines`] were copied to.
+    /// A view of a copy of [`Matcher::lines`].
     #[inline]
     #[must_use]
     pub const fn new(roots: [MatcherRoot; 2], lines: &'a [MatcherLine]) -> Self {
         Self { roots, lines }
     }
 
-    /// The first PDR whose filters the packet matches and that `accept` takes: asked in the order
-    /// of the list.
+    /// The first PDR whose filters the packet matches and that `accept` accepts. Calls `accept` in the
+    /// order of the list.
     ///
-    /// Cost:    one comparison per group of four filters of the packet's family as long as there
-    ///          are few; else a descent of log *n* steps in front of it.
+    /// Cost:    one comparison per group of four filters of the packet's family if there are few groups;
+    ///          else a descent of log *n* steps, and the groups of one leaf.
     #[inline]
     pub fn find(self, key: &FlowKey, mut accept: impl FnMut(Candidate) -> bool) -> Option<usize> {
         let mut candidate = self.first(key)?;

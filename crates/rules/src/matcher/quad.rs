@@ -1,7 +1,7 @@
 //! Four words at once: vector instructions of x86-64-v3, and the same in plain code.
 //!
-//! PERF (rules/matcher): left to itself the compiler turns a comparison of four filters into scalar
-//! code of three times the length, above all for shifts by lane.
+//! PERF (rules/matcher): from plain code the compiler makes scalar instructions, three times as many,
+//! mainly for shifts by lane.
 
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
 pub(super) use vector::Quad;
@@ -50,7 +50,7 @@ mod vector {
             Self(sub_i32_m128i(self.0, other.0))
         }
 
-        /// The difference, zero where it would be negative; of words below 2^15.
+        /// The differences of words below 2^15; zero if negative.
         #[inline(always)]
         pub(crate) fn minus_at_least_zero(self, other: Self) -> Self {
             Self(sub_saturating_u16_m128i(self.0, other.0))
@@ -61,26 +61,26 @@ mod vector {
             Self(shr_imm_u32_m128i::<BITS>(self.0))
         }
 
-        /// Every word by its own number of bits; by 32 and more, zero.
+        /// Shifts each word by its own number of bits; by 32 or more gives zero.
         #[inline(always)]
         pub(crate) fn shifted_right_by(self, bits: Self) -> Self {
             Self(shr_each_u32_m128i(self.0, bits.0))
         }
 
-        /// All ones where the words are zero, zero elsewhere.
+        /// All ones for each word that is zero, zero for others.
         #[inline(always)]
         pub(crate) fn is_zero(self) -> Self {
             Self(cmp_eq_mask_i32_m128i(self.0, set_splat_i32_m128i(0)))
         }
 
-        /// All ones where the word is not below `floor`, zero elsewhere.
+        /// All ones for each word that is not below `floor`, zero for others.
         #[inline(always)]
         pub(crate) fn is_from(self, floor: u32) -> Self {
             let floor = set_splat_i32_m128i(floor.cast_signed());
             Self(cmp_eq_mask_i32_m128i(max_u32_m128i(self.0, floor), self.0))
         }
 
-        /// These words where `mask` is all ones, all ones elsewhere.
+        /// These words if their `mask` is all ones, else all ones.
         #[inline(always)]
         pub(crate) fn or_max_unless(self, mask: Self) -> Self {
             let unless = bitandnot_m128i(mask.0, set_splat_i32_m128i(-1));
@@ -168,7 +168,7 @@ mod tests {
     use super::Quad;
     use super::scalar::ScalarQuad;
 
-    /// The least of the words that begin with each of them tells all four.
+    /// Reads all four words through the least one, one word at a time.
     fn words(of: impl Fn(u32) -> u32) -> [u32; 4] {
         [0, 1, 2, 3].map(of)
     }
@@ -176,7 +176,7 @@ mod tests {
     macro_rules! all_words {
         ($quad:ty, $value:expr) => {{
             let value = $value;
-            // Everything but one word is made all ones.
+            // All words but one become all ones.
             words(|at| {
                 let mut mask = [0; 4];
                 mask[at as usize] = u32::MAX;

@@ -1,26 +1,28 @@
 //! Trees in front of the groups: each node halves the filters by one word of the key.
 //!
-//! A filter on both sides of a split goes to both, within a budget that keeps the whole
-//! proportional to the number of filters; what cannot be split well stays a leaf of several groups.
-//! In a leaf, filters behind one that covers all of it, and whose PDR has the same other conditions,
-//! are left out.
+//! A filter on both sides of a split goes to both. A budget of such copies keeps the tree proportional to
+//! the number of filters; a part without a good split becomes a leaf of several groups. A leaf omits
+//! filters after one that covers its whole region, if their PDRs have the same other conditions.
 
 use super::entry::{EVERYWHERE, FilterEntry, KeyRegion};
 use super::lanes::{LANES, MatcherLine};
 use super::{FlowKey, SPLIT_WORDS};
 
-/// Filters that are not worth a split.
+/// A part with at most so many filters is not split.
 const LEAF_ENTRIES: usize = 2 * LANES;
 
-/// Copies of filters that splits may make, for each filter.
+/// Budget of copies, per filter.
 const COPIES_PER_ENTRY: usize = 4;
 
 /// Nodes of one line.
 pub(super) const NODES_PER_LINE: usize = 8;
 
-/// The upper word of a node that is a leaf; below stand how many groups it has, the lower word is
-/// the line where they begin. Of others, the upper word is what to split at (8 bits) and the first
-/// of two nodes, the lower one the last value that belongs to it.
+/// Marks a leaf in the upper word of a node.
+///
+/// | node | upper word | lower word |
+/// |---|---|---|
+/// | leaf | this bit, number of groups | line where they begin |
+/// | other | word to split at (8 bits), first of its two nodes (24) | last value that belongs to the first |
 const LEAF: u32 = 1 << 31;
 const WORD_SHIFT: u32 = 24;
 const CHILD_MASK: u32 = (1 << WORD_SHIFT) - 1;
@@ -28,20 +30,20 @@ const CHILD_MASK: u32 = (1 << WORD_SHIFT) - 1;
 /// Upper and lower word of a node.
 pub(super) type TreeNode = [u32; 2];
 
-/// A tree without places.
+/// A tree whose leaves have no lines yet.
 pub(super) struct Built<'e> {
-    /// The first is the root. Leaves are empty until they are placed.
+    /// The first is the root. Leaves are empty until their groups are written.
     pub nodes: Vec<TreeNode>,
     /// The node and the filters, by PDR, of each leaf.
     pub leaves: Vec<(usize, Vec<&'e FilterEntry>)>,
 }
 
-/// A part of the tree that is still to build.
+/// A part of the tree that is not built yet.
 struct TreePart<'e> {
     node: usize,
     entries: Vec<&'e FilterEntry>,
     region: KeyRegion,
-    /// Copies that splits may make.
+    /// Copies that splits can still make.
     budget: usize,
 }
 
@@ -85,12 +87,12 @@ pub(super) fn build(entries: &[FilterEntry]) -> Built<'_> {
     built
 }
 
-/// Filters and nodes are some thousands.
+/// Saturates; there are some thousands of filters and nodes.
 fn low(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(CHILD_MASK)
 }
 
-/// Leaves out filters that no packet of the region reaches.
+/// Omits filters that no packet of the region reaches.
 fn drop_covered(part: &mut TreePart<'_>) {
     let mut covered = Vec::new();
     let region = part.region;
@@ -105,7 +107,7 @@ fn drop_covered(part: &mut TreePart<'_>) {
     });
 }
 
-/// The split that leaves the least in its larger half.
+/// The split with the fewest filters in its larger half.
 fn best_split(part: &TreePart<'_>) -> Option<Split> {
     let count = part.entries.len();
     if count <= LEAF_ENTRIES {
@@ -118,7 +120,7 @@ fn best_split(part: &TreePart<'_>) -> Option<Split> {
     is_worth_it.then_some(best)
 }
 
-/// The split at the middle of the borders that the filters have in the region.
+/// The split at the median of the filters' borders in the region.
 fn middle(regions: &[KeyRegion], within: &KeyRegion, word: usize) -> Option<Split> {
     let (first, last) = within[word];
     let border = |region: &KeyRegion| {
@@ -146,7 +148,7 @@ pub(super) fn leaf(line: u16, groups: usize) -> TreeNode {
     [LEAF | low(groups), line.into()]
 }
 
-/// Writes the nodes to where the tree begins.
+/// Writes the nodes to the first lines of the tree.
 pub(super) fn write(nodes: &[TreeNode], lines: &mut [MatcherLine]) {
     for (at, node) in nodes.iter().enumerate() {
         let (line, place) = (at / NODES_PER_LINE, at % NODES_PER_LINE);
