@@ -15,7 +15,7 @@ pub(crate) const fn area(upper: u64) -> u16 {
     (upper >> 48 ^ upper >> 32 ^ upper >> 16) as u16
 }
 
-/// One bit for each block or area. One writer; what readers see is as new as their last burst
+/// One bit for each block or area. One writer; readers see all writes from before their last burst
 /// boundary.
 pub(crate) struct AreaBits(Box<[AtomicU64; AREAS / 64]>);
 
@@ -27,7 +27,7 @@ impl core::fmt::Debug for AreaBits {
 }
 
 impl AreaBits {
-    /// None is set.
+    /// All bits clear.
     pub(crate) fn new() -> Self {
         Self(Box::new([const { AtomicU64::new(0) }; AREAS / 64]))
     }
@@ -69,7 +69,7 @@ impl AreaBits {
         }
     }
 
-    /// Takes over the bits of `other`. For the one writer.
+    /// Copies the bits of `other`. For the one writer.
     pub(crate) fn copy(&self, other: &Self) {
         for (word, other) in self.0.iter().zip(other.0.iter()) {
             word.store(other.load(Relaxed), Relaxed);

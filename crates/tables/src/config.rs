@@ -14,35 +14,34 @@ use adit_types::{
 /// Low bits of a TEID that may select its place: an index of 2 GiB.
 const TEID_SLOT_BITS_MAX: u8 = 28;
 
-/// Everything that decides the size and the constant contents of the tables.
+/// The size and the constant contents of the tables.
 #[derive(Debug, Clone)]
 pub struct TablesConfig {
     /// PFCP sessions at most, 1..=`SESSIONS_MAX`.
     pub sessions_max: usize,
-    /// Low bits of a TEID that select its place in the direct index, 1..=28;
-    /// the index takes 8 octets × 2^bits.
+    /// Low bits of a TEID that select its place in the direct index, 1..=28. The index takes 8 octets ×
+    /// 2^bits.
     pub teid_slot_bits: u8,
     /// Readers, 0..=`WORKERS_MAX`.
     pub workers: usize,
-    /// Next hops at most, 1..=`NEXT_HOPS_MAX`. A quarter of them is kept for gateways and GTP-U
-    /// peers, out of the reach of on-link hosts that packets merely ask for.
+    /// Next hops at most, 1..=`NEXT_HOPS_MAX`. A quarter of them is reserved for gateways and GTP-U
+    /// peers; on-link hosts that packets are sent to get none of these.
     pub next_hops_max: usize,
-    /// Random secret of the hash tables: whoever knows it can choose keys that collide.
+    /// Random secret of the hash tables: with it a peer could choose keys that collide.
     pub seed: u64,
     /// Logical interfaces; the id of each is its position.
     pub interfaces: Vec<Interface>,
-    /// Addresses of ours besides those of the interfaces, such as the one that N4 listens on: packets
-    /// of UEs do not get there either.
+    /// Our addresses besides those of the interfaces, such as the one that N4 listens on. Packets of UEs
+    /// do not reach these either.
     pub own_addrs: Vec<IpAddr>,
     /// Routes beyond the connected prefixes.
     pub routes: Vec<Route>,
-    /// Rates that sessions share, uplink and downlink: first of all sessions together, then by slice;
-    /// what is absent is unlimited.
+    /// Rates that sessions share, uplink and downlink: first that of all sessions, then by slice. Absent
+    /// ones are unlimited.
     pub aggregates: Vec<[RateLimit; 2]>,
-    /// Pools that most UE addresses of a domain come from: inside them a UE is found without a hash.
+    /// Pools of UE addresses of a domain: an index by address finds UEs inside them without a hash.
     pub ue_pools_v4: Vec<(DomainId, Ipv4Prefix)>,
-    /// Domains whose UEs reach each other without the data network: packets to where UEs are are
-    /// looked at more closely than others.
+    /// Domains with local switching: their UEs reach each other without the data network.
     pub local_switching_domains: Vec<DomainId>,
 }
 
@@ -84,7 +83,8 @@ impl Interface {
         v4.into_iter().chain(self.v6.map(|(addr, _)| IpAddr::V6(addr)))
     }
 
-    /// True when `addr` is ours on this interface. The link-local address is ours where IPv6 is on.
+    /// True if `addr` is ours on this interface. The link-local address is ours if the interface has an
+    /// IPv6 address.
     #[inline]
     #[must_use]
     pub fn owns(&self, addr: IpAddr) -> bool {
@@ -96,7 +96,7 @@ impl Interface {
         }
     }
 
-    /// True when `addr` is another station's unicast address on this link.
+    /// True if `addr` is another station's unicast address on this link.
     #[must_use]
     pub fn is_neighbor(&self, addr: IpAddr) -> bool {
         let on_link = match addr {
@@ -141,8 +141,8 @@ pub(crate) fn reserved_v4(prefix: Ipv4Prefix) -> [Option<Ipv4Addr>; 2] {
 
 /// Packets to `prefix` leave through `interface` towards `next_hop`.
 ///
-/// Routes of GTP-U interfaces and those of N6 interfaces form different tables; of two interfaces with
-/// a route to the same prefix, a lookup takes the first among those that it may use.
+/// Routes of GTP-U interfaces and of N6 interfaces form separate tables. If several interfaces have a route
+/// to the same prefix, a lookup returns the first one's, among the interfaces that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// The interface that packets leave through.
@@ -156,12 +156,12 @@ pub struct Route {
 /// Why tables cannot be built. Every variant is a mistake in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TablesError {
-    /// A capacity lies outside its range.
+    /// A capacity is outside its range.
     #[error("{name} is {value}; the range is {min} to {max}")]
     OutOfRange {
         /// The capacity.
         name: &'static str,
-        /// What was asked for.
+        /// The configured value.
         value: usize,
         /// The least.
         min: usize,
@@ -188,7 +188,7 @@ pub enum TablesError {
     TooManyGateways,
 }
 
-/// Checks what can be checked without building anything.
+/// Checks capacities, interfaces and routes.
 pub(crate) fn check(config: &TablesConfig) -> Result<(), TablesError> {
     let ranges = [
         ("sessions_max", config.sessions_max, 1, SESSIONS_MAX),

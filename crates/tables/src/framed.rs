@@ -1,9 +1,9 @@
 //! Framed routes: networks behind UEs, found by the longest prefix.
 //!
-//! One hash table per family holds the prefixes of all lengths, and one word tells which lengths
-//! there are; a lookup asks the table once per length, longest first. Prefixes as long as an
-//! address key are address keys and not here. Nothing is asked before an address key was missed,
-//! and nothing at all while there is no framed route. Spec: TS 29.244 §5.16.
+//! One hash table per family holds the prefixes of all lengths, and one word has a bit for each length in
+//! use. A lookup probes the table once per length, longest first. It happens only after no address key
+//! matched, and only while there are framed routes. Prefixes as long as an address key are address keys,
+//! which other tables hold. Spec: TS 29.244 §5.16.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ use crate::key_table::{KeyRefused, KeyTable, KeyWriter};
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// Bits of an address key: prefixes here are shorter.
+/// Bits of an address key; framed prefixes are shorter.
 const KEY_BITS: u32 = 64;
 
 /// The prefixes of one family as workers see them, over addresses of 64 bits.
@@ -175,8 +175,7 @@ impl FramedWriter {
         &self.routes
     }
 
-    /// Lets packets to `prefix` lead to `session`, unless a longer prefix or an address key fits. Returns
-    /// whether they led to no session before.
+    /// Maps `prefix` to `session`. Returns true if it mapped to no session before.
     ///
     /// # Errors
     /// [`KeyRefused`] when there is no room, or when the prefix is as long as an address key.
@@ -198,8 +197,8 @@ impl FramedWriter {
         }
     }
 
-    /// Removes `prefix` if it leads to `session`; returns whether it did. Its place is free again
-    /// once [`FramedWriter::reclaim`] learns that `epoch`, the current one, has passed.
+    /// Removes `prefix` if it maps to `session`; returns whether it did. [`FramedWriter::reclaim`] frees its
+    /// place once `epoch`, the current one, has passed.
     pub(crate) fn remove(&mut self, prefix: IpPrefix, session: SessionIndex, epoch: Epoch) -> bool {
         match prefix {
             IpPrefix::V4(prefix) => {

@@ -1,8 +1,8 @@
-//! GTP-U peers: the far ends of the tunnels that published FARs send into, and the Echo Requests
-//! that each of them has yet to answer.
+//! GTP-U peers: the far ends of the tunnels that published FARs send into, and their outstanding Echo
+//! Requests.
 //!
-//! Workers ask here whether the sender of a message is a peer, and whether an Echo Response answers
-//! a request of ours. The control thread adds and removes peers along with the rules.
+//! Workers check here that the sender of a message is a peer, and that an Echo Response answers a request
+//! of ours. The control thread adds and removes peers with the rules.
 //! Spec: TS 29.281 §7.2.1, §7.2.2.
 
 use core::fmt;
@@ -19,11 +19,11 @@ const WORD_BIT: u16 = 0x8000;
 /// Sequence numbers that one word holds.
 const LANES: u16 = 4;
 
-/// Marks a lane as taken; the bit of the sequence number at its place is the word's.
+/// Marks a lane as taken. It stands in place of the bit of the sequence number that the word implies.
 const TAKEN: u64 = 0x8000;
 
-/// Sequence numbers of Echo Requests without a response yet: for each value of the top bit the last
-/// one of every four successive numbers.
+/// Sequence numbers of outstanding Echo Requests: the last four successive ones for each value of the top
+/// bit.
 #[derive(Default)]
 struct OutstandingEchoes([AtomicU64; 2]);
 
@@ -32,7 +32,7 @@ impl OutstandingEchoes {
         Self([AtomicU64::new(0), AtomicU64::new(0)])
     }
 
-    /// The word of a sequence number, the place in it, and what stands there.
+    /// The word of a sequence number, the shift of its lane, and the lane's value.
     fn lane(&self, sequence: u16) -> (&AtomicU64, u16, u64) {
         let word = &self.0[usize::from(sequence & WORD_BIT != 0)];
         (word, sequence % LANES * 16, u64::from(sequence & !WORD_BIT) | TAKEN)
@@ -70,21 +70,21 @@ impl GtpuPeers {
         }
     }
 
-    /// A number of the peer that others do not have while it is one; `None` for an address that no
-    /// published FAR sends to.
+    /// A number of the peer, unique while it is a peer; `None` for an address that no published FAR sends
+    /// to.
     #[must_use]
     pub fn position(&self, peer: IpAddr) -> Option<u32> {
         self.keys.lookup(self.key(peer))
     }
 
-    /// Notes that an Echo Request with `sequence` leaves for `peer`.
+    /// Records that an Echo Request with `sequence` leaves for `peer`.
     pub fn expect_echo(&self, peer: IpAddr, sequence: u16) {
         if let Some(outstanding) = self.outstanding(peer) {
             outstanding.insert(sequence);
         }
     }
 
-    /// True when a response from `peer` answers an Echo Request of ours, and is the first to do so.
+    /// True if a response from `peer` is the first answer to an Echo Request of ours.
     #[must_use]
     pub fn claim_echo(&self, peer: IpAddr, sequence: u16) -> bool {
         self.outstanding(peer).is_some_and(|outstanding| outstanding.take(sequence))
@@ -104,7 +104,7 @@ impl fmt::Debug for GtpuPeers {
 /// A peer on the control side.
 #[derive(Debug, Clone, Copy)]
 struct GtpuPeerRecord {
-    /// `None` when it found no room.
+    /// `None` without room.
     position: Option<u32>,
     /// FARs, published or not yet reclaimed, that send to it.
     fars: u32,
@@ -117,7 +117,7 @@ pub(crate) struct GtpuPeerWriter {
     keys: KeyWriter,
     records: HashMap<IpAddr, GtpuPeerRecord>,
     free: Vec<u32>,
-    /// Positions that workers may still look at.
+    /// Positions that workers may still read.
     limbo: VecDeque<(Epoch, u32)>,
 }
 
@@ -139,7 +139,7 @@ impl GtpuPeerWriter {
         &self.peers
     }
 
-    /// One more FAR sends to `peer`. False when it finds no room: workers take it for a stranger.
+    /// One more FAR sends to `peer`. False without room: workers then treat it as no peer.
     pub(crate) fn hold(&mut self, peer: IpAddr) -> bool {
         if let Some(record) = self.records.get_mut(&peer) {
             record.fars += 1;
@@ -152,7 +152,7 @@ impl GtpuPeerWriter {
 
     fn insert(&mut self, peer: IpAddr) -> Option<u32> {
         let key = self.peers.key(peer);
-        // Two addresses with the same keyed hash: the second one stays out.
+        // Of two addresses with the same keyed hash the second one gets no position.
         let is_taken = self.peers.keys.lookup(key).is_some();
         let position = self.free.pop_if(|_| !is_taken)?;
         if self.keys.insert(key, position).is_err() {
@@ -162,7 +162,7 @@ impl GtpuPeerWriter {
         Some(position)
     }
 
-    /// One FAR less sends to `peer`.
+    /// One FAR fewer sends to `peer`.
     pub(crate) fn release(&mut self, peer: IpAddr, epoch: Epoch) {
         let Some(record) = self.records.get_mut(&peer) else { return };
         record.fars -= 1;
@@ -232,11 +232,11 @@ mod tests {
         assert!(peers.position(peer(1)).is_some());
         writer.release(peer(1), epoch);
         assert_eq!(peers.position(peer(1)), None);
-        assert!(!writer.hold(peer(2)), "workers may still look at it");
+        assert!(!writer.hold(peer(2)), "workers may still read it");
         writer.release(peer(2), epoch);
         rules.advance();
         writer.reclaim(rules.passed(), rules.next_epoch());
         assert!(writer.hold(peer(2)));
-        assert!(!peers.claim_echo(peer(2), 5), "what another peer had to answer");
+        assert!(!peers.claim_echo(peer(2), 5), "it was another peer's request");
     }
 }

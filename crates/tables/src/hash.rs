@@ -1,8 +1,8 @@
 //! A keyed hash for keys that peers choose.
 //!
-//! Strongly universal multiply-add over 128 bits (Dietzfelbinger 1996) followed by a folded
-//! multiply that spreads the result over all bits. Without the seed nobody can aim at a bucket: any
-//! two keys chosen in advance collide no more often than by chance.
+//! A strongly universal multiply-add over 128 bits (Dietzfelbinger 1996), then a folded multiply that
+//! spreads the result over all bits. A peer without the seed cannot aim at a bucket: any two keys that it
+//! chooses collide only by chance.
 
 use core::net::Ipv6Addr;
 
@@ -15,7 +15,7 @@ pub(crate) struct KeyHash {
 }
 
 impl KeyHash {
-    /// Derives the secret from a random seed; tables with different `table` numbers differ.
+    /// Derives the secret from a random seed, and a different one for each number of a `table`.
     pub(crate) fn new(seed: u64, table: u64) -> Self {
         let mut state = seed ^ table.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mut next = || split_mix(&mut state);
@@ -40,7 +40,7 @@ impl KeyHash {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): turns one seed into a stream of secrets.
+/// SplitMix64 (Steele, Lea, Flood 2014): makes a stream of secrets from one seed.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

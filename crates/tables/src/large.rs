@@ -1,9 +1,8 @@
-//! Large arrays that packets visit at random: zeroed memory of their own, on large pages if the
-//! kernel has them.
+//! Large arrays that packets access at random: zeroed mappings, on huge pages if the kernel has them.
 //!
-//! Memory that was never written costs nothing, so arrays have their maximum size. At a million
-//! sessions 4 KiB pages cost a page walk for each packet, so the array requests transparent huge
-//! pages before it touches the memory. Without them it is slower, not wrong.
+//! Memory that was never written costs nothing, so arrays have their maximum size. At a million sessions
+//! 4 KiB pages cost a page walk per packet, so the array requests transparent huge pages before it touches
+//! the memory. Without them lookups are slower.
 
 use core::fmt;
 use core::ops::Deref;
@@ -38,7 +37,7 @@ mod mapped {
         elements: PhantomData<T>,
     }
 
-    // JUSTIFICATION: a raw pointer is not `Send`, but it stands for a boxed slice here.
+    // JUSTIFICATION: a raw pointer is not `Send`; this one acts as a boxed slice.
     // SAFETY: sole owner of its elements.
     unsafe impl<T: Send> Send for LargeArray<T> {}
     // JUSTIFICATION: as above.
@@ -67,7 +66,7 @@ mod mapped {
         }
     }
 
-    /// A mapping for `len` elements.
+    /// Maps memory for `len` elements.
     fn room<T>(len: usize) -> NonNull<T> {
         const {
             assert!(align_of::<T>() <= PAGE_BYTES, "mappings begin at a page");
@@ -129,7 +128,7 @@ mod pages {
     /// Mappings begin at a page, whose size is at least this.
     pub(super) const PAGE_BYTES: usize = 4096;
 
-    /// Smaller arrays fit into the processor's translation caches with any pages. Unit: octets.
+    /// Smaller arrays fit into the TLB with pages of any size. Unit: octets.
     const ADVISED_MIN: usize = 4 << 20;
 
     /// Maps `bytes` octets.
@@ -140,9 +139,9 @@ mod pages {
         let mapped = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
         let start = NonNull::new(mapped.ok()?)?;
         if bytes >= ADVISED_MIN {
-            // JUSTIFICATION: the kernel backs only memory with large pages whose address it is told.
+            // JUSTIFICATION: the kernel backs memory with huge pages only on request, by address.
             // SAFETY: the mapping just made; the advice keeps its contents. An error means that
-            // there are no large pages, which costs speed only.
+            // there are no huge pages, which costs speed only.
             let _ = unsafe { madvise(start.as_ptr(), bytes, Advice::LinuxHugepage) };
         }
         Some(start.cast())
@@ -186,7 +185,7 @@ mod pages {
 mod modeled {
     use super::Deref;
 
-    /// An array of default elements, since loom's atomics are not plain memory.
+    /// An array of default elements: zeros are no value of loom's atomics.
     pub(crate) struct LoomArray<T>(Box<[T]>);
 
     impl<T: Default> LoomArray<T> {

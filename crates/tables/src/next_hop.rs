@@ -1,8 +1,8 @@
 //! Next hops: stations on our links, by dense index, and their link-layer addresses.
 //!
-//! The control thread creates, resolves and removes them; workers read. Index and identity
-//! (interface and address) of a next hop are bound until every worker has passed a quiescent state
-//! after its removal. The link-layer address is one atomic word and changes at any time.
+//! The control thread creates, resolves and removes them; workers read. An index names the same interface
+//! and address until every worker has passed a quiescent state after the removal of the next hop. The
+//! link-layer address is one atomic word and can change at any time.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,14 +27,14 @@ const IDENTITY_V6: u32 = 1 << 8;
 /// Bit of the identity word: the entry names a next hop.
 const IDENTITY_VALID: u32 = 1 << 9;
 
-/// What the tables know of a neighbor whose link-layer address was learned.
+/// What the tables hold of a neighbor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownNeighbor {
     /// The next hop that it is.
     pub index: NextHopIndex,
     /// Its link-layer address, `None` until it is resolved.
     pub mac: Option<MacAddr>,
-    /// The control thread wants the address confirmed.
+    /// The address is stale: the control thread waits for a confirmation.
     pub is_doubted: bool,
 }
 
@@ -226,9 +226,9 @@ struct NextHopRecord {
     fars: u32,
     /// A configured route names it.
     gateway: bool,
-    /// It waits in `NextHopWriter::changed`.
+    /// It is in `NextHopWriter::changed`.
     queued: bool,
-    /// It was removed and waits in `NextHopWriter::limbo`.
+    /// It was removed and is in `NextHopWriter::limbo`.
     leaving: bool,
 }
 
@@ -241,7 +241,7 @@ pub(crate) struct NextHopWriter {
     records: Vec<NextHopRecord>,
     free: Vec<u32>,
     limbo: VecDeque<(Epoch, u32)>,
-    /// Entries whose being pinned may have changed since they were last taken.
+    /// Next hops that may have become pinned or unpinned since they were last taken.
     changed: VecDeque<NextHopIndex>,
 }
 
@@ -284,7 +284,7 @@ impl NextHopWriter {
         }
         let (table, key) = self.table.key(interface, addr);
         if table.lookup(key).is_some() {
-            // Two IPv6 addresses with the same 64-bit keyed hash: the second one stays out.
+            // Of two IPv6 addresses with the same keyed hash the second one gets no next hop.
             return None;
         }
         let index = self.free.pop()?;
@@ -298,7 +298,7 @@ impl NextHopWriter {
         Some(NextHopIndex(index))
     }
 
-    /// Removes a next hop that is not pinned. Returns whether it did.
+    /// Removes a next hop unless it is pinned. Returns whether it did.
     pub(crate) fn remove(&mut self, index: NextHopIndex, epoch: Epoch) -> bool {
         let Some(entry) = self.table.entries.get(index.0 as usize) else { return false };
         let Some((interface, addr)) = entry.neighbor() else { return false };
@@ -335,13 +335,13 @@ impl NextHopWriter {
         entry.mac.store(word, Ordering::Relaxed);
     }
 
-    /// True when a worker used the entry since the last call, while it was marked stale.
+    /// True if a worker used the entry since the last call, while it was stale.
     pub(crate) fn take_used(&self, index: NextHopIndex) -> bool {
         let entry = self.table.entries.get(index.0 as usize);
         entry.is_some_and(|entry| entry.used.swap(0, Ordering::Relaxed) != 0)
     }
 
-    /// Marks a gateway: it is pinned for good.
+    /// Pins a gateway for good.
     pub(crate) fn pin_gateway(&mut self, index: NextHopIndex) {
         if let Some(record) = self.records.get_mut(index.0 as usize) {
             record.gateway = true;
@@ -358,7 +358,7 @@ impl NextHopWriter {
         }
     }
 
-    /// One FAR less names the next hop.
+    /// One FAR fewer names the next hop.
     pub(crate) fn release(&mut self, index: NextHopIndex) {
         let Some(record) = self.records.get_mut(index.0 as usize) else { return };
         record.fars = record.fars.saturating_sub(1);
@@ -386,7 +386,7 @@ impl NextHopWriter {
         Some(index)
     }
 
-    /// Next hops in use, those that wait to be forgotten included.
+    /// Next hops in use, including removed ones that workers may still read.
     pub(crate) fn len(&self) -> usize {
         self.records.len() - self.free.len()
     }

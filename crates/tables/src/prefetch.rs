@@ -1,6 +1,6 @@
 //! Prefetch hints of the processor; nothing on processors without them.
 
-/// Asks for the cache line that starts `place`, to be read soon.
+/// Prefetches the cache line at the start of `place`.
 #[inline(always)]
 // PERF (tables/lookup): a call would cost more than the hint saves; must be inlined into the first
 // lookup pass.

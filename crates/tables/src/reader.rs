@@ -25,7 +25,7 @@ use crate::teid::TeidTable;
 use crate::ues::{UeAddressMatch, UeTable};
 use crate::usage::{UsageTable, UsageView};
 
-/// What all workers read.
+/// The tables that all workers share.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) teids: Arc<TeidTable>,
@@ -43,7 +43,7 @@ pub(crate) struct Tables {
 
 /// The tables as one worker sees them. Starts offline; the first [`TablesReader::observe`] goes online.
 ///
-/// An online reader that stops observing delays every publication: take it offline, or drop it.
+/// An online reader that stops observing delays each publication: take it offline, or drop it.
 #[derive(Debug)]
 pub struct TablesReader {
     pub(crate) worker: WorkerId,
@@ -117,10 +117,10 @@ pub struct TablesView<'a> {
 impl<'a> TablesView<'a> {
     /// Finds the session of every local TEID.
     ///
-    /// Shape:   reads `teids[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss. The shorter
-    ///          of the two slices decides n.
-    /// Cost:    two passes with prefetch over the direct index, or the hash table's buckets where
-    ///          the index has another TEID. No allocation, no clock.
+    /// Shape:   reads `teids[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss; n is the length
+    ///          of the shorter slice.
+    /// Cost:    two passes with prefetch over the direct index, and a probe of the hash table for each
+    ///          TEID whose place another TEID has. No allocation, no clock.
     /// Spec:    TS 29.281 §5.1.
     /// Errors:  none; a miss is the caller's `DropReason::TeidUnknown`.
     #[inline]
@@ -131,7 +131,7 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// The UEs of a routing domain; those of the last domain if there is none of this number.
+    /// The UEs of a routing domain; those of the last domain for a number out of range.
     #[inline]
     #[must_use]
     pub fn ues(&self, domain: DomainId) -> &'a UeTable {
@@ -153,9 +153,9 @@ impl<'a> TablesView<'a> {
         self.tables.teids.session(teid)
     }
 
-    /// The rules of a session; `None` if it has none (any more), and for `SessionIndex::NONE`.
+    /// The rules of a session; `None` if it has none, and for `SessionIndex::NONE`.
     ///
-    /// Load them once per packet: two calls within one view may see two publications.
+    /// Load them once per packet: two calls within one view may return two publications.
     #[inline]
     #[must_use]
     pub fn rules(&self, session: SessionIndex) -> Option<&'a PublishedRules> {
@@ -216,13 +216,13 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// The interface on which a packet from a UE to `addr` arrives again if it is switched locally
-    /// instead of leaving to a data network through one of `within`. Its destination then is a UE,
-    /// or a network behind one with a longer prefix than the route. `None` without such a UE, and
-    /// in domains without local switching.
+    /// The interface on which a locally switched packet from a UE to `addr` arrives again, instead of
+    /// leaving to a data network through one of `within`. Its destination is a UE, or a network behind a
+    /// UE whose prefix is longer than the route's. `None` without such a UE, and in domains without local
+    /// switching.
     ///
-    /// Cost: that of [`TablesView::block_gateway`] for destinations far from all UEs; else a search
-    /// among the routes and one among the UEs.
+    /// Cost: that of [`TablesView::block_gateway`] for blocks without UEs; else one search among the
+    ///       routes and one among the UEs.
     #[inline]
     #[must_use]
     pub fn local_switching_interface(
@@ -260,7 +260,7 @@ impl<'a> TablesView<'a> {
         is_nearest.then_some(interface)
     }
 
-    /// What is known of the neighbor `addr` on `interface`; `None` unless packets are sent to it.
+    /// The neighbor `addr` on `interface`; `None` if it has no next hop, because no packets are sent to it.
     #[must_use]
     pub fn neighbor(&self, interface: InterfaceId, addr: IpAddr) -> Option<KnownNeighbor> {
         self.tables.next_hops.neighbor(interface, addr)
@@ -296,9 +296,9 @@ impl<'a> TablesView<'a> {
         self.tables.next_hops.resolved(index)
     }
 
-    /// The number of the block of an IPv4 destination in a data network, by which
-    /// [`TablesView::block_gateway`] finds the one gateway that leads to the whole block. Zero if
-    /// there is no such gateway.
+    /// The number of an IPv4 destination's block in data networks, by which
+    /// [`TablesView::block_gateway`] finds the one gateway of the whole block. Zero if there is no such
+    /// gateway.
     ///
     /// Cost: one bit of 8 KiB behind a default route, else one octet of 64 KiB.
     #[inline]
@@ -309,7 +309,8 @@ impl<'a> TablesView<'a> {
 
     /// The same for IPv6 addresses whose upper half is `upper`.
     ///
-    /// Cost: a binary search over the borders of the routes.
+    /// Cost: one bit of 8 KiB for destinations behind the usual gateway, else a binary search over the
+    ///       borders of the routes.
     #[inline]
     #[must_use]
     pub fn network_block_v6(&self, upper: u64) -> u8 {
@@ -323,8 +324,8 @@ impl<'a> TablesView<'a> {
         self.tables.routes.block_gateway(within, block)
     }
 
-    /// The next hop towards `addr` by the routes of the data networks through interfaces `within`
-    /// the set. `None` without one, and if its neighbor is not known yet.
+    /// The next hop towards `addr` by the routes of data networks through one of `within`. `None` without
+    /// a route, and for an on-link destination without a next hop yet.
     #[inline(never)]
     #[must_use]
     pub fn next_hop_towards(&self, within: InterfaceSet, addr: IpAddr) -> Option<NextHopIndex> {
@@ -334,9 +335,9 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// Prefetches the usage counters of a fast rule. Reads the line that [`FastRuleCellRef::prefetch`]
-    /// prefetched. True if there is a selector instead: then prefetches what selects for a packet
-    /// of the family.
+    /// Prefetches the usage counters and buckets of a fast rule. Reads the line that
+    /// [`FastRuleCellRef::prefetch`] prefetched. If there is a selector, prefetches its first lines for a
+    /// packet of the family instead, and returns true.
     #[inline]
     pub fn prefetch_fast_rule_usage(
         &self,
@@ -399,14 +400,14 @@ impl<'a> TablesView<'a> {
         self.tables.meters.prefetch_queue(session, direction);
     }
 
-    /// Changes of rates so far.
+    /// The number of rate changes so far.
     #[inline]
     #[must_use]
     pub fn rate_changes(&self) -> u64 {
         self.tables.rate_changes.count()
     }
 
-    /// The change of rates after the first `seen` ones.
+    /// The rate change after the first `seen` ones.
     #[must_use]
     pub fn rate_change(&self, seen: u64) -> NextRateChange {
         self.tables.rate_changes.next(seen)
@@ -419,7 +420,7 @@ impl<'a> TablesView<'a> {
         self.tables.meters.shared().is_used()
     }
 
-    /// A bucket of a direction of a session; `None` if no rules have it.
+    /// A bucket of a direction of a session; `None` until the rules of some session need it.
     #[inline]
     #[must_use]
     pub fn meter(

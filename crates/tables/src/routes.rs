@@ -1,12 +1,12 @@
 //! Longest-prefix match over connected prefixes and configured routes. Immutable once built.
 //!
-//! GTP-U interfaces (N3, N9, N4-u) and N6 interfaces have tables of their own: transport networks and
-//! data networks may use the same addresses, and a default route of one must not catch the other's
-//! packets. For the same reason one prefix may have a route per interface; a lookup names the
-//! interfaces whose routes count.
+//! GTP-U interfaces (N3, N9, N4-u) and N6 interfaces have separate tables: transport networks and data
+//! networks may use the same addresses, and a default route of one must not catch the other's packets.
+//! For the same reason one prefix may have a route per interface; a lookup names the interfaces whose
+//! routes count.
 //!
-//! Only one thing changes: the publisher marks blocks and areas of destinations in which UEs are, so
-//! that packets to them are searched for.
+//! Only marks change: the publisher marks the blocks and areas of destinations that contain UEs, and
+//! packets to these take a search.
 
 use core::net::IpAddr;
 use core::ops::BitAnd;
@@ -42,7 +42,7 @@ impl RouteTarget {
         }
     }
 
-    /// True when packets that may leave through `within` have this target.
+    /// True if packets that may leave through `within` have this target.
     fn is_for(self, within: InterfaceSet) -> bool {
         match self {
             Self::OnLink(id) | Self::Gateway(id, _) | Self::Nowhere(id) => within.contains(id),
@@ -50,7 +50,7 @@ impl RouteTarget {
         }
     }
 
-    /// True when one prefix cannot have both targets: it has one per interface.
+    /// True if one prefix cannot have both targets: it has one target per interface.
     fn excludes(self, other: Self) -> bool {
         match (self.interface(), other.interface()) {
             (None, None) => self == other,
@@ -63,7 +63,7 @@ impl RouteTarget {
 #[derive(Debug)]
 struct PrefixLength<K> {
     mask: K,
-    /// Sorted by prefix, then in the order of insertion; one per prefix and interface.
+    /// By prefix, then in the order of insertion; one per prefix and interface.
     prefixes: Vec<(K, RouteTarget)>,
 }
 
@@ -74,28 +74,28 @@ struct Lpm<K>(Vec<PrefixLength<K>>);
 /// Entries of [`Ipv4Blocks`]: one per /16.
 const BLOCKS: usize = 1 << 16;
 
-/// The number of destinations that no one gateway leads to: they are searched for.
+/// The number of a block without one gateway for all its destinations: packets take a search.
 const SEARCH: u8 = 0;
 
-/// The number of the first gateway: that of the first block that one gateway leads to.
+/// The number of the first gateway that got one.
 const FIRST: u8 = 1;
 
 /// A gateway for each set of interfaces in [`Gateways::scopes`].
 type ScopedGateways = Box<[Option<(InterfaceId, NextHopIndex)>]>;
 
-/// Gateways that lead to whole blocks of destinations.
+/// Gateways that serve whole blocks of destinations.
 #[derive(Debug)]
 struct Gateways {
-    /// The interfaces that routes may be looked up among: first all, then those of each routing
-    /// domain if there are several.
+    /// Sets of interfaces that lookups name: first all interfaces, then those of each routing domain if
+    /// there are several.
     scopes: Vec<InterfaceSet>,
     /// By number less one.
     numbered: Vec<ScopedGateways>,
 }
 
 impl Gateways {
-    /// The number of the gateways that `lookup` finds for each scope, which they get if there are
-    /// few.
+    /// The number of the gateways that `lookup` finds, one per scope. New ones get the next number, or
+    /// [`SEARCH`] if all numbers are taken.
     fn number(&mut self, lookup: impl Fn(InterfaceSet) -> Option<RouteTarget>) -> u8 {
         let gateway = |scope: &InterfaceSet| match lookup(*scope) {
             Some(RouteTarget::Gateway(interface, index)) => Some((interface, index)),
@@ -116,8 +116,8 @@ impl Gateways {
         }
     }
 
-    /// The gateway of a number among routes through `within`, if it has one. What is best among more
-    /// interfaces is best among `within` if it is one of them.
+    /// The gateway of a number among routes through `within`. The best gateway of a wider scope is the
+    /// best one of `within`, too, if it is on one of these interfaces.
     #[inline]
     fn find(&self, within: InterfaceSet, number: u8) -> Option<(InterfaceId, NextHopIndex)> {
         let gateways = self.numbered.get(usize::from(number).checked_sub(1)?)?;
@@ -130,13 +130,13 @@ impl Gateways {
     }
 }
 
-/// The gateway of every /16 of IPv4 that neither a longer prefix nor a UE divides: one load instead of
-/// a search. 64 KiB.
+/// The number of each /16 of IPv4: one load instead of a search. A block that a longer prefix or a UE
+/// divides has [`SEARCH`]. 64 KiB.
 struct Ipv4Blocks {
-    /// What routes alone say.
+    /// By routes alone, as if there were no UEs.
     by_route: Box<[u8; BLOCKS]>,
     numbers: Box<[AtomicU8; BLOCKS]>,
-    /// The blocks whose number is the first. 8 KiB, so that it stays in the nearest cache.
+    /// The blocks whose number is [`FIRST`]. 8 KiB stay in the L1 cache.
     first: AreaBits,
 }
 
@@ -187,7 +187,7 @@ impl Ipv4Blocks {
         built
     }
 
-    /// Has destinations of a block searched for while there are UEs, or not. For the one writer.
+    /// Marks a block that contains UEs, or removes the mark. For the one writer.
     fn mark(&self, block: u16, has_ues: bool) {
         let at = usize::from(block);
         let number = if has_ues { SEARCH } else { self.by_route[at] };
@@ -203,19 +203,19 @@ impl Ipv4Blocks {
     }
 }
 
-/// The gateways of IPv6 destinations by the upper halves of their addresses: from one of `starts` to
-/// the next, one gateway leads to all, or a search tells.
+/// The numbers of IPv6 destinations, by the upper halves of their addresses. A span reaches from one of
+/// `starts` to the next.
 #[derive(Debug)]
 struct Ipv6Spans {
-    /// Ascending. Where the first span begins goes without saying.
+    /// Ascending, without the first span's, which is zero.
     starts: Box<[u64]>,
-    /// One more than there are starts.
+    /// By span: one more than there are starts.
     numbers: Box<[u8]>,
     /// The number of most destinations.
     usual: u8,
-    /// The areas where routes alone give no other number.
+    /// The areas in which all spans have the usual number.
     usual_by_route: AreaBits,
-    /// Those of them without UEs. 8 KiB, so that it stays in the nearest cache.
+    /// Those of them without UEs. 8 KiB stay in the L1 cache.
     usual_areas: AreaBits,
     /// The areas with UEs.
     ue_areas: AreaBits,
@@ -285,7 +285,7 @@ impl Ipv6Spans {
         Self::of(starts.split_off(1), numbers)
     }
 
-    /// Has destinations of an area searched for while there are UEs, or not. For the one writer.
+    /// Marks an area that contains UEs, or removes the mark. For the one writer.
     fn mark(&self, area: u16, has_ues: bool) {
         self.ue_areas.set(area, has_ues);
         self.usual_areas.set(area, !has_ues && self.usual_by_route.has(area));
@@ -293,8 +293,8 @@ impl Ipv6Spans {
 
     /// The number of the gateway to addresses whose upper half is `upper`.
     ///
-    /// Cost: one bit where most destinations have one gateway, and else a binary search over the
-    ///       borders of the routes.
+    /// Cost: one bit for destinations with the usual number; else a binary search over the borders of
+    ///       the routes.
     #[inline]
     fn number(&self, upper: u64) -> u8 {
         let area = area(upper);
@@ -362,7 +362,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
         })
     }
 
-    /// True with a target on one of `within` of this very prefix.
+    /// True if exactly this prefix has a target on one of `within`.
     fn has(&self, within: InterfaceSet, prefix: K, mask: K) -> bool {
         let length = self.0.iter().find(|length| length.mask == mask);
         length.is_some_and(|length| length.find(within, prefix).is_some())
@@ -402,7 +402,7 @@ impl RoleRoutes {
         }
     }
 
-    /// Works out which gateways lead to whole blocks, among the routes of each scope.
+    /// Numbers the gateways of whole blocks, among the routes of each scope.
     fn number(&mut self, scopes: Vec<InterfaceSet>) {
         self.gateways.scopes = scopes;
         self.v4_blocks = Ipv4Blocks::build(&self.v4, &mut self.gateways);
@@ -455,8 +455,8 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Builds the tables. `own_addrs` are addresses of ours besides those of `interfaces`; `gateway`
-    /// gives the index of a gateway on an interface.
+    /// Builds the tables. `own_addrs` are our addresses besides those of `interfaces`; `gateway` returns
+    /// the index of a gateway on an interface.
     pub(crate) fn build(
         interfaces: &[Interface],
         own_addrs: &[IpAddr],
@@ -498,19 +498,19 @@ impl Routes {
         routes.insert(prefix, target).then_some(()).ok_or(TablesError::DuplicateRoute(prefix))
     }
 
-    /// Keeps packets of UEs that may leave through one of `within` from an address of ours. Nothing
-    /// leads to it, so no gateway leads to the whole block around it, and its packets take the
-    /// stages. To be called before all other targets: the first of a prefix counts.
+    /// Keeps packets of UEs that may leave through one of `within` from an address of ours. No gateway
+    /// then serves the whole block around it, so its packets take the stages. Call it before all other
+    /// inserts: the first target of a prefix counts.
     fn insert_own(&mut self, addr: IpAddr, within: InterfaceSet) {
         let host = match addr {
             IpAddr::V4(addr) => Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4),
             IpAddr::V6(addr) => Ipv6Prefix::containing(addr, 128).map(IpPrefix::V6),
         };
-        // Two interfaces may have the same address: then it is known.
+        // Fails for an address that two interfaces share, which is inserted already.
         host.map(|host| self.n6.insert(host, RouteTarget::Own(within)));
     }
 
-    /// The connected prefixes; a host prefix connects nothing but ourselves.
+    /// Inserts the connected prefixes; a host prefix contains no other station.
     fn insert_connected(&mut self, interface: &Interface) -> Result<(), TablesError> {
         let on_link = RouteTarget::OnLink(interface.id);
         let nowhere_here = RouteTarget::Nowhere(interface.id);
@@ -536,8 +536,8 @@ impl Routes {
         Ok(())
     }
 
-    /// Has packets to a block of IPv4 addresses in data networks searched for while it holds UEs, or
-    /// not. For the one writer.
+    /// Marks an IPv4 block of data networks that contains UEs, or removes the mark: packets to a marked
+    /// block take a search. For the one writer.
     pub(crate) fn mark_v4(&self, block: u16, has_ues: bool) {
         self.n6.v4_blocks.mark(block, has_ues);
     }
@@ -547,7 +547,7 @@ impl Routes {
         self.n6.v6_spans.mark(area, has_ues);
     }
 
-    /// True when a data network behind one of `within` has a route to this very prefix.
+    /// True if a data network behind one of `within` has a route to exactly this prefix.
     pub(crate) fn has_network_route(&self, within: InterfaceSet, prefix: IpPrefix) -> bool {
         match prefix {
             IpPrefix::V4(prefix) => {
@@ -559,7 +559,7 @@ impl Routes {
         }
     }
 
-    /// True when one gateway on `within` leads to everything around `addr`, and no UE is there.
+    /// True if one gateway on `within` serves the whole block of `addr`, and no UE is in it.
     #[inline]
     pub(crate) fn is_beyond_gateway(&self, within: InterfaceSet, addr: IpAddr) -> bool {
         let block = match addr {
@@ -569,8 +569,8 @@ impl Routes {
         self.block_gateway(within, block).is_some()
     }
 
-    /// The target of the longest prefix of data networks that contains `addr` among the routes
-    /// through `within`, and its length.
+    /// The target of the longest prefix that contains `addr`, among routes of data networks through
+    /// `within`, and the length of that prefix.
     pub(crate) fn search_networks(
         &self,
         within: InterfaceSet,
@@ -606,9 +606,9 @@ impl Routes {
         self.n6.gateways.find(within, block).map(|(_, index)| index)
     }
 
-    /// The target of the longest prefix that contains `addr` among the routes through `within`, of
-    /// GTP-U interfaces if `role` is one of theirs and else of N6; `None` without any. Of several the
-    /// one of the first interface.
+    /// The target of the longest prefix that contains `addr`, among routes through `within`: of GTP-U
+    /// interfaces if `role` is one of theirs, else of N6 interfaces. Of several targets the first
+    /// interface's. `None` without a route.
     #[inline]
     pub(crate) fn lookup(
         &self,

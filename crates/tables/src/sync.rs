@@ -1,4 +1,4 @@
-//! The one door to shared-memory primitives: the standard ones, or loom's while a model runs.
+//! All shared-memory primitives of the room: the standard ones, or loom's in its models.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -11,5 +11,5 @@ pub(crate) use std::sync::{
     atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// What the control thread makes once; readers find it by one load, and never wait.
+/// A value that the control thread creates once; readers find it by one load and never wait.
 pub(crate) use std::sync::OnceLock as MadeOnce;

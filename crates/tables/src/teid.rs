@@ -1,8 +1,8 @@
-//! Sessions by local TEID: a direct index for TEIDs whose low bits are their place, and a hash
-//! table for the others.
+//! Sessions by local TEID: a direct index by the low bits of the TEID, and a hash table for TEIDs whose
+//! place is taken.
 //!
-//! `session` chooses TEIDs so that their low `teid_slot_bits` are unique; a TEID given by a peer
-//! takes its place in the index too when it is free and goes to the hash table when it is not.
+//! `session` chooses TEIDs whose low `teid_slot_bits` are unique. A TEID that a control plane chose takes
+//! its place in the index if that is free, and else goes to the hash table.
 //! Spec: TS 29.281 §5.1.
 
 use core::fmt;
@@ -15,11 +15,11 @@ use crate::prefetch;
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// An entry without a TEID: no session of a TEID that nobody has.
+/// An empty entry.
 const VACANT: u64 = 0;
 
-/// One entry of the index: TEID in the upper 32 bits, the complement of the session index in the
-/// lower, so that zeros name no session.
+/// One entry of the index: the TEID in the upper 32 bits, the complement of the session index in the
+/// lower ones, so that zeros name no session.
 fn pack(teid: Teid, session: SessionIndex) -> u64 {
     u64::from(teid.0) << 32 | u64::from(!session.0)
 }
@@ -44,7 +44,7 @@ impl TeidTable {
         &self.slots[(teid.0 & self.mask) as usize]
     }
 
-    /// Asks for the place of `teid`.
+    /// Prefetches the place of `teid`.
     #[inline]
     pub(crate) fn prefetch(&self, teid: Teid) {
         prefetch::read(self.slot(teid));
@@ -96,7 +96,7 @@ impl TeidWriter {
         &self.table
     }
 
-    /// Lets `teid` lead to `session`.
+    /// Maps `teid` to `session`.
     pub(crate) fn insert(&mut self, teid: Teid, session: SessionIndex) -> Result<(), KeyRefused> {
         let slot = self.table.slot(teid);
         let entry = slot.load(Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl TeidWriter {
         self.foreign.insert(key, session.0).map(|_| ())
     }
 
-    /// Removes `teid` if it leads to `session`.
+    /// Removes `teid` if it maps to `session`.
     pub(crate) fn remove(&mut self, teid: Teid, session: SessionIndex, epoch: Epoch) -> bool {
         let slot = self.table.slot(teid);
         if slot.load(Ordering::Relaxed) == pack(teid, session) {

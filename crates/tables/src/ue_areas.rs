@@ -1,8 +1,8 @@
-//! Which blocks and areas of destinations contain UEs. Packets to these take a search, which finds
-//! UEs for local switching; packets to all others do not.
+//! The blocks and areas of destinations that contain UEs. Only packets to these take the search for local
+//! switching.
 //!
-//! An IPv4 block is a /16. An IPv6 area is one of 2^16 parts by a hash of the upper 48 bits;
-//! destinations that share an area with UEs take the search and find their route as before.
+//! An IPv4 block is a /16. An IPv6 area is one of 2^16 parts by a hash of the upper 48 bits. Destinations
+//! that share a block or area with UEs take the search as well, which finds their route.
 
 use core::net::Ipv6Addr;
 use core::ops::RangeInclusive;
@@ -14,8 +14,8 @@ use adit_types::{InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix};
 use crate::area_bits::{AREAS, area};
 use crate::routes::Routes;
 
-/// The blocks or areas of a prefix of `len` bits, counted from the first one: those are told apart by
-/// `bits`, of which the last 16 are enough to name all areas.
+/// The blocks or areas of a prefix of `len` bits, counted from its first one. `bits` bits of an address
+/// distinguish them; the last 16 of these are enough to name all areas.
 fn members(len: u8, bits: u8) -> RangeInclusive<u16> {
     let last = match bits.saturating_sub(len) {
         spare @ 0..16 => (1 << spare) - 1,
@@ -24,7 +24,7 @@ fn members(len: u8, bits: u8) -> RangeInclusive<u16> {
     0..=last
 }
 
-/// How many keys of UEs each block and each area has. Belongs to the publisher.
+/// The number of UE keys in each block and each area. The publisher owns it.
 #[derive(Debug)]
 pub(crate) struct UeAreas {
     v4: Vec<u32>,
@@ -32,7 +32,7 @@ pub(crate) struct UeAreas {
 }
 
 impl UeAreas {
-    /// Without UEs.
+    /// No UEs.
     pub(crate) fn new() -> Self {
         Self { v4: vec![0; AREAS], v6: vec![0; AREAS] }
     }
@@ -71,8 +71,8 @@ impl UeAreas {
                 let addr = Ipv6Addr::from_bits(u128::from(key) << 64);
                 Ipv6Prefix::containing(addr, 64).map(IpPrefix::V6)
             }
-            // A network behind a UE gets no packets from there while a route of the data network
-            // has the same prefix.
+            // While a route of the data network has the same prefix, it gets the packets, not the
+            // network behind the UE.
             SessionKey::Framed(_, prefix) => {
                 Some(prefix).filter(|prefix| !routes.has_network_route(within, *prefix))
             }
