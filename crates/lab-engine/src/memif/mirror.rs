@@ -27,7 +27,7 @@ pub struct Mirror {
     taken: u16,
 }
 
-/// Both ends of a memif. [`Mirror::turn`] must be called for packets to come back.
+/// Both ends of a memif. Call [`Mirror::mirror_packets`] to return packets.
 ///
 /// # Errors
 /// The memory cannot be shared.
