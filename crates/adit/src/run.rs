@@ -54,7 +54,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         warn!("n4.allow is empty: any address may set up an association");
     }
     check_cores(&config)?;
-    // Before any other thread starts, so that all of them leave these signals to this thread.
+    // From here on these signals do not kill the process: `wait` polls for them.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let server = AdminServer::bind(&config.admin_socket)?;
     let socket = bind_n4(&config)?;
