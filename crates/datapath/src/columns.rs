@@ -1,8 +1,8 @@
 //! The columns of one burst: what each stage knows about each packet.
 //!
 //! A lane is the part of a burst whose sessions are looked up by the same kind of key. Row *i* of every
-//! column belongs to the same packet. A stage appends its own column or turns a verdict into a
-//! drop; rows stay until `s6_apply` consumes the lane.
+//! column belongs to the same packet. Each stage appends a column, or changes verdicts. After `s2_lookup`,
+//! `hand_off_lane` removes the packets of other workers; all other rows stay until `s6_apply`.
 
 use adit_rules::{
     DestinationInterface, DropReason, HeaderRemoval, PublishedFar, PublishedPdr, PublishedRules,
@@ -57,9 +57,10 @@ pub(crate) struct PacketArrival {
     pub ip_offset: u16,
     /// Octets of the tunnel's payload, zero without a tunnel.
     pub payload_len: u16,
-    /// What was in front of it.
+    /// The outer header in front of the user's packet.
     pub outer: OuterHeader,
-    /// The interface that it arrived on; for a packet of our own, all that it may count as coming from.
+    /// The interface that it arrived on. Of a packet that Adit makes for a UE: all interfaces to its data
+    /// network, of which a PDR may name any.
     pub interfaces: InterfaceSet,
     /// The tunnel that it arrived in, zero without one.
     pub teid: Teid,
@@ -126,7 +127,8 @@ impl Matched<'_> {
     }
 }
 
-/// What becomes of a packet; written by `s3_classify`, turned to `Drop` by later stages.
+/// What becomes of a packet. Written by `s3_classify`; `s4_enforce` and `s5_account` may turn `Pass` into
+/// `Drop` or `Divert`, or replace its FAR.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PacketVerdict<'v> {
     /// These rules apply to it.
@@ -143,7 +145,7 @@ pub(crate) trait LaneKind {
     type Key: Copy;
     /// Packets arrive in GTP-U tunnels; otherwise as plain IP from a data network.
     const IS_TUNNELED: bool;
-    /// The direction that most of its packets are counted in.
+    /// The usual direction of its packets, whose counters `s2_lookup` prefetches.
     const COUNTED: Direction;
     /// Why a packet without a session is dropped.
     const UNKNOWN: DropReason;
@@ -219,7 +221,8 @@ impl LaneKind for DownlinkV6 {
 pub(crate) struct BurstLane<'v, B, S: LaneKind> {
     /// The packets. Written by `s1_parse`, consumed by `s6_apply`.
     pub bufs: BurstColumn<B>,
-    /// How they arrived. Written by `s1_parse`; the offset moves with `ips`.
+    /// How they arrived. Written by `s1_parse`; `s3_classify` advances `ip_offset` when it replaces the
+    /// row in `ips`.
     pub arrivals: BurstColumn<PacketArrival>,
     /// The user's IP headers. Written by `s1_parse`, or for packets in tunnels by `s3_classify`,
     /// when the session is known; replaced by `s3_classify` if a PDR removes a UDP or IP header.
@@ -228,7 +231,7 @@ pub(crate) struct BurstLane<'v, B, S: LaneKind> {
     pub keys: BurstColumn<S::Key>,
     /// Sessions, `SessionIndex::NONE` on a miss. Written by `s2_lookup`.
     pub sessions: BurstColumn<SessionIndex>,
-    /// Verdicts. Written by `s3_classify`, narrowed by `s4_enforce`.
+    /// Verdicts. Written by `s3_classify`; see [`PacketVerdict`].
     pub verdicts: BurstColumn<PacketVerdict<'v>>,
 }
 

@@ -26,7 +26,7 @@ pub struct WorkerConfig {
     pub ports: Vec<PortId>,
     /// Packets to receive from a port per step, 1..=`BURST_MAX`; other values are cut to that range.
     pub burst: usize,
-    /// Most packets that FARs buffer; cut to `limits::BUFFER_PKTS_MAX`. Each occupies a whole buffer
+    /// Maximum number of packets that FARs buffer; cut to `limits::BUFFER_PKTS_MAX`. Each occupies a whole buffer
     /// of the driver's pool.
     pub buffer_pkts_max: usize,
     /// Most packets that wait for the rates of their QERs; cut to `limits::SHAPED_PKTS_MAX`. Each
@@ -51,12 +51,14 @@ impl WorkerConfig {
 
 /// One worker of the packet path.
 ///
-/// Every packet received or taken over has exactly one outcome: transmitted, one drop reason, one punt
-/// reason, waiting (the gauge `buffered_pkts`), or handed to the worker that owns its session. Packets
+/// The packet identity: every packet that is received, taken over or added by fragmentation has exactly one
+/// outcome: transmitted, one drop reason, one punt reason, waiting (the gauge `buffered_pkts`), or handed
+/// to the worker that owns its session. Packets
 /// that Adit makes itself are counted apart: `originated_pkts`, and `originated_lost_pkts` if they
 /// could not be transmitted.
 ///
-/// Threads: owned by one thread, which shares the tables and two rings with the control thread.
+/// Threads: owned by one thread, which shares the tables and two rings with the control thread, and two
+///          rings with each other worker.
 pub struct Worker<Io: PacketIo> {
     config: WorkerConfig,
     reader: TablesReader,
@@ -108,7 +110,7 @@ impl<Io: PacketIo> Worker<Io> {
     /// Shape:   polls every port of the configuration once.
     /// Cost:    no allocation, lock, system call or clock of its own; one driver call per port to
     ///          receive, and at least one per burst and port with frames to transmit. Counters are
-    ///          added once at the end.
+    ///          added once at the end, unless the step was idle.
     /// Units:   `now` is in nanoseconds of a monotonic clock; if it goes back, timeouts are late.
     /// Threads: starts with a quiescent state of the tables: the worker keeps no reference from one
     ///          step to the next.

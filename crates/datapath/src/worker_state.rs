@@ -56,8 +56,7 @@ pub(crate) struct WorkerState<B> {
     pub events: Events,
     /// The counts of the step.
     pub tally: StepTally,
-    /// The lookup keys of the last burst seemed to be of both address families: a hint which recognition
-    /// loop to use next.
+    /// The last burst seemed to hold both address families: a hint which recognition loop to use next.
     pub are_families_mixed: bool,
     /// When a duplicated packet last requested the address of a neighbor.
     neighbor_requested_at: Option<Nanos>,
@@ -94,7 +93,8 @@ impl<B: PacketBuf> WorkerState<B> {
         !self.commands.is_empty()
     }
 
-    /// Packets that wait, for whatever reason.
+    /// Packets that wait across steps. Counts all packets only at the beginning and the end of a step,
+    /// when the other queues are empty.
     pub(crate) fn packets_waiting(&self) -> usize {
         self.unresolved.len()
             + self.buffering.len()
@@ -114,8 +114,8 @@ impl<B: PacketBuf> WorkerState<B> {
         }
     }
 
-    /// Sends the frame in `buf` by `egress`, or queues it until the neighbor's address is known.
-    /// Copies and Adit's own frames are not queued: senders of the latter try again.
+    /// Sends the frame in `buf` through `egress`. If the neighbor's address is unknown, queues a received
+    /// packet, counts a copy as lost and requests the address, or counts Adit's own frame as lost.
     #[inline]
     pub(crate) fn send<Io: PacketIo<Buf = B>>(
         &mut self,

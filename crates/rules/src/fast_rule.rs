@@ -1,6 +1,7 @@
 //! The fast rule: the conditions and the forwarding of the usual packet of one direction of a session.
 //!
-//! Most packets match the first PDR of their direction, or the PDR that the session's SDF filters select;
+//! Most packets match the first PDR that packets from the usual side of their direction can match, or the
+//! PDR that the session's SDF filters select;
 //! the gates of its QERs are open, and its FAR only forwards. For these packets a [`FastRule`] holds all
 //! that the rules require, and forwards them exactly as the rules do. All other packets are processed by
 //! [`SessionRules`](crate::SessionRules). A [`PackedFastRule`](crate::PackedFastRule) is the same rule in a
@@ -11,10 +12,10 @@ use core::net::Ipv4Addr;
 use adit_types::{InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot};
 use arrayvec::ArrayVec;
 
-/// Most URRs of one fast rule; a PDR with more gets no fast rule.
+/// Maximum number of URRs of one fast rule; a PDR with more gets no fast rule.
 pub const FAST_RULE_URRS_MAX: usize = 2;
 
-/// Most QoS flows that one fast rule names; a PDR with more gets no fast rule.
+/// Maximum number of QoS flows that one fast rule names; a PDR with more gets no fast rule.
 pub const FAST_RULE_QFIS_MAX: usize = 4;
 
 /// A fast rule can name the token buckets (meters) with numbers below this; a PDR with others gets no
@@ -56,7 +57,7 @@ pub struct FastRule {
     pub meters: [bool; FAST_RULE_METERS_MAX],
     /// The slice whose rates the packet shares.
     pub slice: SliceId,
-    /// The rate of its buckets is guaranteed: no aggregate delays the packet.
+    /// The rate of its buckets is guaranteed: no rate that sessions share delays the packet.
     pub guaranteed: bool,
     /// URRs that count the packet.
     pub urrs: ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>,
@@ -69,7 +70,7 @@ pub enum FastRuleForwarding {
     Uplink {
         /// The local tunnel.
         teid: Teid,
-        /// QoS flows that packets carry; empty: any, or no PDU Session Container.
+        /// QoS flows that packets carry; empty: any, and packets without a PDU Session Container.
         qfis: ArrayVec<Qfi, FAST_RULE_QFIS_MAX>,
         /// Interfaces whose routes packets take.
         egress: InterfaceSet,

@@ -12,11 +12,11 @@
 //!
 //! | bits of the flags | |
 //! |---|---|
-//! | 0..16 | the publisher's |
+//! | 0..16 | the publisher's: sequence number of the cell |
 //! | 16 | the rate of the buckets is guaranteed |
 //! | 17..21 | slice |
 //! | 21, 22 | packets have to pass the first bucket, the second bucket |
-//! | 23, 24 | the publisher's |
+//! | 23, 24 | the publisher's: the cell holds a selector; workers may read it |
 //! | 25, 26 | IPv4 packets match; with any UE address |
 //! | 27, 28 | IPv6 packets match; with any UE address |
 //! | 29 | downlink: writes a PDU Session Container |
@@ -49,7 +49,7 @@ const _: () = assert!(SLICES_MAX < 1 << 4);
 const GUARANTEED: u64 = 1 << 16;
 const SLICE_SHIFT: u32 = 17;
 const SLICE: u64 = 0xf << SLICE_SHIFT;
-/// The first two buckets that the packet has to pass.
+/// Which of buckets 0 and 1 the packet has to pass.
 const METERS_SHIFT: u32 = 21;
 const METERS: u64 = 0b11 << METERS_SHIFT;
 const V4: u64 = 1 << 25;
@@ -126,11 +126,16 @@ impl From<&FastRule> for PackedFastRule {
 }
 
 /// Flags and value of the UE's address.
-fn pack_ue<A>(ue: FastRuleUe<A>, usual: u64, any: u64, value: impl FnOnce(A) -> u64) -> (u64, u64) {
+fn pack_ue<A>(
+    ue: FastRuleUe<A>,
+    matches: u64,
+    any: u64,
+    value: impl FnOnce(A) -> u64,
+) -> (u64, u64) {
     match ue {
         FastRuleUe::None => (0, 0),
-        FastRuleUe::Any => (usual | any, 0),
-        FastRuleUe::Only(addr) => (usual, value(addr)),
+        FastRuleUe::Any => (matches | any, 0),
+        FastRuleUe::Only(addr) => (matches, value(addr)),
     }
 }
 
@@ -159,7 +164,7 @@ impl PackedFastRule {
         self.words
     }
 
-    /// The rule as a line after a matcher's own.
+    /// The rule as one of the lines that follow the lines of a matcher.
     #[must_use]
     pub fn to_line(&self) -> MatcherLine {
         let [a, b, c, d, e] = self.words;
@@ -209,8 +214,8 @@ impl PackedFastRule {
     /// The source that an uplink packet of a family must have, as a lookup key: the IPv4 address, or the
     /// key of the IPv6 address.
     ///
-    /// PERF (adit bench datapath --mixed): mixed bursts select by family without branching: the
-    /// branch is unpredictable.
+    /// PERF (adit bench datapath --mixed): in mixed bursts a branch on the family is mispredicted, so the
+    /// value is selected without one.
     #[inline(always)]
     #[must_use]
     pub fn source(&self, is_v6: bool) -> FastRuleUe<u64> {
@@ -297,7 +302,7 @@ impl PackedFastRule {
         self.flags & GUARANTEED != 0
     }
 
-    /// The first two buckets of the session and direction that the packet has to pass, one bit each.
+    /// Which of buckets 0 and 1 of the session and direction the packet has to pass: bit n is bucket n.
     #[inline]
     #[must_use]
     pub fn meters(&self) -> u64 {

@@ -9,8 +9,8 @@
 //!    read them yet.
 //! 3. Every worker passes a quiescent state. From then on it uses the new rules, and each earlier command,
 //!    such as an End Marker, has run or is pending. While one is pending, no packet takes the fast path.
-//! 4. The publisher activates the fast rules. The usage slots and next hops that only the former rules
-//!    name are released.
+//! 4. The publisher activates the fast rules. From then on the control thread may reuse the usage slots and
+//!    next hops that only the former rules name.
 //!
 //! The rest of the line counts the session's traffic; the worker that owns the session writes it.
 
@@ -45,7 +45,7 @@ const _: () = assert!(REST == 2 + FAST_RULE_URRS_MAX, "URRs come last");
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
 pub(crate) struct FastRuleCell {
-    /// The flags of the rule and the sequence number of the cell.
+    /// The flags of the rule, the sequence number of the cell, [`SELECTOR`] and [`READABLE`].
     head: AtomicU64,
     /// Of a selector: the address of its lines; a pointer, because an integer would lose its provenance.
     /// Of a fast rule: its first word, as a pointer without provenance that is never dereferenced.
@@ -58,7 +58,7 @@ pub(crate) struct FastRuleCell {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<FastRuleCell>() == 64, "one cache line");
 
-/// The words of a cell, all of one moment.
+/// The words of a cell behind its head.
 #[derive(Clone, Copy)]
 pub(crate) struct CellWords {
     pub(crate) first: *mut MatcherLine,
@@ -84,8 +84,8 @@ impl CellWords {
 impl FastRuleCell {
     /// Writes a cell and returns its sequence number. For the publisher only.
     fn write(&self, flags: u64, CellWords { first, words }: CellWords) -> u64 {
-        let sequence = self.head.load(Ordering::Relaxed);
-        let odd = (sequence + 1) & SEQUENCE;
+        let head = self.head.load(Ordering::Relaxed);
+        let odd = (head + 1) & SEQUENCE;
         self.head.store(odd, Ordering::Relaxed);
         fence(Ordering::Release);
         self.first.store(first, Ordering::Relaxed);
@@ -174,8 +174,8 @@ impl FastRuleTable {
         })
     }
 
-    /// Replaces the fast rule of one direction. Workers do not read the new one before
-    /// [`FastRuleTable::activate`] is called with the value that this returns. For the publisher only.
+    /// Replaces the fast rule of one direction; `None` clears the cell. Workers do not read the new one
+    /// before [`FastRuleTable::activate`] is called with the value that this returns. For the publisher only.
     pub(crate) fn set(
         &self,
         session: SessionIndex,
@@ -284,7 +284,8 @@ impl<'a> FastRuleCellRef<'a> {
         prefetch::read(self.0);
     }
 
-    /// The fast rule; `None` if there is none, or while it is written.
+    /// The fast rule; `None` if the cell holds no active one: it is empty, holds a selector, is being
+    /// written, or is not activated yet.
     #[inline]
     #[must_use]
     pub fn read(self) -> Option<FastRuleSnapshot<'a>> {
@@ -293,7 +294,7 @@ impl<'a> FastRuleCellRef<'a> {
 
     /// The usage slots of the fast rule and whether it has buckets, to prefetch them before
     /// [`FastRuleCellRef::read`]. During a write they may belong to different rules; slots without a URR
-    /// are out of range.
+    /// are out of range. `None` if the cell holds no active fast rule.
     #[inline]
     pub(crate) fn usage_slots(self) -> Option<([UsageSlot; FAST_RULE_URRS_MAX], bool)> {
         let Self(cell) = self;
@@ -331,7 +332,8 @@ impl ops::Deref for FastRuleSnapshot<'_> {
 }
 
 impl<'a> FastRuleSnapshot<'a> {
-    /// The fast rule in a line after a matcher's own, of the session whose traffic `cell` counts.
+    /// The fast rule in one of the lines that follow the lines of a matcher. `cell` counts the traffic of
+    /// its session.
     #[inline]
     pub(crate) fn of_line(line: &MatcherLine, cell: &'a FastRuleCell) -> Self {
         Self { rule: PackedFastRule::of_line(line), cell }

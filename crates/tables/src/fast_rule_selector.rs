@@ -30,7 +30,7 @@ impl fmt::Debug for FastRuleSelector<'_> {
     }
 }
 
-/// The fast rule of one packet.
+/// The fast rule that SDF filters selected for a packet, still in its line.
 #[derive(Clone, Copy)]
 pub struct SelectedFastRule<'a> {
     line: &'a MatcherLine,
@@ -43,9 +43,15 @@ impl fmt::Debug for SelectedFastRule<'_> {
     }
 }
 
-/// The words of a cell that refers to the lines of published rules: their address, the IPv4 root, the
-/// IPv6 root, the fast-rule number of each PDR, and the counts of lines: upper half all, lower half the
-/// matcher's own.
+/// The words of a cell that refers to the lines of published rules: those of the matcher, then one for each
+/// fast rule.
+///
+/// | word | |
+/// |---|---|
+/// | `first` | address of the lines |
+/// | 0, 1 | where lookups of IPv4 and of IPv6 packets begin ([`MatcherRoot`]) |
+/// | 2 | four bits for each of the first 16 PDRs: the number of its fast rule, 15 for none |
+/// | 3 | bits 63..32: number of lines; 31..0: those of the matcher |
 fn to_words(
     selector: PackedSelector,
     rules: &PublishedRules,
@@ -60,8 +66,8 @@ fn to_words(
 }
 
 impl FastRuleTable {
-    /// Replaces the fast rule of one direction by a selector. `rules` are those published last for this
-    /// session. Workers do not read the selector before [`FastRuleTable::activate`] is called with the
+    /// Writes a selector into the cell of one direction. `rules` are those published last for this session;
+    /// without a matcher in them writes nothing and returns [`WrittenRule::NONE`]. Workers do not read the selector before [`FastRuleTable::activate`] is called with the
     /// value that this returns. For the publisher only.
     pub(crate) fn set_selector(
         &self,
@@ -77,7 +83,8 @@ impl FastRuleTable {
 }
 
 impl<'g> FastRuleCellRef<'g> {
-    /// The selector of one direction; `None` if there is none, or while it is written.
+    /// The selector; `None` if the cell holds no active one: it is empty, holds a fast rule, is being
+    /// written, or is not activated yet.
     #[inline]
     pub(crate) fn selector(
         self,
@@ -105,8 +112,8 @@ impl<'a> FastRuleSelector<'a> {
     #[inline]
     pub(crate) fn prefetch(&self, is_v6: bool) {
         let lines = self.view.first_lines(is_v6);
-        // PERF (adit bench datapath --sdf): no branch between one line and two, as families differ
-        // in that.
+        // PERF (adit bench datapath --sdf): one line or two, which depends on the family, are prefetched
+        // without a branch, which would be mispredicted.
         if let (Some(first), Some(last)) = (lines.first(), lines.last()) {
             prefetch::read(first);
             prefetch::read(last);
@@ -116,7 +123,8 @@ impl<'a> FastRuleSelector<'a> {
         }
     }
 
-    /// The fast rule of the packet of `key`. `None` when only the rules decide.
+    /// The fast rule of the packet of `key`. `None` if the stages have to classify it: a filter needs the
+    /// whole packet, or the PDR has no fast rule.
     // PERF (adit bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     #[must_use]

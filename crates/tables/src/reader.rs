@@ -1,4 +1,4 @@
-//! The workers' side: one [`TablesReader`] per worker, one [`TablesView`] per burst.
+//! The workers' side: one [`TablesReader`] per worker, one [`TablesView`] per step.
 
 use core::net::IpAddr;
 

@@ -108,7 +108,7 @@ pub const SHAPED_PKTS_PER_FLOW_MAX: u32 = 512;
 /// dropped as `tx_queue_full`.
 pub const TX_WAITING_PKTS_MAX: usize = 256;
 
-/// Network slices with rates of their own: an express has four bits for its session's.
+/// Network slices with rates of their own: a fast rule has four bits for its session's.
 pub const SLICES_MAX: usize = 15;
 
 /// PFCP associations at most.

@@ -61,7 +61,8 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         self.tx_link.filter(|_| self.is_one_link)
     }
 
-    /// The hop of an uplink packet to a data network through one of the interfaces `within`.
+    /// The hop of an uplink packet to a data network through one of the interfaces `within`; see
+    /// [`BurstContext::find_hop`].
     // PERF (adit bench datapath): once per uplink packet.
     #[inline(always)]
     pub(super) fn hop_to_network<B: PacketBuf>(
@@ -80,8 +81,8 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     }
 
     /// Looks up the hop of the uplink packet in `frame`. If one gateway leads to the whole block of its
-    /// destination, later packets to the block reuse the hop. `None` if the packet goes to another UE:
-    /// the stages switch it locally.
+    /// destination, later packets to the block reuse the hop. `None` if the stages have to decide: the
+    /// packet goes to another UE, there is no route, or the address of the next hop is unknown.
     #[cold]
     #[inline(never)]
     fn find_hop(
@@ -106,7 +107,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         Some(hop)
     }
 
-    /// The hop `index` of a downlink packet.
+    /// The hop `index` of a downlink packet, if its link-layer address is known and fresh.
     // PERF (adit bench datapath): once per downlink packet.
     #[inline(always)]
     pub(super) fn hop_to(
@@ -125,7 +126,8 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         }
     }
 
-    /// The hop `index`, if its link-layer address is known and fresh.
+    /// The hop `index`, if its link-layer address is known and fresh. Notes whether all hops have one
+    /// link.
     #[inline]
     fn resolve(&mut self, ctx: &StepContext<'v>, index: NextHopIndex) -> Option<ResolvedHop<'v>> {
         let (interface, mac) = ctx.view.resolved_hop(index)?;

@@ -1,4 +1,4 @@
-//! The two directions of the fast path: what a packet must be, and how it is rewritten.
+//! The two directions of the fast path: the conditions that a packet has to meet, and its rewrite.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{FAST_RULE_URRS_MAX, FastRuleUe};
@@ -50,10 +50,10 @@ pub(super) trait FastDirection {
     fn arrival(link: &UsualLink) -> Option<InterfaceId>;
 
     /// Rewrites a packet that meets the conditions of `rule`, and counts it for its session and
-    /// URRs. `None`: the packet is unchanged and takes the stages.
+    /// URRs. `None`: the frame is unchanged, and the packet takes the stages.
     ///
-    /// PERF (adit bench datapath --mixed): mixed bursts select by family without branching: it is
-    /// unpredictable.
+    /// PERF (adit bench datapath --mixed): in mixed bursts a branch on the family is mispredicted, so
+    /// values are selected by family without one.
     fn rewrite<'v, B: PacketBuf>(
         ctx: &StepContext<'v>,
         rule: &FastRuleSnapshot<'v>,
@@ -114,6 +114,7 @@ impl FastDirection for FastUplink {
         let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
         let frame = buf.replace_front(cut, EthernetHeader::LEN, keep)?;
         let frame_len = frame.len();
+        // Does not fail: there is room for the header.
         let (header, ip) = frame.split_first_chunk_mut::<{ EthernetHeader::LEN }>()?;
         emit_usual_link(header, &hop.mac, &hop.tx_link.mac, is_v6);
         decrement_usual_hops(ip, is_v6);
@@ -194,8 +195,8 @@ fn accepts_source(ue: FastRuleUe<u64>, is_v6: bool, source: u64) -> bool {
     }
 }
 
-/// The usage counters of the URRs. `None` if the packet might reach a limit of one or has to be
-/// reported.
+/// The usage counters of the URRs. `None` if the stages have to check the packet: it may reach a limit of
+/// one, has to be reported, or is the first of a generation.
 #[inline(always)]
 fn unchecked_usage<'v>(
     ctx: &StepContext<'v>,

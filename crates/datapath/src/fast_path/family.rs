@@ -60,7 +60,7 @@ impl FamilyOrder {
         Self { positions: [0; BURST_MAX], v4: 0, v6: 0 }
     }
 
-    /// The order of recognized packets.
+    /// The order of the packets of a burst.
     #[inline]
     pub(super) fn of(packets: &[FastPacket<'_>]) -> Self {
         let mut order = Self::new();
@@ -72,6 +72,7 @@ impl FamilyOrder {
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, reason = "a burst is short")]
     pub(super) fn push(&mut self, is_v6: bool) {
+        // `%` keeps the indices in bounds; a burst is not longer.
         let position = self.v4 + self.v6;
         let at = select_unpredictable(is_v6, BURST_MAX - 1 - self.v6 % BURST_MAX, self.v4);
         self.positions[at % BURST_MAX] = position as u8;

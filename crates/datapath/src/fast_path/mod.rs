@@ -4,11 +4,13 @@
 //! A packet whose layout is recognized (`adit_wire::usual`) and that meets the conditions of its
 //! session's fast rule (`adit_rules::FastRule`) is rewritten, counted, and sent or queued for its rate.
 //! Every other packet stays in the burst and takes the stages. Later packets of the same session in the
-//! burst follow it there, so their order is kept. Only the stages apply rules that drop, answer, buffer
-//! or report; the fast path itself loses a packet only if a queue or a hand-off ring is full.
+//! burst follow it there, so their order is kept. If only the stages can find the session of a packet,
+//! the whole burst takes them. Only the stages apply rules that drop, answer, buffer or report; the fast
+//! path itself loses a packet only if a queue or a hand-off ring is full.
 //!
-//! The passes over a burst: recognize, look up sessions, hand off packets of other workers, select
-//! rules by SDF filters, rewrite, send. Each pass prefetches the cache lines that the next one reads.
+//! The passes over a burst: recognize; look up sessions; hand off packets of other workers; prefetch
+//! usage counters and buckets; find queues, if packets may have to join one; select rules by SDF
+//! filters; rewrite; send.
 
 mod burst;
 mod direction;
@@ -23,7 +25,7 @@ mod ticket;
 use core::mem;
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_tables::{FastRuleCellRef, TablesView, UeTable};
+use adit_tables::{TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 
 use self::burst::BurstContext;
@@ -65,9 +67,10 @@ struct BurstCounts {
 /// Shape:   removes from `rx` every packet that it sends, queues for its rate or hands off; the rest
 ///          stay for the stages. n ≤ BURST_MAX.
 /// Cost:    per packet one cache line of the key table, one of the fast rule and the session's
-///          counters, one per URR, and one of the next hop. Each line is prefetched one pass before it
-///          is read. No allocation, no clock.
-/// Spec:    see the stages.
+///          counters, and one per URR; with rates, one of the buckets; with SDF filters, those of the
+///          matcher and of the rule that it selects; while packets wait, one of the queue. Earlier passes
+///          prefetch these lines, except the buckets of a selected rule. The line of a next hop is read
+///          once per change of hop. No allocation, no clock.
 /// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`.
 pub(crate) fn forward_usual<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -84,6 +87,7 @@ pub(crate) fn forward_usual<Io: PacketIo>(
     };
     let [usual, uplink, v6, unknown] = mix.counts();
     state.are_families_mixed = v6 != 0 && v6 != rx.len();
+    // A packet that is unknown may precede others of its session.
     if usual == 0 || unknown != 0 {
         return;
     }
@@ -150,7 +154,7 @@ fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
     }
 }
 
-/// Takes a recognized burst of one direction through the other passes. Compiled once for each direction
+/// Takes a burst of one direction through the passes after recognition. Compiled once for each direction
 /// and family mix. `are_usual`: every packet is usual.
 #[inline(never)]
 fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
@@ -197,7 +201,7 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     state: &mut WorkerState<B>,
 ) -> RewrittenBurst<'v> {
     let WorkerState { buffering, shaping, .. } = state;
-    let is_shaping = shaping.may_hold_packets();
+    let must_check_queues = shaping.may_hold_packets();
     let Shaping { queues, leases, .. } = shaping;
     let mut burst = BurstContext::new(arrival, leases, queues.contended());
     let has_aggregates = !ctx.view.aggregates().is_empty();
@@ -212,15 +216,14 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
             && (!packet.is_usual
                 || left_to_stages.contains(&packet.session)
                 || buffering.has_packets_of(packet.session));
-        let rule = match (takes_stages, packet.selected) {
-            (true, _) => None,
-            (false, None) => packet.cell.and_then(FastRuleCellRef::read),
-            (false, Some(selected)) => Some(selected.fast_rule()),
-        };
+        let rule = if takes_stages { None } else { packet.rule() };
         let rewritten = rule.and_then(|rule| {
             let is_unlimited = rule.meters() == 0 && !has_aggregates;
             let ticket = || QueueTicket::of(&rule);
-            if is_shaping && !is_unlimited && !assign_ticket::<_, D>(queues, ticket(), packet) {
+            if must_check_queues
+                && !is_unlimited
+                && !assign_ticket::<_, D>(queues, ticket(), packet)
+            {
                 return None;
             }
             let traits = PacketTraits { is_v6: F::is_v6(packet), is_unlimited };
@@ -291,6 +294,7 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
             packet.cell.inspect(|cell| cell.prefetch());
         }
     };
+    // Uplink looks up TEIDs, which have no family.
     if F::ARE_MIXED && D::DIRECTION == Direction::Downlink {
         for family in FamilyOrder::of(packets).families() {
             family.iter().for_each(|at| {
@@ -327,8 +331,8 @@ fn hand_off_foreign<B: PacketBuf>(
     }
 }
 
-/// Prefetches the cache lines of the URRs of every packet. Returns whether SDF filters select the fast
-/// rule of any packet.
+/// Prefetches what the cell of each packet leads to: usage counters and buckets of a fast rule, or the
+/// matcher lines of a selector. Returns whether SDF filters select the fast rule of any packet.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
 fn prefetch_usage<'v, D: FastDirection, F: FamilyMix>(

@@ -13,14 +13,15 @@ pub(super) const NO_TX_LINK: InterfaceId = InterfaceId(u8::MAX);
 ///
 /// PERF (adit bench datapath): written field by field into its column and read by reference. A copy
 /// of the whole goes through the stack, where loads wider than the stores before them stall (no
-/// store forwarding).
+/// store forwarding). Only bursts of both directions and hand-offs copy it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FastPacket<'v> {
     pub direction: Direction,
     /// The fast path may forward it, or did. Otherwise it takes the stages, and so do later packets
     /// of its session.
     pub is_usual: bool,
-    /// The lookup key is that of an IPv6 UE.
+    /// Of a usual packet: the user's packet is IPv6. Of another one: `ue_key` is the key of an IPv6
+    /// address; false in tunnels, true for a frame that belongs to no session.
     pub is_v6: bool,
     /// QoS flow of the PDU Session Container in uplink.
     pub qfi: Option<Qfi>,
@@ -37,7 +38,8 @@ pub(super) struct FastPacket<'v> {
     pub teid: Teid,
     /// Written when the session is looked up.
     pub session: SessionIndex,
-    /// The first queue of its session and direction. Written if packets wait for their rates.
+    /// The first queue of its session and direction. Written if queues have to be checked
+    /// (`Shaping::may_hold_packets`).
     pub first_queue: FlowIndex,
     /// The UE's address in the user's packet, as a lookup key.
     pub ue_key: u64,
@@ -71,7 +73,7 @@ impl FastPacket<'static> {
 }
 
 impl<'v> FastPacket<'v> {
-    /// Its fast rule; `None` if there is none, or while it is written.
+    /// Its fast rule: the one that SDF filters selected, or that of its cell; `None` without one.
     #[inline]
     pub(super) fn rule(&self) -> Option<FastRuleSnapshot<'v>> {
         match self.selected {

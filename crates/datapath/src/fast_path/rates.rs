@@ -14,7 +14,8 @@ use crate::aggregates::{AggregateTerms, arriving};
 use crate::context::StepContext;
 use crate::shaping::{Shaping, ShapingQueues};
 
-/// Writes the first queue of each packet's session, and prefetches it: the packet may have to join.
+/// Writes the first queue of each packet's session and direction. If there is one, prefetches it and its
+/// buckets.
 #[inline(never)]
 pub(super) fn find_first_queues<B: PacketBuf>(
     view: &TablesView<'_>,
@@ -31,8 +32,8 @@ pub(super) fn find_first_queues<B: PacketBuf>(
     }
 }
 
-/// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet. Returns false if the
-/// packet would find no room: then the stages drop and count it.
+/// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet. Returns false if a
+/// queue has no room for the packet: the stages then send it at once, or drop and count it.
 #[inline(never)]
 pub(super) fn assign_ticket<B: PacketBuf, D: FastDirection>(
     queues: &ShapingQueues<B>,
@@ -47,9 +48,10 @@ pub(super) fn assign_ticket<B: PacketBuf, D: FastDirection>(
     queues.has_room(queues.len_of(queue))
 }
 
-/// Charges the rates of a packet. Returns the queue that it has to join, or [`QueueTicket::NONE`] if
-/// it leaves at once; `None` if the stages decide. After this only a malformed buffer can stop the
-/// packet.
+/// Charges the rates of a packet if they admit it now, and returns [`QueueTicket::NONE`]. Otherwise returns
+/// the queue that it has to join, and is charged for when it leaves; `None` if the stages decide. After a
+/// charge, only a buffer without room for the new headers stops the packet; the stages then charge it
+/// again.
 #[inline(always)]
 // PERF (adit bench datapath --rates police): once per packet with rates.
 pub(super) fn pass_rates(
@@ -70,10 +72,11 @@ pub(super) fn pass_rates(
     if packet.ticket.is_none() && pair.pass(which, ctx.now, packet.len) {
         return Some(QueueTicket::NONE);
     }
-    ticket_if_shaped(pair, which, ctx.now, packet.ticket.or_of(rule))
+    ticket_if_shaped(pair, which, ctx.now, packet.ticket.or_ticket_of(rule))
 }
 
-/// `ticket` if the buckets that are closed shape; `None` if one polices: the stages drop the packet.
+/// `ticket` if every closed bucket shapes. `None` if one polices or has debt from a former limit: the
+/// stages decide.
 #[inline(never)]
 // PERF (adit bench datapath --rates police): out of line because it is rare.
 fn ticket_if_shaped(
@@ -85,7 +88,7 @@ fn ticket_if_shaped(
     pair.can_wait(which, now).then_some(ticket)
 }
 
-/// [`pass_rates`] while aggregates are configured.
+/// [`pass_rates`] while aggregates are configured. They charge a guaranteed packet, but do not stop it.
 #[inline(never)]
 fn pass_aggregates(
     ctx: &StepContext<'_>,
@@ -95,16 +98,17 @@ fn pass_aggregates(
     burst: &mut BurstContext<'_, '_>,
 ) -> Option<QueueTicket> {
     let which = rule.meters();
-    let ticket = packet.ticket.or_of(rule);
+    let ticket = packet.ticket.or_ticket_of(rule);
+    // `check_open` and `charge` ignore the guarantee.
     let terms = AggregateTerms { slice: rule.slice(), guarantee: Guarantee::Nothing };
     let pair = ctx.view.meter_pair(packet.session, direction)?;
-    let queue = || pair.can_wait(which, ctx.now).then_some(ticket);
+    let queue = || ticket_if_shaped(pair, which, ctx.now, ticket);
     if !packet.ticket.is_none() {
         return queue();
     }
-    let is_open = burst.contended.is_empty() && burst.leases.admit(terms.slice, direction);
-    if !is_open
-        && !rule.is_guaranteed()
+    let has_leases = burst.contended.is_empty() && burst.leases.admit(terms.slice, direction);
+    let is_admitted = rule.is_guaranteed() || has_leases;
+    if !is_admitted
         && let Err(closed) =
             terms.check_open(ctx, burst.leases, direction, arriving(burst.contended))
     {

@@ -25,17 +25,18 @@ pub(super) struct PacketMix(u64);
 
 impl PacketMix {
     const NONE: Self = Self(0);
-    /// Recognized.
+    /// The layout is usual.
     const USUAL: u64 = 1;
     const UPLINK: u64 = 1 << 16;
-    /// The lookup key is that of an IPv6 UE.
+    /// See [`FastPacket::is_v6`].
     const V6: u64 = 1 << 32;
     /// Only the stages can find the session. One such packet sends its whole burst to the stages.
     const UNKNOWN: Self = Self(1 << 48);
 
     /// One packet.
     #[inline(always)]
-    const fn one(direction: Direction, is_v6: bool, usual: u64) -> Self {
+    const fn one(direction: Direction, is_v6: bool, is_usual: bool) -> Self {
+        let usual = if is_usual { Self::USUAL } else { 0 };
         let uplink = if matches!(direction, Direction::Uplink) { Self::UPLINK } else { 0 };
         Self(usual | uplink | if is_v6 { Self::V6 } else { 0 })
     }
@@ -45,7 +46,7 @@ impl PacketMix {
         self.0 += other.0;
     }
 
-    /// Packets that are recognized, uplink, IPv6, and unknown.
+    /// Packets that are usual, uplink, IPv6, and unknown.
     pub(super) fn counts(self) -> [usize; 4] {
         let [a, b, c, d, e, f, g, h] = self.0.to_le_bytes();
         [[a, b], [c, d], [e, f], [g, h]].map(|pair| u16::from_le_bytes(pair).into())
@@ -95,8 +96,8 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf>(
     mix
 }
 
-/// Recognizes one packet, and prefetches the line that its session is looked up in. Calls `put`
-/// unless the packet is unknown.
+/// Recognizes one packet, and prefetches the line that the session of a usual one is looked up in. Calls
+/// `put` unless the packet is unknown.
 // PERF (adit bench datapath): a call would pass what was recognized through memory.
 #[inline(always)]
 fn recognize<'v, B: PacketBuf>(
@@ -131,7 +132,7 @@ fn recognize<'v, B: PacketBuf>(
                 ue_key: inner.src,
                 ..FastPacket::BLANK
             });
-            return PacketMix::one(Direction::Uplink, inner.is_v6, PacketMix::USUAL);
+            return PacketMix::one(Direction::Uplink, inner.is_v6, true);
         }
         if let Some((_, pattern)) = &link.n6
             && let Some(ip) = usual_ip(frame, pattern, verify)
@@ -150,22 +151,22 @@ fn recognize<'v, B: PacketBuf>(
                 ue_key: ip.dst,
                 ..FastPacket::BLANK
             });
-            return PacketMix::one(Direction::Downlink, ip.is_v6, PacketMix::USUAL);
+            return PacketMix::one(Direction::Downlink, ip.is_v6, true);
         }
     }
     let Some(packet) = unusual_packet(frame, link.n3.as_ref().map(|n3| n3.addr)) else {
         return PacketMix::UNKNOWN;
     };
     put(packet);
-    PacketMix::one(packet.direction, packet.is_v6, 0)
+    PacketMix::one(packet.direction, packet.is_v6, false)
 }
 
 /// The entry of a packet that is not usual: it finds the session, whose later packets then follow this
-/// one to the stages. `None` if only the stages can find the session.
+/// one to the stages. `None` if only the stages can find the session. `n3`: our address for tunnels.
 #[cold]
-fn unusual_packet<'v>(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Option<FastPacket<'v>> {
+fn unusual_packet<'v>(frame: &[u8], n3: Option<Ipv4Addr>) -> Option<FastPacket<'v>> {
     const BLANK: FastPacket<'static> = FastPacket::BLANK;
-    Some(match ordering_key(frame, tunnels) {
+    Some(match ordering_key(frame, n3) {
         // As an IPv6 key: cut to 32 bits, `NO_KEY` would be an IPv4 address.
         OrderingKey::Nothing => FastPacket { is_v6: true, ue_key: NO_KEY, ..BLANK },
         OrderingKey::Tunneled(teid) => FastPacket { direction: Direction::Uplink, teid, ..BLANK },

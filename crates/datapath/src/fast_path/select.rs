@@ -13,7 +13,8 @@ use super::packet::FastPacket;
 /// Selects the fast rules of packets whose sessions have several, by SDF filters.
 ///
 /// Shape: writes `selected` of these packets.
-/// Cost:  two passes: the matcher, whose lines were prefetched, then the rule that it selects.
+/// Cost:  two passes: the matcher, whose lines were prefetched, selects the line of a rule and prefetches
+///        it; then that line is read, and its usage counters are prefetched.
 #[inline(never)]
 pub(super) fn select_rules<'v, B: PacketBuf, F: FamilyMix>(
     direction: Direction,
@@ -22,8 +23,8 @@ pub(super) fn select_rules<'v, B: PacketBuf, F: FamilyMix>(
     packets: &mut FastPackets<'v>,
 ) {
     let select = |(buf, packet): (&B, &mut FastPacket<'v>)| {
-        let selector = packet.cell.and_then(|cell| view.fast_rule_selector(cell));
-        let selector = selector.filter(|_| packet.is_usual);
+        let cell = packet.cell.filter(|_| packet.is_usual);
+        let selector = cell.and_then(|cell| view.fast_rule_selector(cell));
         packet.selected = selector.and_then(|selector| match F::is_v6(packet) {
             false => find::<_, false>(direction, &selector, packet, buf),
             true => find::<_, true>(direction, &selector, packet, buf),

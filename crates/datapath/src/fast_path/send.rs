@@ -53,8 +53,9 @@ pub(super) fn send_some<Io: PacketIo, D: FastDirection>(
     rx.extend(staying);
 }
 
-/// Sends `frames`, in sum `bytes` octets, through `tx_link`. They belong to the last `frames.len()`
-/// entries of `packets` that leave through it. Frames that the port does not take are queued or dropped.
+/// Sends `frames`, in sum `bytes` octets, through `tx_link`. Of the packets in `packets` that leave through
+/// it now, the last `frames.len()` are those of `frames`, in order. Frames that the port does not take
+/// are queued or dropped.
 pub(super) fn send_all<Io: PacketIo, D: FastDirection>(
     io: &mut Io,
     tx_link: &TxLink,
@@ -76,8 +77,8 @@ pub(super) fn send_all<Io: PacketIo, D: FastDirection>(
     state.tally.transmit_many(tx_link.id, D::DIRECTION, sent, sent_bytes);
 }
 
-/// Queues or drops the frames that a port did not take. They belong to the last `refused.len()` entries of
-/// `packets` that leave through `tx_link`. Returns how many octets they have.
+/// Queues or drops the frames that a port did not take: of the packets in `packets` that leave through
+/// `tx_link` now, the last `refused.len()`. Returns how many octets they have.
 #[cold]
 fn take_back<B: PacketBuf, D: FastDirection>(
     tx_link: &TxLink,
@@ -92,6 +93,7 @@ fn take_back<B: PacketBuf, D: FastDirection>(
     let mut bytes = 0;
     for (buf, packet) in refused.drain(..).zip(packets.iter().filter(leaves).skip(sent)) {
         bytes += buf.data().len();
+        // A rule that was replaced meanwhile counts as not guaranteed.
         let is_guaranteed = packet.rule().is_some_and(|rule| rule.is_guaranteed());
         let origin = Origin::user(D::DIRECTION, is_guaranteed);
         state.queues.backlog.queue_or_drop(tx_link.target(), buf, origin, &mut state.tally);

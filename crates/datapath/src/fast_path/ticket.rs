@@ -46,7 +46,7 @@ impl QueueTicket {
         Self(IS_TICKET | u64::from(tag) << TAG_SHIFT | rule.meters())
     }
 
-    /// The same for a queue that exists.
+    /// The ticket with the index of its queue. It has none yet.
     #[inline]
     pub(super) const fn with_queue(self, FlowIndex(index): FlowIndex) -> Self {
         Self(self.0 | (index as u64 + 1) << INDEX_SHIFT)
@@ -54,7 +54,7 @@ impl QueueTicket {
 
     /// This one, or that of `rule` if this is [`QueueTicket::NONE`].
     #[inline]
-    pub(super) fn or_of(self, rule: &FastRuleSnapshot<'_>) -> Self {
+    pub(super) fn or_ticket_of(self, rule: &FastRuleSnapshot<'_>) -> Self {
         if self.is_none() { Self::of(rule) } else { self }
     }
 

@@ -1,8 +1,9 @@
 //! Run to completion: one worker takes each burst from receive to transmit.
 //!
-//! A step runs commands, releases packets that waited, polls each port once, takes every burst through
-//! the fast path and the stages, and transmits. Then it takes over packets that other workers received
-//! for sessions of this one, and runs the slow path.
+//! A step sends frames that waited for a port, reviews changed rates, runs commands and releases other
+//! packets that waited. It polls each port once, takes every burst through the fast path and the stages,
+//! and transmits. Then it takes over packets that other workers received for sessions of this one, and
+//! runs the slow path.
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
@@ -30,8 +31,8 @@ use crate::worker_state::WorkerState;
 pub struct StepReport {
     /// Packets received, and taken over from other workers.
     pub received: usize,
-    /// Nothing was received, no command ran, and no waiting packet could move: the caller may pause.
-    /// Packets may still wait for a FAR or for fragments.
+    /// The caller may pause: nothing was received or released, no command ran, and no packet waits for
+    /// a neighbor, a rate or a port. Packets may still wait for a FAR or for fragments.
     pub idle: bool,
     /// Workers that packets were handed to: the caller wakes those of them that pause.
     pub handed_to: WorkerSet,
@@ -96,12 +97,14 @@ fn release_waiting<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> bool {
-    let is_shaping = !state.shaping.is_empty();
+    // Before commands and changes, which may let the last of these packets leave.
+    let any_shaped = !state.shaping.is_empty();
     let is_blocked = state.queues.backlog.len() > 0;
     if is_blocked {
         state.queues.backlog.send(io, ctx.now, &mut state.tally);
     }
     let WorkerState { shaping, queues, tally, .. } = &mut *state;
+    // Before commands: packets that a change releases precede an End Marker.
     shaping.review_changes(ctx, io, queues, tally, ReviewTime::StepBegin);
     let was_commanded = run_commands(ctx, io, state);
     let is_unresolved = state.unresolved.len() > 0;
@@ -111,19 +114,20 @@ fn release_waiting<Io: PacketIo>(
     }
     let has_expired = state.fragments.reassembly.expire(ctx.now, &mut state.tally);
     let was_resumed = !state.buffering.is_empty() && review_some(ctx, io, state);
-    if is_shaping {
+    if any_shaped {
         let WorkerState { shaping, queues, tally, .. } = &mut *state;
         shaping.release(ctx, io, queues, tally);
     }
     process_switched(ctx, io, rx, state);
-    let may_have_sent = is_unresolved || was_commanded || was_resumed || is_shaping;
+    let may_have_sent = is_unresolved || was_commanded || was_resumed || any_shaped;
     if may_have_sent {
         state.queues.flush(io, &mut state.tally);
     }
     may_have_sent || is_blocked || has_expired
 }
 
-/// Processes one received burst, and then the packets in it that are switched to other UEs.
+/// Processes a burst that was received or taken over, then the packets of it that are switched to other
+/// UEs.
 fn process<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -195,7 +199,7 @@ fn run_stages<Io: PacketIo>(
 }
 
 /// Takes one lane, the packets of a burst with the same kind of lookup key, through the stages after
-/// parsing.
+/// parsing. Hands off packets of other workers, and releases packets of its sessions whose rules changed.
 fn run_lane<'v, Io: PacketIo, K: LaneKind>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -277,7 +281,8 @@ pub(crate) fn drain<B: PacketBuf>(
     publish_counts(ctx, waited, state);
 }
 
-/// Drops packets that other workers handed over.
+/// Drops packets that other workers handed over. They count as `HandoffFull`: their owner does not process
+/// them.
 fn drop_taken_over<B: PacketBuf>(rx: &mut Burst<B>, state: &mut WorkerState<B>) {
     state.tally.set_taken_over(true);
     for source in 0..state.handoff.sources() {
