@@ -1,6 +1,6 @@
 //! Random valid messages, made from the tables, mean the same to tshark and to us.
 //!
-//! `ADIT_SEED=n` takes other messages.
+//! `ADIT_SEED=n` runs other messages.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod capture;
@@ -19,7 +19,7 @@ use adit_types::{BarId, FarId, PdrId, QerId, Qfi, Seid, UrrId};
 const MESSAGES_PER_TYPE: u64 = 32;
 const SEID: Seid = Seid(0x1122_3344_5566_7788);
 
-/// A generator of numbers: SplitMix64.
+/// A pseudorandom generator: SplitMix64.
 struct Rng(u64);
 
 impl Rng {
@@ -84,7 +84,7 @@ fn message(rng: &mut Rng, message_type: MessageType, sequence: u32) -> Vec<u8> {
     buf
 }
 
-/// Values of the fields that tshark names, in the order in which they stand in a message.
+/// Values of fields by tshark's name, in the order of the message.
 type Fields = BTreeMap<&'static str, Vec<String>>;
 
 struct Seen<'f>(&'f mut Fields);
@@ -101,7 +101,7 @@ impl Seen<'_> {
     }
 }
 
-/// Identifiers of four octets: tshark takes the bit of predefined rules away.
+/// Identifiers of four octets: tshark masks the bit of predefined rules.
 fn dynamic(id: u32) -> u32 {
     id & 0x7fff_ffff
 }
@@ -111,7 +111,7 @@ fn typed<'a, T: Ie<'a>>(ie: &RawIe<'a>) -> T {
     T::decode(ie.value).unwrap()
 }
 
-/// What we read in an IE, under tshark's names.
+/// Reads the fields of an IE, under tshark's names.
 fn read(seen: &mut Seen<'_>, ie: &RawIe<'_>) {
     read_identifier(seen, ie);
     read_interface(seen, ie);
@@ -317,7 +317,7 @@ fn ours(octets: &[u8]) -> Fields {
     fields
 }
 
-/// The fields of each frame, `None` where there is no tshark.
+/// The fields of each frame; `None` without tshark.
 fn theirs(datagrams: &[Vec<u8>]) -> Option<Vec<Fields>> {
     let mut tshark = Command::new("tshark");
     tshark.args(["-T", "fields", "-E", "separator=;", "-E", "occurrence=a", "-E", "aggregator=|"]);

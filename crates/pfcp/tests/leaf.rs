@@ -1,4 +1,4 @@
-//! Leaf IEs: for any octets, decoding never panics, and what decodes survives encoding.
+//! Leaf IEs: decoding any octets never panics, and a decoded value survives encoding.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod leaves;

@@ -25,13 +25,13 @@ fn encode_again(message: &Message<'_>, header: &Header, buf: &mut [u8]) -> Resul
     PfcpWriter::new(buf).message_with(header, |w| message.encode_body(w))
 }
 
-/// Decodes whatever is decodable and walks all of it, by encoding it again.
+/// Decodes all messages that decode, and walks them by encoding them again.
 fn exercise(octets: &[u8]) {
     let mut buf = [0; 8192];
     for raw in PfcpDatagram::new(octets).flatten() {
         if let Ok(message) = Message::decode(&raw) {
             let len = encode_again(&message, &raw.header, &mut buf).unwrap();
-            // What was decoded survives a second trip, skipped IEs included.
+            // A decoded message survives a second trip, skipped IEs included.
             let again = only_lenient(&buf[..len]);
             if let Some(Ok(again)) = again.map(|raw| Message::decode(&raw)) {
                 assert_eq!(message, again);
@@ -220,7 +220,7 @@ fn incorrect_conditional_value_is_refused_with_cause_69() {
 fn incorrect_optional_leaf_of_a_message_counts_as_absent() {
     let body = written(|w| {
         w.put(&adit_pfcp::ie::RecoveryTimeStamp(1))?;
-        // Neither IPv4 nor IPv6; the correct copy behind it is surplus.
+        // Neither IPv4 nor IPv6; the correct copy after it is surplus.
         w.group(IeType::SOURCE_IP_ADDRESS, |w| w.u8(0))?;
         w.group(IeType::SOURCE_IP_ADDRESS, |w| w.bytes(&[2, 192, 0, 2, 1]))
     });
@@ -303,7 +303,7 @@ fn bundled_messages_are_walked_one_by_one() {
     let len = w.len();
     let headers: Vec<_> = PfcpDatagram::new(&buf[..len]).map(|m| m.unwrap().header).collect();
     assert_eq!(headers, [first, Header::new(ty, None, 2)]);
-    // Follow On with nothing behind it.
+    // Follow On without another message.
     let mut messages = PfcpDatagram::new(&buf[..len / 2]);
     assert!(messages.next().unwrap().is_ok());
     assert_eq!(messages.next(), Some(Err(HeaderError::Truncated)));

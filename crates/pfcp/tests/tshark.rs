@@ -14,7 +14,7 @@ use adit_pfcp::ie::{
 use adit_pfcp::{MessageType, NoRoom, PfcpWriter};
 use adit_types::{BarId, PdrId};
 
-/// The dissection of each datagram as text, `None` where there is no tshark.
+/// The dissection of each datagram as text; `None` without tshark.
 fn dissect(datagrams: &[Vec<u8>]) -> Option<Vec<String>> {
     let mut tshark = Command::new("tshark");
     tshark.arg("-V");
@@ -24,10 +24,10 @@ fn dissect(datagrams: &[Vec<u8>]) -> Option<Vec<String>> {
     Some(frames)
 }
 
-/// What a clean dissection must not contain.
+/// Words that a clean dissection does not contain.
 const MARKS: [&str; 4] = ["Malformed", "Expert Info", "wrongly encoded", "not decoded"];
 
-/// Field values of the examples, as tshark words them.
+/// Field values of the examples, as tshark prints them.
 const EXPECTED: &[&str] = &[
     "Message Type: PFCP Session Establishment Request (50)",
     "SEID: 0x1122334455667788",
@@ -186,7 +186,7 @@ fn tshark_knows_the_same_ie_and_message_numbers() {
             }
             _ => continue,
         };
-        // tshark words these three in its own way.
+        // tshark has other names for these three.
         if matches!(number, 200 | 201 | 264) {
             continue;
         }

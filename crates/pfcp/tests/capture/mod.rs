@@ -34,7 +34,7 @@ fn pcap(datagrams: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// What `tshark` prints about the datagrams, `None` where it is not installed.
+/// The output of `tshark` for the datagrams; `None` if it is not installed.
 pub(crate) fn read_with(mut tshark: Command, datagrams: &[Vec<u8>]) -> Option<String> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

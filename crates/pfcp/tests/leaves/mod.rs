@@ -1,5 +1,5 @@
-//! Every typed leaf IE under one check: for any octets decoding never panics, what decodes
-//! survives encoding, and prefixes shorter than the table's minimum are refused.
+//! Every typed leaf IE under one check: decoding any octets never panics, a decoded value survives
+//! encoding, and values shorter than the minimum of the table are refused.
 
 #![allow(dead_code, reason = "each user takes its part")]
 
@@ -56,7 +56,7 @@ macro_rules! leaves {
             count
         }
 
-        /// A valid value of the leaf IE `ie_type` made from `octets`, if they are one.
+        /// A valid value of the leaf IE `ie_type` from `octets`, if they decode.
         pub(crate) fn canonical(ie_type: IeType, octets: &[u8]) -> Option<Vec<u8>> {
             $( if ie_type == <$owned as Ie<'_>>::TYPE {
                 return <$owned>::decode(octets).ok().map(|ie| encoded(&ie));
