@@ -189,7 +189,7 @@ pub(super) fn check(metadata: &Metadata, files: &[SourceFile], findings: &mut Ve
             findings.push(format!("{}: not in the table of rooms", package.name));
             continue;
         };
-        check_imports(room, package, findings);
+        check_imports(room, &imports(package), findings);
         let manifest = std::fs::read_to_string(&package.manifest_path).unwrap_or_default();
         check_manifest(room, &manifest, findings);
         for file in files.iter().filter(|file| file.package == package.name.as_str()) {
@@ -203,10 +203,24 @@ pub(super) fn count() -> usize {
     ROOMS.len()
 }
 
-fn check_imports(room: &Room, package: &Package, findings: &mut Vec<String>) {
-    for dependency in &package.dependencies {
-        let name = dependency.name.as_str();
-        let for_tests = dependency.kind == DependencyKind::Development;
+/// A dependency of a package.
+struct RoomImport<'a> {
+    name: &'a str,
+    for_tests: bool,
+}
+
+fn imports(package: &Package) -> Vec<RoomImport<'_>> {
+    let dependencies = package.dependencies.iter();
+    dependencies
+        .map(|dependency| RoomImport {
+            name: dependency.name.as_str(),
+            for_tests: dependency.kind == DependencyKind::Development,
+        })
+        .collect()
+}
+
+fn check_imports(room: &Room, imports: &[RoomImport<'_>], findings: &mut Vec<String>) {
+    for &RoomImport { name, for_tests } in imports {
         let own = name.starts_with("adit");
         let test_room = TEST_ROOMS.contains(&name) && (for_tests || room.package == "adit-tests");
         if own && !for_tests && !test_room && room.imports != ANY && !room.imports.contains(&name) {
@@ -291,6 +305,31 @@ mod tests {
                 assert!(position(import) < position(room.package), "{} → {import}", room.package);
             }
         }
+    }
+
+    #[test]
+    fn import_outside_the_table_is_found() {
+        let found = |package: &str, name: &str, for_tests: bool| {
+            let room = ROOMS.iter().find(|room| room.package == package).unwrap();
+            let mut findings = Vec::new();
+            check_imports(room, &[RoomImport { name, for_tests }], &mut findings);
+            findings
+        };
+        assert_eq!(found("adit-rules", "adit-types", false), Vec::<String>::new());
+        assert_eq!(
+            found("adit-rules", "adit-tables", false),
+            ["adit-rules: may not import adit-tables"]
+        );
+        assert_eq!(found("adit-rules", "adit-tables", true), Vec::<String>::new());
+        assert_eq!(
+            found("adit-rules", "adit-testkit", false),
+            ["adit-rules: may not import adit-testkit"]
+        );
+        assert_eq!(
+            found("adit-session", "serde", false),
+            ["adit-session: serde belongs to the binaries"]
+        );
+        assert_eq!(found("adit-tests", "adit-testkit", false), Vec::<String>::new());
     }
 
     #[test]
