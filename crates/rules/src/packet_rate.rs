@@ -92,7 +92,7 @@ struct DirectionPacketCounts {
 }
 
 /// Counts of both directions, as long as the QER exists. Written by the worker that owns the
-/// session.
+/// session and, before a worker has the rate, by [`PacketRateMeter::resume`].
 #[derive(Debug, Default)]
 struct PacketRateCounts([DirectionPacketCounts; 2]);
 
@@ -101,7 +101,7 @@ struct PacketRateCounts([DirectionPacketCounts; 2]);
 pub struct PacketsLeft {
     /// Packets that may pass.
     pub packets: u16,
-    /// Packets that may pass beyond them, if there is an additional rate.
+    /// Packets of the additional rate that may pass beyond them; `None` without that rate.
     pub additional: Option<u16>,
     /// When the later of both windows ends; now if none runs.
     pub until: Nanos,
@@ -112,7 +112,7 @@ pub struct PacketsLeft {
 #[derive(Debug, Clone, Default)]
 pub struct PacketRateMeter {
     limits: [Option<PacketLimit>; 2],
-    /// Since when these limits apply.
+    /// When a limit of either direction last changed.
     since: Nanos,
     counts: Arc<PacketRateCounts>,
 }
@@ -127,7 +127,7 @@ impl PacketRateMeter {
         Self { limits, since, counts: Arc::default() }
     }
 
-    /// Other rates from `since` on, which keep the counts.
+    /// Other rates from `since` on; equal rates keep their time. The counts stay.
     #[must_use]
     pub fn with_limits(&self, limits: [Option<PacketLimit>; 2], since: Nanos) -> Self {
         let since = if self.limits == limits { self.since } else { since };
@@ -189,9 +189,9 @@ impl PacketRateMeter {
         }
     }
 
-    /// Continues the windows of another session: `packets` and `additional` packets of a direction may
-    /// still pass until `until`, or until a window that begins with these limits would end. Call it
-    /// before a worker has the rate.
+    /// Continues the windows of another session: `packets` and `additional` packets (at most the quota)
+    /// of a direction may still pass until `until`, but at the latest until one unit after the limits
+    /// last changed. No effect in a direction without a rate. Call it before a worker has the rate.
     pub fn resume(&self, direction: Direction, packets: u16, additional: u16, until: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
         let window = |quota: PacketQuota, left: u16| PacketWindow {
@@ -213,12 +213,12 @@ impl PacketRateMeter {
         let counts = self.direction_counts(direction);
         let of = |cell: &PacketWindowCell, quota: PacketQuota| {
             let PacketWindow { until, passed, .. } = cell.load().at(quota, self.since, now);
-            // Without a packet no window has begun.
+            // A window in which no packet passed is as good as none.
             (quota.pkts_max.saturating_sub(passed), if passed == 0 { now } else { until })
         };
-        let (packets, first) = of(&counts.plain, plain);
+        let (packets, plain_until) = of(&counts.plain, plain);
         let further = additional.map(|quota| of(&counts.additional, quota));
-        let until = further.map_or(first, |(_, until)| until.max(first));
+        let until = further.map_or(plain_until, |(_, until)| until.max(plain_until));
         Some(PacketsLeft { packets, additional: further.map(|(left, _)| left), until })
     }
 

@@ -2,9 +2,10 @@
 //!
 //! The generic cell rate algorithm in its virtual scheduling form (ITU-T I.371 annex A): a bucket
 //! is the *theoretical arrival time*, the moment at which everything that passed would have passed
-//! at the rate exactly. A packet passes while that moment lies at most one *depth* ahead of now,
-//! and moves it by the packet's length divided by the rate. No clock refills a bucket, and the time
-//! of one octet (the *price*) is the only rounded number.
+//! at the rate exactly. A packet passes while that moment lies at most one *depth* ahead of now. It
+//! moves that moment, from now if it lies in the past, by the packet's length divided by the rate.
+//! No clock refills a bucket. Prices (the time of one octet) and depths are rounded once, when the
+//! limit is made; charging a [`Bucket`] rounds nothing.
 
 use adit_types::{BitRate, Nanos};
 
@@ -25,7 +26,8 @@ const PRICE_SHIFT: u32 = DEPTH_BITS + 1;
 /// The unit of a depth is 2^this nanoseconds.
 const DEPTH_UNIT_BITS: u32 = 16;
 
-/// The highest price: one less than 48 bits hold, so that no rate equals [`RateLimit::CLOSED`].
+/// The highest price. One less than the highest 48-bit number, so that no rate equals
+/// [`RateLimit::CLOSED`].
 const PRICE_MAX: u64 = (1 << (u64::BITS - PRICE_SHIFT)) - 2;
 
 /// Longest IP packet. Unit: octets.
@@ -64,7 +66,8 @@ impl RateLimit {
     /// Units: the price is rounded up to 2^-24 ns per octet, so that the rate is not exceeded; it is
     ///        missed by less than 8 parts in 10^7 at 100 Gb/s, and in proportion below. The price is
     ///        at most 2^24 ns per octet, so a rate below 477 bit/s becomes 477 bit/s: the only case
-    ///        in which a rate is exceeded. The depth is rounded up to 65.5 µs, and is at most 2.147 s.
+    ///        in which a rate is exceeded. The depth is rounded up to a multiple of 65.5 µs, and is
+    ///        at most 2.147 s.
     #[must_use]
     pub const fn new(rate: BitRate, depth: Nanos, excess: Excess) -> Self {
         const SECOND: u128 = (8 * 1_000_000_000) << PRICE_FRACTION_BITS;
@@ -76,11 +79,11 @@ impl RateLimit {
         let price = if price > PRICE_MAX as u128 { PRICE_MAX } else { price as u64 };
         let depth = depth.0.div_ceil(1 << DEPTH_UNIT_BITS);
         let most = (1 << DEPTH_BITS) - 1;
-        let waits = match excess {
+        let shaped = match excess {
             Excess::Policed => 0,
             Excess::Shaped => SHAPED,
         };
-        Self(price << PRICE_SHIFT | waits | if depth > most { most } else { depth })
+        Self(price << PRICE_SHIFT | shaped | if depth > most { most } else { depth })
     }
 
     /// The limit as one word.
@@ -119,6 +122,7 @@ impl RateLimit {
     }
 
     /// Octets that pass within `time`, rounded down. Saturates; `u64::MAX` without a limit.
+    /// [`RateLimit::CLOSED`] counts as the slowest rate, 477 bit/s.
     #[must_use]
     pub const fn bytes_within(self, time: Nanos) -> u64 {
         let price = self.price() as u128;
@@ -131,7 +135,8 @@ impl RateLimit {
         bytes
     }
 
-    /// Time that `bytes` octets take, rounded down. Saturates.
+    /// Time that `bytes` octets take, rounded down. Saturates; zero without a limit.
+    /// [`RateLimit::CLOSED`] counts as the slowest rate, 477 bit/s.
     #[must_use]
     pub const fn time_of(self, bytes: u64) -> Nanos {
         let time = (self.price() as u128 * bytes as u128) >> PRICE_FRACTION_BITS;
@@ -140,7 +145,8 @@ impl RateLimit {
     }
 }
 
-/// The state of a token bucket.
+/// The state of a token bucket. Its *credit* is how far `due` lies below the sum of now and the depth,
+/// its *debt* how far above. It is open without debt, and closed otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bucket {
     /// The theoretical arrival time. Unit: nanoseconds.
@@ -157,17 +163,10 @@ impl Bucket {
     #[inline]
     #[must_use]
     pub const fn is_open(self, limit: RateLimit, now: Nanos) -> bool {
-        self.is_within(limit, now) && limit.0 != RateLimit::CLOSED.0
+        self.due <= now.0.saturating_add(limit.depth_ns()) && limit.0 != RateLimit::CLOSED.0
     }
 
-    /// The same for a limit that is not closed.
-    #[inline]
-    #[must_use]
-    pub const fn is_within(self, limit: RateLimit, now: Nanos) -> bool {
-        self.due <= now.0.saturating_add(limit.depth_ns())
-    }
-
-    /// The time left in the bucket before it closes; negative while it is closed. Not for
+    /// Time that packets may still take until the bucket closes; negative while it is closed. Not for
     /// [`RateLimit::CLOSED`]. Unit: nanoseconds; times are below 2^62.
     #[inline]
     #[must_use]
@@ -189,18 +188,20 @@ impl Bucket {
     #[inline]
     #[must_use]
     pub const fn after(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
-        let (begin, time, fraction) = self.charge_parts(limit, now, bytes);
+        let BucketCharge { begin, time, fraction } = self.packet_charge(limit, now, bytes);
         Self { due: begin.saturating_add(time), fraction }
     }
 
-    /// When the packet begins, its time in whole nanoseconds, and the remaining fraction.
     #[inline(always)]
     // PERF (rules/rate): part of [`Bucket::after_unsaturated`].
-    const fn charge_parts(self, limit: RateLimit, now: Nanos, bytes: u16) -> (u64, u64, u64) {
+    const fn packet_charge(self, limit: RateLimit, now: Nanos, bytes: u16) -> BucketCharge {
         // A price has 48 bits and a length 16; the fraction is below 2^24.
         let cost = (limit.price() * bytes as u64).wrapping_add(self.fraction);
-        let begin = if self.due > now.0 { self.due } else { now.0 };
-        (begin, cost >> PRICE_FRACTION_BITS, cost & ((1 << PRICE_FRACTION_BITS) - 1))
+        BucketCharge {
+            begin: if self.due > now.0 { self.due } else { now.0 },
+            time: cost >> PRICE_FRACTION_BITS,
+            fraction: cost & ((1 << PRICE_FRACTION_BITS) - 1),
+        }
     }
 
     /// [`Bucket::after`] without saturation: times are below 2^62 nanoseconds.
@@ -208,12 +209,12 @@ impl Bucket {
     #[inline(always)]
     #[must_use]
     pub const fn after_unsaturated(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
-        let (begin, time, fraction) = self.charge_parts(limit, now, bytes);
+        let BucketCharge { begin, time, fraction } = self.packet_charge(limit, now, bytes);
         Self { due: begin.wrapping_add(time), fraction }
     }
 
     /// True if a packet that finds the bucket like this at `now` may wait: the bucket is open, or
-    /// `limit` shapes and can have led to this debt. Times are below 2^62 nanoseconds.
+    /// `limit` shapes and can cause this debt. Times are below 2^62 nanoseconds.
     #[inline]
     #[must_use]
     pub const fn admits_waiting(self, limit: RateLimit, now: Nanos) -> bool {
@@ -229,8 +230,8 @@ impl Bucket {
         limit.0 & SHAPED != 0 && room + most >= 0
     }
 
-    /// The bucket, or one without credit or debt if it is further ahead than `limit` can lead to: such
-    /// debt dates from a former limit, and is forgiven.
+    /// If the debt is greater than `limit` can cause, it stems from a former limit: returns a bucket
+    /// with neither credit nor debt. Otherwise returns the bucket.
     #[inline]
     #[must_use]
     pub const fn without_former_debt(self, limit: RateLimit, now: Nanos) -> Self {
@@ -247,6 +248,16 @@ impl Bucket {
     }
 }
 
+/// What a packet does to a bucket.
+struct BucketCharge {
+    /// When the packet's time begins: at the bucket's `due`, or now. Unit: nanoseconds.
+    begin: u64,
+    /// The packet's time, with the fraction before it. Unit: nanoseconds.
+    time: u64,
+    /// The bucket's [`Bucket::fraction`] after the packet.
+    fraction: u64,
+}
+
 /// Bits below one nanosecond in a [`SharedBucket`].
 const SHARED_FRACTION_BITS: u32 = 8;
 
@@ -261,8 +272,8 @@ pub struct SharedBucket(pub u64);
 impl SharedBucket {
     /// The bucket as one of a single writer, whose clock is at `now`.
     ///
-    /// Forgives debts that `limit` cannot have led to, see [`Bucket::without_former_debt`], with a
-    /// margin of 134 ms for clocks that are late. A time due more than half a period ago looks like
+    /// Forgives debt that `limit` cannot cause, see [`Bucket::without_former_debt`], with a margin of
+    /// 134 ms for clocks that are late. A time due more than half a period ago looks like
     /// such a debt.
     #[inline]
     #[must_use]
@@ -321,7 +332,7 @@ mod tests {
         let limit =
             RateLimit::new(BitRate::from_kbps(1000), Nanos::from_millis(20), Excess::Policed);
         let bytes = passed(limit, MTU, Nanos::from_micros(100), Nanos::from_secs(10));
-        assert!((1_252_500..=1_252_500 + 2 * u64::from(MTU)).contains(&bytes), "{bytes}");
+        assert!((1_252_500..=1_252_500 + u64::from(MTU)).contains(&bytes), "{bytes}");
     }
 
     #[test]
@@ -349,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_waited_for_is_what_another_limit_is_not_owed() {
+    fn packet_may_wait_for_debt_of_its_own_limit() {
         let now = Nanos::from_secs(9);
         for kbps in [0, 8, 20_000, 100_000_000] {
             for (excess, depth) in [(Excess::Policed, 0), (Excess::Shaped, 0), (Excess::Shaped, 20)]

@@ -1,8 +1,8 @@
 //! Aggregates: the rates of a slice, and of all sessions together.
 //!
-//! Sessions of one slice have several owners, so several workers write the bucket of an aggregate. They
-//! do so rarely: a worker takes a *lease*, the octets of [`LEASE_TIME`], and charges packets to it in
-//! memory of its own ([`Leases`]). Leases are never returned. So each worker exceeds the rate by at
+//! Sessions of one slice belong to several workers, so several workers write the bucket of an aggregate.
+//! They do so rarely: a worker takes a *lease*, the octets of [`LEASE_TIME`] but at least one packet of
+//! 1500, and charges packets to it in memory of its own ([`Leases`]). Leases are never returned. So each worker exceeds the rate by at
 //! most one lease and one packet, once. Guaranteed packets, which pass a closed rate too, may run one
 //! more lease into debt before the bucket is charged.
 
@@ -14,12 +14,15 @@ use adit_types::{Direction, Nanos, SliceId};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// A lease is what the rate admits within this time.
+/// A lease is what the rate admits within this time; see [`LEASE_BYTES_MIN`] and [`LEASE_BYTES_MAX`].
 const LEASE_TIME: Nanos = Nanos::from_micros(50);
 
-/// Least and greatest lease: one packet, and what 42 Gb/s admit within [`LEASE_TIME`]. So above 42 Gb/s
-/// leases are shorter in time. Unit: octets.
-const LEASE_BYTES: (u64, u64) = (1500, 1 << 18);
+/// The least lease: one packet. Below 240 Mb/s a lease lasts longer than [`LEASE_TIME`]. Unit: octets.
+const LEASE_BYTES_MIN: u64 = 1500;
+
+/// The greatest lease: what 42 Gb/s admit within [`LEASE_TIME`]. At a higher rate a lease lasts shorter.
+/// Unit: octets.
+const LEASE_BYTES_MAX: u64 = 1 << 18;
 
 /// The rate of one slice, or of all sessions, in one direction.
 #[repr(align(64))]
@@ -35,8 +38,7 @@ pub struct Aggregate {
 
 impl Aggregate {
     fn new(limit: RateLimit) -> Self {
-        let (least, most) = LEASE_BYTES;
-        let lease = limit.bytes_within(LEASE_TIME).clamp(least, most);
+        let lease = limit.bytes_within(LEASE_TIME).clamp(LEASE_BYTES_MIN, LEASE_BYTES_MAX);
         let lease = i64::try_from(lease).unwrap_or_default();
         let [due, taken] = [0, 0].map(AtomicU64::new);
         Self { limit, lease, due, taken }
@@ -178,9 +180,8 @@ impl Leases {
         Ok(())
     }
 
-    /// Charges a packet of `bytes` octets to the leases of its slice and of all sessions, whether or not as
-    /// many are left. A worker that exceeds a lease by more than another one charges the aggregate,
-    /// even if its rate is closed.
+    /// Charges a packet of `bytes` octets to the leases of its slice and of all sessions, even if less is
+    /// left. Once a worker owes more than a lease, it charges the debt to the aggregate, open or not.
     #[inline]
     pub fn charge(
         &mut self,
@@ -190,19 +191,32 @@ impl Leases {
         now: Nanos,
         bytes: u16,
     ) {
-        let is_over = |left: &mut i64| {
-            *left -= i64::from(bytes);
-            *left < 0
-        };
-        if is_over(self.left(slice, direction)) {
-            self.settle(aggregates, slice, direction, now);
-        }
-        if slice != ALL_SESSIONS && is_over(self.left(ALL_SESSIONS, direction)) {
-            self.settle(aggregates, ALL_SESSIONS, direction, now);
+        self.charge_one(aggregates, slice, direction, now, bytes);
+        if slice != ALL_SESSIONS {
+            self.charge_one(aggregates, ALL_SESSIONS, direction, now, bytes);
         }
     }
 
-    /// Charges what a worker used beyond its lease to the aggregate, if that is more than another lease.
+    /// Charges a packet to the lease of a slice, or of all sessions.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): once per packet and aggregate; part of
+    // [`Leases::charge`].
+    fn charge_one(
+        &mut self,
+        aggregates: &Aggregates,
+        slice: SliceId,
+        direction: Direction,
+        now: Nanos,
+        bytes: u16,
+    ) {
+        let left = self.left(slice, direction);
+        *left -= i64::from(bytes);
+        if *left < 0 {
+            self.settle(aggregates, slice, direction, now);
+        }
+    }
+
+    /// Charges a worker's debt to the aggregate, if it is more than a lease.
     #[cold]
     fn settle(
         &mut self,
@@ -292,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_charged_whatever_the_rate_says_is_owed_by_what_asks() {
+    fn forced_debt_delays_other_workers() {
         let shared = aggregates(8000, Nanos(0));
         let aggregate = shared.get(AT.0, AT.1).unwrap();
         let [mut one, mut other] = [(); 2].map(|()| Leases::new(&shared));

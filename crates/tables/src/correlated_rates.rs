@@ -1,7 +1,7 @@
 //! Correlated rates: buckets that sessions share by QER Correlation ID.
 //!
 //! Each is one atomic word per direction, charged by compare-exchange: workers share it exactly,
-//! without leases. A UE has two or three sessions, so their workers seldom contend. The publisher
+//! without leases, and every octet is charged. A UE has two or three sessions, so their workers seldom contend. The publisher
 //! assigns a number to each rate while published rules name it.
 
 use std::collections::HashMap;
@@ -117,7 +117,7 @@ impl CorrelatedRateNumbers {
 pub(crate) struct CorrelatedRate<'a>(&'a SharedCell);
 
 impl CorrelatedRate<'_> {
-    /// The bucket, by `limit`.
+    /// The bucket at `now`, without debt that `limit` cannot cause.
     #[inline]
     pub(crate) fn bucket(self, limit: RateLimit, now: Nanos) -> Bucket {
         SharedBucket(self.0.due.load(Ordering::Relaxed)).at(limit, now)
@@ -139,7 +139,7 @@ impl CorrelatedRate<'_> {
         }
     }
 
-    /// QERs that share it.
+    /// QERs that share it; those of old rules count until no worker runs them.
     pub(crate) fn users(self) -> u64 {
         self.0.users.load()
     }

@@ -53,7 +53,7 @@ pub use fast_rule::{FastRuleCellRef, FastRuleSnapshot};
 pub use fast_rule_selector::{FastRuleSelector, SelectedFastRule};
 pub use gtpu_peers::GtpuPeers;
 pub use key_table::{KeyRefused, KeyTable, KeyWriter};
-pub use meters::{Meter, MeterPair, MeterQueue, MeterTraffic, PairTurn};
+pub use meters::{Meter, MeterPair, MeterTraffic, PairTurn, WaitCounts};
 pub use next_hop::{KnownNeighbor, NextHop, NextHopRef, Via};
 pub use prefetch::read as prefetch;
 pub use publisher::{Publisher, PublisherCounters, build};

@@ -1,18 +1,21 @@
 //! The token buckets of QERs, by session, direction and bucket number.
 //!
-//! The first two buckets of a direction share one cache line, found by the session index alone. Most
-//! sessions have no more: one for the rate of the session, one for that of the flow. Further
-//! buckets are in arrays that are allocated when a session first needs them.
+//! The first two buckets of a direction share one cache line, found by session index and direction,
+//! without a further lookup. Most sessions have no more: one for the rate of the session, one for that of
+//! the flow. Further buckets are in arrays that are allocated when a session first needs them.
 //!
-//! A bucket may be linked to one that sessions share (`correlated_rates`). Then the shared bucket
-//! decides; the session's own bucket copies its state and counts.
+//! A bucket can be linked to a correlated rate, which sessions share (`correlated_rates`). Then the
+//! correlated rate decides. The session's own bucket takes its state after each packet, and counts the
+//! octets of this session.
 //!
-//! Fast rules and waiting packets use the limit that is stored with the bucket; the stages use the one
-//! in the rules. Workers read a fast rule only after all of them run the rules that the limit belongs
-//! to.
+//! [Fast rules](adit_rules::FastRule), waiting packets and guarantees use the limit stored with the
+//! bucket. The stages (the full packet path in `datapath`) check maximum rates by the limit in the rules.
+//! Workers read a fast rule only after all of them run the rules that the limit belongs to.
 //!
-//! Threads: the control thread writes the limit and the link to a shared bucket, and resets a bucket
-//!          that no published rules name. The worker that owns the session writes everything else.
+//! Threads: the publisher writes the limit and the link to a correlated rate, and resets a bucket before
+//!          it gives it to a new QER. Normally no published rules name that bucket. If all 64 are
+//!          taken, a worker may still charge it; then the reset and the charges mix. The worker that
+//!          owns the session writes everything else.
 
 use core::fmt;
 
@@ -29,6 +32,7 @@ use crate::sync::MadeOnce;
 /// Buckets in one cache line.
 const PER_LINE: usize = 2;
 
+// A session has at most as many buckets as QERs; guarantees use what is left.
 const _: () = assert!(RULES_PER_SESSION_MAX <= 64, "the publisher keeps them in a set of 64 bits");
 
 /// Most lines of one direction of a session.
@@ -44,7 +48,7 @@ struct MeterCell {
     fraction: Counter,
     /// Octets that passed.
     passed: Counter,
-    /// [`RateLimit::to_bits`], by the control thread.
+    /// [`RateLimit::to_bits`], by the publisher.
     limit: Counter,
 }
 
@@ -65,7 +69,7 @@ struct ExcessCounters {
     dropped_pkts: Counter,
     dropped_bytes: Counter,
     queued_pkts: Counter,
-    /// Delay of the packet that left last. Unit: nanoseconds.
+    /// How long the packet waited that stopped waiting last, sent or dropped. Unit: nanoseconds.
     delay_ns: Counter,
 }
 
@@ -74,16 +78,16 @@ struct MeterPairTable {
     /// For each session uplink, then downlink.
     lines: LargeArray<MeterLine>,
     excess: LargeArray<[ExcessCounters; PER_LINE]>,
-    /// The number of the shared bucket that each bucket is linked to, plus one; zero is none. Written
-    /// by the control thread, and allocated when a session first shares a rate.
-    shared: MadeOnce<LargeArray<[Counter; PER_LINE]>>,
+    /// The number of the correlated rate that each bucket is linked to, plus one; zero is none. Written
+    /// by the publisher, and allocated when a session first has a correlated rate.
+    link_numbers: MadeOnce<LargeArray<[Counter; PER_LINE]>>,
 }
 
 impl MeterPairTable {
     fn new(sessions: usize) -> Self {
         let lines = sessions.saturating_mul(2);
         let (lines, excess) = (LargeArray::zeroed(lines), LargeArray::zeroed(lines));
-        Self { lines, excess, shared: MadeOnce::new() }
+        Self { lines, excess, link_numbers: MadeOnce::new() }
     }
 }
 
@@ -98,7 +102,7 @@ pub struct MeterTraffic {
     pub dropped_bytes: u64,
     /// Packets that wait now.
     pub queued_pkts: u64,
-    /// Delay of the last packet that waited.
+    /// How long the packet waited that stopped waiting last, sent or dropped.
     pub delay: Nanos,
 }
 
@@ -107,16 +111,17 @@ pub(crate) struct MeterTable {
     sessions: usize,
     first: MeterPairTable,
     further: [MadeOnce<MeterPairTable>; LINES_MAX - 1],
-    shared: CorrelatedRateTable,
+    correlated_rates: CorrelatedRateTable,
 }
 
 impl MeterTable {
     pub(crate) fn new(sessions: usize) -> Self {
         let further = core::array::from_fn(|_| MadeOnce::new());
-        let shared = CorrelatedRateTable::new(sessions);
-        Self { sessions, first: MeterPairTable::new(sessions), further, shared }
+        let correlated_rates = CorrelatedRateTable::new(sessions);
+        Self { sessions, first: MeterPairTable::new(sessions), further, correlated_rates }
     }
 
+    /// The table that has bucket `bucket` of all sessions; `None` before it is allocated.
     #[inline]
     fn pairs(&self, bucket: u8) -> Option<&MeterPairTable> {
         match usize::from(bucket) / PER_LINE {
@@ -135,25 +140,28 @@ impl MeterTable {
         self.first.lines.get(session.direction_slot(direction)).map(MeterPair)
     }
 
-    /// The packets that wait for the first of the buckets `which`, of [`MeterTable::pair`].
+    /// The counters of the packets that wait for the first of the buckets `which` of
+    /// [`MeterTable::pair`]. `which` is not zero.
     #[inline]
-    pub(crate) fn queue(
+    pub(crate) fn wait_counts(
         &self,
         session: SessionIndex,
         direction: Direction,
         which: u64,
-    ) -> Option<MeterQueue<'_>> {
+    ) -> Option<WaitCounts<'_>> {
         let [first, second] = self.first.excess.get(session.direction_slot(direction))?;
-        Some(MeterQueue(if which & 1 != 0 { first } else { second }))
+        Some(WaitCounts(if which & 1 != 0 { first } else { second }))
     }
 
+    /// Prefetches the first two buckets of one direction and their counters of waiting packets.
     #[inline]
-    pub(crate) fn prefetch_queue(&self, session: SessionIndex, direction: Direction) {
-        let line = session.direction_slot(direction);
-        self.first.lines.get(line).inspect(|line| prefetch::read(*line));
-        self.first.excess.get(line).inspect(|line| prefetch::read(*line));
+    pub(crate) fn prefetch_pair_and_waits(&self, session: SessionIndex, direction: Direction) {
+        let at = session.direction_slot(direction);
+        self.first.lines.get(at).inspect(|line| prefetch::read(*line));
+        self.first.excess.get(at).inspect(|counters| prefetch::read(*counters));
     }
 
+    /// Prefetches the first two buckets of one direction.
     #[inline]
     pub(crate) fn prefetch(&self, session: SessionIndex, direction: Direction) {
         if let Some(line) = self.first.lines.get(session.direction_slot(direction)) {
@@ -161,6 +169,7 @@ impl MeterTable {
         }
     }
 
+    /// One bucket; `None` before its table is allocated.
     #[inline]
     pub(crate) fn meter(
         &self,
@@ -171,27 +180,28 @@ impl MeterTable {
         let table = self.pairs(bucket)?;
         let (at, of_line) = (session.direction_slot(direction), usize::from(bucket) % PER_LINE);
         let cell = table.lines.get(at)?.0.get(of_line)?;
-        let shared = table.shared.get().and_then(|shared| {
-            let number = shared.get(at)?.get(of_line)?.load();
-            self.shared.get(usize::try_from(number).ok()?.checked_sub(1)?, direction)
+        let correlated = table.link_numbers.get().and_then(|numbers| {
+            let number = numbers.get(at)?.get(of_line)?.load();
+            self.correlated_rates.get(usize::try_from(number).ok()?.checked_sub(1)?, direction)
         });
-        Some(Meter { cell, excess: table.excess.get(at)?.get(of_line)?, shared })
+        Some(Meter { cell, excess: table.excess.get(at)?.get(of_line)?, correlated })
     }
 
-    /// The buckets that sessions share.
-    pub(crate) const fn shared(&self) -> &CorrelatedRateTable {
-        &self.shared
+    /// The rates that buckets can be linked to.
+    pub(crate) const fn correlated_rates(&self) -> &CorrelatedRateTable {
+        &self.correlated_rates
     }
 
-    /// Links a bucket of both directions to a shared one, or to none. For the publisher only.
-    pub(crate) fn set_shared(&self, session: SessionIndex, bucket: u8, shared: Option<usize>) {
+    /// Links a bucket of both directions to the correlated rate with number `rate`, or to none. For the
+    /// publisher only.
+    pub(crate) fn set_link(&self, session: SessionIndex, bucket: u8, rate: Option<usize>) {
         let Some(table) = self.pairs(bucket) else { return };
-        let number = shared.map_or(0, |at| at as u64 + 1);
-        if number == 0 && table.shared.get().is_none() {
+        let number = rate.map_or(0, |at| at as u64 + 1);
+        if number == 0 && table.link_numbers.get().is_none() {
             return;
         }
         let numbers =
-            table.shared.get_or_init(|| LargeArray::zeroed(self.sessions.saturating_mul(2)));
+            table.link_numbers.get_or_init(|| LargeArray::zeroed(self.sessions.saturating_mul(2)));
         for direction in [Direction::Uplink, Direction::Downlink] {
             let of_line = usize::from(bucket) % PER_LINE;
             let number_of = numbers.get(session.direction_slot(direction));
@@ -207,7 +217,7 @@ impl MeterTable {
         }
     }
 
-    /// Sets the limit that fast rules and waiting packets use. For the publisher only.
+    /// Sets the limit that fast rules, waiting packets and guarantees use. For the publisher only.
     pub(crate) fn set_limit(
         &self,
         session: SessionIndex,
@@ -220,15 +230,15 @@ impl MeterTable {
         }
     }
 
-    /// Resets a bucket of both directions: full credit, counts zero. Only while no published rules name
-    /// it.
+    /// Resets a bucket of both directions: full credit, counts zero. The limit and the number of queued
+    /// packets stay. For the publisher only, if possible while no published rules name the bucket.
     pub(crate) fn reset(&self, session: SessionIndex, bucket: u8) {
         for direction in [Direction::Uplink, Direction::Downlink] {
             let Some(Meter { cell, excess, .. }) = self.meter(session, direction, bucket) else {
                 return;
             };
             let MeterCell { due, fraction, passed, limit: _ } = cell;
-            // Packets may still wait since the last use of the bucket.
+            // Packets of the last QER with this bucket may still wait.
             let ExcessCounters { dropped_pkts, dropped_bytes, queued_pkts: _, delay_ns } = excess;
             for counter in [due, fraction, passed, dropped_pkts, dropped_bytes, delay_ns] {
                 // A page that was never written takes no memory.
@@ -255,10 +265,14 @@ const BOTH: u64 = 0b11;
 
 impl<'a> MeterPair<'a> {
     /// Charges a packet of `bytes` octets to the buckets `which` (bit n is bucket n) if all of them
-    /// are open at `now`. Returns whether it did. For the worker that owns the session only; no
-    /// limit may be [`RateLimit::CLOSED`].
-    // PERF (adit bench datapath --rates police): once per packet; without branches in between, so
-    // that each word is loaded once.
+    /// are open at `now`. Returns whether it did. For the worker that owns the session only. The buckets
+    /// are the session's own: none is linked to a correlated rate.
+    ///
+    /// No fast rule has a limit [`RateLimit::CLOSED`]. But a worker that read its fast rule just before
+    /// the publisher closed the limit may meet `CLOSED` here: then the packet may pass, and the bucket
+    /// gets a debt as of the slowest rate.
+    // PERF (adit bench datapath --rates police): once per packet; reads both buckets before it
+    // branches, so that each word is loaded once.
     #[inline(always)]
     #[must_use]
     pub fn pass(self, which: u64, now: Nanos, bytes: u16) -> bool {
@@ -277,35 +291,35 @@ impl<'a> MeterPair<'a> {
             return true;
         }
         let only = if which & 1 != 0 { first } else { second };
-        let asked = only.peek(now);
-        if asked.room < 0 {
+        let peeked = only.peek(now);
+        if peeked.room < 0 {
             return false;
         }
-        only.charge(&asked, now, bytes);
+        only.charge(&peeked, now, bytes);
         true
     }
 
-    /// Reads the buckets `which` for a turn of packets that leave at `now`; see [`MeterPair::pass`].
-    /// `None` if one of their limits is [`RateLimit::CLOSED`].
+    /// Reads the buckets `which` for a turn of packets that leave at `now`. The buckets are the session's
+    /// own. `None` if one of their limits is [`RateLimit::CLOSED`].
     #[inline]
     #[must_use]
     pub fn turn(self, which: u64, now: Nanos) -> Option<PairTurn<'a>> {
         let Self(line) = self;
         let MeterLine([first, second]) = line;
-        let asked = |bit: u64, cell: &MeterCell| match which & bit {
+        let read = |bit: u64, cell: &MeterCell| match which & bit {
             0 => (RateLimit::UNLIMITED, Bucket::default()),
             _ => (cell.limit(), cell.bucket()),
         };
-        let (first, second) = (asked(1, first), asked(2, second));
+        let (first, second) = (read(1, first), read(2, second));
         if first.0 == RateLimit::CLOSED || second.0 == RateLimit::CLOSED {
             return None;
         }
         Some(PairTurn { line, which, now, pair: [first, second], passed: 0 })
     }
 
-    /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes. False,
-    /// too, if a bucket has debt from a former limit: the stages take such a packet, and
-    /// [`Meter::is_open`] forgives the debt.
+    /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes. False for
+    /// [`RateLimit::CLOSED`]. Also false if a bucket has debt from a former limit: the stages take such a
+    /// packet, and [`Meter::is_open`] forgives the debt.
     #[inline]
     #[must_use]
     pub fn can_wait(self, which: u64, now: Nanos) -> bool {
@@ -321,7 +335,7 @@ impl MeterCell {
         Bucket { due: self.due.load(), fraction: self.fraction.load() }
     }
 
-    /// The bucket at `now`. No fast rule has a closed limit.
+    /// The bucket at `now`.
     #[inline(always)]
     // PERF (adit bench datapath --rates police): see its caller.
     fn peek(&self, now: Nanos) -> PeekedBucket {
@@ -332,8 +346,8 @@ impl MeterCell {
     /// Charges a packet of `bytes` octets to a bucket that was peeked at.
     #[inline(always)]
     // PERF (adit bench datapath --rates police): see its caller.
-    fn charge(&self, asked: &PeekedBucket, now: Nanos, bytes: u16) {
-        self.commit(asked.bucket.after_unsaturated(asked.limit, now, bytes), bytes);
+    fn charge(&self, peeked: &PeekedBucket, now: Nanos, bytes: u16) {
+        self.commit(peeked.bucket.after_unsaturated(peeked.limit, now, bytes), bytes);
     }
 
     #[inline]
@@ -391,7 +405,7 @@ impl PairTurn<'_> {
         if first.room(*a, self.now) | second.room(*b, self.now) >= 0 {
             return Ok(());
         }
-        self.forgive_other_limits()
+        self.forgive_former_debt()
     }
 
     /// Charges a packet of `bytes` octets.
@@ -408,7 +422,7 @@ impl PairTurn<'_> {
     /// # Errors
     /// When both buckets open, if they are closed.
     #[inline]
-    fn forgive_other_limits(&mut self) -> Result<(), Nanos> {
+    fn forgive_former_debt(&mut self) -> Result<(), Nanos> {
         let now = self.now;
         let forgive = |(limit, bucket): &mut (RateLimit, Bucket)| {
             *bucket = bucket.without_former_debt(*limit, now);
@@ -434,11 +448,11 @@ impl PairTurn<'_> {
     }
 }
 
-/// The packets that wait for a bucket. For the worker that owns the session.
+/// Counters of the packets that wait for a bucket. For the worker that owns the session.
 #[derive(Debug, Clone, Copy)]
-pub struct MeterQueue<'a>(&'a ExcessCounters);
+pub struct WaitCounts<'a>(&'a ExcessCounters);
 
-impl MeterQueue<'_> {
+impl WaitCounts<'_> {
     /// Counts a packet that begins to wait.
     #[inline]
     pub fn add(self) {
@@ -459,24 +473,26 @@ impl MeterQueue<'_> {
 pub struct Meter<'a> {
     cell: &'a MeterCell,
     excess: &'a ExcessCounters,
-    shared: Option<CorrelatedRate<'a>>,
+    /// The correlated rate that the bucket is linked to.
+    correlated: Option<CorrelatedRate<'a>>,
 }
 
 impl<'a> Meter<'a> {
-    /// The packets that wait for the bucket.
+    /// The counters of the packets that wait for the bucket.
     #[inline]
     #[must_use]
-    pub fn queue(&self) -> MeterQueue<'a> {
-        MeterQueue(self.excess)
+    pub fn wait_counts(&self) -> WaitCounts<'a> {
+        WaitCounts(self.excess)
     }
 
-    /// True if the bucket is open at `now` by `limit`, the limit of the rules. Forgives debt that
-    /// dates from a former limit. For the worker that owns the session only.
+    /// True if the bucket is open at `now` by `limit`: that of the worker's rules, or the stored one
+    /// ([`Meter::limit`]). Forgives debt that dates from a former limit. For the worker that owns the
+    /// session only.
     #[inline]
     #[must_use]
     pub fn is_open(&self, limit: RateLimit, now: Nanos) -> bool {
-        if let Some(shared) = self.shared {
-            return shared.bucket(limit, now).is_open(limit, now);
+        if let Some(correlated) = self.correlated {
+            return correlated.bucket(limit, now).is_open(limit, now);
         }
         let bucket = self.cell.bucket();
         if bucket.is_open(limit, now) {
@@ -492,29 +508,30 @@ impl<'a> Meter<'a> {
     /// Charges a packet of `bytes` octets. For the worker that owns the session only.
     #[inline]
     pub fn pass(&self, limit: RateLimit, now: Nanos, bytes: u16) {
-        match self.shared {
-            Some(shared) => self.cell.commit(shared.pass(limit, now, bytes), bytes),
+        match self.correlated {
+            Some(correlated) => self.cell.commit(correlated.pass(limit, now, bytes), bytes),
             None => self.cell.pass(limit, now, bytes),
         }
     }
 
-    /// How many QERs share the bucket; `None` if it is the session's own.
+    /// How many QERs share the bucket's correlated rate; `None` if it is linked to none.
     #[must_use]
     pub fn sharers(&self) -> Option<u64> {
-        self.shared.map(CorrelatedRate::users)
+        self.correlated.map(CorrelatedRate::users)
     }
 
-    /// The limit that the control thread set last.
+    /// The stored limit: the publisher set it last.
     #[must_use]
     pub fn limit(&self) -> RateLimit {
         self.cell.limit()
     }
 
-    /// When [`Meter::is_open`] becomes true; `None` if never.
+    /// When [`Meter::is_open`] becomes true; `None` if never. Call it after `is_open` returned false: that
+    /// one forgives former debt.
     #[must_use]
     pub fn opens_at(&self, limit: RateLimit, now: Nanos) -> Option<Nanos> {
         let own = || self.cell.bucket();
-        self.shared.map_or_else(own, |shared| shared.bucket(limit, now)).opens_at(limit)
+        self.correlated.map_or_else(own, |rate| rate.bucket(limit, now)).opens_at(limit)
     }
 
     /// Counts a packet of `bytes` octets that is dropped because of the bucket. For the worker that

@@ -276,7 +276,7 @@ impl Publisher {
                 }
             }
             for id in correlated_rates(rules.qers()) {
-                self.correlated_rates.release(self.tables.meters.shared(), id);
+                self.correlated_rates.release(self.tables.meters.correlated_rates(), id);
             }
         }
         let (passed, epoch) = (self.rules.passed(), self.rules.next_epoch());
@@ -510,7 +510,7 @@ impl Publisher {
     fn take_correlated_rates(&mut self, rules: &mut SessionRules) {
         for meter in rules.qers.iter_mut().filter_map(|qer| qer.meter.as_mut()) {
             let Some(id) = meter.shared else { continue };
-            if self.correlated_rates.take(self.tables.meters.shared(), id).is_none() {
+            if self.correlated_rates.take(self.tables.meters.correlated_rates(), id).is_none() {
                 meter.shared = None;
                 self.counters.correlated_rates_refused += 1;
             }
@@ -524,12 +524,12 @@ impl Publisher {
         let meters = &self.tables.meters;
         for bucket in before.iter().filter_map(|qer| Some(qer.meter?.bucket)) {
             if !qers.iter().any(|qer| qer.meter.is_some_and(|meter| meter.bucket == bucket)) {
-                meters.set_shared(session, bucket, None);
+                meters.set_link(session, bucket, None);
             }
         }
         for (qer, meter) in qers.iter().filter_map(|qer| Some((qer, qer.meter?))) {
             let shared = meter.shared.and_then(|id| self.correlated_rates.number(id));
-            meters.set_shared(session, meter.bucket, shared);
+            meters.set_link(session, meter.bucket, shared);
             for direction in DIRECTIONS {
                 // Packets that wait behind a closed gate are dropped.
                 let limit = match qer.gate(direction) {

@@ -1,7 +1,7 @@
-//! Sessions whose rates changed lately: workers review their queues.
+//! Changes of the rules of sessions with rates: workers review their queues.
 //!
-//! A ring that the control thread writes and each worker reads at its own pace. The control thread
-//! writes an entry before it swaps the rules: a worker that has the rules finds the entry.
+//! A ring that the publisher writes and each worker reads at its own pace. The publisher writes an entry
+//! before it swaps the rules: a worker that has the rules finds the entry.
 
 use adit_rules::DeltaId;
 use adit_types::SessionIndex;
@@ -33,11 +33,11 @@ pub struct RateChange {
 }
 
 impl RateChange {
-    /// True if rules of a generation include this change.
+    /// True if rules published by change `generation` are as new as this change.
     #[inline]
     #[must_use]
     pub const fn is_included_in(&self, generation: DeltaId) -> bool {
-        // 40 bits, compared modulo 2^40: the shift makes the sign bit that of their difference.
+        // Compared modulo 2^40: the shift brings the sign of the 40-bit difference to bit 63.
         let since = generation.0.wrapping_sub(self.change) << SESSION_BITS;
         since.cast_signed() >= 0
     }
@@ -83,8 +83,8 @@ impl RateChangeRing {
             return NextRateChange::None;
         }
         let bits = self.entry(seen).map_or(0, |entry| entry.load(Ordering::Acquire));
-        // The ring has been filled since: the control thread may already overwrite this entry, before
-        // it counts the new one.
+        // The ring has been filled since: the publisher may already overwrite this entry, before it
+        // counts the new one.
         if ahead() >= RATE_CHANGES_LEN as u64 {
             return NextRateChange::Lost;
         }

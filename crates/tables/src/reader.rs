@@ -15,7 +15,7 @@ use crate::counters::WorkerCounters;
 use crate::fast_rule::{FastRuleCellRef, FastRuleTable};
 use crate::fast_rule_selector::{FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
-use crate::meters::{Meter, MeterPair, MeterQueue, MeterTable};
+use crate::meters::{Meter, MeterPair, MeterTable, WaitCounts};
 use crate::next_hop::{KnownNeighbor, NextHop, NextHopRef, NextHopTable, Via};
 use crate::publish::{SlotGuard, SlotReader};
 use crate::rate_changes::{NextRateChange, RateChangeRing};
@@ -382,22 +382,23 @@ impl<'a> TablesView<'a> {
         self.tables.meters.pair(session, direction)
     }
 
-    /// The queue behind the first bucket that `which` names.
+    /// The counters of the packets that wait for the first of the buckets `which` (bit n is bucket n) of
+    /// [`TablesView::meter_pair`]. `which` is not zero.
     #[inline]
     #[must_use]
-    pub fn meter_queue(
+    pub fn wait_counts(
         &self,
         session: SessionIndex,
         direction: Direction,
         which: u64,
-    ) -> Option<MeterQueue<'a>> {
-        self.tables.meters.queue(session, direction, which)
+    ) -> Option<WaitCounts<'a>> {
+        self.tables.meters.wait_counts(session, direction, which)
     }
 
-    /// Prefetches the cache lines of [`TablesView::meter_pair`] and [`TablesView::meter_queue`].
+    /// Prefetches the cache lines of [`TablesView::meter_pair`] and [`TablesView::wait_counts`].
     #[inline]
-    pub fn prefetch_meter_queue(&self, session: SessionIndex, direction: Direction) {
-        self.tables.meters.prefetch_queue(session, direction);
+    pub fn prefetch_pair_and_waits(&self, session: SessionIndex, direction: Direction) {
+        self.tables.meters.prefetch_pair_and_waits(session, direction);
     }
 
     /// The number of rate changes so far.
@@ -413,14 +414,15 @@ impl<'a> TablesView<'a> {
         self.tables.rate_changes.next(seen)
     }
 
-    /// False if no session has ever shared a rate.
+    /// False if no session has ever had a correlated rate.
     #[inline]
     #[must_use]
     pub fn any_correlated_rate(&self) -> bool {
-        self.tables.meters.shared().is_used()
+        self.tables.meters.correlated_rates().is_used()
     }
 
-    /// A bucket of a direction of a session; `None` until the rules of some session need it.
+    /// A bucket of a direction of a session. The first two always exist. Those beyond exist once some
+    /// session needed them, and stay when the rules leave them.
     #[inline]
     #[must_use]
     pub fn meter(

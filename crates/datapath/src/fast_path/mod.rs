@@ -201,7 +201,7 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     state: &mut WorkerState<B>,
 ) -> RewrittenBurst<'v> {
     let WorkerState { buffering, shaping, .. } = state;
-    let must_check_queues = shaping.may_hold_packets();
+    let must_check_queues = shaping.must_check_queues();
     let Shaping { queues, leases, .. } = shaping;
     let mut burst = BurstContext::new(arrival, leases, queues.contended());
     let has_aggregates = !ctx.view.aggregates().is_empty();
@@ -268,7 +268,7 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
         hand_off_foreign(handoff, origin.port, arrival, packets, rx, tally);
     }
     let has_selectors = prefetch_usage::<D, F>(view, packets);
-    if shaping.may_hold_packets() {
+    if shaping.must_check_queues() {
         find_first_queues(view, D::DIRECTION, shaping, packets);
     }
     if has_selectors {

@@ -27,7 +27,7 @@ pub(super) fn find_first_queues<B: PacketBuf>(
         packet.first_queue = shaping.queues.first_flow(packet.session, direction);
         if let Some(queue) = shaping.queues.flow(packet.first_queue) {
             prefetch(queue);
-            view.prefetch_meter_queue(packet.session, direction);
+            view.prefetch_pair_and_waits(packet.session, direction);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Packets that wait for the rates of their QERs, ready to leave.
+//! Packets that wait for the rates of their QERs or for aggregates, ready to leave. What the shaper calls
+//! a flow is a queue here.
 //!
 //! Packets wait last: they are already rewritten and counted in URRs. Their rates are charged when they
 //! leave, by the limits of that moment. When a session moves to another tunnel, its waiting downlink
@@ -18,7 +19,7 @@ use adit_types::{Direction, Nanos, SessionIndex};
 
 pub(crate) use self::changes::ReviewTime;
 pub(crate) use self::rates::{buckets, queue_key};
-use self::rates::{charge, first_eligibility, meter_queue, meters};
+use self::rates::{charge, first_eligibility, meters, wait_counts};
 use crate::aggregates::{AGGREGATE_RATES, AggregateTerms, arriving};
 use crate::context::StepContext;
 use crate::interfaces::TxTarget;
@@ -60,7 +61,7 @@ pub(crate) struct Shaping<B> {
     pub queues: ShapingQueues<B>,
     /// Octets leased from aggregates.
     pub leases: Leases,
-    /// Changes of rates that were reviewed since the start.
+    /// Changes of rules ([`adit_tables::RateChange`]) that were reviewed since the start.
     rate_changes_seen: u64,
 }
 
@@ -88,15 +89,16 @@ impl<B: PacketBuf> Shaping<B> {
         self.queues.is_empty()
     }
 
-    /// True if a packet with rates may have to join a queue or be dropped: packets wait, or there is
-    /// no room for any. With full queues the stages drop packets before they count them.
+    /// True if packets with rates have to look for a queue or for room first: packets wait, or the queues
+    /// have no capacity. If false, only a packet that finds its own rate closed joins a queue.
     #[inline]
-    pub(crate) fn may_hold_packets(&self) -> bool {
+    pub(crate) fn must_check_queues(&self) -> bool {
         !self.queues.is_empty() || !self.queues.has_room(0)
     }
 
     /// Queues a frame that its rates do not admit yet; drops it as `ShapingQueueFull` without room.
-    /// `queue` is its queue, if that exists. `bytes` are the octets of the user's packet.
+    /// `queue` is the queue of `key` if the caller has found it; with `None` this function looks it up.
+    /// `bytes` are the octets of the user's packet.
     // PERF (adit bench datapath --rates wait): once per packet that waits; a call would pass the packet
     // through memory.
     #[inline(always)]
@@ -115,7 +117,7 @@ impl<B: PacketBuf> Shaping<B> {
             None => self.enqueue_first(ctx, key, held),
         };
         if is_held {
-            meter_queue(&ctx.view, key).inspect(|queue| queue.add());
+            wait_counts(&ctx.view, key).inspect(|waits| waits.add());
         } else {
             meters(&ctx.view, key).next().inspect(|meter| meter.count_dropped(bytes));
             tally.drop(DropReason::ShapingQueueFull);
@@ -150,7 +152,7 @@ impl<B: PacketBuf> Shaping<B> {
             return Ok(());
         }
         let opened = terms.check_open(ctx, leases, key.direction, arriving(queues.contended()));
-        opened.map_err(|closed| closed.excess)
+        opened.map_err(|blocking| blocking.excess)
     }
 
     /// Sends all waiting downlink packets of a session without checking its rates: later packets must
@@ -184,7 +186,7 @@ fn discard<B>(
     held: &QueuedPacket<ReadyFrame<B>>,
 ) {
     if let Some(meter) = meters(&ctx.view, key).next() {
-        meter.queue().remove(1, ctx.now.since(held.since));
+        meter.wait_counts().remove(1, ctx.now.since(held.since));
         meter.count_dropped(held.bytes);
     }
     tally.drop(DropReason::GateClosed);
@@ -202,7 +204,7 @@ fn send_unchecked<Io: PacketIo>(
 ) {
     let origin = Origin::user(key.direction, charge(ctx, leases, key, held.bytes));
     let delay = ctx.now.since(held.since);
-    meter_queue(&ctx.view, key).inspect(|queue| queue.remove(1, delay));
+    wait_counts(&ctx.view, key).inspect(|waits| waits.remove(1, delay));
     send(io, tx, tally, origin, delay, held.packet);
 }
 

@@ -4,7 +4,7 @@ use adit_rules::{
     Excess, FAST_RULE_METERS_MAX, Guarantee, PublishedPdr, PublishedRules, RateLimit,
 };
 use adit_shaper::{Eligibility, QueueKey, SLOT, TurnContext};
-use adit_tables::{Leases, Meter, MeterQueue, PairTurn, TablesView};
+use adit_tables::{Leases, Meter, PairTurn, TablesView, WaitCounts};
 use adit_types::{Direction, Nanos, SessionIndex};
 
 use crate::aggregates::{AggregateTerms, ClosedRate};
@@ -67,13 +67,13 @@ pub(super) fn meters<'v>(view: &TablesView<'v>, key: QueueKey) -> impl Iterator<
 
 /// The counters of packets that wait for the first bucket of a queue, if it has one.
 #[inline]
-pub(super) fn meter_queue<'v>(view: &TablesView<'v>, key: QueueKey) -> Option<MeterQueue<'v>> {
+pub(super) fn wait_counts<'v>(view: &TablesView<'v>, key: QueueKey) -> Option<WaitCounts<'v>> {
     match key.buckets {
         0 => None,
         which if which < 1 << FAST_RULE_METERS_MAX => {
-            view.meter_queue(key.session, key.direction, which)
+            view.wait_counts(key.session, key.direction, which)
         }
-        _ => meters(view, key).next().map(|meter| meter.queue()),
+        _ => meters(view, key).next().map(|meter| meter.wait_counts()),
     }
 }
 

@@ -7,7 +7,7 @@ use adit_tables::{Leases, PairTurn, prefetch};
 use adit_types::Nanos;
 use adit_types::limits::BURST_MAX;
 
-use super::rates::{SharingInUse, behind_sharers, charge, eligibility, meter_queue, own_pair};
+use super::rates::{SharingInUse, behind_sharers, charge, eligibility, own_pair, wait_counts};
 use super::{ReadyFrame, Shaping, discard, send};
 use crate::aggregates::AggregateTerms;
 use crate::context::StepContext;
@@ -82,7 +82,7 @@ impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> 
 
     #[inline(always)]
     fn prefetch_flow(&self, key: &QueueKey) {
-        self.ctx.view.prefetch_meter_queue(key.session, key.direction);
+        self.ctx.view.prefetch_pair_and_waits(key.session, key.direction);
     }
 
     #[inline(always)]
@@ -153,7 +153,7 @@ impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> 
             pair.end();
         }
         if sent > 0 {
-            meter_queue(&self.ctx.view, key).inspect(|queue| queue.remove(sent, delay));
+            wait_counts(&self.ctx.view, key).inspect(|waits| waits.remove(sent, delay));
             if self.shared.correlated_rates {
                 self.last_sender = Some(key);
             }
