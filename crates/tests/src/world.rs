@@ -417,12 +417,12 @@ impl World {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
             ordered.push((self.processing_worker(arrival, verdict.session), arrival));
         }
-        ordered.sort_by_cached_key(|(treated_by, arrival)| {
+        ordered.sort_by_cached_key(|(processed_by, arrival)| {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
             let is_last = verdict.lane == Some(OracleLane::EndMarker);
-            (is_last, *treated_by != arrival.worker, arrival.worker, arrival.port, verdict.lane)
+            (is_last, *processed_by != arrival.worker, arrival.worker, arrival.port, verdict.lane)
         });
-        for (treated_by, arrival) in ordered {
+        for (processed_by, arrival) in ordered {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
             self.count(&verdict);
             let is_copied = expected.expect_copies(&verdict);
@@ -433,7 +433,7 @@ impl World {
             let order = session.zip(verdict.lane);
             self.expect_outcome(
                 &mut expected,
-                treated_by,
+                processed_by,
                 arrival,
                 verdict.outcome,
                 order,

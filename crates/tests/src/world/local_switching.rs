@@ -11,14 +11,21 @@ impl World {
         back.sort_by_cached_key(|(_, arrival)| self.judge(arrival).lane);
         for (from, arrival) in back {
             let verdict = self.judge(&arrival);
-            let treated_by = self.processing_worker(&arrival, verdict.session);
+            let processed_by = self.processing_worker(&arrival, verdict.session);
             self.count(&verdict);
             expected.came_back += 1;
             let is_copied = expected.expect_copies(&verdict);
             // The packets of one UE to another keep their order.
             let order = verdict.session.map(|to| 1 << 63 | from << 24 | to as u64);
             let order = order.zip(verdict.lane);
-            self.expect_outcome(expected, treated_by, &arrival, verdict.outcome, order, is_copied);
+            self.expect_outcome(
+                expected,
+                processed_by,
+                &arrival,
+                verdict.outcome,
+                order,
+                is_copied,
+            );
         }
     }
 
