@@ -1,4 +1,4 @@
-//! ARP for IPv4 over Ethernet. Who is asked and what is learned is not decided here. Spec: RFC 826.
+//! ARP for IPv4 over Ethernet. Callers decide which addresses to resolve and to learn. Spec: RFC 826.
 
 use core::net::Ipv4Addr;
 
@@ -9,15 +9,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::view::{fixed_header, split};
 use crate::{EtherType, Malformed};
 
-/// ARP operation code; others than the named ones exist.
+/// ARP operation code. The constants name those that Adit uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct ArpOperation(pub u16);
 
 impl ArpOperation {
-    /// Who has the target address?
+    /// Asks for the hardware address of the target.
     pub const REQUEST: Self = Self(1);
-    /// The sender has the sender address.
+    /// Announces the hardware address of the sender.
     pub const REPLY: Self = Self(2);
 }
 
@@ -79,7 +79,7 @@ impl ArpPacket {
         Self::new(ArpOperation::REPLY, sender, target)
     }
 
-    /// A packet of the given operation, sender and target.
+    /// A packet with these fields.
     #[must_use]
     pub fn new(operation: ArpOperation, sender: ArpStation, target: ArpStation) -> Self {
         Self {

@@ -1,15 +1,14 @@
 //! The Internet checksum: sums, incremental update, pseudo headers.
 //!
-//! Sums are one's-complement sums of big-endian 16-bit words; words of 32 bits may be added as
-//! they are because 2^16 is congruent to 1 modulo 0xffff.
+//! Sums are one's-complement sums of big-endian 16-bit words. Words of 32 bits can be added whole, because
+//! 2^16 is congruent to 1 modulo 0xffff.
 //! Spec: RFC 1071; RFC 1624; RFC 768; RFC 8200 §8.1.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// A one's-complement sum that is still open.
+/// A one's-complement sum under construction.
 ///
-/// The 64-bit accumulator cannot overflow: it grows by less than 2^32 a word, and 2^32 words are
-/// more than any packet has.
+/// The 64-bit accumulator cannot overflow: a word adds less than 2^32, and no packet has 2^32 words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sum(u64);
 
@@ -21,8 +20,8 @@ impl Sum {
         Self(0)
     }
 
-    /// Adds octets. An odd last octet is the high half of a word, so that only the last slice of a
-    /// sum may have an odd length.
+    /// Adds octets. An odd last octet counts as the high half of a word, so only the last slice of a sum
+    /// may have an odd length.
     #[inline]
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
@@ -52,7 +51,7 @@ impl Sum {
         Self(self.0.wrapping_add(long as u64))
     }
 
-    /// The sum folded to 16 bits. It is zero only when every word was zero.
+    /// The sum folded to 16 bits. It is zero only if every word was zero.
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "each step folds below the next width")]
@@ -64,15 +63,15 @@ impl Sum {
         sum as u16
     }
 
-    /// The checksum: the complement of the folded sum. Over octets that contain a right checksum
-    /// it is zero.
+    /// The checksum: the complement of the folded sum. Over octets that contain their correct checksum it
+    /// is zero.
     #[inline]
     #[must_use]
     pub const fn checksum(self) -> u16 {
         !self.fold()
     }
 
-    /// The checksum as UDP transmits it: zero is sent as 0xffff. Spec: RFC 768.
+    /// The checksum as UDP transmits it: 0xffff for zero. Spec: RFC 768.
     #[inline]
     #[must_use]
     pub const fn udp_checksum(self) -> u16 {
@@ -90,10 +89,9 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     Sum::new().bytes(bytes).checksum()
 }
 
-/// The checksum over an IPv4 header without options; zero when the header holds a right one.
+/// The checksum over an IPv4 header without options; zero if the header contains its correct checksum.
 ///
-/// PERF (adit bench datapath): five loads and adds without a loop, for the one header length that
-/// traffic has.
+/// PERF (adit bench datapath): five loads and adds without a loop, for the usual header length.
 #[inline]
 #[must_use]
 pub fn ipv4_header(header: &[u8; 20]) -> u16 {
@@ -107,15 +105,15 @@ pub fn ipv4_header(header: &[u8; 20]) -> u16 {
 
 /// The checksum after one 16-bit word changed from `old` to `new`.
 ///
-/// Spec: RFC 1624 §3, equation 3, which never turns a header into the checksum 0xffff.
+/// Spec: RFC 1624 §3, equation 3, which never yields 0xffff for a header.
 #[inline]
 #[must_use]
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     Sum::new().word(!checksum).word(!old).word(new).checksum()
 }
 
-/// The checksum after a word changed by `change`: the new word minus the old one, in one's
-/// complement. As of [`update`].
+/// The checksum after a word changed by `change`, the new word minus the old one in one's complement. See
+/// [`update`].
 #[inline]
 #[must_use]
 pub const fn update_by(checksum: u16, change: u16) -> u16 {

@@ -1,6 +1,6 @@
-//! Outer headers of a G-PDU, written in one go in front of the inner packet.
+//! Outer headers of a G-PDU, written at once in front of the inner packet.
 //!
-//! What the headers say is decided by the caller; here only lengths and checksums are computed.
+//! The caller chooses the fields; this module computes lengths and checksums.
 //! Spec: TS 29.281 §4.4, §5.1, §5.2; TS 38.415 §5.5; RFC 6935, 6936 (zero UDP checksum over IPv6).
 
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -21,7 +21,7 @@ use crate::{EtherType, Malformed, PduSessionContainer, protocol};
 /// Hop limit of the packets that Adit originates. Spec: IANA IP parameters (default TTL 64).
 pub const OUTER_TTL: u8 = 64;
 
-/// The outer headers over IPv4: what differs between packets.
+/// The fields of outer headers over IPv4 that differ between packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OuterIpv4 {
     /// Hardware address of our port.
@@ -48,7 +48,7 @@ pub struct OuterIpv4 {
     pub inner_len: u16,
 }
 
-/// The outer headers over IPv6: what differs between packets.
+/// The fields of outer headers over IPv6 that differ between packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OuterIpv6 {
     /// Hardware address of our port.
@@ -80,13 +80,13 @@ pub struct OuterIpv6 {
 /// The UDP checksum of a G-PDU over IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UdpChecksum {
-    /// None, as tunnels may. Spec: RFC 6935 §5; RFC 6936.
+    /// None: zero is permitted in tunnels. Spec: RFC 6935 §5; RFC 6936.
     Zero,
-    /// Over everything; holds the sum of the inner packet (`Sum::new().bytes(inner)`).
+    /// Over the whole datagram. Contains the sum of the inner packet, `Sum::new().bytes(inner)`.
     Compute(Sum),
 }
 
-/// Octets of GTP-U in front of the inner packet: 8, 16 with a container, 20 with a PPI too.
+/// Octets of GTP-U in front of the inner packet: 8, 16 with a container, 20 with a container and PPI.
 #[inline]
 #[must_use]
 pub const fn gtpu_len(psc: Option<&PduSessionContainer>) -> usize {
@@ -104,7 +104,7 @@ impl OuterIpv4 {
         link_len(self.vlan) + Ipv4Header::LEN + UdpHeader::LEN + gtpu_len(self.psc.as_ref())
     }
 
-    /// Never: outer headers have octets.
+    /// Always false.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -120,7 +120,7 @@ impl OuterIpv6 {
         link_len(self.vlan) + Ipv6Header::LEN + UdpHeader::LEN + gtpu_len(self.psc.as_ref())
     }
 
-    /// Never: outer headers have octets.
+    /// Always false.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -148,13 +148,13 @@ struct Ipv6Stack {
 
 fixed_header!(Ipv6Stack, 56);
 
-/// Writes Ethernet, VLAN, IPv4, UDP and GTP-U headers into `out`, which is exactly the room in
-/// front of the inner packet.
+/// Writes Ethernet, VLAN, IPv4, UDP and GTP-U headers into `out`, the octets directly in front of the
+/// inner packet.
 ///
 /// Shape:  `out.len() == outer.len()`.
 /// Cost:   one pass over `out`; the inner packet is not read. The UDP checksum is zero.
-/// Errors: `BadLength` when `out` is of another length, or the outer packet exceeds 65,535 octets;
-///         `out` may be written in part then.
+/// Errors: `BadLength` if `out` has another length, or the outer packet exceeds 65,535 octets. `out` is
+///         then partly written.
 /// Spec:   TS 29.281 §4.4, §5.1.
 #[inline]
 pub fn emit_gtpu_ipv4(out: &mut [u8], outer: &OuterIpv4) -> Result<(), Malformed> {
@@ -183,9 +183,9 @@ pub fn emit_gtpu_ipv4(out: &mut [u8], outer: &OuterIpv4) -> Result<(), Malformed
     }
 }
 
-/// As [`emit_gtpu_ipv4`] over IPv6.
+/// As [`emit_gtpu_ipv4`], over IPv6.
 ///
-/// Errors: as there; the payload of IPv6 may have 65,535 octets without its header.
+/// Errors: as there, but the limit of 65,535 octets does not count the IPv6 header.
 #[inline]
 pub fn emit_gtpu_ipv6(out: &mut [u8], outer: &OuterIpv6) -> Result<(), Malformed> {
     check_room(out, outer.len())?;
@@ -225,7 +225,7 @@ pub fn emit_gtpu_ipv6(out: &mut [u8], outer: &OuterIpv6) -> Result<(), Malformed
     }
 }
 
-/// The length fields of the outer headers, from the inside out.
+/// The length fields of the outer headers, innermost first.
 struct OuterLengths {
     gtpu: u16,
     udp: u16,
@@ -233,7 +233,7 @@ struct OuterLengths {
 }
 
 impl OuterLengths {
-    /// `ip_header_len` is what the IP header's own length field counts of the header.
+    /// `ip_header_len` is the part of the IP header that its own length field counts.
     #[inline]
     fn new(
         psc: Option<&PduSessionContainer>,
@@ -271,7 +271,7 @@ fn emit_psc(out: &mut [u8], psc: &PduSessionContainer) -> Result<(), Malformed> 
     }
 }
 
-/// The octets that [`emit_psc`] writes, padded with zeros, which a sum does not see.
+/// The octets that [`emit_psc`] writes, padded with zeros, which do not change a sum.
 #[inline]
 fn psc_octets(psc: Option<&PduSessionContainer>) -> [u8; 12] {
     let mut octets = [0; 12];

@@ -1,6 +1,6 @@
-//! Types of what follows a MAC header or a VLAN tag. Spec: IEEE 802.3 §3.2.6.
+//! Types of the payload of a MAC header or a VLAN tag. Spec: IEEE 802.3 §3.2.6.
 
-/// Type of what follows a MAC header, host order. Values below 0x0600 are IEEE 802.3 lengths.
+/// Type of the payload of a MAC header, host order. Values below 0x0600 are IEEE 802.3 lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct EtherType(pub u16);

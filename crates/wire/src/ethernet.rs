@@ -1,4 +1,4 @@
-//! Ethernet II framing. The tag behind it is `vlan`'s. Spec: IEEE 802.3 §3.2.
+//! Ethernet II framing; `vlan` has the tag. Spec: IEEE 802.3 §3.2.
 
 use adit_types::MacAddr;
 use zerocopy::byteorder::big_endian::U16;
@@ -29,7 +29,7 @@ pub struct EthernetHeader {
 fixed_header!(EthernetHeader, 14);
 
 impl EthernetHeader {
-    /// A header of the given fields.
+    /// A header with these fields.
     #[inline]
     #[must_use]
     pub fn new(dst: MacAddr, src: MacAddr, ether_type: EtherType) -> Self {

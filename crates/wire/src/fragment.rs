@@ -1,5 +1,5 @@
-//! Fragments: an IPv4 packet divided, what a fragment of either family says of its place, and the
-//! header of a datagram whose fragments were put together.
+//! Fragments: fragmentation of IPv4 packets, the position of a fragment of either family, and the header of
+//! a reassembled datagram.
 //!
 //! Spec: RFC 791 §3.1, §3.2; RFC 8200 §4.5; RFC 6864.
 
@@ -19,28 +19,28 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
-/// How an IPv4 packet divides into fragments that fit an MTU. Lengths are in octets.
+/// The division of an IPv4 packet into fragments that fit an MTU. Lengths are in octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ipv4Split {
     header: [u8; HEADER_MAX],
     header_len: usize,
-    /// The header of all fragments but the first: with the options that are copied.
+    /// The header of all fragments but the first, with the options that are copied.
     later_header: [u8; HEADER_MAX],
     later_header_len: usize,
-    /// Payload of the packet, of its first fragment, of each further one but the last, and of that one
-    /// at most.
+    /// Payload of the packet, of its first fragment, of each further one except the last, and at most of the
+    /// last one.
     payload_len: usize,
     first_len: usize,
     each_len: usize,
     last_len_max: usize,
-    /// What the packet says of its own place, if it is a fragment itself.
+    /// The packet's own offset and flags, if it is a fragment itself.
     offset: u16,
     is_more: bool,
 }
 
 impl Ipv4Split {
-    /// How the packet at the front of `packet` divides. `None` when it fits, must not be fragmented,
-    /// is malformed, or when an MTU has no room for 8 octets of payload.
+    /// Divides the packet at the front of `packet`. `None` if it fits, must not be fragmented or is
+    /// malformed, and if the MTU has no room for 8 octets of payload.
     #[must_use]
     pub fn new(packet: &[u8], mtu_bytes: u16) -> Option<Self> {
         let (parsed, payload) = Ipv4Header::parse(packet).ok()?;
@@ -51,7 +51,7 @@ impl Ipv4Split {
         let mut header = [0; HEADER_MAX];
         header.get_mut(..header_len)?.copy_from_slice(packet.get(..header_len)?);
         let (later_header, later_header_len) = later_header(&header, header_len)?;
-        // What ends beyond the longest datagram is part of none.
+        // A fragment that ends beyond the longest datagram belongs to none.
         let end = usize::from(parsed.fragment_offset()) * 8 + payload.len();
         if end > usize::from(u16::MAX) {
             return None;
@@ -73,14 +73,14 @@ impl Ipv4Split {
         })
     }
 
-    /// How many fragments there are: two or more.
+    /// The number of fragments, two or more.
     #[must_use]
     pub const fn count(&self) -> usize {
         let behind_first = self.payload_len - self.first_len;
         2 + behind_first.saturating_sub(self.last_len_max).div_ceil(self.each_len)
     }
 
-    /// Where the payload of fragment `n` lies in the packet's, and where it ends.
+    /// Where the payload of fragment `n` begins and ends in the packet's payload.
     const fn fragment_range(&self, n: usize) -> (usize, usize) {
         if n == 0 {
             return (0, self.first_len);
@@ -96,8 +96,8 @@ impl Ipv4Split {
         end - start + if n == 0 { self.header_len } else { self.later_header_len }
     }
 
-    /// Writes fragment `n` of `packet`, the one that this was made for, to the front of `out`, which
-    /// has room for [`Ipv4Split::len`] octets. `None` for other arguments.
+    /// Writes fragment `n` to the front of `out`, which has room for [`Ipv4Split::len`] octets. `packet` is
+    /// the one that [`Ipv4Split::new`] divided. `None` for other arguments.
     pub fn emit(&self, packet: &[u8], n: usize, out: &mut [u8]) -> Option<()> {
         let (start, end) = self.fragment_range(n);
         let header_len = if n == 0 { self.header_len } else { self.later_header_len };
@@ -106,8 +106,8 @@ impl Ipv4Split {
         self.emit_header(n, out)
     }
 
-    /// Writes the header of fragment `n` to the front of `out`. The payload of the first fragment
-    /// lies behind it already when `out` is the packet.
+    /// Writes the header of fragment `n` to the front of `out`. If `out` is the packet, the payload of the
+    /// first fragment follows already.
     pub fn emit_header(&self, n: usize, out: &mut [u8]) -> Option<()> {
         let (start, end) = self.fragment_range(n);
         let (header, header_len) = match n {
@@ -161,26 +161,26 @@ fn later_header(header: &[u8; HEADER_MAX], header_len: usize) -> Option<([u8; HE
     Some((later, len))
 }
 
-/// What a fragment says of its place in its datagram.
+/// The position of a fragment in its datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FragmentPosition {
-    /// What fragments of one datagram have in common: of 16 bits in IPv4.
+    /// Identification, equal in all fragments of a datagram; 16 bits in IPv4.
     pub identification: u32,
-    /// The protocol, which in IPv4 tells datagrams apart, too; zero in IPv6.
+    /// The protocol, which belongs to the identity of an IPv4 datagram; zero in IPv6.
     pub protocol: u8,
-    /// Where its data belongs. Unit: octets, a multiple of 8.
+    /// Offset of its data in the datagram. Unit: octets, a multiple of 8.
     pub offset: u16,
-    /// Further data follows.
+    /// More fragments follow.
     pub is_more: bool,
-    /// Where its data begins in the packet. Unit: octets.
+    /// Offset of its data in the packet. Unit: octets.
     pub data_offset: u16,
     /// Length of its data. Unit: octets.
     pub data_len: u16,
 }
 
 impl FragmentPosition {
-    /// Reads the place of the fragment at the front of `packet`. `None` for what is no fragment, and
-    /// for malformed packets.
+    /// Reads the position of the fragment at the front of `packet`. `None` for packets that are no
+    /// fragments or malformed.
     #[must_use]
     pub fn read(packet: &[u8]) -> Option<Self> {
         match packet.first()? >> 4 {
@@ -211,7 +211,7 @@ impl FragmentPosition {
         let offset_flags = u16::from_be_bytes([high, low]);
         let data_offset = at + FRAGMENT_HEADER_LEN;
         let end = Ipv6Header::LEN + payload.len();
-        // The lower three bits are two reserved ones and M.
+        // The lower three bits are two reserved bits and M.
         (offset_flags & !6 != 0).then_some(Self {
             identification: u32::from_be_bytes(identification),
             protocol: 0,
@@ -223,7 +223,7 @@ impl FragmentPosition {
     }
 }
 
-/// Where the fragment header of an IPv6 packet begins, behind the octet that announces it.
+/// Where the octet is that announces the fragment header of an IPv6 packet, and where that header begins.
 fn fragment_header(packet: &[u8]) -> Option<(usize, usize)> {
     let (mut announced_at, mut at) = (6, Ipv6Header::LEN);
     for _ in 0..IPV6_EXTENSIONS_MAX {
@@ -240,11 +240,11 @@ fn fragment_header(packet: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// Makes the first fragment, which begins at `ip_offset` of `frame`, the header of the whole
-/// datagram, whose data of `data_len` octets lies behind it. Returns how many octets are to be cut
-/// off the front of the frame; `None` for malformed packets, and beyond the longest datagram.
+/// Turns the header of the first fragment, at `ip_offset` of `frame`, into that of the whole datagram, whose
+/// `data_len` octets of data follow it. Returns the number of octets to cut off the front of the frame;
+/// `None` for malformed packets, and beyond the longest datagram.
 ///
-/// Spec: RFC 791 §3.2; RFC 8200 §4.5: of IPv6 the fragment header goes.
+/// Removes the fragment header of IPv6. Spec: RFC 791 §3.2; RFC 8200 §4.5.
 #[must_use]
 pub fn restore_header(frame: &mut [u8], ip_offset: usize, data_len: usize) -> Option<usize> {
     let packet = frame.get_mut(ip_offset..)?;

@@ -1,7 +1,7 @@
-//! GTP-U header and the messages that Adit sends on its own. Spec: TS 29.281 §5.1, §7.
+//! GTP-U header and the messages that Adit originates. Spec: TS 29.281 §5.1, §7.
 //!
-//! Extension headers are `gtpu_ext`'s, information elements `gtpu_ie`'s, and the walk over a
-//! received message is `parse::parse_gtpu`.
+//! `gtpu_ext` has extension headers, `gtpu_ie` information elements; `parse::parse_gtpu` walks over a received
+//! message.
 
 use core::net::IpAddr;
 
@@ -34,17 +34,17 @@ pub const FLAG_PN: u8 = 0x01;
 pub struct GtpuMessageType(pub u8);
 
 impl GtpuMessageType {
-    /// Echo Request: is the path alive?
+    /// Echo Request: probes a path.
     pub const ECHO_REQUEST: Self = Self(1);
     /// Echo Response.
     pub const ECHO_RESPONSE: Self = Self(2);
-    /// Error Indication: the TEID of a G-PDU is not known.
+    /// Error Indication: the sender does not know the TEID of a G-PDU.
     pub const ERROR_INDICATION: Self = Self(26);
     /// Supported Extension Headers Notification.
     pub const SUPPORTED_EXTENSION_HEADERS_NOTIFICATION: Self = Self(31);
     /// Tunnel Status.
     pub const TUNNEL_STATUS: Self = Self(253);
-    /// End Marker: no more packets of this tunnel follow on this path.
+    /// End Marker: no more packets follow on this path of the tunnel.
     pub const END_MARKER: Self = Self(254);
     /// G-PDU: a user packet.
     pub const G_PDU: Self = Self(255);
@@ -56,7 +56,7 @@ impl GtpuMessageType {
 /// Octets   8 7 6 5 4 3 2 1
 /// 1        Version=1 |PT=1| - | E | S | PN
 /// 2        Message type
-/// 3-4      Length: everything behind octet 8
+/// 3-4      Length: all that follows octet 8
 /// 5-8      TEID
 /// ```
 #[derive(
@@ -72,7 +72,7 @@ pub struct GtpuHeader {
 
 fixed_header!(GtpuHeader, 8);
 
-/// The optional part: there when any of E, S and PN is set.
+/// The optional part: present if E, S or PN is set.
 ///
 /// ```text
 /// Octets   8 7 6 5 4 3 2 1
@@ -93,7 +93,7 @@ pub struct GtpuOptional {
 fixed_header!(GtpuOptional, 4);
 
 impl GtpuHeader {
-    /// A header of version 1 with the given flags (E, S, PN), type, length and TEID.
+    /// A header of version 1 with these flags (E, S, PN), type, length and TEID.
     #[inline]
     #[must_use]
     pub fn new(flags: u8, message_type: GtpuMessageType, len: u16, teid: Teid) -> Self {
@@ -137,7 +137,7 @@ impl GtpuHeader {
         GtpuMessageType(self.message_type)
     }
 
-    /// Octets behind this part.
+    /// Octets that follow this part.
     #[inline]
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a header field, not a container")]
@@ -154,7 +154,7 @@ impl GtpuHeader {
 }
 
 impl GtpuOptional {
-    /// An optional part of a sequence number and the type of the first extension header.
+    /// An optional part with a sequence number and the type of the first extension header.
     #[inline]
     #[must_use]
     pub fn new(sequence: u16, next_extension: ExtensionType) -> Self {
@@ -198,8 +198,8 @@ pub const ECHO_REQUEST_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 7;
 /// Octets of an Echo Response at most.
 pub const ECHO_RESPONSE_LEN_MAX: usize = ECHO_REQUEST_LEN_MAX + 2;
 
-/// Writes an Echo Request of the given sequence number, with the time at which its sender started
-/// if it tells that. Returns its octets, 12 or 19.
+/// Writes an Echo Request with a sequence number and, if given, the time at which its sender started.
+/// Returns its octets, 12 or 19.
 ///
 /// Units:   `recovery` in seconds since 1900-01-01 00:00 UTC.
 /// # Errors
@@ -216,9 +216,10 @@ pub fn emit_echo_request(
     message.finish(FLAG_S)
 }
 
-/// Writes the Echo Response to a request of the given sequence number. Its Recovery element is
-/// always zero and has no meaning: the Recovery Time Stamp tells restarts. Returns its octets, 14 or
-/// 21.
+/// Writes the Echo Response to a request with a sequence number. Returns its octets, 14 or 21.
+///
+/// Its mandatory Recovery element is always zero and has no meaning; the Recovery Time Stamp shows
+/// restarts.
 ///
 /// Units:   `recovery` in seconds since 1900-01-01 00:00 UTC.
 /// # Errors
@@ -239,8 +240,8 @@ pub fn emit_echo_response(
 /// Octets that [`emit_error_indication`] writes at most: over IPv6 with a UDP port.
 pub const ERROR_INDICATION_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4 + 5 + 19;
 
-/// Writes an Error Indication. With `udp_port`, the source port of the G-PDU travels in a UDP Port
-/// extension header, so that its sender can tell paths apart. Returns the octets written.
+/// Writes an Error Indication. `udp_port`, the source port of the G-PDU, goes into a UDP Port extension
+/// header, by which the sender of the G-PDU distinguishes paths. Returns the octets written.
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter than the message.
@@ -278,8 +279,8 @@ pub fn emit_error_indication(
 /// Octets that [`emit_end_marker`] writes at most: with a QoS flow.
 pub const END_MARKER_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
 
-/// Writes an End Marker for a tunnel, with a PDU Session Container when it is about one QoS flow.
-/// Returns its octets: 8, or 16 with a QoS flow.
+/// Writes an End Marker for a tunnel, with a PDU Session Container if it concerns one QoS flow. Returns its
+/// octets: 8, or 16 with a QoS flow.
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter.
@@ -292,8 +293,7 @@ pub fn emit_end_marker(out: &mut [u8], teid: Teid, qfi: Option<Qfi>) -> Result<u
     message.finish(FLAG_E)
 }
 
-/// Writes a Supported Extension Headers Notification of the given types (at most 255 are listed).
-/// Returns its octets.
+/// Writes a Supported Extension Headers Notification of `types`, at most 255 of them. Returns its octets.
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter.
@@ -313,7 +313,7 @@ pub fn emit_supported_extension_headers(
     message.finish(FLAG_S)
 }
 
-/// A message under construction; its header is written last, when the length is known.
+/// A message under construction. Its header is written last, because it contains the length.
 struct GtpuMessageWriter<'a> {
     header: &'a mut [u8],
     body: FieldWriter<'a>,

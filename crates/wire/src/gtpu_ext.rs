@@ -1,11 +1,11 @@
-//! GTP-U extension headers: types, what an unknown one demands, and the bounded walk over a chain.
+//! GTP-U extension headers: types, how to treat unknown ones, and the bounded walk over a chain.
 //! Spec: TS 29.281 §5.2.
 
 use adit_types::limits::GTPU_EXTENSIONS_MAX;
 
 use crate::Malformed;
 
-/// Type of a GTP-U extension header. Bits 8 and 7 tell what to do with an unknown one.
+/// Type of a GTP-U extension header. Bits 8 and 7 say how to treat an unknown one.
 /// Spec: TS 29.281 §5.2.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
@@ -14,7 +14,7 @@ pub struct ExtensionType(pub u8);
 impl ExtensionType {
     /// No more extension headers.
     pub const NONE: Self = Self(0x00);
-    /// Long PDCP PDU number, as an endpoint need not understand it.
+    /// Long PDCP PDU number, in the form that an endpoint need not understand.
     pub const LONG_PDCP_PDU_NUMBER_OPTIONAL: Self = Self(0x03);
     /// Service class indicator.
     pub const SERVICE_CLASS_INDICATOR: Self = Self(0x20);
@@ -33,14 +33,14 @@ impl ExtensionType {
     /// PDCP PDU number.
     pub const PDCP_PDU_NUMBER: Self = Self(0xc0);
 
-    /// True for the user-plane types above: read or knowingly passed over.
+    /// True for the user-plane types above, which Adit reads or ignores.
     #[inline]
     #[must_use]
     pub const fn is_known(self) -> bool {
         matches!(self.0, 0x00 | 0x03 | 0x20 | 0x40 | 0x81..=0x85 | 0xc0)
     }
 
-    /// What this type demands of a node that does not know it.
+    /// How a node treats this type if it does not know it.
     #[inline]
     #[must_use]
     pub const fn comprehension(self) -> Comprehension {
@@ -52,7 +52,7 @@ impl ExtensionType {
         }
     }
 
-    /// True when an endpoint must understand this type.
+    /// True if an endpoint must understand this type.
     #[inline]
     #[must_use]
     pub const fn is_required_by_endpoint(self) -> bool {
@@ -60,7 +60,7 @@ impl ExtensionType {
     }
 }
 
-/// What bits 8 and 7 of an extension header type mean. Spec: TS 29.281 §5.2.1.
+/// The meaning of bits 8 and 7 of an extension header type. Spec: TS 29.281 §5.2.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comprehension {
     /// 00: need not be understood; an intermediate node forwards it.
@@ -69,7 +69,7 @@ pub enum Comprehension {
     NotRequiredDiscard,
     /// 10: the endpoint must understand it; an intermediate node forwards it.
     RequiredByEndpoint,
-    /// 11: whoever receives it must understand it.
+    /// 11: any receiver must understand it.
     RequiredByRecipient,
 }
 
@@ -83,7 +83,7 @@ pub enum Comprehension {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GtpuExtension<'a> {
-    /// Type, which stands in front of the header.
+    /// Type, which is in the octet before the header.
     pub kind: ExtensionType,
     /// Content without length and next type: 4n − 2 octets.
     pub content: &'a [u8],
@@ -105,7 +105,7 @@ impl<'a> GtpuExtensions<'a> {
         Self { next, rest: bytes, walked: 0 }
     }
 
-    /// What lies behind the headers walked so far; behind the chain when the walk has ended.
+    /// What follows the headers walked so far; after the walk, what follows the chain.
     #[inline]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {

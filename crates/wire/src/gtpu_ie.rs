@@ -28,7 +28,7 @@ pub enum GtpuIe<'a> {
     TeidDataI(Teid),
     /// GTP-U Peer Address.
     PeerAddress(IpAddr),
-    /// Extension Header Type List: one type an octet.
+    /// Extension Header Type List: one octet per type.
     ExtensionHeaderTypeList(&'a [u8]),
     /// Recovery Time Stamp. Unit: seconds since 1900-01-01 00:00 UTC.
     RecoveryTimeStamp(u32),
@@ -48,11 +48,11 @@ pub enum GtpuIe<'a> {
     },
 }
 
-/// Walk over information elements. Ends after the first error; every step takes octets, so that
-/// the walk is bounded by the message.
+/// Walk over information elements. Ends after the first error. Each step consumes octets, so the length of
+/// the message bounds the walk.
 ///
 /// ```text
-/// Type below 128:  type | value of a length that the type fixes
+/// Type below 128:  type | value, whose length follows from the type
 /// Type from 128:   type | length (2 octets; 1 for type 141) | value
 /// ```
 #[derive(Debug, Clone)]
@@ -121,8 +121,8 @@ fn peer_address(value: &[u8]) -> Result<GtpuIe<'_>, Malformed> {
     }
 }
 
-/// When the sender of an Echo Request or Echo Response started, if it tells that: `ies` is what
-/// follows the headers. An element that cannot be ends the search.
+/// When the sender of an Echo Request or Echo Response started, if the message says so. `ies` is what
+/// follows the headers. A malformed element ends the search.
 ///
 /// Units:   seconds since 1900-01-01 00:00 UTC.
 /// Spec: TS 29.281 §7.2.1, §7.2.2; TS 23.007 §18A.
@@ -149,7 +149,7 @@ impl<'a> Iterator for GtpuIes<'a> {
     }
 }
 
-/// What an Error Indication says about the G-PDU that it answers.
+/// The elements of an Error Indication, about the G-PDU that it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorIndication {
     /// TEID of the G-PDU.
@@ -159,10 +159,10 @@ pub struct ErrorIndication {
 }
 
 impl ErrorIndication {
-    /// Reads the elements of an Error Indication; those not named in it are passed over.
+    /// Reads the elements of an Error Indication and ignores others.
     ///
     /// # Errors
-    /// `MissingIe` without TEID Data I or GTP-U Peer Address; `BadIe` for an impossible element.
+    /// `MissingIe` without TEID Data I or GTP-U Peer Address; `BadIe` for a malformed element.
     /// Spec: TS 29.281 §7.3.1.
     pub fn parse(ies: &[u8]) -> Result<Self, Malformed> {
         let (mut teid, mut peer) = (None, None);

@@ -1,5 +1,5 @@
-//! ICMP for IPv4: echo, time exceeded, destination unreachable. When an error may be sent (rate,
-//! fragments, errors about errors) is decided by the caller with [`is_error`] at hand.
+//! ICMP for IPv4: echo, time exceeded, destination unreachable. The caller decides whether an error may be
+//! sent (rate, fragments, errors about errors; see [`is_error`]).
 //! Spec: RFC 792; RFC 1191 (next-hop MTU); RFC 1812 §4.3.2.
 
 use zerocopy::byteorder::big_endian::U16;
@@ -25,12 +25,12 @@ pub const CODE_NET_UNREACHABLE: u8 = 0;
 pub const CODE_HOST_UNREACHABLE: u8 = 1;
 /// Code of destination unreachable: nobody listens at the port.
 pub const CODE_PORT_UNREACHABLE: u8 = 3;
-/// Code of destination unreachable: too long for the next hop, and must not be fragmented.
+/// Code of destination unreachable: the packet exceeds the next hop's MTU and must not be fragmented.
 pub const CODE_FRAGMENTATION_NEEDED: u8 = 4;
 /// Code of destination unreachable: forbidden by a rule.
 pub const CODE_ADMIN_PROHIBITED: u8 = 13;
 
-/// Octets of an error message at most, so that its packet stays within 576 with an IPv4 header.
+/// Octets of an error message at most: with an IPv4 header its packet has 576.
 pub const ERROR_LEN_MAX: usize = 576 - 20;
 
 /// ICMP header with the two words that depend on the type.
@@ -58,7 +58,7 @@ pub struct IcmpHeader {
 fixed_header!(IcmpHeader, 8);
 
 impl IcmpHeader {
-    /// A header of the given type, code and two words, and no checksum yet.
+    /// A header with this type, code and two words, and no checksum yet.
     #[must_use]
     pub fn new(kind: u8, code: u8, word1: u16, word2: u16) -> Self {
         let (word1, word2) = (U16::new(word1), U16::new(word2));
@@ -83,7 +83,7 @@ impl IcmpHeader {
         self.kind
     }
 
-    /// Code, of meaning within the type.
+    /// Code, whose meaning depends on the type.
     #[must_use]
     pub fn code(&self) -> u8 {
         self.code
@@ -111,7 +111,7 @@ impl IcmpHeader {
 /// True for types that report an error, about which no error may be sent. Spec: RFC 1812 §4.3.2.7.
 #[must_use]
 pub const fn is_error(kind: u8) -> bool {
-    // Source quench (4) and redirect (5) are never sent by Adit but are errors as well.
+    // Source quench (4) and redirect (5), which Adit never sends, are errors as well.
     matches!(kind, DST_UNREACHABLE | 4 | 5 | TIME_EXCEEDED | PARAMETER_PROBLEM)
 }
 
@@ -129,8 +129,8 @@ pub fn emit_echo(
     emit(out, &IcmpHeader::new(kind, 0, identifier, sequence), data)
 }
 
-/// Turns the echo request `message` into its reply where it lies; the checksum is updated, so that
-/// a wrong one stays wrong.
+/// Turns the echo request `message` into its reply in place. Updates the checksum, so a wrong one stays
+/// wrong.
 ///
 /// # Errors
 /// `Truncated` below 8 octets; `BadField` unless it is an echo request of code 0.
@@ -147,8 +147,8 @@ pub fn echo_reply_in_place(message: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Writes "time to live exceeded in transit" about `original`, the IPv4 packet, of which as much is
-/// quoted as [`ERROR_LEN_MAX`] allows. Returns the octets written.
+/// Writes "time to live exceeded in transit" about the IPv4 packet `original`. Quotes as much of it as
+/// [`ERROR_LEN_MAX`] allows. Returns the octets written.
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter.
@@ -156,7 +156,7 @@ pub fn emit_time_exceeded(out: &mut [u8], original: &[u8]) -> Result<usize, Malf
     emit(out, &IcmpHeader::new(TIME_EXCEEDED, 0, 0, 0), quote(original))
 }
 
-/// Writes "destination unreachable" of the given code about `original`, as [`emit_time_exceeded`].
+/// Writes "destination unreachable" with this code about `original`, like [`emit_time_exceeded`].
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter.
@@ -164,7 +164,7 @@ pub fn emit_unreachable(out: &mut [u8], code: u8, original: &[u8]) -> Result<usi
     emit(out, &IcmpHeader::new(DST_UNREACHABLE, code, 0, 0), quote(original))
 }
 
-/// Writes "fragmentation needed" with the MTU of the next hop (octets) about `original`, as
+/// Writes "fragmentation needed" with the MTU of the next hop (octets) about `original`, like
 /// [`emit_time_exceeded`].
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! ICMPv6: echo, time exceeded, unreachable, packet too big. Neighbor discovery is `neighbor`'s.
-//! When an error may be sent is decided by the caller with [`is_error`] at hand.
+//! ICMPv6: echo, time exceeded, unreachable, packet too big. `neighbor` has neighbor discovery. The caller
+//! decides whether an error may be sent; see [`is_error`].
 //! Spec: RFC 4443; RFC 8200 §8.1 (pseudo header).
 
 use core::net::Ipv6Addr;
@@ -33,7 +33,7 @@ pub const CODE_ADDR_UNREACHABLE: u8 = 3;
 /// Code of destination unreachable: nobody listens at the port.
 pub const CODE_PORT_UNREACHABLE: u8 = 4;
 
-/// Octets of an error message at most, so that its packet stays within the minimum MTU, 1280.
+/// Octets of an error message at most: its packet has the minimum MTU, 1280.
 pub const ERROR_LEN_MAX: usize = 1280 - 40;
 
 /// ICMPv6 header with the word that depends on the type.
@@ -75,7 +75,7 @@ impl PseudoHeader {
 }
 
 impl Icmpv6Header {
-    /// A header of the given type, code and word, and no checksum yet.
+    /// A header with this type, code and word, and no checksum yet.
     #[must_use]
     pub fn new(kind: u8, code: u8, word: u32) -> Self {
         Self { kind, code, checksum: U16::ZERO, word: U32::new(word) }
@@ -102,7 +102,7 @@ impl Icmpv6Header {
         self.kind
     }
 
-    /// Code, of meaning within the type.
+    /// Code, whose meaning depends on the type.
     #[must_use]
     pub fn code(&self) -> u8 {
         self.code
@@ -151,9 +151,9 @@ pub fn emit_echo(
     emit(out, pseudo, &Icmpv6Header::new(kind, 0, word), data)
 }
 
-/// Turns the echo request `message` into its reply where it lies. The addresses of the packet are
-/// expected to be swapped, which the checksum does not see; a wrong checksum stays wrong. A request
-/// to a multicast address needs [`emit_echo`] instead.
+/// Turns the echo request `message` into its reply in place. The caller swaps the addresses of the packet,
+/// which does not change the checksum; a wrong checksum stays wrong. A request to a multicast address needs
+/// [`emit_echo`] instead.
 ///
 /// # Errors
 /// `Truncated` below 8 octets; `BadField` unless it is an echo request of code 0.
@@ -170,8 +170,8 @@ pub fn echo_reply_in_place(message: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Writes "hop limit exceeded in transit" about `original`, the IPv6 packet, of which as much is
-/// quoted as [`ERROR_LEN_MAX`] allows. Returns the octets written.
+/// Writes "hop limit exceeded in transit" about the IPv6 packet `original`. Quotes as much of it as
+/// [`ERROR_LEN_MAX`] allows. Returns the octets written.
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter.
@@ -183,7 +183,7 @@ pub fn emit_time_exceeded(
     emit(out, pseudo, &Icmpv6Header::new(TIME_EXCEEDED, 0, 0), quote(original))
 }
 
-/// Writes "packet too big" with the MTU of the next hop (octets), as [`emit_time_exceeded`].
+/// Writes "packet too big" with the MTU of the next hop (octets), like [`emit_time_exceeded`].
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter.
@@ -196,7 +196,7 @@ pub fn emit_packet_too_big(
     emit(out, pseudo, &Icmpv6Header::new(PACKET_TOO_BIG, 0, mtu), quote(original))
 }
 
-/// Writes "destination unreachable" of the given code, as [`emit_time_exceeded`].
+/// Writes "destination unreachable" with this code, like [`emit_time_exceeded`].
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter.

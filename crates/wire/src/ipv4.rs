@@ -1,4 +1,4 @@
-//! IPv4 header. Options are carried, never interpreted. Spec: RFC 791; RFC 1624 (TTL).
+//! IPv4 header. Adit forwards options without reading them. Spec: RFC 791; RFC 1624 (TTL).
 
 use core::net::Ipv4Addr;
 
@@ -49,14 +49,14 @@ pub struct Ipv4Header {
 
 fixed_header!(Ipv4Header, 20);
 
-/// What the creator of an IPv4 header without options chooses.
+/// The fields of a new IPv4 header without options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ipv4Fields {
     /// Type of service: DSCP and ECN.
     pub tos: u8,
     /// Length of header and payload. Unit: octets. Range: 20..=65,535.
     pub total_len: u16,
-    /// Identification, of meaning for fragments only.
+    /// Identification, which only fragments need.
     pub identification: u16,
     /// The packet must not be fragmented.
     pub dont_fragment: bool,
@@ -71,7 +71,7 @@ pub struct Ipv4Fields {
 }
 
 impl Ipv4Header {
-    /// A header of 20 octets with a right checksum.
+    /// A header of 20 octets with its checksum.
     #[inline]
     #[must_use]
     pub fn new(fields: &Ipv4Fields) -> Self {
@@ -91,9 +91,8 @@ impl Ipv4Header {
         header
     }
 
-    /// The fixed part at the front of `bytes`, and the payload: what follows the options, up to
-    /// the total length. Octets behind the total length (Ethernet padding) are left out. The
-    /// checksum is not verified.
+    /// The fixed part at the front of `bytes`, and the payload: what follows the options, up to the total
+    /// length, without Ethernet padding. Does not verify the checksum.
     ///
     /// # Errors
     /// `Truncated` below 20 octets; `BadVersion`; `BadLength` when the header length is below 20,
@@ -126,7 +125,7 @@ impl Ipv4Header {
         header.verify_within(bytes)
     }
 
-    /// As `verify_checksum` for a header that `parse` gave for `bytes`.
+    /// As `verify_checksum`, for a header that `parse` returned for `bytes`.
     #[inline]
     pub(crate) fn verify_within(&self, bytes: &[u8]) -> Result<(), Malformed> {
         let residue = if self.version_ihl == 0x45 {
@@ -183,7 +182,7 @@ impl Ipv4Header {
         self.flags_offset.get() & MORE_FRAGMENTS != 0
     }
 
-    /// Where this fragment belongs. Unit: 8 octets.
+    /// Offset of this fragment in its datagram. Unit: 8 octets.
     #[inline]
     #[must_use]
     pub fn fragment_offset(&self) -> u16 {
@@ -226,16 +225,15 @@ impl Ipv4Header {
     }
 }
 
-/// Takes one hop from the TTL of the packet at the front of `packet` and updates the checksum.
-/// Returns the new TTL.
+/// Decrements the TTL of the packet at the front of `packet` and updates the checksum. Returns the new TTL.
 ///
-/// `None`, and no change, when the TTL is 0 or 1 (the packet must not be forwarded) or there are
-/// no 20 octets. A wrong checksum stays wrong.
+/// `None`, and no change, if the TTL is 0 or 1 (the packet must not be forwarded), and below 20 octets. A
+/// wrong checksum stays wrong.
 /// Spec: RFC 1812 §5.3.1; RFC 1624 §3.
 #[inline]
 #[must_use]
 pub fn decrement_ttl(packet: &mut [u8]) -> Option<u8> {
-    // The word of time to live and protocol becomes less by 0x0100, whatever it was.
+    // The word of TTL and protocol always decreases by 0x0100.
     const OLDER: u16 = !0x0100;
     let (header, _) = Ipv4Header::mut_from_prefix(packet).ok()?;
     if header.ttl <= 1 {
@@ -246,8 +244,8 @@ pub fn decrement_ttl(packet: &mut [u8]) -> Option<u8> {
     Some(header.ttl)
 }
 
-/// Gives the packet at the front of `packet` another type of service and updates the checksum.
-/// Returns false, and changes nothing, below 20 octets.
+/// Replaces the type of service of the packet at the front of `packet` and updates the checksum. Returns
+/// false, and changes nothing, below 20 octets.
 #[inline]
 pub fn set_tos(packet: &mut [u8], tos: u8) -> bool {
     let Ok((header, _)) = Ipv4Header::mut_from_prefix(packet) else { return false };

@@ -36,7 +36,7 @@ pub struct Ipv6Header {
 
 fixed_header!(Ipv6Header, 40);
 
-/// What the creator of an IPv6 header chooses.
+/// The fields of a new IPv6 header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ipv6Fields {
     /// Traffic class: DSCP and ECN.
@@ -56,7 +56,7 @@ pub struct Ipv6Fields {
 }
 
 impl Ipv6Header {
-    /// A header of the given fields.
+    /// A header with these fields.
     #[inline]
     #[must_use]
     pub fn new(fields: &Ipv6Fields) -> Self {
@@ -72,12 +72,13 @@ impl Ipv6Header {
         }
     }
 
-    /// The header at the front of `bytes`, and the payload (extension headers included) up to the
-    /// payload length. Octets behind it (Ethernet padding) are left out.
+    /// The header at the front of `bytes`, and the payload (extension headers included) up to the payload
+    /// length, without Ethernet padding.
     ///
     /// # Errors
-    /// `Truncated` below 40 octets; `BadVersion`; `BadLength` when the payload length exceeds
-    /// `bytes`, so that jumbograms (RFC 2675) are refused where their option is looked at.
+    /// `Truncated` below 40 octets; `BadVersion`; `BadLength` if the payload length exceeds
+    /// `bytes`. The payload length of a jumbogram (RFC 2675) is zero: the walk over its extension headers
+    /// refuses it.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, rest) = split::<Self>(bytes)?;
@@ -143,10 +144,10 @@ impl Ipv6Header {
     }
 }
 
-/// Takes one hop from the packet at the front of `packet`. Returns the new hop limit.
+/// Decrements the hop limit of the packet at the front of `packet`. Returns the new hop limit.
 ///
-/// `None`, and no change, when the hop limit is 0 or 1 (the packet must not be forwarded) or there
-/// are no 40 octets. Spec: RFC 8200 §3.
+/// `None`, and no change, if the hop limit is 0 or 1 (the packet must not be forwarded), and below 40
+/// octets. Spec: RFC 8200 §3.
 #[inline]
 #[must_use]
 pub fn decrement_hop_limit(packet: &mut [u8]) -> Option<u8> {
@@ -161,19 +162,19 @@ pub fn decrement_hop_limit(packet: &mut [u8]) -> Option<u8> {
 /// Where the extension headers end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpperLayer {
-    /// First header that is no extension header. AH and ESP count as upper layers: what follows
-    /// them is authenticated or hidden, and filters name them by their SPI.
+    /// First header that is no extension header. AH and ESP count as upper layers: their payload is
+    /// authenticated or encrypted, and filters name them by their SPI.
     pub protocol: u8,
-    /// Octets of extension headers in front of it.
+    /// Octets of extension headers before it.
     pub offset: usize,
-    /// Whether a fragment header was among them, and which part this is.
+    /// Which part of a datagram this is, by its fragment header.
     pub fragment: FragmentKind,
 }
 
 /// Walks the extension headers in `payload`, of which the first is `next_header`.
 ///
-/// The walk ends at the first upper layer, or behind the fragment header of a later fragment, whose
-/// payload has no headers.
+/// The walk ends at the first upper layer, or after the fragment header of a later fragment, whose payload
+/// begins with no header.
 ///
 /// # Errors
 /// `BadExtension` when a header is longer than `payload`; `TooManyExtensions` above

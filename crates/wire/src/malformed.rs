@@ -1,34 +1,34 @@
-//! The one error of this room: why octets are not what they should be.
+//! The one error of this room: why octets are malformed.
 
-/// Why parsing (or emission into a short slice) was refused. Lengths saturate at 65,535.
+/// Why octets cannot be parsed, or a slice is too short to write to. Lengths saturate at 65,535.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
     /// Fewer octets than the header needs.
     Truncated {
         /// Octets that the header needs.
         need: u16,
-        /// Octets that there are.
+        /// Octets present.
         have: u16,
     },
-    /// The version (IP: 4 or 6; GTP: 1 with protocol type 1) is another one. Holds the version
+    /// The version is not the expected one (IP: 4 or 6; GTP: 1 with protocol type 1). Contains the version
     /// field; for GTP the four bits of version and protocol type.
     BadVersion(u8),
-    /// A length field contradicts the header or the octets that there are.
+    /// A length field contradicts the header or the octets present.
     BadLength {
-        /// What the length field says, in octets.
+        /// Value of the length field, in octets.
         claimed: u16,
-        /// What it is compared with, in octets.
+        /// The length that it contradicts, in octets.
         have: u16,
     },
     /// A checksum does not match.
     BadChecksum,
-    /// A fixed field or a type has a value that this header cannot have.
+    /// A fixed field or a type has a value that is invalid in this header.
     BadField(u8),
-    /// An extension header (IPv6 or GTP-U, by its type) has a length or content that cannot be.
+    /// An extension header (IPv6 or GTP-U, by its type) has an invalid length or content.
     BadExtension(u8),
-    /// More extension headers than `adit_types::limits` allows to walk.
+    /// More extension headers than `adit_types::limits` allows.
     TooManyExtensions,
-    /// An information element (by its type) is of a wrong length, or unknown and of no length.
+    /// An information element (by its type) has an invalid length, or is unknown and has no length field.
     BadIe(u8),
     /// A mandatory information element (by its type) is absent.
     MissingIe(u8),

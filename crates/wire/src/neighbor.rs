@@ -1,5 +1,5 @@
-//! IPv6 neighbor discovery: solicitation, advertisement, their link-layer address options, and the
-//! multicast addresses they go to. The cache of neighbors does not live here.
+//! IPv6 neighbor discovery: solicitation, advertisement, their link-layer address options, and the multicast
+//! addresses that they are sent to. The room `neighbor` has the cache.
 //! Spec: RFC 4861 §4.3, §4.4, §4.6.1, §7.1; RFC 4291 §2.7.1; RFC 2464 §7.
 
 use core::net::Ipv6Addr;
@@ -15,7 +15,7 @@ pub const NEIGHBOR_SOLICITATION: u8 = 135;
 /// ICMPv6 type: neighbor advertisement.
 pub const NEIGHBOR_ADVERTISEMENT: u8 = 136;
 
-/// Hop limit that a valid message arrives with: it has not been forwarded. Checked by the caller.
+/// Hop limit of a valid received message: no router forwarded it. The caller checks it.
 pub const HOP_LIMIT: u8 = 255;
 
 /// Octets of a message with a link-layer address option.
@@ -26,27 +26,27 @@ const SOURCE_LINK_LAYER: u8 = 1;
 /// Option: link-layer address of the target.
 const TARGET_LINK_LAYER: u8 = 2;
 
-/// Who has `target`?
+/// Asks for the hardware address of `target`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeighborSolicitation {
-    /// Address that is asked for; never multicast.
+    /// Address to resolve; never multicast.
     pub target: Ipv6Addr,
-    /// Hardware address of the sender; absent when its address is unspecified.
+    /// Hardware address of the sender; absent if its IP address is unspecified.
     pub source_mac: Option<MacAddr>,
 }
 
 /// `target` is at `target_mac`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeighborAdvertisement {
-    /// Address that is advertised; never multicast.
+    /// Advertised address; never multicast.
     pub target: Ipv6Addr,
-    /// Hardware address of the target; may be absent in an answer to unicast.
+    /// Hardware address of the target; may be absent in an answer to a unicast solicitation.
     pub target_mac: Option<MacAddr>,
     /// Flag R: the sender is a router.
     pub router: bool,
     /// Flag S: the answer to a solicitation.
     pub solicited: bool,
-    /// Flag O: replace what the cache holds.
+    /// Flag O: replaces the cached address.
     pub override_entry: bool,
 }
 
@@ -151,8 +151,7 @@ fn parse_body(
     Ok(NdMessageBody { flags: header.word(), target, mac: find_mac(options, option)? })
 }
 
-/// Finds a link-layer address of Ethernet among the options; the walk takes at least 8 octets a
-/// step. Spec: RFC 4861 §4.6.
+/// Finds an Ethernet address among the options. Each step of the walk consumes at least 8 octets. Spec: RFC 4861 §4.6.
 fn find_mac(mut options: &[u8], wanted: u8) -> Result<Option<MacAddr>, Malformed> {
     let mut found = None;
     while let [kind, units, ..] = *options {

@@ -1,8 +1,8 @@
 //! The walk over one packet: frame, IP header, GTP-U, five-tuple.
 //!
-//! Each step takes octets and gives plain `Copy` values with offsets relative to the slice given,
-//! so that stages keep columns of them. The straight line is Ethernet, IPv4 of 20 octets, UDP,
-//! GTP-U with one PDU Session Container, IPv4; everything else leaves it.
+//! Each step takes octets and returns plain `Copy` values with offsets into its slice; stages keep columns
+//! of these. The code is laid out for Ethernet, IPv4 of 20 octets, UDP, GTP-U with one PDU Session
+//! Container, and IPv4.
 //! Spec: RFC 791; RFC 8200; TS 29.281 §5; TS 38.415 §5.5.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,14 +18,14 @@ use crate::ipv6::{Ipv6Header, is_extension, walk_extensions};
 use crate::vlan::VlanTag;
 use crate::{EtherType, Malformed, PduSessionContainer, protocol};
 
-/// The outermost classification of a frame, behind Ethernet and at most one VLAN tag.
+/// The link layer of a frame: Ethernet and at most one VLAN tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     /// Destination address.
     pub dst: MacAddr,
     /// Source address.
     pub src: MacAddr,
-    /// VLAN of the tag, `UNTAGGED` without one and for a priority tag.
+    /// VLAN of the tag; `UNTAGGED` without a tag and for a priority tag.
     pub vlan: VlanId,
     /// Where the payload begins: 14 or 18. Unit: octets.
     pub l3_offset: u8,
@@ -36,7 +36,7 @@ pub struct Frame {
 /// Reads the MAC header and at most one tag.
 ///
 /// # Errors
-/// `Truncated` when the frame ends before.
+/// `Truncated` for a shorter frame.
 #[inline]
 pub fn parse_frame(bytes: &[u8]) -> Result<Frame, Malformed> {
     let (header, rest) = EthernetHeader::parse(bytes)?;
@@ -104,14 +104,14 @@ impl IpAddrs {
     }
 }
 
-/// An IP header of either family in front of a packet. Offsets count from its first octet.
+/// An IP header of either family. Offsets count from its first octet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpPacket {
     /// Source and destination.
     pub addrs: IpAddrs,
-    /// Length of the packet by its header, at most the slice; the rest is padding. Unit: octets.
+    /// Length of the packet by its header; the rest of the slice is padding. Unit: octets.
     pub total_len: u16,
-    /// Where the upper layer begins, behind options and extension headers. Unit: octets.
+    /// Where the upper layer begins, after options and extension headers. Unit: octets.
     pub payload_offset: u16,
     /// Upper-layer protocol number.
     pub protocol: u8,
@@ -121,7 +121,7 @@ pub struct IpPacket {
     pub tos: u8,
     /// Whole or fragment.
     pub fragment: FragmentKind,
-    /// The packet must not be fragmented on the way. Always true for IPv6.
+    /// Routers must not fragment the packet. Always true for IPv6.
     pub dont_fragment: bool,
     /// Flow label, zero for IPv4.
     pub flow_label: u32,
@@ -156,8 +156,8 @@ impl IpPacket {
         !matches!(self.fragment, FragmentKind::Later)
     }
 
-    /// The upper layer of the whole packet is `protocol`, or may be: a later fragment of IPv6 names the
-    /// first header behind the fragment header, which may be an extension header.
+    /// True if the upper layer of the whole packet is, or may be, `protocol`: a later fragment of IPv6 names
+    /// the first header after the fragment header, which may be an extension header.
     #[must_use]
     pub const fn may_carry(&self, protocol: u8) -> bool {
         self.protocol == protocol
@@ -171,8 +171,8 @@ impl IpPacket {
         self.total_len.saturating_sub(self.payload_offset)
     }
 
-    /// The upper layer of `packet`, the slice that this header was parsed from; padding is left
-    /// out. Empty for another, shorter slice.
+    /// The upper layer of `packet`, the slice that this header was parsed from, without padding. Empty for a
+    /// shorter slice.
     #[inline]
     #[must_use]
     pub fn payload<'a>(&self, packet: &'a [u8]) -> &'a [u8] {
@@ -184,7 +184,7 @@ impl IpPacket {
 
 /// Reads the IP header, of either family, at the front of `bytes`.
 ///
-/// `verify_checksum` asks for the IPv4 header checksum; a port may have verified it before.
+/// Verifies the IPv4 header checksum if `verify_checksum`; a port may have verified it before.
 ///
 /// # Errors
 /// As [`Ipv4Header::parse`], [`Ipv6Header::parse`] and [`walk_extensions`]; `BadChecksum`.
@@ -248,7 +248,7 @@ pub struct GtpuPacket {
     pub message_type: GtpuMessageType,
     /// Tunnel endpoint of the receiver.
     pub teid: Teid,
-    /// Sequence number, with flag S.
+    /// Sequence number, if flag S is set.
     pub sequence: Option<u16>,
     /// Where the payload (inner packet or information elements) begins. Unit: octets.
     pub payload_offset: u16,
@@ -263,8 +263,7 @@ pub struct GtpuPacket {
 }
 
 impl GtpuPacket {
-    /// The payload within `message`, the slice that this was parsed from. Empty for another,
-    /// shorter slice.
+    /// The payload within `message`, the slice that this was parsed from. Empty for a shorter slice.
     #[inline]
     #[must_use]
     pub fn payload<'a>(&self, message: &'a [u8]) -> &'a [u8] {
@@ -302,8 +301,8 @@ pub fn parse_gtpu(bytes: &[u8]) -> Result<GtpuPacket, Malformed> {
     let mut payload = rest;
     if header.flags() & FLAG_E != 0 {
         payload = match (optional.next_extension(), rest) {
-            // PERF (adit bench kinds): the one chain that G-PDUs of 5G have: a PDU Session Container
-            // of one unit.
+            // PERF (adit bench kinds): the usual chain of G-PDUs in 5G: a PDU Session Container of one
+            // unit.
             (ExtensionType::PDU_SESSION_CONTAINER, &[1, a, b, 0, ref payload @ ..]) => {
                 packet.psc = Some(PduSessionContainer::parse(&[a, b])?);
                 payload
@@ -352,18 +351,18 @@ pub struct FiveTuple {
     pub protocol: u8,
     /// Type of service or traffic class: DSCP and ECN.
     pub tos: u8,
-    /// Source port; zero without ports, in a later fragment, or when the packet ends before.
+    /// Source port; zero for protocols without ports, in later fragments and truncated packets.
     pub src_port: u16,
-    /// Destination port; zero as the source port.
+    /// Destination port; zero like the source port.
     pub dst_port: u16,
-    /// Security parameter index of ESP or AH, else zero (which no association has).
+    /// Security parameter index of ESP or AH, else zero, which no association has.
     pub spi: u32,
     /// Flow label, zero for IPv4.
     pub flow_label: u32,
 }
 
-/// The selectors of `packet`, of which `ip` is the parsed header. Total: a missing upper layer
-/// gives zeros, which match only filters that do not ask for ports or an SPI.
+/// The selectors of `packet`, of which `ip` is the parsed header. A missing upper layer gives zeros, which
+/// match only filters without ports and SPI.
 #[inline]
 #[must_use]
 pub fn five_tuple(packet: &[u8], ip: &IpPacket) -> FiveTuple {
@@ -391,7 +390,7 @@ pub fn five_tuple(packet: &[u8], ip: &IpPacket) -> FiveTuple {
     tuple
 }
 
-/// ESP begins with its SPI; AH has it behind next header, length and two reserved octets.
+/// ESP begins with its SPI; in AH it follows next header, length and two reserved octets.
 /// Spec: RFC 4303 §2; RFC 4302 §2.
 #[inline]
 fn spi(protocol: u8, upper: &[u8]) -> u32 {

@@ -1,5 +1,5 @@
-//! PDU Session Container: the frame of the PDU session user plane protocol that travels in a GTP-U
-//! extension header. Fields behind QFI and PPI (QoS monitoring, sequence numbers) are not read.
+//! PDU Session Container: a frame of the PDU session user plane protocol in a GTP-U extension header. Adit
+//! does not read the fields after QFI and PPI (QoS monitoring, sequence numbers).
 //! Spec: TS 38.415 §5.5.2, §5.5.3; TS 29.281 §5.2.2.7.
 
 use adit_types::Qfi;
@@ -7,7 +7,7 @@ use adit_types::Qfi;
 use crate::Malformed;
 use crate::gtpu_ext::ExtensionType;
 
-/// The direction that a container is for. Spec: TS 38.415 §5.5.3.1.
+/// The direction of a container. Spec: TS 38.415 §5.5.3.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PduType {
     /// DL PDU SESSION INFORMATION, code 0: from the UPF towards the NG-RAN.
@@ -16,7 +16,7 @@ pub enum PduType {
     Uplink,
 }
 
-/// What Adit reads and writes of a PDU Session Container.
+/// The fields of a PDU Session Container that Adit reads and writes.
 ///
 /// ```text
 /// Downlink   8 7 6 5 4 3 2 1           Uplink   8 7 6 5 4 3 2 1
@@ -51,12 +51,12 @@ impl PduSessionContainer {
         Self { pdu_type: PduType::Uplink, qfi, rqi: false, ppi: None }
     }
 
-    /// Reads the content of the extension header: what lies between its length octet and its next
-    /// extension header type.
+    /// Reads the content of the extension header, between its length octet and its next extension header
+    /// type.
     ///
     /// # Errors
-    /// `BadExtension` when the content is too short for its flags, or its type is neither downlink
-    /// nor uplink.
+    /// `BadExtension` if the content is too short for its flags, and for types other than downlink and
+    /// uplink.
     #[inline]
     pub fn parse(content: &[u8]) -> Result<Self, Malformed> {
         let &[first, second, ref rest @ ..] = content else { return Err(MALFORMED) };
@@ -94,14 +94,14 @@ impl PduSessionContainer {
         if self.ppi.is_some() { 8 } else { 4 }
     }
 
-    /// The extension header without PPI, closing the chain.
+    /// The extension header without PPI, which ends the chain.
     #[inline]
     #[must_use]
     pub fn short_extension(&self) -> [u8; 4] {
         [1, self.type_octet(), self.flow_octet(), ExtensionType::NONE.0]
     }
 
-    /// The extension header with a PPI, padded, closing the chain.
+    /// The extension header with a PPI, padded, which ends the chain.
     #[inline]
     pub(crate) fn long_extension(&self, ppi: u8) -> [u8; 8] {
         let flags = 0x80 | self.flow_octet();

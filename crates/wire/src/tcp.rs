@@ -1,5 +1,5 @@
-//! TCP header: read as far as ports, flags and sequence numbers, and written for segments of our own.
-//! Connections are not followed. Spec: RFC 9293 §3.1.
+//! TCP header: ports, flags and sequence numbers of received segments, and headers of segments that Adit
+//! originates. Adit keeps no state of connections. Spec: RFC 9293 §3.1.
 
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -100,7 +100,7 @@ impl TcpHeader {
         self.sequence.get()
     }
 
-    /// Acknowledgment number, of meaning with [`Self::ACK`].
+    /// Acknowledgment number, valid with [`Self::ACK`].
     #[must_use]
     pub fn acknowledgment(&self) -> u32 {
         self.acknowledgment.get()
@@ -113,7 +113,7 @@ impl TcpHeader {
     }
 }
 
-/// What a segment of our own says. Spec: RFC 9293 §3.1, §3.7.1.
+/// The header fields of a segment that Adit originates. Spec: RFC 9293 §3.1, §3.7.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpFields {
     /// Source port.
@@ -139,7 +139,7 @@ impl TcpFields {
         if self.mss.is_some() { TcpHeader::LEN + 4 } else { TcpHeader::LEN }
     }
 
-    /// Writes the header in front of the data that `segment` holds behind it. `pseudo` is the sum of
+    /// Writes the header at the front of `segment`, which contains the data after it. `pseudo` is the sum of
     /// the pseudo header of the whole segment.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ pub struct UdpHeader {
 fixed_header!(UdpHeader, 8);
 
 impl UdpHeader {
-    /// A header of the given ports, length (header included, octets) and checksum.
+    /// A header with these ports, length (header included, octets) and checksum.
     #[inline]
     #[must_use]
     pub fn new(src_port: u16, dst_port: u16, len: u16, checksum: u16) -> Self {
@@ -117,7 +117,7 @@ pub fn verify_ipv4(src: Ipv4Addr, dst: Ipv4Addr, datagram: &[u8]) -> Result<(), 
     }
 }
 
-/// As [`verify_ipv4`] over IPv6, where only tunnels may send zero; zero passes here.
+/// As [`verify_ipv4`], over IPv6. Only tunnels may send zero; zero passes here.
 ///
 /// # Errors
 /// As [`UdpHeader::parse`], and `BadChecksum`.

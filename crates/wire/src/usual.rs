@@ -1,13 +1,11 @@
-//! The usual packet: recognized by its fixed layout.
+//! The usual packet, recognized by its fixed layout.
 //!
-//! Ethernet without a tag, IPv4 without options and whole, and for G-PDUs UDP, GTP-U with at most
-//! one short PDU Session Container, and IP inside: IPv4 without options, or IPv6 with its upper
-//! layer next. What must be as it is everywhere is compared at once with a pattern of the link.
-//! What is not exactly so is `None`, which says nothing about it: the walk of [`crate::parse`]
-//! tells.
+//! Ethernet without a tag, and IPv4 without options that is no fragment. A G-PDU continues with UDP, GTP-U
+//! with at most one short PDU Session Container, and IP: IPv4 without options, or IPv6 whose next header is
+//! the upper layer. One comparison with a pattern of the link checks all constant fields. For any other
+//! packet the functions return `None`, and only the walk of [`crate::parse`] classifies it.
 //!
-//! PERF (wire/usual): these functions are inlined whole: a call would pass what was recognized
-//! through memory. Spec: RFC 791; RFC 8200; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.2.
+//! PERF (wire/usual): all functions are inlined, because a call would pass the fields through memory. Spec: RFC 791; RFC 8200; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.2.
 
 use core::hint::select_unpredictable;
 use core::mem::offset_of;
@@ -67,7 +65,7 @@ struct FrameGPdu {
     gtpu: GtpuHeader,
 }
 
-/// A PDU Session Container of four octets: two of them, and no further extension header.
+/// A PDU Session Container of four octets, two of them content, that ends the chain.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Container {
@@ -89,13 +87,13 @@ struct FrameExtended {
     container: Container,
 }
 
-/// Octets of the headers in front of the inner packet.
+/// Octets of the headers before the inner packet.
 const G_PDU_LEN: usize = size_of::<FrameGPdu>();
 
 /// The same with one container.
 const EXTENDED_LEN: usize = size_of::<FrameExtended>();
 
-/// A length of headers, as length fields hold it.
+/// A length of headers, as a length field.
 #[allow(clippy::cast_possible_truncation, reason = "below 100")]
 const fn header_len(len: usize) -> u16 {
     len as u16
@@ -111,7 +109,7 @@ const IPV6_LEN: u16 = header_len(Ipv6Header::LEN);
 /// Octets of the optional fields of GTP-U with one container.
 const CONTAINER_LEN: u16 = header_len(EXTENDED_LEN - G_PDU_LEN);
 
-/// Where fields are in a frame.
+/// Offsets of fields in a frame.
 mod at {
     use core::mem::offset_of;
 
@@ -140,7 +138,7 @@ mod at {
     pub(super) const HEADER_CHECKSUM: usize = offset_of!(Ipv4Header, checksum);
 }
 
-/// What the first octets of a frame must be, as far as the mask tells.
+/// The first octets of a usual frame, with a mask of the constant ones.
 #[derive(Debug, Clone, Copy)]
 struct OctetPattern<const WORDS: usize> {
     value: [u64; WORDS],
@@ -163,9 +161,9 @@ impl<const WORDS: usize> OctetPattern<WORDS> {
         pattern
     }
 
-    /// True when `frame` begins so.
+    /// True if `frame` fits.
     ///
-    /// PERF (wire/usual): without a branch between the words, so that they are compared as vectors.
+    /// PERF (wire/usual): no branch between the words, so that they are compared as vectors.
     #[inline]
     fn fits(&self, frame: &[u8]) -> bool {
         let (words, _) = frame.as_chunks::<8>();
@@ -181,7 +179,7 @@ impl<const WORDS: usize> OctetPattern<WORDS> {
 /// Every bit of an octet counts.
 const ALL: [u8; 6] = [0xff; 6];
 
-/// What usual G-PDUs on a link have in common.
+/// The constant fields of usual G-PDUs on a link.
 #[derive(Debug, Clone, Copy)]
 pub struct GPduPattern {
     plain: OctetPattern<8>,
@@ -189,7 +187,7 @@ pub struct GPduPattern {
 }
 
 impl GPduPattern {
-    /// Of frames to `mac` that carry G-PDUs to `addr`.
+    /// The pattern of frames to `mac` that carry G-PDUs to `addr`.
     #[must_use]
     pub fn new(mac: MacAddr, addr: Ipv4Addr) -> Self {
         let ether_type = IPV4.to_be_bytes();
@@ -223,7 +221,7 @@ impl GPduPattern {
     }
 }
 
-/// What usual IP packets on a link have in common.
+/// The constant fields of usual IP packets on a link.
 #[derive(Debug, Clone, Copy)]
 pub struct IpPattern {
     v4: OctetPattern<2>,
@@ -231,7 +229,7 @@ pub struct IpPattern {
 }
 
 impl IpPattern {
-    /// Of frames to `mac`.
+    /// The pattern of frames to `mac`.
     #[must_use]
     pub fn new(mac: MacAddr) -> Self {
         let pattern = |ether_type: u16, first: u8, mask: u8| {
@@ -246,7 +244,7 @@ impl IpPattern {
     }
 }
 
-/// An IP packet that has a hop left.
+/// An IP packet whose hop limit lets it be forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsualIp {
     /// The family.
@@ -255,7 +253,7 @@ pub struct UsualIp {
     pub src: u64,
     /// Destination, likewise.
     pub dst: u64,
-    /// Length of the packet, at most what the frame holds. Unit: octets.
+    /// Length of the packet, within the frame. Unit: octets.
     pub total_len: u16,
 }
 
@@ -272,24 +270,25 @@ pub struct UsualGPdu {
     pub inner: UsualIp,
 }
 
-/// What can be told of a frame that is not usual, so that packets of one session stay in order.
+/// The session key of a frame that is not usual, as far as a glance shows it: keeps packets of one session
+/// in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderingKey {
-    /// Nothing that a session is looked up for.
+    /// No packet of a session.
     Nothing,
-    /// If it is a G-PDU it has this TEID.
+    /// If it is a G-PDU, it has this TEID.
     Tunneled(Teid),
-    /// If it is a user's packet it goes to this address.
+    /// If it is a plain user packet, it goes to this address.
     PlainV4(Ipv4Addr),
-    /// If it is a user's packet it goes to an address with this upper half.
+    /// If it is a plain user packet, it goes to an address with this upper half.
     PlainV6(u64),
-    /// Only the walk of [`crate::parse`] tells.
+    /// Only the walk of [`crate::parse`] can find the key.
     Unknown,
 }
 
-/// Looks at a frame that is not usual; G-PDUs go to `tunnels`, where there are any.
+/// The key of a frame that is not usual. G-PDUs go to `tunnels`; without it there are none.
 ///
-/// Cost: few octets at fixed places.
+/// Cost: reads few octets at fixed offsets.
 #[must_use]
 #[cold]
 pub fn ordering_key(frame: &[u8], tunnels: Option<Ipv4Addr>) -> OrderingKey {
@@ -298,7 +297,7 @@ pub fn ordering_key(frame: &[u8], tunnels: Option<Ipv4Addr>) -> OrderingKey {
     let dst = headers.ip.dst();
     match headers.link.ether_type.get() {
         IPV4 if tunnels != Some(dst) => OrderingKey::PlainV4(dst),
-        // Only the whole datagram has a TEID.
+        // A fragment of a G-PDU has no TEID to look up before reassembly.
         IPV4 if headers.ip.flags_offset.get() & !DONT_FRAGMENT != 0 => OrderingKey::Nothing,
         IPV4 if headers.ip.version_ihl != VERSION_IHL => OrderingKey::Unknown,
         IPV4 => match FrameGPdu::ref_from_prefix(frame) {
@@ -316,9 +315,9 @@ pub fn ordering_key(frame: &[u8], tunnels: Option<Ipv4Addr>) -> OrderingKey {
     }
 }
 
-/// True when a frame seems to carry IPv6, in a G-PDU or, without `tunnels`, as it is. Only a guess.
+/// Guesses whether a frame carries IPv6, in a G-PDU or, without `tunnels`, plainly.
 ///
-/// PERF (wire/usual): without a branch on what is seen.
+/// PERF (wire/usual): does not branch on the packet.
 #[inline(always)]
 #[must_use]
 pub fn guess_is_v6(frame: &[u8], tunnels: bool) -> bool {
@@ -379,7 +378,7 @@ fn g_pdu_with<const OFFSET: usize>(frame: &[u8], verify: bool) -> Option<UsualGP
     fits.then_some(UsualGPdu { teid: outer.gtpu.teid(), qfi, inner_offset, inner })
 }
 
-/// An IPv4 packet whose first octet fits. Fragments are packets like others here.
+/// An IPv4 packet whose first octet fits. Accepts fragments.
 #[inline(always)]
 fn usual_ipv4(packet: &[u8], verify: bool) -> Option<UsualIp> {
     let (ip, _) = Ipv4Header::ref_from_prefix(packet).ok()?;
@@ -394,7 +393,7 @@ fn usual_ipv4(packet: &[u8], verify: bool) -> Option<UsualIp> {
     Some(UsualIp { is_v6: false, src, dst, total_len })
 }
 
-/// An IPv6 packet whose version fits, and whose upper layer follows.
+/// An IPv6 packet whose version fits and whose next header is the upper layer.
 #[inline(always)]
 fn usual_ipv6(packet: &[u8]) -> Option<UsualIp> {
     let (ip, _) = Ipv6Header::ref_from_prefix(packet).ok()?;
@@ -407,10 +406,10 @@ fn usual_ipv6(packet: &[u8]) -> Option<UsualIp> {
     Some(UsualIp { is_v6: true, src: upper_half(&ip.src)?, dst: upper_half(&ip.dst)?, total_len })
 }
 
-/// True when the words of an IPv4 header sum up to all ones.
+/// True if the words of an IPv4 header add up to all ones.
 ///
-/// PERF (wire/usual): modulo 2^16 - 1 the order of octets does not matter, so words are added as
-/// they lie.
+/// PERF (wire/usual): modulo 2^16 - 1 the order of octets does not matter, so words are added in native
+/// order.
 #[inline]
 fn is_checksum_valid(header: &[u8; 20]) -> bool {
     let (words, _) = header.as_chunks::<4>();
@@ -418,7 +417,7 @@ fn is_checksum_valid(header: &[u8; 20]) -> bool {
     sum.is_multiple_of(0xffff)
 }
 
-/// What SDF filters see of a usual packet. IPv4 addresses are the first word.
+/// The fields of a usual packet that SDF filters compare. An IPv4 address takes the first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsualTuple {
     /// Source, in words.
@@ -479,8 +478,7 @@ pub fn usual_dst(packet: &[u8], is_v6: bool) -> Option<IpAddr> {
 
 /// Writes an Ethernet header without a tag.
 ///
-/// PERF (adit bench datapath --mixed): without a branch on the family, which nothing predicts in
-/// mixed bursts.
+/// PERF (adit bench datapath --mixed): no branch on the family, which is unpredictable in mixed bursts.
 #[inline(always)]
 pub fn emit_usual_link(
     header: &mut [u8; EthernetHeader::LEN],
@@ -494,25 +492,24 @@ pub fn emit_usual_link(
     header[at::ETHER_TYPE..][..2].copy_from_slice(&ether_type.to_be_bytes());
 }
 
-/// Makes a usual packet, which has a hop left, one hop older. No change below 20 octets.
+/// Decrements the TTL or hop limit of a usual packet, which is 2 or more. No change below 20 octets.
 ///
-/// PERF (adit bench datapath --mixed): without a branch on the family, which nothing predicts where
-/// both are mixed.
+/// PERF (adit bench datapath --mixed): no branch on the family, which is unpredictable in mixed bursts.
 /// Spec: RFC 1812 §5.3.1; RFC 1624 §3; RFC 8200 §3.
 #[inline(always)]
 pub fn decrement_usual_hops(packet: &mut [u8], is_v6: bool) {
     let Some(header) = packet.first_chunk_mut::<20>() else { return };
     let hops = &mut header[if is_v6 { offset_of!(Ipv6Header, hop_limit) } else { at::TTL }];
     *hops = hops.wrapping_sub(1);
-    // Modulo 2^16 - 1 the order of octets does not matter. The first octet of a word became less by
-    // one, so that the checksum becomes more by that, and never 0xffff.
+    // Modulo 2^16 - 1 the order of octets does not matter. The first octet of a word decreases by one,
+    // so the checksum increases by the same, and never becomes 0xffff.
     let sum = u16::from_le_bytes([header[at::HEADER_CHECKSUM], header[at::HEADER_CHECKSUM + 1]]);
     let older = sum.wrapping_add(1).wrapping_add(u16::from(sum >= 0xfffe));
     let sum = select_unpredictable(is_v6, sum, older);
     header[at::HEADER_CHECKSUM..][..2].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The checksum of a header whose words sum up to `sum`: of at most 2^16 words.
+/// The checksum of a header of at most 2^16 words, whose sum is `sum`.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "what is left has 16 bits")]
 const fn fold_checksum(sum: u32) -> u16 {
@@ -523,21 +520,20 @@ const fn fold_checksum(sum: u32) -> u16 {
 /// The usual outer headers that leave through one interface: untagged Ethernet, IPv4, UDP without a
 /// checksum, GTP-U with at most one PDU Session Container.
 ///
-/// PERF (wire/usual): what does not change from packet to packet is written as a whole.
+/// PERF (wire/usual): constant octets are written at once.
 #[derive(Debug, Clone, Copy)]
 pub struct UsualOuter {
     headers: [u8; EXTENDED_LEN],
-    /// Sum of the IPv4 header without what a tunnel and a packet bring. Its words are few, so that
-    /// it does not overflow.
+    /// Sum of the constant words of the IPv4 header; too few to overflow.
     sum: u32,
 }
 
-/// What a tunnel brings to its usual outer headers.
+/// The fields of usual outer headers that depend on the tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsualTunnel {
     /// Destination of the frame.
     pub dst_mac: MacAddr,
-    /// The tunnel's far end.
+    /// Address of the tunnel's far end.
     pub dst: Ipv4Addr,
     /// Type of service octet.
     pub tos: u8,
@@ -555,7 +551,7 @@ impl UsualTunnel {
         if self.marking.is_some() { EXTENDED_LEN } else { G_PDU_LEN }
     }
 
-    /// Length of the outer IP packet around one of `inner_len` octets, if a length field holds it.
+    /// Length of the outer IP packet around one of `inner_len` octets; `None` above 65,535.
     #[inline]
     #[must_use]
     pub fn ip_len(&self, inner_len: u16) -> Option<u16> {
@@ -592,9 +588,9 @@ impl UsualOuter {
         Self { headers: zerocopy::transmute!(headers), sum: u32::from(!ip.checksum()) }
     }
 
-    /// Writes the headers of a packet of `inner_len` octets at the front of `out`. The octets are
-    /// those of [`crate::emit_gtpu_ipv4`]. `None`, and nothing written, without room or beyond the
-    /// length field.
+    /// Writes the headers of a packet of `inner_len` octets at the front of `out`, the same octets as
+    /// [`crate::emit_gtpu_ipv4`]. `None`, and nothing written, if `out` is too short or a length field would
+    /// overflow.
     #[inline(always)]
     #[must_use]
     pub fn emit(&self, tunnel: &UsualTunnel, inner_len: u16, out: &mut [u8]) -> Option<()> {
@@ -614,7 +610,7 @@ impl UsualOuter {
         Some(())
     }
 
-    /// Writes what changes into a copy of the headers.
+    /// Writes the variable fields into a copy of the headers.
     #[inline(always)]
     fn write_headers<const LEN: usize>(
         &self,

@@ -1,4 +1,4 @@
-//! How every header of fixed layout is viewed and written.
+//! Views of headers with a fixed layout, and their emission.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -43,7 +43,7 @@ macro_rules! fixed_header {
 }
 pub(crate) use fixed_header;
 
-/// Writes fields one behind the other.
+/// Writes fields one after the other.
 pub(crate) struct FieldWriter<'a> {
     out: &'a mut [u8],
     at: usize,

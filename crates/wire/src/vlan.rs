@@ -1,4 +1,4 @@
-//! One VLAN tag behind the MAC addresses. Spec: IEEE 802.1Q §9.6.
+//! One VLAN tag, after the MAC addresses. Spec: IEEE 802.1Q §9.6.
 
 use adit_types::VlanId;
 use zerocopy::byteorder::big_endian::U16;
@@ -28,7 +28,7 @@ pub struct VlanTag {
 fixed_header!(VlanTag, 4);
 
 impl VlanTag {
-    /// A tag of a VLAN, a priority (the low three bits of `priority`) and the type that follows.
+    /// A tag with a VLAN, a priority (the low three bits of `priority`) and the type of the payload.
     #[inline]
     #[must_use]
     pub fn new(vlan: VlanId, priority: u8, ether_type: EtherType) -> Self {
@@ -59,7 +59,7 @@ impl VlanTag {
         self.tag_control.to_bytes()[0] >> 5
     }
 
-    /// Type of what follows.
+    /// Type of the payload.
     #[inline]
     #[must_use]
     pub fn ether_type(&self) -> EtherType {
