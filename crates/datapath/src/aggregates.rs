@@ -1,8 +1,10 @@
 //! The aggregates that a packet passes: the rate of its slice, and that of all sessions.
 //!
-//! They never stop guaranteed packets: those pass and are charged, and other packets wait for them. A
-//! full transmit queue does not drop guaranteed packets either ([`crate::tx_backlog`]). Other packets
-//! pass while the aggregates are open; otherwise they take turns, or are dropped if the rate polices.
+//! They never stop guaranteed packets: those pass and are charged, and other packets wait for them. If a
+//! transmit queue is full, guaranteed packets wait in [`crate::tx_backlog`], which has a limit.
+//!
+//! Other packets pass while the aggregates are open. If a closed aggregate polices, arriving packets are
+//! dropped; if it shapes, flows take turns. A queue that already waits is never dropped for an aggregate.
 
 use adit_rules::{Excess, Guarantee, PublishedPdr, PublishedRules};
 use adit_shaper::{RateSet, TurnContext};
@@ -18,7 +20,7 @@ pub(crate) const AGGREGATE_RATES: u8 = 2 * (SLICES_MAX as u8 + 1);
 
 const _: () = assert!(SLICES_MAX < 32);
 
-/// The scope of all sessions.
+/// The number that stands for all sessions in the place of a slice.
 const ALL: SliceId = SliceId(0);
 
 /// What decides how a packet passes the aggregates: its slice, and what is guaranteed to it.
@@ -28,14 +30,14 @@ pub(crate) struct AggregateTerms {
     pub guarantee: Guarantee,
 }
 
-/// An aggregate that does not admit a packet yet.
+/// The rate that blocks a packet: it is closed, or other flows have their turn first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ClosedRate {
+pub(crate) struct BlockingRate {
     /// The number of the packet's first aggregate, in whose ring its flow waits.
     pub ring_rate: u8,
-    /// The number of the aggregate that is closed.
+    /// The number of the aggregate that blocks it.
     pub rate: u8,
-    /// When that opens.
+    /// When that opens; now if other flows have their turn first.
     pub at: Nanos,
     /// What happens to the packet.
     pub excess: Excess,
@@ -50,7 +52,8 @@ impl AggregateTerms {
         Self { slice: rules.slice(), guarantee }
     }
 
-    /// The terms as a number: zero without slice and guarantee.
+    /// The terms as a number: zero without slice and guarantee. Bits 8..16 are the guarantee (0 nothing,
+    /// 1 whole, otherwise 2 + its bucket), bits 0..8 the slice.
     #[inline]
     pub(crate) const fn tag(self) -> u16 {
         let guarantee = match self.guarantee {
@@ -85,7 +88,7 @@ impl AggregateTerms {
     }
 
     /// Checks whether the aggregates admit a packet of a flow that has the turn `turn`: they are open,
-    /// and no other flow has its turn first. Guarantees do not matter here.
+    /// and no other flow has its turn first. Guarantees do not matter here. Takes leases.
     ///
     /// # Errors
     /// The first aggregate that the packet has to wait for.
@@ -95,19 +98,19 @@ impl AggregateTerms {
         leases: &mut Leases,
         direction: Direction,
         turn: TurnContext,
-    ) -> Result<(), ClosedRate> {
-        let mut ring_rate = None;
+    ) -> Result<(), BlockingRate> {
+        let mut first = None;
         for (scope, aggregate) in self.aggregates(ctx, direction) {
             let rate = number(scope, direction);
-            let ring_rate = *ring_rate.get_or_insert(rate);
+            let ring_rate = *first.get_or_insert(rate);
             let excess = aggregate.limit().excess();
             // The slice's ring is a member of the ring of all sessions: a turn there includes one here.
             let had_turn = turn.rate == Some(rate) || turn.rate == Some(number(ALL, direction));
             if turn.contended.contains(rate) && !had_turn {
-                return Err(ClosedRate { ring_rate, rate, at: ctx.now, excess });
+                return Err(BlockingRate { ring_rate, rate, at: ctx.now, excess });
             }
             let opened = leases.check_open(aggregate, scope, direction, ctx.now);
-            opened.map_err(|at| ClosedRate { ring_rate, rate, at, excess })?;
+            opened.map_err(|at| BlockingRate { ring_rate, rate, at, excess })?;
         }
         Ok(())
     }
@@ -174,7 +177,7 @@ pub(crate) const fn arriving(contended: RateSet) -> TurnContext {
     TurnContext { rate: None, contended }
 }
 
-/// The number of an aggregate.
+/// The number of an aggregate: bit 0 is the direction, above it the slice.
 const fn number(slice: SliceId, direction: Direction) -> u8 {
     slice.0 << 1 | direction as u8
 }
@@ -184,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tag_says_what_is_shared() {
+    fn tag_round_trips() {
         for guarantee in [Guarantee::Nothing, Guarantee::Whole, Guarantee::Bucket(63)] {
             for slice in [0, 15] {
                 let terms = AggregateTerms { slice: SliceId(slice), guarantee };

@@ -31,7 +31,7 @@ struct BacklogFrame<B> {
 struct PortBacklog<B> {
     /// First in, first out.
     frames: VecDeque<BacklogFrame<B>>,
-    /// When the port began to reject all of them.
+    /// When the port began to refuse all of them.
     refusing_since: Option<Nanos>,
 }
 
@@ -61,8 +61,8 @@ impl<B: PacketBuf> TxBacklog<B> {
     /// True while frames wait for `port`: it gets no others.
     #[inline]
     pub(crate) fn blocks(&self, port: PortId) -> bool {
-        let queue = |port: PortId| self.ports.get(usize::from(port.0));
-        self.len != 0 && queue(port).is_some_and(|queue| !queue.frames.is_empty())
+        self.len != 0
+            && self.ports.get(usize::from(port.0)).is_some_and(|queue| !queue.frames.is_empty())
     }
 
     /// Queues a guaranteed frame that its port did not take, while there is room; drops others.
@@ -116,6 +116,7 @@ impl<B: PacketBuf> TxBacklog<B> {
 }
 
 impl<B: PacketBuf> PortBacklog<B> {
+    /// Sends frames until the port refuses one; puts the refused ones back in front.
     fn send<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, port: PortId, tally: &mut StepTally) {
         while !self.frames.is_empty() {
             let (mut burst, mut notes) = (Burst::new(), BurstColumn::new());

@@ -2,7 +2,7 @@
 
 use adit_types::{Direction, Nanos, SessionIndex};
 
-/// A set of rates that flows share, by their numbers.
+/// A set of shared rates, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RateSet(u64);
 
@@ -63,27 +63,33 @@ pub enum Eligibility {
     /// At this time, or later.
     At(Nanos),
     /// When it has its turn at the shared rates.
-    InTurn {
-        /// The shared rate in whose ring the flow waits: the first that it shares.
-        ring_rate: u8,
-        /// The closed rate: `ring_rate`, or another that all flows of `ring_rate` share.
-        rate: u8,
-        /// When the closed rate admits packets again.
-        at: Nanos,
-        /// What the flow may send in a round; less than 512 counts as 512. From there on, shares are
-        /// proportional to it. Unit: octets.
-        quantum: u32,
-    },
+    InTurn(RingWait),
     /// Never: all packets of the flow are to be dropped.
     Never,
+}
+
+/// How a flow waits in the ring of a shared rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingWait {
+    /// The shared rate in whose ring the flow waits: the first that it shares.
+    pub ring_rate: u8,
+    /// The rate that blocks the flow: `ring_rate`, or another that all flows of `ring_rate` share. It is
+    /// closed, or other flows have their turn first.
+    pub rate: u8,
+    /// When that rate opens; now if other flows have their turn first.
+    pub at: Nanos,
+    /// What the flow may send in a round; less than 512 counts as 512. From there on, shares are
+    /// proportional to it. Unit: octets.
+    pub quantum: u32,
 }
 
 /// In which turn a flow is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnContext {
-    /// The shared rate whose ring is being served; `None` if the wheel woke the flow itself.
+    /// The shared rate whose ring is being served; `None` if the packet arrives, or the wheel woke the
+    /// flow itself.
     pub rate: Option<u8>,
-    /// The shared rates that flows wait for.
+    /// See [`Queues::contended`](crate::Queues::contended).
     pub contended: RateSet,
 }
 

@@ -11,9 +11,9 @@
 //! - a change of a rate applies to packets that already wait;
 //! - a flow may wait beyond the horizon of the wheel: it is checked again with the last slot.
 //!
-//! Flows can share rates, here *shared rates* (in the data plane the rates of slices and of all
-//! sessions). The flows that wait for a shared rate take turns by deficit round robin (SIGCOMM 1995),
-//! and the wheel wakes the rate instead of its flows.
+//! A *shared rate* is one that several flows have to pass; in the data plane, the aggregates of slices
+//! and of all sessions. The flows that wait for a shared rate form its *ring*: they take turns by deficit
+//! round robin (SIGCOMM 1995), and the wheel wakes the rate instead of its flows.
 //!
 //! The crate knows neither clock, rules nor rates: `now` is an argument, and the caller decides which
 //! packet may leave ([`FlowServer`]). It allocates at construction only.
@@ -25,7 +25,7 @@ mod server;
 mod wheel;
 
 pub use flow::{
-    Eligibility, QueueFull, QueueKey, QueuedPacket, RateSet, ReviewOutcome, TurnContext,
+    Eligibility, QueueFull, QueueKey, QueuedPacket, RateSet, ReviewOutcome, RingWait, TurnContext,
 };
 pub use queues::{FlowIndex, FlowQueue, Queues, QueuesConfig};
 pub use server::FlowServer;

@@ -5,9 +5,9 @@ mod rounds;
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
-use self::rounds::{RateRing, RingState, RoundShare};
+use self::rounds::{RateOpening, RateRing, RingState, RoundShare};
 use crate::flow::{
-    Eligibility, QueueFull, QueueKey, QueuedPacket, RateSet, ReviewOutcome, TurnContext,
+    Eligibility, QueueFull, QueueKey, QueuedPacket, RateSet, ReviewOutcome, RingWait, TurnContext,
 };
 use crate::server::{FlowServer, PerPacket};
 use crate::wheel::Wheel;
@@ -21,7 +21,7 @@ const TURN_PKTS: u32 = 16;
 /// Turns whose cache lines are prefetched together.
 const PREFETCHED_TURNS: usize = 16;
 
-/// Capacities, exceeded by one burst at most.
+/// Limits. Those of packets may be exceeded by one burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuesConfig {
     /// Packets of all flows.
@@ -59,7 +59,10 @@ impl<P> QueueNode<P> {
     #[inline]
     fn take(&mut self, flow: &mut FlowQueue, free: &mut u32) -> Option<QueuedPacket<P>> {
         let packet = self.packet.take()?;
-        self.next = core::mem::replace(free, core::mem::replace(&mut flow.first, self.next));
+        let number = flow.first;
+        flow.first = self.next;
+        self.next = *free;
+        *free = number;
         flow.count -= 1;
         Some(QueuedPacket { packet, bytes: self.bytes, since: self.since })
     }
@@ -78,7 +81,7 @@ pub struct FlowQueue {
     count: u32,
     /// The next flow of the same direction and session, or the next free one.
     sibling: u32,
-    /// The shared rate in whose ring it waits; valid while `share.quantum` is not zero.
+    /// The shared rate in whose ring it waits; valid while [`FlowQueue::is_in_ring`].
     ring: u8,
     share: RoundShare,
 }
@@ -98,6 +101,11 @@ impl FlowQueue {
         ring: 0,
         share: RoundShare::NONE,
     };
+
+    /// True if it waits in the ring of a shared rate, not in the wheel.
+    const fn is_in_ring(&self) -> bool {
+        self.share.quantum > 0
+    }
 }
 
 const _: () = assert!(size_of::<FlowQueue>() == 64, "one cache line");
@@ -109,6 +117,17 @@ pub struct FlowIndex(pub u32);
 impl FlowIndex {
     /// No flow.
     pub const NONE: Self = Self(NONE);
+}
+
+/// The first flow of a session and direction as a table of them stores it: the complement of its index.
+/// Zero is none, so pages of sessions that never waited take no memory.
+const fn head_word(flow: u32) -> u32 {
+    !flow
+}
+
+/// The inverse of [`head_word`].
+const fn head_flow(word: u32) -> u32 {
+    !word
 }
 
 /// The packets of one worker that wait for their rates.
@@ -126,13 +145,12 @@ pub struct Queues<P> {
     flows: Vec<FlowQueue>,
     /// The first free flow.
     free_flow: u32,
-    /// The first flow of each session and direction, as the complement of its index: zero is none, so
-    /// pages of sessions that never waited take no memory.
+    /// The first flow of each session and direction, as [`head_word`]s.
     by_direction_slot: Vec<u32>,
     /// Indexes of flows, followed by those of rings.
     wheel: Wheel,
     rings: Vec<RateRing>,
-    /// Shared rates whose rings have members.
+    /// See [`Queues::contended`].
     contended: RateSet,
 }
 
@@ -156,7 +174,10 @@ impl<P> Queues<P> {
             free_node: 0,
             flows: nexts().map(flow).collect(),
             free_flow: 0,
-            by_direction_slot: vec![!NONE; if pkts_max == 0 { 0 } else { direction_slots }],
+            by_direction_slot: vec![
+                head_word(NONE);
+                if pkts_max == 0 { 0 } else { direction_slots }
+            ],
             wheel: Wheel::new(pkts_max + usize::from(config.shared_rates), config.shared_rates),
             rings: vec![
                 RateRing { state: RingState::Idle, weight: 0, share: RoundShare::NONE };
@@ -187,7 +208,7 @@ impl<P> Queues<P> {
         FlowIndex(self.head(session, direction))
     }
 
-    /// A flow, to be prefetched.
+    /// The flow at an index, to be prefetched.
     #[inline]
     #[must_use]
     pub fn flow(&self, FlowIndex(flow): FlowIndex) -> Option<&FlowQueue> {
@@ -197,7 +218,9 @@ impl<P> Queues<P> {
     /// The first flow of a session's direction.
     #[inline]
     fn head(&self, session: SessionIndex, direction: Direction) -> u32 {
-        self.by_direction_slot.get(session.direction_slot(direction)).map_or(NONE, |head| !head)
+        self.by_direction_slot
+            .get(session.direction_slot(direction))
+            .map_or(NONE, |head| head_flow(*head))
     }
 
     /// True when packets of this direction of a session wait.
@@ -207,7 +230,7 @@ impl<P> Queues<P> {
         !self.is_empty() && self.head(session, direction) != NONE
     }
 
-    /// Packets of a flow that wait.
+    /// Packets of the flow of `key` that wait.
     #[must_use]
     pub fn flow_len(&self, key: &QueueKey) -> u32 {
         self.find(key).map_or(0, |flow| self.len_of(flow))
@@ -220,7 +243,7 @@ impl<P> Queues<P> {
         self.find_from(self.first_flow(key.session, key.direction), key)
     }
 
-    /// Packets of a flow that wait.
+    /// Packets of the flow at an index that wait.
     #[inline]
     #[must_use]
     pub fn len_of(&self, FlowIndex(flow): FlowIndex) -> u32 {
@@ -237,7 +260,8 @@ impl<P> Queues<P> {
         flow_len < self.config.flow_pkts_max && (flow_len as usize) < left
     }
 
-    /// The shared rates that flows wait for.
+    /// The shared rates that flows wait for. A rate stays in the set until the next turn of its ring after
+    /// the last member left.
     #[inline]
     #[must_use]
     pub const fn contended(&self) -> RateSet {
@@ -320,7 +344,7 @@ impl<P> Queues<P> {
         self.free_node = node.fill(held);
         self.len += 1;
         self.free_flow = flow.sibling;
-        let sibling = !core::mem::replace(head, !number);
+        let sibling = head_flow(core::mem::replace(head, head_word(number)));
         *flow = FlowQueue { key, first, last: first, count: 1, sibling, ..FlowQueue::FREE };
         self.schedule(number, eligibility);
         Ok(())
@@ -332,25 +356,26 @@ impl<P> Queues<P> {
         match eligibility {
             Eligibility::Now | Eligibility::Never => self.wheel.insert(number, Nanos(0)),
             Eligibility::At(at) => self.wheel.insert(number, at),
-            Eligibility::InTurn { ring_rate, rate, at, quantum } => {
-                self.schedule_in_ring(number, ring_rate, rate, at, quantum);
-            }
+            Eligibility::InTurn(wait) => self.schedule_in_ring(number, wait),
         }
     }
 
     /// Puts a flow, which is in no list, into the ring of `ring_rate`, or without one into the wheel.
     #[inline(never)]
-    fn schedule_in_ring(&mut self, number: u32, ring_rate: u8, rate: u8, at: Nanos, quantum: u32) {
+    fn schedule_in_ring(&mut self, number: u32, wait: RingWait) {
+        let RingWait { ring_rate, rate, at, quantum } = wait;
         self.join_ring(number, ring_rate, quantum);
         match self.rings.get(usize::from(ring_rate)) {
             None => self.wheel.insert(number, at),
-            Some(ring) if ring.state == RingState::Idle => self.schedule_ring(ring_rate, rate, at),
+            Some(ring) if ring.state == RingState::Idle => {
+                self.schedule_ring(ring_rate, RateOpening { rate, at });
+            }
             Some(_) => {}
         }
     }
 
-    /// Releases packets that may leave by `now`, until `limit` packets left and the turn of the last
-    /// flow ended. Returns how many left.
+    /// Takes packets that may leave by `now`, until `limit` packets were taken and the turn of the last
+    /// flow ended. Returns how many were taken, sent or dropped.
     ///
     /// `admit` is [`FlowServer::admit`] and `release` is [`FlowServer::take`].
     pub fn release(
@@ -366,23 +391,23 @@ impl<P> Queues<P> {
     /// [`Queues::release`] with a server that keeps state during a turn.
     pub fn serve(&mut self, now: Nanos, limit: usize, server: &mut impl FlowServer<P>) -> usize {
         self.wheel.advance(now);
-        let (mut gone, mut prefetched) = (0, 0);
-        while gone < limit {
+        let (mut taken, mut prefetched) = (0, 0);
+        while taken < limit {
             if prefetched == 0 {
                 prefetched = PREFETCHED_TURNS;
                 self.prefetch_due(server);
             }
             prefetched -= 1;
             let Some(number) = self.wheel.take() else { break };
-            gone += match (number as usize).checked_sub(self.flows.len()) {
+            taken += match (number as usize).checked_sub(self.flows.len()) {
                 None => self.serve_flow(number, server),
                 Some(rate) => {
                     let rate = u8::try_from(rate).unwrap_or_default();
-                    self.serve_rate(rate, limit - gone, server)
+                    self.serve_rate(rate, limit - taken, server)
                 }
             };
         }
-        gone
+        taken
     }
 
     /// Prefetches what the next turns read.
@@ -400,20 +425,21 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Serves a flow, which is in no list. Returns how many packets left.
+    /// Serves a flow, which is in no list. Returns how many packets were taken, sent or dropped.
     #[inline]
     fn serve_flow(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
         let flow = self.flows.get_mut(number as usize).filter(|flow| flow.count > 0);
         let Some(flow) = flow else { return 0 };
+        debug_assert!(!flow.is_in_ring(), "a flow from the wheel");
         let context = TurnContext { rate: None, contended: self.contended };
         let mut turn = server.begin_turn(&flow.key);
-        let mut gone = 0;
+        let mut taken = 0;
         let again = loop {
-            if flow.count == 0 || gone == TURN_PKTS {
+            if flow.count == 0 || taken == TURN_PKTS {
                 break None;
             }
-            if let Some(later) = server.blocked_until(&mut turn) {
-                break Some(later);
+            if let Some(at) = server.blocked_until(&mut turn) {
+                break Some(Eligibility::At(at));
             }
             let Some(node) = self.nodes.get_mut(flow.first as usize) else { break None };
             let may_leave = match server.admit(&mut turn, node.bytes, context) {
@@ -424,18 +450,17 @@ impl<P> Queues<P> {
             if let Some(held) = node.take(flow, &mut self.free_node) {
                 server.take(&mut turn, may_leave, held);
             }
-            gone += 1;
+            taken += 1;
         };
         server.end_turn(turn);
-        let is_over = flow.count == 0;
-        flow.share = RoundShare::NONE;
-        self.len -= gone as usize;
+        let is_empty = flow.count == 0;
+        self.len -= taken as usize;
         match again {
-            _ if is_over => self.remove_flow(number),
+            _ if is_empty => self.remove_flow(number),
             Some(later) => self.schedule(number, later),
             None => self.wheel.insert_due(number),
         }
-        gone as usize
+        taken as usize
     }
 
     /// Takes all packets. The wheel advances to the end of time, so packets that are pushed later are
@@ -475,7 +500,7 @@ impl<P> Queues<P> {
             let outcome = review(&flow.key);
             if outcome == ReviewOutcome::Recheck {
                 // A flow in a ring is checked when the ring has its turn.
-                if flow.share.quantum == 0 {
+                if !flow.is_in_ring() {
                     self.wheel.remove(number);
                     self.wheel.insert_due(number);
                 }
@@ -496,7 +521,7 @@ impl<P> Queues<P> {
         }
     }
 
-    /// [`Queues::review`] of all flows.
+    /// [`Queues::review`] of all flows; one with siblings is reviewed several times.
     pub fn review_all(
         &mut self,
         mut review: impl FnMut(&QueueKey) -> ReviewOutcome,
@@ -513,7 +538,7 @@ impl<P> Queues<P> {
     fn unschedule(&mut self, number: u32) {
         self.wheel.remove(number);
         let flow = &mut self.flows[number as usize];
-        if flow.share.quantum > 0
+        if flow.is_in_ring()
             && let Some(ring) = self.rings.get_mut(usize::from(flow.ring))
         {
             ring.set_quantum(&mut flow.share, 0);
@@ -527,11 +552,12 @@ impl<P> Queues<P> {
         let (slot, next) = (flow.key.session.direction_slot(flow.key.direction), flow.sibling);
         flow.sibling = core::mem::replace(&mut self.free_flow, number);
         let Some(head) = self.by_direction_slot.get_mut(slot) else { return };
-        if *head == !number {
-            *head = !next;
+        let first = head_flow(*head);
+        if first == number {
+            *head = head_word(next);
             return;
         }
-        let mut at = !*head;
+        let mut at = first;
         while let Some(other) = self.flows.get_mut(at as usize) {
             if other.sibling == number {
                 other.sibling = next;

@@ -1,5 +1,7 @@
 //! The caller's side of a release: which packets may leave.
 
+use adit_types::Nanos;
+
 use crate::flow::{Eligibility, QueueKey, QueuedPacket, TurnContext};
 
 /// Decides which packets of flows may leave, and takes those that do.
@@ -21,8 +23,8 @@ pub trait FlowServer<P> {
     fn begin_turn(&mut self, key: &QueueKey) -> Self::Turn;
 
     /// Checks, before the next packet is read, whether the flow is blocked whatever that packet's
-    /// length. Returns when the packet may leave; `None` if [`FlowServer::admit`] decides.
-    fn blocked_until(&mut self, _turn: &mut Self::Turn) -> Option<Eligibility> {
+    /// length. Returns when the flow may be served again; `None` if [`FlowServer::admit`] decides.
+    fn blocked_until(&mut self, _turn: &mut Self::Turn) -> Option<Nanos> {
         None
     }
 

@@ -14,7 +14,7 @@ const SLOTS: u64 = 4096;
 /// No id.
 const NONE: u32 = u32::MAX;
 
-/// Neighbors in a list. Each list is a ring through a link of its own.
+/// Neighbors in a list. Lists are circular, each with a sentinel link.
 #[derive(Debug, Clone, Copy)]
 struct WheelLink {
     next: u32,
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_is_due_with_the_next_slot_and_what_is_far_at_the_end() {
+    fn past_ids_are_due_next_slot_and_far_ids_at_the_horizon() {
         let mut wheel = Wheel::new(8, 0);
         let slot = 1 << SLOT_BITS;
         assert_eq!(taken(&mut wheel, Nanos::from_secs(1)), []);

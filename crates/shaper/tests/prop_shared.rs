@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers")]
 
-use adit_shaper::{Eligibility, QueueKey, QueuedPacket, Queues, QueuesConfig, TurnContext};
+use adit_shaper::{
+    Eligibility, QueueKey, QueuedPacket, Queues, QueuesConfig, RingWait, TurnContext,
+};
 use adit_types::{Direction, Nanos, SessionIndex};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -38,12 +40,12 @@ impl RateGate {
         for (rate, at) in levels {
             let had_turn = standing.rate == Some(*rate) || standing.rate == Some(OUTER);
             if standing.contended.contains(*rate) && !had_turn || self.left[*at] <= 0 {
-                return Eligibility::InTurn {
+                return Eligibility::InTurn(RingWait {
                     ring_rate: levels[0].0,
                     rate: *rate,
                     at: self.opens,
                     quantum,
-                };
+                });
             }
         }
         for (_, at) in levels {
@@ -147,7 +149,7 @@ proptest! {
         queues.release(now, 1, |_, _, _| Eligibility::Now, |_, _, _| ());
         for packet in 0..per_flow {
             for (number, quantum) in quanta.iter().enumerate() {
-                let pace = Eligibility::InTurn { ring_rate: INNER, rate: INNER, at: now + SLOT, quantum: *quantum };
+                let pace = Eligibility::InTurn(RingWait { ring_rate: INNER, rate: INNER, at: now + SLOT, quantum: *quantum });
                 let held = QueuedPacket { packet, bytes: 1500, since: now };
                 queues.push(flow(number, true), || pace, held).unwrap();
             }

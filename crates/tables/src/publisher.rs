@@ -388,7 +388,7 @@ impl Publisher {
         found.map_or_else(MeterTraffic::default, |meter| meter.traffic())
     }
 
-    /// The rates that sessions share.
+    /// The rates of slices, and of all sessions together.
     #[must_use]
     pub fn aggregates(&self) -> &Aggregates {
         &self.tables.aggregates

@@ -434,7 +434,7 @@ impl<'a> TablesView<'a> {
         self.tables.meters.meter(session, direction, bucket)
     }
 
-    /// The rates that sessions share.
+    /// The rates of slices, and of all sessions together.
     #[inline]
     #[must_use]
     pub const fn aggregates(&self) -> &'a Aggregates {

@@ -39,7 +39,7 @@ pub(super) struct FastPacket<'v> {
     /// Written when the session is looked up.
     pub session: SessionIndex,
     /// The first queue of its session and direction. Written if queues have to be checked
-    /// (`Shaping::may_hold_packets`).
+    /// (`Shaping::must_check_queues`).
     pub first_queue: FlowIndex,
     /// The UE's address in the user's packet, as a lookup key.
     pub ue_key: u64,

@@ -1,4 +1,4 @@
-//! Reviews queues of sessions whose rates changed.
+//! Reviews the queues of a session when its rules change.
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{PublishedPdr, PublishedRules};
@@ -15,7 +15,7 @@ use crate::tx_queues::TxQueues;
 /// When changes are reviewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReviewTime {
-    /// At the beginning of a step: a change is reviewed for the last time.
+    /// At the beginning of a step: no packet is in hand, so a reviewed change is done.
     StepBegin,
     /// In the middle of a step: packets in hand may still join queues by older rules, so the same
     /// changes are reviewed again at the beginning of the next step.
@@ -23,11 +23,12 @@ pub(crate) enum ReviewTime {
 }
 
 impl<B: PacketBuf> Shaping<B> {
-    /// Reviews the queues of sessions whose rates changed. The packets of a queue that no PDR uses any
-    /// more leave before later packets; other queues are served by their new rates.
+    /// Reviews the queues of sessions whose rules changed. Packets of a queue that no PDR uses any more
+    /// leave at once; those whose PDRs all have closed gates are dropped; other queues are served by
+    /// their new rates.
     ///
     /// Cost:    one load while nothing changed; per change, a load for each direction and the packets
-    ///          that wait.
+    ///          that wait. After a lost entry, all flows.
     /// Threads: the publisher writes a change before it swaps the rules, so a worker that sees new rules
     ///          also sees their change.
     #[inline]
@@ -109,7 +110,8 @@ fn published_count(ctx: &StepContext<'_>, count: u64) -> u64 {
     }
 }
 
-/// True if the rules of a change are published.
+/// True if the rules of a change are published, or the session has none (then no packet of it waits by
+/// them).
 fn is_published(ctx: &StepContext<'_>, change: &RateChange) -> bool {
     ctx.view.rules(change.session).is_none_or(|rules| change.is_included_in(rules.generation))
 }

@@ -3,16 +3,16 @@
 use adit_rules::{
     Excess, FAST_RULE_METERS_MAX, Guarantee, PublishedPdr, PublishedRules, RateLimit,
 };
-use adit_shaper::{Eligibility, QueueKey, SLOT, TurnContext};
+use adit_shaper::{Eligibility, QueueKey, RingWait, SLOT, TurnContext};
 use adit_tables::{Leases, Meter, PairTurn, TablesView, WaitCounts};
 use adit_types::{Direction, Nanos, SessionIndex};
 
-use crate::aggregates::{AggregateTerms, ClosedRate};
+use crate::aggregates::{AggregateTerms, BlockingRate};
 use crate::columns::Matched;
 use crate::context::StepContext;
 
-/// Most sharers that a queue lets go first: 32 slots are 1.05 ms. Bucket depths above that lose no rate;
-/// smaller ones may.
+/// A queue waits one slot per sharer, at most 32 slots (1.05 ms). A deeper bucket makes up for that wait;
+/// a shallower one loses rate.
 const SHARERS_AHEAD_MAX: u64 = 32;
 
 /// The buckets that a packet has to pass, with their limits by its rules.
@@ -49,7 +49,8 @@ pub(super) fn queue_key_of(
     QueueKey { session, direction, buckets, tag: AggregateTerms::of(rules, pdr, direction).tag() }
 }
 
-/// The buckets of a queue, without those that no rules have any more.
+/// The buckets of a queue. Those beyond the second exist once some session needed them; they stay when
+/// the rules leave them.
 #[inline]
 pub(super) fn meters<'v>(view: &TablesView<'v>, key: QueueKey) -> impl Iterator<Item = Meter<'v>> {
     let QueueKey { session, direction, mut buckets, tag: _ } = key;
@@ -70,6 +71,7 @@ pub(super) fn meters<'v>(view: &TablesView<'v>, key: QueueKey) -> impl Iterator<
 pub(super) fn wait_counts<'v>(view: &TablesView<'v>, key: QueueKey) -> Option<WaitCounts<'v>> {
     match key.buckets {
         0 => None,
+        // These are in the first pair: one lookup.
         which if which < 1 << FAST_RULE_METERS_MAX => {
             view.wait_counts(key.session, key.direction, which)
         }
@@ -77,7 +79,7 @@ pub(super) fn wait_counts<'v>(view: &TablesView<'v>, key: QueueKey) -> Option<Wa
     }
 }
 
-/// Which rates sessions share.
+/// Which kinds of rates that sessions share are in use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SharingInUse {
     /// Aggregates are configured.
@@ -94,18 +96,18 @@ impl SharingInUse {
     }
 }
 
-/// The pair of buckets of a queue, if these are all its rates: it has no other buckets, no aggregates,
-/// no correlated rate, and no limit of the pair is [`RateLimit::CLOSED`].
+/// The first two buckets of a queue, if nothing else decides: no aggregate is configured, the queue has no
+/// further bucket, no guarantee bucket and no correlated rate, and no limit is [`RateLimit::CLOSED`].
 #[inline]
 pub(super) fn own_pair<'v>(
     ctx: &StepContext<'v>,
     key: QueueKey,
-    shared: SharingInUse,
+    sharing: SharingInUse,
 ) -> Option<PairTurn<'v>> {
-    if shared.aggregates
+    if sharing.aggregates
         || matches!(AggregateTerms::of_tag(key.tag).guarantee, Guarantee::Bucket(_))
         || key.buckets >= 1 << FAST_RULE_METERS_MAX
-        || shared.correlated_rates && sharers(ctx, key) > 0
+        || sharing.correlated_rates && sharers(ctx, key) > 0
     {
         return None;
     }
@@ -157,12 +159,12 @@ pub(super) fn eligibility(
     }
     match (terms.check_open(ctx, leases, key.direction, turn), guarantee) {
         (Ok(()), _) => Eligibility::Now,
-        // Traffic above its guarantee takes no turn. Nor does a queue whose aggregate polices: its
-        // wait would cost others their packets.
+        // A queue above its guarantee wakes when its guarantee opens. A queue of a policing aggregate
+        // joins no ring: while a ring has members, arriving packets of others are dropped.
         (Err(_), Some(at)) => Eligibility::At(at),
-        (Err(ClosedRate { excess: Excess::Policed, at, .. }), None) => Eligibility::At(at),
-        (Err(ClosedRate { ring_rate, rate, at, .. }), None) => {
-            Eligibility::InTurn { ring_rate, rate, at, quantum: quantum(ctx, key) }
+        (Err(BlockingRate { excess: Excess::Policed, at, .. }), None) => Eligibility::At(at),
+        (Err(BlockingRate { ring_rate, rate, at, .. }), None) => {
+            Eligibility::InTurn(RingWait { ring_rate, rate, at, quantum: quantum(ctx, key) })
         }
     }
 }

@@ -30,10 +30,8 @@ impl<B: PacketBuf> Shaping<B> {
         tally: &mut StepTally,
     ) {
         let Self { queues, leases, .. } = self;
-        let shared = SharingInUse::of(ctx);
-        let (last_sender, is_guaranteed) = (None, false);
-        let mut releaser =
-            Releaser { ctx, io, leases, tx, tally, shared, last_sender, is_guaranteed };
+        let sharing = SharingInUse::of(ctx);
+        let mut releaser = Releaser { ctx, io, leases, tx, tally, sharing, last_sender: None };
         queues.serve(ctx.now, RELEASES_PER_STEP_MAX, &mut releaser);
     }
 }
@@ -45,18 +43,19 @@ struct Releaser<'e, 'v, Io: PacketIo> {
     leases: &'e mut Leases,
     tx: &'e mut TxQueues<Io::Buf>,
     tally: &'e mut StepTally,
-    shared: SharingInUse,
-    /// The flow that sent last, if there are correlated rates.
+    sharing: SharingInUse,
+    /// The flow that sent last, if there are correlated rates. Its last turn may have ended after as many
+    /// packets as a turn has, so that its closed rate shows only in the next turn, without packets.
     last_sender: Option<QueueKey>,
-    /// The next packet of the turn is guaranteed.
-    is_guaranteed: bool,
 }
 
 /// The turn of a flow.
 struct FlowTurn<'v> {
     key: QueueKey,
-    /// The flow's buckets, if they are at most two and its session's own.
+    /// The flow's buckets if [`own_pair`] has them.
     pair: Option<PairTurn<'v>>,
+    /// The next packet is guaranteed.
+    is_guaranteed: bool,
     /// Packets that left.
     sent: u64,
     /// How long the last of them waited.
@@ -64,19 +63,19 @@ struct FlowTurn<'v> {
 }
 
 impl<'v, Io: PacketIo> Releaser<'_, 'v, Io> {
-    /// When a flow is served again whose rates open `at`.
+    /// When a flow is served again whose rates open `at`. A flow that just sent waits behind the sharers of
+    /// its correlated rate.
     #[inline(always)]
     // PERF (adit bench datapath --rates wait): by value, so that turns stay in registers.
     fn next_turn(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
-        match self.shared.correlated_rates && (is_sending || self.last_sender == Some(key)) {
+        match self.sharing.correlated_rates && (is_sending || self.last_sender == Some(key)) {
             false => at,
             true => behind_sharers(self.ctx, key, at),
         }
     }
 }
 
-// PERF (adit bench datapath --rates wait): each method is called once per turn, and most turns have one
-// packet.
+// PERF (adit bench datapath --rates wait): inlined into the serve loops; most turns have one packet.
 impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> {
     type Turn = FlowTurn<'v>;
 
@@ -92,16 +91,16 @@ impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> 
 
     #[inline(always)]
     fn begin_turn(&mut self, key: &QueueKey) -> FlowTurn<'v> {
-        let pair = own_pair(self.ctx, *key, self.shared);
+        let pair = own_pair(self.ctx, *key, self.sharing);
         // With a pair of buckets and no others, all of the flow is guaranteed or nothing.
-        self.is_guaranteed = AggregateTerms::of_tag(key.tag).guarantee == Guarantee::Whole;
-        FlowTurn { key: *key, pair, sent: 0, delay: Nanos(0) }
+        let is_guaranteed = AggregateTerms::of_tag(key.tag).guarantee == Guarantee::Whole;
+        FlowTurn { key: *key, pair, is_guaranteed, sent: 0, delay: Nanos(0) }
     }
 
     #[inline(always)]
-    fn blocked_until(&mut self, turn: &mut FlowTurn<'v>) -> Option<Eligibility> {
+    fn blocked_until(&mut self, turn: &mut FlowTurn<'v>) -> Option<Nanos> {
         let at = turn.pair.as_mut()?.check_open().err()?;
-        Some(Eligibility::At(self.next_turn(turn.key, turn.sent > 0, at)))
+        Some(self.next_turn(turn.key, turn.sent > 0, at))
     }
 
     #[inline(always)]
@@ -113,7 +112,7 @@ impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> 
             }
             None => match pass(self.ctx, self.leases, turn.key, bytes, context) {
                 Ok(is_guaranteed) => {
-                    self.is_guaranteed = is_guaranteed;
+                    turn.is_guaranteed = is_guaranteed;
                     Eligibility::Now
                 }
                 Err(later) => later,
@@ -136,25 +135,25 @@ impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> 
         may_leave: bool,
         held: QueuedPacket<ReadyFrame<Io::Buf>>,
     ) {
-        let Self { ctx, io, tx, tally, is_guaranteed, .. } = self;
+        let Self { ctx, io, tx, tally, .. } = self;
         if !may_leave {
             discard(ctx, tally, turn.key, &held);
             return;
         }
         turn.delay = ctx.now.since(held.since);
-        let origin = Origin::user(turn.key.direction, *is_guaranteed);
+        let origin = Origin::user(turn.key.direction, turn.is_guaranteed);
         send(*io, tx, tally, origin, turn.delay, held.packet);
     }
 
     #[inline(always)]
     fn end_turn(&mut self, turn: FlowTurn<'v>) {
-        let FlowTurn { key, pair, sent, delay } = turn;
+        let FlowTurn { key, pair, sent, delay, is_guaranteed: _ } = turn;
         if let Some(pair) = pair {
             pair.end();
         }
         if sent > 0 {
             wait_counts(&self.ctx.view, key).inspect(|waits| waits.remove(sent, delay));
-            if self.shared.correlated_rates {
+            if self.sharing.correlated_rates {
                 self.last_sender = Some(key);
             }
         }

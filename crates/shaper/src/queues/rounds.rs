@@ -6,7 +6,7 @@
 use adit_types::Nanos;
 
 use super::Queues;
-use crate::flow::{Eligibility, TurnContext};
+use crate::flow::{Eligibility, RingWait, TurnContext};
 use crate::server::FlowServer;
 
 /// Least quantum of a flow, so that rounds are few. Unit: octets.
@@ -39,7 +39,7 @@ impl RoundShare {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RateRing {
     pub(super) state: RingState,
-    /// Sum of its flows' quanta, saturating into its own quantum. Unit: octets.
+    /// Sum of the quanta of its flows. `share.quantum` is this sum, at most `u32::MAX`. Unit: octets.
     pub(super) weight: u64,
     /// Its share as a member of another ring.
     pub(super) share: RoundShare,
@@ -50,7 +50,8 @@ pub(super) struct RateRing {
 pub(super) enum RingState {
     /// Nothing: it has no members.
     Idle,
-    /// Its rate to open: it is in the wheel, or served at present.
+    /// Its rate to open: it is in the wheel, or served at present. Until it is served, it stays there even
+    /// if its last member has left.
     Scheduled,
     /// Its turn in the ring of another rate.
     InRing,
@@ -77,9 +78,11 @@ pub(super) enum MemberResult {
 
 /// How the turn of a flow ended.
 enum FlowEnd {
-    /// It has no packets, or too little credit for the next one: the next member has its turn.
-    Next,
-    /// It waits for its own rate and leaves the ring.
+    /// It has no packets.
+    Empty,
+    /// It has too little credit for its next packet: the next member has its turn.
+    CreditUsed,
+    /// It waits for a time of its own and leaves the ring.
     Leaves(Nanos),
     /// The ring's turn ends, too.
     Ring(RingEnd),
@@ -89,18 +92,25 @@ enum FlowEnd {
 pub(super) enum RingEnd {
     /// It has no members.
     Empty,
-    /// `rate` is closed.
-    Closed { rate: u8, until: Nanos },
-    /// The ring used its quantum.
-    Exhausted,
+    /// A rate blocks its flows.
+    Blocked(RateOpening),
+    /// The next packet exceeds the ring's credit.
+    CreditUsed,
     /// The release reached its limit of packets.
     Limit,
 }
 
+/// A rate that blocks the flows of a ring, and when it opens; see [`RingWait`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RateOpening {
+    pub(super) rate: u8,
+    pub(super) at: Nanos,
+}
+
 /// What bounds the service of a ring.
 pub(super) struct ServiceBudget<'b> {
-    /// The rate whose turn it is.
-    served: u8,
+    /// The rate that the wheel woke: that of the ring, or of the outer ring.
+    outer_rate: u8,
     /// Octets that the ring may still send.
     credit: u32,
     /// Packets that the release may still send.
@@ -118,48 +128,48 @@ impl<P> Queues<P> {
         self.contended.set(rate, true);
     }
 
-    /// Schedules a ring that has members and is in no list: into the wheel if its own rate is closed,
-    /// into the ring of the other rate if that one is.
-    pub(super) fn schedule_ring(&mut self, own: u8, closed: u8, at: Nanos) {
+    /// Schedules a ring that has members and is in no list: into the wheel if its own rate blocks its
+    /// flows, into the ring of the other rate if that one does.
+    pub(super) fn schedule_ring(&mut self, own: u8, RateOpening { rate, at }: RateOpening) {
         let number = self.number_of_ring(own);
-        let other = usize::from(closed);
-        if own == closed || other >= self.rings.len() {
+        let other = usize::from(rate);
+        if own == rate || other >= self.rings.len() {
             self.rings[usize::from(own)].state = RingState::Scheduled;
             self.wheel.insert(number, at);
             return;
         }
         self.rings[usize::from(own)].state = RingState::InRing;
-        self.wheel.append_to(closed, number);
-        self.contended.set(closed, true);
+        self.wheel.append_to(rate, number);
+        self.contended.set(rate, true);
         if self.rings[other].state == RingState::Idle {
-            self.schedule_ring(closed, closed, at);
+            self.schedule_ring(rate, RateOpening { rate, at });
         }
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "flows have numbers of 32 bits")]
     /// The number of a ring in the wheel, where rings follow flows.
+    #[allow(clippy::cast_possible_truncation, reason = "flows have numbers of 32 bits")]
     fn number_of_ring(&self, rate: u8) -> u32 {
         self.flows.len() as u32 + u32::from(rate)
     }
 
-    /// Releases packets of the flows that wait for a shared rate, which is open again: at most `limit`.
-    /// Returns how many.
+    /// Takes at most `limit` packets of the flows that wait for a shared rate, when the wheel wakes the
+    /// rate, which may still be closed. Returns how many were taken, sent or dropped.
     pub(super) fn serve_rate(
         &mut self,
         rate: u8,
         limit: usize,
         server: &mut impl FlowServer<P>,
     ) -> usize {
-        let mut left = limit;
-        let mut budget = ServiceBudget { served: rate, credit: u32::MAX, pkts: &mut left };
+        let mut pkts = limit;
+        let mut budget = ServiceBudget { outer_rate: rate, credit: u32::MAX, pkts: &mut pkts };
         match self.serve_ring(rate, &mut budget, server) {
             RingEnd::Empty => self.rings[usize::from(rate)].state = RingState::Idle,
-            RingEnd::Closed { rate: closed, until } => self.schedule_ring(rate, closed, until),
-            RingEnd::Exhausted | RingEnd::Limit => {
+            RingEnd::Blocked(opening) => self.schedule_ring(rate, opening),
+            RingEnd::CreditUsed | RingEnd::Limit => {
                 self.wheel.insert_due(self.number_of_ring(rate));
             }
         }
-        limit - left
+        limit - pkts
     }
 
     /// Gives the members of a ring their turns, within a budget.
@@ -188,7 +198,7 @@ impl<P> Queues<P> {
         RingEnd::Empty
     }
 
-    /// Serves a ring that is the first member of the ring of the rate whose turn it is.
+    /// Serves a ring that is the first member of the ring of `outer`'s rate.
     fn serve_inner_ring(
         &mut self,
         inner: u8,
@@ -198,27 +208,30 @@ impl<P> Queues<P> {
         let at = usize::from(inner);
         self.rings[at].share.give_quantum();
         let credit = self.rings[at].share.credit;
-        let mut budget = ServiceBudget { served: outer.served, credit, pkts: &mut *outer.pkts };
+        let mut budget =
+            ServiceBudget { outer_rate: outer.outer_rate, credit, pkts: &mut *outer.pkts };
         // A ring is never served within itself.
-        let end = match inner == outer.served {
+        let end = match inner == outer.outer_rate {
             true => RingEnd::Empty,
             false => self.serve_ring(inner, &mut budget, server),
         };
         let share = &mut self.rings[at].share;
         share.credit = budget.credit;
         match end {
-            RingEnd::Exhausted => {
+            RingEnd::CreditUsed => {
                 share.has_quantum = false;
                 return MemberResult::QuantumUsed;
             }
             RingEnd::Limit => return MemberResult::Stopped(end),
-            RingEnd::Closed { rate, .. } if rate != inner => return MemberResult::Stopped(end),
-            RingEnd::Empty | RingEnd::Closed { .. } => {}
+            RingEnd::Blocked(RateOpening { rate, .. }) if rate != inner => {
+                return MemberResult::Stopped(end);
+            }
+            RingEnd::Empty | RingEnd::Blocked(_) => {}
         }
         (share.has_quantum, share.credit) = (false, 0);
         self.wheel.remove(self.number_of_ring(inner));
         match end {
-            RingEnd::Closed { until, .. } => self.schedule_ring(inner, inner, until),
+            RingEnd::Blocked(opening) => self.schedule_ring(inner, opening),
             _ => self.rings[at].state = RingState::Idle,
         }
         MemberResult::Removed
@@ -236,34 +249,35 @@ impl<P> Queues<P> {
             self.wheel.remove(number);
             return MemberResult::Removed;
         };
-        let context = TurnContext { rate: Some(budget.served), contended: self.contended };
+        let context = TurnContext { rate: Some(budget.outer_rate), contended: self.contended };
         flow.share.give_quantum();
         let mut turn = server.begin_turn(&flow.key);
         let end = loop {
             let Some(node) = self.nodes.get_mut(flow.first as usize).filter(|_| flow.count > 0)
             else {
-                break FlowEnd::Next;
+                break FlowEnd::Empty;
             };
             let bytes = node.bytes;
             if flow.share.credit < bytes.into() {
-                break FlowEnd::Next;
+                break FlowEnd::CreditUsed;
             }
             if *budget.pkts == 0 {
                 break FlowEnd::Ring(RingEnd::Limit);
             }
             if budget.credit < bytes.into() {
-                break FlowEnd::Ring(RingEnd::Exhausted);
+                break FlowEnd::Ring(RingEnd::CreditUsed);
             }
-            let blocked = server.blocked_until(&mut turn);
-            let may_leave = match blocked.unwrap_or_else(|| server.admit(&mut turn, bytes, context))
-            {
+            if let Some(at) = server.blocked_until(&mut turn) {
+                break FlowEnd::Leaves(at);
+            }
+            let may_leave = match server.admit(&mut turn, bytes, context) {
                 Eligibility::Now => true,
                 Eligibility::Never => false,
                 Eligibility::At(at) => break FlowEnd::Leaves(at),
-                Eligibility::InTurn { rate: closed, at, quantum, .. } => {
+                Eligibility::InTurn(RingWait { rate: blocking, at, quantum, .. }) => {
                     let ring = &mut self.rings[usize::from(rate)];
                     ring.set_quantum(&mut flow.share, quantum.max(QUANTUM_MIN));
-                    break FlowEnd::Ring(RingEnd::Closed { rate: closed, until: at });
+                    break FlowEnd::Ring(RingEnd::Blocked(RateOpening { rate: blocking, at }));
                 }
             };
             if let Some(held) = node.take(flow, &mut self.free_node) {
@@ -280,21 +294,20 @@ impl<P> Queues<P> {
 
     /// Ends the turn of a flow in a ring.
     fn end_member(&mut self, number: u32, end: FlowEnd) -> MemberResult {
-        let flow = &mut self.flows[number as usize];
-        let eligibility = match end {
+        match end {
             FlowEnd::Ring(end) => return MemberResult::Stopped(end),
-            FlowEnd::Next if flow.count > 0 => {
-                flow.share.has_quantum = false;
+            FlowEnd::CreditUsed => {
+                self.flows[number as usize].share.has_quantum = false;
                 return MemberResult::QuantumUsed;
             }
-            FlowEnd::Next => Eligibility::Now,
-            FlowEnd::Leaves(at) => Eligibility::At(at),
-        };
-        let is_empty = flow.count == 0;
-        self.unschedule(number);
-        match is_empty {
-            true => self.remove_flow(number),
-            false => self.schedule(number, eligibility),
+            FlowEnd::Empty => {
+                self.unschedule(number);
+                self.remove_flow(number);
+            }
+            FlowEnd::Leaves(at) => {
+                self.unschedule(number);
+                self.wheel.insert(number, at);
+            }
         }
         MemberResult::Removed
     }
