@@ -33,36 +33,36 @@ impl NeighborFixture {
         Self { publisher, reader: readers.remove(0), cache, now: Nanos::from_secs(100) }
     }
 
-    fn want(&mut self, interface: InterfaceId, addr: &str) {
+    fn request(&mut self, interface: InterfaceId, addr: &str) {
         let event = WorkerEvent::NeighborUnresolved { interface, addr: ip(addr) };
         self.cache.handle_event(self.now, event, &mut self.publisher);
     }
 
-    fn see(&mut self, addr: &str, mac: MacAddr, solicited: bool) {
-        self.see_with(addr, mac, solicited, AddressConflict::Verify);
+    fn learn(&mut self, addr: &str, mac: MacAddr, solicited: bool) {
+        self.learn_with(addr, mac, solicited, AddressConflict::Verify);
     }
 
-    fn see_with(&mut self, addr: &str, mac: MacAddr, solicited: bool, conflict: AddressConflict) {
+    fn learn_with(&mut self, addr: &str, mac: MacAddr, solicited: bool, conflict: AddressConflict) {
         let (interface, addr) = (N6, ip(addr));
         let event = WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict };
         self.cache.handle_event(self.now, event, &mut self.publisher);
     }
 
-    /// Lets time pass, deadline by deadline; returns the questions asked and when, in milliseconds
+    /// Lets time pass, deadline by deadline; returns the solicitations and when, in milliseconds
     /// from now.
     fn pass(&mut self, span: Nanos) -> Vec<(u64, Option<MacAddr>)> {
         let (start, end) = (self.now, self.now + span);
-        let mut asked = self.questions(start);
+        let mut asked = self.solicitations(start);
         while let Some(at) = self.cache.poll_timeout().filter(|at| *at <= end) {
             self.now = at.max(self.now);
             self.cache.handle_timeout(self.now, &mut self.publisher);
-            asked.extend(self.questions(start));
+            asked.extend(self.solicitations(start));
         }
         self.now = end;
         asked
     }
 
-    fn questions(&mut self, start: Nanos) -> Vec<(u64, Option<MacAddr>)> {
+    fn solicitations(&mut self, start: Nanos) -> Vec<(u64, Option<MacAddr>)> {
         let at = self.now.since(start).0 / 1_000_000;
         std::iter::from_fn(|| self.cache.poll_command())
             .map(|command| match command {
@@ -87,11 +87,11 @@ impl NeighborFixture {
     }
 
     fn reachable() -> Self {
-        let mut bench = Self::new();
-        bench.want(N6, HOST);
-        bench.see(HOST, MAC_A, true);
-        while bench.cache.poll_command().is_some() {}
-        bench
+        let mut fixture = Self::new();
+        fixture.request(N6, HOST);
+        fixture.learn(HOST, MAC_A, true);
+        while fixture.cache.poll_command().is_some() {}
+        fixture
     }
 }
 
@@ -117,87 +117,87 @@ fn own_addresses_are_announced_first() {
 
 #[test]
 fn silent_host_is_asked_three_times_held_down_and_forgotten() {
-    let mut bench = NeighborFixture::new();
-    bench.want(N6, HOST);
-    assert_eq!(bench.state(HOST), Some(NeighborState::Incomplete));
-    assert_eq!(bench.pass(secs(3)), [(0, None), (1000, None), (2000, None)]);
-    assert_eq!(bench.state(HOST), Some(NeighborState::Failed));
-    bench.want(N6, HOST);
-    assert_eq!(bench.pass(Nanos::from_millis(2999)), [], "held down");
-    bench.pass(secs(1));
-    assert_eq!(bench.state(HOST), None);
-    assert_eq!(bench.publisher.find_next_hop(N6, ip(HOST)), None);
-    bench.want(N6, HOST);
-    assert_eq!(bench.pass(Nanos(0)), [(0, None)], "asked again on demand");
+    let mut fixture = NeighborFixture::new();
+    fixture.request(N6, HOST);
+    assert_eq!(fixture.state(HOST), Some(NeighborState::Incomplete));
+    assert_eq!(fixture.pass(secs(3)), [(0, None), (1000, None), (2000, None)]);
+    assert_eq!(fixture.state(HOST), Some(NeighborState::Failed));
+    fixture.request(N6, HOST);
+    assert_eq!(fixture.pass(Nanos::from_millis(2999)), [], "held down");
+    fixture.pass(secs(1));
+    assert_eq!(fixture.state(HOST), None);
+    assert_eq!(fixture.publisher.find_next_hop(N6, ip(HOST)), None);
+    fixture.request(N6, HOST);
+    assert_eq!(fixture.pass(Nanos(0)), [(0, None)], "asked again on demand");
 }
 
 #[test]
 fn answer_publishes_the_address_to_workers() {
-    let mut bench = NeighborFixture::new();
-    bench.want(N6, HOST);
-    assert_eq!(bench.worker_mac(N6, ip(HOST)), None);
-    bench.see(HOST, MAC_A, true);
-    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
-    assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
+    let mut fixture = NeighborFixture::new();
+    fixture.request(N6, HOST);
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), None);
+    fixture.learn(HOST, MAC_A, true);
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A));
+    assert_eq!(fixture.state(HOST), Some(NeighborState::Reachable));
 }
 
 #[test]
 fn unused_host_goes_stale_and_is_forgotten_without_a_question() {
-    let mut bench = NeighborFixture::reachable();
-    assert_eq!(bench.pass(secs(31)), []);
-    assert_eq!(bench.state(HOST), Some(NeighborState::Stale));
-    assert_eq!(bench.pass(secs(64)), []);
-    assert_eq!(bench.state(HOST), None);
+    let mut fixture = NeighborFixture::reachable();
+    assert_eq!(fixture.pass(secs(31)), []);
+    assert_eq!(fixture.state(HOST), Some(NeighborState::Stale));
+    assert_eq!(fixture.pass(secs(64)), []);
+    assert_eq!(fixture.state(HOST), None);
 }
 
 #[test]
 fn stale_host_in_use_is_probed_and_stays_usable() {
-    let mut bench = NeighborFixture::reachable();
-    bench.pass(secs(31));
-    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
-    assert_eq!(bench.pass(secs(4)), [(4000, Some(MAC_A))]);
-    assert_eq!(bench.state(HOST), Some(NeighborState::Probe));
-    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
-    bench.see(HOST, MAC_A, true);
-    assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
+    let mut fixture = NeighborFixture::reachable();
+    fixture.pass(secs(31));
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A));
+    assert_eq!(fixture.pass(secs(4)), [(4000, Some(MAC_A))]);
+    assert_eq!(fixture.state(HOST), Some(NeighborState::Probe));
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A));
+    fixture.learn(HOST, MAC_A, true);
+    assert_eq!(fixture.state(HOST), Some(NeighborState::Reachable));
 }
 
 #[test]
 fn host_that_fails_its_probes_is_forgotten() {
-    let mut bench = NeighborFixture::reachable();
-    bench.pass(secs(31));
-    bench.worker_mac(N6, ip(HOST));
+    let mut fixture = NeighborFixture::reachable();
+    fixture.pass(secs(31));
+    fixture.worker_mac(N6, ip(HOST));
     let probe = Some(MAC_A);
-    assert_eq!(bench.pass(secs(8)), [(4000, probe), (5000, probe), (6000, probe)]);
-    assert_eq!(bench.state(HOST), None);
-    assert_eq!(bench.worker_mac(N6, ip(HOST)), None);
-    assert_eq!(bench.cache.counters().failures, 1);
+    assert_eq!(fixture.pass(secs(8)), [(4000, probe), (5000, probe), (6000, probe)]);
+    assert_eq!(fixture.state(HOST), None);
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), None);
+    assert_eq!(fixture.cache.counters().failures, 1);
 }
 
 #[test]
 fn announcement_of_a_stranger_creates_no_entry() {
-    let mut bench = NeighborFixture::reachable();
-    bench.see("198.51.100.10", MAC_A, false);
-    bench.see("198.51.100.11", MAC_A, true);
-    assert_eq!(bench.cache.entries().count(), 1);
-    assert_eq!(bench.publisher.next_hops(), 1);
+    let mut fixture = NeighborFixture::reachable();
+    fixture.learn("198.51.100.10", MAC_A, false);
+    fixture.learn("198.51.100.11", MAC_A, true);
+    assert_eq!(fixture.cache.entries().count(), 1);
+    assert_eq!(fixture.publisher.next_hops(), 1);
 }
 
 /// A forged announcement, and a forged answer that nobody asked for.
 #[test]
 fn claim_of_another_station_changes_nothing_while_the_known_one_answers() {
     for solicited in [false, true] {
-        let mut bench = NeighborFixture::reachable();
-        bench.see(HOST, MAC_B, solicited);
-        assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
-        assert_eq!(bench.pass(Nanos(0)), [(0, Some(MAC_A))], "the known station is asked");
-        bench.see(HOST, MAC_B, true);
-        assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A), "another one answered");
-        bench.see(HOST, MAC_A, true);
-        assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
-        assert_eq!(bench.pass(secs(20)), []);
-        assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
-        let counters = bench.cache.counters();
+        let mut fixture = NeighborFixture::reachable();
+        fixture.learn(HOST, MAC_B, solicited);
+        assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A));
+        assert_eq!(fixture.pass(Nanos(0)), [(0, Some(MAC_A))], "the known station is asked");
+        fixture.learn(HOST, MAC_B, true);
+        assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A), "another one answered");
+        fixture.learn(HOST, MAC_A, true);
+        assert_eq!(fixture.state(HOST), Some(NeighborState::Reachable));
+        assert_eq!(fixture.pass(secs(20)), []);
+        assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A));
+        let counters = fixture.cache.counters();
         assert_eq!((counters.mac_changes, counters.claims_refuted), (0, 1));
     }
 }
@@ -205,31 +205,31 @@ fn claim_of_another_station_changes_nothing_while_the_known_one_answers() {
 /// A gateway that failed over: the new one announced itself once, and the old one is dead.
 #[test]
 fn claim_is_believed_after_a_second_without_an_answer_of_the_known_station() {
-    let mut bench = NeighborFixture::reachable();
-    bench.see(HOST, MAC_B, false);
-    let asked = bench.pass(Nanos::from_millis(999));
+    let mut fixture = NeighborFixture::reachable();
+    fixture.learn(HOST, MAC_B, false);
+    let asked = fixture.pass(Nanos::from_millis(999));
     assert_eq!(asked, [(0, Some(MAC_A)), (333, Some(MAC_A)), (666, Some(MAC_A))]);
-    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A), "packets go on meanwhile");
-    assert_eq!(bench.pass(Nanos::from_millis(1)), [(0, Some(MAC_B))], "the new one is asked");
-    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_B));
-    bench.see(HOST, MAC_B, true);
-    assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
-    assert_eq!(bench.cache.counters().mac_changes, 1);
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A), "packets go on meanwhile");
+    assert_eq!(fixture.pass(Nanos::from_millis(1)), [(0, Some(MAC_B))], "the new one is asked");
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_B));
+    fixture.learn(HOST, MAC_B, true);
+    assert_eq!(fixture.state(HOST), Some(NeighborState::Reachable));
+    assert_eq!(fixture.cache.counters().mac_changes, 1);
 }
 
 #[test]
 fn flood_of_claims_asks_the_known_station_once_a_second() {
-    let mut bench = NeighborFixture::reachable();
+    let mut fixture = NeighborFixture::reachable();
     let mut asked = 0;
     for round in 0..10_000_u32 {
         let [.., hi, lo] = round.to_be_bytes();
-        bench.see(HOST, MacAddr([2, 0xbb, 0, 0, hi, lo]), round % 2 == 0);
-        let questions = bench.pass(Nanos::from_millis(1));
-        asked += questions.len();
-        if !questions.is_empty() {
-            bench.see(HOST, MAC_A, true);
+        fixture.learn(HOST, MacAddr([2, 0xbb, 0, 0, hi, lo]), round % 2 == 0);
+        let solicitations = fixture.pass(Nanos::from_millis(1));
+        asked += solicitations.len();
+        if !solicitations.is_empty() {
+            fixture.learn(HOST, MAC_A, true);
         }
-        assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A), "{round}");
+        assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A), "{round}");
     }
     assert!((9..=11).contains(&asked), "{asked}");
 }
@@ -238,88 +238,88 @@ fn flood_of_claims_asks_the_known_station_once_a_second() {
 #[test]
 fn advertisement_without_override_makes_a_reachable_neighbor_stale_and_no_more() {
     for solicited in [false, true] {
-        let mut bench = NeighborFixture::reachable();
-        bench.see_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
-        assert_eq!(bench.state(HOST), Some(NeighborState::Stale));
-        assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
-        let before = bench.entry(HOST);
-        bench.see_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
-        assert_eq!(bench.entry(HOST), before);
-        assert_eq!(bench.pass(secs(5)), [(5000, Some(MAC_A))], "it is in use");
-        bench.see_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
-        assert_eq!(bench.state(HOST), Some(NeighborState::Probe));
-        bench.see(HOST, MAC_A, true);
-        assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
-        assert_eq!(bench.cache.counters().mac_changes, 0);
+        let mut fixture = NeighborFixture::reachable();
+        fixture.learn_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
+        assert_eq!(fixture.state(HOST), Some(NeighborState::Stale));
+        assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A));
+        let before = fixture.entry(HOST);
+        fixture.learn_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
+        assert_eq!(fixture.entry(HOST), before);
+        assert_eq!(fixture.pass(secs(5)), [(5000, Some(MAC_A))], "it is in use");
+        fixture.learn_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
+        assert_eq!(fixture.state(HOST), Some(NeighborState::Probe));
+        fixture.learn(HOST, MAC_A, true);
+        assert_eq!(fixture.state(HOST), Some(NeighborState::Reachable));
+        assert_eq!(fixture.cache.counters().mac_changes, 0);
     }
 }
 
 /// Spec: RFC 4861 §7.2.5 (II).
 #[test]
 fn advertisement_with_override_replaces_the_address_at_once() {
-    let mut bench = NeighborFixture::reachable();
-    bench.see_with(HOST, MAC_B, false, AddressConflict::Replace);
-    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_B));
-    assert_eq!(bench.state(HOST), Some(NeighborState::Stale));
-    assert_eq!(bench.pass(secs(5)), [(5000, Some(MAC_B))]);
-    bench.see_with(HOST, MAC_A, true, AddressConflict::Replace);
-    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A), "the answer to the probe");
-    assert_eq!(bench.state(HOST), Some(NeighborState::Reachable));
-    assert_eq!(bench.cache.counters().mac_changes, 2);
+    let mut fixture = NeighborFixture::reachable();
+    fixture.learn_with(HOST, MAC_B, false, AddressConflict::Replace);
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_B));
+    assert_eq!(fixture.state(HOST), Some(NeighborState::Stale));
+    assert_eq!(fixture.pass(secs(5)), [(5000, Some(MAC_B))]);
+    fixture.learn_with(HOST, MAC_A, true, AddressConflict::Replace);
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A), "the answer to the probe");
+    assert_eq!(fixture.state(HOST), Some(NeighborState::Reachable));
+    assert_eq!(fixture.cache.counters().mac_changes, 2);
 }
 
 #[test]
 fn doubted_gateway_is_asked_without_traffic_at_a_bounded_rate() {
-    let mut bench = NeighborFixture::new();
+    let mut fixture = NeighborFixture::new();
     let peer = "192.0.2.7";
-    bench.publisher.apply(DeltaId(1), install(peer));
-    bench.cache.handle_changes(bench.now, &mut bench.publisher);
-    bench.cache.handle_event(bench.now, answer(N3, peer), &mut bench.publisher);
-    bench.questions(Nanos(0));
+    fixture.publisher.apply(DeltaId(1), install(peer));
+    fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
+    fixture.cache.handle_event(fixture.now, answer(N3, peer), &mut fixture.publisher);
+    fixture.solicitations(Nanos(0));
     let WorkerEvent::NeighborLearned { interface, addr, .. } = answer(N3, peer) else { panic!() };
     let conflict = AddressConflict::Doubt;
     let (mac, solicited) = (MAC_B, false);
     let doubt = WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict };
     let mut asked = 0;
     for _ in 0..3000 {
-        bench.cache.handle_event(bench.now, doubt, &mut bench.publisher);
-        let questions = bench.pass(Nanos::from_millis(1));
-        asked += questions.len();
-        if !questions.is_empty() {
-            bench.cache.handle_event(bench.now, answer(N3, peer), &mut bench.publisher);
+        fixture.cache.handle_event(fixture.now, doubt, &mut fixture.publisher);
+        let solicitations = fixture.pass(Nanos::from_millis(1));
+        asked += solicitations.len();
+        if !solicitations.is_empty() {
+            fixture.cache.handle_event(fixture.now, answer(N3, peer), &mut fixture.publisher);
         }
     }
     assert!((2..=6).contains(&asked), "{asked}");
-    assert_eq!(bench.worker_mac(N3, ip(peer)), Some(MAC_A));
+    assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_A));
 }
 
 #[test]
 fn impossible_addresses_are_refused() {
-    let mut bench = NeighborFixture::new();
-    bench.want(N6, HOST);
-    bench.see(HOST, MacAddr::BROADCAST, true);
-    bench.see(HOST, MacAddr::default(), true);
-    bench.see(HOST, MacAddr([2, 0, 0, 0, 0, 1]), true);
-    bench.see("198.51.100.1", MAC_A, false);
-    assert_eq!(bench.state(HOST), Some(NeighborState::Incomplete));
-    assert_eq!(bench.cache.counters().seen_refused, 4);
-    bench.want(N6, "203.0.113.1");
-    bench.want(InterfaceId(200), HOST);
-    assert_eq!(bench.cache.counters().wanted_refused, 2);
+    let mut fixture = NeighborFixture::new();
+    fixture.request(N6, HOST);
+    fixture.learn(HOST, MacAddr::BROADCAST, true);
+    fixture.learn(HOST, MacAddr::default(), true);
+    fixture.learn(HOST, MacAddr([2, 0, 0, 0, 0, 1]), true);
+    fixture.learn("198.51.100.1", MAC_A, false);
+    assert_eq!(fixture.state(HOST), Some(NeighborState::Incomplete));
+    assert_eq!(fixture.cache.counters().seen_refused, 4);
+    fixture.request(N6, "203.0.113.1");
+    fixture.request(InterfaceId(200), HOST);
+    assert_eq!(fixture.cache.counters().wanted_refused, 2);
 }
 
 #[test]
 fn flood_of_wanted_hosts_is_bounded() {
-    let mut bench = NeighborFixture::new();
+    let mut fixture = NeighborFixture::new();
     for n in 2..=254 {
-        bench.want(N6, &format!("198.51.100.{n}"));
+        fixture.request(N6, &format!("198.51.100.{n}"));
     }
-    assert_eq!(bench.cache.entries().count(), 12, "three quarters of 16");
-    bench.pass(secs(10));
-    assert_eq!(bench.cache.entries().count(), 0);
-    bench.reader.observe();
-    bench.publisher.poll_observed();
-    assert_eq!(bench.publisher.next_hops(), 0, "indices are free again");
+    assert_eq!(fixture.cache.entries().count(), 12, "three quarters of 16");
+    fixture.pass(secs(10));
+    assert_eq!(fixture.cache.entries().count(), 0);
+    fixture.reader.observe();
+    fixture.publisher.poll_observed();
+    assert_eq!(fixture.publisher.next_hops(), 0, "indices are free again");
 }
 
 #[test]
@@ -334,64 +334,64 @@ fn gateway_is_resolved_without_traffic_and_tried_for_ever() {
         cache.handle_timeout(now, &mut publisher);
     }
     assert_eq!(cache.entries().count(), 3);
-    assert_eq!(cache.counters().solicits, 3 * 30, "three questions in every six seconds");
+    assert_eq!(cache.counters().solicits, 3 * 30, "three solicitations in every six seconds");
 }
 
 #[test]
 fn peer_of_a_far_is_kept_resolved_and_ages_out_with_its_rules() {
-    let mut bench = NeighborFixture::new();
+    let mut fixture = NeighborFixture::new();
     let peer = "192.0.2.7";
-    bench.publisher.apply(DeltaId(1), install(peer));
-    bench.cache.handle_changes(bench.now, &mut bench.publisher);
-    assert_eq!(bench.pass(Nanos(0)), [(0, None)]);
+    fixture.publisher.apply(DeltaId(1), install(peer));
+    fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
+    assert_eq!(fixture.pass(Nanos(0)), [(0, None)]);
     let seen = answer(N3, peer);
-    bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
-    assert_eq!(bench.pass(secs(30)), [(30_000, Some(MAC_A))], "probed without being used");
-    bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
-    bench.publisher.apply(DeltaId(2), uninstall());
-    bench.reader.observe();
-    while bench.publisher.poll_observed().is_some() {}
-    bench.cache.handle_changes(bench.now, &mut bench.publisher);
-    assert!(!bench.entry(peer).unwrap().pinned);
-    bench.pass(secs(100));
-    assert_eq!(bench.state(peer), None);
+    fixture.cache.handle_event(fixture.now, seen, &mut fixture.publisher);
+    assert_eq!(fixture.pass(secs(30)), [(30_000, Some(MAC_A))], "probed without being used");
+    fixture.cache.handle_event(fixture.now, seen, &mut fixture.publisher);
+    fixture.publisher.apply(DeltaId(2), uninstall());
+    fixture.reader.observe();
+    while fixture.publisher.poll_observed().is_some() {}
+    fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
+    assert!(!fixture.entry(peer).unwrap().pinned);
+    fixture.pass(secs(100));
+    assert_eq!(fixture.state(peer), None);
 }
 
 #[test]
 fn pinned_peer_that_fails_its_probes_is_looked_for_again() {
-    let mut bench = NeighborFixture::new();
+    let mut fixture = NeighborFixture::new();
     let peer = "192.0.2.7";
-    bench.publisher.apply(DeltaId(1), install(peer));
-    bench.cache.handle_changes(bench.now, &mut bench.publisher);
-    bench.questions(Nanos(0));
+    fixture.publisher.apply(DeltaId(1), install(peer));
+    fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
+    fixture.solicitations(Nanos(0));
     let seen = answer(N3, peer);
-    bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
-    let asked = bench.pass(secs(33));
+    fixture.cache.handle_event(fixture.now, seen, &mut fixture.publisher);
+    let asked = fixture.pass(secs(33));
     assert_eq!(asked.last(), Some(&(33_000, None)), "everyone is asked");
-    assert_eq!(bench.state(peer), Some(NeighborState::Incomplete));
-    assert_eq!(bench.worker_mac(N3, ip(peer)), None, "the old address is gone");
+    assert_eq!(fixture.state(peer), Some(NeighborState::Incomplete));
+    assert_eq!(fixture.worker_mac(N3, ip(peer)), None, "the old address is gone");
 }
 
 #[test]
 fn host_that_becomes_a_peer_while_stale_is_probed_at_once() {
-    let mut bench = NeighborFixture::new();
+    let mut fixture = NeighborFixture::new();
     let peer = "192.0.2.7";
-    bench.want(N3, peer);
-    bench.questions(Nanos(0));
+    fixture.request(N3, peer);
+    fixture.solicitations(Nanos(0));
     let seen = answer(N3, peer);
-    bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
-    bench.pass(secs(31));
-    assert_eq!(bench.state(peer), Some(NeighborState::Stale));
-    bench.publisher.apply(DeltaId(1), install(peer));
-    bench.cache.handle_changes(bench.now, &mut bench.publisher);
-    assert_eq!(bench.state(peer), Some(NeighborState::Probe));
+    fixture.cache.handle_event(fixture.now, seen, &mut fixture.publisher);
+    fixture.pass(secs(31));
+    assert_eq!(fixture.state(peer), Some(NeighborState::Stale));
+    fixture.publisher.apply(DeltaId(1), install(peer));
+    fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
+    assert_eq!(fixture.state(peer), Some(NeighborState::Probe));
 }
 
 #[test]
 fn events_of_other_rooms_change_nothing() {
-    let mut bench = NeighborFixture::new();
+    let mut fixture = NeighborFixture::new();
     let event = WorkerEvent::EndMarker { session: adit_types::SessionIndex(0) };
-    bench.cache.handle_event(bench.now, event, &mut bench.publisher);
-    assert_eq!(bench.cache.poll_timeout(), None);
-    assert_eq!(bench.publisher.next_hop(NextHopIndex(0)), None);
+    fixture.cache.handle_event(fixture.now, event, &mut fixture.publisher);
+    assert_eq!(fixture.cache.poll_timeout(), None);
+    assert_eq!(fixture.publisher.next_hop(NextHopIndex(0)), None);
 }

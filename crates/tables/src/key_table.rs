@@ -1,9 +1,9 @@
 //! A hash table for keys that others choose: TEIDs of the SMF, UE addresses, on-link hosts.
 //!
-//! One writer, many readers, no locks. Buckets are cache lines of five entries with a chain of
-//! overflow buckets behind them. Entries never move, so a key that stays is never missed. A removed
-//! entry's place is used again only after every reader has passed a quiescent state; hence a
-//! reader that matched a key cannot read the value of another one.
+//! One writer, many readers, no locks. Buckets are cache lines of five entries; overflow buckets form a
+//! chain after them. Entries never move, so readers never miss a key that stays. The writer reuses the place
+//! of a removed entry only after every reader has passed a quiescent state, so a reader that matched a key
+//! cannot read the value of another one.
 
 use core::fmt;
 use core::ops::Range;
@@ -23,10 +23,10 @@ const SLOTS: usize = 5;
 /// Every entry of a bucket is free.
 const ALL_FREE: u8 = (1 << SLOTS) - 1;
 
-/// The key of an entry without a key: no TEID, no IPv4 address, and as an IPv6 /64 a multicast one.
+/// The key of an empty entry: no TEID, no IPv4 address, and as an IPv6 /64 a multicast prefix.
 const EMPTY: u64 = u64::MAX;
 
-/// Overflow buckets behind one bucket at most. At half load a bucket holds 2.5 keys on average
+/// Longest chain of overflow buckets. At half load a bucket holds 2.5 keys on average
 /// (Poisson): more than 25 in one of 2^24 buckets has a probability below 10^-9.
 const CHAIN_MAX: usize = 4;
 
@@ -50,8 +50,8 @@ const _: () = assert!(size_of::<KeyBucket>() == 64, "one bucket is one cache lin
 impl KeyBucket {
     /// Position of `key`, or `None`.
     ///
-    /// PERF (tables/lookup): compares every key of a bucket, so that no branch depends on the
-    /// position of the match.
+    /// PERF (tables/lookup): compares all keys of a bucket, so no branch depends on the position of the
+    /// match.
     #[inline]
     fn position(&self, key: u64) -> Option<usize> {
         let found = (0..).zip(&self.keys).fold(0_u32, |found, (at, cell)| {
@@ -68,7 +68,7 @@ impl KeyBucket {
     }
 }
 
-/// Why a key was not put into a table.
+/// Why a table refused a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyRefused {
     /// The key is the reserved value `u64::MAX`.
@@ -79,9 +79,9 @@ pub enum KeyRefused {
 
 /// The readers' side of a table of `u64` keys and `u32` values.
 pub struct KeyTable {
-    /// First the buckets that hashes choose from, then the overflow buckets.
+    /// First the buckets that hashes select, then the overflow buckets.
     buckets: LargeArray<KeyBucket>,
-    /// How many buckets hashes choose from.
+    /// Number of buckets that hashes select.
     homes: u64,
     hash: KeyHash,
     len: AtomicUsize,
@@ -123,7 +123,7 @@ impl KeyTable {
 
     /// The session of `key`, `SessionIndex::NONE` without one.
     ///
-    /// Cost:    one bucket, or the chain behind it. No allocation.
+    /// Cost:    one bucket, and the chain after it if it is full. No allocation.
     /// Threads: any reader; a key that stays in the table is never missed.
     #[inline]
     #[must_use]
@@ -164,7 +164,7 @@ impl fmt::Debug for KeyTable {
     }
 }
 
-/// What may be reused when all readers have passed.
+/// What is free once all readers have passed.
 #[derive(Debug, Clone, Copy)]
 enum RetiredKey {
     /// An entry of `bucket`, whose chain begins at `home`.
@@ -214,10 +214,10 @@ impl KeyWriter {
         &self.table
     }
 
-    /// Lets `key` lead to `value`; returns the value it replaces.
+    /// Maps `key` to `value`; returns the value that it replaces.
     ///
     /// # Errors
-    /// [`KeyRefused`] when the key is reserved or nothing is free for it; the table is unchanged.
+    /// [`KeyRefused`] if the key is reserved or its chain is full; the table is unchanged.
     pub fn insert(&mut self, key: u64, value: u32) -> Result<Option<u32>, KeyRefused> {
         if key == EMPTY {
             return Err(KeyRefused::Reserved);
@@ -251,8 +251,8 @@ impl KeyWriter {
         Ok(None)
     }
 
-    /// Removes `key` if it leads to `value`. Returns whether it did. Its place is free again when
-    /// [`KeyWriter::reclaim`] learns that `epoch`, the one in progress, has passed.
+    /// Removes `key` if it maps to `value`. Returns whether it did. [`KeyWriter::reclaim`] frees its place
+    /// once `epoch`, the current one, has passed.
     pub fn remove(&mut self, key: u64, value: u32, epoch: Epoch) -> bool {
         if key == EMPTY {
             return false;
@@ -275,8 +275,8 @@ impl KeyWriter {
         }
     }
 
-    /// Frees what was removed in epochs up to `passed`; what this retires in turn belongs to
-    /// `epoch`, the one in progress.
+    /// Frees what was removed in epochs up to `passed`. Overflow buckets that this retires belong to `epoch`,
+    /// the current one.
     pub fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {
         while let Some(&(since, limbo)) = self.retired.front()
             && since <= passed
@@ -308,7 +308,8 @@ impl KeyWriter {
         self.table.buckets[tail].next.store(link, Ordering::Release);
     }
 
-    /// Takes empty overflow buckets off the end of a chain, so that a table under churn keeps them.
+    /// Removes empty overflow buckets from the end of a chain, so that a table under churn does not run out
+    /// of them.
     fn trim(&mut self, home: usize, epoch: Epoch) {
         loop {
             let mut before = home;
