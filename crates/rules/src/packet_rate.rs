@@ -44,8 +44,8 @@ struct PacketWindow {
 }
 
 impl PacketWindow {
-    /// The window at `now`: a new one if the last one is over. A window of another length, from
-    /// before `since`, ends at most one unit of `quota` after `since`.
+    /// The window at `now`: a new one if the last one is over. A window of another length began before
+    /// `since`; it ends at the latest one unit of `quota` after `since`.
     fn at(self, quota: PacketQuota, since: Nanos, now: Nanos) -> Self {
         let PacketQuota { unit, .. } = quota;
         let until = if self.unit == unit { self.until } else { self.until.min(since + unit) };

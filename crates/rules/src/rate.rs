@@ -58,7 +58,7 @@ impl RateLimit {
     /// Everything passes.
     pub const UNLIMITED: Self = Self(0);
 
-    /// Nothing passes.
+    /// Nothing passes: no bucket is ever open by it.
     pub const CLOSED: Self = Self(u64::MAX);
 
     /// A limit of `rate` with a bucket of `depth`. A rate of zero lets nothing pass.

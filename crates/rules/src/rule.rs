@@ -366,8 +366,8 @@ pub struct QerMeter {
     /// The number of its bucket in the session. The data plane writes it and keeps it while the QER
     /// exists; zero until then.
     pub bucket: u8,
-    /// The rate is shared with other sessions. Spec: TS 29.244 §8.2.10 (QER Correlation ID).
-    pub shared: Option<CorrelatedRateId>,
+    /// The rate that it shares with other sessions. Spec: TS 29.244 §8.2.10 (QER Correlation ID).
+    pub correlated_rate: Option<CorrelatedRateId>,
     /// The guaranteed share of its rates, uplink and downlink.
     pub guaranteed: [GuaranteedShare; 2],
     /// The number of the bucket that measures a guarantee below the rate; see `bucket`.

@@ -509,9 +509,9 @@ impl Publisher {
     /// Takes the correlated rates that rules name; without room for one the session does not share it.
     fn take_correlated_rates(&mut self, rules: &mut SessionRules) {
         for meter in rules.qers.iter_mut().filter_map(|qer| qer.meter.as_mut()) {
-            let Some(id) = meter.shared else { continue };
+            let Some(id) = meter.correlated_rate else { continue };
             if self.correlated_rates.take(self.tables.meters.correlated_rates(), id).is_none() {
-                meter.shared = None;
+                meter.correlated_rate = None;
                 self.counters.correlated_rates_refused += 1;
             }
         }
@@ -528,8 +528,8 @@ impl Publisher {
             }
         }
         for (qer, meter) in qers.iter().filter_map(|qer| Some((qer, qer.meter?))) {
-            let shared = meter.shared.and_then(|id| self.correlated_rates.number(id));
-            meters.set_link(session, meter.bucket, shared);
+            let rate = meter.correlated_rate.and_then(|id| self.correlated_rates.number(id));
+            meters.set_link(session, meter.bucket, rate);
             for direction in DIRECTIONS {
                 // Packets that wait behind a closed gate are dropped.
                 let limit = match qer.gate(direction) {
@@ -662,7 +662,7 @@ impl NextHops for Publisher {
 
 /// The correlated rates that QERs name.
 fn correlated_rates(qers: &[QerEntry]) -> impl Iterator<Item = CorrelatedRateId> {
-    qers.iter().filter_map(|qer| qer.meter?.shared)
+    qers.iter().filter_map(|qer| qer.meter?.correlated_rate)
 }
 
 /// A bucket as a bit.

@@ -418,7 +418,7 @@ fn bucket_that_no_qer_names_any_more_is_shared_with_nobody() {
             uplink: limit,
             downlink: limit,
             bucket: 0,
-            shared: Some(CorrelatedRateId { cp: 1, correlation: number }),
+            correlated_rate: Some(CorrelatedRateId { cp: 1, correlation: number }),
             guaranteed: [GuaranteedShare::Nothing; 2],
             guaranteed_bucket: None,
         }),

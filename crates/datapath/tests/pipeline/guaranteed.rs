@@ -36,7 +36,7 @@ fn with_rate(limit: RateLimit, guaranteed: GuaranteedShare) -> SessionRules {
         uplink: limit,
         downlink: limit,
         bucket: 0,
-        shared: None,
+        correlated_rate: None,
         guaranteed: [guaranteed; 2],
         guaranteed_bucket: None,
     });

@@ -275,7 +275,7 @@ fn packet_waits_for_the_rate_of_its_sender_before_it_turns() {
         uplink: rate,
         downlink: RateLimit::UNLIMITED,
         bucket: 0,
-        shared: None,
+        correlated_rate: None,
         guaranteed: Default::default(),
         guaranteed_bucket: None,
     });

@@ -28,7 +28,7 @@ fn limited(first: [RateLimit; 2], second: [RateLimit; 2]) -> SessionRules {
             uplink,
             downlink,
             bucket: 0,
-            shared: None,
+            correlated_rate: None,
             guaranteed: Default::default(),
             guaranteed_bucket: None,
         })

@@ -82,7 +82,7 @@ fn qers(
             RateLimit::UNLIMITED => {}
             RateLimit::CLOSED => return None,
             // A fast rule names buckets of the session only.
-            _ if meter.shared.is_some() => return None,
+            _ if meter.correlated_rate.is_some() => return None,
             _ => *meters.get_mut(usize::from(meter.bucket))? = true,
         }
     }

@@ -221,12 +221,12 @@ impl<'a> ByteChoices<'a> {
             GuaranteedShare::Whole,
             GuaranteedShare::Within(limit),
         ];
-        let shared = CorrelatedRateId { cp: 1, correlation: 1 };
+        let rate = CorrelatedRateId { cp: 1, correlation: 1 };
         let meter = QerMeter {
             uplink: self.pick(&limits),
             downlink: self.pick(&limits),
             bucket: self.below(3),
-            shared: self.rarely(8).then_some(shared),
+            correlated_rate: self.rarely(8).then_some(rate),
             guaranteed: [self.pick(&shares), self.pick(&shares)],
             guaranteed_bucket: None,
         };

@@ -131,7 +131,7 @@ fn by_qers(rules: &SessionRules, pdr: &PdrEntry, direction: Direction) -> Option
         match meter.limit(direction) {
             RateLimit::UNLIMITED => {}
             RateLimit::CLOSED => return None,
-            _ if meter.shared.is_some() || meter.bucket > 1 => return None,
+            _ if meter.correlated_rate.is_some() || meter.bucket > 1 => return None,
             _ => result.meters |= 1 << meter.bucket,
         }
     }

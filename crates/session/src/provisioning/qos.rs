@@ -135,7 +135,7 @@ impl QosPolicy {
             uplink,
             downlink,
             bucket: 0,
-            shared: None,
+            correlated_rate: None,
             guaranteed,
             guaranteed_bucket: None,
         })

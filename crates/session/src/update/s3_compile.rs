@@ -242,7 +242,7 @@ fn filters(known: RuleCatalog<'_>, pdr: &Pdr) -> Option<SdfSet> {
 fn qer(known: RuleCatalog<'_>, identity: &SessionIdentity<'_>, qer: &Qer) -> QerEntry {
     let mut rates = identity.packet_rates.iter().filter(|_| qer.packet_rate.is_some());
     let packet_rate = rates.find(|(id, _)| *id == qer.id).map(|(_, rate)| Box::new(rate.clone()));
-    let shared = correlated_rate(identity.origin, qer);
+    let correlated_rate = correlated_rate(identity.origin, qer);
     QerEntry {
         id: qer.id,
         gate_uplink: qer.gates.uplink,
@@ -250,7 +250,7 @@ fn qer(known: RuleCatalog<'_>, identity: &SessionIdentity<'_>, qer: &Qer) -> Qer
         qfi: qer.qfi,
         rqi: qer.rqi,
         ppi: qer.ppi,
-        meter: known.configured.qos.meter(qer).map(|meter| QerMeter { shared, ..meter }),
+        meter: known.configured.qos.meter(qer).map(|meter| QerMeter { correlated_rate, ..meter }),
         packet_rate,
     }
 }
