@@ -100,15 +100,15 @@ fn pass_rates<B: PacketBuf>(
         }
         is_open = false;
     }
-    let is_shared = !ctx.view.aggregates().is_empty();
+    let has_aggregates = !ctx.view.aggregates().is_empty();
     let terms = AggregateTerms::of(matched.rules, matched.pdr, matched.direction);
-    if !is_metered && !is_shared && terms.guarantee == Guarantee::Nothing {
+    if !is_metered && !has_aggregates && terms.guarantee == Guarantee::Nothing {
         return Ok(Passage::Plain);
     }
-    let key = (is_shared || shaping.queues.has_packets_of(session, matched.direction))
+    let key = (has_aggregates || shaping.queues.has_packets_of(session, matched.direction))
         .then(|| queue_key(session, matched));
     let queue_len = key.map_or(0, |key| shaping.queues.flow_len(&key));
-    if let Some(key) = key.filter(|_| is_shared && is_open && queue_len == 0) {
+    if let Some(key) = key.filter(|_| has_aggregates && is_open && queue_len == 0) {
         match shaping.check_aggregates(ctx, key) {
             Ok(()) => {}
             Err(Excess::Policed) => return Err(DropReason::AggregateExceeded),
@@ -119,7 +119,7 @@ fn pass_rates<B: PacketBuf>(
         for (limit, bucket) in buckets(matched) {
             meter(bucket).inspect(|meter| meter.pass(limit, ctx.now, bytes));
         }
-        if is_shared {
+        if has_aggregates {
             terms.charge(ctx, &mut shaping.leases, matched.direction, bytes);
         }
         return Ok(match terms.charge_guarantee(ctx, session, matched.direction, bytes) {
