@@ -32,7 +32,7 @@ use self::burst::BurstContext;
 use self::direction::{FastDirection, FastDownlink, FastUplink, PacketTraits};
 use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
 use self::packet::FastPacket;
-use self::rates::{assign_ticket, find_first_queues};
+use self::rates::find_first_queues;
 use self::recognize::{recognize_all, recognize_mixed};
 use self::select::select_rules;
 use self::send::{send_all, send_some};
@@ -41,7 +41,7 @@ use crate::columns::BurstColumn;
 use crate::context::StepContext;
 use crate::handoff::Handoff;
 use crate::interfaces::{TxLink, UsualLink};
-use crate::shaping::Shaping;
+use crate::shaping::{Shaping, ShapingQueues};
 use crate::tally::StepTally;
 use crate::worker_state::WorkerState;
 
@@ -247,6 +247,22 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     let only_link = burst.only_link().filter(|_| !any_queued && left_to_stages.is_empty());
     let left_to_stages = left_to_stages.len();
     RewrittenBurst { received_bytes, sent_bytes, left_to_stages, only_link }
+}
+
+/// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet. Returns false if a
+/// queue has no room for the packet: the stages then send it at once, or drop and count it.
+#[inline(never)]
+fn assign_ticket<B: PacketBuf, D: FastDirection>(
+    queues: &ShapingQueues<B>,
+    ticket: QueueTicket,
+    packet: &mut FastPacket<'_>,
+) -> bool {
+    let key = ticket.key(packet.session, D::DIRECTION);
+    let Some(queue) = queues.find_from(packet.first_queue, &key) else {
+        return queues.has_room(0);
+    };
+    packet.ticket = ticket.with_queue(queue);
+    queues.has_room(queues.len_of(queue))
 }
 
 /// Finds the session and the fast rule of each packet, hands off packets of other workers' sessions, and

@@ -7,12 +7,11 @@ use adit_types::{Direction, Nanos};
 
 use super::FastPackets;
 use super::burst::BurstContext;
-use super::direction::FastDirection;
 use super::packet::FastPacket;
 use super::ticket::QueueTicket;
 use crate::aggregates::{AggregateTerms, arriving};
 use crate::context::StepContext;
-use crate::shaping::{Shaping, ShapingQueues};
+use crate::shaping::Shaping;
 
 /// Writes the first queue of each packet's session and direction. If there is one, prefetches it and its
 /// buckets.
@@ -30,22 +29,6 @@ pub(super) fn find_first_queues<B: PacketBuf>(
             view.prefetch_pair_and_waits(packet.session, direction);
         }
     }
-}
-
-/// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet. Returns false if a
-/// queue has no room for the packet: the stages then send it at once, or drop and count it.
-#[inline(never)]
-pub(super) fn assign_ticket<B: PacketBuf, D: FastDirection>(
-    queues: &ShapingQueues<B>,
-    ticket: QueueTicket,
-    packet: &mut FastPacket<'_>,
-) -> bool {
-    let key = ticket.key(packet.session, D::DIRECTION);
-    let Some(queue) = queues.find_from(packet.first_queue, &key) else {
-        return queues.has_room(0);
-    };
-    packet.ticket = ticket.with_queue(queue);
-    queues.has_room(queues.len_of(queue))
 }
 
 /// Charges the rates of a packet if they admit it now, and returns [`QueueTicket::NONE`]. Otherwise returns
