@@ -1,7 +1,7 @@
 //! The aggregates that a packet passes: the rate of its slice, and that of all sessions.
 //!
-//! They never stop guaranteed packets: those pass and are charged, and other packets wait for them. If a
-//! transmit queue is full, guaranteed packets wait in [`crate::tx_backlog`], which has a limit.
+//! They never stop guaranteed packets: these pass and are charged, so the other packets get what is left.
+//! If a transmit queue is full, guaranteed packets wait in [`crate::tx_backlog`], which has a limit.
 //!
 //! Other packets pass while the aggregates are open. If a closed aggregate polices, arriving packets are
 //! dropped; if it shapes, flows take turns. A queue that already waits is never dropped for an aggregate.
@@ -14,11 +14,11 @@ use adit_types::{Direction, Nanos, SessionIndex, SliceId};
 
 use crate::context::StepContext;
 
-/// Numbers of aggregates: two directions of each slice, and of all sessions together.
+/// How many numbers aggregates have: two directions of each slice, and of all sessions together.
 #[allow(clippy::cast_possible_truncation, reason = "asserted")]
 pub(crate) const AGGREGATE_RATES: u8 = 2 * (SLICES_MAX as u8 + 1);
 
-const _: () = assert!(SLICES_MAX < 32);
+const _: () = assert!(SLICES_MAX < 32, "a `RateSet` has 64 bits");
 
 /// The number that stands for all sessions in the place of a slice.
 const ALL: SliceId = SliceId(0);
@@ -44,7 +44,7 @@ pub(crate) struct BlockingRate {
 }
 
 impl AggregateTerms {
-    /// The terms of packets of `pdr`.
+    /// The terms of packets of `pdr`; the guarantee is that of the first QER that has one.
     pub(crate) fn of(rules: &PublishedRules, pdr: &PublishedPdr, direction: Direction) -> Self {
         let meters = rules.qers_of(pdr).filter_map(|qer| qer.meter);
         let mut guarantees = meters.map(|meter| meter.guarantee(direction));
@@ -104,9 +104,9 @@ impl AggregateTerms {
             let rate = number(scope, direction);
             let ring_rate = *first.get_or_insert(rate);
             let excess = aggregate.limit().excess();
-            // The slice's ring is a member of the ring of all sessions: a turn there includes one here.
-            let had_turn = turn.rate == Some(rate) || turn.rate == Some(number(ALL, direction));
-            if turn.contended.contains(rate) && !had_turn {
+            // When the ring of all sessions has the turn, so does the slice's ring that is served in it.
+            let has_turn = turn.rate == Some(rate) || turn.rate == Some(number(ALL, direction));
+            if turn.contended.contains(rate) && !has_turn {
                 return Err(BlockingRate { ring_rate, rate, at: ctx.now, excess });
             }
             let opened = leases.check_open(aggregate, scope, direction, ctx.now);
@@ -154,8 +154,8 @@ impl AggregateTerms {
         }
     }
 
-    /// Charges a packet of `bytes` octets to its guarantee. Returns whether the packet is
-    /// guaranteed: the bucket was open.
+    /// Charges a packet of `bytes` octets to its guarantee if that has a bucket and it is open. Returns
+    /// whether the packet is guaranteed: that bucket was open, or everything is guaranteed.
     #[inline]
     pub(crate) fn charge_guarantee(
         self,
@@ -168,7 +168,7 @@ impl AggregateTerms {
             return self.guarantee == Guarantee::Whole;
         };
         let meter = self.open_guarantee(ctx, session, direction);
-        meter.inspect(|meter| meter.pass(meter.limit(), ctx.now, bytes)).is_some()
+        meter.inspect(|meter| meter.charge(meter.limit(), ctx.now, bytes)).is_some()
     }
 }
 

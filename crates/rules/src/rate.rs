@@ -145,8 +145,8 @@ impl RateLimit {
     }
 }
 
-/// The state of a token bucket. Its *credit* is how far `due` lies below the sum of now and the depth,
-/// its *debt* how far above. It is open without debt, and closed otherwise.
+/// The state of a token bucket. Its *credit* is how far `due` lies below the sum of now and the depth, but
+/// at most the depth; its *debt* how far above. It is open without debt, and closed otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bucket {
     /// The theoretical arrival time. Unit: nanoseconds.
@@ -166,7 +166,8 @@ impl Bucket {
         self.due <= now.0.saturating_add(limit.depth_ns()) && limit.0 != RateLimit::CLOSED.0
     }
 
-    /// Time that packets may still take until the bucket closes; negative while it is closed. Not for
+    /// How far `due` lies below the sum of `now` and the depth; negative while the bucket is closed. After
+    /// idle time more than the depth, of which packets use the depth at most. Not for
     /// [`RateLimit::CLOSED`]. Unit: nanoseconds; times are below 2^62.
     #[inline]
     #[must_use]

@@ -50,7 +50,8 @@ impl Aggregate {
         self.limit
     }
 
-    /// Octets that workers took. Each worker has at most one lease left.
+    /// Octets that workers took. Each worker holds at most one lease that it did not charge to packets yet,
+    /// or owes at most one that is not counted here.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
@@ -141,6 +142,7 @@ impl Leases {
         Self(left)
     }
 
+    /// What is left of a lease. `%` keeps the index in bounds; slices are at most `SLICES_MAX`.
     #[inline]
     const fn left(&mut self, slice: SliceId, direction: Direction) -> &mut i64 {
         &mut self.0[slice.0 as usize % SCOPES][direction.index()]

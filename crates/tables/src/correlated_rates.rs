@@ -127,7 +127,7 @@ impl CorrelatedRate<'_> {
     ///
     /// Another worker may have charged the bucket since this one found it open. Then the bucket is
     /// ahead by one more packet per worker and opens that much later; every packet is charged.
-    pub(crate) fn pass(self, limit: RateLimit, now: Nanos, bytes: u16) -> Bucket {
+    pub(crate) fn charge(self, limit: RateLimit, now: Nanos, bytes: u16) -> Bucket {
         let mut seen = self.0.due.load(Ordering::Relaxed);
         loop {
             let after = SharedBucket(seen).after(limit, now, bytes);
@@ -169,7 +169,7 @@ mod tests {
         let limit = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Policed);
         let now = Nanos::from_secs(1);
         let uplink = table.get(first, Direction::Uplink).unwrap();
-        uplink.pass(limit, now, 1500);
+        uplink.charge(limit, now, 1500);
         assert!(!uplink.bucket(limit, now).is_open(limit, now));
         numbers.release(&table, ID);
         assert_eq!((numbers.number(ID), uplink.users()), (Some(first), 1));
@@ -200,7 +200,7 @@ mod tests {
             for _ in 0..ROUNDS {
                 barrier.wait();
                 while shared.bucket(limit, now).is_open(limit, now) {
-                    shared.pass(limit, now, LEN);
+                    shared.charge(limit, now, LEN);
                     bytes += u64::from(LEN);
                 }
                 barrier.wait();

@@ -123,8 +123,8 @@ impl<'a> FastRuleSelector<'a> {
         }
     }
 
-    /// The fast rule of the packet of `key`. `None` if the stages have to classify it: a filter needs the
-    /// whole packet, or the PDR has no fast rule.
+    /// The fast rule of the packet of `key`. `None` if the stages classify it: no filter matches, a filter
+    /// needs the whole packet, or the PDR has no fast rule or is not among the first 16.
     // PERF (adit bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     #[must_use]

@@ -32,7 +32,7 @@ use crate::sync::MadeOnce;
 /// Buckets in one cache line.
 const PER_LINE: usize = 2;
 
-// A session has at most as many buckets as QERs; guarantees use what is left.
+// Each QER with a rate has a bucket; buckets of partial guarantees take numbers that are left.
 const _: () = assert!(RULES_PER_SESSION_MAX <= 64, "the publisher keeps them in a set of 64 bits");
 
 /// Most lines of one direction of a session.
@@ -275,7 +275,7 @@ impl<'a> MeterPair<'a> {
     // branches, so that each word is loaded once.
     #[inline(always)]
     #[must_use]
-    pub fn pass(self, which: u64, now: Nanos, bytes: u16) -> bool {
+    pub fn try_charge(self, which: u64, now: Nanos, bytes: u16) -> bool {
         let Self(MeterLine([first, second])) = self;
         if which == 0 {
             return true;
@@ -286,8 +286,8 @@ impl<'a> MeterPair<'a> {
             if a.room | b.room < 0 {
                 return false;
             }
-            first.charge(&a, now, bytes);
-            second.charge(&b, now, bytes);
+            first.charge_peeked(&a, now, bytes);
+            second.charge_peeked(&b, now, bytes);
             return true;
         }
         let only = if which & 1 != 0 { first } else { second };
@@ -295,7 +295,7 @@ impl<'a> MeterPair<'a> {
         if peeked.room < 0 {
             return false;
         }
-        only.charge(&peeked, now, bytes);
+        only.charge_peeked(&peeked, now, bytes);
         true
     }
 
@@ -346,7 +346,7 @@ impl MeterCell {
     /// Charges a packet of `bytes` octets to a bucket that was peeked at.
     #[inline(always)]
     // PERF (adit bench datapath --rates police): see its caller.
-    fn charge(&self, peeked: &PeekedBucket, now: Nanos, bytes: u16) {
+    fn charge_peeked(&self, peeked: &PeekedBucket, now: Nanos, bytes: u16) {
         self.commit(peeked.bucket.after_unsaturated(peeked.limit, now, bytes), bytes);
     }
 
@@ -361,8 +361,9 @@ impl MeterCell {
         self.fraction.set(fraction);
     }
 
+    /// Charges a packet of `bytes` octets, whether or not the bucket is open.
     #[inline]
-    fn pass(&self, limit: RateLimit, now: Nanos, bytes: u16) {
+    fn charge(&self, limit: RateLimit, now: Nanos, bytes: u16) {
         self.commit(self.bucket().after(limit, now, bytes), bytes);
     }
 
@@ -408,9 +409,9 @@ impl PairTurn<'_> {
         self.forgive_former_debt()
     }
 
-    /// Charges a packet of `bytes` octets.
+    /// Charges a packet of `bytes` octets, whether or not the buckets are open.
     #[inline]
-    pub fn pass(&mut self, bytes: u16) {
+    pub fn charge(&mut self, bytes: u16) {
         let [(a, first), (b, second)] = &mut self.pair;
         *first = first.after_unsaturated(*a, self.now, bytes);
         *second = second.after_unsaturated(*b, self.now, bytes);
@@ -505,12 +506,13 @@ impl<'a> Meter<'a> {
         settled.is_open(limit, now)
     }
 
-    /// Charges a packet of `bytes` octets. For the worker that owns the session only.
+    /// Charges a packet of `bytes` octets, whether or not the bucket is open. For the worker that owns the
+    /// session only.
     #[inline]
-    pub fn pass(&self, limit: RateLimit, now: Nanos, bytes: u16) {
+    pub fn charge(&self, limit: RateLimit, now: Nanos, bytes: u16) {
         match self.correlated {
-            Some(correlated) => self.cell.commit(correlated.pass(limit, now, bytes), bytes),
-            None => self.cell.pass(limit, now, bytes),
+            Some(correlated) => self.cell.commit(correlated.charge(limit, now, bytes), bytes),
+            None => self.cell.charge(limit, now, bytes),
         }
     }
 
@@ -534,8 +536,8 @@ impl<'a> Meter<'a> {
         self.correlated.map_or_else(own, |rate| rate.bucket(limit, now)).opens_at(limit)
     }
 
-    /// Counts a packet of `bytes` octets that is dropped because of the bucket. For the worker that
-    /// owns the session only.
+    /// Counts a packet of `bytes` octets that is dropped: its rate exceeded the bucket, or it was to wait
+    /// and this is its first bucket. For the worker that owns the session only.
     pub fn count_dropped(&self, bytes: u16) {
         self.excess.dropped_pkts.add(1);
         self.excess.dropped_bytes.add(u64::from(bytes));
@@ -588,9 +590,9 @@ mod tests {
         let table = MeterTable::new(2);
         table.set_limit(SESSION, Direction::Downlink, 1, limit(1000));
         let pair = table.pair(SESSION, Direction::Downlink).unwrap();
-        assert!(pair.pass(0b11, NOW, 1500));
-        assert!(!pair.pass(0b11, NOW, 1500));
-        assert!(pair.pass(0b01, NOW, 1500), "without a limit");
+        assert!(pair.try_charge(0b11, NOW, 1500));
+        assert!(!pair.try_charge(0b11, NOW, 1500));
+        assert!(pair.try_charge(0b01, NOW, 1500), "without a limit");
         let meter = table.meter(SESSION, Direction::Downlink, 1).unwrap();
         assert!(!meter.is_open(limit(1000), NOW));
         meter.count_dropped(1400);
@@ -608,7 +610,7 @@ mod tests {
         }
         table.reset(SESSION, 1);
         assert_eq!(meter.traffic(), MeterTraffic::default());
-        assert!(pair.pass(0b11, NOW, 1500));
+        assert!(pair.try_charge(0b11, NOW, 1500));
     }
 
     #[test]
@@ -618,11 +620,11 @@ mod tests {
         table.set_limit(SESSION, Direction::Uplink, 1, limit(1000));
         let pair = table.pair(SESSION, Direction::Uplink).unwrap();
         for which in [0b01, 0b10] {
-            assert!(pair.pass(which, NOW, 1500), "{which}");
-            assert!(!pair.pass(which, NOW, 1500), "{which}: 12 ms to wait");
-            assert!(pair.pass(which, NOW + Nanos::from_millis(13), 1500), "{which}");
+            assert!(pair.try_charge(which, NOW, 1500), "{which}");
+            assert!(!pair.try_charge(which, NOW, 1500), "{which}: 12 ms to wait");
+            assert!(pair.try_charge(which, NOW + Nanos::from_millis(13), 1500), "{which}");
         }
-        assert!(pair.pass(0, NOW, 1500));
+        assert!(pair.try_charge(0, NOW, 1500));
     }
 
     #[test]
@@ -633,7 +635,7 @@ mod tests {
             assert!(table.meter(SESSION, Direction::Uplink, bucket).is_none());
             table.make_room(bucket);
             let meter = table.meter(SESSION, Direction::Uplink, bucket).unwrap();
-            meter.pass(limit(8), NOW, 100);
+            meter.charge(limit(8), NOW, 100);
             assert!(!meter.is_open(limit(8), NOW));
             assert!(meter.is_open(limit(1_000_000), NOW), "another limit's debt is forgiven");
         }

@@ -55,7 +55,7 @@ struct BurstOrigin<'l> {
     link: &'l UsualLink,
 }
 
-/// How many packets of a burst are usual, and how many are IPv6.
+/// How many packets of a burst are usual, and of how many [`FastPacket::is_v6`] is true.
 #[derive(Clone, Copy)]
 struct BurstCounts {
     usual: usize,
@@ -68,10 +68,12 @@ struct BurstCounts {
 ///          stay for the stages. n ≤ BURST_MAX.
 /// Cost:    per packet one cache line of the key table, one of the fast rule and the session's
 ///          counters, and one per URR; with rates, one of the buckets; with SDF filters, those of the
-///          matcher and of the rule that it selects; while packets wait, one of the queue. Earlier passes
-///          prefetch these lines, except the buckets of a selected rule. The line of a next hop is read
-///          once per change of hop. No allocation, no clock.
-/// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`.
+///          matcher and of the rule that it selects; while packets wait, those of the queue, its index
+///          and its counters. Earlier passes prefetch these lines, except the buckets of a selected
+///          rule, and index and counters of queues. A next hop is looked up when it changes; in uplink
+///          without one gateway for a whole block, for each packet. No allocation, no clock.
+/// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`, packets
+///          without room in a queue `ShapingQueueFull`, in a hand-off ring `HandoffFull`.
 pub(crate) fn forward_usual<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -189,7 +191,9 @@ struct RewrittenBurst<'v> {
     only_link: Option<&'v TxLink>,
 }
 
-/// Rewrites the packets that meet the conditions of their fast rules, and marks the others as not usual.
+/// Charges, rewrites and counts the packets that the fast path forwards, and writes their links and tickets.
+/// Marks the others as not usual: those that fail a condition or that a rate stops, and later packets of
+/// their sessions.
 #[inline(never)]
 // PERF (adit bench datapath): a function of its own has registers for its loop; a call per burst.
 fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
@@ -249,7 +253,8 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     RewrittenBurst { received_bytes, sent_bytes, left_to_stages, only_link }
 }
 
-/// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet. Returns false if a
+/// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet unless the
+/// stages take it. Returns false if a
 /// queue has no room for the packet: the stages then send it at once, or drop and count it.
 #[inline(never)]
 fn assign_ticket<B: PacketBuf, D: FastDirection>(

@@ -1,4 +1,4 @@
-//! The rates of a fast rule: its own, and those that sessions share.
+//! The rates of a fast rule: buckets of the session, and aggregates.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{Excess, Guarantee};
@@ -31,10 +31,10 @@ pub(super) fn find_first_queues<B: PacketBuf>(
     }
 }
 
-/// Charges the rates of a packet if they admit it now, and returns [`QueueTicket::NONE`]. Otherwise returns
-/// the queue that it has to join, and is charged for when it leaves; `None` if the stages decide. After a
-/// charge, only a buffer without room for the new headers stops the packet; the stages then charge it
-/// again.
+/// If no packet of its queue waits and its rates admit it, charges the rates of a packet and returns
+/// [`QueueTicket::NONE`]. Otherwise returns the ticket of the queue that it joins; its rates are charged when
+/// it leaves. `None` if the stages decide. After a charge, only a buffer without room for the new headers
+/// stops the packet; the stages then charge it again.
 #[inline(always)]
 // PERF (adit bench datapath --rates police): once per packet with rates.
 pub(super) fn pass_rates(
@@ -52,7 +52,7 @@ pub(super) fn pass_rates(
         return Some(QueueTicket::NONE);
     }
     let pair = ctx.view.meter_pair(packet.session, direction)?;
-    if packet.ticket.is_none() && pair.pass(which, ctx.now, packet.len) {
+    if packet.ticket.is_none() && pair.try_charge(which, ctx.now, packet.len) {
         return Some(QueueTicket::NONE);
     }
     ticket_if_shaped(pair, which, ctx.now, packet.ticket.or_ticket_of(rule))
@@ -89,15 +89,16 @@ fn pass_aggregates(
     if !packet.ticket.is_none() {
         return queue();
     }
-    let has_leases = burst.contended.is_empty() && burst.leases.admit(terms.slice, direction);
-    let is_admitted = rule.is_guaranteed() || has_leases;
+    // No queue waits for its turn and leases are left: no need to check each aggregate.
+    let is_open_at_once = burst.contended.is_empty() && burst.leases.admit(terms.slice, direction);
+    let is_admitted = rule.is_guaranteed() || is_open_at_once;
     if !is_admitted
         && let Err(closed) =
             terms.check_open(ctx, burst.leases, direction, arriving(burst.contended))
     {
         return if closed.excess == Excess::Shaped { queue() } else { None };
     }
-    if !pair.pass(which, ctx.now, packet.len) {
+    if !pair.try_charge(which, ctx.now, packet.len) {
         return queue();
     }
     terms.charge(ctx, burst.leases, direction, packet.len);

@@ -93,7 +93,7 @@ fn take_back<B: PacketBuf, D: FastDirection>(
     let mut bytes = 0;
     for (buf, packet) in refused.drain(..).zip(packets.iter().filter(leaves).skip(sent)) {
         bytes += buf.data().len();
-        // A rule that was replaced meanwhile counts as not guaranteed.
+        // A rule that was replaced meanwhile counts as not guaranteed, unless filters selected it.
         let is_guaranteed = packet.rule().is_some_and(|rule| rule.is_guaranteed());
         let origin = Origin::user(D::DIRECTION, is_guaranteed);
         state.queues.backlog.queue_or_drop(tx_link.target(), buf, origin, &mut state.tally);

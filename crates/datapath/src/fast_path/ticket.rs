@@ -29,7 +29,7 @@ const _: () =
     assert!(SHAPED_PKTS_MAX + BURST_MAX < 1 << 31, "queues are at most as many as packets");
 
 impl QueueTicket {
-    /// The packet leaves at once.
+    /// No queue was found; after the rewrite, the packet leaves at once.
     pub(super) const NONE: Self = Self(0);
 
     /// True for [`QueueTicket::NONE`].

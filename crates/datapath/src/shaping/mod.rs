@@ -1,5 +1,5 @@
-//! Packets that wait for the rates of their QERs or for aggregates, ready to leave. What the shaper calls
-//! a flow is a queue here.
+//! Packets that wait for the rates of their QERs or for aggregates, ready to leave. A queue here is what
+//! the shaper calls a flow; both words mean the same.
 //!
 //! Packets wait last: they are already rewritten and counted in URRs. Their rates are charged when they
 //! leave, by the limits of that moment. When a session moves to another tunnel, its waiting downlink
@@ -90,13 +90,14 @@ impl<B: PacketBuf> Shaping<B> {
     }
 
     /// True if packets with rates have to look for a queue or for room first: packets wait, or the queues
-    /// have no capacity. If false, only a packet that finds its own rate closed joins a queue.
+    /// have no capacity. If false, only a packet that finds one of its rates closed joins a queue.
     #[inline]
     pub(crate) fn must_check_queues(&self) -> bool {
         !self.queues.is_empty() || !self.queues.has_room(0)
     }
 
-    /// Queues a frame that its rates do not admit yet; drops it as `ShapingQueueFull` without room.
+    /// Queues a frame that has to wait: its rates do not admit it yet, or earlier packets of its queue
+    /// wait. Drops it as `ShapingQueueFull` without room.
     /// `queue` is the queue of `key` if the caller has found it; with `None` this function looks it up.
     /// `bytes` are the octets of the user's packet.
     // PERF (adit bench datapath --rates wait): once per packet that waits; a call would pass the packet

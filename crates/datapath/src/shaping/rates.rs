@@ -130,7 +130,8 @@ pub(super) fn first_eligibility(
     opened.map_or_else(Eligibility::At, |()| Eligibility::Now)
 }
 
-/// When the next packet of a queue may leave, by the limits of now.
+/// When the next packet of a queue may leave, by the limits of now. Takes leases of aggregates, and forgives
+/// debt from former limits. Charges nothing.
 pub(super) fn eligibility(
     ctx: &StepContext<'_>,
     leases: &mut Leases,
@@ -209,7 +210,7 @@ pub(super) fn charge(
     key: QueueKey,
     bytes: u16,
 ) -> bool {
-    meters(&ctx.view, key).for_each(|meter| meter.pass(meter.limit(), ctx.now, bytes));
+    meters(&ctx.view, key).for_each(|meter| meter.charge(meter.limit(), ctx.now, bytes));
     let terms = AggregateTerms::of_tag(key.tag);
     terms.charge(ctx, leases, key.direction, bytes);
     terms.charge_guarantee(ctx, key.session, key.direction, bytes)

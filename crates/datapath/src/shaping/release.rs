@@ -44,8 +44,9 @@ struct Releaser<'e, 'v, Io: PacketIo> {
     tx: &'e mut TxQueues<Io::Buf>,
     tally: &'e mut StepTally,
     sharing: SharingInUse,
-    /// The flow that sent last, if there are correlated rates. Its last turn may have ended after as many
-    /// packets as a turn has, so that its closed rate shows only in the next turn, without packets.
+    /// The flow that sent last in this step, if there are correlated rates. A turn ends after 16 packets,
+    /// even if the rate just closed; the next turn then sends nothing, but the flow has to wait behind its
+    /// sharers as if it had just sent.
     last_sender: Option<QueueKey>,
 }
 
@@ -54,7 +55,7 @@ struct FlowTurn<'v> {
     key: QueueKey,
     /// The flow's buckets if [`own_pair`] has them.
     pair: Option<PairTurn<'v>>,
-    /// The next packet is guaranteed.
+    /// The packet that was admitted last is guaranteed.
     is_guaranteed: bool,
     /// Packets that left.
     sent: u64,
@@ -107,10 +108,10 @@ impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> 
     fn admit(&mut self, turn: &mut FlowTurn<'v>, bytes: u16, context: TurnContext) -> Eligibility {
         let eligibility = match &mut turn.pair {
             Some(pair) => {
-                pair.pass(bytes);
+                pair.charge(bytes);
                 Eligibility::Now
             }
-            None => match pass(self.ctx, self.leases, turn.key, bytes, context) {
+            None => match try_charge(self.ctx, self.leases, turn.key, bytes, context) {
                 Ok(is_guaranteed) => {
                     turn.is_guaranteed = is_guaranteed;
                     Eligibility::Now
@@ -166,7 +167,7 @@ impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> 
 /// # Errors
 /// The [`eligibility`] of its flow if that is not `Eligibility::Now`.
 #[inline(never)]
-fn pass(
+fn try_charge(
     ctx: &StepContext<'_>,
     leases: &mut Leases,
     key: QueueKey,

@@ -117,7 +117,7 @@ fn pass_rates<B: PacketBuf>(
     }
     if is_open && queue_len == 0 {
         for (limit, bucket) in buckets(matched) {
-            meter(bucket).inspect(|meter| meter.pass(limit, ctx.now, bytes));
+            meter(bucket).inspect(|meter| meter.charge(limit, ctx.now, bytes));
         }
         if has_aggregates {
             terms.charge(ctx, &mut shaping.leases, matched.direction, bytes);
