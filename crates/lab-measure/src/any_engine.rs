@@ -6,10 +6,10 @@ use adit_dpdk::{Port, WorkerIo};
 use adit_types::{MacAddr, PortId};
 use anyhow::Result;
 
-use super::target::RunningTarget;
+use super::target::{RunningTarget, TargetAccess};
 use super::testbed::{Testbed, wait_for_links};
 use adit_lab_engine::clock::TscClock;
-use adit_lab_engine::memif::{Listener, Memif, Ports};
+use adit_lab_engine::memif::{Listener, Memif, MemifAddress, Ports};
 use adit_lab_engine::neighbor::{Neighbors, PortAddresses};
 use adit_lab_engine::stream::StreamConfig;
 use adit_lab_engine::traffic_io::TrafficIo;
@@ -56,9 +56,38 @@ impl UnlinkedPorts {
     /// Listens for memif clients.
     ///
     /// # Errors
-    /// A socket name is taken.
-    pub(crate) fn memif(sockets: &[String]) -> Result<Self> {
-        Ok(Self::Memif(sockets.iter().map(|name| Listener::bind(name)).collect::<Result<_>>()?))
+    /// A socket's address is in use.
+    pub(crate) fn memif(sockets: &[MemifAddress]) -> Result<Self> {
+        Ok(Self::Memif(sockets.iter().map(Listener::bind).collect::<Result<_>>()?))
+    }
+
+    /// Opens the tester's ports and starts the target. A target that is the client of a memif needs the
+    /// tester's server; if the tester is the client, the target starts first.
+    ///
+    /// # Errors
+    /// DPDK refuses a port; a socket's address is in use; the target does not start; it has no memif server
+    /// within the timeout; `stop` was raised.
+    pub(crate) fn open_with_target(
+        bench: &Testbed,
+        reach: &TargetAccess,
+        start: impl FnOnce() -> Result<RunningTarget>,
+        stop: &Stop,
+    ) -> Result<(Self, RunningTarget)> {
+        let open = || match reach {
+            TargetAccess::Dpdk(devices) => Self::dpdk(bench, devices),
+            TargetAccess::Memif(sockets) => Self::memif(sockets),
+        };
+        let servers = reach.memif_servers()?;
+        if servers.is_empty() {
+            let ports = open()?;
+            return Ok((ports, start()?));
+        }
+        let mut target = start()?;
+        for server in &servers {
+            eprintln!("waiting for the memif server at {server}");
+            target.wait_for_server(server, stop)?;
+        }
+        Ok((open()?, target))
     }
 
     /// Waits for the links and makes an engine. `addresses` returns the addresses that the engine answers

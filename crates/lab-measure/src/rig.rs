@@ -16,7 +16,7 @@ use super::any_engine::{AnyEngine, UnlinkedPorts};
 use super::progress::mpps;
 use super::report::{Recorder, TrialReport};
 use super::selftest;
-use super::target::{LINK_TIMEOUT, RunningTarget, TargetAccess, TargetArguments, TargetKind};
+use super::target::{RunningTarget, TargetAccess, TargetArguments, TargetKind};
 use super::testbed::{Testbed, TestbedArguments, on_core};
 use super::traffic::{Size, TrafficDirection};
 use adit_lab_engine::frame::Template;
@@ -32,8 +32,6 @@ use adit_lab_smf::exchange::ProcedureReport;
 
 /// First TEID at the gNBs.
 pub(crate) const GNB_TEID: u32 = 0x4000_0000;
-/// Time for the UPF to answer an Association Setup Request.
-pub(crate) const ASSOCIATION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for a neighbor to answer.
 pub(crate) const ARP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Rate of the first trial, which shows whether packets come back at all.
@@ -122,18 +120,15 @@ impl Rig {
             Some(size) => Some(selftest::ceiling(&bench, size, &reach, stop)?),
             None => None,
         };
-        let waiting = match &reach {
-            TargetAccess::Dpdk(devices) => UnlinkedPorts::dpdk(&bench, devices)?,
-            TargetAccess::Memif(sockets) => UnlinkedPorts::memif(sockets)?,
-        };
-        let mut target = RunningTarget::start(arguments, &bench, core)?;
+        let start = || RunningTarget::start(arguments, &bench, core);
+        let (waiting, mut target) = UnlinkedPorts::open_with_target(&bench, &reach, start, stop)?;
         let addresses = |macs: &[MacAddr]| {
             let mac = |at: usize| macs.get(at).copied().unwrap_or_default();
             let mut own = arguments.port_addresses([mac(0), mac(1)]);
             own.truncate(macs.len());
             own
         };
-        let engine = waiting.drive(&bench, &mut target, LINK_TIMEOUT, addresses, stop)?;
+        let engine = waiting.drive(&bench, &mut target, arguments.timeout(), addresses, stop)?;
         let queue_pkts = engine.queue_pkts(bench_arguments.descriptors);
         let mut rig = Self {
             engine,
@@ -169,7 +164,7 @@ impl Rig {
         let arguments = &self.arguments;
         let mut smf = arguments.lab_smf()?;
         let config = arguments.sessions_config(GNB_TEID)?;
-        let target = &mut self.target;
+        let (target, timeout) = (&mut self.target, arguments.timeout());
         eprintln!("establishing {} sessions with {}", config.count, arguments.n4);
         let (sessions, report) = serve_while(
             &self.bench,
@@ -179,7 +174,7 @@ impl Rig {
                     stop.check()?;
                     target.check()
                 };
-                smf.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
+                smf.associate(timeout, &mut watch)?;
                 smf.establish_all(&config, &mut watch)
             },
         )?;

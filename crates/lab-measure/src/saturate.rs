@@ -16,9 +16,9 @@ use super::any_engine::TESTER_MACS;
 use super::progress::mpps;
 use super::report::OutputArguments;
 use super::report::{Figure, Recorder, ReportHeader, print_rates};
-use super::rig::{ARP_TIMEOUT, ASSOCIATION_TIMEOUT, GNB_TEID, serve_while};
+use super::rig::{ARP_TIMEOUT, GNB_TEID, serve_while};
 use super::target::{OuterFamily, RunningTarget, TargetArguments, TargetKind};
-use super::testbed::{Testbed, TestbedArguments, memif_socket, on_core};
+use super::testbed::{Testbed, TestbedArguments, memif_address, on_core};
 use super::traffic::span_ns;
 use adit_lab_engine::clock::{NS_PER_S, scaled};
 use adit_lab_engine::frame::Template;
@@ -189,7 +189,7 @@ impl SaturatedTarget {
         stop: &Stop,
     ) -> Result<Self> {
         let options = TargetArguments { target: TargetKind::Testpmd, ..arguments.target.clone() };
-        let listener = Listener::bind(&memif_socket("l2"))?;
+        let listener = Listener::bind(&memif_address("l2"))?;
         let mut target = RunningTarget::start(&options, bench, core)?;
         let memif = target.accept(&listener, stop)?;
         target.pause();
@@ -211,8 +211,8 @@ impl SaturatedTarget {
         stop: &Stop,
     ) -> Result<Self> {
         let options = TargetArguments { target: TargetKind::Adit, ..arguments.target.clone() };
-        let n3 = Listener::bind(&memif_socket("n3"))?;
-        let n6 = Listener::bind(&memif_socket("n6"))?;
+        let n3 = Listener::bind(&memif_address("n3"))?;
+        let n6 = Listener::bind(&memif_address("n6"))?;
         let mut target = RunningTarget::start(&options, bench, core)?;
         let memifs = vec![target.accept(&n3, stop)?, target.accept(&n6, stop)?];
         let mut ports = Ports::new(memifs, TESTER_MACS.to_vec());
@@ -224,7 +224,7 @@ impl SaturatedTarget {
             || serve(&mut ports, &mut neighbors),
             || {
                 let mut watch = || stop.check().and_then(|()| target.check());
-                smf.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
+                smf.associate(options.timeout(), &mut watch)?;
                 smf.establish_all(&options.sessions_config(GNB_TEID)?, &mut watch)
             },
         )?;

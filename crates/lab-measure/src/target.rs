@@ -1,6 +1,9 @@
 //! The target of a measurement. The tester starts it or finds it running, and reaches it through ports
 //! and, for a UPF, through PFCP.
 
+mod cpu;
+mod testpmd;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,21 +19,21 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::machine::StealTime;
-use super::testbed::{Testbed, memif_socket};
+use self::cpu::{RunQueueWait, cpu_by_core};
+use super::testbed::{Testbed, memif_address, memif_server_of, memif_socket};
+use super::traffic::span_ns;
 use adit_lab_engine::frame::{Endpoints, FrameFormat, TesterTunnel, UePacketKind};
-use adit_lab_engine::memif::{Listener, Memif};
+use adit_lab_engine::memif::{Listener, Memif, MemifAddress};
 use adit_lab_engine::neighbor::PortAddresses;
 use adit_lab_process::adit_binary::find_binary;
 use adit_lab_process::adit_config::{AditConfig, ExcessAction, Qos};
-use adit_lab_process::process::{Process, Program, is_installed, owned};
+use adit_lab_process::process::{Process, Program, owned};
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::{Stop, environment};
 use adit_lab_smf::bulk::{SessionsConfig, TeidAllocation};
+use adit_lab_smf::instance::InstanceEncoding;
 use adit_lab_smf::{LabSmf, SessionProfile, SmfOptions};
 
-/// Time for the target to start and connect its ports.
-pub(crate) const LINK_TIMEOUT: Duration = Duration::from_secs(20);
 /// Default PFCP address of the tester, and of the `adit` that the tester starts.
 const SMF: &str = "127.77.0.1:8805";
 const ADIT_N4: &str = "127.77.0.2:8805";
@@ -70,8 +73,50 @@ impl TargetKind {
 pub(crate) enum TargetAccess {
     /// Through DPDK ports with these device strings.
     Dpdk(Vec<String>),
-    /// Through the tester's own memifs with these socket names; the target connects as client.
-    Memif(Vec<String>),
+    /// Through the tester's own memifs at these addresses; the target connects as client.
+    Memif(Vec<MemifAddress>),
+}
+
+impl TargetAccess {
+    /// Through the ports of these options: DPDK device strings, or all of them `memif:SOCKET`.
+    ///
+    /// # Errors
+    /// An option is missing; the ports differ in kind; a socket has no name.
+    fn of_options(options: &[(&str, &Option<String>)]) -> Result<Self> {
+        let names = options.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" and ");
+        let (mut devices, mut sockets) = (Vec::new(), Vec::new());
+        for (name, device) in options {
+            let Some(device) = device else {
+                return Err(environment(format!(
+                    "this target needs {name} DEVICE, a DPDK device string or memif:SOCKET"
+                )));
+            };
+            match device.strip_prefix("memif:") {
+                Some("" | "@") => {
+                    return Err(environment(format!("{name} {device}: the socket has no name")));
+                }
+                Some(socket) => sockets.push(MemifAddress::from(socket)),
+                None => devices.push(device.clone()),
+            }
+        }
+        match (devices.is_empty(), sockets.is_empty()) {
+            (true, _) => Ok(Self::Memif(sockets)),
+            (_, true) => Ok(Self::Dpdk(devices)),
+            _ => Err(environment(format!(
+                "{names}: use memif:SOCKET for all of them, or DPDK devices for all of them"
+            ))),
+        }
+    }
+
+    /// The servers of the memifs whose client the tester is.
+    ///
+    /// # Errors
+    /// A device string is invalid.
+    pub(crate) fn memif_servers(&self) -> Result<Vec<MemifAddress>> {
+        let Self::Dpdk(devices) = self else { return Ok(Vec::new()) };
+        let servers = devices.iter().map(|device| memif_server_of(device));
+        Ok(servers.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
 }
 
 /// Rules of each session.
@@ -84,6 +129,9 @@ pub(crate) enum TargetRules {
     Qos,
     /// The same, and a URR that measures volume.
     Usage,
+    /// The same, a QER with the session AMBR, and a filter "any to assigned" in both PDRs: the rules that
+    /// control planes put into every session.
+    Real,
 }
 
 /// Who chooses uplink TEIDs.
@@ -141,17 +189,22 @@ pub(crate) struct TargetArguments {
     /// 100 µs of the tester's core.
     #[arg(long)]
     pub target_rates: bool,
-    /// Shell command that starts the target after the tester has opened its ports; adit-lab stops it
-    /// after the measurement.
+    /// Shell command that starts the target; adit-lab stops it after the measurement. The tester opens
+    /// its ports before, or after if one of them is the client of a memif.
     #[arg(long, value_name = "COMMAND")]
     pub start: Option<String>,
-    /// Port of an L2 target, as a DPDK device string.
+    /// How long to wait for each part of the target: its memif sockets, its links, its PFCP
+    /// association.
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = span_ns)]
+    pub target_timeout: u64,
+    /// Port of an L2 target: a DPDK device string, or memif:SOCKET for the tester's own memif server at
+    /// this path (@NAME for an abstract socket).
     #[arg(long, value_name = "DEVICE")]
     pub port: Option<String>,
-    /// Port towards the UPF's N3, as a DPDK device string.
+    /// Port towards the UPF's N3: a DPDK device string or memif:SOCKET, as for --port.
     #[arg(long, value_name = "DEVICE")]
     pub n3: Option<String>,
-    /// Port towards the UPF's N6, as a DPDK device string.
+    /// Port towards the UPF's N6: a DPDK device string or memif:SOCKET, as for --port.
     #[arg(long, value_name = "DEVICE")]
     pub n6: Option<String>,
     /// VLAN of all frames on N3.
@@ -216,6 +269,9 @@ pub(crate) struct TargetArguments {
     /// Network instance of the core side, if the UPF needs one.
     #[arg(long, value_name = "NAME")]
     pub core_instance: Option<String>,
+    /// Encoding of the network instances: the name as text, or the labels of a domain name.
+    #[arg(long, value_enum, default_value_t = InstanceEncoding::Text)]
+    pub instance_encoding: InstanceEncoding,
     /// Who chooses uplink TEIDs; default: adit if it is the target, else the tester.
     #[arg(long, value_enum)]
     pub teids: Option<TeidChoice>,
@@ -261,6 +317,12 @@ impl TargetArguments {
     #[must_use]
     pub(crate) fn is_upf(&self) -> bool {
         matches!(self.target, TargetKind::Adit | TargetKind::Upf)
+    }
+
+    /// How long to wait for each part of the target.
+    #[must_use]
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.target_timeout)
     }
 
     /// Addresses of the UEs and their server.
@@ -345,11 +407,12 @@ impl TargetArguments {
         if let Some(path) = &self.rule_profile {
             return SessionProfile::read(path);
         }
-        let qfi = Some(self.qfi).filter(|_| self.rules != TargetRules::Plain);
-        Ok(SessionProfile {
-            qfi,
-            urrs: u8::from(self.rules == TargetRules::Usage),
-            ..SessionProfile::default()
+        let qos = SessionProfile { qfi: Some(self.qfi), ..SessionProfile::default() };
+        Ok(match self.rules {
+            TargetRules::Plain => SessionProfile::default(),
+            TargetRules::Qos => qos,
+            TargetRules::Usage => SessionProfile { urrs: 1, ..qos },
+            TargetRules::Real => SessionProfile::real(self.qfi),
         })
     }
 
@@ -377,8 +440,11 @@ impl TargetArguments {
     /// The sessions to establish at the start.
     ///
     /// # Errors
-    /// The rule profile cannot be read.
+    /// The rule profile cannot be read; a network instance has no labels.
     pub(crate) fn sessions_config(&self, gnb_teid: u32) -> Result<SessionsConfig> {
+        let octets = |name: &Option<String>| {
+            name.as_ref().map(|name| self.instance_encoding.octets(name)).transpose()
+        };
         Ok(SessionsConfig {
             count: self.first_sessions.unwrap_or(self.sessions),
             endpoints: self.endpoints(),
@@ -389,7 +455,7 @@ impl TargetArguments {
             teids: self.teid_choice(),
             profile: self.profile()?,
             profiles: self.profiles.clone(),
-            network_instances: [self.access_instance.clone(), self.core_instance.clone()],
+            network_instances: [octets(&self.access_instance)?, octets(&self.core_instance)?],
         })
     }
 
@@ -422,22 +488,15 @@ impl TargetArguments {
     /// How the tester reaches the target: through its N3 and N6, or through the port of an L2 target.
     ///
     /// # Errors
-    /// An option is missing.
+    /// An option is missing or invalid.
     pub(crate) fn reach(&self) -> Result<TargetAccess> {
-        let given = |option: &Option<String>, name: &str| {
-            option.clone().ok_or_else(|| {
-                environment(format!("this target needs {name} DEVICE, a DPDK device string"))
-            })
-        };
         match self.target {
             TargetKind::Adit => {
-                Ok(TargetAccess::Memif(vec![memif_socket("n3"), memif_socket("n6")]))
+                Ok(TargetAccess::Memif(vec![memif_address("n3"), memif_address("n6")]))
             }
-            TargetKind::Testpmd => Ok(TargetAccess::Memif(vec![memif_socket("l2")])),
-            TargetKind::Upf => {
-                Ok(TargetAccess::Dpdk(vec![given(&self.n3, "--n3")?, given(&self.n6, "--n6")?]))
-            }
-            TargetKind::L2 => Ok(TargetAccess::Dpdk(vec![given(&self.port, "--port")?])),
+            TargetKind::Testpmd => Ok(TargetAccess::Memif(vec![memif_address("l2")])),
+            TargetKind::Upf => TargetAccess::of_options(&[("--n3", &self.n3), ("--n6", &self.n6)]),
+            TargetKind::L2 => TargetAccess::of_options(&[("--port", &self.port)]),
         }
     }
 
@@ -475,6 +534,8 @@ pub(crate) struct RunningTarget {
     /// Cores of its workers.
     cores: Vec<u16>,
     kind: TargetKind,
+    /// Time for it to connect.
+    timeout: Duration,
     dir: Scratch,
     log: PathBuf,
     adit: Option<PathBuf>,
@@ -493,6 +554,7 @@ impl RunningTarget {
             process: None,
             cores: arguments.worker_cores(bench, core),
             kind,
+            timeout: arguments.timeout(),
             dir,
             log,
             adit: None,
@@ -509,7 +571,7 @@ impl RunningTarget {
                 running.adit = Some(binary);
                 command
             }
-            (TargetKind::Testpmd, _) => testpmd(bench, core, arguments.target_rates)?,
+            (TargetKind::Testpmd, _) => testpmd::command(bench, core, arguments.target_rates)?,
             (_, Some(line)) => {
                 let mut command = owned("sh", "KILL");
                 command.args(["-c", line]);
@@ -525,12 +587,20 @@ impl RunningTarget {
         Ok(running)
     }
 
+    /// Waits until a server of the target listens at `address`.
+    ///
+    /// # Errors
+    /// The target ends; no server within the timeout; `stop` was raised.
+    pub(crate) fn wait_for_server(&mut self, address: &MemifAddress, stop: &Stop) -> Result<()> {
+        address.wait_for_server(self.timeout, || stop.check().and_then(|()| self.check()))
+    }
+
     /// Waits until the target connects as the client of a memif.
     ///
     /// # Errors
     /// The target ends, does not connect, or violates the protocol; `stop` was raised.
     pub(crate) fn accept(&mut self, listener: &Listener, stop: &Stop) -> Result<Memif> {
-        listener.accept(LINK_TIMEOUT, || stop.check().and_then(|()| self.check()))
+        listener.accept(self.timeout, || stop.check().and_then(|()| self.check()))
     }
 
     /// Checks that the target runs.
@@ -578,11 +648,7 @@ impl RunningTarget {
     #[must_use]
     pub(crate) fn waited(&self) -> Option<RunQueueWait> {
         let pid = self.process.as_ref().map(Process::id)?;
-        Some(RunQueueWait {
-            cores: self.cores.clone(),
-            threads_ns: waiting_ns(pid, &self.cores)?,
-            steal: StealTime::now(),
-        })
+        RunQueueWait::of(pid, &self.cores)
     }
 
     /// Resident memory of the process; `None` unless the tester started it. Unit: KiB.
@@ -609,110 +675,11 @@ impl RunningTarget {
             TargetKind::Testpmd => {
                 self.process.as_mut()?.terminate().ok()?;
                 let text = fs::read_to_string(&self.log).ok()?;
-                testpmd_counters(&text)
+                testpmd::counters(&text)
             }
             TargetKind::Upf | TargetKind::L2 => None,
         }
     }
-}
-
-/// Accumulated waiting time of the threads on some cores.
-#[derive(Debug, Clone)]
-pub(crate) struct RunQueueWait {
-    cores: Vec<u16>,
-    /// While other threads ran on the core.
-    threads_ns: u64,
-    /// While the hypervisor ran something else on it.
-    steal: StealTime,
-}
-
-impl RunQueueWait {
-    /// Waiting time from `self` to `now`. Unit: ns.
-    #[must_use]
-    pub(crate) fn until(&self, now: &Self) -> u64 {
-        let stolen_ms = self.steal.since_ms(&now.steal);
-        let stolen_ms = self.cores.iter().filter_map(|core| stolen_ms.get(&core.to_string()));
-        let waited = now.threads_ns.saturating_sub(self.threads_ns);
-        waited + stolen_ms.sum::<u64>() * 1_000_000
-    }
-}
-
-/// Total time that a process's threads on these cores were ready but did not run. Unit: ns.
-fn waiting_ns(pid: u32, cores: &[u16]) -> Option<u64> {
-    let mut sum = 0;
-    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
-        let read = |name: &str| fs::read_to_string(task.path().join(name)).ok();
-        // Fields of schedstat: time on a core, time in a run queue, number of time slices.
-        let (Some(stat), Some(times)) = (read("stat"), read("schedstat")) else { continue };
-        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
-        let core = rest.split(' ').nth(36).and_then(|core| core.parse().ok());
-        if core.is_some_and(|core| cores.contains(&core)) {
-            sum += times.split_whitespace().nth(1)?.parse::<u64>().ok()?;
-        }
-    }
-    Some(sum)
-}
-
-/// CPU time of a process's threads by the core on which each ran last. Unit: 10 ms.
-fn cpu_by_core(pid: u32) -> BTreeMap<u16, u64> {
-    let mut cores = BTreeMap::new();
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    for task in tasks {
-        let text = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        // The name is in parentheses and may contain blanks; the state follows it.
-        let Some((_, rest)) = text.rsplit_once(") ") else { continue };
-        let fields: Vec<&str> = rest.split(' ').collect();
-        let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
-        let used = field(11).unwrap_or(0) + field(12).unwrap_or(0);
-        let core = field(36).and_then(|core| u16::try_from(core).ok());
-        if let Some(core) = core {
-            *cores.entry(core).or_insert(0) += used;
-        }
-    }
-    cores
-}
-
-fn testpmd(bench: &Testbed, core: u16, rates: bool) -> Result<Command> {
-    let program = "dpdk-testpmd";
-    if !is_installed(program) {
-        return Err(environment(format!(
-            "{program} is not installed (Debian and Ubuntu: apt-get install dpdk-dev)"
-        )));
-    }
-    let mut command = owned(program, "KILL");
-    command.args(["--lcores", &format!("0@{},1@{core}", bench.core())]);
-    command.args(["--no-pci", "--no-telemetry", "--file-prefix"]);
-    command.arg(format!("adit-lab-target-{}", std::process::id()));
-    if bench.eal().has_hugepages() {
-        command.args(["--in-memory", "--single-file-segments", "-m", "256"]);
-    } else {
-        command.args(["--no-huge", "-m", "256"]);
-    }
-    let socket = memif_socket("l2");
-    command.arg(format!("--vdev=net_memif0,role=client,id=0,socket={socket}"));
-    // Without --stats-period testpmd waits for a key, finds no terminal and ends at once.
-    let period = if rates { 1 } else { 3600 };
-    command.args(["--", "--forward-mode=macswap", "--nb-cores=1"]);
-    command.arg(format!("--stats-period={period}"));
-    command.args(["--total-num-mbufs=16384", "--rxd=1024", "--txd=1024"]);
-    Ok(command)
-}
-
-/// Parses the accumulated statistics that testpmd prints at its end.
-fn testpmd_counters(log: &str) -> Option<Value> {
-    let (_, end) = log.rsplit_once("Accumulated forward statistics")?;
-    let number = |name: &str| {
-        let (_, rest) = end.split_once(name)?;
-        rest.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    let rates = log.split("Tx-pps:").skip(1);
-    let rates = rates.filter_map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    Some(serde_json::json!({
-        "tx_pps_max": rates.max().filter(|pps| *pps > 0),
-        "rx_packets": number("RX-packets:")?,
-        "tx_packets": number("TX-packets:")?,
-        "tx_dropped": number("TX-dropped:"),
-    }))
 }
 
 /// adit's configuration: workers on `cores`, all other threads on `main_core`.
@@ -766,25 +733,37 @@ fn adit_configuration(
 mod tests {
     use super::*;
 
-    #[test]
-    fn statistics_of_testpmd_are_read_from_its_end() {
-        let log = "  RX-packets: 1 TX-packets: 1\n  Tx-pps:  77  Tx-bps: 9\n\
-            +++ Accumulated forward statistics for all ports+++\n  \
-            RX-packets: 1234           RX-dropped: 5             RX-total: 1239\n  \
-            TX-packets: 1200           TX-dropped: 34            TX-total: 1234\n";
-        let counters = testpmd_counters(log).unwrap();
-        assert_eq!((&counters["rx_packets"], &counters["tx_dropped"]), (&1234.into(), &34.into()));
-        assert_eq!(counters["tx_pps_max"], 77);
-        assert_eq!(testpmd_counters("nothing"), None);
+    fn access(n3: &str, n6: &str) -> Result<TargetAccess> {
+        let option = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        TargetAccess::of_options(&[("--n3", &option(n3)), ("--n6", &option(n6))])
     }
 
     #[test]
-    fn own_cpu_time_is_seen_on_some_core() {
-        let start = std::time::Instant::now();
-        while start.elapsed() < Duration::from_millis(50) {
-            std::hint::spin_loop();
+    fn ports_of_a_upf_are_devices_or_own_memifs() {
+        let own = access("memif:/run/n3.sock", "memif:@n6").unwrap();
+        let (n3, n6) = (MemifAddress::File("/run/n3.sock".into()), MemifAddress::from("@n6"));
+        assert_eq!(own, TargetAccess::Memif(vec![n3, n6]));
+        assert_eq!(own.memif_servers().unwrap(), []);
+        for (n3, n6, wanted) in [
+            ("net_null0", "", "needs --n6 DEVICE"),
+            ("net_null0", "memif:/run/n6.sock", "--n3 and --n6: use memif:SOCKET for all"),
+            ("memif:", "memif:/run/n6.sock", "--n3 memif:: the socket has no name"),
+            ("memif:/run/n3.sock", "memif:@", "--n6 memif:@: the socket has no name"),
+        ] {
+            let error = access(n3, n6).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
         }
-        assert!(!cpu_by_core(std::process::id()).is_empty());
-        assert!(cpu_by_core(u32::MAX).is_empty());
+    }
+
+    #[test]
+    fn tester_waits_for_the_servers_of_its_client_ports() {
+        let servers = |n3, n6| access(n3, n6).unwrap().memif_servers().unwrap();
+        let server = "net_memif0,role=server,socket=/run/a.sock";
+        assert_eq!(servers(server, "0000:03:00.1"), []);
+        let file = "net_memif1,role=client,socket=/run/a.sock,socket-abstract=no";
+        assert_eq!(servers(server, file), [MemifAddress::from("/run/a.sock")]);
+        // The driver's defaults: a client, an abstract socket.
+        let both = ["@/run/a.sock", "@/run/memif.sock"].map(MemifAddress::from);
+        assert_eq!(servers("net_memif0,socket=/run/a.sock", "net_memif1"), both);
     }
 }

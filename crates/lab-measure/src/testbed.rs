@@ -12,6 +12,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::progress;
 use adit_lab_engine::clock::TscClock;
+use adit_lab_engine::memif::MemifAddress;
 use adit_lab_engine::trial::TrialProgress;
 use adit_lab_process::stop::environment;
 
@@ -211,6 +212,29 @@ fn device(text: &str) -> Result<Device> {
 #[must_use]
 pub(crate) fn memif_socket(name: &str) -> String {
     format!("/adit-lab-{}-{name}.sock", std::process::id())
+}
+
+/// The address of [`memif_socket`].
+#[must_use]
+pub(crate) fn memif_address(name: &str) -> MemifAddress {
+    MemifAddress::Abstract(memif_socket(name))
+}
+
+/// The server to which DPDK's memif driver connects for a device string; `None` if the port is no client of
+/// a memif. Without arguments the driver is a client of the abstract socket `/run/memif.sock`.
+///
+/// # Errors
+/// The device string is invalid.
+pub(crate) fn memif_server_of(text: &str) -> Result<Option<MemifAddress>> {
+    let device = device(text)?;
+    if !device.is_driver("net_memif") || device.argument("role") == Some("server") {
+        return Ok(None);
+    }
+    let socket = device.argument("socket").unwrap_or("/run/memif.sock");
+    Ok(Some(match device.argument("socket-abstract") {
+        Some("no") => MemifAddress::File(socket.into()),
+        _ => MemifAddress::Abstract(socket.to_owned()),
+    }))
 }
 
 /// Waits until the links of all ports are up.

@@ -44,8 +44,8 @@ pub struct SessionsConfig {
     pub profile: SessionProfile,
     /// The rules of the first sessions, each profile with the number of its sessions.
     pub profiles: Vec<(u32, SessionProfile)>,
-    /// Network instances of the access and the core side, if the UPF needs them.
-    pub network_instances: [Option<String>; 2],
+    /// Octets of the network instances of the access and the core side, if the UPF needs them.
+    pub network_instances: [Option<Vec<u8>>; 2],
 }
 
 /// Identifiers allocated by the UPF, by session.

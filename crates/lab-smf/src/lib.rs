@@ -16,6 +16,7 @@ pub mod churn;
 pub mod exchange;
 pub mod identity;
 pub mod inbox;
+pub mod instance;
 pub mod profile;
 pub mod rules;
 pub mod single;

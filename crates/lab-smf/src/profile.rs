@@ -10,6 +10,11 @@ use adit_lab_process::stop::environment;
 
 /// Maximum number of PDRs with SDF filters per direction: an establishment must fit a datagram.
 const FLOWS_MAX: u8 = 64;
+/// Flow description of the whole traffic of a UE. Control planes put it into the PDRs of the default flow.
+const ANY_TO_ASSIGNED: &str = "permit out ip from any to assigned";
+/// Session AMBR of [`SessionProfile::real`]: more than a session can send, so that the UPF applies the rate
+/// to every packet and drops none. Unit: kbit/s.
+const REAL_AMBR_KBPS: u64 = 100_000_000;
 
 /// Bit rates of both directions. Unit: kbit/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +52,8 @@ pub struct SessionProfile {
     pub flows: u8,
     /// True if probe packets match the last of these filters.
     pub match_flow: bool,
+    /// Flow description of the SDF filter in the PDRs for all traffic; `None` for no filter.
+    pub all_traffic_sdf: Option<String>,
     /// Number of further QERs on every PDR, each with a maximum bit rate.
     pub rate_qers: u8,
     /// Maximum bit rate of these QERs.
@@ -67,6 +74,21 @@ pub struct SessionProfile {
 }
 
 impl SessionProfile {
+    /// The rules that control planes put into every session: a QER with the QFI, a QER with the session
+    /// AMBR in both directions, a URR that measures volume, and PDRs whose filter matches all traffic of
+    /// the UE.
+    #[must_use]
+    pub fn real(qfi: u8) -> Self {
+        Self {
+            qfi: Some(qfi),
+            all_traffic_sdf: Some(ANY_TO_ASSIGNED.to_owned()),
+            rate_qers: 1,
+            mbr_kbps: Some(Kbps::Both(REAL_AMBR_KBPS)),
+            urrs: 1,
+            ..Self::default()
+        }
+    }
+
     /// Reads a file.
     ///
     /// # Errors
@@ -110,6 +132,9 @@ impl SessionProfile {
         }
         if self.match_flow && self.flows == 0 {
             return wrong("match-flow", "needs flows to match");
+        }
+        if self.all_traffic_sdf.as_ref().is_some_and(|flow| !flow.starts_with("permit out ")) {
+            return wrong("all-traffic-sdf", "a flow description must start with \"permit out\"");
         }
         for (rate, key) in
             [(self.flow_mbr_kbps, "flow-mbr-kbps"), (self.flow_gbr_kbps, "flow-gbr-kbps")]
@@ -164,6 +189,7 @@ mod tests {
             ("match-flow = true", ", line 1, match-flow: needs flows to match"),
             ("\nflow = 1", ", line 2, flow: unknown field `flow`"),
             ("flows = \"many\"", ", line 1, flows: invalid type"),
+            ("all-traffic-sdf = \"any\"", ", line 1, all-traffic-sdf: a flow description must"),
             ("flow-mbr-kbps = 5", ", line 1, flow-mbr-kbps: needs qfi"),
             ("mbr-kbps = 5", ", line 1, mbr-kbps: needs rate-qers"),
             ("correlation-id = 5", ", line 1, correlation-id: needs mbr-kbps"),

@@ -7,20 +7,21 @@ use std::time::Duration;
 
 use adit_lab_engine::frame::Endpoints;
 use adit_lab_process::stop::Stop;
-use adit_pfcp::ie::{ApplyAction, FSeid, NodeId, Nullable};
+use adit_pfcp::ie::{ApplyAction, DestinationInterface, FSeid, NetworkInstance, NodeId, Nullable};
 use adit_pfcp::message::{
     AssociationSetupResponse, SessionDeletionResponse, SessionEstablishmentResponse,
     SessionModificationResponse,
 };
 
 use adit_pfcp::{Cause, Message, PfcpDatagram, RawMessage, encode};
-use adit_types::Seid;
+use adit_types::{Qfi, Seid};
 
 use crate::answer::recovery_time_stamp;
 use crate::bulk::{SessionsConfig, TeidAllocation, UpfSessionIds};
 use crate::churn::{Churn, ChurnPattern};
 use crate::exchange::ProcedureReport;
 use crate::identity::SmfIdentity;
+use crate::instance::InstanceEncoding;
 use crate::profile::{Kbps, SessionProfile};
 use crate::smf::MESSAGE_BYTES;
 use crate::{LabSmf, SmfOptions};
@@ -43,7 +44,7 @@ fn config(count: u32, profile: SessionProfile) -> SessionsConfig {
         teids: TeidAllocation::Given(0x5000),
         profile,
         profiles: Vec::new(),
-        network_instances: [None, Some("internet".to_owned())],
+        network_instances: [None, Some(b"internet".to_vec())],
     }
 }
 
@@ -271,6 +272,68 @@ fn rates_of_a_profile_stand_in_the_request() {
         assert_eq!(qer.qer_correlation_id.map(|id| id.0), Some(correlation));
     }
     assert_eq!(qers.len(), 3);
+}
+
+/// Passes the Session Establishment Request of session 0 to `work`.
+fn with_establishment<T>(
+    config: &SessionsConfig,
+    work: impl FnOnce(&adit_pfcp::message::SessionEstablishmentRequest<'_>) -> T,
+) -> T {
+    let identity = SmfIdentity::new(UPF.into(), None).unwrap();
+    let mut out = [0; 2048];
+    let len = config.establishment(&identity, 0, 1, &mut out).unwrap();
+    let raw = PfcpDatagram::new(&out[..len]).next().unwrap().unwrap();
+    match Message::decode(&raw).unwrap() {
+        Message::SessionEstablishmentRequest(request) => work(&request),
+        other => panic!("{}", other.message_type()),
+    }
+}
+
+#[test]
+fn network_instances_stand_in_pdrs_and_fars_as_encoded() {
+    let octets = |name| InstanceEncoding::Dns.octets(name).ok();
+    let network_instances = [octets("access"), octets("sgi.example")];
+    with_establishment(&SessionsConfig { network_instances, ..plain(1) }, |request| {
+        let access = Some(NetworkInstance(b"\x06access"));
+        let core = Some(NetworkInstance(b"\x03sgi\x07example"));
+        let pdis = request.create_pdrs.iter().map(|pdr| pdr.pdi.network_instance);
+        assert_eq!(pdis.collect::<Vec<_>>(), [access, core]);
+        let to = |far: adit_pfcp::grouped::CreateFar<'_>| {
+            let parameters = far.forwarding_parameters.unwrap();
+            (
+                parameters.destination_interface,
+                parameters.network_instance.map(|name| name.0.to_vec()),
+            )
+        };
+        let fars: Vec<_> = request.create_fars.iter().map(to).collect();
+        let bytes = |name: Option<NetworkInstance<'_>>| name.map(|name| name.0.to_vec());
+        let (to_core, to_access) = (DestinationInterface::Core, DestinationInterface::Access);
+        assert_eq!(fars, [(to_core, bytes(core)), (to_access, bytes(access))]);
+    });
+}
+
+#[test]
+fn real_profile_has_the_rules_of_control_planes() {
+    with_establishment(&config(1, SessionProfile::real(5)), |request| {
+        let qers: Vec<_> = request.create_qers.iter().collect();
+        let bps = qers.iter().map(|qer| {
+            let rate = |rates: adit_pfcp::ie::RateLimits| [rates.uplink, rates.downlink];
+            (qer.qfi, qer.mbr.map(|mbr| rate(mbr.0).map(|r| r.as_bps())))
+        });
+        let ambr = Some([100_000_000_000; 2]);
+        assert_eq!(bps.collect::<Vec<_>>(), [(Qfi::new(5), None), (None, ambr)]);
+        let [urr] = &request.create_urrs.iter().collect::<Vec<_>>()[..] else { panic!("one URR") };
+        assert!(urr.measurement_method.contains(adit_pfcp::ie::MeasurementMethod::VOLUM));
+        let pdrs: Vec<_> = request.create_pdrs.iter().collect();
+        assert_eq!(pdrs.len(), 2);
+        for pdr in pdrs {
+            let flows: Vec<_> = pdr.pdi.sdf_filters.iter().collect();
+            let text = b"permit out ip from any to assigned";
+            assert_eq!(flows.len(), 1);
+            assert_eq!(flows[0].flow_description, Some(&text[..]));
+            assert_eq!((pdr.qer_ids.iter().count(), pdr.urr_ids.iter().count()), (2, 1));
+        }
+    });
 }
 
 /// Runs a pattern with the last 40 of 60 sessions until 300 requests are answered.

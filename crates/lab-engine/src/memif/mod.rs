@@ -4,6 +4,7 @@
 //! Spec: memif protocol version 2.0; messages of 128 octets on a socket of type SEQPACKET. The
 //! server greets, acknowledges what the client announces (regions, rings), and confirms.
 
+mod address;
 mod mirror;
 mod shared;
 
@@ -16,12 +17,12 @@ use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, bail};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, accept_with, bind, listen, recvmsg, send, socket_with,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, accept_with,
+    listen, recvmsg, send,
 };
 
 use crate::traffic_io::TrafficIo;
-use adit_lab_process::stop::environment;
+pub use address::MemifAddress;
 pub use mirror::{Mirror, mirrored};
 use shared::{MemifRegion, MemifRing};
 
@@ -59,27 +60,25 @@ struct RingPlace {
     log2_size: u8,
 }
 
-/// A listening socket in the abstract namespace for one client.
+/// A listening socket for one client. Drop removes its file.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
+    address: MemifAddress,
 }
 
 impl Listener {
-    /// Listens on `name`, the value of the client's `socket=` parameter.
+    /// Listens on `address`.
     ///
     /// # Errors
-    /// The name is taken.
-    pub fn bind(name: &str) -> Result<Self> {
-        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).context("socket")?;
-        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).context("socket name")?;
-        bind(&socket, &address)
-            .map_err(|error| environment(format!("memif socket @{name}: {error}")))?;
+    /// The address is in use or cannot be created.
+    pub fn bind(address: &MemifAddress) -> Result<Self> {
+        let socket = address.bound()?;
+        let address = address.clone();
         listen(&socket, 1).context("listen")?;
         set_socket_timeout(&socket, Timeout::Recv, Some(RECEIVE_TIMEOUT))
             .context("receive timeout")?;
-        Ok(Self { socket })
+        Ok(Self { socket, address })
     }
 
     /// Waits for the client and runs the handshake.
@@ -94,7 +93,7 @@ impl Listener {
         let end = Instant::now() + timeout;
         let mut check = || {
             if Instant::now() >= end {
-                bail!("no memif client within {timeout:?}");
+                bail!("no memif client connected to {} within {timeout:?}", self.address);
             }
             watch()
         };
@@ -107,6 +106,12 @@ impl Listener {
         set_socket_timeout(&socket, Timeout::Recv, Some(RECEIVE_TIMEOUT))
             .context("receive timeout")?;
         Handshake { socket, regions: Vec::new(), rings: [None; 2] }.run(check)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.address.remove_file();
     }
 }
 
@@ -398,6 +403,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use rustix::fs::{MemfdFlags, memfd_create};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, connect, recv, sendmsg};
 
     use super::*;
@@ -487,7 +493,7 @@ mod tests {
 
     fn pair(name: &str) -> (Memif, MemifTestClient) {
         let name = format!("adit-lab-test-{name}-{}", std::process::id());
-        let listener = Listener::bind(&name).unwrap();
+        let listener = Listener::bind(&MemifAddress::Abstract(name.clone())).unwrap();
         let client = std::thread::spawn(move || {
             let client = MemifTestClient::new(&name);
             client.introduce(REGION_LEN);
@@ -538,7 +544,7 @@ mod tests {
     #[test]
     fn region_longer_than_its_file_is_refused() {
         let name = format!("adit-lab-test-long-{}", std::process::id());
-        let listener = Listener::bind(&name).unwrap();
+        let listener = Listener::bind(&MemifAddress::Abstract(name.clone())).unwrap();
         let client = std::thread::spawn(move || {
             let client = MemifTestClient::new(&name);
             client.introduce(REGION_LEN + 1);

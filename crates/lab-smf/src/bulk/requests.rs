@@ -119,6 +119,24 @@ impl SessionsConfig {
         }
     }
 
+    /// The local F-TEID of a session's uplink PDRs. If there are several, all of them have the same one.
+    fn f_teid(&self, index: u32, has_several_pdrs: bool) -> FTeid {
+        match self.teids {
+            TeidAllocation::Given(first) => FTeid::Given {
+                teid: Teid(first.wrapping_add(index)),
+                addr: match self.upf {
+                    IpAddr::V4(upf) => FTeidAddress::V4(upf),
+                    IpAddr::V6(upf) => FTeidAddress::V6(upf),
+                },
+            },
+            TeidAllocation::Chosen => FTeid::Choose {
+                v4: self.upf.is_ipv4(),
+                v6: self.upf.is_ipv6(),
+                choose_id: has_several_pdrs.then(Default::default),
+            },
+        }
+    }
+
     /// Writes a Session Establishment Request and returns its length.
     pub(crate) fn establishment(
         &self,
@@ -127,24 +145,14 @@ impl SessionsConfig {
         sequence: u32,
         out: &mut [u8],
     ) -> Result<usize> {
-        let rules = ProfileRules::of(self.profile(index));
-        let f_teid = match self.teids {
-            TeidAllocation::Given(first) => FTeid::Given {
-                teid: Teid(first.wrapping_add(index)),
-                addr: match self.upf {
-                    IpAddr::V4(upf) => FTeidAddress::V4(upf),
-                    IpAddr::V6(upf) => FTeidAddress::V6(upf),
-                },
-            },
-            // One F-TEID for all uplink PDRs of the session.
-            TeidAllocation::Chosen => FTeid::Choose {
-                v4: self.upf.is_ipv4(),
-                v6: self.upf.is_ipv6(),
-                choose_id: (!rules.flows.is_empty()).then(Default::default),
-            },
+        let profile = self.profile(index);
+        let rules = ProfileRules::of(profile);
+        let all_traffic = |id, far| FlowPdr {
+            sdf: profile.all_traffic_sdf.as_deref(),
+            ..FlowPdr::all_traffic(id, PRECEDENCE, far)
         };
-        let mut uplinks = vec![FlowPdr::all_traffic(UPLINK_PDR, PRECEDENCE, UPLINK_FAR)];
-        let mut downlinks = vec![FlowPdr::all_traffic(DOWNLINK_PDR, PRECEDENCE, DOWNLINK_FAR)];
+        let mut uplinks = vec![all_traffic(UPLINK_PDR, UPLINK_FAR)];
+        let mut downlinks = vec![all_traffic(DOWNLINK_PDR, DOWNLINK_FAR)];
         for (flow, at) in rules.flows.iter().zip(1u16..) {
             let pdr = |id, far| FlowPdr {
                 sdf: Some(flow),
@@ -154,8 +162,8 @@ impl SessionsConfig {
             downlinks.push(pdr(2 * at + 2, DOWNLINK_FAR));
         }
         let [access, core] = &self.network_instances;
-        let access = access.as_deref().map(|name| NetworkInstance(name.as_bytes()));
-        let core = core.as_deref().map(|name| NetworkInstance(name.as_bytes()));
+        let (access, core) =
+            (access.as_deref().map(NetworkInstance), core.as_deref().map(NetworkInstance));
         let to_access = ForwardingParameters {
             network_instance: access,
             outer_header_creation: Some(self.downlink_tunnel(index, 0)),
@@ -167,7 +175,7 @@ impl SessionsConfig {
         };
         let rules = LabSessionRules {
             cp_seid: Seid(u64::from(index) + 1),
-            f_teid,
+            f_teid: self.f_teid(index, !rules.flows.is_empty()),
             ue: UeIpAddress {
                 v4: (!self.ipv6).then(|| self.endpoints.ue_v4(index)),
                 v6: self.ipv6.then(|| self.endpoints.ue_v6(index)),

@@ -1,0 +1,244 @@
+//! Address of a memif's socket: a file, or a name in the abstract namespace of Linux.
+
+use std::fmt;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use adit_lab_process::stop::{POLL, environment};
+use anyhow::{Context, Result};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with,
+};
+
+/// The kernel's list of the Unix sockets of this network namespace.
+const SOCKETS: &str = "/proc/net/unix";
+/// Flag in this list of a socket that accepts connections.
+const FLAG_ACCEPTS: u32 = 1 << 16;
+
+/// Address of a memif's socket. As text, `@` starts an abstract name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemifAddress {
+    /// A name in the abstract namespace, without a file.
+    Abstract(String),
+    /// A socket file.
+    File(PathBuf),
+}
+
+impl fmt::Display for MemifAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Abstract(name) => write!(f, "@{name}"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl From<&str> for MemifAddress {
+    fn from(text: &str) -> Self {
+        match text.strip_prefix('@') {
+            Some(name) => Self::Abstract(name.to_owned()),
+            None => Self::File(text.into()),
+        }
+    }
+}
+
+impl MemifAddress {
+    fn socket_address(&self) -> Result<SocketAddrUnix> {
+        let address = match self {
+            Self::Abstract(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
+            Self::File(path) => SocketAddrUnix::new(path),
+        };
+        address.map_err(|error| environment(format!("memif socket {self}: {error}")))
+    }
+
+    /// Waits until a server listens. A server in another network namespace is not visible: if there is a
+    /// socket file, the wait ends well after `timeout`.
+    ///
+    /// It does not try to connect, because a connection that ends at once makes DPDK's memif server abort.
+    ///
+    /// # Errors
+    /// Those of `watch`; no server within `timeout`; the kernel's list of sockets cannot be read.
+    pub fn wait_for_server(
+        &self,
+        timeout: Duration,
+        mut watch: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let end = Instant::now() + timeout;
+        loop {
+            if self.is_listed()? {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                return if self.has_socket_file() {
+                    Ok(())
+                } else {
+                    Err(environment(format!(
+                        "no memif server at {self} within {timeout:?}; start the target, or correct the \
+                         path"
+                    )))
+                };
+            }
+            watch()?;
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Binds a socket. Replaces a socket file on which nobody listens.
+    ///
+    /// # Errors
+    /// The address is in use or cannot be created.
+    pub(super) fn bound(&self) -> Result<OwnedFd> {
+        let (address, socket) = (self.socket_address()?, socket()?);
+        let bound = match bind(&socket, &address) {
+            Err(Errno::ADDRINUSE) if self.is_stale(&address)? => {
+                self.remove_file();
+                bind(&socket, &address)
+            }
+            other => other,
+        };
+        bound.map_err(|error| environment(format!("memif socket {self}: {error}")))?;
+        Ok(socket)
+    }
+
+    /// True for a socket file that a process left behind.
+    fn is_stale(&self, address: &SocketAddrUnix) -> Result<bool> {
+        Ok(self.has_socket_file()
+            && !self.is_listed()?
+            && connect(socket()?.as_fd(), address) == Err(Errno::CONNREFUSED))
+    }
+
+    fn has_socket_file(&self) -> bool {
+        let Self::File(path) = self else { return false };
+        fs::metadata(path).is_ok_and(|file| file.file_type().is_socket())
+    }
+
+    /// True if the kernel lists a server.
+    fn is_listed(&self) -> Result<bool> {
+        let sockets = fs::read_to_string(SOCKETS).with_context(|| format!("read {SOCKETS}"))?;
+        Ok(listening(&sockets).any(|name| self.is_name(name)))
+    }
+
+    /// True for the name of this address in the kernel's list, which has the path as its owner wrote it.
+    fn is_name(&self, name: &str) -> bool {
+        match self {
+            Self::Abstract(own) => name.strip_prefix('@') == Some(own),
+            Self::File(path) => {
+                Path::new(name) == path
+                    || fs::canonicalize(name)
+                        .ok()
+                        .is_some_and(|name| fs::canonicalize(path).is_ok_and(|own| own == name))
+            }
+        }
+    }
+
+    /// Removes the socket file, if any.
+    pub(super) fn remove_file(&self) {
+        if let Self::File(path) = self {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The names of the sockets that accept connections, from the kernel's list.
+fn listening(sockets: &str) -> impl Iterator<Item = &str> {
+    sockets.lines().skip(1).filter_map(|line| {
+        // Number, references, protocol, flags, type, state, inode; then the name, if any.
+        let mut rest = line;
+        let mut flags = 0;
+        for field in 0..7 {
+            let (text, after) = rest.trim_start().split_once(' ')?;
+            if field == 3 {
+                flags = u32::from_str_radix(text, 16).ok()?;
+            }
+            rest = after;
+        }
+        (flags & FLAG_ACCEPTS != 0).then_some(rest)
+    })
+}
+
+fn socket() -> Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    socket_with(family, kind, SocketFlags::CLOEXEC, None).context("socket")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Listener;
+    use super::*;
+
+    fn file(name: &str) -> MemifAddress {
+        let name = format!("adit-lab-test-{name}-{}.sock", std::process::id());
+        MemifAddress::File(std::env::temp_dir().join(name))
+    }
+
+    #[test]
+    fn text_names_a_file_or_an_abstract_name() {
+        assert_eq!(MemifAddress::from("/run/n3.sock"), MemifAddress::File("/run/n3.sock".into()));
+        assert_eq!(MemifAddress::from("@n3"), MemifAddress::Abstract("n3".to_owned()));
+        assert_eq!(MemifAddress::from("@n3").to_string(), "@n3");
+        assert_eq!(MemifAddress::from("/run/n3.sock").to_string(), "/run/n3.sock");
+    }
+
+    #[test]
+    fn server_is_awaited_and_a_missing_one_is_named() {
+        for address in [file("wait"), MemifAddress::from(&*format!("@lab-{}", std::process::id()))]
+        {
+            let error = address.wait_for_server(Duration::from_millis(30), || Ok(())).unwrap_err();
+            assert!(error.to_string().contains(&address.to_string()), "{error}");
+            let mut listener = None;
+            let waited = address.wait_for_server(Duration::from_secs(60), || {
+                listener = Some(Listener::bind(&address)?);
+                Ok(())
+            });
+            waited.unwrap();
+            assert!(listener.is_some(), "it waited for the server");
+        }
+    }
+
+    #[test]
+    fn list_of_sockets_names_those_that_accept_connections() {
+        let list = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00010000 0005 01    77 /run/a b.sock\n\
+            0000000000000000: 00000003 00000000 00000000 0005 03 10078 @/run/c.sock\n\
+            0000000000000000: 00000002 00000000 00010000 0005 01 10079 @/run/d.sock\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 10080\n";
+        assert_eq!(listening(list).collect::<Vec<_>>(), ["/run/a b.sock", "@/run/d.sock"]);
+    }
+
+    #[test]
+    fn socket_file_that_is_not_listed_is_left_to_the_driver() {
+        let address = file("unlisted");
+        drop(address.bound().unwrap());
+        address.wait_for_server(Duration::from_millis(30), || Ok(())).unwrap();
+        address.remove_file();
+        address.wait_for_server(Duration::from_millis(30), || Ok(())).unwrap_err();
+    }
+
+    #[test]
+    fn wait_for_a_server_ends_with_the_target() {
+        let watch = || anyhow::bail!("the target ended");
+        let error = file("ended").wait_for_server(Duration::from_secs(60), watch).unwrap_err();
+        assert_eq!(error.to_string(), "the target ended");
+    }
+
+    #[test]
+    fn only_a_socket_file_without_a_server_is_replaced() {
+        let address = file("stale");
+        let MemifAddress::File(path) = &address else { unreachable!() };
+        let first = address.bound().unwrap();
+        rustix::net::listen(&first, 1).unwrap();
+        assert!(address.bound().unwrap_err().to_string().contains(&address.to_string()));
+        drop(first);
+        assert!(path.exists(), "a socket leaves its file behind");
+        drop(Listener::bind(&address).unwrap());
+        assert!(!path.exists(), "a listener removes its file");
+        fs::write(path, "data").unwrap();
+        assert!(Listener::bind(&address).is_err());
+        assert_eq!(fs::read_to_string(path).unwrap(), "data");
+        fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,86 @@
+//! CPU time and waiting time of a target's threads.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::machine::StealTime;
+
+/// Accumulated waiting time of the threads on some cores.
+#[derive(Debug, Clone)]
+pub(crate) struct RunQueueWait {
+    cores: Vec<u16>,
+    /// While other threads ran on the core.
+    threads_ns: u64,
+    /// While the hypervisor ran something else on it.
+    steal: StealTime,
+}
+
+impl RunQueueWait {
+    /// Waiting time of a process's threads on `cores` until now; `None` if the kernel does not report it.
+    #[must_use]
+    pub(crate) fn of(pid: u32, cores: &[u16]) -> Option<Self> {
+        let threads_ns = waiting_ns(pid, cores)?;
+        Some(Self { cores: cores.to_vec(), threads_ns, steal: StealTime::now() })
+    }
+
+    /// Waiting time from `self` to `now`. Unit: ns.
+    #[must_use]
+    pub(crate) fn until(&self, now: &Self) -> u64 {
+        let stolen_ms = self.steal.since_ms(&now.steal);
+        let stolen_ms = self.cores.iter().filter_map(|core| stolen_ms.get(&core.to_string()));
+        let waited = now.threads_ns.saturating_sub(self.threads_ns);
+        waited + stolen_ms.sum::<u64>() * 1_000_000
+    }
+}
+
+/// Total time that a process's threads on these cores were ready but did not run. Unit: ns.
+fn waiting_ns(pid: u32, cores: &[u16]) -> Option<u64> {
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).ok();
+        // Fields of schedstat: time on a core, time in a run queue, number of time slices.
+        let (Some(stat), Some(times)) = (read("stat"), read("schedstat")) else { continue };
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let core = rest.split(' ').nth(36).and_then(|core| core.parse().ok());
+        if core.is_some_and(|core| cores.contains(&core)) {
+            sum += times.split_whitespace().nth(1)?.parse::<u64>().ok()?;
+        }
+    }
+    Some(sum)
+}
+
+/// CPU time of a process's threads by the core on which each ran last. Unit: 10 ms.
+pub(super) fn cpu_by_core(pid: u32) -> BTreeMap<u16, u64> {
+    let mut cores = BTreeMap::new();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for task in tasks {
+        let text = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // The name is in parentheses and may contain blanks; the state follows it.
+        let Some((_, rest)) = text.rsplit_once(") ") else { continue };
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
+        let used = field(11).unwrap_or(0) + field(12).unwrap_or(0);
+        let core = field(36).and_then(|core| u16::try_from(core).ok());
+        if let Some(core) = core {
+            *cores.entry(core).or_insert(0) += used;
+        }
+    }
+    cores
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn own_cpu_time_is_seen_on_some_core() {
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            std::hint::spin_loop();
+        }
+        assert!(!cpu_by_core(std::process::id()).is_empty());
+        assert!(cpu_by_core(u32::MAX).is_empty());
+    }
+}
