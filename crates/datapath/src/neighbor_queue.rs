@@ -3,8 +3,8 @@
 //! A packet waits as a complete frame with a blank destination address. Packets for one neighbor
 //! leave in the order in which they came. No packet waits longer than [`WAIT_MAX`].
 //!
-//! NOTE: an address may become known in the middle of a step. Then later packets of that step leave
-//! before those that wait, which leave at the beginning of the next step.
+//! An address may become known in the middle of a step. Then packets for the neighbor go on waiting behind
+//! those that wait already; all of them leave at the beginning of the next step.
 //! Spec: RFC 1122 §2.3.2.2; RFC 4861 §7.2.2.
 
 use core::net::IpAddr;
@@ -36,7 +36,7 @@ const STATIONS_MAX: usize = 64;
 
 /// A neighbor that packets wait for.
 #[derive(Debug)]
-struct UnresolvedStation {
+pub(crate) struct UnresolvedStation {
     interface: InterfaceId,
     addr: IpAddr,
     index: NextHopIndex,
@@ -44,6 +44,23 @@ struct UnresolvedStation {
     asked_at: Nanos,
     /// Its address, in the step in which it became known.
     mac: Option<MacAddr>,
+}
+
+impl UnresolvedStation {
+    fn is(&self, interface: InterfaceId, addr: IpAddr) -> bool {
+        self.interface == interface && self.addr == addr
+    }
+}
+
+/// True if packets wait for the neighbor `addr` on the link of `interface`: `stations` are those that
+/// packets wait for.
+#[inline]
+pub(crate) fn is_waited_for(
+    stations: &[UnresolvedStation],
+    interface: InterfaceId,
+    addr: IpAddr,
+) -> bool {
+    stations.iter().any(|station| station.is(interface, addr))
 }
 
 struct UnresolvedFrame<B> {
@@ -73,6 +90,12 @@ impl<B: PacketBuf> NeighborQueue<B> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
+    }
+
+    /// The neighbors that packets wait for.
+    #[inline]
+    pub(crate) fn stations(&self) -> &[UnresolvedStation] {
+        &self.stations
     }
 
     /// Queues a frame for the neighbor of `egress`, and requests a neighbor that is new.
@@ -119,9 +142,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
     }
 
     fn find(&self, interface: InterfaceId, addr: IpAddr) -> Option<usize> {
-        self.stations
-            .iter()
-            .position(|station| station.interface == interface && station.addr == addr)
+        self.stations.iter().position(|station| station.is(interface, addr))
     }
 
     /// Sends packets whose neighbor is known, drops those that waited too long, and requests other

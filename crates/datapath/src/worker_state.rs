@@ -12,7 +12,7 @@ use crate::egress::Egress;
 use crate::events::Events;
 use crate::fragments::Fragments;
 use crate::handoff::Handoff;
-use crate::neighbor_queue::{NeighborQueue, REQUEST_INTERVAL};
+use crate::neighbor_queue::{NeighborQueue, REQUEST_INTERVAL, is_waited_for};
 use crate::origin::Origin;
 use crate::shaping::Shaping;
 use crate::slow_queue::SlowQueue;
@@ -115,7 +115,8 @@ impl<B: PacketBuf> WorkerState<B> {
     }
 
     /// Sends the frame in `buf` through `egress`. If the neighbor's address is unknown, queues a received
-    /// packet, counts a copy as lost and requests the address, or counts Adit's own frame as lost.
+    /// packet, counts a copy as lost and requests the address, or counts Adit's own frame as lost. A
+    /// received packet also waits behind others that wait for the neighbor.
     #[inline]
     pub(crate) fn send<Io: PacketIo<Buf = B>>(
         &mut self,
@@ -125,7 +126,12 @@ impl<B: PacketBuf> WorkerState<B> {
         egress: &Egress<'_>,
         origin: Origin,
     ) {
-        if egress.mac.is_some() {
+        let is_behind_others = || {
+            let is_user = matches!(origin, Origin::Received(_) | Origin::Guaranteed(_));
+            let stations = self.unresolved.stations();
+            is_user && is_waited_for(stations, egress.interface.id, egress.station)
+        };
+        if egress.mac.is_some() && !is_behind_others() {
             let bytes = buf.data().len();
             let frame = TxFrame { buf, bytes, origin };
             self.queues.push(io, &mut self.tally, egress.target(), frame);

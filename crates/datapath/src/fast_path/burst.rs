@@ -12,6 +12,7 @@ use adit_wire::usual_dst;
 use super::packet::FastPacket;
 use crate::context::StepContext;
 use crate::interfaces::TxLink;
+use crate::neighbor_queue::{UnresolvedStation, is_waited_for};
 
 /// A next hop whose link-layer address is known.
 #[derive(Clone, Copy)]
@@ -38,13 +39,20 @@ pub(super) struct BurstContext<'v, 'l> {
     pub leases: &'l mut Leases,
     /// Aggregates that packets wait for.
     pub contended: RateSet,
+    /// Neighbors that packets wait for. Later packets for them take the stages, which queue them behind.
+    unresolved: &'l [UnresolvedStation],
 }
 
 impl<'v, 'l> BurstContext<'v, 'l> {
     /// A burst that arrived on `arrival`.
     #[inline(always)]
     // PERF (adit bench datapath): once per burst, in place.
-    pub(super) fn new(arrival: InterfaceId, leases: &'l mut Leases, contended: RateSet) -> Self {
+    pub(super) fn new(
+        arrival: InterfaceId,
+        leases: &'l mut Leases,
+        contended: RateSet,
+        unresolved: &'l [UnresolvedStation],
+    ) -> Self {
         Self {
             arrival: InterfaceSet::only(arrival),
             hops: [(NEVER_REUSED, None); 2],
@@ -52,6 +60,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
             is_one_link: true,
             leases,
             contended,
+            unresolved,
         }
     }
 
@@ -126,11 +135,16 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         }
     }
 
-    /// The hop `index`, if its link-layer address is known and fresh. Notes whether all hops have one
+    /// The hop `index`, if its link-layer address is known and fresh and no packet waits for it. Notes whether all hops have one
     /// link.
     #[inline]
     fn resolve(&mut self, ctx: &StepContext<'v>, index: NextHopIndex) -> Option<ResolvedHop<'v>> {
         let (interface, mac) = ctx.view.resolved_hop(index)?;
+        if !self.unresolved.is_empty()
+            && is_waited_for(self.unresolved, interface, ctx.view.next_hop(index)?.addr)
+        {
+            return None;
+        }
         let tx_link = ctx.interfaces.tx_link(interface)?;
         self.is_one_link &= self.tx_link.is_none_or(|last| last.id == tx_link.id);
         self.tx_link = Some(tx_link);

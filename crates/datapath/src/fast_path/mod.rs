@@ -204,10 +204,10 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     rx: &mut Burst<B>,
     state: &mut WorkerState<B>,
 ) -> RewrittenBurst<'v> {
-    let WorkerState { buffering, shaping, .. } = state;
+    let WorkerState { buffering, shaping, unresolved, .. } = state;
     let must_check_queues = shaping.must_check_queues();
     let Shaping { queues, leases, .. } = shaping;
-    let mut burst = BurstContext::new(arrival, leases, queues.contended());
+    let mut burst = BurstContext::new(arrival, leases, queues.contended(), unresolved.stations());
     let has_aggregates = !ctx.view.aggregates().is_empty();
     let mut left_to_stages = BurstColumn::<SessionIndex>::new();
     // False while every packet is usual, none was left to the stages, and the worker buffers no packet
