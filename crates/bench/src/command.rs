@@ -26,9 +26,10 @@ pub enum BenchCommand {
         /// The SMF chooses TEIDs and UE addresses: the datapath looks them up by hash instead of index.
         #[arg(long)]
         given_keys: bool,
-        /// Eight PDRs with SDF filters in each session, of both families.
-        #[arg(long)]
-        sdf: bool,
+        /// SDF filters of each session; without a value several, for both families.
+        #[arg(long, value_enum, value_name = "FILTERS", num_args = 0..=1, require_equals = true,
+              default_value = "none", default_missing_value = "several")]
+        sdf: crate::sessions::BenchFilters,
         /// UEs have addresses of both families, and half of the packets are IPv6.
         #[arg(long)]
         mixed: bool,
@@ -162,7 +163,7 @@ impl BenchCommand {
                     bursts: burst,
                     profile: crate::sessions::BenchProfile {
                         given_keys,
-                        filtered: sdf,
+                        filters: sdf,
                         dual: mixed,
                         rates,
                         ..usual

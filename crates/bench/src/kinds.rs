@@ -11,7 +11,7 @@ use super::measure::{ExpectedOutcome, WorkerBenchConfig, establish, floor, measu
 use super::network::BenchIpVersion;
 use super::packet::{BenchPacket, Quirk};
 use super::report;
-use super::sessions::BenchProfile;
+use super::sessions::{BenchFilters, BenchProfile};
 use crate::report::BenchOutput;
 
 /// One kind of packet.
@@ -49,7 +49,7 @@ const V6: BenchProfile = BenchProfile { v6: true, ..USUAL };
 const NO_QFI: BenchProfile = BenchProfile { qfi: false, ..USUAL };
 const N9: BenchProfile = BenchProfile { n9: true, ..USUAL };
 const GIVEN: BenchProfile = BenchProfile { given_keys: true, ..USUAL };
-const FILTERED: BenchProfile = BenchProfile { filtered: true, ..USUAL };
+const FILTERED: BenchProfile = BenchProfile { filters: BenchFilters::Several, ..USUAL };
 const CLOSED: BenchProfile = BenchProfile { gate: Gate::Closed, ..USUAL };
 const DROP: BenchProfile = BenchProfile { action: ApplyAction::DROP, ..USUAL };
 const BUFF: BenchProfile = BenchProfile { action: ApplyAction::BUFF, ..USUAL };

@@ -173,10 +173,49 @@ pub(crate) struct BenchProfile {
     pub action: ApplyAction,
     /// True if uplink packets go to another UPF through a tunnel.
     pub n9: bool,
-    /// True for PDRs with SDF filters before the two that match everything.
-    pub filtered: bool,
+    /// SDF filters of the PDRs.
+    pub filters: BenchFilters,
     /// Maximum bit rates of both QERs.
     pub rates: BenchRates,
+}
+
+/// SDF filters of the PDRs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum BenchFilters {
+    /// None.
+    None,
+    /// One in each PDR, which matches every packet of the UE.
+    Any,
+    /// One in each PDR, on protocol and ports.
+    One,
+    /// Eight PDRs with a filter, half of them for each family, before the two that match everything.
+    Several,
+}
+
+impl BenchFilters {
+    /// The PDRs of one direction: those with a number, then the last one.
+    fn pdrs(self) -> impl Iterator<Item = Option<u16>> {
+        let numbers = if self == Self::Several { FILTERED_PDRS } else { 0 };
+        (0..numbers).map(Some).chain([None])
+    }
+
+    /// The flow description of PDR `number`, or of the last one.
+    fn flow(self, number: Option<u16>) -> Option<String> {
+        match (self, number) {
+            // The first half of the filters is for IPv4, the second for IPv6.
+            (Self::Several, Some(number)) => {
+                let (is_v4, port) = (number < FILTERED_PDRS / 2, FILTER_PORT + number);
+                let remote = if is_v4 { "0.0.0.0/1" } else { "2001:db8::/32" };
+                Some(format!("permit out 17 from {remote} {port} to assigned"))
+            }
+            (Self::Any, _) => Some("permit out ip from any to assigned".into()),
+            (Self::One, _) => {
+                let last = FILTER_PORT + FILTERED_PDRS - 1;
+                Some(format!("permit out 17 from any {FILTER_PORT}-{last} to assigned"))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Maximum bit rates of the QERs.
@@ -242,7 +281,7 @@ impl BenchProfile {
         gate: Gate::Open,
         action: ApplyAction::FORW,
         n9: false,
-        filtered: false,
+        filters: BenchFilters::None,
         rates: BenchRates::None,
     };
 
@@ -257,7 +296,12 @@ impl BenchProfile {
 
     /// Rules of one session, for the report.
     pub(crate) const fn rules(self) -> &'static str {
-        if self.filtered { "10 PDR (8 SDF), 2 FAR, 2 QER, 1 URR" } else { RULES_PER_SESSION }
+        match self.filters {
+            BenchFilters::None => RULES_PER_SESSION,
+            BenchFilters::Any => "2 PDR (2 SDF, any to assigned), 2 FAR, 2 QER, 1 URR",
+            BenchFilters::One => "2 PDR (2 SDF), 2 FAR, 2 QER, 1 URR",
+            BenchFilters::Several => "10 PDR (8 SDF), 2 FAR, 2 QER, 1 URR",
+        }
     }
 }
 
@@ -294,10 +338,10 @@ fn change(
         duplicating: Vec::new(),
     };
     let mut pdrs = Vec::new();
-    let filters = if profile.filtered { FILTERED_PDRS } else { 0 };
-    for index in (0..filters).map(Some).chain([None]) {
+    for number in profile.filters.pdrs() {
+        let flow = profile.filters.flow(number);
         for uplink in [true, false] {
-            pdrs.push(pdr(addresses, f_teid, index, uplink));
+            pdrs.push(pdr(addresses, f_teid, number, flow.as_deref(), uplink));
         }
     }
     Ok(SessionChange {
@@ -315,25 +359,24 @@ fn change(
     })
 }
 
-/// The PDR of one direction: with filter number `filter`, or for all traffic.
-fn pdr(ue: UeAddresses, f_teid: FTeidSpec, filter: Option<u16>, uplink: bool) -> PdrSpec {
+/// PDR `number` of one direction, or the last one, with the filter `flow`.
+fn pdr(
+    ue: UeAddresses,
+    f_teid: FTeidSpec,
+    number: Option<u16>,
+    flow: Option<&str>,
+    uplink: bool,
+) -> PdrSpec {
     let (source, side, far) = if uplink {
         (SourceInterface::Access, UeSide::Source, 1)
     } else {
         (SourceInterface::Core, UeSide::Destination, 2)
     };
-    // The first half of the filters is for IPv4, the second for IPv6.
-    let remote = |index| if index < FILTERED_PDRS / 2 { "0.0.0.0/1" } else { "2001:db8::/32" };
-    let sdf = filter.map(|index| SdfSpec {
-        flow_description: Some(
-            format!("permit out 17 from {} {} to assigned", remote(index), FILTER_PORT + index)
-                .into(),
-        ),
-        ..SdfSpec::default()
-    });
+    let sdf =
+        flow.map(|flow| SdfSpec { flow_description: Some(flow.into()), ..SdfSpec::default() });
     PdrSpec {
-        id: PdrId(2 * filter.map_or(0, |index| index + 1) + if uplink { 1 } else { 2 }),
-        precedence: Precedence(filter.map_or(100, |index| u32::from(index) + 1)),
+        id: PdrId(2 * number.map_or(0, |number| number + 1) + if uplink { 1 } else { 2 }),
+        precedence: Precedence(number.map_or(100, |number| u32::from(number) + 1)),
         pdi: PdiSpec {
             source,
             traffic_endpoints: Vec::new(),

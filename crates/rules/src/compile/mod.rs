@@ -9,6 +9,7 @@
 //! its input and output are types of this room, whose private fields it fills.
 
 mod fast_rule;
+mod idle_filter;
 mod matcher;
 mod selector;
 
@@ -21,7 +22,9 @@ use crate::matcher::Matchers;
 use crate::packed_fast_rule::PackedFastRule;
 use crate::published::{PublishedRules, Shapes};
 use crate::rule::{SessionRules, ue_ipv6_key};
+use crate::sdf_set::SdfSet;
 
+pub use idle_filter::has_idle_filters;
 pub use selector::{PackedSelector, SelectorView};
 
 /// What a data plane runs for one session.
@@ -79,13 +82,19 @@ impl OwnAddresses {
     }
 }
 
-/// Compiles bound rules. Takes shapes that equal its own from `shapes`, and leaves new ones there.
+/// Compiles bound rules. Filters that exclude nothing are dropped, as "permit out ip from any to assigned" of a
+/// PDR with a UE address. Takes shapes that equal its own from `shapes`, and leaves new ones there.
 #[must_use]
 pub fn compile(
     mut rules: SessionRules,
     own: &OwnAddresses,
     shapes: &mut Shapes,
 ) -> CompiledSession {
+    for pdr in rules.uplink.iter_mut().chain(&mut rules.downlink) {
+        if has_idle_filters(pdr) {
+            pdr.sdf = SdfSet::default();
+        }
+    }
     rules.matchers = Matchers::compile(&rules.uplink, &rules.downlink).map(Box::new);
     let fast_paths = [Direction::Uplink, Direction::Downlink]
         .map(|direction| fast_path(&mut rules, own, direction));

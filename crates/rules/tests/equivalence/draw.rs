@@ -145,7 +145,32 @@ impl<'a> ByteChoices<'a> {
         }
     }
 
+    /// The UE's side of a filter.
+    fn local(&mut self) -> AddrMatch {
+        match self.below(4) {
+            0 => Ipv4Prefix::containing(ue_v4(1), self.pick(&[0, 24, 32])).map(AddrMatch::V4),
+            1 => Ipv6Prefix::containing(ue_v6(1), self.pick(&[0, 48, 64, 128])).map(AddrMatch::V6),
+            _ => None,
+        }
+        .unwrap_or(AddrMatch::Any)
+    }
+
+    /// A filter with few conditions or none.
+    fn wide_filter(&mut self) -> PacketFilter {
+        let whole = Ipv4Prefix::containing(HOSTS[0], 0).map_or(AddrMatch::Any, AddrMatch::V4);
+        PacketFilter {
+            remote: self.pick(&[AddrMatch::Any, AddrMatch::Any, whole]),
+            local: self.local(),
+            tos: self.rarely(4).then_some((8, 0)),
+            protocol: self.rarely(6).then_some(17),
+            ..PacketFilter::ANY
+        }
+    }
+
     fn filter(&mut self) -> PacketFilter {
+        if self.rarely(4) {
+            return self.wide_filter();
+        }
         let remote = match self.below(4) {
             0 => AddrMatch::Any,
             1 => AddrMatch::V6(

@@ -6,7 +6,7 @@
 mod draw;
 mod walk;
 
-use adit_rules::compile::{CompiledSession, FastPath, OwnAddresses, compile};
+use adit_rules::compile::{CompiledSession, FastPath, OwnAddresses, compile, has_idle_filters};
 use adit_rules::{
     FastRuleUe, FastRuleUrr, FlowKey, FlowSelector, PackedFastRule, Shapes, UsualFlow,
 };
@@ -37,6 +37,8 @@ impl UsualPacket {
 pub(super) struct FastPathCounts {
     pub single: [usize; 2],
     pub selected: [usize; 2],
+    /// Those whose session has filters that exclude nothing.
+    pub without_idle_filters: usize,
 }
 
 /// Compiles the rules that `data` draws and compares packets that it draws, too.
@@ -48,6 +50,7 @@ pub(super) fn run(data: &[u8]) -> FastPathCounts {
     let rules = choices.rules();
     let own: OwnAddresses = draw::OWN.into_iter().collect();
     let compiled = compile(rules.clone(), &own, &mut Shapes::default());
+    let has_idle_filters = rules.uplink.iter().chain(&rules.downlink).any(has_idle_filters);
     let mut counts = FastPathCounts::default();
     for _ in 0..48 {
         let packet = choices.packet();
@@ -57,6 +60,7 @@ pub(super) fn run(data: &[u8]) -> FastPathCounts {
         assert_eq!(slow.as_ref(), Some(&fast), "{packet:?} {rules:#?}");
         let by_direction = if is_selected { &mut counts.selected } else { &mut counts.single };
         by_direction[usize::from(packet.tunnel.is_none())] += 1;
+        counts.without_idle_filters += usize::from(has_idle_filters);
     }
     counts
 }
