@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::report::Figure;
-use crate::experiment::file::OptionCheck;
-use crate::experiment::paired;
+use crate::experiment::file::{self, OptionCheck};
+use crate::experiment::paired::{self, PairedSide};
 use adit_lab_process::stop::Stop;
 
 /// Options of `adit-lab compare`.
@@ -25,6 +25,15 @@ pub struct CompareArguments {
     #[arg(long, value_name = "N", default_value_t = 5, requires = "paired",
         value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
+    /// Set an option of every measurement of A and B that has it, such as `sessions=1000`.
+    #[arg(long, value_name = "OPTION=VALUE", requires = "paired")]
+    set: Vec<String>,
+    /// The same, only of A: `target=upf` for another target than in B.
+    #[arg(long, value_name = "OPTION=VALUE", requires = "paired")]
+    set_a: Vec<String>,
+    /// The same, only of B.
+    #[arg(long, value_name = "OPTION=VALUE", requires = "paired")]
+    set_b: Vec<String>,
     /// Run the short form of each measurement.
     #[arg(long, requires = "paired")]
     quick: bool,
@@ -102,8 +111,12 @@ pub(crate) fn run(arguments: &CompareArguments, check: OptionCheck, stop: &Stop)
 
 /// Runs two experiments in turns and prints the ratios.
 fn run_paired(arguments: &CompareArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
-    let CompareArguments { a, b, rounds, quick, json, .. } = arguments;
-    let pairs = paired::run(a, b, *rounds, *quick, check, stop)?;
+    let CompareArguments { a, b, rounds, quick, json, set, set_a, set_b, .. } = arguments;
+    let side = |path, own: &[String]| -> Result<PairedSide<'_>> {
+        Ok(PairedSide { path, set: file::overrides(&[set, own].concat())? })
+    };
+    let sides = [side(a, set_a)?, side(b, set_b)?];
+    let pairs = paired::run(sides, *rounds, *quick, check, stop)?;
     if *json {
         println!("{}", serde_json::to_string_pretty(&pairs)?);
         return Ok(true);

@@ -64,6 +64,17 @@ pub(crate) struct MeasurementReport {
     pub report: Option<Value>,
 }
 
+/// The words of each command that not all of the commands have, without dashes.
+#[must_use]
+pub(crate) fn distinctions(commands: &[Vec<String>]) -> Vec<Vec<String>> {
+    let in_all = |word: &String| commands.iter().all(|command| command.contains(word));
+    let own = |command: &Vec<String>| {
+        let words = command.iter().filter(|word| !in_all(word));
+        words.map(|word| word.trim_start_matches("--").to_owned()).collect()
+    };
+    commands.iter().map(own).collect()
+}
+
 impl ExperimentRunReport {
     /// True if no measurement is missing, failed or incomplete.
     #[must_use]
@@ -152,6 +163,20 @@ impl MeasurementReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_are_told_apart_by_the_options_that_differ() {
+        let command = |text: &str| text.split(' ').map(str::to_owned).collect();
+        let commands: Vec<Vec<String>> = vec![
+            command("throughput --rules=plain --sessions=1 --size=64"),
+            command("throughput --rules=real --sessions=1 --size=64"),
+            command("throughput --rules=real --sessions=5 --size=64"),
+        ];
+        let own = distinctions(&commands);
+        assert_eq!(own[0], ["rules=plain", "sessions=1"]);
+        assert_eq!(own[2], ["rules=real", "sessions=5"]);
+        assert!(distinctions(&commands[..1])[0].is_empty());
+    }
 
     #[test]
     fn report_with_a_failed_or_missing_measurement_is_not_whole() {

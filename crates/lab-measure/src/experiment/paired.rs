@@ -1,5 +1,5 @@
 //! `adit-lab compare --paired A.toml B.toml`: runs two experiments in turns, so that slow changes of the
-//! machine affect both alike.
+//! machine affect both alike. Each may have any target.
 
 use std::path::Path;
 
@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::child;
 use super::file::{self, Experiment, OptionCheck};
 use crate::report::Figure;
+use crate::run_report::distinctions;
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::Stop;
 
@@ -30,22 +31,44 @@ pub(crate) struct Paired {
     pub at_ceiling: bool,
 }
 
+/// An experiment file and the options that replace the file's.
+#[derive(Debug)]
+pub(crate) struct PairedSide<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Options by name, without `--`.
+    pub set: Vec<(String, String)>,
+}
+
+/// A figure, and the index of its measurement in the experiment.
+#[derive(Debug)]
+struct MeasuredFigure {
+    measure: usize,
+    figure: Figure,
+}
+
+/// What the rounds of one experiment have shown.
+#[derive(Debug, Default)]
+struct SideResults {
+    rounds: Vec<Vec<MeasuredFigure>>,
+    /// Warnings, each with the index of its measurement.
+    warnings: Vec<(usize, String)>,
+}
+
 /// Runs both experiments `rounds` times, in alternating order.
 ///
 /// # Errors
 /// A file is not an experiment; a measurement failed; the experiments have no figure in common;
 /// interrupted.
 pub(crate) fn run(
-    a: &Path,
-    b: &Path,
+    [a, b]: [PairedSide<'_>; 2],
     rounds: u32,
     quick: bool,
     check: OptionCheck,
     stop: &Stop,
 ) -> Result<Vec<Paired>> {
-    let experiments = [file::read(a, &[], check)?, file::read(b, &[], check)?];
-    let mut results: [Vec<Vec<Figure>>; 2] = Default::default();
-    let mut warnings = Vec::new();
+    let experiments = [file::read(a.path, &a.set, check)?, file::read(b.path, &b.set, check)?];
+    let mut results: [SideResults; 2] = Default::default();
     for round in 0..rounds {
         let order = if round.is_multiple_of(2) { [0, 1] } else { [1, 0] };
         for at in order {
@@ -53,13 +76,19 @@ pub(crate) fn run(
             else {
                 continue;
             };
-            eprintln!("== round {} of {rounds}: {}", round + 1, experiment.title);
-            result.push(figures(experiment, quick, &mut warnings, stop)?);
+            let side = if at == 0 { "A" } else { "B" };
+            eprintln!("== round {} of {rounds}, {side}: {}", round + 1, experiment.title);
+            let figures = figures(experiment, quick, &mut result.warnings, stop)?;
+            result.rounds.push(figures);
         }
     }
-    let pairs = pair(&results, &warnings);
+    let commands = |experiment: &Experiment| -> Vec<Vec<String>> {
+        experiment.measures.iter().map(|measure| measure.command(quick)).collect()
+    };
+    let labels = distinctions(&experiments.first().map_or_else(Vec::new, commands));
+    let pairs = pair(&results, &labels);
     if pairs.is_empty() {
-        bail!("{} and {} have no figure in common", a.display(), b.display());
+        bail!("{} and {} have no figure in common", a.path.display(), b.path.display());
     }
     Ok(pairs)
 }
@@ -68,13 +97,13 @@ pub(crate) fn run(
 fn figures(
     experiment: &Experiment,
     quick: bool,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<(usize, String)>,
     stop: &Stop,
-) -> Result<Vec<Figure>> {
+) -> Result<Vec<MeasuredFigure>> {
     let mut figures = Vec::new();
     let folder = Scratch::create("paired")?;
     let out = folder.path().join("report.json");
-    for measure in &experiment.measures {
+    for (index, measure) in experiment.measures.iter().enumerate() {
         let ended = child::run(&measure.command(quick), &out, stop)?;
         let text = std::fs::read_to_string(&out).unwrap_or_default();
         // The next measurement may write no report: it must not find this one.
@@ -85,61 +114,102 @@ fn figures(
         }
         let report: Value = serde_json::from_str(&text)?;
         let part = |name: &str| report.get(name).cloned().unwrap_or_default();
-        figures.extend(serde_json::from_value::<Vec<Figure>>(part("figures"))?);
-        warnings.extend(serde_json::from_value::<Vec<String>>(part("warnings"))?);
+        let found = serde_json::from_value::<Vec<Figure>>(part("figures"))?;
+        figures.extend(found.into_iter().map(|figure| MeasuredFigure { measure: index, figure }));
+        let found = serde_json::from_value::<Vec<String>>(part("warnings"))?;
+        warnings.extend(found.into_iter().map(|warning| (index, warning)));
     }
     Ok(figures)
 }
 
-fn pair(results: &[Vec<Vec<Figure>>; 2], warnings: &[String]) -> Vec<Paired> {
+/// Pairs the figures of both experiments. Of figures with the same name and unit, which several measurements
+/// may have, the *k*-th of A belongs to the *k*-th of B, and its name has the options in which its
+/// measurement differs from the others of A.
+fn pair(results: &[SideResults; 2], labels: &[Vec<String>]) -> Vec<Paired> {
     let [a, b] = results;
-    let Some(first) = a.first() else { return Vec::new() };
-    let values = |rounds: &[Vec<Figure>], of: &Figure| -> Vec<u64> {
-        let same = |figure: &&Figure| figure.name == of.name && figure.unit == of.unit;
-        let found = rounds.iter().filter_map(|round| round.iter().find(same));
-        found.map(|figure| figure.median).collect()
-    };
-    first
-        .iter()
-        .filter_map(|figure| {
-            let (a, b) = (values(a, figure), values(b, figure));
-            if a.is_empty() || a.len() != b.len() {
-                return None;
-            }
-            let ratio = |(a, b): (&u64, &u64)| match a {
-                0 => 0,
-                a => adit_lab_engine::clock::scaled(*b, 1000, *a),
+    let Some(first) = a.rounds.first() else { return Vec::new() };
+    let mut pairs = Vec::new();
+    for (index, measured) in first.iter().enumerate() {
+        let Figure { name, unit, .. } = &measured.figure;
+        let same =
+            |other: &&MeasuredFigure| other.figure.name == *name && other.figure.unit == *unit;
+        let before = first.iter().take(index).filter(same).count();
+        let found = |side: &SideResults| -> Option<(usize, Vec<u64>)> {
+            let of_round = |round: &Vec<MeasuredFigure>| {
+                let found = round.iter().filter(same).nth(before)?;
+                Some((found.measure, found.figure.median))
             };
-            let ratios: Vec<u64> = a.iter().zip(&b).map(ratio).collect();
-            let (name, unit) = (&figure.name, &figure.unit);
-            let marked = |text: &String| {
-                text.starts_with(name.as_str()) && text.contains("tester's own ceiling")
-            };
-            Some(Paired {
-                name: name.clone(),
-                unit: unit.clone(),
-                a: Figure::of(name, unit, &a),
-                b: Figure::of(name, unit, &b),
-                ratio_permille: Figure::of(name, "permille", &ratios),
-                at_ceiling: warnings.iter().any(marked),
+            let found: Vec<_> = side.rounds.iter().filter_map(of_round).collect();
+            let measure = found.first()?.0;
+            Some((measure, found.into_iter().map(|(_, median)| median).collect()))
+        };
+        let (Some((at_a, values_a)), Some((at_b, values_b))) = (found(a), found(b)) else {
+            continue;
+        };
+        if values_a.len() != values_b.len() {
+            continue;
+        }
+        let ratio = |(a, b): (&u64, &u64)| match a {
+            0 => 0,
+            a => adit_lab_engine::clock::scaled(*b, 1000, *a),
+        };
+        let ratios: Vec<u64> = values_a.iter().zip(&values_b).map(ratio).collect();
+        let at_ceiling = |side: &SideResults, measure: usize| {
+            side.warnings.iter().any(|(of, text)| {
+                *of == measure && text.starts_with(name) && text.contains("tester's own ceiling")
             })
-        })
-        .collect()
+        };
+        let is_unique = first.iter().filter(same).count() == 1;
+        let label = labels.get(measured.measure).filter(|label| !is_unique && !label.is_empty());
+        pairs.push(Paired {
+            name: label
+                .map_or_else(|| name.clone(), |label| format!("{name} ({})", label.join(", "))),
+            unit: unit.clone(),
+            a: Figure::of(name, unit, &values_a),
+            b: Figure::of(name, unit, &values_b),
+            ratio_permille: Figure::of(name, "permille", &ratios),
+            at_ceiling: at_ceiling(a, at_a) || at_ceiling(b, at_b),
+        });
+    }
+    pairs
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Rounds of an experiment; each measurement has one figure `x`.
+    fn side(rounds: &[&[u64]]) -> SideResults {
+        let figure = |(measure, value): (usize, &u64)| MeasuredFigure {
+            measure,
+            figure: Figure::of("x", "pps", &[*value]),
+        };
+        let round = |values: &&[u64]| values.iter().enumerate().map(figure).collect();
+        SideResults { rounds: rounds.iter().map(round).collect(), warnings: Vec::new() }
+    }
+
     #[test]
     fn ratio_is_of_each_round_so_that_drift_of_the_machine_cancels() {
-        let round = |value| vec![Figure::of("x", "pps", &[value])];
-        let results = [vec![round(100), round(50)], vec![round(200), round(100)]];
+        let mut results = [side(&[&[100], &[50]]), side(&[&[200], &[100]])];
         let [paired] = &pair(&results, &[])[..] else { panic!("one figure in common") };
         assert_eq!((paired.ratio_permille.min, paired.ratio_permille.max), (2000, 2000));
-        assert!(!paired.at_ceiling);
+        assert_eq!((&*paired.name, paired.at_ceiling), ("x", false));
         let warning = "x: 1 is within 10 % of the tester's own ceiling (2)".to_owned();
-        assert!(pair(&results, &[warning])[0].at_ceiling);
-        assert!(pair(&[vec![round(1)], vec![Vec::new()]], &[]).is_empty());
+        results[1].warnings.push((0, warning));
+        assert!(pair(&results, &[])[0].at_ceiling);
+        assert!(pair(&[side(&[&[1]]), side(&[&[]])], &[]).is_empty());
+    }
+
+    #[test]
+    fn measurements_with_the_same_figures_are_paired_in_their_order() {
+        let labels = [vec!["rules=plain".to_owned()], vec!["rules=real".to_owned()]];
+        let mut results = [side(&[&[100, 10], &[100, 10]]), side(&[&[200, 50], &[200, 50]])];
+        results[0].warnings.push((1, "x: near the tester's own ceiling".to_owned()));
+        let pairs = pair(&results, &labels);
+        let seen: Vec<_> = pairs
+            .iter()
+            .map(|pair| (&*pair.name, pair.ratio_permille.median, pair.at_ceiling))
+            .collect();
+        assert_eq!(seen, [("x (rules=plain)", 2000, false), ("x (rules=real)", 5000, true)]);
     }
 }

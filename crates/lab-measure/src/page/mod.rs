@@ -10,12 +10,14 @@ mod svg;
 mod throughput;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use self::svg::{escape, put};
+use self::throughput::ComparedReport;
 use crate::machine::Machine;
 use crate::report::ReportHeader;
-use crate::run_report::{ExperimentReport, ExperimentRunReport, MeasurementReport, Reference};
+use crate::run_report::{
+    ExperimentReport, ExperimentRunReport, MeasurementReport, Reference, distinctions,
+};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -60,6 +62,7 @@ fn section(out: &mut String, experiment: &ExperimentReport) {
     if !experiment.about.is_empty() {
         put(out, format_args!("<p>{}</p>\n", escape(&experiment.about)));
     }
+    overview(out, &experiment.measurements);
     for measurement in &experiment.measurements {
         let command = format!("adit-lab {}", measurement.command.join(" "));
         put(out, format_args!("<h3><code>{}</code></h3>\n", escape(&command)));
@@ -75,9 +78,27 @@ fn section(out: &mut String, experiment: &ExperimentReport) {
     machines(out, &experiment.references);
 }
 
+/// Renders the throughput of several measurements side by side.
+fn overview(out: &mut String, measurements: &[MeasurementReport]) {
+    let commands: Vec<_> = measurements.iter().map(|of| of.command.clone()).collect();
+    let mut compared = Vec::new();
+    for (measurement, options) in measurements.iter().zip(distinctions(&commands)) {
+        let is_throughput = kind(measurement) == Some("throughput");
+        if let Some(report) = is_throughput.then(|| read(measurement)).flatten() {
+            compared.push(ComparedReport { options, report });
+        }
+    }
+    if compared.len() > 1 {
+        throughput::overview(out, &compared);
+    }
+}
+
+fn kind(measurement: &MeasurementReport) -> Option<&str> {
+    measurement.report.as_ref()?.get("measurement")?.as_str()
+}
+
 fn body(out: &mut String, measurement: &MeasurementReport, references: &[Reference]) {
-    let kind = measurement.report.as_ref().and_then(|report| report.get("measurement"));
-    match kind.and_then(Value::as_str) {
+    match kind(measurement) {
         Some("throughput") => match read(measurement) {
             Some(report) => throughput::body(out, &report, references),
             None => unreadable(out),

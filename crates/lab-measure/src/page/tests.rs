@@ -88,6 +88,36 @@ fn page_is_self_contained_and_shows_figures_beside_references() {
 }
 
 #[test]
+fn measurements_that_differ_in_options_stand_in_one_table_and_plot() {
+    let mut report = report(throughput(), Vec::new());
+    assert!(!render(&report).contains("<th>options</th>"), "one measurement needs no comparison");
+    let measurement = |rules: &str, sessions: u64| {
+        let mut value = throughput();
+        for case in value["cases"].as_array_mut().unwrap() {
+            case["active"] = json!(sessions);
+        }
+        let command =
+            ["throughput", &format!("--rules={rules}"), &format!("--sessions={sessions}")];
+        MeasurementReport {
+            command: command.map(str::to_owned).to_vec(),
+            error: None,
+            report: Some(value),
+        }
+    };
+    report.experiments[0].measurements =
+        vec![measurement("plain", 10), measurement("real", 10), measurement("real", 1000)];
+    let page = render(&report);
+    for wanted in [
+        "Loss-free rate by active sessions",
+        "uplink, 64 B, rules=plain</li>",
+        "uplink, 64 B, rules=real</li>",
+        "<td>rules=real, sessions=1000</td><td>uplink 64 B, 10 active</td><td>5.00</td>",
+    ] {
+        assert!(page.contains(wanted), "{wanted}\n{page}");
+    }
+}
+
+#[test]
 fn planted_faults_show_with_their_detection() {
     let mut trial = trial(1_000_000, 1000);
     trial["streams"] = json!([crate::report::StreamReport {

@@ -1,6 +1,6 @@
 //! The throughput section: rates by size or sessions, and loss by rate.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::axis::{Axis, figure};
 use super::bars::{self, ChartBar};
@@ -11,6 +11,8 @@ use crate::run_report::Reference;
 use crate::throughput::{CaseReport, ThroughputReport, ThroughputRun};
 use crate::traffic::TrafficDirection;
 
+/// Columns of [`rows`].
+const COLUMNS: [&str; 5] = ["case", "loss-free, Mpps", "0.5 % loss, Mpps", "maximum, Mpps", "runs"];
 const DIRECTIONS: [TrafficDirection; 3] =
     [TrafficDirection::Uplink, TrafficDirection::Downlink, TrafficDirection::Duplex];
 
@@ -40,15 +42,64 @@ pub(super) fn body(out: &mut String, report: &ThroughputReport, references: &[Re
         out.push_str(&loss(direction, cases));
     }
     out.push_str("</div>\n");
-    table(
-        out,
-        &["case", "loss-free, Mpps", "0.5 % loss, Mpps", "maximum, Mpps", "runs"],
-        &rows(cases),
-    );
+    table(out, &COLUMNS, &rows(cases));
     if let Some(ceiling) = &report.base.ceiling {
         let text = figure(mpps(ceiling.received_pps));
         super::put(out, format_args!("<p>The tester's own ceiling: {text} Mpps.</p>\n"));
     }
+}
+
+/// A measurement of an experiment with several, and the options in which it differs from the others.
+pub(super) struct ComparedReport {
+    pub options: Vec<String>,
+    pub report: ThroughputReport,
+}
+
+/// Renders the rates of several measurements in one table and, if their numbers of active sessions differ,
+/// in one plot.
+pub(super) fn overview(out: &mut String, measurements: &[ComparedReport]) {
+    let cases = || measurements.iter().flat_map(|of| &of.report.cases);
+    let active: BTreeSet<u32> = cases().map(|case| case.active).collect();
+    let sizes: BTreeSet<&str> = cases().map(|case| case.size.name.as_str()).collect();
+    if active.len() > 1 {
+        let mut series: BTreeMap<String, Series> = BTreeMap::new();
+        for of in measurements {
+            let is_x =
+                |option: &str| option.starts_with("sessions=") || option.starts_with("active=");
+            let options = of.options.iter().map(String::as_str).filter(|option| !is_x(option));
+            let options: Vec<&str> = options.collect();
+            for case in &of.report.cases {
+                let Some(figure) = median(case, |run| run.ndr_pps) else { continue };
+                let mut name = vec![case.direction.name().to_owned()];
+                name.extend((sizes.len() > 1).then(|| case.size.title()));
+                name.extend(options.iter().map(|option| (*option).to_owned()));
+                let name = name.join(", ");
+                let one =
+                    series.entry(name.clone()).or_insert_with(|| Series::new(&name, Vec::new()));
+                let x = f64::from(case.active);
+                one.points.push((x, mpps(figure.median)));
+                if figure.runs > 1 {
+                    one.spread.push((x, mpps(figure.min), mpps(figure.max)));
+                }
+            }
+        }
+        let mut series: Vec<Series> = series.into_values().collect();
+        series.iter_mut().for_each(|one| one.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        let y =
+            Axis::linear("Mpps", series.iter().flat_map(|one| &one.points).map(|point| point.1));
+        let x = Axis::log("active sessions", active.iter().map(|count| f64::from(*count)));
+        let title = "Loss-free rate by active sessions".to_owned();
+        out.push_str("<div class=\"plots\">");
+        out.push_str(&Plot { title, x, y, series, look: LineStyle::Both }.html());
+        out.push_str("</div>\n");
+    }
+    let mut lines = Vec::new();
+    for of in measurements {
+        for row in rows(&of.report.cases) {
+            lines.push([vec![of.options.join(", ")], row].concat());
+        }
+    }
+    table(out, &[&["options"], &COLUMNS[..]].concat(), &lines);
 }
 
 type FigureOfRun = fn(&ThroughputRun) -> Option<u64>;
