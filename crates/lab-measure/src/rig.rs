@@ -110,6 +110,10 @@ impl Rig {
         stop: &Stop,
     ) -> Result<(Self, Recorder)> {
         let reach = arguments.reach()?;
+        if arguments.is_upf() {
+            // Report mistakes in rules and names before anything starts.
+            arguments.sessions_config(GNB_TEID)?;
+        }
         let devices: &[String] =
             if let TargetAccess::Dpdk(devices) = &reach { devices } else { &[] };
         let bench = Testbed::start(bench_arguments, devices)?;
