@@ -43,7 +43,7 @@ struct AdminRequest {
     session: Option<String>,
 }
 
-/// What a client asks for.
+/// The question of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AdminQuestion {
     pub topic: Topic,

@@ -12,7 +12,7 @@ use super::network::BenchIpVersion;
 use super::packet::{BenchPacket, Quirk};
 use super::report;
 use super::sessions::{BenchFilters, BenchProfile};
-use crate::report::BenchOutput;
+use crate::size::BenchSize;
 
 /// One kind of packet.
 struct BenchPacketKind {
@@ -85,16 +85,12 @@ const KINDS: [BenchPacketKind; 18] = [
     },
 ];
 
-/// Measures each kind with `count` sessions and prints the result.
+/// Measures each kind with the sessions of `size`, and prints the result.
 ///
 /// # Errors
 /// A packet had an unexpected outcome.
-pub(crate) fn run(
-    count: usize,
-    packets: usize,
-    burst: usize,
-    output: &BenchOutput,
-) -> anyhow::Result<()> {
+pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
+    let &BenchSize { sessions: count, packets, burst, ref output } = size;
     let mut rows = Vec::new();
     let usual = establish(USUAL, count)?;
     let plan = |kind: &BenchPacketKind| WorkerBenchConfig {

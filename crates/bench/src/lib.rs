@@ -17,4 +17,5 @@ mod publication;
 mod report;
 mod scrape;
 mod sessions;
+mod size;
 pub mod smf;

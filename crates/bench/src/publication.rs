@@ -19,21 +19,17 @@ use super::measure::{BenchNode, Figures, establish};
 use super::packet::BenchPacket;
 use super::report;
 use super::sessions::BenchProfile;
-use crate::report::BenchOutput;
+use crate::size::BenchSize;
 
 /// Modifications between two bursts.
 const PER_STEP: [usize; 3] = [0, 1, 8];
 
-/// Measures with `count` resident sessions and `packets` packets per measurement.
+/// Measures with the sessions of `size`, and its packets in each measurement.
 ///
 /// # Errors
 /// A modification is refused or a packet is not forwarded.
-pub(crate) fn run(
-    count: usize,
-    packets: usize,
-    burst: usize,
-    output: &BenchOutput,
-) -> anyhow::Result<()> {
+pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
+    let &BenchSize { sessions: count, packets, burst, ref output } = size;
     eprintln!("establishing {count} sessions");
     let mut resident = establish(BenchProfile::USUAL, count)?;
     let mut rows = Vec::new();

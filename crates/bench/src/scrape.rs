@@ -18,7 +18,7 @@ use super::network::BenchSession;
 use super::packet::BenchPacket;
 use super::report;
 use super::sessions::BenchProfile;
-use crate::report::BenchOutput;
+use crate::size::BenchSize;
 
 /// Snapshots per second. Zero is the reference.
 const RATES: [u32; 4] = [0, 100, 1_000, 10_000];
@@ -35,16 +35,12 @@ struct ScrapeInterval {
     snapshots: u32,
 }
 
-/// Measures `packets` packets per rate and round, and prints the result.
+/// Measures the packets of `size` per rate and round, and prints the result.
 ///
 /// # Errors
 /// A packet is not forwarded.
-pub(crate) fn run(
-    count: usize,
-    packets: usize,
-    burst: usize,
-    output: &BenchOutput,
-) -> anyhow::Result<()> {
+pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
+    let &BenchSize { sessions: count, packets, burst, ref output } = size;
     let BenchNode { publisher, mut bench, sessions, .. } = establish(BenchProfile::USUAL, count)?;
     let counters = publisher.worker_counters().to_vec();
     let steps = packets.div_ceil(burst);

@@ -121,7 +121,7 @@ struct UeTunnel {
     uplink_teid: AtomicU32,
     first_leg_pkts: AtomicU64,
     second_leg_pkts: AtomicU64,
-    /// True if the gNB treats the UE's TEIDs as unknown.
+    /// True if the gNB has forgotten the UE's TEIDs: it answers packets with Error Indications.
     forgotten: AtomicBool,
 }
 

@@ -270,7 +270,7 @@ impl<'a> MeterPair<'a> {
     ///
     /// No fast rule has a limit [`RateLimit::CLOSED`]. But a worker that read its fast rule just before
     /// the publisher closed the limit may meet `CLOSED` here: then the packet may pass, and the bucket
-    /// gets a debt as of the slowest rate.
+    /// is charged as at the slowest rate.
     // PERF (adit bench datapath --rates police): once per packet; reads both buckets before it
     // branches, so that each word is loaded once.
     #[inline(always)]

@@ -40,7 +40,7 @@ impl ExtensionType {
         matches!(self.0, 0x00 | 0x03 | 0x20 | 0x40 | 0x81..=0x85 | 0xc0)
     }
 
-    /// How a node treats this type if it does not know it.
+    /// What a node that does not know this type has to do with it.
     #[inline]
     #[must_use]
     pub const fn comprehension(self) -> Comprehension {

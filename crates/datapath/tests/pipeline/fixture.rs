@@ -3,8 +3,8 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use adit_datapath::{Worker, WorkerConfig};
-use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
+use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, DropReason, FarEntry, Gate, GtpuTunnel,
@@ -54,6 +54,58 @@ pub(crate) const GNB_TEID: u32 = 0xabcd;
 /// When the UPF started, as it tells GTP-U peers.
 pub(crate) const STARTED: u32 = 3_900_000_000;
 pub(crate) const SESSION: SessionIndex = SessionIndex(7);
+
+/// What happens in the middle of a step.
+pub(crate) trait BeforeReceive {
+    /// Called before a burst is received from `port`.
+    fn before_receive(&mut self, port: PortId, io: &mut MemIo);
+}
+
+/// Ports with a hook.
+pub(crate) struct HookedPorts<H> {
+    pub io: MemIo,
+    pub hook: H,
+}
+
+impl<H> HookedPorts<H> {
+    /// N3 and N6.
+    pub(crate) fn new(hook: H) -> Self {
+        Self { io: MemIo::new(&[N3_MAC, N6_MAC]), hook }
+    }
+}
+
+impl<H: BeforeReceive> PacketIo for HookedPorts<H> {
+    type Buf = MemBuf;
+
+    fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
+        self.hook.before_receive(port, &mut self.io);
+        self.io.rx_burst(port, limit, burst)
+    }
+
+    fn tx_burst(&mut self, port: PortId, burst: &mut Burst<MemBuf>) -> usize {
+        self.io.tx_burst(port, burst)
+    }
+
+    fn alloc(&mut self) -> Option<MemBuf> {
+        self.io.alloc()
+    }
+
+    fn port_info(&self, port: PortId) -> PortInfo {
+        self.io.port_info(port)
+    }
+}
+
+/// A worker that polls `ports`.
+pub(crate) fn worker_config(ports: &[PortId]) -> WorkerConfig {
+    WorkerConfig {
+        id: WorkerId(0),
+        ports: ports.to_vec(),
+        burst: 32,
+        buffer_pkts_max: 512,
+        shaped_pkts_max: 512,
+        recovery_time_stamp: Some(STARTED),
+    }
+}
 
 pub(crate) struct PipelineFixture {
     pub io: MemIo,
@@ -299,14 +351,7 @@ impl PipelineFixture {
         let (publisher, mut readers) = build(tables).unwrap();
         let (event_tx, events) = RingBuffer::new(256);
         let (commands, command_rx) = RingBuffer::new(64);
-        let config = WorkerConfig {
-            id: WorkerId(0),
-            ports: vec![N3, N6, MIXED],
-            burst: 32,
-            buffer_pkts_max: 512,
-            shaped_pkts_max: 512,
-            recovery_time_stamp: Some(STARTED),
-        };
+        let config = worker_config(&[N3, N6, MIXED]);
         let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
         let io = MemIo::new(&[N3_MAC, N6_MAC, MIXED_MAC]);
         let now = Nanos::from_secs(1000);

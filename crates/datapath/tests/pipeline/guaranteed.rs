@@ -1,15 +1,15 @@
 //! Guaranteed packets where the port itself is the bottleneck.
 
 use adit_datapath::{Worker, WorkerConfig};
+use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
-use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_rules::{
     DeltaId, DropReason, Excess, GuaranteedShare, KeyChange, QerMeter, RateLimit, RuleDelta,
     SessionKey, SessionRules,
 };
 use adit_tables::{TablesConfig, build};
 use adit_types::limits::TX_WAITING_PKTS_MAX;
-use adit_types::{BitRate, DomainId, Nanos, PortId, Seid, SessionIndex, WorkerId};
+use adit_types::{BitRate, DomainId, Nanos, PortId, Seid, SessionIndex};
 use rtrb::RingBuffer;
 
 use crate::fixture::*;
@@ -177,46 +177,22 @@ fn packets_of_a_flow_never_overtake_each_other_whatever_the_port_takes() {
     }
 }
 
-/// Ports of which that towards the RAN gets room in the middle of a step, when packets were received.
-struct Late {
-    io: MemIo,
-    tx_room: usize,
-}
+/// The port towards the RAN gets this room in the middle of a step, before packets are received from N6.
+struct LateRoom(usize);
 
-impl PacketIo for Late {
-    type Buf = MemBuf;
-
-    fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
+impl BeforeReceive for LateRoom {
+    fn before_receive(&mut self, port: PortId, io: &mut MemIo) {
         if port == N6 {
-            self.io.ports[usize::from(N3.0)].tx_room = self.tx_room;
+            io.ports[usize::from(N3.0)].tx_room = self.0;
         }
-        self.io.rx_burst(port, limit, burst)
-    }
-
-    fn tx_burst(&mut self, port: PortId, burst: &mut Burst<MemBuf>) -> usize {
-        self.io.tx_burst(port, burst)
-    }
-
-    fn alloc(&mut self) -> Option<MemBuf> {
-        self.io.alloc()
-    }
-
-    fn port_info(&self, port: PortId) -> PortInfo {
-        self.io.port_info(port)
     }
 }
 
 #[test]
 fn packet_does_not_overtake_those_that_wait_when_the_port_gets_room_meanwhile() {
     let (mut publisher, mut readers) = build(usual_config()).unwrap();
-    let config = WorkerConfig {
-        id: WorkerId(0),
-        ports: vec![N3, N6],
-        burst: 32,
-        buffer_pkts_max: 0,
-        shaped_pkts_max: 0,
-        recovery_time_stamp: None,
-    };
+    let config =
+        WorkerConfig { buffer_pkts_max: 0, shaped_pkts_max: 0, ..worker_config(&[N3, N6]) };
     let (events, commands) = (RingBuffer::new(256).0, RingBuffer::new(64).1);
     let mut worker = Worker::new(config, readers.remove(0), events, commands);
     let keys = vec![KeyChange::Add(SessionKey::UeIpv4(DomainId(0), v4(UE)))];
@@ -224,14 +200,14 @@ fn packet_does_not_overtake_those_that_wait_when_the_port_gets_room_meanwhile() 
     publisher.apply(DeltaId(1), RuleDelta { session: SESSION, keys, rules });
     let gnb = publisher.ensure_next_hop(IF_N3, ip(GNB)).unwrap();
     publisher.set_mac(gnb, GNB_MAC, false);
-    let mut io = Late { io: MemIo::new(&[N3_MAC, N6_MAC]), tx_room: 0 };
+    let mut ports = HookedPorts::new(LateRoom(0));
     let mut step = |number: u8, usual, rooms: [usize; 2]| {
-        [io.io.ports[usize::from(N3.0)].tx_room, io.tx_room] = rooms;
-        io.io.inject(N6, &to(UE, number, usual));
-        worker.step(Nanos::from_secs(1000), &mut io);
+        [ports.io.ports[usize::from(N3.0)].tx_room, ports.hook.0] = rooms;
+        ports.io.inject(N6, &to(UE, number, usual));
+        worker.step(Nanos::from_secs(1000), &mut ports);
         while publisher.poll_observed().is_some() {}
         let last = |buf: &MemBuf| *buf.data().last().unwrap();
-        io.io.take_sent(N3).iter().map(last).collect::<Vec<u8>>()
+        ports.io.take_sent(N3).iter().map(last).collect::<Vec<u8>>()
     };
     for usual in [true, false] {
         assert_eq!(step(0, usual, [0, 0]), []);

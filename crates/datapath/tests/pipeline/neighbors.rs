@@ -1,12 +1,12 @@
 //! Packets that wait for link-layer addresses.
 
-use adit_datapath::{Worker, WorkerConfig};
-use adit_pktio::mem::{MemBuf, MemIo};
-use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
+use adit_datapath::Worker;
+use adit_pktio::PacketBuf;
+use adit_pktio::mem::MemIo;
 use adit_rules::{DeltaId, DropReason, KeyChange, RuleDelta, SessionKey, WorkerEvent};
 use adit_tables::{Publisher, build};
 use adit_types::limits::NEIGHBOR_PENDING_PER_HOP_MAX;
-use adit_types::{MacAddr, Nanos, PortId, Teid, WorkerId};
+use adit_types::{MacAddr, Nanos, PortId, Teid};
 use rtrb::RingBuffer;
 
 use crate::fixture::*;
@@ -37,38 +37,22 @@ fn packets_wait_and_leave_in_order_when_the_gateway_is_resolved() {
     assert_eq!((counts.buffered_pkts, counts.transmitted_uplink_pkts), (0, 6));
 }
 
-/// Ports whose control thread learns the gateway's address while a burst is received from N6, after one
-/// from N3.
-struct ResolvingPorts {
-    io: MemIo,
+/// The control thread learns the gateway's address before a burst is received from N6, after one from N3.
+struct ResolvedLate {
     publisher: Publisher,
-    late: Vec<Vec<u8>>,
+    /// Frames that arrive on N3 after that.
+    frames: Vec<Vec<u8>>,
 }
 
-impl PacketIo for ResolvingPorts {
-    type Buf = MemBuf;
-
-    fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
-        if port == N6 && !self.late.is_empty() {
+impl BeforeReceive for ResolvedLate {
+    fn before_receive(&mut self, port: PortId, io: &mut MemIo) {
+        if port == N6 && !self.frames.is_empty() {
             let gateway = self.publisher.ensure_next_hop(IF_N6, ip("10.6.0.254")).unwrap();
             self.publisher.set_mac(gateway, GATEWAY_MAC, false);
-            for frame in self.late.drain(..) {
-                self.io.inject(N3, &frame);
+            for frame in self.frames.drain(..) {
+                io.inject(N3, &frame);
             }
         }
-        self.io.rx_burst(port, limit, burst)
-    }
-
-    fn tx_burst(&mut self, port: PortId, burst: &mut Burst<MemBuf>) -> usize {
-        self.io.tx_burst(port, burst)
-    }
-
-    fn alloc(&mut self) -> Option<MemBuf> {
-        self.io.alloc()
-    }
-
-    fn port_info(&self, port: PortId) -> PortInfo {
-        self.io.port_info(port)
     }
 }
 
@@ -77,34 +61,26 @@ fn packets_leave_in_order_when_the_gateway_is_resolved_in_the_middle_of_a_step()
     let (mut publisher, mut readers) = build(usual_config()).unwrap();
     let (event_tx, _events) = RingBuffer::new(256);
     let (_commands, command_rx) = RingBuffer::new(64);
-    let worker_config = WorkerConfig {
-        id: WorkerId(0),
-        ports: vec![N3, N6, N3],
-        burst: 32,
-        buffer_pkts_max: 512,
-        shaped_pkts_max: 512,
-        recovery_time_stamp: None,
-    };
-    let mut worker = Worker::new(worker_config, readers.remove(0), event_tx, command_rx);
+    let config = worker_config(&[N3, N6, N3]);
+    let mut worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
     let keys = vec![KeyChange::Add(SessionKey::Teid(Teid(TEID)))];
     let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules())) };
     publisher.apply(DeltaId(1), delta);
-    let io = MemIo::new(&[N3_MAC, N6_MAC]);
-    let mut io = ResolvingPorts { io, publisher, late: Vec::new() };
-    let mut step = |io: &mut ResolvingPorts| {
-        while io.publisher.poll_observed().is_some() {}
-        worker.step(Nanos::from_secs(1000), io);
+    let mut ports = HookedPorts::new(ResolvedLate { publisher, frames: Vec::new() });
+    let mut step = |ports: &mut HookedPorts<ResolvedLate>| {
+        while ports.hook.publisher.poll_observed().is_some() {}
+        worker.step(Nanos::from_secs(1000), ports);
     };
     // The fast rules of the session become active.
-    (0..3).for_each(|_| step(&mut io));
-    [0, 1].iter().for_each(|number| io.io.inject(N3, &numbered(*number)));
-    io.late = vec![numbered(2), numbered(3)];
-    step(&mut io);
-    io.io.inject(N3, &numbered(4));
-    step(&mut io);
-    let sent = io.io.take_sent(N6);
-    let ports: Vec<u8> = sent.iter().map(|frame| frame.data()[35]).collect();
-    assert_eq!(ports, [0, 1, 2, 3, 4]);
+    (0..3).for_each(|_| step(&mut ports));
+    [0, 1].iter().for_each(|number| ports.io.inject(N3, &numbered(*number)));
+    ports.hook.frames = vec![numbered(2), numbered(3)];
+    step(&mut ports);
+    ports.io.inject(N3, &numbered(4));
+    step(&mut ports);
+    let sent = ports.io.take_sent(N6);
+    let numbers: Vec<u8> = sent.iter().map(|frame| frame.data()[35]).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4]);
 }
 
 #[test]

@@ -1,18 +1,15 @@
 //! Changes that are published in the middle of a step.
 
-use adit_datapath::{Worker, WorkerConfig};
+use adit_datapath::Worker;
+use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
-use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_rules::{DeltaId, GtpuTunnel, RuleDelta, SessionKey, WorkerCommand};
 use adit_rules::{KeyChange, SessionRules};
 use adit_tables::{Publisher, build};
-use adit_types::{Nanos, PortId, Teid, WorkerId};
+use adit_types::{Nanos, PortId, Teid};
 use rtrb::{Producer, RingBuffer};
 
-use crate::fixture::{
-    GNB, GNB_MAC, GNB_TEID, IF_N3, N3, N3_MAC, N6, N6_MAC, SESSION, UE, downlink, ip, rules,
-    tunnel, usual_config,
-};
+use crate::fixture::*;
 
 const NEW_TEID: u32 = 0x77;
 const G_PDU: u8 = 255;
@@ -25,18 +22,15 @@ fn publish(publisher: &mut Publisher, change: u64, rules: SessionRules) {
     publisher.apply(DeltaId(change), delta);
 }
 
-/// Ports whose control thread moves the tunnel while a burst is received from N6.
-struct Moving {
-    io: MemIo,
+/// The control thread moves the tunnel before a burst is received from N6.
+struct MovedTunnel {
     publisher: Publisher,
     commands: Producer<WorkerCommand>,
     is_due: bool,
 }
 
-impl PacketIo for Moving {
-    type Buf = MemBuf;
-
-    fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
+impl BeforeReceive for MovedTunnel {
+    fn before_receive(&mut self, port: PortId, _: &mut MemIo) {
         if port == N6 && core::mem::take(&mut self.is_due) {
             let change = 2;
             let tunnel = GtpuTunnel { teid: Teid(GNB_TEID), addr: ip(GNB) };
@@ -51,19 +45,6 @@ impl PacketIo for Moving {
             self.commands.push(command).unwrap();
             publish(&mut self.publisher, change, moved());
         }
-        self.io.rx_burst(port, limit, burst)
-    }
-
-    fn tx_burst(&mut self, port: PortId, burst: &mut Burst<MemBuf>) -> usize {
-        self.io.tx_burst(port, burst)
-    }
-
-    fn alloc(&mut self) -> Option<MemBuf> {
-        self.io.alloc()
-    }
-
-    fn port_info(&self, port: PortId) -> PortInfo {
-        self.io.port_info(port)
     }
 }
 
@@ -78,34 +59,26 @@ fn end_marker_of_a_change_in_the_middle_of_a_step_leaves_before_the_new_path() {
     let (mut publisher, mut readers) = build(usual_config()).unwrap();
     let (event_tx, _events) = RingBuffer::new(256);
     let (commands, command_rx) = RingBuffer::new(64);
-    let worker_config = WorkerConfig {
-        id: WorkerId(0),
-        ports: vec![N3, N6],
-        burst: 32,
-        buffer_pkts_max: 512,
-        shaped_pkts_max: 512,
-        recovery_time_stamp: None,
-    };
-    let mut worker = Worker::new(worker_config, readers.remove(0), event_tx, command_rx);
+    let config = worker_config(&[N3, N6]);
+    let mut worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
     publish(&mut publisher, 1, rules());
     let gnb = publisher.ensure_next_hop(IF_N3, ip(GNB)).unwrap();
     publisher.set_mac(gnb, GNB_MAC, false);
-    let io = MemIo::new(&[N3_MAC, N6_MAC]);
-    let mut io = Moving { io, publisher, commands, is_due: false };
+    let mut ports = HookedPorts::new(MovedTunnel { publisher, commands, is_due: false });
     for is_due in [false, true, false, false] {
-        while io.publisher.poll_observed().is_some() {}
-        io.is_due = is_due;
-        io.io.inject(N6, &downlink().build());
-        io.io.inject(N6, &downlink().build());
-        worker.step(Nanos::from_secs(1000), &mut io);
+        while ports.hook.publisher.poll_observed().is_some() {}
+        ports.hook.is_due = is_due;
+        ports.io.inject(N6, &downlink().build());
+        ports.io.inject(N6, &downlink().build());
+        worker.step(Nanos::from_secs(1000), &mut ports);
     }
     let describe = |buf: &MemBuf| {
         let gtpu = &buf.data()[14 + 20 + 8..];
         (gtpu[1], u32::from_be_bytes(gtpu[4..8].try_into().unwrap()))
     };
-    let seen: Vec<_> = io.io.take_sent(N3).iter().map(describe).collect();
+    let seen: Vec<_> = ports.io.take_sent(N3).iter().map(describe).collect();
     let (old, new) = ((G_PDU, GNB_TEID), (G_PDU, NEW_TEID));
     assert_eq!(seen, [old, old, (END_MARKER, GNB_TEID), new, new, new, new, new, new]);
-    let express = io.publisher.snapshot().express_pkts;
+    let express = ports.hook.publisher.snapshot().express_pkts;
     assert_eq!(express, 4, "packets take the stages until the worker has seen the move");
 }
