@@ -26,7 +26,7 @@ use adit_lab_engine::stream::StreamConfig;
 use adit_lab_engine::trial::{StreamOutcome, TrialConfig, TrialOutcome, TrialProgress};
 use adit_lab_process::stop::{Interrupted, Stop, environment};
 use adit_lab_smf::LabSmf;
-use adit_lab_smf::bulk::UpfSessionIds;
+use adit_lab_smf::bulk::{SessionsConfig, UpfSessionIds};
 use adit_lab_smf::churn::Churn;
 use adit_lab_smf::exchange::ProcedureReport;
 
@@ -48,6 +48,7 @@ const LATE_MAX_NS: u64 = 10_000_000;
 const RATE_NS_MIN: u64 = 2_000_000_000;
 /// Results above this share of the tester's own ceiling get a warning.
 const CEILING_SHARE_PERCENT: u64 = 90;
+const NO_SESSIONS: &str = "this target has no sessions";
 
 /// The traffic of a trial, apart from its rate.
 #[derive(Debug, Clone)]
@@ -79,6 +80,8 @@ pub(crate) struct Rig {
     pub target: RunningTarget,
     bench: Testbed,
     arguments: TargetArguments,
+    /// Configuration of the sessions; `None` if the target has none.
+    sessions_config: Option<SessionsConfig>,
     next_hops: [MacAddr; 2],
     sessions: UpfSessionIds,
     burst: usize,
@@ -110,10 +113,9 @@ impl Rig {
         stop: &Stop,
     ) -> Result<(Self, Recorder)> {
         let reach = arguments.reach()?;
-        if arguments.is_upf() {
-            // Report mistakes in rules and names before anything starts.
-            arguments.sessions_config(GNB_TEID)?;
-        }
+        // Report mistakes in rules and names before anything starts.
+        let sessions_config =
+            arguments.is_upf().then(|| arguments.sessions_config(GNB_TEID)).transpose()?;
         let devices: &[String] =
             if let TargetAccess::Dpdk(devices) = &reach { devices } else { &[] };
         let bench = Testbed::start(bench_arguments, devices)?;
@@ -140,6 +142,7 @@ impl Rig {
             target,
             bench,
             arguments: arguments.clone(),
+            sessions_config,
             next_hops: [MacAddr([2, 0, 0, 0, 0, 2]); 2],
             sessions: UpfSessionIds {
                 uplink_teids: vec![1; usize::try_from(arguments.sessions).unwrap_or(1)],
@@ -167,7 +170,7 @@ impl Rig {
     fn establish(&mut self, stop: &Stop) -> Result<()> {
         let arguments = &self.arguments;
         let mut smf = arguments.lab_smf()?;
-        let config = arguments.sessions_config(GNB_TEID)?;
+        let config = self.sessions_config.as_ref().context(NO_SESSIONS)?;
         let (target, timeout) = (&mut self.target, arguments.timeout());
         eprintln!("establishing {} sessions with {}", config.count, arguments.n4);
         let (sessions, report) = serve_while(
@@ -179,7 +182,7 @@ impl Rig {
                     target.check()
                 };
                 smf.associate(timeout, &mut watch)?;
-                smf.establish_all(&config, &mut watch)
+                smf.establish_all(config, &mut watch)
             },
         )?;
         smf.answer_in_background()?;
@@ -336,7 +339,7 @@ impl Rig {
         let outcome = match &mut self.churn {
             None => self.bench.on_tester(live, what, || Ok(engine.run(config, live, stop)))?,
             Some(churn) => {
-                let smf = self.smf.as_mut().context("this target has no sessions")?;
+                let smf = self.smf.as_mut().context(NO_SESSIONS)?;
                 self.bench.on_tester(live, what, || {
                     let mut failure = None;
                     let outcome = engine.run_beside(config, live, stop, &mut || {

@@ -29,6 +29,7 @@ use adit_lab_engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
 use adit_lab_engine::stamp::Stamp;
 use adit_lab_process::stop::{POLL, Stop, environment};
 use adit_lab_smf::LabSmf;
+use adit_lab_smf::bulk::SessionsConfig;
 use adit_lab_smf::exchange::ProcedureReport;
 
 /// Packets per burst.
@@ -66,6 +67,13 @@ pub struct SaturateArguments {
     permille_min: Option<u64>,
     #[command(flatten)]
     output: OutputArguments,
+}
+
+impl SaturateArguments {
+    /// The options of the target, which is of this kind.
+    fn target_options(&self, target: TargetKind) -> TargetArguments {
+        TargetArguments { target, ..self.target.clone() }
+    }
 }
 
 /// One measurement.
@@ -129,12 +137,14 @@ pub(crate) struct SaturateReport {
 /// # Errors
 /// A target cannot be started or reached, its packets come back wrong, or `stop` was raised.
 pub(crate) fn run(arguments: &SaturateArguments, stop: &Stop) -> Result<bool> {
+    // Report mistakes in rules and names before anything starts.
+    let config = arguments.target_options(TargetKind::Adit).sessions_config(GNB_TEID)?;
     let bench = Testbed::start(&arguments.bench, &[])?;
     let mut recorder = Recorder::start("saturate", &bench);
     let core = arguments.target.core(&bench)?;
     recorder.cores("target", &[core]);
-    let mut testpmd = SaturatedTarget::testpmd(arguments, &bench, core, stop)?;
-    let mut adit = SaturatedTarget::adit(arguments, &bench, core, stop)?;
+    let mut testpmd = SaturatedTarget::testpmd(arguments, &config, &bench, core, stop)?;
+    let mut adit = SaturatedTarget::adit(arguments, &config, &bench, core, stop)?;
     let mut report = SaturateReport {
         header: ReportHeader::default(),
         sessions: arguments.target.sessions,
@@ -184,11 +194,12 @@ struct SaturationStream {
 impl SaturatedTarget {
     fn testpmd(
         arguments: &SaturateArguments,
+        config: &SessionsConfig,
         bench: &Testbed,
         core: u16,
         stop: &Stop,
     ) -> Result<Self> {
-        let options = TargetArguments { target: TargetKind::Testpmd, ..arguments.target.clone() };
+        let options = arguments.target_options(TargetKind::Testpmd);
         let listener = Listener::bind(&memif_address("l2"))?;
         let mut target = RunningTarget::start(&options, bench, core)?;
         let memif = target.accept(&listener, stop)?;
@@ -196,7 +207,7 @@ impl SaturatedTarget {
         let ports = Ports::new(vec![memif], TESTER_MACS.to_vec());
         let teids = vec![1; usize::try_from(options.sessions)?];
         let swap = |uplink| -> Result<SaturationStream> {
-            let stream = stream(arguments, uplink, TESTER_MACS[1], &teids)?;
+            let stream = stream(arguments, config, uplink, TESTER_MACS[1], &teids)?;
             let len_back = stream.template.frame_len();
             Ok(SaturationStream { tx: 0, len_back, teid_back: None, ..stream })
         };
@@ -206,11 +217,12 @@ impl SaturatedTarget {
 
     fn adit(
         arguments: &SaturateArguments,
+        config: &SessionsConfig,
         bench: &Testbed,
         core: u16,
         stop: &Stop,
     ) -> Result<Self> {
-        let options = TargetArguments { target: TargetKind::Adit, ..arguments.target.clone() };
+        let options = arguments.target_options(TargetKind::Adit);
         let n3 = Listener::bind(&memif_address("n3"))?;
         let n6 = Listener::bind(&memif_address("n6"))?;
         let mut target = RunningTarget::start(&options, bench, core)?;
@@ -225,7 +237,7 @@ impl SaturatedTarget {
             || {
                 let mut watch = || stop.check().and_then(|()| target.check());
                 smf.associate(options.timeout(), &mut watch)?;
-                smf.establish_all(&options.sessions_config(GNB_TEID)?, &mut watch)
+                smf.establish_all(config, &mut watch)
             },
         )?;
         let (sessions, established) = established;
@@ -233,8 +245,8 @@ impl SaturatedTarget {
         let macs = resolve(&options, &mut ports, &mut neighbors, stop)?;
         target.pause();
         let streams = vec![
-            stream(arguments, true, macs[0], &sessions.uplink_teids)?,
-            stream(arguments, false, macs[1], &sessions.uplink_teids)?,
+            stream(arguments, config, true, macs[0], &sessions.uplink_teids)?,
+            stream(arguments, config, false, macs[1], &sessions.uplink_teids)?,
         ];
         let (established, smf) = (Some(established), Some(smf));
         Ok(Self { name: "adit", ports, target, streams, established, _smf: smf })
@@ -244,6 +256,7 @@ impl SaturatedTarget {
 /// A stream towards a UPF.
 fn stream(
     arguments: &SaturateArguments,
+    config: &SessionsConfig,
     uplink: bool,
     dst_mac: MacAddr,
     teids: &[u32],
@@ -263,10 +276,9 @@ fn stream(
         seed: if uplink { 1 } else { 2 },
     });
     let len = template.frame_len();
-    let has_qfi = options.profile()?.qfi.is_some();
     // The IPv6 header is 20 octets longer.
     let more = if options.n3_family == OuterFamily::Ipv6 { 20 } else { 0 };
-    let len_back = match (uplink, has_qfi) {
+    let len_back = match (uplink, config.profile.qfi.is_some()) {
         (true, _) => len - form.tunnel.map_or(0, |tunnel| more + tunnel_len(tunnel.psc.is_some())),
         (false, qfi) => len + more + tunnel_len(qfi),
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{GNB_TEID, Rig, serve_while};
+use super::{NO_SESSIONS, Rig, serve_while};
 use adit_lab_process::stop::Stop;
 use adit_lab_smf::churn::{Churn, ChurnPattern};
 use adit_lab_smf::exchange::ProcedureReport;
@@ -21,16 +21,16 @@ impl Rig {
     /// # Errors
     /// The target does not support sessions or has ended; a request was not answered.
     pub(crate) fn grow(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
-        let config = self.arguments.sessions_config(GNB_TEID)?;
+        let config = self.sessions_config.as_ref().context(NO_SESSIONS)?;
         let from = self.session_count();
-        let smf = self.smf.as_mut().context("this target has no sessions")?;
+        let smf = self.smf.as_mut().context(NO_SESSIONS)?;
         let (sessions, target) = (&mut self.sessions, &mut self.target);
         let report = serve_while(
             &self.bench,
             || self.engine.serve(),
             || {
                 let watch = || stop.check().and_then(|()| target.check());
-                smf.establish_range(&config, from..count.max(from), sessions, true, watch)
+                smf.establish_range(config, from..count.max(from), sessions, true, watch)
             },
         )?;
         smf.answer_in_background()?;
@@ -43,7 +43,7 @@ impl Rig {
     /// As for [`Self::grow`]; a deletion was refused.
     pub(crate) fn shrink(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
         let from = self.session_count();
-        let smf = self.smf.as_mut().context("this target has no sessions")?;
+        let smf = self.smf.as_mut().context(NO_SESSIONS)?;
         let target = &mut self.target;
         let report = serve_while(
             &self.bench,
@@ -72,14 +72,14 @@ impl Rig {
         count: u32,
         idle: Duration,
     ) -> Result<()> {
-        let config = self.arguments.sessions_config(GNB_TEID)?;
+        let config = self.sessions_config.as_ref().context(NO_SESSIONS)?;
         let all = self.session_count();
-        let smf = self.smf.as_mut().context("this target has no sessions")?;
+        let smf = self.smf.as_mut().context(NO_SESSIONS)?;
         smf.poll_for_answers()?;
         let count = count.min(all);
         let range = all - count..all;
         let sessions = self.sessions.clone();
-        self.churn = Some(Churn::new(pattern, config, smf, sessions, range, rate, idle));
+        self.churn = Some(Churn::new(pattern, config.clone(), smf, sessions, range, rate, idle));
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Rig {
     /// The target has ended; a request was not answered.
     pub(crate) fn end_churn(&mut self) -> Result<Option<ProcedureReport>> {
         let Some(churn) = self.churn.take() else { return Ok(None) };
-        let smf = self.smf.as_mut().context("this target has no sessions")?;
+        let smf = self.smf.as_mut().context(NO_SESSIONS)?;
         smf.wait_for_answers()?;
         let target = &mut self.target;
         let (report, sessions) = serve_while(
