@@ -286,8 +286,7 @@ fn print(report: &RampReport) {
     let mut table = comfy_table::Table::new();
     table.set_header(COLUMNS);
     for (at, round) in (1u32..).zip(&report.rounds) {
-        let p99 = round.trial.streams.iter().map(|stream| stream.latency.p99_ns).max();
-        table.add_row(round.row(at, (p99.unwrap_or(0) / 1000).to_string()));
+        table.add_row(round.row(at, (round.trial.p99_ns() / 1000).to_string()));
     }
     println!("{table}");
     report.base.print();

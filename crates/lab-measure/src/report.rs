@@ -296,6 +296,12 @@ impl TrialReport {
                 .collect(),
         }
     }
+
+    /// 99th percentile of the latency, of the slower stream. Unit: ns.
+    #[must_use]
+    pub(crate) fn p99_ns(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.latency.p99_ns).max().unwrap_or(0)
+    }
 }
 
 /// The tester did not keep the rate if it missed more than one packet in this many…

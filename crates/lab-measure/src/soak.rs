@@ -210,7 +210,7 @@ fn findings(report: &SoakReport) -> Vec<String> {
             ));
         }
     }
-    let p99: Vec<u64> = report.intervals.iter().map(|interval| p99(&interval.trial)).collect();
+    let p99: Vec<u64> = report.intervals.iter().map(|interval| interval.trial.p99_ns()).collect();
     if let Some((early, late)) = thirds(&p99)
         && late * 100 > early * DRIFT_PERCENT
     {
@@ -221,12 +221,6 @@ fn findings(report: &SoakReport) -> Vec<String> {
         ));
     }
     findings
-}
-
-/// 99th percentile of the latency, of the slower stream. Unit: ns.
-#[must_use]
-pub(crate) fn p99(trial: &TrialReport) -> u64 {
-    trial.streams.iter().map(|stream| stream.latency.p99_ns).max().unwrap_or(0)
 }
 
 /// Medians of the first and the last third, without the first interval, in which the target touches
@@ -249,7 +243,7 @@ fn figures(intervals: &[IntervalReport]) -> Vec<Figure> {
     vec![
         of("received", "pps", &|trial| trial.received_pps),
         of("lost", "ppb", &|trial| trial.loss_ppb),
-        of("p99 latency", "ns", &p99),
+        of("p99 latency", "ns", &TrialReport::p99_ns),
     ]
 }
 

@@ -4,7 +4,7 @@ use super::axis::{Axis, figure};
 use super::svg::{LineStyle, Plot, Series, escape, put};
 use super::{mpps, table, us};
 use crate::ramp::{COLUMNS, RampReport};
-use crate::soak::{SoakReport, p99};
+use crate::soak::SoakReport;
 
 /// Points whose x is the number of the value, from 1.
 fn numbered(values: impl Iterator<Item = f64>) -> Vec<(f64, f64)> {
@@ -33,7 +33,7 @@ pub(super) fn ramp(out: &mut String, report: &RampReport) {
     out.push_str("<div class=\"plots\">");
     out.push_str(&plot("Sessions round by round", "round", "sessions", one("sessions", sessions)));
     out.push_str(&plot("Loss round by round", "round", "lost, ppm", one("lost", lost)));
-    let latency = rounds.iter().map(|round| us(p99(&round.trial)));
+    let latency = rounds.iter().map(|round| us(round.trial.p99_ns()));
     out.push_str(&plot("Latency round by round", "round", "p99, µs", one("p99", latency)));
     let memory = rounds.iter().filter_map(|round| round.memory_kib).map(|kib| mpps(kib) * 1e6);
     let memory = memory.map(|kib| kib / 1024.0);
@@ -41,7 +41,7 @@ pub(super) fn ramp(out: &mut String, report: &RampReport) {
     out.push_str("</div>\n");
     let rows: Vec<Vec<String>> = (1u32..)
         .zip(rounds)
-        .map(|(at, round)| round.row(at, figure(us(p99(&round.trial)))))
+        .map(|(at, round)| round.row(at, figure(us(round.trial.p99_ns()))))
         .collect();
     table(out, &COLUMNS, &rows);
 }
@@ -51,7 +51,7 @@ pub(super) fn soak(out: &mut String, report: &SoakReport) {
     let intervals = &report.intervals;
     let rate = intervals.iter().map(|interval| mpps(interval.trial.received_pps));
     let lost = intervals.iter().map(|interval| mpps(interval.trial.loss_ppb) * 1e3);
-    let latency = intervals.iter().map(|interval| us(p99(&interval.trial)));
+    let latency = intervals.iter().map(|interval| us(interval.trial.p99_ns()));
     let memory = intervals.iter().filter_map(|interval| interval.memory_kib);
     let memory = memory.map(|kib| mpps(kib) * 1e6 / 1024.0);
     out.push_str("<div class=\"plots\">");

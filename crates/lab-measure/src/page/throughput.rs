@@ -66,31 +66,23 @@ pub(super) fn overview(out: &mut String, measurements: &[ComparedReport]) {
         for of in measurements {
             let is_x =
                 |option: &str| option.starts_with("sessions=") || option.starts_with("active=");
-            let options = of.options.iter().map(String::as_str).filter(|option| !is_x(option));
-            let options: Vec<&str> = options.collect();
+            let options: Vec<_> = of.options.iter().filter(|option| !is_x(option)).collect();
             for case in &of.report.cases {
                 let Some(figure) = median(case, |run| run.ndr_pps) else { continue };
                 let mut name = vec![case.direction.name().to_owned()];
                 name.extend((sizes.len() > 1).then(|| case.size.title()));
-                name.extend(options.iter().map(|option| (*option).to_owned()));
+                name.extend(options.iter().map(|option| (*option).clone()));
                 let name = name.join(", ");
                 let one =
                     series.entry(name.clone()).or_insert_with(|| Series::new(&name, Vec::new()));
-                let x = f64::from(case.active);
-                one.points.push((x, mpps(figure.median)));
-                if figure.runs > 1 {
-                    one.spread.push((x, mpps(figure.min), mpps(figure.max)));
-                }
+                add_point(one, f64::from(case.active), &figure);
             }
         }
         let mut series: Vec<Series> = series.into_values().collect();
         series.iter_mut().for_each(|one| one.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
-        let y =
-            Axis::linear("Mpps", series.iter().flat_map(|one| &one.points).map(|point| point.1));
         let x = Axis::log("active sessions", active.iter().map(|count| f64::from(*count)));
-        let title = "Loss-free rate by active sessions".to_owned();
         out.push_str("<div class=\"plots\">");
-        out.push_str(&Plot { title, x, y, series, look: LineStyle::Both }.html());
+        out.push_str(&rate_plot("Loss-free rate by active sessions", x, series));
         out.push_str("</div>\n");
     }
     let mut lines = Vec::new();
@@ -127,10 +119,7 @@ fn rates(
             let mut one = Series::new(&name, Vec::new());
             for case in cases.iter().filter(|case| case.direction == direction) {
                 let Some(figure) = median(case, value) else { continue };
-                one.points.push((x(case), mpps(figure.median)));
-                if figure.runs > 1 {
-                    one.spread.push((x(case), mpps(figure.min), mpps(figure.max)));
-                }
+                add_point(&mut one, x(case), &figure);
             }
             one.points.sort_by(|a, b| a.0.total_cmp(&b.0));
             if !one.points.is_empty() {
@@ -139,9 +128,21 @@ fn rates(
         }
     }
     series.extend(reference_series(plot, references));
-    let values = series.iter().flat_map(|series| &series.points).map(|point| point.1);
-    let y = Axis::linear("Mpps", values);
-    Plot { title: title.to_owned(), x: axis, y, series, look: LineStyle::Both }.html()
+    rate_plot(title, axis, series)
+}
+
+/// Adds the median of a figure and, if it has several runs, their spread.
+fn add_point(series: &mut Series, x: f64, figure: &Figure) {
+    series.points.push((x, mpps(figure.median)));
+    if figure.runs > 1 {
+        series.spread.push((x, mpps(figure.min), mpps(figure.max)));
+    }
+}
+
+/// Plots rates in Mpps.
+fn rate_plot(title: &str, x: Axis, series: Vec<Series>) -> String {
+    let y = Axis::linear("Mpps", series.iter().flat_map(|one| &one.points).map(|point| point.1));
+    Plot { title: title.to_owned(), x, y, series, look: LineStyle::Both }.html()
 }
 
 /// The reference figures of a plot as series.
