@@ -2,6 +2,7 @@
 //! and, for a UPF, through PFCP.
 
 mod cpu;
+mod server;
 mod testpmd;
 
 use std::collections::BTreeMap;
@@ -592,7 +593,7 @@ impl RunningTarget {
     /// # Errors
     /// The target ends; no server within the timeout; `stop` was raised.
     pub(crate) fn wait_for_server(&mut self, address: &MemifAddress, stop: &Stop) -> Result<()> {
-        address.wait_for_server(self.timeout, || stop.check().and_then(|()| self.check()))
+        server::wait_for_server(address, self.timeout, || stop.check().and_then(|()| self.check()))
     }
 
     /// Waits until the target connects as the client of a memif.

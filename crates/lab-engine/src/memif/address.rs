@@ -5,9 +5,8 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use adit_lab_process::stop::{POLL, environment};
+use adit_lab_process::stop::environment;
 use anyhow::{Context, Result};
 use rustix::io::Errno;
 use rustix::net::{
@@ -55,38 +54,6 @@ impl MemifAddress {
         address.map_err(|error| environment(format!("memif socket {self}: {error}")))
     }
 
-    /// Waits until a server listens. A server in another network namespace is not visible: if there is a
-    /// socket file, the wait ends well after `timeout`.
-    ///
-    /// It does not try to connect, because a connection that ends at once makes DPDK's memif server abort.
-    ///
-    /// # Errors
-    /// Those of `watch`; no server within `timeout`; the kernel's list of sockets cannot be read.
-    pub fn wait_for_server(
-        &self,
-        timeout: Duration,
-        mut watch: impl FnMut() -> Result<()>,
-    ) -> Result<()> {
-        let end = Instant::now() + timeout;
-        loop {
-            if self.is_listed()? {
-                return Ok(());
-            }
-            if Instant::now() >= end {
-                return if self.has_socket_file() {
-                    Ok(())
-                } else {
-                    Err(environment(format!(
-                        "no memif server at {self} within {timeout:?}; start the target, or correct the \
-                         path"
-                    )))
-                };
-            }
-            watch()?;
-            std::thread::sleep(POLL);
-        }
-    }
-
     /// Binds a socket. Replaces a socket file on which nobody listens.
     ///
     /// # Errors
@@ -111,13 +78,18 @@ impl MemifAddress {
             && connect(socket()?.as_fd(), address) == Err(Errno::CONNREFUSED))
     }
 
-    fn has_socket_file(&self) -> bool {
+    /// True if the address is a socket file that exists, with or without a server.
+    #[must_use]
+    pub fn has_socket_file(&self) -> bool {
         let Self::File(path) = self else { return false };
         fs::metadata(path).is_ok_and(|file| file.file_type().is_socket())
     }
 
-    /// True if the kernel lists a server.
-    fn is_listed(&self) -> Result<bool> {
+    /// True if the kernel lists a server, which a server in another network namespace is not.
+    ///
+    /// # Errors
+    /// The list cannot be read.
+    pub fn is_listed(&self) -> Result<bool> {
         let sockets = fs::read_to_string(SOCKETS).with_context(|| format!("read {SOCKETS}"))?;
         Ok(listening(&sockets).any(|name| self.is_name(name)))
     }
@@ -184,22 +156,6 @@ mod tests {
     }
 
     #[test]
-    fn server_is_awaited_and_a_missing_one_is_named() {
-        for address in [file("wait"), MemifAddress::from(&*format!("@lab-{}", std::process::id()))]
-        {
-            let error = address.wait_for_server(Duration::from_millis(30), || Ok(())).unwrap_err();
-            assert!(error.to_string().contains(&address.to_string()), "{error}");
-            let mut listener = None;
-            let waited = address.wait_for_server(Duration::from_secs(60), || {
-                listener = Some(Listener::bind(&address)?);
-                Ok(())
-            });
-            waited.unwrap();
-            assert!(listener.is_some(), "it waited for the server");
-        }
-    }
-
-    #[test]
     fn list_of_sockets_names_those_that_accept_connections() {
         let list = "Num       RefCount Protocol Flags    Type St Inode Path\n\
             0000000000000000: 00000002 00000000 00010000 0005 01    77 /run/a b.sock\n\
@@ -207,22 +163,6 @@ mod tests {
             0000000000000000: 00000002 00000000 00010000 0005 01 10079 @/run/d.sock\n\
             0000000000000000: 00000002 00000000 00010000 0001 01 10080\n";
         assert_eq!(listening(list).collect::<Vec<_>>(), ["/run/a b.sock", "@/run/d.sock"]);
-    }
-
-    #[test]
-    fn socket_file_that_is_not_listed_is_left_to_the_driver() {
-        let address = file("unlisted");
-        drop(address.bound().unwrap());
-        address.wait_for_server(Duration::from_millis(30), || Ok(())).unwrap();
-        address.remove_file();
-        address.wait_for_server(Duration::from_millis(30), || Ok(())).unwrap_err();
-    }
-
-    #[test]
-    fn wait_for_a_server_ends_with_the_target() {
-        let watch = || anyhow::bail!("the target ended");
-        let error = file("ended").wait_for_server(Duration::from_secs(60), watch).unwrap_err();
-        assert_eq!(error.to_string(), "the target ended");
     }
 
     #[test]
