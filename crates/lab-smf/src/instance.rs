@@ -1,12 +1,11 @@
 //! Octets of a Network Instance.
 
 use adit_lab_process::stop::environment;
+use adit_pfcp::ie::Fqdn;
 use anyhow::Result;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// Maximum length of a label. Spec: TS 23.003 §9.1, RFC 1035 §2.3.4.
-const LABEL_LEN_MAX: usize = 63;
 /// Maximum length of an APN as labels, length octets included. Spec: TS 23.003 §9.1.
 const APN_LEN_MAX: usize = 100;
 
@@ -30,32 +29,25 @@ impl InstanceEncoding {
     pub fn octets(self, name: &str) -> Result<Vec<u8>> {
         match self {
             Self::Text => Ok(name.as_bytes().to_vec()),
-            Self::Dns => labels(name),
+            Self::Dns => labels(name).ok_or_else(|| {
+                environment(format!(
+                    "network instance \"{name}\": labels of a DNS name have 1 to 63 octets each, and with \
+                     their length octets at most {APN_LEN_MAX} together"
+                ))
+            }),
         }
     }
 }
 
-fn labels(name: &str) -> Result<Vec<u8>> {
+fn labels(name: &str) -> Option<Vec<u8>> {
+    // A domain name may end in a dot, an APN may not.
+    let domain = Fqdn::from_text(name).filter(|_| !name.ends_with('.'))?;
     let mut octets = Vec::with_capacity(name.len() + 1);
-    for label in name.split('.') {
-        let len = u8::try_from(label.len()).ok().filter(|_| label.len() <= LABEL_LEN_MAX);
-        let Some(len @ 1..) = len else {
-            return Err(environment(format!(
-                "network instance \"{name}\": each label of a DNS name has 1 to {LABEL_LEN_MAX} octets, \
-                 \"{label}\" has {}",
-                label.len()
-            )));
-        };
-        octets.push(len);
-        octets.extend_from_slice(label.as_bytes());
+    for label in domain.labels() {
+        octets.push(u8::try_from(label.len()).ok()?);
+        octets.extend_from_slice(label);
     }
-    if octets.len() > APN_LEN_MAX {
-        return Err(environment(format!(
-            "network instance \"{name}\": {} octets as labels of a DNS name, at most {APN_LEN_MAX}",
-            octets.len()
-        )));
-    }
-    Ok(octets)
+    (octets.len() <= APN_LEN_MAX).then_some(octets)
 }
 
 #[cfg(test)]
