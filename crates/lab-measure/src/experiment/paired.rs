@@ -134,21 +134,14 @@ fn pair(results: &[SideResults; 2], labels: &[Vec<String>]) -> Vec<Paired> {
         let same =
             |other: &&MeasuredFigure| other.figure.name == *name && other.figure.unit == *unit;
         let before = first.iter().take(index).filter(same).count();
-        let found = |side: &SideResults| -> Option<(usize, Vec<u64>)> {
-            let of_round = |round: &Vec<MeasuredFigure>| {
-                let found = round.iter().filter(same).nth(before)?;
-                Some((found.measure, found.figure.median))
-            };
-            let found: Vec<_> = side.rounds.iter().filter_map(of_round).collect();
-            let measure = found.first()?.0;
-            Some((measure, found.into_iter().map(|(_, median)| median).collect()))
+        let medians = |side: &SideResults| -> Vec<u64> {
+            let found =
+                side.rounds.iter().filter_map(|round| round.iter().filter(same).nth(before));
+            found.map(|found| found.figure.median).collect()
         };
-        let (Some((at_a, values_a)), Some((at_b, values_b))) = (found(a), found(b)) else {
-            continue;
-        };
-        if values_a.len() != values_b.len() {
-            continue;
-        }
+        let (values_a, values_b) = (medians(a), medians(b));
+        let in_b = b.rounds.iter().find_map(|round| round.iter().filter(same).nth(before));
+        let Some(in_b) = in_b.filter(|_| values_a.len() == values_b.len()) else { continue };
         let ratio = |(a, b): (&u64, &u64)| match a {
             0 => 0,
             a => adit_lab_engine::clock::scaled(*b, 1000, *a),
@@ -168,7 +161,7 @@ fn pair(results: &[SideResults; 2], labels: &[Vec<String>]) -> Vec<Paired> {
             a: Figure::of(name, unit, &values_a),
             b: Figure::of(name, unit, &values_b),
             ratio_permille: Figure::of(name, "permille", &ratios),
-            at_ceiling: at_ceiling(a, at_a) || at_ceiling(b, at_b),
+            at_ceiling: at_ceiling(a, measured.measure) || at_ceiling(b, in_b.measure),
         });
     }
     pairs

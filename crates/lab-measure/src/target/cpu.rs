@@ -40,9 +40,7 @@ fn waiting_ns(pid: u32, cores: &[u16]) -> Option<u64> {
         let read = |name: &str| fs::read_to_string(task.path().join(name)).ok();
         // Fields of schedstat: time on a core, time in a run queue, number of time slices.
         let (Some(stat), Some(times)) = (read("stat"), read("schedstat")) else { continue };
-        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
-        let core = rest.split(' ').nth(36).and_then(|core| core.parse().ok());
-        if core.is_some_and(|core| cores.contains(&core)) {
+        if core_and_ticks(&stat).is_some_and(|(core, _)| cores.contains(&core)) {
             sum += times.split_whitespace().nth(1)?.parse::<u64>().ok()?;
         }
     }
@@ -55,17 +53,21 @@ pub(super) fn cpu_by_core(pid: u32) -> BTreeMap<u16, u64> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     for task in tasks {
         let text = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        // The name is in parentheses and may contain blanks; the state follows it.
-        let Some((_, rest)) = text.rsplit_once(") ") else { continue };
-        let fields: Vec<&str> = rest.split(' ').collect();
-        let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
-        let used = field(11).unwrap_or(0) + field(12).unwrap_or(0);
-        let core = field(36).and_then(|core| u16::try_from(core).ok());
-        if let Some(core) = core {
-            *cores.entry(core).or_insert(0) += used;
+        if let Some((core, ticks)) = core_and_ticks(&text) {
+            *cores.entry(core).or_insert(0) += ticks;
         }
     }
     cores
+}
+
+/// The core on which a thread ran last and its CPU time in units of 10 ms, from its `stat`.
+fn core_and_ticks(stat: &str) -> Option<(u16, u64)> {
+    // The name is in parentheses and may contain blanks; the state follows it.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let ticks = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
+    let core = fields.get(36)?.parse().ok()?;
+    Some((core, ticks(11).unwrap_or(0) + ticks(12).unwrap_or(0)))
 }
 
 #[cfg(test)]
