@@ -49,7 +49,6 @@ impl DecodeError {
     pub const fn cause(&self) -> Cause {
         match self.kind {
             DecodeErrorKind::MandatoryMissing => Cause::MandatoryIeMissing,
-            DecodeErrorKind::ConditionalMissing => Cause::ConditionalIeMissing,
             DecodeErrorKind::InvalidLength => Cause::InvalidLength,
             DecodeErrorKind::Incorrect => Cause::MandatoryIeIncorrect,
         }

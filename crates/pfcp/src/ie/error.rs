@@ -20,8 +20,6 @@ pub enum IeError {
 pub enum DecodeErrorKind {
     /// A mandatory IE is absent: Cause 66.
     MandatoryMissing,
-    /// A conditional IE is absent although its condition holds: Cause 67.
-    ConditionalMissing,
     /// A length field is wrong or an IE is too short: Cause 68.
     InvalidLength,
     /// An IE has an invalid value: Cause 69.
@@ -49,12 +47,6 @@ impl DecodeError {
         Self { kind, ie, offset, rule: None }
     }
 
-    /// A conditional IE is absent although the condition, known to the caller, holds.
-    #[must_use]
-    pub const fn conditional_missing(ie: IeType) -> Self {
-        Self::new(DecodeErrorKind::ConditionalMissing, ie, 0)
-    }
-
     /// The value of the Offending IE. Spec: TS 29.244 §8.2.22.
     #[must_use]
     pub const fn offending_ie(&self) -> IeType {
@@ -80,7 +72,6 @@ impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.kind {
             DecodeErrorKind::MandatoryMissing => "mandatory IE missing",
-            DecodeErrorKind::ConditionalMissing => "conditional IE missing",
             DecodeErrorKind::InvalidLength => "invalid length",
             DecodeErrorKind::Incorrect => "incorrect value",
         };
