@@ -73,13 +73,6 @@ const fn rule_id_ie(rule: RuleId) -> IeType {
     }
 }
 
-const fn interface_ie(rule: RuleId) -> IeType {
-    match rule {
-        RuleId::Far(_) => IeType::DESTINATION_INTERFACE,
-        _ => IeType::SOURCE_INTERFACE,
-    }
-}
-
 /// The IE that a reporting trigger depends on.
 fn trigger_ie(trigger: UsageTriggers) -> IeType {
     let ies = [
@@ -157,7 +150,7 @@ causes! {
     RuleCreationModificationFailure, LINKED_URR_ID: UnknownLinkedUrr;
     RuleCreationModificationFailure, AGGREGATED_URR_ID: AggregatedUrrUnusable;
     RuleCreationModificationFailure, MEASUREMENT_METHOD: MeasuresNothing;
-    RuleCreationModificationFailure, (interface_ie(*rule)): UnsupportedInterface { rule };
+    RuleCreationModificationFailure, DESTINATION_INTERFACE: UnsupportedInterface;
     RuleCreationModificationFailure, NETWORK_INSTANCE: UnknownNetworkInstance;
     RuleCreationModificationFailure, OUTER_HEADER_REMOVAL: UnsupportedOuterHeaderRemoval;
     RuleCreationModificationFailure, F_TEID:

@@ -25,7 +25,7 @@ const RECORD_BYTES_USUAL: usize = 512;
 pub struct PackedRecord(Box<[u8]>);
 
 /// The parts of a record.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug)]
 pub(crate) struct RecordParts {
     pub records: Records,
     pub usage: SessionUsage,
@@ -87,20 +87,21 @@ impl PackedRecord {
 
     /// All parts.
     pub(crate) fn parts(&self) -> RecordParts {
-        let Ok(parts) = unpack(&self.0) else {
-            unreachable!("a record is packed here or was unpacked by from_octets")
-        };
-        parts
+        unpacked(unpack(&self.0).ok())
     }
 
     /// All rules. Cheaper than [`Self::parts`]: leaves the rest packed.
     pub(crate) fn records(&self) -> Records {
-        let records = self.0.split_first().and_then(|(_, mut packed)| Pack::unpack(&mut packed));
-        let Some(records) = records else {
-            unreachable!("a record is packed here or was unpacked by from_octets")
-        };
-        records
+        unpacked(self.0.split_first().and_then(|(_, mut packed)| Pack::unpack(&mut packed)))
     }
+}
+
+/// What the octets of a [`PackedRecord`] yield. They always yield something.
+fn unpacked<T>(parts: Option<T>) -> T {
+    let Some(parts) = parts else {
+        unreachable!("a record is packed here or was unpacked by from_octets")
+    };
+    parts
 }
 
 fn unpack(octets: &[u8]) -> Result<RecordParts, PackedRecordError> {

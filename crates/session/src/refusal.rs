@@ -239,8 +239,8 @@ refusals! {
     /// The FAR forwards to the LI function, which receives copies only.
     UnsupportedInterface {
         /// The FAR.
-        rule: RuleId,
-    } => Some(rule), "the LI function receives duplicates only";
+        far: FarId,
+    } => Some(RuleId::Far(far)), "the LI function receives duplicates only";
     /// The rule names a network instance that none of its possible interfaces belongs to.
     UnknownNetworkInstance {
         /// The PDR or FAR.

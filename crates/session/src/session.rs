@@ -101,9 +101,13 @@ impl Session {
         OpenSession { up_seid, index, owner, origin, cp, records, buffer_epoch, usage }
     }
 
-    /// Replaces records and measurements.
-    pub(crate) fn write_back(&mut self, records: &Records, usage: &SessionUsage) {
-        let RecordParts { buffer_epoch, .. } = self.record.parts();
+    /// Replaces records and measurements. Pass the session's own `buffer_epoch`.
+    pub(crate) fn write_back(
+        &mut self,
+        records: &Records,
+        usage: &SessionUsage,
+        buffer_epoch: u32,
+    ) {
         self.record = PackedRecord::pack(records, usage, buffer_epoch);
     }
 

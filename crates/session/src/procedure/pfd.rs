@@ -50,11 +50,12 @@ impl SessionStore {
         index: SessionIndex,
         changed: &ChangedApplications,
     ) -> Option<RuleDelta> {
-        let session = self.session_at(index)?.open();
+        let session = self.session_at(index)?;
         let known = self.catalog();
-        if !names_any(known, &session.records, &changed.0) {
+        if !names_any(known, &session.records(), &changed.0) {
             return None;
         }
+        let session = session.open();
         let OpenSession { ref records, ref usage, .. } = session;
         let rules = compile(known, session.identity(&self.packet_rates), records, usage);
         self.retired.entry(index).or_default().push_back(RetiredResources::default());

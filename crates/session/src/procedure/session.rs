@@ -9,7 +9,7 @@ use crate::end_marker::{self, EndMarker};
 use crate::index::QerPacketRate;
 use crate::record::Records;
 use crate::refusal::Refusal;
-use crate::session::{OpenSession, Session};
+use crate::session::OpenSession;
 use crate::store::{Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, SessionStore};
 use crate::update::{self, ChangeKind, Committed, Compiled};
 use crate::usage::{SessionUsage, UsageReport};
@@ -138,12 +138,6 @@ impl SessionStore {
         let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("a deletion always yields a delta") };
         Ok(delta)
-    }
-
-    /// Deletes all sessions of `owner`, by ascending index.
-    pub fn delete_owned(&mut self, owner: OwnerId) -> Vec<RuleDelta> {
-        let owned: Vec<Seid> = self.owned_by(owner).map(Session::up_seid).collect();
-        owned.into_iter().filter_map(|up_seid| self.delete(up_seid).ok()).collect()
     }
 
     /// Begins the commit of `compiled` and removes its session from the store.

@@ -28,11 +28,11 @@ impl SessionStore {
         slot: UsageSlot,
         generation: u32,
     ) -> Option<UsageOutcome> {
-        let measures = self.session(up_seid)?.open().usage.measures;
+        let session = self.session(up_seid)?.open();
         // A limit of an earlier generation was handled already, or this one reaches it again.
         let is_current = |m: &Measurement| m.slot == slot && m.generation == generation;
-        measures.iter().any(is_current).then_some(())?;
-        self.advance(now, up_seid, None)
+        session.usage.measures.iter().any(is_current).then_some(())?;
+        self.advance(now, session, None)
     }
 
     /// Handles the first packet of a generation.
@@ -42,7 +42,8 @@ impl SessionStore {
         up_seid: Seid,
         started: TrafficStart,
     ) -> Option<UsageOutcome> {
-        self.advance(now, up_seid, Some(started))
+        let session = self.session(up_seid)?.open();
+        self.advance(now, session, Some(started))
     }
 
     /// Handles an End Marker that a GTP-U peer sent in a tunnel of the session. Spec: TS 29.244
@@ -50,11 +51,11 @@ impl SessionStore {
     pub fn handle_end_marker(&mut self, now: Nanos, session: SessionIndex) -> Option<UsageOutcome> {
         let source = Arc::clone(&self.usage.0);
         let session = self.session_at_mut(session)?;
-        let OpenSession { up_seid, records, mut usage, .. } = session.open();
+        let OpenSession { up_seid, records, mut usage, buffer_epoch, .. } = session.open();
         let mut due: Vec<UsageTriggers> =
             records.urrs.iter().map(|urr| urr.triggers & UsageTriggers::END_MARKER).collect();
         let reports = usage.report(&records.urrs, &mut due, &*source, now);
-        session.write_back(&records, &usage);
+        session.write_back(&records, &usage, buffer_epoch);
         let outcome = UsageOutcome { up_seid, reports, inactive: false, delta: None };
         (!outcome.reports.is_empty()).then_some(outcome)
     }
@@ -63,8 +64,8 @@ impl SessionStore {
     pub fn poll_usage(&mut self, now: Nanos) -> Option<UsageOutcome> {
         loop {
             let session = self.deadlines.take_due(now)?;
-            let up_seid = self.session_at(session).map(Session::up_seid);
-            if let Some(outcome) = up_seid.and_then(|up_seid| self.advance(now, up_seid, None)) {
+            let session = self.session_at(session).map(Session::open);
+            if let Some(outcome) = session.and_then(|session| self.advance(now, session, None)) {
                 return Some(outcome);
             }
         }
@@ -101,18 +102,17 @@ impl SessionStore {
         records.urrs.iter().filter_map(|urr| usage.measure(urr.id)).map(so_far).collect()
     }
 
-    /// Processes what is due in one session; `None` if that changes and reports nothing. Computes
+    /// Processes what is due in `session`; `None` if that changes and reports nothing. Computes
     /// everything before the first write.
     fn advance(
         &mut self,
         now: Nanos,
-        up_seid: Seid,
+        session: OpenSession,
         started: Option<TrafficStart>,
     ) -> Option<UsageOutcome> {
         let source = Arc::clone(&self.usage.0);
-        let session = self.session(up_seid)?.open();
         let identity = session.identity(&self.packet_rates);
-        let OpenSession { index, records, mut usage, .. } = session;
+        let OpenSession { up_seid, index, records, mut usage, buffer_epoch, .. } = session;
         let activated = activation::advanced(&records, now);
         let is_activated = activated.is_some();
         let records = &activated.unwrap_or(records);
@@ -133,7 +133,7 @@ impl SessionStore {
         self.generation = generation;
         self.deadlines.set(index, deadline);
         let session = self.session_at_mut(index)?;
-        session.write_back(records, &usage);
+        session.write_back(records, &usage, buffer_epoch);
         let delta = rules.map(|rules| {
             self.retired.entry(index).or_default().push_back(RetiredResources::default());
             RuleDelta { session: index, keys: Vec::new(), rules: Some(rules) }

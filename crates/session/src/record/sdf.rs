@@ -1,6 +1,6 @@
 //! SDF filters of PDRs: as requested, what they match, and how they are packed.
 //!
-//! Outside of this file nothing in `session` looks into a filter.
+//! Outside of this file nothing in `session` reads a part of a filter.
 
 use adit_rules::PacketFilter;
 use adit_rules::sdf::{AddrMatch, PortRange};
@@ -66,6 +66,18 @@ impl SdfSpec {
         let Self { tos, spi, flow_label, .. } = self;
         Ok(Sdf { spec: self, filter: PacketFilter { tos, spi, flow_label, ..described } })
     }
+
+    /// What it matches if a URR exempts it from a quota; `None` if it names no traffic of its own.
+    ///
+    /// A reference names none: a URR has no PDR whose filter it could refer to. A filter without
+    /// any part would exempt all traffic.
+    pub(crate) fn exempted(&self) -> Option<PacketFilter> {
+        if *self == Self::default() {
+            return None;
+        }
+        let sdf = self.clone().provide().ok()?;
+        sdf.reference().is_none().then_some(sdf.filter)
+    }
 }
 
 impl Sdf {
@@ -78,6 +90,13 @@ impl Sdf {
             || spec.spi.is_some()
             || spec.flow_label.is_some();
         if has_condition { None } else { spec.filter_id }
+    }
+
+    /// The identifier by which filters of other PDRs may refer to this one.
+    pub(crate) const fn definition(&self) -> Option<u32> {
+        let Self { spec, .. } = self;
+        let is_definition = spec.bidirectional && self.reference().is_none();
+        if is_definition { spec.filter_id } else { None }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::record::{
     Far, Forwarding, LocalFTeid, MeasurementMethod, Pdi, Pdr, Records, UeMatch, UeSide, Urr,
     UsageTriggers,
 };
-use crate::refusal::{Refusal, RuleId};
+use crate::refusal::Refusal;
 
 /// Checks what a PDR says by itself. Spec: TS 29.244 §7.5.2.2.
 pub(super) fn pdr(own: &Provisioning, records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
@@ -193,7 +193,7 @@ pub(super) fn far(own: &Provisioning, far: &Far) -> Result<(), Refusal> {
     };
     use DestinationInterface::{CpFunction, LiFunction};
     if forwarding.destination == LiFunction {
-        return Err(Refusal::UnsupportedInterface { rule: RuleId::Far(id) });
+        return Err(Refusal::UnsupportedInterface { far: id });
     }
     if let Some(redirect) = &forwarding.redirect {
         redirection(own, id, redirect)?;

@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 /// have lost its PFDs meanwhile.
 pub(super) fn check(known: RuleCatalog<'_>, before: &Records, urr: &Urr) -> Result<(), Refusal> {
     let Some(Exempted { flows, applications }) = &urr.settings.exempted else { return Ok(()) };
-    if flows.len() > SDF_FILTERS_PER_PDR_MAX || flows.iter().any(|flow| filter(flow).is_none()) {
+    if flows.len() > SDF_FILTERS_PER_PDR_MAX || flows.iter().any(|flow| flow.exempted().is_none()) {
         return Err(Refusal::ExemptedFlowInvalid { urr: urr.id });
     }
     if applications.len() > EXEMPTED_APPLICATIONS_PER_URR_MAX {
@@ -35,15 +35,5 @@ pub(super) fn filters(known: RuleCatalog<'_>, urr: &Urr) -> Vec<PacketFilter> {
     let Some(Exempted { flows, applications }) = &urr.settings.exempted else { return Vec::new() };
     let of_applications = applications.iter().filter_map(|id| known.application(id));
     let of_applications = of_applications.flat_map(|filters| filters.iter().cloned());
-    flows.iter().filter_map(filter).chain(of_applications).collect()
-}
-
-/// A filter by identifier alone names nothing: there is no PDR whose filter it could be. Nor does one
-/// without any part, which would exempt all traffic from the quota.
-fn filter(spec: &SdfSpec) -> Option<PacketFilter> {
-    if *spec == SdfSpec::default() {
-        return None;
-    }
-    let sdf = spec.clone().provide().ok()?;
-    sdf.reference().is_none().then_some(sdf.filter)
+    flows.iter().filter_map(SdfSpec::exempted).chain(of_applications).collect()
 }

@@ -375,9 +375,8 @@ fn created(
 fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
     let mut defined: Vec<(u32, PacketFilter)> = Vec::new();
     for pdr in &*pdrs {
-        let definitions = pdr.pdi.sdf.iter().filter(|sdf| sdf.reference().is_none());
-        for sdf in definitions.filter(|sdf| sdf.spec.bidirectional) {
-            let Some(filter_id) = sdf.spec.filter_id else { continue };
+        for sdf in &pdr.pdi.sdf {
+            let Some(filter_id) = sdf.definition() else { continue };
             match defined.iter().find(|(id, _)| *id == filter_id) {
                 Some((_, filter)) if *filter == sdf.filter => {}
                 Some(_) => return Err(Refusal::DuplicateSdfFilter { pdr: pdr.id, filter_id }),

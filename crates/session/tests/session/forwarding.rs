@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, Redirect, SessionRules, Steering};
 use adit_session::{
     FarUpdate, Forwarding, ForwardingUpdate, LocalInterface, ProvisionedForwardingPolicy,
-    Provisioning, Refusal, RuleId, SessionChange, SessionStore,
+    Provisioning, Refusal, SessionChange, SessionStore,
 };
 use adit_types::limits::{DUPLICATES_PER_FAR_MAX, REDIRECT_URL_BYTES_MAX};
 use adit_types::{FarId, InterfaceRole, InterfaceSet, PdrId, Teid};
@@ -89,7 +89,7 @@ fn duplicating_parameters_that_cannot_act_are_refused() {
     }
     let mut change = session(1);
     change.create_fars[0].forwarding = Some(Forwarding::new(DestinationInterface::LiFunction));
-    let refusal = Refusal::UnsupportedInterface { rule: RuleId::Far(far) };
+    let refusal = Refusal::UnsupportedInterface { far };
     assert_refused(&mut store(4), change, refusal);
 }
 

@@ -60,7 +60,6 @@ fn records_come_back_and_the_usual_one_fits_its_block() {
     ];
     for (kind, change) in kinds {
         let record = packed(change);
-        println!("{kind}: {} octets", record.octets().len());
         assert_eq!(record.octets().first(), Some(&PackedRecord::VERSION));
         assert_eq!(PackedRecord::from_octets(record.octets().into()), Ok(record), "{kind}");
     }

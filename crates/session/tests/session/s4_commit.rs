@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use adit_rules::{Excess, GuaranteedShare, KeyChange, RateLimit, SessionKey, UeAddresses};
 use adit_session::{
     CpFSeid, OwnerId, PdrUpdate, Provisioning, QerUpdate, QosPolicy, Rates, Refusal,
-    ReservedCounts, SessionChange, SessionStore, StoreConfig, UeMatch,
+    ReservedCounts, Session, SessionChange, SessionStore, StoreConfig, UeMatch,
 };
 use adit_types::{BitRate, Nanos, PdrId, QerId, Seid, SessionIndex};
 
@@ -192,13 +192,14 @@ fn session_handed_over_has_the_endpoint_of_its_new_control_plane() {
 }
 
 #[test]
-fn sessions_of_one_owner_are_deleted_together() {
+fn sessions_of_one_owner_are_found_and_deleted() {
     let mut store = store(8);
     for last in 1..=4 {
         store.establish(OwnerId(u32::from(last % 2)), CP, session(last)).unwrap();
     }
-    let deltas = store.delete_owned(OwnerId(1));
-    assert_eq!(deltas.iter().map(|delta| delta.session.0).collect::<Vec<_>>(), [0, 2]);
+    let owned: Vec<Seid> = store.owned_by(OwnerId(1)).map(Session::up_seid).collect();
+    let deleted = owned.into_iter().map(|up_seid| store.delete(up_seid).unwrap().session.0);
+    assert_eq!(deleted.collect::<Vec<_>>(), [0, 2]);
     assert!(store.sessions().all(|session| session.owner() == OwnerId(0)));
     assert_eq!(store.len(), 2);
 }
