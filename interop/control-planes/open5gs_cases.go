@@ -75,9 +75,13 @@ func (s *open5gsSession) addFlow(f flowRules) error {
 	return err
 }
 
-// lost sends an uplink datagram that matches no PDR; settled finds it if it passes.
+// lost checks that no uplink datagram passes: none matches a PDR. N4 and N3 are two ways to the UPF,
+// so a modification sent before the datagram is settled could reach the UPF first.
 func (s *open5gsSession) lost(server *Server, qfi int) error {
-	return s.sendUp(&s.UE, server, qfi, s.text("matches no PDR"))
+	if err := s.sendUp(&s.UE, server, qfi, s.text("matches no PDR")); err != nil {
+		return err
+	}
+	return s.settled()
 }
 
 func open5gsCases(w *World) ([]testCase, error) {
