@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_n4::{Node, NodeConfig, NodeIdentity};
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, Excess, Gate, GtpuTunnel, HeaderCreation,
-    HeaderRemoval, RateLimit, SourceInterface, UeAddresses,
+    HeaderRemoval, NextHops, RateLimit, SourceInterface, UeAddresses,
 };
 use adit_session::{
     CpFSeid, Enforcement, FTeidSpec, Far, Forwarding, LocalAddresses, LocalInterface,

@@ -8,7 +8,7 @@
 
 use adit_rules::{Excess, Guarantee, PublishedPdr, PublishedRules};
 use adit_shaper::{RateSet, TurnContext};
-use adit_tables::{Aggregate, Leases, Meter};
+use adit_tables::{ALL_SESSIONS, Aggregate, Leases, Meter};
 use adit_types::limits::SLICES_MAX;
 use adit_types::{Direction, Nanos, SessionIndex, SliceId};
 
@@ -19,9 +19,6 @@ use crate::context::StepContext;
 pub(crate) const AGGREGATE_RATES: u8 = 2 * (SLICES_MAX as u8 + 1);
 
 const _: () = assert!(SLICES_MAX < 32, "a `RateSet` has 64 bits");
-
-/// The number that stands for all sessions in the place of a slice.
-const ALL: SliceId = SliceId(0);
 
 /// What decides how a packet passes the aggregates: its slice, and what is guaranteed to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +79,8 @@ impl AggregateTerms {
         direction: Direction,
     ) -> impl Iterator<Item = (SliceId, &'v Aggregate)> {
         let aggregates = ctx.view.aggregates();
-        let own = Some(self.slice).filter(|slice| *slice != ALL);
-        let scopes = own.into_iter().chain([ALL]);
+        let own = Some(self.slice).filter(|slice| *slice != ALL_SESSIONS);
+        let scopes = own.into_iter().chain([ALL_SESSIONS]);
         scopes.filter_map(move |scope| Some((scope, aggregates.get(scope, direction)?)))
     }
 
@@ -105,7 +102,8 @@ impl AggregateTerms {
             let ring_rate = *first.get_or_insert(rate);
             let excess = aggregate.limit().excess();
             // When the ring of all sessions has the turn, so does the slice's ring that is served in it.
-            let has_turn = turn.rate == Some(rate) || turn.rate == Some(number(ALL, direction));
+            let has_turn =
+                turn.rate == Some(rate) || turn.rate == Some(number(ALL_SESSIONS, direction));
             if turn.contended.contains(rate) && !has_turn {
                 return Err(BlockingRate { ring_rate, rate, at: ctx.now, excess });
             }
@@ -194,7 +192,7 @@ mod tests {
                 assert_eq!(AggregateTerms::of_tag(terms.tag()), terms);
             }
         }
-        let nothing = AggregateTerms { slice: ALL, guarantee: Guarantee::Nothing };
+        let nothing = AggregateTerms { slice: ALL_SESSIONS, guarantee: Guarantee::Nothing };
         assert_eq!(nothing.tag(), 0);
         let last = number(SliceId(15), Direction::Downlink);
         assert_eq!(last, AGGREGATE_RATES - 1);

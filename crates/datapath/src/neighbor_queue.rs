@@ -1,7 +1,7 @@
 //! Packets that wait for the link-layer address of their next hop.
 //!
-//! A packet waits as a complete frame with a blank destination address. Packets for one neighbor
-//! leave in the order in which they came. No packet waits longer than [`WAIT_MAX`].
+//! A packet waits as a complete frame; its destination address is written when it leaves. Packets for one
+//! neighbor leave in the order in which they came. No packet waits longer than [`WAIT_MAX`].
 //!
 //! An address may become known in the middle of a step. Then packets for the neighbor go on waiting behind
 //! those that wait already; all of them leave at the beginning of the next step.

@@ -1,6 +1,7 @@
 //! The neighbor cache over the tables, under virtual time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
+#[path = "../../tables/tests/support/mod.rs"]
 mod support;
 
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use adit_neighbor::{NeighborCache, NeighborEntry, NeighborState};
 use adit_rules::{AddressConflict, DeltaId, NextHops, WorkerCommand, WorkerEvent};
 use adit_tables::{Publisher, TablesReader, build};
 use adit_types::{InterfaceId, MacAddr, Nanos, NextHopIndex};
-use support::{N3, N6, config, install, ip, uninstall};
+use support::{N3, N6, config, install, ip, rules, uninstall};
 
 const HOST: &str = "198.51.100.9";
 const MAC_A: MacAddr = MacAddr([2, 0xa, 0, 0, 0, 1]);
@@ -272,7 +273,7 @@ fn advertisement_with_override_replaces_the_address_at_once() {
 fn doubted_gateway_is_asked_without_traffic_at_a_bounded_rate() {
     let mut fixture = NeighborFixture::new();
     let peer = "192.0.2.7";
-    fixture.publisher.apply(DeltaId(1), install(peer));
+    fixture.publisher.apply(DeltaId(1), install(0, &[], rules(1, &[peer])));
     fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
     fixture.cache.handle_event(fixture.now, answer(N3, peer), &mut fixture.publisher);
     fixture.solicitations(Nanos(0));
@@ -341,14 +342,14 @@ fn gateway_is_resolved_without_traffic_and_tried_for_ever() {
 fn peer_of_a_far_is_kept_resolved_and_ages_out_with_its_rules() {
     let mut fixture = NeighborFixture::new();
     let peer = "192.0.2.7";
-    fixture.publisher.apply(DeltaId(1), install(peer));
+    fixture.publisher.apply(DeltaId(1), install(0, &[], rules(1, &[peer])));
     fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
     assert_eq!(fixture.pass(Nanos(0)), [(0, None)]);
     let seen = answer(N3, peer);
     fixture.cache.handle_event(fixture.now, seen, &mut fixture.publisher);
     assert_eq!(fixture.pass(secs(30)), [(30_000, Some(MAC_A))], "probed without being used");
     fixture.cache.handle_event(fixture.now, seen, &mut fixture.publisher);
-    fixture.publisher.apply(DeltaId(2), uninstall());
+    fixture.publisher.apply(DeltaId(2), uninstall(0, &[]));
     fixture.reader.observe();
     while fixture.publisher.poll_observed().is_some() {}
     fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
@@ -361,7 +362,7 @@ fn peer_of_a_far_is_kept_resolved_and_ages_out_with_its_rules() {
 fn pinned_peer_that_fails_its_probes_is_looked_for_again() {
     let mut fixture = NeighborFixture::new();
     let peer = "192.0.2.7";
-    fixture.publisher.apply(DeltaId(1), install(peer));
+    fixture.publisher.apply(DeltaId(1), install(0, &[], rules(1, &[peer])));
     fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
     fixture.solicitations(Nanos(0));
     let seen = answer(N3, peer);
@@ -382,7 +383,7 @@ fn host_that_becomes_a_peer_while_stale_is_probed_at_once() {
     fixture.cache.handle_event(fixture.now, seen, &mut fixture.publisher);
     fixture.pass(secs(31));
     assert_eq!(fixture.state(peer), Some(NeighborState::Stale));
-    fixture.publisher.apply(DeltaId(1), install(peer));
+    fixture.publisher.apply(DeltaId(1), install(0, &[], rules(1, &[peer])));
     fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
     assert_eq!(fixture.state(peer), Some(NeighborState::Probe));
 }

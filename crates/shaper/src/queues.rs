@@ -364,13 +364,10 @@ impl<P> Queues<P> {
     #[inline(never)]
     fn schedule_in_ring(&mut self, number: u32, wait: RingWait) {
         let RingWait { ring_rate, rate, at, quantum } = wait;
-        self.join_ring(number, ring_rate, quantum);
-        match self.rings.get(usize::from(ring_rate)) {
+        match self.join_ring(number, ring_rate, quantum) {
             None => self.wheel.insert(number, at),
-            Some(ring) if ring.state == RingState::Idle => {
-                self.schedule_ring(ring_rate, RateOpening { rate, at });
-            }
-            Some(_) => {}
+            Some(RingState::Idle) => self.schedule_ring(ring_rate, RateOpening { rate, at }),
+            Some(RingState::Scheduled | RingState::InRing) => {}
         }
     }
 

@@ -90,8 +90,8 @@ impl fmt::Debug for Aggregate {
 #[derive(Debug, Default)]
 pub struct Aggregates(Box<[[Option<Aggregate>; 2]]>);
 
-/// The slice that stands for all sessions.
-const ALL_SESSIONS: SliceId = SliceId(0);
+/// The number that stands for all sessions in the place of a slice.
+pub const ALL_SESSIONS: SliceId = SliceId(0);
 
 /// Slices, and all sessions together.
 const SCOPES: usize = SLICES_MAX + 1;
@@ -134,7 +134,7 @@ const ENDLESS_LEASE: i64 = i64::MAX;
 impl Leases {
     /// No octets leased of `aggregates`.
     #[must_use]
-    pub fn new(aggregates: &Aggregates) -> Self {
+    pub(crate) fn new(aggregates: &Aggregates) -> Self {
         let mut left = [[ENDLESS_LEASE; 2]; SCOPES];
         for (left, aggregates) in left.iter_mut().zip(&aggregates.0) {
             *left = aggregates.each_ref().map(|of| if of.is_some() { 0 } else { ENDLESS_LEASE });

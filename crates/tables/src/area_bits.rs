@@ -44,19 +44,14 @@ impl AreaBits {
         word.store(others | u64::from(is_set) << (at % 64), Relaxed);
     }
 
-    /// Sets all. For the one writer.
-    pub(crate) fn fill(&self) {
-        self.0.iter().for_each(|word| word.store(u64::MAX, Relaxed));
-    }
-
     /// Sets a range. For the one writer.
     pub(crate) fn set_all(&self, range: Range<usize>) {
-        for (word, first) in self.0.iter().zip((0..).step_by(64)) {
+        for at in range.start / 64..range.end.div_ceil(64) {
+            let first = at * 64;
             let (start, end) = (range.start.max(first), range.end.min(first + 64));
-            if start < end {
-                let bits = u64::MAX >> (64 - (end - start)) << (start - first);
-                word.store(word.load(Relaxed) | bits, Relaxed);
-            }
+            let bits = u64::MAX >> (64 - (end - start)) << (start - first);
+            let word = &self.0[at];
+            word.store(word.load(Relaxed) | bits, Relaxed);
         }
     }
 

@@ -43,7 +43,7 @@ mod ues;
 mod usage;
 
 pub use adit_types::IpPrefix;
-pub use aggregates::{Aggregate, Aggregates, Leases};
+pub use aggregates::{ALL_SESSIONS, Aggregate, Aggregates, Leases};
 pub use config::{Interface, Route, TablesConfig, TablesError};
 pub use counters::{
     Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAYS, SessionTraffic, Snapshot,
@@ -54,7 +54,7 @@ pub use fast_rule_selector::{FastRuleSelector, SelectedFastRule};
 pub use gtpu_peers::GtpuPeers;
 pub use key_table::{KeyRefused, KeyTable, KeyWriter};
 pub use meters::{Meter, MeterPair, MeterTraffic, PairTurn, WaitCounts};
-pub use next_hop::{KnownNeighbor, NextHop, NextHopRef, Via};
+pub use next_hop::{KnownNeighbor, NextHopRef, Via};
 pub use prefetch::read as prefetch;
 pub use publisher::{Publisher, PublisherCounters, build};
 pub use rate_changes::{NextRateChange, RateChange};

@@ -8,7 +8,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::VecDeque;
 
-pub use adit_rules::NextHop;
+use adit_rules::NextHop;
 use adit_types::{InterfaceId, MacAddr, NextHopIndex};
 
 use crate::key_table::{KeyTable, KeyWriter};

@@ -316,54 +316,6 @@ impl Publisher {
         self.rules.get(session.0 as usize)
     }
 
-    /// Our logical interfaces, by id.
-    #[must_use]
-    pub fn interfaces(&self) -> &[Interface] {
-        &self.tables.interfaces
-    }
-
-    /// The next hop of a neighbor that packets are sent to, created if absent. `None` without room
-    /// (counted), and if `addr` is no neighbor on the interface.
-    pub fn ensure_next_hop(
-        &mut self,
-        interface: InterfaceId,
-        addr: IpAddr,
-    ) -> Option<NextHopIndex> {
-        let known = self.tables.interfaces.get(usize::from(interface.0))?;
-        if !known.is_neighbor(addr) {
-            return None;
-        }
-        self.ensure(interface, addr, self.demand_reserve)
-    }
-
-    /// The next hop of a neighbor, if there is one.
-    #[must_use]
-    pub fn find_next_hop(&self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex> {
-        self.tables.next_hops.lookup(interface, addr)
-    }
-
-    /// Publishes a link-layer address: one store, visible to workers at once. Workers mark a
-    /// `stale` one when they use it ([`NextHops::take_used`]).
-    pub fn set_mac(&mut self, index: NextHopIndex, mac: MacAddr, stale: bool) {
-        self.next_hops.set_mac(index, Some(mac), stale);
-    }
-
-    /// Removes a next hop unless it is pinned; returns whether it did. Its index is reused once all
-    /// workers have passed a quiescent state.
-    pub fn remove_next_hop(&mut self, index: NextHopIndex) -> bool {
-        let removed = self.next_hops.remove(index, self.rules.next_epoch());
-        if removed {
-            self.rules.advance();
-        }
-        removed
-    }
-
-    /// True for gateways and for GTP-U peers of published FARs.
-    #[must_use]
-    pub fn is_pinned(&self, index: NextHopIndex) -> bool {
-        self.next_hops.is_pinned(index)
-    }
-
     /// Next hops in use.
     #[must_use]
     pub fn next_hops(&self) -> usize {
@@ -628,19 +580,27 @@ impl NextHops for Publisher {
     }
 
     fn find_next_hop(&self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex> {
-        Self::find_next_hop(self, interface, addr)
+        self.tables.next_hops.lookup(interface, addr)
     }
 
     fn ensure_next_hop(&mut self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex> {
-        Self::ensure_next_hop(self, interface, addr)
+        let known = self.tables.interfaces.get(usize::from(interface.0))?;
+        if !known.is_neighbor(addr) {
+            return None;
+        }
+        self.ensure(interface, addr, self.demand_reserve)
     }
 
     fn remove_next_hop(&mut self, index: NextHopIndex) -> bool {
-        Self::remove_next_hop(self, index)
+        let removed = self.next_hops.remove(index, self.rules.next_epoch());
+        if removed {
+            self.rules.advance();
+        }
+        removed
     }
 
     fn set_mac(&mut self, index: NextHopIndex, mac: MacAddr, stale: bool) {
-        Self::set_mac(self, index, mac, stale);
+        self.next_hops.set_mac(index, Some(mac), stale);
     }
 
     fn clear_mac(&mut self, index: NextHopIndex) {
@@ -652,7 +612,7 @@ impl NextHops for Publisher {
     }
 
     fn is_pinned(&self, index: NextHopIndex) -> bool {
-        Self::is_pinned(self, index)
+        self.next_hops.is_pinned(index)
     }
 
     fn take_pin_change(&mut self) -> Option<NextHopIndex> {

@@ -2,8 +2,8 @@
 
 use core::net::IpAddr;
 
-use adit_rules::PublishedRules;
 use adit_rules::rule::ue_ipv6_key;
+use adit_rules::{NextHop, PublishedRules};
 use adit_types::{
     Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex,
     SessionIndex, Teid, WorkerId,
@@ -16,7 +16,7 @@ use crate::fast_rule::{FastRuleCellRef, FastRuleTable};
 use crate::fast_rule_selector::{FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
 use crate::meters::{Meter, MeterPair, MeterTable, WaitCounts};
-use crate::next_hop::{KnownNeighbor, NextHop, NextHopRef, NextHopTable, Via};
+use crate::next_hop::{KnownNeighbor, NextHopRef, NextHopTable, Via};
 use crate::publish::{SlotGuard, SlotReader};
 use crate::rate_changes::{NextRateChange, RateChangeRing};
 use crate::routes::{RouteTarget, Routes};

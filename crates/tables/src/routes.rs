@@ -9,7 +9,7 @@
 //! packets to these take a search.
 
 use core::net::IpAddr;
-use core::ops::BitAnd;
+use core::ops::{BitAnd, BitOr, Not};
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use adit_types::{
     NextHopIndex,
 };
 
-use crate::area_bits::{AreaBits, area};
+use crate::area_bits::{AREAS, AreaBits, area};
 use crate::config::{Interface, Route, TablesError, networks, reserved_v4};
 
 /// Where packets to a prefix go.
@@ -157,32 +157,16 @@ impl Ipv4Blocks {
 
     fn build(lpm: &Lpm<u32>, gateways: &mut Gateways) -> Self {
         let mut built = Self::new();
-        let mut divided = BTreeSet::new();
-        // From one border to the next, routes are the same for all blocks.
-        let mut borders = BTreeSet::from([0, BLOCKS]);
-        for length in &lpm.0 {
-            for (prefix, _) in &length.prefixes {
-                let blocks = [block(*prefix), block(*prefix | !length.mask)].map(usize::from);
-                borders.extend([blocks[0], blocks[1] + 1]);
-                if length.mask & 0xffff != 0 {
-                    divided.insert(blocks[0]);
-                }
+        let spans = lpm.number_spans(16, gateways);
+        let at = |start: u64| usize::try_from(start).unwrap_or(BLOCKS).min(BLOCKS);
+        let ends = spans.iter().skip(1).map(|(start, _)| at(*start)).chain([BLOCKS]);
+        for ((start, number), end) in spans.iter().zip(ends) {
+            let blocks = at(*start)..end;
+            if *number == FIRST {
+                built.first.set_all(blocks.clone());
             }
-        }
-        for (start, end) in borders.iter().zip(borders.iter().skip(1)) {
-            let Ok(high) = u16::try_from(*start) else { continue };
-            let number = match divided.contains(start) {
-                true => SEARCH,
-                false => gateways.number(|scope| lpm.lookup(scope, u32::from(high) << 16)),
-            };
-            if number == SEARCH {
-                continue;
-            }
-            built.by_route[*start..*end].fill(number);
-            built.numbers[*start..*end].iter_mut().for_each(|cell| *cell.get_mut() = number);
-            if number == FIRST {
-                built.first.set_all(*start..*end);
-            }
+            built.by_route[blocks.clone()].fill(*number);
+            built.numbers[blocks].iter_mut().for_each(|cell| *cell.get_mut() = *number);
         }
         built
     }
@@ -242,7 +226,7 @@ impl Ipv6Spans {
         let gateways = spans.numbers.iter().copied().filter(|number| *number != SEARCH);
         if let Some(usual) = gateways.max_by_key(|number| width(*number)) {
             spans.usual = usual;
-            spans.usual_by_route.fill();
+            spans.usual_by_route.set_all(0..AREAS);
             let others = spans.each().filter(|(_, _, number)| *number != usual);
             others.for_each(|(first, last, _)| spans.usual_by_route.clear(first, last));
             spans.usual_areas.copy(&spans.usual_by_route);
@@ -258,31 +242,10 @@ impl Ipv6Spans {
     }
 
     fn build(lpm: &Lpm<u128>, gateways: &mut Gateways) -> Self {
-        let mut divided = Vec::new();
-        let mut borders = vec![0];
-        for length in &lpm.0 {
-            for (prefix, _) in &length.prefixes {
-                borders.push(upper_half(*prefix));
-                borders.extend(upper_half(*prefix | !length.mask).checked_add(1));
-                if upper_half(!length.mask) == 0 && length.mask != u128::MAX << 64 {
-                    divided.push(upper_half(*prefix));
-                }
-            }
-        }
-        borders.sort_unstable();
-        borders.dedup();
-        let (mut starts, mut numbers) = (Vec::new(), Vec::new());
-        for border in borders {
-            let number = match divided.contains(&border) {
-                true => SEARCH,
-                false => gateways.number(|scope| lpm.lookup(scope, u128::from(border) << 64)),
-            };
-            if numbers.last() != Some(&number) {
-                starts.push(border);
-                numbers.push(number);
-            }
-        }
-        Self::of(starts.split_off(1), numbers)
+        let mut spans = lpm.number_spans(64, gateways);
+        spans.dedup_by_key(|(_, number)| *number);
+        let (starts, numbers): (Vec<u64>, Vec<u8>) = spans.into_iter().unzip();
+        Self::of(starts.into_iter().skip(1).collect(), numbers)
     }
 
     /// Marks an area that contains UEs, or removes the mark. For the one writer.
@@ -321,6 +284,40 @@ const fn upper_half(addr: u128) -> u64 {
 #[allow(clippy::cast_possible_truncation, reason = "the shift leaves 16 bits")]
 const fn block(addr: u32) -> u16 {
     (addr >> 16) as u16
+}
+
+impl<K> Lpm<K>
+where
+    K: Copy + Ord + BitAnd<Output = K> + BitOr<Output = K> + Not<Output = K>,
+    K: Into<u128> + TryFrom<u128>,
+{
+    /// The numbers of units of 2^`unit_bits` destinations, by the first unit of each span in which they are
+    /// equal, ascending from unit zero. A unit that longer prefixes divide has [`SEARCH`].
+    ///
+    /// Shape: neighbors among the spans may have the same number.
+    fn number_spans(&self, unit_bits: u32, gateways: &mut Gateways) -> Vec<(u64, u8)> {
+        let unit = |addr: K| u64::try_from(addr.into() >> unit_bits).unwrap_or(u64::MAX);
+        let (mut divided, mut starts) = (BTreeSet::new(), BTreeSet::from([0]));
+        for PrefixLength { mask, prefixes } in &self.0 {
+            let is_within_unit = (*mask).into() & ((1 << unit_bits) - 1) != 0;
+            for (prefix, _) in prefixes {
+                let first = unit(*prefix);
+                starts.insert(first);
+                starts.extend(unit(*prefix | !*mask).checked_add(1));
+                divided.extend(is_within_unit.then_some(first));
+            }
+        }
+        let number = |start: u64| {
+            // The unit after the last one has no address.
+            let addr = K::try_from(u128::from(start) << unit_bits).ok()?;
+            let number = match divided.contains(&start) {
+                true => SEARCH,
+                false => gateways.number(|scope| self.lookup(scope, addr)),
+            };
+            Some((start, number))
+        };
+        starts.into_iter().filter_map(number).collect()
+    }
 }
 
 impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {

@@ -6,8 +6,8 @@ mod support;
 use std::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{
-    CorrelatedRateId, DropReason, Excess, Gate, GuaranteedShare, KeyChange, PuntReason, QerEntry,
-    QerMeter, RateLimit, RuleDelta, SessionKey, SessionRules,
+    CorrelatedRateId, DropReason, Excess, Gate, GuaranteedShare, KeyChange, NextHops, PuntReason,
+    QerEntry, QerMeter, RateLimit, RuleDelta, SessionKey, SessionRules,
 };
 use adit_tables::{
     Interface, Publisher, SessionTraffic, TablesConfig, TablesError, TablesReader, TablesView, Via,

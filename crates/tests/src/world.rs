@@ -14,7 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, DropReason, RuleDelta, WorkerCommand, WorkerEvent};
+use adit_rules::{DeltaId, DropReason, NextHops, RuleDelta, WorkerCommand, WorkerEvent};
 use adit_session::{CpFSeid, OwnerId, Refusal, SessionChange, SessionStore};
 use adit_tables::{Publisher, Snapshot};
 use adit_types::limits::{

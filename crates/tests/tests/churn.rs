@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, GtpuTunnel, HeaderCreation, RuleDelta, WorkerCommand, WorkerEvent};
+use adit_rules::{
+    DeltaId, GtpuTunnel, HeaderCreation, NextHops, RuleDelta, WorkerCommand, WorkerEvent,
+};
 use adit_session::{
     CpFSeid, FTeidSpec, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore,
 };

@@ -28,7 +28,7 @@ use adit_pfcp::ie::{
 use adit_pfcp::message::PfdManagementRequest;
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
+use adit_rules::{DropReason, NextHops, WorkerCommand, WorkerEvent};
 use adit_session::{
     PredefinedAction, PredefinedDetection, PredefinedRule, QosPolicy, parse_flow_description,
 };

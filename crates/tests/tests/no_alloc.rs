@@ -10,7 +10,7 @@ use core::net::IpAddr;
 use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketIo, PortInfo};
-use adit_rules::{DeltaId, DropReason, Excess, WorkerCommand, WorkerEvent};
+use adit_rules::{DeltaId, DropReason, Excess, NextHops, WorkerCommand, WorkerEvent};
 use adit_session::{CpFSeid, Enforcement, FTeidSpec, OwnerId, QosPolicy, Rates, SessionStore};
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;

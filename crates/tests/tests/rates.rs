@@ -15,7 +15,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
-use adit_rules::{DeltaId, DropReason, Excess, Gate, HeaderCreation, WorkerEvent};
+use adit_rules::{DeltaId, DropReason, Excess, Gate, HeaderCreation, NextHops, WorkerEvent};
 use adit_session::{
     CpFSeid, Enforcement, OwnerId, PdrUpdate, QerGates, QerUpdate, QosPolicy, Rates, SessionChange,
     SessionStore, UeMatch,

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, DropReason, GtpuTunnel, WorkerCommand, WorkerEvent};
+use adit_rules::{DeltaId, DropReason, GtpuTunnel, NextHops, WorkerCommand, WorkerEvent};
 use adit_session::{CpFSeid, FTeidSpec, OwnerId, SessionStore};
 use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, Excess, HeaderCreation, RuleDelta, WorkerEvent};
+use adit_rules::{DeltaId, Excess, HeaderCreation, NextHops, RuleDelta, WorkerEvent};
 use adit_session::{
     CpFSeid, Enforcement, FTeidSpec, OwnerId, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates, SdfSpec,
     SessionChange, SessionStore,

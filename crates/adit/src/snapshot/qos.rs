@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use adit_rules::{Excess, QerMeter, RateLimit};
 use adit_session::{QerPacketRate, Session, SessionStore};
-use adit_tables::MeterTraffic;
+use adit_tables::{ALL_SESSIONS, MeterTraffic};
 use adit_types::limits::SESSIONS_PER_PAGE_MAX;
 use adit_types::{BitRate, Direction, Nanos, QerId, Seid, SessionIndex, SliceId};
 use serde::Serialize;
@@ -146,7 +146,7 @@ impl AggregateRow {
         let aggregates = control.parts.publisher.aggregates();
         let mut rows = Vec::new();
         let policy = &control.parts.node.store().provisioning().qos;
-        let all = (SliceId(0), policy.total, None);
+        let all = (ALL_SESSIONS, policy.total, None);
         let slices = (1..).zip(&policy.slices);
         let slices = slices.map(|(id, slice)| (SliceId(id), slice.rates, Some(slice)));
         for (id, rates, slice) in core::iter::once(all).chain(slices) {

@@ -91,7 +91,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
 
     /// Looks up the hop of the uplink packet in `frame`. If one gateway leads to the whole block of its
     /// destination, later packets to the block reuse the hop. `None` if the stages have to decide: the
-    /// packet goes to another UE, there is no route, or the address of the next hop is unknown.
+    /// packet goes to another UE, there is no route, or [`BurstContext::resolve`] finds no hop.
     #[cold]
     #[inline(never)]
     fn find_hop(
@@ -116,7 +116,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         Some(hop)
     }
 
-    /// The hop `index` of a downlink packet, if its link-layer address is known and fresh.
+    /// The hop `index` of a downlink packet; see [`BurstContext::resolve`].
     // PERF (adit bench datapath): once per downlink packet.
     #[inline(always)]
     pub(super) fn hop_to(

@@ -1,9 +1,9 @@
 //! Run to completion: one worker takes each burst from receive to transmit.
 //!
-//! A step sends frames that waited for a port, reviews changed rates, runs commands and releases other
-//! packets that waited. It polls each port once, takes every burst through the fast path and the stages,
-//! and transmits. Then it takes over packets that other workers received for sessions of this one, and
-//! runs the slow path.
+//! A step sends frames that waited for a port or a neighbor, reviews changed rates, runs commands and
+//! releases other packets that waited. It polls each port once, takes every burst through the fast path
+//! and the stages, and transmits. Then it takes over packets that other workers received for sessions of
+//! this one, and runs the slow path.
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
@@ -103,15 +103,16 @@ fn release_waiting<Io: PacketIo>(
     if is_blocked {
         state.queues.backlog.send(io, ctx.now, &mut state.tally);
     }
-    let WorkerState { shaping, queues, tally, .. } = &mut *state;
-    // Before commands: packets that a change releases precede an End Marker.
-    shaping.review_changes(ctx, io, queues, tally, ReviewTime::StepBegin);
-    let was_commanded = run_commands(ctx, io, state);
+    // Before changes and commands, which may send later packets of the same flows.
     let is_unresolved = state.unresolved.len() > 0;
     if is_unresolved {
         let WorkerState { queues, unresolved, events, tally, .. } = &mut *state;
         unresolved.release(ctx, io, queues, events, tally);
     }
+    let WorkerState { shaping, queues, tally, .. } = &mut *state;
+    // Before commands: packets that a change releases precede an End Marker.
+    shaping.review_changes(ctx, io, queues, tally, ReviewTime::StepBegin);
+    let was_commanded = run_commands(ctx, io, state);
     let has_expired = state.fragments.reassembly.expire(ctx.now, &mut state.tally);
     let was_resumed = !state.buffering.is_empty() && review_some(ctx, io, state);
     if any_shaped {

@@ -8,8 +8,9 @@ use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, DropReason, FarEntry, Gate, GtpuTunnel,
-    HeaderCreation, HeaderRemoval, KeyChange, PdrEntry, PuntReason, QerEntry, RateLimit, RuleDelta,
-    SdfSet, SessionKey, SessionRules, SourceInterface, UeAddresses, WorkerCommand, WorkerEvent,
+    HeaderCreation, HeaderRemoval, KeyChange, NextHops, PdrEntry, PuntReason, QerEntry, RateLimit,
+    RuleDelta, SdfSet, SessionKey, SessionRules, SourceInterface, UeAddresses, WorkerCommand,
+    WorkerEvent,
 };
 use adit_tables::{Interface, Publisher, Route, Snapshot, TablesConfig, build};
 use adit_testkit::packet::PacketBuilder;

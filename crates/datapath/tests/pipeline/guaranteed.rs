@@ -4,8 +4,8 @@ use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::{
-    DeltaId, DropReason, Excess, GuaranteedShare, KeyChange, QerMeter, RateLimit, RuleDelta,
-    SessionKey, SessionRules,
+    DeltaId, DropReason, Excess, GuaranteedShare, KeyChange, NextHops, QerMeter, RateLimit,
+    RuleDelta, SessionKey, SessionRules,
 };
 use adit_tables::{TablesConfig, build};
 use adit_types::limits::TX_WAITING_PKTS_MAX;

@@ -1,7 +1,7 @@
 //! Answers to packets for ourselves.
 
 use adit_rules::{
-    AddressConflict, DeltaId, DropReason, KeyChange, PuntReason, RuleDelta, SessionKey,
+    AddressConflict, DeltaId, DropReason, KeyChange, NextHops, PuntReason, RuleDelta, SessionKey,
     WorkerCommand, WorkerEvent,
 };
 use adit_testkit::packet::PacketBuilder;
@@ -265,7 +265,7 @@ fn gtpu_signaling_is_consumed_and_reported() {
 #[test]
 fn neighbor_solicitation_for_our_addresses_is_answered() {
     let mut scene = PipelineFixture::unresolved(rules());
-    let link_local = scene.publisher.interfaces()[1].link_local();
+    let link_local = config().interfaces[usize::from(IF_N6.0)].link_local();
     for target in [N6_V6.to_owned(), link_local.to_string()] {
         let group = solicited_node(target.parse().unwrap());
         let pseudo = PseudoHeader { src: "2001:db8:6::254".parse().unwrap(), dst: group };

@@ -3,7 +3,7 @@
 use adit_datapath::Worker;
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, DropReason, KeyChange, RuleDelta, SessionKey, WorkerEvent};
+use adit_rules::{DeltaId, DropReason, KeyChange, NextHops, RuleDelta, SessionKey, WorkerEvent};
 use adit_tables::{Publisher, build};
 use adit_types::limits::NEIGHBOR_PENDING_PER_HOP_MAX;
 use adit_types::{MacAddr, Nanos, PortId, Teid};

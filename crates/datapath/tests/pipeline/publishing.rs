@@ -3,7 +3,7 @@
 use adit_datapath::Worker;
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
-use adit_rules::{DeltaId, GtpuTunnel, RuleDelta, SessionKey, WorkerCommand};
+use adit_rules::{DeltaId, GtpuTunnel, NextHops, RuleDelta, SessionKey, WorkerCommand};
 use adit_rules::{KeyChange, SessionRules};
 use adit_tables::{Publisher, build};
 use adit_types::{Nanos, PortId, Teid};

@@ -3,58 +3,60 @@
 //! Control planes put "permit out ip from any to assigned" into every session. It matches all packets that meet
 //! the other conditions of its PDR, so the PDR needs neither matcher nor comparison.
 
-use adit_types::Ipv6Prefix;
-
-use crate::rule::{PdrEntry, UeAddresses};
-use crate::sdf::{AddrMatch, PacketFilter};
+use super::matcher::own_prefix;
+use crate::matcher::entry::of_filter;
+use crate::rule::PdrEntry;
+use crate::sdf::PacketFilter;
 
 /// True if `pdr` has SDF filters and one of them matches every packet that meets its other conditions. Not for
 /// filters that have a matcher of their own.
 #[must_use]
 pub fn has_idle_filters(pdr: &PdrEntry) -> bool {
-    let ue = if pdr.ue_networks.is_empty() { pdr.ue } else { UeAddresses::default() };
-    !pdr.sdf.is_compiled() && pdr.sdf.iter().any(|filter| matches_all_of(filter, &ue))
+    !pdr.sdf.is_compiled() && pdr.sdf.iter().any(|filter| matches_all_of(filter, pdr))
 }
 
-/// True if `filter` matches every packet whose address on the UE's side is one of `ue`, or any address if `ue`
-/// is empty.
-fn matches_all_of(filter: &PacketFilter, ue: &UeAddresses) -> bool {
-    // Lists every field, so that a new one has to be decided on here.
-    let PacketFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label } =
-        filter;
-    let (only_v4, only_v6) = match (ue.v4, ue.v6) {
-        (Some(addr), None) => (Some(addr), None),
-        (None, Some(prefix)) => (None, Some(prefix)),
-        _ => (None, None),
-    };
-    let is_any = match remote {
-        AddrMatch::Any => true,
-        AddrMatch::V4(prefix) => prefix.len() == 0 && only_v4.is_some(),
-        AddrMatch::V6(prefix) => prefix.len() == 0 && only_v6.is_some(),
-    };
-    let contains_ue = match local {
-        AddrMatch::Any => true,
-        AddrMatch::V4(prefix) => only_v4.is_some_and(|addr| prefix.contains(addr)),
-        AddrMatch::V6(prefix) => {
-            let contains = |ue: Ipv6Prefix| prefix.len() <= ue.len() && prefix.contains(ue.addr());
-            only_v6.is_some_and(contains)
-        }
-    };
-    is_any
-        && contains_ue
-        && protocol.is_none()
-        && remote_ports.is_empty()
-        && local_ports.is_empty()
-        && tos.is_none_or(|(_, mask)| mask == 0)
-        && spi.is_none()
-        && flow_label.is_none()
+/// True if in each family of the UEs of `pdr` the filter leaves nothing to compare: its entries are those of a
+/// filter that matches every packet.
+fn matches_all_of(filter: &PacketFilter, pdr: &PdrEntry) -> bool {
+    let any = PacketFilter::ANY;
+    [false, true].into_iter().all(|is_v6| {
+        let entries = |filter, own| {
+            let mut entries = Vec::new();
+            of_filter(filter, 0, 0, own, is_v6, &mut entries);
+            entries
+        };
+        own_prefix(pdr, is_v6).is_none_or(|own| entries(filter, own) == entries(&any, own))
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::sdf::PortRange;
+    use adit_types::{InterfaceSet, PdrId, Precedence};
+
+    use crate::rule::{SourceInterface, UeAddresses};
+    use crate::sdf::{AddrMatch, PortRange};
+    use crate::sdf_set::SdfSet;
 
     use super::*;
+
+    fn pdr(ue: UeAddresses) -> PdrEntry {
+        PdrEntry {
+            id: PdrId(1),
+            precedence: Precedence(1),
+            source: SourceInterface::Access,
+            interfaces: InterfaceSet::ALL,
+            teid: None,
+            qfis: Vec::new(),
+            ue,
+            ue_networks: Vec::new(),
+            sdf: SdfSet::default(),
+            outer_header_removal: None,
+            container_deletion: false,
+            far: 0,
+            qers: [].into_iter().collect(),
+            urrs: [].into_iter().collect(),
+        }
+    }
 
     #[test]
     fn filter_of_the_ue_alone_matches_all_its_packets() {
@@ -69,7 +71,8 @@ mod tests {
                 PacketFilter { local: AddrMatch::V6(prefix), ..PacketFilter::ANY }
             }
         };
-        let all = |filter: PacketFilter| [v4, v6, both, any].map(|ue| matches_all_of(&filter, &ue));
+        let pdrs = [v4, v6, both, any].map(pdr);
+        let all = |filter: PacketFilter| pdrs.each_ref().map(|pdr| matches_all_of(&filter, pdr));
         assert_eq!(all(PacketFilter::ANY), [true; 4]);
         assert_eq!(all(local("10.45.0.0/16")), [true, false, false, false]);
         assert_eq!(all(local("10.46.0.0/16")), [false; 4]);

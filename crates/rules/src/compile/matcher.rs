@@ -65,7 +65,7 @@ fn has_same_conditions(a: &PdrEntry, b: &PdrEntry) -> bool {
 
 /// The addresses that packets of a PDR have on the UE's side, as its other conditions say. `None`
 /// when packets of the family meet them never.
-fn own_prefix(pdr: &PdrEntry, is_v6: bool) -> Option<Prefix> {
+pub(super) fn own_prefix(pdr: &PdrEntry, is_v6: bool) -> Option<Prefix> {
     if pdr.ue.is_empty() || !pdr.ue_networks.is_empty() {
         return Some(Prefix::ANY);
     }

@@ -118,14 +118,16 @@ pub(super) struct ServiceBudget<'b> {
 }
 
 impl<P> Queues<P> {
-    /// Makes a flow the last member of a ring.
-    pub(super) fn join_ring(&mut self, number: u32, rate: u8, quantum: u32) {
-        let Some(ring) = self.rings.get_mut(usize::from(rate)) else { return };
+    /// Makes a flow the last member of a ring. Returns the state of the ring; `None` if there is none.
+    pub(super) fn join_ring(&mut self, number: u32, rate: u8, quantum: u32) -> Option<RingState> {
+        let ring = self.rings.get_mut(usize::from(rate))?;
         let flow = &mut self.flows[number as usize];
         flow.ring = rate;
         ring.set_quantum(&mut flow.share, quantum.max(QUANTUM_MIN));
+        let state = ring.state;
         self.wheel.append_to(rate, number);
         self.contended.set(rate, true);
+        Some(state)
     }
 
     /// Schedules a ring that has members and is in no list: into the wheel if its own rate blocks its
