@@ -15,17 +15,23 @@ pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     for file in files {
         let comments = regions(&file.text).into_iter().filter(|part| part.1 == Region::Comment);
         for (line, _, comment) in comments {
-            let Some((_, note)) = comment.split_once("PERF") else { continue };
+            let Some(note) = perf_note(comment) else { continue };
             let place = format!("{}:{line}", file.path);
-            if note.starts_with(':') {
-                findings.push(format!("{place}: name the bench: PERF (BENCH)"));
-            }
-            let bench = note.strip_prefix(" (").and_then(|note| note.split_once(')'));
-            if let Some((bench, _)) = bench.filter(|(bench, _)| !exists(bench, files)) {
-                findings.push(format!("{place}: there is no bench {bench}"));
+            match note.strip_prefix(" (").and_then(|note| note.split_once(')')) {
+                None => findings.push(format!("{place}: name the bench: PERF (BENCH)")),
+                Some((bench, _)) if !exists(bench, files) => {
+                    findings.push(format!("{place}: there is no bench {bench}"));
+                }
+                Some(_) => {}
             }
         }
     }
+}
+
+/// What follows the word PERF, if the comment begins with it. In other places the word is no note.
+fn perf_note(comment: &str) -> Option<&str> {
+    let text = comment.trim_start_matches(['/', '*', '!', ' ']);
+    text.strip_prefix("PERF").filter(|note| !note.starts_with(char::is_alphanumeric))
 }
 
 /// True if the bench exists. Options of a command are not checked.
@@ -88,6 +94,19 @@ mod tests {
 
     #[test]
     fn note_without_a_bench_is_found() {
-        assert_eq!(findings("PERF: why"), ["crates/x/src/lib.rs:1: name the bench: PERF (BENCH)"]);
+        for note in ["PERF: why", "PERF why", "PERF", "PERF (x/one: why"] {
+            assert_eq!(
+                findings(note),
+                ["crates/x/src/lib.rs:1: name the bench: PERF (BENCH)"],
+                "{note}"
+            );
+        }
+    }
+
+    #[test]
+    fn word_that_begins_no_comment_is_no_note() {
+        for comment in ["as PERF notes do", "see PERF (x/gone): why", "PERFECT"] {
+            assert_eq!(findings(comment), Vec::<String>::new(), "{comment}");
+        }
     }
 }
