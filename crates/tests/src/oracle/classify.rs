@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use adit_rules::{DropReason, HeaderRemoval};
-use adit_session::{FTeidSpec, Far, PdrSpec, SdfSpec};
+use adit_session::{FTeidSpec, Far, PdrSpec, Qer, SdfSpec};
 use adit_types::Seid;
 
 use super::arrival::OraclePacket;
@@ -44,6 +44,17 @@ pub(super) fn far_of(
 ) -> Far {
     let own = || session.fars.iter().find(|far| Some(far.id) == pdr.far).unwrap().clone();
     rule.and_then(OraclePredefinedRule::far).unwrap_or_else(own)
+}
+
+/// The QERs of a reading by identifier, after that of its predefined rule.
+pub(super) fn qers_of<'a>(
+    session: &'a OracleSession,
+    pdr: &PdrSpec,
+    predefined: Option<&'a Qer>,
+) -> Vec<&'a Qer> {
+    let mut own: Vec<&Qer> = session.qers.iter().filter(|qer| pdr.qers.contains(&qer.id)).collect();
+    own.sort_by_key(|qer| qer.id);
+    predefined.into_iter().chain(own).collect()
 }
 
 impl Oracle {

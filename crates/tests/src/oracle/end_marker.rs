@@ -1,12 +1,11 @@
 //! End Markers that arrive in tunnels.
 
 use adit_rules::{ApplyAction, DropReason, PuntReason};
-use adit_session::PdrSpec;
 
+use super::classify::readings;
 use super::keys::local_teid;
-use super::predefined::{self, OraclePredefinedRule};
 use super::verdict::{OracleExit, OracleLane, OracleOutcome, VerdictNotes};
-use super::{Oracle, frame, policy_of, side};
+use super::{Oracle, frame, outer_tos, side};
 
 impl Oracle {
     /// Forwards an End Marker like the packets of its tunnel, if they travel to a UE in a tunnel; else
@@ -17,17 +16,13 @@ impl Oracle {
         let side = side::of(session, Some(teid));
         notes.session = Some(owner);
         notes.lane = Some(OracleLane::EndMarker);
-        let readings = session.pdrs.iter().flat_map(predefined::readings);
-        let mut onward: Vec<(PdrSpec, Option<&OraclePredefinedRule>)> = readings
-            .filter(|(pdr, rule)| {
-                Some(pdr.pdi.source) == side.tunnel
-                    && side::is_from_ue(session, pdr) == side.from_ue
-                    && local_teid(pdr).is_none_or(|local| local == teid)
-                    && rule.is_none_or(|rule| rule.far().is_none())
-            })
-            .collect();
-        onward.sort_by_key(|(pdr, _)| (pdr.precedence, pdr.id));
-        let next = onward.iter().find_map(|(pdr, _)| {
+        let mut onward = readings(session).into_iter().filter(|(pdr, rule)| {
+            Some(pdr.pdi.source) == side.tunnel
+                && side::is_from_ue(session, pdr) == side.from_ue
+                && local_teid(pdr).is_none_or(|local| local == teid)
+                && rule.is_none_or(|rule| rule.far().is_none())
+        });
+        let next = onward.find_map(|(pdr, _)| {
             let far = session.fars.iter().find(|far| Some(far.id) == pdr.far).unwrap();
             let forwarding = far.forwarding.as_ref();
             let forwarding = forwarding.filter(|_| far.action.contains(ApplyAction::FORW))?;
@@ -36,14 +31,9 @@ impl Oracle {
         let Some((forwarding, next)) = next.filter(|_| !side.from_ue) else {
             return Ok(OracleOutcome::Punt(PuntReason::GtpuEndMarker));
         };
-        let policy = policy_of(forwarding);
-        let named = policy.and_then(|policy| policy.network_instance);
-        let network_instance = named.or(forwarding.network_instance.as_deref());
-        let dscp = policy.and_then(|policy| policy.dscp).map(|dscp| dscp * 4);
-        let tos = forwarding.transport_level_marking.or(dscp).unwrap_or(0);
-        let within = self.transport(forwarding.destination, network_instance);
+        let within = self.transport(forwarding.destination, self.name_of(forwarding));
         let (at, station) = self.route(&within, next.addr).ok_or(DropReason::RouteUnknown)?;
-        let packet = frame::end_marker(&self.interfaces[at], next, tos);
+        let packet = frame::end_marker(&self.interfaces[at], next, outer_tos(forwarding));
         Ok(self.send_to_station(at, station, &[packet], OracleLane::EndMarker))
     }
 }

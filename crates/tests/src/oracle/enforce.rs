@@ -4,7 +4,7 @@ use adit_rules::{ApplyAction, DropReason, Gate, Redirect};
 use adit_session::{Far, Forwarding, Qer, SdfSpec, Urr};
 
 use super::arrival::OraclePacket;
-use super::classify::OracleMatch;
+use super::classify::{OracleMatch, qers_of};
 use super::forward::OracleForwarding;
 use super::packet::u16_at;
 use super::packet_rate::{self, OracleRateWindow, OracleWindowKey};
@@ -24,11 +24,8 @@ impl Oracle {
         notes: &mut VerdictNotes,
     ) -> OracleExit {
         let session = &self.sessions[found.owner].1;
-        let brought = found.rule.and_then(OraclePredefinedRule::qer);
-        let of_pdr = session.qers.iter().filter(|qer| found.pdr.qers.contains(&qer.id));
-        let mut qers: Vec<&Qer> = of_pdr.collect();
-        qers.sort_by_key(|qer| qer.id);
-        qers.splice(0..0, &brought);
+        let predefined = found.rule.and_then(OraclePredefinedRule::qer);
+        let qers = qers_of(session, &found.pdr, predefined.as_ref());
         let urrs = session.urrs.iter().filter(|urr| found.pdr.urrs.contains(&urr.id)).collect();
         let packet =
             EnforcedPacket { oracle: self, arrival, lane, found, session, qers, urrs, is_again };
@@ -57,9 +54,8 @@ impl<'a> EnforcedPacket<'a> {
             return Err(DropReason::GateClosed);
         }
         let far = &self.found.far;
-        if let Some(outcome) = self.kept_from_leaving(far) {
-            self.copy(far, notes);
-            return outcome;
+        if let Some(exit) = self.stopped(far, notes) {
+            return exit;
         }
         let windows = self.charge(notes)?;
         let far = match self.stopping_urr() {
@@ -67,9 +63,8 @@ impl<'a> EnforcedPacket<'a> {
             Some(urr) => {
                 let action = urr.settings.quota_far.ok_or(DropReason::QuotaExhausted)?;
                 let far = self.session.fars.iter().find(|far| far.id == action).unwrap();
-                if let Some(outcome) = self.kept_from_leaving(far) {
-                    self.copy(far, notes);
-                    return outcome;
+                if let Some(exit) = self.stopped(far, notes) {
+                    return exit;
                 }
                 far
             }
@@ -147,14 +142,16 @@ impl<'a> EnforcedPacket<'a> {
         stopping.min_by_key(|urr| urr.id)
     }
 
-    /// The outcome of the packet if the FAR does not forward it.
-    fn kept_from_leaving(&self, far: &Far) -> Option<OracleExit> {
-        match far.action {
-            action if action.contains(ApplyAction::BUFF) => Some(Ok(self.buffer(far))),
-            action if !action.contains(ApplyAction::FORW) => Some(Err(DropReason::FarDrop)),
-            _ if waits_for_tunnel(far) => Some(Err(DropReason::TunnelUnknown)),
-            _ => None,
-        }
+    /// What happens to the packet if the FAR does not forward it. Makes its copies then.
+    fn stopped(&self, far: &Far, notes: &mut VerdictNotes) -> Option<OracleExit> {
+        let exit = match far.action {
+            action if action.contains(ApplyAction::BUFF) => Ok(self.buffer(far)),
+            action if !action.contains(ApplyAction::FORW) => Err(DropReason::FarDrop),
+            _ if waits_for_tunnel(far) => Err(DropReason::TunnelUnknown),
+            _ => return None,
+        };
+        self.copy(far, notes);
+        Some(exit)
     }
 
     fn buffer(&self, far: &Far) -> OracleOutcome {

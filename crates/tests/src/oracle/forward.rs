@@ -6,15 +6,16 @@ use adit_rules::{DestinationInterface, DropReason, Redirect, SourceInterface};
 use adit_session::{Forwarding, PdrSpec, Qer};
 
 use super::arrival::OraclePacket;
+use super::classify::{qers_of, readings};
 use super::frame::{
     OracleOuterHeader, OracleRedirectTarget, fragment_ipv4, link, next_hop_packet, redirect,
     set_traffic_class, tunnel,
 };
 use super::packet::{OracleContainer, u16_at};
-use super::predefined::{self, OraclePredefinedRule};
+use super::predefined::OraclePredefinedRule;
 use super::records::OracleSession;
 use super::verdict::{OracleExit, OracleLane, OracleOutcome};
-use super::{Oracle, OracleInterface, policy_of, side};
+use super::{Oracle, OracleInterface, outer_tos, policy_of, side};
 
 /// A packet that is forwarded by the parameters of a FAR or of a copy.
 pub(super) struct OracleForwarding<'a> {
@@ -103,8 +104,7 @@ impl OracleForwarding<'_> {
 
     fn outer_header(&self) -> Option<OracleOuterHeader> {
         let header = self.forwarding.outer_header_creation?;
-        let marking = self.forwarding.transport_level_marking;
-        let tos = marking.or(self.dscp().map(|dscp| dscp * 4)).unwrap_or(0);
+        let tos = outer_tos(self.forwarding);
         let container = self.container().filter(|_| header.tunnel().is_some());
         Some(OracleOuterHeader { header, tos, container })
     }
@@ -205,22 +205,15 @@ impl Oracle {
     fn mark_of_far(&self, arrival: &OraclePacket<'_>, pdr: &PdrSpec) -> Option<OracleContainer> {
         let owner = self.owner_of_teid(arrival.tunnel?.teid)?;
         let session = &self.sessions[owner].1;
-        let readings = session.pdrs.iter().flat_map(predefined::readings);
         let from_ue = side::is_from_ue(session, pdr);
-        let mut sharing: Vec<(PdrSpec, Option<&OraclePredefinedRule>)> = readings
-            .filter(|(other, rule)| {
-                other.far == pdr.far
-                    && rule.is_none_or(|rule| rule.far().is_none())
-                    && side::is_from_ue(session, other) == from_ue
-            })
-            .collect();
-        sharing.sort_by_key(|(other, _)| (other.precedence, other.id));
-        sharing.iter().find_map(|(other, rule)| {
-            let brought = rule.and_then(|rule| rule.qer()).as_ref().and_then(mark_of);
-            let mut qers: Vec<&Qer> =
-                session.qers.iter().filter(|qer| other.qers.contains(&qer.id)).collect();
-            qers.sort_by_key(|qer| qer.id);
-            brought.or_else(|| qers.into_iter().find_map(mark_of))
+        let mut sharing = readings(session).into_iter().filter(|(other, rule)| {
+            other.far == pdr.far
+                && rule.is_none_or(|rule| rule.far().is_none())
+                && side::is_from_ue(session, other) == from_ue
+        });
+        sharing.find_map(|(other, rule)| {
+            let predefined = rule.and_then(OraclePredefinedRule::qer);
+            qers_of(session, &other, predefined.as_ref()).into_iter().find_map(mark_of)
         })
     }
 

@@ -1,10 +1,10 @@
 //! Network instances as routing domains: the data networks that a session's rules apply to.
 
 use adit_rules::DestinationInterface;
-use adit_session::PdrSpec;
+use adit_session::{Forwarding, PdrSpec};
 
 use super::records::OracleSession;
-use super::{Oracle, OracleRole};
+use super::{Oracle, OracleRole, policy_of};
 
 impl Oracle {
     /// True if every data network has a name: each can then use the same UE addresses.
@@ -56,10 +56,9 @@ impl Oracle {
     }
 
     /// The network instance of the forwarding policy or, without one, of the FAR.
-    pub(super) fn name_of<'a>(&self, parts: &'a adit_session::Forwarding) -> Option<&'a str> {
-        let policies = super::POLICIES.iter();
-        let policy = policies.clone().find(|policy| Some(policy.id) == parts.policy.as_deref());
-        policy.and_then(|policy| policy.network_instance).or(parts.network_instance.as_deref())
+    pub(super) fn name_of<'a>(&self, parts: &'a Forwarding) -> Option<&'a str> {
+        let named = policy_of(parts).and_then(|policy| policy.network_instance);
+        named.or(parts.network_instance.as_deref())
     }
 }
 

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use adit_rules::SourceInterface;
 use adit_session::{Forwarding, PdrSpec};
 
-use super::{Oracle, POLICIES};
+use super::{Oracle, policy_of};
 
 impl Oracle {
     /// The position of the interface on which a packet of `pdr`, from a tunnel, comes back on its way
@@ -21,7 +21,7 @@ impl Oracle {
         networks: &[usize],
         dst: IpAddr,
     ) -> Option<usize> {
-        let policy = POLICIES.iter().find(|policy| Some(policy.id) == forwarding.policy.as_deref());
+        let policy = policy_of(forwarding);
         let is_steered = dst.is_ipv4() && policy.is_some_and(|policy| policy.next_hop.is_some());
         if is_steered || pdr.pdi.source == SourceInterface::CpFunction {
             return None;

@@ -178,6 +178,12 @@ fn policy_of(forwarding: &Forwarding) -> Option<&'static OraclePolicy> {
     Some(POLICIES.iter().find(|policy| policy.id == id).unwrap())
 }
 
+/// The traffic class of outer headers: that of the FAR or, without one, the code point of the policy.
+fn outer_tos(forwarding: &Forwarding) -> u8 {
+    let dscp = policy_of(forwarding).and_then(|policy| policy.dscp);
+    forwarding.transport_level_marking.or(dscp.map(|dscp| dscp * 4)).unwrap_or(0)
+}
+
 /// The UPF.
 #[derive(Debug, Clone)]
 pub struct Oracle {
