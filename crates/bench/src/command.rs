@@ -34,6 +34,9 @@ pub enum BenchCommand {
         /// UEs have addresses of both families, and half of the packets are IPv6.
         #[arg(long)]
         mixed: bool,
+        /// Frames have a VLAN tag on either side.
+        #[arg(long)]
+        vlan: bool,
         /// Maximum bit rates of both QERs of each session.
         #[arg(long, value_enum, default_value = "none")]
         rates: crate::sessions::BenchRates,
@@ -112,6 +115,7 @@ impl BenchCommand {
                 given_keys,
                 sdf,
                 mixed,
+                vlan,
                 rates,
                 output,
             } => {
@@ -125,6 +129,7 @@ impl BenchCommand {
                         given_keys,
                         filters: sdf,
                         dual: mixed,
+                        is_tagged: vlan,
                         rates,
                         ..usual
                     },

@@ -3,7 +3,7 @@
 use adit_n4::Node;
 use adit_pfcp::{Cause, Message, PfcpDatagram};
 use adit_tables::{Publisher, TablesReader};
-use adit_types::{Nanos, Seid, Teid};
+use adit_types::{Nanos, Seid, Teid, VlanId};
 use anyhow::{Context, bail, ensure};
 
 use super::network::BenchSession;
@@ -241,5 +241,10 @@ pub fn rate(count: u32, elapsed: std::time::Duration) -> u64 {
 
 /// The data that packets of session `number` need.
 pub fn bench_session(number: u32, known: BenchSessionIds) -> BenchSession {
-    BenchSession { teid: known.uplink_teid, ue: smf::ue_addr(number), up_seid: known.up_seid }
+    BenchSession {
+        teid: known.uplink_teid,
+        ue: smf::ue_addr(number),
+        up_seid: known.up_seid,
+        vlan: VlanId::UNTAGGED,
+    }
 }

@@ -72,6 +72,7 @@ fn row(
     plan: &WorkerBenchConfig,
     figures: &Figures,
 ) -> Value {
+    let tag = if options.profile.is_tagged { 4 } else { 0 };
     let tunnel = if plan.packet.is_uplink() { 20 + 8 + 16 } else { 0 };
     json!({
         "what": what,
@@ -87,7 +88,8 @@ fn row(
         },
         "keys": if options.profile.given_keys { "given" } else { "chosen" },
         "rates": format!("{:?}", options.profile.rates).to_lowercase(),
-        "frame_len_in_bytes": 14 + tunnel + INNER_LEN,
+        "is_tagged": options.profile.is_tagged,
+        "frame_len_in_bytes": 14 + tag + tunnel + INNER_LEN,
         "burst_pkts": plan.burst,
         "window_pkts": plan.packets,
         "warm_up_pkts": plan.warm_up(),

@@ -45,6 +45,7 @@ const fn dropped(
 }
 
 const USUAL: BenchProfile = BenchProfile::USUAL;
+const TAGGED: BenchProfile = BenchProfile { is_tagged: true, ..USUAL };
 const V6: BenchProfile = BenchProfile { v6: true, ..USUAL };
 const NO_QFI: BenchProfile = BenchProfile { qfi: false, ..USUAL };
 const N9: BenchProfile = BenchProfile { n9: true, ..USUAL };
@@ -55,19 +56,18 @@ const DROP: BenchProfile = BenchProfile { action: ApplyAction::DROP, ..USUAL };
 const BUFF: BenchProfile = BenchProfile { action: ApplyAction::BUFF, ..USUAL };
 
 /// Kinds with the same profile are adjacent, since they share their sessions.
-const KINDS: [BenchPacketKind; 18] = [
+const KINDS: [BenchPacketKind; 21] = [
     forwarded("uplink", BenchPacket::UPLINK, USUAL),
     forwarded("downlink", BenchPacket::DOWNLINK, USUAL),
     dropped("s1_parse: unknown EtherType", Quirk::EtherType, USUAL, DropReason::EtherTypeUnknown),
     dropped("s2_lookup: unknown TEID", Quirk::Teid, USUAL, DropReason::TeidUnknown),
     dropped("s3_classify: foreign UE address", Quirk::Source, USUAL, DropReason::UeSourceSpoofed),
-    dropped("s4_enforce: closed gate", Quirk::Sequence, CLOSED, DropReason::GateClosed),
-    dropped("s6_apply: FAR drops", Quirk::Sequence, DROP, DropReason::FarDrop),
-    forwarded(
-        "all stages: sequence number",
-        uplink(true, BenchIpVersion::V4, Quirk::Sequence),
-        USUAL,
-    ),
+    dropped("s4_enforce: closed gate", Quirk::Spare, CLOSED, DropReason::GateClosed),
+    dropped("s6_apply: FAR drops", Quirk::Spare, DROP, DropReason::FarDrop),
+    forwarded("all stages: spare bit", uplink(true, BenchIpVersion::V4, Quirk::Spare), USUAL),
+    forwarded("uplink, sequence number", uplink(true, BenchIpVersion::V4, Quirk::Sequence), USUAL),
+    forwarded("uplink, VLAN on either side", BenchPacket::UPLINK, TAGGED),
+    forwarded("downlink, VLAN on either side", BenchPacket::DOWNLINK, TAGGED),
     forwarded("uplink, no container", uplink(false, BenchIpVersion::V4, Quirk::None), NO_QFI),
     forwarded("downlink, no container", BenchPacket::DOWNLINK, NO_QFI),
     forwarded("uplink, IPv6 UE", uplink(true, BenchIpVersion::V6, Quirk::None), V6),

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_types::{MacAddr, Nanos, Seid, Teid};
+use adit_types::{MacAddr, Nanos, Seid, Teid, VlanId};
 
 pub(crate) const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
 pub(crate) const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
@@ -17,6 +17,9 @@ pub(crate) const INNER_LEN: u16 = 64;
 
 /// Virtual time per burst of 32 packets in benches with rates: 10.7 million packets per second.
 pub(crate) const BURST_TIME: Nanos = Nanos(3000);
+
+/// The VLAN of either interface in benches with tags.
+pub(crate) const VLAN: u16 = 100;
 
 /// Number of PDRs with SDF filters per direction, and the remote port of the first.
 pub(crate) const FILTERED_PDRS: u16 = 4;
@@ -37,6 +40,8 @@ pub struct BenchSession {
     pub ue: Ipv4Addr,
     /// The SEID of the UP function.
     pub up_seid: Seid,
+    /// The VLAN of its packets, or untagged.
+    pub vlan: VlanId,
 }
 
 /// The IP version of packets.

@@ -6,7 +6,8 @@ use adit_types::{Direction, MacAddr, PortId, Qfi, Teid, VlanId};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::udp::UdpHeader;
-use adit_wire::{OuterIpv4, PduSessionContainer, emit_gtpu_ipv4};
+use adit_wire::vlan::VlanTag;
+use adit_wire::{EtherType, OuterIpv4, PduSessionContainer, emit_gtpu_ipv4};
 use anyhow::Context;
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -21,11 +22,14 @@ const NETWORK_HOSTS: u32 = 80 << 24;
 /// The same in IPv6.
 const NETWORK6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 8, 0, 0, 0, 0, 0);
 
+/// Offset of the EtherType.
+const ETHER_TYPE_AT: usize = 12;
 /// Length of the Ethernet header.
 const LINK_LEN: usize = 14;
 /// Offset of the GTP-U flags, after Ethernet, IPv4 and UDP.
 const GTPU_AT: usize = LINK_LEN + 20 + 8;
 const SEQUENCE_FLAG: u8 = 0x02;
+const SPARE_FLAG: u8 = 0x08;
 
 /// A kind of packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +55,10 @@ pub(crate) enum BenchPacket {
 pub(crate) enum Quirk {
     /// None.
     None,
-    /// A sequence number: valid but rare, so that the fast path does not handle it.
+    /// A sequence number.
     Sequence,
+    /// The spare bit of GTP-U: receivers ignore it, but the fast path does not handle it.
+    Spare,
     /// An unknown EtherType.
     EtherType,
     /// An unknown TEID.
@@ -135,7 +141,13 @@ impl BenchPacket {
         }
         let ports = if self.is_uplink() { [4000, port] } else { [port, 4000] };
         write_inner(&mut frame[link..end], self.is_uplink(), v6, session, host, ports)?;
-        Ok(end)
+        if session.vlan == VlanId::UNTAGGED {
+            return Ok(end);
+        }
+        frame.copy_within(ETHER_TYPE_AT..end, ETHER_TYPE_AT + VlanTag::LEN);
+        frame[ETHER_TYPE_AT..][..2].copy_from_slice(&EtherType::VLAN.0.to_be_bytes());
+        frame[ETHER_TYPE_AT + 2..][..2].copy_from_slice(&session.vlan.value().to_be_bytes());
+        Ok(end + VlanTag::LEN)
     }
 }
 
@@ -184,6 +196,7 @@ fn write_tunnel(
     emit_gtpu_ipv4(&mut frame[..len], &outer).map_err(|error| anyhow::anyhow!("{error:?}"))?;
     match quirk {
         Quirk::Sequence => frame[GTPU_AT] |= SEQUENCE_FLAG,
+        Quirk::Spare => frame[GTPU_AT] |= SPARE_FLAG,
         Quirk::EtherType => frame[12..14].copy_from_slice(&0x88b5_u16.to_be_bytes()),
         Quirk::None | Quirk::Teid | Quirk::Source => {}
     }

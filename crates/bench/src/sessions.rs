@@ -22,7 +22,7 @@ use anyhow::Context;
 
 use super::network::{
     BURST_TIME, BenchIpVersion, BenchSession, DN_ADDR, DN_MAC, FILTER_PORT, FILTERED_PDRS,
-    GNB_ADDR, GNB_MAC, INNER_LEN, MACS, N3_ADDR, QFI, ue6,
+    GNB_ADDR, GNB_MAC, INNER_LEN, MACS, N3_ADDR, QFI, VLAN, ue6,
 };
 
 const N6_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
@@ -42,21 +42,21 @@ fn tables(
     sessions_max: usize,
     teid_slot_bits: u32,
     workers: usize,
-    given_keys: bool,
-    rates: BenchRates,
+    profile: &BenchProfile,
 ) -> anyhow::Result<(Publisher, Vec<TablesReader>)> {
+    let vlan = profile.vlan();
     let interface = |id: u8, role, addr| Interface {
         id: InterfaceId(id),
         role,
         domain: DomainId(0),
         port: PortId(id.into()),
-        vlan: VlanId::UNTAGGED,
+        vlan,
         mac: MACS[usize::from(id)],
         mtu_bytes: 1500,
         v4: Some((addr, 24)),
         v6: (id == 1).then_some((N6_ADDR6, 64)),
     };
-    let pool = Ipv4Prefix::containing(UES_START, 9).filter(|_| !given_keys);
+    let pool = Ipv4Prefix::containing(UES_START, 9).filter(|_| !profile.given_keys);
     let (mut publisher, readers) = adit_tables::build(TablesConfig {
         sessions_max,
         teid_slot_bits: u8::try_from(teid_slot_bits)?,
@@ -69,7 +69,7 @@ fn tables(
         ],
         own_addrs: Vec::new(),
         routes: vec![route("0.0.0.0/0", DN_ADDR.into())?, route("::/0", DN6_ADDR.into())?],
-        aggregates: rates.aggregates(),
+        aggregates: profile.rates.aggregates(),
         local_switching_domains: vec![DomainId(0)],
         ue_pools_v4: pool.into_iter().map(|pool| (DomainId(0), pool)).collect(),
     })?;
@@ -116,7 +116,7 @@ pub(crate) fn control_side(
         store: store(sessions_max, BenchRates::None),
     });
     let (publisher, readers) =
-        tables(sessions_max, node.store().slot_bits(), workers, false, BenchRates::None)?;
+        tables(sessions_max, node.store().slot_bits(), workers, &BenchProfile::USUAL)?;
     Ok((node, publisher, readers))
 }
 
@@ -136,8 +136,7 @@ pub(crate) struct Populated {
 /// Establishes and publishes `count` sessions for one worker, which the caller creates.
 pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Populated> {
     let mut store = SessionStore::new(store(count, profile.rates));
-    let (mut publisher, readers) =
-        tables(count, store.slot_bits(), 1, profile.given_keys, profile.rates)?;
+    let (mut publisher, readers) = tables(count, store.slot_bits(), 1, &profile)?;
     let reader = readers.into_iter().next().context("one reader")?;
     let mut sessions = Vec::with_capacity(count);
     let limit = profile.rates.limit(count);
@@ -149,7 +148,8 @@ pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Po
         let created = established.created.first().map(|created| created.f_teid.teid);
         let teid = if profile.given_keys { Some(given_teid(number)) } else { created };
         let teid = teid.context("the uplink PDR has an F-TEID")?;
-        sessions.push(BenchSession { teid, ue: ue4(number), up_seid: established.up_seid });
+        let (ue, vlan) = (ue4(number), profile.vlan());
+        sessions.push(BenchSession { teid, ue, up_seid: established.up_seid, vlan });
         publisher.apply(DeltaId(number.into()), established.delta);
         while publisher.poll_observed().is_some() {}
     }
@@ -177,6 +177,8 @@ pub(crate) struct BenchProfile {
     pub filters: BenchFilters,
     /// Maximum bit rates of both QERs.
     pub rates: BenchRates,
+    /// True if frames have a VLAN tag on either side.
+    pub is_tagged: bool,
 }
 
 /// SDF filters of the PDRs.
@@ -283,7 +285,13 @@ impl BenchProfile {
         n9: false,
         filters: BenchFilters::None,
         rates: BenchRates::None,
+        is_tagged: false,
     };
+
+    /// The VLAN of both interfaces.
+    fn vlan(self) -> VlanId {
+        VlanId::new(VLAN).filter(|_| self.is_tagged).unwrap_or(VlanId::UNTAGGED)
+    }
 
     /// IP version of its packets.
     pub(crate) const fn family(self) -> BenchIpVersion {

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use adit_rules::rule::ue_ipv6_key;
 use adit_tables::Interface;
 use adit_types::{DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, PortId, VlanId};
-use adit_wire::{GPduPattern, IpPattern, UsualIp, UsualOuter};
+use adit_wire::{GPduPattern, IpPattern, UsualIp, UsualOuter, tag_len};
 
 /// The interfaces that share one port and VLAN.
 #[derive(Debug)]
@@ -75,9 +75,11 @@ impl<'a> PortLinks<'a> {
     }
 }
 
-/// What usual packets of a port are compared with. Such a port carries one untagged link.
+/// What usual packets of a link are compared with.
 #[derive(Debug)]
 pub(crate) struct UsualLink {
+    /// The VLAN, or untagged.
+    pub vlan: VlanId,
     /// The first GTP-U interface with an IPv4 address.
     pub n3: Option<UsualN3>,
     /// The interface towards the data network.
@@ -90,10 +92,35 @@ pub(crate) struct UsualLink {
 }
 
 impl UsualLink {
+    /// True if its frames have no tag.
+    #[inline]
+    pub(crate) fn is_untagged(&self) -> bool {
+        self.vlan == VlanId::UNTAGGED
+    }
+
     /// True if `ip` may be the outer header of a tunnel.
     #[inline]
     pub(crate) fn is_own(&self, ip: &UsualIp) -> bool {
         !self.own.is_empty() && self.own.contains(&(ip.is_v6, ip.dst))
+    }
+}
+
+/// The links of a port, as usual packets need them.
+#[derive(Debug)]
+pub(crate) struct UsualPort {
+    /// The links; never empty if frames arrive on the port.
+    pub links: Vec<UsualLink>,
+    /// The routing domain of all data networks behind the port; `None` if there are several.
+    pub domain: Option<DomainId>,
+}
+
+impl UsualPort {
+    fn new(links: &[VlanLink]) -> Self {
+        let links: Vec<UsualLink> = links.iter().map(usual_link).collect();
+        let mut domains = links.iter().filter(|link| link.n6.is_some()).map(|link| link.domain);
+        let first = domains.next().unwrap_or_default();
+        let domain = domains.all(|domain| domain == first).then_some(first);
+        Self { links, domain }
     }
 }
 
@@ -125,13 +152,15 @@ impl TxTarget {
     }
 }
 
-/// What all frames through an untagged interface have in common.
+/// What all frames through an interface have in common.
 #[derive(Debug)]
 pub(crate) struct TxLink {
     /// The interface.
     pub id: InterfaceId,
     /// Its port.
     pub port: PortId,
+    /// The VLAN, or untagged.
+    pub vlan: VlanId,
     /// Source of frames.
     pub mac: MacAddr,
     /// Largest IP packet that the link carries. Unit: octets.
@@ -146,15 +175,22 @@ impl TxLink {
     pub(crate) const fn target(&self) -> TxTarget {
         TxTarget { port: self.port, interface: self.id }
     }
+
+    /// Octets of the tag of its frames.
+    #[inline]
+    pub(crate) const fn tag_len(&self) -> usize {
+        tag_len(self.vlan)
+    }
 }
 
 /// All interfaces, by port and VLAN and by identifier.
 #[derive(Debug)]
 pub(crate) struct Interfaces {
     ports: Vec<Vec<VlanLink>>,
-    usual: Vec<Option<UsualLink>>,
+    usual: Vec<UsualPort>,
+    have_tags: bool,
     by_id: Vec<Interface>,
-    tx_links: Vec<Option<TxLink>>,
+    tx_links: Vec<TxLink>,
 }
 
 impl Interfaces {
@@ -165,11 +201,12 @@ impl Interfaces {
             usual: Vec::new(),
             by_id: interfaces.to_vec(),
             tx_links: interfaces.iter().map(tx_link_of).collect(),
+            have_tags: interfaces.iter().any(|interface| interface.vlan != VlanId::UNTAGGED),
         };
         for interface in interfaces {
             all.link(*interface);
         }
-        all.usual = all.ports.iter().map(|links| usual_link(links)).collect();
+        all.usual = all.ports.iter().map(|links| UsualPort::new(links)).collect();
         all
     }
 
@@ -205,10 +242,16 @@ impl Interfaces {
         PortLinks { port, links }
     }
 
-    /// What the usual packet on `port` is compared with.
+    /// True if frames through some interface have a tag.
     #[inline]
-    pub(crate) fn usual(&self, port: PortId) -> Option<&UsualLink> {
-        self.usual.get(usize::from(port.0))?.as_ref()
+    pub(crate) fn have_tags(&self) -> bool {
+        self.have_tags
+    }
+
+    /// What usual packets on `port` are compared with.
+    #[inline]
+    pub(crate) fn usual(&self, port: PortId) -> Option<&UsualPort> {
+        self.usual.get(usize::from(port.0))
     }
 
     /// The link that `id` names.
@@ -222,10 +265,10 @@ impl Interfaces {
         self.by_id.get(usize::from(id.0))
     }
 
-    /// The transmit link of the interface `id`, if it is untagged.
+    /// The transmit link of the interface `id`.
     #[inline]
     pub(crate) fn tx_link(&self, id: InterfaceId) -> Option<&TxLink> {
-        self.tx_links.get(usize::from(id.0))?.as_ref()
+        self.tx_links.get(usize::from(id.0))
     }
 
     /// The GTP-U interface that owns `addr`. No two of them share an address.
@@ -243,14 +286,14 @@ impl Interfaces {
     }
 }
 
-fn usual_link(links: &[VlanLink]) -> Option<UsualLink> {
-    let [link] = links else { return None };
+fn usual_link(link: &VlanLink) -> UsualLink {
+    let VlanLink { vlan, mac, .. } = *link;
     let mut gtpu = link.interfaces.iter().filter(|interface| interface.role.is_gtpu());
     let n3 = gtpu.find_map(|interface| {
         let (addr, _) = interface.v4?;
-        Some(UsualN3 { id: interface.id, addr, pattern: GPduPattern::new(link.mac, addr) })
+        Some(UsualN3 { id: interface.id, addr, pattern: GPduPattern::new(mac, vlan, addr) })
     });
-    let n6 = link.n6.map(|id| (id, IpPattern::new(link.mac)));
+    let n6 = link.n6.map(|id| (id, IpPattern::new(mac, vlan)));
     let addrs = |interface: &Interface| {
         let v4 = interface.v4.map(|(addr, _)| (false, u64::from(addr.to_bits())));
         let v6 = interface.v6.map(|(addr, _)| (true, ue_ipv6_key(addr)));
@@ -262,13 +305,13 @@ fn usual_link(links: &[VlanLink]) -> Option<UsualLink> {
     };
     let network = link.interfaces.iter().find(|interface| Some(interface.id) == link.n6);
     let domain = network.map_or(DomainId(0), |interface| interface.domain);
-    (link.vlan == VlanId::UNTAGGED).then_some(UsualLink { n3, n6, domain, own })
+    UsualLink { vlan, n3, n6, domain, own }
 }
 
-fn tx_link_of(interface: &Interface) -> Option<TxLink> {
-    let Interface { id, port, mac, mtu_bytes, v4, .. } = *interface;
+fn tx_link_of(interface: &Interface) -> TxLink {
+    let Interface { id, port, vlan, mac, mtu_bytes, v4, .. } = *interface;
     let outer = v4.map(|(addr, _)| UsualOuter::new(mac, addr));
-    (interface.vlan == VlanId::UNTAGGED).then_some(TxLink { id, port, mac, mtu_bytes, outer })
+    TxLink { id, port, vlan, mac, mtu_bytes, outer }
 }
 
 /// The address of `interface` that packets of the family of `family` leave with.

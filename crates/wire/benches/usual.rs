@@ -60,18 +60,20 @@ fn usual(criterion: &mut Criterion) {
     g_pdu.extend(inner());
     let mut plain = [&MAC.0[..], &GNB.0, &[8, 0]].concat();
     plain.extend(inner());
-    let (tunnels, link) = (GPduPattern::new(MAC, N3), IpPattern::new(MAC));
+    let (tunnels, link) =
+        (GPduPattern::new(MAC, VlanId::UNTAGGED, N3), IpPattern::new(MAC, VlanId::UNTAGGED));
     assert!(
-        usual_g_pdu(&g_pdu, &tunnels, true).is_some() && usual_ip(&plain, &link, true).is_some()
+        usual_g_pdu::<0>(&g_pdu, &tunnels, true).is_some()
+            && usual_ip::<0>(&plain, &link, true).is_some()
     );
     criterion.bench_function("wire/g_pdu/usual", |bench| {
-        bench.iter(|| usual_g_pdu(black_box(&g_pdu), &tunnels, true));
+        bench.iter(|| usual_g_pdu::<0>(black_box(&g_pdu), &tunnels, true));
     });
     criterion.bench_function("wire/g_pdu/walk", |bench| {
         bench.iter(|| walk(black_box(&g_pdu), true));
     });
     criterion.bench_function("wire/ip/usual", |bench| {
-        bench.iter(|| usual_ip(black_box(&plain), &link, true));
+        bench.iter(|| usual_ip::<0>(black_box(&plain), &link, true));
     });
     criterion.bench_function("wire/ip/walk", |bench| bench.iter(|| walk(black_box(&plain), false)));
 }

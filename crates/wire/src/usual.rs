@@ -1,28 +1,36 @@
 //! The usual packet, recognized by its fixed layout.
 //!
-//! Ethernet without a tag, and IPv4 without options that is no fragment. A G-PDU continues with UDP, GTP-U
-//! with at most one short PDU Session Container, and IP: IPv4 without options, or IPv6 whose next header is
-//! the upper layer. One comparison with a pattern of the link checks all constant fields. For any other
-//! packet the functions return `None`, and only the walk of [`crate::parse`] classifies it.
+//! Ethernet with the tag of the link or none, and IPv4 without options that is no fragment. A G-PDU continues
+//! with UDP, GTP-U with or without a sequence number and with at most one short PDU Session Container, and IP:
+//! IPv4 without options, or IPv6 whose next header is the upper layer. One comparison with a pattern of the
+//! link checks all constant fields. For any other packet the functions return `None`, and only the walk of
+//! [`crate::parse`] classifies it.
 //!
-//! PERF (wire/usual): all functions are inlined, because a call would pass the fields through memory. Spec: RFC 791; RFC 8200; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.2.
+//! `TAG_LEN` is the length of the link's tag: 4 octets or none. What follows the tag is read as if there was
+//! none.
+//!
+//! PERF (wire/usual): all functions are inlined, because a call would pass the fields through memory.
+//! Spec: RFC 791; RFC 8200; IEEE 802.1Q §9.6; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.
 
 use core::hint::select_unpredictable;
 use core::mem::offset_of;
 use core::net::{IpAddr, Ipv4Addr};
 
-use adit_types::{MacAddr, Qfi, Teid};
+use adit_types::{MacAddr, Qfi, Teid, VlanId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::encapsulate::OUTER_TTL;
 use crate::ether_type::EtherType;
 use crate::ethernet::EthernetHeader;
-use crate::gtpu::{FLAG_E, GtpuHeader, GtpuMessageType, GtpuOptional, UDP_PORT, VERSION_1};
+use crate::gtpu::{
+    FLAG_E, FLAG_PN, FLAG_S, GtpuHeader, GtpuMessageType, GtpuOptional, UDP_PORT, VERSION_1,
+};
 use crate::gtpu_ext::ExtensionType;
 use crate::ipv4::{Ipv4Fields, Ipv4Header};
 use crate::ipv6::Ipv6Header;
 use crate::protocol;
 use crate::udp::UdpHeader;
+use crate::vlan::VlanTag;
 
 /// "Don't fragment" of an IPv4 header.
 const DONT_FRAGMENT: u16 = 0x4000;
@@ -38,11 +46,8 @@ const T_PDU: u8 = GtpuMessageType::G_PDU.0;
 /// First octet of an IPv4 header without options.
 const VERSION_IHL: u8 = 0x45;
 
-/// Version 1, protocol type GTP.
-const FLAGS_PLAIN: u8 = VERSION_1;
-
-/// The same, with an extension header.
-const FLAGS_EXTENDED: u8 = VERSION_1 | FLAG_E;
+/// The flags of a sequence number and an N-PDU number.
+const NUMBERS: u8 = FLAG_S | FLAG_PN;
 
 /// Octets of an Ethernet header without a tag.
 const ETHERNET_LEN: usize = EthernetHeader::LEN;
@@ -63,6 +68,14 @@ struct FrameGPdu {
     ip: Ipv4Header,
     udp: UdpHeader,
     gtpu: GtpuHeader,
+}
+
+/// Frames that carry a G-PDU with numbers and without extension headers.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FrameNumbered {
+    plain: FrameGPdu,
+    optional: GtpuOptional,
 }
 
 /// A PDU Session Container of four octets, two of them content, that ends the chain.
@@ -90,7 +103,10 @@ struct FrameExtended {
 /// Octets of the headers before the inner packet.
 const G_PDU_LEN: usize = size_of::<FrameGPdu>();
 
-/// The same with one container.
+/// The same with numbers.
+const NUMBERED_LEN: usize = size_of::<FrameNumbered>();
+
+/// The same with one container, with or without numbers.
 const EXTENDED_LEN: usize = size_of::<FrameExtended>();
 
 /// A length of headers, as a length field.
@@ -131,6 +147,7 @@ mod at {
     pub(super) const GTPU_LEN: usize = offset_of!(FrameGPdu, gtpu.len);
     pub(super) const TEID: usize = offset_of!(FrameGPdu, gtpu.teid);
     pub(super) const NEXT_EXTENSION: usize = offset_of!(FrameExtended, optional.next_extension);
+    pub(super) const PDU_TYPE: usize = offset_of!(FrameExtended, container.pdu_type);
     pub(super) const QFI: usize = offset_of!(FrameExtended, container.qfi);
     pub(super) const LAST_EXTENSION: usize = offset_of!(FrameExtended, container.next_extension);
     /// In an IPv4 header.
@@ -161,13 +178,13 @@ impl<const WORDS: usize> OctetPattern<WORDS> {
         pattern
     }
 
-    /// True if `frame` fits.
+    /// True if the first words of `frame` fit.
     ///
     /// PERF (wire/usual): no branch between the words, so that they are compared as vectors.
     #[inline]
-    fn fits(&self, frame: &[u8]) -> bool {
+    fn fits<const COMPARED: usize>(&self, frame: &[u8]) -> bool {
         let (words, _) = frame.as_chunks::<8>();
-        let Some(words) = words.first_chunk::<WORDS>() else { return false };
+        let Some(words) = words.first_chunk::<COMPARED>() else { return false };
         let mut different = 0;
         for ((word, value), mask) in words.iter().zip(&self.value).zip(&self.mask) {
             different |= u64::from_ne_bytes(*word) & mask ^ value;
@@ -179,68 +196,110 @@ impl<const WORDS: usize> OctetPattern<WORDS> {
 /// Every bit of an octet counts.
 const ALL: [u8; 6] = [0xff; 6];
 
+/// A part of a frame: its offset in a frame without a tag, the value of its octets, and a mask of the bits
+/// that count.
+type Part = (usize, Vec<u8>, Vec<u8>);
+
+/// A part of which all bits count.
+fn exact(at: usize, value: &[u8]) -> Part {
+    (at, value.to_vec(), vec![0xff; value.len()])
+}
+
+/// The pattern of frames to `mac` in `vlan` with these parts behind the addresses.
+fn pattern<const WORDS: usize>(mac: MacAddr, vlan: VlanId, parts: &[Part]) -> OctetPattern<WORDS> {
+    let tag_len = tag_len(vlan);
+    let shifted = parts.iter().map(|(at, value, mask)| (at + tag_len, &value[..], &mask[..]));
+    let mut all: Vec<_> = shifted.collect();
+    let [tag, vlan] = [EtherType::VLAN.0, vlan.value()].map(u16::to_be_bytes);
+    if tag_len != 0 {
+        all.push((at::ETHER_TYPE, &tag, &ALL));
+        all.push((at::ETHER_TYPE + 2, &vlan, &VID));
+    }
+    all.push((at::DST_MAC, &mac.0, &ALL));
+    OctetPattern::new(&all)
+}
+
+/// The bits of a VLAN in a tag. Priority and drop eligibility do not count.
+const VID: [u8; 2] = [0x0f, 0xff];
+
+/// Octets of the tag of frames in `vlan`.
+#[inline]
+#[must_use]
+pub const fn tag_len(vlan: VlanId) -> usize {
+    if vlan.value() == VlanId::UNTAGGED.value() { 0 } else { VlanTag::LEN }
+}
+
+/// The VLAN of a frame. A frame that is too short for a tag has none.
+#[inline]
+#[must_use]
+pub fn vlan_of(frame: &[u8]) -> VlanId {
+    match frame.get(at::ETHER_TYPE..at::ETHER_TYPE + VlanTag::LEN) {
+        Some(&[a, b, c, d]) if u16::from_be_bytes([a, b]) == EtherType::VLAN.0 => {
+            VlanId::from_tag_control(u16::from_be_bytes([c, d]))
+        }
+        _ => VlanId::UNTAGGED,
+    }
+}
+
 /// The constant fields of usual G-PDUs on a link.
 #[derive(Debug, Clone, Copy)]
 pub struct GPduPattern {
+    /// Without an extension header.
     plain: OctetPattern<8>,
+    /// With a PDU Session Container.
     extended: OctetPattern<8>,
 }
 
 impl GPduPattern {
-    /// The pattern of frames to `mac` that carry G-PDUs to `addr`.
+    /// The pattern of frames to `mac` in `vlan` that carry G-PDUs to `addr`.
     #[must_use]
-    pub fn new(mac: MacAddr, addr: Ipv4Addr) -> Self {
-        let ether_type = IPV4.to_be_bytes();
-        let port = UDP_PORT.to_be_bytes();
-        let dst = addr.octets();
-        let fragment = FRAGMENT.to_be_bytes();
-        let outer = |flags: &'static [u8; 2]| {
-            [
-                (at::DST_MAC, &mac.0[..], &ALL[..]),
-                (at::ETHER_TYPE, &ether_type, &ALL),
-                (at::IP, &[VERSION_IHL], &ALL),
-                (at::FLAGS_OFFSET, &[0, 0], &fragment),
-                (at::PROTOCOL, &[UDP], &ALL),
-                (at::DST, &dst, &ALL),
-                (at::DST_PORT, &port, &ALL),
-                (at::FLAGS, flags, &ALL),
+    pub fn new(mac: MacAddr, vlan: VlanId, addr: Ipv4Addr) -> Self {
+        let outer = |flags: u8| {
+            vec![
+                exact(at::ETHER_TYPE, &IPV4.to_be_bytes()),
+                exact(at::IP, &[VERSION_IHL]),
+                (at::FLAGS_OFFSET, vec![0, 0], FRAGMENT.to_be_bytes().into()),
+                exact(at::PROTOCOL, &[UDP]),
+                exact(at::DST, &addr.octets()),
+                exact(at::DST_PORT, &UDP_PORT.to_be_bytes()),
+                (at::FLAGS, vec![VERSION_1 | flags, T_PDU], vec![!NUMBERS, 0xff]),
             ]
         };
-        // One container of four octets is the only extension header, of an uplink PDU without
-        // further fields; its second octet holds six bits of QFI.
-        let container = [
-            (at::NEXT_EXTENSION, &[ExtensionType::PDU_SESSION_CONTAINER.0, 1, 0x10][..], &ALL[..]),
-            (at::QFI, &[0], &[0xc0]),
-            (at::LAST_EXTENSION, &[0], &ALL),
+        // One container of four octets is the only extension header. Its PDU type is 0 or 1, and it
+        // announces no PPI, for which it would be too short.
+        let container = vec![
+            exact(at::NEXT_EXTENSION, &[ExtensionType::PDU_SESSION_CONTAINER.0, 1]),
+            (at::PDU_TYPE, vec![0], vec![0xe0]),
+            (at::QFI, vec![0], vec![0x80]),
+            exact(at::LAST_EXTENSION, &[0]),
         ];
-        let extended = outer(&[FLAGS_EXTENDED, T_PDU]);
-        Self {
-            plain: OctetPattern::new(&outer(&[FLAGS_PLAIN, T_PDU])),
-            extended: OctetPattern::new(&[&extended[..], &container].concat()),
-        }
+        let extended = [outer(FLAG_E), container].concat();
+        Self { plain: pattern(mac, vlan, &outer(0)), extended: pattern(mac, vlan, &extended) }
     }
 }
 
 /// The constant fields of usual IP packets on a link.
 #[derive(Debug, Clone, Copy)]
 pub struct IpPattern {
-    v4: OctetPattern<2>,
-    v6: OctetPattern<2>,
+    v4: OctetPattern<IP_WORDS>,
+    v6: OctetPattern<IP_WORDS>,
 }
 
+/// Words of a frame with a tag up to the first octet of IP. Without a tag there is one less.
+const IP_WORDS: usize = 3;
+
 impl IpPattern {
-    /// The pattern of frames to `mac`.
+    /// The pattern of frames to `mac` in `vlan`.
     #[must_use]
-    pub fn new(mac: MacAddr) -> Self {
-        let pattern = |ether_type: u16, first: u8, mask: u8| {
-            let ether_type = ether_type.to_be_bytes();
-            OctetPattern::new(&[
-                (at::DST_MAC, &mac.0, &ALL),
-                (at::ETHER_TYPE, &ether_type, &ALL),
-                (at::IP, &[first], &[mask]),
-            ])
+    pub fn new(mac: MacAddr, vlan: VlanId) -> Self {
+        let of = |ether_type: u16, first: u8, mask: u8| {
+            let parts = [
+                exact(at::ETHER_TYPE, &ether_type.to_be_bytes()),
+                (at::IP, vec![first], vec![mask]),
+            ];
+            pattern(mac, vlan, &parts)
         };
-        Self { v4: pattern(IPV4, VERSION_IHL, 0xff), v6: pattern(IPV6, 0x60, 0xf0) }
+        Self { v4: of(IPV4, VERSION_IHL, 0xff), v6: of(IPV6, 0x60, 0xf0) }
     }
 }
 
@@ -262,7 +321,7 @@ pub struct UsualIp {
 pub struct UsualGPdu {
     /// Our TEID.
     pub teid: Teid,
-    /// QoS flow, if there is an uplink container.
+    /// QoS flow, if there is a container.
     pub qfi: Option<Qfi>,
     /// Where the inner packet begins in the frame. Unit: octets.
     pub inner_offset: u8,
@@ -286,7 +345,8 @@ pub enum OrderingKey {
     Unknown,
 }
 
-/// The key of a frame that is not usual. G-PDUs go to `tunnels`; without it there are none.
+/// The key of a frame that is not usual, without its tag: `frame` begins where the untagged one would.
+/// G-PDUs go to `tunnels`; without it there are none.
 ///
 /// Cost: reads few octets at fixed offsets.
 #[must_use]
@@ -315,14 +375,15 @@ pub fn ordering_key(frame: &[u8], tunnels: Option<Ipv4Addr>) -> OrderingKey {
     }
 }
 
-/// Guesses whether a frame carries IPv6, in a G-PDU or, without `tunnels`, plainly.
+/// Guesses whether a frame carries IPv6, in a G-PDU or, without `tunnels`, plainly. `frame` is as for
+/// [`ordering_key`].
 ///
 /// PERF (wire/usual): does not branch on the packet.
 #[inline(always)]
 #[must_use]
 pub fn guess_is_v6(frame: &[u8], tunnels: bool) -> bool {
     let Some(headers) = frame.first_chunk::<{ EXTENDED_LEN + 1 }>() else { return false };
-    let is_extended = headers[at::FLAGS] == FLAGS_EXTENDED;
+    let is_extended = headers[at::FLAGS] & FLAG_E != 0;
     let inner = headers[if is_extended { EXTENDED_LEN } else { G_PDU_LEN }];
     let is_inner_v6 = tunnels & (inner >> 4 == 6);
     is_inner_v6
@@ -332,11 +393,20 @@ pub fn guess_is_v6(frame: &[u8], tunnels: bool) -> bool {
 /// Reads a frame that carries IP. Without `verify` the port has verified an IPv4 checksum.
 #[inline(always)]
 #[must_use]
-pub fn usual_ip(frame: &[u8], pattern: &IpPattern, verify: bool) -> Option<UsualIp> {
-    if pattern.v4.fits(frame) {
-        usual_ipv4(frame.get(ETHERNET_LEN..)?, verify)
-    } else if pattern.v6.fits(frame) {
-        usual_ipv6(frame.get(ETHERNET_LEN..)?)
+pub fn usual_ip<const TAG_LEN: usize>(
+    frame: &[u8],
+    pattern: &IpPattern,
+    verify: bool,
+) -> Option<UsualIp> {
+    let packet = frame.get(TAG_LEN + ETHERNET_LEN..)?;
+    let fits = |pattern: &OctetPattern<IP_WORDS>| match TAG_LEN {
+        0 => pattern.fits::<{ IP_WORDS - 1 }>(frame),
+        _ => pattern.fits::<IP_WORDS>(frame),
+    };
+    if fits(&pattern.v4) {
+        usual_ipv4(packet, verify)
+    } else if fits(&pattern.v6) {
+        usual_ipv6(packet)
     } else {
         None
     }
@@ -346,17 +416,31 @@ pub fn usual_ip(frame: &[u8], pattern: &IpPattern, verify: bool) -> Option<Usual
 /// checksum.
 #[inline(always)]
 #[must_use]
-pub fn usual_g_pdu(frame: &[u8], pattern: &GPduPattern, verify: bool) -> Option<UsualGPdu> {
-    match *frame.get(at::FLAGS)? {
-        FLAGS_EXTENDED if pattern.extended.fits(frame) => g_pdu_with::<EXTENDED_LEN>(frame, verify),
-        FLAGS_PLAIN if pattern.plain.fits(frame) => g_pdu_with::<G_PDU_LEN>(frame, verify),
-        _ => None,
+pub fn usual_g_pdu<const TAG_LEN: usize>(
+    frame: &[u8],
+    pattern: &GPduPattern,
+    verify: bool,
+) -> Option<UsualGPdu> {
+    let untagged = frame.get(TAG_LEN..)?;
+    if pattern.extended.fits::<8>(frame) {
+        return g_pdu_with::<EXTENDED_LEN, TAG_LEN>(untagged, verify);
+    }
+    if !pattern.plain.fits::<8>(frame) {
+        return None;
+    }
+    match untagged.get(at::FLAGS)? & NUMBERS {
+        0 => g_pdu_with::<G_PDU_LEN, TAG_LEN>(untagged, verify),
+        _ => g_pdu_with::<NUMBERED_LEN, TAG_LEN>(untagged, verify),
     }
 }
 
-/// Reads the rest of a frame that fits a pattern and whose inner packet begins at `OFFSET`.
+/// Reads the rest of a frame that fits a pattern, from where it would begin without its tag. The inner packet
+/// begins `OFFSET` octets behind that.
 #[inline(always)]
-fn g_pdu_with<const OFFSET: usize>(frame: &[u8], verify: bool) -> Option<UsualGPdu> {
+fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(
+    frame: &[u8],
+    verify: bool,
+) -> Option<UsualGPdu> {
     let (outer, _) = FrameGPdu::ref_from_prefix(frame).ok()?;
     let total_len = outer.ip.total_len();
     let is_whole = usize::from(total_len) + ETHERNET_LEN <= frame.len()
@@ -372,9 +456,12 @@ fn g_pdu_with<const OFFSET: usize>(frame: &[u8], verify: bool) -> Option<UsualGP
         _ => return None,
     };
     let fits = usize::from(inner.total_len) + OFFSET <= usize::from(total_len) + ETHERNET_LEN;
-    let qfi = if OFFSET == EXTENDED_LEN { Qfi::new(*frame.get(at::QFI)?) } else { None };
-    #[allow(clippy::cast_possible_truncation, reason = "50 or 58")]
-    let inner_offset = OFFSET as u8;
+    let qfi = match OFFSET {
+        EXTENDED_LEN => Qfi::new(*frame.get(at::QFI)? & Qfi::MAX),
+        _ => None,
+    };
+    #[allow(clippy::cast_possible_truncation, reason = "50 to 62")]
+    let inner_offset = (OFFSET + TAG_LEN) as u8;
     fits.then_some(UsualGPdu { teid: outer.gtpu.teid(), qfi, inner_offset, inner })
 }
 
@@ -474,6 +561,19 @@ pub fn usual_dst(packet: &[u8], is_v6: bool) -> Option<IpAddr> {
         false => Ipv4Header::ref_from_prefix(packet).ok()?.0.dst().into(),
         true => Ipv6Header::ref_from_prefix(packet).ok()?.0.dst().into(),
     })
+}
+
+/// Octets of a frame up to the end of its tag control information.
+pub const USUAL_TAG_END: usize = at::ETHER_TYPE + VlanTag::LEN;
+
+/// Writes the addresses and the tag of a frame over its first octets. The frame continues with the EtherType
+/// of what the tag precedes.
+#[inline]
+pub fn emit_usual_tag(frame: &mut [u8; USUAL_TAG_END], dst: &MacAddr, src: &MacAddr, vlan: VlanId) {
+    frame[at::DST_MAC..][..6].copy_from_slice(&dst.0);
+    frame[at::SRC_MAC..][..6].copy_from_slice(&src.0);
+    frame[at::ETHER_TYPE..][..2].copy_from_slice(&EtherType::VLAN.0.to_be_bytes());
+    frame[at::ETHER_TYPE + 2..].copy_from_slice(&vlan.value().to_be_bytes());
 }
 
 /// Writes an Ethernet header without a tag.
@@ -599,7 +699,7 @@ impl UsualOuter {
             let (headers, _) = self.headers.split_first_chunk::<G_PDU_LEN>()?;
             let out: &mut [u8; G_PDU_LEN] = out.first_chunk_mut()?;
             *out = *headers;
-            out[at::FLAGS] = FLAGS_PLAIN;
+            out[at::FLAGS] = VERSION_1;
             self.write_headers(tunnel, ip_len, out);
             return Some(());
         };

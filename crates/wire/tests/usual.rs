@@ -8,16 +8,21 @@ use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header, decrement_ttl};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header, decrement_hop_limit};
 use adit_wire::udp::UdpHeader;
+use adit_wire::vlan::VlanTag;
 use adit_wire::{
     EtherType, GPduPattern, IpPacket, IpPattern, OrderingKey, OuterIpv4, PduSessionContainer,
-    UsualGPdu, UsualIp, UsualOuter, UsualTunnel, decrement_usual_hops, emit_gtpu_ipv4, guess_is_v6,
-    ordering_key, parse_frame, parse_gtpu, parse_ip, protocol,
+    USUAL_TAG_END, UsualGPdu, UsualIp, UsualOuter, UsualTunnel, decrement_usual_hops,
+    emit_gtpu_ipv4, emit_usual_tag, guess_is_v6, ordering_key, parse_frame, parse_gtpu, parse_ip,
+    protocol, vlan_of,
 };
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const GNB: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);
+/// The spare bit of GTP-U, which receivers ignore.
+const SPARE: u8 = 0x08;
 const N3: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 7);
@@ -25,12 +30,60 @@ const HOST: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 9);
 const UE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 7, 0, 0, 0, 1);
 const HOST_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xff, 9, 0, 0, 0, 2);
 
+/// The VLANs of links.
+const VLANS: [u16; 2] = [0, 0x123];
+
 fn usual_g_pdu(frame: &[u8], mac: MacAddr, addr: Ipv4Addr, verify: bool) -> Option<UsualGPdu> {
-    adit_wire::usual_g_pdu(frame, &GPduPattern::new(mac, addr), verify)
+    usual_g_pdu_in(frame, VlanId::UNTAGGED, mac, addr, verify)
+}
+
+fn usual_g_pdu_in(
+    frame: &[u8],
+    vlan: VlanId,
+    mac: MacAddr,
+    addr: Ipv4Addr,
+    verify: bool,
+) -> Option<UsualGPdu> {
+    let pattern = GPduPattern::new(mac, vlan, addr);
+    match vlan {
+        VlanId::UNTAGGED => adit_wire::usual_g_pdu::<0>(frame, &pattern, verify),
+        _ => adit_wire::usual_g_pdu::<{ VlanTag::LEN }>(frame, &pattern, verify),
+    }
 }
 
 fn usual_ip(frame: &[u8], mac: MacAddr, verify: bool) -> Option<UsualIp> {
-    adit_wire::usual_ip(frame, &IpPattern::new(mac), verify)
+    usual_ip_in(frame, VlanId::UNTAGGED, mac, verify)
+}
+
+fn usual_ip_in(frame: &[u8], vlan: VlanId, mac: MacAddr, verify: bool) -> Option<UsualIp> {
+    let pattern = IpPattern::new(mac, vlan);
+    match vlan {
+        VlanId::UNTAGGED => adit_wire::usual_ip::<0>(frame, &pattern, verify),
+        _ => adit_wire::usual_ip::<{ VlanTag::LEN }>(frame, &pattern, verify),
+    }
+}
+
+/// The frame in a VLAN, with a priority.
+fn in_vlan(frame: &[u8], vlan: VlanId) -> Vec<u8> {
+    let (addresses, rest) = frame.split_at(12);
+    if vlan == VlanId::UNTAGGED {
+        return frame.to_vec();
+    }
+    let ether_type = EtherType(u16::from_be_bytes([rest[0], rest[1]]));
+    let tag = VlanTag::new(vlan, 5, ether_type);
+    [addresses, &[0x81, 0], tag.as_bytes(), &rest[2..]].concat()
+}
+
+fn vlans() -> impl Strategy<Value = VlanId> {
+    prop::sample::select(VLANS.map(|vlan| VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED)).to_vec())
+}
+
+/// PDU Session Containers of G-PDUs, by direction.
+fn containers() -> impl Strategy<Value = Option<PduSessionContainer>> {
+    let flow = Qfi::new(9).unwrap();
+    let paging = PduSessionContainer { ppi: Some(3), ..PduSessionContainer::downlink(flow, false) };
+    let reflective = PduSessionContainer::downlink(flow, true);
+    prop::sample::select(vec![None, Some(uplink(9)), Some(reflective), Some(paging)])
 }
 
 fn inner_of(family: PatternFamily, payload: usize) -> Vec<u8> {
@@ -179,15 +232,95 @@ fn frame_for_others_is_not_usual() {
 }
 
 #[test]
-fn container_of_downlink_is_not_usual_from_the_ran() {
-    let container = PduSessionContainer::downlink(Qfi::new(9).unwrap(), false);
-    assert_eq!(usual_g_pdu(&g_pdu(Some(container), 30), MAC, N3, true), None);
+fn container_of_one_unit_is_usual_with_any_flags() {
+    let offset = 14 + 20 + 8 + 8 + 4 + 1;
+    let qfi = |first: u8, second: u8| {
+        let mut frame = g_pdu(Some(uplink(9)), 30);
+        frame[offset..offset + 2].copy_from_slice(&[first, second]);
+        usual_g_pdu(&frame, MAC, N3, true).map(|packet| packet.qfi)
+    };
+    // Downlink with the reflective QoS indication and flags, uplink with flags and the new IE flag.
+    for (first, second) in [(0x00, 0x49), (0x0e, 0x09), (0x1f, 0x09), (0x10, 0x49)] {
+        assert_eq!(qfi(first, second), Some(Qfi::new(9)), "{first:#x} {second:#x}");
+    }
+    // A PPI that is missing, a type of its own.
+    for (first, second) in [(0x00, 0x89), (0x20, 0x09), (0xf0, 0x09)] {
+        assert_eq!(qfi(first, second), None, "{first:#x} {second:#x}");
+    }
+}
+
+#[test]
+fn g_pdu_with_numbers_is_usual() {
+    for (flags, psc) in [(0x36, Some(uplink(9))), (0x35, Some(uplink(9))), (0x37, Some(uplink(9)))]
+    {
+        let mut frame = g_pdu(psc, 30);
+        frame[42] = flags;
+        frame[50..53].copy_from_slice(&[1, 2, 3]);
+        let packet = usual_g_pdu(&frame, MAC, N3, true).unwrap();
+        assert_eq!((packet.qfi, packet.inner_offset), (Qfi::new(9), 58), "{flags:#x}");
+    }
+    for flags in [0x31, 0x32, 0x33] {
+        let mut frame = numbered_g_pdu(30);
+        frame[42] = flags;
+        let packet = usual_g_pdu(&frame, MAC, N3, true).unwrap();
+        assert_eq!((packet.qfi, packet.inner_offset), (None, 54), "{flags:#x}");
+    }
+}
+
+/// A G-PDU with a sequence number and no extension header, although the octet that would name one does.
+fn numbered_g_pdu(payload: usize) -> Vec<u8> {
+    let mut frame = g_pdu(None, payload);
+    frame[42] |= 2;
+    frame.splice(50..50, [1, 2, 3, 0x85]);
+    for (at, grown) in [(16, 4), (38, 4), (44, 4)] {
+        let len = u16::from_be_bytes([frame[at], frame[at + 1]]) + grown;
+        frame[at..at + 2].copy_from_slice(&len.to_be_bytes());
+    }
+    let (ip, _) = Ipv4Header::parse(&frame[14..]).unwrap();
+    let (src, dst) = (ip.src(), ip.dst());
+    let fields = Ipv4Fields {
+        tos: 0,
+        total_len: u16::from_be_bytes([frame[16], frame[17]]),
+        identification: 0,
+        dont_fragment: true,
+        ttl: 64,
+        protocol: protocol::UDP,
+        src,
+        dst,
+    };
+    frame[14..34].copy_from_slice(Ipv4Header::new(&fields).as_bytes());
+    frame
+}
+
+#[test]
+fn tagged_frame_is_usual_on_the_link_of_its_vlan_alone() {
+    let [vlan, other] = [0x123, 0x124].map(|value| VlanId::new(value).unwrap());
+    let tunneled = in_vlan(&g_pdu(Some(uplink(9)), 30), vlan);
+    let found = usual_g_pdu_in(&tunneled, vlan, MAC, N3, true).unwrap();
+    assert_eq!((found.qfi, found.inner_offset), (Qfi::new(9), 62));
+    assert_eq!(usual_g_pdu_in(&tunneled, other, MAC, N3, true), None);
+    assert_eq!(usual_g_pdu(&tunneled, MAC, N3, true), None);
+    let plain = in_vlan(&plain(30), vlan);
+    assert!(usual_ip_in(&plain, vlan, MAC, true).is_some());
+    assert_eq!(usual_ip_in(&plain, other, MAC, true), None);
+    assert_eq!(usual_ip(&plain, MAC, true), None);
+    assert_eq!([vlan_of(&tunneled), vlan_of(&plain)], [vlan; 2]);
+    assert_eq!(vlan_of(&plain[..15]), VlanId::UNTAGGED);
+}
+
+#[test]
+fn tag_is_written_over_the_front_of_a_frame() {
+    let vlan = VlanId::new(0x123).unwrap();
+    let expected = [&PEER_MAC.0[..], &MAC.0, &[0x81, 0, 0x01, 0x23]].concat();
+    let mut front = [0; USUAL_TAG_END];
+    emit_usual_tag(&mut front, &PEER_MAC, &MAC, vlan);
+    assert_eq!(front.to_vec(), expected);
 }
 
 #[test]
 fn glance_tells_the_key_of_what_is_not_usual() {
     let mut frame = g_pdu(Some(uplink(9)), 30);
-    frame[42] = 0x36;
+    frame[42] |= SPARE;
     assert_eq!(usual_g_pdu(&frame, MAC, N3, true), None);
     assert_eq!(ordering_key(&frame, Some(N3)), OrderingKey::Tunneled(Teid(0x0102_0304)));
     let mut frame = plain(30);
@@ -211,19 +344,24 @@ proptest! {
     fn recognized_g_pdu_is_what_the_walk_finds(
         changes in prop::collection::vec((0_usize..80, any::<u8>()), 0..4),
         cut in 0_usize..40,
-        has_container: bool,
+        container in containers(),
+        numbers in 0_u8..4,
         family in families(),
+        vlan in vlans(),
         verify: bool,
     ) {
-        let mut frame = g_pdu_around(has_container.then(|| uplink(9)), &inner_of(family, 30));
+        let mut untagged = g_pdu_around(container, &inner_of(family, 30));
+        untagged[42] |= numbers;
+        let mut frame = in_vlan(&untagged, vlan);
         for (at, octet) in changes {
             let at = at % frame.len();
             frame[at] = octet;
         }
         frame.truncate(frame.len().saturating_sub(cut));
-        let Some(found) = usual_g_pdu(&frame, MAC, N3, verify) else { return Ok(()) };
+        let Some(found) = usual_g_pdu_in(&frame, vlan, MAC, N3, verify) else { return Ok(()) };
+        prop_assert_eq!(vlan_of(&frame), vlan);
         let link = parse_frame(&frame).unwrap();
-        prop_assert_eq!((link.dst, link.vlan, link.ether_type), (MAC, VlanId::UNTAGGED, EtherType::IPV4));
+        prop_assert_eq!((link.dst, link.vlan, link.ether_type), (MAC, vlan, EtherType::IPV4));
         let l3 = &frame[usize::from(link.l3_offset)..];
         let ip = parse_ip(l3, verify).unwrap();
         prop_assert_eq!(ip.addrs.dst(), IpAddr::V4(N3));
@@ -246,16 +384,19 @@ proptest! {
         changes in prop::collection::vec((0_usize..40, any::<u8>()), 0..4),
         cut in 0_usize..40,
         family in families(),
+        vlan in vlans(),
         verify: bool,
     ) {
-        let mut frame = plain_of(family, 20);
+        let mut frame = in_vlan(&plain_of(family, 20), vlan);
         for (at, octet) in changes {
             let at = at % frame.len();
             frame[at] = octet;
         }
         frame.truncate(frame.len().saturating_sub(cut));
-        let Some(found) = usual_ip(&frame, MAC, verify) else { return Ok(()) };
-        let packet = parse_ip(&frame[14..], verify).unwrap();
+        let Some(found) = usual_ip_in(&frame, vlan, MAC, verify) else { return Ok(()) };
+        let link = parse_frame(&frame).unwrap();
+        prop_assert_eq!((link.dst, link.vlan), (MAC, vlan));
+        let packet = parse_ip(&frame[usize::from(link.l3_offset)..], verify).unwrap();
         prop_assert!(is_same(&found, &packet), "{:?} is not {:?}", found, packet);
     }
 

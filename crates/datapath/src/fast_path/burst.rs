@@ -26,8 +26,8 @@ const NEVER_REUSED: u64 = u64::MAX;
 
 /// What the packets of one direction of a burst share.
 pub(super) struct BurstContext<'v, 'l> {
-    /// The interface that they arrived on.
-    pub arrival: InterfaceSet,
+    /// The interface that all usual packets arrived on, if no interface has a tag.
+    arrival: InterfaceSet,
     /// The last hop and the key that it was found by. Uplink: of each family, by block and interfaces.
     /// Downlink: both families use the first entry, by next-hop index.
     hops: [(u64, Option<ResolvedHop<'v>>); 2],
@@ -44,7 +44,7 @@ pub(super) struct BurstContext<'v, 'l> {
 }
 
 impl<'v, 'l> BurstContext<'v, 'l> {
-    /// A burst that arrived on `arrival`.
+    /// A burst whose usual packets arrived on `arrival`, if no interface has a tag.
     #[inline(always)]
     // PERF (adit bench datapath): once per burst, in place.
     pub(super) fn new(
@@ -61,6 +61,16 @@ impl<'v, 'l> BurstContext<'v, 'l> {
             leases,
             contended,
             unresolved,
+        }
+    }
+
+    /// The interface that a usual packet arrived on.
+    #[inline(always)]
+    // PERF (adit bench datapath): one value per burst without tags.
+    pub(super) fn arrival_of<const HAS_TAGS: bool>(&self, packet: &FastPacket<'_>) -> InterfaceSet {
+        match HAS_TAGS {
+            false => self.arrival,
+            true => InterfaceSet::only(packet.interface),
         }
     }
 

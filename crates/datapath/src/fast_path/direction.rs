@@ -3,17 +3,19 @@
 use adit_pktio::PacketBuf;
 use adit_rules::{FAST_RULE_URRS_MAX, FastRuleUe};
 use adit_tables::{FastRuleSnapshot, TablesView, UeTable, UncheckedUsage};
-use adit_types::{Direction, InterfaceId, SessionIndex};
+use adit_types::{Direction, SessionIndex};
 use adit_wire::ethernet::EthernetHeader;
-use adit_wire::{UsualTunnel, decrement_usual_hops, emit_usual_link};
+use adit_wire::{
+    USUAL_TAG_END, UsualTunnel, decrement_usual_hops, emit_usual_link, emit_usual_tag,
+};
 
-use super::burst::BurstContext;
+use super::burst::{BurstContext, ResolvedHop};
 use super::packet::FastPacket;
 use super::rates::pass_rates;
 use super::recognize::{is_forwardable, v4};
 use super::ticket::QueueTicket;
 use crate::context::StepContext;
-use crate::interfaces::{TxLink, UsualLink};
+use crate::interfaces::TxLink;
 
 /// What the loop over a burst knows of a packet.
 #[derive(Clone, Copy)]
@@ -46,15 +48,14 @@ pub(super) trait FastDirection {
         is_v6: bool,
     ) -> SessionIndex;
 
-    /// The interface that packets of this direction arrive on.
-    fn arrival(link: &UsualLink) -> Option<InterfaceId>;
-
     /// Rewrites a packet that meets the conditions of `rule`, and counts it for its session and
     /// URRs. `None`: the frame is unchanged, and the packet takes the stages.
     ///
+    /// `HAS_TAGS`: the links of some interfaces have tags.
+    ///
     /// PERF (adit bench datapath --mixed): in mixed bursts a branch on the family is mispredicted, so
     /// values are selected by family without one.
-    fn rewrite<'v, B: PacketBuf>(
+    fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
         rule: &FastRuleSnapshot<'v>,
         packet: &FastPacket<'v>,
@@ -80,15 +81,10 @@ impl FastDirection for FastUplink {
         view.session_of_teid(packet.teid)
     }
 
-    #[inline]
-    fn arrival(link: &UsualLink) -> Option<InterfaceId> {
-        link.n3.as_ref().map(|n3| n3.id)
-    }
-
     /// Decapsulates a packet.
     // PERF (adit bench datapath): once per packet.
     #[inline(always)]
-    fn rewrite<'v, B: PacketBuf>(
+    fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
         rule: &FastRuleSnapshot<'v>,
         packet: &FastPacket<'v>,
@@ -97,7 +93,8 @@ impl FastDirection for FastUplink {
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
         let is_from_ue = accepts_source(rule.source(is_v6), is_v6, packet.ue_key);
-        if !is_from_ue || !rule.matches_uplink(burst.arrival, packet.teid, packet.qfi) {
+        let arrival = burst.arrival_of::<HAS_TAGS>(packet);
+        if !is_from_ue || !rule.matches_uplink(arrival, packet.teid, packet.qfi) {
             return None;
         }
         let hop = burst.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
@@ -111,13 +108,18 @@ impl FastDirection for FastUplink {
             pass_rates(ctx, Self::DIRECTION, rule, packet, burst)?
         };
         let received_len = buf.data_len();
+        let tag_len = if HAS_TAGS { hop.tx_link.tag_len() } else { 0 };
         let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
-        let frame = buf.replace_front(cut, EthernetHeader::LEN, keep)?;
+        let frame = buf.replace_front(cut, EthernetHeader::LEN + tag_len, keep)?;
         let frame_len = frame.len();
         // Does not fail: there is room for the header.
-        let (header, ip) = frame.split_first_chunk_mut::<{ EthernetHeader::LEN }>()?;
+        let untagged = frame.get_mut(tag_len..)?;
+        let (header, ip) = untagged.split_first_chunk_mut::<{ EthernetHeader::LEN }>()?;
         emit_usual_link(header, &hop.mac, &hop.tx_link.mac, is_v6);
         decrement_usual_hops(ip, is_v6);
+        if tag_len != 0 {
+            emit_tag(frame, &hop);
+        }
         count_packet(ctx, Self::DIRECTION, rule, usage, packet);
         Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len, ticket })
     }
@@ -139,15 +141,10 @@ impl FastDirection for FastDownlink {
         }
     }
 
-    #[inline]
-    fn arrival(link: &UsualLink) -> Option<InterfaceId> {
-        link.n6.as_ref().map(|(id, _)| *id)
-    }
-
     /// Encapsulates a packet.
     // PERF (adit bench datapath): once per packet.
     #[inline(always)]
-    fn rewrite<'v, B: PacketBuf>(
+    fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
         rule: &FastRuleSnapshot<'v>,
         packet: &FastPacket<'v>,
@@ -155,7 +152,8 @@ impl FastDirection for FastDownlink {
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
-        if !rule.matches_downlink(burst.arrival, packet.ue_key, is_v6) {
+        let arrival = burst.arrival_of::<HAS_TAGS>(packet);
+        if !rule.matches_downlink(arrival, packet.ue_key, is_v6) {
             return None;
         }
         let hop = burst.hop_to(ctx, rule.next_hop())?;
@@ -173,15 +171,26 @@ impl FastDirection for FastDownlink {
             pass_rates(ctx, Self::DIRECTION, rule, packet, burst)?
         };
         let received_len = buf.data_len();
-        let headers_len = tunnel.headers_len();
+        let tag_len = if HAS_TAGS { hop.tx_link.tag_len() } else { 0 };
+        let headers_len = tag_len + tunnel.headers_len();
         let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
         let frame = buf.replace_front(cut, headers_len, keep)?;
         let frame_len = frame.len();
         // Neither fails: there is room for the headers, and their length fields hold the length.
-        outer.emit(&tunnel, packet.len, frame)?;
+        outer.emit(&tunnel, packet.len, frame.get_mut(tag_len..)?)?;
         decrement_usual_hops(frame.get_mut(headers_len..)?, is_v6);
+        if tag_len != 0 {
+            emit_tag(frame, &hop);
+        }
         count_packet(ctx, Self::DIRECTION, rule, usage, packet);
         Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len, ticket })
+    }
+}
+
+/// Writes the tag of a frame, and its addresses in front of it.
+fn emit_tag(frame: &mut [u8], hop: &ResolvedHop<'_>) {
+    if let Some(front) = frame.first_chunk_mut::<USUAL_TAG_END>() {
+        emit_usual_tag(front, &hop.mac, &hop.tx_link.mac, hop.tx_link.vlan);
     }
 }
 

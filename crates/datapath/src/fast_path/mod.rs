@@ -27,20 +27,21 @@ use core::mem;
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_tables::{TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
+use adit_wire::vlan::VlanTag;
 
 use self::burst::BurstContext;
 use self::direction::{FastDirection, FastDownlink, FastUplink, PacketTraits};
 use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
 use self::packet::FastPacket;
 use self::rates::find_first_queues;
-use self::recognize::{recognize_all, recognize_mixed};
+use self::recognize::{recognize_all, recognize_links, recognize_mixed};
 use self::select::select_rules;
 use self::send::{send_all, send_some};
 use self::ticket::QueueTicket;
 use crate::columns::BurstColumn;
 use crate::context::StepContext;
 use crate::handoff::Handoff;
-use crate::interfaces::{TxLink, UsualLink};
+use crate::interfaces::{TxLink, UsualPort};
 use crate::shaping::{Shaping, ShapingQueues};
 use crate::tally::StepTally;
 use crate::worker_state::WorkerState;
@@ -51,8 +52,8 @@ type FastPackets<'v> = BurstColumn<FastPacket<'v>>;
 /// Where a burst arrived.
 #[derive(Clone, Copy)]
 struct BurstOrigin<'l> {
-    port: PortId,
-    link: &'l UsualLink,
+    id: PortId,
+    port: &'l UsualPort,
 }
 
 /// How many packets of a burst are usual, and of how many [`FastPacket::is_v6`] is true.
@@ -81,11 +82,18 @@ pub(crate) fn forward_usual<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    let Some(link) = ctx.interfaces.usual(port) else { return };
+    let Some(origin) = ctx.interfaces.usual(port).map(|of| BurstOrigin { id: port, port: of })
+    else {
+        return;
+    };
     let mut packets = FastPackets::new();
-    let mix = match state.are_families_mixed {
-        false => recognize_all(&ctx.view, link, rx, &mut packets),
-        true => recognize_mixed(&ctx.view, link, rx, &mut packets),
+    let (view, packets_of) = (&ctx.view, &mut packets);
+    let mix = match (origin.port.links.as_slice(), state.are_families_mixed) {
+        ([link], false) if link.is_untagged() => recognize_all::<_, 0>(view, link, rx, packets_of),
+        ([link], true) if link.is_untagged() => recognize_mixed::<_, 0>(view, link, rx, packets_of),
+        ([link], false) => recognize_all::<_, { VlanTag::LEN }>(view, link, rx, packets_of),
+        ([link], true) => recognize_mixed::<_, { VlanTag::LEN }>(view, link, rx, packets_of),
+        (links, _) => recognize_links(view, links, rx, packets_of),
     };
     let [usual, uplink, v6, unknown] = mix.counts();
     state.are_families_mixed = v6 != 0 && v6 != rx.len();
@@ -93,7 +101,7 @@ pub(crate) fn forward_usual<Io: PacketIo>(
     if usual == 0 || unknown != 0 {
         return;
     }
-    let (origin, counts) = (BurstOrigin { port, link }, BurstCounts { usual, v6 });
+    let counts = BurstCounts { usual, v6 };
     match (uplink == packets.len(), uplink == 0) {
         (true, _) => {
             forward_direction::<Io, FastUplink>(ctx, io, origin, counts, &mut packets, rx, state)
@@ -136,7 +144,8 @@ fn forward_both<'v, Io: PacketIo>(
     rx.extend(plain);
 }
 
-/// Forwards a burst of one direction, in the loop for the address families that occur in it.
+/// Forwards a burst of one direction, in the loop for the address families that occur in it. A burst without
+/// a usual packet takes the stages.
 fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -146,65 +155,86 @@ fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    let are_usual = counts.usual == packets.len();
+    if counts.usual == 0 {
+        return;
+    }
     if counts.v6 == 0 {
-        forward_families::<Io, D, OnlyV4>(ctx, io, origin, are_usual, packets, rx, state);
+        forward_families::<Io, D, OnlyV4>(ctx, io, origin, counts, packets, rx, state);
     } else if counts.v6 == packets.len() {
-        forward_families::<Io, D, OnlyV6>(ctx, io, origin, are_usual, packets, rx, state);
+        forward_families::<Io, D, OnlyV6>(ctx, io, origin, counts, packets, rx, state);
     } else {
-        forward_families::<Io, D, Mixed>(ctx, io, origin, are_usual, packets, rx, state);
+        forward_families::<Io, D, Mixed>(ctx, io, origin, counts, packets, rx, state);
     }
 }
 
 /// Takes a burst of one direction through the passes after recognition. Compiled once for each direction
-/// and family mix. `are_usual`: every packet is usual.
+/// and family mix.
 #[inline(never)]
 fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     io: &mut Io,
     origin: BurstOrigin<'_>,
-    are_usual: bool,
+    counts: BurstCounts,
     packets: &mut FastPackets<'v>,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    let Some(arrival) = D::arrival(origin.link) else { return };
-    prepare::<_, D, F>(ctx, origin, arrival, packets, rx, state);
-    let rewritten = rewrite_all::<_, D, F>(ctx, arrival, are_usual, packets, rx, state);
-    let left_to_stages = rewritten.left_to_stages;
-    state.tally.receive_fast(arrival, packets.len() - left_to_stages, rewritten.received_bytes);
+    // Before packets of other workers leave the burst.
+    let are_usual = counts.usual == packets.len();
+    prepare::<_, D, F>(ctx, origin, packets, rx, state);
+    let rewritten = match ctx.interfaces.have_tags() {
+        false => rewrite_all::<_, D, F, false>(ctx, are_usual, packets, rx, state),
+        true => rewrite_all::<_, D, F, true>(ctx, are_usual, packets, rx, state),
+    };
     match rewritten.only_link {
         Some(link) => send_all::<Io, D>(io, link, rx, rewritten.sent_bytes, packets, state),
         None => send_some::<Io, D>(ctx, io, packets, rx, state),
     }
 }
 
+/// Packets of a burst that arrived on one interface, one after the other, and took the fast path.
+struct ArrivalRun {
+    interface: InterfaceId,
+    pkts: usize,
+    /// Unit: octets.
+    bytes: usize,
+}
+
+impl ArrivalRun {
+    const fn of(interface: InterfaceId) -> Self {
+        Self { interface, pkts: 0, bytes: 0 }
+    }
+
+    #[inline]
+    fn count(&self, tally: &mut StepTally) {
+        tally.receive_fast(self.interface, self.pkts, self.bytes);
+    }
+}
+
 /// What [`rewrite_all`] did to a burst.
 struct RewrittenBurst<'v> {
-    /// Octets of the rewritten packets as received.
-    received_bytes: usize,
-    /// Octets of their frames.
+    /// Octets of the frames that leave.
     sent_bytes: usize,
-    /// Packets that take the stages.
-    left_to_stages: usize,
     /// The link of the whole burst, if all its packets leave at once through one link.
     only_link: Option<&'v TxLink>,
 }
 
 /// Charges, rewrites and counts the packets that the fast path forwards, and writes their links and tickets.
 /// Marks the others as not usual: those that fail a condition or that a rate stops, and later packets of
-/// their sessions.
+/// their sessions. `are_usual`: every packet is usual. `HAS_TAGS`: the links of some interfaces have tags;
+/// without tags, all usual packets arrived on one interface.
 #[inline(never)]
 // PERF (adit bench datapath): a function of its own has registers for its loop; a call per burst.
-fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
+fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix, const HAS_TAGS: bool>(
     ctx: &StepContext<'v>,
-    arrival: InterfaceId,
     are_usual: bool,
     packets: &mut FastPackets<'v>,
     rx: &mut Burst<B>,
     state: &mut WorkerState<B>,
 ) -> RewrittenBurst<'v> {
-    let WorkerState { buffering, shaping, unresolved, .. } = state;
+    let WorkerState { buffering, shaping, unresolved, tally, .. } = state;
+    let first = packets.iter().find(|packet| packet.is_usual);
+    let arrival = first.map(|packet| packet.interface).unwrap_or_default();
     let must_check_queues = shaping.must_check_queues();
     let Shaping { queues, leases, .. } = shaping;
     let mut burst = BurstContext::new(arrival, leases, queues.contended(), unresolved.stations());
@@ -214,7 +244,7 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     // of any session.
     let mut check_each = !are_usual || !buffering.is_empty();
     let mut any_queued = false;
-    let [mut received_bytes, mut sent_bytes] = [0, 0];
+    let (mut run, mut sent_bytes) = (ArrivalRun::of(arrival), 0);
     for (buf, packet) in rx.iter_mut().zip(packets.iter_mut()) {
         let takes_stages = check_each
             && (!packet.is_usual
@@ -231,7 +261,7 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
                 return None;
             }
             let traits = PacketTraits { is_v6: F::is_v6(packet), is_unlimited };
-            D::rewrite(ctx, &rule, packet, traits, &mut burst, buf)
+            D::rewrite::<_, HAS_TAGS>(ctx, &rule, packet, traits, &mut burst, buf)
         });
         let Some(rewritten) = rewritten else {
             // Never overflows: at most one push per packet of the burst.
@@ -240,17 +270,25 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
             check_each = true;
             continue;
         };
-        packet.tx_link = rewritten.tx_link.id;
+        if HAS_TAGS && packet.interface != run.interface {
+            run.count(tally);
+            run = ArrivalRun::of(packet.interface);
+        }
+        packet.interface = rewritten.tx_link.id;
         if !rewritten.ticket.is_none() {
             packet.ticket = rewritten.ticket;
             any_queued = true;
         }
-        received_bytes += rewritten.received_len;
+        run.pkts += usize::from(HAS_TAGS);
+        run.bytes += rewritten.received_len;
         sent_bytes += rewritten.frame_len;
     }
     let only_link = burst.only_link().filter(|_| !any_queued && left_to_stages.is_empty());
-    let left_to_stages = left_to_stages.len();
-    RewrittenBurst { received_bytes, sent_bytes, left_to_stages, only_link }
+    if !HAS_TAGS {
+        run.pkts = packets.len() - left_to_stages.len();
+    }
+    run.count(tally);
+    RewrittenBurst { sent_bytes, only_link }
 }
 
 /// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet unless the
@@ -277,16 +315,25 @@ fn assign_ticket<B: PacketBuf, D: FastDirection>(
 fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     origin: BurstOrigin<'_>,
-    arrival: InterfaceId,
     packets: &mut FastPackets<'v>,
     rx: &mut Burst<B>,
     state: &mut WorkerState<B>,
 ) {
     let view = &ctx.view;
     let WorkerState { shaping, handoff, tally, .. } = state;
-    find_sessions::<_, D, F>(view, view.ues(origin.link.domain), handoff, packets);
+    match origin.port.domain {
+        Some(domain) => {
+            let ues = view.ues(domain);
+            find_sessions::<_, D, F>(view, |_| ues, handoff, packets);
+        }
+        None => {
+            let domain_of = |id| ctx.interfaces.get(id).map(|of| of.domain).unwrap_or_default();
+            let ues_of = |packet: &FastPacket<'_>| view.ues(domain_of(packet.interface));
+            find_sessions::<_, D, F>(view, ues_of, handoff, packets);
+        }
+    }
     if !handoff.is_alone() {
-        hand_off_foreign(handoff, origin.port, arrival, packets, rx, tally);
+        hand_off_foreign(handoff, origin.id, packets, rx, tally);
     }
     let has_selectors = prefetch_usage::<D, F>(view, packets);
     if shaping.must_check_queues() {
@@ -298,18 +345,19 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
 }
 
 /// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Those of
-/// other workers' sessions are not read: their cache lines stay with the owner, which writes them.
+/// other workers' sessions are not read: their cache lines stay with the owner, which writes them. `ues_of`:
+/// the UEs of the routing domain that a packet came from.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
 fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
-    ues: &UeTable,
+    ues_of: impl Fn(&FastPacket<'v>) -> &'v UeTable,
     handoff: &Handoff<B>,
     packets: &mut FastPackets<'v>,
 ) {
     let is_alone = handoff.is_alone();
     let find = |packet: &mut FastPacket<'v>| {
-        packet.session = D::session(view, ues, packet, F::is_v6(packet));
+        packet.session = D::session(view, ues_of(packet), packet, F::is_v6(packet));
         if is_alone || handoff.owns(packet.session) {
             packet.cell = view.fast_rule_cell(packet.session, D::DIRECTION);
             packet.cell.inspect(|cell| cell.prefetch());
@@ -332,7 +380,6 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
 fn hand_off_foreign<B: PacketBuf>(
     handoff: &mut Handoff<B>,
     port: PortId,
-    arrival: InterfaceId,
     packets: &mut FastPackets<'_>,
     rx: &mut Burst<B>,
     tally: &mut StepTally,
@@ -346,7 +393,7 @@ fn hand_off_foreign<B: PacketBuf>(
             rx.push(buf);
         } else {
             tally.receive(buf.data().len());
-            tally.receive_on(arrival, buf.data().len());
+            tally.receive_on(packet.interface, buf.data().len());
             handoff.hand_off(packet.session, port, buf, tally);
         }
     }

@@ -6,8 +6,8 @@ use adit_types::{Direction, InterfaceId, Qfi, SessionIndex, Teid};
 
 use super::ticket::QueueTicket;
 
-/// The interface of a packet that does not leave.
-pub(super) const NO_TX_LINK: InterfaceId = InterfaceId(u8::MAX);
+/// No interface.
+const NO_INTERFACE: InterfaceId = InterfaceId(u8::MAX);
 
 /// One packet of a burst.
 ///
@@ -30,8 +30,9 @@ pub(super) struct FastPacket<'v> {
     /// Uplink: number of the block of data-network addresses that its destination is in; zero unless one
     /// gateway leads to the whole block (`TablesView::network_block_v4`).
     pub network_block: u8,
-    /// The interface that it leaves through. Written when it is rewritten.
-    pub tx_link: InterfaceId,
+    /// The interface that it arrived on; once it is rewritten, the interface that it leaves through. A frame
+    /// that belongs to no session has none.
+    pub interface: InterfaceId,
     /// Length of the user's packet. Unit: octets.
     pub len: u16,
     /// In uplink the tunnel that it arrived in.
@@ -51,6 +52,8 @@ pub(super) struct FastPacket<'v> {
     pub selected: Option<SelectedFastRule<'v>>,
 }
 
+const _: () = assert!(size_of::<FastPacket<'_>>() == 64, "a power of two: positions are cheap");
+
 impl FastPacket<'static> {
     /// A packet of which nothing is known.
     pub(super) const BLANK: Self = Self {
@@ -60,7 +63,7 @@ impl FastPacket<'static> {
         qfi: None,
         offset: 0,
         network_block: 0,
-        tx_link: NO_TX_LINK,
+        interface: NO_INTERFACE,
         len: 0,
         teid: Teid(0),
         session: SessionIndex::NONE,

@@ -4,9 +4,12 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, RxChecksum};
 use adit_tables::{TablesView, UeTable};
-use adit_types::{Direction, is_forwardable_v4, is_forwardable_v6};
+use adit_types::{Direction, VlanId, is_forwardable_v4, is_forwardable_v6};
 use adit_wire::ethernet::EthernetHeader;
-use adit_wire::{OrderingKey, UsualGPdu, guess_is_v6, ordering_key, usual_g_pdu, usual_ip};
+use adit_wire::vlan::VlanTag;
+use adit_wire::{
+    OrderingKey, UsualGPdu, guess_is_v6, ordering_key, usual_g_pdu, usual_ip, vlan_of,
+};
 
 use super::FastPackets;
 use super::family::FamilyOrder;
@@ -15,9 +18,6 @@ use crate::interfaces::UsualLink;
 
 /// The key of a frame that belongs to no session.
 const NO_KEY: u64 = u64::MAX;
-
-#[allow(clippy::cast_possible_truncation, reason = "14")]
-const ETHERNET_LEN: u8 = EthernetHeader::LEN as u8;
 
 /// Counts of the packets of a burst: four sums of 16 bits each.
 #[derive(Debug, Clone, Copy)]
@@ -53,10 +53,11 @@ impl PacketMix {
     }
 }
 
-/// Recognizes the packets of a burst, and prefetches the lines that their sessions are looked up in.
+/// Recognizes the packets of a burst of a port with one link, and prefetches the lines that their sessions are
+/// looked up in. `TAG_LEN`: octets of the link's tag.
 /// Packets that are [`PacketMix::UNKNOWN`] have no entry in `packets`.
 #[inline(never)]
-pub(super) fn recognize_all<'v, B: PacketBuf>(
+pub(super) fn recognize_all<'v, B: PacketBuf, const TAG_LEN: usize>(
     view: &TablesView<'v>,
     link: &UsualLink,
     rx: &Burst<B>,
@@ -65,7 +66,35 @@ pub(super) fn recognize_all<'v, B: PacketBuf>(
     let mut mix = PacketMix::NONE;
     let ues = view.ues(link.domain);
     for buf in rx {
-        mix.add(recognize(view, link, ues, buf, |packet| packets.push(packet)));
+        mix.add(recognize::<_, TAG_LEN>(view, link, ues, buf, |packet| packets.push(packet)));
+    }
+    mix
+}
+
+/// Like [`recognize_all`], for a port with several links.
+#[inline(never)]
+pub(super) fn recognize_links<'v, B: PacketBuf>(
+    view: &TablesView<'v>,
+    links: &[UsualLink],
+    rx: &Burst<B>,
+    packets: &mut FastPackets<'v>,
+) -> PacketMix {
+    let mut mix = PacketMix::NONE;
+    for buf in rx {
+        let vlan = vlan_of(buf.data());
+        let mut put = |packet| packets.push(packet);
+        mix.add(match links.iter().find(|link| link.vlan == vlan) {
+            Some(link) if vlan == VlanId::UNTAGGED => {
+                recognize::<_, 0>(view, link, view.ues(link.domain), buf, put)
+            }
+            Some(link) => {
+                recognize::<_, { VlanTag::LEN }>(view, link, view.ues(link.domain), buf, put)
+            }
+            None => {
+                put(NO_SESSION);
+                PacketMix::one(NO_SESSION.direction, NO_SESSION.is_v6, false)
+            }
+        });
     }
     mix
 }
@@ -73,7 +102,7 @@ pub(super) fn recognize_all<'v, B: PacketBuf>(
 /// Like [`recognize_all`], for a burst that is expected to hold both families: recognizes one family
 /// after the other. Packets that are [`PacketMix::UNKNOWN`] keep a blank entry.
 #[inline(never)]
-pub(super) fn recognize_mixed<'v, B: PacketBuf>(
+pub(super) fn recognize_mixed<'v, B: PacketBuf, const TAG_LEN: usize>(
     view: &TablesView<'v>,
     link: &UsualLink,
     rx: &Burst<B>,
@@ -81,7 +110,7 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf>(
 ) -> PacketMix {
     let mut order = FamilyOrder::new();
     for buf in rx {
-        order.push(guess_is_v6(buf.data(), link.n3.is_some()));
+        order.push(guess_is_v6(behind_tag::<TAG_LEN>(buf.data()), link.n3.is_some()));
         packets.push(FastPacket::BLANK);
     }
     let mut mix = PacketMix::NONE;
@@ -90,17 +119,18 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf>(
         for at in family {
             let at = usize::from(*at);
             let (Some(buf), Some(packet)) = (rx.get(at), packets.get_mut(at)) else { continue };
-            mix.add(recognize(view, link, ues, buf, |recognized| *packet = recognized));
+            let put = |recognized| *packet = recognized;
+            mix.add(recognize::<_, TAG_LEN>(view, link, ues, buf, put));
         }
     }
     mix
 }
 
 /// Recognizes one packet, and prefetches the line that the session of a usual one is looked up in. Calls
-/// `put` unless the packet is unknown.
+/// `put` unless the packet is unknown. `TAG_LEN`: octets of the link's tag.
 // PERF (adit bench datapath): a call would pass what was recognized through memory.
 #[inline(always)]
-fn recognize<'v, B: PacketBuf>(
+fn recognize<'v, B: PacketBuf, const TAG_LEN: usize>(
     view: &TablesView<'v>,
     link: &UsualLink,
     ues: &UeTable,
@@ -113,7 +143,7 @@ fn recognize<'v, B: PacketBuf>(
     if buf.is_contiguous() && checksum != RxChecksum::Bad {
         if let Some(n3) = &link.n3
             && let Some(UsualGPdu { teid, qfi, inner_offset, inner }) =
-                usual_g_pdu(frame, &n3.pattern, verify)
+                usual_g_pdu::<TAG_LEN>(frame, &n3.pattern, verify)
             && is_forwardable(inner.is_v6, inner.dst)
         {
             view.prefetch_teid(teid);
@@ -122,6 +152,7 @@ fn recognize<'v, B: PacketBuf>(
                 is_usual: true,
                 is_v6: inner.is_v6,
                 qfi,
+                interface: n3.id,
                 offset: inner_offset,
                 network_block: match inner.is_v6 {
                     false => view.network_block_v4(v4(inner.dst).to_bits()),
@@ -134,8 +165,8 @@ fn recognize<'v, B: PacketBuf>(
             });
             return PacketMix::one(Direction::Uplink, inner.is_v6, true);
         }
-        if let Some((_, pattern)) = &link.n6
-            && let Some(ip) = usual_ip(frame, pattern, verify)
+        if let Some((id, pattern)) = &link.n6
+            && let Some(ip) = usual_ip::<TAG_LEN>(frame, pattern, verify)
             && is_forwardable(ip.is_v6, ip.src)
             && !link.is_own(&ip)
         {
@@ -143,10 +174,13 @@ fn recognize<'v, B: PacketBuf>(
                 false => ues.prefetch_v4(v4(ip.dst).to_bits()),
                 true => ues.prefetch_v6(ip.dst),
             }
+            #[allow(clippy::cast_possible_truncation, reason = "14 or 18")]
+            let offset = (EthernetHeader::LEN + TAG_LEN) as u8;
             put(FastPacket {
                 is_usual: true,
                 is_v6: ip.is_v6,
-                offset: ETHERNET_LEN,
+                interface: *id,
+                offset,
                 len: ip.total_len,
                 ue_key: ip.dst,
                 ..FastPacket::BLANK
@@ -154,25 +188,48 @@ fn recognize<'v, B: PacketBuf>(
             return PacketMix::one(Direction::Downlink, ip.is_v6, true);
         }
     }
-    let Some(packet) = unusual_packet(frame, link.n3.as_ref().map(|n3| n3.addr)) else {
-        return PacketMix::UNKNOWN;
-    };
+    let Some(packet) = unusual_packet::<TAG_LEN>(frame, link) else { return PacketMix::UNKNOWN };
     put(packet);
     PacketMix::one(packet.direction, packet.is_v6, false)
 }
 
+/// A frame from where it would begin without its tag.
+#[inline(always)]
+fn behind_tag<const TAG_LEN: usize>(frame: &[u8]) -> &[u8] {
+    frame.get(TAG_LEN..).unwrap_or_default()
+}
+
+/// The entry of a frame that belongs to no session.
+// As an IPv6 key: cut to 32 bits, `NO_KEY` would be an IPv4 address.
+const NO_SESSION: FastPacket<'static> =
+    FastPacket { is_v6: true, ue_key: NO_KEY, ..FastPacket::BLANK };
+
 /// The entry of a packet that is not usual: it finds the session, whose later packets then follow this
-/// one to the stages. `None` if only the stages can find the session. `n3`: our address for tunnels.
+/// one to the stages. `None` if only the stages can find the session.
 #[cold]
-fn unusual_packet<'v>(frame: &[u8], n3: Option<Ipv4Addr>) -> Option<FastPacket<'v>> {
+fn unusual_packet<'v, const TAG_LEN: usize>(
+    frame: &[u8],
+    link: &UsualLink,
+) -> Option<FastPacket<'v>> {
     const BLANK: FastPacket<'static> = FastPacket::BLANK;
-    Some(match ordering_key(frame, n3) {
-        // As an IPv6 key: cut to 32 bits, `NO_KEY` would be an IPv4 address.
-        OrderingKey::Nothing => FastPacket { is_v6: true, ue_key: NO_KEY, ..BLANK },
-        OrderingKey::Tunneled(teid) => FastPacket { direction: Direction::Uplink, teid, ..BLANK },
-        OrderingKey::PlainV4(dst) => FastPacket { ue_key: u64::from(dst.to_bits()), ..BLANK },
-        OrderingKey::PlainV6(key) => FastPacket { is_v6: true, ue_key: key, ..BLANK },
-        OrderingKey::Unknown => return None,
+    if vlan_of(frame) != link.vlan {
+        return Some(NO_SESSION);
+    }
+    let network = link.n6.map(|(id, _)| id);
+    let n3 = link.n3.as_ref();
+    let key = ordering_key(behind_tag::<TAG_LEN>(frame), n3.map(|n3| n3.addr));
+    Some(match (key, n3, network) {
+        (OrderingKey::Tunneled(teid), Some(n3), _) => {
+            FastPacket { direction: Direction::Uplink, interface: n3.id, teid, ..BLANK }
+        }
+        (OrderingKey::PlainV4(dst), _, Some(interface)) => {
+            FastPacket { interface, ue_key: u64::from(dst.to_bits()), ..BLANK }
+        }
+        (OrderingKey::PlainV6(key), _, Some(interface)) => {
+            FastPacket { interface, is_v6: true, ue_key: key, ..BLANK }
+        }
+        (OrderingKey::Unknown, ..) => return None,
+        _ => NO_SESSION,
     })
 }
 

@@ -27,7 +27,7 @@ pub(super) fn send_some<Io: PacketIo, D: FastDirection>(
     let mut last: Option<&TxLink> = None;
     let mut bytes = 0;
     for (at, (buf, packet)) in rx.drain(..).zip(packets).enumerate() {
-        let tx_link = ctx.interfaces.tx_link(packet.tx_link).filter(|_| packet.is_usual);
+        let tx_link = ctx.interfaces.tx_link(packet.interface).filter(|_| packet.is_usual);
         let Some(tx_link) = tx_link else {
             staying.push(buf);
             continue;
@@ -87,7 +87,7 @@ fn take_back<B: PacketBuf, D: FastDirection>(
     state: &mut WorkerState<B>,
 ) -> usize {
     let leaves = |packet: &&FastPacket<'_>| {
-        packet.is_usual && packet.tx_link == tx_link.id && packet.ticket.is_none()
+        packet.is_usual && packet.interface == tx_link.id && packet.ticket.is_none()
     };
     let sent = packets.iter().filter(leaves).count().saturating_sub(refused.len());
     let mut bytes = 0;

@@ -129,6 +129,7 @@ fn two_ues_with(tables: TablesConfig) -> PipelineFixture {
     scene.deltas += 1;
     scene.publisher.apply(DeltaId(scene.deltas), RuleDelta { session: CORP_SESSION, keys, rules });
     scene.step();
+    while scene.publisher.poll_observed().is_some() {}
     scene
 }
 
@@ -188,6 +189,7 @@ fn packets_of_both_domains_in_one_burst_find_their_ues() {
     let teids: Vec<u32> = scene.sent(N3).iter().map(|frame| teid_of(frame)).collect();
     let wanted = (0..8).map(|n| if n % 3 == 0 { CORP_GNB_TEID } else { GNB_TEID });
     assert_eq!(teids, wanted.collect::<Vec<_>>());
+    assert_eq!(scene.counts().express_pkts, 8);
 }
 
 #[test]

@@ -51,6 +51,46 @@ fn uplink_without_container_with_options_and_sequence_is_forwarded() {
 }
 
 #[test]
+fn numbers_and_any_container_of_one_unit_take_the_fast_path() {
+    let mut scene = PipelineFixture::new();
+    let g_pdu = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID);
+    for outer in [g_pdu().sequence(5).psc_ul(9), g_pdu().psc_dl(9, true)] {
+        let sent = scene.pass(N3, &outer.ipv4(UE, SERVER).udp(1, 2).build(), N6);
+        assert_eq!(sent.len(), 1);
+        assert_eq!(sent[0].len(), 14 + 28, "outer headers are gone");
+    }
+    assert_eq!(scene.counts().express_pkts, 2);
+}
+
+#[test]
+fn frames_of_several_vlans_in_a_burst_take_the_fast_path() {
+    let mut scene = PipelineFixture::new();
+    let outer = |vlan, addr| {
+        let link = PacketBuilder::ethernet(MIXED_MAC, GNB_MAC).vlan(vlan).ipv4(GNB, addr);
+        link.gtpu(TEID).psc_ul(9).ipv4(UE, SERVER)
+    };
+    let untagged = PacketBuilder::ethernet(MIXED_MAC, GNB_MAC).ipv4(GNB, "192.168.40.1");
+    let untagged = untagged.gtpu(TEID).psc_ul(9).ipv4(UE, SERVER);
+    let packets = [
+        outer(30, "192.168.30.1").udp(1, 2),
+        untagged.udp(2, 2),
+        // A VLAN without a link, and an address of another link.
+        outer(31, "192.168.30.1").udp(3, 2),
+        outer(30, "192.168.40.1").udp(4, 2),
+        outer(30, "192.168.30.1").udp(5, 2),
+    ];
+    for packet in packets {
+        scene.io.inject(MIXED, &packet.build());
+    }
+    scene.step();
+    let mut ports: Vec<u8> = scene.sent(N6).iter().map(|frame| frame[14 + 20 + 1]).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [1, 2, 5]);
+    let counts = scene.counts();
+    assert_eq!((counts.express_pkts, scene.dropped(DropReason::VlanUnknown)), (3, 1));
+}
+
+#[test]
 fn uplink_to_a_routed_prefix_leaves_with_its_vlan() {
     let mut scene = PipelineFixture::new();
     let sent = scene.pass(N3, &tunneled().ipv4(UE, "172.16.1.1").udp(1, 2).build(), N6);
@@ -88,18 +128,18 @@ fn unusual_g_pdu_on_a_link_of_both_directions_keeps_its_place_among_usual_ones()
     for rules in [rules(), of_any_ue] {
         let mut scene = PipelineFixture::on_one_link(rules);
         let g_pdu = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID);
-        let packet = |outer: PacketBuilder, number| outer.ipv4(UE, SERVER).udp(number, 1);
-        for number in 0..6_u16 {
-            let outer = if number.is_multiple_of(2) { g_pdu() } else { g_pdu().sequence(number) };
-            scene.io.inject(N3, &packet(outer.psc_ul(9), number).build());
+        // IPv4 options in the UE's packet are not usual.
+        let packet = |outer: PacketBuilder, number: u16, ttl| {
+            let ip = outer.ipv4(UE, SERVER).ttl(ttl);
+            let ip = if number.is_multiple_of(2) { ip } else { ip.options(&[1, 1, 1, 1]) };
+            ip.udp(number, 1).build()
+        };
+        for number in 0..6 {
+            scene.io.inject(N3, &packet(g_pdu().psc_ul(9), number, 64));
         }
         scene.step();
-        let left = |number| {
-            let outer = PacketBuilder::ethernet(GATEWAY_MAC, N3_MAC);
-            packet(outer, number).build()[14 + 20..].to_vec()
-        };
-        let sent: Vec<_> = scene.sent(N3).iter().map(|frame| frame[14 + 20..].to_vec()).collect();
-        assert_eq!(sent, (0..6).map(left).collect::<Vec<_>>());
+        let left = |number| packet(PacketBuilder::ethernet(GATEWAY_MAC, N3_MAC), number, 63);
+        assert_eq!(scene.sent(N3), (0..6).map(left).collect::<Vec<_>>());
         assert_eq!(scene.counts().express_pkts, 1, "those behind the first unusual one follow it");
     }
 }
