@@ -190,6 +190,8 @@ pub enum BenchFilters {
     Any,
     /// One in each PDR, on protocol and ports.
     One,
+    /// A PDR with a filter that half of the packets match, before the one that matches everything.
+    Dedicated,
     /// Eight PDRs with a filter, half of them for each family, before the two that match everything.
     Several,
 }
@@ -197,7 +199,11 @@ pub enum BenchFilters {
 impl BenchFilters {
     /// The PDRs of one direction: those with a number, then the last one.
     fn pdrs(self) -> impl Iterator<Item = Option<u16>> {
-        let numbers = if self == Self::Several { FILTERED_PDRS } else { 0 };
+        let numbers = match self {
+            Self::Several => FILTERED_PDRS,
+            Self::Dedicated => 1,
+            _ => 0,
+        };
         (0..numbers).map(Some).chain([None])
     }
 
@@ -211,6 +217,10 @@ impl BenchFilters {
                 Some(format!("permit out 17 from {remote} {port} to assigned"))
             }
             (Self::Any, _) => Some("permit out ip from any to assigned".into()),
+            (Self::Dedicated, Some(_)) => {
+                let last = FILTER_PORT + FILTERED_PDRS / 2 - 1;
+                Some(format!("permit out 17 from any {FILTER_PORT}-{last} to assigned"))
+            }
             (Self::One, _) => {
                 let last = FILTER_PORT + FILTERED_PDRS - 1;
                 Some(format!("permit out 17 from any {FILTER_PORT}-{last} to assigned"))
@@ -308,6 +318,7 @@ impl BenchProfile {
             BenchFilters::None => RULES_PER_SESSION,
             BenchFilters::Any => "2 PDR (2 SDF, any to assigned), 2 FAR, 2 QER, 1 URR",
             BenchFilters::One => "2 PDR (2 SDF), 2 FAR, 2 QER, 1 URR",
+            BenchFilters::Dedicated => "4 PDR (2 SDF), 2 FAR, 2 QER, 1 URR",
             BenchFilters::Several => "10 PDR (8 SDF), 2 FAR, 2 QER, 1 URR",
         }
     }

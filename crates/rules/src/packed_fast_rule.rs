@@ -51,7 +51,6 @@ const SLICE_SHIFT: u32 = 17;
 const SLICE: u64 = 0xf << SLICE_SHIFT;
 /// Which of buckets 0 and 1 the packet has to pass.
 const METERS_SHIFT: u32 = 21;
-const METERS: u64 = 0b11 << METERS_SHIFT;
 const V4: u64 = 1 << 25;
 const V4_ANY: u64 = 1 << 26;
 const V6: u64 = 1 << 27;
@@ -143,6 +142,9 @@ impl PackedFastRule {
     /// Bits of the flags that the publisher sets; zero until then.
     pub const PUBLISHER_FLAGS: u64 = 0xffff | 0b11 << 23;
 
+    /// The flags of a rule whose packets have to pass a bucket: one for each of buckets 0 and 1.
+    pub(crate) const METERS: u64 = 0b11 << METERS_SHIFT;
+
     /// The rule of [`PackedFastRule::flags`] and [`PackedFastRule::words`].
     #[inline]
     #[must_use]
@@ -183,7 +185,7 @@ impl PackedFastRule {
     #[inline]
     #[must_use]
     pub const fn has_meters(flags: u64) -> bool {
-        flags & METERS != 0
+        flags & Self::METERS != 0
     }
 
     /// The usage slots in the last two words of a rule; out of range without a URR.
@@ -306,7 +308,7 @@ impl PackedFastRule {
     #[inline]
     #[must_use]
     pub fn meters(&self) -> u64 {
-        (self.flags & METERS) >> METERS_SHIFT
+        (self.flags & Self::METERS) >> METERS_SHIFT
     }
 
     /// The URRs that count the packet; those that there are come first.

@@ -1,11 +1,13 @@
-//! Which sources the fast rule of uplink matches.
+//! Which sources the fast rule of uplink matches, and which form of the fast path a session gets.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
+use adit_rules::compile::{FastPath, OwnAddresses, compile};
+use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, FarEntry, FastRule, FastRuleUe, HeaderRemoval,
-    PdrEntry, SdfSet, SessionRules, SourceInterface, UeAddresses,
+    PacketFilter, PdrEntry, SdfSet, SessionRules, Shapes, SourceInterface, UeAddresses,
 };
 use adit_types::{
     Direction, FarId, InterfaceSet, IpPrefix, Ipv6Prefix, NextHopIndex, PdrId, Precedence, Seid,
@@ -108,4 +110,70 @@ fn source_of_a_pdr_that_names_none_is_the_only_one_of_the_session() {
 fn networks_behind_a_ue_without_an_address_have_no_fast_rule() {
     let pdr = pdr(UeAddresses::default(), networks());
     assert_eq!(sources(&rules(vec![v4(ONE)], networks(), pdr)), None);
+}
+
+/// The form of a session whose PDRs name these UE addresses and filters, with the number of fast rules of a
+/// filter.
+fn form(pdrs: &[(UeAddresses, &[&PacketFilter])]) -> &'static str {
+    let both = UeAddresses { v4: Some(ONE), v6: Ipv6Prefix::containing(ONE_V6, 64) };
+    let pdrs = pdrs.iter().map(|(ue, filters)| {
+        let sdf = filters.iter().map(|filter| (*filter).clone()).collect();
+        PdrEntry { sdf, ..pdr(*ue, Vec::new()) }
+    });
+    let rules = SessionRules {
+        uplink: pdrs.collect(),
+        ..rules(vec![both], Vec::new(), pdr(both, Vec::new()))
+    };
+    let compiled = compile(rules, &OwnAddresses::default(), &mut Shapes::default());
+    match compiled.fast_paths[0] {
+        None => "none",
+        Some(FastPath::Single(_)) => "single",
+        Some(FastPath::Selector(_)) => "selector",
+        Some(FastPath::Filter(filter)) => {
+            let lines = filter.lines(&compiled.rules, Direction::Uplink).unwrap();
+            ["no rule", "filter", "filter and others"][lines.len()]
+        }
+    }
+}
+
+#[test]
+fn single_filter_stands_in_the_line_and_others_in_a_matcher() {
+    let both = UeAddresses { v4: Some(ONE), v6: Ipv6Prefix::containing(ONE_V6, 64) };
+    let ranges =
+        |all: &[u16]| all.iter().map(|port| PortRange { first: *port, last: *port }).collect();
+    let port =
+        PacketFilter { protocol: Some(17), remote_ports: ranges(&[53]), ..PacketFilter::ANY };
+    let ports = PacketFilter { remote_ports: ranges(&[53, 55]), ..port.clone() };
+    let other = PacketFilter { remote_ports: ranges(&[55]), ..port.clone() };
+    let host =
+        PacketFilter { remote: AddrMatch::V4("20.0.0.1/32".parse().unwrap()), ..PacketFilter::ANY };
+    let all_v4 =
+        PacketFilter { remote: AddrMatch::V4("0.0.0.0/0".parse().unwrap()), ..PacketFilter::ANY };
+    let same_words = [
+        AddrMatch::V4("32.1.13.184/32".parse().unwrap()),
+        AddrMatch::V6("2001:db8::/32".parse().unwrap()),
+    ];
+    let [a, b] = same_words.map(|remote| PacketFilter { remote, ..PacketFilter::ANY });
+    let of_v4 = PacketFilter { remote: all_v4.remote, ..port.clone() };
+    let of_v6 = PacketFilter { remote: AddrMatch::V6("::/0".parse().unwrap()), ..other.clone() };
+    let all = (both, &[][..]);
+    assert_eq!(form(&[(both, &[&of_v4, &of_v6]), all]), "selector", "other ports in each family");
+    assert_eq!(form(&[(both, &[&a, &b]), all]), "selector", "one of each family");
+    assert_eq!(form(&[(both, &[&port])]), "filter");
+    assert_eq!(form(&[(both, &[&port]), all]), "filter and others");
+    assert_eq!(form(&[(both, &[&host]), all]), "filter and others");
+    assert_eq!(form(&[(both, &[&host]), all, (both, &[&port])]), "filter and others");
+    assert_eq!(form(&[(v4(ONE), &[&port]), (v4(ONE), &[])]), "filter and others");
+    assert_eq!(form(&[all, (both, &[&port])]), "single");
+    assert_eq!(form(&[(both, &[&ports])]), "selector", "two ranges");
+    assert_eq!(form(&[(both, &[&port, &other])]), "selector", "two filters");
+    assert_eq!(
+        form(&[(both, &[&port]), (both, &[&other]), all]),
+        "selector",
+        "two PDRs with a filter"
+    );
+    assert_eq!(form(&[(both, &[&host, &port]), all]), "selector", "one of IPv4, one of both");
+    assert_eq!(form(&[(both, &[&port]), (v4(ONE), &[]), all]), "selector", "others by family");
+    assert_eq!(form(&[(both, &[&port]), (both, &[&all_v4])]), "selector", "others of IPv4 only");
+    assert_eq!(form(&[(both, &[&host]), (v4(ONE), &[])]), "filter and others", "no UE of IPv6");
 }

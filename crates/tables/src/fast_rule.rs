@@ -16,6 +16,7 @@
 
 use core::{fmt, ops, ptr};
 
+use adit_rules::compile::{FILTER_WORDS, PackedFilter};
 use adit_rules::packed_fast_rule::FAST_RULE_WORDS;
 use adit_rules::{FAST_RULE_URRS_MAX, MatcherLine, PackedFastRule};
 use adit_types::{Direction, SessionIndex, UsageSlot};
@@ -31,24 +32,50 @@ const REST: usize = FAST_RULE_WORDS - 1;
 /// The sequence number: the low bits of the head. It wraps after 2^15 writes, each of which adds two; no
 /// reader is delayed for that many writes between its two loads.
 const SEQUENCE: u64 = (1 << 16) - 1;
-/// The cell holds a selector ([`crate::fast_rule_selector`]) instead of a fast rule.
-const SELECTOR: u64 = 1 << 23;
+/// The cell refers to the lines of several fast rules ([`crate::fast_rule_selector`]) instead of holding one.
+const REFERS: u64 = 1 << 23;
 /// Workers may read the cell.
 const READABLE: u64 = 1 << 24;
+/// Of a cell that refers to lines: a single filter selects one of them, not a matcher.
+const FILTER: u64 = PackedFilter::FLAG;
 
-const _: () = assert!(SEQUENCE | SELECTOR | READABLE == PackedFastRule::PUBLISHER_FLAGS);
+const _: () = assert!(SEQUENCE | REFERS | READABLE == PackedFastRule::PUBLISHER_FLAGS);
 const _: () = assert!(usize::BITS == u64::BITS, "a word fits a pointer");
 const _: () = assert!(REST == 2 + FAST_RULE_URRS_MAX, "URRs come last");
+const _: () = assert!(REST == FILTER_WORDS);
 
-/// A fast rule or a selector in front of the session's traffic.
+/// What an active cell holds: the bits of its head, and which of them say so.
+#[derive(Clone, Copy)]
+pub(crate) struct CellKind {
+    bits: u64,
+    mask: u64,
+}
+
+impl CellKind {
+    const RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS };
+    /// A filter, and the address of the lines of one or two fast rules.
+    pub(crate) const FILTER: Self =
+        Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER };
+    /// A selector, and the address of its lines.
+    pub(crate) const SELECTOR: Self =
+        Self { bits: READABLE | REFERS, mask: READABLE | REFERS | FILTER };
+    /// The address of lines.
+    const REFERENCE: Self = Self { bits: READABLE | REFERS, mask: READABLE | REFERS };
+
+    #[inline]
+    const fn is_of(self, head: u64) -> bool {
+        head & self.mask == self.bits
+    }
+}
+
+/// A fast rule, or what selects among several, in front of the session's traffic.
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
 pub(crate) struct FastRuleCell {
-    /// The flags of the rule, the sequence number of the cell, [`SELECTOR`] and [`READABLE`].
+    /// The flags of the rule or filter, the sequence number of the cell, [`REFERS`] and [`READABLE`].
     head: AtomicU64,
-    /// Of a selector: the address of its lines; a pointer, because an integer would lose its provenance.
-    /// Of a fast rule: its first word, as a pointer without provenance that is never dereferenced.
+    /// The address of lines; a pointer, because an integer would lose its provenance. Of a fast rule: its first word, as a pointer without provenance that is never dereferenced.
     first: AtomicPtr<MatcherLine>,
     words: [AtomicU64; REST],
     pkts: Counter,
@@ -100,27 +127,21 @@ impl FastRuleCell {
     /// The fast rule, if the cell holds an active one.
     #[inline]
     fn read(&self) -> Option<FastRuleSnapshot<'_>> {
-        let (head, words) = self.read_if(READABLE)?;
+        let (head, words) = self.read_if(CellKind::RULE)?;
         Some(FastRuleSnapshot { rule: words.to_rule(head), cell: self })
     }
 
-    /// The words of a selector, if the cell holds an active one.
-    #[inline]
-    pub(crate) fn read_selector(&self) -> Option<CellWords> {
-        self.read_if(READABLE | SELECTOR).map(|(_, words)| words)
-    }
-
-    /// Writes the words of a selector. Workers do not read them before [`FastRuleTable::activate`]. For the
-    /// publisher only.
-    pub(crate) fn write_selector(&self, words: CellWords) -> WrittenRule {
-        WrittenRule(self.write(SELECTOR, words))
+    /// Writes a selector or, with its flags, a filter. Workers do not read it before
+    /// [`FastRuleTable::activate`]. For the publisher only.
+    pub(crate) fn write_reference(&self, filter: Option<u64>, words: CellWords) -> WrittenRule {
+        WrittenRule(self.write(REFERS | filter.unwrap_or(0), words))
     }
 
     /// Head and words of one moment, if the cell is of this kind and active.
     #[inline]
-    fn read_if(&self, kind: u64) -> Option<(u64, CellWords)> {
+    pub(crate) fn read_if(&self, kind: CellKind) -> Option<(u64, CellWords)> {
         let head = self.head.load(Ordering::Acquire);
-        if head & (READABLE | SELECTOR) != kind {
+        if !kind.is_of(head) {
             return None;
         }
         let first = self.first.load(Ordering::Relaxed);
@@ -130,7 +151,7 @@ impl FastRuleCell {
     }
 }
 
-/// A fast rule or selector that is written and not active yet: the sequence number of its cell.
+/// A cell that is written and not active yet: the sequence number of its cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WrittenRule(u64);
 
@@ -284,7 +305,7 @@ impl<'a> FastRuleCellRef<'a> {
         prefetch::read(self.0);
     }
 
-    /// The fast rule; `None` if the cell holds no active one: it is empty, holds a selector, is being
+    /// The fast rule; `None` if the cell holds no active one: it is empty, refers to lines, is being
     /// written, or is not activated yet.
     #[inline]
     #[must_use]
@@ -299,13 +320,33 @@ impl<'a> FastRuleCellRef<'a> {
     pub(crate) fn usage_slots(self) -> Option<([UsageSlot; FAST_RULE_URRS_MAX], bool)> {
         let Self(cell) = self;
         let head = cell.head.load(Ordering::Relaxed);
-        if head & (READABLE | SELECTOR) != READABLE {
+        if !CellKind::RULE.is_of(head) {
             return None;
         }
         let [_, _, urrs @ ..] = &cell.words;
         let slots =
             PackedFastRule::slots_in(urrs.each_ref().map(|urr| urr.load(Ordering::Relaxed)));
         Some((slots, PackedFastRule::has_meters(head)))
+    }
+}
+
+impl FastRuleCellRef<'_> {
+    /// True if the cell refers to lines, at the moment.
+    #[inline]
+    pub(crate) fn is_reference(self) -> bool {
+        CellKind::REFERENCE.is_of(self.0.head.load(Ordering::Relaxed))
+    }
+
+    /// The address of the lines and a word of a selector, for prefetches: during a write they may belong
+    /// together with other words, or be anything.
+    #[inline]
+    pub(crate) fn peek_selector(self, word: usize) -> Option<(*const MatcherLine, u64)> {
+        let Self(cell) = self;
+        if !CellKind::SELECTOR.is_of(cell.head.load(Ordering::Relaxed)) {
+            return None;
+        }
+        let word = cell.words.get(word)?.load(Ordering::Relaxed);
+        Some((cell.first.load(Ordering::Relaxed).cast_const(), word))
     }
 }
 

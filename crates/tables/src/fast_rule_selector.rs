@@ -1,17 +1,18 @@
 //! Several fast rules of one direction: SDF filters select the one that applies to a packet.
 //!
-//! The matcher of the filters and the fast rules are lines in the memory of the session's published
+//! The fast rules, and the matcher of the filters, are lines in the memory of the session's published
 //! rules. The session's cell holds the address of these lines, so a packet reads them without a visit to
-//! the published rules.
+//! the published rules. A single filter stands in the cell itself.
 
 use core::fmt;
 
-use adit_rules::compile::{PackedSelector, SelectorView};
+use adit_rules::compile::{FilterKey, PackedFilter, PackedSelector, SelectorView};
 use adit_rules::{FlowKey, MatcherLine, MatcherRoot, PublishedRules};
-use adit_types::{Direction, SessionIndex};
+use adit_types::{Direction, SessionIndex, UsageSlot};
 
 use crate::fast_rule::{
-    CellWords, FastRuleCell, FastRuleCellRef, FastRuleSnapshot, FastRuleTable, WrittenRule,
+    CellKind, CellWords, FastRuleCell, FastRuleCellRef, FastRuleSnapshot, FastRuleTable,
+    WrittenRule,
 };
 use crate::prefetch;
 use crate::publish::SlotGuard;
@@ -27,6 +28,24 @@ pub struct FastRuleSelector<'a> {
 impl fmt::Debug for FastRuleSelector<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FastRuleSelector").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+/// A single SDF filter that selects the fast rules of packets of one direction of a session.
+#[derive(Clone, Copy)]
+pub struct FastRuleFilter<'a> {
+    filter: PackedFilter,
+    /// The line of the first fast rule.
+    first: *const MatcherLine,
+    /// Where the session's traffic is counted.
+    cell: &'a FastRuleCell,
+    /// Keeps the lines alive.
+    _guard: SlotGuard<'a, PublishedRules>,
+}
+
+impl fmt::Debug for FastRuleFilter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FastRuleFilter").field("filter", &self.filter).finish_non_exhaustive()
     }
 }
 
@@ -78,12 +97,29 @@ impl FastRuleTable {
     ) -> WrittenRule {
         let words = to_words(selector, rules, direction);
         let cell = self.cell(session, direction).zip(words);
-        cell.map_or(WrittenRule::NONE, |(cell, words)| cell.write_selector(words))
+        cell.map_or(WrittenRule::NONE, |(cell, words)| cell.write_reference(None, words))
+    }
+
+    /// Writes a filter into the cell of one direction; otherwise like [`FastRuleTable::set_selector`]. `first` of
+    /// its words is the address of the lines of the fast rules; the others are those of the filter.
+    pub(crate) fn set_filter(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        rules: &PublishedRules,
+        filter: PackedFilter,
+    ) -> WrittenRule {
+        let lines = filter.lines(rules, direction);
+        let cell = self.cell(session, direction).zip(lines);
+        cell.map_or(WrittenRule::NONE, |(cell, lines)| {
+            let words = CellWords { first: lines.as_ptr().cast_mut(), words: filter.words() };
+            cell.write_reference(Some(filter.flags()), words)
+        })
     }
 }
 
 impl<'g> FastRuleCellRef<'g> {
-    /// The selector; `None` if the cell holds no active one: it is empty, holds a fast rule, is being
+    /// The selector; `None` if the cell holds no active one: it is empty, holds a fast rule or filter, is being
     /// written, or is not activated yet.
     #[inline]
     pub(crate) fn selector(
@@ -91,11 +127,11 @@ impl<'g> FastRuleCellRef<'g> {
         _guard: SlotGuard<'g, PublishedRules>,
     ) -> Option<FastRuleSelector<'g>> {
         let Self(cell) = self;
-        let CellWords { first, words } = cell.read_selector()?;
+        let (_, CellWords { first, words }) = cell.read_if(CellKind::SELECTOR)?;
         let [v4, v6, numbers, counts] = words;
         // JUSTIFICATION: the number of lines depends on the session's filters; a fixed room in the cell
         // would take memory of all sessions for the few that have filters.
-        // SAFETY: `read_selector` returns the words of one selector, so `first` and the count are those
+        // SAFETY: `read_if` returns the words of one selector, so `first` and the count are those
         // of the lines of published rules, which never change. The publisher replaces the words before
         // those rules leave their slot, so the guard keeps the lines alive as if it had loaded the rules
         // from the slot.
@@ -105,24 +141,70 @@ impl<'g> FastRuleCellRef<'g> {
         let view = SelectorView::new(PackedSelector::of_words([numbers, counts]), roots, lines);
         Some(FastRuleSelector { view, cell })
     }
+
+    /// The filter; `None` if the cell holds no active one.
+    #[inline(always)]
+    // PERF (adit bench datapath --sdf): a call would pass the words through memory.
+    pub(crate) fn filter(self, guard: SlotGuard<'g, PublishedRules>) -> Option<FastRuleFilter<'g>> {
+        let Self(cell) = self;
+        let (head, CellWords { first, words }) = cell.read_if(CellKind::FILTER)?;
+        Some(FastRuleFilter {
+            filter: PackedFilter::of_words(head, words),
+            first,
+            cell,
+            _guard: guard,
+        })
+    }
+
+    /// Prefetches the lines of a selector that a packet of the family needs first, and returns true; false if
+    /// the cell holds no active selector.
+    #[inline]
+    pub(crate) fn prefetch_selector(self, is_v6: bool) -> bool {
+        let Some((first, root)) = self.peek_selector(usize::from(is_v6)) else { return false };
+        let lines = MatcherRoot::from_bits(root).first_lines(is_v6);
+        let line = |number: usize| first.wrapping_add(number);
+        // PERF (adit bench datapath --sdf): one line or two, which depends on the family, are prefetched
+        // without a branch, which would be mispredicted.
+        prefetch::address(line(lines.start));
+        prefetch::address(line(lines.end.saturating_sub(1)));
+        if lines.len() > 2 {
+            lines.map(line).for_each(prefetch::address);
+        }
+        true
+    }
+}
+
+impl<'a> FastRuleFilter<'a> {
+    /// The fast rule of the packet of `key`. Calls `visit` with it and its first usage slot, any without a
+    /// URR. `None` if the stages classify the packet: it does not match, and there is no fast rule for the others.
+    // PERF (adit bench datapath --sdf): a call would pass the key through memory.
+    #[inline(always)]
+    pub(crate) fn select(
+        &self,
+        key: &FilterKey,
+        visit: impl FnOnce(SelectedFastRule<'a>, UsageSlot),
+    ) -> Option<SelectedFastRule<'a>> {
+        let (number, slot) = self.filter.select(key)?;
+        // JUSTIFICATION: see `FastRuleCellRef::selector`.
+        // SAFETY: head and words are those of one filter, so `first` is the address of its lines, which
+        // belong to published rules and never change. `select` returns the number of one of them. The
+        // publisher replaces the words before those rules leave their slot, so the guard keeps the lines alive
+        // as if it had loaded the rules from the slot.
+        let line = unsafe { &*self.first.wrapping_add(number) };
+        let selected = SelectedFastRule { line, cell: self.cell };
+        visit(selected, slot);
+        Some(selected)
+    }
+
+    /// The filter itself.
+    #[inline]
+    #[must_use]
+    pub const fn packed(&self) -> &PackedFilter {
+        &self.filter
+    }
 }
 
 impl<'a> FastRuleSelector<'a> {
-    /// Prefetches the lines that a packet of the family needs first.
-    #[inline]
-    pub(crate) fn prefetch(&self, is_v6: bool) {
-        let lines = self.view.first_lines(is_v6);
-        // PERF (adit bench datapath --sdf): one line or two, which depends on the family, are prefetched
-        // without a branch, which would be mispredicted.
-        if let (Some(first), Some(last)) = (lines.first(), lines.last()) {
-            prefetch::read(first);
-            prefetch::read(last);
-        }
-        if lines.len() > 2 {
-            lines.iter().for_each(prefetch::read);
-        }
-    }
-
     /// The fast rule of the packet of `key`. `None` if the stages classify it: no filter matches, a filter
     /// needs the whole packet, or the PDR has no fast rule or is not among the first 16.
     // PERF (adit bench datapath --sdf): a call would pass the key through memory.

@@ -50,7 +50,7 @@ pub use counters::{
     WorkerCounters,
 };
 pub use fast_rule::{FastRuleCellRef, FastRuleSnapshot};
-pub use fast_rule_selector::{FastRuleSelector, SelectedFastRule};
+pub use fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 pub use gtpu_peers::GtpuPeers;
 pub use key_table::{KeyRefused, KeyTable, KeyWriter};
 pub use meters::{Meter, MeterPair, MeterTraffic, PairTurn, WaitCounts};

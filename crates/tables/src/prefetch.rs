@@ -5,6 +5,13 @@
 // PERF (tables/lookup): a call would cost more than the hint saves; must be inlined into the first
 // lookup pass.
 pub fn read<T>(place: &T) {
+    address(core::ptr::from_ref(place));
+}
+
+/// Prefetches the cache line at an address, whatever is there.
+#[inline(always)]
+// PERF (tables/lookup): see `read`.
+pub(crate) fn address<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -12,7 +19,7 @@ pub fn read<T>(place: &T) {
         // the cost of a lookup among a million sessions.
         // SAFETY: a prefetch reads nothing architecturally and never faults; SSE is part of the
         // x86-64 baseline.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(place).cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;

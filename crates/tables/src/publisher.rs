@@ -255,6 +255,12 @@ impl Publisher {
         match path {
             None => WrittenRule::NONE,
             Some(FastPath::Single(rule)) => fast_rules.set(session, direction, Some(&rule)),
+            Some(FastPath::Filter(filter)) => {
+                let rules = self.rules.get(session.0 as usize);
+                rules.map_or(WrittenRule::NONE, |rules| {
+                    fast_rules.set_filter(session, direction, rules, filter)
+                })
+            }
             Some(FastPath::Selector(selector)) => {
                 let rules = self.rules.get(session.0 as usize);
                 rules.map_or(WrittenRule::NONE, |rules| {

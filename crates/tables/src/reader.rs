@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use adit_rules::compile::FilterKey;
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{NextHop, PublishedRules};
 use adit_types::{
@@ -13,7 +14,7 @@ use crate::aggregates::{Aggregates, Leases};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
 use crate::fast_rule::{FastRuleCellRef, FastRuleTable};
-use crate::fast_rule_selector::{FastRuleSelector, SelectedFastRule};
+use crate::fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
 use crate::meters::{Meter, MeterPair, MeterTable, WaitCounts};
 use crate::next_hop::{KnownNeighbor, NextHopRef, NextHopTable, Via};
@@ -336,30 +337,59 @@ impl<'a> TablesView<'a> {
     }
 
     /// Prefetches the usage counters and buckets of a fast rule. Reads the line that
-    /// [`FastRuleCellRef::prefetch`] prefetched. If there is a selector, prefetches its first lines for a
-    /// packet of the family instead, and returns true.
+    /// [`FastRuleCellRef::prefetch`] prefetched. Returns false if SDF filters select among several.
     #[inline]
     pub fn prefetch_fast_rule_usage(
         &self,
         cell: FastRuleCellRef<'a>,
         session: SessionIndex,
         direction: Direction,
-        is_v6: bool,
     ) -> bool {
-        if let Some((slots, is_metered)) = cell.usage_slots() {
-            slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
-            if is_metered {
-                self.tables.meters.prefetch(session, direction);
-            }
-            return false;
+        let Some((slots, is_metered)) = cell.usage_slots() else { return !cell.is_reference() };
+        slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
+        if is_metered {
+            self.tables.meters.prefetch(session, direction);
         }
-        self.prefetch_selector(cell, is_v6)
+        true
     }
 
-    #[inline(never)]
-    fn prefetch_selector(&self, cell: FastRuleCellRef<'a>, is_v6: bool) -> bool {
-        let selector = self.fast_rule_selector(cell);
-        selector.inspect(|selector| selector.prefetch(is_v6)).is_some()
+    /// The filter of one direction, if a single one selects between two fast rules.
+    #[inline(always)]
+    // PERF (adit bench datapath --sdf): a call would pass the words through memory.
+    #[must_use]
+    pub fn fast_rule_filter(&self, cell: FastRuleCellRef<'a>) -> Option<FastRuleFilter<'a>> {
+        cell.filter(self.rules)
+    }
+
+    /// The fast rule that `filter` selects for the packet of `key`: prefetches its line and the counters of its
+    /// first URR. `None` if the stages classify the packet: it does not match, and there is no fast rule for the
+    /// others.
+    #[inline(always)]
+    // PERF (adit bench datapath --sdf): a call would pass filter and key through memory.
+    #[must_use]
+    pub fn select_by_filter(
+        &self,
+        filter: &FastRuleFilter<'a>,
+        key: &FilterKey,
+    ) -> Option<SelectedFastRule<'a>> {
+        filter.select(key, |selected, slot| {
+            selected.prefetch();
+            self.usage.prefetch_any(slot);
+        })
+    }
+
+    /// Prefetches the first two buckets of one direction of a session.
+    #[inline]
+    pub fn prefetch_meters(&self, session: SessionIndex, direction: Direction) {
+        self.tables.meters.prefetch(session, direction);
+    }
+
+    /// Prefetches the lines of a matcher that a packet of the family needs first, and returns true; false if
+    /// no matcher selects the fast rule.
+    #[inline]
+    #[must_use]
+    pub fn prefetch_selector(&self, cell: FastRuleCellRef<'a>, is_v6: bool) -> bool {
+        cell.prefetch_selector(is_v6)
     }
 
     /// The selector of one direction, if there are several fast rules.

@@ -5,6 +5,7 @@ mod support;
 
 use std::net::Ipv4Addr;
 
+use adit_rules::compile::FilterKey;
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{
     DestinationInterface, FastRuleUe, FlowKey, FlowSelector, HeaderRemoval, PacketFilter, PdrEntry,
@@ -90,6 +91,68 @@ fn packet_takes_the_fast_rule_of_its_pdr_among_the_first_sixteen() {
     }
     assert!(selector.find(&towards([20, 0, 0, 16])).is_none(), "fifteen fast rules at most");
     assert!(selector.find(&towards([20, 0, 0, 17])).is_none(), "the seventeenth PDR has none");
+}
+
+/// One PDR of a host and, with `others`, one of all others.
+fn one_filter(others: bool) -> SessionRules {
+    let mut rules = seventeen_pdrs();
+    rules.uplink = vec![pdr(1, Some([20, 0, 0, 1]))];
+    rules.uplink.extend(others.then(|| pdr(2, None)));
+    rules
+}
+
+fn towards_host(host: u8) -> FilterKey {
+    let remote = u32::from_be_bytes([20, 0, 0, host]);
+    FilterKey { is_v6: false, remote, protocol: 17, ports: 1 << 16 | 2 }
+}
+
+#[test]
+fn packet_takes_the_fast_rule_of_the_filter_or_of_the_others() {
+    let (mut publisher, mut reader) = one_worker();
+    for (n, others) in [(1, true), (2, false)] {
+        publisher.apply(id(n), install(0, &[], one_filter(others)));
+        reader.observe();
+        assert_eq!(publisher.poll_observed(), Some(id(n)));
+        let view = reader.observe();
+        let cell = view.fast_rule_cell(SessionIndex(0), Direction::Uplink).unwrap();
+        assert!(view.fast_rule_selector(cell).is_none() && cell.read().is_none());
+        let filter = view.fast_rule_filter(cell).unwrap();
+        let teid = |host| {
+            let key = towards_host(host);
+            let selected = view.select_by_filter(&filter, &key)?;
+            let rule = selected.fast_rule();
+            [101, 102]
+                .into_iter()
+                .find(|teid| rule.matches_uplink(InterfaceSet::ALL, Teid(*teid), None))
+        };
+        assert_eq!(teid(1), Some(101));
+        assert_eq!(teid(2), others.then_some(102));
+    }
+}
+
+/// As of selectors: Miri sees whether the lines are freed too early.
+#[test]
+fn filter_works_until_its_view_ends_although_its_rules_are_replaced_or_removed() {
+    let (mut publisher, mut reader) = one_worker();
+    publisher.apply(id(1), install(0, &[], one_filter(true)));
+    reader.observe();
+    assert_eq!(publisher.poll_observed(), Some(id(1)));
+    for (n, delta) in [(2, install(0, &[], one_filter(true))), (3, uninstall(0, &[]))] {
+        let view = reader.observe();
+        let cell = view.fast_rule_cell(SessionIndex(0), Direction::Uplink).unwrap();
+        let filter = view.fast_rule_filter(cell).unwrap();
+        publisher.apply(id(n), delta);
+        assert_eq!(publisher.poll_observed(), None, "the reader has not passed");
+        assert!(view.fast_rule_filter(cell).is_none(), "it was taken back at once");
+        for host in [1, 2] {
+            let key = towards_host(host);
+            let selected = view.select_by_filter(&filter, &key).unwrap();
+            let teid = Teid(100 + u32::from(host));
+            assert!(selected.fast_rule().matches_uplink(InterfaceSet::ALL, teid, None));
+        }
+        reader.observe();
+        assert_eq!(publisher.poll_observed(), Some(id(n)));
+    }
 }
 
 /// The selector refers to memory of the published rules: Miri sees whether that is freed too early.

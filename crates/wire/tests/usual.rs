@@ -12,8 +12,8 @@ use adit_wire::vlan::VlanTag;
 use adit_wire::{
     EtherType, GPduPattern, IpPacket, IpPattern, OrderingKey, OuterIpv4, PduSessionContainer,
     USUAL_TAG_END, UsualGPdu, UsualIp, UsualOuter, UsualTunnel, decrement_usual_hops,
-    emit_gtpu_ipv4, emit_usual_tag, guess_is_v6, ordering_key, parse_frame, parse_gtpu, parse_ip,
-    protocol, vlan_of,
+    emit_gtpu_ipv4, emit_usual_tag, five_tuple, guess_is_v6, ordering_key, parse_frame, parse_gtpu,
+    parse_ip, protocol, usual_five_tuple, usual_tuple, vlan_of,
 };
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -84,6 +84,17 @@ fn containers() -> impl Strategy<Value = Option<PduSessionContainer>> {
     let paging = PduSessionContainer { ppi: Some(3), ..PduSessionContainer::downlink(flow, false) };
     let reflective = PduSessionContainer::downlink(flow, true);
     prop::sample::select(vec![None, Some(uplink(9)), Some(reflective), Some(paging)])
+}
+
+fn words(addr: IpAddr) -> [u32; 4] {
+    match addr {
+        IpAddr::V4(addr) => [addr.to_bits(), 0, 0, 0],
+        IpAddr::V6(addr) => {
+            let octets = addr.octets();
+            let (words, _) = octets.as_chunks::<4>();
+            core::array::from_fn(|at| u32::from_be_bytes(words[at]))
+        }
+    }
 }
 
 fn inner_of(family: PatternFamily, payload: usize) -> Vec<u8> {
@@ -398,6 +409,45 @@ proptest! {
         prop_assert_eq!((link.dst, link.vlan), (MAC, vlan));
         let packet = parse_ip(&frame[usize::from(link.l3_offset)..], verify).unwrap();
         prop_assert!(is_same(&found, &packet), "{:?} is not {:?}", found, packet);
+    }
+
+    /// Both forms of a usual packet's tuple are what the walk finds, if it finds one: of fragments there is none.
+    #[test]
+    fn tuples_of_a_usual_packet_are_those_of_the_walk(
+        changes in prop::collection::vec((0_usize..44, any::<u8>()), 0..4),
+        next in prop::sample::select(vec![protocol::TCP, protocol::UDP, protocol::ICMPV6, protocol::ICMP]),
+        payload in 0_usize..8,
+        family in families(),
+    ) {
+        let mut packet = inner_of(family, payload);
+        packet[if matches!(family, PatternFamily::V4) { 9 } else { 6 }] = next;
+        for (at, octet) in changes {
+            let at = at % packet.len();
+            packet[at] = octet;
+        }
+        let is_v6 = matches!(family, PatternFamily::V6);
+        let frame = [&plain_of(family, 0)[..14], &packet].concat();
+        let Some(usual) = usual_ip(&frame, MAC, false).filter(|ip| ip.is_v6 == is_v6) else { return Ok(()) };
+        let packet = &packet[..usize::from(usual.total_len)];
+        let ip = parse_ip(packet, false).unwrap();
+        let walked = five_tuple(packet, &ip);
+        let found = usual_tuple(packet, is_v6);
+        prop_assert_eq!(found.is_none(), ip.is_fragment());
+        if let Some(found) = found {
+            prop_assert_eq!((found.protocol, found.tos), (walked.protocol, walked.tos));
+            prop_assert_eq!((found.src_port, found.dst_port), (walked.src_port, walked.dst_port));
+            prop_assert_eq!((found.src, found.dst), (words(walked.addrs.src()), words(walked.addrs.dst())));
+        }
+        let short = usual_five_tuple(&frame, 14, usual.total_len, is_v6);
+        prop_assert_eq!(short.is_none(), ip.is_fragment() || ip.payload(packet).len() < 4);
+        if let (Some(short), Some(found)) = (short, found) {
+            prop_assert_eq!((short.src, short.dst), (found.src[0], found.dst[0]));
+            prop_assert_eq!(short.protocol, found.protocol);
+            if protocol::has_ports(found.protocol) {
+                let ports = u32::from(found.src_port) << 16 | u32::from(found.dst_port);
+                prop_assert_eq!(short.ports, ports);
+            }
+        }
     }
 
     #[test]

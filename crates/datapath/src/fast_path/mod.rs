@@ -335,12 +335,12 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     if !handoff.is_alone() {
         hand_off_foreign(handoff, origin.id, packets, rx, tally);
     }
-    let has_selectors = prefetch_usage::<D, F>(view, packets);
+    let are_single = prefetch_usage::<D>(view, packets);
     if shaping.must_check_queues() {
         find_first_queues(view, D::DIRECTION, shaping, packets);
     }
-    if has_selectors {
-        select_rules::<_, F>(D::DIRECTION, view, rx, packets);
+    if !are_single {
+        select_rules::<_, D, F>(view, rx, packets);
     }
 }
 
@@ -399,19 +399,14 @@ fn hand_off_foreign<B: PacketBuf>(
     }
 }
 
-/// Prefetches what the cell of each packet leads to: usage counters and buckets of a fast rule, or the
-/// matcher lines of a selector. Returns whether SDF filters select the fast rule of any packet.
+/// Prefetches usage counters and buckets of the fast rules in the cells. Returns false, at the first such cell, if
+/// SDF filters select the fast rule of any packet; `select_rules` prefetches then.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
-fn prefetch_usage<'v, D: FastDirection, F: FamilyMix>(
-    view: &TablesView<'v>,
-    packets: &FastPackets<'v>,
-) -> bool {
-    let mut has_selectors = false;
-    for packet in packets {
-        let Some(cell) = packet.cell else { continue };
-        let is_v6 = F::is_v6(packet);
-        has_selectors |= view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION, is_v6);
-    }
-    has_selectors
+fn prefetch_usage<'v, D: FastDirection>(view: &TablesView<'v>, packets: &FastPackets<'v>) -> bool {
+    packets.iter().all(|packet| {
+        packet
+            .cell
+            .is_none_or(|cell| view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION))
+    })
 }

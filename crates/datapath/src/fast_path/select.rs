@@ -1,63 +1,201 @@
 //! SDF filters select the fast rule of a packet.
 
 use adit_pktio::{Burst, PacketBuf};
+use adit_rules::compile::FilterKey;
 use adit_rules::{FlowKey, UsualFlow};
-use adit_tables::{FastRuleSelector, SelectedFastRule, TablesView};
+use adit_tables::{FastRuleFilter, FastRuleSelector, SelectedFastRule, TablesView};
 use adit_types::Direction;
-use adit_wire::{UsualTuple, usual_tuple};
+use adit_wire::{UsualFiveTuple, UsualTuple, usual_five_tuple, usual_tuple};
 
 use super::FastPackets;
+use super::direction::FastDirection;
 use super::family::{FamilyMix, FamilyOrder};
 use super::packet::FastPacket;
 
-/// Selects the fast rules of packets whose sessions have several, by SDF filters.
+/// Selects the fast rules of packets whose sessions have several, by SDF filters, and prefetches what all packets
+/// of the burst need next.
 ///
 /// Shape: writes `selected` of these packets.
-/// Cost:  two passes: the matcher, whose lines were prefetched, selects the line of a rule and prefetches
-///        it; then that line is read, and its usage counters are prefetched.
+/// Cost:  one pass if a single filter selects each: it prefetches the line of the rule and its usage
+///        counters. Else two passes more: the matcher, whose lines the first pass prefetched, selects and
+///        prefetches the line of a rule; then that line is read, and its usage counters are prefetched.
 #[inline(never)]
-pub(super) fn select_rules<'v, B: PacketBuf, F: FamilyMix>(
-    direction: Direction,
+pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     rx: &Burst<B>,
     packets: &mut FastPackets<'v>,
 ) {
-    let select = |(buf, packet): (&B, &mut FastPacket<'v>)| {
-        let cell = packet.cell.filter(|_| packet.is_usual);
-        let selector = cell.and_then(|cell| view.fast_rule_selector(cell));
-        packet.selected = selector.and_then(|selector| match F::is_v6(packet) {
-            false => find::<_, false>(direction, &selector, packet, buf),
-            true => find::<_, true>(direction, &selector, packet, buf),
-        });
-        packet.selected.inspect(|selected| selected.prefetch());
-    };
-    if F::ARE_MIXED {
-        for family in FamilyOrder::of(packets).families() {
-            family.iter().map(|at| usize::from(*at)).for_each(|at| {
-                rx.get(at).zip(packets.get_mut(at)).map(select);
-            });
+    // PERF (adit bench datapath --sdf): a loop for filters alone has registers for all that it needs.
+    let mut has_second_urrs = false;
+    let order = visit_order::<F>(packets);
+    let done = visit_from::<_, F>(0, &order, rx, packets, |buf, packet, is_v6| {
+        let Some(cell) = packet.cell else { return false };
+        // Before the filter is read: its words then have registers.
+        let Some(key) = filter_key::<_, D>(packet, buf, is_v6) else {
+            return view.fast_rule_filter(cell).is_some();
+        };
+        let Some(filter) = view.fast_rule_filter(cell) else { return false };
+        if select_by_filter::<D>(view, &filter, packet, &key) {
+            note(&mut has_second_urrs);
         }
-    } else {
-        rx.iter().zip(packets.iter_mut()).for_each(select);
+        true
+    });
+    if done < packets.len() {
+        select_others::<_, D, F>(done, view, rx, packets);
+    } else if has_second_urrs {
+        prefetch_selected_usage(view, packets);
     }
+}
+
+/// Sets `flag`.
+// PERF (adit bench datapath --sdf): a flag that only a call writes takes no register of the loop.
+#[cold]
+#[inline(never)]
+const fn note(flag: &mut bool) {
+    *flag = true;
+}
+
+/// [`select_rules`] after `done` packets, for sessions of every kind.
+#[inline(never)]
+fn select_others<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
+    done: usize,
+    view: &TablesView<'v>,
+    rx: &Burst<B>,
+    packets: &mut FastPackets<'v>,
+) {
+    let mut has_selectors = false;
+    let order = visit_order::<F>(packets);
+    visit_from::<_, F>(done, &order, rx, packets, |buf, packet, is_v6| {
+        let Some(cell) = packet.cell else { return true };
+        if view.prefetch_selector(cell, is_v6) {
+            has_selectors = true;
+        } else if let Some(filter) = view.fast_rule_filter(cell) {
+            if let Some(key) = filter_key::<_, D>(packet, buf, is_v6) {
+                select_by_filter::<D>(view, &filter, packet, &key);
+            }
+        } else {
+            view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION);
+        }
+        true
+    });
+    if has_selectors {
+        visit_from::<_, F>(done, &order, rx, packets, |buf, packet, is_v6| {
+            let selector = packet.cell.and_then(|cell| view.fast_rule_selector(cell));
+            let Some(selector) = selector else { return true };
+            packet.selected = find::<_, D>(&selector, packet, buf, is_v6);
+            packet.selected.inspect(|selected| selected.prefetch());
+            true
+        });
+    }
+    prefetch_selected_usage(view, packets);
+}
+
+/// Prefetches the usage counters of the fast rules that SDF filters selected. Reads their lines.
+#[inline(never)]
+fn prefetch_selected_usage<'v>(view: &TablesView<'v>, packets: &FastPackets<'v>) {
     for selected in packets.iter().filter_map(|packet| packet.selected) {
         view.prefetch_selected_usage(selected);
     }
 }
 
-/// Finds the fast rule of one packet. Fragments take the stages, which know the ports of the first
-/// fragment.
-// PERF (adit bench datapath --sdf): a call would pass the key through memory.
+/// The order of the packets of a mixed burst; nothing for others.
 #[inline(always)]
-fn find<'v, B: PacketBuf, const IS_V6: bool>(
-    direction: Direction,
+// PERF (adit bench datapath --sdf): nothing is left of it unless families are mixed.
+fn visit_order<F: FamilyMix>(packets: &FastPackets<'_>) -> FamilyOrder {
+    if F::ARE_MIXED { FamilyOrder::of(packets) } else { FamilyOrder::new() }
+}
+
+/// Calls `visit` with each packet and its family, in `order` if families are mixed, until it returns false. Leaves
+/// out `done` packets. Returns the number of packets that were left out or for which `visit` returned true.
+#[inline(always)]
+// PERF (adit bench datapath --sdf): the family is a constant of the visit.
+fn visit_from<'v, B: PacketBuf, F: FamilyMix>(
+    done: usize,
+    order: &FamilyOrder,
+    rx: &Burst<B>,
+    packets: &mut FastPackets<'v>,
+    mut visit: impl FnMut(&B, &mut FastPacket<'v>, bool) -> bool,
+) -> usize {
+    let mut count = 0;
+    if F::ARE_MIXED {
+        let [v4, v6] = order.families();
+        for (family, is_v6) in [(v4, false), (v6, true)] {
+            for at in family.iter().map(|at| usize::from(*at)) {
+                if count >= done
+                    && let (Some(buf), Some(packet)) = (rx.get(at), packets.get_mut(at))
+                    && !visit(buf, packet, is_v6)
+                {
+                    return count;
+                }
+                count += 1;
+            }
+        }
+        return count;
+    }
+    let bufs = rx.get(done..).unwrap_or_default().iter();
+    let rest = packets.get_mut(done..).unwrap_or_default().iter_mut();
+    let stopped = bufs.zip(rest).position(|(buf, packet)| {
+        let is_v6 = F::is_v6(packet);
+        !visit(buf, packet, is_v6)
+    });
+    stopped.map_or(packets.len(), |count| done + count)
+}
+
+/// Selects the fast rule of the packet of `key` by a single filter, and prefetches it, its usage counters and its
+/// buckets. Returns true if a second URR remains to be prefetched.
+#[inline(always)]
+// PERF (adit bench datapath --sdf): a call would pass the filter through memory.
+fn select_by_filter<'v, D: FastDirection>(
+    view: &TablesView<'v>,
+    filter: &FastRuleFilter<'v>,
+    packet: &mut FastPacket<'v>,
+    key: &FilterKey,
+) -> bool {
+    packet.selected = view.select_by_filter(filter, key);
+    let filter = filter.packed();
+    if filter.is_plain() {
+        return false;
+    }
+    if filter.has_meters() {
+        view.prefetch_meters(packet.session, D::DIRECTION);
+    }
+    filter.has_second_urrs()
+}
+
+/// The user's packet in its frame; empty unless it is usual.
+#[inline(always)]
+// PERF (adit bench datapath --sdf): once per packet.
+fn user_packet<'b, B: PacketBuf>(packet: &FastPacket<'_>, buf: &'b B) -> Option<&'b [u8]> {
+    buf.data().get(usize::from(packet.offset)..)?.get(..usize::from(packet.len))
+}
+
+/// What a single filter compares of one packet. `None` for packets that take the stages: those that are not usual,
+/// fragments, of which only the stages know the ports, and the shortest ones.
+#[inline(always)]
+// PERF (adit bench datapath --sdf): a call would pass the key through memory.
+fn filter_key<B: PacketBuf, D: FastDirection>(
+    packet: &FastPacket<'_>,
+    buf: &B,
+    is_v6: bool,
+) -> Option<FilterKey> {
+    let UsualFiveTuple { src, dst, ports, protocol } =
+        usual_five_tuple(buf.data(), packet.offset, packet.len, is_v6)?;
+    let remote = if D::DIRECTION == Direction::Uplink { dst } else { src };
+    Some(FilterKey { is_v6, remote, protocol, ports })
+}
+
+/// The fast rule of one packet by a matcher. Fragments take the stages, which know the ports of the first
+/// fragment.
+#[inline(always)]
+// PERF (adit bench datapath --sdf): a call would pass the key through memory.
+fn find<'v, B: PacketBuf, D: FastDirection>(
     selector: &FastRuleSelector<'v>,
     packet: &FastPacket<'v>,
     buf: &B,
+    is_v6: bool,
 ) -> Option<SelectedFastRule<'v>> {
-    let (start, len) = (usize::from(packet.offset), usize::from(packet.len));
-    let ip = buf.data().get(start..)?.get(..len)?;
-    let UsualTuple { src, dst, src_port, dst_port, protocol, tos } = usual_tuple(ip, IS_V6)?;
+    let UsualTuple { src, dst, src_port, dst_port, protocol, tos } =
+        usual_tuple(user_packet(packet, buf)?, is_v6)?;
     let flow = UsualFlow { src, dst, src_port, dst_port, protocol, tos };
-    selector.find(&FlowKey::of_usual(direction, IS_V6, &flow))
+    selector.find(&FlowKey::of_usual(D::DIRECTION, is_v6, &flow))
 }

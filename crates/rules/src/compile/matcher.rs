@@ -35,7 +35,7 @@ impl Matchers {
 }
 
 /// The entries of one address family of the usual PDRs, in the order of the PDRs.
-fn of_pdrs(direction: Direction, pdrs: &[PdrEntry], is_v6: bool) -> Vec<FilterEntry> {
+pub(super) fn of_pdrs(direction: Direction, pdrs: &[PdrEntry], is_v6: bool) -> Vec<FilterEntry> {
     let mut entries = Vec::new();
     let usual = || (0_u16..).zip(pdrs).filter(|(_, pdr)| pdr.is_usual(direction));
     let first = usual().next();

@@ -9,6 +9,7 @@
 //! its input and output are types of this room, whose private fields it fills.
 
 mod fast_rule;
+mod filter;
 mod idle_filter;
 mod matcher;
 mod selector;
@@ -24,6 +25,7 @@ use crate::published::{PublishedRules, Shapes};
 use crate::rule::{SessionRules, ue_ipv6_key};
 use crate::sdf_set::SdfSet;
 
+pub use filter::{FILTER_WORDS, FilterKey, PackedFilter};
 pub use idle_filter::has_idle_filters;
 pub use selector::{PackedSelector, SelectorView};
 
@@ -42,6 +44,8 @@ pub struct CompiledSession {
 pub enum FastPath {
     /// All take the same one.
     Single(PackedFastRule),
+    /// A single SDF filter selects between two.
+    Filter(PackedFilter),
     /// The SDF filters of the session select it.
     Selector(PackedSelector),
 }
@@ -113,7 +117,10 @@ fn fast_path(
         }
         None => {
             let exclude = |rule| own.exclude_from(rule, direction);
-            PackedSelector::append(rules, direction, exclude).map(FastPath::Selector)
+            let filter = PackedFilter::append(rules, direction, exclude).map(FastPath::Filter);
+            filter.or_else(|| {
+                PackedSelector::append(rules, direction, exclude).map(FastPath::Selector)
+            })
         }
     }
 }

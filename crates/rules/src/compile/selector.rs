@@ -119,14 +119,6 @@ impl<'a> SelectorView<'a> {
         Self { selector, roots, lines }
     }
 
-    /// The lines that a packet of the family needs first.
-    #[inline]
-    #[must_use]
-    pub fn first_lines(&self, is_v6: bool) -> &'a [MatcherLine] {
-        let first = self.roots[usize::from(is_v6)].first_lines(is_v6);
-        self.lines.get(first).unwrap_or_default()
-    }
-
     /// The line of the fast rule of the packet of `key` ([`PackedFastRule::of_line`]). `None` when only
     /// the rules decide.
     // PERF (adit bench datapath --sdf): a call would pass the key through memory.

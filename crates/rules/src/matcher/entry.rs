@@ -9,7 +9,7 @@ use crate::sdf::{AddrMatch, PacketFilter, PortRange};
 /// ranges contain all of its ports.
 const PORT_PAIRS_MAX: usize = 16;
 
-const ANY_PORT: (u16, u16) = (0, u16::MAX);
+pub(crate) const ANY_PORT: (u16, u16) = (0, u16::MAX);
 
 /// A prefix; IPv4 ones have one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,17 @@ impl FilterEntry {
     /// True if it needs the lines of local address and type of service, too.
     pub(crate) fn is_full(&self) -> bool {
         self.local.len > 0 || self.tos.1 != 0
+    }
+
+    /// True if all packets of the family match.
+    pub(crate) fn matches_all(&self) -> bool {
+        let Self { remote_ports, local_ports, .. } = self;
+        self.remote.len == 0
+            && *remote_ports == ANY_PORT
+            && *local_ports == ANY_PORT
+            && self.protocol.is_none()
+            && !self.is_full()
+            && !self.is_unsure
     }
 
     /// The box.

@@ -32,8 +32,19 @@ fn ue_v6(number: u8) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0, number.into(), 0, 0, 0, 9)
 }
 
+/// A host; the first 32 bits of two of four differ.
 fn host_v6(number: u8) -> Ipv6Addr {
-    Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, number.into())
+    let net = 0xdb8 + u16::from(number % 4 / 2);
+    Ipv6Addr::new(0x2001, net, 0xff, 0, 0, 0, 0, number.into())
+}
+
+/// Filters of the PDRs of a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Filters {
+    None,
+    /// One in each direction.
+    Single,
+    Several,
 }
 
 /// Choices taken one after the other; past the end every choice is zero.
@@ -89,7 +100,11 @@ impl<'a> ByteChoices<'a> {
         let ues = [1, 1, 1, 2, 0][usize::from(self.below(5))];
         let side = TunnelSide { source: SourceInterface::Access, direction: Direction::Downlink };
         let (uplink, downlink) = (1 + self.below(4), 1 + self.below(4));
-        let has_filters = self.below(2) == 1;
+        let filters = match self.below(4) {
+            0 => Filters::None,
+            2 => Filters::Single,
+            _ => Filters::Several,
+        };
         SessionRules {
             up_seid: Seid(1),
             generation: DeltaId::default(),
@@ -98,10 +113,8 @@ impl<'a> ByteChoices<'a> {
             ue: (0..ues).map(|_| self.ue()).collect(),
             ue_networks: self.networks(),
             tunnel_sides: if self.rarely(8) { vec![(Teid(7), side)] } else { Vec::new() },
-            uplink: (0..uplink).map(|n| self.pdr(n, Direction::Uplink, has_filters)).collect(),
-            downlink: (0..downlink)
-                .map(|n| self.pdr(n, Direction::Downlink, has_filters))
-                .collect(),
+            uplink: (0..uplink).map(|n| self.pdr(n, Direction::Uplink, filters)).collect(),
+            downlink: (0..downlink).map(|n| self.pdr(n, Direction::Downlink, filters)).collect(),
             matchers: None,
             fars,
             qers,
@@ -109,7 +122,7 @@ impl<'a> ByteChoices<'a> {
         }
     }
 
-    fn pdr(&mut self, number: u8, direction: Direction, has_filters: bool) -> PdrEntry {
+    fn pdr(&mut self, number: u8, direction: Direction, filters: Filters) -> PdrEntry {
         let is_uplink = direction == Direction::Uplink;
         let other = [SourceInterface::CpFunction, SourceInterface::Core];
         let source = match (is_uplink, self.rarely(8)) {
@@ -123,17 +136,24 @@ impl<'a> ByteChoices<'a> {
             2 => None,
             _ => Some(HeaderRemoval::GtpuUdpIpv4),
         };
-        let filters = if has_filters { self.below(4) } else { 0 };
+        let sdf = match filters {
+            Filters::Single if number == 0 => vec![self.five_tuple()],
+            Filters::None | Filters::Single => Vec::new(),
+            Filters::Several => (0..self.below(4)).map(|_| self.filter()).collect(),
+        };
+        // With a single filter, most packets meet the other conditions of every PDR.
+        let is_narrow = filters != Filters::Single || self.rarely(4);
+        let qfis = [0, 0, 0, 1, 5][usize::from(self.below(5))] * usize::from(is_narrow);
         PdrEntry {
             id: PdrId(number.into()),
             precedence: Precedence(number.into()),
             source,
             interfaces: self.interfaces(),
             teid: if is_uplink != self.rarely(16) { Some(Teid(7)) } else { None },
-            qfis: (0..[0, 0, 0, 1, 5][usize::from(self.below(5))]).map(|_| self.qfi()).collect(),
-            ue: if self.below(2) == 1 { self.ue() } else { UeAddresses::default() },
+            qfis: (0..qfis).map(|_| self.qfi()).collect(),
+            ue: if self.below(2) == 1 && is_narrow { self.ue() } else { UeAddresses::default() },
             ue_networks: self.networks(),
-            sdf: (0..filters).map(|_| self.filter()).collect(),
+            sdf: sdf.into(),
             outer_header_removal: removal.filter(|_| is_uplink != self.rarely(16)),
             container_deletion: false,
             far: match is_uplink != self.rarely(8) {
@@ -171,30 +191,42 @@ impl<'a> ByteChoices<'a> {
         if self.rarely(4) {
             return self.wide_filter();
         }
+        PacketFilter {
+            tos: self.rarely(6).then_some((8, 0xfc)),
+            spi: self.rarely(12).then_some(1),
+            flow_label: self.rarely(12).then_some(0),
+            ..self.five_tuple()
+        }
+    }
+
+    fn five_tuple(&mut self) -> PacketFilter {
         let remote = match self.below(4) {
             0 => AddrMatch::Any,
             1 => AddrMatch::V6(
-                Ipv6Prefix::containing(host_v6(1 + self.below(2)), 128)
-                    .unwrap_or_else(|| unreachable!("a prefix of 128 bits")),
+                Ipv6Prefix::containing(host_v6(1 + self.below(4)), self.pick(&[31, 32, 128]))
+                    .unwrap_or_else(|| unreachable!("a prefix of at most 128 bits")),
             ),
             _ => AddrMatch::V4(
                 Ipv4Prefix::containing(self.pick(&HOSTS), 32 - self.below(3))
                     .unwrap_or_else(|| unreachable!("a prefix of at most 32 bits")),
             ),
         };
-        let ports = if self.below(2) == 1 {
+        let sides = self.below(4);
+        let mut range = || {
             let first = u16::from(self.below(4));
             vec![PortRange { first, last: first + u16::from(self.below(3)) }]
-        } else {
-            Vec::new()
+        };
+        let (remote_ports, local_ports) = match sides {
+            0 => (Vec::new(), Vec::new()),
+            1 => (range(), Vec::new()),
+            2 => (Vec::new(), range()),
+            _ => (range(), range()),
         };
         PacketFilter {
             protocol: [None, Some(6), Some(17)][usize::from(self.below(3))],
             remote,
-            remote_ports: ports,
-            tos: self.rarely(6).then_some((8, 0xfc)),
-            spi: self.rarely(12).then_some(1),
-            flow_label: self.rarely(12).then_some(0),
+            remote_ports,
+            local_ports,
             ..PacketFilter::ANY
         }
     }
@@ -290,7 +322,7 @@ impl<'a> ByteChoices<'a> {
         let number = [1, 1, 2, 3][usize::from(self.below(4))];
         let (ue, host): (IpAddr, IpAddr) = match self.below(2) {
             0 => (ue_v4(number).into(), self.pick(&HOSTS).into()),
-            _ => (ue_v6(number).into(), host_v6(1 + self.below(2)).into()),
+            _ => (ue_v6(number).into(), host_v6(1 + self.below(4)).into()),
         };
         let is_uplink = self.below(2) == 0;
         let ports = [u16::from(self.below(4)), u16::from(self.below(4))];

@@ -6,7 +6,9 @@
 mod draw;
 mod walk;
 
-use adit_rules::compile::{CompiledSession, FastPath, OwnAddresses, compile, has_idle_filters};
+use adit_rules::compile::{
+    CompiledSession, FastPath, FilterKey, OwnAddresses, compile, has_idle_filters,
+};
 use adit_rules::{
     FastRuleUe, FastRuleUrr, FlowKey, FlowSelector, PackedFastRule, Shapes, UsualFlow,
 };
@@ -32,10 +34,24 @@ impl UsualPacket {
     }
 }
 
-/// Packets that took the fast path: uplink and downlink by a single rule, then by a selector.
+/// The form of the fast path that led to a fast rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Single,
+    /// It matches the filter.
+    Filter,
+    /// It does not match the filter.
+    Others,
+    Selector,
+}
+
+/// Packets that took the fast path: uplink and downlink for each form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FastPathCounts {
     pub single: [usize; 2],
+    pub filtered: [usize; 2],
+    /// Those that do not match the filter.
+    pub others: [usize; 2],
     pub selected: [usize; 2],
     /// Those whose session has filters that exclude nothing.
     pub without_idle_filters: usize,
@@ -54,22 +70,47 @@ pub(super) fn run(data: &[u8]) -> FastPathCounts {
     let mut counts = FastPathCounts::default();
     for _ in 0..48 {
         let packet = choices.packet();
-        let Some((rule, is_selected)) = fast_rule(&compiled, &packet) else { continue };
+        let Some((rule, form)) = fast_rule(&compiled, &packet) else { continue };
         let Some(fast) = forwarded(&rule, &packet) else { continue };
         let slow = walk::forwarded(&rules, &draw::OWN, &packet);
         assert_eq!(slow.as_ref(), Some(&fast), "{packet:?} {rules:#?}");
-        let by_direction = if is_selected { &mut counts.selected } else { &mut counts.single };
+        let by_direction = match form {
+            Form::Single => &mut counts.single,
+            Form::Filter => &mut counts.filtered,
+            Form::Others => &mut counts.others,
+            Form::Selector => &mut counts.selected,
+        };
         by_direction[usize::from(packet.tunnel.is_none())] += 1;
         counts.without_idle_filters += usize::from(has_idle_filters);
     }
     counts
 }
 
-/// The fast rule that a worker finds for a packet, and whether a selector led to it.
-fn fast_rule(compiled: &CompiledSession, packet: &UsualPacket) -> Option<(PackedFastRule, bool)> {
+/// The fast rule that a worker finds for a packet, and the form that led to it.
+fn fast_rule(compiled: &CompiledSession, packet: &UsualPacket) -> Option<(PackedFastRule, Form)> {
     let direction = packet.direction();
     match compiled.fast_paths[usize::from(packet.tunnel.is_none())]? {
-        FastPath::Single(rule) => Some((rule, false)),
+        FastPath::Single(rule) => Some((rule, Form::Single)),
+        FastPath::Filter(filter) => {
+            let flow = &packet.flow;
+            let remote = if direction == Direction::Uplink { flow.dst } else { flow.src };
+            let flow_key = FilterKey {
+                is_v6: remote.is_ipv6(),
+                remote: words(remote)[0],
+                protocol: flow.protocol,
+                ports: u32::from(flow.src_port) << 16 | u32::from(flow.dst_port),
+            };
+            let lines = filter.lines(&compiled.rules, direction)?;
+            let (number, slot) = filter.select(&flow_key)?;
+            let rule = PackedFastRule::of_line(&lines[number]);
+            let [first, second] = rule.urrs();
+            assert!(first.is_none_or(|urr| urr.slot == slot));
+            assert!(filter.has_second_urrs() || second.is_none());
+            assert!(filter.has_meters() || rule.meters() == 0);
+            assert!(!filter.is_plain() || rule.meters() == 0 && second.is_none());
+            let form = [Form::Filter, Form::Others][number];
+            Some((rule, form))
+        }
         FastPath::Selector(selector) => {
             let flow = &packet.flow;
             let usual = UsualFlow {
@@ -82,7 +123,7 @@ fn fast_rule(compiled: &CompiledSession, packet: &UsualPacket) -> Option<(Packed
             };
             let key = FlowKey::of_usual(direction, flow.src.is_ipv6(), &usual);
             let line = selector.view(&compiled.rules, direction)?.find(&key)?;
-            Some((PackedFastRule::of_line(line), true))
+            Some((PackedFastRule::of_line(line), Form::Selector))
         }
     }
 }

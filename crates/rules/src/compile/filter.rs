@@ -1,0 +1,432 @@
+//! Two fast rules of one direction: a single SDF filter selects the one of a packet.
+//!
+//! The usual case of a dedicated flow beside a default one, or of a session with one filter. The filter fits
+//! the session's line, so a packet needs no matcher. Other sessions take the form of
+//! [`selector`](super::selector).
+
+use adit_types::{Direction, UsageSlot};
+
+use super::matcher::{of_pdrs, own_prefix};
+use crate::fast_rule::FastRule;
+use crate::matcher::MatcherLine;
+use crate::matcher::entry::{ANY_PORT, FilterEntry};
+use crate::packed_fast_rule::PackedFastRule;
+use crate::published::PublishedRules;
+use crate::rule::SessionRules;
+use crate::sdf::PortRange;
+
+/// Words after the flags.
+pub const FILTER_WORDS: usize = 4;
+
+/// Which fast rules there are: that of packets that match, always, and in the next bit that of the others.
+const HAS_MATCHING: u64 = 1 << 25;
+const HAS_OTHERS: u64 = HAS_MATCHING << 1;
+/// A fast rule has two URRs.
+const HAS_SECOND_URRS: u64 = 1 << 27;
+/// Bits that ports are rotated by, 0 or 16: then the ports that match are an interval.
+const ROTATION_SHIFT: u32 = 32;
+
+/// Where protocol and family stand in the value that is compared; below them is the remote address.
+const PROTOCOL_SHIFT: u32 = 32;
+const V6: u64 = 1 << 40;
+
+/// Protocols whose packets have ports, among others: a filter of other protocols that names ports stays in the
+/// matcher.
+const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
+
+/// One SDF filter and what prefetches need of the two fast rules that it selects from, in the layout in which
+/// workers read it.
+///
+/// | word | |
+/// |---|---|
+/// | flags | see below |
+/// | 0 | value: family (bit 40), protocol (8), first 32 bits of the remote address |
+/// | 1 | mask of the value |
+/// | 2 | rotated ports: last minus first (32), first (32) |
+/// | 3 | first usage slot of packets that do not match (32), of packets that match (32) |
+///
+/// | bits of the flags | |
+/// |---|---|
+/// | 0..16, 23, 24 | the publisher's, as of a [`PackedFastRule`] |
+/// | 21, 22 | packets of a rule have to pass the first bucket, the second bucket |
+/// | 25, 26 | there is a rule of packets that match (always), of packets that do not |
+/// | 27 | a rule has two URRs |
+/// | 32..37 | rotation of ports: 0, or 16 |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackedFilter {
+    flags: u64,
+    words: [u64; FILTER_WORDS],
+}
+
+/// The fields of a packet that a [`PackedFilter`] compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterKey {
+    /// The family.
+    pub is_v6: bool,
+    /// First 32 bits of the address on the network's side.
+    pub remote: u32,
+    /// Upper-layer protocol.
+    pub protocol: u8,
+    /// Source port in the upper half, destination port in the lower one; anything if the protocol has no ports.
+    pub ports: u32,
+}
+
+impl PackedFilter {
+    /// The flag that every filter has.
+    pub const FLAG: u64 = HAS_MATCHING;
+
+    /// Appends the one or two fast rules of one direction, each as `refine` returns it, to its matcher. `None`
+    /// if the filters of the direction are not a single one that fits, or its PDR has no fast rule.
+    pub(super) fn append(
+        rules: &mut SessionRules,
+        direction: Direction,
+        refine: impl Fn(FastRule) -> FastRule,
+    ) -> Option<Self> {
+        rules.matcher(direction)?;
+        let pdrs = rules.pdrs(direction);
+        let [v4, v6] = [false, true].map(|is_v6| of_pdrs(direction, pdrs, is_v6));
+        let (v4, v6) = (FamilyFilter::of(&v4)?, FamilyFilter::of(&v6)?);
+        let of_pdr = |number: u16| {
+            let rule = FastRule::of_pdr(rules, pdrs.get(usize::from(number))?, direction)?;
+            Some(PackedFastRule::from(&refine(rule)))
+        };
+        let (entry, family) = match (v4.filter, v6.filter) {
+            (Some(entry), None) => (entry, Some(false)),
+            (None, Some(entry)) => (entry, Some(true)),
+            (Some(entry), Some(same)) if same == entry && entry.remote.len == 0 => (entry, None),
+            _ => return None,
+        };
+        let others = match (v4.others, v6.others) {
+            (None, None) => None,
+            (Some(of_v4), Some(of_v6)) if of_v4 == of_v6 => Some(of_v4),
+            // No packet of the other family meets the conditions of its fast rule.
+            (Some(number), None) | (None, Some(number)) => {
+                let pdr = pdrs.get(usize::from(number))?;
+                own_prefix(pdr, v4.others.is_some()).is_none().then_some(number)?;
+                Some(number)
+            }
+            _ => return None,
+        };
+        let fast_rules = [Some(of_pdr(entry.pdr)?), others.and_then(of_pdr)];
+        let lines: Vec<MatcherLine> =
+            fast_rules.iter().flatten().map(PackedFastRule::to_line).collect();
+        let filter = Self::new(entry, direction, family)?.with_rules(fast_rules);
+        rules.matcher_mut(direction)?.append(&lines);
+        Some(filter)
+    }
+
+    /// The filter of `entry` for packets of IPv4, IPv6 or, with `None`, both; `None` if it does not fit.
+    fn new(entry: &FilterEntry, direction: Direction, is_v6: Option<bool>) -> Option<Self> {
+        let FilterEntry {
+            pdr: _,
+            conditions: _,
+            remote,
+            local,
+            remote_ports,
+            local_ports,
+            protocol,
+            tos,
+            is_unsure,
+        } = entry;
+        let has_ports = protocol.is_some_and(|protocol| PROTOCOLS_WITH_PORTS.contains(&protocol));
+        let names_ports = [remote_ports, local_ports].into_iter().any(|ports| *ports != ANY_PORT);
+        if *is_unsure || tos.1 != 0 || local.len > 0 || names_ports && !has_ports {
+            return None;
+        }
+        let [addr, ..] = remote.words;
+        let host_bits = 32_u32.checked_sub(remote.len.into())?;
+        let mut mask = u64::from(u32::MAX.checked_shl(host_bits).unwrap_or(0));
+        let mut value = u64::from(addr);
+        if let Some(protocol) = protocol {
+            value |= u64::from(*protocol) << PROTOCOL_SHIFT;
+            mask |= u64::from(u8::MAX) << PROTOCOL_SHIFT;
+        }
+        if let Some(is_v6) = is_v6 {
+            value |= if is_v6 { V6 } else { 0 };
+            mask |= V6;
+        }
+        let [local, remote] = [local_ports, remote_ports]
+            .map(|(first, last)| PortRange { first: *first, last: *last });
+        let (src, dst) = match direction {
+            Direction::Uplink => (local, remote),
+            Direction::Downlink => (remote, local),
+        };
+        let unrotated = port_interval(src, dst).map(|interval| (interval, 0));
+        let rotated = || port_interval(dst, src).map(|interval| (interval, 16));
+        let ((first, last), rotation) = unrotated.or_else(rotated)?;
+        let ports = pair(last - first, first);
+        let flags = HAS_MATCHING | rotation << ROTATION_SHIFT;
+        Some(Self { flags, words: [value & mask, mask, ports, 0] })
+    }
+
+    /// The filter in front of its fast rules: the one of packets that match, then that of the others.
+    fn with_rules(mut self, fast_rules: [Option<PackedFastRule>; 2]) -> Self {
+        // Prefetches read any slot; without a URR they read the first one.
+        let mut slots = [0; 2];
+        for (slot, rule) in slots.iter_mut().zip(&fast_rules) {
+            let Some(rule) = rule else { continue };
+            let [first, second] = rule.urrs();
+            *slot = first.map_or(*slot, |urr| urr.slot.0);
+            self.flags |= if second.is_some() { HAS_SECOND_URRS } else { 0 };
+            self.flags |= rule.flags() & PackedFastRule::METERS;
+        }
+        let [matching, others] = slots;
+        self.flags |= if fast_rules[1].is_some() { HAS_OTHERS } else { 0 };
+        self.words[3] = pair(others, matching);
+        self
+    }
+
+    /// The filter of [`PackedFilter::flags`] and [`PackedFilter::words`].
+    #[inline]
+    #[must_use]
+    pub const fn of_words(flags: u64, words: [u64; FILTER_WORDS]) -> Self {
+        Self { flags, words }
+    }
+
+    /// The flags, which stand in front of the words.
+    #[inline]
+    #[must_use]
+    pub const fn flags(&self) -> u64 {
+        self.flags
+    }
+
+    /// The words.
+    #[must_use]
+    pub const fn words(&self) -> [u64; FILTER_WORDS] {
+        self.words
+    }
+
+    /// Lines of its fast rules, by its flags: 1 or 2.
+    #[inline]
+    #[must_use]
+    pub const fn lines_in(flags: u64) -> usize {
+        1 + (flags & HAS_OTHERS != 0) as usize
+    }
+
+    /// The lines of its fast rules among the published rules that it was compiled with.
+    #[must_use]
+    pub fn lines<'r>(
+        &self,
+        rules: &'r PublishedRules,
+        direction: Direction,
+    ) -> Option<&'r [MatcherLine]> {
+        let lines = rules.matcher(direction)?.lines();
+        lines.get(lines.len().checked_sub(Self::lines_in(self.flags))?..)
+    }
+
+    /// True if a fast rule has neither buckets nor a second URR.
+    #[inline]
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        self.flags & (PackedFastRule::METERS | HAS_SECOND_URRS) == 0
+    }
+
+    /// True if packets of a fast rule have to pass a bucket.
+    #[inline]
+    #[must_use]
+    pub const fn has_meters(&self) -> bool {
+        PackedFastRule::has_meters(self.flags)
+    }
+
+    /// True if a fast rule has two URRs: [`PackedFilter::select`] returns the slot of the first one.
+    #[inline]
+    #[must_use]
+    pub const fn has_second_urrs(&self) -> bool {
+        self.flags & HAS_SECOND_URRS != 0
+    }
+
+    /// The number of the fast rule of the packet of `key` among [`PackedFilter::lines`], and the rule's first usage
+    /// slot, any without a URR. `None` when only the rules decide.
+    #[inline(always)]
+    #[must_use]
+    // PERF (adit bench datapath --sdf): a call would pass the key through memory.
+    pub fn select(&self, key: &FilterKey) -> Option<(usize, UsageSlot)> {
+        let number = u32::from(!self.matches(key));
+        let [_, _, _, slots] = self.words;
+        #[allow(clippy::cast_possible_truncation, reason = "the lower half is wanted")]
+        let slot = UsageSlot((slots >> (32 * number)) as u32);
+        let is_there = self.flags >> number & HAS_MATCHING != 0;
+        is_there.then_some((number as usize, slot))
+    }
+
+    /// True if a packet matches.
+    ///
+    /// PERF (adit bench datapath --sdf): does not branch on the packet, which no predictor knows.
+    #[inline(always)]
+    fn matches(&self, key: &FilterKey) -> bool {
+        let FilterKey { is_v6, remote, protocol, ports } = *key;
+        let [expected, mask, interval, _] = self.words;
+        let value = u64::from(protocol) << PROTOCOL_SHIFT | u64::from(remote);
+        let value = if is_v6 { value | V6 } else { value };
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "32 bits are wanted, of which five count"
+        )]
+        let (first, rotation) = (interval as u32, (self.flags >> ROTATION_SHIFT) as u32);
+        let distance = ports.rotate_right(rotation).wrapping_sub(first);
+        ((value ^ expected) & mask == 0) & (u64::from(distance) <= interval >> 32)
+    }
+}
+
+/// The filters of one family, as far as their order lets packets reach them.
+struct FamilyFilter<'a> {
+    /// The only one that not all packets match.
+    filter: Option<&'a FilterEntry>,
+    /// The PDR of all packets that do not match it.
+    others: Option<u16>,
+}
+
+impl<'a> FamilyFilter<'a> {
+    /// `None` with more than one filter.
+    fn of(entries: &'a [FilterEntry]) -> Option<Self> {
+        let end = entries.iter().position(FilterEntry::matches_all);
+        let others = end.and_then(|end| entries.get(end)).map(|entry| entry.pdr);
+        let filter = match entries.get(..end.unwrap_or(entries.len()))? {
+            [] => None,
+            [only] => Some(only),
+            _ => return None,
+        };
+        Some(Self { filter, others })
+    }
+}
+
+/// The interval of all pairs of a port of `upper`, in the upper half, and one of `lower`. `None` if they are none.
+fn port_interval(upper: PortRange, lower: PortRange) -> Option<(u32, u32)> {
+    let of = |upper, lower| u32::from(upper) << 16 | u32::from(lower);
+    let is_interval = upper.first == upper.last || (lower.first, lower.last) == ANY_PORT;
+    is_interval.then_some((of(upper.first, lower.first), of(upper.last, lower.last)))
+}
+
+const fn pair(high: u32, low: u32) -> u64 {
+    (high as u64) << 32 | low as u64
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
+mod tests {
+    use core::net::Ipv6Addr;
+
+    use adit_types::{Ipv4Prefix, Ipv6Prefix};
+
+    use crate::matcher::entry::{Prefix, of_filter};
+    use crate::sdf::{AddrMatch, PacketFilter};
+
+    use super::*;
+
+    const UDP: u8 = 17;
+    const HOST: u32 = 0x1400_0001;
+
+    /// The filter for IPv4 or IPv6 or, with `None`, both.
+    fn packed(
+        filter: &PacketFilter,
+        direction: Direction,
+        is_v6: Option<bool>,
+    ) -> Option<PackedFilter> {
+        let mut entries = Vec::new();
+        of_filter(filter, 0, 0, Prefix::ANY, is_v6 == Some(true), &mut entries);
+        let [entry] = entries.as_slice() else { return None };
+        PackedFilter::new(entry, direction, is_v6)
+    }
+
+    fn ports(first: u16, last: u16) -> Vec<PortRange> {
+        vec![PortRange { first, last }]
+    }
+
+    fn key(is_v6: bool) -> FilterKey {
+        FilterKey { is_v6, remote: HOST, protocol: UDP, ports: pair16(10, 20) }
+    }
+
+    fn pair16(src: u16, dst: u16) -> u32 {
+        u32::from(src) << 16 | u32::from(dst)
+    }
+
+    /// Ports of every combination of a range, a single port and any.
+    #[test]
+    fn ports_match_from_the_first_to_the_last_of_their_side() {
+        let sides = [(20, 22), (20, 20), (0, u16::MAX)];
+        let mut fit = 0;
+        for (local, remote) in sides.into_iter().flat_map(|a| sides.map(|b| (a, b))) {
+            let filter = PacketFilter {
+                protocol: Some(UDP),
+                local_ports: ports(local.0, local.1),
+                remote_ports: ports(remote.0, remote.1),
+                ..PacketFilter::ANY
+            };
+            for direction in [Direction::Uplink, Direction::Downlink] {
+                let Some(packed) = packed(&filter, direction, None) else {
+                    assert_eq!((local, remote), ((20, 22), (20, 22)));
+                    continue;
+                };
+                fit += 1;
+                let some = [0, 1, 19, 20, 21, 22, 23, u16::MAX - 1, u16::MAX];
+                for (l, r) in some.into_iter().flat_map(|l| some.map(|r| (l, r))) {
+                    let (src, dst) = if direction == Direction::Uplink { (l, r) } else { (r, l) };
+                    let is_within =
+                        (local.0..=local.1).contains(&l) && (remote.0..=remote.1).contains(&r);
+                    for is_v6 in [false, true] {
+                        let key = FilterKey { ports: pair16(src, dst), ..key(is_v6) };
+                        assert_eq!(
+                            packed.matches(&key),
+                            is_within,
+                            "{filter:?} {direction:?} {l} {r}"
+                        );
+                        for bit in 0..8 {
+                            let other = FilterKey { protocol: UDP ^ 1 << bit, ..key };
+                            assert!(!packed.matches(&other), "{other:?}");
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(fit, 16, "all but two ranges");
+    }
+
+    #[test]
+    fn filter_without_a_protocol_matches_every_protocol_and_port() {
+        let filter = PacketFilter { remote_ports: ports(0, u16::MAX), ..PacketFilter::ANY };
+        let any = packed(&filter, Direction::Downlink, None).unwrap();
+        for ports in [0, 1, 1 << 16, u32::MAX] {
+            for protocol in [0, 1, UDP, u8::MAX] {
+                assert!(any.matches(&FilterKey { ports, protocol, ..key(true) }));
+            }
+        }
+    }
+
+    #[test]
+    fn remote_prefix_matches_addresses_of_its_family_only() {
+        let v4 = |len| AddrMatch::V4(Ipv4Prefix::containing(HOST.into(), len).unwrap());
+        let addr = Ipv6Addr::from_bits(u128::from(HOST) << 96);
+        let v6 = |len| AddrMatch::V6(Ipv6Prefix::containing(addr, len).unwrap());
+        for len in [0, 1, 31, 32] {
+            for (is_v6, remote) in [(false, v4(len)), (true, v6(len))] {
+                let filter = PacketFilter { remote, ..PacketFilter::ANY };
+                let filter = packed(&filter, Direction::Uplink, Some(is_v6)).unwrap();
+                assert!(filter.matches(&key(is_v6)), "{remote:?}");
+                assert!(!filter.matches(&key(!is_v6)), "{remote:?}");
+                for bit in 0..32 {
+                    let other = FilterKey { remote: HOST ^ 1 << (31 - bit), ..key(is_v6) };
+                    assert_eq!(filter.matches(&other), bit >= len, "{remote:?} {bit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn filter_that_words_cannot_hold_is_none() {
+        let any = PacketFilter::ANY;
+        let prefix = |len| AddrMatch::V6(Ipv6Prefix::containing(Ipv6Addr::LOCALHOST, len).unwrap());
+        let unfit = [
+            PacketFilter { tos: Some((8, 0xfc)), ..any.clone() },
+            PacketFilter { spi: Some(1), ..any.clone() },
+            PacketFilter { flow_label: Some(1), ..any.clone() },
+            PacketFilter { remote: prefix(33), ..any.clone() },
+            PacketFilter { local: prefix(1), ..any.clone() },
+            PacketFilter { remote_ports: ports(1, 2), ..any.clone() },
+            PacketFilter { local_ports: ports(1, 2), protocol: Some(1), ..any.clone() },
+        ];
+        for filter in unfit {
+            assert_eq!(packed(&filter, Direction::Uplink, Some(true)), None, "{filter:?}");
+        }
+        assert!(packed(&any, Direction::Uplink, Some(true)).is_some());
+    }
+}
