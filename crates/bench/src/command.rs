@@ -1,5 +1,6 @@
 //! The command line of `adit bench`.
 
+use adit_pktio::RxChecksum;
 use clap::Subcommand;
 
 use crate::report::BenchOutput;
@@ -37,6 +38,13 @@ pub enum BenchCommand {
         /// Frames have a VLAN tag on either side.
         #[arg(long)]
         vlan: bool,
+        /// Number of gNBs, which the sessions are spread over.
+        #[arg(long, default_value_t = 1,
+              value_parser = clap::value_parser!(u16).range(1..=i64::from(crate::network::GNBS_MAX)))]
+        gnbs: u16,
+        /// The ports verify no checksums, so the worker verifies those of IPv4 headers.
+        #[arg(long)]
+        verify_checksums: bool,
         /// Maximum bit rates of both QERs of each session.
         #[arg(long, value_enum, default_value = "none")]
         rates: crate::sessions::BenchRates,
@@ -116,6 +124,8 @@ impl BenchCommand {
                 sdf,
                 mixed,
                 vlan,
+                gnbs,
+                verify_checksums,
                 rates,
                 output,
             } => {
@@ -125,11 +135,16 @@ impl BenchCommand {
                     active: active.unwrap_or(usize::MAX),
                     packets,
                     bursts: burst,
+                    checksum: match verify_checksums {
+                        true => RxChecksum::Unknown,
+                        false => RxChecksum::Good,
+                    },
                     profile: crate::sessions::BenchProfile {
                         given_keys,
                         filters: sdf,
                         dual: mixed,
                         is_tagged: vlan,
+                        gnbs,
                         rates,
                         ..usual
                     },

@@ -246,5 +246,6 @@ pub fn bench_session(number: u32, known: BenchSessionIds) -> BenchSession {
         ue: smf::ue_addr(number),
         up_seid: known.up_seid,
         vlan: VlanId::UNTAGGED,
+        gnb: 0,
     }
 }

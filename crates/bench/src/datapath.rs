@@ -5,6 +5,7 @@
 //! burst). Packets are in the cache, since they were just written; session state is where the previous
 //! bursts left it. The floor is the same without a worker: receive, swap the MAC addresses, send.
 
+use adit_pktio::RxChecksum;
 use serde_json::{Value, json};
 
 use super::measure::{ExpectedOutcome, Figures, WorkerBenchConfig, establish, floor, measure};
@@ -25,6 +26,8 @@ pub(crate) struct DatapathBenchOptions {
     pub packets: usize,
     /// Burst sizes.
     pub bursts: Vec<usize>,
+    /// What ports say of IPv4 header checksums.
+    pub checksum: RxChecksum,
     /// Rules and keys of the sessions.
     pub profile: BenchProfile,
 }
@@ -51,6 +54,7 @@ pub(crate) fn run(options: &DatapathBenchOptions, output: &BenchOutput) -> anyho
                         | BenchRates::Shape
                         | BenchRates::Shared => ExpectedOutcome::Forwarded,
                     },
+                    checksum: options.checksum,
                     active: options.active.min(count),
                     packets: options.packets,
                     burst,
@@ -89,6 +93,11 @@ fn row(
         "keys": if options.profile.given_keys { "given" } else { "chosen" },
         "rates": format!("{:?}", options.profile.rates).to_lowercase(),
         "is_tagged": options.profile.is_tagged,
+        "gnbs": options.profile.gnbs,
+        "checksums_verified_by": match options.checksum {
+            RxChecksum::Good => "port",
+            _ => "worker",
+        },
         "frame_len_in_bytes": 14 + tag + tunnel + INNER_LEN,
         "burst_pkts": plan.burst,
         "window_pkts": plan.packets,

@@ -31,6 +31,11 @@ impl BenchBuf {
         buf.set_rx_checksum(RxChecksum::Good);
     }
 
+    /// Sets what the port says of the IPv4 checksum.
+    pub(crate) fn set_rx_checksum(&mut self, checksum: RxChecksum) {
+        self.get_mut().set_rx_checksum(checksum);
+    }
+
     #[inline]
     fn get(&self) -> &MemBuf {
         let Some(buf) = &self.0 else { unreachable!("only drop takes it") };

@@ -4,6 +4,7 @@
 //! are cumulative: each has the cost of a packet that ends there. `all stages` is a packet forwarded
 //! without the fast path.
 
+use adit_pktio::RxChecksum;
 use adit_rules::{ApplyAction, DropReason, Gate};
 use serde_json::{Value, json};
 
@@ -96,6 +97,7 @@ pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
     let plan = |kind: &BenchPacketKind| WorkerBenchConfig {
         packet: kind.packet,
         outcome: kind.outcome,
+        checksum: RxChecksum::Good,
         active: count,
         packets,
         burst,

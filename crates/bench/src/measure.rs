@@ -3,7 +3,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use adit_datapath::{Worker, WorkerConfig};
-use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
 use adit_rules::DropReason;
 use adit_session::SessionStore;
 use adit_tables::{Publisher, Snapshot, TablesReader};
@@ -46,6 +46,8 @@ pub(crate) struct WorkerBenchConfig {
     pub packet: BenchPacket,
     /// Their required outcome.
     pub outcome: ExpectedOutcome,
+    /// What ports say of their IPv4 header checksums.
+    pub checksum: RxChecksum,
     /// Number of sessions with traffic: the first ones, in random order.
     pub active: usize,
     /// Number of measured packets.
@@ -118,6 +120,8 @@ pub(crate) struct WorkerBench {
     step: u64,
     /// Virtual time per step.
     pub step_time: Nanos,
+    /// What ports say of IPv4 header checksums.
+    pub checksum: RxChecksum,
 }
 
 impl WorkerBench {
@@ -125,7 +129,14 @@ impl WorkerBench {
     pub(crate) fn new(reader: TablesReader) -> Self {
         let worker = worker(reader, BURST_MAX, SHAPED_PKTS_MAX);
         let io = BenchIo::new(PortId(0));
-        Self { worker, io, random: SmallRng::seed_from_u64(1), step: 0, step_time: Nanos(1) }
+        Self {
+            worker,
+            io,
+            random: SmallRng::seed_from_u64(1),
+            step: 0,
+            step_time: Nanos(1),
+            checksum: RxChecksum::Good,
+        }
     }
 
     /// Writes one burst for the next step.
@@ -144,6 +155,7 @@ impl WorkerBench {
             let len = packet.write(&mut frame, session, &mut self.random)?;
             let mut buf = BenchBuf::take();
             buf.reset(&frame[..len]);
+            buf.set_rx_checksum(self.checksum);
             self.io.ready.push(buf);
         }
         Ok(())
@@ -184,6 +196,7 @@ pub(crate) fn measure(
     if plan.outcome == ExpectedOutcome::Shaped {
         bench.step_time = Nanos(network::BURST_TIME.0 * plan.burst as u64 / 32);
     }
+    bench.checksum = plan.checksum;
     let mut cycles = Vec::with_capacity(steps);
     let before = publisher.snapshot();
     for step in 0..steps + warm_up {

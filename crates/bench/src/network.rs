@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use adit_types::{MacAddr, Nanos, Seid, Teid, VlanId};
 
 pub(crate) const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
-pub(crate) const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
+const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
 pub(crate) const DN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 6, 1]);
 pub(crate) const N3_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
 pub(crate) const GNB_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
@@ -17,6 +17,21 @@ pub(crate) const INNER_LEN: u16 = 64;
 
 /// Virtual time per burst of 32 packets in benches with rates: 10.7 million packets per second.
 pub(crate) const BURST_TIME: Nanos = Nanos(3000);
+
+/// Most gNBs of a bench.
+pub(crate) const GNBS_MAX: u16 = 256;
+
+/// Prefix length of the subnet of N3, in which the gNBs are.
+pub(crate) const N3_PREFIX_LEN: u8 = 22;
+
+/// Address and MAC address of gNB `number`, below [`GNBS_MAX`].
+pub(crate) const fn gnb(number: u16) -> (Ipv4Addr, MacAddr) {
+    let [high, low] = number.to_be_bytes();
+    match number {
+        0 => (GNB_ADDR, GNB_MAC),
+        _ => (Ipv4Addr::new(10, 0, 2, low), MacAddr([2, 0, 0, 1, high, low])),
+    }
+}
 
 /// The VLAN of either interface in benches with tags.
 pub(crate) const VLAN: u16 = 100;
@@ -42,6 +57,8 @@ pub struct BenchSession {
     pub up_seid: Seid,
     /// The VLAN of its packets, or untagged.
     pub vlan: VlanId,
+    /// The number of its gNB.
+    pub gnb: u16,
 }
 
 /// The IP version of packets.

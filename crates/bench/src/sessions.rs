@@ -15,14 +15,14 @@ use adit_session::{
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Route, TablesConfig, TablesReader};
 use adit_types::{
-    BitRate, DomainId, FarId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos,
-    PdrId, PortId, Precedence, QerId, Qfi, Seid, Teid, UrrId, VlanId,
+    BitRate, DomainId, FarId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PdrId,
+    PortId, Precedence, QerId, Qfi, Seid, Teid, UrrId, VlanId,
 };
 use anyhow::Context;
 
 use super::network::{
     BURST_TIME, BenchIpVersion, BenchSession, DN_ADDR, DN_MAC, FILTER_PORT, FILTERED_PDRS,
-    GNB_ADDR, GNB_MAC, INNER_LEN, MACS, N3_ADDR, QFI, VLAN, ue6,
+    GNB_ADDR, INNER_LEN, MACS, N3_ADDR, N3_PREFIX_LEN, QFI, VLAN, gnb, ue6,
 };
 
 const N6_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
@@ -53,7 +53,7 @@ fn tables(
         vlan,
         mac: MACS[usize::from(id)],
         mtu_bytes: 1500,
-        v4: Some((addr, 24)),
+        v4: Some((addr, if role == InterfaceRole::N3 { N3_PREFIX_LEN } else { 24 })),
         v6: (id == 1).then_some((N6_ADDR6, 64)),
     };
     let pool = Ipv4Prefix::containing(UES_START, 9).filter(|_| !profile.given_keys);
@@ -61,7 +61,7 @@ fn tables(
         sessions_max,
         teid_slot_bits: u8::try_from(teid_slot_bits)?,
         workers,
-        next_hops_max: 64,
+        next_hops_max: 64 + 2 * usize::from(profile.gnbs),
         seed: 1,
         interfaces: vec![
             interface(0, InterfaceRole::N3, N3_ADDR),
@@ -73,11 +73,11 @@ fn tables(
         local_switching_domains: vec![DomainId(0)],
         ue_pools_v4: pool.into_iter().map(|pool| (DomainId(0), pool)).collect(),
     })?;
-    let neighbors: [(u8, IpAddr, MacAddr); 3] =
-        [(0, GNB_ADDR.into(), GNB_MAC), (1, DN_ADDR.into(), DN_MAC), (1, DN6_ADDR.into(), DN_MAC)];
-    for (id, addr, mac) in neighbors {
+    let gnbs = (0..profile.gnbs).map(gnb).map(|(addr, mac)| (0, IpAddr::V4(addr), mac));
+    let network = [(1, DN_ADDR.into(), DN_MAC), (1, DN6_ADDR.into(), DN_MAC)];
+    for (id, addr, mac) in gnbs.chain(network) {
         let index =
-            publisher.ensure_next_hop(InterfaceId(id), addr).context("room for three next hops")?;
+            publisher.ensure_next_hop(InterfaceId(id), addr).context("room for a next hop")?;
         publisher.set_mac(index, mac, false);
     }
     Ok((publisher, readers))
@@ -148,8 +148,13 @@ pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Po
         let created = established.created.first().map(|created| created.f_teid.teid);
         let teid = if profile.given_keys { Some(given_teid(number)) } else { created };
         let teid = teid.context("the uplink PDR has an F-TEID")?;
-        let (ue, vlan) = (ue4(number), profile.vlan());
-        sessions.push(BenchSession { teid, ue, up_seid: established.up_seid, vlan });
+        sessions.push(BenchSession {
+            teid,
+            ue: ue4(number),
+            up_seid: established.up_seid,
+            vlan: profile.vlan(),
+            gnb: profile.gnb_of(number),
+        });
         publisher.apply(DeltaId(number.into()), established.delta);
         while publisher.poll_observed().is_some() {}
     }
@@ -179,6 +184,8 @@ pub(crate) struct BenchProfile {
     pub rates: BenchRates,
     /// True if frames have a VLAN tag on either side.
     pub is_tagged: bool,
+    /// Number of gNBs, which the sessions are spread over.
+    pub gnbs: u16,
 }
 
 /// SDF filters of the PDRs.
@@ -296,7 +303,14 @@ impl BenchProfile {
         filters: BenchFilters::None,
         rates: BenchRates::None,
         is_tagged: false,
+        gnbs: 1,
     };
+
+    /// The number of the gNB of session `number`.
+    #[allow(clippy::cast_possible_truncation, reason = "below `gnbs`")]
+    fn gnb_of(self, number: u32) -> u16 {
+        (number % u32::from(self.gnbs.max(1))) as u16
+    }
 
     /// The VLAN of both interfaces.
     fn vlan(self) -> VlanId {
@@ -345,7 +359,8 @@ fn change(
     } else {
         FTeidSpec::Choose { v4: true, v6: false, choose_id: Some(1) }
     };
-    let gnb = GtpuTunnel { teid: Teid(number + 1), addr: IpAddr::V4(GNB_ADDR) };
+    let (addr, _) = gnb(profile.gnb_of(number));
+    let gnb = GtpuTunnel { teid: Teid(number + 1), addr: IpAddr::V4(addr) };
     let far = |id, destination, tunnel: Option<GtpuTunnel>| Far {
         bar: None,
         id: FarId(id),
