@@ -127,7 +127,7 @@ impl BenchPacket {
             Self::Uplink { container, quirk, .. } => {
                 let unknown = quirk == Quirk::Teid;
                 let teid = Teid(if unknown { session.teid.0 ^ 1 << 31 } else { session.teid.0 });
-                write_tunnel(frame, (network::gnb(session.gnb), teid), container, quirk)?
+                write_tunnel(frame, session.gnb, teid, container, quirk)?
             }
             Self::Downlink { .. } => {
                 let [dst, src] = [network::MACS[1], network::DN_MAC];
@@ -174,16 +174,18 @@ pub(crate) fn write_packet(
 /// Writes all headers before the UE's packet. Returns their length.
 fn write_tunnel(
     frame: &mut [u8; 256],
-    ((addr, mac), teid): ((Ipv4Addr, MacAddr), Teid),
+    gnb: u16,
+    teid: Teid,
     container: bool,
     quirk: Quirk,
 ) -> anyhow::Result<usize> {
     let qfi = Qfi::new(network::QFI).context("six bits")?;
+    let (src, src_mac) = network::gnb(gnb);
     let outer = OuterIpv4 {
-        src_mac: mac,
+        src_mac,
         dst_mac: network::MACS[0],
         vlan: VlanId::UNTAGGED,
-        src: addr,
+        src,
         dst: network::N3_ADDR,
         tos: 0,
         identification: 0,
