@@ -45,7 +45,7 @@ pub enum BenchCommand {
         /// The ports verify no checksums, so the worker verifies those of IPv4 headers.
         #[arg(long)]
         verify_checksums: bool,
-        /// Maximum bit rates of both QERs of each session.
+        /// Maximum bit rates of the QERs of each session.
         #[arg(long, value_enum, default_value = "none")]
         rates: crate::sessions::BenchRates,
         /// Output of the figures.

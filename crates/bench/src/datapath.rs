@@ -52,6 +52,7 @@ pub(crate) fn run(options: &DatapathBenchOptions, output: &BenchOutput) -> anyho
                         BenchRates::None
                         | BenchRates::Police
                         | BenchRates::Shape
+                        | BenchRates::Session
                         | BenchRates::Shared => ExpectedOutcome::Forwarded,
                     },
                     checksum: options.checksum,

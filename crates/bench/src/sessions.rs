@@ -180,7 +180,7 @@ pub(crate) struct BenchProfile {
     pub n9: bool,
     /// SDF filters of the PDRs.
     pub filters: BenchFilters,
-    /// Maximum bit rates of both QERs.
+    /// Maximum bit rates of the QERs.
     pub rates: BenchRates,
     /// True if frames have a VLAN tag on either side.
     pub is_tagged: bool,
@@ -244,8 +244,10 @@ pub enum BenchRates {
     None,
     /// Above the offered rate, policed.
     Police,
-    /// Above the offered rate, shaped.
+    /// Above the offered rate, shaped: no packet is queued.
     Shape,
+    /// Only the rate of the session QER, above the offered rate, policed.
+    Session,
     /// 90 % of the offered rate, policed.
     Exceed,
     /// Only an aggregate rate of all sessions, above the offered rate.
@@ -264,7 +266,7 @@ impl BenchRates {
         let share = offered / (sessions as u64).max(1);
         match self {
             Self::None | Self::Shared => None,
-            Self::Police | Self::Shape => Some(PLENTY),
+            Self::Police | Self::Shape | Self::Session => Some(PLENTY),
             Self::Exceed => Some(BitRate::from_bps(share * 9 / 10)),
             Self::Wait => Some(BitRate::from_bps(share * 10 / 9)),
         }
@@ -278,7 +280,9 @@ impl BenchRates {
 
     fn policy(self) -> QosPolicy {
         let excess = match self {
-            Self::None | Self::Shared | Self::Police | Self::Exceed => Excess::Policed,
+            Self::None | Self::Shared | Self::Police | Self::Session | Self::Exceed => {
+                Excess::Policed
+            }
             Self::Shape | Self::Wait => Excess::Shaped,
         };
         let of = Enforcement { gbr: excess, flow: excess, session: excess, shared: excess };
@@ -371,6 +375,7 @@ fn change(
         }),
         duplicating: Vec::new(),
     };
+    let flow_limit = limit.filter(|_| profile.rates != BenchRates::Session);
     let mut pdrs = Vec::new();
     for number in profile.filters.pdrs() {
         let flow = profile.filters.flow(number);
@@ -386,7 +391,7 @@ fn change(
         ],
         create_qers: vec![
             qer(SESSION_QER, None, profile.gate, limit),
-            qer(FLOW_QER, Qfi::new(QFI).filter(|_| profile.qfi), profile.gate, limit),
+            qer(FLOW_QER, Qfi::new(QFI).filter(|_| profile.qfi), profile.gate, flow_limit),
         ],
         create_urrs: vec![volume_urr()],
         ..SessionChange::default()
