@@ -143,7 +143,7 @@ impl PackedFastRule {
     pub const PUBLISHER_FLAGS: u64 = 0xffff | 0b11 << 23;
 
     /// The flags of a rule whose packets have to pass a bucket: one for each of buckets 0 and 1.
-    pub(crate) const METERS: u64 = 0b11 << METERS_SHIFT;
+    pub const METERS: u64 = 0b11 << METERS_SHIFT;
 
     /// The rule of [`PackedFastRule::flags`] and [`PackedFastRule::words`].
     #[inline]
@@ -309,6 +309,13 @@ impl PackedFastRule {
     #[must_use]
     pub fn meters(&self) -> u64 {
         (self.flags & Self::METERS) >> METERS_SHIFT
+    }
+
+    /// True if the packet has to pass both buckets of the session and direction.
+    #[inline]
+    #[must_use]
+    pub const fn has_both_meters(&self) -> bool {
+        self.flags & Self::METERS == Self::METERS
     }
 
     /// The URRs that count the packet; those that there are come first.

@@ -63,8 +63,10 @@ impl Exact {
 
     /// The bucket's due time. Unit: 1/rate ns, and 2^-24 of it.
     fn scaled(&self, bucket: Bucket) -> u128 {
-        let due = u128::from(bucket.due) * PRICE_UNITS + u128::from(bucket.fraction);
-        due * self.rate
+        // The unit of the fraction is 2^-64 ns, of which it is a multiple of 2^40.
+        let fraction = u128::from(bucket.fraction) * PRICE_UNITS;
+        assert_eq!(fraction % (1 << 64), 0, "{bucket:?}");
+        (u128::from(bucket.due) * PRICE_UNITS + (fraction >> 64)) * self.rate
     }
 }
 
@@ -158,7 +160,7 @@ proptest! {
                 let ahead = bucket.due;
                 let due = (exact.scaled(bucket), exact.due * PRICE_UNITS);
                 prop_assert!(due.0 >= due.1, "{ahead} is before {exact:?}");
-                // A bucket that was empty keeps what it had below a nanosecond.
+                // The exact bucket may be empty a little earlier.
                 let bound = exact.bytes * ns + ns * PRICE_UNITS;
                 prop_assert!(due.0 - due.1 <= bound, "{ahead} is late by more than {exact:?} says");
             } else {

@@ -53,14 +53,15 @@ pub(crate) struct CellKind {
 
 impl CellKind {
     const RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS };
+    /// A fast rule whose packets have to pass no bucket.
+    const UNMETERED_RULE: Self =
+        Self { bits: READABLE, mask: READABLE | REFERS | PackedFastRule::METERS };
     /// A filter, and the address of the lines of one or two fast rules.
     pub(crate) const FILTER: Self =
         Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER };
     /// A selector, and the address of its lines.
     pub(crate) const SELECTOR: Self =
         Self { bits: READABLE | REFERS, mask: READABLE | REFERS | FILTER };
-    /// The address of lines.
-    const REFERENCE: Self = Self { bits: READABLE | REFERS, mask: READABLE | REFERS };
 
     #[inline]
     const fn is_of(self, head: u64) -> bool {
@@ -124,10 +125,10 @@ impl FastRuleCell {
         even
     }
 
-    /// The fast rule, if the cell holds an active one.
+    /// The fast rule, if the cell holds an active one of this kind.
     #[inline]
-    fn read(&self) -> Option<FastRuleSnapshot<'_>> {
-        let (head, words) = self.read_if(CellKind::RULE)?;
+    fn read(&self, kind: CellKind) -> Option<FastRuleSnapshot<'_>> {
+        let (head, words) = self.read_if(kind)?;
         Some(FastRuleSnapshot { rule: words.to_rule(head), cell: self })
     }
 
@@ -288,6 +289,45 @@ impl fmt::Debug for FastRuleTable {
     }
 }
 
+/// The flags of cells, of one or of several together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CellFlags(u64);
+
+impl CellFlags {
+    /// True if SDF filters may select the fast rule of a packet: one of the cells may refer to lines.
+    #[inline]
+    #[must_use]
+    pub const fn may_refer(self) -> bool {
+        self.0 & REFERS != 0
+    }
+
+    /// True if one of the cells may hold a fast rule with buckets.
+    #[inline]
+    #[must_use]
+    pub const fn may_be_metered(self) -> bool {
+        PackedFastRule::has_meters(self.0)
+    }
+
+    /// True if the cell holds an active fast rule.
+    #[inline]
+    pub(crate) const fn is_rule(self) -> bool {
+        CellKind::RULE.is_of(self.0)
+    }
+
+    /// True if the cell holds an active fast rule whose packets have to pass no bucket.
+    #[inline]
+    pub(crate) const fn is_unmetered_rule(self) -> bool {
+        CellKind::UNMETERED_RULE.is_of(self.0)
+    }
+}
+
+impl ops::BitOrAssign for CellFlags {
+    #[inline]
+    fn bitor_assign(&mut self, Self(other): Self) {
+        self.0 |= other;
+    }
+}
+
 /// The cell of one direction of a session, which holds its fast rule or selector.
 #[derive(Clone, Copy)]
 pub struct FastRuleCellRef<'a>(pub(crate) &'a FastRuleCell);
@@ -310,33 +350,33 @@ impl<'a> FastRuleCellRef<'a> {
     #[inline]
     #[must_use]
     pub fn read(self) -> Option<FastRuleSnapshot<'a>> {
-        self.0.read()
+        self.0.read(CellKind::RULE)
     }
 
-    /// The usage slots of the fast rule and whether it has buckets, to prefetch them before
-    /// [`FastRuleCellRef::read`]. During a write they may belong to different rules; slots without a URR
-    /// are out of range. `None` if the cell holds no active fast rule.
+    /// The fast rule if its packets have to pass no bucket; `None` as [`FastRuleCellRef::read`].
+    // PERF (adit bench datapath): one comparison finds both.
     #[inline]
-    pub(crate) fn usage_slots(self) -> Option<([UsageSlot; FAST_RULE_URRS_MAX], bool)> {
-        let Self(cell) = self;
-        let head = cell.head.load(Ordering::Relaxed);
-        if !CellKind::RULE.is_of(head) {
-            return None;
-        }
-        let [_, _, urrs @ ..] = &cell.words;
-        let slots =
-            PackedFastRule::slots_in(urrs.each_ref().map(|urr| urr.load(Ordering::Relaxed)));
-        Some((slots, PackedFastRule::has_meters(head)))
+    #[must_use]
+    pub fn read_unmetered(self) -> Option<FastRuleSnapshot<'a>> {
+        self.0.read(CellKind::UNMETERED_RULE)
+    }
+
+    /// Its flags at this moment.
+    #[inline]
+    pub(crate) fn flags(self) -> CellFlags {
+        CellFlags(self.0.head.load(Ordering::Relaxed))
+    }
+
+    /// The usage slots of the fast rule, to prefetch them before [`FastRuleCellRef::read`]. During a write
+    /// they may belong to different rules; slots without a URR are out of range.
+    #[inline]
+    pub(crate) fn usage_slots(self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
+        let [_, _, urrs @ ..] = &self.0.words;
+        PackedFastRule::slots_in(urrs.each_ref().map(|urr| urr.load(Ordering::Relaxed)))
     }
 }
 
 impl FastRuleCellRef<'_> {
-    /// True if the cell refers to lines, at the moment.
-    #[inline]
-    pub(crate) fn is_reference(self) -> bool {
-        CellKind::REFERENCE.is_of(self.0.head.load(Ordering::Relaxed))
-    }
-
     /// The address of the lines and a word of a selector, for prefetches: during a write they may belong
     /// together with other words, or be anything.
     #[inline]
@@ -405,7 +445,11 @@ mod tests {
     const SESSION: SessionIndex = SessionIndex(1);
 
     fn downlink(seed: u32) -> PackedFastRule {
-        PackedFastRule::from(&FastRule {
+        PackedFastRule::from(&unpacked(seed))
+    }
+
+    fn unpacked(seed: u32) -> FastRule {
+        FastRule {
             arrival: InterfaceSet(seed),
             ue_v4: FastRuleUe::Only(Ipv4Addr::from_bits(seed)),
             ue_v6: FastRuleUe::Only(u64::from(seed) << 32 | 7),
@@ -420,12 +464,42 @@ mod tests {
             slice: SliceId(15),
             guaranteed: true,
             urrs: Default::default(),
-        })
+        }
     }
 
     fn put(table: &FastRuleTable, direction: Direction, rule: &PackedFastRule) {
         let written = table.set(SESSION, direction, Some(rule));
         table.activate(SESSION, direction, written);
+    }
+
+    #[test]
+    fn flags_name_buckets_and_references_of_any_cell() {
+        let table = FastRuleTable::new(2);
+        let cell = table.cell_ref(SESSION, Direction::Downlink).unwrap();
+        let is_found = || (cell.read().is_some(), cell.read_unmetered().is_some());
+        assert_eq!((is_found(), cell.flags().is_rule()), ((false, false), false));
+        let mut any = CellFlags::default();
+        for (meters, is_metered) in [
+            ([false, false], false),
+            ([true, false], true),
+            ([false, true], true),
+            ([true; 2], true),
+        ] {
+            let rule = FastRule { meters, ..unpacked(1) };
+            put(&table, Direction::Downlink, &PackedFastRule::from(&rule));
+            assert_eq!(is_found(), (true, !is_metered), "{meters:?}");
+            assert!(cell.flags().is_rule() && !cell.flags().may_refer());
+            assert_eq!(cell.flags().may_be_metered(), is_metered, "{meters:?}");
+            assert_eq!(cell.flags().is_unmetered_rule(), !is_metered, "{meters:?}");
+            any |= cell.flags();
+            assert_eq!(any.may_be_metered(), is_metered, "one of those so far: {meters:?}");
+        }
+        let written = cell.0.write_reference(None, CellWords::EMPTY);
+        table.activate(SESSION, Direction::Downlink, written);
+        assert!(cell.flags().may_refer());
+        assert_eq!((is_found(), cell.flags().is_rule()), ((false, false), false));
+        any |= cell.flags();
+        assert!(any.may_refer() && any.may_be_metered());
     }
 
     #[test]

@@ -49,11 +49,11 @@ pub use counters::{
     Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAYS, SessionTraffic, Snapshot,
     WorkerCounters,
 };
-pub use fast_rule::{FastRuleCellRef, FastRuleSnapshot};
+pub use fast_rule::{CellFlags, FastRuleCellRef, FastRuleSnapshot};
 pub use fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 pub use gtpu_peers::GtpuPeers;
 pub use key_table::{KeyRefused, KeyTable, KeyWriter};
-pub use meters::{Meter, MeterPair, MeterTraffic, PairTurn, WaitCounts};
+pub use meters::{Meter, MeterPair, MeterPairs, MeterTraffic, PairTurn, WaitCounts};
 pub use next_hop::{KnownNeighbor, NextHopRef, Via};
 pub use prefetch::read as prefetch;
 pub use publisher::{Publisher, PublisherCounters, build};

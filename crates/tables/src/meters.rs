@@ -44,7 +44,7 @@ const LINES_MAX: usize = RULES_PER_SESSION_MAX.div_ceil(PER_LINE);
 struct MeterCell {
     /// See [`Bucket::due`]. Unit: nanoseconds.
     due: Counter,
-    /// See [`Bucket::fraction`]. Unit: 2^-24 ns.
+    /// See [`Bucket::fraction`]. Unit: 2^-64 ns.
     fraction: Counter,
     /// Octets that passed.
     passed: Counter,
@@ -130,6 +130,12 @@ impl MeterTable {
         }
     }
 
+    /// The first two buckets of each direction of all sessions.
+    #[inline]
+    pub(crate) fn all_pairs(&self) -> MeterPairs<'_> {
+        MeterPairs(self.first.lines.as_chunks().0)
+    }
+
     /// The first two buckets of one direction.
     #[inline]
     pub(crate) fn pair(
@@ -137,7 +143,7 @@ impl MeterTable {
         session: SessionIndex,
         direction: Direction,
     ) -> Option<MeterPair<'_>> {
-        self.first.lines.get(session.direction_slot(direction)).map(MeterPair)
+        self.all_pairs().get(session, direction)
     }
 
     /// The counters of the packets that wait for the first of the buckets `which` of
@@ -164,9 +170,7 @@ impl MeterTable {
     /// Prefetches the first two buckets of one direction.
     #[inline]
     pub(crate) fn prefetch(&self, session: SessionIndex, direction: Direction) {
-        if let Some(line) = self.first.lines.get(session.direction_slot(direction)) {
-            prefetch::read(line);
-        }
+        prefetch::element(&self.first.lines, session.direction_slot(direction));
     }
 
     /// One bucket; `None` before its table is allocated.
@@ -256,12 +260,26 @@ impl fmt::Debug for MeterTable {
     }
 }
 
+/// The first two buckets of each direction of all sessions.
+#[derive(Debug, Clone, Copy)]
+pub struct MeterPairs<'a>(&'a [[MeterLine; 2]]);
+
+impl<'a> MeterPairs<'a> {
+    /// Those of one direction of a session.
+    #[inline]
+    #[must_use]
+    pub fn get(self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
+        let [uplink, downlink] = self.0.get(session.0 as usize)?;
+        Some(MeterPair(match direction {
+            Direction::Uplink => uplink,
+            Direction::Downlink => downlink,
+        }))
+    }
+}
+
 /// The first two buckets of one direction of a session, with the limits stored beside them.
 #[derive(Debug, Clone, Copy)]
 pub struct MeterPair<'a>(&'a MeterLine);
-
-/// Both buckets of a pair.
-const BOTH: u64 = 0b11;
 
 impl<'a> MeterPair<'a> {
     /// Charges a packet of `bytes` octets to the buckets `which` (bit n is bucket n) if all of them
@@ -271,31 +289,46 @@ impl<'a> MeterPair<'a> {
     /// No fast rule has a limit [`RateLimit::CLOSED`]. But a worker that read its fast rule just before
     /// the publisher closed the limit may meet `CLOSED` here: then the packet may pass, and the bucket
     /// is charged as at the slowest rate.
-    // PERF (adit bench datapath --rates police): once per packet; reads both buckets before it
-    // branches, so that each word is loaded once.
-    #[inline(always)]
+    #[inline(never)]
     #[must_use]
     pub fn try_charge(self, which: u64, now: Nanos, bytes: u16) -> bool {
         let Self(MeterLine([first, second])) = self;
-        if which == 0 {
+        match which {
+            0 => true,
+            1 | 2 => (if which == 1 { first } else { second }).try_charge(now, bytes),
+            _ => self.try_charge_both(now, bytes),
+        }
+    }
+
+    /// [`MeterPair::try_charge`] of both buckets.
+    // PERF (adit bench datapath --rates police): once per packet. Idle buckets, which are open, are
+    // charged in place; their depth and fraction are not read.
+    #[inline(always)]
+    #[must_use]
+    pub fn try_charge_both(self, now: Nanos, bytes: u16) -> bool {
+        let Self(MeterLine([first, second])) = self;
+        if first.is_idle(now) && second.is_idle(now) {
+            first.charge_idle(now, bytes);
+            second.charge_idle(now, bytes);
             return true;
         }
-        if which == BOTH {
-            let (a, b) = (first.peek(now), second.peek(now));
-            // Negative if one of the two is.
-            if a.room | b.room < 0 {
-                return false;
-            }
-            first.charge_peeked(&a, now, bytes);
-            second.charge_peeked(&b, now, bytes);
-            return true;
-        }
-        let only = if which & 1 != 0 { first } else { second };
-        let peeked = only.peek(now);
-        if peeked.room < 0 {
+        self.try_charge_busy(now, bytes)
+    }
+
+    /// [`MeterPair::try_charge_both`] of buckets that may not be idle.
+    // PERF (adit bench datapath --rates police): reads both buckets before it branches, so that each
+    // word is loaded once. Cold, so that the packet loop keeps its values in registers.
+    #[cold]
+    #[inline(never)]
+    fn try_charge_busy(self, now: Nanos, bytes: u16) -> bool {
+        let Self(MeterLine([first, second])) = self;
+        let (a, b) = (first.peek(now), second.peek(now));
+        // Negative if one of the two is.
+        if a.room | b.room < 0 {
             return false;
         }
-        only.charge_peeked(&peeked, now, bytes);
+        first.charge_peeked(&a, now, bytes);
+        second.charge_peeked(&b, now, bytes);
         true
     }
 
@@ -320,12 +353,13 @@ impl<'a> MeterPair<'a> {
     /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes. False for
     /// [`RateLimit::CLOSED`]. Also false if a bucket has debt from a former limit: the stages take such a
     /// packet, and [`Meter::is_open`] forgives the debt.
-    #[inline]
+    // PERF (adit bench datapath --rates wait): once per packet that waits.
+    #[inline(always)]
     #[must_use]
     pub fn can_wait(self, which: u64, now: Nanos) -> bool {
         let Self(MeterLine([first, second])) = self;
-        let may = |cell: &MeterCell| cell.bucket().admits_waiting(cell.limit(), now);
-        (which & 1 == 0 || may(first)) && (which & 2 == 0 || may(second))
+        (which & 1 == 0 || first.admits_waiting(now))
+            && (which & 2 == 0 || second.admits_waiting(now))
     }
 }
 
@@ -333,6 +367,49 @@ impl MeterCell {
     #[inline]
     fn bucket(&self) -> Bucket {
         Bucket { due: self.due.load(), fraction: self.fraction.load() }
+    }
+
+    /// See [`MeterPair::can_wait`].
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): see its caller.
+    fn admits_waiting(&self, now: Nanos) -> bool {
+        self.bucket().admits_waiting(self.limit(), now)
+    }
+
+    /// True if `due` is before `now`: the bucket has all its credit.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): see its caller.
+    fn is_idle(&self, now: Nanos) -> bool {
+        self.due.load() < now.0
+    }
+
+    /// Charges a packet of `bytes` octets to a bucket that is idle.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): see its caller.
+    fn charge_idle(&self, now: Nanos, bytes: u16) {
+        self.commit(Bucket::after_idle(self.limit(), now, bytes), bytes);
+    }
+
+    /// See [`MeterPair::try_charge`].
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): see its caller.
+    fn try_charge(&self, now: Nanos, bytes: u16) -> bool {
+        if self.is_idle(now) {
+            self.charge_idle(now, bytes);
+            return true;
+        }
+        self.try_charge_busy(now, bytes)
+    }
+
+    /// [`MeterCell::try_charge`] of a bucket that may not be idle.
+    #[inline]
+    fn try_charge_busy(&self, now: Nanos, bytes: u16) -> bool {
+        let peeked = self.peek(now);
+        if peeked.room < 0 {
+            return false;
+        }
+        self.charge_peeked(&peeked, now, bytes);
+        true
     }
 
     /// The bucket at `now`.
@@ -611,6 +688,44 @@ mod tests {
         table.reset(SESSION, 1);
         assert_eq!(meter.traffic(), MeterTraffic::default());
         assert!(pair.try_charge(0b11, NOW, 1500));
+    }
+
+    #[test]
+    fn fast_rules_and_stages_charge_alike() {
+        let limits = [(5000, 2, Excess::Policed), (7000, 1, Excess::Shaped)];
+        let limits = limits.map(|(kbps, depth, excess)| {
+            RateLimit::new(BitRate::from_kbps(kbps), Nanos::from_millis(depth), excess)
+        });
+        for which in 0..=0b11_u64 {
+            let (table, direction) = (MeterTable::new(2), Direction::Downlink);
+            let other = SessionIndex(0);
+            for session in [SESSION, other] {
+                table.set_limit(session, direction, 0, limits[0]);
+                table.set_limit(session, direction, 1, limits[1]);
+            }
+            let pair = table.pair(SESSION, direction).unwrap();
+            let (mut now, mut passed, mut idle) = (NOW, 0, 0);
+            for round in 0_u64..4000 {
+                // Bursts of packets at one moment, and pauses in which the buckets become idle.
+                now += Nanos(if round % 97 == 0 { 9_000_000 } else { round % 3 * 700_001 });
+                let bytes = u16::try_from(40 + round * 271 % 1400).unwrap();
+                let stages = [0, 1].map(|at| table.meter(other, direction, at).unwrap());
+                let used = || (0..2).filter(|at| which & 1 << at != 0);
+                let is_open = used().all(|at| stages[at].is_open(limits[at], now));
+                idle += u32::from(used().all(|at| stages[at].cell.is_idle(now)));
+                if is_open {
+                    used().for_each(|at| stages[at].charge(limits[at], now, bytes));
+                }
+                assert_eq!(pair.try_charge(which, now, bytes), is_open, "{which} {round}");
+                for (at, stage) in stages.iter().enumerate() {
+                    let fast = table.meter(SESSION, direction, u8::try_from(at).unwrap()).unwrap();
+                    assert_eq!(fast.cell.bucket(), stage.cell.bucket(), "{which} {round}");
+                    assert_eq!(fast.traffic(), stage.traffic(), "{which} {round}");
+                }
+                passed += u32::from(is_open);
+            }
+            assert!(which == 0 || (40..passed).contains(&idle) && passed < 3900, "{idle} {passed}");
+        }
     }
 
     #[test]

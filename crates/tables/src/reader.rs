@@ -13,10 +13,10 @@ use adit_types::{
 use crate::aggregates::{Aggregates, Leases};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
-use crate::fast_rule::{FastRuleCellRef, FastRuleTable};
+use crate::fast_rule::{CellFlags, FastRuleCellRef, FastRuleTable};
 use crate::fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
-use crate::meters::{Meter, MeterPair, MeterTable, WaitCounts};
+use crate::meters::{Meter, MeterPair, MeterPairs, MeterTable, WaitCounts};
 use crate::next_hop::{KnownNeighbor, NextHopRef, NextHopTable, Via};
 use crate::publish::{SlotGuard, SlotReader};
 use crate::rate_changes::{NextRateChange, RateChangeRing};
@@ -336,21 +336,35 @@ impl<'a> TablesView<'a> {
         }
     }
 
+    /// Prefetches the usage counters of a fast rule without buckets, and returns true. Returns false if
+    /// the cell holds anything else; see [`TablesView::prefetch_fast_rule_usage`].
+    #[inline]
+    #[must_use]
+    pub fn prefetch_unmetered_usage(&self, cell: FastRuleCellRef<'a>) -> bool {
+        let is_unmetered = cell.flags().is_unmetered_rule();
+        if is_unmetered {
+            cell.usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+        }
+        is_unmetered
+    }
+
     /// Prefetches the usage counters and buckets of a fast rule. Reads the line that
-    /// [`FastRuleCellRef::prefetch`] prefetched. Returns false if SDF filters select among several.
+    /// [`FastRuleCellRef::prefetch`] prefetched. Returns the flags of the cell.
     #[inline]
     pub fn prefetch_fast_rule_usage(
         &self,
         cell: FastRuleCellRef<'a>,
         session: SessionIndex,
         direction: Direction,
-    ) -> bool {
-        let Some((slots, is_metered)) = cell.usage_slots() else { return !cell.is_reference() };
-        slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
-        if is_metered {
-            self.tables.meters.prefetch(session, direction);
+    ) -> CellFlags {
+        let flags = cell.flags();
+        if flags.is_rule() {
+            cell.usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+            if flags.may_be_metered() {
+                self.tables.meters.prefetch(session, direction);
+            }
         }
-        true
+        flags
     }
 
     /// The filter of one direction, if a single one selects between two fast rules.
@@ -403,6 +417,13 @@ impl<'a> TablesView<'a> {
     #[inline]
     pub fn prefetch_selected_usage(&self, selected: SelectedFastRule<'a>) {
         selected.fast_rule().usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+    }
+
+    /// The first two buckets of each direction of all sessions, for fast rules.
+    #[inline]
+    #[must_use]
+    pub fn meter_pairs(&self) -> MeterPairs<'a> {
+        self.tables.meters.all_pairs()
     }
 
     /// The first two buckets of a direction of a session, for fast rules.

@@ -5,7 +5,7 @@
 
 use adit_pktio::PacketBuf;
 use adit_shaper::RateSet;
-use adit_tables::Leases;
+use adit_tables::{Leases, MeterPairs};
 use adit_types::{InterfaceId, InterfaceSet, MacAddr, NextHopIndex};
 use adit_wire::usual_dst;
 
@@ -35,6 +35,10 @@ pub(super) struct BurstContext<'v, 'l> {
     tx_link: Option<&'v TxLink>,
     /// All hops had that link.
     is_one_link: bool,
+    /// A packet has to join a queue.
+    pub is_any_queued: bool,
+    /// The buckets of all sessions.
+    pub meters: MeterPairs<'v>,
     /// Octets leased from aggregates.
     pub leases: &'l mut Leases,
     /// Aggregates that packets wait for.
@@ -48,6 +52,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     #[inline(always)]
     // PERF (adit bench datapath): once per burst, in place.
     pub(super) fn new(
+        ctx: &StepContext<'v>,
         arrival: InterfaceId,
         leases: &'l mut Leases,
         contended: RateSet,
@@ -58,6 +63,8 @@ impl<'v, 'l> BurstContext<'v, 'l> {
             hops: [(NEVER_REUSED, None); 2],
             tx_link: None,
             is_one_link: true,
+            is_any_queued: false,
+            meters: ctx.view.meter_pairs(),
             leases,
             contended,
             unresolved,

@@ -11,9 +11,8 @@ use adit_wire::{
 
 use super::burst::{BurstContext, ResolvedHop};
 use super::packet::FastPacket;
-use super::rates::pass_rates;
+use super::rates::{BurstRates, pass_rates};
 use super::recognize::{is_forwardable, v4};
-use super::ticket::QueueTicket;
 use crate::context::StepContext;
 use crate::interfaces::TxLink;
 
@@ -21,8 +20,8 @@ use crate::interfaces::TxLink;
 #[derive(Clone, Copy)]
 pub(super) struct PacketTraits {
     pub is_v6: bool,
-    /// It has no rates to pass.
-    pub is_unlimited: bool,
+    /// The rates that it may have to pass.
+    pub rates: BurstRates,
 }
 
 /// A packet that became the frame that leaves.
@@ -32,8 +31,6 @@ pub(super) struct Rewritten<'v> {
     pub received_len: usize,
     /// Length of the frame that leaves. Unit: octets.
     pub frame_len: usize,
-    /// The queue that it has to join.
-    pub ticket: QueueTicket,
 }
 
 /// One direction; chosen outside the packet loops.
@@ -58,7 +55,7 @@ pub(super) trait FastDirection {
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
         rule: &FastRuleSnapshot<'v>,
-        packet: &FastPacket<'v>,
+        packet: &mut FastPacket<'v>,
         traits: PacketTraits,
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
@@ -87,8 +84,8 @@ impl FastDirection for FastUplink {
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
         rule: &FastRuleSnapshot<'v>,
-        packet: &FastPacket<'v>,
-        PacketTraits { is_v6, is_unlimited }: PacketTraits,
+        packet: &mut FastPacket<'v>,
+        PacketTraits { is_v6, rates }: PacketTraits,
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
@@ -102,11 +99,7 @@ impl FastDirection for FastUplink {
         if packet.len > hop.tx_link.mtu_bytes {
             return None;
         }
-        let ticket = if is_unlimited {
-            QueueTicket::NONE
-        } else {
-            pass_rates(ctx, Self::DIRECTION, rule, packet, burst)?
-        };
+        pass_rates(ctx, Self::DIRECTION, rates, rule, packet, burst)?;
         let received_len = buf.data_len();
         let tag_len = if HAS_TAGS { hop.tx_link.tag_len() } else { 0 };
         let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
@@ -121,7 +114,7 @@ impl FastDirection for FastUplink {
             emit_tag(frame, &hop);
         }
         count_packet(ctx, Self::DIRECTION, rule, usage, packet);
-        Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len, ticket })
+        Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len })
     }
 }
 
@@ -147,8 +140,8 @@ impl FastDirection for FastDownlink {
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
         rule: &FastRuleSnapshot<'v>,
-        packet: &FastPacket<'v>,
-        PacketTraits { is_v6, is_unlimited }: PacketTraits,
+        packet: &mut FastPacket<'v>,
+        PacketTraits { is_v6, rates }: PacketTraits,
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
@@ -165,11 +158,7 @@ impl FastDirection for FastDownlink {
         if tunnel.ip_len(packet.len)? > hop.tx_link.mtu_bytes {
             return None;
         }
-        let ticket = if is_unlimited {
-            QueueTicket::NONE
-        } else {
-            pass_rates(ctx, Self::DIRECTION, rule, packet, burst)?
-        };
+        pass_rates(ctx, Self::DIRECTION, rates, rule, packet, burst)?;
         let received_len = buf.data_len();
         let tag_len = if HAS_TAGS { hop.tx_link.tag_len() } else { 0 };
         let headers_len = tag_len + tunnel.headers_len();
@@ -183,7 +172,7 @@ impl FastDirection for FastDownlink {
             emit_tag(frame, &hop);
         }
         count_packet(ctx, Self::DIRECTION, rule, usage, packet);
-        Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len, ticket })
+        Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len })
     }
 }
 

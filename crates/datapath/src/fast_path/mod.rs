@@ -25,7 +25,7 @@ mod ticket;
 use core::mem;
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_tables::{TablesView, UeTable};
+use adit_tables::{CellFlags, TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 use adit_wire::vlan::VlanTag;
 
@@ -33,7 +33,9 @@ use self::burst::BurstContext;
 use self::direction::{FastDirection, FastDownlink, FastUplink, PacketTraits};
 use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
 use self::packet::FastPacket;
-use self::rates::find_first_queues;
+use self::rates::{
+    BucketsOnly, BurstRates, EveryRate, NoRates, RateChecks, SelectedBuckets, find_first_queues,
+};
 use self::recognize::{recognize_all, recognize_links, recognize_mixed};
 use self::select::select_rules;
 use self::send::{send_all, send_some};
@@ -181,11 +183,17 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
 ) {
     // Before packets of other workers leave the burst.
     let are_usual = counts.usual == packets.len();
-    prepare::<_, D, F>(ctx, origin, packets, rx, state);
-    let rewritten = match ctx.interfaces.have_tags() {
-        false => rewrite_all::<_, D, F, false>(ctx, are_usual, packets, rx, state),
-        true => rewrite_all::<_, D, F, true>(ctx, are_usual, packets, rx, state),
+    let rates = prepare::<_, D, F>(ctx, origin, packets, rx, state);
+    let rewrite_all = match (ctx.interfaces.have_tags(), rates) {
+        (false, BurstRates::None) => rewrite_all::<_, D, F, NoRates, false>,
+        (false, BurstRates::Buckets) => rewrite_all::<_, D, F, BucketsOnly, false>,
+        (false, BurstRates::Selected) => rewrite_all::<_, D, F, SelectedBuckets, false>,
+        (false, BurstRates::Every) => rewrite_all::<_, D, F, EveryRate, false>,
+        (true, BurstRates::None) => rewrite_all::<_, D, F, NoRates, true>,
+        (true, BurstRates::Buckets) => rewrite_all::<_, D, F, BucketsOnly, true>,
+        (true, _) => rewrite_all::<_, D, F, EveryRate, true>,
     };
+    let rewritten = rewrite_all(ctx, are_usual, packets, rx, state);
     match rewritten.only_link {
         Some(link) => send_all::<Io, D>(io, link, rx, rewritten.sent_bytes, packets, state),
         None => send_some::<Io, D>(ctx, io, packets, rx, state),
@@ -222,10 +230,18 @@ struct RewrittenBurst<'v> {
 /// Charges, rewrites and counts the packets that the fast path forwards, and writes their links and tickets.
 /// Marks the others as not usual: those that fail a condition or that a rate stops, and later packets of
 /// their sessions. `are_usual`: every packet is usual. `HAS_TAGS`: the links of some interfaces have tags;
-/// without tags, all usual packets arrived on one interface.
+/// without tags, all usual packets arrived on one interface. Compiled for each direction, family mix and
+/// kind of rates.
 #[inline(never)]
 // PERF (adit bench datapath): a function of its own has registers for its loop; a call per burst.
-fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix, const HAS_TAGS: bool>(
+fn rewrite_all<
+    'v,
+    B: PacketBuf,
+    D: FastDirection,
+    F: FamilyMix,
+    R: RateChecks,
+    const HAS_TAGS: bool,
+>(
     ctx: &StepContext<'v>,
     are_usual: bool,
     packets: &mut FastPackets<'v>,
@@ -235,32 +251,30 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix, const HAS_TAGS:
     let WorkerState { buffering, shaping, unresolved, tally, .. } = state;
     let first = packets.iter().find(|packet| packet.is_usual);
     let arrival = first.map(|packet| packet.interface).unwrap_or_default();
-    let must_check_queues = shaping.must_check_queues();
+    let must_check_queues = R::RATES == BurstRates::Every && shaping.must_check_queues();
     let Shaping { queues, leases, .. } = shaping;
-    let mut burst = BurstContext::new(arrival, leases, queues.contended(), unresolved.stations());
+    let mut burst =
+        BurstContext::new(ctx, arrival, leases, queues.contended(), unresolved.stations());
     let has_aggregates = !ctx.view.aggregates().is_empty();
     let mut left_to_stages = BurstColumn::<SessionIndex>::new();
     // False while every packet is usual, none was left to the stages, and the worker buffers no packet
     // of any session.
     let mut check_each = !are_usual || !buffering.is_empty();
-    let mut any_queued = false;
     let (mut run, mut sent_bytes) = (ArrivalRun::of(arrival), 0);
     for (buf, packet) in rx.iter_mut().zip(packets.iter_mut()) {
         let takes_stages = check_each
             && (!packet.is_usual
                 || left_to_stages.contains(&packet.session)
                 || buffering.has_packets_of(packet.session));
-        let rule = if takes_stages { None } else { packet.rule() };
+        let rule = if takes_stages { None } else { R::rule(packet) };
         let rewritten = rule.and_then(|rule| {
-            let is_unlimited = rule.meters() == 0 && !has_aggregates;
-            let ticket = || QueueTicket::of(&rule);
             if must_check_queues
-                && !is_unlimited
-                && !assign_ticket::<_, D>(queues, ticket(), packet)
+                && (rule.meters() != 0 || has_aggregates)
+                && !assign_ticket::<_, D>(queues, QueueTicket::of(&rule), packet)
             {
                 return None;
             }
-            let traits = PacketTraits { is_v6: F::is_v6(packet), is_unlimited };
+            let traits = PacketTraits { is_v6: F::is_v6(packet), rates: R::RATES };
             D::rewrite::<_, HAS_TAGS>(ctx, &rule, packet, traits, &mut burst, buf)
         });
         let Some(rewritten) = rewritten else {
@@ -275,15 +289,11 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix, const HAS_TAGS:
             run = ArrivalRun::of(packet.interface);
         }
         packet.interface = rewritten.tx_link.id;
-        if !rewritten.ticket.is_none() {
-            packet.ticket = rewritten.ticket;
-            any_queued = true;
-        }
         run.pkts += usize::from(HAS_TAGS);
         run.bytes += rewritten.received_len;
         sent_bytes += rewritten.frame_len;
     }
-    let only_link = burst.only_link().filter(|_| !any_queued && left_to_stages.is_empty());
+    let only_link = burst.only_link().filter(|_| !burst.is_any_queued && left_to_stages.is_empty());
     if !HAS_TAGS {
         run.pkts = packets.len() - left_to_stages.len();
     }
@@ -294,7 +304,8 @@ fn rewrite_all<'v, B: PacketBuf, D: FastDirection, F: FamilyMix, const HAS_TAGS:
 /// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet unless the
 /// stages take it. Returns false if a
 /// queue has no room for the packet: the stages then send it at once, or drop and count it.
-#[inline(never)]
+#[inline(always)]
+// PERF (adit bench datapath --rates wait): once per packet while packets wait.
 fn assign_ticket<B: PacketBuf, D: FastDirection>(
     queues: &ShapingQueues<B>,
     ticket: QueueTicket,
@@ -309,7 +320,7 @@ fn assign_ticket<B: PacketBuf, D: FastDirection>(
 }
 
 /// Finds the session and the fast rule of each packet, hands off packets of other workers' sessions, and
-/// prefetches what the rewrite reads.
+/// prefetches what the rewrite reads. Returns the rates that the packets may have to pass.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
 fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
@@ -318,7 +329,7 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     packets: &mut FastPackets<'v>,
     rx: &mut Burst<B>,
     state: &mut WorkerState<B>,
-) {
+) -> BurstRates {
     let view = &ctx.view;
     let WorkerState { shaping, handoff, tally, .. } = state;
     match origin.port.domain {
@@ -335,13 +346,15 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     if !handoff.is_alone() {
         hand_off_foreign(handoff, origin.id, packets, rx, tally);
     }
-    let are_single = prefetch_usage::<D>(view, packets);
-    if shaping.must_check_queues() {
+    let cells = prefetch_usage::<D>(view, packets);
+    let rates = BurstRates::of(view, shaping, cells);
+    if rates == BurstRates::Every && shaping.must_check_queues() {
         find_first_queues(view, D::DIRECTION, shaping, packets);
     }
-    if !are_single {
+    if cells.may_refer() {
         select_rules::<_, D, F>(view, rx, packets);
     }
+    rates
 }
 
 /// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Those of
@@ -399,14 +412,27 @@ fn hand_off_foreign<B: PacketBuf>(
     }
 }
 
-/// Prefetches usage counters and buckets of the fast rules in the cells. Returns false, at the first such cell, if
-/// SDF filters select the fast rule of any packet; `select_rules` prefetches then.
+/// Prefetches usage counters and buckets of the fast rules in the cells, and returns the flags of the cells. Ends
+/// at the first cell by which SDF filters select the fast rule of a packet; `select_rules` prefetches then.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
-fn prefetch_usage<'v, D: FastDirection>(view: &TablesView<'v>, packets: &FastPackets<'v>) -> bool {
-    packets.iter().all(|packet| {
-        packet
-            .cell
-            .is_none_or(|cell| view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION))
-    })
+fn prefetch_usage<'v, D: FastDirection>(
+    view: &TablesView<'v>,
+    packets: &FastPackets<'v>,
+) -> CellFlags {
+    // PERF (adit bench datapath): most bursts end in a loop of their own, which looks for nothing else.
+    let is_unmetered = |packet: &FastPacket<'v>| {
+        packet.cell.is_none_or(|cell| view.prefetch_unmetered_usage(cell))
+    };
+    let unmetered =
+        packets.iter().position(|packet| !is_unmetered(packet)).unwrap_or(packets.len());
+    let mut any = CellFlags::default();
+    for packet in packets.get(unmetered..).unwrap_or_default() {
+        let Some(cell) = packet.cell else { continue };
+        any |= view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION);
+        if any.may_refer() {
+            break;
+        }
+    }
+    any
 }

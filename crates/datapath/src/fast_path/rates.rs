@@ -2,7 +2,7 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::{Excess, Guarantee};
-use adit_tables::{FastRuleSnapshot, MeterPair, TablesView, prefetch};
+use adit_tables::{CellFlags, FastRuleCellRef, FastRuleSnapshot, MeterPair, TablesView, prefetch};
 use adit_types::{Direction, Nanos};
 
 use super::FastPackets;
@@ -12,6 +12,93 @@ use super::ticket::QueueTicket;
 use crate::aggregates::{AggregateTerms, arriving};
 use crate::context::StepContext;
 use crate::shaping::Shaping;
+
+/// The rates that the packets of a burst may have to pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BurstRates {
+    /// None. Each fast rule is that of its cell.
+    None,
+    /// Buckets of the session. Each fast rule is that of its cell; no packet waits.
+    Buckets,
+    /// Buckets of the session. SDF filters may have selected the fast rule; no packet waits.
+    Selected,
+    /// Buckets and aggregates. SDF filters may have selected the fast rule; packets may wait.
+    Every,
+}
+
+impl BurstRates {
+    /// Those of a burst. `cells`: the flags of its cells.
+    #[inline]
+    pub(super) fn of<B: PacketBuf>(
+        view: &TablesView<'_>,
+        shaping: &Shaping<B>,
+        cells: CellFlags,
+    ) -> Self {
+        if !view.aggregates().is_empty() {
+            return Self::Every;
+        }
+        match (cells.may_be_metered(), cells.may_refer()) {
+            (false, false) => Self::None,
+            _ if shaping.must_check_queues() => Self::Every,
+            (_, false) => Self::Buckets,
+            (_, true) => Self::Selected,
+        }
+    }
+}
+
+/// A value of [`BurstRates`]; chosen outside the packet loops.
+pub(super) trait RateChecks {
+    const RATES: BurstRates;
+
+    /// The fast rule of a packet; see [`FastPacket::rule`].
+    fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>>;
+}
+
+pub(super) struct NoRates;
+pub(super) struct BucketsOnly;
+pub(super) struct SelectedBuckets;
+pub(super) struct EveryRate;
+
+impl RateChecks for NoRates {
+    const RATES: BurstRates = BurstRates::None;
+
+    /// `None` if the rule has buckets: it was activated after the cells of the burst were read.
+    #[inline(always)]
+    // PERF (adit bench datapath): once per packet.
+    fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
+        packet.cell.and_then(FastRuleCellRef::read_unmetered)
+    }
+}
+
+impl RateChecks for BucketsOnly {
+    const RATES: BurstRates = BurstRates::Buckets;
+
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): once per packet.
+    fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
+        packet.cell.and_then(FastRuleCellRef::read)
+    }
+}
+
+impl RateChecks for SelectedBuckets {
+    const RATES: BurstRates = BurstRates::Selected;
+
+    #[inline(always)]
+    // PERF (adit bench datapath --sdf): once per packet.
+    fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
+        packet.rule()
+    }
+}
+
+impl RateChecks for EveryRate {
+    const RATES: BurstRates = BurstRates::Every;
+
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per packet.
+    fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
+        packet.rule()
+    }
+}
 
 /// Writes the first queue of each packet's session and direction. If there is one, prefetches it and its
 /// buckets.
@@ -31,76 +118,111 @@ pub(super) fn find_first_queues<B: PacketBuf>(
     }
 }
 
-/// If no packet of its queue waits and its rates admit it, charges the rates of a packet and returns
-/// [`QueueTicket::NONE`]. Otherwise returns the ticket of the queue that it joins; its rates are charged when
-/// it leaves. `None` if the stages decide. After a charge, only a buffer without room for the new headers
-/// stops the packet; the stages then charge it again.
+/// If no packet of its queue waits and its rates admit it, charges the rates of a packet. Otherwise writes
+/// the ticket of the queue that it joins; its rates are charged when it leaves. `None` if the stages decide.
+/// After a charge, only a buffer without room for the new headers stops the packet; the stages then charge
+/// it again.
 #[inline(always)]
 // PERF (adit bench datapath --rates police): once per packet with rates.
 pub(super) fn pass_rates(
     ctx: &StepContext<'_>,
     direction: Direction,
+    rates: BurstRates,
     rule: &FastRuleSnapshot<'_>,
-    packet: &FastPacket<'_>,
+    packet: &mut FastPacket<'_>,
     burst: &mut BurstContext<'_, '_>,
-) -> Option<QueueTicket> {
-    if !ctx.view.aggregates().is_empty() {
-        return pass_aggregates(ctx, direction, rule, packet, burst);
+) -> Option<()> {
+    if rates == BurstRates::None {
+        return Some(());
     }
-    let which = rule.meters();
-    if which == 0 {
-        return Some(QueueTicket::NONE);
+    if rates == BurstRates::Every && !ctx.view.aggregates().is_empty() {
+        return pass_aggregates(ctx, direction, QueueTicket::of(rule), packet, burst);
     }
-    let pair = ctx.view.meter_pair(packet.session, direction)?;
-    if packet.ticket.is_none() && pair.try_charge(which, ctx.now, packet.len) {
-        return Some(QueueTicket::NONE);
+    if rates != BurstRates::Buckets && rule.meters() == 0 {
+        return Some(());
     }
-    ticket_if_shaped(pair, which, ctx.now, packet.ticket.or_ticket_of(rule))
+    let pair = burst.meters.get(packet.session, direction)?;
+    let is_waiting = rates == BurstRates::Every && !packet.ticket.is_none();
+    if !is_waiting && try_charge(pair, ctx, rule, packet.len) {
+        return Some(());
+    }
+    if is_waiting {
+        burst.is_any_queued = true;
+        return pair.can_wait(rule.meters(), ctx.now).then_some(());
+    }
+    queue_if_shaped(pair, ctx.now, QueueTicket::of(rule), packet, burst)
 }
 
-/// `ticket` if every closed bucket shapes. `None` if one polices or has debt from a former limit: the
-/// stages decide.
-#[inline(never)]
-// PERF (adit bench datapath --rates police): out of line because it is rare.
-fn ticket_if_shaped(
+/// Charges a packet of `bytes` octets to the buckets of its rule if all of them are open. Returns whether
+/// it did.
+#[inline(always)]
+// PERF (adit bench datapath --rates police): once per packet with rates.
+fn try_charge(
     pair: MeterPair<'_>,
-    which: u64,
+    ctx: &StepContext<'_>,
+    rule: &FastRuleSnapshot<'_>,
+    bytes: u16,
+) -> bool {
+    if rule.has_both_meters() {
+        pair.try_charge_both(ctx.now, bytes)
+    } else {
+        pair.try_charge(rule.meters(), ctx.now, bytes)
+    }
+}
+
+/// Writes the ticket of a packet, `ticket` unless it has one, if every closed bucket shapes. `None` if one
+/// polices or has debt from a former limit: the stages decide. `ticket` is that of the packet's rule.
+#[cold]
+#[inline(never)]
+// PERF (adit bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
+fn queue_if_shaped(
+    pair: MeterPair<'_>,
     now: Nanos,
     ticket: QueueTicket,
-) -> Option<QueueTicket> {
-    pair.can_wait(which, now).then_some(ticket)
+    packet: &mut FastPacket<'_>,
+    burst: &mut BurstContext<'_, '_>,
+) -> Option<()> {
+    if !pair.can_wait(ticket.buckets(), now) {
+        return None;
+    }
+    packet.ticket = packet.ticket.or(ticket);
+    burst.is_any_queued = true;
+    Some(())
 }
 
 /// [`pass_rates`] while aggregates are configured. They charge a guaranteed packet, but do not stop it.
+/// `ticket` is that of the packet's rule.
 #[inline(never)]
 fn pass_aggregates(
     ctx: &StepContext<'_>,
     direction: Direction,
-    rule: &FastRuleSnapshot<'_>,
-    packet: &FastPacket<'_>,
+    ticket: QueueTicket,
+    packet: &mut FastPacket<'_>,
     burst: &mut BurstContext<'_, '_>,
-) -> Option<QueueTicket> {
-    let which = rule.meters();
-    let ticket = packet.ticket.or_ticket_of(rule);
+) -> Option<()> {
+    let which = ticket.buckets();
+    let AggregateTerms { slice, guarantee } = AggregateTerms::of_tag(ticket.tag());
     // `check_open` and `charge` ignore the guarantee.
-    let terms = AggregateTerms { slice: rule.slice(), guarantee: Guarantee::Nothing };
-    let pair = ctx.view.meter_pair(packet.session, direction)?;
-    let queue = || ticket_if_shaped(pair, which, ctx.now, ticket);
+    let terms = AggregateTerms { slice, guarantee: Guarantee::Nothing };
+    let pair = burst.meters.get(packet.session, direction)?;
     if !packet.ticket.is_none() {
-        return queue();
+        return queue_if_shaped(pair, ctx.now, ticket, packet, burst);
     }
     // No queue waits for its turn and leases are left: no need to check each aggregate.
     let is_open_at_once = burst.contended.is_empty() && burst.leases.admit(terms.slice, direction);
-    let is_admitted = rule.is_guaranteed() || is_open_at_once;
+    let is_admitted = guarantee == Guarantee::Whole || is_open_at_once;
     if !is_admitted
         && let Err(closed) =
             terms.check_open(ctx, burst.leases, direction, arriving(burst.contended))
     {
-        return if closed.excess == Excess::Shaped { queue() } else { None };
+        return match closed.excess {
+            Excess::Shaped => queue_if_shaped(pair, ctx.now, ticket, packet, burst),
+            Excess::Policed => None,
+        };
     }
     if !pair.try_charge(which, ctx.now, packet.len) {
-        return queue();
+        return queue_if_shaped(pair, ctx.now, ticket, packet, burst);
     }
     terms.charge(ctx, burst.leases, direction, packet.len);
-    Some(QueueTicket::NONE)
+    Some(())
 }

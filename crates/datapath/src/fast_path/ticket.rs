@@ -52,18 +52,29 @@ impl QueueTicket {
         Self(self.0 | (index as u64 + 1) << INDEX_SHIFT)
     }
 
-    /// This one, or that of `rule` if this is [`QueueTicket::NONE`].
+    /// This one, or `other` if this is [`QueueTicket::NONE`].
     #[inline]
-    pub(super) fn or_ticket_of(self, rule: &FastRuleSnapshot<'_>) -> Self {
-        if self.is_none() { Self::of(rule) } else { self }
+    pub(super) const fn or(self, other: Self) -> Self {
+        if self.is_none() { other } else { self }
+    }
+
+    /// The session's buckets that the queue waits for.
+    #[inline]
+    pub(super) const fn buckets(self) -> u64 {
+        self.0 & BUCKETS
+    }
+
+    /// The tag of the queue's key.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "a tag has 16 bits")]
+    pub(super) const fn tag(self) -> u16 {
+        (self.0 >> TAG_SHIFT) as u16
     }
 
     /// The key of the queue.
     #[inline]
-    #[allow(clippy::cast_possible_truncation, reason = "a tag has 16 bits")]
     pub(super) const fn key(self, session: SessionIndex, direction: Direction) -> QueueKey {
-        let tag = (self.0 >> TAG_SHIFT) as u16;
-        QueueKey { session, direction, buckets: self.0 & BUCKETS, tag }
+        QueueKey { session, direction, buckets: self.buckets(), tag: self.tag() }
     }
 
     /// The queue, if it exists.
