@@ -2,9 +2,9 @@
 //!
 //! Sessions of one slice belong to several workers, so several workers write the bucket of an aggregate.
 //! They do so rarely: a worker takes a *lease*, the octets of [`LEASE_TIME`] but at least one packet of
-//! 1500, and charges packets to it in memory of its own ([`Leases`]). Leases are never returned. So each worker exceeds the rate by at
-//! most one lease and one packet, once. Guaranteed packets, which pass a closed rate too, may run one
-//! more lease into debt before the bucket is charged.
+//! 1500, and charges packets to it in memory of its own ([`Leases`]). Leases are never returned. So each
+//! worker exceeds the rate by at most one lease and one packet, once. Guaranteed packets, which pass a closed
+//! rate too, may run one more lease into debt before the bucket is charged.
 
 use core::fmt;
 

@@ -76,7 +76,8 @@ impl CellKind {
 pub(crate) struct FastRuleCell {
     /// The flags of the rule or filter, the sequence number of the cell, [`REFERS`] and [`READABLE`].
     head: AtomicU64,
-    /// The address of lines; a pointer, because an integer would lose its provenance. Of a fast rule: its first word, as a pointer without provenance that is never dereferenced.
+    /// The address of lines; a pointer, because an integer would lose its provenance. Of a fast rule: its
+    /// first word, as a pointer without provenance that is never dereferenced.
     first: AtomicPtr<MatcherLine>,
     words: [AtomicU64; REST],
     pkts: Counter,

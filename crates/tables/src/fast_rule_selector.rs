@@ -86,8 +86,9 @@ fn to_words(
 
 impl FastRuleTable {
     /// Writes a selector into the cell of one direction. `rules` are those published last for this session;
-    /// without a matcher in them writes nothing and returns [`WrittenRule::NONE`]. Workers do not read the selector before [`FastRuleTable::activate`] is called with the
-    /// value that this returns. For the publisher only.
+    /// without a matcher in them writes nothing and returns [`WrittenRule::NONE`]. Workers do not read the
+    /// selector before [`FastRuleTable::activate`] is called with the value that this returns. For the
+    /// publisher only.
     pub(crate) fn set_selector(
         &self,
         session: SessionIndex,

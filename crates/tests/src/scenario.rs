@@ -552,7 +552,8 @@ fn averaging_window_ms(rng: &mut StdRng) -> Option<u32> {
     one_chance_in(rng, 2).then(|| *[1, 100, 500, 2000, 30_000].choose(rng).unwrap())
 }
 
-/// A session: FARs 1–3 uplink, 4–6 downlink, 7 of quota actions, URRs 1–3, QERs 1–3, PDRs 1–4 uplink, 11–14 downlink.
+/// A session: FARs 1–3 uplink, 4–6 downlink, 7 of quota actions, URRs 1–3, QERs 1–3, PDRs 1–4 uplink, 11–14
+/// downlink.
 pub fn establishment(rng: &mut StdRng) -> SessionChange {
     let mut change = if one_chance_in(rng, 3) { usual(rng) } else { unusual(rng) };
     if one_chance_in(rng, 3) {

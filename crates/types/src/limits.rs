@@ -25,8 +25,8 @@ pub const fn usage_slots_max(sessions_max: usize) -> usize {
     sessions_max.saturating_mul(2).saturating_add(RULES_PER_SESSION_MAX)
 }
 
-/// Correlated rates: those that sessions share by QER Correlation ID, in a process with `sessions_max` PFCP sessions:
-/// one for each, those that workers may still know included.
+/// Correlated rates: those that sessions share by QER Correlation ID, in a process with `sessions_max` PFCP
+/// sessions: one for each, those that workers may still know included.
 #[must_use]
 pub const fn correlated_rates_max(sessions_max: usize) -> usize {
     sessions_max

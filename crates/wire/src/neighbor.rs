@@ -151,7 +151,8 @@ fn parse_body(
     Ok(NdMessageBody { flags: header.word(), target, mac: find_mac(options, option)? })
 }
 
-/// Finds an Ethernet address among the options. Each step of the walk consumes at least 8 octets. Spec: RFC 4861 §4.6.
+/// Finds an Ethernet address among the options. Each step of the walk consumes at least 8 octets. Spec: RFC
+/// 4861 §4.6.
 fn find_mac(mut options: &[u8], wanted: u8) -> Result<Option<MacAddr>, Malformed> {
     let mut found = None;
     while let [kind, units, ..] = *options {

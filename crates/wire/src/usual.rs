@@ -566,7 +566,8 @@ pub struct UsualFiveTuple {
     pub protocol: u8,
 }
 
-/// Reads the five-tuple of a usual packet of `len` octets whose family is known and that begins at `offset` of a frame.
+/// Reads the five-tuple of a usual packet of `len` octets whose family is known and that begins at `offset`
+/// of a frame.
 /// `None` for fragments, and for packets of less than four octets behind the IP header.
 #[inline(always)]
 #[must_use]

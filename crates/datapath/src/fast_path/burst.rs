@@ -152,8 +152,8 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         }
     }
 
-    /// The hop `index`, if its link-layer address is known and fresh and no packet waits for it. Notes whether all hops have one
-    /// link.
+    /// The hop `index`, if its link-layer address is known and fresh and no packet waits for it. Notes
+    /// whether all hops have one link.
     #[inline]
     fn resolve(&mut self, ctx: &StepContext<'v>, index: NextHopIndex) -> Option<ResolvedHop<'v>> {
         let (interface, mac) = ctx.view.resolved_hop(index)?;

@@ -135,8 +135,8 @@ pub(super) fn note_restored(store: &SessionStore, records: &mut Records) {
 
 /// The F-TEID of a restored session that a CHOOSE ID most likely was chosen for, which it means from
 /// now on: the only one that PDRs of QoS flows have for uplink from the same side and network instance,
-/// and from no other reference point. A PDU session has one such tunnel (TS 23.501 §5.8.2.3); where PDRs name no QoS
-/// flow, as in EPC, each bearer has a tunnel of its own and nothing can be known.
+/// and from no other reference point. A PDU session has one such tunnel (TS 23.501 §5.8.2.3); where PDRs name
+/// no QoS flow, as in EPC, each bearer has a tunnel of its own and nothing can be known.
 fn claim_restored(
     records: &mut Records,
     group: &FTeidGroup,
