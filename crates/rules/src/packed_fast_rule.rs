@@ -16,7 +16,7 @@
 //! | 16 | the rate of the buckets is guaranteed |
 //! | 17..21 | slice |
 //! | 21, 22 | packets have to pass the first bucket, the second bucket |
-//! | 23, 24 | the publisher's: the cell holds a selector; workers may read it |
+//! | 23, 24 | the publisher's: the cell holds a filter or a selector; workers may read it |
 //! | 25, 26 | IPv4 packets match; with any UE address |
 //! | 27, 28 | IPv6 packets match; with any UE address |
 //! | 29 | downlink: writes a PDU Session Container |

@@ -329,7 +329,7 @@ impl ops::BitOrAssign for CellFlags {
     }
 }
 
-/// The cell of one direction of a session, which holds its fast rule or selector.
+/// The cell of one direction of a session, which holds its fast rule, or what selects among several.
 #[derive(Clone, Copy)]
 pub struct FastRuleCellRef<'a>(pub(crate) &'a FastRuleCell);
 

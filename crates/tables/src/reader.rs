@@ -367,7 +367,7 @@ impl<'a> TablesView<'a> {
         flags
     }
 
-    /// The filter of one direction, if a single one selects between two fast rules.
+    /// The filter of one direction, if a single one selects the fast rule.
     #[inline(always)]
     // PERF (adit bench datapath --sdf): a call would pass the words through memory.
     #[must_use]
@@ -406,7 +406,7 @@ impl<'a> TablesView<'a> {
         cell.prefetch_selector(is_v6)
     }
 
-    /// The selector of one direction, if there are several fast rules.
+    /// The selector of one direction, if a matcher selects the fast rule.
     #[inline]
     #[must_use]
     pub fn fast_rule_selector(&self, cell: FastRuleCellRef<'a>) -> Option<FastRuleSelector<'a>> {

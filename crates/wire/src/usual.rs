@@ -567,8 +567,7 @@ pub struct UsualFiveTuple {
 }
 
 /// Reads the five-tuple of a usual packet of `len` octets whose family is known and that begins at `offset`
-/// of a frame.
-/// `None` for fragments, and for packets of less than four octets behind the IP header.
+/// of a frame. `None` for fragments, and for packets of less than four octets behind the IP header.
 #[inline(always)]
 #[must_use]
 pub fn usual_five_tuple(frame: &[u8], offset: u8, len: u16, is_v6: bool) -> Option<UsualFiveTuple> {

@@ -37,7 +37,7 @@ pub(super) struct Rewritten<'v> {
 pub(super) trait FastDirection {
     const DIRECTION: Direction;
 
-    /// The session of a packet. `ues`: those of the routing domain that the burst came from.
+    /// The session of a packet. `ues`: those of the routing domain that it came from.
     fn session(
         view: &TablesView<'_>,
         ues: &UeTable,

@@ -72,8 +72,8 @@ struct BurstCounts {
 /// Cost:    per packet one cache line of the key table, one of the fast rule and the session's
 ///          counters, and one per URR; with rates, one of the buckets; with SDF filters, those of the
 ///          matcher and of the rule that it selects; while packets wait, those of the queue, its index
-///          and its counters. Earlier passes prefetch these lines, except the buckets of a selected
-///          rule, and index and counters of queues. A next hop is looked up when it changes; in uplink
+///          and its counters. Earlier passes prefetch these lines, except the buckets of a rule
+///          that a matcher selected, and index and counters of queues. A next hop is looked up when it changes; in uplink
 ///          without one gateway for a whole block, for each packet. No allocation, no clock.
 /// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`, packets
 ///          without room in a queue `ShapingQueueFull`, in a hand-off ring `HandoffFull`.
@@ -301,9 +301,9 @@ fn rewrite_all<
     RewrittenBurst { sent_bytes, only_link }
 }
 
-/// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet unless the
-/// stages take it. Returns false if a
-/// queue has no room for the packet: the stages then send it at once, or drop and count it.
+/// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet unless the stages take
+/// it. Returns false if a queue has no room for the packet: the stages then send it at once, or drop and
+/// count it.
 #[inline(always)]
 // PERF (adit bench datapath --rates wait): once per packet while packets wait.
 fn assign_ticket<B: PacketBuf, D: FastDirection>(

@@ -170,8 +170,8 @@ fn try_charge(
     }
 }
 
-/// Writes the ticket of a packet, `ticket` unless it has one, if every closed bucket shapes. `None` if one
-/// polices or has debt from a former limit: the stages decide. `ticket` is that of the packet's rule.
+/// If every closed bucket shapes, the packet keeps its ticket or gets `ticket`, that of its rule. `None` if
+/// one polices or has debt from a former limit: the stages decide.
 #[cold]
 #[inline(never)]
 // PERF (adit bench datapath --rates police): cold, so that the packet loop keeps its values in registers.

@@ -214,7 +214,7 @@ impl PackedFilter {
         lines.get(lines.len().checked_sub(Self::lines_in(self.flags))?..)
     }
 
-    /// True if a fast rule has neither buckets nor a second URR.
+    /// True if no fast rule has buckets or a second URR.
     #[inline]
     #[must_use]
     pub const fn is_plain(&self) -> bool {

@@ -32,8 +32,8 @@ pub use selector::{PackedSelector, SelectorView};
 /// What a data plane runs for one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompiledSession {
-    /// The rules, with the matchers of their SDF filters and, after these, the fast rules that a
-    /// selector leads to.
+    /// The rules, with the matchers of their SDF filters and, after these, the fast rules that a filter or
+    /// a selector leads to.
     pub rules: PublishedRules,
     /// The fast path of uplink and downlink.
     pub fast_paths: [Option<FastPath>; 2],
@@ -44,7 +44,7 @@ pub struct CompiledSession {
 pub enum FastPath {
     /// All take the same one.
     Single(PackedFastRule),
-    /// A single SDF filter selects between two.
+    /// A single SDF filter selects between one for packets that match and, if there is one, that of the others.
     Filter(PackedFilter),
     /// The SDF filters of the session select it.
     Selector(PackedSelector),
