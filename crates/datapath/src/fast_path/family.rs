@@ -8,6 +8,9 @@ use super::packet::FastPacket;
 
 /// The families in a burst; chosen outside the packet loops.
 pub(super) trait FamilyMix {
+    /// The families that the loop for links with tags expects: a loop for each would be much code.
+    type Tagged: FamilyMix;
+
     /// Both families occur.
     const ARE_MIXED: bool = false;
 
@@ -20,6 +23,8 @@ pub(super) struct OnlyV6;
 pub(super) struct Mixed;
 
 impl FamilyMix for OnlyV4 {
+    type Tagged = Self;
+
     #[inline(always)]
     fn is_v6(_: &FastPacket<'_>) -> bool {
         false
@@ -27,6 +32,8 @@ impl FamilyMix for OnlyV4 {
 }
 
 impl FamilyMix for OnlyV6 {
+    type Tagged = Mixed;
+
     #[inline(always)]
     fn is_v6(_: &FastPacket<'_>) -> bool {
         true
@@ -34,6 +41,8 @@ impl FamilyMix for OnlyV6 {
 }
 
 impl FamilyMix for Mixed {
+    type Tagged = Self;
+
     const ARE_MIXED: bool = true;
 
     #[inline(always)]

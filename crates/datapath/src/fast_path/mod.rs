@@ -189,9 +189,9 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
         (false, BurstRates::Buckets) => rewrite_all::<_, D, F, BucketsOnly, false>,
         (false, BurstRates::Selected) => rewrite_all::<_, D, F, SelectedBuckets, false>,
         (false, BurstRates::Every) => rewrite_all::<_, D, F, EveryRate, false>,
-        (true, BurstRates::None) => rewrite_all::<_, D, F, NoRates, true>,
-        (true, BurstRates::Buckets) => rewrite_all::<_, D, F, BucketsOnly, true>,
-        (true, _) => rewrite_all::<_, D, F, EveryRate, true>,
+        (true, BurstRates::None) => rewrite_all::<_, D, F::Tagged, NoRates, true>,
+        (true, BurstRates::Buckets) => rewrite_all::<_, D, F::Tagged, BucketsOnly, true>,
+        (true, _) => rewrite_all::<_, D, Mixed, EveryRate, true>,
     };
     let rewritten = rewrite_all(ctx, are_usual, packets, rx, state);
     match rewritten.only_link {
