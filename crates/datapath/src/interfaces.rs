@@ -8,7 +8,8 @@ use core::net::{IpAddr, Ipv4Addr};
 use adit_rules::rule::ue_ipv6_key;
 use adit_tables::Interface;
 use adit_types::{DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, PortId, VlanId};
-use adit_wire::{GPduPattern, IpPattern, UsualIp, UsualOuter, tag_len};
+use adit_wire::ethernet::{EthernetHeader, link_len};
+use adit_wire::{GPduPattern, IpPattern, UsualIp, UsualOuter};
 
 /// The interfaces that share one port and VLAN.
 #[derive(Debug)]
@@ -179,7 +180,7 @@ impl TxLink {
     /// Octets of the tag of its frames.
     #[inline]
     pub(crate) const fn tag_len(&self) -> usize {
-        tag_len(self.vlan)
+        link_len(self.vlan) - EthernetHeader::LEN
     }
 }
 

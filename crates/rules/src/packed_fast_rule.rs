@@ -336,7 +336,7 @@ fn select_family<T>(is_v6: bool, v6: T, v4: T) -> T {
     core::hint::select_unpredictable(is_v6, v6, v4)
 }
 
-const fn pair(high: u32, low: u32) -> u64 {
+pub(crate) const fn pair(high: u32, low: u32) -> u64 {
     (high as u64) << 32 | low as u64
 }
 

@@ -3,6 +3,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use adit_rules::compile::has_idle_filters;
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
     FlowKey, FlowSelector, Matcher, PacketFilter, PdrEntry, SdfSet, SourceInterface, UeAddresses,
@@ -336,4 +337,43 @@ fn set_equals_a_list_of_the_same_filters_in_the_same_order() {
     assert!(set != [tcp.clone()]);
     assert!(set == vec![tcp.clone(), PacketFilter::ANY]);
     assert!(set != vec![tcp]);
+}
+
+#[test]
+fn filter_of_the_ue_alone_matches_all_its_packets() {
+    let v4 = UeAddresses { v4: Some("10.45.0.2".parse().unwrap()), v6: None };
+    let v6 = UeAddresses { v4: None, v6: Some("2001:db8::/64".parse().unwrap()) };
+    let both = UeAddresses { v4: v4.v4, v6: v6.v6 };
+    let any = UeAddresses::default();
+    let local = |text: &str| match text.parse() {
+        Ok(prefix) => PacketFilter { local: AddrMatch::V4(prefix), ..PacketFilter::ANY },
+        Err(_) => {
+            let prefix = text.parse().unwrap();
+            PacketFilter { local: AddrMatch::V6(prefix), ..PacketFilter::ANY }
+        }
+    };
+    let all = |filter: PacketFilter| {
+        [v4, v6, both, any].map(|ue| {
+            has_idle_filters(&PdrEntry { ue, sdf: vec![filter.clone()].into(), ..plain() })
+        })
+    };
+    assert_eq!(all(PacketFilter::ANY), [true; 4]);
+    assert_eq!(all(local("10.45.0.0/16")), [true, false, false, false]);
+    assert_eq!(all(local("10.46.0.0/16")), [false; 4]);
+    assert_eq!(all(local("2001:db8::/48")), [false, true, false, false]);
+    assert_eq!(all(local("2001:db8::1/128")), [false; 4], "one address of many");
+    let remote = AddrMatch::V4("0.0.0.0/0".parse().unwrap());
+    let of_v4 = PacketFilter { remote, ..PacketFilter::ANY };
+    assert_eq!(all(of_v4), [true, false, false, false]);
+    let narrow = [
+        PacketFilter { protocol: Some(6), ..PacketFilter::ANY },
+        PacketFilter { tos: Some((0, 1)), ..PacketFilter::ANY },
+        PacketFilter { spi: Some(0), ..PacketFilter::ANY },
+        PacketFilter { flow_label: Some(0), ..PacketFilter::ANY },
+        PacketFilter { local_ports: vec![PortRange { first: 1, last: 2 }], ..PacketFilter::ANY },
+        PacketFilter { remote_ports: vec![PortRange { first: 1, last: 2 }], ..PacketFilter::ANY },
+        PacketFilter { remote: AddrMatch::V4("1.1.1.0/24".parse().unwrap()), ..PacketFilter::ANY },
+    ];
+    assert!(narrow.into_iter().all(|filter| all(filter) == [false; 4]));
+    assert_eq!(all(PacketFilter { tos: Some((7, 0)), ..PacketFilter::ANY }), [true; 4]);
 }

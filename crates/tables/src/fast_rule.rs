@@ -133,10 +133,10 @@ impl FastRuleCell {
         Some(FastRuleSnapshot { rule: words.to_rule(head), cell: self })
     }
 
-    /// Writes a selector or, with its flags, a filter. Workers do not read it before
+    /// Writes a filter with its flags, or a selector, which has none. Workers do not read it before
     /// [`FastRuleTable::activate`]. For the publisher only.
-    pub(crate) fn write_reference(&self, filter: Option<u64>, words: CellWords) -> WrittenRule {
-        WrittenRule(self.write(REFERS | filter.unwrap_or(0), words))
+    pub(crate) fn write_reference(&self, flags: u64, words: CellWords) -> WrittenRule {
+        WrittenRule(self.write(REFERS | flags, words))
     }
 
     /// Head and words of one moment, if the cell is of this kind and active.
@@ -495,7 +495,7 @@ mod tests {
             any |= cell.flags();
             assert_eq!(any.may_be_metered(), is_metered, "one of those so far: {meters:?}");
         }
-        let written = cell.0.write_reference(None, CellWords::EMPTY);
+        let written = cell.0.write_reference(0, CellWords::EMPTY);
         table.activate(SESSION, Direction::Downlink, written);
         assert!(cell.flags().may_refer());
         assert_eq!((is_found(), cell.flags().is_rule()), ((false, false), false));

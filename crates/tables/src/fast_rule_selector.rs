@@ -98,7 +98,7 @@ impl FastRuleTable {
     ) -> WrittenRule {
         let words = to_words(selector, rules, direction);
         let cell = self.cell(session, direction).zip(words);
-        cell.map_or(WrittenRule::NONE, |(cell, words)| cell.write_reference(None, words))
+        cell.map_or(WrittenRule::NONE, |(cell, words)| cell.write_reference(0, words))
     }
 
     /// Writes a filter into the cell of one direction; otherwise like [`FastRuleTable::set_selector`]. `first` of
@@ -114,7 +114,7 @@ impl FastRuleTable {
         let cell = self.cell(session, direction).zip(lines);
         cell.map_or(WrittenRule::NONE, |(cell, lines)| {
             let words = CellWords { first: lines.as_ptr().cast_mut(), words: filter.words() };
-            cell.write_reference(Some(filter.flags()), words)
+            cell.write_reference(filter.flags(), words)
         })
     }
 }
@@ -176,15 +176,10 @@ impl<'g> FastRuleCellRef<'g> {
 }
 
 impl<'a> FastRuleFilter<'a> {
-    /// The fast rule of the packet of `key`. Calls `visit` with it and its first usage slot, any without a
-    /// URR. `None` if the stages classify the packet: it does not match, and there is no fast rule for the others.
+    /// The fast rule of the packet of `key` and its first usage slot, any without a URR. `None` if the stages classify the packet: it does not match, and there is no fast rule for the others.
     // PERF (adit bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
-    pub(crate) fn select(
-        &self,
-        key: &FilterKey,
-        visit: impl FnOnce(SelectedFastRule<'a>, UsageSlot),
-    ) -> Option<SelectedFastRule<'a>> {
+    pub(crate) fn select(&self, key: &FilterKey) -> Option<(SelectedFastRule<'a>, UsageSlot)> {
         let (number, slot) = self.filter.select(key)?;
         // JUSTIFICATION: see `FastRuleCellRef::selector`.
         // SAFETY: head and words are those of one filter, so `first` is the address of its lines, which
@@ -192,9 +187,7 @@ impl<'a> FastRuleFilter<'a> {
         // publisher replaces the words before those rules leave their slot, so the guard keeps the lines alive
         // as if it had loaded the rules from the slot.
         let line = unsafe { &*self.first.wrapping_add(number) };
-        let selected = SelectedFastRule { line, cell: self.cell };
-        visit(selected, slot);
-        Some(selected)
+        Some((SelectedFastRule { line, cell: self.cell }, slot))
     }
 
     /// The filter itself.

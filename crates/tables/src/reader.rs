@@ -386,10 +386,10 @@ impl<'a> TablesView<'a> {
         filter: &FastRuleFilter<'a>,
         key: &FilterKey,
     ) -> Option<SelectedFastRule<'a>> {
-        filter.select(key, |selected, slot| {
-            selected.prefetch();
-            self.usage.prefetch_any(slot);
-        })
+        let (selected, slot) = filter.select(key)?;
+        selected.prefetch();
+        self.usage.prefetch_any(slot);
+        Some(selected)
     }
 
     /// Prefetches the first two buckets of one direction of a session.

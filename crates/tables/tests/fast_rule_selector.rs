@@ -130,7 +130,7 @@ fn packet_takes_the_fast_rule_of_the_filter_or_of_the_others() {
     }
 }
 
-/// As of selectors: Miri sees whether the lines are freed too early.
+/// As with selectors, Miri sees whether the lines are freed too early.
 #[test]
 fn filter_works_until_its_view_ends_although_its_rules_are_replaced_or_removed() {
     let (mut publisher, mut reader) = one_worker();

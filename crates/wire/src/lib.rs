@@ -45,8 +45,7 @@ pub use parse::{
 };
 pub use psc::{PduSessionContainer, PduType};
 pub use usual::{
-    GPduPattern, IpPattern, OrderingKey, USUAL_TAG_END, UsualFiveTuple, UsualGPdu, UsualIp,
-    UsualOuter, UsualTunnel, UsualTuple, decrement_usual_hops, emit_usual_link, emit_usual_tag,
-    guess_is_v6, ordering_key, tag_len, usual_dst, usual_five_tuple, usual_g_pdu, usual_ip,
-    usual_tuple, vlan_of,
+    GPduPattern, IpPattern, OrderingKey, UsualFiveTuple, UsualGPdu, UsualIp, UsualOuter,
+    UsualTunnel, UsualTuple, decrement_usual_hops, emit_usual_link, guess_is_v6, ordering_key,
+    usual_dst, usual_five_tuple, usual_g_pdu, usual_ip, usual_tuple, vlan_of,
 };

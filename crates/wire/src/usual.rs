@@ -21,7 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::encapsulate::OUTER_TTL;
 use crate::ether_type::EtherType;
-use crate::ethernet::EthernetHeader;
+use crate::ethernet::{EthernetHeader, link_len};
 use crate::gtpu::{
     FLAG_E, FLAG_PN, FLAG_S, GtpuHeader, GtpuMessageType, GtpuOptional, UDP_PORT, VERSION_1,
 };
@@ -207,7 +207,7 @@ fn exact(at: usize, value: &[u8]) -> Part {
 
 /// The pattern of frames to `mac` in `vlan` with these parts behind the addresses.
 fn pattern<const WORDS: usize>(mac: MacAddr, vlan: VlanId, parts: &[Part]) -> OctetPattern<WORDS> {
-    let tag_len = tag_len(vlan);
+    let tag_len = link_len(vlan) - ETHERNET_LEN;
     let shifted = parts.iter().map(|(at, value, mask)| (at + tag_len, &value[..], &mask[..]));
     let mut all: Vec<_> = shifted.collect();
     let [tag, vlan] = [EtherType::VLAN.0, vlan.value()].map(u16::to_be_bytes);
@@ -221,13 +221,6 @@ fn pattern<const WORDS: usize>(mac: MacAddr, vlan: VlanId, parts: &[Part]) -> Oc
 
 /// The bits of a VLAN in a tag. Priority and drop eligibility do not count.
 const VID: [u8; 2] = [0x0f, 0xff];
-
-/// Octets of the tag of frames in `vlan`.
-#[inline]
-#[must_use]
-pub const fn tag_len(vlan: VlanId) -> usize {
-    if vlan.value() == VlanId::UNTAGGED.value() { 0 } else { VlanTag::LEN }
-}
 
 /// The VLAN of a frame. A frame that is too short for a tag has none.
 #[inline]
@@ -603,19 +596,6 @@ pub fn usual_dst(packet: &[u8], is_v6: bool) -> Option<IpAddr> {
         false => Ipv4Header::ref_from_prefix(packet).ok()?.0.dst().into(),
         true => Ipv6Header::ref_from_prefix(packet).ok()?.0.dst().into(),
     })
-}
-
-/// Octets of a frame up to the end of its tag control information.
-pub const USUAL_TAG_END: usize = at::ETHER_TYPE + VlanTag::LEN;
-
-/// Writes the addresses and the tag of a frame over its first octets. The frame continues with the EtherType
-/// of what the tag precedes.
-#[inline]
-pub fn emit_usual_tag(frame: &mut [u8; USUAL_TAG_END], dst: &MacAddr, src: &MacAddr, vlan: VlanId) {
-    frame[at::DST_MAC..][..6].copy_from_slice(&dst.0);
-    frame[at::SRC_MAC..][..6].copy_from_slice(&src.0);
-    frame[at::ETHER_TYPE..][..2].copy_from_slice(&EtherType::VLAN.0.to_be_bytes());
-    frame[at::ETHER_TYPE + 2..].copy_from_slice(&vlan.value().to_be_bytes());
 }
 
 /// Writes an Ethernet header without a tag.

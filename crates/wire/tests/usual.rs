@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::{MacAddr, Qfi, Teid, VlanId};
+use adit_wire::ethernet::emit_link;
 use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header, decrement_ttl};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header, decrement_hop_limit};
@@ -11,9 +12,9 @@ use adit_wire::udp::UdpHeader;
 use adit_wire::vlan::VlanTag;
 use adit_wire::{
     EtherType, GPduPattern, IpPacket, IpPattern, OrderingKey, OuterIpv4, PduSessionContainer,
-    USUAL_TAG_END, UsualGPdu, UsualIp, UsualOuter, UsualTunnel, decrement_usual_hops,
-    emit_gtpu_ipv4, emit_usual_tag, five_tuple, guess_is_v6, ordering_key, parse_frame, parse_gtpu,
-    parse_ip, protocol, usual_five_tuple, usual_tuple, vlan_of,
+    UsualGPdu, UsualIp, UsualOuter, UsualTunnel, decrement_usual_hops, emit_gtpu_ipv4, five_tuple,
+    guess_is_v6, ordering_key, parse_frame, parse_gtpu, parse_ip, protocol, usual_five_tuple,
+    usual_tuple, vlan_of,
 };
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -323,9 +324,9 @@ fn tagged_frame_is_usual_on_the_link_of_its_vlan_alone() {
 fn tag_is_written_over_the_front_of_a_frame() {
     let vlan = VlanId::new(0x123).unwrap();
     let expected = [&PEER_MAC.0[..], &MAC.0, &[0x81, 0, 0x01, 0x23]].concat();
-    let mut front = [0; USUAL_TAG_END];
-    emit_usual_tag(&mut front, &PEER_MAC, &MAC, vlan);
-    assert_eq!(front.to_vec(), expected);
+    let mut front = [0; 18];
+    assert_eq!(emit_link(&mut front, PEER_MAC, MAC, vlan, EtherType::IPV4), Ok(18));
+    assert_eq!(front[..16].to_vec(), expected);
 }
 
 #[test]

@@ -4,10 +4,8 @@ use adit_pktio::PacketBuf;
 use adit_rules::{FAST_RULE_URRS_MAX, FastRuleUe};
 use adit_tables::{FastRuleSnapshot, TablesView, UeTable, UncheckedUsage};
 use adit_types::{Direction, SessionIndex};
-use adit_wire::ethernet::EthernetHeader;
-use adit_wire::{
-    USUAL_TAG_END, UsualTunnel, decrement_usual_hops, emit_usual_link, emit_usual_tag,
-};
+use adit_wire::ethernet::{EthernetHeader, emit_link};
+use adit_wire::{EtherType, UsualTunnel, decrement_usual_hops, emit_usual_link};
 
 use super::burst::{BurstContext, ResolvedHop};
 use super::packet::FastPacket;
@@ -105,13 +103,13 @@ impl FastDirection for FastUplink {
         let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
         let frame = buf.replace_front(cut, EthernetHeader::LEN + tag_len, keep)?;
         let frame_len = frame.len();
-        // Does not fail: there is room for the header.
+        // None of these fails: there is room for the header.
         let untagged = frame.get_mut(tag_len..)?;
         let (header, ip) = untagged.split_first_chunk_mut::<{ EthernetHeader::LEN }>()?;
         emit_usual_link(header, &hop.mac, &hop.tx_link.mac, is_v6);
         decrement_usual_hops(ip, is_v6);
         if tag_len != 0 {
-            emit_tag(frame, &hop);
+            emit_tagged_link(frame, &hop, if is_v6 { EtherType::IPV6 } else { EtherType::IPV4 })?;
         }
         count_packet(ctx, Self::DIRECTION, rule, usage, packet);
         Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len })
@@ -165,22 +163,20 @@ impl FastDirection for FastDownlink {
         let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
         let frame = buf.replace_front(cut, headers_len, keep)?;
         let frame_len = frame.len();
-        // Neither fails: there is room for the headers, and their length fields hold the length.
+        // None of these fails: there is room for the headers, and their length fields hold the length.
         outer.emit(&tunnel, packet.len, frame.get_mut(tag_len..)?)?;
         decrement_usual_hops(frame.get_mut(headers_len..)?, is_v6);
         if tag_len != 0 {
-            emit_tag(frame, &hop);
+            emit_tagged_link(frame, &hop, EtherType::IPV4)?;
         }
         count_packet(ctx, Self::DIRECTION, rule, usage, packet);
         Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len })
     }
 }
 
-/// Writes the tag of a frame, and its addresses in front of it.
-fn emit_tag(frame: &mut [u8], hop: &ResolvedHop<'_>) {
-    if let Some(front) = frame.first_chunk_mut::<USUAL_TAG_END>() {
-        emit_usual_tag(front, &hop.mac, &hop.tx_link.mac, hop.tx_link.vlan);
-    }
+/// Writes the header of a link with a tag over the front of a frame.
+fn emit_tagged_link(frame: &mut [u8], hop: &ResolvedHop<'_>, ether_type: EtherType) -> Option<()> {
+    emit_link(frame, hop.mac, hop.tx_link.mac, hop.tx_link.vlan, ether_type).ok().map(|_| ())
 }
 
 /// True if a rule whose UE address is `ue` accepts `source`, a lookup key, as the source of a packet.

@@ -142,13 +142,12 @@ pub(super) fn pass_rates(
         return Some(());
     }
     let pair = burst.meters.get(packet.session, direction)?;
-    let is_waiting = rates == BurstRates::Every && !packet.ticket.is_none();
-    if !is_waiting && try_charge(pair, ctx, rule, packet.len) {
-        return Some(());
-    }
-    if is_waiting {
+    if rates == BurstRates::Every && !packet.ticket.is_none() {
         burst.is_any_queued = true;
         return pair.can_wait(rule.meters(), ctx.now).then_some(());
+    }
+    if try_charge(pair, ctx, rule, packet.len) {
+        return Some(());
     }
     queue_if_shaped(pair, ctx.now, QueueTicket::of(rule), packet, burst)
 }

@@ -10,7 +10,7 @@ use super::matcher::{of_pdrs, own_prefix};
 use crate::fast_rule::FastRule;
 use crate::matcher::MatcherLine;
 use crate::matcher::entry::{ANY_PORT, FilterEntry};
-use crate::packed_fast_rule::PackedFastRule;
+use crate::packed_fast_rule::{PackedFastRule, pair};
 use crate::published::PublishedRules;
 use crate::rule::SessionRules;
 use crate::sdf::PortRange;
@@ -47,7 +47,7 @@ const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 ///
 /// | bits of the flags | |
 /// |---|---|
-/// | 0..16, 23, 24 | the publisher's, as of a [`PackedFastRule`] |
+/// | 0..16, 23, 24 | the publisher's, as in a [`PackedFastRule`] |
 /// | 21, 22 | packets of a rule have to pass the first bucket, the second bucket |
 /// | 25, 26 | there is a rule of packets that match (always), of packets that do not |
 /// | 27 | a rule has two URRs |
@@ -295,10 +295,6 @@ fn port_interval(upper: PortRange, lower: PortRange) -> Option<(u32, u32)> {
     let of = |upper, lower| u32::from(upper) << 16 | u32::from(lower);
     let is_interval = upper.first == upper.last || (lower.first, lower.last) == ANY_PORT;
     is_interval.then_some((of(upper.first, lower.first), of(upper.last, lower.last)))
-}
-
-const fn pair(high: u32, low: u32) -> u64 {
-    (high as u64) << 32 | low as u64
 }
 
 #[cfg(test)]
