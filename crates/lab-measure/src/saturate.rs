@@ -8,6 +8,7 @@
 
 use std::time::Instant;
 
+use adit_pktio::mem::MemBuf;
 use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ use super::traffic::span_ns;
 use adit_lab_engine::clock::{NS_PER_S, scaled};
 use adit_lab_engine::frame::Template;
 use adit_lab_engine::inspect::probe;
-use adit_lab_engine::memif::{Listener, Memif, Ports};
+use adit_lab_engine::memif::{Listener, Memif, PACKET_LEN_MAX, Ports};
 use adit_lab_engine::neighbor::Neighbors;
 use adit_lab_engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
 use adit_lab_engine::stamp::Stamp;
@@ -36,8 +37,15 @@ use adit_lab_smf::exchange::ProcedureReport;
 const BURST: u16 = 32;
 /// Iterations of the tester's loop between two reads of the clock.
 const CLOCK_TURNS: u32 = 64;
-/// Duration of traffic before each measurement, which warms up the core. Unit: ns.
+/// Duration of traffic before each measurement, which warms up the core. It lasts longer if not every
+/// session has had a packet by then. Unit: ns.
 const WARM_UP_NS: u64 = 100_000_000;
+/// End of the warm-up of a target that does not accept a packet for every session. Unit: ns.
+const WARM_UP_NS_MAX: u64 = 10_000_000_000;
+/// The target's requests of [`CLOCK_TURNS`] turns that the tester answers.
+const REQUESTS_MAX: usize = 64;
+/// How often the tester looks for room in the target's full receive ring before it drops an answer.
+const ROOM_CHECKS: u32 = 100_000;
 /// Octets of the outer IPv4, UDP and GTP-U headers with a PDU Session Container.
 const TUNNEL_LEN: usize = 20 + 8 + 16;
 const TUNNEL_LEN_PLAIN: usize = 20 + 8 + 8;
@@ -172,6 +180,7 @@ pub(crate) fn run(arguments: &SaturateArguments, stop: &Stop) -> Result<bool> {
 struct SaturatedTarget {
     name: &'static str,
     ports: Ports,
+    neighbors: Neighbors,
     target: RunningTarget,
     streams: Vec<SaturationStream>,
     established: Option<ProcedureReport>,
@@ -212,7 +221,15 @@ impl SaturatedTarget {
             Ok(SaturationStream { tx: 0, len_back, teid_back: None, ..stream })
         };
         let streams = vec![swap(true)?, swap(false)?];
-        Ok(Self { name: "testpmd", ports, target, streams, established: None, _smf: None })
+        Ok(Self {
+            name: "testpmd",
+            ports,
+            neighbors: Neighbors::default(),
+            target,
+            streams,
+            established: None,
+            _smf: None,
+        })
     }
 
     fn adit(
@@ -249,7 +266,7 @@ impl SaturatedTarget {
             stream(arguments, config, false, macs[1], &sessions.uplink_teids)?,
         ];
         let (established, smf) = (Some(established), Some(smf));
-        Ok(Self { name: "adit", ports, target, streams, established, _smf: smf })
+        Ok(Self { name: "adit", ports, neighbors, target, streams, established, _smf: smf })
     }
 }
 
@@ -348,11 +365,15 @@ fn take_turns(
             for index in 0..side.streams.len() {
                 stop.check()?;
                 side.target.check()?;
-                let SaturatedTarget { name, ports, streams, .. } = &mut **side;
+                let SaturatedTarget { name, ports, neighbors, streams, .. } = &mut **side;
                 let stream = streams.get(index).context("a stream")?;
-                let (warm_up, span) = (ticks(WARM_UP_NS), ticks(arguments.span));
+                let timing = FloodTiming {
+                    warm_up: ticks(WARM_UP_NS),
+                    warm_up_max: ticks(WARM_UP_NS_MAX),
+                    span: ticks(arguments.span),
+                };
                 let flood = std::thread::scope(|scope| {
-                    let work = || Ok(flood(&mut ports.memifs, stream, warm_up, span));
+                    let work = || Ok(flood(ports, neighbors, stream, timing));
                     let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), work));
                     thread.join().map_err(|_| anyhow!("the tester's thread panicked"))?
                 })?;
@@ -404,25 +425,47 @@ impl FloodResult {
     }
 }
 
-/// Sends as much as the target's ring accepts, and counts the returned frames. `warm_up` and `span` are
-/// in ticks.
-fn flood(memifs: &mut [Memif], stream: &SaturationStream, warm_up: u64, span: u64) -> FloodResult {
-    let mut cursor = 0;
+/// Durations of a flood, in ticks.
+#[derive(Clone, Copy)]
+struct FloodTiming {
+    warm_up: u64,
+    warm_up_max: u64,
+    span: u64,
+}
+
+/// The target's requests that wait for an answer: ARP, neighbor discovery, echoes.
+type Requests = Vec<(PortId, MemBuf)>;
+
+/// Sends as much as the target's ring accepts, counts the returned frames, and answers the target's requests.
+fn flood(
+    ports: &mut Ports,
+    neighbors: &mut Neighbors,
+    stream: &SaturationStream,
+    timing: FloodTiming,
+) -> FloodResult {
+    let FloodTiming { warm_up, warm_up_max, span } = timing;
+    let mut cursor = PlanCursor::default();
     let mut found = FloodResult::default();
+    let mut requests = Requests::new();
     let start = adit_dpdk::tsc();
     let mut counting = None;
     loop {
         for _ in 0..CLOCK_TURNS {
-            let sent = send(&mut memifs[stream.tx], stream, &mut cursor);
+            let sent = send(&mut ports.memifs[stream.tx], stream, &mut cursor);
             found.turns += 1;
             found.full += u64::from(sent == 0);
-            for memif in memifs.iter_mut() {
-                take(memif, stream, &mut found);
+            for (port, memif) in (0..).map(PortId).zip(&mut ports.memifs) {
+                take(memif, port, stream, &mut found, &mut requests);
             }
+        }
+        for (port, request) in requests.drain(..) {
+            answer(ports, neighbors, port, request);
         }
         let now = adit_dpdk::tsc();
         match counting {
-            None if now - start >= warm_up => {
+            None if now - start >= warm_up
+                && (cursor.is_complete || now - start >= warm_up_max) =>
+            {
                 found = FloodResult { wrong: found.wrong, ..FloodResult::default() };
                 counting = Some(now);
             }
@@ -436,14 +479,41 @@ fn flood(memifs: &mut [Memif], stream: &SaturationStream, warm_up: u64, span: u6
     found
 }
 
+/// Answers a request of the target, as soon as its receive ring has room.
+#[cold]
+fn answer(ports: &mut Ports, neighbors: &mut Neighbors, port: PortId, request: MemBuf) {
+    let memif = &ports.memifs[usize::from(port.0)];
+    (0..ROOM_CHECKS).take_while(|_| memif.room() == 0).for_each(|_| std::hint::spin_loop());
+    neighbors.receive(ports, port, request);
+}
+
+/// The place in a stream's plan.
+#[derive(Default)]
+struct PlanCursor {
+    next: usize,
+    /// Every packet of the plan was sent once.
+    is_complete: bool,
+}
+
+impl PlanCursor {
+    /// Goes on by one packet of a plan of `len`.
+    #[inline]
+    fn advance(&mut self, len: usize) {
+        self.next += 1;
+        if self.next == len {
+            *self = Self { next: 0, is_complete: true };
+        }
+    }
+}
+
 /// Sends up to one burst; returns the number of packets that fit.
 #[inline]
-fn send(memif: &mut Memif, stream: &SaturationStream, cursor: &mut usize) -> u16 {
+fn send(memif: &mut Memif, stream: &SaturationStream, cursor: &mut PlanCursor) -> u16 {
     let len = stream.template.frame_len();
     let count = memif.room().min(BURST);
     for index in 0..count {
-        let Some(entry) = stream.plan.get(*cursor) else { return 0 };
-        *cursor = if *cursor + 1 == stream.plan.len() { 0 } else { *cursor + 1 };
+        let Some(entry) = stream.plan.get(cursor.next) else { return 0 };
+        cursor.advance(stream.plan.len());
         let stamp = Stamp { tag: 0, session: entry.session, sequence: 0, intended: 0 };
         if let Some(out) = memif.fill(index, len) {
             stream.template.write(out, entry, stamp);
@@ -453,9 +523,16 @@ fn send(memif: &mut Memif, stream: &SaturationStream, cursor: &mut usize) -> u16
     count
 }
 
-/// Counts returned frames by length, and checks the content of the first of each burst.
+/// Counts returned frames by length, checks the content of the first of each burst, and keeps the others as
+/// requests.
 #[inline]
-fn take(memif: &mut Memif, stream: &SaturationStream, found: &mut FloodResult) {
+fn take(
+    memif: &mut Memif,
+    port: PortId,
+    stream: &SaturationStream,
+    found: &mut FloodResult,
+    requests: &mut Requests,
+) {
     let count = memif.waiting();
     if count == 0 {
         return;
@@ -465,6 +542,7 @@ fn take(memif: &mut Memif, stream: &SaturationStream, found: &mut FloodResult) {
             found.forwarded += 1;
         } else {
             found.others += 1;
+            keep(memif.packet(index), port, requests);
         }
     }
     let first = memif.packet(0).filter(|frame| frame.len() == stream.len_back);
@@ -472,6 +550,16 @@ fn take(memif: &mut Memif, stream: &SaturationStream, found: &mut FloodResult) {
         found.wrong += 1;
     }
     memif.release(count);
+}
+
+/// Keeps a frame that may be a request, while there is room; targets repeat what is not answered.
+#[cold]
+fn keep(frame: Option<&[u8]>, port: PortId, requests: &mut Requests) {
+    if let Some(frame) = frame.filter(|frame| frame.len() <= PACKET_LEN_MAX)
+        && requests.len() < REQUESTS_MAX
+    {
+        requests.push((port, MemBuf::from_packet(frame)));
+    }
 }
 
 /// True if the frame is a probe in the tunnel of its session.

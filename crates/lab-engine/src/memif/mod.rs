@@ -33,7 +33,7 @@ const LOG2_RING_SIZE_MAX: u8 = 14;
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(20);
 const MTU_BYTES: u16 = 1600;
 /// Length of the longest packet that fits a [`MemBuf`].
-const PACKET_LEN_MAX: usize = BUF_BYTES - HEADROOM_BYTES;
+pub const PACKET_LEN_MAX: usize = BUF_BYTES - HEADROOM_BYTES;
 /// Maximum number of packets per receive call.
 const BURST: u16 = 64;
 
