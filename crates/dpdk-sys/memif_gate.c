@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prevents the memif driver's control side from running during bursts.
+ * Keeps two faults of the memif driver (net/memif, DPDK 22.11 to 24.11) away from the program: it
+ * redefines functions of the EAL that the driver calls. A program's own definition precedes that of
+ * a shared library, and the driver is a plugin. The definitions forward to those of the EAL.
  *
- * The driver handles its control socket on the EAL's interrupt thread. When the peer disconnects
- * or dies, that thread unmaps the shared memory and frees the regions while a worker may be inside
- * a burst on them: the worker reads freed memory and dies (net/memif, DPDK 22.11 to 24.11). The
- * driver has no lock for this.
+ * Connections during bursts. The driver handles its control socket on the EAL's interrupt thread.
+ * When the peer disconnects or dies, that thread unmaps the shared memory and frees the regions
+ * while a worker may be inside a burst on them: the worker reads freed memory and dies. The driver
+ * has no lock for this. The three functions with which it registers its handlers put these behind a
+ * gate: a handler runs while no queue of a memif port is inside a burst, and bursts do nothing
+ * meanwhile.
  *
- * This file redefines the three EAL functions with which the driver registers its handlers. A
- * program's own definition precedes that of a shared library, so the driver, which is a plugin,
- * calls these. They forward to the EAL's functions, with the driver's handlers behind a gate: a
- * handler runs while no queue of a memif port is inside a burst, and bursts do nothing meanwhile.
+ * Packet memory with zero-copy=yes. The driver sends its peer the descriptor of the EAL's packet
+ * memory and closes it once the connection stands. It is the EAL's own, the same for every port, so
+ * a second port or connection would send whatever file has its number by then. rte_memseg_get_fd
+ * gives the driver a duplicate.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
 #include <rte_interrupts.h>
+#include <rte_memory.h>
 
 #include "memif_gate.h"
 
@@ -92,13 +98,19 @@ static void gated_3(void *arg) { run_gated(3, arg); }
 
 static const rte_intr_callback_fn gated[HANDLERS_MAX] = {gated_0, gated_1, gated_2, gated_3};
 
-static bool is_memif(rte_intr_callback_fn handler)
+/* True for an address inside the driver. */
+static bool is_of_memif(const void *address)
 {
 	Dl_info info;
-	void *address;
-	memcpy(&address, &handler, sizeof(address));
 	return dladdr(address, &info) != 0 && info.dli_fname != NULL &&
 	       strstr(info.dli_fname, "rte_net_memif") != NULL;
+}
+
+static bool is_memif(rte_intr_callback_fn handler)
+{
+	void *address;
+	memcpy(&address, &handler, sizeof(address));
+	return is_of_memif(address);
 }
 
 /* Returns the gated form of a handler of the driver; any other handler unchanged. */
@@ -151,4 +163,14 @@ int rte_intr_callback_unregister_pending(const struct rte_intr_handle *handle,
 	int (*real)(const struct rte_intr_handle *, rte_intr_callback_fn, void *,
 		    rte_intr_unregister_callback_fn) = next("rte_intr_callback_unregister_pending");
 	return real(handle, behind_gate(handler), arg, done);
+}
+
+/* The descriptor of a segment; the memif driver gets a duplicate, which it may close. */
+int rte_memseg_get_fd(const struct rte_memseg *segment)
+{
+	int (*real)(const struct rte_memseg *) = next("rte_memseg_get_fd");
+	int memory = real(segment);
+	if (memory < 0 || !is_of_memif(__builtin_return_address(0)))
+		return memory;
+	return fcntl(memory, F_DUPFD_CLOEXEC, 0);
 }

@@ -126,7 +126,10 @@ impl EalConfig {
         } else {
             args.extend(["--no-huge".to_owned(), "--no-shconf".to_owned()]);
         }
-        if has_hugepages && self.devices.iter().any(|device| device.is_driver("net_memif")) {
+        // The peer of a memif maps packet memory as one file. Without hugepages it is one anyway.
+        let is_memif = |device: &Device| device.is_driver("net_memif");
+        let is_shared = |device: &Device| device.argument("zero-copy") == Some("yes");
+        if self.devices.iter().any(|one| is_memif(one) && (has_hugepages || is_shared(one))) {
             args.push("--single-file-segments".to_owned());
         }
         let pci = self.devices.iter().filter(|device| device.kind() == DeviceKind::Pci);
@@ -331,6 +334,15 @@ mod tests {
             "adit --no-telemetry --log-level=warning --file-prefix adit -m 64 \
              --lcores 0@(1,3) --no-huge --no-shconf --no-pci --iova-mode=va"
         );
+    }
+
+    #[test]
+    fn arguments_make_shared_packet_memory_one_file() {
+        let of = |device| config(&[device]).arguments().unwrap().join(" ");
+        let option = "--single-file-segments";
+        assert!(of("net_memif0,role=client,zero-copy=yes").contains(option));
+        assert!(!of("net_memif0,role=client").contains(option));
+        assert!(!of("net_null0,zero-copy=yes").contains(option));
     }
 
     #[test]

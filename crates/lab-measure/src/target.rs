@@ -170,6 +170,10 @@ pub(crate) struct TargetArguments {
     /// The adit binary to start; default: the one in the directory of adit-lab.
     #[arg(long, value_name = "PATH")]
     pub adit: Option<PathBuf>,
+    /// Let the started adit and testpmd share their packet memory with the tester (zero-copy=yes of DPDK's
+    /// memif driver) instead of copying every frame.
+    #[arg(long)]
+    pub zero_copy: bool,
     /// Workers of the started adit, one per core; without enough cores there are fewer, and the
     /// report contains a warning.
     #[arg(long, value_name = "N", default_value_t = 1,
@@ -388,6 +392,12 @@ impl TargetArguments {
         ]
     }
 
+    /// The arguments of the target's memif that connects to the tester's socket `name`.
+    fn memif_client(&self, name: &str) -> String {
+        let sharing = if self.zero_copy { ",zero-copy=yes" } else { "" };
+        format!("role=client,id=0,socket={}{sharing}", memif_socket(name))
+    }
+
     /// Ports and next hops of the frames to N3 and N6.
     #[must_use]
     pub(crate) fn next_hops(&self) -> [(PortId, IpAddr); 2] {
@@ -572,7 +582,10 @@ impl RunningTarget {
                 running.adit = Some(binary);
                 command
             }
-            (TargetKind::Testpmd, _) => testpmd::command(bench, core, arguments.target_rates)?,
+            (TargetKind::Testpmd, _) => {
+                let memif = arguments.memif_client("l2");
+                testpmd::command(bench, core, arguments.target_rates, &memif)?
+            }
             (_, Some(line)) => {
                 let mut command = owned("sh", "KILL");
                 command.args(["-c", line]);
@@ -691,9 +704,8 @@ fn adit_configuration(
     dir: &Path,
 ) -> String {
     let TargetArguments { upf_n3, upf_n3_v6, upf_n6, dn, dn6, n4, sessions, .. } = arguments;
-    let device = |index: u32, name: &str| {
-        format!("net_memif{index},role=client,id=0,socket={}", memif_socket(name))
-    };
+    let device =
+        |index: u32, name: &str| format!("net_memif{index},{}", arguments.memif_client(name));
     let mut n6 = vec![format!("{upf_n6}/24")];
     let mut routes = vec![("0.0.0.0/0", dn.to_string())];
     if arguments.inner.is_ipv6() {

@@ -11,8 +11,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use adit_dpdk::{
-    Eal, EalConfig, HugepageMode, Mbuf, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue,
-    register_thread,
+    Device, Eal, EalConfig, HugepageMode, Mbuf, Mempool, MempoolConfig, Port, PortConfig, RxQueue,
+    TxQueue, register_thread,
 };
 use adit_pfcp::Message;
 use adit_pktio::{Burst, PacketBuf};
@@ -134,7 +134,7 @@ fn memif(dir: &Path, number: usize, role: &str) -> String {
 
 /// The other end of a port: a gNB or a data network.
 struct MemifStation {
-    port: Port,
+    _port: Port,
     rx: Vec<RxQueue>,
     tx: Vec<TxQueue>,
     mac: MacAddr,
@@ -224,10 +224,15 @@ fn establish_sessions() -> Vec<EstablishedSession> {
         .collect()
 }
 
+/// The memif of a station. Both stations share the packet memory of their process with adit.
+fn station_device(dir: &Path, number: usize) -> Device {
+    (memif(dir, number, "client") + ",zero-copy=yes").parse().unwrap()
+}
+
 /// The gNB and the data network.
 fn open_stations(eal: &Eal, pool: &Mempool, dir: &Path) -> [MemifStation; 2] {
     [(0, smf::GNB), (1, Ipv4Addr::new(10, 0, 6, 1))].map(|(number, addr)| {
-        let device = memif(dir, number, "client").parse().unwrap();
+        let device = station_device(dir, number);
         let config = PortConfig {
             device: &device,
             rx_queues: 2,
@@ -240,7 +245,13 @@ fn open_stations(eal: &Eal, pool: &Mempool, dir: &Path) -> [MemifStation; 2] {
         };
         let (port, rx, tx) = Port::open(eal, &config).unwrap();
         let mac = port.info().mac;
-        MemifStation { port, rx, tx, mac, addr, upf: None }
+        // The second port starts when the first one has shared the memory.
+        let end = Instant::now() + Duration::from_secs(30);
+        while !port.details().unwrap().link_up {
+            assert!(Instant::now() < end, "memif does not connect");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        MemifStation { _port: port, rx, tx, mac, addr, upf: None }
     })
 }
 
@@ -248,21 +259,19 @@ fn open_stations(eal: &Eal, pool: &Mempool, dir: &Path) -> [MemifStation; 2] {
 fn exchange(dir: &Path) {
     let config = EalConfig {
         hugepages: HugepageMode::Never,
-        memory_mib: 64,
+        memory_mib: 128,
         file_prefix: format!("adit-test-{}", std::process::id()),
+        devices: [0, 1].map(|number| station_device(dir, number)).into(),
         ..EalConfig::default()
     };
     let eal = Eal::init(&config).unwrap();
     let guard = register_thread(&eal).ok();
-    let pool = MempoolConfig { mbufs: 4095, cache: 64, ..MempoolConfig::default() };
+    // Its rings alone hold 4096 buffers: 1024 for each queue to receive into.
+    let pool = MempoolConfig { mbufs: 16_383, cache: 64, ..MempoolConfig::default() };
     let pool = Mempool::create(&eal, &pool).unwrap();
     let mut stations = open_stations(&eal, &pool, dir);
-    let end = Instant::now() + Duration::from_secs(30);
-    while stations.iter().any(|station| !station.port.details().unwrap().link_up) {
-        assert!(Instant::now() < end, "memif does not connect");
-        std::thread::sleep(Duration::from_millis(10));
-    }
     let sessions = establish_sessions();
+    let end = Instant::now() + Duration::from_secs(30);
     while stations.iter().any(|station| station.upf.is_none()) {
         assert!(Instant::now() < end, "adit does not ask for its neighbors");
         stations.iter_mut().for_each(|station| drop(station.receive(&pool)));

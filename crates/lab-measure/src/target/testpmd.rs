@@ -5,15 +5,16 @@ use std::process::Command;
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::testbed::{Testbed, memif_socket};
+use crate::testbed::Testbed;
 use adit_lab_process::process::{is_installed, owned};
 use adit_lab_process::stop::environment;
 
-/// The command that starts it on `core`. With `rates` it reports its rates each second.
+/// The command that starts it on `core`. With `rates` it reports its rates each second. `memif`: the
+/// arguments of its device.
 ///
 /// # Errors
 /// It is not installed.
-pub(super) fn command(bench: &Testbed, core: u16, rates: bool) -> Result<Command> {
+pub(super) fn command(bench: &Testbed, core: u16, rates: bool, memif: &str) -> Result<Command> {
     let program = "dpdk-testpmd";
     if !is_installed(program) {
         return Err(environment(format!(
@@ -25,12 +26,12 @@ pub(super) fn command(bench: &Testbed, core: u16, rates: bool) -> Result<Command
     command.args(["--no-pci", "--no-telemetry", "--file-prefix"]);
     command.arg(format!("adit-lab-target-{}", std::process::id()));
     if bench.eal().has_hugepages() {
-        command.args(["--in-memory", "--single-file-segments", "-m", "256"]);
+        command.arg("--in-memory");
     } else {
-        command.args(["--no-huge", "-m", "256"]);
+        command.args(["--no-huge", "--no-shconf"]);
     }
-    let socket = memif_socket("l2");
-    command.arg(format!("--vdev=net_memif0,role=client,id=0,socket={socket}"));
+    command.args(["--single-file-segments", "-m", "256"]);
+    command.arg(format!("--vdev=net_memif0,{memif}"));
     // Without --stats-period testpmd waits for a key, finds no terminal and ends at once.
     let period = if rates { 1 } else { 3600 };
     command.args(["--", "--forward-mode=macswap", "--nb-cores=1"]);
