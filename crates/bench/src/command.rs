@@ -38,6 +38,9 @@ pub enum BenchCommand {
         /// Frames have a VLAN tag on either side.
         #[arg(long)]
         vlan: bool,
+        /// Packets go to another UPF and come from there in tunnels (N9) instead of N6.
+        #[arg(long)]
+        n9: bool,
         /// Number of gNBs, which the sessions are spread over.
         #[arg(long, default_value_t = 1,
               value_parser = clap::value_parser!(u16).range(1..=i64::from(crate::network::GNBS_MAX)))]
@@ -124,6 +127,7 @@ impl BenchCommand {
                 sdf,
                 mixed,
                 vlan,
+                n9,
                 gnbs,
                 verify_checksums,
                 rates,
@@ -144,6 +148,7 @@ impl BenchCommand {
                         filters: sdf,
                         dual: mixed,
                         is_tagged: vlan,
+                        n9,
                         gnbs,
                         rates,
                         ..usual

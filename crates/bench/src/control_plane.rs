@@ -247,5 +247,6 @@ pub fn bench_session(number: u32, known: BenchSessionIds) -> BenchSession {
         up_seid: known.up_seid,
         vlan: VlanId::UNTAGGED,
         gnb: 0,
+        n9_teid: None,
     }
 }

@@ -78,7 +78,8 @@ fn row(
     figures: &Figures,
 ) -> Value {
     let tag = if options.profile.is_tagged { 4 } else { 0 };
-    let tunnel = if plan.packet.is_uplink() { 20 + 8 + 16 } else { 0 };
+    let is_tunneled = plan.packet.is_uplink() || options.profile.n9;
+    let tunnel = if is_tunneled { 20 + 8 + 16 } else { 0 };
     json!({
         "what": what,
         "direction": if plan.packet.is_uplink() { "uplink" } else { "downlink" },
@@ -94,6 +95,7 @@ fn row(
         "keys": if options.profile.given_keys { "given" } else { "chosen" },
         "rates": format!("{:?}", options.profile.rates).to_lowercase(),
         "is_tagged": options.profile.is_tagged,
+        "n9": options.profile.n9,
         "gnbs": options.profile.gnbs,
         "checksums_verified_by": match options.checksum {
             RxChecksum::Good => "port",

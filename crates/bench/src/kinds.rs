@@ -57,7 +57,7 @@ const DROP: BenchProfile = BenchProfile { action: ApplyAction::DROP, ..USUAL };
 const BUFF: BenchProfile = BenchProfile { action: ApplyAction::BUFF, ..USUAL };
 
 /// Kinds with the same profile are adjacent, since they share their sessions.
-const KINDS: [BenchPacketKind; 21] = [
+const KINDS: [BenchPacketKind; 22] = [
     forwarded("uplink", BenchPacket::UPLINK, USUAL),
     forwarded("downlink", BenchPacket::DOWNLINK, USUAL),
     dropped("s1_parse: unknown EtherType", Quirk::EtherType, USUAL, DropReason::EtherTypeUnknown),
@@ -74,6 +74,7 @@ const KINDS: [BenchPacketKind; 21] = [
     forwarded("uplink, IPv6 UE", uplink(true, BenchIpVersion::V6, Quirk::None), V6),
     forwarded("downlink, IPv6 UE", BenchPacket::Downlink { family: BenchIpVersion::V6 }, V6),
     forwarded("uplink, to another UPF (N9)", BenchPacket::UPLINK, N9),
+    forwarded("downlink, from another UPF (N9)", BenchPacket::DOWNLINK, N9),
     forwarded("uplink, keys of the SMF", BenchPacket::UPLINK, GIVEN),
     forwarded("uplink, 8 SDF filters", BenchPacket::UPLINK, FILTERED),
     forwarded("downlink, 8 SDF filters", BenchPacket::DOWNLINK, FILTERED),

@@ -10,6 +10,8 @@ pub(crate) const DN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 6, 1]);
 pub(crate) const N3_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
 pub(crate) const GNB_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
 pub(crate) const DN_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
+/// Our address on N6, or on N9.
+pub(crate) const N6_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
 pub(crate) const QFI: u8 = 9;
 
 /// Length of the inner IP packet. Unit: octets.
@@ -59,6 +61,8 @@ pub struct BenchSession {
     pub vlan: VlanId,
     /// The number of its gNB.
     pub gnb: u16,
+    /// The TEID that another UPF sends packets to the UE to; none if they come from the data network.
+    pub n9_teid: Option<Teid>,
 }
 
 /// The IP version of packets.

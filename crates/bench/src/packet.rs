@@ -127,7 +127,10 @@ impl BenchPacket {
             Self::Uplink { container, quirk, .. } => {
                 let unknown = quirk == Quirk::Teid;
                 let teid = Teid(if unknown { session.teid.0 ^ 1 << 31 } else { session.teid.0 });
-                write_tunnel(frame, session.gnb, teid, container, quirk)?
+                write_tunnel(frame, BenchTunnel::of_gnb(session.gnb, teid), container, quirk)?
+            }
+            Self::Downlink { .. } if let Some(teid) = session.n9_teid => {
+                write_tunnel(frame, BenchTunnel::of_upf(teid), true, Quirk::None)?
             }
             Self::Downlink { .. } => {
                 let [dst, src] = [network::MACS[1], network::DN_MAC];
@@ -171,27 +174,58 @@ pub(crate) fn write_packet(
     Ok(())
 }
 
+/// A tunnel to us.
+#[derive(Clone, Copy)]
+struct BenchTunnel {
+    src: Ipv4Addr,
+    src_mac: MacAddr,
+    dst: Ipv4Addr,
+    dst_mac: MacAddr,
+    teid: Teid,
+    /// Makes the container of a packet with this QoS flow.
+    container: fn(Qfi) -> PduSessionContainer,
+}
+
+impl BenchTunnel {
+    /// From gNB `number`.
+    const fn of_gnb(number: u16, teid: Teid) -> Self {
+        let (src, src_mac) = network::gnb(number);
+        let container = PduSessionContainer::uplink;
+        let [dst_mac, _] = network::MACS;
+        Self { src, src_mac, dst: network::N3_ADDR, dst_mac, teid, container }
+    }
+
+    /// From another UPF to the UE.
+    const fn of_upf(teid: Teid) -> Self {
+        const fn container(qfi: Qfi) -> PduSessionContainer {
+            PduSessionContainer::downlink(qfi, false)
+        }
+        let [_, dst_mac] = network::MACS;
+        let (src, src_mac) = (network::DN_ADDR, network::DN_MAC);
+        Self { src, src_mac, dst: network::N6_ADDR, dst_mac, teid, container }
+    }
+}
+
 /// Writes all headers before the UE's packet. Returns their length.
 fn write_tunnel(
     frame: &mut [u8; 256],
-    gnb: u16,
-    teid: Teid,
-    container: bool,
+    tunnel: BenchTunnel,
+    has_container: bool,
     quirk: Quirk,
 ) -> anyhow::Result<usize> {
     let qfi = Qfi::new(network::QFI).context("six bits")?;
-    let (src, src_mac) = network::gnb(gnb);
+    let BenchTunnel { src, src_mac, dst, dst_mac, teid, container } = tunnel;
     let outer = OuterIpv4 {
         src_mac,
-        dst_mac: network::MACS[0],
+        dst_mac,
         vlan: VlanId::UNTAGGED,
         src,
-        dst: network::N3_ADDR,
+        dst,
         tos: 0,
         identification: 0,
         src_port: 2152,
         teid,
-        psc: container.then(|| PduSessionContainer::uplink(qfi)),
+        psc: has_container.then(|| container(qfi)),
         inner_len: INNER_LEN,
     };
     let len = outer.len();

@@ -22,10 +22,9 @@ use anyhow::Context;
 
 use super::network::{
     BURST_TIME, BenchIpVersion, BenchSession, DN_ADDR, DN_MAC, FILTER_PORT, FILTERED_PDRS,
-    GNB_ADDR, INNER_LEN, MACS, N3_ADDR, N3_PREFIX_LEN, QFI, VLAN, gnb, ue6,
+    GNB_ADDR, INNER_LEN, MACS, N3_ADDR, N3_PREFIX_LEN, N6_ADDR, QFI, VLAN, gnb, ue6,
 };
 
-const N6_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
 const DN6_ADDR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
 const N6_ADDR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2);
 const SESSION_QER: QerId = QerId(1);
@@ -37,7 +36,7 @@ const UES_START: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 /// Rules of one session, for the report.
 pub(crate) const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 2 QER, 1 URR";
 
-/// Tables of a UPF with an N3 and an N6 interface and resolved neighbors.
+/// Tables of a UPF with an N3 and an N6 or N9 interface and resolved neighbors.
 fn tables(
     sessions_max: usize,
     teid_slot_bits: u32,
@@ -65,7 +64,7 @@ fn tables(
         seed: 1,
         interfaces: vec![
             interface(0, InterfaceRole::N3, N3_ADDR),
-            interface(1, InterfaceRole::N6, N6_ADDR),
+            interface(1, profile.far_role(), N6_ADDR),
         ],
         own_addrs: Vec::new(),
         routes: vec![route("0.0.0.0/0", DN_ADDR.into())?, route("::/0", DN6_ADDR.into())?],
@@ -87,13 +86,15 @@ fn route(prefix: &str, next_hop: IpAddr) -> anyhow::Result<Route> {
     Ok(Route { interface: InterfaceId(1), prefix: prefix.parse::<IpPrefix>()?, next_hop })
 }
 
-fn store(sessions_max: usize, rates: BenchRates) -> StoreConfig {
-    let n3 = LocalAddresses { v4: Some(N3_ADDR), v6: None };
+fn store(sessions_max: usize, profile: &BenchProfile) -> StoreConfig {
+    let gtpu = |addr| LocalAddresses { v4: Some(addr), v6: None };
+    let far = if profile.n9 { gtpu(N6_ADDR) } else { LocalAddresses::default() };
     let interfaces = vec![
-        LocalInterface::of_role(InterfaceRole::N3, n3),
-        LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default()),
+        LocalInterface::of_role(InterfaceRole::N3, gtpu(N3_ADDR)),
+        LocalInterface::of_role(profile.far_role(), far),
     ];
-    let provisioning = Provisioning { interfaces, qos: rates.policy(), ..Provisioning::default() };
+    let qos = profile.rates.policy();
+    let provisioning = Provisioning { interfaces, qos, ..Provisioning::default() };
     StoreConfig { sessions_max, provisioning, seed: 1 }
 }
 
@@ -113,7 +114,7 @@ pub(crate) fn control_side(
         seed: 1,
         policy: adit_n4::PeerPolicy::default(),
         paths: adit_n4::PathConfig::OFF,
-        store: store(sessions_max, BenchRates::None),
+        store: store(sessions_max, &BenchProfile::USUAL),
     });
     let (publisher, readers) =
         tables(sessions_max, node.store().slot_bits(), workers, &BenchProfile::USUAL)?;
@@ -135,7 +136,7 @@ pub(crate) struct Populated {
 
 /// Establishes and publishes `count` sessions for one worker, which the caller creates.
 pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Populated> {
-    let mut store = SessionStore::new(store(count, profile.rates));
+    let mut store = SessionStore::new(store(count, &profile));
     let (mut publisher, readers) = tables(count, store.slot_bits(), 1, &profile)?;
     let reader = readers.into_iter().next().context("one reader")?;
     let mut sessions = Vec::with_capacity(count);
@@ -145,8 +146,13 @@ pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Po
         let established = store
             .establish(OwnerId(1), cp, change(profile, number, limit)?)
             .map_err(|refusal| anyhow::anyhow!("session {number} refused: {refusal:?}"))?;
-        let created = established.created.first().map(|created| created.f_teid.teid);
-        let teid = if profile.given_keys { Some(given_teid(number)) } else { created };
+        let created = |id| {
+            let mut created = established.created.iter().filter(move |created| created.pdr == id);
+            created.next().map(|created| created.f_teid.teid)
+        };
+        let given = |number| Some(given_teid(number)).filter(|_| profile.given_keys);
+        let teid = given(number).or(created(pdr_id(None, true)));
+        let n9_teid = given(number | N9_TEIDS).or(created(pdr_id(None, false)));
         let teid = teid.context("the uplink PDR has an F-TEID")?;
         sessions.push(BenchSession {
             teid,
@@ -154,6 +160,7 @@ pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Po
             up_seid: established.up_seid,
             vlan: profile.vlan(),
             gnb: profile.gnb_of(number),
+            n9_teid: n9_teid.filter(|_| profile.n9),
         });
         publisher.apply(DeltaId(number.into()), established.delta);
         while publisher.poll_observed().is_some() {}
@@ -176,7 +183,7 @@ pub(crate) struct BenchProfile {
     pub gate: Gate,
     /// Apply Action of the FARs.
     pub action: ApplyAction,
-    /// True if uplink packets go to another UPF through a tunnel.
+    /// True if packets go to another UPF and come from there in tunnels.
     pub n9: bool,
     /// SDF filters of the PDRs.
     pub filters: BenchFilters,
@@ -316,6 +323,11 @@ impl BenchProfile {
         (number % u32::from(self.gnbs.max(1))) as u16
     }
 
+    /// The role of the interface that is not N3.
+    const fn far_role(&self) -> InterfaceRole {
+        if self.n9 { InterfaceRole::N9 } else { InterfaceRole::N6 }
+    }
+
     /// The VLAN of both interfaces.
     fn vlan(self) -> VlanId {
         VlanId::new(VLAN).filter(|_| self.is_tagged).unwrap_or(VlanId::UNTAGGED)
@@ -342,6 +354,9 @@ impl BenchProfile {
     }
 }
 
+/// Added to the number of a session: another TEID, in which another UPF sends.
+const N9_TEIDS: u32 = 1 << 30;
+
 /// A TEID that does not reveal the session's number. The mapping is a bijection.
 fn given_teid(number: u32) -> Teid {
     Teid((number + 1).wrapping_mul(0x9e37_79b1))
@@ -358,11 +373,13 @@ fn change(
         v4: Some(ue).filter(|_| !profile.v6 || profile.dual),
         v6: Some(prefix).filter(|_| profile.v6 || profile.dual),
     };
-    let f_teid = if profile.given_keys {
-        FTeidSpec::Given { teid: given_teid(number), v4: Some(N3_ADDR), v6: None }
-    } else {
-        FTeidSpec::Choose { v4: true, v6: false, choose_id: Some(1) }
+    let f_teid = |number, addr, choose_id| match profile.given_keys {
+        true => FTeidSpec::Given { teid: given_teid(number), v4: Some(addr), v6: None },
+        false => FTeidSpec::Choose { v4: true, v6: false, choose_id: Some(choose_id) },
     };
+    let uplink = f_teid(number, N3_ADDR, 1);
+    let downlink = Some(f_teid(number | N9_TEIDS, N6_ADDR, 2)).filter(|_| profile.n9);
+    let upf = GtpuTunnel { teid: Teid(number + 1), addr: DN_ADDR.into() };
     let (addr, _) = gnb(profile.gnb_of(number));
     let gnb = GtpuTunnel { teid: Teid(number + 1), addr: IpAddr::V4(addr) };
     let far = |id, destination, tunnel: Option<GtpuTunnel>| Far {
@@ -379,14 +396,13 @@ fn change(
     let mut pdrs = Vec::new();
     for number in profile.filters.pdrs() {
         let flow = profile.filters.flow(number);
-        for uplink in [true, false] {
-            pdrs.push(pdr(addresses, f_teid, number, flow.as_deref(), uplink));
-        }
+        pdrs.push(pdr(addresses, Some(uplink), number, flow.as_deref(), true));
+        pdrs.push(pdr(addresses, downlink, number, flow.as_deref(), false));
     }
     Ok(SessionChange {
         create_pdrs: pdrs,
         create_fars: vec![
-            far(1, DestinationInterface::Core, profile.n9.then_some(gnb)),
+            far(1, DestinationInterface::Core, profile.n9.then_some(upf)),
             far(2, DestinationInterface::Access, Some(gnb)),
         ],
         create_qers: vec![
@@ -398,10 +414,15 @@ fn change(
     })
 }
 
-/// PDR `number` of one direction, or the last one, with the filter `flow`.
+/// The identifier of PDR `number` of one direction, or of the last one.
+fn pdr_id(number: Option<u16>, uplink: bool) -> PdrId {
+    PdrId(2 * number.map_or(0, |number| number + 1) + if uplink { 1 } else { 2 })
+}
+
+/// PDR `number` of one direction, or the last one, with the filter `flow`. `f_teid`: the tunnel that packets arrive in.
 fn pdr(
     ue: UeAddresses,
-    f_teid: FTeidSpec,
+    f_teid: Option<FTeidSpec>,
     number: Option<u16>,
     flow: Option<&str>,
     uplink: bool,
@@ -414,7 +435,7 @@ fn pdr(
     let sdf =
         flow.map(|flow| SdfSpec { flow_description: Some(flow.into()), ..SdfSpec::default() });
     PdrSpec {
-        id: PdrId(2 * number.map_or(0, |number| number + 1) + if uplink { 1 } else { 2 }),
+        id: pdr_id(number, uplink),
         precedence: Precedence(number.map_or(100, |number| u32::from(number) + 1)),
         pdi: PdiSpec {
             source,
@@ -423,14 +444,14 @@ fn pdr(
             further_ues: Vec::new(),
             framed_routes: Vec::new(),
             choose_ue: None,
-            f_teid: uplink.then_some(f_teid),
+            f_teid,
             network_instance: None,
             ue: Some(UeMatch { addresses: ue, side }),
             qfis: Vec::new(),
             sdf: sdf.into_iter().collect(),
             application: None,
         },
-        outer_header_removal: uplink.then_some(HeaderRemoval::GtpuUdpIpv4),
+        outer_header_removal: f_teid.map(|_| HeaderRemoval::GtpuUdpIpv4),
         container_deletion: false,
         far: Some(FarId(far)),
         qers: vec![SESSION_QER, FLOW_QER],

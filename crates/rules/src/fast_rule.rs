@@ -18,6 +18,12 @@ pub const FAST_RULE_URRS_MAX: usize = 2;
 /// Maximum number of QoS flows that one fast rule names; a PDR with more gets no fast rule.
 pub const FAST_RULE_QFIS_MAX: usize = 4;
 
+/// Maximum number of QoS flows that a fast rule between two tunnels names.
+pub const FAST_RULE_RELAY_QFIS_MAX: usize = 2;
+
+/// Maximum number of URRs of a fast rule between two tunnels.
+pub const FAST_RULE_RELAY_URRS_MAX: usize = 1;
+
 /// A fast rule can name the token buckets (meters) with numbers below this; a PDR with others gets no
 /// fast rule.
 pub const FAST_RULE_METERS_MAX: usize = 2;
@@ -36,7 +42,7 @@ pub struct FastRuleUrr {
 pub enum FastRuleUe<A> {
     /// None: no packet of this family matches.
     None,
-    /// Any; in uplink only.
+    /// Any; of packets in tunnels only.
     Any,
     /// This one.
     Only(A),
@@ -88,4 +94,30 @@ pub enum FastRuleForwarding {
         /// QoS flow and reflective QoS indication of the PDU Session Container, if the packet gets one.
         marking: Option<(Qfi, bool)>,
     },
+    /// Out of a tunnel into a GTP-U tunnel over IPv4 (N9), in either direction.
+    Relay {
+        /// The local tunnel.
+        teid: Teid,
+        /// QoS flows that packets carry; empty: any, and packets without a PDU Session Container.
+        qfis: ArrayVec<Qfi, FAST_RULE_RELAY_QFIS_MAX>,
+        /// The tunnel that packets leave in.
+        onward: FastRuleTunnel,
+        /// QoS flow and reflective QoS indication that the QERs demand. In uplink without the indication.
+        marking: Option<(Qfi, bool)>,
+        /// The packet's own PDU Session Container counts: in uplink before `marking`, in downlink after it.
+        keeps_container: bool,
+    },
+}
+
+/// The tunnel that a packet leaves in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FastRuleTunnel {
+    /// The far end's TEID.
+    pub teid: Teid,
+    /// The far end's address.
+    pub addr: Ipv4Addr,
+    /// The next hop towards it.
+    pub next_hop: NextHopIndex,
+    /// Type of service octet of the outer header.
+    pub tos: u8,
 }

@@ -10,29 +10,43 @@
 //! | 2, downlink | IPv4 address of the far end | next hop |
 //! | 3 and 4 | usage slot of a URR | its generation |
 //!
+//! A rule from tunnel to tunnel has in word 0 the TEID of the local tunnel in either direction, in word 1 the key
+//! of the UE's IPv6 prefix, and:
+//!
+//! | word | bits 63..32 | bits 31..0 |
+//! |---|---|---|
+//! | 2 | interfaces that packets arrive on | next hop |
+//! | 3 | usage slot of a URR | its generation |
+//! | 4 | TEID of the far end | IPv4 address of the far end |
+//!
 //! | bits of the flags | |
 //! |---|---|
-//! | 0..16 | the publisher's: sequence number of the cell |
+//! | 0..15 | the publisher's: sequence number of the cell |
+//! | 15 | from tunnel to tunnel |
 //! | 16 | the rate of the buckets is guaranteed |
 //! | 17..21 | slice |
 //! | 21, 22 | packets have to pass the first bucket, the second bucket |
 //! | 23, 24 | the publisher's: the cell holds a filter or a selector; workers may read it |
 //! | 25, 26 | IPv4 packets match; with any UE address |
 //! | 27, 28 | IPv6 packets match; with any UE address |
-//! | 29 | downlink: writes a PDU Session Container |
+//! | 29 | downlink and tunnel to tunnel: the QERs demand a PDU Session Container |
 //! | 30 | downlink: with the reflective QoS indication |
-//! | 31 | uplink: any QoS flow, or no PDU Session Container |
+//! | 31 | uplink and tunnel to tunnel: any QoS flow, or no PDU Session Container |
 //! | 32..64, uplink | four QFIs of 8 bits, 255 for none |
-//! | 32..40, downlink | type of service |
-//! | 40..48, downlink | QFI |
+//! | 32..40, downlink and tunnel to tunnel | type of service |
+//! | 40..46, downlink and tunnel to tunnel | QFI |
+//! | 46, tunnel to tunnel | the QERs demand the reflective QoS indication |
+//! | 47, tunnel to tunnel | the packet's own container counts |
+//! | 48..64, tunnel to tunnel | two QFIs of 8 bits, 255 for none |
 
 use core::net::Ipv4Addr;
 
 use adit_types::limits::SLICES_MAX;
-use adit_types::{InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot};
+use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot};
 
 use crate::fast_rule::{
-    FAST_RULE_QFIS_MAX, FAST_RULE_URRS_MAX, FastRule, FastRuleForwarding, FastRuleUe, FastRuleUrr,
+    FAST_RULE_QFIS_MAX, FAST_RULE_RELAY_QFIS_MAX, FAST_RULE_RELAY_URRS_MAX, FAST_RULE_URRS_MAX,
+    FastRule, FastRuleForwarding, FastRuleTunnel, FastRuleUe, FastRuleUrr,
 };
 use crate::matcher::MatcherLine;
 
@@ -44,6 +58,12 @@ const URRS: usize = 3;
 
 const _: () = assert!(URRS + FAST_RULE_URRS_MAX == FAST_RULE_WORDS && FAST_RULE_QFIS_MAX == 4);
 const _: () = assert!(SLICES_MAX < 1 << 4);
+const _: () = assert!(FAST_RULE_RELAY_QFIS_MAX == 2 && FAST_RULE_RELAY_URRS_MAX == 1);
+
+/// From tunnel to tunnel.
+const RELAY: u64 = 1 << 15;
+/// From tunnel to tunnel: the word of the far end.
+const ONWARD: usize = URRS + FAST_RULE_RELAY_URRS_MAX;
 
 /// The rate of the buckets is guaranteed.
 const GUARANTEED: u64 = 1 << 16;
@@ -60,6 +80,8 @@ const _: () = assert!(V6 == V4 << V6_FLAGS_SHIFT && V6_ANY == V4_ANY << V6_FLAGS
 const _: () = assert!(V4_ANY == V4 << 1);
 const HAS_QFI: u64 = 1 << 29;
 const REFLECTIVE: u64 = 1 << 30;
+/// From tunnel to tunnel: the reflective QoS indication.
+const RELAY_REFLECTIVE: u64 = 1 << 46;
 const ANY_QFI: u64 = 1 << 31;
 /// Uplink: four QFIs, one octet each.
 const QFIS_SHIFT: u32 = 32;
@@ -67,6 +89,10 @@ const QFIS_SHIFT: u32 = 32;
 const TOS_SHIFT: u32 = 32;
 /// Downlink: one octet.
 const QFI_SHIFT: u32 = 40;
+/// From tunnel to tunnel: the packet's own container counts.
+const KEEPS_CONTAINER: u64 = 1 << 47;
+/// From tunnel to tunnel: two QFIs, one octet each.
+const RELAY_QFIS_SHIFT: u32 = 48;
 
 /// No QoS flow.
 const NO_QFI: u8 = u8::MAX;
@@ -110,18 +136,40 @@ impl From<&FastRule> for PackedFastRule {
                 words[0] = pair(teid.0, 0) | ue_v4;
                 words[1] = pair(arrival.0, folded(ue_v6));
                 words[2] = pair(addr.to_bits(), next_hop.0);
-                flags |= u64::from(*tos) << TOS_SHIFT;
-                if let Some((qfi, reflective)) = marking {
-                    flags |= HAS_QFI | u64::from(qfi.value()) << QFI_SHIFT;
-                    flags |= if *reflective { REFLECTIVE } else { 0 };
+                flags |= u64::from(*tos) << TOS_SHIFT | pack_marking(*marking, REFLECTIVE);
+            }
+            FastRuleForwarding::Relay { teid, qfis, onward, marking, keeps_container } => {
+                words[0] = pair(teid.0, 0) | ue_v4;
+                words[1] = ue_v6;
+                words[2] = pair(arrival.0, onward.next_hop.0);
+                let mut flows = [NO_QFI; FAST_RULE_RELAY_QFIS_MAX];
+                for (flow, qfi) in flows.iter_mut().zip(qfis) {
+                    *flow = qfi.value();
                 }
+                flags |= u64::from(u16::from_le_bytes(flows)) << RELAY_QFIS_SHIFT;
+                flags |= if qfis.is_empty() { ANY_QFI } else { 0 };
+                flags |= u64::from(onward.tos) << TOS_SHIFT;
+                flags |= pack_marking(*marking, RELAY_REFLECTIVE);
+                flags |= RELAY | if *keeps_container { KEEPS_CONTAINER } else { 0 };
             }
         }
         for (word, urr) in words[URRS..].iter_mut().zip(urrs) {
             *word = pair(urr.slot.0, urr.generation);
         }
+        // Has one URR at most.
+        if let FastRuleForwarding::Relay { onward, .. } = forwarding {
+            words[ONWARD] = pair(onward.teid.0, onward.addr.to_bits());
+        }
         Self { flags, words }
     }
+}
+
+/// The flags of a PDU Session Container: of its QoS flow, and `reflective` if it has the reflective QoS indication.
+fn pack_marking(marking: Option<(Qfi, bool)>, reflective: u64) -> u64 {
+    marking.map_or(0, |(qfi, is_reflective)| {
+        let reflective = if is_reflective { reflective } else { 0 };
+        HAS_QFI | u64::from(qfi.value()) << QFI_SHIFT | reflective
+    })
 }
 
 /// Flags and value of the UE's address.
@@ -140,7 +188,10 @@ fn pack_ue<A>(
 
 impl PackedFastRule {
     /// Bits of the flags that the publisher sets; zero until then.
-    pub const PUBLISHER_FLAGS: u64 = 0xffff | 0b11 << 23;
+    pub const PUBLISHER_FLAGS: u64 = 0x7fff | 0b11 << 23;
+
+    /// The flag of a rule from tunnel to tunnel.
+    pub const RELAY: u64 = RELAY;
 
     /// The flags of a rule whose packets have to pass a bucket: one for each of buckets 0 and 1.
     pub const METERS: u64 = 0b11 << METERS_SHIFT;
@@ -203,6 +254,79 @@ impl PackedFastRule {
         Self::slots_in(urrs)
     }
 
+    /// True of a rule from tunnel to tunnel: call only methods that are about such rules.
+    #[inline]
+    #[must_use]
+    pub const fn is_relay(&self) -> bool {
+        self.flags & RELAY != 0
+    }
+
+    /// The TEID of the local tunnel of a rule from tunnel to tunnel.
+    #[inline]
+    #[must_use]
+    pub const fn relayed_teid(&self) -> Teid {
+        Teid(halves(self.words[0]).0)
+    }
+
+    /// [`PackedFastRule::matches_uplink`] for a rule from tunnel to tunnel, in either direction. It holds for
+    /// packets whose address on the UE's side [`PackedFastRule::source`] allows.
+    #[inline(always)]
+    #[must_use]
+    pub fn matches_relayed(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
+        let [.., first, second] = self.flags.to_le_bytes();
+        halves(self.words[0]).0 == teid.0
+            && InterfaceSet(halves(self.words[2]).0).intersects(on)
+            && (self.flags & ANY_QFI != 0
+                || qfi.is_some_and(|qfi| [first, second].contains(&qfi.value())))
+    }
+
+    /// The tunnel that a packet leaves in by a rule from tunnel to tunnel.
+    #[inline]
+    #[must_use]
+    pub fn onward(&self) -> FastRuleTunnel {
+        let (teid, addr) = halves(self.words[ONWARD]);
+        FastRuleTunnel {
+            teid: Teid(teid),
+            addr: Ipv4Addr::from_bits(addr),
+            next_hop: self.next_hop(),
+            tos: self.tos(),
+        }
+    }
+
+    /// QoS flow and reflective QoS indication of the PDU Session Container that a packet of `direction` leaves
+    /// with by a rule from tunnel to tunnel. `qfi`: the QoS flow of the container that it came with; `arrived` reads
+    /// this container.
+    ///
+    /// Spec: TS 29.244 §8.2.64, §8.2.89; TS 38.415 §5.4.1.
+    #[inline(always)]
+    #[must_use]
+    pub fn relayed_marking(
+        &self,
+        direction: Direction,
+        qfi: Option<Qfi>,
+        arrived: impl FnOnce() -> Option<(Qfi, bool)>,
+    ) -> Option<(Qfi, bool)> {
+        let kept = qfi.filter(|_| self.flags & KEEPS_CONTAINER != 0);
+        let demands = self.flags & HAS_QFI != 0;
+        match direction {
+            Direction::Uplink if let Some(kept) = kept => Some((kept, false)),
+            Direction::Downlink if !demands => kept.and_then(|_| arrived()),
+            _ if demands => {
+                let [_, _, _, _, _, marking, ..] = self.flags.to_le_bytes();
+                let is_reflective = self.flags & RELAY_REFLECTIVE != 0;
+                Qfi::new(marking & Qfi::MAX).map(|qfi| (qfi, is_reflective))
+            }
+            _ => None,
+        }
+    }
+
+    /// The URR of a rule from tunnel to tunnel.
+    #[inline]
+    #[must_use]
+    pub fn relayed_urr(&self) -> Option<FastRuleUrr> {
+        unpack_urr(self.words[URRS])
+    }
+
     /// True if an uplink packet matches, apart from its source ([`PackedFastRule::source`]): it arrived in
     /// the tunnel `teid` on one of the interfaces `on`, and in a QoS flow of the rule if it names any.
     #[inline]
@@ -214,7 +338,7 @@ impl PackedFastRule {
     }
 
     /// The source that an uplink packet of a family must have, as a lookup key: the IPv4 address, or the
-    /// key of the IPv6 address.
+    /// key of the IPv6 address. Of a rule from tunnel to tunnel: the address on the UE's side.
     ///
     /// PERF (adit bench datapath --mixed): in mixed bursts a branch on the family is mispredicted, so the
     /// value is selected without one.
@@ -228,6 +352,16 @@ impl PackedFastRule {
             0b11 => FastRuleUe::Any,
             _ => FastRuleUe::None,
         }
+    }
+
+    /// True if [`PackedFastRule::source`] is `addr`, a lookup key, and no other one.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_only_ue(&self, is_v6: bool, addr: u64) -> bool {
+        let only = select_family(is_v6, self.words[1], u64::from(halves(self.words[0]).1));
+        let (flags, matches) = (V4 | V4_ANY, select_family(is_v6, V4 << V6_FLAGS_SHIFT, V4));
+        let flags = self.flags & select_family(is_v6, flags << V6_FLAGS_SHIFT, flags);
+        flags == matches && only == addr
     }
 
     /// True if a downlink packet matches: it arrived on one of the interfaces `on`, and its destination
@@ -258,7 +392,7 @@ impl PackedFastRule {
         InterfaceSet(halves(self.words[2]).1)
     }
 
-    /// The next hop of a downlink packet.
+    /// The next hop of a packet that leaves in a tunnel.
     #[inline]
     #[must_use]
     pub fn next_hop(&self) -> NextHopIndex {
@@ -323,11 +457,14 @@ impl PackedFastRule {
     #[must_use]
     pub fn urrs(&self) -> [Option<FastRuleUrr>; FAST_RULE_URRS_MAX] {
         let [_, _, _, urrs @ ..] = self.words;
-        urrs.map(|word| {
-            let (slot, generation) = halves(word);
-            (word != NO_URR).then_some(FastRuleUrr { slot: UsageSlot(slot), generation })
-        })
+        urrs.map(unpack_urr)
     }
+}
+
+#[inline]
+fn unpack_urr(word: u64) -> Option<FastRuleUrr> {
+    let (slot, generation) = halves(word);
+    (word != NO_URR).then_some(FastRuleUrr { slot: UsageSlot(slot), generation })
 }
 
 /// One of two values by the family, without a branch.
@@ -458,9 +595,81 @@ mod tests {
         assert!(rule.urrs().into_iter().flatten().eq(urrs(1)));
     }
 
+    fn relay(flows: &[u8], marking: Option<(Qfi, bool)>, keeps_container: bool) -> FastRule {
+        let forwarding = FastRuleForwarding::Relay {
+            teid: Teid(9),
+            qfis: flows.iter().map(|flow| qfi(*flow)).collect(),
+            onward: ONWARD_TUNNEL,
+            marking,
+            keeps_container,
+        };
+        let (ue_v4, ue_v6) = (FastRuleUe::Only(Ipv4Addr::new(10, 0, 0, 1)), FastRuleUe::Only(KEY));
+        FastRule { forwarding, ..uplink(&[], ue_v4, ue_v6) }
+    }
+
+    const ONWARD_TUNNEL: FastRuleTunnel = FastRuleTunnel {
+        teid: Teid(u32::MAX),
+        addr: Ipv4Addr::BROADCAST,
+        next_hop: NextHopIndex(u32::MAX - 1),
+        tos: 0xff,
+    };
+
+    #[test]
+    fn rule_from_tunnel_to_tunnel_is_read_as_it_was_packed() {
+        for urrs_of_rule in 0..=1 {
+            let rule = FastRule { urrs: urrs(urrs_of_rule), ..relay(&[], None, true) };
+            let rule = PackedFastRule::from(&rule);
+            assert!(rule.is_relay());
+            assert_eq!(rule.flags() & PackedFastRule::PUBLISHER_FLAGS, 0);
+            assert_eq!((rule.onward(), rule.relayed_teid()), (ONWARD_TUNNEL, Teid(9)));
+            assert!(rule.relayed_urr().into_iter().eq(urrs(urrs_of_rule)));
+            assert_eq!(rule.source(false), FastRuleUe::Only(0x0a00_0001));
+            assert_eq!((rule.source(true), rule.meters()), (FastRuleUe::Only(KEY), 0b01));
+            assert!(rule.is_only_ue(false, 0x0a00_0001) && rule.is_only_ue(true, KEY));
+            assert!(!rule.is_only_ue(true, 0x0a00_0001) && !rule.is_only_ue(false, KEY));
+        }
+        let (ue_v4, ue_v6) = (FastRuleUe::Any, FastRuleUe::Any);
+        assert!(!PackedFastRule::from(&uplink(&[63; 4], ue_v4, ue_v6)).is_relay());
+        assert!(!PackedFastRule::from(&downlink(u32::MAX, Some((qfi(63), true)))).is_relay());
+    }
+
+    #[test]
+    fn packet_between_tunnels_fits_by_arrival_tunnel_and_flow() {
+        let rule = PackedFastRule::from(&relay(&[5, 9], None, true));
+        assert!(rule.matches_relayed(on(3), Teid(9), Some(qfi(9))));
+        assert!(rule.matches_relayed(on(3), Teid(9), Some(qfi(5))));
+        assert!(!rule.matches_relayed(on(4), Teid(9), Some(qfi(9))));
+        assert!(!rule.matches_relayed(on(3), Teid(8), Some(qfi(9))));
+        assert!(!rule.matches_relayed(on(3), Teid(9), Some(qfi(63))));
+        assert!(!rule.matches_relayed(on(3), Teid(9), None));
+        let any = PackedFastRule::from(&relay(&[], Some((qfi(63), true)), true));
+        assert!(any.matches_relayed(on(3), Teid(9), None));
+    }
+
+    #[test]
+    fn own_container_goes_before_that_of_the_rule_in_uplink_and_after_it_in_downlink() {
+        use Direction::{Downlink, Uplink};
+        let marking = |of_qers, keeps, direction, arrived: Option<(Qfi, bool)>| {
+            let rule = PackedFastRule::from(&relay(&[], of_qers, keeps));
+            rule.relayed_marking(direction, arrived.map(|(qfi, _)| qfi), || arrived)
+        };
+        let (own, demanded) = (Some((qfi(5), true)), Some((qfi(63), false)));
+        assert_eq!(marking(demanded, true, Uplink, own), Some((qfi(5), false)));
+        assert_eq!(marking(demanded, true, Uplink, None), demanded);
+        assert_eq!(marking(demanded, false, Uplink, own), demanded);
+        assert_eq!(marking(None, true, Uplink, own), Some((qfi(5), false)));
+        assert_eq!(marking(demanded, true, Downlink, own), demanded);
+        assert_eq!(marking(None, true, Downlink, own), own);
+        assert_eq!(marking(Some((qfi(0), true)), false, Downlink, own), Some((qfi(0), true)));
+        for direction in [Uplink, Downlink] {
+            assert_eq!(marking(None, false, direction, own), None);
+        }
+    }
+
     #[test]
     fn fast_rule_matches_any_address_and_flow_or_no_address() {
         let rule = PackedFastRule::from(&uplink(&[], FastRuleUe::Any, FastRuleUe::None));
+        assert!(!rule.is_only_ue(false, 0) && !rule.is_only_ue(true, 0));
         assert!(rule.matches_uplink(on(3), Teid(9), None));
         assert!(rule.matches_uplink(on(3), Teid(9), Some(qfi(63))));
         assert_eq!((rule.source(false), rule.source(true)), (FastRuleUe::Any, FastRuleUe::None));

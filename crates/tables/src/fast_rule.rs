@@ -1,4 +1,5 @@
-//! Fast rules by session index: one cache line per session and direction.
+//! Fast rules by session index: one cache line per session and direction, and one for the tunnel in which
+//! another UPF sends packets to the UE. Sessions without such a tunnel never write that line.
 //!
 //! A cell is a sequence lock: the publisher (control thread) writes, workers read. A worker that reads a
 //! cell during a write finds no fast rule, and its packet takes the stages. A change takes effect in this
@@ -19,7 +20,7 @@ use core::{fmt, ops, ptr};
 use adit_rules::compile::{FILTER_WORDS, PackedFilter};
 use adit_rules::packed_fast_rule::FAST_RULE_WORDS;
 use adit_rules::{FAST_RULE_URRS_MAX, MatcherLine, PackedFastRule};
-use adit_types::{Direction, SessionIndex, UsageSlot};
+use adit_types::{Direction, SessionIndex, Teid, UsageSlot};
 
 use crate::counters::{Counter, SessionTraffic};
 use crate::large::LargeArray;
@@ -29,9 +30,11 @@ use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence};
 /// Words after the first one.
 const REST: usize = FAST_RULE_WORDS - 1;
 
-/// The sequence number: the low bits of the head. It wraps after 2^15 writes, each of which adds two; no
+/// The sequence number: the low bits of the head. It wraps after 2^14 writes, each of which adds two; no
 /// reader is delayed for that many writes between its two loads.
-const SEQUENCE: u64 = (1 << 16) - 1;
+const SEQUENCE: u64 = (1 << 15) - 1;
+/// The cell holds a rule from tunnel to tunnel.
+const RELAY: u64 = PackedFastRule::RELAY;
 /// The cell refers to the lines of several fast rules ([`crate::fast_rule_selector`]) instead of holding one.
 const REFERS: u64 = 1 << 23;
 /// Workers may read the cell.
@@ -52,10 +55,18 @@ pub(crate) struct CellKind {
 }
 
 impl CellKind {
-    const RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS };
-    /// A fast rule whose packets have to pass no bucket.
+    /// A fast rule, but none from tunnel to tunnel.
+    const RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS | RELAY };
+    /// The same, and packets have to pass no bucket.
     const UNMETERED_RULE: Self =
+        Self { bits: READABLE, mask: READABLE | REFERS | RELAY | PackedFastRule::METERS };
+    /// A fast rule of any kind.
+    const ANY_RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS };
+    /// The same, and packets have to pass no bucket.
+    const ANY_UNMETERED_RULE: Self =
         Self { bits: READABLE, mask: READABLE | REFERS | PackedFastRule::METERS };
+    /// A fast rule from tunnel to tunnel.
+    const RELAY_RULE: Self = Self { bits: READABLE | RELAY, mask: READABLE | REFERS | RELAY };
     /// A filter, and the address of the lines of one or two fast rules.
     pub(crate) const FILTER: Self =
         Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER };
@@ -126,6 +137,27 @@ impl FastRuleCell {
         even
     }
 
+    /// Writes a fast rule, or clears the cell. Workers do not read the rule before it is activated. For the
+    /// publisher only.
+    fn set(&self, rule: Option<&PackedFastRule>) -> WrittenRule {
+        match rule {
+            Some(rule) => WrittenRule(self.write(rule.flags(), CellWords::of_rule(rule))),
+            None => {
+                self.write(0, CellWords::EMPTY);
+                WrittenRule::NONE
+            }
+        }
+    }
+
+    /// Lets workers read what was written, unless something else was written since. For the publisher
+    /// only.
+    fn activate(&self, WrittenRule(sequence): WrittenRule) {
+        let head = self.head.load(Ordering::Relaxed);
+        if head & SEQUENCE == sequence {
+            self.head.store(head | READABLE, Ordering::Release);
+        }
+    }
+
     /// The fast rule, if the cell holds an active one of this kind.
     #[inline]
     fn read(&self, kind: CellKind) -> Option<FastRuleSnapshot<'_>> {
@@ -172,16 +204,19 @@ struct FastRuleCells {
 }
 
 /// The fast rules of all sessions, and their traffic.
-pub(crate) struct FastRuleTable(LargeArray<FastRuleCells>);
+pub(crate) struct FastRuleTable {
+    cells: LargeArray<FastRuleCells>,
+    tunnels_to_ues: LargeArray<FastRuleCell>,
+}
 
 impl FastRuleTable {
     pub(crate) fn new(sessions: usize) -> Self {
-        Self(LargeArray::zeroed(sessions))
+        Self { cells: LargeArray::zeroed(sessions), tunnels_to_ues: LargeArray::zeroed(sessions) }
     }
 
     /// Sessions that there is room for.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.cells.len()
     }
 
     #[inline]
@@ -190,7 +225,7 @@ impl FastRuleTable {
         session: SessionIndex,
         direction: Direction,
     ) -> Option<&FastRuleCell> {
-        let cells = self.0.get(session.0 as usize)?;
+        let cells = self.cells.get(session.0 as usize)?;
         Some(match direction {
             Direction::Uplink => &cells.uplink,
             Direction::Downlink => &cells.downlink,
@@ -205,14 +240,7 @@ impl FastRuleTable {
         direction: Direction,
         rule: Option<&PackedFastRule>,
     ) -> WrittenRule {
-        let Some(cell) = self.cell(session, direction) else { return WrittenRule::NONE };
-        match rule {
-            Some(rule) => WrittenRule(cell.write(rule.flags(), CellWords::of_rule(rule))),
-            None => {
-                cell.write(0, CellWords::EMPTY);
-                WrittenRule::NONE
-            }
-        }
+        self.cell(session, direction).map_or(WrittenRule::NONE, |cell| cell.set(rule))
     }
 
     /// Lets workers read what was written, unless something else was written since. For the publisher
@@ -221,13 +249,54 @@ impl FastRuleTable {
         &self,
         session: SessionIndex,
         direction: Direction,
-        WrittenRule(sequence): WrittenRule,
+        written: WrittenRule,
     ) {
-        let Some(cell) = self.cell(session, direction) else { return };
-        let head = cell.head.load(Ordering::Relaxed);
-        if head & SEQUENCE == sequence {
-            cell.head.store(head | READABLE, Ordering::Release);
+        if let Some(cell) = self.cell(session, direction) {
+            cell.activate(written);
         }
+    }
+
+    /// Replaces the fast rule of the tunnel in which another UPF sends packets to the UE; otherwise like
+    /// [`FastRuleTable::set`].
+    pub(crate) fn set_tunnel_to_ue(
+        &self,
+        session: SessionIndex,
+        rule: Option<&PackedFastRule>,
+    ) -> WrittenRule {
+        let Some(cell) = self.tunnel_cell(session) else { return WrittenRule::NONE };
+        // An empty line is not written: most sessions take no memory for theirs.
+        if rule.is_none() && cell.head.load(Ordering::Relaxed) & !SEQUENCE == 0 {
+            return WrittenRule::NONE;
+        }
+        cell.set(rule)
+    }
+
+    /// [`FastRuleTable::activate`] for the rule that [`FastRuleTable::set_tunnel_to_ue`] wrote.
+    pub(crate) fn activate_tunnel_to_ue(&self, session: SessionIndex, written: WrittenRule) {
+        if let Some(cell) = self.tunnel_cell(session).filter(|_| written != WrittenRule::NONE) {
+            cell.activate(written);
+        }
+    }
+
+    /// The TEID of the rule that [`FastRuleTable::set_tunnel_to_ue`] wrote. For the publisher only.
+    pub(crate) fn tunnel_to_ue(&self, session: SessionIndex) -> Option<Teid> {
+        let cell = self.tunnel_cell(session)?;
+        let head = cell.head.load(Ordering::Relaxed);
+        let words = CellWords {
+            first: cell.first.load(Ordering::Relaxed),
+            words: cell.words.each_ref().map(|word| word.load(Ordering::Relaxed)),
+        };
+        (head & RELAY != 0).then(|| words.to_rule(head).relayed_teid())
+    }
+
+    fn tunnel_cell(&self, session: SessionIndex) -> Option<&FastRuleCell> {
+        self.tunnels_to_ues.get(session.0 as usize)
+    }
+
+    /// The cell of the tunnel in which another UPF sends packets to the UE.
+    #[inline]
+    pub(crate) fn tunnel_cell_ref(&self, session: SessionIndex) -> Option<FastRuleCellRef<'_>> {
+        self.tunnel_cell(session).map(FastRuleCellRef)
     }
 
     /// The fast rule of one direction; `None` if there is none, or while it is written.
@@ -263,14 +332,16 @@ impl FastRuleTable {
 
     /// What was counted for `session`.
     pub(crate) fn traffic(&self, session: SessionIndex) -> SessionTraffic {
-        let Some(FastRuleCells { uplink, downlink }) = self.0.get(session.0 as usize) else {
+        let Some(FastRuleCells { uplink, downlink }) = self.cells.get(session.0 as usize) else {
             return SessionTraffic::default();
         };
+        let tunneled = self.tunnel_cell(session);
+        let tunneled = tunneled.map_or((0, 0), |cell| (cell.pkts.load(), cell.bytes.load()));
         SessionTraffic {
             ul_pkts: uplink.pkts.load(),
             ul_bytes: uplink.bytes.load(),
-            dl_pkts: downlink.pkts.load(),
-            dl_bytes: downlink.bytes.load(),
+            dl_pkts: downlink.pkts.load().wrapping_add(tunneled.0),
+            dl_bytes: downlink.bytes.load().wrapping_add(tunneled.1),
         }
     }
 
@@ -281,12 +352,17 @@ impl FastRuleTable {
             cell.pkts.set(0);
             cell.bytes.set(0);
         }
+        // See `set_tunnel_to_ue`.
+        if let Some(cell) = self.tunnel_cell(session).filter(|cell| cell.pkts.load() != 0) {
+            cell.pkts.set(0);
+            cell.bytes.set(0);
+        }
     }
 }
 
 impl fmt::Debug for FastRuleTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FastRuleTable").field("sessions", &self.0.len()).finish()
+        f.debug_struct("FastRuleTable").field("sessions", &self.cells.len()).finish()
     }
 }
 
@@ -309,13 +385,27 @@ impl CellFlags {
         PackedFastRule::has_meters(self.0)
     }
 
-    /// True if the cell holds an active fast rule.
+    /// True if one of the cells may hold a fast rule from tunnel to tunnel.
+    #[inline]
+    #[must_use]
+    pub const fn may_relay(self) -> bool {
+        self.0 & RELAY != 0
+    }
+
+    /// True if the cell holds an active fast rule, but none from tunnel to tunnel.
     #[inline]
     pub(crate) const fn is_rule(self) -> bool {
         CellKind::RULE.is_of(self.0)
     }
 
-    /// True if the cell holds an active fast rule whose packets have to pass no bucket.
+    /// True if the cell holds an active fast rule from tunnel to tunnel.
+    #[inline]
+    pub(crate) const fn is_relay(self) -> bool {
+        CellKind::RELAY_RULE.is_of(self.0)
+    }
+
+    /// True if the cell holds an active fast rule whose packets have to pass no bucket, but none from tunnel to
+    /// tunnel.
     #[inline]
     pub(crate) const fn is_unmetered_rule(self) -> bool {
         CellKind::UNMETERED_RULE.is_of(self.0)
@@ -346,8 +436,8 @@ impl<'a> FastRuleCellRef<'a> {
         prefetch::read(self.0);
     }
 
-    /// The fast rule; `None` if the cell holds no active one: it is empty, refers to lines, is being
-    /// written, or is not activated yet.
+    /// The fast rule, which is not from tunnel to tunnel; `None` if the cell holds no active one: it is empty,
+    /// refers to lines, is being written, or is not activated yet.
     #[inline]
     #[must_use]
     pub fn read(self) -> Option<FastRuleSnapshot<'a>> {
@@ -360,6 +450,20 @@ impl<'a> FastRuleCellRef<'a> {
     #[must_use]
     pub fn read_unmetered(self) -> Option<FastRuleSnapshot<'a>> {
         self.0.read(CellKind::UNMETERED_RULE)
+    }
+
+    /// The fast rule of any kind; `None` as [`FastRuleCellRef::read`].
+    #[inline]
+    #[must_use]
+    pub fn read_any(self) -> Option<FastRuleSnapshot<'a>> {
+        self.0.read(CellKind::ANY_RULE)
+    }
+
+    /// The fast rule of any kind if its packets have to pass no bucket; `None` as [`FastRuleCellRef::read`].
+    #[inline]
+    #[must_use]
+    pub fn read_any_unmetered(self) -> Option<FastRuleSnapshot<'a>> {
+        self.0.read(CellKind::ANY_UNMETERED_RULE)
     }
 
     /// Its flags at this moment.
@@ -439,7 +543,7 @@ mod tests {
     use core::net::Ipv4Addr;
 
     use adit_rules::{FastRule, FastRuleForwarding, FastRuleUe};
-    use adit_types::{InterfaceSet, NextHopIndex, SliceId, Teid};
+    use adit_types::{InterfaceSet, NextHopIndex, SliceId};
 
     use super::*;
 

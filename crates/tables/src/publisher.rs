@@ -17,7 +17,7 @@ use adit_rules::{
 use adit_types::limits::{UE_POOL_INDEX_MAX, usage_slots_max};
 use adit_types::{
     Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex,
-    SessionIndex, WorkerId,
+    SessionIndex, Teid, WorkerId,
 };
 
 use crate::aggregates::Aggregates;
@@ -157,7 +157,14 @@ struct UnobservedDelta {
     id: DeltaId,
     session: SessionIndex,
     /// The fast paths that become active with it.
-    written: Option<[(Direction, WrittenRule); 2]>,
+    written: Option<WrittenFastPaths>,
+}
+
+/// The fast paths of a session that are written and not active yet.
+#[derive(Debug)]
+struct WrittenFastPaths {
+    directions: [(Direction, WrittenRule); 2],
+    tunnel_to_ue: WrittenRule,
 }
 
 /// The only writer of the tables. Belongs to the control thread.
@@ -205,9 +212,11 @@ impl Publisher {
             self.bind(id, session, &mut rules);
             compile(*rules, &self.own_addresses, &mut self.shapes)
         });
-        let (rules, fast_paths) = compiled.map_or_else(
-            || (None, [None; 2]),
-            |CompiledSession { rules, fast_paths }| (Some(Box::new(rules)), fast_paths),
+        let (rules, fast_paths, tunnel_to_ue) = compiled.map_or_else(
+            || (None, [None; 2], None),
+            |CompiledSession { rules, fast_paths, tunnel_to_ue }| {
+                (Some(Box::new(rules)), fast_paths, tunnel_to_ue)
+            },
         );
         for change in &keys {
             if let KeyChange::Add(key) = change {
@@ -217,16 +226,20 @@ impl Publisher {
         if rules.is_some() && self.rules.get(slot).is_none() {
             self.tables.fast_rules.reset_traffic(session);
         }
+        self.mark_tunnel_to_ue(session, tunnel_to_ue.map(|rule| rule.relayed_teid()));
         for direction in DIRECTIONS {
             self.tables.fast_rules.set(session, direction, None);
         }
+        self.tables.fast_rules.set_tunnel_to_ue(session, None);
         if self.set_limits(session, rules.as_deref().map_or(&[][..], PublishedRules::qers)) {
             self.tables.rate_changes.push(session, id);
         }
         self.rules.swap(slot, rules);
         let [uplink, downlink] = fast_paths;
-        let written = [(Direction::Uplink, uplink), (Direction::Downlink, downlink)]
+        let directions = [(Direction::Uplink, uplink), (Direction::Downlink, downlink)]
             .map(|(direction, path)| (direction, self.publish_fast_path(session, direction, path)));
+        let tunnel_to_ue = self.tables.fast_rules.set_tunnel_to_ue(session, tunnel_to_ue.as_ref());
+        let written = WrittenFastPaths { directions, tunnel_to_ue };
         for change in keys {
             if let KeyChange::Remove(key) = change {
                 self.remove_key(key, session);
@@ -234,6 +247,17 @@ impl Publisher {
         }
         let since = self.rules.advance();
         self.unobserved.push_back(UnobservedDelta { since, id, session, written: Some(written) });
+    }
+
+    /// Marks the tunnel to the UE that has a fast rule, instead of the former one.
+    fn mark_tunnel_to_ue(&self, session: SessionIndex, teid: Option<Teid>) {
+        let former = self.tables.fast_rules.tunnel_to_ue(session);
+        if let Some(former) = former.filter(|former| Some(*former) != teid) {
+            self.teids.mark(former, session, false);
+        }
+        if let Some(teid) = teid {
+            self.teids.mark(teid, session, true);
+        }
     }
 
     /// Binds rules to these tables: writes their next hops, buckets and correlated rates.
@@ -292,8 +316,11 @@ impl Publisher {
         self.gtpu_peers.reclaim(passed, epoch);
         let UnobservedDelta { id, session, written, .. } =
             self.unobserved.pop_front_if(|delta| delta.since <= passed)?;
-        for (direction, written) in written.into_iter().flatten() {
-            self.tables.fast_rules.activate(session, direction, written);
+        if let Some(WrittenFastPaths { directions, tunnel_to_ue }) = written {
+            for (direction, written) in directions {
+                self.tables.fast_rules.activate(session, direction, written);
+            }
+            self.tables.fast_rules.activate_tunnel_to_ue(session, tunnel_to_ue);
         }
         Some(id)
     }

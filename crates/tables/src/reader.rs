@@ -154,6 +154,30 @@ impl<'a> TablesView<'a> {
         self.tables.teids.session(teid)
     }
 
+    /// The session of a local TEID if its tunnel comes from the RAN, as far as the index of TEIDs shows it.
+    /// Otherwise `SessionIndex::NONE`: then [`TablesView::session_of_other_teid`] finds it.
+    #[inline]
+    #[must_use]
+    pub fn session_of_usual_teid(&self, teid: Teid) -> SessionIndex {
+        self.tables.teids.unmarked_session(teid)
+    }
+
+    /// The session of a local TEID that [`TablesView::session_of_usual_teid`] does not find, and whether
+    /// [`TablesView::tunnel_to_ue_cell`] has its fast rule.
+    #[inline]
+    #[must_use]
+    pub fn session_of_other_teid(&self, teid: Teid) -> (SessionIndex, bool) {
+        self.tables.teids.other_session(teid)
+    }
+
+    /// The cell of the tunnel in which another UPF sends packets to the UE of a session; `None` for
+    /// [`SessionIndex::NONE`].
+    #[inline]
+    #[must_use]
+    pub fn tunnel_to_ue_cell(&self, session: SessionIndex) -> Option<FastRuleCellRef<'a>> {
+        self.tables.fast_rules.tunnel_cell_ref(session)
+    }
+
     /// The rules of a session; `None` if it has none, and for `SessionIndex::NONE`.
     ///
     /// Load them once per packet: two calls within one view may return two publications.
@@ -349,7 +373,8 @@ impl<'a> TablesView<'a> {
     }
 
     /// Prefetches the usage counters and buckets of a fast rule. Reads the line that
-    /// [`FastRuleCellRef::prefetch`] prefetched. Returns the flags of the cell.
+    /// [`FastRuleCellRef::prefetch`] prefetched. Returns the flags of the cell. A fast rule from tunnel to tunnel is
+    /// left to [`TablesView::prefetch_relayed_usage`].
     #[inline]
     pub fn prefetch_fast_rule_usage(
         &self,
@@ -365,6 +390,24 @@ impl<'a> TablesView<'a> {
             }
         }
         flags
+    }
+
+    /// Prefetches the usage counters and buckets of a fast rule from tunnel to tunnel.
+    #[inline]
+    pub fn prefetch_relayed_usage(
+        &self,
+        cell: FastRuleCellRef<'a>,
+        session: SessionIndex,
+        direction: Direction,
+    ) {
+        let flags = cell.flags();
+        if flags.is_relay() {
+            let [first, ..] = cell.usage_slots();
+            self.usage.prefetch(first);
+            if flags.may_be_metered() {
+                self.tables.meters.prefetch(session, direction);
+            }
+        }
     }
 
     /// The filter of one direction, if a single one selects the fast rule.

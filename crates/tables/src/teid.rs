@@ -3,6 +3,9 @@
 //!
 //! `session` chooses TEIDs whose low `teid_slot_bits` are unique. A TEID that a control plane chose takes
 //! its place in the index if that is free, and else goes to the hash table.
+//!
+//! A tunnel towards the UE that has a fast rule is marked in the index. The mark decides only where the fast path
+//! looks for the rule, which holds its TEID: an outdated mark sends packets to the stages.
 //! Spec: TS 29.281 §5.1.
 
 use core::fmt;
@@ -24,7 +27,19 @@ fn pack(teid: Teid, session: SessionIndex) -> u64 {
     u64::from(teid.0) << 32 | u64::from(!session.0)
 }
 
-/// The session of `entry` if it belongs to `teid`.
+/// The entry of a marked tunnel: its TEID is complemented. No other TEID of its place has that complement, because
+/// the lowest bits differ.
+fn pack_marked(teid: Teid, session: SessionIndex) -> u64 {
+    pack(Teid(!teid.0), session)
+}
+
+/// The session of `entry` if it belongs to `teid`, marked or not.
+fn session_of_any(entry: u64, teid: Teid) -> SessionIndex {
+    let session = session_of(entry, teid);
+    if session.is_some() { session } else { session_of(entry, Teid(!teid.0)) }
+}
+
+/// The session of `entry` if it belongs to `teid` and is not marked.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "the halves of an entry")]
 fn session_of(entry: u64, teid: Teid) -> SessionIndex {
@@ -53,8 +68,21 @@ impl TeidTable {
     /// The session of `teid`, `SessionIndex::NONE` without one.
     #[inline]
     pub(crate) fn session(&self, teid: Teid) -> SessionIndex {
-        let session = session_of(self.slot(teid).load(Ordering::Acquire), teid);
-        if session.is_some() { session } else { self.foreign_session(teid) }
+        let session = self.unmarked_session(teid);
+        if session.is_some() { session } else { self.other_session(teid).0 }
+    }
+
+    /// The session of `teid` if the index has it without a mark, else `SessionIndex::NONE`.
+    #[inline]
+    pub(crate) fn unmarked_session(&self, teid: Teid) -> SessionIndex {
+        session_of(self.slot(teid).load(Ordering::Acquire), teid)
+    }
+
+    /// The session of `teid` if the index does not have it without a mark, and whether it is marked.
+    #[inline]
+    pub(crate) fn other_session(&self, teid: Teid) -> (SessionIndex, bool) {
+        let session = session_of_any(self.slot(teid).load(Ordering::Acquire), teid);
+        if session.is_some() { (session, true) } else { (self.foreign_session(teid), false) }
     }
 
     #[inline(never)]
@@ -86,7 +114,8 @@ impl TeidWriter {
     /// An empty index of `2^slot_bits` places and a hash table for `foreign_capacity` TEIDs.
     pub(crate) fn new(slot_bits: u8, foreign_capacity: usize, seed: u64, table: u64) -> Self {
         let foreign = KeyWriter::new(foreign_capacity, seed, table);
-        let places = 1_u32 << slot_bits;
+        // Entries of marked tunnels are unambiguous if there are two places.
+        let places = 1_u32 << slot_bits.max(1);
         let slots = LargeArray::zeroed(places as usize);
         let table = TeidTable { slots, mask: places - 1, foreign: Arc::clone(foreign.table()) };
         Self { table: Arc::new(table), foreign }
@@ -101,7 +130,7 @@ impl TeidWriter {
         let slot = self.table.slot(teid);
         let entry = slot.load(Ordering::Relaxed);
         let key = u64::from(teid.0);
-        let takes_slot = session_of(entry, teid).is_some()
+        let takes_slot = session_of_any(entry, teid).is_some()
             || entry == VACANT && self.foreign.table().lookup(key).is_none();
         if takes_slot {
             slot.store(pack(teid, session), Ordering::Release);
@@ -113,11 +142,21 @@ impl TeidWriter {
     /// Removes `teid` if it maps to `session`.
     pub(crate) fn remove(&mut self, teid: Teid, session: SessionIndex, epoch: Epoch) -> bool {
         let slot = self.table.slot(teid);
-        if slot.load(Ordering::Relaxed) == pack(teid, session) {
+        let entry = slot.load(Ordering::Relaxed);
+        if entry == pack(teid, session) || entry == pack_marked(teid, session) {
             slot.store(VACANT, Ordering::Release);
             return true;
         }
         self.foreign.remove(u64::from(teid.0), session.0, epoch)
+    }
+
+    /// Marks `teid` or removes its mark if it maps to `session` in the index.
+    pub(crate) fn mark(&self, teid: Teid, session: SessionIndex, is_marked: bool) {
+        let slot = self.table.slot(teid);
+        if session_of_any(slot.load(Ordering::Relaxed), teid) == session {
+            let entry = if is_marked { pack_marked } else { pack };
+            slot.store(entry(teid, session), Ordering::Release);
+        }
     }
 
     pub(crate) fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {

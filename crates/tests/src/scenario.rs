@@ -635,7 +635,43 @@ fn usual(rng: &mut StdRng) -> SessionChange {
     if one_chance_in(rng, 3) {
         change.create_fars[1].forwarding.as_mut().unwrap().transport_level_marking = Some(0xb8);
     }
+    if one_chance_in(rng, 3) {
+        intermediate(rng, &mut change);
+    }
     change
+}
+
+/// Lets packets of a usual session go to another UPF, or come from there, in tunnels (N9).
+fn intermediate(rng: &mut StdRng, change: &mut SessionChange) {
+    let (to_upf, from_upf) = *[(true, true), (true, false), (false, true)].choose(rng).unwrap();
+    let [uplink, downlink] = &mut change.create_pdrs[..] else { return };
+    uplink.container_deletion = one_chance_in(rng, 4);
+    if to_upf {
+        let parts = change.create_fars[0].forwarding.as_mut().unwrap();
+        parts.outer_header_creation = Some(tunnel(rng));
+        parts.transport_level_marking = marking(rng);
+    }
+    if from_upf {
+        downlink.pdi.f_teid = Some(f_teid(rng));
+        downlink.outer_header_removal = Some(HeaderRemoval::GtpuUdpIp);
+        downlink.container_deletion = one_chance_in(rng, 4);
+        if one_chance_in(rng, 2) {
+            downlink.qers.clear();
+        }
+        if one_chance_in(rng, 6) {
+            // One of the data network, which may come first.
+            let precedence = Precedence(rng.random_range(99..=101));
+            let pdi = PdiSpec { f_teid: None, ..downlink.pdi.clone() };
+            let plain = PdrSpec {
+                id: PdrId(3),
+                precedence,
+                pdi,
+                outer_header_removal: None,
+                ..downlink.clone()
+            };
+            change.create_pdrs.push(plain);
+        }
+    }
 }
 
 fn share_filter(rng: &mut StdRng, pdrs: &mut [PdrSpec]) {

@@ -36,30 +36,44 @@ pub fn packet(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     fragment_of_known_packet(&mut StdRng::seed_from_u64(seed), oracle).unwrap_or((port, frame))
 }
 
-/// A usual packet: IPv4 in both headers, with a QoS flow uplink.
+/// A usual packet: IPv4 in both headers, with a QoS flow uplink and from another UPF.
 pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let Some((_, session)) = oracle.sessions.choose(rng) else { return packet(rng, oracle) };
     let is_uplink = one_chance_in(rng, 2);
-    let interface = side(rng, oracle, is_uplink);
-    let teid = session.pdrs.iter().find_map(|pdr| match pdr.pdi.f_teid {
-        Some(FTeidSpec::Given { teid, .. }) => Some(teid.0),
+    let tunnels = session.pdrs.iter().filter_map(|pdr| match pdr.pdi.f_teid? {
+        FTeidSpec::Given { teid, v4, .. } => {
+            Some((pdr.pdi.source == SourceInterface::Access, teid.0, v4))
+        }
         _ => None,
     });
+    let tunnel = tunnels.clone().find(|tunnel| tunnel.0 == is_uplink);
+    let tunnel = tunnel.filter(|_| is_uplink || !one_chance_in(rng, 8));
     let named = session.pdrs.iter().find_map(|pdr| pdr.pdi.ue?.addresses.v4);
-    let (Some(teid), Some(ue)) = (teid, named) else { return packet(rng, oracle) };
+    let (Some(ue), true) = (named, tunnel.is_some() || !is_uplink) else {
+        return packet(rng, oracle);
+    };
+    let interface = side(rng, oracle, tunnel.is_some());
+    let end = |known: &&OracleInterface| tunnel.is_some_and(|(.., v4)| v4 == Some(known.v4.0));
+    let interface = oracle.interfaces.iter().find(end).copied().unwrap_or(interface);
     let host = if one_chance_in(rng, 60) { own_addr(rng, oracle, true) } else { host(rng, true) };
     let host = other_ue(rng, oracle, true).unwrap_or(host);
     let IpAddr::V4(host) = host else { unreachable!("IPv4 was asked for") };
     let builder = PacketBuilder::ethernet(MacAddr(interface.mac), GNB_MAC);
     let builder = if interface.vlan == 0 { builder } else { builder.vlan(interface.vlan) };
-    let builder = match is_uplink {
-        true => {
+    let builder = match tunnel {
+        Some((_, teid, _)) => {
             let tunnel = builder.ipv4("10.0.3.1", interface.v4.0).gtpu(teid);
-            let tunnel = if one_chance_in(rng, 6) { tunnel } else { tunnel.psc_ul(9) };
-            tunnel.ipv4(ue, host)
+            let container = rng.random_range(0..12);
+            match (is_uplink, container) {
+                (_, 0 | 1) => tunnel,
+                (true, 2) | (false, 3..) => tunnel.psc_dl(9, container % 2 == 0),
+                _ => tunnel.psc_ul(9),
+            }
         }
-        false => builder.ipv4(host, ue),
+        None => builder,
     };
+    let (src, dst) = if is_uplink { (ue, host) } else { (host, ue) };
+    let builder = builder.ipv4(src, dst);
     let payload = vec![0x5a; rng.random_range(0..200)];
     (interface.port, builder.udp(4000, 53).payload(&payload).build())
 }

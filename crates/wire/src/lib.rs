@@ -43,9 +43,9 @@ pub use malformed::Malformed;
 pub use parse::{
     FiveTuple, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame, parse_gtpu, parse_ip,
 };
-pub use psc::{PduSessionContainer, PduType};
+pub use psc::{PduSessionContainer, PduType, usual_container};
 pub use usual::{
     GPduPattern, IpPattern, OrderingKey, UsualFiveTuple, UsualGPdu, UsualIp, UsualOuter,
     UsualTunnel, UsualTuple, decrement_usual_hops, emit_usual_link, guess_is_v6, ordering_key,
-    usual_dst, usual_five_tuple, usual_g_pdu, usual_ip, usual_tuple, vlan_of,
+    usual_dst, usual_dst_key, usual_five_tuple, usual_g_pdu, usual_ip, usual_tuple, vlan_of,
 };

@@ -76,6 +76,17 @@ impl PduSessionContainer {
     }
 }
 
+/// QoS flow and reflective QoS indication of the container of four octets that ends at `end` of a frame, as usual
+/// G-PDUs have it in front of the inner packet.
+#[cold]
+#[must_use]
+pub fn usual_container(frame: &[u8], end: u8) -> Option<(Qfi, bool)> {
+    let end = usize::from(end);
+    let content = frame.get(end.checked_sub(3)?..end.checked_sub(1)?)?;
+    let container = PduSessionContainer::parse(content).ok()?;
+    Some((container.qfi, container.rqi))
+}
+
 const MALFORMED: Malformed = Malformed::BadExtension(ExtensionType::PDU_SESSION_CONTAINER.0);
 
 #[inline]

@@ -16,7 +16,7 @@ use core::hint::select_unpredictable;
 use core::mem::offset_of;
 use core::net::{IpAddr, Ipv4Addr};
 
-use adit_types::{MacAddr, Qfi, Teid, VlanId};
+use adit_types::{Direction, MacAddr, Qfi, Teid, VlanId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::encapsulate::OUTER_TTL;
@@ -42,6 +42,10 @@ const IPV4: u16 = EtherType::IPV4.0;
 const IPV6: u16 = EtherType::IPV6.0;
 const UDP: u8 = protocol::UDP;
 const T_PDU: u8 = GtpuMessageType::G_PDU.0;
+
+/// PDU types of containers, in their octet.
+const DOWNLINK: u8 = 0;
+const UPLINK: u8 = 1 << 4;
 
 /// First octet of an IPv4 header without options.
 const VERSION_IHL: u8 = 0x45;
@@ -588,6 +592,19 @@ pub fn usual_five_tuple(frame: &[u8], offset: u8, len: u16, is_v6: bool) -> Opti
     Some(UsualFiveTuple { src, dst, ports, protocol: ip.protocol() })
 }
 
+/// The destination of a usual packet whose family is known and that begins at `offset` of a frame, as in
+/// [`UsualIp::dst`].
+#[inline(always)]
+#[must_use]
+pub fn usual_dst_key(frame: &[u8], offset: u8, is_v6: bool) -> Option<u64> {
+    let packet = frame.get(usize::from(offset)..)?;
+    if is_v6 {
+        let (ip, _) = Ipv6Header::ref_from_prefix(packet).ok()?;
+        return ip.dst.first_chunk().map(|half| u64::from_be_bytes(*half));
+    }
+    Some(Ipv4Header::ref_from_prefix(packet).ok()?.0.dst().to_bits().into())
+}
+
 /// The destination of a usual packet whose family is known.
 #[inline]
 #[must_use]
@@ -661,7 +678,7 @@ pub struct UsualTunnel {
     pub tos: u8,
     /// TEID of the far end.
     pub teid: Teid,
-    /// QoS flow and reflective QoS indication of a downlink container.
+    /// QoS flow and reflective QoS indication of the container. One in uplink has no indication.
     pub marking: Option<(Qfi, bool)>,
 }
 
@@ -704,7 +721,7 @@ impl UsualOuter {
                 gtpu: GtpuHeader::new(FLAG_E, GtpuMessageType::G_PDU, 0, Teid(0)),
             },
             optional: GtpuOptional::new(0, ExtensionType::PDU_SESSION_CONTAINER),
-            container: Container { len: 1, pdu_type: 0, qfi: 0, next_extension: 0 },
+            container: Container { len: 1, pdu_type: DOWNLINK, qfi: 0, next_extension: 0 },
         };
         // The checksum is the complement of the sum.
         Self { headers: zerocopy::transmute!(headers), sum: u32::from(!ip.checksum()) }
@@ -716,6 +733,31 @@ impl UsualOuter {
     #[inline(always)]
     #[must_use]
     pub fn emit(&self, tunnel: &UsualTunnel, inner_len: u16, out: &mut [u8]) -> Option<()> {
+        self.emit_with(tunnel, DOWNLINK, inner_len, out)
+    }
+
+    /// The same with an uplink container for packets that leave a tunnel for another one.
+    #[inline(always)]
+    #[must_use]
+    pub fn emit_onward(
+        &self,
+        tunnel: &UsualTunnel,
+        direction: Direction,
+        inner_len: u16,
+        out: &mut [u8],
+    ) -> Option<()> {
+        let pdu_type = if direction == Direction::Uplink { UPLINK } else { DOWNLINK };
+        self.emit_with(tunnel, pdu_type, inner_len, out)
+    }
+
+    #[inline(always)]
+    fn emit_with(
+        &self,
+        tunnel: &UsualTunnel,
+        pdu_type: u8,
+        inner_len: u16,
+        out: &mut [u8],
+    ) -> Option<()> {
         let ip_len = tunnel.ip_len(inner_len)?;
         let Some((qfi, reflective)) = tunnel.marking else {
             let (headers, _) = self.headers.split_first_chunk::<G_PDU_LEN>()?;
@@ -727,6 +769,9 @@ impl UsualOuter {
         };
         let out: &mut [u8; EXTENDED_LEN] = out.first_chunk_mut()?;
         *out = self.headers;
+        if pdu_type != DOWNLINK {
+            out[at::PDU_TYPE] = pdu_type;
+        }
         out[at::QFI] = qfi.value() | if reflective { 0x40 } else { 0 };
         self.write_headers(tunnel, ip_len, out);
         Some(())

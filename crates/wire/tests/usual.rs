@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_types::{MacAddr, Qfi, Teid, VlanId};
+use adit_types::{Direction, MacAddr, Qfi, Teid, VlanId};
 use adit_wire::ethernet::emit_link;
 use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header, decrement_ttl};
@@ -13,8 +13,8 @@ use adit_wire::vlan::VlanTag;
 use adit_wire::{
     EtherType, GPduPattern, IpPacket, IpPattern, OrderingKey, OuterIpv4, PduSessionContainer,
     UsualGPdu, UsualIp, UsualOuter, UsualTunnel, decrement_usual_hops, emit_gtpu_ipv4, five_tuple,
-    guess_is_v6, ordering_key, parse_frame, parse_gtpu, parse_ip, protocol, usual_five_tuple,
-    usual_tuple, vlan_of,
+    guess_is_v6, ordering_key, parse_frame, parse_gtpu, parse_ip, protocol, usual_container,
+    usual_five_tuple, usual_tuple, vlan_of,
 };
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -262,6 +262,21 @@ fn container_of_one_unit_is_usual_with_any_flags() {
 }
 
 #[test]
+fn container_in_front_of_the_inner_packet_is_read() {
+    let flow = Qfi::new(9).unwrap();
+    for rqi in [false, true] {
+        let frame = g_pdu(Some(PduSessionContainer::downlink(flow, rqi)), 30);
+        let offset = usual_g_pdu(&frame, MAC, N3, true).unwrap().inner_offset;
+        assert_eq!(usual_container(&frame, offset), Some((flow, rqi)));
+    }
+    let mut frame = g_pdu(Some(uplink(9)), 30);
+    // Bits of an uplink container beside the QFI.
+    frame[56] |= 0x40;
+    assert_eq!(usual_container(&frame, 58), Some((flow, false)));
+    assert_eq!(usual_container(&frame, 2), None);
+}
+
+#[test]
 fn g_pdu_with_numbers_is_usual() {
     for (flags, psc) in [(0x36, Some(uplink(9))), (0x35, Some(uplink(9))), (0x37, Some(uplink(9)))]
     {
@@ -470,7 +485,18 @@ proptest! {
         let is_emitted = outer.emit(&tunnel, inner_len, &mut usual).is_some();
         prop_assert_eq!(is_emitted, emit_gtpu_ipv4(&mut expected, &general).is_ok());
         if is_emitted {
-            prop_assert_eq!(usual, expected);
+            prop_assert_eq!(&usual, &expected);
+        }
+        let (mut onward, marking) = (usual.clone(), marking.map(|(qfi, _)| (qfi, false)));
+        let downlink = outer.emit_onward(&tunnel, Direction::Downlink, inner_len, &mut onward);
+        prop_assert_eq!((downlink.is_some(), &onward), (is_emitted, &usual));
+        let tunnel = UsualTunnel { marking, ..tunnel };
+        let psc = marking.map(|(qfi, _)| PduSessionContainer::uplink(qfi));
+        let general = OuterIpv4 { psc, ..general };
+        let uplink = outer.emit_onward(&tunnel, Direction::Uplink, inner_len, &mut onward);
+        prop_assert_eq!(uplink.is_some(), emit_gtpu_ipv4(&mut expected, &general).is_ok());
+        if uplink.is_some() {
+            prop_assert_eq!(onward, expected);
         }
     }
 }

@@ -21,6 +21,10 @@ pub(super) struct ResolvedHop<'v> {
     pub tx_link: &'v TxLink,
 }
 
+/// Set in the keys of hops of packets that leave a tunnel for another one: packets to data networks may be in the
+/// same burst.
+const ONWARD: u64 = 1 << 48;
+
 /// A key that no packet has: the hop stored with it is never reused.
 const NEVER_REUSED: u64 = u64::MAX;
 
@@ -28,8 +32,8 @@ const NEVER_REUSED: u64 = u64::MAX;
 pub(super) struct BurstContext<'v, 'l> {
     /// The interface that all usual packets arrived on, if no interface has a tag.
     arrival: InterfaceSet,
-    /// The last hop and the key that it was found by. Uplink: of each family, by block and interfaces.
-    /// Downlink: both families use the first entry, by next-hop index.
+    /// The last hop and the key that it was found by. To data networks: of each family, by block and
+    /// interfaces. Into tunnels: both families use the first entry, by next-hop index.
     hops: [(u64, Option<ResolvedHop<'v>>); 2],
     /// The link of the last hop.
     tx_link: Option<&'v TxLink>,
@@ -142,6 +146,25 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         index: NextHopIndex,
     ) -> Option<ResolvedHop<'v>> {
         let key = u64::from(index.0);
+        match self.hops[0] {
+            (known, Some(hop)) if known == key => Some(hop),
+            _ => {
+                let hop = self.resolve(ctx, index)?;
+                self.hops[0] = (key, Some(hop));
+                Some(hop)
+            }
+        }
+    }
+
+    /// The hop `index` of a packet that leaves a tunnel for another one; see [`BurstContext::resolve`].
+    // PERF (adit bench datapath --n9): once per packet.
+    #[inline(always)]
+    pub(super) fn hop_onward(
+        &mut self,
+        ctx: &StepContext<'v>,
+        index: NextHopIndex,
+    ) -> Option<ResolvedHop<'v>> {
+        let key = ONWARD | u64::from(index.0);
         match self.hops[0] {
             (known, Some(hop)) if known == key => Some(hop),
             _ => {

@@ -1,4 +1,5 @@
-//! The two directions of the fast path: the conditions that a packet has to meet, and its rewrite.
+//! The two directions of the fast path: the conditions that a packet has to meet, and its rewrite. Packets that
+//! leave a tunnel for another one are in `relay`.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{FAST_RULE_URRS_MAX, FastRuleUe};
@@ -12,6 +13,7 @@ use super::packet::FastPacket;
 use super::rates::{BurstRates, pass_rates};
 use super::recognize::{is_forwardable, v4};
 use crate::context::StepContext;
+use crate::handoff::Handoff;
 use crate::interfaces::TxLink;
 
 /// What the loop over a burst knows of a packet.
@@ -32,16 +34,23 @@ pub(super) struct Rewritten<'v> {
 }
 
 /// One direction; chosen outside the packet loops.
-pub(super) trait FastDirection {
+pub(super) trait FastDirection: FastRewrite {
     const DIRECTION: Direction;
 
-    /// The session of a packet. `ues`: those of the routing domain that it came from.
+    /// The session of a packet. `ues`: those of the routing domain that it came from. Uplink: `NONE`, too, if
+    /// [`find_other_tunnels`] has to find it.
     fn session(
         view: &TablesView<'_>,
         ues: &UeTable,
         packet: &FastPacket<'_>,
         is_v6: bool,
     ) -> SessionIndex;
+}
+
+/// What becomes of the packets of a burst; chosen outside the packet loops.
+pub(super) trait FastRewrite {
+    /// The direction of a usual packet.
+    fn direction(packet: &FastPacket<'_>) -> Direction;
 
     /// Rewrites a packet that meets the conditions of `rule`, and counts it for its session and
     /// URRs. `None`: the frame is unchanged, and the packet takes the stages.
@@ -73,7 +82,14 @@ impl FastDirection for FastUplink {
         packet: &FastPacket<'_>,
         _: bool,
     ) -> SessionIndex {
-        view.session_of_teid(packet.teid)
+        view.session_of_usual_teid(packet.teid)
+    }
+}
+
+impl FastRewrite for FastUplink {
+    #[inline(always)]
+    fn direction(_: &FastPacket<'_>) -> Direction {
+        Self::DIRECTION
     }
 
     /// Decapsulates a packet.
@@ -131,6 +147,13 @@ impl FastDirection for FastDownlink {
             true => ues.session_v6(packet.ue_key),
         }
     }
+}
+
+impl FastRewrite for FastDownlink {
+    #[inline(always)]
+    fn direction(_: &FastPacket<'_>) -> Direction {
+        Self::DIRECTION
+    }
 
     /// Encapsulates a packet.
     // PERF (adit bench datapath): once per packet.
@@ -174,8 +197,36 @@ impl FastDirection for FastDownlink {
     }
 }
 
+/// Finds session and fast rule of packets in tunnels that [`FastDirection::session`] does not find, such as tunnels
+/// in which another UPF sends packets to the UE.
+#[inline(never)]
+pub(super) fn find_other_tunnels<'v, B: PacketBuf>(
+    view: &TablesView<'v>,
+    handoff: &Handoff<B>,
+    packets: &mut [FastPacket<'v>],
+) {
+    for packet in packets.iter_mut().filter(|packet| !packet.session.is_some()) {
+        let (session, leads_to_ue) = view.session_of_other_teid(packet.teid);
+        packet.session = session;
+        if !handoff.is_alone() && !handoff.owns(session) {
+            continue;
+        }
+        if leads_to_ue {
+            packet.direction = Direction::Downlink;
+            packet.cell = view.tunnel_to_ue_cell(session);
+        } else {
+            packet.cell = view.fast_rule_cell(session, Direction::Uplink);
+        }
+        packet.cell.inspect(|cell| cell.prefetch());
+    }
+}
+
 /// Writes the header of a link with a tag over the front of a frame.
-fn emit_tagged_link(frame: &mut [u8], hop: &ResolvedHop<'_>, ether_type: EtherType) -> Option<()> {
+pub(super) fn emit_tagged_link(
+    frame: &mut [u8],
+    hop: &ResolvedHop<'_>,
+    ether_type: EtherType,
+) -> Option<()> {
     emit_link(frame, hop.mac, hop.tx_link.mac, hop.tx_link.vlan, ether_type).ok().map(|_| ())
 }
 

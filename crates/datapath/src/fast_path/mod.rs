@@ -18,6 +18,7 @@ mod family;
 mod packet;
 mod rates;
 mod recognize;
+mod relay;
 mod select;
 mod send;
 mod ticket;
@@ -30,15 +31,19 @@ use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 use adit_wire::vlan::VlanTag;
 
 use self::burst::BurstContext;
-use self::direction::{FastDirection, FastDownlink, FastUplink, PacketTraits};
+use self::direction::{
+    FastDirection, FastDownlink, FastRewrite, FastUplink, PacketTraits, find_other_tunnels,
+};
 use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
 use self::packet::FastPacket;
 use self::rates::{
-    BucketsOnly, BurstRates, EveryRate, NoRates, RateChecks, SelectedBuckets, find_first_queues,
+    BucketsOnly, BurstRates, EveryRate, NoRates, RateChecks, RelayEveryRate, RelayNoRates,
+    SelectedBuckets, find_first_queues,
 };
 use self::recognize::{recognize_all, recognize_links, recognize_mixed};
+use self::relay::FastTunneled;
 use self::select::select_rules;
-use self::send::{send_all, send_some};
+use self::send::{SentFrames, send_all, send_some};
 use self::ticket::QueueTicket;
 use crate::columns::BurstColumn;
 use crate::context::StepContext;
@@ -180,8 +185,15 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
 ) {
     // Before packets of other workers leave the burst.
     let are_usual = counts.usual == packets.len();
-    let rates = prepare::<_, D, F>(ctx, origin, packets, rx, state);
-    let rewrite_all = match (ctx.interfaces.have_tags(), rates) {
+    let (rates, may_relay) = prepare::<_, D, F>(ctx, origin, packets, rx, state);
+    let have_tags = ctx.interfaces.have_tags();
+    let rewrite_all = match (have_tags, rates) {
+        // PERF (adit bench datapath): only tunnels lead to tunnels; plain packets need no such loops.
+        _ if D::DIRECTION == Direction::Uplink && may_relay => match (have_tags, rates) {
+            (false, BurstRates::None) => rewrite_all::<_, FastTunneled, F, RelayNoRates, false>,
+            (false, _) => rewrite_all::<_, FastTunneled, F, RelayEveryRate, false>,
+            (true, _) => rewrite_all::<_, FastTunneled, Mixed, RelayEveryRate, true>,
+        },
         (false, BurstRates::None) => rewrite_all::<_, D, F, NoRates, false>,
         (false, BurstRates::Buckets) => rewrite_all::<_, D, F, BucketsOnly, false>,
         (false, BurstRates::Selected) => rewrite_all::<_, D, F, SelectedBuckets, false>,
@@ -191,10 +203,20 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
         (true, _) => rewrite_all::<_, D, Mixed, EveryRate, true>,
     };
     let rewritten = rewrite_all(ctx, are_usual, packets, rx, state);
-    match rewritten.only_link {
-        Some(link) => send_all::<Io, D>(io, link, rx, rewritten.sent_bytes, packets, state),
-        None => send_some::<Io, D>(ctx, io, packets, rx, state),
+    let direction = if may_relay { only_direction(packets) } else { Some(D::DIRECTION) };
+    match rewritten.only_link.zip(direction) {
+        Some((link, direction)) => {
+            let bytes = rewritten.sent_bytes;
+            send_all(io, SentFrames { link, direction, bytes }, rx, packets, state);
+        }
+        None => send_some(ctx, io, packets, rx, state),
     }
+}
+
+/// The direction of all packets of a burst, if it is the same one.
+fn only_direction(packets: &FastPackets<'_>) -> Option<Direction> {
+    let direction = packets.first()?.direction;
+    packets.iter().all(|packet| packet.direction == direction).then_some(direction)
 }
 
 /// Packets of a burst that arrived on one interface, one after the other, and took the fast path.
@@ -234,7 +256,7 @@ struct RewrittenBurst<'v> {
 fn rewrite_all<
     'v,
     B: PacketBuf,
-    D: FastDirection,
+    D: FastRewrite,
     F: FamilyMix,
     R: RateChecks,
     const HAS_TAGS: bool,
@@ -267,7 +289,7 @@ fn rewrite_all<
         let rewritten = rule.and_then(|rule| {
             if must_check_queues
                 && (rule.meters() != 0 || has_aggregates)
-                && !assign_ticket::<_, D>(queues, QueueTicket::of(&rule), packet)
+                && !assign_ticket(queues, QueueTicket::of(&rule), D::direction(packet), packet)
             {
                 return None;
             }
@@ -304,12 +326,13 @@ fn rewrite_all<
 /// count it.
 #[inline(always)]
 // PERF (adit bench datapath --rates wait): once per packet while packets wait.
-fn assign_ticket<B: PacketBuf, D: FastDirection>(
+fn assign_ticket<B: PacketBuf>(
     queues: &ShapingQueues<B>,
     ticket: QueueTicket,
+    direction: Direction,
     packet: &mut FastPacket<'_>,
 ) -> bool {
-    let key = ticket.key(packet.session, D::DIRECTION);
+    let key = ticket.key(packet.session, direction);
     let Some(queue) = queues.find_from(packet.first_queue, &key) else {
         return queues.has_room(0);
     };
@@ -318,7 +341,8 @@ fn assign_ticket<B: PacketBuf, D: FastDirection>(
 }
 
 /// Finds the session and the fast rule of each packet, hands off packets of other workers' sessions, and
-/// prefetches what the rewrite reads. Returns the rates that the packets may have to pass.
+/// prefetches what the rewrite reads. Returns the rates that the packets may have to pass, and whether some may
+/// leave a tunnel for another one.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
 fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
@@ -327,7 +351,7 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     packets: &mut FastPackets<'v>,
     rx: &mut Burst<B>,
     state: &mut WorkerState<B>,
-) -> BurstRates {
+) -> (BurstRates, bool) {
     let view = &ctx.view;
     let WorkerState { shaping, handoff, tally, .. } = state;
     match origin.port.domain {
@@ -344,15 +368,28 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     if !handoff.is_alone() {
         hand_off_foreign(handoff, origin.id, packets, rx, tally);
     }
-    let cells = prefetch_usage::<D>(view, packets);
+    let mut cells = prefetch_usage::<D>(view, packets);
     let rates = BurstRates::of(view, shaping, cells);
     if rates == BurstRates::Every && shaping.must_check_queues() {
-        find_first_queues(view, D::DIRECTION, shaping, packets);
+        find_first_queues(view, shaping, packets);
     }
     if cells.may_refer() {
-        select_rules::<_, D, F>(view, rx, packets);
+        cells |= select_rules::<_, D, F>(view, rx, packets);
     }
-    rates
+    if cells.may_relay() {
+        prefetch_relayed_usage(view, packets);
+    }
+    (rates, cells.may_relay())
+}
+
+/// Prefetches usage counters and buckets of the fast rules from tunnel to tunnel.
+#[inline(never)]
+fn prefetch_relayed_usage<'v>(view: &TablesView<'v>, packets: &FastPackets<'v>) {
+    for packet in packets {
+        if let Some(cell) = packet.cell {
+            view.prefetch_relayed_usage(cell, packet.session, packet.direction);
+        }
+    }
 }
 
 /// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Those of
@@ -367,9 +404,12 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     packets: &mut FastPackets<'v>,
 ) {
     let is_alone = handoff.is_alone();
-    let find = |packet: &mut FastPacket<'v>| {
+    let mut has_others = false;
+    let mut find = |packet: &mut FastPacket<'v>| {
         packet.session = D::session(view, ues_of(packet), packet, F::is_v6(packet));
-        if is_alone || handoff.owns(packet.session) {
+        if D::DIRECTION == Direction::Uplink && !packet.session.is_some() {
+            note(&mut has_others);
+        } else if is_alone || handoff.owns(packet.session) {
             packet.cell = view.fast_rule_cell(packet.session, D::DIRECTION);
             packet.cell.inspect(|cell| cell.prefetch());
         }
@@ -378,12 +418,23 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     if F::ARE_MIXED && D::DIRECTION == Direction::Downlink {
         for family in FamilyOrder::of(packets).families() {
             family.iter().for_each(|at| {
-                packets.get_mut(usize::from(*at)).map(find);
+                packets.get_mut(usize::from(*at)).map(&mut find);
             });
         }
     } else {
         packets.iter_mut().for_each(find);
     }
+    if has_others {
+        find_other_tunnels(view, handoff, packets);
+    }
+}
+
+/// Sets `flag`.
+// PERF (adit bench datapath): a flag that only a call writes takes no register of a loop.
+#[cold]
+#[inline(never)]
+const fn note(flag: &mut bool) {
+    *flag = true;
 }
 
 /// Hands off the packets whose sessions another worker owns, before anything of these sessions is read.

@@ -16,6 +16,8 @@ const NO_INTERFACE: InterfaceId = InterfaceId(u8::MAX);
 /// store forwarding). Only bursts of both directions and hand-offs copy it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FastPacket<'v> {
+    /// Its side until the session is looked up: uplink in tunnels. Then its direction: packets in tunnels from
+    /// another UPF may be downlink.
     pub direction: Direction,
     /// The fast path may forward it, or did. Otherwise it takes the stages, and so do later packets
     /// of its session.
@@ -23,7 +25,7 @@ pub(super) struct FastPacket<'v> {
     /// Of a usual packet: the user's packet is IPv6. Of another one: `ue_key` is the key of an IPv6
     /// address; false in tunnels, true for a frame that belongs to no session.
     pub is_v6: bool,
-    /// QoS flow of the PDU Session Container in uplink.
+    /// QoS flow of the PDU Session Container that it arrived with.
     pub qfi: Option<Qfi>,
     /// Where the user's packet begins. Unit: octets.
     pub offset: u8,
@@ -35,14 +37,14 @@ pub(super) struct FastPacket<'v> {
     pub interface: InterfaceId,
     /// Length of the user's packet. Unit: octets.
     pub len: u16,
-    /// In uplink the tunnel that it arrived in.
+    /// The tunnel that it arrived in; zero without one.
     pub teid: Teid,
     /// Written when the session is looked up.
     pub session: SessionIndex,
     /// The first queue of its session and direction. Written if queues have to be checked
     /// (`Shaping::must_check_queues`).
     pub first_queue: FlowIndex,
-    /// The UE's address in the user's packet, as a lookup key.
+    /// The UE's address in the user's packet, as a lookup key; in tunnels the source.
     pub ue_key: u64,
     /// The queue that it has to join. Written once the queue is known.
     pub ticket: QueueTicket,
@@ -76,7 +78,17 @@ impl FastPacket<'static> {
 }
 
 impl<'v> FastPacket<'v> {
-    /// Its fast rule: the one that SDF filters selected, or that of its cell; `None` without one.
+    /// Its fast rule, which may be one from tunnel to tunnel; see [`FastPacket::rule`].
+    #[inline]
+    pub(super) fn any_rule(&self) -> Option<FastRuleSnapshot<'v>> {
+        match self.selected {
+            None => self.cell.and_then(FastRuleCellRef::read_any),
+            Some(selected) => Some(selected.fast_rule()),
+        }
+    }
+
+    /// Its fast rule: the one that SDF filters selected, or that of its cell; `None` without one, and for one
+    /// from tunnel to tunnel.
     #[inline]
     pub(super) fn rule(&self) -> Option<FastRuleSnapshot<'v>> {
         match self.selected {

@@ -58,6 +58,10 @@ pub(super) struct NoRates;
 pub(super) struct BucketsOnly;
 pub(super) struct SelectedBuckets;
 pub(super) struct EveryRate;
+/// [`NoRates`] for rules of which some lead from tunnel to tunnel.
+pub(super) struct RelayNoRates;
+/// [`EveryRate`] for rules of which some lead from tunnel to tunnel.
+pub(super) struct RelayEveryRate;
 
 impl RateChecks for NoRates {
     const RATES: BurstRates = BurstRates::None;
@@ -100,20 +104,39 @@ impl RateChecks for EveryRate {
     }
 }
 
+impl RateChecks for RelayNoRates {
+    const RATES: BurstRates = BurstRates::None;
+
+    #[inline(always)]
+    // PERF (adit bench datapath --n9): once per packet.
+    fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
+        packet.cell.and_then(FastRuleCellRef::read_any_unmetered)
+    }
+}
+
+impl RateChecks for RelayEveryRate {
+    const RATES: BurstRates = BurstRates::Every;
+
+    #[inline(always)]
+    // PERF (adit bench datapath --n9 --rates police): once per packet.
+    fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
+        packet.any_rule()
+    }
+}
+
 /// Writes the first queue of each packet's session and direction. If there is one, prefetches it and its
 /// buckets.
 #[inline(never)]
 pub(super) fn find_first_queues<B: PacketBuf>(
     view: &TablesView<'_>,
-    direction: Direction,
     shaping: &Shaping<B>,
     packets: &mut FastPackets<'_>,
 ) {
     for packet in packets {
-        packet.first_queue = shaping.queues.first_flow(packet.session, direction);
+        packet.first_queue = shaping.queues.first_flow(packet.session, packet.direction);
         if let Some(queue) = shaping.queues.flow(packet.first_queue) {
             prefetch(queue);
-            view.prefetch_pair_and_waits(packet.session, direction);
+            view.prefetch_pair_and_waits(packet.session, packet.direction);
         }
     }
 }

@@ -3,17 +3,17 @@
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::compile::FilterKey;
 use adit_rules::{FlowKey, UsualFlow};
-use adit_tables::{FastRuleFilter, FastRuleSelector, SelectedFastRule, TablesView};
+use adit_tables::{CellFlags, FastRuleFilter, FastRuleSelector, SelectedFastRule, TablesView};
 use adit_types::Direction;
 use adit_wire::{UsualFiveTuple, UsualTuple, usual_five_tuple, usual_tuple};
 
-use super::FastPackets;
 use super::direction::FastDirection;
 use super::family::{FamilyMix, FamilyOrder};
 use super::packet::FastPacket;
+use super::{FastPackets, note};
 
 /// Selects the fast rules of packets whose sessions have several, by SDF filters, and prefetches what all packets
-/// of the burst need next.
+/// of the burst need next. Returns the flags of cells that it found to hold a fast rule.
 ///
 /// Shape: writes `selected` of these packets.
 /// Cost:  one pass if a single filter selects each: it prefetches the line of the rule and its usage
@@ -24,7 +24,7 @@ pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     rx: &Burst<B>,
     packets: &mut FastPackets<'v>,
-) {
+) -> CellFlags {
     // PERF (adit bench datapath --sdf): a loop for filters alone has registers for all that it needs.
     let mut has_second_urrs = false;
     let order = visit_order::<F>(packets);
@@ -41,18 +41,12 @@ pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
         true
     });
     if done < packets.len() {
-        select_others::<_, D, F>(done, view, rx, packets);
-    } else if has_second_urrs {
+        return select_others::<_, D, F>(done, view, rx, packets);
+    }
+    if has_second_urrs {
         prefetch_selected_usage(view, packets);
     }
-}
-
-/// Sets `flag`.
-// PERF (adit bench datapath --sdf): a flag that only a call writes takes no register of the loop.
-#[cold]
-#[inline(never)]
-const fn note(flag: &mut bool) {
-    *flag = true;
+    CellFlags::default()
 }
 
 /// [`select_rules`] after `done` packets, for sessions of every kind.
@@ -62,8 +56,9 @@ fn select_others<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     rx: &Burst<B>,
     packets: &mut FastPackets<'v>,
-) {
+) -> CellFlags {
     let mut has_selectors = false;
+    let mut rules = CellFlags::default();
     let order = visit_order::<F>(packets);
     visit_from::<_, F>(done, &order, rx, packets, |buf, packet, is_v6| {
         let Some(cell) = packet.cell else { return true };
@@ -74,7 +69,7 @@ fn select_others<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
                 select_by_filter::<D>(view, &filter, packet, &key);
             }
         } else {
-            view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION);
+            rules |= view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION);
         }
         true
     });
@@ -88,6 +83,7 @@ fn select_others<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
         });
     }
     prefetch_selected_usage(view, packets);
+    rules
 }
 
 /// Prefetches the usage counters of the fast rules that SDF filters selected. Reads their lines.

@@ -94,6 +94,175 @@ fn n9_tunnel_does_not_reach_the_rules_of_the_ran_side() {
     scene.assert_drops(N6, &downlink().build(), DropReason::PdrUnmatched);
 }
 
+/// The same scene with packets on the fast path.
+fn fast_scene(rules: SessionRules) -> PipelineFixture {
+    let mut scene = PipelineFixture::usual(rules.clone());
+    add_n9_key(&mut scene, rules);
+    scene
+}
+
+/// Publishes rules again, with the key of the tunnel from the anchor.
+fn add_n9_key(scene: &mut PipelineFixture, rules: SessionRules) {
+    let keys = vec![KeyChange::Add(SessionKey::Teid(Teid(N9_TEID)))];
+    let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules)) };
+    scene.publisher.apply(adit_rules::DeltaId(1000), delta);
+    scene.step();
+    while scene.publisher.poll_observed().is_some() {}
+}
+
+/// A packet of the fast path, and what makes the stages process the same one.
+const UNUSUAL: [bool; 2] = [false, true];
+
+/// Sends a frame over the fast path, then with the spare bit of GTP-U, which only the stages accept. Returns what
+/// left; it is the same.
+#[track_caller]
+fn pass_both(scene: &mut PipelineFixture, frame: &[u8]) -> Vec<Vec<u8>> {
+    const GTPU_FLAGS_AT: usize = 14 + 20 + 8;
+    let [fast, slow] = UNUSUAL.map(|is_unusual| {
+        let before = scene.counts().express_pkts;
+        let mut frame = frame.to_vec();
+        frame[GTPU_FLAGS_AT] |= if is_unusual { 0x08 } else { 0 };
+        let sent = scene.pass(N3, &frame, N3);
+        assert_eq!(scene.counts().express_pkts - before, u64::from(!is_unusual));
+        sent
+    });
+    assert_eq!(fast, slow);
+    fast
+}
+
+#[test]
+fn packets_between_tunnels_take_the_fast_path_in_both_directions_and_leave_as_from_the_stages() {
+    let v6 = ("2001:db8:ffff::8", UE_V6);
+    for (qers, deletes) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut rules = intermediate();
+        if qers {
+            rules.downlink[0].qers.push(0);
+            rules.qers[0].rqi = true;
+        } else {
+            rules.uplink[0].qers.clear();
+        }
+        rules.downlink[0].container_deletion = deletes;
+        rules.uplink[0].container_deletion = deletes;
+        rules.fars[0].transport_level_marking = Some(0xb8);
+        let mut scene = fast_scene(rules);
+        let containers: [fn(PacketBuilder) -> PacketBuilder; 4] = [
+            |tunnel| tunnel,
+            |tunnel| tunnel.psc_ul(9),
+            |tunnel| tunnel.psc_dl(5, true),
+            |tunnel| tunnel.psc_dl(63, false),
+        ];
+        for container in containers {
+            let up = || {
+                container(PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID))
+            };
+            let down = || container(from_anchor());
+            for frame in [
+                up().ipv4(UE, SERVER).udp(4000, 53).payload(b"question").build(),
+                up().ipv6(v6.1, v6.0).udp(4000, 53).build(),
+                down().ipv4(SERVER, UE).udp(53, 4000).payload(b"answer").build(),
+                down().ipv6(v6.0, v6.1).udp(53, 4000).build(),
+            ] {
+                assert_eq!(pass_both(&mut scene, &frame).len(), 1);
+            }
+        }
+        let traffic = scene.publisher.session_traffic(SESSION);
+        assert_eq!((traffic.ul_pkts, traffic.dl_pkts), (16, 16));
+        let counts = scene.counts();
+        assert_eq!((counts.transmitted_uplink_pkts, counts.transmitted_downlink_pkts), (16, 16));
+    }
+}
+
+#[test]
+fn burst_of_both_directions_between_tunnels_keeps_its_order_and_counts_each_direction() {
+    let mut scene = fast_scene(intermediate());
+    let down = |ident: u16| from_anchor().psc_dl(5, true).ipv4(SERVER, UE).udp(53, ident).build();
+    for ident in 0..3 {
+        scene.io.inject(N3, &uplink().build());
+        scene.io.inject(N3, &down(ident));
+    }
+    scene.step();
+    let sent = scene.sent(N3);
+    let expected = |ident: u16| {
+        to_gnb(GNB_TEID).psc_dl(5, true).ipv4(SERVER, UE).ttl(63).udp(53, ident).build()
+    };
+    let downlink: Vec<_> =
+        sent.iter().filter(|frame| frame[46..50] == GNB_TEID.to_be_bytes()).collect();
+    assert_eq!(downlink, [&expected(0), &expected(1), &expected(2)]);
+    let counts = scene.counts();
+    assert_eq!((sent.len(), counts.express_pkts), (6, 6));
+    assert_eq!((counts.transmitted_uplink_pkts, counts.transmitted_downlink_pkts), (3, 3));
+}
+
+#[test]
+fn packets_of_a_tunnel_follow_the_first_one_that_takes_the_stages() {
+    let mut scene = fast_scene(intermediate());
+    let down = |dst: &str| from_anchor().psc_dl(5, true).ipv4(SERVER, dst).udp(53, 4000).build();
+    for dst in [UE, "10.45.0.9", UE] {
+        scene.io.inject(N3, &down(dst));
+    }
+    scene.io.inject(N3, &uplink().build());
+    scene.step();
+    assert_eq!((scene.sent(N3).len(), scene.dropped(DropReason::UeUnknown)), (3, 1));
+    assert_eq!(scene.counts().express_pkts, 1, "only the one before it");
+}
+
+#[test]
+fn tunnel_that_changes_its_side_takes_the_fast_path_on_either_side() {
+    let mut scene = fast_scene(intermediate());
+    let from = |src, dst| from_anchor().psc_dl(5, true).ipv4(src, dst).udp(53, 4000).build();
+    scene.pass(N3, &from(SERVER, UE), N3);
+    assert_eq!(scene.counts().express_pkts, 1);
+    let mut turned = intermediate();
+    turned.tunnel_sides.clear();
+    turned.downlink.clear();
+    turned.uplink[0].teid = Some(Teid(N9_TEID));
+    add_n9_key(&mut scene, turned);
+    assert_eq!(scene.pass(N3, &from(UE, SERVER), N3).len(), 1);
+    assert_eq!(scene.counts().express_pkts, 2);
+    add_n9_key(&mut scene, intermediate());
+    assert_eq!(scene.pass(N3, &from(SERVER, UE), N3).len(), 1);
+    assert_eq!(scene.counts().express_pkts, 3);
+    let delta = RuleDelta {
+        session: SESSION,
+        keys: vec![KeyChange::Remove(SessionKey::Teid(Teid(N9_TEID)))],
+        rules: None,
+    };
+    scene.publisher.apply(adit_rules::DeltaId(1001), delta);
+    scene.assert_drops(N3, &from(SERVER, UE), DropReason::TeidUnknown);
+}
+
+#[test]
+fn session_with_a_tunnel_and_a_data_network_has_a_fast_rule_for_each() {
+    let mut rules = intermediate();
+    let plain = PdrEntry {
+        id: PdrId(4),
+        source: SourceInterface::SgiLanN6Lan,
+        teid: None,
+        outer_header_removal: None,
+        ..rules.downlink[0].clone()
+    };
+    rules.downlink.push(plain);
+    for _ in 0..2 {
+        rules.downlink.reverse();
+        let mut scene = fast_scene(rules.clone());
+        let frame = from_anchor().psc_dl(5, true).ipv4(SERVER, UE).udp(53, 4000).build();
+        assert_eq!(scene.pass(N3, &frame, N3).len(), 1);
+        assert_eq!(scene.pass(N6, &downlink().build(), N3).len(), 1);
+        assert_eq!(scene.counts().express_pkts, 2);
+        let traffic = scene.publisher.session_traffic(SESSION);
+        assert_eq!((traffic.dl_pkts, traffic.ul_pkts), (2, 0));
+    }
+}
+
+#[test]
+fn anchor_takes_packets_of_another_upf_and_for_it_on_the_fast_path() {
+    // Seen from the anchor, an intermediate UPF is the RAN.
+    let mut scene = PipelineFixture::usual(rules());
+    assert_eq!(scene.pass(N3, &uplink().build(), N6).len(), 1);
+    assert_eq!(scene.pass(N6, &downlink().build(), N3).len(), 1);
+    assert_eq!(scene.counts().express_pkts, 2);
+}
+
 /// The usual session, and a tunnel for indirect data forwarding from one part of the RAN to another.
 fn forwarding() -> SessionRules {
     let mut rules = rules();

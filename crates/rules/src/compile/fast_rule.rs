@@ -2,11 +2,12 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use adit_types::{Direction, Ipv6Prefix, NextHopIndex, Qfi, is_forwardable};
+use adit_types::{Direction, Ipv6Prefix, NextHopIndex, Qfi, Teid, is_forwardable};
 use arrayvec::ArrayVec;
 
 use crate::fast_rule::{
-    FAST_RULE_METERS_MAX, FAST_RULE_URRS_MAX, FastRule, FastRuleForwarding, FastRuleUe, FastRuleUrr,
+    FAST_RULE_METERS_MAX, FAST_RULE_RELAY_URRS_MAX, FAST_RULE_URRS_MAX, FastRule,
+    FastRuleForwarding, FastRuleTunnel, FastRuleUe, FastRuleUrr,
 };
 use crate::rate::RateLimit;
 use crate::rule::{
@@ -23,16 +24,42 @@ type FastRuleMeters = ([bool; FAST_RULE_METERS_MAX], bool);
 type FastRuleUes = (FastRuleUe<Ipv4Addr>, FastRuleUe<u64>);
 
 impl FastRule {
-    /// The fast rule of one direction of bound rules. `None` if their usual packet needs more than a fast
-    /// rule can say.
+    /// The fast rule of one direction of bound rules: of packets in tunnels from the RAN, or of packets from
+    /// a data network without a tunnel. `None` if their usual packet needs more than a fast rule can say.
     #[must_use]
     pub fn compile(rules: &SessionRules, direction: Direction) -> Option<Self> {
+        // Packets from a data network have no TEID, which is zero in the stages.
+        let is_of_tunnel = |pdr: &PdrEntry| {
+            direction == Direction::Downlink && pdr.teid.is_some_and(|teid| teid != Teid(0))
+        };
         let mut usual = rules.pdrs(direction).iter().filter(|pdr| pdr.is_usual(direction));
-        let pdr = usual.next().filter(|pdr| pdr.sdf.is_empty())?;
-        Self::of_pdr(rules, pdr, direction)
+        let pdr = usual.find(|pdr| !is_of_tunnel(pdr)).filter(|pdr| pdr.sdf.is_empty())?;
+        let rule = Self::of_pdr(rules, pdr, direction);
+        rule.or_else(|| match direction {
+            Direction::Uplink => relay(rules, pdr, TunnelSide::RAN),
+            Direction::Downlink => None,
+        })
     }
 
-    /// The fast rule of packets whose first PDR by SDF filters is `pdr`.
+    /// The fast rule of packets that another UPF sends to the UE in a tunnel, the first one of the session.
+    /// `None` if their usual packet needs more than a fast rule can say.
+    #[must_use]
+    pub fn compile_tunnel_to_ue(rules: &SessionRules) -> Option<Self> {
+        let direction = Direction::Downlink;
+        let usual = || rules.downlink.iter().filter(|pdr| pdr.is_usual(direction));
+        let pdr = usual().find(|pdr| pdr.teid.is_some())?;
+        let may_match = |other: &&PdrEntry| {
+            other.source == pdr.source
+                && other.teid.is_none_or(|teid| Some(teid) == pdr.teid)
+                && other.interfaces.intersects(pdr.interfaces)
+        };
+        let is_first = usual().find(may_match).is_some_and(|first| core::ptr::eq(first, pdr));
+        let side = TunnelSide { source: pdr.source, direction };
+        if is_first && pdr.sdf.is_empty() { relay(rules, pdr, side) } else { None }
+    }
+
+    /// The fast rule of packets whose first PDR by SDF filters is `pdr`, unless they leave a tunnel for
+    /// another one.
     pub(super) fn of_pdr(
         rules: &SessionRules,
         pdr: &PdrEntry,
@@ -107,11 +134,70 @@ fn uplink(
         flows.try_push(*qfi).ok()?;
     }
     let way = FastRuleForwarding::Uplink { teid, qfis: flows, egress: far.interfaces };
-    Some((sources(rules, pdr)?, way))
+    Some((tunneled_ues(rules, pdr)?, way))
 }
 
-/// The sources that a PDR of uplink matches and the session may use.
-fn sources(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUes> {
+/// The fast rule of packets in the tunnel of a PDR that leave in another tunnel. `side`: where packets come from.
+fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastRule> {
+    let PdrEntry {
+        id: _,
+        precedence: _,
+        source,
+        interfaces,
+        teid,
+        qfis,
+        ue: _,
+        ue_networks: _,
+        sdf: _,
+        outer_header_removal,
+        container_deletion,
+        far,
+        qers: _,
+        urrs: _,
+    } = pdr;
+    let far = rules.fars.get(usize::from(*far))?;
+    let FarEntry { destination, transport_level_marking, next_hop, .. } = far;
+    let teid = (*teid)?;
+    let comes_from_there = *source == side.source && rules.tunnel_side(teid) == side;
+    let strips_gtpu =
+        matches!(outer_header_removal, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp));
+    let leads_there = match side.direction {
+        Direction::Uplink => {
+            matches!(destination, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)
+        }
+        Direction::Downlink => *destination == DestinationInterface::Access,
+    };
+    let is_relay = comes_from_there && strips_gtpu && leads_there && only_forwards(far);
+    if !is_relay || *next_hop == NextHopIndex::NONE {
+        return None;
+    }
+    let Some(HeaderCreation::Gtpu(tunnel)) = far.outer_header_creation else { return None };
+    let IpAddr::V4(addr) = tunnel.addr else { return None };
+    let (marking, (meters, guaranteed)) = qers(rules, pdr, side.direction)?;
+    // Only containers towards the RAN carry the indication.
+    let is_downlink = side.direction == Direction::Downlink;
+    let marking = marking.map(|(qfi, reflective)| (qfi, reflective && is_downlink));
+    let urrs = urrs(rules, pdr).filter(|urrs| urrs.len() <= FAST_RULE_RELAY_URRS_MAX)?;
+    let mut flows = ArrayVec::new();
+    for qfi in qfis {
+        flows.try_push(*qfi).ok()?;
+    }
+    let (ue_v4, ue_v6) = tunneled_ues(rules, pdr)?;
+    let onward = FastRuleTunnel {
+        teid: tunnel.teid,
+        addr,
+        next_hop: *next_hop,
+        tos: transport_level_marking.unwrap_or(0),
+    };
+    let keeps_container = !container_deletion;
+    let forwarding =
+        FastRuleForwarding::Relay { teid, qfis: flows, onward, marking, keeps_container };
+    let (arrival, slice) = (*interfaces, rules.slice);
+    Some(FastRule { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, urrs })
+}
+
+/// The addresses on the UE's side of packets in tunnels that a PDR matches and the session may use.
+fn tunneled_ues(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUes> {
     let PdrEntry { ue, ue_networks, .. } = pdr;
     let named = match rules.ue.as_slice() {
         _ if !ue.is_empty() => ue,

@@ -47,7 +47,7 @@ const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 ///
 /// | bits of the flags | |
 /// |---|---|
-/// | 0..16, 23, 24 | the publisher's, as in a [`PackedFastRule`] |
+/// | 0..15, 23, 24 | the publisher's, as in a [`PackedFastRule`] |
 /// | 21, 22 | packets of a rule have to pass the first bucket, the second bucket |
 /// | 25, 26 | there is a rule of packets that match (always), of packets that do not |
 /// | 27 | a rule has two URRs |

@@ -35,8 +35,10 @@ pub struct CompiledSession {
     /// The rules, with the matchers of their SDF filters and, after these, the fast rules that a filter or
     /// a selector leads to.
     pub rules: PublishedRules,
-    /// The fast path of uplink and downlink.
+    /// The fast path of packets in tunnels from the RAN, and of packets from a data network without a tunnel.
     pub fast_paths: [Option<FastPath>; 2],
+    /// The fast rule of packets that another UPF sends to the UE in a tunnel.
+    pub tunnel_to_ue: Option<PackedFastRule>,
 }
 
 /// How usual packets of one direction find their fast rule.
@@ -102,7 +104,8 @@ pub fn compile(
     rules.matchers = Matchers::compile(&rules.uplink, &rules.downlink).map(Box::new);
     let fast_paths = [Direction::Uplink, Direction::Downlink]
         .map(|direction| fast_path(&mut rules, own, direction));
-    CompiledSession { rules: PublishedRules::new(rules, shapes), fast_paths }
+    let tunnel_to_ue = FastRule::compile_tunnel_to_ue(&rules).as_ref().map(PackedFastRule::from);
+    CompiledSession { rules: PublishedRules::new(rules, shapes), fast_paths, tunnel_to_ue }
 }
 
 fn fast_path(

@@ -14,13 +14,16 @@ use adit_types::{
     PdrId, Precedence, QerId, Qfi, Seid, SliceId, Teid, UrrId, UsageSlot,
 };
 
-use super::UsualPacket;
+use super::{ArrivedTunnel, UsualPacket};
 
 /// Addresses of the UPF.
 pub(super) const OWN: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 45, 0, 3)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 3, 0, 0, 0, 1)),
 ];
+
+/// Our tunnel that another UPF sends packets to the UE in.
+const TEID_OF_UPF: Teid = Teid(9);
 
 const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(20, 0, 0, 1), Ipv4Addr::new(20, 0, 0, 2)];
 
@@ -112,7 +115,7 @@ impl<'a> ByteChoices<'a> {
             buffer_epoch: 0,
             ue: (0..ues).map(|_| self.ue()).collect(),
             ue_networks: self.networks(),
-            tunnel_sides: if self.rarely(8) { vec![(Teid(7), side)] } else { Vec::new() },
+            tunnel_sides: if self.rarely(8) { vec![(Teid(7), side)] } else { self.upf_side() },
             uplink: (0..uplink).map(|n| self.pdr(n, Direction::Uplink, filters)).collect(),
             downlink: (0..downlink).map(|n| self.pdr(n, Direction::Downlink, filters)).collect(),
             matchers: None,
@@ -122,8 +125,19 @@ impl<'a> ByteChoices<'a> {
         }
     }
 
+    /// The side of the tunnel in which another UPF sends packets to the UE, most often.
+    fn upf_side(&mut self) -> Vec<(Teid, TunnelSide)> {
+        let (sgi_lan, core) = (SourceInterface::SgiLanN6Lan, SourceInterface::Core);
+        let side = TunnelSide {
+            source: self.pick(&[sgi_lan, sgi_lan, core]),
+            direction: if self.rarely(12) { Direction::Uplink } else { Direction::Downlink },
+        };
+        if self.rarely(6) { Vec::new() } else { vec![(TEID_OF_UPF, side)] }
+    }
+
     fn pdr(&mut self, number: u8, direction: Direction, filters: Filters) -> PdrEntry {
         let is_uplink = direction == Direction::Uplink;
+        let from_upf = !is_uplink && self.rarely(5);
         let other = [SourceInterface::CpFunction, SourceInterface::Core];
         let source = match (is_uplink, self.rarely(8)) {
             (_, true) => self.pick(&other),
@@ -149,13 +163,17 @@ impl<'a> ByteChoices<'a> {
             precedence: Precedence(number.into()),
             source,
             interfaces: self.interfaces(),
-            teid: if is_uplink != self.rarely(16) { Some(Teid(7)) } else { None },
+            teid: match (from_upf, is_uplink != self.rarely(16)) {
+                (true, _) => Some(TEID_OF_UPF),
+                (false, true) => Some(Teid(7)),
+                (false, false) => None,
+            },
             qfis: (0..qfis).map(|_| self.qfi()).collect(),
             ue: if self.below(2) == 1 && is_narrow { self.ue() } else { UeAddresses::default() },
             ue_networks: self.networks(),
             sdf: sdf.into(),
-            outer_header_removal: removal.filter(|_| is_uplink != self.rarely(16)),
-            container_deletion: false,
+            outer_header_removal: removal.filter(|_| (is_uplink || from_upf) != self.rarely(16)),
+            container_deletion: self.rarely(6),
             far: match is_uplink != self.rarely(8) {
                 true => u16::from(self.below(2)),
                 false => 2 + u16::from(self.below(2)),
@@ -256,7 +274,8 @@ impl<'a> ByteChoices<'a> {
             action,
             destination,
             interfaces: self.interfaces(),
-            outer_header_creation: (!leads_out).then_some(HeaderCreation::Gtpu(tunnel)),
+            outer_header_creation: (!leads_out || self.rarely(5))
+                .then_some(HeaderCreation::Gtpu(tunnel)),
             transport_level_marking: self.rarely(3).then_some(0x28),
             next_hop: if self.rarely(8) { NextHopIndex::NONE } else { NextHopIndex(3) },
             buffer_pkts_max: 4,
@@ -324,13 +343,21 @@ impl<'a> ByteChoices<'a> {
             0 => (ue_v4(number).into(), self.pick(&HOSTS).into()),
             _ => (ue_v6(number).into(), host_v6(1 + self.below(4)).into()),
         };
-        let is_uplink = self.below(2) == 0;
+        let (is_uplink, from_upf) = match self.below(8) {
+            0..3 => (true, false),
+            3..6 => (false, false),
+            _ => (false, true),
+        };
         let ports = [u16::from(self.below(4)), u16::from(self.below(4))];
-        let qfi = (self.below(2) == 1).then(|| self.qfi());
-        let teid = Teid(if self.rarely(16) { 8 } else { 7 });
+        let container = (self.below(2) == 1).then(|| (self.qfi(), !is_uplink && self.rarely(2)));
+        let teid = match (is_uplink != self.rarely(16), self.rarely(16)) {
+            (_, true) => Teid(8),
+            (true, false) => Teid(7),
+            (false, false) => TEID_OF_UPF,
+        };
         let (src, dst) = if is_uplink { (ue, host) } else { (host, ue) };
         UsualPacket {
-            tunnel: is_uplink.then_some((teid, qfi)),
+            tunnel: (is_uplink || from_upf).then_some(ArrivedTunnel { teid, container }),
             arrival: InterfaceSet(1 << self.below(2)),
             flow: FlowSelector {
                 src,

@@ -10,7 +10,8 @@ use adit_rules::compile::{
     CompiledSession, FastPath, FilterKey, OwnAddresses, compile, has_idle_filters,
 };
 use adit_rules::{
-    FastRuleUe, FastRuleUrr, FlowKey, FlowSelector, PackedFastRule, Shapes, UsualFlow,
+    FastRuleTunnel, FastRuleUe, FastRuleUrr, FlowKey, FlowSelector, PackedFastRule, Shapes,
+    UsualFlow,
 };
 use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, Teid};
 use core::net::{IpAddr, Ipv4Addr};
@@ -21,17 +22,19 @@ pub(super) use walk::Forwarded;
 /// A packet as the fast path recognizes it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UsualPacket {
-    /// The tunnel that it came in and its QoS flow; a packet of a data network has none.
-    pub tunnel: Option<(Teid, Option<Qfi>)>,
+    /// The tunnel that it came in; a packet of a data network has none.
+    pub tunnel: Option<ArrivedTunnel>,
     /// The interface that it came on.
     pub arrival: InterfaceSet,
     pub flow: FlowSelector,
 }
 
-impl UsualPacket {
-    const fn direction(&self) -> Direction {
-        if self.tunnel.is_some() { Direction::Uplink } else { Direction::Downlink }
-    }
+/// A tunnel that a packet came in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ArrivedTunnel {
+    pub teid: Teid,
+    /// QoS flow and reflective QoS indication of the PDU Session Container.
+    pub container: Option<(Qfi, bool)>,
 }
 
 /// The form of the fast path that led to a fast rule.
@@ -53,6 +56,8 @@ pub(super) struct FastPathCounts {
     /// Those that do not match the filter.
     pub others: [usize; 2],
     pub selected: [usize; 2],
+    /// Those that left a tunnel for another one.
+    pub relayed: [usize; 2],
     /// Those whose session has filters that exclude nothing.
     pub without_idle_filters: usize,
 }
@@ -70,26 +75,39 @@ pub(super) fn run(data: &[u8]) -> FastPathCounts {
     let mut counts = FastPathCounts::default();
     for _ in 0..48 {
         let packet = choices.packet();
-        let Some((rule, form)) = fast_rule(&compiled, &packet) else { continue };
-        let Some(fast) = forwarded(&rule, &packet) else { continue };
+        let tunnel_to_ue = compiled
+            .tunnel_to_ue
+            .filter(|rule| packet.tunnel.is_some_and(|tunnel| tunnel.teid == rule.relayed_teid()));
+        let direction = match (packet.tunnel, tunnel_to_ue) {
+            (Some(_), None) => Direction::Uplink,
+            _ => Direction::Downlink,
+        };
+        let found = tunnel_to_ue.map(|rule| (rule, Form::Single));
+        let found = found.or_else(|| fast_rule(&compiled, direction, &packet));
+        let Some((rule, form)) = found else { continue };
+        let Some(fast) = forwarded(&rule, direction, &packet) else { continue };
         let slow = walk::forwarded(&rules, &draw::OWN, &packet);
         assert_eq!(slow.as_ref(), Some(&fast), "{packet:?} {rules:#?}");
         let by_direction = match form {
+            Form::Single if rule.is_relay() => &mut counts.relayed,
             Form::Single => &mut counts.single,
             Form::Filter => &mut counts.filtered,
             Form::Others => &mut counts.others,
             Form::Selector => &mut counts.selected,
         };
-        by_direction[usize::from(packet.tunnel.is_none())] += 1;
+        by_direction[direction.index()] += 1;
         counts.without_idle_filters += usize::from(has_idle_filters);
     }
     counts
 }
 
-/// The fast rule that a worker finds for a packet, and the form that led to it.
-fn fast_rule(compiled: &CompiledSession, packet: &UsualPacket) -> Option<(PackedFastRule, Form)> {
-    let direction = packet.direction();
-    match compiled.fast_paths[usize::from(packet.tunnel.is_none())]? {
+/// The fast rule that a worker finds for a packet of a direction, and the form that led to it.
+fn fast_rule(
+    compiled: &CompiledSession,
+    direction: Direction,
+    packet: &UsualPacket,
+) -> Option<(PackedFastRule, Form)> {
+    match compiled.fast_paths[direction.index()]? {
         FastPath::Single(rule) => Some((rule, Form::Single)),
         FastPath::Filter(filter) => {
             let flow = &packet.flow;
@@ -129,10 +147,17 @@ fn fast_rule(compiled: &CompiledSession, packet: &UsualPacket) -> Option<(Packed
 }
 
 /// What a fast rule does with a packet; `None` when it does not take it.
-fn forwarded(rule: &PackedFastRule, packet: &UsualPacket) -> Option<Forwarded> {
+fn forwarded(
+    rule: &PackedFastRule,
+    direction: Direction,
+    packet: &UsualPacket,
+) -> Option<Forwarded> {
     let UsualPacket { tunnel, arrival, flow } = packet;
     let is_v6 = flow.src.is_ipv6();
-    let urrs: Vec<FastRuleUrr> = rule.urrs().into_iter().flatten().collect();
+    let urrs: Vec<FastRuleUrr> = match rule.is_relay() {
+        true => rule.relayed_urr().into_iter().collect(),
+        false => rule.urrs().into_iter().flatten().collect(),
+    };
     let usual = Forwarded {
         meters: rule.meters(),
         slice: rule.slice(),
@@ -141,14 +166,25 @@ fn forwarded(rule: &PackedFastRule, packet: &UsualPacket) -> Option<Forwarded> {
         ..Forwarded::default()
     };
     match *tunnel {
-        Some((teid, qfi)) => {
-            let source = match rule.source(is_v6) {
+        Some(ArrivedTunnel { teid, container }) => {
+            let is_downlink = direction == Direction::Downlink;
+            let ue = match rule.source(is_v6) {
                 FastRuleUe::None => false,
                 FastRuleUe::Any => true,
-                FastRuleUe::Only(only) => only == key(flow.src),
+                FastRuleUe::Only(only) => {
+                    only == key(if is_downlink { flow.dst } else { flow.src })
+                }
             };
-            let takes = source && rule.matches_uplink(*arrival, teid, qfi);
-            takes.then(|| Forwarded { egress: Some(rule.egress()), ..usual })
+            let qfi = container.map(|(qfi, _)| qfi);
+            if !rule.is_relay() {
+                let takes = ue && rule.matches_uplink(*arrival, teid, qfi);
+                return takes.then(|| Forwarded { egress: Some(rule.egress()), ..usual });
+            }
+            let FastRuleTunnel { teid: onward, addr, next_hop, tos } = rule.onward();
+            let takes = ue && rule.matches_relayed(*arrival, teid, qfi);
+            let marking = rule.relayed_marking(direction, qfi, || container);
+            let tunnel = Some((onward, addr.into(), next_hop, tos));
+            takes.then_some(Forwarded { tunnel, marking, ..usual })
         }
         None => {
             let takes = rule.matches_downlink(*arrival, key(flow.dst), is_v6);

@@ -33,24 +33,26 @@ pub(super) fn forwarded(
     packet: &UsualPacket,
 ) -> Option<Forwarded> {
     let flow = &packet.flow;
-    let side = packet.tunnel.map(|(teid, _)| rules.tunnel_side(teid));
-    if side.is_some_and(|side| side != TunnelSide::RAN) {
-        return None;
-    }
+    let side = packet.tunnel.map(|tunnel| rules.tunnel_side(tunnel.teid));
     let (direction, ue) = match side {
-        Some(_) => (Direction::Uplink, flow.src),
-        None => (Direction::Downlink, flow.dst),
+        Some(TunnelSide::RAN) => (Direction::Uplink, flow.src),
+        // Another UPF sends it.
+        Some(TunnelSide {
+            source: SourceInterface::Core | SourceInterface::SgiLanN6Lan,
+            direction: Direction::Downlink,
+        })
+        | None => (Direction::Downlink, flow.dst),
+        Some(_) => return None,
     };
-    match direction {
-        Direction::Uplink if !rules.allows_ue(ue) => return None,
-        Direction::Downlink if own.contains(&ue) => return None,
+    match side {
+        Some(_) if !rules.allows_ue(ue) => return None,
+        None if own.contains(&ue) => return None,
         _ => {}
     }
-    let pdr = rules.pdrs(direction).iter().find(|pdr| matches(pdr, packet, ue, direction))?;
+    let pdr = rules.pdrs(direction).iter().find(|pdr| matches(pdr, packet, side, ue, direction))?;
     let strips = matches!(
-        (direction, pdr.outer_header_removal),
-        (Direction::Uplink, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp))
-            | (Direction::Downlink, None)
+        (side, pdr.outer_header_removal),
+        (Some(_), Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp)) | (None, None)
     );
     let far = rules.fars.get(usize::from(pdr.far))?;
     if !strips || !only_forwards(far) {
@@ -73,26 +75,43 @@ pub(super) fn forwarded(
             result.marking = None;
             leaves.then_some(Forwarded { egress: Some(far.interfaces), ..result })
         }
-        (Direction::Downlink, Some(HeaderCreation::Gtpu(tunnel))) => {
+        (_, Some(HeaderCreation::Gtpu(tunnel))) => {
+            let leads_there = match direction {
+                Direction::Uplink => far.destination != DestinationInterface::Access,
+                Direction::Downlink => true,
+            };
+            let arrived = packet.tunnel.and_then(|tunnel| tunnel.container);
+            let arrived = arrived.filter(|_| !pdr.container_deletion);
+            result.marking = match direction {
+                Direction::Uplink => arrived.or(result.marking).map(|(qfi, _)| (qfi, false)),
+                Direction::Downlink => result.marking.or(arrived),
+            };
             let tos = far.transport_level_marking.unwrap_or(0);
             let tunnel = (tunnel.teid, tunnel.addr, far.next_hop, tos);
             let is_resolved = far.next_hop != NextHopIndex::NONE;
-            is_resolved.then_some(Forwarded { tunnel: Some(tunnel), ..result })
+            (is_resolved && leads_there).then_some(Forwarded { tunnel: Some(tunnel), ..result })
         }
         _ => None,
     }
 }
 
-fn matches(pdr: &PdrEntry, packet: &UsualPacket, ue: IpAddr, direction: Direction) -> bool {
-    let (teid, qfi) = packet.tunnel.unzip();
-    let comes_from_there = match teid {
-        Some(_) => pdr.source == SourceInterface::Access,
+fn matches(
+    pdr: &PdrEntry,
+    packet: &UsualPacket,
+    side: Option<TunnelSide>,
+    ue: IpAddr,
+    direction: Direction,
+) -> bool {
+    let teid = packet.tunnel.map(|tunnel| tunnel.teid);
+    let qfi = packet.tunnel.and_then(|tunnel| tunnel.container).map(|(qfi, _)| qfi);
+    let comes_from_there = match side {
+        Some(side) => pdr.source == side.source,
         None => matches!(pdr.source, SourceInterface::Core | SourceInterface::SgiLanN6Lan),
     };
     comes_from_there
         && pdr.interfaces.intersects(packet.arrival)
         && pdr.teid.is_none_or(|needed| teid == Some(needed))
-        && (pdr.qfis.is_empty() || qfi.flatten().is_some_and(|qfi| pdr.qfis.contains(&qfi)))
+        && (pdr.qfis.is_empty() || qfi.is_some_and(|qfi| pdr.qfis.contains(&qfi)))
         && pdr.matches_ue(ue)
         && (pdr.sdf.is_empty()
             || pdr.sdf.iter().any(|filter| filter.matches(direction, &packet.flow)))

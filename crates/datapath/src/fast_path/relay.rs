@@ -1,0 +1,125 @@
+//! Packets that leave a tunnel for another one (N9), in either direction.
+
+use adit_pktio::PacketBuf;
+use adit_rules::FastRuleUe;
+use adit_tables::FastRuleSnapshot;
+use adit_types::Direction;
+use adit_wire::{EtherType, UsualTunnel, decrement_usual_hops, usual_container, usual_dst_key};
+
+use super::burst::BurstContext;
+use super::direction::{FastRewrite, FastUplink, PacketTraits, Rewritten, emit_tagged_link};
+use super::packet::FastPacket;
+use super::rates::{BurstRates, pass_rates};
+use super::recognize::is_forwardable;
+use crate::context::StepContext;
+
+/// The packets of a burst that arrived in tunnels. Some of them leave in tunnels.
+pub(super) struct FastTunneled;
+
+impl FastRewrite for FastTunneled {
+    #[inline(always)]
+    fn direction(packet: &FastPacket<'_>) -> Direction {
+        packet.direction
+    }
+
+    // PERF (adit bench datapath --n9): once per packet.
+    #[inline(always)]
+    fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
+        ctx: &StepContext<'v>,
+        rule: &FastRuleSnapshot<'v>,
+        packet: &mut FastPacket<'v>,
+        traits: PacketTraits,
+        burst: &mut BurstContext<'v, '_>,
+        buf: &mut B,
+    ) -> Option<Rewritten<'v>> {
+        match rule.is_relay() {
+            true => relay::<_, HAS_TAGS>(ctx, rule, packet, traits, burst, buf),
+            false => decapsulate::<_, HAS_TAGS>(ctx, packet, traits, burst, buf),
+        }
+    }
+}
+
+/// [`FastUplink::rewrite`]. Reads the rule of the packet again.
+#[inline(never)]
+// PERF (adit bench datapath --n9): out of line, and without a reference to the rule, so that the loop has registers
+// for packets between tunnels and the rule stays in them.
+fn decapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
+    ctx: &StepContext<'v>,
+    packet: &mut FastPacket<'v>,
+    traits: PacketTraits,
+    burst: &mut BurstContext<'v, '_>,
+    buf: &mut B,
+) -> Option<Rewritten<'v>> {
+    let rule = packet.rule()?;
+    // The loop without rates does not check buckets.
+    if traits.rates == BurstRates::None && rule.meters() != 0 {
+        return None;
+    }
+    FastUplink::rewrite::<_, HAS_TAGS>(ctx, &rule, packet, traits, burst, buf)
+}
+
+/// [`FastRewrite::rewrite`] for a rule from tunnel to tunnel.
+#[inline(always)]
+fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
+    ctx: &StepContext<'v>,
+    rule: &FastRuleSnapshot<'v>,
+    packet: &mut FastPacket<'v>,
+    PacketTraits { is_v6, rates }: PacketTraits,
+    burst: &mut BurstContext<'v, '_>,
+    buf: &mut B,
+) -> Option<Rewritten<'v>> {
+    let direction = packet.direction;
+    let arrival = burst.arrival_of::<HAS_TAGS>(packet);
+    let ue = match direction {
+        Direction::Uplink => packet.ue_key,
+        // `ue_key` is the source: only the destination was found to be forwardable.
+        Direction::Downlink if is_forwardable(is_v6, packet.ue_key) => {
+            usual_dst_key(buf.data(), packet.offset, is_v6)?
+        }
+        Direction::Downlink => return None,
+    };
+    // PERF (adit bench datapath --n9): a rule for any UE is rare.
+    let is_of_ue = rule.is_only_ue(is_v6, ue)
+        || rule.source(is_v6) == FastRuleUe::Any && is_forwardable(is_v6, ue);
+    if !is_of_ue || !rule.matches_relayed(arrival, packet.teid, packet.qfi) {
+        return None;
+    }
+    let onward = rule.onward();
+    let hop = burst.hop_onward(ctx, onward.next_hop)?;
+    let outer = hop.tx_link.outer.as_ref()?;
+    let bytes = u64::from(packet.len);
+    let usage = match rule.relayed_urr() {
+        Some(urr) => Some(ctx.view.usage().unchecked(&urr, bytes)?),
+        None => None,
+    };
+    let arrived = || usual_container(buf.data(), packet.offset);
+    let marking = rule.relayed_marking(direction, packet.qfi, arrived);
+    let tunnel = UsualTunnel {
+        dst_mac: hop.mac,
+        dst: onward.addr,
+        tos: onward.tos,
+        teid: onward.teid,
+        marking,
+    };
+    if tunnel.ip_len(packet.len)? > hop.tx_link.mtu_bytes {
+        return None;
+    }
+    pass_rates(ctx, direction, rates, rule, packet, burst)?;
+    let received_len = buf.data_len();
+    let tag_len = if HAS_TAGS { hop.tx_link.tag_len() } else { 0 };
+    let headers_len = tag_len + tunnel.headers_len();
+    let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
+    let frame = buf.replace_front(cut, headers_len, keep)?;
+    let frame_len = frame.len();
+    // None of these fails: there is room for the headers, and their length fields hold the length.
+    outer.emit_onward(&tunnel, direction, packet.len, frame.get_mut(tag_len..)?)?;
+    decrement_usual_hops(frame.get_mut(headers_len..)?, is_v6);
+    if tag_len != 0 {
+        emit_tagged_link(frame, &hop, EtherType::IPV4)?;
+    }
+    if let Some(usage) = usage {
+        usage.count(direction, bytes, ctx.now);
+    }
+    rule.count(bytes);
+    Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len })
+}
