@@ -31,6 +31,7 @@ use crate::recovery_time::RecoveryTime;
 use crate::saturation::{Saturation, SaturationMeter};
 use crate::{show, snapshot, steering, wiring};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
+use adit_host::large_pages::TablePages;
 use adit_host::n4_socket::N4Socket;
 
 /// Size of a worker's cache of packet buffers.
@@ -64,6 +65,10 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         warn!("{notice}");
     }
     info!(arguments = eal.arguments().join(" "), version = eal.version(), "DPDK started");
+    match TablePages::of_host() {
+        pages @ TablePages::Large => info!("{pages}"),
+        pages => warn!("{pages}"),
+    }
     let pool = mempool(&eal, &config)?;
     let (ports, workers_io) = open_ports(&eal, &config, &pool)?;
     let clock = ProcessClock::new(eal.tsc_hz());
