@@ -273,11 +273,16 @@ impl PackedFastRule {
     #[inline(always)]
     #[must_use]
     pub fn matches_relayed(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
+        // PERF (adit bench datapath --n9): one branch for what nearly every packet fulfills.
+        let is_here = (halves(self.words[0]).0 == teid.0)
+            & InterfaceSet(halves(self.words[2]).0).intersects(on);
+        is_here && (self.flags & ANY_QFI != 0 || self.has_relayed_qfi(qfi))
+    }
+
+    #[inline]
+    fn has_relayed_qfi(&self, qfi: Option<Qfi>) -> bool {
         let [.., first, second] = self.flags.to_le_bytes();
-        halves(self.words[0]).0 == teid.0
-            && InterfaceSet(halves(self.words[2]).0).intersects(on)
-            && (self.flags & ANY_QFI != 0
-                || qfi.is_some_and(|qfi| [first, second].contains(&qfi.value())))
+        qfi.is_some_and(|qfi| [first, second].contains(&qfi.value()))
     }
 
     /// The tunnel that a packet leaves in by a rule from tunnel to tunnel.

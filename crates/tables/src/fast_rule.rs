@@ -468,7 +468,8 @@ impl<'a> FastRuleCellRef<'a> {
 
     /// Its flags at this moment.
     #[inline]
-    pub(crate) fn flags(self) -> CellFlags {
+    #[must_use]
+    pub fn flags(self) -> CellFlags {
         CellFlags(self.0.head.load(Ordering::Relaxed))
     }
 
@@ -542,7 +543,7 @@ mod tests {
 
     use core::net::Ipv4Addr;
 
-    use adit_rules::{FastRule, FastRuleForwarding, FastRuleUe};
+    use adit_rules::{FastRule, FastRuleForwarding, FastRuleTunnel, FastRuleUe};
     use adit_types::{InterfaceSet, NextHopIndex, SliceId};
 
     use super::*;
@@ -643,6 +644,49 @@ mod tests {
         table.count(SESSION, Direction::Downlink, 1, 50);
         let expected = SessionTraffic { ul_pkts: 2, ul_bytes: 200, dl_pkts: 1, dl_bytes: 50 };
         assert_eq!(table.traffic(SESSION), expected);
+        table.reset_traffic(SESSION);
+        assert_eq!(table.traffic(SESSION), SessionTraffic::default());
+    }
+
+    #[test]
+    fn rule_from_tunnel_to_tunnel_is_read_only_by_who_expects_it_and_counts_downlink() {
+        let table = FastRuleTable::new(2);
+        let onward = FastRuleTunnel {
+            teid: Teid(3),
+            addr: Ipv4Addr::LOCALHOST,
+            next_hop: NextHopIndex(4),
+            tos: 0,
+        };
+        let forwarding = FastRuleForwarding::Relay {
+            teid: Teid(9),
+            qfis: Default::default(),
+            onward,
+            marking: None,
+            keeps_container: true,
+        };
+        let rule = FastRule { forwarding, meters: [false; 2], ..unpacked(1) };
+        let rule = PackedFastRule::from(&rule);
+        let cell = table.tunnel_cell_ref(SESSION).unwrap();
+        assert_eq!(table.set_tunnel_to_ue(SESSION, None), WrittenRule::NONE);
+        assert_eq!(
+            cell.0.head.load(crate::sync::Ordering::Relaxed),
+            0,
+            "an empty line stays untouched"
+        );
+        let written = table.set_tunnel_to_ue(SESSION, Some(&rule));
+        assert_eq!(table.tunnel_to_ue(SESSION), Some(Teid(9)));
+        assert!(cell.read_any().is_none());
+        table.activate_tunnel_to_ue(SESSION, written);
+        assert!(cell.read().is_none() && cell.read_unmetered().is_none());
+        assert_eq!(cell.read_any_unmetered().unwrap().onward(), onward);
+        assert!(cell.flags().is_relay() && cell.flags().may_relay() && !cell.flags().is_rule());
+        cell.read_any().unwrap().count(50);
+        table.count(SESSION, Direction::Downlink, 2, 200);
+        let expected = SessionTraffic { dl_pkts: 3, dl_bytes: 250, ..SessionTraffic::default() };
+        assert_eq!(table.traffic(SESSION), expected);
+        table.set_tunnel_to_ue(SESSION, None);
+        table.activate_tunnel_to_ue(SESSION, written);
+        assert!(cell.read_any().is_none() && table.tunnel_to_ue(SESSION).is_none());
         table.reset_traffic(SESSION);
         assert_eq!(table.traffic(SESSION), SessionTraffic::default());
     }

@@ -392,22 +392,25 @@ impl<'a> TablesView<'a> {
         flags
     }
 
-    /// Prefetches the usage counters and buckets of a fast rule from tunnel to tunnel.
+    /// Prefetches the usage counters and buckets of a fast rule from tunnel to tunnel, and returns the flags of the
+    /// cell. `None` if the cell holds anything else.
     #[inline]
     pub fn prefetch_relayed_usage(
         &self,
         cell: FastRuleCellRef<'a>,
         session: SessionIndex,
         direction: Direction,
-    ) {
+    ) -> Option<CellFlags> {
         let flags = cell.flags();
-        if flags.is_relay() {
-            let [first, ..] = cell.usage_slots();
-            self.usage.prefetch(first);
-            if flags.may_be_metered() {
-                self.tables.meters.prefetch(session, direction);
-            }
+        if !flags.is_relay() {
+            return None;
         }
+        let [first, ..] = cell.usage_slots();
+        self.usage.prefetch(first);
+        if flags.may_be_metered() {
+            self.tables.meters.prefetch(session, direction);
+        }
+        Some(flags)
     }
 
     /// The filter of one direction, if a single one selects the fast rule.

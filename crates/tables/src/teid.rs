@@ -81,12 +81,17 @@ impl TeidTable {
     /// The session of `teid` if the index does not have it without a mark, and whether it is marked.
     #[inline]
     pub(crate) fn other_session(&self, teid: Teid) -> (SessionIndex, bool) {
-        let session = session_of_any(self.slot(teid).load(Ordering::Acquire), teid);
+        let session = session_of(self.slot(teid).load(Ordering::Acquire), Teid(!teid.0));
         if session.is_some() { (session, true) } else { (self.foreign_session(teid), false) }
     }
 
+    /// The session of a `teid` that is not marked. Looks at the index again: a mark may just have been removed.
     #[inline(never)]
     fn foreign_session(&self, teid: Teid) -> SessionIndex {
+        let session = self.unmarked_session(teid);
+        if session.is_some() {
+            return session;
+        }
         if self.foreign.is_empty() {
             return SessionIndex::NONE;
         }
@@ -161,5 +166,55 @@ impl TeidWriter {
 
     pub(crate) fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {
         self.foreign.reclaim(passed, epoch);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
+mod tests {
+    use crate::publish::slots;
+
+    use super::*;
+
+    const SESSION: SessionIndex = SessionIndex(5);
+
+    #[test]
+    fn mark_hides_a_teid_from_the_usual_lookup_only() {
+        for (slot_bits, teid) in [(0, Teid(0)), (0, Teid(u32::MAX)), (8, Teid(0x1234_5678))] {
+            let mut writer = TeidWriter::new(slot_bits, 8, 1, 1);
+            let table = Arc::clone(writer.table());
+            let find = |teid| (table.session(teid), table.unmarked_session(teid));
+            writer.insert(teid, SESSION).unwrap();
+            writer.mark(teid, SessionIndex(6), true);
+            assert_eq!(find(teid), (SESSION, SESSION), "of another session");
+            writer.mark(teid, SESSION, true);
+            assert_eq!(find(teid), (SESSION, SessionIndex::NONE));
+            assert_eq!(table.other_session(teid), (SESSION, true));
+            assert_eq!(find(Teid(!teid.0)), (SessionIndex::NONE, SessionIndex::NONE));
+            writer.insert(teid, SESSION).unwrap();
+            assert_eq!(find(teid), (SESSION, SESSION), "a new key has no mark");
+            writer.mark(teid, SESSION, true);
+            writer.mark(teid, SESSION, false);
+            assert_eq!(
+                (find(teid), table.other_session(teid)),
+                ((SESSION, SESSION), (SESSION, false))
+            );
+            writer.mark(teid, SESSION, true);
+            let (clock, _) = slots::<()>(1, 0);
+            assert!(writer.remove(teid, SESSION, clock.next_epoch()));
+            assert_eq!(find(teid), (SessionIndex::NONE, SessionIndex::NONE));
+        }
+    }
+
+    #[test]
+    fn teid_in_the_hash_table_gets_no_mark() {
+        let mut writer = TeidWriter::new(1, 8, 1, 1);
+        let table = Arc::clone(writer.table());
+        for teid in [Teid(2), Teid(4)] {
+            writer.insert(teid, SESSION).unwrap();
+            writer.mark(teid, SESSION, true);
+        }
+        assert_eq!(table.other_session(Teid(2)), (SESSION, true));
+        assert_eq!(table.other_session(Teid(4)), (SESSION, false));
     }
 }

@@ -376,20 +376,7 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     if cells.may_refer() {
         cells |= select_rules::<_, D, F>(view, rx, packets);
     }
-    if cells.may_relay() {
-        prefetch_relayed_usage(view, packets);
-    }
     (rates, cells.may_relay())
-}
-
-/// Prefetches usage counters and buckets of the fast rules from tunnel to tunnel.
-#[inline(never)]
-fn prefetch_relayed_usage<'v>(view: &TablesView<'v>, packets: &FastPackets<'v>) {
-    for packet in packets {
-        if let Some(cell) = packet.cell {
-            view.prefetch_relayed_usage(cell, packet.session, packet.direction);
-        }
-    }
 }
 
 /// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Those of
@@ -475,13 +462,53 @@ fn prefetch_usage<'v, D: FastDirection>(
     };
     let unmetered =
         packets.iter().position(|packet| !is_unmetered(packet)).unwrap_or(packets.len());
+    let rest = packets.get(unmetered..).unwrap_or_default();
+    let first = rest.first().and_then(|packet| packet.cell);
+    // Only tunnels lead to tunnels.
+    let (relayed, relays) = match D::DIRECTION {
+        Direction::Uplink if first.is_some_and(|cell| cell.flags().may_relay()) => {
+            prefetch_relayed_usage(view, rest)
+        }
+        _ => (0, CellFlags::default()),
+    };
     let mut any = CellFlags::default();
-    for packet in packets.get(unmetered..).unwrap_or_default() {
+    for packet in rest.get(relayed..).unwrap_or_default() {
         let Some(cell) = packet.cell else { continue };
         any |= view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION);
         if any.may_refer() {
             break;
         }
     }
+    if any.may_relay() {
+        prefetch_other_relayed_usage(view, rest.get(relayed..).unwrap_or_default());
+    }
+    any |= relays;
     any
+}
+
+/// Prefetches usage counters and buckets of the fast rules from tunnel to tunnel at the front of `packets`. Returns
+/// their number and the flags of their cells.
+#[inline(never)]
+fn prefetch_relayed_usage<'v>(
+    view: &TablesView<'v>,
+    packets: &[FastPacket<'v>],
+) -> (usize, CellFlags) {
+    let mut any = CellFlags::default();
+    let other = packets.iter().position(|packet| {
+        let Some(cell) = packet.cell else { return true };
+        let flags = view.prefetch_relayed_usage(cell, packet.session, packet.direction);
+        any |= flags.unwrap_or_default();
+        flags.is_none()
+    });
+    (other.unwrap_or(packets.len()), any)
+}
+
+/// [`prefetch_relayed_usage`] for such rules among others.
+#[inline(never)]
+fn prefetch_other_relayed_usage<'v>(view: &TablesView<'v>, packets: &[FastPacket<'v>]) {
+    for packet in packets {
+        if let Some(cell) = packet.cell {
+            view.prefetch_relayed_usage(cell, packet.session, packet.direction);
+        }
+    }
 }

@@ -70,6 +70,7 @@ fn select_others<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
             }
         } else {
             rules |= view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION);
+            view.prefetch_relayed_usage(cell, packet.session, packet.direction);
         }
         true
     });
