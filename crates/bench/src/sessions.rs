@@ -150,9 +150,8 @@ pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Po
             let mut created = established.created.iter().filter(move |created| created.pdr == id);
             created.next().map(|created| created.f_teid.teid)
         };
-        let given = |number| Some(given_teid(number)).filter(|_| profile.given_keys);
-        let teid = given(number).or(created(pdr_id(None, true)));
-        let n9_teid = given(number | N9_TEIDS).or(created(pdr_id(None, false)));
+        let given = Some(given_teid(number)).filter(|_| profile.given_keys);
+        let teid = given.or(created(pdr_id(None, true)));
         let teid = teid.context("the uplink PDR has an F-TEID")?;
         sessions.push(BenchSession {
             teid,
@@ -160,7 +159,7 @@ pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Po
             up_seid: established.up_seid,
             vlan: profile.vlan(),
             gnb: profile.gnb_of(number),
-            n9_teid: n9_teid.filter(|_| profile.n9),
+            n9_teid: created(pdr_id(None, false)),
         });
         publisher.apply(DeltaId(number.into()), established.delta);
         while publisher.poll_observed().is_some() {}
@@ -175,7 +174,7 @@ pub(crate) struct BenchProfile {
     pub v6: bool,
     /// True if the UEs have both.
     pub dual: bool,
-    /// True if the SMF allocates uplink TEIDs (at random) and UE addresses (outside of Adit's pools).
+    /// True if the SMF allocates TEIDs of N3 (at random) and UE addresses (outside of Adit's pools).
     pub given_keys: bool,
     /// True for a QER with a QFI, which adds a PDU Session Container on downlink.
     pub qfi: bool,
@@ -354,9 +353,6 @@ impl BenchProfile {
     }
 }
 
-/// Added to the number of a session: another TEID, in which another UPF sends.
-const N9_TEIDS: u32 = 1 << 30;
-
 /// A TEID that does not reveal the session's number. The mapping is a bijection.
 fn given_teid(number: u32) -> Teid {
     Teid((number + 1).wrapping_mul(0x9e37_79b1))
@@ -373,12 +369,12 @@ fn change(
         v4: Some(ue).filter(|_| !profile.v6 || profile.dual),
         v6: Some(prefix).filter(|_| profile.v6 || profile.dual),
     };
-    let f_teid = |number, addr, choose_id| match profile.given_keys {
-        true => FTeidSpec::Given { teid: given_teid(number), v4: Some(addr), v6: None },
-        false => FTeidSpec::Choose { v4: true, v6: false, choose_id: Some(choose_id) },
+    let chosen = |choose_id| FTeidSpec::Choose { v4: true, v6: false, choose_id: Some(choose_id) };
+    let uplink = match profile.given_keys {
+        true => FTeidSpec::Given { teid: given_teid(number), v4: Some(N3_ADDR), v6: None },
+        false => chosen(1),
     };
-    let uplink = f_teid(number, N3_ADDR, 1);
-    let downlink = Some(f_teid(number | N9_TEIDS, N6_ADDR, 2)).filter(|_| profile.n9);
+    let downlink = Some(chosen(2)).filter(|_| profile.n9);
     let upf = GtpuTunnel { teid: Teid(number + 1), addr: DN_ADDR.into() };
     let (addr, _) = gnb(profile.gnb_of(number));
     let gnb = GtpuTunnel { teid: Teid(number + 1), addr: IpAddr::V4(addr) };

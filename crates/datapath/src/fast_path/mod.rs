@@ -192,6 +192,9 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
         _ if D::DIRECTION == Direction::Uplink && may_relay => match (have_tags, rates) {
             (false, BurstRates::None) => rewrite_all::<_, FastTunneled, F, RelayNoRates, false>,
             (false, _) => rewrite_all::<_, FastTunneled, F, RelayEveryRate, false>,
+            (true, BurstRates::None) => {
+                rewrite_all::<_, FastTunneled, F::Tagged, RelayNoRates, true>
+            }
             (true, _) => rewrite_all::<_, FastTunneled, Mixed, RelayEveryRate, true>,
         },
         (false, BurstRates::None) => rewrite_all::<_, D, F, NoRates, false>,
