@@ -198,16 +198,18 @@ impl FastRewrite for FastDownlink {
 }
 
 /// Finds session and fast rule of packets in tunnels that [`FastDirection::session`] does not find, such as tunnels
-/// in which another UPF sends packets to the UE.
+/// in which another UPF sends packets to the UE. Returns the number of packets in these.
 #[inline(never)]
 pub(super) fn find_other_tunnels<'v, B: PacketBuf>(
     view: &TablesView<'v>,
     handoff: &Handoff<B>,
     packets: &mut [FastPacket<'v>],
-) {
+) -> usize {
+    let mut to_ues = 0;
     for packet in packets.iter_mut().filter(|packet| !packet.session.is_some()) {
         let (session, leads_to_ue) = view.session_of_other_teid(packet.teid);
         packet.session = session;
+        to_ues += usize::from(leads_to_ue);
         if !handoff.is_alone() && !handoff.owns(session) {
             continue;
         }
@@ -219,6 +221,7 @@ pub(super) fn find_other_tunnels<'v, B: PacketBuf>(
         }
         packet.cell.inspect(|cell| cell.prefetch());
     }
+    to_ues
 }
 
 /// Writes the header of a link with a tag over the front of a frame.

@@ -41,7 +41,7 @@ use self::rates::{
     SelectedBuckets, find_first_queues,
 };
 use self::recognize::{recognize_all, recognize_links, recognize_mixed};
-use self::relay::FastTunneled;
+use self::relay::{RelayedBoth, RelayedDownlink, RelayedUplink};
 use self::select::select_rules;
 use self::send::{SentFrames, send_all, send_some};
 use self::ticket::QueueTicket;
@@ -185,18 +185,33 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
 ) {
     // Before packets of other workers leave the burst.
     let are_usual = counts.usual == packets.len();
-    let (rates, may_relay) = prepare::<_, D, F>(ctx, origin, packets, rx, state);
+    let PreparedBurst { rates, relays } = prepare::<_, D, F>(ctx, origin, packets, rx, state);
     let have_tags = ctx.interfaces.have_tags();
     let rewrite_all = match (have_tags, rates) {
         // PERF (adit bench datapath): only tunnels lead to tunnels; plain packets need no such loops.
-        _ if D::DIRECTION == Direction::Uplink && may_relay => match (have_tags, rates) {
-            (false, BurstRates::None) => rewrite_all::<_, FastTunneled, F, RelayNoRates, false>,
-            (false, _) => rewrite_all::<_, FastTunneled, F, RelayEveryRate, false>,
-            (true, BurstRates::None) => {
-                rewrite_all::<_, FastTunneled, F::Tagged, RelayNoRates, true>
+        _ if D::DIRECTION == Direction::Uplink
+            && let Some(directions) = relays =>
+        {
+            use TunnelDirections::{Both, Downlink, Uplink};
+            match (have_tags, rates, directions) {
+                (false, BurstRates::None, Uplink) => {
+                    rewrite_all::<_, RelayedUplink, F, RelayNoRates, false>
+                }
+                (false, BurstRates::None, Downlink) => {
+                    rewrite_all::<_, RelayedDownlink, F, RelayNoRates, false>
+                }
+                (true, BurstRates::None, Uplink) => {
+                    rewrite_all::<_, RelayedUplink, F::Tagged, RelayNoRates, true>
+                }
+                (true, BurstRates::None, Downlink) => {
+                    rewrite_all::<_, RelayedDownlink, F::Tagged, RelayNoRates, true>
+                }
+                (false, _, Uplink | Downlink | Both) => {
+                    rewrite_all::<_, RelayedBoth, F, RelayEveryRate, false>
+                }
+                (true, ..) => rewrite_all::<_, RelayedBoth, Mixed, RelayEveryRate, true>,
             }
-            (true, _) => rewrite_all::<_, FastTunneled, Mixed, RelayEveryRate, true>,
-        },
+        }
         (false, BurstRates::None) => rewrite_all::<_, D, F, NoRates, false>,
         (false, BurstRates::Buckets) => rewrite_all::<_, D, F, BucketsOnly, false>,
         (false, BurstRates::Selected) => rewrite_all::<_, D, F, SelectedBuckets, false>,
@@ -206,7 +221,11 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
         (true, _) => rewrite_all::<_, D, Mixed, EveryRate, true>,
     };
     let rewritten = rewrite_all(ctx, are_usual, packets, rx, state);
-    let direction = if may_relay { only_direction(packets) } else { Some(D::DIRECTION) };
+    let direction = match relays {
+        None | Some(TunnelDirections::Uplink) => Some(D::DIRECTION),
+        Some(TunnelDirections::Downlink) => Some(Direction::Downlink),
+        Some(TunnelDirections::Both) => None,
+    };
     match rewritten.only_link.zip(direction) {
         Some((link, direction)) => {
             let bytes = rewritten.sent_bytes;
@@ -216,10 +235,33 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     }
 }
 
-/// The direction of all packets of a burst, if it is the same one.
-fn only_direction(packets: &FastPackets<'_>) -> Option<Direction> {
-    let direction = packets.first()?.direction;
-    packets.iter().all(|packet| packet.direction == direction).then_some(direction)
+/// What the passes before the rewrite found out about a burst.
+struct PreparedBurst {
+    /// The rates that the packets may have to pass.
+    rates: BurstRates,
+    /// The directions of its packets in tunnels; `None` if all of them leave to data networks.
+    relays: Option<TunnelDirections>,
+}
+
+/// The directions of the packets that arrived in tunnels.
+#[derive(Clone, Copy)]
+enum TunnelDirections {
+    /// All come from the RAN.
+    Uplink,
+    /// Another UPF sends all of them to UEs.
+    Downlink,
+    Both,
+}
+
+impl TunnelDirections {
+    /// Those of `all` packets, of which `to_ues` come from another UPF.
+    const fn of(to_ues: usize, all: usize) -> Self {
+        match to_ues {
+            0 => Self::Uplink,
+            _ if to_ues == all => Self::Downlink,
+            _ => Self::Both,
+        }
+    }
 }
 
 /// Packets of a burst that arrived on one interface, one after the other, and took the fast path.
@@ -344,8 +386,7 @@ fn assign_ticket<B: PacketBuf>(
 }
 
 /// Finds the session and the fast rule of each packet, hands off packets of other workers' sessions, and
-/// prefetches what the rewrite reads. Returns the rates that the packets may have to pass, and whether some may
-/// leave a tunnel for another one.
+/// prefetches what the rewrite reads.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
 fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
@@ -354,20 +395,21 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     packets: &mut FastPackets<'v>,
     rx: &mut Burst<B>,
     state: &mut WorkerState<B>,
-) -> (BurstRates, bool) {
+) -> PreparedBurst {
     let view = &ctx.view;
     let WorkerState { shaping, handoff, tally, .. } = state;
-    match origin.port.domain {
+    let all = packets.len();
+    let to_ues = match origin.port.domain {
         Some(domain) => {
             let ues = view.ues(domain);
-            find_sessions::<_, D, F>(view, |_| ues, handoff, packets);
+            find_sessions::<_, D, F>(view, |_| ues, handoff, packets)
         }
         None => {
             let domain_of = |id| ctx.interfaces.get(id).map(|of| of.domain).unwrap_or_default();
             let ues_of = |packet: &FastPacket<'_>| view.ues(domain_of(packet.interface));
-            find_sessions::<_, D, F>(view, ues_of, handoff, packets);
+            find_sessions::<_, D, F>(view, ues_of, handoff, packets)
         }
-    }
+    };
     if !handoff.is_alone() {
         hand_off_foreign(handoff, origin.id, packets, rx, tally);
     }
@@ -379,12 +421,13 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     if cells.may_refer() {
         cells |= select_rules::<_, D, F>(view, rx, packets);
     }
-    (rates, cells.may_relay())
+    let relays = cells.may_relay().then(|| TunnelDirections::of(to_ues, all));
+    PreparedBurst { rates, relays }
 }
 
 /// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Those of
 /// other workers' sessions are not read: their cache lines stay with the owner, which writes them. `ues_of`:
-/// the UEs of the routing domain that a packet came from.
+/// the UEs of the routing domain that a packet came from. Returns the number of packets in tunnels from other UPFs.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
 fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
@@ -392,7 +435,7 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     ues_of: impl Fn(&FastPacket<'v>) -> &'v UeTable,
     handoff: &Handoff<B>,
     packets: &mut FastPackets<'v>,
-) {
+) -> usize {
     let is_alone = handoff.is_alone();
     let mut has_others = false;
     let mut find = |packet: &mut FastPacket<'v>| {
@@ -414,9 +457,7 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     } else {
         packets.iter_mut().for_each(find);
     }
-    if has_others {
-        find_other_tunnels(view, handoff, packets);
-    }
+    if has_others { find_other_tunnels(view, handoff, packets) } else { 0 }
 }
 
 /// Sets `flag`.

@@ -13,10 +13,62 @@ use super::rates::{BurstRates, pass_rates};
 use super::recognize::is_forwardable;
 use crate::context::StepContext;
 
-/// The packets of a burst that arrived in tunnels. Some of them leave in tunnels.
-pub(super) struct FastTunneled;
+/// Packets in tunnels from the RAN, of which some leave in tunnels.
+pub(super) struct RelayedUplink;
 
-impl FastRewrite for FastTunneled {
+impl FastRewrite for RelayedUplink {
+    #[inline(always)]
+    fn direction(_: &FastPacket<'_>) -> Direction {
+        Direction::Uplink
+    }
+
+    // PERF (adit bench datapath --n9): once per packet.
+    #[inline(always)]
+    fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
+        ctx: &StepContext<'v>,
+        rule: &FastRuleSnapshot<'v>,
+        packet: &mut FastPacket<'v>,
+        traits: PacketTraits,
+        burst: &mut BurstContext<'v, '_>,
+        buf: &mut B,
+    ) -> Option<Rewritten<'v>> {
+        let directed = DirectedPacket { packet, direction: Direction::Uplink };
+        relay_or_decapsulate::<_, HAS_TAGS>(ctx, rule, directed, traits, burst, buf)
+    }
+}
+
+/// Packets that another UPF sends to UEs.
+pub(super) struct RelayedDownlink;
+
+impl FastRewrite for RelayedDownlink {
+    #[inline(always)]
+    fn direction(_: &FastPacket<'_>) -> Direction {
+        Direction::Downlink
+    }
+
+    // PERF (adit bench datapath --n9): once per packet.
+    #[inline(always)]
+    fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
+        ctx: &StepContext<'v>,
+        rule: &FastRuleSnapshot<'v>,
+        packet: &mut FastPacket<'v>,
+        traits: PacketTraits,
+        burst: &mut BurstContext<'v, '_>,
+        buf: &mut B,
+    ) -> Option<Rewritten<'v>> {
+        // Only rules from tunnel to tunnel are for packets in tunnels to UEs.
+        if !rule.is_relay() {
+            return None;
+        }
+        let directed = DirectedPacket { packet, direction: Direction::Downlink };
+        relay::<_, HAS_TAGS>(ctx, rule, directed, traits, burst, buf)
+    }
+}
+
+/// Packets in tunnels of either direction.
+pub(super) struct RelayedBoth;
+
+impl FastRewrite for RelayedBoth {
     #[inline(always)]
     fn direction(packet: &FastPacket<'_>) -> Direction {
         packet.direction
@@ -32,10 +84,31 @@ impl FastRewrite for FastTunneled {
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
-        match rule.is_relay() {
-            true => relay::<_, HAS_TAGS>(ctx, rule, packet, traits, burst, buf),
-            false => decapsulate::<_, HAS_TAGS>(ctx, packet, traits, burst, buf),
-        }
+        let direction = packet.direction;
+        let directed = DirectedPacket { packet, direction };
+        relay_or_decapsulate::<_, HAS_TAGS>(ctx, rule, directed, traits, burst, buf)
+    }
+}
+
+/// A packet and its direction, which most loops know at compile time.
+struct DirectedPacket<'p, 'v> {
+    packet: &'p mut FastPacket<'v>,
+    direction: Direction,
+}
+
+/// [`FastRewrite::rewrite`] for a rule of either kind.
+#[inline(always)]
+fn relay_or_decapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
+    ctx: &StepContext<'v>,
+    rule: &FastRuleSnapshot<'v>,
+    directed: DirectedPacket<'_, 'v>,
+    traits: PacketTraits,
+    burst: &mut BurstContext<'v, '_>,
+    buf: &mut B,
+) -> Option<Rewritten<'v>> {
+    match rule.is_relay() {
+        true => relay::<_, HAS_TAGS>(ctx, rule, directed, traits, burst, buf),
+        false => decapsulate::<_, HAS_TAGS>(ctx, directed.packet, traits, burst, buf),
     }
 }
 
@@ -63,12 +136,12 @@ fn decapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
 fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     ctx: &StepContext<'v>,
     rule: &FastRuleSnapshot<'v>,
-    packet: &mut FastPacket<'v>,
+    directed: DirectedPacket<'_, 'v>,
     PacketTraits { is_v6, rates }: PacketTraits,
     burst: &mut BurstContext<'v, '_>,
     buf: &mut B,
 ) -> Option<Rewritten<'v>> {
-    let direction = packet.direction;
+    let DirectedPacket { packet, direction } = directed;
     let arrival = burst.arrival_of::<HAS_TAGS>(packet);
     let ue = match direction {
         Direction::Uplink => packet.ue_key,
