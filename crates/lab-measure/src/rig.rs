@@ -5,7 +5,7 @@ mod course;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
@@ -37,6 +37,8 @@ pub(crate) const ARP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Rate of the first trial, which shows whether packets come back at all.
 const FIRST_PPS: u64 = 2000;
 const FIRST_NS: u64 = 500_000_000;
+/// Time in which the first packet of a direction must come back; the target may resolve its neighbors meanwhile.
+const FIRST_LIMIT: Duration = Duration::from_secs(5);
 const DRAIN_NS: u64 = 500_000_000;
 /// A trial ends when no packet has arrived for this long. Targets that buffer packets of idle sessions
 /// hold them for longer.
@@ -225,27 +227,32 @@ impl Rig {
                 order: SessionOrder::Sequential,
             };
             self.set_case(&case)?;
-            let outcome = self.run(
-                &case,
-                OfferedRate::Pps(FIRST_PPS),
-                FIRST_NS,
-                false,
-                "first packets",
-                stop,
-            )?;
-            let sum = |figure: fn(&StreamOutcome) -> u64| outcome.sum(figure);
-            if sum(|stream| stream.arrivals.received) == 0 {
-                bail!(
-                    "none of {} {} packets came back ({} on a wrong port or in a wrong tunnel, {} \
-                     other frames): the target does not forward them",
-                    sum(|stream| stream.sending.sent),
-                    direction.name(),
-                    sum(|stream| stream.arrivals.misdelivered),
-                    outcome.other_frames
-                );
+            let end = Instant::now() + FIRST_LIMIT;
+            while let Some(reason) = self.first_trial(&case, stop)? {
+                if Instant::now() > end {
+                    bail!("{reason}");
+                }
             }
         }
         Ok(())
+    }
+
+    /// Sends the first packets of a case. Returns why they show that the target does not forward; `None` if
+    /// any came back.
+    fn first_trial(&mut self, case: &TrialCase, stop: &Stop) -> Result<Option<String>> {
+        let rate = OfferedRate::Pps(FIRST_PPS);
+        let outcome = self.run(case, rate, FIRST_NS, false, "first packets", stop)?;
+        let sum = |figure: fn(&StreamOutcome) -> u64| outcome.sum(figure);
+        Ok((sum(|stream| stream.arrivals.received) == 0).then(|| {
+            format!(
+                "none of {} {} packets came back ({} on a wrong port or in a wrong tunnel, {} other frames): \
+                 the target does not forward them",
+                sum(|stream| stream.sending.sent),
+                case.direction.name(),
+                sum(|stream| stream.arrivals.misdelivered),
+                outcome.other_frames
+            )
+        }))
     }
 
     /// Makes the frames and the transmit plan of a case.
