@@ -19,6 +19,7 @@ use super::selftest;
 use super::target::{RunningTarget, TargetAccess, TargetArguments, TargetKind};
 use super::testbed::{Testbed, TestbedArguments, on_core};
 use super::traffic::{Size, TrafficDirection};
+use adit_lab_engine::clock::{NS_PER_S, scaled};
 use adit_lab_engine::frame::Template;
 use adit_lab_engine::pacer::{OfferedRate, RateStep};
 use adit_lab_engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
@@ -37,6 +38,9 @@ pub(crate) const ARP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Rate of the first trial, which shows whether packets come back at all.
 const FIRST_PPS: u64 = 2000;
 const FIRST_NS: u64 = 500_000_000;
+/// Rate of the first packet of each session. Targets process it at a fraction of their usual rate.
+const WARM_UP_PPS: u64 = 400_000;
+const WARM_UP_NS_MIN: u64 = 100_000_000;
 /// Time in which the first packet of a direction must come back; the target may resolve its neighbors meanwhile.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
 const DRAIN_NS: u64 = 500_000_000;
@@ -253,6 +257,15 @@ impl Rig {
                 outcome.other_frames
             )
         }))
+    }
+
+    /// Sends every active session of a case a packet, so that trials measure sessions with traffic.
+    pub(crate) fn warm_up(&mut self, case: &TrialCase, stop: &Stop) -> Result<()> {
+        let round = TrialCase { order: SessionOrder::Sequential, ..case.clone() };
+        self.set_case(&round)?;
+        let span = scaled(case.active.into(), NS_PER_S, WARM_UP_PPS).max(WARM_UP_NS_MIN);
+        self.run(&round, OfferedRate::Pps(WARM_UP_PPS), span, false, "warm-up", stop)?;
+        Ok(())
     }
 
     /// Makes the frames and the transmit plan of a case.

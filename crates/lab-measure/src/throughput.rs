@@ -224,6 +224,7 @@ fn measure(
     stop: &Stop,
 ) -> Result<()> {
     for case in cases {
+        rig.warm_up(case, stop)?;
         rig.set_case(case)?;
         reports.push(CaseReport {
             name: case.name(),
