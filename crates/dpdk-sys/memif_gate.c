@@ -18,6 +18,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -25,6 +26,7 @@
 #include <string.h>
 
 #include <rte_interrupts.h>
+#include <rte_log.h>
 #include <rte_memory.h>
 
 #include "memif_gate.h"
@@ -165,12 +167,26 @@ int rte_intr_callback_unregister_pending(const struct rte_intr_handle *handle,
 	return real(handle, behind_gate(handler), arg, done);
 }
 
-/* The descriptor of a segment; the memif driver gets a duplicate, which it may close. */
+/* The descriptor of a segment; the memif driver gets a duplicate, which it may close.
+ *
+ * The driver asks once for each list of segments, and addresses every frame within the first one.
+ * Memory in two lists, of several page sizes or NUMA nodes, is refused: its connection fails.
+ */
 int rte_memseg_get_fd(const struct rte_memseg *segment)
 {
+	static const struct rte_memseg_list *shared;
 	int (*real)(const struct rte_memseg *) = next("rte_memseg_get_fd");
 	int memory = real(segment);
 	if (memory < 0 || !is_of_memif(__builtin_return_address(0)))
 		return memory;
+	const struct rte_memseg_list *list = rte_mem_virt2memseg_list(segment->addr);
+	if (shared == NULL)
+		shared = list;
+	if (list != shared) {
+		RTE_LOG(ERR, EAL,
+			"memif with zero-copy=yes: packet memory has several page sizes or NUMA "
+			"nodes; reserve hugepages of one size on one node\n");
+		return -ENOTSUP;
+	}
 	return fcntl(memory, F_DUPFD_CLOEXEC, 0);
 }

@@ -49,6 +49,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         let mut command = Command::new("cargo");
         // Cargo sets these for the toolchain that built this program.
         command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
+        // Miri warns of optimizations, which it does not do.
+        command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
         command.current_dir(&root).args(["+nightly", "miri", "test", "--quiet"]);
         command.args(tests.programs);
         command.args(["--target-dir", "target/miri", "--package", tests.package]);
