@@ -123,18 +123,24 @@ fn uplink(
 ) -> Option<(FastRuleUes, FastRuleForwarding)> {
     let PdrEntry { source, teid, qfis, outer_header_removal, .. } = pdr;
     let teid = (*teid)?;
-    let strips_gtpu =
-        matches!(outer_header_removal, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp));
     let from_ran = *source == SourceInterface::Access && rules.tunnel_side(teid) == TunnelSide::RAN;
-    if !(strips_gtpu && forwards_to_network(far) && from_ran) {
+    if !(strips_gtpu(*outer_header_removal) && forwards_to_network(far) && from_ran) {
         return None;
     }
-    let mut flows = ArrayVec::new();
-    for qfi in qfis {
-        flows.try_push(*qfi).ok()?;
-    }
-    let way = FastRuleForwarding::Uplink { teid, qfis: flows, egress: far.interfaces };
+    let way = FastRuleForwarding::Uplink { teid, qfis: flows(qfis)?, egress: far.interfaces };
     Some((tunneled_ues(rules, pdr)?, way))
+}
+
+/// True if a PDR removes the headers of GTP-U over IPv4.
+const fn strips_gtpu(removal: Option<HeaderRemoval>) -> bool {
+    matches!(removal, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp))
+}
+
+/// The QoS flows of a PDR; `None` beyond what a fast rule can name.
+fn flows<const MAX: usize>(qfis: &[Qfi]) -> Option<ArrayVec<Qfi, MAX>> {
+    let mut flows = ArrayVec::new();
+    flows.try_extend_from_slice(qfis).ok()?;
+    Some(flows)
 }
 
 /// The fast rule of packets in the tunnel of a PDR that leave in another tunnel. `side`: where packets come from.
@@ -159,15 +165,14 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastR
     let FarEntry { destination, transport_level_marking, next_hop, .. } = far;
     let teid = (*teid)?;
     let comes_from_there = *source == side.source && rules.tunnel_side(teid) == side;
-    let strips_gtpu =
-        matches!(outer_header_removal, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp));
     let leads_there = match side.direction {
         Direction::Uplink => {
             matches!(destination, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)
         }
         Direction::Downlink => *destination == DestinationInterface::Access,
     };
-    let is_relay = comes_from_there && strips_gtpu && leads_there && only_forwards(far);
+    let is_relay =
+        comes_from_there && strips_gtpu(*outer_header_removal) && leads_there && only_forwards(far);
     if !is_relay || *next_hop == NextHopIndex::NONE {
         return None;
     }
@@ -178,10 +183,7 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastR
     let is_downlink = side.direction == Direction::Downlink;
     let marking = marking.map(|(qfi, reflective)| (qfi, reflective && is_downlink));
     let urrs = urrs(rules, pdr).filter(|urrs| urrs.len() <= FAST_RULE_RELAY_URRS_MAX)?;
-    let mut flows = ArrayVec::new();
-    for qfi in qfis {
-        flows.try_push(*qfi).ok()?;
-    }
+    let qfis = flows(qfis)?;
     let (ue_v4, ue_v6) = tunneled_ues(rules, pdr)?;
     let onward = FastRuleTunnel {
         teid: tunnel.teid,
@@ -190,8 +192,7 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastR
         tos: transport_level_marking.unwrap_or(0),
     };
     let keeps_container = !container_deletion;
-    let forwarding =
-        FastRuleForwarding::Relay { teid, qfis: flows, onward, marking, keeps_container };
+    let forwarding = FastRuleForwarding::Relay { teid, qfis, onward, marking, keeps_container };
     let (arrival, slice) = (*interfaces, rules.slice);
     Some(FastRule { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, urrs })
 }
