@@ -1,0 +1,30 @@
+//! The usual packet, recognized by its fixed layout.
+//!
+//! Ethernet with the tag of the link or none, and IPv4 without options that is no fragment. A G-PDU continues
+//! with UDP, GTP-U with or without a sequence number and with at most one short PDU Session Container, and IP:
+//! IPv4 without options, or IPv6 whose next header is the upper layer. One comparison with a pattern of the
+//! link checks all constant fields. For any other packet the functions return `None`, and only the walk of
+//! [`crate::parse`] classifies it.
+//!
+//! `TAG_LEN` is the length of the link's tag: 4 octets or none. What follows the tag is read as if there was
+//! none.
+//!
+//! PERF (wire/usual): all functions are inlined, because a call would pass the fields through memory.
+//! Spec: RFC 791; RFC 8200; IEEE 802.1Q §9.6; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.
+
+mod layout;
+mod outer;
+mod pattern;
+mod recognize;
+mod rewrite;
+mod tuple;
+
+pub use outer::{UsualOuter, UsualTunnel};
+pub use pattern::{GPduPattern, IpPattern, vlan_of};
+pub use recognize::{
+    OrderingKey, UsualGPdu, UsualIp, guess_is_v6, ordering_key, usual_g_pdu, usual_ip,
+};
+pub use rewrite::{decrement_usual_hops, emit_usual_link};
+pub use tuple::{
+    UsualFiveTuple, UsualTuple, usual_dst, usual_dst_key, usual_five_tuple, usual_tuple,
+};

@@ -1,0 +1,168 @@
+//! The outer headers of packets that leave in a tunnel.
+
+use core::net::Ipv4Addr;
+
+use adit_types::{Direction, MacAddr, Qfi, Teid};
+
+use super::layout::{
+    CONTAINER_LEN, Container, DOWNLINK, EXTENDED_LEN, FrameExtended, FrameGPdu, G_PDU_LEN,
+    IP_HEADERS_LEN, IPV4_LEN, UDP, UPLINK, at,
+};
+use crate::encapsulate::OUTER_TTL;
+use crate::ether_type::EtherType;
+use crate::ethernet::EthernetHeader;
+use crate::gtpu::{FLAG_E, GtpuHeader, GtpuMessageType, GtpuOptional, UDP_PORT, VERSION_1};
+use crate::gtpu_ext::ExtensionType;
+use crate::ipv4::{Ipv4Fields, Ipv4Header};
+use crate::udp::UdpHeader;
+
+/// The checksum of a header of at most 2^16 words, whose sum is `sum`.
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "what is left has 16 bits")]
+const fn fold_checksum(sum: u32) -> u16 {
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !((sum + (sum >> 16)) as u16)
+}
+
+/// The usual outer headers that leave through one interface: untagged Ethernet, IPv4, UDP without a
+/// checksum, GTP-U with at most one PDU Session Container.
+///
+/// PERF (wire/usual): constant octets are written at once.
+#[derive(Debug, Clone, Copy)]
+pub struct UsualOuter {
+    headers: [u8; EXTENDED_LEN],
+    /// Sum of the constant words of the IPv4 header; too few to overflow.
+    sum: u32,
+}
+
+/// The fields of usual outer headers that depend on the tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsualTunnel {
+    /// Destination of the frame.
+    pub dst_mac: MacAddr,
+    /// Address of the tunnel's far end.
+    pub dst: Ipv4Addr,
+    /// Type of service octet.
+    pub tos: u8,
+    /// TEID of the far end.
+    pub teid: Teid,
+    /// QoS flow and reflective QoS indication of the container. One in uplink has no indication.
+    pub marking: Option<(Qfi, bool)>,
+}
+
+impl UsualTunnel {
+    /// Octets of all headers, Ethernet included.
+    #[inline]
+    #[must_use]
+    pub const fn headers_len(&self) -> usize {
+        if self.marking.is_some() { EXTENDED_LEN } else { G_PDU_LEN }
+    }
+
+    /// Length of the outer IP packet around one of `inner_len` octets; `None` above 65,535.
+    #[inline]
+    #[must_use]
+    pub fn ip_len(&self, inner_len: u16) -> Option<u16> {
+        let container = if self.marking.is_some() { CONTAINER_LEN } else { 0 };
+        inner_len.checked_add(IP_HEADERS_LEN + container)
+    }
+}
+
+impl UsualOuter {
+    /// Headers from our addresses.
+    #[must_use]
+    pub fn new(src_mac: MacAddr, src: Ipv4Addr) -> Self {
+        let ip = Ipv4Header::new(&Ipv4Fields {
+            tos: 0,
+            total_len: 0,
+            identification: 0,
+            dont_fragment: true,
+            ttl: OUTER_TTL,
+            protocol: UDP,
+            src,
+            dst: Ipv4Addr::UNSPECIFIED,
+        });
+        let headers = FrameExtended {
+            plain: FrameGPdu {
+                link: EthernetHeader::new(MacAddr::default(), src_mac, EtherType::IPV4),
+                ip,
+                udp: UdpHeader::new(UDP_PORT, UDP_PORT, 0, 0),
+                gtpu: GtpuHeader::new(FLAG_E, GtpuMessageType::G_PDU, 0, Teid(0)),
+            },
+            optional: GtpuOptional::new(0, ExtensionType::PDU_SESSION_CONTAINER),
+            container: Container { len: 1, pdu_type: DOWNLINK, qfi: 0, next_extension: 0 },
+        };
+        // The checksum is the complement of the sum.
+        Self { headers: zerocopy::transmute!(headers), sum: u32::from(!ip.checksum()) }
+    }
+
+    /// Writes the headers of a packet of `inner_len` octets at the front of `out`, the same octets as
+    /// [`crate::emit_gtpu_ipv4`]. `None`, and nothing written, if `out` is too short or a length field would
+    /// overflow.
+    #[inline(always)]
+    #[must_use]
+    pub fn emit(&self, tunnel: &UsualTunnel, inner_len: u16, out: &mut [u8]) -> Option<()> {
+        self.emit_with(tunnel, DOWNLINK, inner_len, out)
+    }
+
+    /// The same with an uplink container for packets that leave a tunnel for another one.
+    #[inline(always)]
+    #[must_use]
+    pub fn emit_onward(
+        &self,
+        tunnel: &UsualTunnel,
+        direction: Direction,
+        inner_len: u16,
+        out: &mut [u8],
+    ) -> Option<()> {
+        let pdu_type = if direction == Direction::Uplink { UPLINK } else { DOWNLINK };
+        self.emit_with(tunnel, pdu_type, inner_len, out)
+    }
+
+    #[inline(always)]
+    fn emit_with(
+        &self,
+        tunnel: &UsualTunnel,
+        pdu_type: u8,
+        inner_len: u16,
+        out: &mut [u8],
+    ) -> Option<()> {
+        let ip_len = tunnel.ip_len(inner_len)?;
+        let Some((qfi, reflective)) = tunnel.marking else {
+            let (headers, _) = self.headers.split_first_chunk::<G_PDU_LEN>()?;
+            let out: &mut [u8; G_PDU_LEN] = out.first_chunk_mut()?;
+            *out = *headers;
+            out[at::FLAGS] = VERSION_1;
+            self.write_headers(tunnel, ip_len, out);
+            return Some(());
+        };
+        let out: &mut [u8; EXTENDED_LEN] = out.first_chunk_mut()?;
+        *out = self.headers;
+        if pdu_type != DOWNLINK {
+            out[at::PDU_TYPE] = pdu_type;
+        }
+        out[at::QFI] = qfi.value() | if reflective { 0x40 } else { 0 };
+        self.write_headers(tunnel, ip_len, out);
+        Some(())
+    }
+
+    /// Writes the variable fields into a copy of the headers.
+    #[inline(always)]
+    fn write_headers<const LEN: usize>(
+        &self,
+        tunnel: &UsualTunnel,
+        ip_len: u16,
+        out: &mut [u8; LEN],
+    ) {
+        let dst = tunnel.dst.to_bits();
+        let sum =
+            self.sum + u32::from(tunnel.tos) + u32::from(ip_len) + (dst >> 16) + (dst & 0xffff);
+        out[at::DST_MAC..][..6].copy_from_slice(&tunnel.dst_mac.0);
+        out[at::TOS] = tunnel.tos;
+        out[at::TOTAL_LEN..][..2].copy_from_slice(&ip_len.to_be_bytes());
+        out[at::CHECKSUM..][..2].copy_from_slice(&fold_checksum(sum).to_be_bytes());
+        out[at::DST..][..4].copy_from_slice(&dst.to_be_bytes());
+        out[at::UDP_LEN..][..2].copy_from_slice(&(ip_len - IPV4_LEN).to_be_bytes());
+        out[at::GTPU_LEN..][..2].copy_from_slice(&(ip_len - IP_HEADERS_LEN).to_be_bytes());
+        out[at::TEID..][..4].copy_from_slice(&tunnel.teid.0.to_be_bytes());
+    }
+}

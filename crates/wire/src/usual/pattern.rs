@@ -1,0 +1,153 @@
+//! Patterns of a link: the constant fields of usual frames, compared at once.
+
+use core::net::Ipv4Addr;
+
+use adit_types::{MacAddr, VlanId};
+
+use super::layout::{ETHERNET_LEN, FRAGMENT, IPV4, IPV6, NUMBERS, T_PDU, UDP, VERSION_IHL, at};
+use crate::ether_type::EtherType;
+use crate::ethernet::link_len;
+use crate::gtpu::{FLAG_E, UDP_PORT, VERSION_1};
+use crate::gtpu_ext::ExtensionType;
+use crate::vlan::VlanTag;
+
+/// The first octets of a usual frame, with a mask of the constant ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OctetPattern<const WORDS: usize> {
+    value: [u64; WORDS],
+    mask: [u64; WORDS],
+}
+
+impl<const WORDS: usize> OctetPattern<WORDS> {
+    /// A pattern of parts that begin at the given offsets: value and mask of each octet.
+    fn new(parts: &[(usize, &[u8], &[u8])]) -> Self {
+        let mut pattern = Self { value: [0; WORDS], mask: [0; WORDS] };
+        for (offset, value, mask) in parts {
+            for (at, (value, mask)) in (*offset..).zip(value.iter().zip(*mask)) {
+                let mut octet = [0; 8];
+                octet[at % 8] = value & mask;
+                pattern.value[at / 8] |= u64::from_ne_bytes(octet);
+                octet[at % 8] = *mask;
+                pattern.mask[at / 8] |= u64::from_ne_bytes(octet);
+            }
+        }
+        pattern
+    }
+
+    /// True if the first words of `frame` fit.
+    ///
+    /// PERF (wire/usual): no branch between the words, so that they are compared as vectors.
+    #[inline]
+    pub(super) fn fits<const COMPARED: usize>(&self, frame: &[u8]) -> bool {
+        let (words, _) = frame.as_chunks::<8>();
+        let Some(words) = words.first_chunk::<COMPARED>() else { return false };
+        let mut different = 0;
+        for ((word, value), mask) in words.iter().zip(&self.value).zip(&self.mask) {
+            different |= u64::from_ne_bytes(*word) & mask ^ value;
+        }
+        different == 0
+    }
+}
+
+/// Every bit of an octet counts.
+const ALL: [u8; 6] = [0xff; 6];
+
+/// A part of a frame: its offset in a frame without a tag, the value of its octets, and a mask of the bits
+/// that count.
+type Part = (usize, Vec<u8>, Vec<u8>);
+
+/// A part of which all bits count.
+fn exact(at: usize, value: &[u8]) -> Part {
+    (at, value.to_vec(), vec![0xff; value.len()])
+}
+
+/// The pattern of frames to `mac` in `vlan` with these parts behind the addresses.
+fn pattern<const WORDS: usize>(mac: MacAddr, vlan: VlanId, parts: &[Part]) -> OctetPattern<WORDS> {
+    let tag_len = link_len(vlan) - ETHERNET_LEN;
+    let shifted = parts.iter().map(|(at, value, mask)| (at + tag_len, &value[..], &mask[..]));
+    let mut all: Vec<_> = shifted.collect();
+    let [tag, vlan] = [EtherType::VLAN.0, vlan.value()].map(u16::to_be_bytes);
+    if tag_len != 0 {
+        all.push((at::ETHER_TYPE, &tag, &ALL));
+        all.push((at::ETHER_TYPE + 2, &vlan, &VID));
+    }
+    all.push((at::DST_MAC, &mac.0, &ALL));
+    OctetPattern::new(&all)
+}
+
+/// The bits of a VLAN in a tag. Priority and drop eligibility do not count.
+const VID: [u8; 2] = [0x0f, 0xff];
+
+/// The VLAN of a frame. A frame that is too short for a tag has none.
+#[inline]
+#[must_use]
+pub fn vlan_of(frame: &[u8]) -> VlanId {
+    match frame.get(at::ETHER_TYPE..at::ETHER_TYPE + VlanTag::LEN) {
+        Some(&[a, b, c, d]) if u16::from_be_bytes([a, b]) == EtherType::VLAN.0 => {
+            VlanId::from_tag_control(u16::from_be_bytes([c, d]))
+        }
+        _ => VlanId::UNTAGGED,
+    }
+}
+
+/// The constant fields of usual G-PDUs on a link.
+#[derive(Debug, Clone, Copy)]
+pub struct GPduPattern {
+    /// Without an extension header.
+    pub(super) plain: OctetPattern<8>,
+    /// With a PDU Session Container.
+    pub(super) extended: OctetPattern<8>,
+}
+
+impl GPduPattern {
+    /// The pattern of frames to `mac` in `vlan` that carry G-PDUs to `addr`.
+    #[must_use]
+    pub fn new(mac: MacAddr, vlan: VlanId, addr: Ipv4Addr) -> Self {
+        let outer = |flags: u8| {
+            vec![
+                exact(at::ETHER_TYPE, &IPV4.to_be_bytes()),
+                exact(at::IP, &[VERSION_IHL]),
+                (at::FLAGS_OFFSET, vec![0, 0], FRAGMENT.to_be_bytes().into()),
+                exact(at::PROTOCOL, &[UDP]),
+                exact(at::DST, &addr.octets()),
+                exact(at::DST_PORT, &UDP_PORT.to_be_bytes()),
+                (at::FLAGS, vec![VERSION_1 | flags, T_PDU], vec![!NUMBERS, 0xff]),
+            ]
+        };
+        // One container of four octets is the only extension header. Its PDU type is 0 or 1, and it
+        // announces no PPI, for which it would be too short.
+        let container = vec![
+            exact(at::NEXT_EXTENSION, &[ExtensionType::PDU_SESSION_CONTAINER.0, 1]),
+            (at::PDU_TYPE, vec![0], vec![0xe0]),
+            (at::QFI, vec![0], vec![0x80]),
+            exact(at::LAST_EXTENSION, &[0]),
+        ];
+        let extended = [outer(FLAG_E), container].concat();
+        Self { plain: pattern(mac, vlan, &outer(0)), extended: pattern(mac, vlan, &extended) }
+    }
+}
+
+/// The constant fields of usual IP packets on a link.
+#[derive(Debug, Clone, Copy)]
+pub struct IpPattern {
+    pub(super) v4: OctetPattern<IP_WORDS>,
+    pub(super) v6: OctetPattern<IP_WORDS>,
+}
+
+/// Words of a frame with a tag up to the first octet of IP. Without a tag there is one less.
+pub(super) const IP_WORDS: usize = 3;
+
+impl IpPattern {
+    /// The pattern of frames to `mac` in `vlan`.
+    #[must_use]
+    pub fn new(mac: MacAddr, vlan: VlanId) -> Self {
+        let of = |ether_type: u16, first: u8, mask: u8| {
+            let parts = [
+                exact(at::ETHER_TYPE, &ether_type.to_be_bytes()),
+                (at::IP, vec![first], vec![mask]),
+            ];
+            pattern(mac, vlan, &parts)
+        };
+        Self { v4: of(IPV4, VERSION_IHL, 0xff), v6: of(IPV6, 0x60, 0xf0) }
+    }
+}
