@@ -57,6 +57,18 @@ pub enum BenchCommand {
     },
     /// Cycles of each kind of packet, and of packets that end at each stage.
     Kinds(BenchSize),
+    /// Cycles of packets that another worker than their session's owner received, at either worker.
+    Handoff {
+        /// UEs have addresses of both families, and half of the packets are IPv6.
+        #[arg(long)]
+        mixed: bool,
+        /// Frames have a VLAN tag on either side.
+        #[arg(long)]
+        vlan: bool,
+        /// Sessions, packets, burst and output.
+        #[command(flatten)]
+        size: BenchSize,
+    },
     /// Cycles of a session modification, and of packets while sessions are modified.
     Publication(BenchSize),
     /// Cost of a counter snapshot to the packets.
@@ -157,6 +169,12 @@ impl BenchCommand {
                 crate::datapath::run(&options, &output)
             }
             Self::Kinds(size) => crate::kinds::run(&size),
+            Self::Handoff { mixed, vlan, size } => {
+                let usual = crate::sessions::BenchProfile::USUAL;
+                let profile =
+                    crate::sessions::BenchProfile { dual: mixed, is_tagged: vlan, ..usual };
+                crate::handoff::run(&size, profile)
+            }
             Self::Publication(size) => crate::publication::run(&size),
             Self::Scrape(size) => crate::scrape::run(&size),
             Self::Churn { resident, modifications, seconds, output } => {

@@ -5,6 +5,7 @@ mod churn;
 pub mod command;
 pub mod control_plane;
 mod datapath;
+mod handoff;
 mod io;
 mod kinds;
 mod measure;

@@ -8,7 +8,7 @@ use adit_rules::DropReason;
 use adit_session::SessionStore;
 use adit_tables::{Publisher, Snapshot, TablesReader};
 use adit_types::limits::{BURST_MAX, COMMAND_RING_LEN, EVENT_RING_LEN, SHAPED_PKTS_MAX};
-use adit_types::{Nanos, PortId, WorkerId};
+use adit_types::{Nanos, PortId};
 use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -93,7 +93,7 @@ impl Figures {
 /// Queue capacity of a worker in benches without queued packets.
 pub(crate) const SHAPED_PKTS_FEW: usize = SHAPED_PKTS_MAX / 16;
 
-/// A single worker. Nobody reads its events or sends it commands.
+/// A worker. Nobody reads its events or sends it commands.
 pub(crate) fn worker(
     reader: TablesReader,
     burst: usize,
@@ -102,7 +102,7 @@ pub(crate) fn worker(
     let (events, _) = rtrb::RingBuffer::new(EVENT_RING_LEN);
     let (_, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
     let config = WorkerConfig {
-        id: WorkerId(0),
+        id: reader.worker(),
         ports: vec![PortId(0), PortId(1)],
         burst,
         buffer_pkts_max: BUFFER_PKTS_MAX,
@@ -148,17 +148,7 @@ impl WorkerBench {
     ) -> anyhow::Result<()> {
         self.io.clear_sent();
         self.io.rx_port = packet.rx_port();
-        let mut frame = [0; 256];
-        for _ in 0..burst {
-            let index = self.random.random_range(0..sessions.len());
-            let session = sessions.get(index).copied().context("a session")?;
-            let len = packet.write(&mut frame, session, &mut self.random)?;
-            let mut buf = BenchBuf::take();
-            buf.reset(&frame[..len]);
-            buf.set_rx_checksum(self.checksum);
-            self.io.ready.push(buf);
-        }
-        Ok(())
+        fill(&mut self.io, packet, self.checksum, burst, sessions, &mut self.random)
     }
 
     /// Runs one step on the prepared burst. Returns its cycles and the number of sent packets.
@@ -180,6 +170,28 @@ impl Drop for WorkerBench {
     fn drop(&mut self) {
         self.worker.drain(&mut self.io);
     }
+}
+
+/// Writes `burst` packets of random sessions, to be received in the next step.
+pub(crate) fn fill(
+    io: &mut BenchIo,
+    packet: BenchPacket,
+    checksum: RxChecksum,
+    burst: usize,
+    sessions: &[BenchSession],
+    random: &mut SmallRng,
+) -> anyhow::Result<()> {
+    let mut frame = [0; 256];
+    for _ in 0..burst {
+        let index = random.random_range(0..sessions.len());
+        let session = sessions.get(index).copied().context("a session")?;
+        let len = packet.write(&mut frame, session, random)?;
+        let mut buf = BenchBuf::take();
+        buf.reset(&frame[..len]);
+        buf.set_rx_checksum(checksum);
+        io.ready.push(buf);
+    }
+    Ok(())
 }
 
 /// Measures.
@@ -216,7 +228,7 @@ pub(crate) fn measure(
 }
 
 /// Numbers of measured and of warm-up steps. Limited by the capacity if the outcome is `Buffered`.
-fn steps(plan: &WorkerBenchConfig) -> (usize, usize) {
+pub(crate) fn steps(plan: &WorkerBenchConfig) -> (usize, usize) {
     if plan.outcome == ExpectedOutcome::Buffered {
         return (BUFFER_PKTS_MAX / plan.burst.max(1), 0);
     }
@@ -292,6 +304,7 @@ pub(crate) struct BenchNode {
 
 /// Establishes and publishes `count` sessions for one worker.
 pub(crate) fn establish(profile: BenchProfile, count: usize) -> anyhow::Result<BenchNode> {
-    let Populated { store, publisher, reader, sessions } = sessions::populate(profile, count)?;
+    let Populated { store, publisher, readers, sessions } = sessions::populate(profile, count, 1)?;
+    let reader = readers.into_iter().next().context("one reader")?;
     Ok(BenchNode { store, publisher, bench: WorkerBench::new(reader), sessions })
 }

@@ -110,9 +110,10 @@ struct PollBenchState {
 }
 
 fn measure(mode: WaitMode, core: u16, packets: usize, clock: BenchClock) -> anyhow::Result<Value> {
-    let populated = sessions::populate(BenchProfile::USUAL, 1)?;
+    let populated = sessions::populate(BenchProfile::USUAL, 1, 1)?;
     let session = *populated.sessions.first().context("one session")?;
-    let (reader, _publisher) = (populated.reader, populated.publisher);
+    let reader = populated.readers.into_iter().next().context("one reader")?;
+    let _publisher = populated.publisher;
     let (packet_source, rx) = rtrb::RingBuffer::new(64);
     let left_at = Arc::new(AtomicU64::new(0));
     let io = RingIo { rx, left_at: Arc::clone(&left_at), clock };

@@ -126,19 +126,23 @@ fn ue4(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(UES_START.to_bits() + number)
 }
 
-/// Tables with established sessions, before there is a worker.
+/// Tables with established sessions, before there are workers.
 pub(crate) struct Populated {
     pub store: SessionStore,
     pub publisher: Publisher,
-    pub reader: TablesReader,
+    /// In the order of workers.
+    pub readers: Vec<TablesReader>,
     pub sessions: Vec<BenchSession>,
 }
 
-/// Establishes and publishes `count` sessions for one worker, which the caller creates.
-pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Populated> {
+/// Establishes and publishes `count` sessions for workers that the caller creates.
+pub(crate) fn populate(
+    profile: BenchProfile,
+    count: usize,
+    workers: usize,
+) -> anyhow::Result<Populated> {
     let mut store = SessionStore::new(store(count, &profile));
-    let (mut publisher, readers) = tables(count, store.slot_bits(), 1, &profile)?;
-    let reader = readers.into_iter().next().context("one reader")?;
+    let (mut publisher, readers) = tables(count, store.slot_bits(), workers, &profile)?;
     let mut sessions = Vec::with_capacity(count);
     let limit = profile.rates.limit(count);
     for number in 0..u32::try_from(count)? {
@@ -164,7 +168,7 @@ pub(crate) fn populate(profile: BenchProfile, count: usize) -> anyhow::Result<Po
         publisher.apply(DeltaId(number.into()), established.delta);
         while publisher.poll_observed().is_some() {}
     }
-    Ok(Populated { store, publisher, reader, sessions })
+    Ok(Populated { store, publisher, readers, sessions })
 }
 
 /// Properties of the sessions of a measurement.
