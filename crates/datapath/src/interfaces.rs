@@ -311,7 +311,7 @@ fn usual_link(link: &VlanLink) -> UsualLink {
 
 fn tx_link_of(interface: &Interface) -> TxLink {
     let Interface { id, port, vlan, mac, mtu_bytes, v4, .. } = *interface;
-    let outer = v4.map(|(addr, _)| UsualOuter::new(mac, addr));
+    let outer = v4.map(|(addr, _)| UsualOuter::new(addr));
     TxLink { id, port, vlan, mac, mtu_bytes, outer }
 }
 

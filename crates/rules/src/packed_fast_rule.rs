@@ -424,7 +424,7 @@ impl PackedFastRule {
     #[must_use]
     pub fn marking(&self) -> Option<(Qfi, bool)> {
         let [_, _, _, _, _, qfi, ..] = self.flags.to_le_bytes();
-        let qfi = Qfi::new(qfi).filter(|_| self.flags & HAS_QFI != 0);
+        let qfi = Qfi::new(qfi & Qfi::MAX).filter(|_| self.flags & HAS_QFI != 0);
         qfi.map(|qfi| (qfi, self.flags & REFLECTIVE != 0))
     }
 

@@ -220,7 +220,8 @@ impl<'a> UsageView<'a> {
     pub fn unchecked(&self, urr: &FastRuleUrr, bytes: u64) -> Option<UncheckedUsage<'a>> {
         let line = self.line(urr.slot)?;
         let is_clear = line.marks.load() >> MARK_BITS == u64::from(urr.generation)
-            && line.octets().saturating_add(bytes) < line.unchecked_below.load();
+            // Counters of octets do not reach 2^63.
+            && line.octets() + bytes < line.unchecked_below.load();
         is_clear.then_some(UncheckedUsage(line))
     }
 

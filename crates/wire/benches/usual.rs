@@ -6,11 +6,13 @@ use core::hint::black_box;
 use core::net::Ipv4Addr;
 
 use adit_types::{MacAddr, Qfi, Teid, VlanId};
+use adit_wire::ethernet::EthernetHeader;
 use adit_wire::gtpu::UDP_PORT;
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::{
     GPduPattern, IpPattern, OuterIpv4, PduSessionContainer, UsualOuter, UsualTunnel,
-    emit_gtpu_ipv4, parse_frame, parse_gtpu, parse_ip, protocol, usual_g_pdu, usual_ip,
+    emit_gtpu_ipv4, emit_usual_link, parse_frame, parse_gtpu, parse_ip, protocol, usual_g_pdu,
+    usual_ip,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use zerocopy::IntoBytes;
@@ -94,16 +96,19 @@ fn walk(bytes: &[u8], is_tunneled: bool) -> Option<u16> {
 
 fn emit(criterion: &mut Criterion) {
     let mut out = [0; 128];
-    let template = UsualOuter::new(GNB, PEER);
+    let template = UsualOuter::new(PEER);
     let tunnel = UsualTunnel {
-        dst_mac: MAC,
         dst: N3,
         tos: 0,
         teid: Teid(7),
         marking: Qfi::new(9).map(|qfi| (qfi, false)),
     };
+    let mut link = [0; EthernetHeader::LEN];
+    emit_usual_link(&mut link, &MAC, &GNB, false);
     criterion.bench_function("wire/emit/usual", |bench| {
-        bench.iter(|| template.emit(black_box(&tunnel), INNER, black_box(&mut out)));
+        bench.iter(|| {
+            template.emit(black_box(&tunnel), &link, INNER, black_box(&mut out)).is_some()
+        });
     });
     let fields = outer();
     let len = fields.len();

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::{Direction, MacAddr, Qfi, Teid, VlanId};
-use adit_wire::ethernet::emit_link;
+use adit_wire::ethernet::{EthernetHeader, emit_link};
 use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header, decrement_ttl};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header, decrement_hop_limit};
@@ -12,9 +12,9 @@ use adit_wire::udp::UdpHeader;
 use adit_wire::vlan::VlanTag;
 use adit_wire::{
     EtherType, GPduPattern, IpPacket, IpPattern, OrderingKey, OuterIpv4, PduSessionContainer,
-    UsualGPdu, UsualIp, UsualOuter, UsualTunnel, decrement_usual_hops, emit_gtpu_ipv4, five_tuple,
-    guess_is_v6, ordering_key, parse_frame, parse_gtpu, parse_ip, protocol, usual_container,
-    usual_five_tuple, usual_tuple, vlan_of,
+    UsualGPdu, UsualIp, UsualOuter, UsualTunnel, decrement_usual_hops, emit_gtpu_ipv4,
+    emit_usual_link, five_tuple, guess_is_v6, ordering_key, parse_frame, parse_gtpu, parse_ip,
+    protocol, usual_container, usual_five_tuple, usual_tuple, vlan_of,
 };
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -473,27 +473,29 @@ proptest! {
     ) {
         let marking = marking.map(|(qfi, rqi)| (Qfi::new(qfi).unwrap(), rqi));
         let tunnel =
-            UsualTunnel { dst_mac: GNB, dst: dst.into(), tos, teid: Teid(teid), marking };
-        let outer = UsualOuter::new(MAC, src.into());
+            UsualTunnel { dst: dst.into(), tos, teid: Teid(teid), marking };
+        let outer = UsualOuter::new(src.into());
         let general = OuterIpv4 {
             src_mac: MAC, dst_mac: GNB, vlan: VlanId::UNTAGGED, src: src.into(), dst: dst.into(),
             tos, identification: 0, src_port: UDP_PORT, teid: Teid(teid),
             psc: marking.map(|(qfi, rqi)| PduSessionContainer::downlink(qfi, rqi)), inner_len,
         };
+        let mut link = [0; EthernetHeader::LEN];
+        emit_usual_link(&mut link, &GNB, &MAC, false);
         prop_assert_eq!(tunnel.headers_len(), general.len());
         let (mut usual, mut expected) = (vec![1; tunnel.headers_len()], vec![2; general.len()]);
-        let is_emitted = outer.emit(&tunnel, inner_len, &mut usual).is_some();
+        let is_emitted = outer.emit(&tunnel, &link, inner_len, &mut usual).is_some();
         prop_assert_eq!(is_emitted, emit_gtpu_ipv4(&mut expected, &general).is_ok());
         if is_emitted {
             prop_assert_eq!(&usual, &expected);
         }
         let (mut onward, marking) = (usual.clone(), marking.map(|(qfi, _)| (qfi, false)));
-        let downlink = outer.emit_onward(&tunnel, Direction::Downlink, inner_len, &mut onward);
+        let downlink = outer.emit_onward(&tunnel, &link, Direction::Downlink, inner_len, &mut onward);
         prop_assert_eq!((downlink.is_some(), &onward), (is_emitted, &usual));
         let tunnel = UsualTunnel { marking, ..tunnel };
         let psc = marking.map(|(qfi, _)| PduSessionContainer::uplink(qfi));
         let general = OuterIpv4 { psc, ..general };
-        let uplink = outer.emit_onward(&tunnel, Direction::Uplink, inner_len, &mut onward);
+        let uplink = outer.emit_onward(&tunnel, &link, Direction::Uplink, inner_len, &mut onward);
         prop_assert_eq!(uplink.is_some(), emit_gtpu_ipv4(&mut expected, &general).is_ok());
         if uplink.is_some() {
             prop_assert_eq!(onward, expected);

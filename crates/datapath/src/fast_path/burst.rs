@@ -6,19 +6,28 @@
 use adit_pktio::PacketBuf;
 use adit_shaper::RateSet;
 use adit_tables::{Leases, MeterPairs};
-use adit_types::{InterfaceId, InterfaceSet, MacAddr, NextHopIndex};
-use adit_wire::usual_dst;
+use adit_types::{InterfaceId, InterfaceSet, NextHopIndex};
+use adit_wire::ethernet::EthernetHeader;
+use adit_wire::{emit_usual_link, usual_dst};
 
 use super::packet::FastPacket;
 use crate::context::StepContext;
 use crate::interfaces::TxLink;
 use crate::neighbor_queue::{UnresolvedStation, is_waited_for};
 
-/// A next hop whose link-layer address is known.
+/// The last next hop whose link-layer address was found.
 #[derive(Clone, Copy)]
-pub(super) struct ResolvedHop<'v> {
-    pub mac: MacAddr,
-    pub tx_link: &'v TxLink,
+struct KnownHop<'v> {
+    /// What it was found by. To data networks: block and interfaces. Into tunnels: next-hop index.
+    key: u64,
+    tx_link: Option<&'v TxLink>,
+    /// The header of untagged frames to it: of IPv4 into tunnels, else of the family of the packet that it was
+    /// found for.
+    header: [u8; EthernetHeader::LEN],
+}
+
+impl KnownHop<'_> {
+    const NONE: Self = Self { key: NEVER_REUSED, tx_link: None, header: [0; EthernetHeader::LEN] };
 }
 
 /// Set in the keys of hops of packets that leave a tunnel for another one: packets to data networks may be in the
@@ -32,9 +41,8 @@ const NEVER_REUSED: u64 = u64::MAX;
 pub(super) struct BurstContext<'v, 'l> {
     /// The interface that all usual packets arrived on, if no interface has a tag.
     arrival: InterfaceSet,
-    /// The last hop and the key that it was found by. To data networks: of each family, by block and
-    /// interfaces. Into tunnels: both families use the first entry, by next-hop index.
-    hops: [(u64, Option<ResolvedHop<'v>>); 2],
+    /// To data networks one of each family; into tunnels both families use the first one.
+    hops: [KnownHop<'v>; 2],
     /// The link of the last hop.
     tx_link: Option<&'v TxLink>,
     /// All hops had that link.
@@ -64,7 +72,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     ) -> Self {
         Self {
             arrival: InterfaceSet::only(arrival),
-            hops: [(NEVER_REUSED, None); 2],
+            hops: [KnownHop::NONE; 2],
             tx_link: None,
             is_one_link: true,
             is_any_queued: false,
@@ -91,7 +99,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         self.tx_link.filter(|_| self.is_one_link)
     }
 
-    /// The hop of an uplink packet to a data network through one of the interfaces `within`; see
+    /// The link of the hop of an uplink packet to a data network through one of the interfaces `within`; see
     /// [`BurstContext::find_hop`].
     // PERF (adit bench datapath): once per uplink packet.
     #[inline(always)]
@@ -102,12 +110,12 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         packet: &FastPacket<'v>,
         is_v6: bool,
         buf: &B,
-    ) -> Option<ResolvedHop<'v>> {
-        let key = u64::from(packet.network_block) << 32 | u64::from(within.0);
-        match self.hops[usize::from(is_v6)] {
-            (known, Some(hop)) if known == key => Some(hop),
-            _ => self.find_hop(ctx, within, packet, buf.data()),
+    ) -> Option<&'v TxLink> {
+        let hop = &self.hops[usize::from(is_v6)];
+        if hop.key == block_key(packet.network_block, within) {
+            return hop.tx_link;
         }
+        self.find_hop(ctx, within, packet, buf.data())
     }
 
     /// Looks up the hop of the uplink packet in `frame`. If one gateway leads to the whole block of its
@@ -121,9 +129,9 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         within: InterfaceSet,
         packet: &FastPacket<'v>,
         frame: &[u8],
-    ) -> Option<ResolvedHop<'v>> {
+    ) -> Option<&'v TxLink> {
         let (key, next_hop) = match ctx.view.block_gateway(within, packet.network_block) {
-            Some(gateway) => (u64::from(packet.network_block) << 32 | u64::from(within.0), gateway),
+            Some(gateway) => (block_key(packet.network_block, within), gateway),
             None => {
                 let dst = usual_dst(frame.get(usize::from(packet.offset)..)?, packet.is_v6)?;
                 if ctx.view.local_switching_interface(within, dst).is_some() {
@@ -132,53 +140,60 @@ impl<'v, 'l> BurstContext<'v, 'l> {
                 (NEVER_REUSED, ctx.view.next_hop_towards(within, dst)?)
             }
         };
-        let hop = self.resolve(ctx, next_hop)?;
-        self.hops[usize::from(packet.is_v6)] = (key, Some(hop));
-        Some(hop)
+        self.resolve(ctx, next_hop, key, packet.is_v6)
     }
 
-    /// The hop `index` of a downlink packet; see [`BurstContext::resolve`].
+    /// The link of the hop `index` of a downlink packet; see [`BurstContext::resolve`].
     // PERF (adit bench datapath): once per downlink packet.
     #[inline(always)]
     pub(super) fn hop_to(
         &mut self,
         ctx: &StepContext<'v>,
         index: NextHopIndex,
-    ) -> Option<ResolvedHop<'v>> {
-        let key = u64::from(index.0);
-        match self.hops[0] {
-            (known, Some(hop)) if known == key => Some(hop),
-            _ => {
-                let hop = self.resolve(ctx, index)?;
-                self.hops[0] = (key, Some(hop));
-                Some(hop)
-            }
-        }
+    ) -> Option<&'v TxLink> {
+        self.hop_by(ctx, index, u64::from(index.0))
     }
 
-    /// The hop `index` of a packet that leaves a tunnel for another one; see [`BurstContext::resolve`].
+    /// The link of the hop `index` of a packet that leaves a tunnel for another one; see [`BurstContext::resolve`].
     // PERF (adit bench datapath --n9): once per packet.
     #[inline(always)]
     pub(super) fn hop_onward(
         &mut self,
         ctx: &StepContext<'v>,
         index: NextHopIndex,
-    ) -> Option<ResolvedHop<'v>> {
-        let key = ONWARD | u64::from(index.0);
-        match self.hops[0] {
-            (known, Some(hop)) if known == key => Some(hop),
-            _ => {
-                let hop = self.resolve(ctx, index)?;
-                self.hops[0] = (key, Some(hop));
-                Some(hop)
-            }
-        }
+    ) -> Option<&'v TxLink> {
+        self.hop_by(ctx, index, ONWARD | u64::from(index.0))
     }
 
-    /// The hop `index`, if its link-layer address is known and fresh and no packet waits for it. Notes
-    /// whether all hops have one link.
+    #[inline(always)]
+    fn hop_by(
+        &mut self,
+        ctx: &StepContext<'v>,
+        index: NextHopIndex,
+        key: u64,
+    ) -> Option<&'v TxLink> {
+        let [hop, _] = &self.hops;
+        if hop.key == key { hop.tx_link } else { self.resolve(ctx, index, key, false) }
+    }
+
+    /// The header of untagged frames to the last hop: of uplink packets of a family to data networks, or, with
+    /// `is_v6` false, of packets into tunnels.
+    #[inline(always)]
+    // PERF (adit bench datapath): read when it is written, so that the loop has registers.
+    pub(super) const fn link_header(&self, is_v6: bool) -> &[u8; EthernetHeader::LEN] {
+        &self.hops[is_v6 as usize].header
+    }
+
+    /// The link of the hop `index`, if its link-layer address is known and fresh and no packet waits for it. It
+    /// is kept as the last one of packets to data networks of a family, or, with `is_v6` false, into tunnels. Notes whether all hops have one link.
     #[inline]
-    fn resolve(&mut self, ctx: &StepContext<'v>, index: NextHopIndex) -> Option<ResolvedHop<'v>> {
+    fn resolve(
+        &mut self,
+        ctx: &StepContext<'v>,
+        index: NextHopIndex,
+        key: u64,
+        is_v6: bool,
+    ) -> Option<&'v TxLink> {
         let (interface, mac) = ctx.view.resolved_hop(index)?;
         if !self.unresolved.is_empty()
             && is_waited_for(self.unresolved, interface, ctx.view.next_hop(index)?.addr)
@@ -188,6 +203,15 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         let tx_link = ctx.interfaces.tx_link(interface)?;
         self.is_one_link &= self.tx_link.is_none_or(|last| last.id == tx_link.id);
         self.tx_link = Some(tx_link);
-        Some(ResolvedHop { mac, tx_link })
+        let hop = &mut self.hops[usize::from(is_v6)];
+        (hop.key, hop.tx_link) = (key, Some(tx_link));
+        emit_usual_link(&mut hop.header, &mac, &tx_link.mac, is_v6);
+        Some(tx_link)
     }
+}
+
+/// The key of a hop to data networks.
+#[inline(always)]
+const fn block_key(network_block: u8, within: InterfaceSet) -> u64 {
+    (network_block as u64) << 32 | within.0 as u64
 }

@@ -5,10 +5,10 @@ use adit_pktio::PacketBuf;
 use adit_rules::{FAST_RULE_URRS_MAX, FastRuleUe};
 use adit_tables::{FastRuleSnapshot, TablesView, UeTable, UncheckedUsage};
 use adit_types::{Direction, SessionIndex};
-use adit_wire::ethernet::{EthernetHeader, emit_link};
-use adit_wire::{EtherType, UsualTunnel, decrement_usual_hops, emit_usual_link};
+use adit_wire::ethernet::EthernetHeader;
+use adit_wire::{UsualTunnel, decrement_usual_hops, emit_link_tag};
 
-use super::burst::{BurstContext, ResolvedHop};
+use super::burst::BurstContext;
 use super::packet::FastPacket;
 use super::rates::{BurstRates, pass_rates};
 use super::recognize::{is_forwardable, v4};
@@ -103,32 +103,32 @@ impl FastRewrite for FastUplink {
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
-        let is_from_ue = accepts_source(rule.source(is_v6), is_v6, packet.ue_key);
+        let is_from_ue = accepts_source(rule, is_v6, packet.ue_key);
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
         if !is_from_ue || !rule.matches_uplink(arrival, packet.teid, packet.qfi) {
             return None;
         }
-        let hop = burst.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
+        let tx_link = burst.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
         let usage = unchecked_usage(ctx, rule, packet)?;
-        if packet.len > hop.tx_link.mtu_bytes {
+        if packet.len > tx_link.mtu_bytes {
             return None;
         }
         pass_rates(ctx, Self::DIRECTION, rates, rule, packet, burst)?;
         let received_len = buf.data_len();
-        let tag_len = if HAS_TAGS { hop.tx_link.tag_len() } else { 0 };
+        let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
         let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
         let frame = buf.replace_front(cut, EthernetHeader::LEN + tag_len, keep)?;
         let frame_len = frame.len();
         // None of these fails: there is room for the header.
         let untagged = frame.get_mut(tag_len..)?;
-        let (header, ip) = untagged.split_first_chunk_mut::<{ EthernetHeader::LEN }>()?;
-        emit_usual_link(header, &hop.mac, &hop.tx_link.mac, is_v6);
+        let (header, ip) = untagged.split_first_chunk_mut()?;
+        *header = *burst.link_header(is_v6);
         decrement_usual_hops(ip, is_v6);
         if tag_len != 0 {
-            emit_tagged_link(frame, &hop, if is_v6 { EtherType::IPV6 } else { EtherType::IPV4 })?;
+            emit_link_tag(frame, tx_link.vlan)?;
         }
         count_packet(ctx, Self::DIRECTION, rule, usage, packet);
-        Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len })
+        Some(Rewritten { tx_link, received_len, frame_len })
     }
 }
 
@@ -170,30 +170,31 @@ impl FastRewrite for FastDownlink {
         if !rule.matches_downlink(arrival, packet.ue_key, is_v6) {
             return None;
         }
-        let hop = burst.hop_to(ctx, rule.next_hop())?;
-        let outer = hop.tx_link.outer.as_ref()?;
+        let tx_link = burst.hop_to(ctx, rule.next_hop())?;
+        let outer = tx_link.outer.as_ref()?;
         let usage = unchecked_usage(ctx, rule, packet)?;
         let (teid, dst) = rule.tunnel();
         let (tos, marking) = (rule.tos(), rule.marking());
-        let tunnel = UsualTunnel { dst_mac: hop.mac, dst, tos, teid, marking };
-        if tunnel.ip_len(packet.len)? > hop.tx_link.mtu_bytes {
+        let tunnel = UsualTunnel { dst, tos, teid, marking };
+        if tunnel.ip_len(packet.len)? > tx_link.mtu_bytes {
             return None;
         }
         pass_rates(ctx, Self::DIRECTION, rates, rule, packet, burst)?;
         let received_len = buf.data_len();
-        let tag_len = if HAS_TAGS { hop.tx_link.tag_len() } else { 0 };
+        let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
         let headers_len = tag_len + tunnel.headers_len();
         let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
         let frame = buf.replace_front(cut, headers_len, keep)?;
         let frame_len = frame.len();
         // None of these fails: there is room for the headers, and their length fields hold the length.
-        outer.emit(&tunnel, packet.len, frame.get_mut(tag_len..)?)?;
-        decrement_usual_hops(frame.get_mut(headers_len..)?, is_v6);
+        let ip =
+            outer.emit(&tunnel, burst.link_header(false), packet.len, frame.get_mut(tag_len..)?)?;
+        decrement_usual_hops(ip, is_v6);
         if tag_len != 0 {
-            emit_tagged_link(frame, &hop, EtherType::IPV4)?;
+            emit_link_tag(frame, tx_link.vlan)?;
         }
         count_packet(ctx, Self::DIRECTION, rule, usage, packet);
-        Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len })
+        Some(Rewritten { tx_link, received_len, frame_len })
     }
 }
 
@@ -224,23 +225,12 @@ pub(super) fn find_other_tunnels<'v, B: PacketBuf>(
     to_ues
 }
 
-/// Writes the header of a link with a tag over the front of a frame.
-pub(super) fn emit_tagged_link(
-    frame: &mut [u8],
-    hop: &ResolvedHop<'_>,
-    ether_type: EtherType,
-) -> Option<()> {
-    emit_link(frame, hop.mac, hop.tx_link.mac, hop.tx_link.vlan, ether_type).ok().map(|_| ())
-}
-
-/// True if a rule whose UE address is `ue` accepts `source`, a lookup key, as the source of a packet.
+/// True if a rule accepts `source`, a lookup key, as the source of a packet.
 #[inline(always)]
-fn accepts_source(ue: FastRuleUe<u64>, is_v6: bool, source: u64) -> bool {
-    match ue {
-        FastRuleUe::Only(only) => only == source,
-        FastRuleUe::Any => is_forwardable(is_v6, source),
-        FastRuleUe::None => false,
-    }
+pub(super) fn accepts_source(rule: &FastRuleSnapshot<'_>, is_v6: bool, source: u64) -> bool {
+    // PERF (adit bench datapath): a rule for any UE is rare.
+    rule.is_only_ue(is_v6, source)
+        || rule.source(is_v6) == FastRuleUe::Any && is_forwardable(is_v6, source)
 }
 
 /// The usage counters of the URRs. `None` if the stages have to check the packet: it may reach a limit of

@@ -1,13 +1,12 @@
 //! Packets that leave a tunnel for another one (N9), in either direction.
 
 use adit_pktio::PacketBuf;
-use adit_rules::FastRuleUe;
 use adit_tables::FastRuleSnapshot;
 use adit_types::Direction;
-use adit_wire::{EtherType, UsualTunnel, decrement_usual_hops, usual_container, usual_dst_key};
+use adit_wire::{UsualTunnel, decrement_usual_hops, emit_link_tag, usual_container, usual_dst_key};
 
 use super::burst::BurstContext;
-use super::direction::{FastRewrite, FastUplink, PacketTraits, Rewritten, emit_tagged_link};
+use super::direction::{FastRewrite, FastUplink, PacketTraits, Rewritten, accepts_source};
 use super::packet::FastPacket;
 use super::rates::{BurstRates, pass_rates};
 use super::recognize::is_forwardable;
@@ -151,15 +150,12 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
         }
         Direction::Downlink => return None,
     };
-    // PERF (adit bench datapath --n9): a rule for any UE is rare.
-    let is_of_ue = rule.is_only_ue(is_v6, ue)
-        || rule.source(is_v6) == FastRuleUe::Any && is_forwardable(is_v6, ue);
-    if !is_of_ue || !rule.matches_relayed(arrival, packet.teid, packet.qfi) {
+    if !accepts_source(rule, is_v6, ue) || !rule.matches_relayed(arrival, packet.teid, packet.qfi) {
         return None;
     }
     let onward = rule.onward();
-    let hop = burst.hop_onward(ctx, onward.next_hop)?;
-    let outer = hop.tx_link.outer.as_ref()?;
+    let tx_link = burst.hop_onward(ctx, onward.next_hop)?;
+    let outer = tx_link.outer.as_ref()?;
     let bytes = u64::from(packet.len);
     let usage = match rule.relayed_urr() {
         Some(urr) => Some(ctx.view.usage().unchecked(&urr, bytes)?),
@@ -167,32 +163,28 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     };
     let arrived = || usual_container(buf.data(), packet.offset);
     let marking = rule.relayed_marking(direction, packet.qfi, arrived);
-    let tunnel = UsualTunnel {
-        dst_mac: hop.mac,
-        dst: onward.addr,
-        tos: onward.tos,
-        teid: onward.teid,
-        marking,
-    };
-    if tunnel.ip_len(packet.len)? > hop.tx_link.mtu_bytes {
+    let tunnel = UsualTunnel { dst: onward.addr, tos: onward.tos, teid: onward.teid, marking };
+    if tunnel.ip_len(packet.len)? > tx_link.mtu_bytes {
         return None;
     }
     pass_rates(ctx, direction, rates, rule, packet, burst)?;
     let received_len = buf.data_len();
-    let tag_len = if HAS_TAGS { hop.tx_link.tag_len() } else { 0 };
+    let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
     let headers_len = tag_len + tunnel.headers_len();
     let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
     let frame = buf.replace_front(cut, headers_len, keep)?;
     let frame_len = frame.len();
     // None of these fails: there is room for the headers, and their length fields hold the length.
-    outer.emit_onward(&tunnel, direction, packet.len, frame.get_mut(tag_len..)?)?;
-    decrement_usual_hops(frame.get_mut(headers_len..)?, is_v6);
+    let untagged = frame.get_mut(tag_len..)?;
+    let ip =
+        outer.emit_onward(&tunnel, burst.link_header(false), direction, packet.len, untagged)?;
+    decrement_usual_hops(ip, is_v6);
     if tag_len != 0 {
-        emit_tagged_link(frame, &hop, EtherType::IPV4)?;
+        emit_link_tag(frame, tx_link.vlan)?;
     }
     if let Some(usage) = usage {
         usage.count(direction, bytes, ctx.now);
     }
     rule.count(bytes);
-    Some(Rewritten { tx_link: hop.tx_link, received_len, frame_len })
+    Some(Rewritten { tx_link, received_len, frame_len })
 }

@@ -38,8 +38,6 @@ pub struct UsualOuter {
 /// The fields of usual outer headers that depend on the tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsualTunnel {
-    /// Destination of the frame.
-    pub dst_mac: MacAddr,
     /// Address of the tunnel's far end.
     pub dst: Ipv4Addr,
     /// Type of service octet.
@@ -68,9 +66,11 @@ impl UsualTunnel {
 }
 
 impl UsualOuter {
-    /// Headers from our addresses.
+    /// Headers from our address.
     #[must_use]
-    pub fn new(src_mac: MacAddr, src: Ipv4Addr) -> Self {
+    pub fn new(src: Ipv4Addr) -> Self {
+        // [`UsualOuter::emit`] writes the addresses of the link.
+        const NO_MAC: MacAddr = MacAddr([0; 6]);
         let ip = Ipv4Header::new(&Ipv4Fields {
             tos: 0,
             total_len: 0,
@@ -83,7 +83,7 @@ impl UsualOuter {
         });
         let headers = FrameExtended {
             plain: FrameGPdu {
-                link: EthernetHeader::new(MacAddr::default(), src_mac, EtherType::IPV4),
+                link: EthernetHeader::new(NO_MAC, NO_MAC, EtherType::IPV4),
                 ip,
                 udp: UdpHeader::new(UDP_PORT, UDP_PORT, 0, 0),
                 gtpu: GtpuHeader::new(FLAG_E, GtpuMessageType::G_PDU, 0, Teid(0)),
@@ -96,53 +96,61 @@ impl UsualOuter {
     }
 
     /// Writes the headers of a packet of `inner_len` octets at the front of `out`, the same octets as
-    /// [`crate::emit_gtpu_ipv4`]. `None`, and nothing written, if `out` is too short or a length field would
-    /// overflow.
+    /// [`crate::emit_gtpu_ipv4`], and returns what follows. `link`: the Ethernet header. `None`, and nothing
+    /// written, if `out` is too short or a length field would overflow.
     #[inline(always)]
     #[must_use]
-    pub fn emit(&self, tunnel: &UsualTunnel, inner_len: u16, out: &mut [u8]) -> Option<()> {
-        self.emit_with(tunnel, DOWNLINK, inner_len, out)
+    pub fn emit<'o>(
+        &self,
+        tunnel: &UsualTunnel,
+        link: &[u8; EthernetHeader::LEN],
+        inner_len: u16,
+        out: &'o mut [u8],
+    ) -> Option<&'o mut [u8]> {
+        self.emit_with(tunnel, link, DOWNLINK, inner_len, out)
     }
 
     /// The same with an uplink container for packets that leave a tunnel for another one.
     #[inline(always)]
     #[must_use]
-    pub fn emit_onward(
+    pub fn emit_onward<'o>(
         &self,
         tunnel: &UsualTunnel,
+        link: &[u8; EthernetHeader::LEN],
         direction: Direction,
         inner_len: u16,
-        out: &mut [u8],
-    ) -> Option<()> {
+        out: &'o mut [u8],
+    ) -> Option<&'o mut [u8]> {
         let pdu_type = if direction == Direction::Uplink { UPLINK } else { DOWNLINK };
-        self.emit_with(tunnel, pdu_type, inner_len, out)
+        self.emit_with(tunnel, link, pdu_type, inner_len, out)
     }
 
     #[inline(always)]
-    fn emit_with(
+    fn emit_with<'o>(
         &self,
         tunnel: &UsualTunnel,
+        link: &[u8; EthernetHeader::LEN],
         pdu_type: u8,
         inner_len: u16,
-        out: &mut [u8],
-    ) -> Option<()> {
+        out: &'o mut [u8],
+    ) -> Option<&'o mut [u8]> {
         let ip_len = tunnel.ip_len(inner_len)?;
         let Some((qfi, reflective)) = tunnel.marking else {
             let (headers, _) = self.headers.split_first_chunk::<G_PDU_LEN>()?;
-            let out: &mut [u8; G_PDU_LEN] = out.first_chunk_mut()?;
+            let (out, inner) = out.split_first_chunk_mut::<G_PDU_LEN>()?;
             *out = *headers;
             out[at::FLAGS] = VERSION_1;
-            self.write_headers(tunnel, ip_len, out);
-            return Some(());
+            self.write_headers(tunnel, link, ip_len, out);
+            return Some(inner);
         };
-        let out: &mut [u8; EXTENDED_LEN] = out.first_chunk_mut()?;
+        let (out, inner) = out.split_first_chunk_mut::<EXTENDED_LEN>()?;
         *out = self.headers;
         if pdu_type != DOWNLINK {
             out[at::PDU_TYPE] = pdu_type;
         }
         out[at::QFI] = qfi.value() | if reflective { 0x40 } else { 0 };
-        self.write_headers(tunnel, ip_len, out);
-        Some(())
+        self.write_headers(tunnel, link, ip_len, out);
+        Some(inner)
     }
 
     /// Writes the variable fields into a copy of the headers.
@@ -150,13 +158,14 @@ impl UsualOuter {
     fn write_headers<const LEN: usize>(
         &self,
         tunnel: &UsualTunnel,
+        link: &[u8; EthernetHeader::LEN],
         ip_len: u16,
         out: &mut [u8; LEN],
     ) {
         let dst = tunnel.dst.to_bits();
         let sum =
             self.sum + u32::from(tunnel.tos) + u32::from(ip_len) + (dst >> 16) + (dst & 0xffff);
-        out[at::DST_MAC..][..6].copy_from_slice(&tunnel.dst_mac.0);
+        out[..EthernetHeader::LEN].copy_from_slice(link);
         out[at::TOS] = tunnel.tos;
         out[at::TOTAL_LEN..][..2].copy_from_slice(&ip_len.to_be_bytes());
         out[at::CHECKSUM..][..2].copy_from_slice(&fold_checksum(sum).to_be_bytes());

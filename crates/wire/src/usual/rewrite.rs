@@ -3,11 +3,13 @@
 use core::hint::select_unpredictable;
 use core::mem::offset_of;
 
-use adit_types::MacAddr;
+use adit_types::{MacAddr, VlanId};
 
 use super::layout::{IPV4, IPV6, at};
+use crate::ether_type::EtherType;
 use crate::ethernet::EthernetHeader;
 use crate::ipv6::Ipv6Header;
+use crate::vlan::VlanTag;
 
 /// Writes an Ethernet header without a tag.
 ///
@@ -23,6 +25,19 @@ pub fn emit_usual_link(
     header[at::DST_MAC..][..6].copy_from_slice(&dst.0);
     header[at::SRC_MAC..][..6].copy_from_slice(&src.0);
     header[at::ETHER_TYPE..][..2].copy_from_slice(&ether_type.to_be_bytes());
+}
+
+/// Moves the addresses of an untagged header, which begins behind the room for a tag, to the front of `frame`, and
+/// writes the tag between them and the EtherType. `None`, and nothing written, if `frame` is shorter than that.
+#[inline]
+#[must_use]
+pub fn emit_link_tag(frame: &mut [u8], vlan: VlanId) -> Option<()> {
+    const ADDRESSES_LEN: usize = at::ETHER_TYPE;
+    let header: &mut [u8; ADDRESSES_LEN + VlanTag::LEN] = frame.first_chunk_mut()?;
+    header.copy_within(VlanTag::LEN.., 0);
+    header[at::ETHER_TYPE..][..2].copy_from_slice(&EtherType::VLAN.0.to_be_bytes());
+    header[at::ETHER_TYPE + 2..].copy_from_slice(&vlan.value().to_be_bytes());
+    Some(())
 }
 
 /// Decrements the TTL or hop limit of a usual packet, which is 2 or more. No change below 20 octets.
