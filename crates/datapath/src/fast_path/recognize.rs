@@ -4,11 +4,11 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, RxChecksum};
 use adit_tables::{TablesView, UeTable};
-use adit_types::{Direction, VlanId, is_forwardable_v4, is_forwardable_v6};
+use adit_types::{Direction, InterfaceId, VlanId, is_forwardable_v4, is_forwardable_v6};
 use adit_wire::ethernet::EthernetHeader;
 use adit_wire::vlan::VlanTag;
 use adit_wire::{
-    OrderingKey, UsualGPdu, guess_is_v6, ordering_key, usual_g_pdu, usual_ip, vlan_of,
+    OrderingKey, UsualGPdu, UsualIp, guess_is_v6, ordering_key, usual_g_pdu, usual_ip, vlan_of,
 };
 
 use super::FastPackets;
@@ -46,6 +46,12 @@ impl PacketMix {
         self.0 += other.0;
     }
 
+    /// The sum of `packets` such packets.
+    #[inline]
+    const fn times(self, packets: usize) -> Self {
+        Self(self.0 * packets as u64)
+    }
+
     /// Packets that are usual, uplink, IPv6, and unknown.
     pub(super) fn counts(self) -> [usize; 4] {
         let [a, b, c, d, e, f, g, h] = self.0.to_le_bytes();
@@ -63,12 +69,48 @@ pub(super) fn recognize_all<'v, B: PacketBuf, const TAG_LEN: usize>(
     rx: &Burst<B>,
     packets: &mut FastPackets<'v>,
 ) -> PacketMix {
-    let mut mix = PacketMix::NONE;
     let ues = view.ues(link.domain);
-    for buf in rx {
+    recognize_run::<_, TAG_LEN>(view, link, ues, rx, packets);
+    let direction = packets.first().map_or(Direction::Uplink, |first| first.direction);
+    let mut mix = PacketMix::one(direction, false, true).times(packets.len());
+    for buf in rx.iter().skip(packets.len()) {
         mix.add(recognize::<_, TAG_LEN>(view, link, ues, buf, |packet| packets.push(packet)));
     }
     mix
+}
+
+/// Recognizes the usual IPv4 packets at the front of a burst that all are plain, or all in tunnels with a PDU Session
+/// Container.
+// PERF (adit bench datapath): loops without a branch on the kind of packet; most bursts are such runs.
+#[inline(always)]
+fn recognize_run<'v, B: PacketBuf, const TAG_LEN: usize>(
+    view: &TablesView<'v>,
+    link: &UsualLink,
+    ues: &UeTable,
+    rx: &Burst<B>,
+    packets: &mut FastPackets<'v>,
+) {
+    if let Some(n3) = &link.n3 {
+        for buf in rx {
+            let g_pdu = intact_frame(buf)
+                .and_then(|(frame, verify)| usual_g_pdu::<TAG_LEN>(frame, &n3.pattern, verify))
+                .filter(|g_pdu| !g_pdu.inner.is_v6 && g_pdu.qfi.is_some())
+                .filter(|g_pdu| is_forwardable(false, g_pdu.inner.dst));
+            let Some(g_pdu) = g_pdu else { break };
+            put_tunneled(view, n3.id, g_pdu, |packet| packets.push(packet));
+        }
+    }
+    if packets.is_empty()
+        && let Some((id, pattern)) = &link.n6
+    {
+        for buf in rx {
+            let ip = intact_frame(buf)
+                .and_then(|(frame, verify)| usual_ip::<TAG_LEN>(frame, pattern, verify))
+                .filter(|ip| !ip.is_v6 && is_forwardable(false, ip.src) && !link.is_own(ip));
+            let Some(ip) = ip else { break };
+            put_plain::<TAG_LEN>(ues, *id, ip, |packet| packets.push(packet));
+        }
+    }
 }
 
 /// Like [`recognize_all`], for a port with several links.
@@ -137,60 +179,88 @@ fn recognize<'v, B: PacketBuf, const TAG_LEN: usize>(
     buf: &B,
     put: impl FnOnce(FastPacket<'v>),
 ) -> PacketMix {
-    let checksum = buf.rx_checksum();
-    let verify = checksum == RxChecksum::Unknown;
-    let frame = buf.data();
-    if buf.is_contiguous() && checksum != RxChecksum::Bad {
+    if let Some((frame, verify)) = intact_frame(buf) {
         if let Some(n3) = &link.n3
-            && let Some(UsualGPdu { teid, qfi, inner_offset, inner }) =
-                usual_g_pdu::<TAG_LEN>(frame, &n3.pattern, verify)
-            && is_forwardable(inner.is_v6, inner.dst)
+            && let Some(g_pdu) = usual_g_pdu::<TAG_LEN>(frame, &n3.pattern, verify)
+            && is_forwardable(g_pdu.inner.is_v6, g_pdu.inner.dst)
         {
-            view.prefetch_teid(teid);
-            put(FastPacket {
-                direction: Direction::Uplink,
-                is_usual: true,
-                is_v6: inner.is_v6,
-                qfi,
-                interface: n3.id,
-                offset: inner_offset,
-                network_block: match inner.is_v6 {
-                    false => view.network_block_v4(v4(inner.dst).to_bits()),
-                    true => view.network_block_v6(inner.dst),
-                },
-                len: inner.total_len,
-                teid,
-                ue_key: inner.src,
-                ..FastPacket::BLANK
-            });
-            return PacketMix::one(Direction::Uplink, inner.is_v6, true);
+            put_tunneled(view, n3.id, g_pdu, put);
+            return PacketMix::one(Direction::Uplink, g_pdu.inner.is_v6, true);
         }
         if let Some((id, pattern)) = &link.n6
             && let Some(ip) = usual_ip::<TAG_LEN>(frame, pattern, verify)
             && is_forwardable(ip.is_v6, ip.src)
             && !link.is_own(&ip)
         {
-            match ip.is_v6 {
-                false => ues.prefetch_v4(v4(ip.dst).to_bits()),
-                true => ues.prefetch_v6(ip.dst),
-            }
-            #[allow(clippy::cast_possible_truncation, reason = "14 or 18")]
-            let offset = (EthernetHeader::LEN + TAG_LEN) as u8;
-            put(FastPacket {
-                is_usual: true,
-                is_v6: ip.is_v6,
-                interface: *id,
-                offset,
-                len: ip.total_len,
-                ue_key: ip.dst,
-                ..FastPacket::BLANK
-            });
+            put_plain::<TAG_LEN>(ues, *id, ip, put);
             return PacketMix::one(Direction::Downlink, ip.is_v6, true);
         }
     }
+    let frame = buf.data();
     let Some(packet) = unusual_packet::<TAG_LEN>(frame, link) else { return PacketMix::UNKNOWN };
     put(packet);
     PacketMix::one(packet.direction, packet.is_v6, false)
+}
+
+/// The octets of a frame, and whether its IPv4 header checksum has to be verified; `None` if the packet has several
+/// segments, or the port found the checksum wrong.
+#[inline(always)]
+fn intact_frame<B: PacketBuf>(buf: &B) -> Option<(&[u8], bool)> {
+    let checksum = buf.rx_checksum();
+    let is_intact = buf.is_contiguous() && checksum != RxChecksum::Bad;
+    is_intact.then(|| (buf.data(), checksum == RxChecksum::Unknown))
+}
+
+/// The entry of a usual packet in a tunnel. Prefetches the line that its session is looked up in.
+#[inline(always)]
+fn put_tunneled<'v>(
+    view: &TablesView<'v>,
+    interface: InterfaceId,
+    UsualGPdu { teid, qfi, inner_offset, inner }: UsualGPdu,
+    put: impl FnOnce(FastPacket<'v>),
+) {
+    view.prefetch_teid(teid);
+    put(FastPacket {
+        direction: Direction::Uplink,
+        is_usual: true,
+        is_v6: inner.is_v6,
+        qfi,
+        interface,
+        offset: inner_offset,
+        network_block: match inner.is_v6 {
+            false => view.network_block_v4(v4(inner.dst).to_bits()),
+            true => view.network_block_v6(inner.dst),
+        },
+        len: inner.total_len,
+        teid,
+        ue_key: inner.src,
+        ..FastPacket::BLANK
+    });
+}
+
+/// The entry of a usual packet from a data network. Prefetches the line that its session is looked up in.
+#[inline(always)]
+fn put_plain<'v, const TAG_LEN: usize>(
+    ues: &UeTable,
+    interface: InterfaceId,
+    ip: UsualIp,
+    put: impl FnOnce(FastPacket<'v>),
+) {
+    match ip.is_v6 {
+        false => ues.prefetch_v4(v4(ip.dst).to_bits()),
+        true => ues.prefetch_v6(ip.dst),
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "14 or 18")]
+    let offset = (EthernetHeader::LEN + TAG_LEN) as u8;
+    put(FastPacket {
+        is_usual: true,
+        is_v6: ip.is_v6,
+        interface,
+        offset,
+        len: ip.total_len,
+        ue_key: ip.dst,
+        ..FastPacket::BLANK
+    });
 }
 
 /// A frame from where it would begin without its tag.
