@@ -349,7 +349,12 @@ fn glance_tells_the_key_of_what_is_not_usual() {
     let mut frame = g_pdu(Some(uplink(9)), 30);
     frame[42] |= SPARE;
     assert_eq!(usual_g_pdu(&frame, MAC, N3, true), None);
+    // The reserved flag of IPv4, which receivers ignore.
+    frame[20] |= 0x80;
     assert_eq!(ordering_key(&frame, Some(N3)), OrderingKey::Tunneled(Teid(0x0102_0304)));
+    // A fragment.
+    frame[20] |= 0x20;
+    assert_eq!(ordering_key(&frame, Some(N3)), OrderingKey::Nothing);
     let mut frame = plain(30);
     frame[14] = 0x46;
     assert_eq!(usual_ip(&frame, MAC, true), None);
@@ -359,12 +364,62 @@ fn glance_tells_the_key_of_what_is_not_usual() {
     assert_eq!(ordering_key(&frame_v6, Some(N3)), OrderingKey::Unknown);
     frame[12] = 0x81;
     frame[13] = 0;
-    assert_eq!(ordering_key(&frame, None), OrderingKey::Unknown);
+    assert_eq!(ordering_key(&frame, None), OrderingKey::Nothing, "a second tag");
     assert_eq!(ordering_key(&frame[..20], None), OrderingKey::Nothing);
+}
+
+/// The G-PDU with options of so many words in its outer header. Its header checksum is wrong.
+fn with_options(mut g_pdu: Vec<u8>, words: u8) -> Vec<u8> {
+    let len = usize::from(words) * 4;
+    g_pdu.splice(34..34, vec![1; len]);
+    g_pdu[14] += words;
+    let total_len = u16::try_from(g_pdu.len() - 14).unwrap();
+    g_pdu[16..18].copy_from_slice(&total_len.to_be_bytes());
+    g_pdu
+}
+
+#[test]
+fn glance_finds_no_teid_in_a_frame_that_ends_before_it() {
+    for words in 0..=10 {
+        let frame = with_options(g_pdu(None, 30), words);
+        let gtpu_end = 14 + 20 + usize::from(words) * 4 + 8 + 8;
+        for end in 0..frame.len() {
+            let expected = match end < gtpu_end {
+                true => OrderingKey::Nothing,
+                false => OrderingKey::Tunneled(Teid(0x0102_0304)),
+            };
+            assert_eq!(ordering_key(&frame[..end], Some(N3)), expected, "{words} {end}");
+        }
+    }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// Whatever is changed in a G-PDU with options: if the walk still finds one, the glance finds its TEID.
+    #[test]
+    fn key_of_a_g_pdu_is_what_the_walk_finds(
+        changes in prop::collection::vec((0_usize..110, any::<u8>()), 0..4),
+        container in containers(),
+        words in 0_u8..=10,
+    ) {
+        let mut frame = with_options(g_pdu(container, 30), words);
+        for (at, octet) in changes {
+            let at = at % frame.len();
+            frame[at] = octet;
+        }
+        let link = parse_frame(&frame).unwrap();
+        let l3 = &frame[14..];
+        let Ok(ip) = parse_ip(l3, false) else { return Ok(()) };
+        let is_tunneled = link.ether_type == EtherType::IPV4
+            && ip.addrs.dst() == IpAddr::V4(N3)
+            && !ip.is_fragment();
+        let Ok((_, message)) = UdpHeader::parse(ip.payload(l3)) else { return Ok(()) };
+        let Ok(gtpu) = parse_gtpu(message) else { return Ok(()) };
+        if is_tunneled && gtpu.message_type == GtpuMessageType::G_PDU {
+            prop_assert_eq!(ordering_key(&frame, Some(N3)), OrderingKey::Tunneled(gtpu.teid));
+        }
+    }
 
     /// Whatever is changed in a usual frame: what is still recognized, the walk finds the same.
     #[test]

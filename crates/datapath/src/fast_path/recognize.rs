@@ -8,7 +8,8 @@ use adit_types::{Direction, InterfaceId, VlanId, is_forwardable_v4, is_forwardab
 use adit_wire::ethernet::EthernetHeader;
 use adit_wire::vlan::VlanTag;
 use adit_wire::{
-    OrderingKey, UsualGPdu, UsualIp, guess_is_v6, ordering_key, usual_g_pdu, usual_ip, vlan_of,
+    EtherType, OrderingKey, UsualGPdu, UsualIp, guess_is_v6, ordering_key, usual_g_pdu, usual_ip,
+    vlan_of,
 };
 
 use super::FastPackets;
@@ -196,8 +197,7 @@ fn recognize<'v, B: PacketBuf, const TAG_LEN: usize>(
             return PacketMix::one(Direction::Downlink, ip.is_v6, true);
         }
     }
-    let frame = buf.data();
-    let Some(packet) = unusual_packet::<TAG_LEN>(frame, link) else { return PacketMix::UNKNOWN };
+    let Some(packet) = unusual_packet(buf.data(), link) else { return PacketMix::UNKNOWN };
     put(packet);
     PacketMix::one(packet.direction, packet.is_v6, false)
 }
@@ -277,17 +277,18 @@ const NO_SESSION: FastPacket<'static> =
 /// The entry of a packet that is not usual: it finds the session, whose later packets then follow this
 /// one to the stages. `None` if only the stages can find the session.
 #[cold]
-fn unusual_packet<'v, const TAG_LEN: usize>(
-    frame: &[u8],
-    link: &UsualLink,
-) -> Option<FastPacket<'v>> {
+fn unusual_packet<'v>(frame: &[u8], link: &UsualLink) -> Option<FastPacket<'v>> {
     const BLANK: FastPacket<'static> = FastPacket::BLANK;
     if vlan_of(frame) != link.vlan {
         return Some(NO_SESSION);
     }
     let network = link.n6.map(|(id, _)| id);
     let n3 = link.n3.as_ref();
-    let key = ordering_key(behind_tag::<TAG_LEN>(frame), n3.map(|n3| n3.addr));
+    // The tag of the link's VLAN, or a priority tag on a link without one.
+    let has_tag = EthernetHeader::parse(frame)
+        .is_ok_and(|(header, _)| header.ether_type() == EtherType::VLAN);
+    let untagged = if has_tag { behind_tag::<{ VlanTag::LEN }>(frame) } else { frame };
+    let key = ordering_key(untagged, n3.map(|n3| n3.addr));
     Some(match (key, n3, network) {
         (OrderingKey::Tunneled(teid), Some(n3), _) => {
             FastPacket { direction: Direction::Uplink, interface: n3.id, teid, ..BLANK }

@@ -7,6 +7,7 @@ use adit_testkit::packet::PacketBuilder;
 use adit_types::MacAddr;
 
 use crate::fixture::*;
+use crate::local_switching::PEER;
 
 #[test]
 fn downlink_ipv4_is_encapsulated_into_known_octets() {
@@ -203,6 +204,25 @@ fn unusual_packets_among_usual_ones_keep_their_octets_and_their_places() {
     let left = |number| inner(&packet(tunnel_of_downlink(), number).build());
     assert_eq!(sent, (0..6).map(left).collect::<Vec<_>>());
     assert_eq!(scene.counts().express_pkts, 1, "those behind the first unusual one follow it");
+}
+
+#[test]
+fn priority_tag_sends_only_later_packets_of_the_ue_to_the_stages() {
+    let mut scene = PipelineFixture::usual(rules()).with_peer();
+    let to = |ue, number| from_gateway().ipv4(SERVER, ue).udp(number, 4000).build();
+    let mut tagged = to(UE, 2);
+    tagged.splice(12..12, [0x81, 0, 5 << 5, 0]);
+    for frame in [to(UE, 0), to(PEER, 1), tagged, to(PEER, 3), to(UE, 4), to(PEER, 5)] {
+        scene.io.inject(N6, &frame);
+    }
+    scene.step();
+    let sent = scene.sent(N3);
+    let ports = |ue: &str| -> Vec<u8> {
+        let inner = sent.iter().map(|frame| inner(frame));
+        inner.filter(|ip| ip[16..20] == v4(ue).octets()).map(|ip| ip[20 + 1]).collect()
+    };
+    assert_eq!((ports(UE), ports(PEER)), (vec![0, 2, 4], vec![1, 3, 5]));
+    assert_eq!(scene.counts().express_pkts, 4, "one of the UE, and those of the other one");
 }
 
 /// The user's packet without what a router changes: TTL and checksum.

@@ -16,10 +16,10 @@ use adit_wire::parse_ip;
 use crate::fixture::*;
 
 /// The other UE, its session, and its tunnels.
-const PEER: &str = "10.45.0.3";
+pub(crate) const PEER: &str = "10.45.0.3";
 const PEER_V6: &str = "2001:db8:45:3::3";
 const PEER_SESSION: SessionIndex = SessionIndex(9);
-const PEER_TEID: u32 = 0x101;
+pub(crate) const PEER_TEID: u32 = 0x101;
 const PEER_GNB_TEID: u32 = 0xbeef;
 const FIRST: DomainId = DomainId(0);
 
@@ -71,7 +71,7 @@ impl PipelineFixture {
         while self.publisher.poll_observed().is_some() {}
     }
 
-    fn with_peer(mut self) -> Self {
+    pub(crate) fn with_peer(mut self) -> Self {
         self.install_other(PEER_SESSION, &peer_keys(), peer_rules());
         self
     }

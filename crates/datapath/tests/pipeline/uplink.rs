@@ -9,6 +9,7 @@ use adit_testkit::packet::PacketBuilder;
 use adit_types::{FarId, InterfaceId, Precedence, Qfi};
 
 use crate::fixture::*;
+use crate::local_switching::{PEER, PEER_TEID};
 
 #[test]
 fn uplink_ipv4_is_stripped_decremented_and_sent_to_the_gateway() {
@@ -143,6 +144,39 @@ fn unusual_g_pdu_on_a_link_of_both_directions_keeps_its_place_among_usual_ones()
         let left = |number| packet(PacketBuilder::ethernet(GATEWAY_MAC, N3_MAC), number, 63);
         assert_eq!(scene.sent(N3), (0..6).map(left).collect::<Vec<_>>());
         assert_eq!(scene.counts().express_pkts, 1, "those behind the first unusual one follow it");
+    }
+}
+
+/// The frame with a priority tag.
+fn with_priority_tag(mut frame: Vec<u8>) -> Vec<u8> {
+    frame.splice(12..12, [0x81, 0, 5 << 5, 0]);
+    frame
+}
+
+#[test]
+fn priority_tag_or_outer_options_send_only_later_packets_of_the_session_to_the_stages() {
+    let outer = |teid| {
+        let link = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
+        link.gtpu(teid).psc_ul(9)
+    };
+    let of_peer = |number| outer(PEER_TEID).ipv4(PEER, SERVER).udp(number, 1).build();
+    let of_ue = |number| outer(TEID).ipv4(UE, SERVER).udp(number, 1).build();
+    let optional = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
+    let optional = optional.options(&[1; 8]).gtpu(TEID).psc_ul(9).ipv4(UE, SERVER);
+    for unusual in [with_priority_tag(of_ue(2)), optional.udp(2, 1).build()] {
+        let mut scene = PipelineFixture::usual(rules()).with_peer();
+        let frames = [of_ue(0), of_peer(1), unusual, of_peer(3), of_ue(4), of_peer(5), of_ue(6)];
+        for frame in &frames {
+            scene.io.inject(N3, frame);
+        }
+        scene.step();
+        let sent = scene.sent(N6);
+        let ports = |of: &str| -> Vec<u8> {
+            let of_ue = sent.iter().filter(|frame| frame[26..30] == v4(of).octets());
+            of_ue.map(|frame| frame[14 + 20 + 1]).collect()
+        };
+        assert_eq!((ports(UE), ports(PEER)), (vec![0, 2, 4, 6], vec![1, 3, 5]));
+        assert_eq!(scene.counts().express_pkts, 4, "one of the UE, and those of the other one");
     }
 }
 

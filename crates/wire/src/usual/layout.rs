@@ -10,9 +10,6 @@ use crate::ipv6::Ipv6Header;
 use crate::protocol;
 use crate::udp::UdpHeader;
 
-/// "Don't fragment" of an IPv4 header.
-pub(super) const DONT_FRAGMENT: u16 = 0x4000;
-
 /// "More fragments" and the offset of a fragment in an IPv4 header.
 pub(super) const FRAGMENT: u16 = 0x3fff;
 
