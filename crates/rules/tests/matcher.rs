@@ -194,8 +194,10 @@ fn has_conditions(pdr: &PdrEntry, direction: Direction, flow: &FlowSelector, qfi
 }
 
 fn walked(pdrs: &[PdrEntry], direction: Direction, flow: &FlowSelector, qfi: u8) -> Option<usize> {
+    // Only the stages apply the other PDRs.
     pdrs.iter().position(|pdr| {
-        has_conditions(pdr, direction, flow, qfi)
+        pdr.is_usual(direction)
+            && has_conditions(pdr, direction, flow, qfi)
             && (pdr.sdf.is_empty() || pdr.sdf.iter().any(|filter| filter.matches(direction, flow)))
     })
 }
@@ -208,7 +210,7 @@ fn check(pdrs: &[PdrEntry], flows: &[FlowSelector]) -> Result<(), TestCaseError>
         };
         let pdrs: Vec<_> = pdrs.iter().map(|pdr| PdrEntry { source, ..pdr.clone() }).collect();
         let Some(matcher) = Matcher::compile(direction, &pdrs) else {
-            prop_assert!(pdrs.iter().all(|pdr| pdr.sdf.is_empty()));
+            prop_assert!(pdrs.iter().all(|pdr| pdr.sdf.is_empty() || !pdr.is_usual(direction)));
             continue;
         };
         for (flow, qfi) in flows.iter().zip([0, 1, 2].into_iter().cycle()) {
