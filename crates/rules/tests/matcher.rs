@@ -10,6 +10,7 @@ use adit_rules::{
 };
 use adit_types::{
     Direction, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, PdrId, Precedence, Qfi,
+    is_forwardable,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -194,10 +195,8 @@ fn has_conditions(pdr: &PdrEntry, direction: Direction, flow: &FlowSelector, qfi
 }
 
 fn walked(pdrs: &[PdrEntry], direction: Direction, flow: &FlowSelector, qfi: u8) -> Option<usize> {
-    // Only the stages apply the other PDRs.
     pdrs.iter().position(|pdr| {
-        pdr.is_usual(direction)
-            && has_conditions(pdr, direction, flow, qfi)
+        has_conditions(pdr, direction, flow, qfi)
             && (pdr.sdf.is_empty() || pdr.sdf.iter().any(|filter| filter.matches(direction, flow)))
     })
 }
@@ -213,7 +212,10 @@ fn check(pdrs: &[PdrEntry], flows: &[FlowSelector]) -> Result<(), TestCaseError>
             prop_assert!(pdrs.iter().all(|pdr| pdr.sdf.is_empty() || !pdr.is_usual(direction)));
             continue;
         };
-        for (flow, qfi) in flows.iter().zip([0, 1, 2].into_iter().cycle()) {
+        // The stages drop other packets first; PDRs for link-scoped addresses only are not in a matcher.
+        let forwardable =
+            |flow: &&FlowSelector| is_forwardable(flow.src) && is_forwardable(flow.dst);
+        for (flow, qfi) in flows.iter().filter(forwardable).zip([0, 1, 2].into_iter().cycle()) {
             let found = matcher.view().find(&FlowKey::new(direction, flow), |candidate| {
                 let pdr = &pdrs[candidate.pdr];
                 has_conditions(pdr, direction, flow, qfi)

@@ -5,7 +5,7 @@
 use core::hint::black_box;
 use core::net::Ipv4Addr;
 
-use adit_types::{MacAddr, Qfi, Teid, VlanId};
+use adit_types::{Direction, MacAddr, Qfi, Teid, VlanId};
 use adit_wire::ethernet::EthernetHeader;
 use adit_wire::gtpu::UDP_PORT;
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
@@ -107,7 +107,9 @@ fn emit(criterion: &mut Criterion) {
     emit_usual_link(&mut link, &MAC, &GNB, false);
     criterion.bench_function("wire/emit/usual", |bench| {
         bench.iter(|| {
-            template.emit(black_box(&tunnel), &link, INNER, black_box(&mut out)).is_some()
+            template
+                .emit(black_box(&tunnel), &link, Direction::Downlink, INNER, black_box(&mut out))
+                .is_some()
         });
     });
     let fields = outer();

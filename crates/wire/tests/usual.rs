@@ -539,18 +539,18 @@ proptest! {
         emit_usual_link(&mut link, &GNB, &MAC, false);
         prop_assert_eq!(tunnel.headers_len(), general.len());
         let (mut usual, mut expected) = (vec![1; tunnel.headers_len()], vec![2; general.len()]);
-        let is_emitted = outer.emit(&tunnel, &link, inner_len, &mut usual).is_some();
+        let is_emitted = outer.emit(&tunnel, &link, Direction::Downlink, inner_len, &mut usual).is_some();
         prop_assert_eq!(is_emitted, emit_gtpu_ipv4(&mut expected, &general).is_ok());
         if is_emitted {
             prop_assert_eq!(&usual, &expected);
         }
         let (mut onward, marking) = (usual.clone(), marking.map(|(qfi, _)| (qfi, false)));
-        let downlink = outer.emit_onward(&tunnel, &link, Direction::Downlink, inner_len, &mut onward);
+        let downlink = outer.emit(&tunnel, &link, Direction::Downlink, inner_len, &mut onward);
         prop_assert_eq!((downlink.is_some(), &onward), (is_emitted, &usual));
         let tunnel = UsualTunnel { marking, ..tunnel };
         let psc = marking.map(|(qfi, _)| PduSessionContainer::uplink(qfi));
         let general = OuterIpv4 { psc, ..general };
-        let uplink = outer.emit_onward(&tunnel, &link, Direction::Uplink, inner_len, &mut onward);
+        let uplink = outer.emit(&tunnel, &link, Direction::Uplink, inner_len, &mut onward);
         prop_assert_eq!(uplink.is_some(), emit_gtpu_ipv4(&mut expected, &general).is_ok());
         if uplink.is_some() {
             prop_assert_eq!(onward, expected);

@@ -187,8 +187,13 @@ impl FastRewrite for FastDownlink {
         let frame = buf.replace_front(cut, headers_len, keep)?;
         let frame_len = frame.len();
         // None of these fails: there is room for the headers, and their length fields hold the length.
-        let ip =
-            outer.emit(&tunnel, burst.link_header(false), packet.len, frame.get_mut(tag_len..)?)?;
+        let ip = outer.emit(
+            &tunnel,
+            burst.link_header(false),
+            Self::DIRECTION,
+            packet.len,
+            frame.get_mut(tag_len..)?,
+        )?;
         decrement_usual_hops(ip, is_v6);
         if tag_len != 0 {
             emit_link_tag(frame, tx_link.vlan)?;

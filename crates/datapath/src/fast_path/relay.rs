@@ -176,8 +176,7 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     let frame_len = frame.len();
     // None of these fails: there is room for the headers, and their length fields hold the length.
     let untagged = frame.get_mut(tag_len..)?;
-    let ip =
-        outer.emit_onward(&tunnel, burst.link_header(false), direction, packet.len, untagged)?;
+    let ip = outer.emit(&tunnel, burst.link_header(false), direction, packet.len, untagged)?;
     decrement_usual_hops(ip, is_v6);
     if tag_len != 0 {
         emit_link_tag(frame, tx_link.vlan)?;

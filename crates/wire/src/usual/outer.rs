@@ -96,41 +96,15 @@ impl UsualOuter {
     }
 
     /// Writes the headers of a packet of `inner_len` octets at the front of `out`, the same octets as
-    /// [`crate::emit_gtpu_ipv4`], and returns what follows. `link`: the Ethernet header. `None`, and nothing
-    /// written, if `out` is too short or a length field would overflow.
+    /// [`crate::emit_gtpu_ipv4`], and returns what follows. `link`: the Ethernet header. `direction`: that of the
+    /// container. `None`, and nothing written, if `out` is too short or a length field would overflow.
     #[inline(always)]
     #[must_use]
     pub fn emit<'o>(
         &self,
         tunnel: &UsualTunnel,
         link: &[u8; EthernetHeader::LEN],
-        inner_len: u16,
-        out: &'o mut [u8],
-    ) -> Option<&'o mut [u8]> {
-        self.emit_with(tunnel, link, DOWNLINK, inner_len, out)
-    }
-
-    /// The same with an uplink container for packets that leave a tunnel for another one.
-    #[inline(always)]
-    #[must_use]
-    pub fn emit_onward<'o>(
-        &self,
-        tunnel: &UsualTunnel,
-        link: &[u8; EthernetHeader::LEN],
         direction: Direction,
-        inner_len: u16,
-        out: &'o mut [u8],
-    ) -> Option<&'o mut [u8]> {
-        let pdu_type = if direction == Direction::Uplink { UPLINK } else { DOWNLINK };
-        self.emit_with(tunnel, link, pdu_type, inner_len, out)
-    }
-
-    #[inline(always)]
-    fn emit_with<'o>(
-        &self,
-        tunnel: &UsualTunnel,
-        link: &[u8; EthernetHeader::LEN],
-        pdu_type: u8,
         inner_len: u16,
         out: &'o mut [u8],
     ) -> Option<&'o mut [u8]> {
@@ -145,8 +119,8 @@ impl UsualOuter {
         };
         let (out, inner) = out.split_first_chunk_mut::<EXTENDED_LEN>()?;
         *out = self.headers;
-        if pdu_type != DOWNLINK {
-            out[at::PDU_TYPE] = pdu_type;
+        if direction == Direction::Uplink {
+            out[at::PDU_TYPE] = UPLINK;
         }
         out[at::QFI] = qfi.value() | if reflective { 0x40 } else { 0 };
         self.write_headers(tunnel, link, ip_len, out);
