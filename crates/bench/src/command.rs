@@ -41,6 +41,9 @@ pub enum BenchCommand {
         /// Packets go to another UPF and come from there in tunnels (N9) instead of N6.
         #[arg(long)]
         n9: bool,
+        /// Tunnels of N3 are over IPv6.
+        #[arg(long, conflicts_with = "n9")]
+        n3_v6: bool,
         /// Number of gNBs, which the sessions are spread over.
         #[arg(long, default_value_t = 1,
               value_parser = clap::value_parser!(u16).range(1..=i64::from(crate::network::GNBS_MAX)))]
@@ -140,6 +143,7 @@ impl BenchCommand {
                 mixed,
                 vlan,
                 n9,
+                n3_v6,
                 gnbs,
                 verify_checksums,
                 rates,
@@ -161,6 +165,7 @@ impl BenchCommand {
                         dual: mixed,
                         is_tagged: vlan,
                         n9,
+                        n3_v6,
                         gnbs,
                         rates,
                         ..usual

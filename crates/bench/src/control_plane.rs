@@ -248,5 +248,6 @@ pub fn bench_session(number: u32, known: BenchSessionIds) -> BenchSession {
         vlan: VlanId::UNTAGGED,
         gnb: 0,
         n9_teid: None,
+        n3_v6: false,
     }
 }

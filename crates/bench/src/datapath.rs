@@ -79,7 +79,8 @@ fn row(
 ) -> Value {
     let tag = if options.profile.is_tagged { 4 } else { 0 };
     let is_tunneled = plan.packet.is_uplink() || options.profile.n9;
-    let tunnel = if is_tunneled { 20 + 8 + 16 } else { 0 };
+    let ip = if options.profile.n3_v6 { 40 } else { 20 };
+    let tunnel = if is_tunneled { ip + 8 + 16 } else { 0 };
     json!({
         "what": what,
         "direction": if plan.packet.is_uplink() { "uplink" } else { "downlink" },
@@ -96,6 +97,7 @@ fn row(
         "rates": format!("{:?}", options.profile.rates).to_lowercase(),
         "is_tagged": options.profile.is_tagged,
         "n9": options.profile.n9,
+        "n3_v6": options.profile.n3_v6,
         "gnbs": options.profile.gnbs,
         "checksums_verified_by": match options.checksum {
             RxChecksum::Good => "port",

@@ -35,6 +35,14 @@ pub(crate) const fn gnb(number: u16) -> (Ipv4Addr, MacAddr) {
     }
 }
 
+/// Our IPv6 address on N3.
+pub(crate) const N3_ADDR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
+
+/// IPv6 address of gNB `number`.
+pub(crate) const fn gnb6(number: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 1, number)
+}
+
 /// The VLAN of either interface in benches with tags.
 pub(crate) const VLAN: u16 = 100;
 
@@ -61,6 +69,8 @@ pub struct BenchSession {
     pub vlan: VlanId,
     /// The number of its gNB.
     pub gnb: u16,
+    /// True if the tunnel from its gNB is over IPv6.
+    pub n3_v6: bool,
     /// The TEID that another UPF sends packets to the UE to; none if they come from the data network.
     pub n9_teid: Option<Teid>,
 }

@@ -3,11 +3,15 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_types::{Direction, MacAddr, PortId, Qfi, Teid, VlanId};
+use adit_wire::checksum::Sum;
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::udp::UdpHeader;
 use adit_wire::vlan::VlanTag;
-use adit_wire::{EtherType, OuterIpv4, PduSessionContainer, emit_gtpu_ipv4};
+use adit_wire::{
+    EtherType, OuterIpv4, OuterIpv6, PduSessionContainer, UdpChecksum, emit_gtpu_ipv4,
+    emit_gtpu_ipv6,
+};
 use anyhow::Context;
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -127,7 +131,13 @@ impl BenchPacket {
             Self::Uplink { container, quirk, .. } => {
                 let unknown = quirk == Quirk::Teid;
                 let teid = Teid(if unknown { session.teid.0 ^ 1 << 31 } else { session.teid.0 });
-                write_tunnel(frame, BenchTunnel::of_gnb(session.gnb, teid), container, quirk)?
+                match session.n3_v6 {
+                    false => {
+                        let tunnel = BenchTunnel::of_gnb(session.gnb, teid);
+                        write_tunnel(frame, tunnel, container, quirk)?
+                    }
+                    true => tunnel_over_v6(session.gnb, teid, container)?.len(),
+                }
             }
             Self::Downlink { .. } if let Some(teid) = session.n9_teid => {
                 write_tunnel(frame, BenchTunnel::of_upf(teid), true, Quirk::None)?
@@ -144,6 +154,14 @@ impl BenchPacket {
         }
         let ports = if self.is_uplink() { [4000, port] } else { [port, 4000] };
         write_inner(&mut frame[link..end], self.is_uplink(), v6, session, host, ports)?;
+        if let Self::Uplink { container, .. } = self
+            && session.n3_v6
+        {
+            let mut outer = tunnel_over_v6(session.gnb, session.teid, container)?;
+            outer.udp_checksum = UdpChecksum::Compute(Sum::new().bytes(&frame[link..end]));
+            emit_gtpu_ipv6(&mut frame[..link], &outer)
+                .map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        }
         if session.vlan == VlanId::UNTAGGED {
             return Ok(end);
         }
@@ -204,6 +222,26 @@ impl BenchTunnel {
         let (src, src_mac) = (network::DN_ADDR, network::DN_MAC);
         Self { src, src_mac, dst: network::N6_ADDR, dst_mac, teid, container }
     }
+}
+
+/// The headers of a tunnel over IPv6 from gNB `number`, without the checksum of the UE's packet.
+fn tunnel_over_v6(number: u16, teid: Teid, has_container: bool) -> anyhow::Result<OuterIpv6> {
+    let qfi = Qfi::new(network::QFI).context("six bits")?;
+    let [dst_mac, _] = network::MACS;
+    Ok(OuterIpv6 {
+        src_mac: network::gnb(number).1,
+        dst_mac,
+        vlan: VlanId::UNTAGGED,
+        src: network::gnb6(number),
+        dst: network::N3_ADDR6,
+        traffic_class: 0,
+        flow_label: 0,
+        src_port: 2152,
+        teid,
+        psc: has_container.then(|| PduSessionContainer::uplink(qfi)),
+        inner_len: INNER_LEN,
+        udp_checksum: UdpChecksum::Zero,
+    })
 }
 
 /// Writes all headers before the UE's packet. Returns their length.

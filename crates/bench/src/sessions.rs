@@ -22,7 +22,8 @@ use anyhow::Context;
 
 use super::network::{
     BURST_TIME, BenchIpVersion, BenchSession, DN_ADDR, DN_MAC, FILTER_PORT, FILTERED_PDRS,
-    GNB_ADDR, INNER_LEN, MACS, N3_ADDR, N3_PREFIX_LEN, N6_ADDR, QFI, VLAN, gnb, ue6,
+    GNB_ADDR, INNER_LEN, MACS, N3_ADDR, N3_ADDR6, N3_PREFIX_LEN, N6_ADDR, QFI, VLAN, gnb, gnb6,
+    ue6,
 };
 
 const DN6_ADDR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
@@ -53,7 +54,10 @@ fn tables(
         mac: MACS[usize::from(id)],
         mtu_bytes: 1500,
         v4: Some((addr, if role == InterfaceRole::N3 { N3_PREFIX_LEN } else { 24 })),
-        v6: (id == 1).then_some((N6_ADDR6, 64)),
+        v6: match role {
+            InterfaceRole::N3 => profile.n3_v6.then_some((N3_ADDR6, 64)),
+            _ => Some((N6_ADDR6, 64)),
+        },
     };
     let pool = Ipv4Prefix::containing(UES_START, 9).filter(|_| !profile.given_keys);
     let (mut publisher, readers) = adit_tables::build(TablesConfig {
@@ -72,7 +76,7 @@ fn tables(
         local_switching_domains: vec![DomainId(0)],
         ue_pools_v4: pool.into_iter().map(|pool| (DomainId(0), pool)).collect(),
     })?;
-    let gnbs = (0..profile.gnbs).map(gnb).map(|(addr, mac)| (0, IpAddr::V4(addr), mac));
+    let gnbs = (0..profile.gnbs).map(|number| (0, profile.gnb_addr(number), gnb(number).1));
     let network = [(1, DN_ADDR.into(), DN_MAC), (1, DN6_ADDR.into(), DN_MAC)];
     for (id, addr, mac) in gnbs.chain(network) {
         let index =
@@ -89,8 +93,12 @@ fn route(prefix: &str, next_hop: IpAddr) -> anyhow::Result<Route> {
 fn store(sessions_max: usize, profile: &BenchProfile) -> StoreConfig {
     let gtpu = |addr| LocalAddresses { v4: Some(addr), v6: None };
     let far = if profile.n9 { gtpu(N6_ADDR) } else { LocalAddresses::default() };
+    let n3 = match profile.n3_v6 {
+        false => gtpu(N3_ADDR),
+        true => LocalAddresses { v4: None, v6: Some(N3_ADDR6) },
+    };
     let interfaces = vec![
-        LocalInterface::of_role(InterfaceRole::N3, gtpu(N3_ADDR)),
+        LocalInterface::of_role(InterfaceRole::N3, n3),
         LocalInterface::of_role(profile.far_role(), far),
     ];
     let qos = profile.rates.policy();
@@ -163,6 +171,7 @@ pub(crate) fn populate(
             up_seid: established.up_seid,
             vlan: profile.vlan(),
             gnb: profile.gnb_of(number),
+            n3_v6: profile.n3_v6,
             n9_teid: created(pdr_id(None, false)),
         });
         publisher.apply(DeltaId(number.into()), established.delta);
@@ -188,6 +197,8 @@ pub(crate) struct BenchProfile {
     pub action: ApplyAction,
     /// True if packets go to another UPF and come from there in tunnels.
     pub n9: bool,
+    /// True if the tunnels of N3 are over IPv6.
+    pub n3_v6: bool,
     /// SDF filters of the PDRs.
     pub filters: BenchFilters,
     /// Maximum bit rates of the QERs.
@@ -314,6 +325,7 @@ impl BenchProfile {
         gate: Gate::Open,
         action: ApplyAction::FORW,
         n9: false,
+        n3_v6: false,
         filters: BenchFilters::None,
         rates: BenchRates::None,
         is_tagged: false,
@@ -324,6 +336,14 @@ impl BenchProfile {
     #[allow(clippy::cast_possible_truncation, reason = "below `gnbs`")]
     fn gnb_of(self, number: u32) -> u16 {
         (number % u32::from(self.gnbs.max(1))) as u16
+    }
+
+    /// The address of gNB `number`.
+    fn gnb_addr(self, number: u16) -> IpAddr {
+        match self.n3_v6 {
+            false => gnb(number).0.into(),
+            true => gnb6(number).into(),
+        }
     }
 
     /// The role of the interface that is not N3.
@@ -374,14 +394,16 @@ fn change(
         v6: Some(prefix).filter(|_| profile.v6 || profile.dual),
     };
     let chosen = |choose_id| FTeidSpec::Choose { v4: true, v6: false, choose_id: Some(choose_id) };
-    let uplink = match profile.given_keys {
-        true => FTeidSpec::Given { teid: given_teid(number), v4: Some(N3_ADDR), v6: None },
-        false => chosen(1),
+    let uplink = match (profile.given_keys, profile.n3_v6) {
+        (true, false) => FTeidSpec::Given { teid: given_teid(number), v4: Some(N3_ADDR), v6: None },
+        (true, true) => FTeidSpec::Given { teid: given_teid(number), v4: None, v6: Some(N3_ADDR6) },
+        (false, false) => chosen(1),
+        (false, true) => FTeidSpec::Choose { v4: false, v6: true, choose_id: Some(1) },
     };
     let downlink = Some(chosen(2)).filter(|_| profile.n9);
     let upf = GtpuTunnel { teid: Teid(number + 1), addr: DN_ADDR.into() };
-    let (addr, _) = gnb(profile.gnb_of(number));
-    let gnb = GtpuTunnel { teid: Teid(number + 1), addr: IpAddr::V4(addr) };
+    let addr = profile.gnb_addr(profile.gnb_of(number));
+    let gnb = GtpuTunnel { teid: Teid(number + 1), addr };
     let far = |id, destination, tunnel: Option<GtpuTunnel>| Far {
         bar: None,
         id: FarId(id),
@@ -451,7 +473,12 @@ fn pdr(
             sdf: sdf.into_iter().collect(),
             application: None,
         },
-        outer_header_removal: f_teid.map(|_| HeaderRemoval::GtpuUdpIpv4),
+        outer_header_removal: f_teid.map(|spec| match spec {
+            FTeidSpec::Choose { v6: true, .. } | FTeidSpec::Given { v6: Some(_), .. } => {
+                HeaderRemoval::GtpuUdpIpv6
+            }
+            _ => HeaderRemoval::GtpuUdpIpv4,
+        }),
         container_deletion: false,
         far: Some(FarId(far)),
         qers: vec![SESSION_QER, FLOW_QER],

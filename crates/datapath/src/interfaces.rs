@@ -3,13 +3,13 @@
 //! Built once from the tables' interfaces, and never changed. A link has the interfaces of one port
 //! and one VLAN: usually one; two if N6 and a GTP-U interface share it.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::rule::ue_ipv6_key;
 use adit_tables::Interface;
 use adit_types::{DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, PortId, VlanId};
 use adit_wire::ethernet::{EthernetHeader, link_len};
-use adit_wire::{GPduPattern, IpPattern, UsualIp, UsualOuter};
+use adit_wire::{GPduPattern, GPduV6Pattern, IpPattern, UsualIp, UsualOuter};
 
 /// The interfaces that share one port and VLAN.
 #[derive(Debug)]
@@ -82,12 +82,14 @@ pub(crate) struct UsualLink {
     /// The VLAN, or untagged.
     pub vlan: VlanId,
     /// The first GTP-U interface with an IPv4 address.
-    pub n3: Option<UsualN3>,
+    pub n3: Option<UsualN3<Ipv4Addr, GPduPattern>>,
+    /// The first GTP-U interface with an IPv6 address.
+    pub n3_v6: Option<UsualN3<Ipv6Addr, GPduV6Pattern>>,
     /// The interface towards the data network.
     pub n6: Option<(InterfaceId, IpPattern)>,
     /// Its routing domain.
     pub domain: DomainId,
-    /// If the link has both interfaces: our addresses, with upper halves of IPv6 addresses. A
+    /// If the link has interfaces of both kinds: our addresses, with upper halves of IPv6 addresses. A
     /// packet to one of them that is not a usual G-PDU may be another kind of G-PDU.
     own: Vec<(bool, u64)>,
 }
@@ -125,15 +127,15 @@ impl UsualPort {
     }
 }
 
-/// Where usual G-PDUs arrive.
+/// Where usual G-PDUs of one IP version arrive.
 #[derive(Debug)]
-pub(crate) struct UsualN3 {
+pub(crate) struct UsualN3<A, P> {
     /// The interface.
     pub id: InterfaceId,
     /// Our address.
-    pub addr: Ipv4Addr,
+    pub addr: A,
     /// What G-PDUs to it have in common.
-    pub pattern: GPduPattern,
+    pub pattern: P,
 }
 
 /// Where a frame leaves: a port, and the interface that counts it.
@@ -289,10 +291,14 @@ impl Interfaces {
 
 fn usual_link(link: &VlanLink) -> UsualLink {
     let VlanLink { vlan, mac, .. } = *link;
-    let mut gtpu = link.interfaces.iter().filter(|interface| interface.role.is_gtpu());
-    let n3 = gtpu.find_map(|interface| {
+    let gtpu = || link.interfaces.iter().filter(|interface| interface.role.is_gtpu());
+    let n3 = gtpu().find_map(|interface| {
         let (addr, _) = interface.v4?;
         Some(UsualN3 { id: interface.id, addr, pattern: GPduPattern::new(mac, vlan, addr) })
+    });
+    let n3_v6 = gtpu().find_map(|interface| {
+        let (addr, _) = interface.v6?;
+        Some(UsualN3 { id: interface.id, addr, pattern: GPduV6Pattern::new(mac, vlan, addr) })
     });
     let n6 = link.n6.map(|id| (id, IpPattern::new(mac, vlan)));
     let addrs = |interface: &Interface| {
@@ -300,13 +306,13 @@ fn usual_link(link: &VlanLink) -> UsualLink {
         let v6 = interface.v6.map(|(addr, _)| (true, ue_ipv6_key(addr)));
         v4.into_iter().chain(v6)
     };
-    let own = match (&n3, &n6) {
-        (Some(_), Some(_)) => link.interfaces.iter().flat_map(addrs).collect(),
+    let own = match (n3.is_some() || n3_v6.is_some(), &n6) {
+        (true, Some(_)) => link.interfaces.iter().flat_map(addrs).collect(),
         _ => Vec::new(),
     };
     let network = link.interfaces.iter().find(|interface| Some(interface.id) == link.n6);
     let domain = network.map_or(DomainId(0), |interface| interface.domain);
-    UsualLink { vlan, n3, n6, domain, own }
+    UsualLink { vlan, n3, n3_v6, n6, domain, own }
 }
 
 fn tx_link_of(interface: &Interface) -> TxLink {

@@ -76,6 +76,8 @@ pub enum FastRuleForwarding {
     Uplink {
         /// The local tunnel.
         teid: Teid,
+        /// What carries the tunnel.
+        transport: FastRuleTransport,
         /// QoS flows that packets carry; empty: any, and packets without a PDU Session Container.
         qfis: ArrayVec<Qfi, FAST_RULE_QFIS_MAX>,
         /// Interfaces whose routes packets take.
@@ -107,6 +109,17 @@ pub enum FastRuleForwarding {
         /// The packet's own PDU Session Container counts: in uplink before `marking`, in downlink after it.
         keeps_container: bool,
     },
+}
+
+/// The IP version of the outer headers that packets arrive with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FastRuleTransport {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+    /// Either.
+    Any,
 }
 
 /// The tunnel that a packet leaves in.

@@ -10,6 +10,9 @@
 //! | 2, downlink | IPv4 address of the far end | next hop |
 //! | 3 and 4 | usage slot of a URR | its generation |
 //!
+//! A rule for packets that arrive over IPv6 only holds the complement of the TEID of the local tunnel, so that no
+//! packet over IPv4 matches it.
+//!
 //! A rule from tunnel to tunnel has in word 0 the TEID of the local tunnel in either direction, in word 1 the key
 //! of the UE's IPv6 prefix, and:
 //!
@@ -29,8 +32,8 @@
 //! | 23, 24 | the publisher's: the cell holds a filter or a selector; workers may read it |
 //! | 25, 26 | IPv4 packets match; with any UE address |
 //! | 27, 28 | IPv6 packets match; with any UE address |
-//! | 29 | downlink and tunnel to tunnel: the QERs demand a PDU Session Container |
-//! | 30 | downlink: with the reflective QoS indication |
+//! | 29 | downlink and tunnel to tunnel: the QERs demand a PDU Session Container; uplink: packets over IPv6 match |
+//! | 30 | downlink: with the reflective QoS indication; uplink: no others match |
 //! | 31 | uplink and tunnel to tunnel: any QoS flow, or no PDU Session Container |
 //! | 32..64, uplink | four QFIs of 8 bits, 255 for none |
 //! | 32..40, downlink and tunnel to tunnel | type of service |
@@ -46,7 +49,7 @@ use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, Usag
 
 use crate::fast_rule::{
     FAST_RULE_QFIS_MAX, FAST_RULE_RELAY_QFIS_MAX, FAST_RULE_RELAY_URRS_MAX, FAST_RULE_URRS_MAX,
-    FastRule, FastRuleForwarding, FastRuleTunnel, FastRuleUe, FastRuleUrr,
+    FastRule, FastRuleForwarding, FastRuleTransport, FastRuleTunnel, FastRuleUe, FastRuleUrr,
 };
 use crate::matcher::MatcherLine;
 
@@ -82,6 +85,10 @@ const HAS_QFI: u64 = 1 << 29;
 const REFLECTIVE: u64 = 1 << 30;
 /// From tunnel to tunnel: the reflective QoS indication.
 const RELAY_REFLECTIVE: u64 = 1 << 46;
+/// Uplink: packets that arrive over IPv6 match.
+const OVER_V6: u64 = 1 << 29;
+/// Uplink: no packets that arrive over IPv4 match.
+const ONLY_OVER_V6: u64 = 1 << 30;
 const ANY_QFI: u64 = 1 << 31;
 /// Uplink: four QFIs, one octet each.
 const QFIS_SHIFT: u32 = 32;
@@ -121,8 +128,14 @@ impl From<&FastRule> for PackedFastRule {
         }
         let mut words = [NO_URR; FAST_RULE_WORDS];
         match forwarding {
-            FastRuleForwarding::Uplink { teid, qfis, egress } => {
-                words[0] = pair(teid.0, 0) | ue_v4;
+            FastRuleForwarding::Uplink { teid, transport, qfis, egress } => {
+                let (over, teid) = match transport {
+                    FastRuleTransport::V4 => (0, teid.0),
+                    FastRuleTransport::V6 => (OVER_V6 | ONLY_OVER_V6, !teid.0),
+                    FastRuleTransport::Any => (OVER_V6, teid.0),
+                };
+                flags |= over;
+                words[0] = pair(teid, 0) | ue_v4;
                 words[1] = ue_v6;
                 words[2] = pair(arrival.0, egress.0);
                 let mut flows = [NO_QFI; FAST_RULE_QFIS_MAX];
@@ -332,7 +345,15 @@ impl PackedFastRule {
         unpack_urr(self.words[URRS])
     }
 
-    /// True if an uplink packet matches, apart from its source ([`PackedFastRule::source`]): it arrived in
+    /// [`PackedFastRule::matches_uplink`] for a packet that arrived over IPv6.
+    #[inline(always)]
+    #[must_use]
+    pub fn matches_uplink_over_v6(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
+        let complement = if self.flags & ONLY_OVER_V6 == 0 { 0 } else { u32::MAX };
+        self.flags & OVER_V6 != 0 && self.matches_uplink(on, Teid(teid.0 ^ complement), qfi)
+    }
+
+    /// True if an uplink packet over IPv4 matches, apart from its source ([`PackedFastRule::source`]): it arrived in
     /// the tunnel `teid` on one of the interfaces `on`, and in a QoS flow of the rule if it names any.
     #[inline]
     #[must_use]
@@ -540,7 +561,12 @@ mod tests {
             arrival: InterfaceSet(1 << 3),
             ue_v4,
             ue_v6,
-            forwarding: FastRuleForwarding::Uplink { teid: Teid(9), qfis, egress: InterfaceSet(5) },
+            forwarding: FastRuleForwarding::Uplink {
+                teid: Teid(9),
+                transport: FastRuleTransport::V4,
+                qfis,
+                egress: InterfaceSet(5),
+            },
             meters: [true, false],
             slice: SliceId(0),
             guaranteed: false,
@@ -598,6 +624,23 @@ mod tests {
         assert_eq!(rule.source(true), ue_v6);
         assert_eq!((rule.egress(), rule.meters()), (InterfaceSet(5), 0b01));
         assert!(rule.urrs().into_iter().flatten().eq(urrs(1)));
+    }
+
+    #[test]
+    fn uplink_packet_fits_by_the_ip_version_of_its_outer_header() {
+        use FastRuleTransport::{Any, V4, V6};
+        let teid = Teid(9);
+        for (of, over_v4, over_v6) in [(V4, true, false), (V6, false, true), (Any, true, true)] {
+            let mut rule = uplink(&[], FastRuleUe::Any, FastRuleUe::Any);
+            if let FastRuleForwarding::Uplink { transport, .. } = &mut rule.forwarding {
+                *transport = of;
+            }
+            let rule = PackedFastRule::from(&rule);
+            assert_eq!(rule.matches_uplink(on(3), teid, None), over_v4, "{of:?}");
+            assert_eq!(rule.matches_uplink_over_v6(on(3), teid, None), over_v6, "{of:?}");
+            assert!(!rule.matches_uplink_over_v6(on(4), teid, None));
+            assert!(!rule.matches_uplink_over_v6(on(3), Teid(8), None));
+        }
     }
 
     fn relay(flows: &[u8], marking: Option<(Qfi, bool)>, keeps_container: bool) -> FastRule {

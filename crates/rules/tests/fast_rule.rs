@@ -112,6 +112,26 @@ fn networks_behind_a_ue_without_an_address_have_no_fast_rule() {
     assert_eq!(sources(&rules(vec![v4(ONE)], networks(), pdr)), None);
 }
 
+#[test]
+fn tunnel_over_ipv6_has_no_fast_rule_beside_one_of_the_complement_of_its_teid() {
+    let with = |removal, other| {
+        let over = |teid| PdrEntry {
+            teid: Some(Teid(teid)),
+            outer_header_removal: Some(removal),
+            ..pdr(v4(ONE), Vec::new())
+        };
+        let rules = rules(vec![v4(ONE)], Vec::new(), over(7));
+        FastRule::compile(
+            &SessionRules { uplink: vec![over(7), over(other)], ..rules },
+            Direction::Uplink,
+        )
+        .is_some()
+    };
+    assert!(with(HeaderRemoval::GtpuUdpIpv6, 8));
+    assert!(!with(HeaderRemoval::GtpuUdpIpv6, !7));
+    assert!(with(HeaderRemoval::GtpuUdpIp, !7), "the TEID itself");
+}
+
 /// The form of a session whose PDRs name these UE addresses and filters, with the number of fast rules of a
 /// filter.
 fn form(pdrs: &[(UeAddresses, &[&PacketFilter])]) -> &'static str {

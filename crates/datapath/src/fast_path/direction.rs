@@ -69,7 +69,10 @@ pub(super) trait FastRewrite {
     ) -> Option<Rewritten<'v>>;
 }
 
-pub(super) struct FastUplink;
+/// Packets in tunnels from the RAN to data networks. `OVER_V6`: some arrived over IPv6.
+pub(super) struct Decapsulation<const OVER_V6: bool>;
+
+pub(super) type FastUplink = Decapsulation<false>;
 pub(super) struct FastDownlink;
 
 impl FastDirection for FastUplink {
@@ -86,10 +89,10 @@ impl FastDirection for FastUplink {
     }
 }
 
-impl FastRewrite for FastUplink {
+impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
     #[inline(always)]
     fn direction(_: &FastPacket<'_>) -> Direction {
-        Self::DIRECTION
+        Direction::Uplink
     }
 
     /// Decapsulates a packet.
@@ -103,9 +106,15 @@ impl FastRewrite for FastUplink {
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
+        // The IP versions of tunnels may belong to different interfaces.
+        const { assert!(HAS_TAGS || !OVER_V6) };
         let is_from_ue = accepts_source(rule, is_v6, packet.ue_key);
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
-        if !is_from_ue || !rule.matches_uplink(arrival, packet.teid, packet.qfi) {
+        if OVER_V6 && packet.is_over_v6() {
+            if !is_from_ue || !rule.matches_uplink_over_v6(arrival, packet.teid, packet.qfi) {
+                return None;
+            }
+        } else if !is_from_ue || !rule.matches_uplink(arrival, packet.teid, packet.qfi) {
             return None;
         }
         let tx_link = burst.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
@@ -113,7 +122,7 @@ impl FastRewrite for FastUplink {
         if packet.len > tx_link.mtu_bytes {
             return None;
         }
-        pass_rates(ctx, Self::DIRECTION, rates, rule, packet, burst)?;
+        pass_rates(ctx, Direction::Uplink, rates, rule, packet, burst)?;
         let received_len = buf.data_len();
         let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
         let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
@@ -127,7 +136,7 @@ impl FastRewrite for FastUplink {
         if tag_len != 0 {
             emit_link_tag(frame, tx_link.vlan)?;
         }
-        count_packet(ctx, Self::DIRECTION, rule, usage, packet);
+        count_packet(ctx, Direction::Uplink, rule, usage, packet);
         Some(Rewritten { tx_link, received_len, frame_len })
     }
 }

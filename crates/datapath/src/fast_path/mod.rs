@@ -32,7 +32,8 @@ use adit_wire::vlan::VlanTag;
 
 use self::burst::BurstContext;
 use self::direction::{
-    FastDirection, FastDownlink, FastRewrite, FastUplink, PacketTraits, find_other_tunnels,
+    Decapsulation, FastDirection, FastDownlink, FastRewrite, FastUplink, PacketTraits,
+    find_other_tunnels,
 };
 use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
 use self::packet::FastPacket;
@@ -40,7 +41,7 @@ use self::rates::{
     BucketsOnly, BurstRates, EveryRate, NoRates, RateChecks, RelayEveryRate, RelayNoRates,
     SelectedBuckets, find_first_queues,
 };
-use self::recognize::{recognize_all, recognize_links, recognize_mixed};
+use self::recognize::{expects_over_v6, recognize_all, recognize_links, recognize_mixed};
 use self::relay::{RelayedBoth, RelayedDownlink, RelayedUplink};
 use self::select::select_rules;
 use self::send::{SentFrames, send_all, send_some};
@@ -63,11 +64,13 @@ struct BurstOrigin<'l> {
     port: &'l UsualPort,
 }
 
-/// How many packets of a burst are usual, and of how many [`FastPacket::is_v6`] is true.
+/// How many packets of a burst are usual, of how many [`FastPacket::is_v6`] is true, and how many usual ones arrived in
+/// tunnels over IPv6.
 #[derive(Clone, Copy)]
 struct BurstCounts {
     usual: usize,
     v6: usize,
+    over_v6: usize,
 }
 
 /// Forwards the usual packets of a burst. The others stay in `rx`, in order within each direction.
@@ -93,19 +96,25 @@ pub(crate) fn forward_usual<Io: PacketIo>(
     let origin = BurstOrigin { id: port, port: usual_port };
     let (view, packets) = (&ctx.view, &mut FastPackets::new());
     let mix = match (usual_port.links.as_slice(), state.are_families_mixed) {
-        ([link], false) if link.is_untagged() => recognize_all::<_, 0>(view, link, rx, packets),
+        ([link], _) if expects_over_v6(link, rx) => match link.is_untagged() {
+            true => recognize_all::<_, 0, true>(view, link, rx, packets),
+            false => recognize_all::<_, { VlanTag::LEN }, true>(view, link, rx, packets),
+        },
+        ([link], false) if link.is_untagged() => {
+            recognize_all::<_, 0, false>(view, link, rx, packets)
+        }
         ([link], true) if link.is_untagged() => recognize_mixed::<_, 0>(view, link, rx, packets),
-        ([link], false) => recognize_all::<_, { VlanTag::LEN }>(view, link, rx, packets),
+        ([link], false) => recognize_all::<_, { VlanTag::LEN }, false>(view, link, rx, packets),
         ([link], true) => recognize_mixed::<_, { VlanTag::LEN }>(view, link, rx, packets),
         (links, _) => recognize_links(view, links, rx, packets),
     };
-    let [usual, uplink, v6, unknown] = mix.counts();
+    let [usual, uplink, v6, unknown, over_v6] = mix.counts();
     state.are_families_mixed = v6 != 0 && v6 != rx.len();
     // A packet that is unknown may precede others of its session.
     if usual == 0 || unknown != 0 {
         return;
     }
-    let counts = BurstCounts { usual, v6 };
+    let counts = BurstCounts { usual, v6, over_v6 };
     match (uplink == packets.len(), uplink == 0) {
         (true, _) => {
             forward_direction::<Io, FastUplink>(ctx, io, origin, counts, packets, rx, state)
@@ -140,6 +149,7 @@ fn forward_both<'v, Io: PacketIo>(
     let counts = |packets: &FastPackets<'_>| BurstCounts {
         usual: packets.iter().filter(|packet| packet.is_usual).count(),
         v6: packets.iter().filter(|packet| packet.is_v6).count(),
+        over_v6: packets.iter().filter(|packet| packet.is_over_v6()).count(),
     };
     let (up, down) = (counts(&uplink), counts(&downlink));
     forward_direction::<Io, FastUplink>(ctx, io, origin, up, &mut uplink, &mut tunneled, state);
@@ -188,6 +198,12 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     let PreparedBurst { rates, relays } = prepare::<_, D, F>(ctx, origin, packets, rx, state);
     let have_tags = ctx.interfaces.have_tags();
     let rewrite_all = match (have_tags, rates) {
+        // PERF (adit bench datapath): the loops of IPv4 do not look at the IP version of tunnels. These take packets
+        // of every family and link; what leaves in another tunnel is left to the stages.
+        _ if D::DIRECTION == Direction::Uplink && counts.over_v6 != 0 => match rates {
+            BurstRates::None => rewrite_all::<_, Decapsulation<true>, Mixed, NoRates, true>,
+            _ => rewrite_all::<_, Decapsulation<true>, Mixed, EveryRate, true>,
+        },
         // PERF (adit bench datapath): only tunnels lead to tunnels; plain packets need no such loops.
         _ if D::DIRECTION == Direction::Uplink
             && let Some(directions) = relays =>

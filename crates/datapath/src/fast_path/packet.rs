@@ -3,6 +3,7 @@
 use adit_shaper::FlowIndex;
 use adit_tables::{FastRuleCellRef, FastRuleSnapshot, SelectedFastRule};
 use adit_types::{Direction, InterfaceId, Qfi, SessionIndex, Teid};
+use adit_wire::INNER_OFFSET_OVER_IPV6_MIN;
 
 use super::ticket::QueueTicket;
 
@@ -78,6 +79,12 @@ impl FastPacket<'static> {
 }
 
 impl<'v> FastPacket<'v> {
+    /// True of a usual packet that arrived in a tunnel over IPv6.
+    #[inline]
+    pub(super) const fn is_over_v6(&self) -> bool {
+        self.offset >= INNER_OFFSET_OVER_IPV6_MIN
+    }
+
     /// Its fast rule, which may be one from tunnel to tunnel; see [`FastPacket::rule`].
     #[inline]
     pub(super) fn any_rule(&self) -> Option<FastRuleSnapshot<'v>> {

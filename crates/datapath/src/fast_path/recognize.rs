@@ -4,12 +4,13 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, RxChecksum};
 use adit_tables::{TablesView, UeTable};
+use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, InterfaceId, VlanId, is_forwardable_v4, is_forwardable_v6};
-use adit_wire::ethernet::EthernetHeader;
+use adit_wire::ethernet::{EthernetHeader, link_len};
 use adit_wire::vlan::VlanTag;
 use adit_wire::{
-    EtherType, OrderingKey, UsualGPdu, UsualIp, guess_is_v6, ordering_key, usual_g_pdu, usual_ip,
-    vlan_of,
+    EtherType, OrderingKey, UsualGPdu, UsualIp, guess_is_v6, ordering_key, ordering_key_over_v6,
+    usual_g_pdu, usual_g_pdu_over_v6, usual_ip, vlan_of,
 };
 
 use super::FastPackets;
@@ -20,7 +21,7 @@ use crate::interfaces::UsualLink;
 /// The key of a frame that belongs to no session.
 const NO_KEY: u64 = u64::MAX;
 
-/// Counts of the packets of a burst: four sums of 16 bits each.
+/// Counts of the packets of a burst: three sums of 16 bits, and two of 8 bits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PacketMix(u64);
 
@@ -33,6 +34,8 @@ impl PacketMix {
     const V6: u64 = 1 << 32;
     /// Only the stages can find the session. One such packet sends its whole burst to the stages.
     const UNKNOWN: Self = Self(1 << 48);
+    /// A usual packet arrived in a tunnel over IPv6.
+    const OVER_V6: Self = Self(1 << 56);
 
     /// One packet.
     #[inline(always)]
@@ -40,6 +43,12 @@ impl PacketMix {
         let usual = if is_usual { Self::USUAL } else { 0 };
         let uplink = if matches!(direction, Direction::Uplink) { Self::UPLINK } else { 0 };
         Self(usual | uplink | if is_v6 { Self::V6 } else { 0 })
+    }
+
+    /// One usual packet in a tunnel over IPv6.
+    #[inline(always)]
+    const fn over_v6(is_v6: bool) -> Self {
+        Self(Self::one(Direction::Uplink, is_v6, true).0 + Self::OVER_V6.0)
     }
 
     #[inline(always)]
@@ -53,29 +62,46 @@ impl PacketMix {
         Self(self.0 * packets as u64)
     }
 
-    /// Packets that are usual, uplink, IPv6, and unknown.
-    pub(super) fn counts(self) -> [usize; 4] {
-        let [a, b, c, d, e, f, g, h] = self.0.to_le_bytes();
-        [[a, b], [c, d], [e, f], [g, h]].map(|pair| u16::from_le_bytes(pair).into())
+    /// Packets that are usual, uplink, IPv6, unknown, and in tunnels over IPv6.
+    pub(super) fn counts(self) -> [usize; 5] {
+        let [a, b, c, d, e, f, unknown, over_v6] = self.0.to_le_bytes();
+        [[a, b], [c, d], [e, f], [unknown, 0], [over_v6, 0]]
+            .map(|pair| u16::from_le_bytes(pair).into())
     }
 }
 
+const _: () = assert!(BURST_MAX <= u8::MAX as usize);
+
+/// True if the packets of a burst are expected to be tunneled over IPv6: the first frame carries IPv6, and the link
+/// has such tunnels.
+#[inline]
+pub(super) fn expects_over_v6<B: PacketBuf>(link: &UsualLink, rx: &Burst<B>) -> bool {
+    link.n3_v6.is_some()
+        && rx.first().is_some_and(|first| {
+            let end = link_len(link.vlan);
+            first.data().get(end - 2..end) == Some(&EtherType::IPV6.0.to_be_bytes()[..])
+        })
+}
+
 /// Recognizes the packets of a burst of a port with one link, and prefetches the lines that their sessions are
-/// looked up in. `TAG_LEN`: octets of the link's tag.
+/// looked up in. `TAG_LEN`: octets of the link's tag. `OVER_V6`: tunnels over IPv6 are expected.
 /// Packets that are [`PacketMix::UNKNOWN`] have no entry in `packets`.
 #[inline(never)]
-pub(super) fn recognize_all<'v, B: PacketBuf, const TAG_LEN: usize>(
+pub(super) fn recognize_all<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     view: &TablesView<'v>,
     link: &UsualLink,
     rx: &Burst<B>,
     packets: &mut FastPackets<'v>,
 ) -> PacketMix {
     let ues = view.ues(link.domain);
-    recognize_run::<_, TAG_LEN>(view, link, ues, rx, packets);
+    if !OVER_V6 {
+        recognize_run::<_, TAG_LEN>(view, link, ues, rx, packets);
+    }
     let direction = packets.first().map_or(Direction::Uplink, |first| first.direction);
     let mut mix = PacketMix::one(direction, false, true).times(packets.len());
     for buf in rx.iter().skip(packets.len()) {
-        mix.add(recognize::<_, TAG_LEN>(view, link, ues, buf, |packet| packets.push(packet)));
+        let put = |packet| packets.push(packet);
+        mix.add(recognize::<_, TAG_LEN, OVER_V6>(view, link, ues, buf, put));
     }
     mix
 }
@@ -128,10 +154,10 @@ pub(super) fn recognize_links<'v, B: PacketBuf>(
         let mut put = |packet| packets.push(packet);
         mix.add(match links.iter().find(|link| link.vlan == vlan) {
             Some(link) if vlan == VlanId::UNTAGGED => {
-                recognize::<_, 0>(view, link, view.ues(link.domain), buf, put)
+                recognize::<_, 0, false>(view, link, view.ues(link.domain), buf, put)
             }
             Some(link) => {
-                recognize::<_, { VlanTag::LEN }>(view, link, view.ues(link.domain), buf, put)
+                recognize::<_, { VlanTag::LEN }, false>(view, link, view.ues(link.domain), buf, put)
             }
             None => {
                 put(NO_SESSION);
@@ -163,17 +189,18 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf, const TAG_LEN: usize>(
             let at = usize::from(*at);
             let (Some(buf), Some(packet)) = (rx.get(at), packets.get_mut(at)) else { continue };
             let put = |recognized| *packet = recognized;
-            mix.add(recognize::<_, TAG_LEN>(view, link, ues, buf, put));
+            mix.add(recognize::<_, TAG_LEN, false>(view, link, ues, buf, put));
         }
     }
     mix
 }
 
 /// Recognizes one packet, and prefetches the line that the session of a usual one is looked up in. Calls
-/// `put` unless the packet is unknown. `TAG_LEN`: octets of the link's tag.
+/// `put` unless the packet is unknown. `TAG_LEN`: octets of the link's tag. `OVER_V6`: it is expected to be tunneled
+/// over IPv6.
 // PERF (adit bench datapath): a call would pass what was recognized through memory.
 #[inline(always)]
-fn recognize<'v, B: PacketBuf, const TAG_LEN: usize>(
+fn recognize<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     view: &TablesView<'v>,
     link: &UsualLink,
     ues: &UeTable,
@@ -181,6 +208,10 @@ fn recognize<'v, B: PacketBuf, const TAG_LEN: usize>(
     put: impl FnOnce(FastPacket<'v>),
 ) -> PacketMix {
     if let Some((frame, verify)) = intact_frame(buf) {
+        if OVER_V6 && let Some((id, g_pdu)) = tunneled_over_v6::<TAG_LEN>(link, frame) {
+            put_tunneled(view, id, g_pdu, put);
+            return PacketMix::over_v6(g_pdu.inner.is_v6);
+        }
         if let Some(n3) = &link.n3
             && let Some(g_pdu) = usual_g_pdu::<TAG_LEN>(frame, &n3.pattern, verify)
             && is_forwardable(g_pdu.inner.is_v6, g_pdu.inner.dst)
@@ -197,9 +228,44 @@ fn recognize<'v, B: PacketBuf, const TAG_LEN: usize>(
             return PacketMix::one(Direction::Downlink, ip.is_v6, true);
         }
     }
-    let Some(packet) = unusual_packet(buf.data(), link) else { return PacketMix::UNKNOWN };
-    put(packet);
-    PacketMix::one(packet.direction, packet.is_v6, false)
+    match other_packet::<_, TAG_LEN, OVER_V6>(view, link, buf) {
+        Some((packet, mix)) => {
+            put(packet);
+            mix
+        }
+        None => PacketMix::UNKNOWN,
+    }
+}
+
+/// The entry of a packet that [`recognize`] does not expect.
+#[cold]
+fn other_packet<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
+    view: &TablesView<'v>,
+    link: &UsualLink,
+    buf: &B,
+) -> Option<(FastPacket<'v>, PacketMix)> {
+    if !OVER_V6
+        && let Some((frame, _)) = intact_frame(buf)
+        && let Some((id, g_pdu)) = tunneled_over_v6::<TAG_LEN>(link, frame)
+    {
+        let mut packet = FastPacket::BLANK;
+        put_tunneled(view, id, g_pdu, |tunneled| packet = tunneled);
+        return Some((packet, PacketMix::over_v6(g_pdu.inner.is_v6)));
+    }
+    let packet = unusual_packet(buf.data(), link)?;
+    Some((packet, PacketMix::one(packet.direction, packet.is_v6, false)))
+}
+
+/// A usual G-PDU over IPv6, and the interface that it arrived on.
+#[inline(always)]
+// PERF (adit bench datapath --n3-v6): a call would pass what was recognized through memory.
+fn tunneled_over_v6<const TAG_LEN: usize>(
+    link: &UsualLink,
+    frame: &[u8],
+) -> Option<(InterfaceId, UsualGPdu)> {
+    let n3 = link.n3_v6.as_ref()?;
+    let g_pdu = usual_g_pdu_over_v6::<TAG_LEN>(frame, &n3.pattern)?;
+    is_forwardable(g_pdu.inner.is_v6, g_pdu.inner.dst).then_some((n3.id, g_pdu))
 }
 
 /// The octets of a frame, and whether its IPv4 header checksum has to be verified; `None` if the packet has several
@@ -276,7 +342,6 @@ const NO_SESSION: FastPacket<'static> =
 
 /// The entry of a packet that is not usual: it finds the session, whose later packets then follow this
 /// one to the stages. `None` if only the stages can find the session.
-#[cold]
 fn unusual_packet<'v>(frame: &[u8], link: &UsualLink) -> Option<FastPacket<'v>> {
     const BLANK: FastPacket<'static> = FastPacket::BLANK;
     if vlan_of(frame) != link.vlan {
@@ -288,10 +353,15 @@ fn unusual_packet<'v>(frame: &[u8], link: &UsualLink) -> Option<FastPacket<'v>> 
     let has_tag = EthernetHeader::parse(frame)
         .is_ok_and(|(header, _)| header.ether_type() == EtherType::VLAN);
     let untagged = if has_tag { behind_tag::<{ VlanTag::LEN }>(frame) } else { frame };
-    let key = ordering_key(untagged, n3.map(|n3| n3.addr));
+    let over_v6 = link
+        .n3_v6
+        .as_ref()
+        .and_then(|n3| Some((ordering_key_over_v6(untagged, n3.addr)?, Some(n3.id))));
+    let (key, n3) = over_v6
+        .unwrap_or_else(|| (ordering_key(untagged, n3.map(|n3| n3.addr)), n3.map(|n3| n3.id)));
     Some(match (key, n3, network) {
-        (OrderingKey::Tunneled(teid), Some(n3), _) => {
-            FastPacket { direction: Direction::Uplink, interface: n3.id, teid, ..BLANK }
+        (OrderingKey::Tunneled(teid), Some(interface), _) => {
+            FastPacket { direction: Direction::Uplink, interface, teid, ..BLANK }
         }
         (OrderingKey::PlainV4(dst), _, Some(interface)) => {
             FastPacket { interface, ue_key: u64::from(dst.to_bits()), ..BLANK }

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 
 use crate::fast_rule::{
     FAST_RULE_METERS_MAX, FAST_RULE_RELAY_URRS_MAX, FAST_RULE_URRS_MAX, FastRule,
-    FastRuleForwarding, FastRuleTunnel, FastRuleUe, FastRuleUrr,
+    FastRuleForwarding, FastRuleTransport, FastRuleTunnel, FastRuleUe, FastRuleUrr,
 };
 use crate::rate::RateLimit;
 use crate::rule::{
@@ -124,11 +124,29 @@ fn uplink(
     let PdrEntry { source, teid, qfis, outer_header_removal, .. } = pdr;
     let teid = (*teid)?;
     let from_ran = *source == SourceInterface::Access && rules.tunnel_side(teid) == TunnelSide::RAN;
-    if !(strips_gtpu(*outer_header_removal) && forwards_to_network(far) && from_ran) {
+    let transport = stripped_transport(*outer_header_removal)?;
+    if !(forwards_to_network(far) && from_ran) {
         return None;
     }
-    let way = FastRuleForwarding::Uplink { teid, qfis: flows(qfis)?, egress: far.interfaces };
+    // The packed rule holds the complement, which packets over IPv4 in another tunnel must not match.
+    let is_ambiguous = transport == FastRuleTransport::V6
+        && rules.uplink.iter().chain(&rules.downlink).any(|pdr| pdr.teid == Some(Teid(!teid.0)));
+    if is_ambiguous {
+        return None;
+    }
+    let (qfis, egress) = (flows(qfis)?, far.interfaces);
+    let way = FastRuleForwarding::Uplink { teid, transport, qfis, egress };
     Some((tunneled_ues(rules, pdr)?, way))
+}
+
+/// What carries the GTP-U whose headers a PDR removes; `None` if it removes other headers or none.
+const fn stripped_transport(removal: Option<HeaderRemoval>) -> Option<FastRuleTransport> {
+    match removal {
+        Some(HeaderRemoval::GtpuUdpIpv4) => Some(FastRuleTransport::V4),
+        Some(HeaderRemoval::GtpuUdpIpv6) => Some(FastRuleTransport::V6),
+        Some(HeaderRemoval::GtpuUdpIp) => Some(FastRuleTransport::Any),
+        _ => None,
+    }
 }
 
 /// True if a PDR removes the headers of GTP-U over IPv4.

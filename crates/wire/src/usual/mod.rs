@@ -4,7 +4,7 @@
 //! with UDP, GTP-U with or without a sequence number and with at most one short PDU Session Container, and IP:
 //! IPv4 without options, or IPv6 whose next header is the upper layer. One comparison with a pattern of the
 //! link checks all constant fields. For any other packet the functions return `None`, and only the walk of
-//! [`crate::parse`] classifies it.
+//! [`crate::parse`] classifies it. G-PDUs over IPv6 have patterns and functions of their own (`over_v6`).
 //!
 //! `TAG_LEN` is the length of the link's tag: 4 octets or none. What follows the tag is read as if there was
 //! none.
@@ -14,12 +14,16 @@
 
 mod layout;
 mod outer;
+mod over_v6;
 mod pattern;
 mod recognize;
 mod rewrite;
 mod tuple;
 
 pub use outer::{UsualOuter, UsualTunnel};
+pub use over_v6::{
+    GPduV6Pattern, INNER_OFFSET_OVER_IPV6_MIN, ordering_key_over_v6, usual_g_pdu_over_v6,
+};
 pub use pattern::{GPduPattern, IpPattern, vlan_of};
 pub use recognize::{
     OrderingKey, UsualGPdu, UsualIp, guess_is_v6, ordering_key, usual_g_pdu, usual_ip,

@@ -54,15 +54,19 @@ const ALL: [u8; 6] = [0xff; 6];
 
 /// A part of a frame: its offset in a frame without a tag, the value of its octets, and a mask of the bits
 /// that count.
-type Part = (usize, Vec<u8>, Vec<u8>);
+pub(super) type Part = (usize, Vec<u8>, Vec<u8>);
 
 /// A part of which all bits count.
-fn exact(at: usize, value: &[u8]) -> Part {
+pub(super) fn exact(at: usize, value: &[u8]) -> Part {
     (at, value.to_vec(), vec![0xff; value.len()])
 }
 
 /// The pattern of frames to `mac` in `vlan` with these parts behind the addresses.
-fn pattern<const WORDS: usize>(mac: MacAddr, vlan: VlanId, parts: &[Part]) -> OctetPattern<WORDS> {
+pub(super) fn pattern<const WORDS: usize>(
+    mac: MacAddr,
+    vlan: VlanId,
+    parts: &[Part],
+) -> OctetPattern<WORDS> {
     let tag_len = link_len(vlan) - ETHERNET_LEN;
     let shifted = parts.iter().map(|(at, value, mask)| (at + tag_len, &value[..], &mask[..]));
     let mut all: Vec<_> = shifted.collect();
@@ -114,16 +118,19 @@ impl GPduPattern {
                 (at::FLAGS, vec![VERSION_1 | flags, T_PDU], vec![!NUMBERS, 0xff]),
             ]
         };
-        // One container of four octets is the only extension header. Its PDU type is 0 or 1, and it
-        // announces no PPI, for which it would be too short.
-        let container = vec![
-            exact(at::NEXT_EXTENSION, &[ExtensionType::PDU_SESSION_CONTAINER.0, 1]),
-            (at::PDU_TYPE, vec![0], vec![0xe0]),
-            (at::QFI, vec![0], vec![0x80]),
-            exact(at::LAST_EXTENSION, &[0]),
-        ];
-        let extended = [outer(FLAG_E), container].concat();
+        let extended = [outer(FLAG_E), Self::container(0)].concat();
         Self { plain: pattern(mac, vlan, &outer(0)), extended: pattern(mac, vlan, &extended) }
+    }
+
+    /// One container of four octets, the only extension header, `shift` octets behind its place over IPv4. Its PDU
+    /// type is 0 or 1, and it announces no PPI, for which it would be too short.
+    pub(super) fn container(shift: usize) -> Vec<Part> {
+        vec![
+            exact(at::NEXT_EXTENSION + shift, &[ExtensionType::PDU_SESSION_CONTAINER.0, 1]),
+            (at::PDU_TYPE + shift, vec![0], vec![0xe0]),
+            (at::QFI + shift, vec![0], vec![0x80]),
+            exact(at::LAST_EXTENSION + shift, &[0]),
+        ]
     }
 }
 

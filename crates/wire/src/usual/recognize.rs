@@ -166,11 +166,7 @@ fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(
         return None;
     }
     let inner = frame.get(OFFSET..)?;
-    let inner = match *inner.first()? {
-        VERSION_IHL => usual_ipv4(inner, true)?,
-        first if first >> 4 == 6 => usual_ipv6(inner)?,
-        _ => return None,
-    };
+    let inner = usual_inner(inner)?;
     let fits = usize::from(inner.total_len) + OFFSET <= usize::from(total_len) + ETHERNET_LEN;
     let qfi = match OFFSET {
         EXTENDED_LEN => Qfi::new(*frame.get(at::QFI)? & Qfi::MAX),
@@ -179,6 +175,16 @@ fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(
     #[allow(clippy::cast_possible_truncation, reason = "50 to 62")]
     let inner_offset = (OFFSET + TAG_LEN) as u8;
     fits.then_some(UsualGPdu { teid: outer.gtpu.teid(), qfi, inner_offset, inner })
+}
+
+/// The packet in a G-PDU.
+#[inline(always)]
+pub(super) fn usual_inner(inner: &[u8]) -> Option<UsualIp> {
+    match *inner.first()? {
+        VERSION_IHL => usual_ipv4(inner, true),
+        first if first >> 4 == 6 => usual_ipv6(inner),
+        _ => None,
+    }
 }
 
 /// An IPv4 packet whose first octet fits. Accepts fragments.

@@ -1,0 +1,204 @@
+//! Usual G-PDUs over IPv6: the outer header has no extension headers.
+//!
+//! What follows the IP header has the layout of G-PDUs over IPv4, [`SHIFT`] octets later.
+
+use core::mem::offset_of;
+use core::net::Ipv6Addr;
+
+use adit_types::{MacAddr, Qfi, VlanId};
+use zerocopy::FromBytes;
+
+use super::layout::{
+    ETHERNET_LEN, EXTENDED_LEN, FrameGPdu, G_PDU_LEN, IPV4_LEN, IPV6, IPV6_LEN, NUMBERED_LEN,
+    NUMBERS, T_PDU, UDP, at,
+};
+use super::pattern::{GPduPattern, OctetPattern, exact, pattern};
+use super::recognize::{OrderingKey, UsualGPdu, usual_inner};
+use crate::gtpu::{FLAG_E, UDP_PORT, VERSION_1};
+use crate::ipv6::Ipv6Header;
+use crate::protocol;
+use crate::vlan::VlanTag;
+
+/// Octets that an IPv6 header is longer than an IPv4 header without options.
+const SHIFT: usize = (IPV6_LEN - IPV4_LEN) as usize;
+
+/// Octets of UDP and GTP-U headers, which GTP-U's length does not count.
+const UDP_GTPU_LEN: u16 = 16;
+
+/// Where the inner packet of a G-PDU over IPv6 begins in a frame, at least; over IPv4 it begins earlier, also
+/// behind a tag. Unit: octets.
+#[allow(clippy::cast_possible_truncation, reason = "below 100")]
+pub const INNER_OFFSET_OVER_IPV6_MIN: u8 = (G_PDU_LEN + SHIFT) as u8;
+
+const _: () = assert!(G_PDU_LEN + SHIFT > EXTENDED_LEN + VlanTag::LEN);
+
+/// The IPv6 fragment header.
+const FRAGMENT_HEADER: u8 = 44;
+
+const NEXT_HEADER: usize = ETHERNET_LEN + offset_of!(Ipv6Header, next_header);
+const SRC: usize = ETHERNET_LEN + offset_of!(Ipv6Header, src);
+const DST: usize = ETHERNET_LEN + offset_of!(Ipv6Header, dst);
+const UPPER: usize = ETHERNET_LEN + Ipv6Header::LEN;
+
+/// Words of a pattern: all of a container behind a tag. The shortest G-PDU is longer.
+const WORDS: usize = 11;
+
+const _: () = assert!(EXTENDED_LEN + SHIFT + VlanTag::LEN <= WORDS * 8);
+const _: () = assert!(G_PDU_LEN + SHIFT + 20 >= WORDS * 8);
+
+/// The constant fields of usual G-PDUs over IPv6 on a link.
+#[derive(Debug, Clone, Copy)]
+pub struct GPduV6Pattern {
+    /// Without an extension header of GTP-U.
+    plain: OctetPattern<WORDS>,
+    /// With a PDU Session Container.
+    extended: OctetPattern<WORDS>,
+}
+
+impl GPduV6Pattern {
+    /// The pattern of frames to `mac` in `vlan` that carry G-PDUs to `addr`.
+    #[must_use]
+    pub fn new(mac: MacAddr, vlan: VlanId, addr: Ipv6Addr) -> Self {
+        let outer = |flags: u8| {
+            vec![
+                exact(at::ETHER_TYPE, &IPV6.to_be_bytes()),
+                (at::IP, vec![0x60], vec![0xf0]),
+                exact(NEXT_HEADER, &[UDP]),
+                exact(DST, &addr.octets()),
+                exact(at::DST_PORT + SHIFT, &UDP_PORT.to_be_bytes()),
+                (at::FLAGS + SHIFT, vec![VERSION_1 | flags, T_PDU], vec![!NUMBERS, 0xff]),
+            ]
+        };
+        let extended = [outer(FLAG_E), GPduPattern::container(SHIFT)].concat();
+        Self { plain: pattern(mac, vlan, &outer(0)), extended: pattern(mac, vlan, &extended) }
+    }
+}
+
+/// Reads a frame that carries a G-PDU over IPv6. Verifies its UDP checksum unless it is zero, which tunnels may
+/// send.
+///
+/// Spec: RFC 6935 §5; RFC 8200 §8.1.
+#[inline(always)]
+#[must_use]
+pub fn usual_g_pdu_over_v6<const TAG_LEN: usize>(
+    frame: &[u8],
+    pattern: &GPduV6Pattern,
+) -> Option<UsualGPdu> {
+    let untagged = frame.get(TAG_LEN..)?;
+    if pattern.extended.fits::<WORDS>(frame) {
+        return g_pdu_with::<EXTENDED_LEN, TAG_LEN>(untagged);
+    }
+    if !pattern.plain.fits::<WORDS>(frame) {
+        return None;
+    }
+    match untagged.get(at::FLAGS + SHIFT)? & NUMBERS {
+        0 => g_pdu_with::<G_PDU_LEN, TAG_LEN>(untagged),
+        _ => g_pdu_with::<NUMBERED_LEN, TAG_LEN>(untagged),
+    }
+}
+
+/// Reads the rest of a frame that fits a pattern, from where it would begin without its tag. Over IPv4 the inner
+/// packet would begin `OFFSET` octets behind that.
+#[inline(always)]
+fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(frame: &[u8]) -> Option<UsualGPdu> {
+    let (ip, _) = Ipv6Header::ref_from_prefix(frame.get(ETHERNET_LEN..)?).ok()?;
+    let shifted = frame.get(SHIFT..)?;
+    // Its link and IP header are not there.
+    let (outer, _) = FrameGPdu::ref_from_prefix(shifted).ok()?;
+    let payload_len = ip.payload_len();
+    let end = usize::from(payload_len) + UPPER;
+    let is_whole = end <= frame.len()
+        && outer.udp.len() == payload_len
+        && outer.gtpu.len().wrapping_add(UDP_GTPU_LEN) == payload_len;
+    if !is_whole
+        || outer.udp.checksum() != 0 && !is_checksum_valid(frame.get(SRC..end)?, payload_len)
+    {
+        return None;
+    }
+    let inner = usual_inner(shifted.get(OFFSET..)?)?;
+    let fits = usize::from(inner.total_len) + OFFSET + SHIFT <= end;
+    let qfi = match OFFSET {
+        EXTENDED_LEN => Qfi::new(*shifted.get(at::QFI)? & Qfi::MAX),
+        _ => None,
+    };
+    #[allow(clippy::cast_possible_truncation, reason = "70 to 86")]
+    let inner_offset = (OFFSET + SHIFT + TAG_LEN) as u8;
+    fits.then_some(UsualGPdu { teid: outer.gtpu.teid(), qfi, inner_offset, inner })
+}
+
+/// True if a UDP datagram of `len` octets has the checksum that it names. `octets`: the addresses of its IPv6
+/// header, and the datagram.
+#[inline(always)]
+fn is_checksum_valid(octets: &[u8], len: u16) -> bool {
+    let sum = native_sum(octets) + u64::from(len.to_be()) + u64::from(u16::from(UDP).to_be());
+    // The sum is not zero: the protocol is not.
+    sum.is_multiple_of(0xffff)
+}
+
+/// A sum of octets that is congruent, modulo 2^16 - 1, to that of their words of 16 bits in native order. At most
+/// 2^18 octets, so it cannot overflow.
+///
+/// PERF (wire/usual): modulo 2^16 - 1 words of 32 bits can be added whole, and vectors of them at once.
+#[inline(always)]
+fn native_sum(octets: &[u8]) -> u64 {
+    let (chunks, rest) = octets.as_chunks::<32>();
+    let mut lanes = [0_u64; 8];
+    for chunk in chunks {
+        let (words, _) = chunk.as_chunks::<4>();
+        for (lane, word) in lanes.iter_mut().zip(words) {
+            *lane += u64::from(u32::from_ne_bytes(*word));
+        }
+    }
+    let (words, rest) = rest.as_chunks::<4>();
+    let mut sum: u64 = lanes.iter().sum();
+    for word in words {
+        sum += u64::from(u32::from_ne_bytes(*word));
+    }
+    // An odd last octet is the first one of a word.
+    sum + match *rest {
+        [a] => u64::from(u16::from_ne_bytes([a, 0])),
+        [a, b] => u64::from(u16::from_ne_bytes([a, b])),
+        [a, b, c] => u64::from(u16::from_ne_bytes([a, b])) + u64::from(u16::from_ne_bytes([c, 0])),
+        _ => 0,
+    }
+}
+
+/// The key of a frame that is not usual and that carries IPv6 to `tunnels` or to a group; `None` for others.
+/// `frame` is as for [`super::ordering_key`].
+#[must_use]
+#[cold]
+pub fn ordering_key_over_v6(frame: &[u8], tunnels: Ipv6Addr) -> Option<OrderingKey> {
+    let ether_type = frame.get(at::ETHER_TYPE..at::IP)?;
+    let (ip, _) = Ipv6Header::ref_from_prefix(frame.get(at::IP..)?).ok()?;
+    let dst = ip.dst();
+    if ether_type != IPV6.to_be_bytes() || dst != tunnels && !dst.is_multicast() {
+        return None;
+    }
+    Some(match ip.next_header() {
+        _ if dst != tunnels => OrderingKey::Nothing,
+        UDP => match frame.get(SHIFT..).map(FrameGPdu::ref_from_prefix) {
+            Some(Ok((outer, _))) => OrderingKey::Tunneled(outer.gtpu.teid()),
+            _ => OrderingKey::Nothing,
+        },
+        // A fragment of a G-PDU has no TEID to look up before reassembly.
+        protocol::ICMPV6 | FRAGMENT_HEADER => OrderingKey::Nothing,
+        _ => OrderingKey::Unknown,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::Sum;
+
+    #[test]
+    fn sum_in_native_order_is_zero_with_the_sum_of_words() {
+        let octets: Vec<u8> = (0..=u8::MAX).map(|n| n.wrapping_mul(37).wrapping_add(11)).collect();
+        for len in 0..octets.len() {
+            let part = &octets[..len];
+            let folded = Sum::new().bytes(part).fold();
+            let native = u16::try_from(native_sum(part) % 0xffff).unwrap();
+            assert_eq!(u32::from(native.to_be()) % 0xffff, u32::from(folded) % 0xffff, "{len}");
+        }
+    }
+}
