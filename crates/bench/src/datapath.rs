@@ -3,12 +3,18 @@
 //! The bench writes a burst of packets of random sessions into buffers; then one `Worker::step`
 //! receives, processes and sends it. The figure includes the two reads of the TSC (about 25 cycles per
 //! burst). Packets are in the cache, since they were just written; session state is where the previous
-//! bursts left it. The floor is the same without a worker: receive, swap the MAC addresses, send.
+//! bursts left it. Floor and C floor take the same packets in turns with the worker. The floor receives,
+//! swaps the MAC addresses and sends. The C floor forwards the usual packet, without the features of a UPF
+//! ([`super::c_floor`]).
 
 use adit_pktio::RxChecksum;
 use serde_json::{Value, json};
 
-use super::measure::{ExpectedOutcome, Figures, WorkerBenchConfig, establish, floor, measure};
+use super::c_floor::CFloor;
+use super::measure::{
+    BenchNode, ExpectedOutcome, Figures, Floor, WorkerBenchConfig, active_sessions, establish,
+    in_turns, measure_with,
+};
 use super::network::{BenchIpVersion, INNER_LEN};
 use super::packet::BenchPacket;
 use super::report;
@@ -60,22 +66,50 @@ pub(crate) fn run(options: &DatapathBenchOptions, output: &BenchOutput) -> anyho
                     packets: options.packets,
                     burst,
                 };
-                let bare = floor(&resident.sessions, &plan)?;
-                rows.push(row("floor", count, options, &plan, &bare));
-                let figures = measure(&mut resident, &plan)?;
-                rows.push(row("worker", count, options, &plan, &figures));
+                rows.extend(measure_case(count, options, &plan, &mut resident)?);
             }
         }
     }
     report::print("datapath", &rows, output)
 }
 
+/// The rows of the worker and of its floors, which take turns.
+fn measure_case(
+    count: usize,
+    options: &DatapathBenchOptions,
+    plan: &WorkerBenchConfig,
+    resident: &mut BenchNode,
+) -> anyhow::Result<Vec<Value>> {
+    let sessions = resident.sessions.clone();
+    let active = active_sessions(&sessions, plan)?;
+    let mut floor = Floor::new(plan);
+    let mut run_floor = || floor.run(active, plan);
+    let row = |what, figures, c_floor| row(what, count, options, plan, figures, c_floor);
+    if !CFloor::covers(&options.profile) {
+        let [floor, worker] =
+            measure_with(resident, plan, |worker| in_turns(plan, [&mut run_floor, worker]))?;
+        return Ok(vec![row("floor", &floor, None), row("worker", &worker, None)]);
+    }
+    let mut c_floor = CFloor::new(&sessions, plan)?;
+    let mut run_c_floor = || c_floor.run(active, plan.burst);
+    let [floor, c_floor, worker] = measure_with(resident, plan, |worker| {
+        in_turns(plan, [&mut run_floor, &mut run_c_floor, worker])
+    })?;
+    Ok(vec![
+        row("floor", &floor, None),
+        row("C floor", &c_floor, None),
+        row("worker", &worker, Some(&c_floor)),
+    ])
+}
+
+/// `c_floor`: the C floor of the same packets.
 fn row(
     what: &str,
     count: usize,
     options: &DatapathBenchOptions,
     plan: &WorkerBenchConfig,
     figures: &Figures,
+    c_floor: Option<&Figures>,
 ) -> Value {
     let tag = if options.profile.is_tagged { 4 } else { 0 };
     let is_tunneled = plan.packet.is_uplink() || options.profile.n9;
@@ -110,5 +144,6 @@ fn row(
         "cycles_per_packet": report::rounded(figures.mean),
         "cycles_per_packet_median_burst": report::rounded(figures.median),
         "cycles_per_packet_p99_burst": report::rounded(figures.p99),
+        "median_burst_to_c_floor": c_floor.map(|floor| (figures.median / floor.median * 100.0).round() / 100.0),
     })
 }

@@ -8,7 +8,9 @@ use adit_pktio::RxChecksum;
 use adit_rules::{ApplyAction, DropReason, Gate};
 use serde_json::{Value, json};
 
-use super::measure::{ExpectedOutcome, WorkerBenchConfig, establish, floor, measure};
+use super::measure::{
+    ExpectedOutcome, Floor, WorkerBenchConfig, active_sessions, establish, in_turns, measure,
+};
 use super::network::BenchIpVersion;
 use super::packet::{BenchPacket, Quirk};
 use super::report;
@@ -103,7 +105,10 @@ pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
         packets,
         burst,
     };
-    let bare = floor(&usual.sessions, &plan(&KINDS[0]))?;
+    let plan_of_floor = plan(&KINDS[0]);
+    let active = active_sessions(&usual.sessions, &plan_of_floor)?;
+    let mut floor = Floor::new(&plan_of_floor);
+    let [bare] = in_turns(&plan_of_floor, [&mut || floor.run(active, &plan_of_floor)])?;
     rows.push(row("floor: MAC swap, no worker", count, burst, &bare));
     drop(usual);
     for kind in &KINDS {

@@ -1,6 +1,7 @@
 //! `adit bench`: measures parts of adit in this process.
 #![deny(unsafe_code)]
 
+mod c_floor;
 mod churn;
 pub mod command;
 pub mod control_plane;

@@ -10,8 +10,8 @@ use adit_tables::{Publisher, Snapshot, TablesReader};
 use adit_types::limits::{BURST_MAX, COMMAND_RING_LEN, EVENT_RING_LEN, SHAPED_PKTS_MAX};
 use adit_types::{Nanos, PortId};
 use anyhow::{Context, ensure};
+use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 
 use super::io::{BenchBuf, BenchIo};
 use super::network::{self, BenchSession};
@@ -22,6 +22,12 @@ use super::sessions::{self, BenchProfile, Populated};
 const WARM_UP_SHARE: usize = 10;
 /// … and at least this many per session with traffic, which touches the pages of nearly all sessions.
 const WARM_UP_PER_SESSION: usize = 4;
+
+/// Turns of what is measured together.
+const TURNS: usize = 3;
+/// Packets per session with traffic before each turn but the first: other traffic has displaced the state of sessions
+/// from the caches.
+const REFRESH_PER_SESSION: usize = 2;
 
 /// Maximum number of packets that a worker buffers for FARs.
 pub(crate) const BUFFER_PKTS_MAX: usize = 512;
@@ -151,6 +157,25 @@ impl WorkerBench {
         fill(&mut self.io, packet, self.checksum, burst, sessions, &mut self.random)
     }
 
+    /// The frames that a step on these frames sends.
+    #[cfg(test)]
+    pub(crate) fn forward(
+        &mut self,
+        packet: BenchPacket,
+        frames: &[Vec<u8>],
+    ) -> anyhow::Result<Vec<Vec<u8>>> {
+        self.io.clear_sent();
+        self.io.rx_port = packet.rx_port();
+        for frame in frames {
+            let mut buf = BenchBuf::take();
+            buf.reset(frame);
+            self.io.ready.push(buf);
+        }
+        self.step()?;
+        self.io.gather();
+        Ok(self.io.sent.iter().map(|buf| buf.data().to_vec()).collect())
+    }
+
     /// Runs one step on the prepared burst. Returns its cycles and the number of sent packets.
     pub(crate) fn step(&mut self) -> anyhow::Result<(u64, usize)> {
         self.step += 1;
@@ -183,8 +208,7 @@ pub(crate) fn fill(
 ) -> anyhow::Result<()> {
     let mut frame = [0; 256];
     for _ in 0..burst {
-        let index = random.random_range(0..sessions.len());
-        let session = sessions.get(index).copied().context("a session")?;
+        let session = network::random_session(sessions, random)?;
         let len = packet.write(&mut frame, session, random)?;
         let mut buf = BenchBuf::take();
         buf.reset(&frame[..len]);
@@ -194,7 +218,37 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// Measures.
+/// What is measured: processes one burst and returns its cycles.
+pub(crate) type BenchBurst<'b> = &'b mut dyn FnMut() -> anyhow::Result<u64>;
+
+/// Measures several ways to process the packets of `plan` in turns, so that changes of the machine's speed affect
+/// all of them.
+///
+/// # Errors
+/// Those of the bursts.
+pub(crate) fn in_turns<const N: usize>(
+    plan: &WorkerBenchConfig,
+    mut bursts: [BenchBurst<'_>; N],
+) -> anyhow::Result<[Figures; N]> {
+    let (steps, warm_up) = steps(plan);
+    let turns = if N == 1 { 1 } else { TURNS };
+    let mut cycles = [const { Vec::new() }; N];
+    for turn in 0..turns {
+        let warm_up =
+            if turn == 0 { warm_up } else { REFRESH_PER_SESSION * plan.active / plan.burst };
+        for (burst, cycles) in bursts.iter_mut().zip(&mut cycles) {
+            for _ in 0..warm_up {
+                burst()?;
+            }
+            for _ in steps * turn / turns..steps * (turn + 1) / turns {
+                cycles.push(burst()?);
+            }
+        }
+    }
+    Ok(cycles.map(|mut cycles| Figures::of(&mut cycles, plan.burst)))
+}
+
+/// Measures the worker alone.
 ///
 /// # Errors
 /// A packet had an unexpected outcome.
@@ -202,29 +256,51 @@ pub(crate) fn measure(
     resident: &mut BenchNode,
     plan: &WorkerBenchConfig,
 ) -> anyhow::Result<Figures> {
+    let [figures] = measure_with(resident, plan, |worker| in_turns(plan, [worker]))?;
+    Ok(figures)
+}
+
+/// Measures the worker, and whatever `measure` measures beside it.
+///
+/// # Errors
+/// A packet had an unexpected outcome.
+pub(crate) fn measure_with<T>(
+    resident: &mut BenchNode,
+    plan: &WorkerBenchConfig,
+    measure: impl FnOnce(BenchBurst<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let BenchNode { publisher, bench, sessions, .. } = resident;
-    let active = sessions.get(..plan.active.min(sessions.len())).context("active sessions")?;
-    let (steps, warm_up) = steps(plan);
+    let active = active_sessions(sessions, plan)?;
     if plan.outcome == ExpectedOutcome::Shaped {
         bench.step_time = Nanos(network::BURST_TIME.0 * plan.burst as u64 / 32);
     }
     bench.checksum = plan.checksum;
-    let mut cycles = Vec::with_capacity(steps);
     let before = publisher.snapshot();
-    for step in 0..steps + warm_up {
+    let mut bursts = 0;
+    let result = measure(&mut || {
+        bursts += 1;
         bench.prepare(plan.packet, active, plan.burst)?;
         let (spent, sent) = bench.step()?;
         if plan.outcome == ExpectedOutcome::Forwarded {
             ensure!(sent == plan.burst, "a step forwarded {sent} of {} packets", plan.burst);
         }
-        if step >= warm_up {
-            cycles.push(spent);
-        }
-    }
+        Ok(spent)
+    })?;
     let found = outcome_count(&before, &publisher.snapshot(), plan.outcome);
-    let wanted = u64::try_from((steps + warm_up) * plan.burst)?;
+    let wanted = u64::try_from(bursts * plan.burst)?;
     ensure!(found == wanted, "{found} of {wanted} packets were {:?}", plan.outcome);
-    Ok(Figures::of(&mut cycles, plan.burst))
+    Ok(result)
+}
+
+/// The sessions with traffic.
+///
+/// # Errors
+/// None: there are at least as many as are active.
+pub(crate) fn active_sessions<'s>(
+    sessions: &'s [BenchSession],
+    plan: &WorkerBenchConfig,
+) -> anyhow::Result<&'s [BenchSession]> {
+    sessions.get(..plan.active.min(sessions.len())).context("active sessions")
 }
 
 /// Numbers of measured and of warm-up steps. Limited by the capacity if the outcome is `Buffered`.
@@ -247,41 +323,41 @@ fn outcome_count(before: &Snapshot, after: &Snapshot, outcome: ExpectedOutcome) 
 }
 
 /// The floor: receives, reads, writes and sends the same packets once, without a worker.
-///
-/// # Errors
-/// None for the packets of this bench.
-pub(crate) fn floor(
-    sessions: &[BenchSession],
-    plan: &WorkerBenchConfig,
-) -> anyhow::Result<Figures> {
-    let port = plan.packet.rx_port();
-    let mut io = BenchIo::new(port);
-    let mut random = SmallRng::seed_from_u64(1);
-    let (steps, warm_up) = steps(plan);
-    let mut cycles = Vec::with_capacity(steps);
-    let mut frame = [0; 256];
-    let mut burst: Burst<BenchBuf> = Burst::new();
-    for step in 0..steps + warm_up {
+pub(crate) struct Floor {
+    io: BenchIo,
+    random: SmallRng,
+    burst: Burst<BenchBuf>,
+}
+
+impl Floor {
+    /// The floor of packets that arrive where those of `plan` do.
+    pub(crate) fn new(plan: &WorkerBenchConfig) -> Self {
+        let io = BenchIo::new(plan.packet.rx_port());
+        Self { io, random: SmallRng::seed_from_u64(1), burst: Burst::new() }
+    }
+
+    /// Processes one burst and returns its cycles.
+    ///
+    /// # Errors
+    /// None for the packets of this bench.
+    pub(crate) fn run(
+        &mut self,
+        sessions: &[BenchSession],
+        plan: &WorkerBenchConfig,
+    ) -> anyhow::Result<u64> {
+        let Self { io, random, burst } = self;
+        let port = io.rx_port;
         io.clear_sent();
-        for _ in 0..plan.burst {
-            let session = sessions[random.random_range(0..plan.active.min(sessions.len()))];
-            let len = plan.packet.write(&mut frame, session, &mut random)?;
-            let mut buf = BenchBuf::take();
-            buf.reset(&frame[..len]);
-            io.ready.push(buf);
-        }
+        fill(io, plan.packet, RxChecksum::Good, plan.burst, sessions, random)?;
         let start = adit_dpdk::tsc();
-        io.rx_burst(port, BURST_MAX, &mut burst);
-        for buf in &mut burst {
+        io.rx_burst(port, BURST_MAX, burst);
+        for buf in burst.iter_mut() {
             swap_macs(buf);
         }
-        io.tx_burst(port, &mut burst);
+        io.tx_burst(port, burst);
         let end = adit_dpdk::tsc();
-        if step >= warm_up {
-            cycles.push(end.wrapping_sub(start));
-        }
+        Ok(end.wrapping_sub(start))
     }
-    Ok(Figures::of(&mut cycles, plan.burst))
 }
 
 /// Swaps the MAC addresses, as testpmd's macswap does.

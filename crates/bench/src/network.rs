@@ -3,6 +3,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_types::{MacAddr, Nanos, Seid, Teid, VlanId};
+use anyhow::Context;
+use rand::Rng;
+use rand::rngs::SmallRng;
 
 pub(crate) const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
 const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
@@ -73,6 +76,18 @@ pub struct BenchSession {
     pub n3_v6: bool,
     /// The TEID that another UPF sends packets to the UE to; none if they come from the data network.
     pub n9_teid: Option<Teid>,
+}
+
+/// One of `sessions`, at random.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn random_session(
+    sessions: &[BenchSession],
+    random: &mut SmallRng,
+) -> anyhow::Result<BenchSession> {
+    let index = random.random_range(0..sessions.len().max(1));
+    sessions.get(index).copied().context("a session")
 }
 
 /// The IP version of packets.

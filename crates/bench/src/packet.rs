@@ -30,6 +30,8 @@ const NETWORK6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 8, 0, 0, 0, 0, 0);
 const ETHER_TYPE_AT: usize = 12;
 /// Length of the Ethernet header.
 const LINK_LEN: usize = 14;
+/// Octets of Ethernet, IPv4, UDP and GTP-U headers with a PDU Session Container.
+pub(crate) const TUNNEL_HEADERS_LEN: usize = LINK_LEN + 20 + 8 + 16;
 /// Offset of the GTP-U flags, after Ethernet, IPv4 and UDP.
 const GTPU_AT: usize = LINK_LEN + 20 + 8;
 const SEQUENCE_FLAG: u8 = 0x02;
@@ -192,7 +194,26 @@ pub(crate) fn write_packet(
     Ok(())
 }
 
-/// A tunnel to us.
+/// The headers of a packet to gNB `number`, Ethernet included.
+///
+/// # Errors
+/// None for the lengths of this bench.
+pub(crate) fn headers_to_gnb(number: u16) -> anyhow::Result<[u8; TUNNEL_HEADERS_LEN]> {
+    let (dst, dst_mac) = network::gnb(number);
+    let tunnel = BenchTunnel {
+        src: network::N3_ADDR,
+        src_mac: network::MACS[0],
+        dst,
+        dst_mac,
+        teid: Teid(0),
+        container: |qfi| PduSessionContainer::downlink(qfi, false),
+    };
+    let mut frame = [0; 256];
+    write_tunnel(&mut frame, tunnel, true, Quirk::None)?;
+    frame.first_chunk().copied().context("a frame")
+}
+
+/// A tunnel to us, or from us.
 #[derive(Clone, Copy)]
 struct BenchTunnel {
     src: Ipv4Addr,

@@ -74,6 +74,7 @@ pub(crate) fn print(bench: &str, rows: &[Value], output: &BenchOutput) -> anyhow
     for row in rows {
         table.add_row(columns.iter().map(|column| match &row[column.as_str()] {
             Value::String(text) => text.clone(),
+            Value::Null => String::new(),
             other => other.to_string(),
         }));
     }

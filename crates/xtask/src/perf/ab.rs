@@ -156,7 +156,7 @@ fn build(
     Ok(copy.to_owned())
 }
 
-/// One run of the bench: figures by case, without rows of the floor.
+/// One run of the bench: figures by case, those of the worker.
 fn measure(
     interrupt: &Interrupt,
     binary: &Path,
@@ -170,7 +170,7 @@ fn measure(
     let document = read_json(part)?;
     let rows = document["rows"].as_array().cloned().unwrap_or_default();
     let figure = |row: &Value| Some((name(row), row[FIGURE].as_f64()?));
-    Ok(rows.iter().filter(|row| row["what"] != "floor").filter_map(figure).collect())
+    Ok(rows.iter().filter(|row| row["what"] == "worker").filter_map(figure).collect())
 }
 
 /// The case of a row, without members that only one revision has.
