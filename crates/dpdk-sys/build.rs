@@ -18,7 +18,7 @@ const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring
 
 /// Patterns of bound functions: those that `adit-dpdk` calls and a few related ones. A short list keeps
 /// the build fast.
-const FUNCTIONS: [&str; 13] = [
+const FUNCTIONS: [&str; 14] = [
     "rte_(openlog_stream|log_set_global_level|log_get_global_level|version|strerror|get_tsc_hz|rdtsc)",
     "rte_eal_(init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type|get_runtime_dir)",
     "rte_(lcore_id|socket_id|lcore_count|thread_register|thread_unregister)",
@@ -30,6 +30,7 @@ const FUNCTIONS: [&str; 13] = [
     "rte_eth_dev_(conf_get|rx_offload_name|tx_offload_name|rss_hash_conf_get)",
     "rte_flow_(validate|create|destroy|flush)",
     "rte_ring_(create|free|count|enqueue_burst|dequeue_burst|mp_enqueue_burst|mc_dequeue_burst)",
+    "rte_softrss",
     "adit_rte_errno",
     "adit_memif_gate_(guards|take|give_back|enter|leave)",
 ];

@@ -15,6 +15,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <rte_ring.h>
+#include <rte_thash.h>
 #include <rte_version.h>
 
 #include "memif_gate.h"

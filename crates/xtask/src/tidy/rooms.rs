@@ -31,6 +31,7 @@ const ROOMS: &[Room] = &[
     Room { package: "adit-pfcp", imports: &["adit-types"], may: &[] },
     Room { package: "adit-rules", imports: &["adit-types"], may: &[] },
     Room { package: "adit-pktio", imports: &["adit-types"], may: &[] },
+    Room { package: "adit-rss", imports: &[], may: &[] },
     Room { package: "adit-session", imports: &["adit-types", "adit-rules"], may: &[] },
     Room { package: "adit-shaper", imports: &["adit-types"], may: &[] },
     Room { package: "adit-tables", imports: &["adit-types", "adit-rules"], may: &[Unsafe] },
@@ -150,6 +151,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/bench/src/c_floor.rs",
     "crates/lab-engine/src/memif/shared.rs",
     "crates/lab/src/tun.rs",
+    "crates/rss/src/gfni.rs",
 ];
 
 /// Rooms that only other rooms' tests may import.
