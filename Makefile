@@ -9,7 +9,7 @@ help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
 	@echo "make test   everything CI runs: format, lints, tidy, tests, namespace scenarios"
 	@echo "make fuzz   every fuzz target for five minutes (SECONDS=...)"
-	@echo "make bench  every bench of adit on this machine, into docs/benchmarks (about 4 minutes)"
+	@echo "make bench  every bench of adit on this machine, into docs/benchmarks (about 10 minutes)"
 	@echo "make bench-memif  what adit and dpdk-testpmd forward over memif, in turns, and their ratio"
 	@echo "make lab    the tester's own test and the short experiments on memif; writes lab-report/"
 	@echo "make coverage  lines of pfcp and n4 that their tests run (cargo install cargo-llvm-cov)"
@@ -40,6 +40,7 @@ fuzz:
 	cargo xtask fuzz --seconds $(SECONDS)
 
 bench: build
+	@scripts/install.sh bench || echo "without valgrind instructions are not counted"
 	cargo xtask perf suite
 
 bench-memif: build

@@ -1,18 +1,20 @@
 #!/bin/sh
 # Installs the distribution packages that Adit needs. Quick when nothing is missing.
-# Usage: scripts/install.sh run|test|lab
+# Usage: scripts/install.sh run|test|lab|bench
 set -eu
 
 build="build-essential pkg-config libdpdk-dev libclang-dev clang"
 demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
 lab="dpdk-dev"
+bench="binutils valgrind"
 test="tshark qemu-user"
 
 case "${1:-}" in
     run) wanted="$build $demo" ;;
     test) wanted="$build $demo $test" ;;
     lab) wanted="$build $lab" ;;
-    *) echo "usage: scripts/install.sh run|test|lab" >&2; exit 2 ;;
+    bench) wanted="$build $lab $bench" ;;
+    *) echo "usage: scripts/install.sh run|test|lab|bench" >&2; exit 2 ;;
 esac
 
 missing=""

@@ -25,6 +25,9 @@ pub enum BenchCommand {
         #[arg(long, value_name = "LIST", value_delimiter = ',',
               default_values_t = [adit_types::limits::BURST_DEFAULT], value_parser = parse_burst)]
         burst: Vec<usize>,
+        /// The measured directions.
+        #[arg(long, value_enum, default_value = "both")]
+        direction: crate::datapath::BenchDirections,
         /// The SMF chooses TEIDs and UE addresses: the datapath looks them up by hash instead of index.
         #[arg(long)]
         given_keys: bool,
@@ -138,6 +141,7 @@ impl BenchCommand {
                 active,
                 packets,
                 burst,
+                direction,
                 given_keys,
                 sdf,
                 mixed,
@@ -155,6 +159,7 @@ impl BenchCommand {
                     active: active.unwrap_or(usize::MAX),
                     packets,
                     bursts: burst,
+                    directions: direction,
                     checksum: match verify_checksums {
                         true => RxChecksum::Unknown,
                         false => RxChecksum::Good,

@@ -21,6 +21,28 @@ use super::report;
 use super::sessions::{BenchProfile, BenchRates};
 use crate::report::BenchOutput;
 
+/// The measured directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum BenchDirections {
+    /// Uplink, then downlink.
+    Both,
+    /// From gNBs.
+    Uplink,
+    /// To gNBs.
+    Downlink,
+}
+
+impl BenchDirections {
+    /// True if packets like this one are measured.
+    fn has(self, packet: BenchPacket) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Uplink => packet.is_uplink(),
+            Self::Downlink => !packet.is_uplink(),
+        }
+    }
+}
+
 /// Parameters of the bench.
 #[derive(Debug)]
 pub(crate) struct DatapathBenchOptions {
@@ -34,6 +56,8 @@ pub(crate) struct DatapathBenchOptions {
     pub bursts: Vec<usize>,
     /// What ports say of IPv4 header checksums.
     pub checksum: RxChecksum,
+    /// The measured directions.
+    pub directions: BenchDirections,
     /// Rules and keys of the sessions.
     pub profile: BenchProfile,
 }
@@ -48,9 +72,10 @@ pub(crate) fn run(options: &DatapathBenchOptions, output: &BenchOutput) -> anyho
         eprintln!("establishing {count} sessions");
         let family = options.profile.family();
         let directions = [BenchPacket::uplink(family), BenchPacket::Downlink { family }];
+        let directions = directions.into_iter().filter(|packet| options.directions.has(*packet));
         let mut resident = establish(options.profile, count)?;
         for &burst in &options.bursts {
-            for packet in directions {
+            for packet in directions.clone() {
                 let plan = WorkerBenchConfig {
                     packet,
                     outcome: match options.profile.rates {

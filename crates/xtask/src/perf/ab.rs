@@ -1,16 +1,14 @@
 //! Two builds on one machine, in turns: changes of the machine's speed affect both alike.
 
 use std::collections::BTreeMap;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
+use super::interrupt::Interrupt;
 use super::{captured_stdout, read_json, root};
 
 /// The figure that is compared.
@@ -68,42 +66,6 @@ impl Worktree {
 impl Drop for Worktree {
     fn drop(&mut self) {
         self.remove();
-    }
-}
-
-/// Returns an error after Ctrl-C.
-struct Interrupt(Arc<AtomicBool>);
-
-impl Interrupt {
-    fn watch() -> anyhow::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&flag)).context("signal handler")?;
-        }
-        Ok(Self(flag))
-    }
-
-    /// Runs a command in a process group of its own. Ctrl-C ends the group.
-    fn run(&self, command: &mut Command) -> anyhow::Result<()> {
-        let text = format!("{command:?}");
-        let mut child =
-            command.process_group(0).spawn().with_context(|| format!("cannot run {text}"))?;
-        loop {
-            if let Some(status) = child.try_wait()? {
-                if !status.success() {
-                    bail!("{text} failed ({status})");
-                }
-                return Ok(());
-            }
-            if self.0.load(Ordering::Relaxed) {
-                // cargo ends its compilers when it is ended.
-                let group = format!("-{}", child.id());
-                let _ = Command::new("kill").args(["-TERM", "--", &group]).status();
-                child.wait()?;
-                bail!("interrupted");
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
     }
 }
 
@@ -270,17 +232,10 @@ mod tests {
         assert!(
             install.args(["-m", "755"]).args([&text_file, &script]).status().unwrap().success()
         );
-        let interrupt = Interrupt(Arc::default());
+        let interrupt = Interrupt::raised(false);
         let found = measure(&interrupt, &script, "-x 1", &part);
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(found.unwrap(), [("uplink".to_owned(), 60.5)]);
-    }
-
-    #[test]
-    fn interrupted_run_ends_its_program() {
-        let interrupt = Interrupt(Arc::new(AtomicBool::new(true)));
-        let start = interrupt.run(Command::new("sleep").arg("1000"));
-        assert_eq!(start.unwrap_err().to_string(), "interrupted");
     }
 
     #[test]

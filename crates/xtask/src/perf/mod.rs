@@ -1,7 +1,11 @@
 //! `cargo xtask perf suite`: every bench of `adit`, with the machine, in one document.
+//! `cargo xtask perf instructions`: what one packet costs in instructions, by part of the fast path.
 //! `cargo xtask perf ab REV`: the datapath of two revisions against each other.
 
 mod ab;
+mod callgrind;
+mod instructions;
+mod interrupt;
 mod suite;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +25,8 @@ pub(crate) enum Perf {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
+    /// Count the instructions of a packet by part of the fast path, with target/release/adit and valgrind.
+    Instructions(instructions::InstructionsArguments),
     /// Build a revision and the working tree, and run the datapath bench of both in turns.
     Ab(ab::Arguments),
 }
@@ -28,6 +34,7 @@ pub(crate) enum Perf {
 pub(crate) fn run(perf: &Perf) -> anyhow::Result<()> {
     match perf {
         Perf::Suite { quick, out } => suite::run(*quick, out.as_deref()),
+        Perf::Instructions(arguments) => instructions::run(arguments),
         Perf::Ab(arguments) => ab::run(arguments),
     }
 }
@@ -36,6 +43,12 @@ pub(crate) fn run(perf: &Perf) -> anyhow::Result<()> {
 fn root() -> anyhow::Result<PathBuf> {
     let text = captured_stdout(Command::new("git").args(["rev-parse", "--show-toplevel"]))?;
     Ok(PathBuf::from(text))
+}
+
+/// The folder of release binaries.
+fn release() -> anyhow::Result<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    Ok(target.map_or_else(|| root().map(|root| root.join("target")), Ok)?.join("release"))
 }
 
 /// Runs a command and returns its output without the line end.
@@ -48,17 +61,12 @@ fn captured_stdout(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Runs a command that shows its own output.
-fn run_inheriting_output(command: &mut Command) -> anyhow::Result<()> {
-    let text = format!("{command:?}");
-    let status = command.status().with_context(|| format!("cannot run {text}"))?;
-    if !status.success() {
-        bail!("{text} failed ({status})");
-    }
-    Ok(())
-}
-
 fn read_json(path: &Path) -> anyhow::Result<Value> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+fn write_json(path: &Path, document: &Value) -> anyhow::Result<()> {
+    std::fs::write(path, format!("{}\n", serde_json::to_string_pretty(document)?))
+        .with_context(|| path.display().to_string())
 }

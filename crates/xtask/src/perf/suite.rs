@@ -6,7 +6,8 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 
-use super::{captured_stdout, read_json, root, run_inheriting_output};
+use super::interrupt::Interrupt;
+use super::{captured_stdout, instructions, read_json, release, root, write_json};
 
 /// One bench: its name in the document, its arguments, packets of each measurement in thousands (zero if
 /// the bench has no such option), and true if `--quick` omits it.
@@ -26,8 +27,13 @@ const fn bench(
     SuiteBench { name, arguments, kilopackets, long }
 }
 
-/// About four minutes on two cores; most of it is a million sessions.
-const BENCHES: [SuiteBench; 11] = [
+/// What one kind of rules or frames costs.
+const fn rules(name: &'static str, arguments: &'static [&'static str]) -> SuiteBench {
+    bench(name, arguments, 1_000, false)
+}
+
+/// About five minutes on two cores.
+const BENCHES: [SuiteBench; 21] = [
     bench("sessions", &["datapath", "--sessions", "1k,16k,100k"], 2_000, false),
     bench("active", &["datapath", "--sessions", "100k", "--active", "16k"], 2_000, false),
     bench("million", &["datapath", "--sessions", "1M"], 4_000, true),
@@ -40,6 +46,19 @@ const BENCHES: [SuiteBench; 11] = [
         false,
     ),
     bench("given_keys", &["datapath", "--sessions", "1k,16k,100k", "--given-keys"], 2_000, false),
+    rules("rates_police", &["datapath", "--sessions", "1k,100k", "--rates", "police"]),
+    rules("rates_session", &["datapath", "--sessions", "1k,100k", "--rates", "session"]),
+    rules("rates_exceed", &["datapath", "--sessions", "1k,100k", "--rates", "exceed"]),
+    rules("rates_wait", &["datapath", "--sessions", "1k,100k", "--rates", "wait"]),
+    rules("sdf_one", &["datapath", "--sessions", "1k,100k", "--sdf=one"]),
+    rules("sdf_several", &["datapath", "--sessions", "1k,100k", "--sdf=several"]),
+    rules(
+        "sdf_one_rates_police",
+        &["datapath", "--sessions", "1k,100k", "--sdf=one", "--rates", "police"],
+    ),
+    rules("vlan", &["datapath", "--sessions", "1k,100k", "--vlan"]),
+    rules("gnbs_256", &["datapath", "--sessions", "1k,100k", "--gnbs", "256"]),
+    rules("verify_checksums", &["datapath", "--sessions", "1k,100k", "--verify-checksums"]),
     bench("kinds", &["kinds"], 1_000, false),
     bench("publication", &["publication", "--sessions", "100k"], 500, false),
     bench("scrape", &["scrape"], 4_000, false),
@@ -49,8 +68,7 @@ const BENCHES: [SuiteBench; 11] = [
 /// Runs everything and writes the document.
 pub(super) fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
     let root = root()?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let release = target.join("release");
+    let release = release()?;
     let (adit, lab) = (release.join("adit"), release.join("adit-lab"));
     for binary in [&adit, &lab] {
         if !binary.exists() {
@@ -58,7 +76,8 @@ pub(super) fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
         }
     }
     let before = machine(&lab)?;
-    let part = target.join("perf-part.json");
+    let interrupt = Interrupt::watch()?;
+    let part = release.with_file_name("perf-part.json");
     let mut results = Map::new();
     for bench in BENCHES.iter().filter(|bench| !(quick && bench.long)) {
         let mut command = Command::new(&adit);
@@ -68,11 +87,13 @@ pub(super) fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
             command.args(["--packets", &format!("{kilopackets}k")]);
         }
         println!("== adit bench {}", bench.arguments.join(" "));
-        run_inheriting_output(command.arg("--out").arg(&part))?;
+        interrupt.run(command.arg("--out").arg(&part))?;
         results.insert(bench.name.to_owned(), read_json(&part)?);
     }
     // Best effort: the file is in the build folder.
     let _ = std::fs::remove_file(&part);
+    println!("== cargo xtask perf instructions");
+    results.insert("instructions".to_owned(), count_instructions(&interrupt, quick)?);
     let after = machine(&lab)?;
     let document = json!({
         "machine": before["machine"],
@@ -85,10 +106,20 @@ pub(super) fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
         Some(path) => path.to_owned(),
         None => default_path(&root, &document)?,
     };
-    std::fs::write(&path, format!("{}\n", serde_json::to_string_pretty(&document)?))
-        .with_context(|| path.display().to_string())?;
+    write_json(&path, &document)?;
     println!("written to {}", path.display());
     Ok(())
+}
+
+/// Instructions by part, or the reason why they are left out.
+fn count_instructions(interrupt: &Interrupt, quick: bool) -> anyhow::Result<Value> {
+    if let Some(missing) = instructions::missing() {
+        println!("left out: {missing}");
+        return Ok(json!({ "left_out": missing }));
+    }
+    let document = instructions::measure(interrupt, &instructions::modes(quick))?;
+    println!("{}", instructions::table(&document));
+    Ok(document)
 }
 
 fn machine(lab: &Path) -> anyhow::Result<Value> {
