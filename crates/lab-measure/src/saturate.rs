@@ -18,6 +18,7 @@ use super::progress::mpps;
 use super::report::OutputArguments;
 use super::report::{Figure, Recorder, ReportHeader, print_rates};
 use super::rig::{ARP_TIMEOUT, GNB_TEID, serve_while};
+use super::target::rules::possible_value;
 use super::target::{OuterFamily, RunningTarget, TargetArguments, TargetKind};
 use super::testbed::{Testbed, TestbedArguments, memif_address, on_core};
 use super::traffic::span_ns;
@@ -128,6 +129,8 @@ pub(crate) struct SaturateReport {
     pub sessions: u32,
     /// Rules of each.
     pub rules: String,
+    /// What adit was configured to do with packets beyond a rate; `None` for its default.
+    pub excess: Option<String>,
     /// Duration and failures of their establishment.
     pub established: Option<ProcedureReport>,
     /// Ratio of adit to testpmd by direction.
@@ -156,7 +159,8 @@ pub(crate) fn run(arguments: &SaturateArguments, stop: &Stop) -> Result<bool> {
     let mut report = SaturateReport {
         header: ReportHeader::default(),
         sessions: arguments.target.sessions,
-        rules: format!("{:?}", arguments.target.rules).to_lowercase(),
+        rules: possible_value(&arguments.target.rules),
+        excess: arguments.target.excess.as_ref().map(possible_value),
         established: adit.established.clone(),
         ratios: Vec::new(),
         figures: Vec::new(),

@@ -2,6 +2,7 @@
 //! and, for a UPF, through PFCP.
 
 mod cpu;
+pub(crate) mod rules;
 mod server;
 mod testpmd;
 
@@ -21,6 +22,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::cpu::{RunQueueWait, cpu_by_core};
+use self::rules::TargetRules;
 use super::testbed::{Testbed, memif_address, memif_server_of, memif_socket};
 use super::traffic::span_ns;
 use adit_lab_engine::frame::{Endpoints, FrameFormat, TesterTunnel, UePacketKind};
@@ -118,21 +120,6 @@ impl TargetAccess {
         let servers = devices.iter().map(|device| memif_server_of(device));
         Ok(servers.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
-}
-
-/// Rules of each session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum TargetRules {
-    /// Two PDRs with a FAR each.
-    Plain,
-    /// The same, and a QER with the QFI.
-    Qos,
-    /// The same, and a URR that measures volume.
-    Usage,
-    /// The same, a QER with the session AMBR, and a filter "any to assigned" in both PDRs: the rules that
-    /// control planes put into every session.
-    Real,
 }
 
 /// Who chooses uplink TEIDs.
@@ -418,13 +405,7 @@ impl TargetArguments {
         if let Some(path) = &self.rule_profile {
             return SessionProfile::read(path);
         }
-        let qos = SessionProfile { qfi: Some(self.qfi), ..SessionProfile::default() };
-        Ok(match self.rules {
-            TargetRules::Plain => SessionProfile::default(),
-            TargetRules::Qos => qos,
-            TargetRules::Usage => SessionProfile { urrs: 1, ..qos },
-            TargetRules::Real => SessionProfile::real(self.qfi),
-        })
+        Ok(self.rules.profile(self.qfi))
     }
 
     /// Who chooses uplink TEIDs.

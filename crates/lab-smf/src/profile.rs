@@ -12,9 +12,9 @@ use adit_lab_process::stop::environment;
 const FLOWS_MAX: u8 = 64;
 /// Flow description of the whole traffic of a UE. Control planes put it into the PDRs of the default flow.
 const ANY_TO_ASSIGNED: &str = "permit out ip from any to assigned";
-/// Session AMBR of [`SessionProfile::real`]: more than a session can send, so that the UPF applies the rate
+/// Session AMBR of [`SessionProfile::with_ambr`]: more than a session can send, so that the UPF applies the rate
 /// to every packet and drops none. Unit: kbit/s.
-const REAL_AMBR_KBPS: u64 = 100_000_000;
+const AMBR_KBPS: u64 = 100_000_000;
 
 /// Bit rates of both directions. Unit: kbit/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,19 +74,22 @@ pub struct SessionProfile {
 }
 
 impl SessionProfile {
-    /// The rules that control planes put into every session: a QER with the QFI, a QER with the session
-    /// AMBR in both directions, a URR that measures volume, and PDRs whose filter matches all traffic of
-    /// the UE.
+    /// The same, and a QER with a session AMBR in both directions that drops no packet.
     #[must_use]
-    pub fn real(qfi: u8) -> Self {
-        Self {
-            qfi: Some(qfi),
-            all_traffic_sdf: Some(ANY_TO_ASSIGNED.to_owned()),
-            rate_qers: 1,
-            mbr_kbps: Some(Kbps::Both(REAL_AMBR_KBPS)),
-            urrs: 1,
-            ..Self::default()
-        }
+    pub fn with_ambr(self) -> Self {
+        Self { rate_qers: 1, mbr_kbps: Some(Kbps::Both(AMBR_KBPS)), ..self }
+    }
+
+    /// The same, with a filter in the PDRs for all traffic that matches every packet of the UE.
+    #[must_use]
+    pub fn with_any_filter(self) -> Self {
+        Self { all_traffic_sdf: Some(ANY_TO_ASSIGNED.to_owned()), ..self }
+    }
+
+    /// The same, and per direction a PDR with a filter that probe packets match.
+    #[must_use]
+    pub fn with_filter(self) -> Self {
+        Self { flows: 1, match_flow: true, ..self }
     }
 
     /// Reads a file.

@@ -314,7 +314,8 @@ fn network_instances_stand_in_pdrs_and_fars_as_encoded() {
 
 #[test]
 fn real_profile_has_the_rules_of_control_planes() {
-    with_establishment(&config(1, SessionProfile::real(5)), |request| {
+    let usage = SessionProfile { qfi: Some(5), urrs: 1, ..SessionProfile::default() };
+    with_establishment(&config(1, usage.with_ambr().with_any_filter()), |request| {
         let qers: Vec<_> = request.create_qers.iter().collect();
         let bps = qers.iter().map(|qer| {
             let rate = |rates: adit_pfcp::ie::RateLimits| [rates.uplink, rates.downlink];

@@ -33,7 +33,8 @@ use crate::run_report::Reference;
 use adit_lab_process::stop::environment;
 
 /// Subcommands that measure. `selftest` has no target and takes no common options.
-const MEASUREMENTS: [&str; 6] = ["selftest", "throughput", "latency", "ramp", "soak", "rates"];
+const MEASUREMENTS: [&str; 7] =
+    ["selftest", "throughput", "saturate", "latency", "ramp", "soak", "rates"];
 /// Options that `adit-lab run` itself sets.
 const OWN: [&str; 2] = ["json", "out"];
 /// Options that are paths, relative to the experiment file.

@@ -5,6 +5,7 @@ mod bars;
 mod course;
 mod latency;
 mod rates;
+mod saturate;
 mod selftest;
 mod svg;
 mod throughput;
@@ -101,6 +102,10 @@ fn body(out: &mut String, measurement: &MeasurementReport, references: &[Referen
     match kind(measurement) {
         Some("throughput") => match read(measurement) {
             Some(report) => throughput::body(out, &report, references),
+            None => unreadable(out),
+        },
+        Some("saturate") => match read(measurement) {
+            Some(report) => saturate::body(out, &report),
             None => unreadable(out),
         },
         Some("latency") => match read(measurement) {

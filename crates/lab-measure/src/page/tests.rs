@@ -229,3 +229,22 @@ fn calendar_knows_leap_years() {
     assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
     assert_eq!(utc(1_798_761_599), "2026-12-31 23:59 UTC");
 }
+
+#[test]
+fn saturation_shows_rates_and_ratios() {
+    let mut saturation = header("saturate");
+    saturation["rules"] = json!("rate");
+    saturation["spells"] = json!([]);
+    saturation["figures"] = json!([{ "name": "adit, uplink", "unit": "pps", "median": 9_500_000,
+        "min": 9_000_000, "max": 10_000_000, "runs": 3 }]);
+    saturation["ratios"] = json!([{ "direction": "uplink", "frame_len_in_bytes": 122,
+        "median_permille": 655, "min_permille": 640, "max_permille": 1070 }]);
+    let page = render(&report(saturation, Vec::new()));
+    for wanted in [
+        "<td>adit, uplink</td><td>9.50 Mpps</td><td>9.00 Mpps</td><td>10.00 Mpps</td>",
+        "<td>adit / testpmd, uplink</td><td>0.655</td><td>0.640</td><td>1.070</td>",
+        "beware &lt;script&gt;",
+    ] {
+        assert!(page.contains(wanted), "{wanted}\n{page}");
+    }
+}
