@@ -9,7 +9,7 @@ help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
 	@echo "make test   everything CI runs: format, lints, tidy, tests, namespace scenarios"
 	@echo "make fuzz   every fuzz target for five minutes (SECONDS=...)"
-	@echo "make bench  every bench of adit on this machine, into docs/benchmarks (about 10 minutes)"
+	@echo "make bench  every bench of adit on this machine, and the rules over memif (WIRE=none|quick|full), into docs/benchmarks"
 	@echo "make bench-memif  what adit and dpdk-testpmd forward over memif, in turns, and their ratio"
 	@echo "make lab    the tester's own test and the short experiments on memif; writes lab-report/"
 	@echo "make coverage  lines of pfcp and n4 that their tests run (cargo install cargo-llvm-cov)"
@@ -39,9 +39,11 @@ fuzz:
 	@scripts/install.sh test
 	cargo xtask fuzz --seconds $(SECONDS)
 
+# The experiments over memif: WIRE=none, quick or full
+WIRE ?= quick
 bench: build
 	@scripts/install.sh bench || echo "without valgrind instructions are not counted"
-	cargo xtask perf suite
+	cargo xtask perf suite --wire $(WIRE)
 
 bench-memif: build
 	$(SUDO) target/release/adit-lab saturate --sessions 100000 --rules usage

@@ -309,11 +309,17 @@ fn part_of(frames: &[InlinedFrame]) -> &'static str {
     frames.iter().find_map(of_frame).unwrap_or(REST)
 }
 
-/// The rows as a table: a column for each part that any of them has.
+/// The parts that any row has, in the order of their columns.
+pub(super) fn used_parts(document: &Value) -> Vec<&'static str> {
+    let rows = document["rows"].as_array().into_iter().flatten();
+    let is_used = |part: &&str| rows.clone().any(|row| !row["parts"][*part].is_null());
+    COLUMNS.into_iter().chain([REST]).filter(is_used).collect()
+}
+
+/// The rows as a table.
 pub(super) fn table(document: &Value) -> Table {
-    let rows: Vec<&Value> = document["rows"].as_array().into_iter().flatten().collect();
-    let is_used = |part: &&str| rows.iter().any(|row| !row["parts"][*part].is_null());
-    let parts: Vec<&str> = COLUMNS.into_iter().chain([REST]).filter(is_used).collect();
+    let rows = document["rows"].as_array().into_iter().flatten();
+    let parts = used_parts(document);
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(["mode", "direction", "all"].into_iter().chain(parts.iter().copied()));

@@ -25,6 +25,11 @@ impl Interrupt {
         Self(Arc::new(AtomicBool::new(is_raised)))
     }
 
+    /// True after Ctrl-C.
+    pub(super) fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Runs a command in a process group of its own. Ctrl-C ends the group.
     pub(super) fn run(&self, command: &mut Command) -> anyhow::Result<()> {
         let text = format!("{command:?}");
@@ -37,7 +42,7 @@ impl Interrupt {
                 }
                 return Ok(());
             }
-            if self.0.load(Ordering::Relaxed) {
+            if self.is_raised() {
                 // cargo ends its compilers when it is ended.
                 let group = format!("-{}", child.id());
                 let _ = Command::new("kill").args(["-TERM", "--", &group]).status();

@@ -6,7 +6,9 @@ mod ab;
 mod callgrind;
 mod instructions;
 mod interrupt;
+mod page;
 mod suite;
+mod wire;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +18,8 @@ use serde_json::Value;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Perf {
-    /// Run every bench of target/release/adit and write docs/benchmarks/DATE-MACHINE.json.
+    /// Run every bench of target/release/adit and experiments of adit-lab, and write
+    /// docs/benchmarks/DATE-MACHINE.json, and the same as a page in Markdown.
     Suite {
         /// A tenth of the packets, and no case with a million sessions.
         #[arg(long)]
@@ -24,6 +27,9 @@ pub(crate) enum Perf {
         /// Write to this file instead.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
+        /// The form of the experiments over memif.
+        #[arg(long, value_enum, default_value = "quick")]
+        wire: wire::WireForm,
     },
     /// Count the instructions of a packet by part of the fast path, with target/release/adit and valgrind.
     Instructions(instructions::InstructionsArguments),
@@ -33,7 +39,7 @@ pub(crate) enum Perf {
 
 pub(crate) fn run(perf: &Perf) -> anyhow::Result<()> {
     match perf {
-        Perf::Suite { quick, out } => suite::run(*quick, out.as_deref()),
+        Perf::Suite { quick, out, wire } => suite::run(*quick, out.as_deref(), *wire),
         Perf::Instructions(arguments) => instructions::run(arguments),
         Perf::Ab(arguments) => ab::run(arguments),
     }

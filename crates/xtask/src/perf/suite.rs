@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 
 use super::interrupt::Interrupt;
-use super::{captured_stdout, instructions, read_json, release, root, write_json};
+use super::wire::{self, WireForm};
+use super::{captured_stdout, instructions, page, read_json, release, root, write_json};
 
 /// One bench: its name in the document, its arguments, packets of each measurement in thousands (zero if
 /// the bench has no such option), and true if `--quick` omits it.
@@ -66,7 +67,7 @@ const BENCHES: [SuiteBench; 21] = [
 ];
 
 /// Runs everything and writes the document.
-pub(super) fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
+pub(super) fn run(quick: bool, out: Option<&Path>, form: WireForm) -> anyhow::Result<()> {
     let root = root()?;
     let release = release()?;
     let (adit, lab) = (release.join("adit"), release.join("adit-lab"));
@@ -94,6 +95,9 @@ pub(super) fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
     let _ = std::fs::remove_file(&part);
     println!("== cargo xtask perf instructions");
     results.insert("instructions".to_owned(), count_instructions(&interrupt, quick)?);
+    println!("== adit-lab run: the rules over memif");
+    let folder = release.with_file_name("perf-lab");
+    let wire = wire::measure(&interrupt, form, &lab, &root, &folder)?;
     let after = machine(&lab)?;
     let document = json!({
         "machine": before["machine"],
@@ -101,13 +105,16 @@ pub(super) fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
         "quick": quick,
         "date": captured_stdout(Command::new("date").args(["-u", "+%F"]))?,
         "benches": results,
+        "wire": wire,
     });
     let path = match out {
         Some(path) => path.to_owned(),
         None => default_path(&root, &document)?,
     };
     write_json(&path, &document)?;
-    println!("written to {}", path.display());
+    let page = path.with_extension("md");
+    std::fs::write(&page, page::render(&document)).with_context(|| page.display().to_string())?;
+    println!("written to {} and {}", path.display(), page.display());
     Ok(())
 }
 
