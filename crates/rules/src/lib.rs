@@ -45,7 +45,7 @@ pub use packet_rate::{PacketLimit, PacketQuota, PacketRateMeter, PacketsLeft};
 pub use published::{
     FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, Shapes, UrrShape,
 };
-pub use rate::{Bucket, Excess, RateLimit, SharedBucket};
+pub use rate::{Bucket, Excess, RateLimit, SharedBucket, time_at_price};
 pub use rule::{
     ApplyAction, CorrelatedRateId, DestinationInterface, FarEntry, Gate, GtpuTunnel, Guarantee,
     GuaranteedShare, HeaderCreation, HeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules,

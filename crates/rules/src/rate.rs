@@ -101,15 +101,23 @@ impl RateLimit {
         Self(bits)
     }
 
-    /// The depth of the bucket. Unit: nanoseconds.
+    /// The depth of the bucket.
+    #[inline]
+    #[must_use]
+    pub const fn depth(self) -> Nanos {
+        Nanos(self.depth_ns())
+    }
+
+    /// Unit: nanoseconds.
     #[inline]
     const fn depth_ns(self) -> u64 {
         (self.0 & ((1 << DEPTH_BITS) - 1)) << DEPTH_UNIT_BITS
     }
 
-    /// The time that one octet takes. Unit: 2^-24 ns.
+    /// The time that one octet takes; zero without a limit. Unit: 2^-24 ns; below 2^48 of them.
     #[inline]
-    const fn price(self) -> u64 {
+    #[must_use]
+    pub const fn price(self) -> u64 {
         self.0 >> PRICE_SHIFT
     }
 
@@ -192,7 +200,7 @@ impl Bucket {
     #[inline]
     #[must_use]
     pub const fn after(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
-        Self::at(self.begin(now).time().saturating_add(packet_time(limit, bytes)))
+        Self::at(self.begin(now).time().saturating_add(packet_time(limit, bytes as u64)))
     }
 
     /// [`Bucket::after`] without saturation: times are below 2^62 nanoseconds.
@@ -200,15 +208,15 @@ impl Bucket {
     #[inline(always)]
     #[must_use]
     pub const fn after_unsaturated(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
-        Self::at(self.begin(now).time().wrapping_add(packet_time(limit, bytes)))
+        Self::at(self.begin(now).time().wrapping_add(packet_time(limit, bytes as u64)))
     }
 
-    /// [`Bucket::after_unsaturated`] of any bucket whose `due` is before `now`.
-    // PERF (adit bench datapath --rates police): once per packet and bucket; one multiplication and one
-    // addition.
+    /// A bucket whose `due` was before `now`, after packets of `bytes` octets together: the first one passed at
+    /// `now`, and each further one while `due` was not in the past. `bytes` is below 2^40.
+    // PERF (adit bench datapath --rates police): one multiplication and one addition.
     #[inline(always)]
     #[must_use]
-    pub const fn after_idle(limit: RateLimit, now: Nanos, bytes: u16) -> Self {
+    pub const fn after_idle(limit: RateLimit, now: Nanos, bytes: u64) -> Self {
         let Self { due, fraction } = Self::at(packet_time(limit, bytes));
         Self { due: now.0.wrapping_add(due), fraction }
     }
@@ -271,13 +279,21 @@ impl Bucket {
     }
 }
 
-/// The time that `bytes` octets take. Unit: 2^-64 ns; below 2^104 of them.
+/// The time that octets take of which each one takes `price`, rounded down. For less than 2^64 units of 2^-24 ns.
+#[inline(always)]
+#[must_use]
+// PERF (adit bench datapath --rates police): once per packet, whatever the number of its buckets.
+pub const fn time_at_price(price: u64, bytes: u64) -> Nanos {
+    Nanos(price.wrapping_mul(bytes) >> PRICE_FRACTION_BITS)
+}
+
+/// The time that `bytes` octets take, which are below 2^40. Unit: 2^-64 ns; below 2^128 of them.
 #[inline(always)]
 // PERF (rules/rate): part of [`Bucket::after_unsaturated`]. The factors are shifted so that one
 // multiplication of two words yields both words of the result.
-const fn packet_time(limit: RateLimit, bytes: u16) -> u128 {
+const fn packet_time(limit: RateLimit, bytes: u64) -> u128 {
     let price = limit.0 >> PRICE_SHIFT << PRICE_SHIFT;
-    let bytes = (bytes as u64) << (BUCKET_FRACTION_BITS - PRICE_FRACTION_BITS - PRICE_SHIFT);
+    let bytes = bytes << (BUCKET_FRACTION_BITS - PRICE_FRACTION_BITS - PRICE_SHIFT);
     price as u128 * bytes as u128
 }
 
@@ -389,7 +405,7 @@ mod tests {
             let limit =
                 RateLimit::new(BitRate::from_kbps(kbps), Nanos::from_millis(2), Excess::Policed);
             for len in [0, 20, 64, MTU, u16::MAX] {
-                let after = Bucket::after_idle(limit, now, len);
+                let after = Bucket::after_idle(limit, now, u64::from(len));
                 for (due, fraction) in [(0, 0), (now.0 - 1, 1 << 40), (now.0 - 1, u64::MAX)] {
                     let bucket = Bucket { due, fraction };
                     assert_eq!(bucket.after_unsaturated(limit, now, len), after, "{limit:?} {len}");

@@ -1,5 +1,6 @@
-//! Fast rules by session index: one cache line per session and direction, and one for the tunnel in which
-//! another UPF sends packets to the UE. Sessions without such a tunnel never write that line.
+//! Fast rules by session index: one cell per session and direction, and one for the tunnel in which another UPF
+//! sends packets to the UE. Sessions without such a tunnel never write that cell. A cell has one cache line for the
+//! rule, and one for a deferred charge of the rule's buckets.
 //!
 //! A cell is a sequence lock: the publisher (control thread) writes, workers read. A worker that reads a
 //! cell during a write finds no fast rule, and its packet takes the stages. A change takes effect in this
@@ -13,17 +14,20 @@
 //! 4. The publisher activates the fast rules. From then on the control thread may reuse the usage slots and
 //!    next hops that only the former rules name.
 //!
-//! The rest of the line counts the session's traffic; the worker that owns the session writes it.
+//! The rest of the line counts the session's traffic, and a second one holds a deferred charge of the rule's
+//! buckets; the worker that owns the session writes both.
 
 use core::{fmt, ops, ptr};
 
 use adit_rules::compile::{FILTER_WORDS, PackedFilter};
 use adit_rules::packed_fast_rule::FAST_RULE_WORDS;
 use adit_rules::{FAST_RULE_URRS_MAX, MatcherLine, PackedFastRule};
-use adit_types::{Direction, SessionIndex, Teid, UsageSlot};
+use adit_types::{Direction, Nanos, SessionIndex, Teid, UsageSlot};
 
 use crate::counters::{Counter, SessionTraffic};
+use crate::deferred_charge::DeferredCharge;
 use crate::large::LargeArray;
+use crate::meters::MeterPair;
 use crate::prefetch;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence};
 
@@ -83,7 +87,7 @@ impl CellKind {
 /// A fast rule, or what selects among several, in front of the session's traffic.
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub(crate) struct FastRuleCell {
     /// The flags of the rule or filter, the sequence number of the cell, [`REFERS`] and [`READABLE`].
     head: AtomicU64,
@@ -93,10 +97,12 @@ pub(crate) struct FastRuleCell {
     words: [AtomicU64; REST],
     pkts: Counter,
     bytes: Counter,
+    /// In a line of its own, which only packets of a rule with buckets need.
+    pub(crate) charge: DeferredCharge,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<FastRuleCell>() == 64, "one cache line");
+const _: () = assert!(size_of::<FastRuleCell>() == 128, "two adjacent cache lines");
 
 /// The words of a cell behind its head.
 #[derive(Clone, Copy)]
@@ -436,6 +442,22 @@ impl<'a> FastRuleCellRef<'a> {
         prefetch::read(self.0);
     }
 
+    /// Prefetches the line of its deferred charge.
+    #[inline]
+    pub fn prefetch_charge(self) {
+        prefetch::read(&self.0.charge);
+    }
+
+    /// Charges a packet of `bytes` octets to the buckets of the cell's rule with `flags` if an earlier packet passed
+    /// them at `now`, all of them were idle before it, and they are open. Returns whether it did; if not,
+    /// [`TablesView::try_charge`](crate::TablesView::try_charge) decides. For the worker that owns the session only.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): once per packet with busy buckets.
+    #[must_use]
+    pub fn try_charge_at_once(self, flags: u64, now: Nanos, bytes: u16) -> bool {
+        self.0.charge.try_charge_at_once(flags, now, bytes)
+    }
+
     /// The fast rule, which is not from tunnel to tunnel; `None` if the cell holds no active one: it is empty,
     /// refers to lines, is being written, or is not activated yet.
     #[inline]
@@ -524,6 +546,22 @@ impl<'a> FastRuleSnapshot<'a> {
     #[inline]
     pub(crate) fn of_line(line: &MatcherLine, cell: &'a FastRuleCell) -> Self {
         Self { rule: PackedFastRule::of_line(line), cell }
+    }
+
+    /// Charges a packet of `bytes` octets to the buckets of the rule, which is that of its cell, if all of them are
+    /// idle at `now` and their limits are known. Returns whether it did; if not,
+    /// [`TablesView::try_charge`](crate::TablesView::try_charge) decides. For the worker that owns the session only.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): once per packet with buckets.
+    #[must_use]
+    pub fn try_charge_idle(&self, now: Nanos, bytes: u16) -> bool {
+        self.cell.charge.try_charge_idle(self.rule.flags(), now, bytes)
+    }
+
+    /// [`TablesView::try_charge`](crate::TablesView::try_charge) with the buckets of the session.
+    pub(crate) fn try_charge(&self, pair: MeterPair<'_>, now: Nanos, bytes: u16) -> bool {
+        let rule = (self.rule.flags(), self.rule.meters());
+        self.cell.charge.try_charge(pair, rule, now, bytes)
     }
 
     /// Counts a forwarded packet of the session and direction. `bytes` is the length of the inner IP

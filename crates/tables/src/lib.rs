@@ -16,6 +16,7 @@ mod area_bits;
 mod config;
 mod correlated_rates;
 mod counters;
+mod deferred_charge;
 mod fast_rule;
 #[allow(unsafe_code, reason = "lines of what readers may still see")]
 mod fast_rule_selector;

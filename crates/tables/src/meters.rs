@@ -30,7 +30,11 @@ use crate::prefetch;
 use crate::sync::MadeOnce;
 
 /// Buckets in one cache line.
-const PER_LINE: usize = 2;
+pub(crate) const PER_LINE: usize = 2;
+
+/// Instead of the time when a bucket is due: a charge of it is deferred
+/// ([`DeferredCharge`](crate::deferred_charge::DeferredCharge)). Times are below 2^62 nanoseconds.
+const DEFERRED: u64 = u64::MAX;
 
 // Each QER with a rate has a bucket; buckets of partial guarantees take numbers that are left.
 const _: () = assert!(RULES_PER_SESSION_MAX <= 64, "the publisher keeps them in a set of 64 bits");
@@ -41,8 +45,8 @@ const LINES_MAX: usize = RULES_PER_SESSION_MAX.div_ceil(PER_LINE);
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
-struct MeterCell {
-    /// See [`Bucket::due`]. Unit: nanoseconds.
+pub(crate) struct MeterCell {
+    /// See [`Bucket::due`], or [`DEFERRED`]. Unit: nanoseconds.
     due: Counter,
     /// See [`Bucket::fraction`]. Unit: 2^-64 ns.
     fraction: Counter,
@@ -56,7 +60,7 @@ struct MeterCell {
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
-struct MeterLine([MeterCell; PER_LINE]);
+pub(crate) struct MeterLine(pub(crate) [MeterCell; PER_LINE]);
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<MeterLine>() == 64, "one cache line");
@@ -265,7 +269,8 @@ impl fmt::Debug for MeterTable {
 pub struct MeterPairs<'a>(&'a [[MeterLine; 2]]);
 
 impl<'a> MeterPairs<'a> {
-    /// Those of one direction of a session.
+    /// Those of one direction of a session. Buckets with a deferred charge are closed until
+    /// [`TablesView::settle`](crate::TablesView::settle) writes it.
     #[inline]
     #[must_use]
     pub fn get(self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
@@ -282,6 +287,11 @@ impl<'a> MeterPairs<'a> {
 pub struct MeterPair<'a>(&'a MeterLine);
 
 impl<'a> MeterPair<'a> {
+    #[inline]
+    pub(crate) const fn line(self) -> &'a MeterLine {
+        self.0
+    }
+
     /// Charges a packet of `bytes` octets to the buckets `which` (bit n is bucket n) if all of them
     /// are open at `now`. Returns whether it did. For the worker that owns the session only. The buckets
     /// are the session's own: none is linked to a correlated rate.
@@ -363,9 +373,37 @@ impl<'a> MeterPair<'a> {
     }
 }
 
-impl MeterCell {
+impl MeterLine {
+    /// True if a charge of one of the buckets is deferred.
     #[inline]
-    fn bucket(&self) -> Bucket {
+    pub(crate) fn is_deferred(&self) -> bool {
+        let Self([first, second]) = self;
+        // PERF (adit bench datapath --rates wait): one branch for both.
+        (first.due.load() | second.due.load()).cast_signed() < 0
+    }
+}
+
+impl MeterCell {
+    /// Says that a charge of the bucket is deferred.
+    #[inline]
+    pub(crate) fn defer(&self) {
+        self.due.set(DEFERRED);
+    }
+
+    /// True if a charge of the bucket is deferred.
+    #[inline]
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.due.load() == DEFERRED
+    }
+
+    /// Adds octets that passed to the count.
+    #[inline]
+    pub(crate) fn add_passed(&self, bytes: u64) {
+        self.passed.add(bytes);
+    }
+
+    #[inline]
+    pub(crate) fn bucket(&self) -> Bucket {
         Bucket { due: self.due.load(), fraction: self.fraction.load() }
     }
 
@@ -379,7 +417,7 @@ impl MeterCell {
     /// True if `due` is before `now`: the bucket has all its credit.
     #[inline(always)]
     // PERF (adit bench datapath --rates police): see its caller.
-    fn is_idle(&self, now: Nanos) -> bool {
+    pub(crate) fn is_idle(&self, now: Nanos) -> bool {
         self.due.load() < now.0
     }
 
@@ -387,7 +425,7 @@ impl MeterCell {
     #[inline(always)]
     // PERF (adit bench datapath --rates police): see its caller.
     fn charge_idle(&self, now: Nanos, bytes: u16) {
-        self.commit(Bucket::after_idle(self.limit(), now, bytes), bytes);
+        self.commit(Bucket::after_idle(self.limit(), now, u64::from(bytes)), bytes);
     }
 
     /// See [`MeterPair::try_charge`].
@@ -428,12 +466,12 @@ impl MeterCell {
     }
 
     #[inline]
-    fn limit(&self) -> RateLimit {
+    pub(crate) fn limit(&self) -> RateLimit {
         RateLimit::from_bits(self.limit.load())
     }
 
     #[inline]
-    fn set(&self, Bucket { due, fraction }: Bucket) {
+    pub(crate) fn set(&self, Bucket { due, fraction }: Bucket) {
         self.due.set(due);
         self.fraction.set(fraction);
     }

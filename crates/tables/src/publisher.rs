@@ -370,7 +370,12 @@ impl Publisher {
         meter: &QerMeter,
     ) -> MeterTraffic {
         let found = self.tables.meters.meter(session, direction, meter.bucket);
-        found.map_or_else(MeterTraffic::default, |meter| meter.traffic())
+        let mut traffic = found.map_or_else(MeterTraffic::default, |meter| meter.traffic());
+        if let Some(cell) = self.tables.fast_rules.cell(session, direction) {
+            let deferred = cell.charge.passed(usize::from(meter.bucket));
+            traffic.passed_bytes = traffic.passed_bytes.wrapping_add(deferred);
+        }
+        traffic
     }
 
     /// The rates of slices, and of all sessions together.
@@ -467,6 +472,10 @@ impl Publisher {
             let bucket = u8::try_from(free).ok().filter(|_| free < u64::BITS)?;
             *taken |= bit(bucket);
             self.tables.meters.make_room(bucket);
+            for direction in DIRECTIONS {
+                let cell = self.tables.fast_rules.cell(session, direction);
+                cell.inspect(|cell| cell.charge.forget(usize::from(bucket)));
+            }
             self.tables.meters.reset(session, bucket);
             Some(bucket)
         };

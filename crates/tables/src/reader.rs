@@ -6,17 +6,17 @@ use adit_rules::compile::FilterKey;
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{NextHop, PublishedRules};
 use adit_types::{
-    Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex,
+    Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
     SessionIndex, Teid, WorkerId,
 };
 
 use crate::aggregates::{Aggregates, Leases};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
-use crate::fast_rule::{CellFlags, FastRuleCellRef, FastRuleTable};
+use crate::fast_rule::{CellFlags, FastRuleCellRef, FastRuleSnapshot, FastRuleTable};
 use crate::fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
-use crate::meters::{Meter, MeterPair, MeterPairs, MeterTable, WaitCounts};
+use crate::meters::{Meter, MeterPair, MeterPairs, MeterTable, PER_LINE, WaitCounts};
 use crate::next_hop::{KnownNeighbor, NextHopRef, NextHopTable, Via};
 use crate::publish::{SlotGuard, SlotReader};
 use crate::rate_changes::{NextRateChange, RateChangeRing};
@@ -372,6 +372,19 @@ impl<'a> TablesView<'a> {
         is_unmetered
     }
 
+    /// Prefetches the usage counters and the deferred charge of a fast rule that is not from tunnel to tunnel, and
+    /// returns true. Returns false if the cell holds anything else.
+    #[inline]
+    #[must_use]
+    pub fn prefetch_usage_and_charge(&self, cell: FastRuleCellRef<'a>) -> bool {
+        let is_rule = cell.flags().is_rule();
+        if is_rule {
+            cell.usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+            cell.prefetch_charge();
+        }
+        is_rule
+    }
+
     /// Prefetches the usage counters and buckets of a fast rule. Reads the line that
     /// [`FastRuleCellRef::prefetch`] prefetched. Returns the flags of the cell. A fast rule from tunnel to tunnel is
     /// left to [`TablesView::prefetch_relayed_usage`].
@@ -472,11 +485,44 @@ impl<'a> TablesView<'a> {
         self.tables.meters.all_pairs()
     }
 
-    /// The first two buckets of a direction of a session, for fast rules.
+    /// The first two buckets of a direction of a session, for fast rules. Writes a deferred charge to them. For the
+    /// worker that owns the session only.
     #[inline]
     #[must_use]
     pub fn meter_pair(&self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
-        self.tables.meters.pair(session, direction)
+        let pair = self.tables.meters.pair(session, direction)?;
+        if pair.line().is_deferred() {
+            self.settle(session, direction);
+        }
+        Some(pair)
+    }
+
+    /// Writes a deferred charge to the first two buckets of a direction of a session. Returns whether there was one.
+    /// For the worker that owns the session only.
+    #[inline(never)]
+    pub fn settle(&self, session: SessionIndex, direction: Direction) -> bool {
+        let pair = self.tables.meters.pair(session, direction);
+        let Some(pair) = pair.filter(|pair| pair.line().is_deferred()) else { return false };
+        let cell = self.tables.fast_rules.cell(session, direction);
+        cell.inspect(|cell| cell.charge.settle(pair.line()));
+        true
+    }
+
+    /// Charges a packet of `bytes` octets to the buckets of `rule`, the fast rule of a direction of a session, if all
+    /// of them are open at `now`. Returns whether it did; if not, no charge is deferred. The rule is that of the cell
+    /// of this direction. For the worker that owns the session only. The buckets are the session's own, as in
+    /// [`MeterPair::try_charge`].
+    #[must_use]
+    pub fn try_charge(
+        &self,
+        rule: &FastRuleSnapshot<'a>,
+        session: SessionIndex,
+        direction: Direction,
+        now: Nanos,
+        bytes: u16,
+    ) -> bool {
+        let pair = self.tables.meters.pair(session, direction);
+        pair.is_some_and(|pair| rule.try_charge(pair, now, bytes))
     }
 
     /// The counters of the packets that wait for the first of the buckets `which` (bit n is bucket n) of
@@ -519,7 +565,8 @@ impl<'a> TablesView<'a> {
     }
 
     /// A bucket of a direction of a session. The first two always exist. Those beyond exist once some
-    /// session needed them, and stay when the rules leave them.
+    /// session needed them, and stay when the rules leave them. For the worker that owns the session only: writes
+    /// a deferred charge to the buckets.
     #[inline]
     #[must_use]
     pub fn meter(
@@ -528,6 +575,9 @@ impl<'a> TablesView<'a> {
         direction: Direction,
         bucket: u8,
     ) -> Option<Meter<'a>> {
+        if usize::from(bucket) < PER_LINE {
+            let _settled = self.meter_pair(session, direction);
+        }
         self.tables.meters.meter(session, direction, bucket)
     }
 

@@ -26,7 +26,7 @@ mod ticket;
 use core::mem;
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_tables::{CellFlags, TablesView, UeTable};
+use adit_tables::{CellFlags, FastRuleCellRef, TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 use adit_wire::vlan::VlanTag;
 
@@ -429,7 +429,8 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     if !handoff.is_alone() {
         hand_off_foreign(handoff, origin.id, packets, rx, tally);
     }
-    let mut cells = prefetch_usage::<D>(view, packets);
+    let may_wait = shaping.must_check_queues() || !view.aggregates().is_empty();
+    let mut cells = prefetch_usage::<D>(view, may_wait, packets);
     let rates = BurstRates::of(view, shaping, cells);
     if rates == BurstRates::Every && shaping.must_check_queues() {
         find_first_queues(view, shaping, packets);
@@ -452,13 +453,30 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     handoff: &Handoff<B>,
     packets: &mut FastPackets<'v>,
 ) -> usize {
-    let is_alone = handoff.is_alone();
+    // PERF (adit bench datapath): the loop of a worker that is alone does not ask for owners.
+    let has_others = match handoff.is_alone() {
+        true => find_own_sessions::<D, F>(view, ues_of, |_| true, packets),
+        false => find_own_sessions::<D, F>(view, ues_of, |of| handoff.owns(of), packets),
+    };
+    if has_others { find_other_tunnels(view, handoff, packets) } else { 0 }
+}
+
+/// [`find_sessions`] by the tables of usual sessions. `owns`: whether this worker owns a session. Returns whether
+/// [`find_other_tunnels`] has to find the sessions of some packets.
+#[inline(always)]
+// PERF (adit bench datapath): no call per burst.
+fn find_own_sessions<'v, D: FastDirection, F: FamilyMix>(
+    view: &TablesView<'v>,
+    ues_of: impl Fn(&FastPacket<'v>) -> &'v UeTable,
+    owns: impl Fn(SessionIndex) -> bool,
+    packets: &mut FastPackets<'v>,
+) -> bool {
     let mut has_others = false;
     let mut find = |packet: &mut FastPacket<'v>| {
         packet.session = D::session(view, ues_of(packet), packet, F::is_v6(packet));
         if D::DIRECTION == Direction::Uplink && !packet.session.is_some() {
             note(&mut has_others);
-        } else if is_alone || handoff.owns(packet.session) {
+        } else if owns(packet.session) {
             packet.cell = view.fast_rule_cell(packet.session, D::DIRECTION);
             packet.cell.inspect(|cell| cell.prefetch());
         }
@@ -473,7 +491,7 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     } else {
         packets.iter_mut().for_each(find);
     }
-    if has_others { find_other_tunnels(view, handoff, packets) } else { 0 }
+    has_others
 }
 
 /// Sets `flag`.
@@ -510,10 +528,12 @@ fn hand_off_foreign<B: PacketBuf>(
 
 /// Prefetches usage counters and buckets of the fast rules in the cells, and returns the flags of the cells. Ends
 /// at the first cell by which SDF filters select the fast rule of a packet; `select_rules` prefetches then.
+/// `may_wait`: packets may wait, or there are aggregates.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
 fn prefetch_usage<'v, D: FastDirection>(
     view: &TablesView<'v>,
+    may_wait: bool,
     packets: &FastPackets<'v>,
 ) -> CellFlags {
     // PERF (adit bench datapath): most bursts end in a loop of their own, which looks for nothing else.
@@ -522,17 +542,48 @@ fn prefetch_usage<'v, D: FastDirection>(
     };
     let unmetered =
         packets.iter().position(|packet| !is_unmetered(packet)).unwrap_or(packets.len());
-    let rest = packets.get(unmetered..).unwrap_or_default();
-    let first = rest.first().and_then(|packet| packet.cell);
+    let metered = packets.get(unmetered..).unwrap_or_default();
+    // PERF (adit bench datapath --rates police): the same for bursts of rules with buckets.
+    let is_rule = |packet: &FastPacket<'v>| {
+        packet.cell.is_none_or(|cell| view.prefetch_usage_and_charge(cell))
+    };
+    let rules = match may_wait {
+        false => metered.iter().position(|packet| !is_rule(packet)).unwrap_or(metered.len()),
+        true => 0,
+    };
+    let (rules, rest) = metered.split_at(rules);
+    let flags = |packets: &[FastPacket<'v>]| {
+        let first = packets.first().and_then(|packet| packet.cell);
+        first.map(FastRuleCellRef::flags).unwrap_or_default()
+    };
+    // The first of the rules has buckets, and what else flags say is the same for all.
+    let (mut any, first) = (flags(rules), flags(rest));
     // Only tunnels lead to tunnels.
     let (relayed, relays) = match D::DIRECTION {
-        Direction::Uplink if first.is_some_and(|cell| cell.flags().may_relay()) => {
-            prefetch_relayed_usage(view, rest)
-        }
+        Direction::Uplink if first.may_relay() => prefetch_relayed_usage(view, rest),
         _ => (0, CellFlags::default()),
     };
+    any |= first;
+    let rest = rest.get(relayed..).unwrap_or_default();
+    if !rest.is_empty() && !first.may_refer() {
+        any |= prefetch_other_usage::<D>(view, rest);
+    }
+    any |= relays;
+    if any.may_refer() || any.may_relay() {
+        // Their loops read the buckets themselves.
+        rules.iter().for_each(|packet| view.prefetch_meters(packet.session, D::DIRECTION));
+    }
+    any
+}
+
+/// [`prefetch_usage`] for cells of any kind.
+#[inline(never)]
+fn prefetch_other_usage<'v, D: FastDirection>(
+    view: &TablesView<'v>,
+    packets: &[FastPacket<'v>],
+) -> CellFlags {
     let mut any = CellFlags::default();
-    for packet in rest.get(relayed..).unwrap_or_default() {
+    for packet in packets {
         let Some(cell) = packet.cell else { continue };
         any |= view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION);
         if any.may_refer() {
@@ -540,9 +591,8 @@ fn prefetch_usage<'v, D: FastDirection>(
         }
     }
     if any.may_relay() {
-        prefetch_other_relayed_usage(view, rest.get(relayed..).unwrap_or_default());
+        prefetch_other_relayed_usage(view, packets);
     }
-    any |= relays;
     any
 }
 

@@ -3,7 +3,7 @@
 use adit_pktio::PacketBuf;
 use adit_rules::{Excess, Guarantee};
 use adit_tables::{CellFlags, FastRuleCellRef, FastRuleSnapshot, MeterPair, TablesView, prefetch};
-use adit_types::{Direction, Nanos};
+use adit_types::Direction;
 
 use super::FastPackets;
 use super::burst::BurstContext;
@@ -161,7 +161,13 @@ pub(super) fn pass_rates(
     if rates == BurstRates::Every && !ctx.view.aggregates().is_empty() {
         return pass_aggregates(ctx, direction, QueueTicket::of(rule), packet, burst);
     }
-    if rates != BurstRates::Buckets && rule.meters() == 0 {
+    if rates == BurstRates::Buckets {
+        return match rule.try_charge_idle(ctx.now, packet.len) {
+            true => Some(()),
+            false => pass_busy_buckets(ctx, direction, rule.flags(), packet, burst),
+        };
+    }
+    if rule.meters() == 0 {
         return Some(());
     }
     let pair = burst.meters.get(packet.session, direction)?;
@@ -172,7 +178,42 @@ pub(super) fn pass_rates(
     if try_charge(pair, ctx, rule, packet.len) {
         return Some(());
     }
-    queue_if_shaped(pair, ctx.now, QueueTicket::of(rule), packet, burst)
+    pass_closed_buckets(ctx, direction, QueueTicket::of(rule), packet, burst)
+}
+
+/// [`pass_rates`] if the buckets may not be idle, or if their limits have to be read. `flags`: those of the packet's
+/// rule, which is that of its cell.
+#[cold]
+#[inline(never)]
+// PERF (adit bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
+fn pass_busy_buckets(
+    ctx: &StepContext<'_>,
+    direction: Direction,
+    flags: u64,
+    packet: &mut FastPacket<'_>,
+    burst: &mut BurstContext<'_, '_>,
+) -> Option<()> {
+    match packet.cell?.try_charge_at_once(flags, ctx.now, packet.len) {
+        true => Some(()),
+        false => pass_other_buckets(ctx, direction, flags, packet, burst),
+    }
+}
+
+/// [`pass_busy_buckets`] unless the buckets were idle before an earlier packet of the burst.
+#[inline(never)]
+fn pass_other_buckets(
+    ctx: &StepContext<'_>,
+    direction: Direction,
+    flags: u64,
+    packet: &mut FastPacket<'_>,
+    burst: &mut BurstContext<'_, '_>,
+) -> Option<()> {
+    let rule = packet.cell?.read().filter(|rule| rule.flags() == flags)?;
+    let (session, bytes) = (packet.session, packet.len);
+    if rule.meters() == 0 || ctx.view.try_charge(&rule, session, direction, ctx.now, bytes) {
+        return Some(());
+    }
+    queue_if_shaped(ctx, direction, QueueTicket::of(&rule), packet, burst)
 }
 
 /// Charges a packet of `bytes` octets to the buckets of its rule if all of them are open. Returns whether
@@ -192,19 +233,52 @@ fn try_charge(
     }
 }
 
+/// [`pass_rates`] if a bucket is closed, or a charge of it deferred. `ticket` is that of the packet's rule.
+#[cold]
+#[inline(never)]
+// PERF (adit bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
+fn pass_closed_buckets(
+    ctx: &StepContext<'_>,
+    direction: Direction,
+    ticket: QueueTicket,
+    packet: &mut FastPacket<'_>,
+    burst: &mut BurstContext<'_, '_>,
+) -> Option<()> {
+    match charge_settled(ctx, direction, ticket, packet, burst) {
+        true => Some(()),
+        false => queue_if_shaped(ctx, direction, ticket, packet, burst),
+    }
+}
+
+/// Writes a deferred charge to the buckets, and charges the packet if they are open then. Returns whether it did:
+/// false without a deferred charge.
+#[cold]
+#[inline(never)]
+fn charge_settled(
+    ctx: &StepContext<'_>,
+    direction: Direction,
+    ticket: QueueTicket,
+    packet: &FastPacket<'_>,
+    burst: &BurstContext<'_, '_>,
+) -> bool {
+    let pair = burst.meters.get(packet.session, direction);
+    ctx.view.settle(packet.session, direction)
+        && pair.is_some_and(|pair| pair.try_charge(ticket.buckets(), ctx.now, packet.len))
+}
+
 /// If every closed bucket shapes, the packet keeps its ticket or gets `ticket`, that of its rule. `None` if
 /// one polices or has debt from a former limit: the stages decide.
 #[cold]
 #[inline(never)]
 // PERF (adit bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
 fn queue_if_shaped(
-    pair: MeterPair<'_>,
-    now: Nanos,
+    ctx: &StepContext<'_>,
+    direction: Direction,
     ticket: QueueTicket,
     packet: &mut FastPacket<'_>,
     burst: &mut BurstContext<'_, '_>,
 ) -> Option<()> {
-    if !pair.can_wait(ticket.buckets(), now) {
+    if !ctx.view.meter_pair(packet.session, direction)?.can_wait(ticket.buckets(), ctx.now) {
         return None;
     }
     packet.ticket = packet.ticket.or(ticket);
@@ -222,13 +296,11 @@ fn pass_aggregates(
     packet: &mut FastPacket<'_>,
     burst: &mut BurstContext<'_, '_>,
 ) -> Option<()> {
-    let which = ticket.buckets();
     let AggregateTerms { slice, guarantee } = AggregateTerms::of_tag(ticket.tag());
     // `check_open` and `charge` ignore the guarantee.
     let terms = AggregateTerms { slice, guarantee: Guarantee::Nothing };
-    let pair = burst.meters.get(packet.session, direction)?;
     if !packet.ticket.is_none() {
-        return queue_if_shaped(pair, ctx.now, ticket, packet, burst);
+        return queue_if_shaped(ctx, direction, ticket, packet, burst);
     }
     // No queue waits for its turn and leases are left: no need to check each aggregate.
     let is_open_at_once = burst.contended.is_empty() && burst.leases.admit(terms.slice, direction);
@@ -238,13 +310,28 @@ fn pass_aggregates(
             terms.check_open(ctx, burst.leases, direction, arriving(burst.contended))
     {
         return match closed.excess {
-            Excess::Shaped => queue_if_shaped(pair, ctx.now, ticket, packet, burst),
+            Excess::Shaped => queue_if_shaped(ctx, direction, ticket, packet, burst),
             Excess::Policed => None,
         };
     }
-    if !pair.try_charge(which, ctx.now, packet.len) {
-        return queue_if_shaped(pair, ctx.now, ticket, packet, burst);
+    if ticket.buckets() != 0 && !charge_buckets(ctx, direction, ticket, packet, burst) {
+        return queue_if_shaped(ctx, direction, ticket, packet, burst);
     }
     terms.charge(ctx, burst.leases, direction, packet.len);
     Some(())
+}
+
+/// Charges a packet to the buckets of its rule if all of them are open. Returns whether it did.
+#[inline(never)]
+// PERF (adit bench datapath --rates shared): most packets with aggregates only skip it.
+fn charge_buckets(
+    ctx: &StepContext<'_>,
+    direction: Direction,
+    ticket: QueueTicket,
+    packet: &FastPacket<'_>,
+    burst: &BurstContext<'_, '_>,
+) -> bool {
+    let pair = burst.meters.get(packet.session, direction);
+    pair.is_some_and(|pair| pair.try_charge(ticket.buckets(), ctx.now, packet.len))
+        || charge_settled(ctx, direction, ticket, packet, burst)
 }

@@ -1,0 +1,425 @@
+//! Charges that wait to be written to the buckets: one cache line per direction of a session, beside its fast
+//! rule.
+//!
+//! Most packets find all buckets of their fast rule idle. Then the buckets follow from the time of the packet, its
+//! length and the limits, and nothing else. So the line stores time and octets, and the buckets are computed when
+//! somebody needs them. The next packet needs one of them, the one of the slowest rate: when it is idle, all
+//! are. That takes one multiplication, for one bucket as for two.
+//!
+//! While a charge of a bucket is deferred, the bucket says so ([`MeterCell::defer`]), and whoever reads it writes
+//! the charge first ([`DeferredCharge::settle`]).
+//!
+//! Threads: the worker that owns the session reads and writes the line. The publisher reads the octets that
+//! passed, and ends the part of a bucket that it resets: see `meters`.
+
+use adit_rules::{Bucket, RateLimit, time_at_price};
+use adit_types::Nanos;
+
+use crate::counters::Counter;
+use crate::meters::{MeterCell, MeterLine, MeterPair, PER_LINE};
+
+/// Charges by a higher price are never deferred. The time of the longest packet after the greatest depth is below
+/// 2^64 units of 2^-24 ns at this price, about 950 bit/s.
+const PRICE_MAX: u64 = 1 << 47;
+
+/// A charge of the buckets of one fast rule.
+#[derive(Debug, Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
+#[repr(C, align(64))]
+pub(crate) struct DeferredCharge {
+    /// The head of the fast rule's cell; zero if nothing is deferred.
+    head: Counter,
+    /// When the first packet passed. All buckets were idle. Unit: nanoseconds.
+    since: Counter,
+    /// Octets of all packets.
+    octets: Counter,
+    /// The price of the slowest rate.
+    price: Counter,
+    /// The least depth. Unit: nanoseconds.
+    depth: Counter,
+    /// Octets that passed by the buckets that have limits below, and are not counted there.
+    passed: Counter,
+    /// The limits of the buckets; [`RateLimit::CLOSED`] for a bucket that the fast rule does not name.
+    limits: [Counter; PER_LINE],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<DeferredCharge>() == 64, "one cache line");
+
+impl DeferredCharge {
+    /// Charges a packet of `bytes` octets of the fast rule with `head` if all its buckets are idle at `now` and
+    /// their limits are known. Returns whether it did.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): once per packet with buckets.
+    pub(crate) fn try_charge_idle(&self, head: u64, now: Nanos, bytes: u16) -> bool {
+        if self.head.load() != head || self.since.load().wrapping_add(self.time().0) >= now.0 {
+            return false;
+        }
+        self.charge(now, bytes);
+        true
+    }
+
+    /// Charges a packet of `bytes` octets of the fast rule with `head` if a charge of this rule is deferred that
+    /// began at `now`, and the least of the depths leaves room. Returns whether it did.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): most packets with busy buckets follow others of their session in
+    // the burst.
+    pub(crate) fn try_charge_at_once(&self, head: u64, now: Nanos, bytes: u16) -> bool {
+        if self.head.load() != head
+            || self.since.load() != now.0
+            || self.time().0 > self.depth.load()
+        {
+            return false;
+        }
+        self.add(bytes);
+        true
+    }
+
+    /// Charges a packet of `bytes` octets of the fast rule with `head` to its buckets `which` (bit n is bucket n) if
+    /// all of them are open at `now`. Returns whether it did; then the charge is deferred if the buckets were idle.
+    /// Otherwise no charge is deferred.
+    pub(crate) fn try_charge(
+        &self,
+        pair: MeterPair<'_>,
+        (head, which): (u64, u64),
+        now: Nanos,
+        bytes: u16,
+    ) -> bool {
+        let line = pair.line();
+        if line.is_deferred() {
+            if self.head.load() == head && self.try_add(now, bytes) {
+                return true;
+            }
+            self.settle(line);
+        }
+        self.try_defer(line, (head, which), now, bytes) || pair.try_charge(which, now, bytes)
+    }
+
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): part of [`DeferredCharge::try_charge_idle`].
+    fn charge(&self, now: Nanos, bytes: u16) {
+        let bytes = u64::from(bytes);
+        self.since.set(now.0);
+        self.octets.set(bytes);
+        self.passed.add(bytes);
+    }
+
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): part of [`DeferredCharge::try_charge_at_once`].
+    fn add(&self, bytes: u16) {
+        self.octets.add(u64::from(bytes));
+        self.passed.add(u64::from(bytes));
+    }
+
+    /// The time that the packets take by the slowest rate.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): part of [`DeferredCharge::try_charge_idle`].
+    fn time(&self) -> Nanos {
+        time_at_price(self.price.load(), self.octets.load())
+    }
+
+    /// Adds a packet to a deferred charge if all buckets are open at `now` and none was idle since.
+    fn try_add(&self, now: Nanos, bytes: u16) -> bool {
+        let is_busy_and_open = |limit: RateLimit| {
+            let bucket = self.bucket(limit);
+            bucket.due >= now.0 && bucket.room(limit, now) >= 0
+        };
+        let octets = self.octets.load() + u64::from(bytes);
+        let is_representable = self.price.load().checked_mul(octets).is_some();
+        if !is_representable || !self.used_limits().all(is_busy_and_open) {
+            return false;
+        }
+        self.add(bytes);
+        true
+    }
+
+    /// Reads the limits of the buckets `which` and defers the charge of a packet, if they are idle at `now` and no
+    /// limit is closed. No charge is deferred before.
+    fn try_defer(
+        &self,
+        line: &MeterLine,
+        (head, which): (u64, u64),
+        now: Nanos,
+        bytes: u16,
+    ) -> bool {
+        let MeterLine(cells) = line;
+        let limits: [RateLimit; PER_LINE] = core::array::from_fn(|at| match which >> at & 1 {
+            0 => RateLimit::CLOSED,
+            _ => cells[at].limit(),
+        });
+        let used = || (0..PER_LINE).filter(|at| which >> at & 1 != 0);
+        let price = used().map(|at| limits[at].price()).max();
+        // The price of a closed limit is the highest.
+        let Some(price) = price.filter(|price| *price <= PRICE_MAX) else { return false };
+        if !used().all(|at| cells[at].is_idle(now)) {
+            return false;
+        }
+        self.set_limits(line, limits);
+        used().for_each(|at| cells[at].defer());
+        let depth = used().map(|at| limits[at].depth()).min().unwrap_or_default();
+        self.price.set(price);
+        self.depth.set(depth.0);
+        self.head.set(head);
+        self.charge(now, bytes);
+        true
+    }
+
+    /// Replaces the limits. If other buckets have limits now, the octets that passed are first added to the counts
+    /// of those that had. A thread that reads the counts meanwhile may miss these octets.
+    fn set_limits(&self, MeterLine(cells): &MeterLine, limits: [RateLimit; PER_LINE]) {
+        let has_limit = |limit: RateLimit| limit != RateLimit::CLOSED;
+        if self.limits().map(has_limit) != limits.map(has_limit) {
+            let passed = self.passed.load();
+            self.passed.set(0);
+            for (cell, _) in cells.iter().zip(self.limits()).filter(|(_, limit)| has_limit(*limit))
+            {
+                cell.add_passed(passed);
+            }
+        }
+        for (cell, limit) in self.limits.iter().zip(limits) {
+            cell.set(limit.to_bits());
+        }
+    }
+
+    /// Writes a deferred charge to the buckets.
+    #[cold]
+    pub(crate) fn settle(&self, MeterLine(cells): &MeterLine) {
+        let is_deferred = |(cell, _): &(&MeterCell, RateLimit)| cell.is_deferred();
+        for (cell, limit) in cells.iter().zip(self.limits()).filter(is_deferred) {
+            cell.set(self.bucket(limit));
+        }
+        self.head.set(0);
+    }
+
+    /// Ends the part of a bucket that the publisher resets.
+    pub(crate) fn forget(&self, bucket: usize) {
+        if let Some(limit) = self.limits.get(bucket) {
+            limit.set(RateLimit::CLOSED.to_bits());
+        }
+    }
+
+    /// Octets that passed by a bucket and are not counted there.
+    pub(crate) fn passed(&self, bucket: usize) -> u64 {
+        match self.limits().get(bucket) {
+            None | Some(&RateLimit::CLOSED) => 0,
+            Some(_) => self.passed.load(),
+        }
+    }
+
+    fn limits(&self) -> [RateLimit; PER_LINE] {
+        self.limits.each_ref().map(|limit| RateLimit::from_bits(limit.load()))
+    }
+
+    fn used_limits(&self) -> impl Iterator<Item = RateLimit> {
+        self.limits().into_iter().filter(|limit| *limit != RateLimit::CLOSED)
+    }
+
+    /// A bucket after the deferred charge. With [`RateLimit::CLOSED`]: one that was reset.
+    fn bucket(&self, limit: RateLimit) -> Bucket {
+        match limit {
+            RateLimit::CLOSED => Bucket::default(),
+            _ => Bucket::after_idle(limit, Nanos(self.since.load()), self.octets.load()),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
+mod tests {
+    use adit_rules::Excess;
+    use adit_types::{BitRate, Direction, SessionIndex};
+
+    use super::*;
+    use crate::meters::MeterTable;
+
+    const DIRECTION: Direction = Direction::Downlink;
+    const FAST: SessionIndex = SessionIndex(1);
+    const REFERENCE: SessionIndex = SessionIndex(0);
+
+    fn limit(kbps: u64, depth_ms: u64, excess: Excess) -> RateLimit {
+        RateLimit::new(BitRate::from_kbps(kbps), Nanos::from_millis(depth_ms), excess)
+    }
+
+    /// Charges a packet as the stages do, if both buckets are open by their limits.
+    fn stages(
+        table: &MeterTable,
+        session: SessionIndex,
+        which: u64,
+        limits: [RateLimit; PER_LINE],
+        now: Nanos,
+        bytes: u16,
+    ) -> bool {
+        let meter = |at: usize| table.meter(session, DIRECTION, u8::try_from(at).unwrap()).unwrap();
+        let used: Vec<_> = (0..PER_LINE).filter(|at| which >> at & 1 != 0).collect();
+        let is_open = used.iter().map(|at| meter(*at).is_open(limits[*at], now)).min().unwrap();
+        if is_open {
+            used.iter().for_each(|at| meter(*at).charge(limits[*at], now, bytes));
+        }
+        is_open
+    }
+
+    /// The buckets as they are once the charge is written.
+    fn settled(charge: &DeferredCharge, MeterLine(cells): &MeterLine) -> [Bucket; PER_LINE] {
+        let limits = charge.limits();
+        core::array::from_fn(|at| match cells[at].is_deferred() {
+            true => charge.bucket(limits[at]),
+            false => cells[at].bucket(),
+        })
+    }
+
+    #[test]
+    fn deferred_charges_and_those_of_the_stages_are_alike() {
+        use Excess::{Policed, Shaped};
+        let choice = [
+            limit(5000, 2, Policed),
+            limit(7000, 1, Shaped),
+            limit(8, 3000, Policed),
+            limit(100_000_000, 0, Shaped),
+            limit(900_000, 1, Policed),
+            RateLimit::UNLIMITED,
+            limit(1, 0, Shaped),
+        ];
+        let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
+        let (mut now, mut head, mut which) = (Nanos::from_secs(1), 0, 0);
+        let mut limits = [RateLimit::UNLIMITED; PER_LINE];
+        // Packets that passed idle, at once, otherwise, and by the stages; then those that did not pass.
+        let mut ways = [0_u32; 5];
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut below = |most: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % most
+        };
+        for round in 0..60_000_u32 {
+            let pair = table.pair(FAST, DIRECTION).unwrap();
+            now += Nanos(match below(40) {
+                0 => below(3_000_000_000),
+                1..10 => below(2_000_000),
+                10..20 => below(2_000),
+                // To the nanosecond in which a bucket becomes idle.
+                20..24 => settled(&charge, pair.line())[0].due.saturating_sub(now.0) % (1 << 40),
+                _ => 0,
+            });
+            if round == 0 || below(60) == 0 {
+                (head, which) = (head + 2, 1 + below(3));
+                for at in 0..PER_LINE {
+                    limits[at] = choice[usize::try_from(below(choice.len() as u64)).unwrap()];
+                    for session in [FAST, REFERENCE] {
+                        table.set_limit(session, DIRECTION, u8::try_from(at).unwrap(), limits[at]);
+                    }
+                }
+            }
+            if below(200) == 0 {
+                let bucket = below(2);
+                charge.forget(usize::try_from(bucket).unwrap());
+                head += 2;
+                for session in [FAST, REFERENCE] {
+                    table.reset(session, u8::try_from(bucket).unwrap());
+                }
+            }
+            if below(100) == 0 {
+                charge.settle(pair.line());
+            }
+            let longest = if below(9) == 0 { 65_000 } else { 1480 };
+            let bytes = u16::try_from(20 + below(longest)).unwrap();
+            let way = if charge.try_charge_idle(head, now, bytes) {
+                0
+            } else if charge.try_charge_at_once(head, now, bytes) {
+                1
+            } else if charge.try_charge(pair, (head, which), now, bytes) {
+                2
+            } else {
+                assert!(!pair.line().is_deferred(), "what the stages read is settled");
+                3 + usize::from(!stages(&table, FAST, which, limits, now, bytes))
+            };
+            ways[way] += 1;
+            let expected = stages(&table, REFERENCE, which, limits, now, bytes);
+            assert_eq!(way < 4, expected, "{round}: {way}");
+            let fast = settled(&charge, pair.line());
+            let reference = table.pair(REFERENCE, DIRECTION).unwrap();
+            for at in 0..PER_LINE {
+                let of = &reference.line().0[at].bucket();
+                // A bucket in the past is idle, whenever that was.
+                let is_past = fast[at].due < now.0 && of.due < now.0;
+                assert!(fast[at] == *of || is_past, "{round} {way} {at}: {:?} {of:?}", fast[at]);
+                let number = u8::try_from(at).unwrap();
+                let passed = |session| table.meter(session, DIRECTION, number).unwrap().traffic();
+                let fast_passed = passed(FAST).passed_bytes.wrapping_add(charge.passed(at));
+                assert_eq!(fast_passed, passed(REFERENCE).passed_bytes, "{round} {way} {at}");
+            }
+        }
+        assert!(ways.iter().all(|count| *count > 100), "{ways:?}");
+    }
+
+    #[test]
+    fn slow_bucket_and_one_that_is_busy_for_long_are_exact() {
+        let slowest = RateLimit::new(BitRate::from_bps(1), Nanos(0), Excess::Policed);
+        let often_idle = |round| if round < 1500 { 500 } else { 30_000 };
+        check_slow_bucket(slowest, often_idle, [1500, 65_535], 30);
+        check_slow_bucket(limit(1, 3000, Excess::Policed), often_idle, [1500, 65_535], 30);
+        // Always half a second ahead, for longer than the product of price and octets fits a word.
+        let rounds = check_slow_bucket(limit(8, 3000, Excess::Policed), |_| 500, [500, 0], 2500);
+        assert!(rounds.as_millis() > 1 << 20, "{rounds:?}");
+    }
+
+    /// Two packets of `lens` octets every `pauses` milliseconds; the first round has one more. Returns how long it
+    /// took.
+    fn check_slow_bucket(
+        limit: RateLimit,
+        pauses: impl Fn(u32) -> u64,
+        lens: [u16; 2],
+        least: u32,
+    ) -> std::time::Duration {
+        let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
+        for session in [FAST, REFERENCE] {
+            table.set_limit(session, DIRECTION, 0, limit);
+        }
+        let pair = table.pair(FAST, DIRECTION).unwrap();
+        let start = Nanos::from_secs(1);
+        let (mut now, mut passed) = (start, 0);
+        for round in 0..3000 {
+            let [first, second] = lens;
+            let extra = if round == 0 { first } else { 0 };
+            for bytes in [first, second, extra].into_iter().filter(|bytes| *bytes != 0) {
+                let is_charged = charge.try_charge_idle(2, now, bytes)
+                    || charge.try_charge_at_once(2, now, bytes)
+                    || charge.try_charge(pair, (2, 1), now, bytes);
+                let limits = [limit, RateLimit::UNLIMITED];
+                let expected = stages(&table, REFERENCE, 1, limits, now, bytes);
+                assert_eq!(is_charged, expected, "{round}");
+                let reference = table.pair(REFERENCE, DIRECTION).unwrap().line().0[0].bucket();
+                assert_eq!(settled(&charge, pair.line())[0], reference, "{round}");
+                passed += u32::from(is_charged);
+            }
+            now += Nanos::from_millis(pauses(round));
+        }
+        assert!(passed > least, "{passed}");
+        std::time::Duration::from_nanos(now.since(start).0)
+    }
+
+    #[test]
+    fn bucket_that_was_reset_while_a_charge_was_deferred_is_idle() {
+        let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
+        table.set_limit(FAST, DIRECTION, 0, limit(8, 0, Excess::Policed));
+        let pair = table.pair(FAST, DIRECTION).unwrap();
+        assert!(charge.try_charge(pair, (2, 1), Nanos::from_secs(1), 1500));
+        assert!(pair.line().is_deferred());
+        assert_eq!((charge.passed(0), charge.passed(1)), (1500, 0));
+        charge.forget(0);
+        charge.settle(pair.line());
+        assert_eq!((pair.line().0[0].bucket(), charge.passed(0)), (Bucket::default(), 0));
+    }
+
+    #[test]
+    fn closed_bucket_and_rule_without_buckets_defer_nothing() {
+        let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
+        let pair = table.pair(FAST, DIRECTION).unwrap();
+        let now = Nanos::from_secs(1);
+        assert!(charge.try_charge(pair, (2, 0), now, 100), "no bucket");
+        table.set_limit(FAST, DIRECTION, 0, RateLimit::CLOSED);
+        assert!(charge.try_charge(pair, (2, 1), now, 100), "as at the slowest rate");
+        assert!(!charge.try_charge_at_once(2, now, 100) && !pair.line().is_deferred());
+        assert!(!charge.try_charge_idle(2, Nanos::from_secs(2), 100));
+    }
+}
