@@ -303,10 +303,10 @@ mod tests {
             });
             if round == 0 || below(60) == 0 {
                 (head, which) = (head + 2, 1 + below(3));
-                for at in 0..PER_LINE {
-                    limits[at] = choice[usize::try_from(below(choice.len() as u64)).unwrap()];
+                for (at, limit) in limits.iter_mut().enumerate() {
+                    *limit = choice[usize::try_from(below(choice.len() as u64)).unwrap()];
                     for session in [FAST, REFERENCE] {
-                        table.set_limit(session, DIRECTION, u8::try_from(at).unwrap(), limits[at]);
+                        table.set_limit(session, DIRECTION, u8::try_from(at).unwrap(), *limit);
                     }
                 }
             }
@@ -338,11 +338,11 @@ mod tests {
             assert_eq!(way < 4, expected, "{round}: {way}");
             let fast = settled(&charge, pair.line());
             let reference = table.pair(REFERENCE, DIRECTION).unwrap();
-            for at in 0..PER_LINE {
+            for (at, bucket) in fast.iter().enumerate() {
                 let of = &reference.line().0[at].bucket();
                 // A bucket in the past is idle, whenever that was.
-                let is_past = fast[at].due < now.0 && of.due < now.0;
-                assert!(fast[at] == *of || is_past, "{round} {way} {at}: {:?} {of:?}", fast[at]);
+                let is_past = bucket.due < now.0 && of.due < now.0;
+                assert!(bucket == of || is_past, "{round} {way} {at}: {bucket:?} {of:?}");
                 let number = u8::try_from(at).unwrap();
                 let passed = |session| table.meter(session, DIRECTION, number).unwrap().traffic();
                 let fast_passed = passed(FAST).passed_bytes.wrapping_add(charge.passed(at));

@@ -4,6 +4,9 @@
 //! without a further lookup. Most sessions have no more: one for the rate of the session, one for that of
 //! the flow. Further buckets are in arrays that are allocated when a session first needs them.
 //!
+//! The charge of a fast rule may be deferred (`deferred_charge`); its buckets say so. Workers read buckets by
+//! [`TablesView`](crate::TablesView), which writes the charge to them first.
+//!
 //! A bucket can be linked to a correlated rate, which sessions share (`correlated_rates`). Then the
 //! correlated rate decides. The session's own bucket takes its state after each packet, and counts the
 //! octets of this session.

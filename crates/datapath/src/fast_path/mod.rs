@@ -78,7 +78,7 @@ struct BurstCounts {
 /// Shape:   removes from `rx` every packet that it sends, queues for its rate or hands off; the rest
 ///          stay for the stages. n ≤ BURST_MAX.
 /// Cost:    per packet one cache line of the key table, one of the fast rule and the session's
-///          counters, and one per URR; with rates, one of the buckets; with SDF filters, those of the
+///          counters, and one per URR; with rates, one of their charge or the buckets; with SDF filters, those of the
 ///          matcher and of the rule that it selects; while packets wait, those of the queue, its index
 ///          and its counters. Earlier passes prefetch these lines, except the buckets of a rule
 ///          that a matcher selected, and index and counters of queues. A next hop is looked up when it changes; in uplink
