@@ -22,6 +22,15 @@ use crate::meters::{MeterCell, MeterLine, MeterPair, PER_LINE};
 /// 2^64 units of 2^-24 ns at this price, about 950 bit/s.
 const PRICE_MAX: u64 = 1 << 47;
 
+/// The fast rule of a packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChargedRule {
+    /// The head of its cell.
+    pub head: u64,
+    /// The buckets that its packets have to pass; bit n is bucket n.
+    pub which: u64,
+}
+
 /// A charge of the buckets of one fast rule.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
@@ -75,24 +84,23 @@ impl DeferredCharge {
         true
     }
 
-    /// Charges a packet of `bytes` octets of the fast rule with `head` to its buckets `which` (bit n is bucket n) if
-    /// all of them are open at `now`. Returns whether it did; then the charge is deferred if the buckets were idle.
+    /// Charges a packet of `bytes` octets of `rule` to its buckets if all of them are open at `now`. Returns whether it did; then the charge is deferred if the buckets were idle.
     /// Otherwise no charge is deferred.
     pub(crate) fn try_charge(
         &self,
         pair: MeterPair<'_>,
-        (head, which): (u64, u64),
+        rule: ChargedRule,
         now: Nanos,
         bytes: u16,
     ) -> bool {
         let line = pair.line();
         if line.is_deferred() {
-            if self.head.load() == head && self.try_add(now, bytes) {
+            if self.head.load() == rule.head && self.try_add(now, bytes) {
                 return true;
             }
             self.settle(line);
         }
-        self.try_defer(line, (head, which), now, bytes) || pair.try_charge(which, now, bytes)
+        self.try_defer(line, rule, now, bytes) || pair.try_charge(rule.which, now, bytes)
     }
 
     #[inline(always)]
@@ -133,16 +141,11 @@ impl DeferredCharge {
         true
     }
 
-    /// Reads the limits of the buckets `which` and defers the charge of a packet, if they are idle at `now` and no
+    /// Reads the limits of the buckets of `rule` and defers the charge of a packet, if they are idle at `now` and no
     /// limit is closed. No charge is deferred before.
-    fn try_defer(
-        &self,
-        line: &MeterLine,
-        (head, which): (u64, u64),
-        now: Nanos,
-        bytes: u16,
-    ) -> bool {
+    fn try_defer(&self, line: &MeterLine, rule: ChargedRule, now: Nanos, bytes: u16) -> bool {
         let MeterLine(cells) = line;
+        let ChargedRule { head, which } = rule;
         let limits: [RateLimit; PER_LINE] = core::array::from_fn(|at| match which >> at & 1 {
             0 => RateLimit::CLOSED,
             _ => cells[at].limit(),
@@ -173,7 +176,7 @@ impl DeferredCharge {
             self.passed.set(0);
             for (cell, _) in cells.iter().zip(self.limits()).filter(|(_, limit)| has_limit(*limit))
             {
-                cell.add_passed(passed);
+                cell.passed.add(passed);
             }
         }
         for (cell, limit) in self.limits.iter().zip(limits) {
@@ -236,6 +239,8 @@ mod tests {
     const FAST: SessionIndex = SessionIndex(1);
     const REFERENCE: SessionIndex = SessionIndex(0);
 
+    const RULE: ChargedRule = ChargedRule { head: 2, which: 1 };
+
     fn limit(kbps: u64, depth_ms: u64, excess: Excess) -> RateLimit {
         RateLimit::new(BitRate::from_kbps(kbps), Nanos::from_millis(depth_ms), excess)
     }
@@ -267,10 +272,9 @@ mod tests {
         })
     }
 
-    #[test]
-    fn deferred_charges_and_those_of_the_stages_are_alike() {
+    fn limits_of_all_kinds() -> [RateLimit; 7] {
         use Excess::{Policed, Shaped};
-        let choice = [
+        [
             limit(5000, 2, Policed),
             limit(7000, 1, Shaped),
             limit(8, 3000, Policed),
@@ -278,19 +282,47 @@ mod tests {
             limit(900_000, 1, Policed),
             RateLimit::UNLIMITED,
             limit(1, 0, Shaped),
-        ];
+        ]
+    }
+
+    /// The generator "xorshift64" of G. Marsaglia.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, most: u64) -> u64 {
+            let Self(state) = self;
+            *state ^= *state << 13;
+            *state ^= *state >> 7;
+            *state ^= *state << 17;
+            *state % most
+        }
+    }
+
+    /// Compares buckets and counts of both sessions.
+    fn assert_alike(table: &MeterTable, charge: &DeferredCharge, now: Nanos) {
+        let line = |session| table.pair(session, DIRECTION).unwrap().line();
+        for (at, bucket) in settled(charge, line(FAST)).iter().enumerate() {
+            let of = &line(REFERENCE).0[at].bucket();
+            // A bucket in the past is idle, whenever that was.
+            let is_past = bucket.due < now.0 && of.due < now.0;
+            assert!(bucket == of || is_past, "{at} at {now:?}: {bucket:?} {of:?}");
+            let number = u8::try_from(at).unwrap();
+            let passed = |session| table.meter(session, DIRECTION, number).unwrap().traffic();
+            let fast_passed = passed(FAST).passed_bytes.wrapping_add(charge.passed(at));
+            assert_eq!(fast_passed, passed(REFERENCE).passed_bytes, "{at} at {now:?}");
+        }
+    }
+
+    #[test]
+    fn deferred_charges_and_those_of_the_stages_are_alike() {
+        let choice = limits_of_all_kinds();
         let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
         let (mut now, mut head, mut which) = (Nanos::from_secs(1), 0, 0);
         let mut limits = [RateLimit::UNLIMITED; PER_LINE];
         // Packets that passed idle, at once, otherwise, and by the stages; then those that did not pass.
         let mut ways = [0_u32; 5];
-        let mut random = 88_172_645_463_325_252_u64;
-        let mut below = |most: u64| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random % most
-        };
+        let mut random = Random(88_172_645_463_325_252);
+        let mut below = |most: u64| random.below(most);
         for round in 0..60_000_u32 {
             let pair = table.pair(FAST, DIRECTION).unwrap();
             now += Nanos(match below(40) {
@@ -327,7 +359,7 @@ mod tests {
                 0
             } else if charge.try_charge_at_once(head, now, bytes) {
                 1
-            } else if charge.try_charge(pair, (head, which), now, bytes) {
+            } else if charge.try_charge(pair, ChargedRule { head, which }, now, bytes) {
                 2
             } else {
                 assert!(!pair.line().is_deferred(), "what the stages read is settled");
@@ -336,18 +368,7 @@ mod tests {
             ways[way] += 1;
             let expected = stages(&table, REFERENCE, which, limits, now, bytes);
             assert_eq!(way < 4, expected, "{round}: {way}");
-            let fast = settled(&charge, pair.line());
-            let reference = table.pair(REFERENCE, DIRECTION).unwrap();
-            for (at, bucket) in fast.iter().enumerate() {
-                let of = &reference.line().0[at].bucket();
-                // A bucket in the past is idle, whenever that was.
-                let is_past = bucket.due < now.0 && of.due < now.0;
-                assert!(bucket == of || is_past, "{round} {way} {at}: {bucket:?} {of:?}");
-                let number = u8::try_from(at).unwrap();
-                let passed = |session| table.meter(session, DIRECTION, number).unwrap().traffic();
-                let fast_passed = passed(FAST).passed_bytes.wrapping_add(charge.passed(at));
-                assert_eq!(fast_passed, passed(REFERENCE).passed_bytes, "{round} {way} {at}");
-            }
+            assert_alike(&table, &charge, now);
         }
         assert!(ways.iter().all(|count| *count > 100), "{ways:?}");
     }
@@ -384,7 +405,7 @@ mod tests {
             for bytes in [first, second, extra].into_iter().filter(|bytes| *bytes != 0) {
                 let is_charged = charge.try_charge_idle(2, now, bytes)
                     || charge.try_charge_at_once(2, now, bytes)
-                    || charge.try_charge(pair, (2, 1), now, bytes);
+                    || charge.try_charge(pair, RULE, now, bytes);
                 let limits = [limit, RateLimit::UNLIMITED];
                 let expected = stages(&table, REFERENCE, 1, limits, now, bytes);
                 assert_eq!(is_charged, expected, "{round}");
@@ -403,7 +424,7 @@ mod tests {
         let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
         table.set_limit(FAST, DIRECTION, 0, limit(8, 0, Excess::Policed));
         let pair = table.pair(FAST, DIRECTION).unwrap();
-        assert!(charge.try_charge(pair, (2, 1), Nanos::from_secs(1), 1500));
+        assert!(charge.try_charge(pair, RULE, Nanos::from_secs(1), 1500));
         assert!(pair.line().is_deferred());
         assert_eq!((charge.passed(0), charge.passed(1)), (1500, 0));
         charge.forget(0);
@@ -416,9 +437,9 @@ mod tests {
         let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
         let pair = table.pair(FAST, DIRECTION).unwrap();
         let now = Nanos::from_secs(1);
-        assert!(charge.try_charge(pair, (2, 0), now, 100), "no bucket");
+        assert!(charge.try_charge(pair, ChargedRule { which: 0, ..RULE }, now, 100), "no bucket");
         table.set_limit(FAST, DIRECTION, 0, RateLimit::CLOSED);
-        assert!(charge.try_charge(pair, (2, 1), now, 100), "as at the slowest rate");
+        assert!(charge.try_charge(pair, RULE, now, 100), "as at the slowest rate");
         assert!(!charge.try_charge_at_once(2, now, 100) && !pair.line().is_deferred());
         assert!(!charge.try_charge_idle(2, Nanos::from_secs(2), 100));
     }

@@ -25,7 +25,7 @@ use adit_rules::{FAST_RULE_URRS_MAX, MatcherLine, PackedFastRule};
 use adit_types::{Direction, Nanos, SessionIndex, Teid, UsageSlot};
 
 use crate::counters::{Counter, SessionTraffic};
-use crate::deferred_charge::DeferredCharge;
+use crate::deferred_charge::{ChargedRule, DeferredCharge};
 use crate::large::LargeArray;
 use crate::meters::MeterPair;
 use crate::prefetch;
@@ -560,7 +560,7 @@ impl<'a> FastRuleSnapshot<'a> {
 
     /// [`TablesView::try_charge`](crate::TablesView::try_charge) with the buckets of the session.
     pub(crate) fn try_charge(&self, pair: MeterPair<'_>, now: Nanos, bytes: u16) -> bool {
-        let rule = (self.rule.flags(), self.rule.meters());
+        let rule = ChargedRule { head: self.rule.flags(), which: self.rule.meters() };
         self.cell.charge.try_charge(pair, rule, now, bytes)
     }
 

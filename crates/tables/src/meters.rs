@@ -4,8 +4,8 @@
 //! without a further lookup. Most sessions have no more: one for the rate of the session, one for that of
 //! the flow. Further buckets are in arrays that are allocated when a session first needs them.
 //!
-//! The charge of a fast rule may be deferred (`deferred_charge`); its buckets say so. Workers read buckets by
-//! [`TablesView`](crate::TablesView), which writes the charge to them first.
+//! A charge may be deferred (`deferred_charge`). [`TablesView`](crate::TablesView) writes it to the buckets that
+//! workers read.
 //!
 //! A bucket can be linked to a correlated rate, which sessions share (`correlated_rates`). Then the
 //! correlated rate decides. The session's own bucket takes its state after each packet, and counts the
@@ -54,7 +54,7 @@ pub(crate) struct MeterCell {
     /// See [`Bucket::fraction`]. Unit: 2^-64 ns.
     fraction: Counter,
     /// Octets that passed.
-    passed: Counter,
+    pub(crate) passed: Counter,
     /// [`RateLimit::to_bits`], by the publisher.
     limit: Counter,
 }
@@ -397,12 +397,6 @@ impl MeterCell {
     #[inline]
     pub(crate) fn is_deferred(&self) -> bool {
         self.due.load() == DEFERRED
-    }
-
-    /// Adds octets that passed to the count.
-    #[inline]
-    pub(crate) fn add_passed(&self, bytes: u64) {
-        self.passed.add(bytes);
     }
 
     #[inline]
