@@ -97,13 +97,30 @@ fn wire(page: &mut String, document: &Value) {
             if let Some(error) = measurement["error"].as_str() {
                 line(page, [options.clone(), format!("failed: {error}")]);
             }
+            for ratio in measurement["ratios"].as_array().into_iter().flatten() {
+                let name = format!("adit / testpmd, {}, per mille", text(&ratio["direction"]));
+                let cells =
+                    ["median", "min", "max"].map(|of| text(&ratio[format!("{of}_permille")]));
+                line(page, [options.clone(), name].into_iter().chain(cells));
+            }
             for figure in measurement["figures"].as_array().into_iter().flatten() {
                 let cells =
                     ["name", "median", "min", "max", "runs"].map(|name| text(&figure[name]));
                 line(page, std::iter::once(options.clone()).chain(cells));
             }
         }
+        warnings(page, measurements.into_iter().flatten());
         *page += "\n";
+    }
+}
+
+/// What a reader has to know before using the figures of each measurement.
+fn warnings<'v>(page: &mut String, measurements: impl Iterator<Item = &'v Value>) {
+    *page += "\nWarnings:\n\n";
+    for measurement in measurements {
+        for warning in measurement["warnings"].as_array().into_iter().flatten() {
+            let _ = writeln!(page, "- {}: {}", options(&measurement["command"]), text(warning));
+        }
     }
 }
 
@@ -152,7 +169,9 @@ mod tests {
                 "instructions": instructions },
             "wire": { "quick": true, "experiments": [{ "title": "Rules", "file": "r.toml", "planned": 2,
                 "measurements": [
-                    { "command": ["throughput", "--rules=real", "--runs=3"], "error": null, "figures": [figure] },
+                    { "command": ["throughput", "--rules=real", "--runs=3"], "error": null, "figures": [figure],
+                        "ratios": [{ "direction": "uplink", "median_permille": 7, "min_permille": 6,
+                            "max_permille": 8 }], "warnings": ["disturbed"] },
                     { "command": ["throughput", "--rules=any"], "error": "died", "figures": null }] }] } });
         let page = render(&document);
         for wanted in [
@@ -162,6 +181,8 @@ mod tests {
             "| --vlan | uplink | 12.5 | 12.5 |",
             "2 of 2 measurements",
             "| rules=real | loss-free, uplink | 9 | 8 | 10 | 3 |",
+            "| rules=real | adit / testpmd, uplink, per mille | 7 | 6 | 8 |",
+            "- rules=real: disturbed",
             "| rules=any | failed: died |",
         ] {
             assert!(page.contains(wanted), "{wanted}\n{page}");

@@ -76,6 +76,7 @@ fn summary(report: &Value) -> anyhow::Result<Value> {
             "command": measurement["command"],
             "error": measurement["error"],
             "figures": own["figures"],
+            "ratios": own["ratios"],
             "warnings": own["warnings"],
         })
     };
