@@ -9,7 +9,7 @@ use adit_rules::rule::ue_ipv6_key;
 use adit_tables::Interface;
 use adit_types::{DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, PortId, VlanId};
 use adit_wire::ethernet::{EthernetHeader, link_len};
-use adit_wire::{GPduPattern, GPduV6Pattern, IpPattern, UsualIp, UsualOuter};
+use adit_wire::{GPduPattern, GPduV6Pattern, IpPattern, UsualIp, UsualOuter, UsualOuterV6};
 
 /// The interfaces that share one port and VLAN.
 #[derive(Debug)]
@@ -170,6 +170,8 @@ pub(crate) struct TxLink {
     pub mtu_bytes: u16,
     /// Headers of tunnels over IPv4.
     pub outer: Option<UsualOuter>,
+    /// Headers of tunnels over IPv6.
+    pub outer_v6: Option<UsualOuterV6>,
 }
 
 impl TxLink {
@@ -316,9 +318,10 @@ fn usual_link(link: &VlanLink) -> UsualLink {
 }
 
 fn tx_link_of(interface: &Interface) -> TxLink {
-    let Interface { id, port, vlan, mac, mtu_bytes, v4, .. } = *interface;
+    let Interface { id, port, vlan, mac, mtu_bytes, v4, v6, .. } = *interface;
     let outer = v4.map(|(addr, _)| UsualOuter::new(addr));
-    TxLink { id, port, vlan, mac, mtu_bytes, outer }
+    let outer_v6 = v6.map(|(addr, _)| UsualOuterV6::new(addr));
+    TxLink { id, port, vlan, mac, mtu_bytes, outer, outer_v6 }
 }
 
 /// The address of `interface` that packets of the family of `family` leave with.

@@ -9,7 +9,7 @@
 
 use core::net::Ipv4Addr;
 
-use adit_types::{InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot};
+use adit_types::{GtpuPeerIndex, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot};
 use arrayvec::ArrayVec;
 
 /// Maximum number of URRs of one fast rule; a PDR with more gets no fast rule.
@@ -83,12 +83,12 @@ pub enum FastRuleForwarding {
         /// Interfaces whose routes packets take.
         egress: InterfaceSet,
     },
-    /// From a data network into a GTP-U tunnel over IPv4.
+    /// From a data network into a GTP-U tunnel.
     Downlink {
         /// The far end's TEID.
         teid: Teid,
-        /// The far end's address.
-        addr: Ipv4Addr,
+        /// The far end.
+        peer: FastRulePeer,
         /// The next hop towards it.
         next_hop: NextHopIndex,
         /// Type of service octet of the outer header.
@@ -109,6 +109,15 @@ pub enum FastRuleForwarding {
         /// The packet's own PDU Session Container counts: in uplink before `marking`, in downlink after it.
         keeps_container: bool,
     },
+}
+
+/// The far end of a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FastRulePeer {
+    /// Its IPv4 address.
+    V4(Ipv4Addr),
+    /// The index of a peer with an IPv6 address, which the data plane keeps.
+    V6(GtpuPeerIndex),
 }
 
 /// The IP version of the outer headers that packets arrive with.

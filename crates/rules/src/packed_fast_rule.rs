@@ -7,7 +7,7 @@
 //! | 1, uplink | key of the UE's IPv6 prefix | the rest of the key |
 //! | 1, downlink | interfaces that packets arrive on | the same key, folded to 32 bits |
 //! | 2, uplink | interfaces that packets arrive on | interfaces whose routes packets take |
-//! | 2, downlink | IPv4 address of the far end | next hop |
+//! | 2, downlink | IPv4 address of the far end, or the index of a peer over IPv6 | next hop |
 //! | 3 and 4 | usage slot of a URR | its generation |
 //!
 //! A rule for packets that arrive over IPv6 only holds the complement of the TEID of the local tunnel, so that no
@@ -25,7 +25,7 @@
 //! | bits of the flags | |
 //! |---|---|
 //! | 0..15 | the publisher's: sequence number of the cell |
-//! | 15 | from tunnel to tunnel |
+//! | 15 | from tunnel to tunnel; downlink: into a tunnel over IPv6 |
 //! | 16 | the rate of the buckets is guaranteed |
 //! | 17..21 | slice |
 //! | 21, 22 | packets have to pass the first bucket, the second bucket |
@@ -45,11 +45,14 @@
 use core::net::Ipv4Addr;
 
 use adit_types::limits::SLICES_MAX;
-use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot};
+use adit_types::{
+    Direction, GtpuPeerIndex, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot,
+};
 
 use crate::fast_rule::{
     FAST_RULE_QFIS_MAX, FAST_RULE_RELAY_QFIS_MAX, FAST_RULE_RELAY_URRS_MAX, FAST_RULE_URRS_MAX,
-    FastRule, FastRuleForwarding, FastRuleTransport, FastRuleTunnel, FastRuleUe, FastRuleUrr,
+    FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleTunnel, FastRuleUe,
+    FastRuleUrr,
 };
 use crate::matcher::MatcherLine;
 
@@ -65,6 +68,8 @@ const _: () = assert!(FAST_RULE_RELAY_QFIS_MAX == 2 && FAST_RULE_RELAY_URRS_MAX 
 
 /// From tunnel to tunnel.
 const RELAY: u64 = 1 << 15;
+/// Downlink: into a tunnel over IPv6. Both kinds of rules have loops of their own, and no cell can hold both.
+const INTO_V6: u64 = RELAY;
 /// From tunnel to tunnel: the word of the far end.
 const ONWARD: usize = URRS + FAST_RULE_RELAY_URRS_MAX;
 
@@ -145,10 +150,15 @@ impl From<&FastRule> for PackedFastRule {
                 flags |= u64::from(u32::from_le_bytes(flows)) << QFIS_SHIFT;
                 flags |= if qfis.is_empty() { ANY_QFI } else { 0 };
             }
-            FastRuleForwarding::Downlink { teid, addr, next_hop, tos, marking } => {
+            FastRuleForwarding::Downlink { teid, peer, next_hop, tos, marking } => {
+                let (over, peer) = match peer {
+                    FastRulePeer::V4(addr) => (0, addr.to_bits()),
+                    FastRulePeer::V6(index) => (INTO_V6, index.0),
+                };
+                flags |= over;
                 words[0] = pair(teid.0, 0) | ue_v4;
                 words[1] = pair(arrival.0, folded(ue_v6));
-                words[2] = pair(addr.to_bits(), next_hop.0);
+                words[2] = pair(peer, next_hop.0);
                 flags |= u64::from(*tos) << TOS_SHIFT | pack_marking(*marking, REFLECTIVE);
             }
             FastRuleForwarding::Relay { teid, qfis, onward, marking, keeps_container } => {
@@ -203,7 +213,7 @@ impl PackedFastRule {
     /// Bits of the flags that the publisher sets; zero until then.
     pub const PUBLISHER_FLAGS: u64 = 0x7fff | 0b11 << 23;
 
-    /// The flag of a rule from tunnel to tunnel.
+    /// The flag of a rule from tunnel to tunnel and of one into a tunnel over IPv6: loops of their own take their packets.
     pub const RELAY: u64 = RELAY;
 
     /// The flags of a rule whose packets have to pass a bucket: one for each of buckets 0 and 1.
@@ -425,11 +435,32 @@ impl PackedFastRule {
         NextHopIndex(halves(self.words[2]).1)
     }
 
-    /// The far end of the tunnel that a downlink packet takes.
+    /// The far end of the tunnel over IPv4 that a downlink packet takes.
     #[inline]
     #[must_use]
     pub fn tunnel(&self) -> (Teid, Ipv4Addr) {
         (Teid(halves(self.words[0]).0), Ipv4Addr::from_bits(halves(self.words[2]).0))
+    }
+
+    /// True of a rule of downlink packets that leave in a tunnel over IPv6. Of a rule in downlink only.
+    #[inline]
+    #[must_use]
+    pub const fn leads_into_v6(&self) -> bool {
+        self.flags & INTO_V6 != 0
+    }
+
+    /// [`PackedFastRule::tunnel`] if the tunnel is over IPv6.
+    #[inline]
+    #[must_use]
+    pub const fn tunnel_over_v6(&self) -> (Teid, GtpuPeerIndex) {
+        (Teid(halves(self.words[0]).0), Self::peer_in(self.words[2]))
+    }
+
+    /// The far end of the tunnel in the third word of a rule for which [`PackedFastRule::leads_into_v6`] is true.
+    #[inline]
+    #[must_use]
+    pub const fn peer_in(word: u64) -> GtpuPeerIndex {
+        GtpuPeerIndex(halves(word).0)
     }
 
     /// Type of service octet of the outer header of a downlink packet.
@@ -543,7 +574,7 @@ mod tests {
             ue_v6: FastRuleUe::Only(pair(seed, 7)),
             forwarding: FastRuleForwarding::Downlink {
                 teid: Teid(seed),
-                addr: Ipv4Addr::from_bits(seed),
+                peer: FastRulePeer::V4(Ipv4Addr::from_bits(seed)),
                 next_hop: NextHopIndex(seed),
                 tos: 0xff,
                 marking,
@@ -594,6 +625,21 @@ mod tests {
             assert_eq!((rule.marking(), rule.meters()), (marking, 0b10));
             assert!(rule.urrs().into_iter().flatten().eq(urrs(2)));
         }
+    }
+
+    #[test]
+    fn downlink_fast_rule_of_a_tunnel_over_ipv6_names_its_peer() {
+        let mut rule = downlink(u32::MAX, Some((qfi(63), true)));
+        assert!(!PackedFastRule::from(&rule).leads_into_v6());
+        if let FastRuleForwarding::Downlink { peer, .. } = &mut rule.forwarding {
+            *peer = FastRulePeer::V6(GtpuPeerIndex(7));
+        }
+        let rule = PackedFastRule::from(&rule);
+        assert!(rule.leads_into_v6());
+        assert_eq!(rule.flags() & PackedFastRule::PUBLISHER_FLAGS, 0);
+        assert_eq!(rule.tunnel_over_v6(), (Teid(u32::MAX), GtpuPeerIndex(7)));
+        assert_eq!((rule.next_hop(), rule.tos()), (NextHopIndex(u32::MAX), 0xff));
+        assert_eq!((rule.marking(), rule.meters()), (Some((qfi(63), true)), 0b10));
     }
 
     #[test]

@@ -441,6 +441,8 @@ fn published_far(far: FarEntry, shapes: &mut Shapes) -> PublishedFar {
         outer_header_creation,
         transport_level_marking,
         next_hop,
+        // Only fast rules hold it.
+        peer: _,
         buffer_pkts_max,
         steering,
         dscp,

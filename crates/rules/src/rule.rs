@@ -7,8 +7,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::limits::{DUPLICATES_PER_FAR_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 use adit_types::{
-    Direction, FarId, InterfaceSet, IpPrefix, Ipv6Prefix, NextHopIndex, PdrId, Precedence, QerId,
-    Qfi, Seid, SliceId, Teid,
+    Direction, FarId, GtpuPeerIndex, InterfaceSet, IpPrefix, Ipv6Prefix, NextHopIndex, PdrId,
+    Precedence, QerId, Qfi, Seid, SliceId, Teid,
 };
 use arrayvec::ArrayVec;
 use bitflags::bitflags;
@@ -220,6 +220,9 @@ pub struct FarEntry {
     /// Next hop towards the outer destination. The data plane writes it; [`NextHopIndex::NONE`]
     /// until then, without a route, and without an outer header.
     pub next_hop: NextHopIndex,
+    /// The far end of the tunnel that packets leave in. The data plane writes it; [`GtpuPeerIndex::NONE`] until then,
+    /// without a tunnel, and without room for the peer.
+    pub peer: GtpuPeerIndex,
     /// Packets that a worker holds for the session while this FAR buffers.
     pub buffer_pkts_max: u16,
     /// The next hop of packets without an outer header, instead of that of the routes.

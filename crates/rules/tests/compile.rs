@@ -29,9 +29,17 @@ fn random_packets_take_every_form_of_the_fast_path() {
     let mut sum = FastPathCounts::default();
     for _ in 0..40_000 {
         let data: Vec<u8> = (0..700).map(|_| octet()).collect();
-        let FastPathCounts { single, filtered, others, selected, relayed, without_idle_filters } =
-            run(&data);
+        let FastPathCounts {
+            single,
+            filtered,
+            others,
+            selected,
+            into_v6,
+            relayed,
+            without_idle_filters,
+        } = run(&data);
         sum.without_idle_filters += without_idle_filters;
+        sum.into_v6 += into_v6;
         for at in 0..2 {
             sum.single[at] += single[at];
             sum.filtered[at] += filtered[at];
@@ -42,7 +50,7 @@ fn random_packets_take_every_form_of_the_fast_path() {
     }
     let FastPathCounts { single, filtered, others, selected, relayed, .. } = sum;
     let forms = [single, filtered, others, selected, relayed].into_iter().flatten();
-    let least = forms.chain([sum.without_idle_filters]).min().unwrap();
+    let least = forms.chain([sum.without_idle_filters, sum.into_v6]).min().unwrap();
     println!("{sum:?}");
     assert!(least >= 50, "{sum:?}");
 }

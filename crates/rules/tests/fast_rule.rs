@@ -1,17 +1,19 @@
 //! Which sources the fast rule of uplink matches, and which form of the fast path a session gets.
-#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
+use core::mem;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_rules::compile::{FastPath, OwnAddresses, compile};
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, FarEntry, FastRule, FastRuleUe, HeaderRemoval,
-    PacketFilter, PdrEntry, SdfSet, SessionRules, Shapes, SourceInterface, UeAddresses,
+    ApplyAction, DeltaId, DestinationInterface, FarEntry, FastRule, FastRuleUe, GtpuTunnel,
+    HeaderCreation, HeaderRemoval, PackedFastRule, PacketFilter, PdrEntry, SdfSet, SessionRules,
+    Shapes, SourceInterface, UeAddresses,
 };
 use adit_types::{
-    Direction, FarId, InterfaceSet, IpPrefix, Ipv6Prefix, NextHopIndex, PdrId, Precedence, Seid,
-    SliceId, Teid,
+    Direction, FarId, GtpuPeerIndex, InterfaceSet, IpPrefix, Ipv6Prefix, NextHopIndex, PdrId,
+    Precedence, Seid, SliceId, Teid,
 };
 
 const ONE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
@@ -54,6 +56,7 @@ fn rules(ue: Vec<UeAddresses>, ue_networks: Vec<IpPrefix>, pdr: PdrEntry) -> Ses
         outer_header_creation: None,
         transport_level_marking: None,
         next_hop: NextHopIndex::NONE,
+        peer: GtpuPeerIndex::NONE,
         buffer_pkts_max: 64,
         steering: None,
         dscp: None,
@@ -130,6 +133,38 @@ fn tunnel_over_ipv6_has_no_fast_rule_beside_one_of_the_complement_of_its_teid() 
     assert!(with(HeaderRemoval::GtpuUdpIpv6, 8));
     assert!(!with(HeaderRemoval::GtpuUdpIpv6, !7));
     assert!(with(HeaderRemoval::GtpuUdpIp, !7), "the TEID itself");
+}
+
+#[test]
+fn tunnel_over_ipv6_has_a_fast_rule_once_its_peer_is_known_and_marks_filters() {
+    let form = |peer, sdf: SdfSet| {
+        let downlink = PdrEntry {
+            source: SourceInterface::SgiLanN6Lan,
+            teid: None,
+            outer_header_removal: None,
+            sdf,
+            ..pdr(v4(ONE), Vec::new())
+        };
+        let mut rules = rules(vec![v4(ONE)], Vec::new(), downlink);
+        rules.downlink = mem::take(&mut rules.uplink);
+        let tunnel = GtpuTunnel { teid: Teid(8), addr: ONE_V6.into() };
+        let far = &mut rules.fars[0];
+        far.destination = DestinationInterface::Access;
+        far.outer_header_creation = Some(HeaderCreation::Gtpu(tunnel));
+        (far.next_hop, far.peer) = (NextHopIndex(1), peer);
+        let compiled = compile(rules, &OwnAddresses::default(), &mut Shapes::default());
+        compiled.fast_paths[1]
+    };
+    let Some(FastPath::Single(rule)) = form(GtpuPeerIndex(3), SdfSet::default()) else {
+        panic!("one fast rule")
+    };
+    assert_eq!(rule.tunnel_over_v6(), (Teid(8), GtpuPeerIndex(3)));
+    assert_eq!(form(GtpuPeerIndex::NONE, SdfSet::default()), None);
+    let filter = PacketFilter { protocol: Some(17), ..PacketFilter::ANY };
+    let Some(FastPath::Filter(filter)) = form(GtpuPeerIndex(3), vec![filter].into()) else {
+        panic!("a filter in front of the fast rule")
+    };
+    assert_ne!(filter.flags() & PackedFastRule::RELAY, 0, "it is marked");
 }
 
 /// The form of a session whose PDRs name these UE addresses and filters, with the number of fast rules of a

@@ -22,7 +22,7 @@ use core::{fmt, ops, ptr};
 use adit_rules::compile::{FILTER_WORDS, PackedFilter};
 use adit_rules::packed_fast_rule::FAST_RULE_WORDS;
 use adit_rules::{FAST_RULE_URRS_MAX, MatcherLine, PackedFastRule};
-use adit_types::{Direction, Nanos, SessionIndex, Teid, UsageSlot};
+use adit_types::{Direction, GtpuPeerIndex, Nanos, SessionIndex, Teid, UsageSlot};
 
 use crate::counters::{Counter, SessionTraffic};
 use crate::deferred_charge::{ChargedRule, DeferredCharge};
@@ -37,7 +37,7 @@ const REST: usize = FAST_RULE_WORDS - 1;
 /// The sequence number: the low bits of the head. It wraps after 2^14 writes, each of which adds two; no
 /// reader is delayed for that many writes between its two loads.
 const SEQUENCE: u64 = (1 << 15) - 1;
-/// The cell holds a rule from tunnel to tunnel.
+/// The cell holds a rule from tunnel to tunnel or, in downlink, into a tunnel over IPv6.
 const RELAY: u64 = PackedFastRule::RELAY;
 /// The cell refers to the lines of several fast rules ([`crate::fast_rule_selector`]) instead of holding one.
 const REFERS: u64 = 1 << 23;
@@ -59,7 +59,7 @@ pub(crate) struct CellKind {
 }
 
 impl CellKind {
-    /// A fast rule, but none from tunnel to tunnel.
+    /// A fast rule, but none with [`RELAY`].
     const RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS | RELAY };
     /// The same, and packets have to pass no bucket.
     const UNMETERED_RULE: Self =
@@ -69,10 +69,13 @@ impl CellKind {
     /// The same, and packets have to pass no bucket.
     const ANY_UNMETERED_RULE: Self =
         Self { bits: READABLE, mask: READABLE | REFERS | PackedFastRule::METERS };
-    /// A fast rule from tunnel to tunnel.
+    /// A fast rule with [`RELAY`].
     const RELAY_RULE: Self = Self { bits: READABLE | RELAY, mask: READABLE | REFERS | RELAY };
-    /// A filter, and the address of the lines of one or two fast rules.
+    /// A filter, and the address of the lines of one or two fast rules, none with [`RELAY`].
     pub(crate) const FILTER: Self =
+        Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER | RELAY };
+    /// The same with any fast rules.
+    pub(crate) const ANY_FILTER: Self =
         Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER };
     /// A selector, and the address of its lines.
     pub(crate) const SELECTOR: Self =
@@ -171,7 +174,7 @@ impl FastRuleCell {
         Some(FastRuleSnapshot { rule: words.to_rule(head), cell: self })
     }
 
-    /// Writes a filter with its flags, or a selector, which has none. Workers do not read it before
+    /// Writes a filter or a selector with its flags. Workers do not read it before
     /// [`FastRuleTable::activate`]. For the publisher only.
     pub(crate) fn write_reference(&self, flags: u64, words: CellWords) -> WrittenRule {
         WrittenRule(self.write(REFERS | flags, words))
@@ -377,6 +380,11 @@ impl fmt::Debug for FastRuleTable {
 pub struct CellFlags(u64);
 
 impl CellFlags {
+    /// The flags that a cell with `head` has.
+    pub(crate) const fn of_head(head: u64) -> Self {
+        Self(head)
+    }
+
     /// True if SDF filters may select the fast rule of a packet: one of the cells may refer to lines.
     #[inline]
     #[must_use]
@@ -391,27 +399,26 @@ impl CellFlags {
         PackedFastRule::has_meters(self.0)
     }
 
-    /// True if one of the cells may hold a fast rule from tunnel to tunnel.
+    /// True if one of the cells may hold a fast rule from tunnel to tunnel or, in downlink, into a tunnel over IPv6.
     #[inline]
     #[must_use]
     pub const fn may_relay(self) -> bool {
         self.0 & RELAY != 0
     }
 
-    /// True if the cell holds an active fast rule, but none from tunnel to tunnel.
+    /// True if the cell holds an active fast rule for which [`CellFlags::may_relay`] is false.
     #[inline]
     pub(crate) const fn is_rule(self) -> bool {
         CellKind::RULE.is_of(self.0)
     }
 
-    /// True if the cell holds an active fast rule from tunnel to tunnel.
+    /// True if the cell holds an active fast rule for which [`CellFlags::may_relay`] is true.
     #[inline]
     pub(crate) const fn is_relay(self) -> bool {
         CellKind::RELAY_RULE.is_of(self.0)
     }
 
-    /// True if the cell holds an active fast rule whose packets have to pass no bucket, but none from tunnel to
-    /// tunnel.
+    /// [`CellFlags::is_rule`] for a rule whose packets have to pass no bucket.
     #[inline]
     pub(crate) const fn is_unmetered_rule(self) -> bool {
         CellKind::UNMETERED_RULE.is_of(self.0)
@@ -458,7 +465,8 @@ impl<'a> FastRuleCellRef<'a> {
         self.0.charge.try_charge_at_once(flags, now, bytes)
     }
 
-    /// The fast rule, which is not from tunnel to tunnel; `None` if the cell holds no active one: it is empty,
+    /// The fast rule, which is neither from tunnel to tunnel nor into a tunnel over IPv6; `None` if the cell holds no
+    /// active one: it is empty,
     /// refers to lines, is being written, or is not activated yet.
     #[inline]
     #[must_use]
@@ -493,6 +501,13 @@ impl<'a> FastRuleCellRef<'a> {
     #[must_use]
     pub fn flags(self) -> CellFlags {
         CellFlags(self.0.head.load(Ordering::Relaxed))
+    }
+
+    /// The peer of a fast rule into a tunnel over IPv6, to prefetch it. During a write it may be anything.
+    #[inline]
+    pub(crate) fn peer(self) -> GtpuPeerIndex {
+        let [_, far_end, ..] = &self.0.words;
+        PackedFastRule::peer_in(far_end.load(Ordering::Relaxed))
     }
 
     /// The usage slots of the fast rule, to prefetch them before [`FastRuleCellRef::read`]. During a write
@@ -581,7 +596,7 @@ mod tests {
 
     use core::net::Ipv4Addr;
 
-    use adit_rules::{FastRule, FastRuleForwarding, FastRuleTunnel, FastRuleUe};
+    use adit_rules::{FastRule, FastRuleForwarding, FastRulePeer, FastRuleTunnel, FastRuleUe};
     use adit_types::{InterfaceSet, NextHopIndex, SliceId};
 
     use super::*;
@@ -599,7 +614,7 @@ mod tests {
             ue_v6: FastRuleUe::Only(u64::from(seed) << 32 | 7),
             forwarding: FastRuleForwarding::Downlink {
                 teid: Teid(seed),
-                addr: Ipv4Addr::from_bits(seed),
+                peer: FastRulePeer::V4(Ipv4Addr::from_bits(seed)),
                 next_hop: NextHopIndex(seed),
                 tos: 0xff,
                 marking: None,
@@ -727,6 +742,22 @@ mod tests {
         assert!(cell.read_any().is_none() && table.tunnel_to_ue(SESSION).is_none());
         table.reset_traffic(SESSION);
         assert_eq!(table.traffic(SESSION), SessionTraffic::default());
+    }
+
+    #[test]
+    fn rule_into_a_tunnel_over_ipv6_is_read_only_by_who_expects_it() {
+        let table = FastRuleTable::new(2);
+        let mut rule = FastRule { meters: [false; 2], ..unpacked(1) };
+        if let FastRuleForwarding::Downlink { peer, .. } = &mut rule.forwarding {
+            *peer = FastRulePeer::V6(GtpuPeerIndex(6));
+        }
+        put(&table, Direction::Downlink, &PackedFastRule::from(&rule));
+        let cell = table.cell_ref(SESSION, Direction::Downlink).unwrap();
+        assert!(cell.read().is_none() && cell.read_unmetered().is_none());
+        assert!(!cell.flags().is_rule() && cell.flags().may_relay());
+        assert_eq!(cell.peer(), GtpuPeerIndex(6));
+        let found = cell.read_any_unmetered().unwrap();
+        assert_eq!((found.leads_into_v6(), found.tunnel_over_v6().1), (true, cell.peer()));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use adit_rules::{FlowKey, MatcherLine, MatcherRoot, PublishedRules};
 use adit_types::{Direction, SessionIndex, UsageSlot};
 
 use crate::fast_rule::{
-    CellKind, CellWords, FastRuleCell, FastRuleCellRef, FastRuleSnapshot, FastRuleTable,
+    CellFlags, CellKind, CellWords, FastRuleCell, FastRuleCellRef, FastRuleSnapshot, FastRuleTable,
     WrittenRule,
 };
 use crate::prefetch;
@@ -21,6 +21,8 @@ use crate::publish::SlotGuard;
 #[derive(Clone, Copy)]
 pub struct FastRuleSelector<'a> {
     view: SelectorView<'a>,
+    /// Of its cell.
+    flags: CellFlags,
     /// Where the session's traffic is counted.
     cell: &'a FastRuleCell,
 }
@@ -98,7 +100,9 @@ impl FastRuleTable {
     ) -> WrittenRule {
         let words = to_words(selector, rules, direction);
         let cell = self.cell(session, direction).zip(words);
-        cell.map_or(WrittenRule::NONE, |(cell, words)| cell.write_reference(0, words))
+        cell.map_or(WrittenRule::NONE, |(cell, words)| {
+            cell.write_reference(selector.flags(), words)
+        })
     }
 
     /// Writes a filter into the cell of one direction; otherwise like [`FastRuleTable::set_selector`]. `first` of
@@ -128,7 +132,7 @@ impl<'g> FastRuleCellRef<'g> {
         _guard: SlotGuard<'g, PublishedRules>,
     ) -> Option<FastRuleSelector<'g>> {
         let Self(cell) = self;
-        let (_, CellWords { first, words }) = cell.read_if(CellKind::SELECTOR)?;
+        let (head, CellWords { first, words }) = cell.read_if(CellKind::SELECTOR)?;
         let [v4, v6, numbers, counts] = words;
         // JUSTIFICATION: the number of lines depends on the session's filters; a fixed room in the cell
         // would take memory of all sessions for the few that have filters.
@@ -139,16 +143,21 @@ impl<'g> FastRuleCellRef<'g> {
         let lines =
             unsafe { core::slice::from_raw_parts(first.cast_const(), (counts >> 32) as usize) };
         let roots = [v4, v6].map(MatcherRoot::from_bits);
-        let view = SelectorView::new(PackedSelector::of_words([numbers, counts]), roots, lines);
-        Some(FastRuleSelector { view, cell })
+        let view =
+            SelectorView::new(PackedSelector::of_words(head, [numbers, counts]), roots, lines);
+        Some(FastRuleSelector { view, flags: CellFlags::of_head(head), cell })
     }
 
-    /// The filter; `None` if the cell holds no active one.
+    /// The filter; `None` if the cell holds no active one of this kind.
     #[inline(always)]
     // PERF (adit bench datapath --sdf): a call would pass the words through memory.
-    pub(crate) fn filter(self, guard: SlotGuard<'g, PublishedRules>) -> Option<FastRuleFilter<'g>> {
+    pub(crate) fn filter(
+        self,
+        kind: CellKind,
+        guard: SlotGuard<'g, PublishedRules>,
+    ) -> Option<FastRuleFilter<'g>> {
         let Self(cell) = self;
-        let (head, CellWords { first, words }) = cell.read_if(CellKind::FILTER)?;
+        let (head, CellWords { first, words }) = cell.read_if(kind)?;
         Some(FastRuleFilter {
             filter: PackedFilter::of_words(head, words),
             first,
@@ -190,6 +199,13 @@ impl<'a> FastRuleFilter<'a> {
         Some((SelectedFastRule { line, cell: self.cell }, slot))
     }
 
+    /// The flags of its cell.
+    #[inline]
+    #[must_use]
+    pub const fn flags(&self) -> CellFlags {
+        CellFlags::of_head(self.filter.flags())
+    }
+
     /// The filter itself.
     #[inline]
     #[must_use]
@@ -199,6 +215,13 @@ impl<'a> FastRuleFilter<'a> {
 }
 
 impl<'a> FastRuleSelector<'a> {
+    /// The flags of its cell.
+    #[inline]
+    #[must_use]
+    pub const fn flags(&self) -> CellFlags {
+        self.flags
+    }
+
     /// The fast rule of the packet of `key`. `None` if the stages classify it: no filter matches, a filter
     /// needs the whole packet, or the PDR has no fast rule or is not among the first 16.
     // PERF (adit bench datapath --sdf): a call would pass the key through memory.

@@ -16,8 +16,8 @@ use adit_rules::{
 };
 use adit_types::limits::{UE_POOL_INDEX_MAX, usage_slots_max};
 use adit_types::{
-    Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex,
-    SessionIndex, Teid, WorkerId,
+    Direction, DomainId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr,
+    NextHopIndex, SessionIndex, Teid, WorkerId,
 };
 
 use crate::aggregates::Aggregates;
@@ -260,7 +260,7 @@ impl Publisher {
         }
     }
 
-    /// Binds rules to these tables: writes their next hops, buckets and correlated rates.
+    /// Binds rules to these tables: writes their next hops, GTP-U peers, buckets and correlated rates.
     fn bind(&mut self, id: DeltaId, session: SessionIndex, rules: &mut SessionRules) {
         rules.generation = id;
         self.resolve_next_hops(rules);
@@ -542,13 +542,15 @@ impl Publisher {
         !self.tables.aggregates.is_empty() || all.any(|qer| qer.meter.is_some())
     }
 
-    /// Gives every FAR with a GTP-U peer the next hop towards it. Spec: TS 29.244 §8.2.56.
+    /// Gives every FAR with a GTP-U peer its index and the next hop towards it. Spec: TS 29.244 §8.2.56.
     fn resolve_next_hops(&mut self, rules: &mut SessionRules) {
         for far in &mut rules.fars {
             far.next_hop = NextHopIndex::NONE;
+            far.peer = GtpuPeerIndex::NONE;
             let tunnel = far.outer_header_creation.and_then(|outer| outer.tunnel());
             let Some(tunnel) = tunnel else { continue };
-            if !self.gtpu_peers.hold(tunnel.addr) {
+            far.peer = self.gtpu_peers.hold(tunnel.addr);
+            if far.peer == GtpuPeerIndex::NONE {
                 self.counters.peers_refused += 1;
             }
             if let Some(index) = self.peer_next_hop(far.interfaces, tunnel.addr) {

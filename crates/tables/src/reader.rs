@@ -13,7 +13,7 @@ use adit_types::{
 use crate::aggregates::{Aggregates, Leases};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
-use crate::fast_rule::{CellFlags, FastRuleCellRef, FastRuleSnapshot, FastRuleTable};
+use crate::fast_rule::{CellFlags, CellKind, FastRuleCellRef, FastRuleSnapshot, FastRuleTable};
 use crate::fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
 use crate::meters::{Meter, MeterPair, MeterPairs, MeterTable, PER_LINE, WaitCounts};
@@ -426,12 +426,39 @@ impl<'a> TablesView<'a> {
         Some(flags)
     }
 
-    /// The filter of one direction, if a single one selects the fast rule.
+    /// Prefetches the peer, usage counters and buckets of a downlink fast rule into a tunnel over IPv6, and returns the
+    /// flags of the cell. `None` if the cell holds anything else.
+    #[inline]
+    pub fn prefetch_usage_over_v6(
+        &self,
+        cell: FastRuleCellRef<'a>,
+        session: SessionIndex,
+    ) -> Option<CellFlags> {
+        let flags = cell.flags();
+        if !flags.is_relay() {
+            return None;
+        }
+        self.tables.gtpu_peers.prefetch(cell.peer());
+        cell.usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+        if flags.may_be_metered() {
+            self.tables.meters.prefetch(session, Direction::Downlink);
+        }
+        Some(flags)
+    }
+
+    /// The filter of one direction, if a single one selects the fast rule and no rule leads into a tunnel over IPv6.
     #[inline(always)]
     // PERF (adit bench datapath --sdf): a call would pass the words through memory.
     #[must_use]
     pub fn fast_rule_filter(&self, cell: FastRuleCellRef<'a>) -> Option<FastRuleFilter<'a>> {
-        cell.filter(self.rules)
+        cell.filter(CellKind::FILTER, self.rules)
+    }
+
+    /// The filter of one direction, if a single one selects the fast rule.
+    #[inline]
+    #[must_use]
+    pub fn any_fast_rule_filter(&self, cell: FastRuleCellRef<'a>) -> Option<FastRuleFilter<'a>> {
+        cell.filter(CellKind::ANY_FILTER, self.rules)
     }
 
     /// The fast rule that `filter` selects for the packet of `key`: prefetches its line and the counters of its

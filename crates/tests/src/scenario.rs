@@ -369,8 +369,11 @@ fn gates(rng: &mut StdRng) -> QerGates {
 }
 
 fn tunnel(rng: &mut StdRng) -> HeaderCreation {
-    let peer = if one_chance_in(rng, 3) { PEERS.choose(rng).unwrap() } else { PEERS[0] };
+    let any = one_chance_in(rng, 3).then(|| PEERS.choose(rng).unwrap());
     let teid = Teid(rng.random_range(1..=u32::MAX));
+    // On the link: every fourth one over IPv6.
+    let usual = if teid.0.is_multiple_of(4) { PEERS[4] } else { PEERS[0] };
+    let peer = any.unwrap_or(&usual);
     HeaderCreation::Gtpu(GtpuTunnel { teid, addr: addr(peer) })
 }
 

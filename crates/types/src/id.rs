@@ -48,6 +48,8 @@ ids! {
     UsageSlot(u32), "{}";
     /// Dense local index of a next hop, below `limits::NEXT_HOPS_MAX`.
     NextHopIndex(u32), "{}";
+    /// Dense local index of a GTP-U peer, below `limits::NEXT_HOPS_MAX`.
+    GtpuPeerIndex(u32), "{}";
     /// Dense local index of an ethdev port in configuration order.
     PortId(u16), "{}";
     /// Dense local index of a worker.
@@ -81,6 +83,11 @@ impl SessionIndex {
     pub fn is_some(self) -> bool {
         self != Self::NONE
     }
+}
+
+impl GtpuPeerIndex {
+    /// No peer known yet.
+    pub const NONE: Self = Self(u32::MAX);
 }
 
 impl NextHopIndex {

@@ -12,8 +12,8 @@ mod owner;
 mod quantity;
 
 pub use id::{
-    BarId, FarId, NextHopIndex, PdrId, PortId, Precedence, QerId, Qfi, Seid, SessionIndex, SliceId,
-    Teid, UrrId, UsageSlot, WorkerId,
+    BarId, FarId, GtpuPeerIndex, NextHopIndex, PdrId, PortId, Precedence, QerId, Qfi, Seid,
+    SessionIndex, SliceId, Teid, UrrId, UsageSlot, WorkerId,
 };
 pub use interface_set::InterfaceSet;
 pub use net::{

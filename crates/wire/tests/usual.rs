@@ -528,7 +528,7 @@ proptest! {
     ) {
         let marking = marking.map(|(qfi, rqi)| (Qfi::new(qfi).unwrap(), rqi));
         let tunnel =
-            UsualTunnel { dst: dst.into(), tos, teid: Teid(teid), marking };
+            UsualTunnel { dst: Ipv4Addr::from(dst), tos, teid: Teid(teid), marking };
         let outer = UsualOuter::new(src.into());
         let general = OuterIpv4 {
             src_mac: MAC, dst_mac: GNB, vlan: VlanId::UNTAGGED, src: src.into(), dst: dst.into(),

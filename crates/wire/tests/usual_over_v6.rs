@@ -3,8 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_types::{MacAddr, Qfi, Teid, VlanId};
+use adit_types::{Direction, MacAddr, Qfi, Teid, VlanId};
 use adit_wire::checksum::Sum;
+use adit_wire::ethernet::EthernetHeader;
 use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
@@ -12,8 +13,9 @@ use adit_wire::udp::{UdpHeader, verify_ipv6};
 use adit_wire::vlan::VlanTag;
 use adit_wire::{
     EtherType, GPduV6Pattern, INNER_OFFSET_OVER_IPV6_MIN, IpPacket, OrderingKey, OuterIpv6,
-    PduSessionContainer, UdpChecksum, UsualGPdu, emit_gtpu_ipv6, ordering_key_over_v6, parse_frame,
-    parse_gtpu, parse_ip, protocol, usual_g_pdu_over_v6,
+    PduSessionContainer, UdpChecksum, UsualGPdu, UsualOuterV6, UsualTunnel, decrement_usual_hops,
+    emit_gtpu_ipv6, emit_usual_link, ordering_key_over_v6, parse_frame, parse_gtpu, parse_ip,
+    protocol, usual_g_pdu_over_v6,
 };
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -155,6 +157,50 @@ proptest! {
         let at = UDP_AT + tag_len + flip.index(2);
         frame[at] ^= 0x40;
         prop_assert_eq!(usual(&frame, vlan).is_some(), zero);
+    }
+
+    #[test]
+    fn usual_outer_headers_over_ipv6_are_those_of_the_general_emitter(
+        tos: u8, teid: u32, src: u128, dst: u128, is_v6: bool, is_uplink: bool,
+        payload in prop_oneof![0..200_usize, Just(64_900)],
+        octets in any::<[u8; 8]>(), marking in prop::option::of((0_u8..64, any::<bool>())),
+    ) {
+        let marking = marking.map(|(qfi, rqi)| (Qfi::new(qfi).unwrap(), rqi && !is_uplink));
+        let direction = if is_uplink { Direction::Uplink } else { Direction::Downlink };
+        let mut inner = inner(is_v6, payload);
+        for (octet, change) in inner.iter_mut().skip(40).zip(octets) {
+            *octet = change;
+        }
+        let inner_len = u16::try_from(inner.len()).unwrap();
+        let mut forwarded = inner.clone();
+        decrement_usual_hops(&mut forwarded, is_v6);
+        let psc = |(qfi, rqi)| match is_uplink {
+            true => PduSessionContainer::uplink(qfi),
+            false => PduSessionContainer::downlink(qfi, rqi),
+        };
+        let general = OuterIpv6 {
+            src_mac: MAC, dst_mac: GNB, vlan: VlanId::UNTAGGED, src: src.into(), dst: dst.into(),
+            traffic_class: tos, flow_label: 0, src_port: UDP_PORT, teid: Teid(teid),
+            psc: marking.map(psc), inner_len,
+            udp_checksum: UdpChecksum::Compute(Sum::new().bytes(&forwarded)),
+        };
+        let mut expected = vec![2; general.len()];
+        emit_gtpu_ipv6(&mut expected, &general).unwrap();
+        expected.extend(&forwarded);
+        let tunnel = UsualTunnel { dst: Ipv6Addr::from(dst), tos, teid: Teid(teid), marking };
+        let mut link = [0; EthernetHeader::LEN];
+        emit_usual_link(&mut link, &GNB, &MAC, true);
+        prop_assert_eq!(tunnel.headers_len(), general.len());
+        prop_assert_eq!(tunnel.ip_len(inner_len).map(usize::from), Some(expected.len() - 14));
+        let outer = UsualOuterV6::new(src.into());
+        let mut usual = vec![1; tunnel.headers_len()];
+        usual.extend(inner);
+        let short = usual.len() - 1;
+        let cut = outer.emit(&tunnel, &link, direction, inner_len, is_v6, &mut usual[..short]);
+        prop_assert!(cut.is_none() && usual[0] == 1, "no room");
+        outer.emit(&tunnel, &link, direction, inner_len, is_v6, &mut usual).unwrap();
+        prop_assert_eq!(usual, expected);
+        prop_assert!(tunnel.ip_len(u16::MAX - 55).is_none());
     }
 
     #[test]

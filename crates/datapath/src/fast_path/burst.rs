@@ -1,7 +1,6 @@
 //! What the packets of a burst share: their arrival, next hops and aggregates.
 //!
-//! Most packets share a next hop, so the last one is kept: in uplink one per family of the user's packet,
-//! in downlink one for both families.
+//! Most packets share a next hop, so the last one is kept for each family of the packets that leave.
 
 use adit_pktio::PacketBuf;
 use adit_shaper::RateSet;
@@ -21,8 +20,7 @@ struct KnownHop<'v> {
     /// What it was found by. To data networks: block and interfaces. Into tunnels: next-hop index.
     key: u64,
     tx_link: Option<&'v TxLink>,
-    /// The header of untagged frames to it: of IPv4 into tunnels, else of the family of the packet that it was
-    /// found for.
+    /// The header of untagged frames to it.
     header: [u8; EthernetHeader::LEN],
 }
 
@@ -41,7 +39,8 @@ const NEVER_REUSED: u64 = u64::MAX;
 pub(super) struct BurstContext<'v, 'l> {
     /// The interface that all usual packets arrived on, if no interface has a tag.
     arrival: InterfaceSet,
-    /// To data networks one of each family; into tunnels both families use the first one.
+    /// One of each family of the packets that leave: to data networks that of users' packets, into tunnels that of outer
+    /// headers.
     hops: [KnownHop<'v>; 2],
     /// The link of the last hop.
     tx_link: Option<&'v TxLink>,
@@ -154,6 +153,20 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         self.hop_by(ctx, index, u64::from(index.0))
     }
 
+    /// The link of the hop `index` of a downlink packet that leaves in a tunnel over IPv6; see
+    /// [`BurstContext::resolve`].
+    // PERF (adit bench datapath --n3-v6): once per packet.
+    #[inline(always)]
+    pub(super) fn hop_over_v6(
+        &mut self,
+        ctx: &StepContext<'v>,
+        index: NextHopIndex,
+    ) -> Option<&'v TxLink> {
+        let [_, hop] = &self.hops;
+        let key = u64::from(index.0);
+        if hop.key == key { hop.tx_link } else { self.resolve_tunnel::<true>(ctx, index, key) }
+    }
+
     /// The link of the hop `index` of a packet that leaves a tunnel for another one; see [`BurstContext::resolve`].
     // PERF (adit bench datapath --n9): once per packet.
     #[inline(always)]
@@ -173,11 +186,22 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         key: u64,
     ) -> Option<&'v TxLink> {
         let [hop, _] = &self.hops;
-        if hop.key == key { hop.tx_link } else { self.resolve(ctx, index, key, false) }
+        if hop.key == key { hop.tx_link } else { self.resolve_tunnel::<false>(ctx, index, key) }
     }
 
-    /// The header of untagged frames to the last hop: of uplink packets of a family to data networks, or, with
-    /// `is_v6` false, of packets into tunnels.
+    /// [`BurstContext::resolve`] for a packet that leaves in a tunnel.
+    // PERF (adit bench datapath): a call, so that the packet loops keep their registers.
+    #[inline(never)]
+    fn resolve_tunnel<const OVER_V6: bool>(
+        &mut self,
+        ctx: &StepContext<'v>,
+        index: NextHopIndex,
+        key: u64,
+    ) -> Option<&'v TxLink> {
+        self.resolve(ctx, index, key, OVER_V6)
+    }
+
+    /// The header of untagged frames to the last hop of packets that leave with this family.
     #[inline(always)]
     // PERF (adit bench datapath): read when it is written, so that the loop has registers.
     pub(super) const fn link_header(&self, is_v6: bool) -> &[u8; EthernetHeader::LEN] {
@@ -185,8 +209,9 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     }
 
     /// The link of the hop `index`, if its link-layer address is known and fresh and no packet waits for it. It
-    /// is kept as the last one of packets to data networks of a family, or, with `is_v6` false, into tunnels. Notes whether all hops have one link.
-    #[inline]
+    /// is kept as the last one of packets that leave with a family. Notes whether all hops have one link.
+    #[inline(always)]
+    // PERF (adit bench datapath --gnbs 256): two callers; for tunnels the family is a constant.
     fn resolve(
         &mut self,
         ctx: &StepContext<'v>,

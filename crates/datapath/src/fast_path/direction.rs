@@ -73,7 +73,10 @@ pub(super) trait FastRewrite {
 pub(super) struct Decapsulation<const OVER_V6: bool>;
 
 pub(super) type FastUplink = Decapsulation<false>;
-pub(super) struct FastDownlink;
+/// Packets from data networks into tunnels. `OVER_V6`: some leave in tunnels over IPv6.
+pub(super) struct Encapsulation<const OVER_V6: bool>;
+
+pub(super) type FastDownlink = Encapsulation<false>;
 
 impl FastDirection for FastUplink {
     const DIRECTION: Direction = Direction::Uplink;
@@ -106,8 +109,6 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
-        // The IP versions of tunnels may belong to different interfaces.
-        const { assert!(HAS_TAGS || !OVER_V6) };
         let is_from_ue = accepts_source(rule, is_v6, packet.ue_key);
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
         if OVER_V6 && packet.is_over_v6() {
@@ -158,13 +159,97 @@ impl FastDirection for FastDownlink {
     }
 }
 
+impl FastRewrite for Encapsulation<true> {
+    #[inline(always)]
+    fn direction(_: &FastPacket<'_>) -> Direction {
+        Direction::Downlink
+    }
+
+    /// Encapsulates a packet, most often over IPv6.
+    // PERF (adit bench datapath --n3-v6): once per packet.
+    #[inline(always)]
+    fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
+        ctx: &StepContext<'v>,
+        rule: &FastRuleSnapshot<'v>,
+        packet: &mut FastPacket<'v>,
+        traits: PacketTraits,
+        burst: &mut BurstContext<'v, '_>,
+        buf: &mut B,
+    ) -> Option<Rewritten<'v>> {
+        match rule.leads_into_v6() {
+            true => encapsulate_over_v6::<_, HAS_TAGS>(ctx, rule, packet, traits, burst, buf),
+            false => encapsulate::<_, HAS_TAGS>(ctx, packet, traits, burst, buf),
+        }
+    }
+}
+
+/// [`FastDownlink::rewrite`]. Reads the rule of the packet again.
+#[inline(never)]
+// PERF (adit bench datapath --n3-v6): out of line, and without a reference to the rule, so that the loop has registers
+// for packets over IPv6 and their rule stays in them.
+fn encapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
+    ctx: &StepContext<'v>,
+    packet: &mut FastPacket<'v>,
+    traits: PacketTraits,
+    burst: &mut BurstContext<'v, '_>,
+    buf: &mut B,
+) -> Option<Rewritten<'v>> {
+    let rule = packet.rule()?;
+    // The loop without rates does not check buckets.
+    if traits.rates == BurstRates::None && rule.meters() != 0 {
+        return None;
+    }
+    FastDownlink::rewrite::<_, HAS_TAGS>(ctx, &rule, packet, traits, burst, buf)
+}
+
+/// [`FastRewrite::rewrite`] for a rule into a tunnel over IPv6.
+#[inline(always)]
+fn encapsulate_over_v6<'v, B: PacketBuf, const HAS_TAGS: bool>(
+    ctx: &StepContext<'v>,
+    rule: &FastRuleSnapshot<'v>,
+    packet: &mut FastPacket<'v>,
+    PacketTraits { is_v6, rates }: PacketTraits,
+    burst: &mut BurstContext<'v, '_>,
+    buf: &mut B,
+) -> Option<Rewritten<'v>> {
+    let arrival = burst.arrival_of::<HAS_TAGS>(packet);
+    if !rule.matches_downlink(arrival, packet.ue_key, is_v6) {
+        return None;
+    }
+    let tx_link = burst.hop_over_v6(ctx, rule.next_hop())?;
+    let outer = tx_link.outer_v6.as_ref()?;
+    let usage = unchecked_usage(ctx, rule, packet)?;
+    let (teid, peer) = rule.tunnel_over_v6();
+    let dst = ctx.view.gtpu_peers().addr_v6(peer)?;
+    let tunnel = UsualTunnel { dst, tos: rule.tos(), teid, marking: rule.marking() };
+    if tunnel.ip_len(packet.len)? > tx_link.mtu_bytes {
+        return None;
+    }
+    pass_rates(ctx, Direction::Downlink, rates, rule, packet, burst)?;
+    let received_len = buf.data_len();
+    let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
+    let headers_len = tag_len + tunnel.headers_len();
+    let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
+    let frame = buf.replace_front(cut, headers_len, keep)?;
+    let frame_len = frame.len();
+    // None of these fails: there is room for the headers, and their length fields hold the length.
+    let link = burst.link_header(true);
+    let untagged = frame.get_mut(tag_len..)?;
+    outer.emit(&tunnel, link, Direction::Downlink, packet.len, is_v6, untagged)?;
+    if tag_len != 0 {
+        emit_link_tag(frame, tx_link.vlan)?;
+    }
+    count_packet(ctx, Direction::Downlink, rule, usage, packet);
+    Some(Rewritten { tx_link, received_len, frame_len })
+}
+
 impl FastRewrite for FastDownlink {
     #[inline(always)]
     fn direction(_: &FastPacket<'_>) -> Direction {
         Self::DIRECTION
     }
 
-    /// Encapsulates a packet.
+    /// Encapsulates a packet over IPv4.
     // PERF (adit bench datapath): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(

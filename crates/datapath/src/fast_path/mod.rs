@@ -32,8 +32,8 @@ use adit_wire::vlan::VlanTag;
 
 use self::burst::BurstContext;
 use self::direction::{
-    Decapsulation, FastDirection, FastDownlink, FastRewrite, FastUplink, PacketTraits,
-    find_other_tunnels,
+    Decapsulation, Encapsulation, FastDirection, FastDownlink, FastRewrite, FastUplink,
+    PacketTraits, find_other_tunnels,
 };
 use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
 use self::packet::FastPacket;
@@ -197,13 +197,13 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     let are_usual = counts.usual == packets.len();
     let PreparedBurst { rates, relays } = prepare::<_, D, F>(ctx, origin, packets, rx, state);
     let have_tags = ctx.interfaces.have_tags();
-    let rewrite_all = match (have_tags, rates) {
-        // PERF (adit bench datapath): the loops of IPv4 do not look at the IP version of tunnels. These take packets
-        // of every family and link; what leaves in another tunnel is left to the stages.
-        _ if D::DIRECTION == Direction::Uplink && counts.over_v6 != 0 => match rates {
-            BurstRates::None => rewrite_all::<_, Decapsulation<true>, Mixed, NoRates, true>,
-            _ => rewrite_all::<_, Decapsulation<true>, Mixed, EveryRate, true>,
-        },
+    let rewrite_all: RewriteLoop<_> = match (have_tags, rates) {
+        _ if D::DIRECTION == Direction::Uplink && counts.over_v6 != 0 => {
+            loop_from_v6::<_, F>(!have_tags && counts.over_v6 == counts.usual, rates)
+        }
+        _ if D::DIRECTION == Direction::Downlink && relays.is_some() => {
+            loop_into_v6::<_, F>(have_tags, rates)
+        }
         // PERF (adit bench datapath): only tunnels lead to tunnels; plain packets need no such loops.
         _ if D::DIRECTION == Direction::Uplink
             && let Some(directions) = relays =>
@@ -237,11 +237,7 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
         (true, _) => rewrite_all::<_, D, Mixed, EveryRate, true>,
     };
     let rewritten = rewrite_all(ctx, are_usual, packets, rx, state);
-    let direction = match relays {
-        None | Some(TunnelDirections::Uplink) => Some(D::DIRECTION),
-        Some(TunnelDirections::Downlink) => Some(Direction::Downlink),
-        Some(TunnelDirections::Both) => None,
-    };
+    let direction = relays.map_or(Some(D::DIRECTION), TunnelDirections::only);
     match rewritten.only_link.zip(direction) {
         Some((link, direction)) => {
             let bytes = rewritten.sent_bytes;
@@ -251,20 +247,53 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     }
 }
 
+/// [`rewrite_all`] for what it was compiled for.
+type RewriteLoop<B> = for<'v> fn(
+    &StepContext<'v>,
+    bool,
+    &mut FastPackets<'v>,
+    &mut Burst<B>,
+    &mut WorkerState<B>,
+) -> RewrittenBurst<'v>;
+
+/// The loop for a burst of which packets arrived in tunnels over IPv6: all of them on one untagged link if
+/// `are_all`. What leaves in another tunnel is left to the stages.
+// PERF (adit bench datapath): the loops of IPv4 do not look at the IP version of tunnels.
+fn loop_from_v6<B: PacketBuf, F: FamilyMix>(are_all: bool, rates: BurstRates) -> RewriteLoop<B> {
+    match (are_all, rates) {
+        (true, BurstRates::None) => rewrite_all::<_, Decapsulation<true>, F, NoRates, false>,
+        (false, BurstRates::None) => rewrite_all::<_, Decapsulation<true>, Mixed, NoRates, true>,
+        _ => rewrite_all::<_, Decapsulation<true>, Mixed, EveryRate, true>,
+    }
+}
+
+/// The loop for a burst of which packets leave in tunnels over IPv6.
+// PERF (adit bench datapath): the loops of IPv4 do not look at the IP version of tunnels.
+fn loop_into_v6<B: PacketBuf, F: FamilyMix>(have_tags: bool, rates: BurstRates) -> RewriteLoop<B> {
+    match (have_tags, rates) {
+        (false, BurstRates::None) => rewrite_all::<_, Encapsulation<true>, F, RelayNoRates, false>,
+        (true, BurstRates::None) => {
+            rewrite_all::<_, Encapsulation<true>, Mixed, RelayNoRates, true>
+        }
+        _ => rewrite_all::<_, Encapsulation<true>, Mixed, RelayEveryRate, true>,
+    }
+}
+
 /// What the passes before the rewrite found out about a burst.
 struct PreparedBurst {
     /// The rates that the packets may have to pass.
     rates: BurstRates,
-    /// The directions of its packets in tunnels; `None` if all of them leave to data networks.
+    /// The directions of its packets, if some of their rules have loops of their own: those from tunnel to tunnel, and
+    /// those into tunnels over IPv6.
     relays: Option<TunnelDirections>,
 }
 
-/// The directions of the packets that arrived in tunnels.
+/// The directions of the packets of a burst.
 #[derive(Clone, Copy)]
 enum TunnelDirections {
-    /// All come from the RAN.
+    /// All come from the RAN in tunnels.
     Uplink,
-    /// Another UPF sends all of them to UEs.
+    /// All go to UEs, from another UPF in tunnels, or from data networks.
     Downlink,
     Both,
 }
@@ -276,6 +305,15 @@ impl TunnelDirections {
             0 => Self::Uplink,
             _ if to_ues == all => Self::Downlink,
             _ => Self::Both,
+        }
+    }
+
+    /// The direction, if there is one.
+    const fn only(self) -> Option<Direction> {
+        match self {
+            Self::Uplink => Some(Direction::Uplink),
+            Self::Downlink => Some(Direction::Downlink),
+            Self::Both => None,
         }
     }
 }
@@ -438,7 +476,10 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     if cells.may_refer() {
         cells |= select_rules::<_, D, F>(view, rx, packets);
     }
-    let relays = cells.may_relay().then(|| TunnelDirections::of(to_ues, all));
+    let relays = cells.may_relay().then(|| match D::DIRECTION {
+        Direction::Uplink => TunnelDirections::of(to_ues, all),
+        Direction::Downlink => TunnelDirections::Downlink,
+    });
     PreparedBurst { rates, relays }
 }
 
@@ -558,10 +599,10 @@ fn prefetch_usage<'v, D: FastDirection>(
     };
     // The first of the rules has buckets, and what else flags say is the same for all.
     let (mut any, first) = (flags(rules), flags(rest));
-    // Only tunnels lead to tunnels.
-    let (relayed, relays) = match D::DIRECTION {
-        Direction::Uplink if first.may_relay() => prefetch_relayed_usage(view, rest),
-        _ => (0, CellFlags::default()),
+    // Rules with loops of their own.
+    let (relayed, relays) = match first.may_relay() {
+        true => prefetch_relayed_usage::<D>(view, rest),
+        false => (0, CellFlags::default()),
     };
     any |= first;
     let rest = rest.get(relayed..).unwrap_or_default();
@@ -591,22 +632,21 @@ fn prefetch_other_usage<'v, D: FastDirection>(
         }
     }
     if any.may_relay() {
-        prefetch_other_relayed_usage(view, packets);
+        prefetch_other_relayed_usage::<D>(view, packets);
     }
     any
 }
 
-/// Prefetches usage counters and buckets of the fast rules from tunnel to tunnel at the front of `packets`. Returns
-/// their number and the flags of their cells.
+/// Prefetches what the loops of [`PreparedBurst::relays`] read for the rules of these loops at the front of `packets`.
+/// Returns their number and the flags of their cells.
 #[inline(never)]
-fn prefetch_relayed_usage<'v>(
+fn prefetch_relayed_usage<'v, D: FastDirection>(
     view: &TablesView<'v>,
     packets: &[FastPacket<'v>],
 ) -> (usize, CellFlags) {
     let mut any = CellFlags::default();
     let other = packets.iter().position(|packet| {
-        let Some(cell) = packet.cell else { return true };
-        let flags = view.prefetch_relayed_usage(cell, packet.session, packet.direction);
+        let flags = packet.cell.and_then(|cell| prefetch_relayed::<D>(view, cell, packet));
         any |= flags.unwrap_or_default();
         flags.is_none()
     });
@@ -615,10 +655,28 @@ fn prefetch_relayed_usage<'v>(
 
 /// [`prefetch_relayed_usage`] for such rules among others.
 #[inline(never)]
-fn prefetch_other_relayed_usage<'v>(view: &TablesView<'v>, packets: &[FastPacket<'v>]) {
+fn prefetch_other_relayed_usage<'v, D: FastDirection>(
+    view: &TablesView<'v>,
+    packets: &[FastPacket<'v>],
+) {
     for packet in packets {
         if let Some(cell) = packet.cell {
-            view.prefetch_relayed_usage(cell, packet.session, packet.direction);
+            prefetch_relayed::<D>(view, cell, packet);
         }
+    }
+}
+
+/// Prefetches what the loops of [`PreparedBurst::relays`] read for a rule of theirs. Returns the flags of its cell,
+/// `None` for other rules.
+#[inline(always)]
+// PERF (adit bench datapath --n9): once per packet of these loops.
+fn prefetch_relayed<'v, D: FastDirection>(
+    view: &TablesView<'v>,
+    cell: FastRuleCellRef<'v>,
+    packet: &FastPacket<'v>,
+) -> Option<CellFlags> {
+    match D::DIRECTION {
+        Direction::Uplink => view.prefetch_relayed_usage(cell, packet.session, packet.direction),
+        Direction::Downlink => view.prefetch_usage_over_v6(cell, packet.session),
     }
 }

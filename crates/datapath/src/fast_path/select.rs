@@ -10,7 +10,7 @@ use adit_wire::{UsualFiveTuple, UsualTuple, usual_five_tuple, usual_tuple};
 use super::direction::FastDirection;
 use super::family::{FamilyMix, FamilyOrder};
 use super::packet::FastPacket;
-use super::{FastPackets, note};
+use super::{FastPackets, note, prefetch_relayed};
 
 /// Selects the fast rules of packets whose sessions have several, by SDF filters, and prefetches what all packets
 /// of the burst need next. Returns the flags of cells that it found to hold a fast rule.
@@ -64,13 +64,14 @@ fn select_others<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
         let Some(cell) = packet.cell else { return true };
         if view.prefetch_selector(cell, is_v6) {
             has_selectors = true;
-        } else if let Some(filter) = view.fast_rule_filter(cell) {
+        } else if let Some(filter) = view.any_fast_rule_filter(cell) {
+            rules |= filter.flags();
             if let Some(key) = filter_key::<_, D>(packet, buf, is_v6) {
                 select_by_filter::<D>(view, &filter, packet, &key);
             }
         } else {
             rules |= view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION);
-            view.prefetch_relayed_usage(cell, packet.session, packet.direction);
+            prefetch_relayed::<D>(view, cell, packet);
         }
         true
     });
@@ -78,6 +79,7 @@ fn select_others<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
         visit_from::<_, F>(done, &order, rx, packets, |buf, packet, is_v6| {
             let selector = packet.cell.and_then(|cell| view.fast_rule_selector(cell));
             let Some(selector) = selector else { return true };
+            rules |= selector.flags();
             packet.selected = find::<_, D>(&selector, packet, buf, is_v6);
             packet.selected.inspect(|selected| selected.prefetch());
             true

@@ -4,7 +4,7 @@ use adit_pktio::PacketBuf;
 use adit_pktio::mem::{HEADROOM_BYTES, MemBuf};
 use adit_rules::{ApplyAction, DropReason, Gate, HeaderRemoval};
 use adit_testkit::packet::PacketBuilder;
-use adit_types::MacAddr;
+use adit_types::{MacAddr, Qfi};
 
 use crate::fixture::*;
 use crate::local_switching::PEER;
@@ -86,6 +86,75 @@ fn downlink_ipv6_over_ipv6_tunnel_has_a_right_udp_checksum() {
     assert_eq!(adit_wire::udp::verify_ipv6(src, dst, datagram), Ok(()));
     let inner = PacketBuilder::new().ipv6(SERVER_V6, UE_V6).ttl(63).udp(53, 4000).payload(b"odd");
     assert_eq!(datagram[24..], inner.build());
+}
+
+#[test]
+fn fast_path_into_a_tunnel_over_ipv6_sends_the_octets_of_the_stages() {
+    let frames = |number: u16| {
+        let payload = vec![0xa5; usize::from(number)];
+        let v4 = from_gateway().ipv4(SERVER, UE).udp(number, 4000).payload(&payload);
+        let v6 = from_gateway().ipv6(SERVER_V6, UE_V6).udp(number, 4000).payload(&payload);
+        [v4.build(), v6.build()]
+    };
+    let unusual = from_gateway().ipv4(SERVER, UE).options(&[1, 1, 1, 1]).udp(1, 2).build();
+    for (qfi, rqi, tos) in
+        [(None, false, None), (Qfi::new(9), false, Some(0xb8)), (Qfi::new(63), true, None)]
+    {
+        let mut rules = rules();
+        (rules.qers[0].qfi, rules.qers[0].rqi) = (qfi, rqi);
+        rules.fars[1].outer_header_creation = Some(tunnel(GNB_TEID, GNB_V6));
+        rules.fars[1].transport_level_marking = tos;
+        for families in [&[0][..], &[1], &[0, 1]] {
+            let run = |is_fast: bool| {
+                let mut scene = PipelineFixture::usual(rules.clone()).with_peer();
+                let mut count = 0;
+                scene.resolve(IF_N3, GNB_V6, GNB_MAC);
+                if !is_fast {
+                    // Later packets of the session follow it.
+                    scene.io.inject(N6, &unusual);
+                }
+                // The peer's tunnel is over IPv4.
+                scene.io.inject(N6, &from_gateway().ipv4(SERVER, PEER).udp(9, 9).build());
+                for number in [0, 1, 2, 3, 64, 1000] {
+                    for family in families {
+                        scene.io.inject(N6, &frames(number)[*family]);
+                        count += 1;
+                    }
+                }
+                scene.step();
+                let sent = scene.sent(N3);
+                let is_to_gnb = |frame: &&Vec<u8>| frame[12..14] == [0x86, 0xdd];
+                let to_gnb: Vec<_> = sent.iter().filter(is_to_gnb).cloned().collect();
+                let own = usize::from(!is_fast);
+                assert_eq!((sent.len(), to_gnb.len()), (count + 1 + own, count + own));
+                let express = if is_fast { count + 1 } else { 1 };
+                assert_eq!(scene.counts().express_pkts, express as u64, "{families:?}");
+                // The order of families is not compared.
+                let mut to_gnb = to_gnb[own..].to_vec();
+                to_gnb.sort();
+                to_gnb
+            };
+            assert!(run(true) == run(false), "{qfi:?} {families:?}");
+        }
+    }
+}
+
+#[test]
+fn fast_path_follows_a_tunnel_from_ipv4_to_ipv6_and_back() {
+    let mut scene = PipelineFixture::usual(rules());
+    scene.resolve(IF_N3, GNB_V6, GNB_MAC);
+    let expected = |is_v6: bool| if is_v6 { [0x86, 0xdd] } else { [8, 0] };
+    for is_v6 in [true, false, true] {
+        let mut moved = rules();
+        let peer = if is_v6 { GNB_V6 } else { GNB };
+        moved.fars[1].outer_header_creation = Some(tunnel(GNB_TEID, peer));
+        scene.install(moved);
+        scene.step();
+        let before = scene.counts().express_pkts;
+        let sent = scene.pass(N6, &downlink().build(), N3);
+        assert_eq!(sent[0][12..14], expected(is_v6));
+        assert_eq!(scene.counts().express_pkts, before + 1);
+    }
 }
 
 #[test]

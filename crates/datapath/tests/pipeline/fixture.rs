@@ -15,8 +15,8 @@ use adit_rules::{
 use adit_tables::{Interface, Publisher, Route, Snapshot, TablesConfig, build};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{
-    FarId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex, PdrId, PortId,
-    Precedence, QerId, Qfi, Seid, SessionIndex, Teid, VlanId, WorkerId,
+    FarId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
+    PdrId, PortId, Precedence, QerId, Qfi, Seid, SessionIndex, Teid, VlanId, WorkerId,
 };
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -255,6 +255,7 @@ fn fars() -> [FarEntry; 2] {
         outer_header_creation: None,
         transport_level_marking: None,
         next_hop: NextHopIndex::NONE,
+        peer: GtpuPeerIndex::NONE,
         buffer_pkts_max: 64,
         steering: None,
         dscp: None,

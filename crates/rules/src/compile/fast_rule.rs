@@ -2,12 +2,12 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use adit_types::{Direction, Ipv6Prefix, NextHopIndex, Qfi, Teid, is_forwardable};
+use adit_types::{Direction, GtpuPeerIndex, Ipv6Prefix, NextHopIndex, Qfi, Teid, is_forwardable};
 use arrayvec::ArrayVec;
 
 use crate::fast_rule::{
     FAST_RULE_METERS_MAX, FAST_RULE_RELAY_URRS_MAX, FAST_RULE_URRS_MAX, FastRule,
-    FastRuleForwarding, FastRuleTransport, FastRuleTunnel, FastRuleUe, FastRuleUrr,
+    FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleTunnel, FastRuleUe, FastRuleUrr,
 };
 use crate::rate::RateLimit;
 use crate::rule::{
@@ -275,6 +275,7 @@ fn only_forwards(far: &FarEntry) -> bool {
         outer_header_creation: _,
         transport_level_marking: _,
         next_hop: _,
+        peer: _,
         buffer_pkts_max: _,
         steering,
         dscp,
@@ -319,17 +320,21 @@ fn downlink(
         qers: _,
         urrs: _,
     } = pdr;
-    let FarEntry { outer_header_creation, transport_level_marking, next_hop, .. } = far;
+    let FarEntry { outer_header_creation, transport_level_marking, next_hop, peer, .. } = far;
     let is_plain =
         source.is_network() && teid.is_none() && qfis.is_empty() && outer_header_removal.is_none();
     if !is_plain || !only_forwards(far) || *next_hop == NextHopIndex::NONE {
         return None;
     }
     let Some(HeaderCreation::Gtpu(tunnel)) = outer_header_creation else { return None };
-    let IpAddr::V4(addr) = tunnel.addr else { return None };
+    let peer = match tunnel.addr {
+        IpAddr::V4(addr) => FastRulePeer::V4(addr),
+        IpAddr::V6(_) if *peer != GtpuPeerIndex::NONE => FastRulePeer::V6(*peer),
+        IpAddr::V6(_) => return None,
+    };
     let way = FastRuleForwarding::Downlink {
         teid: tunnel.teid,
-        addr,
+        peer,
         next_hop: *next_hop,
         tos: transport_level_marking.unwrap_or(0),
         marking,

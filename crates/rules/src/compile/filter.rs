@@ -48,6 +48,7 @@ const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 /// | bits of the flags | |
 /// |---|---|
 /// | 0..15, 23, 24 | the publisher's, as in a [`PackedFastRule`] |
+/// | 15 | a rule leads into a tunnel over IPv6 |
 /// | 21, 22 | packets of a rule have to pass the first bucket, the second bucket |
 /// | 25, 26 | there is a rule of packets that match (always), of packets that do not |
 /// | 27 | a rule has two URRs |
@@ -168,7 +169,7 @@ impl PackedFilter {
             let [first, second] = rule.urrs();
             *slot = first.map_or(*slot, |urr| urr.slot.0);
             self.flags |= if second.is_some() { HAS_SECOND_URRS } else { 0 };
-            self.flags |= rule.flags() & PackedFastRule::METERS;
+            self.flags |= rule.flags() & (PackedFastRule::METERS | PackedFastRule::RELAY);
         }
         let [matching, others] = slots;
         self.flags |= if fast_rules[1].is_some() { HAS_OTHERS } else { 0 };

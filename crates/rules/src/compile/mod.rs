@@ -1,6 +1,6 @@
 //! The compiler: turns the rules of one session into what a data plane runs.
 //!
-//! Input: [`SessionRules`], bound. The data plane that will run them has written its next hops, bucket
+//! Input: [`SessionRules`], bound. The data plane that will run them has written its next hops, peers, bucket
 //! numbers and correlated rates into them; nothing else is needed from it. Output: [`CompiledSession`], which
 //! any data plane publishes in its own way: rules and SDF matchers in their compact form, and for each
 //! direction the fast path of the usual packets.

@@ -40,6 +40,8 @@ impl FastRuleNumbers {
 /// Selects among the fast rules after a matcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedSelector {
+    /// [`PackedFastRule::RELAY`] if one of the fast rules has it.
+    flags: u64,
     /// Lines of the matcher itself, in front of the fast rules.
     matcher_lines: u32,
     numbers: FastRuleNumbers,
@@ -56,16 +58,18 @@ impl PackedSelector {
         let matcher = rules.matcher(direction)?;
         let matcher_lines = u32::try_from(matcher.lines().len()).ok()?;
         let mut lines: Vec<MatcherLine> = Vec::new();
-        let mut numbers = FastRuleNumbers::NONE;
+        let (mut numbers, mut flags) = (FastRuleNumbers::NONE, 0);
         for (at, pdr) in rules.pdrs(direction).iter().take(PDRS_MAX).enumerate() {
             let Some(rule) = FastRule::of_pdr(rules, pdr, direction) else { continue };
-            let line = PackedFastRule::from(&refine(rule)).to_line();
+            let rule = PackedFastRule::from(&refine(rule));
+            let line = rule.to_line();
             let number = lines.iter().position(|known| *known == line).unwrap_or(lines.len());
             let Some(number) = u64::try_from(number).ok().filter(|number| *number < NONE) else {
                 continue;
             };
             if lines.len() as u64 == number {
                 lines.push(line);
+                flags |= rule.flags() & PackedFastRule::RELAY;
             }
             numbers.set(at, number);
         }
@@ -73,21 +77,30 @@ impl PackedSelector {
             return None;
         }
         rules.matcher_mut(direction)?.append(&lines);
-        Some(Self { matcher_lines, numbers })
+        Some(Self { flags, matcher_lines, numbers })
     }
 
-    /// The selector as two words.
+    /// The flags, which stand in front of the words.
+    #[inline]
+    #[must_use]
+    pub const fn flags(self) -> u64 {
+        self.flags
+    }
+
+    /// The selector as two words behind its flags.
     #[must_use]
     pub fn to_words(self) -> [u64; 2] {
         [self.numbers.0, self.matcher_lines.into()]
     }
 
-    /// The inverse of [`PackedSelector::to_words`]; ignores the upper half of the second word.
+    /// The inverse of [`PackedSelector::flags`] and [`PackedSelector::to_words`]; ignores the upper half of the second
+    /// word.
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "written from this width")]
-    pub const fn of_words([numbers, matcher_lines]: [u64; 2]) -> Self {
-        Self { matcher_lines: matcher_lines as u32, numbers: FastRuleNumbers(numbers) }
+    pub const fn of_words(flags: u64, [numbers, matcher_lines]: [u64; 2]) -> Self {
+        let matcher_lines = matcher_lines as u32;
+        Self { flags, matcher_lines, numbers: FastRuleNumbers(numbers) }
     }
 
     /// The selector with the matcher of published rules that it was compiled with.

@@ -10,8 +10,8 @@ use adit_rules::{
     TunnelSide, UeAddresses, UrrEntry, UsageLimits,
 };
 use adit_types::{
-    BitRate, Direction, FarId, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, Nanos, NextHopIndex,
-    PdrId, Precedence, QerId, Qfi, Seid, SliceId, Teid, UrrId, UsageSlot,
+    BitRate, Direction, FarId, GtpuPeerIndex, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix,
+    Nanos, NextHopIndex, PdrId, Precedence, QerId, Qfi, Seid, SliceId, Teid, UrrId, UsageSlot,
 };
 
 use super::{ArrivedTunnel, UsualPacket};
@@ -21,6 +21,14 @@ pub(super) const OWN: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 45, 0, 3)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 3, 0, 0, 0, 1)),
 ];
+
+/// The peer of every tunnel.
+pub(super) const PEER: GtpuPeerIndex = GtpuPeerIndex(5);
+
+/// The address of every peer over IPv6.
+pub(super) fn peer_v6() -> Ipv6Addr {
+    host_v6(9)
+}
 
 /// Our tunnel that another UPF sends packets to the UE in.
 const TEID_OF_UPF: Teid = Teid(9);
@@ -259,7 +267,7 @@ impl<'a> ByteChoices<'a> {
         };
         let leads_out = (number < 2) != self.rarely(12);
         let peer = match self.rarely(8) {
-            true => IpAddr::V6(host_v6(9)),
+            true => IpAddr::V6(peer_v6()),
             false => IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1 + self.below(2))),
         };
         let tunnel = GtpuTunnel { teid: Teid(100 + u32::from(number)), addr: peer };
@@ -278,6 +286,7 @@ impl<'a> ByteChoices<'a> {
                 .then_some(HeaderCreation::Gtpu(tunnel)),
             transport_level_marking: self.rarely(3).then_some(0x28),
             next_hop: if self.rarely(8) { NextHopIndex::NONE } else { NextHopIndex(3) },
+            peer: PEER,
             buffer_pkts_max: 4,
             steering: self.rarely(12).then(|| Box::new(steering)),
             dscp: self.rarely(12).then_some(10),

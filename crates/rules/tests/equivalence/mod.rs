@@ -14,9 +14,9 @@ use adit_rules::{
     UsualFlow,
 };
 use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, Teid};
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 
-use draw::ByteChoices;
+use draw::{ByteChoices, PEER, peer_v6};
 pub(super) use walk::Forwarded;
 
 /// A packet as the fast path recognizes it.
@@ -56,6 +56,8 @@ pub(super) struct FastPathCounts {
     /// Those that do not match the filter.
     pub others: [usize; 2],
     pub selected: [usize; 2],
+    /// Those that left a data network for a tunnel over IPv6.
+    pub into_v6: usize,
     /// Those that left a tunnel for another one.
     pub relayed: [usize; 2],
     /// Those whose session has filters that exclude nothing.
@@ -88,8 +90,9 @@ pub(super) fn run(data: &[u8]) -> FastPathCounts {
         let Some(fast) = forwarded(&rule, direction, &packet) else { continue };
         let slow = walk::forwarded(&rules, &draw::OWN, &packet);
         assert_eq!(slow.as_ref(), Some(&fast), "{packet:?} {rules:#?}");
+        counts.into_v6 += usize::from(packet.tunnel.is_none() && rule.leads_into_v6());
         let by_direction = match form {
-            Form::Single if rule.is_relay() => &mut counts.relayed,
+            Form::Single if packet.tunnel.is_some() && rule.is_relay() => &mut counts.relayed,
             Form::Single => &mut counts.single,
             Form::Filter => &mut counts.filtered,
             Form::Others => &mut counts.others,
@@ -154,7 +157,7 @@ fn forwarded(
 ) -> Option<Forwarded> {
     let UsualPacket { tunnel, arrival, flow } = packet;
     let is_v6 = flow.src.is_ipv6();
-    let urrs: Vec<FastRuleUrr> = match rule.is_relay() {
+    let urrs: Vec<FastRuleUrr> = match tunnel.is_some() && rule.is_relay() {
         true => rule.relayed_urr().into_iter().collect(),
         false => rule.urrs().into_iter().flatten().collect(),
     };
@@ -188,9 +191,16 @@ fn forwarded(
         }
         None => {
             let takes = rule.matches_downlink(*arrival, key(flow.dst), is_v6);
-            let (teid, addr): (Teid, Ipv4Addr) = rule.tunnel();
+            let (teid, addr): (Teid, IpAddr) = match rule.leads_into_v6() {
+                false => (rule.tunnel().0, rule.tunnel().1.into()),
+                true => {
+                    let (teid, peer) = rule.tunnel_over_v6();
+                    assert_eq!(peer, PEER);
+                    (teid, peer_v6().into())
+                }
+            };
             let tunnel: (Teid, IpAddr, NextHopIndex, u8) =
-                (teid, addr.into(), rule.next_hop(), rule.tos());
+                (teid, addr, rule.next_hop(), rule.tos());
             takes.then(|| Forwarded { tunnel: Some(tunnel), marking: rule.marking(), ..usual })
         }
     }

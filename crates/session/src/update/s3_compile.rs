@@ -5,7 +5,7 @@ use adit_rules::{
     SessionRules, Steering, TunnelSide, UeAddresses, UrrEntry,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
-use adit_types::{Direction, FarId, InterfaceSet, IpPrefix, NextHopIndex, Teid};
+use adit_types::{Direction, FarId, GtpuPeerIndex, InterfaceSet, IpPrefix, NextHopIndex, Teid};
 use arrayvec::ArrayVec;
 
 use super::found::resolved;
@@ -220,6 +220,7 @@ impl RecordsCompiler<'_> {
                 .and_then(|parts| parts.transport_level_marking)
                 .or(dscp.map(|dscp| dscp << 2)),
             next_hop: NextHopIndex::NONE,
+            peer: GtpuPeerIndex::NONE,
             buffer_pkts_max: 0,
             steering: (steering != Steering::default()).then(|| Box::new(steering)),
             dscp,

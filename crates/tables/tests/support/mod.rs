@@ -9,8 +9,8 @@ use adit_rules::{
 };
 use adit_tables::{Interface, Route, TablesConfig};
 use adit_types::{
-    DomainId, FarId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, PortId, Seid,
-    SessionIndex, Teid, VlanId,
+    DomainId, FarId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr,
+    NextHopIndex, PortId, Seid, SessionIndex, Teid, VlanId,
 };
 
 pub(crate) const N3: InterfaceId = InterfaceId(0);
@@ -78,6 +78,7 @@ pub(crate) fn rules(seid: u64, peers: &[&str]) -> SessionRules {
         })),
         transport_level_marking: None,
         next_hop: NextHopIndex::NONE,
+        peer: GtpuPeerIndex::NONE,
         buffer_pkts_max: 64,
         steering: None,
         dscp: None,

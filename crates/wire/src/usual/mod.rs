@@ -14,6 +14,7 @@
 
 mod layout;
 mod outer;
+mod outer_v6;
 mod over_v6;
 mod pattern;
 mod recognize;
@@ -21,6 +22,7 @@ mod rewrite;
 mod tuple;
 
 pub use outer::{UsualOuter, UsualTunnel};
+pub use outer_v6::UsualOuterV6;
 pub use over_v6::{
     GPduV6Pattern, INNER_OFFSET_OVER_IPV6_MIN, ordering_key_over_v6, usual_g_pdu_over_v6,
 };

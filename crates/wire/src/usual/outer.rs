@@ -37,9 +37,9 @@ pub struct UsualOuter {
 
 /// The fields of usual outer headers that depend on the tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UsualTunnel {
+pub struct UsualTunnel<A = Ipv4Addr> {
     /// Address of the tunnel's far end.
-    pub dst: Ipv4Addr,
+    pub dst: A,
     /// Type of service octet.
     pub tos: u8,
     /// TEID of the far end.
@@ -48,7 +48,7 @@ pub struct UsualTunnel {
     pub marking: Option<(Qfi, bool)>,
 }
 
-impl UsualTunnel {
+impl UsualTunnel<Ipv4Addr> {
     /// Octets of all headers, Ethernet included.
     #[inline]
     #[must_use]
