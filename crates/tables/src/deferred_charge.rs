@@ -84,8 +84,8 @@ impl DeferredCharge {
         true
     }
 
-    /// Charges a packet of `bytes` octets of `rule` to its buckets if all of them are open at `now`. Returns whether it did; then the charge is deferred if the buckets were idle.
-    /// Otherwise no charge is deferred.
+    /// Charges a packet of `bytes` octets of `rule` to its buckets if all of them are open at `now`. Returns whether it
+    /// did; then the charge is deferred if the buckets were idle. Otherwise no charge is deferred.
     pub(crate) fn try_charge(
         &self,
         pair: MeterPair<'_>,
@@ -313,6 +313,7 @@ mod tests {
         }
     }
 
+    #[cfg_attr(miri, ignore = "thousands of rounds of arithmetic take minutes there")]
     #[test]
     fn deferred_charges_and_those_of_the_stages_are_alike() {
         let choice = limits_of_all_kinds();
@@ -373,6 +374,7 @@ mod tests {
         assert!(ways.iter().all(|count| *count > 100), "{ways:?}");
     }
 
+    #[cfg_attr(miri, ignore = "thousands of rounds of arithmetic take minutes there")]
     #[test]
     fn slow_bucket_and_one_that_is_busy_for_long_are_exact() {
         let slowest = RateLimit::new(BitRate::from_bps(1), Nanos(0), Excess::Policed);
