@@ -4,10 +4,10 @@ use core::net::IpAddr;
 
 use adit_rules::compile::FilterKey;
 use adit_rules::rule::ue_ipv6_key;
-use adit_rules::{NextHop, PublishedRules};
+use adit_rules::{FAST_RULE_URRS_MAX, NextHop, PublishedRules};
 use adit_types::{
     Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
-    SessionIndex, Teid, WorkerId,
+    SessionIndex, Teid, UsageSlot, WorkerId,
 };
 
 use crate::aggregates::{Aggregates, Leases};
@@ -360,6 +360,13 @@ impl<'a> TablesView<'a> {
         }
     }
 
+    /// Prefetches the usage counters of a fast rule.
+    #[inline(always)]
+    // PERF (adit bench datapath): part of the passes that prefetch.
+    fn prefetch_usage(&self, slots: [UsageSlot; FAST_RULE_URRS_MAX]) {
+        slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
+    }
+
     /// Prefetches the usage counters of a fast rule without buckets, and returns true. Returns false if
     /// the cell holds anything else; see [`TablesView::prefetch_fast_rule_usage`].
     #[inline]
@@ -367,7 +374,7 @@ impl<'a> TablesView<'a> {
     pub fn prefetch_unmetered_usage(&self, cell: FastRuleCellRef<'a>) -> bool {
         let is_unmetered = cell.flags().is_unmetered_rule();
         if is_unmetered {
-            cell.usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+            self.prefetch_usage(cell.usage_slots());
         }
         is_unmetered
     }
@@ -379,7 +386,7 @@ impl<'a> TablesView<'a> {
     pub fn prefetch_usage_and_charge(&self, cell: FastRuleCellRef<'a>) -> bool {
         let is_rule = cell.flags().is_rule();
         if is_rule {
-            cell.usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+            self.prefetch_usage(cell.usage_slots());
             cell.prefetch_charge();
         }
         is_rule
@@ -397,7 +404,7 @@ impl<'a> TablesView<'a> {
     ) -> CellFlags {
         let flags = cell.flags();
         if flags.is_rule() {
-            cell.usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+            self.prefetch_usage(cell.usage_slots());
             if flags.may_be_metered() {
                 self.tables.meters.prefetch(session, direction);
             }
@@ -439,7 +446,7 @@ impl<'a> TablesView<'a> {
             return None;
         }
         self.tables.gtpu_peers.prefetch(cell.peer());
-        cell.usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+        self.prefetch_usage(cell.usage_slots());
         if flags.may_be_metered() {
             self.tables.meters.prefetch(session, Direction::Downlink);
         }
@@ -502,7 +509,7 @@ impl<'a> TablesView<'a> {
     /// Prefetches the usage counters of a selected fast rule.
     #[inline]
     pub fn prefetch_selected_usage(&self, selected: SelectedFastRule<'a>) {
-        selected.fast_rule().usage_slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+        self.prefetch_usage(selected.fast_rule().usage_slots());
     }
 
     /// The first two buckets of each direction of all sessions, for fast rules.

@@ -150,7 +150,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         ctx: &StepContext<'v>,
         index: NextHopIndex,
     ) -> Option<&'v TxLink> {
-        self.hop_by(ctx, index, u64::from(index.0))
+        self.hop_by::<false>(ctx, index, u64::from(index.0))
     }
 
     /// The link of the hop `index` of a downlink packet that leaves in a tunnel over IPv6; see
@@ -162,9 +162,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         ctx: &StepContext<'v>,
         index: NextHopIndex,
     ) -> Option<&'v TxLink> {
-        let [_, hop] = &self.hops;
-        let key = u64::from(index.0);
-        if hop.key == key { hop.tx_link } else { self.resolve_tunnel::<true>(ctx, index, key) }
+        self.hop_by::<true>(ctx, index, u64::from(index.0))
     }
 
     /// The link of the hop `index` of a packet that leaves a tunnel for another one; see [`BurstContext::resolve`].
@@ -175,18 +173,19 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         ctx: &StepContext<'v>,
         index: NextHopIndex,
     ) -> Option<&'v TxLink> {
-        self.hop_by(ctx, index, ONWARD | u64::from(index.0))
+        self.hop_by::<false>(ctx, index, ONWARD | u64::from(index.0))
     }
 
+    /// The link of the hop `index` of a packet that leaves in a tunnel: the last one if it was found by `key`.
     #[inline(always)]
-    fn hop_by(
+    fn hop_by<const OVER_V6: bool>(
         &mut self,
         ctx: &StepContext<'v>,
         index: NextHopIndex,
         key: u64,
     ) -> Option<&'v TxLink> {
-        let [hop, _] = &self.hops;
-        if hop.key == key { hop.tx_link } else { self.resolve_tunnel::<false>(ctx, index, key) }
+        let hop = &self.hops[usize::from(OVER_V6)];
+        if hop.key == key { hop.tx_link } else { self.resolve_tunnel::<OVER_V6>(ctx, index, key) }
     }
 
     /// [`BurstContext::resolve`] for a packet that leaves in a tunnel.

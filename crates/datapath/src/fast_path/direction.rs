@@ -178,16 +178,16 @@ impl FastRewrite for Encapsulation<true> {
     ) -> Option<Rewritten<'v>> {
         match rule.leads_into_v6() {
             true => encapsulate_over_v6::<_, HAS_TAGS>(ctx, rule, packet, traits, burst, buf),
-            false => encapsulate::<_, HAS_TAGS>(ctx, packet, traits, burst, buf),
+            false => rewrite_apart::<FastDownlink, _, HAS_TAGS>(ctx, packet, traits, burst, buf),
         }
     }
 }
 
-/// [`FastDownlink::rewrite`]. Reads the rule of the packet again.
+/// [`FastRewrite::rewrite`] of the loops for other rules. Reads the rule of the packet again.
 #[inline(never)]
-// PERF (adit bench datapath --n3-v6): out of line, and without a reference to the rule, so that the loop has registers
-// for packets over IPv6 and their rule stays in them.
-fn encapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
+// PERF (adit bench datapath --n9, --n3-v6): out of line, and without a reference to the rule, so that the loops for
+// rules of their own have registers for these and their rule stays in them.
+pub(super) fn rewrite_apart<'v, R: FastRewrite, B: PacketBuf, const HAS_TAGS: bool>(
     ctx: &StepContext<'v>,
     packet: &mut FastPacket<'v>,
     traits: PacketTraits,
@@ -199,7 +199,7 @@ fn encapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
     if traits.rates == BurstRates::None && rule.meters() != 0 {
         return None;
     }
-    FastDownlink::rewrite::<_, HAS_TAGS>(ctx, &rule, packet, traits, burst, buf)
+    R::rewrite::<_, HAS_TAGS>(ctx, &rule, packet, traits, burst, buf)
 }
 
 /// [`FastRewrite::rewrite`] for a rule into a tunnel over IPv6.

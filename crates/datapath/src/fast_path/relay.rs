@@ -6,9 +6,11 @@ use adit_types::Direction;
 use adit_wire::{UsualTunnel, decrement_usual_hops, emit_link_tag, usual_container, usual_dst_key};
 
 use super::burst::BurstContext;
-use super::direction::{FastRewrite, FastUplink, PacketTraits, Rewritten, accepts_source};
+use super::direction::{
+    FastRewrite, FastUplink, PacketTraits, Rewritten, accepts_source, rewrite_apart,
+};
 use super::packet::FastPacket;
-use super::rates::{BurstRates, pass_rates};
+use super::rates::pass_rates;
 use super::recognize::is_forwardable;
 use crate::context::StepContext;
 
@@ -107,27 +109,8 @@ fn relay_or_decapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
 ) -> Option<Rewritten<'v>> {
     match rule.is_relay() {
         true => relay::<_, HAS_TAGS>(ctx, rule, directed, traits, burst, buf),
-        false => decapsulate::<_, HAS_TAGS>(ctx, directed.packet, traits, burst, buf),
+        false => rewrite_apart::<FastUplink, _, HAS_TAGS>(ctx, directed.packet, traits, burst, buf),
     }
-}
-
-/// [`FastUplink::rewrite`]. Reads the rule of the packet again.
-#[inline(never)]
-// PERF (adit bench datapath --n9): out of line, and without a reference to the rule, so that the loop has registers
-// for packets between tunnels and the rule stays in them.
-fn decapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
-    ctx: &StepContext<'v>,
-    packet: &mut FastPacket<'v>,
-    traits: PacketTraits,
-    burst: &mut BurstContext<'v, '_>,
-    buf: &mut B,
-) -> Option<Rewritten<'v>> {
-    let rule = packet.rule()?;
-    // The loop without rates does not check buckets.
-    if traits.rates == BurstRates::None && rule.meters() != 0 {
-        return None;
-    }
-    FastUplink::rewrite::<_, HAS_TAGS>(ctx, &rule, packet, traits, burst, buf)
 }
 
 /// [`FastRewrite::rewrite`] for a rule from tunnel to tunnel.
