@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::progress;
 use super::report::Figure;
 use crate::experiment::file::{self, OptionCheck};
 use crate::experiment::paired::{self, PairedSide};
@@ -169,21 +170,20 @@ fn permille(value: u64, of: u64) -> u64 {
 }
 
 fn print(ratios: &[FigureRatio]) {
-    let decimal = |permille: u64| format!("{}.{:03}", permille / 1000, permille % 1000);
     let mut table = comfy_table::Table::new();
     table.set_header(["figure", "unit", "A", "B", "B/A", "spread"]);
     for ratio in ratios {
         let spread = format!(
             "{} … {}",
-            decimal(ratio.ratio_permille_min),
-            decimal(ratio.ratio_permille_max)
+            progress::ratio(ratio.ratio_permille_min),
+            progress::ratio(ratio.ratio_permille_max)
         );
         table.add_row([
             ratio.name.clone(),
             ratio.unit.clone(),
             ratio.a.to_string(),
             ratio.b.to_string(),
-            decimal(ratio.ratio_permille),
+            progress::ratio(ratio.ratio_permille),
             spread,
         ]);
     }

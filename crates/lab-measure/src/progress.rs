@@ -53,6 +53,12 @@ fn counts(live: &TrialProgress) -> (u64, u64) {
     (live.sent.load(Ordering::Relaxed), live.received.load(Ordering::Relaxed))
 }
 
+/// Formats a ratio in parts per thousand as a decimal number.
+#[must_use]
+pub(crate) fn ratio(permille: u64) -> String {
+    format!("{}.{:03}", permille / 1000, permille % 1000)
+}
+
 /// Formats a rate in kpps or Mpps.
 #[must_use]
 pub(crate) fn mpps(pps: u64) -> String {

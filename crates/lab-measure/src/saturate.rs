@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::any_engine::TESTER_MACS;
-use super::progress::mpps;
+use super::progress::{self, mpps};
 use super::report::OutputArguments;
 use super::report::{Figure, Recorder, ReportHeader, print_rates};
 use super::rig::{ARP_TIMEOUT, GNB_TEID, serve_while};
@@ -615,14 +615,11 @@ fn print(report: &SaturateReport) {
     print_rates("forwarded", "turns", &report.figures);
     for ratio in &report.ratios {
         println!(
-            "{}: adit / testpmd = {}.{:03} (from {}.{:03} to {}.{:03} over the turns)",
+            "{}: adit / testpmd = {} (from {} to {} over the turns)",
             ratio.direction,
-            ratio.median_permille / 1000,
-            ratio.median_permille % 1000,
-            ratio.min_permille / 1000,
-            ratio.min_permille % 1000,
-            ratio.max_permille / 1000,
-            ratio.max_permille % 1000
+            progress::ratio(ratio.median_permille),
+            progress::ratio(ratio.min_permille),
+            progress::ratio(ratio.max_permille)
         );
     }
     for warning in &report.header.warnings {

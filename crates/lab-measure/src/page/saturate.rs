@@ -1,6 +1,7 @@
 //! The section of a `saturate` measurement.
 
 use super::{mpps, table};
+use crate::progress;
 use crate::saturate::SaturateReport;
 
 /// Renders the rates of both targets and their ratio by direction.
@@ -10,9 +11,13 @@ pub(super) fn body(out: &mut String, report: &SaturateReport) {
         vec![figure.name.clone(), rate(figure.median), rate(figure.min), rate(figure.max)]
     });
     let ratios = report.ratios.iter().map(|ratio| {
-        let of = |permille: u64| format!("{}.{:03}", permille / 1000, permille % 1000);
         let name = format!("adit / testpmd, {}", ratio.direction);
-        vec![name, of(ratio.median_permille), of(ratio.min_permille), of(ratio.max_permille)]
+        vec![
+            name,
+            progress::ratio(ratio.median_permille),
+            progress::ratio(ratio.min_permille),
+            progress::ratio(ratio.max_permille),
+        ]
     });
     let rows: Vec<_> = rates.chain(ratios).collect();
     table(out, &["forwarded", "median", "lowest", "highest"], &rows);

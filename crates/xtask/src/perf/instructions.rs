@@ -68,7 +68,7 @@ const fn part(
 const ALL: &[&str] = &[""];
 
 /// The first entry that fits counts.
-const PARTS: [PacketPart; 31] = [
+const PARTS: [PacketPart; 32] = [
     part("recognize", "/fast_path/recognize.rs", ALL),
     part("lookup", "/fast_path/mod.rs", &["find_sessions", "hand_off_foreign"]),
     part("lookup", "/fast_path/direction.rs", &["find_other_tunnels", "session"]),
@@ -81,6 +81,7 @@ const PARTS: [PacketPart; 31] = [
     part("rates", "/fast_path/ticket.rs", ALL),
     part("rates", "/fast_path/mod.rs", &["assign_ticket"]),
     part("rates", "/tables/src/meters", ALL),
+    part("rates", "/tables/src/deferred_charge.rs", ALL),
     part("rates", "/tables/src/aggregates", ALL),
     part("rule", "/fast_path/direction.rs", &["accepts_source"]),
     part("rule", "/rules/src/packed_fast_rule.rs", &["matches_", "is_only_ue"]),
@@ -89,7 +90,7 @@ const PARTS: [PacketPart; 31] = [
     part("usage", "/fast_path/direction.rs", &["unchecked_usage", "count_packet"]),
     part("usage", "/tables/src/usage.rs", &["unchecked", "count"]),
     part("usage", "/tables/src/fast_rule.rs", &["count"]),
-    part("headers", "/wire/src/usual/outer.rs", ALL),
+    part("headers", "/wire/src/usual/outer", ALL),
     part("headers", "/wire/src/usual/rewrite.rs", ALL),
     part("headers", "/pktio/src/mem.rs", &["replace_front"]),
     part("rewrite", "/fast_path/direction.rs", ALL),
@@ -104,23 +105,6 @@ const PARTS: [PacketPart; 31] = [
 
 /// What is in no part: the step around the fast path, what the stages call, and functions of libraries.
 const REST: &str = "step";
-
-/// The order of parts in tables.
-const COLUMNS: [&str; 13] = [
-    "recognize",
-    "lookup",
-    "prefetch",
-    "filters",
-    "rule",
-    "rates",
-    "next hop",
-    "usage",
-    "headers",
-    "rewrite",
-    "send",
-    "queues",
-    "stages",
-];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct InstructionsArguments {
@@ -139,11 +123,9 @@ pub(crate) struct InstructionsArguments {
 }
 
 pub(super) fn run(arguments: &InstructionsArguments) -> anyhow::Result<()> {
-    let all = MODES.iter().map(|(mode, _)| *mode);
-    let modes: Vec<&str> = match (arguments.quick, arguments.mode.is_empty()) {
-        (_, false) => arguments.mode.iter().map(String::as_str).collect(),
-        (true, _) => QUICK.to_vec(),
-        (false, _) => all.collect(),
+    let modes = match arguments.mode.is_empty() {
+        true => modes(arguments.quick),
+        false => arguments.mode.iter().map(String::as_str).collect(),
     };
     let document = measure(&Interrupt::watch()?, &modes)?;
     if let Some(path) = &arguments.out {
@@ -309,11 +291,22 @@ fn part_of(frames: &[InlinedFrame]) -> &'static str {
     frames.iter().find_map(of_frame).unwrap_or(REST)
 }
 
+/// The parts in the order of their columns, that of their first entries.
+fn columns() -> Vec<&'static str> {
+    let mut columns = Vec::new();
+    for part in &PARTS {
+        if !columns.contains(&part.name) {
+            columns.push(part.name);
+        }
+    }
+    columns
+}
+
 /// The parts that any row has, in the order of their columns.
 pub(super) fn used_parts(document: &Value) -> Vec<&'static str> {
     let rows = document["rows"].as_array().into_iter().flatten();
     let is_used = |part: &&str| rows.clone().any(|row| !row["parts"][*part].is_null());
-    COLUMNS.into_iter().chain([REST]).filter(is_used).collect()
+    columns().into_iter().chain([REST]).filter(is_used).collect()
 }
 
 /// The rows as a table.
@@ -367,7 +360,7 @@ mod tests {
 
     #[test]
     fn every_part_has_a_column() {
-        assert!(PARTS.iter().all(|part| COLUMNS.contains(&part.name)));
+        assert!(PARTS.iter().all(|part| columns().contains(&part.name)));
         assert!(QUICK.iter().all(|quick| MODES.iter().any(|(mode, _)| mode == quick)));
     }
 
