@@ -28,7 +28,7 @@ pub const FAST_RULE_RELAY_URRS_MAX: usize = 1;
 /// fast rule.
 pub const FAST_RULE_METERS_MAX: usize = 2;
 
-/// Where a fast rule counts for a URR.
+/// Where a fast rule counts for a URR whose counters do not stand beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastRuleUrr {
     /// The URR's counters.
@@ -65,8 +65,11 @@ pub struct FastRule {
     pub slice: SliceId,
     /// The rate of its buckets is guaranteed: no rate that sessions share delays the packet.
     pub guaranteed: bool,
-    /// URRs that count the packet.
+    /// URRs that count the packet, besides the session's own one.
     pub urrs: ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>,
+    /// The session has an own URR ([`SessionRules::own_urr`](crate::SessionRules::own_urr)), and it does not count the
+    /// packet.
+    pub counts_apart: bool,
 }
 
 /// The part of a [`FastRule`] that depends on the direction.

@@ -10,6 +10,8 @@
 //! | 2, downlink | IPv4 address of the far end, or the index of a peer over IPv6 | next hop |
 //! | 3 and 4 | usage slot of a URR | its generation |
 //!
+//! The session's own URR takes no word: its counters stand beside the rule. Most rules name no other one.
+//!
 //! A rule for packets that arrive over IPv6 only holds the complement of the TEID of the local tunnel, so that no
 //! packet over IPv4 matches it.
 //!
@@ -24,7 +26,9 @@
 //!
 //! | bits of the flags | |
 //! |---|---|
-//! | 0..15 | the publisher's: sequence number of the cell |
+//! | 0..13 | the publisher's: sequence number of the cell |
+//! | 13 | the session's own URR does not count the packet |
+//! | 14 | words 3 and 4 name a URR |
 //! | 15 | from tunnel to tunnel; downlink: into a tunnel over IPv6 |
 //! | 16 | the rate of the buckets is guaranteed |
 //! | 17..21 | slice |
@@ -66,6 +70,10 @@ const _: () = assert!(URRS + FAST_RULE_URRS_MAX == FAST_RULE_WORDS && FAST_RULE_
 const _: () = assert!(SLICES_MAX < 1 << 4);
 const _: () = assert!(FAST_RULE_RELAY_QFIS_MAX == 2 && FAST_RULE_RELAY_URRS_MAX == 1);
 
+/// The session's own URR does not count the packet.
+const COUNTS_APART: u64 = 1 << 13;
+/// The rule names URRs.
+const HAS_URRS: u64 = 1 << 14;
 /// From tunnel to tunnel.
 const RELAY: u64 = 1 << 15;
 /// Downlink: into a tunnel over IPv6. Both kinds of rules have loops of their own, and no cell can hold both.
@@ -122,12 +130,24 @@ pub struct PackedFastRule {
 
 impl From<&FastRule> for PackedFastRule {
     fn from(rule: &FastRule) -> Self {
-        let FastRule { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, urrs } = rule;
+        let FastRule {
+            arrival,
+            ue_v4,
+            ue_v6,
+            forwarding,
+            meters,
+            slice,
+            guaranteed,
+            urrs,
+            counts_apart,
+        } = rule;
         let (v4_flags, ue_v4) = pack_ue(*ue_v4, V4, V4_ANY, |addr| addr.to_bits().into());
         let (v6_flags, ue_v6) = pack_ue(*ue_v6, V6, V6_ANY, |key| key);
         let mut flags = v4_flags | v6_flags;
         flags |= u64::from(slice.0) << SLICE_SHIFT & SLICE;
         flags |= if *guaranteed { GUARANTEED } else { 0 };
+        flags |= if *counts_apart { COUNTS_APART } else { 0 };
+        flags |= if urrs.is_empty() { 0 } else { HAS_URRS };
         for (at, is_metered) in meters.iter().enumerate() {
             flags |= u64::from(*is_metered) << at << METERS_SHIFT;
         }
@@ -211,10 +231,16 @@ fn pack_ue<A>(
 
 impl PackedFastRule {
     /// Bits of the flags that the publisher sets; zero until then.
-    pub const PUBLISHER_FLAGS: u64 = 0x7fff | 0b11 << 23;
+    pub const PUBLISHER_FLAGS: u64 = 0x1fff | 0b11 << 23;
 
     /// The flag of a rule from tunnel to tunnel and of one into a tunnel over IPv6: loops of their own take their packets.
     pub const RELAY: u64 = RELAY;
+
+    /// The flags of a rule of which a packet needs the last two words.
+    pub const LAST_WORDS: u64 = HAS_URRS | RELAY;
+
+    /// The last two words of a rule without one of [`PackedFastRule::LAST_WORDS`].
+    pub const NO_LAST_WORDS: [u64; 2] = [NO_URR; 2];
 
     /// The flags of a rule whose packets have to pass a bucket: one for each of buckets 0 and 1.
     pub const METERS: u64 = 0b11 << METERS_SHIFT;
@@ -260,6 +286,28 @@ impl PackedFastRule {
     #[must_use]
     pub const fn has_meters(flags: u64) -> bool {
         flags & Self::METERS != 0
+    }
+
+    /// True if `flags` are of a rule that names URRs besides the session's own one.
+    #[inline]
+    #[must_use]
+    pub const fn has_urrs(flags: u64) -> bool {
+        flags & HAS_URRS != 0
+    }
+
+    /// True if packets count elsewhere than beside the rule.
+    #[inline]
+    #[must_use]
+    pub const fn counts_elsewhere(&self) -> bool {
+        self.flags & (HAS_URRS | COUNTS_APART) != 0
+    }
+
+    /// True if packets do not count beside the rule: the session's own URR, whose counters these are, does not count
+    /// them.
+    #[inline]
+    #[must_use]
+    pub const fn counts_apart(&self) -> bool {
+        self.flags & COUNTS_APART != 0
     }
 
     /// The usage slots in the last two words of a rule; out of range without a URR.
@@ -348,7 +396,7 @@ impl PackedFastRule {
         }
     }
 
-    /// The URR of a rule from tunnel to tunnel.
+    /// The URR of a rule from tunnel to tunnel, besides the session's own one.
     #[inline]
     #[must_use]
     pub fn relayed_urr(&self) -> Option<FastRuleUrr> {
@@ -509,7 +557,7 @@ impl PackedFastRule {
         self.flags & Self::METERS == Self::METERS
     }
 
-    /// The URRs that count the packet; those that there are come first.
+    /// The URRs that count the packet besides the session's own one; those that there are come first.
     #[inline]
     #[must_use]
     pub fn urrs(&self) -> [Option<FastRuleUrr>; FAST_RULE_URRS_MAX] {
@@ -583,6 +631,7 @@ mod tests {
             slice: SliceId(15),
             guaranteed: true,
             urrs: urrs(2),
+            counts_apart: true,
         }
     }
 
@@ -602,6 +651,7 @@ mod tests {
             slice: SliceId(0),
             guaranteed: false,
             urrs: urrs(1),
+            counts_apart: false,
         }
     }
 
@@ -614,6 +664,18 @@ mod tests {
         let packed = PackedFastRule::from(&downlink(u32::MAX, Some((qfi(63), true))));
         assert_eq!(packed.flags() & PackedFastRule::PUBLISHER_FLAGS, 0);
         assert_eq!(PackedFastRule::of_line(&packed.to_line()), packed);
+        let mut rule = downlink(u32::MAX, None);
+        for (urrs, counts_apart) in [(urrs(2), true), (urrs(0), true), (urrs(1), false)] {
+            FastRule { urrs, counts_apart, ..rule.clone() }.clone_into(&mut rule);
+            let packed = PackedFastRule::from(&rule);
+            assert_eq!(packed.flags() & PackedFastRule::PUBLISHER_FLAGS, 0);
+            assert_eq!(packed.counts_apart(), rule.counts_apart);
+            assert_eq!(PackedFastRule::has_urrs(packed.flags()), !rule.urrs.is_empty());
+            assert!(packed.counts_elsewhere());
+        }
+        let [.., a, b] =
+            PackedFastRule::from(&FastRule { urrs: urrs(0), counts_apart: false, ..rule }).words();
+        assert_eq!([a, b], PackedFastRule::NO_LAST_WORDS);
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct PublishedRules {
     pub generation: DeltaId,
     /// See [`SessionRules::buffer_epoch`].
     pub buffer_epoch: u32,
+    /// The session has or had an own URR: see [`SessionRules::own_urr`].
+    pub has_own_urr: bool,
     /// Number of uplink PDRs; `pdrs` begins with them.
     uplink_count: u16,
     /// Number of addresses from [`SessionRules::ue`]; those that only PDRs name follow.
@@ -217,6 +219,7 @@ impl PublishedRules {
             fars,
             qers,
             urrs,
+            own_urr,
         } = rules;
         let Ok(uplink_count) = u16::try_from(uplink.len()) else {
             unreachable!("RULES_PER_SESSION_MAX and the alternatives of each PDR fit 16 bits")
@@ -235,6 +238,7 @@ impl PublishedRules {
             up_seid,
             generation,
             buffer_epoch,
+            has_own_urr: own_urr.is_some(),
             uplink_count,
             ue_count,
             ue,
@@ -541,6 +545,7 @@ mod tests {
             fars: Vec::new(),
             qers: Vec::new(),
             urrs: Vec::new(),
+            own_urr: None,
         };
         PublishedRules::new(rules, &mut Shapes::default())
     }

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_types::limits::{DUPLICATES_PER_FAR_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 use adit_types::{
     Direction, FarId, GtpuPeerIndex, InterfaceSet, IpPrefix, Ipv6Prefix, NextHopIndex, PdrId,
-    Precedence, QerId, Qfi, Seid, SliceId, Teid,
+    Precedence, QerId, Qfi, Seid, SliceId, Teid, UsageSlot,
 };
 use arrayvec::ArrayVec;
 use bitflags::bitflags;
@@ -493,6 +493,9 @@ pub struct SessionRules {
     pub qers: Vec<QerEntry>,
     /// URRs, in the order that [`PdrEntry::urrs`] counts.
     pub urrs: Vec<UrrEntry>,
+    /// The usage slot of the session's own URR, whose counters stand beside its fast rules: they count what no other
+    /// slot counts. The URR may be gone; `None` if the session never had one.
+    pub own_urr: Option<UsageSlot>,
 }
 
 impl SessionRules {

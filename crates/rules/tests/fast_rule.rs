@@ -78,6 +78,7 @@ fn rules(ue: Vec<UeAddresses>, ue_networks: Vec<IpPrefix>, pdr: PdrEntry) -> Ses
         fars: vec![far],
         qers: Vec::new(),
         urrs: Vec::new(),
+        own_urr: None,
     }
 }
 

@@ -60,7 +60,7 @@ impl PackedRecord {
     /// The version that this program packs and unpacks. Every change of the octets of a record
     /// raises it, a field appended to a structure included: former programs would misread what
     /// follows.
-    pub const VERSION: u8 = 1;
+    pub const VERSION: u8 = 2;
 
     pub(crate) fn pack(records: &Records, usage: &SessionUsage, buffer_epoch: u32) -> Self {
         let mut octets = Vec::with_capacity(RECORD_BYTES_USUAL);

@@ -13,7 +13,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Readings of a block that a worker is writing before a torn one is taken: a step's writing takes
 /// well below a microsecond, so only a worker that lost its core inside it is ever met twice.
-const READ_ATTEMPTS: u32 = 10_000;
+pub(crate) const READ_ATTEMPTS: u32 = 10_000;
 
 /// Slots of the histogram of shaping delays; the last one has everything from 8.4 s on.
 pub const SHAPING_DELAYS: usize = 24;

@@ -1,22 +1,22 @@
-//! Charges that wait to be written to the buckets: one cache line per direction of a session, beside its fast
-//! rule.
+//! Charges that wait to be written to the buckets: beside the fast rule of each direction of a session.
 //!
 //! Most packets find all buckets of their fast rule idle. Then the buckets follow from the time of the packet, its
-//! length and the limits, and nothing else. So the line stores time and octets, and the buckets are computed when
+//! length and the limits, and nothing else. So time and octets are stored here, and the buckets are computed when
 //! somebody needs them. The next packet needs one of them, the one of the slowest rate: when it is idle, all
 //! are. That takes one multiplication, for one bucket as for two.
 //!
-//! While a charge of a bucket is deferred, the bucket says so ([`MeterCell::defer`]), and whoever reads it writes
-//! the charge first ([`DeferredCharge::settle`]).
+//! While a charge of a bucket is deferred, the bucket says so and holds its limit ([`MeterCell::defer`]), and
+//! whoever reads it writes the charge first ([`DeferredCharge::settle`]). A bucket that the publisher resets has no
+//! deferred charge from then on.
 //!
-//! Threads: the worker that owns the session reads and writes the line. The publisher reads the octets that
-//! passed, and ends the part of a bucket that it resets: see `meters`.
+//! Threads: the worker that owns the session reads and writes it. The publisher reads the octets that passed.
 
 use adit_rules::{Bucket, RateLimit, time_at_price};
 use adit_types::Nanos;
 
-use crate::counters::Counter;
+use crate::counters::{Counter, READ_ATTEMPTS};
 use crate::meters::{MeterCell, MeterLine, MeterPair, PER_LINE};
+use crate::sync::{Ordering, fence};
 
 /// Charges by a higher price are never deferred. The time of the longest packet after the greatest depth is below
 /// 2^64 units of 2^-24 ns at this price, about 950 bit/s.
@@ -34,7 +34,7 @@ pub(crate) struct ChargedRule {
 /// A charge of the buckets of one fast rule.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
-#[repr(C, align(64))]
+#[repr(C)]
 pub(crate) struct DeferredCharge {
     /// The head of the fast rule's cell; zero if nothing is deferred.
     head: Counter,
@@ -46,14 +46,9 @@ pub(crate) struct DeferredCharge {
     price: Counter,
     /// The least depth. Unit: nanoseconds.
     depth: Counter,
-    /// Octets that passed by the buckets that have limits below, and are not counted there.
+    /// Octets that passed by the buckets of which a charge is deferred, and are not counted there.
     passed: Counter,
-    /// The limits of the buckets; [`RateLimit::CLOSED`] for a bucket that the fast rule does not name.
-    limits: [Counter; PER_LINE],
 }
-
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<DeferredCharge>() == 64, "one cache line");
 
 impl DeferredCharge {
     /// Charges a packet of `bytes` octets of the fast rule with `head` if all its buckets are idle at `now` and
@@ -95,7 +90,7 @@ impl DeferredCharge {
     ) -> bool {
         let line = pair.line();
         if line.is_deferred() {
-            if self.head.load() == rule.head && self.try_add(now, bytes) {
+            if self.head.load() == rule.head && self.try_add(line, now, bytes) {
                 return true;
             }
             self.settle(line);
@@ -127,14 +122,17 @@ impl DeferredCharge {
     }
 
     /// Adds a packet to a deferred charge if all buckets are open at `now` and none was idle since.
-    fn try_add(&self, now: Nanos, bytes: u16) -> bool {
+    fn try_add(&self, line: &MeterLine, now: Nanos, bytes: u16) -> bool {
         let is_busy_and_open = |limit: RateLimit| {
             let bucket = self.bucket(limit);
             bucket.due >= now.0 && bucket.room(limit, now) >= 0
         };
         let octets = self.octets.load() + u64::from(bytes);
         let is_representable = self.price.load().checked_mul(octets).is_some();
-        if !is_representable || !self.used_limits().all(is_busy_and_open) {
+        let MeterLine(cells) = line;
+        if !is_representable
+            || !cells.iter().filter_map(MeterCell::deferred_limit).all(is_busy_and_open)
+        {
             return false;
         }
         self.add(bytes);
@@ -146,20 +144,18 @@ impl DeferredCharge {
     fn try_defer(&self, line: &MeterLine, rule: ChargedRule, now: Nanos, bytes: u16) -> bool {
         let MeterLine(cells) = line;
         let ChargedRule { head, which } = rule;
-        let limits: [RateLimit; PER_LINE] = core::array::from_fn(|at| match which >> at & 1 {
-            0 => RateLimit::CLOSED,
-            _ => cells[at].limit(),
-        });
-        let used = || (0..PER_LINE).filter(|at| which >> at & 1 != 0);
-        let price = used().map(|at| limits[at].price()).max();
+        let used = || (0..PER_LINE).filter(|at| which >> at & 1 != 0).map(|at| &cells[at]);
+        let limits = || used().map(MeterCell::limit);
+        let price = limits().map(RateLimit::price).max();
         // The price of a closed limit is the highest.
         let Some(price) = price.filter(|price| *price <= PRICE_MAX) else { return false };
-        if !used().all(|at| cells[at].is_idle(now)) {
+        if !used().all(|cell| cell.is_idle(now)) {
             return false;
         }
-        self.set_limits(line, limits);
-        used().for_each(|at| cells[at].defer());
-        let depth = used().map(|at| limits[at].depth()).min().unwrap_or_default();
+        let depth = limits().map(RateLimit::depth).min().unwrap_or_default();
+        // Octets of a bucket that was reset since.
+        self.passed.set(0);
+        used().for_each(MeterCell::defer);
         self.price.set(price);
         self.depth.set(depth.0);
         self.head.set(head);
@@ -167,62 +163,44 @@ impl DeferredCharge {
         true
     }
 
-    /// Replaces the limits. If other buckets have limits now, the octets that passed are first added to the counts
-    /// of those that had. A thread that reads the counts meanwhile may miss these octets.
-    fn set_limits(&self, MeterLine(cells): &MeterLine, limits: [RateLimit; PER_LINE]) {
-        let has_limit = |limit: RateLimit| limit != RateLimit::CLOSED;
-        if self.limits().map(has_limit) != limits.map(has_limit) {
-            let passed = self.passed.load();
-            self.passed.set(0);
-            for (cell, _) in cells.iter().zip(self.limits()).filter(|(_, limit)| has_limit(*limit))
-            {
-                cell.passed.add(passed);
-            }
-        }
-        for (cell, limit) in self.limits.iter().zip(limits) {
-            cell.set(limit.to_bits());
-        }
-    }
-
     /// Writes a deferred charge to the buckets.
     #[cold]
     pub(crate) fn settle(&self, MeterLine(cells): &MeterLine) {
-        let is_deferred = |(cell, _): &(&MeterCell, RateLimit)| cell.is_deferred();
-        for (cell, limit) in cells.iter().zip(self.limits()).filter(is_deferred) {
-            cell.set(self.bucket(limit));
-        }
+        let passed = self.passed.load();
+        // See `DeferredCharge::passed`.
         self.head.set(0);
-    }
-
-    /// Ends the part of a bucket that the publisher resets.
-    pub(crate) fn forget(&self, bucket: usize) {
-        if let Some(limit) = self.limits.get(bucket) {
-            limit.set(RateLimit::CLOSED.to_bits());
+        fence(Ordering::Release);
+        for cell in cells {
+            if let Some(limit) = cell.deferred_limit() {
+                cell.passed.add(passed);
+                cell.set(self.bucket(limit));
+            }
         }
+        fence(Ordering::Release);
+        self.passed.set(0);
     }
 
-    /// Octets that passed by a bucket and are not counted there.
-    pub(crate) fn passed(&self, bucket: usize) -> u64 {
-        match self.limits().get(bucket) {
-            None | Some(&RateLimit::CLOSED) => 0,
-            Some(_) => self.passed.load(),
+    /// Octets that passed by a bucket, whose own count is `cell`. For any thread: reads again while the worker moves
+    /// octets from here to the bucket.
+    pub(crate) fn passed(&self, cell: &MeterCell) -> u64 {
+        let mut sum = 0;
+        for _ in 0..READ_ATTEMPTS {
+            let (head, is_deferred) = (self.head.load(), cell.is_deferred());
+            let deferred = if is_deferred { self.passed.load() } else { 0 };
+            fence(Ordering::Acquire);
+            sum = cell.passed.load().wrapping_add(deferred);
+            fence(Ordering::Acquire);
+            let is_moving = is_deferred && head == 0;
+            if !is_moving && head == self.head.load() && is_deferred == cell.is_deferred() {
+                break;
+            }
         }
+        sum
     }
 
-    fn limits(&self) -> [RateLimit; PER_LINE] {
-        self.limits.each_ref().map(|limit| RateLimit::from_bits(limit.load()))
-    }
-
-    fn used_limits(&self) -> impl Iterator<Item = RateLimit> {
-        self.limits().into_iter().filter(|limit| *limit != RateLimit::CLOSED)
-    }
-
-    /// A bucket after the deferred charge. With [`RateLimit::CLOSED`]: one that was reset.
+    /// A bucket after the deferred charge.
     fn bucket(&self, limit: RateLimit) -> Bucket {
-        match limit {
-            RateLimit::CLOSED => Bucket::default(),
-            _ => Bucket::after_idle(limit, Nanos(self.since.load()), self.octets.load()),
-        }
+        Bucket::after_idle(limit, Nanos(self.since.load()), self.octets.load())
     }
 }
 
@@ -265,11 +243,11 @@ mod tests {
 
     /// The buckets as they are once the charge is written.
     fn settled(charge: &DeferredCharge, MeterLine(cells): &MeterLine) -> [Bucket; PER_LINE] {
-        let limits = charge.limits();
-        core::array::from_fn(|at| match cells[at].is_deferred() {
-            true => charge.bucket(limits[at]),
-            false => cells[at].bucket(),
-        })
+        let bucket = |cell: &MeterCell| match cell.deferred_limit() {
+            Some(limit) => charge.bucket(limit),
+            None => cell.bucket(),
+        };
+        cells.each_ref().map(bucket)
     }
 
     fn limits_of_all_kinds() -> [RateLimit; 7] {
@@ -306,10 +284,8 @@ mod tests {
             // A bucket in the past is idle, whenever that was.
             let is_past = bucket.due < now.0 && of.due < now.0;
             assert!(bucket == of || is_past, "{at} at {now:?}: {bucket:?} {of:?}");
-            let number = u8::try_from(at).unwrap();
-            let passed = |session| table.meter(session, DIRECTION, number).unwrap().traffic();
-            let fast_passed = passed(FAST).passed_bytes.wrapping_add(charge.passed(at));
-            assert_eq!(fast_passed, passed(REFERENCE).passed_bytes, "{at} at {now:?}");
+            let fast_passed = charge.passed(&line(FAST).0[at]);
+            assert_eq!(fast_passed, line(REFERENCE).0[at].passed.load(), "{at} at {now:?}");
         }
     }
 
@@ -345,7 +321,6 @@ mod tests {
             }
             if below(200) == 0 {
                 let bucket = below(2);
-                charge.forget(usize::try_from(bucket).unwrap());
                 head += 2;
                 for session in [FAST, REFERENCE] {
                     table.reset(session, u8::try_from(bucket).unwrap());
@@ -428,10 +403,14 @@ mod tests {
         let pair = table.pair(FAST, DIRECTION).unwrap();
         assert!(charge.try_charge(pair, RULE, Nanos::from_secs(1), 1500));
         assert!(pair.line().is_deferred());
-        assert_eq!((charge.passed(0), charge.passed(1)), (1500, 0));
-        charge.forget(0);
+        let passed = || pair.line().0.each_ref().map(|cell| charge.passed(cell));
+        assert_eq!(passed(), [1500, 0]);
+        table.reset(FAST, 0);
+        assert!(!pair.line().is_deferred());
         charge.settle(pair.line());
-        assert_eq!((pair.line().0[0].bucket(), charge.passed(0)), (Bucket::default(), 0));
+        assert_eq!((pair.line().0[0].bucket(), passed()), (Bucket::default(), [0, 0]));
+        assert!(charge.try_charge(pair, RULE, Nanos::from_secs(2), 100));
+        assert_eq!(passed(), [100, 0]);
     }
 
     #[test]

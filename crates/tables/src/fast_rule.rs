@@ -1,6 +1,7 @@
 //! Fast rules by session index: one cell per session and direction, and one for the tunnel in which another UPF
 //! sends packets to the UE. Sessions without such a tunnel never write that cell. A cell has one cache line for the
-//! rule, and one for a deferred charge of the rule's buckets.
+//! usual rule and the counters of its packets, and one for what fewer rules need: further URRs, the far end of a rule
+//! from tunnel to tunnel, words of a filter or selector, and a deferred charge of the rule's buckets.
 //!
 //! A cell is a sequence lock: the publisher (control thread) writes, workers read. A worker that reads a
 //! cell during a write finds no fast rule, and its packet takes the stages. A change takes effect in this
@@ -14,8 +15,18 @@
 //! 4. The publisher activates the fast rules. From then on the control thread may reuse the usage slots and
 //!    next hops that only the former rules name.
 //!
-//! The rest of the line counts the session's traffic, and a second one holds a deferred charge of the rule's
-//! buckets; the worker that owns the session writes both.
+//! # Counters
+//!
+//! The counters of the cells are those of the session's own URR ([`SessionRules::own_urr`]): packets that it does not
+//! count count elsewhere, in the session's own line of the `usage` counters. A session that never had an own URR counts
+//! all packets of fast rules here. The traffic of a session is the sum of its cells and of its line.
+//!
+//! Packets count without checks while the octets of their cell stay below its limit. The worker that owns the session
+//! writes counters and limit. When a rule is activated, the publisher writes the limit: zero with an own URR, so that the
+//! next packet takes the stages, which check and set it; none otherwise. If the stages set it at the same time, either
+//! value is a correct one.
+//!
+//! [`SessionRules::own_urr`]: adit_rules::SessionRules::own_urr
 
 use core::{fmt, ops, ptr};
 
@@ -31,12 +42,14 @@ use crate::meters::MeterPair;
 use crate::prefetch;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence};
 
-/// Words after the first one.
-const REST: usize = FAST_RULE_WORDS - 1;
+/// Words of a rule after the first one and before the last ones.
+const MIDDLE: usize = 2;
+/// Words in the second line.
+const LAST: usize = FAST_RULE_WORDS - 1 - MIDDLE;
 
-/// The sequence number: the low bits of the head. It wraps after 2^14 writes, each of which adds two; no
+/// The sequence number: the low bits of the head. It wraps after 2^12 writes, each of which adds two; no
 /// reader is delayed for that many writes between its two loads.
-const SEQUENCE: u64 = (1 << 15) - 1;
+const SEQUENCE: u64 = (1 << 13) - 1;
 /// The cell holds a rule from tunnel to tunnel or, in downlink, into a tunnel over IPv6.
 const RELAY: u64 = PackedFastRule::RELAY;
 /// The cell refers to the lines of several fast rules ([`crate::fast_rule_selector`]) instead of holding one.
@@ -48,8 +61,10 @@ const FILTER: u64 = PackedFilter::FLAG;
 
 const _: () = assert!(SEQUENCE | REFERS | READABLE == PackedFastRule::PUBLISHER_FLAGS);
 const _: () = assert!(usize::BITS == u64::BITS, "a word fits a pointer");
-const _: () = assert!(REST == 2 + FAST_RULE_URRS_MAX, "URRs come last");
-const _: () = assert!(REST == FILTER_WORDS);
+const _: () = assert!(LAST == FAST_RULE_URRS_MAX, "URRs come last");
+const _: () = assert!(MIDDLE + LAST == FILTER_WORDS);
+/// The flags of a cell of which readers need the second line.
+const LAST_WORDS: u64 = REFERS | PackedFastRule::LAST_WORDS;
 
 /// What an active cell holds: the bits of its head, and which of them say so.
 #[derive(Clone, Copy)]
@@ -87,7 +102,7 @@ impl CellKind {
     }
 }
 
-/// A fast rule, or what selects among several, in front of the session's traffic.
+/// A fast rule, or what selects among several, and what the session's packets change.
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(128))]
@@ -97,25 +112,33 @@ pub(crate) struct FastRuleCell {
     /// The address of lines; a pointer, because an integer would lose its provenance. Of a fast rule: its
     /// first word, as a pointer without provenance that is never dereferenced.
     first: AtomicPtr<MatcherLine>,
-    words: [AtomicU64; REST],
+    words: [AtomicU64; MIDDLE],
     pkts: Counter,
     bytes: Counter,
-    /// In a line of its own, which only packets of a rule with buckets need.
+    /// When the last packet arrived; zero is never. Unit: nanoseconds.
+    last: Counter,
+    /// Packets are counted without checks while `bytes` stays below this. Unit: octets.
+    limit: Counter,
+    /// The second line. Words of rules with one of [`LAST_WORDS`].
+    last_words: [AtomicU64; LAST],
+    /// For packets of a rule with buckets.
     pub(crate) charge: DeferredCharge,
 }
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<FastRuleCell>() == 128, "two adjacent cache lines");
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::offset_of!(FastRuleCell, last_words) == 64, "the second line");
 
 /// The words of a cell behind its head.
 #[derive(Clone, Copy)]
 pub(crate) struct CellWords {
     pub(crate) first: *mut MatcherLine,
-    pub(crate) words: [u64; REST],
+    pub(crate) words: [u64; MIDDLE + LAST],
 }
 
 impl CellWords {
-    const EMPTY: Self = Self { first: ptr::null_mut(), words: [0; REST] };
+    const EMPTY: Self = Self { first: ptr::null_mut(), words: [0; MIDDLE + LAST] };
 
     fn of_rule(rule: &PackedFastRule) -> Self {
         let [first, words @ ..] = rule.words();
@@ -138,7 +161,7 @@ impl FastRuleCell {
         self.head.store(odd, Ordering::Relaxed);
         fence(Ordering::Release);
         self.first.store(first, Ordering::Relaxed);
-        for (cell, word) in self.words.iter().zip(words) {
+        for (cell, word) in self.words.iter().chain(&self.last_words).zip(words) {
             cell.store(word, Ordering::Relaxed);
         }
         let even = (odd + 1) & SEQUENCE;
@@ -159,12 +182,26 @@ impl FastRuleCell {
     }
 
     /// Lets workers read what was written, unless something else was written since. For the publisher
-    /// only.
-    fn activate(&self, WrittenRule(sequence): WrittenRule) {
+    /// only. `limit`: see [`FastRuleTable::activate`].
+    fn activate(&self, WrittenRule(sequence): WrittenRule, limit: u64) {
         let head = self.head.load(Ordering::Relaxed);
         if head & SEQUENCE == sequence {
+            self.limit.set(limit);
             self.head.store(head | READABLE, Ordering::Release);
         }
+    }
+
+    /// Counts a packet of `bytes` octets that arrived at `now`. For the worker that owns the session only.
+    #[inline]
+    pub(crate) fn count(&self, bytes: u64, now: Nanos) {
+        self.pkts.add(1);
+        self.bytes.add(bytes);
+        self.last.set(now.0);
+    }
+
+    /// Sets how many more octets count without checks. For the worker that owns the session only.
+    pub(crate) fn limit_to(&self, more: u64) {
+        self.limit.set(self.bytes.load().saturating_add(more));
     }
 
     /// The fast rule, if the cell holds an active one of this kind.
@@ -172,6 +209,11 @@ impl FastRuleCell {
     fn read(&self, kind: CellKind) -> Option<FastRuleSnapshot<'_>> {
         let (head, words) = self.read_if(kind)?;
         Some(FastRuleSnapshot { rule: words.to_rule(head), cell: self })
+    }
+
+    /// Holds nothing.
+    fn is_empty(&self) -> bool {
+        self.head.load(Ordering::Relaxed) & !SEQUENCE == 0
     }
 
     /// Writes a filter or a selector with its flags. Workers do not read it before
@@ -188,7 +230,12 @@ impl FastRuleCell {
             return None;
         }
         let first = self.first.load(Ordering::Relaxed);
-        let words = core::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
+        let [a, b] = self.words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let [c, d] = match head & LAST_WORDS {
+            0 => PackedFastRule::NO_LAST_WORDS,
+            _ => self.last_words.each_ref().map(|word| word.load(Ordering::Relaxed)),
+        };
+        let words = [a, b, c, d];
         fence(Ordering::Acquire);
         (self.head.load(Ordering::Relaxed) == head).then_some((head, CellWords { first, words }))
     }
@@ -252,16 +299,17 @@ impl FastRuleTable {
         self.cell(session, direction).map_or(WrittenRule::NONE, |cell| cell.set(rule))
     }
 
-    /// Lets workers read what was written, unless something else was written since. For the publisher
-    /// only.
+    /// Lets workers read what was written, unless something else was written since. `limit`: up to which octet
+    /// packets count without checks. For the publisher only.
     pub(crate) fn activate(
         &self,
         session: SessionIndex,
         direction: Direction,
         written: WrittenRule,
+        limit: u64,
     ) {
         if let Some(cell) = self.cell(session, direction) {
-            cell.activate(written);
+            cell.activate(written, limit);
         }
     }
 
@@ -274,16 +322,21 @@ impl FastRuleTable {
     ) -> WrittenRule {
         let Some(cell) = self.tunnel_cell(session) else { return WrittenRule::NONE };
         // An empty line is not written: most sessions take no memory for theirs.
-        if rule.is_none() && cell.head.load(Ordering::Relaxed) & !SEQUENCE == 0 {
+        if rule.is_none() && cell.is_empty() {
             return WrittenRule::NONE;
         }
         cell.set(rule)
     }
 
     /// [`FastRuleTable::activate`] for the rule that [`FastRuleTable::set_tunnel_to_ue`] wrote.
-    pub(crate) fn activate_tunnel_to_ue(&self, session: SessionIndex, written: WrittenRule) {
+    pub(crate) fn activate_tunnel_to_ue(
+        &self,
+        session: SessionIndex,
+        written: WrittenRule,
+        limit: u64,
+    ) {
         if let Some(cell) = self.tunnel_cell(session).filter(|_| written != WrittenRule::NONE) {
-            cell.activate(written);
+            cell.activate(written, limit);
         }
     }
 
@@ -293,7 +346,10 @@ impl FastRuleTable {
         let head = cell.head.load(Ordering::Relaxed);
         let words = CellWords {
             first: cell.first.load(Ordering::Relaxed),
-            words: cell.words.each_ref().map(|word| word.load(Ordering::Relaxed)),
+            words: core::array::from_fn(|at| {
+                let word = cell.words.get(at).or_else(|| cell.last_words.get(at - MIDDLE));
+                word.map_or(0, |word| word.load(Ordering::Relaxed))
+            }),
         };
         (head & RELAY != 0).then(|| words.to_rule(head).relayed_teid())
     }
@@ -331,41 +387,42 @@ impl FastRuleTable {
         }
     }
 
-    /// Counts forwarded packets of a session; see [`crate::TablesView::count_session`].
+    /// What the cells of `session` counted, and when the last packet arrived.
     #[inline]
-    pub(crate) fn count(&self, session: SessionIndex, direction: Direction, pkts: u64, bytes: u64) {
-        let Some(cell) = self.cell(session, direction) else { return };
-        cell.pkts.add(pkts);
-        cell.bytes.add(bytes);
-    }
-
-    /// What was counted for `session`.
-    pub(crate) fn traffic(&self, session: SessionIndex) -> SessionTraffic {
+    pub(crate) fn counted(&self, session: SessionIndex) -> (SessionTraffic, Option<Nanos>) {
         let Some(FastRuleCells { uplink, downlink }) = self.cells.get(session.0 as usize) else {
-            return SessionTraffic::default();
+            return (SessionTraffic::default(), None);
         };
-        let tunneled = self.tunnel_cell(session);
-        let tunneled = tunneled.map_or((0, 0), |cell| (cell.pkts.load(), cell.bytes.load()));
-        SessionTraffic {
+        let of_tunnel = |counter: fn(&FastRuleCell) -> &Counter| {
+            self.tunnel_cell(session).map_or(0, |cell| counter(cell).load())
+        };
+        let traffic = SessionTraffic {
             ul_pkts: uplink.pkts.load(),
             ul_bytes: uplink.bytes.load(),
-            dl_pkts: downlink.pkts.load().wrapping_add(tunneled.0),
-            dl_bytes: downlink.bytes.load().wrapping_add(tunneled.1),
-        }
+            dl_pkts: downlink.pkts.load().wrapping_add(of_tunnel(|cell| &cell.pkts)),
+            dl_bytes: downlink.bytes.load().wrapping_add(of_tunnel(|cell| &cell.bytes)),
+        };
+        let last = uplink.last.load().max(downlink.last.load()).max(of_tunnel(|cell| &cell.last));
+        (traffic, Some(last).filter(|ns| *ns != 0).map(Nanos))
     }
 
-    /// Counts from zero again. Only while no worker can have found the session.
-    pub(crate) fn reset_traffic(&self, session: SessionIndex) {
-        for direction in [Direction::Uplink, Direction::Downlink] {
-            let Some(cell) = self.cell(session, direction) else { return };
-            cell.pkts.set(0);
-            cell.bytes.set(0);
-        }
-        // See `set_tunnel_to_ue`.
-        if let Some(cell) = self.tunnel_cell(session).filter(|cell| cell.pkts.load() != 0) {
-            cell.pkts.set(0);
-            cell.bytes.set(0);
-        }
+    /// Sets how many more octets count without checks in all cells of a session together. For the worker that owns it
+    /// only.
+    pub(crate) fn limit_to(&self, session: SessionIndex, more: u64) {
+        let Some(FastRuleCells { uplink, downlink }) = self.cells.get(session.0 as usize) else {
+            return;
+        };
+        // What is empty is activated with a limit of its own.
+        let tunnel = self.tunnel_cell(session).filter(|cell| !cell.is_empty());
+        let share = match (more, tunnel) {
+            (u64::MAX, _) => u64::MAX,
+            (_, None) => more / 2,
+            (_, Some(_)) => more / 3,
+        };
+        [Some(uplink), Some(downlink), tunnel]
+            .into_iter()
+            .flatten()
+            .for_each(|cell| cell.limit_to(share));
     }
 }
 
@@ -397,6 +454,13 @@ impl CellFlags {
     #[must_use]
     pub const fn may_be_metered(self) -> bool {
         PackedFastRule::has_meters(self.0)
+    }
+
+    /// True if one of the cells may hold a fast rule with URRs besides the session's own one.
+    #[inline]
+    #[must_use]
+    pub const fn has_urrs(self) -> bool {
+        PackedFastRule::has_urrs(self.0)
     }
 
     /// True if one of the cells may hold a fast rule from tunnel to tunnel or, in downlink, into a tunnel over IPv6.
@@ -449,10 +513,10 @@ impl<'a> FastRuleCellRef<'a> {
         prefetch::read(self.0);
     }
 
-    /// Prefetches the line of its deferred charge.
+    /// Prefetches its second line, of the deferred charge and of what few rules need.
     #[inline]
     pub fn prefetch_charge(self) {
-        prefetch::read(&self.0.charge);
+        prefetch::read(&self.0.last_words);
     }
 
     /// Charges a packet of `bytes` octets to the buckets of the cell's rule with `flags` if an earlier packet passed
@@ -506,16 +570,17 @@ impl<'a> FastRuleCellRef<'a> {
     /// The peer of a fast rule into a tunnel over IPv6, to prefetch it. During a write it may be anything.
     #[inline]
     pub(crate) fn peer(self) -> GtpuPeerIndex {
-        let [_, far_end, ..] = &self.0.words;
+        let [_, far_end] = &self.0.words;
         PackedFastRule::peer_in(far_end.load(Ordering::Relaxed))
     }
 
-    /// The usage slots of the fast rule, to prefetch them before [`FastRuleCellRef::read`]. During a write
-    /// they may belong to different rules; slots without a URR are out of range.
+    /// The usage slots of a fast rule with URRs besides the session's own one, to prefetch them before
+    /// [`FastRuleCellRef::read`]. During a write they may belong to different rules; slots without a URR are out of
+    /// range.
     #[inline]
     pub(crate) fn usage_slots(self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
-        let [_, _, urrs @ ..] = &self.0.words;
-        PackedFastRule::slots_in(urrs.each_ref().map(|urr| urr.load(Ordering::Relaxed)))
+        let urrs = self.0.last_words.each_ref().map(|urr| urr.load(Ordering::Relaxed));
+        PackedFastRule::slots_in(urrs)
     }
 }
 
@@ -528,7 +593,7 @@ impl FastRuleCellRef<'_> {
         if !CellKind::SELECTOR.is_of(cell.head.load(Ordering::Relaxed)) {
             return None;
         }
-        let word = cell.words.get(word)?.load(Ordering::Relaxed);
+        let word = cell.words[word].load(Ordering::Relaxed);
         Some((cell.first.load(Ordering::Relaxed).cast_const(), word))
     }
 }
@@ -579,12 +644,22 @@ impl<'a> FastRuleSnapshot<'a> {
         self.cell.charge.try_charge(pair, rule, now, bytes)
     }
 
-    /// Counts a forwarded packet of the session and direction. `bytes` is the length of the inner IP
-    /// packet. For the worker that owns the session only.
-    #[inline]
-    pub fn count(&self, bytes: u64) {
-        self.cell.pkts.add(1);
-        self.cell.bytes.add(bytes);
+    /// True if a packet of `bytes` octets can be counted without checks beside the rule: it reaches no limit of the
+    /// session's own URR and is not the first of its generation.
+    #[inline(always)]
+    // PERF (adit bench datapath): once per packet.
+    #[must_use]
+    pub fn is_unchecked(&self, bytes: u64) -> bool {
+        // Counters of octets do not reach 2^63.
+        self.cell.bytes.load() + bytes < self.cell.limit.load()
+    }
+
+    /// Counts a forwarded packet beside the rule. `bytes` is the length of the inner IP packet. For the worker that owns
+    /// the session only.
+    #[inline(always)]
+    // PERF (adit bench datapath): once per packet.
+    pub fn count(&self, bytes: u64, now: Nanos) {
+        self.cell.count(bytes, now);
     }
 }
 
@@ -623,12 +698,13 @@ mod tests {
             slice: SliceId(15),
             guaranteed: true,
             urrs: Default::default(),
+            counts_apart: false,
         }
     }
 
     fn put(table: &FastRuleTable, direction: Direction, rule: &PackedFastRule) {
         let written = table.set(SESSION, direction, Some(rule));
-        table.activate(SESSION, direction, written);
+        table.activate(SESSION, direction, written, u64::MAX);
     }
 
     #[test]
@@ -654,7 +730,7 @@ mod tests {
             assert_eq!(any.may_be_metered(), is_metered, "one of those so far: {meters:?}");
         }
         let written = cell.0.write_reference(0, CellWords::EMPTY);
-        table.activate(SESSION, Direction::Downlink, written);
+        table.activate(SESSION, Direction::Downlink, written, u64::MAX);
         assert!(cell.flags().may_refer());
         assert_eq!((is_found(), cell.flags().is_rule()), ((false, false), false));
         any |= cell.flags();
@@ -679,26 +755,14 @@ mod tests {
         let first = table.set(SESSION, Direction::Downlink, Some(&downlink(1)));
         assert_eq!(get(), None);
         let second = table.set(SESSION, Direction::Downlink, Some(&downlink(2)));
-        table.activate(SESSION, Direction::Downlink, first);
+        table.activate(SESSION, Direction::Downlink, first, u64::MAX);
         assert_eq!(get(), None);
-        table.activate(SESSION, Direction::Downlink, second);
+        table.activate(SESSION, Direction::Downlink, second, u64::MAX);
         assert_eq!(get(), Some(2));
         let gone = table.set(SESSION, Direction::Downlink, None);
-        table.activate(SESSION, Direction::Downlink, second);
-        table.activate(SESSION, Direction::Downlink, gone);
+        table.activate(SESSION, Direction::Downlink, second, u64::MAX);
+        table.activate(SESSION, Direction::Downlink, gone, u64::MAX);
         assert_eq!(get(), None);
-    }
-
-    #[test]
-    fn traffic_survives_a_change_of_the_fast_rule_and_ends_with_a_reset() {
-        let table = FastRuleTable::new(2);
-        table.count(SESSION, Direction::Uplink, 2, 200);
-        put(&table, Direction::Uplink, &downlink(3));
-        table.count(SESSION, Direction::Downlink, 1, 50);
-        let expected = SessionTraffic { ul_pkts: 2, ul_bytes: 200, dl_pkts: 1, dl_bytes: 50 };
-        assert_eq!(table.traffic(SESSION), expected);
-        table.reset_traffic(SESSION);
-        assert_eq!(table.traffic(SESSION), SessionTraffic::default());
     }
 
     #[test]
@@ -729,19 +793,16 @@ mod tests {
         let written = table.set_tunnel_to_ue(SESSION, Some(&rule));
         assert_eq!(table.tunnel_to_ue(SESSION), Some(Teid(9)));
         assert!(cell.read_any().is_none());
-        table.activate_tunnel_to_ue(SESSION, written);
+        table.activate_tunnel_to_ue(SESSION, written, u64::MAX);
         assert!(cell.read().is_none() && cell.read_unmetered().is_none());
         assert_eq!(cell.read_any_unmetered().unwrap().onward(), onward);
         assert!(cell.flags().is_relay() && cell.flags().may_relay() && !cell.flags().is_rule());
-        cell.read_any().unwrap().count(50);
-        table.count(SESSION, Direction::Downlink, 2, 200);
-        let expected = SessionTraffic { dl_pkts: 3, dl_bytes: 250, ..SessionTraffic::default() };
-        assert_eq!(table.traffic(SESSION), expected);
+        cell.read_any().unwrap().count(50, Nanos(7));
+        let expected = SessionTraffic { dl_pkts: 1, dl_bytes: 50, ..SessionTraffic::default() };
+        assert_eq!(table.counted(SESSION), (expected, Some(Nanos(7))));
         table.set_tunnel_to_ue(SESSION, None);
-        table.activate_tunnel_to_ue(SESSION, written);
+        table.activate_tunnel_to_ue(SESSION, written, u64::MAX);
         assert!(cell.read_any().is_none() && table.tunnel_to_ue(SESSION).is_none());
-        table.reset_traffic(SESSION);
-        assert_eq!(table.traffic(SESSION), SessionTraffic::default());
     }
 
     #[test]

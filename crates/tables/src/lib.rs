@@ -61,4 +61,4 @@ pub use publisher::{Publisher, PublisherCounters, build};
 pub use rate_changes::{NextRateChange, RateChange};
 pub use reader::{TablesReader, TablesView};
 pub use ues::UeTable;
-pub use usage::{UncheckedUsage, UsageMark, UsageTable, UsageView};
+pub use usage::{FastRuleUrrs, UsageMark, UsageTable, UsageView};

@@ -28,6 +28,7 @@ use adit_types::{Direction, Nanos, SessionIndex};
 
 use crate::correlated_rates::{CorrelatedRate, CorrelatedRateTable};
 use crate::counters::Counter;
+use crate::deferred_charge::DeferredCharge;
 use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::MadeOnce;
@@ -51,7 +52,8 @@ const LINES_MAX: usize = RULES_PER_SESSION_MAX.div_ceil(PER_LINE);
 pub(crate) struct MeterCell {
     /// See [`Bucket::due`], or [`DEFERRED`]. Unit: nanoseconds.
     due: Counter,
-    /// See [`Bucket::fraction`]. Unit: 2^-64 ns.
+    /// See [`Bucket::fraction`], unit 2^-64 ns; or [`RateLimit::to_bits`] of the limit by which the deferred charge
+    /// was made.
     fraction: Counter,
     /// Octets that passed.
     pub(crate) passed: Counter,
@@ -387,10 +389,17 @@ impl MeterLine {
 }
 
 impl MeterCell {
-    /// Says that a charge of the bucket is deferred.
+    /// Says that a charge of the bucket by its present limit is deferred.
     #[inline]
     pub(crate) fn defer(&self) {
+        self.fraction.set(self.limit.load());
         self.due.set(DEFERRED);
+    }
+
+    /// The limit by which a charge of the bucket is deferred, if one is.
+    #[inline]
+    pub(crate) fn deferred_limit(&self) -> Option<RateLimit> {
+        self.is_deferred().then(|| RateLimit::from_bits(self.fraction.load()))
     }
 
     /// True if a charge of the bucket is deferred.
@@ -655,11 +664,11 @@ impl<'a> Meter<'a> {
         self.excess.dropped_bytes.add(u64::from(bytes));
     }
 
-    /// The counts of the bucket.
+    /// The counts of the bucket, of which a charge may be deferred. For any thread.
     #[must_use]
-    pub fn traffic(&self) -> MeterTraffic {
+    pub(crate) fn traffic(&self, charge: &DeferredCharge) -> MeterTraffic {
         MeterTraffic {
-            passed_bytes: self.cell.passed.load(),
+            passed_bytes: charge.passed(self.cell),
             dropped_pkts: self.excess.dropped_pkts.load(),
             dropped_bytes: self.excess.dropped_bytes.load(),
             queued_pkts: self.excess.queued_pkts.load(),
@@ -714,14 +723,15 @@ mod tests {
             dropped_bytes: 1400,
             ..MeterTraffic::default()
         };
-        assert_eq!(meter.traffic(), expected);
+        assert_eq!(meter.traffic(&DeferredCharge::default()), expected);
         let others = [(SessionIndex(0), Direction::Downlink), (SESSION, Direction::Uplink)];
         for (session, direction) in others {
-            let traffic = table.meter(session, direction, 1).unwrap().traffic();
+            let traffic =
+                table.meter(session, direction, 1).unwrap().traffic(&DeferredCharge::default());
             assert_eq!(traffic, MeterTraffic::default());
         }
         table.reset(SESSION, 1);
-        assert_eq!(meter.traffic(), MeterTraffic::default());
+        assert_eq!(meter.traffic(&DeferredCharge::default()), MeterTraffic::default());
         assert!(pair.try_charge(0b11, NOW, 1500));
     }
 
@@ -755,7 +765,11 @@ mod tests {
                 for (at, stage) in stages.iter().enumerate() {
                     let fast = table.meter(SESSION, direction, u8::try_from(at).unwrap()).unwrap();
                     assert_eq!(fast.cell.bucket(), stage.cell.bucket(), "{which} {round}");
-                    assert_eq!(fast.traffic(), stage.traffic(), "{which} {round}");
+                    assert_eq!(
+                        fast.traffic(&DeferredCharge::default()),
+                        stage.traffic(&DeferredCharge::default()),
+                        "{which} {round}"
+                    );
                 }
                 passed += u32::from(is_open);
             }

@@ -14,7 +14,7 @@ use adit_rules::{
     PublishedRules, QerEntry, QerMeter, RateLimit, RuleDelta, SessionKey, SessionRules, Shapes,
     UsageSource,
 };
-use adit_types::limits::{UE_POOL_INDEX_MAX, usage_slots_max};
+use adit_types::limits::UE_POOL_INDEX_MAX;
 use adit_types::{
     Direction, DomainId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr,
     NextHopIndex, SessionIndex, Teid, WorkerId,
@@ -81,19 +81,20 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<TablesReader>), Tab
     };
     let TablesConfig { interfaces, own_addrs, .. } = &config;
     let routes = Routes::build(interfaces, own_addrs, &config.routes, gateway)?;
+    let fast_rules = std::sync::Arc::new(FastRuleTable::new(sessions_max));
     let tables = Arc::new(Tables {
         teids: Arc::clone(teids.table()),
         ues: ue_tables.into(),
         next_hops: Arc::clone(next_hops.table()),
         gtpu_peers: Arc::clone(gtpu_peers.peers()),
-        fast_rules: FastRuleTable::new(sessions_max),
+        fast_rules: std::sync::Arc::clone(&fast_rules),
         meters: MeterTable::new(sessions_max),
         rate_changes: RateChangeRing::new(),
         aggregates: Aggregates::new(&config.aggregates),
         routes,
         interfaces: config.interfaces.into_boxed_slice(),
     });
-    let usage = std::sync::Arc::new(UsageTable::new(usage_slots_max(sessions_max)));
+    let usage = std::sync::Arc::new(UsageTable::new(fast_rules));
     let (rules, handles) = slots(sessions_max, workers);
     let readers: Vec<_> = (0_u8..)
         .zip(handles)
@@ -224,7 +225,7 @@ impl Publisher {
             }
         }
         if rules.is_some() && self.rules.get(slot).is_none() {
-            self.tables.fast_rules.reset_traffic(session);
+            self.usage.reset_traffic(session);
         }
         self.mark_tunnel_to_ue(session, tunnel_to_ue.map(|rule| rule.relayed_teid()));
         for direction in DIRECTIONS {
@@ -317,10 +318,14 @@ impl Publisher {
         let UnobservedDelta { id, session, written, .. } =
             self.unobserved.pop_front_if(|delta| delta.since <= passed)?;
         if let Some(WrittenFastPaths { directions, tunnel_to_ue }) = written {
+            let rules = self.rules.get(session.0 as usize);
+            let has_own_urr = rules.is_some_and(|rules| rules.has_own_urr);
+            let limit = if has_own_urr { 0 } else { u64::MAX };
+            let fast_rules = &self.tables.fast_rules;
             for (direction, written) in directions {
-                self.tables.fast_rules.activate(session, direction, written);
+                fast_rules.activate(session, direction, written, limit);
             }
-            self.tables.fast_rules.activate_tunnel_to_ue(session, tunnel_to_ue);
+            fast_rules.activate_tunnel_to_ue(session, tunnel_to_ue, limit);
         }
         Some(id)
     }
@@ -358,7 +363,7 @@ impl Publisher {
     /// Forwarded packets and octets of a session since it was installed.
     #[must_use]
     pub fn session_traffic(&self, session: SessionIndex) -> SessionTraffic {
-        self.tables.fast_rules.traffic(session)
+        self.usage.traffic(session)
     }
 
     /// Packets and octets that passed a QER's bucket of one direction, and that exceeded it.
@@ -370,12 +375,11 @@ impl Publisher {
         meter: &QerMeter,
     ) -> MeterTraffic {
         let found = self.tables.meters.meter(session, direction, meter.bucket);
-        let mut traffic = found.map_or_else(MeterTraffic::default, |meter| meter.traffic());
-        if let Some(cell) = self.tables.fast_rules.cell(session, direction) {
-            let deferred = cell.charge.passed(usize::from(meter.bucket));
-            traffic.passed_bytes = traffic.passed_bytes.wrapping_add(deferred);
+        let cell = self.tables.fast_rules.cell(session, direction);
+        match found.zip(cell) {
+            Some((meter, cell)) => meter.traffic(&cell.charge),
+            None => MeterTraffic::default(),
         }
-        traffic
     }
 
     /// The rates of slices, and of all sessions together.
@@ -472,10 +476,6 @@ impl Publisher {
             let bucket = u8::try_from(free).ok().filter(|_| free < u64::BITS)?;
             *taken |= bit(bucket);
             self.tables.meters.make_room(bucket);
-            for direction in DIRECTIONS {
-                let cell = self.tables.fast_rules.cell(session, direction);
-                cell.inspect(|cell| cell.charge.forget(usize::from(bucket)));
-            }
             self.tables.meters.reset(session, bucket);
             Some(bucket)
         };

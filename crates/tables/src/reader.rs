@@ -34,7 +34,7 @@ pub(crate) struct Tables {
     pub(crate) ues: Box<[UeTable]>,
     pub(crate) next_hops: Arc<NextHopTable>,
     pub(crate) gtpu_peers: Arc<GtpuPeers>,
-    pub(crate) fast_rules: FastRuleTable,
+    pub(crate) fast_rules: std::sync::Arc<FastRuleTable>,
     pub(crate) meters: MeterTable,
     pub(crate) aggregates: Aggregates,
     pub(crate) rate_changes: RateChangeRing,
@@ -360,20 +360,21 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// Prefetches the usage counters of a fast rule.
+    /// Prefetches usage counters that do not stand beside their fast rule.
     #[inline(always)]
     // PERF (adit bench datapath): part of the passes that prefetch.
     fn prefetch_usage(&self, slots: [UsageSlot; FAST_RULE_URRS_MAX]) {
         slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
 
-    /// Prefetches the usage counters of a fast rule without buckets, and returns true. Returns false if
-    /// the cell holds anything else; see [`TablesView::prefetch_fast_rule_usage`].
+    /// Prefetches the usage counters of a fast rule without buckets that stand elsewhere, and returns true. Returns
+    /// false if the cell holds anything else; see [`TablesView::prefetch_fast_rule_usage`].
     #[inline]
     #[must_use]
     pub fn prefetch_unmetered_usage(&self, cell: FastRuleCellRef<'a>) -> bool {
-        let is_unmetered = cell.flags().is_unmetered_rule();
-        if is_unmetered {
+        let flags = cell.flags();
+        let is_unmetered = flags.is_unmetered_rule();
+        if is_unmetered && flags.has_urrs() {
             self.prefetch_usage(cell.usage_slots());
         }
         is_unmetered
@@ -384,10 +385,13 @@ impl<'a> TablesView<'a> {
     #[inline]
     #[must_use]
     pub fn prefetch_usage_and_charge(&self, cell: FastRuleCellRef<'a>) -> bool {
-        let is_rule = cell.flags().is_rule();
+        let flags = cell.flags();
+        let is_rule = flags.is_rule();
         if is_rule {
-            self.prefetch_usage(cell.usage_slots());
             cell.prefetch_charge();
+            if flags.has_urrs() {
+                self.prefetch_usage(cell.usage_slots());
+            }
         }
         is_rule
     }
@@ -404,7 +408,9 @@ impl<'a> TablesView<'a> {
     ) -> CellFlags {
         let flags = cell.flags();
         if flags.is_rule() {
-            self.prefetch_usage(cell.usage_slots());
+            if flags.has_urrs() {
+                self.prefetch_usage(cell.usage_slots());
+            }
             if flags.may_be_metered() {
                 self.tables.meters.prefetch(session, direction);
             }
@@ -425,8 +431,10 @@ impl<'a> TablesView<'a> {
         if !flags.is_relay() {
             return None;
         }
-        let [first, ..] = cell.usage_slots();
-        self.usage.prefetch(first);
+        if flags.has_urrs() {
+            let [first, ..] = cell.usage_slots();
+            self.usage.prefetch(first);
+        }
         if flags.may_be_metered() {
             self.tables.meters.prefetch(session, direction);
         }
@@ -446,7 +454,9 @@ impl<'a> TablesView<'a> {
             return None;
         }
         self.tables.gtpu_peers.prefetch(cell.peer());
-        self.prefetch_usage(cell.usage_slots());
+        if flags.has_urrs() {
+            self.prefetch_usage(cell.usage_slots());
+        }
         if flags.may_be_metered() {
             self.tables.meters.prefetch(session, Direction::Downlink);
         }
@@ -680,6 +690,6 @@ impl<'a> TablesView<'a> {
         pkts: u64,
         bytes: u64,
     ) {
-        self.tables.fast_rules.count(session, direction, pkts, bytes);
+        self.usage.count_forwarded(session, direction, pkts, bytes);
     }
 }

@@ -3,13 +3,18 @@
 //! Only the worker that owns the session writes its lines; the control thread reads them with relaxed
 //! loads. Counters are not reset when a slot is reused: a measurement remembers the values that it
 //! began with.
+//!
+//! The session's own URR counts beside the fast rules (`fast_rule`). The line of its slot holds the generation, and
+//! counts the session's other packets: forwarded ones less those that the URR counted.
 
 use core::fmt;
 
-use adit_rules::{FastRuleUrr, PublishedUrr, UsageCounts, UsageSource};
-use adit_types::{Direction, Nanos, UsageSlot};
+use adit_rules::{FAST_RULE_URRS_MAX, FastRuleUrr, PublishedUrr, UsageCounts, UsageSource};
+use adit_types::limits::{own_usage_slot, usage_slots_max};
+use adit_types::{Direction, Nanos, SessionIndex, UsageSlot};
 
-use crate::counters::Counter;
+use crate::counters::{Counter, SessionTraffic};
+use crate::fast_rule::{FastRuleSnapshot, FastRuleTable};
 use crate::large::LargeArray;
 
 /// What a worker reports at most once per generation of a URR's entry; bits of `marks`.
@@ -49,18 +54,36 @@ struct UsageLine {
 }
 
 impl UsageLine {
-    /// Counts one packet. Returns its time as it is stored: never zero.
+    /// Octets and packets of a direction.
     #[inline]
-    fn count(&self, direction: Direction, bytes: u64, now: Nanos) -> u64 {
-        let (bytes_counter, pkts_counter) = match direction {
+    fn counters(&self, direction: Direction) -> (&Counter, &Counter) {
+        match direction {
             Direction::Uplink => (&self.ul_bytes, &self.ul_pkts),
             Direction::Downlink => (&self.dl_bytes, &self.dl_pkts),
-        };
+        }
+    }
+
+    /// Counts one packet.
+    #[inline]
+    fn count(&self, direction: Direction, bytes: u64, now: Nanos) {
+        self.count_forwarded(direction, 1, bytes);
+        self.last.set(now.0);
+    }
+
+    #[inline]
+    fn count_forwarded(&self, direction: Direction, pkts: u64, bytes: u64) {
+        let (bytes_counter, pkts_counter) = self.counters(direction);
         bytes_counter.add(bytes);
-        pkts_counter.add(1);
-        let moment = now.0.max(1);
-        self.last.set(moment);
-        moment
+        pkts_counter.add(pkts);
+    }
+
+    fn traffic(&self) -> SessionTraffic {
+        SessionTraffic {
+            ul_pkts: self.ul_pkts.load(),
+            ul_bytes: self.ul_bytes.load(),
+            dl_pkts: self.dl_pkts.load(),
+            dl_bytes: self.dl_bytes.load(),
+        }
     }
 
     /// Octets of both directions.
@@ -82,12 +105,57 @@ struct DroppedUsage {
 pub struct UsageTable {
     lines: LargeArray<UsageLine>,
     dropped: LargeArray<DroppedUsage>,
+    /// With the counters of the sessions' own URRs.
+    fast_rules: std::sync::Arc<FastRuleTable>,
 }
 
 impl UsageTable {
-    pub(crate) fn new(slots: usize) -> Self {
-        Self { lines: LargeArray::zeroed(slots), dropped: LargeArray::zeroed(slots) }
+    pub(crate) fn new(fast_rules: std::sync::Arc<FastRuleTable>) -> Self {
+        let sessions = fast_rules.len();
+        let slots = usage_slots_max(sessions).saturating_add(sessions);
+        let (lines, dropped) = (LargeArray::zeroed(slots), LargeArray::zeroed(slots));
+        Self { lines, dropped, fast_rules }
     }
+
+    /// Forwarded packets of a session since [`UsageTable::reset_traffic`].
+    pub(crate) fn traffic(&self, session: SessionIndex) -> SessionTraffic {
+        let own = own_usage_slot(self.fast_rules.len(), session);
+        let Some(line) = self.lines.get(own.0 as usize) else { return SessionTraffic::default() };
+        let (beside, _) = self.fast_rules.counted(session);
+        let sum = |counter: &Counter, beside: u64| counter.load().wrapping_add(beside);
+        SessionTraffic {
+            ul_pkts: sum(&line.ul_pkts, beside.ul_pkts),
+            ul_bytes: sum(&line.ul_bytes, beside.ul_bytes),
+            dl_pkts: sum(&line.dl_pkts, beside.dl_pkts),
+            dl_bytes: sum(&line.dl_bytes, beside.dl_bytes),
+        }
+    }
+
+    /// Counts a session's traffic from zero again. Only while no worker can have found the session.
+    pub(crate) fn reset_traffic(&self, session: SessionIndex) {
+        let own = own_usage_slot(self.fast_rules.len(), session);
+        let Some(line) = self.lines.get(own.0 as usize) else { return };
+        let (beside, _) = self.fast_rules.counted(session);
+        for (counter, beside) in [
+            (&line.ul_pkts, beside.ul_pkts),
+            (&line.ul_bytes, beside.ul_bytes),
+            (&line.dl_pkts, beside.dl_pkts),
+            (&line.dl_bytes, beside.dl_bytes),
+        ] {
+            // A page that was never written takes no memory.
+            if counter.load().wrapping_add(beside) != 0 {
+                counter.set(beside.wrapping_neg());
+            }
+        }
+    }
+}
+
+/// The session whose own slot this is, if it is one.
+#[inline]
+fn owner(sessions: usize, slot: UsageSlot) -> Option<SessionIndex> {
+    #[allow(clippy::cast_possible_truncation, reason = "slots have 32 bits")]
+    let first = usage_slots_max(sessions) as u32;
+    slot.0.checked_sub(first).map(SessionIndex)
 }
 
 impl fmt::Debug for UsageTable {
@@ -104,42 +172,39 @@ impl UsageSource for UsageTable {
         };
         let moment = |counter: &Counter| Some(counter.load()).filter(|ns| *ns != 0).map(Nanos);
         let is_current = line.marks.load() >> MARK_BITS == u64::from(generation);
+        let (counted, last) = match owner(self.fast_rules.len(), slot) {
+            Some(session) => self.fast_rules.counted(session),
+            None => (line.traffic(), moment(&line.last)),
+        };
         UsageCounts {
-            ul_bytes: line.ul_bytes.load(),
-            dl_bytes: line.dl_bytes.load(),
-            ul_pkts: line.ul_pkts.load(),
-            dl_pkts: line.dl_pkts.load(),
+            ul_bytes: counted.ul_bytes,
+            dl_bytes: counted.dl_bytes,
+            ul_pkts: counted.ul_pkts,
+            dl_pkts: counted.dl_pkts,
             dropped_dl_bytes: dropped.bytes.load(),
             dropped_dl_pkts: dropped.pkts.load(),
             first: moment(&line.first).filter(|_| is_current),
-            last: moment(&line.last),
+            last,
         }
     }
 }
 
-/// Counters in which a packet can be counted without checks.
-#[derive(Debug, Clone, Copy)]
-pub struct UncheckedUsage<'a>(&'a UsageLine);
-
-impl UncheckedUsage<'_> {
-    /// Counts the packet.
-    #[inline]
-    pub fn count(self, direction: Direction, bytes: u64, now: Nanos) {
-        self.0.count(direction, bytes, now);
-    }
-}
+/// The URRs of a fast rule besides the session's own one.
+pub type FastRuleUrrs = [Option<FastRuleUrr>; FAST_RULE_URRS_MAX];
 
 /// The counters as workers use them, each those of its own sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct UsageView<'a> {
     lines: &'a [UsageLine],
     dropped: &'a [DroppedUsage],
+    fast_rules: &'a FastRuleTable,
 }
 
 impl<'a> UsageView<'a> {
     #[inline]
     pub(crate) fn new(table: &'a UsageTable) -> Self {
-        Self { lines: &table.lines, dropped: &table.dropped }
+        let UsageTable { lines, dropped, fast_rules } = table;
+        Self { lines, dropped, fast_rules }
     }
 
     /// Prefetches the cache line of a URR's counters.
@@ -160,15 +225,52 @@ impl<'a> UsageView<'a> {
     #[inline]
     pub fn add(&self, urr: &PublishedUrr, direction: Direction, bytes: u64, now: Nanos) {
         let Some(line) = self.line(urr.slot) else { return };
-        let moment = line.count(direction, bytes, now);
+        // Zero would be never.
+        let now = now.max(Nanos(1));
+        match self.owner(urr.slot) {
+            Some(session) => {
+                let cell = self.fast_rules.cell(session, direction);
+                cell.inspect(|cell| cell.count(bytes, now));
+                // A forwarded packet counts in the line, too.
+                line.count_forwarded(direction, u64::MAX, bytes.wrapping_neg());
+            }
+            None => line.count(direction, bytes, now),
+        }
         let generation = u64::from(urr.generation);
         if line.marks.load() >> MARK_BITS != generation {
             line.marks.set(generation << MARK_BITS);
-            line.first.set(moment);
-            line.unchecked_below.set(0);
+            line.first.set(now.0);
+            self.check_all(urr.slot, line);
         } else if line.first.load() == 0 {
-            line.first.set(moment);
+            line.first.set(now.0);
         }
+    }
+
+    /// Counts forwarded packets of a session; see [`crate::TablesView::count_session`].
+    #[inline]
+    pub(crate) fn count_forwarded(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        pkts: u64,
+        bytes: u64,
+    ) {
+        let line = self.line(own_usage_slot(self.fast_rules.len(), session));
+        line.inspect(|line| line.count_forwarded(direction, pkts, bytes));
+    }
+
+    /// From the next packet of the URR on, no packet is counted without checks.
+    #[inline]
+    fn check_all(&self, slot: UsageSlot, line: &UsageLine) {
+        match self.owner(slot) {
+            Some(session) => self.fast_rules.limit_to(session, 0),
+            None => line.unchecked_below.set(0),
+        }
+    }
+
+    #[inline]
+    fn owner(&self, slot: UsageSlot) -> Option<SessionIndex> {
+        owner(self.fast_rules.len(), slot)
     }
 
     /// Counts one downlink packet of `bytes` octets that rules dropped, and returns how many octets
@@ -185,6 +287,10 @@ impl<'a> UsageView<'a> {
     #[inline]
     #[must_use]
     pub fn volume(&self, slot: UsageSlot) -> (u64, u64) {
+        if let Some(session) = self.owner(slot) {
+            let (counted, _) = self.fast_rules.counted(session);
+            return (counted.ul_bytes, counted.dl_bytes);
+        }
         let line = self.line(slot);
         line.map_or((0, 0), |line| (line.ul_bytes.load(), line.dl_bytes.load()))
     }
@@ -209,20 +315,51 @@ impl<'a> UsageView<'a> {
         } else {
             line.marks.set(generation << MARK_BITS | mark as u64);
             line.first.set(0);
-            line.unchecked_below.set(0);
+            self.check_all(urr.slot, line);
         }
     }
 
-    /// The counters of a URR, if a packet of `bytes` octets can be counted without checks: it reaches no
-    /// limit and is not the first of its generation.
-    #[inline]
+    /// [`FastRuleSnapshot::is_unchecked`] for a rule that counts elsewhere: for `urrs`, those of the rule besides the
+    /// session's own one, and for this if it counts the packet.
+    // PERF (adit bench datapath): out of line and with a copy, so that loops keep the rule in registers.
+    #[inline(never)]
     #[must_use]
-    pub fn unchecked(&self, urr: &FastRuleUrr, bytes: u64) -> Option<UncheckedUsage<'a>> {
-        let line = self.line(urr.slot)?;
-        let is_clear = line.marks.load() >> MARK_BITS == u64::from(urr.generation)
-            // Counters of octets do not reach 2^63.
-            && line.octets() + bytes < line.unchecked_below.load();
-        is_clear.then_some(UncheckedUsage(line))
+    pub fn is_unchecked_elsewhere(
+        &self,
+        rule: FastRuleSnapshot<'_>,
+        urrs: FastRuleUrrs,
+        bytes: u64,
+    ) -> bool {
+        let is_clear = |urr: FastRuleUrr| {
+            self.line(urr.slot).is_some_and(|line| {
+                line.marks.load() >> MARK_BITS == u64::from(urr.generation)
+                    // Counters of octets do not reach 2^63.
+                    && line.octets() + bytes < line.unchecked_below.load()
+            })
+        };
+        (rule.counts_apart() || rule.is_unchecked(bytes))
+            && urrs.into_iter().flatten().all(is_clear)
+    }
+
+    /// [`FastRuleSnapshot::count`] for a rule that counts elsewhere, after
+    /// [`UsageView::is_unchecked_elsewhere`]. For the worker that owns the session only.
+    // PERF (adit bench datapath): see `UsageView::is_unchecked_elsewhere`.
+    #[inline(never)]
+    pub fn count_elsewhere(
+        &self,
+        rule: FastRuleSnapshot<'_>,
+        urrs: FastRuleUrrs,
+        (session, direction): (SessionIndex, Direction),
+        bytes: u64,
+        now: Nanos,
+    ) {
+        for urr in urrs.into_iter().flatten() {
+            self.line(urr.slot).inspect(|line| line.count(direction, bytes, now));
+        }
+        match rule.counts_apart() {
+            true => self.count_forwarded(session, direction, 1, bytes),
+            false => rule.count(bytes, now),
+        }
     }
 
     /// Updates up to how many octets the URR's packets are counted without checks. Called after a packet
@@ -236,15 +373,17 @@ impl<'a> UsageView<'a> {
             || is_reported && self.is_unreported(urr, UsageMark::Threshold)
             || urr.quota().reached(uplink, downlink);
         if has_pending_report {
-            line.unchecked_below.set(0);
-            return;
+            return self.check_all(urr.slot, line);
         }
         let report = match is_reported {
             true => u64::MAX,
             false => urr.report.distance(uplink, downlink),
         };
         let left = report.min(urr.quota().distance(uplink, downlink));
-        line.unchecked_below.set(line.octets().saturating_add(left));
+        match self.owner(urr.slot) {
+            Some(session) => self.fast_rules.limit_to(session, left),
+            None => line.unchecked_below.set(line.octets().saturating_add(left)),
+        }
     }
 
     #[inline]
@@ -259,10 +398,11 @@ mod tests {
 
     #[test]
     fn first_packet_is_that_of_the_generation_asked_for() {
-        let table = UsageTable::new(2);
+        let table = UsageTable::new(std::sync::Arc::new(FastRuleTable::new(1)));
         let line = &table.lines[1];
         line.marks.set(3 << MARK_BITS | UsageMark::Start as u64);
-        line.first.set(line.count(Direction::Uplink, 100, Nanos(7)));
+        line.count(Direction::Uplink, 100, Nanos(7));
+        line.first.set(7);
         let now = table.usage(UsageSlot(1), 3);
         assert_eq!((now.first, now.last), (Some(Nanos(7)), Some(Nanos(7))));
         assert_eq!((now.ul_bytes, now.ul_pkts), (100, 1));

@@ -44,7 +44,8 @@ ids! {
     Precedence(u32), "{}";
     /// Dense local index of a PFCP session, below `limits::SESSIONS_MAX`.
     SessionIndex(u32), "{}";
-    /// Dense local index of usage counters, below `limits::usage_slots_max`.
+    /// Dense local index of usage counters: below `limits::usage_slots_max`, or a session's own
+    /// (`limits::own_usage_slot`).
     UsageSlot(u32), "{}";
     /// Dense local index of a next hop, below `limits::NEXT_HOPS_MAX`.
     NextHopIndex(u32), "{}";

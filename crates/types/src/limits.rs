@@ -1,5 +1,7 @@
 //! Every capacity of the house on one page. Each limit has a counter or an error at its edge.
 
+use crate::{SessionIndex, UsageSlot};
+
 /// Packets in one burst at most: two DPDK bursts of 32, so that a column fits the L1 cache.
 pub const BURST_MAX: usize = 64;
 
@@ -18,12 +20,22 @@ pub const QERS_PER_PDR_MAX: usize = 4;
 /// URRs that one PDR may name.
 pub const URRS_PER_PDR_MAX: usize = 8;
 
-/// Usage counters of a process with `sessions_max` PFCP sessions: two URRs per session on average
-/// (64 octets each), and room for one session with as many as it may have.
+/// Usage slots that URRs of any session can take, in a process with `sessions_max` PFCP sessions: two per session on
+/// average (64 octets each), and room for one session with as many as it may have. Those behind them belong to one
+/// session each ([`own_usage_slot`]).
 #[must_use]
 pub const fn usage_slots_max(sessions_max: usize) -> usize {
     sessions_max.saturating_mul(2).saturating_add(RULES_PER_SESSION_MAX)
 }
+
+/// The usage slot of a session's own URR, whose counters stand beside the session's fast rules.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, reason = "three times SESSIONS_MAX fit 32 bits")]
+pub const fn own_usage_slot(sessions_max: usize, SessionIndex(session): SessionIndex) -> UsageSlot {
+    UsageSlot(usage_slots_max(sessions_max) as u32 + session)
+}
+
+const _: () = assert!(usage_slots_max(SESSIONS_MAX) + SESSIONS_MAX < 1 << 31);
 
 /// Correlated rates: those that sessions share by QER Correlation ID, in a process with `sessions_max` PFCP
 /// sessions: one for each, those that workers may still know included.

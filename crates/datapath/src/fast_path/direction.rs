@@ -2,8 +2,8 @@
 //! leave a tunnel for another one are in `relay`.
 
 use adit_pktio::PacketBuf;
-use adit_rules::{FAST_RULE_URRS_MAX, FastRuleUe};
-use adit_tables::{FastRuleSnapshot, TablesView, UeTable, UncheckedUsage};
+use adit_rules::FastRuleUe;
+use adit_tables::{FastRuleSnapshot, FastRuleUrrs, TablesView, UeTable};
 use adit_types::{Direction, SessionIndex};
 use adit_wire::ethernet::EthernetHeader;
 use adit_wire::{UsualTunnel, decrement_usual_hops, emit_link_tag};
@@ -119,7 +119,9 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
             return None;
         }
         let tx_link = burst.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
-        let usage = unchecked_usage(ctx, rule, packet)?;
+        if !is_unchecked(ctx, rule, packet, rule_urrs) {
+            return None;
+        }
         if packet.len > tx_link.mtu_bytes {
             return None;
         }
@@ -137,7 +139,7 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
         if tag_len != 0 {
             emit_link_tag(frame, tx_link.vlan)?;
         }
-        count_packet(ctx, Direction::Uplink, rule, usage, packet);
+        count_packet(ctx, Direction::Uplink, rule, packet, rule_urrs);
         Some(Rewritten { tx_link, received_len, frame_len })
     }
 }
@@ -218,7 +220,9 @@ fn encapsulate_over_v6<'v, B: PacketBuf, const HAS_TAGS: bool>(
     }
     let tx_link = burst.hop_over_v6(ctx, rule.next_hop())?;
     let outer = tx_link.outer_v6.as_ref()?;
-    let usage = unchecked_usage(ctx, rule, packet)?;
+    if !is_unchecked(ctx, rule, packet, rule_urrs) {
+        return None;
+    }
     let (teid, peer) = rule.tunnel_over_v6();
     let dst = ctx.view.gtpu_peers().addr_v6(peer)?;
     let tunnel = UsualTunnel { dst, tos: rule.tos(), teid, marking: rule.marking() };
@@ -239,7 +243,7 @@ fn encapsulate_over_v6<'v, B: PacketBuf, const HAS_TAGS: bool>(
     if tag_len != 0 {
         emit_link_tag(frame, tx_link.vlan)?;
     }
-    count_packet(ctx, Direction::Downlink, rule, usage, packet);
+    count_packet(ctx, Direction::Downlink, rule, packet, rule_urrs);
     Some(Rewritten { tx_link, received_len, frame_len })
 }
 
@@ -266,7 +270,9 @@ impl FastRewrite for FastDownlink {
         }
         let tx_link = burst.hop_to(ctx, rule.next_hop())?;
         let outer = tx_link.outer.as_ref()?;
-        let usage = unchecked_usage(ctx, rule, packet)?;
+        if !is_unchecked(ctx, rule, packet, rule_urrs) {
+            return None;
+        }
         let (teid, dst) = rule.tunnel();
         let (tos, marking) = (rule.tos(), rule.marking());
         let tunnel = UsualTunnel { dst, tos, teid, marking };
@@ -292,7 +298,7 @@ impl FastRewrite for FastDownlink {
         if tag_len != 0 {
             emit_link_tag(frame, tx_link.vlan)?;
         }
-        count_packet(ctx, Self::DIRECTION, rule, usage, packet);
+        count_packet(ctx, Self::DIRECTION, rule, packet, rule_urrs);
         Some(Rewritten { tx_link, received_len, frame_len })
     }
 }
@@ -332,35 +338,42 @@ pub(super) fn accepts_source(rule: &FastRuleSnapshot<'_>, is_v6: bool, source: u
         || rule.source(is_v6) == FastRuleUe::Any && is_forwardable(is_v6, source)
 }
 
-/// The usage counters of the URRs. `None` if the stages have to check the packet: it may reach a limit of
-/// one, has to be reported, or is the first of a generation.
+/// The URRs of a rule besides the session's own one. Not for rules from tunnel to tunnel.
 #[inline(always)]
-fn unchecked_usage<'v>(
-    ctx: &StepContext<'v>,
-    rule: &FastRuleSnapshot<'_>,
-    packet: &FastPacket<'_>,
-) -> Option<[Option<UncheckedUsage<'v>>; FAST_RULE_URRS_MAX]> {
-    let mut usage = [None; FAST_RULE_URRS_MAX];
-    for (usage, urr) in usage.iter_mut().zip(rule.urrs()) {
-        let Some(urr) = urr else { break };
-        *usage = Some(ctx.view.usage().unchecked(&urr, u64::from(packet.len))?);
-    }
-    Some(usage)
+pub(super) fn rule_urrs(rule: &FastRuleSnapshot<'_>) -> FastRuleUrrs {
+    rule.urrs()
 }
 
-/// Counts a packet for its URRs and its session.
+/// False if the stages have to check the packet: it may reach a limit of a URR, has to be reported, or is the first of
+/// a generation. `urrs` of the rule: [`rule_urrs`].
 #[inline(always)]
-fn count_packet(
+// PERF (adit bench datapath): once per packet.
+pub(super) fn is_unchecked(
+    ctx: &StepContext<'_>,
+    rule: &FastRuleSnapshot<'_>,
+    packet: &FastPacket<'_>,
+    urrs: fn(&FastRuleSnapshot<'_>) -> FastRuleUrrs,
+) -> bool {
+    let bytes = u64::from(packet.len);
+    match rule.counts_elsewhere() {
+        true => ctx.view.usage().is_unchecked_elsewhere(*rule, urrs(rule), bytes),
+        false => rule.is_unchecked(bytes),
+    }
+}
+
+/// Counts a packet for its URRs and its session, after [`is_unchecked`].
+#[inline(always)]
+// PERF (adit bench datapath): once per packet.
+pub(super) fn count_packet(
     ctx: &StepContext<'_>,
     direction: Direction,
     rule: &FastRuleSnapshot<'_>,
-    usage: [Option<UncheckedUsage<'_>>; FAST_RULE_URRS_MAX],
     packet: &FastPacket<'_>,
+    urrs: fn(&FastRuleSnapshot<'_>) -> FastRuleUrrs,
 ) {
-    let bytes = u64::from(packet.len);
-    for usage in usage {
-        let Some(usage) = usage else { break };
-        usage.count(direction, bytes, ctx.now);
+    let (bytes, of) = (u64::from(packet.len), (packet.session, direction));
+    match rule.counts_elsewhere() {
+        true => ctx.view.usage().count_elsewhere(*rule, urrs(rule), of, bytes, ctx.now),
+        false => rule.count(bytes, ctx.now),
     }
-    rule.count(bytes);
 }

@@ -1,13 +1,14 @@
 //! Packets that leave a tunnel for another one (N9), in either direction.
 
 use adit_pktio::PacketBuf;
-use adit_tables::FastRuleSnapshot;
+use adit_tables::{FastRuleSnapshot, FastRuleUrrs};
 use adit_types::Direction;
 use adit_wire::{UsualTunnel, decrement_usual_hops, emit_link_tag, usual_container, usual_dst_key};
 
 use super::burst::BurstContext;
 use super::direction::{
-    FastRewrite, FastUplink, PacketTraits, Rewritten, accepts_source, rewrite_apart,
+    FastRewrite, FastUplink, PacketTraits, Rewritten, accepts_source, count_packet, is_unchecked,
+    rewrite_apart,
 };
 use super::packet::FastPacket;
 use super::rates::pass_rates;
@@ -139,11 +140,9 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     let onward = rule.onward();
     let tx_link = burst.hop_onward(ctx, onward.next_hop)?;
     let outer = tx_link.outer.as_ref()?;
-    let bytes = u64::from(packet.len);
-    let usage = match rule.relayed_urr() {
-        Some(urr) => Some(ctx.view.usage().unchecked(&urr, bytes)?),
-        None => None,
-    };
+    if !is_unchecked(ctx, rule, packet, relayed_urrs) {
+        return None;
+    }
     let arrived = || usual_container(buf.data(), packet.offset);
     let marking = rule.relayed_marking(direction, packet.qfi, arrived);
     let tunnel = UsualTunnel { dst: onward.addr, tos: onward.tos, teid: onward.teid, marking };
@@ -164,9 +163,12 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     if tag_len != 0 {
         emit_link_tag(frame, tx_link.vlan)?;
     }
-    if let Some(usage) = usage {
-        usage.count(direction, bytes, ctx.now);
-    }
-    rule.count(bytes);
+    count_packet(ctx, direction, rule, packet, relayed_urrs);
     Some(Rewritten { tx_link, received_len, frame_len })
+}
+
+/// The URRs of a rule from tunnel to tunnel besides the session's own one.
+#[inline(always)]
+fn relayed_urrs(rule: &FastRuleSnapshot<'_>) -> FastRuleUrrs {
+    [rule.relayed_urr(), None]
 }

@@ -212,6 +212,7 @@ pub(crate) fn rules() -> SessionRules {
         fars: fars().into(),
         qers: vec![qer],
         urrs: Vec::new(),
+        own_urr: None,
     }
 }
 

@@ -72,8 +72,19 @@ impl FastRule {
             Direction::Downlink => downlink(rules, pdr, far, marking)?,
         };
         let arrival = pdr.interfaces;
-        let (slice, urrs) = (rules.slice, urrs(rules, pdr)?);
-        Some(Self { arrival, ue_v4, ue_v6, forwarding: way, meters, slice, guaranteed, urrs })
+        let (slice, (urrs, counts_apart)) = (rules.slice, urrs(rules, pdr)?);
+        let forwarding = way;
+        Some(Self {
+            arrival,
+            ue_v4,
+            ue_v6,
+            forwarding,
+            meters,
+            slice,
+            guaranteed,
+            urrs,
+            counts_apart,
+        })
     }
 }
 
@@ -200,7 +211,8 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastR
     // Only containers towards the RAN carry the indication.
     let is_downlink = side.direction == Direction::Downlink;
     let marking = marking.map(|(qfi, reflective)| (qfi, reflective && is_downlink));
-    let urrs = urrs(rules, pdr).filter(|urrs| urrs.len() <= FAST_RULE_RELAY_URRS_MAX)?;
+    let (urrs, counts_apart) =
+        urrs(rules, pdr).filter(|(urrs, _)| urrs.len() <= FAST_RULE_RELAY_URRS_MAX)?;
     let qfis = flows(qfis)?;
     let (ue_v4, ue_v6) = tunneled_ues(rules, pdr)?;
     let onward = FastRuleTunnel {
@@ -212,7 +224,17 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastR
     let keeps_container = !container_deletion;
     let forwarding = FastRuleForwarding::Relay { teid, qfis, onward, marking, keeps_container };
     let (arrival, slice) = (*interfaces, rules.slice);
-    Some(FastRule { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, urrs })
+    Some(FastRule {
+        arrival,
+        ue_v4,
+        ue_v6,
+        forwarding,
+        meters,
+        slice,
+        guaranteed,
+        urrs,
+        counts_apart,
+    })
 }
 
 /// The addresses on the UE's side of packets in tunnels that a PDR matches and the session may use.
@@ -342,9 +364,13 @@ fn downlink(
     Some((destinations(rules, pdr)?, way))
 }
 
+/// The URRs of a fast rule, and whether its packets count apart from the session's own one.
+type FastRuleUsage = (ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>, bool);
+
 /// The URRs of a PDR, if none stops its packets and there are few enough.
-fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>> {
+fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUsage> {
     let mut found = ArrayVec::new();
+    let mut counts_apart = rules.own_urr.is_some();
     for at in &pdr.urrs {
         // Limits are checked at run time; a packet that might reach one takes the stages. So do all
         // packets of a credit pool, whose rest does not fit a line.
@@ -366,7 +392,12 @@ fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<ArrayVec<FastRuleUrr, FA
         if *stopped || pool.is_some() || !members.of.is_empty() {
             return None;
         }
-        found.try_push(FastRuleUrr { slot: *slot, generation: *generation }).ok()?;
+        match rules.own_urr == Some(*slot) {
+            true => counts_apart = false,
+            false => {
+                found.try_push(FastRuleUrr { slot: *slot, generation: *generation }).ok()?;
+            }
+        }
     }
-    Some(found)
+    Some((found, counts_apart))
 }

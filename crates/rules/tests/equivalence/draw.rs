@@ -130,6 +130,7 @@ impl<'a> ByteChoices<'a> {
             fars,
             qers,
             urrs,
+            own_urr: [None, Some(UsageSlot(0)), Some(UsageSlot(7))][usize::from(self.below(3))],
         }
     }
 

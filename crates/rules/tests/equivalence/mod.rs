@@ -166,6 +166,7 @@ fn forwarded(
         slice: rule.slice(),
         is_guaranteed: rule.is_guaranteed(),
         urrs,
+        counts_apart: rule.counts_apart(),
         ..Forwarded::default()
     };
     match *tunnel {

@@ -24,6 +24,7 @@ pub(crate) struct Forwarded {
     pub slice: SliceId,
     pub is_guaranteed: bool,
     pub urrs: Vec<FastRuleUrr>,
+    pub counts_apart: bool,
 }
 
 /// What becomes of a packet. `None` when it is not forwarded, or with an effect that no fast rule has.
@@ -59,12 +60,17 @@ pub(super) fn forwarded(
         return None;
     }
     let mut result = by_qers(rules, pdr, direction)?;
+    result.counts_apart = rules.own_urr.is_some();
     for at in &pdr.urrs {
         let urr = rules.urrs.get(usize::from(*at))?;
         if urr.stopped || urr.pool.is_some() || !urr.members.of.is_empty() {
             return None;
         }
-        result.urrs.push(FastRuleUrr { slot: urr.slot, generation: urr.generation });
+        if rules.own_urr == Some(urr.slot) {
+            result.counts_apart = false;
+        } else {
+            result.urrs.push(FastRuleUrr { slot: urr.slot, generation: urr.generation });
+        }
     }
     match (direction, far.outer_header_creation) {
         (Direction::Uplink, None) => {

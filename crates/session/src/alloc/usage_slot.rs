@@ -36,8 +36,11 @@ impl UsageSlotAllocator {
         self.fresh += u32::try_from(count - reused).unwrap_or(0);
     }
 
+    /// Frees a slot. A session's own slot was not taken here.
     pub(crate) fn release(&mut self, slot: UsageSlot) {
-        self.free.push(slot);
+        if slot.0 < self.max {
+            self.free.push(slot);
+        }
     }
 
     pub(crate) fn reserved_count(&self) -> usize {

@@ -53,6 +53,7 @@ pub(crate) fn compile(
         fars: compiler.fars(),
         qers: qers.map(|rule| qer(known, &identity, rule)).collect(),
         urrs: compiler.urr_entries(),
+        own_urr: usage.own_urr,
     }
 }
 

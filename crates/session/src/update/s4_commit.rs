@@ -82,7 +82,7 @@ pub(crate) fn compile_change(
     resolved: &Resolved,
     fate: ChangeKind,
 ) -> Compiled {
-    let usage = store.plan_usage(session, resolved);
+    let usage = store.plan_usage(session, resolved, fate);
     let (before, after) = (&session.records, &resolved.records);
     let packet_rates = store.packet_rates.plan(
         resolved.usage.at,

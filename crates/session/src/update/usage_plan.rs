@@ -1,9 +1,11 @@
 //! What a change makes of a session's measurements.
 
-use adit_types::{Nanos, UsageSlot};
+use adit_types::limits::own_usage_slot;
+use adit_types::{Nanos, UrrId, UsageSlot};
 
 use super::s2_resolve::Resolved;
-use crate::record::{Records, UsageTriggers};
+use super::s4_commit::ChangeKind;
+use crate::record::{Records, Urr, UsageTriggers};
 use crate::session::OpenSession;
 use crate::store::SessionStore;
 use crate::usage::{
@@ -13,7 +15,12 @@ use crate::usage::{
 impl SessionStore {
     /// Plans the measurements of `session` after a change to `resolved`. Reads only. Stage 2 has
     /// checked that there are enough slots.
-    pub(crate) fn plan_usage(&self, session: &OpenSession, resolved: &Resolved) -> UsagePlan {
+    pub(crate) fn plan_usage(
+        &self,
+        session: &OpenSession,
+        resolved: &Resolved,
+        kind: ChangeKind,
+    ) -> UsagePlan {
         let source = &*self.usage.0;
         let UsageChange { at, removed, updated, withdrawn, queried, query_reference } =
             &resolved.usage;
@@ -31,7 +38,11 @@ impl SessionStore {
             .collect();
         let mut reports = usage.report(&records.urrs, &mut due, source, *at);
         reports.iter_mut().for_each(|report| report.query_reference = *query_reference);
-        let mut slots = SlotPlan { store: self, taken: 0, generation: self.generation };
+        // Only now: later, packets that count for no URR have counted in the session's own slot.
+        let own = (kind == ChangeKind::Establish)
+            .then(|| own_usage_slot(self.sessions_max(), session.index));
+        let first = own.and_then(|_| most_named_urr(records));
+        let mut slots = SlotPlan { store: self, own, taken: 0, generation: self.generation };
         for urr in &records.urrs {
             let update = updated.iter().find(|update| update.id == urr.id);
             match usage.measures.iter_mut().find(|measure| measure.id == urr.id) {
@@ -47,7 +58,10 @@ impl SessionStore {
                     }
                 }
                 None => {
-                    let (slot, generation) = slots.take();
+                    let (slot, generation) = match first == Some(urr.id) {
+                        true => slots.take_own(),
+                        false => slots.take(),
+                    };
                     usage.measures.push(Measurement::new(urr, slot, generation, source, *at));
                 }
             }
@@ -57,6 +71,9 @@ impl SessionStore {
             ended.iter().map(|ended| ended.measure.slot).collect();
         slots_retired.extend(usage.change_activity(before, records, &mut slots, *at));
         let (slots_taken, generation) = (slots.taken, slots.generation);
+        if let (Some(own), None) = (own, slots.own) {
+            usage.own_urr = Some(own);
+        }
         let new: Vec<UsageSlot> =
             usage.slots().into_iter().filter(|slot| !all_slots.contains(slot)).collect();
         all_slots.extend(new);
@@ -89,9 +106,17 @@ pub(crate) struct UsagePlan {
     pub deadline: Option<Nanos>,
 }
 
+/// The URR that most PDRs name, the first of several.
+fn most_named_urr(records: &Records) -> Option<UrrId> {
+    let pdrs = |urr: &Urr| records.pdrs.iter().filter(|pdr| pdr.urrs.contains(&urr.id)).count();
+    records.urrs.iter().rev().max_by_key(|urr| pdrs(urr)).map(|urr| urr.id)
+}
+
 /// Slots and generations on their way to new measurements.
 struct SlotPlan<'a> {
     store: &'a SessionStore,
+    /// The session's own slot, if it may be taken.
+    own: Option<UsageSlot>,
     taken: usize,
     generation: u32,
 }
@@ -103,6 +128,14 @@ impl SlotPlan<'_> {
         };
         self.taken += 1;
         (slot, self.next_generation())
+    }
+
+    /// The session's own slot if it may be taken, else any.
+    fn take_own(&mut self) -> (UsageSlot, u32) {
+        match self.own.take() {
+            Some(own) => (own, self.next_generation()),
+            None => self.take(),
+        }
     }
 
     fn next_generation(&mut self) -> u32 {
@@ -122,7 +155,8 @@ impl SessionUsage {
     ) -> Option<UsageSlot> {
         match (&mut self.activity, after.inactivity_timer) {
             (None, Some(_)) => {
-                let (slot, generation) = slots.take();
+                // The timer counts all packets.
+                let (slot, generation) = slots.take_own();
                 self.activity =
                     Some(InactivityTimer { slot, generation, since: at, reported: false });
                 None

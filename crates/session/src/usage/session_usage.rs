@@ -67,6 +67,9 @@ impl InactivityTimer {
 pub(crate) struct SessionUsage {
     pub(crate) measures: Vec<Measurement>,
     pub(crate) activity: Option<InactivityTimer>,
+    /// See [`SessionRules::own_urr`](adit_rules::SessionRules::own_urr): taken at establishment, and kept as long as
+    /// the session exists.
+    pub(crate) own_urr: Option<UsageSlot>,
 }
 
 /// A URR that ended, with its measurement.
@@ -115,7 +118,7 @@ pub struct RunningUsage {
 }
 
 packed!(InactivityTimer { slot, generation, since, reported });
-packed!(SessionUsage { measures, activity });
+packed!(SessionUsage { measures, activity, own_urr });
 
 impl SessionUsage {
     pub(crate) fn measure(&self, id: UrrId) -> Option<&Measurement> {

@@ -9,6 +9,7 @@ use adit_session::{
     PfdProvision, Refusal, SessionChange, SessionStore, TrafficStart, Urr, UrrSettings, UrrUpdate,
     UsageOutcome, UsagePart, UsageReport, UsageTriggers, Volumes,
 };
+use adit_types::limits::own_usage_slot;
 use adit_types::{FarId, Nanos, PdrId, Seid, SessionIndex, UrrId, UsageSlot};
 use proptest::prelude::*;
 
@@ -33,6 +34,7 @@ pub(crate) struct UsageFixture {
     pub up_seid: Seid,
     pub index: SessionIndex,
     pub urrs: Vec<UrrEntry>,
+    pub own_urr: Option<UsageSlot>,
 }
 
 pub(crate) fn total(bytes: u64) -> Option<Volumes> {
@@ -71,6 +73,7 @@ impl UsageFixture {
             up_seid: established.up_seid,
             index: established.index,
             urrs: Vec::new(),
+            own_urr: None,
         };
         scene.observe(&established.delta);
         scene.store.reclaim(scene.index);
@@ -79,6 +82,7 @@ impl UsageFixture {
 
     pub(crate) fn observe(&mut self, delta: &RuleDelta) {
         self.urrs = delta.rules.as_ref().map_or(Vec::new(), |rules| rules.urrs.clone());
+        self.own_urr = delta.rules.as_ref().and_then(|rules| rules.own_urr);
     }
 
     /// Counts packets for a URR by its position.
@@ -238,24 +242,40 @@ fn query_reports_at_once_and_the_rest_comes_with_the_removal() {
 
 #[test]
 fn counters_of_a_reused_slot_do_not_count_for_the_next_urr() {
-    let mut scene =
-        UsageFixture::new(vec![volume_urr(1, UsageTriggers::empty(), UrrSettings::default())]);
-    scene.count(0, S(1), 1000, 0);
-    let slot = scene.urrs[0].slot;
-    scene.modify(SessionChange { remove_urrs: vec![UrrId(1)], ..SessionChange::default() });
+    let urrs = (1..=2).map(|id| volume_urr(id, UsageTriggers::empty(), UrrSettings::default()));
+    let mut scene = UsageFixture::new(urrs.collect());
+    scene.count(1, S(1), 1000, 0);
+    let slot = scene.urrs[1].slot;
+    scene.modify(SessionChange { remove_urrs: vec![UrrId(2)], ..SessionChange::default() });
     let settings = UrrSettings { volume_threshold: total(5), ..UrrSettings::default() };
-    let urr = volume_urr(2, UsageTriggers::VOLUME_THRESHOLD, settings);
+    let urr = volume_urr(3, UsageTriggers::VOLUME_THRESHOLD, settings);
     scene.modify(SessionChange { create_urrs: vec![urr], ..SessionChange::default() });
-    assert_eq!((scene.urrs[0].slot, scene.urrs[0].report.total_bytes), (slot, 1005));
+    assert_eq!((scene.urrs[1].slot, scene.urrs[1].report.total_bytes), (slot, 1005));
     let reports = scene.modify(SessionChange { query_all_urrs: true, ..SessionChange::default() });
-    assert_eq!(bytes(&reports[0]), (0, 0));
+    assert_eq!(bytes(&reports[1]), (0, 0));
+}
+
+#[test]
+fn session_has_a_slot_of_its_own_for_a_urr_of_its_establishment_and_for_no_later_one() {
+    let urr = |id| volume_urr(id, UsageTriggers::empty(), UrrSettings::default());
+    let create = |id| SessionChange { create_urrs: vec![urr(id)], ..SessionChange::default() };
+    let mut scene = UsageFixture::new(vec![urr(1)]);
+    let own = own_usage_slot(scene.store.sessions_max(), scene.index);
+    let slots = |scene: &UsageFixture| scene.urrs.iter().map(|urr| urr.slot).collect::<Vec<_>>();
+    assert_eq!((slots(&scene), scene.own_urr), (vec![own], Some(own)));
+    assert_eq!(scene.store.reserved().usage_slots, 0);
+    scene.modify(SessionChange { remove_urrs: vec![UrrId(1)], ..create(2) });
+    assert_eq!((slots(&scene), scene.own_urr), (vec![UsageSlot(0)], Some(own)));
+    let mut later = UsageFixture::new(Vec::new());
+    later.modify(create(1));
+    assert_eq!((slots(&later), later.own_urr), (vec![UsageSlot(0)], None));
 }
 
 #[test]
 fn slots_return_when_the_deletion_is_reclaimed() {
     let urr = volume_urr(1, UsageTriggers::empty(), UrrSettings::default());
     let mut scene = UsageFixture::with(vec![urr], |change| change.inactivity_timer = Some(S(10)));
-    assert_eq!(scene.store.reserved().usage_slots, 2);
+    assert_eq!(scene.store.reserved().usage_slots, 1, "and the session's own one");
     scene.store.delete(scene.up_seid).unwrap();
     scene.count(0, S(1), 3, 4);
     let reports = scene.store.final_reports(S(2), scene.index);

@@ -100,6 +100,7 @@ pub(crate) fn rules(seid: u64, peers: &[&str]) -> SessionRules {
         fars: (1..).zip(peers).map(far).collect(),
         qers: Vec::new(),
         urrs: Vec::new(),
+        own_urr: None,
     }
 }
 
