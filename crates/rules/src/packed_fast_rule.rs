@@ -236,6 +236,9 @@ impl PackedFastRule {
     /// The flag of a rule from tunnel to tunnel and of one into a tunnel over IPv6: loops of their own take their packets.
     pub const RELAY: u64 = RELAY;
 
+    /// The flags of a rule that is not plain: packets have to pass a bucket or count elsewhere than beside the rule.
+    pub const NOT_PLAIN: u64 = Self::METERS | HAS_URRS | COUNTS_APART;
+
     /// The flags of a rule of which a packet needs the last two words.
     pub const LAST_WORDS: u64 = HAS_URRS | RELAY;
 
@@ -293,6 +296,13 @@ impl PackedFastRule {
     #[must_use]
     pub const fn has_urrs(flags: u64) -> bool {
         flags & HAS_URRS != 0
+    }
+
+    /// True if packets pass no bucket and count only beside the rule.
+    #[inline]
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        self.flags & Self::NOT_PLAIN == 0
     }
 
     /// True if packets count elsewhere than beside the rule.

@@ -62,7 +62,7 @@ const FILTER: u64 = PackedFilter::FLAG;
 const _: () = assert!(SEQUENCE | REFERS | READABLE == PackedFastRule::PUBLISHER_FLAGS);
 const _: () = assert!(usize::BITS == u64::BITS, "a word fits a pointer");
 const _: () = assert!(LAST == FAST_RULE_URRS_MAX, "URRs come last");
-const _: () = assert!(MIDDLE + LAST == FILTER_WORDS);
+const _: () = assert!(MIDDLE + LAST >= FILTER_WORDS);
 /// The flags of a cell of which readers need the second line.
 const LAST_WORDS: u64 = REFERS | PackedFastRule::LAST_WORDS;
 
@@ -76,14 +76,14 @@ pub(crate) struct CellKind {
 impl CellKind {
     /// A fast rule, but none with [`RELAY`].
     const RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS | RELAY };
-    /// The same, and packets have to pass no bucket.
-    const UNMETERED_RULE: Self =
-        Self { bits: READABLE, mask: READABLE | REFERS | RELAY | PackedFastRule::METERS };
+    /// The same, and it is plain: packets pass no bucket and count nowhere but beside the rule.
+    const PLAIN_RULE: Self =
+        Self { bits: READABLE, mask: READABLE | REFERS | RELAY | PackedFastRule::NOT_PLAIN };
     /// A fast rule of any kind.
     const ANY_RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS };
-    /// The same, and packets have to pass no bucket.
-    const ANY_UNMETERED_RULE: Self =
-        Self { bits: READABLE, mask: READABLE | REFERS | PackedFastRule::METERS };
+    /// A plain fast rule of any kind.
+    const ANY_PLAIN_RULE: Self =
+        Self { bits: READABLE, mask: READABLE | REFERS | PackedFastRule::NOT_PLAIN };
     /// A fast rule with [`RELAY`].
     const RELAY_RULE: Self = Self { bits: READABLE | RELAY, mask: READABLE | REFERS | RELAY };
     /// A filter, and the address of the lines of one or two fast rules, none with [`RELAY`].
@@ -99,6 +99,14 @@ impl CellKind {
     #[inline]
     const fn is_of(self, head: u64) -> bool {
         head & self.mask == self.bits
+    }
+
+    /// True if a reader of a cell of this kind needs its last words.
+    #[inline]
+    const fn has_last_words(self, head: u64) -> bool {
+        // PERF (adit bench datapath): known when the loop for plain rules is compiled.
+        let never = self.mask & LAST_WORDS == LAST_WORDS && self.bits & LAST_WORDS == 0;
+        !never && head & LAST_WORDS != 0
     }
 }
 
@@ -231,9 +239,9 @@ impl FastRuleCell {
         }
         let first = self.first.load(Ordering::Relaxed);
         let [a, b] = self.words.each_ref().map(|word| word.load(Ordering::Relaxed));
-        let [c, d] = match head & LAST_WORDS {
-            0 => PackedFastRule::NO_LAST_WORDS,
-            _ => self.last_words.each_ref().map(|word| word.load(Ordering::Relaxed)),
+        let [c, d] = match kind.has_last_words(head) {
+            false => PackedFastRule::NO_LAST_WORDS,
+            true => self.last_words.each_ref().map(|word| word.load(Ordering::Relaxed)),
         };
         let words = [a, b, c, d];
         fence(Ordering::Acquire);
@@ -456,6 +464,13 @@ impl CellFlags {
         PackedFastRule::has_meters(self.0)
     }
 
+    /// False if all fast rules in the cells are plain: without buckets, and packets count only beside the rule.
+    #[inline]
+    #[must_use]
+    pub const fn may_not_be_plain(self) -> bool {
+        self.0 & PackedFastRule::NOT_PLAIN != 0
+    }
+
     /// True if one of the cells may hold a fast rule with URRs besides the session's own one.
     #[inline]
     #[must_use]
@@ -482,10 +497,12 @@ impl CellFlags {
         CellKind::RELAY_RULE.is_of(self.0)
     }
 
-    /// [`CellFlags::is_rule`] for a rule whose packets have to pass no bucket.
+    /// True if the cell holds an active plain fast rule for which [`CellFlags::may_relay`] is false: see
+    /// [`CellFlags::may_not_be_plain`].
     #[inline]
-    pub(crate) const fn is_unmetered_rule(self) -> bool {
-        CellKind::UNMETERED_RULE.is_of(self.0)
+    #[must_use]
+    pub const fn is_plain_rule(self) -> bool {
+        CellKind::PLAIN_RULE.is_of(self.0)
     }
 }
 
@@ -515,7 +532,7 @@ impl<'a> FastRuleCellRef<'a> {
 
     /// Prefetches its second line, of the deferred charge and of what few rules need.
     #[inline]
-    pub fn prefetch_charge(self) {
+    pub fn prefetch_last_words(self) {
         prefetch::read(&self.0.last_words);
     }
 
@@ -538,12 +555,12 @@ impl<'a> FastRuleCellRef<'a> {
         self.0.read(CellKind::RULE)
     }
 
-    /// The fast rule if its packets have to pass no bucket; `None` as [`FastRuleCellRef::read`].
+    /// The fast rule if it is plain ([`CellFlags::may_not_be_plain`]); `None` as [`FastRuleCellRef::read`].
     // PERF (adit bench datapath): one comparison finds both.
     #[inline]
     #[must_use]
-    pub fn read_unmetered(self) -> Option<FastRuleSnapshot<'a>> {
-        self.0.read(CellKind::UNMETERED_RULE)
+    pub fn read_plain(self) -> Option<FastRuleSnapshot<'a>> {
+        self.0.read(CellKind::PLAIN_RULE)
     }
 
     /// The fast rule of any kind; `None` as [`FastRuleCellRef::read`].
@@ -553,11 +570,11 @@ impl<'a> FastRuleCellRef<'a> {
         self.0.read(CellKind::ANY_RULE)
     }
 
-    /// The fast rule of any kind if its packets have to pass no bucket; `None` as [`FastRuleCellRef::read`].
+    /// The fast rule of any kind if it is plain; `None` as [`FastRuleCellRef::read`].
     #[inline]
     #[must_use]
-    pub fn read_any_unmetered(self) -> Option<FastRuleSnapshot<'a>> {
-        self.0.read(CellKind::ANY_UNMETERED_RULE)
+    pub fn read_any_plain(self) -> Option<FastRuleSnapshot<'a>> {
+        self.0.read(CellKind::ANY_PLAIN_RULE)
     }
 
     /// Its flags at this moment.
@@ -711,7 +728,7 @@ mod tests {
     fn flags_name_buckets_and_references_of_any_cell() {
         let table = FastRuleTable::new(2);
         let cell = table.cell_ref(SESSION, Direction::Downlink).unwrap();
-        let is_found = || (cell.read().is_some(), cell.read_unmetered().is_some());
+        let is_found = || (cell.read().is_some(), cell.read_plain().is_some());
         assert_eq!((is_found(), cell.flags().is_rule()), ((false, false), false));
         let mut any = CellFlags::default();
         for (meters, is_metered) in [
@@ -725,7 +742,7 @@ mod tests {
             assert_eq!(is_found(), (true, !is_metered), "{meters:?}");
             assert!(cell.flags().is_rule() && !cell.flags().may_refer());
             assert_eq!(cell.flags().may_be_metered(), is_metered, "{meters:?}");
-            assert_eq!(cell.flags().is_unmetered_rule(), !is_metered, "{meters:?}");
+            assert_eq!(cell.flags().is_plain_rule(), !is_metered, "{meters:?}");
             any |= cell.flags();
             assert_eq!(any.may_be_metered(), is_metered, "one of those so far: {meters:?}");
         }
@@ -794,8 +811,8 @@ mod tests {
         assert_eq!(table.tunnel_to_ue(SESSION), Some(Teid(9)));
         assert!(cell.read_any().is_none());
         table.activate_tunnel_to_ue(SESSION, written, u64::MAX);
-        assert!(cell.read().is_none() && cell.read_unmetered().is_none());
-        assert_eq!(cell.read_any_unmetered().unwrap().onward(), onward);
+        assert!(cell.read().is_none() && cell.read_plain().is_none());
+        assert_eq!(cell.read_any_plain().unwrap().onward(), onward);
         assert!(cell.flags().is_relay() && cell.flags().may_relay() && !cell.flags().is_rule());
         cell.read_any().unwrap().count(50, Nanos(7));
         let expected = SessionTraffic { dl_pkts: 1, dl_bytes: 50, ..SessionTraffic::default() };
@@ -814,10 +831,10 @@ mod tests {
         }
         put(&table, Direction::Downlink, &PackedFastRule::from(&rule));
         let cell = table.cell_ref(SESSION, Direction::Downlink).unwrap();
-        assert!(cell.read().is_none() && cell.read_unmetered().is_none());
+        assert!(cell.read().is_none() && cell.read_plain().is_none());
         assert!(!cell.flags().is_rule() && cell.flags().may_relay());
         assert_eq!(cell.peer(), GtpuPeerIndex(6));
-        let found = cell.read_any_unmetered().unwrap();
+        let found = cell.read_any_plain().unwrap();
         assert_eq!((found.leads_into_v6(), found.tunnel_over_v6().1), (true, cell.peer()));
     }
 

@@ -8,7 +8,7 @@ use core::fmt;
 
 use adit_rules::compile::{FilterKey, PackedFilter, PackedSelector, SelectorView};
 use adit_rules::{FlowKey, MatcherLine, MatcherRoot, PublishedRules};
-use adit_types::{Direction, SessionIndex, UsageSlot};
+use adit_types::{Direction, SessionIndex};
 
 use crate::fast_rule::{
     CellFlags, CellKind, CellWords, FastRuleCell, FastRuleCellRef, FastRuleSnapshot, FastRuleTable,
@@ -117,7 +117,9 @@ impl FastRuleTable {
         let lines = filter.lines(rules, direction);
         let cell = self.cell(session, direction).zip(lines);
         cell.map_or(WrittenRule::NONE, |(cell, lines)| {
-            let words = CellWords { first: lines.as_ptr().cast_mut(), words: filter.words() };
+            let [value, mask, ports] = filter.words();
+            let words =
+                CellWords { first: lines.as_ptr().cast_mut(), words: [value, mask, ports, 0] };
             cell.write_reference(filter.flags(), words)
         })
     }
@@ -157,9 +159,9 @@ impl<'g> FastRuleCellRef<'g> {
         guard: SlotGuard<'g, PublishedRules>,
     ) -> Option<FastRuleFilter<'g>> {
         let Self(cell) = self;
-        let (head, CellWords { first, words }) = cell.read_if(kind)?;
+        let (head, CellWords { first, words: [value, mask, ports, _] }) = cell.read_if(kind)?;
         Some(FastRuleFilter {
-            filter: PackedFilter::of_words(head, words),
+            filter: PackedFilter::of_words(head, [value, mask, ports]),
             first,
             cell,
             _guard: guard,
@@ -185,18 +187,19 @@ impl<'g> FastRuleCellRef<'g> {
 }
 
 impl<'a> FastRuleFilter<'a> {
-    /// The fast rule of the packet of `key` and its first usage slot, any without a URR. `None` if the stages classify the packet: it does not match, and there is no fast rule for the others.
+    /// The fast rule of the packet of `key`. `None` if the stages classify the packet: it does not match, and there is
+    /// no fast rule for the others.
     // PERF (adit bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
-    pub(crate) fn select(&self, key: &FilterKey) -> Option<(SelectedFastRule<'a>, UsageSlot)> {
-        let (number, slot) = self.filter.select(key)?;
+    pub(crate) fn select(&self, key: &FilterKey) -> Option<SelectedFastRule<'a>> {
+        let number = self.filter.select(key)?;
         // JUSTIFICATION: see `FastRuleCellRef::selector`.
         // SAFETY: head and words are those of one filter, so `first` is the address of its lines, which
         // belong to published rules and never change. `select` returns the number of one of them. The
         // publisher replaces the words before those rules leave their slot, so the guard keeps the lines alive
         // as if it had loaded the rules from the slot.
         let line = unsafe { &*self.first.wrapping_add(number) };
-        Some((SelectedFastRule { line, cell: self.cell }, slot))
+        Some(SelectedFastRule { line, cell: self.cell })
     }
 
     /// The flags of its cell.

@@ -367,19 +367,6 @@ impl<'a> TablesView<'a> {
         slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
 
-    /// Prefetches the usage counters of a fast rule without buckets that stand elsewhere, and returns true. Returns
-    /// false if the cell holds anything else; see [`TablesView::prefetch_fast_rule_usage`].
-    #[inline]
-    #[must_use]
-    pub fn prefetch_unmetered_usage(&self, cell: FastRuleCellRef<'a>) -> bool {
-        let flags = cell.flags();
-        let is_unmetered = flags.is_unmetered_rule();
-        if is_unmetered && flags.has_urrs() {
-            self.prefetch_usage(cell.usage_slots());
-        }
-        is_unmetered
-    }
-
     /// Prefetches the usage counters and the deferred charge of a fast rule that is not from tunnel to tunnel, and
     /// returns true. Returns false if the cell holds anything else.
     #[inline]
@@ -388,7 +375,7 @@ impl<'a> TablesView<'a> {
         let flags = cell.flags();
         let is_rule = flags.is_rule();
         if is_rule {
-            cell.prefetch_charge();
+            cell.prefetch_last_words();
             if flags.has_urrs() {
                 self.prefetch_usage(cell.usage_slots());
             }
@@ -431,6 +418,7 @@ impl<'a> TablesView<'a> {
         if !flags.is_relay() {
             return None;
         }
+        cell.prefetch_last_words();
         if flags.has_urrs() {
             let [first, ..] = cell.usage_slots();
             self.usage.prefetch(first);
@@ -478,8 +466,7 @@ impl<'a> TablesView<'a> {
         cell.filter(CellKind::ANY_FILTER, self.rules)
     }
 
-    /// The fast rule that `filter` selects for the packet of `key`: prefetches its line and the counters of its
-    /// first URR. `None` if the stages classify the packet: it does not match, and there is no fast rule for the
+    /// The fast rule that `filter` selects for the packet of `key`: prefetches its line. `None` if the stages classify the packet: it does not match, and there is no fast rule for the
     /// others.
     #[inline(always)]
     // PERF (adit bench datapath --sdf): a call would pass filter and key through memory.
@@ -489,9 +476,8 @@ impl<'a> TablesView<'a> {
         filter: &FastRuleFilter<'a>,
         key: &FilterKey,
     ) -> Option<SelectedFastRule<'a>> {
-        let (selected, slot) = filter.select(key)?;
+        let selected = filter.select(key)?;
         selected.prefetch();
-        self.usage.prefetch_any(slot);
         Some(selected)
     }
 

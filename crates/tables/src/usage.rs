@@ -215,12 +215,6 @@ impl<'a> UsageView<'a> {
         }
     }
 
-    /// Like [`UsageView::prefetch`], without a check of the slot.
-    #[inline]
-    pub(crate) fn prefetch_any(&self, slot: UsageSlot) {
-        crate::prefetch::address(self.lines.as_ptr().wrapping_add(slot.0 as usize));
-    }
-
     /// Counts one packet of `bytes` octets that arrived at `now`. A slot out of range is ignored.
     #[inline]
     pub fn add(&self, urr: &PublishedUrr, direction: Direction, bytes: u64, now: Nanos) {

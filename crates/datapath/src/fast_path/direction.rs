@@ -119,7 +119,7 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
             return None;
         }
         let tx_link = burst.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
-        if !is_unchecked(ctx, rule, packet, rule_urrs) {
+        if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
             return None;
         }
         if packet.len > tx_link.mtu_bytes {
@@ -139,7 +139,7 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
         if tag_len != 0 {
             emit_link_tag(frame, tx_link.vlan)?;
         }
-        count_packet(ctx, Direction::Uplink, rule, packet, rule_urrs);
+        count_packet(ctx, Direction::Uplink, rule, packet, rates, rule_urrs);
         Some(Rewritten { tx_link, received_len, frame_len })
     }
 }
@@ -197,8 +197,8 @@ pub(super) fn rewrite_apart<'v, R: FastRewrite, B: PacketBuf, const HAS_TAGS: bo
     buf: &mut B,
 ) -> Option<Rewritten<'v>> {
     let rule = packet.rule()?;
-    // The loop without rates does not check buckets.
-    if traits.rates == BurstRates::None && rule.meters() != 0 {
+    // The loop without rates is for plain rules.
+    if traits.rates == BurstRates::None && !rule.is_plain() {
         return None;
     }
     R::rewrite::<_, HAS_TAGS>(ctx, &rule, packet, traits, burst, buf)
@@ -220,7 +220,7 @@ fn encapsulate_over_v6<'v, B: PacketBuf, const HAS_TAGS: bool>(
     }
     let tx_link = burst.hop_over_v6(ctx, rule.next_hop())?;
     let outer = tx_link.outer_v6.as_ref()?;
-    if !is_unchecked(ctx, rule, packet, rule_urrs) {
+    if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
         return None;
     }
     let (teid, peer) = rule.tunnel_over_v6();
@@ -243,7 +243,7 @@ fn encapsulate_over_v6<'v, B: PacketBuf, const HAS_TAGS: bool>(
     if tag_len != 0 {
         emit_link_tag(frame, tx_link.vlan)?;
     }
-    count_packet(ctx, Direction::Downlink, rule, packet, rule_urrs);
+    count_packet(ctx, Direction::Downlink, rule, packet, rates, rule_urrs);
     Some(Rewritten { tx_link, received_len, frame_len })
 }
 
@@ -270,7 +270,7 @@ impl FastRewrite for FastDownlink {
         }
         let tx_link = burst.hop_to(ctx, rule.next_hop())?;
         let outer = tx_link.outer.as_ref()?;
-        if !is_unchecked(ctx, rule, packet, rule_urrs) {
+        if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
             return None;
         }
         let (teid, dst) = rule.tunnel();
@@ -298,7 +298,7 @@ impl FastRewrite for FastDownlink {
         if tag_len != 0 {
             emit_link_tag(frame, tx_link.vlan)?;
         }
-        count_packet(ctx, Self::DIRECTION, rule, packet, rule_urrs);
+        count_packet(ctx, Self::DIRECTION, rule, packet, rates, rule_urrs);
         Some(Rewritten { tx_link, received_len, frame_len })
     }
 }
@@ -352,10 +352,11 @@ pub(super) fn is_unchecked(
     ctx: &StepContext<'_>,
     rule: &FastRuleSnapshot<'_>,
     packet: &FastPacket<'_>,
+    rates: BurstRates,
     urrs: fn(&FastRuleSnapshot<'_>) -> FastRuleUrrs,
 ) -> bool {
     let bytes = u64::from(packet.len);
-    match rule.counts_elsewhere() {
+    match rates != BurstRates::None && rule.counts_elsewhere() {
         true => ctx.view.usage().is_unchecked_elsewhere(*rule, urrs(rule), bytes),
         false => rule.is_unchecked(bytes),
     }
@@ -369,10 +370,11 @@ pub(super) fn count_packet(
     direction: Direction,
     rule: &FastRuleSnapshot<'_>,
     packet: &FastPacket<'_>,
+    rates: BurstRates,
     urrs: fn(&FastRuleSnapshot<'_>) -> FastRuleUrrs,
 ) {
     let (bytes, of) = (u64::from(packet.len), (packet.session, direction));
-    match rule.counts_elsewhere() {
+    match rates != BurstRates::None && rule.counts_elsewhere() {
         true => ctx.view.usage().count_elsewhere(*rule, urrs(rule), of, bytes, ctx.now),
         false => rule.count(bytes, ctx.now),
     }

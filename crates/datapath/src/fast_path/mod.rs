@@ -578,26 +578,25 @@ fn prefetch_usage<'v, D: FastDirection>(
     packets: &FastPackets<'v>,
 ) -> CellFlags {
     // PERF (adit bench datapath): most bursts end in a loop of their own, which looks for nothing else.
-    let is_unmetered = |packet: &FastPacket<'v>| {
-        packet.cell.is_none_or(|cell| view.prefetch_unmetered_usage(cell))
-    };
-    let unmetered =
-        packets.iter().position(|packet| !is_unmetered(packet)).unwrap_or(packets.len());
-    let metered = packets.get(unmetered..).unwrap_or_default();
+    // Plain rules need nothing but their line.
+    let is_plain =
+        |packet: &FastPacket<'v>| packet.cell.is_none_or(|cell| cell.flags().is_plain_rule());
+    let plain = packets.iter().position(|packet| !is_plain(packet)).unwrap_or(packets.len());
+    let others = packets.get(plain..).unwrap_or_default();
     // PERF (adit bench datapath --rates police): the same for bursts of rules with buckets.
     let is_rule = |packet: &FastPacket<'v>| {
         packet.cell.is_none_or(|cell| view.prefetch_usage_and_charge(cell))
     };
     let rules = match may_wait {
-        false => metered.iter().position(|packet| !is_rule(packet)).unwrap_or(metered.len()),
+        false => others.iter().position(|packet| !is_rule(packet)).unwrap_or(others.len()),
         true => 0,
     };
-    let (rules, rest) = metered.split_at(rules);
+    let (rules, rest) = others.split_at(rules);
     let flags = |packets: &[FastPacket<'v>]| {
         let first = packets.first().and_then(|packet| packet.cell);
         first.map(FastRuleCellRef::flags).unwrap_or_default()
     };
-    // The first of the rules has buckets, and what else flags say is the same for all.
+    // The first of the rules is not plain, and what else flags say is the same for all.
     let (mut any, first) = (flags(rules), flags(rest));
     // Rules with loops of their own.
     let (relayed, relays) = match first.may_relay() {

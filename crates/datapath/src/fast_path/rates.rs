@@ -16,7 +16,7 @@ use crate::shaping::Shaping;
 /// The rates that the packets of a burst may have to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BurstRates {
-    /// None. Each fast rule is that of its cell.
+    /// None: the fast rules are plain. Each is that of its cell.
     None,
     /// Buckets of the session. Each fast rule is that of its cell; no packet waits.
     Buckets,
@@ -37,7 +37,7 @@ impl BurstRates {
         if !view.aggregates().is_empty() {
             return Self::Every;
         }
-        match (cells.may_be_metered(), cells.may_refer()) {
+        match (cells.may_not_be_plain(), cells.may_refer()) {
             (false, false) => Self::None,
             _ if shaping.must_check_queues() => Self::Every,
             (_, false) => Self::Buckets,
@@ -66,11 +66,11 @@ pub(super) struct RelayEveryRate;
 impl RateChecks for NoRates {
     const RATES: BurstRates = BurstRates::None;
 
-    /// `None` if the rule has buckets: it was activated after the cells of the burst were read.
+    /// `None` if the rule is not plain: it was activated after the cells of the burst were read.
     #[inline(always)]
     // PERF (adit bench datapath): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
-        packet.cell.and_then(FastRuleCellRef::read_unmetered)
+        packet.cell.and_then(FastRuleCellRef::read_plain)
     }
 }
 
@@ -110,7 +110,7 @@ impl RateChecks for RelayNoRates {
     #[inline(always)]
     // PERF (adit bench datapath --n9): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
-        packet.cell.and_then(FastRuleCellRef::read_any_unmetered)
+        packet.cell.and_then(FastRuleCellRef::read_any_plain)
     }
 }
 
@@ -164,6 +164,7 @@ pub(super) fn pass_rates(
     if rates == BurstRates::Buckets {
         return match rule.try_charge_idle(ctx.now, packet.len) {
             true => Some(()),
+            false if rule.meters() == 0 => Some(()),
             false => pass_busy_buckets(ctx, direction, rule.flags(), packet, burst),
         };
     }

@@ -140,7 +140,7 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     let onward = rule.onward();
     let tx_link = burst.hop_onward(ctx, onward.next_hop)?;
     let outer = tx_link.outer.as_ref()?;
-    if !is_unchecked(ctx, rule, packet, relayed_urrs) {
+    if !is_unchecked(ctx, rule, packet, rates, relayed_urrs) {
         return None;
     }
     let arrived = || usual_container(buf.data(), packet.offset);
@@ -163,7 +163,7 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     if tag_len != 0 {
         emit_link_tag(frame, tx_link.vlan)?;
     }
-    count_packet(ctx, direction, rule, packet, relayed_urrs);
+    count_packet(ctx, direction, rule, packet, rates, relayed_urrs);
     Some(Rewritten { tx_link, received_len, frame_len })
 }
 

@@ -16,8 +16,7 @@ use super::{FastPackets, note, prefetch_relayed};
 /// of the burst need next. Returns the flags of cells that it found to hold a fast rule.
 ///
 /// Shape: writes `selected` of these packets.
-/// Cost:  one pass if a single filter selects each: it prefetches the line of the rule and its usage
-///        counters. Else two passes more: the matcher, whose lines the first pass prefetched, selects and
+/// Cost:  one pass if a single filter selects each: it prefetches the line of the rule. Else two passes more: the matcher, whose lines the first pass prefetched, selects and
 ///        prefetches the line of a rule; then that line is read, and its usage counters are prefetched.
 #[inline(never)]
 pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
@@ -26,7 +25,7 @@ pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     packets: &mut FastPackets<'v>,
 ) -> CellFlags {
     // PERF (adit bench datapath --sdf): a loop for filters alone has registers for all that it needs.
-    let mut has_second_urrs = false;
+    let mut has_urrs = false;
     let order = visit_order::<F>(packets);
     let done = visit_from::<_, F>(0, &order, rx, packets, |buf, packet, is_v6| {
         let Some(cell) = packet.cell else { return false };
@@ -36,14 +35,14 @@ pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
         };
         let Some(filter) = view.fast_rule_filter(cell) else { return false };
         if select_by_filter::<D>(view, &filter, packet, &key) {
-            note(&mut has_second_urrs);
+            note(&mut has_urrs);
         }
         true
     });
     if done < packets.len() {
         return select_others::<_, D, F>(done, view, rx, packets);
     }
-    if has_second_urrs {
+    if has_urrs {
         prefetch_selected_usage(view, packets);
     }
     CellFlags::default()
@@ -140,8 +139,8 @@ fn visit_from<'v, B: PacketBuf, F: FamilyMix>(
     stopped.map_or(packets.len(), |count| done + count)
 }
 
-/// Selects the fast rule of the packet of `key` by a single filter, and prefetches it, its usage counters and its
-/// buckets. Returns true if a second URR remains to be prefetched.
+/// Selects the fast rule of the packet of `key` by a single filter, and prefetches it and its buckets. Returns true if
+/// usage counters remain to be prefetched.
 #[inline(always)]
 // PERF (adit bench datapath --sdf): a call would pass the filter through memory.
 fn select_by_filter<'v, D: FastDirection>(
@@ -158,7 +157,7 @@ fn select_by_filter<'v, D: FastDirection>(
     if filter.has_meters() {
         view.prefetch_meters(packet.session, D::DIRECTION);
     }
-    filter.has_second_urrs()
+    filter.has_urrs()
 }
 
 /// The user's packet in its frame; empty unless it is usual.

@@ -4,7 +4,7 @@
 //! the session's line, so a packet needs no matcher. Other sessions take the form of
 //! [`selector`](super::selector).
 
-use adit_types::{Direction, UsageSlot};
+use adit_types::Direction;
 
 use super::matcher::{of_pdrs, own_prefix};
 use crate::fast_rule::FastRule;
@@ -16,13 +16,13 @@ use crate::rule::SessionRules;
 use crate::sdf::PortRange;
 
 /// Words after the flags.
-pub const FILTER_WORDS: usize = 4;
+pub const FILTER_WORDS: usize = 3;
 
 /// Which fast rules there are: that of packets that match, always, and in the next bit that of the others.
 const HAS_MATCHING: u64 = 1 << 25;
 const HAS_OTHERS: u64 = HAS_MATCHING << 1;
-/// A fast rule has two URRs.
-const HAS_SECOND_URRS: u64 = 1 << 27;
+/// A fast rule names URRs besides the session's own one.
+const HAS_URRS: u64 = 1 << 27;
 /// Bits that ports are rotated by, 0 or 16: then the ports that match are an interval.
 const ROTATION_SHIFT: u32 = 32;
 
@@ -34,8 +34,8 @@ const V6: u64 = 1 << 40;
 /// matcher.
 const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 
-/// One SDF filter and what prefetches need of the two fast rules that it selects from, in the layout in which
-/// workers read it.
+/// One SDF filter in the layout in which workers read it, with what prefetches need of the two fast rules that it
+/// selects from.
 ///
 /// | word | |
 /// |---|---|
@@ -43,7 +43,6 @@ const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 /// | 0 | value: family (bit 40), protocol (8), first 32 bits of the remote address |
 /// | 1 | mask of the value |
 /// | 2 | rotated ports: last minus first (32), first (32) |
-/// | 3 | first usage slot of packets that do not match (32), of packets that match (32) |
 ///
 /// | bits of the flags | |
 /// |---|---|
@@ -51,7 +50,7 @@ const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 /// | 15 | a rule leads into a tunnel over IPv6 |
 /// | 21, 22 | packets of a rule have to pass the first bucket, the second bucket |
 /// | 25, 26 | there is a rule of packets that match (always), of packets that do not |
-/// | 27 | a rule has two URRs |
+/// | 27 | a rule names URRs besides the session's own one |
 /// | 32..37 | rotation of ports: 0, or 16 |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedFilter {
@@ -157,23 +156,16 @@ impl PackedFilter {
         let ((first, last), rotation) = unrotated.or_else(rotated)?;
         let ports = pair(last - first, first);
         let flags = HAS_MATCHING | rotation << ROTATION_SHIFT;
-        Some(Self { flags, words: [value & mask, mask, ports, 0] })
+        Some(Self { flags, words: [value & mask, mask, ports] })
     }
 
     /// The filter in front of its fast rules: the one of packets that match, then that of the others.
     fn with_rules(mut self, fast_rules: [Option<PackedFastRule>; 2]) -> Self {
-        // Prefetches read any slot; without a URR they read the first one.
-        let mut slots = [0; 2];
-        for (slot, rule) in slots.iter_mut().zip(&fast_rules) {
-            let Some(rule) = rule else { continue };
-            let [first, second] = rule.urrs();
-            *slot = first.map_or(*slot, |urr| urr.slot.0);
-            self.flags |= if second.is_some() { HAS_SECOND_URRS } else { 0 };
+        for rule in fast_rules.iter().flatten() {
+            self.flags |= if PackedFastRule::has_urrs(rule.flags()) { HAS_URRS } else { 0 };
             self.flags |= rule.flags() & (PackedFastRule::METERS | PackedFastRule::RELAY);
         }
-        let [matching, others] = slots;
         self.flags |= if fast_rules[1].is_some() { HAS_OTHERS } else { 0 };
-        self.words[3] = pair(others, matching);
         self
     }
 
@@ -215,11 +207,11 @@ impl PackedFilter {
         lines.get(lines.len().checked_sub(Self::lines_in(self.flags))?..)
     }
 
-    /// True if no fast rule has buckets or a second URR.
+    /// True if no fast rule has buckets or URRs besides the session's own one.
     #[inline]
     #[must_use]
     pub const fn is_plain(&self) -> bool {
-        self.flags & (PackedFastRule::METERS | HAS_SECOND_URRS) == 0
+        self.flags & (PackedFastRule::METERS | HAS_URRS) == 0
     }
 
     /// True if packets of a fast rule have to pass a bucket.
@@ -229,25 +221,22 @@ impl PackedFilter {
         PackedFastRule::has_meters(self.flags)
     }
 
-    /// True if a fast rule has two URRs: [`PackedFilter::select`] returns the slot of the first one.
+    /// True if a fast rule names URRs besides the session's own one.
     #[inline]
     #[must_use]
-    pub const fn has_second_urrs(&self) -> bool {
-        self.flags & HAS_SECOND_URRS != 0
+    pub const fn has_urrs(&self) -> bool {
+        self.flags & HAS_URRS != 0
     }
 
-    /// The number of the fast rule of the packet of `key` among [`PackedFilter::lines`], and the rule's first usage
-    /// slot, any without a URR. `None` when only the rules decide.
+    /// The number of the fast rule of the packet of `key` among [`PackedFilter::lines`]. `None` when only the rules
+    /// decide.
     #[inline(always)]
     #[must_use]
     // PERF (adit bench datapath --sdf): a call would pass the key through memory.
-    pub fn select(&self, key: &FilterKey) -> Option<(usize, UsageSlot)> {
+    pub fn select(&self, key: &FilterKey) -> Option<usize> {
         let number = u32::from(!self.matches(key));
-        let [_, _, _, slots] = self.words;
-        #[allow(clippy::cast_possible_truncation, reason = "the lower half is wanted")]
-        let slot = UsageSlot((slots >> (32 * number)) as u32);
         let is_there = self.flags >> number & HAS_MATCHING != 0;
-        is_there.then_some((number as usize, slot))
+        is_there.then_some(number as usize)
     }
 
     /// True if a packet matches.
@@ -256,7 +245,7 @@ impl PackedFilter {
     #[inline(always)]
     fn matches(&self, key: &FilterKey) -> bool {
         let FilterKey { is_v6, remote, protocol, ports } = *key;
-        let [expected, mask, interval, _] = self.words;
+        let [expected, mask, interval] = self.words;
         let value = u64::from(protocol) << PROTOCOL_SHIFT | u64::from(remote);
         let value = if is_v6 { value | V6 } else { value };
         #[allow(

@@ -122,13 +122,13 @@ fn fast_rule(
                 ports: u32::from(flow.src_port) << 16 | u32::from(flow.dst_port),
             };
             let lines = filter.lines(&compiled.rules, direction)?;
-            let (number, slot) = filter.select(&flow_key)?;
+            let number = filter.select(&flow_key)?;
             let rule = PackedFastRule::of_line(&lines[number]);
-            let [first, second] = rule.urrs();
-            assert!(first.is_none_or(|urr| urr.slot == slot));
-            assert!(filter.has_second_urrs() || second.is_none());
+            let has_urrs = rule.urrs() != [None; 2];
+            assert_eq!(PackedFastRule::has_urrs(rule.flags()), has_urrs);
+            assert!(filter.has_urrs() || !has_urrs);
             assert!(filter.has_meters() || rule.meters() == 0);
-            assert!(!filter.is_plain() || rule.meters() == 0 && second.is_none());
+            assert!(!filter.is_plain() || rule.meters() == 0 && !has_urrs);
             let form = [Form::Filter, Form::Others][number];
             Some((rule, form))
         }
