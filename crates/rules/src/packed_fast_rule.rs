@@ -236,8 +236,11 @@ impl PackedFastRule {
     /// The flag of a rule from tunnel to tunnel and of one into a tunnel over IPv6: loops of their own take their packets.
     pub const RELAY: u64 = RELAY;
 
+    /// The flags of a rule whose packets count elsewhere than beside the rule.
+    pub const COUNTS_ELSEWHERE: u64 = HAS_URRS | COUNTS_APART;
+
     /// The flags of a rule that is not plain: packets have to pass a bucket or count elsewhere than beside the rule.
-    pub const NOT_PLAIN: u64 = Self::METERS | HAS_URRS | COUNTS_APART;
+    pub const NOT_PLAIN: u64 = Self::METERS | Self::COUNTS_ELSEWHERE;
 
     /// The flags of a rule of which a packet needs the last two words.
     pub const LAST_WORDS: u64 = HAS_URRS | RELAY;
@@ -309,7 +312,7 @@ impl PackedFastRule {
     #[inline]
     #[must_use]
     pub const fn counts_elsewhere(&self) -> bool {
-        self.flags & (HAS_URRS | COUNTS_APART) != 0
+        self.flags & Self::COUNTS_ELSEWHERE != 0
     }
 
     /// True if packets do not count beside the rule: the session's own URR, whose counters these are, does not count

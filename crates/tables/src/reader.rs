@@ -368,19 +368,18 @@ impl<'a> TablesView<'a> {
     }
 
     /// Prefetches the usage counters and the deferred charge of a fast rule that is not from tunnel to tunnel, and
-    /// returns true. Returns false if the cell holds anything else.
+    /// returns the flags of the cell. `None` if it holds anything else.
     #[inline]
-    #[must_use]
-    pub fn prefetch_usage_and_charge(&self, cell: FastRuleCellRef<'a>) -> bool {
+    pub fn prefetch_usage_and_charge(&self, cell: FastRuleCellRef<'a>) -> Option<CellFlags> {
         let flags = cell.flags();
-        let is_rule = flags.is_rule();
-        if is_rule {
-            cell.prefetch_last_words();
-            if flags.has_urrs() {
-                self.prefetch_usage(cell.usage_slots());
-            }
+        if !flags.is_rule() {
+            return None;
         }
-        is_rule
+        cell.prefetch_last_words();
+        if flags.has_urrs() {
+            self.prefetch_usage(cell.usage_slots());
+        }
+        Some(flags)
     }
 
     /// Prefetches the usage counters and buckets of a fast rule. Reads the line that

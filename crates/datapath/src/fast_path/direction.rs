@@ -356,7 +356,7 @@ pub(super) fn is_unchecked(
     urrs: fn(&FastRuleSnapshot<'_>) -> FastRuleUrrs,
 ) -> bool {
     let bytes = u64::from(packet.len);
-    match rates != BurstRates::None && rule.counts_elsewhere() {
+    match rates.may_count_elsewhere() && rule.counts_elsewhere() {
         true => ctx.view.usage().is_unchecked_elsewhere(*rule, urrs(rule), bytes),
         false => rule.is_unchecked(bytes),
     }
@@ -374,7 +374,7 @@ pub(super) fn count_packet(
     urrs: fn(&FastRuleSnapshot<'_>) -> FastRuleUrrs,
 ) {
     let (bytes, of) = (u64::from(packet.len), (packet.session, direction));
-    match rates != BurstRates::None && rule.counts_elsewhere() {
+    match rates.may_count_elsewhere() && rule.counts_elsewhere() {
         true => ctx.view.usage().count_elsewhere(*rule, urrs(rule), of, bytes, ctx.now),
         false => rule.count(bytes, ctx.now),
     }

@@ -38,8 +38,8 @@ use self::direction::{
 use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
 use self::packet::FastPacket;
 use self::rates::{
-    BucketsOnly, BurstRates, EveryRate, NoRates, RateChecks, RelayEveryRate, RelayNoRates,
-    SelectedBuckets, find_first_queues,
+    BucketsAndUrrs, BucketsOnly, BurstRates, EveryRate, NoRates, RateChecks, RelayEveryRate,
+    RelayNoRates, SelectedBuckets, find_first_queues,
 };
 use self::recognize::{expects_over_v6, recognize_all, recognize_links, recognize_mixed};
 use self::relay::{RelayedBoth, RelayedDownlink, RelayedUplink};
@@ -230,6 +230,7 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
         }
         (false, BurstRates::None) => rewrite_all::<_, D, F, NoRates, false>,
         (false, BurstRates::Buckets) => rewrite_all::<_, D, F, BucketsOnly, false>,
+        (false, BurstRates::BucketsAndUrrs) => rewrite_all::<_, D, F, BucketsAndUrrs, false>,
         (false, BurstRates::Selected) => rewrite_all::<_, D, F, SelectedBuckets, false>,
         (false, BurstRates::Every) => rewrite_all::<_, D, F, EveryRate, false>,
         (true, BurstRates::None) => rewrite_all::<_, D, F::Tagged, NoRates, true>,
@@ -584,20 +585,22 @@ fn prefetch_usage<'v, D: FastDirection>(
     let plain = packets.iter().position(|packet| !is_plain(packet)).unwrap_or(packets.len());
     let others = packets.get(plain..).unwrap_or_default();
     // PERF (adit bench datapath --rates police): the same for bursts of rules with buckets.
-    let is_rule = |packet: &FastPacket<'v>| {
-        packet.cell.is_none_or(|cell| view.prefetch_usage_and_charge(cell))
+    let mut any = CellFlags::default();
+    let mut is_rule = |packet: &FastPacket<'v>| match packet.cell {
+        Some(cell) => {
+            let flags = view.prefetch_usage_and_charge(cell);
+            any |= flags.unwrap_or_default();
+            flags.is_some()
+        }
+        None => true,
     };
     let rules = match may_wait {
         false => others.iter().position(|packet| !is_rule(packet)).unwrap_or(others.len()),
         true => 0,
     };
     let (rules, rest) = others.split_at(rules);
-    let flags = |packets: &[FastPacket<'v>]| {
-        let first = packets.first().and_then(|packet| packet.cell);
-        first.map(FastRuleCellRef::flags).unwrap_or_default()
-    };
-    // The first of the rules is not plain, and what else flags say is the same for all.
-    let (mut any, first) = (flags(rules), flags(rest));
+    let first = rest.first().and_then(|packet| packet.cell);
+    let first = first.map(FastRuleCellRef::flags).unwrap_or_default();
     // Rules with loops of their own.
     let (relayed, relays) = match first.may_relay() {
         true => prefetch_relayed_usage::<D>(view, rest),

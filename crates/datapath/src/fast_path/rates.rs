@@ -20,6 +20,8 @@ pub(super) enum BurstRates {
     None,
     /// Buckets of the session. Each fast rule is that of its cell; no packet waits.
     Buckets,
+    /// The same, and packets may count elsewhere than beside their rules.
+    BucketsAndUrrs,
     /// Buckets of the session. SDF filters may have selected the fast rule; no packet waits.
     Selected,
     /// Buckets and aggregates. SDF filters may have selected the fast rule; packets may wait.
@@ -27,6 +29,12 @@ pub(super) enum BurstRates {
 }
 
 impl BurstRates {
+    /// True if packets may count elsewhere than beside their rules.
+    #[inline]
+    pub(super) const fn may_count_elsewhere(self) -> bool {
+        !matches!(self, Self::None | Self::Buckets)
+    }
+
     /// Those of a burst. `cells`: the flags of its cells.
     #[inline]
     pub(super) fn of<B: PacketBuf>(
@@ -40,6 +48,7 @@ impl BurstRates {
         match (cells.may_not_be_plain(), cells.may_refer()) {
             (false, false) => Self::None,
             _ if shaping.must_check_queues() => Self::Every,
+            (_, false) if cells.may_count_elsewhere() => Self::BucketsAndUrrs,
             (_, false) => Self::Buckets,
             (_, true) => Self::Selected,
         }
@@ -56,6 +65,7 @@ pub(super) trait RateChecks {
 
 pub(super) struct NoRates;
 pub(super) struct BucketsOnly;
+pub(super) struct BucketsAndUrrs;
 pub(super) struct SelectedBuckets;
 pub(super) struct EveryRate;
 /// [`NoRates`] for rules of which some lead from tunnel to tunnel.
@@ -79,6 +89,16 @@ impl RateChecks for BucketsOnly {
 
     #[inline(always)]
     // PERF (adit bench datapath --rates police): once per packet.
+    fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
+        packet.cell.and_then(FastRuleCellRef::read_beside)
+    }
+}
+
+impl RateChecks for BucketsAndUrrs {
+    const RATES: BurstRates = BurstRates::BucketsAndUrrs;
+
+    #[inline(always)]
+    // PERF (adit bench datapath --urrs 2): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.cell.and_then(FastRuleCellRef::read)
     }
@@ -161,7 +181,7 @@ pub(super) fn pass_rates(
     if rates == BurstRates::Every && !ctx.view.aggregates().is_empty() {
         return pass_aggregates(ctx, direction, QueueTicket::of(rule), packet, burst);
     }
-    if rates == BurstRates::Buckets {
+    if matches!(rates, BurstRates::Buckets | BurstRates::BucketsAndUrrs) {
         return match rule.try_charge_idle(ctx.now, packet.len) {
             true => Some(()),
             false if rule.meters() == 0 => Some(()),
