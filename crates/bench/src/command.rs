@@ -47,6 +47,9 @@ pub enum BenchCommand {
         /// Tunnels of N3 are over IPv6.
         #[arg(long, conflicts_with = "n9")]
         n3_v6: bool,
+        /// URRs of each session, which all its packets count for.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=4))]
+        urrs: u32,
         /// Number of gNBs, which the sessions are spread over.
         #[arg(long, default_value_t = 1,
               value_parser = clap::value_parser!(u16).range(1..=i64::from(crate::network::GNBS_MAX)))]
@@ -148,6 +151,7 @@ impl BenchCommand {
                 vlan,
                 n9,
                 n3_v6,
+                urrs,
                 gnbs,
                 verify_checksums,
                 rates,
@@ -171,6 +175,7 @@ impl BenchCommand {
                         is_tagged: vlan,
                         n9,
                         n3_v6,
+                        urrs,
                         gnbs,
                         rates,
                         ..usual

@@ -34,9 +34,6 @@ const FLOW_QER: QerId = QerId(2);
 /// Address of the first UE; the others have the next ones.
 const UES_START: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 
-/// Rules of one session, for the report.
-pub(crate) const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 2 QER, 1 URR";
-
 /// Tables of a UPF with an N3 and an N6 or N9 interface and resolved neighbors.
 fn tables(
     sessions_max: usize,
@@ -199,6 +196,8 @@ pub(crate) struct BenchProfile {
     pub n9: bool,
     /// True if the tunnels of N3 are over IPv6.
     pub n3_v6: bool,
+    /// Number of URRs, which all packets count for.
+    pub urrs: u32,
     /// SDF filters of the PDRs.
     pub filters: BenchFilters,
     /// Maximum bit rates of the QERs.
@@ -326,6 +325,7 @@ impl BenchProfile {
         action: ApplyAction::FORW,
         n9: false,
         n3_v6: false,
+        urrs: 1,
         filters: BenchFilters::None,
         rates: BenchRates::None,
         is_tagged: false,
@@ -366,14 +366,15 @@ impl BenchProfile {
     }
 
     /// Rules of one session, for the report.
-    pub(crate) const fn rules(self) -> &'static str {
-        match self.filters {
-            BenchFilters::None => RULES_PER_SESSION,
-            BenchFilters::Any => "2 PDR (2 SDF, any to assigned), 2 FAR, 2 QER, 1 URR",
-            BenchFilters::One => "2 PDR (2 SDF), 2 FAR, 2 QER, 1 URR",
-            BenchFilters::Dedicated => "4 PDR (2 SDF), 2 FAR, 2 QER, 1 URR",
-            BenchFilters::Several => "10 PDR (8 SDF), 2 FAR, 2 QER, 1 URR",
-        }
+    pub(crate) fn rules(self) -> String {
+        let pdrs = match self.filters {
+            BenchFilters::None => "2 PDR",
+            BenchFilters::Any => "2 PDR (2 SDF, any to assigned)",
+            BenchFilters::One => "2 PDR (2 SDF)",
+            BenchFilters::Dedicated => "4 PDR (2 SDF)",
+            BenchFilters::Several => "10 PDR (8 SDF)",
+        };
+        format!("{pdrs}, 2 FAR, 2 QER, {} URR", self.urrs)
     }
 }
 
@@ -421,6 +422,8 @@ fn change(
         pdrs.push(pdr(addresses, Some(uplink), number, flow.as_deref(), true));
         pdrs.push(pdr(addresses, downlink, number, flow.as_deref(), false));
     }
+    let urrs: Vec<_> = (1..=profile.urrs).map(UrrId).collect();
+    pdrs.iter_mut().for_each(|pdr| pdr.urrs.clone_from(&urrs));
     Ok(SessionChange {
         create_pdrs: pdrs,
         create_fars: vec![
@@ -431,7 +434,7 @@ fn change(
             qer(SESSION_QER, None, profile.gate, limit),
             qer(FLOW_QER, Qfi::new(QFI).filter(|_| profile.qfi), profile.gate, flow_limit),
         ],
-        create_urrs: vec![volume_urr()],
+        create_urrs: urrs.into_iter().map(volume_urr).collect(),
         ..SessionChange::default()
     })
 }
@@ -482,7 +485,7 @@ fn pdr(
         container_deletion: false,
         far: Some(FarId(far)),
         qers: vec![SESSION_QER, FLOW_QER],
-        urrs: vec![UrrId(1)],
+        urrs: Vec::new(),
         times: PdrTimes::default(),
         predefined: Vec::new(),
     }
@@ -507,10 +510,10 @@ fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate, limit: Option<BitRate>) -> Qer {
 }
 
 /// A volume URR with a threshold that the bench does not reach.
-fn volume_urr() -> Urr {
+fn volume_urr(id: UrrId) -> Urr {
     let threshold = Volumes { total: Some(1 << 50), uplink: None, downlink: None };
     Urr {
-        id: UrrId(1),
+        id,
         method: MeasurementMethod { volume: true, duration: false, event: false },
         triggers: UsageTriggers::VOLUME_THRESHOLD,
         settings: UrrSettings { volume_threshold: Some(threshold), ..UrrSettings::default() },

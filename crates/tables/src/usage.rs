@@ -313,41 +313,44 @@ impl<'a> UsageView<'a> {
         }
     }
 
-    /// [`FastRuleSnapshot::is_unchecked`] for a rule that counts elsewhere: for `urrs`, those of the rule besides the
-    /// session's own one, and for this if it counts the packet.
-    // PERF (adit bench datapath): out of line and with a copy, so that loops keep the rule in registers.
-    #[inline(never)]
+    /// [`FastRuleSnapshot::is_unchecked`] for a rule that counts elsewhere: for its URRs `urrs`, and for the session's
+    /// own one if it counts the packet.
+    #[inline(always)]
+    // PERF (adit bench datapath --urrs 2): once per packet.
     #[must_use]
     pub fn is_unchecked_elsewhere(
         &self,
-        rule: FastRuleSnapshot<'_>,
+        rule: &FastRuleSnapshot<'_>,
         urrs: FastRuleUrrs,
         bytes: u64,
     ) -> bool {
-        let is_clear = |urr: FastRuleUrr| {
-            self.line(urr.slot).is_some_and(|line| {
-                line.marks.load() >> MARK_BITS == u64::from(urr.generation)
-                    // Counters of octets do not reach 2^63.
-                    && line.octets() + bytes < line.unchecked_below.load()
-            })
-        };
         (rule.counts_apart() || rule.is_unchecked(bytes))
-            && urrs.into_iter().flatten().all(is_clear)
+            && urrs.into_iter().map_while(|urr| urr).all(|urr| self.is_unchecked(urr, bytes))
+    }
+
+    #[inline(always)]
+    // PERF (adit bench datapath --urrs 2): part of [`UsageView::is_unchecked_elsewhere`].
+    fn is_unchecked(&self, urr: FastRuleUrr, bytes: u64) -> bool {
+        self.line(urr.slot).is_some_and(|line| {
+            line.marks.load() >> MARK_BITS == u64::from(urr.generation)
+                // Counters of octets do not reach 2^63.
+                && line.octets() + bytes < line.unchecked_below.load()
+        })
     }
 
     /// [`FastRuleSnapshot::count`] for a rule that counts elsewhere, after
     /// [`UsageView::is_unchecked_elsewhere`]. For the worker that owns the session only.
-    // PERF (adit bench datapath): see `UsageView::is_unchecked_elsewhere`.
-    #[inline(never)]
+    #[inline(always)]
+    // PERF (adit bench datapath --urrs 2): once per packet.
     pub fn count_elsewhere(
         &self,
-        rule: FastRuleSnapshot<'_>,
+        rule: &FastRuleSnapshot<'_>,
         urrs: FastRuleUrrs,
         (session, direction): (SessionIndex, Direction),
         bytes: u64,
         now: Nanos,
     ) {
-        for urr in urrs.into_iter().flatten() {
+        for urr in urrs.into_iter().map_while(|urr| urr) {
             self.line(urr.slot).inspect(|line| line.count(direction, bytes, now));
         }
         match rule.counts_apart() {

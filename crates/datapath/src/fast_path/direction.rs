@@ -357,7 +357,7 @@ pub(super) fn is_unchecked(
 ) -> bool {
     let bytes = u64::from(packet.len);
     match rates.may_count_elsewhere() && rule.counts_elsewhere() {
-        true => ctx.view.usage().is_unchecked_elsewhere(*rule, urrs(rule), bytes),
+        true => ctx.view.usage().is_unchecked_elsewhere(rule, urrs(rule), bytes),
         false => rule.is_unchecked(bytes),
     }
 }
@@ -375,7 +375,7 @@ pub(super) fn count_packet(
 ) {
     let (bytes, of) = (u64::from(packet.len), (packet.session, direction));
     match rates.may_count_elsewhere() && rule.counts_elsewhere() {
-        true => ctx.view.usage().count_elsewhere(*rule, urrs(rule), of, bytes, ctx.now),
+        true => ctx.view.usage().count_elsewhere(rule, urrs(rule), of, bytes, ctx.now),
         false => rule.count(bytes, ctx.now),
     }
 }
