@@ -20,7 +20,7 @@ use super::{read_json, release, write_json};
 const PACKETS: [&str; 2] = ["20000", "60000"];
 
 /// Options of `adit bench datapath`, with what they measure.
-const MODES: [(&str, &str); 23] = [
+const MODES: [(&str, &str); 26] = [
     ("", "the usual packet"),
     ("--rates police", "two rates, policed"),
     ("--rates session", "the session's rate"),
