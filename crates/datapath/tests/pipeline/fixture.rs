@@ -55,6 +55,7 @@ pub(crate) const GNB_TEID: u32 = 0xabcd;
 /// When the UPF started, as it tells GTP-U peers.
 pub(crate) const STARTED: u32 = 3_900_000_000;
 pub(crate) const SESSION: SessionIndex = SessionIndex(7);
+pub(crate) const SESSIONS_MAX: usize = 64;
 
 /// What happens in the middle of a step.
 pub(crate) trait BeforeReceive {
@@ -148,7 +149,7 @@ pub(crate) fn config() -> TablesConfig {
         next_hop: next_hop.parse().unwrap(),
     };
     TablesConfig {
-        sessions_max: 64,
+        sessions_max: SESSIONS_MAX,
         teid_slot_bits: 8,
         workers: 1,
         next_hops_max: 1024,
