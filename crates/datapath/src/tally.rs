@@ -36,7 +36,12 @@ impl PacketSum {
 /// The outcomes of one step.
 #[derive(Debug)]
 pub(crate) struct StepTally {
-    sums: StepSums,
+    usual: UsualSums,
+    rare: RareSums,
+    /// `rare` may have changed.
+    has_rare: bool,
+    /// Packets waited when the counts were last added.
+    had_waiting: bool,
     /// Packets are taken over from another worker, which counted their arrival.
     is_taken_over: bool,
     /// Packets were joined from fragments, or switched locally: they were counted when they arrived.
@@ -52,22 +57,27 @@ pub(crate) struct StepTally {
     tx: [PacketSum; INTERFACES_MAX],
 }
 
-/// Scalar counters.
+/// What a step with usual packets counts.
 #[derive(Debug, Clone, Copy, Default)]
-struct StepSums {
-    bursts: u64,
+struct UsualSums {
     received: PacketSum,
+    uplink: PacketSum,
+    downlink: PacketSum,
+    bursts: u64,
+    fast_path: u64,
+}
+
+/// All other scalar counters.
+#[derive(Debug, Clone, Copy, Default)]
+struct RareSums {
     taken_over: u64,
     handed_off: u64,
     fragments_added: u64,
     locally_switched: u64,
-    uplink: PacketSum,
-    downlink: PacketSum,
     dropped: u64,
     punted: u64,
     originated: u64,
     originated_lost: u64,
-    fast_path: u64,
     duplicated: u64,
     duplicates_lost: u64,
     tx_waited: u64,
@@ -79,7 +89,10 @@ impl StepTally {
     /// Nothing counted.
     pub(crate) fn new() -> Self {
         Self {
-            sums: StepSums::default(),
+            usual: UsualSums::default(),
+            rare: RareSums::default(),
+            has_rare: false,
+            had_waiting: false,
             is_taken_over: false,
             is_recirculated: false,
             drops: [0; DropReason::COUNT],
@@ -92,9 +105,17 @@ impl StepTally {
         }
     }
 
+    /// What usual packets do not change.
+    // PERF (adit bench datapath --burst 1): a step adds only what changed.
+    #[inline]
+    fn rare(&mut self) -> &mut RareSums {
+        self.has_rare = true;
+        &mut self.rare
+    }
+
     /// One burst with packets arrived.
     pub(crate) fn burst(&mut self) {
-        self.sums.bursts += 1;
+        self.usual.bursts += 1;
     }
 
     /// Says whether packets that arrive from here on are taken over from another worker.
@@ -109,17 +130,17 @@ impl StepTally {
 
     /// One packet was switched from one UE to another.
     pub(crate) fn switch_locally(&mut self) {
-        self.sums.locally_switched += 1;
+        self.rare().locally_switched += 1;
     }
 
     /// One packet was fragmented into `pkts` more than itself.
     pub(crate) fn add_fragments(&mut self, pkts: usize) {
-        self.sums.fragments_added += pkts as u64;
+        self.rare().fragments_added += pkts as u64;
     }
 
     /// Packets went to another worker.
     pub(crate) fn hand_off(&mut self, pkts: usize) {
-        self.sums.handed_off += pkts as u64;
+        self.rare().handed_off += pkts as u64;
     }
 
     /// One packet of `bytes` octets arrived.
@@ -134,9 +155,9 @@ impl StepTally {
             return;
         }
         if self.is_taken_over {
-            self.sums.taken_over += pkts as u64;
+            self.rare().taken_over += pkts as u64;
         } else {
-            self.sums.received.add_many(pkts, bytes);
+            self.usual.received.add_many(pkts, bytes);
         }
     }
 
@@ -159,7 +180,7 @@ impl StepTally {
 
     /// Packets of `bytes` octets together arrived on `interface` and took the fast path.
     pub(crate) fn receive_fast(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
-        self.sums.fast_path += pkts as u64;
+        self.usual.fast_path += pkts as u64;
         self.receive_many(pkts, bytes);
         self.receive_many_on(interface, pkts, bytes);
     }
@@ -173,8 +194,8 @@ impl StepTally {
         bytes: usize,
     ) {
         match direction {
-            Direction::Uplink => self.sums.uplink.add_many(pkts, bytes),
-            Direction::Downlink => self.sums.downlink.add_many(pkts, bytes),
+            Direction::Uplink => self.usual.uplink.add_many(pkts, bytes),
+            Direction::Downlink => self.usual.downlink.add_many(pkts, bytes),
         }
         self.transmit_many_on(interface, pkts, bytes);
     }
@@ -191,94 +212,106 @@ impl StepTally {
     /// One packet was dropped.
     #[inline]
     pub(crate) fn drop(&mut self, reason: DropReason) {
-        self.sums.dropped += 1;
+        self.rare().dropped += 1;
         self.drops[reason.index()] += 1;
     }
 
     /// One packet was consumed by the slow path.
     #[inline]
     pub(crate) fn punt(&mut self, reason: PuntReason) {
-        self.sums.punted += 1;
+        self.rare().punted += 1;
         self.punts[reason.index()] += 1;
     }
 
     /// One packet leaves after it waited for its rates.
     pub(crate) fn delay(&mut self, delay: Nanos) {
         self.is_delayed = true;
+        self.has_rare = true;
         self.delays[delay_slot(delay, SHAPING_DELAYS)] += 1;
     }
 
     /// Packets of `bytes` octets together that Adit made left through `interface`.
     pub(crate) fn originate(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
-        self.sums.originated += pkts as u64;
+        self.rare().originated += pkts as u64;
         self.transmit_many_on(interface, pkts, bytes);
     }
 
     /// One packet of our own was not made or not transmitted.
     pub(crate) fn lose_originated(&mut self) {
-        self.sums.originated_lost += 1;
+        self.rare().originated_lost += 1;
     }
 
     /// Copies of packets, of `bytes` octets together, left through `interface`.
     pub(crate) fn duplicate(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
-        self.sums.duplicated += pkts as u64;
+        self.rare().duplicated += pkts as u64;
         self.transmit_many_on(interface, pkts, bytes);
     }
 
     /// One copy of a packet could not be made or transmitted.
     pub(crate) fn lose_duplicate(&mut self) {
-        self.sums.duplicates_lost += 1;
+        self.rare().duplicates_lost += 1;
     }
 
     /// One guaranteed packet waits: the transmit queue of its port is full.
     pub(crate) fn wait_for_port(&mut self) {
-        self.sums.tx_waited += 1;
+        self.rare().tx_waited += 1;
     }
 
     /// One event found its ring full.
     pub(crate) fn lose_event(&mut self) {
-        self.sums.events_lost += 1;
+        self.rare().events_lost += 1;
     }
 
     /// One event was dropped by a limit.
     pub(crate) fn drop_event(&mut self) {
-        self.sums.events_limited += 1;
+        self.rare().events_limited += 1;
     }
 
     /// True if every packet that arrived or waited has one outcome. `before` and `after`: packets that
     /// waited at the beginning and at the end of the step.
     pub(crate) fn identity_holds(&self, before: usize, after: usize) -> bool {
-        let StepSums { received, taken_over, fragments_added, handed_off, .. } = self.sums;
-        let StepSums { uplink, downlink, dropped, punted, .. } = self.sums;
+        let UsualSums { received, uplink, downlink, .. } = self.usual;
+        let RareSums { taken_over, fragments_added, handed_off, dropped, punted, .. } = self.rare;
         let state = uplink.pkts + downlink.pkts + dropped + punted + handed_off;
         let came = received.pkts + taken_over + fragments_added;
         came + before as u64 == state + after as u64
     }
 
-    /// Adds everything to the worker's counters and starts again. `buffered` packets wait, by reason in
-    /// `waiting`. Readers see all of it or nothing.
+    /// Adds everything to the worker's counters and starts again. `waiting` packets wait, by reason in
+    /// `counts`. Readers see all of it or nothing.
     ///
     /// Cost: once per step that did something; skips what is zero.
+    #[inline]
     pub(crate) fn flush(
         &mut self,
         counters: &WorkerCounters,
-        buffered: usize,
-        waiting: WaitingCounts,
+        waiting: usize,
+        counts: impl FnOnce() -> WaitingCounts,
     ) {
         counters.update(|counters| {
-            counters.buffered_pkts.set(buffered as u64);
-            counters.buffered_by_far_pkts.set(waiting.by_far as u64);
-            counters.shaped_pkts.set(waiting.by_rate as u64);
-            counters.reassembly_pkts.set(waiting.by_fragment as u64);
-            counters.tx_waiting_pkts.set(waiting.by_port as u64);
-            core::mem::take(&mut self.sums).add_to(counters, &mut self.drops, &mut self.punts);
+            core::mem::take(&mut self.usual).add_to(counters);
             self.add_interfaces_to(counters);
-            if core::mem::take(&mut self.is_delayed) {
-                add_all(&counters.shaping_delays, &mut self.delays);
+            if waiting != 0 || self.had_waiting {
+                self.had_waiting = waiting != 0;
+                set_waiting(counters, waiting, &counts());
+            }
+            if self.has_rare {
+                self.add_rare_to(counters);
             }
         });
     }
 
+    /// Adds what usual packets do not change.
+    #[cold]
+    fn add_rare_to(&mut self, counters: &WorkerCounters) {
+        self.has_rare = false;
+        core::mem::take(&mut self.rare).add_to(counters, &mut self.drops, &mut self.punts);
+        if core::mem::take(&mut self.is_delayed) {
+            add_all(&counters.shaping_delays, &mut self.delays);
+        }
+    }
+
+    #[inline]
     fn add_interfaces_to(&mut self, counters: &WorkerCounters) {
         let mut busy = core::mem::replace(&mut self.busy, InterfaceSet::NONE).0;
         while busy != 0 {
@@ -294,26 +327,32 @@ impl StepTally {
     }
 }
 
-impl StepSums {
-    /// Adds these sums and their lists, which start again.
-    fn add_to(self, counters: &WorkerCounters, drops: &mut [u64], punts: &mut [u64]) {
+impl UsualSums {
+    #[inline]
+    fn add_to(self, counters: &WorkerCounters) {
         counters.bursts.add(self.bursts);
         counters.received_pkts.add(self.received.pkts);
         counters.received_bytes.add(self.received.bytes);
+        counters.express_pkts.add(self.fast_path);
+        counters.count_transmitted(Direction::Uplink, self.uplink.pkts, self.uplink.bytes);
+        counters.count_transmitted(Direction::Downlink, self.downlink.pkts, self.downlink.bytes);
+    }
+}
+
+impl RareSums {
+    /// Adds these sums and their lists, which start again.
+    fn add_to(self, counters: &WorkerCounters, drops: &mut [u64], punts: &mut [u64]) {
         counters.handed_off_pkts.add(self.handed_off);
         counters.taken_over_pkts.add(self.taken_over);
         counters.fragments_added_pkts.add(self.fragments_added);
         counters.locally_switched_pkts.add(self.locally_switched);
         counters.originated_pkts.add(self.originated);
         counters.originated_lost_pkts.add(self.originated_lost);
-        counters.express_pkts.add(self.fast_path);
         counters.duplicated_pkts.add(self.duplicated);
         counters.duplicates_lost_pkts.add(self.duplicates_lost);
         counters.tx_waited_pkts.add(self.tx_waited);
         counters.events_lost.add(self.events_lost);
         counters.events_limited.add(self.events_limited);
-        counters.count_transmitted(Direction::Uplink, self.uplink.pkts, self.uplink.bytes);
-        counters.count_transmitted(Direction::Downlink, self.downlink.pkts, self.downlink.bytes);
         if self.dropped != 0 {
             add_all(&counters.drops, drops);
         }
@@ -321,6 +360,16 @@ impl StepSums {
             add_all(&counters.punts, punts);
         }
     }
+}
+
+/// Writes how many packets wait, and why.
+#[cold]
+fn set_waiting(counters: &WorkerCounters, waiting: usize, counts: &WaitingCounts) {
+    counters.buffered_pkts.set(waiting as u64);
+    counters.buffered_by_far_pkts.set(counts.by_far as u64);
+    counters.shaped_pkts.set(counts.by_rate as u64);
+    counters.reassembly_pkts.set(counts.by_fragment as u64);
+    counters.tx_waiting_pkts.set(counts.by_port as u64);
 }
 
 fn add_all(counters: &[Counter], numbers: &mut [u64]) {

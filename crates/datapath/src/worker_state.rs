@@ -10,6 +10,7 @@ use crate::buffering::Buffering;
 use crate::context::StepContext;
 use crate::egress::Egress;
 use crate::events::Events;
+use crate::fast_path::KeptHops;
 use crate::fragments::Fragments;
 use crate::handoff::Handoff;
 use crate::neighbor_queue::{NeighborQueue, REQUEST_INTERVAL, is_waited_for};
@@ -58,6 +59,8 @@ pub(crate) struct WorkerState<B> {
     pub tally: StepTally,
     /// The last burst seemed to hold both address families: a hint which recognition loop to use next.
     pub are_families_mixed: bool,
+    /// The last hops of the fast path.
+    pub kept_hops: KeptHops,
     /// When a duplicated packet last requested the address of a neighbor.
     neighbor_requested_at: Option<Nanos>,
 }
@@ -82,6 +85,7 @@ impl<B: PacketBuf> WorkerState<B> {
             events: Events::new(events),
             tally: StepTally::new(),
             are_families_mixed: false,
+            kept_hops: KeptHops::NONE,
             neighbor_requested_at: None,
         }
     }
@@ -93,8 +97,16 @@ impl<B: PacketBuf> WorkerState<B> {
         !self.commands.is_empty()
     }
 
+    /// True if a step has nothing to do before it receives: no packet waits, no command is pending, and no rate
+    /// changed. `waiting`: packets that wait.
+    #[inline]
+    pub(crate) fn is_quiet(&self, ctx: &StepContext<'_>, waiting: usize) -> bool {
+        waiting == 0 && !self.has_commands() && !self.shaping.has_changes(ctx)
+    }
+
     /// Packets that wait across steps. Counts all packets only at the beginning and the end of a step,
     /// when the other queues are empty.
+    #[inline]
     pub(crate) fn packets_waiting(&self) -> usize {
         self.unresolved.len()
             + self.buffering.len()

@@ -133,6 +133,8 @@ fn mac_of(word: u64) -> Option<MacAddr> {
 /// The readers' side.
 pub(crate) struct NextHopTable {
     entries: Box<[NextHopCell]>,
+    /// Changes of link-layer addresses so far; counted after each of them.
+    changes: AtomicU64,
     /// Index by interface and IPv4 address.
     on_link_v4: Arc<KeyTable>,
     /// Index by hash of interface and IPv6 address; the entry decides.
@@ -184,6 +186,20 @@ impl NextHopTable {
         }
         let [interface, ..] = identity.to_le_bytes();
         Some((InterfaceId(interface), mac_of(word)?))
+    }
+
+    /// How often a link-layer address changed. While it stays the same, so does what [`NextHopTable::resolved`] returns.
+    #[inline]
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Replaces a link-layer word. For the writer only.
+    fn set_word(&self, entry: &NextHopCell, word: u64) {
+        if entry.mac.load(Ordering::Relaxed) != word {
+            entry.mac.store(word, Ordering::Relaxed);
+            self.changes.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// The neighbor `addr` on `interface`. Does not count as a use.
@@ -251,6 +267,7 @@ impl NextHopWriter {
         let v6 = KeyWriter::new(capacity, seed, tables[1]);
         let table = NextHopTable {
             entries: (0..capacity).map(|_| NextHopCell::new()).collect(),
+            changes: AtomicU64::new(0),
             on_link_v4: Arc::clone(v4.table()),
             on_link_v6: Arc::clone(v6.table()),
         };
@@ -306,7 +323,7 @@ impl NextHopWriter {
             return false;
         }
         self.records[index.0 as usize].leaving = true;
-        entry.mac.store(0, Ordering::Relaxed);
+        self.table.set_word(entry, 0);
         let key = self.table.key(interface, addr).1;
         let writer = if addr.is_ipv4() { &mut self.v4 } else { &mut self.v6 };
         writer.remove(key, index.0, epoch);
@@ -332,7 +349,7 @@ impl NextHopWriter {
         let Some(entry) = self.table.entries.get(index.0 as usize) else { return };
         let stale = if stale { MAC_STALE } else { 0 };
         let word = mac.map_or(0, |mac| mac_bits(mac) | MAC_VALID | stale);
-        entry.mac.store(word, Ordering::Relaxed);
+        self.table.set_word(entry, word);
     }
 
     /// True if a worker used the entry since the last call, while it was stale.

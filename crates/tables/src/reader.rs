@@ -321,6 +321,14 @@ impl<'a> TablesView<'a> {
         self.tables.next_hops.resolved(index)
     }
 
+    /// How often a link-layer address changed. A later call that returns the same says that
+    /// [`TablesView::resolved_hop`] returns what it did at the first one, for each index that rules or routes name.
+    #[inline]
+    #[must_use]
+    pub fn next_hop_changes(&self) -> u64 {
+        self.tables.next_hops.changes()
+    }
+
     /// The number of an IPv4 destination's block in data networks, by which
     /// [`TablesView::block_gateway`] finds the one gateway of the whole block. Zero if there is no such
     /// gateway.

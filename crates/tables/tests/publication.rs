@@ -191,6 +191,27 @@ fn next_hop_index_is_not_reused_before_workers_passed_a_boundary() {
 }
 
 #[test]
+fn changes_of_link_layer_addresses_are_counted() {
+    let (mut publisher, mut reader) = one_worker();
+    let index = publisher.ensure_next_hop(N6, ip("198.51.100.9")).unwrap();
+    let mac = MacAddr([2, 0, 0, 0, 0, 9]);
+    let mut seen = reader.observe().next_hop_changes();
+    let mut change = |reader: &mut TablesReader, has_changed: bool| {
+        let changes = reader.observe().next_hop_changes();
+        assert_eq!(changes != seen, has_changed);
+        seen = changes;
+    };
+    for (is_stale, has_changed) in [(false, true), (false, false), (true, true), (false, true)] {
+        publisher.set_mac(index, mac, is_stale);
+        change(&mut reader, has_changed);
+        assert_eq!(reader.observe().resolved_hop(index), (!is_stale).then_some((N6, mac)));
+    }
+    assert!(publisher.remove_next_hop(index));
+    change(&mut reader, true);
+    assert_eq!(reader.observe().resolved_hop(index), None);
+}
+
+#[test]
 fn hosts_asked_for_leave_a_quarter_of_the_next_hops_to_peers() {
     let (mut publisher, _reader) = one_worker();
     let made = (2..=250)

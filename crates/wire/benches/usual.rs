@@ -6,12 +6,11 @@ use core::hint::black_box;
 use core::net::Ipv4Addr;
 
 use adit_types::{Direction, MacAddr, Qfi, Teid, VlanId};
-use adit_wire::ethernet::EthernetHeader;
 use adit_wire::gtpu::UDP_PORT;
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::{
-    GPduPattern, IpPattern, OuterIpv4, PduSessionContainer, UsualOuter, UsualTunnel,
-    emit_gtpu_ipv4, emit_usual_link, parse_frame, parse_gtpu, parse_ip, protocol, usual_g_pdu,
+    GPduPattern, IpPattern, OuterIpv4, PduSessionContainer, UsualLinkHeader, UsualOuter,
+    UsualTunnel, emit_gtpu_ipv4, parse_frame, parse_gtpu, parse_ip, protocol, usual_g_pdu,
     usual_ip,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -103,8 +102,7 @@ fn emit(criterion: &mut Criterion) {
         teid: Teid(7),
         marking: Qfi::new(9).map(|qfi| (qfi, false)),
     };
-    let mut link = [0; EthernetHeader::LEN];
-    emit_usual_link(&mut link, &MAC, &GNB, false);
+    let link = UsualLinkHeader::new(MAC, GNB, false);
     criterion.bench_function("wire/emit/usual", |bench| {
         bench.iter(|| {
             template

@@ -46,8 +46,8 @@ pub use parse::{
 pub use psc::{PduSessionContainer, PduType, usual_container};
 pub use usual::{
     GPduPattern, GPduV6Pattern, INNER_OFFSET_OVER_IPV6_MIN, IpPattern, OrderingKey, UsualFiveTuple,
-    UsualGPdu, UsualIp, UsualOuter, UsualOuterV6, UsualTunnel, UsualTuple, decrement_usual_hops,
-    emit_link_tag, emit_usual_link, guess_is_v6, ordering_key, ordering_key_over_v6, usual_dst,
+    UsualGPdu, UsualIp, UsualLinkHeader, UsualOuter, UsualOuterV6, UsualTunnel, UsualTuple,
+    decrement_usual_hops, guess_is_v6, ordering_key, ordering_key_over_v6, usual_dst,
     usual_dst_key, usual_five_tuple, usual_g_pdu, usual_g_pdu_over_v6, usual_ip, usual_tuple,
     vlan_of,
 };

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::{Direction, MacAddr, Qfi, Teid, VlanId};
-use adit_wire::ethernet::{EthernetHeader, emit_link};
+use adit_wire::ethernet::emit_link;
 use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header, decrement_ttl};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header, decrement_hop_limit};
@@ -12,8 +12,8 @@ use adit_wire::udp::UdpHeader;
 use adit_wire::vlan::VlanTag;
 use adit_wire::{
     EtherType, GPduPattern, IpPacket, IpPattern, OrderingKey, OuterIpv4, PduSessionContainer,
-    UsualGPdu, UsualIp, UsualOuter, UsualTunnel, decrement_usual_hops, emit_gtpu_ipv4,
-    emit_usual_link, five_tuple, guess_is_v6, ordering_key, parse_frame, parse_gtpu, parse_ip,
+    UsualGPdu, UsualIp, UsualLinkHeader, UsualOuter, UsualTunnel, decrement_usual_hops,
+    emit_gtpu_ipv4, five_tuple, guess_is_v6, ordering_key, parse_frame, parse_gtpu, parse_ip,
     protocol, usual_container, usual_five_tuple, usual_tuple, vlan_of,
 };
 use proptest::prelude::*;
@@ -535,8 +535,7 @@ proptest! {
             tos, identification: 0, src_port: UDP_PORT, teid: Teid(teid),
             psc: marking.map(|(qfi, rqi)| PduSessionContainer::downlink(qfi, rqi)), inner_len,
         };
-        let mut link = [0; EthernetHeader::LEN];
-        emit_usual_link(&mut link, &GNB, &MAC, false);
+        let link = UsualLinkHeader::new(GNB, MAC, false);
         prop_assert_eq!(tunnel.headers_len(), general.len());
         let (mut usual, mut expected) = (vec![1; tunnel.headers_len()], vec![2; general.len()]);
         let is_emitted = outer.emit(&tunnel, &link, Direction::Downlink, inner_len, &mut usual).is_some();

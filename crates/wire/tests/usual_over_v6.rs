@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::{Direction, MacAddr, Qfi, Teid, VlanId};
 use adit_wire::checksum::Sum;
-use adit_wire::ethernet::EthernetHeader;
 use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
@@ -13,8 +12,8 @@ use adit_wire::udp::{UdpHeader, verify_ipv6};
 use adit_wire::vlan::VlanTag;
 use adit_wire::{
     EtherType, GPduV6Pattern, INNER_OFFSET_OVER_IPV6_MIN, IpPacket, OrderingKey, OuterIpv6,
-    PduSessionContainer, UdpChecksum, UsualGPdu, UsualOuterV6, UsualTunnel, decrement_usual_hops,
-    emit_gtpu_ipv6, emit_usual_link, ordering_key_over_v6, parse_frame, parse_gtpu, parse_ip,
+    PduSessionContainer, UdpChecksum, UsualGPdu, UsualLinkHeader, UsualOuterV6, UsualTunnel,
+    decrement_usual_hops, emit_gtpu_ipv6, ordering_key_over_v6, parse_frame, parse_gtpu, parse_ip,
     protocol, usual_g_pdu_over_v6,
 };
 use proptest::prelude::*;
@@ -188,8 +187,7 @@ proptest! {
         emit_gtpu_ipv6(&mut expected, &general).unwrap();
         expected.extend(&forwarded);
         let tunnel = UsualTunnel { dst: Ipv6Addr::from(dst), tos, teid: Teid(teid), marking };
-        let mut link = [0; EthernetHeader::LEN];
-        emit_usual_link(&mut link, &GNB, &MAC, true);
+        let link = UsualLinkHeader::new(GNB, MAC, true);
         prop_assert_eq!(tunnel.headers_len(), general.len());
         prop_assert_eq!(tunnel.ip_len(inner_len).map(usize::from), Some(expected.len() - 14));
         let outer = UsualOuterV6::new(src.into());

@@ -1,13 +1,13 @@
 //! What the packets of a burst share: their arrival, next hops and aggregates.
 //!
-//! Most packets share a next hop, so the last one is kept for each family of the packets that leave.
+//! Most packets share a next hop, so the last one is kept for each family of the packets that leave, also from one
+//! burst to the next.
 
 use adit_pktio::PacketBuf;
 use adit_shaper::RateSet;
 use adit_tables::{Leases, MeterPairs};
-use adit_types::{InterfaceId, InterfaceSet, NextHopIndex};
-use adit_wire::ethernet::EthernetHeader;
-use adit_wire::{emit_usual_link, usual_dst};
+use adit_types::{Direction, InterfaceId, InterfaceSet, NextHopIndex};
+use adit_wire::{UsualLinkHeader, usual_dst};
 
 use super::packet::FastPacket;
 use crate::context::StepContext;
@@ -20,12 +20,12 @@ struct KnownHop<'v> {
     /// What it was found by. To data networks: block and interfaces. Into tunnels: next-hop index.
     key: u64,
     tx_link: Option<&'v TxLink>,
-    /// The header of untagged frames to it.
-    header: [u8; EthernetHeader::LEN],
+    /// The header of frames to it.
+    header: UsualLinkHeader,
 }
 
 impl KnownHop<'_> {
-    const NONE: Self = Self { key: NEVER_REUSED, tx_link: None, header: [0; EthernetHeader::LEN] };
+    const NONE: Self = Self { key: NEVER_REUSED, tx_link: None, header: UsualLinkHeader::NONE };
 }
 
 /// Set in the keys of hops of packets that leave a tunnel for another one: packets to data networks may be in the
@@ -34,6 +34,47 @@ const ONWARD: u64 = 1 << 48;
 
 /// A key that no packet has: the hop stored with it is never reused.
 const NEVER_REUSED: u64 = u64::MAX;
+
+/// The hops of the last burst of each direction, for the next one.
+#[derive(Debug)]
+pub(crate) struct KeptHops {
+    uplink: BurstHops,
+    downlink: BurstHops,
+}
+
+impl KeptHops {
+    /// No hops.
+    pub(crate) const NONE: Self = Self { uplink: BurstHops::NONE, downlink: BurstHops::NONE };
+
+    /// Those of one direction.
+    #[inline]
+    pub(super) const fn of(&mut self, direction: Direction) -> &mut BurstHops {
+        match direction {
+            Direction::Uplink => &mut self.uplink,
+            Direction::Downlink => &mut self.downlink,
+        }
+    }
+}
+
+/// The last hops of a burst. One cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct BurstHops {
+    /// The changes of next hops (`TablesView::next_hop_changes`) that precede them.
+    changes: u64,
+    /// Key and header of the last hop of each family.
+    hops: [(u64, UsualLinkHeader); 2],
+    /// The interface of both.
+    interface: InterfaceId,
+}
+
+impl BurstHops {
+    const NONE: Self = Self {
+        changes: 0,
+        hops: [(NEVER_REUSED, UsualLinkHeader::NONE); 2],
+        interface: InterfaceId(u8::MAX),
+    };
+}
 
 /// What the packets of one direction of a burst share.
 pub(super) struct BurstContext<'v, 'l> {
@@ -44,8 +85,12 @@ pub(super) struct BurstContext<'v, 'l> {
     hops: [KnownHop<'v>; 2],
     /// The link of the last hop.
     tx_link: Option<&'v TxLink>,
-    /// All hops had that link.
+    /// All hops had that link, and those of the last burst.
     is_one_link: bool,
+    /// [`BurstContext::resolve`] found a hop.
+    has_new_hops: bool,
+    /// The changes of next hops that precede all hops.
+    changes: u64,
     /// A packet has to join a queue.
     pub is_any_queued: bool,
     /// The buckets of all sessions.
@@ -59,21 +104,31 @@ pub(super) struct BurstContext<'v, 'l> {
 }
 
 impl<'v, 'l> BurstContext<'v, 'l> {
-    /// A burst whose usual packets arrived on `arrival`, if no interface has a tag.
+    /// A burst whose usual packets arrived on `arrival`, if no interface has a tag. `kept`: the hops of the last burst
+    /// of the direction.
     #[inline(always)]
     // PERF (adit bench datapath): once per burst, in place.
     pub(super) fn new(
         ctx: &StepContext<'v>,
         arrival: InterfaceId,
+        kept: &BurstHops,
         leases: &'l mut Leases,
         contended: RateSet,
         unresolved: &'l [UnresolvedStation],
     ) -> Self {
+        let changes = ctx.view.next_hop_changes();
+        let (mut hops, mut tx_link) = ([KnownHop::NONE; 2], None);
+        if kept.changes == changes && unresolved.is_empty() {
+            tx_link = ctx.interfaces.tx_link(kept.interface);
+            hops = kept.hops.map(|(key, header)| KnownHop { key, tx_link, header });
+        }
         Self {
             arrival: InterfaceSet::only(arrival),
-            hops: [KnownHop::NONE; 2],
-            tx_link: None,
+            hops,
+            tx_link,
             is_one_link: true,
+            has_new_hops: false,
+            changes,
             is_any_queued: false,
             meters: ctx.view.meter_pairs(),
             leases,
@@ -92,7 +147,27 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         }
     }
 
-    /// The link of all hops, if it was the same one.
+    /// Keeps the last hops for the next burst of the direction.
+    #[inline(always)]
+    // PERF (adit bench datapath --burst 1): once per burst, which most often found none.
+    pub(super) fn keep_hops(&self, kept: &mut BurstHops) {
+        if self.has_new_hops {
+            self.keep_new_hops(kept);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn keep_new_hops(&self, kept: &mut BurstHops) {
+        let Some(link) = self.tx_link else { return };
+        let hops = self.hops.map(|hop| match hop.tx_link {
+            Some(of) if of.id == link.id => (hop.key, hop.header),
+            _ => (NEVER_REUSED, UsualLinkHeader::NONE),
+        });
+        *kept = BurstHops { changes: self.changes, hops, interface: link.id };
+    }
+
+    /// The link of all hops, if it was the same one, which that of the last burst was, too.
     #[inline]
     pub(super) fn only_link(&self) -> Option<&'v TxLink> {
         self.tx_link.filter(|_| self.is_one_link)
@@ -200,10 +275,10 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         self.resolve(ctx, index, key, OVER_V6)
     }
 
-    /// The header of untagged frames to the last hop of packets that leave with this family.
+    /// The header of frames to the last hop of packets that leave with this family.
     #[inline(always)]
     // PERF (adit bench datapath): read when it is written, so that the loop has registers.
-    pub(super) const fn link_header(&self, is_v6: bool) -> &[u8; EthernetHeader::LEN] {
+    pub(super) const fn link_header(&self, is_v6: bool) -> &UsualLinkHeader {
         &self.hops[is_v6 as usize].header
     }
 
@@ -227,9 +302,10 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         let tx_link = ctx.interfaces.tx_link(interface)?;
         self.is_one_link &= self.tx_link.is_none_or(|last| last.id == tx_link.id);
         self.tx_link = Some(tx_link);
+        self.has_new_hops = true;
         let hop = &mut self.hops[usize::from(is_v6)];
         (hop.key, hop.tx_link) = (key, Some(tx_link));
-        emit_usual_link(&mut hop.header, &mac, &tx_link.mac, is_v6);
+        hop.header = UsualLinkHeader::new(mac, tx_link.mac, is_v6);
         Some(tx_link)
     }
 }

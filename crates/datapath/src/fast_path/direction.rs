@@ -6,7 +6,7 @@ use adit_rules::FastRuleUe;
 use adit_tables::{FastRuleSnapshot, FastRuleUrrs, TablesView, UeTable};
 use adit_types::{Direction, SessionIndex};
 use adit_wire::ethernet::EthernetHeader;
-use adit_wire::{UsualTunnel, decrement_usual_hops, emit_link_tag};
+use adit_wire::{UsualTunnel, decrement_usual_hops};
 
 use super::burst::BurstContext;
 use super::packet::FastPacket;
@@ -49,6 +49,9 @@ pub(super) trait FastDirection: FastRewrite {
 
 /// What becomes of the packets of a burst; chosen outside the packet loops.
 pub(super) trait FastRewrite {
+    /// The direction whose hops the bursts reuse and keep.
+    const HOPS: Direction;
+
     /// The direction of a usual packet.
     fn direction(packet: &FastPacket<'_>) -> Direction;
 
@@ -93,6 +96,8 @@ impl FastDirection for FastUplink {
 }
 
 impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
+    const HOPS: Direction = Direction::Uplink;
+
     #[inline(always)]
     fn direction(_: &FastPacket<'_>) -> Direction {
         Direction::Uplink
@@ -134,10 +139,10 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
         // None of these fails: there is room for the header.
         let untagged = frame.get_mut(tag_len..)?;
         let (header, ip) = untagged.split_first_chunk_mut()?;
-        *header = *burst.link_header(is_v6);
+        burst.link_header(is_v6).write::<{ EthernetHeader::LEN }>(header);
         decrement_usual_hops(ip, is_v6);
         if tag_len != 0 {
-            emit_link_tag(frame, tx_link.vlan)?;
+            burst.link_header(is_v6).write_tag(frame, tx_link.vlan)?;
         }
         count_packet(ctx, Direction::Uplink, rule, packet, rates, rule_urrs);
         Some(Rewritten { tx_link, received_len, frame_len })
@@ -162,6 +167,8 @@ impl FastDirection for FastDownlink {
 }
 
 impl FastRewrite for Encapsulation<true> {
+    const HOPS: Direction = Direction::Downlink;
+
     #[inline(always)]
     fn direction(_: &FastPacket<'_>) -> Direction {
         Direction::Downlink
@@ -241,13 +248,15 @@ fn encapsulate_over_v6<'v, B: PacketBuf, const HAS_TAGS: bool>(
     let untagged = frame.get_mut(tag_len..)?;
     outer.emit(&tunnel, link, Direction::Downlink, packet.len, is_v6, untagged)?;
     if tag_len != 0 {
-        emit_link_tag(frame, tx_link.vlan)?;
+        link.write_tag(frame, tx_link.vlan)?;
     }
     count_packet(ctx, Direction::Downlink, rule, packet, rates, rule_urrs);
     Some(Rewritten { tx_link, received_len, frame_len })
 }
 
 impl FastRewrite for FastDownlink {
+    const HOPS: Direction = Direction::Downlink;
+
     #[inline(always)]
     fn direction(_: &FastPacket<'_>) -> Direction {
         Self::DIRECTION
@@ -296,7 +305,7 @@ impl FastRewrite for FastDownlink {
         )?;
         decrement_usual_hops(ip, is_v6);
         if tag_len != 0 {
-            emit_link_tag(frame, tx_link.vlan)?;
+            burst.link_header(false).write_tag(frame, tx_link.vlan)?;
         }
         count_packet(ctx, Self::DIRECTION, rule, packet, rates, rule_urrs);
         Some(Rewritten { tx_link, received_len, frame_len })

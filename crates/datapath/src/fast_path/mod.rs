@@ -31,6 +31,7 @@ use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 use adit_wire::vlan::VlanTag;
 
 use self::burst::BurstContext;
+pub(crate) use self::burst::KeptHops;
 use self::direction::{
     Decapsulation, Encapsulation, FastDirection, FastDownlink, FastRewrite, FastUplink,
     PacketTraits, find_other_tunnels,
@@ -367,13 +368,14 @@ fn rewrite_all<
     rx: &mut Burst<B>,
     state: &mut WorkerState<B>,
 ) -> RewrittenBurst<'v> {
-    let WorkerState { buffering, shaping, unresolved, tally, .. } = state;
+    let WorkerState { buffering, shaping, unresolved, tally, kept_hops, .. } = state;
     let first = packets.iter().find(|packet| packet.is_usual);
     let arrival = first.map(|packet| packet.interface).unwrap_or_default();
     let must_check_queues = R::RATES == BurstRates::Every && shaping.must_check_queues();
     let Shaping { queues, leases, .. } = shaping;
+    let kept = kept_hops.of(D::HOPS);
     let mut burst =
-        BurstContext::new(ctx, arrival, leases, queues.contended(), unresolved.stations());
+        BurstContext::new(ctx, arrival, kept, leases, queues.contended(), unresolved.stations());
     let has_aggregates = !ctx.view.aggregates().is_empty();
     let mut left_to_stages = BurstColumn::<SessionIndex>::new();
     // False while every packet is usual, none was left to the stages, and the worker buffers no packet
@@ -412,6 +414,7 @@ fn rewrite_all<
         run.bytes += rewritten.received_len;
         sent_bytes += rewritten.frame_len;
     }
+    burst.keep_hops(kept_hops.of(D::HOPS));
     let only_link = burst.only_link().filter(|_| !burst.is_any_queued && left_to_stages.is_empty());
     // PERF (adit bench datapath): without tags there is one run, counted here instead of per packet.
     if !HAS_TAGS {
@@ -468,7 +471,7 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     if !handoff.is_alone() {
         hand_off_foreign(handoff, origin.id, packets, rx, tally);
     }
-    let may_wait = shaping.must_check_queues() || !view.aggregates().is_empty();
+    let may_wait = || shaping.must_check_queues() || !view.aggregates().is_empty();
     let mut cells = prefetch_usage::<D>(view, may_wait, packets);
     let rates = BurstRates::of(view, shaping, cells);
     if rates == BurstRates::Every && shaping.must_check_queues() {
@@ -570,19 +573,21 @@ fn hand_off_foreign<B: PacketBuf>(
 
 /// Prefetches usage counters and buckets of the fast rules in the cells, and returns the flags of the cells. Ends
 /// at the first cell by which SDF filters select the fast rule of a packet; `select_rules` prefetches then.
-/// `may_wait`: packets may wait, or there are aggregates.
+/// `may_wait`: whether packets may wait, or there are aggregates.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
 fn prefetch_usage<'v, D: FastDirection>(
     view: &TablesView<'v>,
-    may_wait: bool,
+    may_wait: impl FnOnce() -> bool,
     packets: &FastPackets<'v>,
 ) -> CellFlags {
     // PERF (adit bench datapath): most bursts end in a loop of their own, which looks for nothing else.
     // Plain rules need nothing but their line.
     let is_plain =
         |packet: &FastPacket<'v>| packet.cell.is_none_or(|cell| cell.flags().is_plain_rule());
-    let plain = packets.iter().position(|packet| !is_plain(packet)).unwrap_or(packets.len());
+    let Some(plain) = packets.iter().position(|packet| !is_plain(packet)) else {
+        return CellFlags::default();
+    };
     let others = packets.get(plain..).unwrap_or_default();
     // PERF (adit bench datapath --rates police): the same for bursts of rules with buckets.
     let mut any = CellFlags::default();
@@ -594,7 +599,7 @@ fn prefetch_usage<'v, D: FastDirection>(
         }
         None => true,
     };
-    let rules = match may_wait {
+    let rules = match may_wait() {
         false => others.iter().position(|packet| !is_rule(packet)).unwrap_or(others.len()),
         true => 0,
     };

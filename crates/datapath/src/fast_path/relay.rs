@@ -3,7 +3,7 @@
 use adit_pktio::PacketBuf;
 use adit_tables::{FastRuleSnapshot, FastRuleUrrs};
 use adit_types::Direction;
-use adit_wire::{UsualTunnel, decrement_usual_hops, emit_link_tag, usual_container, usual_dst_key};
+use adit_wire::{UsualTunnel, decrement_usual_hops, usual_container, usual_dst_key};
 
 use super::burst::BurstContext;
 use super::direction::{
@@ -19,6 +19,8 @@ use crate::context::StepContext;
 pub(super) struct RelayedUplink;
 
 impl FastRewrite for RelayedUplink {
+    const HOPS: Direction = Direction::Uplink;
+
     #[inline(always)]
     fn direction(_: &FastPacket<'_>) -> Direction {
         Direction::Uplink
@@ -43,6 +45,8 @@ impl FastRewrite for RelayedUplink {
 pub(super) struct RelayedDownlink;
 
 impl FastRewrite for RelayedDownlink {
+    const HOPS: Direction = Direction::Downlink;
+
     #[inline(always)]
     fn direction(_: &FastPacket<'_>) -> Direction {
         Direction::Downlink
@@ -71,6 +75,8 @@ impl FastRewrite for RelayedDownlink {
 pub(super) struct RelayedBoth;
 
 impl FastRewrite for RelayedBoth {
+    const HOPS: Direction = Direction::Uplink;
+
     #[inline(always)]
     fn direction(packet: &FastPacket<'_>) -> Direction {
         packet.direction
@@ -161,7 +167,7 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     let ip = outer.emit(&tunnel, burst.link_header(false), direction, packet.len, untagged)?;
     decrement_usual_hops(ip, is_v6);
     if tag_len != 0 {
-        emit_link_tag(frame, tx_link.vlan)?;
+        burst.link_header(false).write_tag(frame, tx_link.vlan)?;
     }
     count_packet(ctx, direction, rule, packet, rates, relayed_urrs);
     Some(Rewritten { tx_link, received_len, frame_len })

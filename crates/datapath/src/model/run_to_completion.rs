@@ -61,7 +61,7 @@ pub(crate) fn step<Io: PacketIo>(
     state: &mut WorkerState<Io::Buf>,
 ) -> StepReport {
     let waited = state.packets_waiting();
-    let is_busy = release_waiting(ctx, io, rx, state);
+    let is_busy = !state.is_quiet(ctx, waited) && release_waiting(ctx, io, rx, state);
     let mut received = 0;
     for &port in plan.ports {
         let count = io.rx_burst(port, plan.burst, rx);
@@ -88,9 +88,9 @@ pub(crate) fn step<Io: PacketIo>(
 }
 
 /// Runs commands, and sends packets that waited and may leave by now. Returns whether there was
-/// anything to do.
-#[inline(always)]
-// PERF (adit bench datapath): as above.
+/// anything to do. Not called while the worker [is quiet](WorkerState::is_quiet).
+#[inline(never)]
+// PERF (adit bench datapath --burst 1): most steps have nothing to release.
 fn release_waiting<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -298,6 +298,7 @@ fn drop_taken_over<B: PacketBuf>(rx: &mut Burst<B>, state: &mut WorkerState<B>) 
 }
 
 /// Adds the counts of the step to the worker's counters. `waited`: packets that waited before it.
+#[inline]
 fn publish_counts<B: PacketBuf>(ctx: &StepContext<'_>, waited: usize, state: &mut WorkerState<B>) {
     let waiting = state.packets_waiting();
     debug_assert!(
@@ -305,11 +306,11 @@ fn publish_counts<B: PacketBuf>(ctx: &StepContext<'_>, waited: usize, state: &mu
         "a packet has no outcome, or two: {:?}",
         state.tally
     );
-    let counts = WaitingCounts {
-        by_far: state.buffering.len(),
-        by_rate: state.shaping.len(),
-        by_fragment: state.fragments.reassembly.len(),
-        by_port: state.queues.backlog.len(),
-    };
-    state.tally.flush(ctx.view.counters(), waiting, counts);
+    let WorkerState { buffering, shaping, fragments, queues, tally, .. } = state;
+    tally.flush(ctx.view.counters(), waiting, || WaitingCounts {
+        by_far: buffering.len(),
+        by_rate: shaping.len(),
+        by_fragment: fragments.reassembly.len(),
+        by_port: queues.backlog.len(),
+    });
 }

@@ -23,6 +23,12 @@ pub(crate) enum ReviewTime {
 }
 
 impl<B: PacketBuf> Shaping<B> {
+    /// True if rules with rates changed since the last review.
+    #[inline]
+    pub(crate) fn has_changes(&self, ctx: &StepContext<'_>) -> bool {
+        ctx.view.rate_changes() != self.rate_changes_seen
+    }
+
     /// Reviews the queues of sessions whose rules changed. Packets of a queue that no PDR uses any more
     /// leave at once; those whose PDRs all have closed gates are dropped; other queues are served by
     /// their new rates.

@@ -185,3 +185,38 @@ fn full_event_ring_loses_and_counts() {
     assert_eq!(scene.take_events().len(), 256);
     assert!(scene.counts().events_lost > 0);
 }
+
+/// The fast path keeps the last hops from burst to burst.
+#[test]
+fn burst_leaves_to_the_address_that_a_neighbor_has_then() {
+    let mut scene = PipelineFixture::usual(rules());
+    let pass = |scene: &mut PipelineFixture| {
+        let uplink = scene.pass(N3, &uplink().build(), N6);
+        let downlink = scene.pass(N6, &downlink().build(), N3);
+        [uplink, downlink].map(|sent| MacAddr(sent[0][..6].try_into().unwrap()))
+    };
+    // The first packets take the stages.
+    (0..3).for_each(|_| assert_eq!(pass(&mut scene), [GATEWAY_MAC, GNB_MAC]));
+    let mut express = scene.counts().express_pkts;
+    assert!(express > 0);
+    let mut last_gnb = GNB_MAC;
+    for number in 1..4 {
+        let [gateway, gnb] = [6, 3].map(|side| MacAddr([2, 0, 0, side, 0, number]));
+        scene.resolve(IF_N6, "10.6.0.254", gateway);
+        assert_eq!(pass(&mut scene), [gateway, last_gnb]);
+        scene.resolve(IF_N3, GNB, gnb);
+        last_gnb = gnb;
+        (0..2).for_each(|_| assert_eq!(pass(&mut scene), [gateway, gnb]));
+        express += 6;
+        assert_eq!(scene.counts().express_pkts, express);
+    }
+    let index = scene.publisher.find_next_hop(IF_N3, ip(GNB)).unwrap();
+    scene.publisher.set_mac(index, GNB_MAC, true);
+    assert_eq!(pass(&mut scene)[1], GNB_MAC);
+    assert_eq!(
+        scene.counts().express_pkts,
+        express + 1,
+        "the stages report the use of a stale address"
+    );
+    assert!(scene.publisher.take_used(index));
+}

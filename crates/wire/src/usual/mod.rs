@@ -30,7 +30,7 @@ pub use pattern::{GPduPattern, IpPattern, vlan_of};
 pub use recognize::{
     OrderingKey, UsualGPdu, UsualIp, guess_is_v6, ordering_key, usual_g_pdu, usual_ip,
 };
-pub use rewrite::{decrement_usual_hops, emit_link_tag, emit_usual_link};
+pub use rewrite::{UsualLinkHeader, decrement_usual_hops};
 pub use tuple::{
     UsualFiveTuple, UsualTuple, usual_dst, usual_dst_key, usual_five_tuple, usual_tuple,
 };

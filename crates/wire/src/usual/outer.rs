@@ -8,6 +8,7 @@ use super::layout::{
     CONTAINER_LEN, Container, DOWNLINK, EXTENDED_LEN, FrameExtended, FrameGPdu, G_PDU_LEN,
     IP_HEADERS_LEN, IPV4_LEN, UDP, UPLINK, at,
 };
+use super::rewrite::UsualLinkHeader;
 use crate::encapsulate::OUTER_TTL;
 use crate::ether_type::EtherType;
 use crate::ethernet::EthernetHeader;
@@ -103,7 +104,7 @@ impl UsualOuter {
     pub fn emit<'o>(
         &self,
         tunnel: &UsualTunnel,
-        link: &[u8; EthernetHeader::LEN],
+        link: &UsualLinkHeader,
         direction: Direction,
         inner_len: u16,
         out: &'o mut [u8],
@@ -132,14 +133,14 @@ impl UsualOuter {
     fn write_headers<const LEN: usize>(
         &self,
         tunnel: &UsualTunnel,
-        link: &[u8; EthernetHeader::LEN],
+        link: &UsualLinkHeader,
         ip_len: u16,
         out: &mut [u8; LEN],
     ) {
         let dst = tunnel.dst.to_bits();
         let sum =
             self.sum + u32::from(tunnel.tos) + u32::from(ip_len) + (dst >> 16) + (dst & 0xffff);
-        out[..EthernetHeader::LEN].copy_from_slice(link);
+        link.write(out);
         out[at::TOS] = tunnel.tos;
         out[at::TOTAL_LEN..][..2].copy_from_slice(&ip_len.to_be_bytes());
         out[at::CHECKSUM..][..2].copy_from_slice(&fold_checksum(sum).to_be_bytes());

@@ -9,10 +9,9 @@ use super::layout::{
 };
 use super::outer::UsualTunnel;
 use super::over_v6::{DST, SHIFT, SRC, UPPER, native_sum};
-use super::rewrite::decrement_usual_hops;
+use super::rewrite::{UsualLinkHeader, decrement_usual_hops};
 use crate::PduSessionContainer;
 use crate::encapsulate::{OuterIpv6, UdpChecksum, emit_gtpu_ipv6};
-use crate::ethernet::EthernetHeader;
 use crate::gtpu::UDP_PORT;
 
 /// Octets of all headers without a container, and with one.
@@ -79,7 +78,7 @@ impl UsualOuterV6 {
     pub fn emit(
         &self,
         tunnel: &UsualTunnel<Ipv6Addr>,
-        link: &[u8; EthernetHeader::LEN],
+        link: &UsualLinkHeader,
         direction: Direction,
         inner_len: u16,
         is_v6: bool,
@@ -157,7 +156,7 @@ fn sum_of_inner(packet: &[u8], len: u16, is_v6: bool) -> Option<u64> {
 #[inline(always)]
 fn write_variables<const LEN: usize>(
     tunnel: &UsualTunnel<Ipv6Addr>,
-    link: &[u8; EthernetHeader::LEN],
+    link: &UsualLinkHeader,
     udp_len: u16,
     sum: u64,
     out: &mut [u8; LEN],
@@ -170,7 +169,7 @@ fn write_variables<const LEN: usize>(
         + u64::from(tunnel.teid.0.to_be())
         + 2 * u64::from(udp_len.to_be())
         + u64::from(gtpu_len.to_be());
-    out[..EthernetHeader::LEN].copy_from_slice(link);
+    link.write(out);
     let class = 0x6000 | u16::from(tunnel.tos) << 4;
     out[at::IP..][..2].copy_from_slice(&class.to_be_bytes());
     out[PAYLOAD_LEN..][..2].copy_from_slice(&udp_len.to_be_bytes());
