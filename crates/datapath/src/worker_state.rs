@@ -57,6 +57,10 @@ pub(crate) struct WorkerState<B> {
     pub events: Events,
     /// The counts of the step.
     pub tally: StepTally,
+    /// A command was pending when the step began to receive. Then every packet takes the stages: only they can place, for
+    /// example, an End Marker between two packets. A command that arrives later does not matter: the fast rules that
+    /// follow it become readable after this worker began a later step.
+    pub must_take_stages: bool,
     /// The last burst seemed to hold both address families: a hint which recognition loop to use next.
     pub are_families_mixed: bool,
     /// The last hops of the fast path.
@@ -84,6 +88,7 @@ impl<B: PacketBuf> WorkerState<B> {
             slow: SlowQueue::new(),
             events: Events::new(events),
             tally: StepTally::new(),
+            must_take_stages: false,
             are_families_mixed: false,
             kept_hops: KeptHops::NONE,
             neighbor_requested_at: None,

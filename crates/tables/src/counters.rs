@@ -226,7 +226,8 @@ impl WorkerCounters {
     /// owning worker only.
     ///
     /// Cost: two stores; no locked instruction, no waiting.
-    #[inline]
+    #[inline(always)]
+    // PERF (adit bench datapath --burst 1): once per step.
     pub fn update(&self, write: impl FnOnce(&Self)) {
         let generation = self.generation.load(Ordering::Relaxed);
         self.generation.store(generation.wrapping_add(1), Ordering::Relaxed);

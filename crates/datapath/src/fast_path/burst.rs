@@ -80,17 +80,8 @@ impl BurstHops {
 pub(super) struct BurstContext<'v, 'l> {
     /// The interface that all usual packets arrived on, if no interface has a tag.
     arrival: InterfaceSet,
-    /// One of each family of the packets that leave: to data networks that of users' packets, into tunnels that of outer
-    /// headers.
-    hops: [KnownHop<'v>; 2],
-    /// The link of the last hop.
-    tx_link: Option<&'v TxLink>,
-    /// All hops had that link, and those of the last burst.
-    is_one_link: bool,
-    /// [`BurstContext::resolve`] found a hop.
-    has_new_hops: bool,
-    /// The changes of next hops that precede all hops.
-    changes: u64,
+    /// Their next hops.
+    pub hops: KnownHops<'v, 'l>,
     /// A packet has to join a queue.
     pub is_any_queued: bool,
     /// The buckets of all sessions.
@@ -99,41 +90,26 @@ pub(super) struct BurstContext<'v, 'l> {
     pub leases: &'l mut Leases,
     /// Aggregates that packets wait for.
     pub contended: RateSet,
-    /// Neighbors that packets wait for. Later packets for them take the stages, which queue them behind.
-    unresolved: &'l [UnresolvedStation],
 }
 
 impl<'v, 'l> BurstContext<'v, 'l> {
-    /// A burst whose usual packets arrived on `arrival`, if no interface has a tag. `kept`: the hops of the last burst
-    /// of the direction.
+    /// A burst whose usual packets arrived on `arrival`, if no interface has a tag.
     #[inline(always)]
     // PERF (adit bench datapath): once per burst, in place.
     pub(super) fn new(
         ctx: &StepContext<'v>,
         arrival: InterfaceId,
-        kept: &BurstHops,
+        hops: KnownHops<'v, 'l>,
         leases: &'l mut Leases,
         contended: RateSet,
-        unresolved: &'l [UnresolvedStation],
     ) -> Self {
-        let changes = ctx.view.next_hop_changes();
-        let (mut hops, mut tx_link) = ([KnownHop::NONE; 2], None);
-        if kept.changes == changes && unresolved.is_empty() {
-            tx_link = ctx.interfaces.tx_link(kept.interface);
-            hops = kept.hops.map(|(key, header)| KnownHop { key, tx_link, header });
-        }
         Self {
             arrival: InterfaceSet::only(arrival),
             hops,
-            tx_link,
-            is_one_link: true,
-            has_new_hops: false,
-            changes,
             is_any_queued: false,
             meters: ctx.view.meter_pairs(),
             leases,
             contended,
-            unresolved,
         }
     }
 
@@ -146,35 +122,69 @@ impl<'v, 'l> BurstContext<'v, 'l> {
             true => InterfaceSet::only(packet.interface),
         }
     }
+}
 
-    /// Keeps the last hops for the next burst of the direction.
+/// The last hops of the packets of one direction of a burst.
+// PERF (adit bench datapath): a structure of its own, so that what else a burst shares does not have to be in memory
+// for the functions that look up hops.
+pub(super) struct KnownHops<'v, 'l> {
+    /// One of each family of the packets that leave: to data networks that of users' packets, into tunnels that of outer
+    /// headers.
+    hops: [KnownHop<'v>; 2],
+    /// The link of the last hop.
+    tx_link: Option<&'v TxLink>,
+    /// [`KnownHops::resolve`] found a hop. Otherwise all packets left through `tx_link`.
+    has_new: bool,
+    /// The changes of next hops that precede all hops.
+    changes: u64,
+    /// Neighbors that packets wait for. Later packets for them take the stages, which queue them behind.
+    unresolved: &'l [UnresolvedStation],
+}
+
+impl<'v, 'l> KnownHops<'v, 'l> {
+    /// Those `kept` from the last burst of the direction, unless a neighbor changed since, or packets wait for one.
     #[inline(always)]
-    // PERF (adit bench datapath --burst 1): once per burst, which most often found none.
-    pub(super) fn keep_hops(&self, kept: &mut BurstHops) {
-        if self.has_new_hops {
-            self.keep_new_hops(kept);
+    // PERF (adit bench datapath --burst 1): once per burst, in place.
+    pub(super) fn new(
+        ctx: &StepContext<'v>,
+        kept: &BurstHops,
+        unresolved: &'l [UnresolvedStation],
+    ) -> Self {
+        let changes = ctx.view.next_hop_changes();
+        let (mut hops, mut tx_link) = ([KnownHop::NONE; 2], None);
+        if kept.changes == changes && unresolved.is_empty() {
+            tx_link = ctx.interfaces.tx_link(kept.interface);
+            hops = kept.hops.map(|(key, header)| KnownHop { key, tx_link, header });
         }
+        Self { hops, tx_link, has_new: false, changes, unresolved }
+    }
+
+    /// Keeps the last hops for the next burst of the direction. Returns the link of all `packets`, whose links have been
+    /// written, if it is the same one.
+    #[inline(always)]
+    // PERF (adit bench datapath --burst 1): most bursts found no hop.
+    pub(super) fn keep(
+        &self,
+        kept: &mut BurstHops,
+        packets: &[FastPacket<'_>],
+    ) -> Option<&'v TxLink> {
+        if self.has_new { self.keep_new(kept, packets) } else { self.tx_link }
     }
 
     #[cold]
     #[inline(never)]
-    fn keep_new_hops(&self, kept: &mut BurstHops) {
-        let Some(link) = self.tx_link else { return };
+    fn keep_new(&self, kept: &mut BurstHops, packets: &[FastPacket<'_>]) -> Option<&'v TxLink> {
+        let tx_link = self.tx_link?;
         let hops = self.hops.map(|hop| match hop.tx_link {
-            Some(of) if of.id == link.id => (hop.key, hop.header),
+            Some(of) if of.id == tx_link.id => (hop.key, hop.header),
             _ => (NEVER_REUSED, UsualLinkHeader::NONE),
         });
-        *kept = BurstHops { changes: self.changes, hops, interface: link.id };
-    }
-
-    /// The link of all hops, if it was the same one, which that of the last burst was, too.
-    #[inline]
-    pub(super) fn only_link(&self) -> Option<&'v TxLink> {
-        self.tx_link.filter(|_| self.is_one_link)
+        *kept = BurstHops { changes: self.changes, hops, interface: tx_link.id };
+        packets.iter().all(|packet| packet.interface == tx_link.id).then_some(tx_link)
     }
 
     /// The link of the hop of an uplink packet to a data network through one of the interfaces `within`; see
-    /// [`BurstContext::find_hop`].
+    /// [`KnownHops::find_hop`].
     // PERF (adit bench datapath): once per uplink packet.
     #[inline(always)]
     pub(super) fn hop_to_network<B: PacketBuf>(
@@ -194,7 +204,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
 
     /// Looks up the hop of the uplink packet in `frame`. If one gateway leads to the whole block of its
     /// destination, later packets to the block reuse the hop. `None` if the stages have to decide: the
-    /// packet goes to another UE, there is no route, or [`BurstContext::resolve`] finds no hop.
+    /// packet goes to another UE, there is no route, or [`KnownHops::resolve`] finds no hop.
     #[cold]
     #[inline(never)]
     fn find_hop(
@@ -217,7 +227,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         self.resolve(ctx, next_hop, key, packet.is_v6)
     }
 
-    /// The link of the hop `index` of a downlink packet; see [`BurstContext::resolve`].
+    /// The link of the hop `index` of a downlink packet; see [`KnownHops::resolve`].
     // PERF (adit bench datapath): once per downlink packet.
     #[inline(always)]
     pub(super) fn hop_to(
@@ -229,7 +239,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     }
 
     /// The link of the hop `index` of a downlink packet that leaves in a tunnel over IPv6; see
-    /// [`BurstContext::resolve`].
+    /// [`KnownHops::resolve`].
     // PERF (adit bench datapath --n3-v6): once per packet.
     #[inline(always)]
     pub(super) fn hop_over_v6(
@@ -240,7 +250,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         self.hop_by::<true>(ctx, index, u64::from(index.0))
     }
 
-    /// The link of the hop `index` of a packet that leaves a tunnel for another one; see [`BurstContext::resolve`].
+    /// The link of the hop `index` of a packet that leaves a tunnel for another one; see [`KnownHops::resolve`].
     // PERF (adit bench datapath --n9): once per packet.
     #[inline(always)]
     pub(super) fn hop_onward(
@@ -263,7 +273,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         if hop.key == key { hop.tx_link } else { self.resolve_tunnel::<OVER_V6>(ctx, index, key) }
     }
 
-    /// [`BurstContext::resolve`] for a packet that leaves in a tunnel.
+    /// [`KnownHops::resolve`] for a packet that leaves in a tunnel.
     // PERF (adit bench datapath): a call, so that the packet loops keep their registers.
     #[inline(never)]
     fn resolve_tunnel<const OVER_V6: bool>(
@@ -283,7 +293,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     }
 
     /// The link of the hop `index`, if its link-layer address is known and fresh and no packet waits for it. It
-    /// is kept as the last one of packets that leave with a family. Notes whether all hops have one link.
+    /// is kept as the last one of packets that leave with a family.
     #[inline(always)]
     // PERF (adit bench datapath --gnbs 256): two callers; for tunnels the family is a constant.
     fn resolve(
@@ -300,9 +310,8 @@ impl<'v, 'l> BurstContext<'v, 'l> {
             return None;
         }
         let tx_link = ctx.interfaces.tx_link(interface)?;
-        self.is_one_link &= self.tx_link.is_none_or(|last| last.id == tx_link.id);
         self.tx_link = Some(tx_link);
-        self.has_new_hops = true;
+        self.has_new = true;
         let hop = &mut self.hops[usize::from(is_v6)];
         (hop.key, hop.tx_link) = (key, Some(tx_link));
         hop.header = UsualLinkHeader::new(mac, tx_link.mac, is_v6);

@@ -123,7 +123,7 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
         } else if !is_from_ue || !rule.matches_uplink(arrival, packet.teid, packet.qfi) {
             return None;
         }
-        let tx_link = burst.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
+        let tx_link = burst.hops.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
         if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
             return None;
         }
@@ -139,10 +139,10 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
         // None of these fails: there is room for the header.
         let untagged = frame.get_mut(tag_len..)?;
         let (header, ip) = untagged.split_first_chunk_mut()?;
-        burst.link_header(is_v6).write::<{ EthernetHeader::LEN }>(header);
+        burst.hops.link_header(is_v6).write::<{ EthernetHeader::LEN }>(header);
         decrement_usual_hops(ip, is_v6);
         if tag_len != 0 {
-            burst.link_header(is_v6).write_tag(frame, tx_link.vlan)?;
+            burst.hops.link_header(is_v6).write_tag(frame, tx_link.vlan)?;
         }
         count_packet(ctx, Direction::Uplink, rule, packet, rates, rule_urrs);
         Some(Rewritten { tx_link, received_len, frame_len })
@@ -225,7 +225,7 @@ fn encapsulate_over_v6<'v, B: PacketBuf, const HAS_TAGS: bool>(
     if !rule.matches_downlink(arrival, packet.ue_key, is_v6) {
         return None;
     }
-    let tx_link = burst.hop_over_v6(ctx, rule.next_hop())?;
+    let tx_link = burst.hops.hop_over_v6(ctx, rule.next_hop())?;
     let outer = tx_link.outer_v6.as_ref()?;
     if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
         return None;
@@ -244,7 +244,7 @@ fn encapsulate_over_v6<'v, B: PacketBuf, const HAS_TAGS: bool>(
     let frame = buf.replace_front(cut, headers_len, keep)?;
     let frame_len = frame.len();
     // None of these fails: there is room for the headers, and their length fields hold the length.
-    let link = burst.link_header(true);
+    let link = burst.hops.link_header(true);
     let untagged = frame.get_mut(tag_len..)?;
     outer.emit(&tunnel, link, Direction::Downlink, packet.len, is_v6, untagged)?;
     if tag_len != 0 {
@@ -277,7 +277,7 @@ impl FastRewrite for FastDownlink {
         if !rule.matches_downlink(arrival, packet.ue_key, is_v6) {
             return None;
         }
-        let tx_link = burst.hop_to(ctx, rule.next_hop())?;
+        let tx_link = burst.hops.hop_to(ctx, rule.next_hop())?;
         let outer = tx_link.outer.as_ref()?;
         if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
             return None;
@@ -298,14 +298,14 @@ impl FastRewrite for FastDownlink {
         // None of these fails: there is room for the headers, and their length fields hold the length.
         let ip = outer.emit(
             &tunnel,
-            burst.link_header(false),
+            burst.hops.link_header(false),
             Self::DIRECTION,
             packet.len,
             frame.get_mut(tag_len..)?,
         )?;
         decrement_usual_hops(ip, is_v6);
         if tag_len != 0 {
-            burst.link_header(false).write_tag(frame, tx_link.vlan)?;
+            burst.hops.link_header(false).write_tag(frame, tx_link.vlan)?;
         }
         count_packet(ctx, Self::DIRECTION, rule, packet, rates, rule_urrs);
         Some(Rewritten { tx_link, received_len, frame_len })

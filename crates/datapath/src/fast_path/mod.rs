@@ -30,8 +30,8 @@ use adit_tables::{CellFlags, FastRuleCellRef, TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 use adit_wire::vlan::VlanTag;
 
-use self::burst::BurstContext;
 pub(crate) use self::burst::KeptHops;
+use self::burst::{BurstContext, KnownHops};
 use self::direction::{
     Decapsulation, Encapsulation, FastDirection, FastDownlink, FastRewrite, FastUplink,
     PacketTraits, find_other_tunnels,
@@ -373,9 +373,8 @@ fn rewrite_all<
     let arrival = first.map(|packet| packet.interface).unwrap_or_default();
     let must_check_queues = R::RATES == BurstRates::Every && shaping.must_check_queues();
     let Shaping { queues, leases, .. } = shaping;
-    let kept = kept_hops.of(D::HOPS);
-    let mut burst =
-        BurstContext::new(ctx, arrival, kept, leases, queues.contended(), unresolved.stations());
+    let hops = KnownHops::new(ctx, kept_hops.of(D::HOPS), unresolved.stations());
+    let mut burst = BurstContext::new(ctx, arrival, hops, leases, queues.contended());
     let has_aggregates = !ctx.view.aggregates().is_empty();
     let mut left_to_stages = BurstColumn::<SessionIndex>::new();
     // False while every packet is usual, none was left to the stages, and the worker buffers no packet
@@ -414,8 +413,8 @@ fn rewrite_all<
         run.bytes += rewritten.received_len;
         sent_bytes += rewritten.frame_len;
     }
-    burst.keep_hops(kept_hops.of(D::HOPS));
-    let only_link = burst.only_link().filter(|_| !burst.is_any_queued && left_to_stages.is_empty());
+    let link = burst.hops.keep(kept_hops.of(D::HOPS), packets);
+    let only_link = link.filter(|_| !burst.is_any_queued && left_to_stages.is_empty());
     // PERF (adit bench datapath): without tags there is one run, counted here instead of per packet.
     if !HAS_TAGS {
         run.pkts = packets.len() - left_to_stages.len();

@@ -144,7 +144,7 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
         return None;
     }
     let onward = rule.onward();
-    let tx_link = burst.hop_onward(ctx, onward.next_hop)?;
+    let tx_link = burst.hops.hop_onward(ctx, onward.next_hop)?;
     let outer = tx_link.outer.as_ref()?;
     if !is_unchecked(ctx, rule, packet, rates, relayed_urrs) {
         return None;
@@ -164,10 +164,10 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     let frame_len = frame.len();
     // None of these fails: there is room for the headers, and their length fields hold the length.
     let untagged = frame.get_mut(tag_len..)?;
-    let ip = outer.emit(&tunnel, burst.link_header(false), direction, packet.len, untagged)?;
+    let ip = outer.emit(&tunnel, burst.hops.link_header(false), direction, packet.len, untagged)?;
     decrement_usual_hops(ip, is_v6);
     if tag_len != 0 {
-        burst.link_header(false).write_tag(frame, tx_link.vlan)?;
+        burst.hops.link_header(false).write_tag(frame, tx_link.vlan)?;
     }
     count_packet(ctx, direction, rule, packet, rates, relayed_urrs);
     Some(Rewritten { tx_link, received_len, frame_len })
