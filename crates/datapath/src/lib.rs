@@ -40,6 +40,7 @@ mod first_fragments;
 mod fragments;
 mod handoff;
 mod interfaces;
+mod kept_hops;
 mod local_switching;
 mod model;
 mod neighbor_queue;

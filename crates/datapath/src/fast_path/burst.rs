@@ -6,12 +6,13 @@
 use adit_pktio::PacketBuf;
 use adit_shaper::RateSet;
 use adit_tables::{Leases, MeterPairs};
-use adit_types::{Direction, InterfaceId, InterfaceSet, NextHopIndex};
+use adit_types::{InterfaceId, InterfaceSet, NextHopIndex};
 use adit_wire::{UsualLinkHeader, usual_dst};
 
 use super::packet::FastPacket;
 use crate::context::StepContext;
 use crate::interfaces::TxLink;
+use crate::kept_hops::{BurstHops, NEVER_REUSED};
 use crate::neighbor_queue::{UnresolvedStation, is_waited_for};
 
 /// The last next hop whose link-layer address was found.
@@ -31,50 +32,6 @@ impl KnownHop<'_> {
 /// Set in the keys of hops of packets that leave a tunnel for another one: packets to data networks may be in the
 /// same burst.
 const ONWARD: u64 = 1 << 48;
-
-/// A key that no packet has: the hop stored with it is never reused.
-const NEVER_REUSED: u64 = u64::MAX;
-
-/// The hops of the last burst of each direction, for the next one.
-#[derive(Debug)]
-pub(crate) struct KeptHops {
-    uplink: BurstHops,
-    downlink: BurstHops,
-}
-
-impl KeptHops {
-    /// No hops.
-    pub(crate) const NONE: Self = Self { uplink: BurstHops::NONE, downlink: BurstHops::NONE };
-
-    /// Those of one direction.
-    #[inline]
-    pub(super) const fn of(&mut self, direction: Direction) -> &mut BurstHops {
-        match direction {
-            Direction::Uplink => &mut self.uplink,
-            Direction::Downlink => &mut self.downlink,
-        }
-    }
-}
-
-/// The last hops of a burst. One cache line.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(super) struct BurstHops {
-    /// The changes of next hops (`TablesView::next_hop_changes`) that precede them.
-    changes: u64,
-    /// Key and header of the last hop of each family.
-    hops: [(u64, UsualLinkHeader); 2],
-    /// The interface of both.
-    interface: InterfaceId,
-}
-
-impl BurstHops {
-    const NONE: Self = Self {
-        changes: 0,
-        hops: [(NEVER_REUSED, UsualLinkHeader::NONE); 2],
-        interface: InterfaceId(u8::MAX),
-    };
-}
 
 /// What the packets of one direction of a burst share.
 pub(super) struct BurstContext<'v, 'l> {

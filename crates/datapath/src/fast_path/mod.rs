@@ -30,7 +30,6 @@ use adit_tables::{CellFlags, FastRuleCellRef, TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 use adit_wire::vlan::VlanTag;
 
-pub(crate) use self::burst::KeptHops;
 use self::burst::{BurstContext, KnownHops};
 use self::direction::{
     Decapsulation, Encapsulation, FastDirection, FastDownlink, FastRewrite, FastUplink,
