@@ -5,7 +5,7 @@
 //! burst). Packets are in the cache, since they were just written; session state is where the previous
 //! bursts left it. Floor and C floor take the same packets in turns with the worker. The floor receives,
 //! swaps the MAC addresses and sends. The C floor forwards the usual packet, without the features of a UPF
-//! ([`super::c_floor`]).
+//! ([`super::c_floor`]). Steps without packets are measured before each case.
 
 use adit_pktio::RxChecksum;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::c_floor::CFloor;
 use super::measure::{
     BenchNode, ExpectedOutcome, Figures, Floor, WorkerBenchConfig, active_sessions, establish,
-    in_turns, measure_with,
+    in_turns, measure_empty, measure_with,
 };
 use super::network::{BenchIpVersion, INNER_LEN};
 use super::packet::BenchPacket;
@@ -107,9 +107,19 @@ fn measure_case(
 ) -> anyhow::Result<Vec<Value>> {
     let sessions = resident.sessions.clone();
     let active = active_sessions(&sessions, plan)?;
+    // Where packets wait, such a step may send some.
+    let empty = match plan.outcome {
+        ExpectedOutcome::Forwarded => Some(measure_empty(resident)?.median),
+        _ => None,
+    };
     let mut floor = Floor::new(plan);
     let mut run_floor = || floor.run(active, plan);
-    let row = |what, figures, c_floor| row(what, count, options, plan, figures, c_floor);
+    let row = |what, figures, c_floor| {
+        let mut row = row(what, count, options, plan, figures, c_floor);
+        let empty = empty.filter(|_| what == "worker");
+        row["cycles_per_empty_step"] = json!(empty.map(report::rounded));
+        row
+    };
     if !CFloor::covers(&options.profile) {
         let [floor, worker] =
             measure_with(resident, plan, |worker| in_turns(plan, [&mut run_floor, worker]))?;

@@ -29,6 +29,9 @@ const TURNS: usize = 3;
 /// from the caches.
 const REFRESH_PER_SESSION: usize = 2;
 
+/// Steps without packets of one measurement.
+const EMPTY_STEPS: usize = 10_000;
+
 /// Maximum number of packets that a worker buffers for FARs.
 pub(crate) const BUFFER_PKTS_MAX: usize = 512;
 
@@ -290,6 +293,18 @@ pub(crate) fn measure_with<T>(
     let wanted = u64::try_from(bursts * plan.burst)?;
     ensure!(found == wanted, "{found} of {wanted} packets were {:?}", plan.outcome);
     Ok(result)
+}
+
+/// Measures steps that receive no packet, each of which counts as one.
+///
+/// # Errors
+/// None without packets.
+pub(crate) fn measure_empty(resident: &mut BenchNode) -> anyhow::Result<Figures> {
+    let bench = &mut resident.bench;
+    bench.io.clear_sent();
+    let steps = (0..EMPTY_STEPS).map(|_| bench.step().map(|(spent, _)| spent));
+    let mut cycles = steps.collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(Figures::of(&mut cycles, 1))
 }
 
 /// The sessions with traffic.
