@@ -15,14 +15,7 @@
 //! A rule for packets that arrive over IPv6 only holds the complement of the TEID of the local tunnel, so that no
 //! packet over IPv4 matches it.
 //!
-//! A rule from tunnel to tunnel has in word 0 the TEID of the local tunnel in either direction, in word 1 the key
-//! of the UE's IPv6 prefix, and:
-//!
-//! | word | bits 63..32 | bits 31..0 |
-//! |---|---|---|
-//! | 2 | interfaces that packets arrive on | next hop |
-//! | 3 | usage slot of a URR | its generation |
-//! | 4 | TEID of the far end | IPv4 address of the far end |
+//! Rules from tunnel to tunnel have other words: see `relay`.
 //!
 //! | bits of the flags | |
 //! |---|---|
@@ -46,17 +39,16 @@
 //! | 47, tunnel to tunnel | the packet's own container counts |
 //! | 48..64, tunnel to tunnel | two QFIs of 8 bits, 255 for none |
 
+mod relay;
+
 use core::net::Ipv4Addr;
 
 use adit_types::limits::SLICES_MAX;
-use adit_types::{
-    Direction, GtpuPeerIndex, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot,
-};
+use adit_types::{GtpuPeerIndex, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot};
 
 use crate::fast_rule::{
-    FAST_RULE_QFIS_MAX, FAST_RULE_RELAY_QFIS_MAX, FAST_RULE_RELAY_URRS_MAX, FAST_RULE_URRS_MAX,
-    FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleTunnel, FastRuleUe,
-    FastRuleUrr,
+    FAST_RULE_QFIS_MAX, FAST_RULE_URRS_MAX, FastRule, FastRuleForwarding, FastRulePeer,
+    FastRuleTransport, FastRuleUe, FastRuleUrr,
 };
 use crate::matcher::MatcherLine;
 
@@ -68,7 +60,6 @@ const URRS: usize = 3;
 
 const _: () = assert!(URRS + FAST_RULE_URRS_MAX == FAST_RULE_WORDS && FAST_RULE_QFIS_MAX == 4);
 const _: () = assert!(SLICES_MAX < 1 << 4);
-const _: () = assert!(FAST_RULE_RELAY_QFIS_MAX == 2 && FAST_RULE_RELAY_URRS_MAX == 1);
 
 /// The session's own URR does not count the packet.
 const COUNTS_APART: u64 = 1 << 13;
@@ -78,9 +69,6 @@ const HAS_URRS: u64 = 1 << 14;
 const RELAY: u64 = 1 << 15;
 /// Downlink: into a tunnel over IPv6. Both kinds of rules have loops of their own, and no cell can hold both.
 const INTO_V6: u64 = RELAY;
-/// From tunnel to tunnel: the word of the far end.
-const ONWARD: usize = URRS + FAST_RULE_RELAY_URRS_MAX;
-
 /// The rate of the buckets is guaranteed.
 const GUARANTEED: u64 = 1 << 16;
 const SLICE_SHIFT: u32 = 17;
@@ -96,8 +84,6 @@ const _: () = assert!(V6 == V4 << V6_FLAGS_SHIFT && V6_ANY == V4_ANY << V6_FLAGS
 const _: () = assert!(V4_ANY == V4 << 1);
 const HAS_QFI: u64 = 1 << 29;
 const REFLECTIVE: u64 = 1 << 30;
-/// From tunnel to tunnel: the reflective QoS indication.
-const RELAY_REFLECTIVE: u64 = 1 << 46;
 /// Uplink: packets that arrive over IPv6 match.
 const OVER_V6: u64 = 1 << 29;
 /// Uplink: no packets that arrive over IPv4 match.
@@ -109,10 +95,6 @@ const QFIS_SHIFT: u32 = 32;
 const TOS_SHIFT: u32 = 32;
 /// Downlink: one octet.
 const QFI_SHIFT: u32 = 40;
-/// From tunnel to tunnel: the packet's own container counts.
-const KEEPS_CONTAINER: u64 = 1 << 47;
-/// From tunnel to tunnel: two QFIs, one octet each.
-const RELAY_QFIS_SHIFT: u32 = 48;
 
 /// No QoS flow.
 const NO_QFI: u8 = u8::MAX;
@@ -181,19 +163,11 @@ impl From<&FastRule> for PackedFastRule {
                 words[2] = pair(peer, next_hop.0);
                 flags |= u64::from(*tos) << TOS_SHIFT | pack_marking(*marking, REFLECTIVE);
             }
-            FastRuleForwarding::Relay { teid, qfis, onward, marking, keeps_container } => {
+            FastRuleForwarding::Relay { teid, onward, .. } => {
+                flags |= relay::flags(forwarding);
                 words[0] = pair(teid.0, 0) | ue_v4;
                 words[1] = ue_v6;
                 words[2] = pair(arrival.0, onward.next_hop.0);
-                let mut flows = [NO_QFI; FAST_RULE_RELAY_QFIS_MAX];
-                for (flow, qfi) in flows.iter_mut().zip(qfis) {
-                    *flow = qfi.value();
-                }
-                flags |= u64::from(u16::from_le_bytes(flows)) << RELAY_QFIS_SHIFT;
-                flags |= if qfis.is_empty() { ANY_QFI } else { 0 };
-                flags |= u64::from(onward.tos) << TOS_SHIFT;
-                flags |= pack_marking(*marking, RELAY_REFLECTIVE);
-                flags |= RELAY | if *keeps_container { KEEPS_CONTAINER } else { 0 };
             }
         }
         for (word, urr) in words[URRS..].iter_mut().zip(urrs) {
@@ -201,7 +175,7 @@ impl From<&FastRule> for PackedFastRule {
         }
         // Has one URR at most.
         if let FastRuleForwarding::Relay { onward, .. } = forwarding {
-            words[ONWARD] = pair(onward.teid.0, onward.addr.to_bits());
+            words[relay::ONWARD] = pair(onward.teid.0, onward.addr.to_bits());
         }
         Self { flags, words }
     }
@@ -336,84 +310,6 @@ impl PackedFastRule {
     pub fn usage_slots(&self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
         let [_, _, _, urrs @ ..] = self.words;
         Self::slots_in(urrs)
-    }
-
-    /// True of a rule from tunnel to tunnel: call only methods that are about such rules.
-    #[inline]
-    #[must_use]
-    pub const fn is_relay(&self) -> bool {
-        self.flags & RELAY != 0
-    }
-
-    /// The TEID of the local tunnel of a rule from tunnel to tunnel.
-    #[inline]
-    #[must_use]
-    pub const fn relayed_teid(&self) -> Teid {
-        Teid(halves(self.words[0]).0)
-    }
-
-    /// [`PackedFastRule::matches_uplink`] for a rule from tunnel to tunnel, in either direction. It holds for
-    /// packets whose address on the UE's side [`PackedFastRule::source`] allows.
-    #[inline(always)]
-    #[must_use]
-    pub fn matches_relayed(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
-        // PERF (adit bench datapath --n9): one branch for what nearly every packet fulfills.
-        let is_here = (halves(self.words[0]).0 == teid.0)
-            & InterfaceSet(halves(self.words[2]).0).intersects(on);
-        is_here && (self.flags & ANY_QFI != 0 || self.has_relayed_qfi(qfi))
-    }
-
-    #[inline]
-    fn has_relayed_qfi(&self, qfi: Option<Qfi>) -> bool {
-        let [.., first, second] = self.flags.to_le_bytes();
-        qfi.is_some_and(|qfi| [first, second].contains(&qfi.value()))
-    }
-
-    /// The tunnel that a packet leaves in by a rule from tunnel to tunnel.
-    #[inline]
-    #[must_use]
-    pub fn onward(&self) -> FastRuleTunnel {
-        let (teid, addr) = halves(self.words[ONWARD]);
-        FastRuleTunnel {
-            teid: Teid(teid),
-            addr: Ipv4Addr::from_bits(addr),
-            next_hop: self.next_hop(),
-            tos: self.tos(),
-        }
-    }
-
-    /// QoS flow and reflective QoS indication of the PDU Session Container that a packet of `direction` leaves
-    /// with by a rule from tunnel to tunnel. `qfi`: the QoS flow of the container that it came with; `arrived` reads
-    /// this container.
-    ///
-    /// Spec: TS 29.244 §8.2.64, §8.2.89; TS 38.415 §5.4.1.
-    #[inline(always)]
-    #[must_use]
-    pub fn relayed_marking(
-        &self,
-        direction: Direction,
-        qfi: Option<Qfi>,
-        arrived: impl FnOnce() -> Option<(Qfi, bool)>,
-    ) -> Option<(Qfi, bool)> {
-        let kept = qfi.filter(|_| self.flags & KEEPS_CONTAINER != 0);
-        let demands = self.flags & HAS_QFI != 0;
-        match direction {
-            Direction::Uplink if let Some(kept) = kept => Some((kept, false)),
-            Direction::Downlink if !demands => kept.and_then(|_| arrived()),
-            _ if demands => {
-                let [_, _, _, _, _, marking, ..] = self.flags.to_le_bytes();
-                let is_reflective = self.flags & RELAY_REFLECTIVE != 0;
-                Qfi::new(marking & Qfi::MAX).map(|qfi| (qfi, is_reflective))
-            }
-            _ => None,
-        }
-    }
-
-    /// The URR of a rule from tunnel to tunnel, besides the session's own one.
-    #[inline]
-    #[must_use]
-    pub fn relayed_urr(&self) -> Option<FastRuleUrr> {
-        unpack_urr(self.words[URRS])
     }
 
     /// [`PackedFastRule::matches_uplink`] for a packet that arrived over IPv6.
@@ -611,24 +507,24 @@ const fn folded(key: u64) -> u32 {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
-mod tests {
+pub(crate) mod tests {
     use arrayvec::ArrayVec;
 
     use super::*;
 
-    const KEY: u64 = 0x2001_0db8_0000_0007;
+    pub(crate) const KEY: u64 = 0x2001_0db8_0000_0007;
 
-    fn urrs(count: u32) -> ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX> {
+    pub(crate) fn urrs(count: u32) -> ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX> {
         (0..count)
             .map(|n| FastRuleUrr { slot: UsageSlot(7 + n), generation: u32::MAX - n })
             .collect()
     }
 
-    fn qfi(value: u8) -> Qfi {
+    pub(crate) fn qfi(value: u8) -> Qfi {
         Qfi::new(value).unwrap()
     }
 
-    fn downlink(seed: u32, marking: Option<(Qfi, bool)>) -> FastRule {
+    pub(crate) fn downlink(seed: u32, marking: Option<(Qfi, bool)>) -> FastRule {
         FastRule {
             arrival: InterfaceSet(seed),
             ue_v4: FastRuleUe::Only(Ipv4Addr::from_bits(seed)),
@@ -648,7 +544,11 @@ mod tests {
         }
     }
 
-    fn uplink(flows: &[u8], ue_v4: FastRuleUe<Ipv4Addr>, ue_v6: FastRuleUe<u64>) -> FastRule {
+    pub(crate) fn uplink(
+        flows: &[u8],
+        ue_v4: FastRuleUe<Ipv4Addr>,
+        ue_v6: FastRuleUe<u64>,
+    ) -> FastRule {
         let qfis = flows.iter().map(|flow| qfi(*flow)).collect();
         FastRule {
             arrival: InterfaceSet(1 << 3),
@@ -668,7 +568,7 @@ mod tests {
         }
     }
 
-    fn on(id: u32) -> InterfaceSet {
+    pub(crate) fn on(id: u32) -> InterfaceSet {
         InterfaceSet(1 << id)
     }
 
@@ -761,77 +661,6 @@ mod tests {
             assert_eq!(rule.matches_uplink_over_v6(on(3), teid, None), over_v6, "{of:?}");
             assert!(!rule.matches_uplink_over_v6(on(4), teid, None));
             assert!(!rule.matches_uplink_over_v6(on(3), Teid(8), None));
-        }
-    }
-
-    fn relay(flows: &[u8], marking: Option<(Qfi, bool)>, keeps_container: bool) -> FastRule {
-        let forwarding = FastRuleForwarding::Relay {
-            teid: Teid(9),
-            qfis: flows.iter().map(|flow| qfi(*flow)).collect(),
-            onward: ONWARD_TUNNEL,
-            marking,
-            keeps_container,
-        };
-        let (ue_v4, ue_v6) = (FastRuleUe::Only(Ipv4Addr::new(10, 0, 0, 1)), FastRuleUe::Only(KEY));
-        FastRule { forwarding, ..uplink(&[], ue_v4, ue_v6) }
-    }
-
-    const ONWARD_TUNNEL: FastRuleTunnel = FastRuleTunnel {
-        teid: Teid(u32::MAX),
-        addr: Ipv4Addr::BROADCAST,
-        next_hop: NextHopIndex(u32::MAX - 1),
-        tos: 0xff,
-    };
-
-    #[test]
-    fn rule_from_tunnel_to_tunnel_is_read_as_it_was_packed() {
-        for urrs_of_rule in 0..=1 {
-            let rule = FastRule { urrs: urrs(urrs_of_rule), ..relay(&[], None, true) };
-            let rule = PackedFastRule::from(&rule);
-            assert!(rule.is_relay());
-            assert_eq!(rule.flags() & PackedFastRule::PUBLISHER_FLAGS, 0);
-            assert_eq!((rule.onward(), rule.relayed_teid()), (ONWARD_TUNNEL, Teid(9)));
-            assert!(rule.relayed_urr().into_iter().eq(urrs(urrs_of_rule)));
-            assert_eq!(rule.source(false), FastRuleUe::Only(0x0a00_0001));
-            assert_eq!((rule.source(true), rule.meters()), (FastRuleUe::Only(KEY), 0b01));
-            assert!(rule.is_only_ue(false, 0x0a00_0001) && rule.is_only_ue(true, KEY));
-            assert!(!rule.is_only_ue(true, 0x0a00_0001) && !rule.is_only_ue(false, KEY));
-        }
-        let (ue_v4, ue_v6) = (FastRuleUe::Any, FastRuleUe::Any);
-        assert!(!PackedFastRule::from(&uplink(&[63; 4], ue_v4, ue_v6)).is_relay());
-        assert!(!PackedFastRule::from(&downlink(u32::MAX, Some((qfi(63), true)))).is_relay());
-    }
-
-    #[test]
-    fn packet_between_tunnels_fits_by_arrival_tunnel_and_flow() {
-        let rule = PackedFastRule::from(&relay(&[5, 9], None, true));
-        assert!(rule.matches_relayed(on(3), Teid(9), Some(qfi(9))));
-        assert!(rule.matches_relayed(on(3), Teid(9), Some(qfi(5))));
-        assert!(!rule.matches_relayed(on(4), Teid(9), Some(qfi(9))));
-        assert!(!rule.matches_relayed(on(3), Teid(8), Some(qfi(9))));
-        assert!(!rule.matches_relayed(on(3), Teid(9), Some(qfi(63))));
-        assert!(!rule.matches_relayed(on(3), Teid(9), None));
-        let any = PackedFastRule::from(&relay(&[], Some((qfi(63), true)), true));
-        assert!(any.matches_relayed(on(3), Teid(9), None));
-    }
-
-    #[test]
-    fn own_container_goes_before_that_of_the_rule_in_uplink_and_after_it_in_downlink() {
-        use Direction::{Downlink, Uplink};
-        let marking = |of_qers, keeps, direction, arrived: Option<(Qfi, bool)>| {
-            let rule = PackedFastRule::from(&relay(&[], of_qers, keeps));
-            rule.relayed_marking(direction, arrived.map(|(qfi, _)| qfi), || arrived)
-        };
-        let (own, demanded) = (Some((qfi(5), true)), Some((qfi(63), false)));
-        assert_eq!(marking(demanded, true, Uplink, own), Some((qfi(5), false)));
-        assert_eq!(marking(demanded, true, Uplink, None), demanded);
-        assert_eq!(marking(demanded, false, Uplink, own), demanded);
-        assert_eq!(marking(None, true, Uplink, own), Some((qfi(5), false)));
-        assert_eq!(marking(demanded, true, Downlink, own), demanded);
-        assert_eq!(marking(None, true, Downlink, own), own);
-        assert_eq!(marking(Some((qfi(0), true)), false, Downlink, own), Some((qfi(0), true)));
-        for direction in [Uplink, Downlink] {
-            assert_eq!(marking(None, false, direction, own), None);
         }
     }
 

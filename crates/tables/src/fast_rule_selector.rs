@@ -10,9 +10,9 @@ use adit_rules::compile::{FilterKey, PackedFilter, PackedSelector, SelectorView}
 use adit_rules::{FlowKey, MatcherLine, MatcherRoot, PublishedRules};
 use adit_types::{Direction, SessionIndex};
 
-use crate::fast_rule::{
-    CellFlags, CellKind, CellWords, FastRuleCell, FastRuleCellRef, FastRuleSnapshot, FastRuleTable,
-    WrittenRule,
+use crate::fast_rule::FastRuleTable;
+use crate::fast_rule_cell::{
+    CellFlags, CellKind, CellWords, FastRuleCell, FastRuleCellRef, FastRuleSnapshot, WrittenRule,
 };
 use crate::prefetch;
 use crate::publish::SlotGuard;

@@ -18,6 +18,7 @@ mod correlated_rates;
 mod counters;
 mod deferred_charge;
 mod fast_rule;
+mod fast_rule_cell;
 #[allow(unsafe_code, reason = "lines of what readers may still see")]
 mod fast_rule_selector;
 mod framed;
@@ -50,7 +51,7 @@ pub use counters::{
     Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAYS, SessionTraffic, Snapshot,
     WorkerCounters,
 };
-pub use fast_rule::{CellFlags, FastRuleCellRef, FastRuleSnapshot};
+pub use fast_rule_cell::{CellFlags, FastRuleCellRef, FastRuleSnapshot};
 pub use fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 pub use gtpu_peers::GtpuPeers;
 pub use key_table::{KeyRefused, KeyTable, KeyWriter};
@@ -61,4 +62,4 @@ pub use publisher::{Publisher, PublisherCounters, build};
 pub use rate_changes::{NextRateChange, RateChange};
 pub use reader::{TablesReader, TablesView};
 pub use ues::UeTable;
-pub use usage::{FastRuleUrrs, UsageMark, UsageTable, UsageView};
+pub use usage::{CountedPacket, FastRuleUrrs, UsageMark, UsageTable, UsageView};

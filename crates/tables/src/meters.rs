@@ -28,7 +28,6 @@ use adit_types::{Direction, Nanos, SessionIndex};
 
 use crate::correlated_rates::{CorrelatedRate, CorrelatedRateTable};
 use crate::counters::Counter;
-use crate::deferred_charge::DeferredCharge;
 use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::MadeOnce;
@@ -664,11 +663,10 @@ impl<'a> Meter<'a> {
         self.excess.dropped_bytes.add(u64::from(bytes));
     }
 
-    /// The counts of the bucket, of which a charge may be deferred. For any thread.
-    #[must_use]
-    pub(crate) fn traffic(&self, charge: &DeferredCharge) -> MeterTraffic {
+    /// The counts of the bucket. `passed`: the octets of its cell and of a deferred charge. For any thread.
+    pub(crate) fn traffic(&self, passed: impl FnOnce(&MeterCell) -> u64) -> MeterTraffic {
         MeterTraffic {
-            passed_bytes: charge.passed(self.cell),
+            passed_bytes: passed(self.cell),
             dropped_pkts: self.excess.dropped_pkts.load(),
             dropped_bytes: self.excess.dropped_bytes.load(),
             queued_pkts: self.excess.queued_pkts.load(),
@@ -723,15 +721,15 @@ mod tests {
             dropped_bytes: 1400,
             ..MeterTraffic::default()
         };
-        assert_eq!(meter.traffic(&DeferredCharge::default()), expected);
+        assert_eq!(meter.traffic(|cell| cell.passed.load()), expected);
         let others = [(SessionIndex(0), Direction::Downlink), (SESSION, Direction::Uplink)];
         for (session, direction) in others {
             let traffic =
-                table.meter(session, direction, 1).unwrap().traffic(&DeferredCharge::default());
+                table.meter(session, direction, 1).unwrap().traffic(|cell| cell.passed.load());
             assert_eq!(traffic, MeterTraffic::default());
         }
         table.reset(SESSION, 1);
-        assert_eq!(meter.traffic(&DeferredCharge::default()), MeterTraffic::default());
+        assert_eq!(meter.traffic(|cell| cell.passed.load()), MeterTraffic::default());
         assert!(pair.try_charge(0b11, NOW, 1500));
     }
 
@@ -766,8 +764,8 @@ mod tests {
                     let fast = table.meter(SESSION, direction, u8::try_from(at).unwrap()).unwrap();
                     assert_eq!(fast.cell.bucket(), stage.cell.bucket(), "{which} {round}");
                     assert_eq!(
-                        fast.traffic(&DeferredCharge::default()),
-                        stage.traffic(&DeferredCharge::default()),
+                        fast.traffic(|cell| cell.passed.load()),
+                        stage.traffic(|cell| cell.passed.load()),
                         "{which} {round}"
                     );
                 }

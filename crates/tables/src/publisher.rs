@@ -24,7 +24,8 @@ use crate::aggregates::Aggregates;
 use crate::config::{Interface, TablesConfig, TablesError, check, networks};
 use crate::correlated_rates::CorrelatedRateNumbers;
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
-use crate::fast_rule::{FastRuleTable, WrittenRule};
+use crate::fast_rule::FastRuleTable;
+use crate::fast_rule_cell::WrittenRule;
 use crate::gtpu_peers::GtpuPeerWriter;
 use crate::key_table::KeyRefused;
 use crate::meters::{MeterTable, MeterTraffic};
@@ -377,7 +378,7 @@ impl Publisher {
         let found = self.tables.meters.meter(session, direction, meter.bucket);
         let cell = self.tables.fast_rules.cell(session, direction);
         match found.zip(cell) {
-            Some((meter, cell)) => meter.traffic(&cell.charge),
+            Some((meter, cell)) => meter.traffic(|bucket| cell.charge.passed(bucket)),
             None => MeterTraffic::default(),
         }
     }

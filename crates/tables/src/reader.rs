@@ -13,7 +13,8 @@ use adit_types::{
 use crate::aggregates::{Aggregates, Leases};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
-use crate::fast_rule::{CellFlags, CellKind, FastRuleCellRef, FastRuleSnapshot, FastRuleTable};
+use crate::fast_rule::FastRuleTable;
+use crate::fast_rule_cell::{CellFlags, CellKind, FastRuleCellRef, FastRuleSnapshot};
 use crate::fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
 use crate::meters::{Meter, MeterPair, MeterPairs, MeterTable, PER_LINE, WaitCounts};

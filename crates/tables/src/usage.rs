@@ -14,7 +14,8 @@ use adit_types::limits::{own_usage_slot, usage_slots_max};
 use adit_types::{Direction, Nanos, SessionIndex, UsageSlot};
 
 use crate::counters::{Counter, SessionTraffic};
-use crate::fast_rule::{FastRuleSnapshot, FastRuleTable};
+use crate::fast_rule::FastRuleTable;
+use crate::fast_rule_cell::FastRuleSnapshot;
 use crate::large::LargeArray;
 
 /// What a worker reports at most once per generation of a URR's entry; bits of `marks`.
@@ -192,6 +193,19 @@ impl UsageSource for UsageTable {
 /// The URRs of a fast rule besides the session's own one.
 pub type FastRuleUrrs = [Option<FastRuleUrr>; FAST_RULE_URRS_MAX];
 
+/// A packet to be counted.
+#[derive(Debug, Clone, Copy)]
+pub struct CountedPacket {
+    /// Its session.
+    pub session: SessionIndex,
+    /// Its direction.
+    pub direction: Direction,
+    /// Length of the inner IP packet. Unit: octets.
+    pub bytes: u64,
+    /// When it arrived.
+    pub now: Nanos,
+}
+
 /// The counters as workers use them, each those of its own sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct UsageView<'a> {
@@ -346,10 +360,9 @@ impl<'a> UsageView<'a> {
         &self,
         rule: &FastRuleSnapshot<'_>,
         urrs: FastRuleUrrs,
-        (session, direction): (SessionIndex, Direction),
-        bytes: u64,
-        now: Nanos,
+        packet: &CountedPacket,
     ) {
+        let &CountedPacket { session, direction, bytes, now } = packet;
         for urr in urrs.into_iter().map_while(|urr| urr) {
             self.line(urr.slot).inspect(|line| line.count(direction, bytes, now));
         }

@@ -3,7 +3,7 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::FastRuleUe;
-use adit_tables::{FastRuleSnapshot, FastRuleUrrs, TablesView, UeTable};
+use adit_tables::{CountedPacket, FastRuleSnapshot, FastRuleUrrs, TablesView, UeTable};
 use adit_types::{Direction, SessionIndex};
 use adit_wire::ethernet::EthernetHeader;
 use adit_wire::{UsualTunnel, decrement_usual_hops};
@@ -382,9 +382,11 @@ pub(super) fn count_packet(
     rates: BurstRates,
     urrs: fn(&FastRuleSnapshot<'_>) -> FastRuleUrrs,
 ) {
-    let (bytes, of) = (u64::from(packet.len), (packet.session, direction));
-    match rates.may_count_elsewhere() && rule.counts_elsewhere() {
-        true => ctx.view.usage().count_elsewhere(rule, urrs(rule), of, bytes, ctx.now),
-        false => rule.count(bytes, ctx.now),
+    let (bytes, now) = (u64::from(packet.len), ctx.now);
+    if rates.may_count_elsewhere() && rule.counts_elsewhere() {
+        let counted = CountedPacket { session: packet.session, direction, bytes, now };
+        ctx.view.usage().count_elsewhere(rule, urrs(rule), &counted);
+    } else {
+        rule.count(bytes, now);
     }
 }

@@ -60,18 +60,7 @@ pub(super) fn forwarded(
         return None;
     }
     let mut result = by_qers(rules, pdr, direction)?;
-    result.counts_apart = rules.own_urr.is_some();
-    for at in &pdr.urrs {
-        let urr = rules.urrs.get(usize::from(*at))?;
-        if urr.stopped || urr.pool.is_some() || !urr.members.of.is_empty() {
-            return None;
-        }
-        if rules.own_urr == Some(urr.slot) {
-            result.counts_apart = false;
-        } else {
-            result.urrs.push(FastRuleUrr { slot: urr.slot, generation: urr.generation });
-        }
-    }
+    by_urrs(rules, pdr, &mut result)?;
     match (direction, far.outer_header_creation) {
         (Direction::Uplink, None) => {
             let leaves = matches!(
@@ -130,6 +119,23 @@ fn only_forwards(far: &FarEntry) -> bool {
         && far.dscp.is_none()
         && far.redirect.is_none()
         && far.duplicates.is_empty()
+}
+
+/// Adds what URRs of a PDR count.
+fn by_urrs(rules: &SessionRules, pdr: &PdrEntry, result: &mut Forwarded) -> Option<()> {
+    result.counts_apart = rules.own_urr.is_some();
+    for at in &pdr.urrs {
+        let urr = rules.urrs.get(usize::from(*at))?;
+        if urr.stopped || urr.pool.is_some() || !urr.members.of.is_empty() {
+            return None;
+        }
+        if rules.own_urr == Some(urr.slot) {
+            result.counts_apart = false;
+        } else {
+            result.urrs.push(FastRuleUrr { slot: urr.slot, generation: urr.generation });
+        }
+    }
+    Some(())
 }
 
 /// The effects of the QERs of a PDR.

@@ -4,6 +4,7 @@
 
 use adit_rules::{CorrelatedRateId, KeyChange, RuleDelta, SessionKey, SessionRules};
 use adit_types::SessionIndex;
+use adit_types::limits::own_usage_slot;
 
 use super::s2_resolve::Resolved;
 use super::s3_compile::compile;
@@ -82,7 +83,10 @@ pub(crate) fn compile_change(
     resolved: &Resolved,
     fate: ChangeKind,
 ) -> Compiled {
-    let usage = store.plan_usage(session, resolved, fate);
+    // Only now: later, packets that count for no URR have counted in the session's own slot.
+    let own_slot = (fate == ChangeKind::Establish)
+        .then(|| own_usage_slot(store.sessions_max(), session.index));
+    let usage = store.plan_usage(session, resolved, own_slot);
     let (before, after) = (&session.records, &resolved.records);
     let packet_rates = store.packet_rates.plan(
         resolved.usage.at,

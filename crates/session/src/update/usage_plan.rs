@@ -1,10 +1,8 @@
 //! What a change makes of a session's measurements.
 
-use adit_types::limits::own_usage_slot;
 use adit_types::{Nanos, UrrId, UsageSlot};
 
 use super::s2_resolve::Resolved;
-use super::s4_commit::ChangeKind;
 use crate::record::{Records, Urr, UsageTriggers};
 use crate::session::OpenSession;
 use crate::store::SessionStore;
@@ -14,12 +12,12 @@ use crate::usage::{
 
 impl SessionStore {
     /// Plans the measurements of `session` after a change to `resolved`. Reads only. Stage 2 has
-    /// checked that there are enough slots.
+    /// checked that there are enough slots. `own`: the session's own slot, if it may be taken.
     pub(crate) fn plan_usage(
         &self,
         session: &OpenSession,
         resolved: &Resolved,
-        kind: ChangeKind,
+        own: Option<UsageSlot>,
     ) -> UsagePlan {
         let source = &*self.usage.0;
         let UsageChange { at, removed, updated, withdrawn, queried, query_reference } =
@@ -38,9 +36,6 @@ impl SessionStore {
             .collect();
         let mut reports = usage.report(&records.urrs, &mut due, source, *at);
         reports.iter_mut().for_each(|report| report.query_reference = *query_reference);
-        // Only now: later, packets that count for no URR have counted in the session's own slot.
-        let own = (kind == ChangeKind::Establish)
-            .then(|| own_usage_slot(self.sessions_max(), session.index));
         let first = own.and_then(|_| most_named_urr(records));
         let mut slots = SlotPlan { store: self, own, taken: 0, generation: self.generation };
         for urr in &records.urrs {
@@ -71,9 +66,7 @@ impl SessionStore {
             ended.iter().map(|ended| ended.measure.slot).collect();
         slots_retired.extend(usage.change_activity(before, records, &mut slots, *at));
         let (slots_taken, generation) = (slots.taken, slots.generation);
-        if let (Some(own), None) = (own, slots.own) {
-            usage.own_urr = Some(own);
-        }
+        usage.own_urr = usage.own_urr.or(own.filter(|_| slots.own.is_none()));
         let new: Vec<UsageSlot> =
             usage.slots().into_iter().filter(|slot| !all_slots.contains(slot)).collect();
         all_slots.extend(new);

@@ -1,0 +1,517 @@
+//! The cell of a fast rule: what workers read of it, and what the session's packets change.
+//!
+//! A cell is a sequence lock: the publisher (control thread) writes, workers read. A worker that reads a
+//! cell during a write finds no fast rule, and its packet takes the stages.
+//!
+//! # Counters
+//!
+//! The counters of the cells are those of the session's own URR ([`SessionRules::own_urr`]): packets that it does not
+//! count count elsewhere, in the session's own line of the `usage` counters. A session that never had an own URR counts
+//! all packets of fast rules here. The traffic of a session is the sum of its cells and of its line.
+//!
+//! Packets count without checks while the octets of their cell stay below its limit. The worker that owns the session
+//! writes counters and limit. When a rule is activated, the publisher writes the limit: zero with an own URR, so that the
+//! next packet takes the stages, which check and set it; none otherwise. If the stages set it at the same time, either
+//! value is a correct one.
+//!
+//! [`SessionRules::own_urr`]: adit_rules::SessionRules::own_urr
+
+use core::{fmt, ops, ptr};
+
+use adit_rules::compile::{FILTER_WORDS, PackedFilter};
+use adit_rules::packed_fast_rule::FAST_RULE_WORDS;
+use adit_rules::{FAST_RULE_URRS_MAX, MatcherLine, PackedFastRule};
+use adit_types::{GtpuPeerIndex, Nanos, UsageSlot};
+
+use crate::counters::Counter;
+use crate::deferred_charge::{ChargedRule, DeferredCharge};
+use crate::meters::MeterPair;
+use crate::prefetch;
+use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence};
+
+/// Words of a rule after the first one and before the last ones.
+const MIDDLE: usize = 2;
+/// Words in the second line.
+const LAST: usize = FAST_RULE_WORDS - 1 - MIDDLE;
+
+/// The sequence number: the low bits of the head. It wraps after 2^12 writes, each of which adds two; no
+/// reader is delayed for that many writes between its two loads.
+const SEQUENCE: u64 = (1 << 13) - 1;
+/// The cell holds a rule from tunnel to tunnel or, in downlink, into a tunnel over IPv6.
+const RELAY: u64 = PackedFastRule::RELAY;
+/// The cell refers to the lines of several fast rules ([`crate::fast_rule_selector`]) instead of holding one.
+const REFERS: u64 = 1 << 23;
+/// Workers may read the cell.
+const READABLE: u64 = 1 << 24;
+/// Of a cell that refers to lines: a single filter selects one of them, not a matcher.
+const FILTER: u64 = PackedFilter::FLAG;
+
+const _: () = assert!(SEQUENCE | REFERS | READABLE == PackedFastRule::PUBLISHER_FLAGS);
+const _: () = assert!(usize::BITS == u64::BITS, "a word fits a pointer");
+const _: () = assert!(LAST == FAST_RULE_URRS_MAX, "URRs come last");
+const _: () = assert!(MIDDLE + LAST >= FILTER_WORDS);
+/// The flags of a cell of which readers need the second line.
+const LAST_WORDS: u64 = REFERS | PackedFastRule::LAST_WORDS;
+
+/// What an active cell holds: the bits of its head, and which of them say so.
+#[derive(Clone, Copy)]
+pub(crate) struct CellKind {
+    bits: u64,
+    mask: u64,
+}
+
+impl CellKind {
+    /// A fast rule, but none with [`RELAY`].
+    const RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS | RELAY };
+    /// The same, and packets count nowhere but beside the rule.
+    const BESIDE_RULE: Self =
+        Self { bits: READABLE, mask: READABLE | REFERS | RELAY | PackedFastRule::COUNTS_ELSEWHERE };
+    /// The same, and it is plain: packets pass no bucket and count nowhere but beside the rule.
+    const PLAIN_RULE: Self =
+        Self { bits: READABLE, mask: READABLE | REFERS | RELAY | PackedFastRule::NOT_PLAIN };
+    /// A fast rule of any kind.
+    const ANY_RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS };
+    /// A plain fast rule of any kind.
+    const ANY_PLAIN_RULE: Self =
+        Self { bits: READABLE, mask: READABLE | REFERS | PackedFastRule::NOT_PLAIN };
+    /// A fast rule with [`RELAY`].
+    const RELAY_RULE: Self = Self { bits: READABLE | RELAY, mask: READABLE | REFERS | RELAY };
+    /// A filter, and the address of the lines of one or two fast rules, none with [`RELAY`].
+    pub(crate) const FILTER: Self =
+        Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER | RELAY };
+    /// The same with any fast rules.
+    pub(crate) const ANY_FILTER: Self =
+        Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER };
+    /// A selector, and the address of its lines.
+    pub(crate) const SELECTOR: Self =
+        Self { bits: READABLE | REFERS, mask: READABLE | REFERS | FILTER };
+
+    #[inline]
+    const fn is_of(self, head: u64) -> bool {
+        head & self.mask == self.bits
+    }
+
+    /// True if a reader of a cell of this kind needs its last words.
+    #[inline]
+    const fn has_last_words(self, head: u64) -> bool {
+        // PERF (adit bench datapath): known when the loop for plain rules is compiled.
+        let never = self.mask & LAST_WORDS == LAST_WORDS && self.bits & LAST_WORDS == 0;
+        !never && head & LAST_WORDS != 0
+    }
+}
+
+/// A fast rule, or what selects among several, and what the session's packets change.
+#[derive(Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
+#[repr(C, align(128))]
+pub(crate) struct FastRuleCell {
+    /// The flags of the rule or filter, the sequence number of the cell, [`REFERS`] and [`READABLE`].
+    head: AtomicU64,
+    /// The address of lines; a pointer, because an integer would lose its provenance. Of a fast rule: its
+    /// first word, as a pointer without provenance that is never dereferenced.
+    first: AtomicPtr<MatcherLine>,
+    words: [AtomicU64; MIDDLE],
+    pub(crate) pkts: Counter,
+    pub(crate) bytes: Counter,
+    /// When the last packet arrived; zero is never. Unit: nanoseconds.
+    pub(crate) last: Counter,
+    /// Packets are counted without checks while `bytes` stays below this. Unit: octets.
+    limit: Counter,
+    /// The second line. Words of rules with one of [`LAST_WORDS`].
+    last_words: [AtomicU64; LAST],
+    /// For packets of a rule with buckets.
+    pub(crate) charge: DeferredCharge,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<FastRuleCell>() == 128, "two adjacent cache lines");
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::offset_of!(FastRuleCell, last_words) == 64, "the second line");
+
+/// The words of a cell behind its head.
+#[derive(Clone, Copy)]
+pub(crate) struct CellWords {
+    pub(crate) first: *mut MatcherLine,
+    pub(crate) words: [u64; MIDDLE + LAST],
+}
+
+impl CellWords {
+    pub(crate) const EMPTY: Self = Self { first: ptr::null_mut(), words: [0; MIDDLE + LAST] };
+
+    fn of_rule(rule: &PackedFastRule) -> Self {
+        let [first, words @ ..] = rule.words();
+        #[allow(clippy::cast_possible_truncation, reason = "a word fits a pointer")]
+        Self { first: ptr::without_provenance_mut(first as usize), words }
+    }
+
+    #[inline]
+    fn to_rule(self, head: u64) -> PackedFastRule {
+        let [a, b, c, d] = self.words;
+        PackedFastRule::of_words(head, [self.first.addr() as u64, a, b, c, d])
+    }
+}
+
+impl FastRuleCell {
+    /// Writes a cell and returns its sequence number. For the publisher only.
+    fn write(&self, flags: u64, CellWords { first, words }: CellWords) -> u64 {
+        let head = self.head.load(Ordering::Relaxed);
+        let odd = (head + 1) & SEQUENCE;
+        self.head.store(odd, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.first.store(first, Ordering::Relaxed);
+        for (cell, word) in self.words.iter().chain(&self.last_words).zip(words) {
+            cell.store(word, Ordering::Relaxed);
+        }
+        let even = (odd + 1) & SEQUENCE;
+        self.head.store(even | flags, Ordering::Release);
+        even
+    }
+
+    /// Writes a fast rule, or clears the cell. Workers do not read the rule before it is activated. For the
+    /// publisher only.
+    pub(crate) fn set(&self, rule: Option<&PackedFastRule>) -> WrittenRule {
+        match rule {
+            Some(rule) => WrittenRule(self.write(rule.flags(), CellWords::of_rule(rule))),
+            None => {
+                self.write(0, CellWords::EMPTY);
+                WrittenRule::NONE
+            }
+        }
+    }
+
+    /// Lets workers read what was written, unless something else was written since. For the publisher
+    /// only. `limit`: see [`FastRuleTable::activate`](crate::fast_rule::FastRuleTable::activate).
+    pub(crate) fn activate(&self, WrittenRule(sequence): WrittenRule, limit: u64) {
+        let head = self.head.load(Ordering::Relaxed);
+        if head & SEQUENCE == sequence {
+            self.limit.set(limit);
+            self.head.store(head | READABLE, Ordering::Release);
+        }
+    }
+
+    /// Counts a packet of `bytes` octets that arrived at `now`. For the worker that owns the session only.
+    #[inline]
+    pub(crate) fn count(&self, bytes: u64, now: Nanos) {
+        self.pkts.add(1);
+        self.bytes.add(bytes);
+        self.last.set(now.0);
+    }
+
+    /// Sets how many more octets count without checks. For the worker that owns the session only.
+    pub(crate) fn limit_to(&self, more: u64) {
+        self.limit.set(self.bytes.load().saturating_add(more));
+    }
+
+    /// The fast rule, if the cell holds an active one of this kind.
+    #[inline]
+    pub(crate) fn read(&self, kind: CellKind) -> Option<FastRuleSnapshot<'_>> {
+        let (head, words) = self.read_if(kind)?;
+        Some(FastRuleSnapshot { rule: words.to_rule(head), cell: self })
+    }
+
+    /// The rule from tunnel to tunnel that was written, active or not. For the publisher only.
+    pub(crate) fn written_relay(&self) -> Option<PackedFastRule> {
+        let head = self.head.load(Ordering::Relaxed);
+        (head & RELAY != 0).then(|| self.words().to_rule(head))
+    }
+
+    fn words(&self) -> CellWords {
+        let first = self.first.load(Ordering::Relaxed);
+        let [a, b] = self.words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let [c, d] = self.last_words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        CellWords { first, words: [a, b, c, d] }
+    }
+
+    /// Holds nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.load(Ordering::Relaxed) & !SEQUENCE == 0
+    }
+
+    /// Writes a filter or a selector with its flags. Workers do not read it before
+    /// [`FastRuleTable::activate`](crate::fast_rule::FastRuleTable::activate). For the publisher only.
+    pub(crate) fn write_reference(&self, flags: u64, words: CellWords) -> WrittenRule {
+        WrittenRule(self.write(REFERS | flags, words))
+    }
+
+    /// Head and words of one moment, if the cell is of this kind and active.
+    #[inline]
+    pub(crate) fn read_if(&self, kind: CellKind) -> Option<(u64, CellWords)> {
+        let head = self.head.load(Ordering::Acquire);
+        if !kind.is_of(head) {
+            return None;
+        }
+        let first = self.first.load(Ordering::Relaxed);
+        let [a, b] = self.words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let [c, d] = match kind.has_last_words(head) {
+            false => PackedFastRule::NO_LAST_WORDS,
+            true => self.last_words.each_ref().map(|word| word.load(Ordering::Relaxed)),
+        };
+        let words = [a, b, c, d];
+        fence(Ordering::Acquire);
+        (self.head.load(Ordering::Relaxed) == head).then_some((head, CellWords { first, words }))
+    }
+}
+
+/// A cell that is written and not active yet: the sequence number of its cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WrittenRule(u64);
+
+impl WrittenRule {
+    /// None: the sequence number of no cell.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+}
+
+/// The flags of cells, of one or of several together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CellFlags(u64);
+
+impl CellFlags {
+    /// The flags that a cell with `head` has.
+    pub(crate) const fn of_head(head: u64) -> Self {
+        Self(head)
+    }
+
+    /// True if SDF filters may select the fast rule of a packet: one of the cells may refer to lines.
+    #[inline]
+    #[must_use]
+    pub const fn may_refer(self) -> bool {
+        self.0 & REFERS != 0
+    }
+
+    /// True if one of the cells may hold a fast rule with buckets.
+    #[inline]
+    #[must_use]
+    pub const fn may_be_metered(self) -> bool {
+        PackedFastRule::has_meters(self.0)
+    }
+
+    /// True if packets of a fast rule in one of the cells may count elsewhere than beside it.
+    #[inline]
+    #[must_use]
+    pub const fn may_count_elsewhere(self) -> bool {
+        self.0 & PackedFastRule::COUNTS_ELSEWHERE != 0
+    }
+
+    /// False if all fast rules in the cells are plain: without buckets, and packets count only beside the rule.
+    #[inline]
+    #[must_use]
+    pub const fn may_not_be_plain(self) -> bool {
+        self.0 & PackedFastRule::NOT_PLAIN != 0
+    }
+
+    /// True if one of the cells may hold a fast rule with URRs besides the session's own one.
+    #[inline]
+    #[must_use]
+    pub const fn has_urrs(self) -> bool {
+        PackedFastRule::has_urrs(self.0)
+    }
+
+    /// True if one of the cells may hold a fast rule from tunnel to tunnel or, in downlink, into a tunnel over IPv6.
+    #[inline]
+    #[must_use]
+    pub const fn may_relay(self) -> bool {
+        self.0 & RELAY != 0
+    }
+
+    /// True if the cell holds an active fast rule for which [`CellFlags::may_relay`] is false.
+    #[inline]
+    pub(crate) const fn is_rule(self) -> bool {
+        CellKind::RULE.is_of(self.0)
+    }
+
+    /// True if the cell holds an active fast rule for which [`CellFlags::may_relay`] is true.
+    #[inline]
+    pub(crate) const fn is_relay(self) -> bool {
+        CellKind::RELAY_RULE.is_of(self.0)
+    }
+
+    /// True if the cell holds an active plain fast rule for which [`CellFlags::may_relay`] is false: see
+    /// [`CellFlags::may_not_be_plain`].
+    #[inline]
+    #[must_use]
+    pub const fn is_plain_rule(self) -> bool {
+        CellKind::PLAIN_RULE.is_of(self.0)
+    }
+}
+
+impl ops::BitOrAssign for CellFlags {
+    #[inline]
+    fn bitor_assign(&mut self, Self(other): Self) {
+        self.0 |= other;
+    }
+}
+
+/// The cell of one direction of a session, which holds its fast rule, or what selects among several.
+#[derive(Clone, Copy)]
+pub struct FastRuleCellRef<'a>(pub(crate) &'a FastRuleCell);
+
+impl fmt::Debug for FastRuleCellRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FastRuleCellRef").finish_non_exhaustive()
+    }
+}
+
+impl<'a> FastRuleCellRef<'a> {
+    /// Prefetches its cache line.
+    #[inline]
+    pub fn prefetch(self) {
+        prefetch::read(self.0);
+    }
+
+    /// Prefetches its second line, of the deferred charge and of what few rules need.
+    #[inline]
+    pub fn prefetch_last_words(self) {
+        prefetch::read(&self.0.last_words);
+    }
+
+    /// Charges a packet of `bytes` octets to the buckets of the cell's rule with `flags` if an earlier packet passed
+    /// them at `now`, all of them were idle before it, and they are open. Returns whether it did; if not,
+    /// [`TablesView::try_charge`](crate::TablesView::try_charge) decides. For the worker that owns the session only.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): once per packet with busy buckets.
+    #[must_use]
+    pub fn try_charge_at_once(self, flags: u64, now: Nanos, bytes: u16) -> bool {
+        self.0.charge.try_charge_at_once(flags, now, bytes)
+    }
+
+    /// The fast rule, which is neither from tunnel to tunnel nor into a tunnel over IPv6; `None` if the cell holds no
+    /// active one: it is empty,
+    /// refers to lines, is being written, or is not activated yet.
+    #[inline]
+    #[must_use]
+    pub fn read(self) -> Option<FastRuleSnapshot<'a>> {
+        self.0.read(CellKind::RULE)
+    }
+
+    /// The fast rule if its packets count nowhere but beside it; `None` as [`FastRuleCellRef::read`].
+    // PERF (adit bench datapath --rates police): one comparison finds both.
+    #[inline]
+    #[must_use]
+    pub fn read_beside(self) -> Option<FastRuleSnapshot<'a>> {
+        self.0.read(CellKind::BESIDE_RULE)
+    }
+
+    /// The fast rule if it is plain ([`CellFlags::may_not_be_plain`]); `None` as [`FastRuleCellRef::read`].
+    // PERF (adit bench datapath): one comparison finds both.
+    #[inline]
+    #[must_use]
+    pub fn read_plain(self) -> Option<FastRuleSnapshot<'a>> {
+        self.0.read(CellKind::PLAIN_RULE)
+    }
+
+    /// The fast rule of any kind; `None` as [`FastRuleCellRef::read`].
+    #[inline]
+    #[must_use]
+    pub fn read_any(self) -> Option<FastRuleSnapshot<'a>> {
+        self.0.read(CellKind::ANY_RULE)
+    }
+
+    /// The fast rule of any kind if it is plain; `None` as [`FastRuleCellRef::read`].
+    #[inline]
+    #[must_use]
+    pub fn read_any_plain(self) -> Option<FastRuleSnapshot<'a>> {
+        self.0.read(CellKind::ANY_PLAIN_RULE)
+    }
+
+    /// Its flags at this moment.
+    #[inline]
+    #[must_use]
+    pub fn flags(self) -> CellFlags {
+        CellFlags(self.0.head.load(Ordering::Relaxed))
+    }
+
+    /// The peer of a fast rule into a tunnel over IPv6, to prefetch it. During a write it may be anything.
+    #[inline]
+    pub(crate) fn peer(self) -> GtpuPeerIndex {
+        let [_, far_end] = &self.0.words;
+        PackedFastRule::peer_in(far_end.load(Ordering::Relaxed))
+    }
+
+    /// The usage slots of a fast rule with URRs besides the session's own one, to prefetch them before
+    /// [`FastRuleCellRef::read`]. During a write they may belong to different rules; slots without a URR are out of
+    /// range.
+    #[inline]
+    pub(crate) fn usage_slots(self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
+        let urrs = self.0.last_words.each_ref().map(|urr| urr.load(Ordering::Relaxed));
+        PackedFastRule::slots_in(urrs)
+    }
+}
+
+impl FastRuleCellRef<'_> {
+    /// The address of the lines and a word of a selector, for prefetches: during a write they may belong
+    /// together with other words, or be anything.
+    #[inline]
+    pub(crate) fn peek_selector(self, word: usize) -> Option<(*const MatcherLine, u64)> {
+        let Self(cell) = self;
+        if !CellKind::SELECTOR.is_of(cell.head.load(Ordering::Relaxed)) {
+            return None;
+        }
+        let word = cell.words[word].load(Ordering::Relaxed);
+        Some((cell.first.load(Ordering::Relaxed).cast_const(), word))
+    }
+}
+
+/// A consistent copy of the fast rule of one session and direction, with the cell that counts its traffic.
+#[derive(Clone, Copy)]
+pub struct FastRuleSnapshot<'a> {
+    rule: PackedFastRule,
+    cell: &'a FastRuleCell,
+}
+
+impl fmt::Debug for FastRuleSnapshot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FastRuleSnapshot").field("rule", &self.rule).finish_non_exhaustive()
+    }
+}
+
+impl ops::Deref for FastRuleSnapshot<'_> {
+    type Target = PackedFastRule;
+
+    #[inline(always)]
+    fn deref(&self) -> &PackedFastRule {
+        &self.rule
+    }
+}
+
+impl<'a> FastRuleSnapshot<'a> {
+    /// The fast rule in one of the lines that follow the lines of a matcher. `cell` counts the traffic of
+    /// its session.
+    #[inline]
+    pub(crate) fn of_line(line: &MatcherLine, cell: &'a FastRuleCell) -> Self {
+        Self { rule: PackedFastRule::of_line(line), cell }
+    }
+
+    /// Charges a packet of `bytes` octets to the buckets of the rule, which is that of its cell, if all of them are
+    /// idle at `now` and their limits are known. Returns whether it did; if not,
+    /// [`TablesView::try_charge`](crate::TablesView::try_charge) decides. For the worker that owns the session only.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): once per packet with buckets.
+    #[must_use]
+    pub fn try_charge_idle(&self, now: Nanos, bytes: u16) -> bool {
+        self.cell.charge.try_charge_idle(self.rule.flags(), now, bytes)
+    }
+
+    /// [`TablesView::try_charge`](crate::TablesView::try_charge) with the buckets of the session.
+    pub(crate) fn try_charge(&self, pair: MeterPair<'_>, now: Nanos, bytes: u16) -> bool {
+        let rule = ChargedRule { head: self.rule.flags(), which: self.rule.meters() };
+        self.cell.charge.try_charge(pair, rule, now, bytes)
+    }
+
+    /// True if a packet of `bytes` octets can be counted without checks beside the rule: it reaches no limit of the
+    /// session's own URR and is not the first of its generation.
+    #[inline(always)]
+    // PERF (adit bench datapath): once per packet.
+    #[must_use]
+    pub fn is_unchecked(&self, bytes: u64) -> bool {
+        // Counters of octets do not reach 2^63.
+        self.cell.bytes.load() + bytes < self.cell.limit.load()
+    }
+
+    /// Counts a forwarded packet beside the rule. `bytes` is the length of the inner IP packet. For the worker that owns
+    /// the session only.
+    #[inline(always)]
+    // PERF (adit bench datapath): once per packet.
+    pub fn count(&self, bytes: u64, now: Nanos) {
+        self.cell.count(bytes, now);
+    }
+}
