@@ -69,10 +69,11 @@ impl<B: PacketBuf> TxQueues<B> {
             origin.count_lost(tally);
             return;
         };
-        if queue.burst.is_full() {
+        // PERF (adit bench datapath --rates wait): one check of the length per frame.
+        if let Err(full) = queue.burst.try_push(buf) {
             transmit(io, port, queue, &mut self.backlog, tally);
+            queue.burst.push(full.element());
         }
-        queue.burst.push(buf);
         match queue.runs.last_mut() {
             Some(run) if run.interface == interface && run.origin == origin => {
                 run.pkts += 1;

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod flow;
+mod flow_queue;
 mod queues;
 mod server;
 mod wheel;
@@ -27,6 +28,7 @@ mod wheel;
 pub use flow::{
     Eligibility, QueueFull, QueueKey, QueuedPacket, RateSet, ReviewOutcome, RingWait, TurnContext,
 };
-pub use queues::{FlowIndex, FlowQueue, Queues, QueuesConfig};
-pub use server::FlowServer;
+pub use flow_queue::{FlowQueue, FreePlace, NextPacket};
+pub use queues::{FlowIndex, Queues, QueuesConfig};
+pub use server::{AloneResult, FlowServer};
 pub use wheel::{SLOT, Wheel};

@@ -5,21 +5,19 @@ mod rounds;
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
-use self::rounds::{RateOpening, RateRing, RingState, RoundShare};
+use self::rounds::{RateOpening, RateRing, RingState};
 use crate::flow::{
     Eligibility, QueueFull, QueueKey, QueuedPacket, RateSet, ReviewOutcome, RingWait, TurnContext,
 };
-use crate::server::{FlowServer, PerPacket};
+use crate::flow_queue::{FlowQueue, FreePlace, NONE, NextPacket, QueueNode, RoundShare};
+use crate::server::{AloneResult, FlowServer, PerPacket};
 use crate::wheel::Wheel;
-
-/// No packet, no flow.
-const NONE: u32 = u32::MAX;
 
 /// Packets of one flow that leave in a row before others have their turn.
 const TURN_PKTS: u32 = 16;
 
-/// Turns whose cache lines are prefetched together.
-const PREFETCHED_TURNS: usize = 16;
+/// Turns that are taken from the wheel, and whose cache lines are prefetched, together.
+const DUE_BATCH: usize = 16;
 
 /// Limits. Those of packets may be exceeded by one burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,82 +31,6 @@ pub struct QueuesConfig {
     /// Numbers of shared rates are below this; at most 64.
     pub shared_rates: u8,
 }
-
-/// Room for a packet that waits.
-#[derive(Debug)]
-struct QueueNode<P> {
-    /// `None` while it is free.
-    packet: Option<P>,
-    since: Nanos,
-    /// The next packet of its flow, or the next free node.
-    next: u32,
-    bytes: u16,
-}
-
-impl<P> QueueNode<P> {
-    /// Puts a packet into a free node. Returns the next free one.
-    #[inline]
-    fn fill(&mut self, QueuedPacket { packet, bytes, since }: QueuedPacket<P>) -> u32 {
-        let free = self.next;
-        *self = Self { packet: Some(packet), since, next: NONE, bytes };
-        free
-    }
-
-    /// Takes the packet of a node, which is the first of `flow`, and makes the node the first free
-    /// one.
-    #[inline]
-    fn take(&mut self, flow: &mut FlowQueue, free: &mut u32) -> Option<QueuedPacket<P>> {
-        let packet = self.packet.take()?;
-        let number = flow.first;
-        flow.first = self.next;
-        self.next = *free;
-        *free = number;
-        flow.count -= 1;
-        Some(QueuedPacket { packet, bytes: self.bytes, since: self.since })
-    }
-}
-
-/// One flow: its queue of packets. Or a free place for one.
-///
-/// PERF (shaper/shaper): one cache line, and never moved: a release touches flows at random.
-#[derive(Debug, Clone)]
-#[repr(align(64))]
-pub struct FlowQueue {
-    key: QueueKey,
-    first: u32,
-    last: u32,
-    /// Zero while it is free.
-    count: u32,
-    /// The next flow of the same direction and session, or the next free one.
-    sibling: u32,
-    /// The shared rate in whose ring it waits; valid while [`FlowQueue::is_in_ring`].
-    ring: u8,
-    share: RoundShare,
-}
-
-impl FlowQueue {
-    const FREE: Self = Self {
-        key: QueueKey {
-            session: SessionIndex::NONE,
-            direction: Direction::Uplink,
-            buckets: 0,
-            tag: 0,
-        },
-        first: NONE,
-        last: NONE,
-        count: 0,
-        sibling: NONE,
-        ring: 0,
-        share: RoundShare::NONE,
-    };
-
-    /// True if it waits in the ring of a shared rate, not in the wheel.
-    const fn is_in_ring(&self) -> bool {
-        self.share.quantum > 0
-    }
-}
-
-const _: () = assert!(size_of::<FlowQueue>() == 64, "one cache line");
 
 /// The index of a flow. Valid until a packet leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,7 +162,8 @@ impl<P> Queues<P> {
     #[inline]
     #[must_use]
     pub fn find(&self, key: &QueueKey) -> Option<FlowIndex> {
-        self.find_from(self.first_flow(key.session, key.direction), key)
+        let QueueKey { session, direction, buckets, tag } = *key;
+        self.find_from(self.first_flow(session, direction), buckets, tag)
     }
 
     /// Packets of the flow at an index that wait.
@@ -256,8 +179,15 @@ impl<P> Queues<P> {
     #[inline]
     #[must_use]
     pub fn has_room(&self, flow_len: u32) -> bool {
+        flow_len < self.room()
+    }
+
+    /// [`Queues::has_room`] for flows with fewer packets than this.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> u32 {
         let left = self.config.pkts_max.saturating_sub(self.len());
-        flow_len < self.config.flow_pkts_max && (flow_len as usize) < left
+        u32::try_from(left).unwrap_or(u32::MAX).min(self.config.flow_pkts_max)
     }
 
     /// The shared rates that flows wait for. A rate stays in the set until the next turn of its ring after
@@ -268,13 +198,18 @@ impl<P> Queues<P> {
         self.contended
     }
 
-    /// [`Queues::find`] with the [`Queues::first_flow`] of the session of `key`.
+    /// [`Queues::find`] with the [`Queues::first_flow`] of the key's session and direction, and the rest of the key.
     #[inline]
     #[must_use]
-    pub fn find_from(&self, FlowIndex(first): FlowIndex, key: &QueueKey) -> Option<FlowIndex> {
+    pub fn find_from(
+        &self,
+        FlowIndex(first): FlowIndex,
+        buckets: u64,
+        tag: u16,
+    ) -> Option<FlowIndex> {
         let mut at = first;
         while let Some(flow) = self.flows.get(at as usize) {
-            if (flow.key.buckets, flow.key.tag) == (key.buckets, key.tag) {
+            if (flow.key.buckets, flow.key.tag) == (buckets, tag) {
                 return Some(FlowIndex(at));
             }
             at = flow.sibling;
@@ -303,24 +238,23 @@ impl<P> Queues<P> {
     ///
     /// # Errors
     /// See [`Queues::push`].
-    #[inline]
-    pub fn append(
-        &mut self,
-        FlowIndex(flow): FlowIndex,
-        held: QueuedPacket<P>,
-    ) -> Result<(), QueueFull> {
-        let number = self.free_node;
-        let Some(flow) = self.flows.get_mut(flow as usize) else { return Err(QueueFull) };
-        debug_assert!(flow.count > 0, "a flow with packets");
-        let Some(node) = self.nodes.get_mut(number as usize) else { return Err(QueueFull) };
-        self.free_node = node.fill(held);
-        self.len += 1;
-        flow.count += 1;
-        let last = core::mem::replace(&mut flow.last, number);
-        if let Some(last) = self.nodes.get_mut(last as usize) {
-            last.next = number;
-        }
+    fn append(&mut self, flow: FlowIndex, held: QueuedPacket<P>) -> Result<(), QueueFull> {
+        let Some(place) = self.place(flow) else { return Err(QueueFull) };
+        place.fill(held);
         Ok(())
+    }
+
+    /// The place behind the packets of a flow with packets; `None` if all nodes are in use. Does not check the limits
+    /// of [`Queues::has_room`].
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per packet that waits. It has no packet to drop, so that
+    // the packet stays in registers.
+    pub fn place(&mut self, FlowIndex(flow): FlowIndex) -> Option<FreePlace<'_, P>> {
+        let Self { len, nodes, free_node, flows, .. } = self;
+        let flow = flows.get_mut(flow as usize)?;
+        debug_assert!(flow.count > 0, "a flow with packets");
+        nodes.get(*free_node as usize)?;
+        Some(FreePlace { len, nodes, free_node, flow })
     }
 
     /// Makes a flow from its first packet.
@@ -386,57 +320,133 @@ impl<P> Queues<P> {
     }
 
     /// [`Queues::release`] with a server that keeps state during a turn.
+    #[inline]
     pub fn serve(&mut self, now: Nanos, limit: usize, server: &mut impl FlowServer<P>) -> usize {
         self.wheel.advance(now);
-        let (mut taken, mut prefetched) = (0, 0);
+        let mut taken = 0;
         while taken < limit {
-            if prefetched == 0 {
-                prefetched = PREFETCHED_TURNS;
-                self.prefetch_due(server);
+            // PERF (adit bench datapath --rates wait): taken and prefetched together, so that misses overlap.
+            let mut due = [0; DUE_BATCH];
+            let room = (limit - taken).min(DUE_BATCH);
+            let count = self.wheel.take_some(due.get_mut(..room).unwrap_or_default());
+            let due = due.get(..count).unwrap_or_default();
+            if due.is_empty() {
+                break;
             }
-            prefetched -= 1;
-            let Some(number) = self.wheel.take() else { break };
-            taken += match (number as usize).checked_sub(self.flows.len()) {
-                None => self.serve_flow(number, server),
-                Some(rate) => {
-                    let rate = u8::try_from(rate).unwrap_or_default();
-                    self.serve_rate(rate, limit - taken, server)
+            self.prefetch_turns(due, server);
+            for (at, &number) in due.iter().enumerate() {
+                if taken >= limit {
+                    self.wheel.put_back(due.get(at..).unwrap_or_default());
+                    break;
                 }
-            };
+                taken += match (number as usize).checked_sub(self.flows.len()) {
+                    None => self.serve_flow(number, server),
+                    Some(rate) => {
+                        let rate = u8::try_from(rate).unwrap_or_default();
+                        self.serve_rate(rate, limit - taken, server)
+                    }
+                };
+            }
         }
         taken
     }
 
-    /// Prefetches what the next turns read.
-    ///
-    /// Cost: two passes over [`PREFETCHED_TURNS`] flows: the flows, then their first packets and rates.
-    fn prefetch_due(&self, server: &impl FlowServer<P>) {
-        let next = || {
-            let due = self.wheel.due_ids().take(PREFETCHED_TURNS);
-            due.filter_map(|number| self.flows.get(number as usize))
-        };
-        next().for_each(|flow| server.prefetch(flow));
-        for flow in next() {
+    /// Prefetches what the turns of `due` read: the flows, then their first packets and rates.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per turn.
+    fn prefetch_turns(&self, due: &[u32], server: &impl FlowServer<P>) {
+        let flows = || due.iter().filter_map(|number| self.flows.get(*number as usize));
+        flows().for_each(|flow| server.prefetch(flow));
+        for flow in flows() {
             server.prefetch_flow(&flow.key);
             self.nodes.get(flow.first as usize).inspect(|node| server.prefetch(*node));
         }
     }
 
     /// Serves a flow, which is in no list. Returns how many packets were taken, sent or dropped.
-    #[inline]
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per turn.
     fn serve_flow(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
+        match self.serve_next(number, server) {
+            AloneResult::TakenLast(at) => {
+                self.end_turn(number, at);
+                1
+            }
+            AloneResult::Taken => 1 + self.serve_more(number, server),
+            AloneResult::Closed(at) => {
+                self.wheel.insert(number, at);
+                0
+            }
+            AloneResult::Shared => self.serve_shared_flow(number, server),
+        }
+    }
+
+    /// Serves the next packet of a flow, if there is one.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per turn.
+    fn serve_next(&mut self, number: u32, server: &mut impl FlowServer<P>) -> AloneResult {
+        let Self { flows, nodes, free_node, len, .. } = self;
+        let flow = flows.get_mut(number as usize);
+        let Some(flow) = flow else { return AloneResult::Shared };
+        debug_assert!(!flow.is_in_ring(), "a flow from the wheel");
+        let node = nodes.get_mut(flow.first as usize);
+        let Some(node) = node else { return AloneResult::Shared };
+        let result = server.serve_alone(NextPacket { node, flow, free_node });
+        if let AloneResult::Taken | AloneResult::TakenLast(_) = result {
+            *len -= 1;
+        }
+        result
+    }
+
+    /// Ends the turn of a flow whose rates are closed until `at`.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per turn.
+    fn end_turn(&mut self, number: u32, at: Nanos) {
+        match self.len_of(FlowIndex(number)) {
+            0 => self.remove_flow(number),
+            _ => self.wheel.insert(number, at),
+        }
+    }
+
+    /// Continues the turn of a flow from which a packet was taken. Returns how many more were.
+    #[inline(never)]
+    fn serve_more(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
+        let mut taken = 0;
+        loop {
+            if self.len_of(FlowIndex(number)) == 0 {
+                self.remove_flow(number);
+                return taken;
+            }
+            if taken == TURN_PKTS as usize - 1 {
+                self.wheel.insert_due(number);
+                return taken;
+            }
+            match self.serve_next(number, server) {
+                AloneResult::Taken => taken += 1,
+                AloneResult::TakenLast(at) => {
+                    self.end_turn(number, at);
+                    return taken + 1;
+                }
+                AloneResult::Closed(at) => {
+                    self.wheel.insert(number, at);
+                    return taken;
+                }
+                AloneResult::Shared => return taken + self.serve_shared_flow(number, server),
+            }
+        }
+    }
+
+    /// [`Queues::serve_flow`] for a flow that [`FlowServer::serve_alone`] left.
+    #[inline(never)]
+    fn serve_shared_flow(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
         let flow = self.flows.get_mut(number as usize).filter(|flow| flow.count > 0);
         let Some(flow) = flow else { return 0 };
-        debug_assert!(!flow.is_in_ring(), "a flow from the wheel");
         let context = TurnContext { rate: None, contended: self.contended };
         let mut turn = server.begin_turn(&flow.key);
         let mut taken = 0;
         let again = loop {
             if flow.count == 0 || taken == TURN_PKTS {
                 break None;
-            }
-            if let Some(at) = server.blocked_until(&mut turn) {
-                break Some(Eligibility::At(at));
             }
             let Some(node) = self.nodes.get_mut(flow.first as usize) else { break None };
             let may_leave = match server.admit(&mut turn, node.bytes, context) {

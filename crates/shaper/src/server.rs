@@ -3,11 +3,12 @@
 use adit_types::Nanos;
 
 use crate::flow::{Eligibility, QueueKey, QueuedPacket, TurnContext};
+use crate::flow_queue::NextPacket;
 
 /// Decides which packets of flows may leave, and takes those that do.
 ///
-/// For each turn of a flow: [`begin_turn`](Self::begin_turn), then for each packet
-/// [`blocked_until`](Self::blocked_until), [`admit`](Self::admit) and
+/// For each packet of a flow from the wheel: [`serve_alone`](Self::serve_alone). If that leaves the flow, and for turns
+/// at a shared rate: [`begin_turn`](Self::begin_turn), then for each packet [`admit`](Self::admit) and
 /// [`take`](Self::take), then [`end_turn`](Self::end_turn).
 pub trait FlowServer<P> {
     /// State of one turn, such as the flow's buckets.
@@ -19,18 +20,19 @@ pub trait FlowServer<P> {
     /// Prefetches a value that is read soon.
     fn prefetch<T>(&self, _place: &T) {}
 
+    /// Takes the next packet of a flow whose rates no other flow shares, if they admit it.
+    // PERF (adit bench datapath --rates wait): one packet, because most turns have one, and a loop would keep
+    // what its packets share in memory.
+    #[inline]
+    fn serve_alone(&mut self, _packet: NextPacket<'_, P>) -> AloneResult {
+        AloneResult::Shared
+    }
+
     /// Begins the turn of a flow.
     fn begin_turn(&mut self, key: &QueueKey) -> Self::Turn;
 
-    /// Checks, before the next packet is read, whether the flow is blocked whatever that packet's
-    /// length. Returns when the flow may be served again; `None` if [`FlowServer::admit`] decides.
-    fn blocked_until(&mut self, _turn: &mut Self::Turn) -> Option<Nanos> {
-        None
-    }
-
     /// Admits the flow's next packet, of `bytes` octets, and charges its rates; or returns when it may
-    /// leave. An admitted packet is taken next. Called only if [`FlowServer::blocked_until`] has just
-    /// returned `None`.
+    /// leave. An admitted packet is taken next.
     fn admit(&mut self, turn: &mut Self::Turn, bytes: u16, context: TurnContext) -> Eligibility;
 
     /// Takes a packet: to send it, or with `may_leave` false to drop it (see [`Eligibility::Never`]).
@@ -38,6 +40,19 @@ pub trait FlowServer<P> {
 
     /// Ends the turn.
     fn end_turn(&mut self, turn: Self::Turn);
+}
+
+/// What [`FlowServer::serve_alone`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AloneResult {
+    /// It took the packet, and the rates admit another one.
+    Taken,
+    /// It took the packet, and the rates are closed until this time.
+    TakenLast(Nanos),
+    /// It did not take the packet: the rates are closed until this time.
+    Closed(Nanos),
+    /// It did not take the packet: [`FlowServer::begin_turn`] decides about the flow.
+    Shared,
 }
 
 /// A server of two closures, without state for a turn.

@@ -21,6 +21,11 @@ struct WheelLink {
     prev: u32,
 }
 
+impl WheelLink {
+    /// In no list.
+    const UNLINKED: Self = Self { next: NONE, prev: NONE };
+}
+
 /// Ids below a capacity, each at most once, by the time at which they are due.
 ///
 /// Cost: constant to insert and to remove; to advance, constant for each slot that passed, and at
@@ -42,7 +47,7 @@ impl Wheel {
     #[must_use]
     pub fn new(capacity: usize, extra_lists: u8) -> Self {
         let capacity = u32::try_from(capacity).unwrap_or(NONE >> 1);
-        let unlinked = |_| WheelLink { next: NONE, prev: NONE };
+        let unlinked = |_| WheelLink::UNLINKED;
         #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
         let lists = capacity..=capacity + SLOTS as u32 + u32::from(extra_lists);
         let empty_list = |at| WheelLink { next: at, prev: at };
@@ -53,13 +58,16 @@ impl Wheel {
     /// Inserts `id`, which is in no list, to be due at `at`: never early, at most one slot late. Beyond
     /// the horizon it is due with the last slot, before `at`; the caller checks it again. Ids out of
     /// range are ignored.
+    #[inline]
     pub fn insert(&mut self, id: u32, at: Nanos) {
-        let slot = at.0.div_ceil(1 << SLOT_BITS);
-        let slot = slot.clamp(self.cursor, self.cursor + SLOTS - 1);
+        // PERF (adit bench datapath --rates wait): once per turn; the end of time becomes a slot less.
+        let slot = at.0.saturating_add(SLOT.0 - 1) >> SLOT_BITS;
+        let slot = slot.min(self.cursor + SLOTS - 1).max(self.cursor);
         self.append(self.slot(slot), id);
     }
 
     /// Inserts `id`, which is in no list, after the ids that are due.
+    #[inline]
     pub fn insert_due(&mut self, id: u32) {
         self.append(self.due(), id);
     }
@@ -87,8 +95,7 @@ impl Wheel {
         let Some(link) = self.links.get_mut(id as usize).filter(|_| id < self.capacity) else {
             return;
         };
-        let WheelLink { next, prev } =
-            core::mem::replace(link, WheelLink { next: NONE, prev: NONE });
+        let WheelLink { next, prev } = core::mem::replace(link, WheelLink::UNLINKED);
         if next != NONE {
             self.links[prev as usize].next = next;
             self.links[next as usize].prev = prev;
@@ -120,16 +127,42 @@ impl Wheel {
         Some(id)
     }
 
-    /// The due ids, in the order of [`Wheel::take`].
-    pub fn due_ids(&self) -> impl Iterator<Item = u32> {
-        let (due, mut at) = (self.due(), self.due());
-        core::iter::from_fn(move || {
-            at = self.links.get(at as usize)?.next;
-            (at != due).then_some(at)
-        })
+    /// Takes the ids that have been due longest, in this order: as many as `ids` has room for. Returns how many.
+    #[inline]
+    pub fn take_some(&mut self, ids: &mut [u32]) -> usize {
+        let due = self.due();
+        let mut next = self.links[due as usize].next;
+        let mut count = 0;
+        for id in ids {
+            // Without ids `next` is `due`, which is beyond the capacity.
+            if next >= self.capacity {
+                break;
+            }
+            let Some(link) = self.links.get_mut(next as usize) else { break };
+            *id = next;
+            next = core::mem::replace(link, WheelLink::UNLINKED).next;
+            count += 1;
+        }
+        self.links[due as usize].next = next;
+        self.links[next as usize].prev = due;
+        self.len -= count;
+        count
+    }
+
+    /// Puts `ids` back that [`Wheel::take_some`] took, in front of the ids that are due.
+    #[cold]
+    pub fn put_back(&mut self, ids: &[u32]) {
+        let due = self.due();
+        for &id in ids.iter().rev().filter(|id| **id < self.capacity) {
+            let next = core::mem::replace(&mut self.links[due as usize].next, id);
+            self.links[next as usize].prev = id;
+            self.links[id as usize] = WheelLink { next, prev: due };
+            self.len += 1;
+        }
     }
 
     /// The list of a slot.
+    #[inline]
     fn slot(&self, slot: u64) -> u32 {
         #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
         let at = (slot % SLOTS) as u32;
@@ -137,6 +170,7 @@ impl Wheel {
     }
 
     /// The list of due ids.
+    #[inline]
     fn due(&self) -> u32 {
         #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
         let slots = SLOTS as u32;
@@ -144,6 +178,7 @@ impl Wheel {
     }
 
     /// Appends an id to a list.
+    #[inline]
     fn append(&mut self, list: u32, id: u32) {
         if id >= self.capacity || list as usize >= self.links.len() {
             return;

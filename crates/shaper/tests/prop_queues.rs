@@ -29,7 +29,7 @@ enum WheelOp {
     Insert(u32, i64),
     InsertDue(u32),
     Remove(u32),
-    /// Time passes, and so many numbers are taken.
+    /// Time passes, and so many numbers are taken: one by one, or several of which some are put back.
     Advance(u64, usize),
 }
 
@@ -137,12 +137,28 @@ proptest! {
                     now += Nanos(ns);
                     wheel.advance(now);
                     naive.advance(now);
-                    for _ in 0..count {
-                        let taken = wheel.take();
-                        let expected = naive.due.pop_front();
-                        prop_assert_eq!(taken, expected.map(|(number, _)| number));
-                        let Some((_, told)) = expected else { break };
-                        prop_assert!(!told.is_early(now), "{told:?} at {now:?}");
+                    let mut left = count;
+                    while left > 0 {
+                        let (mut ids, room) = ([0; 4], left.min(4));
+                        let taken = match ns % 3 {
+                            0 => wheel.take().map_or(0, |id| {
+                                ids[0] = id;
+                                1
+                            }),
+                            _ => wheel.take_some(&mut ids[..room]),
+                        };
+                        let kept = if ns % 3 == 1 { taken.div_ceil(2) } else { taken };
+                        wheel.put_back(&ids[kept..taken]);
+                        for id in &ids[..kept] {
+                            let (number, told) = naive.due.pop_front().unwrap();
+                            prop_assert_eq!(*id, number);
+                            prop_assert!(!told.is_early(now), "{told:?} at {now:?}");
+                        }
+                        if taken == 0 {
+                            prop_assert!(naive.due.is_empty());
+                            break;
+                        }
+                        left -= kept;
                     }
                     let waiting = naive.slots.values().flatten();
                     for (number, told) in waiting {

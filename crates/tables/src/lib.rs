@@ -17,6 +17,7 @@ mod config;
 mod correlated_rates;
 mod counters;
 mod deferred_charge;
+mod excess_counters;
 mod fast_rule;
 mod fast_rule_cell;
 #[allow(unsafe_code, reason = "lines of what readers may still see")]
@@ -51,11 +52,12 @@ pub use counters::{
     Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAYS, SessionTraffic, Snapshot,
     WorkerCounters,
 };
+pub use excess_counters::WaitCounts;
 pub use fast_rule_cell::{CellFlags, FastRuleCellRef, FastRuleSnapshot};
 pub use fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 pub use gtpu_peers::GtpuPeers;
 pub use key_table::{KeyRefused, KeyTable, KeyWriter};
-pub use meters::{Meter, MeterPair, MeterPairs, MeterTraffic, PairTurn, WaitCounts};
+pub use meters::{Meter, MeterPair, MeterPairs, MeterTraffic};
 pub use next_hop::{KnownNeighbor, NextHopRef, Via};
 pub use prefetch::read as prefetch;
 pub use publisher::{Publisher, PublisherCounters, build};

@@ -28,6 +28,7 @@ use adit_types::{Direction, Nanos, SessionIndex};
 
 use crate::correlated_rates::{CorrelatedRate, CorrelatedRateTable};
 use crate::counters::Counter;
+use crate::excess_counters::{ExcessCounters, WaitCounts};
 use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::MadeOnce;
@@ -68,18 +69,6 @@ pub(crate) struct MeterLine(pub(crate) [MeterCell; PER_LINE]);
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<MeterLine>() == 64, "one cache line");
-
-/// Counts of packets that waited or were dropped. In a table of their own, because they are rare.
-#[derive(Debug, Default)]
-#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
-#[repr(C)]
-struct ExcessCounters {
-    dropped_pkts: Counter,
-    dropped_bytes: Counter,
-    queued_pkts: Counter,
-    /// How long the packet waited that stopped waiting last, sent or dropped. Unit: nanoseconds.
-    delay_ns: Counter,
-}
 
 /// Two buckets of each direction, for all sessions.
 struct MeterPairTable {
@@ -164,15 +153,15 @@ impl MeterTable {
         which: u64,
     ) -> Option<WaitCounts<'_>> {
         let [first, second] = self.first.excess.get(session.direction_slot(direction))?;
-        Some(WaitCounts(if which & 1 != 0 { first } else { second }))
+        Some(WaitCounts::of(if which & 1 != 0 { first } else { second }))
     }
 
     /// Prefetches the first two buckets of one direction and their counters of waiting packets.
     #[inline]
     pub(crate) fn prefetch_pair_and_waits(&self, session: SessionIndex, direction: Direction) {
         let at = session.direction_slot(direction);
-        self.first.lines.get(at).inspect(|line| prefetch::read(*line));
-        self.first.excess.get(at).inspect(|counters| prefetch::read(*counters));
+        prefetch::element(&self.first.lines, at);
+        prefetch::element(&self.first.excess, at);
     }
 
     /// Prefetches the first two buckets of one direction.
@@ -346,22 +335,54 @@ impl<'a> MeterPair<'a> {
         true
     }
 
-    /// Reads the buckets `which` for a turn of packets that leave at `now`. The buckets are the session's
-    /// own. `None` if one of their limits is [`RateLimit::CLOSED`].
-    #[inline]
+    /// Checks whether the buckets `which` are open at `now`, with the time when they open as the error. Forgives debt
+    /// that dates from former limits. The buckets are the session's own. `None` if one of their limits is
+    /// [`RateLimit::CLOSED`].
+    #[inline(never)]
     #[must_use]
-    pub fn turn(self, which: u64, now: Nanos) -> Option<PairTurn<'a>> {
-        let Self(line) = self;
-        let MeterLine([first, second]) = line;
-        let read = |bit: u64, cell: &MeterCell| match which & bit {
-            0 => (RateLimit::UNLIMITED, Bucket::default()),
-            _ => (cell.limit(), cell.bucket()),
+    pub fn open(self, which: u64, now: Nanos) -> Option<Result<(), Nanos>> {
+        let Self(MeterLine(cells)) = self;
+        let mut opens = Nanos(0);
+        for (_, cell) in (0..).zip(cells).filter(|(at, _)| which >> at & 1 != 0) {
+            let (limit, bucket) = (cell.limit(), cell.bucket());
+            let settled = bucket.without_former_debt(limit, now);
+            let at = settled.opens_at(limit)?;
+            if settled != bucket {
+                cell.set(settled);
+            }
+            opens = opens.max(at);
+        }
+        Some(if opens <= now { Ok(()) } else { Err(opens) })
+    }
+
+    /// Charges a packet of `bytes` octets that waited to the buckets `which` if all of them are open at `now`. Returns
+    /// how much [`Bucket::room`] is left then, negative if one is closed; `None` if it did not charge: also if
+    /// [`MeterPair::open`] would forgive debt. The buckets are the session's own.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per packet that leaves its queue; straight, so that its values
+    // stay in registers.
+    #[must_use]
+    pub fn charge_waiting(self, which: u64, now: Nanos, bytes: u16) -> Option<i64> {
+        let Self(MeterLine([first, second])) = self;
+        if which == 3 {
+            let (a, b) = (first.peek(now), second.peek(now));
+            if a.room | b.room < 0 || a.limit == RateLimit::CLOSED || b.limit == RateLimit::CLOSED {
+                return None;
+            }
+            let a = first.charge_peeked(&a, now, bytes);
+            let b = second.charge_peeked(&b, now, bytes);
+            return Some(a.min(b));
+        }
+        let cell = match which {
+            1 => first,
+            2 => second,
+            _ => return None,
         };
-        let (first, second) = (read(1, first), read(2, second));
-        if first.0 == RateLimit::CLOSED || second.0 == RateLimit::CLOSED {
+        let peeked = cell.peek(now);
+        if peeked.room < 0 || peeked.limit == RateLimit::CLOSED {
             return None;
         }
-        Some(PairTurn { line, which, now, pair: [first, second], passed: 0 })
+        Some(cell.charge_peeked(&peeked, now, bytes))
     }
 
     /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes. False for
@@ -416,7 +437,8 @@ impl MeterCell {
     #[inline(always)]
     // PERF (adit bench datapath --rates wait): see its caller.
     fn admits_waiting(&self, now: Nanos) -> bool {
-        self.bucket().admits_waiting(self.limit(), now)
+        // The fraction does not matter.
+        Bucket { due: self.due.load(), fraction: 0 }.admits_waiting(self.limit(), now)
     }
 
     /// True if `due` is before `now`: the bucket has all its credit.
@@ -463,11 +485,13 @@ impl MeterCell {
         PeekedBucket { room: bucket.room(limit, now), bucket, limit }
     }
 
-    /// Charges a packet of `bytes` octets to a bucket that was peeked at.
+    /// Charges a packet of `bytes` octets to a bucket that was peeked at. Returns the [`Bucket::room`] that is left.
     #[inline(always)]
     // PERF (adit bench datapath --rates police): see its caller.
-    fn charge_peeked(&self, peeked: &PeekedBucket, now: Nanos, bytes: u16) {
-        self.commit(peeked.bucket.after_unsaturated(peeked.limit, now, bytes), bytes);
+    fn charge_peeked(&self, peeked: &PeekedBucket, now: Nanos, bytes: u16) -> i64 {
+        let after = peeked.bucket.after_unsaturated(peeked.limit, now, bytes);
+        self.commit(after, bytes);
+        after.room(peeked.limit, now)
     }
 
     #[inline]
@@ -503,92 +527,6 @@ struct PeekedBucket {
     limit: RateLimit,
 }
 
-/// A pair of buckets during a turn of packets: read once, and written when all packets left.
-#[derive(Debug)]
-pub struct PairTurn<'a> {
-    line: &'a MeterLine,
-    which: u64,
-    now: Nanos,
-    /// A bucket that is not among `which` has no limit, so it is always open.
-    pair: [(RateLimit, Bucket); PER_LINE],
-    /// Octets of the packets that left.
-    passed: u64,
-}
-
-impl PairTurn<'_> {
-    /// Checks whether both buckets are open. Forgives debt that dates from a former limit.
-    ///
-    /// # Errors
-    /// When they open.
-    #[inline]
-    pub fn check_open(&mut self) -> Result<(), Nanos> {
-        let [(a, first), (b, second)] = &self.pair;
-        if first.room(*a, self.now) | second.room(*b, self.now) >= 0 {
-            return Ok(());
-        }
-        self.forgive_former_debt()
-    }
-
-    /// Charges a packet of `bytes` octets, whether or not the buckets are open.
-    #[inline]
-    pub fn charge(&mut self, bytes: u16) {
-        let [(a, first), (b, second)] = &mut self.pair;
-        *first = first.after_unsaturated(*a, self.now, bytes);
-        *second = second.after_unsaturated(*b, self.now, bytes);
-        self.passed += u64::from(bytes);
-    }
-
-    /// Forgives debt that dates from former limits.
-    ///
-    /// # Errors
-    /// When both buckets open, if they are closed.
-    #[inline]
-    fn forgive_former_debt(&mut self) -> Result<(), Nanos> {
-        let now = self.now;
-        let forgive = |(limit, bucket): &mut (RateLimit, Bucket)| {
-            *bucket = bucket.without_former_debt(*limit, now);
-            bucket.opens_at(*limit).unwrap_or(Nanos::NEVER)
-        };
-        let [first, second] = &mut self.pair;
-        let opens = forgive(first).max(forgive(second));
-        if opens <= now { Ok(()) } else { Err(opens) }
-    }
-
-    /// Ends the turn: writes the buckets.
-    #[inline]
-    pub fn end(self) {
-        let Self { line: MeterLine([first, second]), which, now: _, pair, passed } = self;
-        let end = |bit: u64, cell: &MeterCell, bucket: Bucket| {
-            if which & bit != 0 {
-                cell.set(bucket);
-                cell.passed.add(passed);
-            }
-        };
-        end(1, first, pair[0].1);
-        end(2, second, pair[1].1);
-    }
-}
-
-/// Counters of the packets that wait for a bucket. For the worker that owns the session.
-#[derive(Debug, Clone, Copy)]
-pub struct WaitCounts<'a>(&'a ExcessCounters);
-
-impl WaitCounts<'_> {
-    /// Counts a packet that begins to wait.
-    #[inline]
-    pub fn add(self) {
-        self.0.queued_pkts.add(1);
-    }
-
-    /// Counts packets that stop waiting. The last of them waited for `delay`.
-    #[inline]
-    pub fn remove(self, pkts: u64, delay: Nanos) {
-        let queued = &self.0.queued_pkts;
-        queued.set(queued.load().saturating_sub(pkts));
-        self.0.delay_ns.set(delay.0);
-    }
-}
-
 /// One bucket.
 #[derive(Debug, Clone, Copy)]
 pub struct Meter<'a> {
@@ -603,7 +541,7 @@ impl<'a> Meter<'a> {
     #[inline]
     #[must_use]
     pub fn wait_counts(&self) -> WaitCounts<'a> {
-        WaitCounts(self.excess)
+        WaitCounts::of(self.excess)
     }
 
     /// True if the bucket is open at `now` by `limit`: that of the worker's rules, or the stored one
@@ -690,18 +628,67 @@ mod tests {
     }
 
     #[test]
-    fn turn_is_for_buckets_that_let_packets_pass() {
+    fn closed_limit_lets_no_waiting_packet_pass() {
         let table = MeterTable::new(2);
-        let turn = |which| {
-            let pair = table.pair(SESSION, Direction::Downlink).unwrap();
-            pair.turn(which, NOW).is_some()
-        };
+        let pair = table.pair(SESSION, Direction::Downlink).unwrap();
+        let opens = |which| pair.open(which, NOW);
         table.set_limit(SESSION, Direction::Downlink, 0, limit(1000));
-        assert_eq!([0, 1, 2, 3].map(turn), [true; 4]);
+        assert_eq!([0, 1, 2, 3].map(opens), [Some(Ok(())); 4]);
         table.set_limit(SESSION, Direction::Downlink, 1, RateLimit::CLOSED);
-        assert_eq!([0, 1, 2, 3].map(turn), [true, true, false, false]);
+        assert_eq!([0, 1, 2, 3].map(opens), [Some(Ok(())), Some(Ok(())), None, None]);
+        assert_eq!([0, 2, 3, 4].map(|which| pair.charge_waiting(which, NOW, 100)), [None; 4]);
+        assert!(pair.charge_waiting(1, NOW, 100).is_some());
         table.set_limit(SESSION, Direction::Downlink, 0, RateLimit::CLOSED);
-        assert_eq!([0, 1, 2, 3].map(turn), [true, false, false, false]);
+        assert_eq!([0, 1, 2, 3].map(opens), [Some(Ok(())), None, None, None]);
+    }
+
+    #[test]
+    fn waiting_packets_are_charged_as_by_the_stages() {
+        let table = MeterTable::new(2);
+        let direction = Direction::Downlink;
+        let (session, reference) = (SESSION, SessionIndex(0));
+        let mut charged = 0;
+        for round in 0_u64..4000 {
+            let now = NOW + Nanos::from_micros(round * 97);
+            let (which, bytes) = (1 + round / 5 % 3, u16::try_from(40 + round * 7 % 1400).unwrap());
+            // Limits change now and then, so that debt of former ones is left.
+            if round % 50 == 0 {
+                let kbps = |at: u64| [8, 900, 20_000, 5_000_000][usize::try_from(at % 4).unwrap()];
+                for (bucket, at) in [(0, round / 50), (1, round / 200)] {
+                    let limit = limit(kbps(at));
+                    table.set_limit(session, direction, bucket, limit);
+                    table.set_limit(reference, direction, bucket, limit);
+                }
+            }
+            let pair = table.pair(session, direction).unwrap();
+            let used = (0..2_u8).filter(|bucket| which >> bucket & 1 != 0);
+            let meters = || used.clone().map(|at| table.meter(reference, direction, at).unwrap());
+            let is_open =
+                meters().map(|meter| meter.is_open(meter.limit(), now)).min() == Some(true);
+            let opens = meters().map(|meter| meter.opens_at(meter.limit(), now).unwrap()).max();
+            let opened = if is_open { Ok(()) } else { Err(opens.unwrap()) };
+            let room = pair.charge_waiting(which, now, bytes).or_else(|| {
+                assert_eq!(pair.open(which, now), Some(opened), "{round}");
+                pair.charge_waiting(which, now, bytes)
+            });
+            assert_eq!(room.is_some(), is_open, "{round}");
+            if let Some(room) = room {
+                meters().for_each(|meter| meter.charge(meter.limit(), now, bytes));
+                let opens = meters().map(|meter| meter.opens_at(meter.limit(), now).unwrap()).max();
+                assert_eq!(room < 0, opens > Some(now), "{round}");
+                if room < 0 {
+                    let at = Nanos(now.0.wrapping_sub(room.cast_unsigned()));
+                    assert_eq!(Some(at), opens, "{round}");
+                }
+                charged += 1;
+            }
+            let line = |session| table.pair(session, direction).unwrap().line();
+            for (cell, of) in line(session).0.iter().zip(&line(reference).0) {
+                assert_eq!(cell.bucket(), of.bucket(), "{round}");
+                assert_eq!(cell.passed.load(), of.passed.load(), "{round}");
+            }
+        }
+        assert!((400..3600).contains(&charged), "{charged}");
     }
 
     #[test]

@@ -13,11 +13,12 @@ use adit_types::{
 use crate::aggregates::{Aggregates, Leases};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
+use crate::excess_counters::WaitCounts;
 use crate::fast_rule::FastRuleTable;
 use crate::fast_rule_cell::{CellFlags, CellKind, FastRuleCellRef, FastRuleSnapshot};
 use crate::fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
-use crate::meters::{Meter, MeterPair, MeterPairs, MeterTable, PER_LINE, WaitCounts};
+use crate::meters::{Meter, MeterPair, MeterPairs, MeterTable, PER_LINE};
 use crate::next_hop::{KnownNeighbor, NextHopRef, NextHopTable, Via};
 use crate::publish::{SlotGuard, SlotReader};
 use crate::rate_changes::{NextRateChange, RateChangeRing};

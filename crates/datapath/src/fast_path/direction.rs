@@ -52,9 +52,6 @@ pub(super) trait FastRewrite {
     /// The direction whose hops the bursts reuse and keep.
     const HOPS: Direction;
 
-    /// The direction of a usual packet.
-    fn direction(packet: &FastPacket<'_>) -> Direction;
-
     /// Rewrites a packet that meets the conditions of `rule`, and counts it for its session and
     /// URRs. `None`: the frame is unchanged, and the packet takes the stages.
     ///
@@ -97,11 +94,6 @@ impl FastDirection for FastUplink {
 
 impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
     const HOPS: Direction = Direction::Uplink;
-
-    #[inline(always)]
-    fn direction(_: &FastPacket<'_>) -> Direction {
-        Direction::Uplink
-    }
 
     /// Decapsulates a packet.
     // PERF (adit bench datapath): once per packet.
@@ -168,11 +160,6 @@ impl FastDirection for FastDownlink {
 
 impl FastRewrite for Encapsulation<true> {
     const HOPS: Direction = Direction::Downlink;
-
-    #[inline(always)]
-    fn direction(_: &FastPacket<'_>) -> Direction {
-        Direction::Downlink
-    }
 
     /// Encapsulates a packet, most often over IPv6.
     // PERF (adit bench datapath --n3-v6): once per packet.
@@ -256,11 +243,6 @@ fn encapsulate_over_v6<'v, B: PacketBuf, const HAS_TAGS: bool>(
 
 impl FastRewrite for FastDownlink {
     const HOPS: Direction = Direction::Downlink;
-
-    #[inline(always)]
-    fn direction(_: &FastPacket<'_>) -> Direction {
-        Self::DIRECTION
-    }
 
     /// Encapsulates a packet over IPv4.
     // PERF (adit bench datapath): once per packet.

@@ -26,7 +26,7 @@ mod ticket;
 use core::mem;
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_tables::{CellFlags, FastRuleCellRef, TablesView, UeTable};
+use adit_tables::{CellFlags, FastRuleCellRef, FastRuleSnapshot, TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 use adit_wire::vlan::VlanTag;
 
@@ -39,7 +39,7 @@ use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
 use self::packet::FastPacket;
 use self::rates::{
     BucketsAndUrrs, BucketsOnly, BurstRates, EveryRate, NoRates, RateChecks, RelayEveryRate,
-    RelayNoRates, SelectedBuckets, find_first_queues,
+    RelayNoRates, SelectedBuckets, WaitingBuckets, find_first_queues,
 };
 use self::recognize::{expects_over_v6, recognize_all, recognize_links, recognize_mixed};
 use self::relay::{RelayedBoth, RelayedDownlink, RelayedUplink};
@@ -232,6 +232,7 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
         (false, BurstRates::Buckets) => rewrite_all::<_, D, F, BucketsOnly, false>,
         (false, BurstRates::BucketsAndUrrs) => rewrite_all::<_, D, F, BucketsAndUrrs, false>,
         (false, BurstRates::Selected) => rewrite_all::<_, D, F, SelectedBuckets, false>,
+        (false, BurstRates::Waiting) => rewrite_all::<_, D, F, WaitingBuckets, false>,
         (false, BurstRates::Every) => rewrite_all::<_, D, F, EveryRate, false>,
         (true, BurstRates::None) => rewrite_all::<_, D, F::Tagged, NoRates, true>,
         (true, BurstRates::Buckets) => rewrite_all::<_, D, F::Tagged, BucketsOnly, true>,
@@ -370,11 +371,12 @@ fn rewrite_all<
     let WorkerState { buffering, shaping, unresolved, tally, kept_hops, .. } = state;
     let first = packets.iter().find(|packet| packet.is_usual);
     let arrival = first.map(|packet| packet.interface).unwrap_or_default();
-    let must_check_queues = R::RATES == BurstRates::Every && shaping.must_check_queues();
+    let must_check_queues = R::RATES.must_check_queues(shaping);
     let Shaping { queues, leases, .. } = shaping;
+    let queue_room = queues.room();
     let hops = KnownHops::new(ctx, kept_hops.of(D::HOPS), unresolved.stations());
     let mut burst = BurstContext::new(ctx, arrival, hops, leases, queues.contended());
-    let has_aggregates = !ctx.view.aggregates().is_empty();
+    let has_aggregates = R::RATES == BurstRates::Every && !ctx.view.aggregates().is_empty();
     let mut left_to_stages = BurstColumn::<SessionIndex>::new();
     // False while every packet is usual, none was left to the stages, and the worker buffers no packet
     // of any session.
@@ -389,7 +391,7 @@ fn rewrite_all<
         let rewritten = rule.and_then(|rule| {
             if must_check_queues
                 && (rule.meters() != 0 || has_aggregates)
-                && !assign_ticket(queues, QueueTicket::of(&rule), D::direction(packet), packet)
+                && !find_queue(R::RATES, queues, queue_room, &rule, packet)
             {
                 return None;
             }
@@ -423,22 +425,51 @@ fn rewrite_all<
 }
 
 /// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet unless the stages take
-/// it. Returns false if a queue has no room for the packet: the stages then send it at once, or drop and
-/// count it.
+/// it. Returns false if a queue has no room for the packet: the stages then send it at once, or drop and count it.
+/// `room`: that of the queues ([`ShapingQueues::room`]).
 #[inline(always)]
 // PERF (adit bench datapath --rates wait): once per packet while packets wait.
 fn assign_ticket<B: PacketBuf>(
     queues: &ShapingQueues<B>,
-    ticket: QueueTicket,
-    direction: Direction,
+    room: u32,
+    rule: &FastRuleSnapshot<'_>,
     packet: &mut FastPacket<'_>,
 ) -> bool {
-    let key = ticket.key(packet.session, direction);
-    let Some(queue) = queues.find_from(packet.first_queue, &key) else {
-        return queues.has_room(0);
+    let ticket = QueueTicket::of(rule);
+    let Some(queue) = queues.find_from(packet.first_queue, ticket.buckets(), ticket.tag()) else {
+        return room > 0;
     };
     packet.ticket = ticket.with_queue(queue);
-    queues.has_room(queues.len_of(queue))
+    queues.len_of(queue) < room
+}
+
+/// [`assign_ticket`] in the loop for `rates`.
+#[inline(always)]
+// PERF (adit bench datapath --rates wait): once per packet while packets wait.
+fn find_queue<B: PacketBuf>(
+    rates: BurstRates,
+    queues: &ShapingQueues<B>,
+    room: u32,
+    rule: &FastRuleSnapshot<'_>,
+    packet: &mut FastPacket<'_>,
+) -> bool {
+    match rates {
+        BurstRates::Waiting => assign_ticket(queues, room, rule, packet),
+        _ => assign_ticket_apart(queues, room, rule, packet),
+    }
+}
+
+/// [`assign_ticket`], out of line.
+#[inline(never)]
+// PERF (adit bench datapath --rates shared): a call, so that the packet loop has registers; in most bursts with
+// aggregates no packet waits.
+fn assign_ticket_apart<B: PacketBuf>(
+    queues: &ShapingQueues<B>,
+    room: u32,
+    rule: &FastRuleSnapshot<'_>,
+    packet: &mut FastPacket<'_>,
+) -> bool {
+    assign_ticket(queues, room, rule, packet)
 }
 
 /// Finds the session and the fast rule of each packet, hands off packets of other workers' sessions, and
@@ -472,7 +503,7 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     let may_wait = || shaping.must_check_queues() || !view.aggregates().is_empty();
     let mut cells = prefetch_usage::<D>(view, may_wait, packets);
     let rates = BurstRates::of(view, shaping, cells);
-    if rates == BurstRates::Every && shaping.must_check_queues() {
+    if rates.must_check_queues(shaping) {
         find_first_queues(view, shaping, packets);
     }
     if cells.may_refer() {

@@ -24,6 +24,8 @@ pub(super) enum BurstRates {
     BucketsAndUrrs,
     /// Buckets of the session. SDF filters may have selected the fast rule; no packet waits.
     Selected,
+    /// Buckets of the session. SDF filters may have selected the fast rule; queues have to be checked.
+    Waiting,
     /// Buckets and aggregates. SDF filters may have selected the fast rule; packets may wait.
     Every,
 }
@@ -33,6 +35,17 @@ impl BurstRates {
     #[inline]
     pub(super) const fn may_count_elsewhere(self) -> bool {
         !matches!(self, Self::None | Self::Buckets)
+    }
+
+    /// True if packets with these rates have to look for a queue first; see [`Shaping::must_check_queues`].
+    #[inline(always)]
+    // PERF (adit bench datapath): a constant in most packet loops.
+    pub(super) fn must_check_queues<B: PacketBuf>(self, shaping: &Shaping<B>) -> bool {
+        match self {
+            Self::Waiting => true,
+            Self::Every => shaping.must_check_queues(),
+            Self::None | Self::Buckets | Self::BucketsAndUrrs | Self::Selected => false,
+        }
     }
 
     /// Those of a burst. `cells`: the flags of its cells.
@@ -47,7 +60,7 @@ impl BurstRates {
         }
         match (cells.may_not_be_plain(), cells.may_refer()) {
             (false, false) => Self::None,
-            _ if shaping.must_check_queues() => Self::Every,
+            _ if shaping.must_check_queues() => Self::Waiting,
             (_, false) if cells.may_count_elsewhere() => Self::BucketsAndUrrs,
             (_, false) => Self::Buckets,
             (_, true) => Self::Selected,
@@ -67,6 +80,7 @@ pub(super) struct NoRates;
 pub(super) struct BucketsOnly;
 pub(super) struct BucketsAndUrrs;
 pub(super) struct SelectedBuckets;
+pub(super) struct WaitingBuckets;
 pub(super) struct EveryRate;
 /// [`NoRates`] for rules of which some lead from tunnel to tunnel.
 pub(super) struct RelayNoRates;
@@ -114,11 +128,21 @@ impl RateChecks for SelectedBuckets {
     }
 }
 
+impl RateChecks for WaitingBuckets {
+    const RATES: BurstRates = BurstRates::Waiting;
+
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per packet.
+    fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
+        packet.rule()
+    }
+}
+
 impl RateChecks for EveryRate {
     const RATES: BurstRates = BurstRates::Every;
 
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per packet.
+    // PERF (adit bench datapath --rates shared): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.rule()
     }
@@ -192,7 +216,7 @@ pub(super) fn pass_rates(
         return Some(());
     }
     let pair = burst.meters.get(packet.session, direction)?;
-    if rates == BurstRates::Every && !packet.ticket.is_none() {
+    if matches!(rates, BurstRates::Waiting | BurstRates::Every) && !packet.ticket.is_none() {
         burst.is_any_queued = true;
         return pair.can_wait(rule.meters(), ctx.now).then_some(());
     }

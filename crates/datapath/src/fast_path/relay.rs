@@ -21,11 +21,6 @@ pub(super) struct RelayedUplink;
 impl FastRewrite for RelayedUplink {
     const HOPS: Direction = Direction::Uplink;
 
-    #[inline(always)]
-    fn direction(_: &FastPacket<'_>) -> Direction {
-        Direction::Uplink
-    }
-
     // PERF (adit bench datapath --n9): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
@@ -46,11 +41,6 @@ pub(super) struct RelayedDownlink;
 
 impl FastRewrite for RelayedDownlink {
     const HOPS: Direction = Direction::Downlink;
-
-    #[inline(always)]
-    fn direction(_: &FastPacket<'_>) -> Direction {
-        Direction::Downlink
-    }
 
     // PERF (adit bench datapath --n9): once per packet.
     #[inline(always)]
@@ -76,11 +66,6 @@ pub(super) struct RelayedBoth;
 
 impl FastRewrite for RelayedBoth {
     const HOPS: Direction = Direction::Uplink;
-
-    #[inline(always)]
-    fn direction(packet: &FastPacket<'_>) -> Direction {
-        packet.direction
-    }
 
     // PERF (adit bench datapath --n9): once per packet.
     #[inline(always)]

@@ -3,6 +3,7 @@
 use core::mem;
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_shaper::QueuedPacket;
 use adit_types::Direction;
 
 use super::FastPackets;
@@ -10,7 +11,8 @@ use super::packet::FastPacket;
 use crate::context::StepContext;
 use crate::interfaces::TxLink;
 use crate::origin::Origin;
-use crate::shaping::ReadyFrame;
+use crate::shaping::{ReadyFrame, Shaping, count_overflow};
+use crate::tally::StepTally;
 use crate::worker_state::WorkerState;
 
 /// Sends the rewritten packets of a burst of which some take the stages, wait for their rates, or
@@ -24,36 +26,109 @@ pub(super) fn send_some<Io: PacketIo>(
     state: &mut WorkerState<Io::Buf>,
 ) {
     let [mut staying, mut leaving] = [Burst::<Io::Buf>::new(), Burst::new()];
-    let mut last: Option<(&TxLink, Direction)> = None;
-    let mut bytes = 0;
-    for (at, (buf, packet)) in rx.drain(..).zip(packets).enumerate() {
-        let tx_link = ctx.interfaces.tx_link(packet.interface).filter(|_| packet.is_usual);
-        let Some(tx_link) = tx_link else {
+    let WorkerState { shaping, tally, .. } = &mut *state;
+    for (buf, packet) in rx.drain(..).zip(packets) {
+        let Some(tx_link) = departure(ctx, packet) else {
             staying.push(buf);
             continue;
         };
-        if !packet.ticket.is_none() {
-            let key = packet.ticket.key(packet.session, packet.direction);
-            let frame = ReadyFrame::new(buf, tx_link.target());
-            let WorkerState { shaping, tally, .. } = &mut *state;
-            shaping.enqueue(ctx, tally, key, packet.ticket.queue(), frame, packet.len);
+        if packet.ticket.is_none() {
+            leaving.push(buf);
             continue;
         }
-        let is_other =
-            |last: &(&TxLink, Direction)| (last.0.id, last.1) != (tx_link.id, packet.direction);
+        // PERF (adit bench datapath --rates wait): once per packet that waits; calls get nothing by reference that the
+        // loop would have to keep in memory.
+        let Some(queue) = packet.ticket.queue() else {
+            queue_first(ctx, shaping, tally, packet, buf, tx_link);
+            continue;
+        };
+        let Some(place) = shaping.queues.place(queue) else {
+            overflow(ctx, tally, packet, buf);
+            continue;
+        };
+        let frame = ReadyFrame::new(buf, tx_link.target());
+        place.fill(QueuedPacket { packet: frame, bytes: packet.len, since: ctx.now });
+        let buckets = packet.ticket.buckets();
+        if buckets != 0
+            && let Some(waits) = ctx.view.wait_counts(packet.session, packet.direction, buckets)
+        {
+            waits.add();
+        }
+    }
+    if !leaving.is_empty() {
+        send_runs(ctx, io, packets, leaving, state);
+    }
+    rx.extend(staying);
+}
+
+/// Queues a packet that may be the first of its queue.
+#[inline(never)]
+fn queue_first<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    shaping: &mut Shaping<B>,
+    tally: &mut StepTally,
+    packet: &FastPacket<'_>,
+    buf: B,
+    tx_link: &TxLink,
+) {
+    let key = packet.ticket.key(packet.session, packet.direction);
+    shaping.enqueue(ctx, tally, key, ReadyFrame::new(buf, tx_link.target()), packet.len);
+}
+
+/// Drops a packet for which all room in queues is in use.
+#[cold]
+#[inline(never)]
+fn overflow<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    tally: &mut StepTally,
+    packet: &FastPacket<'_>,
+    buf: B,
+) {
+    drop(buf);
+    let key = packet.ticket.key(packet.session, packet.direction);
+    count_overflow(ctx, tally, key, packet.len);
+}
+
+/// The link of a rewritten packet; `None` if the stages take the packet.
+#[inline(always)]
+// PERF (adit bench datapath --rates wait): once per packet.
+fn departure<'v>(ctx: &StepContext<'v>, packet: &FastPacket<'_>) -> Option<&'v TxLink> {
+    ctx.interfaces.tx_link(packet.interface).filter(|_| packet.is_usual)
+}
+
+/// Sends the packets of a burst that neither wait nor take the stages, those of one link and direction together.
+#[inline(never)]
+fn send_runs<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    packets: &FastPackets<'_>,
+    leaving: Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let leaves = |(at, packet)| {
+        let packet: &FastPacket<'_> = packet;
+        let tx_link = departure(ctx, packet).filter(|_| packet.ticket.is_none())?;
+        Some((at, tx_link, packet.direction))
+    };
+    let mut frames = Burst::<Io::Buf>::new();
+    let mut last: Option<(&TxLink, Direction)> = None;
+    let mut bytes = 0;
+    for (buf, (at, tx_link, direction)) in
+        leaving.into_iter().zip(packets.iter().enumerate().filter_map(leaves))
+    {
+        let is_other = |last: &(&TxLink, Direction)| (last.0.id, last.1) != (tx_link.id, direction);
         if let Some((link, direction)) = last.filter(is_other) {
             let packets = packets.get(..at).unwrap_or_default();
             let sum = SentFrames { link, direction, bytes: mem::take(&mut bytes) };
-            send_all(io, sum, &mut leaving, packets, state);
+            send_all(io, sum, &mut frames, packets, state);
         }
-        last = Some((tx_link, packet.direction));
+        last = Some((tx_link, direction));
         bytes += buf.data().len();
-        leaving.push(buf);
+        frames.push(buf);
     }
     if let Some((link, direction)) = last {
-        send_all(io, SentFrames { link, direction, bytes }, &mut leaving, packets, state);
+        send_all(io, SentFrames { link, direction, bytes }, &mut frames, packets, state);
     }
-    rx.extend(staying);
 }
 
 /// What frames that leave together have in common.

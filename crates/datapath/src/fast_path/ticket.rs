@@ -11,22 +11,21 @@ use crate::aggregates::AggregateTerms;
 /// The queue that a packet has to join before it leaves. Bits:
 ///
 /// ```text
-/// 63      set in every ticket
-/// 32..63  index of the queue, counted from one; zero if the queue does not exist yet
+/// 32..64  complement of the index of the queue, or of `NO_QUEUE` if the queue does not exist yet; so bit 63 is set
 /// 16..32  tag of the queue's key (`AggregateTerms::tag`)
 /// 0..16   the session's buckets that the queue waits for
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueueTicket(u64);
 
-const IS_TICKET: u64 = 1 << 63;
+/// Greater than any index of a queue, and below 2^31.
+const NO_QUEUE: u32 = (1 << 31) - 1;
 const TAG_SHIFT: u32 = 16;
 const INDEX_SHIFT: u32 = 32;
 const BUCKETS: u64 = (1 << FAST_RULE_METERS_MAX) - 1;
 
 const _: () = assert!(FAST_RULE_METERS_MAX <= 16);
-const _: () =
-    assert!(SHAPED_PKTS_MAX + BURST_MAX < 1 << 31, "queues are at most as many as packets");
+const _: () = assert!(SHAPED_PKTS_MAX + BURST_MAX < NO_QUEUE as usize, "as many queues as packets");
 
 impl QueueTicket {
     /// No queue was found; after the rewrite, the packet leaves at once.
@@ -43,13 +42,13 @@ impl QueueTicket {
     pub(super) fn of(rule: &FastRuleSnapshot<'_>) -> Self {
         let guarantee = if rule.is_guaranteed() { Guarantee::Whole } else { Guarantee::Nothing };
         let tag = AggregateTerms { slice: rule.slice(), guarantee }.tag();
-        Self(IS_TICKET | u64::from(tag) << TAG_SHIFT | rule.meters())
+        Self(u64::from(!NO_QUEUE) << INDEX_SHIFT | u64::from(tag) << TAG_SHIFT | rule.meters())
     }
 
-    /// The ticket with the index of its queue. It has none yet.
+    /// The ticket with the index of its queue.
     #[inline]
     pub(super) const fn with_queue(self, FlowIndex(index): FlowIndex) -> Self {
-        Self(self.0 | (index as u64 + 1) << INDEX_SHIFT)
+        Self(self.0 & ((1 << INDEX_SHIFT) - 1) | (!index as u64) << INDEX_SHIFT)
     }
 
     /// This one, or `other` if this is [`QueueTicket::NONE`].
@@ -79,9 +78,11 @@ impl QueueTicket {
 
     /// The queue, if it exists.
     #[inline]
-    #[allow(clippy::cast_possible_truncation, reason = "an index has 31 bits")]
-    pub(super) fn queue(self) -> Option<FlowIndex> {
-        let index = ((self.0 & !IS_TICKET) >> INDEX_SHIFT) as u32;
-        index.checked_sub(1).map(FlowIndex)
+    #[allow(clippy::cast_possible_truncation, reason = "the upper half is wanted")]
+    pub(super) const fn queue(self) -> Option<FlowIndex> {
+        match !((self.0 >> INDEX_SHIFT) as u32) {
+            NO_QUEUE => None,
+            index => Some(FlowIndex(index)),
+        }
     }
 }

@@ -12,7 +12,7 @@ mod release;
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DropReason, Excess};
-use adit_shaper::{FlowIndex, QueueKey, QueuedPacket, Queues, QueuesConfig};
+use adit_shaper::{QueueKey, QueuedPacket, Queues, QueuesConfig};
 use adit_tables::Leases;
 use adit_types::limits::{SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
 use adit_types::{Direction, Nanos, SessionIndex};
@@ -40,10 +40,11 @@ pub(crate) struct ReadyFrame<B> {
 
 impl<B: PacketBuf> ReadyFrame<B> {
     /// The frame in `buf`, which leaves through `target`.
-    #[inline]
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per packet that waits.
     pub(crate) fn new(buf: B, target: TxTarget) -> Self {
-        // No frame is longer than 65535 octets.
-        let len = u16::try_from(buf.data().len()).unwrap_or(u16::MAX);
+        #[allow(clippy::cast_possible_truncation, reason = "no frame is longer")]
+        let len = buf.data_len() as u16;
         Self { buf, len, target, is_switched: false }
     }
 
@@ -97,36 +98,25 @@ impl<B: PacketBuf> Shaping<B> {
     }
 
     /// Queues a frame that has to wait: its rates do not admit it yet, or earlier packets of its queue
-    /// wait. Drops it as `ShapingQueueFull` without room.
-    /// `queue` is the queue of `key` if the caller has found it; with `None` this function looks it up.
-    /// `bytes` are the octets of the user's packet.
-    // PERF (adit bench datapath --rates wait): once per packet that waits; a call would pass the packet
-    // through memory.
-    #[inline(always)]
+    /// wait. Drops it as `ShapingQueueFull` without room. `bytes` are the octets of the user's packet.
+    #[inline(never)]
     pub(crate) fn enqueue(
         &mut self,
         ctx: &StepContext<'_>,
         tally: &mut StepTally,
         key: QueueKey,
-        queue: Option<FlowIndex>,
         frame: ReadyFrame<B>,
         bytes: u16,
     ) {
         let held = QueuedPacket { packet: frame, bytes, since: ctx.now };
-        let is_held = match queue {
-            Some(queue) => self.queues.append(queue, held).is_ok(),
-            None => self.enqueue_first(ctx, key, held),
-        };
-        if is_held {
+        if self.enqueue_first(ctx, key, held) {
             wait_counts(&ctx.view, key).inspect(|waits| waits.add());
         } else {
-            meters(&ctx.view, key).next().inspect(|meter| meter.count_dropped(bytes));
-            tally.drop(DropReason::ShapingQueueFull);
+            count_overflow(ctx, tally, key, bytes);
         }
     }
 
     /// Queues a packet that may be the first of its queue. Returns false without room.
-    #[inline(never)]
     fn enqueue_first(
         &mut self,
         ctx: &StepContext<'_>,
@@ -178,6 +168,19 @@ impl<B: PacketBuf> Shaping<B> {
     }
 }
 
+/// Counts a packet of `bytes` octets that found no room in the queues.
+#[cold]
+#[inline(never)]
+pub(crate) fn count_overflow(
+    ctx: &StepContext<'_>,
+    tally: &mut StepTally,
+    key: QueueKey,
+    bytes: u16,
+) {
+    meters(&ctx.view, key).next().inspect(|meter| meter.count_dropped(bytes));
+    tally.drop(DropReason::ShapingQueueFull);
+}
+
 /// Drops a waiting packet because a gate was closed or a rate set to zero. Both count as `GateClosed`.
 #[cold]
 fn discard<B>(
@@ -210,7 +213,8 @@ fn send_unchecked<Io: PacketIo>(
 }
 
 /// Sends a packet that waited for `delay`.
-#[inline]
+#[inline(always)]
+// PERF (adit bench datapath --rates wait): once per packet that waited; a call would pass it through memory.
 fn send<Io: PacketIo>(
     io: &mut Io,
     tx: &mut TxQueues<Io::Buf>,

@@ -4,7 +4,7 @@ use adit_rules::{
     Excess, FAST_RULE_METERS_MAX, Guarantee, PublishedPdr, PublishedRules, RateLimit,
 };
 use adit_shaper::{Eligibility, QueueKey, RingWait, SLOT, TurnContext};
-use adit_tables::{Leases, Meter, PairTurn, TablesView, WaitCounts};
+use adit_tables::{Leases, Meter, MeterPair, TablesView, WaitCounts};
 use adit_types::{Direction, Nanos, SessionIndex};
 
 use crate::aggregates::{AggregateTerms, BlockingRate};
@@ -96,22 +96,29 @@ impl SharingInUse {
     }
 }
 
-/// The first two buckets of a queue, if nothing else decides: no aggregate is configured, the queue has no
-/// further bucket, no guarantee bucket and no correlated rate, and no limit is [`RateLimit::CLOSED`].
+/// True if a queue waits for one or both of the session's first two buckets, and for no other.
 #[inline]
+const fn has_only_first_pair(buckets: u64) -> bool {
+    buckets.wrapping_sub(1) < (1 << FAST_RULE_METERS_MAX) - 1
+}
+
+/// The first two buckets of a queue, if nothing else decides: no aggregate is configured, and the queue has no
+/// further bucket, no guarantee bucket and no correlated rate.
+#[inline(always)]
+// PERF (adit bench datapath --rates wait): once per turn.
 pub(super) fn own_pair<'v>(
     ctx: &StepContext<'v>,
     key: QueueKey,
     sharing: SharingInUse,
-) -> Option<PairTurn<'v>> {
+) -> Option<MeterPair<'v>> {
     if sharing.aggregates
         || matches!(AggregateTerms::of_tag(key.tag).guarantee, Guarantee::Bucket(_))
-        || key.buckets >= 1 << FAST_RULE_METERS_MAX
+        || !has_only_first_pair(key.buckets)
         || sharing.correlated_rates && sharers(ctx, key) > 0
     {
         return None;
     }
-    ctx.view.meter_pair(key.session, key.direction)?.turn(key.buckets, ctx.now)
+    ctx.view.meter_pair(key.session, key.direction)
 }
 
 /// When the first packet of a new queue may leave: [`eligibility`], by one lookup if the queue has an
@@ -122,12 +129,12 @@ pub(super) fn first_eligibility(
     key: QueueKey,
     turn: TurnContext,
 ) -> Eligibility {
-    let Some(mut pair) = own_pair(ctx, key, SharingInUse::of(ctx)) else {
-        return eligibility(ctx, leases, key, turn);
-    };
-    let opened = pair.check_open();
-    pair.end();
-    opened.map_or_else(Eligibility::At, |()| Eligibility::Now)
+    let pair = own_pair(ctx, key, SharingInUse::of(ctx));
+    match pair.and_then(|pair| pair.open(key.buckets, ctx.now)) {
+        Some(Ok(())) => Eligibility::Now,
+        Some(Err(at)) => Eligibility::At(at),
+        None => eligibility(ctx, leases, key, turn),
+    }
 }
 
 /// When the next packet of a queue may leave, by the limits of now. Takes leases of aggregates, and forgives

@@ -2,8 +2,10 @@
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::Guarantee;
-use adit_shaper::{Eligibility, FlowServer, QueueKey, QueuedPacket, TurnContext};
-use adit_tables::{Leases, PairTurn, prefetch};
+use adit_shaper::{
+    AloneResult, Eligibility, FlowServer, NextPacket, QueueKey, QueuedPacket, TurnContext,
+};
+use adit_tables::{Leases, prefetch};
 use adit_types::Nanos;
 use adit_types::limits::BURST_MAX;
 
@@ -50,11 +52,9 @@ struct Releaser<'e, 'v, Io: PacketIo> {
     last_sender: Option<QueueKey>,
 }
 
-/// The turn of a flow.
-struct FlowTurn<'v> {
+/// The turn of a flow whose rates others may share.
+struct FlowTurn {
     key: QueueKey,
-    /// The flow's buckets if [`own_pair`] has them.
-    pair: Option<PairTurn<'v>>,
     /// The packet that was admitted last is guaranteed.
     is_guaranteed: bool,
     /// Packets that left.
@@ -63,76 +63,92 @@ struct FlowTurn<'v> {
     delay: Nanos,
 }
 
-impl<'v, Io: PacketIo> Releaser<'_, 'v, Io> {
+impl<Io: PacketIo> Releaser<'_, '_, Io> {
     /// When a flow is served again whose rates open `at`. A flow that just sent waits behind the sharers of
     /// its correlated rate.
-    #[inline(always)]
-    // PERF (adit bench datapath --rates wait): by value, so that turns stay in registers.
     fn next_turn(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
         match self.sharing.correlated_rates && (is_sending || self.last_sender == Some(key)) {
             false => at,
             true => behind_sharers(self.ctx, key, at),
         }
     }
+
+    /// Counts packets of a flow that left. The last of them waited for `delay`.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per turn.
+    fn count_sent(&mut self, key: QueueKey, pkts: u64, delay: Nanos) {
+        if pkts > 0 {
+            wait_counts(&self.ctx.view, key).inspect(|waits| waits.remove(pkts, delay));
+            if self.sharing.correlated_rates {
+                self.last_sender = Some(key);
+            }
+        }
+    }
 }
 
-// PERF (adit bench datapath --rates wait): inlined into the serve loops; most turns have one packet.
-impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> {
-    type Turn = FlowTurn<'v>;
+impl<Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, '_, Io> {
+    type Turn = FlowTurn;
 
     #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per turn.
     fn prefetch_flow(&self, key: &QueueKey) {
         self.ctx.view.prefetch_pair_and_waits(key.session, key.direction);
     }
 
     #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per turn.
     fn prefetch<T>(&self, place: &T) {
         prefetch(place);
     }
 
+    /// Sends the next packet of a flow with an [`own_pair`], which its sharers never delay.
     #[inline(always)]
-    fn begin_turn(&mut self, key: &QueueKey) -> FlowTurn<'v> {
-        let pair = own_pair(self.ctx, *key, self.sharing);
-        // With a pair of buckets and no others, all of the flow is guaranteed or nothing.
-        let is_guaranteed = AggregateTerms::of_tag(key.tag).guarantee == Guarantee::Whole;
-        FlowTurn { key: *key, pair, is_guaranteed, sent: 0, delay: Nanos(0) }
+    // PERF (adit bench datapath --rates wait): once per turn; most turns have one packet.
+    fn serve_alone(&mut self, packet: NextPacket<'_, ReadyFrame<Io::Buf>>) -> AloneResult {
+        let (key, now) = (packet.key(), self.ctx.now);
+        let Some(pair) = own_pair(self.ctx, key, self.sharing) else { return AloneResult::Shared };
+        let Some(room) = pair.charge_waiting(key.buckets, now, packet.bytes()) else {
+            return match pair.open(key.buckets, now) {
+                Some(Err(at)) => AloneResult::Closed(at),
+                _ => AloneResult::Shared,
+            };
+        };
+        if let Some(held) = packet.take() {
+            let delay = now.since(held.since);
+            self.count_sent(key, 1, delay);
+            // With a pair of buckets and no others, all of the flow is guaranteed or nothing.
+            let is_guaranteed = AggregateTerms::of_tag(key.tag).guarantee == Guarantee::Whole;
+            let origin = Origin::user(key.direction, is_guaranteed);
+            send(self.io, self.tx, self.tally, origin, delay, held.packet);
+        }
+        match room {
+            0.. => AloneResult::Taken,
+            // Nothing saturates: times are below 2^62 nanoseconds.
+            _ => AloneResult::TakenLast(Nanos(now.0.wrapping_sub(room.cast_unsigned()))),
+        }
     }
 
-    #[inline(always)]
-    fn blocked_until(&mut self, turn: &mut FlowTurn<'v>) -> Option<Nanos> {
-        let at = turn.pair.as_mut()?.check_open().err()?;
-        Some(self.next_turn(turn.key, turn.sent > 0, at))
+    fn begin_turn(&mut self, key: &QueueKey) -> FlowTurn {
+        FlowTurn { key: *key, is_guaranteed: false, sent: 0, delay: Nanos(0) }
     }
 
-    #[inline(always)]
-    fn admit(&mut self, turn: &mut FlowTurn<'v>, bytes: u16, context: TurnContext) -> Eligibility {
-        let eligibility = match &mut turn.pair {
-            Some(pair) => {
-                pair.charge(bytes);
+    fn admit(&mut self, turn: &mut FlowTurn, bytes: u16, context: TurnContext) -> Eligibility {
+        match try_charge(self.ctx, self.leases, turn.key, bytes, context) {
+            Ok(is_guaranteed) => {
+                turn.is_guaranteed = is_guaranteed;
+                turn.sent += 1;
                 Eligibility::Now
             }
-            None => match try_charge(self.ctx, self.leases, turn.key, bytes, context) {
-                Ok(is_guaranteed) => {
-                    turn.is_guaranteed = is_guaranteed;
-                    Eligibility::Now
-                }
-                Err(later) => later,
-            },
-        };
-        match eligibility {
-            Eligibility::Now => turn.sent += 1,
-            Eligibility::At(at) => {
-                return Eligibility::At(self.next_turn(turn.key, turn.sent > 0, at));
+            Err(Eligibility::At(at)) => {
+                Eligibility::At(self.next_turn(turn.key, turn.sent > 0, at))
             }
-            _ => {}
+            Err(later) => later,
         }
-        eligibility
     }
 
-    #[inline(always)]
     fn take(
         &mut self,
-        turn: &mut FlowTurn<'v>,
+        turn: &mut FlowTurn,
         may_leave: bool,
         held: QueuedPacket<ReadyFrame<Io::Buf>>,
     ) {
@@ -146,18 +162,9 @@ impl<'v, Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, 'v, Io> 
         send(*io, tx, tally, origin, turn.delay, held.packet);
     }
 
-    #[inline(always)]
-    fn end_turn(&mut self, turn: FlowTurn<'v>) {
-        let FlowTurn { key, pair, sent, delay, is_guaranteed: _ } = turn;
-        if let Some(pair) = pair {
-            pair.end();
-        }
-        if sent > 0 {
-            wait_counts(&self.ctx.view, key).inspect(|waits| waits.remove(sent, delay));
-            if self.sharing.correlated_rates {
-                self.last_sender = Some(key);
-            }
-        }
+    fn end_turn(&mut self, turn: FlowTurn) {
+        let FlowTurn { key, sent, delay, is_guaranteed: _ } = turn;
+        self.count_sent(key, sent, delay);
     }
 }
 

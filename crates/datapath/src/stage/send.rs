@@ -39,7 +39,7 @@ pub(super) fn send_or_queue<Io: PacketIo>(
     let key = queue_key(session, matched);
     let ready = ReadyFrame::new(buf, egress.target());
     let WorkerState { shaping, tally, .. } = state;
-    shaping.enqueue(ctx, tally, key, None, ready, len);
+    shaping.enqueue(ctx, tally, key, ready, len);
 }
 
 /// Switches a frame to another UE, or queues it first if it has to wait for its rates.
@@ -54,7 +54,7 @@ pub(super) fn switch_or_queue<B: PacketBuf>(
     let WorkerState { queues, shaping, tally, .. } = state;
     if matched.must_queue {
         let ready = ReadyFrame::switched(buf, target);
-        shaping.enqueue(ctx, tally, queue_key(session, matched), None, ready, len);
+        shaping.enqueue(ctx, tally, queue_key(session, matched), ready, len);
     } else {
         queues.switched.push(target.port, buf, tally);
     }

@@ -7,32 +7,11 @@ use adit_types::Nanos;
 
 use super::Queues;
 use crate::flow::{Eligibility, RingWait, TurnContext};
+use crate::flow_queue::RoundShare;
 use crate::server::FlowServer;
 
 /// Least quantum of a flow, so that rounds are few. Unit: octets.
 const QUANTUM_MIN: u32 = 512;
-
-/// The share of a ring's member in the rounds of a shared rate.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RoundShare {
-    /// What it may send in a round. Unit: octets.
-    pub(super) quantum: u32,
-    /// What it may still send in this round. Unit: octets.
-    pub(super) credit: u32,
-    /// Its quantum of this round was added to `credit`.
-    pub(super) has_quantum: bool,
-}
-
-impl RoundShare {
-    pub(super) const NONE: Self = Self { quantum: 0, credit: 0, has_quantum: false };
-
-    /// Adds the quantum to the credit, once per round.
-    pub(super) fn give_quantum(&mut self) {
-        if !core::mem::replace(&mut self.has_quantum, true) {
-            self.credit = self.credit.saturating_add(self.quantum);
-        }
-    }
-}
 
 /// The ring of a shared rate. Its members are in the wheel's list of the rate's number: flows, and
 /// rings whose flows also wait for this rate.
@@ -156,6 +135,7 @@ impl<P> Queues<P> {
 
     /// Takes at most `limit` packets of the flows that wait for a shared rate, when the wheel wakes the
     /// rate, which may still be closed. Returns how many were taken, sent or dropped.
+    #[inline(never)]
     pub(super) fn serve_rate(
         &mut self,
         rate: u8,
@@ -268,9 +248,6 @@ impl<P> Queues<P> {
             }
             if budget.credit < bytes.into() {
                 break FlowEnd::Ring(RingEnd::CreditUsed);
-            }
-            if let Some(at) = server.blocked_until(&mut turn) {
-                break FlowEnd::Leaves(at);
             }
             let may_leave = match server.admit(&mut turn, bytes, context) {
                 Eligibility::Now => true,
