@@ -158,6 +158,8 @@ impl DeferredCharge {
         used().for_each(MeterCell::defer);
         self.price.set(price);
         self.depth.set(depth.0);
+        // See `DeferredCharge::passed`.
+        fence(Ordering::Release);
         self.head.set(head);
         self.charge(now, bytes);
         true
@@ -185,13 +187,16 @@ impl DeferredCharge {
     pub(crate) fn passed(&self, cell: &MeterCell) -> u64 {
         let mut sum = 0;
         for _ in 0..READ_ATTEMPTS {
-            let (head, is_deferred) = (self.head.load(), cell.is_deferred());
-            let deferred = if is_deferred { self.passed.load() } else { 0 };
+            let head = self.head.load();
             fence(Ordering::Acquire);
-            sum = cell.passed.load().wrapping_add(deferred);
+            let (is_deferred, deferred) = (cell.is_deferred(), self.passed.load());
+            fence(Ordering::Acquire);
+            sum = cell.passed.load().wrapping_add(if is_deferred { deferred } else { 0 });
             fence(Ordering::Acquire);
             let is_moving = is_deferred && head == 0;
-            if !is_moving && head == self.head.load() && is_deferred == cell.is_deferred() {
+            // The same rule may have deferred another charge meanwhile.
+            let has_moved = is_deferred != cell.is_deferred() || self.passed.load() < deferred;
+            if !is_moving && !has_moved && head == self.head.load() {
                 break;
             }
         }
@@ -411,6 +416,30 @@ mod tests {
         assert_eq!((pair.line().0[0].bucket(), passed()), (Bucket::default(), [0, 0]));
         assert!(charge.try_charge(pair, RULE, Nanos::from_secs(2), 100));
         assert_eq!(passed(), [100, 0]);
+    }
+
+    #[test]
+    fn bucket_with_a_deferred_charge_is_closed_to_who_does_not_settle_it() {
+        let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
+        let limits = [limit(8, 3000, Excess::Policed), limit(900_000, 1, Excess::Shaped)];
+        for (at, limit) in (0..).zip(limits) {
+            table.set_limit(FAST, DIRECTION, at, limit);
+        }
+        let pair = table.pair(FAST, DIRECTION).unwrap();
+        let mut now = Nanos::from_secs(1);
+        for which in [1, 2, 3] {
+            assert!(charge.try_charge(pair, ChargedRule { head: 2, which }, now, 1500));
+            assert!(pair.line().is_deferred());
+            for later in [Nanos(0), Nanos::from_secs(3600), Nanos(1 << 61)] {
+                let now = now + later;
+                assert!(!pair.try_charge(which, now, 100) && !pair.can_wait(which, now), "{which}");
+                assert!(which != 3 || !pair.try_charge_both(now, 100));
+            }
+            charge.settle(pair.line());
+            now += Nanos::from_secs(3600);
+            assert!(pair.try_charge(which, now, 100));
+            now += Nanos::from_secs(3600);
+        }
     }
 
     #[test]

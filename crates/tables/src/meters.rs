@@ -37,8 +37,9 @@ use crate::sync::MadeOnce;
 pub(crate) const PER_LINE: usize = 2;
 
 /// Instead of the time when a bucket is due: a charge of it is deferred
-/// ([`DeferredCharge`](crate::deferred_charge::DeferredCharge)). Times are below 2^62 nanoseconds.
-const DEFERRED: u64 = u64::MAX;
+/// ([`DeferredCharge`](crate::deferred_charge::DeferredCharge)). Times are below 2^62 nanoseconds, so such a bucket has
+/// neither credit nor room for a packet to wait.
+const DEFERRED: u64 = 1 << 63;
 
 // Each QER with a rate has a bucket; buckets of partial guarantees take numbers that are left.
 const _: () = assert!(RULES_PER_SESSION_MAX <= 64, "the publisher keeps them in a set of 64 bits");

@@ -324,10 +324,6 @@ fn old_tunnel() -> GtpuTunnel {
     GtpuTunnel { teid: Teid(GNB_TEID), addr: ip(GNB) }
 }
 
-fn teid_of(frame: &[u8]) -> u32 {
-    u32::from_be_bytes(frame[14 + 20 + 8 + 4..][..4].try_into().unwrap())
-}
-
 #[test]
 fn end_marker_leaves_between_the_old_path_and_the_new_one() {
     const END_MARKER: u8 = 254;

@@ -450,6 +450,11 @@ pub(crate) fn from_gateway() -> PacketBuilder {
     PacketBuilder::ethernet(N6_MAC, GATEWAY_MAC)
 }
 
+/// The TEID of an untagged frame over IPv4.
+pub(crate) fn teid_of(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(frame[14 + 20 + 8 + 4..][..4].try_into().unwrap())
+}
+
 /// A downlink frame with an IPv4 packet for the UE.
 pub(crate) fn downlink() -> PacketBuilder {
     from_gateway().ipv4(SERVER, UE).udp(53, 4000).payload(b"answer")

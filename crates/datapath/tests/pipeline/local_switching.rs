@@ -71,8 +71,14 @@ impl PipelineFixture {
         while self.publisher.poll_observed().is_some() {}
     }
 
-    pub(crate) fn with_peer(mut self) -> Self {
-        self.install_other(PEER_SESSION, &peer_keys(), peer_rules());
+    pub(crate) fn with_peer(self) -> Self {
+        self.with_edited_peer(|_| {})
+    }
+
+    pub(crate) fn with_edited_peer(mut self, edit: impl FnOnce(&mut SessionRules)) -> Self {
+        let mut rules = peer_rules();
+        edit(&mut rules);
+        self.install_other(PEER_SESSION, &peer_keys(), rules);
         self
     }
 
@@ -96,12 +102,6 @@ fn in_peer_tunnel() -> PacketBuilder {
         .dont_fragment()
         .gtpu(PEER_GNB_TEID)
         .psc_dl(5, false)
-}
-
-/// The TEID of a frame in a tunnel.
-fn teid(frame: &[u8]) -> u32 {
-    let at = 14 + 20 + 8 + 4;
-    u32::from_be_bytes(frame[at..at + 4].try_into().unwrap())
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn network_behind_a_ue_counts_if_it_is_longer_than_the_route() {
         let mut scene = PipelineFixture::new();
         scene.install_other(PEER_SESSION, &[framed(prefix)], peer.clone());
         let sent = scene.pass(N3, &to(host), N3);
-        assert_eq!(sent.iter().map(|frame| teid(frame)).next(), turns.then_some(PEER_GNB_TEID));
+        assert_eq!(sent.iter().map(|frame| teid_of(frame)).next(), turns.then_some(PEER_GNB_TEID));
         assert_eq!(scene.sent(N6).len(), usize::from(!turns), "{prefix} {host}");
     }
     for (prefix, host, turns) in [
@@ -290,7 +290,7 @@ fn packet_waits_for_the_rate_of_its_sender_before_it_turns() {
         scene.step();
     }
     let sent = scene.sent(N3);
-    assert_eq!(sent.iter().map(|frame| teid(frame)).collect::<Vec<_>>(), [PEER_GNB_TEID; 2]);
+    assert_eq!(sent.iter().map(|frame| teid_of(frame)).collect::<Vec<_>>(), [PEER_GNB_TEID; 2]);
     assert!(scene.sent(N6).is_empty());
     scene.assert_turned(3, 0, 3);
 }
@@ -309,7 +309,7 @@ fn far_of_the_other_session_buffers_and_pages() {
     assert_eq!(scene.take_events(), [event]);
     scene.install_other(PEER_SESSION, &[], peer_rules());
     scene.step();
-    assert_eq!(scene.sent(N3).iter().map(|frame| teid(frame)).next(), Some(PEER_GNB_TEID));
+    assert_eq!(scene.sent(N3).iter().map(|frame| teid_of(frame)).next(), Some(PEER_GNB_TEID));
     scene.assert_turned(1, 0, 1);
 }
 
@@ -386,7 +386,11 @@ fn packet_to_the_sender_s_own_session_returns_to_it() {
     scene.install_other(SESSION, &[SessionKey::UeIpv4(FIRST, v4("10.45.0.20"))], two);
     for host in ["10.45.0.20", UE] {
         let sent = scene.pass(N3, &to(host), N3);
-        assert_eq!(sent.iter().map(|frame| teid(frame)).collect::<Vec<_>>(), [GNB_TEID], "{host}");
+        assert_eq!(
+            sent.iter().map(|frame| teid_of(frame)).collect::<Vec<_>>(),
+            [GNB_TEID],
+            "{host}"
+        );
     }
     scene.assert_turned(2, 0, 2);
 }
@@ -416,7 +420,7 @@ fn ue_of_another_domain_is_no_ue_of_this_one() {
         rules.fars[0].interfaces = InterfaceSet::only(interface);
         scene.install(rules);
         let sent = scene.pass(N3, &to(PEER), N3);
-        assert_eq!(sent.iter().map(|frame| teid(frame)).collect::<Vec<_>>(), [expected]);
+        assert_eq!(sent.iter().map(|frame| teid_of(frame)).collect::<Vec<_>>(), [expected]);
     }
     scene.change_keys(SessionIndex(20), &key(0), KeyChange::Remove, None);
     let mut rules = rules();
@@ -431,13 +435,13 @@ fn packet_that_is_too_long_for_the_other_tunnel_is_divided_or_reported_to_its_se
     let long = |builder: PacketBuilder| builder.udp(4000, 53).payload(&[7; 1472]).build();
     let mut scene = PipelineFixture::with_n6_mtu(1000, rules()).with_peer();
     let sent = scene.pass(N3, &long(tunneled().ipv4(UE, PEER)), N3);
-    assert_eq!(sent.iter().map(|frame| teid(frame)).collect::<Vec<_>>(), [PEER_GNB_TEID; 2]);
+    assert_eq!(sent.iter().map(|frame| teid_of(frame)).collect::<Vec<_>>(), [PEER_GNB_TEID; 2]);
     assert_eq!(scene.counts().fragments_added_pkts, 1);
     scene.assert_turned(1, 0, 2);
     let frame = long(tunneled().ipv4(UE, PEER).dont_fragment());
     scene.assert_drops(N3, &frame, DropReason::PacketTooBig);
     let sent = scene.sent(N3);
-    assert_eq!(sent.iter().map(|frame| teid(frame)).collect::<Vec<_>>(), [GNB_TEID]);
+    assert_eq!(sent.iter().map(|frame| teid_of(frame)).collect::<Vec<_>>(), [GNB_TEID]);
     let error = parse_ip(&sent[0][14 + 20 + 8 + 16..], true).unwrap();
     assert_eq!((error.addrs.src(), error.addrs.dst()), (ip(N6_ADDR), ip(UE)));
     assert!(scene.sent(N6).is_empty());
@@ -449,7 +453,7 @@ fn hops_are_counted_on_both_sides() {
     let aged = |ttl| tunneled().ipv4(UE, PEER).ttl(ttl).udp(4000, 53).build();
     assert_eq!(scene.pass(N3, &aged(3), N3).len(), 1);
     scene.assert_drops(N3, &aged(2), DropReason::TtlExceeded);
-    assert_eq!(scene.sent(N3).iter().map(|frame| teid(frame)).next(), Some(GNB_TEID));
+    assert_eq!(scene.sent(N3).iter().map(|frame| teid_of(frame)).next(), Some(GNB_TEID));
     assert!(scene.sent(N6).is_empty());
     scene.assert_turned(2, 0, 1);
 }

@@ -141,11 +141,6 @@ fn of_corp_ue() -> PacketBuilder {
     PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(CORP_TEID).psc_ul(9)
 }
 
-/// The TEID of a frame with an outer IPv4 header.
-fn teid_of(frame: &[u8]) -> u32 {
-    u32::from_be_bytes(frame[46..50].try_into().unwrap())
-}
-
 #[test]
 fn same_ue_address_in_two_domains_is_two_ues() {
     let mut scene = two_ues();

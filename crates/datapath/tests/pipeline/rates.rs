@@ -1,5 +1,6 @@
 //! Rates of QERs: what is beyond them is dropped or waits.
 
+use adit_rules::sdf::PacketFilter;
 use adit_rules::{
     DeltaId, DropReason, Excess, Gate, GtpuTunnel, PacketLimit, PacketQuota, PacketRateMeter,
     PoolMembers, QerMeter, RateLimit, SessionRules, UrrEntry, UsageLimits, UsageSource,
@@ -8,9 +9,10 @@ use adit_rules::{
 use adit_types::{BitRate, Direction, InterfaceSet, Nanos, SliceId, Teid, UrrId, UsageSlot};
 
 use crate::fixture::{
-    GNB, GNB_TEID, N3, N6, PipelineFixture, SERVER, SESSION, UE, downlink, ip, rules, tunneled,
-    uplink,
+    GNB, GNB_TEID, N3, N6, PipelineFixture, SERVER, SESSION, UE, downlink, from_gateway, ip, rules,
+    teid_of, tunneled, uplink,
 };
+use crate::local_switching::PEER;
 
 /// Octets of the inner packet of [`uplink`], and of [`downlink`].
 const UPLINK_LEN: u64 = 20 + 8 + 8;
@@ -95,6 +97,37 @@ fn excess_of_each_direction_is_dropped_by_its_own_rate() {
         (traffic.passed_bytes, traffic.dropped_bytes),
         (25 * DOWNLINK_LEN, 75 * DOWNLINK_LEN)
     );
+}
+
+#[test]
+fn packets_of_other_sessions_in_the_burst_do_not_change_a_rate() {
+    // 34 octets each millisecond are 272 kb/s; the rate lets half of them pass.
+    let half = [RateLimit::UNLIMITED, limit(136, Excess::Policed)];
+    let of = |addr: &str| from_gateway().ipv4(SERVER, addr).udp(53, 4000).payload(b"answer");
+    for second in [OPEN, half] {
+        let shaped = [RateLimit::UNLIMITED, limit(8, Excess::Shaped)];
+        let mut scene = PipelineFixture::with(limited(half, second)).with_edited_peer(|peer| {
+            let udp = PacketFilter { protocol: Some(17), ..PacketFilter::ANY };
+            peer.downlink[0].sdf = vec![udp].into();
+            // Its packets wait, so that bursts look for queues.
+            peer.qers = limited(shaped, OPEN).qers;
+            peer.downlink[0].qers = [0].into_iter().collect();
+        });
+        let mut sent = 0;
+        for millisecond in 0..400 {
+            // Bursts of the session alone, with the other one, and while packets of the other one wait.
+            if millisecond % 100 == 1 || millisecond % 2 == 1 && millisecond > 200 {
+                scene.io.inject(N6, &of(PEER).build());
+            }
+            scene.io.inject(N6, &of(UE).build());
+            scene.step();
+            let frames = scene.sent(N3);
+            sent += frames.iter().filter(|frame| teid_of(frame) == GNB_TEID).count();
+            scene.now += Nanos::from_millis(1);
+        }
+        assert_eq!(sent, 200);
+        assert_eq!(scene.dropped(DropReason::RateExceeded), 200);
+    }
 }
 
 #[test]

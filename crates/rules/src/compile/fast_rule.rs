@@ -67,13 +67,12 @@ impl FastRule {
     ) -> Option<Self> {
         let far = rules.fars.get(usize::from(pdr.far))?;
         let (marking, (meters, guaranteed)) = qers(rules, pdr, direction)?;
-        let ((ue_v4, ue_v6), way) = match direction {
+        let ((ue_v4, ue_v6), forwarding) = match direction {
             Direction::Uplink => uplink(rules, pdr, far)?,
             Direction::Downlink => downlink(rules, pdr, far, marking)?,
         };
         let arrival = pdr.interfaces;
         let (slice, (urrs, counts_apart)) = (rules.slice, urrs(rules, pdr)?);
-        let forwarding = way;
         Some(Self {
             arrival,
             ue_v4,
