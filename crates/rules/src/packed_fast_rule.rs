@@ -210,10 +210,10 @@ impl PackedFastRule {
     /// The flag of a rule from tunnel to tunnel and of one into a tunnel over IPv6: loops of their own take their packets.
     pub const RELAY: u64 = RELAY;
 
-    /// The flags of a rule whose packets count elsewhere than beside the rule.
+    /// The flags of a rule whose packets count elsewhere than in its cell.
     pub const COUNTS_ELSEWHERE: u64 = HAS_URRS | COUNTS_APART;
 
-    /// The flags of a rule that is not plain: packets have to pass a bucket or count elsewhere than beside the rule.
+    /// The flags of a rule that is not plain: packets have to pass a bucket or count elsewhere than in its cell.
     pub const NOT_PLAIN: u64 = Self::METERS | Self::COUNTS_ELSEWHERE;
 
     /// The flags of a rule of which a packet needs the last two words.
@@ -275,22 +275,21 @@ impl PackedFastRule {
         flags & HAS_URRS != 0
     }
 
-    /// True if packets pass no bucket and count only beside the rule.
+    /// True if packets pass no bucket and count only in the cell.
     #[inline]
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         self.flags & Self::NOT_PLAIN == 0
     }
 
-    /// True if packets count elsewhere than beside the rule.
+    /// True if packets count elsewhere than in the cell: in lines of URRs, or in the session's.
     #[inline]
     #[must_use]
     pub const fn counts_elsewhere(&self) -> bool {
         self.flags & Self::COUNTS_ELSEWHERE != 0
     }
 
-    /// True if packets do not count beside the rule: the session's own URR, whose counters these are, does not count
-    /// them.
+    /// True if packets do not count in the cell: the session's own URR, whose counters these are, does not count them.
     #[inline]
     #[must_use]
     pub const fn counts_apart(&self) -> bool {

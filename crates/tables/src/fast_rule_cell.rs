@@ -9,10 +9,11 @@
 //! count count elsewhere, in the session's own line of the `usage` counters. A session that never had an own URR counts
 //! all packets of fast rules here. The traffic of a session is the sum of its cells and of its line.
 //!
-//! Packets count without checks while the octets of their cell stay below its limit. The worker that owns the session
-//! writes counters and limit. When a rule is activated, the publisher writes the limit: zero with an own URR, so that the
-//! next packet takes the stages, which check and set it; none otherwise. If the stages set it at the same time, either
-//! value is a correct one.
+//! Packets count without checks while the octets of their cell stay below its limit. The worker that owns the
+//! session writes counters and limit. When a rule is activated, the publisher writes the limit: zero with an own URR,
+//! so that the next packet takes the stages, which check and set it; none otherwise. If the stages of the new rules
+//! set it at the same time, either value is correct; those of the former rules set it before the boundary that
+//! activation waits for.
 //!
 //! [`SessionRules::own_urr`]: adit_rules::SessionRules::own_urr
 
@@ -63,10 +64,10 @@ pub(crate) struct CellKind {
 impl CellKind {
     /// A fast rule, but none with [`RELAY`].
     const RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS | RELAY };
-    /// The same, and packets count nowhere but beside the rule.
-    const BESIDE_RULE: Self =
+    /// The same, and packets count nowhere but in the cell.
+    const IN_CELL_RULE: Self =
         Self { bits: READABLE, mask: READABLE | REFERS | RELAY | PackedFastRule::COUNTS_ELSEWHERE };
-    /// The same, and it is plain: packets pass no bucket and count nowhere but beside the rule.
+    /// The same, and it is plain: packets pass no bucket and count nowhere but in the cell.
     const PLAIN_RULE: Self =
         Self { bits: READABLE, mask: READABLE | REFERS | RELAY | PackedFastRule::NOT_PLAIN };
     /// A fast rule of any kind.
@@ -285,14 +286,14 @@ impl CellFlags {
         PackedFastRule::has_meters(self.0)
     }
 
-    /// True if packets of a fast rule in one of the cells may count elsewhere than beside it.
+    /// True if packets of a fast rule in one of the cells may count elsewhere than in the cell.
     #[inline]
     #[must_use]
     pub const fn may_count_elsewhere(self) -> bool {
         self.0 & PackedFastRule::COUNTS_ELSEWHERE != 0
     }
 
-    /// False if all fast rules in the cells are plain: without buckets, and packets count only beside the rule.
+    /// False if all fast rules in the cells are plain: without buckets, and packets count only in the cell.
     #[inline]
     #[must_use]
     pub const fn may_not_be_plain(self) -> bool {
@@ -383,12 +384,12 @@ impl<'a> FastRuleCellRef<'a> {
         self.0.read(CellKind::RULE)
     }
 
-    /// The fast rule if its packets count nowhere but beside it; `None` as [`FastRuleCellRef::read`].
+    /// The fast rule if its packets count nowhere but in the cell; `None` as [`FastRuleCellRef::read`].
     // PERF (adit bench datapath --rates police): one comparison finds both.
     #[inline]
     #[must_use]
-    pub fn read_beside(self) -> Option<FastRuleSnapshot<'a>> {
-        self.0.read(CellKind::BESIDE_RULE)
+    pub fn read_counted_in_cell(self) -> Option<FastRuleSnapshot<'a>> {
+        self.0.read(CellKind::IN_CELL_RULE)
     }
 
     /// The fast rule if it is plain ([`CellFlags::may_not_be_plain`]); `None` as [`FastRuleCellRef::read`].
@@ -497,7 +498,7 @@ impl<'a> FastRuleSnapshot<'a> {
         self.cell.charge.try_charge(pair, rule, now, bytes)
     }
 
-    /// True if a packet of `bytes` octets can be counted without checks beside the rule: it reaches no limit of the
+    /// True if a packet of `bytes` octets can be counted in the cell without checks: it reaches no limit of the
     /// session's own URR and is not the first of its generation.
     #[inline(always)]
     // PERF (adit bench datapath): once per packet.
@@ -507,7 +508,7 @@ impl<'a> FastRuleSnapshot<'a> {
         self.cell.bytes.load() + bytes < self.cell.limit.load()
     }
 
-    /// Counts a forwarded packet beside the rule. `bytes` is the length of the inner IP packet. For the worker that owns
+    /// Counts a forwarded packet in the cell. `bytes` is the length of the inner IP packet. For the worker that owns
     /// the session only.
     #[inline(always)]
     // PERF (adit bench datapath): once per packet.

@@ -475,8 +475,8 @@ impl<'a> TablesView<'a> {
         cell.filter(CellKind::ANY_FILTER, self.rules)
     }
 
-    /// The fast rule that `filter` selects for the packet of `key`: prefetches its line. `None` if the stages classify the packet: it does not match, and there is no fast rule for the
-    /// others.
+    /// The fast rule that `filter` selects for the packet of `key`: prefetches its line. `None` if the stages classify
+    /// the packet: it does not match, and there is no fast rule for the others.
     #[inline(always)]
     // PERF (adit bench datapath --sdf): a call would pass filter and key through memory.
     #[must_use]

@@ -4,7 +4,7 @@
 //! loads. Counters are not reset when a slot is reused: a measurement remembers the values that it
 //! began with.
 //!
-//! The session's own URR counts beside the fast rules (`fast_rule`). The line of its slot holds the generation, and
+//! The session's own URR counts in the cells of its fast rules (`fast_rule_cell`). The line of its slot holds the generation, and
 //! counts the session's other packets: forwarded ones less those that the URR counted.
 
 use core::fmt;
@@ -122,13 +122,13 @@ impl UsageTable {
     pub(crate) fn traffic(&self, session: SessionIndex) -> SessionTraffic {
         let own = own_usage_slot(self.fast_rules.len(), session);
         let Some(line) = self.lines.get(own.0 as usize) else { return SessionTraffic::default() };
-        let (beside, _) = self.fast_rules.counted(session);
-        let sum = |counter: &Counter, beside: u64| counter.load().wrapping_add(beside);
+        let (in_cells, _) = self.fast_rules.counted(session);
+        let sum = |counter: &Counter, in_cells: u64| counter.load().wrapping_add(in_cells);
         SessionTraffic {
-            ul_pkts: sum(&line.ul_pkts, beside.ul_pkts),
-            ul_bytes: sum(&line.ul_bytes, beside.ul_bytes),
-            dl_pkts: sum(&line.dl_pkts, beside.dl_pkts),
-            dl_bytes: sum(&line.dl_bytes, beside.dl_bytes),
+            ul_pkts: sum(&line.ul_pkts, in_cells.ul_pkts),
+            ul_bytes: sum(&line.ul_bytes, in_cells.ul_bytes),
+            dl_pkts: sum(&line.dl_pkts, in_cells.dl_pkts),
+            dl_bytes: sum(&line.dl_bytes, in_cells.dl_bytes),
         }
     }
 
@@ -136,16 +136,16 @@ impl UsageTable {
     pub(crate) fn reset_traffic(&self, session: SessionIndex) {
         let own = own_usage_slot(self.fast_rules.len(), session);
         let Some(line) = self.lines.get(own.0 as usize) else { return };
-        let (beside, _) = self.fast_rules.counted(session);
-        for (counter, beside) in [
-            (&line.ul_pkts, beside.ul_pkts),
-            (&line.ul_bytes, beside.ul_bytes),
-            (&line.dl_pkts, beside.dl_pkts),
-            (&line.dl_bytes, beside.dl_bytes),
+        let (in_cells, _) = self.fast_rules.counted(session);
+        for (counter, in_cells) in [
+            (&line.ul_pkts, in_cells.ul_pkts),
+            (&line.ul_bytes, in_cells.ul_bytes),
+            (&line.dl_pkts, in_cells.dl_pkts),
+            (&line.dl_bytes, in_cells.dl_bytes),
         ] {
             // A page that was never written takes no memory.
-            if counter.load().wrapping_add(beside) != 0 {
-                counter.set(beside.wrapping_neg());
+            if counter.load().wrapping_add(in_cells) != 0 {
+                counter.set(in_cells.wrapping_neg());
             }
         }
     }

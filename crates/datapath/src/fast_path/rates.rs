@@ -20,7 +20,7 @@ pub(super) enum BurstRates {
     None,
     /// Buckets of the session. Each fast rule is that of its cell; no packet waits.
     Buckets,
-    /// The same, and packets may count elsewhere than beside their rules.
+    /// The same, and packets may count elsewhere than in their cells.
     BucketsAndUrrs,
     /// Buckets of the session. SDF filters may have selected the fast rule; no packet waits.
     Selected,
@@ -31,7 +31,7 @@ pub(super) enum BurstRates {
 }
 
 impl BurstRates {
-    /// True if packets may count elsewhere than beside their rules.
+    /// True if packets may count elsewhere than in their cells.
     #[inline]
     pub(super) const fn may_count_elsewhere(self) -> bool {
         !matches!(self, Self::None | Self::Buckets)
@@ -104,7 +104,7 @@ impl RateChecks for BucketsOnly {
     #[inline(always)]
     // PERF (adit bench datapath --rates police): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
-        packet.cell.and_then(FastRuleCellRef::read_beside)
+        packet.cell.and_then(FastRuleCellRef::read_counted_in_cell)
     }
 }
 
