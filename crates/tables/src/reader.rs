@@ -377,19 +377,24 @@ impl<'a> TablesView<'a> {
         slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
 
-    /// Prefetches the usage counters and the deferred charge of a fast rule that is not from tunnel to tunnel, and
-    /// returns the flags of the cell. `None` if it holds anything else.
+    /// Prefetches the second line of a fast rule that is not from tunnel to tunnel, and returns the flags of the cell.
+    /// `None` if it holds anything else.
     #[inline]
-    pub fn prefetch_usage_and_charge(&self, cell: FastRuleCellRef<'a>) -> Option<CellFlags> {
+    pub fn prefetch_second_line(&self, cell: FastRuleCellRef<'a>) -> Option<CellFlags> {
         let flags = cell.flags();
         if !flags.is_rule() {
             return None;
         }
         cell.prefetch_last_words();
-        if flags.has_urrs() {
+        Some(flags)
+    }
+
+    /// Prefetches the usage counters of a fast rule in the cell that do not stand in it. Reads the second line.
+    #[inline]
+    pub fn prefetch_other_usage(&self, cell: FastRuleCellRef<'a>) {
+        if cell.flags().has_urrs() {
             self.prefetch_usage(cell.usage_slots());
         }
-        Some(flags)
     }
 
     /// Prefetches the usage counters and buckets of a fast rule. Reads the line that
