@@ -65,7 +65,14 @@ pub struct FastRule {
     pub slice: SliceId,
     /// The rate of its buckets is guaranteed: no rate that sessions share delays the packet.
     pub guaranteed: bool,
-    /// URRs that count the packet, besides the session's own one.
+    /// What counts the packet.
+    pub usage: FastRuleUsage,
+}
+
+/// What counts the packets of a [`FastRule`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FastRuleUsage {
+    /// URRs besides the session's own one.
     pub urrs: ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>,
     /// The session has an own URR ([`SessionRules::own_urr`](crate::SessionRules::own_urr)), and it does not count the
     /// packet.

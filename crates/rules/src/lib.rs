@@ -33,7 +33,7 @@ pub use event::{AddressConflict, DataDelivery, WorkerCommand, WorkerEvent};
 pub use fast_rule::{
     FAST_RULE_METERS_MAX, FAST_RULE_QFIS_MAX, FAST_RULE_RELAY_QFIS_MAX, FAST_RULE_RELAY_URRS_MAX,
     FAST_RULE_URRS_MAX, FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport,
-    FastRuleTunnel, FastRuleUe, FastRuleUrr,
+    FastRuleTunnel, FastRuleUe, FastRuleUrr, FastRuleUsage,
 };
 pub use forwarding::{Redirect, Steering};
 pub use matcher::{

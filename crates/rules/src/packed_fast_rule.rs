@@ -48,7 +48,7 @@ use adit_types::{GtpuPeerIndex, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, 
 
 use crate::fast_rule::{
     FAST_RULE_QFIS_MAX, FAST_RULE_URRS_MAX, FastRule, FastRuleForwarding, FastRulePeer,
-    FastRuleTransport, FastRuleUe, FastRuleUrr,
+    FastRuleTransport, FastRuleUe, FastRuleUrr, FastRuleUsage,
 };
 use crate::matcher::MatcherLine;
 
@@ -112,17 +112,8 @@ pub struct PackedFastRule {
 
 impl From<&FastRule> for PackedFastRule {
     fn from(rule: &FastRule) -> Self {
-        let FastRule {
-            arrival,
-            ue_v4,
-            ue_v6,
-            forwarding,
-            meters,
-            slice,
-            guaranteed,
-            urrs,
-            counts_apart,
-        } = rule;
+        let FastRule { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, usage } = rule;
+        let FastRuleUsage { urrs, counts_apart } = usage;
         let (v4_flags, ue_v4) = pack_ue(*ue_v4, V4, V4_ANY, |addr| addr.to_bits().into());
         let (v6_flags, ue_v6) = pack_ue(*ue_v6, V6, V6_ANY, |key| key);
         let mut flags = v4_flags | v6_flags;
@@ -538,8 +529,7 @@ pub(crate) mod tests {
             meters: [false, true],
             slice: SliceId(15),
             guaranteed: true,
-            urrs: urrs(2),
-            counts_apart: true,
+            usage: FastRuleUsage { urrs: urrs(2), counts_apart: true },
         }
     }
 
@@ -562,8 +552,7 @@ pub(crate) mod tests {
             meters: [true, false],
             slice: SliceId(0),
             guaranteed: false,
-            urrs: urrs(1),
-            counts_apart: false,
+            usage: FastRuleUsage { urrs: urrs(1), counts_apart: false },
         }
     }
 
@@ -576,17 +565,18 @@ pub(crate) mod tests {
         let packed = PackedFastRule::from(&downlink(u32::MAX, Some((qfi(63), true))));
         assert_eq!(packed.flags() & PackedFastRule::PUBLISHER_FLAGS, 0);
         assert_eq!(PackedFastRule::of_line(&packed.to_line()), packed);
-        let mut rule = downlink(u32::MAX, None);
-        for (urrs, counts_apart) in [(urrs(2), true), (urrs(0), true), (urrs(1), false)] {
-            FastRule { urrs, counts_apart, ..rule.clone() }.clone_into(&mut rule);
-            let packed = PackedFastRule::from(&rule);
+        let with = |urrs, counts_apart| FastRule {
+            usage: FastRuleUsage { urrs, counts_apart },
+            ..downlink(u32::MAX, None)
+        };
+        for (count, counts_apart) in [(2, true), (0, true), (1, false)] {
+            let packed = PackedFastRule::from(&with(urrs(count), counts_apart));
             assert_eq!(packed.flags() & PackedFastRule::PUBLISHER_FLAGS, 0);
-            assert_eq!(packed.counts_apart(), rule.counts_apart);
-            assert_eq!(PackedFastRule::has_urrs(packed.flags()), !rule.urrs.is_empty());
+            assert_eq!(packed.counts_apart(), counts_apart);
+            assert_eq!(PackedFastRule::has_urrs(packed.flags()), count > 0);
             assert!(packed.counts_elsewhere());
         }
-        let [.., a, b] =
-            PackedFastRule::from(&FastRule { urrs: urrs(0), counts_apart: false, ..rule }).words();
+        let [.., a, b] = PackedFastRule::from(&with(urrs(0), false)).words();
         assert_eq!([a, b], PackedFastRule::NO_LAST_WORDS);
     }
 

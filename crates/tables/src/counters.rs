@@ -317,3 +317,15 @@ pub struct SessionTraffic {
     /// Downlink octets.
     pub dl_bytes: u64,
 }
+
+impl SessionTraffic {
+    /// The sum of both; wraps.
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            ul_pkts: self.ul_pkts.wrapping_add(other.ul_pkts),
+            ul_bytes: self.ul_bytes.wrapping_add(other.ul_bytes),
+            dl_pkts: self.dl_pkts.wrapping_add(other.dl_pkts),
+            dl_bytes: self.dl_bytes.wrapping_add(other.dl_bytes),
+        }
+    }
+}

@@ -235,8 +235,7 @@ mod tests {
             meters: [false, true],
             slice: SliceId(15),
             guaranteed: true,
-            urrs: Default::default(),
-            counts_apart: false,
+            usage: Default::default(),
         }
     }
 

@@ -370,28 +370,16 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// Prefetches usage counters that do not stand beside their fast rule.
+    /// Prefetches usage counters that do not stand in a cell.
     #[inline(always)]
     // PERF (adit bench datapath): part of the passes that prefetch.
     fn prefetch_usage(&self, slots: [UsageSlot; FAST_RULE_URRS_MAX]) {
         slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
 
-    /// Prefetches the second line of a fast rule that is not from tunnel to tunnel, and returns the flags of the cell.
-    /// `None` if it holds anything else.
+    /// Prefetches the usage counters of the cell's fast rule that do not stand in the cell. Reads the second line.
     #[inline]
-    pub fn prefetch_second_line(&self, cell: FastRuleCellRef<'a>) -> Option<CellFlags> {
-        let flags = cell.flags();
-        if !flags.is_rule() {
-            return None;
-        }
-        cell.prefetch_last_words();
-        Some(flags)
-    }
-
-    /// Prefetches the usage counters of a fast rule in the cell that do not stand in it. Reads the second line.
-    #[inline]
-    pub fn prefetch_other_usage(&self, cell: FastRuleCellRef<'a>) {
+    pub fn prefetch_usage_elsewhere(&self, cell: FastRuleCellRef<'a>) {
         if cell.flags().has_urrs() {
             self.prefetch_usage(cell.usage_slots());
         }
@@ -409,9 +397,7 @@ impl<'a> TablesView<'a> {
     ) -> CellFlags {
         let flags = cell.flags();
         if flags.is_rule() {
-            if flags.has_urrs() {
-                self.prefetch_usage(cell.usage_slots());
-            }
+            self.prefetch_usage_elsewhere(cell);
             if flags.may_be_metered() {
                 self.tables.meters.prefetch(session, direction);
             }
@@ -432,7 +418,7 @@ impl<'a> TablesView<'a> {
         if !flags.is_relay() {
             return None;
         }
-        cell.prefetch_last_words();
+        cell.prefetch_second_line();
         if flags.has_urrs() {
             let [first, ..] = cell.usage_slots();
             self.usage.prefetch(first);
@@ -456,9 +442,7 @@ impl<'a> TablesView<'a> {
             return None;
         }
         self.tables.gtpu_peers.prefetch(cell.peer());
-        if flags.has_urrs() {
-            self.prefetch_usage(cell.usage_slots());
-        }
+        self.prefetch_usage_elsewhere(cell);
         if flags.may_be_metered() {
             self.tables.meters.prefetch(session, Direction::Downlink);
         }

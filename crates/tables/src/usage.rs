@@ -4,8 +4,8 @@
 //! loads. Counters are not reset when a slot is reused: a measurement remembers the values that it
 //! began with.
 //!
-//! The session's own URR counts in the cells of its fast rules (`fast_rule_cell`). The line of its slot holds the generation, and
-//! counts the session's other packets: forwarded ones less those that the URR counted.
+//! The session's own URR counts in the cells of its fast rules (`fast_rule_cell`). The line of its slot holds the
+//! generation, and counts the session's other packets: forwarded ones less those that the URR counted.
 
 use core::fmt;
 
@@ -55,15 +55,6 @@ struct UsageLine {
 }
 
 impl UsageLine {
-    /// Octets and packets of a direction.
-    #[inline]
-    fn counters(&self, direction: Direction) -> (&Counter, &Counter) {
-        match direction {
-            Direction::Uplink => (&self.ul_bytes, &self.ul_pkts),
-            Direction::Downlink => (&self.dl_bytes, &self.dl_pkts),
-        }
-    }
-
     /// Counts one packet.
     #[inline]
     fn count(&self, direction: Direction, bytes: u64, now: Nanos) {
@@ -73,7 +64,10 @@ impl UsageLine {
 
     #[inline]
     fn count_forwarded(&self, direction: Direction, pkts: u64, bytes: u64) {
-        let (bytes_counter, pkts_counter) = self.counters(direction);
+        let (bytes_counter, pkts_counter) = match direction {
+            Direction::Uplink => (&self.ul_bytes, &self.ul_pkts),
+            Direction::Downlink => (&self.dl_bytes, &self.dl_pkts),
+        };
         bytes_counter.add(bytes);
         pkts_counter.add(pkts);
     }
@@ -118,34 +112,31 @@ impl UsageTable {
         Self { lines, dropped, fast_rules }
     }
 
+    /// The line of a session's own slot.
+    fn own_line(&self, session: SessionIndex) -> Option<&UsageLine> {
+        let UsageSlot(at) = own_usage_slot(self.fast_rules.len(), session);
+        self.lines.get(at as usize)
+    }
+
     /// Forwarded packets of a session since [`UsageTable::reset_traffic`].
     pub(crate) fn traffic(&self, session: SessionIndex) -> SessionTraffic {
-        let own = own_usage_slot(self.fast_rules.len(), session);
-        let Some(line) = self.lines.get(own.0 as usize) else { return SessionTraffic::default() };
-        let (in_cells, _) = self.fast_rules.counted(session);
-        let sum = |counter: &Counter, in_cells: u64| counter.load().wrapping_add(in_cells);
-        SessionTraffic {
-            ul_pkts: sum(&line.ul_pkts, in_cells.ul_pkts),
-            ul_bytes: sum(&line.ul_bytes, in_cells.ul_bytes),
-            dl_pkts: sum(&line.dl_pkts, in_cells.dl_pkts),
-            dl_bytes: sum(&line.dl_bytes, in_cells.dl_bytes),
-        }
+        let line = self.own_line(session).map(UsageLine::traffic).unwrap_or_default();
+        line.plus(self.fast_rules.counted(session).0)
     }
 
     /// Counts a session's traffic from zero again. Only while no worker can have found the session.
     pub(crate) fn reset_traffic(&self, session: SessionIndex) {
-        let own = own_usage_slot(self.fast_rules.len(), session);
-        let Some(line) = self.lines.get(own.0 as usize) else { return };
-        let (in_cells, _) = self.fast_rules.counted(session);
-        for (counter, in_cells) in [
-            (&line.ul_pkts, in_cells.ul_pkts),
-            (&line.ul_bytes, in_cells.ul_bytes),
-            (&line.dl_pkts, in_cells.dl_pkts),
-            (&line.dl_bytes, in_cells.dl_bytes),
+        let Some(line) = self.own_line(session) else { return };
+        let SessionTraffic { ul_pkts, ul_bytes, dl_pkts, dl_bytes } = self.traffic(session);
+        for (counter, traffic) in [
+            (&line.ul_pkts, ul_pkts),
+            (&line.ul_bytes, ul_bytes),
+            (&line.dl_pkts, dl_pkts),
+            (&line.dl_bytes, dl_bytes),
         ] {
             // A page that was never written takes no memory.
-            if counter.load().wrapping_add(in_cells) != 0 {
-                counter.set(in_cells.wrapping_neg());
+            if traffic != 0 {
+                counter.set(counter.load().wrapping_sub(traffic));
             }
         }
     }
@@ -295,12 +286,11 @@ impl<'a> UsageView<'a> {
     #[inline]
     #[must_use]
     pub fn volume(&self, slot: UsageSlot) -> (u64, u64) {
-        if let Some(session) = self.owner(slot) {
-            let (counted, _) = self.fast_rules.counted(session);
-            return (counted.ul_bytes, counted.dl_bytes);
-        }
-        let line = self.line(slot);
-        line.map_or((0, 0), |line| (line.ul_bytes.load(), line.dl_bytes.load()))
+        let counted = match self.owner(slot) {
+            Some(session) => self.fast_rules.counted(session).0,
+            None => self.line(slot).map(UsageLine::traffic).unwrap_or_default(),
+        };
+        (counted.ul_bytes, counted.dl_bytes)
     }
 
     /// True if `mark` was not reported yet for the entry's generation.

@@ -622,7 +622,7 @@ fn prefetch_usage<'v, D: FastDirection>(
     let mut any = CellFlags::default();
     let mut is_rule = |packet: &FastPacket<'v>| match packet.cell {
         Some(cell) => {
-            let flags = view.prefetch_second_line(cell);
+            let flags = cell.prefetch_second_line_of_rule();
             any |= flags.unwrap_or_default();
             flags.is_some()
         }
@@ -635,7 +635,7 @@ fn prefetch_usage<'v, D: FastDirection>(
     let (rules, rest) = others.split_at(rules);
     if any.has_urrs() {
         let cells = rules.iter().filter_map(|packet| packet.cell);
-        cells.for_each(|cell| view.prefetch_other_usage(cell));
+        cells.for_each(|cell| view.prefetch_usage_elsewhere(cell));
     }
     let first = rest.first().and_then(|packet| packet.cell);
     let first = first.map(FastRuleCellRef::flags).unwrap_or_default();

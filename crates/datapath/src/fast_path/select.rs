@@ -28,7 +28,7 @@ pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     packets: &mut FastPackets<'v>,
 ) -> CellFlags {
     // PERF (adit bench datapath --sdf): the words of filters and selectors end in the second lines of cells.
-    packets.iter().filter_map(|packet| packet.cell).for_each(FastRuleCellRef::prefetch_last_words);
+    packets.iter().filter_map(|packet| packet.cell).for_each(FastRuleCellRef::prefetch_second_line);
     // PERF (adit bench datapath --sdf): a loop for filters alone has registers for all that it needs.
     let mut has_urrs = false;
     let order = visit_order::<F>(packets);

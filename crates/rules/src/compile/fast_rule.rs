@@ -6,8 +6,8 @@ use adit_types::{Direction, GtpuPeerIndex, Ipv6Prefix, NextHopIndex, Qfi, Teid, 
 use arrayvec::ArrayVec;
 
 use crate::fast_rule::{
-    FAST_RULE_METERS_MAX, FAST_RULE_RELAY_URRS_MAX, FAST_RULE_URRS_MAX, FastRule,
-    FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleTunnel, FastRuleUe, FastRuleUrr,
+    FAST_RULE_METERS_MAX, FAST_RULE_RELAY_URRS_MAX, FastRule, FastRuleForwarding, FastRulePeer,
+    FastRuleTransport, FastRuleTunnel, FastRuleUe, FastRuleUrr, FastRuleUsage,
 };
 use crate::rate::RateLimit;
 use crate::rule::{
@@ -72,18 +72,8 @@ impl FastRule {
             Direction::Downlink => downlink(rules, pdr, far, marking)?,
         };
         let arrival = pdr.interfaces;
-        let (slice, (urrs, counts_apart)) = (rules.slice, urrs(rules, pdr)?);
-        Some(Self {
-            arrival,
-            ue_v4,
-            ue_v6,
-            forwarding,
-            meters,
-            slice,
-            guaranteed,
-            urrs,
-            counts_apart,
-        })
+        let (slice, usage) = (rules.slice, usage(rules, pdr)?);
+        Some(Self { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, usage })
     }
 }
 
@@ -210,8 +200,7 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastR
     // Only containers towards the RAN carry the indication.
     let is_downlink = side.direction == Direction::Downlink;
     let marking = marking.map(|(qfi, reflective)| (qfi, reflective && is_downlink));
-    let (urrs, counts_apart) =
-        urrs(rules, pdr).filter(|(urrs, _)| urrs.len() <= FAST_RULE_RELAY_URRS_MAX)?;
+    let usage = usage(rules, pdr).filter(|usage| usage.urrs.len() <= FAST_RULE_RELAY_URRS_MAX)?;
     let qfis = flows(qfis)?;
     let (ue_v4, ue_v6) = tunneled_ues(rules, pdr)?;
     let onward = FastRuleTunnel {
@@ -223,17 +212,7 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastR
     let keeps_container = !container_deletion;
     let forwarding = FastRuleForwarding::Relay { teid, qfis, onward, marking, keeps_container };
     let (arrival, slice) = (*interfaces, rules.slice);
-    Some(FastRule {
-        arrival,
-        ue_v4,
-        ue_v6,
-        forwarding,
-        meters,
-        slice,
-        guaranteed,
-        urrs,
-        counts_apart,
-    })
+    Some(FastRule { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, usage })
 }
 
 /// The addresses on the UE's side of packets in tunnels that a PDR matches and the session may use.
@@ -363,12 +342,9 @@ fn downlink(
     Some((destinations(rules, pdr)?, way))
 }
 
-/// The URRs of a fast rule, and whether its packets count apart from the session's own one.
-type FastRuleUsage = (ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>, bool);
-
 /// The URRs of a PDR, if none stops its packets and there are few enough.
-fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUsage> {
-    let mut found = ArrayVec::new();
+fn usage(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUsage> {
+    let mut urrs = ArrayVec::new();
     let mut counts_apart = rules.own_urr.is_some();
     for at in &pdr.urrs {
         // Limits are checked at run time; a packet that might reach one takes the stages. So do all
@@ -394,9 +370,9 @@ fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUsage> {
         match rules.own_urr == Some(*slot) {
             true => counts_apart = false,
             false => {
-                found.try_push(FastRuleUrr { slot: *slot, generation: *generation }).ok()?;
+                urrs.try_push(FastRuleUrr { slot: *slot, generation: *generation }).ok()?;
             }
         }
     }
-    Some((found, counts_apart))
+    Some(FastRuleUsage { urrs, counts_apart })
 }

@@ -136,7 +136,7 @@ mod tests {
 
     use super::super::tests::{KEY, downlink, on, qfi, uplink, urrs};
     use super::*;
-    use crate::fast_rule::{FastRule, FastRuleUe};
+    use crate::fast_rule::{FastRule, FastRuleUe, FastRuleUsage};
 
     fn relay(flows: &[u8], marking: Option<(Qfi, bool)>, keeps_container: bool) -> FastRule {
         let forwarding = FastRuleForwarding::Relay {
@@ -160,7 +160,8 @@ mod tests {
     #[test]
     fn rule_from_tunnel_to_tunnel_is_read_as_it_was_packed() {
         for urrs_of_rule in 0..=1 {
-            let rule = FastRule { urrs: urrs(urrs_of_rule), ..relay(&[], None, true) };
+            let usage = FastRuleUsage { urrs: urrs(urrs_of_rule), counts_apart: false };
+            let rule = FastRule { usage, ..relay(&[], None, true) };
             let rule = PackedFastRule::from(&rule);
             assert!(rule.is_relay());
             assert_eq!(rule.flags() & PackedFastRule::PUBLISHER_FLAGS, 0);
