@@ -13,7 +13,7 @@ use adit_n4::Node;
 use adit_rules::{DataPlane, WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN};
-use adit_types::{MacAddr, PortId, WorkerId};
+use adit_types::{MacAddr, PortId, Roles, WorkerId};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -307,7 +307,7 @@ fn assemble(
     let mut commands = Vec::new();
     let mut saturations = Vec::new();
     let bells = readers.iter().map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
-    let handoffs = connect(readers.len(), HANDOFF_RING_LEN);
+    let handoffs = connect(Roles::run_to_completion(readers.len()), HANDOFF_RING_LEN);
     let readers = readers.into_iter().zip(handoffs);
     for ((id, core), (reader, handoff)) in (0..).zip(&config.datapath.workers).zip(readers) {
         let (event_sender, event_receiver) = rtrb::RingBuffer::new(EVENT_RING_LEN);

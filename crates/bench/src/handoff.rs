@@ -9,7 +9,7 @@ use std::sync::atomic::{Ordering, fence};
 use adit_datapath::{Worker, connect};
 use adit_tables::TablesReader;
 use adit_types::limits::{BURST_MAX, HANDOFF_RING_LEN};
-use adit_types::{Nanos, Owners, PortId, WorkerId};
+use adit_types::{Nanos, Owners, PortId, Roles, WorkerId};
 use anyhow::{Context, ensure};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -92,7 +92,7 @@ impl WorkerPair {
         let index = |known: &BenchSession| store.session(known.up_seid).map(|found| found.index());
         sessions.retain(|known| index(known).is_some_and(|index| owners.of(index) == OWNER));
         ensure!(!sessions.is_empty(), "too few sessions for two workers");
-        let mut handoffs = connect(2, HANDOFF_RING_LEN).into_iter();
+        let mut handoffs = connect(Roles::run_to_completion(2), HANDOFF_RING_LEN).into_iter();
         let mut readers = readers.into_iter();
         let mut next = |id: WorkerId| -> anyhow::Result<Worker<BenchIo>> {
             let reader: TablesReader = readers.next().context("a reader")?;

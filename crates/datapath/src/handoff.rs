@@ -1,16 +1,16 @@
-//! The software hand-off: packets that another worker than their session's owner received.
+//! The software hand-off: packets that another thread than their session's owner received.
 //!
-//! Each pair of workers has one ring of fixed length in each direction. A packet is handed off
-//! unchanged, before anything of its session is read, and its owner processes it from the
-//! beginning: one worker processes each packet, by the rules that this worker sees. Packets of one
-//! session that one worker received keep their order.
+//! A ring of fixed length leads from each thread to each worker, and from each receiver to the signaling worker
+//! ([`Roles`]). A packet is handed off unchanged, before anything of its session is read, and its owner processes it
+//! from the beginning: one worker processes each packet, by the rules that this worker sees. Packets of one
+//! session that one thread received keep their order.
 //!
-//! Packets that find the ring full are dropped as `handoff_full`: a worker never waits for another.
+//! Packets that find the ring full are dropped as `handoff_full` or `signaling_full`: no thread waits for another.
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
 use adit_types::limits::BURST_MAX;
-use adit_types::{Owners, PortId, SessionIndex, WorkerId};
+use adit_types::{Owners, PortId, Role, Roles, SessionIndex, WorkerId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::columns::{BurstColumn, BurstLane, LaneKind};
@@ -23,43 +23,49 @@ struct HandedPacket<B> {
     port: PortId,
 }
 
-/// The ring to one other worker. Staged packets are written in bulk, once per burst.
+/// The ring to one other thread. Staged packets are written in bulk, once per burst.
 struct HandoffRing<B> {
     ring: Producer<HandedPacket<B>>,
     staged: BurstColumn<HandedPacket<B>>,
+    /// What packets without room are counted as.
+    full: DropReason,
 }
 
-/// One worker's ends of the rings between workers.
+/// One thread's ends of the rings between the threads of a packet path.
 pub struct Handoff<B> {
     id: WorkerId,
     owners: Owners,
-    /// By worker; `None` for this one.
+    /// By thread; `None` for this one and for those that it hands nothing to.
     rings: Vec<Option<HandoffRing<B>>>,
     from: Vec<Consumer<HandedPacket<B>>>,
-    /// Workers that packets were handed to since [`Handoff::take_notified`].
+    /// Threads that packets were handed to since [`Handoff::take_notified`].
     notified: WorkerSet,
+    /// Most packets that waited in one ring since [`Handoff::take_fullest`].
+    fullest: usize,
+    /// Packets that a ring has room for.
+    ring_len: usize,
 }
 
-/// A set of workers.
+/// A set of threads of the packet path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WorkerSet(u64);
 
 impl WorkerSet {
-    /// No worker.
+    /// No thread.
     pub const NONE: Self = Self(0);
 
     fn insert(&mut self, worker: usize) {
         self.0 |= 1 << (worker % adit_types::limits::WORKERS_MAX);
     }
 
-    /// True without workers.
+    /// True without threads.
     #[inline]
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The workers' numbers.
+    /// The threads' numbers.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..adit_types::limits::WORKERS_MAX).filter(move |worker| self.0 >> worker & 1 != 0)
     }
@@ -74,19 +80,22 @@ impl<B> core::fmt::Debug for Handoff<B> {
     }
 }
 
-/// Connects `workers` workers, each with every other by rings for `ring_len` packets; the ends in
-/// the order of worker ids.
+/// Connects the threads of `roles` by rings for `ring_len` packets; the ends in the order of threads.
 #[must_use]
-pub fn connect<B>(workers: usize, ring_len: usize) -> Vec<Handoff<B>> {
-    let owners = Owners::new(workers);
+pub fn connect<B>(roles: Roles, ring_len: usize) -> Vec<Handoff<B>> {
+    let owners = Owners::new(roles.workers());
     let mut ends: Vec<_> =
-        (0_u8..).take(owners.workers()).map(|id| Handoff::new(id, owners)).collect();
+        (0_u8..).take(roles.threads()).map(|id| Handoff::new(id, owners, ring_len)).collect();
     for from in 0..ends.len() {
         for to in 0..ends.len() {
-            let towards = (from != to).then(|| {
+            let towards = roles.connects(from, to).then(|| {
                 let (ring, end) = RingBuffer::new(ring_len);
                 ends[to].from.push(end);
-                HandoffRing { ring, staged: BurstColumn::new() }
+                let full = match roles.of(to) {
+                    Role::Signaling => DropReason::SignalingFull,
+                    Role::Worker | Role::Receiver => DropReason::HandoffFull,
+                };
+                HandoffRing { ring, staged: BurstColumn::new(), full }
             });
             ends[from].rings.push(towards);
         }
@@ -95,23 +104,30 @@ pub fn connect<B>(workers: usize, ring_len: usize) -> Vec<Handoff<B>> {
 }
 
 impl<B> Handoff<B> {
-    fn new(id: u8, owners: Owners) -> Self {
-        let (towards, from) = (Vec::new(), Vec::new());
-        Self { id: WorkerId(id), owners, rings: towards, from, notified: WorkerSet::NONE }
+    fn new(id: u8, owners: Owners, ring_len: usize) -> Self {
+        Self {
+            id: WorkerId(id),
+            owners,
+            rings: Vec::new(),
+            from: Vec::new(),
+            notified: WorkerSet::NONE,
+            fullest: 0,
+            ring_len,
+        }
     }
 
     /// The ends of the only worker.
     pub(crate) fn alone() -> Self {
-        Self::new(0, Owners::new(1))
+        Self::new(0, Owners::new(1), 0)
     }
 
-    /// The worker whose ends these are.
+    /// The thread whose ends these are.
     #[must_use]
     pub const fn worker(&self) -> WorkerId {
         self.id
     }
 
-    /// How many workers are connected.
+    /// How many workers share the sessions.
     #[must_use]
     pub const fn workers(&self) -> usize {
         self.owners.workers()
@@ -123,10 +139,22 @@ impl<B> Handoff<B> {
         WorkerId(u8::try_from(worker).unwrap_or_default())
     }
 
-    /// True without other workers.
+    /// The owner of `session`.
+    #[inline]
+    pub(crate) fn owner_of(&self, session: SessionIndex) -> WorkerId {
+        self.owners.of(session)
+    }
+
+    /// True without rings.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.from.is_empty()
+    }
+
+    /// The largest share of a ring that waited since the last call. Unit: thousandths.
+    pub(crate) fn take_fullest(&mut self) -> u16 {
+        let permille = core::mem::take(&mut self.fullest) * 1000 / self.ring_len.max(1);
+        u16::try_from(permille).unwrap_or(1000)
     }
 
     /// True if this worker processes packets of `session`. True for no session.
@@ -148,7 +176,7 @@ impl<B: PacketBuf> Handoff<B> {
         self.hand_to(self.owners.of(session), port, buf, tally);
     }
 
-    /// Hands off a packet that was received on `port` to another worker.
+    /// Hands off a packet that was received on `port` to another thread.
     pub(crate) fn hand_to(&mut self, owner: WorkerId, port: PortId, buf: B, tally: &mut StepTally) {
         let owner = usize::from(owner.0);
         let Some(Some(towards)) = self.rings.get_mut(owner) else {
@@ -165,8 +193,8 @@ impl<B: PacketBuf> Handoff<B> {
 
     /// Writes staged packets into the rings. Call it before the step ends.
     ///
-    /// Cost:   one release store per worker with packets.
-    /// Errors: none; packets without room become `DropReason::HandoffFull`.
+    /// Cost:   one release store per thread with packets.
+    /// Errors: none; packets without room become `DropReason::HandoffFull` or `SignalingFull`.
     #[inline]
     pub(crate) fn flush(&mut self, tally: &mut StepTally) {
         for towards in self.rings.iter_mut().flatten() {
@@ -176,13 +204,13 @@ impl<B: PacketBuf> Handoff<B> {
         }
     }
 
-    /// The workers that packets were handed to since the last call: those that sleep must be woken.
+    /// The threads that packets were handed to since the last call: those that sleep must be woken.
     #[inline]
     pub(crate) fn take_notified(&mut self) -> WorkerSet {
         core::mem::take(&mut self.notified)
     }
 
-    /// Number of workers that packets can come from.
+    /// Number of threads that packets can come from.
     pub(crate) fn sources(&self) -> usize {
         self.from.len()
     }
@@ -191,7 +219,9 @@ impl<B: PacketBuf> Handoff<B> {
     /// that port.
     pub(crate) fn take(&mut self, source: usize, burst: &mut Burst<B>) -> Option<PortId> {
         let ring = self.from.get_mut(source)?;
-        let waiting = ring.slots().min(BURST_MAX).min(burst.remaining_capacity());
+        let waiting = ring.slots();
+        self.fullest = self.fullest.max(waiting);
+        let waiting = waiting.min(BURST_MAX).min(burst.remaining_capacity());
         let chunk = ring.read_chunk(waiting).ok()?;
         let (front, back) = chunk.as_slices();
         let port = front.first()?.port;
@@ -211,7 +241,7 @@ impl<B: PacketBuf> HandoffRing<B> {
         };
         tally.hand_off(sent);
         for _ in self.staged.drain(..) {
-            tally.drop(DropReason::HandoffFull);
+            tally.drop(self.full);
         }
     }
 }
@@ -252,7 +282,7 @@ mod tests {
 
     #[test]
     fn step_tells_once_who_was_given_packets() {
-        let mut ends = connect::<MemBuf>(3, 4);
+        let mut ends = connect::<MemBuf>(Roles::run_to_completion(3), 4);
         let mut tally = StepTally::new();
         let port = PortId(0);
         assert!(ends[0].take_notified().is_empty());
@@ -264,7 +294,7 @@ mod tests {
 
     #[test]
     fn hashes_are_spread_over_all_workers() {
-        let ends = connect::<MemBuf>(3, 4);
+        let ends = connect::<MemBuf>(Roles::run_to_completion(3), 4);
         let owners: Vec<u8> = (0..6).map(|hash| ends[1].of_hash(hash).0).collect();
         assert_eq!(owners, [0, 1, 2, 0, 1, 2]);
         assert_eq!(ends[1].of_hash(u64::MAX).0, 0, "divisible by three");

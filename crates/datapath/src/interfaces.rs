@@ -36,6 +36,13 @@ impl VlanLink {
         self.interfaces.iter().find(|interface| interface.is_neighbor(addr))
     }
 
+    /// The routing domain of its data network.
+    #[inline]
+    pub(crate) fn domain(&self) -> DomainId {
+        let network = self.interfaces.iter().find(|interface| Some(interface.id) == self.n6);
+        network.map_or(DomainId(0), |interface| interface.domain)
+    }
+
     /// The interface that counts frames without an address of ours.
     #[inline]
     pub(crate) fn first(&self) -> Option<InterfaceId> {
@@ -312,9 +319,7 @@ fn usual_link(link: &VlanLink) -> UsualLink {
         (true, Some(_)) => link.interfaces.iter().flat_map(addrs).collect(),
         _ => Vec::new(),
     };
-    let network = link.interfaces.iter().find(|interface| Some(interface.id) == link.n6);
-    let domain = network.map_or(DomainId(0), |interface| interface.domain);
-    UsualLink { vlan, n3, n3_v6, n6, domain, own }
+    UsualLink { vlan, n3, n3_v6, n6, domain: link.domain(), own }
 }
 
 fn tx_link_of(interface: &Interface) -> TxLink {

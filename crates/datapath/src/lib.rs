@@ -61,5 +61,7 @@ mod worker;
 mod worker_state;
 
 pub use handoff::{Handoff, WorkerSet, connect};
+pub use model::PathThread;
+pub use model::pipeline::{Receiver, ReceiverConfig, Spread};
 pub use model::run_to_completion::StepReport;
 pub use worker::{Worker, WorkerConfig};

@@ -18,6 +18,11 @@ pub(crate) struct WaitingCounts {
     pub by_port: usize,
 }
 
+impl WaitingCounts {
+    /// None waits.
+    pub(crate) const NONE: Self = Self { by_far: 0, by_rate: 0, by_fragment: 0, by_port: 0 };
+}
+
 /// Packets and octets, from the Ethernet header on.
 #[derive(Debug, Clone, Copy, Default)]
 struct PacketSum {

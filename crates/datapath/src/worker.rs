@@ -130,6 +130,11 @@ impl<Io: PacketIo> Worker<Io> {
         self.reader.go_offline();
     }
 
+    /// The largest share of a ring of packets from other threads that waited since the last call. Unit: thousandths.
+    pub fn take_fullest_ring(&mut self) -> u16 {
+        self.state.handoff.take_fullest()
+    }
+
     /// Ends the worker: drops and counts every packet that waits, so that the packet identity holds,
     /// and declares the worker offline. Transmits nothing. Call it after the last step of all workers:
     /// a packet that is handed over later would be lost uncounted.

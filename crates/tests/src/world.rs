@@ -11,7 +11,7 @@ mod usage;
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
 
-use adit_datapath::{Worker, WorkerConfig, connect};
+use adit_datapath::{PathThread, Receiver, ReceiverConfig, Spread, Worker, WorkerConfig, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DeltaId, DropReason, NextHops, RuleDelta, WorkerCommand, WorkerEvent};
@@ -21,7 +21,7 @@ use adit_types::limits::{
     COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, NEIGHBOR_PENDING_PER_HOP_MAX,
 };
 use adit_types::{
-    InterfaceId, MacAddr, Nanos, Owners, PortId, Seid, SessionIndex, UrrId, UsageSlot,
+    InterfaceId, MacAddr, Nanos, Owners, PortId, Role, Roles, Seid, SessionIndex, UrrId, UsageSlot,
 };
 
 pub use self::layout::{APPLICATIONS, WorldLayout, control};
@@ -39,10 +39,10 @@ const BUFFER_PKTS: usize = 256;
 /// Most packets that wait for their rates.
 const SHAPED_PKTS: usize = 256;
 
-/// A frame on its way to a worker.
+/// A frame on its way to a thread.
 #[derive(Debug, Clone)]
 pub struct InjectedFrame {
-    /// The worker.
+    /// The thread that receives it; see [`World::receiving`].
     pub worker: usize,
     /// The port.
     pub port: u16,
@@ -80,7 +80,7 @@ pub struct World {
     pub store: SessionStore,
     /// The publisher.
     pub publisher: Publisher,
-    /// The ports of each worker.
+    /// The ports of each thread.
     pub ios: Vec<MemIo>,
     /// Virtual time.
     pub now: Nanos,
@@ -88,7 +88,8 @@ pub struct World {
     pub kept_their_rules: u64,
     /// Later fragments of which the first was known.
     pub known_fragments: u64,
-    workers: Vec<Worker<MemIo>>,
+    roles: Roles,
+    threads: Vec<Box<dyn PathThread<MemIo>>>,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     /// Commands to each worker.
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
@@ -151,11 +152,12 @@ impl World {
             },
             store,
             publisher,
-            ios: (0..layout.workers).map(|_| MemIo::new(&macs)).collect(),
+            ios: (0..layout.roles.threads()).map(|_| MemIo::new(&macs)).collect(),
             now: Nanos::from_secs(1),
             kept_their_rules: 0,
             known_fragments: 0,
-            workers: Vec::new(),
+            roles: layout.roles,
+            threads: Vec::new(),
             events: Vec::new(),
             commands: Vec::new(),
             unobserved: VecDeque::new(),
@@ -169,20 +171,28 @@ impl World {
             copied: Vec::new(),
             limits: VecDeque::new(),
         };
-        let handoffs = connect(layout.workers, HANDOFF_RING_LEN);
-        for (reader, handoff) in readers.into_iter().zip(handoffs) {
+        let handoffs = connect(layout.roles, HANDOFF_RING_LEN);
+        let all: Vec<PortId> = (0..).take(macs.len()).map(PortId).collect();
+        for ((reader, handoff), role) in readers.into_iter().zip(handoffs).zip(layout.roles.all()) {
+            if let (Role::Receiver, Some(signaling)) = (role, layout.roles.signaling()) {
+                let config =
+                    ReceiverConfig { ports: all.clone(), burst: 64, spread: Spread::Owner };
+                let receiver = Receiver::new(config, reader, handoff, signaling);
+                world.threads.push(Box::new(receiver));
+                continue;
+            }
             let (event_tx, event_rx) = rtrb::RingBuffer::new(EVENT_RING_LEN);
             let (command_tx, command_rx) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
             let config = WorkerConfig {
                 id: reader.worker(),
-                ports: (0..).take(macs.len()).map(PortId).collect(),
+                ports: if layout.roles.receivers() == 0 { all.clone() } else { Vec::new() },
                 burst: 64,
                 buffer_pkts_max: BUFFER_PKTS,
                 shaped_pkts_max: SHAPED_PKTS,
                 recovery_time_stamp: None,
             };
             let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
-            world.workers.push(worker);
+            world.threads.push(Box::new(worker));
             world.events.push(event_rx);
             world.commands.push(command_tx);
         }
@@ -230,7 +240,7 @@ impl World {
     /// packets is undefined.
     fn without_contended_rates(&self, change: &SessionChange) -> SessionChange {
         let mut change = change.clone();
-        if self.workers.len() > 1 {
+        if self.roles.workers() > 1 {
             change.create_qers.iter_mut().for_each(|qer| qer.correlation = None);
             change.update_qers.iter_mut().for_each(|qer| qer.correlation = None);
         }
@@ -319,14 +329,26 @@ impl World {
         assert_eq!(self.publisher.poll_observed(), None, "observed before any worker stepped");
     }
 
-    /// Collects the answers to publications, which must be complete and in order. Every worker takes a
-    /// step, and further ones while workers can still hand packets over: to the owner of their session,
-    /// or, between UEs, to the owner of the other session.
+    /// The threads that receive.
+    #[must_use]
+    pub fn receiving(&self) -> core::ops::Range<usize> {
+        match self.roles.receivers() {
+            0 => 0..self.roles.workers(),
+            _ => self.roles.transmitters()..self.roles.threads(),
+        }
+    }
+
+    /// Collects the answers to publications, which must be complete and in order. Every thread takes a
+    /// step, receivers first, and further ones while threads can still hand packets over: to the owner of their
+    /// session, or, between UEs, to the owner of the other session.
     fn settle(&mut self) {
-        let rounds = self.workers.len().min(3);
+        let rounds = self.roles.threads().min(3);
+        let first = self.roles.transmitters();
         for _ in 0..rounds {
-            for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
-                worker.step(self.now, io);
+            let mut threads: Vec<_> = self.threads.iter_mut().zip(&mut self.ios).collect();
+            threads.rotate_left(first);
+            for (thread, io) in threads {
+                thread.step(self.now, io);
             }
         }
         while let Some(observed) = self.publisher.poll_observed() {
@@ -343,7 +365,7 @@ impl World {
     /// ports.
     pub fn transmit(&mut self, frames: &[(u16, Vec<u8>)]) -> Vec<(u16, Vec<u8>)> {
         let arrival = |(port, frame): &(u16, Vec<u8>)| InjectedFrame {
-            worker: 0,
+            worker: self.receiving().start,
             port: *port,
             frame: frame.clone(),
         };
@@ -453,7 +475,7 @@ impl World {
         let Some(session) = session else { return arrival.worker };
         let seid = self.oracle.sessions[session].0;
         let index = self.store.session(seid).unwrap().index();
-        usize::from(Owners::new(self.workers.len()).of(index).0)
+        usize::from(Owners::new(self.roles.workers()).of(index).0)
     }
 
     /// Runs a step of all workers and compares the result with what is expected.
@@ -707,7 +729,7 @@ impl World {
 
     /// Ends the workers. Every packet must have one outcome.
     pub fn drain(&mut self) {
-        for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
+        for (worker, io) in self.threads.iter_mut().zip(&mut self.ios) {
             worker.drain(io);
         }
         let sum = self.publisher.snapshot();

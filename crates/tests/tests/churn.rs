@@ -17,7 +17,7 @@ use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::world::{WorldLayout, control, station_mac};
-use adit_types::{FarId, InterfaceId, MacAddr, Nanos, PortId, Seid, SessionIndex, Teid};
+use adit_types::{FarId, InterfaceId, MacAddr, Nanos, PortId, Roles, Seid, SessionIndex, Teid};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -160,7 +160,11 @@ fn fleet(
     workers: usize,
     handoff_len: usize,
 ) -> (ControlSide, Vec<WorkerWithPorts>, Vec<EstablishedSession>) {
-    let layout = WorldLayout { workers, sessions_max: 64, ..scenario::plain_layout(0) };
+    let layout = WorldLayout {
+        roles: Roles::run_to_completion(workers),
+        sessions_max: 64,
+        ..scenario::plain_layout(0)
+    };
     let (store, mut publisher, readers) = control(&layout);
     for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
         let addr: IpAddr = station.parse().unwrap();
@@ -170,21 +174,24 @@ fn fleet(
     let owed = std::collections::VecDeque::new();
     let mut control = ControlSide { store, publisher, owed, changes: 0, next_teid: 0 };
     let steady = (1..=STEADY).map(|host| control.establish(host, host % 2 == 0).unwrap()).collect();
-    let lanes = readers.into_iter().zip(connect(workers, handoff_len)).map(|(reader, handoff)| {
-        let (event_tx, events) = rtrb::RingBuffer::new(1024);
-        let (commands, command_rx) = rtrb::RingBuffer::new(64);
-        let config = WorkerConfig {
-            id: reader.worker(),
-            ports: vec![N3, N6],
-            burst: 32,
-            buffer_pkts_max: 64,
-            shaped_pkts_max: 64,
-            recovery_time_stamp: None,
-        };
-        let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
-        let io = MemIo::new(&UPF);
-        WorkerWithPorts { worker, io, arrived: 0, left: 0, _commands: commands, events }
-    });
+    let lanes = readers
+        .into_iter()
+        .zip(connect(Roles::run_to_completion(workers), handoff_len))
+        .map(|(reader, handoff)| {
+            let (event_tx, events) = rtrb::RingBuffer::new(1024);
+            let (commands, command_rx) = rtrb::RingBuffer::new(64);
+            let config = WorkerConfig {
+                id: reader.worker(),
+                ports: vec![N3, N6],
+                burst: 32,
+                buffer_pkts_max: 64,
+                shaped_pkts_max: 64,
+                recovery_time_stamp: None,
+            };
+            let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
+            let io = MemIo::new(&UPF);
+            WorkerWithPorts { worker, io, arrived: 0, left: 0, _commands: commands, events }
+        });
     (control, lanes.collect(), steady)
 }
 

@@ -158,7 +158,7 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<InjectedFrame> {
                 true => traffic::usual(rng, &world.oracle),
                 false => traffic::packet(rng, &world.oracle),
             };
-            InjectedFrame { worker: rng.random_range(0..world.ios.len()), port, frame }
+            InjectedFrame { worker: rng.random_range(world.receiving()), port, frame }
         })
         .collect();
     let arrivals = without_further_parts(world, arrivals);
@@ -255,6 +255,7 @@ fn check(coverage: &Coverage) {
         DropReason::ReassemblyFull,
         DropReason::AggregateExceeded,
         DropReason::HandoffFull,
+        DropReason::SignalingFull,
         DropReason::RedirectLimited,
         DropReason::ShapingQueueFull,
         DropReason::FrameSegmented,

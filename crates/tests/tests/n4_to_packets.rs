@@ -36,7 +36,7 @@ use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::oracle::{OracleInterface, OracleRoute};
 use adit_tests::world::{WorldLayout, control, station_mac};
-use adit_types::{MacAddr, Nanos, PdrId, PortId, Qfi, Seid, Teid};
+use adit_types::{MacAddr, Nanos, PdrId, PortId, Qfi, Roles, Seid, Teid};
 
 const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
@@ -65,7 +65,7 @@ fn layout(workers: usize) -> WorldLayout {
             prefix: (Ipv4Addr::UNSPECIFIED.into(), 0),
             gateway: GATEWAY.into(),
         }],
-        workers,
+        roles: Roles::run_to_completion(workers),
         sessions_max: 1000,
         qos: QosPolicy::default(),
         seed: 1,
@@ -92,7 +92,7 @@ impl ControlSide {
         assert_eq!(store.slot_bits(), node.store().slot_bits());
         let neighbors = NeighborCache::new(&publisher);
         let (mut events, mut commands, mut made) = (Vec::new(), Vec::new(), Vec::new());
-        let handoffs = adit_datapath::connect(workers, 1024);
+        let handoffs = adit_datapath::connect(Roles::run_to_completion(workers), 1024);
         for (reader, handoff) in readers.into_iter().zip(handoffs) {
             let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
             let (command_tx, command_rx) = rtrb::RingBuffer::new(64);

@@ -16,7 +16,7 @@ use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::world::{WorldLayout, control, station_mac};
-use adit_types::{BitRate, InterfaceId, MacAddr, Nanos, Owners, PortId, Teid, WorkerId};
+use adit_types::{BitRate, InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, Teid, WorkerId};
 use adit_wire::gtpu::GtpuMessageType;
 
 use counting::allocations;
@@ -276,7 +276,11 @@ struct TwoWorkers {
 
 impl TwoWorkers {
     fn new() -> Self {
-        let layout = WorldLayout { workers: 2, sessions_max: 128, ..scenario::plain_layout(0) };
+        let layout = WorldLayout {
+            roles: Roles::run_to_completion(2),
+            sessions_max: 128,
+            ..scenario::plain_layout(0)
+        };
         let (mut store, mut publisher, readers) = control(&layout);
         let (owners, mut wanted) =
             (Owners::new(2), [(0, false), (0, true), (1, false), (1, true)].to_vec());
@@ -308,7 +312,7 @@ impl TwoWorkers {
             publisher.set_mac(index, MacAddr(station_mac(addr)), false);
         }
         let (mut workers, mut events) = (Vec::new(), Vec::new());
-        for (reader, handoff) in readers.into_iter().zip(connect(2, 64)) {
+        for (reader, handoff) in readers.into_iter().zip(connect(Roles::run_to_completion(2), 64)) {
             let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
             let config = WorkerConfig {
                 id: reader.worker(),

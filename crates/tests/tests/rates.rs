@@ -26,8 +26,8 @@ use adit_tests::scenario;
 use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::limits::RATE_CHANGES_LEN;
 use adit_types::{
-    BitRate, Direction, InterfaceId, MacAddr, Nanos, Owners, PdrId, PortId, QerId, Qfi, Seid, Teid,
-    WorkerId,
+    BitRate, Direction, InterfaceId, MacAddr, Nanos, Owners, PdrId, PortId, QerId, Qfi, Roles,
+    Seid, Teid, WorkerId,
 };
 
 use change::MidTrafficChange;
@@ -110,7 +110,8 @@ impl RateTest {
 
     fn with(qos: QosPolicy, workers: usize, sessions_max: usize) -> Self {
         let plain = scenario::plain_layout(0);
-        let layout = WorldLayout { workers, sessions_max, qos, ..plain };
+        let layout =
+            WorldLayout { roles: Roles::run_to_completion(workers), sessions_max, qos, ..plain };
         let (store, mut publisher, readers) = control(&layout);
         for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
             let addr: IpAddr = station.parse().unwrap();
@@ -118,7 +119,9 @@ impl RateTest {
             publisher.set_mac(index, MacAddr(station_mac(addr)), false);
         }
         let (mut made, mut events) = (Vec::new(), Vec::new());
-        for (reader, handoff) in readers.into_iter().zip(connect(workers, 1024)) {
+        for (reader, handoff) in
+            readers.into_iter().zip(connect(Roles::run_to_completion(workers), 1024))
+        {
             let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
             let config = WorkerConfig {
                 id: reader.worker(),

@@ -13,7 +13,7 @@ use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::world::{WorldLayout, control, station_mac};
-use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, SessionIndex, Teid};
+use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, SessionIndex, Teid};
 use adit_wire::gtpu::GtpuMessageType;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -79,7 +79,11 @@ struct WorkerGroup {
 
 impl WorkerGroup {
     fn new(workers: usize, ring_len: usize) -> Self {
-        let layout = WorldLayout { workers, sessions_max: 64, ..scenario::plain_layout(0) };
+        let layout = WorldLayout {
+            roles: Roles::run_to_completion(workers),
+            sessions_max: 64,
+            ..scenario::plain_layout(0)
+        };
         let (mut store, mut publisher, readers) = control(&layout);
         let mut sessions = Vec::new();
         for host in 1..=SESSIONS {
@@ -114,7 +118,9 @@ impl WorkerGroup {
             sessions,
             owners: Owners::new(workers),
         };
-        for (reader, handoff) in readers.into_iter().zip(connect(workers, ring_len)) {
+        for (reader, handoff) in
+            readers.into_iter().zip(connect(Roles::run_to_completion(workers), ring_len))
+        {
             let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
             let (command_tx, command_rx) = rtrb::RingBuffer::new(64);
             let config = WorkerConfig {

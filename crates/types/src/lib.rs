@@ -10,6 +10,7 @@ pub mod limits;
 mod net;
 mod owner;
 mod quantity;
+mod role;
 
 pub use id::{
     BarId, FarId, GtpuPeerIndex, NextHopIndex, PdrId, PortId, Precedence, QerId, Qfi, Seid,
@@ -22,6 +23,7 @@ pub use net::{
 };
 pub use owner::{OWNER_GROUP_SHIFT, OWNER_GROUPS, Owners};
 pub use quantity::{BitRate, ByteCount, Nanos};
+pub use role::{Role, Roles};
 
 /// Direction of user traffic, seen from the UE (TS 23.501).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

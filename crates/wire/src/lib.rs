@@ -17,6 +17,7 @@ mod ether_type;
 pub mod ethernet;
 mod fragment;
 mod fragment_kind;
+mod glance;
 pub mod gtpu;
 pub mod gtpu_ext;
 pub mod gtpu_ie;
@@ -39,6 +40,7 @@ pub use encapsulate::{OuterIpv4, OuterIpv6, UdpChecksum, emit_gtpu_ipv4, emit_gt
 pub use ether_type::EtherType;
 pub use fragment::{FragmentPosition, Ipv4Split, restore_header};
 pub use fragment_kind::FragmentKind;
+pub use glance::{Glance, UeAddress};
 pub use malformed::Malformed;
 pub use parse::{
     FiveTuple, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame, parse_gtpu, parse_ip,

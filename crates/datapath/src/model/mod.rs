@@ -1,3 +1,65 @@
-//! Execution models: which core runs which part of the packet path, and in which order.
+//! Execution models: which thread runs which part of the packet path, and in which order.
 
+pub(crate) mod pipeline;
 pub(crate) mod run_to_completion;
+
+use adit_pktio::PacketIo;
+use adit_types::Nanos;
+
+use self::pipeline::Receiver;
+use self::run_to_completion::StepReport;
+use crate::worker::Worker;
+
+/// One thread of the packet path, whatever its role.
+pub trait PathThread<Io: PacketIo> {
+    /// Runs one step at time `now`.
+    fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport;
+
+    /// Declares the thread offline until its next step, so that publication does not wait for it.
+    fn rest(&mut self);
+
+    /// Ends the thread: every packet that waits is dropped and counted. Call it after the last step of all threads.
+    fn drain(&mut self, io: &mut Io);
+
+    /// The largest share of a ring of packets to this thread that waited since the last call. Unit: thousandths.
+    fn take_fullest_ring(&mut self) -> u16;
+}
+
+impl<Io: PacketIo> PathThread<Io> for Worker<Io> {
+    #[inline]
+    fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
+        Self::step(self, now, io)
+    }
+
+    fn rest(&mut self) {
+        Self::rest(self);
+    }
+
+    fn drain(&mut self, io: &mut Io) {
+        Self::drain(self, io);
+    }
+
+    fn take_fullest_ring(&mut self) -> u16 {
+        Self::take_fullest_ring(self)
+    }
+}
+
+impl<Io: PacketIo> PathThread<Io> for Receiver<Io> {
+    #[inline]
+    fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
+        Self::step(self, now, io)
+    }
+
+    fn rest(&mut self) {
+        Self::rest(self);
+    }
+
+    /// Nothing waits in a receiver.
+    fn drain(&mut self, _: &mut Io) {
+        Self::rest(self);
+    }
+
+    fn take_fullest_ring(&mut self) -> u16 {
+        0
+    }
+}

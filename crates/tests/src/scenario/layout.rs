@@ -10,7 +10,7 @@ use adit_session::{
     FTeidSpec, Far, Forwarding, PdiSpec, PdrSpec, PdrTimes, Qer, QosPolicy, SessionChange, UeMatch,
     UeSide,
 };
-use adit_types::{FarId, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid};
+use adit_types::{FarId, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Roles, Teid};
 use rand::Rng;
 use rand::rngs::StdRng;
 
@@ -109,8 +109,12 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> WorldLayout {
     route(at(7), "8.8.8.0", 24, "10.0.7.1");
     route(at(7), "0.0.0.0", 0, "10.0.7.1");
     let workers = rng.random_range(1..=3);
+    let roles = match rng.random_range(0..3) {
+        0 => Roles::pipeline(rng.random_range(1..=2), workers),
+        _ => Roles::run_to_completion(workers),
+    };
     let qos = QosPolicy::default();
-    WorldLayout { interfaces, routes, workers, sessions_max: 16, qos, seed }
+    WorldLayout { interfaces, routes, roles, sessions_max: 16, qos, seed }
 }
 
 /// One N3 interface on port 0 and one N6 interface on port 1, of an MTU of 1500 bytes, with default
@@ -128,7 +132,7 @@ pub fn plain_layout(n3_vlan: u16) -> WorldLayout {
             interface(OracleRole::N6, 1, 0, 6, 1500),
         ],
         routes: vec![route("0.0.0.0", "10.0.6.1"), route("::", "2001:db8:6::1")],
-        workers: 1,
+        roles: Roles::run_to_completion(1),
         sessions_max: 64,
         qos: QosPolicy::default(),
         seed: 1,

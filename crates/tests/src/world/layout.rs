@@ -12,7 +12,7 @@ use adit_session::{
 use adit_tables::{Interface, IpPrefix, Publisher, Route, TablesConfig, TablesReader};
 use adit_types::{
     DomainId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, PortId, Precedence, Qfi,
-    VlanId,
+    Roles, VlanId,
 };
 
 use crate::oracle;
@@ -37,8 +37,8 @@ pub struct WorldLayout {
     pub interfaces: Vec<oracle::OracleInterface>,
     /// Routes beyond the connected prefixes.
     pub routes: Vec<oracle::OracleRoute>,
-    /// Workers, each with a queue on every port.
-    pub workers: usize,
+    /// The threads of the packet path. Each that receives has a queue on every port.
+    pub roles: Roles,
     /// PFCP sessions at most.
     pub sessions_max: usize,
     /// How rates are enforced.
@@ -58,7 +58,7 @@ pub fn control(layout: &WorldLayout) -> (SessionStore, Publisher, Vec<TablesRead
     let (publisher, readers) = adit_tables::build(TablesConfig {
         sessions_max: layout.sessions_max,
         teid_slot_bits: store.slot_bits().try_into().unwrap(),
-        workers: layout.workers,
+        workers: layout.roles.threads(),
         next_hops_max: 256,
         seed: layout.seed,
         interfaces: (0..)

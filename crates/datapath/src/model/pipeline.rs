@@ -1,0 +1,320 @@
+//! Pipeline: receivers poll the ports and hand each packet to a worker, which processes and transmits it.
+//!
+//! A receiver does as little as the hand-over needs: a glance at the headers ([`Glance`]), and the choice of a worker
+//! ([`Spread`]). It writes nothing of a session. The workers run to completion what they take over. Packets that are no
+//! user's (ARP, neighbor discovery, ICMP, GTP-U path management) have a ring of their own to the signaling worker, a
+//! worker that owns no session, so that they neither delay user packets nor wait behind them.
+
+use core::cell::Cell;
+use core::net::IpAddr;
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_rss::{Toeplitz, ToeplitzKey};
+use adit_rules::rule::ue_ipv6_key;
+use adit_tables::{TablesReader, TablesView, UeTable};
+use adit_types::limits::BURST_MAX;
+use adit_types::{InterfaceId, Nanos, PortId, SessionIndex, VlanId, WorkerId};
+use adit_wire::ethernet::{EthernetHeader, link_len};
+use adit_wire::{Glance, UeAddress, vlan_of};
+
+use super::run_to_completion::StepReport;
+use crate::columns::BurstColumn;
+use crate::handoff::Handoff;
+use crate::interfaces::{Interfaces, PortLinks, VlanLink};
+use crate::tally::{StepTally, WaitingCounts};
+
+/// How a receiver chooses the worker of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// The owner of the packet's session, which the receiver looks up.
+    Owner,
+    /// By the Toeplitz hash of the UE's address, as a NIC chooses a queue. The receiver looks nothing up; a worker
+    /// hands packets of other owners' sessions on.
+    Rss,
+}
+
+/// Configuration of a receiver.
+#[derive(Debug, Clone)]
+pub struct ReceiverConfig {
+    /// The ports to poll, in this order; a port once for each of its queues.
+    pub ports: Vec<PortId>,
+    /// Packets to receive from a queue per step, 1..=`BURST_MAX`; other values are cut to that range.
+    pub burst: usize,
+    /// How it chooses workers.
+    pub spread: Spread,
+}
+
+/// A thread that only receives.
+///
+/// The packet identity: every packet that it receives is handed off, or dropped because a ring is full.
+///
+/// Threads: owned by one thread, which shares the tables with the control thread, and a ring with each worker.
+pub struct Receiver<Io: PacketIo> {
+    config: ReceiverConfig,
+    reader: TablesReader,
+    interfaces: Interfaces,
+    handoff: Handoff<Io::Buf>,
+    signaling: WorkerId,
+    hash: Toeplitz,
+    tally: StepTally,
+    rx: Burst<Io::Buf>,
+}
+
+impl<Io: PacketIo> core::fmt::Debug for Receiver<Io> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Receiver").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// A frame that a receiver has looked at.
+#[derive(Clone, Copy)]
+struct SeenFrame<'l> {
+    glance: Glance,
+    /// Where it arrived; `None` for a VLAN without interfaces.
+    link: Option<&'l VlanLink>,
+}
+
+impl<Io: PacketIo> Receiver<Io> {
+    /// A receiver over `reader`'s tables and interfaces, with the ends of its rings. Packets that are no user's go to
+    /// `signaling`. Allocates all memory that it will use.
+    #[must_use]
+    pub fn new(
+        mut config: ReceiverConfig,
+        reader: TablesReader,
+        handoff: Handoff<Io::Buf>,
+        signaling: WorkerId,
+    ) -> Self {
+        debug_assert_eq!(handoff.worker(), reader.worker(), "the ends of another thread");
+        config.burst = config.burst.clamp(1, BURST_MAX);
+        Self {
+            config,
+            interfaces: Interfaces::new(reader.interfaces()),
+            reader,
+            handoff,
+            signaling,
+            hash: Toeplitz::new(ToeplitzKey::SYMMETRIC),
+            tally: StepTally::new(),
+            rx: Burst::new(),
+        }
+    }
+
+    /// Polls every queue of the configuration once, and hands over what arrived.
+    ///
+    /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of the frame, and with
+    ///          [`Spread::Owner`] one of the key table, prefetched; one store release per burst and worker.
+    /// Units:   `now` is not read: nothing waits in a receiver.
+    /// Threads: as [`Worker::step`](crate::Worker::step).
+    #[inline(never)]
+    pub fn step(&mut self, _now: Nanos, io: &mut Io) -> StepReport {
+        let Self { config, reader, interfaces, handoff, signaling, hash, tally, rx } = self;
+        let view = reader.observe();
+        let mut received = 0;
+        for &port in &config.ports {
+            let count = io.rx_burst(port, config.burst, rx);
+            if count == 0 {
+                continue;
+            }
+            received += count;
+            tally.burst();
+            let frames = look(&view, interfaces.of_port(port), rx, tally);
+            let chooser = Chooser { view: &view, handoff, signaling: *signaling };
+            let workers = match config.spread {
+                Spread::Owner => chooser.by_owner(&frames),
+                Spread::Rss => chooser.by_hash(hash, &frames, rx),
+            };
+            for (buf, worker) in rx.drain(..).zip(workers) {
+                handoff.hand_to(worker, port, buf, tally);
+            }
+            handoff.flush(tally);
+        }
+        if received > 0 {
+            debug_assert!(tally.identity_holds(0, 0), "a packet has no outcome: {tally:?}");
+            tally.flush(view.counters(), 0, || WaitingCounts::NONE);
+        }
+        StepReport { received, idle: received == 0, handed_to: handoff.take_notified() }
+    }
+
+    /// Declares the receiver offline until its next step, so that publication does not wait for it. Call it before a
+    /// pause.
+    pub fn rest(&mut self) {
+        self.reader.go_offline();
+    }
+}
+
+/// Looks at the frames of a burst, counts their arrival, and prefetches what their sessions are looked up in.
+fn look<'l, B: PacketBuf>(
+    view: &TablesView<'_>,
+    links: PortLinks<'l>,
+    rx: &Burst<B>,
+    tally: &mut StepTally,
+) -> BurstColumn<SeenFrame<'l>> {
+    let mut frames = BurstColumn::new();
+    // Most ports have one link.
+    let mut last: Option<(VlanId, Option<&VlanLink>)> = None;
+    for buf in rx {
+        let frame = buf.data();
+        tally.receive(frame.len());
+        let vlan = vlan_of(frame);
+        let link = match last {
+            Some((known, link)) if known == vlan => link,
+            _ => links.find(vlan).map(|(_, link)| link),
+        };
+        last = Some((vlan, link));
+        let glance = link.map_or(Glance::Signaling, |link| {
+            let (glance, interface) = look_on(link, frame);
+            if let Some(interface) = interface {
+                tally.receive_on(interface, frame.len());
+            }
+            prefetch(view, link, glance);
+            glance
+        });
+        frames.push(SeenFrame { glance, link });
+    }
+    frames
+}
+
+/// A glance at a frame, and the interface that it belongs to.
+fn look_on(link: &VlanLink, frame: &[u8]) -> (Glance, Option<InterfaceId>) {
+    let tunnel_end = Cell::new(None);
+    let glance = Glance::at(frame, link_len(link.vlan) - EthernetHeader::LEN, |addr| {
+        let owner = link.owner(addr).filter(|interface| interface.role.is_gtpu());
+        tunnel_end.set(owner.map(|interface| interface.id));
+        owner.is_some()
+    });
+    let interface = tunnel_end.get().or_else(|| match glance {
+        Glance::PlainV4(_) | Glance::PlainV6(_) => link.n6.or(link.first()),
+        _ => link.first(),
+    });
+    (glance, interface)
+}
+
+fn prefetch(view: &TablesView<'_>, link: &VlanLink, glance: Glance) {
+    match glance {
+        Glance::Tunneled { teid, .. } => view.prefetch_teid(teid),
+        Glance::PlainV4(addr) => ues(view, link).prefetch_v4(addr.to_bits()),
+        Glance::PlainV6(addr) => ues(view, link).prefetch_v6(ue_ipv6_key(addr)),
+        Glance::TunnelFragment(_) | Glance::Signaling => {}
+    }
+}
+
+fn ues<'v>(view: &TablesView<'v>, link: &VlanLink) -> &'v UeTable {
+    view.ues(link.domain())
+}
+
+/// What the choice of workers reads.
+struct Chooser<'a, 'v, B> {
+    view: &'a TablesView<'v>,
+    handoff: &'a Handoff<B>,
+    signaling: WorkerId,
+}
+
+impl<B: PacketBuf> Chooser<'_, '_, B> {
+    /// The owners of the packets' sessions.
+    fn by_owner(&self, frames: &[SeenFrame<'_>]) -> BurstColumn<WorkerId> {
+        frames.iter().map(|frame| self.owner(frame)).collect()
+    }
+
+    /// The owner of a packet's session; without a session a worker that all packets with the same key share.
+    fn owner(&self, frame: &SeenFrame<'_>) -> WorkerId {
+        let Some(link) = frame.link else { return self.signaling };
+        let (session, hash) = match frame.glance {
+            Glance::Signaling => return self.signaling,
+            Glance::TunnelFragment(hash) => (SessionIndex::NONE, hash.into()),
+            Glance::Tunneled { teid, .. } => (self.view.session_of_teid(teid), teid.0.into()),
+            Glance::PlainV4(addr) => {
+                let key = addr.to_bits();
+                (ues(self.view, link).session_v4(key), key.into())
+            }
+            Glance::PlainV6(addr) => {
+                let key = ue_ipv6_key(addr);
+                (ues(self.view, link).session_v6(key), key)
+            }
+        };
+        match (session.is_some(), frame.glance) {
+            (true, _) => self.handoff.owner_of(session),
+            (false, glance) if is_own(link, glance) => self.signaling,
+            (false, _) => self.handoff.of_hash(hash),
+        }
+    }
+
+    /// Workers by the hashes of UE addresses. Packets that show none go to the owners of their sessions.
+    fn by_hash(
+        &self,
+        hash: &Toeplitz,
+        frames: &[SeenFrame<'_>],
+        rx: &Burst<B>,
+    ) -> BurstColumn<WorkerId> {
+        let mut workers = BurstColumn::new();
+        let mut v4 = HashBatch::<4>::new();
+        let mut v6 = HashBatch::<8>::new();
+        for (at, (frame, buf)) in (0..).zip(frames.iter().zip(rx)) {
+            match ue_address(frame, buf) {
+                Some(UeAddress::V4(addr)) => v4.push(at, addr),
+                Some(UeAddress::V6(addr)) => v6.push(at, addr),
+                None => {
+                    workers.push(self.owner(frame));
+                    continue;
+                }
+            }
+            workers.push(self.signaling);
+        }
+        v4.choose(hash, self.handoff, &mut workers);
+        v6.choose(hash, self.handoff, &mut workers);
+        workers
+    }
+}
+
+/// The address of the UE that a frame comes from or goes to; `None` if the frame shows none.
+fn ue_address<B: PacketBuf>(frame: &SeenFrame<'_>, buf: &B) -> Option<UeAddress> {
+    match frame.glance {
+        Glance::Tunneled { gtpu_at, .. } => {
+            Glance::inner_source(buf.data().get(gtpu_at..).unwrap_or_default())
+        }
+        Glance::PlainV4(addr) => Some(UeAddress::of(addr.into())),
+        Glance::PlainV6(addr) => Some(UeAddress::of(addr.into())),
+        Glance::TunnelFragment(_) | Glance::Signaling => None,
+    }
+    .filter(|_| frame.link.is_some_and(|link| !is_own(link, frame.glance)))
+}
+
+/// True if a plain packet goes to an address of ours.
+fn is_own(link: &VlanLink, glance: Glance) -> bool {
+    let dst: Option<IpAddr> = match glance {
+        Glance::PlainV4(addr) => Some(addr.into()),
+        Glance::PlainV6(addr) => Some(addr.into()),
+        _ => None,
+    };
+    dst.is_some_and(|dst| link.owner(dst).is_some())
+}
+
+/// Addresses of one length, which are hashed together, and where their packets stand in the burst.
+struct HashBatch<const LEN: usize> {
+    addrs: BurstColumn<[u8; LEN]>,
+    at: BurstColumn<usize>,
+}
+
+impl<const LEN: usize> HashBatch<LEN> {
+    const fn new() -> Self {
+        Self { addrs: BurstColumn::new_const(), at: BurstColumn::new_const() }
+    }
+
+    fn push(&mut self, at: usize, addr: [u8; LEN]) {
+        self.addrs.push(addr);
+        self.at.push(at);
+    }
+
+    fn choose<B>(
+        &self,
+        hash: &Toeplitz,
+        handoff: &Handoff<B>,
+        workers: &mut BurstColumn<WorkerId>,
+    ) {
+        let mut hashes = [0; BURST_MAX];
+        hash.hash_all(&self.addrs, &mut hashes);
+        for (at, hash) in self.at.iter().zip(hashes) {
+            if let Some(worker) = workers.get_mut(*at) {
+                *worker = handoff.of_hash(hash.into());
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The pipeline: receivers hand packets to workers, and what is no user's to the signaling worker.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use core::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeMap;
+
+use adit_datapath::{PathThread, Receiver, ReceiverConfig, Spread, Worker, WorkerConfig, connect};
+use adit_pktio::PacketBuf;
+use adit_pktio::mem::MemIo;
+use adit_rules::{DeltaId, DropReason, NextHops, PuntReason, WorkerCommand, WorkerEvent};
+use adit_session::{CpFSeid, OwnerId, SessionStore};
+use adit_tables::{Publisher, Snapshot};
+use adit_testkit::packet::PacketBuilder;
+use adit_tests::scenario;
+use adit_tests::world::{WorldLayout, control, station_mac};
+use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, Role, Roles, SessionIndex, Teid};
+
+const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
+const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
+const N3: PortId = PortId(0);
+const N6: PortId = PortId(1);
+const SESSIONS: u8 = 40;
+const NOW: Nanos = Nanos::from_secs(1);
+const ROLES: Roles = Roles::pipeline(1, 3);
+/// The threads of [`ROLES`] that own no session.
+const SIGNALING: usize = 3;
+const RECEIVER: usize = 4;
+
+#[derive(Debug, Clone, Copy)]
+struct EstablishedSession {
+    index: SessionIndex,
+    teid: Teid,
+    ue: Ipv4Addr,
+}
+
+impl EstablishedSession {
+    fn uplink(self, payload: &[u8]) -> Vec<u8> {
+        let outer = PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
+        let inner = outer.gtpu(self.teid.0).psc_ul(9).ipv4(self.ue, "8.8.8.8");
+        inner.udp(4000, 53).payload(payload).build()
+    }
+
+    fn downlink(self, payload: &[u8]) -> Vec<u8> {
+        let frame = PacketBuilder::ethernet(UPF[1], PEER).ipv4("8.8.8.8", self.ue);
+        frame.udp(53, 4000).payload(payload).build()
+    }
+}
+
+/// A GTP-U Echo Request to our address on N3.
+fn echo_request() -> Vec<u8> {
+    let mut frame = PacketBuilder::ethernet(UPF[0], PEER)
+        .ipv4("10.0.3.1", "10.0.3.2")
+        .udp(2152, 2152)
+        .payload(&[0x32, 1, 0, 4, 0, 0, 0, 0, 0, 7, 0, 0])
+        .build();
+    // No UDP checksum.
+    frame[40..42].fill(0);
+    frame
+}
+
+/// A pipeline over ports in memory.
+struct Pipeline {
+    _store: SessionStore,
+    publisher: Publisher,
+    threads: Vec<Box<dyn PathThread<MemIo>>>,
+    ios: Vec<MemIo>,
+    _commands: Vec<rtrb::Producer<WorkerCommand>>,
+    _events: Vec<rtrb::Consumer<WorkerEvent>>,
+    sessions: Vec<EstablishedSession>,
+}
+
+impl Pipeline {
+    fn new(spread: Spread, ring_len: usize) -> Self {
+        let layout = WorldLayout { roles: ROLES, sessions_max: 64, ..scenario::plain_layout(0) };
+        let (mut store, mut publisher, readers) = control(&layout);
+        let mut sessions = Vec::new();
+        for host in 1..=SESSIONS {
+            let change = scenario::plain_session(host, "10.0.3.1");
+            let made = store.establish(OwnerId(1), CpFSeid::default(), change).unwrap();
+            let teid = made.created[0].f_teid.teid;
+            let ue = Ipv4Addr::new(10, 45, 0, host);
+            sessions.push(EstablishedSession { index: made.index, teid, ue });
+            publisher.apply(DeltaId(host.into()), made.delta);
+        }
+        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
+            let addr: IpAddr = station.parse().unwrap();
+            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
+            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
+        }
+        let ios = ROLES.all().map(|_| MemIo::new(&UPF)).collect();
+        let mut pipeline = Self {
+            _store: store,
+            publisher,
+            threads: Vec::new(),
+            ios,
+            _commands: Vec::new(),
+            _events: Vec::new(),
+            sessions,
+        };
+        let handoffs = connect(ROLES, ring_len);
+        for ((reader, handoff), role) in readers.into_iter().zip(handoffs).zip(ROLES.all()) {
+            if role == Role::Receiver {
+                let config = ReceiverConfig { ports: vec![N3, N6], burst: 32, spread };
+                let signaling = ROLES.signaling().unwrap();
+                let receiver = Receiver::new(config, reader, handoff, signaling);
+                pipeline.threads.push(Box::new(receiver));
+                continue;
+            }
+            let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
+            let (command_tx, command_rx) = rtrb::RingBuffer::new(64);
+            let config = WorkerConfig {
+                id: reader.worker(),
+                ports: Vec::new(),
+                burst: 32,
+                buffer_pkts_max: 64,
+                shaped_pkts_max: 64,
+                recovery_time_stamp: None,
+            };
+            let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
+            pipeline.threads.push(Box::new(worker));
+            pipeline._commands.push(command_tx);
+            pipeline._events.push(event_rx);
+        }
+        pipeline
+    }
+
+    fn step(&mut self, thread: usize) -> usize {
+        self.threads[thread].step(NOW, &mut self.ios[thread]).received
+    }
+
+    /// Steps of all threads until none has packets.
+    fn settle(&mut self) {
+        while (0..ROLES.threads()).rev().map(|thread| self.step(thread)).sum::<usize>() > 0 {}
+    }
+
+    fn sent(&mut self, thread: usize) -> Vec<Vec<u8>> {
+        let sent = [N3, N6].map(|port| self.ios[thread].take_sent(port));
+        sent.into_iter().flatten().map(|buf| buf.data().to_vec()).collect()
+    }
+
+    fn counters(&self) -> Vec<Snapshot> {
+        let all = self.publisher.worker_counters();
+        all.iter().map(|counters| Snapshot::sum([&**counters])).collect()
+    }
+
+    /// Packets that the worker at `from` handed to other workers.
+    fn handed_on(&self) -> u64 {
+        self.counters()[..RECEIVER].iter().map(|of| of.handed_off_pkts).sum()
+    }
+}
+
+#[test]
+fn owners_send_what_the_receiver_received_and_nothing_is_handed_on() {
+    let mut pipeline = Pipeline::new(Spread::Owner, 1024);
+    let owners = Owners::new(ROLES.workers());
+    for known in pipeline.sessions.clone() {
+        pipeline.ios[RECEIVER].inject(N3, &known.uplink(b"up"));
+        pipeline.ios[RECEIVER].inject(N6, &known.downlink(b"down"));
+        pipeline.settle();
+        let own = usize::from(owners.of(known.index).0);
+        let sent: Vec<_> = (0..ROLES.threads()).map(|of| pipeline.sent(of).len()).collect();
+        assert_eq!(sent[own], 2, "{known:?}: {sent:?}");
+        let traffic = pipeline.publisher.session_traffic(known.index);
+        assert_eq!((traffic.ul_pkts, traffic.dl_pkts), (1, 1));
+    }
+    assert_eq!(pipeline.handed_on(), 0);
+    let sum = pipeline.publisher.snapshot();
+    assert!(pipeline.counters().iter().all(Snapshot::identity_holds));
+    assert_eq!(sum.handed_off_pkts, sum.taken_over_pkts);
+    let rx: u64 = sum.interfaces.iter().map(|interface| interface.rx_pkts).sum();
+    assert_eq!(rx, sum.received_pkts, "an arrival is counted once");
+    assert_eq!(pipeline.counters()[RECEIVER].received_pkts, sum.received_pkts);
+}
+
+#[test]
+fn hash_of_the_ue_address_chooses_one_worker_for_both_directions_and_owners_send_in_order() {
+    let mut pipeline = Pipeline::new(Spread::Rss, 1024);
+    for count in 0_u8..8 {
+        for known in pipeline.sessions.clone() {
+            pipeline.ios[RECEIVER].inject(N3, &known.uplink(&[count]));
+            pipeline.ios[RECEIVER].inject(N6, &known.downlink(&[count]));
+        }
+    }
+    pipeline.settle();
+    let mut of_ue: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    for thread in 0..ROLES.threads() {
+        for frame in pipeline.sent(thread) {
+            // Downlink: the inner destination behind 36 octets of outer headers, 16 of GTP-U and a container.
+            let is_tunneled = frame.len() > 60;
+            let ue = if is_tunneled { &frame[14 + 44 + 16..][..4] } else { &frame[26..30] };
+            let key = [&[u8::from(is_tunneled)], ue].concat();
+            of_ue.entry(key).or_default().push(*frame.last().unwrap());
+        }
+    }
+    assert_eq!(of_ue.len(), 2 * usize::from(SESSIONS));
+    assert!(of_ue.values().all(|counts| *counts == [0, 1, 2, 3, 4, 5, 6, 7]), "{of_ue:?}");
+    let counters = pipeline.counters();
+    assert!(counters.iter().all(Snapshot::identity_holds));
+    // Sessions of other owners than their hash chooses are handed on, both directions alike.
+    assert!(pipeline.handed_on() > 0 && pipeline.handed_on() % 16 == 0);
+    assert!(counters[..ROLES.workers()].iter().all(|of| of.taken_over_pkts > 0));
+}
+
+#[test]
+fn signaling_has_its_own_worker_and_a_flood_of_it_loses_no_user_packet() {
+    const ROOM: usize = 64;
+    let mut pipeline = Pipeline::new(Spread::Owner, ROOM);
+    let known = pipeline.sessions[0];
+    for _ in 0..10 * ROOM {
+        pipeline.ios[RECEIVER].inject(N3, &echo_request());
+    }
+    pipeline.ios[RECEIVER].inject(N3, &known.uplink(b"user"));
+    while pipeline.step(RECEIVER) > 0 {}
+    (0..ROLES.workers()).for_each(|worker| {
+        pipeline.step(worker);
+    });
+    let sent: usize = (0..ROLES.workers()).map(|worker| pipeline.sent(worker).len()).sum();
+    assert_eq!(sent, 1, "the user's packet did not wait for the signaling worker");
+    let lost = pipeline.counters()[RECEIVER].drops[DropReason::SignalingFull.index()];
+    assert_eq!(lost, 9 * ROOM as u64);
+    while pipeline.step(SIGNALING) > 0 {}
+    let counters = pipeline.counters();
+    assert!(counters.iter().all(Snapshot::identity_holds));
+    assert_eq!(counters[SIGNALING].taken_over_pkts, ROOM as u64);
+    assert!(counters[SIGNALING].punts[PuntReason::GtpuEchoRequest.index()] > 0);
+    assert!(!pipeline.sent(SIGNALING).is_empty(), "Echo Responses");
+}
+
+#[test]
+fn full_ring_of_a_worker_drops_by_name_and_receiving_goes_on() {
+    const ROOM: usize = 8;
+    let mut pipeline = Pipeline::new(Spread::Owner, ROOM);
+    let known = pipeline.sessions[0];
+    for _ in 0..100 {
+        pipeline.ios[RECEIVER].inject(N3, &known.uplink(b"x"));
+    }
+    while pipeline.step(RECEIVER) > 0 {}
+    let counters = &pipeline.counters()[RECEIVER];
+    assert!(counters.identity_holds());
+    assert_eq!(counters.handed_off_pkts, ROOM as u64);
+    assert_eq!(counters.drops[DropReason::HandoffFull.index()], 100 - ROOM as u64);
+    let owner = usize::from(Owners::new(ROLES.workers()).of(known.index).0);
+    pipeline.step(owner);
+    assert_eq!(pipeline.threads[owner].take_fullest_ring(), 1000, "thousandths: it was full");
+    assert_eq!(pipeline.sent(owner).len(), ROOM);
+}
