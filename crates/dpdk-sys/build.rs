@@ -14,11 +14,12 @@ const DPDK_VERSION_MIN: &str = "22.11";
 const DPDK_VERSION_BELOW: &str = "24.03";
 
 /// Shared libraries with the bound functions; drivers are plugins that the EAL loads.
-const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
+const LIBRARIES: [&str; 6] =
+    ["rte_eventdev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
 /// Patterns of bound functions: those that `adit-dpdk` calls and a few related ones. A short list keeps
 /// the build fast.
-const FUNCTIONS: [&str; 14] = [
+const FUNCTIONS: [&str; 17] = [
     "rte_(openlog_stream|log_set_global_level|log_get_global_level|version|strerror|get_tsc_hz|rdtsc)",
     "rte_eal_(init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type|get_runtime_dir)",
     "rte_(lcore_id|socket_id|lcore_count|thread_register|thread_unregister)",
@@ -31,23 +32,28 @@ const FUNCTIONS: [&str; 14] = [
     "rte_flow_(validate|create|destroy|flush)",
     "rte_ring_(create|free|count|enqueue_burst|dequeue_burst|mp_enqueue_burst|mc_dequeue_burst)",
     "rte_softrss",
+    "rte_event_dev_(get_dev_id|info_get|configure|start|stop|close|service_id_get|stop_flush_callback_register)",
+    "rte_event_(queue_setup|queue_default_conf_get|port_setup|port_default_conf_get|port_link|maintain|(enqueue_new|enqueue_forward|enqueue|dequeue)_burst)|rte_event_dev_xstats_(get|names_get)",
+    "rte_service_(runstate_set|run_iter_on_app_lcore|set_runstate_mapped_check|component_runstate_set)",
     "adit_rte_errno",
     "adit_memif_gate_(guards|take|give_back|enter|leave)",
 ];
 
 /// Types bound in addition to those that the bound functions use.
-const TYPES: [&str; 3] = [
+const TYPES: [&str; 4] = [
     "rte_mbuf",
     "rte_eth_(conf|dev_info|stats|link|xstat|xstat_name)",
+    "rte_event(_dev_(info|config|xstats_name)|_(queue|port)_conf)?",
     "rte_flow_(attr|error|item|item_(vlan|ipv4|ipv6|gtp)|action|action_queue)",
 ];
 
 /// Constants, among them the offload and packet flags that are function-like macros in C.
-const CONSTANTS: [&str; 4] = [
+const CONSTANTS: [&str; 5] = [
     "RTE_ETH_(RX|TX)_OFFLOAD_.*|RTE_ETH_MQ_.*|RTE_ETH_LINK_.*|RTE_ETH_NAME_MAX_LEN|RTE_ETH_SPEED_.*",
     "RTE_MBUF_F_RX_.*|RTE_MBUF_F_TX_.*|RTE_MBUF_DEFAULT_.*|RTE_PKTMBUF_HEADROOM",
     "RTE_MAX_(ETHPORTS|LCORE)|RTE_ETHER_.*|RTE_LOG_.*|LCORE_ID_ANY|SOCKET_ID_ANY|RTE_PROC_.*",
     "RTE_MEMPOOL_CACHE_MAX_SIZE|RTE_VER_.*|RTE_ETH_RSS_.*",
+    "RTE_SCHED_TYPE_.*|RTE_EVENT_(OP|TYPE|QUEUE_CFG|PORT_CFG|DEV_PRIORITY|DEV_MAINT|DEV_CAP|DEV_CFG|MAX)_.*",
 ];
 
 fn main() {

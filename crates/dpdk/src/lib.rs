@@ -8,6 +8,7 @@
 mod device;
 mod eal;
 mod errno;
+mod eventdev;
 mod hugepages;
 mod log;
 mod mbuf;
@@ -21,6 +22,10 @@ mod worker_io;
 pub use device::{Device, DeviceKind, DeviceParseError};
 pub use eal::{Eal, EalConfig, EalError, EalNotice, version};
 pub use errno::Errno;
+pub use eventdev::{
+    EventDevice, EventDeviceConfig, EventDeviceError, EventDriver, EventPortConfig,
+    EventQueueConfig, EventScheduler, EventStat, OpenEventDevice, SchedulerPort,
+};
 pub use hugepages::HugepageMode;
 pub use mbuf::Mbuf;
 pub use mempool::{Mempool, MempoolConfig, MempoolError};

@@ -2,13 +2,19 @@
 //!
 //! A driver moves bursts of buffers and has no opinion about traffic. Buffers own their memory, are
 //! contiguous, and carry headroom for outer headers. `mem` is the in-memory driver with poisoned
-//! buffers that tests and benches use.
+//! buffers that tests and benches use. `event` is the contract with an event scheduler, which gives
+//! packets to cores.
 #![forbid(unsafe_code)]
 
 mod buf;
+mod event;
 pub mod mem;
 
 pub use buf::{Burst, PacketBuf, RxChecksum};
+pub use event::{
+    EVENT_FLOWS_MAX, Event, EventBurst, EventOperation, EventPort, EventPortCounts, EventTag,
+    ScheduleType,
+};
 
 use adit_types::{MacAddr, PortId};
 

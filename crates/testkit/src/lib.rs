@@ -1,4 +1,5 @@
-//! What tests share: a virtual clock, a simulated datagram link, and a data plane that records.
+//! What tests share: a virtual clock, a simulated datagram link, an event scheduler in memory, and a data plane
+//! that records.
 //!
 //! Nothing here is part of the product; nothing here reads a real clock or opens a socket.
 #![forbid(unsafe_code)]
@@ -6,6 +7,7 @@
 pub mod clock;
 pub mod data_plane;
 pub mod link;
+pub mod mem_events;
 pub mod packet;
 mod skip;
 

@@ -1,0 +1,192 @@
+//! The event-scheduler contract: packets that wait in queues until a scheduler gives them to a core.
+//!
+//! A scheduler has queues and ports. A core enqueues events into queues through its port and dequeues the
+//! events that the scheduler chose for it. Events of one flow in an atomic queue are with one port at a
+//! time, in order. `adit_testkit::mem_events` is an in-memory scheduler for tests.
+
+use adit_types::PortId;
+use adit_types::limits::BURST_MAX;
+use arrayvec::ArrayVec;
+
+use crate::PacketBuf;
+
+/// Events that move together between a scheduler and a core, in order.
+pub type EventBurst<B> = ArrayVec<Event<B>, BURST_MAX>;
+
+/// How a scheduler orders the events of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScheduleType {
+    /// Events of a flow may be with several ports; they enter the next queue in their order.
+    Ordered,
+    /// Events of a flow are with one port at a time.
+    Atomic,
+    /// In any order, with any port.
+    Parallel,
+}
+
+impl ScheduleType {
+    const fn code(self) -> u64 {
+        match self {
+            Self::Ordered => 0,
+            Self::Atomic => 1,
+            Self::Parallel => 2,
+        }
+    }
+}
+
+/// What an event says about itself: queue, flow, and a number that its sender chose.
+///
+/// The layout is that of DPDK's `struct rte_event`, so that drivers pass events on without copying them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct EventTag(u64);
+
+const FLOW_BITS: u32 = 20;
+const NOTE_SHIFT: u32 = 20;
+/// An event of the processor, as opposed to one of a device. DPDK: `RTE_EVENT_TYPE_CPU`.
+const TYPE_CPU: u64 = 3 << 28;
+const OPERATION_SHIFT: u32 = 32;
+const OPERATION_MASK: u64 = 3 << OPERATION_SHIFT;
+const SCHEDULE_SHIFT: u32 = 38;
+const QUEUE_SHIFT: u32 = 40;
+const PRIORITY_SHIFT: u32 = 48;
+/// DPDK: `RTE_EVENT_DEV_PRIORITY_NORMAL`.
+const PRIORITY_NORMAL: u64 = 128;
+
+/// Flows that a tag can name.
+pub const EVENT_FLOWS_MAX: u32 = 1 << FLOW_BITS;
+
+impl EventTag {
+    /// An event of `flow`, below [`EVENT_FLOWS_MAX`], for `queue`. `note` comes back unchanged.
+    #[inline]
+    #[must_use]
+    pub const fn new(queue: u8, schedule: ScheduleType, flow: u32, note: u8) -> Self {
+        Self(
+            (flow & (EVENT_FLOWS_MAX - 1)) as u64
+                | (note as u64) << NOTE_SHIFT
+                | TYPE_CPU
+                | schedule.code() << SCHEDULE_SHIFT
+                | (queue as u64) << QUEUE_SHIFT
+                | PRIORITY_NORMAL << PRIORITY_SHIFT,
+        )
+    }
+
+    /// Its queue.
+    #[inline]
+    #[must_use]
+    pub const fn queue(self) -> u8 {
+        (self.0 >> QUEUE_SHIFT).to_le_bytes()[0]
+    }
+
+    /// Its flow.
+    #[inline]
+    #[must_use]
+    pub const fn flow(self) -> u32 {
+        let [a, b, c, ..] = self.0.to_le_bytes();
+        u32::from_le_bytes([a, b, c, 0]) & (EVENT_FLOWS_MAX - 1)
+    }
+
+    /// The number that its sender chose.
+    #[inline]
+    #[must_use]
+    pub const fn note(self) -> u8 {
+        (self.0 >> NOTE_SHIFT).to_le_bytes()[0]
+    }
+
+    /// The port that a packet arrived on or leaves through, as the note.
+    #[inline]
+    #[must_use]
+    pub const fn port(self) -> PortId {
+        PortId(self.note() as u16)
+    }
+
+    /// The same event, as one that a scheduler gets for the first time, or as the successor of an event
+    /// that the port dequeued. For drivers.
+    #[inline]
+    #[must_use]
+    pub const fn with_operation(self, operation: EventOperation) -> Self {
+        Self(self.0 & !OPERATION_MASK | (operation as u64) << OPERATION_SHIFT)
+    }
+}
+
+/// What an enqueued event means to the scheduler. The numbers are DPDK's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EventOperation {
+    /// A further event.
+    New = 0,
+    /// The successor of the oldest dequeued event that has none.
+    Forward = 1,
+}
+
+/// One event.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Event<B> {
+    /// What it says about itself.
+    pub tag: EventTag,
+    /// Its packet; an event of a timer has none.
+    pub buf: Option<B>,
+}
+
+/// What an event port did so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EventPortCounts {
+    /// Events that were enqueued.
+    pub enqueued: u64,
+    /// Events that were dequeued.
+    pub dequeued: u64,
+    /// Events that the scheduler did not take at once.
+    pub refused: u64,
+}
+
+/// One core's port of an event scheduler.
+///
+/// The events of one dequeue are the port's until the next one: until then no other port gets events of
+/// their flows in atomic queues.
+///
+/// Threads: owned by one core; not shared.
+pub trait EventPort {
+    /// The packets that events carry.
+    type Buf: PacketBuf;
+
+    /// Returns the flows of the last dequeue, and appends at most `limit` events. Returns how many.
+    ///
+    /// Cost: one driver call. Never blocks. `limit` is cut to the room left in `events`.
+    fn dequeue(&mut self, limit: usize, events: &mut EventBurst<Self::Buf>) -> usize;
+
+    /// Enqueues `events` that follow from those of the last dequeue; what the scheduler did not take stays, in order. An
+    /// atomic flow of the last dequeue may pass to another port as soon as an event is enqueued, so enqueue after the
+    /// last event was processed. Returns how many were enqueued.
+    ///
+    /// Cost: at most two driver calls. Never blocks.
+    fn enqueue(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;
+
+    /// Enqueues `events` that are new to the scheduler; it refuses them while too many are in flight.
+    /// What it did not take stays, in order. Returns how many were enqueued.
+    ///
+    /// Cost: one driver call. Never blocks.
+    fn enqueue_new(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;
+
+    /// Passes on events that the driver keeps to form bursts. A core without events calls it.
+    fn flush(&mut self);
+
+    /// What the port did so far.
+    fn counts(&self) -> EventPortCounts;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag_keeps_every_field_apart() {
+        let tag = EventTag::new(6, ScheduleType::Parallel, EVENT_FLOWS_MAX - 1, 0xa5);
+        let tag = tag.with_operation(EventOperation::Forward);
+        assert_eq!((tag.queue(), tag.flow(), tag.note()), (6, EVENT_FLOWS_MAX - 1, 0xa5));
+        assert_eq!(tag.port(), PortId(0xa5));
+        let plain = EventTag::new(6, ScheduleType::Parallel, EVENT_FLOWS_MAX - 1, 0xa5);
+        assert_eq!(tag.with_operation(EventOperation::New), plain);
+        assert_eq!(EventTag::new(255, ScheduleType::Atomic, 0, 0).flow(), 0);
+    }
+}
