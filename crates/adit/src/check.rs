@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use adit_datapath::Spread;
+use adit_types::Role;
 use serde_json::{Value, json};
 
-use crate::config::{self, Config, PollMode};
+use crate::config::{self, Config, ModelSettings, PollMode, ThreadSettings};
 use crate::wiring;
 
 /// Checks the file at `path`.
@@ -40,17 +42,15 @@ fn derived(config: &Config) -> Value {
     });
     let pool_mib =
         (u64::from(config.dpdk.mempool_mbufs) * (u64::from(config.dpdk.mbuf_bytes) + 384)) >> 20;
-    let polls = config.datapath.poll.iter().map(|poll| match poll {
-        PollMode::Busy => "busy",
-        PollMode::Adaptive => "adaptive",
-    });
-    let polls: Vec<_> = polls.collect();
     let queues: Vec<_> = config.ports.iter().map(|port| queues(config, port)).collect();
+    let shared = config.datapath.shared_cores().into_iter();
+    let shared = shared.map(|(core, names)| format!("core {core}: {}", names.join(", ")));
     json!({
         "eal_arguments": eal,
         "mempool_mib": pool_mib,
-        "worker_cores": config.datapath.workers,
-        "poll": polls.join(" "),
+        "model": config.datapath.model.name(),
+        "threads": threads(config).join("; "),
+        "shared_cores": shared.collect::<Vec<_>>().join("; "),
         "queues": queues.join("; "),
         "main_core": config.datapath.main_core,
         "n4": config.n4.listen.to_string(),
@@ -60,16 +60,48 @@ fn derived(config: &Config) -> Value {
     })
 }
 
+/// Describes what each thread does, and where.
+fn threads(config: &Config) -> Vec<String> {
+    let main = format!("core {}: control (N4, sessions, publication)", config.datapath.main_core);
+    let does = |role| match (role, &config.datapath.model) {
+        (Role::Worker, ModelSettings::RunToCompletion) => "receives, processes and transmits",
+        (Role::Worker, ModelSettings::Pipeline { .. }) => {
+            "processes and transmits what receivers hand over"
+        }
+        (Role::Signaling, _) => "answers ARP, neighbor discovery, ICMP and GTP-U path management",
+        (Role::Receiver, ModelSettings::Pipeline { spread: Spread::Rss, .. }) => {
+            "receives and chooses workers by a hash of the UE's address"
+        }
+        (Role::Receiver, _) => "receives and hands packets to the owners of their sessions",
+    };
+    let threads = config.datapath.threads().into_iter().enumerate();
+    let of_packet_path = threads.map(|(id, ThreadSettings { role, core, poll })| {
+        let poll = match poll {
+            PollMode::Busy => "polls on without packets",
+            PollMode::Adaptive => "sleeps without packets",
+        };
+        format!("core {core}: {} {id} {}, {poll}", role.name(), does(role))
+    });
+    std::iter::once(main).chain(of_packet_path).collect()
+}
+
 /// Describes the receive queues of a port.
 fn queues(config: &Config, port: &config::PortSettings) -> String {
-    let workers = config.datapath.workers.len();
+    let roles = config.datapath.roles();
+    let (receiving, who) = match roles.receivers() {
+        0 => (roles.workers(), "worker"),
+        receivers => (receivers, "receiver"),
+    };
     let name = &port.name;
     match port.rx_queues.map(usize::from) {
-        None if workers == 1 => format!("{name} has 1 for its worker"),
-        None => format!("{name} has up to {workers}, one for each worker"),
-        Some(queues) if queues == workers => format!("{name} has {queues}, one for each worker"),
+        None if receiving == 1 => format!("{name} has 1 for its {who}"),
+        None => format!("{name} has up to {receiving}, one for each {who}"),
+        Some(queues) if queues == receiving => format!("{name} has {queues}, one for each {who}"),
+        Some(queues) if queues > receiving => {
+            format!("{name} has {queues}, which {receiving} {who}s poll in turns")
+        }
         Some(queues) => {
-            format!("{name} has {queues}; the workers hand packets of other workers' sessions over")
+            format!("{name} has {queues}; packets of other workers' sessions are handed over")
         }
     }
 }

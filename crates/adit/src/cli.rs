@@ -64,6 +64,8 @@ pub(crate) enum Topic {
     Counters,
     /// DPDK ports.
     Ports,
+    /// Threads of the packet path: roles, cores, load, rings.
+    Workers,
     /// Link-layer neighbors.
     Neighbours,
     /// GTP-U paths to the peers that sessions send to.
@@ -82,6 +84,7 @@ impl Topic {
             Self::Sessions => "sessions",
             Self::Counters => "counters",
             Self::Ports => "ports",
+            Self::Workers => "workers",
             Self::Neighbours => "neighbours",
             Self::Paths => "paths",
             Self::Applications => "applications",

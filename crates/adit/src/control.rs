@@ -2,7 +2,7 @@
 //!
 //! One loop, no locks. Everything it owns is sans-I/O; this file moves octets and time.
 
-mod standstill;
+pub(crate) mod standstill;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::admin::AdminQuery;
 use crate::control_parts::ControlParts;
-use crate::saturation::Saturation;
+use crate::load::ThreadLoad;
 use crate::snapshot::{self, ControlView};
 use standstill::Standstill;
 
@@ -64,7 +64,7 @@ pub(crate) struct ControlThread {
 impl ControlThread {
     pub(crate) fn new(parts: ControlParts) -> Self {
         let neighbors = NeighborCache::new(&parts.publisher);
-        let standstill = Standstill::new(&parts.cores, parts.clock.now());
+        let standstill = Standstill::new(&parts.threads, parts.clock.now());
         Self {
             parts,
             neighbors,
@@ -99,7 +99,7 @@ impl ControlThread {
             neighbors: &self.neighbors,
             datagrams_unsent: self.datagrams_unsent,
             commands_lost: self.commands_lost,
-            workers_standing_still: self.standstill.count(),
+            standstill: &self.standstill,
         }
     }
 
@@ -130,7 +130,7 @@ impl ControlThread {
             return;
         }
         self.next_time_of_day = now + Nanos::from_secs(1);
-        let busiest = self.parts.saturations.iter().map(Saturation::percent).max();
+        let busiest = self.parts.loads.iter().map(ThreadLoad::saturation_percent).max();
         self.parts.node.set_worker_saturation(busiest.unwrap_or(0));
         if let Some(at_zero) = self.parts.clock.time_of_day_at_zero() {
             self.parts.node.set_time_of_day(at_zero);

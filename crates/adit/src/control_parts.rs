@@ -9,7 +9,7 @@ use adit_tables::Publisher;
 
 use crate::clock::ProcessClock;
 use crate::config;
-use crate::saturation::Saturation;
+use crate::load::ThreadLoad;
 use crate::steering::PortSteering;
 
 /// Everything that the control thread owns.
@@ -20,12 +20,14 @@ pub(crate) struct ControlParts {
     pub socket: N4Socket,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
-    /// What wakes each worker, by worker.
+    /// What wakes each thread of the packet path.
     pub bells: Vec<Doorbell>,
-    /// The core of each worker.
-    pub cores: Vec<u16>,
-    /// How saturated each worker is.
-    pub saturations: Vec<Saturation>,
+    /// The execution model.
+    pub model: &'static str,
+    /// What each of them does, and where.
+    pub threads: Vec<config::ThreadSettings>,
+    /// Their loads.
+    pub loads: Vec<ThreadLoad>,
     /// Names of the interfaces, by `InterfaceId`.
     pub names: Vec<String>,
     pub ports: Vec<ControlPort>,

@@ -7,13 +7,13 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use adit_datapath::{Handoff, Worker, WorkerConfig, connect};
+use adit_datapath::{Handoff, PathThread, Receiver, ReceiverConfig, Worker, WorkerConfig, connect};
 use adit_dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port, PortConfig, WorkerIo, WorkerPort};
 use adit_n4::Node;
 use adit_rules::{DataPlane, WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN};
-use adit_types::{MacAddr, PortId, Roles, WorkerId};
+use adit_types::{MacAddr, PortId, Role, WorkerId};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -23,12 +23,12 @@ use tracing::{error, info, warn};
 
 use crate::admin::{self, AdminServer};
 use crate::clock::ProcessClock;
-use crate::config::{Config, PollMode};
+use crate::config::{Config, ModelSettings, PollMode, ThreadSettings};
 use crate::control::ControlThread;
 use crate::control_parts::{ControlParts, ControlPort};
-use crate::exit_barrier::ExitBarrier;
+use crate::exit_barrier::{ExitBarrier, ExitBarrierPlace};
+use crate::load::{LoadMeter, StepLoad, ThreadLoad};
 use crate::recovery_time::RecoveryTime;
-use crate::saturation::{Saturation, SaturationMeter};
 use crate::{show, snapshot, steering, wiring};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
 use adit_host::large_pages::TablePages;
@@ -81,7 +81,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     let mut threads = Vec::new();
     let gate = ExitBarrier::default();
     for (parts, io) in workers.into_iter().zip(workers_io) {
-        threads.push(start_worker(&eal, &config, clock, &stop, &gate, parts, io)?);
+        threads.push(start_thread(&eal, &config, clock, &stop, &gate, parts, io)?);
     }
     let stop_control = Arc::new(AtomicBool::new(false));
     let control = {
@@ -92,7 +92,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             control
         })?
     };
-    info!(workers = threads.len(), n4 = %config.n4.listen, "running");
+    info!(model = config.datapath.model.name(), threads = threads.len(), n4 = %config.n4.listen, "running");
     let threads = Threads { control, workers: threads, admin };
     let outcome = supervise(&mut signals, threads, &stop_control, &stop);
     drop(server);
@@ -158,7 +158,13 @@ fn silence_contained_panics() {
 fn check_cores(config: &Config) -> anyhow::Result<()> {
     let allowed =
         rustix::thread::sched_getaffinity(None).context("cannot read the CPU affinity")?;
-    let cores = config.datapath.workers.iter().map(|core| ("datapath.workers", *core));
+    let key = |role| match role {
+        Role::Worker => "datapath.workers",
+        Role::Signaling => "datapath.main_core",
+        Role::Receiver => "datapath.receivers",
+    };
+    let threads = config.datapath.threads();
+    let cores = threads.iter().map(|thread| (key(thread.role), thread.core));
     for (key, core) in cores.chain([("datapath.main_core", config.datapath.main_core)]) {
         if !allowed.is_set(usize::from(core)) {
             let usable: Vec<_> = (0..1024)
@@ -171,10 +177,11 @@ fn check_cores(config: &Config) -> anyhow::Result<()> {
             );
         }
     }
-    if config.datapath.workers.contains(&config.datapath.main_core) {
+    for (core, names) in config.datapath.shared_cores() {
         warn!(
-            core = config.datapath.main_core,
-            "a worker shares datapath.main_core: it yields when idle, and N4 slows down under load"
+            core,
+            threads = names.join(", "),
+            "threads share a core: each yields without packets, and all slow down under load"
         );
     }
     Ok(())
@@ -215,29 +222,36 @@ fn mempool(eal: &Eal, config: &Config) -> anyhow::Result<Mempool> {
     )
 }
 
-/// A port, and the number of each worker's receive queue, by worker.
+/// A port, and the number of each worker's receive queue, by worker; none of a worker that takes over from receivers.
 struct OpenPort {
     port: Port,
     queues: Vec<Option<u16>>,
 }
 
-/// Opens every port with a transmit queue per worker and as many receive queues as the port has, at most
-/// one per worker. Returns the ports and the queues of each worker. With fewer queues than workers, each
-/// port continues with the worker after the last one that got a queue.
+/// Opens every port with a queue for each thread that transmits and as many receive queues as the port has, usually at
+/// most one for each thread that receives. Returns the ports and the queues of each thread. With fewer queues than
+/// receiving threads, each port continues with the thread after the last one that got a queue.
 fn open_ports(
     eal: &Eal,
     config: &Config,
     pool: &Mempool,
 ) -> anyhow::Result<(Vec<OpenPort>, Vec<WorkerIo>)> {
-    let workers = u16::try_from(config.datapath.workers.len()).context("too many workers")?;
-    let mut shares: Vec<Vec<WorkerPort>> = (0..workers).map(|_| Vec::new()).collect();
+    let roles = config.datapath.roles();
+    let receiving = match roles.receivers() {
+        0 => 0..roles.workers(),
+        _ => roles.transmitters()..roles.threads(),
+    };
+    let mut shares: Vec<Vec<WorkerPort>> = (0..roles.threads()).map(|_| Vec::new()).collect();
     let mut ports = Vec::new();
     let mut next = 0;
     for port in &config.ports {
         let wanted = PortConfig {
             device: &port.device,
-            rx_queues: port.rx_queues.unwrap_or(workers),
-            tx_queues: workers,
+            rx_queues: match port.rx_queues {
+                Some(queues) => queues,
+                None => u16::try_from(receiving.len()).context("too many receivers")?,
+            },
+            tx_queues: u16::try_from(roles.transmitters()).context("too many workers")?,
             rx_descriptors: config.dpdk.rx_descriptors,
             tx_descriptors: config.dpdk.tx_descriptors,
             mtu_bytes: port.mtu_bytes,
@@ -251,19 +265,23 @@ fn open_ports(
         if port.rx_queues.is_some_and(|queues| usize::from(queues) > rx_queues) {
             bail!(
                 "port \"{}\" ({}) offers only {rx_queues} receive queues; lower its rx_queues: \
-                 workers hand its packets over to each other",
+                 packets are handed over to their workers",
                 port.name,
                 port.device
             );
         }
         info!(port = port.name, device = %port.device, mac = %info.mac, rx_queues, "port started");
-        let mut queues: Vec<_> = shares.iter().map(|_| None).collect();
-        let mut numbers = vec![None; shares.len()];
+        let mut queues: Vec<_> = shares.iter().map(|_| Vec::new()).collect();
+        let mut numbers = vec![None; roles.workers()];
         for (number, rx) in (0..).zip(rx) {
-            queues[next % shares.len()] = Some(rx);
-            numbers[next % shares.len()] = Some(number);
+            let thread = receiving.start + next % receiving.len();
+            queues[thread].push(rx);
+            if let Some(of_worker) = numbers.get_mut(thread) {
+                *of_worker = Some(number);
+            }
             next += 1;
         }
+        let tx = tx.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
         for (share, (rx, tx)) in shares.iter_mut().zip(queues.into_iter().zip(tx)) {
             share.push(WorkerPort { rx, tx, info });
         }
@@ -273,18 +291,23 @@ fn open_ports(
     Ok((ports, io))
 }
 
-/// The parts of one worker besides its ports.
-struct WorkerParts {
+/// The parts of one thread of the packet path besides its ports.
+struct ThreadParts {
     id: WorkerId,
-    core: u16,
+    settings: ThreadSettings,
     reader: TablesReader,
-    events: rtrb::Producer<WorkerEvent>,
-    commands: rtrb::Consumer<WorkerCommand>,
     handoff: Handoff<Mbuf>,
-    /// The doorbells of all workers, by worker.
+    /// The worker's side of its rings from and to the control thread; `None` for a receiver.
+    control: Option<ControlRings>,
+    /// The doorbells of all threads.
     bells: Vec<Doorbell>,
     recovery_time_stamp: u32,
-    saturation: Saturation,
+    load: ThreadLoad,
+}
+
+struct ControlRings {
+    events: rtrb::Producer<WorkerEvent>,
+    commands: rtrb::Consumer<WorkerCommand>,
 }
 
 fn assemble(
@@ -293,7 +316,7 @@ fn assemble(
     socket: N4Socket,
     ports: Vec<OpenPort>,
     recovery_time_stamp: u32,
-) -> anyhow::Result<(ControlThread, Vec<WorkerParts>)> {
+) -> anyhow::Result<(ControlThread, Vec<ThreadParts>)> {
     let mut random = StdRng::from_os_rng();
     let (sequence_seed, secret_seed) = (random.random(), random.random());
     let mut node = Node::new(wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp));
@@ -305,29 +328,31 @@ fn assemble(
     let mut workers = Vec::new();
     let mut events = Vec::new();
     let mut commands = Vec::new();
-    let mut saturations = Vec::new();
+    let mut loads = Vec::new();
     let bells = readers.iter().map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
-    let handoffs = connect(Roles::run_to_completion(readers.len()), HANDOFF_RING_LEN);
+    let handoffs = connect(config.datapath.roles(), HANDOFF_RING_LEN);
+    let threads = config.datapath.threads();
     let readers = readers.into_iter().zip(handoffs);
-    for ((id, core), (reader, handoff)) in (0..).zip(&config.datapath.workers).zip(readers) {
-        let (event_sender, event_receiver) = rtrb::RingBuffer::new(EVENT_RING_LEN);
-        let (command_sender, command_receiver) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
-        events.push(event_receiver);
-        commands.push(command_sender);
-        let (id, core) = (WorkerId(id), *core);
-        let saturation = Saturation::default();
-        workers.push(WorkerParts {
-            id,
-            core,
+    for (settings, (reader, handoff)) in threads.iter().zip(readers) {
+        let control = (settings.role != Role::Receiver).then(|| {
+            let (event_sender, event_receiver) = rtrb::RingBuffer::new(EVENT_RING_LEN);
+            let (command_sender, command_receiver) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
+            events.push(event_receiver);
+            commands.push(command_sender);
+            ControlRings { events: event_sender, commands: command_receiver }
+        });
+        let load = ThreadLoad::default();
+        workers.push(ThreadParts {
+            id: reader.worker(),
+            settings: *settings,
             reader,
-            events: event_sender,
-            commands: command_receiver,
             handoff,
+            control,
             bells: bells.clone(),
             recovery_time_stamp,
-            saturation: saturation.clone(),
+            load: load.clone(),
         });
-        saturations.push(saturation);
+        loads.push(load);
     }
     let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let ports = (0..).map(PortId).zip(ports);
@@ -348,8 +373,9 @@ fn assemble(
         events,
         commands,
         bells,
-        cores: config.datapath.workers.clone(),
-        saturations,
+        model: config.datapath.model.name(),
+        threads,
+        loads,
         names,
         ports,
     };
@@ -367,61 +393,109 @@ fn serve_admin(
     })
 }
 
-fn start_worker(
+/// Starts a thread of the packet path.
+fn start_thread(
     eal: &Eal,
     config: &Config,
     clock: ProcessClock,
     stop: &Arc<AtomicBool>,
     gate: &ExitBarrier,
-    parts: WorkerParts,
-    mut io: WorkerIo,
+    parts: ThreadParts,
+    io: WorkerIo,
 ) -> anyhow::Result<WorkerThread> {
+    let ThreadParts { id, settings, reader, handoff, control, bells, load, .. } = parts;
+    let runner = ThreadRunner {
+        eal: eal.clone(),
+        clock,
+        stop: Arc::clone(stop),
+        inside: gate.join(),
+        settings,
+        // A thread that shares its core must yield to the others on it.
+        shares_core: config.datapath.shares_core(settings.core),
+        bell: bells.get(usize::from(id.0)).cloned(),
+        bells,
+        burst: config.datapath.burst_pkts,
+        load,
+    };
+    let ports = io.receiving().collect();
+    let Some(ControlRings { events, commands }) = control else {
+        let spread = match config.datapath.model {
+            ModelSettings::Pipeline { spread, .. } => spread,
+            ModelSettings::RunToCompletion => bail!("a receiver without a pipeline"),
+        };
+        let burst = config.datapath.burst_pkts;
+        let receiver_config = ReceiverConfig { ports, burst, spread };
+        let signaling = config.datapath.roles().signaling().context("no signaling worker")?;
+        return spawn(&format!("adit-receiver-{id}"), move || {
+            runner.run(io, || Receiver::new(receiver_config, reader, handoff, signaling))
+        });
+    };
     let worker_config = WorkerConfig {
-        id: parts.id,
-        ports: io.receiving().collect(),
+        id,
+        ports,
         burst: config.datapath.burst_pkts,
         buffer_pkts_max: config.buffer_pkts_per_worker(),
         shaped_pkts_max: config.shaped_pkts_per_worker(),
         recovery_time_stamp: Some(parts.recovery_time_stamp),
     };
-    // A worker that shares its core with the control thread must yield to it.
-    let shares_core = parts.core == config.datapath.main_core;
-    let at = usize::from(parts.id.0);
-    let poll = config.datapath.poll.get(at).copied().unwrap_or(PollMode::Busy);
-    let (eal, stop, inside) = (eal.clone(), Arc::clone(stop), gate.join());
-    spawn(&format!("adit-worker-{}", parts.id), move || {
-        adit_dpdk::pin_current_thread(parts.core)?;
+    spawn(&format!("adit-{}-{id}", settings.role.name()), move || {
+        runner
+            .run(io, || Worker::new(worker_config, reader, events, commands).with_handoff(handoff))
+    })
+}
+
+/// What turns a worker or a receiver into a thread.
+struct ThreadRunner {
+    eal: Eal,
+    clock: ProcessClock,
+    stop: Arc<AtomicBool>,
+    inside: ExitBarrierPlace,
+    settings: ThreadSettings,
+    shares_core: bool,
+    bell: Option<Doorbell>,
+    bells: Vec<Doorbell>,
+    burst: usize,
+    load: ThreadLoad,
+}
+
+impl ThreadRunner {
+    /// Runs steps of what `make` makes, on its core, until adit stops.
+    fn run<T: PathThread<WorkerIo>>(
+        self,
+        mut io: WorkerIo,
+        make: impl FnOnce() -> T,
+    ) -> anyhow::Result<()> {
+        let Self { eal, clock, stop, inside, settings, shares_core, bell, bells, burst, load } =
+            self;
+        adit_dpdk::pin_current_thread(settings.core)?;
         let registered = adit_dpdk::register_thread(&eal)?;
-        let burst = worker_config.burst;
-        let mut meter = SaturationMeter::new(parts.saturation);
-        let worker = Worker::new(worker_config, parts.reader, parts.events, parts.commands);
-        let mut worker = worker.with_handoff(parts.handoff);
-        let mut pause = match (poll, parts.bells.get(at)) {
+        let mut meter = LoadMeter::new(load, clock.now());
+        let mut thread = make();
+        let mut pause = match (settings.poll, bell) {
             (PollMode::Adaptive, Some(bell)) => {
-                IdlePolicy::Adaptive(Sleeper::new(bell.clone(), io.sockets()))
+                IdlePolicy::Adaptive(Sleeper::new(bell, io.sockets()))
             }
             _ => IdlePolicy::Busy { shares_core },
         };
         while !stop.load(Ordering::Relaxed) {
-            let report = worker.step(clock.now(), &mut io);
-            meter.count_turn(report.received >= burst);
+            let began = clock.now();
+            let report = thread.step(began, &mut io);
+            let step = StepLoad { began, is_idle: report.idle, is_full: report.received >= burst };
+            meter.count_step(step, || thread.take_fullest_ring());
             if !report.handed_to.is_empty() {
-                report
-                    .handed_to
-                    .iter()
-                    .filter_map(|to| parts.bells.get(to))
-                    .for_each(Doorbell::ring);
+                let handed_to = report.handed_to.iter().filter_map(|to| bells.get(to));
+                handed_to.for_each(Doorbell::ring);
             }
-            meter.count_sleep(pause.after_step(report.idle, || clock.now(), || worker.rest()));
+            meter.count_sleep(pause.after_step(report.idle, || clock.now(), || thread.rest()));
         }
-        // Other workers may hand packets over until they have stopped, too.
+        // Other threads may hand packets over until they have stopped, too.
         inside.wait_for_all();
-        worker.drain(&mut io);
-        drop(worker);
+        thread.drain(&mut io);
+        drop(thread);
         drop(io);
         drop(registered);
         Ok(())
-    })
+    }
 }
 
 pub(crate) fn spawn<T: Send + 'static>(

@@ -8,6 +8,7 @@ mod overview;
 mod ports;
 mod qos;
 mod sessions;
+mod workers;
 
 use adit_neighbor::NeighborCache;
 use serde::Serialize;
@@ -15,6 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::admin::{AdminAnswer, AdminQuestion, AnswerPage, PageCursor, PagePosition};
 use crate::cli::Topic;
+use crate::control::standstill::Standstill;
 use crate::control_parts::ControlParts;
 pub(crate) use counters::counters;
 
@@ -24,7 +26,7 @@ pub(crate) struct ControlView<'a> {
     pub neighbors: &'a NeighborCache,
     pub datagrams_unsent: u64,
     pub commands_lost: u64,
-    pub workers_standing_still: usize,
+    pub standstill: &'a Standstill,
 }
 
 /// The next page of the answer to a question. Cost: independent of the number of sessions.
@@ -38,6 +40,7 @@ pub(crate) fn answer(
         Topic::Sessions => sessions::page(control, cursor),
         Topic::Counters => counters::page(control),
         Topic::Ports => ports::page(control),
+        Topic::Workers => workers::page(control),
         Topic::Neighbours => overview::neighbors(control, cursor),
         Topic::Paths => overview::paths(control, cursor),
         Topic::Applications => overview::applications(control),

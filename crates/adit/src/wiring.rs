@@ -112,7 +112,7 @@ pub(crate) fn tables(
     TablesConfig {
         sessions_max: config.sessions_max,
         teid_slot_bits,
-        workers: config.datapath.workers.len(),
+        workers: config.datapath.roles().threads(),
         next_hops_max: NEXT_HOPS_MAX,
         seed,
         interfaces: (0..).zip(&config.interfaces).zip(domains).map(interface).collect(),

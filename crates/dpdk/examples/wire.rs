@@ -66,7 +66,7 @@ fn run(args: &[String]) -> Result<(), AnyError> {
         let (port, rx, tx) = Port::open(&eal, &config)?;
         println!("{device}: {:?}", port.details()?);
         for ((rx, tx), worker) in rx.into_iter().zip(tx).zip(&mut workers) {
-            worker.push(WorkerPort { rx: Some(rx), tx, info: port.info() });
+            worker.push(WorkerPort { rx: vec![rx], tx: Some(tx), info: port.info() });
         }
         ports.push(port);
     }

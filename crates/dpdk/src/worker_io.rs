@@ -1,4 +1,4 @@
-//! The ports of one worker, for the datapath.
+//! The ports of one thread of the packet path.
 
 use std::os::fd::OwnedFd;
 
@@ -9,46 +9,54 @@ use crate::mbuf::Mbuf;
 use crate::mempool::Mempool;
 use crate::port::{RxQueue, TxQueue};
 
-/// The queues of a port that belong to one worker.
+/// The queues of a port that belong to one thread.
 #[derive(Debug)]
 pub struct WorkerPort {
-    /// The receive queue of this worker; `None` if the port has fewer queues than there are workers and
-    /// none is left.
-    pub rx: Option<RxQueue>,
-    /// The transmit queue of this worker.
-    pub tx: TxQueue,
+    /// The receive queues of this thread; none if others receive from the port.
+    pub rx: Vec<RxQueue>,
+    /// The transmit queue of this thread; `None` if it only receives.
+    pub tx: Option<TxQueue>,
     /// Constant properties of the port; see [`crate::Port::info`].
     pub info: PortInfo,
 }
 
-/// All ports of one worker, by [`PortId`], and the pool for packets that it creates.
+/// All ports of one thread, by [`PortId`], and the pool for packets that it creates.
 ///
-/// Threads: moves to the worker and stays there. Drop it before the worker's
+/// Threads: moves to the thread and stays there. Drop it before the thread's
 /// [`crate::ThreadGuard`].
 #[derive(Debug)]
 pub struct WorkerIo {
-    ports: Vec<WorkerPort>,
+    ports: Vec<PolledPort>,
     pool: Mempool,
+}
+
+#[derive(Debug)]
+struct PolledPort {
+    queues: WorkerPort,
+    /// The receive queue whose turn it is.
+    next: usize,
 }
 
 impl WorkerIo {
     /// Ports in the order of their [`PortId`].
     #[must_use]
     pub fn new(ports: Vec<WorkerPort>, pool: Mempool) -> Self {
+        let ports = ports.into_iter().map(|queues| PolledPort { queues, next: 0 }).collect();
         Self { ports, pool }
     }
 
-    /// The ports that this worker receives from.
+    /// The ports that this thread receives from, each once for each of its queues: a poll of a port takes from one
+    /// queue, in turns.
     pub fn receiving(&self) -> impl Iterator<Item = PortId> + '_ {
         let ports = (0..).zip(&self.ports);
-        ports.filter(|(_, port)| port.rx.is_some()).map(|(id, _)| PortId(id))
+        ports.flat_map(|(id, port)| port.queues.rx.iter().map(move |_| PortId(id)))
     }
 
-    /// Duplicated descriptors that are readable while a queue of the worker has packets; `None` if a queue
+    /// Duplicated descriptors that are readable while a queue of the thread has packets; `None` if a queue
     /// has no descriptor.
     #[must_use]
     pub fn sockets(&self) -> Option<Vec<OwnedFd>> {
-        let queues = self.ports.iter().filter_map(|port| port.rx.as_ref());
+        let queues = self.ports.iter().flat_map(|port| &port.queues.rx);
         queues.map(|rx| rx.socket()?.try_clone_to_owned().ok()).collect()
     }
 
@@ -64,15 +72,16 @@ impl PacketIo for WorkerIo {
 
     #[inline]
     fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
-        match &mut self.ports[usize::from(port.0)].rx {
-            Some(rx) => rx.rx_burst(limit, burst),
-            None => 0,
-        }
+        let PolledPort { queues, next } = &mut self.ports[usize::from(port.0)];
+        let at = *next;
+        *next = if at + 1 < queues.rx.len() { at + 1 } else { 0 };
+        queues.rx.get_mut(at).map_or(0, |rx| rx.rx_burst(limit, burst))
     }
 
     #[inline]
     fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Mbuf>) -> usize {
-        self.ports[usize::from(port.0)].tx.tx_burst(burst)
+        let tx = &mut self.ports[usize::from(port.0)].queues.tx;
+        tx.as_mut().map_or(0, |tx| tx.tx_burst(burst))
     }
 
     #[inline]
@@ -92,6 +101,6 @@ impl PacketIo for WorkerIo {
 
     #[inline]
     fn port_info(&self, port: PortId) -> PortInfo {
-        self.ports[usize::from(port.0)].info
+        self.ports[usize::from(port.0)].queues.info
     }
 }

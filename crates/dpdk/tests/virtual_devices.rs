@@ -162,10 +162,10 @@ fn bad_ports_are_refused(eal: &Eal, pool: &Mempool) {
 fn ports_carry_packets(eal: &Eal, pool: &Mempool) {
     let open = |text: &str| {
         let device = device(text);
-        let (port, mut rx, mut tx) = Port::open(eal, &port_config(&device, pool)).unwrap();
+        let (port, rx, mut tx) = Port::open(eal, &port_config(&device, pool)).unwrap();
         assert_eq!((rx.len(), tx.len()), (1, 1));
         let info = port.info();
-        (port, WorkerPort { rx: Some(rx.remove(0)), tx: tx.remove(0), info })
+        (port, WorkerPort { rx, tx: tx.pop(), info })
     };
     let (ring, ring_queues) = open("net_ring0");
     let (null, null_queues) = open("net_null0,size=100");

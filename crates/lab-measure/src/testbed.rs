@@ -116,7 +116,7 @@ impl Testbed {
         let info = port.info();
         let queues = rx.into_iter().next().zip(tx.into_iter().next());
         let (rx, tx) = queues.context("a port without queues")?;
-        Ok((port, WorkerPort { rx: Some(rx), tx, info }))
+        Ok((port, WorkerPort { rx: vec![rx], tx: Some(tx), info }))
     }
 
     /// The pool, for [`adit_dpdk::WorkerIo`].

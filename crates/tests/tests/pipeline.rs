@@ -197,7 +197,7 @@ fn hash_of_the_ue_address_chooses_one_worker_for_both_directions_and_owners_send
     let counters = pipeline.counters();
     assert!(counters.iter().all(Snapshot::identity_holds));
     // Sessions of other owners than their hash chooses are handed on, both directions alike.
-    assert!(pipeline.handed_on() > 0 && pipeline.handed_on() % 16 == 0);
+    assert!(pipeline.handed_on() > 0 && pipeline.handed_on().is_multiple_of(16));
     assert!(counters[..ROLES.workers()].iter().all(|of| of.taken_over_pkts > 0));
 }
 

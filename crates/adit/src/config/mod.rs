@@ -12,13 +12,14 @@ mod section;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use adit_datapath::Spread;
 use adit_dpdk::{Device, HugepageMode};
 pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
-use adit_types::{DomainId, InterfaceRole, Nanos, PortId, VlanId};
+use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
 pub(crate) use section::ConfigProblem;
 
@@ -102,21 +103,120 @@ pub(crate) struct GtpuSettings {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DatapathSettings {
+    pub model: ModelSettings,
     /// CPU core of each worker, by `WorkerId`.
     pub workers: Vec<u16>,
-    /// Behavior of each worker without packets, by `WorkerId`.
-    pub poll: Vec<PollMode>,
+    /// Behavior without packets of each worker, then of each receiver.
+    poll: Vec<PollMode>,
     pub main_core: u16,
     pub burst_pkts: usize,
 }
 
-/// Behavior of a worker without packets.
+/// The execution model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ModelSettings {
+    /// Workers receive, process and transmit.
+    RunToCompletion,
+    /// Receivers receive and hand over to workers.
+    Pipeline {
+        /// CPU core of each receiver.
+        receivers: Vec<u16>,
+        spread: Spread,
+    },
+}
+
+impl ModelSettings {
+    /// Its name in the configuration.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::RunToCompletion => "run-to-completion",
+            Self::Pipeline { .. } => "pipeline",
+        }
+    }
+}
+
+impl DatapathSettings {
+    /// The threads of the packet path.
+    pub(crate) fn roles(&self) -> Roles {
+        match &self.model {
+            ModelSettings::RunToCompletion => Roles::run_to_completion(self.workers.len()),
+            ModelSettings::Pipeline { receivers, .. } => {
+                Roles::pipeline(receivers.len(), self.workers.len())
+            }
+        }
+    }
+
+    /// Most queue pairs of a port: one for each thread that transmits, or for each receiver if there are more.
+    pub(crate) fn queues_max(&self) -> u16 {
+        let roles = self.roles();
+        u16::try_from(roles.transmitters().max(roles.receivers())).unwrap_or(u16::MAX).max(1)
+    }
+
+    /// The core of each thread of the packet path, with its role and its behavior without packets.
+    pub(crate) fn threads(&self) -> Vec<ThreadSettings> {
+        let (of_workers, of_receivers) =
+            self.poll.split_at(self.workers.len().min(self.poll.len()));
+        let thread = |role| {
+            move |(core, poll): (&u16, &PollMode)| ThreadSettings { role, core: *core, poll: *poll }
+        };
+        let mut threads: Vec<_> =
+            self.workers.iter().zip(of_workers).map(thread(Role::Worker)).collect();
+        if let ModelSettings::Pipeline { receivers, .. } = &self.model {
+            // It shares its core with the control thread, and has little to do.
+            threads.push(thread(Role::Signaling)((&self.main_core, &PollMode::Adaptive)));
+            threads.extend(receivers.iter().zip(of_receivers).map(thread(Role::Receiver)));
+        }
+        threads
+    }
+
+    /// True if the packet path shares a core with the control thread, or if several of its threads run there.
+    pub(crate) fn shares_core(&self, core: u16) -> bool {
+        let on_core = self.threads().iter().filter(|thread| thread.core == core).count();
+        on_core > 1 || core == self.main_core
+    }
+
+    /// Cores on which several threads poll, or one polls beside the control thread, with the names of all.
+    pub(crate) fn shared_cores(&self) -> Vec<(u16, Vec<String>)> {
+        let mut cores: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+        for (id, thread) in self.threads().iter().enumerate() {
+            // The signaling worker sleeps most of the time: its place is the main core.
+            if thread.role != Role::Signaling {
+                let name = format!("{} {id}", thread.role.name());
+                cores.entry(thread.core).or_default().push(name);
+            }
+        }
+        if let Some(names) = cores.get_mut(&self.main_core) {
+            names.insert(0, "control".to_owned());
+        }
+        cores.into_iter().filter(|(_, names)| names.len() > 1).collect()
+    }
+}
+
+/// One thread of the packet path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ThreadSettings {
+    pub role: Role,
+    pub core: u16,
+    pub poll: PollMode,
+}
+
+/// Behavior of a thread without packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PollMode {
     /// It continues to poll.
     Busy,
     /// It sleeps after a while.
     Adaptive,
+}
+
+impl PollMode {
+    /// Its name in the configuration.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Adaptive => "adaptive",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +234,7 @@ pub(crate) struct DpdkSettings {
 pub(crate) struct PortSettings {
     pub name: String,
     pub device: Device,
-    /// Number of receive queues, at most one per worker. `None`: as many as the device offers.
+    /// Number of receive queues. `None`: as many as the device offers, at most one per receiving thread.
     pub rx_queues: Option<u16>,
     pub mtu_bytes: u16,
 }

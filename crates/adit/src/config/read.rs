@@ -1,23 +1,24 @@
 //! Reads TOML text into a [`Config`]: one function per section, then checks across sections.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use adit_datapath::Spread;
 use adit_dpdk::{Device, HugepageMode};
 use adit_types::limits::{
-    BUFFER_PKTS_MAX, BURST_DEFAULT, BURST_MAX, INTERFACES_MAX, PORTS_MAX, REASSEMBLY_FRAGMENTS_MAX,
-    ROUTES_MAX, SESSIONS_MAX, WORKERS_MAX,
+    BUFFER_PKTS_MAX, BURST_DEFAULT, BURST_MAX, HANDOFF_RING_LEN, INTERFACES_MAX, PORTS_MAX,
+    REASSEMBLY_FRAGMENTS_MAX, ROUTES_MAX, SESSIONS_MAX, WORKERS_MAX,
 };
-use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
+use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, Roles, VlanId};
 use toml::de::DeTable;
 
 use super::fields::{HALF_OF_MBUFS, network, read_network_instance};
 use super::section::{ConfigDocument, ConfigSection};
 use super::{
     Config, ConfigProblem, DatapathSettings, DpdkSettings, GtpuSettings, InterfaceSettings, IpNet,
-    N4Settings, NodeIdSetting, PollMode, PortSettings, RouteSettings, SmfSetSettings, Tolerances,
-    domains,
+    ModelSettings, N4Settings, NodeIdSetting, PollMode, PortSettings, RouteSettings,
+    SmfSetSettings, Tolerances, domains,
 };
 use super::{predefined, provisioning, qos};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
@@ -45,10 +46,10 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
     let n4 = read_n4(root.table("n4"));
     let gtpu = read_gtpu(root.table("gtpu"));
     let datapath = read_datapath(root.table("datapath"));
-    let dpdk = read_dpdk(root.table("dpdk"), datapath.workers.len());
+    let dpdk = read_dpdk(root.table("dpdk"), datapath.roles());
     let mut sessions = root.table("sessions");
     let sessions_max = sessions.integer("sessions_max", 1..=SESSIONS_MAX, Some(100_000));
-    let half = half_of_mbufs(&dpdk, datapath.workers.len());
+    let half = half_of_mbufs(&dpdk, datapath.roles());
     let default = BUFFER_PKTS_DEFAULT.min(half);
     let buffer_pkts_max = sessions.integer("buffer_pkts_max", 0..=BUFFER_PKTS_MAX, Some(default));
     if buffer_pkts_max > half {
@@ -56,7 +57,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
         sessions.problem("buffer_pkts_max", what);
     }
     sessions.finish();
-    let (port_names, ports) = read_ports(&mut root, datapath.workers.len());
+    let (port_names, ports) = read_ports(&mut root, &datapath);
     let interfaces = read_interfaces(&mut root, &port_names);
     let routes = read_routes(&mut root, &interfaces);
     let ue_pools = provisioning::read_ue_pools(&mut root, &interfaces);
@@ -214,28 +215,63 @@ fn read_gtpu(mut gtpu: ConfigSection<'_, '_>) -> GtpuSettings {
 fn read_datapath(mut datapath: ConfigSection<'_, '_>) -> DatapathSettings {
     let workers: Vec<u16> = datapath.integers("workers", 0..=1023);
     let main_core = datapath.integer("main_core", 0..=1023u16, Some(0));
-    let mut cores = workers.clone();
-    cores.sort_unstable();
-    cores.dedup();
     if workers.is_empty() || workers.len() > WORKERS_MAX {
         datapath.problem("workers", format!("takes 1 to {WORKERS_MAX} CPU cores, such as [1]"));
-    } else if cores.len() != workers.len() {
+    } else if names_twice(&workers) {
         datapath.problem("workers", "names a CPU core twice; each worker needs its own");
     }
     let burst_pkts = datapath.integer("burst_pkts", 1..=BURST_MAX, Some(BURST_DEFAULT));
-    let kinds = [("busy", PollMode::Busy), ("adaptive", PollMode::Adaptive)];
-    let poll = datapath.choice_each("poll", &kinds, PollMode::Busy, workers.len());
+    let model = read_model(&mut datapath, workers.len());
+    let receivers = match &model {
+        ModelSettings::RunToCompletion => 0,
+        ModelSettings::Pipeline { receivers, .. } => receivers.len(),
+    };
+    let kinds = [PollMode::Busy, PollMode::Adaptive].map(|mode| (mode.name(), mode));
+    let poll = datapath.choice_each("poll", &kinds, PollMode::Busy, workers.len() + receivers);
     datapath.finish();
-    DatapathSettings { workers, poll, main_core, burst_pkts }
+    DatapathSettings { model, workers, poll, main_core, burst_pkts }
+}
+
+fn names_twice(cores: &[u16]) -> bool {
+    cores.iter().collect::<BTreeSet<_>>().len() != cores.len()
+}
+
+/// Reads the execution model and the keys that only some models have.
+fn read_model(datapath: &mut ConfigSection<'_, '_>, workers: usize) -> ModelSettings {
+    let names = [("run-to-completion", false), ("pipeline", true)];
+    let is_pipeline = datapath.choice("model", &names, Some(false)).unwrap_or(false);
+    let has_receivers = is_pipeline || datapath.has("receivers");
+    let receivers: Vec<u16> =
+        if has_receivers { datapath.integers("receivers", 0..=1023) } else { Vec::new() };
+    let kinds = [("owner", Spread::Owner), ("rss", Spread::Rss)];
+    let spread = datapath.choice("spread", &kinds, Some(Spread::Owner)).unwrap_or(Spread::Owner);
+    if !is_pipeline {
+        for key in ["receivers", "spread"] {
+            if datapath.has(key) {
+                datapath
+                    .problem(key, "is for model = \"pipeline\"; here workers receive themselves");
+            }
+        }
+        return ModelSettings::RunToCompletion;
+    }
+    // Besides workers and receivers there is the signaling worker.
+    let room = WORKERS_MAX.saturating_sub(workers + 1);
+    if receivers.is_empty() || receivers.len() > room {
+        let what = format!("takes 1 to {room} CPU cores, one for each thread that only receives");
+        datapath.problem("receivers", what);
+    } else if names_twice(&receivers) {
+        datapath.problem("receivers", "names a CPU core twice; each receiver needs its own");
+    }
+    ModelSettings::Pipeline { receivers, spread }
 }
 
 /// Maximum number of buffers for packets that wait for one reason: half of those that fragments leave.
-fn half_of_mbufs(dpdk: &DpdkSettings, workers: usize) -> usize {
+fn half_of_mbufs(dpdk: &DpdkSettings, roles: Roles) -> usize {
     let all = usize::try_from(dpdk.mempool_mbufs).unwrap_or(usize::MAX);
-    all.saturating_sub(workers * REASSEMBLY_FRAGMENTS_MAX) / 2
+    all.saturating_sub(roles.transmitters() * REASSEMBLY_FRAGMENTS_MAX) / 2
 }
 
-fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, workers: usize) -> DpdkSettings {
+fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, roles: Roles) -> DpdkSettings {
     let kinds = [
         ("auto", HugepageMode::Auto),
         ("require", HugepageMode::Require),
@@ -252,12 +288,18 @@ fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, workers: usize) -> DpdkSettings {
         tx_descriptors: dpdk.integer("tx_descriptors", 64..=32_768, Some(1024)),
         eal_extra_args: dpdk.parsed_list("eal_extra_args", false, "an argument"),
     };
-    let needed = 2 * workers * REASSEMBLY_FRAGMENTS_MAX;
+    // What a ring from a receiver holds must not keep the receiver from receiving.
+    let in_rings = roles.receivers() * roles.transmitters() * HANDOFF_RING_LEN;
+    let workers = roles.transmitters();
+    let needed = 2 * workers * REASSEMBLY_FRAGMENTS_MAX + in_rings;
     if usize::try_from(read.mempool_mbufs).is_ok_and(|mbufs| mbufs < needed) {
-        let what = format!(
+        let mut what = format!(
             "takes at least {needed}: each of {workers} workers may hold {REASSEMBLY_FRAGMENTS_MAX} \
              fragments of tunnel packets, and traffic needs as many"
         );
+        if in_rings > 0 {
+            what.push_str(&format!("; {in_rings} may wait in the rings of receivers"));
+        }
         dpdk.problem("mempool_mbufs", what);
     }
     dpdk.finish();
@@ -267,7 +309,7 @@ fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, workers: usize) -> DpdkSettings {
 /// The names of all ports, and the ports that have a device.
 fn read_ports(
     root: &mut ConfigSection<'_, '_>,
-    workers: usize,
+    datapath: &DatapathSettings,
 ) -> (Vec<String>, Vec<PortSettings>) {
     let sections = root.tables("port");
     if sections.is_empty() || sections.len() > PORTS_MAX {
@@ -288,22 +330,31 @@ fn read_ports(
             section.problem("device", what);
         }
         let mtu_bytes = section.integer("mtu_bytes", 1280..=9600, Some(1500));
-        let workers = u16::try_from(workers).unwrap_or(u16::MAX).max(1);
-        let rx_queues = section.integer_optional("rx_queues", 1..=workers);
+        let rx_queues = section.integer_optional("rx_queues", 1..=datapath.queues_max());
         if let Some((offered, argument)) = device.as_ref().and_then(queues_of_arguments) {
+            let needed = datapath.queues_max();
             // The kernel distributes packets over all sockets that the driver opens.
-            if offered != workers {
+            if offered != needed {
+                let who = match datapath.model {
+                    ModelSettings::RunToCompletion => format!("each of {needed} workers"),
+                    ModelSettings::Pipeline { .. } => {
+                        format!("each of {needed} workers, the signaling worker among them,")
+                    }
+                };
                 let what = format!(
-                    "has {offered} queue pairs, but each of {workers} workers needs one of its \
-                     own; write {argument}={workers} into it, or change datapath.workers"
+                    "has {offered} queue pairs, but {who} needs one of its \
+                     own; write {argument}={needed} into it, or change datapath.workers"
                 );
                 section.problem("device", what);
-            } else if rx_queues.is_some_and(|queues| queues != workers) {
+            } else if rx_queues.is_some_and(|queues| queues != needed) {
                 let what =
-                    format!("takes {workers}: packets arrive on all queue pairs of this device");
+                    format!("takes {needed}: packets arrive on all queue pairs of this device");
                 section.problem("rx_queues", what);
             }
         }
+        let is_shared = datapath.model != ModelSettings::RunToCompletion;
+        let fixed = device.as_ref().and_then(queues_of_arguments).filter(|_| is_shared);
+        let rx_queues = rx_queues.or(fixed.map(|(offered, _)| offered));
         section.finish();
         port_names.push(name.clone());
         ports.extend(device.map(|device| PortSettings { name, device, rx_queues, mtu_bytes }));

@@ -508,3 +508,61 @@ fn n6_interfaces_of_one_domain_agree_on_local_switching() {
         assert!(problems[0].to_string().contains("\"n6\" and \"n6b\""), "{problems:?}");
     }
 }
+
+/// The example with another line for its workers, and `qpairs` queue pairs on each port.
+fn with_datapath(lines: &str, qpairs: u16) -> String {
+    let one = EXAMPLE.replacen("model = \"run-to-completion\"\n", "", 1);
+    let two = one.replacen("workers = [1]", lines, 1);
+    ["n3", "n6"].iter().fold(two, |text, name| {
+        text.replace(&format!("iface={name}"), &format!("iface={name},qpairs={qpairs}"))
+    })
+}
+
+#[test]
+fn pipeline_has_workers_then_the_signaling_worker_then_receivers() {
+    let lines = "model = \"pipeline\"\nworkers = [1, 2]\nreceivers = [3]\npoll = [\"busy\", \
+                 \"adaptive\", \"busy\"]\nspread = \"rss\"\n#";
+    let config = Config::parse(&with_datapath(lines, 3).replace("\npoll = \"busy\"\n", "\n"));
+    let datapath = config.unwrap().datapath;
+    let threads: Vec<_> = datapath
+        .threads()
+        .iter()
+        .map(|thread| (thread.role.name(), thread.core, thread.poll.name()))
+        .collect();
+    let expected = [
+        ("worker", 1, "busy"),
+        ("worker", 2, "adaptive"),
+        ("signaling", 0, "adaptive"),
+        ("receiver", 3, "busy"),
+    ];
+    assert_eq!(threads, expected);
+    assert_eq!(datapath.shared_cores(), []);
+    assert!(datapath.shares_core(0) && !datapath.shares_core(3));
+}
+
+#[test]
+fn models_say_what_does_not_fit_them() {
+    let of = |lines: &str, qpairs| {
+        let problems = Config::parse(&with_datapath(lines, qpairs)).unwrap_err();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let missing = of("model = \"pipeline\"\nworkers = [1]", 2);
+    assert!(missing.iter().any(|text| text.contains("datapath.receivers")), "{missing:?}");
+    let twice = of("model = \"pipeline\"\nworkers = [1]\nreceivers = [2, 2]", 2);
+    assert!(twice[0].contains("names a CPU core twice"), "{twice:?}");
+    let elsewhere = of("workers = [1]\nreceivers = [2]\nspread = \"rss\"", 1);
+    assert_eq!(elsewhere.len(), 2, "{elsewhere:?}");
+    assert!(elsewhere.iter().all(|text| text.contains("is for model = \"pipeline\"")));
+    let pairs = of("model = \"pipeline\"\nworkers = [1]\nreceivers = [2]", 1);
+    assert!(pairs.iter().all(|text| text.contains("write qpairs=2 into it")), "{pairs:?}");
+    let unknown = of("model = \"magic\"\nworkers = [1]", 1);
+    assert!(unknown[0].contains("\"run-to-completion\""), "{unknown:?}");
+}
+
+#[test]
+fn cores_that_threads_share_are_named() {
+    let lines = "model = \"pipeline\"\nworkers = [1]\nreceivers = [0]";
+    let datapath = Config::parse(&with_datapath(lines, 2)).unwrap().datapath;
+    let names = vec!["control".to_owned(), "receiver 2".to_owned()];
+    assert_eq!(datapath.shared_cores(), [(0, names)]);
+}

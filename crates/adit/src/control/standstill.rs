@@ -4,6 +4,8 @@ use adit_tables::Publisher;
 use adit_types::{Nanos, WorkerId};
 use tracing::{info, warn};
 
+use crate::config::ThreadSettings;
+
 /// A worker without a step for this long counts as stopped.
 const STANDSTILL: Nanos = Nanos::from_secs(1);
 
@@ -27,20 +29,29 @@ pub(super) enum StandstillChange {
 
 /// All workers.
 #[derive(Debug, Default)]
-pub(super) struct Standstill {
+pub(crate) struct Standstill {
     workers: Vec<WatchedWorker>,
     next: Nanos,
 }
 
 impl Standstill {
-    /// The workers on these cores, by `WorkerId`, at `now`.
-    pub(super) fn new(cores: &[u16], now: Nanos) -> Self {
-        let watched = |&core| WatchedWorker { core, seen: now, is_stopped: false };
-        Self { workers: cores.iter().map(watched).collect(), next: now }
+    /// The threads of the packet path at `now`.
+    pub(super) fn new(threads: &[ThreadSettings], now: Nanos) -> Self {
+        let watched = |thread: &ThreadSettings| WatchedWorker {
+            core: thread.core,
+            seen: now,
+            is_stopped: false,
+        };
+        Self { workers: threads.iter().map(watched).collect(), next: now }
+    }
+
+    /// True if a thread is stopped.
+    pub(crate) fn is_stopped(&self, thread: usize) -> bool {
+        self.workers.get(thread).is_some_and(|worker| worker.is_stopped)
     }
 
     /// How many workers are stopped.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.workers.iter().filter(|worker| worker.is_stopped).count()
     }
 

@@ -1,6 +1,7 @@
 use std::sync::{Arc, mpsc};
 
 use adit_n4::FaultPoint;
+use adit_types::Role;
 use adit_types::limits::SESSIONS_PER_PAGE_MAX;
 use serde_json::{Map, Value};
 use signal_hook::iterator::Signals;
@@ -9,15 +10,20 @@ use super::*;
 use crate::admin::{AdminAnswer, AdminQuestion, PageCursor};
 use crate::cli::Topic;
 use crate::clock::ProcessClock;
+use crate::config::{PollMode, ThreadSettings};
 use crate::run;
 use adit_bench::{control_plane::BenchControlPlane, smf};
 use adit_host::n4_socket::N4Socket;
+
+fn worker_on(core: u16) -> ThreadSettings {
+    ThreadSettings { role: Role::Worker, core, poll: PollMode::Busy }
+}
 
 /// A control thread without ports, over the sessions of `plant`.
 fn control(plant: BenchControlPlane) -> ControlThread {
     let BenchControlPlane { node, publisher, readers, .. } = plant;
     let socket = N4Socket::bind("127.0.0.1:0".parse().unwrap(), 1 << 20).unwrap();
-    let cores = (0..).take(readers.len()).collect();
+    let threads = (0..).take(readers.len()).map(worker_on).collect();
     ControlThread::new(ControlParts {
         clock: ProcessClock::new(1_000_000_000),
         node,
@@ -26,8 +32,9 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         events: Vec::new(),
         commands: Vec::new(),
         bells: Vec::new(),
-        cores,
-        saturations: Vec::new(),
+        model: "run-to-completion",
+        threads,
+        loads: Vec::new(),
         names: Vec::new(),
         ports: Vec::new(),
     })
@@ -162,7 +169,7 @@ fn worker_that_takes_no_step_is_named_once_and_again_when_it_goes_on() {
     let mut plant = BenchControlPlane::new(10, 2).unwrap();
     let mut readers = core::mem::take(&mut plant.readers);
     let publisher = &mut plant.publisher;
-    let mut watch = Standstill::new(&[4, 5], Nanos(0));
+    let mut watch = Standstill::new(&[4, 5].map(worker_on), Nanos(0));
     let seconds = |tenths: u64| Nanos::from_millis(100 * tenths);
     let mut changes = Vec::new();
     for tenth in 0..40 {
@@ -186,7 +193,7 @@ fn worker_that_sleeps_does_not_stand_still() {
     let mut readers = core::mem::take(&mut plant.readers);
     readers[0].observe();
     readers[0].go_offline();
-    let mut watch = Standstill::new(&[0], Nanos(0));
+    let mut watch = Standstill::new(&[0].map(worker_on), Nanos(0));
     let changes =
         (0..40).flat_map(|n| watch.check(Nanos::from_millis(100 * n), &mut plant.publisher));
     assert_eq!(changes.count(), 0);

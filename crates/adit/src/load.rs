@@ -1,0 +1,163 @@
+//! Load of the threads of the packet path.
+//!
+//! A thread that polls takes all of its core whatever it does. So each measures its own load and writes it into a few
+//! words, which the control thread reads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+
+use adit_types::Nanos;
+
+/// Steps per reading of the saturation: about 8 ms without packets, longer under load.
+const TURNS: u32 = 1 << 16;
+
+/// Approximate duration of a step without packets.
+const IDLE_TURN: Nanos = Nanos(128);
+
+/// Time per reading of the busy share and of the rings.
+const WINDOW: Nanos = Nanos::from_secs(1);
+
+/// The latest readings of a thread.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ThreadLoad(Arc<LoadWords>);
+
+#[derive(Debug, Default)]
+struct LoadWords {
+    saturation_percent: AtomicU8,
+    busy_permille: AtomicU16,
+    ring_permille: AtomicU16,
+}
+
+impl ThreadLoad {
+    /// The share of its steps with a full burst: full bursts show that packets wait. Unit: percent.
+    pub(crate) fn saturation_percent(&self) -> u8 {
+        self.0.saturation_percent.load(Ordering::Relaxed)
+    }
+
+    /// The share of the last second that it spent in steps with packets. Unit: thousandths.
+    pub(crate) fn busy_permille(&self) -> u16 {
+        self.0.busy_permille.load(Ordering::Relaxed)
+    }
+
+    /// The largest share of a ring of packets to it that waited in the last second. Unit: thousandths.
+    pub(crate) fn ring_permille(&self) -> u16 {
+        self.0.ring_permille.load(Ordering::Relaxed)
+    }
+}
+
+/// What a step did, as far as its load is concerned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StepLoad {
+    /// When it began.
+    pub began: Nanos,
+    pub is_idle: bool,
+    pub is_full: bool,
+}
+
+/// The thread's side.
+#[derive(Debug)]
+pub(crate) struct LoadMeter {
+    gauge: ThreadLoad,
+    turns: u32,
+    full: u32,
+    window_began: Nanos,
+    busy: Nanos,
+    /// When the last step began, if it had packets.
+    busy_since: Option<Nanos>,
+}
+
+impl LoadMeter {
+    /// A meter that starts at `now`.
+    pub(crate) fn new(gauge: ThreadLoad, now: Nanos) -> Self {
+        Self { gauge, turns: 0, full: 0, window_began: now, busy: Nanos(0), busy_since: None }
+    }
+
+    /// Counts a step, which ended before the next one begins. `fullest_ring`: in thousandths since the last call.
+    ///
+    /// Cost: a few additions; stores once per [`TURNS`] steps and once per [`WINDOW`].
+    #[inline]
+    pub(crate) fn count_step(&mut self, step: StepLoad, fullest_ring: impl FnOnce() -> u16) {
+        if let Some(since) = self.busy_since {
+            self.busy = self.busy + step.began.since(since);
+        }
+        self.busy_since = (!step.is_idle).then_some(step.began);
+        self.turns += 1;
+        self.full += u32::from(step.is_full);
+        self.store_saturation();
+        if step.began.since(self.window_began) >= WINDOW {
+            self.store_window(step.began, fullest_ring());
+        }
+    }
+
+    /// Counts a sleep as the idle steps that it replaced.
+    #[inline]
+    pub(crate) fn count_sleep(&mut self, span: Nanos) {
+        if span > Nanos(0) {
+            let turns = u32::try_from(span.0 / IDLE_TURN.0).unwrap_or(TURNS);
+            self.turns += turns.min(TURNS - self.turns);
+            self.store_saturation();
+        }
+    }
+
+    fn store_saturation(&mut self) {
+        if self.turns == TURNS {
+            let percent = u8::try_from(self.full * 100 / TURNS).unwrap_or(100);
+            self.gauge.0.saturation_percent.store(percent, Ordering::Relaxed);
+            (self.turns, self.full) = (0, 0);
+        }
+    }
+
+    #[cold]
+    fn store_window(&mut self, now: Nanos, ring_permille: u16) {
+        let span = now.since(self.window_began).0.max(1);
+        let permille = u16::try_from(self.busy.0.saturating_mul(1000) / span).unwrap_or(1000);
+        self.gauge.0.busy_permille.store(permille.min(1000), Ordering::Relaxed);
+        self.gauge.0.ring_permille.store(ring_permille, Ordering::Relaxed);
+        (self.window_began, self.busy) = (now, Nanos(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(began: Nanos, is_idle: bool, is_full: bool) -> StepLoad {
+        StepLoad { began, is_idle, is_full }
+    }
+
+    #[test]
+    fn saturation_is_the_share_of_full_turns_and_falls_when_they_end() {
+        let gauge = ThreadLoad::default();
+        let mut meter = LoadMeter::new(gauge.clone(), Nanos(0));
+        let mut turn = |is_full: bool| meter.count_step(step(Nanos(0), !is_full, is_full), || 0);
+        for at in 0..TURNS {
+            assert_eq!(gauge.saturation_percent(), 0);
+            turn(at % 4 != 0);
+        }
+        assert_eq!(gauge.saturation_percent(), 75);
+        (0..TURNS).for_each(|_| turn(true));
+        assert_eq!(gauge.saturation_percent(), 100);
+        (0..TURNS).for_each(|_| turn(false));
+        assert_eq!(gauge.saturation_percent(), 0);
+        (0..TURNS).for_each(|_| turn(true));
+        meter.count_sleep(Nanos::from_secs(1));
+        assert_eq!(gauge.saturation_percent(), 0, "a long sleep is a reading of its own");
+    }
+
+    #[test]
+    fn busy_share_is_the_time_of_steps_with_packets() {
+        let gauge = ThreadLoad::default();
+        let mut meter = LoadMeter::new(gauge.clone(), Nanos(0));
+        // A quarter of the time in steps with packets.
+        for ms in 0..=1000 {
+            meter.count_step(step(Nanos::from_millis(ms), ms % 4 != 1, false), || 700);
+        }
+        assert_eq!((gauge.busy_permille(), gauge.ring_permille()), (250, 700));
+        meter.count_step(step(Nanos::from_secs(3), true, false), || 0);
+        assert_eq!(
+            (gauge.busy_permille(), gauge.ring_permille()),
+            (0, 0),
+            "an idle second and more"
+        );
+    }
+}
