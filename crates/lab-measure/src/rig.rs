@@ -25,6 +25,7 @@ use adit_lab_engine::pacer::{OfferedRate, RateStep};
 use adit_lab_engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
 use adit_lab_engine::stream::StreamConfig;
 use adit_lab_engine::trial::{StreamOutcome, TrialConfig, TrialOutcome, TrialProgress};
+use adit_lab_process::adit_config::ExecutionModel;
 use adit_lab_process::stop::{Interrupted, Stop, environment};
 use adit_lab_smf::LabSmf;
 use adit_lab_smf::bulk::{SessionsConfig, UpfSessionIds};
@@ -483,6 +484,10 @@ fn record_cores(arguments: &TargetArguments, bench: &Testbed, core: u16, recorde
     if started || arguments.target_core.is_some() {
         let cores = arguments.worker_cores(bench, core);
         recorder.cores("target", &cores);
+        let receiver = arguments.receiver_core(bench, core);
+        if arguments.model != ExecutionModel::RunToCompletion && cores.contains(&receiver) {
+            recorder.warn(format!("the receiver shares core {receiver} with a worker"));
+        }
         if cores.len() < usize::from(arguments.workers) {
             recorder.warn(format!(
                 "{} workers requested, but this machine has cores for {} beside the tester's",

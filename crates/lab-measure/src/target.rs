@@ -29,7 +29,7 @@ use adit_lab_engine::frame::{Endpoints, FrameFormat, TesterTunnel, UePacketKind}
 use adit_lab_engine::memif::{Listener, Memif, MemifAddress};
 use adit_lab_engine::neighbor::PortAddresses;
 use adit_lab_process::adit_binary::find_binary;
-use adit_lab_process::adit_config::{AditConfig, ExcessAction, Qos};
+use adit_lab_process::adit_config::{AditConfig, ExcessAction, ExecutionModel, Qos};
 use adit_lab_process::process::{Process, Program, owned};
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::{Stop, environment};
@@ -166,6 +166,10 @@ pub(crate) struct TargetArguments {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,
+    /// Execution model of the started adit. A receiver takes a core that is left, or shares one with a worker; the
+    /// report then contains a warning.
+    #[arg(long, value_enum, default_value_t)]
+    pub model: ExecutionModel,
     /// What the started adit does with packets beyond a maximum bit rate; default: that of adit.
     #[arg(long, value_enum)]
     pub excess: Option<ExcessAction>,
@@ -509,6 +513,13 @@ impl TargetArguments {
 }
 
 impl TargetArguments {
+    /// The core of the target's receiver, for models that have one: the first that is left, or else `core`.
+    #[must_use]
+    pub(crate) fn receiver_core(&self, bench: &Testbed, core: u16) -> u16 {
+        let mut others = bench.other_cores().filter(|other| *other != core);
+        others.nth(usize::from(self.workers).saturating_sub(1)).unwrap_or(core)
+    }
+
     /// The cores of the target's workers, `core` first. Fewer than `--workers` if the machine lacks cores
     /// beside the tester's.
     #[must_use]
@@ -556,7 +567,9 @@ impl RunningTarget {
                 let binary = find_binary(arguments.adit.as_deref())?;
                 let config = running.dir.path().join("adit.toml");
                 let cores = &running.cores;
-                let text = adit_configuration(arguments, bench.core(), cores, running.dir.path());
+                let receiver = arguments.receiver_core(bench, core);
+                let placed = TargetCores { main: bench.core(), workers: cores, receiver };
+                let text = adit_configuration(arguments, &placed, running.dir.path());
                 fs::write(&config, text).context("write adit's configuration")?;
                 let mut command = owned(&binary, "KILL");
                 command.args(["run", "--config"]).arg(&config).env("NO_COLOR", "1");
@@ -677,13 +690,16 @@ impl RunningTarget {
     }
 }
 
-/// adit's configuration: workers on `cores`, all other threads on `main_core`.
-fn adit_configuration(
-    arguments: &TargetArguments,
-    main_core: u16,
-    cores: &[u16],
-    dir: &Path,
-) -> String {
+/// Where the threads of a started adit run.
+struct TargetCores<'a> {
+    /// All threads but those of the packet path.
+    main: u16,
+    workers: &'a [u16],
+    receiver: u16,
+}
+
+/// adit's configuration.
+fn adit_configuration(arguments: &TargetArguments, cores: &TargetCores<'_>, dir: &Path) -> String {
     let TargetArguments { upf_n3, upf_n3_v6, upf_n6, dn, dn6, n4, sessions, .. } = arguments;
     let device =
         |index: u32, name: &str| format!("net_memif{index},{}", arguments.memif_client(name));
@@ -702,8 +718,10 @@ fn adit_configuration(
         t1_ms: 3000,
         unlimited_requests: true,
         sessions_max: sessions.saturating_add(16),
-        main_core: usize::from(main_core),
-        workers: cores.iter().copied().map(usize::from).collect(),
+        main_core: usize::from(cores.main),
+        workers: cores.workers.iter().copied().map(usize::from).collect(),
+        model: arguments.model,
+        receiver: usize::from(cores.receiver),
         qos: arguments.excess.map(|excess| {
             let (queue_pkts, shared_mbps) = (arguments.queue_pkts, arguments.shared_mbps);
             Qos { excess, queue_pkts, shared_mbps }

@@ -4,8 +4,10 @@ use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+use clap::ValueEnum;
+
 /// What adit does with packets beyond a maximum bit rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExcessAction {
     /// Drop them (policing).
     Drop,
@@ -52,6 +54,43 @@ const MBUFS: u32 = 16_384;
 /// Memory per packet buffer: twice its size, since the pool allocates in large pieces. Unit: octets.
 const MBUF_BYTES: u32 = 5120;
 
+/// Execution model of the started adit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum ExecutionModel {
+    /// Workers receive, process and transmit.
+    #[default]
+    RunToCompletion,
+    /// A receiver hands packets to the owners of their sessions.
+    Pipeline,
+    /// A receiver chooses workers by a hash of the UE's address.
+    PipelineRss,
+}
+
+impl ExecutionModel {
+    /// Threads that need queue pairs of their own beside the workers.
+    #[must_use]
+    pub const fn other_transmitters(self) -> usize {
+        match self {
+            Self::RunToCompletion => 0,
+            // The signaling worker.
+            Self::Pipeline | Self::PipelineRss => 1,
+        }
+    }
+
+    /// The lines of the datapath's section. The receiver sleeps without packets: it may share its core.
+    fn lines(self, workers: usize, receiver: usize) -> String {
+        let spread = match self {
+            Self::RunToCompletion => return String::new(),
+            Self::Pipeline => "owner",
+            Self::PipelineRss => "rss",
+        };
+        let poll = [vec!["busy"; workers], vec!["adaptive"]].concat();
+        format!(
+            "model = \"pipeline\"\nreceivers = [{receiver}]\nspread = \"{spread}\"\npoll = {poll:?}\n"
+        )
+    }
+}
+
 /// The variable parts of adit's configuration.
 #[derive(Debug)]
 pub struct AditConfig<'a> {
@@ -71,6 +110,10 @@ pub struct AditConfig<'a> {
     pub main_core: usize,
     /// Cores of the workers.
     pub workers: Vec<usize>,
+    /// Execution model.
+    pub model: ExecutionModel,
+    /// Core of the receiver, for models that have one.
+    pub receiver: usize,
     /// Enforcement of rates; `None` for adit's defaults.
     pub qos: Option<Qos>,
     /// Device strings of the access and the core side.
@@ -106,7 +149,9 @@ impl AditConfig<'_> {
         let (n3, n6) = (quoted(&self.n3), quoted(&self.n6));
         let n6_instance = self.n6_instance_text();
         // The tester's memif has one queue pair.
-        let queues = if workers.len() > 1 { "rx_queues = 1\n" } else { "" };
+        let has_one = workers.len() > 1 && self.model == ExecutionModel::RunToCompletion;
+        let queues = if has_one { "rx_queues = 1\n" } else { "" };
+        let model = self.model.lines(workers.len(), self.receiver);
         let PacketMemory { memory, mbufs } = self.packet_memory();
         let mut text = format!(
             r#"[node]
@@ -124,7 +169,7 @@ sessions_max = {sessions_max}
 
 [datapath]
 workers = {workers:?}
-main_core = {main_core}
+{model}main_core = {main_core}
 burst_pkts = 32
 
 [dpdk]
@@ -182,7 +227,8 @@ addresses = [{n6}]
     /// fragments leave.
     fn packet_memory(&self) -> PacketMemory {
         let queued = self.qos.and_then(|qos| qos.queue_pkts).unwrap_or(0);
-        let fragments = u32::try_from(self.workers.len() * 512).unwrap_or(0);
+        let workers = self.workers.len() + self.model.other_transmitters();
+        let fragments = u32::try_from(workers * 512).unwrap_or(0);
         let mbufs = if queued > 0 { 2 * (queued + MBUFS) } else { MBUFS } + fragments;
         let memory = if queued > 0 { 256 + mbufs / 1024 * MBUF_BYTES / 1024 } else { 256 };
         PacketMemory { memory, mbufs }
@@ -215,6 +261,8 @@ mod tests {
             sessions_max: 10,
             main_core: 0,
             workers,
+            model: ExecutionModel::RunToCompletion,
+            receiver: 0,
             qos,
             devices: ["net_memif0", "net_memif1"].map(str::to_owned),
             mtu_bytes: [1600, 1500],

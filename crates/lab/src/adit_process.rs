@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::topology::{
     ADIT_N3, ADIT_N3_V6, ADIT_N4, ADIT_N6, ADIT_N6_V6, CORP_LINK, DN, DN_V6, Topology,
 };
-use adit_lab_process::adit_config::AditConfig;
+use adit_lab_process::adit_config::{AditConfig, ExecutionModel};
 use adit_lab_process::process::{Process, Program};
 use adit_lab_process::stop::Stop;
 
@@ -42,10 +42,15 @@ impl PacketDevice {
     }
 
     /// The DPDK device string for the interface `interface`, the `index`-th of its driver.
-    fn argument(self, index: usize, interface: &str) -> String {
-        match self {
+    fn argument(self, index: usize, interface: &str, queue_pairs: usize) -> String {
+        let device = match self {
             Self::AfXdp => format!("net_af_xdp{index},iface={interface}"),
             Self::AfPacket => format!("net_af_packet{index},iface={interface}"),
+        };
+        match (queue_pairs, self) {
+            (1, _) => device,
+            (pairs, Self::AfXdp) => format!("{device},queue_count={pairs}"),
+            (pairs, Self::AfPacket) => format!("{device},qpairs={pairs}"),
         }
     }
 }
@@ -121,6 +126,7 @@ impl Adit {
         topology: &Topology,
         dir: &Path,
         device: PacketDevice,
+        model: ExecutionModel,
         cores: CoreAssignment,
         sections: &str,
     ) -> Result<Self> {
@@ -128,9 +134,9 @@ impl Adit {
         let socket = dir.join("admin.sock");
         let log = dir.join(format!("adit-{}.log", device.name()));
         let has_corp = topology.corp.is_some();
-        let mut text = configuration(device, cores, topology.ipv6, has_corp, &socket);
+        let mut text = configuration(device, model, cores, topology.ipv6, has_corp, &socket);
         if has_corp {
-            text += &corp_sections(device);
+            text += &corp_sections(device, model);
         }
         text += sections;
         fs::write(&config, text).context("write adit's configuration")?;
@@ -186,8 +192,8 @@ impl Adit {
 }
 
 /// Configuration sections for the port and interface of the second data network.
-fn corp_sections(device: PacketDevice) -> String {
-    let device = device.argument(2, CORP_LINK);
+fn corp_sections(device: PacketDevice, model: ExecutionModel) -> String {
+    let device = device.argument(2, CORP_LINK, queue_pairs(model));
     format!(
         r#"
 [[port]]
@@ -205,8 +211,14 @@ network_instance = "corp"
     )
 }
 
+/// Queue pairs of each port: the lab's adit has one worker.
+pub(crate) const fn queue_pairs(model: ExecutionModel) -> usize {
+    1 + model.other_transmitters()
+}
+
 fn configuration(
     device: PacketDevice,
+    model: ExecutionModel,
     cores: CoreAssignment,
     ipv6: bool,
     has_corp: bool,
@@ -229,8 +241,11 @@ fn configuration(
         sessions_max: 1024,
         main_core: cores.main,
         workers: vec![cores.worker],
+        model,
+        receiver: cores.main,
         qos: None,
-        devices: [device.argument(0, "n3"), device.argument(1, "n6")],
+        devices: [(0, "n3"), (1, "n6")]
+            .map(|(index, interface)| device.argument(index, interface, queue_pairs(model))),
         mtu_bytes: [1500; 2],
         n3: addresses(ADIT_N3, ADIT_N3_V6),
         n6: addresses(ADIT_N6, ADIT_N6_V6),
@@ -251,20 +266,28 @@ mod tests {
         let cores = CoreAssignment::among(&[0, 1, 2, 3]);
         assert_eq!(cores, CoreAssignment { main: 0, worker: 1 });
         assert_eq!(CoreAssignment::among(&[5]), CoreAssignment { main: 5, worker: 5 });
-        let text =
-            configuration(PacketDevice::AfXdp, cores, true, false, Path::new("/run/x/admin.sock"));
+        let text = configuration(
+            PacketDevice::AfXdp,
+            ExecutionModel::RunToCompletion,
+            cores,
+            true,
+            false,
+            Path::new("/run/x/admin.sock"),
+        );
         assert!(text.contains("device = \"net_af_xdp0,iface=n3\""));
         assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
         assert!(text.contains("workers = [1]"));
         assert!(text.contains("next_hop = \"2001:db8:6::1\""));
         let text = configuration(
             PacketDevice::AfPacket,
+            ExecutionModel::Pipeline,
             cores,
             false,
             false,
             Path::new("/run/x/admin.sock"),
         );
-        assert!(text.contains("device = \"net_af_packet1,iface=n6\""));
+        assert!(text.contains("device = \"net_af_packet1,iface=n6,qpairs=2\""));
+        assert!(text.contains("receivers = [0]"));
         assert!(!text.contains("2001:"));
     }
 }

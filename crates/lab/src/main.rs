@@ -19,6 +19,7 @@ use adit_lab_measure::command::MeasureCommand;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::topology::UES_MAX;
+use adit_lab_process::adit_config::{ExcessAction, ExecutionModel};
 use adit_lab_process::stop::{EnvironmentError, Interrupted, Stop};
 
 /// Emulates the network around a User Plane Function, tests it and measures it.
@@ -48,6 +49,9 @@ struct ScenarioArguments {
     /// Packet I/O of adit.
     #[arg(long, value_enum, default_value_t = DatapathChoice::AfPacket)]
     datapath: DatapathChoice,
+    /// Execution model of adit.
+    #[arg(long, value_enum, default_value_t)]
+    model: ExecutionModel,
     /// Print one JSON document at the end; progress goes to standard error.
     #[arg(long)]
     json: bool,
@@ -70,13 +74,16 @@ struct DemoArguments {
     /// Packet I/O of adit.
     #[arg(long, value_enum, default_value_t = DatapathChoice::Auto)]
     datapath: DatapathChoice,
+    /// Execution model of adit.
+    #[arg(long, value_enum, default_value_t)]
+    model: ExecutionModel,
     /// Also run TCP with these maximum bit rates of the first UE, such as 20M,500M.
     #[arg(long, value_name = "RATE,…", value_delimiter = ',',
         value_parser = adit_lab_measure::traffic::bit_rate)]
     mbr: Vec<u64>,
     /// What adit does with packets beyond a maximum bit rate; default: that of adit.
     #[arg(long, value_enum)]
-    excess: Option<adit_lab_process::adit_config::ExcessAction>,
+    excess: Option<ExcessAction>,
     /// Keep the network up after the checks until Ctrl-C, for manual tests.
     #[arg(long)]
     keep: bool,

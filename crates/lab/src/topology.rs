@@ -144,13 +144,17 @@ const UPF_QUIET: [(&str, &str); 4] = [
     ("ipv4/conf/all/arp_ignore", "1"),
 ];
 
+fn queues_option(queues: usize) -> String {
+    format!("numrxqueues {queues} numtxqueues {queues}")
+}
+
 impl Topology {
     /// Creates namespaces, links, addresses and routes, with `corp` also those of the second data
-    /// network.
+    /// network. adit's links have `queues` queues in each direction.
     ///
     /// # Errors
     /// The machine does not allow namespaces or veth devices.
-    pub(crate) fn create(pid: u32, corp: bool) -> Result<Self> {
+    pub(crate) fn create(pid: u32, corp: bool, queues: usize) -> Result<Self> {
         let [ran, upf, dn, second] = PREFIXES;
         let create = |prefix: &str| NetNamespace::create(format!("{prefix}{pid}"));
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
@@ -162,21 +166,21 @@ impl Topology {
             namespace.sysctl(&V6_QUIET)?;
         }
         topology.upf.sysctl(&UPF_QUIET)?;
-        topology.link_up()?;
+        topology.link_up(queues)?;
         if let Some(corp) = &topology.corp {
-            topology.link_up_corp(corp)?;
+            topology.link_up_corp(corp, queues)?;
         }
         Ok(topology)
     }
 
-    fn link_up_corp(&self, corp: &NetNamespace) -> Result<()> {
+    fn link_up_corp(&self, corp: &NetNamespace, queues: usize) -> Result<()> {
         corp.sysctl(&NO_RP_FILTER)?;
         corp.sysctl(&[("ipv6/conf/default/disable_ipv6", "1")])?;
-        let (one, other) = ("numrxqueues 1 numtxqueues 1", corp.name());
+        let (queues, other) = (queues_option(queues), corp.name());
         self.upf.ip_batch(
             &[],
             &format!(
-                "link add {CORP_LINK} {one} type veth peer name {CORP_LINK} {one} netns {other}\n\
+                "link add {CORP_LINK} {queues} type veth peer name {CORP_LINK} {queues} netns {other}\n\
                  link set {CORP_LINK} up arp off\n"
             ),
         )?;
@@ -190,13 +194,13 @@ impl Topology {
         as_on_a_wire(corp, CORP_LINK)
     }
 
-    fn link_up(&self) -> Result<()> {
+    fn link_up(&self, queues: usize) -> Result<()> {
         let (ran, upf, dn) = (self.ran.name(), self.upf.name(), self.dn.name());
         let links = format!(
-            "link add n3 {one} type veth peer name n3 {one} netns {ran}\n\
+            "link add n3 {queues} type veth peer name n3 {queues} netns {ran}\n\
              link add n4 type veth peer name n4 netns {ran}\n\
-             link add n6 {one} type veth peer name n6 {one} netns {dn}\n",
-            one = "numrxqueues 1 numtxqueues 1",
+             link add n6 {queues} type veth peer name n6 {queues} netns {dn}\n",
+            queues = queues_option(queues),
         );
         self.upf.ip_batch(&[], &links).map_err(|error| {
             environment(format!(
@@ -388,7 +392,7 @@ mod tests {
             adit_testkit::skip("not root");
             return;
         }
-        let topology = Topology::create(std::process::id(), false).unwrap();
+        let topology = Topology::create(std::process::id(), false, 1).unwrap();
         let mut devices = topology.create_ues(2).unwrap();
         let mut packet = [0; 2048];
         let silent = devices[0].read(&mut packet).unwrap_err();

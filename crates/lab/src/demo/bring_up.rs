@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::live::DemoView;
 use super::programs;
-use crate::adit_process::{Adit, CoreAssignment, PacketDevice};
+use crate::adit_process::{Adit, CoreAssignment, PacketDevice, queue_pairs};
 use crate::gnb::Gnb;
 use crate::netns::remove_stale;
 use crate::router::Router;
@@ -109,7 +109,7 @@ impl Network {
         live.phase("namespaces, links and UEs");
         let pid = std::process::id();
         let dir = RunDir::create(pid)?;
-        let topology = Topology::create(pid, plan.corp)?;
+        let topology = Topology::create(pid, plan.corp, queue_pairs(arguments.model))?;
         let devices = topology.create_ues(arguments.ues)?;
         let gnb = topology.ran.enter(|| bind((GNB, gtpu::UDP_PORT).into()))?;
         let gnb = Gnb::start(gnb, ADIT_N3, qfi, devices)?;
@@ -123,8 +123,15 @@ impl Network {
         let start = |device: PacketDevice| -> Result<(Adit, Duration)> {
             live.phase(&format!("adit on {}: start and association", device.name()));
             affinity.allow_all()?;
-            let adit =
-                Adit::start(&binary, &topology, &dir.0, device, affinity.cores, plan.sections);
+            let adit = Adit::start(
+                &binary,
+                &topology,
+                &dir.0,
+                device,
+                arguments.model,
+                affinity.cores,
+                plan.sections,
+            );
             affinity.leave_worker_alone()?;
             let mut adit = adit?;
             let ready = get_ready(&mut adit, &smf, &gnb, stop);

@@ -114,6 +114,7 @@ fn demo_arguments(arguments: &ScenarioArguments) -> Result<DemoArguments> {
         ues: u8::try_from(CASES.len())?,
         duration: 1,
         datapath: arguments.datapath,
+        model: arguments.model,
         keep: false,
         json: arguments.json,
         adit: arguments.adit.clone(),
