@@ -61,6 +61,11 @@ const ROOMS: &[Room] = &[
     },
     Room { package: "adit-host", imports: &["adit-types"], may: &[] },
     Room {
+        package: "adit-kernel",
+        imports: &["adit-types", "adit-wire", "adit-pktio"],
+        may: &[Unsafe],
+    },
+    Room {
         package: "adit-bench",
         imports: &[
             "adit-types",
@@ -93,6 +98,7 @@ const ROOMS: &[Room] = &[
             "adit-datapath",
             "adit-dpdk",
             "adit-host",
+            "adit-kernel",
             "adit-bench",
         ],
         may: &[Clock],

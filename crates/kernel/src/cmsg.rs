@@ -1,0 +1,111 @@
+//! Control messages of datagrams: `struct cmsghdr` of `sys/socket.h` in a buffer of fixed size.
+
+/// Octets of `struct cmsghdr`.
+const HEADER: usize = size_of::<libc::cmsghdr>();
+/// Control messages begin at multiples of this.
+const ALIGNMENT: usize = size_of::<usize>();
+
+const _: () = assert!(HEADER == 16 && ALIGNMENT == 8);
+
+/// Octets of [`ControlBuffer`]: three messages of four octets each, and one to spare.
+const CAPACITY: usize = 96;
+
+/// Control messages of one datagram.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(8))]
+pub(crate) struct ControlBuffer {
+    octets: [u8; CAPACITY],
+}
+
+impl Default for ControlBuffer {
+    fn default() -> Self {
+        Self { octets: [0; CAPACITY] }
+    }
+}
+
+/// What the kernel says about a received datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ReceivedControl {
+    /// Size of each of several datagrams that were received as one (`UDP_GRO`).
+    pub segment: Option<usize>,
+    /// Type of service or traffic class.
+    pub tos: u8,
+    /// Datagrams that the kernel has dropped so far, modulo 2^32 (`SO_RXQ_OVFL`).
+    pub dropped: Option<u32>,
+}
+
+impl ControlBuffer {
+    /// Octets of the buffer.
+    pub(crate) const LEN: usize = CAPACITY;
+
+    /// Where the kernel reads and writes.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::c_void {
+        self.octets.as_mut_ptr().cast()
+    }
+
+    /// Reads the first `len` octets, which the kernel wrote.
+    pub(crate) fn read(&self, len: usize) -> ReceivedControl {
+        let mut found = ReceivedControl::default();
+        let mut rest = self.octets.get(..len).unwrap_or_default();
+        while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
+            let (size, kind) = header.split_at(8);
+            let size = usize::from_ne_bytes(size.try_into().unwrap_or_default());
+            let (level, number) = kind.split_at(4);
+            let int = |bytes: &[u8]| i32::from_ne_bytes(bytes.try_into().unwrap_or_default());
+            let Some(data) = rest.get(HEADER..size) else { break };
+            found.note(int(level), int(number), data);
+            rest = rest.get(size.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+        }
+        found
+    }
+
+    /// Appends a message at `at`; returns where the next one begins.
+    pub(crate) fn append(&mut self, at: usize, level: i32, number: i32, data: &[u8]) -> usize {
+        let size = HEADER + data.len();
+        let Some(place) = self.octets.get_mut(at..at + size) else { return at };
+        place[..8].copy_from_slice(&size.to_ne_bytes());
+        place[8..12].copy_from_slice(&level.to_ne_bytes());
+        place[12..16].copy_from_slice(&number.to_ne_bytes());
+        place[16..].copy_from_slice(data);
+        at + size.next_multiple_of(ALIGNMENT)
+    }
+}
+
+impl ReceivedControl {
+    fn note(&mut self, level: i32, number: i32, data: &[u8]) {
+        let word = data.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes));
+        match (level, number) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                let size = word.and_then(|size| usize::try_from(size).ok());
+                self.segment = size.filter(|size| *size > 0);
+            }
+            // One octet over IPv4, an int over IPv6; either way the first octet of a little-endian number.
+            (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                self.tos = match (data, word) {
+                    ([tos], _) => *tos,
+                    (_, word) => word.and_then(|word| u8::try_from(word).ok()).unwrap_or(0),
+                };
+            }
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.dropped = word,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        let mut control = ControlBuffer::default();
+        let at = control.append(0, libc::SOL_UDP, libc::UDP_GRO, &1400_i32.to_ne_bytes());
+        let at = control.append(at, libc::IPPROTO_IP, libc::IP_TOS, &[0xb8]);
+        let at = control.append(at, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &7_u32.to_ne_bytes());
+        let read = control.read(at);
+        let wanted = ReceivedControl { segment: Some(1400), tos: 0xb8, dropped: Some(7) };
+        assert_eq!(read, wanted);
+        assert_eq!(control.read(0), ReceivedControl::default());
+        assert_eq!(control.read(at - 8), ReceivedControl { dropped: None, ..wanted });
+    }
+}

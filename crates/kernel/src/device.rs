@@ -1,0 +1,92 @@
+//! Device strings of kernel ports: `kernel:udp` and `kernel:tun,name=adit0`.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// Longest name of a network device, without the final NUL.
+const NAME_BYTES_MAX: usize = 15;
+
+/// A port by the kernel's device behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KernelDevice {
+    /// UDP sockets at the addresses of the port's interface.
+    Udp,
+    /// A TUN device.
+    Tun {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Why a text is no kernel device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KernelDeviceParseError {
+    /// Neither of the two kinds.
+    #[error("neither kernel:udp nor kernel:tun,name=NAME")]
+    Unrecognized,
+    /// The name is no name of a network device.
+    #[error("a name of 1 to {NAME_BYTES_MAX} printable ASCII characters without / : % is required")]
+    Name,
+}
+
+impl KernelDevice {
+    /// True if `text` means a kernel device, right or wrong.
+    #[must_use]
+    pub fn is_meant_by(text: &str) -> bool {
+        text.starts_with("kernel:")
+    }
+}
+
+impl FromStr for KernelDevice {
+    type Err = KernelDeviceParseError;
+
+    fn from_str(text: &str) -> Result<Self, KernelDeviceParseError> {
+        if text == "kernel:udp" {
+            return Ok(Self::Udp);
+        }
+        let name = text.strip_prefix("kernel:tun,name=");
+        let name = name.ok_or(KernelDeviceParseError::Unrecognized)?;
+        let is_allowed = |byte: u8| byte.is_ascii_graphic() && !b"/:%,".contains(&byte);
+        let is_name = (1..=NAME_BYTES_MAX).contains(&name.len())
+            && name.bytes().all(is_allowed)
+            && name != "."
+            && name != "..";
+        match is_name {
+            true => Ok(Self::Tun { name: name.to_owned() }),
+            false => Err(KernelDeviceParseError::Name),
+        }
+    }
+}
+
+impl fmt::Display for KernelDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Udp => f.write_str("kernel:udp"),
+            Self::Tun { name } => write!(f, "kernel:tun,name={name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_are_written_as_they_are_read() {
+        for text in ["kernel:udp", "kernel:tun,name=adit0"] {
+            assert_eq!(text.parse::<KernelDevice>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn text_that_names_no_device_is_refused() {
+        for text in ["", "kernel:", "kernel:tun", "kernel:udp,name=x", "kernel:tap,name=x"] {
+            let refused = text.parse::<KernelDevice>();
+            assert_eq!(refused, Err(KernelDeviceParseError::Unrecognized), "{text}");
+        }
+        for name in ["", ".", "..", "a/b", "a b", "sixteen-letters-", "tun%d"] {
+            let refused = format!("kernel:tun,name={name}").parse::<KernelDevice>();
+            assert_eq!(refused, Err(KernelDeviceParseError::Name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Why a kernel port cannot start.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// Why a kernel port cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The kernel does not let the process create or configure a network device.
+    #[error("{operation} {device}: {source}; adit needs CAP_NET_ADMIN for a TUN device")]
+    NotPermitted {
+        /// What was tried.
+        operation: &'static str,
+        /// The device.
+        device: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The machine has no TUN driver.
+    #[error("cannot open /dev/net/tun: {0}; load the driver with: modprobe tun")]
+    NoTunDriver(#[source] io::Error),
+    /// The kernel refuses an operation on a device.
+    #[error("{operation} {device}: {source}")]
+    Device {
+        /// What was tried.
+        operation: &'static str,
+        /// The device.
+        device: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// An address cannot be bound.
+    #[error(
+        "cannot bind {address}: {source}; give the address to a network device, and stop other \
+         programs at this port (ss -ulnp)"
+    )]
+    Bind {
+        /// The address and port.
+        address: SocketAddr,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// A socket option that a port cannot do without.
+    #[error("cannot set {option} of a socket: {source}")]
+    SocketOption {
+        /// The option.
+        option: &'static str,
+        /// What the kernel says.
+        source: io::Error,
+    },
+}
+
+impl KernelError {
+    /// The error of `operation` on `device`.
+    pub(crate) fn device(operation: &'static str, device: &str, source: io::Error) -> Self {
+        let device = device.to_owned();
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { operation, device, source },
+            _ => Self::Device { operation, device, source },
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The kernel's devices as packet ports: UDP sockets for GTP-U (N3, N9, N4-u), a TUN device for N6.
+//!
+//! The kernel routes, resolves neighbors, reassembles and filters. A port needs neither hugepages nor a
+//! DPDK device; a TUN device needs `CAP_NET_ADMIN`. Towards the datapath a port carries Ethernet frames, as
+//! every other one: it puts the headers that the kernel has removed in front of each packet, and removes
+//! them when it sends. All frames come from one station, [`STATION_MAC`]; frames to any destination go to
+//! it.
+//!
+//! Large packets of the kernel (GSO) are cut into packets of the path's size, and packets of one flow are
+//! joined before they are sent, so that one system call moves many. A driver decides nothing about
+//! traffic: what it cannot send is counted, never answered.
+//!
+//! Does not live here: which frames are for us, and what their answers are (`datapath`).
+
+mod cmsg;
+mod counters;
+mod device;
+mod error;
+mod frame;
+mod join;
+#[cfg(test)]
+mod large_packet_tests;
+mod netlink;
+mod network;
+mod segment;
+mod syscall;
+mod tun;
+mod tun_config;
+mod udp;
+mod vnet;
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use adit_pktio::{Burst, PacketBuf, PortInfo};
+use adit_types::MacAddr;
+
+pub use counters::{KernelCounters, PortCounters};
+pub use device::{KernelDevice, KernelDeviceParseError};
+pub use error::KernelError;
+pub use network::IpNetwork;
+pub use tun::TunQueue;
+pub use tun_config::{TunConfig, open_tun};
+pub use udp::{UdpPort, UdpPortConfig};
+
+/// The hardware address of every kernel port, locally administered.
+pub const PORT_MAC: MacAddr = MacAddr([0x02, 0x61, 0x64, 0x69, 0x74, 0x01]);
+
+/// The hardware address of the kernel, the only station on the link of a kernel port.
+pub const STATION_MAC: MacAddr = MacAddr([0x02, 0x61, 0x64, 0x69, 0x74, 0x02]);
+
+/// The part of a kernel port that belongs to one worker.
+#[derive(Debug)]
+pub enum KernelPort {
+    /// UDP sockets.
+    Udp(UdpPort),
+    /// A queue of a TUN device.
+    Tun(TunQueue),
+}
+
+impl KernelPort {
+    /// Appends at most `limit` received packets to `burst`; returns how many. `alloc` gives an empty buffer
+    /// with full headroom, or `None` if there is none left: the packet is then lost and counted.
+    ///
+    /// Cost: system calls until the device has no packet or `burst` has `limit`. Never blocks.
+    pub fn rx_burst<B: PacketBuf>(
+        &mut self,
+        limit: usize,
+        burst: &mut Burst<B>,
+        alloc: impl FnMut() -> Option<B>,
+    ) -> usize {
+        match self {
+            Self::Udp(port) => port.rx_burst(limit, burst, alloc),
+            Self::Tun(queue) => queue.rx_burst(limit, burst, alloc),
+        }
+    }
+
+    /// Sends `burst`. What the device has no room for stays in it, in order; what the device can never send
+    /// is freed and counted.
+    ///
+    /// Cost: a system call per packet or per run of packets that the kernel takes as one. Never blocks.
+    pub fn tx_burst<B: PacketBuf>(&mut self, burst: &mut Burst<B>) -> usize {
+        match self {
+            Self::Udp(port) => port.tx_burst(burst),
+            Self::Tun(queue) => queue.tx_burst(burst),
+        }
+    }
+
+    /// The descriptors that are readable while the port has packets.
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let (udp, tun) = match self {
+            Self::Udp(port) => (Some(port.sockets()), None),
+            Self::Tun(queue) => (None, Some(queue.as_fd())),
+        };
+        udp.into_iter().flatten().chain(tun)
+    }
+
+    /// What this part counts; the reader may be another thread.
+    #[must_use]
+    pub fn counters(&self) -> KernelCounters {
+        match self {
+            Self::Udp(port) => port.counters(),
+            Self::Tun(queue) => queue.counters(),
+        }
+    }
+}
+
+/// What a worker must know about a kernel port.
+#[must_use]
+pub const fn port_info(mtu_bytes: u16) -> PortInfo {
+    PortInfo { mac: PORT_MAC, mtu_bytes, rx_ipv4_checksum: false }
+}

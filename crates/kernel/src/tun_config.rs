@@ -1,0 +1,95 @@
+//! Creates a TUN device with one queue per worker, and configures it: MTU, addresses, routes.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::error::KernelError;
+use crate::join::JoinOffer;
+use crate::netlink::Netlink;
+use crate::network::IpNetwork;
+use crate::syscall::{attach_tun, set_tun_offload};
+use crate::tun::TunQueue;
+
+/// Packets that wait in each queue of the device.
+const QUEUE_PKTS: u32 = 2048;
+
+/// `linux/if_tun.h`: a device of IP packets, without packet information, with a header for offloads.
+const FLAGS: libc::c_int = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+
+/// Kinds of large packets, in the bits of `TUNSETOFFLOAD`.
+const CHECKSUM: libc::c_uint = libc::TUN_F_CSUM;
+const TCP: libc::c_uint = CHECKSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+const TCP_AND_UDP: libc::c_uint = TCP | libc::TUN_F_USO4 | libc::TUN_F_USO6;
+
+/// What a TUN device gets.
+#[derive(Debug, Clone)]
+pub struct TunConfig<'a> {
+    /// Its name; a device of this name that exists already is used if it is a TUN device with several
+    /// queues.
+    pub name: &'a str,
+    /// Number of queues, one per worker.
+    pub queues: usize,
+    /// Largest IP packet.
+    pub mtu_bytes: u16,
+    /// The device's addresses.
+    pub addresses: &'a [IpNetwork],
+    /// Networks that the kernel reaches through the device.
+    pub routes: &'a [IpNetwork],
+}
+
+/// Creates and configures a TUN device. The kernel removes it, with its addresses and routes, when the last
+/// queue is dropped.
+///
+/// # Errors
+/// See [`KernelError`]; the device is then removed.
+pub fn open_tun(config: &TunConfig<'_>) -> Result<Vec<TunQueue>, KernelError> {
+    let name = config.name;
+    let multi = if config.queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
+    let flags = u16::try_from(FLAGS | multi).unwrap_or(0);
+    let mut queues = Vec::new();
+    for _ in 0..config.queues.max(1) {
+        let file = open_driver()?;
+        let attached = attach_tun(&file, name, flags);
+        attached.map_err(|error| KernelError::device("cannot create TUN device", name, error))?;
+        let offer = enable_offloads(&file);
+        queues.push(TunQueue::new(file, offer));
+    }
+    configure(config)?;
+    Ok(queues)
+}
+
+fn open_driver() -> Result<File, KernelError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+    options.open("/dev/net/tun").map_err(KernelError::NoTunDriver)
+}
+
+/// Enables all large packets that the kernel knows.
+fn enable_offloads(file: &File) -> JoinOffer {
+    let offers = [(TCP_AND_UDP, true, true), (TCP, true, false), (CHECKSUM, false, false)];
+    let taken = offers.into_iter().find(|(flags, ..)| set_tun_offload(file, *flags).is_ok());
+    taken.map_or(JoinOffer { tcp: false, udp: false }, |(_, tcp, udp)| JoinOffer { tcp, udp })
+}
+
+fn configure(config: &TunConfig<'_>) -> Result<(), KernelError> {
+    let name = config.name;
+    let fail = |operation| move |error: io::Error| KernelError::device(operation, name, error);
+    let mut netlink = Netlink::open().map_err(fail("cannot configure"))?;
+    let index = netlink.index(name).map_err(fail("cannot find"))?;
+    // Best effort: packets that the kernel sends to itself through the device are dropped and counted.
+    let _ = netlink.disable_address_generation(index);
+    netlink
+        .set_up(index, config.mtu_bytes.into(), QUEUE_PKTS)
+        .map_err(fail("cannot bring up, or set the MTU of,"))?;
+    // Packets of adit have the device's address as their source: ICMP errors to hosts behind N6.
+    let accept = format!("/proc/sys/net/ipv4/conf/{name}/accept_local");
+    let _ = std::fs::write(accept, "1");
+    for address in config.addresses {
+        netlink.add_address(index, *address).map_err(fail("cannot give its address to"))?;
+    }
+    for route in config.routes {
+        netlink.add_route(index, *route).map_err(fail("cannot add the route of a UE pool to"))?;
+    }
+    Ok(())
+}

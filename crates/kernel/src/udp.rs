@@ -1,0 +1,421 @@
+//! UDP sockets as a port: one worker's sockets at the addresses of an interface.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use adit_pktio::{Burst, PacketBuf};
+use adit_types::limits::BURST_MAX;
+use arrayvec::ArrayVec;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+
+use crate::cmsg::ControlBuffer;
+use crate::counters::{KernelCounters, add};
+use crate::error::KernelError;
+use crate::frame::{DatagramHeaders, OutgoingDatagram, headers_len, write_headers};
+use crate::syscall::{PlaceLayout, Received, SendBatch, receive_datagrams, set_option};
+
+/// Datagrams per system call. Each may consist of 64 joined ones.
+const BATCH: usize = 32;
+
+/// Place of one datagram: the largest that UDP can carry, and room that keeps the places of a batch from
+/// sharing the sets of a cache.
+const SIZE: usize = 65_536;
+const STRIDE: usize = SIZE + 17 * 64;
+
+/// Datagrams that the kernel sends for one message with `UDP_SEGMENT`. Older kernels take no more.
+const SEGMENTS_MAX: usize = 64;
+
+/// Octets of the payload of one message, joined or not.
+const PAYLOAD_MAX: usize = 65_000;
+
+/// After the kernel refused joined datagrams, so many bursts leave unjoined: the path to one peer may be
+/// narrower than the port, and a kernel or device without segmentation costs one refused call in each of
+/// these spans.
+const SINGLE_BURSTS: u32 = 1024;
+
+/// Buffers of a socket in the kernel. Unit: octets.
+const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
+
+/// What a [`UdpPort`] is made of.
+#[derive(Debug, Clone)]
+pub struct UdpPortConfig {
+    /// The addresses and ports to receive at, at most one of each family.
+    pub addresses: Vec<SocketAddr>,
+    /// Largest IP packet that leaves unfragmented. Larger datagrams are not joined; the kernel fragments
+    /// them.
+    pub mtu_bytes: u16,
+}
+
+/// One worker's sockets.
+#[derive(Debug)]
+pub struct UdpPort {
+    sockets: Vec<UdpSocket>,
+    counters: KernelCounters,
+    mtu_bytes: usize,
+    /// Bursts to come whose datagrams are not joined.
+    single_bursts: u32,
+    /// The socket that is read first in the next burst.
+    next: usize,
+}
+
+#[derive(Debug)]
+struct UdpSocket {
+    socket: OwnedFd,
+    local: SocketAddr,
+    /// Places of received datagrams.
+    buffer: Box<[u8]>,
+    controls: Box<[ControlBuffer]>,
+    received: ArrayVec<Received, BURST_MAX>,
+    /// The datagram that is cut next, and where its next part begins.
+    at: usize,
+    offset: usize,
+    /// The kernel's last count of dropped datagrams.
+    dropped: u32,
+}
+
+impl UdpPort {
+    /// Opens the sockets of one worker. Several workers may have the same addresses: the kernel distributes
+    /// the peers over them.
+    ///
+    /// # Errors
+    /// An address cannot be bound.
+    pub fn open(config: &UdpPortConfig) -> Result<Self, KernelError> {
+        let mut sockets = Vec::new();
+        for address in config.addresses.iter().take(2) {
+            sockets.push(UdpSocket::open(*address)?);
+        }
+        Ok(Self {
+            sockets,
+            counters: KernelCounters::default(),
+            mtu_bytes: config.mtu_bytes.into(),
+            single_bursts: 0,
+            next: 0,
+        })
+    }
+
+    /// The descriptors, which are readable while datagrams wait.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(|socket| socket.socket.as_fd())
+    }
+
+    pub(crate) fn counters(&self) -> KernelCounters {
+        self.counters.clone()
+    }
+
+    /// The addresses that the sockets have.
+    pub fn local_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.sockets.iter().map(|socket| socket.local)
+    }
+
+    /// See [`crate::KernelPort::rx_burst`].
+    pub fn rx_burst<B: PacketBuf>(
+        &mut self,
+        limit: usize,
+        burst: &mut Burst<B>,
+        mut alloc: impl FnMut() -> Option<B>,
+    ) -> usize {
+        let before = burst.len();
+        let limit = before + limit.min(burst.remaining_capacity());
+        let count = self.sockets.len();
+        for turn in 0..count {
+            let at = (self.next + turn) % count.max(1);
+            let Some(socket) = self.sockets.get_mut(at) else { break };
+            socket.receive(limit, burst, &mut alloc, &self.counters);
+            if burst.len() >= limit {
+                self.next = at;
+                break;
+            }
+        }
+        burst.len() - before
+    }
+
+    /// See [`crate::KernelPort::tx_burst`].
+    pub fn tx_burst<B: PacketBuf>(&mut self, burst: &mut Burst<B>) -> usize {
+        let mut done = 0;
+        self.single_bursts = self.single_bursts.saturating_sub(1);
+        while done < burst.len() {
+            let outcome = self.send_some(&burst[done..]);
+            done += outcome.done;
+            if outcome.is_full {
+                break;
+            }
+        }
+        burst.drain(..done);
+        done
+    }
+
+    /// Sends the frames up to one that needs another socket, or that the kernel does not take.
+    fn send_some<B: PacketBuf>(&mut self, frames: &[B]) -> SendOutcome {
+        let cells = Arc::clone(&self.counters.0);
+        let Some(first) = frames.first() else { return SendOutcome::full(0) };
+        let Some(datagram) = OutgoingDatagram::read(first.data()) else {
+            add(&cells.tx_unusable_pkts, 1);
+            return SendOutcome::more(1);
+        };
+        let is_v4 = datagram.to.is_ipv4();
+        let Some(socket) = self.sockets.iter().find(|socket| socket.local.is_ipv4() == is_v4)
+        else {
+            add(&cells.tx_unusable_pkts, 1);
+            return SendOutcome::more(1);
+        };
+        let joined_max = self.mtu_bytes.saturating_sub(if is_v4 { 28 } else { 48 });
+        let joined_max = if self.single_bursts == 0 { joined_max } else { 0 };
+        let (mut batch, runs) = collect(frames, is_v4, joined_max);
+        let (mut sent, mut done) = (0, 0);
+        while sent < batch.len() {
+            match batch.send(socket.socket.as_fd(), sent) {
+                Ok(count) => {
+                    add(&cells.tx_calls, 1);
+                    for run in runs.iter().skip(sent).take(count) {
+                        add(&cells.tx_pkts, run.count);
+                        add(&cells.tx_bytes, run.bytes);
+                        done += run.count;
+                    }
+                    sent += count.max(1);
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
+                        return SendOutcome::full(done);
+                    }
+                    Some(libc::EINTR) => {}
+                    // A device on the way cannot segment, or the path is narrower.
+                    Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE) if runs[sent].count > 1 => {
+                        self.single_bursts = SINGLE_BURSTS;
+                        return SendOutcome::more(done);
+                    }
+                    _ => {
+                        add(&cells.tx_refused_pkts, runs[sent].count);
+                        done += runs[sent].count;
+                        sent += 1;
+                    }
+                },
+            }
+        }
+        SendOutcome::more(done)
+    }
+}
+
+/// What became of frames: so many are sent or counted.
+struct SendOutcome {
+    done: usize,
+    /// The kernel has no room for more.
+    is_full: bool,
+}
+
+impl SendOutcome {
+    const fn more(done: usize) -> Self {
+        Self { done, is_full: false }
+    }
+
+    const fn full(done: usize) -> Self {
+        Self { done, is_full: true }
+    }
+}
+
+/// Frames that leave as one message.
+struct SendRun {
+    to: SocketAddr,
+    tos: u8,
+    /// Octets of payload of each datagram but the last.
+    size: usize,
+    payload: usize,
+    count: usize,
+    bytes: usize,
+    is_open: bool,
+}
+
+/// Arranges frames of one family into messages: consecutive datagrams to one peer of one size, the last of
+/// which may be shorter, are one message. Stops at a frame that is no such datagram.
+fn collect<B: PacketBuf>(
+    frames: &[B],
+    is_v4: bool,
+    joined_max: usize,
+) -> (SendBatch<'_>, ArrayVec<SendRun, BURST_MAX>) {
+    let mut batch = SendBatch::new();
+    let mut runs: ArrayVec<SendRun, BURST_MAX> = ArrayVec::new();
+    for frame in frames.iter().take(BURST_MAX) {
+        let data = frame.data();
+        let datagram = OutgoingDatagram::read(data).filter(|read| read.to.is_ipv4() == is_v4);
+        let Some(OutgoingDatagram { to, tos, start, end }) = datagram else { break };
+        let size = end - start;
+        let run = runs.last_mut().filter(|run| {
+            run.is_open
+                && run.to == to
+                && run.tos == tos
+                && size <= run.size
+                && size > 0
+                && run.count < SEGMENTS_MAX
+                && run.payload + size <= PAYLOAD_MAX
+        });
+        match run {
+            Some(run) => {
+                run.count += 1;
+                run.payload += size;
+                run.bytes += data.len();
+                run.is_open = size == run.size;
+                if run.count == 2 {
+                    let segment = run.size;
+                    batch.set_control(|control| fill_control(control, is_v4, tos, Some(segment)));
+                }
+            }
+            None => {
+                batch.begin(to, |control| fill_control(control, is_v4, tos, None));
+                let (count, bytes, is_open) = (1, data.len(), size > 0 && size <= joined_max);
+                runs.push(SendRun { to, tos, size, payload: size, count, bytes, is_open });
+            }
+        }
+        batch.add(&data[start..end]);
+    }
+    (batch, runs)
+}
+
+/// Writes the control messages of a message; returns their octets.
+fn fill_control(
+    control: &mut ControlBuffer,
+    is_v4: bool,
+    tos: u8,
+    segment: Option<usize>,
+) -> usize {
+    let mut at = 0;
+    if tos != 0 {
+        let value = i32::from(tos).to_ne_bytes();
+        at = match is_v4 {
+            true => control.append(at, libc::IPPROTO_IP, libc::IP_TOS, &value),
+            false => control.append(at, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &value),
+        };
+    }
+    match segment.and_then(|size| u16::try_from(size).ok()) {
+        Some(size) => control.append(at, libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes()),
+        None => at,
+    }
+}
+
+impl UdpSocket {
+    fn open(address: SocketAddr) -> Result<Self, KernelError> {
+        let family = match address {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fail = |source: rustix::io::Errno| KernelError::Bind { address, source: source.into() };
+        let socket = socket_with(family, SocketType::DGRAM, flags, None).map_err(fail)?;
+        let require = |level, option, value, name| {
+            let set = set_option(socket.as_fd(), level, option, value);
+            set.map_err(|source| KernelError::SocketOption { option: name, source })
+        };
+        require(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
+        if address.is_ipv6() {
+            require(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1, "IPV6_V6ONLY")?;
+        }
+        bind(&socket, &address).map_err(fail)?;
+        // What the kernel does not know, or does not allow, costs speed or a count only.
+        let wish = |level, option, value| set_option(socket.as_fd(), level, option, value).is_ok();
+        wish(libc::SOL_UDP, libc::UDP_GRO, 1);
+        wish(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        if address.is_ipv4() {
+            wish(libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
+            // Packets in tunnels may be fragmented on their way. Spec: TS 29.281 §4.2.2.
+            wish(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT);
+        } else {
+            wish(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+            wish(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT);
+        }
+        for (forced, plain) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+        {
+            if !wish(libc::SOL_SOCKET, forced, SOCKET_BUFFER_BYTES) {
+                wish(libc::SOL_SOCKET, plain, SOCKET_BUFFER_BYTES);
+            }
+        }
+        let bound = rustix::net::getsockname(&socket).map_err(fail)?;
+        Ok(Self {
+            socket,
+            local: SocketAddr::try_from(bound).unwrap_or(address),
+            buffer: vec![0; BATCH * STRIDE].into(),
+            controls: vec![ControlBuffer::default(); BATCH].into(),
+            received: ArrayVec::new(),
+            at: 0,
+            offset: 0,
+            dropped: 0,
+        })
+    }
+
+    /// Fills `burst` up to `limit` packets, or until no datagram waits.
+    fn receive<B: PacketBuf>(
+        &mut self,
+        limit: usize,
+        burst: &mut Burst<B>,
+        alloc: &mut impl FnMut() -> Option<B>,
+        counters: &KernelCounters,
+    ) {
+        loop {
+            while burst.len() < limit && self.at < self.received.len() {
+                self.take_next(burst, alloc, counters);
+            }
+            let wanted = limit - burst.len();
+            if wanted == 0 {
+                return;
+            }
+            let was_full = self.received.len() == BATCH;
+            let is_first = self.received.is_empty();
+            self.received.clear();
+            (self.at, self.offset) = (0, 0);
+            if !is_first && !was_full {
+                return;
+            }
+            let places = PlaceLayout { stride: STRIDE, size: SIZE };
+            let (buffer, controls) = (&mut self.buffer, &mut self.controls);
+            let received = receive_datagrams(self.socket.as_fd(), BATCH, buffer, places, controls);
+            match received {
+                Ok(received) => {
+                    add(&counters.0.rx_calls, 1);
+                    self.received = received;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+            if self.received.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Makes a frame of the next datagram.
+    fn take_next<B: PacketBuf>(
+        &mut self,
+        burst: &mut Burst<B>,
+        alloc: &mut impl FnMut() -> Option<B>,
+        counters: &KernelCounters,
+    ) {
+        let Some(received) = self.received.get(self.at) else { return };
+        let (at, cells) = (self.at, &counters.0);
+        let control = self.controls[at].read(received.control_len);
+        if self.offset == 0
+            && let Some(dropped) = control.dropped
+        {
+            let missed = dropped.wrapping_sub(core::mem::replace(&mut self.dropped, dropped));
+            add(&cells.rx_missed_pkts, usize::try_from(missed).unwrap_or(0));
+        }
+        let start = self.offset;
+        let end = control.segment.map_or(received.len, |size| start + size).min(received.len);
+        let is_last = end >= received.len;
+        let (from, is_cut) = (received.from, received.is_cut);
+        (self.at, self.offset) = if is_last { (at + 1, 0) } else { (at, end) };
+        let Some(from) = from.filter(|_| !is_cut) else {
+            return add(&cells.rx_unusable_pkts, 1);
+        };
+        let headers = headers_len(from.ip());
+        let Some(mut buf) = alloc() else { return add(&cells.rx_no_buffer_pkts, 1) };
+        let len = headers + end - start;
+        let Some(frame) = buf.append(len) else { return add(&cells.rx_unusable_pkts, 1) };
+        let datagram = DatagramHeaders { from, to: self.local, tos: control.tos };
+        let (front, payload) = frame.split_at_mut(headers);
+        write_headers(front, &datagram, end - start);
+        payload.copy_from_slice(&self.buffer[at * STRIDE..][start..end]);
+        add(&cells.rx_pkts, 1);
+        add(&cells.rx_bytes, len);
+        burst.push(buf);
+    }
+}
