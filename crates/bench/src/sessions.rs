@@ -50,6 +50,7 @@ fn tables(
         vlan,
         mac: MACS[usize::from(id)],
         mtu_bytes: 1500,
+        station: None,
         v4: Some((addr, if role == InterfaceRole::N3 { N3_PREFIX_LEN } else { 24 })),
         v6: match role {
             InterfaceRole::N3 => profile.n3_v6.then_some((N3_ADDR6, 64)),

@@ -79,14 +79,17 @@ pub struct NeighborCache {
 }
 
 impl NeighborCache {
-    /// An empty cache for `next_hops`. Its first commands announce our own addresses.
+    /// An empty cache for `next_hops`. Its first commands announce our own addresses, on links with
+    /// stations to resolve.
     #[must_use]
     pub fn new(next_hops: &dyn NextHops) -> Self {
         let announce = |interface| WorkerCommand::Announce { interface };
+        let interfaces = next_hops.interface_ids().into_iter();
+        let interfaces = interfaces.filter(|id| next_hops.only_station(*id).is_none());
         Self {
             entries: vec![None; next_hops.next_hops_max()],
             deadlines: BTreeSet::new(),
-            commands: next_hops.interface_ids().into_iter().map(announce).collect(),
+            commands: interfaces.map(announce).collect(),
             counters: NeighborCounters::default(),
         }
     }
@@ -218,6 +221,10 @@ impl NeighborCache {
         }
         let Some(index) = next_hops.find_next_hop(interface, addr) else { return };
         let Some(entry) = self.entry_mut(index) else { return };
+        if entry.state == NeighborState::Fixed {
+            self.counters.seen_refused += 1;
+            return;
+        }
         let is_solicited = matches!(entry.state, NeighborState::Incomplete | NeighborState::Probe);
         let same = entry.mac == Some(mac);
         let (is_known, is_disputed) = (entry.mac.is_some(), entry.claim.is_some());
@@ -292,9 +299,18 @@ impl NeighborCache {
             since: now,
             deadline: self.entry_mut(index).map_or(now, |entry| entry.deadline),
         };
-        if let Some(place) = self.entries.get_mut(index.0 as usize) {
-            *place = Some(entry);
-            self.solicit(now, index);
+        let station = next_hops.only_station(hop.interface);
+        let Some(place) = self.entries.get_mut(index.0 as usize) else { return };
+        match station {
+            Some(mac) => {
+                *place =
+                    Some(NeighborRecord { mac: station, state: NeighborState::Fixed, ..entry });
+                next_hops.set_mac(index, mac, false);
+            }
+            None => {
+                *place = Some(entry);
+                self.solicit(now, index);
+            }
         }
     }
 
@@ -307,6 +323,7 @@ impl NeighborCache {
             {
                 self.solicit(now, index);
             }
+            (NeighborState::Fixed, _) => {}
             (NeighborState::Incomplete, _) => {
                 self.counters.failures += 1;
                 self.enter(now, index, NeighborState::Failed, HOLD_DOWN);

@@ -17,6 +17,8 @@ pub enum NeighborState {
     Probe,
     /// Did not answer.
     Failed,
+    /// The only station of its link: never solicited.
+    Fixed,
 }
 
 /// One neighbor, for display.

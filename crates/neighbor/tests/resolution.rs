@@ -4,12 +4,14 @@
 #[path = "../../tables/tests/support/mod.rs"]
 mod support;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use adit_neighbor::{NeighborCache, NeighborEntry, NeighborState};
 use adit_rules::{AddressConflict, DeltaId, NextHops, WorkerCommand, WorkerEvent};
-use adit_tables::{Publisher, TablesReader, build};
-use adit_types::{InterfaceId, MacAddr, Nanos, NextHopIndex};
+use adit_tables::{Publisher, Route, TablesReader, Via, build};
+use adit_types::{
+    InterfaceId, InterfaceRole, InterfaceSet, IpPrefix, Ipv4Prefix, MacAddr, Nanos, NextHopIndex,
+};
 use support::{N3, N6, config, install, ip, rules, uninstall};
 
 const HOST: &str = "198.51.100.9";
@@ -395,4 +397,34 @@ fn events_of_other_rooms_change_nothing() {
     fixture.cache.handle_event(fixture.now, event, &mut fixture.publisher);
     assert_eq!(fixture.cache.poll_timeout(), None);
     assert_eq!(fixture.publisher.next_hop(NextHopIndex(0)), None);
+}
+
+#[test]
+fn only_station_of_a_link_is_known_at_once_and_never_solicited() {
+    let mut config = config(1);
+    let gateway = ip("0.0.0.0");
+    config.interfaces[usize::from(N6.0)].station = Some(MAC_A);
+    config.routes = vec![Route {
+        interface: N6,
+        prefix: IpPrefix::V4(Ipv4Prefix::containing(Ipv4Addr::UNSPECIFIED, 0).unwrap()),
+        next_hop: gateway,
+    }];
+    let (mut publisher, mut readers) = build(config).unwrap();
+    let mut cache = NeighborCache::new(&publisher);
+    let announced: Vec<_> = std::iter::from_fn(|| cache.poll_command()).collect();
+    assert_eq!(announced, [WorkerCommand::Announce { interface: N3 }]);
+    cache.handle_changes(Nanos(0), &mut publisher);
+    let entry = cache.entries().next().unwrap();
+    assert_eq!((entry.state, entry.mac), (NeighborState::Fixed, Some(MAC_A)));
+    // On the former link, and beyond it.
+    let view = readers[0].observe();
+    let n6 = InterfaceSet::only(N6);
+    for addr in [HOST, "8.8.8.8"] {
+        let hop = view.route(InterfaceRole::N6, n6, ip(addr)).unwrap();
+        assert_eq!(hop.via, Via::Known(entry.index), "{addr}");
+    }
+    assert!(publisher.ensure_next_hop(N6, ip(HOST)).is_none(), "no other station");
+    let far = Nanos::from_secs(1_000_000);
+    cache.handle_timeout(far, &mut publisher);
+    assert_eq!((cache.poll_timeout(), cache.poll_command()), (None, None));
 }

@@ -24,6 +24,10 @@ pub trait NextHops {
     /// Our interfaces, by id.
     fn interface_ids(&self) -> Vec<InterfaceId>;
 
+    /// The link-layer address of the only station on the link of `interface`: its next hops need no
+    /// resolution, and the link knows no ARP or Neighbor Discovery. `None` for other links.
+    fn only_station(&self, interface: InterfaceId) -> Option<MacAddr>;
+
     /// True if either address is our own on `interface`, and if there is no such interface.
     fn is_own_address(&self, interface: InterfaceId, addr: IpAddr, mac: MacAddr) -> bool;
 

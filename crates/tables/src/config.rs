@@ -62,6 +62,9 @@ pub struct Interface {
     pub mac: MacAddr,
     /// Largest IP packet that the link carries.
     pub mtu_bytes: u16,
+    /// The link-layer address of the only station on the link, to which all packets go: it routes them.
+    /// `None` for a link whose stations have to be resolved.
+    pub station: Option<MacAddr>,
     /// Our IPv4 address and the length of the connected prefix.
     pub v4: Option<(Ipv4Addr, u8)>,
     /// Our IPv6 address and the length of the connected prefix.
@@ -96,9 +99,14 @@ impl Interface {
         }
     }
 
-    /// True if `addr` is another station's unicast address on this link.
+    /// True if `addr` is another station's unicast address on this link. The only station of a link
+    /// ([`Interface::station`]) has the unspecified address.
     #[must_use]
     pub fn is_neighbor(&self, addr: IpAddr) -> bool {
+        if self.station.is_some() {
+            let has_family = if addr.is_ipv4() { self.v4.is_some() } else { self.v6.is_some() };
+            return has_family && addr.is_unspecified();
+        }
         let on_link = match addr {
             IpAddr::V4(addr) => self.v4_prefix().is_some_and(|prefix| {
                 prefix.contains(addr) && !reserved_v4(prefix).contains(&Some(addr))

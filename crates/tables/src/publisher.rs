@@ -611,6 +611,10 @@ impl NextHops for Publisher {
         self.tables.interfaces.iter().map(|interface| interface.id).collect()
     }
 
+    fn only_station(&self, interface: InterfaceId) -> Option<MacAddr> {
+        self.tables.interfaces.get(usize::from(interface.0))?.station
+    }
+
     fn is_own_address(&self, interface: InterfaceId, addr: IpAddr, mac: MacAddr) -> bool {
         let own = self.tables.interfaces.get(usize::from(interface.0));
         own.is_none_or(|own| own.owns(addr) || own.mac == mac)

@@ -507,15 +507,18 @@ impl Routes {
         host.map(|host| self.n6.insert(host, RouteTarget::Own(within)));
     }
 
-    /// Inserts the connected prefixes; a host prefix contains no other station.
+    /// Inserts the connected prefixes; a host prefix contains no other station. Behind an only station,
+    /// connected destinations take routes as others do.
     fn insert_connected(&mut self, interface: &Interface) -> Result<(), TablesError> {
         let on_link = RouteTarget::OnLink(interface.id);
         let nowhere_here = RouteTarget::Nowhere(interface.id);
+        let has_neighbors = interface.station.is_none();
         if let (Some(prefix), Some((own, _))) = (interface.v4_prefix(), interface.v4) {
-            if prefix.len() < 32 {
+            if prefix.len() < 32 && has_neighbors {
                 self.insert(interface, IpPrefix::V4(prefix), on_link)?;
             }
-            let nowhere = [Some(own), reserved_v4(prefix)[0], reserved_v4(prefix)[1]];
+            let reserved = reserved_v4(prefix).map(|addr| addr.filter(|_| has_neighbors));
+            let nowhere = [Some(own), reserved[0], reserved[1]];
             for addr in nowhere.into_iter().flatten() {
                 if let Some(host) = Ipv4Prefix::containing(addr, 32) {
                     self.insert(interface, IpPrefix::V4(host), nowhere_here)?;
@@ -523,7 +526,7 @@ impl Routes {
             }
         }
         if let (Some(prefix), Some((own, _))) = (interface.v6_prefix(), interface.v6) {
-            if prefix.len() < 128 {
+            if prefix.len() < 128 && has_neighbors {
                 self.insert(interface, IpPrefix::V6(prefix), on_link)?;
             }
             if let Some(host) = Ipv6Prefix::containing(own, 128) {

@@ -79,6 +79,7 @@ const fn neighbor_state(state: NeighborState) -> &'static str {
         NeighborState::Stale => "stale",
         NeighborState::Probe => "probe",
         NeighborState::Failed => "failed",
+        NeighborState::Fixed => "fixed",
     }
 }
 

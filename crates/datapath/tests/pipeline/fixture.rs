@@ -135,6 +135,7 @@ fn interface(
         vlan: VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED),
         mac,
         mtu_bytes: 1500,
+        station: None,
         v4: Some((v4.parse().unwrap(), 24)),
         v6: v6.map(|addr| (addr.parse().unwrap(), 64)),
     }

@@ -25,6 +25,7 @@ pub(crate) fn interface(id: u8, role: InterfaceRole, v4: &str, v6: &str) -> Inte
         vlan: VlanId::UNTAGGED,
         mac: MacAddr([2, 0, 0, 0, 0, id]),
         mtu_bytes: 1500,
+        station: None,
         v4: Some((v4.parse().unwrap(), 24)),
         v6: Some((v6.parse().unwrap(), 64)),
     }
