@@ -3,6 +3,7 @@
 use adit_dpdk::Port;
 use adit_host::idle::Doorbell;
 use adit_host::n4_socket::N4Socket;
+use adit_kernel::KernelCounters;
 use adit_n4::Node;
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::Publisher;
@@ -36,7 +37,19 @@ pub(crate) struct ControlParts {
 /// A port, for `adit show`.
 pub(crate) struct ControlPort {
     pub config: config::PortSettings,
-    pub port: Port,
-    /// Whether the port steers packets to the owners of their sessions.
-    pub steering: Vec<PortSteering>,
+    pub device: ControlPortDevice,
+}
+
+/// The device of a port.
+pub(crate) enum ControlPortDevice {
+    Dpdk {
+        port: Port,
+        /// Whether the port steers packets to the owners of their sessions.
+        steering: Vec<PortSteering>,
+    },
+    Kernel {
+        /// What the parts of the threads count.
+        parts: Vec<KernelCounters>,
+        rx_queues: u16,
+    },
 }

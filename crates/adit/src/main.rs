@@ -10,11 +10,13 @@ mod control;
 mod control_parts;
 mod exit_barrier;
 mod load;
+mod open_ports;
 mod recovery_time;
 mod run;
 mod show;
 mod snapshot;
 mod steering;
+mod thread_io;
 mod wiring;
 
 use std::process::ExitCode;

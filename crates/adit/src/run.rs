@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use adit_datapath::{Handoff, PathThread, Receiver, ReceiverConfig, Worker, WorkerConfig, connect};
-use adit_dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port, PortConfig, WorkerIo, WorkerPort};
+use adit_dpdk::{Eal, Mbuf};
 use adit_n4::Node;
 use adit_rules::{DataPlane, WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
@@ -25,17 +25,16 @@ use crate::admin::{self, AdminServer};
 use crate::clock::ProcessClock;
 use crate::config::{Config, ModelSettings, PollMode, ThreadSettings};
 use crate::control::ControlThread;
-use crate::control_parts::{ControlParts, ControlPort};
+use crate::control_parts::{ControlParts, ControlPort, ControlPortDevice};
 use crate::exit_barrier::{ExitBarrier, ExitBarrierPlace};
 use crate::load::{LoadMeter, StepLoad, ThreadLoad};
+use crate::open_ports::OpenPort;
 use crate::recovery_time::RecoveryTime;
-use crate::{show, snapshot, steering, wiring};
+use crate::thread_io::ThreadIo;
+use crate::{open_ports, show, snapshot, steering, wiring};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
 use adit_host::large_pages::TablePages;
 use adit_host::n4_socket::N4Socket;
-
-/// Size of a worker's cache of packet buffers.
-const MEMPOOL_CACHE_MBUFS: u32 = 256;
 
 /// Timeout for the workers to stop; then adit ends without them.
 const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -69,8 +68,8 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         pages @ TablePages::Large => info!("{pages}"),
         pages => warn!("{pages}"),
     }
-    let pool = mempool(&eal, &config)?;
-    let (ports, workers_io) = open_ports(&eal, &config, &pool)?;
+    let pool = open_ports::mempool(&eal, &config)?;
+    let (ports, workers_io) = open_ports::open(&eal, &config, &pool)?;
     let clock = ProcessClock::new(eal.tsc_hz());
     let stop = Arc::new(AtomicBool::new(false));
     let (control, workers) = assemble(&config, clock, socket, ports, recovery_time.time_stamp())?;
@@ -208,89 +207,6 @@ fn bind_n4(config: &Config) -> anyhow::Result<N4Socket> {
     Ok(socket)
 }
 
-fn mempool(eal: &Eal, config: &Config) -> anyhow::Result<Mempool> {
-    let headroom = 128;
-    let pool = MempoolConfig {
-        name: "adit",
-        mbufs: config.dpdk.mempool_mbufs,
-        cache: MEMPOOL_CACHE_MBUFS,
-        data_room_bytes: config.dpdk.mbuf_bytes + headroom,
-        socket: None,
-    };
-    Mempool::create(eal, &pool).context(
-        "cannot allocate the packet buffers; lower dpdk.mempool_mbufs or raise dpdk.memory_mib",
-    )
-}
-
-/// A port, and the number of each worker's receive queue, by worker; none of a worker that takes over from receivers.
-struct OpenPort {
-    port: Port,
-    queues: Vec<Option<u16>>,
-}
-
-/// Opens every port with a queue for each thread that transmits and as many receive queues as the port has, usually at
-/// most one for each thread that receives. Returns the ports and the queues of each thread. With fewer queues than
-/// receiving threads, each port continues with the thread after the last one that got a queue.
-fn open_ports(
-    eal: &Eal,
-    config: &Config,
-    pool: &Mempool,
-) -> anyhow::Result<(Vec<OpenPort>, Vec<WorkerIo>)> {
-    let roles = config.datapath.roles();
-    let receiving = match roles.receivers() {
-        0 => 0..roles.workers(),
-        _ => roles.transmitters()..roles.threads(),
-    };
-    let mut shares: Vec<Vec<WorkerPort>> = (0..roles.threads()).map(|_| Vec::new()).collect();
-    let mut ports = Vec::new();
-    let mut next = 0;
-    for port in &config.ports {
-        let wanted = PortConfig {
-            device: &port.device,
-            rx_queues: match port.rx_queues {
-                Some(queues) => queues,
-                None => u16::try_from(receiving.len()).context("too many receivers")?,
-            },
-            tx_queues: u16::try_from(roles.transmitters()).context("too many workers")?,
-            rx_descriptors: config.dpdk.rx_descriptors,
-            tx_descriptors: config.dpdk.tx_descriptors,
-            mtu_bytes: port.mtu_bytes,
-            promiscuous: false,
-            mempool: pool,
-        };
-        let opened = Port::open(eal, &wanted);
-        let (opened, rx, tx) =
-            opened.with_context(|| format!("port \"{}\" ({})", port.name, port.device))?;
-        let (info, rx_queues) = (opened.info(), rx.len());
-        if port.rx_queues.is_some_and(|queues| usize::from(queues) > rx_queues) {
-            bail!(
-                "port \"{}\" ({}) offers only {rx_queues} receive queues; lower its rx_queues: \
-                 packets are handed over to their workers",
-                port.name,
-                port.device
-            );
-        }
-        info!(port = port.name, device = %port.device, mac = %info.mac, rx_queues, "port started");
-        let mut queues: Vec<_> = shares.iter().map(|_| Vec::new()).collect();
-        let mut numbers = vec![None; roles.workers()];
-        for (number, rx) in (0..).zip(rx) {
-            let thread = receiving.start + next % receiving.len();
-            queues[thread].push(rx);
-            if let Some(of_worker) = numbers.get_mut(thread) {
-                *of_worker = Some(number);
-            }
-            next += 1;
-        }
-        let tx = tx.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-        for (share, (rx, tx)) in shares.iter_mut().zip(queues.into_iter().zip(tx)) {
-            share.push(WorkerPort { rx, tx, info });
-        }
-        ports.push(OpenPort { port: opened, queues: numbers });
-    }
-    let io = shares.into_iter().map(|share| WorkerIo::new(share, pool.clone())).collect();
-    Ok((ports, io))
-}
-
 /// The parts of one thread of the packet path besides its ports.
 struct ThreadParts {
     id: WorkerId,
@@ -320,7 +236,7 @@ fn assemble(
     let mut random = StdRng::from_os_rng();
     let (sequence_seed, secret_seed) = (random.random(), random.random());
     let mut node = Node::new(wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp));
-    let macs: Vec<MacAddr> = ports.iter().map(|open| open.port.info().mac).collect();
+    let macs: Vec<MacAddr> = ports.iter().map(OpenPort::mac).collect();
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());
     let (publisher, readers) = adit_tables::build(tables)?;
@@ -356,14 +272,7 @@ fn assemble(
     }
     let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let ports = (0..).map(PortId).zip(ports);
-    let ports = ports.map(|(id, open)| {
-        let steering = steering::steer(config, id, &open.port, &open.queues, slot_bits.into());
-        let config = config.ports[usize::from(id.0)].clone();
-        for steered in steering.iter().filter(|_| open.queues.len() > 1) {
-            info!(port = config.name, key = steered.key, outcome = %steered.outcome, "steering");
-        }
-        ControlPort { config, port: open.port, steering }
-    });
+    let ports = ports.map(|(id, open)| control_port(config, id, open, slot_bits.into()));
     let ports = ports.collect();
     let parts = ControlParts {
         clock,
@@ -380,6 +289,22 @@ fn assemble(
         ports,
     };
     Ok((ControlThread::new(parts), workers))
+}
+
+/// The control thread's part of a port, after an attempt to steer packets to their owners.
+fn control_port(config: &Config, id: PortId, open: OpenPort, slot_bits: u32) -> ControlPort {
+    let settings = config.ports[usize::from(id.0)].clone();
+    let device = match open {
+        OpenPort::Kernel { parts, rx_queues } => ControlPortDevice::Kernel { parts, rx_queues },
+        OpenPort::Dpdk { port, queues } => {
+            let steering = steering::steer(config, id, &port, &queues, slot_bits);
+            for steered in steering.iter().filter(|_| queues.len() > 1) {
+                info!(port = settings.name, key = steered.key, outcome = %steered.outcome, "steering");
+            }
+            ControlPortDevice::Dpdk { port, steering }
+        }
+    };
+    ControlPort { config: settings, device }
 }
 
 fn serve_admin(
@@ -401,7 +326,7 @@ fn start_thread(
     stop: &Arc<AtomicBool>,
     gate: &ExitBarrier,
     parts: ThreadParts,
-    io: WorkerIo,
+    io: ThreadIo,
 ) -> anyhow::Result<WorkerThread> {
     let ThreadParts { id, settings, reader, handoff, control, bells, load, .. } = parts;
     let runner = ThreadRunner {
@@ -417,7 +342,7 @@ fn start_thread(
         burst: config.datapath.burst_pkts,
         load,
     };
-    let ports = io.receiving().collect();
+    let ports = io.receiving();
     let Some(ControlRings { events, commands }) = control else {
         let spread = match config.datapath.model {
             ModelSettings::Pipeline { spread, .. } => spread,
@@ -460,9 +385,9 @@ struct ThreadRunner {
 
 impl ThreadRunner {
     /// Runs steps of what `make` makes, on its core, until adit stops.
-    fn run<T: PathThread<WorkerIo>>(
+    fn run<T: PathThread<ThreadIo>>(
         self,
-        mut io: WorkerIo,
+        mut io: ThreadIo,
         make: impl FnOnce() -> T,
     ) -> anyhow::Result<()> {
         let Self { eal, clock, stop, inside, settings, shares_core, bell, bells, burst, load } =

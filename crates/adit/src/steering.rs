@@ -165,7 +165,7 @@ fn groups(queues: &[Option<u16>]) -> Result<Vec<(u32, u16)>, String> {
 }
 
 /// The pools whose UEs an interface reaches.
-fn pools<'a>(
+pub(crate) fn pools<'a>(
     config: &'a Config,
     interface: &'a InterfaceSettings,
 ) -> impl Iterator<Item = IpNet> + 'a {

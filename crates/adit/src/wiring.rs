@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use adit_dpdk::EalConfig;
+use adit_kernel::KernelDevice;
 use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix, SmfSetMembers};
 use adit_rules::Steering;
 use adit_rules::sdf::AddrMatch;
@@ -23,7 +24,7 @@ pub(crate) fn eal(config: &Config) -> EalConfig {
         memory_mib: config.dpdk.memory_mib,
         main_cpus: vec![config.datapath.main_core],
         file_prefix: format!("adit-{}", std::process::id()),
-        devices: config.ports.iter().map(|port| port.device.clone()).collect(),
+        devices: config.ports.iter().filter_map(|port| port.device.dpdk().cloned()).collect(),
         extra_args: config.dpdk.eal_extra_args.clone(),
     }
 }
@@ -96,7 +97,12 @@ pub(crate) fn tables(
             port: interface.port,
             vlan: interface.vlan,
             mac: macs[usize::from(interface.port.0)],
-            mtu_bytes: config.ports[usize::from(interface.port.0)].mtu_bytes,
+            mtu_bytes: match config.ports[usize::from(interface.port.0)].device.kernel() {
+                // The kernel fragments.
+                Some(KernelDevice::Udp) => u16::MAX,
+                _ => config.ports[usize::from(interface.port.0)].mtu_bytes,
+            },
+            station: interface.is_kernel.then_some(adit_kernel::STATION_MAC),
             v4: interface.v4,
             v6: interface.v6,
         };

@@ -29,6 +29,7 @@ mod tun_config;
 mod udp;
 mod vnet;
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use adit_pktio::{Burst, PacketBuf, PortInfo};
@@ -83,6 +84,17 @@ impl KernelPort {
             Self::Udp(port) => port.tx_burst(burst),
             Self::Tun(queue) => queue.tx_burst(burst),
         }
+    }
+
+    /// A part of the same port for a thread that only sends. It has counters of its own.
+    ///
+    /// # Errors
+    /// The process is out of file descriptors.
+    pub fn try_clone_sender(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Udp(port) => Self::Udp(port.try_clone_sender()?),
+            Self::Tun(queue) => Self::Tun(queue.try_clone_sender()?),
+        })
     }
 
     /// The descriptors that are readable while the port has packets.

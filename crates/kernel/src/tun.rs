@@ -51,6 +51,17 @@ impl TunQueue {
         }
     }
 
+    /// A queue that only sends.
+    pub(crate) fn try_clone_sender(&self) -> io::Result<Self> {
+        Ok(Self {
+            file: self.file.try_clone()?,
+            offer: self.offer,
+            counters: KernelCounters::default(),
+            buffer: Box::default(),
+            pending: None,
+        })
+    }
+
     /// True if the kernel passes and takes large packets of TCP.
     #[must_use]
     pub const fn joins_tcp(&self) -> bool {
@@ -76,7 +87,7 @@ impl TunQueue {
     ) -> usize {
         let before = burst.len();
         let limit = before + limit.min(burst.remaining_capacity());
-        while burst.len() < limit {
+        while burst.len() < limit && !self.buffer.is_empty() {
             if self.pending.is_none() && !self.read() {
                 break;
             }

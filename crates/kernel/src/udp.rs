@@ -1,6 +1,6 @@
 //! UDP sockets as a port: one worker's sockets at the addresses of an interface.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -90,6 +90,18 @@ impl UdpPort {
             sockets,
             counters: KernelCounters::default(),
             mtu_bytes: config.mtu_bytes.into(),
+            single_bursts: 0,
+            next: 0,
+        })
+    }
+
+    /// Sockets that only send.
+    pub(crate) fn try_clone_sender(&self) -> io::Result<Self> {
+        let sockets = self.sockets.iter().map(UdpSocket::try_clone_sender);
+        Ok(Self {
+            sockets: sockets.collect::<io::Result<_>>()?,
+            counters: KernelCounters::default(),
+            mtu_bytes: self.mtu_bytes,
             single_bursts: 0,
             next: 0,
         })
@@ -342,6 +354,19 @@ impl UdpSocket {
         })
     }
 
+    fn try_clone_sender(&self) -> io::Result<Self> {
+        Ok(Self {
+            socket: self.socket.try_clone()?,
+            local: self.local,
+            buffer: Box::default(),
+            controls: Box::default(),
+            received: ArrayVec::new(),
+            at: 0,
+            offset: 0,
+            dropped: 0,
+        })
+    }
+
     /// Fills `burst` up to `limit` packets, or until no datagram waits.
     fn receive<B: PacketBuf>(
         &mut self,
@@ -354,8 +379,7 @@ impl UdpSocket {
             while burst.len() < limit && self.at < self.received.len() {
                 self.take_next(burst, alloc, counters);
             }
-            let wanted = limit - burst.len();
-            if wanted == 0 {
+            if burst.len() >= limit || self.buffer.is_empty() {
                 return;
             }
             let was_full = self.received.len() == BATCH;

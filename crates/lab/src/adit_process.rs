@@ -10,7 +10,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::topology::{
-    ADIT_N3, ADIT_N3_V6, ADIT_N4, ADIT_N6, ADIT_N6_V6, CORP_LINK, DN, DN_V6, Topology,
+    ADIT_N3, ADIT_N3_V6, ADIT_N4, ADIT_N6, ADIT_N6_V6, ADIT_TUN, ADIT_TUN_V6, CORP_LINK, DN, DN_V6,
+    Topology,
 };
 use adit_lab_process::adit_config::{AditConfig, ExecutionModel};
 use adit_lab_process::process::{Process, Program};
@@ -19,16 +20,22 @@ use adit_lab_process::stop::Stop;
 /// Number of lines of adit's log shown after a failure.
 const LOG_TAIL_LINES: usize = 20;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
+/// The link to the gNB.
+const N3_LINK: &str = "n3";
+/// adit's TUN device, with ports of the kernel.
+const TUN: &str = "adit0";
 /// Interval of adit's heartbeats: short, so that a short demo receives some.
 const HEARTBEAT_INTERVAL_MS: u32 = 1000;
 
-/// DPDK driver of adit's ports.
+/// What adit's ports are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PacketDevice {
-    /// `net_af_xdp`.
+    /// DPDK's `net_af_xdp`.
     AfXdp,
-    /// `net_af_packet`.
+    /// DPDK's `net_af_packet`.
     AfPacket,
+    /// UDP sockets and a TUN device.
+    Kernel,
 }
 
 impl PacketDevice {
@@ -38,19 +45,22 @@ impl PacketDevice {
         match self {
             Self::AfXdp => "AF_XDP",
             Self::AfPacket => "AF_PACKET",
+            Self::Kernel => "kernel",
         }
     }
 
-    /// The DPDK device string for the interface `interface`, the `index`-th of its driver.
+    /// The device string for the interface `interface`, the `index`-th of its driver.
     fn argument(self, index: usize, interface: &str, queue_pairs: usize) -> String {
         let device = match self {
             Self::AfXdp => format!("net_af_xdp{index},iface={interface}"),
             Self::AfPacket => format!("net_af_packet{index},iface={interface}"),
+            Self::Kernel if interface == N3_LINK => return "kernel:udp".to_owned(),
+            Self::Kernel => return format!("kernel:tun,name={TUN}"),
         };
         match (queue_pairs, self) {
             (1, _) => device,
             (pairs, Self::AfXdp) => format!("{device},queue_count={pairs}"),
-            (pairs, Self::AfPacket) => format!("{device},qpairs={pairs}"),
+            (pairs, _) => format!("{device},qpairs={pairs}"),
         }
     }
 }
@@ -138,6 +148,9 @@ impl Adit {
         if has_corp {
             text += &corp_sections(device, model);
         }
+        if device == PacketDevice::Kernel {
+            text += &pool_sections(topology.ipv6);
+        }
         text += sections;
         fs::write(&config, text).context("write adit's configuration")?;
         let mut command = topology.upf.command(binary);
@@ -191,6 +204,12 @@ impl Adit {
     }
 }
 
+/// Configuration sections for the addresses of the UEs, to which the kernel has to route.
+fn pool_sections(ipv6: bool) -> String {
+    let pool = |prefix: &str| format!("\n[[ue_pool]]\nprefix = \"{prefix}\"\n");
+    pool("10.45.0.0/16") + &if ipv6 { pool("2001:db8:45::/48") } else { String::new() }
+}
+
 /// Configuration sections for the port and interface of the second data network.
 fn corp_sections(device: PacketDevice, model: ExecutionModel) -> String {
     let device = device.argument(2, CORP_LINK, queue_pairs(model));
@@ -224,14 +243,23 @@ fn configuration(
     has_corp: bool,
     socket: &Path,
 ) -> String {
-    let addresses = |v4: Ipv4Addr, v6: Ipv6Addr| {
-        let v6 = ipv6.then(|| format!("{v6}/64"));
-        std::iter::once(format!("{v4}/24")).chain(v6).collect()
+    let addresses = |v4: Ipv4Addr, v6: Ipv6Addr, [v4_len, v6_len]: [u8; 2]| {
+        let v6 = ipv6.then(|| format!("{v6}/{v6_len}"));
+        std::iter::once(format!("{v4}/{v4_len}")).chain(v6).collect()
     };
-    let mut routes = vec![("0.0.0.0/0", DN.to_string())];
-    if ipv6 {
+    // The kernel routes behind its devices.
+    let is_kernel = device == PacketDevice::Kernel;
+    let mut routes = Vec::new();
+    if !is_kernel {
+        routes.push(("0.0.0.0/0", DN.to_string()));
+    }
+    if ipv6 && !is_kernel {
         routes.push(("::/0", DN_V6.to_string()));
     }
+    let n6 = match is_kernel {
+        true => addresses(ADIT_TUN, ADIT_TUN_V6, [32, 128]),
+        false => addresses(ADIT_N6, ADIT_N6_V6, [24, 64]),
+    };
     AditConfig {
         n4: ADIT_N4,
         n4_port: 8805,
@@ -244,11 +272,11 @@ fn configuration(
         model,
         receiver: cores.main,
         qos: None,
-        devices: [(0, "n3"), (1, "n6")]
+        devices: [(0, N3_LINK), (1, "n6")]
             .map(|(index, interface)| device.argument(index, interface, queue_pairs(model))),
         mtu_bytes: [1500; 2],
-        n3: addresses(ADIT_N3, ADIT_N3_V6),
-        n6: addresses(ADIT_N6, ADIT_N6_V6),
+        n3: addresses(ADIT_N3, ADIT_N3_V6, [24, 64]),
+        n6,
         routes,
         n6_instance: has_corp.then_some("internet"),
         vlans: [0; 2],
@@ -289,5 +317,15 @@ mod tests {
         assert!(text.contains("device = \"net_af_packet1,iface=n6,qpairs=2\""));
         assert!(text.contains("receivers = [0]"));
         assert!(!text.contains("2001:"));
+        let text = configuration(
+            PacketDevice::Kernel,
+            ExecutionModel::RunToCompletion,
+            cores,
+            true,
+            false,
+            Path::new("/run/x/admin.sock"),
+        );
+        assert!(text.contains("\"kernel:udp\"") && text.contains("\"kernel:tun,name=adit0\""));
+        assert!(text.contains("\"10.0.7.1/32\"") && !text.contains("next_hop"));
     }
 }

@@ -47,7 +47,7 @@ struct ScenarioArguments {
     #[arg(value_parser = scenario::names())]
     name: String,
     /// Packet I/O of adit.
-    #[arg(long, value_enum, default_value_t = DatapathChoice::AfPacket)]
+    #[arg(long, alias = "io", value_enum, default_value_t = DatapathChoice::AfPacket)]
     datapath: DatapathChoice,
     /// Execution model of adit.
     #[arg(long, value_enum, default_value_t)]
@@ -71,8 +71,8 @@ struct DemoArguments {
     #[arg(long, value_name = "S", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     duration: u32,
-    /// Packet I/O of adit.
-    #[arg(long, value_enum, default_value_t = DatapathChoice::Auto)]
+    /// Packet I/O of adit. `--io` is the same.
+    #[arg(long, alias = "io", value_enum, default_value_t = DatapathChoice::Auto)]
     datapath: DatapathChoice,
     /// Execution model of adit.
     #[arg(long, value_enum, default_value_t)]
@@ -104,6 +104,8 @@ enum DatapathChoice {
     AfXdp,
     /// AF_PACKET sockets.
     AfPacket,
+    /// Devices of the kernel: UDP sockets and a TUN device. For the demo.
+    Kernel,
 }
 
 fn main() -> ExitCode {
@@ -142,6 +144,7 @@ mod tests {
     fn command_line_refuses_what_the_address_plan_cannot_hold() {
         let parse = |arguments: &[&str]| LabCli::try_parse_from(arguments);
         assert!(parse(&["adit-lab", "demo", "--ues", "250", "--datapath", "af-packet"]).is_ok());
+        assert!(parse(&["adit-lab", "demo", "--io", "kernel"]).is_ok());
         assert!(parse(&["adit-lab", "demo", "--ues", "251"]).is_err());
         assert!(parse(&["adit-lab", "demo", "--ues", "0"]).is_err());
         assert!(parse(&["adit-lab", "demo", "--duration", "0"]).is_err());

@@ -57,6 +57,10 @@ pub(crate) const STATION: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 9);
 pub(crate) const ADIT_N6: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
 /// The server's IPv6 address.
 pub(crate) const DN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
+/// The address of adit's TUN device, with ports of the kernel.
+pub(crate) const ADIT_TUN: Ipv4Addr = Ipv4Addr::new(10, 0, 7, 1);
+/// Its IPv6 address.
+pub(crate) const ADIT_TUN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 7, 0, 0, 0, 0, 1);
 /// adit's IPv6 address in the data network.
 pub(crate) const ADIT_N6_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2);
 
@@ -135,6 +139,10 @@ const V6_QUIET: [(&str, &str); 8] = [
 /// No reverse path filter: a reply may arrive on a device other than that of the route back.
 const NO_RP_FILTER: [(&str, &str); 2] =
     [("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/default/rp_filter", "0")];
+
+/// The kernel routes between N6 and adit's TUN device.
+const UPF_ROUTER: [(&str, &str); 1] = [("ipv4/ip_forward", "1")];
+const UPF_ROUTER_V6: [(&str, &str); 1] = [("ipv6/conf/all/forwarding", "1")];
 
 /// The kernel does not forward packets past adit, and new devices have no IPv6.
 const UPF_QUIET: [(&str, &str); 4] = [
@@ -237,6 +245,31 @@ impl Topology {
         self.dn.ip_batch(&[], &lines)?;
         as_on_a_wire(&self.ran, "n3")?;
         as_on_a_wire(&self.dn, "n6")
+    }
+
+    /// Makes the kernel of the UPF's namespace a router: it gets the addresses of the links, which then have
+    /// the offloads of a kernel's link.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn give_links_to_kernel(&self) -> Result<()> {
+        self.upf.sysctl(&UPF_ROUTER)?;
+        self.upf.sysctl(&NO_RP_FILTER)?;
+        let mut lines = format!(
+            "link set n3 arp on\nlink set n6 arp on\n\
+             address add {ADIT_N3}/24 dev n3\naddress add {ADIT_N6}/24 dev n6\n"
+        );
+        if self.ipv6 {
+            self.upf.sysctl(&V6_QUIET)?;
+            self.upf.sysctl(&UPF_ROUTER_V6)?;
+            lines.push_str(&format!(
+                "address add {ADIT_N3_V6}/64 dev n3 nodad\naddress add {ADIT_N6_V6}/64 dev n6 nodad\n"
+            ));
+        }
+        self.upf.ip_batch(&[], &lines)?;
+        let all = ["tx", "on", "tso", "on", "gso", "on", "gro", "on"];
+        ethtool(&self.ran, "n3", &all)?;
+        ethtool(&self.dn, "n6", &all)
     }
 
     /// Creates the TUN devices of the UEs `1..=count`, each with addresses, MTU and its own routing
@@ -362,7 +395,11 @@ fn ue_lines_v6(lines: &mut String, ue: LabUe) -> std::fmt::Result {
 
 /// Turns off offloads that would pass packets to adit with partial checksums or beyond the MTU.
 fn as_on_a_wire(namespace: &NetNamespace, device: &str) -> Result<()> {
-    let features = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+    ethtool(namespace, device, &["tx", "off", "tso", "off", "gso", "off", "gro", "off"])
+}
+
+/// Sets features of a device.
+fn ethtool(namespace: &NetNamespace, device: &str, features: &[&str]) -> Result<()> {
     let mut command: Command = namespace.command("ethtool");
     let output =
         command.args(["-K", device]).args(features).output().map_err(|error| {

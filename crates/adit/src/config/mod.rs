@@ -4,6 +4,7 @@
 //! and every reference resolves.
 
 mod fields;
+mod kernel_ports;
 mod predefined;
 mod provisioning;
 mod qos;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use adit_datapath::Spread;
 use adit_dpdk::{Device, HugepageMode};
+use adit_kernel::KernelDevice;
 pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
@@ -233,10 +235,57 @@ pub(crate) struct DpdkSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PortSettings {
     pub name: String,
-    pub device: Device,
+    pub device: PortDevice,
     /// Number of receive queues. `None`: as many as the device offers, at most one per receiving thread.
     pub rx_queues: Option<u16>,
     pub mtu_bytes: u16,
+}
+
+/// What a port is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PortDevice {
+    /// A device of DPDK.
+    Dpdk(Device),
+    /// A device of the kernel.
+    Kernel(KernelDevice),
+}
+
+impl PortDevice {
+    /// The device, if it is one of DPDK.
+    pub(crate) const fn dpdk(&self) -> Option<&Device> {
+        match self {
+            Self::Dpdk(device) => Some(device),
+            Self::Kernel(_) => None,
+        }
+    }
+
+    /// The device, if it is one of the kernel.
+    pub(crate) const fn kernel(&self) -> Option<&KernelDevice> {
+        match self {
+            Self::Dpdk(_) => None,
+            Self::Kernel(device) => Some(device),
+        }
+    }
+}
+
+impl std::str::FromStr for PortDevice {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match KernelDevice::is_meant_by(text) {
+            true => text.parse().map(Self::Kernel).map_err(|_| ()),
+            false => text.parse().map(Self::Dpdk).map_err(|_| ()),
+        }
+    }
+}
+
+impl std::fmt::Display for PortDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Dpdk(device) => device.fmt(f),
+            Self::Kernel(device) => device.fmt(f),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,6 +293,8 @@ pub(crate) struct InterfaceSettings {
     pub name: String,
     pub role: InterfaceRole,
     pub port: PortId,
+    /// True on a port of the kernel, which routes what leaves there.
+    pub is_kernel: bool,
     pub vlan: VlanId,
     /// adit's address and the prefix length of its link.
     pub v4: Option<(Ipv4Addr, u8)>,
@@ -317,6 +368,7 @@ pub(crate) struct RouteSettings {
     /// Position in [`Config::interfaces`].
     pub interface: usize,
     pub prefix: IpNet,
+    /// A station on the link; the unspecified address if the kernel routes.
     pub next_hop: IpAddr,
 }
 

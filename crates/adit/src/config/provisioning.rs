@@ -159,7 +159,7 @@ fn check_policy(
         section.problem("network_instance", "is served by no interface");
     }
     let reaches = |addr: IpAddr| {
-        interfaces.iter().filter(serves).any(|interface| {
+        interfaces.iter().filter(serves).filter(|interface| !interface.is_kernel).any(|interface| {
             let v4 = interface.v4.map(|(own, len)| IpNet { addr: own.into(), len });
             let v6 = interface.v6.map(|(own, len)| IpNet { addr: own.into(), len });
             let mut links = v4.into_iter().chain(v6);
@@ -171,7 +171,10 @@ fn check_policy(
         ("next_hop_v6", policy.next_hop_v6.map(IpAddr::V6)),
     ] {
         if addr.is_some_and(|addr| !reaches(addr)) {
-            section.problem(key, "must be a station on the link of an N6 interface");
+            section.problem(
+                key,
+                "must be a station on the link of an N6 interface that is not the kernel's",
+            );
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use adit_datapath::Spread;
 use adit_dpdk::{Device, HugepageMode};
+use adit_kernel::KernelDevice;
 use adit_types::limits::{
     BUFFER_PKTS_MAX, BURST_DEFAULT, BURST_MAX, HANDOFF_RING_LEN, INTERFACES_MAX, PORTS_MAX,
     REASSEMBLY_FRAGMENTS_MAX, ROUTES_MAX, SESSIONS_MAX, WORKERS_MAX,
@@ -17,10 +18,10 @@ use super::fields::{HALF_OF_MBUFS, network, read_network_instance};
 use super::section::{ConfigDocument, ConfigSection};
 use super::{
     Config, ConfigProblem, DatapathSettings, DpdkSettings, GtpuSettings, InterfaceSettings, IpNet,
-    ModelSettings, N4Settings, NodeIdSetting, PollMode, PortSettings, RouteSettings,
+    ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice, PortSettings, RouteSettings,
     SmfSetSettings, Tolerances, domains,
 };
-use super::{predefined, provisioning, qos};
+use super::{kernel_ports, predefined, provisioning, qos};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
 /// Default maximum of packets buffered by FARs, at most half of the packet buffers.
@@ -306,11 +307,17 @@ fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, roles: Roles) -> DpdkSettings {
     read
 }
 
+/// A port as interfaces refer to it.
+struct NamedPort {
+    name: String,
+    kernel: Option<KernelDevice>,
+}
+
 /// The names of all ports, and the ports that have a device.
 fn read_ports(
     root: &mut ConfigSection<'_, '_>,
     datapath: &DatapathSettings,
-) -> (Vec<String>, Vec<PortSettings>) {
+) -> (Vec<NamedPort>, Vec<PortSettings>) {
     let sections = root.tables("port");
     if sections.is_empty() || sections.len() > PORTS_MAX {
         root.problem("port", format!("write 1 to {PORTS_MAX} ports, each as [[port]]"));
@@ -320,10 +327,17 @@ fn read_ports(
     let (mut port_names, mut ports) = (Vec::new(), Vec::new());
     for (index, mut section) in sections.into_iter().enumerate() {
         let name = read_name(&mut section, &mut names, index);
-        let expects = "a DPDK device such as \"0000:3b:00.0\" or \"net_af_packet0,iface=eth1\"";
-        let device: Option<Device> = section.parsed("device", expects);
-        let name_taken =
-            |device: &Device| devices.insert(device.name().to_owned(), index).is_some();
+        let expects = "a device such as \"0000:3b:00.0\", \"net_af_packet0,iface=eth1\", \
+                       \"kernel:udp\" or \"kernel:tun,name=adit0\"";
+        let device: Option<PortDevice> = section.parsed("device", expects);
+        let name_taken = |device: &PortDevice| {
+            let name = match device {
+                PortDevice::Dpdk(device) => device.name().to_owned(),
+                PortDevice::Kernel(KernelDevice::Tun { name }) => name.clone(),
+                PortDevice::Kernel(KernelDevice::Udp) => return false,
+            };
+            devices.insert(name, index).is_some()
+        };
         if device.as_ref().is_some_and(name_taken) {
             let what =
                 "another port has this device; number virtual ones, such as net_tap0 and net_tap1";
@@ -331,7 +345,8 @@ fn read_ports(
         }
         let mtu_bytes = section.integer("mtu_bytes", 1280..=9600, Some(1500));
         let rx_queues = section.integer_optional("rx_queues", 1..=datapath.queues_max());
-        if let Some((offered, argument)) = device.as_ref().and_then(queues_of_arguments) {
+        let dpdk_device = device.as_ref().and_then(PortDevice::dpdk);
+        if let Some((offered, argument)) = dpdk_device.and_then(queues_of_arguments) {
             let needed = datapath.queues_max();
             // The kernel distributes packets over all sockets that the driver opens.
             if offered != needed {
@@ -353,10 +368,11 @@ fn read_ports(
             }
         }
         let is_shared = datapath.model != ModelSettings::RunToCompletion;
-        let fixed = device.as_ref().and_then(queues_of_arguments).filter(|_| is_shared);
+        let fixed = dpdk_device.and_then(queues_of_arguments).filter(|_| is_shared);
         let rx_queues = rx_queues.or(fixed.map(|(offered, _)| offered));
         section.finish();
-        port_names.push(name.clone());
+        let kernel = device.as_ref().and_then(PortDevice::kernel).cloned();
+        port_names.push(NamedPort { name: name.clone(), kernel });
         ports.extend(device.map(|device| PortSettings { name, device, rx_queues, mtu_bytes }));
     }
     (port_names, ports)
@@ -388,7 +404,10 @@ fn read_name(
     name
 }
 
-fn read_interfaces(root: &mut ConfigSection<'_, '_>, ports: &[String]) -> Vec<InterfaceSettings> {
+fn read_interfaces(
+    root: &mut ConfigSection<'_, '_>,
+    ports: &[NamedPort],
+) -> Vec<InterfaceSettings> {
     let sections = root.tables("interface");
     if sections.len() > INTERFACES_MAX {
         root.problem("interface", format!("write at most {INTERFACES_MAX} interfaces"));
@@ -414,6 +433,10 @@ fn read_interfaces(root: &mut ConfigSection<'_, '_>, ports: &[String]) -> Vec<In
             );
         }
         let vlan = VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED);
+        let kernel = ports.get(usize::from(port.0)).and_then(|port| port.kernel.as_ref());
+        if let Some(device) = kernel {
+            kernel_ports::check_interface(&section, device, role, vlan);
+        }
         let (v4, v6) = read_addresses(&mut section);
         check_tunnel_addresses(&section, role, (v4, v6), &interfaces);
         let network_instance = read_network_instance(&mut section);
@@ -427,6 +450,7 @@ fn read_interfaces(root: &mut ConfigSection<'_, '_>, ports: &[String]) -> Vec<In
             name,
             role,
             port,
+            is_kernel: kernel.is_some(),
             vlan,
             v4,
             v6,
@@ -444,7 +468,8 @@ fn read_interfaces(root: &mut ConfigSection<'_, '_>, ports: &[String]) -> Vec<In
     }
     for (index, port) in ports.iter().enumerate() {
         if !interfaces.iter().any(|interface| usize::from(interface.port.0) == index) {
-            root.problem("port", format!("no interface uses port \"{port}\"; remove it"));
+            let name = &port.name;
+            root.problem("port", format!("no interface uses port \"{name}\"; remove it"));
         }
     }
     interfaces
@@ -491,13 +516,13 @@ fn check_tunnel_addresses(
     }
 }
 
-fn read_port_name(section: &mut ConfigSection<'_, '_>, ports: &[String]) -> PortId {
+fn read_port_name(section: &mut ConfigSection<'_, '_>, ports: &[NamedPort]) -> PortId {
     let Some(wanted) = section.parsed::<String>("port", "the name of a [[port]]") else {
         return PortId(0);
     };
-    let found = ports.iter().position(|port| *port == wanted);
+    let found = ports.iter().position(|port| port.name == wanted);
     if found.is_none() {
-        let names: Vec<_> = ports.iter().map(|port| format!("\"{port}\"")).collect();
+        let names: Vec<_> = ports.iter().map(|port| format!("\"{}\"", port.name)).collect();
         let what = format!("there is no port \"{wanted}\"; known ports: {}", names.join(", "));
         section.problem("port", what);
     }
@@ -540,6 +565,8 @@ fn read_routes(
     for section in sections {
         routes.extend(read_route(section, interfaces, &routes));
     }
+    let taken = |routes: &[_], prefix, index| is_taken(interfaces, routes, prefix, index);
+    kernel_ports::default_routes(interfaces, taken, &mut routes);
     routes
 }
 
@@ -551,9 +578,19 @@ fn read_route(
     let wanted: Option<String> = section.parsed("interface", "the name of an [[interface]]");
     let expects = "a prefix such as \"10.0.0.0/8\"";
     let prefix: Option<IpNet> = section.parsed("prefix", expects);
-    let next_hop: Option<IpAddr> = section.parsed("next_hop", "an IP address");
     let found =
         wanted.as_ref().and_then(|wanted| interfaces.iter().position(|i| i.name == *wanted));
+    let is_kernel = found.is_some_and(|index| interfaces[index].is_kernel);
+    let next_hop: Option<IpAddr> = match prefix.filter(|_| is_kernel) {
+        Some(_) if section.has("next_hop") => {
+            section.parsed_optional::<IpAddr>("next_hop", "an IP address");
+            let what = "is not for interfaces of the kernel, which routes itself; remove it";
+            section.problem("next_hop", what);
+            None
+        }
+        Some(prefix) => Some(kernel_ports::kernel_next_hop(prefix)),
+        None => section.parsed("next_hop", "an IP address"),
+    };
     if let (Some(wanted), None) = (&wanted, found) {
         let names: Vec<_> = interfaces.iter().map(|i| format!("\"{}\"", i.name)).collect();
         let what =
@@ -570,6 +607,7 @@ fn read_route(
     {
         section.problem("next_hop", "is of another address family than the prefix");
     } else if let (Some(next_hop), Some(index)) = (next_hop, found)
+        && !is_kernel
         && !on_link(&interfaces[index], next_hop)
     {
         let what =
@@ -599,6 +637,9 @@ fn is_taken(
         (interfaces[at].role, name)
     };
     let is_link = |interface: &InterfaceSettings| {
+        if interface.is_kernel {
+            return false;
+        }
         let v4 = interface.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
         let v6 = interface.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
         v4.into_iter()

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use adit_dpdk::Port;
+use adit_kernel::{KernelCounters, PortCounters};
 use serde::Serialize;
 
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
-use crate::control_parts::ControlPort;
-use crate::steering::SteeringRow;
+use crate::config::PortSettings;
+use crate::control_parts::{ControlPort, ControlPortDevice};
+use crate::steering::{PortSteering, SteeringRow};
 
 #[derive(Serialize)]
 struct PortsDocument {
@@ -48,7 +51,55 @@ struct PortRow {
 
 impl PortRow {
     fn of(row: &ControlPort) -> Self {
-        let ControlPort { config, port, steering } = row;
+        match &row.device {
+            ControlPortDevice::Dpdk { port, steering } => {
+                Self::of_dpdk(&row.config, port, steering)
+            }
+            ControlPortDevice::Kernel { parts, rx_queues } => {
+                Self::of_kernel(&row.config, parts, *rx_queues)
+            }
+        }
+    }
+
+    /// The link is the kernel's matter: `ip link` shows it.
+    fn of_kernel(config: &PortSettings, parts: &[KernelCounters], rx_queues: u16) -> Self {
+        let queues: Vec<PortCounters> = parts.iter().map(KernelCounters::read).collect();
+        let mut sum = PortCounters::default();
+        queues.iter().for_each(|queue| sum += *queue);
+        let losses = [
+            ("tx_refused", sum.tx_refused_pkts),
+            ("tx_unusable", sum.tx_unusable_pkts),
+            ("rx_unusable", sum.rx_unusable_pkts),
+        ];
+        let losses = losses.into_iter().filter(|(_, count)| *count != 0);
+        Self {
+            name: config.name.clone(),
+            device: config.device.to_string(),
+            driver: Some("kernel".to_owned()),
+            mac: adit_kernel::PORT_MAC.to_string(),
+            mtu_bytes: config.mtu_bytes,
+            link: None,
+            link_speed_mbps: None,
+            rx_queues,
+            rx_queues_max: None,
+            rx_queue_pkts: Some(queues.iter().map(|queue| queue.rx_pkts).collect()),
+            rss: None,
+            rss_reason: Some("the kernel distributes flows over the queues"),
+            steering: Vec::new(),
+            offloads: None,
+            rx_pkts: sum.rx_pkts,
+            rx_bytes: sum.rx_bytes,
+            rx_missed: sum.rx_missed_pkts,
+            rx_errors: sum.rx_unusable_pkts,
+            rx_no_mbuf: sum.rx_no_buffer_pkts,
+            tx_pkts: sum.tx_pkts,
+            tx_bytes: sum.tx_bytes,
+            tx_errors: sum.tx_refused_pkts + sum.tx_unusable_pkts,
+            losses: losses.map(|(name, count)| (name.to_owned(), count)).collect(),
+        }
+    }
+
+    fn of_dpdk(config: &PortSettings, port: &Port, steering: &[PortSteering]) -> Self {
         let details = port.details().ok();
         let details = details.as_ref();
         let stats = port.stats().unwrap_or_default();

@@ -138,6 +138,10 @@ impl Network {
             ready.map(|echo| (adit, echo))
         };
         let ((adit, echo), device, af_xdp_refused) = match arguments.datapath {
+            DatapathChoice::Kernel => {
+                topology.give_links_to_kernel()?;
+                (start(PacketDevice::Kernel)?, PacketDevice::Kernel, None)
+            }
             DatapathChoice::AfXdp => (start(PacketDevice::AfXdp)?, PacketDevice::AfXdp, None),
             DatapathChoice::AfPacket => {
                 (start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, None)

@@ -20,8 +20,8 @@ use self::session::ScenarioContext;
 use crate::demo::bring_up::{BringUpOptions, Network};
 use crate::demo::live::{DemoOutput, DemoView};
 use crate::topology::LabUe;
-use crate::{DemoArguments, ScenarioArguments};
-use adit_lab_process::stop::{Interrupted, Stop};
+use crate::{DatapathChoice, DemoArguments, ScenarioArguments};
+use adit_lab_process::stop::{Interrupted, Stop, environment};
 
 /// Additions to adit's configuration for the scenarios.
 const SECTIONS: &str = r#"
@@ -76,6 +76,12 @@ pub(crate) fn names() -> PossibleValuesParser {
 pub(crate) fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { DemoOutput::Stderr } else { DemoOutput::Stdout };
     let live = DemoView::new(output);
+    if arguments.datapath == DatapathChoice::Kernel {
+        return Err(environment(
+            "scenarios need two data networks with the same addresses and next hops of policies, which \
+             ports of the kernel do not have; run the demo with --io kernel",
+        ));
+    }
     let network = Network::bring_up(&demo_arguments(arguments)?, NETWORK, &live, stop)?;
     let mut outcomes = Vec::new();
     for (ue, case) in (1..).map(LabUe).zip(CASES) {

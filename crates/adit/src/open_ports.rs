@@ -1,0 +1,257 @@
+//! Opens the ports of the configuration and divides them among the threads of the packet path.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use adit_dpdk::{Eal, Mempool, MempoolConfig, Port, PortConfig, WorkerIo, WorkerPort};
+use adit_kernel::{
+    IpNetwork, KernelCounters, KernelDevice, KernelPort, PORT_MAC, TunConfig, UdpPort,
+    UdpPortConfig, open_tun,
+};
+use adit_types::{MacAddr, PortId};
+use adit_wire::gtpu::UDP_PORT;
+use anyhow::{Context, bail};
+use tracing::info;
+
+use crate::config::{Config, PortDevice, PortSettings};
+use crate::steering;
+use crate::thread_io::{KernelShare, PortPlace, ThreadIo};
+
+/// Size of a worker's cache of packet buffers.
+const MEMPOOL_CACHE_MBUFS: u32 = 256;
+
+/// Creates the packet buffers.
+///
+/// # Errors
+/// There is too little memory.
+pub(crate) fn mempool(eal: &Eal, config: &Config) -> anyhow::Result<Mempool> {
+    let headroom = 128;
+    let pool = MempoolConfig {
+        name: "adit",
+        mbufs: config.dpdk.mempool_mbufs,
+        cache: MEMPOOL_CACHE_MBUFS,
+        data_room_bytes: config.dpdk.mbuf_bytes + headroom,
+        socket: None,
+    };
+    Mempool::create(eal, &pool).context(
+        "cannot allocate the packet buffers; lower dpdk.mempool_mbufs or raise dpdk.memory_mib",
+    )
+}
+
+/// An open port.
+pub(crate) enum OpenPort {
+    Dpdk {
+        port: Port,
+        /// The number of each worker's receive queue, by worker; none of a worker that takes over from
+        /// receivers.
+        queues: Vec<Option<u16>>,
+    },
+    Kernel {
+        /// What the parts of the threads count.
+        parts: Vec<KernelCounters>,
+        rx_queues: u16,
+    },
+}
+
+impl OpenPort {
+    /// The port's hardware address.
+    pub(crate) fn mac(&self) -> MacAddr {
+        match self {
+            Self::Dpdk { port, .. } => port.info().mac,
+            Self::Kernel { .. } => PORT_MAC,
+        }
+    }
+}
+
+/// What the threads get, while ports are opened.
+struct PortShares<'a> {
+    eal: &'a Eal,
+    config: &'a Config,
+    pool: &'a Mempool,
+    /// The threads that receive.
+    receiving: Range<usize>,
+    /// Queues of DPDK by thread.
+    dpdk: Vec<Vec<WorkerPort>>,
+    /// Ports by thread.
+    places: Vec<Vec<PortPlace>>,
+    /// Receive queues so far.
+    next: usize,
+}
+
+/// Opens every port with a queue for each thread that transmits and as many receive queues as the port has, usually at
+/// most one for each thread that receives. Returns the ports and the queues of each thread. With fewer queues than
+/// receiving threads, each port continues with the thread after the last one that got a queue.
+///
+/// # Errors
+/// A port cannot be opened; the message names it.
+pub(crate) fn open(
+    eal: &Eal,
+    config: &Config,
+    pool: &Mempool,
+) -> anyhow::Result<(Vec<OpenPort>, Vec<ThreadIo>)> {
+    let roles = config.datapath.roles();
+    let receiving = match roles.receivers() {
+        0 => 0..roles.workers(),
+        _ => roles.transmitters()..roles.threads(),
+    };
+    let mut shares = PortShares {
+        eal,
+        config,
+        pool,
+        receiving,
+        dpdk: (0..roles.threads()).map(|_| Vec::new()).collect(),
+        places: (0..roles.threads()).map(|_| Vec::new()).collect(),
+        next: 0,
+    };
+    let mut ports = Vec::new();
+    for (id, port) in (0..).map(PortId).zip(&config.ports) {
+        let opened = match &port.device {
+            PortDevice::Dpdk(_) => shares.open_dpdk(port),
+            PortDevice::Kernel(device) => shares.open_kernel(id, port, device),
+        };
+        let PortSettings { name, device, .. } = port;
+        ports.push(opened.with_context(|| format!("port \"{name}\" ({device})"))?);
+    }
+    let io = shares.places.into_iter().zip(shares.dpdk);
+    let io = io.map(|(places, dpdk)| ThreadIo::new(places, WorkerIo::new(dpdk, pool.clone())));
+    Ok((ports, io.collect()))
+}
+
+impl PortShares<'_> {
+    /// The thread that gets the next receive queue.
+    fn next_receiver(&mut self) -> usize {
+        let thread = self.receiving.start + self.next % self.receiving.len();
+        self.next += 1;
+        thread
+    }
+
+    fn open_dpdk(&mut self, port: &PortSettings) -> anyhow::Result<OpenPort> {
+        let Self { eal, config, pool, .. } = *self;
+        let device = port.device.dpdk().context("a device of the kernel")?;
+        let roles = config.datapath.roles();
+        let wanted = PortConfig {
+            device,
+            rx_queues: match port.rx_queues {
+                Some(queues) => queues,
+                None => u16::try_from(self.receiving.len()).context("too many receivers")?,
+            },
+            tx_queues: u16::try_from(roles.transmitters()).context("too many workers")?,
+            rx_descriptors: config.dpdk.rx_descriptors,
+            tx_descriptors: config.dpdk.tx_descriptors,
+            mtu_bytes: port.mtu_bytes,
+            promiscuous: false,
+            mempool: pool,
+        };
+        let (opened, rx, tx) = Port::open(eal, &wanted)?;
+        let (info, rx_queues) = (opened.info(), rx.len());
+        if port.rx_queues.is_some_and(|queues| usize::from(queues) > rx_queues) {
+            bail!(
+                "offers only {rx_queues} receive queues; lower its rx_queues: packets are handed \
+                 over to their workers"
+            );
+        }
+        info!(port = port.name, %device, mac = %info.mac, rx_queues, "port started");
+        let mut queues: Vec<_> = self.dpdk.iter().map(|_| Vec::new()).collect();
+        let mut numbers = vec![None; roles.workers()];
+        for (number, rx) in (0..).zip(rx) {
+            let thread = self.next_receiver();
+            queues[thread].push(rx);
+            if let Some(of_worker) = numbers.get_mut(thread) {
+                *of_worker = Some(number);
+            }
+        }
+        let tx = tx.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        let parts = self.dpdk.iter_mut().zip(&mut self.places);
+        for ((dpdk, places), (rx, tx)) in parts.zip(queues.into_iter().zip(tx)) {
+            places.push(PortPlace::Dpdk(PortId(u16::try_from(dpdk.len())?)));
+            dpdk.push(WorkerPort { rx, tx, info });
+        }
+        Ok(OpenPort::Dpdk { port: opened, queues: numbers })
+    }
+
+    /// Opens a queue or sockets for each receiving thread. The others send through duplicates.
+    fn open_kernel(
+        &mut self,
+        id: PortId,
+        port: &PortSettings,
+        device: &KernelDevice,
+    ) -> anyhow::Result<OpenPort> {
+        let rx_queues = port.rx_queues.map_or(self.receiving.len(), usize::from);
+        let queues = match device {
+            KernelDevice::Udp => self.open_sockets(id, port, rx_queues)?,
+            KernelDevice::Tun { name } => self.open_tun(id, port, name, rx_queues)?,
+        };
+        let mut owners: Vec<Option<KernelPort>> = self.places.iter().map(|_| None).collect();
+        let senders: Vec<KernelPort> =
+            queues.iter().map(KernelPort::try_clone_sender).collect::<Result<_, _>>()?;
+        for queue in queues {
+            let mut thread = self.next_receiver();
+            // A thread reads one queue of a port.
+            while owners[thread].is_some() {
+                thread = self.next_receiver();
+            }
+            owners[thread] = Some(queue);
+        }
+        info!(port = port.name, %device, rx_queues, "port started");
+        let mut parts = Vec::new();
+        for (at, (places, own)) in self.places.iter_mut().zip(owners).enumerate() {
+            let receives = own.is_some();
+            let kernel = match own {
+                Some(own) => own,
+                None => senders[at % senders.len()].try_clone_sender()?,
+            };
+            parts.push(kernel.counters());
+            let mtu_bytes = port.mtu_bytes;
+            let share = KernelShare { port: kernel, mtu_bytes, receives };
+            places.push(PortPlace::Kernel(Box::new(share)));
+        }
+        Ok(OpenPort::Kernel { parts, rx_queues: u16::try_from(rx_queues)? })
+    }
+
+    fn open_sockets(
+        &self,
+        id: PortId,
+        port: &PortSettings,
+        count: usize,
+    ) -> anyhow::Result<Vec<KernelPort>> {
+        let interfaces = self.config.interfaces.iter().filter(|known| known.port == id);
+        let addresses = interfaces.flat_map(|known| {
+            let v4 = known.v4.map(|(addr, _)| SocketAddr::from((addr, UDP_PORT)));
+            let v6 = known.v6.map(|(addr, _)| SocketAddr::from((addr, UDP_PORT)));
+            v4.into_iter().chain(v6)
+        });
+        let wanted = UdpPortConfig { addresses: addresses.collect(), mtu_bytes: port.mtu_bytes };
+        let open = || Ok(KernelPort::Udp(UdpPort::open(&wanted)?));
+        (0..count).map(|_| open()).collect()
+    }
+
+    fn open_tun(
+        &self,
+        id: PortId,
+        port: &PortSettings,
+        name: &str,
+        queues: usize,
+    ) -> anyhow::Result<Vec<KernelPort>> {
+        let interfaces = || self.config.interfaces.iter().filter(|known| known.port == id);
+        let addresses: Vec<IpNetwork> = interfaces()
+            .flat_map(|known| {
+                let v4 = known.v4.map(|(addr, len)| IpNetwork { addr: addr.into(), len });
+                let v6 = known.v6.map(|(addr, len)| IpNetwork { addr: addr.into(), len });
+                v4.into_iter().chain(v6)
+            })
+            .collect();
+        let pools = interfaces().flat_map(|known| steering::pools(self.config, known));
+        let mut routes: Vec<IpNetwork> =
+            pools.map(|pool| IpNetwork { addr: pool.addr, len: pool.len }).collect();
+        routes.sort_unstable_by_key(|route| (route.addr, route.len));
+        routes.dedup();
+        let config = TunConfig {
+            name,
+            queues,
+            mtu_bytes: port.mtu_bytes,
+            addresses: &addresses,
+            routes: &routes,
+        };
+        Ok(open_tun(&config)?.into_iter().map(KernelPort::Tun).collect())
+    }
+}
