@@ -148,13 +148,8 @@ impl Network {
             }
             DatapathChoice::Auto => match start(PacketDevice::AfXdp) {
                 Ok(running) => (running, PacketDevice::AfXdp, None),
-                Err(error) if error.is::<Interrupted>() || error.is::<EnvironmentError>() => {
-                    return Err(error);
-                }
                 Err(error) => {
-                    live.print_line(&format!("AF_XDP does not work here: {error:#}"));
-                    // The first line is the reason; the rest is adit's log.
-                    let why = error.to_string().lines().next().unwrap_or_default().to_owned();
+                    let why = reason_of_af_xdp(error, live)?;
                     (start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, Some(why))
                 }
             },
@@ -168,6 +163,19 @@ impl Network {
     pub(crate) fn dir(&self) -> &Path {
         &self.dir.0
     }
+}
+
+/// Why AF_XDP does not work here.
+///
+/// # Errors
+/// The reason is not AF_XDP.
+fn reason_of_af_xdp(error: anyhow::Error, live: &DemoView) -> Result<String> {
+    if error.is::<Interrupted>() || error.is::<EnvironmentError>() {
+        return Err(error);
+    }
+    live.print_line(&format!("AF_XDP does not work here: {error:#}"));
+    // The first line is the reason; the rest is adit's log.
+    Ok(error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
 fn get_ready(adit: &mut Adit, smf: &LabSmf, gnb: &Gnb, stop: &Stop) -> Result<Duration> {
