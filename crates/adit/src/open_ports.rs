@@ -176,6 +176,14 @@ impl PortShares<'_> {
         port: &PortSettings,
         device: &KernelDevice,
     ) -> anyhow::Result<OpenPort> {
+        let (frame, room) =
+            (u32::from(port.mtu_bytes) + 14, u32::from(self.config.dpdk.mbuf_bytes));
+        if frame > room {
+            bail!(
+                "a packet of mtu_bytes needs buffers of {frame} bytes; raise dpdk.mbuf_bytes or lower \
+                 mtu_bytes"
+            );
+        }
         let rx_queues = port.rx_queues.map_or(self.receiving.len(), usize::from);
         let queues = match device {
             KernelDevice::Udp => self.open_sockets(id, port, rx_queues)?,

@@ -7,56 +7,56 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// The kernel does not let the process create or configure a network device.
-    #[error("{operation} {device}: {source}; adit needs CAP_NET_ADMIN for a TUN device")]
+    #[error("{operation} {device}: {reason}; adit needs CAP_NET_ADMIN for a TUN device")]
     NotPermitted {
         /// What was tried.
         operation: &'static str,
         /// The device.
         device: String,
         /// What the kernel says.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The machine has no TUN driver.
     #[error("cannot open /dev/net/tun: {0}; load the driver with: modprobe tun")]
-    NoTunDriver(#[source] io::Error),
+    NoTunDriver(io::Error),
     /// The kernel refuses an operation on a device.
-    #[error("{operation} {device}: {source}")]
+    #[error("{operation} {device}: {reason}")]
     Device {
         /// What was tried.
         operation: &'static str,
         /// The device.
         device: String,
         /// What the kernel says.
-        source: io::Error,
+        reason: io::Error,
     },
     /// An address cannot be bound.
     #[error(
-        "cannot bind {address}: {source}; give the address to a network device, and stop other \
+        "cannot bind {address}: {reason}; give the address to a network device, and stop other \
          programs at this port (ss -ulnp)"
     )]
     Bind {
         /// The address and port.
         address: SocketAddr,
         /// What the kernel says.
-        source: io::Error,
+        reason: io::Error,
     },
     /// A socket option that a port cannot do without.
-    #[error("cannot set {option} of a socket: {source}")]
+    #[error("cannot set {option} of a socket: {reason}")]
     SocketOption {
         /// The option.
         option: &'static str,
         /// What the kernel says.
-        source: io::Error,
+        reason: io::Error,
     },
 }
 
 impl KernelError {
     /// The error of `operation` on `device`.
-    pub(crate) fn device(operation: &'static str, device: &str, source: io::Error) -> Self {
+    pub(crate) fn device(operation: &'static str, device: &str, reason: io::Error) -> Self {
         let device = device.to_owned();
-        match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { operation, device, source },
-            _ => Self::Device { operation, device, source },
+        match reason.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { operation, device, reason },
+            _ => Self::Device { operation, device, reason },
         }
     }
 }

@@ -311,11 +311,11 @@ impl UdpSocket {
             SocketAddr::V6(_) => AddressFamily::INET6,
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let fail = |source: rustix::io::Errno| KernelError::Bind { address, source: source.into() };
+        let fail = |reason: rustix::io::Errno| KernelError::Bind { address, reason: reason.into() };
         let socket = socket_with(family, SocketType::DGRAM, flags, None).map_err(fail)?;
         let require = |level, option, value, name| {
             let set = set_option(socket.as_fd(), level, option, value);
-            set.map_err(|source| KernelError::SocketOption { option: name, source })
+            set.map_err(|reason| KernelError::SocketOption { option: name, reason })
         };
         require(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
         if address.is_ipv6() {

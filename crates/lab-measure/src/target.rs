@@ -29,7 +29,7 @@ use adit_lab_engine::frame::{Endpoints, FrameFormat, TesterTunnel, UePacketKind}
 use adit_lab_engine::memif::{Listener, Memif, MemifAddress};
 use adit_lab_engine::neighbor::PortAddresses;
 use adit_lab_process::adit_binary::find_binary;
-use adit_lab_process::adit_config::{AditConfig, ExcessAction, ExecutionModel, Qos};
+use adit_lab_process::adit_config::{AditConfig, ExcessAction, ExecutionModel, Qos, WorkerPoll};
 use adit_lab_process::process::{Process, Program, owned};
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::{Stop, environment};
@@ -722,6 +722,7 @@ fn adit_configuration(arguments: &TargetArguments, cores: &TargetCores<'_>, dir:
         workers: cores.workers.iter().copied().map(usize::from).collect(),
         model: arguments.model,
         receiver: usize::from(cores.receiver),
+        poll: WorkerPoll::Busy,
         qos: arguments.excess.map(|excess| {
             let (queue_pkts, shared_mbps) = (arguments.queue_pkts, arguments.shared_mbps);
             Qos { excess, queue_pkts, shared_mbps }

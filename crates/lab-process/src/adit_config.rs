@@ -78,16 +78,34 @@ impl ExecutionModel {
     }
 
     /// The lines of the datapath's section. The receiver sleeps without packets: it may share its core.
-    fn lines(self, workers: usize, receiver: usize) -> String {
+    fn lines(self, workers: usize, receiver: usize, poll: WorkerPoll) -> String {
         let spread = match self {
-            Self::RunToCompletion => return String::new(),
+            Self::RunToCompletion => return format!("poll = \"{}\"\n", poll.name()),
             Self::Pipeline => "owner",
             Self::PipelineRss => "rss",
         };
-        let poll = [vec!["busy"; workers], vec!["adaptive"]].concat();
+        let poll = [vec![poll.name(); workers], vec!["adaptive"]].concat();
         format!(
             "model = \"pipeline\"\nreceivers = [{receiver}]\nspread = \"{spread}\"\npoll = {poll:?}\n"
         )
+    }
+}
+
+/// What a worker of the started adit does without packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerPoll {
+    /// It polls on.
+    Busy,
+    /// It sleeps, and leaves its core to others.
+    Adaptive,
+}
+
+impl WorkerPoll {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Adaptive => "adaptive",
+        }
     }
 }
 
@@ -114,6 +132,8 @@ pub struct AditConfig<'a> {
     pub model: ExecutionModel,
     /// Core of the receiver, for models that have one.
     pub receiver: usize,
+    /// What a worker does without packets.
+    pub poll: WorkerPoll,
     /// Enforcement of rates; `None` for adit's defaults.
     pub qos: Option<Qos>,
     /// Device strings of the access and the core side.
@@ -151,7 +171,7 @@ impl AditConfig<'_> {
         // The tester's memif has one queue pair.
         let has_one = workers.len() > 1 && self.model == ExecutionModel::RunToCompletion;
         let queues = if has_one { "rx_queues = 1\n" } else { "" };
-        let model = self.model.lines(workers.len(), self.receiver);
+        let model = self.model.lines(workers.len(), self.receiver, self.poll);
         let PacketMemory { memory, mbufs } = self.packet_memory();
         let mut text = format!(
             r#"[node]
@@ -263,6 +283,7 @@ mod tests {
             workers,
             model: ExecutionModel::RunToCompletion,
             receiver: 0,
+            poll: WorkerPoll::Busy,
             qos,
             devices: ["net_memif0", "net_memif1"].map(str::to_owned),
             mtu_bytes: [1600, 1500],

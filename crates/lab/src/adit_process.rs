@@ -13,7 +13,7 @@ use crate::topology::{
     ADIT_N3, ADIT_N3_V6, ADIT_N4, ADIT_N6, ADIT_N6_V6, ADIT_TUN, ADIT_TUN_V6, CORP_LINK, DN, DN_V6,
     Topology,
 };
-use adit_lab_process::adit_config::{AditConfig, ExecutionModel};
+use adit_lab_process::adit_config::{AditConfig, ExecutionModel, WorkerPoll};
 use adit_lab_process::process::{Process, Program};
 use adit_lab_process::stop::Stop;
 
@@ -47,6 +47,13 @@ impl PacketDevice {
             Self::AfPacket => "AF_PACKET",
             Self::Kernel => "kernel",
         }
+    }
+
+    /// True if a worker of adit sleeps without packets and leaves its core to the programs: the kernel works
+    /// for both on both cores.
+    #[must_use]
+    pub(crate) fn leaves_core(self) -> bool {
+        self == Self::Kernel
     }
 
     /// The device string for the interface `interface`, the `index`-th of its driver.
@@ -271,6 +278,7 @@ fn configuration(
         workers: vec![cores.worker],
         model,
         receiver: cores.main,
+        poll: if device.leaves_core() { WorkerPoll::Adaptive } else { WorkerPoll::Busy },
         qos: None,
         devices: [(0, N3_LINK), (1, "n6")]
             .map(|(index, interface)| device.argument(index, interface, queue_pairs(model))),

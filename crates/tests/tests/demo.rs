@@ -30,8 +30,20 @@ fn is_refused_by_the_machine(output: &Output) -> bool {
 
 #[test]
 fn demo_passes_every_check_and_leaves_nothing() {
+    passes_every_check(&["--ues", "2", "--duration", "2", "--json"]);
+}
+
+#[test]
+fn demo_over_the_kernel_passes_every_check() {
+    passes_every_check(&["--ues", "2", "--duration", "2", "--json", "--io", "kernel"]);
+    let model = ["--model", "pipeline"];
+    let arguments = ["--ues", "2", "--duration", "1", "--json", "--io", "kernel"];
+    passes_every_check(&[&arguments[..], &model].concat());
+}
+
+fn passes_every_check(arguments: &[&str]) {
     let before = interfaces();
-    let Some(lab) = start(&["--ues", "2", "--duration", "2", "--json"]) else { return };
+    let Some(lab) = start(arguments) else { return };
     let pid = lab.id();
     let output = lab.finish(Duration::from_secs(180));
     let progress = String::from_utf8_lossy(&output.stderr);

@@ -104,7 +104,7 @@ impl Network {
             live.print_line(&format!("removed {name} of a lab that was killed"));
         }
         let qfi = Qfi::new(QFI).context("the QFI has six bits")?;
-        let affinity = Affinity::new()?;
+        let affinity = Affinity::new(arguments.datapath != DatapathChoice::Kernel)?;
 
         live.phase("namespaces, links and UEs");
         let pid = std::process::id();
@@ -204,13 +204,13 @@ struct Affinity {
 }
 
 impl Affinity {
-    /// Chooses adit's cores and moves this thread off the worker's core.
-    fn new() -> Result<Self> {
+    /// Chooses adit's cores and moves this thread off the worker's core if the worker polls.
+    fn new(polls: bool) -> Result<Self> {
         let all = sched_getaffinity(None).context("read the CPU affinity")?;
         let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
         let cores = CoreAssignment::among(&allowed);
         let mut rest = all;
-        if cores.worker != cores.main {
+        if polls && cores.worker != cores.main {
             rest.unset(cores.worker);
         }
         let affinity = Self { all, rest, cores };
