@@ -73,6 +73,7 @@ fn threads(config: &Config) -> Vec<String> {
             "receives and chooses workers by a hash of the UE's address"
         }
         (Role::Receiver, _) => "receives and hands packets to the owners of their sessions",
+        (Role::RxTx, _) => "receives for the event scheduler, and transmits",
     };
     let threads = config.datapath.threads().into_iter().enumerate();
     let of_packet_path = threads.map(|(id, ThreadSettings { role, core, poll })| {

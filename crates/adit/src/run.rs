@@ -161,6 +161,7 @@ fn check_cores(config: &Config) -> anyhow::Result<()> {
         Role::Worker => "datapath.workers",
         Role::Signaling => "datapath.main_core",
         Role::Receiver => "datapath.receivers",
+        Role::RxTx => "datapath.eventdev.rx_tx",
     };
     let threads = config.datapath.threads();
     let cores = threads.iter().map(|thread| (key(thread.role), thread.core));

@@ -22,6 +22,9 @@ pub(crate) fn run_commands<Io: PacketIo>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
 ) -> bool {
+    if state.handoff.flows().is_some() {
+        return run_commands_of_flows(ctx, io, state, |command| is_due(ctx, command));
+    }
     run_commands_while(ctx, io, state, |command| is_due(ctx, command))
 }
 
@@ -36,12 +39,103 @@ pub(crate) fn run_commands_before<Io: PacketIo>(
     session: SessionIndex,
     generation: DeltaId,
 ) {
-    run_commands_while(ctx, io, state, |command| match *command {
+    let is_due = |command: &WorkerCommand| match *command {
         WorkerCommand::SendEndMarker { session: of, change, .. } if of == session => {
             generation >= change
         }
         _ => is_due(ctx, command),
-    });
+    };
+    if state.handoff.flows().is_some() {
+        run_commands_of_flows(ctx, io, state, is_due);
+    } else {
+        run_commands_while(ctx, io, state, is_due);
+    }
+}
+
+/// The same with an event scheduler. Every worker gets the commands for all sessions. The one that has the flow of
+/// the session carries out a command, before it processes a packet by the change that the command waits for; the
+/// others drop it once that is done. The worker in charge of a session requests the flow, in case no packet comes.
+fn run_commands_of_flows<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+    is_due: impl Fn(&WorkerCommand) -> bool,
+) -> bool {
+    let (mut has_run, mut is_front, mut at) = (false, true, 0);
+    while let Some(command) = peek_command(state, at) {
+        let is_done = match command {
+            WorkerCommand::SendEndMarker { session, change, .. } => {
+                if !is_carried_out(state, session, change) && state.handoff.owns(session) {
+                    if !is_due(&command) {
+                        // Later ones of the flow wait, too.
+                        return has_run;
+                    }
+                    run_all_of_change(ctx, io, state, session, change);
+                    has_run = true;
+                }
+                is_carried_out(state, session, change)
+            }
+            _ if is_front => {
+                execute(ctx, io, state, &command);
+                has_run = true;
+                true
+            }
+            _ => false,
+        };
+        is_front &= is_done;
+        if is_front {
+            let _ = state.commands.pop();
+        } else {
+            at += 1;
+        }
+    }
+    request_flow_of_first(state);
+    has_run
+}
+
+/// The command at a position of the ring.
+fn peek_command<B>(state: &mut WorkerState<B>, at: usize) -> Option<WorkerCommand> {
+    let all = state.commands.slots();
+    let chunk = state.commands.read_chunk(all).ok()?;
+    let (first, second) = chunk.as_slices();
+    first.iter().chain(second).nth(at).copied()
+}
+
+fn is_carried_out<B>(state: &mut WorkerState<B>, session: SessionIndex, change: DeltaId) -> bool {
+    state.handoff.flows().is_none_or(|flows| flows.is_command_done(session, change.0))
+}
+
+/// Carries out all commands for a session and change. All of them are in the ring: they were given before the change
+/// was published. The caller has the flow of `session`.
+fn run_all_of_change<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+    session: SessionIndex,
+    change: DeltaId,
+) {
+    let mut at = 0;
+    while let Some(command) = peek_command(state, at) {
+        at += 1;
+        match command {
+            WorkerCommand::SendEndMarker { session: of, change: by, .. }
+                if of == session && by == change =>
+            {
+                execute(ctx, io, state, &command);
+            }
+            _ => {}
+        }
+    }
+    state.handoff.flows().inspect(|flows| flows.finish_command(session, change.0));
+}
+
+/// Requests the flow of the first command, if this worker is in charge of it. The others follow.
+fn request_flow_of_first<B>(state: &mut WorkerState<B>) {
+    if let Some(WorkerCommand::SendEndMarker { session, .. }) = peek_command(state, 0)
+        && state.handoff.is_in_charge_of(session)
+    {
+        state.handoff.request_flow(session);
+    }
 }
 
 fn run_commands_while<Io: PacketIo>(

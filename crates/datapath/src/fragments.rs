@@ -82,7 +82,8 @@ impl<B: PacketBuf> Fragments<B> {
             let FragmentPosition { identification, protocol, .. } = place;
             let key = DatagramKey { interfaces, addrs, identification, protocol };
             let owner = handoff.of_hash(hash_of(&key));
-            if !is_ours && owner != handoff.worker() {
+            // With an event scheduler all fragments of a datagram have one flow, which this worker has.
+            if !is_ours && owner != handoff.worker() && handoff.flows().is_none() {
                 handoff.hand_to(owner, port, buf, tally);
                 continue;
             }

@@ -6,6 +6,11 @@
 //! session that one thread received keep their order.
 //!
 //! Packets that find the ring full are dropped as `handoff_full` or `signaling_full`: no thread waits for another.
+//!
+//! With an event scheduler no session has an owner; its flow is with one worker at a time ([`crate::flows`]). Packets
+//! of other flows go back to the scheduler, and the rings lead to workers that hold flows.
+
+use std::collections::VecDeque;
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
@@ -14,6 +19,7 @@ use adit_types::{Owners, PortId, Role, Roles, SessionIndex, WorkerId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::columns::{BurstColumn, BurstLane, LaneKind};
+use crate::flows::{Flows, SharedFlows};
 use crate::tally::StepTally;
 
 /// A packet, and the port that received it.
@@ -21,7 +27,26 @@ use crate::tally::StepTally;
 struct HandedPacket<B> {
     buf: B,
     port: PortId,
+    /// The flow that its taker holds, and its number in the flow; unused without an event scheduler.
+    flow: u32,
+    number: u32,
 }
+
+/// What a worker among several has with an event scheduler.
+struct EventFlows<B> {
+    flows: Flows,
+    /// Packets, and requests for a flow, that go to the scheduler at the end of the step.
+    returned: VecDeque<ReturnedEvent<B>>,
+    /// The flows of the packets that were taken from rings last.
+    taken: BurstColumn<u32>,
+}
+
+/// A packet for a flow that this worker does not have, with the port that received it; without a packet, a
+/// request for the flow.
+pub(crate) type ReturnedEvent<B> = (u32, Option<(PortId, B)>);
+
+/// Most events that return to the scheduler in one step.
+const RETURNED_MAX: usize = 1024;
 
 /// The ring to one other thread. Staged packets are written in bulk, once per burst.
 struct HandoffRing<B> {
@@ -44,6 +69,8 @@ pub struct Handoff<B> {
     fullest: usize,
     /// Packets that a ring has room for.
     ring_len: usize,
+    /// With an event scheduler.
+    events: Option<Box<EventFlows<B>>>,
 }
 
 /// A set of threads of the packet path.
@@ -93,7 +120,7 @@ pub fn connect<B>(roles: Roles, ring_len: usize) -> Vec<Handoff<B>> {
                 ends[to].from.push(end);
                 let full = match roles.of(to) {
                     Role::Signaling => DropReason::SignalingFull,
-                    Role::Worker | Role::Receiver => DropReason::HandoffFull,
+                    Role::Worker | Role::Receiver | Role::RxTx => DropReason::HandoffFull,
                 };
                 HandoffRing { ring, staged: BurstColumn::new(), full }
             });
@@ -113,12 +140,45 @@ impl<B> Handoff<B> {
             notified: WorkerSet::NONE,
             fullest: 0,
             ring_len,
+            events: None,
         }
     }
 
     /// The ends of the only worker.
     pub(crate) fn alone() -> Self {
         Self::new(0, Owners::new(1), 0)
+    }
+
+    /// The ends of one of several workers that an event scheduler gives the flows of `shared` to. Reserves all memory
+    /// that will be used.
+    #[must_use]
+    pub fn with_flows(mut self, shared: SharedFlows) -> Self {
+        let flows = Flows::new(shared, self.id);
+        let returned = VecDeque::with_capacity(RETURNED_MAX);
+        self.events = Some(Box::new(EventFlows { flows, returned, taken: BurstColumn::new() }));
+        self
+    }
+
+    /// The flows, with an event scheduler and other workers.
+    #[inline]
+    pub(crate) fn flows(&mut self) -> Option<&mut Flows> {
+        self.events.as_mut().map(|events| &mut events.flows)
+    }
+
+    /// Requests the flow of `session` from the scheduler, unless too many events return to it already.
+    #[cold]
+    pub(crate) fn request_flow(&mut self, session: SessionIndex) {
+        if let Some(events) = &mut self.events
+            && events.returned.len() < RETURNED_MAX
+        {
+            events.returned.push_back((events.flows.of(session), None));
+        }
+    }
+
+    /// The next event for the scheduler.
+    #[inline]
+    pub(crate) fn take_returned(&mut self) -> Option<ReturnedEvent<B>> {
+        self.events.as_mut()?.returned.pop_front()
     }
 
     /// The thread whose ends these are.
@@ -160,7 +220,25 @@ impl<B> Handoff<B> {
     /// True if this worker processes packets of `session`. True for no session.
     #[inline]
     pub(crate) fn owns(&self, session: SessionIndex) -> bool {
-        !session.is_some() || self.owners.of(session) == self.id
+        match &self.events {
+            None => !session.is_some() || self.owners.of(session) == self.id,
+            Some(events) => !session.is_some() || events.flows.has(session),
+        }
+    }
+
+    /// True if this worker takes care that the commands for `session` are carried out.
+    pub(crate) fn is_in_charge_of(&self, session: SessionIndex) -> bool {
+        self.owners.of(session) == self.id
+    }
+
+    /// Takes note that the packets of the last [`Handoff::take`] are processed.
+    #[inline]
+    pub(crate) fn settle_taken(&mut self) {
+        if let Some(events) = &mut self.events {
+            for flow in events.taken.drain(..) {
+                events.flows.settle_packet(flow);
+            }
+        }
     }
 }
 
@@ -173,11 +251,50 @@ impl<B: PacketBuf> Handoff<B> {
         buf: B,
         tally: &mut StepTally,
     ) {
+        if let Some(events) = &mut self.events {
+            if events.returned.len() < RETURNED_MAX {
+                events.returned.push_back((events.flows.of(session), Some((port, buf))));
+            } else {
+                tally.drop(DropReason::HandoffFull);
+            }
+            return;
+        }
         self.hand_to(self.owners.of(session), port, buf, tally);
+    }
+
+    /// Hands a packet that was received on `port` to the worker that holds its flow.
+    #[cold]
+    pub(crate) fn hand_to_holder(
+        &mut self,
+        holder: WorkerId,
+        port: PortId,
+        flow: u32,
+        buf: B,
+        tally: &mut StepTally,
+    ) {
+        let room = match self.rings.get(usize::from(holder.0)) {
+            Some(Some(towards)) => towards.ring.slots().saturating_sub(towards.staged.len()),
+            _ => 0,
+        };
+        let Some(events) = &mut self.events else { return };
+        if room == 0 {
+            events.flows.settle_packet(flow);
+            tally.drop(DropReason::HandoffFull);
+            return;
+        }
+        // Only a packet with room has a number: the holder waits for each.
+        let number = events.flows.number_packet(flow);
+        self.stage(holder, HandedPacket { buf, port, flow, number }, tally);
     }
 
     /// Hands off a packet that was received on `port` to another thread.
     pub(crate) fn hand_to(&mut self, owner: WorkerId, port: PortId, buf: B, tally: &mut StepTally) {
+        self.stage(owner, HandedPacket { buf, port, flow: 0, number: 0 }, tally);
+    }
+
+    #[inline(always)]
+    // PERF (adit bench handoff): once per packet that is handed over.
+    fn stage(&mut self, owner: WorkerId, packet: HandedPacket<B>, tally: &mut StepTally) {
         let owner = usize::from(owner.0);
         let Some(Some(towards)) = self.rings.get_mut(owner) else {
             // Owners are below the number of workers, and the caller checked for this one.
@@ -185,9 +302,9 @@ impl<B: PacketBuf> Handoff<B> {
             return;
         };
         if towards.staged.is_full() {
-            towards.flush(tally);
+            towards.flush(self.events.as_deref(), tally);
         }
-        towards.staged.push(HandedPacket { buf, port });
+        towards.staged.push(packet);
         self.notified.insert(owner);
     }
 
@@ -199,7 +316,7 @@ impl<B: PacketBuf> Handoff<B> {
     pub(crate) fn flush(&mut self, tally: &mut StepTally) {
         for towards in self.rings.iter_mut().flatten() {
             if !towards.staged.is_empty() {
-                towards.flush(tally);
+                towards.flush(self.events.as_deref(), tally);
             }
         }
     }
@@ -216,7 +333,7 @@ impl<B: PacketBuf> Handoff<B> {
     }
 
     /// Appends packets of one source to `burst`: at most a burst, all received on one port. Returns
-    /// that port.
+    /// that port. With an event scheduler, a packet waits for earlier ones of its flow from other sources.
     pub(crate) fn take(&mut self, source: usize, burst: &mut Burst<B>) -> Option<PortId> {
         let ring = self.from.get_mut(source)?;
         let waiting = ring.slots();
@@ -225,14 +342,29 @@ impl<B: PacketBuf> Handoff<B> {
         let chunk = ring.read_chunk(waiting).ok()?;
         let (front, back) = chunk.as_slices();
         let port = front.first()?.port;
-        let count = front.iter().chain(back).take_while(|parcel| parcel.port == port).count();
-        burst.extend(ring.read_chunk(count).ok()?.into_iter().map(|parcel| parcel.buf));
+        let is_next = |parcel: &&HandedPacket<B>| {
+            let flows = self.events.as_ref().map(|events| &events.flows);
+            parcel.port == port
+                && flows.is_none_or(|flows| flows.take_number(parcel.flow, parcel.number))
+        };
+        let count = front.iter().chain(back).take_while(is_next).count();
+        if count == 0 {
+            return None;
+        }
+        let parcels = ring.read_chunk(count).ok()?.into_iter();
+        match &mut self.events {
+            None => burst.extend(parcels.map(|parcel| parcel.buf)),
+            Some(events) => parcels.for_each(|parcel| {
+                events.taken.push(parcel.flow);
+                burst.push(parcel.buf);
+            }),
+        }
         Some(port)
     }
 }
 
 impl<B: PacketBuf> HandoffRing<B> {
-    fn flush(&mut self, tally: &mut StepTally) {
+    fn flush(&mut self, events: Option<&EventFlows<B>>, tally: &mut StepTally) {
         let room = self.ring.slots().min(self.staged.len());
         let sent = match self.ring.write_chunk_uninit(room) {
             Ok(chunk) => chunk.fill_from_iter(self.staged.drain(..room)),
@@ -240,8 +372,9 @@ impl<B: PacketBuf> HandoffRing<B> {
             Err(_) => 0,
         };
         tally.hand_off(sent);
-        for _ in self.staged.drain(..) {
+        for packet in self.staged.drain(..) {
             tally.drop(self.full);
+            events.inspect(|events| events.flows.settle_packet(packet.flow));
         }
     }
 }

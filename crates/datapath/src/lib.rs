@@ -37,6 +37,7 @@ mod egress;
 mod events;
 mod fast_path;
 mod first_fragments;
+mod flows;
 mod fragments;
 mod handoff;
 mod interfaces;
@@ -60,8 +61,10 @@ mod tx_queues;
 mod worker;
 mod worker_state;
 
+pub use flows::SharedFlows;
 pub use handoff::{Handoff, WorkerSet, connect};
 pub use model::PathThread;
+pub use model::eventdev::{EventWorker, RxTx, RxTxConfig, TX_QUEUE, WORK_QUEUE};
 pub use model::pipeline::{Receiver, ReceiverConfig, Spread};
 pub use model::run_to_completion::StepReport;
 pub use worker::{Worker, WorkerConfig};

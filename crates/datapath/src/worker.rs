@@ -68,6 +68,16 @@ pub struct Worker<Io: PacketIo> {
     state: WorkerState<Io::Buf>,
 }
 
+/// The parts of a worker.
+pub(crate) struct WorkerParts<'w, B> {
+    pub config: &'w WorkerConfig,
+    pub reader: &'w mut TablesReader,
+    pub interfaces: &'w Interfaces,
+    pub limits: &'w mut SlowLimits,
+    pub rx: &'w mut Burst<B>,
+    pub state: &'w mut WorkerState<B>,
+}
+
 impl<Io: PacketIo> core::fmt::Debug for Worker<Io> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Worker").field("config", &self.config).finish_non_exhaustive()
@@ -97,6 +107,12 @@ impl<Io: PacketIo> Worker<Io> {
         debug_assert_eq!(handoff.worker(), self.config.id, "the ends of another worker");
         self.state.handoff = handoff;
         self
+    }
+
+    /// What an execution model drives.
+    pub(crate) fn parts(&mut self) -> WorkerParts<'_, Io::Buf> {
+        let Self { config, reader, interfaces, limits, rx, state } = self;
+        WorkerParts { config, reader, interfaces, limits, rx, state }
     }
 
     /// Which worker this is.

@@ -96,6 +96,7 @@ reasons! {
         SlowQueueFull, "slow_queue_full", "More slow-path packets arrived than one step handles.";
         HandoffFull, "handoff_full", "The ring to the worker that owns the packet's session is full, or that worker has stopped.";
         SignalingFull, "signaling_full", "The ring to the signaling worker is full: more packets to the UPF itself arrive than it answers, or it has stopped.";
+        SchedulerFull, "scheduler_full", "The event scheduler has too many packets in flight: the workers are slower than the ports, or one of them has stopped.";
         TxQueueFull, "tx_queue_full", "The transmit queue of the outgoing port is full. Guaranteed packets wait, up to 256 per port and worker, unless the port accepts none for 100 ms.";
     }
 }

@@ -256,6 +256,7 @@ fn check(coverage: &Coverage) {
         DropReason::AggregateExceeded,
         DropReason::HandoffFull,
         DropReason::SignalingFull,
+        DropReason::SchedulerFull,
         DropReason::RedirectLimited,
         DropReason::ShapingQueueFull,
         DropReason::FrameSegmented,

@@ -12,6 +12,8 @@ pub enum Role {
     Signaling,
     /// It receives packets from ports, finds a worker for each, and hands them over.
     Receiver,
+    /// It receives packets from ports for an event scheduler, and transmits what workers send.
+    RxTx,
 }
 
 impl Role {
@@ -22,22 +24,25 @@ impl Role {
             Self::Worker => "worker",
             Self::Signaling => "signaling",
             Self::Receiver => "receiver",
+            Self::RxTx => "rx-tx",
         }
     }
 }
 
-/// The threads of a packet path, by number: the workers, then, with receivers, the signaling worker and the receivers.
+/// The threads of a packet path, by number: the workers, then, with receivers, the signaling worker and the receivers;
+/// or with an event scheduler, the Rx/Tx threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles {
     workers: usize,
     receivers: usize,
+    rx_tx: usize,
 }
 
 impl Roles {
     /// Workers that receive themselves, at least one.
     #[must_use]
     pub const fn run_to_completion(workers: usize) -> Self {
-        Self { workers: if workers == 0 { 1 } else { workers }, receivers: 0 }
+        Self { workers: if workers == 0 { 1 } else { workers }, receivers: 0, rx_tx: 0 }
     }
 
     /// Workers that `receivers` receive for, at least one of each.
@@ -45,6 +50,19 @@ impl Roles {
     pub const fn pipeline(receivers: usize, workers: usize) -> Self {
         let receivers = if receivers == 0 { 1 } else { receivers };
         Self { receivers, ..Self::run_to_completion(workers) }
+    }
+
+    /// Workers that an event scheduler gives packets to, and Rx/Tx threads, at least one of each.
+    #[must_use]
+    pub const fn event_driven(rx_tx: usize, workers: usize) -> Self {
+        let rx_tx = if rx_tx == 0 { 1 } else { rx_tx };
+        Self { rx_tx, ..Self::run_to_completion(workers) }
+    }
+
+    /// How many Rx/Tx threads there are.
+    #[must_use]
+    pub const fn rx_tx(self) -> usize {
+        self.rx_tx
     }
 
     /// How many workers share the sessions.
@@ -62,13 +80,31 @@ impl Roles {
     /// How many threads there are.
     #[must_use]
     pub const fn threads(self) -> usize {
-        self.transmitters() + self.receivers
+        self.transmitters() + self.receivers + self.rx_tx
     }
 
-    /// How many threads transmit: the first ones.
+    /// How many threads process packets: the first ones. Without Rx/Tx threads they transmit.
     #[must_use]
     pub const fn transmitters(self) -> usize {
         self.workers + (self.receivers > 0) as usize
+    }
+
+    /// The threads that receive.
+    #[must_use]
+    pub const fn receiving(self) -> core::ops::Range<usize> {
+        match self.receivers + self.rx_tx {
+            0 => 0..self.workers,
+            _ => self.transmitters()..self.threads(),
+        }
+    }
+
+    /// The threads that transmit.
+    #[must_use]
+    pub const fn transmitting(self) -> core::ops::Range<usize> {
+        match self.rx_tx {
+            0 => 0..self.transmitters(),
+            _ => self.workers..self.threads(),
+        }
     }
 
     /// The signaling worker; `None` without receivers: then each worker treats what it receives.
@@ -83,6 +119,7 @@ impl Roles {
         match thread {
             _ if thread < self.workers => Role::Worker,
             _ if thread < self.transmitters() => Role::Signaling,
+            _ if self.rx_tx > 0 => Role::RxTx,
             _ => Role::Receiver,
         }
     }
@@ -96,9 +133,10 @@ impl Roles {
     #[must_use]
     pub fn connects(self, from: usize, to: usize) -> bool {
         match self.of(to) {
-            Role::Worker => from != to,
+            // Rx/Tx threads go through the scheduler.
+            Role::Worker => from != to && self.of(from) != Role::RxTx,
             Role::Signaling => self.of(from) == Role::Receiver,
-            Role::Receiver => false,
+            Role::Receiver | Role::RxTx => false,
         }
     }
 }
@@ -114,6 +152,17 @@ mod tests {
         let alone = Roles::run_to_completion(0);
         assert_eq!((alone.threads(), alone.transmitters(), alone.signaling()), (1, 1, None));
         assert_eq!(Roles::pipeline(1, 2).signaling(), Some(WorkerId(2)));
+    }
+
+    #[test]
+    fn event_driven_workers_come_before_rx_tx_threads_and_are_connected_with_each_other() {
+        let roles = Roles::event_driven(2, 2);
+        let names: Vec<_> = roles.all().map(Role::name).collect();
+        assert_eq!(names, ["worker", "worker", "rx-tx", "rx-tx"]);
+        assert_eq!((roles.transmitters(), roles.rx_tx(), roles.signaling()), (2, 2, None));
+        assert_eq!((roles.receiving(), roles.transmitting()), (2..4, 2..4));
+        let to = |from| (0..4).filter(|to| roles.connects(from, *to)).collect::<Vec<_>>();
+        assert_eq!([0, 2].map(to), [vec![1], vec![]]);
     }
 
     #[test]

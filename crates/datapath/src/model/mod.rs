@@ -1,11 +1,13 @@
 //! Execution models: which thread runs which part of the packet path, and in which order.
 
+pub(crate) mod eventdev;
 pub(crate) mod pipeline;
 pub(crate) mod run_to_completion;
 
-use adit_pktio::PacketIo;
+use adit_pktio::{EventPort, PacketIo};
 use adit_types::Nanos;
 
+use self::eventdev::{EventWorker, RxTx};
 use self::pipeline::Receiver;
 use self::run_to_completion::StepReport;
 use crate::worker::Worker;
@@ -57,6 +59,44 @@ impl<Io: PacketIo> PathThread<Io> for Receiver<Io> {
     /// Nothing waits in a receiver.
     fn drain(&mut self, _: &mut Io) {
         Self::rest(self);
+    }
+
+    fn take_fullest_ring(&mut self) -> u16 {
+        0
+    }
+}
+
+impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> PathThread<Io> for EventWorker<P, Io> {
+    #[inline]
+    fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
+        Self::step(self, now, io)
+    }
+
+    fn rest(&mut self) {
+        Self::rest(self);
+    }
+
+    fn drain(&mut self, io: &mut Io) {
+        Self::drain(self, io);
+    }
+
+    fn take_fullest_ring(&mut self) -> u16 {
+        Self::take_fullest_ring(self)
+    }
+}
+
+impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> PathThread<Io> for RxTx<P, Io> {
+    #[inline]
+    fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
+        Self::step(self, now, io)
+    }
+
+    fn rest(&mut self) {
+        Self::rest(self);
+    }
+
+    fn drain(&mut self, _: &mut Io) {
+        Self::drain(self);
     }
 
     fn take_fullest_ring(&mut self) -> u16 {

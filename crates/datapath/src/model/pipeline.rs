@@ -68,10 +68,10 @@ impl<Io: PacketIo> core::fmt::Debug for Receiver<Io> {
 
 /// A frame that a receiver has looked at.
 #[derive(Clone, Copy)]
-struct SeenFrame<'l> {
-    glance: Glance,
+pub(super) struct SeenFrame<'l> {
+    pub(super) glance: Glance,
     /// Where it arrived; `None` for a VLAN without interfaces.
-    link: Option<&'l VlanLink>,
+    pub(super) link: Option<&'l VlanLink>,
 }
 
 impl<Io: PacketIo> Receiver<Io> {
@@ -142,7 +142,7 @@ impl<Io: PacketIo> Receiver<Io> {
 }
 
 /// Looks at the frames of a burst, counts their arrival, and prefetches what their sessions are looked up in.
-fn look<'l, B: PacketBuf>(
+pub(super) fn look<'l, B: PacketBuf>(
     view: &TablesView<'_>,
     links: PortLinks<'l>,
     rx: &Burst<B>,
@@ -197,7 +197,7 @@ fn prefetch(view: &TablesView<'_>, link: &VlanLink, glance: Glance) {
     }
 }
 
-fn ues<'v>(view: &TablesView<'v>, link: &VlanLink) -> &'v UeTable {
+pub(super) fn ues<'v>(view: &TablesView<'v>, link: &VlanLink) -> &'v UeTable {
     view.ues(link.domain())
 }
 

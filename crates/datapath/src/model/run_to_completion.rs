@@ -92,7 +92,7 @@ pub(crate) fn step<Io: PacketIo>(
 /// anything to do. Not called while the worker [is quiet](WorkerState::is_quiet).
 #[inline(never)]
 // PERF (adit bench datapath --burst 1): most steps have nothing to release.
-fn release_waiting<Io: PacketIo>(
+pub(super) fn release_waiting<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     rx: &mut Burst<Io::Buf>,
@@ -131,7 +131,7 @@ fn release_waiting<Io: PacketIo>(
 
 /// Processes a burst that was received or taken over, then the packets of it that are switched to other
 /// UEs.
-fn process<Io: PacketIo>(
+pub(super) fn process<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -144,7 +144,7 @@ fn process<Io: PacketIo>(
 
 /// Processes packets that are switched to other UEs, as packets that arrive from their data network.
 #[inline]
-fn process_switched<Io: PacketIo>(
+pub(super) fn process_switched<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     rx: &mut Burst<Io::Buf>,
@@ -301,7 +301,11 @@ fn drop_taken_over<B: PacketBuf>(rx: &mut Burst<B>, state: &mut WorkerState<B>) 
 /// Adds the counts of the step to the worker's counters. `waited`: packets that waited before it.
 #[inline(always)]
 // PERF (adit bench datapath --burst 1): once per step.
-fn publish_counts<B: PacketBuf>(ctx: &StepContext<'_>, waited: usize, state: &mut WorkerState<B>) {
+pub(super) fn publish_counts<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    waited: usize,
+    state: &mut WorkerState<B>,
+) {
     let waiting = state.packets_waiting();
     debug_assert!(
         state.tally.identity_holds(waited, waiting),

@@ -1,0 +1,330 @@
+//! Flows of an event scheduler, and the workers that hold them.
+//!
+//! A session belongs to one flow. The scheduler gives the events of a flow to one worker at a time, so what is
+//! counted for a session has one writer although flows move between workers. Packets that wait do not move: a
+//! worker that keeps some *holds* the flows of its last packets. A worker that is given a packet of a flow that
+//! another one holds hands the packet to the holder, on a ring, and counts it in the flow's word. The holder
+//! gives the flow up when it keeps no packets and none is on its way.
+//!
+//! So a worker that processes a packet has the packet's flow: the scheduler gave it, or the worker holds it. What
+//! one worker writes before it gives a flow up is visible to the next one.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use adit_types::limits::BURST_MAX;
+use adit_types::{OWNER_GROUP_SHIFT, SessionIndex, WorkerId};
+use arrayvec::ArrayVec;
+
+/// Most flows: a scheduler has no more.
+const FLOWS_MAX: usize = 1 << 14;
+
+/// The bits of a holder word that count packets on their way to the holder.
+const COUNT_MASK: u32 = (1 << HOLDER_SHIFT) - 1;
+const HOLDER_SHIFT: u32 = 24;
+
+/// What a worker has of a flow: the scheduler gave it in this step.
+const IS_SCHEDULED: u8 = 1;
+/// The worker holds the flow.
+const IS_HELD: u8 = 2;
+
+/// What workers share about one flow, on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct SharedFlow {
+    /// One more than the number of the worker that holds the flow, zero without one; and the packets on
+    /// their way to it. Only a worker that has the flow makes itself the holder.
+    holder: AtomicU32,
+    /// Packets handed to holders so far: the number of the next one. Written by the worker that the scheduler gave the
+    /// flow to. Wraps.
+    handed: AtomicU32,
+    /// The number of the packet that the holder takes next. Written by the holder.
+    next: AtomicU32,
+    /// One more than the highest number of a command that was carried out for a session of the flow. Written by
+    /// the worker that has the flow.
+    commands_done: AtomicU64,
+}
+
+/// The flows that the workers of one packet path share.
+#[derive(Debug, Clone)]
+pub struct SharedFlows {
+    flows: Arc<[SharedFlow]>,
+}
+
+impl SharedFlows {
+    /// At least `flows` flows: the next power of two, at most 16384.
+    #[must_use]
+    pub fn new(flows: usize) -> Self {
+        let flows = flows.next_power_of_two().min(FLOWS_MAX);
+        Self { flows: (0..flows).map(|_| SharedFlow::default()).collect() }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// The flow of a session. Sessions that share cache lines share a flow.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, session: SessionIndex) -> u32 {
+        self.of_hash((session.0 >> OWNER_GROUP_SHIFT).into())
+    }
+
+    /// The flow of packets without a session, by a hash that they share.
+    #[inline]
+    pub(crate) fn of_hash(&self, hash: u64) -> u32 {
+        #[allow(clippy::cast_possible_truncation, reason = "flows are far fewer")]
+        let hash = hash as u32;
+        // A power of two.
+        hash & u32::try_from(self.flows.len() - 1).unwrap_or_default()
+    }
+
+    fn get(&self, flow: u32) -> Option<&SharedFlow> {
+        self.flows.get(flow as usize)
+    }
+}
+
+/// The flows of one worker among several.
+#[derive(Debug)]
+pub(crate) struct Flows {
+    shared: SharedFlows,
+    id: u32,
+    /// What this worker has of each flow: [`IS_SCHEDULED`], [`IS_HELD`].
+    has: Vec<u8>,
+    /// Flows that the scheduler gave in this step.
+    scheduled: ArrayVec<u32, BURST_MAX>,
+    /// Flows that this worker holds.
+    held: Vec<u32>,
+}
+
+/// Who processes a packet of a flow that the scheduler gave to this worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FlowHolder {
+    /// This worker.
+    This,
+    /// Another worker, which holds the flow and counts on the packet to arrive.
+    Other(WorkerId),
+}
+
+impl Flows {
+    /// The flows of worker `id`, which has none.
+    pub(crate) fn new(shared: SharedFlows, id: WorkerId) -> Self {
+        let count = shared.count();
+        Self {
+            shared,
+            id: u32::from(id.0) + 1,
+            has: vec![0; count],
+            scheduled: ArrayVec::new(),
+            held: Vec::with_capacity(count),
+        }
+    }
+
+    /// How many flows there are.
+    pub(crate) fn count(&self) -> usize {
+        self.has.len()
+    }
+
+    /// The flow of a session.
+    #[inline]
+    pub(crate) fn of(&self, session: SessionIndex) -> u32 {
+        self.shared.of(session)
+    }
+
+    /// True if this worker has the flow of `session`.
+    #[inline]
+    pub(crate) fn has(&self, session: SessionIndex) -> bool {
+        self.has.get(self.of(session) as usize).is_some_and(|has| *has != 0)
+    }
+
+    /// Takes note that the scheduler gave `flow` to this worker. If another worker holds it, one more packet is on its
+    /// way to that worker, which the caller has to hand over. At most a burst of flows per step.
+    pub(crate) fn schedule(&mut self, flow: u32) -> FlowHolder {
+        let Some(has) = self.has.get_mut(flow as usize) else { return FlowHolder::This };
+        if *has != 0 {
+            self.note_scheduled(flow);
+            return FlowHolder::This;
+        }
+        if let Some(holder) = self.count_packet(flow) {
+            return FlowHolder::Other(holder);
+        }
+        self.note_scheduled(flow);
+        FlowHolder::This
+    }
+
+    fn note_scheduled(&mut self, flow: u32) {
+        if let Some(has) = self.has.get_mut(flow as usize)
+            && *has & IS_SCHEDULED == 0
+            && self.scheduled.try_push(flow).is_ok()
+        {
+            *has |= IS_SCHEDULED;
+        }
+    }
+
+    /// Counts a packet to the holder of `flow`, which is another worker; `None` without a holder.
+    fn count_packet(&self, flow: u32) -> Option<WorkerId> {
+        let word = &self.shared.get(flow)?.holder;
+        let mut seen = word.load(Ordering::Acquire);
+        while seen != 0 {
+            // The count stays far below its mask: packets are in rings or in a burst.
+            match word.compare_exchange_weak(seen, seen + 1, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => {
+                    let holder = (seen >> HOLDER_SHIFT).wrapping_sub(1);
+                    return Some(WorkerId(u8::try_from(holder).unwrap_or_default()));
+                }
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    /// The number of a packet that goes to the holder of `flow`. The scheduler gave the flow to this worker. Packets of
+    /// a flow may be on several rings, and the holder takes them by their numbers.
+    pub(crate) fn number_packet(&self, flow: u32) -> u32 {
+        let Some(shared) = self.shared.get(flow) else { return 0 };
+        let number = shared.handed.load(Ordering::Relaxed);
+        shared.handed.store(number.wrapping_add(1), Ordering::Relaxed);
+        number
+    }
+
+    /// True if the packet with this number is the next one of `flow`, which is then taken. This worker holds the flow.
+    pub(crate) fn take_number(&self, flow: u32, number: u32) -> bool {
+        let Some(shared) = self.shared.get(flow) else { return true };
+        let is_next = shared.next.load(Ordering::Relaxed) == number;
+        if is_next {
+            shared.next.store(number.wrapping_add(1), Ordering::Relaxed);
+        }
+        is_next
+    }
+
+    /// Takes note that a packet that was on its way to the holder of `flow` has arrived and was processed, or is lost.
+    pub(crate) fn settle_packet(&self, flow: u32) {
+        if let Some(shared) = self.shared.get(flow) {
+            shared.holder.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Holds all flows that the scheduler gave in this step: packets of them may wait.
+    #[cold]
+    pub(crate) fn hold_scheduled(&mut self) {
+        for flow in &self.scheduled {
+            let Some(has) = self.has.get_mut(*flow as usize) else { continue };
+            if *has & IS_HELD == 0
+                && let Some(shared) = self.shared.get(*flow)
+            {
+                *has |= IS_HELD;
+                self.held.push(*flow);
+                // Nobody else holds it, and only who has the flow may hold it.
+                shared.holder.store(self.id << HOLDER_SHIFT, Ordering::Release);
+            }
+        }
+    }
+
+    /// Ends the step: the scheduler may give the flows to other workers.
+    #[inline]
+    pub(crate) fn end_step(&mut self) {
+        for flow in self.scheduled.drain(..) {
+            if let Some(has) = self.has.get_mut(flow as usize) {
+                *has &= !IS_SCHEDULED;
+            }
+        }
+    }
+
+    /// True while this worker holds flows.
+    #[inline]
+    pub(crate) const fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Gives up the flows that keep no packets, unless packets of them are on their way. `keeps` says whether this
+    /// worker keeps packets of a flow.
+    #[cold]
+    pub(crate) fn give_up(&mut self, keeps: impl Fn(u32) -> bool) {
+        let Self { shared, id, has, held, .. } = self;
+        held.retain(|flow| {
+            let Some(word) = shared.get(*flow).filter(|_| !keeps(*flow)) else { return true };
+            let mine = *id << HOLDER_SHIFT;
+            let order = (Ordering::Release, Ordering::Relaxed);
+            let given = word.holder.compare_exchange(mine, 0, order.0, order.1).is_ok();
+            if given && let Some(has) = has.get_mut(*flow as usize) {
+                *has &= !IS_HELD;
+            }
+            !given
+        });
+    }
+
+    /// True if the command with this number was carried out for `session`.
+    pub(crate) fn is_command_done(&self, session: SessionIndex, number: u64) -> bool {
+        let shared = self.shared.get(self.of(session));
+        shared.is_none_or(|shared| shared.commands_done.load(Ordering::Acquire) > number)
+    }
+
+    /// Takes note that the command with this number is carried out. The caller has the flow of `session`.
+    pub(crate) fn finish_command(&self, session: SessionIndex, number: u64) {
+        if let Some(shared) = self.shared.get(self.of(session)) {
+            shared.commands_done.store(number + 1, Ordering::Release);
+        }
+    }
+
+    /// Packets on their way to the holder of `flow`.
+    #[cfg(test)]
+    fn on_their_way(&self, flow: u32) -> u32 {
+        self.shared.get(flow).unwrap().holder.load(Ordering::Relaxed) & COUNT_MASK
+    }
+}
+
+const _: () = assert!(COUNT_MASK as usize > 2 * adit_types::limits::WORKERS_MAX * 4096);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> [Flows; 2] {
+        let shared = SharedFlows::new(500);
+        assert_eq!(shared.count(), 512);
+        [0, 1].map(|id| Flows::new(shared.clone(), WorkerId(id)))
+    }
+
+    #[test]
+    fn flow_without_holder_is_processed_where_it_is_scheduled() {
+        let [mut first, mut second] = pair();
+        assert_eq!(first.schedule(7), FlowHolder::This);
+        assert!(first.has(SessionIndex(14)) && first.has(SessionIndex(15)));
+        assert!(!first.has(SessionIndex(16)) && !second.has(SessionIndex(14)));
+        first.end_step();
+        assert!(!first.has(SessionIndex(14)));
+        assert_eq!(second.schedule(7), FlowHolder::This);
+    }
+
+    #[test]
+    fn holder_gets_every_packet_until_it_keeps_none_and_none_is_on_its_way() {
+        let [mut first, mut second] = pair();
+        assert_eq!(first.schedule(7), FlowHolder::This);
+        first.hold_scheduled();
+        first.end_step();
+        assert!(first.has(SessionIndex(14)) && first.holds_any());
+        assert_eq!(second.schedule(7), FlowHolder::Other(WorkerId(0)));
+        assert_eq!(second.schedule(7), FlowHolder::Other(WorkerId(0)));
+        assert_eq!(second.on_their_way(7), 2);
+        first.give_up(|_| false);
+        assert!(first.has(SessionIndex(14)), "two packets are on their way");
+        first.settle_packet(7);
+        first.settle_packet(7);
+        first.give_up(|_| true);
+        assert!(first.holds_any());
+        first.give_up(|_| false);
+        assert!(!first.holds_any() && !first.has(SessionIndex(14)));
+        assert_eq!(second.schedule(7), FlowHolder::This);
+    }
+
+    #[test]
+    fn command_is_carried_out_once_by_number() {
+        let [first, second] = pair();
+        let session = SessionIndex(3);
+        assert!(!first.is_command_done(session, 4));
+        first.finish_command(session, 4);
+        assert!(second.is_command_done(session, 4) && second.is_command_done(session, 3));
+        assert!(!second.is_command_done(session, 5));
+    }
+}

@@ -1,0 +1,348 @@
+//! Event-driven workers: flows move between workers, and sessions notice nothing.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use core::net::{IpAddr, Ipv4Addr};
+use std::collections::{HashMap, VecDeque};
+
+use adit_datapath::{
+    EventWorker, PathThread, RxTx, RxTxConfig, SharedFlows, TX_QUEUE, WORK_QUEUE, Worker,
+    WorkerConfig, connect,
+};
+use adit_pktio::PacketBuf;
+use adit_pktio::mem::MemIo;
+use adit_rules::{
+    ApplyAction, DeltaId, DropReason, GtpuTunnel, HeaderCreation, NextHops, WorkerCommand,
+    WorkerEvent,
+};
+use adit_session::{CpFSeid, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore};
+use adit_tables::Publisher;
+use adit_testkit::mem_events::MemScheduler;
+use adit_testkit::packet::PacketBuilder;
+use adit_tests::scenario;
+use adit_tests::world::{WorldLayout, control, station_mac};
+use adit_types::{
+    FarId, InterfaceId, InterfaceSet, MacAddr, Nanos, PortId, Role, Roles, Seid, SessionIndex, Teid,
+};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
+const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
+const N3: PortId = PortId(0);
+const N6: PortId = PortId(1);
+const SESSIONS: u8 = 24;
+const WORKERS: usize = 3;
+const END_MARKER: u8 = 254;
+
+/// A session, and what it sent so far.
+#[derive(Debug)]
+struct KnownSession {
+    up_seid: Seid,
+    index: SessionIndex,
+    teid: Teid,
+    ue: Ipv4Addr,
+    /// The tunnels to the gNB so far, in order.
+    tunnels: Vec<Teid>,
+    uplink: u32,
+    downlink: u32,
+    /// Downlink packets that arrived since they wait.
+    buffered: Option<u32>,
+}
+
+/// What left for a session.
+#[derive(Debug, Default)]
+struct LeftPackets {
+    uplink: Vec<u32>,
+    /// Number and tunnel; no number for an End Marker.
+    downlink: Vec<(Option<u32>, Teid)>,
+}
+
+/// An event-driven packet path over ports in memory. The scheduler gives flows to workers at random.
+struct EventPath {
+    store: SessionStore,
+    publisher: Publisher,
+    threads: Vec<Box<dyn PathThread<MemIo>>>,
+    ios: Vec<MemIo>,
+    commands: Vec<rtrb::Producer<WorkerCommand>>,
+    events: Vec<rtrb::Consumer<WorkerEvent>>,
+    scheduler: MemScheduler,
+    owed: VecDeque<SessionIndex>,
+    sessions: Vec<KnownSession>,
+    changes: u64,
+    now: Nanos,
+    left: HashMap<Ipv4Addr, LeftPackets>,
+}
+
+impl EventPath {
+    fn new(seed: u64, new_threshold: usize) -> Self {
+        let roles = Roles::event_driven(1, WORKERS);
+        let layout = WorldLayout { roles, sessions_max: 64, ..scenario::plain_layout(0) };
+        let (store, mut publisher, readers) = control(&layout);
+        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
+            let addr: IpAddr = station.parse().unwrap();
+            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
+            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
+        }
+        let mut rng = StdRng::seed_from_u64(seed);
+        let choose = move |_, _, ports: &[usize]| ports[rng.random_range(0..ports.len())];
+        let links = |role| if role == Role::RxTx { vec![TX_QUEUE] } else { vec![WORK_QUEUE] };
+        let links = roles.all().map(links).collect();
+        let (scheduler, ports) = MemScheduler::new(2, links, new_threshold, Box::new(choose));
+        let flows = SharedFlows::new(64);
+        let mut path = Self {
+            store,
+            publisher,
+            threads: Vec::new(),
+            ios: roles.all().map(|_| MemIo::new(&UPF)).collect(),
+            commands: Vec::new(),
+            events: Vec::new(),
+            scheduler,
+            owed: VecDeque::new(),
+            sessions: Vec::new(),
+            changes: 0,
+            now: Nanos::from_secs(1),
+            left: HashMap::new(),
+        };
+        let ends = readers.into_iter().zip(connect(roles, 1024)).zip(ports).zip(roles.all());
+        for (((reader, handoff), port), role) in ends {
+            if role == Role::RxTx {
+                let config = RxTxConfig { ports: vec![N3, N6], burst: 32 };
+                path.threads.push(Box::new(RxTx::new(config, reader, flows.clone(), port)));
+                continue;
+            }
+            let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
+            let (command_tx, command_rx) = rtrb::RingBuffer::new(64);
+            let config = WorkerConfig {
+                id: reader.worker(),
+                ports: Vec::new(),
+                burst: 32,
+                buffer_pkts_max: 4096,
+                shaped_pkts_max: 64,
+                recovery_time_stamp: None,
+            };
+            let worker = Worker::new(config, reader, event_tx, command_rx);
+            let worker = worker.with_handoff(handoff.with_flows(flows.clone()));
+            path.threads.push(Box::new(EventWorker::new(worker, port)));
+            path.commands.push(command_tx);
+            path.events.push(event_rx);
+        }
+        for host in 1..=SESSIONS {
+            path.establish(host);
+        }
+        path
+    }
+
+    fn establish(&mut self, host: u8) {
+        let change = scenario::plain_session(host, "10.0.3.1");
+        let made = self.store.establish(OwnerId(1), CpFSeid::default(), change).unwrap();
+        self.changes += 1;
+        self.owed.push_back(made.index);
+        self.publisher.apply(DeltaId(self.changes), made.delta);
+        self.sessions.push(KnownSession {
+            up_seid: made.up_seid,
+            index: made.index,
+            teid: made.created[0].f_teid.teid,
+            ue: Ipv4Addr::new(10, 45, 0, host),
+            tunnels: vec![Teid(0x100 + u32::from(host))],
+            uplink: 0,
+            downlink: 0,
+            buffered: None,
+        });
+    }
+
+    fn modify(&mut self, at: usize, update: FarUpdate) {
+        let change = SessionChange { update_fars: vec![update], ..SessionChange::default() };
+        let modified = self.store.modify(self.sessions[at].up_seid, change).unwrap();
+        self.owed.push_back(self.sessions[at].index);
+        self.publisher.apply(DeltaId(self.changes), modified.delta.unwrap());
+    }
+
+    /// Moves the session's downlink to another tunnel, after an End Marker in the former one.
+    fn hand_over(&mut self, at: usize) {
+        self.changes += 1;
+        let known = &mut self.sessions[at];
+        let addr = IpAddr::V4(Ipv4Addr::new(10, 0, 3, 1));
+        let old = GtpuTunnel { teid: *known.tunnels.last().unwrap(), addr };
+        let teid = Teid(0x1_0000 + u32::try_from(self.changes).unwrap());
+        known.tunnels.push(teid);
+        let command = WorkerCommand::SendEndMarker {
+            tunnel: old,
+            interfaces: InterfaceSet::only(InterfaceId(0)),
+            qfi: None,
+            session: known.index,
+            change: DeltaId(self.changes),
+        };
+        for ring in &mut self.commands {
+            ring.push(command).unwrap();
+        }
+        let tunnel = GtpuTunnel { teid, addr };
+        let forwarding = ForwardingUpdate {
+            outer_header_creation: Some(HeaderCreation::Gtpu(tunnel)),
+            ..ForwardingUpdate::default()
+        };
+        let id = FarId(2);
+        self.modify(at, FarUpdate { id, forwarding: Some(forwarding), ..FarUpdate::default() });
+    }
+
+    /// Lets the session's downlink packets wait, or go on.
+    fn buffer(&mut self, at: usize, is_buffered: bool) {
+        self.changes += 1;
+        self.sessions[at].buffered = is_buffered.then_some(0);
+        let action = if is_buffered { ApplyAction::BUFF } else { ApplyAction::FORW };
+        self.modify(at, FarUpdate { id: FarId(2), action: Some(action), ..FarUpdate::default() });
+    }
+
+    fn arrive(&mut self, at: usize, is_uplink: bool) {
+        let known = &mut self.sessions[at];
+        let io = &mut self.ios[WORKERS];
+        if is_uplink {
+            known.uplink += 1;
+            let outer = PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
+            let inner = outer.gtpu(known.teid.0).psc_ul(9).ipv4(known.ue, "8.8.8.8");
+            let inner = inner.udp(4000, 53).payload(&known.uplink.to_be_bytes());
+            io.inject(N3, &inner.build());
+        } else {
+            if let Some(count) = &mut known.buffered {
+                *count += 1;
+                if *count > 40 {
+                    // No FAR buffers more than this.
+                    return;
+                }
+            }
+            known.downlink += 1;
+            let frame = PacketBuilder::ethernet(UPF[1], PEER).ipv4("8.8.8.8", known.ue);
+            let frame = frame.udp(53, 4000).payload(&known.downlink.to_be_bytes());
+            io.inject(N6, &frame.build());
+        }
+    }
+
+    fn step(&mut self, thread: usize) {
+        self.now += Nanos::from_micros(100);
+        self.threads[thread].step(self.now, &mut self.ios[thread]);
+        for events in &mut self.events {
+            while events.pop().is_ok() {}
+        }
+        while self.publisher.poll_observed().is_some() {
+            self.store.reclaim(self.owed.pop_front().unwrap());
+        }
+        let number = |frame: &[u8]| u32::from_be_bytes(*frame.last_chunk().unwrap());
+        for buf in self.ios[thread].take_sent(N6) {
+            let frame = buf.data();
+            let ue = Ipv4Addr::from(<[u8; 4]>::try_from(&frame[26..30]).unwrap());
+            self.left.entry(ue).or_default().uplink.push(number(frame));
+        }
+        for buf in self.ios[thread].take_sent(N3) {
+            let frame = buf.data();
+            let teid = Teid(u32::from_be_bytes(frame[46..50].try_into().unwrap()));
+            let is_marker = frame[43] == END_MARKER;
+            let of = self.sessions.iter().find(|known| known.tunnels.contains(&teid)).unwrap();
+            let number = (!is_marker).then(|| number(frame));
+            self.left.entry(of.ue).or_default().downlink.push((number, teid));
+        }
+    }
+
+    /// Runs steps until nothing moves any more.
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            for thread in 0..self.threads.len() {
+                self.step(thread);
+            }
+        }
+        assert_eq!(self.scheduler.waiting(), 0);
+    }
+}
+
+/// Steps of threads, bursts, changes of tunnels and buffering in random order: every packet leaves, in order, in the
+/// tunnel of its time, and one End Marker between the last packet of a tunnel and the first one of the next.
+#[test]
+fn sessions_keep_their_order_while_flows_move_packets_wait_and_tunnels_change() {
+    for seed in 1..=12 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut path = EventPath::new(seed, usize::MAX);
+        for _ in 0..6_000 {
+            let at = rng.random_range(0..path.sessions.len());
+            match rng.random_range(0..24) {
+                0..4 => {
+                    for _ in 0..rng.random_range(1..16) {
+                        let at = rng.random_range(0..path.sessions.len());
+                        path.arrive(at, rng.random());
+                    }
+                }
+                4 if path.sessions[at].buffered.is_none() => path.hand_over(at),
+                5 => path.buffer(at, path.sessions[at].buffered.is_none()),
+                4 => {}
+                _ => path.step(rng.random_range(0..=WORKERS)),
+            }
+            // Commands of a worker that does not step fill its ring.
+            if path.commands.iter().any(|ring| ring.slots() < 8) {
+                (0..=WORKERS).for_each(|thread| path.step(thread));
+            }
+        }
+        path.settle();
+        for at in 0..path.sessions.len() {
+            if path.sessions[at].buffered.is_some() {
+                path.buffer(at, false);
+            }
+        }
+        path.settle();
+        check(seed, &path);
+    }
+}
+
+fn check(seed: u64, path: &EventPath) {
+    let sum = path.publisher.snapshot();
+    assert!(sum.identity_holds() && sum.buffered_pkts == 0, "{sum:?}");
+    assert_eq!(sum.handed_off_pkts, sum.taken_over_pkts);
+    let drops: Vec<_> = sum.drops().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(drops, [], "seed {seed}");
+    for counters in path.publisher.worker_counters() {
+        assert!(adit_tables::Snapshot::sum([&**counters]).identity_holds());
+    }
+    let mut markers = 0;
+    for known in &path.sessions {
+        let left = &path.left[&known.ue];
+        assert!(left.uplink.iter().copied().eq(1..=known.uplink), "seed {seed}: {left:?}");
+        let numbers = left.downlink.iter().filter_map(|(number, _)| *number);
+        assert!(numbers.eq(1..=known.downlink), "seed {seed}: {:?}", left.downlink);
+        // Each tunnel but the last ends with one End Marker.
+        let mut tunnels = known.tunnels.iter();
+        let mut tunnel = *tunnels.next().unwrap();
+        for (number, teid) in &left.downlink {
+            assert_eq!(*teid, tunnel, "seed {seed}: {known:?} {:?}", left.downlink);
+            if number.is_none() {
+                markers += 1;
+                tunnel = *tunnels.next().unwrap();
+            }
+        }
+        assert_eq!(tunnels.next(), None, "seed {seed}: an End Marker is missing");
+        let traffic = path.publisher.session_traffic(known.index);
+        assert_eq!(
+            (traffic.ul_pkts, traffic.dl_pkts),
+            (known.uplink.into(), known.downlink.into())
+        );
+    }
+    assert!(markers > 100, "{markers} End Markers are few");
+    let counters = path.publisher.worker_counters();
+    let bursts = |of: &std::sync::Arc<adit_tables::WorkerCounters>| {
+        adit_tables::Snapshot::sum([&**of]).bursts
+    };
+    let workers: Vec<_> = counters.iter().map(bursts).collect();
+    assert!(workers.iter().all(|bursts| *bursts > 100), "{workers:?}");
+}
+
+#[test]
+fn full_scheduler_drops_by_name_and_the_rest_arrives() {
+    let mut path = EventPath::new(1, 40);
+    for at in (0..path.sessions.len()).cycle().take(100) {
+        path.arrive(at, true);
+    }
+    for _ in 0..4 {
+        path.step(WORKERS);
+    }
+    path.settle();
+    let left: usize = path.left.values().map(|left| left.uplink.len()).sum();
+    let sum = path.publisher.snapshot();
+    assert!(sum.identity_holds(), "{sum:?}");
+    assert_eq!(sum.drops[DropReason::SchedulerFull.index()], 60);
+    assert_eq!(left, 40);
+}
