@@ -68,6 +68,9 @@ fn threads(config: &Config) -> Vec<String> {
         (Role::Worker, ModelSettings::Pipeline { .. }) => {
             "processes and transmits what receivers hand over"
         }
+        (Role::Worker, ModelSettings::EventDriven(_)) => {
+            "processes what the event scheduler gives it"
+        }
         (Role::Signaling, _) => "answers ARP, neighbor discovery, ICMP and GTP-U path management",
         (Role::Receiver, ModelSettings::Pipeline { spread: Spread::Rss, .. }) => {
             "receives and chooses workers by a hash of the UE's address"
@@ -83,16 +86,17 @@ fn threads(config: &Config) -> Vec<String> {
         };
         format!("core {core}: {} {id} {}, {poll}", role.name(), does(role))
     });
-    std::iter::once(main).chain(of_packet_path).collect()
+    let scheduler = |core| format!("core {core}: scheduler, gives packets to workers");
+    let scheduler = config.datapath.scheduler_core().map(scheduler);
+    std::iter::once(main).chain(of_packet_path).chain(scheduler).collect()
 }
 
 /// Describes the receive queues of a port.
 fn queues(config: &Config, port: &config::PortSettings) -> String {
     let roles = config.datapath.roles();
-    let (receiving, who) = match roles.receivers() {
-        0 => (roles.workers(), "worker"),
-        receivers => (receivers, "receiver"),
-    };
+    let receiving = roles.receiving();
+    let who = roles.of(receiving.start).name();
+    let receiving = receiving.len();
     let name = &port.name;
     match port.rx_queues.map(usize::from) {
         None if receiving == 1 => format!("{name} has 1 for its {who}"),

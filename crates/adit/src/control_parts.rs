@@ -1,6 +1,6 @@
 //! What the control thread is assembled from.
 
-use adit_dpdk::Port;
+use adit_dpdk::{EventDevice, Port};
 use adit_host::idle::Doorbell;
 use adit_host::n4_socket::N4Socket;
 use adit_kernel::KernelCounters;
@@ -25,6 +25,8 @@ pub(crate) struct ControlParts {
     pub bells: Vec<Doorbell>,
     /// The execution model.
     pub model: &'static str,
+    /// The event scheduler of the event-driven model.
+    pub scheduler: Option<EventDevice>,
     /// What each of them does, and where.
     pub threads: Vec<config::ThreadSettings>,
     /// Their loads.

@@ -8,6 +8,7 @@ mod clock;
 mod config;
 mod control;
 mod control_parts;
+mod event_scheduler;
 mod exit_barrier;
 mod load;
 mod open_ports;

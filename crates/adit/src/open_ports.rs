@@ -90,10 +90,7 @@ pub(crate) fn open(
     pool: &Mempool,
 ) -> anyhow::Result<(Vec<OpenPort>, Vec<ThreadIo>)> {
     let roles = config.datapath.roles();
-    let receiving = match roles.receivers() {
-        0 => 0..roles.workers(),
-        _ => roles.transmitters()..roles.threads(),
-    };
+    let receiving = roles.receiving();
     let mut shares = PortShares {
         eal,
         config,
@@ -129,13 +126,14 @@ impl PortShares<'_> {
         let Self { eal, config, pool, .. } = *self;
         let device = port.device.dpdk().context("a device of the kernel")?;
         let roles = config.datapath.roles();
+        let transmitting = roles.transmitting();
         let wanted = PortConfig {
             device,
             rx_queues: match port.rx_queues {
                 Some(queues) => queues,
                 None => u16::try_from(self.receiving.len()).context("too many receivers")?,
             },
-            tx_queues: u16::try_from(roles.transmitters()).context("too many workers")?,
+            tx_queues: u16::try_from(transmitting.len()).context("too many workers")?,
             rx_descriptors: config.dpdk.rx_descriptors,
             tx_descriptors: config.dpdk.tx_descriptors,
             mtu_bytes: port.mtu_bytes,
@@ -160,7 +158,8 @@ impl PortShares<'_> {
                 *of_worker = Some(number);
             }
         }
-        let tx = tx.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        let none = || std::iter::repeat_with(|| None);
+        let tx = none().take(transmitting.start).chain(tx.into_iter().map(Some)).chain(none());
         let parts = self.dpdk.iter_mut().zip(&mut self.places);
         for ((dpdk, places), (rx, tx)) in parts.zip(queues.into_iter().zip(tx)) {
             places.push(PortPlace::Dpdk(PortId(u16::try_from(dpdk.len())?)));

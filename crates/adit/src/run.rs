@@ -7,8 +7,11 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use adit_datapath::{Handoff, PathThread, Receiver, ReceiverConfig, Worker, WorkerConfig, connect};
-use adit_dpdk::{Eal, Mbuf};
+use adit_datapath::{
+    EventWorker, Handoff, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig, SharedFlows,
+    Worker, WorkerConfig, connect,
+};
+use adit_dpdk::{Eal, EventDevice, Mbuf, SchedulerPort};
 use adit_n4::Node;
 use adit_rules::{DataPlane, WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
@@ -26,12 +29,13 @@ use crate::clock::ProcessClock;
 use crate::config::{Config, ModelSettings, PollMode, ThreadSettings};
 use crate::control::ControlThread;
 use crate::control_parts::{ControlParts, ControlPort, ControlPortDevice};
+use crate::event_scheduler::EventThreads;
 use crate::exit_barrier::{ExitBarrier, ExitBarrierPlace};
 use crate::load::{LoadMeter, StepLoad, ThreadLoad};
 use crate::open_ports::OpenPort;
 use crate::recovery_time::RecoveryTime;
 use crate::thread_io::ThreadIo;
-use crate::{open_ports, show, snapshot, steering, wiring};
+use crate::{event_scheduler, open_ports, show, snapshot, steering, wiring};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
 use adit_host::large_pages::TablePages;
 use adit_host::n4_socket::N4Socket;
@@ -70,17 +74,26 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     }
     let pool = open_ports::mempool(&eal, &config)?;
     let (ports, workers_io) = open_ports::open(&eal, &config, &pool)?;
+    let EventThreads { device, ports: scheduled, scheduler } =
+        event_scheduler::open(&eal, &config.datapath)?;
     let clock = ProcessClock::new(eal.tsc_hz());
     let stop = Arc::new(AtomicBool::new(false));
-    let (control, workers) = assemble(&config, clock, socket, ports, recovery_time.time_stamp())?;
+    let (control, workers) =
+        assemble(&config, clock, socket, ports, device, recovery_time.time_stamp())?;
     let (queries, questions) = mpsc::channel();
     let admin = serve_admin(&server, queries)?;
 
     recovery_time.wait()?;
     let mut threads = Vec::new();
     let gate = ExitBarrier::default();
+    let mut scheduled = scheduled.into_iter();
     for (parts, io) in workers.into_iter().zip(workers_io) {
+        let parts = ThreadParts { scheduled: scheduled.next(), ..parts };
         threads.push(start_thread(&eal, &config, clock, &stop, &gate, parts, io)?);
+    }
+    if let Some(scheduler) = scheduler {
+        let run = event_scheduler::thread(&eal, &stop, &gate, scheduler, &config.datapath)?;
+        threads.push(spawn("adit-scheduler", run)?);
     }
     let stop_control = Arc::new(AtomicBool::new(false));
     let control = {
@@ -214,12 +227,14 @@ struct ThreadParts {
     settings: ThreadSettings,
     reader: TablesReader,
     handoff: Handoff<Mbuf>,
-    /// The worker's side of its rings from and to the control thread; `None` for a receiver.
+    /// The worker's side of its rings from and to the control thread; `None` for a thread that only receives, or receives and transmits.
     control: Option<ControlRings>,
     /// The doorbells of all threads.
     bells: Vec<Doorbell>,
     recovery_time_stamp: u32,
     load: ThreadLoad,
+    /// Its port of the event scheduler, and the flows.
+    scheduled: Option<(SchedulerPort, SharedFlows)>,
 }
 
 struct ControlRings {
@@ -232,6 +247,7 @@ fn assemble(
     clock: ProcessClock,
     socket: N4Socket,
     ports: Vec<OpenPort>,
+    scheduler: Option<EventDevice>,
     recovery_time_stamp: u32,
 ) -> anyhow::Result<(ControlThread, Vec<ThreadParts>)> {
     let mut random = StdRng::from_os_rng();
@@ -251,7 +267,7 @@ fn assemble(
     let threads = config.datapath.threads();
     let readers = readers.into_iter().zip(handoffs);
     for (settings, (reader, handoff)) in threads.iter().zip(readers) {
-        let control = (settings.role != Role::Receiver).then(|| {
+        let control = (!matches!(settings.role, Role::Receiver | Role::RxTx)).then(|| {
             let (event_sender, event_receiver) = rtrb::RingBuffer::new(EVENT_RING_LEN);
             let (command_sender, command_receiver) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
             events.push(event_receiver);
@@ -268,6 +284,7 @@ fn assemble(
             bells: bells.clone(),
             recovery_time_stamp,
             load: load.clone(),
+            scheduled: None,
         });
         loads.push(load);
     }
@@ -284,6 +301,7 @@ fn assemble(
         commands,
         bells,
         model: config.datapath.model.name(),
+        scheduler,
         threads,
         loads,
         names,
@@ -329,7 +347,7 @@ fn start_thread(
     parts: ThreadParts,
     io: ThreadIo,
 ) -> anyhow::Result<WorkerThread> {
-    let ThreadParts { id, settings, reader, handoff, control, bells, load, .. } = parts;
+    let ThreadParts { id, settings, reader, handoff, control, bells, load, scheduled, .. } = parts;
     let runner = ThreadRunner {
         eal: eal.clone(),
         clock,
@@ -345,9 +363,15 @@ fn start_thread(
     };
     let ports = io.receiving();
     let Some(ControlRings { events, commands }) = control else {
+        if let Some((port, flows)) = scheduled {
+            let rx_tx = RxTxConfig { ports, burst: config.datapath.burst_pkts };
+            return spawn(&format!("adit-rx-tx-{id}"), move || {
+                runner.run(io, || RxTx::new(rx_tx, reader, flows, port))
+            });
+        }
         let spread = match config.datapath.model {
             ModelSettings::Pipeline { spread, .. } => spread,
-            ModelSettings::RunToCompletion => bail!("a receiver without a pipeline"),
+            _ => bail!("a receiver without a pipeline"),
         };
         let burst = config.datapath.burst_pkts;
         let receiver_config = ReceiverConfig { ports, burst, spread };
@@ -364,6 +388,19 @@ fn start_thread(
         shaped_pkts_max: config.shaped_pkts_per_worker(),
         recovery_time_stamp: Some(parts.recovery_time_stamp),
     };
+    if let Some((port, flows)) = scheduled {
+        let is_alone = config.datapath.workers.len() == 1;
+        return spawn(&format!("adit-worker-{id}"), move || {
+            runner.run(io, || {
+                let worker = Worker::new(worker_config, reader, events, commands);
+                let worker = match is_alone {
+                    true => worker,
+                    false => worker.with_handoff(handoff.with_flows(flows)),
+                };
+                EventWorker::new(worker, port)
+            })
+        });
+    }
     spawn(&format!("adit-{}-{id}", settings.role.name()), move || {
         runner
             .run(io, || Worker::new(worker_config, reader, events, commands).with_handoff(handoff))

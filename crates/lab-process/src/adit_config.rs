@@ -64,6 +64,10 @@ pub enum ExecutionModel {
     Pipeline,
     /// A receiver chooses workers by a hash of the UE's address.
     PipelineRss,
+    /// A scheduler in the threads themselves gives workers packets.
+    EventdevDsw,
+    /// A central scheduler gives workers packets.
+    EventdevSw,
 }
 
 impl ExecutionModel {
@@ -71,7 +75,8 @@ impl ExecutionModel {
     #[must_use]
     pub const fn other_transmitters(self) -> usize {
         match self {
-            Self::RunToCompletion => 0,
+            // With a scheduler one thread transmits for all workers.
+            Self::RunToCompletion | Self::EventdevDsw | Self::EventdevSw => 0,
             // The signaling worker.
             Self::Pipeline | Self::PipelineRss => 1,
         }
@@ -83,6 +88,15 @@ impl ExecutionModel {
             Self::RunToCompletion => return format!("poll = \"{}\"\n", poll.name()),
             Self::Pipeline => "owner",
             Self::PipelineRss => "rss",
+            Self::EventdevDsw => {
+                return format!("model = \"eventdev\"\neventdev = {{ rx_tx = [{receiver}] }}\n");
+            }
+            Self::EventdevSw => {
+                return format!(
+                    "model = \"eventdev\"\neventdev = {{ rx_tx = [{receiver}], scheduler = \"sw\", \
+                     scheduler_core = {receiver} }}\n"
+                );
+            }
         };
         let poll = [vec![poll.name(); workers], vec!["adaptive"]].concat();
         format!(

@@ -1,5 +1,6 @@
 //! Values that occur in several sections.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use adit_types::{Ipv4Prefix, Ipv6Prefix};
@@ -30,4 +31,9 @@ pub(super) fn network(net: IpNet) -> Option<IpAddr> {
         IpAddr::V4(addr) => Ipv4Prefix::containing(addr, net.len)?.addr().into(),
         IpAddr::V6(addr) => Ipv6Prefix::containing(addr, net.len)?.addr().into(),
     })
+}
+
+/// True if a list of CPU cores has one of them twice.
+pub(super) fn names_twice(cores: &[u16]) -> bool {
+    cores.iter().collect::<BTreeSet<_>>().len() != cores.len()
 }

@@ -3,6 +3,7 @@
 //! Only this module uses TOML. A [`Config`] exists only if every key is known, every value is in range
 //! and every reference resolves.
 
+mod eventdev;
 mod fields;
 mod kernel_ports;
 mod predefined;
@@ -23,6 +24,7 @@ use adit_kernel::KernelDevice;
 pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
+pub(crate) use eventdev::EventSettings;
 pub(crate) use section::ConfigProblem;
 
 /// A checked configuration.
@@ -125,6 +127,8 @@ pub(crate) enum ModelSettings {
         receivers: Vec<u16>,
         spread: Spread,
     },
+    /// A scheduler gives workers packets that other threads receive.
+    EventDriven(EventSettings),
 }
 
 impl ModelSettings {
@@ -133,6 +137,16 @@ impl ModelSettings {
         match self {
             Self::RunToCompletion => "run-to-completion",
             Self::Pipeline { .. } => "pipeline",
+            Self::EventDriven(_) => "eventdev",
+        }
+    }
+
+    /// How many threads there are whose cores `workers` does not name, but the signaling worker.
+    pub(crate) fn other_threads(&self) -> usize {
+        match self {
+            Self::RunToCompletion => 0,
+            Self::Pipeline { receivers, .. } => receivers.len(),
+            Self::EventDriven(events) => events.rx_tx.len(),
         }
     }
 }
@@ -145,13 +159,18 @@ impl DatapathSettings {
             ModelSettings::Pipeline { receivers, .. } => {
                 Roles::pipeline(receivers.len(), self.workers.len())
             }
+            ModelSettings::EventDriven(events) => {
+                Roles::event_driven(events.rx_tx.len(), self.workers.len())
+            }
         }
     }
 
     /// Most queue pairs of a port: one for each thread that transmits, or for each receiver if there are more.
     pub(crate) fn queues_max(&self) -> u16 {
         let roles = self.roles();
-        u16::try_from(roles.transmitters().max(roles.receivers())).unwrap_or(u16::MAX).max(1)
+        u16::try_from(roles.transmitting().len().max(roles.receiving().len()))
+            .unwrap_or(u16::MAX)
+            .max(1)
     }
 
     /// The core of each thread of the packet path, with its role and its behavior without packets.
@@ -168,12 +187,25 @@ impl DatapathSettings {
             threads.push(thread(Role::Signaling)((&self.main_core, &PollMode::Adaptive)));
             threads.extend(receivers.iter().zip(of_receivers).map(thread(Role::Receiver)));
         }
+        if let ModelSettings::EventDriven(events) = &self.model {
+            threads.extend(events.rx_tx.iter().zip(of_receivers).map(thread(Role::RxTx)));
+        }
         threads
+    }
+
+    /// The core of the central scheduler.
+    pub(crate) fn scheduler_core(&self) -> Option<u16> {
+        match &self.model {
+            ModelSettings::EventDriven(events) => events.scheduler_core,
+            _ => None,
+        }
     }
 
     /// True if the packet path shares a core with the control thread, or if several of its threads run there.
     pub(crate) fn shares_core(&self, core: u16) -> bool {
-        let on_core = self.threads().iter().filter(|thread| thread.core == core).count();
+        let threads = self.threads();
+        let cores = threads.iter().map(|thread| thread.core).chain(self.scheduler_core());
+        let on_core = cores.filter(|of| *of == core).count();
         on_core > 1 || core == self.main_core
     }
 
@@ -186,6 +218,9 @@ impl DatapathSettings {
                 let name = format!("{} {id}", thread.role.name());
                 cores.entry(thread.core).or_default().push(name);
             }
+        }
+        if let Some(core) = self.scheduler_core() {
+            cores.entry(core).or_default().push("scheduler".to_owned());
         }
         if let Some(names) = cores.get_mut(&self.main_core) {
             names.insert(0, "control".to_owned());

@@ -1,6 +1,6 @@
 //! Reads TOML text into a [`Config`]: one function per section, then checks across sections.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -14,7 +14,8 @@ use adit_types::limits::{
 use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, Roles, VlanId};
 use toml::de::DeTable;
 
-use super::fields::{HALF_OF_MBUFS, network, read_network_instance};
+use super::eventdev::read_eventdev;
+use super::fields::{HALF_OF_MBUFS, names_twice, network, read_network_instance};
 use super::section::{ConfigDocument, ConfigSection};
 use super::{
     Config, ConfigProblem, DatapathSettings, DpdkSettings, GtpuSettings, InterfaceSettings, IpNet,
@@ -47,7 +48,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
     let n4 = read_n4(root.table("n4"));
     let gtpu = read_gtpu(root.table("gtpu"));
     let datapath = read_datapath(root.table("datapath"));
-    let dpdk = read_dpdk(root.table("dpdk"), datapath.roles());
+    let dpdk = read_dpdk(root.table("dpdk"), &datapath);
     let mut sessions = root.table("sessions");
     let sessions_max = sessions.integer("sessions_max", 1..=SESSIONS_MAX, Some(100_000));
     let half = half_of_mbufs(&dpdk, datapath.roles());
@@ -223,24 +224,22 @@ fn read_datapath(mut datapath: ConfigSection<'_, '_>) -> DatapathSettings {
     }
     let burst_pkts = datapath.integer("burst_pkts", 1..=BURST_MAX, Some(BURST_DEFAULT));
     let model = read_model(&mut datapath, workers.len());
-    let receivers = match &model {
-        ModelSettings::RunToCompletion => 0,
-        ModelSettings::Pipeline { receivers, .. } => receivers.len(),
-    };
     let kinds = [PollMode::Busy, PollMode::Adaptive].map(|mode| (mode.name(), mode));
-    let poll = datapath.choice_each("poll", &kinds, PollMode::Busy, workers.len() + receivers);
+    let threads = workers.len() + model.other_threads();
+    let poll = datapath.choice_each("poll", &kinds, PollMode::Busy, threads);
+    if matches!(model, ModelSettings::EventDriven(_)) && poll.contains(&PollMode::Adaptive) {
+        datapath
+            .problem("poll", "takes \"busy\" with model = \"eventdev\": a scheduler wakes nobody");
+    }
     datapath.finish();
     DatapathSettings { model, workers, poll, main_core, burst_pkts }
 }
 
-fn names_twice(cores: &[u16]) -> bool {
-    cores.iter().collect::<BTreeSet<_>>().len() != cores.len()
-}
-
 /// Reads the execution model and the keys that only some models have.
 fn read_model(datapath: &mut ConfigSection<'_, '_>, workers: usize) -> ModelSettings {
-    let names = [("run-to-completion", false), ("pipeline", true)];
-    let is_pipeline = datapath.choice("model", &names, Some(false)).unwrap_or(false);
+    let names = [("run-to-completion", 0), ("pipeline", 1), ("eventdev", 2)];
+    let model = datapath.choice("model", &names, Some(0)).unwrap_or(0);
+    let is_pipeline = model == 1;
     let has_receivers = is_pipeline || datapath.has("receivers");
     let receivers: Vec<u16> =
         if has_receivers { datapath.integers("receivers", 0..=1023) } else { Vec::new() };
@@ -249,10 +248,20 @@ fn read_model(datapath: &mut ConfigSection<'_, '_>, workers: usize) -> ModelSett
     if !is_pipeline {
         for key in ["receivers", "spread"] {
             if datapath.has(key) {
-                datapath
-                    .problem(key, "is for model = \"pipeline\"; here workers receive themselves");
+                datapath.problem(key, "is for model = \"pipeline\"; here nobody only receives");
             }
         }
+    }
+    if model == 2 {
+        let most = WORKERS_MAX.saturating_sub(workers);
+        return ModelSettings::EventDriven(read_eventdev(datapath.table("eventdev"), most));
+    }
+    if datapath.has("eventdev") {
+        // Reads it, so that its keys are known.
+        drop(datapath.table("eventdev"));
+        datapath.problem("eventdev", "is for model = \"eventdev\"");
+    }
+    if !is_pipeline {
         return ModelSettings::RunToCompletion;
     }
     // Besides workers and receivers there is the signaling worker.
@@ -272,7 +281,8 @@ fn half_of_mbufs(dpdk: &DpdkSettings, roles: Roles) -> usize {
     all.saturating_sub(roles.transmitters() * REASSEMBLY_FRAGMENTS_MAX) / 2
 }
 
-fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, roles: Roles) -> DpdkSettings {
+fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, datapath: &DatapathSettings) -> DpdkSettings {
+    let roles = datapath.roles();
     let kinds = [
         ("auto", HugepageMode::Auto),
         ("require", HugepageMode::Require),
@@ -289,8 +299,13 @@ fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, roles: Roles) -> DpdkSettings {
         tx_descriptors: dpdk.integer("tx_descriptors", 64..=32_768, Some(1024)),
         eal_extra_args: dpdk.parsed_list("eal_extra_args", false, "an argument"),
     };
-    // What a ring from a receiver holds must not keep the receiver from receiving.
-    let in_rings = roles.receivers() * roles.transmitters() * HANDOFF_RING_LEN;
+    // What a ring from a receiver or a scheduler holds must not keep ports from receiving.
+    let in_rings = match &datapath.model {
+        ModelSettings::EventDriven(events) => {
+            usize::try_from(events.events_max).unwrap_or(usize::MAX)
+        }
+        _ => roles.receivers() * roles.transmitters() * HANDOFF_RING_LEN,
+    };
     let workers = roles.transmitters();
     let needed = 2 * workers * REASSEMBLY_FRAGMENTS_MAX + in_rings;
     if usize::try_from(read.mempool_mbufs).is_ok_and(|mbufs| mbufs < needed) {
@@ -352,6 +367,7 @@ fn read_ports(
             if offered != needed {
                 let who = match datapath.model {
                     ModelSettings::RunToCompletion => format!("each of {needed} workers"),
+                    ModelSettings::EventDriven(_) => format!("each of {needed} Rx/Tx threads"),
                     ModelSettings::Pipeline { .. } => {
                         format!("each of {needed} workers, the signaling worker among them,")
                     }

@@ -623,3 +623,62 @@ fn what_ports_of_the_kernel_cannot_have_is_refused_all_at_once() {
     let problems = Config::parse(&twice).unwrap_err();
     assert!(paths(&problems).contains(&"port[1].device"), "{problems:?}");
 }
+
+/// The example with an event scheduler: `workers`, and the lines of its table.
+fn with_eventdev(workers: &str, lines: &str, qpairs: u16) -> String {
+    let datapath = format!("model = \"eventdev\"\nworkers = {workers}");
+    let text = with_datapath(&datapath, qpairs);
+    text.replacen("\n[dpdk]\n", &format!("\n[datapath.eventdev]\n{lines}\n[dpdk]\n"), 1)
+}
+
+#[test]
+fn eventdev_has_workers_then_rx_tx_threads_and_perhaps_a_scheduler() {
+    let lines = "scheduler = \"sw\"\nscheduler_core = 4\nrx_tx = [3]\nsched_quanta = 64\n\
+                 credit_quanta = 32\nflows = 1024";
+    let datapath = Config::parse(&with_eventdev("[1, 2]", lines, 1)).unwrap().datapath;
+    let threads: Vec<_> =
+        datapath.threads().iter().map(|thread| (thread.role.name(), thread.core)).collect();
+    assert_eq!(threads, [("worker", 1), ("worker", 2), ("rx-tx", 3)]);
+    assert_eq!(datapath.scheduler_core(), Some(4));
+    assert!(datapath.shared_cores().is_empty() && !datapath.shares_core(4));
+    let ModelSettings::EventDriven(events) = datapath.model else { panic!("another model") };
+    assert_eq!(events.arguments, "sched_quanta=64,credit_quanta=32");
+    assert_eq!((events.flows, events.events_max, events.new_event_threshold), (1024, 4096, 2048));
+}
+
+#[test]
+fn eventdev_says_what_does_not_fit() {
+    let of = |lines: &str| {
+        let problems = Config::parse(&with_eventdev("[1]", lines, 1)).unwrap_err();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let cases = [
+        ("rx_tx = []", "takes 1 to"),
+        ("rx_tx = [2, 2]", "names a CPU core twice"),
+        ("rx_tx = [2]\nscheduler = \"sw\"", "scheduler_core: is required"),
+        ("rx_tx = [2]\nscheduler_core = 3", "is for scheduler = \"sw\""),
+        ("rx_tx = [2]\nsched_quanta = 3", "\"dsw\" has no quanta"),
+        ("rx_tx = [2]\nflows = 500", "takes a power of two"),
+        ("rx_tx = [2]\nnew_event_threshold = 4000", "at most half of events_max"),
+        ("rx_tx = [2]\nscheduler = \"sw\"\nscheduler_core = 3\nevents_max = 8192", "256 to 4096"),
+        ("rx_tx = [2]\nevents_max = 65536", "mempool_mbufs"),
+    ];
+    for (lines, expected) in cases {
+        let problems = of(lines);
+        assert!(problems.contains(expected), "{lines}: {problems}");
+    }
+    let adaptive =
+        with_eventdev("[1]", "rx_tx = [2]", 1).replace("poll = \"busy\"", "poll = \"adaptive\"");
+    let problems = Config::parse(&adaptive).unwrap_err();
+    assert!(
+        problems.iter().any(|known| known.to_string().contains("wakes nobody")),
+        "{problems:?}"
+    );
+    let elsewhere = with_datapath("workers = [1]", 1).replacen(
+        "\n[dpdk]\n",
+        "\n[datapath.eventdev]\nrx_tx = [2]\n[dpdk]\n",
+        1,
+    );
+    let problems = Config::parse(&elsewhere).unwrap_err();
+    assert!(problems[0].to_string().contains("is for model = \"eventdev\""), "{problems:?}");
+}

@@ -33,6 +33,7 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         commands: Vec::new(),
         bells: Vec::new(),
         model: "run-to-completion",
+        scheduler: None,
         threads,
         loads: Vec::new(),
         names: Vec::new(),

@@ -1,5 +1,6 @@
 //! `adit show workers`: the threads of the packet path.
 
+use adit_dpdk::{EventDevice, EventStat};
 use adit_tables::Snapshot;
 use serde::Serialize;
 
@@ -10,6 +11,14 @@ use crate::admin::AnswerPage;
 struct WorkersDocument {
     model: &'static str,
     workers: Vec<WorkerRow>,
+    /// What the event scheduler counts, by DPDK's names; nothing in other models.
+    scheduler: Vec<SchedulerRow>,
+}
+
+#[derive(Serialize)]
+struct SchedulerRow {
+    name: String,
+    value: u64,
 }
 
 #[derive(Serialize)]
@@ -55,6 +64,13 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
             dropped_pkts: counted.dropped_pkts(),
         }
     });
-    let document = WorkersDocument { model: parts.model, workers: rows.collect() };
+    let scheduler = parts.scheduler.iter().flat_map(EventDevice::stats);
+    let document = WorkersDocument {
+        model: parts.model,
+        workers: rows.collect(),
+        scheduler: scheduler
+            .map(|EventStat { name, value }| SchedulerRow { name, value })
+            .collect(),
+    };
     whole(document, |document| document)
 }

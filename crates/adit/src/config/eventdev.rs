@@ -1,0 +1,87 @@
+//! `[datapath.eventdev]`: the event scheduler of `model = "eventdev"`.
+
+use adit_dpdk::EventDriver;
+
+use super::fields::names_twice;
+use super::section::ConfigSection;
+
+/// Most events that `event_sw` has in flight.
+const SW_EVENTS_MAX: u32 = 4096;
+
+/// Settings of the event scheduler and of the threads that receive and transmit for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EventSettings {
+    pub driver: EventDriver,
+    /// CPU core of the central scheduler.
+    pub scheduler_core: Option<u16>,
+    /// CPU core of each thread that receives and transmits.
+    pub rx_tx: Vec<u16>,
+    pub flows: u32,
+    pub events_max: u32,
+    pub new_event_threshold: u32,
+    pub dequeue_depth: u16,
+    pub enqueue_depth: u16,
+    /// Arguments of the driver.
+    pub arguments: String,
+}
+
+/// Reads the table. `most` threads may receive and transmit.
+pub(super) fn read_eventdev(mut section: ConfigSection<'_, '_>, most: usize) -> EventSettings {
+    let kinds = [("dsw", EventDriver::Dsw), ("sw", EventDriver::Sw)];
+    let driver =
+        section.choice("scheduler", &kinds, Some(EventDriver::Dsw)).unwrap_or(EventDriver::Dsw);
+    let rx_tx: Vec<u16> = section.integers("rx_tx", 0..=1023);
+    if rx_tx.is_empty() || rx_tx.len() > most {
+        let what =
+            format!("takes 1 to {most} CPU cores, one for each thread that receives and transmits");
+        section.problem("rx_tx", what);
+    } else if names_twice(&rx_tx) {
+        section.problem("rx_tx", "names a CPU core twice; each thread needs its own");
+    }
+    let scheduler_core = section.integer_optional("scheduler_core", 0..=1023u16);
+    let is_central = driver == EventDriver::Sw;
+    if is_central && scheduler_core.is_none() {
+        section
+            .problem("scheduler_core", "is required: scheduler = \"sw\" runs on a core of its own");
+    }
+    if !is_central && scheduler_core.is_some() {
+        section.problem(
+            "scheduler_core",
+            "is for scheduler = \"sw\"; \"dsw\" runs on the other cores",
+        );
+    }
+    let flows = section.integer("flows", 64..=16_384u32, Some(512));
+    if !flows.is_power_of_two() {
+        section.problem("flows", "takes a power of two");
+    }
+    let most_events = if is_central { SW_EVENTS_MAX } else { 1 << 20 };
+    let events_max = section.integer("events_max", 256..=most_events, Some(SW_EVENTS_MAX));
+    // Room for what workers send while no more arrives.
+    let threshold = section.integer("new_event_threshold", 64..=most_events, Some(events_max / 2));
+    if threshold > events_max / 2 {
+        let what = "takes at most half of events_max: the rest is for the frames that workers send";
+        section.problem("new_event_threshold", what);
+    }
+    let dequeue_depth = section.integer("dequeue_depth", 1..=64u16, Some(32));
+    let enqueue_depth = section.integer("enqueue_depth", 1..=64u16, Some(32));
+    let quanta = ["sched_quanta", "credit_quanta"].map(|key| {
+        let value = section.integer_optional(key, 1..=4096u32);
+        if value.is_some() && !is_central {
+            section.problem(key, "is for scheduler = \"sw\"; \"dsw\" has no quanta");
+        }
+        value.map(|value| format!("{key}={value}"))
+    });
+    section.finish();
+    let arguments = quanta.into_iter().flatten().collect::<Vec<_>>().join(",");
+    EventSettings {
+        driver,
+        scheduler_core,
+        rx_tx,
+        flows,
+        events_max,
+        new_event_threshold: threshold,
+        dequeue_depth,
+        enqueue_depth,
+        arguments,
+    }
+}

@@ -1,0 +1,91 @@
+//! The event scheduler of `model = "eventdev"`: its device, and the thread of a central one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use adit_datapath::{SharedFlows, TX_QUEUE, WORK_QUEUE};
+use adit_dpdk::{
+    Eal, EventDevice, EventDeviceConfig, EventPortConfig, EventQueueConfig, EventScheduler,
+    OpenEventDevice, SchedulerPort,
+};
+use adit_pktio::ScheduleType;
+use adit_types::Role;
+use anyhow::Context;
+
+use crate::config::{DatapathSettings, ModelSettings};
+use crate::exit_barrier::ExitBarrier;
+
+/// Iterations of a central scheduler after the order to stop: what is in flight reaches the threads that end.
+const LAST_ITERATIONS: usize = 10_000;
+
+/// What the threads of an event-driven packet path need; nothing in other models.
+pub(crate) struct EventThreads {
+    /// The device, for its statistics.
+    pub device: Option<EventDevice>,
+    /// The port of each thread, and the flows of all.
+    pub ports: Vec<(SchedulerPort, SharedFlows)>,
+    /// The scheduler, if it is central.
+    pub scheduler: Option<EventScheduler>,
+}
+
+/// Opens the event device that the configuration describes.
+pub(crate) fn open(eal: &Eal, datapath: &DatapathSettings) -> anyhow::Result<EventThreads> {
+    let ModelSettings::EventDriven(settings) = &datapath.model else {
+        return Ok(EventThreads { device: None, ports: Vec::new(), scheduler: None });
+    };
+    let port = |role| EventPortConfig {
+        new_event_threshold: match role {
+            Role::RxTx => settings.new_event_threshold,
+            // Frames of packets that waited are new to the scheduler, and never refused.
+            _ => settings.events_max,
+        },
+        dequeue_depth: settings.dequeue_depth,
+        enqueue_depth: settings.enqueue_depth,
+        queues: vec![if role == Role::RxTx { TX_QUEUE } else { WORK_QUEUE }],
+    };
+    // Frames that leave go first.
+    let queue = |priority| EventQueueConfig { schedule: ScheduleType::Atomic, priority };
+    let config = EventDeviceConfig {
+        driver: settings.driver,
+        arguments: &settings.arguments,
+        flows: settings.flows,
+        events_max: settings.events_max,
+        queues: vec![queue(0), queue(128)],
+        ports: datapath.roles().all().map(port).collect(),
+    };
+    let OpenEventDevice { device, ports, scheduler } =
+        EventDevice::open(eal, 0, &config).context("datapath.eventdev")?;
+    let flows = SharedFlows::new(usize::try_from(settings.flows).unwrap_or(usize::MAX));
+    let ports = ports.into_iter().map(|port| (port, flows.clone())).collect();
+    Ok(EventThreads { device: Some(device), ports, scheduler })
+}
+
+/// What the thread of a central scheduler does.
+pub(crate) fn thread(
+    eal: &Eal,
+    stop: &Arc<AtomicBool>,
+    gate: &ExitBarrier,
+    mut scheduler: EventScheduler,
+    datapath: &DatapathSettings,
+) -> anyhow::Result<impl FnOnce() -> anyhow::Result<()> + Send + use<>> {
+    let core = datapath.scheduler_core().context("a scheduler without a core")?;
+    let shares_core = datapath.shares_core(core);
+    let (eal, stop, inside) = (eal.clone(), Arc::clone(stop), gate.join());
+    Ok(move || {
+        adit_dpdk::pin_current_thread(core)?;
+        let registered = adit_dpdk::register_thread(&eal)?;
+        while !stop.load(Ordering::Relaxed) {
+            scheduler.run();
+            if shares_core {
+                std::thread::yield_now();
+            }
+        }
+        for _ in 0..LAST_ITERATIONS {
+            scheduler.run();
+        }
+        inside.wait_for_all();
+        drop(scheduler);
+        drop(registered);
+        Ok(())
+    })
+}
