@@ -78,6 +78,8 @@ pub enum BenchCommand {
         #[command(flatten)]
         size: BenchSize,
     },
+    /// Cycles of packets in the execution models, over DPDK's buffers and event schedulers.
+    Models(BenchSize),
     /// Cycles of a session modification, and of packets while sessions are modified.
     Publication(BenchSize),
     /// Cost of a counter snapshot to the packets.
@@ -190,6 +192,7 @@ impl BenchCommand {
                     crate::sessions::BenchProfile { dual: mixed, is_tagged: vlan, ..usual };
                 crate::handoff::run(&size, profile)
             }
+            Self::Models(size) => crate::models::run(&size),
             Self::Publication(size) => crate::publication::run(&size),
             Self::Scrape(size) => crate::scrape::run(&size),
             Self::Churn { resident, modifications, seconds, output } => {

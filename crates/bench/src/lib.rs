@@ -11,6 +11,7 @@ mod io;
 mod kinds;
 mod measure;
 mod memory;
+mod models;
 mod n4;
 mod network;
 mod packet;
