@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use adit_datapath::Spread;
+use adit_kernel::KernelDevice;
+use adit_types::PortId;
 use adit_types::Role;
 use serde_json::{Value, json};
 
 use crate::config::{self, Config, ModelSettings, PollMode, ThreadSettings};
-use crate::wiring;
+use crate::{steering, wiring};
 
 /// Checks the file at `path`.
 ///
@@ -52,6 +54,7 @@ fn derived(config: &Config) -> Value {
         "threads": threads(config).join("; "),
         "shared_cores": shared.collect::<Vec<_>>().join("; "),
         "queues": queues.join("; "),
+        "kernel_ports": kernel_ports(config).join("; "),
         "main_core": config.datapath.main_core,
         "n4": config.n4.listen.to_string(),
         "sessions_max": config.sessions_max,
@@ -89,6 +92,41 @@ fn threads(config: &Config) -> Vec<String> {
     let scheduler = |core| format!("core {core}: scheduler, gives packets to workers");
     let scheduler = config.datapath.scheduler_core().map(scheduler);
     std::iter::once(main).chain(of_packet_path).chain(scheduler).collect()
+}
+
+/// Describes what ports of the kernel require and create.
+fn kernel_ports(config: &Config) -> Vec<String> {
+    let ports = (0..).map(PortId).zip(&config.ports);
+    let kernel = ports.filter_map(|(id, port)| Some((id, port, port.device.kernel()?)));
+    let text = |(id, port, device): (PortId, &config::PortSettings, &KernelDevice)| {
+        let interfaces = || config.interfaces.iter().filter(|known| known.port == id);
+        let addresses: Vec<String> = interfaces()
+            .flat_map(|known| {
+                let v4 = known.v4.map(|(addr, len)| format!("{addr}/{len}"));
+                v4.into_iter().chain(known.v6.map(|(addr, len)| format!("{addr}/{len}")))
+            })
+            .collect();
+        let (name, addresses) = (&port.name, addresses.join(" and "));
+        let pools: Vec<String> = interfaces()
+            .flat_map(|known| steering::pools(config, known))
+            .map(|pool| pool.to_string())
+            .collect();
+        match device {
+            KernelDevice::Udp => {
+                format!("{name} needs a network device with {addresses}")
+            }
+            KernelDevice::Tun { name: device } if pools.is_empty() => {
+                format!(
+                    "{name} creates {device} with {addresses} and no routes: there is no UE pool"
+                )
+            }
+            KernelDevice::Tun { name: device } => format!(
+                "{name} creates {device} with {addresses} and routes to {}",
+                pools.join(" and ")
+            ),
+        }
+    };
+    kernel.map(text).collect()
 }
 
 /// Describes the receive queues of a port.

@@ -53,5 +53,7 @@ pub(crate) enum ControlPortDevice {
         /// What the parts of the threads count.
         parts: Vec<KernelCounters>,
         rx_queues: u16,
+        /// The same.
+        steering: Vec<PortSteering>,
     },
 }

@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use tracing::info;
 
 use crate::config::{Config, PortDevice, PortSettings};
-use crate::steering;
+use crate::steering::{self, PortSteering, SteeringOutcome};
 use crate::thread_io::{KernelShare, PortPlace, ThreadIo};
 
 /// Size of a worker's cache of packet buffers.
@@ -50,6 +50,8 @@ pub(crate) enum OpenPort {
         /// What the parts of the threads count.
         parts: Vec<KernelCounters>,
         rx_queues: u16,
+        /// Whether the kernel gives packets to the owners of their sessions.
+        steering: Vec<PortSteering>,
     },
 }
 
@@ -188,10 +190,17 @@ impl PortShares<'_> {
             KernelDevice::Udp => self.open_sockets(id, port, rx_queues)?,
             KernelDevice::Tun { name } => self.open_tun(id, port, name, rx_queues)?,
         };
+        let steering = self.steer_kernel(&queues);
+        let is_one_each = queues.len() == self.receiving.len();
         let mut owners: Vec<Option<KernelPort>> = self.places.iter().map(|_| None).collect();
         let senders: Vec<KernelPort> =
             queues.iter().map(KernelPort::try_clone_sender).collect::<Result<_, _>>()?;
-        for queue in queues {
+        for (number, queue) in queues.into_iter().enumerate() {
+            if is_one_each {
+                // In the order of the threads, which steering relies on.
+                owners[self.receiving.start + number] = Some(queue);
+                continue;
+            }
             let mut thread = self.next_receiver();
             // A thread reads one queue of a port.
             while owners[thread].is_some() {
@@ -212,7 +221,24 @@ impl PortShares<'_> {
             let share = KernelShare { port: kernel, mtu_bytes, receives };
             places.push(PortPlace::Kernel(Box::new(share)));
         }
-        Ok(OpenPort::Kernel { parts, rx_queues: u16::try_from(rx_queues)? })
+        Ok(OpenPort::Kernel { parts, rx_queues: u16::try_from(rx_queues)?, steering })
+    }
+
+    /// Lets the kernel give G-PDUs to their sessions' owners, if each worker has a socket.
+    fn steer_kernel(&self, queues: &[KernelPort]) -> Vec<PortSteering> {
+        let workers = self.config.datapath.roles().workers();
+        let Some(KernelPort::Udp(first)) = queues.first() else { return Vec::new() };
+        let outcome = if workers < 2 {
+            SteeringOutcome::NotTried("there is one worker".to_owned())
+        } else if queues.len() < workers || self.receiving.start != 0 {
+            SteeringOutcome::NotTried("not every worker has a socket".to_owned())
+        } else {
+            match first.steer_to_owners(workers) {
+                Ok(()) => SteeringOutcome::Accepted(1),
+                Err(error) => SteeringOutcome::Refused(error.to_string()),
+            }
+        };
+        vec![PortSteering { key: "TEID".to_owned(), outcome }]
     }
 
     fn open_sockets(

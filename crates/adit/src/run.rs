@@ -314,7 +314,9 @@ fn assemble(
 fn control_port(config: &Config, id: PortId, open: OpenPort, slot_bits: u32) -> ControlPort {
     let settings = config.ports[usize::from(id.0)].clone();
     let device = match open {
-        OpenPort::Kernel { parts, rx_queues } => ControlPortDevice::Kernel { parts, rx_queues },
+        OpenPort::Kernel { parts, rx_queues, steering } => {
+            ControlPortDevice::Kernel { parts, rx_queues, steering }
+        }
         OpenPort::Dpdk { port, queues } => {
             let steering = steering::steer(config, id, &port, &queues, slot_bits);
             for steered in steering.iter().filter(|_| queues.len() > 1) {

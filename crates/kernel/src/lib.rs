@@ -22,6 +22,7 @@ mod join;
 mod large_packet_tests;
 mod netlink;
 mod network;
+mod owner_filter;
 mod segment;
 mod syscall;
 mod tun;
@@ -40,7 +41,7 @@ pub use device::{KernelDevice, KernelDeviceParseError};
 pub use error::KernelError;
 pub use network::IpNetwork;
 pub use tun::TunQueue;
-pub use tun_config::{TunConfig, open_tun};
+pub use tun_config::{TunConfig, open_tun, tun_missed_pkts};
 pub use udp::{UdpPort, UdpPortConfig};
 
 /// The hardware address of every kernel port, locally administered.

@@ -336,6 +336,26 @@ pub(crate) fn set_option(
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Lets `program` choose among the sockets that share the address of `socket`, in the order in which they
+/// were bound.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn attach_reuseport(
+    socket: BorrowedFd<'_>,
+    program: &mut [libc::sock_filter],
+) -> io::Result<()> {
+    let len = u16::try_from(program.len()).unwrap_or(0);
+    let filter = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    let (option, pointer) = (libc::SO_ATTACH_REUSEPORT_CBPF, core::ptr::from_ref(&filter).cast());
+    let size = length_of::<libc::sock_fprog>();
+    let fd = socket.as_raw_fd();
+    // SAFETY: the kernel reads a `sock_fprog` and the instructions that it points to; both live across the
+    // call.
+    let done = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, pointer, size) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 impl core::fmt::Debug for SendBatch<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("SendBatch").field("messages", &self.messages.len()).finish_non_exhaustive()

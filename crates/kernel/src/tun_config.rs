@@ -59,6 +59,23 @@ pub fn open_tun(config: &TunConfig<'_>) -> Result<Vec<TunQueue>, KernelError> {
     Ok(queues)
 }
 
+/// Packets that the kernel dropped so far because the queues of the TUN device `name` were full; zero without
+/// such a device. Reads a file of the kernel: for display.
+#[must_use]
+pub fn tun_missed_pkts(name: &str) -> u64 {
+    missed_of(&std::fs::read_to_string("/proc/net/dev").unwrap_or_default(), name)
+}
+
+/// The number of dropped packets that the kernel wanted to send through a device, in the format of
+/// `/proc/net/dev`: eight numbers of received packets, then octets, packets, errors and drops of sent ones.
+fn missed_of(devices: &str, name: &str) -> u64 {
+    const SENT_DROPPED: usize = 8 + 3;
+    let lines = devices.lines().filter_map(|line| line.trim_start().split_once(':'));
+    let numbers = lines.into_iter().find(|(device, _)| *device == name).map(|(_, rest)| rest);
+    let number = numbers.and_then(|rest| rest.split_whitespace().nth(SENT_DROPPED));
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 fn open_driver() -> Result<File, KernelError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
@@ -92,4 +109,18 @@ fn configure(config: &TunConfig<'_>) -> Result<(), KernelError> {
         netlink.add_route(index, *route).map_err(fail("cannot add the route of a UE pool to"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missed_packets_are_read_by_the_name_of_the_device() {
+        let text = "Inter-| Receive | Transmit\n face |bytes packets errs drop\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13\n \
+                    adit0: 5 6 0 0 0 0 0 0 70 80 90 1234 0 0 0 0\n";
+        assert_eq!(missed_of(text, "adit0"), 1234);
+        assert_eq!(missed_of(text, "lo"), 12);
+        assert_eq!(missed_of(text, "adit"), 0);
+    }
 }

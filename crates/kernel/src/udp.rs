@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use adit_pktio::{Burst, PacketBuf};
+use adit_types::Owners;
 use adit_types::limits::BURST_MAX;
 use arrayvec::ArrayVec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
@@ -14,7 +15,10 @@ use crate::cmsg::ControlBuffer;
 use crate::counters::{KernelCounters, add};
 use crate::error::KernelError;
 use crate::frame::{DatagramHeaders, OutgoingDatagram, headers_len, write_headers};
-use crate::syscall::{PlaceLayout, Received, SendBatch, receive_datagrams, set_option};
+use crate::owner_filter;
+use crate::syscall::{
+    PlaceLayout, Received, SendBatch, attach_reuseport, receive_datagrams, set_option,
+};
 
 /// Datagrams per system call. Each may consist of 64 joined ones.
 const BATCH: usize = 32;
@@ -93,6 +97,19 @@ impl UdpPort {
             single_bursts: 0,
             next: 0,
         })
+    }
+
+    /// Makes the kernel give each G-PDU to the socket of its session's owner, among the sockets of `workers`
+    /// ports with the same addresses, which were opened in the order of their workers.
+    ///
+    /// # Errors
+    /// The kernel does not take the program; it then distributes by peer.
+    pub fn steer_to_owners(&self, workers: usize) -> io::Result<()> {
+        let count = u32::try_from(Owners::new(workers).workers()).unwrap_or(1);
+        for socket in &self.sockets {
+            attach_reuseport(socket.socket.as_fd(), &mut owner_filter::program(count))?;
+        }
+        Ok(())
     }
 
     /// Sockets that only send.

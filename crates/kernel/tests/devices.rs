@@ -16,6 +16,7 @@ use adit_kernel::{
 };
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketBuf};
+use adit_types::{Owners, SessionIndex};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{parse_frame, parse_ip};
 
@@ -170,6 +171,39 @@ fn packets_without_a_buffer_are_counted() {
         assert_eq!(port.rx_burst(32, &mut burst, || None), 0);
     }
     assert_eq!(port.counters().read().rx_pkts, 0);
+}
+
+#[test]
+fn datagrams_arrive_at_the_owners_of_their_sessions() {
+    const WORKERS: usize = 3;
+    let (first, bound) = open_udp("127.0.0.1:0");
+    let mut ports = vec![first];
+    for _ in 1..WORKERS {
+        ports.push(open_udp(&bound.to_string()).0);
+    }
+    let KernelPort::Udp(port) = &ports[0] else { unreachable!("a port of sockets") };
+    if let Err(error) = port.steer_to_owners(WORKERS) {
+        println!("skipped: {error}");
+        return;
+    }
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut expected = [0; WORKERS];
+    for session in 0..500_u32 {
+        let owner = Owners::new(WORKERS).of(SessionIndex(session));
+        expected[usize::from(owner.0)] += 1;
+        let mut message = vec![0x34, 255, 0, 4];
+        message.extend((0xabc0_0000 | session).to_be_bytes());
+        message.extend([0; 4]);
+        client.send_to(&message, bound).unwrap();
+    }
+    for (worker, (port, expected)) in ports.iter_mut().zip(expected).enumerate() {
+        for frame in receive(port, 32, expected) {
+            let (.., payload) = datagram(&frame);
+            let teid = u32::from_be_bytes(*payload[4..].first_chunk().unwrap());
+            let owner = Owners::new(WORKERS).of(SessionIndex(teid & 0xffff));
+            assert_eq!(usize::from(owner.0), worker);
+        }
+    }
 }
 
 /// Puts the calling thread into a network namespace of its own; false without the right to.

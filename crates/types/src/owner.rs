@@ -12,7 +12,7 @@ pub const OWNER_GROUP_SHIFT: u32 = 1;
 
 /// Spreads consecutive groups, so that few sessions are shared as well as many: odd, and next to
 /// [`OWNER_GROUPS`] divided by the golden ratio.
-const STRIDE: u32 = 39;
+pub const OWNER_STRIDE: u32 = 39;
 
 /// The owners of all sessions: one worker alone treats the packets of a session and writes what is
 /// counted for it.
@@ -52,7 +52,9 @@ impl Owners {
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "below WORKERS_MAX, which fits 8 bits")]
     pub const fn of_group(self, group: u32) -> WorkerId {
-        WorkerId((group.wrapping_mul(STRIDE) % OWNER_GROUPS * self.workers / OWNER_GROUPS) as u8)
+        WorkerId(
+            (group.wrapping_mul(OWNER_STRIDE) % OWNER_GROUPS * self.workers / OWNER_GROUPS) as u8,
+        )
     }
 }
 

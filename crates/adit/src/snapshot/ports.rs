@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use adit_dpdk::Port;
-use adit_kernel::{KernelCounters, PortCounters};
+use adit_kernel::{KernelCounters, KernelDevice, PortCounters, tun_missed_pkts};
 use serde::Serialize;
 
 use super::{ControlView, whole};
@@ -55,9 +55,10 @@ impl PortRow {
             ControlPortDevice::Dpdk { port, steering } => {
                 Self::of_dpdk(&row.config, port, steering)
             }
-            ControlPortDevice::Kernel { parts, rx_queues } => {
-                Self::of_kernel(&row.config, parts, *rx_queues)
-            }
+            ControlPortDevice::Kernel { parts, rx_queues, steering } => Self {
+                steering: steering.iter().map(SteeringRow::of).collect(),
+                ..Self::of_kernel(&row.config, parts, *rx_queues)
+            },
         }
     }
 
@@ -66,6 +67,10 @@ impl PortRow {
         let queues: Vec<PortCounters> = parts.iter().map(KernelCounters::read).collect();
         let mut sum = PortCounters::default();
         queues.iter().for_each(|queue| sum += *queue);
+        let missed = match config.device.kernel() {
+            Some(KernelDevice::Tun { name }) => tun_missed_pkts(name),
+            _ => sum.rx_missed_pkts,
+        };
         let losses = [
             ("tx_refused", sum.tx_refused_pkts),
             ("tx_unusable", sum.tx_unusable_pkts),
@@ -89,7 +94,7 @@ impl PortRow {
             offloads: None,
             rx_pkts: sum.rx_pkts,
             rx_bytes: sum.rx_bytes,
-            rx_missed: sum.rx_missed_pkts,
+            rx_missed: missed,
             rx_errors: sum.rx_unusable_pkts,
             rx_no_mbuf: sum.rx_no_buffer_pkts,
             tx_pkts: sum.tx_pkts,
