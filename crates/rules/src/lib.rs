@@ -1,5 +1,5 @@
 //! What control plane and data plane exchange: rules and their compiler, the contracts of a data plane
-//! ([`DataPlane`], [`NextHops`]), verdicts and reasons, events and commands.
+//! ([`DataPlane`], [`NextHops`], [`Offload`]), verdicts and reasons, events and commands.
 //!
 //! `session` writes [`SessionRules`], [`compile`](mod@compile) turns them into what workers run,
 //! `tables` publishes that, and `datapath` reads it. No IE and no octet of a packet appears here.
@@ -15,6 +15,7 @@ pub mod fast_rule;
 pub mod forwarding;
 pub mod matcher;
 pub mod next_hops;
+pub mod offload;
 pub mod packed_fast_rule;
 pub mod packet_rate;
 pub mod published;
@@ -40,6 +41,10 @@ pub use matcher::{
     Candidate, FlowKey, Matcher, MatcherLine, MatcherRoot, MatcherView, Matchers, UsualFlow,
 };
 pub use next_hops::{NextHop, NextHops};
+pub use offload::{
+    NetworkPart, Offload, OffloadBatch, OffloadCounts, OffloadInterfaceTotals, OffloadRefusal,
+    OffloadRule, OffloadTotals, OffloadUsage,
+};
 pub use packed_fast_rule::PackedFastRule;
 pub use packet_rate::{PacketLimit, PacketQuota, PacketRateMeter, PacketsLeft};
 pub use published::{

@@ -5,7 +5,7 @@
 //! generation lets a reader see the block as it was between two steps: so the packet identity holds
 //! in every snapshot.
 
-use adit_rules::{DropReason, PuntReason};
+use adit_rules::{DropReason, OffloadTotals, PuntReason};
 use adit_types::limits::INTERFACES_MAX;
 use adit_types::{Direction, InterfaceId};
 
@@ -167,6 +167,7 @@ counters! {
     originated_pkts, "Packets that Adit made itself and transmitted: ARP, ICMP, GTP-U echo.";
     originated_lost_pkts, "Packets that Adit made itself and could not transmit.";
     express_pkts, "Packets that took the fast path; among the transmitted ones.";
+    offloaded_pkts, "Packets that an offload (XDP) forwarded before workers received them; among the received and transmitted ones.";
     duplicated_pkts, "Copies of packets that FARs asked for, transmitted.";
     duplicates_lost_pkts, "Copies that could not be made or transmitted: no buffer, no way out, too big.";
     fragments_added_pkts, "Packets that fragmentation added: the fragments of each packet but the first.";
@@ -252,6 +253,30 @@ impl Snapshot {
             core::hint::spin_loop();
         }
         *self = sum;
+    }
+
+    /// Adds what an offload forwarded. Each packet is received and transmitted at once.
+    pub(crate) fn add_offloaded(&mut self, totals: &OffloadTotals) {
+        for (of, sum) in totals.interfaces.iter().zip(&mut self.interfaces) {
+            let (pkts, bytes) =
+                (of.ul_pkts.wrapping_add(of.dl_pkts), of.ul_bytes.wrapping_add(of.dl_bytes));
+            // Counted where it leaves, so that no packet is half counted.
+            for (counter, more) in [
+                (&mut self.offloaded_pkts, pkts),
+                (&mut self.received_pkts, pkts),
+                (&mut self.received_bytes, of.rx_bytes),
+                (&mut self.transmitted_uplink_pkts, of.ul_pkts),
+                (&mut self.transmitted_uplink_bytes, of.ul_bytes),
+                (&mut self.transmitted_downlink_pkts, of.dl_pkts),
+                (&mut self.transmitted_downlink_bytes, of.dl_bytes),
+                (&mut sum.rx_pkts, of.rx_pkts),
+                (&mut sum.rx_bytes, of.rx_bytes),
+                (&mut sum.tx_pkts, pkts),
+                (&mut sum.tx_bytes, bytes),
+            ] {
+                *counter = counter.wrapping_add(more);
+            }
+        }
     }
 
     /// The sum over `workers`.

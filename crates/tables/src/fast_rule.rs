@@ -15,7 +15,7 @@
 
 use core::fmt;
 
-use adit_rules::PackedFastRule;
+use adit_rules::{OffloadCounts, OffloadUsage, PackedFastRule};
 use adit_types::{Direction, Nanos, SessionIndex, Teid};
 
 use crate::counters::{Counter, SessionTraffic};
@@ -36,11 +36,14 @@ struct FastRuleCells {
 pub(crate) struct FastRuleTable {
     cells: LargeArray<FastRuleCells>,
     tunnels_to_ues: LargeArray<FastRuleCell>,
+    /// Forwards by some of the rules before workers see the packets.
+    offload: Option<std::sync::Arc<dyn OffloadUsage>>,
 }
 
 impl FastRuleTable {
-    pub(crate) fn new(sessions: usize) -> Self {
-        Self { cells: LargeArray::zeroed(sessions), tunnels_to_ues: LargeArray::zeroed(sessions) }
+    pub(crate) fn new(sessions: usize, offload: Option<std::sync::Arc<dyn OffloadUsage>>) -> Self {
+        let (cells, tunnels_to_ues) = (LargeArray::zeroed(sessions), LargeArray::zeroed(sessions));
+        Self { cells, tunnels_to_ues, offload }
     }
 
     /// Sessions that there is room for.
@@ -72,18 +75,17 @@ impl FastRuleTable {
         self.cell(session, direction).map_or(WrittenRule::NONE, |cell| cell.set(rule))
     }
 
-    /// Lets workers read what was written, unless something else was written since. `limit`: up to which octet
-    /// packets count without checks. For the publisher only.
+    /// Lets workers read what was written, unless something else was written since; returns whether it did. `limit`:
+    /// up to which octet packets count without checks. For the publisher only.
     pub(crate) fn activate(
         &self,
         session: SessionIndex,
         direction: Direction,
         written: WrittenRule,
         limit: u64,
-    ) {
-        if let Some(cell) = self.cell(session, direction) {
-            cell.activate(written, limit);
-        }
+    ) -> bool {
+        let cell = self.cell(session, direction);
+        cell.is_some_and(|cell| cell.activate(written, limit))
     }
 
     /// Replaces the fast rule of the tunnel in which another UPF sends packets to the UE; otherwise like
@@ -155,7 +157,7 @@ impl FastRuleTable {
         }
     }
 
-    /// What the cells of `session` counted, and when the last packet arrived.
+    /// What the cells of `session` and an offload counted, and when the last packet arrived.
     #[inline]
     pub(crate) fn counted(&self, session: SessionIndex) -> (SessionTraffic, Option<Nanos>) {
         let Some(FastRuleCells { uplink, downlink }) = self.cells.get(session.0 as usize) else {
@@ -171,26 +173,44 @@ impl FastRuleTable {
             dl_bytes: downlink.bytes.load().wrapping_add(of_tunnel(|cell| &cell.bytes)),
         };
         let last = uplink.last.load().max(downlink.last.load()).max(of_tunnel(|cell| &cell.last));
-        (traffic, Some(last).filter(|ns| *ns != 0).map(Nanos))
+        let last = Some(last).filter(|ns| *ns != 0).map(Nanos);
+        let Some(offload) = &self.offload else { return (traffic, last) };
+        let OffloadCounts { ul_pkts, ul_bytes, dl_pkts, dl_bytes, last: offloaded } =
+            offload.counted(session);
+        let traffic = traffic.plus(SessionTraffic { ul_pkts, ul_bytes, dl_pkts, dl_bytes });
+        (traffic, last.max(offloaded))
     }
 
-    /// Sets how many more octets count without checks in all cells of a session together. For the worker that owns it
-    /// only.
+    /// Takes back what an offload may count of a session without checks: until [`FastRuleTable::limit_to`] is called,
+    /// only the worker counts its packets. For the worker that owns it only.
+    #[inline]
+    pub(crate) fn take_back(&self, session: SessionIndex) {
+        if let Some(offload) = &self.offload {
+            offload.take_back(session);
+        }
+    }
+
+    /// Sets how many more octets count without checks in all cells of a session together, and in its entries of an
+    /// offload. For the worker that owns it only.
     pub(crate) fn limit_to(&self, session: SessionIndex, more: u64) {
         let Some(FastRuleCells { uplink, downlink }) = self.cells.get(session.0 as usize) else {
             return;
         };
         // What is empty is activated with a limit of its own.
         let tunnel = self.tunnel_cell(session).filter(|cell| !cell.is_empty());
+        let offloaded = self.offload.as_ref().map_or(0, |of| of.limited_entries(session));
         let share = match (more, tunnel) {
             (u64::MAX, _) => u64::MAX,
-            (_, None) => more / 2,
-            (_, Some(_)) => more / 3,
+            (_, None) => more / (2 + offloaded),
+            (_, Some(_)) => more / (3 + offloaded),
         };
         [Some(uplink), Some(downlink), tunnel]
             .into_iter()
             .flatten()
             .for_each(|cell| cell.limit_to(share));
+        if let Some(offload) = &self.offload {
+            offload.grant(session, share);
+        }
     }
 }
 
@@ -246,7 +266,7 @@ mod tests {
 
     #[test]
     fn flags_name_buckets_and_references_of_any_cell() {
-        let table = FastRuleTable::new(2);
+        let table = FastRuleTable::new(2, None);
         let cell = table.cell_ref(SESSION, Direction::Downlink).unwrap();
         let is_found = || (cell.read().is_some(), cell.read_plain().is_some());
         assert_eq!((is_found(), cell.flags().is_rule()), ((false, false), false));
@@ -276,7 +296,7 @@ mod tests {
 
     #[test]
     fn session_without_a_fast_rule_has_none() {
-        let table = FastRuleTable::new(2);
+        let table = FastRuleTable::new(2, None);
         put(&table, Direction::Downlink, &downlink(1));
         assert!(table.get(SESSION, Direction::Uplink).is_none());
         assert!(table.get(SessionIndex(0), Direction::Downlink).is_none());
@@ -287,7 +307,7 @@ mod tests {
 
     #[test]
     fn fast_rule_is_read_once_it_is_active_and_never_after_another_one() {
-        let table = FastRuleTable::new(2);
+        let table = FastRuleTable::new(2, None);
         let get = || table.get(SESSION, Direction::Downlink).map(|rule| rule.next_hop().0);
         let first = table.set(SESSION, Direction::Downlink, Some(&downlink(1)));
         assert_eq!(get(), None);
@@ -304,7 +324,7 @@ mod tests {
 
     #[test]
     fn rule_from_tunnel_to_tunnel_is_read_only_by_who_expects_it_and_counts_downlink() {
-        let table = FastRuleTable::new(2);
+        let table = FastRuleTable::new(2, None);
         let onward = FastRuleTunnel {
             teid: Teid(3),
             addr: Ipv4Addr::LOCALHOST,
@@ -340,7 +360,7 @@ mod tests {
 
     #[test]
     fn rule_into_a_tunnel_over_ipv6_is_read_only_by_who_expects_it() {
-        let table = FastRuleTable::new(2);
+        let table = FastRuleTable::new(2, None);
         let mut rule = FastRule { meters: [false; 2], ..unpacked(1) };
         if let FastRuleForwarding::Downlink { peer, .. } = &mut rule.forwarding {
             *peer = FastRulePeer::V6(GtpuPeerIndex(6));
@@ -357,7 +377,7 @@ mod tests {
     #[test]
     fn reader_never_sees_a_mixture_of_two() {
         const WRITES: u32 = if cfg!(miri) { 20 } else { 20_000 };
-        let table = FastRuleTable::new(2);
+        let table = FastRuleTable::new(2, None);
         let done = AtomicBool::new(false);
         let is_whole = |rule: &FastRuleSnapshot<'_>| {
             let NextHopIndex(seed) = rule.next_hop();

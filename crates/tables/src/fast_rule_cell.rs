@@ -182,12 +182,14 @@ impl FastRuleCell {
 
     /// Lets workers read what was written, unless something else was written since. For the publisher
     /// only. `limit`: see [`FastRuleTable::activate`](crate::fast_rule::FastRuleTable::activate).
-    pub(crate) fn activate(&self, WrittenRule(sequence): WrittenRule, limit: u64) {
+    pub(crate) fn activate(&self, WrittenRule(sequence): WrittenRule, limit: u64) -> bool {
         let head = self.head.load(Ordering::Relaxed);
-        if head & SEQUENCE == sequence {
+        let is_latest = head & SEQUENCE == sequence;
+        if is_latest {
             self.limit.set(limit);
             self.head.store(head | READABLE, Ordering::Release);
         }
+        is_latest
     }
 
     /// Counts a packet of `bytes` octets that arrived at `now`. For the worker that owns the session only.

@@ -30,6 +30,7 @@ mod key_table;
 mod large;
 mod meters;
 mod next_hop;
+mod offload;
 #[allow(unsafe_code, reason = "prefetch intrinsics")]
 mod prefetch;
 #[allow(unsafe_code, reason = "reclamation of what readers may still see")]
@@ -59,8 +60,9 @@ pub use gtpu_peers::GtpuPeers;
 pub use key_table::{KeyRefused, KeyTable, KeyWriter};
 pub use meters::{Meter, MeterPair, MeterPairs, MeterTraffic};
 pub use next_hop::{KnownNeighbor, NextHopRef, Via};
+pub use offload::OffloadReport;
 pub use prefetch::read as prefetch;
-pub use publisher::{Publisher, PublisherCounters, build};
+pub use publisher::{Publisher, PublisherCounters, build, build_with_offload};
 pub use rate_changes::{NextRateChange, RateChange};
 pub use reader::{TablesReader, TablesView};
 pub use ues::UeTable;

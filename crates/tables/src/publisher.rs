@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 
 use adit_rules::compile::{CompiledSession, FastPath, OwnAddresses, compile};
 use adit_rules::{
-    CorrelatedRateId, DataPlane, DeltaId, Gate, GuaranteedShare, KeyChange, NextHop, NextHops,
-    PublishedRules, QerEntry, QerMeter, RateLimit, RuleDelta, SessionKey, SessionRules, Shapes,
-    UsageSource,
+    CorrelatedRateId, DataPlane, DeltaId, FastRule, Gate, GuaranteedShare, KeyChange, NextHop,
+    NextHops, Offload, OffloadBatch, OffloadRule, PublishedRules, QerEntry, QerMeter, RateLimit,
+    RuleDelta, SessionKey, SessionRules, Shapes, UsageSource,
 };
 use adit_types::limits::UE_POOL_INDEX_MAX;
 use adit_types::{
@@ -30,6 +30,7 @@ use crate::gtpu_peers::GtpuPeerWriter;
 use crate::key_table::KeyRefused;
 use crate::meters::{MeterTable, MeterTraffic};
 use crate::next_hop::NextHopWriter;
+use crate::offload::{OffloadReport, OffloadWriter};
 use crate::publish::{Epoch, SlotWriter, slots};
 use crate::rate_changes::RateChangeRing;
 use crate::reader::{Tables, TablesReader};
@@ -69,6 +70,17 @@ pub struct PublisherCounters {
 /// # Errors
 /// [`TablesError`]: the first mistake in the configuration.
 pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<TablesReader>), TablesError> {
+    build_with_offload(config, None)
+}
+
+/// [`build`] with an offload, which has room for as many sessions as the tables and no entry.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_with_offload(
+    config: TablesConfig,
+    offload: Option<Box<dyn Offload>>,
+) -> Result<(Publisher, Vec<TablesReader>), TablesError> {
     check(&config)?;
     let TablesConfig { sessions_max, teid_slot_bits, workers, seed, .. } = config;
     let teids = TeidWriter::new(teid_slot_bits, sessions_max, seed, 1);
@@ -82,7 +94,10 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<TablesReader>), Tab
     };
     let TablesConfig { interfaces, own_addrs, .. } = &config;
     let routes = Routes::build(interfaces, own_addrs, &config.routes, gateway)?;
-    let fast_rules = std::sync::Arc::new(FastRuleTable::new(sessions_max));
+    let fast_rules = std::sync::Arc::new(FastRuleTable::new(
+        sessions_max,
+        offload.as_ref().map(|of| of.usage()),
+    ));
     let tables = Arc::new(Tables {
         teids: Arc::clone(teids.table()),
         ues: ue_tables.into(),
@@ -108,6 +123,8 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<TablesReader>), Tab
         })
         .collect();
     let probe = rules.passed();
+    let notes_changes = offload.is_some();
+    let offload = offload.map(|of| OffloadWriter::new(of, sessions_max, &tables.routes));
     let publisher = Publisher {
         rules,
         shapes: Shapes::default(),
@@ -115,9 +132,10 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<TablesReader>), Tab
         tables,
         teids,
         ues,
-        ue_areas: UeAreas::new(),
+        ue_areas: UeAreas::new(notes_changes),
         next_hops,
         gtpu_peers,
+        offload,
         correlated_rates: CorrelatedRateNumbers::default(),
         demand_reserve: config.next_hops_max / 4,
         unobserved: VecDeque::new(),
@@ -160,6 +178,10 @@ struct UnobservedDelta {
     session: SessionIndex,
     /// The fast paths that become active with it.
     written: Option<WrittenFastPaths>,
+    /// The rules that an offload gets then.
+    offloaded: Option<Box<[Option<FastRule>; 2]>>,
+    /// The batch of the offload that has to pass before.
+    batch: Option<OffloadBatch>,
 }
 
 /// The fast paths of a session that are written and not active yet.
@@ -182,6 +204,7 @@ pub struct Publisher {
     ue_areas: UeAreas,
     next_hops: NextHopWriter,
     gtpu_peers: GtpuPeerWriter,
+    offload: Option<OffloadWriter>,
     correlated_rates: CorrelatedRateNumbers,
     /// Next hops reserved for gateways and GTP-U peers: hosts that packets are sent to get none of
     /// them.
@@ -207,19 +230,32 @@ impl Publisher {
         if slot >= self.rules.slots() {
             self.counters.sessions_out_of_range += 1;
             let since = self.rules.advance();
-            self.unobserved.push_back(UnobservedDelta { since, id, session, written: None });
+            self.unobserved.push_back(UnobservedDelta {
+                since,
+                id,
+                session,
+                written: None,
+                offloaded: None,
+                batch: None,
+            });
             return;
         }
         let compiled = rules.map(|mut rules| {
             self.bind(id, session, &mut rules);
             compile(*rules, &self.own_addresses, &mut self.shapes)
         });
+        let mut offloaded = None;
         let (rules, fast_paths, tunnel_to_ue) = compiled.map_or_else(
             || (None, [None; 2], None),
-            |CompiledSession { rules, fast_paths, tunnel_to_ue }| {
+            |CompiledSession { rules, fast_paths, tunnel_to_ue, single_rules }| {
+                let is_any = self.offload.is_some() && single_rules.iter().any(Option::is_some);
+                offloaded = is_any.then(|| Box::new(single_rules));
                 (Some(Box::new(rules)), fast_paths, tunnel_to_ue)
             },
         );
+        if let Some(offload) = &mut self.offload {
+            offload.remove(session);
+        }
         for change in &keys {
             if let KeyChange::Add(key) = change {
                 self.add_key(*key, session);
@@ -248,7 +284,10 @@ impl Publisher {
             }
         }
         let since = self.rules.advance();
-        self.unobserved.push_back(UnobservedDelta { since, id, session, written: Some(written) });
+        let batch = self.offload.as_mut().and_then(OffloadWriter::take_awaited);
+        let written = Some(written);
+        let delta = UnobservedDelta { since, id, session, written, offloaded, batch };
+        self.unobserved.push_back(delta);
     }
 
     /// Marks the tunnel to the UE that has a fast rule, instead of the former one.
@@ -316,15 +355,23 @@ impl Publisher {
         self.ues.iter_mut().for_each(|ues| ues.reclaim(passed, epoch));
         self.next_hops.reclaim(passed, epoch);
         self.gtpu_peers.reclaim(passed, epoch);
-        let UnobservedDelta { id, session, written, .. } =
-            self.unobserved.pop_front_if(|delta| delta.since <= passed)?;
+        let batch = self.offload.as_mut().map(OffloadWriter::advance);
+        let UnobservedDelta { id, session, written, offloaded, .. } =
+            self.unobserved.pop_front_if(|delta| delta.since <= passed && delta.batch <= batch)?;
         if let Some(WrittenFastPaths { directions, tunnel_to_ue }) = written {
             let rules = self.rules.get(session.0 as usize);
             let has_own_urr = rules.is_some_and(|rules| rules.has_own_urr);
             let limit = if has_own_urr { 0 } else { u64::MAX };
             let fast_rules = &self.tables.fast_rules;
-            for (direction, written) in directions {
-                fast_rules.activate(session, direction, written, limit);
+            let offloaded = offloaded.map_or([None, None], |rules| *rules);
+            for ((direction, written), rule) in directions.into_iter().zip(offloaded) {
+                let is_active = fast_rules.activate(session, direction, written, limit);
+                if let (true, Some(rule), Some(offload)) = (is_active, rule, &mut self.offload) {
+                    let has_shared_rates = !self.tables.aggregates.is_empty();
+                    let rule =
+                        OffloadRule { rule: &rule, is_limited: has_own_urr, has_shared_rates };
+                    offload.put(session, direction, &rule, &self.tables.routes);
+                }
             }
             fast_rules.activate_tunnel_to_ue(session, tunnel_to_ue, limit);
         }
@@ -395,10 +442,14 @@ impl Publisher {
         std::sync::Arc::clone(&self.usage)
     }
 
-    /// The counters of all workers together.
+    /// The counters of all workers and of the offload together.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::sum(self.worker_counters.iter().map(|counters| &**counters))
+        let mut sum = Snapshot::sum(self.worker_counters.iter().map(|counters| &**counters));
+        if let Some(offload) = &self.offload {
+            sum.add_offloaded(&offload.totals());
+        }
+        sum
     }
 
     /// The counters of each worker, by worker id.
@@ -413,7 +464,23 @@ impl Publisher {
         self.counters
     }
 
+    /// What the offload has and did, if there is one.
+    #[must_use]
+    pub fn offload(&self) -> Option<OffloadReport> {
+        self.offload.as_ref().map(OffloadWriter::report)
+    }
+
+    /// Tells the offload, if there is one, how packets to the next hop leave.
+    fn offload_next_hop(&mut self, index: NextHopIndex) {
+        if let Some(offload) = &mut self.offload {
+            offload.set_next_hop(index, self.tables.next_hops.resolved(index));
+        }
+    }
+
     fn add_key(&mut self, key: SessionKey, session: SessionIndex) {
+        if let Some(offload) = &mut self.offload {
+            offload.add_key(key, session);
+        }
         let added = match key {
             SessionKey::Teid(teid) => self.teids.insert(teid, session).map(|()| false),
             _ => match self.ues_of(key) {
@@ -439,11 +506,19 @@ impl Publisher {
         let ues = key.domain().and_then(|domain| tables.ues.get(usize::from(domain.0)));
         if let Some(ues) = ues.filter(|ues| !ues.local_switching().is_empty()) {
             count(&mut self.ue_areas, &tables.routes, ues.local_switching(), key);
+            while let (Some(offload), Some(part)) =
+                (&mut self.offload, self.ue_areas.take_changed())
+            {
+                offload.set_networks(part, &tables.routes);
+            }
         }
     }
 
     fn remove_key(&mut self, key: SessionKey, session: SessionIndex) {
         let epoch = self.rules.next_epoch();
+        if let Some(offload) = &mut self.offload {
+            offload.remove_key(key, session);
+        }
         if let SessionKey::Teid(teid) = key {
             self.teids.remove(teid, session, epoch);
         } else if let Some((writer, ues)) = self.ues_of(key)
@@ -644,16 +719,19 @@ impl NextHops for Publisher {
         let removed = self.next_hops.remove(index, self.rules.next_epoch());
         if removed {
             self.rules.advance();
+            self.offload_next_hop(index);
         }
         removed
     }
 
     fn set_mac(&mut self, index: NextHopIndex, mac: MacAddr, stale: bool) {
         self.next_hops.set_mac(index, Some(mac), stale);
+        self.offload_next_hop(index);
     }
 
     fn clear_mac(&mut self, index: NextHopIndex) {
         self.next_hops.set_mac(index, None, false);
+        self.offload_next_hop(index);
     }
 
     fn take_used(&mut self, index: NextHopIndex) -> bool {

@@ -13,6 +13,7 @@ use core::ops::{BitAnd, BitOr, Not};
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::collections::BTreeSet;
 
+use adit_rules::NetworkPart;
 use adit_types::{
     DomainId, InterfaceId, InterfaceRole, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix,
     NextHopIndex,
@@ -534,6 +535,17 @@ impl Routes {
             }
         }
         Ok(())
+    }
+
+    /// The number of the gateways to a part of the data networks, zero for packets that take a search.
+    pub(crate) fn gateway_of(&self, part: NetworkPart) -> u8 {
+        match part {
+            NetworkPart::V4(block) => self.n6.v4_blocks.number(u32::from(block) << 16),
+            NetworkPart::V6(area) => match &self.n6.v6_spans {
+                spans if spans.usual_areas.has(area) => spans.usual,
+                _ => SEARCH,
+            },
+        }
     }
 
     /// Marks an IPv4 block of data networks that contains UEs, or removes the mark: packets to a marked

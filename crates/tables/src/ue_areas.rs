@@ -7,8 +7,8 @@
 use core::net::Ipv6Addr;
 use core::ops::RangeInclusive;
 
-use adit_rules::SessionKey;
 use adit_rules::rule::ue_ipv6_key;
+use adit_rules::{NetworkPart, SessionKey};
 use adit_types::{InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix};
 
 use crate::area_bits::{AREAS, area};
@@ -29,12 +29,20 @@ fn members(len: u8, bits: u8) -> RangeInclusive<u16> {
 pub(crate) struct UeAreas {
     v4: Vec<u32>,
     v6: Vec<u32>,
+    /// Parts that were marked, or whose marks were removed, if they are noted for an offload.
+    changed: Option<Vec<NetworkPart>>,
 }
 
 impl UeAreas {
-    /// No UEs.
-    pub(crate) fn new() -> Self {
-        Self { v4: vec![0; AREAS], v6: vec![0; AREAS] }
+    /// No UEs. With `notes_changes`, [`UeAreas::take_changed`] returns the parts whose marks changed.
+    pub(crate) fn new(notes_changes: bool) -> Self {
+        let changed = notes_changes.then(Vec::new);
+        Self { v4: vec![0; AREAS], v6: vec![0; AREAS], changed }
+    }
+
+    /// A part whose mark changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> Option<NetworkPart> {
+        self.changed.as_mut()?.pop()
     }
 
     /// Adds a key of a domain with local switching, whose data network is behind `within`.
@@ -84,6 +92,7 @@ impl UeAreas {
                     let block = u16::from_be_bytes([high, low]).wrapping_add(nth);
                     if self.v4.get_mut(usize::from(block)).is_some_and(&change) {
                         routes.mark_v4(block, has_ues);
+                        self.changed.iter_mut().for_each(|of| of.push(NetworkPart::V4(block)));
                     }
                 }
             }
@@ -93,6 +102,7 @@ impl UeAreas {
                     let area = area(first.wrapping_add(u64::from(nth) << 16));
                     if self.v6.get_mut(usize::from(area)).is_some_and(&change) {
                         routes.mark_v6(area, has_ues);
+                        self.changed.iter_mut().for_each(|of| of.push(NetworkPart::V6(area)));
                     }
                 }
             }

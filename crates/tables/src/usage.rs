@@ -282,12 +282,16 @@ impl<'a> UsageView<'a> {
         (dropped.bytes.load(), dropped.pkts.load())
     }
 
-    /// Octets counted towards the data network and towards the UE.
+    /// Octets counted towards the data network and towards the UE. They do not change before this worker counts a packet
+    /// or calls [`UsageView::update_unchecked`]. For the worker that owns the session only.
     #[inline]
     #[must_use]
     pub fn volume(&self, slot: UsageSlot) -> (u64, u64) {
         let counted = match self.owner(slot) {
-            Some(session) => self.fast_rules.counted(session).0,
+            Some(session) => {
+                self.fast_rules.take_back(session);
+                self.fast_rules.counted(session).0
+            }
             None => self.line(slot).map(UsageLine::traffic).unwrap_or_default(),
         };
         (counted.ul_bytes, counted.dl_bytes)
@@ -398,7 +402,7 @@ mod tests {
 
     #[test]
     fn first_packet_is_that_of_the_generation_asked_for() {
-        let table = UsageTable::new(std::sync::Arc::new(FastRuleTable::new(1)));
+        let table = UsageTable::new(std::sync::Arc::new(FastRuleTable::new(1, None)));
         let line = &table.lines[1];
         line.marks.set(3 << MARK_BITS | UsageMark::Start as u64);
         line.count(Direction::Uplink, 100, Nanos(7));

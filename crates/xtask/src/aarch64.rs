@@ -12,7 +12,8 @@ use anyhow::{Context, bail};
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
 /// Packages with the headers.
-const PACKAGES: [&str; 4] = ["libdpdk-dev", "libbsd-dev", "libc6-dev", "linux-libc-dev"];
+const PACKAGES: [&str; 6] =
+    ["libdpdk-dev", "libbsd-dev", "libc6-dev", "linux-libc-dev", "libelf-dev", "zlib1g-dev"];
 
 /// The Debian release whose DPDK is one that `adit-dpdk-sys` binds.
 const RELEASE: &str = "bookworm";

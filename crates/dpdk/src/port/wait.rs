@@ -13,7 +13,12 @@ use crate::device::Device;
 /// The descriptors of the process.
 pub(super) fn descriptors() -> BTreeSet<RawFd> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return BTreeSet::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+    let all: BTreeSet<RawFd> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    // The folder itself was open, and a socket may get its number next.
+    all.into_iter()
+        .filter(|fd| std::fs::exists(format!("/proc/self/fd/{fd}")).unwrap_or(true))
+        .collect()
 }
 
 /// Descriptors of the receive queues of `device`, in the order of the queues. `before` are the

@@ -39,6 +39,8 @@ pub struct CompiledSession {
     pub fast_paths: [Option<FastPath>; 2],
     /// The fast rule of packets that another UPF sends to the UE in a tunnel.
     pub tunnel_to_ue: Option<PackedFastRule>,
+    /// The fast rules of [`FastPath::Single`], for an offload.
+    pub single_rules: [Option<FastRule>; 2],
 }
 
 /// How usual packets of one direction find their fast rule.
@@ -102,21 +104,26 @@ pub fn compile(
         }
     }
     rules.matchers = Matchers::compile(&rules.uplink, &rules.downlink).map(Box::new);
-    let fast_paths = [Direction::Uplink, Direction::Downlink]
-        .map(|direction| fast_path(&mut rules, own, direction));
+    let mut single_rules = [None, None];
+    let [uplink, downlink] = single_rules.each_mut();
+    let fast_paths = [(Direction::Uplink, uplink), (Direction::Downlink, downlink)]
+        .map(|(direction, single)| fast_path(&mut rules, own, direction, single));
     let tunnel_to_ue = FastRule::compile_tunnel_to_ue(&rules).as_ref().map(PackedFastRule::from);
-    CompiledSession { rules: PublishedRules::new(rules, shapes), fast_paths, tunnel_to_ue }
+    let rules = PublishedRules::new(rules, shapes);
+    CompiledSession { rules, fast_paths, tunnel_to_ue, single_rules }
 }
 
+/// The fast path of one direction. Leaves the rule in `single` if all usual packets take the same one.
 fn fast_path(
     rules: &mut SessionRules,
     own: &OwnAddresses,
     direction: Direction,
+    single: &mut Option<FastRule>,
 ) -> Option<FastPath> {
     match FastRule::compile(rules, direction) {
         Some(rule) => {
-            let rule = own.exclude_from(rule, direction);
-            Some(FastPath::Single(PackedFastRule::from(&rule)))
+            let rule = single.insert(own.exclude_from(rule, direction));
+            Some(FastPath::Single(PackedFastRule::from(&*rule)))
         }
         None => {
             let exclude = |rule| own.exclude_from(rule, direction);

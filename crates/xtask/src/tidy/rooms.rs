@@ -60,6 +60,7 @@ const ROOMS: &[Room] = &[
         may: &[Unsafe, Clock],
     },
     Room { package: "adit-host", imports: &["adit-types"], may: &[] },
+    Room { package: "adit-xdp", imports: &["adit-types", "adit-rules"], may: &[Unsafe, Clock] },
     Room {
         package: "adit-kernel",
         imports: &["adit-types", "adit-wire", "adit-pktio"],
@@ -99,6 +100,7 @@ const ROOMS: &[Room] = &[
             "adit-dpdk",
             "adit-host",
             "adit-kernel",
+            "adit-xdp",
             "adit-bench",
         ],
         may: &[Clock],

@@ -1,0 +1,164 @@
+//! The contract between publication and an offload: whatever takes fast rules away from the workers and forwards their
+//! packets before a worker receives them. Programs in the driver of a network card are one offload; flow rules of the
+//! card itself can be another one.
+//!
+//! An offload holds *entries*: the fast rule of one direction of a session. It forwards the packets that match an entry,
+//! exactly as the rule says, and counts them. Every other packet reaches the worker unchanged. So an offload may refuse
+//! an entry, and may leave any packet to the worker.
+//!
+//! # A change of a session
+//!
+//! 1. The publisher removes the entries of the session, and ends the batch ([`Offload::close`]).
+//! 2. Workers get the new rules. From when the batch has passed ([`Offload::passed`]), no packet is forwarded by a removed
+//!    entry, and its counters are final.
+//! 3. Then the publisher puts entries of the new rules, and the change is in effect.
+//!
+//! # Limits
+//!
+//! A packet of an entry that is [limited](OffloadRule::is_limited) needs *budget*: octets before the next limit of the
+//! session's own URR. The session's worker grants it, and takes it back before it compares the counters with a limit
+//! ([`OffloadUsage::take_back`]). A packet beyond the budget reaches the worker, which counts, reports, and grants again.
+//! An entry that was put has no budget.
+
+use core::fmt;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use adit_types::{
+    Direction, InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex, SessionIndex,
+};
+
+use crate::delta::SessionKey;
+use crate::fast_rule::FastRule;
+
+/// Forwards packets by fast rules before workers receive them. Belongs to the publisher.
+pub trait Offload: fmt::Debug + Send {
+    /// Puts the entry of one direction of a session, which has none. Packets that arrive from now on may take it.
+    ///
+    /// # Errors
+    /// [`OffloadRefusal`]: the workers keep the rule.
+    fn put(
+        &mut self,
+        session: SessionIndex,
+        direction: Direction,
+        rule: &OffloadRule<'_>,
+    ) -> Result<(), OffloadRefusal>;
+
+    /// Removes the entry of one direction of a session. Packets on their way may still take it until the batch has passed.
+    fn remove(&mut self, session: SessionIndex, direction: Direction);
+
+    /// Packets with `key` belong to `session`. Of a key without room, workers process all packets.
+    fn add_key(&mut self, key: SessionKey, session: SessionIndex);
+
+    /// Packets with `key` belong to `session` no more.
+    fn remove_key(&mut self, key: SessionKey, session: SessionIndex);
+
+    /// Interface and link-layer address of a next hop; `None` if packets to it need a worker.
+    fn set_next_hop(&mut self, index: NextHopIndex, hop: Option<(InterfaceId, MacAddr)>);
+
+    /// The number of the gateways to a part of the data networks; zero if packets to it need a worker.
+    fn set_networks(&mut self, part: NetworkPart, gateway: u8);
+
+    /// The gateway that has a number, among those on the interfaces `within`.
+    fn set_gateway(&mut self, within: InterfaceSet, gateway: u8, next_hop: Option<NextHopIndex>);
+
+    /// Ends a batch of changes, and starts to wait for the packets that may see something older. Returns at once.
+    /// Batches are numbered from one.
+    fn close(&mut self) -> OffloadBatch;
+
+    /// The last batch that is in effect for every packet from now on.
+    fn passed(&self) -> OffloadBatch;
+
+    /// The counters and budgets of entries.
+    fn usage(&self) -> Arc<dyn OffloadUsage>;
+
+    /// What it forwarded by all entries together.
+    fn totals(&self) -> OffloadTotals;
+}
+
+/// Counters and budgets of an offload's entries.
+pub trait OffloadUsage: fmt::Debug + Send + Sync {
+    /// What the entries of a session counted so far. Counters wrap, and are not reset when an entry is put.
+    fn counted(&self, session: SessionIndex) -> OffloadCounts;
+
+    /// Number of limited entries of a session.
+    fn limited_entries(&self, session: SessionIndex) -> u64;
+
+    /// Takes back the budgets of a session: no packet is counted before the next grant. For the worker that owns the
+    /// session only.
+    fn take_back(&self, session: SessionIndex);
+
+    /// Replaces the budget of each limited entry of a session: packets are forwarded while less than `bytes` octets
+    /// are used. For the worker that owns the session only.
+    fn grant(&self, session: SessionIndex, bytes: u64);
+}
+
+/// A rule to be put.
+#[derive(Debug, Clone, Copy)]
+pub struct OffloadRule<'r> {
+    /// The rule.
+    pub rule: &'r FastRule,
+    /// The session has an own URR: its packets need budget.
+    pub is_limited: bool,
+    /// Packets share rates with other sessions.
+    pub has_shared_rates: bool,
+}
+
+/// Why an offload leaves a rule to the workers, in its own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OffloadRefusal(pub Cow<'static, str>);
+
+/// The number of a batch of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct OffloadBatch(pub u64);
+
+/// A part of the destinations behind data networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkPart {
+    /// The IPv4 addresses with these upper 16 bits.
+    V4(u16),
+    /// The IPv6 addresses of which the three groups of 16 bits after the first one and that one, exclusively ored, are
+    /// this number: the upper 48 bits.
+    V6(u16),
+}
+
+/// What the entries of one session counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OffloadCounts {
+    /// Uplink packets.
+    pub ul_pkts: u64,
+    /// Octets of their inner IP packets.
+    pub ul_bytes: u64,
+    /// Downlink packets.
+    pub dl_pkts: u64,
+    /// Octets of their inner IP packets.
+    pub dl_bytes: u64,
+    /// When the last packet arrived.
+    pub last: Option<Nanos>,
+}
+
+/// Packets and octets that an offload forwarded through one interface, and received on it to forward them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OffloadInterfaceTotals {
+    /// Frames received on it and forwarded.
+    pub rx_pkts: u64,
+    /// Octets of them.
+    pub rx_bytes: u64,
+    /// Uplink frames that left through it.
+    pub ul_pkts: u64,
+    /// Octets of them as transmitted.
+    pub ul_bytes: u64,
+    /// Downlink frames that left through it.
+    pub dl_pkts: u64,
+    /// Octets of them as transmitted.
+    pub dl_bytes: u64,
+}
+
+/// What an offload did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OffloadTotals {
+    /// By [`InterfaceId`].
+    pub interfaces: Vec<OffloadInterfaceTotals>,
+    /// Packets that it saw and left to workers.
+    pub passed_pkts: u64,
+}

@@ -1,0 +1,246 @@
+//! Writes the program's maps: entries, keys, next hops and gateways.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use adit_rules::{
+    NetworkPart, Offload, OffloadBatch, OffloadInterfaceTotals, OffloadRefusal, OffloadRule,
+    OffloadTotals, OffloadUsage, SessionKey,
+};
+use adit_types::{
+    Direction, DomainId, InterfaceId, InterfaceSet, MacAddr, NextHopIndex, SessionIndex, Teid,
+};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::batches::Batches;
+use crate::entry::pack;
+use crate::layout::{
+    COUNTER_ROWS, COUNTER_WORDS, EGRESS_SETS, GATEWAYS, HOP_INTERFACE_SHIFT, HOP_RESOLVED,
+    INTERFACES, NETWORKS, head, word,
+};
+use crate::mapped::MappedArray;
+use crate::program::XdpProgram;
+use crate::usage::XdpUsage;
+
+/// The addresses of a pool, and where they begin among those of all pools.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MappedPool {
+    pub(crate) domain: DomainId,
+    pub(crate) first: u32,
+    pub(crate) len: u32,
+    pub(crate) offset: u32,
+}
+
+/// The program's maps. Belongs to the control thread.
+#[derive(Debug)]
+pub struct XdpOffload {
+    pub(crate) usage: Arc<XdpUsage>,
+    pub(crate) batches: Batches,
+    pub(crate) teids: MappedArray,
+    pub(crate) teid_mask: u32,
+    pub(crate) ue_pools: MappedArray,
+    pub(crate) pools: Vec<MappedPool>,
+    pub(crate) ues: MapHandle,
+    pub(crate) next_hops: MappedArray,
+    pub(crate) networks: MappedArray,
+    pub(crate) gateways: MappedArray,
+    pub(crate) egress_sets: Vec<InterfaceSet>,
+    pub(crate) counters: MappedArray,
+    pub(crate) programs: Vec<XdpProgram>,
+}
+
+/// The key of a UE in the hash table: its address or the upper half of it, domain and IP version.
+fn ue_key(domain: DomainId, addr: u64, version: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    let kind = u64::from(domain.0) | version << 8;
+    key[..8].copy_from_slice(&addr.to_ne_bytes());
+    key[8..].copy_from_slice(&kind.to_ne_bytes());
+    key
+}
+
+impl XdpOffload {
+    /// Keeps programs attached as long as the offload lives.
+    pub fn keep(&mut self, programs: Vec<XdpProgram>) {
+        self.programs.extend(programs);
+    }
+
+    /// Where the session of a TEID stands.
+    fn teid_place(&self, teid: Teid) -> Option<&core::sync::atomic::AtomicU32> {
+        self.teids.halves().get((teid.0 & self.teid_mask) as usize)
+    }
+
+    /// Where the session of a UE's IPv4 address stands, if the address is in a pool.
+    fn pool_place(&self, domain: DomainId, addr: u32) -> Option<&core::sync::atomic::AtomicU32> {
+        let at = self.pools.iter().find_map(|pool| {
+            let at = addr.wrapping_sub(pool.first);
+            (pool.domain == domain && at < pool.len).then(|| at + pool.offset)
+        })?;
+        self.ue_pools.halves().get(at as usize)
+    }
+
+    fn egress_set(&self, within: InterfaceSet) -> Option<u32> {
+        let at = self.egress_sets.iter().position(|set| *set == within)?;
+        u32::try_from(at).ok()
+    }
+}
+
+const fn place(direction: Direction) -> usize {
+    match direction {
+        Direction::Uplink => 0,
+        Direction::Downlink => 1,
+    }
+}
+
+impl Offload for XdpOffload {
+    fn put(
+        &mut self,
+        session: SessionIndex,
+        direction: Direction,
+        rule: &OffloadRule<'_>,
+    ) -> Result<(), OffloadRefusal> {
+        let words = pack(rule, |within| self.egress_set(within))?;
+        let Some(entry) = self.usage.entry(session, place(direction)) else {
+            return Err(OffloadRefusal("there is no room for the session".into()));
+        };
+        let number = (entry[word::HEAD].load(Ordering::Relaxed) & head::NUMBER) + 1;
+        let number = if number >= head::NUMBERS_END { 1 } else { number };
+        for at in word::HEAD + 1..word::BUDGET {
+            entry[at].store(words[at], Ordering::Relaxed);
+        }
+        entry[word::HEAD].store(words[word::HEAD] | number | head::ACTIVE, Ordering::Release);
+        Ok(())
+    }
+
+    fn remove(&mut self, session: SessionIndex, direction: Direction) {
+        if let Some(entry) = self.usage.entry(session, place(direction)) {
+            let number = entry[word::HEAD].load(Ordering::Relaxed) & head::NUMBER;
+            entry[word::HEAD].store(number, Ordering::Release);
+        }
+    }
+
+    fn add_key(&mut self, key: SessionKey, session: SessionIndex) {
+        let value = session.0.wrapping_add(1);
+        let insert = |key: [u8; 16]| {
+            // Without room the UE's packets find no entry.
+            let _ = self.ues.update(&key, &value.to_ne_bytes(), MapFlags::ANY);
+        };
+        match key {
+            SessionKey::Teid(teid) => {
+                // Of two TEIDs with one place, the first one keeps it.
+                let place = self.teid_place(teid).filter(|at| at.load(Ordering::Relaxed) == 0);
+                place.inspect(|place| place.store(value, Ordering::Release));
+            }
+            SessionKey::UeIpv4(domain, addr) => match self.pool_place(domain, addr.to_bits()) {
+                Some(place) => place.store(value, Ordering::Release),
+                None => insert(ue_key(domain, addr.to_bits().into(), 4)),
+            },
+            SessionKey::UeIpv6(domain, upper) => insert(ue_key(domain, upper, 6)),
+            SessionKey::Framed(..) => {}
+        }
+    }
+
+    fn remove_key(&mut self, key: SessionKey, session: SessionIndex) {
+        let value = session.0.wrapping_add(1);
+        let remove = |key: [u8; 16]| {
+            if let Ok(Some(known)) = self.ues.lookup(&key, MapFlags::ANY)
+                && known == value.to_ne_bytes()
+            {
+                let _ = self.ues.delete(&key);
+            }
+        };
+        let clear = |place: &core::sync::atomic::AtomicU32| {
+            if place.load(Ordering::Relaxed) == value {
+                place.store(0, Ordering::Release);
+            }
+        };
+        match key {
+            SessionKey::Teid(teid) => {
+                self.teid_place(teid).inspect(|place| clear(place));
+            }
+            SessionKey::UeIpv4(domain, addr) => match self.pool_place(domain, addr.to_bits()) {
+                Some(place) => clear(place),
+                None => remove(ue_key(domain, addr.to_bits().into(), 4)),
+            },
+            SessionKey::UeIpv6(domain, upper) => remove(ue_key(domain, upper, 6)),
+            SessionKey::Framed(..) => {}
+        }
+    }
+
+    fn set_next_hop(&mut self, index: NextHopIndex, hop: Option<(InterfaceId, MacAddr)>) {
+        let Some(cell) = self.next_hops.words().get(index.0 as usize) else { return };
+        let value = hop.map_or(0, |(interface, MacAddr([a, b, c, d, e, f]))| {
+            HOP_RESOLVED
+                | u64::from(interface.0) << HOP_INTERFACE_SHIFT
+                | u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+        });
+        cell.store(value, Ordering::Release);
+    }
+
+    fn set_networks(&mut self, part: NetworkPart, gateway: u8) {
+        let at = match part {
+            NetworkPart::V4(part) => usize::from(part),
+            NetworkPart::V6(part) => NETWORKS + usize::from(part),
+        };
+        if let Some(cell) = self.networks.octets().get(at)
+            && cell.load(Ordering::Relaxed) != gateway
+        {
+            cell.store(gateway, Ordering::Release);
+        }
+    }
+
+    fn set_gateway(&mut self, within: InterfaceSet, gateway: u8, next_hop: Option<NextHopIndex>) {
+        let at = match self.egress_set(within) {
+            Some(at) => at as usize,
+            None if self.egress_sets.len() < EGRESS_SETS => {
+                self.egress_sets.push(within);
+                self.egress_sets.len() - 1
+            }
+            None => return,
+        };
+        let cell = self.gateways.halves().get(at * GATEWAYS + usize::from(gateway));
+        let value = next_hop.map_or(0, |index| index.0.wrapping_add(1));
+        cell.inspect(|cell| cell.store(value, Ordering::Release));
+    }
+
+    fn close(&mut self) -> OffloadBatch {
+        self.batches.close()
+    }
+
+    fn passed(&self) -> OffloadBatch {
+        self.batches.passed()
+    }
+
+    fn usage(&self) -> Arc<dyn OffloadUsage> {
+        let usage: Arc<XdpUsage> = Arc::clone(&self.usage);
+        usage
+    }
+
+    fn totals(&self) -> OffloadTotals {
+        let (rows, _) = self.counters.words().as_chunks::<COUNTER_WORDS>();
+        let mut totals =
+            OffloadTotals { interfaces: vec![Default::default(); INTERFACES], passed_pkts: 0 };
+        for of_processor in rows.chunks(COUNTER_ROWS) {
+            for (at, row) in of_processor.iter().enumerate() {
+                let [rx_pkts, rx_bytes, ul_pkts, ul_bytes, dl_pkts, dl_bytes, _, _] =
+                    row.each_ref().map(|cell| cell.load(Ordering::Relaxed));
+                let Some(sum) = totals.interfaces.get_mut(at) else {
+                    totals.passed_pkts += rx_pkts;
+                    continue;
+                };
+                let OffloadInterfaceTotals {
+                    rx_pkts: a,
+                    rx_bytes: b,
+                    ul_pkts: c,
+                    ul_bytes: d,
+                    dl_pkts: e,
+                    dl_bytes: f,
+                } = sum;
+                let counts = [rx_pkts, rx_bytes, ul_pkts, ul_bytes, dl_pkts, dl_bytes];
+                for (sum, count) in [a, b, c, d, e, f].into_iter().zip(counts) {
+                    *sum = sum.wrapping_add(count);
+                }
+            }
+        }
+        totals
+    }
+}

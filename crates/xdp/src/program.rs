@@ -1,0 +1,105 @@
+//! The program of one port: attached to its device, or run on single frames.
+
+use core::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use adit_types::PortId;
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ProgramInput, Xdp, XdpFlags};
+
+use crate::config::XdpError;
+
+/// The program of one port.
+pub struct XdpProgram {
+    /// The port.
+    pub port: PortId,
+    pub(crate) object: Object,
+    /// Ends with the process: then the device has no program.
+    pub(crate) link: Option<Link>,
+}
+
+impl fmt::Debug for XdpProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("XdpProgram").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+/// What the program says of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpVerdict {
+    /// It leaves through another port or its own, changed.
+    Forwarded,
+    /// A worker gets it.
+    Passed,
+    /// The kernel drops it: the program is wrong.
+    Aborted,
+}
+
+impl XdpProgram {
+    /// Replaces a value of a map.
+    pub(crate) fn update(&self, name: &str, key: u32, value: &[u8]) -> Result<(), XdpError> {
+        let map = self.object.maps().find(|map| map.name() == name);
+        let map = map.ok_or_else(|| XdpError(format!("no map {name}")))?;
+        map.update(&key.to_ne_bytes(), value, MapFlags::ANY)
+            .map_err(|error| XdpError::of(&format!("map {name} cannot be written"), &error))
+    }
+
+    /// Attaches the program to a network device, in place of the one that the driver of its AF_XDP sockets attached.
+    /// `sockets`: by queue of the device.
+    ///
+    /// # Errors
+    /// The driver of the device has no native XDP, or the kernel refuses.
+    pub fn attach(
+        &mut self,
+        device: u32,
+        sockets: &[(u32, BorrowedFd<'_>)],
+    ) -> Result<(), XdpError> {
+        for (queue, socket) in sockets {
+            let fd = u32::try_from(socket.as_raw_fd()).unwrap_or_default();
+            self.update("xsks_map", *queue, &fd.to_ne_bytes())?;
+        }
+        let device = i32::try_from(device).unwrap_or_default();
+        let program = self.object.progs_mut().next();
+        let program = program.ok_or_else(|| XdpError("no program".into()))?;
+        let xdp = Xdp::new(program.as_fd());
+        xdp.detach(device, XdpFlags::NONE)
+            .map_err(|error| XdpError::of("the driver's XDP program stays", &error))?;
+        let link = program
+            .attach_xdp(device)
+            .map_err(|error| XdpError::of("the XDP program cannot be attached", &error))?;
+        let state = xdp
+            .query(device, XdpFlags::NONE)
+            .map_err(|error| XdpError::of("the XDP program cannot be found", &error))?;
+        if u32::from(state.attach_mode) != libbpf_rs::libbpf_sys::XDP_ATTACHED_DRV {
+            return Err(XdpError("the driver of the device has no native XDP".into()));
+        }
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// Runs the program on a frame, without a network device.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn test_run(&mut self, frame: &[u8]) -> Result<(XdpVerdict, Vec<u8>), XdpError> {
+        let program = self.object.progs_mut().next();
+        let program = program.ok_or_else(|| XdpError("no program".into()))?;
+        // Room for the headers of a tunnel.
+        let mut out = vec![0; frame.len() + 256];
+        let input = ProgramInput {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ..ProgramInput::default()
+        };
+        let run = program.test_run(input);
+        let run = run.map_err(|error| XdpError::of("the program cannot be run", &error))?;
+        let len = run.data.map_or(0, |data| data.len());
+        let verdict = run.return_value;
+        out.truncate(len);
+        let verdict = match verdict {
+            libbpf_rs::libbpf_sys::XDP_PASS => XdpVerdict::Passed,
+            libbpf_rs::libbpf_sys::XDP_REDIRECT => XdpVerdict::Forwarded,
+            _ => XdpVerdict::Aborted,
+        };
+        Ok((verdict, out))
+    }
+}

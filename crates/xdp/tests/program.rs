@@ -1,0 +1,296 @@
+//! The program on single frames, through `BPF_PROG_TEST_RUN`.
+#![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
+
+use core::net::Ipv4Addr;
+use std::thread;
+use std::time::Duration;
+
+use adit_rules::{
+    FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleUe, FastRuleUsage,
+    NetworkPart, Offload, OffloadCounts, OffloadRule, SessionKey,
+};
+use adit_types::{
+    Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
+    PortId, Qfi, SessionIndex, SliceId, Teid, VlanId,
+};
+use adit_xdp::{XdpConfig, XdpInterface, XdpOffload, XdpProgram, XdpVerdict, load};
+
+const SESSION: SessionIndex = SessionIndex(5);
+const TEID: Teid = Teid(0xabcd_0003);
+const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 9);
+const SERVER: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
+const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const OURS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+const GNB_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
+const GATEWAY_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
+const CONTAINER: [u8; 4] = [1, 0x10, 9, 0];
+
+/// Port 0 is N3, port 1 is N6. `None` without the privilege to load programs.
+fn loaded() -> Option<(XdpOffload, Vec<XdpProgram>)> {
+    let interface = |id: u8, role, v4| XdpInterface {
+        id: InterfaceId(id),
+        role,
+        domain: DomainId(0),
+        port: PortId(id.into()),
+        vlan: VlanId::UNTAGGED,
+        mac: MacAddr(MACS[usize::from(id)]),
+        mtu_bytes: 1500,
+        v4: Some(v4),
+        v6: None,
+    };
+    let config = XdpConfig {
+        sessions_max: 16,
+        teid_slot_bits: 5,
+        next_hops_max: 16,
+        interfaces: vec![
+            interface(0, InterfaceRole::N3, OURS),
+            interface(1, InterfaceRole::N6, Ipv4Addr::new(10, 0, 0, 1)),
+        ],
+        ue_pools_v4: vec![(DomainId(0), "10.60.0.0/24".parse().unwrap())],
+        devices: vec![(PortId(0), 1), (PortId(1), 1)],
+    };
+    match load(&config, || Nanos(1 << 60)) {
+        Ok(loaded) => Some(loaded),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+fn rule(forwarding: FastRuleForwarding, arrival: u8) -> FastRule {
+    FastRule {
+        arrival: InterfaceSet::only(InterfaceId(arrival)),
+        ue_v4: FastRuleUe::Only(UE),
+        ue_v6: FastRuleUe::None,
+        forwarding,
+        meters: [false; 2],
+        slice: SliceId(0),
+        guaranteed: false,
+        usage: FastRuleUsage::default(),
+    }
+}
+
+fn uplink() -> FastRule {
+    let forwarding = FastRuleForwarding::Uplink {
+        teid: TEID,
+        transport: FastRuleTransport::V4,
+        qfis: [Qfi::new(9).unwrap()].into_iter().collect(),
+        egress: InterfaceSet::only(InterfaceId(1)),
+    };
+    rule(forwarding, 0)
+}
+
+fn downlink() -> FastRule {
+    let forwarding = FastRuleForwarding::Downlink {
+        teid: Teid(0x77),
+        peer: FastRulePeer::V4(GNB),
+        next_hop: NextHopIndex(1),
+        tos: 0xb8,
+        marking: Some((Qfi::new(9).unwrap(), false)),
+    };
+    rule(forwarding, 1)
+}
+
+fn put(offload: &mut XdpOffload, is_limited: bool) {
+    let within = InterfaceSet::only(InterfaceId(1));
+    offload.set_gateway(within, 1, Some(NextHopIndex(0)));
+    offload.set_networks(NetworkPart::V4(0x0808), 1);
+    offload.set_next_hop(NextHopIndex(0), Some((InterfaceId(1), MacAddr(GATEWAY_MAC))));
+    offload.set_next_hop(NextHopIndex(1), Some((InterfaceId(0), MacAddr(GNB_MAC))));
+    offload.add_key(SessionKey::Teid(TEID), SESSION);
+    offload.add_key(SessionKey::UeIpv4(DomainId(0), UE), SESSION);
+    for (direction, rule) in [(Direction::Uplink, uplink()), (Direction::Downlink, downlink())] {
+        let rule = OffloadRule { rule: &rule, is_limited, has_shared_rates: false };
+        offload.put(SESSION, direction, &rule).unwrap();
+    }
+}
+
+fn with_checksum(mut header: Vec<u8>) -> Vec<u8> {
+    let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    header[10..12].copy_from_slice(&(!u16::try_from(sum).unwrap()).to_be_bytes());
+    header
+}
+
+fn ipv4(
+    src: Ipv4Addr,
+    dst: Ipv4Addr,
+    ttl: u8,
+    protocol: u8,
+    tos: u8,
+    df: u8,
+    len: usize,
+) -> Vec<u8> {
+    let [high, low] = u16::try_from(20 + len).unwrap().to_be_bytes();
+    let fixed = [0x45, tos, high, low, 0, 0, df, 0, ttl, protocol, 0, 0];
+    with_checksum([&fixed[..], &src.octets(), &dst.octets()].concat())
+}
+
+fn packet(src: Ipv4Addr, dst: Ipv4Addr, ttl: u8) -> Vec<u8> {
+    [&ipv4(src, dst, ttl, 17, 0, 0, 30)[..], &[7; 30]].concat()
+}
+
+fn ethernet(dst: [u8; 6], src: [u8; 6], payload: &[u8]) -> Vec<u8> {
+    [&dst[..], &src, &[8, 0], payload].concat()
+}
+
+fn tunneled(teid: Teid, container: [u8; 4], inner: &[u8]) -> Vec<u8> {
+    let len = |octets: usize| u16::try_from(octets).unwrap().to_be_bytes();
+    let mut gtpu = vec![0x34, 255];
+    gtpu.extend(len(inner.len() + 8));
+    gtpu.extend(teid.0.to_be_bytes());
+    gtpu.extend([0, 0, 0, 0x85]);
+    gtpu.extend(container);
+    gtpu.extend(inner);
+    let mut udp = [2152_u16.to_be_bytes(), 2152_u16.to_be_bytes()].concat();
+    udp.extend(len(gtpu.len() + 8));
+    udp.extend([0, 0]);
+    [udp, gtpu].concat()
+}
+
+fn from_gnb(teid: Teid, container: [u8; 4], inner: &[u8]) -> Vec<u8> {
+    let payload = tunneled(teid, container, inner);
+    let ip = ipv4(GNB, OURS, 64, 17, 0, 0, payload.len());
+    ethernet(MACS[0], GNB_MAC, &[ip, payload].concat())
+}
+
+fn run(program: &mut XdpProgram, frame: &[u8]) -> (XdpVerdict, Vec<u8>) {
+    program.test_run(frame).unwrap()
+}
+
+fn counts(ul: (u64, u64), dl: (u64, u64), offload: &XdpOffload) {
+    let OffloadCounts { ul_pkts, ul_bytes, dl_pkts, dl_bytes, .. } =
+        offload.usage().counted(SESSION);
+    assert_eq!(((ul_pkts, ul_bytes), (dl_pkts, dl_bytes)), (ul, dl));
+}
+
+#[test]
+fn usual_packets_leave_as_the_rules_say_and_are_counted() {
+    let Some((mut offload, mut programs)) = loaded() else { return };
+    put(&mut offload, false);
+    let frame = from_gnb(TEID, CONTAINER, &packet(UE, SERVER, 64));
+    let (verdict, left) = run(&mut programs[0], &frame);
+    assert_eq!(verdict, XdpVerdict::Forwarded);
+    assert_eq!(left, ethernet(GATEWAY_MAC, MACS[1], &packet(UE, SERVER, 63)));
+    counts((1, 50), (0, 0), &offload);
+    // Padding does not leave.
+    let mut frame = ethernet(MACS[1], GATEWAY_MAC, &packet(SERVER, UE, 2));
+    frame.extend([0; 6]);
+    let (verdict, left) = run(&mut programs[1], &frame);
+    assert_eq!(verdict, XdpVerdict::Forwarded);
+    let payload = tunneled(Teid(0x77), [1, 0, 9, 0], &packet(SERVER, UE, 1));
+    let ip = ipv4(OURS, GNB, 64, 17, 0xb8, 0x40, payload.len());
+    assert_eq!(left, ethernet(GNB_MAC, MACS[0], &[ip, payload].concat()));
+    counts((1, 50), (1, 50), &offload);
+    let totals = offload.totals();
+    let (n3, n6) = (totals.interfaces[0], totals.interfaces[1]);
+    assert_eq!((n3.rx_pkts, n3.dl_pkts, n6.rx_pkts, n6.ul_pkts), (1, 1, 1, 1));
+    assert_eq!((n3.rx_bytes, n6.ul_bytes, n6.rx_bytes, n3.dl_bytes), (108, 64, 70, 108));
+    assert!(offload.usage().counted(SESSION).last.is_some());
+}
+
+#[test]
+fn other_packets_pass_unchanged() {
+    let Some((mut offload, mut programs)) = loaded() else { return };
+    put(&mut offload, false);
+    let usual = packet(UE, SERVER, 64);
+    let good = from_gnb(TEID, CONTAINER, &usual);
+    let changed = |at: usize, octet: u8| {
+        let mut frame = good.clone();
+        frame[at] = octet;
+        frame
+    };
+    let spoofed = packet(Ipv4Addr::new(10, 60, 0, 8), SERVER, 64);
+    let others = [
+        ("other station", changed(0, 0xff)),
+        ("ARP", changed(13, 6)),
+        ("options of IP", changed(14, 0x46)),
+        ("wrong checksum", changed(24, good[24] ^ 1)),
+        ("fragment", changed(20, 0x20)),
+        ("other port", changed(37, 0)),
+        ("Echo Request", changed(43, 1)),
+        ("wrong length", changed(45, 3)),
+        ("unknown TEID", from_gnb(Teid(1), CONTAINER, &usual)),
+        ("same place, other TEID", from_gnb(Teid(TEID.0 ^ 1 << 31), CONTAINER, &usual)),
+        ("QoS flow", from_gnb(TEID, [1, 0x10, 8, 0], &usual)),
+        ("long container", from_gnb(TEID, [2, 0x10, 9, 0], &usual)),
+        ("other source", from_gnb(TEID, CONTAINER, &spoofed)),
+        ("hop limit", from_gnb(TEID, CONTAINER, &packet(UE, SERVER, 1))),
+        ("route", from_gnb(TEID, CONTAINER, &packet(UE, Ipv4Addr::new(9, 9, 9, 9), 64))),
+        ("multicast", from_gnb(TEID, CONTAINER, &packet(UE, Ipv4Addr::new(224, 0, 0, 1), 64))),
+        ("cut", good[..good.len() - 1].to_vec()),
+    ];
+    for (name, frame) in others {
+        assert_eq!(run(&mut programs[0], &frame), (XdpVerdict::Passed, frame), "{name}");
+    }
+    let other_ue = packet(SERVER, Ipv4Addr::new(10, 60, 0, 10), 64);
+    for (name, packet) in [
+        ("other UE", other_ue),
+        ("hop limit", packet(SERVER, UE, 1)),
+        ("source", packet(Ipv4Addr::LOCALHOST, UE, 64)),
+    ] {
+        let frame = ethernet(MACS[1], GATEWAY_MAC, &packet);
+        assert_eq!(run(&mut programs[1], &frame), (XdpVerdict::Passed, frame), "{name}");
+    }
+    counts((0, 0), (0, 0), &offload);
+    assert_eq!(offload.totals().passed_pkts, 20);
+    // Without a neighbor, and without an entry.
+    offload.set_next_hop(NextHopIndex(0), None);
+    assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Passed);
+    offload.set_next_hop(NextHopIndex(0), Some((InterfaceId(1), MacAddr(GATEWAY_MAC))));
+    assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Forwarded);
+    offload.remove(SESSION, Direction::Uplink);
+    assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Passed);
+}
+
+#[test]
+fn packets_beyond_the_budget_pass() {
+    let Some((mut offload, mut programs)) = loaded() else { return };
+    put(&mut offload, true);
+    let usage = offload.usage();
+    let frame = from_gnb(TEID, CONTAINER, &packet(UE, SERVER, 64));
+    let mut forwards = |count: usize| {
+        let verdicts = (0..=count).map(|_| run(&mut programs[0], &frame).0);
+        let forwarded = verdicts.take_while(|verdict| *verdict == XdpVerdict::Forwarded).count();
+        assert_eq!(forwarded, count);
+    };
+    assert_eq!(usage.limited_entries(SESSION), 2);
+    forwards(0);
+    usage.grant(SESSION, 101);
+    forwards(2);
+    counts((2, 100), (0, 0), &offload);
+    usage.grant(SESSION, 100);
+    forwards(1);
+    usage.take_back(SESSION);
+    forwards(0);
+    counts((3, 150), (0, 0), &offload);
+    // A budget is that of one entry only.
+    usage.grant(SESSION, u64::MAX);
+    offload.remove(SESSION, Direction::Uplink);
+    offload.remove(SESSION, Direction::Downlink);
+    put(&mut offload, true);
+    forwards(0);
+    counts((3, 150), (0, 0), &offload);
+    usage.grant(SESSION, u64::MAX);
+    assert_eq!(run(&mut programs[0], &frame).0, XdpVerdict::Forwarded);
+    counts((4, 200), (0, 0), &offload);
+}
+
+#[test]
+fn batches_pass() {
+    let Some((mut offload, _)) = loaded() else { return };
+    let (first, second) = (offload.close(), offload.close());
+    assert!(first < second);
+    for _ in 0..5000 {
+        if offload.passed() == second {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(offload.passed(), second);
+}
