@@ -66,6 +66,8 @@ pub(crate) enum Topic {
     Ports,
     /// Threads of the packet path: roles, cores, load, rings.
     Workers,
+    /// What forwards packets in front of the workers: sessions, share of packets, refusals.
+    Offload,
     /// Link-layer neighbors.
     Neighbours,
     /// GTP-U paths to the peers that sessions send to.
@@ -85,6 +87,7 @@ impl Topic {
             Self::Counters => "counters",
             Self::Ports => "ports",
             Self::Workers => "workers",
+            Self::Offload => "offload",
             Self::Neighbours => "neighbours",
             Self::Paths => "paths",
             Self::Applications => "applications",

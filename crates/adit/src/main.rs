@@ -19,6 +19,7 @@ mod snapshot;
 mod steering;
 mod thread_io;
 mod wiring;
+mod xdp;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,9 +1,11 @@
 //! Opens the ports of the configuration and divides them among the threads of the packet path.
 
+use std::mem;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 
-use adit_dpdk::{Eal, Mempool, MempoolConfig, Port, PortConfig, WorkerIo, WorkerPort};
+use adit_dpdk::{Eal, Mempool, MempoolConfig, Port, PortConfig, RxQueue, WorkerIo, WorkerPort};
 use adit_kernel::{
     IpNetwork, KernelCounters, KernelDevice, KernelPort, PORT_MAC, TunConfig, UdpPort,
     UdpPortConfig, open_tun,
@@ -16,6 +18,7 @@ use tracing::info;
 use crate::config::{Config, PortDevice, PortSettings};
 use crate::steering::{self, PortSteering, SteeringOutcome};
 use crate::thread_io::{KernelShare, PortPlace, ThreadIo};
+use crate::xdp::XdpSockets;
 
 /// Size of a worker's cache of packet buffers.
 const MEMPOOL_CACHE_MBUFS: u32 = 256;
@@ -45,6 +48,8 @@ pub(crate) enum OpenPort {
         /// The number of each worker's receive queue, by worker; none of a worker that takes over from
         /// receivers.
         queues: Vec<Option<u16>>,
+        /// The sockets of its receive queues, if the driver has them.
+        sockets: Vec<OwnedFd>,
     },
     Kernel {
         /// What the parts of the threads count.
@@ -63,6 +68,15 @@ impl OpenPort {
             Self::Kernel { .. } => PORT_MAC,
         }
     }
+}
+
+/// The sockets of the receive queues of each port, whose own drivers keep them.
+pub(crate) fn take_sockets(ports: &mut [OpenPort]) -> Vec<XdpSockets> {
+    let of_port = |(port, open): (PortId, &mut OpenPort)| match open {
+        OpenPort::Dpdk { sockets, .. } => Some(XdpSockets { port, sockets: mem::take(sockets) }),
+        OpenPort::Kernel { .. } => None,
+    };
+    (0..).map(PortId).zip(ports).filter_map(of_port).collect()
 }
 
 /// What the threads get, while ports are opened.
@@ -151,6 +165,8 @@ impl PortShares<'_> {
             );
         }
         info!(port = port.name, %device, mac = %info.mac, rx_queues, "port started");
+        let duplicate = |rx: &RxQueue| rx.socket()?.try_clone_to_owned().ok();
+        let sockets = rx.iter().filter_map(duplicate).collect();
         let mut queues: Vec<_> = self.dpdk.iter().map(|_| Vec::new()).collect();
         let mut numbers = vec![None; roles.workers()];
         for (number, rx) in (0..).zip(rx) {
@@ -167,7 +183,7 @@ impl PortShares<'_> {
             places.push(PortPlace::Dpdk(PortId(u16::try_from(dpdk.len())?)));
             dpdk.push(WorkerPort { rx, tx, info });
         }
-        Ok(OpenPort::Dpdk { port: opened, queues: numbers })
+        Ok(OpenPort::Dpdk { port: opened, queues: numbers, sockets })
     }
 
     /// Opens a queue or sockets for each receiving thread. The others send through duplicates.

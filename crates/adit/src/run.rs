@@ -35,7 +35,7 @@ use crate::load::{LoadMeter, StepLoad, ThreadLoad};
 use crate::open_ports::OpenPort;
 use crate::recovery_time::RecoveryTime;
 use crate::thread_io::ThreadIo;
-use crate::{event_scheduler, open_ports, show, snapshot, steering, wiring};
+use crate::{event_scheduler, open_ports, show, snapshot, steering, wiring, xdp};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
 use adit_host::large_pages::TablePages;
 use adit_host::n4_socket::N4Socket;
@@ -246,7 +246,7 @@ fn assemble(
     config: &Config,
     clock: ProcessClock,
     socket: N4Socket,
-    ports: Vec<OpenPort>,
+    mut ports: Vec<OpenPort>,
     scheduler: Option<EventDevice>,
     recovery_time_stamp: u32,
 ) -> anyhow::Result<(ControlThread, Vec<ThreadParts>)> {
@@ -256,7 +256,9 @@ fn assemble(
     let macs: Vec<MacAddr> = ports.iter().map(OpenPort::mac).collect();
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());
-    let (publisher, readers) = adit_tables::build(tables)?;
+    let sockets = open_ports::take_sockets(&mut ports);
+    let offload = xdp::start(config, &tables, &sockets, clock)?;
+    let (publisher, readers) = adit_tables::build_with_offload(tables, offload)?;
     node.set_usage_source(publisher.usage_source());
     let mut workers = Vec::new();
     let mut events = Vec::new();
@@ -317,7 +319,7 @@ fn control_port(config: &Config, id: PortId, open: OpenPort, slot_bits: u32) -> 
         OpenPort::Kernel { parts, rx_queues, steering } => {
             ControlPortDevice::Kernel { parts, rx_queues, steering }
         }
-        OpenPort::Dpdk { port, queues } => {
+        OpenPort::Dpdk { port, queues, .. } => {
             let steering = steering::steer(config, id, &port, &queues, slot_bits);
             for steered in steering.iter().filter(|_| queues.len() > 1) {
                 info!(port = settings.name, key = steered.key, outcome = %steered.outcome, "steering");

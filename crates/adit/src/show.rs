@@ -87,6 +87,7 @@ fn lists(topic: Topic) -> &'static [(&'static str, &'static [&'static str])] {
             ),
             ("scheduler", &["name", "value"]),
         ],
+        Topic::Offload => &[("refusals", &["reason", "rules"])],
         Topic::Neighbours => &[("neighbours", &["interface", "addr", "mac", "state", "pinned"])],
         Topic::Paths => &[("paths", &["peer", "state", "requests", "responses"])],
         Topic::Applications => {

@@ -4,6 +4,7 @@
 //! JSON. Field names are an interface: they change only with an entry in the changelog.
 
 mod counters;
+mod offload;
 mod overview;
 mod ports;
 mod qos;
@@ -41,6 +42,7 @@ pub(crate) fn answer(
         Topic::Counters => counters::page(control),
         Topic::Ports => ports::page(control),
         Topic::Workers => workers::page(control),
+        Topic::Offload => offload::page(control),
         Topic::Neighbours => overview::neighbors(control, cursor),
         Topic::Paths => overview::paths(control, cursor),
         Topic::Applications => overview::applications(control),

@@ -274,6 +274,18 @@ pub(crate) struct PortSettings {
     /// Number of receive queues. `None`: as many as the device offers, at most one per receiving thread.
     pub rx_queues: Option<u16>,
     pub mtu_bytes: u16,
+    /// Whether an XDP program forwards packets in front of the workers.
+    pub xdp: XdpMode,
+}
+
+/// Whether an XDP program forwards packets on a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum XdpMode {
+    Off,
+    /// If it works here.
+    Auto,
+    /// Else adit does not start.
+    On,
 }
 
 /// What a port is.

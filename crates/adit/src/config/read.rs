@@ -20,7 +20,7 @@ use super::section::{ConfigDocument, ConfigSection};
 use super::{
     Config, ConfigProblem, DatapathSettings, DpdkSettings, GtpuSettings, InterfaceSettings, IpNet,
     ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice, PortSettings, RouteSettings,
-    SmfSetSettings, Tolerances, domains,
+    SmfSetSettings, Tolerances, XdpMode, domains,
 };
 use super::{kernel_ports, predefined, provisioning, qos};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
@@ -386,10 +386,15 @@ fn read_ports(
         let is_shared = datapath.model != ModelSettings::RunToCompletion;
         let fixed = dpdk_device.and_then(queues_of_arguments).filter(|_| is_shared);
         let rx_queues = rx_queues.or(fixed.map(|(offered, _)| offered));
+        let modes = [("off", XdpMode::Off), ("auto", XdpMode::Auto), ("on", XdpMode::On)];
+        let xdp = section.choice("xdp", &modes, Some(XdpMode::Off)).unwrap_or(XdpMode::Off);
+        if xdp != XdpMode::Off && !dpdk_device.is_some_and(|of| of.is_driver("net_af_xdp")) {
+            section.problem("xdp", "takes \"off\": only net_af_xdp devices have an XDP program");
+        }
         section.finish();
         let kernel = device.as_ref().and_then(PortDevice::kernel).cloned();
         port_names.push(NamedPort { name: name.clone(), kernel });
-        ports.extend(device.map(|device| PortSettings { name, device, rx_queues, mtu_bytes }));
+        ports.extend(device.map(|device| PortSettings { name, device, rx_queues, mtu_bytes, xdp }));
     }
     (port_names, ports)
 }

@@ -1,0 +1,106 @@
+//! The XDP program on ports with `xdp = "auto"` or `"on"`.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use adit_rules::Offload;
+use adit_tables::TablesConfig;
+use adit_types::PortId;
+use adit_xdp::{XdpConfig, XdpError, XdpInterface};
+use anyhow::bail;
+use tracing::{info, warn};
+
+use crate::clock::ProcessClock;
+use crate::config::{Config, PortSettings, XdpMode};
+
+/// The AF_XDP sockets of a port, by queue of its device.
+#[derive(Debug)]
+pub(crate) struct XdpSockets {
+    pub port: PortId,
+    pub sockets: Vec<OwnedFd>,
+}
+
+/// Loads the program and attaches it to the ports that want it. `None` without such ports, and with `xdp = "auto"` if it
+/// does not work here.
+///
+/// # Errors
+/// It does not work here, and a port has `xdp = "on"`.
+pub(crate) fn start(
+    config: &Config,
+    tables: &TablesConfig,
+    sockets: &[XdpSockets],
+    clock: ProcessClock,
+) -> anyhow::Result<Option<Box<dyn Offload>>> {
+    let wanted = |port: &&PortSettings| port.xdp != XdpMode::Off;
+    if !config.ports.iter().any(|port| wanted(&port)) {
+        return Ok(None);
+    }
+    match attach(config, tables, sockets, clock) {
+        Ok(offload) => {
+            let names = config.ports.iter().filter(wanted).map(|port| port.name.as_str());
+            let names: Vec<_> = names.collect();
+            info!(ports = names.join(", "), "XDP forwards the packets of fast rules");
+            Ok(Some(offload))
+        }
+        Err(error) if config.ports.iter().any(|port| port.xdp == XdpMode::On) => {
+            bail!("{error}; with xdp = \"auto\" adit goes on without XDP")
+        }
+        Err(error) => {
+            warn!("adit goes on without XDP: {error}");
+            Ok(None)
+        }
+    }
+}
+
+fn attach(
+    config: &Config,
+    tables: &TablesConfig,
+    sockets: &[XdpSockets],
+    clock: ProcessClock,
+) -> Result<Box<dyn Offload>, XdpError> {
+    let mut devices = Vec::new();
+    for (id, port) in (0..).map(PortId).zip(&config.ports) {
+        if port.xdp != XdpMode::Off {
+            devices.push((id, device_of(port)?));
+        }
+    }
+    let interfaces = tables.interfaces.iter().map(|of| XdpInterface {
+        id: of.id,
+        role: of.role,
+        domain: of.domain,
+        port: of.port,
+        vlan: of.vlan,
+        mac: of.mac,
+        mtu_bytes: of.mtu_bytes,
+        v4: of.v4.map(|(addr, _)| addr),
+        v6: of.v6.map(|(addr, _)| addr),
+    });
+    let wanted = XdpConfig {
+        sessions_max: tables.sessions_max,
+        teid_slot_bits: tables.teid_slot_bits,
+        next_hops_max: tables.next_hops_max,
+        interfaces: interfaces.collect(),
+        ue_pools_v4: tables.ue_pools_v4.clone(),
+        devices,
+    };
+    let (mut offload, mut programs) = adit_xdp::load(&wanted, move || clock.now())?;
+    for (program, (port, device)) in programs.iter_mut().zip(&wanted.devices) {
+        let of_port = sockets.iter().find(|of| of.port == *port);
+        let Some(of_port) = of_port.filter(|of| !of.sockets.is_empty()) else {
+            let name = &config.ports[usize::from(port.0)].name;
+            return Err(XdpError(format!("the AF_XDP sockets of port \"{name}\" are unknown")));
+        };
+        let by_queue: Vec<_> =
+            (0..).zip(&of_port.sockets).map(|(queue, socket)| (queue, socket.as_fd())).collect();
+        program.attach(*device, &by_queue)?;
+    }
+    offload.keep(programs);
+    Ok(Box::new(offload))
+}
+
+/// The number of a port's network device.
+fn device_of(port: &PortSettings) -> Result<u32, XdpError> {
+    let name = port.device.dpdk().and_then(|device| device.argument("iface")).unwrap_or_default();
+    let number = std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex"));
+    let number = number.ok().and_then(|text| text.trim().parse().ok());
+    number.ok_or_else(|| XdpError(format!("port \"{}\" has no network device", port.name)))
+}
