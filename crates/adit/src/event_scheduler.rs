@@ -29,7 +29,11 @@ pub(crate) struct EventThreads {
 }
 
 /// Opens the event device that the configuration describes.
-pub(crate) fn open(eal: &Eal, datapath: &DatapathSettings) -> anyhow::Result<EventThreads> {
+pub(crate) fn open(
+    eal: &Eal,
+    datapath: &DatapathSettings,
+    sessions_max: usize,
+) -> anyhow::Result<EventThreads> {
     let ModelSettings::EventDriven(settings) = &datapath.model else {
         return Ok(EventThreads { device: None, ports: Vec::new(), scheduler: None });
     };
@@ -55,7 +59,8 @@ pub(crate) fn open(eal: &Eal, datapath: &DatapathSettings) -> anyhow::Result<Eve
     };
     let OpenEventDevice { device, ports, scheduler } =
         EventDevice::open(eal, 0, &config).context("datapath.eventdev")?;
-    let flows = SharedFlows::new(usize::try_from(settings.flows).unwrap_or(usize::MAX));
+    let flows =
+        SharedFlows::new(usize::try_from(settings.flows).unwrap_or(usize::MAX), sessions_max);
     let ports = ports.into_iter().map(|port| (port, flows.clone())).collect();
     Ok(EventThreads { device: Some(device), ports, scheduler })
 }

@@ -75,7 +75,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     let pool = open_ports::mempool(&eal, &config)?;
     let (ports, workers_io) = open_ports::open(&eal, &config, &pool)?;
     let EventThreads { device, ports: scheduled, scheduler } =
-        event_scheduler::open(&eal, &config.datapath)?;
+        event_scheduler::open(&eal, &config.datapath, config.sessions_max)?;
     let clock = ProcessClock::new(eal.tsc_hz());
     let stop = Arc::new(AtomicBool::new(false));
     let (control, workers) =

@@ -255,7 +255,7 @@ fn event_driven(
         sessions::populate(BenchProfile::USUAL, size.sessions, 2)?;
     let links = vec![vec![WORK_QUEUE], vec![TX_QUEUE]];
     let (ports, mut scheduler) = open(eal, driver, 2, links, size.burst)?;
-    let flows = SharedFlows::new(usize::try_from(FLOWS)?);
+    let flows = SharedFlows::new(usize::try_from(FLOWS)?, size.sessions);
     let mut parts = readers.into_iter().zip(ports);
     let (reader, port) = parts.next().context("a worker")?;
     let mut worker = EventWorker::new(worker(reader, Vec::new(), size.burst), port);

@@ -16,6 +16,9 @@ use crate::worker_state::WorkerState;
 /// Most commands that are run at a time.
 const COMMANDS_MAX: usize = 64;
 
+/// Commands whose flows are requested at a time.
+const REQUESTS_MAX: usize = 32;
+
 /// Runs the commands that are due. Returns whether there was one.
 pub(crate) fn run_commands<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -46,6 +49,13 @@ pub(crate) fn run_commands_before<Io: PacketIo>(
         _ => is_due(ctx, command),
     };
     if state.handoff.flows().is_some() {
+        // Those of other sessions wait for the next step: packets in hand may still follow their older rules.
+        let is_due = |command: &WorkerCommand| match *command {
+            WorkerCommand::SendEndMarker { session: of, change, .. } => {
+                of == session && generation >= change
+            }
+            _ => false,
+        };
         run_commands_of_flows(ctx, io, state, is_due);
     } else {
         run_commands_while(ctx, io, state, is_due);
@@ -65,17 +75,16 @@ fn run_commands_of_flows<Io: PacketIo>(
     while let Some(command) = peek_command(state, at) {
         let is_done = match command {
             WorkerCommand::SendEndMarker { session, change, .. } => {
-                if !is_carried_out(state, session, change) && state.handoff.owns(session) {
-                    if !is_due(&command) {
-                        // Later ones of the flow wait, too.
-                        return has_run;
-                    }
+                if !is_carried_out(state, session, change)
+                    && state.handoff.owns(session)
+                    && is_due(&command)
+                {
                     run_all_of_change(ctx, io, state, session, change);
                     has_run = true;
                 }
                 is_carried_out(state, session, change)
             }
-            _ if is_front => {
+            _ if is_front && is_due(&command) => {
                 execute(ctx, io, state, &command);
                 has_run = true;
                 true
@@ -89,7 +98,9 @@ fn run_commands_of_flows<Io: PacketIo>(
             at += 1;
         }
     }
-    request_flow_of_first(state);
+    if !is_front {
+        request_flows(ctx, state);
+    }
     has_run
 }
 
@@ -129,12 +140,19 @@ fn run_all_of_change<Io: PacketIo>(
     state.handoff.flows().inspect(|flows| flows.finish_command(session, change.0));
 }
 
-/// Requests the flow of the first command, if this worker is in charge of it. The others follow.
-fn request_flow_of_first<B>(state: &mut WorkerState<B>) {
-    if let Some(WorkerCommand::SendEndMarker { session, .. }) = peek_command(state, 0)
-        && state.handoff.is_in_charge_of(session)
-    {
-        state.handoff.request_flow(session);
+/// Requests the flows of the first commands that this worker is in charge of, in case no packet brings them.
+fn request_flows<B>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) {
+    if !state.handoff.may_request_flows(ctx.now) {
+        return;
+    }
+    for at in 0..REQUESTS_MAX {
+        let Some(command) = peek_command(state, at) else { return };
+        if let WorkerCommand::SendEndMarker { session, change, .. } = command
+            && state.handoff.is_in_charge_of(session)
+            && !is_carried_out(state, session, change)
+        {
+            state.handoff.request_flow(session);
+        }
     }
 }
 

@@ -40,23 +40,26 @@ struct SharedFlow {
     handed: AtomicU32,
     /// The number of the packet that the holder takes next. Written by the holder.
     next: AtomicU32,
-    /// One more than the highest number of a command that was carried out for a session of the flow. Written by
-    /// the worker that has the flow.
-    commands_done: AtomicU64,
 }
 
 /// The flows that the workers of one packet path share.
 #[derive(Debug, Clone)]
 pub struct SharedFlows {
     flows: Arc<[SharedFlow]>,
+    /// By session: one more than the highest number of a command that was carried out. Written by the worker that has
+    /// the session's flow.
+    commands_done: Arc<[AtomicU64]>,
 }
 
 impl SharedFlows {
-    /// At least `flows` flows: the next power of two, at most 16384.
+    /// At least `flows` flows, the next power of two, at most 16384, of `sessions_max` sessions.
     #[must_use]
-    pub fn new(flows: usize) -> Self {
+    pub fn new(flows: usize, sessions_max: usize) -> Self {
         let flows = flows.next_power_of_two().min(FLOWS_MAX);
-        Self { flows: (0..flows).map(|_| SharedFlow::default()).collect() }
+        Self {
+            flows: (0..flows).map(|_| SharedFlow::default()).collect(),
+            commands_done: (0..sessions_max).map(|_| AtomicU64::new(0)).collect(),
+        }
     }
 
     /// How many there are.
@@ -256,14 +259,14 @@ impl Flows {
 
     /// True if the command with this number was carried out for `session`.
     pub(crate) fn is_command_done(&self, session: SessionIndex, number: u64) -> bool {
-        let shared = self.shared.get(self.of(session));
-        shared.is_none_or(|shared| shared.commands_done.load(Ordering::Acquire) > number)
+        let done = self.shared.commands_done.get(session.0 as usize);
+        done.is_none_or(|done| done.load(Ordering::Acquire) > number)
     }
 
     /// Takes note that the command with this number is carried out. The caller has the flow of `session`.
     pub(crate) fn finish_command(&self, session: SessionIndex, number: u64) {
-        if let Some(shared) = self.shared.get(self.of(session)) {
-            shared.commands_done.store(number + 1, Ordering::Release);
+        if let Some(done) = self.shared.commands_done.get(session.0 as usize) {
+            done.store(number + 1, Ordering::Release);
         }
     }
 
@@ -281,7 +284,7 @@ mod tests {
     use super::*;
 
     fn pair() -> [Flows; 2] {
-        let shared = SharedFlows::new(500);
+        let shared = SharedFlows::new(500, 64);
         assert_eq!(shared.count(), 512);
         [0, 1].map(|id| Flows::new(shared.clone(), WorkerId(id)))
     }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
 use adit_types::limits::BURST_MAX;
-use adit_types::{Owners, PortId, Role, Roles, SessionIndex, WorkerId};
+use adit_types::{Nanos, Owners, PortId, Role, Roles, SessionIndex, WorkerId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::columns::{BurstColumn, BurstLane, LaneKind};
@@ -39,7 +39,12 @@ struct EventFlows<B> {
     returned: VecDeque<ReturnedEvent<B>>,
     /// The flows of the packets that were taken from rings last.
     taken: BurstColumn<u32>,
+    /// When flows were requested last.
+    requested_at: Nanos,
 }
+
+/// Flows are requested at most once in this time: a request takes about as long.
+const REQUEST_INTERVAL: Nanos = Nanos::from_micros(100);
 
 /// A packet for a flow that this worker does not have, with the port that received it; without a packet, a
 /// request for the flow.
@@ -155,7 +160,8 @@ impl<B> Handoff<B> {
     pub fn with_flows(mut self, shared: SharedFlows) -> Self {
         let flows = Flows::new(shared, self.id);
         let returned = VecDeque::with_capacity(RETURNED_MAX);
-        self.events = Some(Box::new(EventFlows { flows, returned, taken: BurstColumn::new() }));
+        let (taken, requested_at) = (BurstColumn::new(), Nanos(0));
+        self.events = Some(Box::new(EventFlows { flows, returned, taken, requested_at }));
         self
     }
 
@@ -163,6 +169,18 @@ impl<B> Handoff<B> {
     #[inline]
     pub(crate) fn flows(&mut self) -> Option<&mut Flows> {
         self.events.as_mut().map(|events| &mut events.flows)
+    }
+
+    /// True if flows may be requested again; the caller requests them.
+    #[cold]
+    pub(crate) fn may_request_flows(&mut self, now: Nanos) -> bool {
+        self.events.as_mut().is_some_and(|events| {
+            let is_due = now.since(events.requested_at) >= REQUEST_INTERVAL;
+            if is_due {
+                events.requested_at = now;
+            }
+            is_due
+        })
     }
 
     /// Requests the flow of `session` from the scheduler, unless too many events return to it already.

@@ -26,7 +26,9 @@ const _: () = assert!(align_of::<Event<Mbuf>>() == align_of::<sys::rte_event>())
 const _: () = assert!(offset_of!(Event<Mbuf>, buf) == 8);
 const _: () = assert!(size_of::<Option<Mbuf>>() == size_of::<*mut sys::rte_mbuf>());
 const _: () = assert!(EventOperation::New as u32 == sys::RTE_EVENT_OP_NEW);
-const _: () = assert!(EventOperation::Forward as u32 == sys::RTE_EVENT_OP_FORWARD);
+
+/// Credits that a port of `event_dsw` keeps at most. DPDK: `DSW_PORT_MAX_CREDITS`.
+const DSW_PORT_CREDITS_MAX: u32 = 1024;
 
 /// Which scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +63,7 @@ pub struct EventQueueConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventPortConfig {
     /// The port's new events are refused while more than this many events are in flight; cut to
-    /// the device's limit.
+    /// the device's limit. With `event_dsw` up to 1024 more per port: it counts credits that ports keep.
     pub new_event_threshold: u32,
     /// Most events per dequeue; cut to the device's limit.
     pub dequeue_depth: u16,
@@ -80,7 +82,7 @@ pub struct EventDeviceConfig<'a> {
     pub arguments: &'a str,
     /// Flows per queue.
     pub flows: u32,
-    /// Most events in flight; cut to the device's limit.
+    /// Most events in flight; cut to the device's limit. With `event_dsw` up to 1024 more per port.
     pub events_max: u32,
     /// The queues, by number.
     pub queues: Vec<EventQueueConfig>,
@@ -159,8 +161,6 @@ pub struct SchedulerPort {
     /// The driver keeps events until it is told to pass them on. Others may have the function of a device
     /// that had their number before.
     keeps_events: bool,
-    /// Events of the last dequeue that no event was enqueued for.
-    outstanding: usize,
     counts: EventPortCounts,
     not_sync: PhantomData<Cell<u8>>,
 }
@@ -284,7 +284,6 @@ fn open(
         port,
         dequeue_depth: depth(conf.dequeue_depth, limits.max_event_port_dequeue_depth.into()),
         keeps_events: limits.event_dev_cap & sys::RTE_EVENT_DEV_CAP_MAINTENANCE_FREE == 0,
-        outstanding: 0,
         counts: EventPortCounts::default(),
         not_sync: PhantomData,
     };
@@ -357,7 +356,7 @@ impl StartedDevice {
         // SAFETY: numbers only.
         let mut conf: sys::rte_event_dev_config = unsafe { MaybeUninit::zeroed().assume_init() };
         conf.dequeue_timeout_ns = limits.min_dequeue_timeout_ns;
-        conf.nb_events_limit = events_max(limits, config.events_max);
+        conf.nb_events_limit = events_max(limits, config.events_max + self.hoarded());
         conf.nb_event_queues = self.queues;
         conf.nb_event_ports = self.ports;
         conf.nb_event_queue_flows = config.flows;
@@ -373,6 +372,15 @@ impl StartedDevice {
                 core::ptr::null_mut(),
             )
         })
+    }
+
+    /// Events that ports may have reserved without having them: each port of `event_dsw` keeps credits, which count as
+    /// events in flight.
+    fn hoarded(&self) -> u32 {
+        match self.driver {
+            EventDriver::Sw => 0,
+            EventDriver::Dsw => u32::from(self.ports) * DSW_PORT_CREDITS_MAX,
+        }
     }
 
     fn set_up_queue(&self, queue: u8, config: EventQueueConfig, flows: u32) -> Result<(), Errno> {
@@ -400,7 +408,7 @@ impl StartedDevice {
         let mut conf: sys::rte_event_port_conf = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: the port is below the number of ports; writes one structure.
         check(unsafe { sys::rte_event_port_default_conf_get(self.id, port, &raw mut conf) })?;
-        conf.new_event_threshold = events_max(limits, config.new_event_threshold);
+        conf.new_event_threshold = events_max(limits, config.new_event_threshold + self.hoarded());
         conf.dequeue_depth =
             depth(config.dequeue_depth, limits.max_event_port_dequeue_depth.into());
         conf.enqueue_depth = depth(config.enqueue_depth, limits.max_event_port_enqueue_depth);
@@ -548,7 +556,6 @@ impl EventPort for SchedulerPort {
         // SAFETY: DPDK wrote `count <= wanted` events, which came from a `SchedulerPort` of this device: their
         // packets are owned alone, or null.
         unsafe { events.set_len(len + count) };
-        self.outstanding = count;
         self.counts.dequeued += count as u64;
         for event in &events[len..] {
             event.buf.as_ref().inspect(|packet| packet.prefetch());
@@ -556,20 +563,11 @@ impl EventPort for SchedulerPort {
         count
     }
 
+    /// A successor that ended a dequeued event would let its flow go on to another port before the other successors of
+    /// the flow are enqueued. So successors are new to the scheduler, and the next dequeue ends all events of the last.
     #[inline]
     fn enqueue(&mut self, events: &mut EventBurst<Mbuf>) -> usize {
-        // The scheduler ends one dequeued event for each successor. Further events, of packets that waited,
-        // are new to it.
-        for (at, event) in events.iter_mut().enumerate() {
-            let operation = match at < self.outstanding {
-                true => EventOperation::Forward,
-                false => EventOperation::New,
-            };
-            event.tag = event.tag.with_operation(operation);
-        }
-        let taken = self.pass_on(events);
-        self.outstanding = self.outstanding.saturating_sub(taken);
-        taken
+        self.enqueue_new(events)
     }
 
     #[inline]

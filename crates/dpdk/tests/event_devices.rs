@@ -150,14 +150,15 @@ fn new_events_are_refused_above_the_threshold(eal: &Eal, pool: &Mempool, driver:
         open(eal, driver, vec![port(&[0], 200), port(&[1], 2048)]);
     let mut events = EventBurst::new();
     let mut taken = 0;
-    for at in 0..1000 {
+    // `event_dsw` counts up to 1024 events more for each of the two ports.
+    for at in 0..3000 {
         events.push(event(0, at % FLOWS, packet(pool, at)));
         taken += ports[0].enqueue_new(&mut events);
         events.clear();
         schedule(&mut scheduler);
     }
-    assert!((150..600).contains(&taken), "{driver:?}: {taken} events were taken");
-    assert_eq!(ports[0].counts().refused, 1000 - u64::try_from(taken).unwrap());
+    assert!((150..2400).contains(&taken), "{driver:?}: {taken} events were taken");
+    assert_eq!(ports[0].counts().refused, 3000 - u64::try_from(taken).unwrap());
     // The events in flight return to the pool when the device stops.
 }
 

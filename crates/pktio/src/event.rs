@@ -100,8 +100,7 @@ impl EventTag {
         PortId(self.note() as u16)
     }
 
-    /// The same event, as one that a scheduler gets for the first time, or as the successor of an event
-    /// that the port dequeued. For drivers.
+    /// The same event with another operation. For drivers.
     #[inline]
     #[must_use]
     pub const fn with_operation(self, operation: EventOperation) -> Self {
@@ -109,14 +108,12 @@ impl EventTag {
     }
 }
 
-/// What an enqueued event means to the scheduler. The numbers are DPDK's.
+/// What an enqueued event means to the scheduler. The number is DPDK's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventOperation {
     /// A further event.
     New = 0,
-    /// The successor of the oldest dequeued event that has none.
-    Forward = 1,
 }
 
 /// One event.
@@ -182,7 +179,7 @@ mod tests {
     #[test]
     fn tag_keeps_every_field_apart() {
         let tag = EventTag::new(6, ScheduleType::Parallel, EVENT_FLOWS_MAX - 1, 0xa5);
-        let tag = tag.with_operation(EventOperation::Forward);
+        let tag = tag.with_operation(EventOperation::New);
         assert_eq!((tag.queue(), tag.flow(), tag.note()), (6, EVENT_FLOWS_MAX - 1, 0xa5));
         assert_eq!(tag.port(), PortId(0xa5));
         let plain = EventTag::new(6, ScheduleType::Parallel, EVENT_FLOWS_MAX - 1, 0xa5);

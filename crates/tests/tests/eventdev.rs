@@ -88,7 +88,7 @@ impl EventPath {
         let links = |role| if role == Role::RxTx { vec![TX_QUEUE] } else { vec![WORK_QUEUE] };
         let links = roles.all().map(links).collect();
         let (scheduler, ports) = MemScheduler::new(2, links, new_threshold, Box::new(choose));
-        let flows = SharedFlows::new(64);
+        let flows = SharedFlows::new(64, 64);
         let mut path = Self {
             store,
             publisher,

@@ -189,7 +189,10 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
     #[inline(never)]
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { worker, port, events, arrived, outbox, .. } = self;
-        let is_blocked = !outbox.send(port);
+        outbox.send(port);
+        // A worker that waits to send still takes events, as long as it has room for what follows from them: else all
+        // workers could wait for each other.
+        let is_blocked = outbox.room() < OUTBOX_LEN / 2;
         let parts = worker.parts();
         // Before the tables are read.
         if !is_blocked && port.dequeue(parts.config.burst, events) == 0 {
@@ -201,9 +204,9 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let mut io = EventIo { ports: io, outbox };
         let (limits, rx, state) = (parts.limits, parts.rx, parts.state);
         let report = step(&ctx, &mut io, events, arrived, limits, rx, state);
-        outbox.send(port);
+        let outbox_is_empty = outbox.send(port);
         self.review_flows(now);
-        StepReport { idle: report.idle && !is_blocked, ..report }
+        StepReport { idle: report.idle && outbox_is_empty, ..report }
     }
 
     /// Holds the flows of this step while packets wait, and gives up others.
@@ -212,7 +215,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let state = worker.parts().state;
         let waiting = state.packets_waiting();
         let Some(flows) = state.handoff.flows() else { return };
-        if waiting > 0 {
+        // Frames that wait for the scheduler count, too: those of the next worker must not overtake them.
+        if waiting > 0 || !outbox.events.is_empty() {
             flows.hold_scheduled();
         }
         flows.end_step();
