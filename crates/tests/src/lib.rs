@@ -20,5 +20,6 @@ pub mod leftovers;
 pub mod oracle;
 pub mod process;
 pub mod scenario;
+pub mod threads;
 pub mod traffic;
 pub mod world;

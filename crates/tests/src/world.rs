@@ -11,17 +11,15 @@ mod usage;
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
 
-use adit_datapath::{PathThread, Receiver, ReceiverConfig, Spread, Worker, WorkerConfig, connect};
+use adit_datapath::{PathThread, Spread};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DeltaId, DropReason, NextHops, RuleDelta, WorkerCommand, WorkerEvent};
 use adit_session::{CpFSeid, OwnerId, Refusal, SessionChange, SessionStore};
 use adit_tables::{Publisher, Snapshot};
-use adit_types::limits::{
-    COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, NEIGHBOR_PENDING_PER_HOP_MAX,
-};
+use adit_types::limits::{HANDOFF_RING_LEN, NEIGHBOR_PENDING_PER_HOP_MAX};
 use adit_types::{
-    InterfaceId, MacAddr, Nanos, Owners, PortId, Role, Roles, Seid, SessionIndex, UrrId, UsageSlot,
+    InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, Seid, SessionIndex, UrrId, UsageSlot,
 };
 
 pub use self::layout::{APPLICATIONS, WorldLayout, control};
@@ -32,12 +30,10 @@ use crate::oracle::{
     self, ChosenByUpf, Oracle, OracleBucket, OracleBufferedBy, OracleFirstFragments, OracleLane,
     OracleOutcome, OracleSession, OracleSharedDue, OracleUsage,
 };
+use crate::threads::{self, PathThreads, PathThreadsConfig};
 
-/// Most packets that a worker holds while FARs buffer.
-const BUFFER_PKTS: usize = 256;
-
-/// Most packets that wait for their rates.
-const SHAPED_PKTS: usize = 256;
+/// Most packets that a worker holds while FARs buffer, and most that wait for their rates.
+const WAITING_PKTS: usize = 256;
 
 /// A frame on its way to a thread.
 #[derive(Debug, Clone)]
@@ -89,7 +85,7 @@ pub struct World {
     /// Later fragments of which the first was known.
     pub known_fragments: u64,
     roles: Roles,
-    threads: Vec<Box<dyn PathThread<MemIo>>>,
+    threads: Vec<Box<dyn PathThread<MemIo> + Send>>,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     /// Commands to each worker.
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
@@ -171,31 +167,17 @@ impl World {
             copied: Vec::new(),
             limits: VecDeque::new(),
         };
-        let handoffs = connect(layout.roles, HANDOFF_RING_LEN);
-        let all: Vec<PortId> = (0..).take(macs.len()).map(PortId).collect();
-        for ((reader, handoff), role) in readers.into_iter().zip(handoffs).zip(layout.roles.all()) {
-            if let (Role::Receiver, Some(signaling)) = (role, layout.roles.signaling()) {
-                let config =
-                    ReceiverConfig { ports: all.clone(), burst: 64, spread: Spread::Owner };
-                let receiver = Receiver::new(config, reader, handoff, signaling);
-                world.threads.push(Box::new(receiver));
-                continue;
-            }
-            let (event_tx, event_rx) = rtrb::RingBuffer::new(EVENT_RING_LEN);
-            let (command_tx, command_rx) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
-            let config = WorkerConfig {
-                id: reader.worker(),
-                ports: if layout.roles.receivers() == 0 { all.clone() } else { Vec::new() },
-                burst: 64,
-                buffer_pkts_max: BUFFER_PKTS,
-                shaped_pkts_max: SHAPED_PKTS,
-                recovery_time_stamp: None,
-            };
-            let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
-            world.threads.push(Box::new(worker));
-            world.events.push(event_rx);
-            world.commands.push(command_tx);
-        }
+        let config = PathThreadsConfig {
+            roles: layout.roles,
+            spread: Spread::Owner,
+            ring_len: HANDOFF_RING_LEN,
+            ports: (0..).take(macs.len()).map(PortId).collect(),
+            burst: 64,
+            waiting_pkts_max: WAITING_PKTS,
+        };
+        let threads = PathThreads::new(readers, &config);
+        (world.threads, world.commands, world.events) =
+            (threads.threads, threads.commands, threads.events);
         world.settle();
         world
     }
@@ -332,10 +314,7 @@ impl World {
     /// The threads that receive.
     #[must_use]
     pub fn receiving(&self) -> core::ops::Range<usize> {
-        match self.roles.receivers() {
-            0 => 0..self.roles.workers(),
-            _ => self.roles.transmitters()..self.roles.threads(),
-        }
+        threads::receiving(self.roles)
     }
 
     /// Collects the answers to publications, which must be complete and in order. Every thread takes a
@@ -646,7 +625,8 @@ impl World {
                 let all = self.awaiting_rules.iter().filter(here).count();
                 let of_session =
                     |packet: &&AwaitingRules| here(packet) && packet.by.seid == by.seid;
-                if self.awaiting_rules.iter().filter(of_session).count() < room && all < BUFFER_PKTS
+                if self.awaiting_rules.iter().filter(of_session).count() < room
+                    && all < WAITING_PKTS
                 {
                     let arrival = arrival.clone();
                     let since = self.now;

@@ -4,7 +4,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use adit_datapath::{Worker, WorkerConfig, connect};
+use adit_datapath::{PathThread, Spread};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{
@@ -16,6 +16,7 @@ use adit_session::{
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
+use adit_tests::threads::{PathThreads, PathThreadsConfig, receiving};
 use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::{FarId, InterfaceId, MacAddr, Nanos, PortId, Roles, Seid, SessionIndex, Teid};
 use rand::rngs::StdRng;
@@ -123,18 +124,18 @@ impl ControlSide {
     }
 }
 
-/// A worker with its ports.
-struct WorkerWithPorts {
-    worker: Worker<MemIo>,
+/// A thread with its ports.
+struct ThreadWithPorts {
+    thread: Box<dyn PathThread<MemIo> + Send>,
     io: MemIo,
     /// Frames that arrived, and that left.
     arrived: usize,
     left: usize,
-    _commands: rtrb::Producer<WorkerCommand>,
-    events: rtrb::Consumer<WorkerEvent>,
+    /// Of a worker.
+    rings: Option<(rtrb::Consumer<WorkerEvent>, rtrb::Producer<WorkerCommand>)>,
 }
 
-impl WorkerWithPorts {
+impl ThreadWithPorts {
     fn arrive(&mut self, known: &EstablishedSession, is_uplink: bool) {
         let (port, frame) = match is_uplink {
             true => (N3, known.uplink()),
@@ -146,8 +147,10 @@ impl WorkerWithPorts {
 
     /// Runs a step. Returns the outer TEIDs of the frames that left through N3.
     fn step(&mut self) -> Vec<Teid> {
-        self.worker.step(NOW, &mut self.io);
-        while self.events.pop().is_ok() {}
+        self.thread.step(NOW, &mut self.io);
+        if let Some((events, _)) = &mut self.rings {
+            while events.pop().is_ok() {}
+        }
         self.left += self.io.take_sent(N6).len();
         let downlink = self.io.take_sent(N3);
         self.left += downlink.len();
@@ -157,14 +160,10 @@ impl WorkerWithPorts {
 }
 
 fn fleet(
-    workers: usize,
+    roles: Roles,
     handoff_len: usize,
-) -> (ControlSide, Vec<WorkerWithPorts>, Vec<EstablishedSession>) {
-    let layout = WorldLayout {
-        roles: Roles::run_to_completion(workers),
-        sessions_max: 64,
-        ..scenario::plain_layout(0)
-    };
+) -> (ControlSide, Vec<ThreadWithPorts>, Vec<EstablishedSession>) {
+    let layout = WorldLayout { roles, sessions_max: 64, ..scenario::plain_layout(0) };
     let (store, mut publisher, readers) = control(&layout);
     for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
         let addr: IpAddr = station.parse().unwrap();
@@ -174,30 +173,26 @@ fn fleet(
     let owed = std::collections::VecDeque::new();
     let mut control = ControlSide { store, publisher, owed, changes: 0, next_teid: 0 };
     let steady = (1..=STEADY).map(|host| control.establish(host, host % 2 == 0).unwrap()).collect();
-    let lanes = readers
-        .into_iter()
-        .zip(connect(Roles::run_to_completion(workers), handoff_len))
-        .map(|(reader, handoff)| {
-            let (event_tx, events) = rtrb::RingBuffer::new(1024);
-            let (commands, command_rx) = rtrb::RingBuffer::new(64);
-            let config = WorkerConfig {
-                id: reader.worker(),
-                ports: vec![N3, N6],
-                burst: 32,
-                buffer_pkts_max: 64,
-                shaped_pkts_max: 64,
-                recovery_time_stamp: None,
-            };
-            let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
-            let io = MemIo::new(&UPF);
-            WorkerWithPorts { worker, io, arrived: 0, left: 0, _commands: commands, events }
-        });
+    let config = PathThreadsConfig {
+        roles,
+        spread: Spread::Owner,
+        ring_len: handoff_len,
+        ports: vec![N3, N6],
+        burst: 32,
+        waiting_pkts_max: 64,
+    };
+    let PathThreads { threads, events, commands } = PathThreads::new(readers, &config);
+    let mut rings = events.into_iter().zip(commands);
+    let lanes = threads.into_iter().map(|thread| {
+        let io = MemIo::new(&UPF);
+        ThreadWithPorts { thread, io, arrived: 0, left: 0, rings: rings.next() }
+    });
     (control, lanes.collect(), steady)
 }
 
 /// Runs steps until no packet is on its way between workers. Each step receives a burst, and receive queues
 /// hold a bounded number of packets.
-fn settle(control: &ControlSide, lanes: &mut [WorkerWithPorts]) {
+fn settle(control: &ControlSide, lanes: &mut [ThreadWithPorts]) {
     const ROUNDS_MAX: usize = 10_000;
     for _ in 0..ROUNDS_MAX {
         let before = control.publisher.snapshot();
@@ -211,7 +206,7 @@ fn settle(control: &ControlSide, lanes: &mut [WorkerWithPorts]) {
     panic!("packets are still under way: {:?}", control.publisher.snapshot());
 }
 
-fn assert_nothing_lost(control: &ControlSide, lanes: &[WorkerWithPorts]) {
+fn assert_nothing_lost(control: &ControlSide, lanes: &[ThreadWithPorts]) {
     let arrived: usize = lanes.iter().map(|lane| lane.arrived).sum();
     let left: usize = lanes.iter().map(|lane| lane.left).sum();
     let sum = control.publisher.snapshot();
@@ -225,14 +220,16 @@ fn assert_nothing_lost(control: &ControlSide, lanes: &[WorkerWithPorts]) {
 /// Steps of workers, bursts, changes and observations in random order, several seeds.
 #[test]
 fn packets_of_sessions_that_stay_are_forwarded_whatever_changes_meanwhile() {
-    for (workers, seed) in [(1, 1), (2, 2), (3, 3)] {
+    let models = (1..=3).map(Roles::run_to_completion).chain([Roles::pipeline(2, 2)]);
+    for (roles, seed) in models.zip(1..) {
         let mut rng = StdRng::seed_from_u64(seed);
-        let (mut control, mut lanes, mut steady) = fleet(workers, 1024);
+        let (mut control, mut lanes, mut steady) = fleet(roles, 1024);
         let mut passing: Vec<EstablishedSession> = Vec::new();
         for turn in 0..6_000_u32 {
             let lane = rng.random_range(0..lanes.len());
             match rng.random_range(0..8) {
                 0..3 => {
+                    let lane = rng.random_range(receiving(roles));
                     for _ in 0..rng.random_range(1..32) {
                         let known = &steady[rng.random_range(0..steady.len())];
                         lanes[lane].arrive(known, rng.random());
@@ -272,7 +269,7 @@ fn packets_of_sessions_that_stay_are_forwarded_whatever_changes_meanwhile() {
 /// the new one.
 #[test]
 fn downlink_packet_leaves_through_the_tunnel_before_or_after_the_change() {
-    let (mut control, mut lanes, mut steady) = fleet(2, 1024);
+    let (mut control, mut lanes, mut steady) = fleet(Roles::run_to_completion(2), 1024);
     let mut rng = StdRng::seed_from_u64(4);
     for _ in 0..2_000 {
         let at = rng.random_range(0..steady.len());
@@ -283,7 +280,7 @@ fn downlink_packet_leaves_through_the_tunnel_before_or_after_the_change() {
         control.hand_over(&mut steady[at]);
         let after = *steady[at].gnb.last().unwrap();
         let rounds: Vec<Teid> = (0..3)
-            .flat_map(|_| lanes.iter_mut().flat_map(WorkerWithPorts::step).collect::<Vec<_>>())
+            .flat_map(|_| lanes.iter_mut().flat_map(ThreadWithPorts::step).collect::<Vec<_>>())
             .collect();
         assert_eq!(rounds.len(), 2, "one packet arrived at each worker");
         assert!(rounds.iter().all(|teid| [before, after].contains(teid)), "{rounds:?}");
@@ -291,7 +288,7 @@ fn downlink_packet_leaves_through_the_tunnel_before_or_after_the_change() {
         assert_eq!(control.publisher.unobserved(), 0);
         lanes[0].arrive(&steady[at], false);
         let left: Vec<Teid> = (0..3)
-            .flat_map(|_| lanes.iter_mut().flat_map(WorkerWithPorts::step).collect::<Vec<_>>())
+            .flat_map(|_| lanes.iter_mut().flat_map(ThreadWithPorts::step).collect::<Vec<_>>())
             .collect();
         assert_eq!(left, [after]);
     }
@@ -300,20 +297,30 @@ fn downlink_packet_leaves_through_the_tunnel_before_or_after_the_change() {
 /// As above with threads: workers forward while the control thread changes sessions.
 #[test]
 fn threads_forward_every_packet_while_the_control_thread_changes_sessions() {
+    forward_while_sessions_change(Roles::run_to_completion(2));
+}
+
+#[test]
+fn pipeline_forwards_every_packet_while_the_control_thread_changes_sessions() {
+    forward_while_sessions_change(Roles::pipeline(2, 1));
+}
+
+fn forward_while_sessions_change(roles: Roles) {
     const BURSTS: u32 = 1_000;
     /// A worker that the machine stops must not lose packets that others hand over.
     const HANDOFF: usize = 32_768;
-    let (mut control, mut lanes, mut steady) = fleet(2, HANDOFF);
+    let (mut control, mut lanes, mut steady) = fleet(roles, HANDOFF);
     let done = AtomicBool::new(false);
     let frames = steady.clone();
     std::thread::scope(|scope| {
         let forwarding: Vec<_> = (5..)
-            .zip(&mut lanes)
-            .map(|(seed, lane)| {
+            .zip(lanes.iter_mut().enumerate())
+            .map(|(seed, (number, lane))| {
                 let (frames, done) = (&frames, &done);
+                let bursts = if receiving(roles).contains(&number) { BURSTS } else { 0 };
                 scope.spawn(move || {
                     let mut rng = StdRng::seed_from_u64(seed);
-                    for _ in 0..BURSTS {
+                    for _ in 0..bursts {
                         for _ in 0..16 {
                             let known = &frames[rng.random_range(0..frames.len())];
                             lane.arrive(known, rng.random());
@@ -324,6 +331,7 @@ fn threads_forward_every_packet_while_the_control_thread_changes_sessions() {
                     // Until the others are done, they can hand packets over.
                     while !done.load(Ordering::Acquire) {
                         lane.step();
+                        std::thread::yield_now();
                     }
                 })
             })

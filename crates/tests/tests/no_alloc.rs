@@ -7,7 +7,7 @@ mod syscalls;
 
 use core::net::IpAddr;
 
-use adit_datapath::{Worker, WorkerConfig, connect};
+use adit_datapath::{Spread, Worker, WorkerConfig};
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_rules::{DeltaId, DropReason, Excess, NextHops, WorkerCommand, WorkerEvent};
@@ -15,6 +15,7 @@ use adit_session::{CpFSeid, Enforcement, FTeidSpec, OwnerId, QosPolicy, Rates, S
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
+use adit_tests::threads::{PathThreads, PathThreadsConfig};
 use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::{BitRate, InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, Teid, WorkerId};
 use adit_wire::gtpu::GtpuMessageType;
@@ -265,22 +266,19 @@ fn exceed(mut bench: AllocationTest, excess: Excess, reason: DropReason) {
     assert!(counts.drops[reason.index()] > 0 && all_sent > 20, "{excess:?}: {all_sent}");
 }
 
-/// Two workers: the first receives all uplink, the second all downlink. Four sessions, two of each owner;
-/// the control plane chose the TEID of one of each two.
+/// The threads of a packet path with two workers. Four sessions, two of each owner; the control plane chose the TEID
+/// of one of each two.
 struct TwoWorkers {
-    workers: Vec<Worker<PoolIo>>,
+    roles: Roles,
+    threads: PathThreads<PoolIo>,
     ios: Vec<PoolIo>,
     frames: Vec<[Vec<u8>; 2]>,
-    control: (SessionStore, Publisher, Vec<rtrb::Consumer<WorkerEvent>>),
+    control: (SessionStore, Publisher),
 }
 
 impl TwoWorkers {
-    fn new() -> Self {
-        let layout = WorldLayout {
-            roles: Roles::run_to_completion(2),
-            sessions_max: 128,
-            ..scenario::plain_layout(0)
-        };
+    fn new(roles: Roles, spread: Spread) -> Self {
+        let layout = WorldLayout { roles, sessions_max: 128, ..scenario::plain_layout(0) };
         let (mut store, mut publisher, readers) = control(&layout);
         let (owners, mut wanted) =
             (Owners::new(2), [(0, false), (0, true), (1, false), (1, true)].to_vec());
@@ -311,48 +309,63 @@ impl TwoWorkers {
             let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
             publisher.set_mac(index, MacAddr(station_mac(addr)), false);
         }
-        let (mut workers, mut events) = (Vec::new(), Vec::new());
-        for (reader, handoff) in readers.into_iter().zip(connect(Roles::run_to_completion(2), 64)) {
-            let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
-            let config = WorkerConfig {
-                id: reader.worker(),
-                ports: vec![PortId(0), PortId(1)],
-                burst: 32,
-                buffer_pkts_max: 512,
-                shaped_pkts_max: 512,
-                recovery_time_stamp: None,
-            };
-            let commands = rtrb::RingBuffer::new(64).1;
-            events.push(event_rx);
-            let worker = Worker::new(config, reader, event_tx, commands);
-            workers.push(worker.with_handoff(handoff));
+        let config = PathThreadsConfig {
+            roles,
+            spread,
+            ring_len: 64,
+            ports: vec![PortId(0), PortId(1)],
+            burst: 32,
+            waiting_pkts_max: 512,
+        };
+        let threads = PathThreads::new(readers, &config);
+        let ios = roles.all().map(|_| PoolIo::new()).collect();
+        Self { roles, threads, ios, frames, control: (store, publisher) }
+    }
+
+    /// Bursts of both directions arrive at the threads `[uplink, downlink]`, and all threads take two steps. Returns
+    /// how many allocations that took.
+    fn step(&mut self, [up_at, down_at]: [usize; 2]) -> usize {
+        for [up, down] in &self.frames {
+            self.ios[up_at].rx[0].extend((0..6).map(|_| MemBuf::from_packet(up)));
+            self.ios[down_at].rx[1].extend((0..6).map(|_| MemBuf::from_packet(down)));
         }
-        let ios = (0..2).map(|_| PoolIo::new()).collect();
-        Self { workers, ios, frames, control: (store, publisher, events) }
+        let Self { threads, ios, .. } = self;
+        allocations(|| {
+            for _ in 0..2 {
+                for (thread, io) in threads.threads.iter_mut().zip(&mut *ios).rev() {
+                    thread.step(Nanos::from_secs(1), io);
+                }
+            }
+        })
+    }
+
+    /// Frames that each worker sent.
+    fn sent(&mut self) -> Vec<usize> {
+        let workers = self.ios.iter_mut().take(self.roles.workers());
+        workers.map(|io| io.tx.drain(..).count()).collect()
     }
 }
 
 #[test]
 fn step_that_hands_packets_to_another_worker_allocates_nothing() {
-    let mut pair = TwoWorkers::new();
+    let mut pair = TwoWorkers::new(Roles::run_to_completion(2), Spread::Owner);
     assert_eq!(pair.frames.len(), 4, "each owner has sessions of either key kind");
     for _ in 0..10 {
-        for [up, down] in &pair.frames {
-            pair.ios[0].rx[0].extend((0..6).map(|_| MemBuf::from_packet(up)));
-            pair.ios[1].rx[1].extend((0..6).map(|_| MemBuf::from_packet(down)));
-        }
-        let TwoWorkers { workers, ios, .. } = &mut pair;
-        let count = allocations(|| {
-            for _ in 0..2 {
-                for (worker, io) in workers.iter_mut().zip(&mut *ios) {
-                    worker.step(Nanos::from_secs(1), io);
-                }
-            }
-        });
-        let sent: Vec<usize> = ios.iter_mut().map(|io| io.tx.drain(..).count()).collect();
-        assert_eq!((count, sent), (0, vec![24, 24]));
+        assert_eq!((pair.step([0, 1]), pair.sent()), (0, vec![24, 24]));
     }
     assert_eq!(pair.control.1.snapshot().handed_off_pkts, 10 * 24);
+}
+
+#[test]
+fn step_of_a_receiver_allocates_nothing() {
+    const RECEIVER: usize = 3;
+    for spread in [Spread::Owner, Spread::Rss] {
+        let mut pipeline = TwoWorkers::new(Roles::pipeline(1, 2), spread);
+        for _ in 0..10 {
+            let allocated = pipeline.step([RECEIVER; 2]);
+            assert_eq!((allocated, pipeline.sent()), (0, vec![24, 24]), "{spread:?}");
+        }
+    }
 }
 
 #[test]

@@ -4,16 +4,17 @@
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::BTreeMap;
 
-use adit_datapath::{PathThread, Receiver, ReceiverConfig, Spread, Worker, WorkerConfig, connect};
+use adit_datapath::Spread;
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, DropReason, NextHops, PuntReason, WorkerCommand, WorkerEvent};
+use adit_rules::{DeltaId, DropReason, NextHops, PuntReason};
 use adit_session::{CpFSeid, OwnerId, SessionStore};
 use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
+use adit_tests::threads::{PathThreads, PathThreadsConfig};
 use adit_tests::world::{WorldLayout, control, station_mac};
-use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, Role, Roles, SessionIndex, Teid};
+use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, SessionIndex, Teid};
 
 const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
@@ -62,10 +63,8 @@ fn echo_request() -> Vec<u8> {
 struct Pipeline {
     _store: SessionStore,
     publisher: Publisher,
-    threads: Vec<Box<dyn PathThread<MemIo>>>,
+    threads: PathThreads<MemIo>,
     ios: Vec<MemIo>,
-    _commands: Vec<rtrb::Producer<WorkerCommand>>,
-    _events: Vec<rtrb::Consumer<WorkerEvent>>,
     sessions: Vec<EstablishedSession>,
 }
 
@@ -87,45 +86,21 @@ impl Pipeline {
             let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
             publisher.set_mac(index, MacAddr(station_mac(addr)), false);
         }
-        let ios = ROLES.all().map(|_| MemIo::new(&UPF)).collect();
-        let mut pipeline = Self {
-            _store: store,
-            publisher,
-            threads: Vec::new(),
-            ios,
-            _commands: Vec::new(),
-            _events: Vec::new(),
-            sessions,
+        let config = PathThreadsConfig {
+            roles: ROLES,
+            spread,
+            ring_len,
+            ports: vec![N3, N6],
+            burst: 32,
+            waiting_pkts_max: 64,
         };
-        let handoffs = connect(ROLES, ring_len);
-        for ((reader, handoff), role) in readers.into_iter().zip(handoffs).zip(ROLES.all()) {
-            if role == Role::Receiver {
-                let config = ReceiverConfig { ports: vec![N3, N6], burst: 32, spread };
-                let signaling = ROLES.signaling().unwrap();
-                let receiver = Receiver::new(config, reader, handoff, signaling);
-                pipeline.threads.push(Box::new(receiver));
-                continue;
-            }
-            let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
-            let (command_tx, command_rx) = rtrb::RingBuffer::new(64);
-            let config = WorkerConfig {
-                id: reader.worker(),
-                ports: Vec::new(),
-                burst: 32,
-                buffer_pkts_max: 64,
-                shaped_pkts_max: 64,
-                recovery_time_stamp: None,
-            };
-            let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
-            pipeline.threads.push(Box::new(worker));
-            pipeline._commands.push(command_tx);
-            pipeline._events.push(event_rx);
-        }
-        pipeline
+        let threads = PathThreads::new(readers, &config);
+        let ios = ROLES.all().map(|_| MemIo::new(&UPF)).collect();
+        Self { _store: store, publisher, threads, ios, sessions }
     }
 
     fn step(&mut self, thread: usize) -> usize {
-        self.threads[thread].step(NOW, &mut self.ios[thread]).received
+        self.threads.threads[thread].step(NOW, &mut self.ios[thread]).received
     }
 
     /// Steps of all threads until none has packets.
@@ -241,6 +216,10 @@ fn full_ring_of_a_worker_drops_by_name_and_receiving_goes_on() {
     assert_eq!(counters.drops[DropReason::HandoffFull.index()], 100 - ROOM as u64);
     let owner = usize::from(Owners::new(ROLES.workers()).of(known.index).0);
     pipeline.step(owner);
-    assert_eq!(pipeline.threads[owner].take_fullest_ring(), 1000, "thousandths: it was full");
+    assert_eq!(
+        pipeline.threads.threads[owner].take_fullest_ring(),
+        1000,
+        "thousandths: it was full"
+    );
     assert_eq!(pipeline.sent(owner).len(), ROOM);
 }

@@ -65,8 +65,17 @@ fn is_refused_by_the_machine(output: &Output) -> bool {
 
 #[test]
 fn packets_obey_every_kind_of_rule() {
+    pass_all(&["all", "--json"]);
+}
+
+#[test]
+fn packets_obey_every_kind_of_rule_in_a_pipeline() {
+    pass_all(&["all", "--json", "--model", "pipeline"]);
+}
+
+fn pass_all(arguments: &[&str]) {
     let before = interfaces();
-    let Some(lab) = start(&["all", "--json"]) else { return };
+    let Some(lab) = start(arguments) else { return };
     let pid = lab.id();
     let output = lab.finish(Duration::from_secs(300));
     if is_refused_by_the_machine(&output) {
