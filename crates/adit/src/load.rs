@@ -78,7 +78,7 @@ impl LoadMeter {
     #[inline]
     pub(crate) fn count_step(&mut self, step: StepLoad, fullest_ring: impl FnOnce() -> u16) {
         if let Some(since) = self.busy_since {
-            self.busy = self.busy + step.began.since(since);
+            self.busy += step.began.since(since);
         }
         self.busy_since = (!step.is_idle).then_some(step.began);
         self.turns += 1;
