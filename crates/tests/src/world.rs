@@ -6,6 +6,7 @@
 mod expected;
 mod layout;
 mod local_switching;
+mod offload;
 mod usage;
 
 use core::net::IpAddr;
@@ -16,7 +17,7 @@ use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DeltaId, DropReason, NextHops, RuleDelta, WorkerCommand, WorkerEvent};
 use adit_session::{CpFSeid, OwnerId, Refusal, SessionChange, SessionStore};
-use adit_tables::{Publisher, Snapshot};
+use adit_tables::{Publisher, Snapshot, TablesReader};
 use adit_types::limits::{HANDOFF_RING_LEN, NEIGHBOR_PENDING_PER_HOP_MAX};
 use adit_types::{
     InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, Seid, SessionIndex, UrrId, UsageSlot,
@@ -24,8 +25,9 @@ use adit_types::{
 
 pub use self::layout::{APPLICATIONS, WorldLayout, control};
 
-use self::expected::ExpectedStep;
+use self::expected::{ExpectedStep, ReceivedFrames};
 use self::layout::port_macs;
+use self::offload::{SentFrame, XdpSide};
 use crate::oracle::{
     self, ChosenByUpf, Oracle, OracleBucket, OracleBufferedBy, OracleFirstFragments, OracleLane,
     OracleOutcome, OracleSession, OracleSharedDue, OracleUsage,
@@ -106,6 +108,8 @@ pub struct World {
     copied: Vec<(usize, IpAddr)>,
     /// Limits that URRs reached, not handled yet.
     limits: VecDeque<(Seid, UsageSlot, u32)>,
+    /// What forwards packets before workers see them, if anything does.
+    xdp: Option<XdpSide>,
 }
 
 impl core::fmt::Debug for World {
@@ -134,6 +138,16 @@ impl World {
     #[must_use]
     pub fn new(layout: &WorldLayout) -> Self {
         let (store, publisher, readers) = control(layout);
+        Self::of(layout, store, publisher, readers, None)
+    }
+
+    fn of(
+        layout: &WorldLayout,
+        store: SessionStore,
+        publisher: Publisher,
+        readers: Vec<TablesReader>,
+        xdp: Option<XdpSide>,
+    ) -> Self {
         let macs = port_macs(&layout.interfaces);
         let mut world = Self {
             oracle: Oracle {
@@ -166,6 +180,7 @@ impl World {
             changed: None,
             copied: Vec::new(),
             limits: VecDeque::new(),
+            xdp,
         };
         let config = PathThreadsConfig {
             roles: layout.roles,
@@ -330,7 +345,7 @@ impl World {
                 thread.step(self.now, io);
             }
         }
-        while let Some(observed) = self.publisher.poll_observed() {
+        while let Some(observed) = self.wait_for_observed() {
             let (id, session) = self.unobserved.pop_front().unwrap();
             assert_eq!(observed, id, "observed out of order");
             self.check_final_reports(session);
@@ -405,25 +420,28 @@ impl World {
         self.oracle.now = self.now;
         let mut expected = ExpectedStep::default();
         self.expect_release(&mut expected);
-        for arrival in arrivals {
+        let left = self.run_program(arrivals)?;
+        for (arrival, _) in arrivals.iter().zip(&left).filter(|(_, left)| left.is_none()) {
             self.ios[arrival.worker].inject(PortId(arrival.port), &arrival.frame);
         }
         let changed = self.changed.take();
         self.expect_reviewed(changed, &mut expected);
         // The owner of a session processes what it received itself first, then what others handed over,
         // worker by worker. Each polls ports in order and processes the lanes of a burst one after the
-        // other. Quotas make the order matter.
-        let mut ordered: Vec<(usize, &InjectedFrame)> = Vec::new();
-        for arrival in arrivals {
+        // other. Quotas make the order matter. What a program forwards comes before all others.
+        let mut ordered: Vec<(usize, &InjectedFrame, bool)> = Vec::new();
+        for (arrival, left) in arrivals.iter().zip(&left) {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
-            ordered.push((self.processing_worker(arrival, verdict.session), arrival));
+            let processed_by = self.processing_worker(arrival, verdict.session);
+            ordered.push((processed_by, arrival, left.is_none()));
         }
-        ordered.sort_by_cached_key(|(processed_by, arrival)| {
+        ordered.sort_by_cached_key(|(processed_by, arrival, is_of_worker)| {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
             let is_last = verdict.lane == Some(OracleLane::EndMarker);
-            (is_last, *processed_by != arrival.worker, arrival.worker, arrival.port, verdict.lane)
+            let by = (*processed_by != arrival.worker, arrival.worker, arrival.port, verdict.lane);
+            is_of_worker.then_some((is_last, by))
         });
-        for (processed_by, arrival) in ordered {
+        for (processed_by, arrival, _) in ordered {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
             self.count(&verdict);
             let is_copied = expected.expect_copies(&verdict);
@@ -443,7 +461,7 @@ impl World {
         }
         self.expect_locally_switched(&mut expected);
         self.copied.clone_from(&expected.wanted);
-        self.compare(&expected, arrivals)?;
+        self.compare(&expected, left)?;
         self.check_events()?;
         self.check_usage()?;
         self.check_traffic()
@@ -461,12 +479,17 @@ impl World {
     fn compare(
         &mut self,
         expected: &ExpectedStep,
-        arrivals: &[InjectedFrame],
+        left: Vec<Option<SentFrame>>,
     ) -> Result<(), String> {
         let before = self.publisher.snapshot();
         self.settle();
         let after = self.publisher.snapshot();
         let mut sent: Vec<Vec<Vec<u8>>> = vec![Vec::new(); self.ios[0].ports.len()];
+        let all = left.len();
+        let offloaded = left.into_iter().flatten().map(|(port, frame)| {
+            sent[usize::from(port)].push(frame);
+        });
+        let received = ReceivedFrames { all, offloaded: offloaded.count() };
         for io in &mut self.ios {
             for (port, sent) in (0..).zip(&mut sent) {
                 sent.extend(io.take_sent(PortId(port)).iter().map(|buf| buf.data().to_vec()));
@@ -474,7 +497,7 @@ impl World {
         }
         let buffered =
             self.awaiting_neighbor.len() + self.awaiting_rules.len() + self.reassembling.len();
-        expected.compare(&before, &after, arrivals.len(), buffered, sent)?;
+        expected.compare(&before, &after, received, buffered, sent)?;
         for (worker, snapshot) in self.snapshots().iter().enumerate() {
             if !snapshot.identity_holds() {
                 return Err(format!("worker {worker}: the identity does not hold"));

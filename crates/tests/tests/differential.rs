@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use adit_rules::{DestinationInterface, SourceInterface};
 use adit_session::PdrSpec;
 use adit_tests::oracle::{OracleLane, OracleOutcome, OracleVerdict};
-use adit_tests::world::{InjectedFrame, World};
+use adit_tests::world::{InjectedFrame, World, WorldLayout};
 use adit_tests::{scenario, traffic};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -24,6 +24,8 @@ struct Coverage {
     refused: usize,
     transmitted: u64,
     fast_path: u64,
+    /// Packets that the XDP program forwarded.
+    offloaded: u64,
     /// Packets that the owner of their session did not receive itself.
     handed_off: u64,
     /// Packets from one UE to another that did not leave.
@@ -46,12 +48,40 @@ fn pipeline_and_oracle_agree_on_every_packet() {
     };
     let mut coverage = Coverage::default();
     for seed in &seeds {
-        if let Err(difference) = run(*seed, &mut coverage) {
+        if let Err(difference) = run(*seed, &mut coverage, |layout| Ok(scenario::world(layout))) {
             panic!("ADIT_SEED={seed}: {difference}");
         }
     }
     if seeds.len() > 1 {
         check(&coverage);
+    }
+}
+
+#[test]
+fn program_workers_and_oracle_agree_on_every_packet() {
+    let layout = scenario::layout(&mut StdRng::seed_from_u64(1), 1);
+    if let Err(error) = scenario::world_with_xdp(&layout) {
+        println!("skipped: {error}");
+        return;
+    }
+    let scenarios =
+        std::env::var("ADIT_SCENARIOS").map_or(SCENARIOS, |count| count.parse().unwrap());
+    let seeds: Vec<u64> = match std::env::var("ADIT_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (1..=scenarios).collect(),
+    };
+    let mut coverage = Coverage::default();
+    for seed in &seeds {
+        let world = |layout: &WorldLayout| {
+            scenario::world_with_xdp(layout).map_err(|error| error.to_string())
+        };
+        if let Err(difference) = run(*seed, &mut coverage, world) {
+            panic!("ADIT_SEED={seed}: {difference}");
+        }
+    }
+    println!("{coverage:?}");
+    if seeds.len() > 1 {
+        assert!(coverage.offloaded > 1000, "{coverage:?}");
     }
 }
 
@@ -80,10 +110,14 @@ fn difference_of_changed_rules(seed: u64) -> Option<String> {
     })
 }
 
-fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
+fn run(
+    seed: u64,
+    coverage: &mut Coverage,
+    world: impl FnOnce(&WorldLayout) -> Result<World, String>,
+) -> Result<(), String> {
     let mut rng = StdRng::seed_from_u64(seed);
     let layout = scenario::layout(&mut rng, seed);
-    let mut world = scenario::world(&layout);
+    let mut world = world(&layout)?;
     for _ in 0..10 {
         count(coverage, world.establish(&scenario::establishment(&mut rng)).is_ok());
     }
@@ -113,6 +147,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     let sum = world.publisher.snapshot();
     coverage.transmitted += sum.transmitted_pkts();
     coverage.fast_path += sum.express_pkts;
+    coverage.offloaded += world.offloaded();
     coverage.handed_off += sum.handed_off_pkts;
     coverage.locally_switched += sum.locally_switched_pkts;
     coverage.kept_their_rules += world.kept_their_rules;

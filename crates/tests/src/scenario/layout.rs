@@ -200,7 +200,18 @@ pub fn plain_session(host: u8, peer: &str) -> SessionChange {
 
 /// A world in which all stations but the silent ones are resolved.
 pub fn world(layout: &WorldLayout) -> World {
-    let mut world = World::new(layout);
+    with_stations(layout, World::new(layout))
+}
+
+/// [`world`] with the XDP program on all ports.
+///
+/// # Errors
+/// Why there is no program.
+pub fn world_with_xdp(layout: &WorldLayout) -> Result<World, adit_xdp::XdpError> {
+    Ok(with_stations(layout, World::with_xdp(layout)?))
+}
+
+fn with_stations(layout: &WorldLayout, mut world: World) -> World {
     for station in STATIONS.map(addr) {
         for at in 0..layout.interfaces.len() {
             let OracleInterface { v4, v6, .. } = layout.interfaces[at];

@@ -17,6 +17,15 @@ pub(super) type ExpectedFrame = (u16, OrderingGroup, Vec<u8>);
 /// station, the worker alone.
 pub(super) type OrderingGroup = (u64, Option<OracleLane>);
 
+/// How many frames arrived.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReceivedFrames {
+    /// All.
+    pub all: usize,
+    /// Those of them that a program forwarded before a worker saw them.
+    pub offloaded: usize,
+}
+
 /// The expected result of a step of all workers.
 #[derive(Debug)]
 pub(super) struct ExpectedStep {
@@ -71,7 +80,7 @@ impl ExpectedStep {
         &self,
         before: &Snapshot,
         after: &Snapshot,
-        received: usize,
+        received: ReceivedFrames,
         buffered: usize,
         sent: Vec<Vec<Vec<u8>>>,
     ) -> Result<(), String> {
@@ -98,11 +107,15 @@ impl ExpectedStep {
             ));
         }
         let counts = [
-            ("received", after.received_pkts - before.received_pkts, received as u64),
+            (
+                "received",
+                after.received_pkts - before.received_pkts,
+                (received.all - received.offloaded) as u64,
+            ),
             (
                 "transmitted",
                 after.transmitted_pkts() - before.transmitted_pkts(),
-                self.forwarded.len() as u64,
+                (self.forwarded.len() - received.offloaded) as u64,
             ),
             (
                 "locally switched",

@@ -2,8 +2,8 @@
 
 use core::net::IpAddr;
 
-use adit_rules::Steering;
 use adit_rules::sdf::AddrMatch;
+use adit_rules::{Offload, Steering};
 use adit_session::{
     Application, LocalAddresses, LocalInterface, PredefinedAction, PredefinedDetection,
     PredefinedRule, ProvisionedForwardingPolicy, Provisioning, QosPolicy, SessionStore,
@@ -50,12 +50,20 @@ pub struct WorldLayout {
 /// Store, publisher and readers of a layout.
 #[must_use]
 pub fn control(layout: &WorldLayout) -> (SessionStore, Publisher, Vec<TablesReader>) {
+    control_with(layout, |_| None)
+}
+
+/// [`control`] with an offload.
+pub(super) fn control_with(
+    layout: &WorldLayout,
+    offload: impl FnOnce(&TablesConfig) -> Option<Box<dyn Offload>>,
+) -> (SessionStore, Publisher, Vec<TablesReader>) {
     let mut store = SessionStore::new(StoreConfig {
         sessions_max: layout.sessions_max,
         provisioning: provisioning(layout),
         seed: layout.seed,
     });
-    let (publisher, readers) = adit_tables::build(TablesConfig {
+    let config = TablesConfig {
         sessions_max: layout.sessions_max,
         teid_slot_bits: store.slot_bits().try_into().unwrap(),
         workers: layout.roles.threads(),
@@ -75,8 +83,9 @@ pub fn control(layout: &WorldLayout) -> (SessionStore, Publisher, Vec<TablesRead
             .filter_map(|prefix| prefix.parse().ok())
             .flat_map(|prefix| (0..2).map(move |domain| (DomainId(domain), prefix)))
             .collect(),
-    })
-    .unwrap();
+    };
+    let offload = offload(&config);
+    let (publisher, readers) = adit_tables::build_with_offload(config, offload).unwrap();
     store.set_usage_source(publisher.usage());
     (store, publisher, readers)
 }

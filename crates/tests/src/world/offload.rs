@@ -1,0 +1,122 @@
+//! The XDP program in front of the workers.
+
+use adit_rules::{DeltaId, Offload};
+use adit_tables::TablesConfig;
+use adit_types::Nanos;
+use adit_xdp::{XdpConfig, XdpError, XdpInterface, XdpProgram, XdpVerdict};
+
+use super::layout::control_with;
+use super::{InjectedFrame, World, WorldLayout};
+
+/// The program of each port, and what it forwarded.
+#[derive(Debug)]
+pub(super) struct XdpSide {
+    programs: Vec<XdpProgram>,
+    /// Packets that it forwarded.
+    pub(super) forwarded: u64,
+}
+
+/// A frame that left, with its port.
+pub(super) type SentFrame = (u16, Vec<u8>);
+
+/// Loads the program for the ports of `config`.
+pub(super) fn load(config: &TablesConfig) -> Result<(XdpSide, Box<dyn Offload>), XdpError> {
+    let interfaces = config.interfaces.iter().map(|of| XdpInterface {
+        id: of.id,
+        role: of.role,
+        domain: of.domain,
+        port: of.port,
+        vlan: of.vlan,
+        mac: of.mac,
+        mtu_bytes: of.mtu_bytes,
+        v4: of.v4.map(|(addr, _)| addr),
+        v6: of.v6.map(|(addr, _)| addr),
+    });
+    let mut ports: Vec<_> = config.interfaces.iter().map(|of| of.port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let config = XdpConfig {
+        sessions_max: config.sessions_max,
+        teid_slot_bits: config.teid_slot_bits,
+        next_hops_max: config.next_hops_max,
+        interfaces: interfaces.collect(),
+        ue_pools_v4: config.ue_pools_v4.clone(),
+        // Any device: a test run sends nothing.
+        devices: ports.iter().map(|port| (*port, 1)).collect(),
+    };
+    let (offload, programs) = adit_xdp::load(&config, || Nanos(0))?;
+    Ok((XdpSide { programs, forwarded: 0 }, Box::new(offload)))
+}
+
+impl World {
+    /// [`World::new`] with the XDP program on all ports.
+    ///
+    /// # Errors
+    /// Why there is no program.
+    pub fn with_xdp(layout: &WorldLayout) -> Result<Self, XdpError> {
+        let mut loaded = Err(XdpError(String::new()));
+        let (store, publisher, readers) = control_with(layout, |config| match load(config) {
+            Ok((xdp, offload)) => {
+                loaded = Ok(xdp);
+                Some(offload)
+            }
+            Err(error) => {
+                loaded = Err(error);
+                None
+            }
+        });
+        Ok(Self::of(layout, store, publisher, readers, Some(loaded?)))
+    }
+
+    /// The next change that is in effect. Waits for a program.
+    pub(super) fn wait_for_observed(&mut self) -> Option<DeltaId> {
+        loop {
+            let observed = self.publisher.poll_observed();
+            if observed.is_some() || self.xdp.is_none() || self.publisher.unobserved() == 0 {
+                return observed;
+            }
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+    }
+
+    /// Runs the program on frames in their order. Returns for each the frame that left, with its port, or `None` if the
+    /// program left it to a worker.
+    pub(super) fn run_program(
+        &mut self,
+        arrivals: &[InjectedFrame],
+    ) -> Result<Vec<Option<SentFrame>>, String> {
+        arrivals.iter().map(|arrival| self.run_on(arrival)).collect()
+    }
+
+    fn run_on(&mut self, arrival: &InjectedFrame) -> Result<Option<SentFrame>, String> {
+        let sent = |world: &Self| {
+            let report = world.publisher.offload().unwrap_or_default();
+            let sent = |of: &adit_rules::OffloadInterfaceTotals| of.ul_pkts + of.dl_pkts;
+            report.totals.interfaces.iter().map(sent).collect::<Vec<u64>>()
+        };
+        let before = sent(self);
+        let Some(xdp) = &mut self.xdp else { return Ok(None) };
+        let program = xdp.programs.iter_mut().find(|program| program.port.0 == arrival.port);
+        // The kernel runs a program on Ethernet frames only.
+        let (Some(program), 14..) = (program, arrival.frame.len()) else { return Ok(None) };
+        let (verdict, frame) = program.test_run(&arrival.frame).map_err(|error| error.0)?;
+        match verdict {
+            XdpVerdict::Aborted => Err("the program aborted".into()),
+            XdpVerdict::Passed if frame != arrival.frame => Err("a passed frame changed".into()),
+            XdpVerdict::Passed => Ok(None),
+            XdpVerdict::Forwarded => {
+                xdp.forwarded += 1;
+                let after = sent(self);
+                let through = before.iter().zip(&after).position(|(before, after)| before != after);
+                let through = through.ok_or("a forwarded frame was not counted")?;
+                Ok(Some((self.oracle.interfaces[through].port, frame)))
+            }
+        }
+    }
+
+    /// Packets that the program forwarded.
+    #[must_use]
+    pub fn offloaded(&self) -> u64 {
+        self.xdp.as_ref().map_or(0, |xdp| xdp.forwarded)
+    }
+}
