@@ -2,8 +2,6 @@
 //!
 //! One loop, no locks. Everything it owns is sans-I/O; this file moves octets and time.
 
-pub(crate) mod standstill;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
@@ -19,7 +17,7 @@ use crate::admin::AdminQuery;
 use crate::control_parts::ControlParts;
 use crate::load::ThreadLoad;
 use crate::snapshot::{self, ControlView};
-use standstill::Standstill;
+use crate::standstill::{self, Standstill};
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.
 const DATAGRAMS_PER_TURN: usize = 64;

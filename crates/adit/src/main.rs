@@ -16,6 +16,7 @@ mod recovery_time;
 mod run;
 mod show;
 mod snapshot;
+mod standstill;
 mod steering;
 mod thread_io;
 mod wiring;

@@ -44,97 +44,101 @@ pub(crate) fn render(topic: Topic, document: &Value) -> String {
     String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned()
 }
 
-/// The lists of a topic that are shown as tables, with their columns. Except for the first list, empty
-/// lists are not shown.
-fn lists(topic: Topic) -> &'static [(&'static str, &'static [&'static str])] {
+/// A list of a document, and the columns of its table.
+type Columns = (&'static str, &'static [&'static str]);
+
+const SESSIONS: Columns = (
+    "sessions",
+    &[
+        "up_seid",
+        "cp_seid",
+        "cp_node",
+        "ue",
+        "teids",
+        "pdrs",
+        "uplink_pkts",
+        "uplink_bytes",
+        "downlink_pkts",
+        "downlink_bytes",
+    ],
+);
+
+const WORKERS: Columns = (
+    "workers",
+    &[
+        "thread",
+        "role",
+        "core",
+        "poll",
+        "state",
+        "busy_percent",
+        "full_bursts_percent",
+        "fullest_ring_percent",
+        "received_pkts",
+        "taken_over_pkts",
+        "handed_off_pkts",
+        "transmitted_pkts",
+        "dropped_pkts",
+    ],
+);
+
+const RATES: Columns = (
+    "rates",
+    &[
+        "up_seid",
+        "ue",
+        "qer",
+        "qfi",
+        "direction",
+        "mbr_bps",
+        "gbr_bps",
+        "excess",
+        "offered_bytes",
+        "passed_bytes",
+        "dropped_pkts",
+        "dropped_bytes",
+        "queued_pkts",
+        "delay_us",
+    ],
+);
+
+const PACKET_RATES: Columns = (
+    "packet_rates",
+    &[
+        "up_seid",
+        "ue",
+        "qer",
+        "direction",
+        "pkts_max",
+        "unit_s",
+        "left_pkts",
+        "additional_pkts_max",
+        "additional_unit_s",
+        "additional_left_pkts",
+        "window_ends_in_s",
+        "dropped_pkts",
+    ],
+);
+
+/// Rates that sessions share.
+const SHARED: Columns =
+    ("shared", &["s_nssai", "network_instance", "direction", "mbr_bps", "excess", "passed_bytes"]);
+
+/// The lists of a topic that are shown as tables. Except for the first list, empty lists are not shown.
+fn lists(topic: Topic) -> &'static [Columns] {
     match topic {
         Topic::Associations => {
             &[("associations", &["node_id", "peer", "state", "sessions", "recovery_time_stamp"])]
         }
-        Topic::Sessions => &[(
-            "sessions",
-            &[
-                "up_seid",
-                "cp_seid",
-                "cp_node",
-                "ue",
-                "teids",
-                "pdrs",
-                "uplink_pkts",
-                "uplink_bytes",
-                "downlink_pkts",
-                "downlink_bytes",
-            ],
-        )],
-        Topic::Workers => &[
-            (
-                "workers",
-                &[
-                    "thread",
-                    "role",
-                    "core",
-                    "poll",
-                    "state",
-                    "busy_percent",
-                    "full_bursts_percent",
-                    "fullest_ring_percent",
-                    "received_pkts",
-                    "taken_over_pkts",
-                    "handed_off_pkts",
-                    "transmitted_pkts",
-                    "dropped_pkts",
-                ],
-            ),
-            ("scheduler", &["name", "value"]),
-        ],
+        Topic::Sessions => &[SESSIONS],
+        Topic::Workers => &[WORKERS, ("scheduler", &["name", "value"])],
         Topic::Offload => &[("refusals", &["reason", "rules"])],
         Topic::Neighbours => &[("neighbours", &["interface", "addr", "mac", "state", "pinned"])],
         Topic::Paths => &[("paths", &["peer", "state", "requests", "responses"])],
         Topic::Applications => {
             &[("applications", &["id", "source", "flow_descriptions", "in_effect"])]
         }
-        Topic::Qos => &[
-            (
-                "rates",
-                &[
-                    "up_seid",
-                    "ue",
-                    "qer",
-                    "qfi",
-                    "direction",
-                    "mbr_bps",
-                    "gbr_bps",
-                    "excess",
-                    "offered_bytes",
-                    "passed_bytes",
-                    "dropped_pkts",
-                    "dropped_bytes",
-                    "queued_pkts",
-                    "delay_us",
-                ],
-            ),
-            (
-                "packet_rates",
-                &[
-                    "up_seid",
-                    "ue",
-                    "qer",
-                    "direction",
-                    "pkts_max",
-                    "unit_s",
-                    "left_pkts",
-                    "additional_pkts_max",
-                    "additional_unit_s",
-                    "additional_left_pkts",
-                    "window_ends_in_s",
-                    "dropped_pkts",
-                ],
-            ),
-            (
-                "shared",
-                &["s_nssai", "network_instance", "direction", "mbr_bps", "excess", "passed_bytes"],
-            ),
-        ],
+        Topic::Qos => &[RATES, PACKET_RATES, SHARED],
         Topic::Ports | Topic::Counters => &[],
     }
 }

@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 
 use crate::admin::{AdminAnswer, AdminQuestion, AnswerPage, PageCursor, PagePosition};
 use crate::cli::Topic;
-use crate::control::standstill::Standstill;
 use crate::control_parts::ControlParts;
+use crate::standstill::Standstill;
 pub(crate) use counters::counters;
 
 /// The state of the control thread that the documents show.

@@ -58,7 +58,6 @@ mod stage;
 mod tally;
 mod tx_backlog;
 mod tx_queues;
-mod worker;
 mod worker_state;
 
 pub use flows::SharedFlows;
@@ -67,4 +66,4 @@ pub use model::PathThread;
 pub use model::eventdev::{EventWorker, RxTx, RxTxConfig, TX_QUEUE, WORK_QUEUE};
 pub use model::pipeline::{Receiver, ReceiverConfig, Spread};
 pub use model::run_to_completion::StepReport;
-pub use worker::{Worker, WorkerConfig};
+pub use model::worker::{Worker, WorkerConfig};

@@ -155,7 +155,7 @@ impl From<Malformed> for FrameError {
 
 /// Position of the UE's address, and the checksum over the rest of the IP header.
 #[derive(Debug, Clone, Copy)]
-enum UeAddress {
+enum UeAddressField {
     V4 { at: usize, checksum_at: usize, sum: Sum, first: u32 },
     V6 { at: usize, first: u64 },
 }
@@ -174,7 +174,7 @@ enum OuterTemplate {
 pub struct Template {
     bytes: Vec<u8>,
     outer: Option<OuterTemplate>,
-    ue: UeAddress,
+    ue: UeAddressField,
     /// Position of the TCP or UDP checksum, and the sum of everything except UE address and stamp.
     upper: Option<(usize, Sum)>,
     stamp_at: usize,
@@ -236,13 +236,13 @@ impl Template {
         let stamp_bytes = stamp.to_bytes();
         put(out, self.stamp_at, stamp_bytes);
         let ue_sum = match self.ue {
-            UeAddress::V4 { at, checksum_at, sum, first } => {
+            UeAddressField::V4 { at, checksum_at, sum, first } => {
                 let address = first.wrapping_add(entry.session);
                 put(out, at, address.to_be_bytes());
                 put(out, checksum_at, sum.long(address).checksum().to_be_bytes());
                 Sum::new().long(address)
             }
-            UeAddress::V6 { at, first } => {
+            UeAddressField::V6 { at, first } => {
                 let prefix = first.wrapping_add(u64::from(entry.session)).to_be_bytes();
                 put(out, at, prefix);
                 Sum::new().bytes(&prefix)
@@ -429,16 +429,16 @@ fn upper_sum(form: &FrameFormat, packet: &[u8]) -> Sum {
     pseudo.bytes(segment)
 }
 
-fn ue_address(form: &FrameFormat, inner_at: usize, packet: &[u8]) -> UeAddress {
+fn ue_address(form: &FrameFormat, inner_at: usize, packet: &[u8]) -> UeAddressField {
     if form.inner.is_ipv6() {
         let at = inner_at + if form.uplink { 8 } else { 24 };
         let [hi, _] = halves(form.endpoints.ue_v6.to_bits());
-        UeAddress::V6 { at, first: hi }
+        UeAddressField::V6 { at, first: hi }
     } else {
         let sum = Sum::new().bytes(packet.get(..Ipv4Header::LEN).unwrap_or_default());
         let at = inner_at + if form.uplink { 12 } else { 16 };
         let first = form.endpoints.ue_v4.to_bits();
-        UeAddress::V4 { at, checksum_at: inner_at + 10, sum, first }
+        UeAddressField::V4 { at, checksum_at: inner_at + 10, sum, first }
     }
 }
 

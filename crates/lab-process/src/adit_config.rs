@@ -174,17 +174,13 @@ impl AditConfig<'_> {
     pub fn text(&self) -> String {
         let Self { n4, n4_port, heartbeat_ms, t1_ms, sessions_max, main_core, workers, .. } = self;
         let limit = if self.unlimited_requests { "peer_requests_per_s_max = 0\n" } else { "" };
-        let [access, core] = &self.devices;
-        let [access_mtu, core_mtu] = self.mtu_bytes;
         let [n3_vlan, n6_vlan] = self.vlans.map(|vlan| match vlan {
             0 => String::new(),
             vlan => format!("vlan = {vlan}\n"),
         });
         let (n3, n6) = (quoted(&self.n3), quoted(&self.n6));
         let n6_instance = self.n6_instance_text();
-        // The tester's memif has one queue pair.
-        let has_one = workers.len() > 1 && self.model == ExecutionModel::RunToCompletion;
-        let queues = if has_one { "rx_queues = 1\n" } else { "" };
+        let ports = self.ports_text();
         let model = self.model.lines(workers.len(), self.receiver, self.poll);
         let PacketMemory { memory, mbufs } = self.packet_memory();
         let mut text = format!(
@@ -215,16 +211,7 @@ rx_descriptors = 1024
 tx_descriptors = 1024
 eal_extra_args = []
 
-[[port]]
-name = "access"
-device = "{access}"
-mtu_bytes = {access_mtu}
-{queues}
-[[port]]
-name = "core"
-device = "{core}"
-mtu_bytes = {core_mtu}
-{queues}
+{ports}
 [[interface]]
 name = "n3"
 role = "n3"
@@ -242,6 +229,20 @@ addresses = [{n6}]
         // Writing to a string cannot fail.
         let _ = write!(text, "\n[admin]\nsocket = \"{}\"\n", self.socket.display());
         text
+    }
+
+    fn ports_text(&self) -> String {
+        // The tester's memif has one queue pair.
+        let has_one = self.workers.len() > 1 && self.model == ExecutionModel::RunToCompletion;
+        let queues = if has_one { "rx_queues = 1\n" } else { "" };
+        let port = |(name, device, mtu): (&str, &String, u16)| {
+            format!(
+                "[[port]]\nname = \"{name}\"\ndevice = \"{device}\"\nmtu_bytes = {mtu}\n{queues}"
+            )
+        };
+        let [access, core] = &self.devices;
+        let [access_mtu, core_mtu] = self.mtu_bytes;
+        [port(("access", access, access_mtu)), port(("core", core, core_mtu))].join("\n")
     }
 
     fn n6_instance_text(&self) -> String {

@@ -30,9 +30,9 @@ use crate::context::StepContext;
 use crate::flows::{FlowHolder, SharedFlows};
 use crate::handoff::WorkerSet;
 use crate::interfaces::Interfaces;
+use crate::model::worker::Worker;
 use crate::slow::{self, SlowLimits};
 use crate::tally::{StepTally, WaitingCounts};
-use crate::worker::Worker;
 use crate::worker_state::WorkerState;
 
 /// The queue of frames that leave; its flows are ports.

@@ -3,6 +3,7 @@
 pub(crate) mod eventdev;
 pub(crate) mod pipeline;
 pub(crate) mod run_to_completion;
+pub(crate) mod worker;
 
 use adit_pktio::{EventPort, PacketIo};
 use adit_types::Nanos;
@@ -10,7 +11,7 @@ use adit_types::Nanos;
 use self::eventdev::{EventWorker, RxTx};
 use self::pipeline::Receiver;
 use self::run_to_completion::StepReport;
-use crate::worker::Worker;
+use self::worker::Worker;
 
 /// One thread of the packet path, whatever its role.
 pub trait PathThread<Io: PacketIo> {

@@ -48,6 +48,7 @@ const ROOMS: &[Room] = &[
             "adit-rules",
             "adit-wire",
             "adit-pktio",
+            "adit-rss",
             "adit-shaper",
             "adit-tables",
         ],

@@ -22,7 +22,7 @@ struct WatchedWorker {
 
 /// A worker stopped, or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StandstillChange {
+pub(crate) enum StandstillChange {
     Stopped { worker: WorkerId, core: u16, since: Nanos },
     Resumed { worker: WorkerId, core: u16, after: Nanos },
 }
@@ -36,7 +36,7 @@ pub(crate) struct Standstill {
 
 impl Standstill {
     /// The threads of the packet path at `now`.
-    pub(super) fn new(threads: &[ThreadSettings], now: Nanos) -> Self {
+    pub(crate) fn new(threads: &[ThreadSettings], now: Nanos) -> Self {
         let watched = |thread: &ThreadSettings| WatchedWorker {
             core: thread.core,
             seen: now,
@@ -56,7 +56,7 @@ impl Standstill {
     }
 
     /// Checks the workers once per interval; returns what changed.
-    pub(super) fn check(&mut self, now: Nanos, publisher: &mut Publisher) -> Vec<StandstillChange> {
+    pub(crate) fn check(&mut self, now: Nanos, publisher: &mut Publisher) -> Vec<StandstillChange> {
         if now < self.next {
             return Vec::new();
         }
@@ -84,7 +84,7 @@ impl Standstill {
 }
 
 /// Logs a change for the operator.
-pub(super) fn log(change: StandstillChange) {
+pub(crate) fn log(change: StandstillChange) {
     match change {
         StandstillChange::Stopped { worker, core, since } => warn!(
             %worker,
