@@ -28,12 +28,13 @@ pub(crate) fn run_commands<Io: PacketIo>(
     if state.handoff.flows().is_some() {
         return run_commands_of_flows(ctx, io, state, |command| is_due(ctx, command));
     }
-    run_commands_while(ctx, io, state, |command| is_due(ctx, command))
+    run_commands_up_to(ctx, io, state, COMMANDS_MAX, |command| is_due(ctx, command))
 }
 
 /// The same before a packet of `session` leaves by its rules of `generation`: the packet must not
 /// overtake the End Marker of the path that these rules left, even if the rules were published in the
-/// middle of a step.
+/// middle of a step. Commands after that End Marker wait for the next step: packets in hand may follow rules
+/// that are older than their changes.
 #[cold]
 pub(crate) fn run_commands_before<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -42,23 +43,17 @@ pub(crate) fn run_commands_before<Io: PacketIo>(
     session: SessionIndex,
     generation: DeltaId,
 ) {
-    let is_due = |command: &WorkerCommand| match *command {
-        WorkerCommand::SendEndMarker { session: of, change, .. } if of == session => {
-            generation >= change
+    let precedes = |command: &WorkerCommand| match *command {
+        WorkerCommand::SendEndMarker { session: of, change, .. } => {
+            of == session && generation >= change
         }
-        _ => is_due(ctx, command),
+        _ => false,
     };
     if state.handoff.flows().is_some() {
-        // Those of other sessions wait for the next step: packets in hand may still follow their older rules.
-        let is_due = |command: &WorkerCommand| match *command {
-            WorkerCommand::SendEndMarker { session: of, change, .. } => {
-                of == session && generation >= change
-            }
-            _ => false,
-        };
-        run_commands_of_flows(ctx, io, state, is_due);
-    } else {
-        run_commands_while(ctx, io, state, is_due);
+        run_commands_of_flows(ctx, io, state, precedes);
+    } else if let Some(last) = last_command(state, precedes) {
+        // Changes become visible in the order of their commands: all of these are due.
+        run_commands_up_to(ctx, io, state, last + 1, |_| true);
     }
 }
 
@@ -112,6 +107,18 @@ fn peek_command<B>(state: &mut WorkerState<B>, at: usize) -> Option<WorkerComman
     first.iter().chain(second).nth(at).copied()
 }
 
+/// The position of the last command in the ring that `is_wanted`.
+fn last_command<B>(
+    state: &mut WorkerState<B>,
+    is_wanted: impl Fn(&WorkerCommand) -> bool,
+) -> Option<usize> {
+    let all = state.commands.slots();
+    let chunk = state.commands.read_chunk(all).ok()?;
+    let (first, second) = chunk.as_slices();
+    let in_second = second.iter().rposition(&is_wanted).map(|at| first.len() + at);
+    in_second.or_else(|| first.iter().rposition(is_wanted))
+}
+
 fn is_carried_out<B>(state: &mut WorkerState<B>, session: SessionIndex, change: DeltaId) -> bool {
     state.handoff.flows().is_none_or(|flows| flows.is_command_done(session, change.0))
 }
@@ -156,13 +163,15 @@ fn request_flows<B>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) {
     }
 }
 
-fn run_commands_while<Io: PacketIo>(
+/// Runs at most `count_max` commands, as long as they are due. Returns whether there was one.
+fn run_commands_up_to<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
+    count_max: usize,
     is_due: impl Fn(&WorkerCommand) -> bool,
 ) -> bool {
-    for done in 0..COMMANDS_MAX {
+    for done in 0..count_max {
         if !state.commands.peek().is_ok_and(&is_due) {
             return done > 0;
         }

@@ -158,7 +158,7 @@ causes! {
         FTeidDirectionsDiffer, FTeidFamilyUnavailable;
     RuleCreationModificationFailure, UE_IP_ADDRESS:
         UeAddressMissing, UeAddressInvalid, UePrefixTooShort, UeSideUnsupported, UePrefixInvalid,
-        UeAddressTaken, NoUePool;
+        UeAddressTaken, UeAddressStatedAndRequested, NoUePool;
     RuleCreationModificationFailure, UE_IP_ADDRESS_POOL_IDENTITY: UnknownUePool;
     RuleCreationModificationFailure, (framed_route_ie(*prefix)):
         FramedRouteInvalid { prefix }, FramedRouteTaken { prefix };

@@ -368,6 +368,11 @@ refusals! {
         /// The traffic endpoint.
         id: TrafficEndpointId,
     } => Some(RuleId::Far(far)), "the FAR is linked to no traffic endpoint";
+    /// It states an address and asks for one of the same family.
+    UeAddressStatedAndRequested {
+        /// The PDR; `None` if a traffic endpoint does so.
+        pdr: Option<PdrId>,
+    } => of_pdr(pdr), "a UE address is stated and another one of its family requested";
     /// No configured pool has addresses of this family for the network instance.
     NoUePool {
         /// The PDR; `None` if a traffic endpoint requests the address.

@@ -58,9 +58,12 @@ pub(crate) const SESSION: SessionIndex = SessionIndex(7);
 pub(crate) const SESSIONS_MAX: usize = 64;
 
 /// What happens in the middle of a step.
-pub(crate) trait BeforeReceive {
+pub(crate) trait MidStep {
     /// Called before a burst is received from `port`.
     fn before_receive(&mut self, port: PortId, io: &mut MemIo);
+
+    /// Called before a buffer is taken for a packet of the worker's own.
+    fn before_alloc(&mut self) {}
 }
 
 /// Ports with a hook.
@@ -76,7 +79,7 @@ impl<H> HookedPorts<H> {
     }
 }
 
-impl<H: BeforeReceive> PacketIo for HookedPorts<H> {
+impl<H: MidStep> PacketIo for HookedPorts<H> {
     type Buf = MemBuf;
 
     fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
@@ -89,6 +92,7 @@ impl<H: BeforeReceive> PacketIo for HookedPorts<H> {
     }
 
     fn alloc(&mut self) -> Option<MemBuf> {
+        self.hook.before_alloc();
         self.io.alloc()
     }
 

@@ -180,7 +180,7 @@ fn packets_of_a_flow_never_overtake_each_other_whatever_the_port_takes() {
 /// The port towards the RAN gets this room in the middle of a step, before packets are received from N6.
 struct LateRoom(usize);
 
-impl BeforeReceive for LateRoom {
+impl MidStep for LateRoom {
     fn before_receive(&mut self, port: PortId, io: &mut MemIo) {
         if port == N6 {
             io.ports[usize::from(N3.0)].tx_room = self.0;

@@ -44,7 +44,7 @@ struct ResolvedLate {
     frames: Vec<Vec<u8>>,
 }
 
-impl BeforeReceive for ResolvedLate {
+impl MidStep for ResolvedLate {
     fn before_receive(&mut self, port: PortId, io: &mut MemIo) {
         if port == N6 && !self.frames.is_empty() {
             let gateway = self.publisher.ensure_next_hop(IF_N6, ip("10.6.0.254")).unwrap();

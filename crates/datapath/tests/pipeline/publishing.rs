@@ -6,7 +6,7 @@ use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::{DeltaId, GtpuTunnel, NextHops, RuleDelta, SessionKey, WorkerCommand};
 use adit_rules::{KeyChange, SessionRules};
 use adit_tables::{Publisher, build};
-use adit_types::{Nanos, PortId, Teid};
+use adit_types::{Nanos, PortId, SessionIndex, Teid};
 use rtrb::{Producer, RingBuffer};
 
 use crate::fixture::*;
@@ -15,11 +15,36 @@ const NEW_TEID: u32 = 0x77;
 const G_PDU: u8 = 255;
 const END_MARKER: u8 = 254;
 
+/// The session of another UE, which has the same gNB.
+const OTHER: SessionIndex = SessionIndex(8);
+const OTHER_UE: &str = "10.45.0.99";
+const OTHER_TEID: u32 = 0xabce;
+const OTHER_NEW_TEID: u32 = 0x78;
+
 fn publish(publisher: &mut Publisher, change: u64, rules: SessionRules) {
+    publish_of(publisher, (SESSION, UE), change, rules);
+}
+
+fn publish_of(
+    publisher: &mut Publisher,
+    (session, ue): (SessionIndex, &str),
+    change: u64,
+    rules: SessionRules,
+) {
     let keys =
-        vec![KeyChange::Add(SessionKey::UeIpv4(adit_types::DomainId(0), UE.parse().unwrap()))];
-    let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules)) };
+        vec![KeyChange::Add(SessionKey::UeIpv4(adit_types::DomainId(0), ue.parse().unwrap()))];
+    let delta = RuleDelta { session, keys, rules: Some(Box::new(rules)) };
     publisher.apply(DeltaId(change), delta);
+}
+
+fn end_marker(session: SessionIndex, teid: u32, change: u64) -> WorkerCommand {
+    WorkerCommand::SendEndMarker {
+        tunnel: GtpuTunnel { teid: Teid(teid), addr: ip(GNB) },
+        interfaces: adit_types::InterfaceSet::ALL,
+        qfi: None,
+        session,
+        change: DeltaId(change),
+    }
 }
 
 /// The control thread moves the tunnel before a burst is received from N6.
@@ -29,21 +54,11 @@ struct MovedTunnel {
     is_due: bool,
 }
 
-impl BeforeReceive for MovedTunnel {
+impl MidStep for MovedTunnel {
     fn before_receive(&mut self, port: PortId, _: &mut MemIo) {
         if port == N6 && core::mem::take(&mut self.is_due) {
-            let change = 2;
-            let tunnel = GtpuTunnel { teid: Teid(GNB_TEID), addr: ip(GNB) };
-            let change_id = DeltaId(change);
-            let command = WorkerCommand::SendEndMarker {
-                tunnel,
-                interfaces: adit_types::InterfaceSet::ALL,
-                qfi: None,
-                session: SESSION,
-                change: change_id,
-            };
-            self.commands.push(command).unwrap();
-            publish(&mut self.publisher, change, moved());
+            self.commands.push(end_marker(SESSION, GNB_TEID, 2)).unwrap();
+            publish(&mut self.publisher, 2, moved());
         }
     }
 }
@@ -52,6 +67,12 @@ fn moved() -> SessionRules {
     let mut moved = rules();
     moved.fars[1].outer_header_creation = Some(tunnel(NEW_TEID, GNB));
     moved
+}
+
+/// The type of the GTP-U message, and its TEID.
+fn describe(buf: &MemBuf) -> (u8, u32) {
+    let gtpu = &buf.data()[14 + 20 + 8..];
+    (gtpu[1], u32::from_be_bytes(gtpu[4..8].try_into().unwrap()))
 }
 
 #[test]
@@ -72,13 +93,73 @@ fn end_marker_of_a_change_in_the_middle_of_a_step_leaves_before_the_new_path() {
         ports.io.inject(N6, &downlink().build());
         worker.step(Nanos::from_secs(1000), &mut ports);
     }
-    let describe = |buf: &MemBuf| {
-        let gtpu = &buf.data()[14 + 20 + 8..];
-        (gtpu[1], u32::from_be_bytes(gtpu[4..8].try_into().unwrap()))
-    };
     let seen: Vec<_> = ports.io.take_sent(N3).iter().map(describe).collect();
     let (old, new) = ((G_PDU, GNB_TEID), (G_PDU, NEW_TEID));
     assert_eq!(seen, [old, old, (END_MARKER, GNB_TEID), new, new, new, new, new, new]);
     let express = ports.hook.publisher.snapshot().express_pkts;
     assert_eq!(express, 4, "packets take the stages until the worker has seen the move");
+}
+
+/// The control thread moves the tunnel of the first session before a burst is received from N6, and that of the
+/// other session while the worker sends the first one's End Marker.
+struct MovedInTurn {
+    first: MovedTunnel,
+    is_other_due: bool,
+}
+
+impl MidStep for MovedInTurn {
+    fn before_receive(&mut self, port: PortId, io: &mut MemIo) {
+        self.first.before_receive(port, io);
+    }
+
+    fn before_alloc(&mut self) {
+        if core::mem::take(&mut self.is_other_due) {
+            self.first.commands.push(end_marker(OTHER, OTHER_TEID, 3)).unwrap();
+            let moved = other_rules(OTHER_NEW_TEID);
+            publish_of(&mut self.first.publisher, (OTHER, OTHER_UE), 3, moved);
+        }
+    }
+}
+
+fn other_rules(teid: u32) -> SessionRules {
+    let mut other = rules();
+    other.ue[0].v4 = Some(v4(OTHER_UE));
+    for pdr in &mut other.downlink {
+        pdr.ue.v4 = Some(v4(OTHER_UE));
+    }
+    other.fars[1].outer_header_creation = Some(tunnel(teid, GNB));
+    other
+}
+
+#[test]
+fn end_marker_does_not_precede_packets_that_were_classified_before_its_change() {
+    let (mut publisher, mut readers) = build(usual_config()).unwrap();
+    let (event_tx, _events) = RingBuffer::new(256);
+    let (commands, command_rx) = RingBuffer::new(64);
+    let mut worker = Worker::new(worker_config(&[N3, N6]), readers.remove(0), event_tx, command_rx);
+    publish(&mut publisher, 1, rules());
+    publish_of(&mut publisher, (OTHER, OTHER_UE), 1, other_rules(OTHER_TEID));
+    let gnb = publisher.ensure_next_hop(IF_N3, ip(GNB)).unwrap();
+    publisher.set_mac(gnb, GNB_MAC, false);
+    let first = MovedTunnel { publisher, commands, is_due: true };
+    let mut ports = HookedPorts::new(MovedInTurn { first, is_other_due: true });
+    let to_other = from_gateway().ipv4(SERVER, OTHER_UE).udp(53, 4000).payload(b"answer").build();
+    for _ in 0..2 {
+        ports.io.inject(N6, &downlink().build());
+        ports.io.inject(N6, &to_other);
+        worker.step(Nanos::from_secs(1000), &mut ports);
+        while ports.hook.first.publisher.poll_observed().is_some() {}
+    }
+    let seen: Vec<_> = ports.io.take_sent(N3).iter().map(describe).collect();
+    assert_eq!(
+        seen,
+        [
+            (END_MARKER, GNB_TEID),
+            (G_PDU, NEW_TEID),
+            (G_PDU, OTHER_TEID),
+            (END_MARKER, OTHER_TEID),
+            (G_PDU, NEW_TEID),
+            (G_PDU, OTHER_NEW_TEID),
+        ]
+    );
 }

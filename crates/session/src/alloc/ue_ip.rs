@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use adit_rules::rule::UE_IPV6_KEY_BITS;
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{SessionKey, UeAddresses};
-use adit_types::{DomainId, Ipv6Prefix};
+use adit_types::{DomainId, Ipv6Prefix, SessionIndex};
 
 use crate::provisioning::DomainSet;
 use crate::provisioning::UePool;
@@ -37,7 +37,7 @@ struct UeAddressPool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AddressHold {
-    Used,
+    Used(SessionIndex),
     /// Workers may still know the address.
     Retired,
 }
@@ -165,10 +165,15 @@ impl UeIpAllocator {
         (0..).zip(&self.pools).filter(|(_, pool)| fits(pool)).map(|(at, _)| at).collect()
     }
 
-    /// True if `key` was allocated from one of `candidates`.
-    pub(crate) fn is_from(&self, candidates: &[usize], key: SessionKey) -> bool {
+    /// True if `session` was given `key` from one of `candidates`.
+    pub(crate) fn is_from(
+        &self,
+        candidates: &[usize],
+        key: SessionKey,
+        session: SessionIndex,
+    ) -> bool {
         let mut pools = candidates.iter().filter_map(|&at| self.pools.get(at));
-        pools.any(|pool| pool.is_used(key))
+        pools.any(|pool| pool.hold(key) == Some(AddressHold::Used(session)))
     }
 
     /// Chooses an address that is not `taken`, from the first pool that has one.
@@ -184,33 +189,37 @@ impl UeIpAllocator {
         })
     }
 
-    pub(crate) fn commit(&mut self, plans: &[UePlan]) {
+    /// Gives planned addresses to `session`.
+    pub(crate) fn commit(&mut self, plans: &[UePlan], session: SessionIndex) {
         for plan in plans {
             if let Some(pool) = self.pools.get_mut(plan.pool) {
-                pool.take(plan.position);
+                pool.take(plan.position, session);
             }
         }
     }
 
-    /// Takes `key` from its session. True if it was chosen here: then it waits for its reclaim.
-    pub(crate) fn retire(&mut self, key: SessionKey) -> bool {
-        let mut pools = self.pools.iter_mut();
-        pools.any(|pool| match pool.position(key).and_then(|at| pool.held.get_mut(&at)) {
-            Some(hold) if *hold == AddressHold::Used => {
-                *hold = AddressHold::Retired;
-                true
+    /// Takes `key` from `session`, which keeps the keys `kept`. True if it was chosen here and the session has it in
+    /// no other domain of its pool: then it waits for its reclaim.
+    pub(crate) fn retire(
+        &mut self,
+        key: SessionKey,
+        session: SessionIndex,
+        kept: &[SessionKey],
+    ) -> bool {
+        self.pools.iter_mut().any(|pool| {
+            let Some(position) = pool.position(key) else { return false };
+            let is_kept = || kept.iter().any(|&kept| pool.position(kept) == Some(position));
+            let is_given_up = pool.hold(key) == Some(AddressHold::Used(session)) && !is_kept();
+            if is_given_up {
+                pool.held.insert(position, AddressHold::Retired);
             }
-            _ => false,
+            is_given_up
         })
     }
 
     /// True when `key` waits for its reclaim.
     pub(crate) fn is_retired(&self, key: SessionKey) -> bool {
-        let mut pools = self.pools.iter();
-        pools.any(|pool| {
-            let position = pool.position(key);
-            position.and_then(|at| pool.held.get(&at)) == Some(&AddressHold::Retired)
-        })
+        self.pools.iter().any(|pool| pool.hold(key) == Some(AddressHold::Retired))
     }
 
     /// Makes a retired address available again, after all others.
@@ -232,9 +241,9 @@ impl UeAddressPool {
         self.range.position(key)
     }
 
-    fn is_used(&self, key: SessionKey) -> bool {
-        let position = self.position(key);
-        position.and_then(|position| self.held.get(&position)) == Some(&AddressHold::Used)
+    /// The use of the address of `key`; `None` for a free one and for those of other pools.
+    fn hold(&self, key: SessionKey) -> Option<AddressHold> {
+        self.held.get(&self.position(key)?).copied()
     }
 
     /// The next free position. Cost: one step for each address of the pool that the control plane
@@ -246,7 +255,7 @@ impl UeAddressPool {
     }
 
     /// Takes a position; positions passed over stay free.
-    fn take(&mut self, position: u64) {
+    fn take(&mut self, position: u64, session: SessionIndex) {
         if position >= self.fresh {
             self.free.extend(self.fresh..position);
             self.fresh = position.saturating_add(1);
@@ -256,7 +265,7 @@ impl UeAddressPool {
                 false => self.free.retain(|free| *free != position),
             }
         }
-        self.held.insert(position, AddressHold::Used);
+        self.held.insert(position, AddressHold::Used(session));
     }
 }
 
@@ -290,9 +299,11 @@ mod tests {
 
     fn take(pools: &mut UeIpAllocator, taken: impl Fn(SessionKey) -> bool) -> Option<SessionKey> {
         let plan = pools.plan(&[0], taken)?;
-        pools.commit(&[plan]);
+        pools.commit(&[plan], SESSION);
         Some(plan.key)
     }
+
+    const SESSION: SessionIndex = SessionIndex(1);
 
     fn v4(last: u8) -> SessionKey {
         SessionKey::UeIpv4(DomainId(0), Ipv4Addr::new(10, 0, 0, last))
@@ -303,13 +314,26 @@ mod tests {
         let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/29")], |_| DomainSet::FIRST);
         let all: Vec<_> = core::iter::from_fn(|| take(&mut pools, |_| false)).collect();
         assert_eq!(all, (1..=6).map(v4).collect::<Vec<_>>(), "neither network nor broadcast");
-        assert!(pools.retire(v4(3)) && !pools.retire(v4(3)) && !pools.retire(v4(7)));
+        assert!(!pools.retire(v4(3), SessionIndex(2), &[]), "another session's");
+        assert!(pools.retire(v4(3), SESSION, &[]) && !pools.retire(v4(3), SESSION, &[]));
+        assert!(!pools.retire(v4(7), SESSION, &[]), "none of the pool");
         assert_eq!(take(&mut pools, |_| false), None, "not before the reclaim");
         pools.reclaim(v4(3));
         pools.reclaim(v4(3));
         assert_eq!(take(&mut pools, |_| false), Some(v4(3)));
         assert_eq!(take(&mut pools, |_| false), None);
         assert_eq!(pools.reserved_count(), 6);
+    }
+
+    #[test]
+    fn address_is_given_up_with_its_last_domain() {
+        let both = DomainSet::FIRST.with(DomainId(1));
+        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/29")], |_| both);
+        assert_eq!(take(&mut pools, |_| false), Some(v4(1)));
+        let second = v4(1).within(DomainId(1));
+        assert!(!pools.retire(second, SESSION, &[v4(1)]), "used in the first domain");
+        assert!(pools.is_from(&[0], v4(1), SESSION));
+        assert!(pools.retire(v4(1), SESSION, &[]));
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl SessionStore {
             }
             let owed = self.retired.values().flatten().flat_map(|retired| &retired.keys);
             let is_owed = owed.into_iter().any(|&known| known == key);
-            if self.ue_pools.retire(key) || self.ue_pools.is_retired(key) && !is_owed {
+            if self.ue_pools.retire(key, index, &[]) || self.ue_pools.is_retired(key) && !is_owed {
                 waiting.push(key);
             }
         }

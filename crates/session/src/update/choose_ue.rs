@@ -1,7 +1,7 @@
 //! Chooses UE addresses from the operator's pools. Spec: TS 29.244 §5.21.3, §8.2.62.
 
-use adit_rules::SessionKey;
-use adit_types::PdrId;
+use adit_rules::{SessionKey, UeAddresses};
+use adit_types::{PdrId, SessionIndex};
 
 use super::draft::{ChoiceTarget, UeAddressRequest};
 use crate::alloc::{UePlan, ue_ip};
@@ -14,6 +14,7 @@ use crate::store::SessionStore;
 /// What one session gets: its addresses before the change, and those planned by it.
 struct UeAddressChoice<'a> {
     store: &'a SessionStore,
+    session: SessionIndex,
     /// Claims of the session before the change.
     before: Vec<SessionKey>,
     /// Claims that the change itself states.
@@ -29,6 +30,7 @@ struct UeAddressChoice<'a> {
 /// another part of the change was given. Returns the new addresses.
 pub(super) fn choose(
     store: &SessionStore,
+    session: SessionIndex,
     before: &Records,
     records: &mut Records,
     wanted: &[UeAddressRequest],
@@ -42,7 +44,7 @@ pub(super) fn choose(
     // Which domains a rule is of does not depend on the addresses that are chosen.
     let scope = Scope::new(own, records);
     let domains = scope.of_all_claims();
-    let mut choice = UeAddressChoice { store, before, stated, domains, plans: Vec::new() };
+    let mut choice = UeAddressChoice { store, session, before, stated, domains, plans: Vec::new() };
     for wanted in wanted {
         let of_target = domains_of(&scope, records, wanted.target);
         let network_instance = network_instance(records, wanted.target).map(Box::<str>::from);
@@ -54,7 +56,7 @@ pub(super) fn choose(
                 chosen.push(choice.one(is_v4, network_instance, of_target, wanted)?);
             }
         }
-        write(records, wanted, chosen);
+        write(records, wanted, chosen)?;
     }
     Ok(choice.plans)
 }
@@ -77,7 +79,8 @@ impl UeAddressChoice<'_> {
             });
         }
         let planned = self.plans.iter().map(|plan| (plan.pool(), plan.key));
-        let had = self.before.iter().copied().find(|&key| pools.is_from(&candidates, key));
+        let is_had = |key: &SessionKey| pools.is_from(&candidates, *key, self.session);
+        let had = self.before.iter().copied().find(is_had);
         let planned =
             planned.filter(|(pool, _)| candidates.contains(pool)).map(|(_, key)| key).next();
         if let Some(key) = had.or(planned) {
@@ -124,7 +127,11 @@ fn network_instance(records: &Records, target: ChoiceTarget) -> Option<&str> {
 }
 
 /// Adds the chosen addresses to those that the control plane gave.
-fn write(records: &mut Records, wanted: &UeAddressRequest, chosen: Vec<SessionKey>) {
+fn write(
+    records: &mut Records,
+    wanted: &UeAddressRequest,
+    chosen: Vec<SessionKey>,
+) -> Result<(), Refusal> {
     let ue = match wanted.target {
         ChoiceTarget::Pdr(id) => {
             records.pdrs.iter_mut().find(|pdr| pdr.id == id).map(|pdr| &mut pdr.pdi.ue)
@@ -134,11 +141,13 @@ fn write(records: &mut Records, wanted: &UeAddressRequest, chosen: Vec<SessionKe
             endpoints.find(|known| known.id == id).map(|endpoint| &mut endpoint.ue)
         }
     };
-    let Some(ue) = ue else { return };
-    let chosen = ue_ip::addresses(chosen);
+    let Some(ue) = ue else { return Ok(()) };
     let given = ue.map(|given| given.addresses).unwrap_or_default();
-    let mut addresses = given;
-    addresses.v4 = given.v4.or(chosen.v4);
-    addresses.v6 = given.v6.or(chosen.v6);
+    if given.v4.is_some() && wanted.choose.v4 || given.v6.is_some() && wanted.choose.v6 {
+        return Err(Refusal::UeAddressStatedAndRequested { pdr: pdr_of(wanted.target) });
+    }
+    let chosen = ue_ip::addresses(chosen);
+    let addresses = UeAddresses { v4: given.v4.or(chosen.v4), v6: given.v6.or(chosen.v6) };
     *ue = Some(UeMatch { addresses, side: wanted.choose.side });
+    Ok(())
 }

@@ -81,7 +81,7 @@ pub(super) fn resolve(
     let (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
     endpoints::link(&mut records)?;
     // The domains of a UE address depend on which PDRs have a tunnel.
-    let ues = choose_ue::choose(store, before, &mut records, &wanted_ues)?;
+    let ues = choose_ue::choose(store, index, before, &mut records, &wanted_ues)?;
     endpoints::link(&mut records)?;
     check_tunnel_sides(&records)?;
     if !wanted.is_empty() {

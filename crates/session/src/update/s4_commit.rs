@@ -161,7 +161,7 @@ pub(crate) fn commit(
     let slice = store.provisioning.qos.slice_of(&session.records);
     store.packet_rates.set(index, packet_rates);
     store.guaranteed.set(index, slice, &session.records.qers);
-    store.ue_pools.commit(&resolved.ues);
+    store.ue_pools.commit(&resolved.ues, index);
     let is_restoration = resolved.is_restoration;
     let retired = move_claims(store, index, &claims_before, &claims_after, is_restoration);
     if store.fault_in_commit {
@@ -209,7 +209,7 @@ fn move_claims(
             SessionKey::Teid(teid) => store.teids.retire(teid),
             SessionKey::UeIpv4(..) | SessionKey::UeIpv6(..) | SessionKey::Framed(..) => {
                 store.ues.remove(key);
-                store.ue_pools.retire(key)
+                store.ue_pools.retire(key, index, after)
             }
         };
         if waits {

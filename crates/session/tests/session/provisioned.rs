@@ -8,7 +8,7 @@ use adit_rules::{SourceInterface, UeAddresses};
 use adit_session::{
     Application, ChooseUe, Established, FarUpdate, ForwardingUpdate, LocalInterface, PdiSpec,
     PdrUpdate, Provisioning, Rates, Refusal, RuleId, SessionChange, SessionStore, Slice,
-    SliceIdentity, UePool, UeSide, parse_flow_description,
+    SliceIdentity, UeMatch, UePool, UeSide, parse_flow_description,
 };
 use adit_types::{FarId, InterfaceRole, InterfaceSet, PdrId, SliceId};
 
@@ -240,6 +240,21 @@ fn ue_pool_is_chosen_by_network_instance_and_identity_or_refused() {
     let mut store = with_pools(vec![pool(None, "10.61.0.0/24")]);
     let refusal = store.establish(OWNER, CP, choosing(false, true)).unwrap_err();
     assert_eq!(refusal, Refusal::NoUePool { pdr }, "no pool of this family");
+}
+
+#[test]
+fn ue_address_beside_a_stated_one_of_its_family_is_refused() {
+    let mut store = with_pools(vec![pool(None, "10.61.0.0/24")]);
+    let before = store.reserved();
+    let mut change = choosing(true, false);
+    let stated = UeAddresses { v4: Some("10.62.0.1".parse().unwrap()), v6: None };
+    for pdr in &mut change.create_pdrs {
+        let side = pdr.pdi.choose_ue.as_ref().unwrap().side;
+        pdr.pdi.ue = Some(UeMatch { addresses: stated, side });
+    }
+    let refusal = store.establish(OWNER, CP, change).unwrap_err();
+    assert_eq!(refusal, Refusal::UeAddressStatedAndRequested { pdr: Some(PdrId(1)) });
+    assert_eq!(store.reserved(), before);
 }
 
 #[test]
