@@ -144,7 +144,9 @@ fn run_all_of_change<Io: PacketIo>(
             _ => {}
         }
     }
-    state.handoff.flows().inspect(|flows| flows.finish_command(session, change.0));
+    if let Some(flows) = state.handoff.flows() {
+        flows.finish_command(session, change.0);
+    }
 }
 
 /// Requests the flows of the first commands that this worker is in charge of, in case no packet brings them.

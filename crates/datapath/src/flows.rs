@@ -6,10 +6,14 @@
 //! another one holds hands the packet to the holder, on a ring, and counts it in the flow's word. The holder
 //! gives the flow up when it keeps no packets and none is on its way.
 //!
+//! A central scheduler takes events from one worker after the other. So frames that the holder sent before it gives a
+//! flow up may enter their queue after those of the next worker. Therefore the holder first sends a *fence*, an event of
+//! the flow without a packet, and counts it as on its way: once it was scheduled, the frames before it have left.
+//!
 //! So a worker that processes a packet has the packet's flow: the scheduler gave it, or the worker holds it. What
 //! one worker writes before it gives a flow up is visible to the next one.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use adit_types::limits::BURST_MAX;
@@ -27,6 +31,8 @@ const HOLDER_SHIFT: u32 = 24;
 const IS_SCHEDULED: u8 = 1;
 /// The worker holds the flow.
 const IS_HELD: u8 = 2;
+/// A fence follows the last frame of the flow that the holder sent.
+const IS_FENCED: u8 = 4;
 
 /// What workers share about one flow, on a cache line of its own.
 #[derive(Debug, Default)]
@@ -40,6 +46,8 @@ struct SharedFlow {
     handed: AtomicU32,
     /// The number of the packet that the holder takes next. Written by the holder.
     next: AtomicU32,
+    /// A request for the flow is with the scheduler: a second one would only fill it.
+    is_requested: AtomicBool,
 }
 
 /// The flows that the workers of one packet path share.
@@ -142,10 +150,15 @@ impl Flows {
     }
 
     /// Takes note that the scheduler gave `flow` to this worker. If another worker holds it, one more packet is on its
-    /// way to that worker, which the caller has to hand over. At most a burst of flows per step.
-    pub(crate) fn schedule(&mut self, flow: u32) -> FlowHolder {
+    /// way to that worker, which the caller has to hand over. At most a burst of flows per step. `is_packet`: a packet
+    /// came, of which frames may follow.
+    #[inline]
+    pub(crate) fn schedule(&mut self, flow: u32, is_packet: bool) -> FlowHolder {
         let Some(has) = self.has.get_mut(flow as usize) else { return FlowHolder::This };
         if *has != 0 {
+            if is_packet {
+                *has &= !IS_FENCED;
+            }
             self.note_scheduled(flow);
             return FlowHolder::This;
         }
@@ -208,6 +221,36 @@ impl Flows {
         }
     }
 
+    /// Takes note that this worker sends frames of `flow` without an event of it.
+    pub(crate) fn unfence(&mut self, flow: u32) {
+        if let Some(has) = self.has.get_mut(flow as usize) {
+            *has &= !IS_FENCED;
+        }
+    }
+
+    /// The same for any flows.
+    #[cold]
+    pub(crate) fn unfence_all(&mut self) {
+        for flow in &self.held {
+            if let Some(has) = self.has.get_mut(*flow as usize) {
+                *has &= !IS_FENCED;
+            }
+        }
+    }
+
+    /// Takes note of a request for `flow`. Returns whether it has to be sent: another one may be with the scheduler.
+    pub(crate) fn request(&self, flow: u32) -> bool {
+        let shared = self.shared.get(flow);
+        shared.is_some_and(|shared| !shared.is_requested.swap(true, Ordering::Relaxed))
+    }
+
+    /// Takes note that a request for `flow` was scheduled, or is lost.
+    pub(crate) fn end_request(&self, flow: u32) {
+        if let Some(shared) = self.shared.get(flow) {
+            shared.is_requested.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Holds all flows that the scheduler gave in this step: packets of them may wait.
     #[cold]
     pub(crate) fn hold_scheduled(&mut self) {
@@ -241,17 +284,37 @@ impl Flows {
     }
 
     /// Gives up the flows that keep no packets, unless packets of them are on their way. `keeps` says whether this
-    /// worker keeps packets of a flow.
+    /// worker keeps packets of a flow. `fence` sends a fence for a flow if there is room, and returns whether it did: the
+    /// flow is given up later.
     #[cold]
-    pub(crate) fn give_up(&mut self, keeps: impl Fn(u32) -> bool) {
+    pub(crate) fn give_up(
+        &mut self,
+        keeps: impl Fn(u32) -> bool,
+        mut fence: impl FnMut(u32) -> bool,
+    ) {
         let Self { shared, id, has, held, .. } = self;
         held.retain(|flow| {
-            let Some(word) = shared.get(*flow).filter(|_| !keeps(*flow)) else { return true };
+            let keeps_packets = keeps(*flow);
+            let (Some(word), Some(has)) = (shared.get(*flow), has.get_mut(*flow as usize)) else {
+                return false;
+            };
+            if keeps_packets {
+                return true;
+            }
+            if *has & IS_FENCED == 0 {
+                // Before the fence may arrive.
+                word.holder.fetch_add(1, Ordering::Relaxed);
+                match fence(*flow) {
+                    true => *has |= IS_FENCED,
+                    false => drop(word.holder.fetch_sub(1, Ordering::Relaxed)),
+                }
+                return true;
+            }
             let mine = *id << HOLDER_SHIFT;
-            let order = (Ordering::Release, Ordering::Relaxed);
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
             let given = word.holder.compare_exchange(mine, 0, order.0, order.1).is_ok();
-            if given && let Some(has) = has.get_mut(*flow as usize) {
-                *has &= !IS_HELD;
+            if given {
+                *has &= !(IS_HELD | IS_FENCED);
             }
             !given
         });
@@ -264,7 +327,8 @@ impl Flows {
     }
 
     /// Takes note that the command with this number is carried out. The caller has the flow of `session`.
-    pub(crate) fn finish_command(&self, session: SessionIndex, number: u64) {
+    pub(crate) fn finish_command(&mut self, session: SessionIndex, number: u64) {
+        self.unfence(self.of(session));
         if let Some(done) = self.shared.commands_done.get(session.0 as usize) {
             done.store(number + 1, Ordering::Release);
         }
@@ -292,38 +356,69 @@ mod tests {
     #[test]
     fn flow_without_holder_is_processed_where_it_is_scheduled() {
         let [mut first, mut second] = pair();
-        assert_eq!(first.schedule(7), FlowHolder::This);
+        assert_eq!(first.schedule(7, true), FlowHolder::This);
         assert!(first.has(SessionIndex(14)) && first.has(SessionIndex(15)));
         assert!(!first.has(SessionIndex(16)) && !second.has(SessionIndex(14)));
         first.end_step();
         assert!(!first.has(SessionIndex(14)));
-        assert_eq!(second.schedule(7), FlowHolder::This);
+        assert_eq!(second.schedule(7, true), FlowHolder::This);
     }
 
     #[test]
     fn holder_gets_every_packet_until_it_keeps_none_and_none_is_on_its_way() {
         let [mut first, mut second] = pair();
-        assert_eq!(first.schedule(7), FlowHolder::This);
+        assert_eq!(first.schedule(7, true), FlowHolder::This);
         first.hold_scheduled();
         first.end_step();
         assert!(first.has(SessionIndex(14)) && first.holds_any());
-        assert_eq!(second.schedule(7), FlowHolder::Other(WorkerId(0)));
-        assert_eq!(second.schedule(7), FlowHolder::Other(WorkerId(0)));
+        assert_eq!(second.schedule(7, true), FlowHolder::Other(WorkerId(0)));
+        assert_eq!(second.schedule(7, true), FlowHolder::Other(WorkerId(0)));
         assert_eq!(second.on_their_way(7), 2);
-        first.give_up(|_| false);
+        first.give_up(|_| false, |_| true);
+        assert_eq!(second.on_their_way(7), 3, "with a fence");
+        second.settle_packet(7);
+        first.give_up(|_| false, |_| true);
         assert!(first.has(SessionIndex(14)), "two packets are on their way");
         first.settle_packet(7);
         first.settle_packet(7);
-        first.give_up(|_| true);
+        first.give_up(|_| true, |_| true);
         assert!(first.holds_any());
-        first.give_up(|_| false);
+        first.give_up(|_| false, |_| true);
         assert!(!first.holds_any() && !first.has(SessionIndex(14)));
-        assert_eq!(second.schedule(7), FlowHolder::This);
+        assert_eq!(second.schedule(7, true), FlowHolder::This);
+    }
+
+    #[test]
+    fn flow_is_kept_until_a_fence_after_its_last_frame_was_scheduled() {
+        let [mut first, second] = pair();
+        first.schedule(7, true);
+        first.hold_scheduled();
+        first.end_step();
+        first.give_up(|_| false, |_| false);
+        assert_eq!(second.on_their_way(7), 0, "no room for a fence");
+        first.give_up(|_| false, |_| true);
+        first.give_up(|_| false, |_| true);
+        assert_eq!(second.on_their_way(7), 1, "one fence is enough");
+        second.settle_packet(7);
+        first.unfence(7);
+        first.give_up(|_| false, |_| true);
+        assert!(first.has(SessionIndex(14)), "a frame follows the first fence");
+        second.settle_packet(7);
+        first.give_up(|_| false, |_| true);
+        assert!(!first.has(SessionIndex(14)));
+    }
+
+    #[test]
+    fn flow_is_requested_once_at_a_time() {
+        let [first, second] = pair();
+        assert!(first.request(7) && !second.request(7) && second.request(8));
+        second.end_request(7);
+        assert!(second.request(7));
     }
 
     #[test]
     fn command_is_carried_out_once_by_number() {
-        let [first, second] = pair();
+        let [mut first, second] = pair();
         let session = SessionIndex(3);
         assert!(!first.is_command_done(session, 4));
         first.finish_command(session, 4);

@@ -188,6 +188,7 @@ impl<B> Handoff<B> {
     pub(crate) fn request_flow(&mut self, session: SessionIndex) {
         if let Some(events) = &mut self.events
             && events.returned.len() < RETURNED_MAX
+            && events.flows.request(events.flows.of(session))
         {
             events.returned.push_back((events.flows.of(session), None));
         }
@@ -254,6 +255,7 @@ impl<B> Handoff<B> {
     pub(crate) fn settle_taken(&mut self) {
         if let Some(events) = &mut self.events {
             for flow in events.taken.drain(..) {
+                events.flows.unfence(flow);
                 events.flows.settle_packet(flow);
             }
         }

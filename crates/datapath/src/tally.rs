@@ -138,6 +138,11 @@ impl StepTally {
         self.rare().locally_switched += 1;
     }
 
+    /// True if packets were switched from one UE to another in this step.
+    pub(crate) fn has_switched(&self) -> bool {
+        self.rare.locally_switched > 0
+    }
+
     /// One packet was fragmented into `pkts` more than itself.
     pub(crate) fn add_fragments(&mut self, pkts: usize) {
         self.rare().fragments_added += pkts as u64;

@@ -1,16 +1,39 @@
 //! The in-memory event scheduler, for tests: slow, exact, and with the choice of the port in the hands of
 //! the test.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adit_pktio::mem::MemBuf;
-use adit_pktio::{Event, EventBurst, EventPort, EventPortCounts};
+use adit_pktio::{Event, EventBurst, EventPort, EventPortCounts, ScheduleType};
 
 /// Chooses the port of a flow that no port has: queue, flow, and the ports that may get it.
 pub type ChoosePort = Box<dyn FnMut(u8, u32, &[usize]) -> usize + Send>;
 
-/// An in-memory scheduler whose queues are all atomic.
+/// Events that a queue has room for without allocating.
+const QUEUE_LEN: usize = 8192;
+
+/// What a [`MemScheduler`] is built from.
+pub struct MemSchedulerConfig {
+    /// How each queue orders the events of a flow: atomic or parallel.
+    pub queues: Vec<ScheduleType>,
+    /// The queues of each port.
+    pub links: Vec<Vec<u8>>,
+    /// Flows of each queue.
+    pub flows: usize,
+    /// Events that the queues take before new ones are refused.
+    pub new_threshold: usize,
+    /// The choice of ports.
+    pub choose: ChoosePort,
+}
+
+impl core::fmt::Debug for MemSchedulerConfig {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("MemSchedulerConfig").field("queues", &self.queues).finish_non_exhaustive()
+    }
+}
+
+/// An in-memory scheduler. It allocates nothing while its queues hold few events.
 #[derive(Debug)]
 pub struct MemScheduler {
     shared: Arc<Mutex<SchedulerState>>,
@@ -24,44 +47,56 @@ pub struct MemEventPort {
     counts: EventPortCounts,
 }
 
+/// The ports that have or get a flow of an atomic queue.
+#[derive(Debug, Clone, Copy, Default)]
+struct FlowPorts {
+    /// The port that has it.
+    held: Option<usize>,
+    /// The port that gets its next event.
+    chosen: Option<usize>,
+}
+
+struct MemQueue {
+    schedule: ScheduleType,
+    /// In order.
+    events: VecDeque<Event<MemBuf>>,
+    flows: Vec<FlowPorts>,
+    /// The ports that it is linked to.
+    ports: Vec<usize>,
+}
+
 struct SchedulerState {
-    /// Events by queue, in order.
-    queues: Vec<VecDeque<Event<MemBuf>>>,
+    queues: Vec<MemQueue>,
     /// The queues of each port.
     links: Vec<Vec<u8>>,
-    /// Flows that a port has, by queue and flow.
-    held: HashMap<(u8, u32), usize>,
-    /// The port that a flow without a port gets at its next event.
-    chosen: HashMap<(u8, u32), usize>,
     choose: ChoosePort,
-    /// Events that the queues take before new ones are refused.
     new_threshold: usize,
 }
 
 impl core::fmt::Debug for SchedulerState {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("SchedulerState").field("held", &self.held).finish_non_exhaustive()
+        f.debug_struct("SchedulerState").field("links", &self.links).finish_non_exhaustive()
     }
 }
 
 impl MemScheduler {
-    /// A scheduler of `queues` queues. `links` are the queues of each port.
+    /// A scheduler, and its ports.
     #[must_use]
-    pub fn new(
-        queues: usize,
-        links: Vec<Vec<u8>>,
-        new_threshold: usize,
-        choose: ChoosePort,
-    ) -> (Self, Vec<MemEventPort>) {
-        let ports = links.len();
-        let state = SchedulerState {
-            queues: (0..queues).map(|_| VecDeque::new()).collect(),
-            links,
-            held: HashMap::new(),
-            chosen: HashMap::new(),
-            choose,
-            new_threshold,
+    pub fn new(config: MemSchedulerConfig) -> (Self, Vec<MemEventPort>) {
+        let MemSchedulerConfig { queues, links, flows, new_threshold, choose } = config;
+        let ports_of = |queue: u8| {
+            let ports = links.iter().enumerate().filter(|(_, queues)| queues.contains(&queue));
+            ports.map(|(port, _)| port).collect()
         };
+        let queue = |(number, schedule): (u8, ScheduleType)| {
+            assert_ne!(schedule, ScheduleType::Ordered, "this scheduler has no ordered queues");
+            let events = VecDeque::with_capacity(QUEUE_LEN);
+            let flows = vec![FlowPorts::default(); flows];
+            MemQueue { schedule, events, flows, ports: ports_of(number) }
+        };
+        let queues = (0..).zip(queues).map(queue).collect();
+        let ports = links.len();
+        let state = SchedulerState { queues, links, choose, new_threshold };
         let shared = Arc::new(Mutex::new(state));
         let port = |port| MemEventPort {
             shared: Arc::clone(&shared),
@@ -75,13 +110,14 @@ impl MemScheduler {
     /// Events in all queues.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        locked(&self.shared).queues.iter().map(VecDeque::len).sum()
+        locked(&self.shared).waiting()
     }
 
     /// Takes every event out of the queues.
     #[must_use]
     pub fn drain(&self) -> Vec<Event<MemBuf>> {
-        locked(&self.shared).queues.iter_mut().flat_map(|queue| queue.drain(..)).collect()
+        let mut state = locked(&self.shared);
+        state.queues.iter_mut().flat_map(|queue| queue.events.drain(..)).collect()
     }
 }
 
@@ -90,44 +126,54 @@ fn locked(shared: &Mutex<SchedulerState>) -> MutexGuard<'_, SchedulerState> {
 }
 
 impl SchedulerState {
+    fn waiting(&self) -> usize {
+        self.queues.iter().map(|queue| queue.events.len()).sum()
+    }
+
     /// Takes the first event that `port` may have.
     fn take(&mut self, port: usize) -> Option<Event<MemBuf>> {
-        for queue in self.links[port].clone() {
-            let events = &self.queues[usize::from(queue)];
-            let tags: Vec<_> = events.iter().map(|event| event.tag).collect();
-            for (at, tag) in tags.iter().enumerate() {
-                let key = (queue, tag.flow());
-                let owner = match (self.held.get(&key), self.chosen.get(&key)) {
-                    (Some(port), _) | (None, Some(port)) => *port,
-                    (None, None) => {
-                        let linked = |links: &Vec<u8>| links.contains(&queue);
-                        let ports: Vec<_> =
-                            (0..self.links.len()).filter(|at| linked(&self.links[*at])).collect();
-                        let chosen = (self.choose)(queue, tag.flow(), &ports);
-                        self.chosen.insert(key, chosen);
-                        chosen
-                    }
-                };
-                if owner == port {
-                    self.held.insert(key, port);
-                    self.chosen.remove(&key);
-                    return self.queues[usize::from(queue)].remove(at);
+        let Self { queues, links, choose, .. } = self;
+        for number in &links[port] {
+            let MemQueue { schedule, events, flows, ports } = &mut queues[usize::from(*number)];
+            for at in 0..events.len() {
+                let flow = events[at].tag.flow();
+                let FlowPorts { held, chosen } = &mut flows[flow as usize];
+                let owner = held
+                    .unwrap_or_else(|| *chosen.get_or_insert_with(|| choose(*number, flow, ports)));
+                if owner != port {
+                    continue;
                 }
+                *chosen = None;
+                if *schedule == ScheduleType::Atomic {
+                    *held = Some(port);
+                }
+                return events.remove(at);
             }
         }
         None
+    }
+
+    /// Takes back the flows that `port` has.
+    fn release(&mut self, port: usize) {
+        for number in &self.links[port] {
+            for flow in &mut self.queues[usize::from(*number)].flows {
+                if flow.held == Some(port) {
+                    flow.held = None;
+                }
+            }
+        }
     }
 }
 
 impl MemEventPort {
     fn append(&mut self, events: &mut EventBurst<MemBuf>, are_new: bool) -> usize {
         let mut state = locked(&self.shared);
-        let waiting: usize = state.queues.iter().map(VecDeque::len).sum();
+        let waiting = state.waiting();
         let room = if are_new { state.new_threshold.saturating_sub(waiting) } else { usize::MAX };
         let count = events.len().min(room);
         for event in events.drain(..count) {
             let queue = usize::from(event.tag.queue());
-            state.queues[queue].push_back(event);
+            state.queues[queue].events.push_back(event);
         }
         self.counts.enqueued += count as u64;
         self.counts.refused += events.len() as u64;
@@ -140,7 +186,7 @@ impl EventPort for MemEventPort {
 
     fn dequeue(&mut self, limit: usize, events: &mut EventBurst<MemBuf>) -> usize {
         let mut state = locked(&self.shared);
-        state.held.retain(|_, port| *port != self.port);
+        state.release(self.port);
         let before = events.len();
         while events.len() - before < limit && !events.is_full() {
             let Some(event) = state.take(self.port) else { break };
@@ -169,7 +215,7 @@ impl EventPort for MemEventPort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use adit_pktio::{EventTag, ScheduleType};
+    use adit_pktio::EventTag;
 
     fn event(flow: u32, note: u8) -> Event<MemBuf> {
         let buf = Some(MemBuf::from_packet(&[note]));
@@ -183,7 +229,13 @@ mod tests {
             next += 1;
             (next - 1) % 2
         });
-        let (scheduler, mut ports) = MemScheduler::new(1, vec![vec![0], vec![0]], 3, turns);
+        let (scheduler, mut ports) = MemScheduler::new(MemSchedulerConfig {
+            queues: vec![ScheduleType::Atomic],
+            links: vec![vec![0], vec![0]],
+            flows: 8,
+            new_threshold: 3,
+            choose: turns,
+        });
         let mut events: EventBurst<_> = (0..4).map(|note| event(7, note)).collect();
         assert_eq!(ports[0].enqueue_new(&mut events), 3, "the queues take three new events");
         assert_eq!(ports[0].enqueue(&mut events), 1);

@@ -1,11 +1,30 @@
 //! The threads of a packet path over test ports, for any roles.
 
-use adit_datapath::{PathThread, Receiver, ReceiverConfig, Spread, Worker, WorkerConfig, connect};
-use adit_pktio::PacketIo;
+use adit_datapath::{
+    EventWorker, Handoff, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig, SharedFlows,
+    Spread, TX_QUEUE, WORK_QUEUE, Worker, WorkerConfig, connect,
+};
+use adit_pktio::mem::MemBuf;
+use adit_pktio::{PacketIo, ScheduleType};
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
+use adit_testkit::mem_events::{ChoosePort, MemEventPort, MemScheduler, MemSchedulerConfig};
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
-use adit_types::{PortId, Role, Roles};
+use adit_types::{Owners, PortId, Role, Roles};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// Flows of the event scheduler.
+const EVENT_FLOWS: usize = 512;
+
+/// How the event scheduler chooses workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlowChoice {
+    /// The worker that owns the flow's sessions in other models: a flow stays where it is.
+    Owner,
+    /// Any worker each time, by this seed.
+    Random(u64),
+}
 
 /// What the threads are built from.
 #[derive(Debug, Clone)]
@@ -22,6 +41,8 @@ pub struct PathThreadsConfig {
     pub burst: usize,
     /// Packets that FARs buffer, and packets that wait for their rates, of each worker.
     pub waiting_pkts_max: usize,
+    /// How the event scheduler chooses workers.
+    pub flow_choice: FlowChoice,
 }
 
 /// The threads, and the control side's ends of their rings. Receivers have none.
@@ -40,50 +61,97 @@ impl<Io: PacketIo> core::fmt::Debug for PathThreads<Io> {
     }
 }
 
-/// The numbers of the threads that receive.
-#[must_use]
-pub fn receiving(roles: Roles) -> core::ops::Range<usize> {
-    match roles.receivers() {
-        0 => 0..roles.workers(),
-        _ => roles.transmitters()..roles.threads(),
-    }
-}
-
-impl<Io: PacketIo + 'static> PathThreads<Io>
-where
-    Io::Buf: 'static,
-{
+impl<Io: PacketIo<Buf = MemBuf> + 'static> PathThreads<Io> {
     /// The threads over the tables of `readers`, one for each.
     #[must_use]
     pub fn new(readers: Vec<TablesReader>, config: &PathThreadsConfig) -> Self {
         let roles = config.roles;
         assert_eq!(readers.len(), roles.threads(), "a reader for each thread");
         let mut made = Self { threads: Vec::new(), commands: Vec::new(), events: Vec::new() };
+        let sessions_max = readers.first().map_or(0, TablesReader::sessions_max);
+        let flows = SharedFlows::new(EVENT_FLOWS, sessions_max);
+        let mut scheduled = scheduler(config).into_iter();
         let handoffs = connect(roles, config.ring_len);
         for ((reader, handoff), role) in readers.into_iter().zip(handoffs).zip(roles.all()) {
-            let id = reader.worker();
-            let polls = receiving(roles).contains(&usize::from(id.0));
+            let polls = roles.receiving().contains(&usize::from(reader.worker().0));
             let ports = if polls { config.ports.clone() } else { Vec::new() };
-            if let (Role::Receiver, Some(signaling)) = (role, roles.signaling()) {
-                let config = ReceiverConfig { ports, burst: config.burst, spread: config.spread };
-                made.threads.push(Box::new(Receiver::new(config, reader, handoff, signaling)));
-                continue;
+            match (role, roles.signaling()) {
+                (Role::RxTx, _) => {
+                    let config = RxTxConfig { ports, burst: config.burst };
+                    let port = scheduled.next().unwrap();
+                    made.threads.push(Box::new(RxTx::new(config, reader, flows.clone(), port)));
+                }
+                (Role::Receiver, Some(signaling)) => {
+                    let config =
+                        ReceiverConfig { ports, burst: config.burst, spread: config.spread };
+                    made.threads.push(Box::new(Receiver::new(config, reader, handoff, signaling)));
+                }
+                _ => made.start_worker(config, ports, reader, handoff, scheduled.next(), &flows),
             }
-            let (event_tx, events) = rtrb::RingBuffer::new(EVENT_RING_LEN);
-            let (commands, command_rx) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
-            let config = WorkerConfig {
-                id,
-                ports,
-                burst: config.burst,
-                buffer_pkts_max: config.waiting_pkts_max,
-                shaped_pkts_max: config.waiting_pkts_max,
-                recovery_time_stamp: None,
-            };
-            let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
-            made.threads.push(Box::new(worker));
-            made.events.push(events);
-            made.commands.push(commands);
         }
         made
     }
+
+    fn start_worker(
+        &mut self,
+        config: &PathThreadsConfig,
+        ports: Vec<PortId>,
+        reader: TablesReader,
+        handoff: Handoff<MemBuf>,
+        scheduled: Option<MemEventPort>,
+        flows: &SharedFlows,
+    ) {
+        let (event_tx, events) = rtrb::RingBuffer::new(EVENT_RING_LEN);
+        let (commands, command_rx) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
+        let worker_config = WorkerConfig {
+            id: reader.worker(),
+            ports,
+            burst: config.burst,
+            buffer_pkts_max: config.waiting_pkts_max,
+            shaped_pkts_max: config.waiting_pkts_max,
+            recovery_time_stamp: None,
+        };
+        let worker = Worker::new(worker_config, reader, event_tx, command_rx);
+        self.threads.push(match scheduled {
+            None => Box::new(worker.with_handoff(handoff)),
+            Some(port) if config.roles.workers() == 1 => Box::new(EventWorker::new(worker, port)),
+            Some(port) => {
+                let worker = worker.with_handoff(handoff.with_flows(flows.clone()));
+                Box::new(EventWorker::new(worker, port))
+            }
+        });
+        self.events.push(events);
+        self.commands.push(commands);
+    }
+}
+
+/// The ports of an event scheduler, one for each thread; none in other models.
+fn scheduler(config: &PathThreadsConfig) -> Vec<MemEventPort> {
+    let roles = config.roles;
+    if roles.rx_tx() == 0 {
+        return Vec::new();
+    }
+    let links = |role| match role {
+        Role::RxTx => vec![TX_QUEUE],
+        _ => vec![WORK_QUEUE],
+    };
+    let owners = Owners::new(roles.workers());
+    let choose: ChoosePort = match config.flow_choice {
+        FlowChoice::Owner => Box::new(move |queue, flow, ports| match queue {
+            TX_QUEUE => ports[flow as usize % ports.len()],
+            _ => usize::from(owners.of_group(flow).0),
+        }),
+        FlowChoice::Random(seed) => {
+            let mut rng = StdRng::seed_from_u64(seed);
+            Box::new(move |_, _, ports| ports[rng.random_range(0..ports.len())])
+        }
+    };
+    let (_, ports) = MemScheduler::new(MemSchedulerConfig {
+        queues: vec![ScheduleType::Atomic; 2],
+        links: roles.all().map(links).collect(),
+        flows: EVENT_FLOWS,
+        new_threshold: usize::MAX,
+        choose,
+    });
+    ports
 }

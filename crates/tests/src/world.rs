@@ -32,7 +32,7 @@ use crate::oracle::{
     self, ChosenByUpf, Oracle, OracleBucket, OracleBufferedBy, OracleFirstFragments, OracleLane,
     OracleOutcome, OracleSession, OracleSharedDue, OracleUsage,
 };
-use crate::threads::{self, PathThreads, PathThreadsConfig};
+use crate::threads::{FlowChoice, PathThreads, PathThreadsConfig};
 
 /// Most packets that a worker holds while FARs buffer, and most that wait for their rates.
 const WAITING_PKTS: usize = 256;
@@ -189,6 +189,7 @@ impl World {
             ports: (0..).take(macs.len()).map(PortId).collect(),
             burst: 64,
             waiting_pkts_max: WAITING_PKTS,
+            flow_choice: FlowChoice::Owner,
         };
         let threads = PathThreads::new(readers, &config);
         (world.threads, world.commands, world.events) =
@@ -329,14 +330,18 @@ impl World {
     /// The threads that receive.
     #[must_use]
     pub fn receiving(&self) -> core::ops::Range<usize> {
-        threads::receiving(self.roles)
+        self.roles.receiving()
     }
 
     /// Collects the answers to publications, which must be complete and in order. Every thread takes a
     /// step, receivers first, and further ones while threads can still hand packets over: to the owner of their
     /// session, or, between UEs, to the owner of the other session.
     fn settle(&mut self) {
-        let rounds = self.roles.threads().min(3);
+        let rounds = match self.roles.rx_tx() {
+            0 => self.roles.threads().min(3),
+            // A packet between UEs passes the scheduler three times before it leaves.
+            _ => 5,
+        };
         let first = self.roles.transmitters();
         for _ in 0..rounds {
             let mut threads: Vec<_> = self.threads.iter_mut().zip(&mut self.ios).collect();

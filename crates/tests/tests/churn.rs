@@ -16,7 +16,7 @@ use adit_session::{
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::threads::{PathThreads, PathThreadsConfig, receiving};
+use adit_tests::threads::{FlowChoice, PathThreads, PathThreadsConfig};
 use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::{FarId, InterfaceId, MacAddr, Nanos, PortId, Roles, Seid, SessionIndex, Teid};
 use rand::rngs::StdRng;
@@ -180,6 +180,7 @@ fn fleet(
         ports: vec![N3, N6],
         burst: 32,
         waiting_pkts_max: 64,
+        flow_choice: FlowChoice::Owner,
     };
     let PathThreads { threads, events, commands } = PathThreads::new(readers, &config);
     let mut rings = events.into_iter().zip(commands);
@@ -229,7 +230,7 @@ fn packets_of_sessions_that_stay_are_forwarded_whatever_changes_meanwhile() {
             let lane = rng.random_range(0..lanes.len());
             match rng.random_range(0..8) {
                 0..3 => {
-                    let lane = rng.random_range(receiving(roles));
+                    let lane = rng.random_range(roles.receiving());
                     for _ in 0..rng.random_range(1..32) {
                         let known = &steady[rng.random_range(0..steady.len())];
                         lanes[lane].arrive(known, rng.random());
@@ -317,7 +318,7 @@ fn forward_while_sessions_change(roles: Roles) {
             .zip(lanes.iter_mut().enumerate())
             .map(|(seed, (number, lane))| {
                 let (frames, done) = (&frames, &done);
-                let bursts = if receiving(roles).contains(&number) { BURSTS } else { 0 };
+                let bursts = if roles.receiving().contains(&number) { BURSTS } else { 0 };
                 scope.spawn(move || {
                     let mut rng = StdRng::seed_from_u64(seed);
                     for _ in 0..bursts {

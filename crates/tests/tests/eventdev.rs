@@ -8,15 +8,15 @@ use adit_datapath::{
     EventWorker, PathThread, RxTx, RxTxConfig, SharedFlows, TX_QUEUE, WORK_QUEUE, Worker,
     WorkerConfig, connect,
 };
-use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
+use adit_pktio::{PacketBuf, ScheduleType};
 use adit_rules::{
     ApplyAction, DeltaId, DropReason, GtpuTunnel, HeaderCreation, NextHops, WorkerCommand,
     WorkerEvent,
 };
 use adit_session::{CpFSeid, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore};
 use adit_tables::Publisher;
-use adit_testkit::mem_events::MemScheduler;
+use adit_testkit::mem_events::{MemScheduler, MemSchedulerConfig};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::world::{WorldLayout, control, station_mac};
@@ -87,7 +87,13 @@ impl EventPath {
         let choose = move |_, _, ports: &[usize]| ports[rng.random_range(0..ports.len())];
         let links = |role| if role == Role::RxTx { vec![TX_QUEUE] } else { vec![WORK_QUEUE] };
         let links = roles.all().map(links).collect();
-        let (scheduler, ports) = MemScheduler::new(2, links, new_threshold, Box::new(choose));
+        let (scheduler, ports) = MemScheduler::new(MemSchedulerConfig {
+            queues: vec![ScheduleType::Atomic; 2],
+            links,
+            flows: 64,
+            new_threshold,
+            choose: Box::new(choose),
+        });
         let flows = SharedFlows::new(64, 64);
         let mut path = Self {
             store,

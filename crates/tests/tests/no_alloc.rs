@@ -15,7 +15,7 @@ use adit_session::{CpFSeid, Enforcement, FTeidSpec, OwnerId, QosPolicy, Rates, S
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::threads::{PathThreads, PathThreadsConfig};
+use adit_tests::threads::{FlowChoice, PathThreads, PathThreadsConfig};
 use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::{BitRate, InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, Teid, WorkerId};
 use adit_wire::gtpu::GtpuMessageType;
@@ -316,6 +316,7 @@ impl TwoWorkers {
             ports: vec![PortId(0), PortId(1)],
             burst: 32,
             waiting_pkts_max: 512,
+            flow_choice: FlowChoice::Owner,
         };
         let threads = PathThreads::new(readers, &config);
         let ios = roles.all().map(|_| PoolIo::new()).collect();

@@ -12,7 +12,7 @@ use adit_session::{CpFSeid, OwnerId, SessionStore};
 use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::threads::{PathThreads, PathThreadsConfig};
+use adit_tests::threads::{FlowChoice, PathThreads, PathThreadsConfig};
 use adit_tests::world::{WorldLayout, control, station_mac};
 use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, SessionIndex, Teid};
 
@@ -93,6 +93,7 @@ impl Pipeline {
             ports: vec![N3, N6],
             burst: 32,
             waiting_pkts_max: 64,
+            flow_choice: FlowChoice::Owner,
         };
         let threads = PathThreads::new(readers, &config);
         let ios = ROLES.all().map(|_| MemIo::new(&UPF)).collect();

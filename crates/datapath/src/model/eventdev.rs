@@ -54,6 +54,10 @@ const REFUSING_MAX: Nanos = Nanos::from_millis(100);
 /// Bursts that an Rx/Tx thread transmits per step and port.
 const TX_BURSTS_PER_PORT: usize = 2;
 
+/// Notes of events without a packet: a request for the flow, and a fence of its holder.
+const REQUEST: u8 = 0;
+const FENCE: u8 = 1;
+
 /// Events on their way from a worker to the scheduler.
 struct Outbox<B> {
     events: VecDeque<Event<B>>,
@@ -66,6 +70,16 @@ impl<B: PacketBuf> Outbox<B> {
 
     fn room(&self) -> usize {
         OUTBOX_LEN.saturating_sub(self.events.len())
+    }
+
+    /// Sends a fence of a flow. Returns false without room.
+    fn fence(&mut self, flow: u32) -> bool {
+        let has_room = self.room() > 0;
+        if has_room {
+            let tag = EventTag::new(WORK_QUEUE, ScheduleType::Atomic, flow, FENCE);
+            self.events.push_back(Event { tag, buf: None });
+        }
+        has_room
     }
 
     /// Enqueues all events, or as many as the scheduler takes. Returns whether it took all.
@@ -236,7 +250,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
                 *kept = true;
             }
         }
-        flows.give_up(|flow| kept.get(flow as usize).is_some_and(|kept| *kept));
+        let keeps = |flow| kept.get(flow as usize).is_some_and(|kept: &bool| *kept);
+        flows.give_up(keeps, |flow| outbox.fence(flow));
         for waiting in sessions() {
             if let Some(kept) = kept.get_mut(flows.of(waiting.session) as usize) {
                 *kept = false;
@@ -306,6 +321,12 @@ fn step<Io: PacketIo>(
     if !state.handoff.is_alone() {
         state.handoff.flush(&mut state.tally);
         return_events(io.outbox, state);
+        // A packet to another UE may have left in a flow without an event.
+        if state.tally.has_switched()
+            && let Some(flows) = state.handoff.flows()
+        {
+            flows.unfence_all();
+        }
     }
     let idle = !any_events && received == 0 && !is_busy;
     if !idle {
@@ -354,10 +375,18 @@ fn sort<B: PacketBuf>(
 ) {
     for Event { tag, buf } in events.drain(..) {
         let (flow, port) = (tag.flow(), tag.port());
-        let holder = state.handoff.flows().map_or(FlowHolder::This, |flows| flows.schedule(flow));
+        let holder = state
+            .handoff
+            .flows()
+            .map_or(FlowHolder::This, |flows| flows.schedule(flow, buf.is_some()));
         let Some(buf) = buf else {
-            // A request for the flow. A holder has it already.
-            if let (FlowHolder::Other(_), Some(flows)) = (holder, state.handoff.flows()) {
+            let Some(flows) = state.handoff.flows() else { continue };
+            match tag.note() {
+                FENCE => flows.settle_packet(flow),
+                _ => flows.end_request(flow),
+            }
+            // The holder has the flow already.
+            if let FlowHolder::Other(_) = holder {
                 flows.settle_packet(flow);
             }
             continue;
@@ -382,12 +411,13 @@ fn return_events<B: PacketBuf>(outbox: &mut Outbox<B>, state: &mut WorkerState<B
     while let Some((flow, packet)) = state.handoff.take_returned() {
         let is_packet = packet.is_some();
         if outbox.room() == 0 {
-            if is_packet {
-                state.tally.drop(DropReason::HandoffFull);
+            match state.handoff.flows() {
+                Some(flows) if !is_packet => flows.end_request(flow),
+                _ => state.tally.drop(DropReason::HandoffFull),
             }
             continue;
         }
-        let (note, buf) = packet.map_or((0, None), |(port, buf)| (note_of(port), Some(buf)));
+        let (note, buf) = packet.map_or((REQUEST, None), |(port, buf)| (note_of(port), Some(buf)));
         let tag = EventTag::new(WORK_QUEUE, ScheduleType::Atomic, flow, note);
         outbox.events.push_back(Event { tag, buf });
         state.tally.hand_off(usize::from(is_packet));

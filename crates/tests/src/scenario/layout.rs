@@ -109,8 +109,10 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> WorldLayout {
     route(at(7), "8.8.8.0", 24, "10.0.7.1");
     route(at(7), "0.0.0.0", 0, "10.0.7.1");
     let workers = rng.random_range(1..=3);
-    let roles = match rng.random_range(0..3) {
+    let roles = match rng.random_range(0..4) {
         0 => Roles::pipeline(rng.random_range(1..=2), workers),
+        // With several Rx/Tx threads the order of their packets is undefined.
+        1 => Roles::event_driven(1, workers),
         _ => Roles::run_to_completion(workers),
     };
     let qos = QosPolicy::default();
