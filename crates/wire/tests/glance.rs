@@ -250,6 +250,18 @@ fn messages_without_user_data_are_signaling() {
 }
 
 #[test]
+fn source_is_found_behind_numbers() {
+    let inner = ip_packet(UE.into(), HOST.into(), &[]);
+    // The last of the optional octets would name an extension header if flag E were set.
+    let frame = tunneled(false, None, &[&[1, 2, 3, 0x85], &inner[..]].concat());
+    for flags in [0x31, 0x32, 0x33] {
+        let mut gtpu = frame[42..].to_vec();
+        gtpu[0] = flags;
+        assert_eq!(Glance::inner_source(&gtpu), Some(UeAddress::of(UE.into())), "{flags:#x}");
+    }
+}
+
+#[test]
 fn end_marker_has_a_tunnel_and_no_source() {
     let mut frame = tunneled(false, None, &[]);
     frame[14 + 20 + 8 + 1] = GtpuMessageType::END_MARKER.0;
