@@ -3,6 +3,9 @@
 //! The threads of the event-driven model take their steps in turns, so no cache line travels between cores: the
 //! figures are those of the work itself. Packets arrive from memory and leave into it.
 
+mod cores;
+mod pipeline;
+
 use std::sync::atomic::{Ordering, fence};
 
 use adit_datapath::{
@@ -40,7 +43,7 @@ const CIRCLING: usize = 256;
 /// Queues of [`hop`].
 const HOPS: u8 = 4;
 
-/// Measures uplink and downlink in each model, and the cost of a queue, and prints the result.
+/// Measures uplink and downlink in each model, and the cost of a ring and of a queue, and prints the result.
 ///
 /// # Errors
 /// DPDK does not start, or a packet was lost.
@@ -59,14 +62,17 @@ pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
     let family = profile.family();
     let mut rows = Vec::new();
     for packet in [BenchPacket::uplink(family), BenchPacket::Downlink { family }] {
-        rows.push(run_to_completion(&pool, size, packet)?);
+        rows.extend(pipeline::rows(&pool, size, packet)?);
+        rows.extend(cores::rows(&eal, &pool, size, packet)?);
         for driver in [EventDriver::Dsw, EventDriver::Sw] {
             rows.push(event_driven(&eal, &pool, size, driver, packet)?);
         }
     }
+    rows.push(pipeline::ring(&pool, size)?);
     for driver in [EventDriver::Dsw, EventDriver::Sw] {
         rows.push(hop(&eal, &pool, size, driver)?);
     }
+    pipeline::compare(&mut rows);
     report::print("models", &rows, &size.output)
 }
 
@@ -153,7 +159,7 @@ impl PacketIo for MbufIo {
     }
 }
 
-fn worker(reader: TablesReader, ports: Vec<PortId>, burst: usize) -> Worker<MbufIo> {
+fn worker<Io: PacketIo>(reader: TablesReader, ports: Vec<PortId>, burst: usize) -> Worker<Io> {
     let (events, _) = rtrb::RingBuffer::new(EVENT_RING_LEN);
     let (_, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
     let config = WorkerConfig {
@@ -176,32 +182,15 @@ fn timed<T>(cycles: &mut u64, work: impl FnOnce() -> T) -> T {
     done
 }
 
-const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
-
-fn run_to_completion(
-    pool: &Mempool,
-    size: &BenchSize,
-    packet: BenchPacket,
-) -> anyhow::Result<Value> {
-    let Populated { publisher: _publisher, readers, sessions, store: _store } =
-        sessions::populate(BenchProfile::USUAL, size.sessions, 1)?;
-    let reader = readers.into_iter().next().context("a reader")?;
-    let mut worker = worker(reader, PORTS.to_vec(), size.burst);
-    let mut io = MbufIo::new(pool, packet.rx_port());
-    let mut random = SmallRng::seed_from_u64(1);
-    let (steps, warm_up) = steps(size);
-    let mut cycles = PartCycles::default();
-    for step in 0..steps + warm_up {
-        if step == warm_up {
-            (cycles, io.sent) = (PartCycles::default(), 0);
-        }
-        io.fill(packet, size.burst, &sessions, &mut random)?;
-        timed(&mut cycles.worker, || worker.step(Nanos(step as u64 + 1), &mut io));
-    }
-    ensure!(io.sent == steps * size.burst, "{} packets were sent", io.sent);
-    worker.drain(&mut io);
-    Ok(row("run-to-completion", packet, size.burst, &cycles, io.sent))
+/// The sum of `cycles` if none of the measurements had been interrupted: the slowest hundredth takes as many as the
+/// others. Sorts `cycles`.
+fn steady(cycles: &mut [u64]) -> u64 {
+    cycles.sort_unstable();
+    let kept = cycles.len() - cycles.len() / 100;
+    cycles[..kept].iter().sum::<u64>() * cycles.len() as u64 / kept.max(1) as u64
 }
+
+const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
 
 /// Measured steps, and steps before them.
 fn steps(size: &BenchSize) -> (usize, usize) {

@@ -61,7 +61,7 @@ mod tx_queues;
 mod worker_state;
 
 pub use flows::SharedFlows;
-pub use handoff::{Handoff, WorkerSet, connect};
+pub use handoff::{Handoff, RingPair, WorkerSet, connect};
 pub use model::PathThread;
 pub use model::eventdev::{EventWorker, RxTx, RxTxConfig, TX_QUEUE, WORK_QUEUE};
 pub use model::pipeline::{Receiver, ReceiverConfig, Spread};

@@ -13,7 +13,9 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use adit_dpdk_sys as sys;
-use adit_pktio::{Event, EventBurst, EventOperation, EventPort, EventPortCounts, ScheduleType};
+use adit_pktio::{
+    Event, EventBurst, EventOperation, EventPort, EventPortCounts, PacketBuf, ScheduleType,
+};
 
 use crate::eal::Eal;
 use crate::errno::Errno;

@@ -73,23 +73,6 @@ impl Mbuf {
         unsafe { sys::rte_pktmbuf_free_bulk(packets, count) };
     }
 
-    /// Prefetches the first two cache lines of the packet, which hold the headers that the fast path reads.
-    #[inline(always)]
-    // PERF (adit-lab saturate --zero-copy): once per received packet, which another core or a NIC wrote.
-    pub(crate) fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let header = self.header();
-            let start = header.buf_addr.cast::<i8>().cast_const();
-            let start = start.wrapping_add(usize::from(header.data_off));
-            // SAFETY: a prefetch reads nothing architecturally and never faults.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start) };
-            // SAFETY: as above.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(64)) };
-        }
-    }
-
     /// Free space before the packet. Unit: bytes.
     #[inline]
     #[must_use]
@@ -225,6 +208,23 @@ impl PacketBuf for Mbuf {
             GOOD => RxChecksum::Good,
             BAD => RxChecksum::Bad,
             _ => RxChecksum::Unknown,
+        }
+    }
+
+    /// Prefetches the first two cache lines of the packet, which hold the headers that the fast path reads.
+    #[inline(always)]
+    // PERF (adit-lab saturate --zero-copy): once per received packet, which another core or a NIC wrote.
+    fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let header = self.header();
+            let start = header.buf_addr.cast::<i8>().cast_const();
+            let start = start.wrapping_add(usize::from(header.data_off));
+            // SAFETY: a prefetch reads nothing architecturally and never faults.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start) };
+            // SAFETY: as above.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(64)) };
         }
     }
 }

@@ -59,6 +59,10 @@ pub trait PacketBuf: Send {
         true
     }
 
+    /// Prefetches what the packet path reads first. Only a hint.
+    #[inline]
+    fn prefetch(&self) {}
+
     /// The receiving port's verdict on the IPv4 header checksum.
     fn rx_checksum(&self) -> RxChecksum {
         RxChecksum::Unknown

@@ -5,7 +5,7 @@
 //! it is multiplied with, which yield the four octets of the hash, and those of a second input. The sum of all lanes is
 //! both hashes.
 
-use crate::key::{INPUT_MAX, ToeplitzKey, hash_by_set_bits};
+use crate::key::{INPUT_MAX, ToeplitzKey, hash_by_bits, hash_by_set_bits};
 
 /// Octets of an input that are multiplied at once. Longer ones are hashed in pieces, since the hash is linear.
 const PIECE: usize = 12;
@@ -18,12 +18,23 @@ const MATRICES: usize = INPUT_MAX - PIECE + PIECE_MATRICES;
 
 const _: () = assert!(INPUT_MAX.is_multiple_of(PIECE));
 
+/// How a hash is computed. All forms give the same value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToeplitzForm {
+    /// Bit by bit, as it is defined.
+    Bits,
+    /// A step for each set bit.
+    SetBits,
+    /// By matrices, with the instructions of GFNI.
+    Gfni,
+}
+
 /// The hash of one key.
 #[derive(Debug, Clone)]
 pub struct Toeplitz {
     key: ToeplitzKey,
     matrices: [u64; MATRICES],
-    has_gfni: bool,
+    form: ToeplitzForm,
 }
 
 impl Toeplitz {
@@ -34,19 +45,27 @@ impl Toeplitz {
         let has_gfni = is_x86_feature_detected!("gfni") && is_x86_feature_detected!("avx2");
         #[cfg(not(target_arch = "x86_64"))]
         let has_gfni = false;
-        Self { key, matrices: core::array::from_fn(|at| matrix(&key, at)), has_gfni }
+        let form = if has_gfni { ToeplitzForm::Gfni } else { ToeplitzForm::SetBits };
+        Self { key, matrices: core::array::from_fn(|at| matrix(&key, at)), form }
     }
 
     /// The same in plain code, whatever the processor has.
     #[must_use]
     pub fn portable(key: ToeplitzKey) -> Self {
-        Self { has_gfni: false, ..Self::new(key) }
+        Self { form: ToeplitzForm::SetBits, ..Self::new(key) }
+    }
+
+    /// The same in this form; `None` if the processor lacks its instructions.
+    #[must_use]
+    pub fn with_form(self, form: ToeplitzForm) -> Option<Self> {
+        let is_possible = form != ToeplitzForm::Gfni || self.has_gfni();
+        is_possible.then_some(Self { form, ..self })
     }
 
     /// True if it takes the instructions of GFNI.
     #[must_use]
     pub const fn has_gfni(&self) -> bool {
-        self.has_gfni
+        matches!(self.form, ToeplitzForm::Gfni)
     }
 
     /// The hash of `input`, in network byte order; only the first [`INPUT_MAX`] octets count.
@@ -63,14 +82,15 @@ impl Toeplitz {
     #[inline]
     pub fn hash_all<const LEN: usize>(&self, inputs: &[[u8; LEN]], hashes: &mut [u32]) {
         #[cfg(target_arch = "x86_64")]
-        if self.has_gfni {
+        if self.form == ToeplitzForm::Gfni {
             // JUSTIFICATION: the build is for processors without GFNI, too.
-            // SAFETY: `has_gfni` says that this processor has these instructions.
+            // SAFETY: the form is chosen only if this processor has these instructions.
             unsafe { vector::hash_all(&self.matrices, inputs, hashes) };
             return;
         }
+        let hash_of = if self.form == ToeplitzForm::Bits { hash_by_bits } else { hash_by_set_bits };
         for (input, hash) in inputs.iter().zip(hashes) {
-            *hash = hash_by_set_bits(&self.key, input);
+            *hash = hash_of(&self.key, input);
         }
     }
 }
@@ -218,7 +238,10 @@ mod tests {
             for (input, hash) in &VERIFIED {
                 assert_eq!(hash_by_bits(&key, input), *hash);
                 assert_eq!(toeplitz.hash(input), *hash, "GFNI: {}", toeplitz.has_gfni());
+                let by_bits = toeplitz.clone().with_form(ToeplitzForm::Bits).unwrap();
+                assert_eq!(by_bits.hash(input), *hash);
             }
         }
+        assert!(Toeplitz::portable(key).with_form(ToeplitzForm::Gfni).is_none());
     }
 }

@@ -13,5 +13,5 @@
 mod gfni;
 mod key;
 
-pub use gfni::Toeplitz;
+pub use gfni::{Toeplitz, ToeplitzForm};
 pub use key::{INPUT_MAX, ToeplitzKey, hash_by_bits, hash_by_set_bits};

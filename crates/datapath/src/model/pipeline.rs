@@ -98,6 +98,12 @@ impl<Io: PacketIo> Receiver<Io> {
         }
     }
 
+    /// The same with another hash for [`Spread::Rss`] than that of [`ToeplitzKey::SYMMETRIC`] in the fastest form.
+    #[must_use]
+    pub fn with_hash(self, hash: Toeplitz) -> Self {
+        Self { hash, ..self }
+    }
+
     /// Polls every queue of the configuration once, and hands over what arrived.
     ///
     /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of the frame, and with

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use adit_dpdk_sys as sys;
-use adit_pktio::Burst;
+use adit_pktio::{Burst, PacketBuf};
 
 use super::StartedPort;
 use crate::mbuf::Mbuf;
@@ -86,7 +86,7 @@ impl RxQueue {
         // SAFETY: DPDK wrote `received <= wanted` non-null pointers to packets that we now own
         // exclusively.
         unsafe { burst.set_len(len + received) };
-        burst[len..].iter().for_each(Mbuf::prefetch);
+        burst[len..].iter().for_each(PacketBuf::prefetch);
         received
     }
 

@@ -75,6 +75,7 @@ const ROOMS: &[Room] = &[
             "adit-rules",
             "adit-pfcp",
             "adit-pktio",
+            "adit-rss",
             "adit-session",
             "adit-tables",
             "adit-n4",

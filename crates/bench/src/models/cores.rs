@@ -1,0 +1,294 @@
+//! Receiver and worker on cores of their own: frames, buffers and rings travel between their caches.
+//!
+//! The threads take turns. One core writes frames and receives them, a few hundred packets; then the other core
+//! processes them while the first one waits. In run to completion the first core only writes frames, as a NIC does.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use adit_datapath::{Receiver, ReceiverConfig, Spread, Worker, connect};
+use adit_dpdk::{Eal, Mbuf, Mempool};
+use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
+use adit_types::limits::HANDOFF_RING_LEN;
+use adit_types::{Nanos, PortId, Roles};
+use anyhow::{Context, anyhow, ensure};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use serde_json::Value;
+
+use super::{MbufIo, PORTS, PartCycles, row, timed, worker};
+use crate::network::BenchSession;
+use crate::packet::BenchPacket;
+use crate::sessions::{self, BenchProfile, Populated};
+use crate::size::BenchSize;
+
+/// Rounds of what is measured together.
+const ROUNDS: usize = 3;
+
+/// Packets of a turn, whole bursts: half of what fits the ring.
+fn pkts_per_turn(size: &BenchSize) -> usize {
+    HANDOFF_RING_LEN / 2 / size.burst * size.burst
+}
+
+/// The ports of a worker that another core fills.
+struct FilledIo {
+    /// The last one arrives first.
+    arrived: Vec<Mbuf>,
+    rx_port: PortId,
+    out: MbufIo,
+}
+
+impl PacketIo for FilledIo {
+    type Buf = Mbuf;
+
+    /// As a queue of a NIC: prefetches the frames.
+    fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
+        if port != self.rx_port {
+            return 0;
+        }
+        let count = limit.min(self.arrived.len()).min(burst.remaining_capacity());
+        let from = self.arrived.len() - count;
+        burst.extend(self.arrived.drain(from..));
+        burst.iter().for_each(PacketBuf::prefetch);
+        count
+    }
+
+    fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Mbuf>) -> usize {
+        self.out.tx_burst(port, burst)
+    }
+
+    fn alloc(&mut self) -> Option<Mbuf> {
+        self.out.alloc()
+    }
+
+    fn port_info(&self, port: PortId) -> PortInfo {
+        self.out.port_info(port)
+    }
+}
+
+/// Whose turn it is.
+struct Turns(AtomicU8);
+
+impl Turns {
+    const RECEIVER: u8 = 0;
+    const WORKER: u8 = 1;
+    const END: u8 = 2;
+
+    /// Waits for the turn of `thread`. False at the end.
+    fn wait(&self, thread: u8) -> bool {
+        loop {
+            match self.0.load(Ordering::Acquire) {
+                now if now == thread => return true,
+                Self::END => return false,
+                _ => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    fn pass(&self, to: u8) {
+        self.0.store(to, Ordering::Release);
+    }
+}
+
+/// Ends the turns of both threads when one of them fails.
+struct EndOfTurns<'t>(&'t Turns);
+
+impl Drop for EndOfTurns<'_> {
+    fn drop(&mut self) {
+        self.0.pass(Turns::END);
+    }
+}
+
+/// Where the threads run, and what they share.
+struct TwoCores<'a> {
+    eal: &'a Eal,
+    pool: &'a Mempool,
+    cpus: [u16; 2],
+    turns: Turns,
+    /// Frames for the worker of run to completion.
+    frames: Mutex<Vec<Mbuf>>,
+}
+
+/// The first two cores of this process; `None` if it has but one.
+fn two_cpus() -> Option<[u16; 2]> {
+    let set = rustix::thread::sched_getaffinity(None).ok()?;
+    let mut cpus = (0..u16::MAX).filter(|cpu| {
+        usize::from(*cpu) < rustix::thread::CpuSet::MAX_CPU && set.is_set(usize::from(*cpu))
+    });
+    Some([cpus.next()?, cpus.next()?])
+}
+
+/// The rows of run to completion and both ways to spread packets; none on a machine with one core.
+pub(super) fn rows(
+    eal: &Eal,
+    pool: &Mempool,
+    size: &BenchSize,
+    packet: BenchPacket,
+) -> anyhow::Result<Vec<Value>> {
+    let Some(cpus) = two_cpus() else { return Ok(Vec::new()) };
+    let names = [
+        (None, "run-to-completion, own cores"),
+        (Some(Spread::Owner), "pipeline, owner, own cores"),
+        (Some(Spread::Rss), "pipeline, rss, own cores"),
+    ];
+    let mut cycles = [const { [const { Vec::new() }; 2] }; 3];
+    for _ in 0..ROUNDS {
+        for ((spread, _), [at_receiver, at_worker]) in names.iter().zip(&mut cycles) {
+            let cores = TwoCores {
+                eal,
+                pool,
+                cpus,
+                turns: Turns(AtomicU8::new(Turns::RECEIVER)),
+                frames: Mutex::new(Vec::new()),
+            };
+            let [received, worked] = cores.measure(size, packet, *spread)?;
+            at_receiver.extend(received);
+            at_worker.extend(worked);
+        }
+    }
+    let rows = names.into_iter().zip(cycles).map(|((_, name), cycles)| {
+        let [rx_tx, worker] = cycles.map(median);
+        let cycles = PartCycles { rx_tx, scheduler: 0, worker };
+        row(name, packet, size.burst, &cycles, pkts_per_turn(size))
+    });
+    Ok(rows.collect())
+}
+
+/// Other processes interrupt a thread that waits for its turn, and a mean would have their time.
+fn median(mut cycles: Vec<u64>) -> u64 {
+    cycles.sort_unstable();
+    cycles.get(cycles.len() / 2).copied().unwrap_or_default()
+}
+
+impl TwoCores<'_> {
+    /// Cycles of each turn, at either core.
+    fn measure(
+        &self,
+        size: &BenchSize,
+        packet: BenchPacket,
+        spread: Option<Spread>,
+    ) -> anyhow::Result<[Vec<u64>; 2]> {
+        let roles = match spread {
+            None => Roles::run_to_completion(1),
+            Some(_) => Roles::pipeline(1, 1),
+        };
+        let Populated { publisher: _publisher, readers, sessions, store: _store } =
+            sessions::populate(BenchProfile::USUAL, size.sessions, roles.threads())?;
+        let mut parts: Vec<_> =
+            readers.into_iter().zip(connect(roles, HANDOFF_RING_LEN)).map(Some).collect();
+        let mut part = |id: usize| parts.get_mut(id).and_then(Option::take).context("a thread");
+        let (reader, handoff) = part(0)?;
+        let io = FilledIo {
+            arrived: Vec::new(),
+            rx_port: packet.rx_port(),
+            out: MbufIo::new(self.pool, packet.rx_port()),
+        };
+        let receiver = match spread {
+            None => None,
+            Some(spread) => {
+                let (reader, handoff) = part(roles.receiving().start)?;
+                let signaling = roles.signaling().context("a signaling worker")?;
+                let ports = PORTS.to_vec();
+                let config = ReceiverConfig { ports, burst: size.burst, spread };
+                Some(Receiver::new(config, reader, handoff, signaling))
+            }
+        };
+        let worker = match spread {
+            None => worker(reader, PORTS.to_vec(), size.burst),
+            Some(_) => worker(reader, Vec::new(), size.burst).with_handoff(handoff),
+        };
+        let turns = size.packets.div_ceil(pkts_per_turn(size) * ROUNDS);
+        let warm_up = (4 * size.sessions).div_ceil(pkts_per_turn(size));
+        let mut cycles: [Vec<u64>; 2] = std::thread::scope(|scope| {
+            let working = scope.spawn(|| self.run_worker(worker, io, pkts_per_turn(size)));
+            let receiving = scope
+                .spawn(|| self.run_receiver(receiver, &sessions, size, packet, turns + warm_up));
+            let both = [receiving.join(), working.join()];
+            let [receiving, working] = both.map(|end| end.map_err(|_| anyhow!("a thread's fault")));
+            anyhow::Ok([receiving??, working??])
+        })?;
+        for cycles in &mut cycles {
+            cycles.drain(..warm_up.min(cycles.len()));
+        }
+        Ok(cycles)
+    }
+
+    /// The core that packets arrive at. Returns the receiver's cycles of each turn.
+    fn run_receiver(
+        &self,
+        mut receiver: Option<Receiver<MbufIo>>,
+        sessions: &[BenchSession],
+        size: &BenchSize,
+        packet: BenchPacket,
+        turns: usize,
+    ) -> anyhow::Result<Vec<u64>> {
+        let _end = EndOfTurns(&self.turns);
+        adit_dpdk::pin_current_thread(self.cpus[0])?;
+        let _registered = adit_dpdk::register_thread(self.eal)?;
+        let mut io = MbufIo::new(self.pool, packet.rx_port());
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut cycles = Vec::with_capacity(turns);
+        let mut now = Nanos(0);
+        for _ in 0..turns {
+            ensure!(self.turns.wait(Turns::RECEIVER), "the worker ended");
+            let mut of_turn = 0;
+            for _ in 0..pkts_per_turn(size) / size.burst {
+                io.fill(packet, size.burst, sessions, &mut random)?;
+                now = Nanos(now.0 + 1);
+                match &mut receiver {
+                    Some(receiver) => {
+                        let report = timed(&mut of_turn, || receiver.step(now, &mut io));
+                        ensure!(report.received == size.burst, "{report:?}");
+                    }
+                    None => {
+                        let mut frames = self.frames.lock().map_err(|_| anyhow!("a lock"))?;
+                        frames.extend(io.ready.drain(..));
+                    }
+                }
+            }
+            cycles.push(of_turn);
+            self.turns.pass(Turns::WORKER);
+        }
+        self.turns.wait(Turns::RECEIVER);
+        Ok(cycles)
+    }
+
+    /// The worker's core. Returns the cycles of each turn.
+    fn run_worker(
+        &self,
+        mut worker: Worker<FilledIo>,
+        mut io: FilledIo,
+        pkts: usize,
+    ) -> anyhow::Result<Vec<u64>> {
+        let _end = EndOfTurns(&self.turns);
+        adit_dpdk::pin_current_thread(self.cpus[1])?;
+        let _registered = adit_dpdk::register_thread(self.eal)?;
+        let mut cycles = Vec::new();
+        let mut now = Nanos(0);
+        while self.turns.wait(Turns::WORKER) {
+            let mut of_turn = 0;
+            {
+                let mut frames = self.frames.lock().map_err(|_| anyhow!("a lock"))?;
+                std::mem::swap(&mut io.arrived, &mut *frames);
+            }
+            // A driver has written the buffers' headers.
+            let octets: usize = io.arrived.iter().map(PacketBuf::data_len).sum();
+            std::hint::black_box(octets);
+            let before = io.out.sent;
+            timed(&mut of_turn, || {
+                loop {
+                    now = Nanos(now.0 + 1);
+                    if worker.step(now, &mut io).received == 0 {
+                        break;
+                    }
+                }
+            });
+            let sent = io.out.sent - before;
+            ensure!(sent == pkts && io.arrived.is_empty(), "of {pkts} packets {sent} were sent");
+            cycles.push(of_turn);
+            self.turns.pass(Turns::RECEIVER);
+        }
+        worker.drain(&mut io);
+        Ok(cycles)
+    }
+}
