@@ -21,6 +21,8 @@ pub enum MeasureCommand {
     Soak(Box<crate::soak::SoakArguments>),
     /// Offer changing rates to groups of sessions, and compare what passes with their QERs.
     Rates(Box<crate::rates::RatesArguments>),
+    /// Measure what a packet costs each thread of adit's execution models, without a wire (`adit bench models`).
+    Cycles(crate::cycles::CyclesArguments),
     /// Run experiments from files and write one report.
     Run(crate::experiment::RunArguments),
     /// Make an HTML page from JSON reports.
@@ -45,6 +47,7 @@ impl MeasureCommand {
             Self::Ramp(arguments) => crate::ramp::run(arguments, stop),
             Self::Soak(arguments) => crate::soak::run(arguments, stop),
             Self::Rates(arguments) => crate::rates::run(arguments, stop),
+            Self::Cycles(arguments) => crate::cycles::run(arguments, stop),
             Self::Run(arguments) => crate::experiment::run(arguments, check_options, stop),
             Self::Report(arguments) => crate::experiment::render(arguments),
             Self::Machine => crate::machine::run(),

@@ -178,6 +178,7 @@ fn figures(points: &[PointReport]) -> Vec<Figure> {
                 ("p99.9", latency.p99_9_ns),
                 ("p99.99", latency.p99_99_ns),
                 ("max", latency.max_ns),
+                ("mean", latency.mean_ns),
                 ("jitter", latency.jitter_ns),
             ] {
                 let name = format!("{name} {}, {}, {at}", stream.name, point.case);

@@ -7,6 +7,7 @@ mod any_engine;
 mod base;
 pub mod command;
 mod compare;
+mod cycles;
 mod experiment;
 mod groups;
 mod latency;

@@ -68,13 +68,20 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// The same with what otherwise DPDK's environment says.
+    #[must_use]
+    pub(crate) fn read_without_eal() -> Self {
+        Self { dpdk: adit_dpdk::version(), tsc_hz: measured_tsc_hz(), ..Self::read() }
+    }
+}
+
 /// Prints the machine and the steal time since its boot as one JSON document.
 ///
 /// # Errors
 /// The serializer fails.
 pub(crate) fn run() -> Result<bool> {
-    let machine =
-        Machine { dpdk: adit_dpdk::version(), tsc_hz: measured_tsc_hz(), ..Machine::read() };
+    let machine = Machine::read_without_eal();
     let steal = StealTime::default().since_ms(&StealTime::now());
     let document = serde_json::json!({ "machine": machine, "steal_ms_since_boot": steal });
     println!("{}", serde_json::to_string_pretty(&document).context("write the machine as JSON")?);

@@ -111,6 +111,16 @@ impl Recorder {
         machine.tsc_hz = bench.eal().tsc_hz();
         machine.uses_hugepages = bench.eal().has_hugepages();
         machine.core_map.insert("tester".to_owned(), vec![bench.core()]);
+        Self::of(measurement, machine)
+    }
+
+    /// The same for a measurement without ports of the tester.
+    #[must_use]
+    pub(crate) fn without_ports(measurement: &str) -> Self {
+        Self::of(measurement, Machine::read_without_eal())
+    }
+
+    fn of(measurement: &str, machine: Machine) -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
         let header = ReportHeader {
             tool: format!("adit-lab {}", env!("CARGO_PKG_VERSION")),

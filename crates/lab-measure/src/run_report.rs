@@ -21,6 +21,34 @@ pub(crate) struct Reference {
     pub points: Vec<[f64; 2]>,
 }
 
+/// Figures of a study, each beside the measured figure that corresponds to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Study {
+    /// Study and figure or table.
+    pub source: String,
+    /// Its machine.
+    pub machine: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// The figures.
+    pub values: Vec<StudyValue>,
+}
+
+/// One figure of a study.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StudyValue {
+    /// What was measured.
+    pub label: String,
+    /// The study's value; `None` if it shows a curve without numbers.
+    pub value: Option<f64>,
+    /// The measurement with the corresponding figure, counted from 1.
+    pub measure: Option<usize>,
+    /// How the name of that figure begins.
+    pub figure: Option<String>,
+    /// In what both differ, or why there is no corresponding figure.
+    pub note: Option<String>,
+}
+
 /// The report of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ExperimentRunReport {
@@ -47,6 +75,9 @@ pub(crate) struct ExperimentReport {
     pub about: String,
     /// Figures from other sources.
     pub references: Vec<Reference>,
+    /// Figures of studies, for a table.
+    #[serde(default)]
+    pub studies: Vec<Study>,
     /// The measurements that ran.
     pub measurements: Vec<MeasurementReport>,
     /// Number of measurements in the file.
@@ -135,6 +166,7 @@ impl ExperimentRunReport {
                 title: measurement,
                 about: String::new(),
                 references: Vec::new(),
+                studies: Vec::new(),
                 measurements: vec![MeasurementReport {
                     command: command.unwrap_or_default(),
                     error: None,

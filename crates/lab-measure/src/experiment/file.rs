@@ -17,7 +17,18 @@
 //! label = "study 2020, uplink"
 //! machine = "Xeon E5-2650 v4, one core"
 //! points = [[64, 5.17]]
+//!
+//! [[study]]                    # figures of a study, in a table beside ours
+//! source = "study 2020, figure 6.2"
+//! machine = "Xeon E5-2650 v4, one core"
+//! unit = "Mpps"                # of ours: pps, ns or millicycles
+//! values = [
+//!   { label = "uplink", value = 5.17, measure = 1, figure = "loss-free rate, uplink 64 B" },
+//!   { label = "four workers", note = "needs five cores" },
+//! ]
 //! ```
+
+mod study;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -29,12 +40,14 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::run_report::Reference;
+use crate::run_report::{Reference, Study};
 use adit_lab_process::stop::environment;
 
-/// Subcommands that measure. `selftest` has no target and takes no common options.
-const MEASUREMENTS: [&str; 7] =
-    ["selftest", "throughput", "saturate", "latency", "ramp", "soak", "rates"];
+/// Subcommands that measure. Common options are for those with a target.
+const MEASUREMENTS: [&str; 8] =
+    ["selftest", "throughput", "saturate", "latency", "ramp", "soak", "rates", "cycles"];
+/// Those without a target.
+const ALONE: [&str; 2] = ["selftest", "cycles"];
 /// Options that `adit-lab run` itself sets.
 const OWN: [&str; 2] = ["json", "out"];
 /// Options that are paths, relative to the experiment file.
@@ -58,6 +71,8 @@ pub(crate) struct Experiment {
     pub measures: Vec<MeasurementSpec>,
     /// Figures from other sources.
     pub references: Vec<Reference>,
+    /// Figures of studies, for a table.
+    pub studies: Vec<Study>,
 }
 
 /// One measurement.
@@ -142,7 +157,7 @@ impl ExperimentSource<'_> {
             self.problem(&span, "", format!("not TOML: {}", error.message()))
         })?;
         let root = parsed.get_ref();
-        self.known_keys(root, "", &["title", "about", "options", "measure", "reference"])?;
+        self.known_keys(root, "", &["title", "about", "options", "measure", "reference", "study"])?;
         let title = self.text_of(root, "title")?;
         let title = title.ok_or_else(|| self.problem(&(0..0), "title", "is missing"))?;
         let about = self.text_of(root, "about")?.unwrap_or_default();
@@ -167,7 +182,12 @@ impl ExperimentSource<'_> {
             .into_iter()
             .map(|(table, span)| self.reference(table, &span))
             .collect::<Result<Vec<_>>>()?;
-        Ok(Experiment { path: self.path.to_owned(), title, about, measures, references })
+        let studies = self
+            .tables(root, "study")?
+            .into_iter()
+            .map(|(table, span)| self.study(table, &span, measures.len()))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Experiment { path: self.path.to_owned(), title, about, measures, references, studies })
     }
 
     fn measure(
@@ -192,7 +212,7 @@ impl ExperimentSource<'_> {
             );
             return Err(self.problem(&self.span_of(table, "run"), "run", what));
         }
-        let mut full = if run == "selftest" { Options::new() } else { common.clone() };
+        let mut full = if ALONE.contains(&run.as_str()) { Options::new() } else { common.clone() };
         full.extend(self.options(table, &["run", "quick"])?);
         let mut quick = full.clone();
         if let Some(value) = table.get("quick") {
@@ -407,6 +427,14 @@ plot = "rate-by-size"
 label = "L"
 machine = "M"
 points = [[64, 5.17], [128, 5]]
+[[study]]
+source = "S"
+machine = "M"
+unit = "Mpps"
+values = [
+  { label = "a", value = 5.17, measure = 1, figure = "loss-free" },
+  { label = "b", note = "cores" },
+]
 "#;
 
     #[test]
@@ -423,6 +451,9 @@ points = [[64, 5.17], [128, 5]]
         assert!(experiment.measures[0].command(true).contains(&"--trial=300ms".to_owned()));
         assert_eq!(experiment.measures[1].command(true), ["selftest"]);
         assert_eq!(experiment.references[0].points, [[64.0, 5.17], [128.0, 5.0]]);
+        let values = &experiment.studies[0].values;
+        assert_eq!((values[0].value, values[0].measure), (Some(5.17), Some(1)));
+        assert_eq!((values[1].value, values[1].note.as_deref()), (None, Some("cores")));
     }
 
     #[test]
@@ -453,6 +484,16 @@ points = [[64, 5.17], [128, 5]]
             (
                 "title = \"T\"\n[options]\nout = \"x\"\n[[measure]]\nrun = \"selftest\"",
                 "x.toml, line 3, out: adit-lab run sets this option itself",
+            ),
+            (
+                "title = \"T\"\n[[measure]]\nrun = \"selftest\"\n[[study]]\nsource = \"S\"\n\
+                 machine = \"M\"\nunit = \"Mpps\"\nvalues = [{ label = \"a\", measure = 2, figure = \"x\" }]",
+                "x.toml, line 8, measure: is not one of the measurements 1 to 1 of",
+            ),
+            (
+                "title = \"T\"\n[[measure]]\nrun = \"selftest\"\n[[study]]\nsource = \"S\"\n\
+                 machine = \"M\"\nunit = \"Mpps\"\nvalues = [{ label = \"a\", value = 1 }]",
+                "x.toml, line 8, note: is missing; expected measure and figure, or a note",
             ),
             (
                 "title = \"T\"\n[[measure]]\nrun = \"selftest\"\n[[reference]]\nplot = \"x\"\n\

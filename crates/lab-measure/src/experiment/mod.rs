@@ -104,6 +104,7 @@ fn empty_report(experiment: &Experiment) -> ExperimentReport {
         title: experiment.title.clone(),
         about: experiment.about.clone(),
         references: experiment.references.clone(),
+        studies: experiment.studies.clone(),
         measurements: Vec::new(),
         planned: experiment.measures.len(),
     }

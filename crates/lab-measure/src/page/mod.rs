@@ -3,10 +3,12 @@
 mod axis;
 mod bars;
 mod course;
+mod cycles;
 mod latency;
 mod rates;
 mod saturate;
 mod selftest;
+mod study;
 mod svg;
 mod throughput;
 
@@ -63,6 +65,7 @@ fn section(out: &mut String, experiment: &ExperimentReport) {
     if !experiment.about.is_empty() {
         put(out, format_args!("<p>{}</p>\n", escape(&experiment.about)));
     }
+    study::body(out, experiment);
     overview(out, &experiment.measurements);
     for measurement in &experiment.measurements {
         let command = format!("adit-lab {}", measurement.command.join(" "));
@@ -126,6 +129,10 @@ fn body(out: &mut String, measurement: &MeasurementReport, references: &[Referen
         },
         Some("selftest") => match read(measurement) {
             Some(report) => selftest::body(out, &report),
+            None => unreadable(out),
+        },
+        Some("cycles") => match read(measurement) {
+            Some(report) => cycles::body(out, &report),
             None => unreadable(out),
         },
         Some(_) => unreadable(out),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::run_report::ExperimentReport;
+use crate::run_report::{ExperimentReport, Study, StudyValue};
 
 fn report(measurement: Value, references: Vec<Reference>) -> ExperimentRunReport {
     ExperimentRunReport {
@@ -16,6 +16,7 @@ fn report(measurement: Value, references: Vec<Reference>) -> ExperimentRunReport
             title: "Title & more".to_owned(),
             about: String::new(),
             references,
+            studies: Vec::new(),
             measurements: vec![MeasurementReport {
                 command: vec!["throughput".to_owned()],
                 error: None,
@@ -85,6 +86,41 @@ fn page_is_self_contained_and_shows_figures_beside_references() {
         assert!(page.contains(wanted), "{wanted}\n{page}");
     }
     assert!(!page.contains("Incomplete"));
+}
+
+#[test]
+fn figures_of_a_study_stand_beside_ours_in_its_unit() {
+    let mut measured = throughput();
+    measured["figures"] = json!([{ "name": "loss-free rate, uplink 64 B, 1 active", "unit": "pps",
+        "median": 7_755_000, "min": 1, "max": 9_000_000, "runs": 3 }]);
+    let mut report = report(measured, Vec::new());
+    let value = |label: &str, value, figure: Option<&str>, note: Option<&str>| StudyValue {
+        label: label.to_owned(),
+        value,
+        measure: figure.map(|_| 1),
+        figure: figure.map(str::to_owned),
+        note: note.map(str::to_owned),
+    };
+    report.experiments[0].studies = vec![Study {
+        source: "study, figure 1".to_owned(),
+        machine: "one core".to_owned(),
+        unit: "Mpps".to_owned(),
+        values: vec![
+            value("up", Some(5.17), Some("loss-free rate, uplink 64 B"), None),
+            value("down", Some(4.11), Some("loss-free rate, downlink"), None),
+            value("four cores", None, None, Some("needs five cores")),
+        ],
+    }];
+    let page = render(&report);
+    for wanted in [
+        "<h3>study, figure 1</h3>",
+        "<th>study, Mpps</th><th>here, Mpps</th>",
+        "<td>up</td><td>5.17</td><td>7.75</td><td>1.50</td><td></td>",
+        "<td>down</td><td>4.11</td><td>–</td><td>–</td><td></td>",
+        "<td>four cores</td><td>–</td><td>–</td><td>–</td><td>needs five cores</td>",
+    ] {
+        assert!(page.contains(wanted), "{wanted}\n{page}");
+    }
 }
 
 #[test]
