@@ -29,7 +29,7 @@ const FUNCTIONS: [&str; 17] = [
     "rte_eth_(stats_get|stats_reset|xstats_get|xstats_get_names|promiscuous_(enable|disable|get))",
     "rte_pktmbuf_(pool_create|alloc|alloc_bulk|free|free_bulk)|rte_mempool_(free|avail_count|lookup)",
     "rte_eth_dev_(conf_get|rx_offload_name|tx_offload_name|rss_hash_conf_get)",
-    "rte_flow_(validate|create|destroy|flush)",
+    "rte_flow_(validate|create|destroy|flush)|rte_flow_action_handle_(create|destroy|query)",
     "rte_ring_(create|free|count|enqueue_burst|dequeue_burst|mp_enqueue_burst|mc_dequeue_burst)",
     "rte_softrss",
     "rte_event_dev_(get_dev_id|info_get|configure|start|stop|close|service_id_get|stop_flush_callback_register)",
@@ -44,7 +44,7 @@ const TYPES: [&str; 4] = [
     "rte_mbuf",
     "rte_eth_(conf|dev_info|stats|link|xstat|xstat_name)",
     "rte_event(_dev_(info|config|xstats_name)|_(queue|port)_conf)?",
-    "rte_flow_(attr|error|item|item_(vlan|ipv4|ipv6|gtp)|action|action_queue)",
+    "rte_flow_(attr|error|item|item_(eth|vlan|ipv4|ipv6|udp|gtp|gtp_psc|integrity|ethdev)|action|action_(queue|count|raw_encap|raw_decap|ethdev)|indir_action_conf|query_count)",
 ];
 
 /// Constants, among them the offload and packet flags that are function-like macros in C.

@@ -55,6 +55,7 @@ fn derived(config: &Config) -> Value {
         "shared_cores": shared.collect::<Vec<_>>().join("; "),
         "queues": queues.join("; "),
         "kernel_ports": kernel_ports(config).join("; "),
+        "flow_offload": flow_offload(config),
         "main_core": config.datapath.main_core,
         "n4": config.n4.listen.to_string(),
         "sessions_max": config.sessions_max,
@@ -92,6 +93,21 @@ fn threads(config: &Config) -> Vec<String> {
     let scheduler = |core| format!("core {core}: scheduler, gives packets to workers");
     let scheduler = config.datapath.scheduler_core().map(scheduler);
     std::iter::once(main).chain(of_packet_path).chain(scheduler).collect()
+}
+
+/// Describes which sessions get flow rules of cards.
+fn flow_offload(config: &Config) -> String {
+    let ports = config.ports.iter().filter(|port| port.flow_offload);
+    let ports: Vec<_> = ports.map(|port| port.name.as_str()).collect();
+    let config::FlowOffloadSettings { downlink, sessions_max, from_pps, .. } = config.flow_offload;
+    let what = if downlink { "packets of both directions" } else { "uplink packets" };
+    match ports.is_empty() {
+        true => String::new(),
+        false => format!(
+            "{}: {what} of up to {sessions_max} sessions with {from_pps} packets per second and more",
+            ports.join(", ")
+        ),
+    }
 }
 
 /// Describes what ports of the kernel require and create.

@@ -174,6 +174,7 @@ impl ControlThread {
             }
         });
         self.neighbors.handle_changes(now, publisher);
+        publisher.turn(now);
         if node.conclude_changes(now, publisher, OBSERVED_PER_TURN) > 0 {
             self.unobserved_since = None;
         }

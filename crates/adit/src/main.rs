@@ -10,6 +10,7 @@ mod control;
 mod control_parts;
 mod event_scheduler;
 mod exit_barrier;
+mod flow_offload;
 mod load;
 mod open_ports;
 mod recovery_time;

@@ -61,6 +61,14 @@ pub(crate) enum OpenPort {
 }
 
 impl OpenPort {
+    /// The port, if it is one of DPDK.
+    pub(crate) const fn dpdk(&self) -> Option<&Port> {
+        match self {
+            Self::Dpdk { port, .. } => Some(port),
+            Self::Kernel { .. } => None,
+        }
+    }
+
     /// The port's hardware address.
     pub(crate) fn mac(&self) -> MacAddr {
         match self {

@@ -35,7 +35,7 @@ use crate::load::{LoadMeter, StepLoad, ThreadLoad};
 use crate::open_ports::OpenPort;
 use crate::recovery_time::RecoveryTime;
 use crate::thread_io::ThreadIo;
-use crate::{event_scheduler, open_ports, show, snapshot, steering, wiring, xdp};
+use crate::{event_scheduler, flow_offload, open_ports, show, snapshot, steering, wiring, xdp};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
 use adit_host::large_pages::TablePages;
 use adit_host::n4_socket::N4Socket;
@@ -257,7 +257,8 @@ fn assemble(
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());
     let sockets = open_ports::take_sockets(&mut ports);
-    let offload = xdp::start(config, &tables, &sockets, clock)?;
+    let xdp = xdp::start(config, &tables, &sockets, clock)?;
+    let offload = xdp.or_else(|| flow_offload::start(config, &tables, &ports));
     let (publisher, readers) = adit_tables::build_with_offload(tables, offload)?;
     node.set_usage_source(publisher.usage_source());
     let mut workers = Vec::new();

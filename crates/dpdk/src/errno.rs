@@ -21,6 +21,11 @@ impl Errno {
         Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
     }
 
+    /// No error number.
+    pub(crate) const fn none() -> Self {
+        Self(0)
+    }
+
     /// DPDK's thread-local `rte_errno`.
     pub(crate) fn last() -> Self {
         // SAFETY: reads a thread-local integer of the DPDK library.

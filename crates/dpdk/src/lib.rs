@@ -30,8 +30,8 @@ pub use hugepages::HugepageMode;
 pub use mbuf::Mbuf;
 pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use port::{
-    FlowRefusal, FlowRule, FlowRuleKey, Port, PortConfig, PortDetails, PortError, PortStats,
-    RxQueue, TxQueue,
+    EthdevFlows, FlowRefusal, FlowRule, FlowRuleKey, Port, PortConfig, PortDetails, PortError,
+    PortStats, RxQueue, TxQueue,
 };
 pub use processor::{PinError, pin_current_thread, tsc};
 pub use thread::{RegisterError, ThreadGuard, register_thread};

@@ -4,6 +4,7 @@ mod attach;
 mod error;
 mod ffi;
 mod flow;
+mod flow_card;
 mod frame;
 mod queue;
 mod wait;
@@ -26,6 +27,7 @@ use crate::mempool::Mempool;
 use attach::AttachedDevice;
 pub use error::PortError;
 pub use flow::{FlowRefusal, FlowRule, FlowRuleKey};
+pub use flow_card::EthdevFlows;
 pub use queue::{RxQueue, TxQueue};
 
 /// Configuration of a port.

@@ -19,6 +19,13 @@
 //! session's own URR. The session's worker grants it, and takes it back before it compares the counters with a limit
 //! ([`OffloadUsage::take_back`]). A packet beyond the budget reaches the worker, which counts, reports, and grants again.
 //! An entry that was put has no budget.
+//!
+//! # Few entries
+//!
+//! A network card has room for the entries of few sessions, and reads their counters slowly. Such an offload says how to
+//! choose the sessions ([`Offload::choice`]). Its publisher puts the entries of those with the most packets, none of them
+//! limited, and reserves the volume that they may forward between two readings. It removes the entries of a session before
+//! less than that is left to a limit.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -72,8 +79,52 @@ pub trait Offload: fmt::Debug + Send {
     /// The counters and budgets of entries.
     fn usage(&self) -> Arc<dyn OffloadUsage>;
 
+    /// What it is, for the operator.
+    fn name(&self) -> &'static str;
+
     /// What it forwarded by all entries together.
     fn totals(&self) -> OffloadTotals;
+
+    /// How the publisher chooses the sessions whose entries it puts; `None` if it puts those of all sessions.
+    fn choice(&self) -> Option<OffloadChoice> {
+        None
+    }
+
+    /// Reads counters, and goes on with what takes several turns. Once in each turn of the control thread.
+    fn turn(&mut self, _now: Nanos) {}
+
+    /// What happened since the last call, oldest first.
+    fn take_notice(&mut self) -> Option<OffloadNotice> {
+        None
+    }
+}
+
+/// What an offload did by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OffloadNotice {
+    /// It gave up an entry, as if the publisher had removed it.
+    Lost(SessionIndex, Direction),
+    /// Its device refused something.
+    Refused(OffloadRefusal),
+}
+
+/// How to choose sessions for an offload with few entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OffloadChoice {
+    /// Sessions at most.
+    pub sessions_max: usize,
+    /// A session may be chosen from this rate on. Unit: packets per second.
+    pub enter_pps: u64,
+    /// A chosen session with a lower rate than this loses its place after `calm`. Unit: packets per second.
+    pub leave_pps: u64,
+    /// See `leave_pps`.
+    pub calm: Nanos,
+    /// The rates of all sessions are measured once in this time.
+    pub scan: Nanos,
+    /// The rates of the chosen sessions are measured, and the counters of their entries read, once in this time.
+    pub watch: Nanos,
+    /// What the entries of one session can forward between two readings. Unit: octets.
+    pub watch_bytes: u64,
 }
 
 /// Counters and budgets of an offload's entries.

@@ -44,7 +44,9 @@ mod relay;
 use core::net::Ipv4Addr;
 
 use adit_types::limits::SLICES_MAX;
-use adit_types::{GtpuPeerIndex, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot};
+use adit_types::{
+    Direction, GtpuPeerIndex, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot,
+};
 
 use crate::fast_rule::{
     FAST_RULE_QFIS_MAX, FAST_RULE_URRS_MAX, FastRule, FastRuleForwarding, FastRulePeer,
@@ -454,6 +456,65 @@ impl PackedFastRule {
     #[must_use]
     pub const fn has_both_meters(&self) -> bool {
         self.flags & Self::METERS == Self::METERS
+    }
+
+    /// The rule as it was for IPv4 packets of `direction`, if it is not from tunnel to tunnel or into a tunnel over IPv6.
+    /// A packed rule does not hold all of the key of an IPv6 prefix.
+    #[must_use]
+    pub fn to_ipv4_rule(&self, direction: Direction) -> Option<FastRule> {
+        if self.flags & RELAY != 0 {
+            return None;
+        }
+        let ue_v4 = match self.source(false) {
+            FastRuleUe::Only(addr) => FastRuleUe::Only(Ipv4Addr::from_bits(halves(addr).1)),
+            FastRuleUe::Any => FastRuleUe::Any,
+            FastRuleUe::None => FastRuleUe::None,
+        };
+        let (teid, _) = halves(self.words[0]);
+        let (arrival, forwarding) = match direction {
+            Direction::Uplink => {
+                let (teid, transport) = match self.flags & (OVER_V6 | ONLY_OVER_V6) {
+                    0 => (teid, FastRuleTransport::V4),
+                    OVER_V6 => (teid, FastRuleTransport::Any),
+                    _ => (!teid, FastRuleTransport::V6),
+                };
+                let [_, _, _, _, flows @ ..] = self.flags.to_le_bytes();
+                let is_any = self.flags & ANY_QFI != 0;
+                let flows = flows.into_iter().filter(|flow| !is_any && *flow != NO_QFI);
+                let qfis = flows.filter_map(Qfi::new).collect();
+                let egress = self.egress();
+                let uplink =
+                    FastRuleForwarding::Uplink { teid: Teid(teid), transport, qfis, egress };
+                (halves(self.words[2]).0, uplink)
+            }
+            Direction::Downlink => {
+                let (teid, peer) = self.tunnel();
+                let downlink = FastRuleForwarding::Downlink {
+                    teid,
+                    peer: FastRulePeer::V4(peer),
+                    next_hop: self.next_hop(),
+                    tos: self.tos(),
+                    marking: self.marking(),
+                };
+                (halves(self.words[1]).0, downlink)
+            }
+        };
+        Some(FastRule {
+            arrival: InterfaceSet(arrival),
+            ue_v4,
+            ue_v6: FastRuleUe::None,
+            forwarding,
+            meters: [0, 1].map(|bucket| self.meters() >> bucket & 1 != 0),
+            slice: self.slice(),
+            guaranteed: self.is_guaranteed(),
+            usage: FastRuleUsage {
+                urrs: match Self::has_urrs(self.flags) {
+                    true => self.urrs().into_iter().flatten().collect(),
+                    false => Default::default(),
+                },
+                counts_apart: self.counts_apart(),
+            },
+        })
     }
 
     /// The URRs that count the packet besides the session's own one; those that there are come first.

@@ -167,7 +167,7 @@ counters! {
     originated_pkts, "Packets that Adit made itself and transmitted: ARP, ICMP, GTP-U echo.";
     originated_lost_pkts, "Packets that Adit made itself and could not transmit.";
     express_pkts, "Packets that took the fast path; among the transmitted ones.";
-    offloaded_pkts, "Packets that an offload (XDP) forwarded before workers received them; among the received and transmitted ones.";
+    offloaded_pkts, "Packets that an offload (XDP, a card) forwarded before workers received them; among the received and transmitted ones.";
     duplicated_pkts, "Copies of packets that FARs asked for, transmitted.";
     duplicates_lost_pkts, "Copies that could not be made or transmitted: no buffer, no way out, too big.";
     fragments_added_pkts, "Packets that fragmentation added: the fragments of each packet but the first.";

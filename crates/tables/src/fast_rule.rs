@@ -38,12 +38,16 @@ pub(crate) struct FastRuleTable {
     tunnels_to_ues: LargeArray<FastRuleCell>,
     /// Forwards by some of the rules before workers see the packets.
     offload: Option<std::sync::Arc<dyn OffloadUsage>>,
+    /// Octets that an offload may forward of a session although nobody has read its counters; of an offload that chooses
+    /// sessions.
+    reserves: LargeArray<Counter>,
 }
 
 impl FastRuleTable {
     pub(crate) fn new(sessions: usize, offload: Option<std::sync::Arc<dyn OffloadUsage>>) -> Self {
         let (cells, tunnels_to_ues) = (LargeArray::zeroed(sessions), LargeArray::zeroed(sessions));
-        Self { cells, tunnels_to_ues, offload }
+        let reserves = LargeArray::zeroed(if offload.is_some() { sessions } else { 0 });
+        Self { cells, tunnels_to_ues, offload, reserves }
     }
 
     /// Sessions that there is room for.
@@ -190,6 +194,20 @@ impl FastRuleTable {
         }
     }
 
+    /// Takes octets away from those that count without checks in the cells of a session: from the next division on. For
+    /// the publisher only.
+    pub(crate) fn reserve(&self, session: SessionIndex, bytes: u64) {
+        self.reserves.get(session.0 as usize).inspect(|reserve| reserve.set(bytes));
+    }
+
+    /// How many more octets count without checks in the cells of a session together.
+    pub(crate) fn unchecked_bytes(&self, session: SessionIndex) -> u64 {
+        let cells = self.cells.get(session.0 as usize);
+        let cells = cells.into_iter().flat_map(|both| [&both.uplink, &both.downlink]);
+        let tunnel = self.tunnel_cell(session).filter(|cell| !cell.is_empty());
+        cells.chain(tunnel).fold(0, |sum, cell| sum.saturating_add(cell.unchecked_bytes()))
+    }
+
     /// Sets how many more octets count without checks in all cells of a session together, and in its entries of an
     /// offload. For the worker that owns it only.
     pub(crate) fn limit_to(&self, session: SessionIndex, more: u64) {
@@ -199,6 +217,8 @@ impl FastRuleTable {
         // What is empty is activated with a limit of its own.
         let tunnel = self.tunnel_cell(session).filter(|cell| !cell.is_empty());
         let offloaded = self.offload.as_ref().map_or(0, |of| of.limited_entries(session));
+        let reserve = self.reserves.get(session.0 as usize).map_or(0, Counter::load);
+        let more = if more == u64::MAX { more } else { more.saturating_sub(reserve) };
         let share = match (more, tunnel) {
             (u64::MAX, _) => u64::MAX,
             (_, None) => more / (2 + offloaded),

@@ -200,6 +200,11 @@ impl FastRuleCell {
         self.last.set(now.0);
     }
 
+    /// How many more octets count without checks.
+    pub(crate) fn unchecked_bytes(&self) -> u64 {
+        self.limit.load().saturating_sub(self.bytes.load())
+    }
+
     /// Sets how many more octets count without checks. For the worker that owns the session only.
     pub(crate) fn limit_to(&self, more: u64) {
         self.limit.set(self.bytes.load().saturating_add(more));

@@ -13,6 +13,7 @@
 
 mod aggregates;
 mod area_bits;
+mod chosen_sessions;
 mod config;
 mod correlated_rates;
 mod counters;
@@ -25,6 +26,7 @@ mod fast_rule_selector;
 mod framed;
 mod gtpu_peers;
 mod hash;
+mod hot_sessions;
 mod key_table;
 #[allow(unsafe_code, reason = "advice to the kernel about memory")]
 mod large;

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use adit_rules::{
-    FastRuleForwarding, NetworkPart, Offload, OffloadBatch, OffloadRefusal, OffloadRule,
-    OffloadTotals, SessionKey,
+    FastRuleForwarding, NetworkPart, Offload, OffloadBatch, OffloadNotice, OffloadRefusal,
+    OffloadRule, OffloadTotals, SessionKey,
 };
 use adit_types::{Direction, InterfaceId, InterfaceSet, MacAddr, NextHopIndex, SessionIndex};
 
+use crate::chosen_sessions::{ChoiceContext, ChosenSessions, ChosenStep};
+use crate::fast_rule::FastRuleTable;
 use crate::routes::Routes;
 
 /// Refusals that are counted by their words; the words of further ones are not kept.
@@ -16,15 +18,22 @@ const REFUSALS_MAX: usize = 32;
 /// What an offload has and did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OffloadReport {
+    /// What the offload is.
+    pub name: &'static str,
     /// Sessions with an entry.
     pub sessions: u64,
     /// Entries, one per session and direction.
     pub entries: u64,
+    /// Sessions that are chosen for it, if it has room for few: those with entries, and those that are to get some.
+    pub chosen_sessions: Option<u64>,
     /// Rules that the offload refused, by its words.
     pub refusals: Vec<(Cow<'static, str>, u64)>,
     /// What it forwarded.
     pub totals: OffloadTotals,
 }
+
+/// Entries put in one turn, of sessions that were chosen.
+const PUTS_PER_TURN: usize = 16;
 
 /// An offload, and what the publisher knows of it.
 #[derive(Debug)]
@@ -43,11 +52,16 @@ pub(crate) struct OffloadWriter {
     sessions: u64,
     count: u64,
     refusals: Vec<(Cow<'static, str>, u64)>,
+    /// Of an offload that has room for few sessions.
+    chosen: Option<ChosenSessions>,
+    /// What is to be done with chosen sessions.
+    steps: Vec<ChosenStep>,
 }
 
 impl OffloadWriter {
     /// An offload without entries, for `sessions_max` sessions and these routes.
     pub(crate) fn new(offload: Box<dyn Offload>, sessions_max: usize, routes: &Routes) -> Self {
+        let choice = offload.choice();
         let mut writer = Self {
             offload,
             entries: vec![0; sessions_max],
@@ -58,6 +72,8 @@ impl OffloadWriter {
             sessions: 0,
             count: 0,
             refusals: Vec::new(),
+            chosen: choice.map(|choice| ChosenSessions::new(choice, sessions_max)),
+            steps: Vec::new(),
         };
         for at in 0..=u16::MAX {
             writer.set_networks(NetworkPart::V4(at), routes);
@@ -66,6 +82,95 @@ impl OffloadWriter {
         // Without entries no packet depends on them.
         (writer.has_changes, writer.is_awaited) = (false, false);
         writer
+    }
+
+    /// True if it gets the entries of all sessions, none of which is chosen.
+    pub(crate) const fn takes_all(&self) -> bool {
+        self.chosen.is_none()
+    }
+
+    /// The rules of a session change: removes its entries.
+    pub(crate) fn note_change(&mut self, session: SessionIndex) {
+        if let Some(chosen) = &mut self.chosen {
+            chosen.note_change(session);
+        }
+        self.remove(session);
+    }
+
+    /// Workers run the changed rules of a session.
+    pub(crate) fn note_changed(&mut self, session: SessionIndex, context: &ChoiceContext<'_>) {
+        if let Some(chosen) = &mut self.chosen {
+            chosen.note_changed(session, context);
+        }
+    }
+
+    /// Goes on with the choice of sessions. Returns true if the caller has to end the epoch.
+    pub(crate) fn turn(&mut self, context: &ChoiceContext<'_>) -> bool {
+        self.offload.turn(context.now);
+        while let Some(notice) = self.offload.take_notice() {
+            match notice {
+                OffloadNotice::Refused(OffloadRefusal(words)) => self.refuse(words),
+                OffloadNotice::Lost(session, direction) => self.note_lost(session, direction),
+            }
+        }
+        let Some(chosen) = &mut self.chosen else { return false };
+        let mut steps = core::mem::take(&mut self.steps);
+        chosen.turn(self.offload.passed(), context, &mut steps);
+        let mut puts = 0;
+        steps.retain(|step| match step {
+            ChosenStep::Put(_) if puts >= PUTS_PER_TURN => false,
+            ChosenStep::Put(session) => {
+                puts += 1;
+                self.put_chosen(*session, context);
+                false
+            }
+            ChosenStep::Remove(session) => {
+                self.leave(*session);
+                false
+            }
+            ChosenStep::TooClose => {
+                self.refuse("the session is close to a volume limit".into());
+                false
+            }
+        });
+        self.steps = steps;
+        self.chosen.as_mut().is_some_and(ChosenSessions::take_new_reserves)
+    }
+
+    fn put_chosen(&mut self, session: SessionIndex, context: &ChoiceContext<'_>) {
+        for direction in [Direction::Uplink, Direction::Downlink] {
+            if let Some(rule) = written_rule(context.fast_rules, session, direction) {
+                let has_shared_rates = context.has_shared_rates;
+                let rule = OffloadRule { rule: &rule, is_limited: false, has_shared_rates };
+                self.put(session, direction, &rule, context.routes);
+            }
+        }
+        match self.entries.get(session.0 as usize) {
+            Some(1..) => self.chosen.as_mut().into_iter().for_each(|of| of.note_put(session)),
+            // The offload may have had a part of an entry.
+            _ => self.leave(session),
+        }
+    }
+
+    /// Takes the entries of a chosen session away.
+    fn leave(&mut self, session: SessionIndex) {
+        self.remove(session);
+        self.note_change_of_entries();
+        let batch = OffloadBatch(self.closed.0 + 1);
+        if let Some(chosen) = &mut self.chosen {
+            chosen.note_leaving(session, batch);
+        }
+    }
+
+    /// The offload gave an entry up. The session gets both again when it is chosen again.
+    fn note_lost(&mut self, session: SessionIndex, direction: Direction) {
+        let Some(entries) = self.entries.get_mut(session.0 as usize) else { return };
+        if *entries & bit(direction) != 0 {
+            *entries &= !bit(direction);
+            self.count -= 1;
+            self.sessions -= u64::from(*entries == 0);
+            self.leave(session);
+        }
     }
 
     /// Removes the entries of a session.
@@ -80,10 +185,10 @@ impl OffloadWriter {
         }
         *entries = 0;
         self.sessions -= 1;
-        self.note_change();
+        self.note_change_of_entries();
     }
 
-    const fn note_change(&mut self) {
+    const fn note_change_of_entries(&mut self) {
         (self.has_changes, self.is_awaited) = (true, true);
     }
 
@@ -143,13 +248,16 @@ impl OffloadWriter {
     /// Tells the offload the present gateway of a part of the data networks.
     pub(crate) fn set_networks(&mut self, part: NetworkPart, routes: &Routes) {
         self.offload.set_networks(part, routes.gateway_of(part));
-        self.note_change();
+        self.note_change_of_entries();
     }
 
     /// The batch of the changes since the last call that packets on their way may not see.
     pub(crate) fn take_awaited(&mut self) -> Option<OffloadBatch> {
         let is_awaited = core::mem::take(&mut self.is_awaited);
-        is_awaited.then_some(OffloadBatch(self.closed.0 + 1))
+        is_awaited.then_some(match self.has_changes {
+            true => OffloadBatch(self.closed.0 + 1),
+            false => self.closed,
+        })
     }
 
     /// Ends the batch if there are changes, and returns the last one that has passed.
@@ -168,12 +276,23 @@ impl OffloadWriter {
 
     pub(crate) fn report(&self) -> OffloadReport {
         OffloadReport {
+            name: self.offload.name(),
             sessions: self.sessions,
             entries: self.count,
+            chosen_sessions: self.chosen.as_ref().map(|chosen| chosen.len() as u64),
             refusals: self.refusals.clone(),
             totals: self.offload.totals(),
         }
     }
+}
+
+/// The fast rule that workers read, for IPv4 packets.
+fn written_rule(
+    fast_rules: &FastRuleTable,
+    session: SessionIndex,
+    direction: Direction,
+) -> Option<adit_rules::FastRule> {
+    fast_rules.cell_ref(session, direction)?.read()?.to_ipv4_rule(direction)
 }
 
 const fn bit(direction: Direction) -> u8 {

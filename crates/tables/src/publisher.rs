@@ -16,11 +16,12 @@ use adit_rules::{
 };
 use adit_types::limits::UE_POOL_INDEX_MAX;
 use adit_types::{
-    Direction, DomainId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr,
+    Direction, DomainId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos,
     NextHopIndex, SessionIndex, Teid, WorkerId,
 };
 
 use crate::aggregates::Aggregates;
+use crate::chosen_sessions::ChoiceContext;
 use crate::config::{Interface, TablesConfig, TablesError, check, networks};
 use crate::correlated_rates::CorrelatedRateNumbers;
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
@@ -248,13 +249,14 @@ impl Publisher {
         let (rules, fast_paths, tunnel_to_ue) = compiled.map_or_else(
             || (None, [None; 2], None),
             |CompiledSession { rules, fast_paths, tunnel_to_ue, single_rules }| {
-                let is_any = self.offload.is_some() && single_rules.iter().any(Option::is_some);
+                let takes_all = self.offload.as_ref().is_some_and(OffloadWriter::takes_all);
+                let is_any = takes_all && single_rules.iter().any(Option::is_some);
                 offloaded = is_any.then(|| Box::new(single_rules));
                 (Some(Box::new(rules)), fast_paths, tunnel_to_ue)
             },
         );
         if let Some(offload) = &mut self.offload {
-            offload.remove(session);
+            offload.note_change(session);
         }
         for change in &keys {
             if let KeyChange::Add(key) = change {
@@ -363,6 +365,10 @@ impl Publisher {
             let has_own_urr = rules.is_some_and(|rules| rules.has_own_urr);
             let limit = if has_own_urr { 0 } else { u64::MAX };
             let fast_rules = &self.tables.fast_rules;
+            if let Some(offload) = &mut self.offload {
+                let context = choice_context(Nanos(0), &self.tables, &self.rules);
+                offload.note_changed(session, &context);
+            }
             let offloaded = offloaded.map_or([None, None], |rules| *rules);
             for ((direction, written), rule) in directions.into_iter().zip(offloaded) {
                 let is_active = fast_rules.activate(session, direction, written, limit);
@@ -376,6 +382,17 @@ impl Publisher {
             fast_rules.activate_tunnel_to_ue(session, tunnel_to_ue, limit);
         }
         Some(id)
+    }
+
+    /// Lets the offload, if there is one, read counters, and goes on with the choice of its sessions. Once in each turn of
+    /// the control thread.
+    pub fn turn(&mut self, now: Nanos) {
+        let Some(offload) = &mut self.offload else { return };
+        if offload.turn(&choice_context(now, &self.tables, &self.rules)) {
+            self.rules.advance();
+        }
+        // A batch without a delta ends here.
+        offload.advance();
     }
 
     /// Closes an epoch without a change, for [`Publisher::has_passed_probe`].
@@ -744,6 +761,21 @@ impl NextHops for Publisher {
 
     fn take_pin_change(&mut self) -> Option<NextHopIndex> {
         self.next_hops.take_changed()
+    }
+}
+
+/// What the choice of sessions for an offload needs.
+fn choice_context<'a>(
+    now: Nanos,
+    tables: &'a Tables,
+    rules: &'a SlotWriter<PublishedRules>,
+) -> ChoiceContext<'a> {
+    ChoiceContext {
+        now,
+        fast_rules: &tables.fast_rules,
+        rules,
+        routes: &tables.routes,
+        has_shared_rates: !tables.aggregates.is_empty(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Both sides get the same requests and packets. After every step, outcomes are compared packet by
 //! packet. [`station_mac`] is the hardware address of every station that can be resolved.
 
+mod card;
 mod expected;
 mod layout;
 mod local_switching;
@@ -23,11 +24,12 @@ use adit_types::{
     InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, Seid, SessionIndex, UrrId, UsageSlot,
 };
 
+pub use self::card::CardSettings;
 pub use self::layout::{APPLICATIONS, WorldLayout, control};
 
 use self::expected::{ExpectedStep, ReceivedFrames};
 use self::layout::port_macs;
-use self::offload::{SentFrame, XdpSide};
+use self::offload::{FrontSide, SentFrame};
 use crate::oracle::{
     self, ChosenByUpf, Oracle, OracleBucket, OracleBufferedBy, OracleFirstFragments, OracleLane,
     OracleOutcome, OracleSession, OracleSharedDue, OracleUsage,
@@ -109,7 +111,7 @@ pub struct World {
     /// Limits that URRs reached, not handled yet.
     limits: VecDeque<(Seid, UsageSlot, u32)>,
     /// What forwards packets before workers see them, if anything does.
-    xdp: Option<XdpSide>,
+    front: Option<FrontSide>,
 }
 
 impl core::fmt::Debug for World {
@@ -146,7 +148,7 @@ impl World {
         store: SessionStore,
         publisher: Publisher,
         readers: Vec<TablesReader>,
-        xdp: Option<XdpSide>,
+        front: Option<FrontSide>,
     ) -> Self {
         let macs = port_macs(&layout.interfaces);
         let mut world = Self {
@@ -180,7 +182,7 @@ impl World {
             changed: None,
             copied: Vec::new(),
             limits: VecDeque::new(),
-            xdp,
+            front,
         };
         let config = PathThreadsConfig {
             roles: layout.roles,
@@ -425,7 +427,7 @@ impl World {
         self.oracle.now = self.now;
         let mut expected = ExpectedStep::default();
         self.expect_release(&mut expected);
-        let left = self.run_program(arrivals)?;
+        let left = self.run_front(arrivals)?;
         for (arrival, _) in arrivals.iter().zip(&left).filter(|(_, left)| left.is_none()) {
             self.ios[arrival.worker].inject(PortId(arrival.port), &arrival.frame);
         }

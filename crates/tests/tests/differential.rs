@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use adit_rules::{DestinationInterface, SourceInterface};
 use adit_session::PdrSpec;
 use adit_tests::oracle::{OracleLane, OracleOutcome, OracleVerdict};
-use adit_tests::world::{InjectedFrame, World, WorldLayout};
+use adit_tests::world::{CardSettings, InjectedFrame, World, WorldLayout};
 use adit_tests::{scenario, traffic};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -24,7 +24,7 @@ struct Coverage {
     refused: usize,
     transmitted: u64,
     fast_path: u64,
-    /// Packets that the XDP program forwarded.
+    /// Packets that the XDP program or the card forwarded.
     offloaded: u64,
     /// Packets that the owner of their session did not receive itself.
     handed_off: u64,
@@ -82,6 +82,28 @@ fn program_workers_and_oracle_agree_on_every_packet() {
     println!("{coverage:?}");
     if seeds.len() > 1 {
         assert!(coverage.offloaded > 1000, "{coverage:?}");
+    }
+}
+
+#[test]
+fn card_workers_and_oracle_agree_on_every_packet() {
+    let scenarios =
+        std::env::var("ADIT_SCENARIOS").map_or(SCENARIOS, |count| count.parse().unwrap());
+    let seeds: Vec<u64> = match std::env::var("ADIT_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (1..=scenarios).collect(),
+    };
+    let mut coverage = Coverage::default();
+    for seed in &seeds {
+        let settings = CardSettings::quick(*seed);
+        let world = |layout: &WorldLayout| Ok(scenario::world_with_card(layout, settings));
+        if let Err(difference) = run(*seed, &mut coverage, world) {
+            panic!("ADIT_SEED={seed}: {difference}");
+        }
+    }
+    println!("{coverage:?}");
+    if seeds.len() > 1 {
+        assert!(coverage.offloaded > 500, "{coverage:?}");
     }
 }
 
@@ -155,6 +177,12 @@ fn run(
     add(&mut coverage.drops, &sum.drops);
     add(&mut coverage.punts, &sum.punts);
     world.drain();
+    if let Some(card) = world.card()
+        && let (flows, counters) = (card.flows(), card.counters())
+        && flows != counters
+    {
+        return Err(format!("{counters} counters of {flows} flows"));
+    }
     Ok(())
 }
 

@@ -75,6 +75,26 @@ fn driver_that_refuses_to_steer_is_told_with_its_reason() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+#[test]
+fn card_that_refuses_flows_of_sessions_is_told_with_its_reason() {
+    let Some(cores) = two_cores() else { return };
+    let started = Daemon::start_with("flows", |dir| {
+        let devices = ["net_tap0,iface=adtap0", "net_tap1,iface=adtap1"];
+        let ports = daemon::interfaces(devices, daemon::N3);
+        let ports = ports.replace("device = ", "flow_offload = true\ndevice = ");
+        daemon::node(100, &cores, dir) + &ports
+    });
+    let Some(daemon) = started else { return };
+    let shown = daemon.show("offload");
+    assert_eq!((&shown["offload"], &shown["offloaded_rules"]), (&"rte_flow".into(), &0.into()));
+    let refusals = shown["refusals"].as_array().unwrap();
+    // The driver's words and its error number.
+    let reason = refusals[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("not supported"), "{shown}");
+    let output = daemon.stop();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 const SESSIONS: u16 = 48;
 /// Packets of each session and direction.
 const ROUNDS: u32 = 200;

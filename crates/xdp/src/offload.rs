@@ -215,6 +215,10 @@ impl Offload for XdpOffload {
         usage
     }
 
+    fn name(&self) -> &'static str {
+        "xdp"
+    }
+
     fn totals(&self) -> OffloadTotals {
         let (rows, _) = self.counters.words().as_chunks::<COUNTER_WORDS>();
         let mut totals =

@@ -41,6 +41,7 @@ pub(crate) struct Config {
     pub datapath: DatapathSettings,
     pub dpdk: DpdkSettings,
     /// Ports, by `PortId`.
+    pub flow_offload: FlowOffloadSettings,
     pub ports: Vec<PortSettings>,
     /// Logical interfaces, by `InterfaceId`: at least one N3, at least one N6.
     pub interfaces: Vec<InterfaceSettings>,
@@ -276,6 +277,20 @@ pub(crate) struct PortSettings {
     pub mtu_bytes: u16,
     /// Whether an XDP program forwards packets in front of the workers.
     pub xdp: XdpMode,
+    /// Whether its card gets flows of sessions.
+    pub flow_offload: bool,
+}
+
+/// Which sessions get flows of cards, and what these do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FlowOffloadSettings {
+    /// Flows for downlink packets, too: the cards write the lengths of the headers that they add.
+    pub downlink: bool,
+    pub sessions_max: usize,
+    /// Rate from which a session gets flows. Unit: packets per second.
+    pub from_pps: u64,
+    /// Counters are read once in this time.
+    pub read_interval: Nanos,
 }
 
 /// Whether an XDP program forwards packets on a port.

@@ -18,9 +18,9 @@ use super::eventdev::read_eventdev;
 use super::fields::{HALF_OF_MBUFS, names_twice, network, read_network_instance};
 use super::section::{ConfigDocument, ConfigSection};
 use super::{
-    Config, ConfigProblem, DatapathSettings, DpdkSettings, GtpuSettings, InterfaceSettings, IpNet,
-    ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice, PortSettings, RouteSettings,
-    SmfSetSettings, Tolerances, XdpMode, domains,
+    Config, ConfigProblem, DatapathSettings, DpdkSettings, FlowOffloadSettings, GtpuSettings,
+    InterfaceSettings, IpNet, ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice,
+    PortSettings, RouteSettings, SmfSetSettings, Tolerances, XdpMode, domains,
 };
 use super::{kernel_ports, predefined, provisioning, qos};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
@@ -60,6 +60,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
     }
     sessions.finish();
     let (port_names, ports) = read_ports(&mut root, &datapath);
+    let flow_offload = read_flow_offload(root.table("flow_offload"));
     let interfaces = read_interfaces(&mut root, &port_names);
     let routes = read_routes(&mut root, &interfaces);
     let ue_pools = provisioning::read_ue_pools(&mut root, &interfaces);
@@ -81,6 +82,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
         buffer_pkts_max,
         datapath,
         dpdk,
+        flow_offload,
         ports,
         interfaces,
         routes,
@@ -386,17 +388,50 @@ fn read_ports(
         let is_shared = datapath.model != ModelSettings::RunToCompletion;
         let fixed = dpdk_device.and_then(queues_of_arguments).filter(|_| is_shared);
         let rx_queues = rx_queues.or(fixed.map(|(offered, _)| offered));
-        let modes = [("off", XdpMode::Off), ("auto", XdpMode::Auto), ("on", XdpMode::On)];
-        let xdp = section.choice("xdp", &modes, Some(XdpMode::Off)).unwrap_or(XdpMode::Off);
-        if xdp != XdpMode::Off && !dpdk_device.is_some_and(|of| of.is_driver("net_af_xdp")) {
-            section.problem("xdp", "takes \"off\": only net_af_xdp devices have an XDP program");
-        }
+        let (xdp, flow_offload) = read_offload(&mut section, dpdk_device, &ports);
         section.finish();
         let kernel = device.as_ref().and_then(PortDevice::kernel).cloned();
         port_names.push(NamedPort { name: name.clone(), kernel });
-        ports.extend(device.map(|device| PortSettings { name, device, rx_queues, mtu_bytes, xdp }));
+        let port = |device| PortSettings { name, device, rx_queues, mtu_bytes, xdp, flow_offload };
+        ports.extend(device.map(port));
     }
     (port_names, ports)
+}
+
+/// What forwards packets of a port before workers receive them. `others`: the ports before it.
+fn read_offload(
+    section: &mut ConfigSection<'_, '_>,
+    device: Option<&Device>,
+    others: &[PortSettings],
+) -> (XdpMode, bool) {
+    let modes = [("off", XdpMode::Off), ("auto", XdpMode::Auto), ("on", XdpMode::On)];
+    let xdp = section.choice("xdp", &modes, Some(XdpMode::Off)).unwrap_or(XdpMode::Off);
+    let has_xdp = xdp != XdpMode::Off;
+    if has_xdp && !device.is_some_and(|of| of.is_driver("net_af_xdp")) {
+        section.problem("xdp", "takes \"off\": only net_af_xdp devices have an XDP program");
+    }
+    let has_flows = section.boolean_optional("flow_offload").unwrap_or(false);
+    if has_flows && device.is_none() {
+        section.problem("flow_offload", "takes false: ports of the kernel take no flow rules");
+    }
+    let other_has_xdp = others.iter().any(|port| port.xdp != XdpMode::Off);
+    let other_has_flows = others.iter().any(|port| port.flow_offload);
+    if has_flows && (has_xdp || other_has_xdp) || has_xdp && other_has_flows {
+        section.problem("flow_offload", "and xdp exclude each other, on all ports together");
+    }
+    (xdp, has_flows)
+}
+
+fn read_flow_offload(mut section: ConfigSection<'_, '_>) -> FlowOffloadSettings {
+    let read_ms = section.integer("read_interval_ms", 1..=1000_u64, Some(100));
+    let settings = FlowOffloadSettings {
+        downlink: section.boolean_optional("downlink").unwrap_or(false),
+        sessions_max: section.integer("sessions_max", 1..=1_000_000_usize, Some(10_000)),
+        from_pps: section.integer("from_pps", 1..=1_000_000_000_u64, Some(1000)),
+        read_interval: Nanos::from_millis(read_ms),
+    };
+    section.finish();
+    settings
 }
 
 /// The number of queue pairs in a device's arguments, and the name of the argument, for drivers whose

@@ -682,3 +682,19 @@ fn eventdev_says_what_does_not_fit() {
     let problems = Config::parse(&elsewhere).unwrap_err();
     assert!(problems[0].to_string().contains("is for model = \"eventdev\""), "{problems:?}");
 }
+
+#[test]
+fn flow_offload_is_for_ports_of_dpdk_without_xdp() {
+    let port = "device = \"net_af_packet0,iface=n3\"";
+    let with = |key: &str, text: &str| {
+        let text = EXAMPLE.replacen(port, &format!("{key}\n{port}"), 1) + text;
+        Config::parse(&text)
+    };
+    let config = with("flow_offload = true", "\n[flow_offload]\nfrom_pps = 5\n").unwrap();
+    assert!(config.ports[0].flow_offload && !config.ports[1].flow_offload);
+    assert_eq!((config.flow_offload.from_pps, config.flow_offload.downlink), (5, false));
+    let problems = with("flow_offload = true\nxdp = \"auto\"", "").unwrap_err();
+    assert!(paths(&problems).contains(&"port[0].flow_offload"), "{problems:?}");
+    let problems = with("", "\n[flow_offload]\nread_interval_ms = 0\n").unwrap_err();
+    assert_eq!(paths(&problems), ["flow_offload.read_interval_ms"]);
+}

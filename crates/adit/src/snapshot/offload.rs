@@ -8,9 +8,11 @@ use crate::admin::AnswerPage;
 
 #[derive(Serialize)]
 struct OffloadDocument {
-    /// "xdp" or "none".
+    /// "xdp", "rte_flow" or "none".
     offload: &'static str,
     offloaded_sessions: u64,
+    /// Sessions that are chosen for it, if it has room for few: those with rules, and those that are to get some.
+    chosen_sessions: Option<u64>,
     /// Rules: one per session and direction.
     offloaded_rules: u64,
     offloaded_pkts: u64,
@@ -23,15 +25,18 @@ struct OffloadDocument {
 
 #[derive(Serialize)]
 struct RefusalRow {
+    /// In the words of the offload or its driver.
     reason: String,
+    /// How often.
     rules: u64,
 }
 
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let publisher = &control.parts.publisher;
     let report = publisher.offload();
-    let offload = if report.is_some() { "xdp" } else { "none" };
-    let OffloadReport { sessions, entries, refusals, totals } = report.unwrap_or_default();
+    let offload = report.as_ref().map_or("none", |report| report.name);
+    let OffloadReport { name: _, sessions, entries, chosen_sessions, refusals, totals } =
+        report.unwrap_or_default();
     let counted = publisher.snapshot();
     let (offloaded, all) = (counted.offloaded_pkts, counted.received_pkts.max(1));
     let row = |(reason, rules): (std::borrow::Cow<'static, str>, u64)| RefusalRow {
@@ -42,6 +47,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let document = OffloadDocument {
         offload,
         offloaded_sessions: sessions,
+        chosen_sessions,
         offloaded_rules: entries,
         offloaded_pkts: offloaded,
         passed_pkts: totals.passed_pkts,

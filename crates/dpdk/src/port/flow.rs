@@ -165,12 +165,12 @@ fn ingress() -> sys::rte_flow_attr {
     attr
 }
 
-fn no_error() -> sys::rte_flow_error {
+pub(super) fn no_error() -> sys::rte_flow_error {
     // SAFETY: numbers and pointers only.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-fn text(error: &sys::rte_flow_error) -> String {
+pub(super) fn text(error: &sys::rte_flow_error) -> String {
     if error.message.is_null() {
         return String::new();
     }

@@ -16,7 +16,7 @@ use rand::rngs::StdRng;
 
 use super::{addr, one_chance_in};
 use crate::oracle::{OracleInterface, OracleRole, OracleRoute};
-use crate::world::{World, WorldLayout};
+use crate::world::{CardSettings, World, WorldLayout};
 
 /// Stations that are resolved at the start.
 const STATIONS: [&str; 11] = [
@@ -211,6 +211,11 @@ pub fn world(layout: &WorldLayout) -> World {
 /// Why there is no program.
 pub fn world_with_xdp(layout: &WorldLayout) -> Result<World, adit_xdp::XdpError> {
     Ok(with_stations(layout, World::with_xdp(layout)?))
+}
+
+/// [`world`] with a card in memory on all ports.
+pub fn world_with_card(layout: &WorldLayout, settings: CardSettings) -> World {
+    with_stations(layout, World::with_card(layout, settings))
 }
 
 fn with_stations(layout: &WorldLayout, mut world: World) -> World {

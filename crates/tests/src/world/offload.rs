@@ -1,26 +1,44 @@
-//! The XDP program in front of the workers.
+//! What forwards packets in front of the workers: the XDP program, or a card in memory.
 
+use adit_flows::SoftwareCard;
 use adit_rules::{DeltaId, Offload};
 use adit_tables::TablesConfig;
 use adit_types::Nanos;
 use adit_xdp::{XdpConfig, XdpError, XdpInterface, XdpProgram, XdpVerdict};
 
+use super::card::{self, CardSettings, CardSide};
 use super::layout::control_with;
 use super::{InjectedFrame, World, WorldLayout};
 
-/// The program of each port, and what it forwarded.
+/// What is in front of the workers, and what it forwarded.
 #[derive(Debug)]
-pub(super) struct XdpSide {
-    programs: Vec<XdpProgram>,
+pub(super) struct FrontSide {
+    device: FrontDevice,
     /// Packets that it forwarded.
-    pub(super) forwarded: u64,
+    forwarded: u64,
+}
+
+#[derive(Debug)]
+enum FrontDevice {
+    /// The program of each port.
+    Xdp(Vec<XdpProgram>),
+    Card(CardSide),
+}
+
+impl FrontSide {
+    const fn as_card(&self) -> Option<&CardSide> {
+        match &self.device {
+            FrontDevice::Card(side) => Some(side),
+            FrontDevice::Xdp(_) => None,
+        }
+    }
 }
 
 /// A frame that left, with its port.
 pub(super) type SentFrame = (u16, Vec<u8>);
 
 /// Loads the program for the ports of `config`.
-pub(super) fn load(config: &TablesConfig) -> Result<(XdpSide, Box<dyn Offload>), XdpError> {
+pub(super) fn load(config: &TablesConfig) -> Result<(FrontSide, Box<dyn Offload>), XdpError> {
     let interfaces = config.interfaces.iter().map(|of| XdpInterface {
         id: of.id,
         role: of.role,
@@ -45,7 +63,7 @@ pub(super) fn load(config: &TablesConfig) -> Result<(XdpSide, Box<dyn Offload>),
         devices: ports.iter().map(|port| (*port, 1)).collect(),
     };
     let (offload, programs) = adit_xdp::load(&config, || Nanos(0))?;
-    Ok((XdpSide { programs, forwarded: 0 }, Box::new(offload)))
+    Ok((FrontSide { device: FrontDevice::Xdp(programs), forwarded: 0 }, Box::new(offload)))
 }
 
 impl World {
@@ -68,24 +86,55 @@ impl World {
         Ok(Self::of(layout, store, publisher, readers, Some(loaded?)))
     }
 
-    /// The next change that is in effect. Waits for a program.
+    /// [`World::new`] with a card in memory on all ports.
+    #[must_use]
+    pub fn with_card(layout: &WorldLayout, settings: CardSettings) -> Self {
+        let side = CardSide::new(layout, settings);
+        let (store, publisher, readers) = control_with(layout, |config| {
+            Some(card::offload(config, side.card.clone(), settings.choice))
+        });
+        let front = FrontSide { device: FrontDevice::Card(side), forwarded: 0 };
+        Self::of(layout, store, publisher, readers, Some(front))
+    }
+
+    /// The card.
+    #[must_use]
+    pub fn card(&self) -> Option<&SoftwareCard> {
+        self.front.as_ref()?.as_card().map(|side| &side.card)
+    }
+
+    /// The next change that is in effect. Waits for a program or a card.
     pub(super) fn wait_for_observed(&mut self) -> Option<DeltaId> {
         loop {
             let observed = self.publisher.poll_observed();
-            if observed.is_some() || self.xdp.is_none() || self.publisher.unobserved() == 0 {
+            self.publisher.turn(self.now);
+            if observed.is_some() || self.front.is_none() || self.publisher.unobserved() == 0 {
                 return observed;
             }
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
     }
 
-    /// Runs the program on frames in their order. Returns for each the frame that left, with its port, or `None` if the
-    /// program left it to a worker.
-    pub(super) fn run_program(
+    /// Runs the program, or the card, on frames in their order. Returns for each the frame that left, with its port, or
+    /// `None` if it goes to a worker.
+    pub(super) fn run_front(
         &mut self,
         arrivals: &[InjectedFrame],
     ) -> Result<Vec<Option<SentFrame>>, String> {
-        arrivals.iter().map(|arrival| self.run_on(arrival)).collect()
+        let left = match &mut self.front {
+            None => vec![None; arrivals.len()],
+            Some(FrontSide { device: FrontDevice::Card(card), forwarded }) => {
+                let left: Vec<_> = arrivals.iter().map(|arrival| card.process(arrival)).collect();
+                *forwarded += left.iter().flatten().count() as u64;
+                left
+            }
+            Some(_) => {
+                arrivals.iter().map(|arrival| self.run_on(arrival)).collect::<Result<_, _>>()?
+            }
+        };
+        // Reads the counters of a card.
+        self.publisher.turn(self.now);
+        Ok(left)
     }
 
     fn run_on(&mut self, arrival: &InjectedFrame) -> Result<Option<SentFrame>, String> {
@@ -95,8 +144,11 @@ impl World {
             report.totals.interfaces.iter().map(sent).collect::<Vec<u64>>()
         };
         let before = sent(self);
-        let Some(xdp) = &mut self.xdp else { return Ok(None) };
-        let program = xdp.programs.iter_mut().find(|program| program.port.0 == arrival.port);
+        let Some(FrontSide { device: FrontDevice::Xdp(programs), forwarded }) = &mut self.front
+        else {
+            return Ok(None);
+        };
+        let program = programs.iter_mut().find(|program| program.port.0 == arrival.port);
         // The kernel runs a program on Ethernet frames only.
         let (Some(program), 14..) = (program, arrival.frame.len()) else { return Ok(None) };
         let (verdict, frame) = program.test_run(&arrival.frame).map_err(|error| error.0)?;
@@ -105,7 +157,7 @@ impl World {
             XdpVerdict::Passed if frame != arrival.frame => Err("a passed frame changed".into()),
             XdpVerdict::Passed => Ok(None),
             XdpVerdict::Forwarded => {
-                xdp.forwarded += 1;
+                *forwarded += 1;
                 let after = sent(self);
                 let through = before.iter().zip(&after).position(|(before, after)| before != after);
                 let through = through.ok_or("a forwarded frame was not counted")?;
@@ -114,9 +166,9 @@ impl World {
         }
     }
 
-    /// Packets that the program forwarded.
+    /// Packets that the program or the card forwarded.
     #[must_use]
     pub fn offloaded(&self) -> u64 {
-        self.xdp.as_ref().map_or(0, |xdp| xdp.forwarded)
+        self.front.as_ref().map_or(0, |front| front.forwarded)
     }
 }

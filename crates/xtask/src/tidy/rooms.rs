@@ -35,6 +35,7 @@ const ROOMS: &[Room] = &[
     Room { package: "adit-session", imports: &["adit-types", "adit-rules"], may: &[] },
     Room { package: "adit-shaper", imports: &["adit-types"], may: &[] },
     Room { package: "adit-tables", imports: &["adit-types", "adit-rules"], may: &[Unsafe] },
+    Room { package: "adit-flows", imports: &["adit-types", "adit-rules"], may: &[] },
     Room { package: "adit-neighbor", imports: &["adit-types", "adit-rules"], may: &[] },
     Room {
         package: "adit-n4",
@@ -57,7 +58,7 @@ const ROOMS: &[Room] = &[
     Room { package: "adit-dpdk-sys", imports: &[], may: &[Unsafe] },
     Room {
         package: "adit-dpdk",
-        imports: &["adit-types", "adit-pktio", "adit-dpdk-sys"],
+        imports: &["adit-types", "adit-pktio", "adit-flows", "adit-dpdk-sys"],
         may: &[Unsafe, Clock],
     },
     Room { package: "adit-host", imports: &["adit-types"], may: &[] },
@@ -103,6 +104,7 @@ const ROOMS: &[Room] = &[
             "adit-host",
             "adit-kernel",
             "adit-xdp",
+            "adit-flows",
             "adit-bench",
         ],
         may: &[Clock],
