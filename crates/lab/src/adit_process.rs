@@ -155,10 +155,10 @@ impl Adit {
         if has_corp {
             text += &corp_sections(device, model);
         }
+        text += sections;
         if device == PacketDevice::Kernel {
             text += &pool_sections(topology.ipv6);
         }
-        text += sections;
         fs::write(&config, text).context("write adit's configuration")?;
         let mut command = topology.upf.command(binary);
         // Parts of the log are shown to people: no escape sequences.
@@ -211,10 +211,12 @@ impl Adit {
     }
 }
 
-/// Configuration sections for the addresses of the UEs, to which the kernel has to route.
+/// Configuration sections for the addresses of the UEs, and of networks behind them, to which the kernel has to route.
 fn pool_sections(ipv6: bool) -> String {
     let pool = |prefix: &str| format!("\n[[ue_pool]]\nprefix = \"{prefix}\"\n");
-    pool("10.45.0.0/16") + &if ipv6 { pool("2001:db8:45::/48") } else { String::new() }
+    pool("10.45.0.0/17")
+        + &pool("10.45.208.0/20")
+        + &if ipv6 { pool("2001:db8:45::/48") } else { String::new() }
 }
 
 /// Configuration sections for the port and interface of the second data network.

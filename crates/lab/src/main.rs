@@ -104,7 +104,7 @@ enum DatapathChoice {
     AfXdp,
     /// AF_PACKET sockets.
     AfPacket,
-    /// Devices of the kernel: UDP sockets and a TUN device. For the demo.
+    /// Devices of the kernel: UDP sockets and a TUN device.
     Kernel,
 }
 

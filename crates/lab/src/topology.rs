@@ -248,11 +248,11 @@ impl Topology {
     }
 
     /// Makes the kernel of the UPF's namespace a router: it gets the addresses of the links, which then have
-    /// the offloads of a kernel's link.
+    /// the offloads of a kernel's link, or as `has_captures` none.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(crate) fn give_links_to_kernel(&self) -> Result<()> {
+    pub(crate) fn give_links_to_kernel(&self, has_captures: bool) -> Result<()> {
         self.upf.sysctl(&UPF_ROUTER)?;
         self.upf.sysctl(&NO_RP_FILTER)?;
         let mut lines = format!(
@@ -267,6 +267,10 @@ impl Topology {
             ));
         }
         self.upf.ip_batch(&[], &lines)?;
+        if has_captures {
+            as_on_a_wire(&self.upf, "n3")?;
+            return as_on_a_wire(&self.upf, "n6");
+        }
         let all = ["tx", "on", "tso", "on", "gso", "on", "gro", "on"];
         ethtool(&self.ran, "n3", &all)?;
         ethtool(&self.dn, "n6", &all)

@@ -73,6 +73,11 @@ fn packets_obey_every_kind_of_rule_in_a_pipeline() {
     pass_all(&["all", "--json", "--model", "pipeline"]);
 }
 
+#[test]
+fn packets_obey_every_kind_of_rule_over_ports_of_the_kernel() {
+    pass_all(&["all", "--json", "--io", "kernel"]);
+}
+
 fn pass_all(arguments: &[&str]) {
     let before = interfaces();
     let Some(lab) = start(arguments) else { return };

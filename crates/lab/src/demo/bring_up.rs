@@ -59,6 +59,8 @@ pub(crate) struct BringUpOptions<'a> {
     pub sections: &'a str,
     /// Adds the second data network; the network instances are then `internet` and `corp`.
     pub corp: bool,
+    /// Each packet is captured singly: links carry no large ones, even where the kernel could.
+    pub has_captures: bool,
 }
 
 /// Everything that runs. Fields drop in order: users of a namespace or of the directory come before
@@ -139,7 +141,7 @@ impl Network {
         };
         let ((adit, echo), device, af_xdp_refused) = match arguments.datapath {
             DatapathChoice::Kernel => {
-                topology.give_links_to_kernel()?;
+                topology.give_links_to_kernel(plan.has_captures)?;
                 (start(PacketDevice::Kernel)?, PacketDevice::Kernel, None)
             }
             DatapathChoice::AfXdp => (start(PacketDevice::AfXdp)?, PacketDevice::AfXdp, None),

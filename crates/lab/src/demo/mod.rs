@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     let sections = qos.unwrap_or_default();
     let mut network = Network::bring_up(
         arguments,
-        BringUpOptions { sections: &sections, corp: false },
+        BringUpOptions { sections: &sections, corp: false, has_captures: false },
         &live,
         stop,
     )?;

@@ -41,41 +41,58 @@ pub(super) struct ScenarioCase {
     pub name: &'static str,
     /// Runs it and returns a summary of what it observed.
     pub run: fn(&ScenarioContext<'_>) -> Result<String>,
+    /// Why ports of the kernel cannot show it, if so.
+    pub needs_links: Option<&'static str>,
+}
+
+impl ScenarioCase {
+    const fn new(name: &'static str, run: fn(&ScenarioContext<'_>) -> Result<String>) -> Self {
+        Self { name, run, needs_links: None }
+    }
+
+    /// A scenario in which adit does what the kernel does with its ports, because `why`.
+    const fn of_links(self, why: &'static str) -> Self {
+        Self { needs_links: Some(why), ..self }
+    }
 }
 
 /// All scenarios.
 pub(super) const CASES: &[ScenarioCase] = &[
-    ScenarioCase { name: "gate", run: gate },
-    ScenarioCase { name: "packet-rate", run: rates::packet_rate },
-    ScenarioCase { name: "far", run: far },
-    ScenarioCase { name: "qfi", run: qfi },
-    ScenarioCase { name: "sdf", run: sdf },
-    ScenarioCase { name: "precedence", run: precedence },
-    ScenarioCase { name: "path-switch", run: path_switch },
-    ScenarioCase { name: "end-marker", run: tunnels::end_marker },
-    ScenarioCase { name: "dscp", run: tunnels::dscp },
-    ScenarioCase { name: "n9", run: tunnels::n9 },
-    ScenarioCase { name: "ipv6-n3", run: tunnels::ipv6_n3 },
-    ScenarioCase { name: "error-indication", run: tunnels::error_indication },
-    ScenarioCase { name: "unknown-teid", run: tunnels::unknown_teid },
-    ScenarioCase { name: "echo-path", run: tunnels::echo_path },
-    ScenarioCase { name: "buffer", run: buffering::buffer },
-    ScenarioCase { name: "buffer-discard", run: buffering::discard },
-    ScenarioCase { name: "threshold", run: usage::threshold },
-    ScenarioCase { name: "quota", run: usage::quota },
-    ScenarioCase { name: "start-of-traffic", run: usage::start_of_traffic },
-    ScenarioCase { name: "inactivity", run: usage::inactivity },
-    ScenarioCase { name: "ue-pool", run: addresses::ue_pool },
-    ScenarioCase { name: "framed-route", run: addresses::framed_route },
-    ScenarioCase { name: "pfd", run: applications::pfd },
-    ScenarioCase { name: "predefined", run: applications::predefined },
-    ScenarioCase { name: "duplicate", run: tunnels::duplicate },
-    ScenarioCase { name: "redirect", run: redirect::redirect },
-    ScenarioCase { name: "forwarding-policy", run: policy::forwarding_policy },
-    ScenarioCase { name: "fragmentation", run: fragments::fragmentation },
-    ScenarioCase { name: "reassembly", run: fragments::reassembly },
-    ScenarioCase { name: "network-instance", run: instances::network_instance },
-    ScenarioCase { name: "local-switching", run: local_switching::local_switching },
+    ScenarioCase::new("gate", gate),
+    ScenarioCase::new("packet-rate", rates::packet_rate),
+    ScenarioCase::new("far", far),
+    ScenarioCase::new("qfi", qfi),
+    ScenarioCase::new("sdf", sdf),
+    ScenarioCase::new("precedence", precedence),
+    ScenarioCase::new("path-switch", path_switch),
+    ScenarioCase::new("end-marker", tunnels::end_marker),
+    ScenarioCase::new("dscp", tunnels::dscp),
+    ScenarioCase::new("n9", tunnels::n9),
+    ScenarioCase::new("ipv6-n3", tunnels::ipv6_n3),
+    ScenarioCase::new("error-indication", tunnels::error_indication),
+    ScenarioCase::new("unknown-teid", tunnels::unknown_teid),
+    ScenarioCase::new("echo-path", tunnels::echo_path),
+    ScenarioCase::new("buffer", buffering::buffer),
+    ScenarioCase::new("buffer-discard", buffering::discard),
+    ScenarioCase::new("threshold", usage::threshold),
+    ScenarioCase::new("quota", usage::quota),
+    ScenarioCase::new("start-of-traffic", usage::start_of_traffic),
+    ScenarioCase::new("inactivity", usage::inactivity),
+    ScenarioCase::new("ue-pool", addresses::ue_pool),
+    ScenarioCase::new("framed-route", addresses::framed_route),
+    ScenarioCase::new("pfd", applications::pfd),
+    ScenarioCase::new("predefined", applications::predefined),
+    ScenarioCase::new("duplicate", tunnels::duplicate),
+    ScenarioCase::new("redirect", redirect::redirect),
+    ScenarioCase::new("forwarding-policy", policy::forwarding_policy)
+        .of_links("the kernel chooses next hops"),
+    ScenarioCase::new("fragmentation", fragments::fragmentation)
+        .of_links("the kernel fragments packets and refuses them by ICMP"),
+    ScenarioCase::new("reassembly", fragments::reassembly)
+        .of_links("the kernel reassembles tunnel packets"),
+    ScenarioCase::new("network-instance", instances::network_instance)
+        .of_links("the kernel has one data network"),
+    ScenarioCase::new("local-switching", local_switching::local_switching),
 ];
 
 /// Gates of a QER. Spec: TS 29.244 §5.4.3.

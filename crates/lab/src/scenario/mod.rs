@@ -21,7 +21,7 @@ use crate::demo::bring_up::{BringUpOptions, Network};
 use crate::demo::live::{DemoOutput, DemoView};
 use crate::topology::LabUe;
 use crate::{DatapathChoice, DemoArguments, ScenarioArguments};
-use adit_lab_process::stop::{Interrupted, Stop, environment};
+use adit_lab_process::stop::{Interrupted, Stop};
 
 /// Additions to adit's configuration for the scenarios.
 const SECTIONS: &str = r#"
@@ -40,16 +40,17 @@ precedence = 50
 action = "drop"
 
 [[forwarding_policy]]
-id = "firewall"
-next_hop_v4 = "10.0.6.9"
-dscp = 18
-
-[[forwarding_policy]]
 id = "outside"
 local_switching = false
 "#;
 
-const NETWORK: BringUpOptions<'static> = BringUpOptions { sections: SECTIONS, corp: true };
+/// The same where next hops and a second data network can be chosen: not with ports of the kernel.
+const LINK_SECTIONS: &str = r#"
+[[forwarding_policy]]
+id = "firewall"
+next_hop_v4 = "10.0.6.9"
+dscp = 18
+"#;
 
 /// The name for all scenarios.
 const ALL: &str = "all";
@@ -76,13 +77,10 @@ pub(crate) fn names() -> PossibleValuesParser {
 pub(crate) fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { DemoOutput::Stderr } else { DemoOutput::Stdout };
     let live = DemoView::new(output);
-    if arguments.datapath == DatapathChoice::Kernel {
-        return Err(environment(
-            "scenarios need two data networks with the same addresses and next hops of policies, which \
-             ports of the kernel do not have; run the demo with --io kernel",
-        ));
-    }
-    let network = Network::bring_up(&demo_arguments(arguments)?, NETWORK, &live, stop)?;
+    let has_links = arguments.datapath != DatapathChoice::Kernel;
+    let sections = [SECTIONS, if has_links { LINK_SECTIONS } else { "" }].concat();
+    let plan = BringUpOptions { sections: &sections, corp: has_links, has_captures: true };
+    let network = Network::bring_up(&demo_arguments(arguments)?, plan, &live, stop)?;
     let mut outcomes = Vec::new();
     for (ue, case) in (1..).map(LabUe).zip(CASES) {
         if arguments.name != ALL && arguments.name != case.name {
@@ -90,7 +88,10 @@ pub(crate) fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
         }
         live.phase(case.name);
         let start = Instant::now();
-        let result = (case.run)(&ScenarioContext { network: &network, stop, ue });
+        let result = match case.needs_links {
+            Some(why) if !has_links => Ok(format!("skipped: {why}")),
+            _ => (case.run)(&ScenarioContext { network: &network, stop, ue }),
+        };
         let (ok, result) = match result {
             Ok(seen) => (true, seen),
             Err(error) if error.is::<Interrupted>() => return Err(error),
