@@ -453,6 +453,10 @@ impl ThreadRunner {
             if !report.handed_to.is_empty() {
                 let handed_to = report.handed_to.iter().filter_map(|to| bells.get(to));
                 handed_to.for_each(Doorbell::ring);
+                // The thread that takes them may be the one that shares the core, and its ring is short.
+                if shares_core {
+                    std::thread::yield_now();
+                }
             }
             meter.count_sleep(pause.after_step(report.idle, || clock.now(), || thread.rest()));
         }
