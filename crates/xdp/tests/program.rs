@@ -206,7 +206,16 @@ fn other_packets_pass_unchanged() {
         frame
     };
     let spoofed = packet(Ipv4Addr::new(10, 60, 0, 8), SERVER, 64);
+    // The lengths end before the extension header does; the packet of the user is in the padding.
+    let in_padding = |inner: &[u8]| {
+        let mut payload = tunneled(TEID, CONTAINER, inner);
+        payload[4..6].copy_from_slice(&16_u16.to_be_bytes());
+        payload[10..12].copy_from_slice(&0_u16.to_be_bytes());
+        ethernet(MACS[0], GNB_MAC, &[ipv4(GNB, OURS, 64, 17, 0, 0, 16), payload].concat())
+    };
     let others = [
+        ("packet in the padding", in_padding(&usual)),
+        ("packet beyond the frame", in_padding(&usual[..usual.len() - 4])),
         ("other station", changed(0, 0xff)),
         ("ARP", changed(13, 6)),
         ("options of IP", changed(14, 0x46)),
@@ -238,7 +247,7 @@ fn other_packets_pass_unchanged() {
         assert_eq!(run(&mut programs[1], &frame), (XdpVerdict::Passed, frame), "{name}");
     }
     counts((0, 0), (0, 0), &offload);
-    assert_eq!(offload.totals().passed_pkts, 20);
+    assert_eq!(offload.totals().passed_pkts, 22);
     // Without a neighbor, and without an entry.
     offload.set_next_hop(NextHopIndex(0), None);
     assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Passed);

@@ -424,7 +424,8 @@ INLINE int uplink(struct xdp_md *ctx, const struct port *port, const struct sett
         offset += 4;
     }
     struct packet packet;
-    if (!read_packet(data + offset, data_end, ip_len + ETH_LEN - offset, &packet))
+    // The lengths of the tunnel's headers may end before an optional part does: what follows is padding.
+    if (ip_len + ETH_LEN < offset || !read_packet(data + offset, data_end, ip_len + ETH_LEN - offset, &packet))
         return pass(ctx);
     if (!is_forwardable(packet.dst, packet.is_v6))
         return pass(ctx);
