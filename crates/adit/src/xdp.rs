@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use adit_rules::Offload;
 use adit_tables::TablesConfig;
 use adit_types::PortId;
-use adit_xdp::{XdpConfig, XdpError, XdpInterface};
+use adit_xdp::{XdpConfig, XdpError, XdpInterface, XdpProgram};
 use anyhow::bail;
 use tracing::{info, warn};
 
@@ -34,7 +34,7 @@ pub(crate) fn start(
     if !config.ports.iter().any(|port| wanted(&port)) {
         return Ok(None);
     }
-    match attach(config, tables, sockets, clock) {
+    match attach(config, tables, sockets, clock)? {
         Ok(offload) => {
             let names = config.ports.iter().filter(wanted).map(|port| port.name.as_str());
             let names: Vec<_> = names.collect();
@@ -51,12 +51,54 @@ pub(crate) fn start(
     }
 }
 
+/// Loads the program and attaches it to all ports, or to none.
+///
+/// # Errors
+/// A port receives nothing: its former program is gone.
 fn attach(
     config: &Config,
     tables: &TablesConfig,
     sockets: &[XdpSockets],
     clock: ProcessClock,
-) -> Result<Box<dyn Offload>, XdpError> {
+) -> anyhow::Result<Result<Box<dyn Offload>, XdpError>> {
+    let loaded = xdp_config(config, tables).and_then(|wanted| {
+        let (offload, programs) = adit_xdp::load(&wanted, move || clock.now())?;
+        Ok((wanted, offload, programs))
+    });
+    let (wanted, mut offload, mut programs) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => return Ok(Err(error)),
+    };
+    if let Err(error) = attach_all(config, &wanted, &mut programs, sockets) {
+        for program in &mut programs {
+            program.detach()?;
+        }
+        return Ok(Err(error));
+    }
+    offload.keep(programs);
+    Ok(Ok(Box::new(offload)))
+}
+
+fn attach_all(
+    config: &Config,
+    wanted: &XdpConfig,
+    programs: &mut [XdpProgram],
+    sockets: &[XdpSockets],
+) -> Result<(), XdpError> {
+    for (program, (port, device)) in programs.iter_mut().zip(&wanted.devices) {
+        let of_port = sockets.iter().find(|of| of.port == *port);
+        let Some(of_port) = of_port.filter(|of| !of.sockets.is_empty()) else {
+            let name = &config.ports[usize::from(port.0)].name;
+            return Err(XdpError(format!("the AF_XDP sockets of port \"{name}\" are unknown")));
+        };
+        let by_queue: Vec<_> =
+            (0..).zip(&of_port.sockets).map(|(queue, socket)| (queue, socket.as_fd())).collect();
+        program.attach(*device, &by_queue)?;
+    }
+    Ok(())
+}
+
+fn xdp_config(config: &Config, tables: &TablesConfig) -> Result<XdpConfig, XdpError> {
     let mut devices = Vec::new();
     for (id, port) in (0..).map(PortId).zip(&config.ports) {
         if port.xdp != XdpMode::Off {
@@ -74,27 +116,14 @@ fn attach(
         v4: of.v4.map(|(addr, _)| addr),
         v6: of.v6.map(|(addr, _)| addr),
     });
-    let wanted = XdpConfig {
+    Ok(XdpConfig {
         sessions_max: tables.sessions_max,
         teid_slot_bits: tables.teid_slot_bits,
         next_hops_max: tables.next_hops_max,
         interfaces: interfaces.collect(),
         ue_pools_v4: tables.ue_pools_v4.clone(),
         devices,
-    };
-    let (mut offload, mut programs) = adit_xdp::load(&wanted, move || clock.now())?;
-    for (program, (port, device)) in programs.iter_mut().zip(&wanted.devices) {
-        let of_port = sockets.iter().find(|of| of.port == *port);
-        let Some(of_port) = of_port.filter(|of| !of.sockets.is_empty()) else {
-            let name = &config.ports[usize::from(port.0)].name;
-            return Err(XdpError(format!("the AF_XDP sockets of port \"{name}\" are unknown")));
-        };
-        let by_queue: Vec<_> =
-            (0..).zip(&of_port.sockets).map(|(queue, socket)| (queue, socket.as_fd())).collect();
-        program.attach(*device, &by_queue)?;
-    }
-    offload.keep(programs);
-    Ok(Box::new(offload))
+    })
 }
 
 /// The number of a port's network device.

@@ -136,7 +136,7 @@ fn load_program(
     let object = open
         .load()
         .map_err(|error| XdpError::of("the kernel does not accept the XDP program", &error))?;
-    let program = XdpProgram { port, object, link: None };
+    let program = XdpProgram { port, object, link: None, former: None };
     program.update("ports", 0, &port_octets(config, port))?;
     Ok(program)
 }

@@ -1,10 +1,10 @@
 //! The program of one port: attached to its device, or run on single frames.
 
 use core::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use adit_types::PortId;
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ProgramInput, Xdp, XdpFlags};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, Program, ProgramInput, Xdp, XdpFlags};
 
 use crate::config::XdpError;
 
@@ -15,6 +15,8 @@ pub struct XdpProgram {
     pub(crate) object: Object,
     /// Ends with the process: then the device has no program.
     pub(crate) link: Option<Link>,
+    /// What gave its device's packets to the AF_XDP sockets before, and the device.
+    pub(crate) former: Option<(i32, OwnedFd)>,
 }
 
 impl fmt::Debug for XdpProgram {
@@ -47,7 +49,7 @@ impl XdpProgram {
     /// `sockets`: by queue of the device.
     ///
     /// # Errors
-    /// The driver of the device has no native XDP, or the kernel refuses.
+    /// The driver of the device has no native XDP, or the kernel refuses. Call [`XdpProgram::detach`] then.
     pub fn attach(
         &mut self,
         device: u32,
@@ -61,19 +63,36 @@ impl XdpProgram {
         let program = self.object.progs_mut().next();
         let program = program.ok_or_else(|| XdpError("no program".into()))?;
         let xdp = Xdp::new(program.as_fd());
-        xdp.detach(device, XdpFlags::NONE)
-            .map_err(|error| XdpError::of("the driver's XDP program stays", &error))?;
+        let state = || {
+            xdp.query(device, XdpFlags::NONE)
+                .map_err(|error| XdpError::of("the XDP program cannot be found", &error))
+        };
+        let former = state()?;
+        if former.prog_id != 0 {
+            require_native(&former)?;
+            let fd = Program::fd_from_id(former.prog_id)
+                .map_err(|error| XdpError::of("the driver's XDP program cannot be kept", &error))?;
+            xdp.detach(device, XdpFlags::NONE)
+                .map_err(|error| XdpError::of("the driver's XDP program stays", &error))?;
+            self.former = Some((device, fd));
+        }
         let link = program
             .attach_xdp(device)
             .map_err(|error| XdpError::of("the XDP program cannot be attached", &error))?;
-        let state = xdp
-            .query(device, XdpFlags::NONE)
-            .map_err(|error| XdpError::of("the XDP program cannot be found", &error))?;
-        if u32::from(state.attach_mode) != libbpf_rs::libbpf_sys::XDP_ATTACHED_DRV {
-            return Err(XdpError("the driver of the device has no native XDP".into()));
-        }
         self.link = Some(link);
-        Ok(())
+        require_native(&state()?)
+    }
+
+    /// Gives the device back to the program that it had before [`XdpProgram::attach`].
+    ///
+    /// # Errors
+    /// The kernel refuses that program: the AF_XDP sockets of the device get no packets.
+    pub fn detach(&mut self) -> Result<(), XdpError> {
+        self.link = None;
+        let Some((device, former)) = self.former.take() else { return Ok(()) };
+        Xdp::new(former.as_fd()).attach(device, XdpFlags::NONE).map_err(|error| {
+            XdpError::of("the driver's XDP program cannot be attached again", &error)
+        })
     }
 
     /// Runs the program on a frame, without a network device.
@@ -101,5 +120,13 @@ impl XdpProgram {
             _ => XdpVerdict::Aborted,
         };
         Ok((verdict, out))
+    }
+}
+
+/// An error if the program of a device runs above its driver.
+fn require_native(state: &libbpf_rs::libbpf_sys::bpf_xdp_query_opts) -> Result<(), XdpError> {
+    match u32::from(state.attach_mode) {
+        libbpf_rs::libbpf_sys::XDP_ATTACHED_DRV => Ok(()),
+        _ => Err(XdpError("the driver of the device has no native XDP".into())),
     }
 }

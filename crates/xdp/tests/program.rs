@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
 
 use core::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use adit_types::{
     PortId, Qfi, SessionIndex, SliceId, Teid, VlanId,
 };
 use adit_xdp::{XdpConfig, XdpInterface, XdpOffload, XdpProgram, XdpVerdict, load};
+use libbpf_rs::{Program, Xdp, XdpFlags};
 
 const SESSION: SessionIndex = SessionIndex(5);
 const TEID: Teid = Teid(0xabcd_0003);
@@ -302,4 +305,46 @@ fn batches_pass() {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(offload.passed(), second);
+}
+
+/// A network namespace of the calling thread, with a pair of virtual devices. Returns the number of one of them.
+fn device() -> Option<u32> {
+    // SAFETY: takes a number; it changes this thread only.
+    let is_apart = unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 };
+    let mut ip = Command::new("ip");
+    let ip = ip.args(["link", "add", "xdp0", "type", "veth", "peer", "name", "xdp1"]);
+    if !is_apart || !ip.status().is_ok_and(|status| status.success()) {
+        println!("skipped: no network namespace, or no virtual devices");
+        return None;
+    }
+    // SAFETY: the name ends with a zero.
+    Some(unsafe { libc::if_nametoindex(c"xdp0".as_ptr()) })
+}
+
+#[test]
+fn former_program_is_back_after_the_program_could_not_stay() {
+    let Some((_offload, mut programs)) = loaded() else { return };
+    let Some(device) = device() else { return };
+    let index = i32::try_from(device).unwrap();
+    // A program as the driver of AF_XDP sockets attaches it.
+    programs[0].attach(device, &[]).unwrap();
+    let id = |of: &Xdp<'_>, index| of.query_id(index, XdpFlags::NONE).unwrap();
+    let any = std::io::stdin();
+    let former = id(&Xdp::new(any.as_fd()), index);
+    let fd = Program::fd_from_id(former).unwrap();
+    programs[0].detach().unwrap();
+    let drivers = Xdp::new(fd.as_fd());
+    assert_eq!(id(&drivers, index), 0);
+    drivers.attach(index, XdpFlags::NONE).unwrap();
+    programs[1].attach(device, &[]).unwrap();
+    assert_ne!(id(&drivers, index), former);
+    programs[1].detach().unwrap();
+    assert_eq!(id(&drivers, index), former);
+    // The loopback device has no native XDP: the former program stays.
+    let loopback = 1;
+    drivers.attach(1, XdpFlags::NONE).unwrap();
+    assert!(programs[1].attach(loopback, &[]).is_err());
+    assert_eq!(id(&drivers, 1), former);
+    programs[1].detach().unwrap();
+    assert_eq!(id(&drivers, 1), former);
 }
