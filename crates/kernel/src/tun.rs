@@ -18,6 +18,9 @@ use crate::vnet::VnetHeader;
 /// The largest packet that a device passes, with its header.
 const READ_MAX: usize = VnetHeader::LEN + 65_536;
 
+/// After so many packets without a buffer, or that fit none, a burst reads no more.
+const LOST_MAX: usize = 4 * BURST_MAX;
+
 /// Headers that joining changes, at most: IPv6 and TCP with all options.
 const HEADERS_MAX: usize = 100;
 
@@ -87,11 +90,15 @@ impl TunQueue {
     ) -> usize {
         let before = burst.len();
         let limit = before + limit.min(burst.remaining_capacity());
+        // Packets that arrive without end and find no buffer must not keep the worker from releasing buffers.
+        let mut lost = 0;
         while burst.len() < limit && !self.buffer.is_empty() {
-            if self.pending.is_none() && !self.read() {
+            if self.pending.is_none() && (lost >= LOST_MAX || !self.read()) {
                 break;
             }
+            let count = burst.len();
             self.take_next(burst, &mut alloc);
+            lost += usize::from(burst.len() == count);
         }
         burst.len() - before
     }

@@ -39,6 +39,9 @@ const PAYLOAD_MAX: usize = 65_000;
 /// these spans.
 const SINGLE_BURSTS: u32 = 1024;
 
+/// After so many datagrams without a buffer, or that fit none, a burst reads no more from a socket.
+const LOST_MAX: usize = 4 * BURST_MAX;
+
 /// Buffers of a socket in the kernel. Unit: octets.
 const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
 
@@ -153,7 +156,8 @@ impl UdpPort {
             let Some(socket) = self.sockets.get_mut(at) else { break };
             socket.receive(limit, burst, &mut alloc, &self.counters);
             if burst.len() >= limit {
-                self.next = at;
+                // The others have their turn first.
+                self.next = at + 1;
                 break;
             }
         }
@@ -384,7 +388,8 @@ impl UdpSocket {
         })
     }
 
-    /// Fills `burst` up to `limit` packets, or until no datagram waits.
+    /// Fills `burst` up to `limit` packets, or until no datagram waits. Reads no more after [`LOST_MAX`] datagrams that made
+    /// no frame: those that arrive without end and find no buffer must not keep the worker from releasing buffers.
     fn receive<B: PacketBuf>(
         &mut self,
         limit: usize,
@@ -392,11 +397,14 @@ impl UdpSocket {
         alloc: &mut impl FnMut() -> Option<B>,
         counters: &KernelCounters,
     ) {
+        let mut lost = 0;
         loop {
             while burst.len() < limit && self.at < self.received.len() {
+                let before = burst.len();
                 self.take_next(burst, alloc, counters);
+                lost += usize::from(burst.len() == before);
             }
-            if burst.len() >= limit || self.buffer.is_empty() {
+            if burst.len() >= limit || lost >= LOST_MAX || self.buffer.is_empty() {
                 return;
             }
             let was_full = self.received.len() == BATCH;

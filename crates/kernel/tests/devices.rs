@@ -174,6 +174,39 @@ fn packets_without_a_buffer_are_counted() {
 }
 
 #[test]
+fn burst_without_buffers_ends_while_datagrams_wait() {
+    let (mut port, bound) = open_udp("127.0.0.1:0");
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..1000 {
+        client.send_to(&[1; 40], bound).unwrap();
+    }
+    let mut burst = Burst::<MemBuf>::new();
+    assert_eq!(port.rx_burst(32, &mut burst, || None), 0);
+    let lost = port.counters().read().rx_no_buffer_pkts;
+    assert!((1..=500).contains(&lost), "{lost} of 1000 in one burst");
+    let frames = receive(&mut port, 32, 1);
+    assert_eq!(datagram(&frames[0]).2, [1; 40]);
+}
+
+#[test]
+fn datagrams_of_one_family_do_not_hold_up_those_of_the_other() {
+    let local = |address: &str| address.parse::<SocketAddr>().unwrap();
+    let addresses = vec![local("127.0.0.1:0"), local("[::1]:0")];
+    let port = UdpPort::open(&UdpPortConfig { addresses, mtu_bytes: 1500 }).unwrap();
+    let bound: Vec<_> = port.local_addresses().collect();
+    let mut port = KernelPort::Udp(port);
+    for (bound, address, count) in [(bound[0], "127.0.0.1:0", 200), (bound[1], "[::1]:0", 1)] {
+        let client = UdpSocket::bind(address).unwrap();
+        for _ in 0..count {
+            client.send_to(&[1; 40], bound).unwrap();
+        }
+    }
+    let frames = receive(&mut port, 8, 16);
+    assert!(frames.iter().any(|frame| datagram(frame).1 == bound[1]), "IPv6 within two bursts");
+    receive(&mut port, 8, 201 - frames.len());
+}
+
+#[test]
 fn datagrams_arrive_at_the_owners_of_their_sessions() {
     const WORKERS: usize = 3;
     let (first, bound) = open_udp("127.0.0.1:0");
