@@ -31,6 +31,18 @@ pub(super) fn check_interface(
     }
 }
 
+/// Notes more receive queues of a port of the kernel than threads receive: each of these reads one at most.
+pub(super) fn check_queues(
+    section: &ConfigSection<'_, '_>,
+    rx_queues: Option<u16>,
+    receiving: usize,
+) {
+    if rx_queues.is_some_and(|queues| usize::from(queues) > receiving) {
+        let what = format!("takes at most {receiving}: a thread reads one queue of a kernel port");
+        section.problem("rx_queues", what);
+    }
+}
+
 /// The default routes of interfaces behind which the kernel routes, unless `routes` has them: each family
 /// of each interface, except where another interface of the same role and network instance has one.
 pub(super) fn default_routes(

@@ -389,8 +389,11 @@ fn read_ports(
         let fixed = dpdk_device.and_then(queues_of_arguments).filter(|_| is_shared);
         let rx_queues = rx_queues.or(fixed.map(|(offered, _)| offered));
         let (xdp, flow_offload) = read_offload(&mut section, dpdk_device, &ports);
-        section.finish();
         let kernel = device.as_ref().and_then(PortDevice::kernel).cloned();
+        if kernel.is_some() {
+            kernel_ports::check_queues(&section, rx_queues, datapath.roles().receiving().len());
+        }
+        section.finish();
         port_names.push(NamedPort { name: name.clone(), kernel });
         let port = |device| PortSettings { name, device, rx_queues, mtu_bytes, xdp, flow_offload };
         ports.extend(device.map(port));

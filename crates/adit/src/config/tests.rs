@@ -624,6 +624,19 @@ fn what_ports_of_the_kernel_cannot_have_is_refused_all_at_once() {
     assert!(paths(&problems).contains(&"port[1].device"), "{problems:?}");
 }
 
+#[test]
+fn port_of_the_kernel_has_at_most_one_queue_per_receiving_thread() {
+    let pipeline = "model = \"pipeline\"\nworkers = [1, 2]\nreceivers = [3]\n#";
+    let text = on_kernel().replacen("model = \"run-to-completion\"\n", "", 1);
+    let text = text.replacen("workers = [1]", pipeline, 1);
+    let with_queues = |queues: u16| {
+        let line = format!("device = \"kernel:udp\"\nrx_queues = {queues}");
+        Config::parse(&text.replace("device = \"kernel:udp\"", &line))
+    };
+    assert_eq!(with_queues(1).unwrap().ports[0].rx_queues, Some(1));
+    assert_eq!(paths(&with_queues(2).unwrap_err()), ["port[0].rx_queues"]);
+}
+
 /// The example with an event scheduler: `workers`, and the lines of its table.
 fn with_eventdev(workers: &str, lines: &str, qpairs: u16) -> String {
     let datapath = format!("model = \"eventdev\"\nworkers = {workers}");
