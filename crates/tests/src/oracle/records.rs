@@ -278,8 +278,11 @@ fn given(f_teid: LocalFTeid) -> FTeidSpec {
 
 /// The addresses that the control plane stated, completed by those that we chose.
 fn with_chosen(stated: Option<UeMatch>, chosen: UeAddresses) -> UeMatch {
-    let given = stated.map(|ue| ue.addresses).unwrap_or_default();
-    let addresses = UeAddresses { v4: given.v4.or(chosen.v4), v6: given.v6.or(chosen.v6) };
+    let mut addresses = chosen;
+    if let Some(UeMatch { addresses: of_peer, .. }) = stated {
+        addresses.v4 = of_peer.v4.or(addresses.v4);
+        addresses.v6 = of_peer.v6.or(addresses.v6);
+    }
     UeMatch { addresses, side: UeSide::Source }
 }
 
