@@ -111,7 +111,8 @@ pub(crate) struct OutgoingDatagram {
 }
 
 impl OutgoingDatagram {
-    /// Reads the headers of a frame; `None` if it does not carry a whole UDP datagram.
+    /// Reads the headers of a frame; `None` if it does not carry a whole UDP datagram. The kernel refuses port 0 as it
+    /// refuses datagrams joined for too narrow a path: a peer that sends from it must not end joining.
     pub(crate) fn read(frame: &[u8]) -> Option<Self> {
         let link = parse_frame(frame).ok()?;
         let l3_offset = usize::from(link.l3_offset);
@@ -121,6 +122,9 @@ impl OutgoingDatagram {
             return None;
         }
         let (udp, payload) = UdpHeader::parse(ip.payload(l3)).ok()?;
+        if udp.dst_port() == 0 {
+            return None;
+        }
         let start = l3_offset + usize::from(ip.payload_offset) + 8;
         Some(Self {
             to: SocketAddr::new(ip.addrs.dst(), udp.dst_port()),
@@ -164,5 +168,8 @@ mod tests {
         write_headers(&mut frame, &DatagramHeaders { from, to: from, tos: 0 }, 0);
         frame[ETHERNET + 6] = 0x20;
         assert_eq!(OutgoingDatagram::read(&frame), None, "a fragment");
+        let port_0 = "10.0.3.1:0".parse().unwrap();
+        write_headers(&mut frame, &DatagramHeaders { from, to: port_0, tos: 0 }, 0);
+        assert_eq!(OutgoingDatagram::read(&frame), None, "port 0");
     }
 }
