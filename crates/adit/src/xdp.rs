@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use adit_dpdk::Device;
 use adit_rules::Offload;
 use adit_tables::TablesConfig;
 use adit_types::PortId;
@@ -91,8 +92,11 @@ fn attach_all(
             let name = &config.ports[usize::from(port.0)].name;
             return Err(XdpError(format!("the AF_XDP sockets of port \"{name}\" are unknown")));
         };
-        let by_queue: Vec<_> =
-            (0..).zip(&of_port.sockets).map(|(queue, socket)| (queue, socket.as_fd())).collect();
+        let first = config.ports[usize::from(port.0)].device.dpdk().map_or(0, first_queue);
+        let by_queue: Vec<_> = (first..)
+            .zip(&of_port.sockets)
+            .map(|(queue, socket)| (queue, socket.as_fd()))
+            .collect();
         program.attach(*device, &by_queue)?;
     }
     Ok(())
@@ -126,10 +130,27 @@ fn xdp_config(config: &Config, tables: &TablesConfig) -> Result<XdpConfig, XdpEr
     })
 }
 
+/// The queue of the network device that the first AF_XDP socket has.
+fn first_queue(device: &Device) -> u32 {
+    device.argument("start_queue").and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 /// The number of a port's network device.
 fn device_of(port: &PortSettings) -> Result<u32, XdpError> {
     let name = port.device.dpdk().and_then(|device| device.argument("iface")).unwrap_or_default();
     let number = std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex"));
     let number = number.ok().and_then(|text| text.trim().parse().ok());
     number.ok_or_else(|| XdpError(format!("port \"{}\" has no network device", port.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_begin_with_the_queue_that_the_device_names() {
+        let first = |device: &str| first_queue(&device.parse().unwrap());
+        assert_eq!(first("net_af_xdp0,iface=v0"), 0);
+        assert_eq!(first("net_af_xdp0,iface=v0,start_queue=2,queue_count=2"), 2);
+    }
 }
