@@ -29,7 +29,9 @@ pub enum Spread {
     /// The owner of the packet's session, which the receiver looks up.
     Owner,
     /// By the Toeplitz hash of the UE's address, as a NIC chooses a queue. The receiver looks nothing up; a worker
-    /// hands packets of other owners' sessions on.
+    /// hands packets of other owners' sessions on. Packets between the same two addresses keep their order. A packet
+    /// without an inner address, such as an End Marker, goes to its session's owner, and may overtake those that other
+    /// workers still hand on.
     Rss,
 }
 
