@@ -149,6 +149,24 @@ fn owners_send_what_the_receiver_received_and_nothing_is_handed_on() {
 }
 
 #[test]
+fn packets_of_users_with_a_priority_tag_do_not_go_to_the_signaling_worker() {
+    for spread in [Spread::Owner, Spread::Rss] {
+        let mut pipeline = Pipeline::new(spread, 1024);
+        for session in pipeline.sessions.clone() {
+            for (port, mut frame) in [(N3, session.uplink(&[1])), (N6, session.downlink(&[2]))] {
+                // Priority 5, no VLAN. Spec: IEEE 802.1Q §9.6.
+                frame.splice(12..12, [0x81, 0, 0xa0, 0]);
+                pipeline.ios[RECEIVER].inject(port, &frame);
+            }
+        }
+        pipeline.settle();
+        assert_eq!(pipeline.counters()[SIGNALING].taken_over_pkts, 0, "{spread:?}");
+        let sent: usize = (0..SIGNALING).map(|worker| pipeline.sent(worker).len()).sum();
+        assert_eq!(sent, 2 * usize::from(SESSIONS), "{spread:?}");
+    }
+}
+
+#[test]
 fn hash_of_the_ue_address_chooses_one_worker_for_both_directions_and_owners_send_in_order() {
     let mut pipeline = Pipeline::new(Spread::Rss, 1024);
     for count in 0_u8..8 {

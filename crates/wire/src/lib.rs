@@ -49,7 +49,7 @@ pub use psc::{PduSessionContainer, PduType, usual_container};
 pub use usual::{
     GPduPattern, GPduV6Pattern, INNER_OFFSET_OVER_IPV6_MIN, IpPattern, OrderingKey, UsualFiveTuple,
     UsualGPdu, UsualIp, UsualLinkHeader, UsualOuter, UsualOuterV6, UsualTunnel, UsualTuple,
-    decrement_usual_hops, guess_is_v6, ordering_key, ordering_key_over_v6, usual_dst,
+    decrement_usual_hops, guess_is_v6, ordering_key, ordering_key_over_v6, tag_len, usual_dst,
     usual_dst_key, usual_five_tuple, usual_g_pdu, usual_g_pdu_over_v6, usual_ip, usual_tuple,
     vlan_of,
 };

@@ -14,8 +14,7 @@ use adit_rules::rule::ue_ipv6_key;
 use adit_tables::{TablesReader, TablesView, UeTable};
 use adit_types::limits::BURST_MAX;
 use adit_types::{InterfaceId, Nanos, PortId, SessionIndex, VlanId, WorkerId};
-use adit_wire::ethernet::{EthernetHeader, link_len};
-use adit_wire::{Glance, UeAddress, vlan_of};
+use adit_wire::{Glance, UeAddress, tag_len, vlan_of};
 
 use super::run_to_completion::StepReport;
 use crate::columns::BurstColumn;
@@ -184,7 +183,7 @@ pub(super) fn look<'l, B: PacketBuf>(
 /// A glance at a frame, and the interface that it belongs to.
 fn look_on(link: &VlanLink, frame: &[u8]) -> (Glance, Option<InterfaceId>) {
     let tunnel_end = Cell::new(None);
-    let glance = Glance::at(frame, link_len(link.vlan) - EthernetHeader::LEN, |addr| {
+    let glance = Glance::at(frame, tag_len(frame), |addr| {
         let owner = link.owner(addr).filter(|interface| interface.role.is_gtpu());
         tunnel_end.set(owner.map(|interface| interface.id));
         owner.is_some()

@@ -26,7 +26,7 @@ pub use outer_v6::UsualOuterV6;
 pub use over_v6::{
     GPduV6Pattern, INNER_OFFSET_OVER_IPV6_MIN, ordering_key_over_v6, usual_g_pdu_over_v6,
 };
-pub use pattern::{GPduPattern, IpPattern, vlan_of};
+pub use pattern::{GPduPattern, IpPattern, tag_len, vlan_of};
 pub use recognize::{
     OrderingKey, UsualGPdu, UsualIp, guess_is_v6, ordering_key, usual_g_pdu, usual_ip,
 };

@@ -94,6 +94,17 @@ pub fn vlan_of(frame: &[u8]) -> VlanId {
     }
 }
 
+/// Octets of the tag that [`vlan_of`] reads: 0 or [`VlanTag::LEN`]. A priority tag is one, too, though its frame is
+/// untagged.
+#[inline]
+#[must_use]
+pub fn tag_len(frame: &[u8]) -> usize {
+    match frame.get(at::ETHER_TYPE..at::ETHER_TYPE + VlanTag::LEN) {
+        Some(&[a, b, ..]) if u16::from_be_bytes([a, b]) == EtherType::VLAN.0 => VlanTag::LEN,
+        _ => 0,
+    }
+}
+
 /// The constant fields of usual G-PDUs on a link.
 #[derive(Debug, Clone, Copy)]
 pub struct GPduPattern {
