@@ -1,7 +1,8 @@
 //! When no run of the program sees what was there before a change.
 //!
 //! The kernel waits for all runs under way when a map in a map is replaced (`bpf(2)`, BPF_MAP_UPDATE_ELEM). That takes
-//! some milliseconds, so a thread of its own does it, once for all batches that were closed meanwhile.
+//! some milliseconds, so a thread of its own does it, once for all batches that were closed meanwhile. If the kernel refuses,
+//! packets may still see the past: the changes are not in effect, and the thread tries again until it succeeds.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,9 @@ use crate::config::XdpError;
 /// How often the thread calls what it was started with.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Time until the kernel is asked again after it refused.
+const RETRY: Duration = Duration::from_millis(20);
+
 /// What the thread shares with the control thread.
 #[derive(Debug, Default)]
 struct Shared {
@@ -25,6 +29,8 @@ struct Shared {
     closed: Mutex<Option<u64>>,
     is_closed: Condvar,
     passed: AtomicU64,
+    /// Why the kernel refused, once for each spell of refusals.
+    refusal: Mutex<Option<String>>,
 }
 
 impl Shared {
@@ -51,7 +57,7 @@ impl Batches {
     ///
     /// # Errors
     /// The kernel refuses a map or a thread.
-    pub fn start(mut tick: impl FnMut() + Send + 'static) -> Result<Self, XdpError> {
+    pub fn start(tick: impl FnMut() + Send + 'static) -> Result<Self, XdpError> {
         let create = |kind, name: &str, opts: &libbpf_sys::bpf_map_create_opts| {
             MapHandle::create(kind, Some(name), 4, 4, 1, opts)
                 .map_err(|error| XdpError::of("the kernel creates no map", &error))
@@ -61,14 +67,32 @@ impl Batches {
         let inner = create(MapType::Array, "adit_inner", &opts)?;
         opts.inner_map_fd = u32::try_from(inner.as_fd().as_raw_fd()).unwrap_or_default();
         let outer = create(MapType::ArrayOfMaps, "adit_outer", &opts)?;
+        let wait = move || {
+            let fd = inner.as_fd().as_raw_fd().to_ne_bytes();
+            outer.update(&[0; 4], &fd, MapFlags::ANY).map_err(|error| format!("{error:#}"))
+        };
+        Self::start_with(wait, tick)
+    }
+
+    /// `wait` returns when all runs under way have ended, or says why it cannot wait.
+    fn start_with(
+        mut wait: impl FnMut() -> Result<(), String> + Send + 'static,
+        mut tick: impl FnMut() + Send + 'static,
+    ) -> Result<Self, XdpError> {
         let shared = Arc::new(Shared::default());
         *shared.closed() = Some(0);
         let of_thread = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("xdp-batches".into())
-            .spawn(move || run(&of_thread, &outer, &inner, &mut tick))
+            .spawn(move || run(&of_thread, &mut wait, &mut tick))
             .map_err(|error| XdpError(format!("no thread for XDP: {error}")))?;
         Ok(Self { shared, closed: 0, thread: Some(thread) })
+    }
+
+    /// Why the kernel does not let the thread wait, if it began to refuse since the last call.
+    #[must_use]
+    pub fn take_refusal(&self) -> Option<String> {
+        self.shared.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Closes the current batch.
@@ -97,8 +121,9 @@ impl Drop for Batches {
 }
 
 /// Waits for batches, one after the other or several at once.
-fn run(shared: &Shared, outer: &MapHandle, inner: &MapHandle, tick: &mut impl FnMut()) {
+fn run(shared: &Shared, wait: &mut impl FnMut() -> Result<(), String>, tick: &mut impl FnMut()) {
     let mut passed = 0;
+    let mut is_refused = false;
     loop {
         tick();
         let closed = shared.closed();
@@ -110,12 +135,48 @@ fn run(shared: &Shared, outer: &MapHandle, inner: &MapHandle, tick: &mut impl Fn
             continue;
         }
         drop(closed);
-        let fd = inner.as_fd().as_raw_fd().to_ne_bytes();
-        // Without success packets may still see the past, so the changes are not in effect: this ends the daemon.
-        if outer.update(&[0; 4], &fd, MapFlags::ANY).is_err() {
-            return;
+        match wait() {
+            Ok(()) => {
+                (passed, is_refused) = (latest, false);
+                shared.passed.store(passed, Ordering::Release);
+            }
+            Err(words) => {
+                if !is_refused {
+                    let mut refusal = shared.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+                    *refusal = Some(words);
+                }
+                is_refused = true;
+                thread::sleep(RETRY);
+            }
         }
-        passed = latest;
-        shared.passed.store(passed, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batch_that_the_kernel_refuses_is_tried_again_and_told_once() {
+        let mut attempts = 0;
+        let wait = move || {
+            attempts += 1;
+            if attempts < 4 { Err(format!("no memory at attempt {attempts}")) } else { Ok(()) }
+        };
+        let mut batches = Batches::start_with(wait, || {}).unwrap();
+        assert_eq!(batches.take_refusal(), None);
+        let batch = batches.close();
+        while batches.passed() < batch {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(batches.take_refusal().as_deref(), Some("no memory at attempt 1"));
+        assert_eq!(batches.take_refusal(), None);
+    }
+
+    #[test]
+    fn thread_ends_while_the_kernel_refuses() {
+        let mut batches = Batches::start_with(|| Err("never".to_owned()), || {}).unwrap();
+        batches.close();
+        drop(batches);
     }
 }

@@ -4,8 +4,8 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use adit_rules::{
-    NetworkPart, Offload, OffloadBatch, OffloadInterfaceTotals, OffloadRefusal, OffloadRule,
-    OffloadTotals, OffloadUsage, SessionKey,
+    NetworkPart, Offload, OffloadBatch, OffloadInterfaceTotals, OffloadNotice, OffloadRefusal,
+    OffloadRule, OffloadTotals, OffloadUsage, SessionKey,
 };
 use adit_types::{
     Direction, DomainId, InterfaceId, InterfaceSet, MacAddr, NextHopIndex, SessionIndex, Teid,
@@ -213,6 +213,12 @@ impl Offload for XdpOffload {
     fn usage(&self) -> Arc<dyn OffloadUsage> {
         let usage: Arc<XdpUsage> = Arc::clone(&self.usage);
         usage
+    }
+
+    fn take_notice(&mut self) -> Option<OffloadNotice> {
+        let words = self.batches.take_refusal()?;
+        let words = format!("changes wait for the kernel: {words}");
+        Some(OffloadNotice::Refused(OffloadRefusal(words.into())))
     }
 
     fn name(&self) -> &'static str {
