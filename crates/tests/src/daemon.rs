@@ -76,8 +76,18 @@ impl Daemon {
     /// When it does not start.
     #[must_use]
     pub fn restart(self) -> Self {
+        self.restart_after(|_| {})
+    }
+
+    /// As [`Self::restart`], with a check of its namespace while no process runs.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn restart_after(self, check: impl FnOnce(&TestNamespace)) -> Self {
         let Self { process, namespace, adit, config, dir } = self;
         drop(process);
+        check(&namespace);
         let process = ChildProcess::start(&mut run_command(&namespace, &adit, &config));
         Self { process, namespace, adit, config, dir }.wait_until_ready()
     }

@@ -1,0 +1,233 @@
+//! A running `adit` with the XDP program on its ports: changes by an SMF under traffic, and the death of the process.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+#[path = "../../n4/tests/smf/mod.rs"]
+mod smf;
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use adit_pfcp::Message;
+use adit_testkit::packet::PacketBuilder;
+use adit_tests::daemon::{self, Daemon};
+use adit_tests::process::{TestNamespace, run, skip_on_this_machine};
+use adit_types::{MacAddr, Seid, Teid};
+
+/// Environment variable of the run inside the daemon's namespace.
+const INSIDE: &str = "ADIT_TEST_INSIDE";
+
+const SESSIONS: u16 = 8;
+const ROUNDS: u32 = 300;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[test]
+fn changes_lose_nothing_and_a_killed_process_leaves_no_program() {
+    if std::env::var_os(INSIDE).is_some() {
+        return exchange();
+    }
+    let probe = Command::new("ethtool").arg("--version").stdout(Stdio::null()).status();
+    if probe.is_err() {
+        return skip_on_this_machine("no ethtool");
+    }
+    if !adit_tests::process::is_root() {
+        return;
+    }
+    let namespace = TestNamespace::new("xdp");
+    for (device, peer) in [("up0", "gnb0"), ("core0", "net0")] {
+        namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", peer]);
+        for end in [device, peer] {
+            namespace.ip(&["link", "set", end, "addrgenmode", "none", "up"]);
+        }
+        // Else the kernel drops frames that a program sends to it.
+        let mut gro = namespace.command("ethtool".as_ref());
+        let output = run(gro.args(["-K", peer, "gro", "on"]), PATIENCE);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    // The kernel answers adit's ARP requests.
+    namespace.ip(&["addr", "add", &format!("{}/24", smf::GNB), "dev", "gnb0"]);
+    namespace.ip(&["addr", "add", "10.0.6.1/24", "dev", "net0"]);
+    let cores = daemon::cores();
+    let started = Daemon::start_in(namespace, |dir| {
+        let devices = ["net_af_xdp0,iface=up0", "net_af_xdp1,iface=core0"];
+        let ports = daemon::interfaces(devices, &smf::N3.to_string());
+        let ports = ports.replace("device = ", "xdp = \"auto\"\ndevice = ");
+        let pool = "[[ue_pool]]\nprefix = \"10.45.0.0/16\"\n";
+        // A queue holds thousands of buffers.
+        let node = daemon::node(100, &cores[..1], dir);
+        let node = node.replace("mempool_mbufs = 4096", "mempool_mbufs = 16384");
+        node.replace("memory_mib = 64", "memory_mib = 256") + &ports + pool
+    });
+    let Some(daemon) = started else { return };
+    if daemon.show("offload")["offload"] != "xdp" {
+        return skip_on_this_machine("XDP does not work here");
+    }
+    let daemon = exchange_with(daemon);
+    let daemon = daemon.restart_after(|namespace| {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let mut links = namespace.command("ip".as_ref());
+            let output = run(links.args(["link", "show"]), PATIENCE);
+            let links = String::from_utf8_lossy(&output.stdout).into_owned();
+            if links.contains("core0") && !links.contains("xdp") {
+                return;
+            }
+            assert!(Instant::now() < end, "{links}");
+        }
+    });
+    let daemon = exchange_with(daemon);
+    let output = daemon.stop();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs [`exchange`] in the namespace of a daemon, whose program must forward most packets.
+fn exchange_with(daemon: Daemon) -> Daemon {
+    let mut command = daemon.command(&std::env::current_exe().unwrap());
+    let name = "changes_lose_nothing_and_a_killed_process_leaves_no_program";
+    command.args(["--exact", name, "--nocapture"]).env(INSIDE, "").stdin(Stdio::null());
+    let output = run(&mut command, Duration::from_secs(60));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}\n{}", daemon.show("offload"));
+    let sent = 2 * u64::from(SESSIONS) * u64::from(ROUNDS);
+    let (counters, offload) = (daemon.show("counters"), daemon.show("offload"));
+    assert_eq!(counters["transmitted_pkts"], sent, "{counters}");
+    assert_eq!((&counters["dropped_pkts"], &counters["identity_holds"]), (&0.into(), &true.into()));
+    let offloaded = offload["offloaded_pkts"].as_u64().unwrap();
+    assert!(offloaded > sent / 2 && offloaded <= sent, "{offload}");
+    daemon
+}
+
+/// A packet socket on a device.
+struct Link {
+    socket: OwnedFd,
+    mac: MacAddr,
+}
+
+fn sysfs(device: &str, file: &str) -> String {
+    std::fs::read_to_string(format!("/sys/class/net/{device}/{file}")).unwrap().trim().to_owned()
+}
+
+fn mac(device: &str) -> MacAddr {
+    let text = sysfs(device, "address");
+    let octets: Vec<u8> =
+        text.split(':').map(|octet| u8::from_str_radix(octet, 16).unwrap()).collect();
+    MacAddr(octets.try_into().unwrap())
+}
+
+impl Link {
+    fn open(device: &str) -> Self {
+        let all = u16::try_from(libc::ETH_P_ALL).unwrap().to_be();
+        // SAFETY: takes numbers, returns a descriptor or -1.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, all.into()) };
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: the descriptor is new and nobody else's.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: numbers only.
+        let mut addr: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
+        addr.sll_family = u16::try_from(libc::AF_PACKET).unwrap();
+        addr.sll_protocol = all;
+        addr.sll_ifindex = sysfs(device, "ifindex").parse().unwrap();
+        let len = u32::try_from(size_of::<libc::sockaddr_ll>()).unwrap();
+        // SAFETY: reads a structure of this length.
+        let code = unsafe { libc::bind(socket.as_raw_fd(), (&raw const addr).cast(), len) };
+        assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
+        Self { socket, mac: mac(device) }
+    }
+
+    fn send(&self, frame: &[u8]) {
+        // SAFETY: reads the octets of `frame`.
+        let sent =
+            unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        assert_eq!(usize::try_from(sent), Ok(frame.len()), "{}", std::io::Error::last_os_error());
+    }
+
+    /// The next frame that ends with `mark` and was not sent by this end, which starts with `not_to`.
+    fn receive(&self, mark: &[u8], not_to: MacAddr) -> Vec<u8> {
+        let end = Instant::now() + PATIENCE;
+        let mut frame = vec![0; 2048];
+        while Instant::now() < end {
+            let (at, len) = (frame.as_mut_ptr().cast(), frame.len());
+            // SAFETY: writes at most the octets of `frame`.
+            let got = unsafe { libc::recv(self.socket.as_raw_fd(), at, len, libc::MSG_DONTWAIT) };
+            let Ok(got) = usize::try_from(got) else {
+                std::thread::yield_now();
+                continue;
+            };
+            if frame[..got].ends_with(mark) && frame[..6] != not_to.0 {
+                return frame[..got].to_vec();
+            }
+        }
+        panic!("a packet is lost: {mark:02x?}");
+    }
+}
+
+/// The gNB, the data network and the SMF. Every packet must arrive, in the tunnel of the last answered change.
+fn exchange() {
+    // Else the kernel refuses the packets to the gNB by ICMP.
+    let _gtpu = UdpSocket::bind((smf::GNB, 2152)).unwrap();
+    let (gnb, network) = (Link::open("gnb0"), Link::open("net0"));
+    let (upf_n3, upf_n6) = (mac("up0"), mac("core0"));
+    let socket = UdpSocket::bind("127.0.3.1:8805").unwrap();
+    socket.connect((daemon::N4, 8805)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let ask = |bytes: &[u8]| {
+        socket.send(bytes).unwrap();
+        let mut buffer = vec![0; 4096];
+        let len = socket.recv(&mut buffer).unwrap();
+        buffer.truncate(len);
+        buffer
+    };
+    ask(&smf::setup(1, Ipv4Addr::new(192, 0, 2, 10), smf::SMF_STARTED));
+    let mut sequence = 1;
+    let mut next = || {
+        sequence += 1;
+        sequence
+    };
+    let mut sessions: Vec<(Seid, Teid, smf::SessionScript, Teid)> = Vec::new();
+    for number in 1..=SESSIONS {
+        let script = smf::SessionScript::new(number.into(), number);
+        let answer = ask(&smf::establish(next(), &script));
+        let Message::SessionEstablishmentResponse(answer) = smf::decode(&answer) else {
+            panic!("{answer:?}")
+        };
+        let created = answer.created_pdrs.iter().next().unwrap();
+        let Some(adit_pfcp::ie::FTeid::Given { teid, .. }) = created.local_f_teids.iter().next()
+        else {
+            panic!("{created:?}")
+        };
+        let seid = answer.up_f_seid.unwrap().seid;
+        sessions.push((seid, teid, script, script.gnb_teid));
+    }
+    // Gateway and gNB are resolved.
+    std::thread::sleep(Duration::from_millis(1500));
+    for round in 0..ROUNDS {
+        for (number, (seid, teid, script, gnb_teid)) in (0_u32..).zip(&mut sessions) {
+            if round % 10 == number {
+                *gnb_teid = Teid(0x0200_0000 + round * 16 + number);
+                let answer = ask(&smf::move_to(next(), *seid, *gnb_teid));
+                let Message::SessionModificationResponse(answer) = smf::decode(&answer) else {
+                    panic!("{answer:?}")
+                };
+                assert!(answer.cause.is_accepted(), "{answer:?}");
+            }
+            let mark = [round.to_be_bytes(), number.to_be_bytes()].concat();
+            let up = PacketBuilder::ethernet(upf_n3, gnb.mac)
+                .ipv4(smf::GNB, smf::N3)
+                .gtpu(teid.0)
+                .psc_ul(9)
+                .ipv4(script.ue, "8.8.8.8")
+                .udp(4000, 53)
+                .payload(&mark);
+            gnb.send(&up.build());
+            let down = PacketBuilder::ethernet(upf_n6, network.mac)
+                .ipv4("8.8.8.8", script.ue)
+                .udp(53, 4000)
+                .payload(&[&[0; 32], &mark[..]].concat());
+            network.send(&down.build());
+            network.receive(&mark, upf_n6);
+            let frame = gnb.receive(&mark, upf_n3);
+            assert_eq!(frame[46..50], gnb_teid.0.to_be_bytes(), "round {round}: a former tunnel");
+        }
+    }
+}
