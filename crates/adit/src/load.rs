@@ -45,7 +45,7 @@ impl ThreadLoad {
     }
 }
 
-/// What a step did, as far as its load is concerned.
+/// What counts towards the load of a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepLoad {
     /// When it began.

@@ -32,7 +32,7 @@ struct HandedPacket<B> {
     number: u32,
 }
 
-/// What a worker among several has with an event scheduler.
+/// Flows of one of several workers of an event scheduler.
 struct EventFlows<B> {
     flows: Flows,
     /// Packets, and requests for a flow, that go to the scheduler at the end of the step.
@@ -362,22 +362,22 @@ impl<B: PacketBuf> Handoff<B> {
         let chunk = ring.read_chunk(waiting).ok()?;
         let (front, back) = chunk.as_slices();
         let port = front.first()?.port;
-        let is_next = |parcel: &&HandedPacket<B>| {
+        let is_next = |packet: &&HandedPacket<B>| {
             let flows = self.events.as_ref().map(|events| &events.flows);
-            parcel.port == port
-                && flows.is_none_or(|flows| flows.take_number(parcel.flow, parcel.number))
+            packet.port == port
+                && flows.is_none_or(|flows| flows.take_number(packet.flow, packet.number))
         };
         let count = front.iter().chain(back).take_while(is_next).count();
         if count == 0 {
             return None;
         }
         let first = burst.len();
-        let parcels = ring.read_chunk(count).ok()?.into_iter();
+        let packets = ring.read_chunk(count).ok()?.into_iter();
         match &mut self.events {
-            None => burst.extend(parcels.map(|parcel| parcel.buf)),
-            Some(events) => parcels.for_each(|parcel| {
-                events.taken.push(parcel.flow);
-                burst.push(parcel.buf);
+            None => burst.extend(packets.map(|packet| packet.buf)),
+            Some(events) => packets.for_each(|packet| {
+                events.taken.push(packet.flow);
+                burst.push(packet.buf);
             }),
         }
         // PERF (adit bench models): another core has written them.
@@ -468,7 +468,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn step_tells_once_who_was_given_packets() {
+    fn threads_that_got_packets_are_named_once() {
         let mut ends = connect::<MemBuf>(Roles::run_to_completion(3), 4);
         let mut tally = StepTally::new();
         let port = PortId(0);

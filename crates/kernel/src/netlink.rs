@@ -82,7 +82,7 @@ impl Netlink {
         self.request(request)
     }
 
-    /// Gives the device an address, unless it has it.
+    /// Adds an address to the device, or replaces the same one.
     pub(crate) fn add_address(&mut self, index: i32, address: IpNetwork) -> io::Result<()> {
         let index = index.to_ne_bytes();
         // `struct ifaddrmsg`: family, prefix length, flags (no duplicate address detection), scope, index.

@@ -14,8 +14,8 @@ pub const OWNER_GROUP_SHIFT: u32 = 1;
 /// [`OWNER_GROUPS`] divided by the golden ratio.
 pub const OWNER_STRIDE: u32 = 39;
 
-/// The owners of all sessions: one worker alone treats the packets of a session and writes what is
-/// counted for it.
+/// The owners of all sessions: one worker alone processes the packets of a session and writes its
+/// counters.
 ///
 /// The owner follows from the session index alone, so that it is known right behind the key table,
 /// for keys of either kind, and never changes while workers run.
@@ -38,7 +38,7 @@ impl Owners {
         self.workers as usize
     }
 
-    /// The owner of `session`. `SessionIndex::NONE` has one, too, which nobody should ask.
+    /// The owner of `session`. Of `SessionIndex::NONE` it means nothing.
     ///
     /// Cost: two multiplications; no load.
     #[inline]

@@ -107,7 +107,7 @@ impl Roles {
         }
     }
 
-    /// The signaling worker; `None` without receivers: then each worker treats what it receives.
+    /// The signaling worker; `None` without receivers: then each worker processes what it receives.
     #[must_use]
     pub fn signaling(self) -> Option<WorkerId> {
         (self.receivers > 0).then(|| WorkerId(u8::try_from(self.workers).unwrap_or(u8::MAX)))

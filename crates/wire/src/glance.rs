@@ -1,6 +1,6 @@
 //! What a frame may belong to, seen at a glance: enough to choose the worker that reads it whole.
 //!
-//! A glance reads few octets at computed places and verifies nothing: the worker does. It tells packets of users from
+//! A glance reads few octets at computed places and verifies nothing: the worker does. It separates packets of users from
 //! signaling, which no user traffic delays.
 //!
 //! Spec: TS 29.281 §5.1, §5.2; RFC 791 §3.1; RFC 8200 §3.
@@ -41,7 +41,7 @@ pub enum Glance {
     Signaling,
 }
 
-/// The address of a UE, as far as packets of one session have it in common.
+/// The part of a UE's address that all packets of its session share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UeAddress {
     /// An IPv4 address.
