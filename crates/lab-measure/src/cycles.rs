@@ -116,7 +116,9 @@ fn figures(runs: &[Value]) -> Vec<Figure> {
     let mut values: BTreeMap<String, (&str, Vec<u64>)> = BTreeMap::new();
     for row in runs.iter().filter_map(Value::as_array).flatten() {
         let mut add = |member: &str, what: &str, unit: &'static str| {
-            let Some(value) = row.get(member).and_then(Value::as_f64) else { return };
+            // A model without this thread has zero.
+            let value = row.get(member).and_then(Value::as_f64).filter(|value| *value > 0.0);
+            let Some(value) = value else { return };
             let name = format!("{what}, {}", name(row));
             if !values.contains_key(&name) {
                 names.push(name.clone());

@@ -125,6 +125,7 @@ impl Rig {
             arguments.is_upf().then(|| arguments.sessions_config(GNB_TEID)).transpose()?;
         let devices: &[String] =
             if let TargetAccess::Dpdk(devices) = &reach { devices } else { &[] };
+        arguments.check_model()?;
         let bench = Testbed::start(bench_arguments, devices)?;
         let mut recorder = Recorder::start(measurement, &bench);
         let core = arguments.core(&bench)?;
@@ -478,15 +479,26 @@ impl Rig {
 }
 
 /// Records the target's cores, and warns if tester and target can disturb each other.
-fn record_cores(arguments: &TargetArguments, bench: &Testbed, core: u16, recorder: &mut Recorder) {
+pub(crate) fn record_cores(
+    arguments: &TargetArguments,
+    bench: &Testbed,
+    core: u16,
+    recorder: &mut Recorder,
+) {
     let started = arguments.start.is_some()
         || matches!(arguments.target, TargetKind::Adit | TargetKind::Testpmd);
     if started || arguments.target_core.is_some() {
         let cores = arguments.worker_cores(bench, core);
         recorder.cores("target", &cores);
-        let receiver = arguments.receiver_core(bench, core);
-        if arguments.model != ExecutionModel::RunToCompletion && cores.contains(&receiver) {
-            recorder.warn(format!("the receiver shares core {receiver} with a worker"));
+        if arguments.model != ExecutionModel::RunToCompletion {
+            let receiver = arguments.receiver_core(bench, core);
+            recorder.cores("receiver", &[receiver]);
+            if cores.contains(&receiver) {
+                recorder.warn(format!(
+                    "the receiver shares core {receiver} with a worker: rates are those of both together, and \
+                     latencies contain the time that one waits for the other"
+                ));
+            }
         }
         if cores.len() < usize::from(arguments.workers) {
             recorder.warn(format!(

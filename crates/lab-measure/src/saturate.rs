@@ -17,7 +17,7 @@ use super::any_engine::TESTER_MACS;
 use super::progress::{self, mpps};
 use super::report::OutputArguments;
 use super::report::{Figure, Recorder, ReportHeader, print_rates};
-use super::rig::{ARP_TIMEOUT, GNB_TEID, serve_while};
+use super::rig::{ARP_TIMEOUT, GNB_TEID, record_cores, serve_while};
 use super::target::rules::possible_value;
 use super::target::{OuterFamily, RunningTarget, TargetArguments, TargetKind};
 use super::testbed::{Testbed, TestbedArguments, memif_address, on_core};
@@ -153,7 +153,7 @@ pub(crate) fn run(arguments: &SaturateArguments, stop: &Stop) -> Result<bool> {
     let bench = Testbed::start(&arguments.bench, &[])?;
     let mut recorder = Recorder::start("saturate", &bench);
     let core = arguments.target.core(&bench)?;
-    recorder.cores("target", &[core]);
+    record_cores(&arguments.target, &bench, core, &mut recorder);
     let mut testpmd = SaturatedTarget::testpmd(arguments, &config, &bench, core, stop)?;
     let mut adit = SaturatedTarget::adit(arguments, &config, &bench, core, stop)?;
     let mut report = SaturateReport {

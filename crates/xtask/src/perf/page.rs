@@ -30,6 +30,7 @@ pub(super) fn render(document: &Value) -> String {
     }
     line(&mut page, ["stolen during the run, by CPU (ms)".to_owned(), text(&document["steal_ms"])]);
     datapath(&mut page, &document["benches"]);
+    models(&mut page, &document["benches"]["models"]);
     instructions(&mut page, &document["benches"]["instructions"]);
     wire(&mut page, &document["wire"]);
     page
@@ -51,6 +52,31 @@ fn datapath(page: &mut String, benches: &Value) {
             let cells = names.into_iter().chain(CYCLES).map(|name| text(&row[name]));
             line(page, std::iter::once(name.clone()).chain(cells));
         }
+    }
+}
+
+/// Columns of the execution models, and their heads.
+const MODELS: [(&str, &str); 8] = [
+    ("model", "model"),
+    ("stages", "stages"),
+    ("direction", "direction"),
+    ("cycles_per_packet", "all threads"),
+    ("rx_tx_cycles", "receiver"),
+    ("scheduler_cycles", "scheduler"),
+    ("worker_cycles", "worker"),
+    ("worker_to_run_to_completion", "speed of the worker"),
+];
+
+/// Cycles of each thread of the execution models.
+fn models(page: &mut String, bench: &Value) {
+    let Some(rows) = bench["rows"].as_array() else { return };
+    *page += "\n## Execution models\n\n\
+        `adit bench models`: TSC cycles per packet by thread, over DPDK's packet buffers. The last column compares the \
+        worker with that of run to completion in the same run.\n\n";
+    line(page, MODELS.map(|(_, head)| head.to_owned()));
+    line(page, MODELS.map(|_| "---".to_owned()));
+    for row in rows {
+        line(page, MODELS.map(|(name, _)| text(&row[name])));
     }
 }
 
@@ -163,9 +189,13 @@ mod tests {
             { "mode": "--vlan", "direction": "uplink", "instructions_per_packet": 12.5, "parts": { "send": 12.5 } }] });
         let figure =
             json!({ "name": "loss-free, uplink", "median": 9, "min": 8, "max": 10, "runs": 3 });
+        let model = json!({ "model": "pipeline", "direction": "uplink", "cycles_per_packet": 150.5,
+            "rx_tx_cycles": 70.0, "scheduler_cycles": 0.0, "worker_cycles": 80.5,
+            "worker_to_run_to_completion": 0.87 });
         let document = json!({ "date": "2026-01-02", "machine": { "cpu": "A|B" }, "quick": false,
             "steal_ms": { "0": 5 },
             "benches": { "sessions": { "bench": "datapath", "rows": [row] }, "n4": { "x": 1 },
+                "models": { "bench": "models", "rows": [model] },
                 "instructions": instructions },
             "wire": { "quick": true, "experiments": [{ "title": "Rules", "file": "r.toml", "planned": 2,
                 "measurements": [
@@ -177,6 +207,7 @@ mod tests {
         for wanted in [
             "| sessions | 1000 | 1000 | 32 | uplink | worker | 48.5 | 50.1 | 60.0 | 1.9 |",
             "| cpu | A/B |",
+            "| pipeline |  | uplink | 150.5 | 70.0 | 0.0 | 80.5 | 0.87 |",
             "| mode | direction | all | send |",
             "| --vlan | uplink | 12.5 | 12.5 |",
             "2 of 2 measurements",

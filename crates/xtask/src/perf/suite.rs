@@ -34,7 +34,7 @@ const fn rules(name: &'static str, arguments: &'static [&'static str]) -> SuiteB
 }
 
 /// About five minutes on two cores.
-const BENCHES: [SuiteBench; 21] = [
+const BENCHES: [SuiteBench; 22] = [
     bench("sessions", &["datapath", "--sessions", "1k,16k,100k"], 2_000, false),
     bench("active", &["datapath", "--sessions", "100k", "--active", "16k"], 2_000, false),
     bench("million", &["datapath", "--sessions", "1M"], 4_000, true),
@@ -61,6 +61,7 @@ const BENCHES: [SuiteBench; 21] = [
     rules("gnbs_256", &["datapath", "--sessions", "1k,100k", "--gnbs", "256"]),
     rules("verify_checksums", &["datapath", "--sessions", "1k,100k", "--verify-checksums"]),
     bench("kinds", &["kinds"], 1_000, false),
+    bench("models", &["models"], 1_000, false),
     bench("publication", &["publication", "--sessions", "100k"], 500, false),
     bench("scrape", &["scrape"], 4_000, false),
     bench("n4", &["n4"], 0, true),
