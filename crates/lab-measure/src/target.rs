@@ -2,6 +2,7 @@
 //! and, for a UPF, through PFCP.
 
 mod cpu;
+mod model;
 pub(crate) mod rules;
 mod server;
 mod testpmd;
@@ -313,20 +314,6 @@ impl TargetArguments {
     #[must_use]
     pub(crate) fn is_upf(&self) -> bool {
         matches!(self.target, TargetKind::Adit | TargetKind::Upf)
-    }
-
-    /// Checks that a model is for an adit that the tester starts.
-    ///
-    /// # Errors
-    /// The target is another one.
-    pub(crate) fn check_model(&self) -> Result<()> {
-        if self.model == ExecutionModel::RunToCompletion || self.target == TargetKind::Adit {
-            return Ok(());
-        }
-        Err(environment(format!(
-            "--model is for the adit that adit-lab starts; the target {} has its own configuration",
-            self.target.name()
-        )))
     }
 
     /// How long to wait for each part of the target.
@@ -759,25 +746,6 @@ fn adit_configuration(arguments: &TargetArguments, cores: &TargetCores<'_>, dir:
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(clap::Parser)]
-    struct TargetCli {
-        #[command(flatten)]
-        target: TargetArguments,
-    }
-
-    #[test]
-    fn model_is_refused_for_a_target_that_adit_lab_does_not_configure() {
-        use clap::Parser;
-        let check = |words: &[&str]| {
-            let words = std::iter::once(&"x").chain(words);
-            TargetCli::try_parse_from(words).unwrap().target.check_model()
-        };
-        check(&["--model", "eventdev-sw"]).unwrap();
-        check(&["--target", "upf"]).unwrap();
-        let error = check(&["--target", "testpmd", "--model", "pipeline"]).unwrap_err();
-        assert!(error.to_string().contains("the target testpmd has its own"), "{error}");
-    }
 
     fn access(n3: &str, n6: &str) -> Result<TargetAccess> {
         let option = |text: &str| (!text.is_empty()).then(|| text.to_owned());
