@@ -16,7 +16,7 @@ pub const N4: &str = "127.0.0.2";
 pub const N3: &str = "10.0.3.2";
 
 const START_LIMIT: Duration = Duration::from_secs(30);
-const SHOW_LIMIT: Duration = Duration::from_secs(10);
+const SHOW_LIMIT: Duration = Duration::from_secs(30);
 
 /// A running `adit`. Dropping it ends the process and the namespace.
 #[derive(Debug)]
