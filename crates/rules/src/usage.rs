@@ -155,6 +155,21 @@ impl UsageCounts {
             last: self.last.max(other.last),
         }
     }
+
+    /// What `other` lacks: `other.plus(self.minus(other))` has the octets and packets of `self`, and its first and last
+    /// packet unless `other` has an earlier or a later one.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            ul_bytes: self.ul_bytes.wrapping_sub(other.ul_bytes),
+            dl_bytes: self.dl_bytes.wrapping_sub(other.dl_bytes),
+            ul_pkts: self.ul_pkts.wrapping_sub(other.ul_pkts),
+            dl_pkts: self.dl_pkts.wrapping_sub(other.dl_pkts),
+            dropped_dl_bytes: self.dropped_dl_bytes.wrapping_sub(other.dropped_dl_bytes),
+            dropped_dl_pkts: self.dropped_dl_pkts.wrapping_sub(other.dropped_dl_pkts),
+            ..self
+        }
+    }
 }
 
 /// Where the control plane reads counters. Reading has no effect.

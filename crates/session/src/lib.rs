@@ -14,6 +14,7 @@ mod direction;
 mod end_marker;
 mod framed_route;
 mod index;
+mod kept;
 mod keys;
 mod pack;
 mod packed_record;
@@ -39,8 +40,9 @@ pub use framed_route::{
     FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,
 };
 pub use index::{PeerSides, QerPacketRate};
+pub use kept::{KeptSession, KeptUsage};
 pub use packed_record::{PackedRecord, PackedRecordError};
-pub use procedure::{Established, Modified};
+pub use procedure::{Established, Modified, Restored};
 pub use provisioning::{
     Application, ChangedApplications, Enforcement, LocalAddresses, LocalInterface, PfdApplication,
     PfdProvision, PfdRefusal, PredefinedAction, PredefinedDetection, PredefinedRule,

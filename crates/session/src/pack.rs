@@ -12,9 +12,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use adit_types::{
-    BarId, BitRate, FarId, IpPrefix, Ipv4Prefix, Ipv6Prefix, Nanos, PdrId, Precedence, QerId, Qfi,
-    Teid, UrrId, UsageSlot,
+    BarId, BitRate, DomainId, FarId, IpPrefix, Ipv4Prefix, Ipv6Prefix, Nanos, PdrId, Precedence,
+    QerId, Qfi, Seid, Teid, UrrId, UsageSlot,
 };
+
+use crate::cp_function::OwnerId;
 
 /// A value that can be packed.
 pub(crate) trait Pack: Sized {
@@ -200,6 +202,9 @@ packed_as! {
     UrrId as u32: |id: &Self| id.0, |value| Some(Self(value));
     BarId as u8: |id: &Self| id.0, |value| Some(Self(value));
     Teid as u32: |teid: &Self| teid.0, |value| Some(Self(value));
+    Seid as u64: |seid: &Self| seid.0, |value| Some(Self(value));
+    DomainId as u8: |domain: &Self| domain.0, |value| Some(Self(value));
+    OwnerId as u32: |owner: &Self| owner.0, |value| Some(Self(value));
     Precedence as u32: |precedence: &Self| precedence.0, |value| Some(Self(value));
     UsageSlot as u32: |slot: &Self| slot.0, |value| Some(Self(value));
     Qfi as u8: |qfi: &Self| qfi.value(), Self::new;
@@ -260,6 +265,24 @@ impl<T: Pack> Pack for Option<T> {
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
         T::unpack(from).map(Some)
+    }
+}
+
+impl<T: Pack> Pack for Box<T> {
+    fn absent() -> Self {
+        Self::new(T::absent())
+    }
+
+    fn is_absent(&self) -> bool {
+        (**self).is_absent()
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        (**self).pack(out);
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        T::unpack(from).map(Self::new)
     }
 }
 

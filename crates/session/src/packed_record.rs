@@ -16,11 +16,8 @@ const RECORD_BYTES_USUAL: usize = 512;
 /// session (2 PDRs, 2 FARs, 2 QERs, 1 URR), no memory: its record takes 134 to 147 octets, and the
 /// allocator has blocks of 128 and of 160.
 ///
-/// A store outside of this process keeps [`PackedRecord::octets`] beside the session's names
-/// ([`Session::up_seid`](crate::Session::up_seid), [`Session::owner`](crate::Session::owner),
-/// [`Session::origin`](crate::Session::origin), [`Session::cp_f_seid`](crate::Session::cp_f_seid)),
-/// and gets the record back by [`PackedRecord::from_octets`]. The format has no checksum. Times are
-/// readings of the clock of the node that packed them, and counters are those of its workers.
+/// A store outside of this process keeps it as a part of a [`KeptSession`](crate::KeptSession). The format has no
+/// checksum. Times are readings of the clock of the node that packed them, and counters are those of its workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedRecord(Box<[u8]>);
 
@@ -60,7 +57,7 @@ impl PackedRecord {
     /// The version that this program packs and unpacks. Every change of the octets of a record
     /// raises it, a field appended to a structure included: former programs would misread what
     /// follows.
-    pub const VERSION: u8 = 2;
+    pub const VERSION: u8 = 3;
 
     pub(crate) fn pack(records: &Records, usage: &SessionUsage, buffer_epoch: u32) -> Self {
         let mut octets = Vec::with_capacity(RECORD_BYTES_USUAL);

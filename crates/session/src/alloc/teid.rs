@@ -102,6 +102,11 @@ impl TeidAllocator {
         self.given.len()
     }
 
+    /// True if the control plane gave the TEID.
+    pub(crate) fn is_given(&self, teid: Teid) -> bool {
+        self.given.contains_key(&teid)
+    }
+
     pub(crate) fn holder(&self, teid: Teid) -> Holder {
         if let Some(&session) = self.given.get(&teid) {
             return Holder::Session(session);

@@ -27,7 +27,7 @@ struct UeAddressPool {
     /// The routing domains that it serves.
     domains: DomainSet,
     range: Range,
-    /// The first position that was never taken.
+    /// The first position that was never taken; later ones may be restored.
     fresh: u64,
     /// Free positions below `fresh`, longest free first.
     free: VecDeque<u64>,
@@ -198,6 +198,25 @@ impl UeIpAllocator {
         }
     }
 
+    /// The pools from which `session` has `key`.
+    pub(crate) fn is_chosen(&self, key: SessionKey, session: SessionIndex) -> bool {
+        self.pools.iter().any(|pool| pool.hold(key) == Some(AddressHold::Used(session)))
+    }
+
+    /// Records that `session` has `key` again, which was chosen here in a former run. Nothing remains to be done if no
+    /// pool has the address any more: then it counts as given.
+    pub(crate) fn restore(&mut self, key: SessionKey, session: SessionIndex) {
+        let pools = self.pools.iter_mut();
+        let found =
+            pools.filter_map(|pool| pool.position(key).map(|position| (pool, position))).next();
+        if let Some((pool, position)) = found.filter(|(pool, at)| !pool.held.contains_key(at)) {
+            if position < pool.fresh {
+                pool.free.retain(|free| *free != position);
+            }
+            pool.held.insert(position, AddressHold::Used(session));
+        }
+    }
+
     /// Takes `key` from `session`, which keeps the keys `kept`. True if it was chosen here and the session has it in
     /// no other domain of its pool: then it waits for its reclaim.
     pub(crate) fn retire(
@@ -228,7 +247,10 @@ impl UeIpAllocator {
             let Some(position) = pool.position(key) else { continue };
             if pool.held.get(&position) == Some(&AddressHold::Retired) {
                 pool.held.remove(&position);
-                pool.free.push_back(position);
+                // A restored position may still be among those never taken.
+                if position < pool.fresh {
+                    pool.free.push_back(position);
+                }
             }
         }
     }
@@ -249,7 +271,8 @@ impl UeAddressPool {
     /// The next free position. Cost: one step for each address of the pool that the control plane
     /// gave to a session.
     fn find(&self, taken: impl Fn(SessionKey) -> bool) -> Option<u64> {
-        let fresh = self.fresh..self.range.count;
+        let fresh =
+            (self.fresh..self.range.count).filter(|position| !self.held.contains_key(position));
         let is_free = |position: &u64| !taken(self.range.key(*position));
         fresh.chain(self.free.iter().copied()).find(is_free)
     }
@@ -257,7 +280,8 @@ impl UeAddressPool {
     /// Takes a position; positions passed over stay free.
     fn take(&mut self, position: u64, session: SessionIndex) {
         if position >= self.fresh {
-            self.free.extend(self.fresh..position);
+            let passed = self.fresh..position;
+            self.free.extend(passed.filter(|passed| !self.held.contains_key(passed)));
             self.fresh = position.saturating_add(1);
         } else {
             match self.free.front() == Some(&position) {
@@ -334,6 +358,37 @@ mod tests {
         assert!(!pools.retire(second, SESSION, &[v4(1)]), "used in the first domain");
         assert!(pools.is_from(&[0], v4(1), SESSION));
         assert!(pools.retire(v4(1), SESSION, &[]));
+    }
+
+    #[test]
+    fn restored_address_is_its_session_s_again_and_free_after_its_reclaim() {
+        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/29")], |_| DomainSet::FIRST);
+        pools.restore(v4(2), SESSION);
+        pools.restore(v4(5), SESSION);
+        pools.restore(v4(7), SESSION);
+        assert!(pools.is_chosen(v4(2), SESSION) && !pools.is_chosen(v4(2), SessionIndex(2)));
+        assert!(!pools.is_chosen(v4(7), SESSION), "none of the pool");
+        let rest: Vec<_> = core::iter::from_fn(|| take(&mut pools, |_| false)).collect();
+        assert_eq!(rest, [1, 3, 4, 6].map(v4));
+        for address in [v4(5), v4(2), v4(4)] {
+            assert!(pools.retire(address, SESSION, &[]));
+            pools.reclaim(address);
+        }
+        let again: Vec<_> = core::iter::from_fn(|| take(&mut pools, |_| false)).collect();
+        assert_eq!(again, [5, 2, 4].map(v4), "each once");
+    }
+
+    #[test]
+    fn restored_address_that_ends_before_others_were_taken_is_given_in_its_turn() {
+        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/29")], |_| DomainSet::FIRST);
+        pools.restore(v4(3), SESSION);
+        assert!(pools.retire(v4(3), SESSION, &[]));
+        let first: Vec<_> = (0..2).filter_map(|_| take(&mut pools, |_| false)).collect();
+        assert_eq!(first, [1, 2].map(v4));
+        assert_eq!(take(&mut pools, |_| false), Some(v4(4)), "not before the reclaim");
+        pools.reclaim(v4(3));
+        let rest: Vec<_> = core::iter::from_fn(|| take(&mut pools, |_| false)).collect();
+        assert_eq!(rest, [5, 6, 3].map(v4), "each once");
     }
 
     #[test]

@@ -5,8 +5,10 @@ mod control;
 mod packet_rates;
 mod pfd;
 mod recovery;
+mod restore;
 mod session;
 mod usage;
 mod utilization;
 
+pub use restore::Restored;
 pub use session::{Established, Modified};

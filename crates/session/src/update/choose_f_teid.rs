@@ -122,14 +122,20 @@ fn held(records: &Records, group: &FTeidGroup, target: ChoiceTarget) -> Option<L
     }
 }
 
-/// Remembers the F-TEIDs that a session is restored with. The request gives them without the CHOOSE
-/// IDs that they were chosen for. Spec: TS 29.244 §8.2.136 (RESTI).
-pub(super) fn note_restored(store: &SessionStore, records: &mut Records) {
+/// The TEIDs of a session that the control plane restores: those of its PDRs that were chosen here in a former run, if
+/// their positions are free.
+pub(super) fn restored(store: &SessionStore, records: &Records) -> Vec<Teid> {
     let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
     let given = pdis.filter_map(|pdi| pdi.f_teid).map(|f_teid| f_teid.teid);
     let mut restored: Vec<Teid> = given.filter(|&teid| store.teids.is_restorable(teid)).collect();
     restored.sort_unstable();
     restored.dedup();
+    restored
+}
+
+/// Remembers the F-TEIDs that the control plane restores a session with. The request gives them without the CHOOSE IDs
+/// that they were chosen for. Spec: TS 29.244 §8.2.136 (RESTI).
+pub(super) fn note_restored(records: &mut Records, restored: &[Teid]) {
     records.chosen = restored.iter().map(|&teid| ChosenFTeid { choose_id: None, teid }).collect();
 }
 

@@ -20,14 +20,40 @@ mod s4_commit;
 mod usage_plan;
 mod withdraw;
 
-pub(crate) use s2_resolve::Resolved;
+pub(crate) use s2_resolve::{FormerUsage, Resolved};
 pub(crate) use s3_compile::compile;
 pub(crate) use s4_commit::{ChangeKind, Committed, Compiled, commit, compile_change};
 
+use adit_types::{Nanos, Teid};
+
 use crate::change::SessionChange;
+use crate::record::Records;
 use crate::refusal::Refusal;
 use crate::session::OpenSession;
 use crate::store::SessionStore;
+use crate::update::draft::{Draft, Restoration};
+use crate::usage::{UsageChange, activation};
+
+/// Runs the stages that may refuse for a session that a former run had with `records`, of whose TEIDs it had chosen
+/// `teids`.
+///
+/// # Errors
+/// The first [`Refusal`] found.
+pub(crate) fn prepare_restoration(
+    store: &SessionStore,
+    now: Nanos,
+    session: &OpenSession,
+    mut records: Records,
+    teids: Vec<Teid>,
+    former: FormerUsage,
+) -> Result<Resolved, Refusal> {
+    activation::settle(&mut records, now);
+    let restoration = Restoration::Kept(teids);
+    let usage = UsageChange { at: now, ..UsageChange::default() };
+    let draft = Draft { records, restoration, usage, ..Draft::default() };
+    let resolved = s2_resolve::resolve(store, session, draft)?;
+    Ok(Resolved { former: Some(Box::new(former)), ..resolved })
+}
 
 /// Runs the stages that may refuse.
 ///

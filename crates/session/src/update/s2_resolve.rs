@@ -5,14 +5,15 @@
 
 use adit_rules::{PacketFilter, Redirect, SessionKey, SourceInterface, UeAddresses};
 use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
-use adit_types::{QerId, SessionIndex, UrrId};
+use adit_types::{QerId, SessionIndex, Teid, UrrId};
 
-use super::draft::{ChoiceTarget, Draft, TeidRequest, UeAddressRequest};
+use super::draft::{ChoiceTarget, Draft, Restoration, TeidRequest, UeAddressRequest};
 use super::found::has_teid;
 use super::{check, choose_f_teid, choose_ue, endpoints, exemption, pool, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::direction::{self, Directions};
 use crate::index::correlated_rates;
+use crate::kept::KeptUsage;
 use crate::keys::{self, Scope};
 use crate::provisioning::DomainSet;
 use crate::provisioning::RuleCatalog;
@@ -20,7 +21,7 @@ use crate::record::{Far, LocalFTeid, Pdi, Pdr, Records, TrafficEndpoint, UeMatch
 use crate::refusal::{Refusal, RuleKind};
 use crate::session::OpenSession;
 use crate::store::{Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, SessionStore};
-use crate::usage::UsageChange;
+use crate::usage::{SessionUsage, UsageChange};
 
 /// A change that can no longer be refused.
 #[derive(Debug, Default)]
@@ -35,12 +36,21 @@ pub(crate) struct Resolved {
     pub created: Created,
     /// Buffered packets are discarded.
     pub drop_buffered: bool,
-    /// TEIDs that are given were chosen here in a former run.
-    pub is_restoration: bool,
+    /// TEIDs that were chosen here in a former run.
+    pub restored_teids: Vec<Teid>,
     /// What becomes of measurements.
     pub usage: UsageChange,
     /// QERs that the change creates.
     pub created_qers: Vec<QerId>,
+    /// Of a session that is restored.
+    pub former: Option<Box<FormerUsage>>,
+}
+
+/// The measurements of a session in a former run, and what it had used.
+#[derive(Debug)]
+pub(crate) struct FormerUsage {
+    pub usage: SessionUsage,
+    pub used: KeptUsage,
 }
 
 /// Resolves the draft of `session`.
@@ -53,7 +63,7 @@ pub(super) fn resolve(
         teid_requests: wanted,
         ue_requests: wanted_ues,
         drop_buffered,
-        is_restoration,
+        restoration,
         usage,
         created_qers,
         ..
@@ -73,10 +83,19 @@ pub(super) fn resolve(
     }
     check_urrs(store, before, &records, &usage)?;
     check_pdrs(store, session, &records, &wanted)?;
-    check_given_teids(store, &records, is_restoration)?;
+    let is_requested = restoration == Restoration::Requested;
+    let restored_teids = match restoration {
+        Restoration::No => Vec::new(),
+        Restoration::Requested => choose_f_teid::restored(store, &records),
+        Restoration::Kept(mut teids) => {
+            teids.retain(|&teid| store.teids.is_restorable(teid));
+            teids
+        }
+    };
+    check_given_teids(store, &records, &restored_teids)?;
     link_sdf_filters(&mut records.pdrs)?;
-    if is_restoration {
-        choose_f_teid::note_restored(store, &mut records);
+    if is_requested {
+        choose_f_teid::note_restored(&mut records, &restored_teids);
     }
     let (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
     endpoints::link(&mut records)?;
@@ -98,9 +117,10 @@ pub(super) fn resolve(
         ues,
         created,
         drop_buffered,
-        is_restoration,
+        restored_teids,
         usage,
         created_qers,
+        former: None,
     })
 }
 
@@ -142,12 +162,11 @@ fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[TeidRequest]) -> bool {
 fn check_given_teids(
     store: &SessionStore,
     records: &Records,
-    is_restoration: bool,
+    restored: &[Teid],
 ) -> Result<(), Refusal> {
     let is_new = |key: &SessionKey| match *key {
         SessionKey::Teid(teid) => {
-            let is_restored = is_restoration && store.teids.is_restorable(teid);
-            store.teids.holder(teid) == Holder::Nobody && !is_restored
+            store.teids.holder(teid) == Holder::Nobody && !restored.contains(&teid)
         }
         _ => false,
     };

@@ -3,8 +3,8 @@
 //! [`compile_change`] computes everything before the first write.
 
 use adit_rules::{CorrelatedRateId, KeyChange, RuleDelta, SessionKey, SessionRules};
-use adit_types::SessionIndex;
 use adit_types::limits::own_usage_slot;
+use adit_types::{SessionIndex, Teid};
 
 use super::s2_resolve::Resolved;
 use super::s3_compile::compile;
@@ -86,7 +86,10 @@ pub(crate) fn compile_change(
     // Only now: later, packets that count for no URR have counted in the session's own slot.
     let own_slot = (fate == ChangeKind::Establish)
         .then(|| own_usage_slot(store.sessions_max(), session.index));
-    let usage = store.plan_usage(session, resolved, own_slot);
+    let usage = match resolved.former.as_deref() {
+        Some(former) => store.plan_former_usage(former, resolved, own_slot),
+        None => store.plan_usage(session, resolved, own_slot),
+    };
     let (before, after) = (&session.records, &resolved.records);
     let packet_rates = store.packet_rates.plan(
         resolved.usage.at,
@@ -94,6 +97,9 @@ pub(crate) fn compile_change(
         &after.qers,
         &resolved.created_qers,
     );
+    if let Some(former) = resolved.former.as_deref() {
+        former.used.resume_packet_rates(&packet_rates);
+    }
     let identity = session.identity(&store.packet_rates);
     let buffer_epoch = epoch_after(session, resolved.drop_buffered);
     let identity_after = SessionIdentity { buffer_epoch, packet_rates: &packet_rates, ..identity };
@@ -162,8 +168,8 @@ pub(crate) fn commit(
     store.packet_rates.set(index, packet_rates);
     store.guaranteed.set(index, slice, &session.records.qers);
     store.ue_pools.commit(&resolved.ues, index);
-    let is_restoration = resolved.is_restoration;
-    let retired = move_claims(store, index, &claims_before, &claims_after, is_restoration);
+    let restored = &*resolved.restored_teids;
+    let retired = move_claims(store, index, &claims_before, &claims_after, restored);
     if store.fault_in_commit {
         store.fault_in_commit = false;
         #[allow(clippy::panic, reason = "injected by a test")]
@@ -201,7 +207,7 @@ fn move_claims(
     index: SessionIndex,
     before: &[SessionKey],
     after: &[SessionKey],
-    is_restoration: bool,
+    restored: &[Teid],
 ) -> Vec<SessionKey> {
     let mut retired = Vec::new();
     for key in keys::difference(before, after) {
@@ -218,7 +224,7 @@ fn move_claims(
     }
     for key in keys::difference(after, before) {
         match key {
-            SessionKey::Teid(teid) if is_restoration => store.teids.restore(teid, index),
+            SessionKey::Teid(teid) if restored.contains(&teid) => store.teids.restore(teid, index),
             SessionKey::Teid(teid) => store.teids.ensure_given(teid, index),
             SessionKey::UeIpv4(..) | SessionKey::UeIpv6(..) | SessionKey::Framed(..) => {
                 store.ues.insert(key, index);

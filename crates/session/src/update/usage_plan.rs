@@ -2,7 +2,7 @@
 
 use adit_types::{Nanos, UrrId, UsageSlot};
 
-use super::s2_resolve::Resolved;
+use super::s2_resolve::{FormerUsage, Resolved};
 use crate::record::{Records, Urr, UsageTriggers};
 use crate::session::OpenSession;
 use crate::store::SessionStore;
@@ -80,6 +80,50 @@ impl SessionStore {
             generation,
             reports,
             deadline,
+        }
+    }
+}
+
+impl SessionStore {
+    /// Plans the measurements of a session that is restored: those that it had, in counters of its own. Reads only;
+    /// otherwise like [`Self::plan_usage`].
+    pub(crate) fn plan_former_usage(
+        &self,
+        former: &FormerUsage,
+        resolved: &Resolved,
+        own: Option<UsageSlot>,
+    ) -> UsagePlan {
+        let (source, records, at) = (&*self.usage.0, &resolved.records, resolved.usage.at);
+        let FormerUsage { usage, used } = former;
+        let mut usage = usage.clone();
+        let first = own.and_then(|_| most_named_urr(records));
+        let mut slots = SlotPlan { store: self, own, taken: 0, generation: self.generation };
+        let place = |measure: &Measurement| match first == Some(measure.id) {
+            true => (measure.slot, slots.take_own()),
+            false => (measure.slot, slots.take()),
+        };
+        let places: Vec<(UsageSlot, (UsageSlot, u32))> = usage.measures.iter().map(place).collect();
+        let moved = |from: UsageSlot| {
+            places.iter().find(|(known, _)| *known == from).map_or(from, |(_, (to, _))| *to)
+        };
+        for (measure, (_, place)) in usage.measures.iter_mut().zip(&places) {
+            measure.move_members(moved);
+            let known = used.counts.iter().find(|(id, _)| *id == measure.id);
+            let counts = known.map(|(_, counts)| *counts).unwrap_or_default();
+            measure.resume(*place, counts, source);
+        }
+        if let Some(timer) = &mut usage.activity {
+            (timer.slot, timer.generation) = slots.take_own();
+            timer.since = used.last.map_or(timer.since, |last| last.max(timer.since));
+        }
+        usage.own_urr = own.filter(|_| slots.own.is_none());
+        UsagePlan {
+            slots_taken: slots.taken,
+            generation: slots.generation,
+            all_slots: usage.slots(),
+            deadline: usage.deadline(records, source, at),
+            after: usage,
+            ..UsagePlan::default()
         }
     }
 }

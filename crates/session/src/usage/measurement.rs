@@ -203,6 +203,8 @@ pub(crate) struct Measurement {
     application: Option<Arc<str>>,
     /// A new measurement or a part of one began: the entry needs a new generation.
     renewed: bool,
+    /// What counters of a former process counted, to be added to the present ones.
+    carried: Option<Box<UsageCounts>>,
 }
 
 impl Measurement {
@@ -245,6 +247,7 @@ impl Measurement {
             started: false,
             application: None,
             renewed: false,
+            carried: None,
         };
         measure.provision(&urr.settings, urr, now);
         measure
@@ -326,8 +329,13 @@ impl Measurement {
         self.mechanism.map_or(elapsed, |mechanism| mechanism.consumed(elapsed))
     }
 
-    /// The URR's own counters, or the weighted ones of its credit pool.
-    fn counts(&self, source: &dyn UsageSource) -> UsageCounts {
+    /// The URR's own counters, or the weighted ones of its credit pool, and what former ones counted.
+    pub(crate) fn counts(&self, source: &dyn UsageSource) -> UsageCounts {
+        let present = self.present_counts(source);
+        self.carried.as_deref().map_or(present, |carried| present.plus(*carried))
+    }
+
+    fn present_counts(&self, source: &dyn UsageSource) -> UsageCounts {
         let own = source.usage(self.slot, self.generation);
         if self.members.of.is_empty() {
             return own;
@@ -362,6 +370,35 @@ impl Measurement {
         );
     }
 
+    /// Goes on in other counters with the counts that it had in former ones. The members of a credit pool move first.
+    pub(crate) fn resume(
+        &mut self,
+        (slot, generation): (UsageSlot, u32),
+        kept: UsageCounts,
+        source: &dyn UsageSource,
+    ) {
+        (self.slot, self.generation) = (slot, generation);
+        let carried = kept.minus(self.present_counts(source));
+        self.carried = (carried != UsageCounts::default()).then(|| Box::new(carried));
+    }
+
+    /// Replaces the counters of a credit pool's members.
+    pub(crate) fn move_members(&mut self, to: impl Fn(UsageSlot) -> UsageSlot) {
+        for (slot, _) in &mut self.members.of {
+            *slot = to(*slot);
+        }
+    }
+
+    /// A limit of all counts, as one of the present counters.
+    fn of_present(&self, limit: u64, carried: impl Fn(&UsageCounts) -> u64) -> u64 {
+        match self.carried.as_deref() {
+            Some(counts) if limit != u64::MAX => {
+                limit.saturating_sub_signed(carried(counts).cast_signed())
+            }
+            _ => limit,
+        }
+    }
+
     /// Reads counters and active time.
     pub(crate) fn read(&self, source: &dyn UsageSource, now: Nanos) -> Reading {
         let counts = self.counts(source);
@@ -390,7 +427,7 @@ impl Measurement {
             if self.splits.len() < MONITORING_TIMES_PER_URR_MAX {
                 self.splits.push(*reading);
             }
-            self.renewed = true;
+            self.begin_part();
             replace(&mut self.volume_threshold, monitoring.volume_threshold, *reading);
             replace(&mut self.time_threshold, monitoring.time_threshold, *reading);
             replace(&mut self.event_threshold, monitoring.event_threshold, *reading);
@@ -404,6 +441,14 @@ impl Measurement {
                 self.stopped = false;
                 self.is_last_event = false;
             }
+        }
+    }
+
+    /// A new measurement or a part of one begins; its first packet is yet to come.
+    fn begin_part(&mut self) {
+        self.renewed = true;
+        if let Some(carried) = &mut self.carried {
+            carried.first = None;
         }
     }
 
@@ -599,7 +644,7 @@ impl Measurement {
             });
             return;
         }
-        self.renewed = true;
+        self.begin_part();
         let mut from = core::mem::replace(&mut self.base, reading);
         let splits = core::mem::take(&mut self.splits);
         let mut events = core::mem::take(&mut self.events).into_iter();
@@ -700,8 +745,17 @@ impl Measurement {
     /// What workers run; `quota_far` is the position of the quota action's FAR.
     pub(crate) fn entry(&self, urr: &Urr, quota_far: Option<u16>) -> UrrEntry {
         let asks = |trigger| urr.triggers.contains(trigger);
-        let limits =
-            |limit: Option<Limit<Volumes>>| limit.map_or(UsageLimits::NONE, |limit| limit.limits());
+        let limits = |limit: Option<Limit<Volumes>>| {
+            let UsageLimits { total_bytes, ul_bytes, dl_bytes } =
+                limit.map_or(UsageLimits::NONE, |limit| limit.limits());
+            UsageLimits {
+                total_bytes: self.of_present(total_bytes, |carried| {
+                    carried.ul_bytes.wrapping_add(carried.dl_bytes)
+                }),
+                ul_bytes: self.of_present(ul_bytes, |carried| carried.ul_bytes),
+                dl_bytes: self.of_present(dl_bytes, |carried| carried.dl_bytes),
+            }
+        };
         let waits_for_time = self.measures_time(urr) && self.running.is_none();
         let reports_start = urr.method.event
             || asks(UsageTriggers::START_OF_TRAFFIC)
@@ -713,7 +767,13 @@ impl Measurement {
             report: limits(self.volume_threshold.filter(|_| asks(UsageTriggers::VOLUME_THRESHOLD))),
             quota: limits(self.volume_quota),
             report_dropped: match asks(UsageTriggers::DROPPED_DL) {
-                true => self.dropped_limits(urr),
+                true => {
+                    let (pkts, bytes) = self.dropped_limits(urr);
+                    (
+                        self.of_present(pkts, |carried| carried.dropped_dl_pkts),
+                        self.of_present(bytes, |carried| carried.dropped_dl_bytes),
+                    )
+                }
                 false => (u64::MAX, u64::MAX),
             },
             stopped: self.stopped,
@@ -766,6 +826,7 @@ packed!(Measurement {
     started,
     application,
     renewed,
+    carried,
 });
 
 /// Applies `value`, if there is one, from `base` on.

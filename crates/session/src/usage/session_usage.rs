@@ -57,8 +57,13 @@ pub(crate) struct InactivityTimer {
 
 impl InactivityTimer {
     pub(crate) fn deadline(&self, source: &dyn UsageSource, timer: Nanos) -> Option<Nanos> {
-        let last = source.usage(self.slot, self.generation).last;
+        let last = self.last(source);
         (!self.reported).then(|| last.map_or(self.since, |last| last.max(self.since)) + timer)
+    }
+
+    /// The last packet.
+    pub(crate) fn last(&self, source: &dyn UsageSource) -> Option<Nanos> {
+        source.usage(self.slot, self.generation).last
     }
 }
 

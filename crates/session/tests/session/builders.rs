@@ -7,11 +7,11 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{
-    ChangedApplications, CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses, LocalInterface,
-    OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec, SessionChange, SessionStore,
-    StoreConfig, UeMatch, UeSide,
+    ChangedApplications, CpFSeid, FTeidSpec, Far, Forwarding, KeptSession, LocalAddresses,
+    LocalInterface, OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec, SessionChange,
+    SessionStore, StoreConfig, UeMatch, UeSide,
 };
-use adit_types::{FarId, InterfaceRole, PdrId, Precedence, QerId, Qfi, Seid, Teid};
+use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
 pub(crate) const N3: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub(crate) const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -29,6 +29,24 @@ pub(crate) fn store_with(sessions_max: usize, mut provisioning: Provisioning) ->
         provisioning.interfaces = interfaces();
     }
     SessionStore::new(StoreConfig { sessions_max, provisioning, seed: 1 })
+}
+
+/// The store of a later process, without sessions, that is configured like `former`. It draws other random numbers.
+pub(crate) fn next_store(former: &SessionStore) -> SessionStore {
+    next_store_of(former, former.sessions_max())
+}
+
+/// The same with another size.
+pub(crate) fn next_store_of(former: &SessionStore, sessions_max: usize) -> SessionStore {
+    let provisioning = former.provisioning().clone();
+    SessionStore::new(StoreConfig { sessions_max, provisioning, seed: 2 })
+}
+
+/// What is kept of all sessions, read back from its octets.
+pub(crate) fn kept(store: &SessionStore, now: Nanos) -> Vec<KeptSession> {
+    let octets =
+        store.sessions().map(|session| store.kept(now, session.up_seid()).unwrap().octets());
+    octets.map(|octets| KeptSession::from_octets(&octets).unwrap()).collect()
 }
 
 pub(crate) fn interfaces() -> Vec<LocalInterface> {

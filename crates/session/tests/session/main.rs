@@ -18,6 +18,7 @@ mod pfd;
 mod predefined;
 mod provisioned;
 mod refusals;
+mod restore;
 mod s1_provide;
 mod s2_resolve;
 mod s3_compile;

@@ -9,7 +9,7 @@ use adit_session::{
     CreatedPdr, FTeidSpec, Far, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, Qer, QerUpdate,
     ReservedCounts, SessionChange, SessionStore, UeSide,
 };
-use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, SessionIndex, Teid};
+use adit_types::{FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, SessionIndex, Teid};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -221,6 +221,8 @@ enum ModelStep {
     Modify(Index, SessionChange),
     Delete(Index),
     Reclaim,
+    /// Another process restores what this one kept.
+    Restart,
 }
 
 fn run(steps: Vec<ModelStep>) {
@@ -242,6 +244,7 @@ fn run(steps: Vec<ModelStep>) {
                 }
             }
             ModelStep::Reclaim => reclaim(&mut store, &mut model),
+            ModelStep::Restart => restart(&mut store, &mut model),
         }
         model.assert_same(&store);
     }
@@ -306,6 +309,18 @@ fn delete(store: &mut SessionStore, model: &mut StoreModel, up_seid: Seid) {
 fn reclaim(store: &mut SessionStore, model: &mut StoreModel) {
     if let Some((session, _)) = model.owed.pop_front() {
         store.reclaim(session);
+    }
+}
+
+fn restart(store: &mut SessionStore, model: &mut StoreModel) {
+    let kept = kept(store, Nanos(0));
+    *store = next_store(store);
+    model.owed.clear();
+    model.table.clear();
+    for kept in &kept {
+        let restored = store.restore(Nanos(0), kept).unwrap();
+        assert_eq!(restored.up_seid, kept.up_seid());
+        model.publish(&restored.delta, Vec::new());
     }
 }
 
@@ -434,6 +449,7 @@ fn step() -> impl Strategy<Value = ModelStep> {
         6 => (any::<Index>(), modification()).prop_map(|(index, change)| ModelStep::Modify(index, change)),
         2 => any::<Index>().prop_map(ModelStep::Delete),
         3 => Just(ModelStep::Reclaim),
+        1 => Just(ModelStep::Restart),
     ]
 }
 

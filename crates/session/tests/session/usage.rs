@@ -13,17 +13,22 @@ use adit_types::limits::own_usage_slot;
 use adit_types::{FarId, Nanos, PdrId, Seid, SessionIndex, UrrId, UsageSlot};
 use proptest::prelude::*;
 
-use crate::builders::{CP, OWNER, far, session, store};
+use crate::builders::{CP, OWNER, far, kept, next_store_of, session, store};
 
 pub(crate) const S: fn(u64) -> Nanos = Nanos::from_secs;
 
-/// Counters that a test sets.
+/// Counters that a test sets, and the first packet of generations.
 #[derive(Debug, Default)]
-pub(crate) struct ManualCounters(pub Mutex<BTreeMap<UsageSlot, UsageCounts>>);
+pub(crate) struct ManualCounters(
+    pub Mutex<BTreeMap<UsageSlot, UsageCounts>>,
+    pub Mutex<BTreeMap<(UsageSlot, u32), Nanos>>,
+);
 
 impl UsageSource for ManualCounters {
-    fn usage(&self, slot: UsageSlot, _: u32) -> UsageCounts {
-        self.0.lock().unwrap().get(&slot).copied().unwrap_or_default()
+    fn usage(&self, slot: UsageSlot, generation: u32) -> UsageCounts {
+        let counts = self.0.lock().unwrap().get(&slot).copied().unwrap_or_default();
+        let first = self.1.lock().unwrap().get(&(slot, generation)).copied();
+        UsageCounts { first: counts.first.or(first), ..counts }
     }
 }
 
@@ -96,6 +101,20 @@ impl UsageFixture {
         counts.last = Some(now);
     }
 
+    /// Counts a downlink packet of the URR that rules drop.
+    pub(crate) fn drop_downlink(&self, at: usize, bytes: u64) {
+        let mut counters = self.counters.0.lock().unwrap();
+        let counts = counters.entry(self.urrs[at].slot).or_default();
+        counts.dropped_dl_bytes += bytes;
+        counts.dropped_dl_pkts += u64::from(bytes > 0);
+    }
+
+    /// Marks a packet that counts for the URR as the first one of its generation, unless there was one.
+    pub(crate) fn mark(&self, at: usize, now: Nanos) {
+        let UrrEntry { slot, generation, .. } = self.urrs[at];
+        self.counters.1.lock().unwrap().entry((slot, generation)).or_insert(now);
+    }
+
     pub(crate) fn outcome(&mut self, outcome: Option<UsageOutcome>) -> Vec<UsageReport> {
         let Some(outcome) = outcome else { return Vec::new() };
         if let Some(delta) = outcome.delta {
@@ -131,6 +150,18 @@ impl UsageFixture {
             }
         }
         all
+    }
+
+    /// Another process, which may have one session more, restores the session. Its counters begin at zero.
+    pub(crate) fn restart(&mut self, now: Nanos) {
+        let kept = kept(&self.store, now);
+        self.counters = Arc::new(ManualCounters::default());
+        self.store = next_store_of(&self.store, self.store.sessions_max() + 1);
+        self.store.set_usage_source(Arc::clone(&self.counters) as Arc<dyn UsageSource>);
+        let restored = self.store.restore(now, &kept[0]).unwrap();
+        assert_eq!((restored.up_seid, restored.index), (self.up_seid, self.index));
+        self.observe(&restored.delta);
+        self.store.reclaim(self.index);
     }
 
     pub(crate) fn modify(&mut self, change: SessionChange) -> Vec<UsageReport> {

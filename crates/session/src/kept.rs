@@ -1,0 +1,213 @@
+//! What a store outside of this process keeps of a session.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use adit_rules::{PacketRateMeter, PacketsLeft, SessionKey, UsageCounts};
+use adit_types::{Direction, DomainId, Nanos, QerId, Seid, Teid, UrrId};
+
+use crate::cp_function::{CpFSeid, OwnerId};
+use crate::pack::{Pack, packed};
+use crate::packed_record::{PackedRecord, PackedRecordError};
+
+/// All of a session that must outlive its process: [`SessionStore::restore`](crate::SessionStore::restore) makes the
+/// same session of it, in a store with the same configuration or another one.
+///
+/// Times are readings of the clock of the node. A process that restores sessions goes on with that clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptSession {
+    pub(crate) names: KeptNames,
+    pub(crate) usage: KeptUsage,
+    pub(crate) record: PackedRecord,
+}
+
+/// How a session is called, by whom, and what was chosen for it here.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct KeptNames {
+    pub up_seid: Seid,
+    pub owner: OwnerId,
+    pub origin: OwnerId,
+    pub cp: KeptFSeid,
+    /// Its TEIDs that were chosen here.
+    pub teids: Vec<Teid>,
+    /// Its UE addresses that were chosen here.
+    pub addresses: Vec<KeptAddress>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct KeptFSeid {
+    seid: Seid,
+    v4: Option<Ipv4Addr>,
+    v6: Option<Ipv6Addr>,
+}
+
+/// A lookup key of a UE address.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct KeptAddress {
+    domain: DomainId,
+    v4: Option<Ipv4Addr>,
+    v6: Option<u64>,
+}
+
+/// What a session has used so far. A later one takes the place of that of a [`KeptSession`] if the session did not change
+/// in between.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeptUsage {
+    /// Of each URR.
+    pub(crate) counts: Vec<(UrrId, UsageCounts)>,
+    /// The last packet of a session with a user plane inactivity timer.
+    pub(crate) last: Option<Nanos>,
+    pub(crate) packet_rates: Vec<KeptPacketRate>,
+}
+
+/// What is left of the packet rate of a QER.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct KeptPacketRate {
+    pub qer: QerId,
+    pub uplink: Option<KeptAllowance>,
+    pub downlink: Option<KeptAllowance>,
+}
+
+/// [`PacketsLeft`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct KeptAllowance {
+    packets: u16,
+    additional: Option<u16>,
+    until: Nanos,
+}
+
+packed!(KeptNames { up_seid, owner, origin, cp, teids, addresses });
+packed!(KeptFSeid { seid, v4, v6 });
+packed!(KeptAddress { domain, v4, v6 });
+packed!(KeptUsage { counts, last, packet_rates });
+packed!(KeptPacketRate { qer, uplink, downlink });
+packed!(KeptAllowance { packets, additional, until });
+
+impl KeptSession {
+    /// Our identifier of the session. It contains the index.
+    #[must_use]
+    pub const fn up_seid(&self) -> Seid {
+        self.names.up_seid
+    }
+
+    /// Who controls the session.
+    #[must_use]
+    pub const fn owner(&self) -> OwnerId {
+        self.names.owner
+    }
+
+    /// Replaces what was used by a later account of it.
+    pub fn set_usage(&mut self, later: KeptUsage) {
+        self.usage = later;
+    }
+
+    /// The octets to keep. The first one is [`PackedRecord::VERSION`], which covers all of them.
+    #[must_use]
+    pub fn octets(&self) -> Vec<u8> {
+        let mut octets = vec![PackedRecord::VERSION];
+        self.names.pack(&mut octets);
+        self.usage.pack(&mut octets);
+        octets.extend_from_slice(self.record.octets());
+        octets
+    }
+
+    /// The session that these octets are.
+    ///
+    /// # Errors
+    /// Octets of another version, or of no session.
+    pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
+        let mut rest = versioned(octets)?;
+        let mut parts = || Some((Pack::unpack(&mut rest)?, Pack::unpack(&mut rest)?));
+        let (names, usage) = parts().ok_or(PackedRecordError::Malformed)?;
+        Ok(Self { names, usage, record: PackedRecord::from_octets(rest.into())? })
+    }
+}
+
+impl KeptUsage {
+    /// The octets to keep; see [`KeptSession::octets`].
+    #[must_use]
+    pub fn octets(&self) -> Vec<u8> {
+        let mut octets = vec![PackedRecord::VERSION];
+        self.pack(&mut octets);
+        octets
+    }
+
+    /// The usage that these octets are.
+    ///
+    /// # Errors
+    /// Octets of another version, or of no usage.
+    pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
+        let mut rest = versioned(octets)?;
+        let usage = Self::unpack(&mut rest).filter(|_| rest.is_empty());
+        usage.ok_or(PackedRecordError::Malformed)
+    }
+
+    /// True if nothing of the session is measured.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.counts.is_empty() && self.last.is_none() && self.packet_rates.is_empty()
+    }
+}
+
+fn versioned(octets: &[u8]) -> Result<&[u8], PackedRecordError> {
+    let (&version, rest) = octets.split_first().ok_or(PackedRecordError::Malformed)?;
+    match version == PackedRecord::VERSION {
+        true => Ok(rest),
+        false => Err(PackedRecordError::UnknownVersion(version)),
+    }
+}
+
+impl From<CpFSeid> for KeptFSeid {
+    fn from(CpFSeid { seid, v4, v6 }: CpFSeid) -> Self {
+        Self { seid, v4, v6 }
+    }
+}
+
+impl From<&KeptFSeid> for CpFSeid {
+    fn from(&KeptFSeid { seid, v4, v6 }: &KeptFSeid) -> Self {
+        Self { seid, v4, v6 }
+    }
+}
+
+impl KeptAddress {
+    /// `None` for a key that is no UE address.
+    pub(crate) fn of(key: SessionKey) -> Option<Self> {
+        match key {
+            SessionKey::UeIpv4(domain, addr) => Some(Self { domain, v4: Some(addr), v6: None }),
+            SessionKey::UeIpv6(domain, upper) => Some(Self { domain, v4: None, v6: Some(upper) }),
+            SessionKey::Teid(_) | SessionKey::Framed(..) => None,
+        }
+    }
+
+    pub(crate) fn key(&self) -> Option<SessionKey> {
+        let v4 = self.v4.map(|addr| SessionKey::UeIpv4(self.domain, addr));
+        v4.or_else(|| self.v6.map(|upper| SessionKey::UeIpv6(self.domain, upper)))
+    }
+}
+
+impl From<PacketsLeft> for KeptAllowance {
+    fn from(PacketsLeft { packets, additional, until }: PacketsLeft) -> Self {
+        Self { packets, additional, until }
+    }
+}
+
+impl From<KeptAllowance> for PacketsLeft {
+    fn from(KeptAllowance { packets, additional, until }: KeptAllowance) -> Self {
+        Self { packets, additional, until }
+    }
+}
+
+impl KeptUsage {
+    /// Lets the packet rates of a restored session go on where they were.
+    pub(crate) fn resume_packet_rates(&self, rates: &[(QerId, PacketRateMeter)]) {
+        for (id, rate) in rates {
+            let Some(kept) = self.packet_rates.iter().find(|kept| kept.qer == *id) else {
+                continue;
+            };
+            let both = [(Direction::Uplink, kept.uplink), (Direction::Downlink, kept.downlink)];
+            for (direction, left) in both {
+                let Some(KeptAllowance { packets, additional, until }) = left else { continue };
+                rate.resume(direction, packets, additional.unwrap_or(u16::MAX), until);
+            }
+        }
+    }
+}

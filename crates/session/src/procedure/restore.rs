@@ -1,0 +1,112 @@
+//! Keeps sessions for a later process, and restores them.
+
+use adit_rules::RuleDelta;
+use adit_types::{Direction, Nanos, Seid, SessionIndex, Teid};
+
+use crate::alloc::seid_index;
+use crate::cp_function::CpFSeid;
+use crate::kept::{KeptAddress, KeptNames, KeptPacketRate, KeptSession, KeptUsage};
+use crate::keys;
+use crate::packed_record::RecordParts;
+use crate::record::Records;
+use crate::refusal::Refusal;
+use crate::session::{OpenSession, Session};
+use crate::store::SessionStore;
+use crate::update::{self, ChangeKind, Committed};
+use crate::usage::SessionUsage;
+
+/// A session that exists again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// Our identifier of the session, as before.
+    pub up_seid: Seid,
+    /// Dense index by which workers know the session, as before.
+    pub index: SessionIndex,
+    /// What to publish.
+    pub delta: RuleDelta,
+}
+
+impl SessionStore {
+    /// What must be kept of the session `up_seid` so that it can be restored.
+    #[must_use]
+    pub fn kept(&self, now: Nanos, up_seid: Seid) -> Option<KeptSession> {
+        let session = self.session(up_seid)?;
+        let open = session.open();
+        let claims = keys::claims(&self.provisioning, &open.records);
+        let teids = claims.iter().filter_map(|key| match *key {
+            adit_rules::SessionKey::Teid(teid) => Some(teid),
+            _ => None,
+        });
+        let teids: Vec<Teid> = teids.filter(|&teid| !self.teids.is_given(teid)).collect();
+        let chosen = claims.iter().filter(|key| self.ue_pools.is_chosen(**key, open.index));
+        let names = KeptNames {
+            up_seid,
+            owner: open.owner,
+            origin: open.origin,
+            cp: open.cp.into(),
+            teids,
+            addresses: chosen.filter_map(|key| KeptAddress::of(*key)).collect(),
+        };
+        let usage = self.usage_so_far(now, session, &open);
+        Some(KeptSession { names, usage, record: session.packed_record().clone() })
+    }
+
+    /// What the session `up_seid` has used so far, to be kept from time to time. It is empty if nothing is measured.
+    #[must_use]
+    pub fn kept_usage(&self, now: Nanos, up_seid: Seid) -> Option<KeptUsage> {
+        let session = self.session(up_seid)?;
+        Some(self.usage_so_far(now, session, &session.open()))
+    }
+
+    fn usage_so_far(&self, now: Nanos, session: &Session, open: &OpenSession) -> KeptUsage {
+        let source = &*self.usage.0;
+        let usage = &open.usage;
+        let rate = |(qer, rate): &(_, adit_rules::PacketRateMeter)| KeptPacketRate {
+            qer: *qer,
+            uplink: rate.left(Direction::Uplink, now).map(Into::into),
+            downlink: rate.left(Direction::Downlink, now).map(Into::into),
+        };
+        KeptUsage {
+            counts: usage.measures.iter().map(|known| (known.id, known.counts(source))).collect(),
+            last: usage.activity.and_then(|timer| timer.last(source)),
+            packet_rates: self.packet_rates.of(session.index()).iter().map(rate).collect(),
+        }
+    }
+
+    /// Restores a session that a former process kept, with the same SEID, TEIDs and UE addresses. Cheapest in ascending
+    /// order of [`KeptSession::up_seid`]'s indices.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed then.
+    pub fn restore(&mut self, now: Nanos, kept: &KeptSession) -> Result<Restored, Refusal> {
+        let KeptSession { names, usage: used, record } = kept;
+        let &KeptNames { up_seid, owner, origin, ref cp, ref teids, ref addresses } = names;
+        let index = seid_index(up_seid);
+        if !self.indices.is_free(index) {
+            return Err(Refusal::SessionTableFull);
+        }
+        let RecordParts { records, usage, buffer_epoch } = record.parts();
+        let session = OpenSession {
+            up_seid,
+            index,
+            owner,
+            origin,
+            cp: CpFSeid::from(cp),
+            records: Records::default(),
+            buffer_epoch,
+            usage: SessionUsage::default(),
+        };
+        let former = update::FormerUsage { usage, used: used.clone() };
+        let resolved =
+            update::prepare_restoration(self, now, &session, records, teids.clone(), former)?;
+        let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Establish);
+        self.mark_commit(up_seid, index, &compiled);
+        self.indices.take_at(index);
+        for key in addresses.iter().filter_map(KeptAddress::key) {
+            self.ue_pools.restore(key, index);
+        }
+        let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
+        let Some(delta) = delta else { unreachable!("a new session always yields a delta") };
+        Ok(Restored { up_seid, index, delta })
+    }
+}

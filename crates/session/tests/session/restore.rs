@@ -1,0 +1,356 @@
+//! Sessions that a later process restores: the same identifiers and rules, and measurements that go on.
+
+use adit_rules::{KeyChange, PacketLimit, PacketQuota, RuleDelta, SessionKey, UsageLimits};
+use adit_session::{
+    Aggregated, ChooseUe, DroppedThreshold, KeptSession, KeptUsage, LocalInterface,
+    MeasurementMethod, PackedRecordError, PacketLimits, Provisioning, Refusal, ReservedCounts,
+    SessionChange, SessionStore, UePool, UeSide, Urr, UrrSettings, UsageTriggers,
+};
+use adit_types::{Direction, Nanos, SessionIndex, UrrId};
+use proptest::prelude::*;
+
+use crate::builders::*;
+use crate::usage::{S, UsageFixture, split_at, total, volume_urr};
+
+fn establish(store: &mut SessionStore, change: SessionChange) -> adit_session::Established {
+    let established = store.establish(OWNER, CP, change).unwrap();
+    store.reclaim(established.index);
+    established
+}
+
+fn pools() -> Provisioning {
+    let prefix = "10.60.0.0/29".parse().unwrap();
+    let pool = UePool {
+        network_instance: None,
+        identity: None,
+        s_nssai: None,
+        prefix: adit_rules::sdf::AddrMatch::V4(prefix),
+    };
+    Provisioning { ue_pools: vec![pool], ..Provisioning::default() }
+}
+
+/// A session whose UE address is chosen from a pool.
+fn pooled() -> SessionChange {
+    let mut change = session(1);
+    for (pdr, side) in change.create_pdrs.iter_mut().zip([UeSide::Source, UeSide::Destination]) {
+        pdr.pdi.ue = None;
+        pdr.pdi.choose_ue = Some(ChooseUe { v4: true, v6: false, side, pools: Vec::new() });
+    }
+    change
+}
+
+#[test]
+fn restored_sessions_have_their_identifiers_and_later_ones_have_others() {
+    let mut store = store_with(8, pools());
+    let sessions: Vec<_> = (0..5).map(|_| establish(&mut store, pooled())).collect();
+    let (gone, stay) = (&sessions[1], [0, 2, 3, 4].map(|at| &sessions[at]));
+    store.delete(gone.up_seid).unwrap();
+    store.reclaim(gone.index);
+    let mut later = next_store(&store);
+    for kept in kept(&store, S(1)) {
+        let restored = later.restore(S(1), &kept).unwrap();
+        let former = stay.iter().find(|known| known.up_seid == kept.up_seid()).unwrap();
+        assert_eq!((restored.up_seid, restored.index), (former.up_seid, former.index));
+        assert_eq!(restored.delta.keys, former.delta.keys);
+        assert_eq!(restored.delta.rules, former.delta.rules);
+        later.reclaim(restored.index);
+    }
+    for session in store.sessions() {
+        assert_eq!(later.session(session.up_seid()), Some(session));
+    }
+    assert_eq!(later.reserved(), store.reserved());
+    // The pool has six addresses, four of which are in use.
+    let mut keys: Vec<KeyChange> = stay.iter().flat_map(|known| known.delta.keys.clone()).collect();
+    for _ in 0..2 {
+        let new = establish(&mut later, pooled());
+        assert!(stay.iter().all(|known| known.up_seid != new.up_seid && known.index != new.index));
+        keys.extend(new.delta.keys);
+    }
+    let count = keys.len();
+    keys.sort_unstable_by_key(|change| format!("{change:?}"));
+    keys.dedup();
+    assert_eq!((keys.len(), count), (12, 12), "no key twice");
+    assert!(matches!(later.establish(OWNER, CP, pooled()), Err(Refusal::UePoolsExhausted { .. })));
+    let all: Vec<_> = later.sessions().map(adit_session::Session::up_seid).collect();
+    for up_seid in all {
+        let index = later.delete(up_seid).unwrap().session;
+        later.reclaim(index);
+    }
+    assert_eq!(later.reserved(), ReservedCounts::default());
+    assert_eq!(later.ue_pool_usage().collect::<Vec<_>>(), [(0, 6)]);
+}
+
+#[test]
+fn session_that_the_configuration_or_another_session_forbids_is_refused_whole() {
+    let mut store = store(8);
+    let all = [1, 2].map(|last| establish(&mut store, session(last)));
+    let kept = kept(&store, S(1));
+    // The same session twice.
+    let mut later = next_store(&store);
+    later.restore(S(1), &kept[0]).unwrap();
+    let before = later.clone();
+    assert_eq!(later.restore(S(1), &kept[0]), Err(Refusal::SessionTableFull));
+    assert_eq!(later, before);
+    // A UE address that another session has meanwhile.
+    let mut later = next_store(&store);
+    for index in 0..2 {
+        assert_eq!(establish(&mut later, session(8 - index)).index, SessionIndex(index.into()));
+    }
+    let other = establish(&mut later, session(2));
+    later.delete(later.session_at(SessionIndex(1)).unwrap().up_seid()).unwrap();
+    later.reclaim(SessionIndex(1));
+    let before = later.clone();
+    assert_eq!(all[1].index, SessionIndex(1));
+    assert!(matches!(later.restore(S(1), &kept[1]), Err(Refusal::UeAddressTaken { .. })));
+    assert_eq!(later, before);
+    later.delete(other.up_seid).unwrap();
+    later.reclaim(other.index);
+    later.restore(S(1), &kept[1]).unwrap();
+    // Fewer sessions than before.
+    let mut smaller = crate::builders::store(1);
+    smaller.restore(S(1), &kept[0]).unwrap();
+    assert_eq!(smaller.restore(S(1), &kept[1]), Err(Refusal::SessionTableFull));
+    // An interface that is gone.
+    let n6_only: Vec<LocalInterface> = interfaces().into_iter().skip(1).collect();
+    let mut without =
+        store_with(8, Provisioning { interfaces: n6_only, ..Provisioning::default() });
+    let before = without.clone();
+    assert!(without.restore(S(1), &kept[0]).is_err());
+    assert_eq!(without, before);
+}
+
+#[test]
+fn teid_that_was_given_stays_given() {
+    let mut store = store(4);
+    let mut change = session(1);
+    change.create_pdrs[0].pdi.f_teid = Some(given(3));
+    establish(&mut store, change);
+    let mut later = next_store(&store);
+    let index = later.restore(S(1), &kept(&store, S(1))[0]).unwrap().index;
+    later.reclaim(index);
+    let chosen: Vec<_> =
+        (2..5).map(|last| establish(&mut later, session(last)).created[0].f_teid.teid).collect();
+    assert!(chosen.iter().all(|teid| teid.0 != 3), "{chosen:?}");
+    let delta = later.delete(later.session_at(index).unwrap().up_seid()).unwrap();
+    assert!(delta.keys.contains(&KeyChange::Remove(SessionKey::Teid(adit_types::Teid(3)))));
+    later.reclaim(index);
+    let mut change = session(9);
+    change.create_pdrs[0].pdi.f_teid = Some(given(3));
+    establish(&mut later, change);
+}
+
+#[test]
+fn packet_rate_counts_on() {
+    let mut store = store(4);
+    let mut change = session(1);
+    let unit = Nanos::from_secs(60);
+    let limit = PacketLimit { plain: PacketQuota { pkts_max: 5, unit }, additional: None };
+    change.create_qers[0].packet_rate = Some(PacketLimits { uplink: Some(limit), downlink: None });
+    let established = establish(&mut store, change);
+    let rate =
+        |delta: &RuleDelta| delta.rules.as_ref().unwrap().qers[0].packet_rate.clone().unwrap();
+    for _ in 0..3 {
+        rate(&established.delta).pass(Direction::Uplink, S(10));
+    }
+    let mut later = next_store(&store);
+    let restored = later.restore(S(20), &kept(&store, S(20))[0]).unwrap();
+    let rate = rate(&restored.delta);
+    for (at, left) in [(20, 2), (69, 2), (71, 5)] {
+        assert_eq!(rate.left(Direction::Uplink, S(at)).unwrap().packets, left, "{at} s");
+    }
+    assert_eq!(rate.left(Direction::Downlink, S(20)), None);
+}
+
+#[test]
+fn octets_of_nothing_are_refused() {
+    let mut store = store(4);
+    establish(&mut store, session(1));
+    let octets = store.kept(S(1), store.session_at(SessionIndex(0)).unwrap().up_seid()).unwrap();
+    let octets = octets.octets();
+    for len in 0..octets.len() {
+        assert_eq!(KeptSession::from_octets(&octets[..len]), Err(PackedRecordError::Malformed));
+    }
+    let mut other = octets.clone();
+    other[0] += 1;
+    let version = Err(PackedRecordError::UnknownVersion(other[0]));
+    assert_eq!(KeptSession::from_octets(&other), version);
+    assert!(KeptUsage::from_octets(&other).is_err() && KeptUsage::from_octets(&[]).is_err());
+}
+
+#[test]
+fn first_packet_of_a_measurement_is_that_before_the_restart() {
+    let settings = UrrSettings { volume_threshold: total(100), ..UrrSettings::default() };
+    let urr = volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings);
+    let mut scene = UsageFixture::new(vec![urr]);
+    let mut firsts = Vec::new();
+    for second in [1, 4, 7, 10] {
+        scene.mark(0, S(second));
+        scene.count(0, S(second), 60, 0);
+        scene.restart(S(second + 1));
+        firsts.extend(scene.limit(0, S(second + 1)).into_iter().map(|report| report.first));
+    }
+    assert_eq!(firsts, [Some(S(1)), Some(S(7))]);
+}
+
+/// URRs of several kinds; every one of them measures both PDRs.
+fn urrs(kind: u8) -> (Vec<Urr>, Option<Nanos>) {
+    let settings = UrrSettings::default;
+    let volume = UsageTriggers::VOLUME_THRESHOLD | UsageTriggers::VOLUME_QUOTA;
+    match kind {
+        0 => {
+            let limits = UrrSettings {
+                volume_threshold: total(3000),
+                volume_quota: total(8000),
+                ..settings()
+            };
+            (vec![volume_urr(1, volume, limits)], None)
+        }
+        1 => {
+            let of = [(1, 500_000), (2, 2_000_000)];
+            let of = of.map(|(urr, weight)| Aggregated { urr: UrrId(urr), weight });
+            let pool = UrrSettings {
+                aggregated: Some(of.to_vec()),
+                volume_quota: total(9000),
+                ..settings()
+            };
+            let linked = UrrSettings { linked: Some(vec![UrrId(9)]), ..settings() };
+            let member = |id| volume_urr(id, UsageTriggers::LINKED, linked.clone());
+            (vec![member(1), member(2), volume_urr(9, UsageTriggers::VOLUME_QUOTA, pool)], None)
+        }
+        2 => {
+            let timed = UrrSettings {
+                time_threshold: Some(S(7)),
+                time_quota: Some(S(40)),
+                quota_holding_time: Some(S(9)),
+                inactivity_detection_time: Some(S(4)),
+                ..settings()
+            };
+            let triggers = UsageTriggers::TIME_THRESHOLD
+                | UsageTriggers::TIME_QUOTA
+                | UsageTriggers::QUOTA_HOLDING_TIME
+                | UsageTriggers::STOP_OF_TRAFFIC;
+            let method = MeasurementMethod { volume: true, duration: true, event: false };
+            (vec![Urr { id: UrrId(1), method, triggers, settings: timed }], None)
+        }
+        3 => {
+            let limits = UrrSettings {
+                volume_threshold: total(5000),
+                period: Some(S(11)),
+                monitoring: vec![split_at(5), split_at(17)],
+                ..settings()
+            };
+            let triggers = volume | UsageTriggers::PERIODIC;
+            (
+                vec![
+                    volume_urr(1, triggers, limits),
+                    volume_urr(2, UsageTriggers::empty(), settings()),
+                ],
+                Some(S(6)),
+            )
+        }
+        _ => {
+            let dropped = DroppedThreshold { packets: Some(3), bytes: Some(900) };
+            let limits = UrrSettings { dropped_threshold: Some(dropped), ..settings() };
+            (vec![volume_urr(1, UsageTriggers::DROPPED_DL, limits)], None)
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Octets of a URR, uplink and downlink, and dropped ones.
+    Count(usize, u64, u64, u64),
+    /// A worker tells that a limit is reached.
+    Tell(usize),
+    Wait(u64),
+    Query,
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Even numbers: a pool weighs octets by halves, and counts whole ones.
+    let octets = || (0..600_u64).prop_map(|half| half * 2);
+    prop_oneof![
+        6 => (0..3usize, octets(), octets(), octets()).prop_map(|(at, ul, dl, dropped)| Step::Count(at, ul, dl, dropped)),
+        4 => (0..3usize).prop_map(Step::Tell),
+        3 => (1..12u64).prop_map(Step::Wait),
+        1 => Just(Step::Query),
+        3 => Just(Step::Restart),
+    ]
+}
+
+/// What workers may still pass until they reach a limit.
+fn left(scene: &UsageFixture, at: usize) -> [u64; 6] {
+    let urr = &scene.urrs[at];
+    let counters = scene.counters.0.lock().unwrap();
+    let of = |slot| counters.get(&slot).copied().unwrap_or_default();
+    let own = of(urr.slot);
+    let (ul, dl) = match urr.members.of.is_empty() {
+        true => (own.ul_bytes, own.dl_bytes),
+        false => urr.members.bytes(|slot| (of(slot).ul_bytes, of(slot).dl_bytes)),
+    };
+    let rest = |limits: UsageLimits| match limits.is_none() {
+        true => [u64::MAX; 2],
+        false => [limits.distance(ul, dl), u64::from(limits.reached(ul, dl))],
+    };
+    let [report, is_report] = rest(urr.report);
+    let [quota, is_quota] = rest(urr.quota);
+    let (pkts, bytes) = urr.report_dropped;
+    let rest =
+        |limit: u64, now: u64| if limit == u64::MAX { limit } else { limit.saturating_sub(now) };
+    let dropped = [rest(pkts, own.dropped_dl_pkts), rest(bytes, own.dropped_dl_bytes)];
+    [report, is_report, quota, is_quota, dropped[0], dropped[1]]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    /// A session that is kept and restored at any moments makes the reports of one that never stopped, and leaves
+    /// workers the same limits.
+    #[test]
+    fn restored_session_measures_on(kind in 0..5u8, steps in prop::collection::vec(step(), 1..60)) {
+        let (urrs, inactivity_timer) = urrs(kind);
+        let scene = || UsageFixture::with(urrs.clone(), |change| change.inactivity_timer = inactivity_timer);
+        let (mut one, mut other) = (scene(), scene());
+        let mut now = S(1);
+        for step in steps {
+            match step {
+                Step::Count(at, ul, dl, dropped) => {
+                    let at = at % urrs.len();
+                    for scene in [&mut one, &mut other] {
+                        if scene.urrs[at].report_start {
+                            let _ = scene.start(at, now);
+                        }
+                        scene.count(at, now, ul, dl);
+                        scene.drop_downlink(at, dropped);
+                        if inactivity_timer.is_some() {
+                            scene.count(urrs.len(), now, ul, dl);
+                        }
+                    }
+                }
+                Step::Tell(at) => {
+                    let at = at % urrs.len();
+                    prop_assert_eq!(one.limit(at, now), other.limit(at, now));
+                }
+                Step::Wait(seconds) => {
+                    now = now + S(seconds);
+                    prop_assert_eq!(one.run_until(now), other.run_until(now));
+                }
+                Step::Query => {
+                    let query = || SessionChange { query_all_urrs: true, at: now, ..SessionChange::default() };
+                    prop_assert_eq!(one.modify(query()), other.modify(query()));
+                }
+                Step::Restart => other.restart(now),
+            }
+            for at in 0..urrs.len() {
+                prop_assert_eq!(left(&one, at), left(&other, at), "URR {}", at);
+                prop_assert_eq!(one.urrs[at].stopped, other.urrs[at].stopped);
+            }
+        }
+        for scene in [&mut one, &mut other] {
+            scene.store.delete(scene.up_seid).unwrap();
+        }
+        let last = |scene: &mut UsageFixture| scene.store.final_reports(now, scene.index);
+        prop_assert_eq!(last(&mut one), last(&mut other));
+    }
+}
