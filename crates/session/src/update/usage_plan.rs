@@ -106,11 +106,11 @@ impl SessionStore {
         let moved = |from: UsageSlot| {
             places.iter().find(|(known, _)| *known == from).map_or(from, |(_, (to, _))| *to)
         };
-        for (measure, (_, place)) in usage.measures.iter_mut().zip(&places) {
+        for (measure, (_, (slot, generation))) in usage.measures.iter_mut().zip(&places) {
             measure.move_members(moved);
             let known = used.counts.iter().find(|(id, _)| *id == measure.id);
             let counts = known.map(|(_, counts)| *counts).unwrap_or_default();
-            measure.resume(*place, counts, source);
+            measure.resume(*slot, *generation, counts, source);
         }
         if let Some(timer) = &mut usage.activity {
             (timer.slot, timer.generation) = slots.take_own();

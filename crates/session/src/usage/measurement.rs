@@ -5,6 +5,8 @@
 //! count again. A quota counts from the last report before it was provisioned until it is replaced.
 //! Spec: TS 29.244 §5.2.2.
 
+mod carried;
+
 use std::sync::Arc;
 
 use adit_rules::{PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource};
@@ -329,12 +331,7 @@ impl Measurement {
         self.mechanism.map_or(elapsed, |mechanism| mechanism.consumed(elapsed))
     }
 
-    /// The URR's own counters, or the weighted ones of its credit pool, and what former ones counted.
-    pub(crate) fn counts(&self, source: &dyn UsageSource) -> UsageCounts {
-        let present = self.present_counts(source);
-        self.carried.as_deref().map_or(present, |carried| present.plus(*carried))
-    }
-
+    /// The URR's own counters, or the weighted ones of its credit pool.
     fn present_counts(&self, source: &dyn UsageSource) -> UsageCounts {
         let own = source.usage(self.slot, self.generation);
         if self.members.of.is_empty() {
@@ -368,35 +365,6 @@ impl Measurement {
             before.ul_pkts.wrapping_sub(after.ul_pkts),
             before.dl_pkts.wrapping_sub(after.dl_pkts),
         );
-    }
-
-    /// Goes on in other counters with the counts that it had in former ones. The members of a credit pool move first.
-    pub(crate) fn resume(
-        &mut self,
-        (slot, generation): (UsageSlot, u32),
-        kept: UsageCounts,
-        source: &dyn UsageSource,
-    ) {
-        (self.slot, self.generation) = (slot, generation);
-        let carried = kept.minus(self.present_counts(source));
-        self.carried = (carried != UsageCounts::default()).then(|| Box::new(carried));
-    }
-
-    /// Replaces the counters of a credit pool's members.
-    pub(crate) fn move_members(&mut self, to: impl Fn(UsageSlot) -> UsageSlot) {
-        for (slot, _) in &mut self.members.of {
-            *slot = to(*slot);
-        }
-    }
-
-    /// A limit of all counts, as one of the present counters.
-    fn of_present(&self, limit: u64, carried: impl Fn(&UsageCounts) -> u64) -> u64 {
-        match self.carried.as_deref() {
-            Some(counts) if limit != u64::MAX => {
-                limit.saturating_sub_signed(carried(counts).cast_signed())
-            }
-            _ => limit,
-        }
     }
 
     /// Reads counters and active time.
@@ -441,14 +409,6 @@ impl Measurement {
                 self.stopped = false;
                 self.is_last_event = false;
             }
-        }
-    }
-
-    /// A new measurement or a part of one begins; its first packet is yet to come.
-    fn begin_part(&mut self) {
-        self.renewed = true;
-        if let Some(carried) = &mut self.carried {
-            carried.first = None;
         }
     }
 
@@ -746,15 +706,7 @@ impl Measurement {
     pub(crate) fn entry(&self, urr: &Urr, quota_far: Option<u16>) -> UrrEntry {
         let asks = |trigger| urr.triggers.contains(trigger);
         let limits = |limit: Option<Limit<Volumes>>| {
-            let UsageLimits { total_bytes, ul_bytes, dl_bytes } =
-                limit.map_or(UsageLimits::NONE, |limit| limit.limits());
-            UsageLimits {
-                total_bytes: self.of_present(total_bytes, |carried| {
-                    carried.ul_bytes.wrapping_add(carried.dl_bytes)
-                }),
-                ul_bytes: self.of_present(ul_bytes, |carried| carried.ul_bytes),
-                dl_bytes: self.of_present(dl_bytes, |carried| carried.dl_bytes),
-            }
+            limit.map_or(UsageLimits::NONE, |limit| self.limits_of_present(limit.limits()))
         };
         let waits_for_time = self.measures_time(urr) && self.running.is_none();
         let reports_start = urr.method.event
@@ -769,10 +721,7 @@ impl Measurement {
             report_dropped: match asks(UsageTriggers::DROPPED_DL) {
                 true => {
                     let (pkts, bytes) = self.dropped_limits(urr);
-                    (
-                        self.of_present(pkts, |carried| carried.dropped_dl_pkts),
-                        self.of_present(bytes, |carried| carried.dropped_dl_bytes),
-                    )
+                    self.dropped_of_present(pkts, bytes)
                 }
                 false => (u64::MAX, u64::MAX),
             },

@@ -333,7 +333,7 @@ proptest! {
                     prop_assert_eq!(one.limit(at, now), other.limit(at, now));
                 }
                 Step::Wait(seconds) => {
-                    now = now + S(seconds);
+                    now += S(seconds);
                     prop_assert_eq!(one.run_until(now), other.run_until(now));
                 }
                 Step::Query => {

@@ -1,0 +1,74 @@
+//! Measurements that go on in other counters than they began in: those of a later process.
+//!
+//! What the former counters counted is added to the present ones, so that all readings grow on. Workers compare their
+//! own counters with limits, from which it is subtracted.
+
+use adit_rules::{UsageCounts, UsageLimits, UsageSource};
+use adit_types::UsageSlot;
+
+use super::Measurement;
+
+impl Measurement {
+    /// The URR's own counters, or the weighted ones of its credit pool, and what former ones counted.
+    pub(crate) fn counts(&self, source: &dyn UsageSource) -> UsageCounts {
+        let present = self.present_counts(source);
+        self.carried.as_deref().map_or(present, |carried| present.plus(*carried))
+    }
+
+    /// Goes on in other counters with the counts that it had in former ones. The members of a credit pool move first.
+    pub(crate) fn resume(
+        &mut self,
+        slot: UsageSlot,
+        generation: u32,
+        kept: UsageCounts,
+        source: &dyn UsageSource,
+    ) {
+        self.slot = slot;
+        self.generation = generation;
+        let carried = kept.minus(self.present_counts(source));
+        self.carried = (carried != UsageCounts::default()).then(|| Box::new(carried));
+    }
+
+    /// Replaces the counters of a credit pool's members.
+    pub(crate) fn move_members(&mut self, to: impl Fn(UsageSlot) -> UsageSlot) {
+        for (slot, _) in &mut self.members.of {
+            *slot = to(*slot);
+        }
+    }
+
+    /// A new measurement or a part of one begins; its first packet is yet to come.
+    pub(super) fn begin_part(&mut self) {
+        self.renewed = true;
+        if let Some(carried) = &mut self.carried {
+            carried.first = None;
+        }
+    }
+
+    /// Limits of all counts, as such of the present counters.
+    pub(super) fn limits_of_present(&self, limits: UsageLimits) -> UsageLimits {
+        let UsageLimits { total_bytes, ul_bytes, dl_bytes } = limits;
+        let both = |carried: &UsageCounts| carried.ul_bytes.wrapping_add(carried.dl_bytes);
+        UsageLimits {
+            total_bytes: self.of_present(total_bytes, both),
+            ul_bytes: self.of_present(ul_bytes, |carried| carried.ul_bytes),
+            dl_bytes: self.of_present(dl_bytes, |carried| carried.dl_bytes),
+        }
+    }
+
+    /// The same for dropped packets and octets.
+    pub(super) fn dropped_of_present(&self, pkts: u64, bytes: u64) -> (u64, u64) {
+        (
+            self.of_present(pkts, |carried| carried.dropped_dl_pkts),
+            self.of_present(bytes, |carried| carried.dropped_dl_bytes),
+        )
+    }
+
+    fn of_present(&self, limit: u64, carried: impl Fn(&UsageCounts) -> u64) -> u64 {
+        match self.carried.as_deref() {
+            Some(counts) if limit != u64::MAX => {
+                limit.saturating_sub_signed(carried(counts).cast_signed())
+            }
+            _ => limit,
+        }
+    }
+}
