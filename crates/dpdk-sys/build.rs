@@ -21,13 +21,13 @@ const LIBRARIES: [&str; 6] =
 /// the build fast.
 const FUNCTIONS: [&str; 17] = [
     "rte_(openlog_stream|log_set_global_level|log_get_global_level|version|strerror|get_tsc_hz|rdtsc)",
-    "rte_eal_(init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type|get_runtime_dir)",
+    "rte_eal_(init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type|get_runtime_dir|iova_mode)",
     "rte_(lcore_id|socket_id|lcore_count|thread_register|thread_unregister)",
     "rte_eth_dev_(count_avail|get_port_by_name|get_name_by_port|info_get|configure|start|stop|close)",
     "rte_eth_dev_(adjust_nb_rx_tx_desc|set_mtu|get_mtu|socket_id|is_valid_port|set_link_up)",
     "rte_eth_(find_next|rx_queue_setup|tx_queue_setup|rx_burst|tx_burst|macaddr_get|link_get_nowait)",
     "rte_eth_(stats_get|stats_reset|xstats_get|xstats_get_names|promiscuous_(enable|disable|get))",
-    "rte_pktmbuf_(pool_create|alloc|alloc_bulk|free|free_bulk)|rte_mempool_(free|avail_count|lookup)",
+    "rte_pktmbuf_(init|pool_init|alloc|alloc_bulk|free|free_bulk)|rte_mempool_(create|free|avail_count|lookup)",
     "rte_eth_dev_(conf_get|rx_offload_name|tx_offload_name|rss_hash_conf_get)",
     "rte_flow_(validate|create|destroy|flush)|rte_flow_action_handle_(create|destroy|query)",
     "rte_ring_(create|free|count|enqueue_burst|dequeue_burst|mp_enqueue_burst|mc_dequeue_burst)",
@@ -41,7 +41,7 @@ const FUNCTIONS: [&str; 17] = [
 
 /// Types bound in addition to those that the bound functions use.
 const TYPES: [&str; 4] = [
-    "rte_mbuf",
+    "rte_mbuf|rte_pktmbuf_pool_private",
     "rte_eth_(conf|dev_info|stats|link|xstat|xstat_name)",
     "rte_event(_dev_(info|config|xstats_name)|_(queue|port)_conf)?",
     "rte_flow_(attr|error|item|item_(eth|vlan|ipv4|ipv6|udp|gtp|gtp_psc|integrity|ethdev)|action|action_(queue|count|raw_encap|raw_decap|ethdev)|indir_action_conf|query_count)",
@@ -52,7 +52,7 @@ const CONSTANTS: [&str; 5] = [
     "RTE_ETH_(RX|TX)_OFFLOAD_.*|RTE_ETH_MQ_.*|RTE_ETH_LINK_.*|RTE_ETH_NAME_MAX_LEN|RTE_ETH_SPEED_.*",
     "RTE_MBUF_F_RX_.*|RTE_MBUF_F_TX_.*|RTE_MBUF_DEFAULT_.*|RTE_PKTMBUF_HEADROOM",
     "RTE_MAX_(ETHPORTS|LCORE)|RTE_ETHER_.*|RTE_LOG_.*|LCORE_ID_ANY|SOCKET_ID_ANY|RTE_PROC_.*",
-    "RTE_MEMPOOL_CACHE_MAX_SIZE|RTE_VER_.*|RTE_ETH_RSS_.*",
+    "RTE_MEMPOOL_(CACHE_MAX_SIZE|F_NO_IOVA_CONTIG)|RTE_VER_.*|RTE_ETH_RSS_.*",
     "RTE_SCHED_TYPE_.*|RTE_EVENT_(OP|TYPE|QUEUE_CFG|PORT_CFG|DEV_PRIORITY|DEV_MAINT|DEV_CAP|DEV_CFG|MAX)_.*",
 ];
 

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
+use adit_types::limits::BURST_MAX;
+
 /// Longest device name, DPDK's `RTE_ETH_NAME_MAX_LEN` without the final NUL.
 const NAME_BYTES_MAX: usize = 63;
 
@@ -75,7 +77,20 @@ impl Device {
     pub fn is_driver(&self, driver: &str) -> bool {
         self.kind == DeviceKind::Virtual && self.name.starts_with(driver)
     }
+
+    /// Packet buffers that the driver of an AF_XDP device keeps for each queue pair: those that the kernel receives into,
+    /// and those of sent packets, which the driver frees when the queue sends again. It receives nothing without further
+    /// ones. Zero for other drivers.
+    #[must_use]
+    pub fn kept_mbufs_per_queue(&self, rx_descriptors: usize) -> usize {
+        // The driver gives `rx_descriptors` to the transmit ring of a socket, too.
+        let sent = rx_descriptors + BURST_MAX;
+        if self.is_driver("net_af_xdp") { AF_XDP_FILLED_MBUFS + sent } else { 0 }
+    }
 }
+
+/// Buffers that the AF_XDP driver gives to the kernel for each queue (`XSK_RING_CONS__DEFAULT_NUM_DESCS`).
+const AF_XDP_FILLED_MBUFS: usize = 2048;
 
 impl FromStr for Device {
     type Err = DeviceParseError;

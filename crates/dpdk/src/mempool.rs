@@ -81,6 +81,7 @@ struct MempoolHandle {
     raw: NonNull<sys::rte_mempool>,
     mbufs: u32,
     data_room_bytes: u16,
+    is_dense: bool,
     eal: Eal,
 }
 
@@ -99,25 +100,44 @@ impl Mempool {
         let name =
             CString::new(config.name).map_err(|_| MempoolError::Name(config.name.to_owned()))?;
         let socket = config.socket.map_or(sys::SOCKET_ID_ANY, i32::from);
-        // SAFETY: the EAL runs; the name is a C string that DPDK copies.
+        let mut private = sys::rte_pktmbuf_pool_private {
+            mbuf_data_room_size: config.data_room_bytes,
+            mbuf_priv_size: 0,
+            flags: 0,
+        };
+        // SAFETY: takes and returns numbers.
+        let iova = unsafe { sys::rte_eal_iova_mode() };
+        // Without the flag no buffer crosses a page. The AF_XDP driver multiplies the size of a buffer by their number,
+        // and would give the kernel less memory than they have.
+        let is_dense = iova == sys::rte_iova_mode::RTE_IOVA_VA;
+        let flags = if is_dense { sys::RTE_MEMPOOL_F_NO_IOVA_CONTIG } else { 0 };
+        let len = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let element = size_of::<sys::rte_mbuf>() + usize::from(config.data_room_bytes);
+        // SAFETY: the EAL runs; the name is a C string and `private` a structure that DPDK copies; the functions are
+        // those for pools of packet buffers with these sizes.
         let (raw, log) = log::capture(|| unsafe {
-            sys::rte_pktmbuf_pool_create(
+            sys::rte_mempool_create(
                 name.as_ptr(),
                 config.mbufs,
+                len(element),
                 config.cache,
-                0,
-                config.data_room_bytes,
+                len(size_of_val(&private)),
+                Some(sys::rte_pktmbuf_pool_init),
+                (&raw mut private).cast(),
+                Some(sys::rte_pktmbuf_init),
+                core::ptr::null_mut(),
                 socket,
+                flags,
             )
         });
         let Some(raw) = NonNull::new(raw) else {
             return Err(Self::refusal(config, Errno::last(), log));
         };
         log::print_log(&log);
-        let (mbufs, data_room_bytes) = (config.mbufs, config.data_room_bytes);
-        Ok(Self {
-            inner: Arc::new(MempoolHandle { raw, mbufs, data_room_bytes, eal: eal.clone() }),
-        })
+        // SAFETY: the pool is alive.
+        let is_dense = is_dense && unsafe { raw.as_ref() }.nb_mem_chunks == 1;
+        let (mbufs, data_room_bytes, eal) = (config.mbufs, config.data_room_bytes, eal.clone());
+        Ok(Self { inner: Arc::new(MempoolHandle { raw, mbufs, data_room_bytes, is_dense, eal }) })
     }
 
     fn refusal(config: &MempoolConfig<'_>, errno: Errno, log: String) -> MempoolError {
@@ -179,6 +199,11 @@ impl Mempool {
     #[must_use]
     pub fn data_room_bytes(&self) -> u16 {
         self.inner.data_room_bytes
+    }
+
+    /// Its buffers are one after the other in one piece of memory.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.inner.is_dense
     }
 
     /// The EAL that the pool's memory comes from.

@@ -313,5 +313,8 @@ fn check_offer(config: &PortConfig<'_>, offer: &sys::rte_eth_dev_info) -> Result
     if need_bytes > u32::from(room_bytes) {
         return Err(PortError::DataRoom { device: device(), mtu_bytes, need_bytes, room_bytes });
     }
+    if config.device.is_driver("net_af_xdp") && !config.mempool.is_dense() {
+        return Err(PortError::Pieces { device: device() });
+    }
     Ok(())
 }

@@ -51,6 +51,8 @@ impl Qos {
 
 /// Packet buffers in addition to those of queued packets.
 const MBUFS: u32 = 16_384;
+/// Packet buffers that a queue pair of DPDK's AF_XDP driver keeps.
+const AF_XDP_QUEUE_MBUFS: u32 = 2048 + 1024 + 64;
 /// Memory per packet buffer: twice its size, since the pool allocates in large pieces. Unit: octets.
 const MBUF_BYTES: u32 = 5120;
 
@@ -259,12 +261,14 @@ addresses = [{n6}]
     }
 
     /// Sizes the packet memory. adit limits the queues of rates to half of the packet buffers that
-    /// fragments leave.
+    /// fragments and drivers leave.
     fn packet_memory(&self) -> PacketMemory {
         let queued = self.qos.and_then(|qos| qos.queue_pkts).unwrap_or(0);
         let workers = self.workers.len() + self.model.other_transmitters();
         let fragments = u32::try_from(workers * 512).unwrap_or(0);
-        let mbufs = if queued > 0 { 2 * (queued + MBUFS) } else { MBUFS } + fragments;
+        let af_xdp = self.devices.iter().filter(|device| device.starts_with("net_af_xdp")).count();
+        let kept = u32::try_from(workers * af_xdp).unwrap_or(0) * AF_XDP_QUEUE_MBUFS;
+        let mbufs = if queued > 0 { 2 * (queued + MBUFS) } else { MBUFS } + fragments + kept;
         let memory = if queued > 0 { 256 + mbufs / 1024 * MBUF_BYTES / 1024 } else { 256 };
         PacketMemory { memory, mbufs }
     }

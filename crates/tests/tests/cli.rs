@@ -349,3 +349,15 @@ fn run_twice_is_refused_and_sigterm_ends_cleanly() {
     }
     assert_nothing_left(&setup, pid);
 }
+
+/// Who builds without `make` needs the packages that `make` installs.
+#[test]
+fn readme_names_the_packages_of_the_build() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let script = fs::read_to_string(root.join("scripts/install.sh")).unwrap();
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let packages = script.lines().find_map(|line| line.strip_prefix("build=\"")).unwrap();
+    let packages = packages.strip_suffix('"').unwrap();
+    assert!(packages.contains("clang libelf-dev zlib1g-dev"), "{packages}");
+    assert!(readme.contains(&format!("apt-get install {packages}\n")), "{packages}");
+}

@@ -54,10 +54,10 @@ fn changes_lose_nothing_and_a_killed_process_leaves_no_program() {
         let ports = daemon::interfaces(devices, &smf::N3.to_string());
         let ports = ports.replace("device = ", "xdp = \"auto\"\ndevice = ");
         let pool = "[[ue_pool]]\nprefix = \"10.45.0.0/16\"\n";
-        // A queue holds thousands of buffers.
+        // The fewest that the configuration accepts.
         let node = daemon::node(100, &cores[..1], dir);
-        let node = node.replace("mempool_mbufs = 4096", "mempool_mbufs = 16384");
-        node.replace("memory_mib = 64", "memory_mib = 256") + &ports + pool
+        let node = node.replace("mempool_mbufs = 4096", "mempool_mbufs = 5760");
+        node + &ports + pool
     });
     let Some(daemon) = started else { return };
     if daemon.show("offload")["offload"] != "xdp" {

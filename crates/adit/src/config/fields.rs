@@ -10,7 +10,8 @@ use super::section::ConfigSection;
 
 /// The upper limit of waiting packets, for error messages.
 pub(super) const HALF_OF_MBUFS: &str = "half of the dpdk.mempool_mbufs that tunnel packets in fragments \
-                                        leave (512 for each worker): traffic needs the rest";
+                                        (512 for each worker) and net_af_xdp devices leave: traffic \
+                                        needs the rest";
 
 /// The section's `network_instance`, if it has one.
 pub(super) fn read_network_instance(section: &mut ConfigSection<'_, '_>) -> Option<String> {

@@ -48,10 +48,11 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
     let n4 = read_n4(root.table("n4"));
     let gtpu = read_gtpu(root.table("gtpu"));
     let datapath = read_datapath(root.table("datapath"));
-    let dpdk = read_dpdk(root.table("dpdk"), &datapath);
+    let (port_names, ports) = read_ports(&mut root, &datapath);
+    let dpdk = read_dpdk(root.table("dpdk"), &datapath, &ports);
     let mut sessions = root.table("sessions");
     let sessions_max = sessions.integer("sessions_max", 1..=SESSIONS_MAX, Some(100_000));
-    let half = half_of_mbufs(&dpdk, datapath.roles());
+    let half = half_of_mbufs(&dpdk, datapath.roles(), &ports);
     let default = BUFFER_PKTS_DEFAULT.min(half);
     let buffer_pkts_max = sessions.integer("buffer_pkts_max", 0..=BUFFER_PKTS_MAX, Some(default));
     if buffer_pkts_max > half {
@@ -59,7 +60,6 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
         sessions.problem("buffer_pkts_max", what);
     }
     sessions.finish();
-    let (port_names, ports) = read_ports(&mut root, &datapath);
     let flow_offload = read_flow_offload(root.table("flow_offload"));
     let interfaces = read_interfaces(&mut root, &port_names);
     let routes = read_routes(&mut root, &interfaces);
@@ -277,13 +277,28 @@ fn read_model(datapath: &mut ConfigSection<'_, '_>, workers: usize) -> ModelSett
     ModelSettings::Pipeline { receivers, spread }
 }
 
-/// Maximum number of buffers for packets that wait for one reason: half of those that fragments leave.
-fn half_of_mbufs(dpdk: &DpdkSettings, roles: Roles) -> usize {
+/// Maximum number of buffers for packets that wait for one reason: half of those that fragments and drivers leave.
+fn half_of_mbufs(dpdk: &DpdkSettings, roles: Roles, ports: &[PortSettings]) -> usize {
     let all = usize::try_from(dpdk.mempool_mbufs).unwrap_or(usize::MAX);
-    all.saturating_sub(roles.transmitters() * REASSEMBLY_FRAGMENTS_MAX) / 2
+    let fragments = roles.transmitters() * REASSEMBLY_FRAGMENTS_MAX;
+    all.saturating_sub(fragments + kept_by_drivers(dpdk, ports)) / 2
 }
 
-fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, datapath: &DatapathSettings) -> DpdkSettings {
+/// Packet buffers that the drivers of all ports keep.
+fn kept_by_drivers(dpdk: &DpdkSettings, ports: &[PortSettings]) -> usize {
+    let of_port = |port: &PortSettings| {
+        let device = port.device.dpdk()?;
+        let (queues, _) = queues_of_arguments(device)?;
+        Some(usize::from(queues) * device.kept_mbufs_per_queue(dpdk.rx_descriptors.into()))
+    };
+    ports.iter().filter_map(of_port).sum()
+}
+
+fn read_dpdk(
+    mut dpdk: ConfigSection<'_, '_>,
+    datapath: &DatapathSettings,
+    ports: &[PortSettings],
+) -> DpdkSettings {
     let roles = datapath.roles();
     let kinds = [
         ("auto", HugepageMode::Auto),
@@ -309,7 +324,9 @@ fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, datapath: &DatapathSettings) -> Dp
         _ => roles.receivers() * roles.transmitters() * HANDOFF_RING_LEN,
     };
     let workers = roles.transmitters();
-    let needed = 2 * workers * REASSEMBLY_FRAGMENTS_MAX + in_rings;
+    // A queue of AF_XDP without buffers of its own receives nothing, and never again.
+    let by_drivers = kept_by_drivers(&read, ports);
+    let needed = 2 * workers * REASSEMBLY_FRAGMENTS_MAX + in_rings + by_drivers;
     if usize::try_from(read.mempool_mbufs).is_ok_and(|mbufs| mbufs < needed) {
         let mut what = format!(
             "takes at least {needed}: each of {workers} workers may hold {REASSEMBLY_FRAGMENTS_MAX} \
@@ -317,6 +334,9 @@ fn read_dpdk(mut dpdk: ConfigSection<'_, '_>, datapath: &DatapathSettings) -> Dp
         );
         if in_rings > 0 {
             what.push_str(&format!("; {in_rings} may wait in the rings of receivers"));
+        }
+        if by_drivers > 0 {
+            what.push_str(&format!("; the queues of net_af_xdp devices keep {by_drivers}"));
         }
         dpdk.problem("mempool_mbufs", what);
     }

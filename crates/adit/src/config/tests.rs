@@ -218,6 +218,32 @@ fn tunnel_packets_in_fragments_of_all_workers_leave_half_of_the_mbufs_to_traffic
     assert!(problems[0].to_string().contains("at least 2048"), "{}", problems[0]);
 }
 
+#[test]
+fn queues_of_af_xdp_devices_have_buffers_besides_those_of_traffic() {
+    let of = |queues: usize, mbufs: usize| {
+        let workers = if queues == 2 { "workers = [1, 2]" } else { "workers = [1]" };
+        let text = EXAMPLE
+            .replace("net_af_packet", "net_af_xdp")
+            .replace("iface=n3", &format!("iface=n3,queue_count={queues}"))
+            .replace("iface=n6", &format!("iface=n6,queue_count={queues}"))
+            .replacen("workers = [1]", workers, 1)
+            .replacen("buffer_pkts_max = 4096\n", "", 1)
+            .replacen("queue_pkts_max = 4096\n", "", 1)
+            .replacen("mempool_mbufs = 16384", &format!("mempool_mbufs = {mbufs}"), 1);
+        Config::parse(&text).map(|config| config.buffer_pkts_max)
+    };
+    // Two ports; per queue 2048 buffers of the kernel, 1024 descriptors to send, and a burst.
+    for queues in [1, 2] {
+        let needed = queues * (2 * 512 + 2 * (2048 + 1024 + 64));
+        assert_eq!(of(queues, needed), Ok(queues * 256));
+        let problems = of(queues, needed - 1).unwrap_err();
+        assert_eq!(paths(&problems), ["dpdk.mempool_mbufs"]);
+        let text = problems[0].to_string();
+        assert!(text.contains(&format!("at least {needed}:")), "{text}");
+        assert!(text.contains(&format!("devices keep {}", queues * 6272)), "{text}");
+    }
+}
+
 /// The seeds and findings of the fuzz target `config`, checked as by the target.
 #[test]
 fn inputs_of_fuzzing_are_accepted_or_refused_with_problems_that_have_a_place() {

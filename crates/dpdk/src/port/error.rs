@@ -73,6 +73,15 @@ pub enum PortError {
         /// Maximum. Unit: bytes.
         max: u16,
     },
+    /// An AF_XDP device would give the kernel only a part of the pool.
+    #[error(
+        "device {device} needs its packet buffers in one piece of memory; raise dpdk.memory_mib, or give DPDK an IOMMU, \
+         so that it starts with --iova-mode=va"
+    )]
+    Pieces {
+        /// The device.
+        device: String,
+    },
     /// A frame of MTU size does not fit a buffer of the pool.
     #[error(
         "device {device}: an MTU of {mtu_bytes} bytes needs buffers of {need_bytes} bytes, and \
