@@ -98,6 +98,8 @@ pub struct FlowOffload<C> {
     has_new_routes: bool,
     /// Why the card does not take the exceptions, without which it gets no flow of a session.
     without_exceptions: Option<OffloadRefusal>,
+    /// When the card gets the exceptions again that it refused.
+    retry: Option<Nanos>,
     notices: VecDeque<OffloadNotice>,
     closed: u64,
     /// The entry that was read last, and the time for readings that was not used.
@@ -141,6 +143,7 @@ impl<C: FlowCard> FlowOffload<C> {
             exceptions: BTreeMap::new(),
             has_new_routes: true,
             without_exceptions: None,
+            retry: None,
             notices: VecDeque::new(),
             closed: 0,
             last_read: (SessionIndex(0), 0),
@@ -253,7 +256,11 @@ impl<C: FlowCard> FlowOffload<C> {
         }
         let others = self.routes.others(usual);
         let outcome = match others.len() {
-            0..=OTHER_PREFIXES_MAX => self.replace_exceptions(&others),
+            0..=OTHER_PREFIXES_MAX => {
+                let outcome = self.replace_exceptions(&others);
+                self.retry = outcome.is_err().then(|| self.now + self.config.choice.scan);
+                outcome
+            }
             _ => Err(refusal("the data networks have too many routes")),
         };
         self.without_exceptions = outcome.err();
@@ -497,6 +504,7 @@ impl<C: FlowCard> Offload for FlowOffload<C> {
     fn turn(&mut self, now: Nanos) {
         let elapsed = now.since(self.now);
         self.now = now;
+        self.has_new_routes |= self.retry.take_if(|at| now >= *at).is_some();
         self.update_exceptions();
         for _ in 0..LOST_PER_TURN {
             let Some(key) = self.stale.pop_front() else { break };

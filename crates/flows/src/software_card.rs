@@ -30,6 +30,8 @@ struct Inside {
     refuses: Option<FlowRefuser>,
     /// Created since the start.
     created: u64,
+    /// Refused since the start.
+    refused: u64,
 }
 
 /// A card in memory. Its clones are the same card.
@@ -71,6 +73,17 @@ impl SoftwareCard {
         self.inside().created
     }
 
+    /// Refused so far.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.inside().refused
+    }
+
+    /// From now on it has room for `flows`.
+    pub fn set_room(&self, flows: usize) {
+        self.inside().room = flows;
+    }
+
     /// Processes a frame that arrives on a port.
     #[must_use]
     pub fn process(&self, port: PortId, frame: &[u8]) -> SoftwareCardVerdict {
@@ -89,9 +102,11 @@ impl FlowCard for SoftwareCard {
     fn create(&mut self, flow: &Flow) -> Result<FlowNumber, FlowCardError> {
         let mut inside = self.inside();
         if inside.flows.len() >= inside.room {
+            inside.refused += 1;
             return Err(FlowCardError("No space left on device: the table is full".to_owned()));
         }
         if let Some(words) = inside.refuses.as_mut().and_then(|refuses| refuses(flow)) {
+            inside.refused += 1;
             return Err(FlowCardError(words.to_owned()));
         }
         inside.last += 1;

@@ -1,11 +1,11 @@
 //! The sessions that have, or are to get, entries of an offload that has room for few.
 //!
-//! A chosen session gets its entries in two steps, because its worker may divide the volume before a limit at any time
+//! A chosen session gets its entries in steps, because its worker may divide the volume before a limit at any time
 //! ([`FastRuleTable::limit_to`]):
 //!
 //! 1. A *reserve* is taken away from what the worker divides, from its next division on.
-//! 2. When every worker has observed that, and what is left to the limit less what the cells may count is the reserve at
-//!    least, the entries are put.
+//! 2. When every worker has observed that, the next packet has to pass the worker's checks, after which it divides again.
+//! 3. When what is left to the limit less what the cells may count is the reserve at least, the entries are put.
 //!
 //! So the cells and the entries together never have more than is left, as long as the counters of the entries are read in
 //! time. The entries are removed before less than what they forward between two readings is left. The reserve ends with
@@ -262,6 +262,9 @@ impl ChosenSessions {
                 Some(ChosenStep::Remove(session))
             }
             ChosenState::Reserved(_) | ChosenState::Put => {
+                if state != ChosenState::Put {
+                    context.fast_rules.check_next(session);
+                }
                 let change = self.hot.measure(session, context.pkts(session), context.now);
                 (change == HotChange::Left).then_some(ChosenStep::Remove(session))
             }

@@ -200,6 +200,15 @@ impl FastRuleTable {
         self.reserves.get(session.0 as usize).inspect(|reserve| reserve.set(bytes));
     }
 
+    /// The worker checks the next packet of a session, and divides again. For the publisher, at any time: if the worker
+    /// divides meanwhile, one of both is in effect.
+    pub(crate) fn check_next(&self, session: SessionIndex) {
+        let cells = self.cells.get(session.0 as usize);
+        let cells = cells.into_iter().flat_map(|both| [&both.uplink, &both.downlink]);
+        let tunnel = self.tunnel_cell(session).filter(|cell| !cell.is_empty());
+        cells.chain(tunnel).for_each(FastRuleCell::check_next);
+    }
+
     /// How many more octets count without checks in the cells of a session together.
     pub(crate) fn unchecked_bytes(&self, session: SessionIndex) -> u64 {
         let cells = self.cells.get(session.0 as usize);

@@ -13,7 +13,8 @@
 //! session writes counters and limit. When a rule is activated, the publisher writes the limit: zero with an own URR,
 //! so that the next packet takes the stages, which check and set it; none otherwise. If the stages of the new rules
 //! set it at the same time, either value is correct; those of the former rules set it before the boundary that
-//! activation waits for.
+//! activation waits for. The publisher writes zero, too, when the volume is to be divided again
+//! ([`FastRuleTable::check_next`](crate::fast_rule::FastRuleTable::check_next)).
 //!
 //! [`SessionRules::own_urr`]: adit_rules::SessionRules::own_urr
 
@@ -203,6 +204,13 @@ impl FastRuleCell {
     /// How many more octets count without checks.
     pub(crate) fn unchecked_bytes(&self) -> u64 {
         self.limit.load().saturating_sub(self.bytes.load())
+    }
+
+    /// No more octets count without checks, unless all do.
+    pub(crate) fn check_next(&self) {
+        if self.limit.load() != u64::MAX {
+            self.limit.set(0);
+        }
     }
 
     /// Sets how many more octets count without checks. For the worker that owns the session only.

@@ -1,11 +1,17 @@
 //! A card in memory in front of the workers: volume limits, refusals, and stations that change.
-#![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops where its premise fails")]
+
+use core::net::IpAddr;
 
 use adit_rules::OffloadChoice;
-use adit_session::{MeasurementMethod, SessionChange, Urr, UrrSettings, UsageTriggers, Volumes};
+use adit_session::{
+    FTeidSpec, MeasurementMethod, SessionChange, Urr, UrrSettings, UsageTriggers, Volumes,
+};
+use adit_testkit::packet::PacketBuilder;
+use adit_tests::oracle::OracleRoute;
 use adit_tests::world::{CardSettings, InjectedFrame, World};
 use adit_tests::{scenario, traffic};
-use adit_types::{Nanos, Seid, UrrId};
+use adit_types::{MacAddr, Nanos, Seid, UrrId};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -50,6 +56,49 @@ fn establish(world: &mut World, change: &SessionChange) -> Seid {
     seid
 }
 
+/// A packet of a session from the UE to a host, or from the host to the UE.
+fn packet(
+    world: &World,
+    is_uplink: bool,
+    [ue, host]: [IpAddr; 2],
+    payload: usize,
+) -> InjectedFrame {
+    let interface = world.oracle.interfaces[usize::from(!is_uplink)];
+    let frame = PacketBuilder::ethernet(MacAddr(interface.mac), MacAddr([2, 0xaa, 0, 0, 0, 1]));
+    let frame = if is_uplink {
+        let teids = world.oracle.sessions[0].1.pdrs.iter().find_map(|pdr| pdr.pdi.f_teid);
+        let Some(FTeidSpec::Given { teid, .. }) = teids else { panic!("no tunnel") };
+        frame.ipv4("10.0.3.1", interface.v4.0).gtpu(teid.0).psc_ul(9)
+    } else {
+        frame
+    };
+    let frame = match if is_uplink { (ue, host) } else { (host, ue) } {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => frame.ipv4(src, dst),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => frame.ipv6(src, dst),
+        _ => panic!("two families"),
+    };
+    let frame = frame.udp(4000, 53).payload(&vec![0x5a; payload]).build();
+    InjectedFrame { worker: 0, port: interface.port, frame }
+}
+
+fn ends(ue: &str, host: &str) -> [IpAddr; 2] {
+    [ue, host].map(|addr| addr.parse().unwrap())
+}
+
+const V4: [&str; 2] = ["10.45.0.1", "8.8.8.8"];
+const V6: [&str; 2] = ["2001:db8:45:1::5", "2001:db8:8::8"];
+
+/// Exchanges packets in both directions, one in each step, which must all leave as the oracle says. Returns how many of
+/// them the card forwarded.
+fn exchange_both(world: &mut World, [ue, host]: [&str; 2], packets: usize) -> u64 {
+    let before = world.offloaded();
+    for nth in 0..packets {
+        let arrival = packet(world, nth % 2 == 0, ends(ue, host), 40 + nth % 150);
+        world.exchange(&[arrival]).unwrap();
+    }
+    world.offloaded() - before
+}
+
 /// Exchanges usual packets, one in each step.
 fn exchange(world: &mut World, rng: &mut StdRng, packets: usize) {
     for _ in 0..packets {
@@ -77,6 +126,79 @@ fn limits_are_exact_on_the_octet_and_hot_sessions_come_back_first() {
         offloaded += world.offloaded();
     }
     assert!(offloaded > 1000, "{offloaded} packets");
+}
+
+/// The worker divides the volume before a limit among the cells of a session. What the card may forward must not be in
+/// their shares: here the card forwards as long as it may, and then all packets take one cell.
+#[test]
+fn what_the_card_forwards_is_in_no_share_of_the_cells() {
+    for (is_uplink, threshold) in [true, false].into_iter().zip([30_000, 20_000]) {
+        let mut world = world(SETTINGS);
+        establish(&mut world, &limited(threshold, None));
+        let mut by_card = [0, 0];
+        for nth in 0..600 {
+            let before = world.offloaded();
+            let arrival = packet(&world, is_uplink, ends(V4[0], V4[1]), 200);
+            world.exchange(&[arrival]).unwrap();
+            by_card[nth / 300] += world.offloaded() - before;
+            let usage = world.oracle.sessions[0].1.usage[&UrrId(1)];
+            let sum = |(uplink, downlink): (u64, u64)| uplink + downlink;
+            let unreported = sum(usage.measured) - sum(usage.reported);
+            assert!(unreported < threshold, "packet {nth}: {unreported} octets");
+        }
+        // Between a report and the reserve of the next limit.
+        assert!(by_card.iter().all(|pkts| *pkts > 100), "{by_card:?}");
+    }
+}
+
+#[test]
+fn refused_exceptions_are_tried_again_once_per_scan_until_the_card_has_room() {
+    let mut world = world(CardSettings { flows: 5, ..SETTINGS });
+    establish(&mut world, &scenario::plain_session(1, "10.0.3.1"));
+    let card = world.card().unwrap().clone();
+    let (first, steps) = (card.refused(), 100);
+    assert_eq!(exchange_both(&mut world, V4, steps), 0);
+    // A step takes a millisecond, a scan four.
+    let (tries, scans) = (card.refused() - first, steps as u64 / 4);
+    assert!(card.flows() <= 5 && (scans - 2..=scans + 1).contains(&tries), "{tries} tries");
+    card.set_room(1000);
+    assert!(exchange_both(&mut world, V4, 100) > 50);
+    assert_eq!(card.refused() - first, tries);
+}
+
+#[test]
+fn packets_of_ipv6_stay_with_the_worker() {
+    let mut world = world(SETTINGS);
+    let mut change = scenario::plain_session(1, "10.0.3.1");
+    establish(&mut world, &change);
+    assert!(exchange_both(&mut world, V4, 50) > 20);
+    assert_eq!(exchange_both(&mut world, V6, 50), 0, "of a UE with both");
+    assert!(exchange_both(&mut world, V4, 50) > 20);
+
+    for ue in change.create_pdrs.iter_mut().filter_map(|pdr| pdr.pdi.ue.as_mut()) {
+        ue.addresses.v4 = None;
+    }
+    let mut world = self::world(SETTINGS);
+    establish(&mut world, &change);
+    assert_eq!(exchange_both(&mut world, V6, 100), 0);
+    let report = world.publisher.offload().unwrap();
+    assert_eq!(report.entries, 0);
+    assert!(report.refusals[0].0 == "the UE has no IPv4 address", "{report:?}");
+}
+
+/// Rules lead to the gateway with the most destinations. The worker forwards the packets to others.
+#[test]
+fn packets_to_other_gateways_stay_with_the_worker() {
+    let mut layout = scenario::plain_layout(0);
+    let default = layout.routes[0];
+    let gateway = "10.0.6.77".parse().unwrap();
+    let prefix = ("9.0.0.0".parse().unwrap(), 8);
+    layout.routes.push(OracleRoute { prefix, gateway, ..default });
+    let mut world = scenario::world_with_card(&layout, SETTINGS);
+    establish(&mut world, &scenario::plain_session(1, "10.0.3.1"));
+    assert!(exchange_both(&mut world, V4, 50) > 20);
+    let forwarded = exchange_both(&mut world, [V4[0], "9.9.9.9"], 50);
+    assert_eq!(forwarded, 25, "downlink only");
 }
 
 #[test]

@@ -1,0 +1,165 @@
+//! What a turn of the control thread does at most for an offload that has room for few sessions.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+mod support;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use adit_rules::{
+    DestinationInterface, HeaderRemoval, NetworkPart, Offload, OffloadBatch, OffloadChoice,
+    OffloadCounts, OffloadRefusal, OffloadRule, OffloadTotals, OffloadUsage, PdrEntry, SdfSet,
+    SessionKey, SourceInterface, UeAddresses,
+};
+use adit_tables::{TablesConfig, build_with_offload};
+use adit_types::{
+    Direction, InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex, PdrId, Precedence,
+    SessionIndex, Teid,
+};
+use support::{config, id, install, rules};
+
+const SESSIONS: u32 = 5000;
+
+/// Sessions that are measured in a turn at most, of all and of the chosen ones, and puts in a turn at most.
+const MEASURED_MAX: u64 = 2 * 2048;
+const PUTS_MAX: u64 = 16;
+
+const CHOICE: OffloadChoice = OffloadChoice {
+    sessions_max: 3000,
+    enter_pps: 1,
+    leave_pps: 1,
+    calm: Nanos::from_secs(5),
+    scan: Nanos::from_secs(10),
+    watch: Nanos::from_millis(100),
+    watch_bytes: 1000,
+};
+
+/// Counts what is asked of it.
+#[derive(Debug, Default)]
+struct Asked {
+    readings: AtomicU64,
+    puts: AtomicU64,
+    pkts: AtomicU64,
+}
+
+impl OffloadUsage for Asked {
+    fn counted(&self, _: SessionIndex) -> OffloadCounts {
+        self.readings.fetch_add(1, Ordering::Relaxed);
+        OffloadCounts { ul_pkts: self.pkts.load(Ordering::Relaxed), ..OffloadCounts::default() }
+    }
+
+    fn limited_entries(&self, _: SessionIndex) -> u64 {
+        0
+    }
+
+    fn take_back(&self, _: SessionIndex) {}
+
+    fn grant(&self, _: SessionIndex, _: u64) {}
+}
+
+#[derive(Debug)]
+struct CountingOffload(Arc<Asked>);
+
+impl Offload for CountingOffload {
+    fn put(
+        &mut self,
+        _: SessionIndex,
+        _: Direction,
+        _: &OffloadRule<'_>,
+    ) -> Result<(), OffloadRefusal> {
+        self.0.puts.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn remove(&mut self, _: SessionIndex, _: Direction) {}
+
+    fn add_key(&mut self, _: SessionKey, _: SessionIndex) {}
+
+    fn remove_key(&mut self, _: SessionKey, _: SessionIndex) {}
+
+    fn set_next_hop(&mut self, _: NextHopIndex, _: Option<(InterfaceId, MacAddr)>) {}
+
+    fn set_networks(&mut self, _: NetworkPart, _: u8) {}
+
+    fn set_gateway(&mut self, _: InterfaceSet, _: u8, _: Option<NextHopIndex>) {}
+
+    fn close(&mut self) -> OffloadBatch {
+        OffloadBatch(u64::MAX / 2)
+    }
+
+    fn passed(&self) -> OffloadBatch {
+        OffloadBatch(u64::MAX / 2)
+    }
+
+    fn usage(&self) -> Arc<dyn OffloadUsage> {
+        let usage: Arc<Asked> = Arc::clone(&self.0);
+        usage
+    }
+
+    fn name(&self) -> &'static str {
+        "counting"
+    }
+
+    fn totals(&self) -> OffloadTotals {
+        OffloadTotals::default()
+    }
+
+    fn choice(&self) -> Option<OffloadChoice> {
+        Some(CHOICE)
+    }
+}
+
+fn uplink(number: u32) -> adit_rules::SessionRules {
+    let ue = UeAddresses { v4: Some(Ipv4Addr::from_bits((10 << 24) + number)), v6: None };
+    let mut rules = rules(u64::from(number) + 1, &["192.0.2.9"]);
+    rules.fars[0].destination = DestinationInterface::Core;
+    rules.fars[0].outer_header_creation = None;
+    rules.ue = vec![ue];
+    rules.uplink = vec![PdrEntry {
+        id: PdrId(1),
+        precedence: Precedence(1),
+        source: SourceInterface::Access,
+        interfaces: InterfaceSet::ALL,
+        teid: Some(Teid(number + 1)),
+        qfis: Vec::new(),
+        ue,
+        ue_networks: Vec::new(),
+        sdf: SdfSet::default(),
+        outer_header_removal: Some(HeaderRemoval::GtpuUdpIpv4),
+        container_deletion: false,
+        far: 0,
+        qers: Default::default(),
+        urrs: Default::default(),
+    }];
+    rules
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of sessions")]
+fn a_turn_measures_and_puts_a_bounded_number_of_sessions_however_late_it_is() {
+    let asked = Arc::new(Asked::default());
+    let config = TablesConfig { sessions_max: SESSIONS as usize, ..config(0) };
+    let offload = Box::new(CountingOffload(Arc::clone(&asked)));
+    let (mut publisher, _) = build_with_offload(config, Some(offload)).unwrap();
+    for number in 0..SESSIONS {
+        publisher.apply(id(u64::from(number) + 1), install(number, &[], uplink(number)));
+        while publisher.poll_observed().is_some() {}
+    }
+    let (mut most, mut puts) = (0, 0);
+    for turn in 0..2000 {
+        // Each session forwards a thousand packets between two turns, some of which are late by minutes.
+        asked.pkts.fetch_add(1000, Ordering::Relaxed);
+        let late = if turn % 100 == 0 { 300 * turn } else { 0 };
+        let now = Nanos::from_secs(1 + late) + Nanos::from_millis(10 * turn);
+        let before = asked.readings.load(Ordering::Relaxed);
+        publisher.turn(now);
+        most = most.max(asked.readings.load(Ordering::Relaxed) - before);
+        let all_puts = asked.puts.load(Ordering::Relaxed);
+        assert!(all_puts - puts <= PUTS_MAX, "turn {turn}: {} puts", all_puts - puts);
+        puts = all_puts;
+    }
+    assert!(most <= MEASURED_MAX, "{most} sessions in one turn");
+    // It gets through all the same.
+    assert!(most > 2048 && puts >= CHOICE.sessions_max as u64, "{most} sessions, {puts} puts");
+}
