@@ -108,6 +108,15 @@ pub enum BenchCommand {
         #[command(flatten)]
         output: BenchOutput,
     },
+    /// The control thread's turns that choose sessions for a card, and the time and memory of sessions in the XDP maps.
+    Offload {
+        /// Sessions.
+        #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = parse_sessions)]
+        sessions: u32,
+        /// Output of the figures.
+        #[command(flatten)]
+        output: BenchOutput,
+    },
     /// CPU share of an idle worker, and latency of the first packet after a pause.
     Poll {
         /// CPU core of the worker.
@@ -203,6 +212,7 @@ impl BenchCommand {
                 };
                 crate::churn::run(&plan, &output)
             }
+            Self::Offload { sessions, output } => crate::offload::run(sessions, &output),
             Self::Memory { sessions, output } => crate::memory::run(sessions, &output),
             Self::Poll { core, packets, output } => crate::poll::run(core, packets, &output),
             Self::N4 { resident, sessions, output } => crate::n4::run(resident, sessions, &output),

@@ -14,6 +14,7 @@ mod memory;
 mod models;
 mod n4;
 mod network;
+mod offload;
 mod packet;
 mod poll;
 mod publication;

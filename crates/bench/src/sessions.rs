@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_n4::{Node, NodeConfig, NodeIdentity};
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, Excess, Gate, GtpuTunnel, HeaderCreation,
-    HeaderRemoval, NextHops, RateLimit, SourceInterface, UeAddresses,
+    HeaderRemoval, NextHops, Offload, RateLimit, SourceInterface, UeAddresses,
 };
 use adit_session::{
     CpFSeid, Enforcement, FTeidSpec, Far, Forwarding, LocalAddresses, LocalInterface,
@@ -40,6 +40,7 @@ fn tables(
     teid_slot_bits: u32,
     workers: usize,
     profile: &BenchProfile,
+    offload: impl FnOnce(&TablesConfig) -> Option<Box<dyn Offload>>,
 ) -> anyhow::Result<(Publisher, Vec<TablesReader>)> {
     let vlan = profile.vlan();
     let interface = |id: u8, role, addr| Interface {
@@ -58,7 +59,7 @@ fn tables(
         },
     };
     let pool = Ipv4Prefix::containing(UES_START, 9).filter(|_| !profile.given_keys);
-    let (mut publisher, readers) = adit_tables::build(TablesConfig {
+    let config = TablesConfig {
         sessions_max,
         teid_slot_bits: u8::try_from(teid_slot_bits)?,
         workers,
@@ -73,7 +74,9 @@ fn tables(
         aggregates: profile.rates.aggregates(),
         local_switching_domains: vec![DomainId(0)],
         ue_pools_v4: pool.into_iter().map(|pool| (DomainId(0), pool)).collect(),
-    })?;
+    };
+    let offload = offload(&config);
+    let (mut publisher, readers) = adit_tables::build_with_offload(config, offload)?;
     let gnbs = (0..profile.gnbs).map(|number| (0, profile.gnb_addr(number), gnb(number).1));
     let network = [(1, DN_ADDR.into(), DN_MAC), (1, DN6_ADDR.into(), DN_MAC)];
     for (id, addr, mac) in gnbs.chain(network) {
@@ -123,7 +126,7 @@ pub(crate) fn control_side(
         store: store(sessions_max, &BenchProfile::USUAL),
     });
     let (publisher, readers) =
-        tables(sessions_max, node.store().slot_bits(), workers, &BenchProfile::USUAL)?;
+        tables(sessions_max, node.store().slot_bits(), workers, &BenchProfile::USUAL, |_| None)?;
     Ok((node, publisher, readers))
 }
 
@@ -147,8 +150,18 @@ pub(crate) fn populate(
     count: usize,
     workers: usize,
 ) -> anyhow::Result<Populated> {
+    populate_with(profile, count, workers, |_| None)
+}
+
+/// [`populate`] with an offload.
+pub(crate) fn populate_with(
+    profile: BenchProfile,
+    count: usize,
+    workers: usize,
+    offload: impl FnOnce(&TablesConfig) -> Option<Box<dyn Offload>>,
+) -> anyhow::Result<Populated> {
     let mut store = SessionStore::new(store(count, &profile));
-    let (mut publisher, readers) = tables(count, store.slot_bits(), workers, &profile)?;
+    let (mut publisher, readers) = tables(count, store.slot_bits(), workers, &profile, offload)?;
     let mut sessions = Vec::with_capacity(count);
     let limit = profile.rates.limit(count);
     for number in 0..u32::try_from(count)? {

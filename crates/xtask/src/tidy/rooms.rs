@@ -83,6 +83,8 @@ const ROOMS: &[Room] = &[
             "adit-datapath",
             "adit-dpdk",
             "adit-host",
+            "adit-xdp",
+            "adit-flows",
         ],
         may: &[Clock],
     },
