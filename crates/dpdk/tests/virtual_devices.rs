@@ -111,6 +111,11 @@ fn pool_exhausted_allocates_nothing(pool: &Mempool) {
     let all: Vec<Mbuf> = std::iter::from_fn(|| pool.alloc()).collect();
     assert_eq!(all.len(), 2047);
     assert!(pool.alloc().is_none());
+    // One after the other, across pages: what AF_XDP gives to the kernel.
+    let mut starts: Vec<usize> = all.iter().map(|packet| packet.data().as_ptr().addr()).collect();
+    starts.sort_unstable();
+    let gap = starts[1] - starts[0];
+    assert!(gap < 4096 && starts.windows(2).all(|pair| pair[1] - pair[0] == gap), "{gap}");
     // Any thread can return buffers, with or without an lcore number.
     let eal = pool.eal().clone();
     let free = |packets: Vec<Mbuf>| {

@@ -97,6 +97,8 @@ pub(crate) enum ChosenStep {
     Put(SessionIndex),
     /// Remove its entries, and call [`ChosenSessions::note_leaving`].
     Remove(SessionIndex),
+    /// Put an entry of it that was refused.
+    Retry(SessionIndex),
     /// It was not chosen because it is close to a limit.
     TooClose,
 }
@@ -235,8 +237,13 @@ impl ChosenSessions {
         for _ in 0..due {
             self.last_scanned = (self.last_scanned + 1) % self.used.max(1);
             let session = SessionIndex(self.last_scanned);
-            if context.rules.get(session.0 as usize).is_some() && !self.hot.contains(session) {
+            if context.rules.get(session.0 as usize).is_none() {
+                continue;
+            }
+            if !self.hot.contains(session) {
                 self.scan_one(session, context, steps);
+            } else if self.states.get(&session) == Some(&ChosenState::Put) {
+                steps.push(ChosenStep::Retry(session));
             }
         }
     }

@@ -118,10 +118,14 @@ impl OffloadWriter {
         chosen.turn(self.offload.passed(), context, &mut steps);
         let mut puts = 0;
         steps.retain(|step| match step {
-            ChosenStep::Put(_) if puts >= PUTS_PER_TURN => false,
+            ChosenStep::Put(_) | ChosenStep::Retry(_) if puts >= PUTS_PER_TURN => false,
             ChosenStep::Put(session) => {
                 puts += 1;
                 self.put_chosen(*session, context);
+                false
+            }
+            ChosenStep::Retry(session) => {
+                puts += self.retry(*session, context);
                 false
             }
             ChosenStep::Remove(session) => {
@@ -150,6 +154,39 @@ impl OffloadWriter {
             // The offload may have had a part of an entry.
             _ => self.leave(session),
         }
+    }
+
+    /// Puts the entry of a chosen session that was refused, if one was: its device may have room now. Returns the number of
+    /// attempts. A refusal is not counted again.
+    fn retry(&mut self, session: SessionIndex, context: &ChoiceContext<'_>) -> usize {
+        let held = self.entries.get(session.0 as usize).copied().unwrap_or_default();
+        if held == 0 {
+            // It has lost its place in this turn.
+            return 0;
+        }
+        let missing = |direction: &Direction| held & bit(*direction) == 0;
+        let mut attempts = 0;
+        for direction in [Direction::Uplink, Direction::Downlink].into_iter().filter(missing) {
+            if let Some(rule) = written_rule(context.fast_rules, session, direction) {
+                let has_shared_rates = context.has_shared_rates;
+                let rule = OffloadRule { rule: &rule, is_limited: false, has_shared_rates };
+                // The offload may have had a part of an entry.
+                self.note_change_of_entries();
+                if self.offload.put(session, direction, &rule).is_ok() {
+                    self.note_entry(session, direction);
+                }
+                attempts += 1;
+            }
+        }
+        attempts
+    }
+
+    /// The offload has a further entry.
+    fn note_entry(&mut self, session: SessionIndex, direction: Direction) {
+        let Some(entries) = self.entries.get_mut(session.0 as usize) else { return };
+        self.sessions += u64::from(*entries == 0);
+        self.count += 1;
+        *entries |= bit(direction);
     }
 
     /// Takes the entries of a chosen session away.
@@ -200,7 +237,9 @@ impl OffloadWriter {
         rule: &OffloadRule<'_>,
         routes: &Routes,
     ) {
-        let Some(entries) = self.entries.get_mut(session.0 as usize) else { return };
+        if self.entries.len() <= session.0 as usize {
+            return;
+        }
         if let FastRuleForwarding::Uplink { egress, .. } = rule.rule.forwarding
             && !self.known_egress.contains(&egress)
         {
@@ -211,11 +250,7 @@ impl OffloadWriter {
             }
         }
         match self.offload.put(session, direction, rule) {
-            Ok(()) => {
-                self.sessions += u64::from(*entries == 0);
-                self.count += 1;
-                *entries |= bit(direction);
-            }
+            Ok(()) => self.note_entry(session, direction),
             Err(OffloadRefusal(words)) => self.refuse(words),
         }
     }

@@ -167,6 +167,27 @@ fn refused_exceptions_are_tried_again_once_per_scan_until_the_card_has_room() {
 }
 
 #[test]
+fn refused_direction_is_tried_again_while_the_other_one_has_its_flows() {
+    let mut world = world(SETTINGS);
+    establish(&mut world, &scenario::plain_session(1, "10.0.3.1"));
+    exchange_both(&mut world, V4, 50);
+    let flows = world.card().unwrap().flows();
+
+    let mut world = self::world(CardSettings { flows: flows - 1, ..SETTINGS });
+    establish(&mut world, &scenario::plain_session(1, "10.0.3.1"));
+    assert!((1..50).contains(&exchange_both(&mut world, V4, 100)));
+    let entries = |world: &World| world.publisher.offload().unwrap().entries;
+    let (card, tries) = (world.card().unwrap().clone(), world.card().unwrap().refused());
+    assert_eq!((entries(&world), card.flows()), (1, flows - 1));
+    exchange_both(&mut world, V4, 40);
+    // Once per scan of four steps.
+    assert!((8..=11).contains(&(card.refused() - tries)), "{}", card.refused() - tries);
+    card.set_room(flows);
+    assert!(exchange_both(&mut world, V4, 40) > 20);
+    assert_eq!((entries(&world), card.flows()), (2, flows));
+}
+
+#[test]
 fn packets_of_ipv6_stay_with_the_worker() {
     let mut world = world(SETTINGS);
     let mut change = scenario::plain_session(1, "10.0.3.1");
