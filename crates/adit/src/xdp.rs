@@ -8,6 +8,8 @@ use adit_tables::TablesConfig;
 use adit_types::PortId;
 use adit_xdp::{XdpConfig, XdpError, XdpInterface, XdpProgram};
 use anyhow::bail;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType, socket};
 use tracing::{info, warn};
 
 use crate::clock::ProcessClock;
@@ -135,12 +137,13 @@ fn first_queue(device: &Device) -> u32 {
     device.argument("start_queue").and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The number of a port's network device.
+/// The number of a port's network device. The namespace of the process decides, not the one that `/sys` shows.
 fn device_of(port: &PortSettings) -> Result<u32, XdpError> {
     let name = port.device.dpdk().and_then(|device| device.argument("iface")).unwrap_or_default();
-    let number = std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex"));
-    let number = number.ok().and_then(|text| text.trim().parse().ok());
-    number.ok_or_else(|| XdpError(format!("port \"{}\" has no network device", port.name)))
+    let any = socket(AddressFamily::INET, SocketType::DGRAM, None);
+    any.and_then(|any| name_to_index(any, name)).map_err(|error| {
+        XdpError(format!("port \"{}\": network device {name}: {error}", port.name))
+    })
 }
 
 #[cfg(test)]

@@ -729,6 +729,7 @@ fn adit_configuration(arguments: &TargetArguments, cores: &TargetCores<'_>, dir:
             Qos { excess, queue_pkts, shared_mbps }
         }),
         devices: [device(0, "n3"), device(1, "n6")],
+        xdp: false,
         mtu_bytes: [1600, 1500],
         n3: match arguments.n3_family {
             OuterFamily::Ipv4 => vec![format!("{upf_n3}/24")],

@@ -154,6 +154,8 @@ pub struct AditConfig<'a> {
     pub qos: Option<Qos>,
     /// Device strings of the access and the core side.
     pub devices: [String; 2],
+    /// The devices have adit's XDP program.
+    pub xdp: bool,
     /// MTUs of both. Unit: octets.
     pub mtu_bytes: [u16; 2],
     /// Addresses on N3, with their prefix lengths.
@@ -237,9 +239,10 @@ addresses = [{n6}]
         // The tester's memif has one queue pair.
         let has_one = self.workers.len() > 1 && self.model == ExecutionModel::RunToCompletion;
         let queues = if has_one { "rx_queues = 1\n" } else { "" };
+        let xdp = if self.xdp { "xdp = \"on\"\n" } else { "" };
         let port = |(name, device, mtu): (&str, &String, u16)| {
             format!(
-                "[[port]]\nname = \"{name}\"\ndevice = \"{device}\"\nmtu_bytes = {mtu}\n{queues}"
+                "[[port]]\nname = \"{name}\"\ndevice = \"{device}\"\nmtu_bytes = {mtu}\n{queues}{xdp}"
             )
         };
         let [access, core] = &self.devices;
@@ -305,6 +308,7 @@ mod tests {
             poll: WorkerPoll::Busy,
             qos,
             devices: ["net_memif0", "net_memif1"].map(str::to_owned),
+            xdp: false,
             mtu_bytes: [1600, 1500],
             n3: vec!["10.0.3.2/24".to_owned()],
             n6: vec!["10.0.6.2/24".to_owned()],

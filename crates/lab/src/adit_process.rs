@@ -32,6 +32,8 @@ const HEARTBEAT_INTERVAL_MS: u32 = 1000;
 pub(crate) enum PacketDevice {
     /// DPDK's `net_af_xdp`.
     AfXdp,
+    /// The same behind adit's XDP program.
+    Xdp,
     /// DPDK's `net_af_packet`.
     AfPacket,
     /// UDP sockets and a TUN device.
@@ -44,29 +46,23 @@ impl PacketDevice {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::AfXdp => "AF_XDP",
+            Self::Xdp => "XDP",
             Self::AfPacket => "AF_PACKET",
             Self::Kernel => "kernel",
         }
     }
 
-    /// True if a worker of adit sleeps without packets and leaves its core to the programs: the kernel works
-    /// for both on both cores.
-    #[must_use]
-    pub(crate) fn leaves_core(self) -> bool {
-        self == Self::Kernel
-    }
-
     /// The device string for the interface `interface`, the `index`-th of its driver.
     fn argument(self, index: usize, interface: &str, queue_pairs: usize) -> String {
         let device = match self {
-            Self::AfXdp => format!("net_af_xdp{index},iface={interface}"),
+            Self::AfXdp | Self::Xdp => format!("net_af_xdp{index},iface={interface}"),
             Self::AfPacket => format!("net_af_packet{index},iface={interface}"),
             Self::Kernel if interface == N3_LINK => return "kernel:udp".to_owned(),
             Self::Kernel => return format!("kernel:tun,name={TUN}"),
         };
         match (queue_pairs, self) {
             (1, _) => device,
-            (pairs, Self::AfXdp) => format!("{device},queue_count={pairs}"),
+            (pairs, Self::AfXdp | Self::Xdp) => format!("{device},queue_count={pairs}"),
             (pairs, _) => format!("{device},qpairs={pairs}"),
         }
     }
@@ -79,6 +75,8 @@ pub(crate) struct CoreAssignment {
     pub main: usize,
     /// Core of the worker.
     pub worker: usize,
+    /// What the worker does without packets.
+    pub poll: WorkerPoll,
 }
 
 impl CoreAssignment {
@@ -86,7 +84,8 @@ impl CoreAssignment {
     #[must_use]
     pub(crate) fn among(allowed: &[usize]) -> Self {
         let main = allowed.first().copied().unwrap_or(0);
-        Self { main, worker: allowed.get(1).copied().unwrap_or(main) }
+        let worker = allowed.get(1).copied().unwrap_or(main);
+        Self { main, worker, poll: WorkerPoll::Busy }
     }
 }
 
@@ -174,6 +173,12 @@ impl Adit {
         &self.admin
     }
 
+    /// Its process identifier.
+    #[must_use]
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Checks that adit runs.
     ///
     /// # Errors
@@ -221,6 +226,7 @@ fn pool_sections(ipv6: bool) -> String {
 
 /// Configuration sections for the port and interface of the second data network.
 fn corp_sections(device: PacketDevice, model: ExecutionModel) -> String {
+    let xdp = if device == PacketDevice::Xdp { "xdp = \"on\"" } else { "" };
     let device = device.argument(2, CORP_LINK, queue_pairs(model));
     format!(
         r#"
@@ -228,6 +234,7 @@ fn corp_sections(device: PacketDevice, model: ExecutionModel) -> String {
 name = "corp"
 device = "{device}"
 mtu_bytes = 1500
+{xdp}
 
 [[interface]]
 name = "n6-corp"
@@ -280,10 +287,11 @@ fn configuration(
         workers: vec![cores.worker],
         model,
         receiver: cores.main,
-        poll: if device.leaves_core() { WorkerPoll::Adaptive } else { WorkerPoll::Busy },
+        poll: cores.poll,
         qos: None,
         devices: [(0, N3_LINK), (1, "n6")]
             .map(|(index, interface)| device.argument(index, interface, queue_pairs(model))),
+        xdp: device == PacketDevice::Xdp,
         mtu_bytes: [1500; 2],
         n3: addresses(ADIT_N3, ADIT_N3_V6, [24, 64]),
         n6,
@@ -302,8 +310,9 @@ mod tests {
     #[test]
     fn configuration_names_both_devices_and_leaves_ipv6_out_where_there_is_none() {
         let cores = CoreAssignment::among(&[0, 1, 2, 3]);
-        assert_eq!(cores, CoreAssignment { main: 0, worker: 1 });
-        assert_eq!(CoreAssignment::among(&[5]), CoreAssignment { main: 5, worker: 5 });
+        assert_eq!((cores.main, cores.worker), (0, 1));
+        let single = CoreAssignment::among(&[5]);
+        assert_eq!((single.main, single.worker), (5, 5));
         let text = configuration(
             PacketDevice::AfXdp,
             ExecutionModel::RunToCompletion,
@@ -316,6 +325,17 @@ mod tests {
         assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
         assert!(text.contains("workers = [1]"));
         assert!(text.contains("next_hop = \"2001:db8:6::1\""));
+        assert!(!text.contains("xdp = "));
+        let text = configuration(
+            PacketDevice::Xdp,
+            ExecutionModel::RunToCompletion,
+            cores,
+            true,
+            false,
+            Path::new("/run/x/admin.sock"),
+        );
+        assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
+        assert_eq!(text.matches("xdp = \"on\"").count(), 2);
         let text = configuration(
             PacketDevice::AfPacket,
             ExecutionModel::Pipeline,

@@ -6,6 +6,7 @@ mod adit_process;
 mod demo;
 mod gnb;
 mod netns;
+mod ports;
 mod router;
 mod scenario;
 mod topology;
@@ -18,6 +19,7 @@ use adit_baseline as _;
 use adit_lab_measure::command::MeasureCommand;
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::ports::PortKind;
 use crate::topology::UES_MAX;
 use adit_lab_process::adit_config::{ExcessAction, ExecutionModel};
 use adit_lab_process::stop::{EnvironmentError, Interrupted, Stop};
@@ -36,6 +38,8 @@ enum LabCommand {
     Demo(DemoArguments),
     /// Check with real traffic that adit applies one kind of rule. Needs root.
     Scenario(ScenarioArguments),
+    /// Measure what adit forwards through each kind of port of this host, per second of CPU time. Needs root.
+    Ports(PortsArguments),
     #[command(flatten)]
     Measure(MeasureCommand),
 }
@@ -95,6 +99,38 @@ struct DemoArguments {
     adit: Option<PathBuf>,
 }
 
+/// Options of `adit-lab ports`.
+#[derive(Debug, Default, clap::Args)]
+struct PortsArguments {
+    /// Kinds of ports to measure in turns; the last one is what the others are compared with.
+    #[arg(
+        long,
+        value_name = "KIND,…",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "xdp,kernel,af-packet,af-xdp"
+    )]
+    io: Vec<PortKind>,
+    /// Number of sessions, each with one UE.
+    #[arg(long, value_name = "N", default_value_t = 1000,
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    sessions: u32,
+    /// Duration of the traffic of one direction in one turn, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=3600))]
+    duration: u32,
+    /// Number of turns of each kind.
+    #[arg(long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Print one JSON document at the end; progress goes to standard error.
+    #[arg(long)]
+    json: bool,
+    /// The adit binary to run; default: the one in the directory of adit-lab.
+    #[arg(long, value_name = "PATH")]
+    adit: Option<PathBuf>,
+}
+
 /// Choice of the datapath.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DatapathChoice {
@@ -102,6 +138,8 @@ enum DatapathChoice {
     Auto,
     /// AF_XDP sockets.
     AfXdp,
+    /// AF_XDP sockets behind adit's XDP program, which forwards most packets in the driver.
+    Xdp,
     /// AF_PACKET sockets.
     AfPacket,
     /// Devices of the kernel: UDP sockets and a TUN device.
@@ -113,6 +151,7 @@ fn main() -> ExitCode {
     let result = Stop::on_signals().and_then(|stop| match &command {
         LabCommand::Demo(arguments) => demo::run(arguments, &stop),
         LabCommand::Scenario(arguments) => scenario::run(arguments, &stop),
+        LabCommand::Ports(arguments) => ports::run(arguments, &stop),
         LabCommand::Measure(command) => command.run(&stop),
     });
     match result {

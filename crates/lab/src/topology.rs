@@ -276,6 +276,27 @@ impl Topology {
         ethtool(&self.dn, "n6", &all)
     }
 
+    /// Lets the other ends of adit's links receive what an XDP program sends: a veth device does with GRO.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn receive_from_programs(&self) -> Result<()> {
+        let links =
+            [(Some(&self.ran), "n3"), (Some(&self.dn), "n6"), (self.corp.as_ref(), CORP_LINK)];
+        let mut links = links.into_iter().filter_map(|(namespace, link)| Some((namespace?, link)));
+        links.try_for_each(|(namespace, link)| ethtool(namespace, link, &["gro", "on"]))
+    }
+
+    /// Has the kernel poll all ends of adit's links (NAPI), as it polls network cards: veth devices are polled with GRO.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn poll_links(&self) -> Result<()> {
+        self.receive_from_programs()?;
+        ethtool(&self.upf, "n3", &["gro", "on"])?;
+        ethtool(&self.upf, "n6", &["gro", "on"])
+    }
+
     /// Creates the TUN devices of the UEs `1..=count`, each with addresses, MTU and its own routing
     /// table. The devices live as long as the returned files, which are in the order of the UEs.
     ///

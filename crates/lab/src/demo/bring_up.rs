@@ -20,6 +20,7 @@ use crate::router::Router;
 use crate::topology::{ADIT_N3, ADIT_N4, GNB, PREFIXES, SMF, SMF_GTPU, Topology};
 use crate::{DatapathChoice, DemoArguments};
 use adit_lab_process::adit_binary::find_binary;
+use adit_lab_process::adit_config::WorkerPoll;
 use adit_lab_process::stop::{EnvironmentError, Interrupted, Stop, environment};
 use adit_lab_smf::identity::SmfIdentity;
 use adit_lab_smf::{LabSmf, SmfOptions};
@@ -145,6 +146,10 @@ impl Network {
                 (start(PacketDevice::Kernel)?, PacketDevice::Kernel, None)
             }
             DatapathChoice::AfXdp => (start(PacketDevice::AfXdp)?, PacketDevice::AfXdp, None),
+            DatapathChoice::Xdp => {
+                topology.receive_from_programs()?;
+                (start(PacketDevice::Xdp)?, PacketDevice::Xdp, None)
+            }
             DatapathChoice::AfPacket => {
                 (start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, None)
             }
@@ -199,18 +204,23 @@ fn bind(addr: SocketAddr) -> Result<UdpSocket> {
 
 /// The CPU cores of this process and of adit.
 #[derive(Debug)]
-struct Affinity {
+pub(crate) struct Affinity {
     all: CpuSet,
     rest: CpuSet,
-    cores: CoreAssignment,
+    /// Those of adit.
+    pub cores: CoreAssignment,
 }
 
 impl Affinity {
     /// Chooses adit's cores and moves this thread off the worker's core if the worker polls.
-    fn new(polls: bool) -> Result<Self> {
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn new(polls: bool) -> Result<Self> {
         let all = sched_getaffinity(None).context("read the CPU affinity")?;
         let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
-        let cores = CoreAssignment::among(&allowed);
+        let poll = if polls { WorkerPoll::Busy } else { WorkerPoll::Adaptive };
+        let cores = CoreAssignment { poll, ..CoreAssignment::among(&allowed) };
         let mut rest = all;
         if polls && cores.worker != cores.main {
             rest.unset(cores.worker);
@@ -221,12 +231,18 @@ impl Affinity {
     }
 
     /// Allows this thread, and what it starts from now on, every core of the process.
-    fn allow_all(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn allow_all(&self) -> Result<()> {
         sched_setaffinity(None, &self.all).context("set the CPU affinity")
     }
 
     /// Keeps this thread, and what it starts from now on, off the worker's core: the worker polls.
-    fn leave_worker_alone(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn leave_worker_alone(&self) -> Result<()> {
         sched_setaffinity(None, &self.rest).context("set the CPU affinity")
     }
 }

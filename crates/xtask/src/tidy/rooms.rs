@@ -143,6 +143,7 @@ const ROOMS: &[Room] = &[
             "adit-wire",
             "adit-pfcp",
             "adit-lab-process",
+            "adit-lab-engine",
             "adit-lab-smf",
             "adit-lab-measure",
         ],

@@ -1,0 +1,241 @@
+//! `adit-lab ports`: what adit forwards through each kind of port of this host, per second of CPU time.
+//!
+//! Small packets of many sessions cross adit over veth devices between namespaces, one kind of port after the other, in
+//! turns. A kind that leaves more of the core idle is the better one, so the figure is packets per CPU-second and not a
+//! rate: the sender, on another core, may be the limit of that.
+
+mod cpu_time;
+mod sender;
+mod turn;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use comfy_table::{Table, presets};
+use serde::Serialize;
+
+use self::turn::{Turn, TurnFigures};
+use crate::PortsArguments;
+use crate::adit_process::PacketDevice;
+use crate::demo::bring_up::Affinity;
+use adit_lab_process::adit_config::WorkerPoll;
+use adit_lab_process::stop::Stop;
+
+/// The server of all UEs, behind the gateway of the data network.
+const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+
+/// A kind of port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PortKind {
+    /// AF_XDP sockets behind adit's XDP program.
+    Xdp,
+    /// AF_XDP sockets alone.
+    AfXdp,
+    /// AF_PACKET sockets.
+    AfPacket,
+    /// UDP sockets and a TUN device.
+    Kernel,
+}
+
+impl PortKind {
+    const fn device(self) -> PacketDevice {
+        match self {
+            Self::Xdp => PacketDevice::Xdp,
+            Self::AfXdp => PacketDevice::AfXdp,
+            Self::AfPacket => PacketDevice::AfPacket,
+            Self::Kernel => PacketDevice::Kernel,
+        }
+    }
+}
+
+/// The direction of the packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PortDirection {
+    /// From the gNB.
+    Uplink,
+    /// From the data network.
+    Downlink,
+}
+
+impl fmt::Display for PortDirection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Uplink => "uplink",
+            Self::Downlink => "downlink",
+        })
+    }
+}
+
+/// All turns of one kind of port in one direction.
+#[derive(Debug, Serialize)]
+struct PortFigures {
+    io: PortKind,
+    direction: PortDirection,
+    turns: Vec<TurnFigures>,
+    /// Of the turns. Unit: million packets.
+    median_mpkts_per_cpu_s: f64,
+    /// Divided by that of the last kind of port of the command line.
+    ratio: f64,
+}
+
+/// The result of the command.
+#[derive(Debug, Serialize)]
+struct PortsReport {
+    kernel: String,
+    cpu: String,
+    sessions: u32,
+    rules: &'static str,
+    /// The UE's IP packet. Unit: octets.
+    packet_bytes: usize,
+    turn_s: u32,
+    loss_criterion: &'static str,
+    compared_with: PortKind,
+    ports: Vec<PortFigures>,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// The machine lacks something; adit does not start with a kind of port, or forwards nothing; interrupted.
+pub(crate) fn run(arguments: &PortsArguments, stop: &Stop) -> Result<bool> {
+    let mut affinity = Affinity::new(true)?;
+    affinity.cores.poll = WorkerPoll::Adaptive;
+    let mut figures: BTreeMap<(PortDirection, PortKind), Vec<TurnFigures>> = BTreeMap::new();
+    for round in 1..=arguments.rounds {
+        for &io in &arguments.io {
+            let mut turn = Turn::bring_up(arguments, io, &affinity, stop)
+                .with_context(|| format!("ports of kind {}", name(io)))?;
+            for direction in [PortDirection::Uplink, PortDirection::Downlink] {
+                let seen = turn.measure(direction, arguments, stop)?;
+                eprintln!(
+                    "round {round} of {}: {:<9} {direction:<8} {:.3} Mpps with {:.0} % of a core: {:.3} million packets per CPU-second",
+                    arguments.rounds,
+                    name(io),
+                    seen.mpps,
+                    seen.cpu_percent,
+                    seen.mpkts_per_cpu_s,
+                );
+                figures.entry((direction, io)).or_default().push(seen);
+            }
+        }
+    }
+    let report = report(arguments, figures)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        println!("{}", table(&report));
+    }
+    Ok(true)
+}
+
+fn name(io: PortKind) -> String {
+    io.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+fn report(
+    arguments: &PortsArguments,
+    figures: BTreeMap<(PortDirection, PortKind), Vec<TurnFigures>>,
+) -> Result<PortsReport> {
+    let compared_with = *arguments.io.last().context("--io names no kind of port")?;
+    let medians: BTreeMap<_, _> =
+        figures.iter().map(|(key, turns)| (*key, median(turns))).collect();
+    let ports = figures.into_iter().map(|((direction, io), turns)| {
+        let median_mpkts_per_cpu_s = median(&turns);
+        let base = medians.get(&(direction, compared_with)).copied().unwrap_or(f64::NAN);
+        let ratio = median_mpkts_per_cpu_s / base;
+        PortFigures { io, direction, turns, median_mpkts_per_cpu_s, ratio }
+    });
+    Ok(PortsReport {
+        kernel: kernel_release(),
+        cpu: cpu_model(),
+        sessions: arguments.sessions,
+        rules: "2 PDR, 2 FAR, 1 QER with a QFI, 1 URR with a volume threshold",
+        packet_bytes: sender::PACKET_BYTES,
+        turn_s: arguments.duration,
+        loss_criterion: "none: the sender sends as fast as it can",
+        compared_with,
+        ports: ports.collect(),
+    })
+}
+
+fn median(turns: &[TurnFigures]) -> f64 {
+    let mut all: Vec<f64> = turns.iter().map(|turn| turn.mpkts_per_cpu_s).collect();
+    all.sort_by(f64::total_cmp);
+    match (all.get((all.len().max(1) - 1) / 2), all.get(all.len() / 2)) {
+        (Some(low), Some(high)) => f64::midpoint(*low, *high),
+        _ => f64::NAN,
+    }
+}
+
+fn kernel_release() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+fn cpu_model() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("model name"));
+    let model = line.and_then(|line| line.split_once(": "));
+    model.map_or_else(String::new, |(_, model)| model.to_owned())
+}
+
+fn table(report: &PortsReport) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    let ratio = format!("to {}", name(report.compared_with));
+    table.set_header(["", "io", "Mpps", "% of a core", "million packets per CPU-second", &ratio]);
+    let join = |of: &dyn Fn(&TurnFigures) -> String, turns: &[TurnFigures]| {
+        turns.iter().map(of).collect::<Vec<_>>().join(", ")
+    };
+    for ports in &report.ports {
+        table.add_row([
+            ports.direction.to_string(),
+            name(ports.io),
+            join(&|turn| format!("{:.3}", turn.mpps), &ports.turns),
+            join(&|turn| format!("{:.0}", turn.cpu_percent), &ports.turns),
+            join(&|turn| format!("{:.3}", turn.mpkts_per_cpu_s), &ports.turns),
+            format!("{:.2}", ports.ratio),
+        ]);
+    }
+    format!(
+        "{table}\n{} sessions at random, {}; IP packets of {} octets; turns of {} s; loss criterion: {}; {}, Linux {}",
+        report.sessions,
+        report.rules,
+        report.packet_bytes,
+        report.turn_s,
+        report.loss_criterion,
+        report.cpu,
+        report.kernel,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(mpkts_per_cpu_s: f64) -> TurnFigures {
+        TurnFigures { mpps: 1.0, cpu_percent: 50.0, mpkts_per_cpu_s }
+    }
+
+    #[test]
+    fn ratio_is_that_of_the_medians_to_the_last_kind() {
+        let arguments = PortsArguments {
+            io: vec![PortKind::Xdp, PortKind::AfXdp],
+            ..PortsArguments::default()
+        };
+        let figures = BTreeMap::from([
+            ((PortDirection::Uplink, PortKind::Xdp), [3.0, 9.0, 4.0].map(turn).to_vec()),
+            ((PortDirection::Uplink, PortKind::AfXdp), [1.0, 3.0].map(turn).to_vec()),
+        ]);
+        let report = report(&arguments, figures).unwrap();
+        let ratios: Vec<_> = report.ports.iter().map(|ports| (ports.io, ports.ratio)).collect();
+        assert_eq!(ratios, [(PortKind::Xdp, 2.0), (PortKind::AfXdp, 1.0)]);
+        let text = table(&report);
+        assert!(text.contains("to af-xdp") && text.contains("3.000, 9.000, 4.000"), "{text}");
+    }
+}
