@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use adit_tests::leftovers::{assert_nothing_left, interfaces, namespaces};
-use adit_tests::process::{ChildProcess, binary, is_root, skip};
+use adit_tests::process::{ChildProcess, binary, is_root, skip, skip_on_this_machine};
 
 /// The kinds of rules and signaling whose effect a run must show.
 const SCENARIOS: &[&str] = &[
@@ -78,6 +78,11 @@ fn packets_obey_every_kind_of_rule_over_ports_of_the_kernel() {
     pass_all(&["all", "--json", "--io", "kernel"]);
 }
 
+#[test]
+fn packets_obey_every_kind_of_rule_behind_the_xdp_program() {
+    pass_all(&["all", "--json", "--io", "xdp"]);
+}
+
 fn pass_all(arguments: &[&str]) {
     let before = interfaces();
     let Some(lab) = start(arguments) else { return };
@@ -87,6 +92,9 @@ fn pass_all(arguments: &[&str]) {
         return;
     }
     let progress = String::from_utf8_lossy(&output.stderr);
+    if progress.contains("with xdp = \"auto\" adit goes on without XDP") {
+        return skip_on_this_machine("XDP does not work here");
+    }
     assert_eq!(output.status.code(), Some(0), "{progress}");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let scenarios = report["scenarios"].as_array().unwrap();

@@ -140,21 +140,19 @@ impl Network {
             let ready = get_ready(&mut adit, &smf, &gnb, stop);
             ready.map(|echo| (adit, echo))
         };
+        match arguments.datapath {
+            DatapathChoice::Kernel => topology.give_links_to_kernel(plan.has_captures)?,
+            DatapathChoice::Xdp => topology.receive_from_programs()?,
+            DatapathChoice::AfXdp | DatapathChoice::AfPacket | DatapathChoice::Auto => {}
+        }
+        let on = |device| start(device).map(|running| (running, device, None));
         let ((adit, echo), device, af_xdp_refused) = match arguments.datapath {
-            DatapathChoice::Kernel => {
-                topology.give_links_to_kernel(plan.has_captures)?;
-                (start(PacketDevice::Kernel)?, PacketDevice::Kernel, None)
-            }
-            DatapathChoice::AfXdp => (start(PacketDevice::AfXdp)?, PacketDevice::AfXdp, None),
-            DatapathChoice::Xdp => {
-                topology.receive_from_programs()?;
-                (start(PacketDevice::Xdp)?, PacketDevice::Xdp, None)
-            }
-            DatapathChoice::AfPacket => {
-                (start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, None)
-            }
-            DatapathChoice::Auto => match start(PacketDevice::AfXdp) {
-                Ok(running) => (running, PacketDevice::AfXdp, None),
+            DatapathChoice::Kernel => on(PacketDevice::Kernel)?,
+            DatapathChoice::Xdp => on(PacketDevice::Xdp)?,
+            DatapathChoice::AfXdp => on(PacketDevice::AfXdp)?,
+            DatapathChoice::AfPacket => on(PacketDevice::AfPacket)?,
+            DatapathChoice::Auto => match on(PacketDevice::AfXdp) {
+                Ok(running) => running,
                 Err(error) => {
                     let why = reason_of_af_xdp(error, live)?;
                     (start(PacketDevice::AfPacket)?, PacketDevice::AfPacket, Some(why))

@@ -31,14 +31,14 @@ const BATCH_PKTS: usize = 64;
 
 /// A session's part of its packets.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SessionFlow {
+pub(super) struct SessionPackets {
     pub ue: Ipv4Addr,
     pub uplink_teid: Teid,
 }
 
 /// The running sender. Drop stops it.
 #[derive(Debug)]
-pub(super) struct Sender {
+pub(super) struct PacketSender {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -48,8 +48,8 @@ struct Prepared {
     to: SocketAddr,
 }
 
-fn prepare(direction: PortDirection, session: SessionFlow, qfi: Qfi) -> Result<Prepared> {
-    let SessionFlow { ue, uplink_teid } = session;
+fn prepare(direction: PortDirection, session: SessionPackets, qfi: Qfi) -> Result<Prepared> {
+    let SessionPackets { ue, uplink_teid } = session;
     if direction == PortDirection::Downlink {
         let payload = PACKET_BYTES - Ipv4Header::LEN - UdpHeader::LEN;
         let to = SocketAddrV4::new(ue, PORT).into();
@@ -75,7 +75,7 @@ fn prepare(direction: PortDirection, session: SessionFlow, qfi: Qfi) -> Result<P
     Ok(Prepared { octets, to: SocketAddrV4::new(ADIT_N3, gtpu::UDP_PORT).into() })
 }
 
-impl Sender {
+impl PacketSender {
     /// Sends packets of random `sessions` from `socket`.
     ///
     /// # Errors
@@ -83,12 +83,12 @@ impl Sender {
     pub(super) fn start(
         socket: UdpSocket,
         direction: PortDirection,
-        sessions: &[SessionFlow],
+        sessions: &[SessionPackets],
         qfi: Qfi,
     ) -> Result<Self> {
         let mut random = StdRng::from_os_rng();
         let pick = |_| sessions.get(random.random_range(0..sessions.len().max(1))).copied();
-        let chosen: Option<Vec<SessionFlow>> = (0..PREPARED_PKTS).map(pick).collect();
+        let chosen: Option<Vec<SessionPackets>> = (0..PREPARED_PKTS).map(pick).collect();
         let chosen = chosen.context("no session to send packets of")?;
         let packets: Result<Vec<Prepared>> =
             chosen.into_iter().map(|session| prepare(direction, session, qfi)).collect();
@@ -102,7 +102,7 @@ impl Sender {
     }
 }
 
-impl Drop for Sender {
+impl Drop for PacketSender {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn uplink_packet_is_a_g_pdu_with_the_whole_packet() {
-        let session = SessionFlow { ue: Ipv4Addr::new(10, 45, 0, 9), uplink_teid: Teid(7) };
+        let session = SessionPackets { ue: Ipv4Addr::new(10, 45, 0, 9), uplink_teid: Teid(7) };
         let qfi = Qfi::new(9).unwrap();
         let uplink = prepare(PortDirection::Uplink, session, qfi).unwrap();
         let packet = adit_wire::parse_gtpu(&uplink.octets).unwrap();

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use super::cpu_time::{NapiThreads, cpu_ns};
-use super::sender::{PORT, Sender, SessionFlow};
+use super::sender::{PORT, PacketSender, SessionPackets};
 use super::{PortDirection, PortKind, SERVER};
 use crate::PortsArguments;
 use crate::adit_process::Adit;
@@ -61,7 +61,7 @@ pub(super) struct Turn {
     _sinks: [UdpSocket; 2],
     napi: NapiThreads,
     topology: Topology,
-    sessions: Vec<SessionFlow>,
+    sessions: Vec<SessionPackets>,
     _dir: TurnDir,
 }
 
@@ -121,7 +121,7 @@ impl Turn {
         let ue = |position: u32| Ipv4Addr::from_bits(UE.to_bits().wrapping_add(position));
         smf.answer_in_background()?;
         let flows = (0..).zip(&ids.uplink_teids);
-        let flows = flows.map(|(at, teid)| SessionFlow { ue: ue(at), uplink_teid: Teid(*teid) });
+        let flows = flows.map(|(at, teid)| SessionPackets { ue: ue(at), uplink_teid: Teid(*teid) });
         let sinks = [
             bind(&topology.ran, (GNB, gtpu::UDP_PORT).into())?,
             bind(&topology.dn, (SERVER, PORT).into())?,
@@ -146,7 +146,7 @@ impl Turn {
             PortDirection::Downlink => (bind(dn.0, (SERVER, 0).into())?, ran),
         };
         let qfi = Qfi::new(QFI).context("the QFI has six bits")?;
-        let sender = Sender::start(from, direction, &self.sessions, qfi)?;
+        let sender = PacketSender::start(from, direction, &self.sessions, qfi)?;
         stop.sleep(WARM_UP)?;
         let process = self.adit.id();
         let (began, pkts, cpu) =
