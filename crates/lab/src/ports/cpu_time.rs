@@ -24,16 +24,8 @@ impl NapiThreads {
     pub(super) fn start(namespace: &str, devices: &[&str], core: usize) -> Result<Self> {
         let before = all();
         for device in devices {
-            // Only `ip netns exec` mounts the devices of the namespace.
-            let path = format!("/sys/class/net/{device}/threaded");
-            let line = format!("echo 1 > {path}");
-            let status = Command::new("ip")
-                .args(["netns", "exec", namespace, "sh", "-c", &line])
-                .status()
-                .context("run ip netns exec")?;
-            if !status.success() {
-                bail!("the kernel has no {path}: it polls no device by a thread (Linux 5.12 does)");
-            }
+            set(namespace, device, "threaded", "1")
+                .context("the kernel polls no device by a thread, as Linux 5.12 does")?;
         }
         let threads: Vec<i32> = all().difference(&before).copied().collect();
         let mut cores = CpuSet::new();
@@ -43,6 +35,36 @@ impl NapiThreads {
         }
         Ok(Self(threads))
     }
+
+    /// Receives what devices of a namespace get on `core` as soon as it arrives, whatever else the core does and whoever
+    /// sends: the sender of an unpolled device would do the work otherwise.
+    ///
+    /// # Errors
+    /// The kernel gives threads no real-time priority, or lacks a feature.
+    pub(super) fn receive_at_once(namespace: &str, devices: &[&str], core: usize) -> Result<()> {
+        for device in devices {
+            set(namespace, device, "queues/rx-0/rps_cpus", &format!("{:x}", 1_u64 << (core % 64)))?;
+        }
+        for thread in Self::start(namespace, devices, core)?.0 {
+            let mut command = Command::new("chrt");
+            run(command.args(["--fifo", "--pid", "50", &thread.to_string()]))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes an attribute of a device. Only `ip netns exec` mounts those of another namespace.
+fn set(namespace: &str, device: &str, attribute: &str, value: &str) -> Result<()> {
+    let line = format!("echo {value} > /sys/class/net/{device}/{attribute}");
+    run(Command::new("ip").args(["netns", "exec", namespace, "sh", "-c", &line]))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("run {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
 }
 
 fn all() -> BTreeSet<i32> {

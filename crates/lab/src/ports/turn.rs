@@ -19,7 +19,7 @@ use crate::PortsArguments;
 use crate::adit_process::Adit;
 use crate::demo::bring_up::Affinity;
 use crate::netns::{NetNamespace, remove_stale};
-use crate::topology::{ADIT_N3, ADIT_N4, DN_V6, GNB, PREFIXES, SMF, Topology};
+use crate::topology::{ADIT_N3, ADIT_N4, DN, DN_V6, GNB, PREFIXES, SMF, Topology};
 use adit_lab_process::adit_binary::find_binary;
 use adit_lab_process::adit_config::ExecutionModel;
 use adit_lab_process::stop::{Stop, environment};
@@ -97,12 +97,13 @@ impl Turn {
         let topology = Topology::create(pid, false, 1)?;
         if io == PortKind::Kernel {
             topology.give_links_to_kernel(false)?;
+            topology.upf.ip_batch(&[], &format!("route add {SERVER}/32 via {DN}\n"))?;
         }
         topology.poll_links()?;
         topology.dn.ip_batch(&[], &format!("address add {SERVER}/32 dev lo\n"))?;
         let napi = NapiThreads::start(topology.upf.name(), &["n3", "n6"], cores.worker)?;
-        let _ = NapiThreads::start(topology.ran.name(), &["n3"], cores.main)?;
-        let _ = NapiThreads::start(topology.dn.name(), &["n6"], cores.main)?;
+        NapiThreads::receive_at_once(topology.ran.name(), &["n3"], cores.main)?;
+        NapiThreads::receive_at_once(topology.dn.name(), &["n6"], cores.main)?;
         let model = ExecutionModel::RunToCompletion;
         let device = io.device();
         affinity.allow_all()?;
