@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use adit_datapath::{SharedFlows, TX_QUEUE, WORK_QUEUE};
+use adit_datapath::{SharedFlows, TX_QUEUE};
 use adit_dpdk::{
     Eal, EventDevice, EventDeviceConfig, EventPortConfig, EventQueueConfig, EventScheduler,
     OpenEventDevice, SchedulerPort,
@@ -45,22 +45,30 @@ pub(crate) fn open(
         },
         dequeue_depth: settings.dequeue_depth,
         enqueue_depth: settings.enqueue_depth,
-        queues: vec![if role == Role::RxTx { TX_QUEUE } else { WORK_QUEUE }],
+        queues: match role {
+            Role::RxTx => vec![TX_QUEUE],
+            _ => settings.stages.queues().map(|queue| queue.number).collect(),
+        },
     };
-    // Frames that leave go first.
-    let queue = |priority| EventQueueConfig { schedule: ScheduleType::Atomic, priority };
+    // Frames that leave go first, then those that are nearly done.
+    let leaving = EventQueueConfig { schedule: ScheduleType::Atomic, priority: 0 };
+    let queues = settings
+        .stages
+        .queues()
+        .zip([192, 160, 128, 96])
+        .map(|(queue, priority)| EventQueueConfig { schedule: queue.schedule, priority });
     let config = EventDeviceConfig {
         driver: settings.driver,
         arguments: &settings.arguments,
         flows: settings.flows,
         events_max: settings.events_max,
-        queues: vec![queue(0), queue(128)],
+        queues: core::iter::once(leaving).chain(queues).collect(),
         ports: datapath.roles().all().map(port).collect(),
     };
     let OpenEventDevice { device, ports, scheduler } =
         EventDevice::open(eal, 0, &config).context("datapath.eventdev")?;
-    let flows =
-        SharedFlows::new(usize::try_from(settings.flows).unwrap_or(usize::MAX), sessions_max);
+    let count = usize::try_from(settings.flows).unwrap_or(usize::MAX);
+    let flows = SharedFlows::new(count, &settings.stages, sessions_max);
     let ports = ports.into_iter().map(|port| (port, flows.clone())).collect();
     Ok(EventThreads { device: Some(device), ports, scheduler })
 }

@@ -400,9 +400,9 @@ fn start_thread(
                 let worker = Worker::new(worker_config, reader, events, commands);
                 let worker = match is_alone {
                     true => worker,
-                    false => worker.with_handoff(handoff.with_flows(flows)),
+                    false => worker.with_handoff(handoff.with_flows(flows.clone())),
                 };
-                EventWorker::new(worker, port)
+                EventWorker::new(worker, port, flows)
             })
         });
     }

@@ -90,6 +90,16 @@ impl PacketBuf for BenchBuf {
     }
 
     #[inline]
+    fn mark(&self) -> u32 {
+        self.get().mark()
+    }
+
+    #[inline]
+    fn set_mark(&mut self, mark: u32) {
+        self.get_mut().set_mark(mark);
+    }
+
+    #[inline]
     fn truncate(&mut self, len: usize) -> bool {
         self.get_mut().truncate(len)
     }

@@ -9,7 +9,7 @@ mod pipeline;
 use std::sync::atomic::{Ordering, fence};
 
 use adit_datapath::{
-    EventWorker, RxTx, RxTxConfig, SharedFlows, TX_QUEUE, WORK_QUEUE, Worker, WorkerConfig,
+    EventStages, EventWorker, RxTx, RxTxConfig, STAGES, SharedFlows, TX_QUEUE, Worker, WorkerConfig,
 };
 use adit_dpdk::{
     Eal, EalConfig, EventDevice, EventDeviceConfig, EventDriver, EventPortConfig, EventQueueConfig,
@@ -38,6 +38,8 @@ const MBUFS: u32 = 8191;
 const FLOWS: u32 = 512;
 /// Events in flight at most, and before new ones are refused.
 const EVENTS_MAX: u32 = 4096;
+/// Packets between Rx/Tx and worker at most, about.
+const IN_FLIGHT_MAX: usize = 512;
 /// Events that go round through the queues of [`hop`].
 const CIRCLING: usize = 256;
 /// Queues of [`hop`].
@@ -65,7 +67,12 @@ pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
         rows.extend(pipeline::rows(&pool, size, packet)?);
         rows.extend(cores::rows(&eal, &pool, size, packet)?);
         for driver in [EventDriver::Dsw, EventDriver::Sw] {
-            rows.push(event_driven(&eal, &pool, size, driver, packet)?);
+            for queues in [1, 2, 4] {
+                let stages =
+                    EventStages::new(&[ScheduleType::Atomic; STAGES][..queues], [0; STAGES]);
+                let stages = stages.ok().context("one, two or four queues")?;
+                rows.push(event_driven(&eal, &pool, size, driver, &stages, packet)?);
+            }
         }
     }
     rows.push(pipeline::ring(&pool, size)?);
@@ -201,7 +208,7 @@ fn steps(size: &BenchSize) -> (usize, usize) {
 fn open(
     eal: &Eal,
     driver: EventDriver,
-    queues: u8,
+    queues: usize,
     ports: Vec<Vec<u8>>,
     depth: usize,
 ) -> anyhow::Result<(Vec<SchedulerPort>, Option<EventScheduler>)> {
@@ -217,10 +224,7 @@ fn open(
         arguments: "",
         flows: FLOWS,
         events_max: EVENTS_MAX,
-        queues: vec![
-            EventQueueConfig { schedule: ScheduleType::Atomic, priority: 128 };
-            usize::from(queues)
-        ],
+        queues: vec![EventQueueConfig { schedule: ScheduleType::Atomic, priority: 128 }; queues],
         ports: ports.into_iter().map(port).collect(),
     };
     let OpenEventDevice { ports, scheduler, .. } = EventDevice::open(eal, 0, &config)?;
@@ -238,16 +242,18 @@ fn event_driven(
     pool: &Mempool,
     size: &BenchSize,
     driver: EventDriver,
+    stages: &EventStages,
     packet: BenchPacket,
 ) -> anyhow::Result<Value> {
     let Populated { publisher: _publisher, readers, sessions, store: _store } =
         sessions::populate(BenchProfile::USUAL, size.sessions, 2)?;
-    let links = vec![vec![WORK_QUEUE], vec![TX_QUEUE]];
-    let (ports, mut scheduler) = open(eal, driver, 2, links, size.burst)?;
-    let flows = SharedFlows::new(usize::try_from(FLOWS)?, size.sessions);
+    let links = vec![stages.queues().map(|queue| queue.number).collect(), vec![TX_QUEUE]];
+    let queues = stages.queues().count();
+    let (ports, mut scheduler) = open(eal, driver, 1 + queues, links, size.burst)?;
+    let flows = SharedFlows::new(usize::try_from(FLOWS)?, stages, size.sessions);
     let mut parts = readers.into_iter().zip(ports);
     let (reader, port) = parts.next().context("a worker")?;
-    let mut worker = EventWorker::new(worker(reader, Vec::new(), size.burst), port);
+    let mut worker = EventWorker::new(worker(reader, Vec::new(), size.burst), port, flows.clone());
     let (reader, port) = parts.next().context("an Rx/Tx thread")?;
     let config = RxTxConfig { ports: PORTS.to_vec(), burst: size.burst };
     let mut rx_tx = RxTx::new(config, reader, flows, port);
@@ -255,24 +261,31 @@ fn event_driven(
     let mut random = SmallRng::seed_from_u64(1);
     let (steps, warm_up) = steps(size);
     let mut cycles = PartCycles::default();
-    let mut filled = 0;
+    let (mut filled, mut before) = (0, 0);
     for step in 0..steps + warm_up {
         let now = Nanos(step as u64 + 1);
         let [worker_io, rx_tx_io] = &mut ios;
         if step == warm_up {
             // What is in flight stays so: each step moves one burst through every part.
+            before = rx_tx_io.sent;
             (cycles, rx_tx_io.sent) = (PartCycles::default(), 0);
         }
         filled += size.burst - rx_tx_io.ready.len();
         rx_tx_io.fill(packet, size.burst, &sessions, &mut random)?;
         timed(&mut cycles.rx_tx, || rx_tx.step(now, rx_tx_io));
         run_scheduler(&mut scheduler, &mut cycles.scheduler);
-        timed(&mut cycles.worker, || worker.step(now, worker_io));
-        run_scheduler(&mut scheduler, &mut cycles.scheduler);
+        // A worker that fell behind catches up.
+        let in_flight = filled - rx_tx_io.ready.len() - before - rx_tx_io.sent;
+        let turns = if in_flight > IN_FLIGHT_MAX { 2 * queues } else { queues };
+        for _ in 0..turns {
+            timed(&mut cycles.worker, || worker.step(now, worker_io));
+            run_scheduler(&mut scheduler, &mut cycles.scheduler);
+        }
     }
     let sent = ios[1].sent;
     let model = format!("eventdev, {}", driver.name());
-    let row = row(&model, packet, size.burst, &cycles, sent);
+    let mut row = row(&model, packet, size.burst, &cycles, sent);
+    row["stages"] = json!(queues);
     // The rest leaves, so that nothing is lost.
     for _ in 0..10_000 {
         let [worker_io, rx_tx_io] = &mut ios;
@@ -281,8 +294,8 @@ fn event_driven(
         worker.step(Nanos(u64::MAX / 2), worker_io);
         run_scheduler(&mut scheduler, &mut 0);
     }
-    let all = ios[1].sent + warm_up * size.burst;
-    ensure!(all >= filled, "of {filled} packets {all} were sent");
+    let all = ios[1].sent + before;
+    ensure!(all == filled, "of {filled} packets {all} were sent");
     let [worker_io, _] = &mut ios;
     worker.drain(worker_io);
     rx_tx.drain();
@@ -293,7 +306,7 @@ fn event_driven(
 /// does anything.
 fn hop(eal: &Eal, pool: &Mempool, size: &BenchSize, driver: EventDriver) -> anyhow::Result<Value> {
     let (mut ports, mut scheduler) =
-        open(eal, driver, HOPS, vec![(0..HOPS).collect()], size.burst)?;
+        open(eal, driver, HOPS.into(), vec![(0..HOPS).collect()], size.burst)?;
     let port = &mut ports[0];
     let mut events = EventBurst::new();
     let mut next = 0_u32;

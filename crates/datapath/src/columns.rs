@@ -32,6 +32,16 @@ pub(crate) enum OuterHeader {
 }
 
 impl OuterHeader {
+    /// The header with this number.
+    #[inline]
+    pub(crate) const fn of_number(number: u8) -> Self {
+        match number {
+            1 => Self::GtpuUdpIpv4,
+            2 => Self::GtpuUdpIpv6,
+            _ => Self::None,
+        }
+    }
+
     /// True if `removal` removes exactly this header.
     ///
     /// Spec: TS 29.244 §8.2.64. A tunneled packet whose PDR removes nothing would leave with the

@@ -208,7 +208,7 @@ fn execute<Io: PacketIo>(
             if state.handoff.owns(session) {
                 let WorkerState { shaping, queues, tally, .. } = &mut *state;
                 shaping.release_session(ctx, io, queues, tally, session);
-                let marker = TunnelEndMarker { tunnel, qfi, tos: 0 };
+                let marker = TunnelEndMarker { tunnel, qfi, tos: 0, session };
                 end_marker::send(ctx, io, state, interfaces, marker);
             }
         }

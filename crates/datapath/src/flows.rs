@@ -12,6 +12,12 @@
 //!
 //! So a worker that processes a packet has the packet's flow: the scheduler gave it, or the worker holds it. What
 //! one worker writes before it gives a flow up is visible to the next one.
+//!
+//! With several queues of stages, all of this holds for each queue: a flow has a *place* in each of them. A scheduler
+//! keeps the order of a flow within a queue, for each port that enqueues, but not between two ports: `event_dsw` lets a
+//! port keep events while their flow moves, and the flow of the queue before may have moved to another port meanwhile,
+//! whose events go first. So a worker that takes a place over from another one first waits until the next queue has
+//! given out everything that the other one sent: it holds the place and *defers* its packets.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -19,6 +25,8 @@ use std::sync::Arc;
 use adit_types::limits::BURST_MAX;
 use adit_types::{OWNER_GROUP_SHIFT, SessionIndex, WorkerId};
 use arrayvec::ArrayVec;
+
+use crate::stage_queues::{ENFORCE, EventStages};
 
 /// Most flows: a scheduler has no more.
 const FLOWS_MAX: usize = 1 << 14;
@@ -33,6 +41,8 @@ const IS_SCHEDULED: u8 = 1;
 const IS_HELD: u8 = 2;
 /// A fence follows the last frame of the flow that the holder sent.
 const IS_FENCED: u8 = 4;
+/// The worker holds the flow, and its packets wait until the next queue gave out those of the worker before.
+const IS_DEFERRED: u8 = 8;
 
 /// What workers share about one flow, on a cache line of its own.
 #[derive(Debug, Default)]
@@ -48,24 +58,62 @@ struct SharedFlow {
     next: AtomicU32,
     /// A request for the flow is with the scheduler: a second one would only fill it.
     is_requested: AtomicBool,
+    /// One more than the number of the worker that processed packets here last. Written by the worker that has the flow,
+    /// as `sent` is.
+    last: AtomicU32,
+    /// Packets sent from here to the next queue. Wraps.
+    sent: AtomicU32,
+    /// Packets from the queue before that the scheduler gave out here. Written by the workers that it gave them to. Wraps.
+    given_out: AtomicU32,
+}
+
+/// The flows of sessions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FlowMap {
+    mask: u32,
+}
+
+impl FlowMap {
+    /// The flow of a session. Sessions that share cache lines share a flow.
+    #[inline]
+    pub(crate) fn of(self, session: SessionIndex) -> u32 {
+        self.of_hash((session.0 >> OWNER_GROUP_SHIFT).into())
+    }
+
+    /// The flow of packets without a session, by a hash that they share.
+    #[inline]
+    pub(crate) fn of_hash(self, hash: u64) -> u32 {
+        #[allow(clippy::cast_possible_truncation, reason = "flows are far fewer")]
+        let hash = hash as u32;
+        hash & self.mask
+    }
 }
 
 /// The flows that the workers of one packet path share.
 #[derive(Debug, Clone)]
 pub struct SharedFlows {
-    flows: Arc<[SharedFlow]>,
+    /// By place: all flows of the first queue, then those of the next one.
+    places: Arc<[SharedFlow]>,
+    stages: EventStages,
+    map: FlowMap,
     /// By session: one more than the highest number of a command that was carried out. Written by the worker that has
     /// the session's flow.
     commands_done: Arc<[AtomicU64]>,
 }
 
 impl SharedFlows {
-    /// At least `flows` flows, the next power of two, at most 16384, of `sessions_max` sessions.
+    /// At least `flows` flows, the next power of two, at most 16384, of `sessions_max` sessions, in the queues of
+    /// `stages`.
     #[must_use]
-    pub fn new(flows: usize, sessions_max: usize) -> Self {
+    pub fn new(flows: usize, stages: &EventStages, sessions_max: usize) -> Self {
         let flows = flows.next_power_of_two().min(FLOWS_MAX);
+        // A power of two.
+        let map = FlowMap { mask: u32::try_from(flows - 1).unwrap_or_default() };
+        let places = flows * stages.queues().count();
         Self {
-            flows: (0..flows).map(|_| SharedFlow::default()).collect(),
+            places: (0..places).map(|_| SharedFlow::default()).collect(),
+            stages: stages.clone(),
+            map,
             commands_done: (0..sessions_max).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -73,41 +121,98 @@ impl SharedFlows {
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.flows.len()
+        self.map.mask as usize + 1
     }
 
     /// The flow of a session. Sessions that share cache lines share a flow.
     #[inline]
     #[must_use]
     pub fn of(&self, session: SessionIndex) -> u32 {
-        self.of_hash((session.0 >> OWNER_GROUP_SHIFT).into())
+        self.map.of(session)
     }
 
-    /// The flow of packets without a session, by a hash that they share.
+    /// The stages whose queues have the flows.
+    #[must_use]
+    pub const fn stages(&self) -> &EventStages {
+        &self.stages
+    }
+
+    /// How sessions map to flows.
     #[inline]
-    pub(crate) fn of_hash(&self, hash: u64) -> u32 {
-        #[allow(clippy::cast_possible_truncation, reason = "flows are far fewer")]
-        let hash = hash as u32;
-        // A power of two.
-        hash & u32::try_from(self.flows.len() - 1).unwrap_or_default()
+    pub(crate) const fn map(&self) -> FlowMap {
+        self.map
     }
 
-    fn get(&self, flow: u32) -> Option<&SharedFlow> {
-        self.flows.get(flow as usize)
+    /// The place of a flow in the queue at a position.
+    #[inline]
+    pub(crate) const fn place(&self, position: usize, flow: u32) -> u32 {
+        // At most as many as `places`, which are fewer than 2^17.
+        #[allow(clippy::cast_possible_truncation, reason = "there are four queues")]
+        let position = position as u32;
+        position * (self.map.mask + 1) + flow
+    }
+
+    /// The position of the queue of a place, and its flow.
+    #[inline]
+    pub(crate) const fn of_place(&self, place: u32) -> (usize, u32) {
+        ((place / (self.map.mask + 1)) as usize, place & self.map.mask)
+    }
+
+    /// True if frames leave from a place.
+    fn is_in_last_queue(&self, place: u32) -> bool {
+        place as usize + self.count() >= self.places.len()
+    }
+
+    fn get(&self, place: u32) -> Option<&SharedFlow> {
+        self.places.get(place as usize)
+    }
+
+    /// Takes note that a packet goes from a place to the next queue. The worker has the place.
+    #[inline]
+    pub(crate) fn count_sent(&self, place: u32) {
+        if let Some(SharedFlow { sent, .. }) = self.get(place) {
+            sent.store(sent.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes note that the scheduler gave out a packet of the queue before at `place`; of an atomic queue to one worker at a
+    /// time.
+    #[inline]
+    pub(crate) fn count_given_out(&self, place: u32, is_atomic: bool) {
+        let Some(SharedFlow { given_out, .. }) = self.get(place) else { return };
+        if is_atomic {
+            given_out.store(given_out.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        } else {
+            given_out.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// True if the next queue gave out all packets that were sent from `place`, or there is none. The worker has the
+    /// place.
+    #[inline]
+    fn is_next_queue_empty(&self, place: u32) -> bool {
+        let (here, next) = (self.get(place), self.get(place + self.map.mask + 1));
+        here.zip(next).is_none_or(|(here, next)| {
+            next.given_out.load(Ordering::Acquire) == here.sent.load(Ordering::Relaxed)
+        })
     }
 }
 
-/// The flows of one worker among several.
+/// The flows of one worker among several, by their places.
 #[derive(Debug)]
 pub(crate) struct Flows {
     shared: SharedFlows,
     id: u32,
-    /// What this worker has of each flow: [`IS_SCHEDULED`], [`IS_HELD`].
+    /// The first place of the queue of the second stage.
+    enforcing: u32,
+    /// What this worker has of each place: [`IS_SCHEDULED`], [`IS_HELD`].
     has: Vec<u8>,
-    /// Flows that the scheduler gave in this step.
+    /// Places that the scheduler gave in this step.
     scheduled: ArrayVec<u32, BURST_MAX>,
-    /// Flows that this worker holds.
+    /// Places that this worker holds.
     held: Vec<u32>,
+    /// Places that this worker holds and whose packets it defers.
+    deferred: Vec<u32>,
 }
 
 /// Who processes a packet of a flow that the scheduler gave to this worker.
@@ -122,19 +227,29 @@ pub(crate) enum FlowHolder {
 impl Flows {
     /// The flows of worker `id`, which has none.
     pub(crate) fn new(shared: SharedFlows, id: WorkerId) -> Self {
-        let count = shared.count();
+        let count = shared.places.len();
+        let stages = shared.stages();
+        let enforcing = shared.place(stages.queue_of(ENFORCE).position(), 0);
         Self {
             shared,
             id: u32::from(id.0) + 1,
+            enforcing,
             has: vec![0; count],
             scheduled: ArrayVec::new(),
             held: Vec::with_capacity(count),
+            deferred: Vec::with_capacity(count),
         }
     }
 
-    /// How many flows there are.
+    /// How many places there are.
     pub(crate) fn count(&self) -> usize {
         self.has.len()
+    }
+
+    /// What all workers share.
+    #[inline]
+    pub(crate) const fn shared(&self) -> &SharedFlows {
+        &self.shared
     }
 
     /// The flow of a session.
@@ -143,29 +258,115 @@ impl Flows {
         self.shared.of(session)
     }
 
-    /// True if this worker has the flow of `session`.
+    /// The place of a session where it has its state.
     #[inline]
-    pub(crate) fn has(&self, session: SessionIndex) -> bool {
-        self.has.get(self.of(session) as usize).is_some_and(|has| *has != 0)
+    pub(crate) fn place_of(&self, session: SessionIndex) -> u32 {
+        self.enforcing + self.of(session)
     }
 
-    /// Takes note that the scheduler gave `flow` to this worker. If another worker holds it, one more packet is on its
-    /// way to that worker, which the caller has to hand over. At most a burst of flows per step. `is_packet`: a packet
+    /// The place of a flow where sessions have their state.
+    #[inline]
+    pub(crate) const fn enforcing(&self, flow: u32) -> u32 {
+        self.enforcing + flow
+    }
+
+    /// True if two places are in the same queue.
+    #[inline]
+    pub(crate) const fn are_in_one_queue(&self, place: u32, other: u32) -> bool {
+        self.shared.of_place(place).0 == self.shared.of_place(other).0
+    }
+
+    /// True if this worker has the flow of `session`, and may process its packets.
+    #[inline]
+    pub(crate) fn has(&self, session: SessionIndex) -> bool {
+        let has = self.has.get(self.place_of(session) as usize);
+        has.is_some_and(|has| *has != 0 && *has & IS_DEFERRED == 0)
+    }
+
+    /// True if packets at `place` have to wait. This worker has the place.
+    #[inline]
+    pub(crate) fn must_defer(&self, place: u32) -> bool {
+        !self.deferred.is_empty()
+            && self.has.get(place as usize).is_some_and(|has| *has & IS_DEFERRED != 0)
+    }
+
+    /// True while packets of any place have to wait.
+    #[inline]
+    pub(crate) const fn defers_any(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
+    /// Lets packets be processed at places whose next queue gave out everything. Returns whether there are any.
+    #[cold]
+    pub(crate) fn end_deferring(&mut self) -> bool {
+        let Self { shared, id, has, deferred, .. } = self;
+        let before = deferred.len();
+        deferred.retain(|place| {
+            let waits = !shared.is_next_queue_empty(*place);
+            if !waits
+                && let (Some(here), Some(has)) = (shared.get(*place), has.get_mut(*place as usize))
+            {
+                here.last.store(*id, Ordering::Relaxed);
+                *has &= !IS_DEFERRED;
+            }
+            waits
+        });
+        deferred.len() < before
+    }
+
+    /// Takes a place over that another worker may have had last: defers its packets if the next queue did not give out
+    /// everything yet.
+    #[inline]
+    fn take_over(&mut self, place: u32) {
+        let Some(here) = self.shared.get(place) else { return };
+        if here.last.load(Ordering::Relaxed) == self.id {
+            return;
+        }
+        if self.shared.is_next_queue_empty(place) {
+            here.last.store(self.id, Ordering::Relaxed);
+            return;
+        }
+        self.hold(place);
+        if let Some(has) = self.has.get_mut(place as usize)
+            && *has & IS_DEFERRED == 0
+        {
+            *has |= IS_DEFERRED;
+            self.deferred.push(place);
+        }
+    }
+
+    /// Holds a place that this worker has.
+    #[cold]
+    fn hold(&mut self, place: u32) {
+        let Some(has) = self.has.get_mut(place as usize) else { return };
+        if *has & IS_HELD == 0
+            && let Some(shared) = self.shared.get(place)
+        {
+            *has |= IS_HELD;
+            self.held.push(place);
+            // Nobody else holds it, and only who has the flow may hold it.
+            shared.holder.store(self.id << HOLDER_SHIFT, Ordering::Release);
+        }
+    }
+
+    /// Takes note that the scheduler gave `place` to this worker. If another worker holds it, one more packet is on its
+    /// way to that worker, which the caller has to hand over. At most a burst of places per step. `is_packet`: a packet
     /// came, of which frames may follow.
     #[inline]
-    pub(crate) fn schedule(&mut self, flow: u32, is_packet: bool) -> FlowHolder {
-        let Some(has) = self.has.get_mut(flow as usize) else { return FlowHolder::This };
+    pub(crate) fn schedule(&mut self, place: u32, is_packet: bool) -> FlowHolder {
+        let Some(has) = self.has.get_mut(place as usize) else { return FlowHolder::This };
         if *has != 0 {
             if is_packet {
                 *has &= !IS_FENCED;
             }
-            self.note_scheduled(flow);
+            self.note_scheduled(place);
             return FlowHolder::This;
         }
-        if let Some(holder) = self.count_packet(flow) {
+        if let Some(holder) = self.count_packet(place) {
             return FlowHolder::Other(holder);
         }
-        self.note_scheduled(flow);
+        self.take_over(place);
+        self.note_scheduled(place);
         FlowHolder::This
     }
 
@@ -251,18 +452,14 @@ impl Flows {
         }
     }
 
-    /// Holds all flows that the scheduler gave in this step: packets of them may wait.
+    /// Holds those places that the scheduler gave in this step which `must_hold`: packets of them may wait.
     #[cold]
-    pub(crate) fn hold_scheduled(&mut self) {
-        for flow in &self.scheduled {
-            let Some(has) = self.has.get_mut(*flow as usize) else { continue };
-            if *has & IS_HELD == 0
-                && let Some(shared) = self.shared.get(*flow)
+    pub(crate) fn hold_scheduled(&mut self, must_hold: impl Fn(u32) -> bool) {
+        for at in 0..self.scheduled.len() {
+            if let Some(place) = self.scheduled.get(at).copied()
+                && must_hold(place)
             {
-                *has |= IS_HELD;
-                self.held.push(*flow);
-                // Nobody else holds it, and only who has the flow may hold it.
-                shared.holder.store(self.id << HOLDER_SHIFT, Ordering::Release);
+                self.hold(place);
             }
         }
     }
@@ -298,10 +495,11 @@ impl Flows {
             let (Some(word), Some(has)) = (shared.get(*flow), has.get_mut(*flow as usize)) else {
                 return false;
             };
-            if keeps_packets {
+            if keeps_packets || *has & IS_DEFERRED != 0 {
                 return true;
             }
-            if *has & IS_FENCED == 0 {
+            // The next worker waits for packets to a further queue itself.
+            if *has & IS_FENCED == 0 && shared.is_in_last_queue(*flow) {
                 // Before the fence may arrive.
                 word.holder.fetch_add(1, Ordering::Relaxed);
                 match fence(*flow) {
@@ -328,7 +526,7 @@ impl Flows {
 
     /// Takes note that the command with this number is carried out. The caller has the flow of `session`.
     pub(crate) fn finish_command(&mut self, session: SessionIndex, number: u64) {
-        self.unfence(self.of(session));
+        self.unfence(self.place_of(session));
         if let Some(done) = self.shared.commands_done.get(session.0 as usize) {
             done.store(number + 1, Ordering::Release);
         }
@@ -348,7 +546,7 @@ mod tests {
     use super::*;
 
     fn pair() -> [Flows; 2] {
-        let shared = SharedFlows::new(500, 64);
+        let shared = SharedFlows::new(500, &EventStages::default(), 64);
         assert_eq!(shared.count(), 512);
         [0, 1].map(|id| Flows::new(shared.clone(), WorkerId(id)))
     }
@@ -368,7 +566,7 @@ mod tests {
     fn holder_gets_every_packet_until_it_keeps_none_and_none_is_on_its_way() {
         let [mut first, mut second] = pair();
         assert_eq!(first.schedule(7, true), FlowHolder::This);
-        first.hold_scheduled();
+        first.hold_scheduled(|_| true);
         first.end_step();
         assert!(first.has(SessionIndex(14)) && first.holds_any());
         assert_eq!(second.schedule(7, true), FlowHolder::Other(WorkerId(0)));
@@ -392,7 +590,7 @@ mod tests {
     fn flow_is_kept_until_a_fence_after_its_last_frame_was_scheduled() {
         let [mut first, second] = pair();
         first.schedule(7, true);
-        first.hold_scheduled();
+        first.hold_scheduled(|_| true);
         first.end_step();
         first.give_up(|_| false, |_| false);
         assert_eq!(second.on_their_way(7), 0, "no room for a fence");

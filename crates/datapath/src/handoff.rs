@@ -27,8 +27,8 @@ use crate::tally::StepTally;
 struct HandedPacket<B> {
     buf: B,
     port: PortId,
-    /// The flow that its taker holds, and its number in the flow; unused without an event scheduler.
-    flow: u32,
+    /// The place of the flow that its taker holds, and its number there; unused without an event scheduler.
+    place: u32,
     number: u32,
 }
 
@@ -37,7 +37,7 @@ struct EventFlows<B> {
     flows: Flows,
     /// Packets, and requests for a flow, that go to the scheduler at the end of the step.
     returned: VecDeque<ReturnedEvent<B>>,
-    /// The flows of the packets that were taken from rings last.
+    /// The places of the packets that were taken from rings last.
     taken: BurstColumn<u32>,
     /// When flows were requested last.
     requested_at: Nanos,
@@ -188,7 +188,7 @@ impl<B> Handoff<B> {
     pub(crate) fn request_flow(&mut self, session: SessionIndex) {
         if let Some(events) = &mut self.events
             && events.returned.len() < RETURNED_MAX
-            && events.flows.request(events.flows.of(session))
+            && events.flows.request(events.flows.place_of(session))
         {
             events.returned.push_back((events.flows.of(session), None));
         }
@@ -236,6 +236,13 @@ impl<B> Handoff<B> {
         u16::try_from(permille).unwrap_or(1000)
     }
 
+    /// The position of the queue that the packets of the last [`Handoff::take`] are in.
+    pub(crate) fn taken_position(&self) -> usize {
+        let events = self.events.as_ref();
+        let place = events.and_then(|events| Some((events, *events.taken.first()?)));
+        place.map_or(0, |(events, place)| events.flows.shared().of_place(place).0)
+    }
+
     /// True if this worker processes packets of `session`. True for no session.
     #[inline]
     pub(crate) fn owns(&self, session: SessionIndex) -> bool {
@@ -254,9 +261,9 @@ impl<B> Handoff<B> {
     #[inline]
     pub(crate) fn settle_taken(&mut self) {
         if let Some(events) = &mut self.events {
-            for flow in events.taken.drain(..) {
-                events.flows.unfence(flow);
-                events.flows.settle_packet(flow);
+            for place in events.taken.drain(..) {
+                events.flows.unfence(place);
+                events.flows.settle_packet(place);
             }
         }
     }
@@ -282,13 +289,13 @@ impl<B: PacketBuf> Handoff<B> {
         self.hand_to(self.owners.of(session), port, buf, tally);
     }
 
-    /// Hands a packet that was received on `port` to the worker that holds its flow.
+    /// Hands a packet that was received on `port` to the worker that holds the place of its flow.
     #[cold]
     pub(crate) fn hand_to_holder(
         &mut self,
         holder: WorkerId,
         port: PortId,
-        flow: u32,
+        place: u32,
         buf: B,
         tally: &mut StepTally,
     ) {
@@ -298,18 +305,18 @@ impl<B: PacketBuf> Handoff<B> {
         };
         let Some(events) = &mut self.events else { return };
         if room == 0 {
-            events.flows.settle_packet(flow);
+            events.flows.settle_packet(place);
             tally.drop(DropReason::HandoffFull);
             return;
         }
         // Only a packet with room has a number: the holder waits for each.
-        let number = events.flows.number_packet(flow);
-        self.stage(holder, HandedPacket { buf, port, flow, number }, tally);
+        let number = events.flows.number_packet(place);
+        self.stage(holder, HandedPacket { buf, port, place, number }, tally);
     }
 
     /// Hands off a packet that was received on `port` to another thread.
     pub(crate) fn hand_to(&mut self, owner: WorkerId, port: PortId, buf: B, tally: &mut StepTally) {
-        self.stage(owner, HandedPacket { buf, port, flow: 0, number: 0 }, tally);
+        self.stage(owner, HandedPacket { buf, port, place: 0, number: 0 }, tally);
     }
 
     #[inline(always)]
@@ -361,11 +368,14 @@ impl<B: PacketBuf> Handoff<B> {
         let waiting = waiting.min(BURST_MAX).min(burst.remaining_capacity());
         let chunk = ring.read_chunk(waiting).ok()?;
         let (front, back) = chunk.as_slices();
-        let port = front.first()?.port;
+        let HandedPacket { port, place: first_place, .. } = *front.first()?;
         let is_next = |packet: &&HandedPacket<B>| {
             let flows = self.events.as_ref().map(|events| &events.flows);
             packet.port == port
-                && flows.is_none_or(|flows| flows.take_number(packet.flow, packet.number))
+                && flows.is_none_or(|flows| {
+                    flows.are_in_one_queue(packet.place, first_place)
+                        && flows.take_number(packet.place, packet.number)
+                })
         };
         let count = front.iter().chain(back).take_while(is_next).count();
         if count == 0 {
@@ -376,7 +386,7 @@ impl<B: PacketBuf> Handoff<B> {
         match &mut self.events {
             None => burst.extend(packets.map(|packet| packet.buf)),
             Some(events) => packets.for_each(|packet| {
-                events.taken.push(packet.flow);
+                events.taken.push(packet.place);
                 burst.push(packet.buf);
             }),
         }
@@ -428,7 +438,7 @@ impl<B: PacketBuf> HandoffRing<B> {
         tally.hand_off(sent);
         for packet in self.staged.drain(..) {
             tally.drop(self.full);
-            events.inspect(|events| events.flows.settle_packet(packet.flow));
+            events.inspect(|events| events.flows.settle_packet(packet.place));
         }
     }
 }

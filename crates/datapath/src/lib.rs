@@ -30,6 +30,7 @@
 
 mod aggregates;
 mod buffering;
+mod carried;
 mod columns;
 mod command;
 mod context;
@@ -55,6 +56,7 @@ mod shaping;
 mod slow;
 mod slow_queue;
 mod stage;
+mod stage_queues;
 mod tally;
 mod tx_backlog;
 mod tx_queues;
@@ -63,7 +65,9 @@ mod worker_state;
 pub use flows::SharedFlows;
 pub use handoff::{Handoff, RingPair, WorkerSet, connect};
 pub use model::PathThread;
-pub use model::eventdev::{EventWorker, RxTx, RxTxConfig, TX_QUEUE, WORK_QUEUE};
+pub use model::eventdev::EventWorker;
 pub use model::pipeline::{Receiver, ReceiverConfig, Spread};
 pub use model::run_to_completion::StepReport;
+pub use model::rx_tx::{RxTx, RxTxConfig};
 pub use model::worker::{Worker, WorkerConfig};
+pub use stage_queues::{EventStages, STAGES, StagesError, TX_QUEUE};

@@ -16,6 +16,10 @@ pub(crate) enum Origin {
     Copy,
     /// Adit made it: ARP, neighbor discovery, ICMP, GTP-U signaling.
     Own,
+    /// A user packet on its way to a later stage, which counts it.
+    HandedOn,
+    /// A frame that passes a later stage and was counted before.
+    Counted,
 }
 
 impl Origin {
@@ -35,6 +39,8 @@ impl Origin {
             Self::Received(_) | Self::Guaranteed(_) => tally.drop(DropReason::TxQueueFull),
             Self::Copy => tally.lose_duplicate(),
             Self::Own => tally.lose_originated(),
+            Self::HandedOn => tally.drop(DropReason::TxQueueFull),
+            Self::Counted => tally.lose_counted(),
         }
     }
 }

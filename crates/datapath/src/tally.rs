@@ -246,6 +246,13 @@ impl StepTally {
         self.transmit_many_on(interface, pkts, bytes);
     }
 
+    /// One frame that a worker counted before was lost.
+    #[cold]
+    pub(crate) fn lose_counted(&mut self) {
+        self.rare().taken_over += 1;
+        self.drop(DropReason::TxQueueFull);
+    }
+
     /// One packet of our own was not made or not transmitted.
     pub(crate) fn lose_originated(&mut self) {
         self.rare().originated_lost += 1;

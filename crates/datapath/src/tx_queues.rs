@@ -122,6 +122,8 @@ fn transmit<Io: PacketIo>(
             }
             Origin::Copy => tally.duplicate(interface, pkts, bytes),
             Origin::Own => tally.originate(interface, pkts, bytes),
+            Origin::HandedOn => tally.hand_off(pkts),
+            Origin::Counted => {}
         }
     }
 }

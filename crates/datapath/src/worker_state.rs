@@ -3,13 +3,15 @@
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::Leases;
-use adit_types::Nanos;
+use adit_types::{Nanos, SessionIndex};
 use rtrb::{Consumer, Producer};
 
 use crate::buffering::Buffering;
+use crate::carried::Mark;
 use crate::context::StepContext;
 use crate::egress::Egress;
 use crate::events::Events;
+use crate::flows::FlowMap;
 use crate::fragments::Fragments;
 use crate::handoff::Handoff;
 use crate::kept_hops::KeptHops;
@@ -65,6 +67,8 @@ pub(crate) struct WorkerState<B> {
     pub are_families_mixed: bool,
     /// The last hops of the fast path.
     pub kept_hops: KeptHops,
+    /// With stages that an event scheduler separates: the flows in which frames of sessions leave.
+    pub stage_flows: Option<FlowMap>,
     /// When a duplicated packet last requested the address of a neighbor.
     neighbor_requested_at: Option<Nanos>,
 }
@@ -91,8 +95,24 @@ impl<B: PacketBuf> WorkerState<B> {
             must_take_stages: false,
             are_families_mixed: false,
             kept_hops: KeptHops::NONE,
+            stage_flows: None,
             neighbor_requested_at: None,
         }
+    }
+
+    /// Marks a frame of `session`, or a packet that becomes one: later stages keep it in order.
+    #[inline]
+    pub(crate) fn mark(&self, buf: &mut B, session: SessionIndex) {
+        if let Some(flows) = &self.stage_flows {
+            Mark::Complete.set(buf, flows.of(session));
+        }
+    }
+
+    /// True if a frame to the neighbor of `egress` leaves at once: its address is known, and no others wait for it.
+    #[inline]
+    pub(crate) fn is_resolved(&self, egress: &Egress<'_>) -> bool {
+        let stations = self.unresolved.stations();
+        egress.mac.is_some() && !is_waited_for(stations, egress.interface.id, egress.station)
     }
 
     /// True while commands are pending. Every command issued before the rules that this worker sees has
@@ -163,7 +183,7 @@ impl<B: PacketBuf> WorkerState<B> {
                 self.tally.lose_duplicate();
                 self.request_neighbor(ctx.now, egress);
             }
-            Origin::Own => self.tally.lose_originated(),
+            Origin::Own | Origin::HandedOn | Origin::Counted => origin.count_lost(&mut self.tally),
         }
     }
 

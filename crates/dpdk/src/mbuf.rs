@@ -200,6 +200,20 @@ impl PacketBuf for Mbuf {
     }
 
     #[inline]
+    fn mark(&self) -> u32 {
+        let fields = &self.header().__bindgen_anon_2;
+        // SAFETY: every member of the unions is made of numbers, and DPDK clears a pool's memory once.
+        let hash = unsafe { &fields.hash };
+        // SAFETY: as above.
+        unsafe { hash.usr }
+    }
+
+    #[inline]
+    fn set_mark(&mut self, mark: u32) {
+        self.header_mut().__bindgen_anon_2.hash.usr = mark;
+    }
+
+    #[inline]
     fn rx_checksum(&self) -> RxChecksum {
         const GOOD: u64 = sys::RTE_MBUF_F_RX_IP_CKSUM_GOOD as u64;
         const BAD: u64 = sys::RTE_MBUF_F_RX_IP_CKSUM_BAD as u64;

@@ -63,6 +63,12 @@ pub trait PacketBuf: Send {
     #[inline]
     fn prefetch(&self) {}
 
+    /// A number that stays with the packet until another one is set. Unspecified in a buffer from a port or a pool.
+    fn mark(&self) -> u32;
+
+    /// Sets [`PacketBuf::mark`].
+    fn set_mark(&mut self, mark: u32);
+
     /// The receiving port's verdict on the IPv4 header checksum.
     fn rx_checksum(&self) -> RxChecksum {
         RxChecksum::Unknown

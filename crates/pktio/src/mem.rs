@@ -30,6 +30,7 @@ pub struct MemBuf(Box<MemBufStorage>);
 struct MemBufStorage {
     start: usize,
     end: usize,
+    mark: u32,
     checksum: RxChecksum,
     room: [u8; BUF_BYTES],
 }
@@ -47,6 +48,7 @@ impl MemBuf {
         Self(Box::new(MemBufStorage {
             start: HEADROOM_BYTES,
             end: HEADROOM_BYTES,
+            mark: 0,
             checksum: RxChecksum::Unknown,
             room: [POISON; BUF_BYTES],
         }))
@@ -122,6 +124,16 @@ impl PacketBuf for MemBuf {
         }
         self.0.end = end;
         Some(self.data_mut())
+    }
+
+    #[inline]
+    fn mark(&self) -> u32 {
+        self.0.mark
+    }
+
+    #[inline]
+    fn set_mark(&mut self, mark: u32) {
+        self.0.mark = mark;
     }
 
     #[inline]

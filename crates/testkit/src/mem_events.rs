@@ -10,6 +10,9 @@ use adit_pktio::{Event, EventBurst, EventPort, EventPortCounts, ScheduleType};
 /// Chooses the port of a flow that no port has: queue, flow, and the ports that may get it.
 pub type ChoosePort = Box<dyn FnMut(u8, u32, &[usize]) -> usize + Send>;
 
+/// Says whether a port keeps its events of a queue and a flow for now, as `event_dsw` does while the flow moves.
+pub type KeepBack = Box<dyn FnMut(u8, u32) -> bool + Send>;
+
 /// Events that a queue has room for without allocating.
 const QUEUE_LEN: usize = 8192;
 
@@ -25,6 +28,9 @@ pub struct MemSchedulerConfig {
     pub new_threshold: usize,
     /// The choice of ports.
     pub choose: ChoosePort,
+    /// Whether ports keep events that were enqueued. Those of a flow stay in order, but events of other ports may go
+    /// first. It has to let go of each at last.
+    pub keep_back: KeepBack,
 }
 
 impl core::fmt::Debug for MemSchedulerConfig {
@@ -66,6 +72,9 @@ struct MemQueue {
 }
 
 struct SchedulerState {
+    /// The events that each port keeps.
+    kept: Vec<VecDeque<Event<MemBuf>>>,
+    keep_back: KeepBack,
     queues: Vec<MemQueue>,
     /// The queues of each port.
     links: Vec<Vec<u8>>,
@@ -83,7 +92,7 @@ impl MemScheduler {
     /// A scheduler, and its ports.
     #[must_use]
     pub fn new(config: MemSchedulerConfig) -> (Self, Vec<MemEventPort>) {
-        let MemSchedulerConfig { queues, links, flows, new_threshold, choose } = config;
+        let MemSchedulerConfig { queues, links, flows, new_threshold, choose, keep_back } = config;
         let ports_of = |queue: u8| {
             let ports = links.iter().enumerate().filter(|(_, queues)| queues.contains(&queue));
             ports.map(|(port, _)| port).collect()
@@ -96,7 +105,8 @@ impl MemScheduler {
         };
         let queues = (0..).zip(queues).map(queue).collect();
         let ports = links.len();
-        let state = SchedulerState { queues, links, choose, new_threshold };
+        let kept = links.iter().map(|_| VecDeque::with_capacity(QUEUE_LEN)).collect();
+        let state = SchedulerState { kept, keep_back, queues, links, choose, new_threshold };
         let shared = Arc::new(Mutex::new(state));
         let port = |port| MemEventPort {
             shared: Arc::clone(&shared),
@@ -117,7 +127,9 @@ impl MemScheduler {
     #[must_use]
     pub fn drain(&self) -> Vec<Event<MemBuf>> {
         let mut state = locked(&self.shared);
-        state.queues.iter_mut().flat_map(|queue| queue.events.drain(..)).collect()
+        let SchedulerState { queues, kept, .. } = &mut *state;
+        let waiting = queues.iter_mut().map(|queue| &mut queue.events).chain(kept);
+        waiting.flat_map(|events| events.drain(..)).collect()
     }
 }
 
@@ -127,7 +139,8 @@ fn locked(shared: &Mutex<SchedulerState>) -> MutexGuard<'_, SchedulerState> {
 
 impl SchedulerState {
     fn waiting(&self) -> usize {
-        self.queues.iter().map(|queue| queue.events.len()).sum()
+        let queued: usize = self.queues.iter().map(|queue| queue.events.len()).sum();
+        queued + self.kept.iter().map(VecDeque::len).sum::<usize>()
     }
 
     /// Takes the first event that `port` may have.
@@ -153,6 +166,28 @@ impl SchedulerState {
         None
     }
 
+    /// Puts an event of `port` into its queue, or keeps it behind others. The first `older` of these are not kept again yet.
+    fn put(&mut self, port: usize, event: Event<MemBuf>, older: usize) {
+        let Self { queues, kept, keep_back, .. } = self;
+        let kept = &mut kept[port];
+        let (queue, flow) = (event.tag.queue(), event.tag.flow());
+        let mut again = kept.iter().skip(older);
+        let is_behind = again.any(|own| (own.tag.queue(), own.tag.flow()) == (queue, flow));
+        if is_behind || keep_back(queue, flow) {
+            kept.push_back(event);
+        } else {
+            queues[usize::from(queue)].events.push_back(event);
+        }
+    }
+
+    /// Enqueues events that `port` kept, in order, unless it keeps them again.
+    fn let_go(&mut self, port: usize) {
+        for older in (0..self.kept[port].len()).rev() {
+            let Some(event) = self.kept[port].pop_front() else { break };
+            self.put(port, event, older);
+        }
+    }
+
     /// Takes back the flows that `port` has.
     fn release(&mut self, port: usize) {
         for number in &self.links[port] {
@@ -172,8 +207,7 @@ impl MemEventPort {
         let room = if are_new { state.new_threshold.saturating_sub(waiting) } else { usize::MAX };
         let count = events.len().min(room);
         for event in events.drain(..count) {
-            let queue = usize::from(event.tag.queue());
-            state.queues[queue].events.push_back(event);
+            state.put(self.port, event, 0);
         }
         self.counts.enqueued += count as u64;
         self.counts.refused += events.len() as u64;
@@ -187,6 +221,7 @@ impl EventPort for MemEventPort {
     fn dequeue(&mut self, limit: usize, events: &mut EventBurst<MemBuf>) -> usize {
         let mut state = locked(&self.shared);
         state.release(self.port);
+        state.let_go(self.port);
         let before = events.len();
         while events.len() - before < limit && !events.is_full() {
             let Some(event) = state.take(self.port) else { break };
@@ -235,6 +270,7 @@ mod tests {
             flows: 8,
             new_threshold: 3,
             choose: turns,
+            keep_back: Box::new(|_, _| false),
         });
         let mut events: EventBurst<_> = (0..4).map(|note| event(7, note)).collect();
         assert_eq!(ports[0].enqueue_new(&mut events), 3, "the queues take three new events");

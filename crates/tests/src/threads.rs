@@ -1,8 +1,8 @@
 //! The threads of a packet path over test ports, for any roles.
 
 use adit_datapath::{
-    EventWorker, Handoff, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig, SharedFlows,
-    Spread, TX_QUEUE, WORK_QUEUE, Worker, WorkerConfig, connect,
+    EventStages, EventWorker, Handoff, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig,
+    SharedFlows, Spread, TX_QUEUE, Worker, WorkerConfig, connect,
 };
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{PacketIo, ScheduleType};
@@ -43,6 +43,8 @@ pub struct PathThreadsConfig {
     pub waiting_pkts_max: usize,
     /// How the event scheduler chooses workers.
     pub flow_choice: FlowChoice,
+    /// The stages of event-driven workers.
+    pub stages: EventStages,
 }
 
 /// The threads, and the control side's ends of their rings. Receivers have none.
@@ -69,7 +71,7 @@ impl<Io: PacketIo<Buf = MemBuf> + 'static> PathThreads<Io> {
         assert_eq!(readers.len(), roles.threads(), "a reader for each thread");
         let mut made = Self { threads: Vec::new(), commands: Vec::new(), events: Vec::new() };
         let sessions_max = readers.first().map_or(0, TablesReader::sessions_max);
-        let flows = SharedFlows::new(EVENT_FLOWS, sessions_max);
+        let flows = SharedFlows::new(EVENT_FLOWS, &config.stages, sessions_max);
         let mut scheduled = scheduler(config).into_iter();
         let handoffs = connect(roles, config.ring_len);
         for ((reader, handoff), role) in readers.into_iter().zip(handoffs).zip(roles.all()) {
@@ -114,10 +116,12 @@ impl<Io: PacketIo<Buf = MemBuf> + 'static> PathThreads<Io> {
         let worker = Worker::new(worker_config, reader, event_tx, command_rx);
         self.threads.push(match scheduled {
             None => Box::new(worker.with_handoff(handoff)),
-            Some(port) if config.roles.workers() == 1 => Box::new(EventWorker::new(worker, port)),
             Some(port) => {
-                let worker = worker.with_handoff(handoff.with_flows(flows.clone()));
-                Box::new(EventWorker::new(worker, port))
+                let worker = match config.roles.workers() {
+                    1 => worker,
+                    _ => worker.with_handoff(handoff.with_flows(flows.clone())),
+                };
+                Box::new(EventWorker::new(worker, port, flows.clone()))
             }
         });
         self.events.push(events);
@@ -133,7 +137,7 @@ fn scheduler(config: &PathThreadsConfig) -> Vec<MemEventPort> {
     }
     let links = |role| match role {
         Role::RxTx => vec![TX_QUEUE],
-        _ => vec![WORK_QUEUE],
+        _ => config.stages.queues().map(|queue| queue.number).collect(),
     };
     let owners = Owners::new(roles.workers());
     let choose: ChoosePort = match config.flow_choice {
@@ -147,11 +151,14 @@ fn scheduler(config: &PathThreadsConfig) -> Vec<MemEventPort> {
         }
     };
     let (_, ports) = MemScheduler::new(MemSchedulerConfig {
-        queues: vec![ScheduleType::Atomic; 2],
+        queues: core::iter::once(ScheduleType::Atomic)
+            .chain(config.stages.queues().map(|queue| queue.schedule))
+            .collect(),
         links: roles.all().map(links).collect(),
         flows: EVENT_FLOWS,
         new_threshold: usize::MAX,
         choose,
+        keep_back: Box::new(|_, _| false),
     });
     ports
 }

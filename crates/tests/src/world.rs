@@ -36,6 +36,9 @@ use crate::oracle::{
 };
 use crate::threads::{FlowChoice, PathThreads, PathThreadsConfig};
 
+/// Virtual time between exchanges.
+const EXCHANGE_INTERVAL: Nanos = Nanos::from_millis(1);
+
 /// Most packets that a worker holds while FARs buffer, and most that wait for their rates.
 const WAITING_PKTS: usize = 256;
 
@@ -89,6 +92,8 @@ pub struct World {
     /// Later fragments of which the first was known.
     pub known_fragments: u64,
     roles: Roles,
+    /// Queues of stages with an event scheduler.
+    stage_queues: usize,
     threads: Vec<Box<dyn PathThread<MemIo> + Send>>,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     /// Commands to each worker.
@@ -169,6 +174,7 @@ impl World {
             kept_their_rules: 0,
             known_fragments: 0,
             roles: layout.roles,
+            stage_queues: layout.stages.queues().count(),
             threads: Vec::new(),
             events: Vec::new(),
             commands: Vec::new(),
@@ -192,6 +198,7 @@ impl World {
             burst: 64,
             waiting_pkts_max: WAITING_PKTS,
             flow_choice: FlowChoice::Owner,
+            stages: layout.stages.clone(),
         };
         let threads = PathThreads::new(readers, &config);
         (world.threads, world.commands, world.events) =
@@ -341,8 +348,8 @@ impl World {
     fn settle(&mut self) {
         let rounds = match self.roles.rx_tx() {
             0 => self.roles.threads().min(3),
-            // A packet between UEs passes the scheduler three times before it leaves.
-            _ => 5,
+            // A packet between UEs passes the stages twice before it leaves.
+            _ => 4 + 2 * self.stage_queues,
         };
         let first = self.roles.transmitters();
         for _ in 0..rounds {
@@ -390,6 +397,11 @@ impl World {
         left
     }
 
+    /// Lets the oracle judge packets by the time at which the next exchange gives them to both sides.
+    pub fn look_ahead(&mut self) {
+        self.oracle.now = self.now + EXCHANGE_INTERVAL;
+    }
+
     /// Gives `arrivals` to both sides, runs one step of every worker and compares.
     ///
     /// # Errors
@@ -423,7 +435,7 @@ impl World {
     }
 
     fn exchange_once(&mut self, arrivals: &[InjectedFrame]) -> Result<(), String> {
-        self.now += Nanos::from_millis(1);
+        self.now += EXCHANGE_INTERVAL;
         self.oracle.now = self.now;
         let mut expected = ExpectedStep::default();
         self.expect_release(&mut expected);

@@ -151,6 +151,7 @@ fn run(
         if world.releases_uplink_packets() {
             world.exchange(&[])?;
         }
+        world.look_ahead();
         let arrivals = burst(&mut rng, &world);
         packets += arrivals.len();
         world.exchange(&arrivals)?;
@@ -161,6 +162,7 @@ fn run(
         step_before(&mut world, seid)?;
         world.delete(seid).map_err(|refusal| format!("{refusal:?}"))?;
     }
+    world.look_ahead();
     let arrivals = burst(&mut rng, &world);
     world.exchange(&arrivals)?;
     if world.store.reserved() != adit_session::ReservedCounts::default() {

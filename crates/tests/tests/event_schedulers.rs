@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use adit_datapath::{
-    EventWorker, PathThread, RxTx, RxTxConfig, SharedFlows, TX_QUEUE, WORK_QUEUE, Worker,
+    EventStages, EventWorker, PathThread, RxTx, RxTxConfig, STAGES, SharedFlows, TX_QUEUE, Worker,
     WorkerConfig, connect,
 };
 use adit_dpdk::{
@@ -37,12 +37,14 @@ const N6: PortId = PortId(1);
 const GNB: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 3, 1));
 const SESSIONS: u8 = 40;
 const WORKERS: usize = 2;
-const PACKETS: usize = 60_000;
+const PACKETS: usize = 20_000;
 /// Far below the threshold, so that no packet is refused.
 const IN_FLIGHT_MAX: usize = 400;
 /// Intervals of the control side, with changes in each, as far as the workers carry them out.
 const TURN: Duration = Duration::from_millis(1);
 const CHANGES_PER_TURN: usize = 10;
+/// End Markers on their way at most: they are events, too.
+const MARKERS_MAX: u64 = 200;
 const FLOWS: u32 = 64;
 const END_MARKER: u8 = 254;
 
@@ -68,7 +70,14 @@ struct NumberingIo<'a> {
     random: SmallRng,
     arrived: usize,
     left: usize,
-    progress: &'a AtomicUsize,
+    progress: &'a Progress,
+}
+
+/// What left so far.
+#[derive(Debug, Default)]
+struct Progress {
+    packets: AtomicUsize,
+    markers: AtomicUsize,
 }
 
 impl NumberingIo<'_> {
@@ -80,6 +89,7 @@ impl NumberingIo<'_> {
             assert_eq!(known.markers, changes, "End Markers before a tunnel's packets: {known:?}");
             if frame[43] == END_MARKER {
                 known.markers += 1;
+                self.progress.markers.fetch_add(1, Ordering::Release);
                 return;
             }
         }
@@ -89,10 +99,10 @@ impl NumberingIo<'_> {
         };
         let number = u32::from_be_bytes(*frame.last_chunk().unwrap());
         let left = &mut self.sessions[usize::from(host) - 1].left[usize::from(is_downlink)];
-        assert_eq!(number, *left + 1, "out of order");
+        assert_eq!(number, *left + 1, "out of order, or lost");
         *left = number;
         self.left += 1;
-        self.progress.store(self.left, Ordering::Release);
+        self.progress.packets.store(self.left, Ordering::Release);
     }
 }
 
@@ -137,24 +147,30 @@ impl PacketIo for NumberingIo<'_> {
 fn packets_leave_in_order_while_sessions_change_all_the_time() {
     let eal = Eal::init(&EalConfig {
         hugepages: HugepageMode::Never,
-        memory_mib: 96,
+        memory_mib: 256,
         file_prefix: format!("adit-test-{}", std::process::id()),
         ..EalConfig::default()
     })
     .unwrap();
     let config = MempoolConfig { mbufs: 8191, cache: 64, ..Default::default() };
     let pool = Mempool::create(&eal, &config).unwrap();
-    for driver in [EventDriver::Dsw, EventDriver::Sw] {
-        run(&eal, &pool, driver);
+    for driver in [EventDriver::Sw, EventDriver::Dsw] {
+        for queues in [1, 2, 4] {
+            let schedules = vec![ScheduleType::Atomic; queues];
+            run(&eal, &pool, driver, &EventStages::new(&schedules, [0; STAGES]).unwrap());
+        }
     }
 }
 
-fn open(eal: &Eal, driver: EventDriver, roles: Roles) -> OpenEventDevice {
+fn open(eal: &Eal, driver: EventDriver, roles: Roles, stages: &EventStages) -> OpenEventDevice {
     let port = |role| EventPortConfig {
         new_event_threshold: 2048,
         dequeue_depth: 32,
         enqueue_depth: 32,
-        queues: vec![if role == Role::RxTx { TX_QUEUE } else { WORK_QUEUE }],
+        queues: match role {
+            Role::RxTx => vec![TX_QUEUE],
+            _ => stages.queues().map(|queue| queue.number).collect(),
+        },
     };
     let queue = EventQueueConfig { schedule: ScheduleType::Atomic, priority: 128 };
     let config = EventDeviceConfig {
@@ -162,7 +178,7 @@ fn open(eal: &Eal, driver: EventDriver, roles: Roles) -> OpenEventDevice {
         arguments: "",
         flows: FLOWS,
         events_max: 4096,
-        queues: vec![queue; 2],
+        queues: vec![queue; 1 + stages.queues().count()],
         ports: roles.all().map(port).collect(),
     };
     EventDevice::open(eal, 0, &config).unwrap()
@@ -264,8 +280,16 @@ impl ControlSide {
         self.publisher.apply(DeltaId(self.changes), modified.delta.unwrap());
     }
 
-    fn turn(&mut self) {
-        if self.commands.iter().all(|ring| ring.slots() > 2 * CHANGES_PER_TURN) {
+    fn markers_on_their_way(&self, progress: &Progress) -> u64 {
+        let markers = progress.markers.load(Ordering::Acquire) as u64;
+        self.changes - u64::from(SESSIONS) - markers
+    }
+
+    fn turn(&mut self, progress: &Progress) {
+        if self.markers_on_their_way(progress) < MARKERS_MAX
+            && progress.packets.load(Ordering::Acquire) < PACKETS
+            && self.commands.iter().all(|ring| ring.slots() > 2 * CHANGES_PER_TURN)
+        {
             (0..CHANGES_PER_TURN).for_each(|_| self.hand_over());
         }
         while self.publisher.poll_observed().is_some() {
@@ -273,6 +297,17 @@ impl ControlSide {
         }
         for events in &mut self.events {
             while events.pop().is_ok() {}
+        }
+    }
+}
+
+/// Ends all threads when one panics.
+struct EndOnPanic<'a>(&'a AtomicBool);
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Release);
         }
     }
 }
@@ -285,6 +320,7 @@ fn drive<'a, T: PathThread<NumberingIo<'a>>>(
     thread: impl FnOnce() -> T,
 ) -> u32 {
     let registered = register_thread(eal).unwrap();
+    let _end = EndOnPanic(done);
     let mut thread = thread();
     let clock = Instant::now();
     while !done.load(Ordering::Acquire) {
@@ -310,12 +346,12 @@ fn schedule(eal: &Eal, done: &AtomicBool, mut scheduler: EventScheduler) {
     drop(registered);
 }
 
-fn run(eal: &Eal, pool: &Mempool, driver: EventDriver) {
+fn run(eal: &Eal, pool: &Mempool, driver: EventDriver, stages: &EventStages) {
     let roles = Roles::event_driven(1, WORKERS);
     let (mut control, readers, traffics) = ControlSide::new(roles);
-    let OpenEventDevice { device: _device, ports, scheduler } = open(eal, driver, roles);
-    let flows = SharedFlows::new(usize::try_from(FLOWS).unwrap(), 64);
-    let (done, progress) = (&AtomicBool::new(false), &AtomicUsize::new(0));
+    let OpenEventDevice { device: _device, ports, scheduler } = open(eal, driver, roles, stages);
+    let flows = SharedFlows::new(usize::try_from(FLOWS).unwrap(), stages, 64);
+    let (done, progress) = (&AtomicBool::new(false), &Progress::default());
     std::thread::scope(|scope| {
         let ends = readers.into_iter().zip(connect(roles, 1024)).zip(ports).zip(roles.all());
         for (((reader, handoff), port), role) in ends {
@@ -348,7 +384,8 @@ fn run(eal: &Eal, pool: &Mempool, driver: EventDriver) {
             };
             let thread = move || {
                 let worker = Worker::new(config, reader, events, commands);
-                EventWorker::new(worker.with_handoff(handoff.with_flows(flows)), port)
+                let worker = worker.with_handoff(handoff.with_flows(flows.clone()));
+                EventWorker::new(worker, port, flows)
             };
             scope.spawn(move || drive(eal, done, io, thread));
         }
@@ -356,15 +393,19 @@ fn run(eal: &Eal, pool: &Mempool, driver: EventDriver) {
             scope.spawn(move || schedule(eal, done, scheduler));
         }
         let end = Instant::now() + Duration::from_secs(90);
-        while progress.load(Ordering::Acquire) < PACKETS {
+        let moves = |control: &ControlSide| {
+            let is_over = progress.packets.load(Ordering::Acquire) == PACKETS;
+            !is_over || control.markers_on_their_way(progress) > 0
+        };
+        while moves(&control) && !done.load(Ordering::Acquire) {
             if Instant::now() > end {
                 done.store(true, Ordering::Release);
                 panic!(
-                    "{driver:?}: {} of {PACKETS} packets left",
-                    progress.load(Ordering::Acquire)
+                    "{driver:?}, {stages:?}: {} of {PACKETS} packets left",
+                    progress.packets.load(Ordering::Acquire)
                 );
             }
-            control.turn();
+            control.turn(progress);
             std::thread::sleep(TURN);
         }
         done.store(true, Ordering::Release);

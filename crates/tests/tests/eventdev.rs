@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use std::collections::{HashMap, VecDeque};
 
 use adit_datapath::{
-    EventWorker, PathThread, RxTx, RxTxConfig, SharedFlows, TX_QUEUE, WORK_QUEUE, Worker,
+    EventStages, EventWorker, PathThread, RxTx, RxTxConfig, STAGES, SharedFlows, TX_QUEUE, Worker,
     WorkerConfig, connect,
 };
 use adit_pktio::mem::MemIo;
@@ -74,7 +74,7 @@ struct EventPath {
 }
 
 impl EventPath {
-    fn new(seed: u64, new_threshold: usize) -> Self {
+    fn new(seed: u64, new_threshold: usize, queues: usize) -> Self {
         let roles = Roles::event_driven(1, WORKERS);
         let layout = WorldLayout { roles, sessions_max: 64, ..scenario::plain_layout(0) };
         let (store, mut publisher, readers) = control(&layout);
@@ -85,16 +85,23 @@ impl EventPath {
         }
         let mut rng = StdRng::seed_from_u64(seed);
         let choose = move |_, _, ports: &[usize]| ports[rng.random_range(0..ports.len())];
-        let links = |role| if role == Role::RxTx { vec![TX_QUEUE] } else { vec![WORK_QUEUE] };
+        let mut is_moving = StdRng::seed_from_u64(!seed);
+        let stages = EventStages::new(&vec![ScheduleType::Atomic; queues], [0; STAGES]).unwrap();
+        let links = |role| match role {
+            Role::RxTx => vec![TX_QUEUE],
+            _ => stages.queues().map(|queue| queue.number).collect(),
+        };
         let links = roles.all().map(links).collect();
         let (scheduler, ports) = MemScheduler::new(MemSchedulerConfig {
-            queues: vec![ScheduleType::Atomic; 2],
+            queues: vec![ScheduleType::Atomic; 1 + queues],
             links,
             flows: 64,
             new_threshold,
             choose: Box::new(choose),
+            // A queue with one port only, that of frames that leave, is never kept back.
+            keep_back: Box::new(move |queue, _| queue != TX_QUEUE && is_moving.random_ratio(1, 3)),
         });
-        let flows = SharedFlows::new(64, 64);
+        let flows = SharedFlows::new(64, &stages, 64);
         let mut path = Self {
             store,
             publisher,
@@ -128,7 +135,7 @@ impl EventPath {
             };
             let worker = Worker::new(config, reader, event_tx, command_rx);
             let worker = worker.with_handoff(handoff.with_flows(flows.clone()));
-            path.threads.push(Box::new(EventWorker::new(worker, port)));
+            path.threads.push(Box::new(EventWorker::new(worker, port, flows.clone())));
             path.commands.push(command_tx);
             path.events.push(event_rx);
         }
@@ -262,9 +269,9 @@ impl EventPath {
 /// tunnel of its time, and one End Marker between the last packet of a tunnel and the first one of the next.
 #[test]
 fn sessions_keep_their_order_while_flows_move_packets_wait_and_tunnels_change() {
-    for seed in 1..=12 {
+    for (seed, queues) in (1..=12).zip([1, 2, 4].into_iter().cycle()) {
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut path = EventPath::new(seed, usize::MAX);
+        let mut path = EventPath::new(seed, usize::MAX, queues);
         for _ in 0..6_000 {
             let at = rng.random_range(0..path.sessions.len());
             match rng.random_range(0..24) {
@@ -338,7 +345,7 @@ fn check(seed: u64, path: &EventPath) {
 
 #[test]
 fn full_scheduler_drops_by_name_and_the_rest_arrives() {
-    let mut path = EventPath::new(1, 40);
+    let mut path = EventPath::new(1, 40, 1);
     for at in (0..path.sessions.len()).cycle().take(100) {
         path.arrive(at, true);
     }

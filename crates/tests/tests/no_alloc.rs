@@ -7,7 +7,7 @@ mod syscalls;
 
 use core::net::IpAddr;
 
-use adit_datapath::{Spread, Worker, WorkerConfig};
+use adit_datapath::{EventStages, Spread, Worker, WorkerConfig};
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_rules::{DeltaId, DropReason, Excess, NextHops, WorkerCommand, WorkerEvent};
@@ -317,6 +317,7 @@ impl TwoWorkers {
             burst: 32,
             waiting_pkts_max: 512,
             flow_choice: FlowChoice::Owner,
+            stages: EventStages::default(),
         };
         let threads = PathThreads::new(readers, &config);
         let ios = roles.all().map(|_| PoolIo::new()).collect();

@@ -1,6 +1,8 @@
 //! `[datapath.eventdev]`: the event scheduler of `model = "eventdev"`.
 
+use adit_datapath::{EventStages, STAGES, StagesError};
 use adit_dpdk::EventDriver;
+use adit_pktio::ScheduleType;
 
 use super::fields::names_twice;
 use super::section::ConfigSection;
@@ -23,6 +25,8 @@ pub(crate) struct EventSettings {
     pub enqueue_depth: u16,
     /// Arguments of the driver.
     pub arguments: String,
+    /// The stages of workers.
+    pub stages: EventStages,
 }
 
 /// Reads the table. `most` threads may receive and transmit.
@@ -71,6 +75,7 @@ pub(super) fn read_eventdev(mut section: ConfigSection<'_, '_>, most: usize) -> 
         }
         value.map(|value| format!("{key}={value}"))
     });
+    let stages = read_stages(&mut section);
     section.finish();
     let arguments = quanta.into_iter().flatten().collect::<Vec<_>>().join(",");
     EventSettings {
@@ -83,5 +88,36 @@ pub(super) fn read_eventdev(mut section: ConfigSection<'_, '_>, most: usize) -> 
         dequeue_depth,
         enqueue_depth,
         arguments,
+        stages,
     }
+}
+
+/// Reads the queues of stages.
+fn read_stages(section: &mut ConfigSection<'_, '_>) -> EventStages {
+    let queues = section.integer("stages", 1..=4_u32, Some(1));
+    if !matches!(queues, 1 | 2 | 4) {
+        section.problem("stages", "takes 1, 2 or 4: the stages merge by halves");
+        return EventStages::default();
+    }
+    let kinds = [("atomic", ScheduleType::Atomic), ("parallel", ScheduleType::Parallel)];
+    let count = usize::try_from(queues).unwrap_or(1);
+    let schedules = section.choice_each("schedule", &kinds, ScheduleType::Atomic, count);
+    let cycles: Vec<u32> = match section.has("dummy_cycles") {
+        true => section.integers("dummy_cycles", 0..=1_000_000),
+        false => vec![0; STAGES],
+    };
+    let dummy_cycles = cycles.try_into().unwrap_or_else(|_| {
+        section.problem("dummy_cycles", "takes a list of 4 numbers, one for each stage");
+        [0; STAGES]
+    });
+    EventStages::new(&schedules, dummy_cycles).unwrap_or_else(|error| {
+        let what = match error {
+            StagesError::Queues => "takes one type for all stages, or a list with one for each",
+            StagesError::NotAtomic => {
+                "takes \"atomic\" for the stage that enforces and accounts: it has the state of sessions"
+            }
+        };
+        section.problem("schedule", what);
+        EventStages::default()
+    })
 }

@@ -673,7 +673,9 @@ fn with_eventdev(workers: &str, lines: &str, qpairs: u16) -> String {
 #[test]
 fn eventdev_has_workers_then_rx_tx_threads_and_perhaps_a_scheduler() {
     let lines = "scheduler = \"sw\"\nscheduler_core = 4\nrx_tx = [3]\nsched_quanta = 64\n\
-                 credit_quanta = 32\nflows = 1024";
+                 credit_quanta = 32\nflows = 1024\nstages = 4\n\
+                 schedule = [\"parallel\", \"atomic\", \"atomic\", \"atomic\"]\n\
+                 dummy_cycles = [0, 100, 0, 0]";
     let datapath = Config::parse(&with_eventdev("[1, 2]", lines, 1)).unwrap().datapath;
     let threads: Vec<_> =
         datapath.threads().iter().map(|thread| (thread.role.name(), thread.core)).collect();
@@ -682,6 +684,7 @@ fn eventdev_has_workers_then_rx_tx_threads_and_perhaps_a_scheduler() {
     assert!(datapath.shared_cores().is_empty() && !datapath.shares_core(4));
     let ModelSettings::EventDriven(events) = datapath.model else { panic!("another model") };
     assert_eq!(events.arguments, "sched_quanta=64,credit_quanta=32");
+    assert_eq!(events.stages.queues().count(), 4);
     assert_eq!((events.flows, events.events_max, events.new_event_threshold), (1024, 4096, 2048));
 }
 
@@ -701,6 +704,11 @@ fn eventdev_says_what_does_not_fit() {
         ("rx_tx = [2]\nnew_event_threshold = 4000", "at most half of events_max"),
         ("rx_tx = [2]\nscheduler = \"sw\"\nscheduler_core = 3\nevents_max = 8192", "256 to 4096"),
         ("rx_tx = [2]\nevents_max = 65536", "mempool_mbufs"),
+        ("rx_tx = [2]\nstages = 3", "takes 1, 2 or 4"),
+        ("rx_tx = [2]\nstages = 2\nschedule = [\"atomic\"]", "or a list of 2 of them"),
+        ("rx_tx = [2]\nschedule = \"parallel\"", "it has the state of sessions"),
+        ("rx_tx = [2]\nschedule = \"ordered\"", "\"atomic\" or \"parallel\""),
+        ("rx_tx = [2]\ndummy_cycles = [1, 2]", "takes a list of 4 numbers"),
     ];
     for (lines, expected) in cases {
         let problems = of(lines);

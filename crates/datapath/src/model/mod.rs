@@ -1,16 +1,19 @@
 //! Execution models: which thread runs which part of the packet path, and in which order.
 
+pub(crate) mod event_stages;
 pub(crate) mod eventdev;
 pub(crate) mod pipeline;
 pub(crate) mod run_to_completion;
+pub(crate) mod rx_tx;
 pub(crate) mod worker;
 
 use adit_pktio::{EventPort, PacketIo};
 use adit_types::Nanos;
 
-use self::eventdev::{EventWorker, RxTx};
+use self::eventdev::EventWorker;
 use self::pipeline::Receiver;
 use self::run_to_completion::StepReport;
+use self::rx_tx::RxTx;
 use self::worker::Worker;
 
 /// One thread of the packet path, whatever its role.

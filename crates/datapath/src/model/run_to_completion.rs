@@ -159,7 +159,7 @@ pub(super) fn process_switched<Io: PacketIo>(
 }
 
 /// Takes one burst through the fast path and the stages.
-fn forward_burst<Io: PacketIo>(
+pub(super) fn forward_burst<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -216,6 +216,23 @@ fn run_lane<'v, Io: PacketIo, K: LaneKind>(
     s2_lookup(&ctx.view, lane);
     hand_off_lane(&mut state.handoff, port, lane, &mut state.tally);
     s3_classify(ctx, &mut state.fragments.first_fragments, lane);
+    finish_lane(ctx, io, lane, state);
+}
+
+/// Takes a classified lane through the other stages.
+#[inline(always)]
+// PERF (adit bench kinds): part of the loop over the stages.
+pub(super) fn finish_lane<'v, Io: PacketIo, K: LaneKind>(
+    ctx: &StepContext<'v>,
+    io: &mut Io,
+    lane: &mut BurstLane<'v, Io::Buf, K>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    if state.stage_flows.is_some() {
+        for (buf, session) in lane.bufs.iter_mut().zip(&lane.sessions) {
+            state.mark(buf, *session);
+        }
+    }
     let WorkerState { shaping, queues, tally, .. } = &mut *state;
     shaping.review_changes(ctx, io, queues, tally, ReviewTime::MidStep);
     review_lane(ctx, io, lane, state);
@@ -227,7 +244,7 @@ fn run_lane<'v, Io: PacketIo, K: LaneKind>(
 
 /// Joins fragments of tunnel packets, and takes the whole packets through the stages.
 #[cold]
-fn join_fragments<Io: PacketIo>(
+pub(super) fn join_fragments<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,

@@ -2,7 +2,7 @@
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::GtpuTunnel;
-use adit_types::{InterfaceRole, InterfaceSet, Qfi};
+use adit_types::{InterfaceRole, InterfaceSet, Qfi, SessionIndex};
 use adit_wire::gtpu::{END_MARKER_LEN_MAX, UDP_PORT, emit_end_marker};
 
 use crate::context::StepContext;
@@ -21,6 +21,8 @@ pub(crate) struct TunnelEndMarker {
     pub qfi: Option<Qfi>,
     /// Type of service or traffic class octet.
     pub tos: u8,
+    /// The session whose packets it follows.
+    pub session: SessionIndex,
 }
 
 /// Sends one End Marker through one of `interfaces`. One that cannot be sent is counted as lost.
@@ -34,6 +36,7 @@ pub(crate) fn send<Io: PacketIo>(
     let egress = egress_by_route(ctx, InterfaceRole::N3, interfaces, marker.tunnel.addr);
     let sent = egress.and_then(|egress| {
         let mut buf = io.alloc()?;
+        state.mark(&mut buf, marker.session);
         write(&mut buf, &egress, marker).then_some((buf, egress))
     });
     match sent {
@@ -46,7 +49,7 @@ pub(crate) fn send<Io: PacketIo>(
 pub(crate) fn write<B: PacketBuf>(
     buf: &mut B,
     egress: &Egress<'_>,
-    TunnelEndMarker { tunnel, qfi, tos }: TunnelEndMarker,
+    TunnelEndMarker { tunnel, qfi, tos, .. }: TunnelEndMarker,
 ) -> bool {
     let mut octets = [0; END_MARKER_LEN_MAX];
     let Ok(len) = emit_end_marker(&mut octets, tunnel.teid, qfi) else { return false };

@@ -102,7 +102,8 @@ fn forward<Io: PacketIo>(
             };
             let sent =
                 egress.zip(received.take().or_else(|| io.alloc())).and_then(|(egress, mut buf)| {
-                    write(&mut buf, &egress, TunnelEndMarker { tunnel, qfi: None, tos })
+                    state.mark(&mut buf, session);
+                    write(&mut buf, &egress, TunnelEndMarker { tunnel, qfi: None, tos, session })
                         .then_some((egress, buf))
                 });
             match (sent, origin) {

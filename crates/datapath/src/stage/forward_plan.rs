@@ -7,16 +7,18 @@ use adit_pktio::PacketBuf;
 use adit_rules::{
     DestinationInterface, DropReason, HeaderCreation, PublishedPdr, PublishedRules, SourceInterface,
 };
-use adit_types::{Direction, InterfaceRole};
+use adit_tables::Interface;
+use adit_types::{Direction, InterfaceRole, MacAddr};
 use adit_wire::{EtherType, IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 
+use crate::carried::{CreatedHeader, PlannedFrame};
 use crate::columns::{Matched, PacketArrival};
 use crate::context::StepContext;
 use crate::egress::{Egress, egress_by_route, egress_to_hop, prepend_link};
 use crate::local_switching::local_egress;
 use crate::slow_queue::IcmpErrorKind;
 use crate::stage::marking::mark;
-use crate::stage::outer::{CreatedHeader, encapsulate};
+use crate::stage::outer::encapsulate;
 use crate::stage::redirect::RedirectTarget;
 
 /// Why a packet that its rules let pass is not forwarded.
@@ -45,6 +47,35 @@ pub(super) struct ForwardPlan<'v> {
     /// What fits the link after the outer header, if the packet is longer and may be fragmented. Unit:
     /// octets.
     pub divided_to: Option<u16>,
+}
+
+impl ForwardPlan<'_> {
+    /// What later stages need to write the packet and to send it; `None` for packets that one stage writes: those that
+    /// wait, or are switched, redirected or divided.
+    #[inline]
+    pub(super) fn for_later_stages(
+        &self,
+        arrival: &PacketArrival,
+        ip: &IpPacket,
+        matched: &Matched<'_>,
+    ) -> Option<PlannedFrame> {
+        if self.is_switched || self.target.is_some() || self.divided_to.is_some() {
+            return None;
+        }
+        let mac = self.egress.mac.filter(|_| !matched.must_queue)?;
+        Some(PlannedFrame {
+            ip_offset: arrival.ip_offset,
+            total_len: ip.total_len,
+            is_ipv4: ip.is_ipv4(),
+            is_routed: self.is_routed,
+            direction: matched.direction,
+            is_guaranteed: matched.is_guaranteed,
+            dscp: matched.far.dscp,
+            interface: self.egress.interface.id,
+            mac,
+            outer: self.outer,
+        })
+    }
 }
 
 /// Plans how one packet is forwarded.
@@ -94,14 +125,27 @@ pub(super) fn rewrite<B: PacketBuf>(
     ip: &IpPacket,
     course: &ForwardPlan<'_>,
 ) -> Result<(), DropReason> {
-    strip(buf, arrival, ip)?;
-    if course.is_routed {
-        decrement_ttl(buf, ip)?;
-    }
+    rewrite_plain(buf, arrival.ip_offset, ip.total_len, ip.is_ipv4(), course.is_routed)?;
     if let Some(target) = &course.target {
         target.write(buf.data_mut(), ip);
     }
     Ok(())
+}
+
+/// Reduces `buf` to the user's packet of `total_len` octets at `ip_offset`, with decremented TTL if it is routed.
+#[inline]
+pub(crate) fn rewrite_plain<B: PacketBuf>(
+    buf: &mut B,
+    ip_offset: u16,
+    total_len: u16,
+    is_ipv4: bool,
+    is_routed: bool,
+) -> Result<(), DropReason> {
+    strip(buf, ip_offset, total_len)?;
+    match is_routed {
+        true => decrement_ttl(buf, is_ipv4),
+        false => Ok(()),
+    }
 }
 
 /// Makes the user's packet in `buf` the frame that leaves.
@@ -111,12 +155,23 @@ pub(super) fn finish<B: PacketBuf>(
     matched: &Matched<'_>,
     course: &ForwardPlan<'_>,
 ) -> Result<(), DropReason> {
-    let Egress { interface, .. } = course.egress;
     let mac = course.egress.mac_or_blank();
-    if let Some(outer) = &course.outer {
+    finish_frame(buf, course.egress.interface, mac, course.outer.as_ref(), matched.far.dscp)
+}
+
+/// Puts the outer header, or marks the packet, and the link header in front.
+#[inline]
+pub(crate) fn finish_frame<B: PacketBuf>(
+    buf: &mut B,
+    interface: &Interface,
+    mac: MacAddr,
+    outer: Option<&CreatedHeader>,
+    dscp: Option<u8>,
+) -> Result<(), DropReason> {
+    if let Some(outer) = outer {
         return encapsulate(buf, outer, interface, mac);
     }
-    if let Some(dscp) = matched.far.dscp {
+    if let Some(dscp) = dscp {
         mark(buf.data_mut(), dscp);
     }
     let is_ipv4 = buf.data().first().is_some_and(|first| first >> 4 == 4);
@@ -267,14 +322,10 @@ fn check_mtu(
 
 /// Cuts everything off that is not the user's IP packet: outer headers, link header, padding.
 #[inline]
-fn strip<B: PacketBuf>(
-    buf: &mut B,
-    arrival: &PacketArrival,
-    ip: &IpPacket,
-) -> Result<(), DropReason> {
-    let offset = usize::from(arrival.ip_offset);
+fn strip<B: PacketBuf>(buf: &mut B, ip_offset: u16, total_len: u16) -> Result<(), DropReason> {
+    let offset = usize::from(ip_offset);
     // Parsing found all these octets.
-    if buf.truncate(offset + usize::from(ip.total_len)) && buf.trim_front(offset) {
+    if buf.truncate(offset + usize::from(total_len)) && buf.trim_front(offset) {
         Ok(())
     } else {
         Err(DropReason::InnerMalformed)
@@ -282,8 +333,8 @@ fn strip<B: PacketBuf>(
 }
 
 #[inline]
-fn decrement_ttl<B: PacketBuf>(buf: &mut B, ip: &IpPacket) -> Result<(), DropReason> {
-    let left = if ip.is_ipv4() {
+fn decrement_ttl<B: PacketBuf>(buf: &mut B, is_ipv4: bool) -> Result<(), DropReason> {
+    let left = if is_ipv4 {
         ipv4::decrement_ttl(buf.data_mut())
     } else {
         ipv6::decrement_hop_limit(buf.data_mut())

@@ -70,7 +70,7 @@ pub(super) fn send_fragments<Io: PacketIo>(
 fn refuse<B: PacketBuf>(state: &mut WorkerState<B>, reason: DropReason, origin: Origin) {
     match origin {
         Origin::Copy => state.tally.lose_duplicate(),
-        Origin::Received(_) | Origin::Guaranteed(_) | Origin::Own => state.tally.drop(reason),
+        _ => state.tally.drop(reason),
     }
 }
 
@@ -92,6 +92,7 @@ fn divide<Io: PacketIo>(
         let mut fragment = io.alloc().ok_or(DropReason::FragmentNoBuffer)?;
         let room = fragment.append(split.len(n)).ok_or(DropReason::FragmentNoBuffer)?;
         split.emit(buf.data(), n, room).ok_or(DropReason::PacketTooBig)?;
+        fragment.set_mark(buf.mark());
         fragments.push(fragment);
     }
     if !buf.truncate(split.len(0)) {

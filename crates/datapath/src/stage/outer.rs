@@ -13,41 +13,12 @@ use adit_rules::{DropReason, HeaderCreation};
 use adit_tables::Interface;
 use adit_types::MacAddr;
 use adit_wire::checksum::Sum;
-use adit_wire::encapsulate::gtpu_len;
 use adit_wire::gtpu::UDP_PORT;
-use adit_wire::ipv4::Ipv4Header;
-use adit_wire::ipv6::Ipv6Header;
-use adit_wire::udp::UdpHeader;
-use adit_wire::{
-    OuterIpv4, OuterIpv6, PduSessionContainer, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6,
-};
+use adit_wire::{OuterIpv4, OuterIpv6, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6};
 
+use crate::carried::CreatedHeader;
 use crate::egress::prepend;
 use crate::stage::outer_ip;
-
-/// What an outer header says.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CreatedHeader {
-    /// What is put in front, and where it leads.
-    pub header: HeaderCreation,
-    /// Type of service or traffic class octet.
-    pub tos: u8,
-    /// PDU Session Container; none without GTP-U.
-    pub container: Option<PduSessionContainer>,
-}
-
-impl CreatedHeader {
-    /// Octets in front of the inner packet, without the link header.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        let ip = if self.header.addr().is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
-        match self.header {
-            HeaderCreation::Gtpu(_) => ip + UdpHeader::LEN + gtpu_len(self.container.as_ref()),
-            HeaderCreation::Udp { .. } => ip + UdpHeader::LEN,
-            HeaderCreation::Ip { .. } => ip,
-        }
-    }
-}
 
 /// Puts the outer header and its link header in front of the IP packet in `buf`.
 ///

@@ -4,10 +4,13 @@ use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::DropReason;
 use adit_types::{Direction, InterfaceSet};
 
+use crate::carried::PlannedFrame;
 use crate::columns::{BurstLane, LaneKind, Matched, PacketVerdict, UserPacket};
 use crate::command::run_commands_before;
 use crate::context::StepContext;
 use crate::fragments::ArrivedFragment;
+use crate::interfaces::TxTarget;
+use crate::origin::Origin;
 use crate::slow_queue::{GtpuError, IcmpError};
 use crate::stage::divert::divert;
 use crate::stage::duplicate::duplicate;
@@ -15,6 +18,7 @@ use crate::stage::forward_plan::{NotForwarded, finish, plan_forwarding, rewrite}
 use crate::stage::fragment::send_fragments;
 use crate::stage::redirect;
 use crate::stage::send::{WrittenFrame, send_or_queue, switch_or_queue};
+use crate::tx_queues::TxFrame;
 use crate::worker_state::WorkerState;
 
 /// Turns every packet that passes into the frame that leaves, and sends, queues or drops it.
@@ -80,6 +84,14 @@ fn forward<Io: PacketIo>(
         send_fragments(ctx, io, state, buf, packet, matched, plan, matched.origin());
         return;
     }
+    if state.stage_flows.is_some()
+        && let Ok(plan) = &plan
+        && let Some(planned) = plan.for_later_stages(arrival, ip, matched)
+        && state.is_resolved(&plan.egress)
+    {
+        hand_on(io, state, buf, plan.egress.target(), &planned);
+        return;
+    }
     let written = plan.and_then(|plan| {
         rewrite(&mut buf, arrival, ip, &plan)?;
         finish(&mut buf, matched, &plan)?;
@@ -106,9 +118,26 @@ fn forward<Io: PacketIo>(
     }
 }
 
+/// Gives a packet to the stage that writes it. Its mark has the flow.
+pub(crate) fn hand_on<Io: PacketIo>(
+    io: &mut Io,
+    state: &mut WorkerState<Io::Buf>,
+    mut buf: Io::Buf,
+    target: TxTarget,
+    planned: &PlannedFrame,
+) {
+    match planned.attach(&mut buf) {
+        Ok(()) => {
+            let frame = TxFrame { buf, bytes: 0, origin: Origin::HandedOn };
+            state.queues.push(io, &mut state.tally, target, frame);
+        }
+        Err(reason) => state.tally.drop(reason),
+    }
+}
+
 /// Drops and counts a packet. Fragments of tunnel packets are counted when the packet is whole.
 #[inline]
-fn drop_packet<B: PacketBuf>(
+pub(crate) fn drop_packet<B: PacketBuf>(
     state: &mut WorkerState<B>,
     buf: B,
     UserPacket { arrival, ip, .. }: UserPacket<'_>,

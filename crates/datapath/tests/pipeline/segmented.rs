@@ -29,6 +29,12 @@ impl PacketBuf for Segmented {
     fn append(&mut self, len: usize) -> Option<&mut [u8]> {
         self.0.append(len)
     }
+    fn mark(&self) -> u32 {
+        self.0.mark()
+    }
+    fn set_mark(&mut self, mark: u32) {
+        self.0.set_mark(mark);
+    }
     fn truncate(&mut self, len: usize) -> bool {
         self.0.truncate(len)
     }

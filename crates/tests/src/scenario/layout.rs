@@ -2,6 +2,8 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
+use adit_datapath::{EventStages, STAGES};
+use adit_pktio::ScheduleType;
 use adit_rules::{
     ApplyAction, DestinationInterface, GtpuTunnel, HeaderCreation, HeaderRemoval, SourceInterface,
     UeAddresses,
@@ -116,7 +118,9 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> WorldLayout {
         _ => Roles::run_to_completion(workers),
     };
     let qos = QosPolicy::default();
-    WorldLayout { interfaces, routes, roles, sessions_max: 16, qos, seed }
+    let queues = [1, 2, 4][rng.random_range(0..3)];
+    let stages = EventStages::new(&vec![ScheduleType::Atomic; queues], [0; STAGES]).unwrap();
+    WorldLayout { interfaces, routes, roles, stages, sessions_max: 16, qos, seed }
 }
 
 /// One N3 interface on port 0 and one N6 interface on port 1, of an MTU of 1500 bytes, with default
@@ -135,6 +139,7 @@ pub fn plain_layout(n3_vlan: u16) -> WorldLayout {
         ],
         routes: vec![route("0.0.0.0", "10.0.6.1"), route("::", "2001:db8:6::1")],
         roles: Roles::run_to_completion(1),
+        stages: EventStages::default(),
         sessions_max: 64,
         qos: QosPolicy::default(),
         seed: 1,

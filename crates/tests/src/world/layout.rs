@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use adit_datapath::EventStages;
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{Offload, Steering};
 use adit_session::{
@@ -39,6 +40,8 @@ pub struct WorldLayout {
     pub routes: Vec<oracle::OracleRoute>,
     /// The threads of the packet path. Each that receives has a queue on every port.
     pub roles: Roles,
+    /// The stages of event-driven workers.
+    pub stages: EventStages,
     /// PFCP sessions at most.
     pub sessions_max: usize,
     /// How rates are enforced.

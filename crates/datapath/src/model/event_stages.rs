@@ -1,0 +1,224 @@
+//! The stages of the event-driven model, which merge by configuration: 4, 2 or 1 queues.
+//!
+//! 1. *Classify*: parse, find the session and its PDR. Reads tables and the packet only.
+//! 2. *Enforce and account*: everything with state of a session, and all that its rules decide, up to the plan of the
+//!    packet that leaves. Only this stage asks who holds a flow, and only here packets wait.
+//! 3. *Apply*: removes the received headers and decrements the TTL.
+//! 4. *Prepare to transmit*: writes outer header and link header, and sends.
+//!
+//! Between them a packet carries a record ([`crate::carried`]). Packets that the first stage cannot judge alone, such as
+//! fragments, signaling, and packets whose rules changed meanwhile, take the second stage from the beginning. Frames
+//! that are complete after it pass the others unchanged, in the flow of their session, so that order is kept.
+
+use core::ops::Range;
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_rules::DropReason;
+use adit_types::{InterfaceId, PortId};
+use adit_wire::parse_ip;
+
+use super::run_to_completion::{
+    finish_lane, forward_burst, join_fragments, process, process_switched,
+};
+use crate::carried::{Mark, PlannedFrame, attach_classified, detach_classified, flow_of_mark};
+use crate::columns::{BurstLane, BurstLanes, LaneKind, PacketVerdict, Tunneled, UserPacket};
+use crate::context::StepContext;
+use crate::flows::FlowMap;
+use crate::interfaces::TxTarget;
+use crate::origin::Origin;
+use crate::stage::forward_plan::{finish_frame, rewrite_plain};
+use crate::stage::s1_parse::s1_parse;
+use crate::stage::s2_lookup::s2_lookup;
+use crate::stage::s3_classify::s3_classify;
+use crate::stage::s6_apply::{drop_packet, hand_on};
+use crate::stage_queues::{APPLY, PREPARE};
+use crate::tx_queues::TxFrame;
+use crate::worker_state::WorkerState;
+
+/// A packet after the first stage: its flow, and the packet, in front of which is a record unless it takes the second
+/// stage from the beginning.
+type ClassifiedPacket<B> = (u32, B);
+
+/// Takes packets that `port` received through the first stage. `emit` gets those that go on.
+pub(super) fn classify_burst<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+    mut emit: impl FnMut(&mut Io, ClassifiedPacket<Io::Buf>),
+) {
+    let mut lanes = BurstLanes::new();
+    let links = ctx.interfaces.of_port(port);
+    let WorkerState { slow, fragments, tally, .. } = &mut *state;
+    s1_parse(links, rx, &mut lanes, slow, fragments, tally);
+    let Some(flows) = state.stage_flows else { return };
+    let mut emit = |packet| emit(io, packet);
+    classify_lane(ctx, flows, &mut lanes.tunneled, state, &mut emit);
+    classify_lane(ctx, flows, &mut lanes.downlink_v4, state, &mut emit);
+    classify_lane(ctx, flows, &mut lanes.downlink_v6, state, &mut emit);
+    if state.fragments.any_arrived() {
+        join_fragments(ctx, io, port, rx, state);
+    }
+}
+
+fn classify_lane<'v, B: PacketBuf, K: LaneKind>(
+    ctx: &StepContext<'v>,
+    flows: FlowMap,
+    lane: &mut BurstLane<'v, B, K>,
+    state: &mut WorkerState<B>,
+    emit: &mut impl FnMut(ClassifiedPacket<B>),
+) {
+    if lane.is_empty() {
+        return;
+    }
+    s2_lookup(&ctx.view, lane);
+    s3_classify(ctx, &mut state.fragments.first_fragments, lane);
+    let BurstLane { bufs, arrivals, ips, verdicts, sessions, .. } = lane;
+    for ((((mut buf, arrival), ip), verdict), session) in
+        bufs.drain(..).zip(&*arrivals).zip(&*ips).zip(&*verdicts).zip(&*sessions)
+    {
+        let flow = flows.of(*session);
+        // A packet that arrived before its session was known here is not among those of its flow.
+        let is_in_flow = flow_of_mark(&buf) == flow;
+        // The ports of a fragment are known where its first fragment was processed.
+        if session.is_some() && (ip.is_fragment() || !is_in_flow) {
+            state.tally.hand_off(1);
+            let mark = if is_in_flow { Mark::Complete } else { Mark::None };
+            mark.set(&mut buf, flow);
+            emit((flow, buf));
+            continue;
+        }
+        let carried = match verdict {
+            PacketVerdict::Pass(matched) | PacketVerdict::Divert(matched) => {
+                attach_classified(&mut buf, flow, *session, arrival, matched)
+            }
+            PacketVerdict::Drop(reason) => Err(*reason),
+        };
+        match carried {
+            Ok(()) => {
+                state.tally.hand_off(1);
+                emit((flow, buf));
+            }
+            Err(reason) => {
+                let packet = UserPacket { session: *session, arrival, ip };
+                drop_packet(state, buf, packet, reason);
+            }
+        }
+    }
+}
+
+/// Takes packets that `port` received through the second stage, and merged ones: from the first stage, if it classified
+/// them by the rules of now, and all others from the beginning.
+pub(super) fn enforce_burst<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    if state.stage_flows.is_none() {
+        process(ctx, io, port, rx, state);
+        return;
+    }
+    let mut arrived = core::mem::take(rx).into_iter().peekable();
+    while arrived.peek().is_some() {
+        // The stages after classification do not depend on the kind of a lane.
+        let mut lane = BurstLane::<_, Tunneled>::new();
+        let mut run = Burst::new();
+        while run.is_empty()
+            && let Some(buf) = arrived.next_if(|buf| Mark::of(buf) == Mark::Classified)
+        {
+            // The rules may have changed since, or may do so at this moment.
+            run.extend(resume_classified(ctx, &mut lane, buf, state));
+        }
+        if !lane.bufs.is_empty() {
+            finish_lane(ctx, io, &mut lane, state);
+            state.queues.flush(io, &mut state.tally);
+            state.handoff.flush(&mut state.tally);
+        }
+        run.extend(core::iter::from_fn(|| {
+            arrived.next_if(|buf| Mark::of(buf) != Mark::Classified)
+        }));
+        if !run.is_empty() {
+            run.iter_mut().for_each(|buf| Mark::None.set(buf, 0));
+            forward_burst(ctx, io, port, &mut run, state);
+        }
+    }
+    process_switched(ctx, io, rx, state);
+}
+
+/// Appends a packet of the first stage to the lane, or returns it without its record if its rules do not hold any more.
+fn resume_classified<'v, B: PacketBuf>(
+    ctx: &StepContext<'v>,
+    lane: &mut BurstLane<'v, B, Tunneled>,
+    mut buf: B,
+    state: &mut WorkerState<B>,
+) -> Option<B> {
+    let Some((session, arrival, matched)) = detach_classified(&ctx.view, &mut buf) else {
+        return Some(buf);
+    };
+    state.tally.receive(buf.data().len());
+    let packet = buf.data().get(usize::from(arrival.ip_offset)..);
+    let Some(ip) = packet.and_then(|packet| parse_ip(packet, false).ok()) else {
+        debug_assert!(false, "the first stage parsed it");
+        state.tally.drop(DropReason::InnerMalformed);
+        return None;
+    };
+    debug_assert!(state.handoff.owns(session), "a packet of another worker's flow");
+    lane.bufs.push(buf);
+    lane.arrivals.push(arrival);
+    lane.ips.push(ip);
+    lane.sessions.push(session);
+    lane.verdicts.push(PacketVerdict::Pass(matched));
+    None
+}
+
+/// Takes packets that leave through `port` through the third or fourth stage, or both.
+pub(super) fn write_burst<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    stages: Range<usize>,
+    port: PortId,
+    burst: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    for mut buf in burst.drain(..) {
+        if Mark::of(&buf) != Mark::Planned {
+            let target = TxTarget { port, interface: InterfaceId(0) };
+            let frame = TxFrame { buf, bytes: 0, origin: Origin::Counted };
+            state.queues.push(io, &mut state.tally, target, frame);
+            continue;
+        }
+        state.tally.receive(buf.data().len());
+        match write(ctx, &stages, &mut buf) {
+            Ok((planned, target)) if stages.contains(&PREPARE) => {
+                let bytes = buf.data().len();
+                let origin = Origin::user(planned.direction, planned.is_guaranteed);
+                let frame = TxFrame { buf, bytes, origin };
+                state.queues.push(io, &mut state.tally, target, frame);
+            }
+            Ok((planned, target)) => hand_on(io, state, buf, target, &planned),
+            Err(reason) => state.tally.drop(reason),
+        }
+    }
+    state.queues.flush(io, &mut state.tally);
+}
+
+#[inline]
+fn write<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    stages: &Range<usize>,
+    buf: &mut B,
+) -> Result<(PlannedFrame, TxTarget), DropReason> {
+    let planned = PlannedFrame::detach(buf).ok_or(DropReason::RouteUnknown)?;
+    let PlannedFrame { ip_offset, total_len, is_ipv4, is_routed, .. } = planned;
+    let interface = ctx.interfaces.get(planned.interface).ok_or(DropReason::RouteUnknown)?;
+    if stages.contains(&APPLY) {
+        rewrite_plain(buf, ip_offset, total_len, is_ipv4, is_routed)?;
+    }
+    if stages.contains(&PREPARE) {
+        finish_frame(buf, interface, planned.mac, planned.outer.as_ref(), planned.dscp)?;
+    }
+    Ok((planned, TxTarget::of(interface)))
+}

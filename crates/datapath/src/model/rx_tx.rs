@@ -1,0 +1,234 @@
+//! The Rx/Tx threads of the event-driven model: they receive for the scheduler, and transmit what workers send.
+
+use core::mem;
+
+use adit_pktio::{Burst, Event, EventBurst, EventPort, PacketBuf, PacketIo};
+use adit_rules::DropReason;
+use adit_rules::rule::ue_ipv6_key;
+use adit_tables::{TablesReader, TablesView};
+use adit_types::limits::BURST_MAX;
+use adit_types::{Nanos, PortId, SessionIndex};
+use adit_wire::Glance;
+
+use super::eventdev::note_of;
+use super::pipeline::{SeenFrame, look, ues};
+use super::run_to_completion::StepReport;
+use crate::carried::Mark;
+use crate::flows::{FlowMap, SharedFlows};
+use crate::handoff::WorkerSet;
+use crate::interfaces::Interfaces;
+use crate::stage_queues::{CLASSIFY, ENFORCE};
+use crate::tally::{StepTally, WaitingCounts};
+
+/// A port that takes no frame for this long is down: its frames are dropped at once until it takes one.
+const REFUSING_MAX: Nanos = Nanos::from_millis(100);
+
+/// Bursts that an Rx/Tx thread transmits per step and port.
+const TX_BURSTS_PER_PORT: usize = 2;
+
+/// Configuration of an Rx/Tx thread.
+#[derive(Debug, Clone)]
+pub struct RxTxConfig {
+    /// The ports to poll, in this order; a port once for each of its queues.
+    pub ports: Vec<PortId>,
+    /// Packets to receive from a queue per step, 1..=`BURST_MAX`; other values are cut to that range.
+    pub burst: usize,
+}
+
+/// The frames of one port that wait for room in its queue.
+struct TxPort<B> {
+    frames: Burst<B>,
+    /// When the port began to refuse all of them.
+    refusing_since: Option<Nanos>,
+}
+
+/// A thread that receives for an event scheduler, and transmits what workers send.
+///
+/// The packet identity: every packet that it receives is handed off, or dropped because too many are with the
+/// scheduler. A frame that a port refuses for long is taken over and dropped; its worker counted it as transmitted.
+///
+/// Threads: owned by one thread, which shares the tables with the control thread.
+pub struct RxTx<P: EventPort, Io: PacketIo<Buf = P::Buf>> {
+    config: RxTxConfig,
+    reader: TablesReader,
+    interfaces: Interfaces,
+    flows: SharedFlows,
+    port: P,
+    tally: StepTally,
+    rx: Burst<P::Buf>,
+    tx: Vec<TxPort<P::Buf>>,
+    io: core::marker::PhantomData<fn(Io)>,
+}
+
+impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> core::fmt::Debug for RxTx<P, Io> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("RxTx").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
+    /// An Rx/Tx thread over `reader`'s tables and interfaces, with a port of the scheduler that is linked to
+    /// [`TX_QUEUE`]. Allocates all memory that it will use.
+    #[must_use]
+    pub fn new(mut config: RxTxConfig, reader: TablesReader, flows: SharedFlows, port: P) -> Self {
+        config.burst = config.burst.clamp(1, BURST_MAX);
+        let interfaces = Interfaces::new(reader.interfaces());
+        let tx = || TxPort { frames: Burst::new(), refusing_since: None };
+        Self {
+            config,
+            tx: (0..interfaces.port_count()).map(|_| tx()).collect(),
+            interfaces,
+            reader,
+            flows,
+            port,
+            tally: StepTally::new(),
+            rx: Burst::new(),
+            io: core::marker::PhantomData,
+        }
+    }
+
+    /// Polls every queue of the configuration once, gives what arrived to the scheduler, and transmits frames.
+    ///
+    /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of the frame and one of
+    ///          the key table, prefetched.
+    /// Errors:  none; packets that the scheduler refuses are dropped as [`DropReason::SchedulerFull`], frames that a
+    ///          port refuses for long as [`DropReason::TxQueueFull`].
+    /// Threads: as [`Worker::step`](crate::Worker::step).
+    #[inline(never)]
+    pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
+        let Self { config, reader, interfaces, flows, port: scheduler, tally, rx, tx, .. } = self;
+        let view = reader.observe();
+        let stages = flows.stages();
+        let (first, enforcing) = (stages.queue_of(CLASSIFY), stages.queue_of(ENFORCE));
+        let flows = flows.map();
+        let mut received = 0;
+        for &port in &config.ports {
+            let count = io.rx_burst(port, config.burst, rx);
+            if count == 0 {
+                continue;
+            }
+            received += count;
+            tally.burst();
+            let frames = look(&view, interfaces.of_port(port), rx, tally);
+            let event = |(mut buf, frame): (P::Buf, &SeenFrame<'_>)| {
+                let flow = flow_of(&view, flows, frame);
+                Mark::None.set(&mut buf, flow);
+                let queue = if is_plain_traffic(frame) { first } else { enforcing };
+                Event { tag: queue.tag(flow, note_of(port)), buf: Some(buf) }
+            };
+            let mut events: EventBurst<_> = rx.drain(..).zip(&frames).map(event).collect();
+            tally.hand_off(scheduler.enqueue_new(&mut events));
+            for _ in events {
+                tally.drop(DropReason::SchedulerFull);
+            }
+        }
+        let mut sent = 0;
+        for _ in 0..TX_BURSTS_PER_PORT * tx.len() {
+            let count = dequeue_frames(scheduler, tx);
+            sent += count;
+            let are_all_sent = transmit(io, tx);
+            if count == 0 || !are_all_sent {
+                break;
+            }
+        }
+        let has_dropped = drop_refused(now, tx, tally);
+        if received == 0 {
+            scheduler.flush();
+        }
+        let idle = received == 0 && sent == 0;
+        if received > 0 || has_dropped {
+            debug_assert!(tally.identity_holds(0, 0), "a packet has no outcome: {tally:?}");
+            tally.flush(view.counters(), 0, || WaitingCounts::NONE);
+        }
+        StepReport { received, idle, handed_to: WorkerSet::NONE }
+    }
+
+    /// Declares the thread offline until its next step, so that publication does not wait for it. Call it before a
+    /// pause.
+    pub fn rest(&mut self) {
+        self.reader.go_offline();
+    }
+
+    /// Ends the thread: frames that wait for ports are dropped.
+    pub fn drain(&mut self) {
+        for port in &mut self.tx {
+            drop(mem::take(&mut port.frames));
+        }
+        self.rest();
+    }
+
+    /// The port of the scheduler.
+    pub const fn port(&self) -> &P {
+        &self.port
+    }
+}
+
+/// Dequeues frames, unless some still wait. Returns how many.
+fn dequeue_frames<P: EventPort>(scheduler: &mut P, tx: &mut [TxPort<P::Buf>]) -> usize {
+    if tx.iter().any(|port| !port.frames.is_empty()) {
+        return 0;
+    }
+    let mut events = EventBurst::new();
+    let count = scheduler.dequeue(BURST_MAX, &mut events);
+    for Event { tag, buf } in events {
+        if let (Some(port), Some(buf)) = (tx.get_mut(usize::from(tag.port().0)), buf) {
+            port.frames.push(buf);
+        }
+    }
+    count
+}
+
+/// Transmits what waits. Returns whether the ports took all of it.
+fn transmit<Io: PacketIo>(io: &mut Io, tx: &mut [TxPort<Io::Buf>]) -> bool {
+    let mut are_all_sent = true;
+    for (id, port) in (0..).map(PortId).zip(tx) {
+        if !port.frames.is_empty() {
+            if io.tx_burst(id, &mut port.frames) > 0 {
+                port.refusing_since = None;
+            }
+            are_all_sent &= port.frames.is_empty();
+        }
+    }
+    are_all_sent
+}
+
+/// Drops the frames that a port has refused for long. Returns whether there were any.
+fn drop_refused<B: PacketBuf>(now: Nanos, tx: &mut [TxPort<B>], tally: &mut StepTally) -> bool {
+    let mut has_dropped = false;
+    for port in tx.iter_mut().filter(|port| !port.frames.is_empty()) {
+        if now.since(*port.refusing_since.get_or_insert(now)) >= REFUSING_MAX {
+            has_dropped = true;
+            tally.set_taken_over(true);
+            for frame in port.frames.drain(..) {
+                tally.receive(frame.data().len());
+                tally.drop(DropReason::TxQueueFull);
+            }
+            tally.set_taken_over(false);
+        }
+    }
+    has_dropped
+}
+
+/// True for packets that the first stage can judge alone.
+fn is_plain_traffic(frame: &SeenFrame<'_>) -> bool {
+    frame.link.is_some() && !matches!(frame.glance, Glance::Signaling | Glance::TunnelFragment(_))
+}
+
+/// The flow of a packet's session; without a session one that all packets with the same key share.
+fn flow_of(view: &TablesView<'_>, flows: FlowMap, frame: &SeenFrame<'_>) -> u32 {
+    let Some(link) = frame.link else { return 0 };
+    let (session, hash) = match frame.glance {
+        Glance::Signaling => (SessionIndex::NONE, 0),
+        Glance::TunnelFragment(hash) => (SessionIndex::NONE, hash.into()),
+        Glance::Tunneled { teid, .. } => (view.session_of_teid(teid), teid.0.into()),
+        Glance::PlainV4(addr) => {
+            let key = addr.to_bits();
+            (ues(view, link).session_v4(key), key.into())
+        }
+        Glance::PlainV6(addr) => {
+            let key = ue_ipv6_key(addr);
+            (ues(view, link).session_v6(key), key)
+        }
+    };
+    if session.is_some() { flows.of(session) } else { flows.of_hash(hash) }
+}
