@@ -7,9 +7,9 @@ mod syscalls;
 
 use core::net::IpAddr;
 
-use adit_datapath::{EventStages, Spread, Worker, WorkerConfig};
+use adit_datapath::{EventStages, STAGES, Spread, Worker, WorkerConfig};
 use adit_pktio::mem::MemBuf;
-use adit_pktio::{Burst, PacketIo, PortInfo};
+use adit_pktio::{Burst, PacketIo, PortInfo, ScheduleType};
 use adit_rules::{DeltaId, DropReason, Excess, NextHops, WorkerCommand, WorkerEvent};
 use adit_session::{CpFSeid, Enforcement, FTeidSpec, OwnerId, QosPolicy, Rates, SessionStore};
 use adit_tables::Publisher;
@@ -277,7 +277,7 @@ struct TwoWorkers {
 }
 
 impl TwoWorkers {
-    fn new(roles: Roles, spread: Spread) -> Self {
+    fn new(roles: Roles, spread: Spread, stages: EventStages) -> Self {
         let layout = WorldLayout { roles, sessions_max: 128, ..scenario::plain_layout(0) };
         let (mut store, mut publisher, readers) = control(&layout);
         let (owners, mut wanted) =
@@ -316,8 +316,8 @@ impl TwoWorkers {
             ports: vec![PortId(0), PortId(1)],
             burst: 32,
             waiting_pkts_max: 512,
-            flow_choice: FlowChoice::Owner,
-            stages: EventStages::default(),
+            flow_choice: FlowChoice::Random(1),
+            stages,
         };
         let threads = PathThreads::new(readers, &config);
         let ios = roles.all().map(|_| PoolIo::new()).collect();
@@ -331,9 +331,14 @@ impl TwoWorkers {
             self.ios[up_at].rx[0].extend((0..6).map(|_| MemBuf::from_packet(up)));
             self.ios[down_at].rx[1].extend((0..6).map(|_| MemBuf::from_packet(down)));
         }
+        self.run(2)
+    }
+
+    /// All threads take `rounds` steps. Returns how many allocations that took.
+    fn run(&mut self, rounds: usize) -> usize {
         let Self { threads, ios, .. } = self;
         allocations(|| {
-            for _ in 0..2 {
+            for _ in 0..rounds {
                 for (thread, io) in threads.threads.iter_mut().zip(&mut *ios).rev() {
                     thread.step(Nanos::from_secs(1), io);
                 }
@@ -350,7 +355,8 @@ impl TwoWorkers {
 
 #[test]
 fn step_that_hands_packets_to_another_worker_allocates_nothing() {
-    let mut pair = TwoWorkers::new(Roles::run_to_completion(2), Spread::Owner);
+    let mut pair =
+        TwoWorkers::new(Roles::run_to_completion(2), Spread::Owner, EventStages::default());
     assert_eq!(pair.frames.len(), 4, "each owner has sessions of either key kind");
     for _ in 0..10 {
         assert_eq!((pair.step([0, 1]), pair.sent()), (0, vec![24, 24]));
@@ -362,11 +368,25 @@ fn step_that_hands_packets_to_another_worker_allocates_nothing() {
 fn step_of_a_receiver_allocates_nothing() {
     const RECEIVER: usize = 3;
     for spread in [Spread::Owner, Spread::Rss] {
-        let mut pipeline = TwoWorkers::new(Roles::pipeline(1, 2), spread);
+        let mut pipeline = TwoWorkers::new(Roles::pipeline(1, 2), spread, EventStages::default());
         for _ in 0..10 {
             let allocated = pipeline.step([RECEIVER; 2]);
             assert_eq!((allocated, pipeline.sent()), (0, vec![24, 24]), "{spread:?}");
         }
+    }
+}
+
+#[test]
+fn step_of_an_event_driven_worker_allocates_nothing() {
+    const RX_TX: usize = 2;
+    for queues in [1, 2, 4] {
+        let stages = EventStages::new(&vec![ScheduleType::Atomic; queues], [0; STAGES]).unwrap();
+        let mut path = TwoWorkers::new(Roles::event_driven(1, 2), Spread::Owner, stages);
+        for _ in 0..10 {
+            assert_eq!(path.step([RX_TX; 2]), 0, "{queues} queues");
+        }
+        assert_eq!(path.run(40), 0, "{queues} queues");
+        assert_eq!(path.ios[RX_TX].tx.len(), 10 * 48, "{queues} queues");
     }
 }
 
