@@ -95,13 +95,16 @@ pub(super) fn read_eventdev(mut section: ConfigSection<'_, '_>, most: usize) -> 
 /// Reads the queues of stages.
 fn read_stages(section: &mut ConfigSection<'_, '_>) -> EventStages {
     let queues = section.integer("stages", 1..=4_u32, Some(1));
-    if !matches!(queues, 1 | 2 | 4) {
-        section.problem("stages", "takes 1, 2 or 4: the stages merge by halves");
-        return EventStages::default();
-    }
+    let is_divisor = matches!(queues, 1 | 2 | 4);
     let kinds = [("atomic", ScheduleType::Atomic), ("parallel", ScheduleType::Parallel)];
-    let count = usize::try_from(queues).unwrap_or(1);
-    let schedules = section.choice_each("schedule", &kinds, ScheduleType::Atomic, count);
+    let schedules = if is_divisor {
+        let count = usize::try_from(queues).unwrap_or(1);
+        section.choice_each("schedule", &kinds, ScheduleType::Atomic, count)
+    } else {
+        section.problem("stages", "takes 1, 2 or 4: the stages merge by halves");
+        section.skip("schedule");
+        vec![ScheduleType::Atomic]
+    };
     let cycles: Vec<u32> = match section.has("dummy_cycles") {
         true => section.integers("dummy_cycles", 0..=1_000_000),
         false => vec![0; STAGES],

@@ -241,6 +241,11 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         found
     }
 
+    /// Takes note of a key whose value depends on another one that is wrong.
+    pub(super) fn skip(&mut self, key: &'static str) {
+        self.value(key);
+    }
+
     /// A value from a fixed set of names for each of `count` items: one for all, or a list.
     pub(super) fn choice_each<T: Copy>(
         &mut self,

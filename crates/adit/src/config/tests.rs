@@ -714,6 +714,8 @@ fn eventdev_says_what_does_not_fit() {
         let problems = of(lines);
         assert!(problems.contains(expected), "{lines}: {problems}");
     }
+    let all = of("rx_tx = [2]\nstages = 3\nschedule = \"atomic\"\ndummy_cycles = [1]");
+    assert_eq!(all.lines().count(), 2, "{all}");
     let adaptive =
         with_eventdev("[1]", "rx_tx = [2]", 1).replace("poll = \"busy\"", "poll = \"adaptive\"");
     let problems = Config::parse(&adaptive).unwrap_err();
