@@ -1,5 +1,5 @@
-//! What tests share: a virtual clock, a simulated datagram link, an event scheduler in memory, and a data plane
-//! that records.
+//! What tests share: a virtual clock, a simulated datagram link, an event scheduler in memory, a data plane that
+//! records, and a folder of files that loses what a crash loses.
 //!
 //! Nothing here is part of the product; nothing here reads a real clock or opens a socket.
 #![forbid(unsafe_code)]
@@ -8,6 +8,7 @@ pub mod clock;
 pub mod data_plane;
 pub mod link;
 pub mod mem_events;
+pub mod memory_folder;
 pub mod packet;
 mod skip;
 

@@ -316,3 +316,12 @@ pub const ENCAPSULATION_BYTES_MAX: usize = 14 + 4 + 40 + 8 + 12 + 8;
 
 const _: () = assert!(ENCAPSULATION_BYTES_MAX <= 128, "DPDK's default headroom is 128 octets");
 const _: () = assert!(NEIGHBOR_PENDING_PER_HOP_MAX <= NEIGHBOR_PENDING_PKTS_MAX);
+
+/// Octets of a record in the durable store: a session with as many rules as it may have, and room.
+pub const STORE_VALUE_BYTES_MAX: usize = 1 << 16;
+
+/// Octets of changes that the durable store takes as one group, and of what it writes at once.
+pub const STORE_GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// Octets of changes that wait to become durable; beyond that the store refuses further ones.
+pub const STORE_BACKLOG_BYTES_MAX: usize = 64 << 20;

@@ -37,6 +37,7 @@ const ROOMS: &[Room] = &[
     Room { package: "adit-tables", imports: &["adit-types", "adit-rules"], may: &[Unsafe] },
     Room { package: "adit-flows", imports: &["adit-types", "adit-rules"], may: &[] },
     Room { package: "adit-neighbor", imports: &["adit-types", "adit-rules"], may: &[] },
+    Room { package: "adit-store", imports: &["adit-types"], may: &[] },
     Room {
         package: "adit-n4",
         imports: &["adit-types", "adit-rules", "adit-pfcp", "adit-session"],
@@ -61,7 +62,7 @@ const ROOMS: &[Room] = &[
         imports: &["adit-types", "adit-pktio", "adit-flows", "adit-dpdk-sys"],
         may: &[Unsafe, Clock],
     },
-    Room { package: "adit-host", imports: &["adit-types"], may: &[] },
+    Room { package: "adit-host", imports: &["adit-types", "adit-store"], may: &[] },
     Room { package: "adit-xdp", imports: &["adit-types", "adit-rules"], may: &[Unsafe, Clock] },
     Room {
         package: "adit-kernel",
@@ -151,7 +152,14 @@ const ROOMS: &[Room] = &[
     },
     Room {
         package: "adit-testkit",
-        imports: &["adit-types", "adit-wire", "adit-pktio", "adit-rules", "adit-pfcp"],
+        imports: &[
+            "adit-types",
+            "adit-wire",
+            "adit-pktio",
+            "adit-rules",
+            "adit-pfcp",
+            "adit-store",
+        ],
         may: &[],
     },
     Room { package: "adit-tests", imports: ANY, may: &[Unsafe, Clock] },

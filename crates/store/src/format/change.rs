@@ -1,0 +1,123 @@
+//! Groups and changes within a commit.
+//!
+//! A change begins with an octet: the kind in bits 0 to 3, bit 6 if the identifier is octets, bit 7 if the record is
+//! removed. The identifier follows, as 8 octets or as a length and so many octets; then, unless it is removed, the
+//! length of the value (4 octets) and the value.
+
+use super::commit::{GROUP_HEADER_BYTES, GroupTag};
+use super::{u32_at, u64_at};
+use crate::record::{RecordId, RecordKey, RecordKind, StoreChange};
+
+const OCTETS: u8 = 1 << 6;
+const REMOVE: u8 = 1 << 7;
+
+/// Octets of a change.
+pub(crate) fn change_len(change: &StoreChange<'_>) -> usize {
+    let id = match change.key.id {
+        RecordId::Number(_) => 8,
+        RecordId::Octets(octets) => 1 + octets.len(),
+    };
+    1 + id + change.value.map_or(0, |value| 4 + value.len())
+}
+
+/// Appends a change. The identifier and the value have at most as many octets as their lengths can say.
+pub(crate) fn push_change(out: &mut Vec<u8>, change: &StoreChange<'_>) {
+    let removed = if change.value.is_none() { REMOVE } else { 0 };
+    let kind = change.key.kind as u8 | removed;
+    match change.key.id {
+        RecordId::Number(number) => {
+            out.push(kind);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        RecordId::Octets(octets) => {
+            out.push(kind | OCTETS);
+            out.push(u8::try_from(octets.len()).unwrap_or(u8::MAX));
+            out.extend_from_slice(octets);
+        }
+    }
+    if let Some(value) = change.value {
+        out.extend_from_slice(&u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
+        out.extend_from_slice(value);
+    }
+}
+
+fn parse_change(octets: &[u8]) -> Option<StoreChange<'_>> {
+    let (&head, rest) = octets.split_first()?;
+    let kind = RecordKind::from_octet(head & 0xf)?;
+    let (id, rest) = if head & OCTETS == 0 {
+        (RecordId::Number(u64_at(rest, 0)?), rest.get(8..)?)
+    } else {
+        let (&len, rest) = rest.split_first()?;
+        let (id, rest) = rest.split_at_checked(usize::from(len))?;
+        (RecordId::Octets(id), rest)
+    };
+    let key = RecordKey { kind, id };
+    if head & REMOVE != 0 {
+        return Some(StoreChange::remove(key));
+    }
+    let len = usize::try_from(u32_at(rest, 0)?).ok()?;
+    Some(StoreChange::put(key, rest.get(4..)?.get(..len)?))
+}
+
+/// A group of a commit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Group<'a> {
+    /// Where its changes begin in the commit.
+    pub at: usize,
+    octets: &'a [u8],
+}
+
+/// A change, and its place in the commit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlacedChange<'a> {
+    pub at: usize,
+    pub len: usize,
+    pub change: StoreChange<'a>,
+}
+
+impl<'a> Group<'a> {
+    /// Its changes, up to the first octets that are none.
+    pub(crate) fn changes(self) -> impl Iterator<Item = PlacedChange<'a>> {
+        let mut rest = self.octets;
+        let mut at = self.at;
+        core::iter::from_fn(move || {
+            let change = parse_change(rest)?;
+            let len = change_len(&change);
+            let placed = PlacedChange { at, len, change };
+            rest = rest.get(len..)?;
+            at += len;
+            Some(placed)
+        })
+    }
+}
+
+/// The groups of a commit, up to the first octets that are none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Groups<'a> {
+    octets: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Groups<'a> {
+    /// The groups in `octets`, a commit, from `at` on.
+    pub(crate) const fn new(octets: &'a [u8], at: usize) -> Self {
+        Self { octets, at }
+    }
+}
+
+impl<'a> Iterator for Groups<'a> {
+    type Item = Group<'a>;
+
+    fn next(&mut self) -> Option<Group<'a>> {
+        let rest = self.octets.get(self.at..)?;
+        let len = usize::try_from(u32_at(rest, 0)?).ok()?;
+        let is_known = [GroupTag::Changes as u8, GroupTag::Copies as u8].contains(rest.get(4)?);
+        if !is_known {
+            return None;
+        }
+        let octets = rest.get(GROUP_HEADER_BYTES..)?.get(..len)?;
+        let at = self.at + GROUP_HEADER_BYTES;
+        self.at = at + len;
+        Some(Group { at, octets })
+    }
+}

@@ -1,0 +1,76 @@
+//! Commits: what one write and one sync make durable.
+
+use super::u32_at;
+use super::u64_at;
+
+/// Octets of [`CommitHeader`].
+pub(crate) const COMMIT_HEADER_BYTES: usize = 40;
+
+/// Octets before the changes of a group.
+pub(crate) const GROUP_HEADER_BYTES: usize = 5;
+
+/// The first octets of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CommitHeader {
+    /// Ascending along the journal, with gaps where writing failed.
+    pub commit: u64,
+    /// The last durable commit before it. Commits between the two do not count.
+    pub previous: u64,
+    /// The number of the first group; the others follow without gap.
+    pub first: u64,
+    /// The segment before which no segment is needed.
+    pub oldest: u64,
+    /// Octets of the commit with this header.
+    pub octets: u32,
+    /// Groups with a number.
+    pub groups: u32,
+}
+
+impl CommitHeader {
+    pub(crate) fn encode(&self) -> [u8; COMMIT_HEADER_BYTES] {
+        let mut octets = [0; COMMIT_HEADER_BYTES];
+        let words = [self.commit, self.previous, self.first, self.oldest];
+        let tail = u64::from(self.octets) | (u64::from(self.groups) << 32);
+        for (field, word) in octets.chunks_exact_mut(8).zip(words.into_iter().chain([tail])) {
+            field.copy_from_slice(&word.to_le_bytes());
+        }
+        octets
+    }
+
+    pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
+        Some(Self {
+            commit: u64_at(octets, 0)?,
+            previous: u64_at(octets, 8)?,
+            first: u64_at(octets, 16)?,
+            oldest: u64_at(octets, 24)?,
+            octets: u32_at(octets, 32)?,
+            groups: u32_at(octets, 36)?,
+        })
+    }
+
+    /// The number of the last group up to here.
+    pub(crate) const fn last(&self) -> u64 {
+        (self.first + self.groups as u64).saturating_sub(1)
+    }
+}
+
+/// What a group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GroupTag {
+    /// Changes that were appended together; the group has a number.
+    Changes = 1,
+    /// Records that compaction copied; the group has no number.
+    Copies = 2,
+}
+
+/// Appends a group's header, then what `push` appends as its changes.
+pub(crate) fn push_group(out: &mut Vec<u8>, tag: GroupTag, push: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.extend_from_slice(&[0; GROUP_HEADER_BYTES - 1]);
+    out.push(tag as u8);
+    push(out);
+    let len = u32::try_from(out.len() - at - GROUP_HEADER_BYTES).unwrap_or(u32::MAX);
+    if let Some(field) = out.get_mut(at..at + 4) {
+        field.copy_from_slice(&len.to_le_bytes());
+    }
+}

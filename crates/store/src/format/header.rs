@@ -1,0 +1,89 @@
+//! The header of a segment, and the note at its end that it has a successor.
+
+use super::{FORMAT_VERSION, SECTOR, put_at, u32_at, u64_at};
+
+/// The first octets of a segment. They stay the same in every version, as do the places of the version and of
+/// the CRC.
+const MAGIC: &[u8; 8] = b"ADITJRNL";
+const VERSION_AT: usize = 8;
+const CRC_AT: usize = 508;
+
+/// The header: one sector, of which a segment has two copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// Of the whole journal; drawn when it was created.
+    pub identity: u64,
+    /// Ascending along the journal.
+    pub number: u64,
+    /// Sectors of the file.
+    pub sectors: u32,
+}
+
+/// Why octets are not a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeaderError {
+    /// No copy is whole.
+    Damaged,
+    /// A newer version.
+    Newer(u32),
+}
+
+impl SegmentHeader {
+    /// Both copies.
+    pub(crate) fn encode(&self) -> [[u8; SECTOR]; 2] {
+        let mut sector = [0; SECTOR];
+        put_at(&mut sector, 0, MAGIC);
+        put_at(&mut sector, VERSION_AT, &FORMAT_VERSION.to_le_bytes());
+        put_at(&mut sector, 12, &self.sectors.to_le_bytes());
+        put_at(&mut sector, 16, &self.identity.to_le_bytes());
+        put_at(&mut sector, 24, &self.number.to_le_bytes());
+        let crc = crc(&sector);
+        put_at(&mut sector, CRC_AT, &crc.to_le_bytes());
+        [sector; 2]
+    }
+
+    /// Reads the header from the first copy that is whole.
+    pub(crate) fn decode(copies: &[[u8; SECTOR]; 2]) -> Result<Self, HeaderError> {
+        let whole = copies.iter().find(|copy| {
+            copy.starts_with(MAGIC) && u32_at(&copy[..], CRC_AT) == Some(crc(copy))
+        });
+        let copy = whole.ok_or(HeaderError::Damaged)?;
+        match u32_at(copy, VERSION_AT) {
+            Some(1) => Self::decode_v1(copy).ok_or(HeaderError::Damaged),
+            Some(version) => Err(HeaderError::Newer(version)),
+            None => Err(HeaderError::Damaged),
+        }
+    }
+
+    fn decode_v1(copy: &[u8; SECTOR]) -> Option<Self> {
+        Some(Self {
+            sectors: u32_at(copy, 12)?,
+            identity: u64_at(copy, 16)?,
+            number: u64_at(copy, 24)?,
+        })
+    }
+}
+
+fn crc(sector: &[u8; SECTOR]) -> u32 {
+    let (covered, _) = sector.split_at(CRC_AT);
+    crc32c::crc32c(covered)
+}
+
+/// The payload of the last sector of a segment once the segment has a successor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SealNote {
+    /// The number of the segment that follows.
+    pub next: u64,
+}
+
+impl SealNote {
+    pub(crate) fn encode(self) -> [u8; SECTOR] {
+        let mut sector = [0; SECTOR];
+        put_at(&mut sector, 0, &self.next.to_le_bytes());
+        sector
+    }
+
+    pub(crate) fn decode(sector: &[u8; SECTOR]) -> Self {
+        Self { next: u64_at(sector, 0).unwrap_or(0) }
+    }
+}

@@ -1,0 +1,50 @@
+//! The octets of version 1: sectors, segment headers, commits, groups and changes. Integers are little endian.
+
+mod change;
+mod commit;
+mod header;
+mod sector;
+
+pub(crate) use change::{Groups, change_len, push_change};
+pub(crate) use commit::{COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, push_group};
+pub(crate) use header::{HeaderError, SealNote, SegmentHeader};
+pub(crate) use sector::{SectorCodec, SectorState};
+
+/// The version that this program writes. It reads this one and all before it.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Octets of a sector. A device writes a sector whole or not at all.
+pub(crate) const SECTOR: usize = 512;
+
+/// Octets of a sector that belong to a commit.
+pub(crate) const PAYLOAD: usize = 500;
+
+/// Sectors of the header at the start of a segment: two copies of one.
+pub(crate) const HEADER_SECTORS: u32 = 2;
+
+/// The offset of a sector in its file.
+pub(crate) const fn offset_of(sector: u32) -> u64 {
+    sector as u64 * SECTOR as u64
+}
+
+/// Sectors that `octets` of a commit take.
+pub(crate) const fn sectors_for(octets: usize) -> usize {
+    octets.div_ceil(PAYLOAD)
+}
+
+/// The integer at `at`, or none if the octets end before.
+pub(crate) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
+    octets.get(at..)?.first_chunk().map(|chunk| u32::from_le_bytes(*chunk))
+}
+
+/// The integer at `at`, or none if the octets end before.
+pub(crate) fn u64_at(octets: &[u8], at: usize) -> Option<u64> {
+    octets.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
+}
+
+/// Puts octets at `at` of a sector.
+pub(crate) fn put_at(sector: &mut [u8; SECTOR], at: usize, octets: &[u8]) {
+    if let Some(field) = sector.get_mut(at..at + octets.len()) {
+        field.copy_from_slice(octets);
+    }
+}

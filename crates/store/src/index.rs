@@ -1,0 +1,128 @@
+//! The live records: where the latest value of each key stands.
+
+use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+
+use crate::record::{RecordId, RecordKey, RecordKind};
+
+/// Tables per kind of identifier. A table that grows moves all its entries; this many keep that below a
+/// millisecond with millions of records.
+const SHARDS: usize = 256;
+
+/// The place of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The low bits of the segment's number. Segments that exist at the same time differ in them.
+    pub segment: u32,
+    /// Octets of payload from the segment's start.
+    pub offset: u32,
+    /// Octets of the change.
+    pub len: u32,
+}
+
+type NumberKey = (RecordKind, u64);
+type OctetsKey = (RecordKind, Box<[u8]>);
+
+/// All live records.
+#[derive(Debug)]
+pub(crate) struct LiveIndex {
+    numbers: Vec<HashMap<NumberKey, Place>>,
+    octets: HashMap<OctetsKey, Place>,
+    live_octets: u64,
+    by_segment: BTreeMap<u32, u64>,
+}
+
+impl LiveIndex {
+    pub(crate) fn new() -> Self {
+        Self {
+            numbers: (0..SHARDS).map(|_| HashMap::new()).collect(),
+            octets: HashMap::new(),
+            live_octets: 0,
+            by_segment: BTreeMap::new(),
+        }
+    }
+
+    /// Octets of the changes that put the live records.
+    pub(crate) const fn live_octets(&self) -> u64 {
+        self.live_octets
+    }
+
+    /// Live records.
+    pub(crate) fn len(&self) -> usize {
+        self.octets.len() + self.numbers.iter().map(HashMap::len).sum::<usize>()
+    }
+
+    pub(crate) fn get(&self, key: RecordKey<'_>) -> Option<Place> {
+        match key.id {
+            RecordId::Number(number) => {
+                self.numbers.get(shard_of(number))?.get(&(key.kind, number)).copied()
+            }
+            RecordId::Octets(octets) => self.octets.get(&(key.kind, Box::from(octets))).copied(),
+        }
+    }
+
+    pub(crate) fn put(&mut self, key: RecordKey<'_>, place: Place) {
+        let former = match key.id {
+            RecordId::Number(number) => {
+                let shard = shard_of(number);
+                let Some(shard) = self.numbers.get_mut(shard) else { return };
+                replace(shard.entry((key.kind, number)), place)
+            }
+            RecordId::Octets(octets) => {
+                replace(self.octets.entry((key.kind, Box::from(octets))), place)
+            }
+        };
+        self.live_octets += u64::from(place.len);
+        *self.by_segment.entry(place.segment).or_default() += u64::from(place.len);
+        self.forget(former);
+    }
+
+    pub(crate) fn remove(&mut self, key: RecordKey<'_>) {
+        let former = match key.id {
+            RecordId::Number(number) => {
+                let shard = shard_of(number);
+                self.numbers.get_mut(shard).and_then(|shard| shard.remove(&(key.kind, number)))
+            }
+            RecordId::Octets(octets) => self.octets.remove(&(key.kind, Box::from(octets))),
+        };
+        self.forget(former);
+    }
+
+    fn forget(&mut self, former: Option<Place>) {
+        let Some(Place { segment, len, .. }) = former else { return };
+        self.live_octets -= u64::from(len);
+        if let std::collections::btree_map::Entry::Occupied(mut live) = self.by_segment.entry(segment) {
+            *live.get_mut() -= u64::from(len);
+            if *live.get() == 0 {
+                live.remove();
+            }
+        }
+    }
+
+    /// Octets of the live records of a segment.
+    pub(crate) fn live_in(&self, segment: u32) -> u64 {
+        self.by_segment.get(&segment).copied().unwrap_or(0)
+    }
+
+    /// The places of all live records of a kind.
+    pub(crate) fn places(&self, kind: RecordKind) -> impl Iterator<Item = Place> {
+        let numbers = self.numbers.iter().flatten().map(|(key, place)| (key.0, *place));
+        let octets = self.octets.iter().map(|(key, place)| (key.0, *place));
+        numbers.chain(octets).filter(move |(other, _)| *other == kind).map(|(_, place)| place)
+    }
+}
+
+/// Mixes all bits of the number into the choice: SEIDs differ in their low bits, or in high ones.
+fn shard_of(number: u64) -> usize {
+    usize::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0])
+}
+
+fn replace<K>(entry: Entry<'_, K, Place>, place: Place) -> Option<Place> {
+    match entry {
+        Entry::Occupied(mut entry) => Some(entry.insert(place)),
+        Entry::Vacant(entry) => {
+            entry.insert(place);
+            None
+        }
+    }
+}

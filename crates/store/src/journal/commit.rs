@@ -1,0 +1,158 @@
+//! Commits: everything that waits, in one write and one sync.
+
+use adit_types::limits::STORE_GROUP_BYTES_MAX;
+
+use crate::error::StoreError;
+use crate::files::Files;
+use crate::format::{
+    COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, Groups, PAYLOAD, SECTOR,
+    offset_of, push_group,
+};
+use crate::index::Place;
+use crate::journal::Journal;
+
+/// What one commit takes of what waits.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    copies: usize,
+    copies_octets: usize,
+    groups: usize,
+    groups_octets: usize,
+}
+
+impl<F: Files> Journal<F> {
+    /// Commits until nothing waits.
+    pub(super) fn commit_all(&mut self) -> Result<(), StoreError> {
+        while !self.pending.lens.is_empty() || !self.copies.lens.is_empty() || self.must_announce {
+            let committed = self.commit_some();
+            if committed.is_err() {
+                // Compaction reads the oldest segment again.
+                self.copies.clear();
+                self.cursor = None;
+            }
+            committed?;
+        }
+        Ok(())
+    }
+
+    /// Commits as much as the last segment has room for, or goes on to another segment.
+    fn commit_some(&mut self) -> Result<(), StoreError> {
+        let Some(active) = self.chain.back().filter(|active| !active.is_suspect) else {
+            return self.roll();
+        };
+        let room = active.room_octets().min(STORE_GROUP_BYTES_MAX);
+        let is_fresh = !active.has_commits;
+        let share = self.share(room);
+        let takes_nothing = share.copies + share.groups == 0;
+        let fits = room >= COMMIT_HEADER_BYTES;
+        if !fits || (takes_nothing && !self.must_announce) {
+            return if is_fresh { Err(StoreError::SegmentSize) } else { self.roll() };
+        }
+        let header = self.build(share);
+        self.write(&header)?;
+        self.take_over(&header, share);
+        Ok(())
+    }
+
+    /// What fits into `room` octets: copies first, since a later change of the same record counts.
+    fn share(&self, room: usize) -> Share {
+        let room = room.saturating_sub(COMMIT_HEADER_BYTES);
+        let mut share = Share::default();
+        (share.copies, share.copies_octets) =
+            self.copies.fitting(room.saturating_sub(GROUP_HEADER_BYTES));
+        if share.copies == self.copies.lens.len() {
+            let copies = if share.copies == 0 { 0 } else { share.copies_octets + GROUP_HEADER_BYTES };
+            (share.groups, share.groups_octets) = self.pending.fitting(room.saturating_sub(copies));
+        }
+        share
+    }
+
+    /// Builds the octets of a commit in `content`.
+    fn build(&mut self, share: Share) -> CommitHeader {
+        self.tried_commit += 1;
+        let content = &mut self.content;
+        content.clear();
+        content.extend_from_slice(&[0; COMMIT_HEADER_BYTES]);
+        if share.copies > 0 {
+            let copies = self.copies.octets.get(..share.copies_octets).unwrap_or(&[]);
+            push_group(content, GroupTag::Copies, |out| out.extend_from_slice(copies));
+        }
+        content.extend_from_slice(self.pending.octets.get(..share.groups_octets).unwrap_or(&[]));
+        let waiting = self.pending.lens.len() as u64;
+        let first = if share.groups == 0 { self.durable + 1 } else { self.appended + 1 - waiting };
+        let header = CommitHeader {
+            commit: self.tried_commit,
+            previous: self.durable_commit,
+            first,
+            oldest: self.chain.front().map_or(0, |oldest| oldest.number),
+            octets: u32::try_from(content.len()).unwrap_or(u32::MAX),
+            groups: u32::try_from(share.groups).unwrap_or(u32::MAX),
+        };
+        if let Some(field) = content.get_mut(..COMMIT_HEADER_BYTES) {
+            field.copy_from_slice(&header.encode());
+        }
+        header
+    }
+
+    /// Writes and syncs `content`. After a failure nothing that was written is trusted.
+    fn write(&mut self, _header: &CommitHeader) -> Result<(), StoreError> {
+        let Some(active) = self.chain.back_mut() else { return Err(StoreError::SegmentSize) };
+        self.raw.clear();
+        for (index, part) in (active.at..).zip(self.content.chunks(PAYLOAD)) {
+            let mut sector = [0; SECTOR];
+            if let Some(payload) = sector.get_mut(..part.len()) {
+                payload.copy_from_slice(part);
+            }
+            active.codec.seal(&mut sector, index, active.at);
+            self.raw.push(sector);
+        }
+        let octets = self.raw.as_flattened();
+        let written = self.files.write_at(&active.file, offset_of(active.at), octets);
+        let synced = written.and_then(|()| self.files.sync_data(&active.file));
+        self.written_since += octets.len();
+        synced.map_err(|error| {
+            active.is_suspect = true;
+            StoreError::io("write", &active.name())(error)
+        })
+    }
+
+    /// The commit is durable: it counts from now on.
+    fn take_over(&mut self, header: &CommitHeader, share: Share) {
+        let Some(active) = self.chain.back_mut() else { return };
+        let at = active.at;
+        active.at += u32::try_from(self.raw.len()).unwrap_or(0);
+        active.has_commits = true;
+        let segment = active.short_number();
+        apply(&mut self.index, &self.content, segment, at);
+        self.durable_commit = header.commit;
+        self.durable = header.last();
+        self.commits += 1;
+        self.copied_octets += share.copies_octets as u64;
+        self.copies.drop_first(share.copies, share.copies_octets);
+        self.pending.drop_first(share.groups, share.groups_octets);
+        self.must_announce = false;
+        self.free_leaving();
+    }
+}
+
+/// Enters the changes of a commit at sector `at` of a segment into the index.
+pub(super) fn apply(index: &mut crate::index::LiveIndex, content: &[u8], segment: u32, at: u32) {
+    for placed in Groups::new(content, COMMIT_HEADER_BYTES).flat_map(|group| group.changes()) {
+        let key = placed.change.key;
+        match placed.change.value {
+            Some(_) => index.put(key, place_of(segment, at, placed.at, placed.len)),
+            None => index.remove(key),
+        }
+    }
+}
+
+/// The place of a change of `len` octets, `offset` octets into the commit at sector `at`.
+pub(super) fn place_of(segment: u32, at: u32, offset: usize, len: usize) -> Place {
+    let payload = u32::try_from(PAYLOAD).unwrap_or(0);
+    let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+    Place {
+        segment,
+        offset: at.saturating_mul(payload).saturating_add(offset),
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,174 @@
+//! Upkeep: compaction of the oldest segment, the next segment, files that are not needed.
+
+use crate::error::{Damage, DamageKind, StoreError};
+use crate::files::Files;
+use crate::format::{COMMIT_HEADER_BYTES, Groups, offset_of, push_change};
+use crate::journal::commit::place_of;
+use crate::journal::{Journal, Upkeep};
+use crate::scan::{Found, FoundCommit, SegmentScan};
+
+/// Octets that a part of the upkeep reads or writes, at least and at most. Parts grow with what commits write, so
+/// that upkeep keeps pace.
+const PART_OCTETS_MIN: usize = 256 << 10;
+const PART_OCTETS_MAX: usize = 1 << 20;
+
+/// Octets of upkeep for each octet that commits write.
+const PACE: usize = 4;
+
+/// Parts of compaction that a commit does itself while the journal exceeds its bound.
+const PARTS_PER_COMMIT: usize = 2;
+
+impl<F: Files> Journal<F> {
+    /// Octets of segments that are written.
+    fn used_octets(&self) -> u64 {
+        let all: u64 = self.chain.iter().map(|segment| offset_of(segment.sectors)).sum();
+        let last = self.chain.back();
+        all - last.map_or(0, |last| offset_of(last.sectors - last.at))
+    }
+
+    fn segment_octets(&self) -> u64 {
+        offset_of(self.sectors)
+    }
+
+    /// The most octets that the files may have.
+    fn bound_octets(&self) -> u64 {
+        2 * self.live_sector_octets() + 2 * self.segment_octets()
+    }
+
+    /// Whether the oldest segment is to be compacted.
+    fn is_compaction_due(&self) -> bool {
+        let Some(oldest) = self.chain.front() else { return false };
+        if oldest.number <= self.rewrite_until {
+            return true;
+        }
+        let live = self.live_sector_octets();
+        let segment = self.segment_octets();
+        let used = self.used_octets();
+        if self.chain.len() < 2 {
+            return false;
+        }
+        if self.is_out_of_space {
+            let room = self.chain.back().map_or(0, |last| offset_of(last.sectors - last.at));
+            let copies = self.index.live_in(oldest.short_number()) * 9 / 8 + segment / 16;
+            return used > live + segment / 8 && copies <= room;
+        }
+        used > live + live / 2 + segment / 2
+    }
+
+    /// One part of the upkeep.
+    pub(super) fn upkeep(&mut self) -> Result<Upkeep, StoreError> {
+        let part = (PACE * self.written_since).clamp(PART_OCTETS_MIN, PART_OCTETS_MAX);
+        self.written_since = 0;
+        let is_due = self.is_compaction_due();
+        if self.next.is_none() && self.wants_next(is_due) {
+            let prepared = self.prepare_next(u32::try_from(part / 512).unwrap_or(u32::MAX));
+            match prepared {
+                Err(error) if error.is_no_space() && self.is_compaction_due() => {}
+                prepared => return prepared.map(|()| Upkeep::Worked),
+            }
+        }
+        if self.is_compaction_due() {
+            return self.compact(part).map(|()| Upkeep::Worked);
+        }
+        let keep = usize::from(self.file_octets() <= self.bound_octets());
+        match self.remove_surplus(keep)? {
+            true => Ok(Upkeep::Worked),
+            false => Ok(Upkeep::Idle),
+        }
+    }
+
+    /// Whether the next segment is to be prepared now. If there is much room left, compaction may free one first.
+    fn wants_next(&self, is_due: bool) -> bool {
+        let Some(last) = self.chain.back() else { return true };
+        let is_urgent = last.is_suspect || last.at > last.sectors / 4 * 3;
+        let fits = self.file_octets() + self.segment_octets() <= self.bound_octets();
+        is_urgent || !self.free.is_empty() || (fits && !is_due)
+    }
+
+    /// Compacts while the journal exceeds its bound, but not for long. A failure is that of a later call.
+    pub(super) fn keep_bound(&mut self) {
+        for _ in 0..PARTS_PER_COMMIT {
+            let is_over = self.used_octets() > self.bound_octets() - self.segment_octets();
+            if !is_over || !self.is_compaction_due() || self.compact(PART_OCTETS_MAX).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Compacts everything that a damaged journal has left.
+    pub(super) fn rewrite_all(&mut self) -> Result<(), StoreError> {
+        self.rewrite_until = self.chain.back().map_or(0, |last| last.number);
+        if let Some(last) = self.chain.back_mut() {
+            last.is_suspect = true;
+        }
+        self.roll()?;
+        while self.chain.front().is_some_and(|oldest| oldest.number <= self.rewrite_until) {
+            self.compact(PART_OCTETS_MAX)?;
+        }
+        self.must_announce = true;
+        self.commit_all()
+    }
+
+    /// Reads a part of the oldest segment and commits copies of its live records. Behind its last record the
+    /// segment leaves the chain.
+    fn compact(&mut self, part: usize) -> Result<(), StoreError> {
+        let Some(oldest) = self.chain.front() else { return Ok(()) };
+        let is_empty = self.index.live_in(oldest.short_number()) == 0;
+        let is_done = is_empty || self.collect_copies(part)?;
+        self.commit_all()?;
+        if !is_done {
+            return Ok(());
+        }
+        self.cursor = None;
+        // A commit names the oldest segment, so the oldest one has commits.
+        while self.chain.len() > 1 {
+            self.leaving.extend(self.chain.pop_front());
+            if self.chain.front().is_some_and(|oldest| oldest.has_commits) {
+                break;
+            }
+        }
+        self.must_announce = true;
+        self.commit_all()
+    }
+
+    /// Reads about `part` octets of the oldest segment. True if that was the rest.
+    fn collect_copies(&mut self, part: usize) -> Result<bool, StoreError> {
+        let Some(oldest) = self.chain.front() else { return Ok(true) };
+        let cursor = self.cursor.get_or_insert_with(|| {
+            SegmentScan::new(oldest.codec, oldest.sectors, oldest.sectors)
+        });
+        let mut read = 0;
+        while read < part {
+            if cursor.at() >= oldest.at {
+                return Ok(true);
+            }
+            let found = cursor.next(&mut self.files, &oldest.file);
+            match found.map_err(StoreError::io("read", &oldest.name()))? {
+                Found::Commit(FoundCommit { at, end, .. }) => {
+                    read += usize::try_from(offset_of(end - at)).unwrap_or(part);
+                    let groups = Groups::new(cursor.content(), COMMIT_HEADER_BYTES);
+                    for placed in groups.flat_map(|group| group.changes()) {
+                        let place = place_of(oldest.short_number(), at, placed.at, placed.len);
+                        if self.index.get(placed.change.key) == Some(place) {
+                            push_change(&mut self.copies.octets, &placed.change);
+                            self.copies.lens.push_back(placed.len);
+                        }
+                    }
+                }
+                Found::Gap(gap) => {
+                    if let Some(next) = gap.next.filter(|_| oldest.number <= self.rewrite_until) {
+                        cursor.skip_to(next);
+                        continue;
+                    }
+                    let kind = DamageKind::Sectors { first: gap.at, end: oldest.at };
+                    self.copies.clear();
+                    let file = oldest.name();
+                    let lost = Damage { file, kind, after: 0, before: Some(self.durable + 1) };
+                    self.cursor = None;
+                    return Err(StoreError::Damaged(vec![lost]));
+                }
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,300 @@
+//! The journal: a log of commits in segments, and an index of the records that are live.
+
+mod commit;
+mod compaction;
+mod open;
+mod segments;
+mod visit;
+
+use std::collections::VecDeque;
+
+use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX, STORE_VALUE_BYTES_MAX};
+
+use crate::error::{AppendError, Damage, StoreError};
+use crate::files::Files;
+use crate::format::{
+    COMMIT_HEADER_BYTES, GROUP_HEADER_BYTES, GroupTag, PAYLOAD, SECTOR, change_len, push_change,
+    push_group,
+};
+use crate::index::LiveIndex;
+use crate::record::{RecordId, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange};
+use crate::scan::SegmentScan;
+use segments::{FreeFile, NewFile, Segment};
+
+/// How a journal is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Marks the files of this journal. A random number, used only where the folder has no journal yet.
+    pub identity: u64,
+    /// Octets of a new segment: a multiple of 512. Existing segments keep theirs.
+    pub segment_bytes: u32,
+    /// Opens a damaged journal without what it lost, and writes what is left into new segments.
+    pub accept_loss: bool,
+}
+
+impl JournalOptions {
+    /// Segments of 16 MiB; a damaged journal is refused.
+    #[must_use]
+    pub const fn new(identity: u64) -> Self {
+        Self { identity, segment_bytes: 16 << 20, accept_loss: false }
+    }
+}
+
+/// What opening a journal found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OpenReport {
+    /// The folder had no journal.
+    pub is_new: bool,
+    /// The last segment ends with a commit that is not whole. It was never acknowledged, and is dropped.
+    pub is_torn: bool,
+    /// What was lost, with [`JournalOptions::accept_loss`].
+    pub losses: Vec<Damage>,
+    /// Segments of which one of two copies of the header is damaged.
+    pub damaged_headers: Vec<String>,
+    /// Files that do not belong to the journal. They stay.
+    pub foreign: Vec<String>,
+}
+
+/// What a call of [`RecordStore::maintain`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Upkeep {
+    /// Nothing needs to be done.
+    Idle,
+    /// A part; there may be more to do.
+    Worked,
+}
+
+/// Figures of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalFigures {
+    /// Live records.
+    pub records: usize,
+    /// Octets of the live records with their keys, as they stand in the journal.
+    pub live_octets: u64,
+    /// Octets of all files of the journal.
+    pub file_octets: u64,
+    /// Octets that wait to become durable.
+    pub pending_octets: usize,
+    /// The last durable group.
+    pub durable: RecordNumber,
+    /// Commits since the journal was opened.
+    pub commits: u64,
+    /// Octets of records that compaction has copied since the journal was opened.
+    pub copied_octets: u64,
+    /// The file system had no room for another segment.
+    pub is_out_of_space: bool,
+}
+
+/// Records that wait for a commit, as octets of groups or changes.
+#[derive(Debug, Default)]
+struct Waiting {
+    octets: Vec<u8>,
+    lens: VecDeque<usize>,
+}
+
+impl Waiting {
+    fn clear(&mut self) {
+        self.octets.clear();
+        self.lens.clear();
+    }
+
+    /// How many of the first ones take at most `room` octets, and how many octets those take.
+    fn fitting(&self, room: usize) -> (usize, usize) {
+        let mut taken = (0, 0);
+        for len in &self.lens {
+            if taken.1 + len > room {
+                break;
+            }
+            taken = (taken.0 + 1, taken.1 + len);
+        }
+        taken
+    }
+
+    fn drop_first(&mut self, count: usize, octets: usize) {
+        self.lens.drain(..count);
+        self.octets.drain(..octets);
+    }
+}
+
+/// A store in a folder of files.
+#[derive(Debug)]
+pub struct Journal<F: Files> {
+    files: F,
+    identity: u64,
+    /// Of a new segment.
+    sectors: u32,
+    index: LiveIndex,
+    /// All segments that are needed, the oldest first. Commits go to the last one.
+    chain: VecDeque<Segment<F::File>>,
+    /// Ready to become the last of the chain.
+    next: Option<Segment<F::File>>,
+    /// Files for further segments.
+    free: Vec<FreeFile<F::File>>,
+    /// Out of the chain, but needed until a durable commit says that they are not.
+    leaving: Vec<Segment<F::File>>,
+    /// A file that is being filled with zeros.
+    making: Option<NewFile<F::File>>,
+    /// Names have changed since the folder was synced.
+    has_new_names: bool,
+    /// The greatest number of a segment so far.
+    last_segment: u64,
+    /// The last durable commit.
+    durable_commit: u64,
+    /// The last commit that was tried.
+    tried_commit: u64,
+    durable: u64,
+    /// The last appended group.
+    appended: u64,
+    /// Groups that are not durable.
+    pending: Waiting,
+    /// Records on their way out of the oldest segment.
+    copies: Waiting,
+    /// A commit is due although nothing waits: it says which segment is the oldest.
+    must_announce: bool,
+    /// Where compaction reads the oldest segment.
+    cursor: Option<SegmentScan>,
+    /// Segments up to this one are compacted whatever they hold.
+    rewrite_until: u64,
+    is_out_of_space: bool,
+    /// Octets that commits wrote since the last upkeep.
+    written_since: usize,
+    commits: u64,
+    copied_octets: u64,
+    content: Vec<u8>,
+    raw: Vec<[u8; SECTOR]>,
+}
+
+impl<F: Files> Journal<F> {
+    fn empty(files: F, options: &JournalOptions) -> Result<Self, StoreError> {
+        let sectors = segments::sectors_of(options.segment_bytes).ok_or(StoreError::SegmentSize)?;
+        Ok(Self {
+            files,
+            identity: options.identity,
+            sectors,
+            index: LiveIndex::new(),
+            chain: VecDeque::new(),
+            next: None,
+            free: Vec::new(),
+            leaving: Vec::new(),
+            making: None,
+            has_new_names: false,
+            last_segment: 0,
+            durable_commit: 0,
+            tried_commit: 0,
+            durable: 0,
+            appended: 0,
+            pending: Waiting::default(),
+            copies: Waiting::default(),
+            must_announce: false,
+            cursor: None,
+            rewrite_until: 0,
+            is_out_of_space: false,
+            written_since: 0,
+            commits: 0,
+            copied_octets: 0,
+            content: Vec::new(),
+            raw: Vec::new(),
+        })
+    }
+
+    /// Octets of changes that a group may have.
+    #[must_use]
+    pub fn group_octets_max(&self) -> usize {
+        let capacity = segments::capacity(self.sectors);
+        capacity.min(STORE_GROUP_BYTES_MAX) - COMMIT_HEADER_BYTES - GROUP_HEADER_BYTES
+    }
+
+    /// Figures for operators.
+    #[must_use]
+    pub fn figures(&self) -> JournalFigures {
+        JournalFigures {
+            records: self.index.len(),
+            live_octets: self.index.live_octets(),
+            file_octets: self.file_octets(),
+            pending_octets: self.pending.octets.len(),
+            durable: RecordNumber(self.durable),
+            commits: self.commits,
+            copied_octets: self.copied_octets,
+            is_out_of_space: self.is_out_of_space,
+        }
+    }
+
+    /// The folder.
+    pub const fn files(&self) -> &F {
+        &self.files
+    }
+
+    /// Octets of sectors that the live records would take, densely packed.
+    fn live_sector_octets(&self) -> u64 {
+        let live = self.index.live_octets();
+        live + live * (SECTOR - PAYLOAD) as u64 / PAYLOAD as u64
+    }
+
+    /// Without room for another segment, puts must fit the last one, so that removals and compaction can go on.
+    fn has_room(&self, octets: usize) -> bool {
+        let wanted = self.pending.octets.len() + octets + COMMIT_HEADER_BYTES;
+        let active = self.chain.back().filter(|active| !active.is_suspect);
+        let room = active.map_or(0, |active| active.room_octets());
+        !self.is_out_of_space || wanted + segments::capacity(self.sectors) / 2 <= room
+    }
+}
+
+impl<F: Files> RecordStore for Journal<F> {
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+        let is_sound = |change: &StoreChange<'_>| {
+            let id_fits = match change.key.id {
+                RecordId::Number(_) => true,
+                RecordId::Octets(octets) => (1..=255).contains(&octets.len()),
+            };
+            id_fits && change.value.is_none_or(|value| value.len() <= STORE_VALUE_BYTES_MAX)
+        };
+        if !changes.iter().all(is_sound) {
+            return Err(AppendError::Record);
+        }
+        let octets: usize = changes.iter().map(change_len).sum();
+        if changes.is_empty() || octets > self.group_octets_max() {
+            return Err(AppendError::Group);
+        }
+        if self.pending.octets.len() + octets > STORE_BACKLOG_BYTES_MAX {
+            return Err(AppendError::Backlog);
+        }
+        if changes.iter().any(|change| change.value.is_some()) && !self.has_room(octets) {
+            return Err(AppendError::NoSpace);
+        }
+        let at = self.pending.octets.len();
+        push_group(&mut self.pending.octets, GroupTag::Changes, |out| {
+            changes.iter().for_each(|change| push_change(out, change));
+        });
+        self.pending.lens.push_back(self.pending.octets.len() - at);
+        self.appended += 1;
+        Ok(RecordNumber(self.appended))
+    }
+
+    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+        self.commit_all()?;
+        self.keep_bound();
+        Ok(RecordNumber(self.durable))
+    }
+
+    fn durable(&self) -> RecordNumber {
+        RecordNumber(self.durable)
+    }
+
+    fn withdraw(&mut self) -> usize {
+        let count = self.pending.lens.len();
+        self.pending.clear();
+        count
+    }
+
+    fn maintain(&mut self) -> Result<Upkeep, StoreError> {
+        self.upkeep()
+    }
+
+    fn visit(
+        &mut self,
+        kinds: &[RecordKind],
+        visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
+    ) -> Result<(), StoreError> {
+        self.visit_kinds(kinds, visitor)
+    }
+}

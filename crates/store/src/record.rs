@@ -1,0 +1,148 @@
+//! Words of the store, and its contract.
+
+use core::fmt;
+
+use crate::error::{AppendError, StoreError};
+
+/// What a record is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecordKind {
+    /// The node itself: its recovery time stamp, the seeds of its identifiers.
+    Node = 1,
+    /// An association with a control plane function.
+    Association = 2,
+    /// The PFDs of an application.
+    Pfds = 3,
+    /// A PFCP session.
+    Session = 4,
+    /// Counted volume of a session.
+    Usage = 5,
+}
+
+impl RecordKind {
+    /// All kinds, in the order in which a node restores them.
+    pub const ALL: [Self; 5] =
+        [Self::Node, Self::Association, Self::Pfds, Self::Session, Self::Usage];
+
+    pub(crate) fn from_octet(octet: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == octet)
+    }
+}
+
+/// Which record of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecordId<'a> {
+    /// A number, such as a SEID.
+    Number(u64),
+    /// 1 to 255 octets, such as a Node ID.
+    Octets(&'a [u8]),
+}
+
+/// The name of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordKey<'a> {
+    /// What the record is about.
+    pub kind: RecordKind,
+    /// Which one of its kind.
+    pub id: RecordId<'a>,
+}
+
+impl<'a> RecordKey<'a> {
+    /// The record of `kind` with this number.
+    #[must_use]
+    pub const fn number(kind: RecordKind, number: u64) -> Self {
+        Self { kind, id: RecordId::Number(number) }
+    }
+
+    /// The record of `kind` with these octets.
+    #[must_use]
+    pub const fn octets(kind: RecordKind, octets: &'a [u8]) -> Self {
+        Self { kind, id: RecordId::Octets(octets) }
+    }
+}
+
+impl fmt::Display for RecordKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            RecordKind::Node => "node",
+            RecordKind::Association => "association",
+            RecordKind::Pfds => "PFDs",
+            RecordKind::Session => "session",
+            RecordKind::Usage => "usage",
+        };
+        match self.id {
+            RecordId::Number(number) => write!(f, "{kind} {number:#x}"),
+            RecordId::Octets(octets) => write!(f, "{kind} {}", octets.escape_ascii()),
+        }
+    }
+}
+
+/// A change of one record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreChange<'a> {
+    /// The record that changes.
+    pub key: RecordKey<'a>,
+    /// Its new value, or none if the record is removed.
+    pub value: Option<&'a [u8]>,
+}
+
+impl<'a> StoreChange<'a> {
+    /// The record gets this value.
+    #[must_use]
+    pub const fn put(key: RecordKey<'a>, value: &'a [u8]) -> Self {
+        Self { key, value: Some(value) }
+    }
+
+    /// The record is removed.
+    #[must_use]
+    pub const fn remove(key: RecordKey<'a>) -> Self {
+        Self { key, value: None }
+    }
+}
+
+/// The number of a group in the order of all groups. The first one is 1. Numbers may have gaps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RecordNumber(pub u64);
+
+/// Where records are kept.
+///
+/// A node hands its changes out in groups and answers a request once [`RecordStore::durable`] has reached the
+/// group's number. The calls that take time, [`RecordStore::commit`], [`RecordStore::maintain`] and
+/// [`RecordStore::visit`], belong on a thread of their own.
+pub trait RecordStore {
+    /// Appends a group. It is not durable before a commit. A refused group has changed nothing.
+    ///
+    /// # Errors
+    /// [`AppendError`]: the group cannot become durable now, or never.
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError>;
+
+    /// Makes all appended groups durable. Returns the number of the last one.
+    ///
+    /// # Errors
+    /// The store cannot make them durable now. Those up to [`RecordStore::durable`] are; the others stay
+    /// appended, and the next commit tries again, until [`RecordStore::withdraw`] drops them.
+    fn commit(&mut self) -> Result<RecordNumber, StoreError>;
+
+    /// The last durable group.
+    fn durable(&self) -> RecordNumber;
+
+    /// Drops the groups that are not durable, and returns how many those were. Should the process end before
+    /// the next successful commit, a group that a failed commit tried to write may be found all the same.
+    fn withdraw(&mut self) -> usize;
+
+    /// Does a bounded part of the work that keeps commits short and the store small.
+    ///
+    /// # Errors
+    /// The part was not done. Nothing is lost; the caller tries again later.
+    fn maintain(&mut self) -> Result<crate::Upkeep, StoreError>;
+
+    /// Calls `visitor` with each durable record of these kinds and its value, in no particular order.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a record is damaged.
+    fn visit(
+        &mut self,
+        kinds: &[RecordKind],
+        visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
+    ) -> Result<(), StoreError>;
+}

@@ -1,0 +1,170 @@
+//! Reads the commits of a segment one after the other.
+
+use std::io;
+
+use crate::files::Files;
+use crate::format::{
+    COMMIT_HEADER_BYTES, CommitHeader, HEADER_SECTORS, PAYLOAD, SECTOR, SectorCodec, SectorState,
+    offset_of, sectors_for,
+};
+
+/// Sectors that are read at once.
+const WINDOW: u32 = 1024;
+
+/// What the next octets of a segment are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A whole commit; its octets are [`SegmentScan::content`].
+    Commit(FoundCommit),
+    /// No whole commit.
+    Gap(Gap),
+}
+
+/// A whole commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FoundCommit {
+    pub header: CommitHeader,
+    /// Its first sector.
+    pub at: u32,
+    /// The sector behind it.
+    pub end: u32,
+}
+
+/// The place where no whole commit begins: the end, the rest of a commit that was never acknowledged, or damage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// The sector where a commit would begin.
+    pub at: u32,
+    /// The first sector of a later commit. What is before it was acknowledged, and is damaged.
+    pub next: Option<u32>,
+    /// Sectors of a commit that is not whole are there.
+    pub is_torn: bool,
+    /// A sector of this segment changed since it was written.
+    pub is_damaged: bool,
+}
+
+/// Where reading a segment has come to.
+#[derive(Debug)]
+pub(crate) struct SegmentScan {
+    codec: SectorCodec,
+    /// The sector behind the last one that may hold commits.
+    end: u32,
+    at: u32,
+    window: Vec<[u8; SECTOR]>,
+    window_at: u32,
+    content: Vec<u8>,
+}
+
+impl SegmentScan {
+    /// Begins at sector `at` of a segment with `sectors` sectors, of which `readable` are in the file. The last
+    /// sector of a segment has no commit.
+    pub(crate) fn new(codec: SectorCodec, sectors: u32, readable: u32) -> Self {
+        Self {
+            codec,
+            end: sectors.saturating_sub(1).min(readable),
+            at: HEADER_SECTORS,
+            window: Vec::new(),
+            window_at: 0,
+            content: Vec::new(),
+        }
+    }
+
+    /// The octets of the commit that was found last.
+    pub(crate) fn content(&self) -> &[u8] {
+        &self.content
+    }
+
+    /// Goes on at a later sector.
+    pub(crate) const fn skip_to(&mut self, at: u32) {
+        self.at = at;
+    }
+
+    /// The sector where the next commit would begin.
+    pub(crate) const fn at(&self) -> u32 {
+        self.at
+    }
+
+    /// The next commit. After a gap it returns the same gap again.
+    pub(crate) fn next<F: Files>(&mut self, files: &mut F, file: &F::File) -> io::Result<Found> {
+        let at = self.at;
+        let Some(first) = self.whole(files, file, at, at)? else {
+            return self.gap(files, file, at).map(Found::Gap);
+        };
+        let header = CommitHeader::decode(first);
+        let octets = header.and_then(|header| usize::try_from(header.octets).ok()).unwrap_or(0);
+        let sectors = u32::try_from(sectors_for(octets)).unwrap_or(u32::MAX);
+        let end = at.saturating_add(sectors);
+        let Some(header) = header.filter(|_| octets >= COMMIT_HEADER_BYTES && end <= self.end)
+        else {
+            // Its sector is whole, so this program did not write it.
+            return Ok(Found::Gap(Gap { at, next: None, is_torn: true, is_damaged: true }));
+        };
+        self.content.clear();
+        for sector in at..end {
+            let Some(payload) = self.whole(files, file, sector, at)? else {
+                return self.gap(files, file, at).map(Found::Gap);
+            };
+            let payload = *payload;
+            self.content.extend_from_slice(payload.get(..PAYLOAD).unwrap_or(&[]));
+        }
+        self.content.truncate(octets);
+        self.at = end;
+        Ok(Found::Commit(FoundCommit { header, at, end }))
+    }
+
+    /// The sector, if it is whole and belongs to the commit that begins in sector `start`.
+    fn whole<F: Files>(
+        &mut self,
+        files: &mut F,
+        file: &F::File,
+        index: u32,
+        start: u32,
+    ) -> io::Result<Option<&[u8; SECTOR]>> {
+        if index >= self.end {
+            return Ok(None);
+        }
+        let codec = self.codec;
+        let sector = self.sector(files, file, index)?;
+        Ok(Some(sector).filter(|sector| codec.check(sector, index) == SectorState::Whole(start)))
+    }
+
+    fn gap<F: Files>(&mut self, files: &mut F, file: &F::File, at: u32) -> io::Result<Gap> {
+        let mut gap = Gap { at, next: None, is_torn: false, is_damaged: false };
+        let codec = self.codec;
+        for index in at..self.end {
+            match codec.check(self.sector(files, file, index)?, index) {
+                SectorState::Whole(start) if start > at => {
+                    gap.next = Some(start);
+                    return Ok(gap);
+                }
+                SectorState::Whole(start) => {
+                    gap.is_torn = true;
+                    gap.is_damaged |= start < at;
+                }
+                SectorState::Damaged => gap.is_damaged = true,
+                SectorState::Unwritten => {}
+            }
+        }
+        Ok(gap)
+    }
+
+    fn sector<F: Files>(
+        &mut self,
+        files: &mut F,
+        file: &F::File,
+        index: u32,
+    ) -> io::Result<&[u8; SECTOR]> {
+        let position = index.checked_sub(self.window_at).and_then(|at| usize::try_from(at).ok());
+        let position = match position.filter(|position| *position < self.window.len()) {
+            Some(position) => position,
+            None => {
+                let count = WINDOW.min(self.end.saturating_sub(index));
+                self.window.resize(usize::try_from(count).unwrap_or(0), [0; SECTOR]);
+                files.read_at(file, offset_of(index), self.window.as_flattened_mut())?;
+                self.window_at = index;
+                0
+            }
+        };
+        self.window.get(position).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+}
