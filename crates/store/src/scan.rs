@@ -160,7 +160,11 @@ impl SegmentScan {
             None => {
                 let count = WINDOW.min(self.end.saturating_sub(index));
                 self.window.resize(usize::try_from(count).unwrap_or(0), [0; SECTOR]);
-                files.read_at(file, offset_of(index), self.window.as_flattened_mut())?;
+                let read = files.read_at(file, offset_of(index), self.window.as_flattened_mut());
+                if let Err(error) = read {
+                    self.window.clear();
+                    return Err(error);
+                }
                 self.window_at = index;
                 0
             }

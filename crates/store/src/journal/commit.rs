@@ -122,6 +122,9 @@ impl<F: Files> Journal<F> {
         let at = active.at;
         active.at += u32::try_from(self.raw.len()).unwrap_or(0);
         active.has_commits = true;
+        if share.groups > 0 {
+            self.last_changed = active.number;
+        }
         let segment = active.short_number();
         apply(&mut self.index, &self.content, segment, at);
         self.durable_commit = header.commit;

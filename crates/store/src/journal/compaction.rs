@@ -5,7 +5,7 @@ use crate::files::Files;
 use crate::format::{COMMIT_HEADER_BYTES, Groups, offset_of, push_change};
 use crate::journal::commit::place_of;
 use crate::journal::{Journal, Upkeep};
-use crate::scan::{Found, FoundCommit, SegmentScan};
+use crate::scan::{Found, FoundCommit};
 
 /// Octets that a part of the upkeep reads or writes, at least and at most. Parts grow with what commits write, so
 /// that upkeep keeps pace.
@@ -44,7 +44,7 @@ impl<F: Files> Journal<F> {
         let live = self.live_sector_octets();
         let segment = self.segment_octets();
         let used = self.used_octets();
-        if self.chain.len() < 2 {
+        if self.chain.len() < 2 || oldest.number > self.last_changed {
             return false;
         }
         if self.is_out_of_space {
@@ -134,9 +134,7 @@ impl<F: Files> Journal<F> {
     /// Reads about `part` octets of the oldest segment. True if that was the rest.
     fn collect_copies(&mut self, part: usize) -> Result<bool, StoreError> {
         let Some(oldest) = self.chain.front() else { return Ok(true) };
-        let cursor = self.cursor.get_or_insert_with(|| {
-            SegmentScan::new(oldest.codec, oldest.sectors, oldest.sectors)
-        });
+        let cursor = self.cursor.get_or_insert_with(|| oldest.scan());
         let mut read = 0;
         while read < part {
             if cursor.at() >= oldest.at {

@@ -153,6 +153,8 @@ pub struct Journal<F: Files> {
     must_announce: bool,
     /// Where compaction reads the oldest segment.
     cursor: Option<SegmentScan>,
+    /// The segment with the last change. Those behind it have copies only, which compaction cannot make denser.
+    last_changed: u64,
     /// Segments up to this one are compacted whatever they hold.
     rewrite_until: u64,
     is_out_of_space: bool,
@@ -187,6 +189,7 @@ impl<F: Files> Journal<F> {
             copies: Waiting::default(),
             must_announce: false,
             cursor: None,
+            last_changed: 0,
             rewrite_until: 0,
             is_out_of_space: false,
             written_since: 0,

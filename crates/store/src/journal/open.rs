@@ -12,7 +12,7 @@ use crate::format::{
 use crate::journal::commit::apply;
 use crate::journal::segments::{FreeFile, NEW_NAME, Segment, segment_name};
 use crate::journal::{Journal, JournalOptions, OpenReport};
-use crate::scan::{Found, FoundCommit, SegmentScan};
+use crate::scan::{Found, FoundCommit};
 
 /// The file that the process holds a lock on.
 const LOCK_NAME: &str = "lock";
@@ -51,14 +51,6 @@ impl FolderNames {
         sorted.foreign.sort();
         sorted
     }
-}
-
-/// A segment that was found, and how to read it.
-#[derive(Debug)]
-struct FoundSegment<File> {
-    segment: Segment<File>,
-    /// Sectors that are in the file.
-    readable: u32,
 }
 
 /// The first commit of a segment.
@@ -156,23 +148,22 @@ impl<F: Files> Journal<F> {
         let mut replay = Replay::default();
         let mut found = self.find_chain(names, &mut replay, report)?;
         let firsts = self.first_commits(&found)?;
-        for (position, found) in found.iter_mut().enumerate() {
+        for (position, segment) in found.iter_mut().enumerate() {
             let mut later = firsts.iter().skip(position + 1);
             let until = match later.find(|first| **first != FirstCommit::None) {
                 Some(FirstCommit::After(previous)) => Some(*previous),
                 _ => None,
             };
-            self.replay(found, until, &mut replay)?;
+            self.replay(segment, until, &mut replay)?;
         }
         self.check_successor(&found, &mut replay)?;
-        let mut chain: Vec<Segment<F::File>> =
-            found.into_iter().map(|found| found.segment).collect();
+        self.last_changed = self.last_segment;
         // The first ones may never have had a commit.
-        let empty = chain.iter().take_while(|segment| !segment.has_commits).count();
-        for segment in chain.drain(..empty.min(chain.len().saturating_sub(1))) {
+        let empty = found.iter().take_while(|segment| !segment.has_commits).count();
+        for segment in found.drain(..empty.min(found.len().saturating_sub(1))) {
             self.leaving.push(segment);
         }
-        self.chain.extend(chain);
+        self.chain.extend(found);
         Ok(replay)
     }
 
@@ -182,7 +173,7 @@ impl<F: Files> Journal<F> {
         names: &FolderNames,
         replay: &mut Replay,
         report: &mut OpenReport,
-    ) -> Result<Vec<FoundSegment<F::File>>, StoreError> {
+    ) -> Result<Vec<Segment<F::File>>, StoreError> {
         let mut found = Vec::new();
         let mut oldest = None;
         let mut is_first = true;
@@ -196,7 +187,7 @@ impl<F: Files> Journal<F> {
                 continue;
             };
             is_first = false;
-            if segment.readable < segment.segment.sectors {
+            if segment.readable < segment.sectors {
                 let octets = offset_of(segment.readable);
                 replay.add(name.clone(), DamageKind::Truncated { octets });
             }
@@ -219,7 +210,7 @@ impl<F: Files> Journal<F> {
         name: &str,
         is_first: bool,
         report: &mut OpenReport,
-    ) -> Result<Option<FoundSegment<F::File>>, StoreError> {
+    ) -> Result<Option<Segment<F::File>>, StoreError> {
         let file = self.files.open(name).map_err(StoreError::io("open", name))?;
         let octets = self.files.len(&file).map_err(StoreError::io("open", name))?;
         let readable = u32::try_from(octets / SECTOR as u64).unwrap_or(u32::MAX);
@@ -249,18 +240,18 @@ impl<F: Files> Journal<F> {
             number,
             file,
             sectors: header.sectors,
+            readable,
             codec: SectorCodec::new(self.identity, number),
             at: HEADER_SECTORS,
             has_commits: false,
             is_suspect: false,
         };
-        Ok(Some(FoundSegment { segment, readable }))
+        Ok(Some(segment))
     }
 
     /// The oldest segment that is needed, if this segment has a commit, which says so.
-    fn oldest_of(&mut self, found: &FoundSegment<F::File>) -> Result<Option<u64>, StoreError> {
-        let segment = &found.segment;
-        let mut scan = SegmentScan::new(segment.codec, segment.sectors, found.readable);
+    fn oldest_of(&mut self, segment: &Segment<F::File>) -> Result<Option<u64>, StoreError> {
+        let mut scan = segment.scan();
         let mut oldest = None;
         loop {
             let next = scan.next(&mut self.files, &segment.file);
@@ -277,11 +268,11 @@ impl<F: Files> Journal<F> {
     /// The first commit of each segment.
     fn first_commits(
         &mut self,
-        found: &[FoundSegment<F::File>],
+        found: &[Segment<F::File>],
     ) -> Result<Vec<FirstCommit>, StoreError> {
         let mut firsts = Vec::new();
-        for FoundSegment { segment, readable } in found {
-            let mut scan = SegmentScan::new(segment.codec, segment.sectors, *readable);
+        for segment in found {
+            let mut scan = segment.scan();
             let first = scan.next(&mut self.files, &segment.file);
             firsts.push(match first.map_err(StoreError::io("read", &segment.name()))? {
                 Found::Commit(commit) => FirstCommit::After(commit.header.previous),
@@ -296,14 +287,13 @@ impl<F: Files> Journal<F> {
     /// withdrawn.
     fn replay(
         &mut self,
-        found: &mut FoundSegment<F::File>,
+        segment: &mut Segment<F::File>,
         until: Option<u64>,
         replay: &mut Replay,
     ) -> Result<(), StoreError> {
-        let FoundSegment { segment, readable } = found;
         let name = segment.name();
         let damage_before = replay.damage.len();
-        let mut scan = SegmentScan::new(segment.codec, segment.sectors, *readable);
+        let mut scan = segment.scan();
         replay.is_torn = false;
         loop {
             let next = scan.next(&mut self.files, &segment.file);
@@ -345,12 +335,12 @@ impl<F: Files> Journal<F> {
     /// The last segment may say that it has a successor, which is missing then.
     fn check_successor(
         &mut self,
-        found: &[FoundSegment<F::File>],
+        found: &[Segment<F::File>],
         replay: &mut Replay,
     ) -> Result<(), StoreError> {
-        let Some(FoundSegment { segment, readable }) = found.last() else { return Ok(()) };
+        let Some(segment) = found.last() else { return Ok(()) };
         let index = segment.sectors - 1;
-        if *readable <= index {
+        if segment.readable <= index {
             return Ok(());
         }
         let mut sector = [0; SECTOR];

@@ -6,6 +6,7 @@ use crate::format::{
     HEADER_SECTORS, PAYLOAD, SECTOR, SealNote, SectorCodec, SegmentHeader, offset_of,
 };
 use crate::journal::Journal;
+use crate::scan::SegmentScan;
 
 /// The file that is being filled with zeros.
 pub(super) const NEW_NAME: &str = "new.segment";
@@ -20,6 +21,8 @@ pub(super) struct Segment<File> {
     pub number: u64,
     pub file: File,
     pub sectors: u32,
+    /// Sectors that the file has; fewer only if it is damaged.
+    pub readable: u32,
     pub codec: SectorCodec,
     /// The sector behind its last durable commit.
     pub at: u32,
@@ -34,6 +37,7 @@ pub(super) struct Segment<File> {
 pub(super) struct FreeFile<File> {
     pub name: String,
     pub file: File,
+    /// Those of a new segment, or the file is of no use.
     pub sectors: u32,
 }
 
@@ -47,6 +51,11 @@ pub(super) struct NewFile<File> {
 impl<File> Segment<File> {
     pub(super) fn name(&self) -> String {
         segment_name(self.number)
+    }
+
+    /// Reads its commits from the first one on.
+    pub(super) fn scan(&self) -> SegmentScan {
+        SegmentScan::new(self.codec, self.sectors, self.readable)
     }
 
     /// Octets of commits that still fit.
@@ -131,6 +140,7 @@ impl<F: Files> Journal<F> {
                     number,
                     file: free.file,
                     sectors: free.sectors,
+                    readable: free.sectors,
                     codec,
                     at: HEADER_SECTORS,
                     has_commits: false,
@@ -226,7 +236,7 @@ impl<F: Files> Journal<F> {
         let name = spare_name(segment.number);
         if self.files.rename(&segment.name(), &name).is_ok() {
             self.has_new_names = true;
-            self.free.push(FreeFile { name, file: segment.file, sectors: segment.sectors });
+            self.free.push(FreeFile { name, file: segment.file, sectors: segment.readable });
         } else {
             // It stays, without commits.
             self.chain.push_back(segment);
@@ -237,7 +247,7 @@ impl<F: Files> Journal<F> {
     pub(super) fn free_leaving(&mut self) {
         for segment in self.leaving.drain(..) {
             let name = segment.name();
-            self.free.push(FreeFile { name, file: segment.file, sectors: segment.sectors });
+            self.free.push(FreeFile { name, file: segment.file, sectors: segment.readable });
         }
     }
 

@@ -8,7 +8,7 @@ use crate::format::{COMMIT_HEADER_BYTES, Groups};
 use crate::journal::Journal;
 use crate::journal::commit::place_of;
 use crate::record::{RecordKey, RecordKind};
-use crate::scan::{Found, FoundCommit, SegmentScan};
+use crate::scan::{Found, FoundCommit};
 
 impl<F: Files> Journal<F> {
     /// Reads the segments that have records of these kinds, one after the other.
@@ -24,7 +24,7 @@ impl<F: Files> Journal<F> {
             if !segments.contains(&number) {
                 continue;
             }
-            let mut scan = SegmentScan::new(segment.codec, segment.sectors, segment.sectors);
+            let mut scan = segment.scan();
             while scan.at() < segment.at {
                 let found = scan.next(&mut self.files, &segment.file);
                 let found = found.map_err(StoreError::io("read", &segment.name()))?;
