@@ -1,7 +1,8 @@
-//! Kernel services of the daemon other than ports: the N4 socket, the sleep of idle workers, and the pages
-//! of its tables.
+//! Kernel services of the daemon other than ports: the N4 socket, the sleep of idle workers, the pages of its
+//! tables, and the folder of its journal.
 #![deny(unsafe_code)]
 
 pub mod idle;
+pub mod journal_folder;
 pub mod large_pages;
 pub mod n4_socket;
