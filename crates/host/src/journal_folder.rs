@@ -27,7 +27,8 @@ impl JournalFolder {
     pub fn new(path: PathBuf) -> io::Result<Self> {
         match fs::create_dir(&path) {
             Ok(()) => {
-                if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
+                {
                     File::open(parent)?.sync_all()?;
                 }
             }
@@ -44,7 +45,8 @@ impl Files for JournalFolder {
 
     fn lock(&mut self) -> io::Result<()> {
         let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(false).open(self.path.join(LOCK_NAME))?;
+        let file =
+            options.write(true).create(true).truncate(false).open(self.path.join(LOCK_NAME))?;
         match file.try_lock() {
             Ok(()) => {
                 self.lock = Some(file);

@@ -58,7 +58,10 @@ fn child_that_writes() {
             let change = journal.figures().durable.0 * 1000 + random.random_range(0..1000);
             let values = [value(number, change), value(number + 1, change)];
             let group = if random.random_bool(0.8) {
-                [StoreChange::put(session(number), &values[0]), StoreChange::put(session(number + 1), &values[1])]
+                [
+                    StoreChange::put(session(number), &values[0]),
+                    StoreChange::put(session(number + 1), &values[1]),
+                ]
             } else {
                 [StoreChange::remove(session(number)), StoreChange::remove(session(number + 1))]
             };

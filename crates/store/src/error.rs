@@ -75,7 +75,9 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = &self.file;
         match self.kind {
-            DamageKind::Truncated { octets } => write!(f, "{file} is cut off after {octets} octets")?,
+            DamageKind::Truncated { octets } => {
+                write!(f, "{file} is cut off after {octets} octets")?
+            }
             DamageKind::Header => write!(f, "{file} has a damaged header")?,
             DamageKind::Missing => write!(f, "{file} is missing")?,
             DamageKind::Sectors { first, end } => {
@@ -150,7 +152,9 @@ impl fmt::Display for StoreError {
                  program or use another folder",
                 crate::FORMAT_VERSION
             ),
-            Self::Foreign { file } => write!(f, "{file} does not belong to this journal: remove it"),
+            Self::Foreign { file } => {
+                write!(f, "{file} does not belong to this journal: remove it")
+            }
             Self::Damaged(found) => {
                 f.write_str("the journal is damaged: ")?;
                 for (index, damage) in found.iter().enumerate() {

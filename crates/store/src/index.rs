@@ -1,7 +1,7 @@
 //! The live records: where the latest value of each key stands.
 
-use std::collections::{BTreeMap, HashMap};
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::record::{RecordId, RecordKey, RecordKind};
 
@@ -91,7 +91,9 @@ impl LiveIndex {
     fn forget(&mut self, former: Option<Place>) {
         let Some(Place { segment, len, .. }) = former else { return };
         self.live_octets -= u64::from(len);
-        if let std::collections::btree_map::Entry::Occupied(mut live) = self.by_segment.entry(segment) {
+        if let std::collections::btree_map::Entry::Occupied(mut live) =
+            self.by_segment.entry(segment)
+        {
             *live.get_mut() -= u64::from(len);
             if *live.get() == 0 {
                 live.remove();

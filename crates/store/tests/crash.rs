@@ -55,7 +55,8 @@ fn run_cut_at_any_octet_keeps_what_was_acknowledged() {
     let mut image = FolderImage::default();
     let mut cuts = 0;
     for (index, event) in events.iter().enumerate() {
-        let durable = acknowledged.iter().take_while(|(events, _)| *events <= index).last().unwrap();
+        let durable =
+            acknowledged.iter().take_while(|(events, _)| *events <= index).last().unwrap();
         let len = match event {
             FolderEvent::Write { octets, .. } => octets.len(),
             _ => 1,
@@ -68,7 +69,8 @@ fn run_cut_at_any_octet_keeps_what_was_acknowledged() {
                 image.apply(event, cut);
             }
             let place = format!("event {index}, octet {cut}");
-            let reopened = reopen(image, &run.options).unwrap_or_else(|error| panic!("{place}: {error}"));
+            let reopened =
+                reopen(image, &run.options).unwrap_or_else(|error| panic!("{place}: {error}"));
             run.check(&reopened, durable.1, &place);
             cuts += 1;
         }

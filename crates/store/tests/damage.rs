@@ -142,9 +142,7 @@ fn damaged_commit_is_dropped_and_listed_if_the_loss_is_accepted() {
     let name = names(&image)[0].clone();
     // Commit 3 is in sector 4, behind two sectors of header.
     image.octets_mut(&name).unwrap()[4 * 512 + 60] ^= 1;
-    let Err(StoreError::Damaged(found)) = reopen(image.clone(), &options) else {
-        panic!("opened")
-    };
+    let Err(StoreError::Damaged(found)) = reopen(image.clone(), &options) else { panic!("opened") };
     let [damage] = &found[..] else { panic!("{found:?}") };
     assert_eq!(damage.kind, DamageKind::Sectors { first: 4, end: 5 });
     assert_eq!((damage.after, damage.before), (2, Some(4)));

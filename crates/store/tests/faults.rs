@@ -3,7 +3,9 @@
 
 mod model;
 
-use adit_store::{AppendError, Journal, RecordKey, RecordKind, RecordStore, StoreChange, StoreError};
+use adit_store::{
+    AppendError, Journal, RecordKey, RecordKind, RecordStore, StoreChange, StoreError,
+};
 use adit_testkit::memory_folder::{FileFault, MemoryFolder};
 use model::{Run, SMALL, options, random_group, records_of, reopen};
 use rand::SeedableRng;
@@ -54,7 +56,8 @@ fn any_call_that_fails_once_costs_nothing() {
             let place = format!("{fault:?} at call {call}");
             for keeps in [false, true] {
                 let image = run.folder.crash(|| keeps);
-                let reopened = reopen(image, &run.options).unwrap_or_else(|error| panic!("{place}: {error}"));
+                let reopened =
+                    reopen(image, &run.options).unwrap_or_else(|error| panic!("{place}: {error}"));
                 run.check(&reopened, run.appended, &place);
             }
             let records = records_of(run.journal()).unwrap();

@@ -4,8 +4,8 @@
 mod model;
 
 use adit_store::{
-    AppendError, Journal, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, StoreError,
-    Upkeep,
+    AppendError, Journal, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange,
+    StoreError, Upkeep,
 };
 use adit_testkit::memory_folder::MemoryFolder;
 use adit_types::limits::STORE_VALUE_BYTES_MAX;

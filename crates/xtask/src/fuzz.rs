@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 /// All targets. Those that find most come first.
-pub(crate) const TARGETS: [&str; 9] = [
+pub(crate) const TARGETS: [&str; 10] = [
     "n4_sequence",
     "pfcp_message",
     "pfcp_leaf_ies",
@@ -20,6 +20,7 @@ pub(crate) const TARGETS: [&str; 9] = [
     "datapath_frames",
     "compile",
     "gtpu_parse",
+    "journal",
     "config",
 ];
 

@@ -44,9 +44,9 @@ impl SegmentHeader {
 
     /// Reads the header from the first copy that is whole.
     pub(crate) fn decode(copies: &[[u8; SECTOR]; 2]) -> Result<Self, HeaderError> {
-        let whole = copies.iter().find(|copy| {
-            copy.starts_with(MAGIC) && u32_at(&copy[..], CRC_AT) == Some(crc(copy))
-        });
+        let whole = copies
+            .iter()
+            .find(|copy| copy.starts_with(MAGIC) && u32_at(&copy[..], CRC_AT) == Some(crc(copy)));
         let copy = whole.ok_or(HeaderError::Damaged)?;
         match u32_at(copy, VERSION_AT) {
             Some(1) => Self::decode_v1(copy).ok_or(HeaderError::Damaged),

@@ -6,7 +6,9 @@ mod header;
 mod sector;
 
 pub(crate) use change::{Groups, change_len, push_change};
-pub(crate) use commit::{COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, push_group};
+pub(crate) use commit::{
+    COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, push_group,
+};
 pub(crate) use header::{HeaderError, SealNote, SegmentHeader};
 pub(crate) use sector::{SectorCodec, SectorState};
 

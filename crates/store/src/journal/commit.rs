@@ -61,7 +61,8 @@ impl<F: Files> Journal<F> {
         (share.copies, share.copies_octets) =
             self.copies.fitting(room.saturating_sub(GROUP_HEADER_BYTES));
         if share.copies == self.copies.lens.len() {
-            let copies = if share.copies == 0 { 0 } else { share.copies_octets + GROUP_HEADER_BYTES };
+            let copies =
+                if share.copies == 0 { 0 } else { share.copies_octets + GROUP_HEADER_BYTES };
             (share.groups, share.groups_octets) = self.pending.fitting(room.saturating_sub(copies));
         }
         share

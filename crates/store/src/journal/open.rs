@@ -38,7 +38,9 @@ impl FolderNames {
             let stem = name.strip_suffix(".segment").unwrap_or("");
             let number = |digits: &str| {
                 let is_hex = digits.bytes().all(|octet| matches!(octet, b'0'..=b'9' | b'a'..=b'f'));
-                (digits.len() == 16 && is_hex).then(|| u64::from_str_radix(digits, 16).ok()).flatten()
+                (digits.len() == 16 && is_hex)
+                    .then(|| u64::from_str_radix(digits, 16).ok())
+                    .flatten()
             };
             if let Some(number) = number(stem) {
                 sorted.segments.insert(number, name);
@@ -103,10 +105,7 @@ impl<F: Files> Journal<F> {
     /// # Errors
     /// [`StoreError`]: the folder belongs to another process, cannot be used, or its journal is damaged. Nothing
     /// was lost by opening.
-    pub fn open(
-        mut files: F,
-        options: &JournalOptions,
-    ) -> Result<(Self, OpenReport), StoreError> {
+    pub fn open(mut files: F, options: &JournalOptions) -> Result<(Self, OpenReport), StoreError> {
         files.lock().map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => StoreError::InUse,
             _ => StoreError::io("lock", "")(error),
@@ -298,7 +297,9 @@ impl<F: Files> Journal<F> {
         loop {
             let next = scan.next(&mut self.files, &segment.file);
             match next.map_err(StoreError::io("read", &name))? {
-                Found::Commit(commit) if until.is_some_and(|until| commit.header.commit > until) => {
+                Found::Commit(commit)
+                    if until.is_some_and(|until| commit.header.commit > until) =>
+                {
                     replay.is_torn = true;
                     break;
                 }
@@ -324,10 +325,9 @@ impl<F: Files> Journal<F> {
         }
         segment.is_suspect = replay.is_torn;
         let last = replay.last_commit();
-        if let Some(expected) = until.filter(|until| last < *until) {
-            if replay.damage.len() == damage_before {
-                replay.add(name, DamageKind::Commits { last, expected });
-            }
+        let is_named = replay.damage.len() > damage_before;
+        if let Some(expected) = until.filter(|until| last < *until && !is_named) {
+            replay.add(name, DamageKind::Commits { last, expected });
         }
         Ok(())
     }
@@ -374,7 +374,9 @@ impl<F: Files> Journal<F> {
             let octets = self.raw.as_flattened_mut();
             let at = offset_of(commit.at);
             self.files.read_at(&segment.file, at, octets).map_err(StoreError::io("read", &name))?;
-            self.files.write_at(&segment.file, at, octets).map_err(StoreError::io("write", &name))?;
+            self.files
+                .write_at(&segment.file, at, octets)
+                .map_err(StoreError::io("write", &name))?;
             self.files.sync_data(&segment.file).map_err(StoreError::io("sync", &name))?;
         }
         self.files.sync_folder().map_err(StoreError::io("sync", ""))
@@ -386,7 +388,8 @@ impl<F: Files> Journal<F> {
             self.files.remove(NEW_NAME).map_err(StoreError::io("remove", NEW_NAME))?;
         }
         let oldest = self.chain.front().map_or(u64::MAX, |oldest| oldest.number);
-        let is_leaving = |number: &u64| self.leaving.iter().any(|segment| segment.number == *number);
+        let is_leaving =
+            |number: &u64| self.leaving.iter().any(|segment| segment.number == *number);
         let former = names.segments.iter().filter(|(number, _)| **number < oldest);
         let former = former.filter(|(number, _)| !is_leaving(number)).map(|(_, name)| name);
         for name in former.chain(names.spares.values()) {

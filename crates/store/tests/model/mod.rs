@@ -147,11 +147,10 @@ impl Run {
         true
     }
 
+    /// The states of groups that were withdrawn stay: a crash before the next commit may bring them back.
     pub fn withdraw(&mut self) {
         self.journal().withdraw();
-        let durable = self.journal().durable().0;
-        self.states.retain(|number, _| *number <= durable);
-        self.appended = durable;
+        self.appended = self.journal().durable().0;
     }
 
     pub fn commit(&mut self) {

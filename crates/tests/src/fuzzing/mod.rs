@@ -6,6 +6,7 @@
 mod compile;
 mod frames;
 mod input;
+mod journal;
 mod n4_sequence;
 mod pfcp;
 mod text;
@@ -13,6 +14,9 @@ mod text;
 #[allow(missing_docs, reason = "shared with the tests of adit-pfcp, where it is private")]
 #[path = "../../../pfcp/tests/leaves/mod.rs"]
 mod leaves;
+
+#[path = "../../../store/tests/model/mod.rs"]
+mod model;
 
 /// A target: its name, which is also that of its folder of inputs, and its function.
 pub type FuzzTarget = (&'static str, fn(&[u8]));
@@ -27,6 +31,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     ("gtpu_parse", frames::gtpu),
     ("datapath_frames", frames::datapath),
     ("compile", compile::equivalence),
+    ("journal", journal::run),
 ];
 
 /// Runs the target `name`.
