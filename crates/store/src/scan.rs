@@ -87,10 +87,11 @@ impl SegmentScan {
     /// The next commit. After a gap it returns the same gap again.
     pub(crate) fn next<F: Files>(&mut self, files: &mut F, file: &F::File) -> io::Result<Found> {
         let at = self.at;
-        let Some(first) = self.whole(files, file, at, at)? else {
+        self.content.clear();
+        if !self.take(files, file, at, at)? {
             return self.gap(files, file, at).map(Found::Gap);
-        };
-        let header = CommitHeader::decode(first);
+        }
+        let header = CommitHeader::decode(&self.content);
         let octets = header.and_then(|header| usize::try_from(header.octets).ok()).unwrap_or(0);
         let sectors = u32::try_from(sectors_for(octets)).unwrap_or(u32::MAX);
         let end = at.saturating_add(sectors);
@@ -99,40 +100,44 @@ impl SegmentScan {
             // Its sector is whole, so this program did not write it.
             return Ok(Found::Gap(Gap { at, next: None, is_torn: true, is_damaged: true }));
         };
-        self.content.clear();
-        for sector in at..end {
-            let Some(payload) = self.whole(files, file, sector, at)? else {
+        for sector in at + 1..end {
+            if !self.take(files, file, sector, at)? {
                 return self.gap(files, file, at).map(Found::Gap);
-            };
-            let payload = *payload;
-            self.content.extend_from_slice(payload.get(..PAYLOAD).unwrap_or(&[]));
+            }
         }
         self.content.truncate(octets);
         self.at = end;
         Ok(Found::Commit(FoundCommit { header, at, end }))
     }
 
-    /// The sector, if it is whole and belongs to the commit that begins in sector `start`.
-    fn whole<F: Files>(
+    /// Appends the payload of a sector to the content, if the sector is whole and belongs to the commit that begins
+    /// in sector `start`.
+    fn take<F: Files>(
         &mut self,
         files: &mut F,
         file: &F::File,
         index: u32,
         start: u32,
-    ) -> io::Result<Option<&[u8; SECTOR]>> {
+    ) -> io::Result<bool> {
         if index >= self.end {
-            return Ok(None);
+            return Ok(false);
         }
-        let codec = self.codec;
-        let sector = self.sector(files, file, index)?;
-        Ok(Some(sector).filter(|sector| codec.check(sector, index) == SectorState::Whole(start)))
+        let position = self.position(files, file, index)?;
+        let sector = self.window.get(position);
+        let whole = sector
+            .filter(|sector| self.codec.check(sector, index) == SectorState::Whole(start))
+            .and_then(|sector| sector.get(..PAYLOAD));
+        self.content.extend_from_slice(whole.unwrap_or(&[]));
+        Ok(whole.is_some())
     }
 
     fn gap<F: Files>(&mut self, files: &mut F, file: &F::File, at: u32) -> io::Result<Gap> {
         let mut gap = Gap { at, next: None, is_torn: false, is_damaged: false };
         let codec = self.codec;
         for index in at..self.end {
-            match codec.check(self.sector(files, file, index)?, index) {
+            let position = self.position(files, file, index)?;
+            let sector = self.window.get(position);
+            match sector.map_or(SectorState::Unwritten, |sector| codec.check(sector, index)) {
                 SectorState::Whole(start) if start > at => {
                     gap.next = Some(start);
                     return Ok(gap);
@@ -148,27 +153,25 @@ impl SegmentScan {
         Ok(gap)
     }
 
-    fn sector<F: Files>(
+    /// Where a sector is in the window, which is read anew if it is not there.
+    fn position<F: Files>(
         &mut self,
         files: &mut F,
         file: &F::File,
         index: u32,
-    ) -> io::Result<&[u8; SECTOR]> {
+    ) -> io::Result<usize> {
         let position = index.checked_sub(self.window_at).and_then(|at| usize::try_from(at).ok());
-        let position = match position.filter(|position| *position < self.window.len()) {
-            Some(position) => position,
-            None => {
-                let count = WINDOW.min(self.end.saturating_sub(index));
-                self.window.resize(usize::try_from(count).unwrap_or(0), [0; SECTOR]);
-                let read = files.read_at(file, offset_of(index), self.window.as_flattened_mut());
-                if let Err(error) = read {
-                    self.window.clear();
-                    return Err(error);
-                }
-                self.window_at = index;
-                0
-            }
-        };
-        self.window.get(position).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        if let Some(position) = position.filter(|position| *position < self.window.len()) {
+            return Ok(position);
+        }
+        let count = WINDOW.min(self.end.saturating_sub(index));
+        self.window.resize(usize::try_from(count).unwrap_or(0), [0; SECTOR]);
+        let read = files.read_at(file, offset_of(index), self.window.as_flattened_mut());
+        if let Err(error) = read {
+            self.window.clear();
+            return Err(error);
+        }
+        self.window_at = index;
+        Ok(0)
     }
 }

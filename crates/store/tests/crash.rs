@@ -138,6 +138,36 @@ fn commit_whose_sync_failed_is_written_again_elsewhere() {
     }
 }
 
+/// A commit without its sync, by a process that ended, is found by the next process: from then on it stays.
+#[test]
+fn commit_that_a_new_process_found_survives_a_crash() {
+    let mut found = 0;
+    for seed in 0..100 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut run = Run::new(8 * 512);
+        for _ in 0..random.random_range(1..20) {
+            let group = random_group(&mut random, SMALL);
+            assert!(run.append(&group));
+            run.commit();
+            run.journal().maintain().unwrap();
+        }
+        let before = run.appended;
+        let group = random_group(&mut random, SMALL);
+        assert!(run.append(&group));
+        // The process is killed before a call, and nothing of what it wrote is synced.
+        let first = run.folder.calls() + random.random_range(0..8);
+        run.folder.kill(first);
+        let _ = run.journal().commit();
+        run.folder.heal();
+        run.restart_process();
+        found += run.appended - before;
+        let (durable, image) = (run.appended, run.folder.crash(|| false));
+        let reopened = reopen(image, &run.options).unwrap();
+        run.check(&reopened, durable, &format!("seed {seed}"));
+    }
+    assert!(found > 20, "{found} commits were found");
+}
+
 /// Groups that failed and were withdrawn do not come back once a later commit was durable.
 #[test]
 fn withdrawn_groups_stay_away_after_the_next_commit() {

@@ -237,11 +237,7 @@ proptest! {
                     run.journal().maintain().unwrap();
                 }
                 Step::Withdraw => run.withdraw(),
-                // The process ends, the machine does not.
-                Step::Restart => {
-                    let image = run.folder.image();
-                    run.restart(image);
-                }
+                Step::Restart => run.restart_process(),
                 Step::Crash(seed) => {
                     let mut keeps = StdRng::seed_from_u64(seed);
                     let image = run.folder.crash(|| rand::Rng::random(&mut keeps));

@@ -22,6 +22,8 @@ pub enum FileFault {
     ReadOnly,
     /// EIO after half of the octets.
     Short,
+    /// The process ends before the call. What it wrote stays unsynced.
+    Killed,
 }
 
 /// What changed the folder.
@@ -238,6 +240,11 @@ impl MemoryFolder {
         self.0.borrow_mut().fails.push((first, first.saturating_add(count), fault));
     }
 
+    /// The process ends before call number `first`.
+    pub fn kill(&self, first: u64) {
+        self.fail(first, u64::MAX, FileFault::Killed);
+    }
+
     /// All calls succeed again.
     pub fn heal(&self) {
         self.0.borrow_mut().fails.clear();
@@ -279,7 +286,7 @@ impl FolderState {
 
 fn error(fault: FileFault) -> io::Error {
     io::Error::from_raw_os_error(match fault {
-        FileFault::Io | FileFault::Short => 5,
+        FileFault::Io | FileFault::Short | FileFault::Killed => 5,
         FileFault::NoSpace => 28,
         FileFault::ReadOnly => 30,
     })
@@ -366,7 +373,7 @@ impl Files for MemoryFiles {
         let written = match fault {
             None => from,
             Some(FileFault::Short | FileFault::NoSpace) => &from[..from.len() / 2],
-            Some(FileFault::Io | FileFault::ReadOnly) => &[],
+            Some(FileFault::Io | FileFault::ReadOnly | FileFault::Killed) => &[],
         };
         if !written.is_empty() {
             state.changed(FolderEvent::Write { file: *file, offset, octets: written.to_owned() });
@@ -377,6 +384,9 @@ impl Files for MemoryFiles {
     fn sync_data(&mut self, file: &usize) -> io::Result<()> {
         let mut state = self.folder.0.borrow_mut();
         let fault = state.call();
+        if fault == Some(FileFault::Killed) {
+            return Err(error(FileFault::Killed));
+        }
         let of_file = state.unsynced.extract_if(.., |write| write.file == *file);
         let writes: Vec<UnsyncedWrite> = of_file.collect();
         if let Some(fault) = fault {

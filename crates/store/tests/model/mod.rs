@@ -174,6 +174,20 @@ impl Run {
         assert!(state == Some(&reopened.records), "{place}: not the state of {}", reopened.durable);
     }
 
+    /// The process ends and another one starts; the machine goes on, and what no sync has covered may still be lost.
+    pub fn restart_process(&mut self) {
+        let durable = self.journal().durable().0;
+        self.journal = None;
+        let (mut journal, _) = Journal::open(self.folder.files(), &self.options).unwrap();
+        let records = records_of(&mut journal).unwrap();
+        self.appended = journal.durable().0;
+        assert!(self.appended >= durable);
+        assert_eq!(&records, self.records());
+        let appended = self.appended;
+        self.states.retain(|number, _| *number <= appended);
+        self.journal = Some(journal);
+    }
+
     /// Goes on after a crash with what is left.
     pub fn restart(&mut self, image: FolderImage) {
         let durable = self.journal.as_ref().map_or(0, |journal| journal.durable().0);
