@@ -108,6 +108,8 @@ pub enum StoreError {
         file: String,
         /// The version of its format.
         version: u32,
+        /// The newest version that this program reads.
+        newest: u32,
     },
     /// A file has the name of a segment but does not belong to this journal.
     Foreign {
@@ -146,11 +148,10 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InUse => f.write_str("another process uses the folder of the journal"),
-            Self::Newer { file, version } => write!(
+            Self::Newer { file, version, newest } => write!(
                 f,
-                "{file} has format version {version}, this program reads versions up to {}: start the newer \
-                 program or use another folder",
-                crate::FORMAT_VERSION
+                "{file} has format version {version}, this program reads versions up to {newest}: start the newer \
+                 program or use another folder"
             ),
             Self::Foreign { file } => {
                 write!(f, "{file} does not belong to this journal: remove it")

@@ -23,5 +23,5 @@ mod scan;
 pub use error::{AppendError, Damage, DamageKind, StoreError};
 pub use files::Files;
 pub use format::FORMAT_VERSION;
-pub use journal::{Journal, JournalFigures, JournalOptions, OpenReport, Upkeep};
-pub use record::{RecordId, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange};
+pub use journal::{Journal, JournalFigures, JournalOptions, OpenReport};
+pub use record::{RecordId, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, Upkeep};

@@ -104,6 +104,15 @@ impl<'a> StoreChange<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RecordNumber(pub u64);
 
+/// What a call of [`RecordStore::maintain`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Upkeep {
+    /// Nothing needs to be done.
+    Idle,
+    /// A part; there may be more to do.
+    Worked,
+}
+
 /// Where records are kept.
 ///
 /// A node hands its changes out in groups and answers a request once [`RecordStore::durable`] has reached the
@@ -134,7 +143,7 @@ pub trait RecordStore {
     ///
     /// # Errors
     /// The part was not done. Nothing is lost; the caller tries again later.
-    fn maintain(&mut self) -> Result<crate::Upkeep, StoreError>;
+    fn maintain(&mut self) -> Result<Upkeep, StoreError>;
 
     /// Calls `visitor` with each durable record of these kinds and its value, in no particular order.
     ///

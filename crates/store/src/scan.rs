@@ -13,7 +13,7 @@ const WINDOW: u32 = 1024;
 
 /// What the next octets of a segment are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ScanStep {
     /// A whole commit; its octets are [`SegmentScan::content`].
     Commit(FoundCommit),
     /// No whole commit.
@@ -85,11 +85,11 @@ impl SegmentScan {
     }
 
     /// The next commit. After a gap it returns the same gap again.
-    pub(crate) fn next<F: Files>(&mut self, files: &mut F, file: &F::File) -> io::Result<Found> {
+    pub(crate) fn next<F: Files>(&mut self, files: &mut F, file: &F::File) -> io::Result<ScanStep> {
         let at = self.at;
         self.content.clear();
         if !self.take(files, file, at, at)? {
-            return self.gap(files, file, at).map(Found::Gap);
+            return self.gap(files, file, at).map(ScanStep::Gap);
         }
         let header = CommitHeader::decode(&self.content);
         let octets = header.and_then(|header| usize::try_from(header.octets).ok()).unwrap_or(0);
@@ -98,16 +98,16 @@ impl SegmentScan {
         let Some(header) = header.filter(|_| octets >= COMMIT_HEADER_BYTES && end <= self.end)
         else {
             // Its sector is whole, so this program did not write it.
-            return Ok(Found::Gap(Gap { at, next: None, is_torn: true, is_damaged: true }));
+            return Ok(ScanStep::Gap(Gap { at, next: None, is_torn: true, is_damaged: true }));
         };
         for sector in at + 1..end {
             if !self.take(files, file, sector, at)? {
-                return self.gap(files, file, at).map(Found::Gap);
+                return self.gap(files, file, at).map(ScanStep::Gap);
             }
         }
         self.content.truncate(octets);
         self.at = end;
-        Ok(Found::Commit(FoundCommit { header, at, end }))
+        Ok(ScanStep::Commit(FoundCommit { header, at, end }))
     }
 
     /// Appends the payload of a sector to the content, if the sector is whole and belongs to the commit that begins

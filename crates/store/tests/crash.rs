@@ -5,7 +5,7 @@ mod model;
 
 use adit_store::RecordStore;
 use adit_testkit::memory_folder::{FileFault, FolderEvent, FolderImage};
-use model::{Run, SMALL, Shape, random_group, reopen};
+use model::{ChangeShape, Run, SMALL, random_group, reopen};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -23,7 +23,7 @@ fn recorded_run(seed: u64, rounds: usize) -> (Run, Acknowledged) {
     let (journal, _) = adit_store::Journal::open(run.folder.files(), &run.options).unwrap();
     run.journal = Some(journal);
     let mut acknowledged = vec![(0, 0)];
-    let shape = Shape { keys: 6, value_octets: 250, group_max: 3 };
+    let shape = ChangeShape { keys: 6, value_octets: 250, group_max: 3 };
     for _ in 0..rounds {
         for _ in 0..random.random_range(1..=3) {
             let group = random_group(&mut random, shape);

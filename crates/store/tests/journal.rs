@@ -9,7 +9,7 @@ use adit_store::{
 };
 use adit_testkit::memory_folder::MemoryFolder;
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
-use model::{ModelRecords, Run, SMALL, Shape, options, random_group, records_of, reopen};
+use model::{ChangeShape, ModelRecords, Run, SMALL, options, random_group, records_of, reopen};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -98,7 +98,7 @@ fn files_stay_within_their_bound_while_records_change() {
     for (seed, keys, value_octets) in
         [(1, 2, 100), (2, 20, 900), (3, 60, 700), (4, 100, 1000), (5, 150, 1000), (6, 400, 1000)]
     {
-        let shape = Shape { keys, value_octets, group_max: 6 };
+        let shape = ChangeShape { keys, value_octets, group_max: 6 };
         let mut random = StdRng::seed_from_u64(seed);
         let mut run = Run::new(64 << 10);
         let mut live = Vec::new();

@@ -21,7 +21,7 @@ pub(crate) struct SegmentHeader {
 
 /// Why octets are not a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HeaderError {
+pub(crate) enum SegmentHeaderError {
     /// No copy is whole.
     Damaged,
     /// A newer version.
@@ -43,15 +43,15 @@ impl SegmentHeader {
     }
 
     /// Reads the header from the first copy that is whole.
-    pub(crate) fn decode(copies: &[[u8; SECTOR]; 2]) -> Result<Self, HeaderError> {
+    pub(crate) fn decode(copies: &[[u8; SECTOR]; 2]) -> Result<Self, SegmentHeaderError> {
         let whole = copies
             .iter()
             .find(|copy| copy.starts_with(MAGIC) && u32_at(&copy[..], CRC_AT) == Some(crc(copy)));
-        let copy = whole.ok_or(HeaderError::Damaged)?;
+        let copy = whole.ok_or(SegmentHeaderError::Damaged)?;
         match u32_at(copy, VERSION_AT) {
-            Some(1) => Self::decode_v1(copy).ok_or(HeaderError::Damaged),
-            Some(version) => Err(HeaderError::Newer(version)),
-            None => Err(HeaderError::Damaged),
+            Some(1) => Self::decode_v1(copy).ok_or(SegmentHeaderError::Damaged),
+            Some(version) => Err(SegmentHeaderError::Newer(version)),
+            None => Err(SegmentHeaderError::Damaged),
         }
     }
 

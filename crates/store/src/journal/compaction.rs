@@ -3,9 +3,10 @@
 use crate::error::{Damage, DamageKind, StoreError};
 use crate::files::Files;
 use crate::format::{COMMIT_HEADER_BYTES, Groups, offset_of, push_change};
+use crate::journal::Journal;
 use crate::journal::commit::place_of;
-use crate::journal::{Journal, Upkeep};
-use crate::scan::{Found, FoundCommit};
+use crate::record::Upkeep;
+use crate::scan::{FoundCommit, ScanStep};
 
 /// Octets that a part of the upkeep reads or writes, at least and at most. Parts grow with what commits write, so
 /// that upkeep keeps pace.
@@ -142,7 +143,7 @@ impl<F: Files> Journal<F> {
             }
             let found = cursor.next(&mut self.files, &oldest.file);
             match found.map_err(StoreError::io("read", &oldest.name()))? {
-                Found::Commit(FoundCommit { at, end, .. }) => {
+                ScanStep::Commit(FoundCommit { at, end, .. }) => {
                     read += usize::try_from(offset_of(end - at)).unwrap_or(part);
                     let groups = Groups::new(cursor.content(), COMMIT_HEADER_BYTES);
                     for placed in groups.flat_map(|group| group.changes()) {
@@ -153,7 +154,7 @@ impl<F: Files> Journal<F> {
                         }
                     }
                 }
-                Found::Gap(gap) => {
+                ScanStep::Gap(gap) => {
                     if let Some(next) = gap.next.filter(|_| oldest.number <= self.rewrite_until) {
                         cursor.skip_to(next);
                         continue;

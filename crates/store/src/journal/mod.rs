@@ -17,9 +17,11 @@ use crate::format::{
     push_group,
 };
 use crate::index::LiveIndex;
-use crate::record::{RecordId, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange};
+use crate::record::{
+    RecordId, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, Upkeep,
+};
 use crate::scan::SegmentScan;
-use segments::{FreeFile, NewFile, Segment};
+use segments::{FreeFile, JournalSegment, NewFile};
 
 /// How a journal is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,15 +55,6 @@ pub struct OpenReport {
     pub damaged_headers: Vec<String>,
     /// Files that do not belong to the journal. They stay.
     pub foreign: Vec<String>,
-}
-
-/// What a call of [`RecordStore::maintain`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Upkeep {
-    /// Nothing needs to be done.
-    Idle,
-    /// A part; there may be more to do.
-    Worked,
 }
 
 /// Figures of a journal.
@@ -125,13 +118,13 @@ pub struct Journal<F: Files> {
     sectors: u32,
     index: LiveIndex,
     /// All segments that are needed, the oldest first. Commits go to the last one.
-    chain: VecDeque<Segment<F::File>>,
+    chain: VecDeque<JournalSegment<F::File>>,
     /// Ready to become the last of the chain.
-    next: Option<Segment<F::File>>,
+    next: Option<JournalSegment<F::File>>,
     /// Files for further segments.
     free: Vec<FreeFile<F::File>>,
     /// Out of the chain, but needed until a durable commit says that they are not.
-    leaving: Vec<Segment<F::File>>,
+    leaving: Vec<JournalSegment<F::File>>,
     /// A file that is being filled with zeros.
     making: Option<NewFile<F::File>>,
     /// Names have changed since the folder was synced.

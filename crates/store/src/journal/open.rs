@@ -6,13 +6,13 @@ use std::io;
 use crate::error::{Damage, DamageKind, StoreError};
 use crate::files::Files;
 use crate::format::{
-    HEADER_SECTORS, HeaderError, SECTOR, SealNote, SectorCodec, SectorState, SegmentHeader,
-    offset_of,
+    FORMAT_VERSION, HEADER_SECTORS, SECTOR, SealNote, SectorCodec, SectorState, SegmentHeader,
+    SegmentHeaderError, offset_of,
 };
 use crate::journal::commit::apply;
-use crate::journal::segments::{FreeFile, NEW_NAME, Segment, segment_name};
+use crate::journal::segments::{FreeFile, JournalSegment, NEW_NAME, segment_name};
 use crate::journal::{Journal, JournalOptions, OpenReport};
-use crate::scan::{Found, FoundCommit};
+use crate::scan::{FoundCommit, ScanStep};
 
 /// The file that the process holds a lock on.
 const LOCK_NAME: &str = "lock";
@@ -172,7 +172,7 @@ impl<F: Files> Journal<F> {
         names: &FolderNames,
         replay: &mut Replay,
         report: &mut OpenReport,
-    ) -> Result<Vec<Segment<F::File>>, StoreError> {
+    ) -> Result<Vec<JournalSegment<F::File>>, StoreError> {
         let mut found = Vec::new();
         let mut oldest = None;
         let mut is_first = true;
@@ -209,7 +209,7 @@ impl<F: Files> Journal<F> {
         name: &str,
         is_first: bool,
         report: &mut OpenReport,
-    ) -> Result<Option<Segment<F::File>>, StoreError> {
+    ) -> Result<Option<JournalSegment<F::File>>, StoreError> {
         let file = self.files.open(name).map_err(StoreError::io("open", name))?;
         let octets = self.files.len(&file).map_err(StoreError::io("open", name))?;
         let readable = u32::try_from(octets / SECTOR as u64).unwrap_or(u32::MAX);
@@ -221,9 +221,10 @@ impl<F: Files> Journal<F> {
         read.map_err(StoreError::io("read", name))?;
         let header = match SegmentHeader::decode(&copies) {
             Ok(header) => header,
-            Err(HeaderError::Damaged) => return Ok(None),
-            Err(HeaderError::Newer(version)) => {
-                return Err(StoreError::Newer { file: name.into(), version });
+            Err(SegmentHeaderError::Damaged) => return Ok(None),
+            Err(SegmentHeaderError::Newer(version)) => {
+                let newest = FORMAT_VERSION;
+                return Err(StoreError::Newer { file: name.into(), version, newest });
             }
         };
         if copies[0] != copies[1] {
@@ -235,7 +236,7 @@ impl<F: Files> Journal<F> {
         if header.number != number || header.identity != self.identity {
             return Err(StoreError::Foreign { file: name.into() });
         }
-        let segment = Segment {
+        let segment = JournalSegment {
             number,
             file,
             sectors: header.sectors,
@@ -249,14 +250,14 @@ impl<F: Files> Journal<F> {
     }
 
     /// The oldest segment that is needed, if this segment has a commit, which says so.
-    fn oldest_of(&mut self, segment: &Segment<F::File>) -> Result<Option<u64>, StoreError> {
+    fn oldest_of(&mut self, segment: &JournalSegment<F::File>) -> Result<Option<u64>, StoreError> {
         let mut scan = segment.scan();
         let mut oldest = None;
         loop {
             let next = scan.next(&mut self.files, &segment.file);
             match next.map_err(StoreError::io("read", &segment.name()))? {
-                Found::Commit(commit) => oldest = Some(commit.header.oldest),
-                Found::Gap(gap) => match gap.next {
+                ScanStep::Commit(commit) => oldest = Some(commit.header.oldest),
+                ScanStep::Gap(gap) => match gap.next {
                     Some(next) => scan.skip_to(next),
                     None => return Ok(oldest),
                 },
@@ -267,16 +268,16 @@ impl<F: Files> Journal<F> {
     /// The first commit of each segment.
     fn first_commits(
         &mut self,
-        found: &[Segment<F::File>],
+        found: &[JournalSegment<F::File>],
     ) -> Result<Vec<FirstCommit>, StoreError> {
         let mut firsts = Vec::new();
         for segment in found {
             let mut scan = segment.scan();
             let first = scan.next(&mut self.files, &segment.file);
             firsts.push(match first.map_err(StoreError::io("read", &segment.name()))? {
-                Found::Commit(commit) => FirstCommit::After(commit.header.previous),
-                Found::Gap(gap) if gap.next.is_some() || gap.is_damaged => FirstCommit::Damaged,
-                Found::Gap(_) => FirstCommit::None,
+                ScanStep::Commit(commit) => FirstCommit::After(commit.header.previous),
+                ScanStep::Gap(gap) if gap.next.is_some() || gap.is_damaged => FirstCommit::Damaged,
+                ScanStep::Gap(_) => FirstCommit::None,
             });
         }
         Ok(firsts)
@@ -286,7 +287,7 @@ impl<F: Files> Journal<F> {
     /// withdrawn.
     fn replay(
         &mut self,
-        segment: &mut Segment<F::File>,
+        segment: &mut JournalSegment<F::File>,
         until: Option<u64>,
         replay: &mut Replay,
     ) -> Result<(), StoreError> {
@@ -297,21 +298,23 @@ impl<F: Files> Journal<F> {
         loop {
             let next = scan.next(&mut self.files, &segment.file);
             match next.map_err(StoreError::io("read", &name))? {
-                Found::Commit(commit)
+                ScanStep::Commit(commit)
                     if until.is_some_and(|until| commit.header.commit > until) =>
                 {
                     replay.is_torn = true;
                     break;
                 }
-                Found::Commit(commit) => {
+                ScanStep::Commit(commit) => {
                     apply(&mut self.index, scan.content(), segment.short_number(), commit.at);
                     replay.pass(commit);
                     replay.last_segment = segment.number;
                     segment.at = commit.end;
                     segment.has_commits = true;
                 }
-                Found::Gap(_) if until.is_some_and(|until| replay.last_commit() >= until) => break,
-                Found::Gap(gap) => {
+                ScanStep::Gap(_) if until.is_some_and(|until| replay.last_commit() >= until) => {
+                    break;
+                }
+                ScanStep::Gap(gap) => {
                     replay.is_torn |= gap.is_torn;
                     if gap.next.is_none() && !gap.is_damaged {
                         break;
@@ -335,7 +338,7 @@ impl<F: Files> Journal<F> {
     /// The last segment may say that it has a successor, which is missing then.
     fn check_successor(
         &mut self,
-        found: &[Segment<F::File>],
+        found: &[JournalSegment<F::File>],
         replay: &mut Replay,
     ) -> Result<(), StoreError> {
         let Some(segment) = found.last() else { return Ok(()) };

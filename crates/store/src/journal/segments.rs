@@ -17,7 +17,7 @@ const SECTORS_MAX: u32 = 1 << 22;
 
 /// A segment of the journal.
 #[derive(Debug)]
-pub(super) struct Segment<File> {
+pub(super) struct JournalSegment<File> {
     pub number: u64,
     pub file: File,
     pub sectors: u32,
@@ -48,7 +48,7 @@ pub(super) struct NewFile<File> {
     zeroed: u32,
 }
 
-impl<File> Segment<File> {
+impl<File> JournalSegment<File> {
     pub(super) fn name(&self) -> String {
         segment_name(self.number)
     }
@@ -136,7 +136,7 @@ impl<F: Files> Journal<F> {
         match self.name_next(&free) {
             Ok(number) => {
                 let codec = SectorCodec::new(self.identity, number);
-                self.next = Some(Segment {
+                self.next = Some(JournalSegment {
                     number,
                     file: free.file,
                     sectors: free.sectors,
@@ -232,7 +232,7 @@ impl<F: Files> Journal<F> {
     }
 
     /// Takes a segment without commits out of the chain.
-    fn retire(&mut self, segment: Segment<F::File>) {
+    fn retire(&mut self, segment: JournalSegment<F::File>) {
         let name = spare_name(segment.number);
         if self.files.rename(&segment.name(), &name).is_ok() {
             self.has_new_names = true;

@@ -8,7 +8,7 @@ use crate::format::{COMMIT_HEADER_BYTES, Groups};
 use crate::journal::Journal;
 use crate::journal::commit::place_of;
 use crate::record::{RecordKey, RecordKind};
-use crate::scan::{Found, FoundCommit};
+use crate::scan::{FoundCommit, ScanStep};
 
 impl<F: Files> Journal<F> {
     /// Reads the segments that have records of these kinds, one after the other.
@@ -28,7 +28,7 @@ impl<F: Files> Journal<F> {
             while scan.at() < segment.at {
                 let found = scan.next(&mut self.files, &segment.file);
                 let found = found.map_err(StoreError::io("read", &segment.name()))?;
-                let Found::Commit(FoundCommit { at, .. }) = found else {
+                let ScanStep::Commit(FoundCommit { at, .. }) = found else {
                     let kind = DamageKind::Sectors { first: scan.at(), end: segment.at };
                     let (file, before) = (segment.name(), Some(self.durable + 1));
                     return Err(StoreError::Damaged(vec![Damage { file, kind, after: 0, before }]));

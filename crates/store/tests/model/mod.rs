@@ -38,19 +38,19 @@ impl ModelChange {
 
 /// How the changes of a run look.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct ChangeShape {
     pub keys: u64,
     pub value_octets: usize,
     pub group_max: usize,
 }
 
-pub const SMALL: Shape = Shape { keys: 12, value_octets: 300, group_max: 3 };
+pub const SMALL: ChangeShape = ChangeShape { keys: 12, value_octets: 300, group_max: 3 };
 
-pub fn random_group(random: &mut StdRng, shape: Shape) -> Vec<ModelChange> {
+pub fn random_group(random: &mut StdRng, shape: ChangeShape) -> Vec<ModelChange> {
     (0..random.random_range(1..=shape.group_max)).map(|_| random_change(random, shape)).collect()
 }
 
-fn random_change(random: &mut StdRng, shape: Shape) -> ModelChange {
+fn random_change(random: &mut StdRng, shape: ChangeShape) -> ModelChange {
     let kind = RecordKind::ALL[random.random_range(0..RecordKind::ALL.len())];
     let number = random.random_range(0..shape.keys);
     let id = match number % 4 {
