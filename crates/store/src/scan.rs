@@ -9,7 +9,7 @@ use crate::format::{
 };
 
 /// Sectors that are read at once.
-const WINDOW: u32 = 1024;
+const WINDOW: u32 = 256;
 
 /// What the next octets of a segment are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

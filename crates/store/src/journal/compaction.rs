@@ -10,7 +10,7 @@ use crate::scan::{FoundCommit, ScanStep};
 
 /// Octets that a part of the upkeep reads or writes, at least and at most. Parts grow with what commits write, so
 /// that upkeep keeps pace.
-const PART_OCTETS_MIN: usize = 256 << 10;
+const PART_OCTETS_MIN: usize = 128 << 10;
 const PART_OCTETS_MAX: usize = 1 << 20;
 
 /// Octets of upkeep for each octet that commits write.
