@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
 
 use adit_store::Files;
 
@@ -17,6 +18,8 @@ pub struct JournalFolder {
     /// Syncs the folder.
     folder: File,
     lock: Option<File>,
+    /// Syncs beside the caller.
+    syncing: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl JournalFolder {
@@ -36,7 +39,7 @@ impl JournalFolder {
             Err(error) => return Err(error),
         }
         let folder = File::open(&path)?;
-        Ok(Self { path, folder, lock: None })
+        Ok(Self { path, folder, lock: None, syncing: None })
     }
 }
 
@@ -90,6 +93,24 @@ impl Files for JournalFolder {
 
     fn sync_folder(&mut self) -> io::Result<()> {
         self.folder.sync_all()
+    }
+
+    /// On a thread of its own: names and new files become durable with the file system's own log, which may take long
+    /// when other processes write.
+    fn begin_sync(&mut self, file: Option<&File>) -> io::Result<()> {
+        let file = file.unwrap_or(&self.folder).try_clone()?;
+        let thread = thread::Builder::new().name("journal-sync".into());
+        self.syncing = Some(thread.spawn(move || file.sync_all())?);
+        Ok(())
+    }
+
+    fn poll_sync(&mut self, waits: bool) -> io::Result<bool> {
+        if self.syncing.as_ref().is_some_and(|thread| !waits && !thread.is_finished()) {
+            return Ok(false);
+        }
+        let Some(thread) = self.syncing.take() else { return Ok(true) };
+        let synced = thread.join().unwrap_or_else(|_| Err(io::Error::other("the sync panicked")));
+        synced.map(|()| true)
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {

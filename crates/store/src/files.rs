@@ -64,6 +64,18 @@ pub trait Files {
     /// Names may be lost.
     fn sync_folder(&mut self) -> io::Result<()>;
 
+    /// Begins to sync a file, or the folder if none is named, beside other calls. There is one such sync at a time.
+    ///
+    /// # Errors
+    /// As for `sync_data` and `sync_folder`; no sync is under way then.
+    fn begin_sync(&mut self, file: Option<&Self::File>) -> io::Result<()>;
+
+    /// True once the sync that was begun last is done, false while it is under way; `waits` waits for it.
+    ///
+    /// # Errors
+    /// As for `sync_data` and `sync_folder`; the sync has ended.
+    fn poll_sync(&mut self, waits: bool) -> io::Result<bool>;
+
     /// Renames a file. Replaces a file of the new name.
     ///
     /// # Errors

@@ -111,6 +111,8 @@ pub enum Upkeep {
     Idle,
     /// A part; there may be more to do.
     Worked,
+    /// Nothing can be done before a sync that is under way has ended.
+    Waiting,
 }
 
 /// Where records are kept.

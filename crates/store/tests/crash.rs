@@ -86,6 +86,7 @@ fn sectors_that_a_crash_loses_in_any_order_take_nothing_acknowledged() {
         let mut random = StdRng::seed_from_u64(seed);
         let sectors = random.random_range(8..30);
         let mut run = Run::new(sectors * 512);
+        run.delay_syncs(random.random_range(0..3));
         for _ in 0..random.random_range(1..60) {
             for _ in 0..random.random_range(0..4) {
                 let group = random_group(&mut random, SMALL);
@@ -95,7 +96,9 @@ fn sectors_that_a_crash_loses_in_any_order_take_nothing_acknowledged() {
             if random.random_bool(0.15) {
                 let durable = run.journal().durable().0;
                 let calls = run.folder.calls();
-                run.folder.fail(calls + random.random_range(0..12), u64::MAX, FileFault::Io);
+                let first = calls + random.random_range(0..12);
+                let fault = [FileFault::Io, FileFault::Killed][random.random_range(0..2)];
+                run.folder.fail(first, u64::MAX, fault);
                 let committed = run.journal().commit();
                 let _ = committed.map(|_| run.journal().maintain());
                 let durable = durable.max(run.journal().durable().0);
@@ -208,7 +211,7 @@ fn restarts_after_torn_commits_do_not_fill_the_folder() {
         run.commit();
         let group = random_group(&mut random, SMALL);
         assert!(run.append(&group));
-        run.folder.fail(run.folder.calls() + 1, u64::MAX, FileFault::Io);
+        run.folder.kill(run.folder.calls() + 1);
         let _ = run.journal().commit();
         let image = run.folder.crash(|| random.random_bool(0.5));
         run.restart(image);

@@ -75,6 +75,7 @@ fn device_that_fails_for_a_while_costs_nothing_acknowledged() {
     for fault in FAULTS {
         for call in (8..260).step_by(3) {
             let mut run = Run::new(8 * 512);
+            run.delay_syncs(u32::try_from(call % 3).unwrap());
             run.folder.fail(call, 40, fault);
             work(&mut run, 8);
             let durable = run.journal().durable().0;

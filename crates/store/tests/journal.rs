@@ -222,10 +222,12 @@ proptest! {
     fn random_runs_with_restarts_and_crashes_equal_a_map(
         seed: u64,
         sectors in 8_u32..40,
+        sync_polls in 0_u32..4,
         steps in prop::collection::vec(step(), 1..250),
     ) {
         let mut random = StdRng::seed_from_u64(seed);
         let mut run = Run::new(sectors * 512);
+        run.delay_syncs(sync_polls);
         for step in steps {
             match step {
                 Step::Append => {

@@ -144,6 +144,8 @@ struct FolderState {
     fails: Vec<(u64, u64, FileFault)>,
     /// Octets that all files may have together.
     space: Option<usize>,
+    /// Polls that a sync beside other calls takes.
+    sync_polls: u32,
     is_locked: bool,
 }
 
@@ -170,7 +172,7 @@ impl MemoryFolder {
     /// A process's access to the folder.
     #[must_use]
     pub fn files(&self) -> MemoryFiles {
-        MemoryFiles { folder: self.clone(), has_lock: false }
+        MemoryFiles { folder: self.clone(), has_lock: false, syncing: None }
     }
 
     /// What a process that starts now sees.
@@ -255,6 +257,11 @@ impl MemoryFolder {
         self.0.borrow_mut().space = octets;
     }
 
+    /// A sync that was begun beside other calls takes this many polls.
+    pub fn delay_syncs(&self, polls: u32) {
+        self.0.borrow_mut().sync_polls = polls;
+    }
+
     /// Octets of all files that have a name.
     #[must_use]
     pub fn octets(&self) -> usize {
@@ -297,6 +304,14 @@ fn error(fault: FileFault) -> io::Error {
 pub struct MemoryFiles {
     folder: MemoryFolder,
     has_lock: bool,
+    syncing: Option<BegunSync>,
+}
+
+/// A sync beside other calls.
+#[derive(Debug, Clone, Copy)]
+struct BegunSync {
+    file: Option<usize>,
+    polls: u32,
 }
 
 impl Drop for MemoryFiles {
@@ -411,6 +426,28 @@ impl Files for MemoryFiles {
             }
         }
         Ok(())
+    }
+
+    fn begin_sync(&mut self, file: Option<&usize>) -> io::Result<()> {
+        self.call()?;
+        let polls = self.folder.0.borrow().sync_polls;
+        self.syncing = Some(BegunSync { file: file.copied(), polls });
+        Ok(())
+    }
+
+    fn poll_sync(&mut self, waits: bool) -> io::Result<bool> {
+        let Some(begun) = &mut self.syncing else { return Ok(true) };
+        if begun.polls > 0 && !waits {
+            begun.polls -= 1;
+            return Ok(false);
+        }
+        let file = begun.file;
+        self.syncing = None;
+        match file {
+            Some(file) => self.sync_data(&file)?,
+            None => self.sync_folder()?,
+        }
+        Ok(true)
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {

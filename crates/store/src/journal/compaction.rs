@@ -61,15 +61,20 @@ impl<F: Files> Journal<F> {
         let part = (PACE * self.written_since).clamp(PART_OCTETS_MIN, PART_OCTETS_MAX);
         self.written_since = 0;
         let is_due = self.is_compaction_due();
-        if self.next.is_none() && self.wants_next(is_due) {
-            let prepared = self.prepare_next(u32::try_from(part / 512).unwrap_or(u32::MAX));
-            match prepared {
-                Err(error) if error.is_no_space() && self.is_compaction_due() => {}
-                prepared => return prepared.map(|()| Upkeep::Worked),
-            }
+        let mut done = Upkeep::Idle;
+        if self.is_preparing() || (self.next.is_none() && self.wants_next(is_due)) {
+            let prepared = self.prepare_next(u32::try_from(part / 512).unwrap_or(u32::MAX), false);
+            done = match prepared {
+                Err(error) if error.is_no_space() && self.is_compaction_due() => Upkeep::Waiting,
+                prepared => prepared?,
+            };
         }
-        if self.is_compaction_due() {
-            return self.compact(part).map(|()| Upkeep::Worked);
+        if done != Upkeep::Worked && self.is_compaction_due() {
+            self.compact(part)?;
+            done = Upkeep::Worked;
+        }
+        if done != Upkeep::Idle {
+            return Ok(done);
         }
         let keep = usize::from(self.file_octets() <= self.bound_octets());
         match self.remove_surplus(keep)? {

@@ -21,7 +21,7 @@ use crate::record::{
     RecordId, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, Upkeep,
 };
 use crate::scan::SegmentScan;
-use segments::{FreeFile, JournalSegment, NewFile};
+use segments::{FreeFile, JournalSegment, NewFile, SyncTarget};
 
 /// How a journal is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,8 +127,12 @@ pub struct Journal<F: Files> {
     leaving: Vec<JournalSegment<F::File>>,
     /// A file that is being filled with zeros.
     making: Option<NewFile<F::File>>,
-    /// Names have changed since the folder was synced.
+    /// A file with the header of the next segment, which is being synced.
+    headed: Option<FreeFile<F::File>>,
+    /// Names have changed since a sync of the folder began.
     has_new_names: bool,
+    /// What is being synced beside commits.
+    syncing: Option<SyncTarget>,
     /// The greatest number of a segment so far.
     last_segment: u64,
     /// The last durable commit.
@@ -172,7 +176,9 @@ impl<F: Files> Journal<F> {
             free: Vec::new(),
             leaving: Vec::new(),
             making: None,
+            headed: None,
             has_new_names: false,
+            syncing: None,
             last_segment: 0,
             durable_commit: 0,
             tried_commit: 0,

@@ -155,7 +155,7 @@ impl<F: Files> Journal<F> {
             };
             self.replay(segment, until, &mut replay)?;
         }
-        self.check_successor(&found, &mut replay)?;
+        self.check_successors(&found, &mut replay)?;
         self.last_changed = self.last_segment;
         // The first ones may never have had a commit.
         let empty = found.iter().take_while(|segment| !segment.has_commits).count();
@@ -181,9 +181,12 @@ impl<F: Files> Journal<F> {
                 break;
             }
             let segment = self.open_segment(*number, name, is_first, report)?;
-            let Some(segment) = segment else {
-                replay.add(name.clone(), DamageKind::Header);
-                continue;
+            let segment = match segment {
+                Ok(segment) => segment,
+                Err(kind) => {
+                    replay.add(name.clone(), kind);
+                    continue;
+                }
             };
             is_first = false;
             if segment.readable < segment.sectors {
@@ -202,26 +205,26 @@ impl<F: Files> Journal<F> {
         Ok(found)
     }
 
-    /// Opens a segment and reads its header; none if both copies are damaged.
+    /// Opens a segment and reads its header, or says why it has none.
     fn open_segment(
         &mut self,
         number: u64,
         name: &str,
         is_first: bool,
         report: &mut OpenReport,
-    ) -> Result<Option<JournalSegment<F::File>>, StoreError> {
+    ) -> Result<Result<JournalSegment<F::File>, DamageKind>, StoreError> {
         let file = self.files.open(name).map_err(StoreError::io("open", name))?;
         let octets = self.files.len(&file).map_err(StoreError::io("open", name))?;
         let readable = u32::try_from(octets / SECTOR as u64).unwrap_or(u32::MAX);
         if readable < HEADER_SECTORS {
-            return Ok(None);
+            return Ok(Err(DamageKind::Header));
         }
         let mut copies = [[0; SECTOR]; 2];
         let read = self.files.read_at(&file, 0, copies.as_flattened_mut());
         read.map_err(StoreError::io("read", name))?;
         let header = match SegmentHeader::decode(&copies) {
             Ok(header) => header,
-            Err(SegmentHeaderError::Damaged) => return Ok(None),
+            Err(SegmentHeaderError::Damaged) => return Ok(Err(DamageKind::Header)),
             Err(SegmentHeaderError::Newer(version)) => {
                 let newest = FORMAT_VERSION;
                 return Err(StoreError::Newer { file: name.into(), version, newest });
@@ -233,8 +236,12 @@ impl<F: Files> Journal<F> {
         if is_first {
             self.identity = header.identity;
         }
-        if header.number != number || header.identity != self.identity {
+        if header.number < number || header.identity != self.identity {
             return Err(StoreError::Foreign { file: name.into() });
+        }
+        if header.number > number {
+            // A file that was free got the header of a later segment.
+            return Ok(Err(DamageKind::Missing));
         }
         let segment = JournalSegment {
             number,
@@ -246,7 +253,7 @@ impl<F: Files> Journal<F> {
             has_commits: false,
             is_suspect: false,
         };
-        Ok(Some(segment))
+        Ok(Ok(segment))
     }
 
     /// The oldest segment that is needed, if this segment has a commit, which says so.
@@ -335,32 +342,35 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// The last segment may say that it has a successor, which is missing then.
-    fn check_successor(
+    /// The segment that another one names as its successor must be there.
+    fn check_successors(
         &mut self,
         found: &[JournalSegment<F::File>],
         replay: &mut Replay,
     ) -> Result<(), StoreError> {
-        let Some(segment) = found.last() else { return Ok(()) };
-        let index = segment.sectors - 1;
-        if segment.readable <= index {
-            return Ok(());
-        }
-        let mut sector = [0; SECTOR];
-        let read = self.files.read_at(&segment.file, offset_of(index), &mut sector);
-        read.map_err(StoreError::io("read", &segment.name()))?;
-        match segment.codec.check(&sector, index) {
-            SectorState::Whole(start) if start == index => {
-                let next = segment_name(SealNote::decode(&sector).next);
-                if replay.damage.iter().all(|damage| damage.file != next) {
-                    replay.add(next, DamageKind::Missing);
+        for (position, segment) in found.iter().enumerate() {
+            let index = segment.sectors - 1;
+            if segment.readable <= index {
+                continue;
+            }
+            let mut sector = [0; SECTOR];
+            let read = self.files.read_at(&segment.file, offset_of(index), &mut sector);
+            read.map_err(StoreError::io("read", &segment.name()))?;
+            match segment.codec.check(&sector, index) {
+                SectorState::Whole(start) if start == index => {
+                    let next = SealNote::decode(&sector).next;
+                    let name = segment_name(next);
+                    let is_there = found.iter().any(|other| other.number == next);
+                    if !is_there && replay.damage.iter().all(|damage| damage.file != name) {
+                        replay.add(name, DamageKind::Missing);
+                    }
                 }
+                SectorState::Damaged if position + 1 == found.len() => {
+                    let kind = DamageKind::Sectors { first: index, end: segment.sectors };
+                    replay.add(segment.name(), kind);
+                }
+                SectorState::Whole(_) | SectorState::Damaged | SectorState::Unwritten => {}
             }
-            SectorState::Damaged => {
-                let kind = DamageKind::Sectors { first: index, end: segment.sectors };
-                replay.add(segment.name(), kind);
-            }
-            SectorState::Whole(_) | SectorState::Unwritten => {}
         }
         Ok(())
     }

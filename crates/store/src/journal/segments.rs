@@ -1,11 +1,14 @@
 //! Segments and their files: new ones get ready ahead of time, old ones are used again.
 
+use std::io;
+
 use crate::error::StoreError;
 use crate::files::Files;
 use crate::format::{
     HEADER_SECTORS, PAYLOAD, SECTOR, SealNote, SectorCodec, SegmentHeader, offset_of,
 };
 use crate::journal::Journal;
+use crate::record::Upkeep;
 use crate::scan::SegmentScan;
 
 /// The file that is being filled with zeros.
@@ -14,6 +17,20 @@ pub(super) const NEW_NAME: &str = "new.segment";
 /// Sectors of a segment at least and at most.
 const SECTORS_MIN: u32 = 8;
 const SECTORS_MAX: u32 = 1 << 22;
+
+/// Sectors of zeros between two syncs while a commit waits for the segment.
+const PART_WAITING: u32 = 8192;
+
+/// What is synced beside commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SyncTarget {
+    /// Names.
+    Folder,
+    /// The header of the next segment.
+    Headed,
+    /// Zeros of a new file.
+    New,
+}
 
 /// A segment of the journal.
 #[derive(Debug)]
@@ -97,68 +114,109 @@ impl<F: Files> Journal<F> {
     pub(super) fn file_octets(&self) -> u64 {
         let chain = self.chain.iter().chain(&self.next).chain(&self.leaving);
         let used: u64 = chain.map(|segment| offset_of(segment.sectors)).sum();
-        let free: u64 = self.free.iter().map(|file| offset_of(file.sectors)).sum();
+        let free = self.free.iter().chain(&self.headed);
+        let free: u64 = free.map(|file| offset_of(file.sectors)).sum();
         used + free + self.making.as_ref().map_or(0, |making| offset_of(making.zeroed))
+    }
+
+    /// Whether the next segment, and its name, are durable.
+    fn is_next_ready(&self) -> bool {
+        self.next.is_some() && !self.has_new_names && self.syncing.is_none()
+    }
+
+    /// Whether getting the next segment ready has begun.
+    pub(super) fn is_preparing(&self) -> bool {
+        self.has_new_names || self.syncing.is_some() || self.headed.is_some()
     }
 
     /// Gets the next segment ready, and waits for it.
     pub(super) fn make_next(&mut self) -> Result<(), StoreError> {
-        while self.next.is_none() || self.has_new_names {
-            self.prepare_next(u32::MAX)?;
+        while !self.is_next_ready() {
+            self.prepare_next(PART_WAITING, true)?;
         }
         Ok(())
     }
 
-    /// Does a part of getting the next segment ready: writes at most `sectors` sectors of zeros, or a header.
-    pub(super) fn prepare_next(&mut self, sectors: u32) -> Result<(), StoreError> {
+    /// Does a part of getting the next segment ready: writes at most `sectors` sectors of zeros or a header and begins
+    /// to sync it, or names a file.
+    pub(super) fn prepare_next(&mut self, sectors: u32, waits: bool) -> Result<Upkeep, StoreError> {
+        if let Some(target) = self.syncing {
+            match self.files.poll_sync(waits) {
+                Ok(false) => return Ok(Upkeep::Waiting),
+                Ok(true) => self.syncing = None,
+                Err(error) => return Err(self.sync_failed(target, error)),
+            }
+        }
         // A file whose header is overwritten must not have the name of a segment that is needed.
         if self.has_new_names {
-            self.files.sync_folder().map_err(StoreError::io("sync", ""))?;
-            self.has_new_names = false;
-        }
-        if self.next.is_some() {
-            return Ok(());
-        }
-        let fits = |free: &FreeFile<F::File>| free.sectors == self.sectors;
-        if !self.free.iter().any(fits) {
-            let made = self.fill_new(sectors);
-            self.is_out_of_space = made.as_ref().is_err_and(StoreError::is_no_space);
-            if made.is_err() {
-                self.making = None;
-                let _ = self.files.remove(NEW_NAME);
+            self.begin_sync(SyncTarget::Folder)?;
+        } else if self.next.is_some() {
+            return Ok(Upkeep::Idle);
+        } else if let Some(headed) = self.headed.take() {
+            self.name_next(headed)?;
+        } else if let Some(position) =
+            self.free.iter().position(|free| free.sectors == self.sectors)
+        {
+            let free = self.free.swap_remove(position);
+            self.write_header(free)?;
+        } else {
+            let filled = self.fill_new(sectors);
+            self.is_out_of_space = filled.as_ref().is_err_and(StoreError::is_no_space);
+            if filled.is_err() {
+                self.drop_new();
             }
-            let Some(file) = made? else { return Ok(()) };
-            self.free.push(file);
+            filled?;
         }
-        let position = self.free.iter().position(|free| free.sectors == self.sectors);
-        let Some(position) = position else { return Ok(()) };
-        let free = self.free.swap_remove(position);
-        match self.name_next(&free) {
-            Ok(number) => {
-                let codec = SectorCodec::new(self.identity, number);
-                self.next = Some(JournalSegment {
-                    number,
-                    file: free.file,
-                    sectors: free.sectors,
-                    readable: free.sectors,
-                    codec,
-                    at: HEADER_SECTORS,
-                    has_commits: false,
-                    is_suspect: false,
-                });
-                self.has_new_names = true;
-                self.is_out_of_space = false;
-                self.prepare_next(0)
+        Ok(Upkeep::Worked)
+    }
+
+    /// Begins a sync beside commits.
+    fn begin_sync(&mut self, target: SyncTarget) -> Result<(), StoreError> {
+        let file = match target {
+            SyncTarget::Folder => None,
+            SyncTarget::Headed => self.headed.as_ref().map(|headed| &headed.file),
+            SyncTarget::New => self.making.as_ref().map(|making| &making.file),
+        };
+        match self.files.begin_sync(file) {
+            Ok(()) => {
+                self.has_new_names &= target != SyncTarget::Folder;
+                self.syncing = Some(target);
+                Ok(())
             }
-            Err(error) => {
-                self.free.push(free);
-                Err(error)
-            }
+            Err(error) => Err(self.sync_failed(target, error)),
         }
     }
 
-    /// Fills the new file with zeros. Returns it once it is complete.
-    fn fill_new(&mut self, sectors: u32) -> Result<Option<FreeFile<F::File>>, StoreError> {
+    /// What was written is not trusted, and is written again.
+    fn sync_failed(&mut self, target: SyncTarget, error: io::Error) -> StoreError {
+        self.syncing = None;
+        let failed = match target {
+            SyncTarget::Folder => {
+                self.has_new_names = true;
+                StoreError::io("sync", "")(error)
+            }
+            SyncTarget::Headed => {
+                let headed = self.headed.take();
+                let name = headed.as_ref().map_or(String::new(), |headed| headed.name.clone());
+                self.free.extend(headed);
+                StoreError::io("sync", &name)(error)
+            }
+            SyncTarget::New => {
+                self.drop_new();
+                StoreError::io("sync", NEW_NAME)(error)
+            }
+        };
+        self.is_out_of_space |= failed.is_no_space();
+        failed
+    }
+
+    fn drop_new(&mut self) {
+        self.making = None;
+        let _ = self.files.remove(NEW_NAME);
+    }
+
+    /// Writes zeros to the new file, which becomes free once it is complete and synced.
+    fn fill_new(&mut self, sectors: u32) -> Result<(), StoreError> {
         let mut making = match self.making.take() {
             Some(making) => making,
             None => {
@@ -166,7 +224,13 @@ impl<F: Files> Journal<F> {
                 NewFile { file: file.map_err(StoreError::io("create", NEW_NAME))?, zeroed: 0 }
             }
         };
-        let zeros = vec![[0_u8; SECTOR]; 512];
+        if making.zeroed == self.sectors {
+            let (name, sectors) = (NEW_NAME.into(), self.sectors);
+            self.is_out_of_space = false;
+            self.free.push(FreeFile { name, file: making.file, sectors });
+            return Ok(());
+        }
+        let zeros = vec![[0_u8; SECTOR]; 256];
         let end = self.sectors.min(making.zeroed.saturating_add(sectors));
         while making.zeroed < end {
             let count = usize::try_from(end - making.zeroed).unwrap_or(0).min(zeros.len());
@@ -175,60 +239,86 @@ impl<F: Files> Journal<F> {
             written.map_err(StoreError::io("write", NEW_NAME))?;
             making.zeroed += u32::try_from(count).unwrap_or(0);
         }
-        self.files.sync_data(&making.file).map_err(StoreError::io("sync", NEW_NAME))?;
-        if making.zeroed < self.sectors {
-            self.making = Some(making);
-            return Ok(None);
-        }
-        Ok(Some(FreeFile { name: NEW_NAME.into(), file: making.file, sectors: self.sectors }))
+        self.making = Some(making);
+        self.begin_sync(SyncTarget::New)
     }
 
-    /// Makes a file a segment: writes its header, then gives it its name.
-    fn name_next(&mut self, free: &FreeFile<F::File>) -> Result<u64, StoreError> {
-        let number = self.last_segment + 1;
-        let identity = self.identity;
+    /// Writes the header of the next segment.
+    fn write_header(&mut self, free: FreeFile<F::File>) -> Result<(), StoreError> {
+        let (identity, number) = (self.identity, self.last_segment + 1);
         let header = SegmentHeader { identity, number, sectors: free.sectors }.encode();
-        let written = self.files.write_at(&free.file, 0, header.as_flattened());
-        written.map_err(StoreError::io("write", &free.name))?;
-        self.files.sync_data(&free.file).map_err(StoreError::io("sync", &free.name))?;
-        let renamed = self.files.rename(&free.name, &segment_name(number));
-        renamed.map_err(StoreError::io("rename", &free.name))?;
+        match self.files.write_at(&free.file, 0, header.as_flattened()) {
+            Ok(()) => {
+                self.headed = Some(free);
+                self.begin_sync(SyncTarget::Headed)
+            }
+            Err(error) => {
+                let failed = StoreError::io("write", &free.name)(error);
+                self.free.push(free);
+                Err(failed)
+            }
+        }
+    }
+
+    /// Gives a file with a durable header its name.
+    fn name_next(&mut self, headed: FreeFile<F::File>) -> Result<(), StoreError> {
+        let number = self.last_segment + 1;
+        if let Err(error) = self.files.rename(&headed.name, &segment_name(number)) {
+            let failed = StoreError::io("rename", &headed.name)(error);
+            self.free.push(headed);
+            return Err(failed);
+        }
         self.last_segment = number;
-        Ok(number)
+        self.next = Some(JournalSegment {
+            number,
+            file: headed.file,
+            sectors: headed.sectors,
+            readable: headed.sectors,
+            codec: SectorCodec::new(self.identity, number),
+            at: HEADER_SECTORS,
+            has_commits: false,
+            is_suspect: false,
+        });
+        self.has_new_names = true;
+        self.is_out_of_space = false;
+        self.begin_sync(SyncTarget::Folder)
     }
 
     /// The next segment becomes the last of the chain.
     pub(super) fn roll(&mut self) -> Result<(), StoreError> {
         self.make_next()?;
-        self.seal_last()?;
-        let Some(next) = self.next.take() else { return Ok(()) };
-        let former = self.chain.pop_back();
-        match former {
-            Some(former) if !former.has_commits => self.retire(former),
-            former => self.chain.extend(former),
+        let sealed = self.seal();
+        let Some(former) = self.chain.back_mut() else {
+            self.chain.extend(self.next.take());
+            return Ok(());
+        };
+        if former.has_commits {
+            // If its file failed before, the commits that are in it are durable all the same.
+            if let Err(error) = sealed
+                && !former.is_suspect
+            {
+                former.is_suspect = true;
+                return Err(StoreError::io("write", &former.name())(error));
+            }
+        } else if sealed.is_ok()
+            && let Some(former) = self.chain.pop_back()
+        {
+            self.retire(former);
         }
-        self.chain.push_back(next);
+        self.chain.extend(self.next.take());
         Ok(())
     }
 
-    /// Notes at the end of the last segment that it has a successor.
-    fn seal_last(&mut self) -> Result<(), StoreError> {
+    /// Notes at the end of the last segment with commits that the next segment follows.
+    fn seal(&mut self) -> io::Result<()> {
         let Some(next) = self.next.as_ref().map(|next| next.number) else { return Ok(()) };
-        let Some(last) = self.chain.back_mut() else { return Ok(()) };
+        let last = self.chain.iter().rev().find(|segment| segment.has_commits);
+        let Some(last) = last else { return Ok(()) };
         let index = last.sectors - 1;
         let mut sector = SealNote { next }.encode();
         last.codec.seal(&mut sector, index, index);
-        let written = self.files.write_at(&last.file, offset_of(index), &sector);
-        let sealed = written.and_then(|()| self.files.sync_data(&last.file));
-        match sealed {
-            // Its file failed before; the commits that are in it are durable all the same.
-            Err(_) if last.is_suspect => Ok(()),
-            Err(error) => {
-                last.is_suspect = true;
-                Err(StoreError::io("write", &last.name())(error))
-            }
-            Ok(()) => Ok(()),
-        }
+        self.files.write_at(&last.file, offset_of(index), &sector)?;
+        self.files.sync_data(&last.file)
     }
 
     /// Takes a segment without commits out of the chain.

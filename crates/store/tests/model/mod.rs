@@ -115,6 +115,8 @@ pub struct Run {
     /// The records after each group.
     pub states: BTreeMap<u64, ModelRecords>,
     pub appended: u64,
+    /// Polls that syncs beside commits take.
+    pub sync_polls: u32,
 }
 
 impl Run {
@@ -126,7 +128,12 @@ impl Run {
         let options = options(segment_bytes);
         let (journal, _) = Journal::open(folder.files(), &options).unwrap();
         let states = BTreeMap::from([(0, ModelRecords::new())]);
-        Self { folder, journal: Some(journal), options, states, appended: 0 }
+        Self { folder, journal: Some(journal), options, states, appended: 0, sync_polls: 0 }
+    }
+
+    pub fn delay_syncs(&mut self, polls: u32) {
+        self.sync_polls = polls;
+        self.folder.delay_syncs(polls);
     }
 
     pub fn journal(&mut self) -> &mut Journal<MemoryFiles> {
@@ -193,6 +200,7 @@ impl Run {
         let durable = self.journal.as_ref().map_or(0, |journal| journal.durable().0);
         self.journal = None;
         self.folder = MemoryFolder::from_image(image);
+        self.folder.delay_syncs(self.sync_polls);
         let (mut journal, _) = Journal::open(self.folder.files(), &self.options).unwrap();
         let records = records_of(&mut journal).unwrap();
         let report = OpenReport::default();
