@@ -3,7 +3,7 @@
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 DEMO_ARGS ?=
 
-.PHONY: help run test fuzz build bench bench-memif lab coverage clean
+.PHONY: help run test fuzz build bench bench-memif bench-journal lab coverage clean
 
 help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
@@ -11,6 +11,7 @@ help:
 	@echo "make fuzz   every fuzz target for five minutes (SECONDS=...)"
 	@echo "make bench  every bench of adit on this machine, and the rules over memif (WIRE=none|quick|full), into docs/benchmarks"
 	@echo "make bench-memif  what adit and dpdk-testpmd forward over memif, in turns, and their ratio"
+	@echo "make bench-journal  the journal beside fjall (FOLDER=... on the disk to be measured)"
 	@echo "make lab    the tester's own test and the short experiments on memif; writes lab-report/"
 	@echo "make coverage  lines of pfcp and n4 that their tests run (cargo install cargo-llvm-cov)"
 	@echo "make build  release binaries in target/release"
@@ -47,6 +48,11 @@ bench: build
 
 bench-memif: build
 	$(SUDO) target/release/adit-lab saturate --sessions 100000 --rules usage
+
+# A package of its own: fjall takes minutes to build.
+FOLDER ?= target/stores
+bench-journal:
+	cargo run --quiet --release --manifest-path comparison/Cargo.toml --target-dir target/comparison -- $(FOLDER)
 
 # The full experiments: LAB_ARGS= make lab
 LAB_ARGS ?= --quick

@@ -2,8 +2,11 @@
 //! come at a rate. A package of its own, because fjall takes minutes to build.
 //!
 //! ```sh
-//! cd comparison && cargo run --release -- FOLDER [RECORDS]
+//! make bench-journal FOLDER=/var/tmp/stores
 //! ```
+//!
+//! The folder is on the disk to be measured. Further words: the number of records to fill with, and `adit`, `fjall` or
+//! `waits` for a part. With SLOW in the environment the waits name commits beyond 3 ms.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -234,6 +237,7 @@ fn waits<C: Candidate>(folder: &Path, per_second: u64, seconds: u64) -> Outcome<
     let (mut waits, mut parts, mut commits) = (Vec::new(), Vec::new(), Vec::new());
     let start = Instant::now();
     let mut done = 0;
+    let mut last = (0.0, Duration::ZERO);
     while done < total {
         let due = u64::try_from(start.elapsed().as_nanos() / gap.as_nanos())?.min(total);
         if due > done {
@@ -242,6 +246,9 @@ fn waits<C: Candidate>(folder: &Path, per_second: u64, seconds: u64) -> Outcome<
             store.commit(&sessions, &value)?;
             commits.push(began.elapsed());
             let now = start.elapsed();
+            if std::env::var_os("SLOW").is_some() && began.elapsed() > Duration::from_millis(3) {
+                println!("{:.4} commit of {} took {:?}; last part {:?}", now.as_secs_f64(), due - done, began.elapsed(), last);
+            }
             waits.extend(
                 (done..due)
                     .map(|number| now.saturating_sub(gap * u32::try_from(number).unwrap_or(0))),
@@ -250,6 +257,7 @@ fn waits<C: Candidate>(folder: &Path, per_second: u64, seconds: u64) -> Outcome<
         }
         let began = Instant::now();
         if store.maintain()? {
+            last = (start.elapsed().as_secs_f64(), began.elapsed());
             parts.push(began.elapsed());
         } else {
             std::thread::sleep(Duration::from_micros(20));
@@ -272,6 +280,10 @@ fn waits<C: Candidate>(folder: &Path, per_second: u64, seconds: u64) -> Outcome<
     Ok(())
 }
 
+fn at_of(count: usize) -> u64 {
+    (count as u64 * 1024) % (63 << 20)
+}
+
 /// Writes and syncs of a plain file of zeros: what the device does without any store.
 fn device(folder: &Path) -> Outcome<()> {
     use std::os::unix::fs::FileExt;
@@ -292,6 +304,16 @@ fn device(folder: &Path) -> Outcome<()> {
         }
         println!("device, {len} octets and fdatasync: {}", percentiles(&mut times));
     }
+    // The same at the pace of the waits below.
+    let (mut times, start) = (Vec::new(), Instant::now());
+    while start.elapsed() < Duration::from_secs(20) {
+        let began = Instant::now();
+        file.write_all_at(&octets[..1024], at_of(times.len()))?;
+        file.sync_data()?;
+        times.push(began.elapsed());
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    println!("device, 1024 octets and fdatasync, at a pace: {}", percentiles(&mut times));
     std::fs::remove_file(folder.join("device"))?;
     Ok(())
 }
@@ -316,6 +338,9 @@ fn main() -> Outcome<()> {
     std::fs::create_dir_all(&folder)?;
     device(&folder)?;
     let only = words.next();
+    if only.as_deref() == Some("waits") {
+        return waits::<Journal<JournalFolder>>(&folder.join("waits"), 5000, 20);
+    }
     if only.as_deref() != Some("fjall") {
         compare::<Journal<JournalFolder>>(&folder, records)?;
     }
