@@ -8,7 +8,7 @@ use crate::format::{
     COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, Groups, PAYLOAD, SECTOR,
     offset_of, push_group,
 };
-use crate::index::Place;
+use crate::index::{LiveIndex, Place};
 use crate::journal::Journal;
 
 /// What one commit takes of what waits.
@@ -49,7 +49,7 @@ impl<F: Files> Journal<F> {
             return if is_fresh { Err(StoreError::SegmentSize) } else { self.roll() };
         }
         let header = self.build(share);
-        self.write(&header)?;
+        self.write()?;
         self.take_over(&header, share);
         Ok(())
     }
@@ -96,7 +96,7 @@ impl<F: Files> Journal<F> {
     }
 
     /// Writes and syncs `content`. After a failure nothing that was written is trusted.
-    fn write(&mut self, _header: &CommitHeader) -> Result<(), StoreError> {
+    fn write(&mut self) -> Result<(), StoreError> {
         let Some(active) = self.chain.back_mut() else { return Err(StoreError::SegmentSize) };
         self.raw.clear();
         for (index, part) in (active.at..).zip(self.content.chunks(PAYLOAD)) {
@@ -110,7 +110,6 @@ impl<F: Files> Journal<F> {
         let octets = self.raw.as_flattened();
         let written = self.files.write_at(&active.file, offset_of(active.at), octets);
         let synced = written.and_then(|()| self.files.sync_data(&active.file));
-        self.written_since += octets.len();
         synced.map_err(|error| {
             active.is_suspect = true;
             StoreError::io("write", &active.name())(error)
@@ -131,6 +130,8 @@ impl<F: Files> Journal<F> {
         self.durable_commit = header.commit;
         self.durable = header.last();
         self.commits += 1;
+        // Copies do not count: upkeep would speed itself up.
+        self.written_since += self.raw.as_flattened().len().saturating_sub(share.copies_octets);
         self.copied_octets += share.copies_octets as u64;
         self.copies.drop_first(share.copies, share.copies_octets);
         self.pending.drop_first(share.groups, share.groups_octets);
@@ -140,7 +141,7 @@ impl<F: Files> Journal<F> {
 }
 
 /// Enters the changes of a commit at sector `at` of a segment into the index.
-pub(super) fn apply(index: &mut crate::index::LiveIndex, content: &[u8], segment: u32, at: u32) {
+pub(super) fn apply(index: &mut LiveIndex, content: &[u8], segment: u32, at: u32) {
     for placed in Groups::new(content, COMMIT_HEADER_BYTES).flat_map(|group| group.changes()) {
         let key = placed.change.key;
         match placed.change.value {

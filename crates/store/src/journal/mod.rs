@@ -155,7 +155,7 @@ pub struct Journal<F: Files> {
     /// Segments up to this one are compacted whatever they hold.
     rewrite_until: u64,
     is_out_of_space: bool,
-    /// Octets that commits wrote since the last upkeep.
+    /// Octets of sectors that commits wrote since the last upkeep, without copies.
     written_since: usize,
     commits: u64,
     copied_octets: u64,

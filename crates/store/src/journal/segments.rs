@@ -161,7 +161,7 @@ impl<F: Files> Journal<F> {
             self.write_header(free)?;
         } else {
             let filled = self.fill_new(sectors);
-            self.is_out_of_space = filled.as_ref().is_err_and(StoreError::is_no_space);
+            self.is_out_of_space |= filled.as_ref().is_err_and(StoreError::is_no_space);
             if filled.is_err() {
                 self.drop_new();
             }
