@@ -79,7 +79,14 @@ pub enum BenchCommand {
         size: BenchSize,
     },
     /// Cycles of packets in the execution models, over DPDK's buffers and event schedulers.
-    Models(BenchSize),
+    Models {
+        /// Only the event-driven model, with one setting of its schedulers after the other.
+        #[arg(long)]
+        settings: bool,
+        /// Size and output.
+        #[command(flatten)]
+        size: BenchSize,
+    },
     /// Cycles of a session modification, and of packets while sessions are modified.
     Publication(BenchSize),
     /// Cost of a counter snapshot to the packets.
@@ -201,7 +208,7 @@ impl BenchCommand {
                     crate::sessions::BenchProfile { dual: mixed, is_tagged: vlan, ..usual };
                 crate::handoff::run(&size, profile)
             }
-            Self::Models(size) => crate::models::run(&size),
+            Self::Models { settings, size } => crate::models::run(&size, settings),
             Self::Publication(size) => crate::publication::run(&size),
             Self::Scrape(size) => crate::scrape::run(&size),
             Self::Churn { resident, modifications, seconds, output } => {

@@ -5,61 +5,39 @@
 
 mod cores;
 mod pipeline;
+mod scheduled;
 
 use std::sync::atomic::{Ordering, fence};
 
-use adit_datapath::{
-    EventStages, EventWorker, RxTx, RxTxConfig, STAGES, SharedFlows, TX_QUEUE, Worker, WorkerConfig,
-};
-use adit_dpdk::{
-    Eal, EalConfig, EventDevice, EventDeviceConfig, EventDriver, EventPortConfig, EventQueueConfig,
-    EventScheduler, HugepageMode, Mbuf, Mempool, MempoolConfig, OpenEventDevice, SchedulerPort,
-};
-use adit_pktio::{
-    Burst, Event, EventBurst, EventPort, EventTag, PacketBuf, PacketIo, PortInfo, ScheduleType,
-};
+use adit_datapath::{EventStages, STAGES, Worker, WorkerConfig};
+use adit_dpdk::{Eal, EalConfig, EventDriver, HugepageMode, Mbuf, Mempool, MempoolConfig};
+use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo, ScheduleType};
 use adit_tables::TablesReader;
-use adit_types::limits::{BURST_MAX, COMMAND_RING_LEN, EVENT_RING_LEN};
-use adit_types::{Nanos, PortId};
+use adit_types::PortId;
+use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
 use anyhow::{Context, ensure};
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
+use self::scheduled::{SchedulerSettings, event_driven, hop};
 use super::network::{self, BenchSession};
 use super::packet::BenchPacket;
 use super::report;
-use super::sessions::{self, BenchProfile, Populated};
+use super::sessions::BenchProfile;
 use crate::size::BenchSize;
 
 /// Buffers of the pool.
 const MBUFS: u32 = 8191;
-/// Flows, as adit's default.
-const FLOWS: u32 = 512;
-/// Events in flight at most, and before new ones are refused.
-const EVENTS_MAX: u32 = 4096;
-/// Packets between Rx/Tx and worker at most, about.
-const IN_FLIGHT_MAX: usize = 512;
-/// Events that go round through the queues of [`hop`].
-const CIRCLING: usize = 256;
-/// Queues of [`hop`].
-const HOPS: u8 = 4;
-
-/// Measures uplink and downlink in each model, and the cost of a ring and of a queue, and prints the result.
+/// Measures uplink and downlink in each model, and the cost of a ring and of a queue, and prints the result; or, with
+/// `settings`, the event-driven model with one setting of its schedulers after the other.
 ///
 /// # Errors
 /// DPDK does not start, or a packet was lost.
-pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
-    let eal = Eal::init(&EalConfig {
-        hugepages: HugepageMode::Never,
-        memory_mib: 128,
-        file_prefix: format!("adit-bench-{}", std::process::id()),
-        ..EalConfig::default()
-    })?;
-    let pool = Mempool::create(
-        &eal,
-        &MempoolConfig { name: "bench", mbufs: MBUFS, ..Default::default() },
-    )?;
+pub(crate) fn run(size: &BenchSize, settings: bool) -> anyhow::Result<()> {
+    let (eal, pool) = start()?;
+    if settings {
+        return report::print("models", &scheduled::settings(&eal, &pool, size)?, &size.output);
+    }
     let profile = BenchProfile::USUAL;
     let family = profile.family();
     let mut rows = Vec::new();
@@ -71,7 +49,8 @@ pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
                 let stages =
                     EventStages::new(&[ScheduleType::Atomic; STAGES][..queues], [0; STAGES]);
                 let stages = stages.ok().context("one, two or four queues")?;
-                rows.push(event_driven(&eal, &pool, size, driver, &stages, packet)?);
+                let settings = SchedulerSettings::new(driver, size.burst)?;
+                rows.push(event_driven(&eal, &pool, size, &settings, &stages, packet)?);
             }
         }
     }
@@ -81,6 +60,18 @@ pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
     }
     pipeline::compare(&mut rows);
     report::print("models", &rows, &size.output)
+}
+
+fn start() -> anyhow::Result<(Eal, Mempool)> {
+    let eal = Eal::init(&EalConfig {
+        hugepages: HugepageMode::Never,
+        memory_mib: 128,
+        file_prefix: format!("adit-bench-{}", std::process::id()),
+        ..EalConfig::default()
+    })?;
+    let config = MempoolConfig { name: "bench", mbufs: MBUFS, ..Default::default() };
+    let pool = Mempool::create(&eal, &config)?;
+    Ok((eal, pool))
 }
 
 /// Cycles of each part of a model.
@@ -203,137 +194,4 @@ const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
 fn steps(size: &BenchSize) -> (usize, usize) {
     let steps = size.packets.div_ceil(size.burst);
     (steps, (4 * size.sessions).div_ceil(size.burst))
-}
-
-fn open(
-    eal: &Eal,
-    driver: EventDriver,
-    queues: usize,
-    ports: Vec<Vec<u8>>,
-    depth: usize,
-) -> anyhow::Result<(Vec<SchedulerPort>, Option<EventScheduler>)> {
-    let depth = u16::try_from(depth)?;
-    let port = |queues| EventPortConfig {
-        new_event_threshold: EVENTS_MAX / 2,
-        dequeue_depth: depth,
-        enqueue_depth: depth,
-        queues,
-    };
-    let config = EventDeviceConfig {
-        driver,
-        arguments: "",
-        flows: FLOWS,
-        events_max: EVENTS_MAX,
-        queues: vec![EventQueueConfig { schedule: ScheduleType::Atomic, priority: 128 }; queues],
-        ports: ports.into_iter().map(port).collect(),
-    };
-    let OpenEventDevice { ports, scheduler, .. } = EventDevice::open(eal, 0, &config)?;
-    Ok((ports, scheduler))
-}
-
-fn run_scheduler(scheduler: &mut Option<EventScheduler>, cycles: &mut u64) {
-    if let Some(scheduler) = scheduler {
-        timed(cycles, || scheduler.run());
-    }
-}
-
-fn event_driven(
-    eal: &Eal,
-    pool: &Mempool,
-    size: &BenchSize,
-    driver: EventDriver,
-    stages: &EventStages,
-    packet: BenchPacket,
-) -> anyhow::Result<Value> {
-    let Populated { publisher: _publisher, readers, sessions, store: _store } =
-        sessions::populate(BenchProfile::USUAL, size.sessions, 2)?;
-    let links = vec![stages.queues().map(|queue| queue.number).collect(), vec![TX_QUEUE]];
-    let queues = stages.queues().count();
-    let (ports, mut scheduler) = open(eal, driver, 1 + queues, links, size.burst)?;
-    let flows = SharedFlows::new(usize::try_from(FLOWS)?, stages, size.sessions);
-    let mut parts = readers.into_iter().zip(ports);
-    let (reader, port) = parts.next().context("a worker")?;
-    let mut worker = EventWorker::new(worker(reader, Vec::new(), size.burst), port, flows.clone());
-    let (reader, port) = parts.next().context("an Rx/Tx thread")?;
-    let config = RxTxConfig { ports: PORTS.to_vec(), burst: size.burst };
-    let mut rx_tx = RxTx::new(config, reader, flows, port);
-    let mut ios = [MbufIo::new(pool, packet.rx_port()), MbufIo::new(pool, packet.rx_port())];
-    let mut random = SmallRng::seed_from_u64(1);
-    let (steps, warm_up) = steps(size);
-    let mut cycles = PartCycles::default();
-    let (mut filled, mut before) = (0, 0);
-    for step in 0..steps + warm_up {
-        let now = Nanos(step as u64 + 1);
-        let [worker_io, rx_tx_io] = &mut ios;
-        if step == warm_up {
-            // What is in flight stays so: each step moves one burst through every part.
-            before = rx_tx_io.sent;
-            (cycles, rx_tx_io.sent) = (PartCycles::default(), 0);
-        }
-        filled += size.burst - rx_tx_io.ready.len();
-        rx_tx_io.fill(packet, size.burst, &sessions, &mut random)?;
-        timed(&mut cycles.rx_tx, || rx_tx.step(now, rx_tx_io));
-        run_scheduler(&mut scheduler, &mut cycles.scheduler);
-        // A worker that fell behind catches up.
-        let in_flight = filled - rx_tx_io.ready.len() - before - rx_tx_io.sent;
-        let turns = if in_flight > IN_FLIGHT_MAX { 2 * queues } else { queues };
-        for _ in 0..turns {
-            timed(&mut cycles.worker, || worker.step(now, worker_io));
-            run_scheduler(&mut scheduler, &mut cycles.scheduler);
-        }
-    }
-    let sent = ios[1].sent;
-    let model = format!("eventdev, {}", driver.name());
-    let mut row = row(&model, packet, size.burst, &cycles, sent);
-    row["stages"] = json!(queues);
-    // The rest leaves, so that nothing is lost.
-    for _ in 0..10_000 {
-        let [worker_io, rx_tx_io] = &mut ios;
-        rx_tx.step(Nanos(u64::MAX / 2), rx_tx_io);
-        run_scheduler(&mut scheduler, &mut 0);
-        worker.step(Nanos(u64::MAX / 2), worker_io);
-        run_scheduler(&mut scheduler, &mut 0);
-    }
-    let all = ios[1].sent + before;
-    ensure!(all == filled, "of {filled} packets {all} were sent");
-    let [worker_io, _] = &mut ios;
-    worker.drain(worker_io);
-    rx_tx.drain();
-    Ok(row)
-}
-
-/// Cycles of an event from one queue to the next, with its share of the scheduler: what a further stage costs before it
-/// does anything.
-fn hop(eal: &Eal, pool: &Mempool, size: &BenchSize, driver: EventDriver) -> anyhow::Result<Value> {
-    let (mut ports, mut scheduler) =
-        open(eal, driver, HOPS.into(), vec![(0..HOPS).collect()], size.burst)?;
-    let port = &mut ports[0];
-    let mut events = EventBurst::new();
-    let mut next = 0_u32;
-    for _ in 0..CIRCLING {
-        next += 1;
-        let tag = EventTag::new(0, ScheduleType::Atomic, next % FLOWS, 0);
-        events.push(Event { tag, buf: Some(pool.alloc().context("a buffer")?) });
-        ensure!(port.enqueue_new(&mut events) == 1, "the scheduler takes all events");
-    }
-    port.flush();
-    let (mut cycles, mut pkts) = (PartCycles::default(), 0);
-    while pkts < size.packets {
-        run_scheduler(&mut scheduler, &mut cycles.scheduler);
-        pkts += timed(&mut cycles.worker, || {
-            let count = port.dequeue(BURST_MAX, &mut events);
-            for event in &mut events {
-                let queue = (event.tag.queue() + 1) % HOPS;
-                event.tag = EventTag::new(queue, ScheduleType::Atomic, event.tag.flow(), 0);
-            }
-            port.enqueue(&mut events);
-            count
-        });
-        ensure!(events.is_empty(), "the scheduler takes events that follow from others");
-    }
-    let model = format!("one queue, {}", driver.name());
-    let packet = BenchPacket::uplink(BenchProfile::USUAL.family());
-    let mut row = row(&model, packet, size.burst, &cycles, pkts);
-    row["direction"] = json!("");
-    Ok(row)
 }

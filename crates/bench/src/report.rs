@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 const LEFT_OUT: [&str; 3] = ["order", "window_pkts", "warm_up_pkts"];
 
 /// First columns of tables, in this order; the others follow by name.
-const FIRST: [&str; 9] = [
+const FIRST: [&str; 10] = [
+    "setting",
     "poll",
     "kind",
     "what",
