@@ -194,6 +194,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "hundreds of random courses of arithmetic take minutes there")]
         fn places_are_bounded_and_steady_rates_change_nothing(
             seconds in prop::collection::vec(prop::collection::vec(0_u64..8000, 8), 1..30),
             last in prop::collection::vec(0_u64..8000, 8),
