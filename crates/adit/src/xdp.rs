@@ -2,14 +2,12 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use adit_dpdk::Device;
+use adit_dpdk::{Device, network_device};
 use adit_rules::Offload;
 use adit_tables::TablesConfig;
 use adit_types::PortId;
 use adit_xdp::{XdpConfig, XdpError, XdpInterface, XdpProgram};
 use anyhow::bail;
-use rustix::net::netdevice::name_to_index;
-use rustix::net::{AddressFamily, SocketType, socket};
 use tracing::{info, warn};
 
 use crate::clock::ProcessClock;
@@ -137,13 +135,11 @@ fn first_queue(device: &Device) -> u32 {
     device.argument("start_queue").and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The number of a port's network device. The namespace of the process decides, not the one that `/sys` shows.
+/// The number of a port's network device.
 fn device_of(port: &PortSettings) -> Result<u32, XdpError> {
     let name = port.device.dpdk().and_then(|device| device.argument("iface")).unwrap_or_default();
-    let any = socket(AddressFamily::INET, SocketType::DGRAM, None);
-    any.and_then(|any| name_to_index(any, name)).map_err(|error| {
-        XdpError(format!("port \"{}\": network device {name}: {error}", port.name))
-    })
+    network_device(name)
+        .ok_or_else(|| XdpError(format!("port \"{}\" has no network device", port.name)))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub use mbuf::Mbuf;
 pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use port::{
     EthdevFlows, FlowRefusal, FlowRule, FlowRuleKey, Port, PortConfig, PortDetails, PortError,
-    PortStats, RxQueue, TxQueue,
+    PortStats, RxQueue, TxQueue, network_device,
 };
 pub use processor::{PinError, pin_current_thread, tsc};
 pub use thread::{RegisterError, ThreadGuard, register_thread};

@@ -25,6 +25,7 @@ use crate::log;
 use crate::memif_gate::MemifGate;
 use crate::mempool::Mempool;
 use attach::AttachedDevice;
+pub use attach::network_device;
 pub use error::PortError;
 pub use flow::{FlowRefusal, FlowRule, FlowRuleKey};
 pub use flow_card::EthdevFlows;

@@ -11,7 +11,7 @@ mod cycles;
 mod experiment;
 mod groups;
 mod latency;
-mod machine;
+pub mod machine;
 mod metrics;
 mod page;
 mod pcap;

@@ -11,7 +11,7 @@ use adit_lab_engine::clock::{NS_PER_S, scaled};
 
 /// Properties of the machine that figures depend on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// Processor.
     pub cpu: String,
     /// Processors online.
@@ -46,7 +46,7 @@ pub(crate) struct Machine {
 impl Machine {
     /// Reads the properties of this machine.
     #[must_use]
-    pub(crate) fn read() -> Self {
+    pub fn read() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
         let cpu = model.map_or("unknown", |rest| rest.trim_start_matches(['\t', ' ', ':']));

@@ -3,9 +3,10 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{PacketRateMeter, PacketsLeft, SessionKey, UsageCounts};
-use adit_types::{Direction, DomainId, Nanos, QerId, Seid, Teid, UrrId};
+use adit_types::{DomainId, Nanos, QerId, Seid, Teid, UrrId};
 
 use crate::cp_function::{CpFSeid, OwnerId};
+use crate::index::resume;
 use crate::pack::{Pack, packed};
 use crate::packed_record::{PackedRecord, PackedRecordError};
 
@@ -141,10 +142,14 @@ impl KeptUsage {
         usage.ok_or(PackedRecordError::Malformed)
     }
 
-    /// True if nothing of the session is measured.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.counts.is_empty() && self.last.is_none() && self.packet_rates.is_empty()
+    /// Lets the packet rates of a restored session go on where they were.
+    pub(crate) fn resume_packet_rates(&self, rates: &[(QerId, PacketRateMeter)]) {
+        for (id, rate) in rates {
+            let Some(kept) = self.packet_rates.iter().find(|kept| kept.qer == *id) else {
+                continue;
+            };
+            resume(rate, [kept.uplink, kept.downlink].map(|left| left.map(PacketsLeft::from)));
+        }
     }
 }
 
@@ -193,21 +198,5 @@ impl From<PacketsLeft> for KeptAllowance {
 impl From<KeptAllowance> for PacketsLeft {
     fn from(KeptAllowance { packets, additional, until }: KeptAllowance) -> Self {
         Self { packets, additional, until }
-    }
-}
-
-impl KeptUsage {
-    /// Lets the packet rates of a restored session go on where they were.
-    pub(crate) fn resume_packet_rates(&self, rates: &[(QerId, PacketRateMeter)]) {
-        for (id, rate) in rates {
-            let Some(kept) = self.packet_rates.iter().find(|kept| kept.qer == *id) else {
-                continue;
-            };
-            let both = [(Direction::Uplink, kept.uplink), (Direction::Downlink, kept.downlink)];
-            for (direction, left) in both {
-                let Some(KeptAllowance { packets, additional, until }) = left else { continue };
-                rate.resume(direction, packets, additional.unwrap_or(u16::MAX), until);
-            }
-        }
     }
 }

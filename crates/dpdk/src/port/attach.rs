@@ -60,12 +60,11 @@ fn create_device(device: &Device, name: &CString) -> Result<(), PortError> {
     if ffi::port_by_name(name).is_some() {
         return Err(PortError::InUse { device: device.to_string() });
     }
-    if let Some(iface) = device.argument("iface").filter(|_| needs_interface(device)) {
-        // SAFETY: reads a C string.
-        if unsafe { libc::if_nametoindex(c_string(iface).as_ptr()) } == 0 {
-            let (device, iface) = (device.to_string(), iface.to_owned());
-            return Err(PortError::InterfaceMissing { device, iface });
-        }
+    if let Some(iface) = device.argument("iface").filter(|_| needs_interface(device))
+        && network_device(iface).is_none()
+    {
+        let (device, iface) = (device.to_string(), iface.to_owned());
+        return Err(PortError::InterfaceMissing { device, iface });
     }
     let refused =
         |errno| PortError::Attach { device: device.to_string(), errno, log: String::new() };
@@ -76,6 +75,14 @@ fn create_device(device: &Device, name: &CString) -> Result<(), PortError> {
         libc::EEXIST => PortError::InUse { device: device.to_string() },
         _ => refused(errno),
     })
+}
+
+/// The number of a network device in the namespace of the process, whichever one `/sys` shows. `None` if there is none.
+#[must_use]
+pub fn network_device(name: &str) -> Option<u32> {
+    // SAFETY: reads a C string.
+    let number = unsafe { libc::if_nametoindex(c_string(name).as_ptr()) };
+    (number != 0).then_some(number)
 }
 
 /// True for drivers whose `iface=` names an existing interface; `net_tap` creates its own.

@@ -27,21 +27,31 @@ use adit_lab_smf::{LabSmf, SmfOptions};
 
 /// The QoS flow of every PDU session.
 pub(crate) const QFI: u8 = 9;
-const RUN_DIR: &str = "/run";
-const DIR_PREFIX: &str = "adit-lab-";
+/// The directories of all runs are here, with this prefix before the process identifier.
+pub(crate) const RUN_DIR: &str = "/run";
+pub(crate) const DIR_PREFIX: &str = "adit-lab-";
 /// Timeout for adit to start and answer the association, and again to answer an echo.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 const ECHO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The directory of one run. Drop removes it.
 #[derive(Debug)]
-struct RunDir(PathBuf);
+pub(crate) struct RunDir(PathBuf);
 
 impl RunDir {
-    fn create(pid: u32) -> Result<Self> {
+    /// Creates the directory of the process `pid`.
+    ///
+    /// # Errors
+    /// It exists, or cannot be created.
+    pub(crate) fn create(pid: u32) -> Result<Self> {
         let path = Path::new(RUN_DIR).join(format!("{DIR_PREFIX}{pid}"));
         fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
         Ok(Self(path))
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -129,7 +139,7 @@ impl Network {
             let adit = Adit::start(
                 &binary,
                 &topology,
-                &dir.0,
+                dir.path(),
                 device,
                 arguments.model,
                 affinity.cores,
@@ -166,7 +176,7 @@ impl Network {
     /// The directory of this run.
     #[must_use]
     pub(crate) fn dir(&self) -> &Path {
-        &self.dir.0
+        self.dir.path()
     }
 }
 
@@ -196,7 +206,11 @@ fn get_ready(adit: &mut Adit, smf: &LabSmf, gnb: &Gnb, stop: &Stop) -> Result<Du
     })
 }
 
-fn bind(addr: SocketAddr) -> Result<UdpSocket> {
+/// A UDP socket in the namespace of this thread.
+///
+/// # Errors
+/// The address is in use, or not of this namespace.
+pub(crate) fn bind(addr: SocketAddr) -> Result<UdpSocket> {
     UdpSocket::bind(addr).with_context(|| format!("bind {addr}"))
 }
 

@@ -21,6 +21,7 @@ use self::turn::{Turn, TurnFigures};
 use crate::PortsArguments;
 use crate::adit_process::PacketDevice;
 use crate::demo::bring_up::Affinity;
+use adit_lab_measure::machine::Machine;
 use adit_lab_process::adit_config::WorkerPoll;
 use adit_lab_process::stop::Stop;
 
@@ -150,9 +151,10 @@ fn report(
         let ratio = median_mpkts_per_cpu_s / base;
         PortFigures { io, direction, turns, median_mpkts_per_cpu_s, ratio }
     });
+    let Machine { kernel, cpu, .. } = Machine::read();
     Ok(PortsReport {
-        kernel: kernel_release(),
-        cpu: cpu_model(),
+        kernel,
+        cpu,
         sessions: arguments.sessions,
         rules: "2 PDR, 2 FAR, 1 QER with a QFI, 1 URR with a volume threshold",
         packet_bytes: sender::PACKET_BYTES,
@@ -170,18 +172,6 @@ fn median(turns: &[TurnFigures]) -> f64 {
         (Some(low), Some(high)) => f64::midpoint(*low, *high),
         _ => f64::NAN,
     }
-}
-
-fn kernel_release() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    text.trim().to_owned()
-}
-
-fn cpu_model() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with("model name"));
-    let model = line.and_then(|line| line.split_once(": "));
-    model.map_or_else(String::new, |(_, model)| model.to_owned())
 }
 
 fn table(report: &PortsReport) -> String {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use adit_lab_engine::frame::PROBE_PORT;
 use adit_types::{Qfi, Teid};
 use adit_wire::gtpu;
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
@@ -22,8 +23,6 @@ use crate::topology::ADIT_N3;
 
 /// The UE's IP packet: addresses and ports, and the rest zeros.
 pub(super) const PACKET_BYTES: usize = 64;
-/// UDP port of server and UEs.
-pub(super) const PORT: u16 = 47_127;
 /// Packets that are prepared and sent again and again.
 const PREPARED_PKTS: usize = 4096;
 /// Packets of one system call.
@@ -52,7 +51,7 @@ fn prepare(direction: PortDirection, session: SessionPackets, qfi: Qfi) -> Resul
     let SessionPackets { ue, uplink_teid } = session;
     if direction == PortDirection::Downlink {
         let payload = PACKET_BYTES - Ipv4Header::LEN - UdpHeader::LEN;
-        let to = SocketAddrV4::new(ue, PORT).into();
+        let to = SocketAddrV4::new(ue, PROBE_PORT).into();
         return Ok(Prepared { octets: vec![0; payload], to });
     }
     let mut octets = vec![0; UL_HEADERS + PACKET_BYTES];
@@ -71,7 +70,9 @@ fn prepare(direction: PortDirection, session: SessionPackets, qfi: Qfi) -> Resul
     };
     let malformed = |_| anyhow!("packet of {PACKET_BYTES} octets");
     Ipv4Header::new(&fields).emit(ip).map_err(malformed)?;
-    UdpHeader::new(PORT, PORT, u16::try_from(udp.len())?, 0).emit(udp).map_err(malformed)?;
+    UdpHeader::new(PROBE_PORT, PROBE_PORT, u16::try_from(udp.len())?, 0)
+        .emit(udp)
+        .map_err(malformed)?;
     Ok(Prepared { octets, to: SocketAddrV4::new(ADIT_N3, gtpu::UDP_PORT).into() })
 }
 

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use adit_lab_engine::frame::Endpoints;
+use adit_lab_engine::frame::{Endpoints, PROBE_PORT};
 use adit_pfcp::PFCP_PORT;
 use adit_types::{Qfi, Teid};
 use adit_wire::gtpu;
@@ -13,11 +13,11 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use super::cpu_time::{NapiThreads, cpu_ns};
-use super::sender::{PORT, PacketSender, SessionPackets};
+use super::sender::{PacketSender, SessionPackets};
 use super::{PortDirection, PortKind, SERVER};
 use crate::PortsArguments;
 use crate::adit_process::Adit;
-use crate::demo::bring_up::Affinity;
+use crate::demo::bring_up::{self, Affinity, DIR_PREFIX, QFI, RUN_DIR, RunDir};
 use crate::netns::{NetNamespace, remove_stale};
 use crate::topology::{ADIT_N3, ADIT_N4, DN, DN_V6, GNB, PREFIXES, SMF, Topology};
 use adit_lab_process::adit_binary::find_binary;
@@ -27,9 +27,6 @@ use adit_lab_smf::bulk::{SessionsConfig, TeidAllocation};
 use adit_lab_smf::identity::SmfIdentity;
 use adit_lab_smf::{LabSmf, SessionProfile, SmfOptions};
 
-const QFI: u8 = 9;
-const RUN_DIR: &str = "/run";
-const DIR_PREFIX: &str = "adit-lab-";
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Traffic before the measurement: neighbors are resolved, and caches are warm.
 const WARM_UP: Duration = Duration::from_millis(700);
@@ -62,16 +59,7 @@ pub(super) struct Turn {
     napi: NapiThreads,
     topology: Topology,
     sessions: Vec<SessionPackets>,
-    _dir: TurnDir,
-}
-
-#[derive(Debug)]
-struct TurnDir(PathBuf);
-
-impl Drop for TurnDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+    _dir: RunDir,
 }
 
 impl Turn {
@@ -92,8 +80,7 @@ impl Turn {
         let binary = find_binary(arguments.adit.as_deref())?;
         remove_stale(&PREFIXES, Path::new(RUN_DIR), DIR_PREFIX)?;
         let pid = std::process::id();
-        let dir = TurnDir(Path::new(RUN_DIR).join(format!("{DIR_PREFIX}{pid}")));
-        fs::create_dir(&dir.0).with_context(|| format!("create {}", dir.0.display()))?;
+        let dir = RunDir::create(pid)?;
         let topology = Topology::create(pid, false, 1)?;
         if io == PortKind::Kernel {
             topology.give_links_to_kernel(false)?;
@@ -107,7 +94,7 @@ impl Turn {
         let model = ExecutionModel::RunToCompletion;
         let device = io.device();
         affinity.allow_all()?;
-        let adit = Adit::start(&binary, &topology, &dir.0, device, model, cores, "");
+        let adit = Adit::start(&binary, &topology, dir.path(), device, model, cores, "");
         affinity.leave_worker_alone()?;
         let mut adit = adit?;
         let identity = SmfIdentity { address: SMF.into(), name: None };
@@ -125,7 +112,7 @@ impl Turn {
         let flows = flows.map(|(at, teid)| SessionPackets { ue: ue(at), uplink_teid: Teid(*teid) });
         let sinks = [
             bind(&topology.ran, (GNB, gtpu::UDP_PORT).into())?,
-            bind(&topology.dn, (SERVER, PORT).into())?,
+            bind(&topology.dn, (SERVER, PROBE_PORT).into())?,
         ];
         let sessions = flows.collect();
         Ok(Self { adit, _smf: smf, _sinks: sinks, napi, topology, sessions, _dir: dir })
@@ -171,7 +158,7 @@ impl Turn {
 }
 
 fn bind(namespace: &NetNamespace, addr: SocketAddr) -> Result<UdpSocket> {
-    namespace.enter(|| UdpSocket::bind(addr).with_context(|| format!("bind {addr}")))
+    namespace.enter(|| bring_up::bind(addr))
 }
 
 fn sessions(count: u32) -> SessionsConfig {

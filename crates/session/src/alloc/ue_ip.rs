@@ -198,13 +198,13 @@ impl UeIpAllocator {
         }
     }
 
-    /// The pools from which `session` has `key`.
+    /// True if `session` was given `key` from one of all pools.
     pub(crate) fn is_chosen(&self, key: SessionKey, session: SessionIndex) -> bool {
         self.pools.iter().any(|pool| pool.hold(key) == Some(AddressHold::Used(session)))
     }
 
-    /// Records that `session` has `key` again, which was chosen here in a former run. Nothing remains to be done if no
-    /// pool has the address any more: then it counts as given.
+    /// Records that `session` has `key` again, which was chosen here in a former run. An address that no
+    /// pool has any more counts as given.
     pub(crate) fn restore(&mut self, key: SessionKey, session: SessionIndex) {
         let pools = self.pools.iter_mut();
         let found =

@@ -11,7 +11,7 @@ pub(crate) use correlated_rates::{CorrelatedRates, correlated_rate, correlated_r
 pub(crate) use deadlines::Deadlines;
 pub(crate) use guaranteed_rates::GuaranteedRates;
 pub use packet_rates::QerPacketRate;
-pub(crate) use packet_rates::{PacketRates, QerPacketRates};
+pub(crate) use packet_rates::{PacketRates, QerPacketRates, resume};
 pub use tunnel_index::PeerSides;
 pub(crate) use tunnel_index::TunnelIndex;
 pub(crate) use ue_claims::UeClaims;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use adit_rules::{PacketLimit, PacketRateMeter, PacketsLeft};
 use adit_types::{Direction, Nanos, QerId, SessionIndex};
 
-use crate::record::{PacketLimits, Qer};
+use crate::record::{PacketAllowance, PacketLimits, Qer};
 
 /// The packet rates of a session's QERs.
 pub(crate) type QerPacketRates = Vec<(QerId, PacketRateMeter)>;
@@ -64,14 +64,22 @@ impl PacketRates {
 /// A rate that continues from the status that the control plane gives.
 fn begun(qer: &Qer, rate: PacketRateMeter) -> PacketRateMeter {
     let Some(status) = qer.packet_status else { return rate };
-    let both = [(Direction::Uplink, status.uplink), (Direction::Downlink, status.downlink)];
-    for (direction, left) in both {
-        let Some(left) = left else { continue };
-        // Without a number the additional rate is unused.
-        let additional = left.additional.unwrap_or(u16::MAX);
-        rate.resume(direction, left.packets, additional, status.until);
-    }
+    let left = |PacketAllowance { packets, additional }| PacketsLeft {
+        packets,
+        additional,
+        until: status.until,
+    };
+    resume(&rate, [status.uplink, status.downlink].map(|allowance| allowance.map(left)));
     rate
+}
+
+/// Lets a rate go on with what was left of it in uplink and downlink.
+pub(crate) fn resume(rate: &PacketRateMeter, both: [Option<PacketsLeft>; 2]) {
+    for (direction, left) in [Direction::Uplink, Direction::Downlink].into_iter().zip(both) {
+        let Some(PacketsLeft { packets, additional, until }) = left else { continue };
+        // Without a number the additional rate is unused.
+        rate.resume(direction, packets, additional.unwrap_or(u16::MAX), until);
+    }
 }
 
 /// The packet rate of a QER, with its counts.

@@ -51,7 +51,7 @@ impl SessionStore {
         Some(KeptSession { names, usage, record: session.packed_record().clone() })
     }
 
-    /// What the session `up_seid` has used so far, to be kept from time to time. It is empty if nothing is measured.
+    /// What the session `up_seid` has used so far, to be kept from time to time.
     #[must_use]
     pub fn kept_usage(&self, now: Nanos, up_seid: Seid) -> Option<KeptUsage> {
         let session = self.session(up_seid)?;
