@@ -1,8 +1,8 @@
 //! Flows of sessions on the cards of ports with `flow_offload`.
 
 use adit_dpdk::{EthdevFlows, Port};
-use adit_flows::{FlowConfig, FlowDirections, FlowInterface, FlowOffload};
-use adit_rules::{Offload, OffloadChoice};
+use adit_flows::{FlowConfig, FlowDirections, FlowOffload};
+use adit_rules::{Offload, OffloadChoice, OffloadInterface};
 use adit_tables::TablesConfig;
 use adit_types::{Nanos, PortId};
 use tracing::info;
@@ -38,18 +38,9 @@ pub(crate) fn start(
     let fastest = cards.iter().map(|(_, port)| speed(port).unwrap_or(LINK_MBPS)).max();
     let has_flows = |id: PortId| cards.iter().any(|(known, _)| *known == id);
     let interfaces = tables.interfaces.iter().filter(|of| has_flows(of.port));
-    let interfaces = interfaces.map(|of| FlowInterface {
-        id: of.id,
-        role: of.role,
-        port: of.port,
-        vlan: of.vlan,
-        mac: of.mac,
-        mtu_bytes: of.mtu_bytes,
-        v4: of.v4.map(|(addr, _)| addr),
-    });
     let flows = FlowConfig {
         sessions_max: tables.sessions_max,
-        interfaces: interfaces.collect(),
+        interfaces: interfaces.map(OffloadInterface::from).collect(),
         directions: match config.flow_offload.downlink {
             true => FlowDirections::Both,
             false => FlowDirections::Uplink,

@@ -3,10 +3,10 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use adit_dpdk::{Device, network_device};
-use adit_rules::Offload;
+use adit_rules::{Offload, OffloadInterface};
 use adit_tables::TablesConfig;
 use adit_types::PortId;
-use adit_xdp::{XdpConfig, XdpError, XdpInterface, XdpProgram};
+use adit_xdp::{XdpConfig, XdpError, XdpProgram};
 use anyhow::bail;
 use tracing::{info, warn};
 
@@ -109,17 +109,7 @@ fn xdp_config(config: &Config, tables: &TablesConfig) -> Result<XdpConfig, XdpEr
             devices.push((id, device_of(port)?));
         }
     }
-    let interfaces = tables.interfaces.iter().map(|of| XdpInterface {
-        id: of.id,
-        role: of.role,
-        domain: of.domain,
-        port: of.port,
-        vlan: of.vlan,
-        mac: of.mac,
-        mtu_bytes: of.mtu_bytes,
-        v4: of.v4.map(|(addr, _)| addr),
-        v6: of.v6.map(|(addr, _)| addr),
-    });
+    let interfaces = tables.interfaces.iter().map(OffloadInterface::from);
     Ok(XdpConfig {
         sessions_max: tables.sessions_max,
         teid_slot_bits: tables.teid_slot_bits,

@@ -8,17 +8,17 @@ use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use adit_flows::{FlowConfig, FlowDirections, FlowInterface, FlowOffload, SoftwareCard};
+use adit_flows::{FlowConfig, FlowDirections, FlowOffload, SoftwareCard};
 use adit_rules::{
     FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleUe, FastRuleUsage,
-    Offload, OffloadChoice, OffloadRule, SessionKey,
+    Offload, OffloadChoice, OffloadInterface, OffloadRule, SessionKey,
 };
 use adit_tables::TablesConfig;
 use adit_types::{
     Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, Ipv4Prefix, MacAddr, Nanos,
     NextHopIndex, PortId, Qfi, SessionIndex, SliceId, Teid, VlanId,
 };
-use adit_xdp::{XdpConfig, XdpInterface, XdpOffload};
+use adit_xdp::{XdpConfig, XdpOffload};
 use anyhow::{Context, ensure};
 use arrayvec::ArrayVec;
 use serde_json::{Value, json};
@@ -113,18 +113,9 @@ fn choice(count: u32) -> anyhow::Result<Value> {
 
 /// A card in memory with room for all that is chosen.
 fn card(config: &TablesConfig) -> Option<Box<dyn Offload>> {
-    let interface = |of: &adit_tables::Interface| FlowInterface {
-        id: of.id,
-        role: of.role,
-        port: of.port,
-        vlan: of.vlan,
-        mac: of.mac,
-        mtu_bytes: of.mtu_bytes,
-        v4: of.v4.map(|(addr, _)| addr),
-    };
     let config = FlowConfig {
         sessions_max: config.sessions_max,
-        interfaces: config.interfaces.iter().map(interface).collect(),
+        interfaces: config.interfaces.iter().map(OffloadInterface::from).collect(),
         directions: FlowDirections::Both,
         choice: CHOICE,
     };
@@ -136,7 +127,7 @@ fn card(config: &TablesConfig) -> Option<Box<dyn Offload>> {
 fn xdp(count: u32) -> anyhow::Result<Value> {
     let pool_len = 32 - count.next_power_of_two().trailing_zeros();
     let pool = Ipv4Prefix::containing(Ipv4Addr::new(10, 128, 0, 0), pool_len.try_into()?);
-    let interface = |id: u8, role, v4| XdpInterface {
+    let interface = |id: u8, role, v4| OffloadInterface {
         id: InterfaceId(id),
         role,
         domain: DomainId(0),

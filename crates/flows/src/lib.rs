@@ -18,6 +18,6 @@ mod usage;
 
 pub use card::{FlowCard, FlowCardError, FlowCounts, FlowNumber};
 pub use flow::{Flow, FlowAction, FlowHeader, FlowItem, FlowPriority};
-pub use make::{FlowConfig, FlowDirections, FlowInterface};
+pub use make::{FlowConfig, FlowDirections};
 pub use offload::FlowOffload;
 pub use software_card::{FlowRefuser, SoftwareCard, SoftwareCardVerdict};

@@ -7,10 +7,10 @@ use core::net::Ipv4Addr;
 
 use adit_rules::{
     FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleUe, FastRuleUsage,
-    OffloadChoice, OffloadRefusal, OffloadRule,
+    OffloadChoice, OffloadInterface, OffloadRefusal, OffloadRule,
 };
 use adit_types::{
-    InterfaceId, InterfaceRole, InterfaceSet, Ipv4Prefix, MacAddr, PortId, Qfi, Teid, VlanId,
+    InterfaceId, InterfaceRole, InterfaceSet, Ipv4Prefix, MacAddr, Qfi, Teid, VlanId,
 };
 
 use crate::flow::{Flow, FlowAction, FlowHeader, FlowItem, FlowPriority};
@@ -34,7 +34,7 @@ pub struct FlowConfig {
     /// Sessions at most.
     pub sessions_max: usize,
     /// The logical interfaces on ports with flows.
-    pub interfaces: Vec<FlowInterface>,
+    pub interfaces: Vec<OffloadInterface>,
     /// The directions of packets that it forwards.
     pub directions: FlowDirections,
     /// Which sessions get flows.
@@ -48,25 +48,6 @@ pub enum FlowDirections {
     Uplink,
     /// Both: the card writes the lengths of the headers that it adds, that of GTP-U among them.
     Both,
-}
-
-/// A logical interface on a port with flows.
-#[derive(Debug, Clone, Copy)]
-pub struct FlowInterface {
-    /// Its identifier.
-    pub id: InterfaceId,
-    /// Its role.
-    pub role: InterfaceRole,
-    /// Its port.
-    pub port: PortId,
-    /// Its VLAN, or untagged.
-    pub vlan: VlanId,
-    /// Our hardware address.
-    pub mac: MacAddr,
-    /// Largest IP packet. Unit: octets.
-    pub mtu_bytes: u16,
-    /// Our IPv4 address.
-    pub v4: Option<Ipv4Addr>,
 }
 
 /// A flow of a session, and what its counts mean.
@@ -86,7 +67,7 @@ pub struct SessionFlow {
 #[derive(Debug, Clone, Copy)]
 pub struct FlowDeparture<'c> {
     /// Through this interface.
-    pub interface: &'c FlowInterface,
+    pub interface: &'c OffloadInterface,
     /// To this station.
     pub station: MacAddr,
 }
@@ -124,7 +105,7 @@ pub fn uplink(
     };
     let on = arrivals(config, rule.rule.arrival, InterfaceRole::is_gtpu)?;
     let each = on.filter_map(|from| Some((from, from.v4?)));
-    let flow = |(from, own): (&FlowInterface, Ipv4Addr), container: Option<Option<Qfi>>| {
+    let flow = |(from, own): (&OffloadInterface, Ipv4Addr), container: Option<Option<Qfi>>| {
         let mut items = tunnel_items(from, own, Some(*teid), container);
         items.push(ipv4().exactly(0, &[0x45]).exactly(12, &ue.octets()));
         items.extend([FlowItem::any(FlowHeader::Intact(1)), FlowItem::any(FlowHeader::Intact(2))]);
@@ -170,7 +151,7 @@ pub fn downlink(
     let mut headers = ethernet_octets(departure.interface, departure.station);
     headers.extend(tunnel_octets(own, *peer, *tos, *teid, *marking));
     let on = arrivals(config, rule.rule.arrival, |role| role == InterfaceRole::N6)?;
-    let flow = |from: &FlowInterface| {
+    let flow = |from: &OffloadInterface| {
         let mut items = ethernet_items(from);
         items.push(ipv4().exactly(0, &[0x45]).exactly(16, &ue.octets()));
         items.push(FlowItem::any(FlowHeader::Intact(1)));
@@ -220,7 +201,7 @@ fn arrivals(
     config: &FlowConfig,
     arrival: InterfaceSet,
     role: fn(InterfaceRole) -> bool,
-) -> Result<impl Iterator<Item = &FlowInterface> + Clone, OffloadRefusal> {
+) -> Result<impl Iterator<Item = &OffloadInterface> + Clone, OffloadRefusal> {
     let on = config.interfaces.iter().filter(move |of| arrival.contains(of.id) && role(of.role));
     match on.clone().next() {
         Some(_) => Ok(on),
@@ -236,11 +217,11 @@ pub(crate) const fn refusal(words: &'static str) -> OffloadRefusal {
 #[must_use]
 pub fn exceptions(
     config: &FlowConfig,
-    interface: &FlowInterface,
+    interface: &OffloadInterface,
     others: &[Ipv4Prefix],
 ) -> Vec<FlowException> {
-    let mtu = |of: &FlowInterface| of.mtu_bytes;
-    let is_gtpu = |of: &&FlowInterface| of.role.is_gtpu();
+    let mtu = |of: &OffloadInterface| of.mtu_bytes;
+    let is_gtpu = |of: &&OffloadInterface| of.role.is_gtpu();
     let overhead = u16::try_from(TUNNEL_LEN + CONTAINER_LEN).unwrap_or_default();
     let mut all = vec![FlowException::HopsUsedUp];
     all.extend(RESERVED.map(|(addr, len)| FlowException::Address(addr, len)));
@@ -266,7 +247,7 @@ fn longer_than(limit: u16) -> impl Iterator<Item = FlowException> {
 
 /// The flows of an exception: one for each form of headers in front of the user's packet.
 #[must_use]
-pub fn exception_flows(interface: &FlowInterface, exception: FlowException) -> Vec<Flow> {
+pub fn exception_flows(interface: &OffloadInterface, exception: FlowException) -> Vec<Flow> {
     let is_tunnel = interface.role.is_gtpu();
     let field = match exception {
         FlowException::HopsUsedUp => ipv4().field(8, &[0], &[!1]),
@@ -298,7 +279,7 @@ const fn ipv4() -> FlowItem {
     FlowItem::any(FlowHeader::Ipv4)
 }
 
-const fn ethernet_len(interface: &FlowInterface) -> usize {
+const fn ethernet_len(interface: &OffloadInterface) -> usize {
     match interface.vlan.value() {
         0 => ETHERNET_LEN,
         _ => ETHERNET_LEN + VLAN_LEN,
@@ -306,7 +287,7 @@ const fn ethernet_len(interface: &FlowInterface) -> usize {
 }
 
 /// The Ethernet header of frames with IPv4 packets to us.
-fn ethernet_items(interface: &FlowInterface) -> Vec<FlowItem> {
+fn ethernet_items(interface: &OffloadInterface) -> Vec<FlowItem> {
     let MacAddr(mac) = interface.mac;
     let ethernet = FlowItem::any(FlowHeader::Ethernet).exactly(0, &mac);
     if interface.vlan == VlanId::UNTAGGED {
@@ -319,7 +300,7 @@ fn ethernet_items(interface: &FlowInterface) -> Vec<FlowItem> {
 
 /// The headers of G-PDUs to us. `container`: with one, of this QoS flow.
 fn tunnel_items(
-    interface: &FlowInterface,
+    interface: &OffloadInterface,
     own: Ipv4Addr,
     teid: Option<Teid>,
     container: Option<Option<Qfi>>,
@@ -343,7 +324,7 @@ fn tunnel_items(
 }
 
 /// The Ethernet header of frames with IPv4 packets that leave.
-fn ethernet_octets(interface: &FlowInterface, MacAddr(station): MacAddr) -> Vec<u8> {
+fn ethernet_octets(interface: &OffloadInterface, MacAddr(station): MacAddr) -> Vec<u8> {
     let MacAddr(own) = interface.mac;
     let mut octets = [station, own].concat();
     if interface.vlan != VlanId::UNTAGGED {

@@ -42,8 +42,9 @@ pub use matcher::{
 };
 pub use next_hops::{NextHop, NextHops};
 pub use offload::{
-    NetworkPart, Offload, OffloadBatch, OffloadChoice, OffloadCounts, OffloadInterfaceTotals,
-    OffloadNotice, OffloadRefusal, OffloadRule, OffloadTotals, OffloadUsage,
+    NetworkPart, Offload, OffloadBatch, OffloadChoice, OffloadCounts, OffloadInterface,
+    OffloadInterfaceTotals, OffloadNotice, OffloadRefusal, OffloadRule, OffloadTotals,
+    OffloadUsage,
 };
 pub use packed_fast_rule::PackedFastRule;
 pub use packet_rate::{PacketLimit, PacketQuota, PacketRateMeter, PacketsLeft};

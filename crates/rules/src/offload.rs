@@ -28,15 +28,40 @@
 //! less than that is left to a limit.
 
 use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use adit_types::{
-    Direction, InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex, SessionIndex,
+    Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
+    PortId, SessionIndex, VlanId,
 };
 
 use crate::delta::SessionKey;
 use crate::fast_rule::FastRule;
+
+/// A logical interface, as offloads know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OffloadInterface {
+    /// Its identifier.
+    pub id: InterfaceId,
+    /// Its role.
+    pub role: InterfaceRole,
+    /// The routing domain of the data network behind it.
+    pub domain: DomainId,
+    /// Its port.
+    pub port: PortId,
+    /// Its VLAN, or untagged.
+    pub vlan: VlanId,
+    /// Our hardware address.
+    pub mac: MacAddr,
+    /// Largest IP packet. Unit: octets.
+    pub mtu_bytes: u16,
+    /// Our IPv4 address.
+    pub v4: Option<Ipv4Addr>,
+    /// Our IPv6 address.
+    pub v6: Option<Ipv6Addr>,
+}
 
 /// Forwards packets by fast rules before workers receive them. Belongs to the publisher.
 pub trait Offload: fmt::Debug + Send {

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_rules::RateLimit;
+use adit_rules::{OffloadInterface, RateLimit};
 use adit_types::limits::{
     INTERFACES_MAX, NEXT_HOPS_MAX, ROUTES_MAX, SESSIONS_MAX, SLICES_MAX, WORKERS_MAX,
 };
@@ -69,6 +69,14 @@ pub struct Interface {
     pub v4: Option<(Ipv4Addr, u8)>,
     /// Our IPv6 address and the length of the connected prefix.
     pub v6: Option<(Ipv6Addr, u8)>,
+}
+
+impl From<&Interface> for OffloadInterface {
+    fn from(of: &Interface) -> Self {
+        let &Interface { id, role, domain, port, vlan, mac, mtu_bytes, .. } = of;
+        let (v4, v6) = (of.v4.map(|(addr, _)| addr), of.v6.map(|(addr, _)| addr));
+        Self { id, role, domain, port, vlan, mac, mtu_bytes, v4, v6 }
+    }
 }
 
 impl Interface {

@@ -10,10 +10,11 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use adit_rules::OffloadInterface;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::process::{TestNamespace, is_root, run, skip_on_this_machine};
 use adit_types::{DomainId, InterfaceId, InterfaceRole, MacAddr, Nanos, PortId, VlanId};
-use adit_xdp::{XdpConfig, XdpInterface};
+use adit_xdp::XdpConfig;
 
 /// Environment variable of the run inside the namespace.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
@@ -54,7 +55,7 @@ fn each_queue_gives_its_packets_to_its_socket() {
 fn receive() {
     let device = number_of("up0");
     let mac = MacAddr([2, 0, 0, 0, 0, 1]);
-    let interface = XdpInterface {
+    let interface = OffloadInterface {
         id: InterfaceId(0),
         role: InterfaceRole::N3,
         domain: DomainId(0),

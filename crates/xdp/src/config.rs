@@ -1,9 +1,9 @@
 //! What the program is loaded with.
 
 use core::fmt;
-use core::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_types::{DomainId, InterfaceId, InterfaceRole, Ipv4Prefix, MacAddr, PortId, VlanId};
+use adit_rules::OffloadInterface;
+use adit_types::{DomainId, Ipv4Prefix, PortId};
 
 /// The sizes of maps, and what never changes.
 #[derive(Debug, Clone)]
@@ -15,34 +15,11 @@ pub struct XdpConfig {
     /// Next hops at most.
     pub next_hops_max: usize,
     /// Logical interfaces, by id.
-    pub interfaces: Vec<XdpInterface>,
+    pub interfaces: Vec<OffloadInterface>,
     /// Pools of UE addresses, which are found by a direct index.
     pub ue_pools_v4: Vec<(DomainId, Ipv4Prefix)>,
     /// Network devices by port. The program forwards packets through these ports only.
     pub devices: Vec<(PortId, u32)>,
-}
-
-/// A logical interface.
-#[derive(Debug, Clone)]
-pub struct XdpInterface {
-    /// Its identifier.
-    pub id: InterfaceId,
-    /// Its role.
-    pub role: InterfaceRole,
-    /// The routing domain of the data network behind it.
-    pub domain: DomainId,
-    /// Its port.
-    pub port: PortId,
-    /// Its VLAN, or untagged.
-    pub vlan: VlanId,
-    /// Our hardware address.
-    pub mac: MacAddr,
-    /// Largest IP packet. Unit: octets.
-    pub mtu_bytes: u16,
-    /// Our IPv4 address.
-    pub v4: Option<Ipv4Addr>,
-    /// Our IPv6 address.
-    pub v6: Option<Ipv6Addr>,
 }
 
 /// Why there is no program: one sentence.

@@ -27,7 +27,7 @@ mod offload;
 mod program;
 mod usage;
 
-pub use config::{XdpConfig, XdpError, XdpInterface};
+pub use config::{XdpConfig, XdpError};
 pub use load::load;
 pub use offload::XdpOffload;
 pub use program::{XdpProgram, XdpVerdict};

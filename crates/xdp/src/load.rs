@@ -7,7 +7,7 @@ use adit_types::{InterfaceRole, Nanos, PortId, VlanId};
 use libbpf_rs::{MapCore, MapHandle, ObjectBuilder, OpenObject};
 
 use crate::batches::Batches;
-use crate::config::{XdpConfig, XdpError, XdpInterface};
+use crate::config::{XdpConfig, XdpError};
 use crate::layout::{
     CHUNK, COUNTER_ROWS, COUNTER_WORDS, EGRESS_SETS, ENTRY_WORDS, GATEWAYS, INTERFACES, NETWORKS,
     OWN_ADDRS, POOLS,
@@ -16,6 +16,7 @@ use crate::mapped::MappedArray;
 use crate::offload::{MappedPool, XdpOffload};
 use crate::program::XdpProgram;
 use crate::usage::XdpUsage;
+use adit_rules::OffloadInterface;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
 
@@ -222,7 +223,7 @@ fn settings(config: &XdpConfig, pools: &[MappedPool]) -> Vec<u8> {
 }
 
 /// `struct interface`. `slot`: of its device, if the program can send through it.
-fn interface_octets(interface: &XdpInterface, slot: Option<usize>) -> Vec<u8> {
+fn interface_octets(interface: &OffloadInterface, slot: Option<usize>) -> Vec<u8> {
     let slot = slot.filter(|_| interface.vlan == VlanId::UNTAGGED);
     let port = slot.and_then(|slot| u32::try_from(slot + 1).ok()).unwrap_or_default();
     let mut value = interface.mac.0.to_vec();
@@ -234,18 +235,18 @@ fn interface_octets(interface: &XdpInterface, slot: Option<usize>) -> Vec<u8> {
 
 /// `struct port`: of the untagged link of a port.
 fn port_octets(config: &XdpConfig, port: PortId) -> Vec<u8> {
-    let on_link = |of: &&XdpInterface| of.port == port && of.vlan == VlanId::UNTAGGED;
+    let on_link = |of: &&OffloadInterface| of.port == port && of.vlan == VlanId::UNTAGGED;
     let link = || config.interfaces.iter().filter(on_link);
     let n3 = link().find(|of| of.role.is_gtpu() && of.v4.is_some());
     let own_v4: Vec<u32> = link().filter_map(|of| Some(of.v4?.to_bits())).collect();
-    let upper = |of: &XdpInterface| of.v6.map(|addr| (addr.to_bits() >> 64) as u64);
+    let upper = |of: &OffloadInterface| of.v6.map(|addr| (addr.to_bits() >> 64) as u64);
     let own_v6: Vec<u64> = link().filter_map(upper).collect();
     let fits = own_v4.len() <= OWN_ADDRS && own_v6.len() <= OWN_ADDRS;
     let n6 = link().find(|of| of.role == InterfaceRole::N6).filter(|_| fits);
-    let bit = |of: Option<&XdpInterface>| {
+    let bit = |of: Option<&OffloadInterface>| {
         of.filter(|of| usize::from(of.id.0) < INTERFACES).map_or(0, |of| 1_u32 << of.id.0)
     };
-    let id = |of: Option<&XdpInterface>| of.map_or(0, |of| u32::from(of.id.0));
+    let id = |of: Option<&OffloadInterface>| of.map_or(0, |of| u32::from(of.id.0));
     let mut value = link().next().map_or([0; 6], |of| of.mac.0).to_vec();
     value.extend([0; 2]);
     value.extend(octets([

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use adit_rules::{
     FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleUe, FastRuleUsage,
-    NetworkPart, Offload, OffloadCounts, OffloadRule, SessionKey,
+    NetworkPart, Offload, OffloadCounts, OffloadInterface, OffloadRule, SessionKey,
 };
 use adit_types::{
     Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
     PortId, Qfi, SessionIndex, SliceId, Teid, VlanId,
 };
-use adit_xdp::{XdpConfig, XdpInterface, XdpOffload, XdpProgram, XdpVerdict, load};
+use adit_xdp::{XdpConfig, XdpOffload, XdpProgram, XdpVerdict, load};
 use libbpf_rs::{Program, Xdp, XdpFlags};
 
 const SESSION: SessionIndex = SessionIndex(5);
@@ -31,7 +31,7 @@ const CONTAINER: [u8; 4] = [1, 0x10, 9, 0];
 
 /// Port 0 is N3, port 1 is N6. `None` without the privilege to load programs.
 fn loaded() -> Option<(XdpOffload, Vec<XdpProgram>)> {
-    let interface = |id: u8, role, v4| XdpInterface {
+    let interface = |id: u8, role, v4| OffloadInterface {
         id: InterfaceId(id),
         role,
         domain: DomainId(0),

@@ -1,10 +1,9 @@
 //! A card in memory in front of the workers.
 
 use adit_flows::{
-    Flow, FlowConfig, FlowDirections, FlowInterface, FlowOffload, FlowPriority, SoftwareCard,
-    SoftwareCardVerdict,
+    Flow, FlowConfig, FlowDirections, FlowOffload, FlowPriority, SoftwareCard, SoftwareCardVerdict,
 };
-use adit_rules::{Offload, OffloadChoice};
+use adit_rules::{Offload, OffloadChoice, OffloadInterface};
 use adit_tables::TablesConfig;
 use adit_types::{Nanos, PortId};
 use rand::rngs::StdRng;
@@ -74,18 +73,9 @@ pub(super) fn offload(
     card: SoftwareCard,
     choice: OffloadChoice,
 ) -> Box<dyn Offload> {
-    let interface = |of: &adit_tables::Interface| FlowInterface {
-        id: of.id,
-        role: of.role,
-        port: of.port,
-        vlan: of.vlan,
-        mac: of.mac,
-        mtu_bytes: of.mtu_bytes,
-        v4: of.v4.map(|(addr, _)| addr),
-    };
     let config = FlowConfig {
         sessions_max: config.sessions_max,
-        interfaces: config.interfaces.iter().map(interface).collect(),
+        interfaces: config.interfaces.iter().map(OffloadInterface::from).collect(),
         directions: FlowDirections::Both,
         choice,
     };

@@ -1,10 +1,10 @@
 //! What forwards packets in front of the workers: the XDP program, or a card in memory.
 
 use adit_flows::SoftwareCard;
-use adit_rules::{DeltaId, Offload};
+use adit_rules::{DeltaId, Offload, OffloadInterface};
 use adit_tables::TablesConfig;
 use adit_types::Nanos;
-use adit_xdp::{XdpConfig, XdpError, XdpInterface, XdpProgram, XdpVerdict};
+use adit_xdp::{XdpConfig, XdpError, XdpProgram, XdpVerdict};
 
 use super::card::{self, CardSettings, CardSide};
 use super::layout::control_with;
@@ -39,17 +39,7 @@ pub(super) type SentFrame = (u16, Vec<u8>);
 
 /// Loads the program for the ports of `config`.
 pub(super) fn load(config: &TablesConfig) -> Result<(FrontSide, Box<dyn Offload>), XdpError> {
-    let interfaces = config.interfaces.iter().map(|of| XdpInterface {
-        id: of.id,
-        role: of.role,
-        domain: of.domain,
-        port: of.port,
-        vlan: of.vlan,
-        mac: of.mac,
-        mtu_bytes: of.mtu_bytes,
-        v4: of.v4.map(|(addr, _)| addr),
-        v6: of.v6.map(|(addr, _)| addr),
-    });
+    let interfaces = config.interfaces.iter().map(OffloadInterface::from);
     let mut ports: Vec<_> = config.interfaces.iter().map(|of| of.port).collect();
     ports.sort_unstable();
     ports.dedup();
