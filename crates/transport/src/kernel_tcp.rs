@@ -1,0 +1,279 @@
+//! Streams over sockets of the kernel.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_reuseaddr, set_tcp_nodelay, socket_error};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recv, send, socket_with,
+};
+
+use adit_types::Nanos;
+
+use crate::{StreamId, StreamState, Transport, TransportError, busy_poll};
+
+/// Streams of one transport at most.
+const STREAMS_MAX: usize = 1024;
+/// Events that one system call returns at most.
+const EVENTS_MAX: usize = 64;
+/// What an event of the listening socket is recognized by.
+const LISTENER: u64 = u64::MAX;
+/// How long a receive call may poll the queue of a NIC. Unit: µs.
+const BUSY_POLL_US: i32 = 50;
+
+/// What a thread does while nothing has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelWait {
+    /// It sleeps in [`Transport::wait`].
+    Sleep,
+    /// It polls. [`Transport::wait`] returns at once, and receive calls poll the NIC (`SO_BUSY_POLL`) where the
+    /// kernel and the driver can.
+    Poll,
+}
+
+/// Nonblocking sockets, and the events of all of them.
+pub struct KernelTcp {
+    wait: KernelWait,
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+    streams: Vec<Option<KernelStream>>,
+    open: usize,
+    listener: Option<KernelListener>,
+}
+
+#[derive(Debug)]
+struct KernelStream {
+    socket: OwnedFd,
+    state: StreamState,
+    /// An event said so, and no call has found the contrary since.
+    readable: bool,
+    writable: bool,
+    /// An event said that the peer sends no more.
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct KernelListener {
+    socket: OwnedFd,
+    ready: bool,
+}
+
+impl fmt::Debug for KernelTcp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = (&self.wait, &self.streams, &self.listener);
+        f.debug_tuple("KernelTcp").field(&all).finish_non_exhaustive()
+    }
+}
+
+impl KernelTcp {
+    /// Without streams.
+    ///
+    /// # Errors
+    /// The process can have no more descriptors.
+    pub fn new(wait: KernelWait) -> Result<Self, TransportError> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let events = Vec::with_capacity(EVENTS_MAX);
+        Ok(Self { wait, epoll, events, streams: Vec::new(), open: 0, listener: None })
+    }
+
+    fn add(&mut self, socket: OwnedFd, state: StreamState) -> Result<StreamId, TransportError> {
+        if self.open >= STREAMS_MAX {
+            return Err(TransportError::Full(STREAMS_MAX));
+        }
+        set_tcp_nodelay(&socket, true)?;
+        if self.wait == KernelWait::Poll {
+            // Without it receive calls return sooner, and the caller polls.
+            let _ = busy_poll::set(socket.as_fd(), BUSY_POLL_US);
+        }
+        let index = self.streams.iter().position(Option::is_none).unwrap_or(self.streams.len());
+        let flags = epoll::EventFlags::IN
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
+        let data = epoll::EventData::new_u64(u64::try_from(index).unwrap_or(LISTENER));
+        epoll::add(&self.epoll, &socket, data, flags)?;
+        let is_open = state == StreamState::Open;
+        let stream =
+            KernelStream { socket, state, readable: is_open, writable: is_open, ended: false };
+        match self.streams.get_mut(index) {
+            Some(free) => *free = Some(stream),
+            None => self.streams.push(Some(stream)),
+        }
+        self.open += 1;
+        Ok(StreamId(index))
+    }
+
+    fn stream(&mut self, id: StreamId) -> Option<&mut KernelStream> {
+        self.streams.get_mut(id.0)?.as_mut()
+    }
+
+    /// True if a call on the socket is cheaper than asking for its events first.
+    fn is_direct(&self) -> bool {
+        self.wait == KernelWait::Poll && self.open == 1 && self.listener.is_none()
+    }
+
+    /// Notes which sockets are ready.
+    fn gather(&mut self, limit: Duration) {
+        let timeout = Timespec {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        self.events.clear();
+        // Interrupted by a signal: the caller calls again.
+        let _ = epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout));
+        for event in &self.events {
+            let data = event.data.u64();
+            if let Some(listener) = self.listener.as_mut().filter(|_| data == LISTENER) {
+                listener.ready = true;
+                continue;
+            }
+            let index = usize::try_from(data).unwrap_or(usize::MAX);
+            let Some(Some(stream)) = self.streams.get_mut(index) else { continue };
+            let flags = event.flags;
+            let ended = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+            stream.ended |= flags.intersects(ended);
+            stream.readable |= flags.intersects(epoll::EventFlags::IN | ended);
+            if flags.intersects(epoll::EventFlags::OUT | ended) {
+                stream.writable = true;
+                stream.finish_connect();
+            }
+        }
+    }
+}
+
+impl KernelStream {
+    /// Reads the result of the handshake once the socket is writable.
+    fn finish_connect(&mut self) {
+        if self.state == StreamState::Connecting {
+            self.state = match socket_error(&self.socket) {
+                Ok(Ok(())) => StreamState::Open,
+                Ok(Err(errno)) | Err(errno) => StreamState::Closed(errno.into()),
+            };
+        }
+    }
+
+    fn fail(&mut self, error: TransportError) -> TransportError {
+        if !matches!(self.state, StreamState::Closed(_)) {
+            self.state = StreamState::Closed(error);
+        }
+        error
+    }
+}
+
+impl Transport for KernelTcp {
+    fn poll(&mut self, _now: Nanos) {
+        // Only an event says that a stream has connected, or can be written again.
+        let all_writable = self.streams.iter().flatten().all(|stream| stream.writable);
+        if self.wait == KernelWait::Poll && !(self.is_direct() && all_writable) {
+            self.gather(Duration::ZERO);
+        }
+    }
+
+    fn wait(&mut self, limit: Duration) {
+        let ready = self.streams.iter().flatten().any(|stream| stream.readable);
+        if self.wait == KernelWait::Sleep && !ready {
+            self.gather(limit);
+        }
+    }
+
+    fn connect(&mut self, peer: SocketAddr) -> Result<StreamId, TransportError> {
+        let socket = open_socket(peer)?;
+        let state = match connect(&socket, &peer) {
+            Ok(()) => StreamState::Open,
+            Err(Errno::INPROGRESS) => StreamState::Connecting,
+            Err(errno) => return Err(errno.into()),
+        };
+        self.add(socket, state)
+    }
+
+    fn listen(&mut self, local: SocketAddr) -> Result<(), TransportError> {
+        let socket = open_socket(local)?;
+        set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &local)?;
+        listen(&socket, 128)?;
+        let data = epoll::EventData::new_u64(LISTENER);
+        epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
+        self.listener = Some(KernelListener { socket, ready: false });
+        Ok(())
+    }
+
+    fn accept(&mut self) -> Option<StreamId> {
+        let listener = self.listener.as_mut().filter(|listener| listener.ready)?;
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let Ok(socket) = accept_with(&listener.socket, flags) else {
+            listener.ready = false;
+            return None;
+        };
+        // Beyond the maximum the socket is dropped, which ends its connection.
+        self.add(socket, StreamState::Open).ok()
+    }
+
+    fn state(&mut self, stream: StreamId) -> StreamState {
+        let closed = StreamState::Closed(TransportError::NoStream);
+        self.stream(stream).map_or(closed, |stream| stream.state)
+    }
+
+    fn send(&mut self, stream: StreamId, octets: &[u8]) -> Result<usize, TransportError> {
+        let stream = self.stream(stream).ok_or(TransportError::NoStream)?;
+        match stream.state {
+            StreamState::Connecting => return Ok(0),
+            StreamState::Closed(error) => return Err(error),
+            StreamState::Open if !stream.writable => return Ok(0),
+            StreamState::Open => {}
+        }
+        match send(&stream.socket, octets, SendFlags::NOSIGNAL) {
+            Ok(len) => Ok(len),
+            Err(Errno::AGAIN | Errno::INTR) => {
+                stream.writable = false;
+                Ok(0)
+            }
+            Err(errno) => Err(stream.fail(errno.into())),
+        }
+    }
+
+    fn receive(&mut self, stream: StreamId, room: &mut [u8]) -> Result<usize, TransportError> {
+        let is_direct = self.is_direct();
+        let stream = self.stream(stream).ok_or(TransportError::NoStream)?;
+        match stream.state {
+            StreamState::Connecting => return Ok(0),
+            StreamState::Closed(error) => return Err(error),
+            StreamState::Open if !stream.readable && !is_direct => return Ok(0),
+            StreamState::Open => {}
+        }
+        let room_len = room.len();
+        match recv(&stream.socket, room, RecvFlags::empty()) {
+            Ok((_, 0)) if room_len > 0 => Err(stream.fail(TransportError::Ended)),
+            Ok((_, len)) => {
+                // A stream socket that returns less than the room has no more; the next octets are a new event.
+                stream.readable = len == room_len || stream.ended;
+                Ok(len)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {
+                stream.readable = false;
+                Ok(0)
+            }
+            Err(errno) => Err(stream.fail(errno.into())),
+        }
+    }
+
+    fn close(&mut self, stream: StreamId) {
+        if let Some(slot) = self.streams.get_mut(stream.0)
+            && slot.take().is_some()
+        {
+            self.open -= 1;
+        }
+    }
+}
+
+/// A nonblocking TCP socket of the address's family.
+fn open_socket(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(family, SocketType::STREAM, flags, None)
+}

@@ -1,0 +1,80 @@
+//! TCP streams for the store and for replication, over the kernel or in user space.
+//!
+//! [`Transport`] moves octets of streams and never blocks outside [`Transport::wait`]. [`KernelTcp`] uses
+//! sockets, and either sleeps in `wait` until one is ready or polls them. [`UserTcp`] runs TCP, IP and neighbor
+//! resolution of smoltcp on a port of its own, on a thread that polls. What the octets mean is not known here,
+//! and no clock is read: `now` is an argument.
+#![deny(unsafe_code)]
+
+mod busy_poll;
+mod error;
+mod kernel_tcp;
+mod user_tcp;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use adit_types::Nanos;
+
+pub use error::TransportError;
+pub use kernel_tcp::{KernelTcp, KernelWait};
+pub use user_tcp::{UserTcp, UserTcpConfig, UserTcpCounters};
+
+/// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to [`Transport::close`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StreamId(usize);
+
+/// What a stream can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamState {
+    /// The handshake is not finished.
+    Connecting,
+    /// Octets can be sent and received.
+    Open,
+    /// The stream is over; octets that arrived before can still be received.
+    Closed(TransportError),
+}
+
+/// Streams over one network.
+///
+/// Threads: used by one thread at a time.
+pub trait Transport {
+    /// Moves what can move now: receives, acknowledges, sends, retransmits. Never blocks.
+    fn poll(&mut self, now: Nanos);
+
+    /// Blocks until a stream may have something to do, for at most `limit`. Transports that poll return at once.
+    fn wait(&mut self, limit: Duration);
+
+    /// Begins a stream to `peer`.
+    ///
+    /// # Errors
+    /// The stream cannot begin; later reasons are in its [`StreamState`].
+    fn connect(&mut self, peer: SocketAddr) -> Result<StreamId, TransportError>;
+
+    /// Accepts streams to `local` from now on. One address for each transport.
+    ///
+    /// # Errors
+    /// The address is not free, or not this host's.
+    fn listen(&mut self, local: SocketAddr) -> Result<(), TransportError>;
+
+    /// The next stream that a peer has opened.
+    fn accept(&mut self) -> Option<StreamId>;
+
+    /// The state of a stream.
+    fn state(&mut self, stream: StreamId) -> StreamState;
+
+    /// Takes octets to send and returns how many; zero while the stream connects or its buffer is full.
+    ///
+    /// # Errors
+    /// The stream is closed.
+    fn send(&mut self, stream: StreamId, octets: &[u8]) -> Result<usize, TransportError>;
+
+    /// Copies octets that arrived into `room` and returns how many; zero if there are none.
+    ///
+    /// # Errors
+    /// The stream is closed and everything that arrived before was received.
+    fn receive(&mut self, stream: StreamId, room: &mut [u8]) -> Result<usize, TransportError>;
+
+    /// Ends a stream. Octets that were taken are still sent.
+    fn close(&mut self, stream: StreamId);
+}

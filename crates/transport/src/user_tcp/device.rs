@@ -1,0 +1,130 @@
+//! A port of `pktio` as a device of smoltcp.
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_types::PortId;
+use adit_types::limits::BURST_MAX;
+use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::time::Instant;
+
+/// Octets of an Ethernet header.
+const ETHERNET_BYTES: usize = 14;
+
+/// The only port of its I/O, with frames on their way to and from the stack.
+pub(super) struct StackDevice<Io: PacketIo> {
+    io: Io,
+    port: PortId,
+    /// Received, latest first.
+    rx: Burst<Io::Buf>,
+    /// To be sent. What the port does not take stays.
+    tx: Burst<Io::Buf>,
+    /// The buffer of the next frame.
+    spare: Option<Io::Buf>,
+    frame_bytes_max: usize,
+    pub rx_frames: u64,
+    pub tx_frames: u64,
+}
+
+impl<Io: PacketIo> StackDevice<Io> {
+    pub(super) fn new(io: Io, port: PortId) -> Self {
+        let frame_bytes_max = usize::from(io.port_info(port).mtu_bytes) + ETHERNET_BYTES;
+        let (rx, tx) = (Burst::new(), Burst::new());
+        Self { io, port, rx, tx, spare: None, frame_bytes_max, rx_frames: 0, tx_frames: 0 }
+    }
+
+    /// Receives a burst unless frames still wait; returns whether any wait.
+    pub(super) fn receive_burst(&mut self) -> bool {
+        if self.rx.is_empty() {
+            let count = self.io.rx_burst(self.port, BURST_MAX, &mut self.rx);
+            self.rx_frames += u64::try_from(count).unwrap_or(0);
+            self.rx.reverse();
+        }
+        !self.rx.is_empty()
+    }
+
+    /// Sends what the stack has written.
+    pub(super) fn flush(&mut self) {
+        if !self.tx.is_empty() {
+            let count = self.io.tx_burst(self.port, &mut self.tx);
+            self.tx_frames += u64::try_from(count).unwrap_or(0);
+        }
+    }
+
+    /// Frames that wait for the port.
+    pub(super) fn unsent(&self) -> usize {
+        self.tx.len()
+    }
+
+    /// Gets a buffer for the next frame; false if there is none, or if too many frames wait.
+    fn prepare(&mut self) -> bool {
+        if self.tx.is_full() {
+            self.flush();
+        }
+        if self.spare.is_none() {
+            self.spare = self.io.alloc();
+        }
+        self.spare.is_some() && !self.tx.is_full()
+    }
+}
+
+impl<Io: PacketIo> Device for StackDevice<Io> {
+    type RxToken<'a>
+        = ReceivedFrame<Io::Buf>
+    where
+        Self: 'a;
+    type TxToken<'a>
+        = FreeFrame<'a, Io::Buf>
+    where
+        Self: 'a;
+
+    fn receive(&mut self, _now: Instant) -> Option<(Self::RxToken<'_>, Self::TxToken<'_>)> {
+        if self.rx.is_empty() || !self.prepare() {
+            return None;
+        }
+        let frame = ReceivedFrame(self.rx.pop()?);
+        Some((frame, FreeFrame { spare: &mut self.spare, tx: &mut self.tx }))
+    }
+
+    fn transmit(&mut self, _now: Instant) -> Option<Self::TxToken<'_>> {
+        self.prepare().then_some(FreeFrame { spare: &mut self.spare, tx: &mut self.tx })
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ethernet;
+        capabilities.max_transmission_unit = self.frame_bytes_max;
+        capabilities.max_burst_size = Some(BURST_MAX);
+        capabilities
+    }
+}
+
+/// A received frame.
+#[derive(Debug)]
+pub(super) struct ReceivedFrame<B>(B);
+
+impl<B: PacketBuf> RxToken for ReceivedFrame<B> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        // A frame in several parts is truncated, and its checksum wrong.
+        f(self.0.data())
+    }
+}
+
+/// Room for a frame to send.
+#[derive(Debug)]
+pub(super) struct FreeFrame<'a, B> {
+    spare: &'a mut Option<B>,
+    tx: &'a mut Burst<B>,
+}
+
+impl<B: PacketBuf> TxToken for FreeFrame<'_, B> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        if let Some(mut frame) = self.spare.take()
+            && let Some(octets) = frame.append(len)
+        {
+            let result = f(octets);
+            let _ = self.tx.try_push(frame);
+            return result;
+        }
+        // No buffer holds a frame of this length, though the stack knows the MTU: the frame is lost.
+        f(&mut vec![0; len])
+    }
+}

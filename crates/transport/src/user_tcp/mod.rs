@@ -1,0 +1,327 @@
+//! Streams of smoltcp on a port of their own.
+
+mod device;
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use adit_pktio::PacketIo;
+use adit_types::{MacAddr, Nanos, PortId};
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::socket::tcp::{
+    CongestionControl, ConnectError, RecvError, Socket, SocketBuffer, State,
+};
+use smoltcp::time::Instant;
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpoint};
+
+use self::device::StackDevice;
+use crate::{StreamId, StreamState, Transport, TransportError};
+
+/// Sockets that wait for peers at the same time.
+const LISTENING: usize = 8;
+/// Bursts that one poll receives at most.
+const BURSTS_MAX: usize = 8;
+/// First of the local ports of streams to peers (RFC 6335 §6).
+const FIRST_PORT: u16 = 49_152;
+/// Time without octets after which a stream asks its peer whether it is there.
+const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(1);
+/// How long a peer may be silent. NOTE: smoltcp 0.14 ends idle streams after this time, too, unless they keep alive.
+const SILENCE_MAX: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(5);
+
+/// Addresses and sizes of the stack.
+#[derive(Debug, Clone)]
+pub struct UserTcpConfig {
+    /// Link-layer address; `None` for that of the port. Another one needs a port in promiscuous mode.
+    pub mac: Option<MacAddr>,
+    /// Own address.
+    pub address: IpAddr,
+    /// Length of the prefix of the link.
+    pub prefix_len: u8,
+    /// The router for addresses outside the prefix.
+    pub gateway: Option<IpAddr>,
+    /// Octets that a stream buffers in each direction; also its largest receive window.
+    pub stream_bytes: usize,
+    /// Streams at most, with those that wait for peers or for the end of their handshake.
+    pub streams_max: usize,
+    /// Unpredictable: initial sequence numbers and ports follow from it.
+    pub seed: u64,
+}
+
+/// What the stack has counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UserTcpCounters {
+    /// Frames received.
+    pub rx_frames: u64,
+    /// Frames sent.
+    pub tx_frames: u64,
+    /// Frames that wait because the port's queue is full.
+    pub unsent_frames: usize,
+}
+
+/// TCP in user space over one port of `Io`.
+pub struct UserTcp<Io: PacketIo> {
+    device: StackDevice<Io>,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    streams: Vec<Option<SocketHandle>>,
+    /// Those that were closed here and still have to end the connection.
+    closing: Vec<SocketHandle>,
+    listening: Vec<SocketHandle>,
+    local: Option<SocketAddr>,
+    config: UserTcpConfig,
+    next_port: u16,
+    /// When the stack has something to do without input.
+    due: Option<Instant>,
+    /// Something was sent, opened or closed since the last poll.
+    touched: bool,
+}
+
+impl<Io: PacketIo> fmt::Debug for UserTcp<Io> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = (&self.config, &self.streams, self.counters());
+        f.debug_tuple("UserTcp").field(&all).finish_non_exhaustive()
+    }
+}
+
+impl<Io: PacketIo> UserTcp<Io> {
+    /// A stack on `port` of `io`, which nobody else uses.
+    ///
+    /// # Errors
+    /// The address or the router is of no use.
+    pub fn new(
+        io: Io,
+        port: PortId,
+        config: UserTcpConfig,
+        now: Nanos,
+    ) -> Result<Self, TransportError> {
+        let mac = config.mac.unwrap_or_else(|| io.port_info(port).mac);
+        let mut device = StackDevice::new(io, port);
+        let mut setup = Config::new(HardwareAddress::Ethernet(EthernetAddress(mac.0)));
+        setup.random_seed = config.seed;
+        let mut interface = Interface::new(setup, &mut device, instant(now));
+        let address = IpCidr::new(config.address.into(), config.prefix_len);
+        let mut is_valid = true;
+        interface.update_ip_addrs(|all| is_valid = all.push(address).is_ok());
+        let routes = interface.routes_mut();
+        is_valid &= match config.gateway {
+            Some(IpAddr::V4(gateway)) => routes.add_default_ipv4_route(gateway).is_ok(),
+            Some(IpAddr::V6(gateway)) => routes.add_default_ipv6_route(gateway).is_ok(),
+            None => true,
+        };
+        if !is_valid {
+            return Err(TransportError::Unreachable);
+        }
+        let spread = u16::try_from(config.seed % 16_000).unwrap_or(0);
+        Ok(Self {
+            device,
+            interface,
+            sockets: SocketSet::new(Vec::new()),
+            streams: Vec::new(),
+            closing: Vec::new(),
+            listening: Vec::new(),
+            local: None,
+            config,
+            next_port: FIRST_PORT + spread,
+            due: None,
+            touched: true,
+        })
+    }
+
+    /// The counters so far.
+    #[must_use]
+    pub fn counters(&self) -> UserTcpCounters {
+        UserTcpCounters {
+            rx_frames: self.device.rx_frames,
+            tx_frames: self.device.tx_frames,
+            unsent_frames: self.device.unsent(),
+        }
+    }
+
+    fn add_socket(&mut self) -> Result<SocketHandle, TransportError> {
+        let max = self.config.streams_max;
+        if self.sockets.iter().count() >= max {
+            return Err(TransportError::Full(max));
+        }
+        let buffer = || SocketBuffer::new(vec![0; self.config.stream_bytes]);
+        let mut socket = Socket::new(buffer(), buffer());
+        socket.set_nagle_enabled(false);
+        socket.set_congestion_control(CongestionControl::Cubic);
+        socket.set_timeout(Some(SILENCE_MAX));
+        socket.set_keep_alive(Some(KEEP_ALIVE));
+        Ok(self.sockets.add(socket))
+    }
+
+    fn add_stream(&mut self, handle: SocketHandle) -> StreamId {
+        let index = self.streams.iter().position(Option::is_none).unwrap_or(self.streams.len());
+        match self.streams.get_mut(index) {
+            Some(free) => *free = Some(handle),
+            None => self.streams.push(Some(handle)),
+        }
+        StreamId(index)
+    }
+
+    fn socket(&mut self, stream: StreamId) -> Result<&mut Socket<'static>, TransportError> {
+        let handle = self.streams.get(stream.0).copied().flatten();
+        Ok(self.sockets.get_mut(handle.ok_or(TransportError::NoStream)?))
+    }
+
+    /// Adds sockets that wait for peers, as many as there may be.
+    fn fill_listening(&mut self) -> Result<(), TransportError> {
+        let Some(local) = self.local else { return Ok(()) };
+        while self.listening.len() < LISTENING {
+            let handle = self.add_socket()?;
+            let listened = self.sockets.get_mut::<Socket<'_>>(handle).listen(local);
+            if listened.is_err() {
+                self.sockets.remove(handle);
+                return Err(TransportError::Unreachable);
+            }
+            self.listening.push(handle);
+        }
+        Ok(())
+    }
+
+    /// Frees sockets whose connections have ended.
+    fn bury(&mut self) {
+        let sockets = &mut self.sockets;
+        self.closing.retain(|handle| {
+            let state = sockets.get::<Socket<'_>>(*handle).state();
+            let is_over = matches!(state, State::Closed | State::TimeWait);
+            if is_over {
+                sockets.remove(*handle);
+            }
+            !is_over
+        });
+    }
+}
+
+impl<Io: PacketIo> Transport for UserTcp<Io> {
+    fn poll(&mut self, now: Nanos) {
+        let now = instant(now);
+        for _ in 0..BURSTS_MAX {
+            let has_input = self.device.receive_burst();
+            let is_due = self.due.is_some_and(|due| due <= now);
+            if !(has_input || is_due || self.touched || self.device.unsent() > 0) {
+                return;
+            }
+            self.interface.poll(now, &mut self.device, &mut self.sockets);
+            self.device.flush();
+            self.touched = false;
+            if !self.closing.is_empty() {
+                self.bury();
+            }
+            self.due = self.interface.poll_at(now, &self.sockets);
+            if !has_input {
+                return;
+            }
+        }
+    }
+
+    fn wait(&mut self, _limit: Duration) {}
+
+    fn connect(&mut self, peer: SocketAddr) -> Result<StreamId, TransportError> {
+        let link = IpCidr::new(self.config.address.into(), self.config.prefix_len);
+        let is_reachable = peer.is_ipv4() == self.config.address.is_ipv4()
+            && (self.config.gateway.is_some() || link.contains_addr(&peer.ip().into()));
+        if !is_reachable {
+            return Err(TransportError::Unreachable);
+        }
+        let handle = self.add_socket()?;
+        let local = self.next_port;
+        self.next_port = local.checked_add(1).unwrap_or(FIRST_PORT);
+        let socket = self.sockets.get_mut::<Socket<'_>>(handle);
+        let remote = IpEndpoint { addr: peer.ip().into(), port: peer.port() };
+        match socket.connect(self.interface.context(), remote, local) {
+            Ok(()) => {
+                self.touched = true;
+                Ok(self.add_stream(handle))
+            }
+            Err(ConnectError::InvalidState | ConnectError::Unaddressable) => {
+                self.sockets.remove(handle);
+                Err(TransportError::Unreachable)
+            }
+        }
+    }
+
+    fn listen(&mut self, local: SocketAddr) -> Result<(), TransportError> {
+        if !self.interface.has_ip_addr(IpAddress::from(local.ip())) {
+            return Err(TransportError::Unreachable);
+        }
+        self.local = Some(local);
+        self.fill_listening()
+    }
+
+    fn accept(&mut self) -> Option<StreamId> {
+        let sockets = &self.sockets;
+        let is_open = |handle: &SocketHandle| sockets.get::<Socket<'_>>(*handle).may_send();
+        let found = self.listening.iter().position(is_open)?;
+        let handle = self.listening.swap_remove(found);
+        // Without room for another one, those that are left accept, or a later call adds more.
+        let _ = self.fill_listening();
+        Some(self.add_stream(handle))
+    }
+
+    fn state(&mut self, stream: StreamId) -> StreamState {
+        let Ok(socket) = self.socket(stream) else {
+            return StreamState::Closed(TransportError::NoStream);
+        };
+        match socket.state() {
+            State::SynSent | State::SynReceived | State::Listen => StreamState::Connecting,
+            State::Established => StreamState::Open,
+            State::CloseWait if socket.can_recv() => StreamState::Open,
+            State::CloseWait => StreamState::Closed(TransportError::Ended),
+            _ => StreamState::Closed(TransportError::Reset),
+        }
+    }
+
+    fn send(&mut self, stream: StreamId, octets: &[u8]) -> Result<usize, TransportError> {
+        let socket = self.socket(stream)?;
+        if matches!(socket.state(), State::SynSent | State::SynReceived) {
+            return Ok(0);
+        }
+        let len = socket.send_slice(octets).map_err(|_| TransportError::Reset)?;
+        self.touched |= len > 0;
+        Ok(len)
+    }
+
+    fn receive(&mut self, stream: StreamId, room: &mut [u8]) -> Result<usize, TransportError> {
+        let socket = self.socket(stream)?;
+        if matches!(socket.state(), State::SynSent | State::SynReceived) {
+            return Ok(0);
+        }
+        let is_filled = socket.recv_queue() * 2 >= socket.recv_capacity();
+        match socket.recv_slice(room) {
+            Ok(len) => {
+                // The window was small; the peer has to learn that it has grown.
+                self.touched |= is_filled;
+                Ok(len)
+            }
+            Err(RecvError::Finished) => Err(TransportError::Ended),
+            Err(RecvError::InvalidState) => Err(TransportError::Reset),
+        }
+    }
+
+    fn close(&mut self, stream: StreamId) {
+        let Some(handle) = self.streams.get_mut(stream.0).and_then(Option::take) else { return };
+        self.sockets.get_mut::<Socket<'_>>(handle).close();
+        self.closing.push(handle);
+        self.touched = true;
+    }
+}
+
+impl<Io: PacketIo> Drop for UserTcp<Io> {
+    /// Resets the streams that are left, so that peers notice.
+    fn drop(&mut self) {
+        let handles = self.streams.iter().flatten().chain(&self.closing);
+        for handle in handles.copied().collect::<Vec<_>>() {
+            self.sockets.get_mut::<Socket<'_>>(handle).abort();
+        }
+        let now = self.due.unwrap_or(Instant::ZERO);
+        self.interface.poll(now, &mut self.device, &mut self.sockets);
+        self.device.flush();
+    }
+}
+
+fn instant(now: Nanos) -> Instant {
+    Instant::from_micros(i64::try_from(now.0 / 1000).unwrap_or(i64::MAX))
+}
